@@ -20,6 +20,9 @@ import (
 // fencectl itself, with the flags that every verb has.
 type verbs map[string][]string
 
+// usageLines are the command lines that the helps show, by verb; readVerbs fills them.
+var usageLines = map[string]string{}
+
 // readVerbs builds the program and reads them from its help.
 var readVerbs = sync.OnceValues(func() (verbs, error) {
 	dir, err := os.MkdirTemp("", "fencectl")
@@ -61,6 +64,8 @@ func (v verbs) read(program string, path ...string) error {
 		}
 	}
 	v[strings.Join(path, " ")] = flags
+	_, usage, _ := strings.Cut(string(help), "Usage:\n")
+	usageLines[strings.Join(path, " ")], _, _ = strings.Cut(strings.TrimSpace(usage), "\n")
 	_, below, _ := strings.Cut(string(help), "Available Commands:")
 	below, _, _ = strings.Cut(below, "Flags:")
 	for _, m := range helpVerb.FindAllStringSubmatch(below, -1) {
@@ -210,6 +215,62 @@ func TestManPagesHaveEveryFlag(t *testing.T) {
 		}
 	}
 	assert.ElementsMatch(t, fencedFlags(t), unique(flagsOf(manPage(t, "fenced.8"))), "the flags of fenced.8")
+}
+
+// TestManPageAgreesWithHelp: the line of each verb in fencectl.8 takes the arguments that its help
+// names, and every flag of its help, no more and no less.
+func TestManPageAgreesWithHelp(t *testing.T) {
+	all, usage := fencectlVerbs(t), usages(t)
+	found := 0
+	for item := range entries(manPage(t, "fencectl.8")) {
+		for part := range strings.SplitSeq(item, " , ") {
+			path := strings.Join(arguments("Ic", part), " ")
+			line, known := usage[path]
+			if path == "" || !known || path == "completion" {
+				continue
+			}
+			found++
+			wanted := slices.DeleteFunc(all.own(path), func(flag string) bool { return !strings.HasPrefix(flag, "--") || flag == "--help" })
+			told := slices.DeleteFunc(flagsOf(part), func(flag string) bool { return !strings.HasPrefix(flag, "--") || flag == "--output" })
+			assert.ElementsMatch(t, unique(wanted), unique(told), "the flags of %s in its line of fencectl.8", path)
+			assert.Equal(t, positional(line), positionalInMan(part), "the arguments of %s in fencectl.8; its help says %s", path, line)
+		}
+	}
+	assert.Greater(t, found, 25, "the entries were not found")
+}
+
+// usages are the command lines that the helps show, by verb.
+func usages(t *testing.T) map[string]string {
+	t.Helper()
+	_, err := readVerbs()
+	require.NoError(t, err)
+	return usageLines
+}
+
+var helpArgument = regexp.MustCompile(`\b(NODE|RUN|CHECK|FILE)\b`)
+
+// positional are the arguments in a command line of a help that belong to no flag.
+func positional(line string) []string {
+	line = regexp.MustCompile(`--[\w-]+ \S+`).ReplaceAllString(strings.ReplaceAll(line, "|--machine NAMESPACE/NAME", ""), "")
+	return lowered(helpArgument.FindAllString(line, -1))
+}
+
+// positionalInMan are those of a line of the man page.
+func positionalInMan(line string) (found []string) {
+	line = regexp.MustCompile(`Fl -[\w-]+ Ar \S+( Ns = Ns Ar \S+)?`).ReplaceAllString(line, "")
+	for _, word := range arguments("Ar", line) {
+		if helpArgument.MatchString(strings.ToUpper(word)) {
+			found = append(found, word)
+		}
+	}
+	return found
+}
+
+func lowered(words []string) (low []string) {
+	for _, word := range words {
+		low = append(low, strings.ToLower(word))
+	}
+	return low
 }
 
 func flagsOf(text string) (flags []string) {

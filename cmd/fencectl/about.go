@@ -63,4 +63,14 @@ func nameOf(o api.Order) string {
 }
 
 // asTyped is how an order names what it is about on a command line.
-func asTyped(o api.Order) string { return about{o.Machine}.typed([]string{o.Node}) }
+func asTyped(o api.Order) string {
+	return about{o.Machine}.typed([]string{o.Node}) + inCluster(o.Cluster)
+}
+
+// inCluster is the flag that names a cluster; "" for none.
+func inCluster(cluster string) string {
+	if cluster == "" {
+		return ""
+	}
+	return " --cluster " + cluster
+}

@@ -25,7 +25,7 @@ fencectl audit verify.`,
 		RunE: func(*cobra.Command, []string) error { return c.auditShow(o, time.Now()) },
 	}
 	flags := cmd.Flags()
-	flags.DurationVar(&o.since, "since", 0, "only entries of this last time, like 24h; 0 means all")
+	daysVar(flags, &o.since, "since", "only entries of this last time, like 7d or 24h; 0 means all")
 	flags.StringVar(&o.node, "node", "", "only entries about this node")
 	flags.BoolVar(&o.head, "head", false, "print only SEQ:HASH of the last entry")
 	return cmd
@@ -39,8 +39,8 @@ func (c *cli) auditShow(o *auditOptions, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if c.output == "table" && !o.head {
-		fmt.Fprintf(c.out, "%6s  %-19s  %-8s  %s\n", "SEQ", "TIME", "TYPE", "CLUSTER, NODE, RUN, STEP, ACTION OR REASON, AND MORE")
+	if c.isTable() && !o.head {
+		fmt.Fprintf(c.out, "%6s  %-25s  %-8s  %s\n", "SEQ", "TIME", "TYPE", "CLUSTER, NODE, RUN, STEP, ACTION OR REASON, AND MORE")
 	}
 	s, err := audit.Walk(path, func(l audit.Line) error {
 		e := l.Entry
@@ -73,7 +73,7 @@ func (c *cli) printEntry(l audit.Line) error {
 	}
 	e := l.Entry
 	var b strings.Builder
-	fmt.Fprintf(&b, "%6d  %s  %-8s", e.Seq, e.At.Local().Format("2006-01-02 15:04:05"), e.Type)
+	fmt.Fprintf(&b, "%6d  %-25s  %-8s", e.Seq, e.At.Local().Format(time.RFC3339), e.Type)
 	for _, word := range []string{e.Cluster, e.Node, e.Run, e.Step, e.Action, e.Reason} {
 		if word != "" {
 			fmt.Fprintf(&b, "  %s", word)

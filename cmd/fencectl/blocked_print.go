@@ -80,9 +80,9 @@ func (c *cli) printNotes(tl api.Timeline, now time.Time) error {
 	for _, n := range tl.Notes {
 		message := n.Message
 		if n.Count > 1 {
-			message += fmt.Sprintf(" (%d times, last %s)", n.Count, clock(n.Last))
+			message += fmt.Sprintf(" (%d times, last %s)", n.Count, c.when(n.Last, now))
 		}
-		t.add(clock(n.At), n.Type, orDash(n.Run), orDash(n.Reason), message)
+		t.add(c.when(n.At, now), n.Type, orDash(n.Run), orDash(n.Reason), message)
 	}
 	return t.write(c.out, p, "NOTES")
 }

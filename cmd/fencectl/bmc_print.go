@@ -15,7 +15,7 @@ func (c *cli) printBMCs(b api.BMCs) error {
 		_, err := fmt.Fprintln(c.out, "no host has a BMC")
 		return err
 	}
-	several := severalClusters(b)
+	several, now := severalClusters(b), time.Now()
 	head := []string{"NODE", "LEVEL", "DEVICE", "DRIVER", "ASSURANCE", "POWER", "IDENTITY", "LATENCY", "CHECKED", "PROBLEM"}
 	if several {
 		head = append([]string{"CLUSTER"}, head...)
@@ -28,7 +28,7 @@ func (c *cli) printBMCs(b api.BMCs) error {
 		d := &b.BMCs[i]
 		row := []any{
 			hostOf(d), levelOf(d), orDash(d.Device), orDash(d.Driver), assurance(d.Assurance), d.Power, identity(d.Identity),
-			latency(d.LatencySeconds), checked(d), problem(d),
+			latency(d.LatencySeconds), c.checked(d, now), problem(d),
 		}
 		if several {
 			row = append([]any{d.Cluster}, row...)
@@ -42,11 +42,11 @@ func (c *cli) printBMCs(b api.BMCs) error {
 }
 
 // checked is when the device was last looked at.
-func checked(d *api.BMC) cell {
+func (c *cli) checked(d *api.BMC, now time.Time) cell {
 	if d.NotChecked() {
 		return cell{text: "not checked yet", color: yellow}
 	}
-	return cell{text: clock(d.Checked)}
+	return cell{text: c.when(d.Checked, now)}
 }
 
 func severalClusters(b api.BMCs) bool {

@@ -2,7 +2,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,7 +15,7 @@ import (
 
 func newCheckConfigCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
-		Use:   "check-config",
+		Use:   "check-config [CHECK]",
 		Short: "show what each check covers on the live clusters, and its likely mistakes",
 		Long: `Ask the running fenced what each check of the clusters and of policies.d covers. It
 reports checks that cover nothing or overlap, percentages that round to 0, and rules
@@ -19,13 +23,23 @@ that can never apply. It changes nothing. To check only the files, without a run
 fenced, use fenced -t.
 
 The exit status is 2 if a check or one of its rules has no effect, else 0.`,
-		Args: exactArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.checkConfig(cmd.Context()) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError(errors.New("check-config takes one CHECK, or none"), "fencectl check-config NAMESPACE/NAME")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.checkConfig(cmd.Context(), strings.Join(args, ""))
+		},
 	}
 }
 
-func (c *cli) checkConfig(ctx context.Context) error {
+func (c *cli) checkConfig(ctx context.Context, check string) error {
 	rep, err := c.client().Coverage(ctx, c.cluster)
+	if err == nil && check != "" {
+		err = only(&rep, check)
+	}
 	if err != nil {
 		return requestError("check the configuration (fenced -t checks the files alone)", err)
 	}
@@ -36,6 +50,24 @@ func (c *cli) checkConfig(ctx context.Context) error {
 		return &exitError{code: exitDegraded}
 	}
 	return nil
+}
+
+// only leaves one check in an answer, "NAMESPACE/NAME" or "NAME".
+func only(rep *api.Reply[api.Coverage], check string) (err error) {
+	found := false
+	for i := range rep.Value.Clusters {
+		cl := &rep.Value.Clusters[i]
+		cl.Checks = slices.DeleteFunc(cl.Checks, func(k api.CheckCoverage) bool {
+			return check != k.Name && check != k.Namespace+"/"+k.Name
+		})
+		found = found || len(cl.Checks) > 0
+	}
+	if !found {
+		return &exitError{code: exitFailure, err: fmt.Errorf("no check is called %s", check), hint: []string{"fencectl check-config lists them"}}
+	}
+	rep.Body, err = json.Marshal(rep.Value)
+	rep.Body = append(rep.Body, '\n')
+	return err
 }
 
 func (c *cli) printCoverage(v api.Coverage) error {

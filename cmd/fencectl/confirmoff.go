@@ -47,7 +47,7 @@ unfence, or until the Node registers again after another boot of the same machin
 }
 
 func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) error {
-	line := "fencectl confirm-off " + node
+	line := "fencectl confirm-off " + node + inCluster(c.cluster)
 	if err := needReason(o.reason, line); err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ type scripted struct {
 	ExplainIs api.Explanation `json:"explain"`
 	PlanIs    api.Plan        `json:"plan"`
 	CoversIs  api.Coverage    `json:"coverage"`
+	NamesAre  api.Names       `json:"names"`
 	BMCsAre   api.BMCs        `json:"bmcs"`
 	LookIs    api.BMCs        `json:"look"`
 	ExportIs  string          `json:"export"`
@@ -71,6 +72,11 @@ func (d *scripted) Plan(context.Context, string) (api.Plan, error) { return d.Pl
 // Coverage gives the fixture's coverage.
 func (d *scripted) Coverage(context.Context, string) (api.Coverage, error) {
 	return d.CoversIs, d.fault()
+}
+
+// Names gives the fixture's names, whatever they begin with.
+func (d *scripted) Names(context.Context, string, string) (api.Names, error) {
+	return d.NamesAre, d.fault()
 }
 
 // BMCs gives the fixture's devices.

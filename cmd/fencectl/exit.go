@@ -47,6 +47,10 @@ func usageError(err error, hint ...string) *exitError {
 // requestError gives the exit of an answer of the daemon that is not a success; what
 // says what was asked of it.
 func requestError(what string, err error) error {
+	if errors.Is(err, api.ErrSilent) {
+		return &exitError{code: exitUnreachable, err: fmt.Errorf("%s: %w", what, err),
+			hint: []string{"it is stopped or hangs: systemctl status fenced; journalctl -u fenced", "systemctl restart fenced takes open runs up where they are"}}
+	}
 	if errors.Is(err, api.ErrUnreachable) {
 		return &exitError{code: exitUnreachable, err: fmt.Errorf("%s: %w", what, err),
 			hint: []string{"is it running? systemctl status fenced", "another socket is named with --socket"}}

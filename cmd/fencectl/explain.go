@@ -53,7 +53,7 @@ func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
 	if names := unchecked(e.Gates); len(names) > 0 {
 		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "not checked yet:"), strings.Join(names, ", "))
 	}
-	return gateTable(e.Gates).write(c.out, p, "GATES")
+	return c.gateTable(e.Gates, now).write(c.out, p, "GATES")
 }
 
 // unchecked names the gates that pass only because nothing was read yet.
@@ -79,17 +79,19 @@ func classNote(class string) string {
 	return ""
 }
 
-func gateTable(gates []reason.Gate) *table {
+func (c *cli) gateTable(gates []reason.Gate, now time.Time) *table {
 	t := newTable("GATE", "PASS", "REASON", "VALUE", "THRESHOLD", "SOURCE", "UNTIL")
 	for _, g := range gates {
 		pass := cell{text: "yes", color: green}
 		switch {
+		case g.Waived:
+			pass = cell{text: "waived", color: yellow}
 		case g.Unchecked:
 			pass = cell{text: "not yet", color: yellow}
 		case !g.Pass:
 			pass = cell{text: "no", color: red}
 		}
-		t.add(g.Name, pass, orDash(string(g.Reason)), orDash(g.Value), orDash(g.Threshold), orDash(g.Source), clock(g.Until))
+		t.add(g.Name, pass, orDash(string(g.Reason)), orDash(g.Value), orDash(g.Threshold), orDash(g.Source), c.when(g.Until, now))
 	}
 	return t
 }

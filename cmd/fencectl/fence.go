@@ -27,10 +27,12 @@ func newFenceCommand(c *cli) *cobra.Command {
 		Short: "power a node's host off, isolate its Node, and bring both back",
 		Long: `Power a node's host off, isolate its Node and bring both back: the six steps.
 
-The command first shows the effect and every gate, then asks for the node's name on
-the terminal; --yes skips the prompt (admin only). If a run already fences the node,
-the order joins it. With --off-only the host stays off and the run stays Held until
-fencectl unfence.
+The command first shows the target, its pods and its BMC, the effect and the gates
+that do not pass, then asks for the node's name on the terminal; --yes skips the
+prompt (admin only). With --dry-run it asks every gate and the BMC, and stops; who
+may only look may do that. In mode observe an admin may fence a node without arming.
+If a run already fences the node, the order joins it. With --off-only the host stays
+off and the run stays Held until fencectl unfence.
 
 With --machine the order is about a Machine, which may have no Node. Then there is
 nothing to isolate: the host is powered off and on once.
@@ -51,8 +53,9 @@ needed, 3 if a gate aborted it, and 6 after --timeout.`,
 }
 
 func (c *cli) fence(ctx context.Context, args []string, o fenceOptions) error {
-	line := fmt.Sprintf("fencectl fence %s --reason %q", o.typed(args), o.reason)
-	if err := needReason(o.reason, "fencectl fence "+o.typed(args)); err != nil {
+	command := "fencectl fence " + o.typed(args) + inCluster(c.cluster)
+	line := fmt.Sprintf("%s --reason %q", command, o.reason)
+	if err := needReason(o.reason, command); err != nil {
 		return err
 	}
 	if err := o.validate(); err != nil {
@@ -75,7 +78,7 @@ func (c *cli) fence(ctx context.Context, args []string, o fenceOptions) error {
 	if err != nil {
 		return requestError("fence "+order.Of(), err)
 	}
-	return c.showAndWait(ctx, o.waitFlags, rep, &goal{offOnly: o.offOnly})
+	return c.showAndWait(ctx, o.waitFlags, rep, &goal{offOnly: o.offOnly, newRun: !rep.Value.Joined})
 }
 
 // needReason asks for the reason, and for one that fenced takes, before anything is sent.

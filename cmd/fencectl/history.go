@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,7 @@ func newHistoryCommand(c *cli) *cobra.Command {
 		Args:  exactArgs(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return c.history(cmd.Context(), since) },
 	}
-	cmd.Flags().DurationVar(&since, "since", 0, "only runs that started in this last time, like 24h; 0 means all")
+	daysVar(cmd.Flags(), &since, "since", "only runs that started in this last time, like 7d or 24h; 0 means all")
 	return cmd
 }
 
@@ -37,12 +38,25 @@ func (c *cli) history(ctx context.Context, since time.Duration) error {
 		return requestError("read the history", err)
 	}
 	return c.print(rep.Body, func() error {
+		if len(rep.Value.Runs) == 0 {
+			_, err := fmt.Fprintln(c.out, "no run is on record"+sinceText(from))
+			return err
+		}
 		return runsTable(rep.Value, now).write(c.out, c.painter(c.out), "")
 	})
 }
 
+// sinceText says from when on was asked; "" if all was.
+func sinceText(from time.Time) string {
+	if from.IsZero() {
+		return ""
+	}
+	return " since " + clock(from)
+}
+
+// runsTable lists runs with the moments of their begins: people compare those with other logs.
 func runsTable(tl api.Timeline, now time.Time) *table {
-	t := newTable("STARTED", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "BY")
+	t := newTable("STARTED", "AGE", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "BY")
 	for _, r := range tl.Runs {
 		end := r.Ended
 		if end.IsZero() {
@@ -52,7 +66,7 @@ func runsTable(tl api.Timeline, now time.Time) *table {
 		if by == "" {
 			by = "fenced"
 		}
-		t.add(clock(r.Started), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},
+		t.add(clock(r.Started), span(now.Sub(r.Started)), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},
 			span(end.Sub(r.Started)), orDash(r.Reason), by)
 	}
 	return t

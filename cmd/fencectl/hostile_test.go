@@ -54,10 +54,11 @@ func poison(v reflect.Value) {
 func hostileDaemon(t *testing.T, fails bool) (socket string) {
 	t.Helper()
 	var d scripted
-	for _, answer := range []any{&d.StatusIs, &d.ExplainIs, &d.PlanIs, &d.CoversIs, &d.BMCsAre, &d.LookIs, &d.History, &d.Frames, &d.Result, &d.DryRun} {
+	for _, answer := range []any{&d.StatusIs, &d.ExplainIs, &d.PlanIs, &d.CoversIs, &d.BMCsAre, &d.LookIs, &d.History, &d.Frames, &d.Result, &d.DryRun, &d.NamesAre} {
 		poison(reflect.ValueOf(answer).Elem())
 	}
 	d.History[0].ID, d.History[0].Node, d.Frames[0].ID, d.Result.Run = "r-1", "n-1", "r-1", "r-1" // by these it is asked
+	d.DryRun.Unchanged = false                                                                    // arm shows its plan
 	if fails {
 		poison(reflect.ValueOf(&d.Error.Error).Elem())
 		d.Error.Status = http.StatusUnprocessableEntity
@@ -91,7 +92,7 @@ func TestOutputIsHarmless(t *testing.T) {
 			"hold n-1 --reason x", "release n-1 --reason x", "abort r-1 --reason x --wait", "retry r-1 --reason x",
 			"confirm-off n-1 --reason x --yes", "confirm-off n-1 --reason x --dry-run",
 			"bmc list", "bmc test n-1", "bmc audit", "bmc audit n-1", "bmc enroll n-1 --reason x --yes", "bmc release n-1 --reason x",
-			"pause --reason x", "resume --reason x", "arm --reason x", "disarm --reason x", "simulate --objects " + objects,
+			"pause --reason x", "resume --reason x", "arm --reason x --yes", "disarm --reason x", "simulate --objects " + objects,
 			"export " + filepath.Join(t.TempDir(), "no", "dir"), "hold EVIL --reason x", "hold n-1 --reason EVIL", "EVIL", "status EVIL", "status --EVIL",
 		} {
 			for _, form := range []string{"table", "wide", "json", "yaml"} {
@@ -109,6 +110,16 @@ func TestOutputIsHarmless(t *testing.T) {
 				assertHarmless(t, verb+" -o "+form, out.String()+errs.String())
 			}
 		}
+	}
+}
+
+// TestCompletedNamesAreHarmless: a shell prints them.
+func TestCompletedNamesAreHarmless(t *testing.T) {
+	c := &cli{socket: hostileDaemon(t, false)}
+	for _, of := range []named{nodes, machines, clusters, checks, openRuns, nodesAndRuns} {
+		names, _ := c.complete(t.Context(), of, "")
+		assertHarmless(t, "completion", strings.Join(names, ""))
+		assert.NotContains(t, strings.Join(names, ""), "\n")
 	}
 }
 

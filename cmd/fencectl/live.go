@@ -17,58 +17,88 @@ import (
 // timeline.
 const liveLines = 12
 
-// live shows a run as it goes: on a terminal one line per step that is drawn
+// live shows the new steps of a run as they go: on a terminal one line per step that is drawn
 // again, elsewhere one line when a step begins and one when it ends.
 type live struct {
 	out   io.Writer
 	paint painter
 	tty   bool
 
+	skip  int   // steps that had ended before the order; -1: not known yet
 	drawn int   // lines on the terminal
-	told  []int // per step: 1 its begin, 2 its end
+	told  []int // per new step: 1 its begin, 2 its end
 }
 
-func (c *cli) newLive() *live {
-	return &live{out: c.out, paint: c.painter(c.out), tty: isTerminal(c.out)}
+// newLive shows every step of a new run, and of another one those that have not ended yet.
+func (c *cli) newLive(newRun bool) *live {
+	l := &live{out: c.out, paint: c.painter(c.out), tty: isTerminal(c.out), skip: -1}
+	if newRun {
+		l.skip = 0
+	}
+	return l
 }
 
 func (l *live) show(r api.RunRecord, now time.Time) {
+	if l.skip < 0 {
+		l.skip = len(r.Steps)
+		for l.skip > 0 && r.Steps[l.skip-1].Ended.IsZero() {
+			l.skip--
+		}
+	}
+	steps := r.Steps[min(l.skip, len(r.Steps)):]
 	if l.tty {
-		l.redraw(r, now)
+		l.redraw(r, steps, now)
 		return
 	}
-	for i, s := range r.Steps {
+	for i, s := range steps {
 		if i == len(l.told) {
 			l.told = append(l.told, 0)
 		}
 		if l.told[i] == 0 {
-			fmt.Fprintf(l.out, "%s started\n", stepName(s))
+			fmt.Fprintf(l.out, "%s  %s started%s\n", timeOfDay(s.Started), stepName(s), deadline(r, s, now))
 			l.told[i] = 1
 		}
 		if l.told[i] == 1 && !s.Ended.IsZero() {
-			fmt.Fprintf(l.out, "%s ended after %s%s\n", stepName(s), span(s.Ended.Sub(s.Started)), note(s.Note))
+			fmt.Fprintf(l.out, "%s  %s ended after %s%s\n", timeOfDay(s.Ended), stepName(s), span(s.Ended.Sub(s.Started)), note(s.Note))
 			l.told[i] = 2
 		}
 	}
 }
 
-func (l *live) redraw(r api.RunRecord, now time.Time) {
-	steps := r.Steps[max(0, len(r.Steps)-liveLines):]
+// redraw shows the newest steps, and below them how long the run takes.
+func (l *live) redraw(r api.RunRecord, steps []api.StepRecord, now time.Time) {
+	steps = steps[max(0, len(steps)-liveLines):]
 	var b strings.Builder
 	if l.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA", l.drawn)
 	}
 	width := terminalWidth(l.out)
+	draw := func(c color, line string) { fmt.Fprintf(&b, "\r\x1b[2K%s\n", l.paint.paint(c, cut(line, width))) }
 	for _, s := range steps {
 		end, colour := s.Ended, green
 		if end.IsZero() {
 			end, colour = now, yellow
 		}
-		line := fmt.Sprintf("%-17s %8s%s", stepName(s), span(end.Sub(s.Started)), note(s.Note))
-		fmt.Fprintf(&b, "\r\x1b[2K%s\n", l.paint.paint(colour, cut(line, width)))
+		draw(colour, fmt.Sprintf("%s  %-17s %8s%s%s", timeOfDay(s.Started), stepName(s), span(end.Sub(s.Started)), deadline(r, s, now), note(s.Note)))
 	}
-	l.drawn = len(steps)
+	end := r.Ended
+	if end.IsZero() {
+		end = now
+	}
+	draw(plain, fmt.Sprintf("run %s: %s, %s elapsed", escapeControl(r.ID), escapeControl(r.Result), span(end.Sub(r.Started))))
+	l.drawn = len(steps) + 1
 	fmt.Fprint(l.out, b.String())
+}
+
+// timeOfDay is a moment of today, with its zone.
+func timeOfDay(t time.Time) string { return t.UTC().Format("15:04:05Z") }
+
+// deadline is by when the step that is open must end, if it must.
+func deadline(r api.RunRecord, s api.StepRecord, now time.Time) string {
+	if !s.Ended.IsZero() || r.Deadline.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(", deadline %s (in %s)", timeOfDay(r.Deadline), span(r.Deadline.Sub(now)))
 }
 
 // stepName is "n/6 Step", with the attempt after the first.

@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -62,24 +63,26 @@ func (c *cli) client() *api.Client { return api.New(c.socket) }
 // of orderVerbs.
 var verbs = []func(*cli) *cobra.Command{
 	newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newCheckConfigCommand,
-	newFenceCommand, newConfirmOffCommand, newBMCCommand,
+	newFenceCommand, newConfirmOffCommand, newArmCommand, newBMCCommand,
 	newAuditCommand, newExportCommand, newImportCommand, newSimulateCommand, newVersionCommand,
 }
 
 func newRoot(c *cli) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "fencectl VERB",
+		Version:       version,
 		Short:         "control fenced: show, explain and order the fencing of nodes",
 		SilenceErrors: true, // report prints them
 		SilenceUsage:  true,
 		Args:          cobra.ArbitraryArgs, // RunE names the unknown verb
 		RunE:          noVerb,
 	}
+	root.SetVersionTemplate("fencectl {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2 // cobra sets it only where it names the unknown verb
 	flags := root.PersistentFlags()
 	flags.StringVar(&c.socket, "socket", api.DefaultSocket, "control socket of fenced")
 	flags.StringVar(&c.cluster, "cluster", "", "cluster of the node, when fenced serves several")
-	flags.StringVarP(&c.output, "output", "o", "table", "table, json or yaml (status, bmc list, bmc test: wide too)")
+	flags.StringVarP(&c.output, "output", "o", "table", "table, wide, json or yaml; wide has whole times and any width")
 	flags.BoolVar(&c.noColor, "no-color", false, "no colours, as with NO_COLOR set")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err, cmd.CommandPath()+" --help")
@@ -96,6 +99,8 @@ func newRoot(c *cli) *cobra.Command {
 		root.AddCommand(verb(c))
 	}
 	addOrderVerbs(c, root)
+	addExamples(root)
+	addCompletions(c, root)
 	root.InitDefaultCompletionCmd()
 	knownShells(root)
 	wrongArgsAreUsage(root)
@@ -152,17 +157,15 @@ func noVerb(cmd *cobra.Command, args []string) error {
 	return usageError(fmt.Errorf("unknown verb %q", args[0]), hint...)
 }
 
-// checkOutput refuses an output form that the verb does not have.
+// outputs are the forms of -o.
+var outputs = []string{"table", "wide", "json", "yaml"}
+
+// checkOutput refuses an output form that no verb has.
 func (c *cli) checkOutput(cmd *cobra.Command) error {
-	switch c.output {
-	case "table", "json", "yaml":
+	if slices.Contains(outputs, c.output) {
 		return nil
-	case "wide":
-		if cmd.Name() == "status" || cmd.Name() == "list" || cmd.Name() == "test" {
-			return nil
-		}
 	}
-	return usageError(fmt.Errorf("%s has no output form %q", cmd.CommandPath(), c.output), "-o table, -o json or -o yaml")
+	return usageError(fmt.Errorf("%s has no output form %q", cmd.CommandPath(), c.output), "-o table, -o wide, -o json or -o yaml")
 }
 
 // exactArgs makes a verb take exactly the named arguments.

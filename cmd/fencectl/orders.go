@@ -26,7 +26,7 @@ type orderVerb struct {
 }
 
 // orderVerbs is the table. Orders that first show their effect and ask for the node's
-// name have a file each: fence.go, confirmoff.go, bmc_enroll.go.
+// name have a file each: fence.go, arm.go, confirmoff.go, bmc_enroll.go.
 func orderVerbs() []orderVerb {
 	return []orderVerb{
 		{verb: api.Hold, arg: "NODE", machine: true, forHelp: "end by itself after this time", command: &cobra.Command{
@@ -96,15 +96,9 @@ not work, use systemctl start fenced-pause.`,
 		{verb: api.Resume, command: &cobra.Command{
 			Use:   "resume --reason WHY [--cluster NAME]",
 			Short: "resume after a pause",
-			Long: `Resume after a pause. New fencing starts after the quiet period. If the file of
-control.pauseFile exists, fenced stays paused until it is removed: run
-systemctl start fenced-resume.`,
-		}},
-		{verb: api.Arm, command: &cobra.Command{
-			Use:   "arm --reason WHY [--cluster NAME]",
-			Short: "let fenced act on a cluster in mode observe (admin)",
-			Long: `Change a cluster from mode observe to mode evaluate: from now on fenced acts. The
-order is stored with the state; a daemon that loses its state is disarmed again.`,
+			Long: `Resume after a pause. New fencing starts after the quiet period. If nothing is paused,
+nothing changes. If the file of control.pauseFile exists, fenced stays paused until
+it is removed: run systemctl start fenced-resume.`,
 		}},
 		{verb: api.Disarm, command: &cobra.Command{
 			Use:   "disarm --reason WHY [--cluster NAME]",
@@ -156,7 +150,7 @@ func (v orderVerb) make(c *cli) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return v.run(cmd, c, args, f) }
 	cmd.Flags().StringVar(&f.reason, "reason", "", "why, for the records (mandatory)")
 	if v.forHelp != "" {
-		cmd.Flags().DurationVar(&f.length, "for", 0, v.forHelp)
+		daysVar(cmd.Flags(), &f.length, "for", v.forHelp+", like 2d or 4h")
 	}
 	if v.asIs {
 		cmd.Flags().BoolVar(&f.asIs, "as-is", false, "end a Waiting or Held run and leave the host in its present state (admin)")
@@ -172,7 +166,7 @@ func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) 
 	if f.machine != "" {
 		shown = []string{f.typed(args)}
 	}
-	line := strings.Join(append([]string{cmd.CommandPath()}, shown...), " ")
+	line := strings.Join(append([]string{cmd.CommandPath()}, shown...), " ") + inCluster(c.cluster)
 	if err := needReason(f.reason, line); err != nil {
 		return err
 	}
@@ -205,7 +199,7 @@ func (c *cli) sendOrder(ctx context.Context, o api.Order, what string, w waitFla
 // checkFor refuses --for 0: a typing error must not become a stop without an end.
 func checkFor(length time.Duration, given bool, line string) error {
 	if given && length <= 0 {
-		return usageError(errors.New("--for is a time, like 4h or 30m"), line+" --for 4h")
+		return usageError(errors.New("--for is a time, like 2d, 4h or 30m"), line+" --for 4h")
 	}
 	return nil
 }

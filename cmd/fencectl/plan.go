@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,7 +39,7 @@ func (c *cli) plan(ctx context.Context) error {
 }
 
 func (c *cli) printPlan(plan api.Plan) error {
-	p := c.painter(c.out)
+	p, now := c.painter(c.out), time.Now()
 	t := newTable("CLUSTER", "#", "NODE", "MACHINE", "ACTION", "CHECK", "LIMITED BY", "VALUE", "THRESHOLD", "EARLIEST", "WHY")
 	for _, cl := range plan.Clusters {
 		if cl.Problem != "" {
@@ -52,7 +53,7 @@ func (c *cli) printPlan(plan api.Plan) error {
 			if a.Gate != nil {
 				value, threshold = orDash(a.Gate.Value), orDash(a.Gate.Threshold)
 			}
-			t.add(cl.Cluster, fmt.Sprint(a.Order), orDash(a.Node), orDash(a.Machine), a.Action, a.Check, limit, value, threshold, clock(a.Earliest), orDash(a.Message))
+			t.add(cl.Cluster, fmt.Sprint(a.Order), orDash(a.Node), orDash(a.Machine), a.Action, a.Check, limit, value, threshold, c.when(a.Earliest, now), orDash(a.Message))
 		}
 	}
 	if len(t.rows) == 0 && plan.Problems() == 0 {

@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fenced/fenced/internal/api"
 )
+
+// isTable says whether people read the output.
+func (c *cli) isTable() bool { return c.output == "table" || c.output == "wide" }
 
 // print writes an answer in the form that was asked for: JSON is the body as it is,
 // so that scripts see what fenced said, but for what a terminal would obey.
@@ -35,7 +37,7 @@ func (c *cli) print(body []byte, table func() error) error {
 // printRefusal gives a script the daemon's answer to what it would not do, in the form
 // that was asked for; people read of it on stderr.
 func (c *cli) printRefusal(err error) {
-	if e, ok := errors.AsType[*api.Error](err); ok && len(e.Body) > 0 && c.output != "table" && c.output != "wide" {
+	if e, ok := errors.AsType[*api.Error](err); ok && len(e.Body) > 0 && !c.isTable() {
 		_ = c.print(e.Body, func() error { return nil }) // the exit status tells, too
 	}
 }
@@ -50,19 +52,30 @@ const (
 	yellow color = "33"
 )
 
-// painter colours text for one stream.
-type painter bool
+// painter writes for one stream: whether in colours, and how wide a table may be (0: any width).
+type painter struct {
+	color bool
+	width int
+}
 
 func (p painter) paint(c color, text string) string {
-	if !p || c == plain || text == "" {
+	if !p.color || c == plain || text == "" {
 		return text
 	}
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// painter colours only what a person sees, and only if they want it.
+// painter colours only what a person sees, and only if they want it. On a terminal that is less
+// than maxWidth wide, tables are as wide as the terminal.
 func (c *cli) painter(w io.Writer) painter {
-	return painter(!c.noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w))
+	p := painter{color: !c.noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)}
+	if c.output != "wide" {
+		p.width = maxWidth
+		if width := terminalWidth(w); width > 0 {
+			p.width = min(p.width, max(width, minWidth))
+		}
+	}
+	return p
 }
 
 func isTerminal(stream any) bool {
@@ -70,74 +83,67 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// cell is one field of a table.
-type cell struct {
-	text  string
-	color color
-}
+// minWidth is how narrow a table may become on a narrow terminal.
+const minWidth = 60
 
-// table is rows of cells under a head, aligned.
-type table struct {
-	head []string
-	rows [][]cell
-}
-
-func newTable(head ...string) *table { return &table{head: head} }
-
-// add appends a row; a value is a string or a cell.
-func (t *table) add(values ...any) {
-	row := make([]cell, len(values))
-	for i, v := range values {
-		c, ok := v.(cell)
-		if !ok {
-			c = cell{text: fmt.Sprint(v)}
-		}
-		c.text = escapeControl(c.text)
-		row[i] = c
-	}
-	t.rows = append(t.rows, row)
-}
-
-// write prints the table with a title line; one without rows prints nothing.
-func (t *table) write(w io.Writer, p painter, title string) error {
-	if len(t.rows) == 0 {
-		return nil
-	}
-	head := make([]cell, len(t.head))
-	width := make([]int, len(t.head))
-	for i, h := range t.head {
-		head[i] = cell{text: h}
-	}
-	rows := append([][]cell{head}, t.rows...)
-	for _, row := range rows {
-		for i, c := range row {
-			width[i] = max(width[i], utf8.RuneCountInString(c.text))
-		}
-	}
-	var b strings.Builder
-	if title != "" {
-		b.WriteString("\n" + title + "\n")
-	}
-	for _, row := range rows {
-		line := ""
-		for i, c := range row {
-			line += p.paint(c.color, c.text) + strings.Repeat(" ", width[i]-utf8.RuneCountInString(c.text)+2)
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	_, err := io.WriteString(w, b.String())
-	return err
-}
+// maxWidth is how wide a table may be, unless -o wide asks for more.
+const maxWidth = 120
 
 // span writes a duration as precisely as people care.
 func span(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0s"
-	case d < time.Minute:
+	case d < 10*time.Second:
 		return d.Round(100 * time.Millisecond).String()
 	}
-	return d.Round(time.Second).String()
+	return duration.HumanDuration(d)
+}
+
+// when writes a moment for a table: how long ago it was, or in how long it comes; with -o wide
+// the moment itself. "-" is none.
+func (c *cli) when(t, now time.Time) string {
+	switch {
+	case t.IsZero():
+		return "-"
+	case c.output == "wide":
+		return clock(t)
+	case t.After(now):
+		return "in " + span(t.Sub(now))
+	}
+	return span(now.Sub(t)) + " ago"
+}
+
+// age is how long ago a moment was, "-" for none.
+func age(since, now time.Time) string {
+	if since.IsZero() {
+		return "-"
+	}
+	return span(now.Sub(since))
+}
+
+// age is how long ago a moment was, for a column that says so; with -o wide the moment itself.
+func (c *cli) age(since, now time.Time) string {
+	if c.output == "wide" {
+		return clock(since)
+	}
+	return age(since, now)
+}
+
+// left is how long it is until a moment, for a column that says so; with -o wide the moment itself.
+func (c *cli) left(until, now time.Time) string {
+	if until.IsZero() || c.output == "wide" {
+		return clock(until)
+	}
+	return span(until.Sub(now))
+}
+
+// head names a column of ages, which holds moments with -o wide.
+func (c *cli) head(age, moment string) string {
+	if c.output == "wide" {
+		return moment
+	}
+	return age
 }
 
 // clock writes a moment, "-" for none.

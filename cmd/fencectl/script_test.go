@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"net"
 	"os/exec"
 	"strconv"
 	"testing"
@@ -22,6 +23,7 @@ func TestScript(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"daemon": cmdDaemon,
 			"raw":    cmdRaw,
+			"silent": cmdSilent,
 			"exits":  cmdExits,
 		},
 	})
@@ -46,6 +48,16 @@ func cmdRaw(ts *testscript.TestScript, neg bool, args []string) {
 	stop, err := startRaw([]byte(ts.ReadFile(args[0])), ts.MkAbs("s"))
 	ts.Check(err)
 	ts.Defer(func() { ts.Check(stop()) })
+}
+
+// cmdSilent makes a socket `s` on which nobody answers, as when the daemon is stopped.
+func cmdSilent(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: silent")
+	}
+	ln, err := net.Listen("unix", ts.MkAbs("s"))
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(ln.Close()) })
 }
 
 // cmdExits runs a program and wants its exit status.

@@ -24,7 +24,7 @@ func (c *cli) printStatus(st api.Status, now time.Time) error {
 		{"CLUSTERS", clusterTable(st)},
 		{"CHECKS", c.checkTable(st)},
 		{"DEVIATING", c.targetTable(st, now)},
-		{"HOLDS", holdTable(st, now)},
+		{"HOLDS", c.holdTable(st, now)},
 		{"RUNS", c.runTable(st, now)},
 	} {
 		if err := t.table.write(c.out, p, t.title); err != nil {
@@ -47,9 +47,17 @@ func headline(st api.Status, p painter) string {
 func clusterTable(st api.Status) *table {
 	t := newTable("CLUSTER", "MODE", "OWNER", "EPOCH", "VIEW AGE", "NODES", "DEVIATING")
 	for _, k := range st.Clusters {
-		t.add(k.Name, k.Mode, owner(k), k.Epoch, span(time.Duration(k.ViewAgeSeconds*float64(time.Second))), k.Nodes, len(k.Deviating))
+		t.add(k.Name, mode(k), owner(k), k.Epoch, span(time.Duration(k.ViewAgeSeconds*float64(time.Second))), k.Nodes, len(k.Deviating))
 	}
 	return t
+}
+
+// mode is the mode of a cluster, and whether a person armed it.
+func mode(k api.ClusterStatus) string {
+	if k.Mode == "observe" && k.Armed {
+		return "observe (armed)"
+	}
+	return k.Mode
 }
 
 // owner is which instance acts on a cluster.
@@ -78,14 +86,14 @@ func (c *cli) checkTable(st api.Status) *table {
 
 func (c *cli) targetTable(st api.Status, now time.Time) *table {
 	if c.output == "wide" {
-		t := newTable("CLUSTER", "NODE", "MACHINE", "CHECK", "VERDICT", "REASON", "FOR", "BLOCKED BY", "MESSAGE")
+		t := newTable("CLUSTER", "NODE", "MACHINE", "CHECK", "VERDICT", "REASON", c.head("FOR", "SINCE"), "BLOCKED BY", "MESSAGE")
 		for _, k := range st.Clusters {
 			for _, d := range k.Deviating {
 				by := blockedBy(st, k.Name, d, now)
 				if b := blockedTarget(st, k.Name, d); b != nil {
 					by.text += ": " + b.Message
 				}
-				t.add(k.Name, orDash(d.Node), orDash(d.Machine), orDash(d.Check), verdict(d.Verdict), d.Reason, age(d.Since, now), by, d.Message)
+				t.add(k.Name, orDash(d.Node), orDash(d.Machine), orDash(d.Check), verdict(d.Verdict), d.Reason, c.age(d.Since, now), by, d.Message)
 			}
 		}
 		return t
@@ -93,41 +101,41 @@ func (c *cli) targetTable(st api.Status, now time.Time) *table {
 	t := newTable("CLUSTER", "NODE", "VERDICT", "REASON", "FOR", "BLOCKED BY")
 	for _, k := range st.Clusters {
 		for _, d := range k.Deviating {
-			t.add(k.Name, cmp.Or(d.Node, d.Machine), verdict(d.Verdict), d.Reason, age(d.Since, now), blockedBy(st, k.Name, d, now))
+			t.add(k.Name, cmp.Or(d.Node, d.Machine), verdict(d.Verdict), d.Reason, c.age(d.Since, now), blockedBy(st, k.Name, d, now))
 		}
 	}
 	return t
 }
 
 // holdTable is the Nodes that are not fenced for now.
-func holdTable(st api.Status, now time.Time) *table {
-	t := newTable("CLUSTER", "NODE", "BY", "FOR", "LEFT", "REASON")
+func (c *cli) holdTable(st api.Status, now time.Time) *table {
+	t := newTable("CLUSTER", "NODE", "BY", c.head("FOR", "SINCE"), c.head("LEFT", "UNTIL"), "REASON")
 	for _, k := range st.Clusters {
 		for _, h := range k.Holds {
 			left, by := "-", cell{text: h.By}
 			if !h.Until.IsZero() {
-				left = span(h.Until.Sub(now))
+				left = c.left(h.Until, now)
 			}
 			if h.Quarantine {
 				by = cell{text: "quarantine", color: red}
 			}
-			t.add(k.Name, cmp.Or(h.Node, h.Machine), by, age(h.Since, now), left, h.Reason)
+			t.add(k.Name, cmp.Or(h.Node, h.Machine), by, c.age(h.Since, now), left, h.Reason)
 		}
 	}
 	return t
 }
 
 func (c *cli) runTable(st api.Status, now time.Time) *table {
-	t := newTable("RUN", "CLUSTER", "NODE", "STEP", "ATTEMPT", "AGE", "LEFT", "REASON", "LAST ERROR")
+	t := newTable("RUN", "CLUSTER", "NODE", "STEP", "ATTEMPT", c.head("AGE", "STARTED"), c.head("LEFT", "UNTIL"), "REASON", "LAST ERROR")
 	if c.output == "wide" {
 		t.head = append(t.head, "MACHINE", "NOTE")
 	}
 	for _, r := range st.Runs {
 		left := "-"
 		if until := cmp.Or(r.Deadline, r.NextTry); !until.IsZero() {
-			left = span(until.Sub(now))
+			left = c.left(until, now)
 		}
-		row := []any{r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), stepCell(r.Step), r.Attempt, age(r.Started, now), left, orDash(r.Reason), c.lastError(r.LastError, now)}
+		row := []any{r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), stepCell(r.Step), r.Attempt, c.age(r.Started, now), left, orDash(r.Reason), c.lastError(r.LastError, now)}
 		if c.output == "wide" {
 			row = append(row, orDash(r.Machine), orDash(r.Note))
 		}
@@ -151,13 +159,6 @@ func verdict(v string) cell {
 		return cell{text: v, color: red}
 	}
 	return cell{text: v, color: yellow}
-}
-
-func age(since, now time.Time) string {
-	if since.IsZero() {
-		return "-"
-	}
-	return span(now.Sub(since))
 }
 
 func yesNo(b bool) string {

@@ -84,7 +84,7 @@ func (c *cli) printRun(r api.RunRecord, now time.Time) error {
 		reason = " (" + escapeControl(r.Reason) + ")"
 	}
 	result := p.paint(resultColor(r.Result), escapeControl(r.Result))
-	fmt.Fprintf(c.out, "  result: %s%s, started %s, took %s%s\n", result, reason, clock(r.Started), span(end.Sub(r.Started)), note(r.Note))
+	fmt.Fprintf(c.out, "  result: %s%s, started %s, took %s%s\n", result, reason, c.when(r.Started, now), span(end.Sub(r.Started)), note(r.Note))
 	if e := r.LastError; e != nil {
 		fmt.Fprintf(c.out, "  %s %s ago: %s\n", p.paint(yellow, "last error:"), age(e.At, now), escapeControl(e.Text()))
 	}
@@ -94,7 +94,7 @@ func (c *cli) printRun(r api.RunRecord, now time.Time) error {
 		if end.IsZero() {
 			end = now
 		}
-		t.add(fmt.Sprintf("  %d/6 %s", api.StepNumber(s.Step), s.Step), s.Attempt, clock(s.Started), span(end.Sub(s.Started)), s.Note)
+		t.add(fmt.Sprintf("  %d/6 %s", api.StepNumber(s.Step), s.Step), s.Attempt, c.when(s.Started, now), span(end.Sub(s.Started)), s.Note)
 	}
 	return t.write(c.out, p, "")
 }

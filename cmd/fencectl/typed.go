@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/reason"
@@ -19,7 +20,13 @@ func (c *cli) dryRun(ctx context.Context, o api.Order) error {
 	if err != nil {
 		return requestError(string(o.Verb)+" "+o.Of(), err)
 	}
-	if err := c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) }); err != nil {
+	err = c.print(rep.Body, func() error {
+		if err := c.preview(c.out, rep.Value); err != nil {
+			return err
+		}
+		return c.gateTable(rep.Value.Gates, time.Now()).write(c.out, c.painter(c.out), "GATES")
+	})
+	if err != nil {
 		return err
 	}
 	return refusedBy(o, rep.Value.Gates)
@@ -34,6 +41,9 @@ func (c *cli) confirmName(ctx context.Context, o api.Order, prompt string) (name
 		return "", requestError(string(o.Verb)+" "+o.Of(), err)
 	}
 	if err := c.preview(c.errs, rep.Value); err != nil {
+		return "", err
+	}
+	if err := c.showFailing(rep.Value.Gates, asTyped(o)); err != nil {
 		return "", err
 	}
 	if err := refusedBy(o, rep.Value.Gates); err != nil {
@@ -71,19 +81,6 @@ func (c *cli) readLine(ctx context.Context) (string, error) {
 	case r := <-typed:
 		return r.line, r.err
 	}
-}
-
-func (c *cli) preview(w io.Writer, r api.OrderResult) error {
-	if r.Message != "" {
-		fmt.Fprintln(w, escapeControl(r.Message))
-	}
-	for _, known := range r.Evidence {
-		fmt.Fprintln(w, "  * "+escapeControl(known))
-	}
-	for _, effect := range r.Effect {
-		fmt.Fprintln(w, "  - "+escapeControl(effect))
-	}
-	return gateTable(r.Gates).write(w, c.painter(w), "GATES")
 }
 
 func refusedBy(o api.Order, gates []reason.Gate) error {

@@ -29,8 +29,8 @@ type waitFlags struct {
 }
 
 func (w *waitFlags) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&w.wait, "wait", false, "show the six steps until the run ends")
-	cmd.Flags().DurationVar(&w.timeout, "timeout", 0, "stop waiting after this time (exit 6); the run continues")
+	cmd.Flags().BoolVar(&w.wait, "wait", false, "show the new steps until the run ends")
+	daysVar(cmd.Flags(), &w.timeout, "timeout", "stop waiting after this time (exit 6); the run continues")
 }
 
 func (w *waitFlags) validate() error {
@@ -45,7 +45,7 @@ func (c *cli) showAndWait(ctx context.Context, w waitFlags, rep api.Reply[api.Or
 	if !w.wait || rep.Value.Run == "" {
 		return c.print(rep.Body, func() error { return c.printResult(rep.Value) })
 	}
-	quiet := c.output != "table" // only the body of the ended run
+	quiet := !c.isTable() // only the body of the ended run
 	if !quiet {
 		if err := c.printResult(rep.Value); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (c *cli) showAndWait(ctx context.Context, w waitFlags, rep api.Reply[api.Or
 		ctx, cancel = context.WithTimeout(ctx, w.timeout)
 		defer cancel()
 	}
-	screen := c.newLive()
+	screen := c.newLive(g.newRun)
 	end, err := c.follow(ctx, rep.Value.Run, func(r api.RunRecord) bool {
 		if !quiet {
 			screen.show(r, time.Now())
@@ -100,6 +100,7 @@ type goal struct {
 	confirmed bool // Held after a manual confirmation
 	unfence   bool // an abort is as good as Done
 	fromHeld  bool // the run may be Held still from before
+	newRun    bool // the order began the run: all its steps are new
 
 	// firstHeld is the run as it was first seen after the order, while it is still Held
 	// from before.
@@ -144,8 +145,13 @@ func (g *goal) exit(r api.RunRecord) error {
 
 // targetOf is how the target of a run is named on a command line.
 func targetOf(r api.RunRecord) string {
-	if r.Node == "" && r.Machine != "" {
-		return "--machine " + r.Machine
+	return asTyped(api.Order{Cluster: r.Cluster, Node: r.Node, Machine: machineAlone(r)})
+}
+
+// machineAlone is the Machine of a run whose target has no Node.
+func machineAlone(r api.RunRecord) string {
+	if r.Node != "" {
+		return ""
 	}
-	return r.Node
+	return r.Machine
 }

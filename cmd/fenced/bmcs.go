@@ -21,7 +21,7 @@ func (c control) BMCs(ctx context.Context, cluster string) (api.BMCs, error) {
 	}
 	found, err := c.sweep.Results(ctx, cluster)
 	if err != nil {
-		return api.BMCs{}, apiError(err)
+		return api.BMCs{}, apiError(api.Order{Cluster: cluster}, err)
 	}
 	return wireBMCs(found), nil
 }
@@ -39,7 +39,7 @@ func (c control) LookAtBMCs(ctx context.Context, o api.Order) (api.BMCs, error) 
 	c.events.Emit(event.Event{Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Actor: o.Actor, Why: o.Reason, Message: message})
 	found, err := look(ctx, o.Cluster, o.Node)
 	if err != nil {
-		return api.BMCs{}, apiError(err)
+		return api.BMCs{}, apiError(o, err)
 	}
 	return wireBMCs(found), nil
 }
@@ -82,7 +82,7 @@ func wireBMC(r *sweep.Result) api.BMC {
 func (c control) enroll(ctx context.Context, o order.Order) (api.OrderResult, error) {
 	x, err := c.engine.Enroll(ctx, o)
 	if err != nil {
-		return api.OrderResult{}, apiError(err)
+		return api.OrderResult{}, apiError(api.Order{Cluster: o.Cluster, Node: o.Node, Machine: o.Machine}, err)
 	}
 	res := api.OrderResult{Message: "the BMCs of " + o.Of() + " are enrolled"}
 	if o.DryRun {

@@ -84,7 +84,7 @@ func (c control) auditStatus() *api.AuditStatus {
 
 func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStatus {
 	out := api.ClusterStatus{
-		Name: cs.Name, Mode: cs.Mode, Owner: cs.Owner, OwnerName: cs.OwnerName, Epoch: cs.Epoch,
+		Name: cs.Name, Mode: cs.Mode, Armed: cs.Armed, Owner: cs.Owner, OwnerName: cs.OwnerName, Epoch: cs.Epoch,
 		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle), Aside: cs.Aside,
 		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: cs.Nodes,
 		DeletionsInProgress: cs.Deleting, DeletionsOverdue: cs.Overdue,
@@ -114,7 +114,11 @@ func (c control) Explain(ctx context.Context, cluster, of string) (api.Explanati
 	}
 	x, err := explain(ctx, cluster, of)
 	if err != nil {
-		return api.Explanation{}, apiError(err)
+		asked := api.Order{Cluster: cluster, Node: of}
+		if strings.Contains(of, "/") {
+			asked.Node, asked.Machine = "", of
+		}
+		return api.Explanation{}, apiError(asked, err)
 	}
 	out := explanationOf(x)
 	out.Class = string(reason.ClassOf(reason.Code(out.Refused)))
@@ -161,7 +165,7 @@ func (c control) Runs(ctx context.Context, f api.RunFilter) (api.Timeline, error
 	if f.Node != "" && len(t.Runs) == 0 {
 		_, err := c.engine.Explain(ctx, f.Cluster, f.Node)
 		if r, ok := errors.AsType[*reason.Refusal](err); ok && (r.Reason == reason.NoSuchNode || r.Reason == reason.NoSuchCluster) {
-			return t, apiError(err)
+			return t, apiError(api.Order{Cluster: f.Cluster, Node: f.Node}, err)
 		}
 	}
 	return t, nil
@@ -171,6 +175,7 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 	given := order.Order{
 		Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
 		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, For: time.Duration(o.For),
+		Admin: o.Role == api.Admin, Viewer: o.Role == api.Viewer,
 	}
 	if o.Verb == api.EnrollBMC {
 		return c.enroll(ctx, given)
@@ -180,15 +185,21 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 		return api.OrderResult{}, fmt.Errorf("no verb %q", o.Verb)
 	}
 	out, err := row.give(c, ctx, given)
+	if r, refused := errors.AsType[*reason.Refusal](err); refused && out.Target != nil && r.Reason != reason.UnderRemediation { // only a dry run has a target
+		return dryRunRefused(o, out, r), nil
+	}
 	if err != nil {
-		return api.OrderResult{}, apiError(err)
+		return api.OrderResult{}, apiError(o, err)
 	}
 	res := api.OrderResult{
-		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates,
-		Evidence: out.Evidence, Until: out.Until,
+		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates, Target: targetOf(out.Target),
+		Evidence: out.Evidence, Until: out.Until, Unchanged: out.Unchanged != "",
 	}
-	if row.effect != nil {
+	if row.effect != nil && out.Unchanged == "" {
 		res.Effect = row.effect(o)
+	}
+	if o.Verb == api.Arm && o.DryRun && out.Unchanged == "" {
+		res.Plan = c.planArmed(ctx, o.Cluster)
 	}
 	return res, nil
 }
@@ -230,28 +241,4 @@ func wireEvent(e event.Event) api.Event {
 		out.Message = string(e.Action)
 	}
 	return out
-}
-
-// apiError gives a refusal its place among the API's errors.
-func apiError(err error) error {
-	r, ok := errors.AsType[*reason.Refusal](err)
-	if !ok {
-		return err
-	}
-	code := string(r.Reason)
-	switch r.Reason {
-	case reason.NoSuchNode, reason.NoSuchMachine, reason.NoSuchCluster, reason.NoSuchRun:
-		return api.NotFound(code, r.Message, "see fencectl status -o wide for the names fenced knows")
-	case reason.ClusterRequired:
-		return &api.Error{Status: http.StatusBadRequest, Code: code, Message: r.Message, Hint: "add --cluster NAME"}
-	case reason.NoHold:
-		return api.Conflict(code, r.Message, "fencectl status lists the holds")
-	case reason.NoRun, reason.UnderRemediation:
-		return api.Conflict(code, r.Message, "see fencectl status for the open runs")
-	case reason.NotFrozen:
-		return api.Conflict(code, r.Message, "fencectl bmc list shows what is refused, and why")
-	case reason.NotOwner:
-		return api.Refused(code, r.Message, "give it at the instance that owns the cluster: fencectl status names it")
-	}
-	return api.Refused(code, r.Message, "see fencectl explain for every gate")
 }

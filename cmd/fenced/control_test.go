@@ -38,17 +38,24 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 		reason.Paused:                   {Status: http.StatusUnprocessableEntity, Code: "Paused"},
 		reason.NotOwner:                 {Status: http.StatusUnprocessableEntity, Code: "NotOwner"},
 	} {
-		got, ok := errors.AsType[*api.Error](apiError(&reason.Refusal{Reason: code, Message: "why"}))
+		got, ok := errors.AsType[*api.Error](apiError(api.Order{Verb: api.Fence, Node: "n-1"}, &reason.Refusal{Reason: code, Message: "why"}))
 		require.True(t, ok, code)
 		assert.NotEmpty(t, got.Hint, code)
 		want.Message, want.Hint = "why", got.Hint
 		assert.Equal(t, want, *got, code)
 	}
-	elsewhere, ok := errors.AsType[*api.Error](apiError(&reason.Refusal{Reason: reason.NotOwner}))
+	elsewhere, ok := errors.AsType[*api.Error](apiError(api.Order{Verb: api.Fence, Node: "n-1"}, &reason.Refusal{Reason: reason.NotOwner}))
 	require.True(t, ok)
 	assert.Contains(t, elsewhere.Hint, "the instance that owns the cluster")
+	for code, want := range map[reason.Code]string{
+		reason.Hold: "fencectl release n-1 --cluster c --reason WHY", reason.NotEnrolled: "fencectl bmc enroll n-1 --cluster c --reason WHY",
+		reason.Frozen: "fencectl bmc release n-1 --cluster c --reason WHY", reason.NodeAlive: "fencectl explain n-1 --cluster c shows",
+	} {
+		assert.Contains(t, refusalHint(api.Order{Cluster: "c", Node: "n-1"}, code), want, code)
+	}
+	assert.Contains(t, refusalHint(api.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
 	plain := errors.New("disk full")
-	assert.Equal(t, plain, apiError(plain))
+	assert.Equal(t, plain, apiError(api.Order{}, plain))
 }
 
 // The history is in the order in which the runs began, also those that were taken up

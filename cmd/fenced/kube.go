@@ -7,6 +7,7 @@ import (
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 )
@@ -29,6 +30,12 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.F
 	l := k.Cluster.Look(ctx, r, backups)
 	return run.Fresh{Observation: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster,
 		Members: l.Members, MembersKnown: l.MembersKnown, Lease: l.Lease, Err: l.Err}
+}
+
+// Pods lists the pods on a Node, as engine.ClusterOptions wants it.
+func (k kube) Pods(ctx context.Context, node string) (order.Pods, error) {
+	names, more, err := k.Cluster.Pods(ctx, node)
+	return order.Pods{Names: names, More: more}, err
 }
 
 // Announce implements lead.Announcer.

@@ -31,8 +31,8 @@ var orders = map[api.Verb]orderRow{
 	api.Release:    {byEngine((*engine.Engine).ReleaseHold), releaseMessage, nil},
 	api.Pause:      {byEngine((*engine.Engine).Pause), pauseMessage, nil},
 	api.Resume:     {byEngine((*engine.Engine).Resume), resumeMessage, nil},
-	api.Arm:        {arm(true), doneMessage, nil},
-	api.Disarm:     {arm(false), doneMessage, nil},
+	api.Arm:        {arming(engine.Arming.Arm), armMessage, armEffect},
+	api.Disarm:     {arming(engine.Arming.Disarm), doneMessage, nil},
 	api.ReleaseBMC: {byEngine((*engine.Engine).Unfreeze), unfreezeMessage, nil},
 }
 
@@ -42,9 +42,9 @@ func byEngine(give func(*engine.Engine, context.Context, order.Order) (order.Out
 	}
 }
 
-func arm(armed bool) giveOrder {
+func arming(give func(engine.Arming, context.Context, order.Order) (order.Outcome, error)) giveOrder {
 	return func(c control, ctx context.Context, o order.Order) (order.Outcome, error) {
-		return order.Outcome{}, c.engine.Arm(ctx, o, armed)
+		return give(c.engine.Arming, ctx, o)
 	}
 }
 

@@ -16,10 +16,35 @@ func retryMessage(o api.Order, _ order.Outcome) string { return "run " + o.Run +
 
 func doneMessage(o api.Order, _ order.Outcome) string { return string(o.Verb) + " done" }
 
+func armMessage(o api.Order, out order.Outcome) string {
+	switch {
+	case out.Unchanged != "":
+		return out.Unchanged + ": nothing changed"
+	case o.DryRun:
+		return "fenced would act in this cluster by itself"
+	}
+	return "armed; the quiet period begins, and nothing is fenced before " + out.Until.UTC().Format(time.RFC3339)
+}
+
+func armEffect(o api.Order) []string {
+	if !o.DryRun {
+		return nil
+	}
+	return []string{
+		"fenced fences what the checks ask for, by itself, until fencectl disarm",
+		"the quiet period of guards.quietPeriod comes first; fencectl plan shows what follows it",
+	}
+}
+
 func pauseMessage(_ api.Order, out order.Outcome) string { return stopMessage("paused", out) }
 
 func resumeMessage(_ api.Order, out order.Outcome) string {
-	if out.Still != "" {
+	switch {
+	case out.Unchanged != "" && out.Still != "":
+		return out.Unchanged + "; fencing is still stopped: " + out.Still
+	case out.Unchanged != "":
+		return out.Unchanged + ": nothing changed"
+	case out.Still != "":
 		return "resumed, but fencing is still stopped: " + out.Still
 	}
 	return "resumed; the quiet period begins"
@@ -105,16 +130,6 @@ func unfreezeMessage(o api.Order, out order.Outcome) string {
 	return o.Of() + " may be powered off again"
 }
 
-func fenceMessage(o api.Order, out order.Outcome) string {
-	switch {
-	case o.DryRun && !out.Joined:
-		return o.Of() + " would be fenced"
-	case out.Joined:
-		return "joined run " + out.Run + ", which already fences " + o.Of()
-	}
-	return "run " + out.Run + " fences " + o.Of()
-}
-
 func confirmEffect(o api.Order) []string {
 	return []string{
 		"no BMC proves that the host of " + o.Node + " is off: your confirmation replaces the proof, and the record shows that for good",
@@ -122,20 +137,4 @@ func confirmEffect(o api.Order) []string {
 		"the host stays off and the run stays Held until fencectl unfence, or until the Node registers again after another boot",
 		"make sure that the host cannot start: disconnect its power, or lock its outlet",
 	}
-}
-
-func fenceEffect(o api.Order) []string {
-	all := []string{"the power of " + o.Of() + " is cut at once, without a shutdown"}
-	if o.Machine == "" {
-		all = append(all, "after the BMC has read Off twice, its Node is isolated and its pods can move to other nodes")
-	} else {
-		all = append(all, "if it has a Node, that is isolated after the BMC has read Off twice, and its pods can move to other nodes")
-	}
-	if o.OffOnly {
-		return append(all, "the host stays off until fencectl unfence")
-	}
-	if o.Machine == "" {
-		return append(all, "the host is powered on again, and its labels, annotations, taints and cordon are restored")
-	}
-	return append(all, "the host is powered on again; if the Machine has no Node and none registers in time, the Machine is replaced where that is allowed")
 }

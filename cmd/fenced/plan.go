@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/policy"
 )
@@ -27,25 +28,45 @@ func (c control) Plan(ctx context.Context, cluster string) (api.Plan, error) {
 	for _, name := range c.clusterNames(cluster) {
 		p, err := c.engine.Plan(ctx, name)
 		if cluster != "" && err != nil {
-			return api.Plan{}, apiError(err)
+			return api.Plan{}, apiError(api.Order{Cluster: cluster}, err)
 		}
-		cl := api.ClusterPlan{Cluster: name}
+		cl := api.ClusterPlan{Cluster: name, Actions: plannedActions(p)}
 		if err != nil {
 			cl.Problem = err.Error()
-		}
-		for i, item := range p.Items {
-			a := api.PlannedAction{
-				Order: i + 1, Check: checkName(item.Check), Machine: item.Machine, Node: item.Node, Action: string(item.Action),
-				Message: item.Trigger, Gate: item.Gate,
-			}
-			if item.Gate != nil {
-				a.Refused, a.Earliest = string(item.Gate.Reason), item.Earliest
-			}
-			cl.Actions = append(cl.Actions, a)
 		}
 		out.Clusters = append(out.Clusters, cl)
 	}
 	return out, nil
+}
+
+// plannedActions is a plan as the API says it.
+func plannedActions(p admit.Plan) []api.PlannedAction {
+	all := []api.PlannedAction{}
+	for i, item := range p.Items {
+		a := api.PlannedAction{
+			Order: i + 1, Check: checkName(item.Check), Machine: item.Machine, Node: item.Node, Action: string(item.Action),
+			Message: item.Trigger, Gate: item.Gate,
+		}
+		if item.Gate != nil {
+			a.Refused, a.Earliest = string(item.Gate.Reason), item.Earliest
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// planArmed is what would be fenced in a cluster, or in the only one, once it is armed and the quiet
+// period is over. A cluster that was not seen yet has a problem, and may be armed all the same.
+func (c control) planArmed(ctx context.Context, cluster string) *api.ClusterPlan {
+	p, err := c.engine.Arming.Plan(ctx, cluster)
+	out := &api.ClusterPlan{Cluster: cluster, Actions: plannedActions(p)}
+	if cluster == "" {
+		out.Cluster = c.clusterNames("")[0]
+	}
+	if err != nil {
+		out.Problem = err.Error()
+	}
+	return out
 }
 
 // Coverage implements api.Daemon. A cluster whose watch is not complete has a
@@ -55,7 +76,7 @@ func (c control) Coverage(_ context.Context, cluster string) (api.Coverage, erro
 	for _, name := range c.clusterNames(cluster) {
 		covers, err := c.engine.Coverage(name)
 		if cluster != "" && err != nil {
-			return api.Coverage{}, apiError(err)
+			return api.Coverage{}, apiError(api.Order{Cluster: cluster}, err)
 		}
 		cl := api.ClusterCoverage{Cluster: name}
 		if err != nil {

@@ -1,11 +1,14 @@
 package admit
 
 import (
+	"context"
+
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/run"
@@ -36,8 +39,10 @@ type Options struct {
 	// Record makes an event durable before the action that it announces; nil: nothing is
 	// recorded. // I24
 	Record func(event.Event) error
-	Emit   func(event.Event)
-	Beat   func() // called while the deciding goroutine is alive
+	// Pods lists the pods on a Node, for people; nil: nobody is told of them.
+	Pods func(ctx context.Context, node string) (order.Pods, error)
+	Emit func(event.Event)
+	Beat func() // called while the deciding goroutine is alive
 	// Decided is called after each round of decisions: the status of checks may have changed.
 	Decided func()
 }
@@ -60,6 +65,7 @@ type Cluster struct {
 
 	OwnHost   *OwnHost
 	Deletions *Deletions
+	ByHand    *ByHand
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.
@@ -70,7 +76,7 @@ func New(opt Options) *Cluster {
 	c.refused, c.checks = newRefusals(c.emit), newCheckStates()
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
-	c.OwnHost, c.Deletions = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}
+	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,

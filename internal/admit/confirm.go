@@ -27,8 +27,11 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome,
 		}
 		a.draft = open
 		a.draft.Manual = o.ForRecord() // the gates for orders apply, whoever started the run
+		a.draft.Manual.Admin = o.Admin
 	case err != nil:
 		return order.Outcome{}, err
+	default: // in mode observe a confirmation begins no run: a fence asks the BMC first
+		a.draft.Manual.Admin = false
 	}
 	p, evidence, against := c.probes.gatherEvidence(ctx, a.draft)
 	out := order.Outcome{Run: open.ID, Evidence: evidence, Gates: append(uncertainMachineGates(a), c.confirmationGates(a, p, against, held)...)}

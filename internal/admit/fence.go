@@ -24,31 +24,26 @@ func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, erro
 			return order.Outcome{Run: r.ID, Joined: true}, nil
 		}
 	}
+	if o.DryRun {
+		return c.ByHand.dryRun(ctx, o, a)
+	}
+	defer c.ByHand.takeLease(ctx, a)()
 	now := time.Now()
 	gates := append(uncertainMachineGates(a), c.gates(a, nil, now)...)
 	if g, refused := firstFailing(gates); refused {
 		return order.Outcome{Gates: gates}, reason.RefusalOf(g)
 	}
-	p := c.probes.probe(ctx, a.draft, nil)
-	for range p.levels { // an order does not wait for the next probe
-		if p.hasUntriedLevel() {
-			p = c.probes.probe(ctx, a.draft, p)
-		}
-	}
+	p := c.probes.probeForOrder(ctx, a.draft, nil)
 	now = time.Now()
 	if again, err := c.book.candidateForOrder(o); err == nil { // the cluster may have changed during the probe
 		a.doubt, a.missingHost = again.doubt, again.missingHost
 	}
 	gates = append(uncertainMachineGates(a), c.gates(a, p, now)...)
-	g, refused := firstFailing(gates)
-	if (refused || o.DryRun) && p.session != nil {
-		p.session.Close(ctx)
-	}
-	switch {
-	case refused:
+	if g, refused := firstFailing(gates); refused {
+		if p.session != nil {
+			p.session.Close(ctx)
+		}
 		return order.Outcome{Gates: gates}, reason.RefusalOf(g)
-	case o.DryRun:
-		return order.Outcome{Gates: gates}, nil
 	}
 	a.gates = gates
 	c.emit(o.Event("fences"))

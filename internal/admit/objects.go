@@ -2,6 +2,7 @@ package admit
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -85,4 +86,22 @@ func (o Objects) Healthy(t remediate.Target) bool {
 	defer o.b.mu.Unlock()
 	n := o.b.ledger.Node(t.Node)
 	return n != nil && n.Ready() && !o.b.runs.openOnHost(t)
+}
+
+// Names lists the Nodes and the Machines ("namespace/name") whose names begin with a prefix, in no
+// order.
+func (o Objects) Names(prefix string) (nodes, machines []string) {
+	o.b.mu.Lock()
+	defer o.b.mu.Unlock()
+	for n := range o.b.ledger.Nodes() {
+		if strings.HasPrefix(n.Name, prefix) {
+			nodes = append(nodes, n.Name)
+		}
+	}
+	for m := range o.b.ledger.Machines() {
+		if name := m.Namespace + "/" + m.Name; strings.HasPrefix(name, prefix) {
+			machines = append(machines, name)
+		}
+	}
+	return nodes, machines
 }

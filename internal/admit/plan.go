@@ -32,12 +32,16 @@ type Planned struct {
 const planLookups = 50
 
 // Plan evaluates the gates of every target that a check wants remediated. It reads no BMC:
-// results of a probe are included once the daemon has probed the target.
-func (c *Cluster) Plan(ctx context.Context) (Plan, error) {
+// results of a probe are included once the daemon has probed the target. With asArmed, the plan is
+// that of a cluster in mode observe as soon as it is armed and the quiet period is over.
+func (c *Cluster) Plan(ctx context.Context, asArmed bool) (Plan, error) {
 	if !c.book.Seen() {
 		return Plan{}, errNotSeen()
 	}
 	now := time.Now()
+	guards := func(a candidate, p *probe) []reason.Gate {
+		return slices.DeleteFunc(c.gates(a, p, now), func(g reason.Gate) bool { return asArmed && (g.Name == "mode" || g.Name == "quietPeriod") })
+	}
 	acting := c.book.actingChecks(now)
 	p, lookups := Plan{Cluster: c.opt.Name}, planLookups
 	for i := range acting {
@@ -45,7 +49,7 @@ func (c *Cluster) Plan(ctx context.Context) (Plan, error) {
 		full := c.book.Check(check.ID())
 		for j := range check.Targets {
 			if full != nil {
-				p.Items = append(p.Items, c.planTarget(ctx, full, check, &check.Targets[j], now, &lookups)...)
+				p.Items = append(p.Items, c.planTarget(ctx, full, check, &check.Targets[j], now, &lookups, guards)...)
 			}
 		}
 	}
@@ -54,17 +58,19 @@ func (c *Cluster) Plan(ctx context.Context) (Plan, error) {
 
 // planTarget evaluates the gates of one target; none if it has changed since the report. It
 // looks things up only if the gates without I/O pass, and only while lookups are left.
-func (c *Cluster) planTarget(ctx context.Context, full *policy.Check, check *policy.CheckReport, t *policy.TargetReport, now time.Time, lookups *int) []Planned {
+func (c *Cluster) planTarget(ctx context.Context, full *policy.Check, check *policy.CheckReport, t *policy.TargetReport, now time.Time, lookups *int,
+	ask func(candidate, *probe) []reason.Gate,
+) []Planned {
 	a, ok := c.candidate(full, t)
 	if !ok {
 		return nil
 	}
 	gates := append(policy.ExplainTarget(check, t), executorGates(full, t)...)
 	p := c.probes.last(a.key)
-	guards := c.gates(a, p, now)
+	guards := ask(a, p)
 	if _, refused := firstFailing(slices.Concat(gates, guards)); p == nil && !refused && *lookups > 0 {
 		*lookups--
-		guards = c.gates(a, c.probes.unprobed(ctx, a.draft), now)
+		guards = ask(a, c.probes.unprobed(ctx, a.draft))
 	}
 	gates = slices.Concat(gates, guards, c.backOffGates(a, now))
 	item := Planned{Check: check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: earliestPass(gates)}

@@ -17,11 +17,14 @@ import (
 // its BMC, and whether other controllers act on it. The run takes over the BMC session.
 type probe struct {
 	running bool
-	at      time.Time
-	draft   remediate.Run
-	session *power.Session
-	levels  []levelState
-	look    run.Admitted // at the cluster; zero if there was none
+	// onlyLooks: it is for somebody who may only look, so a refused account is not tried again
+	// before its time.
+	onlyLooks bool
+	at        time.Time
+	draft     remediate.Run
+	session   *power.Session
+	levels    []levelState
+	look      run.Admitted // at the cluster; zero if there was none
 
 	// passwordWithheld: the host has a BMC, and no password may be sent to it.
 	passwordWithheld bool

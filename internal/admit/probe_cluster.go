@@ -20,7 +20,7 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 	p := &probe{draft: draft, hostUnread: draft.Strategy == remediate.PowerCycle, clusterUnread: true}
 	var lease remediate.Lease
 	if before != nil {
-		p.levels, lease = slices.Clone(before.levels), before.lease
+		p.levels, lease, p.onlyLooks = slices.Clone(before.levels), before.lease, before.onlyLooks
 		p.lease = lease // kept if the Lease is not read below
 	}
 	defer func() { p.at = time.Now() }()
@@ -41,6 +41,18 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 		defer func() { <-ps.looks }()
 	}
 	ps.probeCluster(ctx, p, lease)
+	return p
+}
+
+// probeForOrder probes every power level of a target in turn: an order does not wait for the next
+// probe. before is the last probe; nil for the first.
+func (ps *probes) probeForOrder(ctx context.Context, draft remediate.Run, before *probe) *probe {
+	p := ps.probe(ctx, draft, before)
+	for range p.levels {
+		if p.hasUntriedLevel() {
+			p = ps.probe(ctx, draft, p)
+		}
+	}
 	return p
 }
 

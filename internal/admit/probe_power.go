@@ -25,7 +25,7 @@ func (ps *probes) probePower(ctx context.Context, p *probe) error {
 	t := &p.draft.Target
 	ps.opt.Hosts.FixTarget(t, h)
 	p.draft.Limits.Levels = len(h.Levels)
-	if p.levels == nil && p.draft.Manual != nil { // the person may have corrected the password
+	if p.levels == nil && p.draft.Manual != nil && !p.onlyLooks { // the person may have corrected the password
 		ps.opt.LockOut.Forget(h)
 	}
 	if len(p.levels) != len(h.Levels) {

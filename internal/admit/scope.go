@@ -63,6 +63,9 @@ type scopeKeeper struct {
 func (k *scopeKeeper) startQuiet(started time.Time) (events []event.Event) {
 	stored := k.opt.Stop.Record(k.opt.Name)
 	from := later(stored.ResumedAt, k.opt.Stop.Record(state.AllClusters).ResumedAt)
+	if stored.Armed {
+		from = later(from, stored.ArmedAt)
+	}
 	if k.opt.Mode == guard.ModeObserve && stored.Version == 0 {
 		events = append(events, event.Event{Type: event.Internal, Reason: reason.Observing,
 			Message: "the store has no record of this cluster: fenced only observes it, even if it was armed before; run fencectl arm to let fenced act"})

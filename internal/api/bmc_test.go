@@ -52,7 +52,7 @@ func TestLooksCarryRouteAndPeer(t *testing.T) {
 	for i, want := range []Order{
 		{Verb: TestBMC, Cluster: "prod", Node: "n-1.example", Reason: "new cable"},
 		{Verb: AuditBMC, Node: "n-2"},
-		{Verb: EnrollBMC, Node: "n-2", Reason: "new board", DryRun: true},
+		{Verb: EnrollBMC, Node: "n-2", Reason: "new board", DryRun: true, Role: Admin},
 	} {
 		assert.NotEmpty(t, d.orders[i].Actor)
 		d.orders[i].Actor = ""

@@ -24,14 +24,16 @@ const maxAnswerBytes = 64 << 20
 
 // Client talks to the fenced behind one socket.
 type Client struct {
-	socket string
-	http   *http.Client
+	socket  string
+	http    *http.Client
+	silence time.Duration // silenceTime
+	reply   time.Duration // replyTime
 }
 
 // New makes a client; it connects with the first request.
 func New(socket string) *Client {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
-	return &Client{socket: socket, http: &http.Client{
+	return &Client{socket: socket, silence: silenceTime, reply: replyTime, http: &http.Client{
 		Transport: &http.Transport{
 			DisableKeepAlives: true, // one user has few connections, and may leave none behind
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -129,22 +131,29 @@ func ask[T any](ctx context.Context, c *Client, method, path string, q url.Value
 }
 
 // open sends a request and gives the answer before its body is read.
-func (c *Client) open(ctx context.Context, method, path string, q url.Values, body []byte) (*http.Response, error) {
+func (c *Client) open(ctx context.Context, method, path string, q url.Values, content []byte) (*http.Response, error) {
 	u := "http://fenced" + path
 	if len(q) > 0 {
 		u += "?" + q.Encode()
 	}
-	req, err := http.NewRequestWithContext(ctx, method, u, bytes.NewReader(body))
+	asking, cancel := context.WithCancelCause(ctx)
+	req, err := http.NewRequestWithContext(asking, method, u, bytes.NewReader(content))
 	if err != nil {
+		cancel(nil)
 		return nil, fmt.Errorf("ask fenced: %w", err)
 	}
-	if body != nil {
+	if content != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	answered := c.watchSilence(asking, cancel)
 	resp, err := c.http.Do(req)
+	answered()
 	if err == nil {
+		resp.Body = body{resp.Body, cancel}
 		return resp, nil
 	}
+	silent := context.Cause(asking)
+	cancel(nil)
 	var cause *url.Error
 	if errors.As(err, &cause) {
 		err = cause.Err // its text names a URL that nobody typed
@@ -152,6 +161,11 @@ func (c *Client) open(ctx context.Context, method, path string, q url.Values, bo
 	switch {
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("ask fenced at %s: %w", c.socket, ctx.Err())
+	case errors.Is(silent, ErrSilent):
+		if method == http.MethodPost {
+			return nil, fmt.Errorf("at %s: %w; the order was sent, and fenced may carry it out when it goes on", c.socket, silent)
+		}
+		return nil, fmt.Errorf("at %s: %w", c.socket, silent)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, &Error{Status: http.StatusForbidden, Code: CodeNotAuthorised,
 			Message: fmt.Sprintf("connect to %s: permission denied", c.socket),

@@ -16,6 +16,8 @@ type Daemon interface {
 	Plan(ctx context.Context, cluster string) (Plan, error)
 	// Coverage gives what each check covers; an empty cluster means all.
 	Coverage(ctx context.Context, cluster string) (Coverage, error)
+	// Names lists what can be named that begins with prefix; an empty cluster means all.
+	Names(ctx context.Context, cluster, prefix string) (Names, error)
 	// Runs gives the selected runs, open and ended, oldest first.
 	Runs(ctx context.Context, f RunFilter) (Timeline, error)
 	// BMCs gives what is known about the devices that switch power; an empty cluster

@@ -50,6 +50,10 @@ func (f *fake) Explain(_ context.Context, cluster, node string) (Explanation, er
 
 func (f *fake) Plan(context.Context, string) (Plan, error) { return f.plan, f.err }
 
+func (f *fake) Names(_ context.Context, cluster, prefix string) (Names, error) {
+	return Names{Clusters: []string{cluster}, Nodes: []string{prefix + "1"}}, f.err
+}
+
 func (f *fake) Coverage(context.Context, string) (Coverage, error) { return f.covers, f.err }
 
 func (f *fake) BMCs(_ context.Context, cluster string) (BMCs, error) {

@@ -17,11 +17,12 @@ type Order struct {
 	Machine string `json:"-"` // "namespace/name", in place of Node
 	Run     string `json:"-"` // abort, retry
 	Actor   string `json:"-"`
+	Role    Role   `json:"-"` // of the Actor
 
 	Reason  string `json:"reason"`
 	OffOnly bool   `json:"offOnly,omitempty"` // fence: stay Off and Held
 	Yes     bool   `json:"yes,omitempty"`     // fence, confirm-off: nobody typed the node's name
-	DryRun  bool   `json:"dryRun,omitempty"`  // fence, enroll, confirm-off: only say what would be done
+	DryRun  bool   `json:"dryRun,omitempty"`  // fence, arm, enroll, confirm-off: only say what would be done
 	For     Span   `json:"for,omitzero"`      // pause, hold: it ends by itself
 	AsIs    bool   `json:"asIs,omitempty"`    // abort: end a Held run and leave the host as it is
 	Typed   string `json:"typed,omitempty"`   // confirm-off: the node's name once more
@@ -55,10 +56,36 @@ type OrderResult struct {
 	Effect []string `json:"effect,omitempty"`
 	// Evidence is what is known about a host that a person confirms to be off.
 	Evidence []string `json:"evidence,omitempty"`
-	// Until is when a pause or a hold ends by itself.
+	// Target is what a dry run of a fence found about its target.
+	Target *OrderTarget `json:"target,omitempty"`
+	// Plan is what would be fenced after a dry run of arm, as soon as the quiet period is over.
+	Plan *ClusterPlan `json:"plan,omitempty"`
+	// Unchanged: there was nothing to change, and nothing was changed.
+	Unchanged bool `json:"unchanged,omitempty"`
+	// Until is when a pause or a hold ends by itself, or the quiet period after arm.
 	Until time.Time `json:"until,omitzero"`
 	// Gates are those that were asked; in a dry run they may not all pass.
 	Gates []reason.Gate `json:"gates,omitempty"`
+}
+
+// OrderTarget is what a person should know about a target before ordering to fence it.
+type OrderTarget struct {
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Machine string `json:"machine,omitempty"` // namespace/name
+	// Ready is the status of the Node's condition Ready; "" if there is no Node.
+	Ready      string    `json:"ready"`
+	ReadySince time.Time `json:"readySince,omitzero"`
+	// Pods are those on the Node, namespace/name. PodCount counts them all, and is absent if
+	// they are not known; PodsProblem may say why.
+	Pods        []string `json:"pods,omitempty"`
+	PodCount    *int     `json:"podCount,omitempty"`
+	PodsMore    bool     `json:"podsMore,omitempty"` // there are more than PodCount
+	PodsProblem string   `json:"podsProblem,omitempty"`
+	// BMC is the address of what switches the power; "" if it was not asked.
+	BMC      string `json:"bmc,omitempty"`
+	Identity string `json:"identity,omitempty"` // match, mismatch, unknown, not enrolled
+	UUID     string `json:"uuid,omitempty"`     // that the BMC reported
 }
 
 // RunFilter selects runs; empty fields select all.

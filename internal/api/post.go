@@ -14,14 +14,14 @@ import (
 // maxFor bounds a pause or a hold that ends by itself.
 const maxFor = Span(365 * 24 * time.Hour)
 
-// order gives the route of one verb, for callers with a role.
-func (s *Server) order(v Verb, need Role) answer {
+// order gives the route of one verb, for callers with the role that the order needs.
+func (s *Server) order(v Verb) answer {
 	return func(ctx context.Context, r *http.Request) (any, error) {
 		p := peerFrom(r.Context())
 		o, unread := readOrder(r)
 		o.Verb, o.Actor = v, p.Actor()
 		o.Cluster, o.Node, o.Machine, o.Run = r.URL.Query().Get("cluster"), r.PathValue("node"), machineInPath(r), r.PathValue("id")
-		if err := s.authorise(r, need); err != nil {
+		if err := s.authorise(r, o.needs()); err != nil {
 			s.recordRefusal(o, p, err)
 			return nil, err
 		}
@@ -58,6 +58,7 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 	// worse than a lost answer.
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
+	o.Role = s.roles.Of(p)
 	result, err := s.daemon.Do(whole, o)
 	if err != nil {
 		failed()

@@ -24,6 +24,7 @@ var reads = []route{
 	get("/v1/nodes/{node}/explain", (*Server).explain),
 	get("/v1/machines/{namespace}/{machine}/explain", (*Server).explain),
 	get("/v1/nodes/{node}/timeline", (*Server).nodeTimeline),
+	get("/v1/names", (*Server).names), // ?prefix=TEXT
 	get("/v1/plan", (*Server).plan),
 	get("/v1/check-config", (*Server).coverage),
 	get("/v1/bmcs", (*Server).bmcs),
@@ -50,7 +51,7 @@ func stream(pattern string, need Role, write func(*Server, http.ResponseWriter, 
 // routes are the rows of an order. An order asks for the role itself, and records who
 // lacks it.
 func (r verb) routes() (list []route) {
-	need, handler := Nobody, func(s *Server) http.Handler { return s.reply(s.order(r.name, r.need)) }
+	need, handler := Nobody, func(s *Server) http.Handler { return s.reply(s.order(r.name)) }
 	if r.answer != nil {
 		need, handler = r.need, func(s *Server) http.Handler { return s.reply(r.answer(s, r.name)) }
 	}

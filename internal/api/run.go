@@ -1,6 +1,7 @@
 package api
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -67,6 +68,7 @@ type RunRecord struct {
 	LastError       *RunError    `json:"lastError,omitempty"` // of an open run, since it entered its step
 	Started         time.Time    `json:"started"`
 	Ended           time.Time    `json:"ended,omitzero"`
+	Deadline        time.Time    `json:"deadline,omitzero"` // of the step that is open
 	Steps           []StepRecord `json:"steps"`
 }
 
@@ -83,7 +85,7 @@ type StepRecord struct {
 func StatusOfRun(r remediate.Run) RunStatus {
 	return RunStatus{
 		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
-		Step: string(r.Step), Attempt: r.Attempt, Started: r.Began(), Deadline: r.Deadline(),
+		Step: stepShown(r), Attempt: r.Attempt, Started: r.Began(), Deadline: r.Deadline(),
 		Reason: string(r.Reason), Class: string(reason.ClassOf(r.Reason)), NextTry: r.NextTry(), Note: r.Note,
 	}
 }
@@ -95,6 +97,9 @@ func FromRun(r remediate.Run) RunRecord {
 		Trigger: r.Trigger, Proof: string(r.Proof), Result: resultOf(r.Step), Reason: string(r.Reason), Class: string(reason.ClassOf(r.Reason)), Note: r.Note,
 		Started: r.Began(), Ended: r.Ended, Steps: []StepRecord{},
 	}
+	if rec.Result == ResultRunning {
+		rec.Deadline = r.Deadline()
+	}
 	if r.Manual != nil {
 		rec.Actor = r.Manual.Actor
 	}
@@ -104,13 +109,40 @@ func FromRun(r remediate.Run) RunRecord {
 	for _, v := range r.Steps {
 		// The journal also notes stays in Waiting and Held and the ends; a timeline shows
 		// the six steps, and the result says the rest.
-		if StepNumber(string(v.Step)) > 0 {
+		if StepNumber(string(v.Step)) > 0 && !passedStep6(r, v) {
 			rec.Steps = append(rec.Steps, StepRecord{
 				Step: string(v.Step), Attempt: v.Attempt, Started: v.Started, Ended: v.Ended, Note: v.Note,
 			})
 		}
 	}
 	return rec
+}
+
+// passedStep6 says whether a stay in step 6 is none to show: a run whose power cycles are used up
+// always comes there, and waits or is Held at once where the Machine may not be replaced.
+func passedStep6(r remediate.Run, v remediate.Visit) bool {
+	switch {
+	case v.Step != remediate.Reprovision || r.Strategy == remediate.DeleteMachine:
+		return false
+	case v.Ended.IsZero():
+		return r.Intent.Action != remediate.DeleteTargetMachine
+	}
+	for _, code := range []reason.Code{reason.AttemptsExhausted, reason.OutletContradicted, reason.NodeRenamed} {
+		if strings.HasPrefix(v.Note, string(code)+": ") {
+			return true
+		}
+	}
+	return false
+}
+
+// stepShown is the step of an open run: the last one that a timeline shows, if the run only
+// passes step 6.
+func stepShown(r remediate.Run) string {
+	n := len(r.Steps)
+	if n < 2 || r.Step != remediate.Reprovision || !passedStep6(r, r.Steps[n-1]) {
+		return string(r.Step)
+	}
+	return string(r.Steps[n-2].Step)
 }
 
 // StepNumber is the place of a step among the six, 0 for anything else.

@@ -30,6 +30,41 @@ func TestFromRun(t *testing.T) {
 		"steps":[{"step":"PowerOff","attempt":1,"started":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:01:00Z","note":"deadline"}]}`, string(body))
 }
 
+// A run that only passes step 6, because its Machine may not be replaced, is not shown there.
+func TestRunThatPassesStep6IsNotShownThere(t *testing.T) {
+	left := remediate.Visit{Step: remediate.Reprovision, Attempt: 3, Started: at, Ended: at}
+	for _, tc := range []struct {
+		name  string
+		run   remediate.Run
+		note  string
+		shown bool
+	}{
+		{"entered", remediate.Run{Step: remediate.Reprovision}, "", false},
+		{"deleting", remediate.Run{Step: remediate.Reprovision, Intent: remediate.Intent{Action: remediate.DeleteTargetMachine}}, "", true},
+		{"of a check that deletes", remediate.Run{Step: remediate.Reprovision, Strategy: remediate.DeleteMachine}, "", true},
+		{"waits", remediate.Run{Step: remediate.Waiting}, "AttemptsExhausted: reprovisioning is not allowed here", false},
+		{"renamed", remediate.Run{Step: remediate.Held}, "NodeRenamed: the host registered as Node x", false},
+		{"replaced", remediate.Run{Step: remediate.Reprovisioned}, "the BMC does not answer", true},
+		{"came back", remediate.Run{Step: remediate.AwaitNode}, "the Node is Ready after all", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := left
+			if v.Note = tc.note; tc.run.Step == remediate.Reprovision {
+				v.Ended = time.Time{}
+			}
+			tc.run.Steps = []remediate.Visit{{Step: remediate.PowerOn, Attempt: 3, Started: at, Ended: at}, v}
+			steps := []string{}
+			for _, s := range FromRun(tc.run).Steps {
+				steps = append(steps, s.Step)
+			}
+			assert.Equal(t, tc.shown, len(steps) == 2, "%v", steps)
+			if tc.run.Step == remediate.Reprovision {
+				assert.Equal(t, tc.shown, StatusOfRun(tc.run).Step == "Reprovision")
+			}
+		})
+	}
+}
+
 // The begin on record stays when a person has the run taken up again.
 func TestRecordBeginsWithTheFirstStep(t *testing.T) {
 	run := remediate.Run{Started: at.Add(time.Hour), Steps: []remediate.Visit{{Step: remediate.PowerOff, Started: at}}}

@@ -85,7 +85,7 @@ func TestSecondPersonIsBounded(t *testing.T) {
 func TestSecondPersonOverHTTP(t *testing.T) {
 	d := &fake{}
 	s := NewServer(d, roles, log.New(t.Output(), "", 0), Fence)
-	order := s.order(Fence, Operator)
+	order := s.order(Fence)
 	for i, p := range []Peer{admin, admin, oper} {
 		r, err := http.NewRequestWithContext(withPeer(t.Context(), p), "POST", "/", nil)
 		require.NoError(t, err)

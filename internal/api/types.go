@@ -35,6 +35,7 @@ type AuditStatus struct {
 type ClusterStatus struct {
 	Name           string  `json:"name"`
 	Mode           string  `json:"mode"`
+	Armed          bool    `json:"armed"`               // fenced acts here without orders
 	Owner          bool    `json:"owner"`               // this instance may act on it
 	OwnerName      string  `json:"ownerName,omitempty"` // which one may; "" = none
 	Epoch          uint64  `json:"epoch"`               // grows with each change of owners

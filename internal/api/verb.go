@@ -39,6 +39,8 @@ type verb struct {
 	name Verb
 	of   object
 	need Role
+	// dryRun is the role that a dry run needs, if not need.
+	dryRun Role
 	// takes names what the body may hold beside the reason; see bodyFields.
 	takes []string
 	// machine: the order may also be about a Machine.
@@ -60,7 +62,7 @@ const (
 // verbs is the table of orders. A new verb is one row here, one in cmd/fencectl/orders.go
 // and one in cmd/fenced/orders.go.
 var verbs = []verb{
-	{name: Fence, of: ofNode, machine: true, need: Operator, takes: []string{"dryRun", "offOnly", "yes"}},
+	{name: Fence, of: ofNode, machine: true, need: Operator, dryRun: Viewer, takes: []string{"dryRun", "offOnly", "yes"}},
 	{name: Unfence, of: ofNode, machine: true, need: Operator},
 	{name: Hold, of: ofNode, machine: true, need: Operator, takes: []string{"for"}},
 	{name: Release, of: ofNode, machine: true, need: Operator},
@@ -69,7 +71,7 @@ var verbs = []verb{
 	{name: Retry, of: ofRun, need: Operator},
 	{name: Pause, of: ofCluster, need: Operator, takes: []string{"for"}},
 	{name: Resume, of: ofCluster, need: Operator},
-	{name: Arm, of: ofCluster, need: Admin},
+	{name: Arm, of: ofCluster, need: Admin, takes: []string{"dryRun"}},
 	{name: Disarm, of: ofCluster, need: Admin},
 	{name: TestBMC, of: ofNode, need: Operator, answer: (*Server).look},
 	{name: AuditBMC, of: ofNode, need: Operator, answer: (*Server).look},
@@ -102,6 +104,16 @@ func (v Verb) row() verb {
 
 // Role gives the role that an order of this verb needs. Nobody has no verb.
 func (v Verb) Role() Role { return v.row().need }
+
+// needs gives the role that the order itself needs: who may only look may order a dry run of a
+// fence, which changes nothing.
+func (o Order) needs() Role {
+	row := o.Verb.row()
+	if o.DryRun && row.dryRun != Nobody {
+		return row.dryRun
+	}
+	return row.need
+}
 
 // Verbs lists the verbs of orders.
 func Verbs() (all []Verb) {

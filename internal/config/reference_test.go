@@ -12,7 +12,8 @@ import (
 
 const configs = "../../configs/"
 
-// configs/fenced.yaml is the reference: it has every key, with its default.
+// configs/fenced.yaml is the reference: it has every key, with its default, except that it begins
+// in mode observe.
 func TestReferenceFileIsComplete(t *testing.T) {
 	file := configs + "fenced.yaml"
 	data, err := os.ReadFile(file)
@@ -37,6 +38,7 @@ func TestReferenceFileIsComplete(t *testing.T) {
 	require.Len(t, c.Clusters, 1)
 	var cl Cluster
 	cl.setDefaults()
+	cl.Mode = "observe"
 	cl.Name, cl.Kubeconfig, cl.Namespaces = "prod", "/etc/fenced/prod.kubeconfig", []string{}
 	require.Equal(t, cl, c.Clusters[0])
 	requireKeys(t, lines, "clusters[0]", reflect.TypeFor[Cluster]())

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -40,6 +41,8 @@ type ClusterOptions struct {
 	Watch        admit.Watch
 	Kube         Kube
 	Checks       Checks // nil: no status of checks is written
+	// Pods lists the pods on a Node, for people; nil: nobody is told of them.
+	Pods func(ctx context.Context, node string) (order.Pods, error)
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget
@@ -91,12 +94,15 @@ type Engine struct {
 	stop     *stop.Stop
 	started  time.Time
 	beat     func() // resets the watchdog: decisions are being made
+
+	Arming Arming
 }
 
 // New loads the records of the store and prepares every cluster. It connects to no cluster
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, clusters: map[string]*cluster{}, started: time.Now(), beat: func() {}}
+	e.Arming = Arming{e}
 	var err error
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err

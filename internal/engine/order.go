@@ -2,12 +2,10 @@ package engine
 
 import (
 	"context"
-	"time"
 
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/state"
 )
 
 // Fence starts a run on one Node or Machine. It skips the limit of the check, the waits and the rates,
@@ -92,24 +90,4 @@ func (e *Engine) withRun(o order.Order) (*cluster, remediate.Run, error) {
 		return c, r, nil
 	}
 	return nil, remediate.Run{}, &reason.Refusal{Reason: reason.NoSuchRun, Message: "there is no run " + o.Run + "; fencectl history lists the runs"}
-}
-
-// Arm lets fenced act, without orders, in a cluster in mode observe, or with armed == false
-// ends that. A cluster in mode evaluate does not need to be armed.
-func (e *Engine) Arm(ctx context.Context, o order.Order, armed bool) error {
-	c, err := e.cluster(o.Cluster)
-	if err != nil {
-		return err
-	}
-	if err := c.lead.Refuse(); err != nil {
-		return err
-	}
-	verb := map[bool]string{true: "arms", false: "disarms"}[armed]
-	err = e.stop.Change(ctx, c.opt.Name, func(s *state.Cluster) {
-		s.Armed, s.ArmedBy, s.ArmedReason, s.ArmedAt = armed, o.Actor, o.Reason, time.Now().UTC()
-	})
-	if err == nil {
-		c.emit(o.Event(verb))
-	}
-	return err
 }

@@ -97,14 +97,28 @@ func TestPauseRollsBackBeforeTheIsolation(t *testing.T) {
 
 func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		observe := func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
-		e, _, stop := start(t, w, store, observe)
-		time.Sleep(2 * time.Minute)
+		const quietPeriod = 5 * time.Minute
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Clusters[0].Mode, o.Guards.QuietPeriod = guard.ModeObserve, quietPeriod
+		})
+		time.Sleep(2 * quietPeriod)
 		require.Empty(t, e.Runs("c"))
-		require.NoError(t, e.Arm(t.Context(), byHand, true))
-		time.Sleep(time.Second)
+		dry := byHand
+		dry.DryRun = true
+		_, err := e.Arming.Arm(t.Context(), dry)
+		require.NoError(t, err)
+		armed, err := e.Arming.Arm(t.Context(), byHand)
+		require.NoError(t, err)
+		assert.Equal(t, time.Now().Add(quietPeriod).Unix(), armed.Until.Unix())
+		time.Sleep(quietPeriod - time.Second)
+		require.Empty(t, e.Runs("c"), "the quiet period comes first")
+		again, err := e.Arming.Arm(t.Context(), byHand)
+		require.NoError(t, err)
+		assert.Contains(t, again.Unchanged, "armed already")
+		time.Sleep(3 * time.Second)
 		require.Len(t, e.Runs("c"), 1)
-		require.NoError(t, e.Arm(t.Context(), byHand, false))
+		_, err = e.Arming.Disarm(t.Context(), byHand)
+		require.NoError(t, err)
 		stop()
 	})
 }

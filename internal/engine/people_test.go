@@ -163,6 +163,37 @@ func TestEndOfThePauseFileBeginsAQuietPeriod(t *testing.T) {
 	})
 }
 
+// To resume what is not paused changes nothing: no quiet period begins.
+func TestResumeWithNothingPausedChangesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		w.pauseCheck()
+		time.Sleep(10 * time.Minute)
+		before := store.cluster(t, state.AllClusters)
+		for _, cluster := range []string{state.AllClusters, "c"} {
+			out, err := e.Resume(t.Context(), order.Order{Cluster: cluster, Actor: "ada", Reason: "go"})
+			require.NoError(t, err)
+			assert.NotEmpty(t, out.Unchanged)
+		}
+		assert.Equal(t, before, store.cluster(t, state.AllClusters))
+		x, err := e.Explain(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		assert.False(t, refusing(x.Gates, reason.QuietPeriod))
+		assert.Equal(t, 2, heard(t, events, "although nothing was paused"), "the orders are on record")
+
+		_, err = e.Pause(t.Context(), byHand)
+		require.NoError(t, err)
+		out, err := e.Resume(t.Context(), order.Order{Actor: "ada", Reason: "go"})
+		require.NoError(t, err)
+		assert.NotEmpty(t, out.Unchanged, "the cluster is paused, and not all clusters")
+		assert.Contains(t, out.Still, "that ends with --cluster c")
+		out, err = e.Resume(t.Context(), byHand)
+		require.NoError(t, err)
+		assert.Empty(t, out.Unchanged)
+		stop()
+	})
+}
+
 // A pause file whose path cannot be read pauses: it may exist. // I23
 func TestUnreadablePauseFilePauses(t *testing.T) {
 	dir := t.TempDir()

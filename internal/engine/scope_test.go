@@ -37,6 +37,24 @@ func atStart(t *testing.T, w *world, store state.Store, change func(*engine.Opti
 	return refusing(x.Gates, reason.QuietPeriod), told
 }
 
+// A restart after the order to arm does not shorten the quiet period. // I16
+func TestQuietPeriodAfterArmOutlivesARestart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		observe := func(o *engine.Options) { o.Clusters[0].Mode, o.Guards.QuietPeriod = guard.ModeObserve, 5*time.Minute }
+		e, _, stop := start(t, w, store, observe)
+		time.Sleep(10 * time.Minute)
+		_, err := e.Arming.Arm(t.Context(), byHand)
+		require.NoError(t, err)
+		stop()
+		e, _, stop = start(t, w, store, observe)
+		time.Sleep(4 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		time.Sleep(2 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
+
 // A start that may act on more than the one before begins with a quiet period, and says
 // why. One that may act on the same or less does not. // I18
 func TestLargerScopeBeginsAQuietPeriod(t *testing.T) {

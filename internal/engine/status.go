@@ -114,7 +114,16 @@ func (e *Engine) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
 	if err != nil {
 		return admit.Plan{}, err
 	}
-	return c.admit.Plan(ctx)
+	return c.admit.Plan(ctx, false)
+}
+
+// Names lists the Nodes of a cluster and its Machines ("namespace/name") whose names begin with a
+// prefix, in no order.
+func (e *Engine) Names(cluster, prefix string) (nodes, machines []string) {
+	if c := e.clusters[cluster]; c != nil {
+		nodes, machines = c.book.Objects().Names(prefix)
+	}
+	return nodes, machines
 }
 
 // Runs lists the runs of one cluster (or of all, with no name), newest first.

@@ -65,6 +65,8 @@ type Facts struct {
 	// Manual: a person ordered the action. Such an order skips clocks and rates;
 	// see Gates.
 	Manual bool
+	// ByAdmin: that person has the role admin.
+	ByAdmin bool
 
 	Mode  string
 	Armed bool

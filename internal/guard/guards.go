@@ -60,7 +60,7 @@ func waive(f Facts, gates []reason.Gate) []reason.Gate {
 	}
 	for i := range gates {
 		if g := &gates[i]; !g.Pass && waivable[g.Reason] {
-			g.Pass, g.Until = true, time.Time{}
+			g.Pass, g.Waived, g.Until = true, true, time.Time{}
 			g.Value += " (waived: ordered by a person)"
 		}
 	}
@@ -75,6 +75,9 @@ var waivable = map[reason.Code]bool{
 	reason.TotalInFlight: true, reason.StartRate: true, reason.Quarantined: true,
 }
 
+// roundTo is how precisely a gate shows a duration that was measured.
+const roundTo = 100 * time.Millisecond
+
 // viewGuards check that this daemon may act in the cluster at all, and that its
 // view of the cluster is valid. // I16
 func viewGuards(l Limits, f Facts, now time.Time) []reason.Gate {
@@ -83,8 +86,8 @@ func viewGuards(l Limits, f Facts, now time.Time) []reason.Gate {
 		reason.NoneOf("owner", reason.NotOwner, f.ForeignOwner, cmp.Or(f.OwnerSource, "Lease fenced")),
 		reason.NoneOf("pause", reason.Paused, f.Paused, "fencectl pause"),
 		reason.NewGate("viewSynced", f.ViewSynced, reason.NotSynced, strconv.FormatBool(f.ViewSynced), "true", "watch"),
-		reason.NewGate("viewAge", f.ViewAge <= l.ViewMaxAge, reason.ViewStale, f.ViewAge.String(), l.ViewMaxAge.String(), "guards.viewMaxAge"),
-		reason.NewGate("clockSkew", f.ClockSkew.Abs() <= l.ClockSkewMax, reason.ClockSkew, f.ClockSkew.String(), l.ClockSkewMax.String(), "guards.clockSkewMax"),
+		reason.NewGate("viewAge", f.ViewAge <= l.ViewMaxAge, reason.ViewStale, f.ViewAge.Round(roundTo).String(), l.ViewMaxAge.String(), "guards.viewMaxAge"),
+		reason.NewGate("clockSkew", f.ClockSkew.Abs() <= l.ClockSkewMax, reason.ClockSkew, f.ClockSkew.Round(roundTo).String(), l.ClockSkewMax.String(), "guards.clockSkewMax"),
 		visibleGuard(f),
 		reason.NewGate("everythingDown", f.ClusterNodes < 2 || f.ClusterNotReady < f.ClusterNodes, reason.EverythingDown,
 			shareText(f.ClusterNotReady, f.ClusterNodes)+" not ready", "not all", "watch"),
@@ -103,12 +106,18 @@ func visibleGuard(f Facts) reason.Gate {
 	return reason.NewGate("nodesVisible", f.ClusterNodes > 0 && f.NodesMismatch == "", reason.NoNodesVisible, value, "at least 1 of this cluster", "watch")
 }
 
+// modeGuard forbids to act in mode observe, except to an administrator: that order is about one
+// target, and starts nothing else.
 func modeGuard(f Facts) reason.Gate {
 	value := f.Mode
 	if f.Mode == ModeObserve && f.Armed {
 		value += ", armed"
 	}
-	pass := f.Mode == ModeEvaluate || f.Mode == ModeObserve && f.Armed || f.Mode == ModeRespond && f.Manual
+	byAdmin := f.Mode == ModeObserve && !f.Armed && f.Manual && f.ByAdmin
+	if byAdmin {
+		value += ": an administrator fences by hand"
+	}
+	pass := f.Mode == ModeEvaluate || f.Mode == ModeObserve && f.Armed || byAdmin || f.Mode == ModeRespond && f.Manual
 	return reason.NewGate("mode", pass, reason.Observing, value, "evaluate, or armed", "clusters[].mode")
 }
 

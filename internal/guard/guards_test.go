@@ -114,6 +114,29 @@ func TestGuardsRefuse(t *testing.T) {
 	}
 }
 
+// In mode observe an order by an administrator passes the gate of the mode, and only that. What an
+// order waives is marked, so that a person sees it.
+func TestAdministratorPassesTheModeAndNothingElse(t *testing.T) {
+	for _, o := range objections {
+		f := fit()
+		o.spoil(&f)
+		f.Mode, f.Manual, f.ByAdmin = guard.ModeObserve, true, true
+		gates := guard.Gates(limits(), f, epoch)
+		assert.Equal(t, o.waived || o.want == reason.Observing, len(refusals(gates)) == 0, o.name)
+		for _, g := range gates {
+			if g.Waived {
+				assert.True(t, g.Pass, g.Name)
+				assert.Equal(t, o.want, g.Reason, o.name)
+			}
+		}
+		f.ByAdmin = false
+		assert.Contains(t, refusals(guard.Gates(limits(), f, epoch)), reason.Observing, o.name)
+	}
+	f := fit()
+	f.Mode, f.ByAdmin = guard.ModeObserve, true
+	assert.Equal(t, []reason.Code{reason.Observing}, refusals(guard.Gates(limits(), f, epoch)), "fenced's own decision")
+}
+
 // TestGuardsLimits stands one step before each objection above.
 func TestGuardsLimits(t *testing.T) {
 	for name, spoil := range map[string]func(*guard.Facts){

@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -18,9 +15,6 @@ import (
 
 // nodeLeases is the namespace of the kubelets' heartbeats.
 const nodeLeases = "kube-node-lease"
-
-// podsPage is more pods than a kubelet runs.
-const podsPage = 500
 
 // Look is the result of the uncached reads of one step of a run.
 type Look struct {
@@ -167,22 +161,11 @@ func (l *looker) pods(ctx context.Context) error {
 		l.look.Seen.PodsGone = remediate.Yes
 		return nil
 	}
-	list, err := l.work.pods(ctx, metav1.NamespaceAll, metav1.ListOptions{
-		FieldSelector: fields.AndSelectors(
-			fields.OneTermEqualSelector("spec.nodeName", l.run.Target.Node),
-			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
-			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
-		).String(),
-		Limit: podsPage,
-	})
+	bound, more, err := l.work.podsOn(ctx, l.run.Target.Node)
 	if err != nil {
-		return fmt.Errorf("list the pods of Node %s: %w", l.run.Target.Node, err)
+		return err
 	}
-	bound := list.Continue != "" || slices.ContainsFunc(list.Items, func(p corev1.Pod) bool {
-		_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-		return !mirror
-	})
-	l.look.Seen.PodsGone = remediate.Ask(!bound)
+	l.look.Seen.PodsGone = remediate.Ask(!more && len(bound) == 0)
 	return nil
 }
 

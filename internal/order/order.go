@@ -18,6 +18,8 @@ type Order struct {
 	Machine       string
 	Run           string // of an abort or a retry
 	Actor, Reason string
+	Admin         bool          // the Actor has the role admin
+	Viewer        bool          // the Actor may only look: DryRun is set
 	OffOnly       bool          // stop after step 2
 	DryRun        bool          // show the gates and change nothing
 	AsIs          bool          // abort: end a Held run and leave the host as it is
@@ -41,6 +43,10 @@ type Outcome struct {
 	Run    string
 	Joined bool          // an equal run was open already
 	Gates  []reason.Gate // all that were asked, also beside a *Refusal, which the control API gives alone
+	// Target is what a dry run of a fence found about the target; nil for other orders.
+	Target *Target
+	// Unchanged is why the order had nothing to change, "" if it changed something.
+	Unchanged string
 	// Evidence is what is known about a host that a person is to vouch for.
 	Evidence []string
 	// Until is when a pause or a hold is over; zero is never.

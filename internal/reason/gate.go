@@ -15,6 +15,9 @@ type Gate struct {
 	Value     string `json:"value"`
 	Threshold string `json:"threshold"`
 	Source    string `json:"source"`
+	// Waived: the gate would not pass, but an order by a person does not need it. Reason says
+	// why it would not.
+	Waived bool `json:"waived,omitempty"`
 	// Unchecked: what the gate depends on was not read yet. It is read before a run starts, so
 	// the gate passes until then.
 	Unchecked bool `json:"unchecked,omitempty"`

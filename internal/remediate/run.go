@@ -145,6 +145,8 @@ type Order struct {
 	At     time.Time `json:"at"`
 	// AsIs: an abort that ends a Held run and leaves the host as it is.
 	AsIs bool `json:"asIs,omitempty"`
+	// Admin: the Actor had the role admin. Such a fence by hand also passes in mode observe.
+	Admin bool `json:"admin,omitempty"`
 }
 
 // Run is the durable record of one remediation. Only Next changes it, except that

@@ -46,8 +46,8 @@ func (s *Stop) Pause(ctx context.Context, o order.Order) order.Outcome {
 	return s.begin(ctx, key{cluster: o.Cluster}, o, "pauses", "paused")
 }
 
-// Resume ends a pause; the quiet period follows. It does not remove the pause file.
-// Outcome.Still says what continues to pause.
+// Resume ends a pause; the quiet period follows. It does not remove the pause file. If there is no
+// such pause, it changes nothing. Outcome.Still says what continues to pause.
 func (s *Stop) Resume(ctx context.Context, o order.Order) (order.Outcome, error) {
 	if err := s.lockForOrder(ctx); err != nil {
 		return order.Outcome{}, fmt.Errorf("resume; it stays as it is: %w", err)
@@ -55,6 +55,10 @@ func (s *Stop) Resume(ctx context.Context, o order.Order) (order.Outcome, error)
 	defer s.saving.Release(1)
 	now, k := time.Now().UTC(), key{cluster: o.Cluster}
 	unsaved := s.unsaved.get(k)
+	if end := s.EndBy(o.Cluster); !unsaved.active(end) && !s.stored(k).active(end) && s.corrupt.why() == "" {
+		s.opt.Emit(o.Event("resumes, although nothing was paused"))
+		return order.Outcome{Unchanged: "nothing that this order ends was paused", Still: s.stillPaused(o.Cluster)}, nil
+	}
 	err := s.pauses.resume(ctx, o.Cluster, now)
 	if err != nil && (s.stored(k) != stop{} || unsaved == stop{}) {
 		return order.Outcome{}, fmt.Errorf("save that it is resumed; it stays as it is: %w", err)

@@ -87,9 +87,13 @@ func (s *Stop) Change(ctx context.Context, cluster string, change func(*state.Cl
 	return s.pauses.change(ctx, cluster, change)
 }
 
-// recordChanged applies a cluster's record that was stored: it may have ended a pause.
+// recordChanged applies a cluster's record that was stored: it may have ended a pause, or armed
+// the cluster.
 func (s *Stop) recordChanged(r state.Cluster) {
 	s.clusters.beQuiet(r.Name, r.ResumedAt)
+	if r.Armed {
+		s.clusters.beQuiet(r.Name, r.ArmedAt)
+	}
 	s.clusters.wake(r.Name)
 }
 

@@ -106,7 +106,7 @@ func stopLying(ctx context.Context, t *testing.T, s *scene.Scene, liars []*scene
 func awaitListed(ctx context.Context, t *testing.T, s *scene.Scene, node, code string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		r, err := s.Fencectl(ctx, "bmc", "list")
+		r, err := s.Fencectl(ctx, "bmc", "list", "-o", "wide")
 		return err == nil && r.Exit == 2 && strings.Contains(lineOf(r.Stdout, node), code)
 	}, patience, 200*time.Millisecond, "bmc list shows %s of %s", code, node)
 }

@@ -133,6 +133,6 @@ func TestBareMetalHostLeadsNowhereNear(t *testing.T) { // I10
 	awaitListed(ctx, t, s, "near", "InvalidHost")
 	assert.Contains(t, fencectl(ctx, t, s, 3, "bmc", "test", "near").Stderr, "bmcNetworks")
 	awaitListed(ctx, t, s, "by-name", "BMCUnreachable") // what the name stands for is seen when it is dialed
-	assert.Contains(t, fencectl(ctx, t, s, 2, "bmc", "test", "by-name").Stdout, "loopback")
+	assert.Contains(t, fencectl(ctx, t, s, 2, "bmc", "test", "by-name", "-o", "wide").Stdout, "loopback")
 	assert.Zero(t, trap.sent.Load(), "what a trap was sent")
 }

@@ -48,7 +48,7 @@ func TestPowerOfAnotherIsNotTouched(t *testing.T) {
 		require.NoError(t, err)
 	}
 	fencectl(ctx, t, s, 3, "bmc", "test", "twice-a")
-	list := fencectl(ctx, t, s, 2, "bmc", "list")
+	list := fencectl(ctx, t, s, 2, "bmc", "list", "-o", "wide")
 	for _, m := range misnamed {
 		s.Worker(m.Name).Kubelet.Hang()
 		if !strings.HasPrefix(m.Name, "twice") {

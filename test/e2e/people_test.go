@@ -57,7 +57,7 @@ func TestPeopleStopRuns(t *testing.T) {
 	out := fencectl(ctx, t, s, 0, "abort", r.ID, "--reason", "wrong node", "--wait")
 	assert.Contains(t, out.Stdout, "Aborted")
 	assert.True(t, aborted.BMC.Power())
-	awaitText(ctx, t, s, 0, `^20\S+Z +Order +`+r.ID+` +- +.* aborts: wrong node$`, "timeline", aborted.Name)
+	awaitText(ctx, t, s, 0, `^20\S+Z +Order +`+r.ID+` +- +.* aborts: wrong node$`, "timeline", aborted.Name, "-o", "wide")
 	for _, w := range []*scene.Worker{paused, aborted} {
 		_, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
 		require.NoError(t, err)

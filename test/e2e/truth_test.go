@@ -72,11 +72,11 @@ func TestStatusTellsWhatIsWrong(t *testing.T) {
 	require.Zero(t, exit)
 	_, err = s.StartDaemon(ctx)
 	require.NoError(t, err)
-	notes := awaitText(ctx, t, s, 0, `^blocked: .*: Hold for `, "timeline", dead.Name)
+	notes := awaitText(ctx, t, s, 0, `^blocked: .*: Hold for `, "timeline", dead.Name, "-o", "wide")
 	assert.Regexp(t, `(?m)^20\S+Z +Order +- +- +.* holds it: new mainboard$`, notes)
 	assert.Regexp(t, `(?m)^20\S+Z +Refused +- +BMCUnreachable +host: `, notes)
 	fencectl(ctx, t, s, 0, "release", dead.Name, "--reason", "mainboard replaced")
-	awaitText(ctx, t, s, 0, `^20\S+Z +Order +- +- +.* releases it: mainboard replaced$`, "timeline", dead.Name)
+	awaitText(ctx, t, s, 0, `^20\S+Z +Order +- +- +.* releases it: mainboard replaced$`, "timeline", dead.Name, "-o", "wide")
 
 	silent.Kubelet.Hang()
 	awaitOff(t, silent)
@@ -180,22 +180,22 @@ func TestExplainAgreesWithBMCList(t *testing.T) {
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requireGoodStatus(ctx, t, s)
-	awaitText(ctx, t, s, 2, `^locked .* not checked yet +-$`, "bmc", "list")
-	text := fencectl(ctx, t, s, 0, "explain", "locked").Stdout
+	awaitText(ctx, t, s, 2, `^locked .* not checked yet +- `, "bmc", "list", "-o", "wide")
+	text := fencectl(ctx, t, s, 0, "explain", "locked", "-o", "wide").Stdout
 	assert.Regexp(t, `(?m)^not checked yet: .*host.*identity`, text)
 	assert.Regexp(t, `(?m)^host +not yet +- +\S+: the BMC is not checked yet; `, text)
 
 	fencectl(ctx, t, s, 2, "bmc", "test", "locked")
-	awaitText(ctx, t, s, 2, `^locked .* BMCAuth: `, "bmc", "list")
-	text = awaitText(ctx, t, s, 0, `^host +no +BMCAuth +`, "explain", "locked")
+	awaitText(ctx, t, s, 2, `^locked .* BMCAuth: `, "bmc", "list", "-o", "wide")
+	text = awaitText(ctx, t, s, 0, `^host +no +BMCAuth +`, "explain", "locked", "-o", "wide")
 	assert.NotContains(t, text, "not checked yet: host")
 	awaitText(ctx, t, s, 2, `^degraded: 1 of 2 BMCs are not dependable: `, "status")
 
 	setPassword(ctx, t, s, s.Worker("locked"), scene.Password)
-	awaitText(ctx, t, s, 0, `^locked .* match .* -$`, "bmc", "test", "locked")
-	awaitText(ctx, t, s, 2, `^locked .* match .* -$`, "bmc", "list") // the other one is not checked yet
-	awaitText(ctx, t, s, 0, `^host +yes +- +\S+: read On by the BMC health check at 20\S+Z `, "explain", "locked")
-	awaitText(ctx, t, s, 0, `^identity +yes +- +match `, "explain", "locked")
+	awaitText(ctx, t, s, 0, `^locked .* match +\S+ +20\S+Z +- `, "bmc", "test", "locked", "-o", "wide")
+	awaitText(ctx, t, s, 2, `^locked .* match +\S+ +20\S+Z +- `, "bmc", "list", "-o", "wide") // the other one is not checked yet
+	awaitText(ctx, t, s, 0, `^host +yes +- +\S+: read On by the BMC health check at 20\S+Z `, "explain", "locked", "-o", "wide")
+	awaitText(ctx, t, s, 0, `^identity +yes +- +match `, "explain", "locked", "-o", "wide")
 	fencectl(ctx, t, s, 0, "bmc", "test", "well")
 	fencectl(ctx, t, s, 0, "bmc", "list")
 }

@@ -93,9 +93,10 @@ func checkAll(t *testing.T, d *daemon) {
 // orderStops gives the orders of people for clusters and hosts that are well.
 func orderStops(t *testing.T, d *daemon) {
 	inLab := order.Order{Cluster: lab, Actor: "ada (uid 1000)", Reason: "try it"}
-	require.NoError(t, d.Arm(t.Context(), inLab, true))
+	_, err := d.Arming.Arm(t.Context(), inLab)
+	require.NoError(t, err)
 	inLab.Actor, inLab.Reason, inLab.For = "bob (uid 1001)", "new switches", 48*time.Hour
-	_, err := d.Pause(t.Context(), inLab)
+	_, err = d.Pause(t.Context(), inLab)
 	require.NoError(t, err)
 	everywhere := order.Order{Actor: "bob (uid 1001)", Reason: "a drill"}
 	_, err = d.Pause(t.Context(), everywhere)

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// examples are command lines for each verb, by its path: what people copy. A test runs each
+// through the parser.
+var examples = map[string][]string{
+	"status":       {"fencectl status", "fencectl status -w -o wide"},
+	"explain":      {"fencectl explain worker-3", "fencectl explain --machine openshift-machine-api/worker-3-abcde"},
+	"plan":         {"fencectl plan", "fencectl plan --cluster prod -o json"},
+	"timeline":     {"fencectl timeline worker-3", "fencectl timeline mi42k0z1-4f9a1c -o wide"},
+	"history":      {"fencectl history --since 7d", "fencectl history --cluster prod -o json"},
+	"check-config": {"fencectl check-config", "fencectl check-config openshift-machine-api/workers"},
+	"fence": {
+		`fencectl fence worker-3 --dry-run --reason "is it safe?"`,
+		`fencectl fence worker-3 --reason "kernel hangs, ticket 4711" --wait`,
+		`fencectl fence worker-3 --off-only --reason "replace the disk" --wait --timeout 10m`,
+	},
+	"unfence": {`fencectl unfence worker-3 --reason "disk replaced"`, `fencectl unfence worker-3 --reason "disk replaced" --wait --timeout 20m`},
+	"hold":    {`fencectl hold worker-3 --reason "firmware update" --for 4h`, `fencectl hold worker-3 --reason "on loan to the lab" --for 2d`},
+	"release": {`fencectl release worker-3 --reason "firmware updated"`, `fencectl release --machine openshift-machine-api/worker-3-abcde --reason "back from the lab"`},
+	"pause":   {`fencectl pause --reason "switch upgrade" --for 2h`, `fencectl pause --cluster prod --reason "storage outage"`},
+	"resume":  {`fencectl resume --reason "switches upgraded"`, `fencectl resume --cluster prod --reason "storage is back"`},
+	"abort":   {`fencectl abort mi42k0z1-4f9a1c --reason "wrong node" --wait`, `fencectl abort mi42k0z1-4f9a1c --as-is --reason "the host is scrapped"`},
+	"retry":   {`fencectl retry mi42k0z1-4f9a1c --reason "BMC password corrected"`, `fencectl retry mi42k0z1-4f9a1c --reason "power supply replaced" --wait`},
+	"confirm-off": {
+		`fencectl confirm-off worker-3 --dry-run --reason "power cable disconnected"`,
+		`fencectl confirm-off worker-3 --reason "power cable disconnected by ada" --wait`,
+	},
+	"arm":         {`fencectl arm --reason "tested"`, `fencectl arm --cluster prod --reason "tested" --yes`},
+	"disarm":      {`fencectl disarm --reason "test failed"`, `fencectl disarm --cluster prod --reason "migration"`},
+	"bmc list":    {"fencectl bmc list", "fencectl bmc list -o wide"},
+	"bmc test":    {"fencectl bmc test worker-3", "fencectl bmc test worker-3 --cluster prod -o json"},
+	"bmc audit":   {"fencectl bmc audit", "fencectl bmc audit worker-3"},
+	"bmc enroll":  {`fencectl bmc enroll worker-3 --reason "new PDU, cabling checked"`, `fencectl bmc enroll --machine openshift-machine-api/worker-3-abcde --reason "new board" --yes`},
+	"bmc release": {`fencectl bmc release worker-3 --reason "BMC firmware updated"`, `fencectl bmc release --machine openshift-machine-api/worker-3-abcde --reason "BMC replaced"`},
+	"audit show":  {"fencectl audit show --since 24h --node worker-3", "fencectl audit show --head"},
+	"audit verify": {
+		"fencectl audit verify",
+		"fencectl audit verify --head 4711:5a0c5ef7d4f1f2c3b0a19283746556473829100abcdef0123456789abcdef012",
+	},
+	"export": {"fencectl export state.ndjson", "fencectl export /root/fenced-state.ndjson"},
+	"import": {"fencectl import state.ndjson", "fencectl import state.ndjson --config /etc/fenced/fenced.yaml"},
+	"simulate": {
+		"fencectl simulate --objects must-gather.yaml",
+		"fencectl simulate --objects nodes.yaml --objects checks.yaml --at 2026-01-01T12:00:00Z -o json",
+	},
+	"version": {"fencectl version", "fencectl version -o json"},
+}
+
+// addExamples gives each verb its examples.
+func addExamples(cmd *cobra.Command) {
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	if lines := examples[path]; lines != nil {
+		cmd.Example = "  " + strings.Join(lines, "\n  ")
+	}
+	for _, verb := range cmd.Commands() {
+		addExamples(verb)
+	}
+}

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// Arming arms and disarms the clusters in mode observe.
+type Arming struct{ e *Engine }
+
+// Arm lets fenced act, without orders, in a cluster in mode observe. The quiet period begins then:
+// Outcome.Until is its end. A cluster that is armed, or that is in another mode, stays as it is,
+// and so does every cluster in a dry run. // I16
+func (a Arming) Arm(ctx context.Context, o order.Order) (order.Outcome, error) {
+	c, err := a.cluster(o)
+	if err != nil {
+		return order.Outcome{}, err
+	}
+	switch {
+	case c.opt.Mode != guard.ModeObserve:
+		return order.Outcome{Unchanged: "cluster " + c.opt.Name + " is in mode " + c.opt.Mode + ", which needs no arming"}, nil
+	case c.admit.Armed():
+		return order.Outcome{Unchanged: "cluster " + c.opt.Name + " is armed already, by " + a.e.stop.Record(c.opt.Name).ArmedBy}, nil
+	case o.DryRun:
+		return order.Outcome{}, nil
+	}
+	at := time.Now().UTC()
+	c.view.BeQuiet(at) // before the order is seen: whoever sees it sees the quiet period as well
+	if err := a.store(ctx, c, o, true, at); err != nil {
+		return order.Outcome{}, err
+	}
+	c.emit(o.Event("arms"))
+	return order.Outcome{Until: c.view.QuietUntil()}, nil
+}
+
+// Disarm undoes Arm.
+func (a Arming) Disarm(ctx context.Context, o order.Order) (order.Outcome, error) {
+	c, err := a.cluster(o)
+	if err != nil {
+		return order.Outcome{}, err
+	}
+	if err := a.store(ctx, c, o, false, time.Now().UTC()); err != nil {
+		return order.Outcome{}, err
+	}
+	c.emit(o.Event("disarms"))
+	return order.Outcome{}, nil
+}
+
+// Plan is what would be done in a cluster as soon as it is armed and the quiet period is over.
+func (a Arming) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
+	c, err := a.e.cluster(cluster)
+	if err != nil {
+		return admit.Plan{}, err
+	}
+	return c.admit.Plan(ctx, true)
+}
+
+// orderedCluster is the cluster of an order that only its owner carries out.
+func (a Arming) cluster(o order.Order) (*cluster, error) {
+	c, err := a.e.cluster(o.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.lead.Refuse()
+}
+
+func (a Arming) store(ctx context.Context, c *cluster, o order.Order, armed bool, at time.Time) error {
+	return a.e.stop.Change(ctx, c.opt.Name, func(s *state.Cluster) {
+		s.Armed, s.ArmedBy, s.ArmedReason, s.ArmedAt = armed, o.Actor, o.Reason, at
+	})
+}
