@@ -66,6 +66,9 @@ func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(an
 		m, err := decode(fields)
 		m.APIVersion, m.Phase, m.Namespace = intern(m.APIVersion), intern(m.Phase), intern(m.Namespace)
 		m.Labels, m.Annotations = internMap(m.Labels), internMap(m.Annotations)
+		for _, key := range markKeys { // no rule reads them, and a mark must not cause an evaluation
+			delete(m.Annotations, key)
+		}
 		for i := range m.Conditions {
 			m.Conditions[i].Type, m.Conditions[i].Status = intern(m.Conditions[i].Type), intern(m.Conditions[i].Status)
 		}
