@@ -51,7 +51,7 @@ var table = map[string]rule{
 	"internal/lead":       {[]string{"event", "reason", "remediate", "state", "suspend"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/hosts":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/run":        {[]string{"reason", "policy", "remediate", "bmc", "power", "state", "event", "hosts", "lead", "guard"}, nil},
-	"internal/admit":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "suspend"}, nil},
+	"internal/admit":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "suspend"}, []string{"golang.org/x/time/rate"}},
 	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "admit", "suspend"}, []string{"golang.org/x/sync/"}},
 	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "event", "lead", "engine"}, nil},
 	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason"}, nil},

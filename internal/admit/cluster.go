@@ -8,7 +8,6 @@ import (
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
-	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/stop"
 )
@@ -51,7 +50,8 @@ type Cluster struct {
 	wakeup   chan struct{} // something changed that is not in the watch
 	probes   *probes
 	evidence *evidenceReader
-	refused  refusals
+	refused  *refusals
+	checks   checkStates
 	resumer  *resumer
 	runs     *runCluster
 	scope    scopeKeeper
@@ -64,8 +64,8 @@ type Cluster struct {
 func New(opt Options) *Cluster {
 	c := &Cluster{
 		opt: opt, book: opt.Book, view: opt.View, wakeup: make(chan struct{}, 1),
-		refused: refusals{byKey: map[string]reason.Code{}},
 	}
+	c.refused, c.checks = newRefusals(c.emit), newCheckStates()
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
 	c.OwnHost, c.Deletions = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}
@@ -74,7 +74,7 @@ func New(opt Options) *Cluster {
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,
 		Open: opt.Open, Timing: opt.Timing, Emit: opt.Emit,
 	})
-	c.resumer = &resumer{c: c, book: waitingRuns{opt.Book}, refused: refusals{byKey: map[string]reason.Code{}}}
+	c.resumer = &resumer{c: c, book: waitingRuns{opt.Book}, refused: newRefusals(c.emit)}
 	c.scope = scopeKeeper{opt: opt}
 	for _, ev := range c.scope.startQuiet(opt.Book.started) {
 		c.emit(ev)

@@ -3,8 +3,6 @@ package admit
 import (
 	"cmp"
 	"context"
-	"maps"
-	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
@@ -82,7 +80,9 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.opt.Beat()
 		now = time.Now() // the save may have been slow
 		c.opt.Lead.CompareSlots()
+		checksDue := c.reportChecks(now) // before the refusals that follow from it
 		due = earliest(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
+		due = earliest(due, checksDue)
 		due = earliest(due, c.resumer.consider(now))
 		c.opt.Decided()
 	}
@@ -112,15 +112,18 @@ func (c *Cluster) mayAct(now time.Time) bool {
 // returns when to consider them again; zero: never. // I4
 func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time) {
 	acting := c.book.actingChecks(now)
-	live := map[string]bool{}
+	live, pairs := map[string]bool{}, map[pair]bool{}
 	for i := range acting {
 		check := c.book.Check(acting[i].ID())
 		if check == nil {
 			continue
 		}
+		id := checkID(check.ID())
 		for j := range acting[i].Targets {
 			t := &acting[i].Targets[j]
+			pairs[pair{id, targetKey(t)}] = true
 			if !isActionable(check, t) {
+				c.noteCheckRefusal(&acting[i], check, t, now)
 				continue
 			}
 			live[targetKey(t)] = true
@@ -128,13 +131,13 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 			c.opt.Beat()
 			if time.Since(now) > probeFresh {
 				c.Wake()
-				return due
+				return earliest(due, c.refused.tell(now))
 			}
 		}
 	}
 	c.probes.dropAllBut(live)
-	c.refused.dropAllBut(live)
-	return due
+	c.refused.endAllBut(pairs, c.hasOpenRun, now)
+	return earliest(due, c.refused.tell(now))
 }
 
 // isActionable says whether the check asks for an action that fenced carries out. A request
@@ -188,12 +191,12 @@ func (c *Cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	gates := c.gates(a, nil, now)
 	c.OwnHost.note(a, gates, now)
 	if g, ok := firstFailing(gates); ok {
-		c.reportRefusal(a, g)
+		c.noteRefusal(a, g, nextTry(g, now), now)
 		c.quarantineIfOverLimit(ctx, a, g, now)
 		return recheckAt(g, now)
 	}
 	if g, ok := firstFailing(c.backOffGates(a, now)); ok {
-		c.reportRefusal(a, g)
+		c.noteRefusal(a, g, nextTry(g, now), now)
 		return recheckAt(g, now)
 	}
 	p := c.probes.get(a, now)
@@ -203,8 +206,8 @@ func (c *Cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	a.gates = c.gates(a, p, now)
 	g, refused := firstFailing(a.gates)
 	switch {
-	case refused:
-		c.reportRefusal(a, g)
+	case refused: // by what the probe has read
+		c.noteRefusal(a, g, later(g.Until, p.retryAt()), now)
 		c.quarantineIfOverLimit(ctx, a, g, now)
 		return earliest(recheckAt(g, now), p.retryAt())
 	case now.Sub(p.at) > probeFresh, !sameDraft(p.draft, a.draft):
@@ -227,46 +230,12 @@ func recheckAt(g reason.Gate, now time.Time) time.Time {
 	return now.Add(gateRetry)
 }
 
-// reportRefusal emits a refusal once for each target and reason.
-func (c *Cluster) reportRefusal(a candidate, g reason.Gate) {
-	if c.refused.record(a.key, g.Reason) {
-		c.emitRefusal(a, g)
-	}
-}
-
-func (c *Cluster) emitRefusal(a candidate, g reason.Gate) {
-	c.emit(event.Event{Type: event.Refused, Node: a.draft.Target.Node, Machine: a.draft.Target.WithoutNode(), Run: a.draft.ID, Reason: g.Reason, Check: a.draft.CheckID, Gates: []reason.Gate{g},
-		Message: g.Name + ": " + g.Value + " (needs " + g.Threshold + ", " + g.Source + ")"})
-}
-
 // quarantineIfOverLimit quarantines a host that a check wants fenced again although it has
 // reached the limit of runs in a day. // I15
 func (c *Cluster) quarantineIfOverLimit(ctx context.Context, a candidate, g reason.Gate, now time.Time) {
 	if names := a.draft.Target.Names(); !g.Pass && g.Reason == reason.FencesPerDay && len(names) > 0 {
 		c.opt.Stop.Quarantine(ctx, c.opt.Name, names[0], g.Value, now)
 	}
-}
-
-// refusals are the last reported ones, by the key of the candidate.
-type refusals struct {
-	mu    sync.Mutex
-	byKey map[string]reason.Code
-}
-
-// record stores a refusal, and says whether it differs from the last one.
-func (r *refusals) record(key string, code reason.Code) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.byKey[key] == code
-	r.byKey[key] = code
-	return !known
-}
-
-// dropAllBut drops the refusals of all candidates that are not in live.
-func (r *refusals) dropAllBut(live map[string]bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	maps.DeleteFunc(r.byKey, func(key string, _ reason.Code) bool { return !live[key] })
 }
 
 func firstFailing(gates []reason.Gate) (reason.Gate, bool) {

@@ -38,14 +38,14 @@ func (c *Cluster) Plan(ctx context.Context) (Plan, error) {
 		return Plan{}, errNotSeen()
 	}
 	now := time.Now()
-	acting := policy.Report{Checks: c.book.actingChecks(now)}
+	acting := c.book.actingChecks(now)
 	p, lookups := Plan{Cluster: c.opt.Name}, planLookups
-	for i := range acting.Checks {
-		check := &acting.Checks[i]
+	for i := range acting {
+		check := &acting[i]
 		full := c.book.Check(check.ID())
 		for j := range check.Targets {
 			if full != nil {
-				p.Items = append(p.Items, c.planTarget(ctx, full, &acting, check, &check.Targets[j], now, &lookups)...)
+				p.Items = append(p.Items, c.planTarget(ctx, full, check, &check.Targets[j], now, &lookups)...)
 			}
 		}
 	}
@@ -54,12 +54,12 @@ func (c *Cluster) Plan(ctx context.Context) (Plan, error) {
 
 // planTarget evaluates the gates of one target; none if it has changed since the report. It
 // looks things up only if the gates without I/O pass, and only while lookups are left.
-func (c *Cluster) planTarget(ctx context.Context, full *policy.Check, r *policy.Report, check *policy.CheckReport, t *policy.TargetReport, now time.Time, lookups *int) []Planned {
+func (c *Cluster) planTarget(ctx context.Context, full *policy.Check, check *policy.CheckReport, t *policy.TargetReport, now time.Time, lookups *int) []Planned {
 	a, ok := c.candidate(full, t)
 	if !ok {
 		return nil
 	}
-	gates := append(policy.ExplainTarget(r, check, t), executorGates(full, t)...)
+	gates := append(policy.ExplainTarget(check, t), executorGates(full, t)...)
 	p := c.probes.last(a.key)
 	guards := c.gates(a, p, now)
 	if _, refused := firstFailing(slices.Concat(gates, guards)); p == nil && !refused && *lookups > 0 {

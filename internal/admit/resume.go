@@ -21,23 +21,23 @@ import (
 type resumer struct {
 	c       *Cluster
 	book    waitingRuns
-	refused refusals
+	refused *refusals
 }
 
 // consider considers every Waiting run that is due. It returns when to consider them again;
 // zero: after the next change.
 func (w *resumer) consider(now time.Time) (due time.Time) {
-	c, live := w.c, map[string]bool{}
+	c, live := w.c, map[pair]bool{}
 	for _, r := range w.book.due() {
 		a := w.book.candidate(r)
 		a.protected = c.opt.Hosts.Protected(r.Target) // I13
-		live[a.key] = true
+		live[pair{target: a.key}] = true
 		g, refused := firstFailing(c.gates(a, nil, now))
 		if !refused {
 			g, refused = firstFailing(w.book.stillAsked(r, now))
 		}
 		if refused {
-			w.report(a, g)
+			w.note(a, g, now)
 			due = earliest(due, recheckAt(g, now))
 			continue
 		}
@@ -57,8 +57,8 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 		})
 		leadership.Leave()
 	}
-	w.refused.dropAllBut(live)
-	return due
+	w.refused.endAllBut(live, func(Refused) bool { return true }, now)
+	return earliest(due, w.refused.tell(now))
 }
 
 // resume asks the gates again, with fresh reads of the cluster, takes a slot and gives the order.
@@ -68,7 +68,8 @@ func (w *resumer) resume(ctx context.Context, a candidate) {
 	p := c.probes.lookForContenders(ctx, r)
 	now := time.Now()
 	if g, refused := firstFailing(c.gates(a, p, now)); refused {
-		w.report(a, g)
+		w.note(a, g, now)
+		w.refused.tell(now)
 		return
 	}
 	slots := c.opt.Slots.Count()
@@ -92,16 +93,19 @@ func (w *resumer) resume(ctx context.Context, a candidate) {
 	}
 }
 
-// report emits why a Waiting run does not go on, once for each reason.
-func (w *resumer) report(a candidate, g reason.Gate) {
-	if w.refused.record(a.key, g.Reason) {
-		w.c.emitRefusal(a, g)
-	}
+// note stores why a Waiting run does not go on.
+func (w *resumer) note(a candidate, g reason.Gate, now time.Time) {
+	r := a.draft
+	w.refused.note(pair{target: a.key}, Refused{
+		CheckID: r.CheckID, Node: r.Target.Node, Machine: r.Target.MachineKey(), Run: r.ID, Gate: g, NextTry: nextTry(g, now),
+	}, now)
 }
 
 func (w *resumer) reportError(a candidate, err error) {
 	if r, ok := reason.AsRefusal(err); ok { // other errors were reported where they occurred
-		w.report(a, reason.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
+		now := time.Now()
+		w.note(a, startGate(r), now)
+		w.refused.tell(now)
 	}
 }
 

@@ -63,11 +63,18 @@ func (c *Cluster) startAsync(ctx context.Context, a candidate, draft remediate.R
 // reportNotStarted reports why a candidate did not become a run, and closes its session.
 func (c *Cluster) reportNotStarted(ctx context.Context, a candidate, s *power.Session, err error) {
 	if r, ok := reason.AsRefusal(err); ok { // other errors were reported where they occurred
-		c.reportRefusal(a, reason.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"})
+		now := time.Now()
+		c.noteRefusal(a, startGate(r), now.Add(gateRetry), now)
+		c.refused.tell(now)
 	}
 	if s != nil {
 		s.Close(ctx)
 	}
+}
+
+// startGate is the gate of a start that was refused after all other gates had passed.
+func startGate(r *reason.Refusal) reason.Gate {
+	return reason.Gate{Name: "start", Reason: r.Reason, Value: r.Message, Threshold: "still free", Source: "state"}
 }
 
 // reservePlace lists a run as open if the limits allow it, and enters the leadership: a run

@@ -37,6 +37,9 @@ type ClusterStatus struct {
 	// Deleting and Overdue count the Machines whose deletion fenced asked for and that still
 	// exist, or whose Nodes do: within guards.deletionTimeout, and for longer.
 	Deleting, Overdue int
+	// Refused are the targets that a check wants remediated, and the Waiting runs, that something
+	// refuses now.
+	Refused []admit.Refused
 }
 
 // Status is the state of every cluster, by name. It is cheap at any size.
@@ -55,7 +58,7 @@ func (e *Engine) Status() []ClusterStatus {
 		s.ViewBad, s.Aside = c.view.Problem(), c.admit.OwnHost.Aside()
 		s.Checks, s.Nodes = c.book.Counters()
 		inProgress, overdue := c.admit.Deletions.List(time.Now())
-		s.Deleting, s.Overdue = len(inProgress), len(overdue)
+		s.Deleting, s.Overdue, s.Refused = len(inProgress), len(overdue), c.admit.Refused()
 		all = append(all, s)
 	}
 	return all

@@ -87,7 +87,7 @@ func TestExplainNamesBudgetAndOverlap(t *testing.T) {
 	s.Machines[0].ControllerOwner = policy.Owner{Kind: "MachineSet", Name: "s", UID: "u"}
 	s.Budgets = []policy.DisruptionBudget{{Name: "rack", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(0)}}
 	r := policy.Decide(s, epoch)
-	gates := policy.ExplainTarget(&r, &r.Checks[0], &r.Checks[0].Targets[0])
+	gates := policy.ExplainTarget(&r.Checks[0], &r.Checks[0].Targets[0])
 	found := map[reason.Code]reason.Gate{}
 	for _, g := range gates {
 		found[g.Reason] = g

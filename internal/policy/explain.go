@@ -18,26 +18,29 @@ func Explain(r Report, node string) []reason.Gate {
 	if t == nil {
 		return explainUncovered(&r, node)
 	}
-	return ExplainTarget(&r, c, t)
+	return ExplainTarget(c, t)
 }
 
 // ExplainTarget turns the result of one check for one of its targets into gates,
 // the check's own gates first.
-func ExplainTarget(r *Report, c *CheckReport, t *TargetReport) []reason.Gate {
+func ExplainTarget(c *CheckReport, t *TargetReport) []reason.Gate {
 	source := c.source()
 	gates := []reason.Gate{
 		reason.NewGate("check", true, "", string(c.State), string(StateActive), source),
 		reason.NewGate("verdict", t.Verdict == Unhealthy, reason.NotUnhealthy, verdictText(t), string(Unhealthy), source).PassesFrom(t.pendingUntil()),
-		c.limitGate(),
+		c.LimitGate(),
 	}
 	for _, code := range t.Refusals {
-		gates = append(gates, r.refusalGates(c, t, code)...)
+		gates = append(gates, t.refusalGates(c, code)...)
 	}
 	return gates
 }
 
-// limitGate is the check's own limit on unhealthy targets.
-func (r *CheckReport) limitGate() reason.Gate {
+// StateReason is the code of a check that is not active.
+func (r *CheckReport) StateReason() reason.Code { return stateReason(r.State) }
+
+// LimitGate is the check's own limit on unhealthy targets.
+func (r *CheckReport) LimitGate() reason.Gate {
 	code, threshold := reason.ShortCircuit, fmt.Sprintf("at most %d (%s)", r.MaxUnhealthy, r.limitName())
 	if slices.Contains(r.gate, reason.OutOfRange) {
 		code = reason.OutOfRange
@@ -58,13 +61,13 @@ func (r *CheckReport) limitName() string {
 }
 
 // refusalGates are the gates of one refusal, with the numbers or names behind it.
-func (r *Report) refusalGates(c *CheckReport, t *TargetReport, code reason.Code) []reason.Gate {
+func (t *TargetReport) refusalGates(c *CheckReport, code reason.Code) []reason.Gate {
 	closed := func(name, value, threshold string) reason.Gate {
 		return reason.NewGate(name, false, code, value, threshold, c.source())
 	}
 	switch code {
 	case reason.ShortCircuit, reason.OutOfRange:
-		return nil // limitGate covers it
+		return nil // LimitGate covers it
 	case reason.AlreadyRequested:
 		if t.Action == PowerCycle { // the daemon itself carries the request out
 			return []reason.Gate{reason.NewGate("request", true, "", "made on the Machine", "made or not", c.source())}
@@ -73,8 +76,8 @@ func (r *Report) refusalGates(c *CheckReport, t *TargetReport, code reason.Code)
 	case reason.Budget:
 		return t.budgets
 	case reason.Overlap:
-		if gates := r.overlapGates(c, t); len(gates) > 0 {
-			return gates
+		if len(t.overlaps) > 0 {
+			return t.overlaps
 		}
 	case reason.StormCooldown:
 		return []reason.Gate{closed("storm", "too many targets were unhealthy until a short while ago", "the cooldown is over").PassesFrom(c.Due)}
@@ -106,23 +109,6 @@ var targetText = map[reason.Code]struct{ gate, value, threshold string }{
 var quorumText = map[reason.Code]string{
 	reason.QuorumLost:    "etcd would lose its quorum",
 	reason.QuorumUnknown: "no etcd member is seen, or one of them cannot be read",
-}
-
-// overlapGates names the checks that refuse the action of c on a target.
-func (r *Report) overlapGates(c *CheckReport, t *TargetReport) []reason.Gate {
-	var gates []reason.Gate
-	for i := range r.Checks {
-		o := &r.Checks[i]
-		if o == c {
-			continue
-		}
-		for j := range o.Targets {
-			if why := o.overlapReason(&o.Targets[j], t); why != "" {
-				gates = append(gates, reason.NewGate("overlap", false, reason.Overlap, why, "no stricter check", o.source()))
-			}
-		}
-	}
-	return gates
 }
 
 // overlapReason returns why the result o for a target refuses the action of

@@ -55,6 +55,24 @@ func refuseConflicting(group []claim) {
 		}
 	}
 	oneRequest(group)
+	for _, g := range group {
+		if slices.Contains(g.target.Refusals, reason.Overlap) {
+			g.target.overlaps = g.overlapGates(group)
+		}
+	}
+}
+
+// overlapGates names the checks of a group that refuse the action of one of them.
+func (g claim) overlapGates(group []claim) (gates []reason.Gate) {
+	for _, o := range group {
+		if o.check == g.check {
+			continue
+		}
+		if why := o.check.overlapReason(o.target, g.target); why != "" {
+			gates = append(gates, reason.NewGate("overlap", false, reason.Overlap, why, "no stricter check", o.check.source()))
+		}
+	}
+	return gates
 }
 
 // isDoubtful: the check cannot determine the Node of the target, or its Machine.

@@ -140,6 +140,8 @@ type TargetReport struct {
 	Template *Template `json:"-"`
 	// budgets are the DisruptionBudgets behind the refusal Budget.
 	budgets []reason.Gate
+	// overlaps are the checks behind the refusal Overlap.
+	overlaps []reason.Gate
 	// Trigger is the sentence for the history: which check, and what it found.
 	Trigger string `json:"-"`
 }
