@@ -147,3 +147,16 @@ func (e *Engine) TargetNamed(cluster, node, machine string) (remediate.Target, b
 	}
 	return c.book.Objects().TargetOf(machine)
 }
+
+// Present returns the UID of the Node that has the name of a target's Node now, "" if there is
+// none, and whether the target's Machine exists.
+func (e *Engine) Present(cluster string, t remediate.Target) (nodeUID string, machine bool) {
+	c := e.clusters[cluster]
+	if c == nil {
+		return "", false
+	}
+	if n := c.book.Objects().Node(t.Node); n != nil {
+		nodeUID = n.UID
+	}
+	return nodeUID, c.book.Objects().MachineOf(t) != nil
+}
