@@ -106,12 +106,12 @@ func TestFenceWithoutTheRightToTell(t *testing.T) {
 	for _, name := range []string{"fenced", "fenced-management"} {
 		role, err := roles.Get(ctx, name, metav1.GetOptions{})
 		require.NoError(t, err)
-		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
-		for i := range role.Rules {
-			if slices.Contains(role.Rules[i].Resources, "machines") {
-				role.Rules[i].Verbs = slices.DeleteFunc(role.Rules[i].Verbs, func(v string) bool { return v == "patch" })
+		for i, r := range role.Rules {
+			if slices.Contains(r.Resources, "machines") {
+				role.Rules[i].Verbs = slices.DeleteFunc(r.Verbs, func(v string) bool { return v == "patch" })
 			}
 		}
+		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") || len(r.Verbs) == 0 })
 		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 		require.NoError(t, err)
 	}
