@@ -35,8 +35,10 @@ func newBMCListCommand(c *cli) *cobra.Command {
 health check. -o wide adds model, firmware and findings.
 
 The exit status is 2 if a device is not dependable: three health checks in a row
-failed, the device refuses its account, the entry in the inventory is unusable, or
-fenced refuses the host until a person acts.`,
+failed, the device refuses its account, nothing proves that it is the node's, the
+entry in the inventory is unusable, or fenced refuses the host until a person acts.
+It is 2 as well if a device was not checked yet: after a start of the daemon, and with
+sweep.interval 0 until fencectl bmc test NODE.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.bmcList(cmd.Context()) },
 	}
@@ -77,12 +79,12 @@ func (c *cli) bmcTest(ctx context.Context, node string) error {
 	return nil
 }
 
-// showBMCs prints devices; one that is not dependable is exit 2.
+// showBMCs prints devices; one that is not dependable, or not checked yet, is exit 2.
 func (c *cli) showBMCs(rep api.Reply[api.BMCs]) error {
 	if err := c.print(rep.Body, func() error { return c.printBMCs(rep.Value) }); err != nil {
 		return err
 	}
-	if rep.Value.Undependable() > 0 {
+	if n := rep.Value.Count(); rep.Value.Undependable() > 0 || n.NotChecked > 0 {
 		return &exitError{code: exitDegraded}
 	}
 	return nil

@@ -28,7 +28,7 @@ func (c *cli) printBMCs(b api.BMCs) error {
 		d := &b.BMCs[i]
 		row := []any{
 			hostOf(d), levelOf(d), orDash(d.Device), orDash(d.Driver), assurance(d.Assurance), d.Power, identity(d.Identity),
-			latency(d.LatencySeconds), clock(d.Checked), problem(d),
+			latency(d.LatencySeconds), checked(d), problem(d),
 		}
 		if several {
 			row = append([]any{d.Cluster}, row...)
@@ -39,6 +39,14 @@ func (c *cli) printBMCs(b api.BMCs) error {
 		t.add(row...)
 	}
 	return t.write(c.out, c.painter(c.out), "")
+}
+
+// checked is when the device was last looked at.
+func checked(d *api.BMC) cell {
+	if d.NotChecked() {
+		return cell{text: "not checked yet", color: yellow}
+	}
+	return cell{text: clock(d.Checked)}
 }
 
 func severalClusters(b api.BMCs) bool {

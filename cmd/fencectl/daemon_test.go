@@ -30,6 +30,9 @@ type scripted struct {
 	LookIs    api.BMCs        `json:"look"`
 	ExportIs  string          `json:"export"`
 	History   []api.RunRecord `json:"history"`
+	// Notes and Blocked are those of any timeline of one node.
+	Notes   []api.Note    `json:"notes"`
+	Blocked []api.Blocked `json:"blocked"`
 	// Frames are what reading the run of Result gives, one after the other.
 	Frames []api.RunRecord `json:"frames"`
 	Result api.OrderResult `json:"result"`
@@ -97,6 +100,9 @@ func (d *scripted) Runs(_ context.Context, f api.RunFilter) (api.Timeline, error
 		if (f.ID == "" || f.ID == r.ID) && (f.Node == "" || f.Node == r.Node) && !r.Started.Before(f.Since) {
 			tl.Runs = append(tl.Runs, r)
 		}
+	}
+	if f.Node != "" {
+		tl.Notes, tl.Blocked = d.Notes, d.Blocked
 	}
 	return tl, d.fault()
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,7 +20,9 @@ func newExplainCommand(c *cli) *cobra.Command {
 		Short: "show every gate that must pass before a node is fenced",
 		Long: `Show every gate that must pass before a node is fenced, in the order in which fenced
 asks them: the present value, the value that is needed, and where that is set. It
-changes nothing. The exit status is 0 whatever the verdict.`,
+changes nothing, and reads no BMC: the gates host and identity show what a probe or
+the last BMC health check found. PASS is "not yet" for what was not read yet; fenced
+reads that before a run starts. The exit status is 0 whatever the verdict.`,
 		Args: a.args,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.explain(cmd.Context(), a.name(args)) },
 	}
@@ -37,7 +40,7 @@ func (c *cli) explain(ctx context.Context, of string) error {
 
 func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
 	p := c.painter(c.out)
-	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(cmp.Or(e.Machine, e.Node)), escapeControl(e.Cluster), orDash(escapeControl(e.Verdict)), note(e.Message))
+	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(cmp.Or(e.Machine, e.Node)), escapeControl(e.Cluster), cmp.Or(escapeControl(e.Verdict), "no check covers it"), note(e.Message))
 	if e.Refused != "" {
 		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), escapeControl(e.Refused)+classNote(e.Class))
 	}
@@ -47,7 +50,20 @@ func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
 	if e.Run != nil {
 		fmt.Fprintf(c.out, "run: %s %s%s\n", escapeControl(e.Run.ID), escapeControl(e.Run.Result), note(e.Run.Reason))
 	}
+	if names := unchecked(e.Gates); len(names) > 0 {
+		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "not checked yet:"), strings.Join(names, ", "))
+	}
 	return gateTable(e.Gates).write(c.out, p, "GATES")
+}
+
+// unchecked names the gates that pass only because nothing was read yet.
+func unchecked(gates []reason.Gate) (names []string) {
+	for _, g := range gates {
+		if g.Unchecked {
+			names = append(names, escapeControl(g.Name))
+		}
+	}
+	return names
 }
 
 // classNote says what ends a refusal.
@@ -67,7 +83,10 @@ func gateTable(gates []reason.Gate) *table {
 	t := newTable("GATE", "PASS", "REASON", "VALUE", "THRESHOLD", "SOURCE", "UNTIL")
 	for _, g := range gates {
 		pass := cell{text: "yes", color: green}
-		if !g.Pass {
+		switch {
+		case g.Unchecked:
+			pass = cell{text: "not yet", color: yellow}
+		case !g.Pass:
 			pass = cell{text: "no", color: red}
 		}
 		t.add(g.Name, pass, orDash(string(g.Reason)), orDash(g.Value), orDash(g.Threshold), orDash(g.Source), clock(g.Until))

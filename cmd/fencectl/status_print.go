@@ -14,6 +14,9 @@ func (c *cli) printStatus(st api.Status, now time.Time) error {
 	for _, why := range st.Degraded() {
 		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "degraded:"), escapeControl(why))
 	}
+	if text := bmcLine(st.BMCs); text != "" {
+		fmt.Fprintln(c.out, text)
+	}
 	for _, t := range []struct {
 		title string
 		table *table
@@ -75,22 +78,22 @@ func (c *cli) checkTable(st api.Status) *table {
 
 func (c *cli) targetTable(st api.Status, now time.Time) *table {
 	if c.output == "wide" {
-		t := newTable("CLUSTER", "NODE", "MACHINE", "VERDICT", "REASON", "FOR", "MESSAGE")
+		t := newTable("CLUSTER", "NODE", "MACHINE", "CHECK", "VERDICT", "REASON", "FOR", "BLOCKED BY", "MESSAGE")
 		for _, k := range st.Clusters {
 			for _, d := range k.Deviating {
-				t.add(k.Name, orDash(d.Node), orDash(d.Machine), verdict(d.Verdict), d.Reason, age(d.Since, now), d.Message)
+				by := blockedBy(st, k.Name, d, now)
+				if b := blockedTarget(st, k.Name, d); b != nil {
+					by.text += ": " + b.Message
+				}
+				t.add(k.Name, orDash(d.Node), orDash(d.Machine), orDash(d.Check), verdict(d.Verdict), d.Reason, age(d.Since, now), by, d.Message)
 			}
 		}
 		return t
 	}
-	t := newTable("CLUSTER", "NODE", "VERDICT", "REASON", "FOR")
+	t := newTable("CLUSTER", "NODE", "VERDICT", "REASON", "FOR", "BLOCKED BY")
 	for _, k := range st.Clusters {
 		for _, d := range k.Deviating {
-			name := d.Node
-			if name == "" {
-				name = d.Machine
-			}
-			t.add(k.Name, name, verdict(d.Verdict), d.Reason, age(d.Since, now))
+			t.add(k.Name, cmp.Or(d.Node, d.Machine), verdict(d.Verdict), d.Reason, age(d.Since, now), blockedBy(st, k.Name, d, now))
 		}
 	}
 	return t
@@ -115,7 +118,7 @@ func holdTable(st api.Status, now time.Time) *table {
 }
 
 func (c *cli) runTable(st api.Status, now time.Time) *table {
-	t := newTable("RUN", "CLUSTER", "NODE", "STEP", "ATTEMPT", "AGE", "LEFT", "REASON")
+	t := newTable("RUN", "CLUSTER", "NODE", "STEP", "ATTEMPT", "AGE", "LEFT", "REASON", "LAST ERROR")
 	if c.output == "wide" {
 		t.head = append(t.head, "MACHINE", "NOTE")
 	}
@@ -124,7 +127,7 @@ func (c *cli) runTable(st api.Status, now time.Time) *table {
 		if until := cmp.Or(r.Deadline, r.NextTry); !until.IsZero() {
 			left = span(until.Sub(now))
 		}
-		row := []any{r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), stepCell(r.Step), r.Attempt, age(r.Started, now), left, orDash(r.Reason)}
+		row := []any{r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), stepCell(r.Step), r.Attempt, age(r.Started, now), left, orDash(r.Reason), c.lastError(r.LastError, now)}
 		if c.output == "wide" {
 			row = append(row, orDash(r.Machine), orDash(r.Note))
 		}

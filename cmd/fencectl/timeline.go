@@ -17,8 +17,11 @@ func newTimelineCommand(c *cli) *cobra.Command {
 	return &cobra.Command{
 		Use:   "timeline NODE|RUN",
 		Short: "show the runs of a node, or one run, step by step",
-		Args:  exactArgs("NODE|RUN"),
-		RunE:  func(cmd *cobra.Command, args []string) error { return c.timeline(cmd.Context(), args[0]) },
+		Long: `Show the runs of a node, or one run, step by step, with what forbids a remediation
+now, the last error of an open run, and NOTES: the orders of people, the refusals and
+the failures. The daemon keeps the newest notes of each node; the audit log has all.`,
+		Args: exactArgs("NODE|RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.timeline(cmd.Context(), args[0]) },
 	}
 }
 
@@ -31,8 +34,7 @@ func (c *cli) timeline(ctx context.Context, name string) error {
 	}
 	return c.print(rep.Body, func() error {
 		if len(rep.Value.Runs) == 0 {
-			_, err := fmt.Fprintf(c.out, "no run of %s\n", escapeControl(name))
-			return err
+			fmt.Fprintf(c.out, "no run of %s\n", escapeControl(name))
 		}
 		for i, r := range rep.Value.Runs {
 			if i > 0 {
@@ -42,7 +44,7 @@ func (c *cli) timeline(ctx context.Context, name string) error {
 				return err
 			}
 		}
-		return nil
+		return c.printNotes(rep.Value, time.Now())
 	})
 }
 
@@ -83,6 +85,9 @@ func (c *cli) printRun(r api.RunRecord, now time.Time) error {
 	}
 	result := p.paint(resultColor(r.Result), escapeControl(r.Result))
 	fmt.Fprintf(c.out, "  result: %s%s, started %s, took %s%s\n", result, reason, clock(r.Started), span(end.Sub(r.Started)), note(r.Note))
+	if e := r.LastError; e != nil {
+		fmt.Fprintf(c.out, "  %s %s ago: %s\n", p.paint(yellow, "last error:"), age(e.At, now), escapeControl(e.Text()))
+	}
 	t := newTable("  STEP", "ATTEMPT", "STARTED", "TOOK", "NOTE")
 	for _, s := range r.Steps {
 		end := s.Ended

@@ -30,11 +30,12 @@ type control struct {
 	events  *event.Stream
 	store   state.Store
 	audit   *auditor
+	notes   *notes
 	version string
 }
 
-func (c control) Status(context.Context) (api.Status, error) {
-	s := api.Status{Version: c.version, Armed: true, Clusters: []api.ClusterStatus{}, Runs: []api.RunStatus{}, Audit: c.auditStatus()}
+func (c control) Status(ctx context.Context) (api.Status, error) {
+	s := api.Status{Version: c.version, Armed: true, Clusters: []api.ClusterStatus{}, Runs: []api.RunStatus{}, Audit: c.auditStatus(), BMCs: c.countBMCs(ctx)}
 	paused := 0
 	for _, cs := range c.engine.Status() {
 		s.Armed = s.Armed && cs.Armed
@@ -51,8 +52,9 @@ func (c control) Status(context.Context) (api.Status, error) {
 			cluster.Holds = append(cluster.Holds, holdStatus(h))
 		}
 		s.Clusters = append(s.Clusters, cluster)
+		s.Blocked = append(s.Blocked, blockedIn(cs)...)
 		for _, r := range cs.Runs {
-			s.Runs = append(s.Runs, api.StatusOfRun(r))
+			s.Runs = append(s.Runs, c.runStatus(r))
 		}
 	}
 	s.Paused = paused > 0 && paused == len(s.Clusters)
@@ -97,7 +99,7 @@ func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStat
 		for j := range k.Targets {
 			if t := &k.Targets[j]; t.Verdict != policy.Healthy && t.Verdict != policy.Skipped {
 				out.Deviating = append(out.Deviating, api.TargetStatus{
-					Node: t.Node, Machine: t.Machine, Verdict: string(t.Verdict), Reason: string(t.Reason), Message: t.Message, Since: t.Since,
+					Node: t.Node, Machine: t.Machine, Check: checkName(k.ID()), Verdict: string(t.Verdict), Reason: string(t.Reason), Message: t.Message, Since: t.Since,
 				})
 			}
 		}
@@ -155,6 +157,7 @@ func (c control) Runs(ctx context.Context, f api.RunFilter) (api.Timeline, error
 			t.Runs = append(t.Runs, api.FromRun(r))
 		}
 	}
+	c.addNotes(&t, f)
 	if f.Node != "" && len(t.Runs) == 0 {
 		_, err := c.engine.Explain(ctx, f.Cluster, f.Node)
 		if r, ok := errors.AsType[*reason.Refusal](err); ok && (r.Reason == reason.NoSuchNode || r.Reason == reason.NoSuchCluster) {

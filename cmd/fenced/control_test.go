@@ -73,7 +73,7 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx, func() {}) }()
 	ids := func(f api.RunFilter) (all []string) {
-		tl, err := control{engine: e}.Runs(t.Context(), f)
+		tl, err := control{engine: e, notes: newNotes()}.Runs(t.Context(), f)
 		require.NoError(t, err)
 		for _, r := range tl.Runs {
 			all = append(all, r.ID)
@@ -85,7 +85,7 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 	assert.Equal(t, []string{"a"}, ids(api.RunFilter{Since: hours(6)}))
 	for f, code := range map[api.RunFilter]string{{Node: "nosuch"}: "NoSuchNode", {Node: "gone", Cluster: "nosuch"}: "NoSuchCluster"} {
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
-			_, err := control{engine: e}.Runs(ctx, f)
+			_, err := control{engine: e, notes: newNotes()}.Runs(ctx, f)
 			var got *api.Error
 			require.ErrorAs(t, err, &got)
 			assert.Equal(t, code, got.Code)

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/failpoint"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
@@ -36,6 +37,7 @@ type fenced struct {
 	log      *zap.Logger
 	store    state.Store
 	audit    *auditor
+	notes    *notes
 	events   *event.Stream
 	engine   *engine.Engine
 	sweep    *sweep.Sweep
@@ -77,7 +79,10 @@ func build(ctx context.Context, file string, set, warnings []string) (*fenced, e
 	if err := d.openAudit(ctx); err != nil {
 		return nil, errors.Join(err, d.store.Close())
 	}
-	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe)
+	if d.notes = newNotes(); d.notes.recall(cfg.AuditPath()) != nil { // the auditor has told why
+		d.log.Warn("timelines begin now: the end of the audit log cannot be read")
+	}
+	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe, d.notes.observe)
 	if err := d.buildEngine(ctx, entries, policies); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -131,6 +136,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 			ControlPlaneIsolation: controlPlaneIsolation(d.cfg.ControlPlaneIsolation),
 		})
 	}
+	opt.LastChecks = func(cluster, host string) []hosts.LastCheck { return d.sweep.LastChecks(cluster, host) } // nobody asks before run
 	e, err := engine.New(ctx, failpoint.Wrap(opt))
 	if err != nil {
 		return err
@@ -141,6 +147,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	})
 	d.engine, d.metrics.engine, d.metrics.sweep = e, e, d.sweep
 	d.buildReport(instance)
+	d.metrics.registry.MustRegister(newRefusedGauge(e.Status))
 	return nil
 }
 
@@ -211,7 +218,7 @@ func (d *fenced) run(ctx context.Context) error {
 	g.Go(func() error { return d.own.keep(ctx, d.engine.Status) })
 	g.Go(func() error { return d.sweep.Run(ctx) })
 	g.Go(func() error { return d.report.Run(ctx) })
-	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, version: version}
+	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, version: version}
 	server := api.NewServer(people, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if addr := d.cfg.Metrics.Listen; addr != "" {

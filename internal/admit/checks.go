@@ -35,13 +35,11 @@ func newCheckStates() checkStates {
 	return checkStates{byID: map[string]*checkState{}, pace: rate.NewLimiter(clusterRate, clusterBurst)}
 }
 
-// reportChecks tells what has changed of the checks. It returns when to call it again; zero: after
-// a change.
-func (c *Cluster) reportChecks(now time.Time) (due time.Time) {
-	found, _ := c.book.Counters()
-	news, due := c.checks.changes(found, now)
+// tell emits what has changed of the checks. It returns when to call it again; zero: after a change.
+func (cs *checkStates) tell(found []policy.CheckReport, emit func(event.Event), now time.Time) (due time.Time) {
+	news, due := cs.changes(found, now)
 	for _, ev := range news {
-		c.emit(ev)
+		emit(ev)
 	}
 	return due
 }

@@ -28,8 +28,10 @@ type Options struct {
 	Stop  *stop.Stop
 
 	LockOut *power.LockOut
-	Open    bmc.Opener
-	Timing  power.ReadTiming
+	// LastChecks returns what the BMC health check knows of a host, for explanations; nil: nothing.
+	LastChecks func(cluster, host string) []hosts.LastCheck
+	Open       bmc.Opener
+	Timing     power.ReadTiming
 
 	// Record makes an event durable before the action that it announces; nil: nothing is
 	// recorded. // I24

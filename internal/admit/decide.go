@@ -80,7 +80,8 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.opt.Beat()
 		now = time.Now() // the save may have been slow
 		c.opt.Lead.CompareSlots()
-		checksDue := c.reportChecks(now) // before the refusals that follow from it
+		found, _ := c.book.Counters()
+		checksDue := c.checks.tell(found, c.emit, now) // before the refusals that follow from it
 		due = earliest(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
 		due = earliest(due, checksDue)
 		due = earliest(due, c.resumer.consider(now))
@@ -136,7 +137,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		}
 	}
 	c.probes.dropAllBut(live)
-	c.refused.endAllBut(pairs, c.hasOpenRun, now)
+	c.refused.endAllBut(pairs, func(r Refused) bool { return r.isRunning(c.book) }, now)
 	return earliest(due, c.refused.tell(now))
 }
 

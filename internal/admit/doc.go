@@ -16,6 +16,8 @@
 //	draft.go     the run that a candidate would become
 //	facts.go     the facts for the guards; count.go: those that the Book knows
 //	probe.go     the first look at a target; probe_power.go: its BMC, probe_cluster.go: the cluster
+//	health.go    what the BMC health check knows, for explanations
+//	refused.go   what is refused, told once per change; checks.go: the changes of the checks
 //	start.go     a candidate becomes a run: reserve, record, save
 //	resume.go    a Waiting run that is due begins step 1 again
 //	justify.go   whether the check still asks for a run, by fresh objects

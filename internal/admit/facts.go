@@ -25,7 +25,7 @@ func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, QuietUntil: c.view.QuietUntil(), Protected: a.protected,
 		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is checked just before the run starts",
 		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
-		InFlightTotal: c.opt.Slots.Count(),
+		InFlightTotal: c.opt.Slots.Count(), HostUnread: p == nil, ClusterUnread: p == nil,
 	}
 	f.Quarantined, f.QuarantinedUntil = c.opt.Stop.Quarantined(name, names...)
 	bmcUUID := "" // the UUID that the BMC reports
@@ -50,7 +50,7 @@ func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 // addTo adds the results of the probe to the facts.
 func (p *probe) addTo(f *guard.Facts) {
 	f.Host = p.draft.Target.Host
-	f.HostError, f.HostDetail = p.hostError, p.hostDetail
+	f.HostError, f.HostDetail, f.HostUnread, f.ClusterUnread = p.hostError, p.hostDetail, p.hostUnread, p.clusterUnread
 	f.Identity, f.Contested, f.PowerOwner, f.NodeAlive = p.identity, p.contested, p.powerOwner, p.nodeAlive
 	f.ControlPlane = f.ControlPlane || p.controlPlane
 	f.QuorumHolds, f.QuorumReason, f.QuorumDetail = p.quorum == "", p.quorum, p.quorumDetail

@@ -72,7 +72,7 @@ func uncertainMachineGates(a candidate) []reason.Gate {
 // Order passes an order to the worker of a run, and returns when it is durable.
 func (c *Cluster) Order(ctx context.Context, id string, o order.Order, verb string, change func(remediate.Run) (remediate.Run, error)) (order.Outcome, error) {
 	r, _ := c.book.Run(id)
-	o.Node, o.Run = r.Target.Node, id
+	o.Node, o.Machine, o.Run = r.Target.Node, r.Target.WithoutNode(), id
 	known, err := c.Runner.Order(ctx, id, change, o.Event(verb))
 	switch {
 	case !known:

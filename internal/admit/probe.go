@@ -25,13 +25,17 @@ type probe struct {
 
 	// passwordWithheld: the host has a BMC, and no password may be sent to it.
 	passwordWithheld bool
-	hostError        reason.Code
-	hostDetail       string
-	identity         guard.IdentityFact
-	contested        string
-	powerOwner       string
-	nodeAlive        bool
-	lease            remediate.Lease
+	// hostUnread: neither this probe nor the BMC health check has read the BMC; clusterUnread:
+	// this probe has not read the cluster.
+	hostUnread, clusterUnread bool
+
+	hostError  reason.Code
+	hostDetail string
+	identity   guard.IdentityFact
+	contested  string
+	powerOwner string
+	nodeAlive  bool
+	lease      remediate.Lease
 	// controlPlane: the draft, the fresh Node or the fresh Machine says so.
 	controlPlane bool
 	quorum       reason.Code // why etcd would lose its quorum; "" if it would not

@@ -109,9 +109,10 @@ func nodeAlive(n *policy.Node, l, before remediate.Lease) bool {
 }
 
 // unprobed returns what is known about a target without reading its BMC: whether it has a
-// host, whether its credentials can be read, and whether etcd keeps its quorum.
+// host, whether its credentials can be read, what the BMC health check found, and whether etcd
+// keeps its quorum.
 func (ps *probes) unprobed(ctx context.Context, draft remediate.Run) *probe {
-	p := &probe{draft: draft}
+	p := &probe{draft: draft, hostUnread: true, clusterUnread: true}
 	if draft.ControlPlane {
 		p.quorum, p.quorumDetail = ps.quorum(draft, ps.opt.Kube.Look(ctx, draft, nil))
 	}
@@ -125,6 +126,7 @@ func (ps *probes) unprobed(ctx context.Context, draft remediate.Run) *probe {
 	}
 	p.draft.Target.Host = h.Name
 	p.identity = guard.IdentityFact{Mode: h.IdentityMode, Node: draft.Target.SystemUUID}
+	ps.addLastChecks(p, h)
 	return p
 }
 

@@ -46,9 +46,9 @@ func (c *Cluster) noteCheckRefusal(report *policy.CheckReport, check *policy.Che
 	}
 }
 
-// hasOpenRun says whether a run is open on what was refused.
-func (c *Cluster) hasOpenRun(r Refused) bool {
-	_, open := c.book.OpenOn(cmp.Or(r.Node, r.Machine))
+// isRunning says whether a run is open on what was refused.
+func (r Refused) isRunning(b *Book) bool {
+	_, open := b.OpenOn(cmp.Or(r.Node, r.Machine))
 	return open
 }
 

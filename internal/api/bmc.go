@@ -83,9 +83,38 @@ type BMCFinding struct {
 // hosts that are refused until a person does something. The own host is refused
 // for good.
 func (b BMCs) Undependable() (n int) {
-	for _, d := range b.BMCs {
-		if !d.Dependable || slices.ContainsFunc(d.Refused, func(r BMCFinding) bool { return r.Code != string(reason.OwnHost) }) {
+	for i := range b.BMCs {
+		if b.BMCs[i].Undependable() {
 			n++
+		}
+	}
+	return n
+}
+
+// Undependable reports whether a fence could not rely on the device, or its host is refused until
+// a person does something.
+func (b *BMC) Undependable() bool {
+	return !b.Dependable || slices.ContainsFunc(b.Refused, func(r BMCFinding) bool { return r.Code != string(reason.OwnHost) })
+}
+
+// NotChecked reports whether nobody knows the state of a device: it was not looked at since the
+// daemon started.
+func (b *BMC) NotChecked() bool { return b.State == "unchecked" && b.Problem == "" && b.Host != "" }
+
+// Count counts the devices. A cluster whose hosts are not known yet counts nothing: the status
+// says that it is not seen.
+func (b BMCs) Count() (n BMCCount) {
+	for i := range b.BMCs {
+		d := &b.BMCs[i]
+		if d.State == "unchecked" && d.Host == "" {
+			continue
+		}
+		n.Total++
+		switch {
+		case d.Undependable():
+			n.NotDependable++
+		case d.NotChecked():
+			n.NotChecked++
 		}
 	}
 	return n

@@ -20,7 +20,7 @@ func TestEmptyListsAreNotNull(t *testing.T) {
 	c := New(path)
 	st, err := c.Status(t.Context())
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"version":"","armed":false,"paused":false,"pausedReason":"","runs":[],
+	assert.JSONEq(t, `{"version":"","armed":false,"paused":false,"pausedReason":"","runs":[],"blocked":[],"bmcs":{"total":0,"notDependable":0,"notChecked":0},
 		"clusters":[{"name":"prod","mode":"","owner":false,"epoch":0,"viewAgeSeconds":0,"nodes":0,"checks":[],"deviating":[]}]}`, string(st.Body))
 	tl, err := c.NodeTimeline(t.Context(), "", "n-1")
 	require.NoError(t, err)

@@ -12,7 +12,7 @@ import (
 
 func (s *Server) status(ctx context.Context, _ *http.Request) (Status, error) {
 	st, err := s.daemon.Status(ctx)
-	st.Clusters, st.Runs = orEmpty(st.Clusters), orEmpty(st.Runs)
+	st.Clusters, st.Runs, st.Blocked = orEmpty(st.Clusters), orEmpty(st.Runs), orEmpty(st.Blocked)
 	for i := range st.Clusters {
 		c := &st.Clusters[i]
 		c.Checks, c.Deviating = orEmpty(c.Checks), orEmpty(c.Deviating)

@@ -23,11 +23,18 @@ type RunStatus struct {
 	// lasts.
 	NextTry time.Time `json:"nextTry,omitzero"`
 	Note    string    `json:"note,omitempty"` // the sentence to Reason
+	// LastError is the newest failure since the run entered its step.
+	LastError *RunError `json:"lastError,omitempty"`
 }
 
 // Timeline is runs with their steps, oldest first.
 type Timeline struct {
 	Runs []RunRecord `json:"runs"`
+	// Notes are what else happened to the Node, the Machine or the run, oldest first. The daemon
+	// keeps a limited number of them. None in a list of runs.
+	Notes []Note `json:"notes,omitempty"`
+	// Blocked is what forbids the remediation of the Node or the Machine now.
+	Blocked []Blocked `json:"blocked,omitempty"`
 }
 
 // The results of a run.
@@ -57,6 +64,7 @@ type RunRecord struct {
 	Reason          string       `json:"reason"`          // stable code when Waiting, Held or Aborted
 	Class           string       `json:"class,omitempty"` // of the reason: transient, mended or person
 	Note            string       `json:"note,omitempty"`
+	LastError       *RunError    `json:"lastError,omitempty"` // of an open run, since it entered its step
 	Started         time.Time    `json:"started"`
 	Ended           time.Time    `json:"ended,omitzero"`
 	Steps           []StepRecord `json:"steps"`

@@ -1,9 +1,6 @@
 package api
 
 import (
-	"cmp"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -17,6 +14,11 @@ type Status struct {
 	PausedReason string          `json:"pausedReason"`
 	Clusters     []ClusterStatus `json:"clusters"`
 	Runs         []RunStatus     `json:"runs"` // open runs only, Waiting and Held ones too
+	// Blocked are the targets that a check wants remediated, and the Waiting runs, that something
+	// forbids now.
+	Blocked []Blocked `json:"blocked"`
+	// BMCs counts the devices that switch the hosts' power.
+	BMCs BMCCount `json:"bmcs"`
 	// Audit is set while the audit log cannot be written.
 	Audit *AuditStatus `json:"audit,omitempty"`
 }
@@ -71,71 +73,15 @@ type CheckStatus struct {
 	RemediationsAllowed int    `json:"remediationsAllowed"`
 }
 
-// title names the check for people; those of Nodes have no namespace.
-func (k *CheckStatus) title() string {
-	return "check " + strings.TrimPrefix(k.Namespace+"/"+k.Name, "/")
-}
-
 // TargetStatus is one target that deviates, and why.
 type TargetStatus struct {
 	Node    string    `json:"node"`
 	Machine string    `json:"machine"`
+	Check   string    `json:"check,omitempty"` // kind and name
 	Verdict string    `json:"verdict"`
 	Reason  string    `json:"reason"`
 	Message string    `json:"message,omitempty"`
 	Since   time.Time `json:"since,omitzero"`
-}
-
-// Degraded says in sentences why this fenced does not do, or may not be doing,
-// its whole job; empty when it does. `fencectl status` exits 2 on any.
-func (s Status) Degraded() []string {
-	var why []string
-	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
-	if !s.Armed {
-		add("not armed: nothing is fenced automatically")
-	}
-	if s.Paused {
-		add("paused: %s", s.PausedReason)
-	}
-	if a := s.Audit; a != nil {
-		add("nothing destructive is done: the audit log cannot be written since %s: %s", a.Since.UTC().Format(time.RFC3339), a.Problem)
-	}
-	for _, c := range s.Clusters {
-		if c.Paused && !s.Paused {
-			add("cluster %s is paused: %s", c.Name, c.PausedReason)
-		}
-		if c.Problem != "" {
-			add("cluster %s: %s", c.Name, c.Problem)
-		}
-		if c.Aside != "" {
-			add("cluster %s is left to other instances: %s", c.Name, c.Aside)
-		}
-		if c.DeletionsOverdue > 0 {
-			add("cluster %s: %d deleted Machines, or their Nodes, still exist after guards.deletionTimeout", c.Name, c.DeletionsOverdue)
-		}
-		for _, h := range c.Holds {
-			if h.Quarantine {
-				add("%s in %s is in quarantine: %s", cmp.Or(h.Node, h.Machine), c.Name, h.Reason)
-			}
-		}
-		for _, k := range c.Checks {
-			switch {
-			case k.State == "Invalid":
-				add("%s in %s is invalid: %s", k.title(), c.Name, k.Message)
-			case !k.Allowed && (k.State == "" || k.State == "Active"):
-				add("%s in %s is short-circuited: %d of %d healthy", k.title(), c.Name, k.Healthy, k.Expected)
-			}
-		}
-	}
-	for _, r := range s.Runs {
-		switch r.Step {
-		case "Held":
-			add("run %s of %s is held: %s", r.ID, cmp.Or(r.Node, r.Machine), r.Reason)
-		case "Waiting":
-			add("run %s of %s waits: %s", r.ID, cmp.Or(r.Node, r.Machine), r.Reason)
-		}
-	}
-	return why
 }
 
 // Explanation is why a node is, or is not, fenced now: the gates in the order

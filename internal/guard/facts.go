@@ -136,6 +136,9 @@ type Facts struct {
 	// PowerOwner is which owner of the host's power forbids to switch it.
 	PowerOwner string
 	Identity   IdentityFact
+	// HostUnread: neither a probe nor the BMC health check has read the BMC. ClusterUnread: no
+	// probe has read the cluster. What they would show counts as if it refused nothing.
+	HostUnread, ClusterUnread bool
 
 	// NodeAlive: Ready is Unknown, but the kubelet still renews its Lease.
 	NodeAlive    bool

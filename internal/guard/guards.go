@@ -21,7 +21,28 @@ func Gates(l Limits, f Facts, now time.Time) []reason.Gate {
 	gates = append(gates, targetGuards(f)...)
 	gates = append(gates, hostGuards(f)...)
 	gates = append(gates, rateGuards(l, f, now)...)
-	return waive(f, gates)
+	return waive(f, markUnread(f, gates))
+}
+
+// markUnread marks the gates of which nothing was read yet.
+func markUnread(f Facts, gates []reason.Gate) []reason.Gate {
+	for i := range gates {
+		switch gates[i].Name {
+		case "nodeAlive", "contested", "powerOwner":
+			if f.ClusterUnread {
+				gates[i] = gates[i].NotChecked("")
+			}
+		case "host":
+			if f.HostUnread {
+				gates[i] = gates[i].NotChecked(f.Host + ": the BMC is ")
+			}
+		case "identity":
+			if f.HostUnread && f.Identity.Mode != "off" {
+				gates[i] = gates[i].NotChecked("")
+			}
+		}
+	}
+	return gates
 }
 
 // StartGates are the gates that a run which just started can close for the next
@@ -141,7 +162,10 @@ func hostGuards(f Facts) []reason.Gate {
 		return nil
 	}
 	host := reason.NewGate("host", f.HostError == "" && f.Host != "", f.HostError, f.Host, "a usable BMC", "BareMetalHost or hosts.d")
-	if !host.Pass {
+	switch {
+	case host.Pass && f.HostDetail != "":
+		host.Value += ": " + f.HostDetail
+	case !host.Pass:
 		host.Value = f.HostDetail
 		if host.Reason == "" {
 			host.Reason = reason.NoHost

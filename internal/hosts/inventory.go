@@ -56,6 +56,18 @@ type Checked struct {
 	Identity guard.IdentityVerdict
 }
 
+// LastCheck is the result of the newest health check of one device of a host.
+type LastCheck struct {
+	Level, Device int       // indexes into bmc.Host.Levels and its Devices
+	At            time.Time // zero: not checked yet
+	// Reason and Problem are why a fence could not use the device; empty if it could.
+	Reason   reason.Code
+	Problem  string
+	Power    bmc.PowerState
+	Identity guard.IdentityVerdict
+	UUID     string // as the device reports it
+}
+
 // device returns the device that was checked. It returns false if the indexes name none.
 func (c Checked) device() (bmc.Device, bool) {
 	levels := c.Subject.Host.Levels

@@ -15,6 +15,9 @@ type Gate struct {
 	Value     string `json:"value"`
 	Threshold string `json:"threshold"`
 	Source    string `json:"source"`
+	// Unchecked: what the gate depends on was not read yet. It is read before a run starts, so
+	// the gate passes until then.
+	Unchecked bool `json:"unchecked,omitempty"`
 	// Until is the earliest time at which the gate could pass, when that is known.
 	Until time.Time `json:"until,omitzero"`
 }
@@ -33,6 +36,14 @@ func NewGate(name string, pass bool, code Code, value, threshold, source string)
 	g := Gate{Name: name, Pass: pass, Value: value, Threshold: threshold, Source: source}
 	if !pass {
 		g.Reason = code
+	}
+	return g
+}
+
+// NotChecked marks a gate that passes only because what it depends on was not read yet.
+func (g Gate) NotChecked(what string) Gate {
+	if g.Pass {
+		g.Unchecked, g.Value = true, what+"not checked yet; it is read before a run starts"
 	}
 	return g
 }

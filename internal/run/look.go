@@ -66,8 +66,8 @@ func (w *worker) lookAtPowerAndStore(ctx context.Context) (power remediate.Obser
 	reading, cancel := context.WithTimeout(ctx, LookTimeout)
 	power, err := w.power.look(reading, w.run)
 	cancel()
-	if err != nil {
-		w.emit(event.Event{Type: event.Failed, Reason: hosts.ReasonOf(err), Message: reason.Sentence(err)})
+	if err = cmp.Or(err, w.power.readError); ctx.Err() == nil { // otherwise the read was interrupted
+		w.powerFailure.report(w, hosts.ReasonOf(err), err)
 	}
 	loading, cancel := context.WithTimeout(ctx, LookTimeout)
 	defer cancel()
@@ -90,6 +90,7 @@ func (w *worker) lookAtCluster(ctx context.Context, power remediate.Observation,
 func (w *worker) observe(fresh Fresh, at time.Time, power remediate.Observation, last remediate.Backup) remediate.Observation {
 	seen := fresh.Observation
 	seen.At = at
+	w.clusterFailure.report(w, lookReason(seen.API), fresh.Err)
 	w.r.addContender(&seen, time.Now())
 	seen.Level, seen.Devices, seen.ProofKind = power.Level, power.Devices, power.ProofKind
 	seen.Power, seen.PowerError, seen.LevelRefusal = power.Power, power.PowerError, power.LevelRefusal

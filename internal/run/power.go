@@ -20,6 +20,8 @@ var errNoSession = errors.New("no session with the BMC")
 type powerAccess struct {
 	opt     *Options
 	session *power.Session // nil if there is none
+	// readError is why the last read failed; nil if it did not.
+	readError error
 	// contradiction names a power level that read On while a person confirms that the host is
 	// off. It is "" if none did. // I26
 	contradiction string
@@ -32,7 +34,7 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 	if run.Strategy != remediate.PowerCycle {
 		return seen, nil
 	}
-	seen.Level = run.Level
+	seen.Level, p.readError = run.Level, nil
 	if !run.HasConfirmation() {
 		p.contradiction = ""
 	}
@@ -48,6 +50,7 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 	s := p.session
 	seen.Devices, seen.ProofKind = s.Devices(), proofKind(s)
 	r, err := s.Read(ctx)
+	p.readError = err
 	seen.Power, seen.PowerError, seen.LevelRefusal = r, bmc.KindOf(err), levelRefusal(err)
 	if err != nil {
 		seen.LowerLevelOn = p.contradicts(ctx, run)

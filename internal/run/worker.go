@@ -32,8 +32,10 @@ type worker struct {
 	clock    wallClock
 	pending  pendingHeld
 
-	restoreError  string // why the last attempt to restore the Node failed
-	ownershipLost bool   // another instance owns the cluster and continues the run
+	restoreError string // why the last attempt to restore the Node failed
+	// powerFailure and clusterFailure are what was last told of reads that failed.
+	powerFailure, clusterFailure readFailure
+	ownershipLost                bool // another instance owns the cluster and continues the run
 }
 
 // loop looks, asks, saves and acts until the run or ctx ends. When ctx ends, loop finishes only
@@ -120,6 +122,7 @@ func (w *worker) adopt(ctx context.Context, saved remediate.Run) {
 	if !stepped {
 		return
 	}
+	w.powerFailure, w.clusterFailure = readFailure{}, readFailure{} // status shows the errors of the present step
 	w.emit(event.Event{Type: event.Stepped, Reason: saved.Reason, Message: lastNote(saved)})
 	if saved.Step == remediate.DeleteNode && !saved.IsolatesOnConfirmation() { // on a confirmation nobody has compared the identity
 		w.r.opt.Hosts.PinProven(ctx, saved)

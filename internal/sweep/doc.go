@@ -9,6 +9,7 @@
 //	poll.go       one poll of one device
 //	record.go     the record of the polls of one device
 //	result.go     the same for people and metrics
+//	last.go       the newest result of one host, for explain
 //	finding.go    weaknesses that the sweep finds itself; also password.go
 //	order.go      polls that a person orders: fencectl bmc test and audit
 //

@@ -149,7 +149,7 @@ func (e *entry) result(now time.Time) Result {
 	r := Result{
 		Cluster: e.subject.Cluster, Node: e.subject.Node, Host: h.Name, Source: h.Source,
 		Level: e.id.level, Device: e.id.device, Address: d.String(), Driver: d.Driver, Assurance: d.Assurance(),
-		State: e.state(), Dependable: e.failures < dependableFailures,
+		State: e.state(), Dependable: e.isDependable(),
 		Power: e.last.Reading.State, Raw: e.last.Reading.Raw, Identity: e.last.Identity,
 		UUID: e.last.Reading.Identity.UUID, Serial: cmp.Or(e.last.Reading.Identity.Serial, e.description.Serial),
 		LatencyP95: percentile95(e.latencies), Checked: e.last.At, LastGood: e.lastGood, Failures: e.failures,
@@ -160,7 +160,9 @@ func (e *entry) result(now time.Time) Result {
 	case why != nil: // overrides the result of a poll
 		r.Reason, r.Problem, r.Dependable = why.Reason, why.Message, false
 	case !e.last.At.IsZero():
-		r.Reason, r.Problem = failure(e.last)
+		if r.Reason, r.Problem = failure(e.last); r.Reason == "" && e.isUnproven() {
+			r.Reason, r.Problem = reason.IdentityUnknown, "nothing proves that it is the BMC of this Node"
+		}
 	}
 	if n := len(e.latencies); n > 0 {
 		r.Latency = e.latencies[n-1]
@@ -175,6 +177,15 @@ func (e *entry) result(now time.Time) Result {
 		r.AuditProblem = e.auditErr.Error()
 	}
 	return r
+}
+
+// isDependable reports whether a fence would probably not fail here.
+func (e *entry) isDependable() bool { return e.failures < dependableFailures && !e.isUnproven() }
+
+// isUnproven reports whether a fence would be refused because nothing proves whose device it is. An
+// enrolment that is missing is refused by the engine, and guards.identity: off by the configuration.
+func (e *entry) isUnproven() bool {
+	return e.last.Identity == guard.IdentityUnproven && e.subject.Node != "" && e.subject.Host.IdentityMode != "off"
 }
 
 func (e *entry) state() State {
@@ -217,7 +228,7 @@ func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
 	for id, list := range s.hosts {
 		for _, e := range list {
 			devices[Group{id.cluster, e.device().Driver, e.state()}]++
-			if e.failures >= dependableFailures {
+			if !e.isDependable() {
 				notDependable[id.cluster]++
 			}
 		}

@@ -105,8 +105,10 @@ func (w *world) SubjectOf(_ context.Context, _, node string) (hosts.Subject, err
 }
 
 // Identify implements Engine.
-func (w *world) Identify(_ context.Context, s hosts.Subject, _, _ int, r bmc.Reading) guard.IdentityVerdict {
-	switch {
+func (w *world) Identify(_ context.Context, s hosts.Subject, level, device int, r bmc.Reading) guard.IdentityVerdict {
+	switch d := s.Host.Levels[level].Devices[device]; {
+	case !d.Identifies():
+		return guard.IdentityNotEnrolled
 	case !bmc.UsableUUID(r.Identity.UUID) || s.SystemUUID == "":
 		return guard.IdentityUnproven
 	case bmc.UUIDsMatch(r.Identity.UUID, s.SystemUUID):

@@ -94,6 +94,12 @@ func (s *State) ShowCheck(c *policy.Check) { s.next(); s.show(checkID(c), c) }
 // DropCheck deletes a check.
 func (s *State) DropCheck(c *policy.Check) { s.next(); s.show(checkID(c), nil) }
 
+// ShowUpgrade publishes a ClusterVersion whose upgrade is in progress, for why.
+func (s *State) ShowUpgrade(why string) {
+	s.next()
+	s.show(policy.ObjectID{APIVersion: "config.openshift.io/v1", Kind: "ClusterVersion", Name: "version"}, &policy.Upgrade{Why: why})
+}
+
 // ChangeCheck changes the check of the cluster.
 func (s *State) ChangeCheck(change func(*policy.Check)) {
 	old, c := s.Check, *s.Check
