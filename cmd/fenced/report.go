@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/report"
@@ -36,9 +37,10 @@ func (d *fenced) buildReport(instance string) {
 	for i, c := range d.cfg.Clusters {
 		clusters[c.Name] = reported{d.clusters[i]}
 	}
+	look := engine.NewLookup(d.engine)
 	d.report = report.New(report.Options{
 		Events: d.events, Clusters: clusters, State: d.reportState, Instance: instance,
-		Run: d.engine.RunByID, Target: d.engine.TargetNamed, Present: d.engine.Present,
+		Run: look.Run, Target: look.Target, Present: look.Present,
 	})
 	d.metrics.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_kubernetes_events_dropped_total",
 		Help: "Kubernetes Events that were not written: the API server did not answer or refused them, or there were too many."}, d.eventsDropped))

@@ -125,38 +125,3 @@ func (e *Engine) Runs(cluster string) []remediate.Run {
 	slices.SortFunc(all, func(a, b remediate.Run) int { return strings.Compare(b.ID, a.ID) })
 	return all
 }
-
-// RunByID returns a run of one cluster, open or ended; false if there is none.
-func (e *Engine) RunByID(cluster, id string) (remediate.Run, bool) {
-	c := e.clusters[cluster]
-	if c == nil {
-		return remediate.Run{}, false
-	}
-	return c.book.Run(id)
-}
-
-// TargetNamed returns the objects of a Node or, without one, of a Machine ("namespace/name")
-// as the view has them now; false if there are none.
-func (e *Engine) TargetNamed(cluster, node, machine string) (remediate.Target, bool) {
-	c := e.clusters[cluster]
-	switch {
-	case c == nil:
-		return remediate.Target{}, false
-	case node != "":
-		return c.book.Objects().TargetOn(node)
-	}
-	return c.book.Objects().TargetOf(machine)
-}
-
-// Present returns the UID of the Node that has the name of a target's Node now, "" if there is
-// none, and whether the target's Machine exists.
-func (e *Engine) Present(cluster string, t remediate.Target) (nodeUID string, machine bool) {
-	c := e.clusters[cluster]
-	if c == nil {
-		return "", false
-	}
-	if n := c.book.Objects().Node(t.Node); n != nil {
-		nodeUID = n.UID
-	}
-	return nodeUID, c.book.Objects().MachineOf(t) != nil
-}

@@ -65,8 +65,8 @@ var (
 	onAll    = []Subject{Node, Machine, Check}
 )
 
-// Table lists every Event that fenced writes, in the order of a run.
-// docs/kubernetes-events.md shows it.
+// Table lists every Event that fenced writes, in the order of a run. The table of
+// docs/kubernetes-events.md is made from it.
 func Table() []Row {
 	return []Row{
 		{remediationStarted, false, onAll, "a run began; the message says why", medik8s},
