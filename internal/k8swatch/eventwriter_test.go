@@ -69,13 +69,13 @@ func noteOn(node, reason, message string) Note {
 	return Note{APIVersion: "v1", Kind: "Node", Name: node, UID: node, At: time.Now(), Reason: reason, Message: message}
 }
 
-var unreachable = errors.New("connection refused")
+var errUnreachable = errors.New("connection refused")
 
 // While the API server does not answer, nobody waits, the newest Events are kept, and the
 // rest is counted.
 func TestEventsOutlastAnOutage(t *testing.T) {
 	withEvents(t, func(t *testing.T, s *eventScene) {
-		s.answer = func(string) error { return unreachable }
+		s.answer = func(string) error { return errUnreachable }
 		const many = maxQueuedEvents + 88
 		for i := range many {
 			s.c.Note(noteOn(fmt.Sprintf("n-%d", i), "HostPoweredOff", "off"))
@@ -94,7 +94,7 @@ func TestEventsOutlastAnOutage(t *testing.T) {
 
 func TestOldEventsAreDropped(t *testing.T) {
 	withEvents(t, func(t *testing.T, s *eventScene) {
-		s.answer = func(string) error { return unreachable }
+		s.answer = func(string) error { return errUnreachable }
 		s.c.Note(noteOn("a", "HostPoweredOff", "off"))
 		s.c.Note(noteOn("b", "HostPoweredOff", "off"))
 		time.Sleep(maxEventAge + time.Minute)
