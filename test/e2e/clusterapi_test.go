@@ -106,6 +106,10 @@ func clusterAPI(t *testing.T, version string, set rig.CRDs) {
 	}
 	time.Sleep(3 * time.Second) // what should not happen again has time to
 	requireMarkedOnce(t, s)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Contains(c, described(ctx, t, s.Management, ofClusterAPI(ctx, t, s, version, "machines", "cloud-1")), "Normal MachineMarkedUnhealthy")
+		assert.Contains(c, describedNode(ctx, t, s.Cluster, "cloud-1"), "Normal MachineMarkedUnhealthy")
+	}, patience, 200*time.Millisecond)
 }
 
 // clusterAPIScene is set for a scene of the Cluster API.
