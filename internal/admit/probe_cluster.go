@@ -17,7 +17,7 @@ import (
 // probe reads a target before its run starts: first the BMC, then the cluster, so that the
 // Lease is read after the power state. before is the last probe; nil for the first.
 func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe) *probe {
-	p := &probe{draft: draft}
+	p := &probe{draft: draft, hostUnread: draft.Strategy == remediate.PowerCycle, clusterUnread: true}
 	var lease remediate.Lease
 	if before != nil {
 		p.levels, lease = slices.Clone(before.levels), before.lease
@@ -29,6 +29,7 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 			p.hostError, p.hostDetail = hosts.ReasonOf(err), reason.Sentence(err)
 			return p
 		}
+		p.hostUnread = false
 	}
 	if draft.Manual == nil { // an order goes before
 		select {
@@ -47,7 +48,7 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Lease) run.Fresh {
 	at := time.Now()
 	fresh := ps.opt.Kube.Look(ctx, p.draft, nil)
-	p.look = run.Admitted{Fresh: fresh, At: at}
+	p.look, p.clusterUnread = run.Admitted{Fresh: fresh, At: at}, false
 	p.lease = fresh.Observation.Lease
 	p.powerOwner = fresh.Observation.PowerForbidden
 	switch fresh.Observation.Contested {

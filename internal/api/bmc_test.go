@@ -59,3 +59,18 @@ func TestLooksCarryRouteAndPeer(t *testing.T) {
 		assert.Equal(t, want, d.orders[i])
 	}
 }
+
+// The status counts the devices as the list does.
+func TestBMCsAreCounted(t *testing.T) {
+	list := BMCs{BMCs: []BMC{
+		{Host: "prod/n-1", State: "ok", Dependable: true},
+		{Host: "prod/n-2", State: "failed", Dependable: true, Problem: "once"},
+		{Host: "prod/n-3", State: "failed"},
+		{Host: "prod/n-4", State: "unchecked", Dependable: true, Refused: []BMCFinding{{Code: "NotEnrolled"}}},
+		{Host: "prod/n-5", State: "unchecked", Dependable: true},
+		{State: "failed", Reason: "InvalidHost", Problem: "no such scheme"},
+		{State: "unchecked", Reason: "NotSynced", Problem: "a cluster that is not seen yet"},
+	}}
+	assert.Equal(t, BMCCount{Total: 6, NotDependable: 3, NotChecked: 1}, list.Count())
+	assert.Equal(t, 4, list.Undependable(), "and the cluster that is not seen")
+}

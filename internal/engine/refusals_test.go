@@ -226,7 +226,10 @@ func TestChangesOfAChecksStateAndLimitAreTold(t *testing.T) {
 			require.Equal(t, []string{want}, told()[before:])
 		}
 		next("LimitOpened workers ", func(c *policy.Check) { c.MaxUnhealthy = nil })
-		next("CheckChanged workers Paused", func(c *policy.Check) { c.Paused = true; c.Annotations = map[string]string{"cluster.x-k8s.io/paused": ""} })
+		next("CheckChanged workers Paused", func(c *policy.Check) {
+			c.Paused = true
+			c.Annotations = map[string]string{"cluster.x-k8s.io/paused": ""}
+		})
 		next("CheckChanged workers ", func(c *policy.Check) { c.Paused, c.Annotations = false, nil })
 		next("CheckChanged workers InvalidCheck", func(c *policy.Check) { c.Invalid = "spec.maxUnhealthy: no number" })
 		before := len(told())
@@ -237,5 +240,24 @@ func TestChangesOfAChecksStateAndLimitAreTold(t *testing.T) {
 		assert.Equal(t, "uid-1", limit.About.UID)
 		assert.Equal(t, "check ns/workers allows no remediation: 1 of 4 not healthy, at most 0 (0)", limit.Message)
 		stop()
+	})
+}
+
+// What the owner refuses is refused. That a standby is not the owner forbids nothing, and is no
+// trouble in its status.
+func TestStandbyRefusesNothingByBeingOne(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.FailReads(noAnswer())
+		p := newPair(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		require.Len(t, refusedNow(p.engine["b"]), 1)
+		assert.Equal(t, reason.NotOwner, refusedNow(p.engine["b"])[0].Gate.Reason, "nobody owns the cluster")
+		p.give("a")
+		time.Sleep(2 * time.Minute)
+		require.Len(t, refusedNow(p.engine["a"]), 1)
+		assert.Equal(t, reason.Code("BMCUnreachable"), refusedNow(p.engine["a"])[0].Gate.Reason)
+		assert.NotZero(t, refusedNow(p.engine["a"])[0].NextTry)
+		assert.Empty(t, refusedNow(p.engine["b"]))
+		p.end()
 	})
 }

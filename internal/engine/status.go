@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -59,6 +60,9 @@ func (e *Engine) Status() []ClusterStatus {
 		s.Checks, s.Nodes = c.book.Counters()
 		inProgress, overdue := c.admit.Deletions.List(time.Now())
 		s.Deleting, s.Overdue, s.Refused = len(inProgress), len(overdue), c.admit.Refused()
+		if !s.Owner && s.Epoch != 0 && s.OwnerName != e.opt.Instance { // a standby refuses nothing by being one
+			s.Refused = slices.DeleteFunc(s.Refused, func(r admit.Refused) bool { return r.Gate.Reason == reason.NotOwner })
+		}
 		all = append(all, s)
 	}
 	return all

@@ -7,6 +7,7 @@
 //	worker.go        the loop of one run: look, ask, save, act
 //	look.go          everything that one look reads; kube.go: what it needs of the cluster
 //	power.go         access to the BMC of the run's host; backups.go: the saved Node
+//	failure.go       reads that fail, told once per change
 //	queue.go         whose turn it is to read the API
 //	act.go           one action, and the checks while a destructive write is in progress
 //	lastmoment.go    the checks immediately before a destructive action

@@ -57,13 +57,16 @@ func TestPeopleStopRuns(t *testing.T) {
 	out := fencectl(ctx, t, s, 0, "abort", r.ID, "--reason", "wrong node", "--wait")
 	assert.Contains(t, out.Stdout, "Aborted")
 	assert.True(t, aborted.BMC.Power())
+	awaitText(ctx, t, s, 0, `^20\S+Z +Order +`+r.ID+` +- +.* aborts: wrong node$`, "timeline", aborted.Name)
 	for _, w := range []*scene.Worker{paused, aborted} {
 		_, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
 		require.NoError(t, err)
 		untouched(ctx, t, s, w)
 	}
 
-	st = requireStatus(ctx, t, s, 0)
+	st = requireStatus(ctx, t, s, 2)
+	require.Len(t, st.Blocked, 1, "a held Node that is not healthy is not remediated")
+	assert.Equal(t, held.Name+" Hold", st.Blocked[0].Node+" "+st.Blocked[0].Reason)
 	require.Len(t, st.Clusters[0].Holds, 1)
 	assert.Equal(t, "ticket 4711", st.Clusters[0].Holds[0].Reason)
 	x, err := s.Explain(ctx, held.Name)
