@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -112,8 +113,12 @@ func (c *Cluster) Mark(ctx context.Context, m Mark) error {
 	} else {
 		request = request.Resource("nodes")
 	}
-	if err := request.Name(m.Name).Timeout(markTimeout).Body(patch).Do(ctx).Error(); err != nil && !isGone(err, m.Name) {
+	switch err := request.Name(m.Name).Timeout(markTimeout).Body(patch).Do(ctx).Error(); {
+	case err == nil, isGone(err, m.Name):
+		return nil
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("annotate %s %s: %w: apply rbac.yaml, which has this right", m.Kind, m.Name, err)
+	default:
 		return fmt.Errorf("annotate %s %s: %w", m.Kind, m.Name, err)
 	}
-	return nil
 }

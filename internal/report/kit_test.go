@@ -22,6 +22,7 @@ type board struct {
 	marks map[markKey]Mark
 	wrote []Mark
 	fails error
+	only  string        // the kind of object at which writing fails; empty: all
 	takes time.Duration // of writing a mark
 }
 
@@ -49,7 +50,7 @@ func (b *board) Mark(ctx context.Context, m Mark) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.wrote = append(b.wrote, m)
-	if b.fails != nil {
+	if b.fails != nil && (b.only == "" || b.only == m.Kind) {
 		return b.fails
 	}
 	if m.Run == "" {

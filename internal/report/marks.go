@@ -31,7 +31,7 @@ type marker struct {
 	c       Cluster
 	changed chan struct{} // a run began or entered a step
 	retry   map[markKey]backoff
-	failing bool // the last write failed, which was reported
+	failing map[string]bool // the last write to a kind of object failed, which was reported
 }
 
 // markKey identifies an object with a mark.
@@ -52,7 +52,7 @@ type dueMark struct {
 }
 
 func newMarker(r *Report, name string, c Cluster) *marker {
-	return &marker{r: r, name: name, c: c, changed: make(chan struct{}, 1), retry: map[markKey]backoff{}}
+	return &marker{r: r, name: name, c: c, changed: make(chan struct{}, 1), retry: map[markKey]backoff{}, failing: map[string]bool{}}
 }
 
 // wake makes the marker compare now.
@@ -140,18 +140,19 @@ func (m *marker) write(ctx context.Context, list []dueMark) {
 	}
 }
 
-// note remembers the result of a write. The first failure of several is reported.
+// note remembers the result of a write. Of several failures at one kind of object, the first is
+// reported: one right may be missing.
 func (m *marker) note(mark Mark, err error) {
 	key := keyOf(mark)
 	if err == nil {
 		delete(m.retry, key)
-		m.failing = false
+		delete(m.failing, mark.Kind)
 		return
 	}
 	pause := min(max(2*m.retry[key].pause, markRetry), markRetryMax)
 	m.retry[key] = backoff{next: time.Now().Add(pause), pause: pause}
-	if !m.failing {
-		m.failing = true
+	if !m.failing[mark.Kind] {
+		m.failing[mark.Kind] = true
 		m.r.opt.Events.Emit(event.Event{Type: event.Failed, Cluster: m.name,
 			Message: "mark what is being remediated, which delays no fencing and is tried again: " + err.Error()})
 	}

@@ -182,10 +182,31 @@ func TestMarkThatIsRefused(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.LessOrEqual(t, d.writesTo("Machine"), 10)
 		assert.GreaterOrEqual(t, d.writesTo("Machine"), 3)
-		assert.Len(t, d.emitted(t, event.Failed), 1)
+		assert.Len(t, d.emitted(t, event.Failed), 2, "for each kind of object")
 		d.set(0, nil)
 		time.Sleep(2 * markRetryMax)
 		assert.Equal(t, []string{"r Held", "r Held"}, d.both())
+	})
+}
+
+// A right that is missing at one kind of object is reported once, although the other is
+// written in between.
+func TestMarkThatIsRefusedAtMachines(t *testing.T) {
+	atDesk(t, func(t *testing.T, d *desk) {
+		d.set(0, errForbidden)
+		d.board.mu.Lock()
+		d.only = "Machine"
+		d.board.mu.Unlock()
+		d.begin("r", powerCycle())
+		for range 20 {
+			time.Sleep(time.Minute)
+			d.enter("r", remediate.Waiting)
+			time.Sleep(time.Minute)
+			d.enter("r", remediate.PowerOff)
+		}
+		assert.Greater(t, d.writesTo("Node"), 10)
+		assert.Greater(t, d.writesTo("Machine"), 3)
+		assert.Len(t, d.emitted(t, event.Failed), 1)
 	})
 }
 
