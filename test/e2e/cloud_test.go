@@ -59,7 +59,7 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 		awaitRefusal(ctx, t, s, name, code)
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.Equal(c, []string{"Normal RemediationStarted", "Normal MachineDeleted"}, describedNode(ctx, t, s.Cluster, "owned"))
+		assert.Equal(c, []string{"Normal RemediationStarted", "Normal MachineDeleted"}, ofRuns(describedNode(ctx, t, s.Cluster, "owned")))
 		assert.Contains(c, describedNode(ctx, t, s.Cluster, "orphan"), "Normal SkippedNoController")
 		assert.Contains(c, described(ctx, t, s.Cluster, machineObject(ctx, t, s, "orphan")), "Normal SkippedNoController")
 		assert.Contains(c, describedNode(ctx, t, s.Cluster, "metal-1"), "Warning RemediationSkipped")

@@ -90,8 +90,8 @@ func clusterAPI(t *testing.T, version string, set rig.CRDs) {
 	}
 	require.Empty(t, writesBut(t, s.Management, "machines", w.Name), "the manager is alive")
 	require.EventuallyWithT(t, func(c *assert.CollectT) { // each where the object is
-		assert.Equal(c, nodeCourse, describedNode(ctx, t, s.Cluster, w.Name))
-		assert.Equal(c, nodeCourse, described(ctx, t, s.Management, ofClusterAPI(ctx, t, s, version, "machines", w.Name)))
+		assert.Equal(c, nodeCourse, ofRuns(describedNode(ctx, t, s.Cluster, w.Name)))
+		assert.Equal(c, nodeCourse, ofRuns(described(ctx, t, s.Management, ofClusterAPI(ctx, t, s, version, "machines", w.Name))))
 		assert.Empty(c, marksOf(ofClusterAPI(ctx, t, s, version, "machines", w.Name).GetAnnotations())[0])
 	}, patience, 200*time.Millisecond)
 	patch := write{"patch", "machines", "", w.Name}
