@@ -44,7 +44,7 @@ doc=$prefix/share/doc/fenced
 for f in README.md CHANGELOG.md SECURITY.md; do
 	put 0644 "$f" "$doc/$f"
 done
-for page in alerts audit-log day-to-day install own-host policy power reasons safety security six-steps state stop-and-override troubleshooting; do
+for page in alerts audit-log day-to-day install kubernetes-events own-host policy power reasons safety security six-steps state stop-and-override troubleshooting; do
 	put 0644 "docs/$page.md" "$doc/docs/$page.md"
 done
 for f in rbac.yaml hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json \

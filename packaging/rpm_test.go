@@ -43,6 +43,7 @@ drwxr-xr-x root root - /usr/share/doc/fenced/docs
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/audit-log.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/day-to-day.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/install.md
+-rw-r--r-- root root d /usr/share/doc/fenced/docs/kubernetes-events.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/own-host.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/policy.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/power.md

@@ -27,6 +27,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/report"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
 )
@@ -41,6 +42,7 @@ type fenced struct {
 	events   *event.Stream
 	engine   *engine.Engine
 	sweep    *sweep.Sweep
+	report   *report.Report
 	clusters []*k8swatch.Cluster
 	metrics  *metrics
 	notify   *notifier
@@ -156,6 +158,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 		Concurrency: sweep.DefaultConcurrency, OnEvent: d.events.Emit, OnLatency: d.metrics.measured,
 	})
 	d.engine, d.metrics.engine, d.metrics.sweep = e, e, d.sweep
+	d.buildReport(instance)
 	d.metrics.registry.MustRegister(newRefusedGauge(e.Status))
 	return nil
 }
@@ -227,6 +230,7 @@ func (d *fenced) run(ctx context.Context) error {
 	g.Go(func() error { return d.engine.Run(ctx, d.beat) })
 	g.Go(func() error { return d.own.keep(ctx, d.engine.Status) })
 	g.Go(func() error { return d.sweep.Run(ctx) })
+	g.Go(func() error { return d.report.Run(ctx) })
 	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, version: version}
 	server := api.NewServer(people, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
 	g.Go(func() error { return server.Serve(ctx, d.control) })

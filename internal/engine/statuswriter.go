@@ -18,8 +18,6 @@ type Checks interface {
 	ControllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error)
 	// WriteStatus updates the fields that differ in the status of one check.
 	WriteStatus(ctx context.Context, r policy.CheckReport) error
-	// Record adds one Kubernetes Event to a check.
-	Record(ctx context.Context, r policy.CheckReport, warning bool, code, message string) error
 }
 
 const (
@@ -27,12 +25,6 @@ const (
 	writeRetry      = 10 * time.Second // after one that failed, doubled each time
 	writeRetryMax   = 5 * time.Minute
 	controllerFresh = 15 * time.Second // age of the answer of ControllerAlive
-)
-
-// The reasons of Events on a check, as the API families name them.
-const (
-	remediationRestricted = "RemediationRestricted"
-	remediationAllowed    = "RemediationAllowed"
 )
 
 // statusWriter writes the results of the checks to their status. It has its own goroutine,
@@ -51,10 +43,8 @@ type checkKey struct {
 
 // written is what was last written to one check.
 type written struct {
-	status  status
-	next    time.Time // no write before
-	seen    bool
-	allowed bool
+	status status
+	next   time.Time // no write before
 	// backoff is the pause before the next attempt; zero: the last one succeeded.
 	backoff time.Duration
 }
@@ -165,19 +155,10 @@ func (w *statusWriter) mayWrite(ctx context.Context, id policy.CheckID, now time
 	return found.alive == remediate.No
 }
 
-// write writes the status of one check, and an Event when its limit was exceeded or no longer
-// is. It returns what was written, or last with a backoff after an error.
+// write writes the status of one check. It returns what was written, or last with a backoff
+// after an error.
 func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current status, last written, now time.Time) written {
-	next := written{status: current, next: now.Add(writeEvery), seen: true, allowed: r.Allowed}
-	full := w.c.withTargets(*r, now)
-	err := w.c.opt.Checks.WriteStatus(ctx, full)
-	if err == nil && last.seen && last.allowed != r.Allowed {
-		code, message := remediationAllowed, "the number of unhealthy targets is within the limit"
-		if !r.Allowed {
-			code, message = remediationRestricted, r.Message
-		}
-		err = w.c.opt.Checks.Record(ctx, full, !r.Allowed, code, message)
-	}
+	err := w.c.opt.Checks.WriteStatus(ctx, w.c.withTargets(*r, now))
 	if err != nil && ctx.Err() == nil {
 		if last.backoff == 0 { // reported once, until a write succeeds
 			w.c.emit(event.Event{Type: event.Failed, Message: "write the status of check " + r.Namespace + "/" + r.Name + ", which is tried again: " + err.Error()})
@@ -186,7 +167,7 @@ func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current
 		last.next = now.Add(last.backoff)
 		return last
 	}
-	return next
+	return written{status: current, next: now.Add(writeEvery)}
 }
 
 // withTargets adds the targets for the API family whose status lists them: the Cluster API.

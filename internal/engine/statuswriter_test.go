@@ -20,13 +20,12 @@ import (
 
 // board is where the checks live: it keeps what it is told.
 type board struct {
-	mu       sync.Mutex
-	alive    remediate.Answer
-	refuses  bool
-	hangs    bool
-	written  []policy.CheckReport
-	recorded []string
-	asked    int
+	mu      sync.Mutex
+	alive   remediate.Answer
+	refuses bool
+	hangs   bool
+	written []policy.CheckReport
+	asked   int
 }
 
 func (b *board) ControllerAlive(context.Context, policy.CheckID) (remediate.Answer, error) {
@@ -52,16 +51,6 @@ func (b *board) WriteStatus(ctx context.Context, r policy.CheckReport) error {
 	return nil
 }
 
-func (b *board) Record(_ context.Context, _ policy.CheckReport, warning bool, code, _ string) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if warning {
-		code = "!" + code
-	}
-	b.recorded = append(b.recorded, code)
-	return nil
-}
-
 // questions is how often it was asked who is alive.
 func (b *board) questions() int {
 	b.mu.Lock()
@@ -70,10 +59,10 @@ func (b *board) questions() int {
 }
 
 // told gives what was told so far.
-func (b *board) told() (written []policy.CheckReport, recorded []string) {
+func (b *board) told() []policy.CheckReport {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.written), slices.Clone(b.recorded)
+	return slices.Clone(b.written)
 }
 
 // calm is a world in which nothing is wrong and one unhealthy Node is too many.
@@ -87,22 +76,23 @@ func calm(w *world, b *board) func(*engine.Options) {
 func TestStatusIsWrittenOnChangeOnly(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		b := &board{alive: remediate.No}
-		_, _, stop := start(t, w, store, calm(w, b))
+		_, events, stop := start(t, w, store, calm(w, b))
 		time.Sleep(10 * time.Minute)
-		written, recorded := b.told()
-		assert.Len(t, written, 1)
-		assert.Empty(t, recorded, "a start is no transition")
+		assert.Len(t, b.told(), 1)
 		w.setOthersDown(true)
 		time.Sleep(10 * time.Minute)
-		written, recorded = b.told()
+		written := b.told()
 		assert.Len(t, written, 2)
 		assert.Equal(t, []int{4, 3}, []int{written[1].Expected, written[1].Healthy})
-		assert.Equal(t, []string{"!RemediationRestricted"}, recorded)
 		w.setOthersDown(false)
 		time.Sleep(10 * time.Minute)
 		stop()
-		_, recorded = b.told()
-		assert.Equal(t, []string{"!RemediationRestricted", "RemediationAllowed"}, recorded)
+		assert.Len(t, b.told(), 3)
+		limit := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.LimitClosed || ev.Type == event.LimitOpened })
+		if assert.Len(t, limit, 2, "a start is no transition") {
+			assert.Equal(t, []string{event.LimitClosed, event.LimitOpened}, []string{limit[0].Type, limit[1].Type})
+			assert.Equal(t, "check-uid", limit[0].About.UID)
+		}
 	})
 }
 
@@ -122,7 +112,7 @@ func TestStatusIsLeftToALiveController(t *testing.T) {
 				w.setOthersDown(true)
 				time.Sleep(5 * time.Minute)
 				stop()
-				written, _ := b.told()
+				written := b.told()
 				assert.Empty(t, written)
 				assert.LessOrEqual(t, b.questions(), 21, "one question each 15 s")
 			})
@@ -146,7 +136,7 @@ func TestStatusWriteNeverDelaysADecision(t *testing.T) {
 		_, events, stop := start(t, w, store, calm(w, b))
 		time.Sleep(5 * time.Minute)
 		stop()
-		written, _ := b.told()
+		written := b.told()
 		assert.Len(t, written, 5, "after 0, 10, 30, 70 and 150 s")
 		failed := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed })
 		assert.Len(t, failed, 1, "told once")
@@ -161,7 +151,7 @@ func TestStatusOfACheckThatWasHandedOver(t *testing.T) {
 		_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); handOver(w) })
 		time.Sleep(time.Minute)
 		stop()
-		if written, _ := b.told(); assert.Len(t, written, 1) {
+		if written := b.told(); assert.Len(t, written, 1) {
 			assert.Len(t, written[0].Targets, 4, "this lineage's status names the targets")
 		}
 		assert.Zero(t, b.questions())
@@ -169,7 +159,7 @@ func TestStatusOfACheckThatWasHandedOver(t *testing.T) {
 }
 
 // A check that is created again is another check: nothing was written about it yet.
-func TestStatusOfARecreatedCheckIsNoTransition(t *testing.T) {
+func TestStatusOfARecreatedCheckIsWritten(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		b := &board{alive: remediate.No}
 		change := calm(w, b)
@@ -179,8 +169,7 @@ func TestStatusOfARecreatedCheckIsNoTransition(t *testing.T) {
 		w.changeCheck(func(c *policy.Check) { c.UID, c.MaxUnhealthy = "another", nil })
 		time.Sleep(time.Minute)
 		stop()
-		written, recorded := b.told()
-		assert.Empty(t, recorded)
+		written := b.told()
 		assert.Equal(t, "another", written[len(written)-1].UID)
 	})
 }

@@ -77,13 +77,6 @@ func (k failingChecks) WriteStatus(ctx context.Context, r policy.CheckReport) er
 	return err
 }
 
-func (k failingChecks) Record(ctx context.Context, r policy.CheckReport, warning bool, reason, message string) error {
-	reach("", "before", "write", "event")
-	err := k.Checks.Record(ctx, r, warning, reason, message)
-	reach("", "after", "write", "event")
-	return err
-}
-
 // failingRecord has a point before and after a record becomes durable.
 func failingRecord(record func(event.Event) error, ev event.Event) error {
 	reach(ev.Node, "before", "record", string(ev.Step), string(ev.Action))

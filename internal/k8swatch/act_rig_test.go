@@ -63,7 +63,7 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 	gpu := corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
 	r := bareMetal(t, c, rig.Host{}, rig.Node{
 		Labels:      map[string]string{"node-role.kubernetes.io/worker": "", "zone": "a", "kubernetes.io/hostname": "old"},
-		Annotations: map[string]string{"machineconfiguration.openshift.io/state": "Done", "csi.volume.kubernetes.io/nodeid": "{}"},
+		Annotations: map[string]string{"machineconfiguration.openshift.io/state": "Done", "csi.volume.kubernetes.io/nodeid": "{}", runAnnotation: "r-1", stepAnnotation: "PowerOff", instanceAnnotation: "f"},
 		Taints:      []corev1.Taint{gpu}, Unschedulable: true,
 	})
 	backup, b := isolate(t, k, r)
@@ -88,6 +88,9 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 	assert.NotEqual(t, "old", n.Labels["kubernetes.io/hostname"], "the kubelet's own")
 	assert.Equal(t, "Done", n.Annotations["machineconfiguration.openshift.io/state"])
 	assert.NotContains(t, n.Annotations, "csi.volume.kubernetes.io/nodeid")
+	for _, key := range markKeys {
+		assert.NotContains(t, n.Annotations, key, "a mark is of its time")
+	}
 	assert.True(t, n.Spec.Unschedulable)
 	assert.True(t, hasTaint(n.Spec.Taints, gpu))
 }

@@ -108,6 +108,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	var g sync.WaitGroup
 	for _, s := range c.sides() {
 		g.Go(func() { s.run(ctx) })
+		g.Go(func() { s.events.run(ctx) })
 	}
 	g.Go(func() { c.keepRequests(ctx) })
 	g.Wait()

@@ -66,11 +66,24 @@ func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(an
 		m, err := decode(fields)
 		m.APIVersion, m.Phase, m.Namespace = intern(m.APIVersion), intern(m.Phase), intern(m.Namespace)
 		m.Labels, m.Annotations = internMap(m.Labels), internMap(m.Annotations)
+		m.Annotations = withoutMarks(m.Annotations)
 		for i := range m.Conditions {
 			m.Conditions[i].Type, m.Conditions[i].Status = intern(m.Conditions[i].Type), intern(m.Conditions[i].Status)
 		}
 		return m, err
 	})
+}
+
+// withoutMarks removes fenced's own marks from interned annotations: no rule reads them, and
+// they must cause no evaluation.
+func withoutMarks(annotations map[string]string) map[string]string {
+	for _, key := range markKeys {
+		delete(annotations, key)
+	}
+	if len(annotations) == 0 {
+		return nil
+	}
+	return annotations
 }
 
 // convertHost makes the converter of BareMetalHosts. apart: they are on a

@@ -2,55 +2,67 @@ package k8swatch
 
 import (
 	"cmp"
-	"context"
-	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/record/util"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
 )
 
-// Limits of an Event: the API server accepts no longer message, and no longer
-// name including its random suffix.
-const (
-	maxEventMessage = 1024
-	maxEventName    = 200
-)
+// maxEventMessage is the longest message of an Event that the API server accepts.
+const maxEventMessage = 1024
 
 // reporter is the component that reports the Events.
 const reporter = "fenced"
 
-// Record writes one Event about a check. It writes none about a check from a
-// file, because there is no object to attach it to.
-func (c *Cluster) Record(ctx context.Context, r policy.CheckReport, warning bool, reason, message string) error {
-	if r.Source != fromCluster {
-		return nil
+// Note is a Kubernetes Event to write: what happened to one object.
+type Note struct {
+	// The object. One without a Namespace is of the whole cluster.
+	APIVersion, Kind, Namespace, Name, UID string
+
+	At      time.Time
+	Warning bool
+	// Reason is a CamelCase word, Message a sentence.
+	Reason, Message string
+}
+
+// Note queues an Event about an object of the cluster, for the API server that has the
+// object. It never waits. While the API server does not answer, the oldest Events are
+// dropped once too many are queued.
+func (c *Cluster) Note(n Note) { c.sideOf(n.APIVersion).events.put(n) }
+
+// EventsDropped is how many Events were not written: too many were queued, they grew too
+// old, there were too many about one object, or the API server refused them.
+func (c *Cluster) EventsDropped() (n uint64) {
+	for _, s := range c.sides() {
+		n += s.events.dropped.Load()
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	now := metav1.Now()
+	return n
+}
+
+// kubernetesEvent is the Event for a note. An Event about an object without a namespace is
+// in "default": the API server accepts no other.
+func (n Note) kubernetesEvent() *corev1.Event {
+	at := metav1.NewTime(n.At)
 	e := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:    cmp.Or(r.Namespace, metav1.NamespaceDefault),
-			GenerateName: r.Name[:min(len(r.Name), maxEventName)] + ".",
+			Namespace: cmp.Or(n.Namespace, metav1.NamespaceDefault),
+			Name:      util.GenerateEventName(n.Name, n.At.UnixNano()),
 		},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: types.UID(r.UID),
+			APIVersion: n.APIVersion, Kind: n.Kind, Namespace: n.Namespace, Name: n.Name, UID: types.UID(n.UID),
 		},
-		Type: corev1.EventTypeNormal, Reason: reason, Message: limitMessage(message),
-		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+		Type: corev1.EventTypeNormal, Reason: n.Reason, Message: limitMessage(n.Message),
+		FirstTimestamp: at, LastTimestamp: at, Count: 1,
 		Source: corev1.EventSource{Component: reporter}, ReportingController: reporter,
 	}
-	if warning {
+	if n.Warning {
 		e.Type = corev1.EventTypeWarning
 	}
-	if _, err := c.sideOf(r.APIVersion).api().typed.CoreV1().Events(e.Namespace).Create(ctx, e, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("record an event on %s %s/%s: %w", r.Kind, r.Namespace, r.Name, err)
-	}
-	return nil
+	return e
 }
 
 // limitMessage cuts a text to the size of an Event, between characters, and makes

@@ -50,7 +50,7 @@ var controllerTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kuber
 func ownedLabel(key string) bool { return slices.Contains(ownedKeys, key) }
 
 func ownedAnnotation(key string) bool {
-	return slices.Contains(ownedKeys, key) || slices.Contains(networkKeys, key) || hasPrefix(key, networkPrefixes)
+	return slices.Contains(ownedKeys, key) || slices.Contains(networkKeys, key) || slices.Contains(markKeys, key) || hasPrefix(key, networkPrefixes)
 }
 
 func ownedTaint(t corev1.Taint) bool { return hasPrefix(t.Key, controllerTaints) }

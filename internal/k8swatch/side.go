@@ -20,6 +20,7 @@ type side struct {
 	log        *zap.Logger
 	listed     chan struct{} // a full list was received: keepFresh reads at once
 	discovery  discovery
+	events     *eventWriter
 
 	mu      sync.Mutex
 	clients *clients
@@ -30,7 +31,9 @@ type side struct {
 }
 
 func newSide(c *Cluster, name, kubeconfig string) *side {
-	return &side{c: c, name: name, kubeconfig: kubeconfig, log: c.log.With(zap.String("api", name)), listed: make(chan struct{}, 1)}
+	s := &side{c: c, name: name, kubeconfig: kubeconfig, log: c.log.With(zap.String("api", name)), listed: make(chan struct{}, 1)}
+	s.events = newEventWriter(s)
+	return s
 }
 
 func (s *side) api() *clients {
@@ -62,7 +65,7 @@ func (s *side) watched() []*store {
 
 // add starts to watch a kind.
 func (s *side) add(st *store) {
-	st.side, st.log, st.items = s, s.log, map[objectName]entry{}
+	st.side, st.log, st.items, st.marks = s, s.log, map[objectName]entry{}, map[objectName]Mark{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stores = append(s.stores, st)

@@ -1,7 +1,9 @@
 package k8swatch
 
 import (
+	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -48,14 +50,26 @@ func checkStatusWrites(t *testing.T, k *Cluster, r policy.CheckReport, read func
 	also(read(), "True")
 }
 
+// checkEvent: two equal Events about a check are one that is counted.
 func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckReport) {
 	t.Helper()
 	ctx := rigtest.Context(t, 3*time.Minute)
-	require.NoError(t, k.Record(ctx, r, true, "RemediationRestricted", strings.Repeat("ä", maxEventMessage)))
-	fromFile := r
-	fromFile.Source = "policies.d/a.yaml:1"
-	require.NoError(t, k.Record(ctx, fromFile, true, "RemediationRestricted", "nobody would find it"))
-	list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + r.Name})
+	writing, stop := context.WithCancel(ctx)
+	var g sync.WaitGroup
+	for _, s := range k.sides() {
+		g.Go(func() { s.events.run(writing) })
+	}
+	defer func() { stop(); g.Wait() }()
+	for range 2 {
+		k.Note(Note{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, At: time.Now(), Warning: true,
+			Reason: "RemediationRestricted", Message: strings.Repeat("ä", maxEventMessage)})
+	}
+	about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + r.Name}
+	until(t, time.Minute, "the Event is counted", func() bool {
+		list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, about)
+		return err == nil && len(list.Items) == 1 && list.Items[0].Count == 2
+	})
+	list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, about)
 	require.NoError(t, err)
 	require.Len(t, list.Items, 1)
 	e := list.Items[0]
@@ -63,6 +77,7 @@ func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckRep
 	assert.Equal(t, "RemediationRestricted", e.Reason)
 	assert.Equal(t, r.UID, string(e.InvolvedObject.UID))
 	assert.Len(t, e.Message, maxEventMessage)
+	assert.Zero(t, k.EventsDropped())
 }
 
 func TestStatusOfAnOpenShiftCheck(t *testing.T) {

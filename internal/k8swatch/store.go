@@ -36,6 +36,7 @@ type store struct {
 	// gvr is where the kind is served now; without a resource it is not known yet.
 	gvr     schema.GroupVersionResource
 	items   map[objectName]entry
+	marks   map[objectName]Mark // of the items that carry one
 	closed  bool
 	synced  bool   // a full list was received, or the kind is not installed
 	reached uint64 // the resourceVersion up to which every event was received
@@ -53,6 +54,7 @@ type entry struct {
 	id    policy.ObjectID
 	value any
 	err   error
+	mark  *Mark // on its way into the store's marks; nil without one
 }
 
 var _ cache.ReflectorStore = (*store)(nil)
@@ -90,6 +92,7 @@ func (s *store) decode(obj any) (*decoded, error) {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		d.id.APIVersion = intern(u.GetAPIVersion())
 	}
+	d.mark = markOn(d.id, m)
 	if _, err = revision(m.GetResourceVersion()); err == nil {
 		d.value, err = s.convert(obj)
 	}
@@ -138,7 +141,12 @@ func (s *store) Update(obj any) error {
 // which others share. s.mu is held.
 func (s *store) put(name objectName, e entry) (news bool) {
 	old, had := s.items[name]
-	if s.closed || had && old.id == e.id && isUnchanged(old, e) {
+	if s.closed {
+		return false
+	}
+	s.noteMark(name, e.mark)
+	e.mark = nil
+	if had && old.id == e.id && isUnchanged(old, e) {
 		return false
 	}
 	if had && old.id != e.id { // the kind is now served at another version
@@ -190,13 +198,19 @@ func (s *store) remove(name objectName) {
 	s.mu.Lock()
 	old, had := s.items[name]
 	if had {
-		delete(s.items, name)
-		s.side.c.journal.add(policy.Change{ID: old.id})
+		s.forget(name, old)
 	}
 	s.mu.Unlock()
 	if had {
 		s.notifyChange()
 	}
+}
+
+// forget drops an object that is gone; s.mu is held.
+func (s *store) forget(name objectName, old entry) {
+	delete(s.items, name)
+	delete(s.marks, name)
+	s.side.c.journal.add(policy.Change{ID: old.id})
 }
 
 // Replace implements cache.ReflectorStore with a full list. Objects that it lacks
@@ -220,8 +234,7 @@ func (s *store) Replace(list []any, version string) error {
 	news := !s.synced
 	for name, old := range s.items {
 		if _, still := items[name]; !still {
-			delete(s.items, name)
-			s.side.c.journal.add(policy.Change{ID: old.id})
+			s.forget(name, old)
 			news = true
 		}
 	}
@@ -243,8 +256,7 @@ func (s *store) Replace(list []any, version string) error {
 // clear removes every object; s.mu is held.
 func (s *store) clear() (had bool) {
 	for name, old := range s.items {
-		delete(s.items, name)
-		s.side.c.journal.add(policy.Change{ID: old.id})
+		s.forget(name, old)
 		had = true
 	}
 	return had

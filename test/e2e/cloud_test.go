@@ -58,6 +58,16 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 	} {
 		awaitRefusal(ctx, t, s, name, code)
 	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Equal(c, []string{"Normal RemediationStarted", "Normal MachineDeleted"}, ofRuns(describedNode(ctx, t, s.Cluster, "owned")))
+		assert.Contains(c, describedNode(ctx, t, s.Cluster, "orphan"), "Normal SkippedNoController")
+		assert.Contains(c, described(ctx, t, s.Cluster, machineObject(ctx, t, s, "orphan")), "Normal SkippedNoController")
+		assert.Contains(c, describedNode(ctx, t, s.Cluster, "metal-1"), "Warning RemediationSkipped")
+		storm, err := s.Cluster.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, "storm-metal", metav1.GetOptions{})
+		if assert.NoError(c, err) {
+			assert.Contains(c, described(ctx, t, s.Cluster, storm), "Warning RemediationRestricted", "also at the start")
+		}
+	}, patience, 200*time.Millisecond)
 	time.Sleep(3 * time.Second) // what should not happen has time to
 
 	d, err := s.Cluster.Deletions("machines", "owned")

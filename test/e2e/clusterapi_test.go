@@ -88,7 +88,14 @@ func clusterAPI(t *testing.T, version string, set rig.CRDs) {
 		assert.Contains(t, value, manager.Holder)
 		planned(ctx, t, s, name, "Contested", 0)
 	}
-	require.Empty(t, writes(t, s.Management, "machines"), "the manager is alive")
+	require.Empty(t, writesBut(t, s.Management, "machines", w.Name), "the manager is alive")
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // each where the object is
+		assert.Equal(c, nodeCourse, ofRuns(describedNode(ctx, t, s.Cluster, w.Name)))
+		assert.Equal(c, nodeCourse, ofRuns(described(ctx, t, s.Management, ofClusterAPI(ctx, t, s, version, "machines", w.Name))))
+		assert.Empty(c, marksOf(ofClusterAPI(ctx, t, s, version, "machines", w.Name).GetAnnotations())[0])
+	}, patience, 200*time.Millisecond)
+	patch := write{"patch", "machines", "", w.Name}
+	require.Contains(t, writes(t, s.Management, "machines"), patch, "the Machine was marked while the run lasted")
 	requireCounters(ctx, t, s, version)
 
 	manager.Renewed = time.Now().Add(-time.Hour)
@@ -99,6 +106,10 @@ func clusterAPI(t *testing.T, version string, set rig.CRDs) {
 	}
 	time.Sleep(3 * time.Second) // what should not happen again has time to
 	requireMarkedOnce(t, s)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Contains(c, described(ctx, t, s.Management, ofClusterAPI(ctx, t, s, version, "machines", "cloud-1")), "Normal MachineMarkedUnhealthy")
+		assert.Contains(c, describedNode(ctx, t, s.Cluster, "cloud-1"), "Normal MachineMarkedUnhealthy")
+	}, patience, 200*time.Millisecond)
 }
 
 // clusterAPIScene is set for a scene of the Cluster API.
@@ -155,7 +166,7 @@ func requireMarkedOnce(t *testing.T, s *scene.Scene) {
 	t.Helper()
 	assert.ElementsMatch(t, []write{
 		{"patch", "machines", "status", "cloud-1"}, {"patch", "machines", "status", "master-1"},
-	}, writes(t, s.Management, "machines"))
+	}, writesBut(t, s.Management, "machines", "hung"))
 	for _, w := range s.Workers {
 		d, err := s.Management.Deletions("machines", w.Name)
 		require.NoError(t, err)

@@ -47,6 +47,12 @@ func writes(t *testing.T, c *rig.ControlPlane, resource string) []write {
 	return found
 }
 
+// writesBut are the writes to all objects but one.
+func writesBut(t *testing.T, c *rig.ControlPlane, resource, name string) []write {
+	t.Helper()
+	return slices.DeleteFunc(writes(t, c, resource), func(w write) bool { return w.name == name })
+}
+
 // planned asks for the plan until it says about a node what is wanted, and
 // checks the exit status that belongs to such a plan.
 func planned(ctx context.Context, t *testing.T, s *scene.Scene, node, refused string, exit int) api.PlannedAction {

@@ -38,6 +38,9 @@ func TestWhatHealsEndsByItself(t *testing.T) {
 	r := awaitRun(ctx, t, s, silent.Name, result(api.ResultWaiting))
 	assert.Equal(t, "BMCUnreachable", r.Reason)
 	assert.Equal(t, "transient", r.Class)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Contains(c, describedNode(ctx, t, s.Cluster, silent.Name), "Warning RemediationWaiting")
+	}, patience, 200*time.Millisecond)
 
 	setPassword(ctx, t, s, password, "not-this-one")
 	password.Kubelet.Hang()

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch"
+	"github.com/fenced/fenced/internal/report"
+)
+
+// reported is a cluster as internal/report sees it.
+type reported struct{ *k8swatch.Cluster }
+
+// Note implements report.Cluster.
+func (r reported) Note(n report.Note) { r.Cluster.Note(k8swatch.Note(n)) }
+
+// Marked implements report.Cluster.
+func (r reported) Marked() []report.Mark {
+	var list []report.Mark
+	for _, m := range r.Cluster.Marked() {
+		list = append(list, report.Mark(m))
+	}
+	return list
+}
+
+// Mark implements report.Cluster.
+func (r reported) Mark(ctx context.Context, m report.Mark) error {
+	return r.Cluster.Mark(ctx, k8swatch.Mark(m))
+}
+
+// buildReport makes what tells the clusters of the runs.
+func (d *fenced) buildReport(instance string) {
+	clusters := map[string]report.Cluster{}
+	for i, c := range d.cfg.Clusters {
+		clusters[c.Name] = reported{d.clusters[i]}
+	}
+	look := engine.NewLookup(d.engine)
+	d.report = report.New(report.Options{
+		Events: d.events, Clusters: clusters, State: d.reportState, Instance: instance,
+		Run: look.Run, Target: look.Target, Present: look.Present,
+	})
+	d.metrics.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_kubernetes_events_dropped_total",
+		Help: "Kubernetes Events that were not written: the API server did not answer or refused them, or there were too many."}, d.eventsDropped))
+}
+
+// reportState is the state of every cluster for internal/report.
+func (d *fenced) reportState() map[string]report.State {
+	all := map[string]report.State{}
+	for _, c := range d.engine.Status() {
+		s := report.State{Acts: c.Owner && c.Idle == "", Armed: c.Armed, Runs: c.Runs}
+		for i := range c.Checks {
+			if k := &c.Checks[i]; k.UID != "" { // a check from a file has none
+				s.Checks = append(s.Checks, event.Check{APIVersion: k.APIVersion, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, UID: k.UID})
+			}
+		}
+		all[c.Name] = s
+	}
+	return all
+}
+
+// eventsDropped counts what the clusters were not told.
+func (d *fenced) eventsDropped() float64 {
+	n := d.report.Lost()
+	for _, c := range d.clusters {
+		n += c.EventsDropped()
+	}
+	return float64(n)
+}

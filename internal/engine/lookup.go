@@ -1,0 +1,45 @@
+package engine
+
+import "github.com/fenced/fenced/internal/remediate"
+
+// Lookup finds single records and objects of an engine, for package report. It reads what is
+// in memory.
+type Lookup struct{ e *Engine }
+
+// NewLookup returns the Lookup of an engine.
+func NewLookup(e *Engine) Lookup { return Lookup{e} }
+
+// Run returns a run of one cluster, open or ended; false if there is none.
+func (l Lookup) Run(cluster, id string) (remediate.Run, bool) {
+	c := l.e.clusters[cluster]
+	if c == nil {
+		return remediate.Run{}, false
+	}
+	return c.book.Run(id)
+}
+
+// Target returns the objects of a Node or, without one, of a Machine ("namespace/name") as the
+// view has them now; false if there are none.
+func (l Lookup) Target(cluster, node, machine string) (remediate.Target, bool) {
+	c := l.e.clusters[cluster]
+	switch {
+	case c == nil:
+		return remediate.Target{}, false
+	case node != "":
+		return c.book.Objects().TargetOn(node)
+	}
+	return c.book.Objects().TargetOf(machine)
+}
+
+// Present returns the UID of the Node that has the name of a target's Node now, "" if there is
+// none, and whether the target's Machine exists.
+func (l Lookup) Present(cluster string, t remediate.Target) (nodeUID string, machine bool) {
+	c := l.e.clusters[cluster]
+	if c == nil {
+		return "", false
+	}
+	if n := c.book.Objects().Node(t.Node); n != nil {
+		nodeUID = n.UID
+	}
+	return nodeUID, c.book.Objects().MachineOf(t) != nil
+}

@@ -1,0 +1,171 @@
+package k8swatch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+)
+
+// Events must never be in the way of a write that fences: one is written at a time, few in a
+// second, and what waits is bounded in number and age.
+const (
+	maxQueuedEvents = 512
+	// maxEventAge is how long an API server keeps an Event by default.
+	maxEventAge   = time.Hour
+	eventsPerSec  = 5
+	eventBurst    = 25
+	eventRetry    = time.Second // after an API server that did not answer, doubled each time
+	eventRetryMax = 30 * time.Second
+	// About one object and for one reason, burst Events are written at once, and then one in
+	// the interval. After ten different messages in ten minutes, client-go combines them.
+	objectBurst    = 10
+	objectInterval = 5 * time.Minute
+	// objectsKnown is of how many objects and reasons this is counted.
+	objectsKnown = 4096
+)
+
+// eventWriter writes the Events about the objects of one API server, in the order in which
+// they happened. Package record of client-go combines equal and similar ones.
+type eventWriter struct {
+	side    *side
+	similar *record.EventCorrelator
+	limit   flowcontrol.RateLimiter
+	wake    chan struct{}
+	dropped atomic.Uint64
+	refused map[string]bool // the verbs whose refusal was logged; run alone uses it
+
+	mu    sync.Mutex
+	queue []Note // the oldest first
+}
+
+func newEventWriter(s *side) *eventWriter {
+	return &eventWriter{
+		side: s, wake: make(chan struct{}, 1), refused: map[string]bool{}, limit: flowcontrol.NewTokenBucketRateLimiter(eventsPerSec, eventBurst),
+		similar: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{
+			LRUCacheSize: objectsKnown, BurstSize: objectBurst, QPS: float32(1 / objectInterval.Seconds()), SpamKeyFunc: spamKey,
+		}),
+	}
+}
+
+// spamKey is what is limited together. The reason is part of it, so that one that comes
+// again and again does not use up what another needs.
+func spamKey(e *corev1.Event) string {
+	o := e.InvolvedObject
+	return o.APIVersion + " " + o.Kind + " " + o.Namespace + "/" + o.Name + " " + string(o.UID) + " " + e.Reason
+}
+
+// put queues an Event. It never waits.
+func (w *eventWriter) put(n Note) {
+	w.mu.Lock()
+	if len(w.queue) == maxQueuedEvents {
+		w.queue = append(w.queue[:0], w.queue[1:]...)
+		w.dropped.Add(1)
+	}
+	w.queue = append(w.queue, n)
+	w.mu.Unlock()
+	signal(w.wake)
+}
+
+// take removes the oldest Event from the queue.
+func (w *eventWriter) take() (n Note, found bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.queue) == 0 {
+		return Note{}, false
+	}
+	n = w.queue[0]
+	w.queue = append(w.queue[:0], w.queue[1:]...)
+	return n, true
+}
+
+// run writes until ctx ends. What is still queued then is lost.
+func (w *eventWriter) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		n, found := w.take()
+		if !found {
+			select {
+			case <-ctx.Done():
+			case <-w.wake:
+			}
+			continue
+		}
+		if !w.deliver(ctx, n) && ctx.Err() == nil {
+			w.dropped.Add(1)
+		}
+	}
+}
+
+// deliver writes one Event. While the API server does not answer it tries again, until the
+// Event is too old. It returns whether the Event was written.
+func (w *eventWriter) deliver(ctx context.Context, n Note) bool {
+	result, err := w.similar.EventCorrelate(n.kubernetesEvent())
+	if err != nil || result.Skip {
+		return false
+	}
+	for pause := eventRetry; ; pause = min(2*pause, eventRetryMax) {
+		if time.Since(n.At) > maxEventAge || w.limit.Wait(ctx) != nil {
+			return false
+		}
+		written, verb, err := w.write(ctx, result)
+		if err == nil {
+			delete(w.refused, verb)
+			w.similar.UpdateState(written)
+			return true
+		}
+		if w.isFinal(verb, err) {
+			return false
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(pause):
+		}
+	}
+}
+
+// write creates an Event, or counts up the one that was written before. The latter may have
+// expired.
+func (w *eventWriter) write(ctx context.Context, r *record.EventCorrelateResult) (written *corev1.Event, verb string, err error) {
+	ctx, cancel := context.WithTimeout(withoutRetry(ctx), requestTimeout)
+	defer cancel()
+	api := w.side.api().typed.CoreV1().Events(r.Event.Namespace)
+	if r.Event.Count > 1 {
+		written, err = api.Patch(ctx, r.Event.Name, types.StrategicMergePatchType, r.Patch, metav1.PatchOptions{})
+		if !apierrors.IsNotFound(err) {
+			return written, "patch", err
+		}
+	}
+	e := r.Event.DeepCopy()
+	e.ResourceVersion = "" // of the expired one
+	written, err = api.Create(ctx, e, metav1.CreateOptions{})
+	return written, "create", err
+}
+
+// isFinal reports whether another try is in vain: the API server refused the Event. It logs
+// a missing right once.
+func (w *eventWriter) isFinal(verb string, err error) bool {
+	var construction *rest.RequestConstructionError
+	switch {
+	case errors.As(err, &construction):
+	case isRefused(err), apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+	default:
+		return false
+	}
+	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) && !w.refused[verb] {
+		w.refused[verb] = true
+		w.side.log.Warn("Kubernetes Events cannot be written, which delays no fencing: "+
+			"give fenced the rights to create and patch events, as configs/rbac.yaml does", zap.Error(err))
+	}
+	return true
+}

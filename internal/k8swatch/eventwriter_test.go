@@ -1,0 +1,182 @@
+package k8swatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// eventScene is a writer of Events and the API server it writes to, in virtual time.
+type eventScene struct {
+	c      *Cluster
+	api    *fake.Clientset
+	logged *observer.ObservedLogs
+	// answer is what the API server answers instead; nil: it does what is asked.
+	answer func(verb string) error
+	stop   func()
+}
+
+func withEvents(t *testing.T, run func(t *testing.T, s *eventScene)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		core, logged := observer.New(zapcore.InfoLevel)
+		s := &eventScene{c: newCluster(Config{Name: "c"}, zap.New(core)), api: fake.NewClientset(), logged: logged}
+		s.c.work.clients = &clients{typed: s.api}
+		s.api.PrependReactor("*", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
+			if s.answer != nil && a.GetVerb() != "list" {
+				if err := s.answer(a.GetVerb()); err != nil {
+					return true, nil, err
+				}
+			}
+			return false, nil, nil
+		})
+		done := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { defer close(done); s.c.work.events.run(ctx) }()
+		s.stop = func() { cancel(); <-done }
+		defer s.stop()
+		run(t, s)
+	})
+}
+
+// written are the Events of the API server, the first first.
+func (s *eventScene) written(t *testing.T) []corev1.Event {
+	t.Helper()
+	list, err := s.api.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+	require.NoError(t, err)
+	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return a.FirstTimestamp.Compare(b.FirstTimestamp.Time) })
+	return list.Items
+}
+
+func noteOn(node, reason, message string) Note {
+	return Note{APIVersion: "v1", Kind: "Node", Name: node, UID: node, At: time.Now(), Reason: reason, Message: message}
+}
+
+var errUnreachable = errors.New("connection refused")
+
+// While the API server does not answer, nobody waits, the newest Events are kept, and the
+// rest is counted.
+func TestEventsOutlastAnOutage(t *testing.T) {
+	withEvents(t, func(t *testing.T, s *eventScene) {
+		s.answer = func(string) error { return errUnreachable }
+		const many = maxQueuedEvents + 88
+		for i := range many {
+			s.c.Note(noteOn(fmt.Sprintf("n-%d", i), "HostPoweredOff", "off"))
+			time.Sleep(time.Second)
+		}
+		s.answer = nil
+		time.Sleep(10 * time.Minute)
+		written := s.written(t)
+		require.Len(t, written, maxQueuedEvents+1, "and the one that was being tried")
+		assert.Equal(t, "n-0", written[0].InvolvedObject.Name)
+		assert.Equal(t, fmt.Sprintf("n-%d", many-1), written[len(written)-1].InvolvedObject.Name)
+		assert.Equal(t, uint64(many-len(written)), s.c.EventsDropped())
+		assert.True(t, written[0].FirstTimestamp.Time.Before(time.Now().Add(-many*time.Second)), "it says when it happened")
+	})
+}
+
+func TestOldEventsAreDropped(t *testing.T) {
+	withEvents(t, func(t *testing.T, s *eventScene) {
+		s.answer = func(string) error { return errUnreachable }
+		s.c.Note(noteOn("a", "HostPoweredOff", "off"))
+		s.c.Note(noteOn("b", "HostPoweredOff", "off"))
+		time.Sleep(maxEventAge + time.Minute)
+		s.c.Note(noteOn("c", "HostPoweredOff", "off"))
+		s.answer = nil
+		time.Sleep(time.Minute)
+		require.Len(t, s.written(t), 1)
+		assert.Equal(t, "c", s.written(t)[0].InvolvedObject.Name)
+		assert.Equal(t, uint64(2), s.c.EventsDropped())
+	})
+}
+
+// A missing right is logged once, for each verb.
+func TestMissingRightToWriteEvents(t *testing.T) {
+	withEvents(t, func(t *testing.T, s *eventScene) {
+		forbidden := func(string) error {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
+		}
+		s.answer = forbidden
+		for i := range 5 {
+			s.c.Note(noteOn(fmt.Sprintf("n-%d", i), "HostPoweredOff", "off"))
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, 1, s.logged.FilterMessageSnippet("configs/rbac.yaml").Len())
+		assert.Equal(t, uint64(5), s.c.EventsDropped())
+
+		s.answer = func(verb string) error { // as with the rights of an older version
+			if verb == "patch" {
+				return forbidden(verb)
+			}
+			return nil
+		}
+		for range 5 {
+			s.c.Note(noteOn("again", "HostPoweredOff", "off"))
+			s.c.Note(noteOn("other", "HostPoweredOff", time.Now().String()))
+			time.Sleep(time.Minute)
+		}
+		assert.Equal(t, 2, s.logged.FilterMessageSnippet("configs/rbac.yaml").Len())
+	})
+}
+
+// Equal Events are one that is counted. Similar ones are combined, and their number is
+// limited for each object and reason.
+func TestEventsAreCombined(t *testing.T) {
+	withEvents(t, func(t *testing.T, s *eventScene) {
+		for range 3 {
+			s.c.Note(noteOn("a", "ActionFailed", "SendOff: the same"))
+			time.Sleep(time.Second)
+		}
+		require.Len(t, s.written(t), 1)
+		assert.Equal(t, int32(3), s.written(t)[0].Count)
+		for i := range 100 {
+			s.c.Note(noteOn("b", "ActionFailed", fmt.Sprint("SendOff: ", i)))
+			time.Sleep(time.Second)
+		}
+		assert.LessOrEqual(t, len(s.written(t)), 1+objectBurst+1)
+		s.c.Note(noteOn("b", "RemediationHeld", "BMCAuth"))
+		time.Sleep(time.Second)
+		last := s.written(t)
+		assert.Equal(t, "RemediationHeld", last[len(last)-1].Reason, "another reason is not limited with it")
+	})
+}
+
+// An Event that has expired is created again.
+func TestExpiredEventIsCreatedAgain(t *testing.T) {
+	withEvents(t, func(t *testing.T, s *eventScene) {
+		s.c.Note(noteOn("a", "RemediationWaiting", "PowerOffFailed"))
+		time.Sleep(time.Second)
+		e := s.written(t)[0]
+		require.NoError(t, s.api.CoreV1().Events(e.Namespace).Delete(t.Context(), e.Name, metav1.DeleteOptions{}))
+		s.c.Note(noteOn("a", "RemediationWaiting", "PowerOffFailed"))
+		time.Sleep(time.Second)
+		require.Len(t, s.written(t), 1)
+		assert.Zero(t, s.c.EventsDropped())
+	})
+}
+
+// What an Event quotes is cut to its size and made printable.
+func TestEventIsBounded(t *testing.T) {
+	n := noteOn("a", "ActionFailed", string(make([]byte, 5000))+"\x1b[31m")
+	assert.Len(t, n.kubernetesEvent().Message, maxEventMessage)
+	assert.NotContains(t, n.kubernetesEvent().Message, "\x00")
+	assert.Equal(t, metav1.NamespaceDefault, n.kubernetesEvent().Namespace, "of an object without a namespace")
+	assert.Equal(t, "a", string(n.kubernetesEvent().InvolvedObject.UID))
+}
