@@ -62,7 +62,7 @@ func endless(begin, more string, sent *atomic.Int64) http.HandlerFunc {
 }
 
 // slack is what lies in the buffers between a server and a client.
-const slack = 16 << 20
+const slack = 32 << 20
 
 // What never ends is read up to a bound, and says nothing.
 func TestEndlessAnswersEnd(t *testing.T) {
