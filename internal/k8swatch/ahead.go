@@ -67,16 +67,16 @@ func (c *Cluster) leaderNow(ctx context.Context, name string) (string, error) {
 	})
 }
 
-func (c *Cluster) clusterManagerNow(ctx context.Context) (string, error) {
-	return readShared(ctx, c.shared, "manager of the Cluster API", func(ctx context.Context) (string, error) {
-		return clusterManager(ctx, c.manage.api())
+func (l *looker) clusterManagerNow(ctx context.Context) (string, error) {
+	return readShared(ctx, l.c.shared, "manager of the Cluster API", func(ctx context.Context) (string, error) {
+		return clusterManager(ctx, l.c.manage.api())
 	})
 }
 
 // requestsNow lists the remediation requests of one kind. One that is only partly readable
 // counts, too.
-func (c *Cluster) requestsNow(ctx context.Context, st *store) ([]policy.Request, error) {
-	return readShared(ctx, c.shared, fmt.Sprintf("requests %p", st), func(ctx context.Context) ([]policy.Request, error) {
+func (l *looker) requestsNow(ctx context.Context, st *store) ([]policy.Request, error) {
+	return readShared(ctx, l.c.shared, fmt.Sprintf("requests %p", st), func(ctx context.Context) ([]policy.Request, error) {
 		list, err := st.listNow(ctx)
 		if err != nil {
 			return nil, err

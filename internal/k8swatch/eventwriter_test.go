@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,9 +29,10 @@ type eventScene struct {
 	c      *Cluster
 	api    *fake.Clientset
 	logged *observer.ObservedLogs
-	// answer is what the API server answers instead; nil: it does what is asked.
-	answer func(verb string) error
 	stop   func()
+
+	mu     sync.Mutex
+	answer func(verb string) error // what the API server answers instead; nil: it does what is asked
 }
 
 func withEvents(t *testing.T, run func(t *testing.T, s *eventScene)) {
@@ -40,12 +42,14 @@ func withEvents(t *testing.T, run func(t *testing.T, s *eventScene)) {
 		s := &eventScene{c: newCluster(Config{Name: "c"}, zap.New(core)), api: fake.NewClientset(), logged: logged}
 		s.c.work.clients = &clients{typed: s.api}
 		s.api.PrependReactor("*", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			if s.answer != nil && a.GetVerb() != "list" {
-				if err := s.answer(a.GetVerb()); err != nil {
-					return true, nil, err
-				}
+			s.mu.Lock()
+			answer := s.answer
+			s.mu.Unlock()
+			if answer == nil || a.GetVerb() == "list" {
+				return false, nil, nil
 			}
-			return false, nil, nil
+			err := answer(a.GetVerb())
+			return err != nil, nil, err
 		})
 		done := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -54,6 +58,13 @@ func withEvents(t *testing.T, run func(t *testing.T, s *eventScene)) {
 		defer s.stop()
 		run(t, s)
 	})
+}
+
+// answers changes what the API server answers.
+func (s *eventScene) answers(f func(verb string) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = f
 }
 
 // written are the Events of the API server, the first first.
@@ -75,13 +86,13 @@ var errUnreachable = errors.New("connection refused")
 // rest is counted.
 func TestEventsOutlastAnOutage(t *testing.T) {
 	withEvents(t, func(t *testing.T, s *eventScene) {
-		s.answer = func(string) error { return errUnreachable }
+		s.answers(func(string) error { return errUnreachable })
 		const many = maxQueuedEvents + 88
 		for i := range many {
 			s.c.Note(noteOn(fmt.Sprintf("n-%d", i), "HostPoweredOff", "off"))
 			time.Sleep(time.Second)
 		}
-		s.answer = nil
+		s.answers(nil)
 		time.Sleep(10 * time.Minute)
 		written := s.written(t)
 		require.Len(t, written, maxQueuedEvents+1, "and the one that was being tried")
@@ -94,12 +105,12 @@ func TestEventsOutlastAnOutage(t *testing.T) {
 
 func TestOldEventsAreDropped(t *testing.T) {
 	withEvents(t, func(t *testing.T, s *eventScene) {
-		s.answer = func(string) error { return errUnreachable }
+		s.answers(func(string) error { return errUnreachable })
 		s.c.Note(noteOn("a", "HostPoweredOff", "off"))
 		s.c.Note(noteOn("b", "HostPoweredOff", "off"))
 		time.Sleep(maxEventAge + time.Minute)
 		s.c.Note(noteOn("c", "HostPoweredOff", "off"))
-		s.answer = nil
+		s.answers(nil)
 		time.Sleep(time.Minute)
 		require.Len(t, s.written(t), 1)
 		assert.Equal(t, "c", s.written(t)[0].InvolvedObject.Name)
@@ -113,7 +124,7 @@ func TestMissingRightToWriteEvents(t *testing.T) {
 		forbidden := func(string) error {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "", errors.New("no"))
 		}
-		s.answer = forbidden
+		s.answers(forbidden)
 		for i := range 5 {
 			s.c.Note(noteOn(fmt.Sprintf("n-%d", i), "HostPoweredOff", "off"))
 		}
@@ -121,12 +132,12 @@ func TestMissingRightToWriteEvents(t *testing.T) {
 		assert.Equal(t, 1, s.logged.FilterMessageSnippet("configs/rbac.yaml").Len())
 		assert.Equal(t, uint64(5), s.c.EventsDropped())
 
-		s.answer = func(verb string) error { // as with the rights of an older version
+		s.answers(func(verb string) error { // as with the rights of an older version
 			if verb == "patch" {
 				return forbidden(verb)
 			}
 			return nil
-		}
+		})
 		for range 5 {
 			s.c.Note(noteOn("again", "HostPoweredOff", "off"))
 			s.c.Note(noteOn("other", "HostPoweredOff", time.Now().String()))

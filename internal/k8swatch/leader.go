@@ -38,7 +38,7 @@ func (l *looker) leader(ctx context.Context) (string, error) {
 	if groupOf(t.MachineAPI) == clusterGroup {
 		for i := range checks {
 			if checks[i].Template == nil { // its own manager marks the Machine
-				return l.c.clusterManagerNow(ctx)
+				return l.clusterManagerNow(ctx)
 			}
 		}
 		return "", nil

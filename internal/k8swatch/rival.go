@@ -100,7 +100,7 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 			}
 			continue
 		}
-		list, err := l.c.requestsNow(ctx, st)
+		list, err := l.requestsNow(ctx, st)
 		if err != nil {
 			return "", fmt.Errorf("list the requests of kind %s: %w", st.kind, err)
 		}

@@ -39,8 +39,10 @@ tr -d - </proc/sys/kernel/random/uuid >/run/machine-id
 mount --bind /run/machine-id /etc/machine-id
 exec /usr/lib/systemd/systemd-journald`
 	j := journald{exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", script)}
-	var complaints bytes.Buffer
-	j.cmd.Stderr = &complaints
+	complaints, err := os.Create(filepath.Join(t.TempDir(), "journald.stderr"))
+	require.NoError(t, err)
+	defer complaints.Close()
+	j.cmd.Stderr = complaints
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, j.cmd.Start())
 	t.Cleanup(func() {
@@ -48,7 +50,7 @@ exec /usr/lib/systemd/systemd-journald`
 		_ = j.cmd.Wait()
 	})
 	require.Eventually(t, func() bool { return j.inside(t.Context(), "systemd-cat", "true").Run() == nil },
-		patience, 100*time.Millisecond, "journald takes streams: %s", complaints.String())
+		patience, 100*time.Millisecond, "journald takes streams: %s", complaints.Name())
 	return j
 }
 
