@@ -84,10 +84,16 @@ func TestLookSeesTheTarget(t *testing.T) {
 func TestLookSeesWhoseHostItIs(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
-	forbidden := map[string]rig.Host{"disablePowerOff: true": {DisablePowerOff: true}, "online: false": {Offline: true}}
+	forbidden := map[string]rig.Host{
+		"disablePowerOff: true": {DisablePowerOff: true}, "online: false": {Offline: true},
+		"is paused":           {Annotations: map[string]string{"baremetalhost.metal3.io/paused": ""}},
+		`is "deprovisioning"`: {State: "deprovisioning"},
+	}
 	for why, h := range forbidden {
 		assert.Contains(t, look(t, k, bareMetal(t, c, h, rig.Node{})).Seen.PowerForbidden, why)
 	}
+	detached := bareMetal(t, c, rig.Host{Annotations: map[string]string{"baremetalhost.metal3.io/detached": ""}}, rig.Node{})
+	assert.Empty(t, look(t, k, detached).Seen.PowerForbidden, "nobody else switches it")
 
 	external := bareMetal(t, c, rig.Host{ExternallyProvisioned: true}, rig.Node{})
 	for range 30 { // Machine and host are read at the same time

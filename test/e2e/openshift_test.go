@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// racksPolicy power-cycles the Nodes of a pool that no check of the cluster covers.
+const racksPolicy = `apiVersion: fenced.io/v1alpha1
+kind: FencePolicy
+metadata: {name: racks}
+spec:
+  nodeSelector: {matchLabels: {scene/pool: racks}}
+  unhealthyConditions: [{type: Ready, status: Unknown, timeout: 2s}]
+  strategy: PowerCycle
+`
+
+// stockLeaders are the leader Leases that are always held on a stock OpenShift
+// cluster. A stand-in holds them: it is no controller.
+func stockLeaders(ctx context.Context, t *testing.T, s *scene.Scene) {
+	t.Helper()
+	for lease, holder := range map[string]string{
+		"controller-leader-election-capbm": "stand-in-actuator", "cluster-api-provider-healthcheck-leader": "stand-in-checks",
+	} {
+		require.NoError(t, s.Management.PutLease(ctx, rig.Lease{Namespace: rig.Namespace, Name: lease, Holder: holder, Duration: time.Hour}))
+	}
+}
+
+// On a stock OpenShift cluster the bare-metal actuator and the controller of the checks
+// are always alive, and the bare-metal operator enforces spec.online all the time.
+// fenced acts on what is its own: the hosts of a FencePolicy, and those of a check that
+// was handed over. It leaves alone what the others would act on.
+func TestStockOpenShift(t *testing.T) { // I22
+	t.Parallel()
+	handed, theirs := scene.Metal("2s"), scene.Metal("2s")
+	handed.Annotations = map[string]string{"cluster.x-k8s.io/paused": "", "fenced.io/evaluator": scene.Instance}
+	theirs.Name, theirs.Match = "theirs", scene.Pool("theirs")
+	s := set(t, scene.Options{
+		Checks: []rig.Check{handed, theirs}, Policies: map[string]string{"racks.yaml": racksPolicy},
+		Workers: []scene.Spec{
+			{Name: "handed-over", Protocol: scene.IPMI, Metal3: true}, {Name: "by-policy", Protocol: scene.Redfish, Metal3: true, Pool: "racks"},
+			{Name: "annotated", Protocol: scene.IPMI, Metal3: true, Pool: "racks"}, {Name: "theirs", Protocol: scene.IPMI, Metal3: true, Pool: "theirs"},
+			{Name: "healthy-1", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-2", Protocol: scene.IPMI, Metal3: true, Pool: "racks"},
+		},
+	})
+	ctx := within(t)
+	stockLeaders(ctx, t, s)
+	operator := &scene.Metal3{}
+	s.RunMetal3(operator)
+	requested := ""
+	require.NoError(t, s.Management.Annotate(ctx, rig.MachineResource, "annotated", "host.metal3.io/external-remediation", &requested))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	for _, name := range []string{"handed-over", "by-policy", "annotated", "theirs"} {
+		s.Worker(name).Kubelet.Hang()
+	}
+
+	for _, name := range []string{"annotated", "theirs"} {
+		x := awaitRefusal(ctx, t, s, name, "Contested")
+		_, value, _, _ := gateOf(t, x, "Contested")
+		assert.Contains(t, value, "stand-in-actuator", name)
+	}
+	for _, name := range []string{"handed-over", "by-policy"} {
+		w := s.Worker(name)
+		r := awaitRun(ctx, t, s, name, result(api.ResultDone))
+		assert.Equal(t, stages, stepsOf(r), name)
+		requireBack(ctx, t, s, w)
+		requireOneDeletion(t, s, w)
+		host, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+		require.NoError(t, err)
+		assert.NotContains(t, host.GetAnnotations(), "reboot.metal3.io/fenced", "the power lock is gone")
+		assert.True(t, w.BMC.Power(), "%s is on", name)
+	}
+	for _, name := range []string{"annotated", "theirs", "healthy-1", "healthy-2"} {
+		untouched(ctx, t, s, s.Worker(name))
+		on, off := operator.Switched(name)
+		assert.Zero(t, on+off, "somebody switched %s", name)
+	}
+}
+
+// A bare-metal operator that does not honour the power lock switches the host on again
+// at once. Then nothing proves the host off, and no Node is deleted: the power lock is
+// what lets fenced win in TestStockOpenShift.
+func TestOperatorThatIgnoresThePowerLock(t *testing.T) { // I1
+	t.Parallel()
+	s := set(t, scene.Options{
+		Set: []string{"power.offDeadline=12s"},
+		Workers: []scene.Spec{
+			{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
+		},
+	})
+	ctx := within(t)
+	operator := &scene.Metal3{IgnoresLocks: true}
+	s.RunMetal3(operator)
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("hung")
+	w.Kubelet.Hang()
+	r := awaitRun(ctx, t, s, w.Name, result(api.ResultWaiting))
+	assert.Equal(t, "PowerOffFailed", r.Reason)
+	untouched(ctx, t, s, w)
+	on, _ := operator.Switched(w.Name)
+	assert.Positive(t, on, "the operator fought the run")
+}
