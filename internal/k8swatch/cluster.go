@@ -16,6 +16,9 @@ import (
 // Config is how to reach one cluster.
 type Config struct {
 	Name string
+	// StoreID identifies this installation, all instances with one store, as a holder
+	// of Leases on Nodes.
+	StoreID string
 	// Kubeconfig is the file for the workload API: Nodes, Leases, Pods, and what
 	// runs in that cluster. It is read again when it changes.
 	Kubeconfig string

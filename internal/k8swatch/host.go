@@ -79,8 +79,8 @@ func wrongHostReason(h policy.Host, t remediate.Target, apart bool) string {
 // switch it off, or "". consumer is the host's expected consumerRef.
 func powerForbidden(h policy.Host, t remediate.Target, consumer string) string {
 	switch {
-	case h.OffForbidden() != "":
-		return "BareMetalHost " + h.Key() + " " + h.OffForbidden()
+	case h.OffForbidden(t.Node != "") != "":
+		return "BareMetalHost " + h.Key() + " " + h.OffForbidden(t.Node != "")
 	case h.ConsumerRef != "" && t.Machine != "" && h.ConsumerRef != consumer: // I8
 		return "BareMetalHost " + h.Key() + " belongs to " + h.ConsumerRef + ", not to " + consumer
 	case h.ConsumerRef == "" && t.WithoutNode() != "", h.ConsumerRef == "" && t.ByHardware: // nothing else says that the host is the Machine's

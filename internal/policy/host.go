@@ -72,8 +72,9 @@ var operatorAtWork = []string{"inspecting", "preparing", "provisioning", "deprov
 
 // OffForbidden returns why the owner of the host's power does not let anybody else
 // switch the host off, after "BareMetalHost NAME "; "" if it does. A detached host
-// has no owner of its power that would interfere.
-func (h *Host) OffForbidden() string {
+// has no owner of its power that would interfere. hasNode: the target has a Node;
+// without one, a host in such a state identifies nothing, which is refused before.
+func (h *Host) OffForbidden(hasNode bool) string {
 	_, paused := h.Annotations[pausedHost]
 	switch {
 	case h.DisablePowerOff:
@@ -82,7 +83,7 @@ func (h *Host) OffForbidden() string {
 		return "has online: false; its owner wants it off"
 	case paused:
 		return "is paused: its operator would not keep it off, and Ironic may switch it on; remove the annotation " + pausedHost
-	case slices.Contains(operatorAtWork, h.State):
+	case hasNode && slices.Contains(operatorAtWork, h.State):
 		return "is " + strconv.Quote(h.State) + ": its operator switches it itself"
 	}
 	return ""
@@ -102,7 +103,7 @@ func (w *tables) refusePowerOwners(r *Report) {
 			if m == nil {
 				continue
 			}
-			if h, err := w.hostOf(m); err == nil && h.OffForbidden() != "" {
+			if h, err := w.hostOf(m); err == nil && h.OffForbidden(t.Node != "") != "" {
 				t.refuse(reason.PowerOwner)
 			}
 		}

@@ -29,6 +29,9 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	f := run.Fresh{Cluster: s.Owner, Members: s.members(), MembersKnown: !s.MembersUnknown, Observation: remediate.Observation{
 		API: remediate.APIReachable, Contested: s.Contested, Contender: s.Contender, PowerForbidden: s.PowerForbidden, PowerLock: remediate.No,
 		Lease: remediate.Lease{Known: true}, Node: remediate.Node{Exists: remediate.No}, Machine: remediate.Machine{Exists: remediate.No}}}
+	if who := s.foreignLock(t.Node); who != "" {
+		f.Observation.Contested, f.Observation.Contender = remediate.Yes, who
+	}
 	if l, ok := s.Leases[t.Node]; ok {
 		f.Observation.Lease.ResourceVersion, f.Observation.Lease.RenewTime, f.Lease.RenewTime = fmt.Sprint(l.Version), l.Renewed, l.Renewed
 		f.Observation.Lease.Duration = l.Duration
