@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/api"
@@ -110,4 +112,57 @@ func TestOperatorThatIgnoresThePowerLock(t *testing.T) { // I1
 	untouched(ctx, t, s, w)
 	on, _ := operator.Switched(w.Name)
 	assert.Positive(t, on, "the operator fought the run")
+}
+
+// medik8s' controllers keep away from a Node while fenced has it, and fenced while they
+// have it. A stand-in holds their Leases: it is no controller.
+func TestNodeLeaseOfMedik8s(t *testing.T) { // I22
+	t.Parallel()
+	s := set(t, scene.Options{
+		CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.Medik8s},
+		Workers: []scene.Spec{
+			{Name: "hung", Protocol: scene.IPMI}, {Name: "theirs", Protocol: scene.IPMI},
+			{Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
+		},
+	})
+	ctx := within(t)
+	require.NoError(t, s.Cluster.InstallMedik8s(ctx))
+	lease := rig.Lease{Namespace: "medik8s-leases", Name: "node-theirs", Holder: "NodeHealthCheck-stand-in", Duration: time.Hour}
+	require.NoError(t, s.Cluster.PutLease(ctx, lease))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	hung, theirs := s.Worker("hung"), s.Worker("theirs")
+	hung.Kubelet.Hang()
+	theirs.Kubelet.Hang()
+
+	awaitOff(t, hung)
+	held := nodeLeaseOf(ctx, t, s, hung.Name)
+	require.NotNil(t, held, "the host is off, and the run open")
+	assert.Contains(t, *held.Spec.HolderIdentity, "fenced-")
+	assert.Empty(t, held.OwnerReferences, "it must outlive the Node")
+	r := awaitRun(ctx, t, s, hung.Name, result(api.ResultDone))
+	assert.Equal(t, stages, stepsOf(r))
+	requireBack(ctx, t, s, hung)
+	require.Eventually(t, func() bool { return nodeLeaseOf(ctx, t, s, hung.Name) == nil }, patience, 200*time.Millisecond, "it is given back")
+
+	x := awaitRefusal(ctx, t, s, theirs.Name, "Contested")
+	_, value, _, _ := gateOf(t, x, "Contested")
+	assert.Contains(t, value, lease.Holder)
+	assert.True(t, theirs.BMC.Power(), "it is on")
+	lease.Renewed = time.Now().Add(-2 * time.Hour)
+	require.NoError(t, s.Cluster.PutLease(ctx, lease))
+	awaitRun(ctx, t, s, theirs.Name, result(api.ResultDone))
+	requireBack(ctx, t, s, theirs)
+	requireOneDeletion(t, s, theirs)
+}
+
+// nodeLeaseOf is medik8s' Lease on a Node; nil if there is none.
+func nodeLeaseOf(ctx context.Context, t *testing.T, s *scene.Scene, node string) *coordinationv1.Lease {
+	t.Helper()
+	l, err := s.Cluster.Client().CoordinationV1().Leases("medik8s-leases").Get(ctx, "node-"+node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return l
 }
