@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/test/rig"
@@ -112,6 +115,44 @@ func TestOperatorThatIgnoresThePowerLock(t *testing.T) { // I1
 	untouched(ctx, t, s, w)
 	on, _ := operator.Switched(w.Name)
 	assert.Positive(t, on, "the operator fought the run")
+}
+
+// The owner of a host wants it off while its run is on the way back: fenced does not fight
+// the bare-metal operator. The run stays open, with a record of what it waits for, and ends
+// by itself once the owner wants the host on again.
+func TestOwnerWantsTheHostOffMidRun(t *testing.T) { // I20, I22
+	t.Parallel()
+	check := scene.Metal("2s")
+	check.NodeStartupTimeout = "15s"
+	s := set(t, scene.Options{
+		Checks: []rig.Check{check}, BootDelay: 15 * time.Second,
+		Set: []string{"power.nodeReadyTimeout=15s", "power.offDeadline=15s", "power.retryInterval=5s"},
+		Workers: []scene.Spec{
+			{Name: "unwanted", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
+		},
+	})
+	ctx := within(t)
+	operator := &scene.Metal3{}
+	s.RunMetal3(operator)
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("unwanted")
+	w.Kubelet.Hang()
+	awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return slices.Contains(stepsOf(r), "PowerOn") })
+	online := func(yes bool) {
+		t.Helper()
+		_, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).
+			Patch(ctx, w.Name, types.MergePatchType, fmt.Appendf(nil, `{"spec":{"online":%t}}`, yes), metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+	online(false)
+	r := awaitRun(ctx, t, s, w.Name, result(api.ResultWaiting))
+	t.Logf("the run waits: %s: %s", r.Reason, r.Note)
+	assert.False(t, w.BMC.Power(), "its owner wants it off")
+	online(true)
+	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
 }
 
 // medik8s' controllers keep away from a Node while fenced has it, and fenced while they
