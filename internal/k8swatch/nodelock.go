@@ -33,6 +33,13 @@ const (
 	nodeLockDuration = 5 * time.Minute
 )
 
+// nodeLocks are the Leases on Nodes of the workload API, with the holder that fenced is.
+type nodeLocks struct {
+	work   *side
+	shared *sharedReads
+	holder string
+}
+
 // LockNode takes or renews medik8s' Lease on the Node of a run, as a second interlock
 // beside the reads of Look. binds is for how long others respect it, counted at the
 // latest from the start of the call; 0 if medik8s is not installed, so that there is
@@ -40,13 +47,13 @@ const (
 // returns the holder as a sentence. At a step that is not destructive it only renews
 // what fenced holds: a Lease that medik8s took for its request to fenced is gone with
 // the Node, and medik8s takes it again for the new one. // I22
-func (c *Cluster) LockNode(ctx context.Context, run remediate.Run) (binds time.Duration, foreign string, err error) {
+func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time.Duration, foreign string, err error) {
 	ctx, cancel := context.WithTimeout(withoutRetry(ctx), requestTimeout)
 	defer cancel()
-	if installed, err := c.medik8sNow(ctx); err != nil || !installed {
+	if installed, err := n.medik8sNow(ctx); err != nil || !installed {
 		return 0, "", err
 	}
-	api, name := c.work.api(), nodeLease+run.Target.Node
+	api, name := n.work.api(), nodeLease+run.Target.Node
 	ctx, clock := withClock(ctx)
 	l, err := api.lease(ctx, medik8sLeases, name)
 	onlyRenew := !run.Step.Destructive()
@@ -55,7 +62,7 @@ func (c *Cluster) LockNode(ctx context.Context, run remediate.Run) (binds time.D
 			return 0, "", nil
 		}
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: medik8sLeases}}
-		c.holdNode(l, run, clock.now(time.Now()))
+		n.holdNode(l, run, clock.now(time.Now()))
 		if _, err := api.typed.CoordinationV1().Leases(medik8sLeases).Create(ctx, l, metav1.CreateOptions{}); err != nil {
 			return 0, "", fmt.Errorf("create Lease %s/%s: %w", medik8sLeases, name, err)
 		}
@@ -65,16 +72,16 @@ func (c *Cluster) LockNode(ctx context.Context, run remediate.Run) (binds time.D
 		return 0, "", fmt.Errorf("read Lease %s/%s: %w", medik8sLeases, name, err)
 	}
 	now := clock.now(time.Now())
-	if foreign, err := c.foreignNodeLease(ctx, l, now); foreign != "" || err != nil {
+	if foreign, err := n.foreignNodeLease(ctx, l, now); foreign != "" || err != nil {
 		return 0, foreign, err
 	}
-	if held, _ := isHeld(l.Spec, now); held == remediate.Yes && !c.holdsNode(l) { // a check that asks fenced holds it for us
+	if held, _ := isHeld(l.Spec, now); held == remediate.Yes && !n.holdsNode(l) { // a check that asks fenced holds it for us
 		return time.Until(l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second)), "", nil
 	}
-	if onlyRenew && !c.holdsNode(l) {
+	if onlyRenew && !n.holdsNode(l) {
 		return 0, "", nil
 	}
-	c.holdNode(l, run, now)
+	n.holdNode(l, run, now)
 	if _, err := api.typed.CoordinationV1().Leases(medik8sLeases).Update(ctx, l, metav1.UpdateOptions{}); err != nil { // fails if the version changed
 		return 0, "", fmt.Errorf("renew Lease %s/%s: %w", medik8sLeases, name, err)
 	}
@@ -83,17 +90,17 @@ func (c *Cluster) LockNode(ctx context.Context, run remediate.Run) (binds time.D
 
 // UnlockNode deletes the Lease that LockNode took for this run. A Lease that somebody
 // else, or a later run, holds by now is left alone.
-func (c *Cluster) UnlockNode(ctx context.Context, run remediate.Run) error {
+func (n *nodeLocks) UnlockNode(ctx context.Context, run remediate.Run) error {
 	ctx, cancel := context.WithTimeout(withoutRetry(ctx), requestTimeout)
 	defer cancel()
-	api, name := c.work.api(), nodeLease+run.Target.Node
+	api, name := n.work.api(), nodeLease+run.Target.Node
 	l, err := api.lease(ctx, medik8sLeases, name)
 	switch {
 	case isGone(err, name):
 		return nil
 	case err != nil:
 		return fmt.Errorf("read Lease %s/%s: %w", medik8sLeases, name, err)
-	case !c.holdsNode(l) || l.Annotations[runAnnotation] != run.ID:
+	case !n.holdsNode(l) || l.Annotations[runAnnotation] != run.ID:
 		return nil
 	}
 	uid := types.UID(l.UID)
@@ -106,15 +113,15 @@ func (c *Cluster) UnlockNode(ctx context.Context, run remediate.Run) error {
 }
 
 // holdsNode reports whether this installation holds a Lease on a Node.
-func (c *Cluster) holdsNode(l *coordinationv1.Lease) bool {
-	return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == ownHolder+c.cfg.StoreID
+func (n *nodeLocks) holdsNode(l *coordinationv1.Lease) bool {
+	return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == n.holder
 }
 
 // holdNode changes a Lease on a Node so that we hold it for a run from now on. now is
 // the API server's time: medik8s ignores a Lease that was renewed in the future.
-func (c *Cluster) holdNode(l *coordinationv1.Lease, run remediate.Run, now time.Time) {
-	holder, seconds, at := ownHolder+c.cfg.StoreID, int32(nodeLockDuration/time.Second), metav1.NewMicroTime(now)
-	if !c.holdsNode(l) {
+func (n *nodeLocks) holdNode(l *coordinationv1.Lease, run remediate.Run, now time.Time) {
+	holder, seconds, at := n.holder, int32(nodeLockDuration/time.Second), metav1.NewMicroTime(now)
+	if !n.holdsNode(l) {
 		var before int32
 		if l.Spec.LeaseTransitions != nil {
 			before = *l.Spec.LeaseTransitions
@@ -132,8 +139,8 @@ func (c *Cluster) holdNode(l *coordinationv1.Lease, run remediate.Run, now time.
 
 // foreignNodeLease names who else holds a Lease on a Node at the API server's time; ""
 // if nobody does, or a check that asks fenced to remediate the Node. // I22
-func (c *Cluster) foreignNodeLease(ctx context.Context, l *coordinationv1.Lease, now time.Time) (string, error) {
-	if c.holdsNode(l) {
+func (n *nodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Lease, now time.Time) (string, error) {
+	if n.holdsNode(l) {
 		return "", nil
 	}
 	who, err := holderOf(l, now)
@@ -144,7 +151,7 @@ func (c *Cluster) foreignNodeLease(ctx context.Context, l *coordinationv1.Lease,
 	if !is {
 		return who, nil
 	}
-	u, err := readCustom(ctx, c.work.api().dynamic.Resource(nodeCheckGVR), medik8sGroup, "", name)
+	u, err := readCustom(ctx, n.work.api().dynamic.Resource(nodeCheckGVR), medik8sGroup, "", name)
 	if err != nil {
 		return who, nil // any holder counts
 	}
@@ -174,16 +181,16 @@ func (l *looker) readNodeLease(ctx context.Context) (string, error) {
 // medik8sNow reports whether medik8s is installed: whether the namespace of its Leases
 // exists. Where fenced may not read that, medik8s counts as installed if the API
 // serves NodeHealthChecks. Looks of the same moment share the read.
-func (c *Cluster) medik8sNow(ctx context.Context) (bool, error) {
-	return readShared(ctx, c.shared, "namespace "+medik8sLeases, func(ctx context.Context) (bool, error) {
-		ns, err := c.work.api().typed.CoreV1().Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
+func (n *nodeLocks) medik8sNow(ctx context.Context) (bool, error) {
+	return readShared(ctx, n.shared, "namespace "+medik8sLeases, func(ctx context.Context) (bool, error) {
+		ns, err := n.work.api().typed.CoreV1().Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
 		err = checkObject(ns, err, "", medik8sLeases)
 		switch {
 		case err == nil:
 			return true, nil
 		case isGone(err, medik8sLeases):
 			return false, nil
-		case apierrors.IsForbidden(err) && c.work.isNotServed(ctx, &source{kind: policy.NodeHealthCheckKind, group: medik8sGroup, resource: nodeCheckGVR.Resource}):
+		case apierrors.IsForbidden(err) && n.work.isNotServed(ctx, &source{kind: policy.NodeHealthCheckKind, group: medik8sGroup, resource: nodeCheckGVR.Resource}):
 			return false, nil
 		}
 		return false, fmt.Errorf("read whether medik8s is installed: read Namespace %s (apply rbac.yaml and rbac-medik8s.yaml): %w", medik8sLeases, err)

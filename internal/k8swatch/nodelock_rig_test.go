@@ -75,7 +75,7 @@ func TestNodeLock(t *testing.T) { // I22
 	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.InstallMedik8s(ctx))
 	k := dial(t, c)
-	k.cfg.StoreID = "store-1"
+	k.holder = ownHolder + "store-1"
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	r.ID = "run-1"
 	theirs := func(holder string, age time.Duration) {
@@ -99,7 +99,7 @@ func TestNodeLock(t *testing.T) { // I22
 	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "our own lock is no rival")
 
 	other := dial(t, c)
-	other.cfg.StoreID = "store-2"
+	other.holder = ownHolder + "store-2"
 	assert.Contains(t, look(t, other, r).Seen.Contender, "fenced-store-1", "it is one for another installation")
 	_, foreign, err := other.LockNode(ctx, r)
 	require.NoError(t, err)
