@@ -47,6 +47,7 @@ func (l *looker) host(ctx context.Context) error {
 			l.setContested(remediate.Yes, "BareMetalHost "+key+" carries the power request "+k)
 		}
 	}
+	l.look.Seen.OwnerWantsOff = !h.Online
 	l.external = h.ExternallyProvisioned
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -125,15 +126,15 @@ func TestNodeLock(t *testing.T) { // I22
 	assert.NotNil(t, theLease(t, c, r), "that of somebody else is left alone")
 
 	theirs("NodeHealthCheck-x", time.Hour)
-	owned := theLease(t, c, r) // as medik8s makes it
-	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: r.Target.Node, UID: "of-the-old-node"}}
+	owner := bareMetal(t, c, rig.Host{}, rig.Node{}).Target // that exists: the garbage collector leaves the Lease alone
+	owned := theLease(t, c, r)                              // as medik8s makes it
+	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: owner.Node, UID: types.UID(owner.NodeUID)}}
 	_, err = c.Client().CoordinationV1().Leases(medik8sLeases).Update(ctx, owned, metav1.UpdateOptions{})
-	if err == nil { // the garbage collector may have been quicker
-		locked()
-		taken := theLease(t, c, r)
-		assert.Equal(t, "fenced-store-1", *taken.Spec.HolderIdentity)
-		assert.Empty(t, taken.OwnerReferences)
-	}
+	require.NoError(t, err)
+	locked()
+	taken := theLease(t, c, r)
+	assert.Equal(t, "fenced-store-1", *taken.Spec.HolderIdentity)
+	assert.Empty(t, taken.OwnerReferences)
 
 	ours := nodeCheck(t, c, rig.TemplateRef{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Name: "x"})
 	theirs("NodeHealthCheck-"+ours, 0)

@@ -55,7 +55,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	}
 	if h := s.metalOf(t); h != nil {
 		if f.Observation.PowerLock = remediate.Ask(Held(h)); !h.Online {
-			f.Observation.PowerForbidden = "its owner wants it off"
+			f.Observation.PowerForbidden, f.Observation.OwnerWantsOff = "its owner wants it off", true
 		}
 		if (r.Target.WithoutNode() != "" || t.ByHardware) && h.ConsumerRef != t.MachineKey() {
 			f.Observation.PowerForbidden = "it belongs to another Machine, or to none"
