@@ -142,7 +142,7 @@ func (w *World) auditOn(c *incarnation, h *host, r remediate.Run) {
 		at = r.Isolated
 	}
 	n := w.api.Nodes[h.Name]
-	anew := n != nil && n.BootID != "" && n.BootID != r.Target.BootID // a foreign hand was quicker: the pods are the new Node's
+	anew := n != nil && n.BootID != "" && n.BootID != r.Target.BootID                                       // a foreign hand was quicker: the pods are the new Node's
 	if since := time.Since(at); w.api.Pods[h.Name] > 0 && !anew && since < podsGoneTimeout-w.plan.apart() { // I7
 		w.violate("I7", h.Name, "%s switches on %s after the isolation, with %d pods bound", c, since, w.api.Pods[h.Name])
 	}

@@ -170,13 +170,12 @@ func (k kube) LockNode(ctx context.Context, r remediate.Run) (binds time.Duratio
 		return 0, "", err
 	}
 	w.do(func() {
-		if w.defect.TakesNoLocks {
+		held := w.api.NodeLocks[r.Target.Node].Holder == w.api.LocksAs
+		if w.defect.TakesNoLocks || w.defect.RenewsNoLocks && held {
 			binds = fake.LockDuration
 			return
 		}
-		if binds, foreign, err = w.api.LockNode(r); w.defect.RenewsNoLocks {
-			binds *= 1000
-		}
+		binds, foreign, err = w.api.LockNode(r)
 	})
 	if lost := k.answer(ctx, "lock"); lost != nil {
 		return 0, "", lost

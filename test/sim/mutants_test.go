@@ -56,7 +56,7 @@ func fleet(p *Plan) {
 }
 
 func outages(p *Plan) { p.Outages = 12 }
-func medik8s(p *Plan)  { p.Outages, p.Medik8s = 12, true }
+func medik8s(p *Plan) { p.Outages, p.Medik8s = 12, true }
 func nothing(*Plan)   {}
 func crowded(p *Plan) { p.Workers, p.Zones = 8, 2 }
 func people(p *Plan)  { p.People = 40 }
@@ -110,7 +110,7 @@ var mutants = []mutant{
 	{"backups vanish", "I21", nothing, Defect{LosesBackups: true}},
 	{"nobody else is ever at work", "I22", outages, looks(func(f *run.Fresh, _ remediate.Run) { f.Observation.Contested = remediate.No })},
 	{"the Lease of medik8s is not taken", "I22", medik8s, Defect{TakesNoLocks: true}},
-	{"nor is it renewed", "I22", medik8s, Defect{RenewsNoLocks: true}},
+	{"nor is it renewed", "I22", func(p *Plan) { only(fake.IgnoresOff)(p); p.Waits, p.Medik8s = true, true }, Defect{RenewsNoLocks: true}},
 	{"a pause is forgotten", "I23", people, Defect{ForgetsStops: true}},
 	{"nothing is recorded", "I24", nothing, options(func(o *engine.Options) { o.Record = nil })},
 	{"waits for ever for a Node", "L1", nothing, Defect{
