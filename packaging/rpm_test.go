@@ -68,6 +68,7 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples/policies.d
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/policies.d/fencepolicy.yaml
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/prometheus
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/prometheus/fenced.rules.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac-medik8s.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac.yaml
 -rw-r--r-- root root - /usr/share/fish/vendor_completions.d/fencectl.fish
 drwxr-xr-x root root - /usr/share/licenses/fenced

@@ -129,7 +129,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	for _, c := range d.cfg.Clusters {
 		checks := checksOf(policies.Checks, c.Name, len(d.cfg.Clusters))
 		k, err := k8swatch.New(k8swatch.Config{
-			Name: c.Name, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
+			Name: c.Name, StoreID: opt.StoreID, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
 			Management:                 k8swatch.ManagementConfig(c.Management),
 			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks,
 		}, d.log)

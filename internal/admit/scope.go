@@ -24,7 +24,8 @@ func scopeOf(o Options) state.Scope {
 		if check.Selector != nil {
 			selector = check.Selector.String()
 		}
-		sum := sha256.Sum256(fmt.Appendf(nil, "%t %t %s", check.SelectsNodes, check.Paused, selector))
+		paused := check.Paused && check.Evaluator == "" // one that is handed over is acted on
+		sum := sha256.Sum256(fmt.Appendf(nil, "%t %t %s", check.SelectsNodes, paused, selector))
 		s.Checks[check.Kind+" "+check.Key()] = hex.EncodeToString(sum[:6])
 	}
 	return s

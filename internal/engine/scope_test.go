@@ -67,6 +67,10 @@ func TestLargerScopeBeginsAQuietPeriod(t *testing.T) {
 		return p
 	}
 	a, b := named("a", labels.Set{"x": "1"}), named("b", labels.Set{"x": "1"})
+	paused := named("c", labels.Set{"x": "1"})
+	paused.Paused = true
+	handedOver := paused
+	handedOver.Evaluator = "us"
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		for _, c := range []struct {
@@ -80,6 +84,8 @@ func TestLargerScopeBeginsAQuietPeriod(t *testing.T) {
 			{in(guard.ModeEvaluate, a, b), "FencePolicy b is new"},
 			{in(guard.ModeEvaluate, b), ""},
 			{in(guard.ModeEvaluate, named("b", labels.Set{"x": "2"})), "FencePolicy b selects something else"},
+			{in(guard.ModeEvaluate, paused), "FencePolicy c is new"},
+			{in(guard.ModeEvaluate, handedOver), "FencePolicy c selects something else"},
 			{in(guard.ModeObserve), ""},
 			{in(guard.ModeEvaluate), "mode was observe and is evaluate"},
 		} {

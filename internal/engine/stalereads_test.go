@@ -43,6 +43,21 @@ func TestSlowSaveDoesNotPowerOffAReadyNode(t *testing.T) {
 	}
 }
 
+// Another remediator that comes while the record is saved is noticed before the Off. // I22
+func TestSlowSaveDoesNotPowerOffBesideARemediator(t *testing.T) {
+	for _, hang := range []time.Duration{5 * time.Second, time.Minute} {
+		bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+			store := &stubborn{Store: inner}
+			e, _, stop := start(t, w, store, nil)
+			onIntent(store, remediate.SendOff, func() { w.setContested(remediate.Yes); time.Sleep(hang) })
+			time.Sleep(5 * time.Minute)
+			assert.Zero(t, w.Count(bmc.CommandOff), "a save of %s", hang)
+			assert.Equal(t, "Contested", string(only(t, e).Reason))
+			stop()
+		})
+	}
+}
+
 // The same if the audit log is slow. // I4
 func TestSlowRecordDoesNotPowerOffAReadyNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
-	"github.com/fenced/fenced/internal/remediate"
 )
 
 // ahead is what a look reads at the same time as the Machine, because the record of the run
@@ -17,9 +16,8 @@ import (
 type ahead struct {
 	checks    []policy.Check // of the Machine's namespace
 	checksErr error
-	// leader is the name of the Lease whose holder does the same as the run; "" if none was read.
-	leader    string
-	held      leaseHolder
+	// leaders are the holders of the leader Leases of OpenShift's Machine API; empty if none was read.
+	leaders   map[string]*leaseHolder
 	nodeLease *leaseHolder // of medik8s; nil: not read
 }
 
@@ -44,17 +42,16 @@ func (l *looker) readAhead(ctx context.Context, g *sync.WaitGroup) {
 	if ofCluster { // its manager counts only for some checks
 		return
 	}
-	a.leader = powerCycleLeader
-	if l.run.Strategy == remediate.DeleteMachine {
-		a.leader = deletingLeader
+	a.leaders = map[string]*leaseHolder{checkLeader: {}, powerCycleLeader: {}}
+	for name, held := range a.leaders {
+		g.Go(func() { held.who, held.err = l.c.leaderNow(ctx, name) })
 	}
-	g.Go(func() { a.held.who, a.held.err = l.c.leaderNow(ctx, a.leader) })
 }
 
 // leaderNow names the holder of a leader Lease.
 func (l *looker) leaderNow(ctx context.Context, name string) (string, error) {
-	if name == l.ahead.leader {
-		return l.ahead.held.who, l.ahead.held.err
+	if held := l.ahead.leaders[name]; held != nil {
+		return held.who, held.err
 	}
 	return l.c.leaderNow(ctx, name)
 }

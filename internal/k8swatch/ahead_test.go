@@ -29,10 +29,10 @@ func TestSameQuestionsShareOneRequest(t *testing.T) {
 		},
 		"the leader of a controller": {
 			ask: func(ctx context.Context, k *Cluster) error {
-				_, err := k.leaderNow(ctx, deletingLeader)
+				_, err := k.leaderNow(ctx, checkLeader)
 				return err
 			},
-			key: "leader " + deletingLeader,
+			key: "leader " + checkLeader,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestSameQuestionsShareOneRequest(t *testing.T) {
 			k := served(t, func(w http.ResponseWriter, r *http.Request) {
 				requests.Add(1)
 				if c.got == "" {
-					status(w, http.StatusNotFound, "NotFound", deletingLeader)
+					status(w, http.StatusNotFound, "NotFound", checkLeader)
 					return
 				}
 				w.Header().Set("Content-Type", "application/json")

@@ -16,6 +16,9 @@ import (
 // Config is how to reach one cluster.
 type Config struct {
 	Name string
+	// StoreID identifies this installation, all instances with one store, as a holder
+	// of Leases on Nodes.
+	StoreID string
 	// Kubeconfig is the file for the workload API: Nodes, Leases, Pods, and what
 	// runs in that cluster. It is read again when it changes.
 	Kubeconfig string
@@ -57,7 +60,8 @@ type Cluster struct {
 	fresh        freshness
 	announcer    announcer
 	shared       *sharedReads // what is the same for all looks of one moment
-	withheld     bool         // the Cluster API's objects are withheld; only Changes uses it
+	nodeLocks
+	withheld bool // the Cluster API's objects are withheld; only Changes uses it
 }
 
 // New reads the kubeconfigs and prepares the view. It makes no requests.
@@ -84,6 +88,7 @@ func newCluster(cfg Config, log *zap.Logger) *Cluster {
 	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)), changed: make(chan struct{}, 1), shared: newSharedReads()}
 	c.requests.init()
 	c.work = newSide(c, "workload", cfg.Kubeconfig)
+	c.nodeLocks = nodeLocks{work: c.work, shared: c.shared, holder: ownHolder + cfg.StoreID}
 	c.manage = c.work
 	if cfg.Management.Kubeconfig != "" {
 		c.manage = newSide(c, "management", cfg.Management.Kubeconfig)

@@ -47,6 +47,7 @@ func (l *looker) host(ctx context.Context) error {
 			l.setContested(remediate.Yes, "BareMetalHost "+key+" carries the power request "+k)
 		}
 	}
+	l.look.Seen.OwnerWantsOff = !h.Online
 	l.external = h.ExternallyProvisioned
 	return nil
 }
@@ -79,10 +80,8 @@ func wrongHostReason(h policy.Host, t remediate.Target, apart bool) string {
 // switch it off, or "". consumer is the host's expected consumerRef.
 func powerForbidden(h policy.Host, t remediate.Target, consumer string) string {
 	switch {
-	case h.DisablePowerOff:
-		return "BareMetalHost " + h.Key() + " has disablePowerOff: true"
-	case !h.Online:
-		return "BareMetalHost " + h.Key() + " has online: false; its owner wants it off"
+	case h.OffForbidden(t.Node != "") != "":
+		return "BareMetalHost " + h.Key() + " " + h.OffForbidden(t.Node != "")
 	case h.ConsumerRef != "" && t.Machine != "" && h.ConsumerRef != consumer: // I8
 		return "BareMetalHost " + h.Key() + " belongs to " + h.ConsumerRef + ", not to " + consumer
 	case h.ConsumerRef == "" && t.WithoutNode() != "", h.ConsumerRef == "" && t.ByHardware: // nothing else says that the host is the Machine's

@@ -16,7 +16,7 @@ func (c *Cluster) ControllerAlive(ctx context.Context, id policy.CheckID) (remed
 	who, err := "", error(nil)
 	switch groupOf(id.APIVersion) {
 	case machineGroup:
-		who, err = holder(ctx, c.work.api(), machineAPINamespace, deletingLeader)
+		who, err = holder(ctx, c.work.api(), machineAPINamespace, checkLeader)
 	case clusterGroup:
 		who, err = clusterManager(ctx, c.manage.api())
 	default:

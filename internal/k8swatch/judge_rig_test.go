@@ -29,7 +29,7 @@ func TestControllerAliveFindsTheController(t *testing.T) {
 		at              *rig.ControlPlane
 		namespace, name string
 	}{
-		{policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI}, work, machineAPINamespace, deletingLeader},
+		{policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI}, work, machineAPINamespace, checkLeader},
 		{policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.ClusterAPIV1Beta1}, manage, rigtest.Name("wherever-capi-runs"), clusterAPILeader},
 		{policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.ClusterAPIV1Beta2}, manage, rigtest.Name("wherever-capi-runs"), clusterAPILeader},
 	} {

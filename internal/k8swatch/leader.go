@@ -20,12 +20,12 @@ import (
 const (
 	machineAPINamespace = "openshift-machine-api"
 	powerCycleLeader    = "controller-leader-election-capbm"
-	deletingLeader      = "cluster-api-provider-healthcheck-leader"
+	checkLeader         = "cluster-api-provider-healthcheck-leader"
 	clusterAPILeader    = "controller-leader-election-capi"
 )
 
-// leader names a controller that would act on the Machine, if its leader Lease
-// has not expired. Without a Machine there is none.
+// leader names the controllers that would act on the Machine, if their leader
+// Leases have not expired. Without a Machine there are none.
 func (l *looker) leader(ctx context.Context) (string, error) {
 	t := l.run.Target
 	if t.Machine == "" {
@@ -43,40 +43,61 @@ func (l *looker) leader(ctx context.Context) (string, error) {
 		}
 		return "", nil
 	}
+	return machineRivals(l.look.FreshMachine, checks, func(name string) (string, error) { return l.leaderNow(ctx, name) })
+}
+
+// machineRivals names the controllers of OpenShift's Machine API that are alive and
+// would act on this Machine. checks cover it and are not paused; holder names who
+// holds a leader Lease. docs/install.md has the same rule for administrators. // I22
+//
+//   - The controller of the checks deletes the Machine, or asks another remediator
+//     to repair it, if a check says so. For a check with the bare-metal strategy it
+//     only annotates the Machine, except that it deletes a Failed one.
+//   - The bare-metal actuator switches a host off while its Machine carries that
+//     annotation or is being deleted. It leaves all other hosts alone. It counts
+//     already if a living controller may annotate the Machine at any moment.
+func machineRivals(m *policy.Machine, checks []policy.Check, holder func(name string) (string, error)) (string, error) {
+	if m == nil {
+		return "", nil
+	}
+	deletes, annotates := askedOfController(m, checks)
+	actuates := m.ExternalRemediationRequested || m.Deleting
 	var found []string
-	for _, name := range machineLeaders(l.run.Strategy, checks) {
-		who, err := l.leaderNow(ctx, name)
+	if deletes || annotates {
+		controller, err := holder(checkLeader)
 		if err != nil {
 			return "", err
 		}
-		if who != "" {
-			found = append(found, who)
+		if deletes && controller != "" {
+			found = append(found, controller)
+		}
+		actuates = actuates || annotates && controller != ""
+	}
+	if actuates {
+		actuator, err := holder(powerCycleLeader)
+		if err != nil {
+			return "", err
+		}
+		if actuator != "" {
+			found = append(found, actuator)
 		}
 	}
 	return strings.Join(found, "; "), nil
 }
 
-// machineLeaders are the controllers of OpenShift's Machine API that would act on
-// a Machine: those that do the same as the run, and those that do what any check
-// that covers the Machine asks for. The controller of a check that power-cycles
-// only annotates the Machine, so it is not one of them.
-func machineLeaders(s remediate.Strategy, checks []policy.Check) (names []string) {
-	deletes, cycles := s == remediate.DeleteMachine, s != remediate.DeleteMachine
+// askedOfController reports whether any of the checks makes its own controller
+// delete the Machine or ask another remediator, and whether any makes it annotate
+// the Machine for the bare-metal actuator.
+func askedOfController(m *policy.Machine, checks []policy.Check) (deletes, annotates bool) {
 	for i := range checks {
 		switch c := &checks[i]; {
-		case c.Strategy == policy.PowerCycleHosts:
-			cycles = true
+		case c.Strategy == policy.PowerCycleHosts && m.Phase != "Failed":
+			annotates = true
 		case !isHandledByFenced(c):
 			deletes = true
 		}
 	}
-	if cycles {
-		names = append(names, powerCycleLeader)
-	}
-	if deletes {
-		names = append(names, deletingLeader)
-	}
-	return names
+	return deletes, annotates
 }
 
 // coveringChecks returns the MachineHealthChecks that cover the target and are not

@@ -84,10 +84,16 @@ func TestLookSeesTheTarget(t *testing.T) {
 func TestLookSeesWhoseHostItIs(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
-	forbidden := map[string]rig.Host{"disablePowerOff: true": {DisablePowerOff: true}, "online: false": {Offline: true}}
+	forbidden := map[string]rig.Host{
+		"disablePowerOff: true": {DisablePowerOff: true}, "online: false": {Offline: true},
+		"is paused":           {Annotations: map[string]string{"baremetalhost.metal3.io/paused": ""}},
+		`is "deprovisioning"`: {State: "deprovisioning"},
+	}
 	for why, h := range forbidden {
 		assert.Contains(t, look(t, k, bareMetal(t, c, h, rig.Node{})).Seen.PowerForbidden, why)
 	}
+	detached := bareMetal(t, c, rig.Host{Annotations: map[string]string{"baremetalhost.metal3.io/detached": ""}}, rig.Node{})
+	assert.Empty(t, look(t, k, detached).Seen.PowerForbidden, "nobody else switches it")
 
 	external := bareMetal(t, c, rig.Host{ExternallyProvisioned: true}, rig.Node{})
 	for range 30 { // Machine and host are read at the same time
@@ -124,31 +130,50 @@ func TestLookSeesANodeThatJoinedLate(t *testing.T) { // I4
 	assert.Equal(t, remediate.No, look(t, k, r).Seen.Node.Exists)
 }
 
+// The Leases are those of a stock OpenShift cluster, held by a stand-in.
 func TestLookSeesRivals(t *testing.T) { // I22
 	c, ctx := rigtest.Own(t, rig.Options{}), rigtest.Context(t, 3*time.Minute) // its Leases would stop the other tests
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
-	deletes := r
-	deletes.Strategy = remediate.DeleteMachine
-	judged := func(want remediate.Answer) {
+	other := bareMetal(t, c, rig.Host{}, rig.Node{})
+	alive := func(name, holder string, age time.Duration) {
+		t.Helper()
+		require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: rig.Namespace, Name: name, Holder: holder,
+			Duration: 5 * time.Minute, Renewed: time.Now().Add(-age)}))
+	}
+	evaluated := func(want remediate.Answer) {
 		t.Helper()
 		got, err := k.ControllerAlive(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI})
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}
-	judged(remediate.No)
-	for name, run := range map[string]remediate.Run{powerCycleLeader: r, deletingLeader: deletes} {
-		require.Equal(t, remediate.No, look(t, k, run).Seen.Contested, name)
-		lease := rig.Lease{Namespace: rig.Namespace, Name: name, Holder: "pod-x", Duration: 5 * time.Minute}
-		require.NoError(t, c.PutLease(ctx, lease))
-		s := look(t, k, run).Seen
-		assert.Equal(t, remediate.Yes, s.Contested, name)
-		assert.Contains(t, s.Contender, "pod-x")
-		judged(remediate.Ask(name == deletingLeader))
-		lease.Renewed = time.Now().Add(-10 * time.Minute)
-		require.NoError(t, c.PutLease(ctx, lease))
-		assert.Equal(t, remediate.No, look(t, k, run).Seen.Contested, "an expired leader is dead")
+	evaluated(remediate.No)
+	alive(checkLeader, "pod-c", 0)
+	alive(powerCycleLeader, "pod-x", 0)
+	evaluated(remediate.Yes)
+	for _, strategy := range []remediate.Strategy{remediate.PowerCycle, remediate.DeleteMachine} {
+		r.Strategy = strategy
+		require.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "both are alive, and neither would act on this Machine")
 	}
+
+	requested := ""
+	require.NoError(t, c.Annotate(ctx, rig.MachineResource, r.Target.Machine, "host.metal3.io/external-remediation", &requested))
+	s := look(t, k, r).Seen
+	assert.Equal(t, remediate.Yes, s.Contested, "the actuator acts on this Machine")
+	assert.Contains(t, s.Contender, "pod-x")
+	assert.Equal(t, remediate.No, look(t, k, other).Seen.Contested, "and on no other")
+	alive(powerCycleLeader, "pod-x", 10*time.Minute)
+	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "an expired leader is dead")
+
+	alive(powerCycleLeader, "pod-x", 0)
+	_, err := c.CreateCheck(ctx, rig.Check{Name: rigtest.Name("cycles"), Strategy: rig.BareMetalStrategy, Conditions: rig.NotReadyFor("300s")})
+	require.NoError(t, err)
+	s = look(t, k, other).Seen
+	assert.Equal(t, remediate.Yes, s.Contested, "the controller of the check may annotate it at any moment")
+	assert.Contains(t, s.Contender, "pod-x")
+	alive(checkLeader, "pod-c", 10*time.Minute)
+	evaluated(remediate.No)
+	assert.Equal(t, remediate.No, look(t, k, other).Seen.Contested, "nobody annotates it")
 }
 
 // A policy power-cycles a Node whose Machine another check deletes, and that
@@ -160,9 +185,9 @@ func TestLookSeesTheRivalsOfOtherChecks(t *testing.T) { // I22
 	machines := c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace)
 	_, err := machines.Patch(ctx, r.Target.Machine, types.MergePatchType, []byte(`{"metadata":{"labels":{"only":"`+r.Target.Machine+`"}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: rig.Namespace, Name: deletingLeader, Holder: "pod-y", Duration: time.Minute}))
+	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: rig.Namespace, Name: checkLeader, Holder: "pod-y", Duration: time.Minute}))
 	t.Cleanup(func() { // it would stop other tests
-		err := c.Client().CoordinationV1().Leases(rig.Namespace).Delete(context.Background(), deletingLeader, metav1.DeleteOptions{})
+		err := c.Client().CoordinationV1().Leases(rig.Namespace).Delete(context.Background(), checkLeader, metav1.DeleteOptions{})
 		assert.NoError(t, err)
 	})
 	require.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "no check that deletes covers the Machine")
@@ -172,7 +197,7 @@ func TestLookSeesTheRivalsOfOtherChecks(t *testing.T) { // I22
 	require.NoError(t, err)
 	s := look(t, k, r).Seen
 	assert.Equal(t, remediate.Yes, s.Contested)
-	assert.Contains(t, s.Contender, "pod-y holds the Lease "+deletingLeader)
+	assert.Contains(t, s.Contender, "pod-y holds the Lease "+checkLeader)
 	paused := ""
 	require.NoError(t, c.Annotate(ctx, rig.CheckResource, check.Name, "cluster.x-k8s.io/paused", &paused))
 	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "paused, it does nothing")

@@ -91,7 +91,7 @@ func TestNodeLeaseOfMedik8sIsARival(t *testing.T) { // I22
 	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
-	require.NoError(t, c.CreateNamespace(ctx, medik8sLeases))
+	require.NoError(t, c.InstallMedik8s(ctx))
 	hold := func(holder string) remediate.Observation {
 		require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: medik8sLeases, Name: "node-" + r.Target.Node, Holder: holder, Duration: 5 * time.Minute}))
 		return look(t, k, r).Seen

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,16 +25,41 @@ func (l *looker) mayIsolate(ctx context.Context) error {
 	if r.Isolation == remediate.IsolateTaint {
 		verb = "patch"
 	}
-	review, err := l.work.typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: "nodes", Name: r.Target.Node},
-		},
+	return l.work.allows(ctx, authorizationv1.ResourceAttributes{Verb: verb, Resource: "nodes", Name: r.Target.Node})
+}
+
+// mayLockNode asks the same about medik8s' Lease on the Node of a run that has not begun, where
+// medik8s is installed: without the right the run would wait in vain for its interlock. It names
+// nobody. // I22
+func (l *looker) mayLockNode(ctx context.Context) (string, error) {
+	if l.run.Intervened || l.run.Target.Node == "" {
+		return "", nil
+	}
+	installed, err := l.c.medik8sNow(ctx)
+	if err != nil || !installed {
+		return "", err
+	}
+	for _, verb := range []string{"create", "update"} {
+		err := l.work.allows(ctx, authorizationv1.ResourceAttributes{
+			Verb: verb, Group: coordinationv1.GroupName, Resource: "leases", Namespace: medik8sLeases})
+		if err != nil {
+			return "", fmt.Errorf("lock Node %s for medik8s (apply rbac-medik8s.yaml): %w", l.run.Target.Node, err)
+		}
+	}
+	return "", nil
+}
+
+// allows asks the API server for a right of this user. An error is one of kind Forbidden if the
+// user does not have it.
+func (cl *clients) allows(ctx context.Context, what authorizationv1.ResourceAttributes) error {
+	review, err := cl.typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("ask for the right to %s Node %s: %w", verb, r.Target.Node, err)
+		return fmt.Errorf("ask for the right to %s %s %s: %w", what.Verb, what.Resource, what.Name, err)
 	}
 	if !review.Status.Allowed {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, r.Target.Node, fmt.Errorf("this user may not %s Nodes", verb))
+		return apierrors.NewForbidden(schema.GroupResource{Group: what.Group, Resource: what.Resource}, what.Name, fmt.Errorf("this user may not %s %s", what.Verb, what.Resource))
 	}
 	return nil
 }

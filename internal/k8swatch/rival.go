@@ -4,25 +4,17 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 
-	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
-)
-
-// The namespace of medik8s' Leases on Nodes, and their holders.
-const (
-	medik8sLeases = "medik8s-leases"
-	medik8sHolder = "NodeHealthCheck-"
 )
 
 // otherRemediators reads whether another remediator is alive that acts on the
 // target, or would. // I22
 func (l *looker) otherRemediators(ctx context.Context) error {
 	var g sync.WaitGroup
-	questions := []func(context.Context) (string, error){l.leader, l.nodeLease, l.foreignRequest}
+	questions := []func(context.Context) (string, error){l.leader, l.nodeLease, l.mayLockNode, l.foreignRequest}
 	errs := make([]error, len(questions))
 	for i, ask := range questions {
 		g.Go(func() {
@@ -51,29 +43,6 @@ func (l *looker) nodeLease(ctx context.Context) (string, error) {
 		return l.ahead.nodeLease.who, l.ahead.nodeLease.err
 	}
 	return l.readNodeLease(ctx)
-}
-
-func (l *looker) readNodeLease(ctx context.Context) (string, error) {
-	if l.run.Target.Node == "" {
-		return "", nil
-	}
-	who, err := holder(ctx, l.work, medik8sLeases, "node-"+l.run.Target.Node)
-	if err != nil || who == "" {
-		return "", err
-	}
-	check, is := strings.CutPrefix(strings.Fields(who)[0], medik8sHolder)
-	if !is {
-		return who, nil
-	}
-	u, err := readCustom(ctx, l.work.dynamic.Resource(nodeCheckGVR), medik8sGroup, "", check)
-	if err != nil {
-		return who, nil // any holder counts
-	}
-	c := manifest.NodeHealthCheck(u.Object)
-	if !isHandledByFenced(&c) {
-		return who, nil
-	}
-	return "", nil
 }
 
 // isHandledByFenced reports whether fenced carries out all requests of a check.

@@ -11,9 +11,6 @@ const (
 	clusterNameLabel    = "cluster.x-k8s.io/cluster-name"
 	skipAnnotation      = "cluster.x-k8s.io/skip-remediation"
 	remediateAnnotation = "cluster.x-k8s.io/remediate-machine"
-	// evaluatorAnnotation on a paused check names the instance of fenced that
-	// evaluates it.
-	evaluatorAnnotation = "fenced.io/evaluator"
 
 	controlPlaneInitialized = "ControlPlaneInitialized"
 	infrastructureReady     = "InfrastructureReady"

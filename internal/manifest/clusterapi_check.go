@@ -35,8 +35,7 @@ func clusterHealthCheck(o object) policy.Check {
 	spec := o.child("spec")
 	c.ClusterName = spec.text("clusterName")
 	c.Selector = clusterSelector(spec, c.ClusterName)
-	c.Evaluator = c.Annotations[evaluatorAnnotation]
-	_, c.Paused = c.Annotations[pausedAnnotation]
+	readPause(&c)
 	c.Strategy, c.StartupTimeout = policy.MarkOwners, clusterStartupTimeout
 	if c.APIVersion == policy.ClusterAPIV1Beta1 {
 		readV1Beta1(&c, spec)

@@ -15,7 +15,10 @@ const (
 	strategyAnnotation    = "machine.openshift.io/remediation-strategy"
 	strategyPowerCycle    = "external-baremetal"
 	pausedAnnotation      = "cluster.x-k8s.io/paused"
-	clusterAnnotation     = "fenced.io/cluster"
+	// evaluatorAnnotation on a paused MachineHealthCheck names the instance of fenced
+	// that evaluates it.
+	evaluatorAnnotation = "fenced.io/evaluator"
+	clusterAnnotation   = "fenced.io/cluster"
 )
 
 // defaultStartupTimeout is the default of OpenShift.
@@ -78,10 +81,17 @@ func MachineHealthCheck(fields map[string]any) policy.Check {
 			c.Disabled = "spec.remediationTemplate names no template"
 		}
 	}
-	// The annotation pauses whatever its value is, even "false".
-	_, c.Paused = c.Annotations[pausedAnnotation]
+	readPause(&c)
 	c.Invalid = invalid(o)
 	return c
+}
+
+// readPause reads whether a MachineHealthCheck is paused for its own controller, and
+// to whom it is handed over. The annotation pauses whatever its value is, even
+// "false".
+func readPause(c *policy.Check) {
+	_, c.Paused = c.Annotations[pausedAnnotation]
+	c.Evaluator = c.Annotations[evaluatorAnnotation]
 }
 
 // decodeUnsupported decodes only the identity of a check that this version of

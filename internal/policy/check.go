@@ -98,8 +98,8 @@ type Check struct {
 	// PauseRequests is spec.pauseRequests of a NodeHealthCheck: reasons not to
 	// remediate.
 	PauseRequests []string
-	// Evaluator is the annotation fenced.io/evaluator: the instance of fenced that
-	// evaluates a paused Cluster API check.
+	// Evaluator is the annotation fenced.io/evaluator of a MachineHealthCheck: the
+	// instance of fenced that evaluates it while it is paused for its own controller.
 	Evaluator string
 	// HealthyDelay is how long a request stays after the Node recovered; a negative
 	// value means until somebody confirms.

@@ -46,12 +46,6 @@ func (c *Check) settingClusterAPI(a CheckContext) setting {
 	return setting{state: StateActive}
 }
 
-// isEvaluatedBy reports whether the check was paused only for its own controller,
-// so that this instance of fenced evaluates it.
-func (c *Check) isEvaluatedBy(instance string) bool {
-	return c.Evaluator != "" && (instance == "" || instance == c.Evaluator)
-}
-
 // evaluateClusterAPI applies the Cluster API's health rules to one target.
 // docs/policy.md has a row for each rule.
 func (t *TargetReport) evaluateClusterAPI(c *Check, cluster *Cluster, x *Subject, now time.Time) {

@@ -135,6 +135,19 @@ func TestClusterAPIPauses(t *testing.T) {
 	})
 }
 
+// TestOpenShiftInstance: a check of OpenShift that was handed over is evaluated by
+// the instance that it names, and by no other.
+func TestOpenShiftInstance(t *testing.T) { // I22
+	c := policy.Check{
+		Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "c",
+		Selector: labels.Everything(), Paused: true, Evaluator: "us", Strategy: policy.PowerCycleHosts,
+	}
+	for instance, want := range map[string]policy.State{"us": policy.StateActive, "them": policy.StatePaused, "": policy.StateActive} {
+		r := policy.Decide(policy.Snapshot{Checks: []policy.Check{c}, Rules: policy.Rules{Instance: instance}}, epoch)
+		assert.Equal(t, want, r.Checks[0].State, "instance %q", instance)
+	}
+}
+
 // TestClusterAPIInstance: a check that was handed over is judged by the instance
 // that it names, and by no other.
 func TestClusterAPIInstance(t *testing.T) {

@@ -102,7 +102,7 @@ var targetText = map[reason.Code]struct{ gate, value, threshold string }{
 	reason.NoController:   {"owner", "no controller owns the Machine", "a controller that recreates it"},
 	reason.ControlPlane:   {"controlPlane", "a control-plane host", "allowed by guards.controlPlane or guards.deleteControlPlaneMachines, and owned by a controller that recreates it"},
 	reason.NodeAlive:      {"lease", "Ready is Unknown, but the kubelet renews its Lease", "not renewed for 60s"},
-	reason.PowerOwner:     {"powerOwner", "the BareMetalHost has disablePowerOff: true or online: false", "a host that may be turned off"},
+	reason.PowerOwner:     {"powerOwner", "the BareMetalHost has disablePowerOff: true or online: false, is paused, or its operator is at work on it", "a host that may be turned off"},
 	reason.NoTemplateLeft: {"escalation", "every template was tried", "a template that was not tried yet"},
 }
 

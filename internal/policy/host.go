@@ -2,6 +2,8 @@ package policy
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -60,8 +62,34 @@ func (w *tables) hostOf(m *Machine) (Host, error) {
 	return HostFor(*m, found)
 }
 
-// refusePowerOwners refuses to power-cycle a host whose owner forbids it, or
-// wants it off. A host that is not found causes no refusal here; the daemon
+// pausedHost is the annotation that stops the bare-metal operator for one host.
+const pausedHost = "baremetalhost.metal3.io/paused"
+
+// operatorAtWork are the provisioning states in which the bare-metal operator
+// switches the host itself. It keeps a host off for our power lock only in the
+// states of a host that is in use.
+var operatorAtWork = []string{"inspecting", "preparing", "provisioning", "deprovisioning", "powering off before delete", "deleting"}
+
+// OffForbidden returns why the owner of the host's power does not let anybody else
+// switch the host off, after "BareMetalHost NAME "; "" if it does. A detached host
+// has no owner of its power that would interfere. hasNode: the target has a Node;
+// without one, a host in such a state identifies nothing, which is refused before.
+func (h *Host) OffForbidden(hasNode bool) string {
+	_, paused := h.Annotations[pausedHost]
+	switch {
+	case h.DisablePowerOff:
+		return "has disablePowerOff: true"
+	case !h.Online:
+		return "has online: false; its owner wants it off"
+	case paused:
+		return "is paused: its operator would not keep it off, and Ironic may switch it on; remove the annotation " + pausedHost
+	case hasNode && slices.Contains(operatorAtWork, h.State):
+		return "is " + strconv.Quote(h.State) + ": its operator switches it itself"
+	}
+	return ""
+}
+
+// refusePowerOwners refuses to power-cycle a host whose owner forbids it. A host that is not found causes no refusal here; the daemon
 // checks again with an uncached read.
 func (w *tables) refusePowerOwners(r *Report) {
 	for i := range r.Checks {
@@ -75,7 +103,7 @@ func (w *tables) refusePowerOwners(r *Report) {
 			if m == nil {
 				continue
 			}
-			if h, err := w.hostOf(m); err == nil && (h.DisablePowerOff || !h.Online) {
+			if h, err := w.hostOf(m); err == nil && h.OffForbidden(t.Node != "") != "" {
 				t.refuse(reason.PowerOwner)
 			}
 		}

@@ -47,6 +47,7 @@ func drawWorldCheck(t *rapid.T, now time.Time) *Check {
 	case openShift:
 		c.APIVersion, c.Kind = OpenShiftMachineAPI, MachineHealthCheckKind
 		c.Strategy = of(t, "strategy", DeleteMachines, PowerCycleHosts, PowerCycleHosts, CreateRequests)
+		c.Evaluator = of(t, "evaluator", "", "me")
 	case clusterAPI:
 		c.APIVersion, c.Kind = of(t, "api", ClusterAPIV1Beta1, ClusterAPIV1Beta2), MachineHealthCheckKind
 		c.Strategy, c.ClusterName = of(t, "strategy", MarkOwners, CreateRequests), "k"

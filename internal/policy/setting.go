@@ -51,7 +51,7 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 	switch {
 	case c.family() == clusterAPI:
 		return c.settingClusterAPI(a)
-	case c.Paused:
+	case c.Paused && !c.isEvaluatedBy(a.Rules.Instance):
 		return setting{state: StatePaused, message: "the check is paused"}
 	case c.Disabled != "":
 		return setting{state: StateDisabled, message: c.Disabled}
@@ -61,6 +61,12 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 		return c.settingWindows(now)
 	}
 	return setting{state: StateActive}
+}
+
+// isEvaluatedBy reports whether the check was paused only for its own controller,
+// so that this instance of fenced evaluates it.
+func (c *Check) isEvaluatedBy(instance string) bool {
+	return c.Evaluator != "" && (instance == "" || instance == c.Evaluator)
 }
 
 // State reports whether the check can be evaluated by its own content,

@@ -39,6 +39,10 @@ func TestPowerOn(t *testing.T) {
 		{"nobody ever will command another machine's BMC: step 6", PowerOn, 375 * sec, func(r *Run, s *Observation) {
 			r.Isolated, s.Identity = ago(370*sec+1), No
 		}, Reprovision, Nothing, "PowerOnFailed"},
+		{"its owner switches it off again: no Machine is deleted for that", PowerOn, 375 * sec, func(r *Run, s *Observation) {
+			r.Isolated, r.Intent, s.OwnerWantsOff = ago(370*sec+1), Intent{SendOn, ago(2 * minute)}, true
+		}, Held, Nothing, "PowerForbidden"},
+		{"its owner wants it off: On is tried all the same", PowerOn, 10 * sec, func(r *Run, s *Observation) { s.OwnerWantsOff = true }, PowerOn, SendOn, ""},
 		{"the time counts from the pods", PowerOn, 370 * sec, nil, PowerOn, SendOn, ""},
 		{"a Node comes back before On: FalseOff", PowerOn, sec, func(r *Run, s *Observation) { s.Node = Node{Exists: Yes, UID: "u2", BootID: "b1"} }, Held, Nothing, "FalseOff"},
 		{"a Node from Git comes before On: none of ours", PowerOn, 6 * sec, func(r *Run, s *Observation) { s.Node = Node{Exists: Yes, UID: "u2"} }, PowerOn, SendOn, ""},
@@ -131,6 +135,9 @@ func TestAwaitNode(t *testing.T) {
 		{"tainted: the same UID with a new boot", AwaitNode, sec, func(r *Run, s *Observation) { taint(r); s.Node.UID = "u1" }, RestoreNode, Nothing, ""},
 		{"tainted: the old boot waits", AwaitNode, sec, func(r *Run, s *Observation) { taint(r); s.Node.BootID, s.Node.Ready = "b1", No }, AwaitNode, Nothing, ""},
 		{"tainted: the old boot is Ready: FalseOff", AwaitNode, sec, func(r *Run, s *Observation) { taint(r); s.Node.BootID = "b1" }, Held, Nothing, "FalseOff"},
+		{"its owner switched it off again: not fought", AwaitNode, sec, func(r *Run, s *Observation) {
+			s.Node, s.Power.State, s.OwnerWantsOff = Node{Exists: No}, bmc.Off, true
+		}, Held, Nothing, "PowerForbidden"},
 		{"reads Off again: back to step 3", AwaitNode, sec, func(r *Run, s *Observation) { s.Node, s.Power.State = Node{Exists: No}, bmc.Off }, PowerOn, Nothing, ""},
 		{"not in time: the next attempt", AwaitNode, 10*minute + 1, func(r *Run, s *Observation) { s.Node = Node{Exists: No} }, PowerOff, Nothing, ""},
 		{"not in time, none left: step 6", AwaitNode, 10*minute + 1, func(r *Run, s *Observation) { s.Node, r.Attempt = Node{Exists: No}, 2 }, Reprovision, Nothing, "AttemptsExhausted"},
@@ -161,6 +168,9 @@ func TestRestoreNode(t *testing.T) {
 		{"the Node went away: back to step 4", RestoreNode, sec, func(r *Run, s *Observation) { s.Node = Node{Exists: No} }, AwaitNode, Nothing, ""},
 		{"another Node: back to step 4", RestoreNode, sec, func(r *Run, s *Observation) { s.Node.UID = "u3" }, AwaitNode, Nothing, ""},
 		{"the Node cannot be read: waits", RestoreNode, sec, func(r *Run, s *Observation) { noAPI(s) }, RestoreNode, Nothing, ""},
+		{"its owner switched it off again: not fought", RestoreNode, sec, func(r *Run, s *Observation) {
+			s.Node.Ready, s.Power.State, s.OwnerWantsOff = No, bmc.Off, true
+		}, Held, Nothing, "PowerForbidden"},
 		{"reads Off again: back to step 3", RestoreNode, sec, func(r *Run, s *Observation) { s.Node.Ready, s.Power.State = No, bmc.Off }, PowerOn, Nothing, ""},
 	})
 }

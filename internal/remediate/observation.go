@@ -99,6 +99,9 @@ type Observation struct {
 	// it (disablePowerOff, online: false), its BMC is frozen (I5), or two hosts lead to
 	// it by now (I9); "" = it may be switched off.
 	PowerForbidden string
+	// OwnerWantsOff: the owner of the host's power wants it off (online: false), and switches it
+	// off again whenever it is on.
+	OwnerWantsOff bool
 	// PodsGone: no pod is bound to the Node's name any more. // I7
 	PodsGone Answer
 	// Backup is the durable copy of the Node, parsed back equal. // I21

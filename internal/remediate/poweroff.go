@@ -57,6 +57,8 @@ func switchOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 		return noEffect.apply(r, s, now)
 	case noEffectYet(r, s) && preconditionsUnknown(r, s, now), s.Identity != Yes: // the power lock, too, is a power command // I8
 		return r, Nothing, poll
+	case s.Contested != No && s.Power.State != bmc.Off: // not even a repeated command; an Off to what reads Off changes nothing // I22
+		return r, Nothing, poll
 	case r.Target.BareMetalHost != "" && s.PowerLock == No:
 		return command(r, SetPowerLock, resendWrite, now)
 	case r.Target.BareMetalHost != "" && s.PowerLock != Yes, offInhibited(r, s), nodeRecovered(r, s):

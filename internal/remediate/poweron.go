@@ -36,6 +36,8 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return stop(r, reason.PowerOnFailed, "abandoned ("+string(r.Abandon)+"), and the host does not read On; last read: "+powerReadText(s), now)
 	case late && r.AbandonTo == Held && s.API == APIForbidden: // fenced cannot release the power lock, a person can
 		return stop(r, r.Reason, r.Note, now)
+	case late && !on && s.OwnerWantsOff: // that is no defect for which the Machine is to be replaced
+		return waitForOwner(r, now)
 	case late && !on:
 		r.Reason, r.Note = reason.PowerOnFailed, "the host was not read On in time; last read: "+powerReadText(s)
 		return enter(r, Reprovision, r.Note, now)
@@ -51,6 +53,12 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return r, Nothing, poll
 	}
 	return command(r, SendOn, resendPower, now)
+}
+
+// waitForOwner stops a run whose host its owner has switched off again, after the isolation. fenced
+// does not fight the owner. When the owner wants the host on, the run goes on by itself.
+func waitForOwner(r Run, now time.Time) (Run, Action, time.Duration) {
+	return stop(r, reason.PowerForbidden, "the owner of the host wants it off (online: false) and switched it off again; the run goes on when that is over", now)
 }
 
 func hostPoweredOn(r Run, s Observation, note string, now time.Time) (Run, Action, time.Duration) {

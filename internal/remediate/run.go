@@ -32,6 +32,9 @@ func (s Step) Ended() bool { return s == Done || s == Aborted || s == Reprovisio
 // Idle says whether no step is in progress: the run is Waiting or Held.
 func (s Step) Idle() bool { return s == Waiting || s == Held }
 
+// Destructive says whether the step does what takes something away (Action.Destructive).
+func (s Step) Destructive() bool { return s == PowerOff || s == DeleteNode || s == Reprovision }
+
 // Strategy is how the target is to be made safe.
 type Strategy string
 

@@ -94,6 +94,8 @@ func awaitNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 		return enter(r, RestoreNode, "", now)
 	case registered && (r.Isolation == IsolateDelete || n.Ready == Yes): // a tainted Node stays: only Ready says that it runs
 		return holdFalseOff(r, "the Node registered again without a reboot: its host was never off", now)
+	case s.Power.State == bmc.Off && s.OwnerWantsOff:
+		return waitForOwner(r, now)
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
 	case !timeExpired(s, now, r.Deadline()), s.API != APIReachable, s.NodesUnseen:
@@ -118,6 +120,8 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return command(r, ClearRequest, resendWrite, now)
 	case restored && s.Node.Ready == Yes && (s.Machine.Exists != CannotTell || r.Target.Machine == ""):
 		return finish(r, Done, "", "", now)
+	case s.Power.State == bmc.Off && s.OwnerWantsOff:
+		return waitForOwner(r, now)
 	case s.Power.State == bmc.Off:
 		return enter(r, PowerOn, "the host reads Off again", now)
 	case !restored && s.API == APIReachable && timeExpired(s, now, r.StepStarted.Add(r.Limits.RestoreTimeout)):

@@ -119,6 +119,8 @@ func causeLasts(r Run, s Observation) bool {
 		return s.API == APIForbidden
 	case r.Reason == reason.NodeFinalizer:
 		return s.Node.Exists != No
+	case r.Reason == reason.PowerForbidden && s.OwnerWantsOff:
+		return true
 	}
 	return r.Limits.Levels <= 1 && powerReason(s, "") != ""
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -89,5 +90,25 @@ func TestOldOwnRetryIsDropped(t *testing.T) {
 		got, _, _ := Next(r, s, noon)
 		assert.Equal(t, c.want, got.Step, name)
 		assert.Nil(t, got.Retry, name)
+	}
+}
+
+// A run whose host its owner wants off waits for the owner, however long, and then goes on at
+// step 3: the Node is isolated.
+func TestRunWaitsForTheOwnerOfItsHost(t *testing.T) { // I20, L5
+	for name, c := range map[string]struct {
+		wantsOff bool
+		want     Step
+	}{
+		"the owner wants it off":      {true, Waiting},
+		"the owner does not any more": {false, PowerOn},
+	} {
+		r, s := begin(Held, time.Hour)
+		r.Step, r.Isolated, r.Reason = Waiting, ago(time.Hour), reason.PowerForbidden
+		r.Limits.RetryInterval, r.Wait = minute, &Wait{Since: ago(time.Hour), Code: r.Reason, Count: 1}
+		s.Node, s.Power.State, s.OwnerWantsOff = Node{Exists: No}, bmc.Off, c.wantsOff
+		got, action, _ := Next(r, s, noon)
+		assert.Equal(t, c.want, got.Step, name)
+		assert.Equal(t, Nothing, action, name)
 	}
 }

@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"time"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -39,4 +40,11 @@ type Kube interface {
 	// isolation, another resourceVersion than b's, it changes nothing and returns an error.
 	// After an error the write may have been done: only the next Look shows it. // I2
 	Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error
+	// LockNode takes or renews the Lease with which other remediators keep away from the run's
+	// Node. binds is for how long they do, from the start of the call; 0 if there is no such Lease
+	// in this cluster. If somebody else holds it, LockNode writes nothing, and foreign says who
+	// does. // I22
+	LockNode(ctx context.Context, r remediate.Run) (binds time.Duration, foreign string, err error)
+	// UnlockNode gives back what LockNode took for this run.
+	UnlockNode(ctx context.Context, r remediate.Run) error
 }

@@ -28,15 +28,19 @@ type Admitted struct {
 // that the Lease is younger than the power reading. What cannot be read stays unknown.
 func (w *worker) look(ctx context.Context) (remediate.Observation, [][]byte, remediate.Backup) {
 	power, nodes, last := w.lookAtPowerAndStore(ctx)
+	var seen remediate.Observation
 	if a := w.takeAdmitted(); a != nil {
-		return w.observe(a.Fresh, a.At, power, last), nodes, last
+		seen = w.observe(a.Fresh, a.At, power, last)
+	} else {
+		queue := w.lookQueue()
+		if !queue.enter(ctx, w.lookDue(power)) { // the BMC is read outside of the queue, because it may hang // L3
+			return remediate.Observation{At: time.Now()}, nil, remediate.Backup{}
+		}
+		seen = w.lookAtCluster(ctx, power, nodes, last)
+		queue.leave()
 	}
-	queue := w.lookQueue()
-	if !queue.enter(ctx, w.lookDue(power)) { // the BMC is read outside of the queue, because it may hang // L3
-		return remediate.Observation{At: time.Now()}, nil, remediate.Backup{}
-	}
-	defer queue.leave()
-	return w.lookAtCluster(ctx, power, nodes, last), nodes, last
+	w.lockNode(ctx, &seen)
+	return seen, nodes, last
 }
 
 // lookQueue is where the run waits for its turn to look at the cluster.

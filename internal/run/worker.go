@@ -31,6 +31,7 @@ type worker struct {
 	admitted *Admitted
 	clock    wallClock
 	pending  pendingHeld
+	lock     nodeLock
 
 	restoreError string // why the last attempt to restore the Node failed
 	hadSession   bool   // this process has opened a session with the host's BMC
@@ -70,6 +71,7 @@ func (w *worker) loop(ctx context.Context) {
 
 func (w *worker) end(ctx context.Context) {
 	w.power.drop(ctx)
+	defer w.unlockNode(ctx) // last: nobody waits for it
 	w.r.mu.Lock()
 	delete(w.r.workers, w.id)
 	w.r.mu.Unlock()

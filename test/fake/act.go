@@ -29,6 +29,9 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	f := run.Fresh{Cluster: s.Owner, Members: s.members(), MembersKnown: !s.MembersUnknown, Observation: remediate.Observation{
 		API: remediate.APIReachable, Contested: s.Contested, Contender: s.Contender, PowerForbidden: s.PowerForbidden, PowerLock: remediate.No,
 		Lease: remediate.Lease{Known: true}, Node: remediate.Node{Exists: remediate.No}, Machine: remediate.Machine{Exists: remediate.No}}}
+	if who := s.foreignLock(t.Node); who != "" {
+		f.Observation.Contested, f.Observation.Contender = remediate.Yes, who
+	}
 	if l, ok := s.Leases[t.Node]; ok {
 		f.Observation.Lease.ResourceVersion, f.Observation.Lease.RenewTime, f.Lease.RenewTime = fmt.Sprint(l.Version), l.Renewed, l.Renewed
 		f.Observation.Lease.Duration = l.Duration
@@ -52,7 +55,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	}
 	if h := s.metalOf(t); h != nil {
 		if f.Observation.PowerLock = remediate.Ask(Held(h)); !h.Online {
-			f.Observation.PowerForbidden = "its owner wants it off"
+			f.Observation.PowerForbidden, f.Observation.OwnerWantsOff = "its owner wants it off", true
 		}
 		if (r.Target.WithoutNode() != "" || t.ByHardware) && h.ConsumerRef != t.MachineKey() {
 			f.Observation.PowerForbidden = "it belongs to another Machine, or to none"

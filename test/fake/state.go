@@ -41,6 +41,13 @@ type State struct {
 	latest   map[policy.ObjectID]any    // what History comes to
 	Fenced   FencedLease
 
+	// Medik8s: its controllers are installed, so each remediator takes the Lease on a Node.
+	Medik8s   bool
+	NodeLocks map[string]NodeLock // by Node
+	LocksAs   string              // fenced as a holder
+	LockFails error               // of each LockNode; nil: none
+	Locked    int                 // how often fenced took or renewed a Lease
+
 	// How the control plane behaves.
 	PodsOfANode int                   // number of pods that start on a Ready Node
 	Lifecycle   bool                  // it sets Ready=Unknown for kubelets that send no heartbeat
@@ -102,7 +109,7 @@ type Change struct {
 func NewState(name string) *State {
 	return &State{Name: name, Nodes: map[string]*Node{}, Machines: map[string]*policy.Machine{}, Leases: map[string]Lease{},
 		Pods: map[string]int{}, Metal: map[string]*policy.Host{}, Secrets: map[string]Account{}, Entries: map[string]bmc.Host{},
-		Contested: remediate.No, latest: map[policy.ObjectID]any{}, mostOff: map[string]int{}, goneAt: map[string]time.Time{}, Note: func(string, string, ...any) {}}
+		Contested: remediate.No, NodeLocks: map[string]NodeLock{}, LocksAs: "fenced", latest: map[policy.ObjectID]any{}, mostOff: map[string]int{}, goneAt: map[string]time.Time{}, Note: func(string, string, ...any) {}}
 }
 
 // Host finds a host by its name; nil if there is none.

@@ -80,7 +80,8 @@ type Scene struct {
 
 	opts Options
 	dir  string
-	keep bool // whether to keep the content of dir
+	keep bool            // whether to keep the content of dir
+	life context.Context // ends with Stop
 	stop context.CancelFunc
 	wg   sync.WaitGroup // kubelets
 
@@ -100,9 +101,8 @@ func New(ctx context.Context, o Options) (*Scene, error) {
 	if s.dir, err = os.MkdirTemp("", "fenced-scene-"); err != nil {
 		return nil, fmt.Errorf("make the directory of the scene: %w", err)
 	}
-	var life context.Context
-	life, s.stop = context.WithCancel(context.Background()) // the scene outlives ctx, until Stop
-	if err := s.build(ctx, life); err != nil {
+	s.life, s.stop = context.WithCancel(context.Background()) // the scene outlives ctx, until Stop
+	if err := s.build(ctx, s.life); err != nil {
 		logs := s.KeepLogs()
 		s.Stop()
 		return nil, fmt.Errorf("set the scene: %w\nthe logs are kept in %s", err, logs)

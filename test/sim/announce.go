@@ -31,6 +31,9 @@ func (w *World) tickStrangers(now time.Time) {
 	if now.After(w.rivalTo) {
 		a.Contested, a.Contender = remediate.No, ""
 	}
+	if w.plan.Medik8s {
+		w.tickMedik8s(now)
+	}
 	if w.calm {
 		return
 	}
@@ -43,4 +46,28 @@ func (w *World) tickStrangers(now time.Time) {
 		w.visitTo = now.Add(between(w.rng, time.Minute, 4*time.Minute))
 		w.fault("second-installation", "", "until %s", w.visitTo.Sub(w.began).Round(time.Second))
 	}
+}
+
+// nodeHealthCheck is medik8s as the holder of a Lease on a Node.
+const nodeHealthCheck = "NodeHealthCheck-workers"
+
+// tickMedik8s lets a stand-in for medik8s take the Lease on a Node that nobody holds,
+// and give it back after a while.
+func (w *World) tickMedik8s(now time.Time) {
+	locks := w.api.NodeLocks
+	for node, l := range locks {
+		if l.Holder == nodeHealthCheck && (now.After(w.medik8sTo) || w.calm) {
+			delete(locks, node)
+		}
+	}
+	if w.calm || !w.chance(w.plan.Outages*4) {
+		return
+	}
+	h := w.hosts[w.rng.IntN(len(w.hosts))]
+	if l, held := locks[h.Name]; w.api.Nodes[h.Name] == nil || held && !l.Expired() {
+		return
+	}
+	locks[h.Name] = fake.NodeLock{Holder: nodeHealthCheck, Renewed: now}
+	w.medik8sTo = now.Add(between(w.rng, 20*time.Second, 4*time.Minute))
+	w.fault("medik8s", h.Name, "has the Node until %s", w.medik8sTo.Sub(w.began).Round(time.Second))
 }

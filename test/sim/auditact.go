@@ -71,6 +71,9 @@ func (w *World) auditDestructive(c *incarnation, r remediate.Run, a remediate.Ac
 	if l := w.api.Fenced; l.By != c || now.Sub(l.Renewed) > fake.LeaseDuration {
 		w.violate("I22", node, "%s does %s, and the Lease fenced is %s's since %s", c, a, l.Held.Instance, now.Sub(l.Renewed))
 	}
+	if l := w.api.NodeLocks[node]; w.plan.Medik8s && !(a == remediate.SendOff && !h.On) && (l.Holder != w.api.LocksAs || l.Expired()) {
+		w.violate("I22", node, "%s does %s, and %q holds medik8s' Lease on the Node since %s", c, a, l.Holder, now.Sub(l.Renewed))
+	}
 	if skew := c.i.clock.skew.Abs(); skew > w.plan.guards().ClockSkewMax && now.Sub(c.i.clock.since) > 2*time.Second {
 		w.violate("I16", node, "%s does %s by a clock that is %s off since %s", c, a, skew, now.Sub(c.i.clock.since))
 	}

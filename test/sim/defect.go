@@ -18,6 +18,8 @@ type Defect struct {
 	IgnoresEpochs        bool // and epochs, and claims have no end
 	LosesBackups         bool
 	ForgetsStops         bool // pauses and holds
+	TakesNoLocks         bool // medik8s' Leases on Nodes are only said to be taken
+	RenewsNoLocks        bool // and they are only said to be renewed
 	ForgetsRuns          bool // a fenced that starts finds none
 	StoresNoRuns         bool // the store reports success, but stores nothing
 	FollowsEntries       bool // a command goes to the current address in hosts.d

@@ -158,6 +158,42 @@ func (k kube) Act(ctx context.Context, r remediate.Run, a remediate.Action, back
 	return err
 }
 
+// LockNode implements engine.Kube.
+func (k kube) LockNode(ctx context.Context, r remediate.Run) (binds time.Duration, foreign string, err error) {
+	w := k.inc.i.w
+	if !w.plan.Medik8s { // there is nothing to take
+		return 0, "", k.inc.call(ctx, "lock")
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := k.request(ctx, "lock"); err != nil {
+		return 0, "", err
+	}
+	w.do(func() {
+		held := w.api.NodeLocks[r.Target.Node].Holder == w.api.LocksAs
+		if w.defect.TakesNoLocks || w.defect.RenewsNoLocks && held {
+			binds = fake.LockDuration
+			return
+		}
+		binds, foreign, err = w.api.LockNode(r)
+	})
+	if lost := k.answer(ctx, "lock"); lost != nil {
+		return 0, "", lost
+	}
+	return binds, foreign, err
+}
+
+// UnlockNode implements engine.Kube.
+func (k kube) UnlockNode(ctx context.Context, r remediate.Run) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := k.request(ctx, "unlock"); err != nil {
+		return err
+	}
+	k.inc.i.w.do(func() { k.inc.i.w.api.UnlockNode(r) })
+	return k.answer(ctx, "unlock")
+}
+
 // Backup implements engine.Kube.
 func (k kube) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -43,6 +43,7 @@ func quiet(p *Plan) {
 	p.StoreFails, p.CallLost, p.CallSlow, p.Kill = 0, 0, 0, 0
 	p.Metal, p.Outlets, p.FoundOffStays, p.Reprovision, p.Waits = false, false, false, false, false
 	p.Mistakes, p.Policies, p.Words, p.Absurd, p.Clocks = 0, 0, 0, 0, 0
+	p.Medik8s = false
 }
 
 func only(m ...fake.Fault) func(*Plan) {
@@ -55,6 +56,7 @@ func fleet(p *Plan) {
 }
 
 func outages(p *Plan) { p.Outages = 12 }
+func medik8s(p *Plan) { p.Outages, p.Medik8s = 12, true }
 func nothing(*Plan)   {}
 func crowded(p *Plan) { p.Workers, p.Zones = 8, 2 }
 func people(p *Plan)  { p.People = 40 }
@@ -107,6 +109,8 @@ var mutants = []mutant{
 	{"labels are not restored", "I20", nothing, Defect{RestoresNothing: true, Look: func(f *run.Fresh, _ remediate.Run) { f.Observation.Restored = remediate.Yes }}},
 	{"backups vanish", "I21", nothing, Defect{LosesBackups: true}},
 	{"nobody else is ever at work", "I22", outages, looks(func(f *run.Fresh, _ remediate.Run) { f.Observation.Contested = remediate.No })},
+	{"the Lease of medik8s is not taken", "I22", medik8s, Defect{TakesNoLocks: true}},
+	{"nor is it renewed", "I22", func(p *Plan) { only(fake.IgnoresOff)(p); p.Waits, p.Medik8s = true, true }, Defect{RenewsNoLocks: true}},
 	{"a pause is forgotten", "I23", people, Defect{ForgetsStops: true}},
 	{"nothing is recorded", "I24", nothing, options(func(o *engine.Options) { o.Record = nil })},
 	{"waits for ever for a Node", "L1", nothing, Defect{

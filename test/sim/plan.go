@@ -25,6 +25,7 @@ type Plan struct {
 	LongLeases    bool // Leases of two minutes
 	Reprovision   bool
 	FoundOffStays bool // powerOnFoundOff: false
+	Medik8s       bool // each remediator takes medik8s' Lease on a Node before it acts
 	Waits         bool // runs that time or a change may heal wait, and go on by themselves
 
 	Storm, Calm time.Duration
@@ -77,6 +78,7 @@ func NewPlan(seed uint64) Plan {
 	p.Git, p.LongLeases = r.IntN(4) == 0, r.IntN(4) == 0
 	p.Clocks = pick(r, 0, 0, 3, 12)
 	p.Waits = r.IntN(2) == 0
+	p.Medik8s = r.IntN(3) == 0
 	return p
 }
 

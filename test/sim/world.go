@@ -35,6 +35,7 @@ type World struct {
 	api       *fake.State
 	check     *policy.Check // as it should be
 	rivalTo   time.Time     // another remediator holds its Lease until then
+	medik8sTo time.Time     // and medik8s its Leases on Nodes
 	visitTo   time.Time     // another installation tries to hold the Lease fenced until then
 	hosts     []*host
 	store     *memory
@@ -75,6 +76,7 @@ func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 	w.outcome = Outcome{Faults: map[string]int{}, Orders: map[string]int{}, Ends: map[string]int{}, Rules: map[string]int{}, Actions: map[string]int{}, Cases: map[string]int{}}
 	w.crowd = peopleState{stops: map[stopKey]stop{}, files: map[*instance]stop{}, helped: map[string]int{}}
 	w.api = fake.NewState(cluster)
+	w.api.Medik8s = w.plan.Medik8s
 	w.api.PodsOfANode, w.api.ReadyAfter, w.api.Lifecycle = 3, 5*time.Second, true
 	w.api.IgnorePreconditions, w.api.RestoreNothing = d.IgnoresPreconditions, d.RestoresNothing
 	w.api.Note, w.api.OnIsolate, w.api.Stamp = w.note, w.auditIsolated, w.stamp

@@ -1,0 +1,198 @@
+package k8swatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// The Lease with which the controllers of medik8s keep each other from remediating or
+// draining one Node at the same time: node-NODE in medik8s-leases. medik8s gives it an
+// ownerReference to the Node. fenced's has none: step 2 deletes the Node, and the
+// garbage collector would delete the Lease with it.
+const (
+	medik8sLeases = "medik8s-leases"
+	nodeLease     = "node-"
+	medik8sHolder = "NodeHealthCheck-"
+	// ownHolder begins the holderIdentity of fenced. All instances with one store are
+	// one holder: each of them continues the runs of the others.
+	ownHolder     = "fenced-"
+	runAnnotation = "fenced.io/run"
+	// nodeLockDuration is for how long the Lease keeps others away after fenced was
+	// killed, or lost the API server.
+	nodeLockDuration = 5 * time.Minute
+)
+
+// nodeLocks are the Leases on Nodes of the workload API, with the holder that fenced is.
+type nodeLocks struct {
+	work   *side
+	shared *sharedReads
+	holder string
+}
+
+// LockNode takes or renews medik8s' Lease on the Node of a run, as a second interlock
+// beside the reads of Look. binds is for how long others respect it, counted at the
+// latest from the start of the call; 0 if medik8s is not installed, so that there is
+// nothing to take. If somebody else holds the Lease, LockNode writes nothing and
+// returns the holder as a sentence. At a step that is not destructive it only renews
+// what fenced holds: a Lease that medik8s took for its request to fenced is gone with
+// the Node, and medik8s takes it again for the new one. // I22
+func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time.Duration, foreign string, err error) {
+	ctx, cancel := context.WithTimeout(withoutRetry(ctx), requestTimeout)
+	defer cancel()
+	if installed, err := n.medik8sNow(ctx); err != nil || !installed {
+		return 0, "", err
+	}
+	api, name := n.work.api(), nodeLease+run.Target.Node
+	ctx, clock := withClock(ctx)
+	l, err := api.lease(ctx, medik8sLeases, name)
+	onlyRenew := !run.Step.Destructive()
+	if isGone(err, name) {
+		if onlyRenew {
+			return 0, "", nil
+		}
+		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: medik8sLeases}}
+		n.holdNode(l, run, clock.now(time.Now()))
+		if _, err := api.typed.CoordinationV1().Leases(medik8sLeases).Create(ctx, l, metav1.CreateOptions{}); err != nil {
+			return 0, "", fmt.Errorf("create Lease %s/%s: %w", medik8sLeases, name, err)
+		}
+		return nodeLockDuration, "", nil
+	}
+	if err != nil {
+		return 0, "", fmt.Errorf("read Lease %s/%s: %w", medik8sLeases, name, err)
+	}
+	now := clock.now(time.Now())
+	if foreign, err := n.foreignNodeLease(ctx, l, now); foreign != "" || err != nil {
+		return 0, foreign, err
+	}
+	if held, _ := isHeld(l.Spec, now); held == remediate.Yes && !n.holdsNode(l) { // a check that asks fenced holds it for us
+		return time.Until(l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second)), "", nil
+	}
+	if onlyRenew && !n.holdsNode(l) {
+		return 0, "", nil
+	}
+	n.holdNode(l, run, now)
+	if _, err := api.typed.CoordinationV1().Leases(medik8sLeases).Update(ctx, l, metav1.UpdateOptions{}); err != nil { // fails if the version changed
+		return 0, "", fmt.Errorf("renew Lease %s/%s: %w", medik8sLeases, name, err)
+	}
+	return nodeLockDuration, "", nil
+}
+
+// UnlockNode deletes the Lease that LockNode took for this run. A Lease that somebody
+// else, or a later run, holds by now is left alone.
+func (n *nodeLocks) UnlockNode(ctx context.Context, run remediate.Run) error {
+	ctx, cancel := context.WithTimeout(withoutRetry(ctx), requestTimeout)
+	defer cancel()
+	api, name := n.work.api(), nodeLease+run.Target.Node
+	l, err := api.lease(ctx, medik8sLeases, name)
+	switch {
+	case isGone(err, name):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read Lease %s/%s: %w", medik8sLeases, name, err)
+	case !n.holdsNode(l) || l.Annotations[runAnnotation] != run.ID:
+		return nil
+	}
+	uid := types.UID(l.UID)
+	err = api.typed.CoordinationV1().Leases(medik8sLeases).Delete(ctx, name,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &l.ResourceVersion}})
+	if err != nil && !isGone(err, name) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete Lease %s/%s: %w", medik8sLeases, name, err)
+	}
+	return nil
+}
+
+// holdsNode reports whether this installation holds a Lease on a Node.
+func (n *nodeLocks) holdsNode(l *coordinationv1.Lease) bool {
+	return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == n.holder
+}
+
+// holdNode changes a Lease on a Node so that we hold it for a run from now on. now is
+// the API server's time: medik8s ignores a Lease that was renewed in the future.
+func (n *nodeLocks) holdNode(l *coordinationv1.Lease, run remediate.Run, now time.Time) {
+	holder, seconds, at := n.holder, int32(nodeLockDuration/time.Second), metav1.NewMicroTime(now)
+	if !n.holdsNode(l) {
+		var before int32
+		if l.Spec.LeaseTransitions != nil {
+			before = *l.Spec.LeaseTransitions
+		}
+		before++
+		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &at, &before
+	}
+	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &seconds, &at
+	l.OwnerReferences = nil
+	if l.Annotations == nil {
+		l.Annotations = map[string]string{}
+	}
+	l.Annotations[runAnnotation] = run.ID
+}
+
+// foreignNodeLease names who else holds a Lease on a Node at the API server's time; ""
+// if nobody does, or a check that asks fenced to remediate the Node. // I22
+func (n *nodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Lease, now time.Time) (string, error) {
+	if n.holdsNode(l) {
+		return "", nil
+	}
+	who, err := holderOf(l, now)
+	if err != nil || who == "" {
+		return "", err
+	}
+	name, is := strings.CutPrefix(*l.Spec.HolderIdentity, medik8sHolder)
+	if !is {
+		return who, nil
+	}
+	u, err := readCustom(ctx, n.work.api().dynamic.Resource(nodeCheckGVR), medik8sGroup, "", name)
+	if err != nil {
+		return who, nil // any holder counts
+	}
+	if check := manifest.NodeHealthCheck(u.Object); isHandledByFenced(&check) {
+		return "", nil
+	}
+	return who, nil
+}
+
+// readNodeLease names who else holds medik8s' Lease on the Node.
+func (l *looker) readNodeLease(ctx context.Context) (string, error) {
+	if l.run.Target.Node == "" {
+		return "", nil
+	}
+	ctx, clock := withClock(ctx)
+	name := nodeLease + l.run.Target.Node
+	lease, err := l.work.lease(ctx, medik8sLeases, name)
+	if isGone(err, name) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read Lease %s/%s: %w", medik8sLeases, name, err)
+	}
+	return l.c.foreignNodeLease(ctx, lease, clock.now(time.Now()))
+}
+
+// medik8sNow reports whether medik8s is installed: whether the namespace of its Leases
+// exists. Where fenced may not read that, medik8s counts as installed if the API
+// serves NodeHealthChecks. Looks of the same moment share the read.
+func (n *nodeLocks) medik8sNow(ctx context.Context) (bool, error) {
+	return readShared(ctx, n.shared, "namespace "+medik8sLeases, func(ctx context.Context) (bool, error) {
+		ns, err := n.work.api().typed.CoreV1().Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
+		err = checkObject(ns, err, "", medik8sLeases)
+		switch {
+		case err == nil:
+			return true, nil
+		case isGone(err, medik8sLeases):
+			return false, nil
+		case apierrors.IsForbidden(err) && n.work.isNotServed(ctx, &source{kind: policy.NodeHealthCheckKind, group: medik8sGroup, resource: nodeCheckGVR.Resource}):
+			return false, nil
+		}
+		return false, fmt.Errorf("read whether medik8s is installed: read Namespace %s (apply rbac.yaml and rbac-medik8s.yaml): %w", medik8sLeases, err)
+	})
+}
