@@ -13,7 +13,6 @@ import (
 const (
 	excludeLabel       = "remediation.medik8s.io/exclude-from-remediation"
 	confirmAnnotation  = "remediation.medik8s.io/manually-confirmed-healthy"
-	hostedNodeLabel    = "hypershift.openshift.io/nodePool"
 	currentConfig      = "machineconfiguration.openshift.io/currentConfig"
 	desiredConfig      = "machineconfiguration.openshift.io/desiredConfig"
 	terminating        = "Terminating"
@@ -134,11 +133,11 @@ func latestDelay(own []*Request, delay time.Duration) (until time.Time, known bo
 	return until, true
 }
 
-// isConfigRolling reports whether a hosted cluster is replacing the Node's
-// configuration. There the ClusterVersion does not show an upgrade.
+// isConfigRolling reports whether OpenShift is replacing the Node's configuration.
+// The ClusterVersion does not show that in a hosted cluster, nor while a
+// MachineConfigPool rolls out a configuration outside of an upgrade.
 func (n *Node) isConfigRolling() bool {
-	_, hosted := n.Labels[hostedNodeLabel]
-	return hosted && n.Annotations[currentConfig] != n.Annotations[desiredConfig]
+	return n.Annotations[currentConfig] != n.Annotations[desiredConfig]
 }
 
 func (r *Request) key() string { return key(r.Namespace, r.Name) }
