@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -188,6 +189,14 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 			assert.Equal(t, "WaitingForRemediation", cond["reason"])
 			assert.Equal(t, which == severe, cond["severity"] != nil)
 		}
+
+		_, err = b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).
+			Patch(ctx, b.machine, types.MergePatchType, []byte(`{"metadata": {"ownerReferences": null}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		orphan := look(t, k, b.run).Seen.Machine
+		assert.False(t, orphan.Marked, "it was marked, but has no owner that would replace it") // I14
+		assert.Equal(t, remediate.No, orphan.Replaceable)
+		assert.Contains(t, orphan.Why, "no controller owns it")
 	})
 }
 

@@ -207,10 +207,14 @@ func (t *TargetReport) evaluateClocks(c *Check, list []finding, now time.Time) b
 	return len(list) > 0
 }
 
-// refuseHandOver refuses a second hand-over to an owner. It refuses a
+// refuseHandOver refuses to hand a Machine over that no controller owns, because
+// nothing would replace it, and a second hand-over to an owner. It refuses a
 // control-plane Machine unless its owner is a KubeadmControlPlane, the only owner
 // that protects the quorum itself.
 func (t *TargetReport) refuseHandOver(m *Machine) {
+	if m.ControllerOwner == (Owner{}) {
+		t.refuse(reason.NoController)
+	}
 	if s := m.OwnerRemediated; s != "" && s != "True" {
 		t.refuse(reason.AlreadyRequested) // also for Unknown: the owner is working on it
 	}
