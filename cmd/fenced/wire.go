@@ -125,6 +125,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 			Rules: policy.Rules{
 				ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,
 				DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Instance: instance, ZoneKey: g.ZoneKey,
+				MachineFailureReason: g.MachineFailureReason, WaitForUpgrade: g.WaitForUpgrade,
 			},
 			ControlPlaneIsolation: controlPlaneIsolation(d.cfg.ControlPlaneIsolation),
 		})

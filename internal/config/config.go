@@ -155,6 +155,8 @@ type Guards struct {
 	ExternalEtcd               bool          `yaml:"externalEtcd"`
 	PowerOnFoundOff            bool          `yaml:"powerOnFoundOff"`
 	DeleteControlPlaneMachines bool          `yaml:"deleteControlPlaneMachines"`
+	MachineFailureReason       bool          `yaml:"machineFailureReason"`
+	WaitForUpgrade             bool          `yaml:"waitForUpgrade"`
 	Identity                   string        `yaml:"identity" is:"required|pinned|off"`
 }
 

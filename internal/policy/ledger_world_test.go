@@ -128,6 +128,9 @@ func drawWorldMachine(t *rapid.T, now time.Time) *Machine {
 		OwnerRemediated: of(t, "remediated", "", "", "False"), Paused: odds(t, "paused", 8), SkipRemediation: odds(t, "skip", 8),
 		RemediateRequested: odds(t, "remediate", 8), InfrastructureReadySince: around(t, "infrastructure", now),
 	}
+	if odds(t, "failed", 8) {
+		m.Failure = "CreateError"
+	}
 	if odds(t, "host", 2) {
 		m.Annotations = map[string]string{hostAnnotation: of(t, "host name", "a/h-0", "a/h-1", "a/h-9")}
 	}
@@ -150,6 +153,9 @@ func drawWorldNode(t *rapid.T, now time.Time) *Node {
 	}
 	if odds(t, "confirmed", 6) {
 		n.Annotations = map[string]string{confirmAnnotation: ""}
+	}
+	if odds(t, "rolling", 8) {
+		n.Annotations = map[string]string{currentConfig: "a", desiredConfig: "b"}
 	}
 	return n
 }

@@ -298,7 +298,10 @@ func (w *tables) checkContext(c *Check) CheckContext {
 	case clusterAPI:
 		a.Cluster, a.ClusterUnread = w.clusterOf(c)
 	case medik8s:
-		a.Upgrading, a.MachineChecks = w.upgrading, w.machineChecks
+		a.MachineChecks = w.machineChecks
+	}
+	if w.rules.WaitForUpgrade || c.family() == medik8s {
+		a.Upgrading = w.upgrading
 	}
 	return a
 }
