@@ -59,7 +59,7 @@ func (c *Cluster) planTarget(ctx context.Context, full *policy.Check, r *policy.
 	if !ok {
 		return nil
 	}
-	gates := append(policy.ExplainTarget(r, check, t), executorGates(full, t)...)
+	gates := policy.ExplainTarget(r, check, t)
 	p := c.probes.last(a.key)
 	guards := c.gates(a, p, now)
 	if _, refused := firstFailing(slices.Concat(gates, guards)); p == nil && !refused && *lookups > 0 {

@@ -82,6 +82,8 @@ func (r *Report) refusalGates(c *CheckReport, t *TargetReport, code reason.Code)
 		return []reason.Gate{closed("upgrade", c.upgradeText(t), "no upgrade")}
 	case reason.PauseRequested:
 		return []reason.Gate{closed("pauseRequests", cmp.Or(c.Message, "none"), "none")}
+	case reason.Delegated:
+		return []reason.Gate{closed("executor", "the check's template leaves the remediation to another controller", "a template of fenced.io, or none")}
 	case reason.QuorumLost, reason.QuorumUnknown:
 		return []reason.Gate{closed("etcd", quorumText[code], "a quorum without it")}
 	case reason.ControlPlaneBusy:

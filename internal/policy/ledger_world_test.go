@@ -70,7 +70,7 @@ func drawWorldCheck(t *rapid.T, now time.Time) *Check {
 		c.Source = "p.yaml:5"
 	}
 	if c.Strategy == CreateRequests && c.Escalation == nil {
-		c.Template = &worldTemplate
+		c.Template = of(t, "template", &worldTemplate, &Template{FencedAPI, FencedRemediationKind + "Template", "a", "own"})
 	}
 	drawRules(t, c)
 	return c
@@ -103,7 +103,7 @@ func drawMedik8s(t *rapid.T, c *Check, now time.Time) {
 	c.HealthyDelay = of(t, "delay", 0, -1, 10*time.Minute)
 	c.StormCooldown = of(t, "cooldown", 0, 0, 5*time.Minute)
 	if odds(t, "escalates", 2) {
-		c.Escalation = []Escalation{{worldTemplate, 1, time.Minute}, {Template{"remediation.example/v1", "OtherTemplate", "a", "o"}, 2, time.Hour}}
+		c.Escalation = []Escalation{{worldTemplate, 1, time.Minute}, {Template{FencedAPI, FencedRemediationKind + "Template", "a", "o"}, 2, time.Hour}}
 		if odds(t, "tried", 3) {
 			c.Attempts = map[string][]Attempt{"n-0": {{APIVersion: "remediation.example/v1", Kind: "Fix", TemplateName: "fix", Started: around(t, "started", now)}}}
 		}

@@ -66,6 +66,8 @@ type CheckReport struct {
 	Storm Storm `json:"-"`
 	// Due is when the passage of time alone changes the check as a whole.
 	Due time.Time `json:"-"`
+	// template is that of the check.
+	template *Template
 	// upgrading describes the upgrade of the cluster that the check waits for.
 	upgrading string
 	// gate holds the refusals of the check as a whole, its limit first.
