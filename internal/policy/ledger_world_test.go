@@ -206,7 +206,7 @@ func drawOf(t *rapid.T, kind string, now time.Time) (ObjectID, any) {
 		return ObjectID{ClusterAPIV1Beta2, "Cluster", "a", "k"}, c
 	case "Budget":
 		b := &DisruptionBudget{Name: of(t, "name", "b-0", "b-1"), Selector: of(t, "selector", worldSelector...),
-			MaxUnavailable: intstr.Parse(of(t, "max", "0", "1", "3", "50%", "100%", "x")), Source: of(t, "source", "p.yaml:3", "p.yaml:7")}
+			SelectsMachines: odds(t, "machines", 2), MaxUnavailable: intstr.Parse(of(t, "max", "0", "1", "3", "50%", "100%", "x")), Source: of(t, "source", "p.yaml:3", "p.yaml:7")}
 		if odds(t, "invalid", 6) {
 			b.Invalid = "wrong"
 		}
