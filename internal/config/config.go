@@ -48,6 +48,7 @@ type Config struct {
 	Sweep                 Sweep          `yaml:"sweep"`
 	Watchdog              Watchdog       `yaml:"watchdog"`
 	Isolation             string         `yaml:"isolation" is:"deleteNode|outOfServiceTaint"`
+	ReleasePods           bool           `yaml:"releasePods"`
 	ControlPlaneIsolation string         `yaml:"controlPlaneIsolation" is:"auto|deleteNode|outOfServiceTaint"`
 }
 

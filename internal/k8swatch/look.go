@@ -9,8 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -64,7 +62,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	defer cancel()
 	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
 	var g sync.WaitGroup
-	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.members, l.mayIsolate} {
+	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate} {
 		g.Go(func() { l.addError(read(ctx)) })
 	}
 	l.readAhead(ctx, &g)
@@ -167,22 +165,15 @@ func (l *looker) pods(ctx context.Context) error {
 		l.look.Seen.PodsGone = remediate.Yes
 		return nil
 	}
-	list, err := l.work.pods(ctx, metav1.NamespaceAll, metav1.ListOptions{
-		FieldSelector: fields.AndSelectors(
-			fields.OneTermEqualSelector("spec.nodeName", l.run.Target.Node),
-			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
-			fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
-		).String(),
-		Limit: podsPage,
-	})
+	bound, more, err := l.work.podsOf(ctx, l.run.Target.Node)
 	if err != nil {
-		return fmt.Errorf("list the pods of Node %s: %w", l.run.Target.Node, err)
+		return err
 	}
-	bound := list.Continue != "" || slices.ContainsFunc(list.Items, func(p corev1.Pod) bool {
-		_, mirror := p.Annotations[corev1.MirrorPodAnnotationKey]
-		return !mirror
-	})
-	l.look.Seen.PodsGone = remediate.Ask(!bound)
+	l.look.Seen.PodsGone = remediate.Ask(len(bound) == 0 && !more)
+	if isReleasing(&l.run) {
+		left := slices.ContainsFunc(bound, func(p corev1.Pod) bool { return isReleasable(&p, l.run.Isolation) })
+		l.look.Seen.PodsReleased = remediate.Ask(!left && !more)
+	}
 	return nil
 }
 
