@@ -47,7 +47,7 @@ done
 for page in alerts audit-log day-to-day install own-host policy power reasons safety security six-steps state stop-and-override troubleshooting; do
 	put 0644 "docs/$page.md" "$doc/docs/$page.md"
 done
-for f in rbac.yaml hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json; do
+for f in rbac.yaml kubernetes/evaluate.yaml kubernetes/observe.yaml kubernetes/protect-nodes.yaml kubernetes/release-pods.yaml hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json; do
 	put 0644 "configs/$f" "$doc/examples/$f"
 done
 for f in fenced-local-ipmi.conf 60-fenced-ipmi.rules; do

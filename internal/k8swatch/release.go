@@ -1,12 +1,13 @@
 package k8swatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,16 +47,29 @@ func (cl *clients) releasePods(ctx context.Context, run remediate.Run) error {
 	}
 	writing, cancel := withWriteTimeout(ctx)
 	defer cancel()
-	var g errgroup.Group
-	g.SetLimit(releaseAtOnce)
-	for i := range pods[:min(len(pods), releaseAtMost)] {
-		g.Go(func() error { return cl.releasePod(writing, &pods[i]) })
+	podsErr := releaseEach(pods, func(p *corev1.Pod) error { return cl.releasePod(writing, p) })
+	return errors.Join(podsErr, attachmentsErr,
+		releaseEach(attachments, func(a *storagev1.VolumeAttachment) error { return cl.releaseAttachment(writing, a) }))
+}
+
+// releaseEach releases the first of the objects, some at once. It returns one of
+// the errors.
+func releaseEach[T any](list []T, release func(*T) error) (first error) {
+	var g sync.WaitGroup
+	var mu sync.Mutex
+	places := make(chan struct{}, releaseAtOnce)
+	for i := range list[:min(len(list), releaseAtMost)] {
+		places <- struct{}{}
+		g.Go(func() {
+			defer func() { <-places }()
+			err := release(&list[i])
+			mu.Lock()
+			defer mu.Unlock()
+			first = cmp.Or(first, err)
+		})
 	}
-	podsErr := g.Wait()
-	for i := range attachments[:min(len(attachments), releaseAtMost)] {
-		g.Go(func() error { return cl.releaseAttachment(writing, &attachments[i]) })
-	}
-	return errors.Join(podsErr, attachmentsErr, g.Wait())
+	g.Wait()
+	return first
 }
 
 // podsOf lists the pods that are bound to a Node, other than Succeeded and Failed

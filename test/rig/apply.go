@@ -103,13 +103,18 @@ func (c *ControlPlane) clientOf(r schema.GroupVersionResource) (dynamic.Resource
 // ApplyRBAC gives FencedUser the rights of configs/rbac.yaml, which is part of the product, and no
 // other rights.
 func (c *ControlPlane) ApplyRBAC(ctx context.Context) error {
+	return c.ApplyConfig(ctx, "rbac.yaml")
+}
+
+// ApplyConfig applies a manifest of configs/, which is part of the product.
+func (c *ControlPlane) ApplyConfig(ctx context.Context, name string) error {
 	root, err := Root()
 	if err != nil {
 		return err
 	}
-	manifest, err := os.ReadFile(filepath.Join(root, "configs", "rbac.yaml"))
+	manifest, err := os.ReadFile(filepath.Join(root, "configs", name))
 	if err != nil {
-		return fmt.Errorf("read fenced's role: %w", err)
+		return fmt.Errorf("read %s: %w", name, err)
 	}
 	return c.Apply(ctx, manifest)
 }
