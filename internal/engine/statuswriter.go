@@ -18,6 +18,9 @@ type Checks interface {
 	ControllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error)
 	// WriteStatus updates the fields that differ in the status of one check.
 	WriteStatus(ctx context.Context, r policy.CheckReport) error
+	// WriteVerdicts writes the health of a few Machines of one check on them, where the API
+	// family has a condition for that. more: it must be called again for others.
+	WriteVerdicts(ctx context.Context, r policy.CheckReport) (more bool, err error)
 	// Record adds one Kubernetes Event to a check.
 	Record(ctx context.Context, r policy.CheckReport, warning bool, code, message string) error
 }
@@ -27,6 +30,7 @@ const (
 	writeRetry      = 10 * time.Second // after one that failed, doubled each time
 	writeRetryMax   = 5 * time.Minute
 	controllerFresh = 15 * time.Second // age of the answer of ControllerAlive
+	verdictsFresh   = 5 * time.Minute  // until the targets are compared although no counter has changed
 )
 
 // The reasons of Events on a check, as the API families name them.
@@ -55,6 +59,8 @@ type written struct {
 	next    time.Time // no write before
 	seen    bool
 	allowed bool
+	// again is when the targets are compared although no counter has changed; zero: never.
+	again time.Time
 	// backoff is the pause before the next attempt; zero: the last one succeeded.
 	backoff time.Duration
 }
@@ -120,14 +126,15 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 		current := status{r.UID, r.Message, r.Expected, r.Healthy, r.MaxUnhealthy, r.RemediationsAllowed, r.Allowed}
 		switch {
 		case r.State != policy.StateActive || r.Kind != policy.MachineHealthCheckKind || r.UID == "": // from a file
-		case last.status == current:
+		case last.status == current && (last.again.IsZero() || now.Before(last.again)):
+			due = earliest(due, last.again)
 		case now.Before(last.next):
 			due = earliest(due, last.next)
 		case !w.mayWrite(ctx, r.ID(), now):
 			due = earliest(due, now.Add(controllerFresh))
 		default:
 			w.written[key] = w.write(ctx, r, current, last, now)
-			due = earliest(due, w.written[key].next)
+			due = earliest(earliest(due, w.written[key].next), w.written[key].again)
 		}
 	}
 	return due
@@ -171,6 +178,13 @@ func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current
 	next := written{status: current, next: now.Add(writeEvery), seen: true, allowed: r.Allowed}
 	full := w.c.withTargets(*r, now)
 	err := w.c.opt.Checks.WriteStatus(ctx, full)
+	if err == nil && full.APIVersion != policy.OpenShiftMachineAPI {
+		var more bool
+		next.again = now.Add(verdictsFresh)
+		if more, err = w.c.opt.Checks.WriteVerdicts(ctx, full); more {
+			next.again = next.next
+		}
+	}
 	if err == nil && last.seen && last.allowed != r.Allowed {
 		code, message := remediationAllowed, "the number of unhealthy targets is within the limit"
 		if !r.Allowed {
