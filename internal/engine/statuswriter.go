@@ -68,6 +68,7 @@ type written struct {
 // status holds the values that are compared to see whether a write is needed.
 type status struct {
 	uid, message                        string
+	state                               policy.State
 	expected, healthy, max, allowedMore int
 	allowed                             bool
 }
@@ -123,9 +124,9 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 		r := &found[i]
 		key := checkKey{r.ID(), r.UID}
 		last := w.written[key]
-		current := status{r.UID, r.Message, r.Expected, r.Healthy, r.MaxUnhealthy, r.RemediationsAllowed, r.Allowed}
+		current := status{r.UID, r.Message, r.State, r.Expected, r.Healthy, r.MaxUnhealthy, r.RemediationsAllowed, r.Allowed}
 		switch {
-		case r.State != policy.StateActive || r.Kind != policy.MachineHealthCheckKind || r.UID == "": // from a file
+		case !r.HasStatus() || r.UID == "": // the latter: from a file
 		case last.status == current && (last.again.IsZero() || now.Before(last.again)):
 			due = earliest(due, last.again)
 		case now.Before(last.next):
@@ -185,7 +186,7 @@ func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current
 			next.again = next.next
 		}
 	}
-	if err == nil && last.seen && last.allowed != r.Allowed {
+	if err == nil && last.seen && last.allowed != r.Allowed && r.State == policy.StateActive {
 		code, message := remediationAllowed, "the number of unhealthy targets is within the limit"
 		if !r.Allowed {
 			code, message = remediationRestricted, r.Message

@@ -54,6 +54,8 @@ var rights = []right{
 	{"fenced", machineGroup, "machines", "delete", `Resource(machineGVR).Namespace(t.Namespace).Delete(`, true},
 	{"fenced", medik8sGroup, "nodehealthchecks", watches, `custom(nodeCheckGVR,`, false},
 	{"fenced", medik8sGroup, "nodehealthchecks", "get", `Resource(nodeCheckGVR), medik8sGroup, "", check)`, false},
+	{"fenced", medik8sGroup, "nodehealthchecks/status", "patch", `Resource(nodeCheckGVR), changedNodeStatus`, true},
+	{"fenced", coordination, "leases", "list", `leaderAnywhere(ctx, c.work.api(), nodeCheckLeader)`, true},
 	{"fenced", configGroup, "clusterversions", watches, `custom(upgradeGVR,`, false},
 	{"fenced", "self-node-remediation.medik8s.io", "selfnoderemediations", watches, requestsCode, false},
 	{"fenced", "fence-agents-remediation.medik8s.io", "fenceagentsremediations", watches, requestsCode, false},
