@@ -292,7 +292,7 @@ func TestVerdictsAreWritten(t *testing.T) {
 		target.MachineUID = another
 
 		require.NoError(t, k.Act(ctx, b.run, remediate.DeleteTargetMachine, nil, remediate.Backup{})) // marks it
-		write(policy.Healthy, "") // it has recovered before its owner replaced it
+		write(policy.Healthy, "")                                                                     // it has recovered before its owner replaced it
 		write(policy.Unhealthy, reason.NodeCondition)
 		status, _ = conditionsNow()
 		assert.Equal(t, [2]string{"True", "True"}, status, "OwnerRemediated is still False: its owner would delete it")
