@@ -101,7 +101,7 @@ func (k keys) top() (all []string) {
 var othersKeys = []string{
 	"backOff", "bootMACAddress", "consumerRef", "controlPlaneReady", "disableCertificateVerification", "disablePowerOff", "healthyDelay", "infrastructureReady", "lastTransitionTime",
 	"maxUnhealthy", "minHealthy", "nodeRef", "online", "pauseRequests", "providerID", "remediationsAllowed", "renewTime", "stormCooldownDuration",
-	"deleteNode", "outOfServiceTaint", "failurePolicy", "lanplus",
+	"deleteNode", "outOfServiceTaint", "failurePolicy", "lanplus", "failureReason", "failureMessage", "observedNodes", "healthyNodes", "unhealthyNodes",
 }
 
 // fileName tells a name like audit.jsonl from a key.

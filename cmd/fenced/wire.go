@@ -144,6 +144,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 			Rules: policy.Rules{
 				ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,
 				DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Instance: instance, ZoneKey: g.ZoneKey,
+				MachineFailureReason: g.MachineFailureReason, WaitForUpgrade: g.WaitForUpgrade,
 			},
 			ControlPlaneIsolation: controlPlaneIsolation(d.cfg.ControlPlaneIsolation),
 		})
@@ -180,7 +181,7 @@ func (d *fenced) engineOptions() engine.Options {
 			OffDeadline: p.OffDeadline, APITimeout: p.APITimeout, PodsGoneTimeout: p.PodsGoneTimeout, OnDeadline: p.OnDeadline,
 			ReadyTimeout: p.NodeReadyTimeout, RestoreTimeout: p.RestoreTimeout, RunTimeout: p.RunTimeout, RetryInterval: p.RetryInterval,
 			SessionTimeout:   p.SessionTimeout,
-			MinPowerInterval: g.MinPowerInterval, MaxAttempts: g.MaxAttempts, PowerOnFoundOff: g.PowerOnFoundOff,
+			MinPowerInterval: g.MinPowerInterval, MaxAttempts: g.MaxAttempts, PowerOnFoundOff: g.PowerOnFoundOff, ReleasePods: d.cfg.ReleasePods,
 		},
 	}
 }

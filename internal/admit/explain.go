@@ -37,7 +37,6 @@ func (c *Cluster) Explain(ctx context.Context, o order.Order) (Explanation, erro
 		if b, ok := c.candidate(check, t); ok { // the candidate of the deciding loop
 			a = b
 		}
-		x.Gates = append(x.Gates, executorGates(check, t)...)
 	}
 	x.Gates = append(x.Gates, uncertainMachineGates(a)...)
 	x.Run = c.book.newestOn(a.draft.Target)
@@ -70,17 +69,6 @@ func (c *Cluster) requestedTarget(r *policy.Report, subject string) (check *poli
 		}
 	}
 	return check, target
-}
-
-// executorGates returns a failing gate if another controller carries out the action.
-func executorGates(check *policy.Check, t *policy.TargetReport) []reason.Gate {
-	if strategyOf(check, t) != "" {
-		return nil
-	}
-	return []reason.Gate{{
-		Name: "executor", Reason: reason.Delegated, Value: "the check's template leaves the remediation to another controller",
-		Threshold: "a template of fenced.io, or none", Source: "check " + check.Key(),
-	}}
 }
 
 // verdictOn returns Unhealthy if any check has that verdict about the subject, else the verdict

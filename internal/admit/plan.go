@@ -65,7 +65,7 @@ func (c *Cluster) planTarget(ctx context.Context, full *policy.Check, check *pol
 	if !ok {
 		return nil
 	}
-	gates := append(policy.ExplainTarget(check, t), executorGates(full, t)...)
+	gates := policy.ExplainTarget(check, t)
 	p := c.probes.last(a.key)
 	guards := ask(a, p)
 	if _, refused := firstFailing(slices.Concat(gates, guards)); p == nil && !refused && *lookups > 0 {

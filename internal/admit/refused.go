@@ -39,7 +39,7 @@ func (c *Cluster) noteRefusal(a candidate, g reason.Gate, next, now time.Time) {
 // noteCheckRefusal stores why the checks refuse a target of one of them, or that another
 // controller remediates it.
 func (c *Cluster) noteCheckRefusal(report *policy.CheckReport, check *policy.Check, t *policy.TargetReport, now time.Time) {
-	g, refused := firstFailing(append(policy.ExplainTarget(report, t), executorGates(check, t)...))
+	g, refused := firstFailing(policy.ExplainTarget(report, t))
 	if refused {
 		r := Refused{CheckID: checkID(check.ID()), Node: t.Node, Machine: t.Machine, Gate: g, NextTry: g.Until}
 		c.refused.note(pair{r.CheckID, targetKey(t)}, r.of(check), now)

@@ -48,6 +48,7 @@ type Config struct {
 	Sweep                 Sweep          `yaml:"sweep"`
 	Watchdog              Watchdog       `yaml:"watchdog"`
 	Isolation             string         `yaml:"isolation" is:"deleteNode|outOfServiceTaint"`
+	ReleasePods           bool           `yaml:"releasePods"`
 	ControlPlaneIsolation string         `yaml:"controlPlaneIsolation" is:"auto|deleteNode|outOfServiceTaint"`
 }
 
@@ -155,6 +156,8 @@ type Guards struct {
 	ExternalEtcd               bool          `yaml:"externalEtcd"`
 	PowerOnFoundOff            bool          `yaml:"powerOnFoundOff"`
 	DeleteControlPlaneMachines bool          `yaml:"deleteControlPlaneMachines"`
+	MachineFailureReason       bool          `yaml:"machineFailureReason"`
+	WaitForUpgrade             bool          `yaml:"waitForUpgrade"`
 	Identity                   string        `yaml:"identity" is:"required|pinned|off"`
 }
 

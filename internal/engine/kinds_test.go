@@ -126,6 +126,20 @@ func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 	})
 }
 
+// A Machine that no controller owns is not handed over: nobody would replace it. // I14
+func TestMachineWithoutAnOwnerIsNotHandedOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		handOver(w)
+		w.eachMachine(func(m *policy.Machine) { m.ControllerOwner = policy.Owner{} })
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Zero(t, w.HandedOver())
+		gate(t, e, reason.NoController)
+		stop()
+	})
+}
+
 // While the manager of the API family is alive, fenced does not mark the Machine. // I22
 func TestMachineIsNotMarkedWhileItsManagerIsAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

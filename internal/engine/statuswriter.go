@@ -18,6 +18,9 @@ type Checks interface {
 	ControllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error)
 	// WriteStatus updates the fields that differ in the status of one check.
 	WriteStatus(ctx context.Context, r policy.CheckReport) error
+	// WriteVerdicts writes the health of a few Machines of one check on them, where the API
+	// family has a condition for that. more: it must be called again for others.
+	WriteVerdicts(ctx context.Context, r policy.CheckReport) (more bool, err error)
 }
 
 const (
@@ -25,6 +28,7 @@ const (
 	writeRetry      = 10 * time.Second // after one that failed, doubled each time
 	writeRetryMax   = 5 * time.Minute
 	controllerFresh = 15 * time.Second // age of the answer of ControllerAlive
+	verdictsFresh   = 5 * time.Minute  // until the targets are compared although no counter has changed
 )
 
 // statusWriter writes the results of the checks to their status. It has its own goroutine,
@@ -45,6 +49,8 @@ type checkKey struct {
 type written struct {
 	status status
 	next   time.Time // no write before
+	// again is when the targets are compared although no counter has changed; zero: never.
+	again time.Time
 	// backoff is the pause before the next attempt; zero: the last one succeeded.
 	backoff time.Duration
 }
@@ -52,6 +58,7 @@ type written struct {
 // status holds the values that are compared to see whether a write is needed.
 type status struct {
 	uid, message                        string
+	state                               policy.State
 	expected, healthy, max, allowedMore int
 	allowed                             bool
 }
@@ -107,17 +114,18 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 		r := &found[i]
 		key := checkKey{r.ID(), r.UID}
 		last := w.written[key]
-		current := status{r.UID, r.Message, r.Expected, r.Healthy, r.MaxUnhealthy, r.RemediationsAllowed, r.Allowed}
+		current := status{r.UID, r.Message, r.State, r.Expected, r.Healthy, r.MaxUnhealthy, r.RemediationsAllowed, r.Allowed}
 		switch {
-		case r.State != policy.StateActive || r.Kind != policy.MachineHealthCheckKind || r.UID == "": // from a file
-		case last.status == current:
+		case !r.HasStatus() || r.UID == "": // the latter: from a file
+		case last.status == current && (last.again.IsZero() || now.Before(last.again)):
+			due = earliest(due, last.again)
 		case now.Before(last.next):
 			due = earliest(due, last.next)
 		case !w.mayWrite(ctx, r.ID(), now):
 			due = earliest(due, now.Add(controllerFresh))
 		default:
 			w.written[key] = w.write(ctx, r, current, last, now)
-			due = earliest(due, w.written[key].next)
+			due = earliest(earliest(due, w.written[key].next), w.written[key].again)
 		}
 	}
 	return due
@@ -158,7 +166,16 @@ func (w *statusWriter) mayWrite(ctx context.Context, id policy.CheckID, now time
 // write writes the status of one check. It returns what was written, or last with a backoff
 // after an error.
 func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current status, last written, now time.Time) written {
-	err := w.c.opt.Checks.WriteStatus(ctx, w.c.withTargets(*r, now))
+	next := written{status: current, next: now.Add(writeEvery)}
+	full := w.c.withTargets(*r, now)
+	err := w.c.opt.Checks.WriteStatus(ctx, full)
+	if err == nil && full.APIVersion != policy.OpenShiftMachineAPI {
+		var more bool
+		next.again = now.Add(verdictsFresh)
+		if more, err = w.c.opt.Checks.WriteVerdicts(ctx, full); more {
+			next.again = next.next
+		}
+	}
 	if err != nil && ctx.Err() == nil {
 		if last.backoff == 0 { // reported once, until a write succeeds
 			w.c.emit(event.Event{Type: event.Failed, Message: "write the status of check " + r.Namespace + "/" + r.Name + ", which is tried again: " + err.Error()})
@@ -167,7 +184,7 @@ func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current
 		last.next = now.Add(last.backoff)
 		return last
 	}
-	return written{status: current, next: now.Add(writeEvery)}
+	return next
 }
 
 // withTargets adds the targets for the API family whose status lists them: the Cluster API.

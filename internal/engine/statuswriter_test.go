@@ -20,12 +20,28 @@ import (
 
 // board is where the checks live: it keeps what it is told.
 type board struct {
-	mu      sync.Mutex
-	alive   remediate.Answer
-	refuses bool
-	hangs   bool
-	written []policy.CheckReport
-	asked   int
+	mu       sync.Mutex
+	alive    remediate.Answer
+	refuses  bool
+	hangs    bool
+	written  []policy.CheckReport
+	asked    int
+	verdicts []policy.CheckReport // what WriteVerdicts was told
+	more     int                  // how often it says that Machines are left
+}
+
+func (b *board) WriteVerdicts(_ context.Context, r policy.CheckReport) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.verdicts = append(b.verdicts, r)
+	b.more--
+	return b.more >= 0, nil
+}
+
+func (b *board) verdictCalls() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.verdicts)
 }
 
 func (b *board) ControllerAlive(context.Context, policy.CheckID) (remediate.Answer, error) {
@@ -155,6 +171,35 @@ func TestStatusOfACheckThatWasHandedOver(t *testing.T) {
 			assert.Len(t, written[0].Targets, 4, "this lineage's status names the targets")
 		}
 		assert.Zero(t, b.questions())
+	})
+}
+
+// The health of Machines is written on them in several calls, and compared again every five
+// minutes, because two Machines may have changed places.
+func TestVerdictsAreWrittenInParts(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.Yes, more: 2}
+		_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); handOver(w) })
+		time.Sleep(time.Minute)
+		assert.Equal(t, 3, b.verdictCalls(), "until none is left")
+		time.Sleep(6 * time.Minute)
+		assert.Equal(t, 4, b.verdictCalls())
+		stop()
+		assert.Len(t, b.verdicts[0].Targets, 4)
+	})
+}
+
+// Where the controller is alive, it writes the health of the Machines itself; and OpenShift's
+// Machines have no such condition.
+func TestVerdictsOfOthersAreLeftAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No}
+		_, _, stop := start(t, w, store, calm(w, b))
+		time.Sleep(time.Minute)
+		stop()
+		written, _ := b.told()
+		assert.NotEmpty(t, written)
+		assert.Zero(t, b.verdictCalls())
 	})
 }
 

@@ -76,6 +76,8 @@ func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action
 			return api.taint(ctx, run.Target.Node, b)
 		}
 		return api.deleteNode(ctx, run.Target.Node, b)
+	case remediate.ReleasePods:
+		return api.releasePods(ctx, run)
 	case remediate.RestoreTargetNode:
 		return api.restore(ctx, run, backups)
 	case remediate.ClearRequest:

@@ -10,8 +10,10 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -188,6 +190,14 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 			assert.Equal(t, "WaitingForRemediation", cond["reason"])
 			assert.Equal(t, which == severe, cond["severity"] != nil)
 		}
+
+		_, err = b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).
+			Patch(ctx, b.machine, types.MergePatchType, []byte(`{"metadata": {"ownerReferences": null}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		orphan := look(t, k, b.run).Seen.Machine
+		assert.False(t, orphan.Marked, "it was marked, but has no owner that would replace it") // I14
+		assert.Equal(t, remediate.No, orphan.Replaceable)
+		assert.Contains(t, orphan.Why, "no controller owns it")
 	})
 }
 
@@ -227,6 +237,65 @@ func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 		require.NoError(t, b.manage.PutLease(ctx, rig.Lease{Namespace: namespace, Name: clusterAPILeader, Holder: "capi-1",
 			Duration: 5 * time.Minute, Renewed: time.Now().Add(-time.Hour)}))
 		assert.Equal(t, remediate.No, look(t, k, b.run).Seen.Contested, "an expired leader is dead")
+	})
+}
+
+// The health of a Machine is written on it, in both lists, where fenced evaluates; and never so
+// that the owner would delete it.
+func TestVerdictsAreWritten(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, b *blue) {
+		ctx := rigtest.Context(t, 3*time.Minute)
+		k, err := New(b.config(t), zap.NewNop())
+		require.NoError(t, err)
+		servedAt(k, b.version)
+		machines := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace)
+		conditionsNow := func() (status, why [2]string) {
+			u, err := machines.Get(ctx, b.machine, metav1.GetOptions{})
+			require.NoError(t, err)
+			for which := range conditionPathsOf(u.GetAPIVersion()) {
+				list := conditionPathsOf(u.GetAPIVersion()).read(u, which)
+				_, found := list.find(checkSucceeded)
+				status[which] = list.status(checkSucceeded)
+				why[which], _ = found["reason"].(string)
+				assert.Equal(t, "True", list.status("InfrastructureReady"), "what others wrote stays")
+			}
+			return status, why
+		}
+		target := policy.TargetReport{Machine: rig.Namespace + "/" + b.machine, MachineUID: b.run.Target.MachineUID, MachineAPIVersion: b.run.Target.MachineAPI}
+		write := func(verdict policy.Verdict, code reason.Code) {
+			target.Verdict, target.Reason, target.Message = verdict, code, "Ready is Unknown"
+			r := policy.CheckReport{Kind: policy.MachineHealthCheckKind, APIVersion: b.run.Target.MachineAPI, UID: "check", Source: "cluster",
+				State: policy.StateActive, Targets: []policy.TargetReport{target}}
+			for more := true; more; {
+				more, err = k.WriteVerdicts(ctx, r)
+				require.NoError(t, err)
+			}
+		}
+		write(policy.Pending, reason.NodeCondition)
+		status, _ := conditionsNow()
+		assert.Equal(t, [2]string{}, status, "no verdict yet")
+		write(policy.Healthy, "")
+		status, why := conditionsNow()
+		assert.Equal(t, [2]string{"True", "True"}, status)
+		assert.Equal(t, [2]string{"HealthCheckSucceeded", ""}, why)
+		write(policy.Unhealthy, reason.NodeCondition)
+		status, why = conditionsNow()
+		assert.Equal(t, [2]string{"False", "False"}, status)
+		assert.Equal(t, [2]string{"UnhealthyNode", "UnhealthyNodeCondition"}, why)
+		write(policy.Healthy, "")
+
+		another := target.MachineUID
+		target.MachineUID = "00000000-0000-0000-0000-000000000000"
+		write(policy.Unhealthy, reason.NodeCondition)
+		status, _ = conditionsNow()
+		assert.Equal(t, [2]string{"True", "True"}, status, "another Machine has the name now") // I2
+		target.MachineUID = another
+
+		require.NoError(t, k.Act(ctx, b.run, remediate.DeleteTargetMachine, nil, remediate.Backup{})) // marks it
+		write(policy.Healthy, "")                                                                     // it has recovered before its owner replaced it
+		write(policy.Unhealthy, reason.NodeCondition)
+		status, _ = conditionsNow()
+		assert.Equal(t, [2]string{"True", "True"}, status, "OwnerRemediated is still False: its owner would delete it")
 	})
 }
 

@@ -19,6 +19,8 @@ func (c *Cluster) ControllerAlive(ctx context.Context, id policy.CheckID) (remed
 		who, err = holder(ctx, c.work.api(), machineAPINamespace, checkLeader)
 	case clusterGroup:
 		who, err = clusterManager(ctx, c.manage.api())
+	case medik8sGroup:
+		who, err = leaderAnywhere(ctx, c.work.api(), nodeCheckLeader)
 	default:
 		return remediate.Yes, nil
 	}

@@ -122,18 +122,23 @@ func (l *looker) coveringChecks(ctx context.Context) ([]policy.Check, error) {
 	return found, nil
 }
 
-// clusterManager names the leader of the Cluster API's own manager. Its namespace
-// is the administrator's choice.
+// clusterManager names the leader of the Cluster API's own manager.
 func clusterManager(ctx context.Context, cl *clients) (string, error) {
+	return leaderAnywhere(ctx, cl, clusterAPILeader)
+}
+
+// leaderAnywhere names the leader of a controller whose namespace is the
+// administrator's choice.
+func leaderAnywhere(ctx context.Context, cl *clients, name string) (string, error) {
 	ctx, clock := withClock(ctx)
 	list, err := cl.typed.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", clusterAPILeader).String(), Limit: pageSize,
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: pageSize,
 	})
 	if err = checkList(list, err); err != nil {
-		return "", fmt.Errorf("list the Leases %s: %w", clusterAPILeader, err)
+		return "", fmt.Errorf("list the Leases %s: %w", name, err)
 	}
 	if list.Continue != "" {
-		return "", fmt.Errorf("list the Leases %s: there are more than %d", clusterAPILeader, pageSize)
+		return "", fmt.Errorf("list the Leases %s: there are more than %d", name, pageSize)
 	}
 	for i := range list.Items {
 		if who, err := holderOf(&list.Items[i], clock.now(time.Now())); err != nil || who != "" {

@@ -58,7 +58,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	defer cancel()
 	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
 	var g sync.WaitGroup
-	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.members, l.mayIsolate} {
+	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate} {
 		g.Go(func() { l.addError(read(ctx)) })
 	}
 	l.readAhead(ctx, &g)
@@ -161,11 +161,15 @@ func (l *looker) pods(ctx context.Context) error {
 		l.look.Seen.PodsGone = remediate.Yes
 		return nil
 	}
-	bound, more, err := l.work.podsOn(ctx, l.run.Target.Node)
+	bound, more, err := l.work.podsOf(ctx, l.run.Target.Node)
 	if err != nil {
 		return err
 	}
-	l.look.Seen.PodsGone = remediate.Ask(!more && len(bound) == 0)
+	l.look.Seen.PodsGone = remediate.Ask(len(bound) == 0 && !more)
+	if isReleasing(&l.run) {
+		left := slices.ContainsFunc(bound, func(p corev1.Pod) bool { return isReleasable(&p, l.run.Isolation) })
+		l.look.Seen.PodsReleased = remediate.Ask(!left && !more)
+	}
 	return nil
 }
 

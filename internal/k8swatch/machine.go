@@ -75,7 +75,8 @@ func (l *looker) machine(ctx context.Context) error {
 	}
 	l.look.FreshMachine, l.consumer = &m, consumerOf(u)
 	l.look.Seen.Machine = remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting,
-		Requested: m.ExternalRemediationRequested, Marked: m.Group() == clusterGroup && isMarked(u)}
+		Requested: m.ExternalRemediationRequested,
+		Marked:    m.Group() == clusterGroup && isMarked(u) && m.ControllerOwner != policy.Owner{}} // without an owner nobody has it
 	return nil
 }
 
@@ -91,7 +92,7 @@ func (l *looker) replaceable() {
 		s.Why = "its BareMetalHost is externally provisioned"
 	case l.controlPlane(m) && !l.mayReplaceControlPlane(m):
 		s.Why = "it is a control-plane Machine"
-	case m.ControllerOwner == policy.Owner{} && !l.isOnlyMarked(m):
+	case m.ControllerOwner == policy.Owner{}:
 		s.Why = "no controller owns it, so nothing would replace it"
 	}
 	s.Replaceable = remediate.Ask(s.Why == "")
@@ -114,12 +115,6 @@ func (l *looker) mayReplaceControlPlane(m *policy.Machine) bool {
 		return l.c.cfg.DeleteControlPlaneMachines
 	}
 	return false
-}
-
-// isOnlyMarked reports whether the check only marks the Machine, as the Cluster
-// API does even for a Machine without an owner.
-func (l *looker) isOnlyMarked(m *policy.Machine) bool {
-	return m.Group() == clusterGroup && l.run.Strategy == remediate.DeleteMachine
 }
 
 // cluster reads the Cluster of the Machine.

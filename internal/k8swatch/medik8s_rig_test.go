@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -42,6 +43,60 @@ func dropNodeCheck(t *testing.T, c *rig.ControlPlane, name string) {
 	if !apierrors.IsNotFound(err) {
 		require.NoError(t, err)
 	}
+}
+
+// The status of a NodeHealthCheck is written where its operator is not alive; the history in it
+// stays.
+func TestStatusOfANodeHealthCheck(t *testing.T) {
+	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
+	k := dial(t, c)
+	name := nodeCheck(t, c, rig.RemediationTemplate("reboot"))
+	checks := c.Dynamic().Resource(rig.NodeCheckResource)
+	read := func() *unstructured.Unstructured {
+		u, err := checks.Get(ctx, name, metav1.GetOptions{})
+		require.NoError(t, err)
+		return u
+	}
+	history := `{"status": {"unhealthyNodes": [{"name": "n-9", "remediations": [{"resource": {"apiVersion": "a/v1", "kind": "K", "name": "n-9"}, "started": "2026-01-01T00:00:00Z"}]}]}}`
+	_, err := checks.Patch(ctx, name, types.MergePatchType, []byte(history), metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+
+	r := policy.CheckReport{Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: name, UID: string(read().GetUID()), Source: "cluster",
+		State: policy.StateActive, Expected: 3, Healthy: 2, Allowed: true, Targets: []policy.TargetReport{{Node: "n-1", Verdict: policy.Indeterminate, Reason: "UnderRemediation"}}}
+	require.NoError(t, k.WriteStatus(ctx, r))
+	written := read()
+	status := written.Object["status"].(map[string]any)
+	assert.EqualValues(t, 3, status["observedNodes"])
+	assert.EqualValues(t, 2, status["healthyNodes"])
+	assert.Equal(t, "Remediating", status["phase"])
+	assert.Len(t, status["unhealthyNodes"], 1, "the history stays")
+	assert.Equal(t, "False", conditionList(status["conditions"].([]any)).status("Disabled"))
+	require.NoError(t, k.WriteStatus(ctx, r))
+	assert.Equal(t, written.GetResourceVersion(), read().GetResourceVersion(), "nothing changed, nothing is written")
+
+	r.State, r.Message = policy.StateDisabled, "MachineHealthCheck a/b may remediate the same Nodes"
+	require.NoError(t, k.WriteStatus(ctx, r))
+	status = read().Object["status"].(map[string]any)
+	assert.Equal(t, "Disabled", status["phase"])
+	assert.Contains(t, status["reason"], "MachineHealthCheck a/b", "the check that conflicts is named")
+	_, disabled := conditionList(status["conditions"].([]any)).find("Disabled")
+	assert.Equal(t, "True", disabled["status"])
+	assert.Equal(t, "ConflictingMachineHealthCheckDetected", disabled["reason"])
+	assert.EqualValues(t, 3, status["observedNodes"])
+
+	id := policy.CheckID{Kind: r.Kind, APIVersion: r.APIVersion, Name: name}
+	alive, err := k.ControllerAlive(ctx, id)
+	require.NoError(t, err)
+	assert.Equal(t, remediate.No, alive)
+	const namespace = "openshift-workload-availability"
+	require.NoError(t, c.CreateNamespace(ctx, namespace))
+	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: namespace, Name: nodeCheckLeader, Holder: "nhc-1", Duration: time.Minute}))
+	t.Cleanup(func() { // it would stop other tests
+		assert.NoError(t, c.Client().CoordinationV1().Leases(namespace).Delete(context.Background(), nodeCheckLeader, metav1.DeleteOptions{}))
+	})
+	alive, err = k.ControllerAlive(ctx, id)
+	require.NoError(t, err)
+	assert.Equal(t, remediate.Yes, alive)
 }
 
 func TestNodeHealthCheckAndItsRequests(t *testing.T) {

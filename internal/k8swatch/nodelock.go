@@ -26,8 +26,7 @@ const (
 	medik8sHolder = "NodeHealthCheck-"
 	// ownHolder begins the holderIdentity of fenced. All instances with one store are
 	// one holder: each of them continues the runs of the others.
-	ownHolder     = "fenced-"
-	runAnnotation = "fenced.io/run"
+	ownHolder = "fenced-"
 	// nodeLockDuration is for how long the Lease keeps others away after fenced was
 	// killed, or lost the API server.
 	nodeLockDuration = 5 * time.Minute

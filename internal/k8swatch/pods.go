@@ -17,12 +17,17 @@ const podsPage = 500
 func (c *Cluster) Pods(ctx context.Context, node string) (names []string, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return c.work.api().podsOn(ctx, node)
+	pods, more, err := c.work.api().podsOf(ctx, node)
+	for i := range pods {
+		names = append(names, pods[i].Namespace+"/"+pods[i].Name)
+	}
+	return names, more, err
 }
 
-// podsOn lists the pods that are bound to a Node, other than Succeeded and Failed ones, and
-// mirror pods: those represent static pods and go with the kubelet.
-func (cl *clients) podsOn(ctx context.Context, node string) (names []string, more bool, err error) {
+// podsOf lists the pods that are bound to a Node, other than Succeeded and Failed
+// ones and mirrors of static pods, which go with the kubelet. more: there are more
+// than one page of them.
+func (cl *clients) podsOf(ctx context.Context, node string) (bound []corev1.Pod, more bool, err error) {
 	list, err := cl.pods(ctx, metav1.NamespaceAll, metav1.ListOptions{
 		FieldSelector: fields.AndSelectors(
 			fields.OneTermEqualSelector("spec.nodeName", node),
@@ -36,8 +41,8 @@ func (cl *clients) podsOn(ctx context.Context, node string) (names []string, mor
 	}
 	for i := range list.Items {
 		if _, mirror := list.Items[i].Annotations[corev1.MirrorPodAnnotationKey]; !mirror {
-			names = append(names, list.Items[i].Namespace+"/"+list.Items[i].Name)
+			bound = append(bound, list.Items[i])
 		}
 	}
-	return names, list.Continue != "", nil
+	return bound, list.Continue != "", nil
 }

@@ -27,15 +27,18 @@ const fromCluster = "cluster"
 
 // WriteStatus writes the result of a check into its status, as the controller of
 // its API family would. It writes only differences. It does not change the status
-// of a check that is not active, or of a kind whose status is more than counters.
+// of a check that is not evaluated.
 func (c *Cluster) WriteStatus(ctx context.Context, r policy.CheckReport) error {
-	if r.Source != fromCluster || r.State != policy.StateActive || r.Kind != policy.MachineHealthCheckKind {
+	if r.Source != fromCluster || !r.HasStatus() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	var api dynamic.ResourceInterface
+	changed := changedStatus
 	switch groupOf(r.APIVersion) {
+	case medik8sGroup:
+		api, changed = c.work.api().dynamic.Resource(nodeCheckGVR), changedNodeStatus
 	case machineGroup:
 		api = c.work.api().dynamic.Resource(checkGVR).Namespace(r.Namespace)
 	case clusterGroup:
@@ -48,10 +51,10 @@ func (c *Cluster) WriteStatus(ctx context.Context, r policy.CheckReport) error {
 		return nil // another check has the name now, and has its own report
 	}
 	if err == nil {
-		err = writeStatus(ctx, api, live, changedStatus(live, &r, time.Now()))
+		err = writeStatus(ctx, api, live, changed(live, &r, time.Now()))
 	}
 	if err != nil {
-		return fmt.Errorf("write the status of MachineHealthCheck %s/%s: %w", r.Namespace, r.Name, err)
+		return fmt.Errorf("write the status of %s %s: %w", r.Kind, strings.TrimPrefix(r.Namespace+"/"+r.Name, "/"), err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -45,7 +46,8 @@ func Cluster(fields map[string]any) (policy.Cluster, error) {
 // clusterMachine decodes a cluster.x-k8s.io Machine of v1beta1 or v1beta2.
 func clusterMachine(o object) (policy.Machine, error) {
 	meta, status := o.child("metadata"), o.child("status")
-	seen := clusterConditions(status, o.text("apiVersion") == policy.ClusterAPIV1Beta1)
+	old := o.text("apiVersion") == policy.ClusterAPIV1Beta1
+	seen := clusterConditions(status, old)
 	m := policy.Machine{
 		APIVersion:      o.text("apiVersion"),
 		Created:         meta.time("creationTimestamp"),
@@ -58,6 +60,7 @@ func clusterMachine(o object) (policy.Machine, error) {
 		ControllerOwner: controllerOwner(meta),
 		Conditions:      seen.current,
 		OwnerRemediated: seen.status(ownerRemediated),
+		Failure:         terminalFailure(status, old),
 	}
 	m.Namespace, m.Name, m.UID, m.ResourceVersion = identify(meta, true)
 	m.ClusterName = m.Labels[clusterNameLabel]
@@ -68,6 +71,23 @@ func clusterMachine(o object) (policy.Machine, error) {
 	_, m.RemediateRequested = m.Annotations[remediateAnnotation]
 	return m, o.err()
 }
+
+// terminalFailure reads failureReason and failureMessage, which v1beta2 keeps
+// only for v1beta1.
+func terminalFailure(status object, old bool) string {
+	if !old {
+		status = status.child("deprecated").child("v1beta1")
+	}
+	why, message := status.text("failureReason"), status.text("failureMessage")
+	if why != "" && message != "" {
+		why += ": "
+	}
+	return strings.ToValidUTF8((why + message)[:min(len(why+message), maxFailure)], "")
+}
+
+// maxFailure is how much of a failure is kept, in bytes. Its author may write any
+// length.
+const maxFailure = 300
 
 // conditionLists are the conditions of a Cluster API object. Owners and checks
 // use the list that v1beta2 introduced; an older core provider writes only the

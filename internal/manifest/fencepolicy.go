@@ -59,12 +59,12 @@ func FencePolicy(fields map[string]any) policy.Check {
 func DisruptionBudget(fields map[string]any) policy.DisruptionBudget {
 	o := read(fields)
 	id := checkIdentity(o)
-	spec := ownSpec(o, "nodeSelector", "maxUnavailable")
-	spec.require("nodeSelector", "maxUnavailable")
+	spec := ownSpec(o, "nodeSelector", "machineSelector", "maxUnavailable")
+	spec.require("maxUnavailable")
 	b := policy.DisruptionBudget{Name: id.Name, Clusters: clusters(spec, id.Clusters), Source: id.Source}
-	// An empty selector selects every Node here, because a budget only forbids.
-	if spec.has("nodeSelector") {
-		b.Selector = strictSelector(spec.child("nodeSelector"))
+	// An empty selector selects everything here, because a budget only forbids.
+	if at, nodes, ok := oneSelector(spec); ok {
+		b.Selector, b.SelectsMachines = strictSelector(at), !nodes
 	}
 	if n := number32(spec, "maxUnavailable", "a percentage"); n != nil {
 		b.MaxUnavailable = *n
@@ -115,6 +115,21 @@ func clusters(spec object, annotated []string) []string {
 
 // ownSelector reads which targets a FencePolicy covers. // I18
 func ownSelector(spec object) (s labels.Selector, nodes bool) {
+	at, nodes, ok := oneSelector(spec)
+	if !ok {
+		return nil, nodes
+	}
+	s = strictSelector(at)
+	if s != nil && s.Empty() {
+		at.fail(at.path, "is empty; it must select targets")
+		s = nil
+	}
+	return s, nodes
+}
+
+// oneSelector finds the one of two selectors that is set, and whether it selects
+// Nodes.
+func oneSelector(spec object) (at object, nodes, ok bool) {
 	nodes = spec.has("nodeSelector")
 	name := "machineSelector"
 	if nodes {
@@ -123,18 +138,12 @@ func ownSelector(spec object) (s labels.Selector, nodes bool) {
 	switch {
 	case nodes && spec.has("machineSelector"):
 		spec.fail(spec.path, "nodeSelector and machineSelector are both set; set only one of them")
-		return nil, nodes
+		return at, nodes, false
 	case !spec.has(name):
 		spec.fail(spec.path, "nodeSelector or machineSelector is missing")
-		return nil, nodes
+		return at, nodes, false
 	}
-	at := spec.child(name)
-	s = strictSelector(at)
-	if s != nil && s.Empty() {
-		at.fail(at.path, "is empty; it must select targets")
-		s = nil
-	}
-	return s, nodes
+	return spec.child(name), nodes, true
 }
 
 func strictSelector(o object) labels.Selector {

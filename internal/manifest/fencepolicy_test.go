@@ -231,7 +231,9 @@ func TestOwnKindsValues(t *testing.T) {
 		"nodeSelector: {}, maxUnavailable: '[1-2]'":                 false,
 		"nodeSelector: {a: b}, maxUnavailable: 5":                   false,
 		"nodeSelector: {}, maxUnavailable: 5, strategy: None":       false,
-		"machineSelector: {matchLabels: {a: b}}, maxUnavailable: 5": false,
+		"machineSelector: {matchLabels: {a: b}}, maxUnavailable: 5": true,
+		"machineSelector: {}, maxUnavailable: 5":                    true,
+		"nodeSelector: {}, machineSelector: {}, maxUnavailable: 5":  false,
 	} {
 		try(good, budgetOf(spec))
 	}

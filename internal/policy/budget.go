@@ -9,22 +9,29 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// countBudget counts the Nodes of a DisruptionBudget.
+// countBudget counts the Nodes or Machines of a DisruptionBudget.
 func (w *tables) countBudget(b *DisruptionBudget) BudgetReport {
 	var n budgetCount
+	n.addAll(w, b)
+	return n.report(b, b.unseen(w))
+}
+
+func (n *budgetCount) addAll(w *tables, b *DisruptionBudget) {
 	for _, node := range w.nodes {
 		n.addNode(w, b, node, 1)
 	}
-	return n.report(b, w.unseenNodes())
+	for _, m := range w.machines {
+		n.addMachine(w, b, m, 1)
+	}
 }
 
-// budgetCount is how many Nodes a budget covers, and how many of those are
-// unavailable.
+// budgetCount is how many Nodes or Machines a budget covers, and how many of those
+// are unavailable.
 type budgetCount struct{ nodes, unavailable int }
 
 // addNode adds a Node to the counts, or removes it: by is 1 or -1.
 func (n *budgetCount) addNode(w *tables, b *DisruptionBudget, node *Node, by int) {
-	if b.Selector == nil || !b.Selector.Matches(set(node.Labels)) {
+	if b.SelectsMachines || b.Selector == nil || !b.Selector.Matches(set(node.Labels)) {
 		return
 	}
 	n.nodes += by
@@ -33,7 +40,7 @@ func (n *budgetCount) addNode(w *tables, b *DisruptionBudget, node *Node, by int
 	}
 }
 
-// report is the budget's report with these counts. unseen is tables.unseenNodes.
+// report is the budget's report with these counts. unseen is that of DisruptionBudget.
 func (n *budgetCount) report(b *DisruptionBudget, unseen int) BudgetReport {
 	r := BudgetReport{Name: b.Name, State: StateActive, Limit: b.MaxUnavailable.String()}
 	if b.Invalid != "" || b.Selector == nil {
@@ -65,7 +72,9 @@ func (w *tables) unavailable(n *Node) bool {
 
 // unseenNodes counts the Nodes that an open run has deleted, and those that could
 // not be decoded.
-func (w *tables) unseenNodes() int {
+func (w *tables) unseenNodes() int { return len(unseenNodeNames(w)) + w.unreadAny }
+
+func unseenNodeNames(w *tables) map[string]bool {
 	unseen := map[string]bool{}
 	for _, r := range w.runs {
 		if r.Node != "" && w.nodes[r.Node] == nil {
@@ -77,7 +86,7 @@ func (w *tables) unseenNodes() int {
 			unseen[k.Name] = true
 		}
 	}
-	return len(unseen) + w.unreadAny
+	return unseen
 }
 
 // refuseBudgets refuses every action that a budget does not allow. It applies the
@@ -107,12 +116,12 @@ func (w *tables) refuseBudget(r *Report, b *DisruptionBudget, found *BudgetRepor
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
 			t := &r.Checks[i].Targets[j]
-			n := w.nodes[t.Node]
+			covered, available := b.covers(w, t)
 			switch {
-			case t.Action == None || n != nil && b.Selector != nil && !b.Selector.Matches(set(n.Labels)):
+			case t.Action == None || !covered:
 			case found.State != StateActive || left < 0:
 				t.refuseBudget(found)
-			case n != nil && !w.unavailable(n):
+			case available:
 				candidates = append(candidates, t)
 			}
 		}

@@ -169,15 +169,17 @@ type Window struct {
 	Duration time.Duration
 }
 
-// DisruptionBudget limits how many of its Nodes may be unavailable, whichever
-// checks cover them.
+// DisruptionBudget limits how many of its Nodes or Machines may be unavailable,
+// whichever checks cover them.
 type DisruptionBudget struct {
-	Name           string
-	Selector       labels.Selector
-	MaxUnavailable intstr.IntOrString
-	Clusters       []string
-	Invalid        string
-	Source         string
+	Name     string
+	Selector labels.Selector
+	// SelectsMachines: the selector selects Machines by their labels, not Nodes.
+	SelectsMachines bool
+	MaxUnavailable  intstr.IntOrString
+	Clusters        []string
+	Invalid         string
+	Source          string
 }
 
 // UnhealthyCondition makes a target unhealthy when its Node has had this

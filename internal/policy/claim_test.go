@@ -83,7 +83,8 @@ func TestNodeOfTheSameName(t *testing.T) {
 		Strategy: MarkOwners, Conditions: nodePolicy().Conditions}
 	n := silentNode("n")
 	n.ProviderID = "metal3://other/host-7/n"
-	m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m", UID: "u", NodeName: "n", ProviderID: "metal3://ns/host-1/m", ClusterName: "c"}
+	m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m", UID: "u", NodeName: "n", ProviderID: "metal3://ns/host-1/m", ClusterName: "c",
+		ControllerOwner: Owner{Kind: "MachineSet", Name: "s", UID: "s"}}
 	l := NewLedger(Rules{})
 	l.Apply(ledgerEpoch, put(c), put(n), put(m))
 	require.Empty(t, acts(t, l))

@@ -48,10 +48,10 @@ func (c *Check) settingClusterAPI(a CheckContext) setting {
 
 // evaluateClusterAPI applies the Cluster API's health rules to one target.
 // docs/policy.md has a row for each rule.
-func (t *TargetReport) evaluateClusterAPI(c *Check, cluster *Cluster, x *Subject, now time.Time) {
+func (t *TargetReport) evaluateClusterAPI(c *Check, a CheckContext, x *Subject, now time.Time) {
 	m := x.Machine
 	_, controlPlane := m.Labels[controlPlaneLabel]
-	p := phaseOf(cluster)
+	p := phaseOf(a.Cluster)
 	switch {
 	case m.Paused:
 		t.set(Skipped, reason.Paused, "the Machine is paused")
@@ -63,6 +63,9 @@ func (t *TargetReport) evaluateClusterAPI(c *Check, cluster *Cluster, x *Subject
 		t.set(Indeterminate, reason.Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
 	case m.RemediateRequested:
 		t.set(Unhealthy, reason.RemediateRequested, "the Machine is annotated for remediation")
+	case a.Rules.MachineFailureReason && m.Failure != "":
+		// As before v1.11: at once, whatever the state of the Node and of the Cluster.
+		t.set(Unhealthy, reason.MachineFailed, "the Machine reports a terminal failure: "+m.Failure)
 	case !p.initialized && !controlPlane:
 		t.set(Indeterminate, reason.NotReadyForChecks, "the control plane is not initialized")
 	case !p.ready && !(p.initialized && x.Node != nil):
@@ -201,10 +204,14 @@ func (t *TargetReport) evaluateClocks(c *Check, list []finding, now time.Time) b
 	return len(list) > 0
 }
 
-// refuseHandOver refuses a second hand-over to an owner. It refuses a
+// refuseHandOver refuses to hand a Machine over that no controller owns, because
+// nothing would replace it, and a second hand-over to an owner. It refuses a
 // control-plane Machine unless its owner is a KubeadmControlPlane, the only owner
 // that protects the quorum itself.
 func (t *TargetReport) refuseHandOver(m *Machine) {
+	if m.ControllerOwner == (Owner{}) {
+		t.refuse(reason.NoController)
+	}
 	if s := m.OwnerRemediated; s != "" && s != "True" {
 		t.refuse(reason.AlreadyRequested) // also for Unknown: the owner is working on it
 	}

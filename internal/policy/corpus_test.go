@@ -41,6 +41,12 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
+// caseRules are the settings that a case may have.
+var caseRules = map[string]func(*policy.Rules){
+	"machineFailureReason": func(r *policy.Rules) { r.MachineFailureReason = true },
+	"waitForUpgrade":       func(r *policy.Rules) { r.WaitForUpgrade = true },
+}
+
 // loadCase decodes a case's objects; broken documents are part of some cases.
 func loadCase(t *testing.T, archive *txtar.Archive) (policy.Snapshot, time.Time) {
 	t.Helper()
@@ -54,6 +60,13 @@ func loadCase(t *testing.T, archive *txtar.Archive) (policy.Snapshot, time.Time)
 		if f.Name == "reads-off" { // what no object says
 			for node := range strings.FieldsSeq(string(f.Data)) {
 				snapshot.ReadsOff[node] = true
+			}
+		}
+		if f.Name == "rules" { // settings of the daemon
+			for rule := range strings.FieldsSeq(string(f.Data)) {
+				set, ok := caseRules[rule]
+				require.True(t, ok, "unknown rule %s", rule)
+				set(&snapshot.Rules)
 			}
 		}
 	}

@@ -44,6 +44,21 @@ func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 	w.refusePowerOwners(r)
 	w.refuseBudgets(r, budgets)
 	w.guardControlPlane(r)
+	refuseDelegated(r)
+}
+
+// refuseDelegated refuses what fenced leaves to another controller. It comes last,
+// because that controller acts: its targets keep their turn and their place.
+func refuseDelegated(r *Report) {
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		for j := range c.Targets {
+			t := &c.Targets[j]
+			if next := cmp.Or(t.Template, c.template); t.Action == CreateRequest && next != nil && !next.IsOwn() {
+				t.refuse(reason.Delegated)
+			}
+		}
+	}
 }
 
 // decideCheck evaluates one check as if it were the only one in the cluster.
@@ -109,6 +124,7 @@ func newCheckReport(c *Check, a CheckContext, st *setting) CheckReport {
 		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
 		State: st.state, Message: st.message, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
 		unread: c.Selector == nil || a.OverTargetLimit, idle: map[string]bool{}, countOnly: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
+		upgrading: a.Upgrading, template: c.Template,
 		minHealthy: c.family() == medik8s && c.MaxUnhealthy == nil,
 	}
 }

@@ -82,9 +82,11 @@ func (t *TargetReport) refusalGates(c *CheckReport, code reason.Code) []reason.G
 	case reason.StormCooldown:
 		return []reason.Gate{closed("storm", "too many targets were unhealthy until a short while ago", "the cooldown is over").PassesFrom(c.Due)}
 	case reason.ClusterUpgrading:
-		return []reason.Gate{closed("upgrade", cmp.Or(c.Message, "none"), "no upgrade")}
+		return []reason.Gate{closed("upgrade", c.upgradeText(t), "no upgrade")}
 	case reason.PauseRequested:
 		return []reason.Gate{closed("pauseRequests", cmp.Or(c.Message, "none"), "none")}
+	case reason.Delegated:
+		return []reason.Gate{closed("executor", "the check's template leaves the remediation to another controller", "a template of fenced.io, or none")}
 	case reason.QuorumLost, reason.QuorumUnknown:
 		return []reason.Gate{closed("etcd", quorumText[code], "a quorum without it")}
 	case reason.ControlPlaneBusy:
@@ -94,6 +96,14 @@ func (t *TargetReport) refusalGates(c *CheckReport, code reason.Code) []reason.G
 		return []reason.Gate{closed(text.gate, text.value, text.threshold).PassesFrom(t.Due)}
 	}
 	return []reason.Gate{closed("target", t.Message, string(t.Action)).PassesFrom(t.Due)}
+}
+
+// upgradeText says what is being upgraded: the cluster, or the target's Node.
+func (r *CheckReport) upgradeText(t *TargetReport) string {
+	if r.upgrading != "" {
+		return r.upgrading
+	}
+	return t.Message
 }
 
 // targetText describes the refusals that depend on one target alone.

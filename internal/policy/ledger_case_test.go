@@ -102,10 +102,10 @@ func TestLedgerStormEnds(t *testing.T) {
 	next, ok := w.l.Next()
 	require.True(t, ok)
 	require.Equal(t, ledgerEpoch.Add(5*time.Minute), next)
-	require.Equal(t, []reason.Code{reason.StormCooldown}, w.l.Acting(next.Add(-1))[0].Targets[0].Refusals)
+	require.Equal(t, []reason.Code{reason.StormCooldown, reason.Delegated}, w.l.Acting(next.Add(-1))[0].Targets[0].Refusals)
 	before := w.l.Version()
 	w.now = next
 	w.l.Advance(next)
 	require.Greater(t, w.l.Version(), before)
-	require.Empty(t, w.l.Acting(next)[0].Targets[0].Refusals)
+	require.Equal(t, []reason.Code{reason.Delegated}, w.l.Acting(next)[0].Targets[0].Refusals)
 }

@@ -62,7 +62,7 @@ func (c *Check) selectsSame(o *Check) bool {
 	return c.SelectsNodes == o.SelectsNodes && c.family() == o.family() && reflect.DeepEqual(c.Selector, o.Selector)
 }
 
-// budgetEntry is a budget with the counts of its Nodes.
+// budgetEntry is a budget with the counts of its Nodes or Machines.
 type budgetEntry struct {
 	budget *DisruptionBudget
 	n      budgetCount
@@ -76,12 +76,25 @@ func (l *Ledger) setBudget(id ObjectID, b *DisruptionBudget) {
 	delete(l.budgets, k)
 	if b != nil {
 		e := &budgetEntry{budget: b}
-		for _, n := range l.w.nodes {
-			e.n.addNode(l.w, b, n, 1)
-		}
+		e.n.addAll(l.w, b)
 		l.budgets[k] = e
 	}
 	l.version++
+}
+
+// countMachine adds a Machine to the counts of all budgets, or removes it: by is 1
+// or -1.
+func (l *Ledger) countMachine(m *Machine, by int) {
+	for _, b := range l.budgets {
+		b.n.addMachine(l.w, b.budget, m, by)
+	}
+}
+
+// countMachinesOf does that with the Machines of a Node.
+func (l *Ledger) countMachinesOf(node string, by int) {
+	for _, m := range l.w.byNode[node] {
+		l.countMachine(m, by)
+	}
 }
 
 // countNode adds a Node to all counters of the cluster, or removes it: by is 1 or

@@ -14,6 +14,7 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	same := old != nil && n != nil && old.equalsExceptHealth(n)
 	if !same {
 		l.countNode(old, -1)
+		l.countMachinesOf(id.Name, -1)
 	}
 	l.w.dropNode(id.Name)
 	if n != nil {
@@ -24,6 +25,7 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 		return
 	}
 	l.countNode(n, 1)
+	l.countMachinesOf(id.Name, 1)
 	for _, c := range l.checks {
 		if c.check.SelectsNodes {
 			was := old != nil && c.check.coversNode(old)
@@ -75,11 +77,13 @@ func (l *Ledger) setMachine(id ObjectID, m *Machine) {
 		return // it does not exist, or still exists in another version of the API
 	}
 	if old != nil {
+		l.countMachine(old, -1)
 		l.w.dropMachine(old)
 		l.touchNode(old.NodeName)
 	}
 	if m != nil {
 		l.w.putMachine(m)
+		l.countMachine(m, 1)
 	}
 	for _, c := range l.checks {
 		var e *targetEntry
@@ -205,13 +209,20 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 			changed[r] = true
 		}
 	}
-	nodes := map[string]bool{}
+	nodes, machines := map[string]bool{}, map[*Machine]bool{}
 	for r := range changed {
 		nodes[r.Node] = true
+		for _, m := range l.w.byNode[r.Node] {
+			machines[m] = true
+		}
 		for _, m := range l.w.machinesOf(r) {
+			machines[m] = true
 			l.touchMachine(m.Name)
 			l.touchNode(m.NodeName)
 		}
+	}
+	for m := range machines {
+		l.countMachine(m, -1)
 	}
 	for name := range nodes {
 		l.touchNode(name)
@@ -220,6 +231,9 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 	l.runs, l.w.runs = slices.Clone(runs), fresh.runs
 	for name := range nodes {
 		l.countNode(l.w.nodes[name], 1)
+	}
+	for m := range machines {
+		l.countMachine(m, 1)
 	}
 	l.version++
 }

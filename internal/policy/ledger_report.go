@@ -98,7 +98,7 @@ func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Repo
 	budgets := make([]DisruptionBudget, 0, len(l.budgets))
 	for _, b := range l.budgetList() {
 		budgets = append(budgets, *b.budget)
-		r.Budgets = append(r.Budgets, b.n.report(b.budget, l.w.unseenNodes()))
+		r.Budgets = append(r.Budgets, b.n.report(b.budget, b.budget.unseen(l.w)))
 	}
 	r.Errors = slices.AppendSeq(r.Errors, maps.Values(l.errors))
 	l.w.finish(&r, budgets)

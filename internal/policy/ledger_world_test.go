@@ -71,7 +71,7 @@ func drawWorldCheck(t *rapid.T, now time.Time) *Check {
 		c.Source = "p.yaml:5"
 	}
 	if c.Strategy == CreateRequests && c.Escalation == nil {
-		c.Template = &worldTemplate
+		c.Template = of(t, "template", &worldTemplate, &Template{FencedAPI, FencedRemediationKind + "Template", "a", "own"})
 	}
 	drawRules(t, c)
 	return c
@@ -104,7 +104,7 @@ func drawMedik8s(t *rapid.T, c *Check, now time.Time) {
 	c.HealthyDelay = of(t, "delay", 0, -1, 10*time.Minute)
 	c.StormCooldown = of(t, "cooldown", 0, 0, 5*time.Minute)
 	if odds(t, "escalates", 2) {
-		c.Escalation = []Escalation{{worldTemplate, 1, time.Minute}, {Template{"remediation.example/v1", "OtherTemplate", "a", "o"}, 2, time.Hour}}
+		c.Escalation = []Escalation{{worldTemplate, 1, time.Minute}, {Template{FencedAPI, FencedRemediationKind + "Template", "a", "o"}, 2, time.Hour}}
 		if odds(t, "tried", 3) {
 			c.Attempts = map[string][]Attempt{"n-0": {{APIVersion: "remediation.example/v1", Kind: "Fix", TemplateName: "fix", Started: around(t, "started", now)}}}
 		}
@@ -129,6 +129,9 @@ func drawWorldMachine(t *rapid.T, now time.Time) *Machine {
 		OwnerRemediated: of(t, "remediated", "", "", "False"), Paused: odds(t, "paused", 8), SkipRemediation: odds(t, "skip", 8),
 		RemediateRequested: odds(t, "remediate", 8), InfrastructureReadySince: around(t, "infrastructure", now),
 	}
+	if odds(t, "failed", 8) {
+		m.Failure = "CreateError"
+	}
 	if odds(t, "host", 2) {
 		m.Annotations = map[string]string{hostAnnotation: of(t, "host name", "a/h-0", "a/h-1", "a/h-9")}
 	}
@@ -151,6 +154,9 @@ func drawWorldNode(t *rapid.T, now time.Time) *Node {
 	}
 	if odds(t, "confirmed", 6) {
 		n.Annotations = map[string]string{confirmAnnotation: ""}
+	}
+	if odds(t, "rolling", 8) {
+		n.Annotations = map[string]string{currentConfig: "a", desiredConfig: "b"}
 	}
 	return n
 }
@@ -201,7 +207,7 @@ func drawOf(t *rapid.T, kind string, now time.Time) (ObjectID, any) {
 		return ObjectID{ClusterAPIV1Beta2, "Cluster", "a", "k"}, c
 	case "Budget":
 		b := &DisruptionBudget{Name: of(t, "name", "b-0", "b-1"), Selector: of(t, "selector", worldSelector...),
-			MaxUnavailable: intstr.Parse(of(t, "max", "0", "1", "3", "50%", "100%", "x")), Source: of(t, "source", "p.yaml:3", "p.yaml:7")}
+			SelectsMachines: odds(t, "machines", 2), MaxUnavailable: intstr.Parse(of(t, "max", "0", "1", "3", "50%", "100%", "x")), Source: of(t, "source", "p.yaml:3", "p.yaml:7")}
 		if odds(t, "invalid", 6) {
 			b.Invalid = "wrong"
 		}

@@ -13,7 +13,6 @@ import (
 const (
 	excludeLabel       = "remediation.medik8s.io/exclude-from-remediation"
 	confirmAnnotation  = "remediation.medik8s.io/manually-confirmed-healthy"
-	hostedNodeLabel    = "hypershift.openshift.io/nodePool"
 	currentConfig      = "machineconfiguration.openshift.io/currentConfig"
 	desiredConfig      = "machineconfiguration.openshift.io/desiredConfig"
 	terminating        = "Terminating"
@@ -24,40 +23,43 @@ const (
 // only refuse the actions; the results are shown anyway.
 func (c *Check) settingMedik8s(a CheckContext) setting {
 	st := setting{state: StateActive}
-	if other := a.conflictingMachineCheck(); other != nil {
+	if others := a.conflictingMachineChecks(); len(others) > 0 {
 		return setting{state: StateDisabled, message: fmt.Sprintf(
-			"MachineHealthCheck %s may remediate the same Nodes; next to a NodeHealthCheck there may be only one, with %s as its only condition", other.Key(), terminating)}
+			"MachineHealthCheck %s may remediate the same Nodes; next to a NodeHealthCheck there may be only one, with %s as its only condition",
+			atMostNamed(others), terminating)}
 	}
 	if len(a.MachineChecks) > 0 {
 		st.exempt = terminating
 	}
-	var why []string
-	if a.Upgrading != "" {
-		st.refusals = append(st.refusals, reason.ClusterUpgrading)
-		why = append(why, a.Upgrading)
-	}
 	if len(c.PauseRequests) > 0 {
-		st.refusals = append(st.refusals, reason.PauseRequested)
-		why = append(why, "spec.pauseRequests: "+strings.Join(c.PauseRequests, ", "))
+		st.refuseFirst(reason.PauseRequested, "spec.pauseRequests: "+strings.Join(c.PauseRequests, ", "))
 	}
-	st.message = strings.Join(why, "; ")
 	return st
 }
 
-// conflictingMachineCheck returns a MachineHealthCheck that disables every
-// NodeHealthCheck: any one, unless it is the only one and its only condition is
+// conflictingMachineChecks names the MachineHealthChecks that disable every
+// NodeHealthCheck: all of them, unless there is only one and its only condition is
 // the termination of a spot instance.
-func (a *CheckContext) conflictingMachineCheck() *Check {
-	var first *Check
+func (a *CheckContext) conflictingMachineChecks() (names []string) {
 	for _, m := range a.MachineChecks {
-		if first == nil || m.ID().compare(first.ID()) < 0 {
-			first = m
+		if len(a.MachineChecks) == 1 && m.Invalid == "" && len(m.Conditions) == 1 && m.Conditions[0].Type == terminating {
+			return nil
 		}
+		names = append(names, m.Key())
 	}
-	if len(a.MachineChecks) == 1 && first.Invalid == "" && len(first.Conditions) == 1 && first.Conditions[0].Type == terminating {
-		return nil
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// maxNamed is how many objects a message names.
+const maxNamed = 3
+
+// atMostNamed joins names for a message, and counts those that it leaves out.
+func atMostNamed(names []string) string {
+	if more := len(names) - maxNamed; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), more)
 	}
-	return first
+	return strings.Join(names, ", ")
 }
 
 // evaluateMedik8s applies the health rules of medik8s to one Node. It uses only
@@ -134,11 +136,21 @@ func latestDelay(own []*Request, delay time.Duration) (until time.Time, known bo
 	return until, true
 }
 
-// isConfigRolling reports whether a hosted cluster is replacing the Node's
-// configuration. There the ClusterVersion does not show an upgrade.
+// isConfigRolling reports whether OpenShift is replacing the Node's configuration.
+// The ClusterVersion does not show that in a hosted cluster, nor while a
+// MachineConfigPool rolls out a configuration outside of an upgrade.
 func (n *Node) isConfigRolling() bool {
-	_, hosted := n.Labels[hostedNodeLabel]
-	return hosted && n.Annotations[currentConfig] != n.Annotations[desiredConfig]
+	return n.Annotations[currentConfig] != n.Annotations[desiredConfig]
+}
+
+// refuseRollingConfig refuses the action while OpenShift replaces the
+// configuration of the Node: it reboots the Node for that.
+func (t *TargetReport) refuseRollingConfig(x *Subject) {
+	if x.Node == nil || t.Action == None || !x.Node.isConfigRolling() || slices.Contains(t.Refusals, reason.ClusterUpgrading) {
+		return
+	}
+	t.refuse(reason.ClusterUpgrading)
+	t.Message += fmt.Sprintf("; its machine-config changes from %q to %q", x.Node.Annotations[currentConfig], x.Node.Annotations[desiredConfig])
 }
 
 func (r *Request) key() string { return key(r.Namespace, r.Name) }

@@ -19,7 +19,7 @@ import (
 const excludeLabel = "remediation.medik8s.io/exclude-from-remediation"
 
 var (
-	snr = policy.Template{APIVersion: "self-node-remediation.medik8s.io/v1alpha1", Kind: "SelfNodeRemediationTemplate", Namespace: "medik8s", Name: "snr"}
+	snr = policy.Template{APIVersion: policy.FencedAPI, Kind: policy.FencedRemediationKind + "Template", Namespace: "medik8s", Name: "snr"} // which fenced carries out
 	far = policy.Template{APIVersion: "fence-agents-remediation.medik8s.io/v1alpha1", Kind: "FenceAgentsRemediationTemplate", Namespace: "medik8s", Name: "far"}
 )
 

@@ -24,9 +24,7 @@ func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 	if x.Node.Deleting {
 		t.refuse(reason.Deleting)
 	}
-	if x.Node.isConfigRolling() {
-		t.refuse(reason.ClusterUpgrading)
-	}
+	t.refuseRollingConfig(x)
 	if q := c.foreignRequest(x); q != nil {
 		// Another check, a person or another controller already remediates the Node.
 		// fenced never touches requests that it did not create, and starts no second

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -66,6 +67,10 @@ type CheckReport struct {
 	Storm Storm `json:"-"`
 	// Due is when the passage of time alone changes the check as a whole.
 	Due time.Time `json:"-"`
+	// template is that of the check.
+	template *Template
+	// upgrading describes the upgrade of the cluster that the check waits for.
+	upgrading string
 	// gate holds the refusals of the check as a whole, its limit first.
 	gate []reason.Code
 	// minHealthy: Limit counts the healthy targets.
@@ -77,6 +82,26 @@ type CheckReport struct {
 	// exceeded.
 	idle   map[string]bool
 	unread bool
+}
+
+// PauseRequested reports whether pauseRequests of the check forbid all actions.
+func (r *CheckReport) PauseRequested() bool { return slices.Contains(r.gate, reason.PauseRequested) }
+
+// Remediating reports whether one of its targets is under remediation.
+func (r *CheckReport) Remediating() bool {
+	return slices.ContainsFunc(r.Targets, func(t TargetReport) bool { return t.Reason == reason.UnderRemediation })
+}
+
+// HasStatus reports whether fenced writes a status of the check, where it evaluates
+// it in place of the controller of its API family.
+func (r *CheckReport) HasStatus() bool {
+	switch r.Kind {
+	case MachineHealthCheckKind:
+		return r.State == StateActive
+	case NodeHealthCheckKind:
+		return r.State == StateActive || r.State == StateDisabled
+	}
+	return false
 }
 
 // Verdict is the result of a check for one target.

@@ -14,7 +14,8 @@ type CheckContext struct {
 	Cluster *Cluster
 	// ClusterUnread: Cluster is nil because it could not be decoded.
 	ClusterUnread bool
-	// Upgrading describes the upgrade of the cluster; "" if there is none.
+	// Upgrading describes the upgrade of the cluster that the check waits for; "" if
+	// there is none.
 	Upgrading string
 	// MachineChecks are the OpenShift checks of the same cluster.
 	MachineChecks map[CheckID]*Check
@@ -48,6 +49,24 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 	if err := c.parseLimits(); err != nil {
 		return setting{state: StateInvalid, message: err.Error()}
 	}
+	st := c.settingOfFamily(a, now)
+	if st.state == StateActive && a.Upgrading != "" {
+		st.refuseFirst(reason.ClusterUpgrading, a.Upgrading)
+	}
+	return st
+}
+
+// refuseFirst forbids all actions of the check, before its other refusals.
+func (st *setting) refuseFirst(code reason.Code, why string) {
+	st.refusals = append([]reason.Code{code}, st.refusals...)
+	if st.message != "" {
+		why += "; " + st.message
+	}
+	st.message = why
+}
+
+// settingOfFamily applies the rules of the check's API family.
+func (c *Check) settingOfFamily(a CheckContext, now time.Time) setting {
 	switch {
 	case c.family() == clusterAPI:
 		return c.settingClusterAPI(a)

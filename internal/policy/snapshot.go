@@ -47,6 +47,12 @@ type Rules struct {
 	// DeleteControlPlaneMachines allows the deletion of a control-plane Machine if
 	// a controller that recreates it owns it.
 	DeleteControlPlaneMachines bool
+	// MachineFailureReason: a Machine of the Cluster API that reports a terminal
+	// failure is unhealthy at once, as in the Cluster API before v1.11.
+	MachineFailureReason bool
+	// WaitForUpgrade: checks of every kind wait for an upgrade of the cluster, not
+	// only NodeHealthChecks.
+	WaitForUpgrade bool
 	// ClusterRequired: a Cluster API check without its Cluster object is not
 	// evaluated. Saved objects may lack it.
 	ClusterRequired bool
@@ -148,6 +154,9 @@ type Machine struct {
 
 	// ClusterName is the value of the Cluster API's cluster label.
 	ClusterName string
+	// Failure is the Cluster API's failureReason and failureMessage; empty if it
+	// reports no terminal failure.
+	Failure string
 	// Conditions are the Cluster API's, in the format of v1beta2.
 	Conditions []Condition
 	// InfrastructureReadySince is when its infrastructure became ready; zero if it

@@ -25,6 +25,8 @@ type tables struct {
 	// nodesWithRole and machinesWithRole are those with the control-plane role.
 	nodesWithRole    map[string]*Node
 	machinesWithRole map[machineID]*Machine
+	// nodeless are the Machines whose Node does not exist.
+	nodeless nodelessIndex
 	// byNode lists the Machines that name a Node, sorted.
 	byNode   map[string][]*Machine
 	leases   map[string]Lease
@@ -48,7 +50,7 @@ type tables struct {
 func newTables(rules Rules) *tables {
 	return &tables{
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{},
-		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, byNode: map[string][]*Machine{},
+		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
 		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[string][]*Request{},
 		etcd: map[ObjectKey]*EtcdPod{}, runs: map[string]OpenRun{}, readsOff: map[string]bool{},
 		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{},
@@ -106,15 +108,18 @@ func (w *tables) noteNode(n *Node) {
 	if n.ControlPlane {
 		w.nodesWithRole[n.Name] = n
 	}
+	w.nodeless.noteAll(w.byNode[n.Name], true)
 }
 
 func (w *tables) dropNode(name string) {
 	delete(w.nodes, name)
 	delete(w.nodesWithRole, name)
+	w.nodeless.noteAll(w.byNode[name], false)
 }
 
 func (w *tables) putMachine(m *Machine) {
 	w.machines[m.id()] = m
+	w.nodeless.note(m, w.nodes[m.NodeName] != nil)
 	if m.ControlPlane {
 		w.machinesWithRole[m.id()] = m
 	}
@@ -130,6 +135,7 @@ func (w *tables) dropMachine(m *Machine) {
 	delete(w.machines, m.id())
 	delete(w.underRemediation, m.id())
 	delete(w.machinesWithRole, m.id())
+	delete(w.nodeless, m.id())
 	drop(w.byNode, m.NodeName, m)
 }
 
@@ -298,7 +304,10 @@ func (w *tables) checkContext(c *Check) CheckContext {
 	case clusterAPI:
 		a.Cluster, a.ClusterUnread = w.clusterOf(c)
 	case medik8s:
-		a.Upgrading, a.MachineChecks = w.upgrading, w.machineChecks
+		a.MachineChecks = w.machineChecks
+	}
+	if w.rules.WaitForUpgrade || c.family() == medik8s {
+		a.Upgrading = w.upgrading
 	}
 	return a
 }

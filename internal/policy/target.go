@@ -112,7 +112,7 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 	case openShift:
 		t.evaluateOpenShift(c, x, now)
 	case clusterAPI:
-		t.evaluateClusterAPI(c, a.Cluster, x, now)
+		t.evaluateClusterAPI(c, a, x, now)
 	case medik8s:
 		t.evaluateMedik8s(c, st, x, now)
 	case fenced:
@@ -132,6 +132,9 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		t.Action = c.action(x)
 		t.refuseTarget(c, a.Rules, x)
 		t.refuseAlive(x, now)
+		if a.Rules.WaitForUpgrade {
+			t.refuseRollingConfig(x)
+		}
 		if c.family() == medik8s {
 			t.escalate(c, x, now)
 		}

@@ -14,7 +14,7 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 	var bad []string
 	fail := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
 	switch a { // I3
-	case Nothing, SetPowerLock, ReleasePowerLock, SendOff, SendOn, BackupNode, IsolateNode, RestoreTargetNode, ClearRequest, DeleteTargetMachine:
+	case Nothing, SetPowerLock, ReleasePowerLock, SendOff, SendOn, BackupNode, IsolateNode, ReleasePods, RestoreTargetNode, ClearRequest, DeleteTargetMachine:
 	default:
 		fail("I3: %q is no absolute action", a)
 	}
@@ -39,6 +39,8 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 		if r2.Abandon == "" && w.isolatedAt >= 0 && !w.podsGone(v) && w.now-w.isolatedAt < int(r.Limits.PodsGoneTimeout/time.Second) {
 			fail("I7: On %d s after the isolation, with pods bound", w.now-w.isolatedAt)
 		}
+	case ReleasePods:
+		bad = append(bad, v.onRelease(w, r, s)...)
 	case DeleteTargetMachine:
 		if s.Machine.Replaceable != Yes || s.Paused || s.Machine.UID != r.Target.MachineUID {
 			fail("I14: the Machine is deleted although that is not allowed")

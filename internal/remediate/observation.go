@@ -104,6 +104,9 @@ type Observation struct {
 	OwnerWantsOff bool
 	// PodsGone: no pod is bound to the Node's name any more. // I7
 	PodsGone Answer
+	// PodsReleased and VolumesReleased: no pod and no VolumeAttachment of the Node is left that
+	// ReleasePods would delete. Only read for a run that releases them.
+	PodsReleased, VolumesReleased Answer
 	// Backup is the durable copy of the Node, parsed back equal. // I21
 	Backup Backup
 	// Restored: every key of the backup that fenced restores is on the Node, read back.
@@ -203,6 +206,7 @@ const (
 	SendOn              Action = "SendOn"              // On
 	BackupNode          Action = "BackupNode"          // fresh GET, save durably, read back
 	IsolateNode         Action = "IsolateNode"         // delete (or taint) with UID + resourceVersion of the backup
+	ReleasePods         Action = "ReleasePods"         // delete the pods and VolumeAttachments of the isolated Node, each by its UID
 	RestoreTargetNode   Action = "RestoreNode"         // merge the backup in, live value wins; drop our taint
 	ClearRequest        Action = "ClearRequest"        // remove the Machine's remediation request
 	DeleteTargetMachine Action = "DeleteTargetMachine" // or mark it for its owner, as its API family does; with UID precondition
@@ -211,7 +215,7 @@ const (
 // Destructive says whether an action takes something away; the others bring back.
 func (a Action) Destructive() bool {
 	switch a {
-	case SetPowerLock, SendOff, IsolateNode, DeleteTargetMachine:
+	case SetPowerLock, SendOff, IsolateNode, ReleasePods, DeleteTargetMachine:
 		return true
 	}
 	return false

@@ -41,6 +41,8 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	case late && !on:
 		r.Reason, r.Note = reason.PowerOnFailed, "the host was not read On in time; last read: "+powerReadText(s)
 		return enter(r, Reprovision, r.Note, now)
+	case believedOff && mayReleasePods(r, s, now):
+		return command(r, ReleasePods, resendWrite, now)
 	case now.Sub(r.StepStarted) < pauseBeforeOn && !on:
 		return r, Nothing, poll
 	case r.Abandon == "" && s.PodsGone != Yes && now.Sub(r.Isolated) < r.Limits.PodsGoneTimeout: // I7

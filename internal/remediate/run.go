@@ -119,7 +119,10 @@ type Limits struct {
 	SessionTimeout  time.Duration `json:"sessionTimeout,omitempty"`
 	Levels          int           `json:"levels,omitempty"` // power levels of the host; 0 in older records is 1
 	PowerOnFoundOff bool          `json:"powerOnFoundOff"`
-	Reprovision     bool          `json:"reprovision"` // step 6 allowed after power cycles
+	// ReleasePods: once the Node is isolated, its pods and VolumeAttachments are deleted
+	// at once.
+	ReleasePods bool `json:"releasePods,omitempty"`
+	Reprovision bool `json:"reprovision"` // step 6 allowed after power cycles
 	// ReplaceControlPlane: the DeleteMachine strategy may be used on a
 	// control-plane Machine, whose owner then makes a new one.
 	ReplaceControlPlane bool `json:"replaceControlPlane,omitempty"`

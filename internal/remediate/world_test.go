@@ -44,9 +44,10 @@ type variant struct {
 	ignoresOff  bool
 	ignoresOn   bool
 	podsStay    bool
-	lieFor      int // seconds that one lie lasts, 0: 5
-	lease       int // seconds of the Node's Lease, 0: 40
-	finalizer   int // seconds that a finalizer keeps the Node, -1 for ever
+	releases    bool // its pods are deleted at once
+	lieFor      int  // seconds that one lie lasts, 0: 5
+	lease       int  // seconds of the Node's Lease, 0: 40
+	finalizer   int  // seconds that a finalizer keeps the Node, -1 for ever
 	forbidden   bool
 	runTimeout  time.Duration // 0: out of the picture
 	retry       time.Duration // the first pause of a Waiting run; 0: it is Held
@@ -60,7 +61,7 @@ func (v variant) run() Run {
 		OffDeadline: 60 * time.Second, APITimeout: 12 * time.Second, PodsGoneTimeout: 8 * time.Second,
 		OnDeadline: 45 * time.Second, ReadyTimeout: 25 * time.Second, RestoreTimeout: 8 * time.Second,
 		RunTimeout: never * time.Second, MinPowerInterval: 10 * time.Second, MaxAttempts: 1,
-		PowerOnFoundOff: !v.stayOff, Reprovision: !v.noReplace, Levels: v.levels, RetryInterval: v.retry,
+		PowerOnFoundOff: !v.stayOff, ReleasePods: v.releases, Reprovision: !v.noReplace, Levels: v.levels, RetryInterval: v.retry,
 	}
 	if v.runTimeout != 0 {
 		l.RunTimeout = v.runTimeout
@@ -130,8 +131,9 @@ type world struct {
 	rv, leaseRV               uint8
 	renewed                   int
 	ready, oos, labels        bool
-	deleting                  int // 0 = no, else seconds until it is gone
-	isolatedAt                int // truth of I7; -1 = not yet
+	deleting                  int  // 0 = no, else seconds until it is gone
+	isolatedAt                int  // truth of I7; -1 = not yet
+	released                  bool // pods and VolumeAttachments were deleted since
 	isolatedBoot, isolatedUID int8
 	hold, requested           bool
 	machineGone, marked       bool
@@ -234,7 +236,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 	if v.control {
 		s.Quorum = Ask(!w.noQuorum)
 	}
-	s.PowerLock, s.PodsGone = Ask(w.hold), Ask(w.podsGone(v))
+	s.PowerLock, s.PodsGone, s.PodsReleased, s.VolumesReleased = Ask(w.hold), Ask(w.podsGone(v)), Ask(w.podsGone(v)), Ask(w.released)
 	s.Lease = Lease{Known: true, ResourceVersion: versions[w.leaseRV], RenewTime: clock(w.renewed),
 		Duration: time.Duration(v.duration()) * time.Second}
 	s.Machine = Machine{Exists: Ask(!w.machineGone), UID: "mu", Requested: w.requested, Marked: w.marked, Replaceable: Ask(!v.noReplace)}
@@ -248,7 +250,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 }
 
 func (w *world) podsGone(v variant) bool {
-	return !v.podsStay && w.isolatedAt >= 0 && w.now-w.isolatedAt >= podsAfter
+	return w.released || !v.podsStay && w.isolatedAt >= 0 && w.now-w.isolatedAt >= podsAfter
 }
 
 // act does one action to the world; deaf is a BMC that accepts and does nothing.
@@ -279,6 +281,8 @@ func (w *world) act(v variant, r Run, a Action, deaf bool) {
 		w.backupUID, w.backupRV = w.uid, w.rv
 	case IsolateNode:
 		w.isolate(v, r)
+	case ReleasePods:
+		w.released = w.isolatedAt >= 0
 	case RestoreTargetNode:
 		if w.uid != 0 {
 			w.labels, w.oos = true, false
@@ -390,6 +394,6 @@ func (w *world) register() {
 		w.lastUID++
 		w.uid, w.labels = w.lastUID, false
 	}
-	w.bootID, w.isolatedAt = w.boots, -1
+	w.bootID, w.isolatedAt, w.released = w.boots, -1, false
 	w.rv++
 }

@@ -53,7 +53,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 		err = w.power.send(ctx, w.run, bmc.CommandOn)
 	case remediate.BackupNode:
 		err = w.backups.save(ctx, w.r.opt.Kube, w.run.Target)
-	case remediate.IsolateNode:
+	case remediate.IsolateNode, remediate.ReleasePods:
 		if !w.power.proven(w.run, d.seen) { // saving took time // I1
 			w.emitNotDone(a, "the proof of off grew old")
 			return
@@ -116,7 +116,7 @@ func (w *worker) whyCutOff(ctx context.Context, d decision, checked time.Time) s
 	switch {
 	case why != "":
 		return why
-	case d.action == remediate.IsolateNode && !w.run.IsolatesOnConfirmation():
+	case d.action == remediate.ReleasePods, d.action == remediate.IsolateNode && !w.run.IsolatesOnConfirmation():
 		return w.power.proofLost(ctx)
 	}
 	checking, cancel := context.WithDeadline(ctx, checked.Add(power.ProofMaxAge))

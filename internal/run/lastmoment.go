@@ -114,13 +114,18 @@ func (w *worker) decideAgain(ctx context.Context, d decision) (again decision, w
 	return d, "it took long, and a fresh look asks for something else"
 }
 
-// isStale reports whether what an action was decided on is too old: for the isolation the proof
-// of off, for every other destructive action the look. // I1, I4
+// isStale reports whether what an action was decided on is too old: the proof of off, if the
+// action needs one, and for all but the isolation the look. // I1, I4
 func (w *worker) isStale(d decision) bool {
-	if d.action == remediate.IsolateNode {
-		return !w.power.proven(w.run, d.seen)
+	if needsProof(d.action) && !w.power.proven(w.run, d.seen) {
+		return true
 	}
-	return time.Since(d.seen.At) > actFresh
+	return d.action != remediate.IsolateNode && time.Since(d.seen.At) > actFresh
+}
+
+// needsProof reports whether the host must be proven off until the action is done. // I1
+func needsProof(a remediate.Action) bool {
+	return a == remediate.IsolateNode || a == remediate.ReleasePods
 }
 
 // sameExceptTime reports whether two records of one decision differ only in its time.

@@ -63,6 +63,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	}
 	if r.Step == remediate.PowerOn && r.Abandon == "" {
 		f.Observation.PodsGone = remediate.Ask(s.Pods[t.Node] == 0)
+		f.Observation.PodsReleased = f.Observation.PodsGone
 	}
 	return f
 }
@@ -99,6 +100,8 @@ func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, 
 		s.hold(h.Name, action == remediate.SetPowerLock)
 	case remediate.IsolateNode:
 		return s.isolate(n, r, backups, b)
+	case remediate.ReleasePods:
+		s.Pods[r.Target.Node] = 0
 	case remediate.RestoreTargetNode:
 		if n == nil || n.UID != r.NewNodeUID {
 			return errors.New("it is another Node than the one that registered")

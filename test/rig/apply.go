@@ -103,7 +103,7 @@ func (c *ControlPlane) clientOf(r schema.GroupVersionResource) (dynamic.Resource
 // ApplyRBAC gives FencedUser the rights of configs/rbac.yaml, which is part of the product, and no
 // other rights.
 func (c *ControlPlane) ApplyRBAC(ctx context.Context) error {
-	return c.applyConfig(ctx, "rbac.yaml")
+	return c.ApplyConfig(ctx, "rbac.yaml")
 }
 
 // InstallMedik8s creates the namespace in which medik8s keeps its Leases on Nodes, and gives
@@ -112,18 +112,18 @@ func (c *ControlPlane) InstallMedik8s(ctx context.Context) error {
 	if err := c.CreateNamespace(ctx, "medik8s-leases"); err != nil {
 		return err
 	}
-	return c.applyConfig(ctx, "rbac-medik8s.yaml")
+	return c.ApplyConfig(ctx, "rbac-medik8s.yaml")
 }
 
-// applyConfig applies a manifest of the product.
-func (c *ControlPlane) applyConfig(ctx context.Context, name string) error {
+// ApplyConfig applies a manifest of configs/, which is part of the product.
+func (c *ControlPlane) ApplyConfig(ctx context.Context, name string) error {
 	root, err := Root()
 	if err != nil {
 		return err
 	}
 	manifest, err := os.ReadFile(filepath.Join(root, "configs", name))
 	if err != nil {
-		return fmt.Errorf("read fenced's role: %w", err)
+		return fmt.Errorf("read %s: %w", name, err)
 	}
 	return c.Apply(ctx, manifest)
 }

@@ -34,6 +34,7 @@ var controllers = []string{
 	"garbage-collector-controller",
 	"namespace-controller",
 	"serviceaccount-controller",
+	"statefulset-controller",
 }
 
 func (c *ControlPlane) etcdArgs() []string {

@@ -172,11 +172,26 @@ func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action,
 	case remediate.IsolateNode:
 		w.auditDestructive(c, r, a)
 		w.auditIsolate(c, h, r, b, now)
+	case remediate.ReleasePods:
+		w.auditDestructive(c, r, a)
+		w.auditRelease(c, h, r, now)
 	case remediate.DeleteTargetMachine:
 		w.auditDestructive(c, r, a)
 		if r.ControlPlane || h.ControlPlane || !w.plan.Reprovision || r.Attempt < r.Limits.MaxAttempts && r.Reason != "PowerOnFailed" {
 			w.violate("I14", node, "%s deletes the Machine in attempt %d (%s)", c, r.Attempt, r.Reason)
 		}
+	}
+}
+
+// auditRelease checks that the pods of a Node are deleted only after its isolation, and
+// while its host is proven off. w.mu is held.
+func (w *World) auditRelease(c *incarnation, h *host, r remediate.Run, now time.Time) {
+	w.outcome.Cases["I7 pods released"]++
+	if saved := w.ledger.runs[r.ID]; saved.Isolated.IsZero() || saved.Abandon != "" {
+		w.violate("I7", h.Name, "%s deletes pods before the isolation is on the record", c)
+	}
+	if why := c.notProvenReason(h, now); why != "" {
+		w.violate("I1", h.Name, "%s deletes pods without a proof: %s", c, why)
 	}
 }
 

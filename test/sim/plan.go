@@ -111,5 +111,6 @@ func (p Plan) run() remediate.Limits {
 		OffDeadline:   time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: podsGoneTimeout, OnDeadline: 3 * time.Minute,
 		ReadyTimeout: 6 * time.Minute, RestoreTimeout: 10 * time.Minute, RunTimeout: 40 * time.Minute,
 		MinPowerInterval: time.Minute, MaxAttempts: 2, PowerOnFoundOff: !p.FoundOffStays, Reprovision: p.Reprovision,
+		ReleasePods: p.Waits,
 	}
 }

@@ -1,0 +1,173 @@
+package k8swatch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Bounds of one release.
+const (
+	releaseAtMost   = 200 // pods, and as many VolumeAttachments; the next look asks for the rest
+	releaseAtOnce   = 8   // requests
+	attachmentPages = 40  // of pageSize
+)
+
+// releasePods deletes the pods and the VolumeAttachments of the isolated Node, so
+// that others take their place without waiting for controllers. A pod is forced
+// out: the host that ran it is proven off. Each object is deleted by its UID. The
+// Node is read after the lists: if it is still as the isolation left it, each pod
+// in them was bound to it before, and none to a Node that registered since.
+// // I2, I7
+func (cl *clients) releasePods(ctx context.Context, run remediate.Run) error {
+	node := run.Target.Node
+	if run.Isolated.IsZero() {
+		return fmt.Errorf("release the pods of Node %s: its isolation is not on the record", node)
+	}
+	reading, cancel := withReadTimeout(ctx)
+	defer cancel()
+	pods, _, err := cl.podsOf(reading, node)
+	if err != nil {
+		return err
+	}
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName != node || !isReleasable(&p, run.Isolation) })
+	attachments, attachmentsErr := cl.attachmentsOf(reading, node)
+	if err := cl.stillIsolated(reading, run); err != nil {
+		return errors.Join(fmt.Errorf("release the pods of Node %s: %w", node, err), attachmentsErr)
+	}
+	writing, cancel := withWriteTimeout(ctx)
+	defer cancel()
+	podsErr := releaseEach(pods, func(p *corev1.Pod) error { return cl.releasePod(writing, p) })
+	return errors.Join(podsErr, attachmentsErr,
+		releaseEach(attachments, func(a *storagev1.VolumeAttachment) error { return cl.releaseAttachment(writing, a) }))
+}
+
+// releaseEach releases the first of the objects, some at once. It returns one of
+// the errors.
+func releaseEach[T any](list []T, release func(*T) error) (first error) {
+	var g sync.WaitGroup
+	var mu sync.Mutex
+	places := make(chan struct{}, releaseAtOnce)
+	for i := range list[:min(len(list), releaseAtMost)] {
+		places <- struct{}{}
+		g.Go(func() {
+			defer func() { <-places }()
+			err := release(&list[i])
+			mu.Lock()
+			defer mu.Unlock()
+			first = cmp.Or(first, err)
+		})
+	}
+	g.Wait()
+	return first
+}
+
+// isReleasable reports whether a pod is to be forced out. One that tolerates the
+// taint is left where the Node stays: its controller would only put it there
+// again. One that was forced out already waits for its finalizers.
+func isReleasable(p *corev1.Pod, isolation remediate.Isolation) bool {
+	forced := p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil && *p.DeletionGracePeriodSeconds == 0
+	return !forced && !(isolation == remediate.IsolateTaint && toleratesOutOfService(p))
+}
+
+// attachmentsOf lists the VolumeAttachments of a Node that nobody has deleted yet.
+// The API server cannot select them by Node.
+func (cl *clients) attachmentsOf(ctx context.Context, node string) (attached []storagev1.VolumeAttachment, err error) {
+	options := metav1.ListOptions{Limit: pageSize}
+	for range attachmentPages {
+		list, err := cl.typed.StorageV1().VolumeAttachments().List(ctx, options)
+		if err = checkList(list, err); err != nil {
+			return nil, fmt.Errorf("list the VolumeAttachments of Node %s: %w", node, err)
+		}
+		for i := range list.Items {
+			if a := &list.Items[i]; a.Spec.NodeName == node && a.DeletionTimestamp == nil {
+				attached = append(attached, *a)
+			}
+		}
+		if options.Continue = list.Continue; options.Continue == "" {
+			return attached, nil
+		}
+	}
+	return nil, fmt.Errorf("list the VolumeAttachments of Node %s: there are more than %d", node, attachmentPages*pageSize)
+}
+
+// stillIsolated returns an error unless the Node is as the isolation left it: gone,
+// or tainted and not booted since.
+func (cl *clients) stillIsolated(ctx context.Context, run remediate.Run) error {
+	n, err := cl.node(ctx, run.Target.Node)
+	switch {
+	case isGone(err, run.Target.Node):
+		if run.Isolation == remediate.IsolateTaint {
+			return errors.New("the tainted Node is gone")
+		}
+		return nil
+	case err != nil:
+		return err
+	case run.Isolation != remediate.IsolateTaint:
+		return errors.New("a Node of this name exists again")
+	case string(n.UID) != run.Target.NodeUID, n.Status.NodeInfo.BootID != run.Target.BootID, !hasTaint(n.Spec.Taints, outOfService):
+		return errors.New("it is not the Node that was isolated, or it has booted since")
+	}
+	return nil
+}
+
+// releasePod forces a pod out.
+func (cl *clients) releasePod(ctx context.Context, p *corev1.Pod) error {
+	now := int64(0)
+	err := cl.typed.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.UID},
+	})
+	if err != nil && !isGone(err, p.Name) {
+		return fmt.Errorf("delete pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	return nil
+}
+
+func toleratesOutOfService(p *corev1.Pod) bool {
+	for i := range p.Spec.Tolerations {
+		t := &p.Spec.Tolerations[i]
+		key := t.Key == outOfService.Key || t.Key == "" && t.Operator == corev1.TolerationOpExists
+		effect := t.Effect == "" || t.Effect == outOfService.Effect
+		value := t.Operator == corev1.TolerationOpExists || t.Value == outOfService.Value
+		if key && effect && value {
+			return true
+		}
+	}
+	return false
+}
+
+func (cl *clients) releaseAttachment(ctx context.Context, a *storagev1.VolumeAttachment) error {
+	err := cl.typed.StorageV1().VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
+	if err != nil && !isGone(err, a.Name) {
+		return fmt.Errorf("delete VolumeAttachment %s: %w", a.Name, err)
+	}
+	return nil
+}
+
+// isReleasing reports whether the run deletes the pods of its Node in this step.
+func isReleasing(r *remediate.Run) bool {
+	return r.Limits.ReleasePods && r.Step == remediate.PowerOn && r.Abandon == "" && r.Target.Node != ""
+}
+
+// volumes reads whether VolumeAttachments of the Node are left, for a run that
+// releases them. A right that is missing is no outage of the API, so an error only
+// leaves the answer open; the release itself says what failed.
+func (l *looker) volumes(ctx context.Context) error {
+	if !isReleasing(&l.run) {
+		return nil
+	}
+	if left, err := l.work.attachmentsOf(ctx, l.run.Target.Node); err == nil {
+		l.look.Seen.VolumesReleased = remediate.Ask(len(left) == 0)
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package k8swatch
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+// right is one right of one role, and where the code uses it.
+type right struct {
+	role, group, resource, verbs string
+	// code is in the source of this package as long as the right is used.
+	code string
+	// acts: only what fenced does uses it, not what it sees.
+	acts bool
+}
+
+const watches = "list watch"
+
+// rights are all rights of fenced.
+var rights = []right{
+	{"fenced", "", "nodes", watches, `&store{source: source{kind: "Node"}`, false},
+	{"fenced", "", "nodes", "get", `Nodes().Get(`, false},
+	{"fenced", "", "nodes", "patch", `Nodes().Patch(`, true},
+	{"fenced", "", "nodes", "delete", `Nodes().Delete(`, true},
+	{"fenced", "", "pods", watches, `&store{source: pods,`, false},
+	{"fenced", coordination, "leases", "get", `Leases(namespace).Get(`, false},
+	{"fenced", "authorization.k8s.io", "selfsubjectaccessreviews", "create", `SelfSubjectAccessReviews().Create(`, true},
+	{"fenced", "", "events", "create", `Events(e.Namespace).Create(`, true},
+	{"fenced", machineGroup, "machinehealthchecks", watches, `custom(checkGVR,`, false},
+	{"fenced", machineGroup, "machinehealthchecks", "get", `Resource(checkGVR).Namespace(r.Namespace)`, true},
+	{"fenced", machineGroup, "machinehealthchecks/status", "patch", `api.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")`, true},
+	{"fenced", machineGroup, "machines", watches, `custom(machineGVR,`, false},
+	{"fenced", machineGroup, "machines", "get", `readCustom(ctx, c.machines(t)`, false},
+	{"fenced", machineGroup, "machines", "patch", `Resource(machineGVR).Namespace(t.Namespace).Patch(`, true},
+	{"fenced", machineGroup, "machines", "delete", `Resource(machineGVR).Namespace(t.Namespace).Delete(`, true},
+	{"fenced", medik8sGroup, "nodehealthchecks", watches, `custom(nodeCheckGVR,`, false},
+	{"fenced", medik8sGroup, "nodehealthchecks", "get", `Resource(nodeCheckGVR), medik8sGroup, "", check)`, false},
+	{"fenced", medik8sGroup, "nodehealthchecks/status", "patch", `Resource(nodeCheckGVR), changedNodeStatus`, true},
+	{"fenced", coordination, "leases", "list", `leaderAnywhere(ctx, c.work.api(), nodeCheckLeader)`, true},
+	{"fenced", configGroup, "clusterversions", watches, `custom(upgradeGVR,`, false},
+	{"fenced", "self-node-remediation.medik8s.io", "selfnoderemediations", watches, requestsCode, false},
+	{"fenced", "fence-agents-remediation.medik8s.io", "fenceagentsremediations", watches, requestsCode, false},
+	{"fenced", "machine-deletion-remediation.medik8s.io", "machinedeletionremediations", watches, requestsCode, false},
+	{"fenced", "infrastructure.cluster.x-k8s.io", "metal3remediations", watches, requestsCode, false},
+	{"fenced", fencedGroup, "fencedremediations", watches, requestsCode, false},
+	{"fenced-management", "", "secrets", "get", `Secrets(namespace).Get(`, false},
+	{"fenced-management", hostGroup, "baremetalhosts", watches, `custom(hostGVR,`, false},
+	{"fenced-management", hostGroup, "baremetalhosts", "get", `Resource(hostGVR).Namespace(ns), hostGroup`, false},
+	{"fenced-management", hostGroup, "baremetalhosts", "patch", `Resource(hostGVR).Namespace(ns).Patch(`, true},
+	{"fenced-management", clusterGroup, "clusters", watches, `custom(clusterGVR("clusters")`, false},
+	{"fenced-management", clusterGroup, "clusters", "get", `clusterResource("clusters"`, false},
+	{"fenced-management", clusterGroup, "machines", watches, `custom(clusterGVR("machines")`, false},
+	{"fenced-management", clusterGroup, "machines", "get", `readCustom(ctx, c.machines(t)`, false},
+	{"fenced-management", clusterGroup, "machinehealthchecks", watches, `custom(clusterGVR("machinehealthchecks")`, false},
+	{"fenced-management", clusterGroup, "machinehealthchecks", "get", `clusterResource("machinehealthchecks", r.Namespace)`, true},
+	{"fenced-management", clusterGroup, "machinehealthchecks/status", "patch", `api.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")`, true},
+	{"fenced-management", clusterGroup, "machines/status", "patch", `c.machines(t).Patch(`, true},
+	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", watches, requestsCode, false},
+	{"fenced-management", fencedGroup, "fencedremediations", watches, requestsCode, false},
+	{"fenced-management", coordination, "leases", "list", `Leases(metav1.NamespaceAll).List(`, false},
+	{"fenced-management", "", "events", "create", `Events(e.Namespace).Create(`, true},
+	{"kube-system/fenced", coordination, "leases", "create", `leases.Create(`, true},
+	{"kube-system/fenced", coordination, "leases", "get", `lease(ctx, ownLeaseNamespace, ownLease)`, true},
+	{"kube-system/fenced", coordination, "leases", "update", `leases.Update(`, true},
+	{"fenced-release-pods", "", "pods", "delete", `Pods(p.Namespace).Delete(`, true},
+	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "list", `VolumeAttachments().List(`, true},
+	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "delete", `VolumeAttachments().Delete(`, true},
+}
+
+const (
+	coordination = "coordination.k8s.io"
+	requestsCode = `namespace: c.requestsIn(k.side), request: true`
+)
+
+// granted are the rights in a manifest of configs/, one text for each.
+func granted(t *testing.T, name string) map[string]bool {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("../../configs", name))
+	require.NoError(t, err)
+	found := map[string]bool{}
+	d := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	for {
+		var role rbacv1.Role // a ClusterRole has the same rules
+		err := d.Decode(&role)
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		require.NoError(t, err)
+		if role.Kind != "Role" && role.Kind != "ClusterRole" {
+			continue
+		}
+		for _, rule := range role.Rules {
+			for _, verb := range rule.Verbs {
+				for _, resource := range rule.Resources {
+					text := strings.Join([]string{roleName(role.ObjectMeta), rule.APIGroups[0], resource, verb}, " ")
+					require.False(t, found[text], "%s has the right %s twice", name, text)
+					require.NotContains(t, text, "*")
+					found[text] = true
+				}
+			}
+			require.Len(t, rule.APIGroups, 1)
+		}
+	}
+}
+
+func roleName(m metav1.ObjectMeta) string {
+	name := strings.TrimSuffix(m.Name, "-observe")
+	if m.Namespace != "" {
+		return m.Namespace + "/" + name
+	}
+	return name
+}
+
+// Each right of each manifest is used by the code, and nothing that the code uses is missing.
+func TestEachRightIsUsed(t *testing.T) {
+	var source strings.Builder
+	files, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		source.Write(data)
+	}
+	evaluate, observe, release := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, r := range rights {
+		assert.True(t, strings.Contains(source.String(), r.code), "nothing uses the right to %s %s of %s", r.verbs, r.resource, r.role)
+		for verb := range strings.FieldsSeq(r.verbs) {
+			text := strings.Join([]string{r.role, r.group, r.resource, verb}, " ")
+			switch {
+			case r.role == "fenced-release-pods":
+				release[text] = true
+				continue
+			case !r.acts:
+				observe[text] = true
+			}
+			evaluate[text] = true
+		}
+	}
+	for name, want := range map[string]map[string]bool{
+		"rbac.yaml": evaluate, "kubernetes/evaluate.yaml": evaluate, "kubernetes/observe.yaml": observe, "kubernetes/release-pods.yaml": release,
+	} {
+		assert.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(granted(t, name))), name)
+	}
+}
+
+// With the rights of observe mode fenced sees what it evaluates, and every write is refused.
+func TestObserveRights(t *testing.T) {
+	c, ctx := rigtest.Own(t, rig.Options{}), rigtest.Context(t, 3*time.Minute)
+	forget(t, c, "fenced")
+	forget(t, c, "fenced-management")
+	require.NoError(t, c.Client().RbacV1().RoleBindings(ownLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
+	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/observe.yaml"))
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	k := watching(t, c)
+	until(t, time.Minute, "the Node in the view", func() bool { return seen(k).node(r.Target.Node) != nil })
+	assert.Empty(t, k.View().Problem)
+	l := look(t, k, r)
+	require.NoError(t, l.Err)
+	assert.Equal(t, remediate.APIReachable, l.Seen.API)
+	assert.Equal(t, remediate.Yes, l.Seen.Machine.Exists)
+
+	data, b, err := k.Backup(ctx, r.Target)
+	require.NoError(t, err)
+	for _, action := range []remediate.Action{
+		remediate.SetPowerLock, remediate.ReleasePowerLock, remediate.IsolateNode, remediate.ClearRequest, remediate.DeleteTargetMachine,
+	} {
+		err := k.Act(ctx, r, action, [][]byte{data}, b)
+		require.True(t, apierrors.IsForbidden(err), "%s: %v", action, err)
+	}
+	_, err = c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
+	require.NoError(t, err)
+}

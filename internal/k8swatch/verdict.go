@@ -1,0 +1,150 @@
+package k8swatch
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// verdictsAtOnce is how many Machines one call of WriteVerdicts reads.
+const verdictsAtOnce = 20
+
+// verdicts are the statuses of HealthCheckSucceeded that are known to be on the
+// Machines of each check, by UID.
+type verdicts struct {
+	mu      sync.Mutex
+	byCheck map[string]map[string]string
+}
+
+// of returns those of one check, without Machines that it no longer covers.
+func (v *verdicts) of(r *policy.CheckReport) map[string]string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.byCheck == nil {
+		v.byCheck = map[string]map[string]string{}
+	}
+	old, kept := v.byCheck[r.UID], map[string]string{}
+	for i := range r.Targets {
+		if uid := r.Targets[i].MachineUID; old[uid] != "" {
+			kept[uid] = old[uid]
+		}
+	}
+	v.byCheck[r.UID] = kept
+	return kept
+}
+
+// unhealthyReasons are the reasons of HealthCheckSucceeded False by the reason of
+// the verdict, of the standard condition and of the severe one, as the Cluster API's own controller writes
+// them.
+var unhealthyReasons = map[string][2]string{
+	"RemediateRequested": {"HasRemediateAnnotation", "HasRemediateMachineAnnotation"},
+	"MachineCondition":   {"UnhealthyMachine", "UnhealthyMachineCondition"},
+	"NodeNotFound":       {"NodeDeleted", "NodeNotFound"},
+	"NodeStartupTimeout": {"NodeStartupTimeout", "NodeStartupTimeout"},
+	"NodeCondition":      {"UnhealthyNode", "UnhealthyNodeCondition"},
+	"MachineFailed":      {"MachineHasFailure", "MachineHasFailure"},
+}
+
+// WriteVerdicts writes the condition HealthCheckSucceeded on the Machines of a
+// Cluster API check, True and False, as that check's own controller would. It
+// leaves a Machine alone about which the check has no verdict. It reads a few
+// Machines at a time; more says that it must be called again.
+func (c *Cluster) WriteVerdicts(ctx context.Context, r policy.CheckReport) (more bool, err error) {
+	if r.Source != fromCluster || r.State != policy.StateActive || groupOf(r.APIVersion) != clusterGroup {
+		return false, nil
+	}
+	known, left := c.verdicts.of(&r), verdictsAtOnce
+	for i := range r.Targets {
+		t := &r.Targets[i]
+		want := verdictStatus(t)
+		if want == "" || t.MachineUID == "" || known[t.MachineUID] == want {
+			continue
+		}
+		if left--; left < 0 {
+			return true, nil
+		}
+		switch done, err := c.writeVerdict(ctx, t, want); {
+		case err != nil:
+			return false, err
+		case done:
+			known[t.MachineUID] = want
+		default:
+			more = true
+		}
+	}
+	return more, nil
+}
+
+func verdictStatus(t *policy.TargetReport) string {
+	switch t.Verdict {
+	case policy.Healthy:
+		return "True"
+	case policy.Unhealthy:
+		return "False"
+	}
+	return ""
+}
+
+// writeVerdict writes the condition on one Machine, unless it is there. done is
+// false if somebody else wrote the Machine meanwhile.
+func (c *Cluster) writeVerdict(ctx context.Context, t *policy.TargetReport, want string) (done bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	namespace, name, _ := strings.Cut(t.Machine, "/")
+	target := remediate.Target{Namespace: namespace, Machine: name, MachineAPI: t.MachineAPIVersion}
+	u, err := c.machine(ctx, target)
+	switch {
+	case isGone(err, name):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read Machine %s: %w", t.Machine, err)
+	case string(u.GetUID()) != t.MachineUID, u.GetDeletionTimestamp() != nil:
+		return true, nil
+	}
+	paths := conditionPathsOf(u.GetAPIVersion())
+	list := paths.read(u, standard)
+	// With OwnerRemediated False, a False of ours would make the owner delete the
+	// Machine. Only a run decides that.
+	if list.status(checkSucceeded) == want || want == "False" && list.status(ownerRemediated) == "False" {
+		return true, nil
+	}
+	status, now := map[string]any{}, time.Now()
+	for _, which := range []conditionStyle{standard, severe} {
+		paths.write(status, which, paths.read(u, which).with(which, verdictCondition(t, want, which), now))
+	}
+	patch, err := statusPatch(u, status)
+	if err == nil {
+		_, err = c.machines(target).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+	if apierrors.IsConflict(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("write %s of Machine %s: %w", checkSucceeded, t.Machine, err)
+	}
+	return true, nil
+}
+
+func verdictCondition(t *policy.TargetReport, want string, which conditionStyle) condition {
+	k := condition{kind: checkSucceeded, status: want}
+	reasons, ok := unhealthyReasons[string(t.Reason)]
+	switch {
+	case want == "True" && which == standard:
+		k.reason = checkSucceeded
+	case want == "True":
+	case !ok:
+		k.reason, k.severity, k.message = judgedUnhealthy, "Warning", t.Message
+	default:
+		k.reason, k.severity, k.message = reasons[which], "Warning", t.Message
+	}
+	return k
+}
