@@ -38,13 +38,13 @@ func (l *looker) readAhead(ctx context.Context, g *sync.WaitGroup) {
 		return
 	}
 	ofCluster := groupOf(t.MachineAPI) == clusterGroup
-	g.Go(func() { a.checks, a.checksErr = l.c.checksNow(ctx, ofCluster, t.Namespace) })
+	g.Go(func() { a.checks, a.checksErr = l.checksNow(ctx, ofCluster, t.Namespace) })
 	if ofCluster { // its manager counts only for some checks
 		return
 	}
 	a.leaders = map[string]*leaseHolder{checkLeader: {}, powerCycleLeader: {}}
 	for name, held := range a.leaders {
-		g.Go(func() { held.who, held.err = l.c.leaderNow(ctx, name) })
+		g.Go(func() { held.who, held.err = l.readLeader(ctx, name) })
 	}
 }
 
@@ -53,14 +53,14 @@ func (l *looker) leaderNow(ctx context.Context, name string) (string, error) {
 	if held := l.ahead.leaders[name]; held != nil {
 		return held.who, held.err
 	}
-	return l.c.leaderNow(ctx, name)
+	return l.readLeader(ctx, name)
 }
 
 // The reads below are the same for all targets, so looks of the same moment share them.
 
-func (c *Cluster) leaderNow(ctx context.Context, name string) (string, error) {
-	return readShared(ctx, c.shared, "leader "+name, func(ctx context.Context) (string, error) {
-		return holder(ctx, c.work.api(), machineAPINamespace, name)
+func (l *looker) readLeader(ctx context.Context, name string) (string, error) {
+	return readShared(ctx, l.c.shared, "leader "+name, func(ctx context.Context) (string, error) {
+		return holder(ctx, l.c.work.api(), machineAPINamespace, name)
 	})
 }
 
@@ -87,12 +87,12 @@ func (l *looker) requestsNow(ctx context.Context, st *store) ([]policy.Request, 
 }
 
 // checksNow lists the MachineHealthChecks of a namespace.
-func (c *Cluster) checksNow(ctx context.Context, ofCluster bool, namespace string) ([]policy.Check, error) {
-	at, gvr := c.work, checkGVR
+func (l *looker) checksNow(ctx context.Context, ofCluster bool, namespace string) ([]policy.Check, error) {
+	at, gvr := l.c.work, checkGVR
 	if ofCluster {
-		at, gvr = c.manage, c.served("machinehealthchecks")
+		at, gvr = l.c.manage, l.c.served("machinehealthchecks")
 	}
-	return readShared(ctx, c.shared, fmt.Sprintf("checks %s %s", gvr, namespace), func(ctx context.Context) ([]policy.Check, error) {
+	return readShared(ctx, l.c.shared, fmt.Sprintf("checks %s %s", gvr, namespace), func(ctx context.Context) ([]policy.Check, error) {
 		return at.checksNow(ctx, gvr, namespace)
 	})
 }

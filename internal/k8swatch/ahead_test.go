@@ -22,14 +22,14 @@ func TestSameQuestionsShareOneRequest(t *testing.T) {
 	}{
 		"the checks of a namespace": {
 			ask: func(ctx context.Context, k *Cluster) error {
-				_, err := k.checksNow(ctx, false, "ns")
+				_, err := (&looker{c: k}).checksNow(ctx, false, "ns")
 				return err
 			},
 			key: fmt.Sprintf("checks %s ns", checkGVR), got: `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[]}`,
 		},
 		"the leader of a controller": {
 			ask: func(ctx context.Context, k *Cluster) error {
-				_, err := k.leaderNow(ctx, checkLeader)
+				_, err := (&looker{c: k}).readLeader(ctx, checkLeader)
 				return err
 			},
 			key: "leader " + checkLeader,
