@@ -39,6 +39,11 @@ func (c *Cluster) Explain(ctx context.Context, o order.Order) (Explanation, erro
 		}
 		x.Gates = append(x.Gates, executorGates(check, t)...)
 	}
+	asked, gates := c.Requested.gate(subject, now)
+	if asked != nil {
+		a, x.Verdict = *asked, policy.Unhealthy
+	}
+	x.Gates = append(x.Gates, gates...)
 	x.Gates = append(x.Gates, uncertainMachineGates(a)...)
 	x.Run = c.book.newestOn(a.draft.Target)
 	p := c.probes.lastOn(subject)

@@ -39,37 +39,65 @@ func (c *Cluster) Plan(ctx context.Context) (Plan, error) {
 	}
 	now := time.Now()
 	acting := policy.Report{Checks: c.book.actingChecks(now)}
-	p, lookups := Plan{Cluster: c.opt.Name}, planLookups
+	plans := planner{c, now, planLookups}
+	p := Plan{Cluster: c.opt.Name, Items: plans.requests(ctx)}
 	for i := range acting.Checks {
 		check := &acting.Checks[i]
 		full := c.book.Check(check.ID())
 		for j := range check.Targets {
 			if full != nil {
-				p.Items = append(p.Items, c.planTarget(ctx, full, &acting, check, &check.Targets[j], now, &lookups)...)
+				p.Items = append(p.Items, plans.target(ctx, full, &acting, check, &check.Targets[j])...)
 			}
 		}
 	}
 	return p, nil
 }
 
-// planTarget evaluates the gates of one target; none if it has changed since the report. It
+// planner makes the items of a plan. It looks things up while lookups are left.
+type planner struct {
+	c       *Cluster
+	now     time.Time
+	lookups int
+}
+
+// target evaluates the gates of one target; none if it has changed since the report. It
 // looks things up only if the gates without I/O pass, and only while lookups are left.
-func (c *Cluster) planTarget(ctx context.Context, full *policy.Check, r *policy.Report, check *policy.CheckReport, t *policy.TargetReport, now time.Time, lookups *int) []Planned {
-	a, ok := c.candidate(full, t)
+func (w *planner) target(ctx context.Context, full *policy.Check, r *policy.Report, check *policy.CheckReport, t *policy.TargetReport) []Planned {
+	a, ok := w.c.candidate(full, t)
 	if !ok {
 		return nil
 	}
-	gates := append(policy.ExplainTarget(r, check, t), executorGates(full, t)...)
+	return []Planned{w.candidate(ctx, a, t, append(policy.ExplainTarget(r, check, t), executorGates(full, t)...))}
+}
+
+// requests plans the targets of the remediation requests.
+func (w *planner) requests(ctx context.Context) (items []Planned) {
+	asked := w.c.Requested
+	if w.c.opt.Requests == nil {
+		return nil
+	}
+	for _, q := range asked.book.requested(w.now) {
+		if a, ok := asked.candidate(&q); ok && q.Target.Action != policy.None && !asked.isCarriedOut(&q) {
+			_, gates := asked.gate(q.Target.Subject(), w.now)
+			items = append(items, w.candidate(ctx, a, &q.Target, gates))
+		}
+	}
+	return items
+}
+
+// candidate evaluates the gates of a candidate after those of its check or request.
+func (w *planner) candidate(ctx context.Context, a candidate, t *policy.TargetReport, gates []reason.Gate) Planned {
+	c, now := w.c, w.now
 	p := c.probes.last(a.key)
 	guards := c.gates(a, p, now)
-	if _, refused := firstFailing(slices.Concat(gates, guards)); p == nil && !refused && *lookups > 0 {
-		*lookups--
+	if _, refused := firstFailing(slices.Concat(gates, guards)); p == nil && !refused && w.lookups > 0 {
+		w.lookups--
 		guards = c.gates(a, c.probes.unprobed(ctx, a.draft), now)
 	}
 	gates = slices.Concat(gates, guards, c.backOffGates(a, now))
-	item := Planned{Check: check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: earliestPass(gates)}
+	item := Planned{Check: a.check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: earliestPass(gates)}
 	if g, refused := firstFailing(gates); refused {
 		item.Gate = &g
 	}
-	return []Planned{item}
+	return item
 }

@@ -12,6 +12,7 @@ const DefaultFile = "/etc/fenced/fenced.yaml"
 const (
 	ModeObserve  = "observe"  // judge and explain, never act
 	ModeEvaluate = "evaluate" // judge the checks and act
+	ModeRespond  = "respond"  // act only on remediation requests, which others make
 )
 
 // The words of Guards.ControlPlane.
@@ -56,7 +57,7 @@ type Cluster struct {
 	Name        string     `yaml:"name" is:"clusterName" empty:"no"`
 	Kubeconfig  string     `yaml:"kubeconfig" is:"path" empty:"no"`
 	Management  Management `yaml:"management"`
-	Mode        string     `yaml:"mode" is:"observe|evaluate" later:"respond"`
+	Mode        string     `yaml:"mode" is:"observe|evaluate|respond"`
 	Namespaces  []string   `yaml:"namespaces" is:"namespace"`
 	Reprovision bool       `yaml:"reprovision"`
 }

@@ -50,7 +50,7 @@ func (l leadCluster) Release() { l.c.admit.CloseProbes() }
 func (l leadCluster) End() { l.c.book.EndLeadership() }
 
 // MayAct implements lead.Cluster.
-func (l leadCluster) MayAct() bool { return l.c.admit.Armed() || l.c.book.AnyOpen() }
+func (l leadCluster) MayAct() bool { return l.c.admit.MayBegin() || l.c.book.AnyOpen() }
 
 // Unsettled implements lead.Cluster. // I11
 func (l leadCluster) Unsettled(taken map[string]bool) (lacking, needless []string) {

@@ -65,6 +65,9 @@ type Facts struct {
 	// Manual: a person ordered the action. Such an order skips clocks and rates;
 	// see Gates.
 	Manual bool
+	// Requested: a remediation request asks for the action. Mode respond allows only those,
+	// and orders.
+	Requested bool
 
 	Mode  string
 	Armed bool

@@ -87,7 +87,7 @@ func modeGuard(f Facts) reason.Gate {
 	if f.Mode == ModeObserve && f.Armed {
 		value += ", armed"
 	}
-	pass := f.Mode == ModeEvaluate || f.Mode == ModeObserve && f.Armed || f.Mode == ModeRespond && f.Manual
+	pass := f.Mode == ModeEvaluate || f.Mode == ModeObserve && f.Armed || f.Mode == ModeRespond && (f.Manual || f.Requested)
 	return reason.NewGate("mode", pass, reason.Observing, value, "evaluate, or armed", "clusters[].mode")
 }
 

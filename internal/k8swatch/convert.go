@@ -83,6 +83,16 @@ func convertHost(apart bool) func(any) (any, error) {
 	})
 }
 
+// convertRequest makes the converter of remediation requests. apart: they are on a
+// separate management API.
+func convertRequest(apart bool) func(any) (any, error) {
+	return converter(func(fields map[string]any) (policy.Request, error) {
+		q, err := manifest.Request(fields)
+		q.OnManagementAPI = apart
+		return q, err
+	})
+}
+
 // ruleAnnotations returns the few annotations of a Node that a rule reads: those
 // of medik8s, and those in which OpenShift records the current and the desired
 // configuration.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -28,7 +27,7 @@ type requestKind struct {
 }
 
 // requestKinds are the kinds of remediation requests that checks' templates name.
-// They are watched only while a check names them.
+// Those of other remediators are watched only while a check names them.
 type requestKinds struct {
 	changed chan struct{} // a check changed, or a store of requests was proven
 
@@ -78,8 +77,8 @@ func (c *Cluster) adjustRequests() (news bool) {
 	ready := map[schema.GroupKind]bool{}
 	for k, version := range wanted {
 		st := r.stores[k]
-		if st == nil && len(r.stores) < maxRequestKinds {
-			st = &store{convert: converter(manifest.Request), source: source{kind: k.kind.Kind, group: k.kind.Group,
+		if st == nil && (len(r.stores) < maxRequestKinds+len(c.sides()) || k.kind == ownRequests) {
+			st = &store{convert: convertRequest(k.side == c.manage && c.manage != c.work), source: source{kind: k.kind.Kind, group: k.kind.Group,
 				versions: []string{version}, namespace: c.requestsIn(k.side), request: true}}
 			r.stores[k] = st
 			k.side.add(st)
@@ -106,10 +105,17 @@ func (c *Cluster) requestsIn(s *side) string {
 	return c.cfg.Management.Namespace
 }
 
-// templates returns the kinds of requests that the checks of the view and those
-// from files name, each with the version of a template.
+// ownRequests is the kind of the requests that fenced carries out. It is watched on
+// each API server, whatever the checks name.
+var ownRequests = schema.GroupKind{Group: fencedGroup, Kind: policy.FencedRemediationKind}
+
+// templates returns fenced's own kind of requests, and those that the checks of the
+// view and those from files name, each with the version of a template.
 func (c *Cluster) templates() map[requestKind]string {
 	wanted := map[requestKind]string{}
+	for _, s := range c.sides() {
+		wanted[requestKind{s, ownRequests}] = requestGVR.Version
+	}
 	note := func(check *policy.Check, on *side) {
 		for _, t := range templatesOf(check) {
 			if kind, version := requestOf(t); kind.Group != "" {

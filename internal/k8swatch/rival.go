@@ -22,7 +22,7 @@ const (
 // target, or would. // I22
 func (l *looker) otherRemediators(ctx context.Context) error {
 	var g sync.WaitGroup
-	questions := []func(context.Context) (string, error){l.leader, l.nodeLease, l.foreignRequest}
+	questions := []func(context.Context) (string, error){l.leader, l.nodeLease, l.foreignRequest, l.givenUpRequest}
 	errs := make([]error, len(questions))
 	for i, ask := range questions {
 		g.Go(func() {
@@ -47,10 +47,15 @@ func (l *looker) otherRemediators(ctx context.Context) error {
 
 // nodeLease names the holder of medik8s' Lease on the Node.
 func (l *looker) nodeLease(ctx context.Context) (string, error) {
-	if l.ahead.nodeLease != nil {
-		return l.ahead.nodeLease.who, l.ahead.nodeLease.err
+	held := l.ahead.nodeLease
+	if held == nil {
+		held = &leaseHolder{}
+		held.who, held.err = l.readNodeLease(ctx)
 	}
-	return l.readNodeLease(ctx)
+	if l.askedBy(held.who) { // the check that made the request holds the Node for it
+		return "", held.err
+	}
+	return held.who, held.err
 }
 
 func (l *looker) readNodeLease(ctx context.Context) (string, error) {
