@@ -130,5 +130,5 @@ func lastError(r *remediate.Run) string {
 	if r.Reason == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s; run fencectl runs %s for the whole history", r.Reason, r.ID)
+	return fmt.Sprintf("%s; run fencectl timeline %s for the whole history", r.Reason, r.ID)
 }

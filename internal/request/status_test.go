@@ -76,6 +76,6 @@ func TestNotesOfRunsStayHere(t *testing.T) {
 	s := Of(policy.Requested{Request: &policy.Request{}}, &r, Refusal{})
 	for _, text := range []string{s.LastError, s.Conditions[0].Message} {
 		assert.NotContains(t, text, "4c4c4544")
-		assert.Contains(t, text, "fencectl runs r1")
+		assert.Contains(t, text, "fencectl timeline r1")
 	}
 }

@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 
@@ -19,7 +20,7 @@ const Instance = "prompter"
 // of the BMCs is off, so that a play can tell who asked a BMC.
 const configuration = `instance: %s
 clusters:
-  - {name: %s, kubeconfig: %s, management: {kubeconfig: "%s", namespace: "%s", clusterName: "%s"}, mode: evaluate}
+  - {name: %s, kubeconfig: %s, management: {kubeconfig: "%s", namespace: "%s", clusterName: "%s"}, mode: %s}
 hosts: hosts.d
 bmcNetworks: [127.0.0.0/8]
 bareMetalHosts: {unverified: true}
@@ -67,7 +68,7 @@ func (s *Scene) writeConfig() error {
 			return err
 		}
 	}
-	text := fmt.Sprintf(configuration, Instance, ClusterName, kubeconfig, management, namespace, cluster, s.Socket())
+	text := fmt.Sprintf(configuration, Instance, ClusterName, kubeconfig, management, namespace, cluster, cmp.Or(s.opts.Mode, "evaluate"), s.Socket())
 	if err := os.WriteFile(s.Config(), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}

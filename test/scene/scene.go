@@ -39,6 +39,8 @@ type Options struct {
 	NodeChecks []rig.NodeCheck
 	// Policies are the files of policies.d, by name.
 	Policies map[string]string
+	// Mode is the mode of the cluster; evaluate if empty.
+	Mode string
 	// Set are keys of fenced.yaml, KEY=VALUE, in addition to those of a scene.
 	Set []string
 	// Programs were built by Build.
