@@ -40,8 +40,8 @@ func (c *Cluster) Explain(ctx context.Context, o order.Order) (Explanation, erro
 		x.Gates = append(x.Gates, executorGates(check, t)...)
 	}
 	asked, gates := c.Requested.gate(subject, now)
-	if asked != nil {
-		a, x.Verdict = *asked, policy.Unhealthy
+	if asked != nil { // no check needs to ask as well
+		a, x.Verdict, x.Gates = *asked, policy.Unhealthy, nil
 	}
 	x.Gates = append(x.Gates, gates...)
 	x.Gates = append(x.Gates, uncertainMachineGates(a)...)

@@ -80,6 +80,9 @@ func (c *Cluster) adjustRequests() (news bool) {
 		if st == nil && (len(r.stores) < maxRequestKinds+len(c.sides()) || k.kind == ownRequests) {
 			st = &store{convert: convertRequest(k.side == c.manage && c.manage != c.work), source: source{kind: k.kind.Kind, group: k.kind.Group,
 				versions: []string{version}, namespace: c.requestsIn(k.side), request: true}}
+			if k.kind == ownRequests {
+				st.gvr = requestGVR // as of all kinds that are always watched
+			}
 			r.stores[k] = st
 			k.side.add(st)
 		}
