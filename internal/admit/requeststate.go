@@ -26,13 +26,16 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 	if !w.c.book.Seen() {
 		return nil
 	}
-	for _, q := range w.book.requested(now) {
+	for i, q := range w.book.requested(now) {
 		r := w.book.runOf(&q)
 		held := q.Request.Power.Held
 		if q.Target.Subject() == "" && r == nil && !held {
 			continue
 		}
-		s := RequestState{Ref: refOf(q.Request), Held: held, Status: request.Of(q, r, w.whyNotStarted(&q, r, now))}
+		s := RequestState{Ref: refOf(q.Request), Held: held, Status: request.Of(q, r, request.Refusal{})}
+		if s.Status.Phase == request.Pending && i < maxExplained {
+			s.Status = request.Of(q, r, w.whyNotStarted(&q, now))
+		}
 		if a, ok := w.candidate(&q); ok {
 			s.Target = a.draft.Target
 		}
@@ -42,10 +45,13 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 	return list
 }
 
+// maxExplained is for how many requests the gates are evaluated for their status.
+const maxExplained = 200
+
 // whyNotStarted returns the first gate that refuses the run of a request. The values of gates
 // may hold what a BMC reports, so they are left to fencectl.
-func (w *RequestedRuns) whyNotStarted(q *policy.Requested, r *remediate.Run, now time.Time) request.Refusal {
-	if !q.Target.Acts() || r != nil && r.Open() {
+func (w *RequestedRuns) whyNotStarted(q *policy.Requested, now time.Time) request.Refusal {
+	if !q.Target.Acts() {
 		return request.Refusal{}
 	}
 	a, ok := w.candidate(q)

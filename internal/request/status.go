@@ -91,15 +91,18 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 }
 
 // begun says whether a run has touched its host. Such a run goes on, however late it is.
-func begun(r *remediate.Run) bool {
-	return r != nil && r.Open() && (r.Intervened || r.Attempt > 1 || !r.Isolated.IsZero())
+func begun(r *remediate.Run) bool { return r != nil && r.Open() && touched(r) }
+
+func touched(r *remediate.Run) bool {
+	return r.Intervened || r.Attempt > 1 || !r.Isolated.IsZero()
 }
 
 // holds says whether the finalizer must stay. A request that somebody deletes is released once
-// the host is back On: what follows, the labels of the Node, needs no request.
+// the host is back On: what follows, the labels of the Node, needs no request. It is released,
+// too, if its run has never touched the host and rests: without the request it does not go on.
 func holds(q *policy.Request, r *remediate.Run) bool {
 	back := r.Step == remediate.AwaitNode || r.Step == remediate.RestoreNode
-	return r.Open() && !(q.Deleting && back)
+	return r.Open() && !(q.Deleting && (back || r.Step.Idle() && !touched(r)))
 }
 
 // set fills in phase and conditions.

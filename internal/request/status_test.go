@@ -26,7 +26,7 @@ func TestOf(t *testing.T) {
 		}
 		return &r
 	}
-	touched := func(r *remediate.Run) { r.Intervened = true }
+	sent := func(r *remediate.Run) { r.Intervened = true }
 	for name, c := range map[string]struct {
 		target policy.TargetReport
 		q      policy.Request
@@ -43,15 +43,17 @@ func TestOf(t *testing.T) {
 		"not yet on, deleted":           {sick, policy.Request{Deleting: true}, run(remediate.PowerOn), "Running True Unknown False", true, "PowerOn"},
 		"on again, deleted":             {sick, policy.Request{Deleting: true}, run(remediate.AwaitNode), "Running True Unknown False", false, "AwaitNode"},
 		"on again":                      {sick, policy.Request{}, run(remediate.AwaitNode), "Running True Unknown False", true, "AwaitNode"},
-		"a person is needed":            {sick, policy.Request{}, run(remediate.Held, touched), "Held False False False", true, "Held"},
+		"a person is needed":            {sick, policy.Request{}, run(remediate.Held, sent), "Held False False False", true, "Held"},
 		"done":                          {well, policy.Request{}, run(remediate.Done), "Succeeded False True False", false, "Remediated"},
 		"replaced":                      {policy.TargetReport{}, policy.Request{}, run(remediate.Reprovisioned), "Succeeded False True True", false, "MachineReplaced"},
 		"dropped, and recovered":        {well, policy.Request{}, run(remediate.Aborted), "Succeeded False True False", false, "Recovered"},
 		"dropped":                       {sick, policy.Request{}, run(remediate.Aborted), "Pending False Unknown False", false, "Waiting"},
 		"too late":                      {late, policy.Request{}, nil, "Failed False False False", false, "RequestTimeout"},
 		"too late, and never touched":   {late, policy.Request{}, run(remediate.Waiting), "Failed False False False", true, "RequestTimeout"},
-		"late, but begun":               {late, policy.Request{}, run(remediate.DeleteNode, touched), "Running True Unknown False", true, "DeleteNode"},
-		"given up, and going back":      {late, policy.Request{TimedOut: time.Unix(1, 0)}, run(remediate.PowerOn, touched), "Failed False False False", true, "RequestTimeout"},
+		"waiting untouched, deleted":    {sick, policy.Request{Deleting: true}, run(remediate.Waiting), "Running True Unknown False", false, "Waiting"},
+		"waiting with the host off":     {sick, policy.Request{Deleting: true}, run(remediate.Waiting, sent), "Running True Unknown False", true, "Waiting"},
+		"late, but begun":               {late, policy.Request{}, run(remediate.DeleteNode, sent), "Running True Unknown False", true, "DeleteNode"},
+		"given up, and going back":      {late, policy.Request{TimedOut: time.Unix(1, 0)}, run(remediate.PowerOn, sent), "Failed False False False", true, "RequestTimeout"},
 		"given up on, after it is done": {well, policy.Request{TimedOut: time.Unix(1, 0)}, run(remediate.Done), "Succeeded False True False", false, "Remediated"},
 	} {
 		s := Of(policy.Requested{Request: &c.q, Target: c.target}, c.r, Refusal{})
