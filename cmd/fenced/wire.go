@@ -112,7 +112,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 		k, err := k8swatch.New(k8swatch.Config{
 			Name: c.Name, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
 			Management:                 k8swatch.ManagementConfig(c.Management),
-			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks,
+			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks, Metal3Remediations: c.Metal3Remediations,
 		}, d.log)
 		if err != nil {
 			return configError{fmt.Errorf("cluster %s: %w", c.Name, err)}

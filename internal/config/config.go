@@ -60,6 +60,8 @@ type Cluster struct {
 	Mode        string     `yaml:"mode" is:"observe|evaluate|respond"`
 	Namespaces  []string   `yaml:"namespaces" is:"namespace"`
 	Reprovision bool       `yaml:"reprovision"`
+	// Metal3Remediations: fenced carries out the requests of Metal3's provider.
+	Metal3Remediations bool `yaml:"metal3Remediations"`
 }
 
 // Management is where a Cluster API keeps Machines and checks; an empty

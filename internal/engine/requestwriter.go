@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
 )
@@ -101,7 +102,7 @@ func (w *requestWriter) needsWrite(s admit.RequestState, told toldRequest, now t
 }
 
 // isAnnotation says whether a request is an annotation, which has no status.
-func isAnnotation(s admit.RequestState) bool { return s.Ref.Kind != "FencedRemediation" }
+func isAnnotation(s admit.RequestState) bool { return s.Ref.Kind == policy.MachineRequestKind }
 
 // write writes to one request. It returns what was told, or the last with a backoff after an
 // error.

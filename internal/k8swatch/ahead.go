@@ -67,9 +67,9 @@ func (c *Cluster) leaderNow(ctx context.Context, name string) (string, error) {
 	})
 }
 
-func (c *Cluster) clusterManagerNow(ctx context.Context) (string, error) {
-	return readShared(ctx, c.shared, "manager of the Cluster API", func(ctx context.Context) (string, error) {
-		return clusterManager(ctx, c.manage.api())
+func (c *Cluster) managerNow(ctx context.Context, name string) (string, error) {
+	return readShared(ctx, c.shared, "manager "+name, func(ctx context.Context) (string, error) {
+		return clusterManager(ctx, c.manage.api(), name)
 	})
 }
 

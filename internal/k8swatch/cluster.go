@@ -30,6 +30,8 @@ type Config struct {
 	// DeleteControlPlaneMachines allows the deletion of a control-plane Machine if
 	// a controller that recreates it owns it.
 	DeleteControlPlaneMachines bool
+	// Metal3Remediations: fenced carries out the requests of this kind, too.
+	Metal3Remediations bool
 	// Checks are the checks from files; the requests of their templates are
 	// watched, too.
 	Checks []policy.Check

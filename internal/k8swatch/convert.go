@@ -84,10 +84,14 @@ func convertHost(apart bool) func(any) (any, error) {
 }
 
 // convertRequest makes the converter of remediation requests. apart: they are on a
-// separate management API.
-func convertRequest(apart bool) func(any) (any, error) {
+// separate management API. metal3: fenced carries out Metal3Remediations.
+func convertRequest(apart, metal3 bool) func(any) (any, error) {
 	return converter(func(fields map[string]any) (policy.Request, error) {
-		q, err := manifest.Request(fields)
+		decode := manifest.Request
+		if metal3 {
+			decode = manifest.OwnRequest
+		}
+		q, err := decode(fields)
 		q.OnManagementAPI = apart
 		return q, err
 	})

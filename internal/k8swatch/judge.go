@@ -18,7 +18,7 @@ func (c *Cluster) ControllerAlive(ctx context.Context, id policy.CheckID) (remed
 	case machineGroup:
 		who, err = holder(ctx, c.work.api(), machineAPINamespace, deletingLeader)
 	case clusterGroup:
-		who, err = clusterManager(ctx, c.manage.api())
+		who, err = clusterManager(ctx, c.manage.api(), clusterAPILeader)
 	default:
 		return remediate.Yes, nil
 	}

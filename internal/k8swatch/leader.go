@@ -22,6 +22,7 @@ const (
 	powerCycleLeader    = "controller-leader-election-capbm"
 	deletingLeader      = "cluster-api-provider-healthcheck-leader"
 	clusterAPILeader    = "controller-leader-election-capi"
+	metal3Leader        = "controller-leader-election-capm3"
 )
 
 // leader names a controller that would act on the Machine, if its leader Lease
@@ -38,7 +39,7 @@ func (l *looker) leader(ctx context.Context) (string, error) {
 	if groupOf(t.MachineAPI) == clusterGroup {
 		for i := range checks {
 			if checks[i].Template == nil { // its own manager marks the Machine
-				return l.c.clusterManagerNow(ctx)
+				return l.c.managerNow(ctx, clusterAPILeader)
 			}
 		}
 		return "", nil
@@ -101,18 +102,18 @@ func (l *looker) coveringChecks(ctx context.Context) ([]policy.Check, error) {
 	return found, nil
 }
 
-// clusterManager names the leader of the Cluster API's own manager. Its namespace
-// is the administrator's choice.
-func clusterManager(ctx context.Context, cl *clients) (string, error) {
+// clusterManager names the leader of a manager of the Cluster API or of its
+// providers, by the name of its Lease. Its namespace is the administrator's choice.
+func clusterManager(ctx context.Context, cl *clients, name string) (string, error) {
 	ctx, clock := withClock(ctx)
 	list, err := cl.typed.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", clusterAPILeader).String(), Limit: pageSize,
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: pageSize,
 	})
 	if err = checkList(list, err); err != nil {
-		return "", fmt.Errorf("list the Leases %s: %w", clusterAPILeader, err)
+		return "", fmt.Errorf("list the Leases %s: %w", name, err)
 	}
 	if list.Continue != "" {
-		return "", fmt.Errorf("list the Leases %s: there are more than %d", clusterAPILeader, pageSize)
+		return "", fmt.Errorf("list the Leases %s: there are more than %d", name, pageSize)
 	}
 	for i := range list.Items {
 		if who, err := holderOf(&list.Items[i], clock.now(time.Now())); err != nil || who != "" {

@@ -31,12 +31,11 @@ func (l *looker) request(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("read %s %s/%s: %w", q.Kind, q.Namespace, q.Name, err)
 	}
-	found, err := manifest.Request(u.Object)
+	found, err := convertRequest(q.OnManagementAPI, l.c.cfg.Metal3Remediations)(u)
 	if err != nil {
 		return fmt.Errorf("read %s %s/%s: %w", q.Kind, q.Namespace, q.Name, err)
 	}
-	found.OnManagementAPI = q.OnManagementAPI
-	l.look.Request, l.look.RequestRead = &found, true
+	l.look.Request, l.look.RequestRead = found.(*policy.Request), true
 	return nil
 }
 
@@ -71,20 +70,34 @@ type Requests struct{ c *Cluster }
 // Requests returns what writes to the requests of the cluster.
 func (c *Cluster) Requests() Requests { return Requests{c} }
 
-// at is where a FencedRemediation is.
-func (r Requests) at(q remediate.Request) dynamic.ResourceInterface {
-	s := r.c.work
+// at is where a request is.
+func (r Requests) at(ctx context.Context, q remediate.Request) (dynamic.ResourceInterface, error) {
+	s, gvr := r.c.work, requestGVR
 	if q.OnManagementAPI {
 		s = r.c.manage
 	}
-	return s.api().dynamic.Resource(requestGVR).Namespace(q.Namespace)
+	if q.Kind == metal3Requests.Kind {
+		var err error
+		if gvr, err = s.find(ctx, &source{kind: metal3Requests.Kind, group: metal3Requests.Group, request: true}); err != nil {
+			return nil, err
+		}
+	}
+	return s.api().dynamic.Resource(gvr).Namespace(q.Namespace), nil
 }
 
 func (r Requests) read(ctx context.Context, q remediate.Request) (*unstructured.Unstructured, error) {
-	return readCustom(ctx, r.at(q), fencedGroup, q.Namespace, q.Name)
+	api, err := r.at(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	group := ownRequests.Group
+	if q.Kind == metal3Requests.Kind {
+		group = metal3Requests.Group
+	}
+	return readCustom(ctx, api, group, q.Namespace, q.Name)
 }
 
-// Hold sets the finalizer on a FencedRemediation: it must not vanish while its
+// Hold sets the finalizer on a request: it must not vanish while its
 // host may be off. It fails if the object is gone, was replaced or is being deleted.
 func (r Requests) Hold(ctx context.Context, q remediate.Request) error {
 	return r.changeFinalizer(ctx, q, true)
@@ -98,7 +111,7 @@ func (r Requests) Release(ctx context.Context, q remediate.Request) error {
 func (r Requests) changeFinalizer(ctx context.Context, q remediate.Request, hold bool) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	what := fmt.Sprintf("FencedRemediation %s/%s", q.Namespace, q.Name)
+	what := fmt.Sprintf("%s %s/%s", q.Kind, q.Namespace, q.Name)
 	u, err := r.read(ctx, q)
 	switch {
 	case !hold && (isGone(err, q.Name) || err == nil && string(u.GetUID()) != q.UID):
@@ -119,8 +132,12 @@ func (r Requests) changeFinalizer(ctx context.Context, q remediate.Request, hold
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": u.GetUID(), "resourceVersion": u.GetResourceVersion(), "finalizers": after,
 	}})
+	var api dynamic.ResourceInterface
 	if err == nil {
-		_, err = r.at(q).Patch(ctx, q.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		api, err = r.at(ctx, q)
+	}
+	if err == nil {
+		_, err = api.Patch(ctx, q.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil && (hold || !isGone(err, q.Name)) {
 		return fmt.Errorf("change the finalizers of %s: %w", what, err)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -77,8 +78,8 @@ func (c *Cluster) adjustRequests() (news bool) {
 	ready := map[schema.GroupKind]bool{}
 	for k, version := range wanted {
 		st := r.stores[k]
-		if st == nil && (len(r.stores) < maxRequestKinds+len(c.sides()) || k.kind == ownRequests) {
-			st = &store{convert: convertRequest(k.side == c.manage && c.manage != c.work), source: source{kind: k.kind.Kind, group: k.kind.Group,
+		if st == nil && (len(r.stores) < maxRequestKinds+len(c.sides()) || c.carriesOut(k.kind)) {
+			st = &store{convert: convertRequest(k.side == c.manage && c.manage != c.work, c.cfg.Metal3Remediations), source: source{kind: k.kind.Kind, group: k.kind.Group,
 				versions: []string{version}, namespace: c.requestsIn(k.side), request: true}}
 			if k.kind == ownRequests {
 				st.gvr = requestGVR // as of all kinds that are always watched
@@ -112,12 +113,23 @@ func (c *Cluster) requestsIn(s *side) string {
 // each API server, whatever the checks name.
 var ownRequests = schema.GroupKind{Group: fencedGroup, Kind: policy.FencedRemediationKind}
 
+// metal3Requests are those of Metal3's provider for the Cluster API.
+var metal3Requests = schema.GroupKind{Group: manifest.Metal3RequestGroup, Kind: manifest.Metal3RequestKind}
+
+// carriesOut reports whether fenced carries out the requests of a kind.
+func (c *Cluster) carriesOut(kind schema.GroupKind) bool {
+	return kind == ownRequests || c.cfg.Metal3Remediations && kind == metal3Requests
+}
+
 // templates returns fenced's own kind of requests, and those that the checks of the
 // view and those from files name, each with the version of a template.
 func (c *Cluster) templates() map[requestKind]string {
 	wanted := map[requestKind]string{}
 	for _, s := range c.sides() {
 		wanted[requestKind{s, ownRequests}] = requestGVR.Version
+	}
+	if c.cfg.Metal3Remediations {
+		wanted[requestKind{c.manage, metal3Requests}] = "v1beta1"
 	}
 	note := func(check *policy.Check, on *side) {
 		for _, t := range templatesOf(check) {

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
 )
 
-// Report writes the status of a FencedRemediation, if it differs.
+// Report writes the status of a request, if it differs.
 func (r Requests) Report(ctx context.Context, q remediate.Request, s request.Status) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -20,11 +21,15 @@ func (r Requests) Report(ctx context.Context, q remediate.Request, s request.Sta
 	if isGone(err, q.Name) || err == nil && string(u.GetUID()) != q.UID {
 		return nil
 	}
+	var api dynamic.ResourceInterface
 	if err == nil {
-		err = writeStatus(ctx, r.at(q), u, requestStatus(u, s, time.Now()))
+		api, err = r.at(ctx, q)
+	}
+	if err == nil {
+		err = writeStatus(ctx, api, u, requestStatus(u, s, time.Now()))
 	}
 	if err != nil {
-		return fmt.Errorf("write the status of FencedRemediation %s/%s: %w", q.Namespace, q.Name, err)
+		return fmt.Errorf("write the status of %s %s/%s: %w", q.Kind, q.Namespace, q.Name, err)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -96,7 +98,8 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 		return who, nil
 	}
 	for _, st := range l.c.requests.watched() {
-		if st.group == fencedGroup {
+		kind := schema.GroupKind{Group: st.group, Kind: st.kind}
+		if kind == ownRequests {
 			continue // fenced carries these out
 		}
 		if at, why := st.state(); at.IsZero() { // never read: only targets that it may concern must wait
@@ -110,8 +113,15 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("list the requests of kind %s: %w", st.kind, err)
 		}
 		for i := range list {
-			if q := &list[i]; requestFor(q, l.run.Target) {
+			q := &list[i]
+			if !requestFor(q, l.run.Target) {
+				continue
+			}
+			if !l.c.carriesOut(kind) {
 				return fmt.Sprintf("%s %s/%s asks another remediator to repair it", q.Kind, q.Namespace, q.Name), nil
+			}
+			if who, err := l.c.managerNow(ctx, metal3Leader); who != "" || err != nil { // it would carry the request out, too
+				return who, err
 			}
 		}
 	}

@@ -145,6 +145,30 @@ spec: {retryLimit: 0, timeoutSeconds: 600, remediateReadyNodes: true}
 	}, s.Requests)
 }
 
+// TestMetal3RequestIsOwnWhereThatIsConfigured, and no other kind is.
+func TestMetal3RequestIsOwnWhereThatIsConfigured(t *testing.T) {
+	fields := func(apiVersion string, limit any) map[string]any {
+		return map[string]any{"apiVersion": apiVersion, "kind": "Metal3Remediation",
+			"metadata": map[string]any{"namespace": "ns", "name": "m", "finalizers": []any{manifest.RequestFinalizer}},
+			"spec":     map[string]any{"strategy": map[string]any{"retryLimit": limit}}}
+	}
+	const api = "infrastructure.cluster.x-k8s.io/v1beta1"
+	q, err := manifest.Request(fields(api, int64(3)))
+	require.NoError(t, err)
+	assert.Nil(t, q.Power)
+	q, err = manifest.OwnRequest(fields(api, int64(3)))
+	require.NoError(t, err)
+	assert.Equal(t, &policy.PowerRequest{Attempts: 4, Held: true}, q.Power)
+	q, err = manifest.OwnRequest(fields(api, nil))
+	require.NoError(t, err)
+	assert.Equal(t, 2, q.Power.Attempts, "the default of 1 means two")
+	q, err = manifest.OwnRequest(fields("example.com/v1", int64(3)))
+	require.NoError(t, err)
+	assert.Nil(t, q.Power)
+	_, err = manifest.OwnRequest(fields(api, "many"))
+	assert.ErrorContains(t, err, "retryLimit")
+}
+
 // TestChecksStay: a check that cannot be decoded, even without a name, or that
 // this version does not judge, is Invalid and not forgotten.
 func TestChecksStay(t *testing.T) {

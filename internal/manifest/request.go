@@ -52,6 +52,25 @@ func Request(fields map[string]any) (policy.Request, error) {
 	return q, o.err()
 }
 
+// OwnRequest is Request for a cluster where fenced carries out Metal3Remediations, too.
+// Their retryLimit of 1, the default, means two power cycles.
+func OwnRequest(fields map[string]any) (policy.Request, error) {
+	q, err := Request(fields)
+	if group, _, _ := strings.Cut(q.APIVersion, "/"); err != nil || group != Metal3RequestGroup || q.Kind != Metal3RequestKind {
+		return q, err
+	}
+	o := read(fields)
+	q.Power = powerRequest(object{errs: o.errs}, o.child("metadata"))
+	q.Power.Attempts = max(1, o.child("spec").child("strategy").whole("retryLimit", 1)) + 1
+	return q, o.err()
+}
+
+// The kind of the requests of Metal3's provider for the Cluster API.
+const (
+	Metal3RequestGroup = "infrastructure.cluster.x-k8s.io"
+	Metal3RequestKind  = "Metal3Remediation"
+)
+
 // powerRequest decodes the spec of a FencedRemediation. Its CRD limits the numbers.
 func powerRequest(spec, meta object) *policy.PowerRequest {
 	p := &policy.PowerRequest{

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -63,4 +65,46 @@ func TestRespondToOpenShiftsAnnotation(t *testing.T) {
 	assert.False(t, annotated(ctx, t, s, w.Name))
 	require.Eventually(t, func() bool { return !annotated(ctx, t, s, "recovered") }, patience, 100*time.Millisecond, "a stale request is cleared")
 	requireNotAsked(ctx, t, s, "recovered")
+}
+
+// Where Metal3's provider does not run, fenced carries out its requests, if that is configured.
+// While the provider is alive, they are its business.
+func TestRespondToMetal3Remediation(t *testing.T) {
+	t.Parallel()
+	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
+		Mode: "respond", Metal3Requests: true, Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}},
+	})
+	ctx := within(t)
+	require.NoError(t, s.Cluster.InstallCRDs(ctx, rig.Metal3Remediation))
+	require.NoError(t, s.Cluster.CreateNamespace(ctx, "capm3-system"))
+	provider := rig.Lease{Namespace: "capm3-system", Name: "controller-leader-election-capm3", Holder: "provider-0", Duration: time.Hour}
+	require.NoError(t, s.Cluster.PutLease(ctx, provider))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("hung")
+	w.Kubelet.Hang()
+	_, err = s.Cluster.WaitNode(ctx, w.Name, unknown)
+	require.NoError(t, err)
+	_, err = s.Cluster.CreateTemplate(ctx, "reboot")
+	require.NoError(t, err)
+	machine, err := s.Cluster.Dynamic().Resource(rig.CAPIResource("v1beta2", "machines")).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	_, err = s.Cluster.CreateRemediation(ctx, machine, "reboot")
+	require.NoError(t, err)
+	x := awaitRefusal(ctx, t, s, w.Name, "Contested")
+	_, value, _, _ := gateOf(t, x, "Contested")
+	assert.Contains(t, value, provider.Holder)
+	requireNoDeletion(t, s, w)
+
+	provider.Renewed = time.Now().Add(-2 * time.Hour)
+	require.NoError(t, s.Cluster.PutLease(ctx, provider))
+	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	assert.Equal(t, stages, stepsOf(r))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	require.Eventually(t, func() bool {
+		obj, err := s.Cluster.Dynamic().Resource(rig.RemediationResource).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
+		phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
+		return err == nil && phase == "Succeeded" && !held(obj)
+	}, patience, 100*time.Millisecond, "the request is told, and let go")
 }
