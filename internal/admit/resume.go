@@ -175,7 +175,7 @@ func (b waitingRuns) stillAsked(r remediate.Run, now time.Time) []reason.Gate {
 	b.ledger.SetRuns(now, slices.DeleteFunc(b.runs.openTargets(), func(o policy.OpenRun) bool { return o.ID == r.ID }))
 	defer func() { b.ledger.SetRuns(now, b.runs.openTargets()) }()
 	if r.Request != nil {
-		return requestBook{b.Book}.requestGates(r, now)
+		return requestBook(b).requestGates(r, now)
 	}
 	code, source := reason.NotUnhealthy, r.Check
 	for _, check := range b.ledger.Acting(now) {

@@ -312,3 +312,35 @@ func TestAnnotationIsLeftToALivingActuator(t *testing.T) {
 		stop()
 	})
 }
+
+// A run that waits begins again only while its request asks for it.
+func TestWaitingRunGoesOnWhileItIsRequested(t *testing.T) {
+	for name, withdrawn := range map[string]bool{"still asked for": false, "withdrawn": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				ask(w, nil)
+				w.SetFault(fake.IgnoresOff)
+				e, _, stop := start(t, w, store, func(o *engine.Options) {
+					responding(w)(o)
+					o.Run.RetryInterval = time.Minute
+				})
+				for len(e.Runs("c")) == 0 || only(t, e).Step != remediate.Waiting {
+					time.Sleep(time.Second)
+				}
+				if withdrawn {
+					w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+				}
+				w.SetFault(fake.NoFault)
+				sent := w.Count(bmc.CommandOff)
+				time.Sleep(30 * time.Minute)
+				r := only(t, e)
+				if withdrawn {
+					assert.Equal(t, sent, w.Count(bmc.CommandOff), "%s: %s", r.Step, r.Note)
+				} else {
+					assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+				}
+				stop()
+			})
+		})
+	}
+}
