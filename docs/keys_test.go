@@ -44,13 +44,16 @@ func paths(above string, n *yaml.Node) (all []string) {
 	return all
 }
 
-// policyKeys are the keys of fenced's own kinds.
+// policyKeys are the keys of fenced's own kinds: of policies.d, and of its CRDs.
 func policyKeys(t *testing.T) (all keys) {
 	t.Helper()
 	data, err := os.ReadFile("../configs/fenced-policy.schema.json")
 	require.NoError(t, err)
-	var schema any
+	var schema, requests any
 	require.NoError(t, json.Unmarshal(data, &schema))
+	data, err = os.ReadFile("../configs/crds/fenced.io_fencedremediations.yaml")
+	require.NoError(t, err)
+	require.NoError(t, yaml.Unmarshal(data, &requests))
 	var below func(any)
 	below = func(v any) {
 		switch x := v.(type) {
@@ -70,6 +73,7 @@ func policyKeys(t *testing.T) (all keys) {
 		}
 	}
 	below(schema)
+	below(requests)
 	return unique(all)
 }
 
@@ -100,6 +104,7 @@ func (k keys) top() (all []string) {
 // objects, values, and one gate.
 var othersKeys = []string{
 	"backOff", "bootMACAddress", "consumerRef", "controlPlaneReady", "disableCertificateVerification", "disablePowerOff", "healthyDelay", "infrastructureReady", "lastTransitionTime",
+	"escalatingRemediations", "nodeStartupTimeoutSeconds", "triggerIf", "unhealthyNodeConditions",
 	"maxUnhealthy", "minHealthy", "nodeRef", "online", "pauseRequests", "providerID", "remediationsAllowed", "renewTime", "stormCooldownDuration",
 	"deleteNode", "outOfServiceTaint", "failurePolicy", "lanplus", "failureReason", "failureMessage", "observedNodes", "healthyNodes", "unhealthyNodes",
 }

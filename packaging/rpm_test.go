@@ -53,8 +53,13 @@ drwxr-xr-x root root - /usr/share/doc/fenced/docs
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/six-steps.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/state.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/stop-and-override.md
+-rw-r--r-- root root d /usr/share/doc/fenced/docs/systems.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/troubleshooting.md
 drwxr-xr-x root root - /usr/share/doc/fenced/examples
+drwxr-xr-x root root - /usr/share/doc/fenced/examples/crds
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/fenced.io_fencedremediations.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/fenced.io_fencedremediationtemplates.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/rbac.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/fenced-policy.schema.json
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/grafana
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/grafana/fenced.json

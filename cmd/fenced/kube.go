@@ -29,7 +29,7 @@ type kube struct{ *k8swatch.Cluster }
 func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
 	l := k.Cluster.Look(ctx, r, backups)
 	return run.Fresh{Observation: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster,
-		Members: l.Members, MembersKnown: l.MembersKnown, Lease: l.Lease, Err: l.Err}
+		Members: l.Members, MembersKnown: l.MembersKnown, Lease: l.Lease, Request: l.Request, RequestRead: l.RequestRead, Err: l.Err}
 }
 
 // Pods lists the pods on a Node, as engine.ClusterOptions wants it.

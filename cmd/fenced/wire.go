@@ -131,7 +131,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 		k, err := k8swatch.New(k8swatch.Config{
 			Name: c.Name, StoreID: opt.StoreID, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
 			Management:                 k8swatch.ManagementConfig(c.Management),
-			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks,
+			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks, Metal3Remediations: c.Metal3Remediations,
 		}, d.log)
 		if err != nil {
 			return configError{fmt.Errorf("cluster %s: %w", c.Name, err)}
@@ -139,7 +139,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 		d.clusters = append(d.clusters, k)
 		opt.Clusters = append(opt.Clusters, engine.ClusterOptions{
 			Name: c.Name, Mode: c.Mode, Reprovision: c.Reprovision, Isolation: remediate.Isolation(d.cfg.Isolation),
-			IdentityMode: g.Identity, Watch: watch{k}, Kube: kube{k}, Pods: kube{k}.Pods, Checks: k, FileChecks: checks,
+			IdentityMode: g.Identity, Watch: watch{k}, Kube: kube{k}, Pods: kube{k}.Pods, Checks: k, Requests: k.Requests(), FileChecks: checks,
 			FileBudgets: budgetsOf(policies.Budgets, c.Name, len(d.cfg.Clusters)),
 			Rules: policy.Rules{
 				ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,

@@ -17,6 +17,8 @@ type BookOptions struct {
 	// Rules are the administrator's settings for all checks.
 	Rules policy.Rules
 	Draft Drafter
+	// AnnotatedMachines: an annotation on a Machine is a remediation request.
+	AnnotatedMachines bool
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget

@@ -26,9 +26,11 @@ type Options struct {
 	View  *Freshness
 	Kube  run.Kube
 	Hosts *hosts.Cluster
-	Lead  *lead.Lead
-	Slots *lead.Slots
-	Stop  *stop.Stop
+	// Requests holds the remediation requests that runs carry out; nil: none is carried out.
+	Requests Requests
+	Lead     *lead.Lead
+	Slots    *lead.Slots
+	Stop     *stop.Stop
 
 	LockOut *power.LockOut
 	// LastChecks returns what the BMC health check knows of a host, for explanations; nil: nothing.
@@ -63,6 +65,7 @@ type Cluster struct {
 	runs     *runCluster
 	scope    scopeKeeper
 
+	Requested *RequestedRuns
 	OwnHost   *OwnHost
 	Deletions *Deletions
 	ByHand    *ByHand
@@ -76,6 +79,7 @@ func New(opt Options) *Cluster {
 	c.refused, c.checks = newRefusals(c.emit), newCheckStates()
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
+	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}}
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
@@ -112,6 +116,9 @@ func (c *Cluster) CloseProbes() { c.probes.dropAllBut(nil) }
 func (c *Cluster) Armed() bool {
 	return c.opt.Mode == guard.ModeEvaluate || c.opt.Mode == guard.ModeObserve && c.opt.Stop.Record(c.opt.Name).Armed
 }
+
+// MayBegin says whether a run may begin in the cluster without an order from a person.
+func (c *Cluster) MayBegin() bool { return c.Armed() || c.opt.Mode == guard.ModeRespond }
 
 // candidate drafts the run of one target of a check; false when the target has changed
 // since it was evaluated.

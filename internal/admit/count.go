@@ -101,6 +101,9 @@ func (b *Book) checkGates(a candidate, now time.Time) []reason.Gate {
 		return nil
 	}
 	b.applyOpenRuns(now)
+	if a.draft.Request != nil {
+		return requestBook{b}.requestGates(a.draft, now)
+	}
 	code := reason.NotUnhealthy
 	for _, check := range b.ledger.Acting(now) {
 		if check.ID() != a.check.ID() {

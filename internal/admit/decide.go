@@ -3,6 +3,7 @@ package admit
 import (
 	"cmp"
 	"context"
+	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
@@ -113,7 +114,12 @@ func (c *Cluster) mayAct(now time.Time) bool {
 // returns when to consider them again; zero: never. // I4
 func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time) {
 	acting := c.book.actingChecks(now)
-	live, pairs := map[string]bool{}, map[pair]bool{}
+	pairs := map[pair]bool{}
+	requested, due := c.Requested.consider(ctx, pairs, now)
+	if c.tooOld(now) {
+		return earliest(due, c.refused.tell(now))
+	}
+	live := maps.Clone(requested)
 	for i := range acting {
 		check := c.book.Check(acting[i].ID())
 		if check == nil {
@@ -122,16 +128,19 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		id := checkID(check.ID())
 		for j := range acting[i].Targets {
 			t := &acting[i].Targets[j]
+			if requested[targetKey(t)] { // a request asks for the same; its refusals are told
+				continue
+			}
 			pairs[pair{id, targetKey(t)}] = true
 			if !isActionable(check, t) {
 				c.noteCheckRefusal(&acting[i], check, t, now)
 				continue
 			}
 			live[targetKey(t)] = true
-			due = earliest(due, c.consider(ctx, check, t, now))
-			c.opt.Beat()
-			if time.Since(now) > probeFresh {
-				c.Wake()
+			if a, ok := c.candidate(check, t); ok {
+				due = earliest(due, c.consider(ctx, a, now))
+			}
+			if c.tooOld(now) {
 				return earliest(due, c.refused.tell(now))
 			}
 		}
@@ -139,6 +148,17 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 	c.probes.dropAllBut(live)
 	c.refused.endAllBut(pairs, func(r Refused) bool { return r.isRunning(c.book) }, now)
 	return earliest(due, c.refused.tell(now))
+}
+
+// tooOld says whether the report of now is too old for another candidate. It then requests a
+// new decision.
+func (c *Cluster) tooOld(now time.Time) bool {
+	c.opt.Beat()
+	if time.Since(now) <= probeFresh {
+		return false
+	}
+	c.Wake()
+	return true
 }
 
 // isActionable says whether the check asks for an action that fenced carries out. A request
@@ -181,13 +201,9 @@ func usesOwnTemplate(check *policy.Check, t *policy.TargetReport) bool {
 // consider evaluates the gates of one candidate: first without I/O, then, after a probe of
 // BMC and cluster, all of them. If all pass it starts the run. It returns when to consider
 // the candidate again; zero: after the next change.
-func (c *Cluster) consider(ctx context.Context, check *policy.Check, t *policy.TargetReport, now time.Time) time.Time {
-	if c.probes.running(targetKey(t)) {
+func (c *Cluster) consider(ctx context.Context, a candidate, now time.Time) time.Time {
+	if c.probes.running(a.key) {
 		return time.Time{} // the probe wakes the loop when it is done
-	}
-	a, ok := c.candidate(check, t)
-	if !ok {
-		return time.Time{}
 	}
 	gates := c.gates(a, nil, now)
 	c.OwnHost.note(a, gates, now)
@@ -219,7 +235,7 @@ func (c *Cluster) consider(ctx context.Context, check *policy.Check, t *policy.T
 	with := takeover{session: p.session, look: &p.look}
 	p.session = nil
 	c.probes.drop(a.key)
-	return c.startAsync(ctx, a, c.book.opt.Draft.complete(p, check), with, now)
+	return c.startAsync(ctx, a, c.book.opt.Draft.complete(p, a.check), with, now)
 }
 
 // recheckAt is when a failing gate is evaluated again: most inputs of gates are not in the

@@ -28,7 +28,7 @@ type candidate struct {
 	doubt policy.Doubt
 	// gates are those that were evaluated before the run starts, for the audit log.
 	gates []reason.Gate
-	// check is the check that wants the run; nil: a person does.
+	// check is the check, or the request, that wants the run; nil: a person does.
 	check *policy.Check
 	// startingUntil is when the start-up timeout of the Machine ends, if the Machine has not
 	// failed itself; zero: it has, or there is no timeout.

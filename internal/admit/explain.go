@@ -38,6 +38,11 @@ func (c *Cluster) Explain(ctx context.Context, o order.Order) (Explanation, erro
 			a = b
 		}
 	}
+	asked, gates := c.Requested.gate(subject, now)
+	if asked != nil { // no check needs to ask as well
+		a, x.Verdict, x.Gates = *asked, policy.Unhealthy, nil
+	}
+	x.Gates = append(x.Gates, gates...)
 	x.Gates = append(x.Gates, uncertainMachineGates(a)...)
 	x.Run = c.book.newestOn(a.draft.Target)
 	p := c.probes.lastOn(subject)

@@ -54,6 +54,9 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 	case t.Machine == "" && f.Node == nil:
 		return remediate.No, "the Node is gone"
 	}
+	if r.Request != nil {
+		return rc.requestJustified(r, f, now)
+	}
 	j, seen := evaluation{}, rc.opt.View.View().Synced
 	if seen {
 		j, seen = rc.opt.Book.evaluationOf(r, f.Machine, f.Node)

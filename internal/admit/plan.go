@@ -39,43 +39,72 @@ func (c *Cluster) Plan(ctx context.Context, asArmed bool) (Plan, error) {
 		return Plan{}, errNotSeen()
 	}
 	now := time.Now()
-	guards := func(a candidate, p *probe) []reason.Gate {
-		return slices.DeleteFunc(c.gates(a, p, now), func(g reason.Gate) bool { return asArmed && (g.Name == "mode" || g.Name == "quietPeriod") })
-	}
+	plans := planner{c: c, now: now, asArmed: asArmed, lookups: planLookups}
 	acting := c.book.actingChecks(now)
-	p, lookups := Plan{Cluster: c.opt.Name}, planLookups
+	p := Plan{Cluster: c.opt.Name, Items: plans.requests(ctx)}
 	for i := range acting {
 		check := &acting[i]
 		full := c.book.Check(check.ID())
 		for j := range check.Targets {
 			if full != nil {
-				p.Items = append(p.Items, c.planTarget(ctx, full, check, &check.Targets[j], now, &lookups, guards)...)
+				p.Items = append(p.Items, plans.target(ctx, full, check, &check.Targets[j])...)
 			}
 		}
 	}
 	return p, nil
 }
 
-// planTarget evaluates the gates of one target; none if it has changed since the report. It
+// planner makes the items of a plan. It looks things up while lookups are left.
+type planner struct {
+	c       *Cluster
+	now     time.Time
+	asArmed bool // mode observe and the quiet period forbid nothing
+	lookups int
+}
+
+// guards evaluates the guards of a candidate.
+func (w *planner) guards(a candidate, p *probe) []reason.Gate {
+	return slices.DeleteFunc(w.c.gates(a, p, w.now), func(g reason.Gate) bool { return w.asArmed && (g.Name == "mode" || g.Name == "quietPeriod") })
+}
+
+// target evaluates the gates of one target; none if it has changed since the report. It
 // looks things up only if the gates without I/O pass, and only while lookups are left.
-func (c *Cluster) planTarget(ctx context.Context, full *policy.Check, check *policy.CheckReport, t *policy.TargetReport, now time.Time, lookups *int,
-	ask func(candidate, *probe) []reason.Gate,
-) []Planned {
-	a, ok := c.candidate(full, t)
+func (w *planner) target(ctx context.Context, full *policy.Check, check *policy.CheckReport, t *policy.TargetReport) []Planned {
+	a, ok := w.c.candidate(full, t)
 	if !ok {
 		return nil
 	}
-	gates := policy.ExplainTarget(check, t)
+	return []Planned{w.candidate(ctx, a, t, policy.ExplainTarget(check, t))}
+}
+
+// requests plans the targets of the remediation requests.
+func (w *planner) requests(ctx context.Context) (items []Planned) {
+	asked := w.c.Requested
+	if w.c.opt.Requests == nil {
+		return nil
+	}
+	for _, q := range asked.book.requested(w.now) {
+		if a, ok := asked.candidate(&q); ok && q.Target.Action != policy.None && !asked.isCarriedOut(&q) {
+			_, gates := asked.gate(q.Target.Subject(), w.now)
+			items = append(items, w.candidate(ctx, a, &q.Target, gates))
+		}
+	}
+	return items
+}
+
+// candidate evaluates the gates of a candidate after those of its check or request.
+func (w *planner) candidate(ctx context.Context, a candidate, t *policy.TargetReport, gates []reason.Gate) Planned {
+	c, now := w.c, w.now
 	p := c.probes.last(a.key)
-	guards := ask(a, p)
-	if _, refused := firstFailing(slices.Concat(gates, guards)); p == nil && !refused && *lookups > 0 {
-		*lookups--
-		guards = ask(a, c.probes.unprobed(ctx, a.draft))
+	guards := w.guards(a, p)
+	if _, refused := firstFailing(slices.Concat(gates, guards)); p == nil && !refused && w.lookups > 0 {
+		w.lookups--
+		guards = w.guards(a, c.probes.unprobed(ctx, a.draft))
 	}
 	gates = slices.Concat(gates, guards, c.backOffGates(a, now))
-	item := Planned{Check: check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: earliestPass(gates)}
+	item := Planned{Check: a.check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: earliestPass(gates)}
 	if g, refused := firstFailing(gates); refused {
 		item.Gate = &g
 	}
-	return []Planned{item}
+	return item
 }

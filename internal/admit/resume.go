@@ -178,6 +178,9 @@ func (b waitingRuns) stillAsked(r remediate.Run, now time.Time) []reason.Gate {
 	defer b.mu.Unlock()
 	b.ledger.SetRuns(now, slices.DeleteFunc(b.runs.openTargets(), func(o policy.OpenRun) bool { return o.ID == r.ID }))
 	defer func() { b.ledger.SetRuns(now, b.runs.openTargets()) }()
+	if r.Request != nil {
+		return requestBook(b).requestGates(r, now)
+	}
 	code, source := reason.NotUnhealthy, r.Check
 	for _, check := range b.ledger.Acting(now) {
 		full := b.ledger.Check(check.ID())

@@ -100,6 +100,10 @@ func (c *Cluster) reservePlace(a candidate, draft remediate.Run) (*lead.Leadersh
 // saveAndStart records and saves a reserved run and starts its worker. If that fails it
 // removes the reservation.
 func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership, a candidate, r remediate.Run, with takeover) (remediate.Run, error) {
+	if err := c.Requested.hold(ctx, r); err != nil {
+		c.book.drop(r.ID)
+		return r, err
+	}
 	started, err := c.runs.Record(event.Event{
 		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),

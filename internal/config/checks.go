@@ -82,9 +82,6 @@ func checkValue(v reflect.Value, tag reflect.StructTag) error {
 	if slices.Contains(words, text) {
 		return nil
 	}
-	if later := tag.Get("later"); later != "" && slices.Contains(strings.Split(later, "|"), text) {
-		return fmt.Errorf("%s is not supported by this version; use %s", text, strings.Join(words, " or "))
-	}
 	return fmt.Errorf("%q is not known; use %s", text, strings.Join(words, ", "))
 }
 

@@ -12,6 +12,7 @@ const DefaultFile = "/etc/fenced/fenced.yaml"
 const (
 	ModeObserve  = "observe"  // judge and explain, never act
 	ModeEvaluate = "evaluate" // judge the checks and act
+	ModeRespond  = "respond"  // act only on remediation requests, which others make
 )
 
 // The words of Guards.ControlPlane.
@@ -57,9 +58,11 @@ type Cluster struct {
 	Name        string     `yaml:"name" is:"clusterName" empty:"no"`
 	Kubeconfig  string     `yaml:"kubeconfig" is:"path" empty:"no"`
 	Management  Management `yaml:"management"`
-	Mode        string     `yaml:"mode" is:"observe|evaluate" later:"respond"`
+	Mode        string     `yaml:"mode" is:"observe|evaluate|respond"`
 	Namespaces  []string   `yaml:"namespaces" is:"namespace"`
 	Reprovision bool       `yaml:"reprovision"`
+	// Metal3Remediations: fenced carries out the requests of Metal3's provider.
+	Metal3Remediations bool `yaml:"metal3Remediations"`
 }
 
 // Management is where a Cluster API keeps Machines and checks; an empty

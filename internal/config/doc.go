@@ -8,7 +8,6 @@
 // the command line. Hosts and policies are not layered: their files add up.
 //
 // A struct's tags are its schema. "yaml" is the key; "is" is a name of the
-// table in checks.go, or the words that are allowed with | between them;
-// "later" names words that are part of the contract but not built yet; "empty"
+// table in checks.go, or the words that are allowed with | between them; "empty"
 // forbids an empty text.
 package config

@@ -44,8 +44,7 @@ func TestLoadRefuses(t *testing.T) {
 
 		{"a management API without a cluster", "clusters:\n- {name: a, kubeconfig: k, management: {kubeconfig: m}}\n", `:2: clusters[0].management: clusterName is missing`},
 		{"an instance with a space", oneCluster + "instance: a b\n", `:2: instance: "a b" must be letters`},
-		{"mode respond", "clusters:\n- {name: a, kubeconfig: k, mode: respond}\n", `:2: clusters[0].mode: respond is not supported by this version; use observe or evaluate`},
-		{"an unknown mode", "clusters:\n- {name: a, kubeconfig: k, mode: on}\n", `:2: clusters[0].mode: "on" is not known; use observe, evaluate`},
+		{"an unknown mode", "clusters:\n- {name: a, kubeconfig: k, mode: on}\n", `:2: clusters[0].mode: "on" is not known; use observe, evaluate, respond`},
 		{"etcd without endpoints", oneCluster + "state: {engine: etcd}\n", `:2: state.engine: etcd needs state.etcd.endpoints`},
 		{"etcd in the clear", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"http://192.0.2.1:2379\"]}}\n", `:2: state.etcd.endpoints[0]: http is only for this host`},
 		{"etcd without a port", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://a\"]}}\n", `:2: state.etcd.endpoints[0]: "https://a" is not https://HOST:PORT`},

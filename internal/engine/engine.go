@@ -43,6 +43,8 @@ type ClusterOptions struct {
 	Checks       Checks // nil: no status of checks is written
 	// Pods lists the pods on a Node, for people; nil: nobody is told of them.
 	Pods func(ctx context.Context, node string) (order.Pods, error)
+	// Requests writes to the remediation requests; nil: none is carried out.
+	Requests Requests
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget
@@ -174,6 +176,12 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 		g.Go(func() error { return c.admit.Run(ctx) })
 		if c.opt.Checks != nil {
 			w := &statusWriter{c: c, written: map[checkKey]written{}, controllers: map[string]controller{}}
+			g.Go(func() error { return w.run(ctx) })
+		}
+	}
+	for _, c := range e.clusters {
+		if c.opt.Requests != nil {
+			w := &requestWriter{c: c, written: map[remediate.Request]toldRequest{}}
 			g.Go(func() error { return w.run(ctx) })
 		}
 	}

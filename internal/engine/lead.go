@@ -51,7 +51,7 @@ func (l leadCluster) End() { l.c.book.EndLeadership() }
 
 // MayAct implements lead.Cluster.
 func (l leadCluster) MayAct() bool {
-	return l.c.admit.Armed() || l.c.book.AnyOpen() || l.c.admit.ByHand.Acts()
+	return l.c.admit.MayBegin() || l.c.book.AnyOpen() || l.c.admit.ByHand.Acts()
 }
 
 // Unsettled implements lead.Cluster. // I11

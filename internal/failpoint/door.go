@@ -67,6 +67,23 @@ func (k failingKube) Announce(ctx context.Context, a lead.Announcement) (time.Du
 	return binds, foreign, err
 }
 
+// failingRequests kills around what is written to a remediation request.
+type failingRequests struct{ engine.Requests }
+
+func (k failingRequests) Hold(ctx context.Context, q remediate.Request) error {
+	reach("", "before", "write", "finalizer")
+	err := k.Requests.Hold(ctx, q)
+	reach("", "after", "write", "finalizer")
+	return err
+}
+
+func (k failingRequests) Release(ctx context.Context, q remediate.Request) error {
+	reach("", "before", "write", "release")
+	err := k.Requests.Release(ctx, q)
+	reach("", "after", "write", "release")
+	return err
+}
+
 // failingChecks has a point before and after every write to a check.
 type failingChecks struct{ engine.Checks }
 

@@ -58,6 +58,9 @@ func Wrap(o engine.Options) engine.Options {
 		if c.Checks != nil {
 			c.Checks = failingChecks{c.Checks}
 		}
+		if c.Requests != nil {
+			c.Requests = failingRequests{c.Requests}
+		}
 	}
 	return o
 }

@@ -67,6 +67,9 @@ type Facts struct {
 	Manual bool
 	// ByAdmin: that person has the role admin.
 	ByAdmin bool
+	// Requested: a remediation request asks for the action. Mode respond allows only those,
+	// and orders.
+	Requested bool
 
 	Mode  string
 	Armed bool

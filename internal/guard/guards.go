@@ -117,7 +117,7 @@ func modeGuard(f Facts) reason.Gate {
 	if byAdmin {
 		value += ": an administrator fences by hand"
 	}
-	pass := f.Mode == ModeEvaluate || f.Mode == ModeObserve && f.Armed || byAdmin || f.Mode == ModeRespond && f.Manual
+	pass := f.Mode == ModeEvaluate || f.Mode == ModeObserve && f.Armed || byAdmin || f.Mode == ModeRespond && (f.Manual || f.Requested)
 	return reason.NewGate("mode", pass, reason.Observing, value, "evaluate, or armed", "clusters[].mode")
 }
 

@@ -64,9 +64,10 @@ func (l *looker) readLeader(ctx context.Context, name string) (string, error) {
 	})
 }
 
-func (l *looker) clusterManagerNow(ctx context.Context) (string, error) {
-	return readShared(ctx, l.c.shared, "manager of the Cluster API", func(ctx context.Context) (string, error) {
-		return clusterManager(ctx, l.c.manage.api())
+// managerNow names the leader of a manager on the management API.
+func (l *looker) managerNow(ctx context.Context, name string) (string, error) {
+	return readShared(ctx, l.c.shared, "manager "+name, func(ctx context.Context) (string, error) {
+		return leaderAnywhere(ctx, l.c.manage.api(), name)
 	})
 }
 

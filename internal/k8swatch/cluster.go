@@ -33,6 +33,8 @@ type Config struct {
 	// DeleteControlPlaneMachines allows the deletion of a control-plane Machine if
 	// a controller that recreates it owns it.
 	DeleteControlPlaneMachines bool
+	// Metal3Remediations: fenced carries out the requests of this kind, too.
+	Metal3Remediations bool
 	// Checks are the checks from files; the requests of their templates are
 	// watched, too.
 	Checks []policy.Check
@@ -89,7 +91,7 @@ func newCluster(cfg Config, log *zap.Logger) *Cluster {
 	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)), changed: make(chan struct{}, 1), shared: newSharedReads()}
 	c.requests.init()
 	c.work = newSide(c, "workload", cfg.Kubeconfig)
-	c.nodeLocks = nodeLocks{work: c.work, shared: c.shared, holder: ownHolder + cfg.StoreID}
+	c.nodeLocks = nodeLocks{work: c.work, shared: c.shared, holder: ownHolder + cfg.StoreID, request: c.Requests().get}
 	c.manage = c.work
 	if cfg.Management.Kubeconfig != "" {
 		c.manage = newSide(c, "management", cfg.Management.Kubeconfig)

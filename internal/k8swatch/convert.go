@@ -96,6 +96,20 @@ func convertHost(apart bool) func(any) (any, error) {
 	})
 }
 
+// convertRequest makes the converter of remediation requests. apart: they are on a
+// separate management API. metal3: fenced carries out Metal3Remediations.
+func convertRequest(apart, metal3 bool) func(any) (any, error) {
+	return converter(func(fields map[string]any) (policy.Request, error) {
+		decode := manifest.Request
+		if metal3 {
+			decode = manifest.OwnRequest
+		}
+		q, err := decode(fields)
+		q.OnManagementAPI = apart
+		return q, err
+	})
+}
+
 // ruleAnnotations returns the few annotations of a Node that a rule reads: those
 // of medik8s, and those in which OpenShift records the current and the desired
 // configuration.

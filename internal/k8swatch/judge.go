@@ -18,7 +18,7 @@ func (c *Cluster) ControllerAlive(ctx context.Context, id policy.CheckID) (remed
 	case machineGroup:
 		who, err = holder(ctx, c.work.api(), machineAPINamespace, checkLeader)
 	case clusterGroup:
-		who, err = clusterManager(ctx, c.manage.api())
+		who, err = leaderAnywhere(ctx, c.manage.api(), clusterAPILeader)
 	case medik8sGroup:
 		who, err = leaderAnywhere(ctx, c.work.api(), nodeCheckLeader)
 	default:

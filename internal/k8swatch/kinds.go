@@ -26,6 +26,7 @@ var (
 	checkGVR     = schema.GroupVersionResource{Group: machineGroup, Version: "v1beta1", Resource: "machinehealthchecks"}
 	hostGVR      = schema.GroupVersionResource{Group: hostGroup, Version: "v1alpha1", Resource: "baremetalhosts"}
 	nodeCheckGVR = schema.GroupVersionResource{Group: medik8sGroup, Version: "v1alpha1", Resource: "nodehealthchecks"}
+	requestGVR   = schema.GroupVersionResource{Group: fencedGroup, Version: "v1alpha1", Resource: "fencedremediations"}
 	upgradeGVR   = schema.GroupVersionResource{Group: configGroup, Version: "v1", Resource: "clusterversions"}
 )
 

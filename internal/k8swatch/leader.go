@@ -22,6 +22,7 @@ const (
 	powerCycleLeader    = "controller-leader-election-capbm"
 	checkLeader         = "cluster-api-provider-healthcheck-leader"
 	clusterAPILeader    = "controller-leader-election-capi"
+	metal3Leader        = "controller-leader-election-capm3"
 )
 
 // leader names the controllers that would act on the Machine, if their leader
@@ -38,7 +39,7 @@ func (l *looker) leader(ctx context.Context) (string, error) {
 	if groupOf(t.MachineAPI) == clusterGroup {
 		for i := range checks {
 			if checks[i].Template == nil { // its own manager marks the Machine
-				return l.clusterManagerNow(ctx)
+				return l.managerNow(ctx, clusterAPILeader)
 			}
 		}
 		return "", nil
@@ -122,13 +123,8 @@ func (l *looker) coveringChecks(ctx context.Context) ([]policy.Check, error) {
 	return found, nil
 }
 
-// clusterManager names the leader of the Cluster API's own manager.
-func clusterManager(ctx context.Context, cl *clients) (string, error) {
-	return leaderAnywhere(ctx, cl, clusterAPILeader)
-}
-
 // leaderAnywhere names the leader of a controller whose namespace is the
-// administrator's choice.
+// administrator's choice, by the name of its Lease.
 func leaderAnywhere(ctx context.Context, cl *clients, name string) (string, error) {
 	ctx, clock := withClock(ctx)
 	list, err := cl.typed.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{

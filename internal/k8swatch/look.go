@@ -29,7 +29,11 @@ type Look struct {
 	Members      []policy.Member
 	MembersKnown bool
 	Lease        policy.Lease
-	Err          error // all read errors
+	// Request is the remediation request of the run; nil if it is gone, or if there is
+	// none. It counts only if RequestRead.
+	Request     *policy.Request
+	RequestRead bool
+	Err         error // all read errors
 }
 
 // looker reads the parts of a Look in parallel.
@@ -59,7 +63,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	defer cancel()
 	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
 	var g sync.WaitGroup
-	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate} {
+	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate, l.request} {
 		g.Go(func() { l.addError(read(ctx)) })
 	}
 	l.readAhead(ctx, &g)

@@ -37,6 +37,8 @@ type nodeLocks struct {
 	work   *side
 	shared *sharedReads
 	holder string
+	// request reads the remediation request of a run; nil if it is gone.
+	request func(context.Context, remediate.Request) (*policy.Request, error)
 }
 
 // LockNode takes or renews medik8s' Lease on the Node of a run, as a second interlock
@@ -71,7 +73,11 @@ func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time
 		return 0, "", fmt.Errorf("read Lease %s/%s: %w", medik8sLeases, name, err)
 	}
 	now := clock.now(time.Now())
-	if foreign, err := n.foreignNodeLease(ctx, l, now); foreign != "" || err != nil {
+	foreign, err = n.foreignNodeLease(ctx, l, now)
+	if err == nil && foreign != "" && run.Request != nil {
+		foreign, err = n.unlessAsked(ctx, run, l, foreign)
+	}
+	if foreign != "" || err != nil {
 		return 0, foreign, err
 	}
 	if held, _ := isHeld(l.Spec, now); held == remediate.Yes && !n.holdsNode(l) { // a check that asks fenced holds it for us
@@ -158,6 +164,23 @@ func (n *nodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Leas
 		return "", nil
 	}
 	return who, nil
+}
+
+// unlessAsked returns foreign, the holder of a Lease on a Node as a sentence; "" if the holder
+// is the check that made the request of the run and has not given up on it: it holds the Node
+// for whoever carries the request out. // I22
+func (n *nodeLocks) unlessAsked(ctx context.Context, run remediate.Run, l *coordinationv1.Lease, foreign string) (string, error) {
+	if run.Request.Kind == policy.MachineRequestKind {
+		return foreign, nil
+	}
+	q, err := n.request(ctx, *run.Request)
+	if err != nil {
+		return "", err
+	}
+	if madeBy(q, *l.Spec.HolderIdentity) && q.TimedOut.IsZero() {
+		return "", nil
+	}
+	return foreign, nil
 }
 
 // readNodeLease names who else holds medik8s' Lease on the Node.

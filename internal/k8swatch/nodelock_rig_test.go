@@ -186,3 +186,41 @@ func TestNodeLockNeedsItsRight(t *testing.T) { // I22
 	r.Intervened = true
 	assert.NoError(t, k.Look(ctx, r, nil).Err, "it is asked before a run begins")
 }
+
+// A check that escalates holds the Node for whoever it asks now: for fenced only while its
+// request to fenced is the one that counts.
+func TestNodeLockOfTheCheckThatAsked(t *testing.T) { // I22
+	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
+	require.NoError(t, c.InstallMedik8s(ctx))
+	require.NoError(t, c.InstallCRDs(ctx, rig.Fenced))
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	check := nodeCheck(t, c, rig.TemplateRef{APIVersion: "self-node-remediation.medik8s.io/v1alpha1", Kind: "SelfNodeRemediationTemplate", Name: "next"})
+	live, err := c.Dynamic().Resource(nodeCheckGVR).Get(ctx, check, metav1.GetOptions{})
+	require.NoError(t, err)
+	q := askedFor(t, c, r.Target)
+	requests := c.Dynamic().Resource(requestGVR).Namespace(rig.Namespace)
+	u, err := requests.Get(ctx, q.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: live.GetAPIVersion(), Kind: live.GetKind(), Name: check, UID: live.GetUID()}})
+	_, err = requests.Update(ctx, u, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: medik8sLeases, Name: nodeLease + r.Target.Node, Holder: medik8sHolder + check,
+		Duration: 10 * time.Minute, Renewed: time.Now()}))
+
+	_, foreign, err := k.LockNode(ctx, r)
+	require.NoError(t, err)
+	assert.Contains(t, foreign, medik8sHolder+check, "it asks somebody else")
+	r.Request = &q
+	binds, foreign, err := k.LockNode(ctx, r)
+	require.NoError(t, err)
+	assert.Empty(t, foreign)
+	assert.Positive(t, binds)
+	assert.Equal(t, medik8sHolder+check, *theLease(t, c, r).Spec.HolderIdentity, "it keeps the Lease")
+
+	at := time.Now().UTC().Format(time.RFC3339)
+	require.NoError(t, c.Annotate(ctx, requestGVR, q.Name, "remediation.medik8s.io/nhc-timed-out", &at))
+	_, foreign, err = k.LockNode(ctx, r)
+	require.NoError(t, err)
+	assert.Contains(t, foreign, medik8sHolder+check, "it has given up on fenced")
+}

@@ -28,7 +28,7 @@ type requestKind struct {
 }
 
 // requestKinds are the kinds of remediation requests that checks' templates name.
-// They are watched only while a check names them.
+// Those of other remediators are watched only while a check names them.
 type requestKinds struct {
 	changed chan struct{} // a check changed, or a store of requests was proven
 
@@ -78,9 +78,12 @@ func (c *Cluster) adjustRequests() (news bool) {
 	ready := map[schema.GroupKind]bool{}
 	for k, version := range wanted {
 		st := r.stores[k]
-		if st == nil && len(r.stores) < maxRequestKinds {
-			st = &store{convert: converter(manifest.Request), source: source{kind: k.kind.Kind, group: k.kind.Group,
+		if st == nil && (len(r.stores) < maxRequestKinds+len(c.sides()) || c.cfg.carriesOut(k.kind)) {
+			st = &store{convert: convertRequest(k.side == c.manage && c.manage != c.work, c.cfg.Metal3Remediations), source: source{kind: k.kind.Kind, group: k.kind.Group,
 				versions: []string{version}, namespace: c.requestsIn(k.side), request: true}}
+			if k.kind == ownRequests {
+				st.gvr = requestGVR // as of all kinds that are always watched
+			}
 			r.stores[k] = st
 			k.side.add(st)
 		}
@@ -106,10 +109,28 @@ func (c *Cluster) requestsIn(s *side) string {
 	return c.cfg.Management.Namespace
 }
 
-// templates returns the kinds of requests that the checks of the view and those
-// from files name, each with the version of a template.
+// ownRequests is the kind of the requests that fenced carries out. It is watched on
+// each API server, whatever the checks name.
+var ownRequests = schema.GroupKind{Group: fencedGroup, Kind: policy.FencedRemediationKind}
+
+// metal3Requests are those of Metal3's provider for the Cluster API.
+var metal3Requests = schema.GroupKind{Group: manifest.Metal3RequestGroup, Kind: manifest.Metal3RequestKind}
+
+// carriesOut reports whether fenced carries out the requests of a kind.
+func (c Config) carriesOut(kind schema.GroupKind) bool {
+	return kind == ownRequests || c.Metal3Remediations && kind == metal3Requests
+}
+
+// templates returns fenced's own kind of requests, and those that the checks of the
+// view and those from files name, each with the version of a template.
 func (c *Cluster) templates() map[requestKind]string {
 	wanted := map[requestKind]string{}
+	for _, s := range c.sides() {
+		wanted[requestKind{s, ownRequests}] = requestGVR.Version
+	}
+	if c.cfg.Metal3Remediations {
+		wanted[requestKind{c.manage, metal3Requests}] = "v1beta1"
+	}
 	note := func(check *policy.Check, on *side) {
 		for _, t := range templatesOf(check) {
 			if kind, version := requestOf(t); kind.Group != "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -57,7 +58,9 @@ func TestTemplateErasesNoMachine(t *testing.T) {
 	c.adjustRequests()
 	apply()
 	assert.NotNil(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"))
-	assert.Empty(t, c.requests.watched())
+	for _, st := range c.requests.watched() {
+		assert.Equal(t, ownRequests, schema.GroupKind{Group: st.group, Kind: st.kind}, "the only kind that is watched without a template")
+	}
 	k := l.Check(policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "k", Source: "cluster"})
 	require.NotNil(t, k)
 	assert.Contains(t, k.Invalid, "MachineTemplate of "+policy.OpenShiftMachineAPI)

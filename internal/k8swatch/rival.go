@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -14,7 +16,7 @@ import (
 // target, or would. // I22
 func (l *looker) otherRemediators(ctx context.Context) error {
 	var g sync.WaitGroup
-	questions := []func(context.Context) (string, error){l.leader, l.nodeLease, l.mayLockNode, l.foreignRequest}
+	questions := []func(context.Context) (string, error){l.leader, l.nodeLease, l.mayLockNode, l.foreignRequest, l.givenUpRequest}
 	errs := make([]error, len(questions))
 	for i, ask := range questions {
 		g.Go(func() {
@@ -39,10 +41,15 @@ func (l *looker) otherRemediators(ctx context.Context) error {
 
 // nodeLease names the holder of medik8s' Lease on the Node.
 func (l *looker) nodeLease(ctx context.Context) (string, error) {
-	if l.ahead.nodeLease != nil {
-		return l.ahead.nodeLease.who, l.ahead.nodeLease.err
+	held := l.ahead.nodeLease
+	if held == nil {
+		held = &leaseHolder{}
+		held.who, held.err = l.readNodeLease(ctx)
 	}
-	return l.readNodeLease(ctx)
+	if l.askedBy(held.who) { // the check that made the request holds the Node for it
+		return "", held.err
+	}
+	return held.who, held.err
 }
 
 // isHandledByFenced reports whether fenced carries out all requests of a check.
@@ -60,7 +67,8 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 		return who, nil
 	}
 	for _, st := range l.c.requests.watched() {
-		if st.group == fencedGroup {
+		kind := schema.GroupKind{Group: st.group, Kind: st.kind}
+		if kind == ownRequests {
 			continue // fenced carries these out
 		}
 		if at, why := st.state(); at.IsZero() { // never read: only targets that it may concern must wait
@@ -74,8 +82,15 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("list the requests of kind %s: %w", st.kind, err)
 		}
 		for i := range list {
-			if q := &list[i]; requestFor(q, l.run.Target) {
+			q := &list[i]
+			if !requestFor(q, l.run.Target) {
+				continue
+			}
+			if !l.c.cfg.carriesOut(kind) {
 				return fmt.Sprintf("%s %s/%s asks another remediator to repair it", q.Kind, q.Namespace, q.Name), nil
+			}
+			if who, err := l.managerNow(ctx, metal3Leader); who != "" || err != nil { // it would carry the request out, too
+				return who, err
 			}
 		}
 	}

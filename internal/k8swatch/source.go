@@ -18,7 +18,7 @@ type source struct {
 	labels      string   // a selector
 	fields      string   // a selector
 	checks      bool     // the objects are checks
-	request     bool     // the objects are remediation requests; watched because a check's template names them
+	request     bool     // the objects are remediation requests
 }
 
 // builtIn kinds always exist, and are read typed as protobuf.

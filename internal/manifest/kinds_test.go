@@ -130,12 +130,43 @@ func TestRequests(t *testing.T) {
 	s := snapshot(t, `
 {apiVersion: fenced.io/v1alpha1, kind: FencedRemediation, metadata: {namespace: ns, name: m-1}}
 ---
+apiVersion: fenced.io/v1alpha1
+kind: FencedRemediation
+metadata: {namespace: ns, name: m-0, uid: u, finalizers: [other, fenced.io/power], deletionTimestamp: "2026-01-02T03:04:05Z"}
+spec: {retryLimit: 0, timeoutSeconds: 600, remediateReadyNodes: true}
+---
 {apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: Metal3Remediation, metadata: {namespace: ns, name: m-2}}
 `)
 	assert.Equal(t, []policy.Request{
-		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-1"},
+		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-1", Power: &policy.PowerRequest{}},
+		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-0", UID: "u", Deleting: true,
+			Power: &policy.PowerRequest{Attempts: 1, Timeout: 10 * time.Minute, ReadyNodes: true, Held: true}},
 		{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Remediation", Namespace: "ns", Name: "m-2"},
 	}, s.Requests)
+}
+
+// TestMetal3RequestIsOwnWhereThatIsConfigured, and no other kind is.
+func TestMetal3RequestIsOwnWhereThatIsConfigured(t *testing.T) {
+	fields := func(apiVersion string, limit any) map[string]any {
+		return map[string]any{"apiVersion": apiVersion, "kind": "Metal3Remediation",
+			"metadata": map[string]any{"namespace": "ns", "name": "m", "finalizers": []any{manifest.RequestFinalizer}},
+			"spec":     map[string]any{"strategy": map[string]any{"retryLimit": limit}}}
+	}
+	const api = "infrastructure.cluster.x-k8s.io/v1beta1"
+	q, err := manifest.Request(fields(api, int64(3)))
+	require.NoError(t, err)
+	assert.Nil(t, q.Power)
+	q, err = manifest.OwnRequest(fields(api, int64(3)))
+	require.NoError(t, err)
+	assert.Equal(t, &policy.PowerRequest{Attempts: 4, Held: true}, q.Power)
+	q, err = manifest.OwnRequest(fields(api, nil))
+	require.NoError(t, err)
+	assert.Equal(t, 2, q.Power.Attempts, "the default of 1 means two")
+	q, err = manifest.OwnRequest(fields("example.com/v1", int64(3)))
+	require.NoError(t, err)
+	assert.Nil(t, q.Power)
+	_, err = manifest.OwnRequest(fields(api, "many"))
+	assert.ErrorContains(t, err, "retryLimit")
 }
 
 // TestChecksStay: a check that cannot be decoded, even without a name, or that

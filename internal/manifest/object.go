@@ -3,6 +3,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,6 +83,15 @@ func (o object) text(name string) string {
 func (o object) flag(name string) bool {
 	b, _ := get[bool](o, name, "true or false")
 	return b
+}
+
+// whole reads a whole number; an absent one is otherwise. It saturates at what an int32 holds.
+func (o object) whole(name string, otherwise int) int {
+	n, ok := get[int64](o, name, "a whole number")
+	if !ok {
+		return otherwise
+	}
+	return int(max(math.MinInt32, min(math.MaxInt32, n)))
 }
 
 // time reads an RFC 3339 time; null is the zero time, as in the API.

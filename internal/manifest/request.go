@@ -1,6 +1,8 @@
 package manifest
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -16,6 +18,9 @@ const (
 	// clonedFrom is the Cluster API's annotation for the template's name.
 	clonedFrom = "cluster.x-k8s.io/cloned-from-name"
 )
+
+// RequestFinalizer keeps a FencedRemediation while its run may leave the host off.
+const RequestFinalizer = "fenced.io/power"
 
 // Request decodes a remediation request of any kind. The contract does not define
 // its spec.
@@ -40,7 +45,42 @@ func Request(fields map[string]any) (policy.Request, error) {
 		q.Owners = append(q.Owners, policy.Owner{Kind: ref.text("kind"), Name: ref.text("name"), UID: ref.text("uid")})
 	}
 	q.Conditions = conditions(o.child("status"))
+	q.UID, q.Deleting = meta.text("uid"), !meta.time("deletionTimestamp").IsZero()
+	if group, _, _ := strings.Cut(q.APIVersion, "/"); group == groupFenced && q.Kind == policy.FencedRemediationKind {
+		q.Power = powerRequest(o.child("spec"), meta)
+	}
 	return q, o.err()
+}
+
+// OwnRequest is Request for a cluster where fenced carries out Metal3Remediations, too.
+// Their retryLimit of 1, the default, means two power cycles.
+func OwnRequest(fields map[string]any) (policy.Request, error) {
+	q, err := Request(fields)
+	if group, _, _ := strings.Cut(q.APIVersion, "/"); err != nil || group != Metal3RequestGroup || q.Kind != Metal3RequestKind {
+		return q, err
+	}
+	o := read(fields)
+	q.Power = powerRequest(object{errs: o.errs}, o.child("metadata"))
+	q.Power.Attempts = max(1, o.child("spec").child("strategy").whole("retryLimit", 1)) + 1
+	return q, o.err()
+}
+
+// The kind of the requests of Metal3's provider for the Cluster API.
+const (
+	Metal3RequestGroup = "infrastructure.cluster.x-k8s.io"
+	Metal3RequestKind  = "Metal3Remediation"
+)
+
+// powerRequest decodes the spec of a FencedRemediation. Its CRD limits the numbers.
+func powerRequest(spec, meta object) *policy.PowerRequest {
+	p := &policy.PowerRequest{
+		Timeout:    time.Duration(spec.whole("timeoutSeconds", 0)) * time.Second,
+		ReadyNodes: spec.flag("remediateReadyNodes"), Held: slices.Contains(meta.texts("finalizers"), RequestFinalizer),
+	}
+	if retries := spec.whole("retryLimit", -1); retries >= 0 {
+		p.Attempts = retries + 1
+	}
+	return p
 }
 
 // instant reads an annotation that holds a time.

@@ -106,6 +106,25 @@ type Request struct {
 	HealthyDelaySince time.Time
 	// Conditions are its status conditions.
 	Conditions []Condition
+	// OnManagementAPI: the request is on a separate management API. Its name says
+	// nothing about Nodes there.
+	OnManagementAPI bool
+	UID             string
+	Deleting        bool
+	// Power is what a FencedRemediation asks for; nil for requests of other kinds.
+	Power *PowerRequest
+}
+
+// PowerRequest is the spec of a FencedRemediation.
+type PowerRequest struct {
+	// Attempts is how many power cycles it allows; 0 leaves that to the configuration.
+	Attempts int
+	// Timeout is how long after its creation a run must have begun; 0 is for ever.
+	Timeout time.Duration
+	// ReadyNodes: a Node that is Ready is power-cycled, too.
+	ReadyNodes bool
+	// Held: it has the finalizer of fenced.
+	Held bool
 }
 
 // EtcdPod is the Pod of one etcd member.

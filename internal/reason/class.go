@@ -51,6 +51,7 @@ var classes = map[Code]Class{
 	ReplacementStarting: Transient,
 	NotSaved:            Transient,
 	NotJudged:           Transient,
+	RequestNotHeld:      Transient,
 	PowerOffFailed:      Transient,
 	IsolationFailed:     Transient,
 	NodeStillReady:      Transient,
@@ -64,6 +65,7 @@ var classes = map[Code]Class{
 	"BMCBusy":           Transient,
 	"BMCProtocol":       Transient,
 
+	RequestTimeout:       Mended,
 	StartupCheckDisabled: Mended,
 	SkipRequested:        Mended,
 	Excluded:             Mended,

@@ -8,6 +8,11 @@ type Code string
 const (
 	// NodeCondition: the Node has an unhealthy condition of the check.
 	NodeCondition Code = "NodeCondition"
+	// RequestTimeout: no run could begin within the time of the remediation request, or its
+	// check has given up on it.
+	RequestTimeout Code = "RequestTimeout"
+	// RequestNotHeld: the finalizer could not be set on the remediation request.
+	RequestNotHeld Code = "RequestNotHeld"
 	// NodeNotFound: the Machine names a Node that does not exist.
 	NodeNotFound Code = "NodeNotFound"
 	// NodeStartupTimeout: the Machine has no Node for longer than the check allows.

@@ -173,9 +173,12 @@ type Run struct {
 	Check   string `json:"check,omitempty"`   // namespace/name of the check; "" for a manual fence
 	CheckID string `json:"checkID,omitempty"` // tells checks of all kinds apart; "" in older records
 	Manual  *Order `json:"manual,omitempty"`  // who fenced by hand
-	OffOnly bool   `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
-	Unfence *Order `json:"unfence,omitempty"` // bring the host back
-	Abort   *Order `json:"abort,omitempty"`   // bring it back, and begin nothing more
+	// Request is the remediation request that the run carries out; nil: a check or a person
+	// wants it.
+	Request *Request `json:"request,omitempty"`
+	OffOnly bool     `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
+	Unfence *Order   `json:"unfence,omitempty"` // bring the host back
+	Abort   *Order   `json:"abort,omitempty"`   // bring it back, and begin nothing more
 	// Retry: begin again. A person orders it, who has repaired the cause; or package admit,
 	// for a Waiting run that is due, as SelfActor.
 	Retry *Order `json:"retry,omitempty"`

@@ -19,6 +19,10 @@ type Fresh struct {
 	// false, nothing is known about them. // I12
 	Members      []policy.Member
 	MembersKnown bool
+	// Request is the remediation request of the run; nil if it is gone, or if there is none. It
+	// counts only if RequestRead.
+	Request     *policy.Request
+	RequestRead bool
 	// Lease is the kubelet's.
 	Lease policy.Lease
 	// Err says what could not be read; nil if all was read.

@@ -61,6 +61,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 			f.Observation.PowerForbidden = "it belongs to another Machine, or to none"
 		}
 	}
+	s.lookAtRequest(r, &f)
 	if r.Step == remediate.PowerOn && r.Abandon == "" {
 		f.Observation.PodsGone = remediate.Ask(s.Pods[t.Node] == 0)
 		f.Observation.PodsReleased = f.Observation.PodsGone
@@ -69,7 +70,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 }
 
 func seenMachine(m *policy.Machine) remediate.Machine {
-	seen := remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting, Marked: m.OwnerRemediated != "", Replaceable: remediate.Yes}
+	seen := remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting, Marked: m.OwnerRemediated != "", Requested: m.ExternalRemediationRequested, Replaceable: remediate.Yes}
 	switch {
 	case m.ControllerOwner == policy.Owner{}:
 		seen.Replaceable, seen.Why = remediate.No, "no controller owns it"
@@ -118,6 +119,11 @@ func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, 
 			return errors.New("its UID is not that of the target")
 		}
 		s.replace(host, m)
+	case remediate.ClearRequest:
+		host, m := s.machineOf(r.Target)
+		if m != nil && m.UID == r.Target.MachineUID {
+			s.ChangeMachine(host, func(m *policy.Machine) { m.ExternalRemediationRequested = false })
+		}
 	default:
 		return fmt.Errorf("unexpected action %s in step %s", action, r.Step)
 	}

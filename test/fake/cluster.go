@@ -219,6 +219,10 @@ func own(object any) any {
 	case *policy.Check:
 		c := *v
 		return &c
+	case *policy.Request:
+		c, power := *v, *v.Power
+		c.Power = &power
+		return &c
 	}
 	return object
 }

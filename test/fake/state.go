@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // Namespace is the namespace of Machines and BareMetalHosts.
@@ -35,6 +36,8 @@ type State struct {
 	Metal    map[string]*policy.Host    // BareMetalHosts, by name
 	Check    *policy.Check              // the check that ChangeCheck changes
 	Owner    *policy.Cluster            // of the Cluster API's Machines; nil: none
+	Asked    map[string]*policy.Request // FencedRemediations, by name
+	Told     map[string]request.Status  // what was written to them, by UID
 	Secrets  map[string]Account         // by name
 	Entries  map[string]bmc.Host        // of hosts.d, by Node
 	History  []Change                   // for watches
@@ -64,6 +67,7 @@ type State struct {
 	Contested       remediate.Answer
 	Contender       string
 	PowerForbidden  string
+	HoldFails       error // the finalizer of a FencedRemediation cannot be set
 
 	// These break rules of an API server, to test that a test notices it.
 	IgnorePreconditions, RestoreNothing bool
@@ -108,7 +112,7 @@ type Change struct {
 // a lock of its own. All others use New.
 func NewState(name string) *State {
 	return &State{Name: name, Nodes: map[string]*Node{}, Machines: map[string]*policy.Machine{}, Leases: map[string]Lease{},
-		Pods: map[string]int{}, Metal: map[string]*policy.Host{}, Secrets: map[string]Account{}, Entries: map[string]bmc.Host{},
+		Pods: map[string]int{}, Metal: map[string]*policy.Host{}, Secrets: map[string]Account{}, Asked: map[string]*policy.Request{}, Told: map[string]request.Status{}, Entries: map[string]bmc.Host{},
 		Contested: remediate.No, NodeLocks: map[string]NodeLock{}, LocksAs: "fenced", latest: map[policy.ObjectID]any{}, mostOff: map[string]int{}, goneAt: map[string]time.Time{}, Note: func(string, string, ...any) {}}
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -31,6 +33,7 @@ const (
 	CAPIv1beta2       CRDs = "cluster-api-v1beta2"
 	Medik8s           CRDs = "medik8s"            // remediation.medik8s.io: NodeHealthCheck
 	Metal3Remediation CRDs = "metal3-remediation" // requests and templates of an external remediation
+	Fenced            CRDs = "fenced"             // fenced's own, of configs/crds
 )
 
 // defaultCRDs are those of an OpenShift cluster on bare metal.
@@ -47,7 +50,11 @@ func definitions(sets []CRDs) ([]*unstructured.Unstructured, error) {
 	}
 	var found []*unstructured.Unstructured
 	for _, set := range sets {
-		names, err := fs.Glob(crds.Files, path.Join(string(set), "*.yaml"))
+		files, pattern, err := filesOf(set)
+		if err != nil {
+			return nil, err
+		}
+		names, err := fs.Glob(files, pattern)
 		if err != nil {
 			return nil, fmt.Errorf("list the CRDs of %s: %w", set, err)
 		}
@@ -55,7 +62,7 @@ func definitions(sets []CRDs) ([]*unstructured.Unstructured, error) {
 			return nil, fmt.Errorf("there is no set of CRDs %q", set)
 		}
 		for _, name := range names {
-			manifest, err := crds.Files.ReadFile(name)
+			manifest, err := fs.ReadFile(files, name)
 			if err != nil {
 				return nil, fmt.Errorf("read the CRD %s: %w", name, err)
 			}
@@ -67,6 +74,15 @@ func definitions(sets []CRDs) ([]*unstructured.Unstructured, error) {
 		}
 	}
 	return found, nil
+}
+
+// filesOf is where the definitions of a set are. fenced's own are part of the product.
+func filesOf(set CRDs) (files fs.FS, pattern string, err error) {
+	if set != Fenced {
+		return crds.Files, path.Join(string(set), "*.yaml"), nil
+	}
+	root, err := Root()
+	return os.DirFS(filepath.Join(root, "configs", "crds")), "fenced.io_*.yaml", err
 }
 
 // InstallCRDs installs sets of definitions, or OpenShift and Metal3 if none is named. It returns when

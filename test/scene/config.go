@@ -20,7 +20,7 @@ const Instance = "prompter"
 // of the BMCs is off, so that a play can tell who asked a BMC.
 const configuration = `instance: %s
 clusters:
-  - {name: %s, kubeconfig: %s, management: {kubeconfig: "%s", namespace: "%s", clusterName: "%s"}, mode: %s}
+  - {name: %s, kubeconfig: %s, management: {kubeconfig: "%s", namespace: "%s", clusterName: "%s"}, mode: %s, metal3Remediations: %t}
 hosts: hosts.d
 bmcNetworks: [127.0.0.0/8]
 bareMetalHosts: {unverified: true}
@@ -68,7 +68,7 @@ func (s *Scene) writeConfig() error {
 			return err
 		}
 	}
-	text := fmt.Sprintf(configuration, Instance, ClusterName, kubeconfig, management, namespace, cluster, cmp.Or(s.opts.Mode, "evaluate"), s.Socket())
+	text := fmt.Sprintf(configuration, Instance, ClusterName, kubeconfig, management, namespace, cluster, cmp.Or(s.opts.Mode, "evaluate"), s.opts.Metal3Requests, s.Socket())
 	if err := os.WriteFile(s.Config(), []byte(text), 0o600); err != nil {
 		return fmt.Errorf("write the configuration: %w", err)
 	}

@@ -41,6 +41,8 @@ type Options struct {
 	Policies map[string]string
 	// Mode is the mode of the cluster; evaluate if empty.
 	Mode string
+	// Metal3Requests: fenced carries out Metal3Remediations.
+	Metal3Requests bool
 	// Set are keys of fenced.yaml, KEY=VALUE, in addition to those of a scene.
 	Set []string
 	// Programs were built by Build.

@@ -1,0 +1,104 @@
+package admit
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
+)
+
+// RequestState is what one remediation request is told.
+type RequestState struct {
+	Ref    remediate.Request
+	Target remediate.Target // zero if no Machine and no Node of the request is seen
+	Status request.Status
+	Held   bool // the watch shows the finalizer of fenced on it
+	// Stale: the request is an annotation on a Machine whose Node is Ready, and no run is open.
+	Stale bool
+}
+
+// States returns what the requests of the cluster are told now. It leaves out those whose
+// target is not seen and that had no run: on a shared management API they may be of another
+// cluster.
+func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
+	if !w.c.book.Seen() {
+		return nil
+	}
+	for i, q := range w.book.requested(now) {
+		r := w.book.runOf(&q)
+		held := q.Request.Power.Held
+		if q.Target.Subject() == "" && r == nil && !held {
+			continue
+		}
+		s := RequestState{Ref: refOf(q.Request), Held: held, Status: request.Of(q, r, request.Refusal{})}
+		if s.Status.Phase == request.Pending && i < maxExplained {
+			s.Status = request.Of(q, r, w.whyNotStarted(&q, now))
+		}
+		if a, ok := w.candidate(&q); ok {
+			s.Target = a.draft.Target
+		}
+		s.Stale = q.Request.Kind == policy.MachineRequestKind && q.Target.Verdict == policy.Healthy && (r == nil || !r.Open())
+		list = append(list, s)
+	}
+	return list
+}
+
+// maxExplained is for how many requests the gates are evaluated for their status.
+const maxExplained = 200
+
+// whyNotStarted returns the first gate that refuses the run of a request. The values of gates
+// may hold what a BMC reports, so they are left to fencectl.
+func (w *RequestedRuns) whyNotStarted(q *policy.Requested, now time.Time) request.Refusal {
+	if !q.Target.Acts() {
+		return request.Refusal{}
+	}
+	a, ok := w.candidate(q)
+	if !ok {
+		return request.Refusal{}
+	}
+	g, refused := firstFailing(append(w.c.gates(a, w.c.probes.last(a.key), now), w.c.backOffGates(a, now)...))
+	if !refused {
+		return request.Refusal{}
+	}
+	return request.Refusal{Reason: g.Reason, Message: "the gate " + g.Name + " refuses the run; " + explainWith(q)}
+}
+
+// explainWith is the command that shows the gates of a target.
+func explainWith(q *policy.Requested) string {
+	if q.Target.Node != "" {
+		return "run fencectl explain " + q.Target.Node
+	}
+	return "run fencectl explain --machine " + q.Target.Machine
+}
+
+// gate says for explain which request asks for a run, and what forbids it; none without a
+// request. found is the candidate of the deciding loop.
+func (w *RequestedRuns) gate(subject string, now time.Time) (found *candidate, gates []reason.Gate) {
+	if w.c.opt.Requests == nil {
+		return nil, nil
+	}
+	for _, q := range w.book.requested(now) {
+		t := &q.Target
+		if t.Subject() != subject {
+			continue
+		}
+		g := w.requestGate(&q)
+		if a, ok := w.candidate(&q); ok && t.Acts() {
+			found = &a
+		}
+		gates = append(gates, g)
+	}
+	return found, gates
+}
+
+// requestGate says whether a request asks for a run now, and its policy allows that.
+func (w *RequestedRuns) requestGate(q *policy.Requested) reason.Gate {
+	t := &q.Target
+	g := reason.NewGate("request", t.Acts() && !w.isCarriedOut(q), reason.NotUnhealthy, t.Message, "asks for a run", q.Request.Kind+" "+q.Check.Key())
+	if len(t.Refusals) > 0 {
+		g.Reason = t.Refusals[0]
+	}
+	return g
+}

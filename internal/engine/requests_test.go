@@ -1,0 +1,346 @@
+package engine_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/test/fake"
+)
+
+// responding has the engine only carry out what others request.
+func responding(w *world) func(*engine.Options) {
+	return func(o *engine.Options) {
+		o.Clusters[0].Mode, o.Clusters[0].Requests = guard.ModeRespond, w.Requests()
+	}
+}
+
+// ask creates a FencedRemediation for the Machine of n-1.
+func ask(w *world, change func(*policy.Request)) {
+	w.Do(func(s *fake.State) { s.Ask("m-1", change) })
+}
+
+// asked returns the request of n-1, nil if it is gone, and what it was told last.
+func asked(w *world) (q *policy.Request, told request.Status) {
+	w.Do(func(s *fake.State) {
+		if q = s.Asked["m-1"]; q != nil {
+			c := *q
+			q, told = &c, s.Told[q.UID]
+		}
+	})
+	return q, told
+}
+
+func conditionOf(s request.Status, kind string) string {
+	for _, c := range s.Conditions {
+		if c.Type == kind {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// In mode respond fenced judges nothing itself: a host that is hung for an hour is fenced
+// when its request comes, and not before. The request is held before the host is off, until
+// the host is back, and it is told all of that.
+func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, responding(w))
+		time.Sleep(time.Hour)
+		require.Empty(t, e.Runs("c"))
+		gate(t, e, reason.Observing)
+
+		ask(w, nil)
+		for !w.On() || len(w.Commands()) == 0 { // until it is off and on again
+			time.Sleep(time.Second)
+			if q, told := asked(w); !w.On() {
+				require.True(t, q.Power.Held, "the finalizer is on it while the host is off")
+				require.Equal(t, remediate.PowerCycle, only(t, e).Strategy)
+				require.Contains(t, []string{request.Pending, request.Running, ""}, told.Phase)
+			}
+		}
+		time.Sleep(6 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, "FencedRemediation.fenced.io ns/m-1", r.CheckID)
+		q, told := asked(w)
+		assert.False(t, q.Power.Held)
+		assert.Equal(t, request.Succeeded, told.Phase)
+		assert.Equal(t, []string{"False", "True", "False"}, []string{conditionOf(told, request.Processing),
+			conditionOf(told, request.SucceededType), conditionOf(told, request.PermanentDeletion)})
+
+		w.Hang() // the same request does not ask twice
+		time.Sleep(time.Hour)
+		assert.Len(t, e.Runs("c"), 1)
+		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+		ask(w, nil)
+		time.Sleep(10 * time.Minute)
+		assert.Len(t, e.Runs("c"), 2, "a new one does")
+		stop()
+	})
+}
+
+// While a check of fenced's own makes the same run, a request changes nothing: one run, and the
+// request is told about it.
+func TestRequestBesideAnEvaluatedCheck(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
+		time.Sleep(6 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		_, told := asked(w)
+		assert.Equal(t, only(t, e).ID, told.Run)
+		assert.Equal(t, request.Succeeded, told.Phase)
+		stop()
+	})
+}
+
+// Before the first command a deletion drops the run.
+func TestDeletedRequestDropsItsRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		w.OnLook(func(looks int) {
+			if looks == 2 { // the first of the run, after that of the probe
+				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+			}
+		})
+		e, _, stop := start(t, w, store, responding(w))
+		time.Sleep(2 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Equal(t, reason.Recovered, r.Reason, r.Note)
+		assert.Empty(t, w.Commands())
+		q, _ := asked(w)
+		assert.Nil(t, q, "nothing holds the request any more")
+		stop()
+	})
+}
+
+// After it the host is brought back On before the request may go.
+func TestDeletedRequestGoesWhenItsHostIsOn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		e, _, stop := start(t, w, store, responding(w))
+		for w.On() {
+			time.Sleep(100 * time.Millisecond)
+		}
+		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+		for q, _ := asked(w); q != nil; q, _ = asked(w) {
+			require.Truef(t, w.On() || q.Power.Held, "the request is held while the host is off")
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.True(t, w.On())
+		time.Sleep(6 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
+
+// What medik8s gives up on is not isolated: the host goes back On.
+func TestTimedOutRequestStopsBeforeTheIsolation(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		w.SetFault(fake.IgnoresOff)
+		e, _, stop := start(t, w, store, responding(w))
+		time.Sleep(20 * time.Second)
+		require.NotZero(t, w.Count(bmc.CommandOff))
+		w.Do(func(s *fake.State) { s.ChangeRequest("m-1", func(q *policy.Request) { q.TimedOut = time.Now() }) })
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, reason.Contested, r.Reason)
+		assert.Zero(t, w.Isolations())
+		q, told := asked(w)
+		assert.False(t, q.Power.Held)
+		assert.Equal(t, request.Failed, told.Phase)
+		assert.Equal(t, "False", conditionOf(told, request.Processing))
+		assert.Equal(t, "False", conditionOf(told, request.SucceededType), "the next template's turn")
+		stop()
+	})
+}
+
+// If the gates refuse for longer than timeoutSeconds, the request says that it failed, and nothing
+// begins any more. A request for a Node that is Ready asks for nothing.
+func TestRequestThatIsRefusedOrRecovered(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ChangeEntry(func(h *bmc.Host) { h.Protected = true })
+		ask(w, func(q *policy.Request) { q.Power.Timeout = 5 * time.Minute })
+		e, _, stop := start(t, w, store, responding(w))
+		time.Sleep(4 * time.Minute)
+		_, told := asked(w)
+		assert.Equal(t, request.Pending, told.Phase)
+		assert.Equal(t, "Unknown", conditionOf(told, request.SucceededType))
+		assert.Equal(t, string(reason.Protected), told.Conditions[0].Reason)
+		time.Sleep(2 * time.Minute)
+		_, told = asked(w)
+		assert.Equal(t, request.Failed, told.Phase)
+		assert.Equal(t, "False", conditionOf(told, request.SucceededType))
+		w.ChangeEntry(func(h *bmc.Host) { h.Protected = false })
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+
+		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+		w.Recover()
+		time.Sleep(time.Minute)
+		ask(w, nil)
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		_, told = asked(w)
+		assert.Equal(t, string(reason.Recovered), told.Conditions[1].Reason)
+		stop()
+	})
+}
+
+// Without the finalizer no run begins.
+func TestRequestThatCannotBeHeldIsNotCarriedOut(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.HoldFails = errors.New("forbidden") })
+		ask(w, nil)
+		e, _, stop := start(t, w, store, responding(w))
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		assert.Empty(t, w.Commands())
+		w.Do(func(s *fake.State) { s.HoldFails = nil })
+		time.Sleep(6 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
+
+// A run that needs a person tells the request that it failed, so that another remediator gets its
+// turn, and keeps the finalizer.
+func TestHeldRunFailsItsRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		e, _, stop := start(t, w, store, responding(w))
+		for w.On() {
+			time.Sleep(time.Second)
+		}
+		w.SetLeaseMoving(true)
+		time.Sleep(3 * time.Minute)
+		require.Equal(t, remediate.Held, only(t, e).Step)
+		q, told := asked(w)
+		assert.True(t, q.Power.Held)
+		assert.Equal(t, request.Held, told.Phase)
+		assert.Equal(t, "False", conditionOf(told, request.SucceededType))
+		stop()
+	})
+}
+
+// A new owner, and a daemon after a crash, carry on with the request of an open run.
+func TestRequestSurvivesARestart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		_, _, stop := start(t, w, store, responding(w))
+		for w.On() {
+			time.Sleep(time.Second)
+		}
+		stop()
+		e, _, stop := start(t, w, store, responding(w))
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		q, told := asked(w)
+		assert.False(t, q.Power.Held)
+		assert.Equal(t, request.Succeeded, told.Phase)
+		stop()
+	})
+}
+
+// annotate sets the annotation of OpenShift's health check on the Machine of n-1.
+func annotate(w *world, on bool) {
+	w.Do(func(s *fake.State) {
+		s.ChangeMachine("n-1", func(m *policy.Machine) { m.ExternalRemediationRequested = on })
+	})
+}
+
+func annotated(w *world) (is bool) {
+	w.Do(func(s *fake.State) { is = s.Machines["n-1"].ExternalRemediationRequested })
+	return is
+}
+
+// In mode respond the annotation on an OpenShift Machine is a request: carried out, taken off,
+// and obeyed again when it is set again. On a Machine that has recovered it is taken off without
+// a power command.
+func TestRespondCarriesOutTheAnnotation(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
+		annotate(w, true)
+		e, _, stop := start(t, w, store, responding(w))
+		time.Sleep(6 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, "Machine.machine.openshift.io ns/m-1", only(t, e).CheckID)
+		assert.False(t, annotated(w))
+
+		time.Sleep(time.Hour)
+		before := len(w.Commands())
+		annotate(w, true) // its Node is Ready
+		time.Sleep(time.Minute)
+		assert.False(t, annotated(w), "a stale request is cleared")
+		assert.Len(t, w.Commands(), before)
+
+		w.Hang()
+		annotate(w, true)
+		time.Sleep(10 * time.Minute)
+		assert.Len(t, e.Runs("c"), 2)
+		assert.False(t, annotated(w))
+		stop()
+	})
+}
+
+// An actuator that is alive carries out the annotation itself. // I22
+func TestAnnotationIsLeftToALivingActuator(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
+		w.setContested(remediate.Yes)
+		annotate(w, true)
+		e, _, stop := start(t, w, store, responding(w))
+		time.Sleep(10 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		w.Recover()
+		time.Sleep(10 * time.Minute)
+		assert.True(t, annotated(w), "without the annotation the actuator would leave the host off")
+		stop()
+	})
+}
+
+// A run that waits begins again only while its request asks for it.
+func TestWaitingRunGoesOnWhileItIsRequested(t *testing.T) {
+	for name, withdrawn := range map[string]bool{"still asked for": false, "withdrawn": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				ask(w, nil)
+				w.SetFault(fake.IgnoresOff)
+				e, _, stop := start(t, w, store, func(o *engine.Options) {
+					responding(w)(o)
+					o.Run.RetryInterval = time.Minute
+				})
+				for len(e.Runs("c")) == 0 || only(t, e).Step != remediate.Waiting {
+					time.Sleep(time.Second)
+				}
+				if withdrawn {
+					w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+				}
+				w.SetFault(fake.NoFault)
+				sent := w.Count(bmc.CommandOff)
+				time.Sleep(30 * time.Minute)
+				r := only(t, e)
+				if withdrawn {
+					assert.Equal(t, sent, w.Count(bmc.CommandOff), "%s: %s", r.Step, r.Note)
+				} else {
+					assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+				}
+				stop()
+			})
+		})
+	}
+}

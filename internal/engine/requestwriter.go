@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"time"
+
+	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
+)
+
+// Requests writes to the remediation requests of one cluster. Each write concerns only the
+// object with the UID of the request; one that is gone is no error.
+type Requests interface {
+	admit.Requests
+	// Release removes the finalizer. It is idempotent.
+	Release(ctx context.Context, q remediate.Request) error
+	// Report writes what differs in the status.
+	Report(ctx context.Context, q remediate.Request, s request.Status) error
+	// ClearStale removes the annotation of a Machine whose Node is Ready without it, unless
+	// another remediator may have begun.
+	ClearStale(ctx context.Context, t remediate.Target) error
+}
+
+// maxRequestWrites is how many requests are written to in one round. The others are first in
+// the next one.
+const maxRequestWrites = 50
+
+// requestWriter tells the remediation requests what became of them, and lets go of those that
+// need no finalizer any more. It has its own goroutine, so that no run waits for it. What it
+// writes follows from the runs and the requests, so a restart loses nothing.
+type requestWriter struct {
+	c       *cluster
+	written map[remediate.Request]toldRequest
+}
+
+// toldRequest is what one request was told last.
+type toldRequest struct {
+	status  request.Status
+	at      time.Time
+	next    time.Time // no write before
+	backoff time.Duration
+}
+
+// requestAgain is how long a status counts as written. Somebody else may have overwritten it.
+const requestAgain = 10 * time.Minute
+
+// notifyRequestWriter makes the writer look for changes.
+func (c *cluster) notifyRequestWriter() {
+	select {
+	case c.requestsChanged <- struct{}{}:
+	default:
+	}
+}
+
+func (w *requestWriter) run(ctx context.Context) error {
+	tick := time.NewTicker(gateRound)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.c.requestsChanged:
+		case <-tick.C:
+		}
+		w.writeAll(ctx, time.Now())
+	}
+}
+
+// gateRound is how often the requests are looked at although nothing was decided.
+const gateRound = 2 * time.Second
+
+// writeAll writes to every request that needs it.
+func (w *requestWriter) writeAll(ctx context.Context, now time.Time) {
+	if w.c.lead.WhyNotAct(now) != "" || w.c.e.stop.Paused(w.c.opt.Name) != "" {
+		return // the instance that acts writes
+	}
+	there, writes := map[remediate.Request]bool{}, 0
+	for _, s := range w.c.admit.Requested.States(now) {
+		there[s.Ref] = true
+		if told := w.written[s.Ref]; ctx.Err() == nil && writes < maxRequestWrites && !now.Before(told.next) && w.needsWrite(s, told, now) {
+			writes++
+			w.written[s.Ref] = w.write(ctx, s, told, now)
+		}
+	}
+	maps.DeleteFunc(w.written, func(q remediate.Request, _ toldRequest) bool { return !there[q] })
+}
+
+// needsWrite says whether there is something to write. A cluster that is only observed is told
+// nothing, but what was held is let go.
+func (w *requestWriter) needsWrite(s admit.RequestState, told toldRequest, now time.Time) bool {
+	release := s.Held && !s.Status.Hold
+	if !w.c.admit.MayBegin() || isAnnotation(s) {
+		return release || s.Stale && w.c.admit.MayBegin()
+	}
+	return release || !reflect.DeepEqual(told.status, s.Status) || now.Sub(told.at) > requestAgain
+}
+
+// isAnnotation says whether a request is an annotation, which has no status.
+func isAnnotation(s admit.RequestState) bool { return s.Ref.Kind == policy.MachineRequestKind }
+
+// write writes to one request. It returns what was told, or the last with a backoff after an
+// error.
+func (w *requestWriter) write(ctx context.Context, s admit.RequestState, last toldRequest, now time.Time) toldRequest {
+	var errs []error
+	switch {
+	case isAnnotation(s):
+		errs = append(errs, w.c.opt.Requests.ClearStale(ctx, s.Target))
+	case w.c.admit.MayBegin():
+		errs = append(errs, w.c.opt.Requests.Report(ctx, s.Ref, s.Status))
+	}
+	if s.Held && !s.Status.Hold {
+		errs = append(errs, w.c.opt.Requests.Release(ctx, s.Ref))
+	}
+	err := errors.Join(errs...)
+	if err == nil || ctx.Err() != nil {
+		return toldRequest{status: s.Status, at: now, next: now.Add(writeEvery)}
+	}
+	if last.backoff == 0 { // reported once, until a write succeeds
+		w.c.emit(event.Event{Type: event.Failed, Node: s.Target.Node, Message: "write to " + s.Ref.Kind + " " + s.Ref.Namespace + "/" + s.Ref.Name + ", which is tried again: " + err.Error()})
+	}
+	last.backoff = min(max(2*last.backoff, writeRetry), writeRetryMax)
+	last.next = now.Add(last.backoff)
+	return last
+}

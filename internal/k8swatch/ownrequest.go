@@ -1,0 +1,193 @@
+package k8swatch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// request reads the remediation request of the run.
+func (l *looker) request(ctx context.Context) error {
+	q := l.run.Request
+	if q == nil || q.Kind == policy.MachineRequestKind { // the latter is the Machine, which is read anyway
+		return nil
+	}
+	found, err := l.c.Requests().get(ctx, *q)
+	l.look.Request, l.look.RequestRead = found, err == nil
+	return err
+}
+
+// givenUpRequest names the check that has given up on the request of the run. It asks
+// the next remediator, so this one must stop. // I22
+func (l *looker) givenUpRequest(context.Context) (string, error) {
+	if q := l.look.Request; q != nil && !q.TimedOut.IsZero() {
+		return fmt.Sprintf("its check has given up on %s %s/%s and may ask another remediator", q.Kind, q.Namespace, q.Name), nil
+	}
+	return "", nil
+}
+
+// askedBy reports whether the holder of medik8s' Lease is the check that made the
+// request of the run.
+func (l *looker) askedBy(who string) bool {
+	return madeBy(l.look.Request, firstWord(who))
+}
+
+// madeBy reports whether the holder of medik8s' Lease on a Node is the check that made a
+// request, and whose next remediator may be another one.
+func madeBy(q *policy.Request, holder string) bool {
+	check, is := strings.CutPrefix(holder, medik8sHolder)
+	return is && q != nil && slices.ContainsFunc(q.Owners, func(o policy.Owner) bool {
+		return o.Kind == policy.NodeHealthCheckKind && o.Name == check
+	})
+}
+
+// firstWord is the holder in a sentence about a Lease.
+func firstWord(s string) string {
+	word, _, _ := strings.Cut(s, " ")
+	return word
+}
+
+// Requests writes what fenced tells the remediation requests that it carries out.
+type Requests struct{ c *Cluster }
+
+// Requests returns what writes to the requests of the cluster.
+func (c *Cluster) Requests() Requests { return Requests{c} }
+
+// at is where a request is.
+func (r Requests) at(ctx context.Context, q remediate.Request) (dynamic.ResourceInterface, error) {
+	s, gvr := r.c.work, requestGVR
+	if q.OnManagementAPI {
+		s = r.c.manage
+	}
+	if q.Kind == metal3Requests.Kind {
+		var err error
+		if gvr, err = s.find(ctx, &source{kind: metal3Requests.Kind, group: metal3Requests.Group, request: true}); err != nil {
+			return nil, err
+		}
+	}
+	return s.api().dynamic.Resource(gvr).Namespace(q.Namespace), nil
+}
+
+func (r Requests) read(ctx context.Context, q remediate.Request) (*unstructured.Unstructured, error) {
+	api, err := r.at(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	group := ownRequests.Group
+	if q.Kind == metal3Requests.Kind {
+		group = metal3Requests.Group
+	}
+	return readCustom(ctx, api, group, q.Namespace, q.Name)
+}
+
+// get reads a request; nil if it is gone or was replaced.
+func (r Requests) get(ctx context.Context, q remediate.Request) (*policy.Request, error) {
+	u, err := r.read(ctx, q)
+	if isGone(err, q.Name) || err == nil && string(u.GetUID()) != q.UID {
+		return nil, nil
+	}
+	var found any
+	if err == nil {
+		found, err = convertRequest(q.OnManagementAPI, r.c.cfg.Metal3Remediations)(u)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s/%s: %w", q.Kind, q.Namespace, q.Name, err)
+	}
+	return found.(*policy.Request), nil
+}
+
+// Hold sets the finalizer on a request: it must not vanish while its
+// host may be off. It fails if the object is gone, was replaced or is being deleted.
+func (r Requests) Hold(ctx context.Context, q remediate.Request) error {
+	return r.changeFinalizer(ctx, q, true)
+}
+
+// Release removes the finalizer. It is idempotent.
+func (r Requests) Release(ctx context.Context, q remediate.Request) error {
+	return r.changeFinalizer(ctx, q, false)
+}
+
+func (r Requests) changeFinalizer(ctx context.Context, q remediate.Request, hold bool) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	what := fmt.Sprintf("%s %s/%s", q.Kind, q.Namespace, q.Name)
+	u, err := r.read(ctx, q)
+	switch {
+	case !hold && (isGone(err, q.Name) || err == nil && string(u.GetUID()) != q.UID):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read %s: %w", what, err)
+	case string(u.GetUID()) != q.UID, hold && u.GetDeletionTimestamp() != nil:
+		return fmt.Errorf("set the finalizer of %s: it was replaced or deleted", what)
+	}
+	before := u.GetFinalizers()
+	after := slices.DeleteFunc(slices.Clone(before), func(f string) bool { return f == manifest.RequestFinalizer })
+	if hold {
+		after = append(after, manifest.RequestFinalizer)
+	}
+	if len(after) == len(before) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": u.GetUID(), "resourceVersion": u.GetResourceVersion(), "finalizers": after,
+	}})
+	var api dynamic.ResourceInterface
+	if err == nil {
+		api, err = r.at(ctx, q)
+	}
+	if err == nil {
+		_, err = api.Patch(ctx, q.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	if err != nil && (hold || !isGone(err, q.Name)) {
+		return fmt.Errorf("change the finalizers of %s: %w", what, err)
+	}
+	return nil
+}
+
+// ClearStale removes the annotation that requests the remediation of a Machine
+// whose Node is Ready without it. It does nothing if another remediator may have begun:
+// without the annotation that one would leave the host off. // I22
+func (r Requests) ClearStale(ctx context.Context, t remediate.Target) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	who, err := holder(ctx, r.c.work.api(), machineAPINamespace, powerCycleLeader)
+	if err != nil || who != "" {
+		return err
+	}
+	u, err := r.c.machine(ctx, t)
+	switch {
+	case isGone(err, t.Machine), err == nil && string(u.GetUID()) != t.MachineUID:
+		return nil
+	case err != nil:
+		return fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
+	}
+	for key := range u.GetAnnotations() {
+		if strings.HasPrefix(key, startedMarks) {
+			return fmt.Errorf("clear the request of Machine %s: its annotation %s says that another remediator has begun; "+
+				"let that one finish, or remove its annotations", t.MachineKey(), key)
+		}
+	}
+	n, err := r.c.work.api().node(ctx, t.Node)
+	if err != nil {
+		return fmt.Errorf("read Node %s: %w", t.Node, err)
+	}
+	if !policyNode(n).Ready() {
+		return nil
+	}
+	return r.c.work.api().clearRequest(ctx, t)
+}
+
+// startedMarks begins the annotations that OpenShift's bare-metal actuator leaves on a
+// Machine whose host it has begun to switch.
+const startedMarks = "remediation.metal3.io/"

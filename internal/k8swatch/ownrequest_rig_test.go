@@ -1,0 +1,121 @@
+package k8swatch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+// askedFor creates a FencedRemediation for the target of a run, with a finalizer of somebody
+// else, and returns its name in a run.
+func askedFor(t *testing.T, c *rig.ControlPlane, target remediate.Target) remediate.Request {
+	t.Helper()
+	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "fenced.io/v1alpha1", "kind": "FencedRemediation"}}
+	obj.SetName(target.Machine)
+	obj.SetFinalizers([]string{"example.com/other"})
+	made, err := c.Dynamic().Resource(requestGVR).Namespace(rig.Namespace).Create(t.Context(), obj, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return remediate.Request{Kind: policy.FencedRemediationKind, Namespace: rig.Namespace, Name: target.Machine, UID: string(made.GetUID())}
+}
+
+func TestRequestIsHeldReportedAndReleased(t *testing.T) {
+	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
+	require.NoError(t, c.InstallCRDs(ctx, rig.Fenced))
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	q := askedFor(t, c, r.Target)
+	r.Request = &q
+	live := func() *unstructured.Unstructured {
+		u, err := k.Requests().read(ctx, q)
+		require.NoError(t, err)
+		return u
+	}
+	seen := look(t, k, r)
+	require.NotNil(t, seen.Request)
+	assert.False(t, seen.Request.Power.Held)
+
+	for range 2 { // again changes nothing
+		require.NoError(t, k.Requests().Hold(ctx, q))
+		assert.Equal(t, []string{"example.com/other", "fenced.io/power"}, live().GetFinalizers())
+	}
+	assert.True(t, look(t, k, r).Request.Power.Held)
+
+	told := request.Of(policy.Requested{Request: seen.Request}, &remediate.Run{ID: "r1", Step: remediate.PowerOff, Attempt: 2, Started: time.Now()}, request.Refusal{})
+	require.NoError(t, k.Requests().Report(ctx, q, told))
+	first := live()
+	require.NoError(t, k.Requests().Report(ctx, q, told))
+	assert.Equal(t, first.GetResourceVersion(), live().GetResourceVersion(), "what is the same is not written")
+	status, _, _ := unstructured.NestedMap(first.Object, "status")
+	assert.Equal(t, []any{"Running", "r1", int64(1)}, []any{status["phase"], status["run"], status["retryCount"]})
+	assert.Len(t, status["conditions"], 3)
+
+	other := q
+	other.UID = "another"
+	require.Error(t, k.Requests().Hold(ctx, other))
+	require.NoError(t, k.Requests().Report(ctx, other, told), "it is gone")
+	r.Request = &other
+	seen = look(t, k, r)
+	assert.True(t, seen.RequestRead)
+	assert.Nil(t, seen.Request)
+
+	require.NoError(t, c.Dynamic().Resource(requestGVR).Namespace(rig.Namespace).Delete(ctx, q.Name, metav1.DeleteOptions{}))
+	for range 2 {
+		require.NoError(t, k.Requests().Release(ctx, q))
+		assert.Equal(t, []string{"example.com/other"}, live().GetFinalizers())
+	}
+	require.ErrorContains(t, k.Requests().Hold(ctx, q), "replaced or deleted")
+}
+
+// What medik8s has given up on, another remediator may repair. // I22
+func TestRequestThatIsGivenUpIsContested(t *testing.T) {
+	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
+	require.NoError(t, c.InstallCRDs(ctx, rig.Fenced))
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	q := askedFor(t, c, r.Target)
+	r.Request = &q
+	require.Equal(t, remediate.No, look(t, k, r).Seen.Contested)
+	at := time.Now().UTC().Format(time.RFC3339)
+	require.NoError(t, c.Annotate(ctx, requestGVR, q.Name, "remediation.medik8s.io/nhc-timed-out", &at))
+	s := look(t, k, r).Seen
+	assert.Equal(t, remediate.Yes, s.Contested)
+	assert.Contains(t, s.Contender, "has given up on FencedRemediation")
+}
+
+// A stale annotation is removed only if nobody can have begun on it. // I22
+func TestStaleAnnotationIsCleared(t *testing.T) {
+	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
+	k := dial(t, c)
+	const key, mark = "host.metal3.io/external-remediation", "remediation.metal3.io/powered-off-for-remediation"
+	r, empty := bareMetal(t, c, rig.Host{}, rig.Node{}), ""
+	asked := func() bool {
+		u, err := k.machine(ctx, r.Target)
+		require.NoError(t, err)
+		_, is := u.GetAnnotations()[key]
+		return is
+	}
+	annotate := func(key string, value *string) {
+		require.NoError(t, c.Annotate(ctx, rig.MachineResource, r.Target.Machine, key, value))
+	}
+	annotate(key, &empty)
+	annotate(mark, &empty)
+	require.ErrorContains(t, k.Requests().ClearStale(ctx, r.Target), mark)
+	assert.True(t, asked())
+	annotate(mark, nil)
+	replaced := r.Target
+	replaced.MachineUID = "another"
+	require.NoError(t, k.Requests().ClearStale(ctx, replaced))
+	assert.True(t, asked(), "of another Machine")
+	require.NoError(t, k.Requests().ClearStale(ctx, r.Target))
+	assert.False(t, asked())
+}

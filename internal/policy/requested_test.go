@@ -1,0 +1,158 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/reason"
+)
+
+var requestedAt = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// askedLedger is a cluster with Machine ns/m-1 on Node n-1, which is silent, and the Node n-2
+// without a Machine, which is silent, too.
+func askedLedger(t *testing.T, requests ...Request) *Ledger {
+	t.Helper()
+	l := NewLedger(Rules{})
+	silent := []Condition{{Type: "Ready", Status: "Unknown", LastTransition: requestedAt.Add(-time.Hour)}}
+	changes := []Change{
+		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &Node{Name: "n-1", UID: "u-1", Conditions: silent}},
+		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-2"}, Value: &Node{Name: "n-2", UID: "u-2", Conditions: silent}},
+		{ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Machine", Namespace: "ns", Name: "m-1"},
+			Value: &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
+	}
+	for i := range requests {
+		q := &requests[i]
+		q.APIVersion, q.Kind, q.Namespace = FencedAPI, FencedRemediationKind, "ns"
+		if q.UID == "" {
+			q.UID = "q-" + q.Name
+		}
+		if q.Power == nil {
+			q.Power = &PowerRequest{}
+		}
+		changes = append(changes, Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: q})
+	}
+	l.Apply(requestedAt, changes...)
+	return l
+}
+
+func owner(uid string) []Owner { return []Owner{{Kind: "Machine", Name: "m-1", UID: uid}} }
+
+// The target of a request is the Machine that owns it, the Node that it names, or what has its
+// name. Nothing else, however alike, is hit.
+func TestTargetOfARequest(t *testing.T) {
+	for name, c := range map[string]struct {
+		request       Request
+		machine, node string
+	}{
+		"of the Cluster API":                     {Request{Name: "m-1", Owners: owner("mu")}, "ns/m-1", "n-1"},
+		"of a Machine that was replaced":         {Request{Name: "m-1", Owners: owner("other")}, "", ""},
+		"of a NodeHealthCheck, named so":         {Request{Name: "n-2"}, "", "n-2"},
+		"of a NodeHealthCheck, annotated":        {Request{Name: "n-2-x7k2p", NodeName: "n-2"}, "", "n-2"},
+		"for the Node of a Machine":              {Request{Name: "x", NodeName: "n-1"}, "ns/m-1", "n-1"},
+		"made by hand for a Machine":             {Request{Name: "m-1"}, "ns/m-1", "n-1"},
+		"for nobody":                             {Request{Name: "m-3"}, "", ""},
+		"elsewhere, for a Node of the same name": {Request{Name: "n-2", OnManagementAPI: true}, "", ""},
+		"elsewhere, annotated":                   {Request{Name: "x", NodeName: "n-2", OnManagementAPI: true}, "", ""},
+		"elsewhere, of a Machine":                {Request{Name: "m-1", Owners: owner("mu"), OnManagementAPI: true}, "ns/m-1", "n-1"},
+	} {
+		list := askedLedger(t, c.request).Requested(false, requestedAt)
+		require.Len(t, list, 1, name)
+		found := list[0].Target
+		assert.Equal(t, []string{c.machine, c.node}, []string{found.Machine, found.Node}, name)
+		assert.Equal(t, c.machine+c.node != "", found.Acts(), name)
+		if found.Acts() {
+			assert.Equal(t, PowerCycle, found.Action, name)
+		}
+	}
+}
+
+func TestWhatARequestAsksFor(t *testing.T) {
+	now := requestedAt
+	ready := Condition{Type: "Ready", Status: "True", LastTransition: now.Add(-time.Hour)}
+	asks := func(q Request, m *Machine, n *Node, cluster *Cluster) TargetReport {
+		if q.Power == nil {
+			q.Power = &PowerRequest{}
+		}
+		return EvaluateRequest(&q, Subject{Machine: m, Node: n}, cluster, now)
+	}
+	m, silent, well := Machine{Name: "m"}, Node{Name: "n"}, Node{Name: "n", Conditions: []Condition{ready}}
+	change := func(f func(m *Machine)) *Machine { c := m; f(&c); return &c }
+	for name, c := range map[string]struct {
+		got     TargetReport
+		verdict Verdict
+		code    reason.Code // of the verdict, or the first refusal
+	}{
+		"a silent Node":                    {asks(Request{}, &m, &silent, nil), Unhealthy, ""},
+		"a Machine without a Node":         {asks(Request{}, &m, nil, nil), Unhealthy, ""},
+		"nothing":                          {asks(Request{}, nil, nil, nil), Indeterminate, reason.NodeNotFound},
+		"a Node that is Ready":             {asks(Request{}, &m, &well, nil), Healthy, ""},
+		"such a Node, all the same":        {asks(Request{Power: &PowerRequest{ReadyNodes: true}}, &m, &well, nil), Unhealthy, ""},
+		"a request that is being deleted":  {asks(Request{Deleting: true}, &m, &silent, nil), Indeterminate, reason.Deleting},
+		"one that medik8s has given up on": {asks(Request{TimedOut: now}, &m, &silent, nil), Indeterminate, reason.RequestTimeout},
+		"one in time": {asks(Request{Created: now.Add(-time.Minute), Power: &PowerRequest{Timeout: time.Minute}}, &m, &silent, nil),
+			Unhealthy, ""},
+		"one that is too old": {asks(Request{Created: now.Add(-time.Minute - 1), Power: &PowerRequest{Timeout: time.Minute}}, &m, &silent, nil),
+			Indeterminate, reason.RequestTimeout},
+		"a Machine that is being deleted": {asks(Request{}, change(func(m *Machine) { m.Deleting = true }), &silent, nil), Unhealthy, reason.Deleting},
+		"a Machine that is paused":        {asks(Request{}, change(func(m *Machine) { m.Paused = true }), &silent, nil), Unhealthy, reason.Paused},
+		"a Cluster that is paused":        {asks(Request{}, &m, &silent, &Cluster{Paused: true}), Unhealthy, reason.Paused},
+		"a Machine to be skipped":         {asks(Request{}, change(func(m *Machine) { m.SkipRemediation = true }), &silent, nil), Unhealthy, reason.SkipRequested},
+		"another host's Node": {asks(Request{}, change(func(m *Machine) { m.ProviderID = "a" }), &Node{Name: "n", ProviderID: "b"}, nil),
+			Unhealthy, reason.NodeMismatch},
+	} {
+		assert.Equal(t, c.verdict, c.got.Verdict, name)
+		code := c.got.Reason
+		if len(c.got.Refusals) > 0 {
+			code = c.got.Refusals[0]
+		}
+		assert.Equal(t, c.code, code, name)
+		assert.Equal(t, c.verdict == Unhealthy && code == "", c.got.Acts(), name)
+	}
+}
+
+// A request that names another Node than its Machine has is refused: nobody knows which is meant.
+func TestRequestThatContradictsItself(t *testing.T) {
+	found := askedLedger(t, Request{Name: "m-1", Owners: owner("mu"), NodeName: "n-2"}).Requested(false, requestedAt)[0].Target
+	assert.Equal(t, []reason.Code{reason.NodeMismatch}, found.Refusals)
+	assert.Contains(t, found.Message, "names Node n-2")
+}
+
+// Budgets and the control plane bind requests as they bind checks. // I12
+func TestRequestsObeyWhatIsShared(t *testing.T) {
+	both := []Request{{Name: "n-1"}, {Name: "n-2"}}
+	l := askedLedger(t, both...)
+	none := &DisruptionBudget{Name: "none", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(0)}
+	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "none"}, Value: none})
+	for _, q := range l.Requested(false, requestedAt) {
+		assert.Contains(t, q.Target.Refusals, reason.Budget)
+	}
+
+	l = askedLedger(t, both...)
+	for _, name := range []string{"n-1", "n-2"} {
+		n := *l.Node(name)
+		n.ControlPlane = true
+		l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: &n})
+	}
+	for _, q := range l.Requested(false, requestedAt) {
+		assert.Contains(t, q.Target.Refusals, reason.QuorumUnknown)
+		assert.Contains(t, q.Target.Refusals, reason.ControlPlaneBusy, "two at once")
+	}
+}
+
+// An annotated Machine of OpenShift is a request where that is wanted.
+func TestAnnotatedMachineIsARequest(t *testing.T) {
+	l := askedLedger(t)
+	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "o", UID: "ou", NodeName: "n-2", ExternalRemediationRequested: true}
+	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: "o"}, Value: m})
+	assert.Empty(t, l.Requested(false, requestedAt))
+	list := l.Requested(true, requestedAt)
+	require.Len(t, list, 1)
+	assert.Equal(t, []string{"ns/o", "n-2", "ou"}, []string{list[0].Target.Machine, list[0].Target.Node, list[0].Request.UID})
+	assert.True(t, list[0].Target.Acts())
+}

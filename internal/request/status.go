@@ -1,0 +1,137 @@
+// Package request says what a remediation request is told about its run: phase, conditions, and
+// whether its finalizer must stay. It is pure.
+//
+// The conditions are those that medik8s' NodeHealthCheck reads. The Cluster API reads none; it
+// creates and deletes the request.
+package request
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// The phases of a request.
+const (
+	Pending   = "Pending"   // no run has begun; the message says what it waits for
+	Running   = "Running"   // a run is under way, or rests before it goes on
+	Held      = "Held"      // the run needs a person
+	Succeeded = "Succeeded" // nothing more will be done
+	Failed    = "Failed"    // no run will begin any more
+)
+
+// The types of the conditions.
+const (
+	Processing        = "Processing"
+	SucceededType     = "Succeeded"
+	PermanentDeletion = "PermanentNodeDeletionExpected"
+)
+
+// Status is what is written into the status of a request.
+type Status struct {
+	Phase      string
+	Run        string // ID of the run; "" if there was none
+	Retries    int    // power cycles after the first
+	Started    time.Time
+	LastError  string // why the run has stopped; "" if it has not
+	Conditions []Condition
+	// Hold: the finalizer stays, because the host may be off or the run goes on.
+	Hold bool
+}
+
+// Condition is one condition of a request.
+type Condition struct{ Type, Status, Reason, Message string }
+
+// Refusal is why no run has begun; the zero value: nothing refuses it.
+type Refusal struct {
+	Reason  reason.Code
+	Message string
+}
+
+// IsDone says whether a run has carried out its request: none follows for the same one.
+func IsDone(r *remediate.Run) bool {
+	return r != nil && (r.Step == remediate.Done || r.Step == remediate.Reprovisioned)
+}
+
+// Of returns the status of a request. r is its newest run, or the open run on its target; nil if
+// there is none. refused is why the target is not a run.
+func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
+	s := Status{Phase: Pending}
+	if r != nil {
+		s.Run, s.Retries, s.Started = r.ID, max(0, r.Attempt-1), r.Began()
+		s.LastError = lastError(r)
+		s.Hold = holds(q.Request, r)
+	}
+	t := &q.Target
+	switch {
+	case r != nil && r.Step == remediate.Done:
+		return s.ended(Succeeded, "True", "Remediated", "the host was power-cycled and its Node is Ready")
+	case r != nil && r.Step == remediate.Reprovisioned:
+		return s.ended(Succeeded, "True", "MachineReplaced", "the Machine is being replaced").permanent()
+	case !q.Request.TimedOut.IsZero():
+		return s.ended(Failed, "False", string(reason.RequestTimeout), "the check that made the request has given up on it")
+	case t.Reason == reason.RequestTimeout && !begun(r):
+		return s.ended(Failed, "False", string(reason.RequestTimeout), t.Message)
+	case r != nil && r.Step == remediate.Held:
+		return s.set(Held, "False", "False", string(cmp.Or(r.Reason, "Held")), s.LastError)
+	case r != nil && r.Open():
+		return s.set(Running, "True", "Unknown", string(r.Step), fmt.Sprintf("%s, attempt %d", r.Step, r.Attempt))
+	case t.Verdict == policy.Healthy:
+		return s.ended(Succeeded, "True", string(reason.Recovered), "the Node is Ready; nothing was switched")
+	}
+	why := cmp.Or(refused, Refusal{t.Reason, t.Message})
+	if len(t.Refusals) > 0 {
+		why = Refusal{t.Refusals[0], t.Message}
+	}
+	return s.set(Pending, "False", "Unknown", string(cmp.Or(why.Reason, "Waiting")), why.Message)
+}
+
+// begun says whether a run has touched its host. Such a run goes on, however late it is.
+func begun(r *remediate.Run) bool { return r != nil && r.Open() && touched(r) }
+
+func touched(r *remediate.Run) bool {
+	return r.Intervened || r.Attempt > 1 || !r.Isolated.IsZero()
+}
+
+// holds says whether the finalizer must stay. A request that somebody deletes is released once
+// the host is back On: what follows, the labels of the Node, needs no request. It is released,
+// too, if its run has never touched the host and rests: without the request it does not go on.
+func holds(q *policy.Request, r *remediate.Run) bool {
+	back := r.Step == remediate.AwaitNode || r.Step == remediate.RestoreNode
+	return r.Open() && !(q.Deleting && (back || r.Step.Idle() && !touched(r)))
+}
+
+// set fills in phase and conditions.
+func (s Status) set(phase, processing, succeeded, why, message string) Status {
+	s.Phase = phase
+	s.Conditions = []Condition{
+		{Processing, processing, why, message},
+		{SucceededType, succeeded, why, message},
+		{PermanentDeletion, "False", "NodeReturns", "the Node registers again under its name"},
+	}
+	return s
+}
+
+// ended is set for a request for which nothing more is done.
+func (s Status) ended(phase, succeeded, why, message string) Status {
+	return s.set(phase, "False", succeeded, why, message)
+}
+
+// permanent says that no Node of this name will come back.
+func (s Status) permanent() Status {
+	s.Conditions[2] = Condition{PermanentDeletion, "True", "MachineReplaced", "another Machine replaces this one"}
+	return s
+}
+
+// lastError names the reason of a run. Its note may hold what a BMC reports, so that is left to
+// fencectl.
+func lastError(r *remediate.Run) string {
+	if r.Reason == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s; run fencectl timeline %s for the whole history", r.Reason, r.ID)
+}

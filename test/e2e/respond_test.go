@@ -1,0 +1,110 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+const annotation = "host.metal3.io/external-remediation"
+
+// annotated says whether OpenShift's check, or its stand-in, has asked for a Machine.
+func annotated(ctx context.Context, t *testing.T, s *scene.Scene, machine string) bool {
+	t.Helper()
+	m, err := s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, machine, metav1.GetOptions{})
+	require.NoError(t, err)
+	_, is := m.GetAnnotations()[annotation]
+	return is
+}
+
+// OpenShift's MachineHealthCheck judges, and fenced executes: nothing before the annotation, and
+// the six steps after it. fenced takes the annotation off, also from a Machine that has recovered
+// by itself. While the bare-metal actuator is alive, the annotation is its business.
+func TestRespondToOpenShiftsAnnotation(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{
+		Mode: "respond", Checks: []rig.Check{{Name: "nobody", Match: scene.Pool("none"), Conditions: rig.NotReadyFor("2s")}},
+		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI}, {Name: "recovered", Protocol: scene.Redfish}},
+	})
+	ctx := within(t)
+	require.NoError(t, s.Cluster.Apply(ctx, documented(t, "openshift")))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("hung")
+	w.Kubelet.Hang()
+	_, err = s.Cluster.WaitNode(ctx, w.Name, unknown)
+	require.NoError(t, err)
+	actuator := rig.Lease{Namespace: rig.Namespace, Name: "controller-leader-election-capbm", Holder: "actuator-0", Duration: time.Hour}
+	require.NoError(t, s.Cluster.PutLease(ctx, actuator))
+	empty := ""
+	for _, name := range []string{w.Name, "recovered"} {
+		require.NoError(t, s.Cluster.Annotate(ctx, rig.MachineResource, name, annotation, &empty))
+	}
+	awaitRefusal(ctx, t, s, w.Name, "Contested")
+	time.Sleep(5 * time.Second) // what should not happen has time to
+	assert.True(t, annotated(ctx, t, s, "recovered"), "the actuator is alive")
+	requireNotAsked(ctx, t, s, "recovered")
+	requireNoDeletion(t, s, w)
+
+	actuator.Renewed = time.Now().Add(-2 * time.Hour)
+	require.NoError(t, s.Cluster.PutLease(ctx, actuator))
+	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	assert.Equal(t, stages, stepsOf(r))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	assert.False(t, annotated(ctx, t, s, w.Name))
+	require.Eventually(t, func() bool { return !annotated(ctx, t, s, "recovered") }, patience, 100*time.Millisecond, "a stale request is cleared")
+	requireNotAsked(ctx, t, s, "recovered")
+}
+
+// Where Metal3's provider does not run, fenced carries out its requests, if that is configured.
+// While the provider is alive, they are its business.
+func TestRespondToMetal3Remediation(t *testing.T) {
+	t.Parallel()
+	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
+		Mode: "respond", Metal3Requests: true, Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}},
+	})
+	ctx := within(t)
+	require.NoError(t, s.Cluster.InstallCRDs(ctx, rig.Metal3Remediation))
+	require.NoError(t, s.Cluster.CreateNamespace(ctx, "capm3-system"))
+	provider := rig.Lease{Namespace: "capm3-system", Name: "controller-leader-election-capm3", Holder: "provider-0", Duration: time.Hour}
+	require.NoError(t, s.Cluster.PutLease(ctx, provider))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("hung")
+	w.Kubelet.Hang()
+	_, err = s.Cluster.WaitNode(ctx, w.Name, unknown)
+	require.NoError(t, err)
+	_, err = s.Cluster.CreateTemplate(ctx, "reboot")
+	require.NoError(t, err)
+	machine, err := s.Cluster.Dynamic().Resource(rig.CAPIResource("v1beta2", "machines")).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	_, err = s.Cluster.CreateRemediation(ctx, machine, "reboot")
+	require.NoError(t, err)
+	x := awaitRefusal(ctx, t, s, w.Name, "Contested")
+	_, value, _, _ := gateOf(t, x, "Contested")
+	assert.Contains(t, value, provider.Holder)
+	requireNoDeletion(t, s, w)
+
+	provider.Renewed = time.Now().Add(-2 * time.Hour)
+	require.NoError(t, s.Cluster.PutLease(ctx, provider))
+	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	assert.Equal(t, stages, stepsOf(r))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	require.Eventually(t, func() bool {
+		obj, err := s.Cluster.Dynamic().Resource(rig.RemediationResource).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
+		phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
+		return err == nil && phase == "Succeeded" && !held(obj)
+	}, patience, 100*time.Millisecond, "the request is told, and let go")
+}

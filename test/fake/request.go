@@ -1,0 +1,131 @@
+package fake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/internal/run"
+)
+
+func requestID(q *policy.Request) policy.ObjectID {
+	return policy.ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}
+}
+
+// Ask creates a FencedRemediation. The Machine of the same name owns it, as the Cluster API
+// does that; if there is none, it is for the Node of that name.
+func (s *State) Ask(name string, change func(*policy.Request)) {
+	s.uids++
+	q := policy.Request{APIVersion: policy.FencedAPI, Kind: policy.FencedRemediationKind, Namespace: Namespace, Name: name,
+		UID: fmt.Sprintf("request-%d", s.uids), Created: time.Now(), Power: &policy.PowerRequest{}}
+	for _, m := range s.Machines {
+		if m.Name == name {
+			q.Owners = []policy.Owner{{Kind: "Machine", Name: name, UID: m.UID}}
+		}
+	}
+	if change != nil {
+		change(&q)
+	}
+	s.putRequest(&q)
+}
+
+func (s *State) putRequest(q *policy.Request) {
+	s.next()
+	s.Asked[q.Name] = q
+	shown := *q
+	s.show(requestID(q), &shown)
+}
+
+// ChangeRequest changes a FencedRemediation, if it exists.
+func (s *State) ChangeRequest(name string, change func(*policy.Request)) {
+	if q := s.Asked[name]; q != nil {
+		c, power := *q, *q.Power
+		c.Power = &power
+		change(&c)
+		s.putRequest(&c)
+	}
+}
+
+// Withdraw deletes a FencedRemediation: at once, or when its finalizer is gone.
+func (s *State) Withdraw(name string) {
+	q := s.Asked[name]
+	if q != nil && q.Power.Held {
+		s.ChangeRequest(name, func(q *policy.Request) { q.Deleting = true })
+	} else if q != nil {
+		s.next()
+		delete(s.Asked, name)
+		s.show(requestID(q), nil)
+	}
+}
+
+// lookAtRequest adds the request of a run to a look.
+func (s *State) lookAtRequest(r remediate.Run, f *run.Fresh) {
+	if r.Request == nil || r.Request.Kind != policy.FencedRemediationKind {
+		return
+	}
+	f.RequestRead = true
+	q := s.Asked[r.Request.Name]
+	if q == nil || q.UID != r.Request.UID {
+		return
+	}
+	shown, power := *q, *q.Power
+	shown.Power, f.Request = &power, &shown
+	if !q.TimedOut.IsZero() {
+		f.Observation.Contested, f.Observation.Contender = remediate.Yes, "its check has given up"
+	}
+}
+
+// Requests writes to the FencedRemediations of a cluster; it implements engine.Requests.
+type Requests struct{ c *Cluster }
+
+// Requests returns what writes to the FencedRemediations.
+func (c *Cluster) Requests() Requests { return Requests{c} }
+
+// Hold implements engine.Requests.
+func (r Requests) Hold(_ context.Context, ref remediate.Request) (err error) {
+	r.c.Do(func(s *State) {
+		q := s.Asked[ref.Name]
+		switch {
+		case s.HoldFails != nil:
+			err = s.HoldFails
+		case q == nil || q.UID != ref.UID || q.Deleting:
+			err = errors.New("the request is gone")
+		default:
+			s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held = true })
+		}
+	})
+	return err
+}
+
+// Release implements engine.Requests.
+func (r Requests) Release(_ context.Context, ref remediate.Request) error {
+	r.c.Do(func(s *State) {
+		if q := s.Asked[ref.Name]; q != nil && q.UID == ref.UID {
+			s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held = false })
+			if q.Deleting {
+				s.Withdraw(ref.Name)
+			}
+		}
+	})
+	return nil
+}
+
+// Report implements engine.Requests.
+func (r Requests) Report(_ context.Context, ref remediate.Request, told request.Status) error {
+	r.c.Do(func(s *State) { s.Told[ref.UID] = told })
+	return nil
+}
+
+// ClearStale implements engine.Requests.
+func (r Requests) ClearStale(_ context.Context, t remediate.Target) error {
+	r.c.Do(func(s *State) {
+		if n := s.Nodes[t.Node]; n != nil && n.Ready == "True" && s.Contested == remediate.No {
+			s.ChangeMachine(t.Node, func(m *policy.Machine) { m.ExternalRemediationRequested = false })
+		}
+	})
+	return nil
+}
