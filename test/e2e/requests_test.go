@@ -188,7 +188,7 @@ func TestFencedRemediationOfNodeHealthCheck(t *testing.T) {
 	ctx := within(t)
 	q := newRequester(ctx, t, s.Cluster)
 	require.NoError(t, s.Cluster.Apply(ctx, documented(t, "medik8s")))
-	require.NoError(t, s.Cluster.CreateNamespace(ctx, "medik8s-leases"))
+	require.NoError(t, s.Cluster.InstallMedik8s(ctx))
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	w, dead := s.Worker("hung"), s.Worker("dead")
