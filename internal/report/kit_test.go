@@ -183,6 +183,7 @@ func (d *desk) change(f func(d *desk)) {
 func (d *desk) emit(e event.Event) {
 	e.Cluster = clusterName
 	d.events.Emit(e)
+	time.Sleep(2*gather + time.Millisecond) // the reader, and then the marker, may rest
 	synctest.Wait()
 }
 

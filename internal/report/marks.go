@@ -76,6 +76,7 @@ func (m *marker) run(ctx context.Context) error {
 		if s := m.r.opt.State()[m.name]; s.Acts { // of several instances, the owner marks
 			m.write(ctx, m.due(s, time.Now()))
 		}
+		rest(ctx)
 	}
 }
 

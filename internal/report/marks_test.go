@@ -109,10 +109,11 @@ func TestWhenANodeMayBeMarked(t *testing.T) {
 	openShift, other := objectsOf(target)[Machine], objectsOf(target)[Machine]
 	other.APIVersion = "cluster.x-k8s.io/v1beta1"
 	run := at(remediate.Reprovision)
-	assert.True(t, machineMayChange(&run, openShift))
-	assert.False(t, machineMayChange(&run, other), "it is handed over as it was read")
+	assert.True(t, machineMayChange(&run, openShift, began.Add(deletionTime)))
+	assert.False(t, machineMayChange(&run, openShift, began.Add(deletionTime-1)), "most are deleted by then")
+	assert.False(t, machineMayChange(&run, other, began.Add(time.Hour)), "it is handed over as it was read")
 	run.Step = remediate.AwaitNode
-	assert.True(t, machineMayChange(&run, other))
+	assert.True(t, machineMayChange(&run, other, began))
 }
 
 // An API server that is slow when many runs begin: no Node is marked too late.

@@ -17,6 +17,9 @@ const (
 	// markPatience how long after the beginning of the step if there was nothing to write.
 	markPause    = 3 * time.Second
 	markPatience = 10 * time.Second
+	// deletionTime is how long a Machine that step 6 deletes is not marked, and its Node. Most are
+	// gone by then, and many deletions at once do not wait for marks.
+	deletionTime = 10 * time.Second
 )
 
 // wanted returns the marks that the objects of open runs are to carry and that may be written
@@ -42,7 +45,7 @@ func (m *marker) wanted(runs []remediate.Run, now time.Time) (want map[markKey]d
 		}
 		if machine, has := of[Machine]; has {
 			busy[nameOfObject(machine)] = true
-			if machineExists && machineMayChange(r, machine) {
+			if machineExists && machineMayChange(r, machine, now) {
 				add(machine, time.Time{})
 			}
 		}
@@ -71,12 +74,14 @@ func nodeMayChange(r *remediate.Run, now time.Time) (may bool, until time.Time) 
 			return now.Sub(r.Intent.At) >= markPause, time.Time{}
 		}
 		return now.Sub(r.StepStarted) >= markPatience, time.Time{}
+	case remediate.Reprovision:
+		return now.Sub(r.StepStarted) >= deletionTime, time.Time{}
 	}
 	return true, time.Time{}
 }
 
 // machineMayChange is nodeMayChange for the Machine. Step 6 hands a Machine of the Cluster API
 // over with a write that fails if the Machine has changed since it was read.
-func machineMayChange(r *remediate.Run, machine object) bool {
-	return r.Step != remediate.Reprovision || isOpenShift(machine)
+func machineMayChange(r *remediate.Run, machine object, now time.Time) bool {
+	return r.Step != remediate.Reprovision || isOpenShift(machine) && now.Sub(r.StepStarted) >= deletionTime
 }
