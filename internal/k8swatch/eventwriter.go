@@ -17,9 +17,12 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Events must never be in the way of a write that fences: one is written at a time, few in a
-// second, and what waits is bounded in number and age.
+// Events must never be in the way of a write that fences: they begin a second late, one is
+// written at a time, few in a second, and what waits is bounded in number and age.
 const (
+	// eventDelay is how long the first Event after a pause waits. When many targets fail at the
+	// same moment, most runs have sent their first writes by then.
+	eventDelay      = time.Second
 	maxQueuedEvents = 512
 	// maxEventAge is how long an API server keeps an Event by default.
 	maxEventAge   = time.Hour
@@ -97,6 +100,7 @@ func (w *eventWriter) run(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 			case <-w.wake:
+				pause(ctx, eventDelay)
 			}
 			continue
 		}
@@ -113,7 +117,7 @@ func (w *eventWriter) deliver(ctx context.Context, n Note) bool {
 	if err != nil || result.Skip {
 		return false
 	}
-	for pause := eventRetry; ; pause = min(2*pause, eventRetryMax) {
+	for wait := eventRetry; ; wait = min(2*wait, eventRetryMax) {
 		if time.Since(n.At) > maxEventAge || w.limit.Wait(ctx) != nil {
 			return false
 		}
@@ -126,11 +130,7 @@ func (w *eventWriter) deliver(ctx context.Context, n Note) bool {
 		if w.isFinal(verb, err) {
 			return false
 		}
-		select {
-		case <-ctx.Done():
-			return false
-		case <-time.After(pause):
-		}
+		pause(ctx, wait) // the limit ends with ctx, too
 	}
 }
 
@@ -168,4 +168,12 @@ func (w *eventWriter) isFinal(verb string, err error) bool {
 			"give fenced the rights to create and patch events, as configs/rbac.yaml does", zap.Error(err))
 	}
 	return true
+}
+
+// pause waits for d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }

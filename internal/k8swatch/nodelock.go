@@ -188,6 +188,9 @@ func (l *looker) readNodeLease(ctx context.Context) (string, error) {
 	if l.run.Target.Node == "" {
 		return "", nil
 	}
+	if exists, err := l.c.hasMedik8sLeases(ctx); err == nil && !exists { // otherwise the Lease itself tells
+		return "", nil
+	}
 	ctx, clock := withClock(ctx)
 	name := nodeLease + l.run.Target.Node
 	lease, err := l.work.lease(ctx, medik8sLeases, name)
@@ -202,19 +205,27 @@ func (l *looker) readNodeLease(ctx context.Context) (string, error) {
 
 // medik8sNow reports whether medik8s is installed: whether the namespace of its Leases
 // exists. Where fenced may not read that, medik8s counts as installed if the API
-// serves NodeHealthChecks. Looks of the same moment share the read.
+// serves NodeHealthChecks.
 func (n *nodeLocks) medik8sNow(ctx context.Context) (bool, error) {
+	exists, err := n.hasMedik8sLeases(ctx)
+	if apierrors.IsForbidden(err) && n.work.isNotServed(ctx, &source{kind: policy.NodeHealthCheckKind, group: medik8sGroup, resource: nodeCheckGVR.Resource}) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read whether medik8s is installed: read Namespace %s (apply rbac.yaml and rbac-medik8s.yaml): %w", medik8sLeases, err)
+	}
+	return exists, nil
+}
+
+// hasMedik8sLeases reports whether the namespace of medik8s' Leases exists. Looks of the
+// same moment share the read.
+func (n *nodeLocks) hasMedik8sLeases(ctx context.Context) (bool, error) {
 	return readShared(ctx, n.shared, "namespace "+medik8sLeases, func(ctx context.Context) (bool, error) {
 		ns, err := n.work.api().typed.CoreV1().Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
 		err = checkObject(ns, err, "", medik8sLeases)
-		switch {
-		case err == nil:
-			return true, nil
-		case isGone(err, medik8sLeases):
-			return false, nil
-		case apierrors.IsForbidden(err) && n.work.isNotServed(ctx, &source{kind: policy.NodeHealthCheckKind, group: medik8sGroup, resource: nodeCheckGVR.Resource}):
+		if isGone(err, medik8sLeases) {
 			return false, nil
 		}
-		return false, fmt.Errorf("read whether medik8s is installed: read Namespace %s (apply rbac.yaml and rbac-medik8s.yaml): %w", medik8sLeases, err)
+		return err == nil, err
 	})
 }
