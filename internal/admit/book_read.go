@@ -62,11 +62,14 @@ func (b *Book) Counters() (checks []policy.CheckReport, nodes int) {
 	return b.ledger.Counters(), b.ledger.Fleet("").Nodes
 }
 
-// WithTargets adds its targets to a check as they are now; false when it is gone.
-func (b *Book) WithTargets(id policy.CheckID, now time.Time) (policy.CheckReport, bool) {
+// WithTargets adds its targets to a check as they are now. matched is false while no Machine
+// has its Node: the Nodes may be those of another cluster, and say nothing about the Machines.
+// found is false when the check is gone.
+func (b *Book) WithTargets(id policy.CheckID, now time.Time) (r policy.CheckReport, matched, found bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.ledger.CheckReport(id, now)
+	r, found = b.ledger.CheckReport(id, now)
+	return r, anyMachineHasItsNode(b.ledger), found
 }
 
 // Report is what the checks find now, with every target. Its cost grows with the size of

@@ -167,9 +167,9 @@ func (w *statusWriter) mayWrite(ctx context.Context, id policy.CheckID, now time
 // after an error.
 func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current status, last written, now time.Time) written {
 	next := written{status: current, next: now.Add(writeEvery)}
-	full := w.c.withTargets(*r, now)
+	full, hasVerdicts := w.c.withTargets(*r, now)
 	err := w.c.opt.Checks.WriteStatus(ctx, full)
-	if err == nil && full.APIVersion != policy.OpenShiftMachineAPI {
+	if err == nil && hasVerdicts {
 		var more bool
 		next.again = now.Add(verdictsFresh)
 		if more, err = w.c.opt.Checks.WriteVerdicts(ctx, full); more {
@@ -187,15 +187,18 @@ func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current
 	return next
 }
 
-// withTargets adds the targets for the API family whose status lists them: the Cluster API.
-func (c *cluster) withTargets(r policy.CheckReport, now time.Time) policy.CheckReport {
+// withTargets adds the targets for the API families whose status lists them. hasVerdicts is
+// false if what the check finds may not be written on the Machines, because their Nodes may be
+// those of another cluster.
+func (c *cluster) withTargets(r policy.CheckReport, now time.Time) (full policy.CheckReport, hasVerdicts bool) {
 	if r.APIVersion == policy.OpenShiftMachineAPI {
-		return r
+		return r, false
 	}
-	if full, ok := c.book.WithTargets(r.ID(), now); ok {
-		return full
+	full, matched, found := c.book.WithTargets(r.ID(), now)
+	if !found {
+		return r, false
 	}
-	return r
+	return full, matched
 }
 
 func earliest(a, b time.Time) time.Time {
