@@ -103,7 +103,12 @@ it is removed: run systemctl start fenced-resume.`,
 		{verb: api.Disarm, command: &cobra.Command{
 			Use:   "disarm --reason WHY [--cluster NAME]",
 			Short: "undo arm (admin)",
-			Long:  `Undo arm: fenced evaluates and explains, but does not act.`,
+			Long: `Undo arm in a cluster in mode observe: fenced evaluates and explains, but begins no
+run by itself. Open runs go on, also those that are Waiting and were ordered by an
+admin; fencectl abort RUN ends one.
+
+In mode evaluate or respond disarm stops nothing and is refused (exit 3). To stop
+fencing there, use fencectl pause, or write mode: observe and restart fenced.`,
 		}},
 		{verb: api.ReleaseBMC, arg: "NODE", machine: true, command: &cobra.Command{
 			Use:   "release NODE|--machine NAMESPACE/NAME --reason WHY",

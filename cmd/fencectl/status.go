@@ -21,7 +21,7 @@ func newStatusCommand(c *cli) *cobra.Command {
 		Short: "show whether fenced is armed, which targets are not healthy, and the open runs",
 		Long: `Show whether fenced is armed, which targets are not healthy, and the open runs.
 
-The exit status is 2 if fenced is degraded: it is not armed, it or a cluster is
+The exit status is 2 if fenced is degraded: a cluster is not armed, it or a cluster is
 paused, a cluster is not evaluated (stale view, another owner), the audit log cannot
 be written, a check is invalid or short-circuited, a host is in quarantine, a deleted
 Machine does not disappear, fenced must leave a cluster to another instance because

@@ -53,6 +53,7 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 	} {
 		assert.Contains(t, refusalHint(api.Order{Cluster: "c", Node: "n-1"}, code), want, code)
 	}
+	assert.Contains(t, refusalHint(api.Order{Verb: api.Disarm, Cluster: "c"}, reason.OrderRefused), "fencectl pause --cluster c --reason WHY")
 	assert.Contains(t, refusalHint(api.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
 	plain := errors.New("disk full")
 	assert.Equal(t, plain, apiError(api.Order{}, plain))

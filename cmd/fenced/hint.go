@@ -65,6 +65,10 @@ func refusalHint(o api.Order, code reason.Code) string {
 		return "give it at the instance that owns the cluster: fencectl status names it"
 	case reason.Observing:
 		return "fencectl arm" + ofCluster + " --reason WHY lets fenced act; an admin may fence one node without that"
+	case reason.OrderRefused:
+		if o.Verb == api.Disarm {
+			return "to stop fencing there: " + withReason("fencectl pause"+ofCluster)
+		}
 	case reason.Paused:
 		return "fencectl status says who paused what; " + withReason("fencectl resume"+ofCluster) + " ends it"
 	}

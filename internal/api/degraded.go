@@ -17,9 +17,7 @@ func (k *CheckStatus) title() string {
 func (s Status) Degraded() []string {
 	var why []string
 	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
-	if !s.Armed {
-		add("not armed: nothing is fenced automatically")
-	}
+	why = append(why, s.notArmedSentences()...)
 	if s.Paused {
 		add("paused: %s", s.PausedReason)
 	}
@@ -61,6 +59,22 @@ func (s Status) Degraded() []string {
 	}
 	if n := s.BMCs.NotDependable; n > 0 {
 		add("%d of %d BMCs are not dependable: fencectl bmc list", n, s.BMCs.Total)
+	}
+	return why
+}
+
+// notArmedSentences name each cluster in which fenced begins nothing by itself.
+func (s Status) notArmedSentences() (why []string) {
+	if s.Armed {
+		return nil
+	}
+	for i := range s.Clusters {
+		if c := &s.Clusters[i]; !c.Armed {
+			why = append(why, fmt.Sprintf("cluster %s is in mode %s and not armed: fenced fences nothing there by itself. To arm it: fencectl arm --cluster %s --reason WHY", c.Name, c.Mode, c.Name))
+		}
+	}
+	if len(why) == 0 {
+		return []string{"not armed: fenced knows no cluster"}
 	}
 	return why
 }

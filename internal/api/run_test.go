@@ -109,6 +109,8 @@ func TestDegraded(t *testing.T) {
 		{"a standby is not ill", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod"}}}, ""},
 		{"a run in flight is its job", Status{Armed: true, Runs: []RunStatus{{Step: "PowerOff"}}}, ""},
 		{"not armed", Status{}, "not armed"},
+		{"one of two not armed", Status{Clusters: []ClusterStatus{{Name: "prod", Mode: "evaluate", Armed: true}, {Name: "lab", Mode: "observe"}}},
+			"cluster lab is in mode observe and not armed: fenced fences nothing there by itself. To arm it: fencectl arm --cluster lab --reason WHY"},
 		{"paused", Status{Armed: true, Paused: true, PausedReason: "storm"}, "paused: storm"},
 		{"a pause of all is told once", Status{Armed: true, Paused: true, PausedReason: "storm",
 			Clusters: []ClusterStatus{{Name: "prod", Paused: true, PausedReason: "storm"}}}, "paused: storm"},

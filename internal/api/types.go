@@ -35,7 +35,7 @@ type AuditStatus struct {
 type ClusterStatus struct {
 	Name           string  `json:"name"`
 	Mode           string  `json:"mode"`
-	Armed          bool    `json:"armed"`               // fenced acts here without orders
+	Armed          bool    `json:"armed"`               // fenced acts here without orders from people
 	Owner          bool    `json:"owner"`               // this instance may act on it
 	OwnerName      string  `json:"ownerName,omitempty"` // which one may; "" = none
 	Epoch          uint64  `json:"epoch"`               // grows with each change of owners

@@ -64,6 +64,7 @@ func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Empty(t, e.Runs("c"))
 		gate(t, e, reason.Observing)
+		require.True(t, e.Status()[0].Armed, "a request may begin a run at any time")
 
 		ask(w, nil)
 		for !w.On() || len(w.Commands()) == 0 { // until it is off and on again
