@@ -72,6 +72,10 @@ type CheckStatus struct {
 	Healthy             int    `json:"healthy"`
 	Allowed             bool   `json:"allowed"`
 	RemediationsAllowed int    `json:"remediationsAllowed"`
+	// Reason and Limit say why the limit forbids remediation, while it does: ShortCircuit or
+	// OutOfRange, and how many may be unhealthy.
+	Reason string `json:"reason,omitempty"`
+	Limit  string `json:"limit,omitempty"`
 }
 
 // TargetStatus is one target that deviates, and why.

@@ -77,7 +77,7 @@ func TestSafePath(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 0, armed.Exit, armed.All)
 	requireFits(t, armed.Asked)
-	assert.Contains(t, armed.Asked, "1 target would be fenced at once, after the quiet period:")
+	assert.Contains(t, armed.Asked, "1 target would be fenced when the quiet period ends:")
 	assert.Regexp(t, `(?m)^  second +PowerCycle `, armed.Asked)
 	until := regexp.MustCompile(`nothing is fenced before (\S+)`).FindStringSubmatch(armed.All)
 	require.Len(t, until, 2, armed.All)
