@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -59,6 +60,17 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 	assert.Contains(t, refusalHint(api.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
 	plain := errors.New("disk full")
 	assert.Equal(t, plain, apiError(api.Order{}, plain))
+}
+
+// A limit that forbids remediation says which it is; one that allows it says nothing.
+func TestClosedLimitIsNamed(t *testing.T) {
+	k := policy.CheckReport{Kind: policy.MachineHealthCheckKind, State: policy.StateActive, Expected: 5, Healthy: 1, Limit: "40%", MaxUnhealthy: 2}
+	closed := checkStatus(&k)
+	assert.Equal(t, []string{"ShortCircuit", "at most 2 (40%)"}, []string{closed.Reason, closed.Limit})
+	k.Allowed = true
+	assert.Empty(t, checkStatus(&k).Reason+checkStatus(&k).Limit)
+	k.Allowed, k.State = false, policy.StatePaused
+	assert.Empty(t, checkStatus(&k).Reason)
 }
 
 // The history is in the order in which the runs began, also those that were taken up
