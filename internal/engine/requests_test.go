@@ -219,8 +219,8 @@ func TestRequestThatCannotBeHeldIsNotCarriedOut(t *testing.T) {
 		assert.Empty(t, w.Commands())
 		assert.True(t, slices.ContainsFunc(refusedNow(e), func(r admit.Refused) bool {
 			return r.Gate.Reason == reason.RequestNotHeld &&
-			strings.HasPrefix(r.Gate.Value, "cannot set the finalizer fenced.io/power on FencedRemediation ns/m-1, so no run starts: ") &&
-			strings.HasSuffix(r.Gate.Value, "; apply rbac.yaml")
+				strings.HasPrefix(r.Gate.Value, "cannot set the finalizer fenced.io/power on FencedRemediation ns/m-1, so no run starts: ") &&
+				strings.HasSuffix(r.Gate.Value, "; apply rbac.yaml")
 		}), "status lists it: %+v", refusedNow(e))
 		w.Do(func(s *fake.State) { s.HoldFails = nil })
 		time.Sleep(6 * time.Minute)

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/api"
-	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
 
