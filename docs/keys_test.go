@@ -3,6 +3,7 @@ package docs_test
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -146,25 +147,63 @@ func TestNamedKeysExist(t *testing.T) {
 	require.Greater(t, found, 100, "the keys were not found")
 }
 
-// TestExamplesHaveOnlyKeysThatExist: what stands in a document as a piece of fenced.yaml.
+// TestExamplesHaveOnlyKeysThatExist: what stands in a document as a piece of fenced.yaml,
+// or of hosts.d, indented or between backticks.
 func TestExamplesHaveOnlyKeysThatExist(t *testing.T) {
-	config := keysOf(t, "../configs/fenced.yaml")
-	block := regexp.MustCompile(`(?m)^    (\w+):\n(?:^     .*\n)+`)
-	found := 0
+	config := slices.Concat(keysOf(t, "../configs/fenced.yaml"), keysOf(t, "../configs/hosts.d/example.yaml"))
+	indented, found := regexp.MustCompile(`(?m)^    (\w+):\n(?:^     .*\n)+`), 0
 	for file, text := range documents(t) {
-		for _, m := range block.FindAllStringSubmatch(text, -1) {
-			if !slices.Contains(config.top(), m[1]) {
+		blocks := indented.FindAllString(text, -1)
+		for _, m := range yamlBlock.FindAllStringSubmatch(text, -1) {
+			blocks = append(blocks, m[2])
+		}
+		for _, block := range blocks {
+			top := regexp.MustCompile(`(?m)^ *(\w+):`).FindStringSubmatch(block)
+			if top == nil || !slices.Contains(config.top(), top[1]) {
 				continue
 			}
 			var n yaml.Node
-			require.NoError(t, yaml.Unmarshal([]byte(m[0]), &n), file)
+			require.NoError(t, yaml.Unmarshal([]byte(block), &n), file)
 			for _, path := range paths("", &n) {
 				found++
-				assert.Contains(t, config, path, "%s has an example with what is no key", file)
+				assert.True(t, slices.Contains(config, path), "%s has an example with %s, which is no key", file, path)
 			}
 		}
 	}
-	require.Greater(t, found, 3, "the examples were not found")
+	require.Greater(t, found, 6, "the examples were not found")
+}
+
+// yamlBlock is an example between backticks, which may be indented as a part of a list.
+var yamlBlock = regexp.MustCompile("(?ms)^( *)```yaml\n(.*?)^ *```")
+
+// TestCommentsNameKeysThatExist: what the comments of the examples and the descriptions of the
+// CRDs say a key of fenced.yaml is, is one.
+func TestCommentsNameKeysThatExist(t *testing.T) {
+	config, texts := keysOf(t, "../configs/fenced.yaml"), map[string]string{}
+	for file, text := range documents(t) {
+		for _, m := range yamlBlock.FindAllStringSubmatch(text, -1) {
+			texts[file] += m[2]
+		}
+	}
+	files, err := filepath.Glob("../configs/crds/fenced.io_*.yaml")
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	for _, file := range append(files, "../configs/policies.d/fencepolicy.yaml", "../configs/policies.d/example.yaml", "../configs/hosts.d/example.yaml") {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		texts[file] = string(data)
+	}
+	named, found := regexp.MustCompile(`\b(`+strings.Join(config.top(), "|")+`)\.[a-z]\w+`), 0
+	for file, text := range texts {
+		for _, key := range named.FindAllString(text, -1) {
+			if fileName.MatchString(key) {
+				continue
+			}
+			found++
+			assert.True(t, config.has(key), "%s names %s, which is no key", file, key)
+		}
+	}
+	require.Greater(t, found, 4, "the keys were not found")
 }
 
 // TestManPagesHaveEveryKey of fenced.yaml, each in the entry of its first part, and none else.

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/asroot"
 )
 
 // driver is the unit whose script acts as the administrator.
@@ -62,9 +64,7 @@ func shareInstalled(t *testing.T, script string) string {
 // needBoot skips the test where no systemd of its own can be booted.
 func needBoot(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can boot a systemd of its own")
-	}
+	asroot.Need(t, "boot a systemd of its own")
 	need(t, "unshare", "util-linux")
 	need(t, "ip", "iproute2")
 	need(t, "systemd-sysusers", "systemd")

@@ -13,7 +13,7 @@ import (
 func TestInstalledDaemonInTheJournal(t *testing.T) {
 	dir := shareInstalled(t, "journal.sh")
 	need(t, "journalctl", "systemd")
-	sh(t, `mkdir "$1/fenced.service.d" && printf '[Service]\nWatchdogSec=4s\n' >"$1/fenced.service.d/soon.conf"`, dir+"/"+unitDir)
+	sh(t, `mkdir "$1/fenced.service.d" && printf '[Service]\nWatchdogSec=20s\n' >"$1/fenced.service.d/soon.conf"`, dir+"/"+unitDir)
 	console, err := boot(t, dir, "administrator.service")
 	said, complained := read(t, dir, "said"), read(t, dir, "complained")
 	require.NoError(t, err, "%s%s%s", said, complained, console)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/asroot"
 )
 
 // What the unit exposes at most, in tenths, as systemd-analyze's --threshold takes it. It is higher where the host's own BMC is
@@ -85,9 +87,7 @@ func TestSysusersAndTmpfiles(t *testing.T) {
 	text, err := exec.Command("systemd-sysusers", "--root="+root, "--dry-run").CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	require.Contains(t, string(text), "fenced")
-	if os.Geteuid() != 0 {
-		t.Skip("only root can create the user and its directories")
-	}
+	asroot.Need(t, "create the user and its directories")
 	text, err = exec.Command("systemd-sysusers", "--root="+root).CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	text, err = exec.Command("systemd-tmpfiles", "--root="+root, "--create", "--prefix=/etc").CombinedOutput()

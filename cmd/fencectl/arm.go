@@ -14,8 +14,12 @@ import (
 	"github.com/fenced/fenced/internal/api"
 )
 
-// promptTargets is how many targets of a plan stand above the prompt of arm.
-const promptTargets = 8
+// What stands above the prompt of arm, so that it fits on a small terminal: targets of the plan,
+// and reasons for which others are held back.
+const (
+	promptTargets = 8
+	promptReasons = 4
+)
 
 func newArmCommand(c *cli) *cobra.Command {
 	var reason string
@@ -24,12 +28,12 @@ func newArmCommand(c *cli) *cobra.Command {
 		Use:   "arm --reason WHY [--cluster NAME]",
 		Short: "let fenced act on a cluster in mode observe (admin)",
 		Long: `Let fenced act on a cluster in mode observe. The command first shows what would be
-fenced at once, then asks for the cluster's name on the terminal; --yes skips the
-prompt. The quiet period (guards.quietPeriod) comes first, in which fencectl disarm
-or pause still stops everything.
+fenced when the quiet period (guards.quietPeriod) ends, then asks for the cluster's
+name on the terminal; --yes skips the prompt. Until then fencectl disarm or pause
+still stops everything.
 
 The order is stored with the state; a daemon that loses its state is disarmed again.
-A cluster in mode evaluate needs no arming, and stays as it is.`,
+A cluster in mode evaluate or respond needs no arming, and stays as it is.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.arm(cmd.Context(), reason, yes) },
 	}
@@ -93,9 +97,9 @@ func (c *cli) showPlanOf(r api.OrderResult, plan *api.ClusterPlan) error {
 	case plan.Problem != "":
 		fmt.Fprintf(c.errs, "what would be fenced is not known: %s\n", escapeControl(plan.Problem))
 	case now == 0:
-		fmt.Fprintln(c.errs, "nothing would be fenced at once")
+		fmt.Fprintln(c.errs, "nothing would be fenced when the quiet period ends")
 	default:
-		fmt.Fprintf(c.errs, "%s would be fenced at once, after the quiet period:\n", targets(now))
+		fmt.Fprintf(c.errs, "%s would be fenced when the quiet period ends:\n", targets(now))
 	}
 	p := c.painter(c.errs)
 	p.width = min(cmp.Or(p.width, promptWidth), promptWidth)
@@ -105,10 +109,19 @@ func (c *cli) showPlanOf(r api.OrderResult, plan *api.ClusterPlan) error {
 	if now > promptTargets {
 		fmt.Fprintf(c.errs, "  and %d more: fencectl plan%s\n", now-promptTargets, inCluster(c.cluster))
 	}
-	for _, code := range slices.Sorted(maps.Keys(refused)) {
-		fmt.Fprintf(c.errs, "not now: %s (%s)\n", targets(refused[code]), escapeControl(code))
-	}
+	c.showRefused(refused)
 	return nil
+}
+
+// showRefused shows how many targets each reason holds back, the most frequent reasons first.
+func (c *cli) showRefused(refused map[string]int) {
+	codes := slices.SortedFunc(maps.Keys(refused), func(a, b string) int { return cmp.Or(cmp.Compare(refused[b], refused[a]), cmp.Compare(a, b)) })
+	for _, code := range codes[:min(len(codes), promptReasons)] {
+		fmt.Fprintf(c.errs, "not now: %s (%s)\n", targets(refused[code]), cut(escapeControl(code), promptWidth/2))
+	}
+	if more := len(codes) - promptReasons; more > 0 {
+		fmt.Fprintf(c.errs, "not now, for %d other reasons: fencectl plan%s\n", more, inCluster(c.cluster))
+	}
 }
 
 func targets(n int) string {

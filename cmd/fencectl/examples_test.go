@@ -64,8 +64,8 @@ func splitLine(t *testing.T, line string) (words []string) {
 	return words
 }
 
-// No help is wider than a terminal.
-func TestHelpFitsATerminal(t *testing.T) {
+// No help is wider than the tables. What stands above a question fits on 80 columns.
+func TestHelpIsNoWiderThanTables(t *testing.T) {
 	var out bytes.Buffer
 	root := newRoot(&cli{in: os.Stdin, out: &out, errs: &out})
 	root.SetOut(&out)

@@ -70,11 +70,11 @@ func unchecked(gates []reason.Gate) (names []string) {
 func classNote(class string) string {
 	switch reason.Class(class) {
 	case reason.Transient:
-		return " (transient: fenced tries again by itself)"
+		return " (may pass: fenced tries again by itself)"
 	case reason.Mended:
-		return " (mended: fenced tries again when that has changed)"
+		return " (needs a change: fenced tries again when it sees one)"
 	case reason.Person:
-		return " (person: it needs your decision)"
+		return " (needs a person)"
 	}
 	return ""
 }

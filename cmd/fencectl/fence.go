@@ -38,7 +38,8 @@ With --machine the order is about a Machine, which may have no Node. Then there 
 nothing to isolate: the host is powered off and on once.
 
 With --wait the exit status is 0 if the run is done, 1 if it is Held and a person is
-needed, 3 if a gate aborted it, and 6 after --timeout.`,
+needed, 3 if a gate aborted it, and 6 after --timeout. A Waiting run is waited for,
+because it goes on by itself: give --timeout.`,
 		Args: o.args,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.fence(cmd.Context(), args, o) },
 	}

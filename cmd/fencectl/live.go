@@ -27,6 +27,8 @@ type live struct {
 	skip  int   // steps that had ended before the order; -1: not known yet
 	drawn int   // lines on the terminal
 	told  []int // per new step: 1 its begin, 2 its end
+	// waits is what was last said about a Waiting run.
+	waits string
 }
 
 // newLive shows every step of a new run, and of another one those that have not ended yet.
@@ -63,6 +65,25 @@ func (l *live) show(r api.RunRecord, now time.Time) {
 			l.told[i] = 2
 		}
 	}
+	if text := waitText(r); text != l.waits {
+		if l.waits = text; text != "" {
+			fmt.Fprintln(l.out, text)
+		}
+	}
+}
+
+// waitText says why a Waiting run stands still, "" of another run.
+func waitText(r api.RunRecord) string {
+	if r.Result != api.ResultWaiting {
+		return ""
+	}
+	text := "run " + escapeControl(r.ID) + " is Waiting (" + escapeControl(r.Reason) + ")"
+	if r.Note != "" {
+		text += note(r.Note) + ";"
+	} else {
+		text += ":"
+	}
+	return text + " it goes on by itself"
 }
 
 // redraw shows the newest steps, and below them how long the run takes.
@@ -85,8 +106,16 @@ func (l *live) redraw(r api.RunRecord, steps []api.StepRecord, now time.Time) {
 	if end.IsZero() {
 		end = now
 	}
-	draw(plain, fmt.Sprintf("run %s: %s, %s elapsed", escapeControl(r.ID), escapeControl(r.Result), span(end.Sub(r.Started))))
+	before := l.drawn
 	l.drawn = len(steps) + 1
+	if text := waitText(r); text != "" {
+		draw(yellow, text)
+		l.drawn++
+	}
+	draw(plain, fmt.Sprintf("run %s: %s, %s elapsed", escapeControl(r.ID), escapeControl(r.Result), span(end.Sub(r.Started))))
+	if l.drawn < before {
+		b.WriteString("\x1b[J") // the line about the wait is over
+	}
 	fmt.Fprint(l.out, b.String())
 }
 

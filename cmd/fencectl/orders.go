@@ -51,35 +51,35 @@ use fencectl bmc release.`,
 			Use:   "unfence NODE|--machine NAMESPACE/NAME --reason WHY",
 			Short: "bring back a host whose run is Waiting or Held, or that was fenced with --off-only",
 			Long: `Power the host on again, wait for its Node and restore it. This is for a host that
-was fenced with --off-only, or whose run is Held. If the Node is not isolated yet,
-the run stops.
+was fenced with --off-only, or whose run is Waiting or Held. If the Node is not
+isolated yet, the run stops.
 
 With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
---timeout.`,
+--timeout. A Waiting run is waited for: give --timeout.`,
 		}},
 		{verb: api.Abort, arg: "RUN", asIs: true, goal: &goal{unfence: true}, command: &cobra.Command{
 			Use:   "abort RUN --reason WHY",
 			Short: "stop a run and bring its host back",
 			Long: `Stop a run. If its Node is not isolated yet, fenced powers the host on again and the
 run ends Aborted. If the Node is isolated, fenced brings the host and its Node back
-and does nothing else. A Held run continues as with fencectl unfence.
+and does nothing else. A Waiting or Held run continues as with fencectl unfence.
 
-With --as-is (admin) a Held run ends at once. The host stays in its present state,
-and fenced does not bring it back.
+With --as-is (admin) a Waiting or Held run ends at once. The host stays in its present
+state, and fenced does not bring it back.
 
 With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
---timeout.`,
+--timeout. A Waiting run is waited for: give --timeout.`,
 		}},
 		{verb: api.Retry, arg: "RUN", goal: &goal{fromHeld: true}, command: &cobra.Command{
 			Use:   "retry RUN --reason WHY",
 			Short: "continue a run that is Waiting or Held, or that rests before its next attempt",
-			Long: `Continue a run after you repaired what stopped it. A run that waits for its next
-attempt continues at once. A Held run continues at step 1, where fenced asks every
-gate again, or at step 3 if its Node is isolated already. If it has used up its
-attempts, it gets one more.
+			Long: `Continue a run after you repaired what stopped it. A run that rests before its next
+attempt continues at once. A Waiting or Held run continues at step 1, where fenced
+asks every gate again, or at step 3 if its Node is isolated already. If it has used up
+its attempts, it gets one more. The order is refused while the run could not continue.
 
 With --wait the exit status is 0 if the run is done, 1 if it is Held again, 3 if a
-gate aborted it, and 6 after --timeout.`,
+gate aborted it, and 6 after --timeout. A Waiting run is waited for: give --timeout.`,
 		}},
 		{verb: api.Pause, forHelp: "resume by itself after this time", command: &cobra.Command{
 			Use:   "pause --reason WHY [--for 2h] [--cluster NAME]",
@@ -103,7 +103,12 @@ it is removed: run systemctl start fenced-resume.`,
 		{verb: api.Disarm, command: &cobra.Command{
 			Use:   "disarm --reason WHY [--cluster NAME]",
 			Short: "undo arm (admin)",
-			Long:  `Undo arm: fenced evaluates and explains, but does not act.`,
+			Long: `Undo arm in a cluster in mode observe: fenced evaluates and explains, but begins no
+run by itself. Open runs go on, also those that are Waiting and were ordered by an
+admin; fencectl abort RUN ends one.
+
+In mode evaluate or respond disarm stops nothing and is refused (exit 3). To stop
+fencing there, use fencectl pause, or write mode: observe and restart fenced.`,
 		}},
 		{verb: api.ReleaseBMC, arg: "NODE", machine: true, command: &cobra.Command{
 			Use:   "release NODE|--machine NAMESPACE/NAME --reason WHY",

@@ -21,12 +21,14 @@ func newStatusCommand(c *cli) *cobra.Command {
 		Short: "show whether fenced is armed, which targets are not healthy, and the open runs",
 		Long: `Show whether fenced is armed, which targets are not healthy, and the open runs.
 
-The exit status is 2 if fenced is degraded: it is not armed, it or a cluster is
+The exit status is 2 if fenced is degraded: a cluster is not armed, it or a cluster is
 paused, a cluster is not evaluated (stale view, another owner), the audit log cannot
-be written, a check is invalid or short-circuited, a host is in quarantine, a deleted
-Machine does not disappear, fenced must leave a cluster to another instance because
-its own host is to be fenced, a target that a check wants remediated is blocked, a run
-is Waiting or Held or had an error in its step, or a BMC is not dependable.`,
+be written, a check is invalid or disabled or its limit allows no remediation (not in
+mode respond, where checks start nothing), a host is in quarantine, a deleted Machine
+does not disappear, fenced must leave a cluster to another instance because its own
+host is to be fenced, a target that a check wants remediated is blocked, a run is
+Waiting or Held or had an error in its step, or a BMC is not dependable. With -o wide
+it also lists the checks.`,
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if watch {

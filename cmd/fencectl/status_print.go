@@ -38,10 +38,19 @@ func headline(st api.Status, p painter) string {
 	switch {
 	case st.Paused:
 		return p.paint(yellow, "paused")
-	case !st.Armed:
-		return p.paint(yellow, "not armed")
+	case st.Armed:
+		return p.paint(green, "armed")
 	}
-	return p.paint(green, "armed")
+	armed := 0
+	for i := range st.Clusters {
+		if st.Clusters[i].Armed {
+			armed++
+		}
+	}
+	if armed > 0 {
+		return p.paint(yellow, fmt.Sprintf("armed in %d of %d clusters", armed, len(st.Clusters)))
+	}
+	return p.paint(yellow, "not armed")
 }
 
 func clusterTable(st api.Status) *table {

@@ -10,6 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/asroot"
 )
 
 // nobody is a user of every host, here the one whose the state is.
@@ -18,9 +20,7 @@ const nobody = 65534
 // rootsDir is a directory that everybody may pass, where only root may write.
 func rootsDir(t *testing.T) string {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can become somebody else")
-	}
+	asroot.Need(t, "become somebody else")
 	dir := t.TempDir()
 	for d := dir; d != os.TempDir(); d = filepath.Dir(d) {
 		require.NoError(t, os.Chmod(d, 0o755))

@@ -17,7 +17,7 @@ import (
 // BMCs implements api.Daemon.
 func (c control) BMCs(ctx context.Context, cluster string) (api.BMCs, error) {
 	if cluster != "" && !slices.Contains(c.clusterNames(""), cluster) {
-		return api.BMCs{}, api.NotFound(string(reason.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", cluster), "see fencectl status for the names fenced knows")
+		return api.BMCs{}, api.NotFound(string(reason.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", cluster), "fencectl status lists the clusters")
 	}
 	found, err := c.sweep.Results(ctx, cluster)
 	if err != nil {

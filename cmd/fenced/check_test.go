@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/test/asroot"
 )
 
 // A port that another program has is a warning: the daemon fences without metrics. One that
@@ -40,9 +41,7 @@ users: [{name: u, user: {token: t}}], contexts: [{name: x, context: {cluster: c,
 // Root checks, and another user runs: what that user may not read keeps the daemon down, or
 // a host from being fenced.
 func TestCheckAsTheServicesUser(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("only root can try as another user")
-	}
+	asroot.Need(t, "try as another user")
 	const nobody = 65534
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

@@ -92,10 +92,7 @@ func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStat
 	}
 	for i := range found.Checks {
 		k := &found.Checks[i]
-		out.Checks = append(out.Checks, api.CheckStatus{
-			Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, State: string(k.State), Message: k.Message,
-			Expected: k.Expected, Healthy: k.Healthy, Allowed: k.Allowed, RemediationsAllowed: k.RemediationsAllowed,
-		})
+		out.Checks = append(out.Checks, checkStatus(k))
 		for j := range k.Targets {
 			if t := &k.Targets[j]; t.Verdict != policy.Healthy && t.Verdict != policy.Skipped {
 				out.Deviating = append(out.Deviating, api.TargetStatus{
@@ -103,6 +100,17 @@ func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStat
 				})
 			}
 		}
+	}
+	return out
+}
+
+func checkStatus(k *policy.CheckReport) api.CheckStatus {
+	out := api.CheckStatus{
+		Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, State: string(k.State), Message: k.Message,
+		Expected: k.Expected, Healthy: k.Healthy, Allowed: k.Allowed, RemediationsAllowed: k.RemediationsAllowed,
+	}
+	if g := k.LimitGate(); k.State == policy.StateActive && !g.Pass {
+		out.Reason, out.Limit = string(g.Reason), g.Threshold
 	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -49,13 +50,27 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 	assert.Contains(t, elsewhere.Hint, "the instance that owns the cluster")
 	for code, want := range map[reason.Code]string{
 		reason.Hold: "fencectl release n-1 --cluster c --reason WHY", reason.NotEnrolled: "fencectl bmc enroll n-1 --cluster c --reason WHY",
+		reason.Contested: "hand the check over, or let the other remediator finish", reason.NoHost: "an entry in hosts.d", reason.PowerOwner: "Beside Metal3",
+		reason.NoSuchNode: "kubectl get nodes", reason.NoSuchMachine: "kubectl get machines -A",
 		reason.Frozen: "fencectl bmc release n-1 --cluster c --reason WHY", reason.NodeAlive: "fencectl explain n-1 --cluster c shows",
 	} {
 		assert.Contains(t, refusalHint(api.Order{Cluster: "c", Node: "n-1"}, code), want, code)
 	}
+	assert.Contains(t, refusalHint(api.Order{Verb: api.Disarm, Cluster: "c"}, reason.OrderRefused), "fencectl pause --cluster c --reason WHY")
 	assert.Contains(t, refusalHint(api.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
 	plain := errors.New("disk full")
 	assert.Equal(t, plain, apiError(api.Order{}, plain))
+}
+
+// A limit that forbids remediation says which it is; one that allows it says nothing.
+func TestClosedLimitIsNamed(t *testing.T) {
+	k := policy.CheckReport{Kind: policy.MachineHealthCheckKind, State: policy.StateActive, Expected: 5, Healthy: 1, Limit: "40%", MaxUnhealthy: 2}
+	closed := checkStatus(&k)
+	assert.Equal(t, []string{"ShortCircuit", "at most 2 (40%)"}, []string{closed.Reason, closed.Limit})
+	k.Allowed = true
+	assert.Empty(t, checkStatus(&k).Reason+checkStatus(&k).Limit)
+	k.Allowed, k.State = false, policy.StatePaused
+	assert.Empty(t, checkStatus(&k).Reason)
 }
 
 // The history is in the order in which the runs began, also those that were taken up

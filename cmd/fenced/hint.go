@@ -49,8 +49,12 @@ func refusalHint(o api.Order, code reason.Code) string {
 		ofCluster = " --cluster " + o.Cluster
 	}
 	switch code {
-	case reason.NoSuchNode, reason.NoSuchMachine, reason.NoSuchCluster:
-		return "see fencectl status -o wide for the names fenced knows"
+	case reason.NoSuchNode:
+		return "kubectl get nodes lists the names; fencectl bmc list" + ofCluster + " lists those with a BMC, fencectl status the clusters"
+	case reason.NoSuchMachine:
+		return "kubectl get machines -A lists the names, which are NAMESPACE/NAME here; fencectl status lists the clusters"
+	case reason.NoSuchCluster:
+		return "fencectl status lists the clusters"
 	case reason.NoSuchRun:
 		return "fencectl history lists the runs"
 	case reason.ClusterRequired:
@@ -65,6 +69,10 @@ func refusalHint(o api.Order, code reason.Code) string {
 		return "give it at the instance that owns the cluster: fencectl status names it"
 	case reason.Observing:
 		return "fencectl arm" + ofCluster + " --reason WHY lets fenced act; an admin may fence one node without that"
+	case reason.OrderRefused:
+		if o.Verb == api.Disarm {
+			return "to stop fencing there: " + withReason("fencectl pause"+ofCluster)
+		}
 	case reason.Paused:
 		return "fencectl status says who paused what; " + withReason("fencectl resume"+ofCluster) + " ends it"
 	}
@@ -79,6 +87,12 @@ func refusalHint(o api.Order, code reason.Code) string {
 		return withReason(commandOn(o, "release"))
 	case reason.NotEnrolled, reason.AddressChanged:
 		return "check the cabling, then run " + withReason(commandOn(o, "bmc enroll"))
+	case reason.Contested:
+		return "hand the check over, or let the other remediator finish (install.md, section 6); " + commandOn(o, "explain") + " shows who"
+	case reason.NoHost:
+		return "give the host a BareMetalHost, or an entry in hosts.d; " + commandOn(o, "explain") + " shows what was looked for"
+	case reason.PowerOwner:
+		return "the BareMetalHost's owner switches the power: install.md, section 6, Beside Metal3; " + commandOn(o, "explain") + " shows the field"
 	case reason.Frozen, reason.ClassFrozen:
 		return "repair the BMC, then run " + withReason(commandOn(o, "bmc release"))
 	}

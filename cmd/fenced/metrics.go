@@ -54,7 +54,7 @@ func newMetrics(version string) *metrics {
 		reads: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "fenced_bmc_read_seconds", Help: "Time of a power reading by the health check, session set-up included.",
 			Buckets: []float64{.01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}}, []string{"driver"}),
-		armed:    prometheus.NewDesc("fenced_armed", "1 when fenced acts on its own judgement.", []string{"cluster"}, nil),
+		armed:    prometheus.NewDesc("fenced_armed", "1 when fenced acts without orders from people: on what checks find, or on requests.", []string{"cluster"}, nil),
 		paused:   prometheus.NewDesc("fenced_paused", "1 while a person paused the cluster.", []string{"cluster"}, nil),
 		owner:    prometheus.NewDesc("fenced_owner", "1 while this instance may act on the cluster.", []string{"cluster"}, nil),
 		epoch:    prometheus.NewDesc("fenced_epoch", "Grows each time the cluster changes hands; 0 = nobody owns it.", []string{"cluster"}, nil),

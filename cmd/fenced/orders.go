@@ -32,7 +32,7 @@ var orders = map[api.Verb]orderRow{
 	api.Pause:      {byEngine((*engine.Engine).Pause), pauseMessage, nil},
 	api.Resume:     {byEngine((*engine.Engine).Resume), resumeMessage, nil},
 	api.Arm:        {arming(engine.Arming.Arm), armMessage, armEffect},
-	api.Disarm:     {arming(engine.Arming.Disarm), doneMessage, nil},
+	api.Disarm:     {arming(engine.Arming.Disarm), disarmMessage, nil},
 	api.ReleaseBMC: {byEngine((*engine.Engine).Unfreeze), unfreezeMessage, nil},
 }
 

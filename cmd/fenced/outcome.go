@@ -14,7 +14,12 @@ func unfenceMessage(o api.Order, out order.Outcome) string {
 
 func retryMessage(o api.Order, _ order.Outcome) string { return "run " + o.Run + " continues" }
 
-func doneMessage(o api.Order, _ order.Outcome) string { return string(o.Verb) + " done" }
+func disarmMessage(_ api.Order, out order.Outcome) string {
+	if out.Unchanged != "" {
+		return out.Unchanged + ": nothing changed"
+	}
+	return "disarmed: fenced begins no run by itself; open runs go on"
+}
 
 func armMessage(o api.Order, out order.Outcome) string {
 	switch {

@@ -57,7 +57,8 @@ func fenceEffect(o api.Order) []string {
 		return append(all, "the host stays off until fencectl unfence")
 	}
 	if o.Machine == "" {
-		return append(all, "the host is powered on again, and its labels, annotations, taints and cordon are restored")
+		return append(all, "the host is powered on again, and its labels, annotations, taints and cordon are restored",
+			"if the Node does not come back after guards.maxAttempts power cycles, its Machine is replaced where that is allowed")
 	}
 	return append(all, "the host is powered on again; if the Machine has no Node and none registers in time, the Machine is replaced where that is allowed")
 }

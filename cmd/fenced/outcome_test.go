@@ -26,6 +26,8 @@ func TestStopsAreAnsweredInASentence(t *testing.T) {
 		"n-1 is no longer held":                                                                           {api.Release, order.Outcome{}},
 		"n-1 is released from quarantine":                                                                 {api.Release, order.Outcome{Quarantine: true}},
 		"n-1 is no longer held, but still in quarantine: restless; release it again to end that too":      {api.Release, order.Outcome{Still: "in quarantine: restless"}},
+		"disarmed: fenced begins no run by itself; open runs go on":                                       {api.Disarm, order.Outcome{}},
+		"cluster c is not armed: nothing changed":                                                         {api.Disarm, order.Outcome{Unchanged: "cluster c is not armed"}},
 	} {
 		assert.Equal(t, want, orders[c.verb].outcome(api.Order{Verb: c.verb, Node: "n-1"}, c.out))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,8 @@ func TestOwnerIsTold(t *testing.T) {
 	}{
 		{nil, guard.ModeObserve, []string{`fenced_owner{cluster="prod"} 1`, `fenced_epoch{cluster="prod"} 1`}, ""},
 		{others{}, guard.ModeEvaluate, []string{`fenced_owner{cluster="prod"} 0`, `fenced_epoch{cluster="prod"} 7`}, "prod is with two"},
+		{others{}, guard.ModeRespond, []string{`fenced_armed{cluster="prod"} 1`}, "prod is with two"},
+		{nil, guard.ModeObserve, []string{`fenced_armed{cluster="prod"} 0`}, "prod only observes"},
 	} {
 		store, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 		require.NoError(t, err)
@@ -71,7 +74,10 @@ func TestOwnerIsTold(t *testing.T) {
 		for _, want := range each.want {
 			assert.Contains(t, answer.Body.String(), want)
 		}
-		assert.Contains(t, statusWords(m.engine.Status()), each.words)
+		words := statusWords(m.engine.Status())
+		assert.Contains(t, words, each.words)
+		assert.Equal(t, each.mode != guard.ModeObserve, mayFence(m.engine.Status()), "the watchdog of this host")
+		assert.Equal(t, each.mode == guard.ModeObserve, strings.Contains(words, "only observes"), words)
 		cancel()
 		require.NoError(t, <-ended)
 	}

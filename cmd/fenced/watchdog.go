@@ -86,7 +86,7 @@ func (o ownBMC) tell(held bool, err error) {
 	}
 }
 
-// mayFence says whether some cluster is armed or has a run that acts.
+// mayFence says whether fenced acts by itself in some cluster, or has a run that acts.
 func mayFence(clusters []engine.ClusterStatus) bool {
 	for _, c := range clusters {
 		if c.Armed {

@@ -112,12 +112,13 @@ func (c *Cluster) Wake() {
 // CloseProbes drops the finished probes and closes their BMC sessions.
 func (c *Cluster) CloseProbes() { c.probes.dropAllBut(nil) }
 
-// Armed says whether fenced acts in the cluster without an order from a person.
+// Armed says whether fenced acts in the cluster on what its checks find.
 func (c *Cluster) Armed() bool {
 	return c.opt.Mode == guard.ModeEvaluate || c.opt.Mode == guard.ModeObserve && c.opt.Stop.Record(c.opt.Name).Armed
 }
 
-// MayBegin says whether a run may begin in the cluster without an order from a person.
+// MayBegin says whether a run may begin in the cluster without an order from a person: on what a
+// check finds, or in mode respond on a request.
 func (c *Cluster) MayBegin() bool { return c.Armed() || c.opt.Mode == guard.ModeRespond }
 
 // candidate drafts the run of one target of a check; false when the target has changed

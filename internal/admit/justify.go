@@ -1,7 +1,6 @@
 package admit
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -88,7 +87,7 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 	case strategyOf(check, &found) != r.Strategy:
 		return remediate.No, "the check asks for something else now"
 	case !isActionable(check, &found):
-		return remediate.No, fmt.Sprintf("refused now: %v", found.Refusals)
+		return remediate.No, "refused now: " + reason.Join(found.Refusals)
 	}
 	return remediate.Yes, ""
 }

@@ -2,7 +2,6 @@ package admit
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -117,7 +116,8 @@ func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 		return nil
 	}
 	if err := w.c.opt.Requests.Hold(ctx, *r.Request); err != nil {
-		return &reason.Refusal{Reason: reason.RequestNotHeld, Message: "hold the request of the run, which begins only then: " + err.Error()}
+		return &reason.Refusal{Reason: reason.RequestNotHeld, Message: "cannot set the finalizer fenced.io/power on " + r.Request.Kind + " " + r.Request.Namespace + "/" + r.Request.Name +
+			", so no run starts: " + err.Error() + "; apply rbac.yaml"}
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Ti
 	case t.Verdict != policy.Unhealthy:
 		return remediate.No, "the request asks for nothing now: " + t.Message
 	case !t.Acts():
-		return remediate.No, fmt.Sprintf("refused now: %v", t.Refusals)
+		return remediate.No, "refused now: " + reason.Join(t.Refusals)
 	}
 	return remediate.Yes, ""
 }

@@ -97,8 +97,11 @@ func (w *RequestedRuns) gate(subject string, now time.Time) (found *candidate, g
 func (w *RequestedRuns) requestGate(q *policy.Requested) reason.Gate {
 	t := &q.Target
 	g := reason.NewGate("request", t.Acts() && !w.isCarriedOut(q), reason.NotUnhealthy, t.Message, "asks for a run", q.Request.Kind+" "+q.Check.Key())
-	if len(t.Refusals) > 0 {
+	switch {
+	case len(t.Refusals) > 0:
 		g.Reason = t.Refusals[0]
+	case t.Reason == reason.RequestTimeout, t.Reason == reason.Deleting: // no time ends it
+		g.Reason = t.Reason
 	}
 	return g
 }

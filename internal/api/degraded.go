@@ -17,9 +17,7 @@ func (k *CheckStatus) title() string {
 func (s Status) Degraded() []string {
 	var why []string
 	add := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
-	if !s.Armed {
-		add("not armed: nothing is fenced automatically")
-	}
+	why = append(why, s.notArmedSentences()...)
 	if s.Paused {
 		add("paused: %s", s.PausedReason)
 	}
@@ -44,12 +42,12 @@ func (s Status) Degraded() []string {
 				add("%s in %s is in quarantine: %s", cmp.Or(h.Node, h.Machine), c.Name, h.Reason)
 			}
 		}
-		for _, k := range c.Checks {
-			switch {
-			case k.State == "Invalid":
-				add("%s in %s is invalid: %s", k.title(), c.Name, k.Message)
-			case !k.Allowed && (k.State == "" || k.State == "Active"):
-				add("%s in %s is short-circuited: %d of %d healthy", k.title(), c.Name, k.Healthy, k.Expected)
+		if c.Mode == "respond" { // where checks start nothing
+			continue
+		}
+		for i := range c.Checks {
+			if text := c.Checks[i].trouble(); text != "" {
+				add("%s in %s %s", c.Checks[i].title(), c.Name, text)
 			}
 		}
 	}
@@ -61,6 +59,41 @@ func (s Status) Degraded() []string {
 	}
 	if n := s.BMCs.NotDependable; n > 0 {
 		add("%d of %d BMCs are not dependable: fencectl bmc list", n, s.BMCs.Total)
+	}
+	return why
+}
+
+// trouble says why fenced does not do what the check is there for, "" if it does. One that is paused, for
+// maintenance or because it was left to others, is as somebody wants it.
+func (k *CheckStatus) trouble() string {
+	switch {
+	case k.State == "Invalid":
+		return fmt.Sprintf("is invalid and protects no target: %s. fencectl check-config shows it", k.Message)
+	case k.State == "Disabled":
+		return fmt.Sprintf("is disabled and protects no target: %s. fencectl check-config shows it", k.Message)
+	case k.Allowed || k.State != "" && k.State != "Active":
+		return ""
+	}
+	limit := ""
+	if k.Limit != "" {
+		limit = ", " + k.Limit
+	}
+	return fmt.Sprintf("allows no remediation (%s): %d of %d not healthy%s. Find the common cause: fencectl plan",
+		cmp.Or(k.Reason, "ShortCircuit"), k.Expected-k.Healthy, k.Expected, limit)
+}
+
+// notArmedSentences name each cluster in which fenced begins nothing by itself.
+func (s Status) notArmedSentences() (why []string) {
+	if s.Armed {
+		return nil
+	}
+	for i := range s.Clusters {
+		if c := &s.Clusters[i]; !c.Armed {
+			why = append(why, fmt.Sprintf("cluster %s is in mode %s and not armed: fenced fences nothing there by itself. To arm it: fencectl arm --cluster %s --reason WHY", c.Name, c.Mode, c.Name))
+		}
+	}
+	if len(why) == 0 {
+		return []string{"not armed: fenced knows no cluster"}
 	}
 	return why
 }

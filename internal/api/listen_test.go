@@ -15,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/asroot"
 )
 
 func TestListenMode(t *testing.T) {
@@ -126,9 +128,7 @@ func TestSecondPersonIsAnotherUser(t *testing.T) {
 // otherUser is one that a test by root can become.
 func otherUser(t *testing.T, name string) *user.User {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can become another user")
-	}
+	asroot.Need(t, "become another user")
 	u, err := user.Lookup(name)
 	if err != nil && os.Getenv("CI") != "true" {
 		t.Skipf("there is no such user: %v", err)

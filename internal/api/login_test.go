@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/fenced/fenced/test/asroot"
 )
 
 // TestMain is also a client of another user, and a server that is confined: see requestBy, and
@@ -92,9 +94,7 @@ func program(t *testing.T) string {
 // needLogins skips a test where processes have no login uid, or keep theirs for good.
 func needLogins(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can become another user")
-	}
+	asroot.Need(t, "become another user")
 	text, err := exec.Command("sh", "-c", "echo 4003 >/proc/self/loginuid").CombinedOutput()
 	if err != nil {
 		t.Skipf("no process can log in here: %s", text)

@@ -35,7 +35,7 @@ type AuditStatus struct {
 type ClusterStatus struct {
 	Name           string  `json:"name"`
 	Mode           string  `json:"mode"`
-	Armed          bool    `json:"armed"`               // fenced acts here without orders
+	Armed          bool    `json:"armed"`               // fenced acts here without orders from people
 	Owner          bool    `json:"owner"`               // this instance may act on it
 	OwnerName      string  `json:"ownerName,omitempty"` // which one may; "" = none
 	Epoch          uint64  `json:"epoch"`               // grows with each change of owners
@@ -72,6 +72,10 @@ type CheckStatus struct {
 	Healthy             int    `json:"healthy"`
 	Allowed             bool   `json:"allowed"`
 	RemediationsAllowed int    `json:"remediationsAllowed"`
+	// Reason and Limit say why the limit forbids remediation, while it does: ShortCircuit or
+	// OutOfRange, and how many may be unhealthy.
+	Reason string `json:"reason,omitempty"`
+	Limit  string `json:"limit,omitempty"`
 }
 
 // TargetStatus is one target that deviates, and why.

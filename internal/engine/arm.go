@@ -7,6 +7,7 @@ import (
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -38,16 +39,30 @@ func (a Arming) Arm(ctx context.Context, o order.Order) (order.Outcome, error) {
 	return order.Outcome{Until: c.view.QuietUntil()}, nil
 }
 
-// Disarm undoes Arm.
+// Disarm undoes Arm. It stops no other mode than observe, so it is refused there; what Arm stored
+// is removed all the same, so that a later start in mode observe acts on nothing.
 func (a Arming) Disarm(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := a.cluster(o)
 	if err != nil {
 		return order.Outcome{}, err
 	}
-	if err := a.store(ctx, c, o, false, time.Now().UTC()); err != nil {
-		return order.Outcome{}, err
+	stored := a.e.stop.Record(c.opt.Name).Armed
+	if stored {
+		if err := a.store(ctx, c, o, false, time.Now().UTC()); err != nil {
+			return order.Outcome{}, err
+		}
+		c.emit(o.Event("disarms"))
 	}
-	c.emit(o.Event("disarms"))
+	switch {
+	case c.opt.Mode != guard.ModeObserve && stored:
+		return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused,
+			Message: "cluster " + c.opt.Name + " is in mode " + c.opt.Mode + ", which disarm does not stop: it is disarmed only for mode observe"}
+	case c.opt.Mode != guard.ModeObserve:
+		return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused,
+			Message: "cluster " + c.opt.Name + " is in mode " + c.opt.Mode + ", which disarm does not stop: nothing changed"}
+	case !stored:
+		return order.Outcome{Unchanged: "cluster " + c.opt.Name + " is not armed"}, nil
+	}
 	return order.Outcome{}, nil
 }
 

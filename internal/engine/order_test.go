@@ -123,6 +123,45 @@ func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 	})
 }
 
+// disarm never claims to have stopped a mode that it does not stop. What arm stored for mode
+// observe is removed there too.
+func TestDisarmStopsNoOtherMode(t *testing.T) {
+	refused := func(t *testing.T, e *engine.Engine) string {
+		_, err := e.Arming.Disarm(t.Context(), byHand)
+		r, is := reason.AsRefusal(err)
+		require.True(t, is, "%v", err)
+		require.Equal(t, reason.OrderRefused, r.Reason)
+		return r.Message
+	}
+	for _, mode := range []string{guard.ModeEvaluate, guard.ModeRespond} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			in := func(mode string) func(*engine.Options) {
+				return func(o *engine.Options) { o.Clusters[0].Mode, o.Clusters[0].Requests = mode, w.Requests() }
+			}
+			e, _, stop := start(t, w, store, in(guard.ModeObserve))
+			time.Sleep(time.Second)
+			out, err := e.Arming.Disarm(t.Context(), byHand)
+			require.NoError(t, err)
+			require.Contains(t, out.Unchanged, "is not armed")
+			_, err = e.Arming.Arm(t.Context(), byHand)
+			require.NoError(t, err)
+			stop()
+
+			e, _, stop = start(t, w, store, in(mode))
+			time.Sleep(time.Second)
+			assert.Contains(t, refused(t, e), "is in mode "+mode+", which disarm does not stop: it is disarmed only for mode observe")
+			assert.Contains(t, refused(t, e), "is in mode "+mode+", which disarm does not stop: nothing changed")
+			assert.True(t, e.Status()[0].Armed)
+			stop()
+
+			e, _, stop = start(t, w, store, in(guard.ModeObserve))
+			time.Sleep(time.Second)
+			assert.False(t, e.Status()[0].Armed)
+			stop()
+		})
+	}
+}
+
 // Old runs are removed, and a backup a week after its run. // I21
 func TestOldRunsAndBackupsArePruned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

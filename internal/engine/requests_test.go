@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,7 @@ func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Empty(t, e.Runs("c"))
 		gate(t, e, reason.Observing)
+		require.True(t, e.Status()[0].Armed, "a request may begin a run at any time")
 
 		ask(w, nil)
 		for !w.On() || len(w.Commands()) == 0 { // until it is off and on again
@@ -215,7 +217,11 @@ func TestRequestThatCannotBeHeldIsNotCarriedOut(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())
-		assert.True(t, slices.ContainsFunc(refusedNow(e), func(r admit.Refused) bool { return r.Gate.Reason == reason.RequestNotHeld }), "status lists it")
+		assert.True(t, slices.ContainsFunc(refusedNow(e), func(r admit.Refused) bool {
+			return r.Gate.Reason == reason.RequestNotHeld &&
+				strings.HasPrefix(r.Gate.Value, "cannot set the finalizer fenced.io/power on FencedRemediation ns/m-1, so no run starts: ") &&
+				strings.HasSuffix(r.Gate.Value, "; apply rbac.yaml")
+		}), "status lists it: %+v", refusedNow(e))
 		w.Do(func(s *fake.State) { s.HoldFails = nil })
 		time.Sleep(6 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)

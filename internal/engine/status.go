@@ -28,7 +28,7 @@ type ClusterStatus struct {
 	// Aside is why this instance leaves the cluster to the others, and to whom, "" if it does
 	// not: its own host is to be fenced.
 	Aside   string
-	Armed   bool   // fenced acts here without orders
+	Armed   bool   // fenced acts here without orders from people: on what checks find, or on requests
 	Paused  string // why the cluster is paused, "" if it is not
 	View    admit.View
 	ViewBad string // the problem of the view, "" for none
@@ -50,7 +50,7 @@ func (e *Engine) Status() []ClusterStatus {
 		c := e.clusters[name]
 		o := e.opt.Owners.Owner(name)
 		s := ClusterStatus{
-			Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.admit.Armed(), View: c.view.View(), Runs: c.book.OpenRuns(),
+			Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.admit.MayBegin(), View: c.view.View(), Runs: c.book.OpenRuns(),
 			Owner: c.lead.Leads(), OwnerName: o.Instance, Epoch: o.Epoch,
 		}
 		if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {

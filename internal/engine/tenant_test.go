@@ -119,7 +119,12 @@ func TestRunIsNotGivenAnothersPassword(t *testing.T) {
 		assert.False(t, asked.has("ipmi://192.0.2.10:623 another's"))
 		m.set("h-1", func(h *policy.Host) { h.CredentialsName = "bmc-new" })
 		m.has("new", "renamed")
-		time.Sleep(time.Minute)
+		for range 3600 { // seconds of virtual time
+			if asked.has("ipmi://192.0.2.10:623 renamed") {
+				break
+			}
+			time.Sleep(time.Second)
+		}
 		assert.True(t, asked.has("ipmi://192.0.2.10:623 renamed"), "the host is to be brought back")
 		stop()
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/asroot"
 )
 
 func known(names ...string) metadata {
@@ -112,9 +113,7 @@ func TestFind(t *testing.T) {
 }
 
 func TestOwnerOfAgents(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root can give a file away")
-	}
+	asroot.Need(t, "give a file away")
 	p := raw(t, "#!/bin/sh\n")
 	require.NoError(t, os.Chown(filepath.Join(p.dirs[0], "fence_test"), 12345, -1))
 	_, err := p.find("fence_test")

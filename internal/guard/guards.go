@@ -118,7 +118,11 @@ func modeGuard(f Facts) reason.Gate {
 		value += ": an administrator fences by hand"
 	}
 	pass := f.Mode == ModeEvaluate || f.Mode == ModeObserve && f.Armed || byAdmin || f.Mode == ModeRespond && (f.Manual || f.Requested)
-	return reason.NewGate("mode", pass, reason.Observing, value, "evaluate, or armed", "clusters[].mode")
+	threshold := "evaluate, or armed"
+	if f.Mode == ModeRespond {
+		threshold = "a remediation request, or an order"
+	}
+	return reason.NewGate("mode", pass, reason.Observing, value, threshold, "clusters[].mode")
 }
 
 // targetGuards check that nothing forbids an action on this target.

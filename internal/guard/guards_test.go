@@ -114,6 +114,17 @@ func TestGuardsRefuse(t *testing.T) {
 	}
 }
 
+// What the gate of the mode needs is what would open it in that mode.
+func TestModeGateSaysWhatWouldOpenIt(t *testing.T) {
+	for mode, want := range map[string]string{guard.ModeObserve: "evaluate, or armed", guard.ModeRespond: "a remediation request, or an order"} {
+		f := fit()
+		f.Mode = mode
+		g := guard.Gates(limits(), f, epoch)[0]
+		assert.Equal(t, []string{"mode", want}, []string{g.Name, g.Threshold})
+		assert.False(t, g.Pass)
+	}
+}
+
 // In mode observe an order by an administrator passes the gate of the mode, and only that. What an
 // order waives is marked, so that a person sees it.
 func TestAdministratorPassesTheModeAndNothingElse(t *testing.T) {

@@ -56,7 +56,7 @@ func (t *TargetReport) evaluateClusterAPI(c *Check, a CheckContext, x *Subject, 
 	case m.Paused:
 		t.set(Skipped, reason.Paused, "the Machine is paused")
 	case m.SkipRemediation:
-		t.set(Skipped, reason.SkipRequested, "the Machine asks not to be remedied")
+		t.set(Skipped, reason.SkipRequested, "the Machine asks not to be remediated")
 	case p.initialized && m.NodeName != "" && x.Node == nil && !x.Gone:
 		// The Cluster API evaluates no target in this case; fenced leaves out only
 		// this Machine.

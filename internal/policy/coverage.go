@@ -112,7 +112,7 @@ func (v *Coverage) examine(c *Check) {
 	case v.Targets == 0:
 		v.find(true, FoundSelectsNothing, "the selector matches nothing in this cluster")
 	case v.MaxUnhealthy == 0 && strings.HasSuffix(v.Limit, "%") && strings.Trim(v.Limit, "0") != "%":
-		v.find(true, FoundLimitIsZero, "%s of %d allows 0 unhealthy targets, so nothing is ever remedied", v.Limit, v.Targets)
+		v.find(true, FoundLimitIsZero, "%s of %d allows 0 unhealthy targets, so nothing is ever remediated", v.Limit, v.Targets)
 	}
 	if c == nil {
 		return

@@ -90,7 +90,7 @@ func (t *TargetReport) refusalGates(c *CheckReport, code reason.Code) []reason.G
 	case reason.QuorumLost, reason.QuorumUnknown:
 		return []reason.Gate{closed("etcd", quorumText[code], "a quorum without it")}
 	case reason.ControlPlaneBusy:
-		return []reason.Gate{closed("controlPlane", "another control-plane host is, or will be, remedied first", "one at a time")}
+		return []reason.Gate{closed("controlPlane", "another control-plane host is, or will be, remediated first", "one at a time")}
 	}
 	if text, ok := targetText[code]; ok {
 		return []reason.Gate{closed(text.gate, text.value, text.threshold).PassesFrom(t.Due)}

@@ -15,7 +15,7 @@ func (t *TargetReport) evaluateFencePolicy(c *Check, x *Subject, now time.Time) 
 	case m != nil && m.Paused:
 		t.set(Skipped, reason.Paused, "the Machine is paused")
 	case m != nil && m.SkipRemediation:
-		t.set(Skipped, reason.SkipRequested, "the Machine asks not to be remedied")
+		t.set(Skipped, reason.SkipRequested, "the Machine asks not to be remediated")
 	case n == nil && m.NodeName != "" && !x.Gone:
 		t.set(Indeterminate, reason.Undecodable, fmt.Sprintf("Node %s could not be decoded", m.NodeName))
 	case n == nil && m.NodeName == "" && c.StartupTimeout == 0:

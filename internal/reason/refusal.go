@@ -15,6 +15,15 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
 
+// Join writes codes for people.
+func Join(codes []Code) string {
+	all := make([]string, len(codes))
+	for i, c := range codes {
+		all[i] = string(c)
+	}
+	return strings.Join(all, ", ")
+}
+
 // AsRefusal returns the Refusal that err is or wraps.
 func AsRefusal(err error) (*Refusal, bool) { return errors.AsType[*Refusal](err) }
 

@@ -26,6 +26,10 @@ func TestSentence(t *testing.T) {
 	assert.False(t, ok)
 }
 
+func TestJoin(t *testing.T) {
+	assert.Equal(t, "ShortCircuit, Budget", reason.Join([]reason.Code{reason.ShortCircuit, reason.Budget}))
+}
+
 func TestGate(t *testing.T) {
 	closed := reason.NewGate("zone", false, reason.ZoneInFlight, "1 in zone a", "below 1", "guards.maxInFlightPerZone")
 	assert.Equal(t, "zone: 1 in zone a (needed: below 1)", closed.Why())

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 const (
@@ -91,14 +92,14 @@ func isOfRun(e event.Event) bool {
 }
 
 // note writes the Events for an event. While fenced only observes, it writes none about
-// what it would not do.
+// what it would not do; nor in mode respond about what nobody has requested.
 func (r *Report) note(e event.Event, s State) {
 	var found []news
 	if isOfRun(e) {
 		if run, known := r.opt.Run(e.Cluster, e.Run); known {
 			found = ofRun(e, run, s.Checks)
 		}
-	} else if s.Armed {
+	} else if s.Armed && e.Reason != reason.Observing {
 		target, _ := r.opt.Target(e.Cluster, e.Node, e.Machine)
 		found = ofPolicy(e, target)
 	}

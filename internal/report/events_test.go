@@ -210,6 +210,17 @@ func TestWhoReports(t *testing.T) {
 	})
 }
 
+// In mode respond nobody has asked for what a check of fenced finds, until a request does.
+func TestUnrequestedIsNotReported(t *testing.T) {
+	atDesk(t, func(t *testing.T, d *desk) {
+		d.emit(event.Event{Type: event.Refused, Node: "n", Reason: reason.Observing})
+		d.emit(event.Event{Type: event.Refused, Node: "n", Reason: reason.Contested})
+		time.Sleep(2 * tickEvery)
+		assert.Equal(t, []string{"Warning RemediationSkipped"}, d.on("Node"))
+		assert.Contains(t, d.noted()[0].Message, "Contested")
+	})
+}
+
 // A reader that is behind loses the oldest events, and counts them.
 func TestLostEventsAreCounted(t *testing.T) {
 	d := &desk{board: &board{}, events: event.NewStream()}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/asroot"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -27,9 +28,7 @@ type journald struct{ cmd *exec.Cmd }
 // startJournald needs root: journald knows no other /run than /run.
 func startJournald(t *testing.T) journald {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("only root can run a journald of its own")
-	}
+	asroot.Need(t, "run a journald of its own")
 	needDebian(t, "unshare", "nsenter", "systemd-cat", "journalctl")
 	// The namespace's journald, and no process of this machine, has this /run.
 	const script = `set -eu

@@ -51,10 +51,15 @@ func TestMarksOfARun(t *testing.T) {
 	var onNode [3]string
 	require.Eventually(t, func() bool { onNode = nodeMarks(ctx, s, w.Name); return onNode[0] != "" && onNode[0] != "unread" }, patience, 20*time.Millisecond)
 	assert.Equal(t, [2]string{"PowerOff", scene.Instance}, [2]string(onNode[1:]))
+	var onMachine [3]string
+	require.Eventually(t, func() bool {
+		onMachine = marksOf(machineObject(ctx, t, s, w.Name).GetAnnotations())
+		return onMachine[0] != ""
+	}, patience, 20*time.Millisecond)
+	assert.Equal(t, [2]string{onNode[0], scene.Instance}, [2]string{onMachine[0], onMachine[2]})
 	awaitOff(t, w)
 	first.Kill()
-	onMachine := marksOf(machineObject(ctx, t, s, w.Name).GetAnnotations())
-	assert.Equal(t, [2]string{onNode[0], scene.Instance}, [2]string{onMachine[0], onMachine[2]})
+	assert.Equal(t, onNode[0], marksOf(machineObject(ctx, t, s, w.Name).GetAnnotations())[0], "it outlasts the daemon")
 
 	_, err = s.StartDaemon(ctx)
 	require.NoError(t, err)

@@ -146,8 +146,7 @@ func TestOwnerWantsTheHostOffMidRun(t *testing.T) { // I20, I22
 		require.NoError(t, err)
 	}
 	online(false)
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultWaiting))
-	t.Logf("the run waits: %s: %s", r.Reason, r.Note)
+	awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return r.Result == api.ResultWaiting && r.Reason == "PowerForbidden" })
 	assert.False(t, w.BMC.Power(), "its owner wants it off")
 	online(true)
 	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +66,13 @@ func TestRespondToOpenShiftsAnnotation(t *testing.T) {
 	assert.False(t, annotated(ctx, t, s, w.Name))
 	require.Eventually(t, func() bool { return !annotated(ctx, t, s, "recovered") }, patience, 100*time.Millisecond, "a stale request is cleared")
 	requireNotAsked(ctx, t, s, "recovered")
+	require.Eventually(t, func() bool {
+		out, err := s.Fencectl(ctx, "status")
+		return err == nil && out.Exit == 0 && strings.Contains(out.Stdout, ": armed\n")
+	}, patience, 200*time.Millisecond, "fenced does its whole job in this mode")
+	refused := fencectl(ctx, t, s, 3, "disarm", "--reason", "stop it")
+	assert.Contains(t, refused.Stderr, "is in mode respond, which disarm does not stop: nothing changed")
+	assert.Contains(t, refused.Stderr, "fencectl pause --reason WHY")
 }
 
 // Where Metal3's provider does not run, fenced carries out its requests, if that is configured.

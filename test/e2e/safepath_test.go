@@ -35,7 +35,7 @@ func TestSafePath(t *testing.T) {
 		return err == nil && len(st.Clusters) == 1 && st.Clusters[0].Problem == "" && len(st.Clusters[0].Deviating) == 1
 	}, patience, 100*time.Millisecond)
 	status := fencectl(ctx, t, s, 2, "status")
-	assert.Contains(t, status.Stdout, "not armed: nothing is fenced automatically")
+	assert.Contains(t, status.Stdout, "cluster "+scene.ClusterName+" is in mode observe and not armed: fenced fences nothing there by itself. To arm it: fencectl arm --cluster "+scene.ClusterName+" --reason WHY")
 	assert.Regexp(t, `(?m)^`+scene.ClusterName+` +observe +yes `, status.Stdout)
 
 	dry := fencectl(ctx, t, s, 0, "fence", sick.Name, "--dry-run", "--reason", "is it safe?")
@@ -77,7 +77,7 @@ func TestSafePath(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 0, armed.Exit, armed.All)
 	requireFits(t, armed.Asked)
-	assert.Contains(t, armed.Asked, "1 target would be fenced at once, after the quiet period:")
+	assert.Contains(t, armed.Asked, "1 target would be fenced when the quiet period ends:")
 	assert.Regexp(t, `(?m)^  second +PowerCycle `, armed.Asked)
 	until := regexp.MustCompile(`nothing is fenced before (\S+)`).FindStringSubmatch(armed.All)
 	require.Len(t, until, 2, armed.All)
