@@ -97,15 +97,19 @@ func convertHost(apart bool) func(any) (any, error) {
 }
 
 // convertRequest makes the converter of remediation requests. apart: they are on a
-// separate management API. metal3: fenced carries out Metal3Remediations.
-func convertRequest(apart, metal3 bool) func(any) (any, error) {
+// separate management API. Whether a Node that is Ready may be power-cycled is up to the
+// administrator: whoever may create a request could ask for it.
+func (c Config) convertRequest(apart bool) func(any) (any, error) {
 	return converter(func(fields map[string]any) (policy.Request, error) {
 		decode := manifest.Request
-		if metal3 {
+		if c.Metal3Remediations {
 			decode = manifest.OwnRequest
 		}
 		q, err := decode(fields)
 		q.OnManagementAPI = apart
+		if q.Power != nil {
+			q.Power.ReadyNodes = q.Power.ReadyNodes && c.RemediateReadyNodes
+		}
 		return q, err
 	})
 }

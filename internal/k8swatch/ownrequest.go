@@ -99,7 +99,7 @@ func (r Requests) get(ctx context.Context, q remediate.Request) (*policy.Request
 	}
 	var found any
 	if err == nil {
-		found, err = convertRequest(q.OnManagementAPI, r.c.cfg.Metal3Remediations)(u)
+		found, err = r.c.cfg.convertRequest(q.OnManagementAPI)(u)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s/%s: %w", q.Kind, q.Namespace, q.Name, err)

@@ -64,6 +64,11 @@ type Rules struct {
 	// MaxTargets is how many targets all checks may have together. With more, none
 	// is evaluated. 0 means half a million.
 	MaxTargets int
+	// RequestNamespaces are those whose remediation requests may be for any Node that they
+	// name, whoever made them.
+	RequestNamespaces []string
+	// ManagementApart: the Machines of the Cluster API are on a management API of their own.
+	ManagementApart bool
 }
 
 // OpenRun is a run that has not ended; it may lack a Machine or a Node.
@@ -125,6 +130,8 @@ type PowerRequest struct {
 	ReadyNodes bool
 	// Held: it has the finalizer of fenced.
 	Held bool
+	// Phase is what it was told last; "" if nothing.
+	Phase string
 }
 
 // EtcdPod is the Pod of one etcd member.
