@@ -28,27 +28,27 @@ type RequestedRuns struct {
 // requestBook is the part of a Book about requests.
 type requestBook struct{ *Book }
 
-// requested lists the remediation requests that fenced carries out.
-func (b requestBook) requested(now time.Time) []policy.Requested {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ledger.Requested(b.opt.AnnotatedMachines, now)
+// asked is one remediation request, with its newest run, or the open run on its target, or the
+// newest that has carried it out; nil if there is none.
+type asked struct {
+	policy.Requested
+	run *remediate.Run
 }
 
-// runOf returns the newest run of a request, or the open run on its target; nil if there is
-// none.
-func (b requestBook) runOf(q *policy.Requested) (newest *remediate.Run) {
+// requested lists the remediation requests that fenced carries out.
+func (b requestBook) requested(now time.Time) []asked {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if open, is := b.runs.openOn(q.Target.Subject()); is {
-		return &open
+	requests := b.ledger.Requested(b.opt.AnnotatedMachines, now)
+	if len(requests) == 0 {
+		return nil
 	}
-	for _, r := range b.runs.byID {
-		if isRunOf(r, q.Request) && (newest == nil || r.Open() || !newest.Open() && r.ID > newest.ID) {
-			newest = &r
-		}
+	index := b.runs.ofRequests()
+	list := make([]asked, len(requests))
+	for i, q := range requests {
+		list[i] = asked{Requested: q, run: index.of(&requests[i])}
 	}
-	return newest
+	return list
 }
 
 func isRunOf(r remediate.Run, q *policy.Request) bool {
@@ -59,17 +59,17 @@ func refOf(q *policy.Request) remediate.Request {
 	return remediate.Request{Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, UID: q.UID, OnManagementAPI: q.OnManagementAPI}
 }
 
-// consider considers the target of every request, and adds the pair of both to pairs. asked are
+// consider considers the target of every request, and adds the pair of both to pairs. wanted are
 // the targets that a request wants power-cycled and whose policy allows it. It returns when to
 // consider them again; zero: after the next change.
-func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now time.Time) (asked map[string]bool, due time.Time) {
-	asked = map[string]bool{}
+func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now time.Time) (wanted map[string]bool, due time.Time) {
+	wanted = map[string]bool{}
 	if w.c.opt.Requests == nil {
-		return asked, time.Time{}
+		return wanted, time.Time{}
 	}
 	for _, q := range w.book.requested(now) {
 		t := &q.Target
-		if t.Action == policy.None || w.isCarriedOut(&q) || asked[targetKey(t)] {
+		if t.Action == policy.None || q.isCarriedOut() || wanted[targetKey(t)] {
 			continue
 		}
 		pairs[pair{checkID(q.Check.ID()), targetKey(t)}] = true
@@ -77,28 +77,29 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 			w.noteRefusal(&q, now)
 			continue
 		}
-		if a, ok := w.candidate(&q); ok {
-			asked[a.key] = true
+		if a, ok := w.candidate(&q.Requested); ok {
+			wanted[a.key] = true
 			due = earliest(due, w.c.consider(ctx, a, now))
 		}
 		if w.c.tooOld(now) {
-			return asked, due
+			return wanted, due
 		}
 	}
-	return asked, due
+	return wanted, due
 }
 
 // noteRefusal stores why the policy refuses the target of a request.
-func (w *RequestedRuns) noteRefusal(q *policy.Requested, now time.Time) {
+func (w *RequestedRuns) noteRefusal(q *asked, now time.Time) {
 	g, t := w.requestGate(q), &q.Target
 	r := Refused{CheckID: checkID(q.Check.ID()), Node: t.Node, Machine: t.Machine, Gate: g, NextTry: g.Until}
 	w.c.refused.note(pair{r.CheckID, targetKey(t)}, r.of(&q.Check), now)
 }
 
-// isCarriedOut says whether a run has carried the request out. One object is carried out once;
-// an annotation is a new request each time that it is set.
-func (w *RequestedRuns) isCarriedOut(q *policy.Requested) bool {
-	return q.Request.Kind != policy.MachineRequestKind && request.IsDone(w.book.runOf(q))
+// isCarriedOut says whether the request was answered: a run has carried it out, or it was told
+// that nothing more is done. One object is answered once; an annotation is a new request each
+// time that it is set. // I4
+func (q *asked) isCarriedOut() bool {
+	return q.Request.Kind != policy.MachineRequestKind && (request.IsAnswered(q.Request) || request.IsDone(q.run))
 }
 
 // candidate drafts the run of a request; false when its target has changed since it was

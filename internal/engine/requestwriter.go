@@ -98,6 +98,9 @@ func (w *requestWriter) needsWrite(s admit.RequestState, told toldRequest, now t
 	if !w.c.admit.MayBegin() || isAnnotation(s) {
 		return release || s.Stale && w.c.admit.MayBegin()
 	}
+	if s.Status.Answered {
+		return release
+	}
 	return release || !reflect.DeepEqual(told.status, s.Status) || now.Sub(told.at) > requestAgain
 }
 
@@ -111,7 +114,7 @@ func (w *requestWriter) write(ctx context.Context, s admit.RequestState, last to
 	switch {
 	case isAnnotation(s):
 		errs = append(errs, w.c.opt.Requests.ClearStale(ctx, s.Target))
-	case w.c.admit.MayBegin():
+	case w.c.admit.MayBegin() && !s.Status.Answered:
 		errs = append(errs, w.c.opt.Requests.Report(ctx, s.Ref, s.Status))
 	}
 	if s.Held && !s.Status.Hold {

@@ -47,7 +47,7 @@ func Request(fields map[string]any) (policy.Request, error) {
 	q.Conditions = conditions(o.child("status"))
 	q.UID, q.Deleting = meta.text("uid"), !meta.time("deletionTimestamp").IsZero()
 	if group, _, _ := strings.Cut(q.APIVersion, "/"); group == groupFenced && q.Kind == policy.FencedRemediationKind {
-		q.Power = powerRequest(o.child("spec"), meta)
+		q.Power = powerRequest(o.child("spec"), meta, o.child("status"))
 	}
 	return q, o.err()
 }
@@ -60,7 +60,7 @@ func OwnRequest(fields map[string]any) (policy.Request, error) {
 		return q, err
 	}
 	o := read(fields)
-	q.Power = powerRequest(object{errs: o.errs}, o.child("metadata"))
+	q.Power = powerRequest(object{errs: o.errs}, o.child("metadata"), o.child("status"))
 	q.Power.Attempts = max(1, o.child("spec").child("strategy").whole("retryLimit", 1)) + 1
 	return q, o.err()
 }
@@ -72,10 +72,11 @@ const (
 )
 
 // powerRequest decodes the spec of a FencedRemediation. Its CRD limits the numbers.
-func powerRequest(spec, meta object) *policy.PowerRequest {
+func powerRequest(spec, meta, status object) *policy.PowerRequest {
 	p := &policy.PowerRequest{
 		Timeout:    time.Duration(spec.whole("timeoutSeconds", 0)) * time.Second,
 		ReadyNodes: spec.flag("remediateReadyNodes"), Held: slices.Contains(meta.texts("finalizers"), RequestFinalizer),
+		Phase: status.text("phase"),
 	}
 	if retries := spec.whole("retryLimit", -1); retries >= 0 {
 		p.Attempts = retries + 1

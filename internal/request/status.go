@@ -41,6 +41,8 @@ type Status struct {
 	Conditions []Condition
 	// Hold: the finalizer stays, because the host may be off or the run goes on.
 	Hold bool
+	// Answered: the request has its final phase already. Nothing is written into it any more.
+	Answered bool
 }
 
 // Condition is one condition of a request.
@@ -57,6 +59,12 @@ func IsDone(r *remediate.Run) bool {
 	return r != nil && (r.Step == remediate.Done || r.Step == remediate.Reprovisioned)
 }
 
+// IsAnswered says whether a request was told that nothing more will be done. It stays so for ever:
+// a later failure of the same Node needs a request of its own. // I4
+func IsAnswered(q *policy.Request) bool {
+	return q.Power != nil && (q.Power.Phase == Succeeded || q.Power.Phase == Failed)
+}
+
 // Of returns the status of a request. r is its newest run, or the open run on its target; nil if
 // there is none. refused is why the target is not a run.
 func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
@@ -67,6 +75,10 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 		s.Hold = holds(q.Request, r)
 	}
 	t := &q.Target
+	if IsAnswered(q.Request) && !goesOn(q.Request, r) {
+		s.Phase, s.Answered = q.Request.Power.Phase, true
+		return s
+	}
 	switch {
 	case r != nil && r.Step == remediate.Done:
 		return s.ended(Succeeded, "True", "Remediated", "the host was power-cycled and its Node is Ready")
@@ -88,6 +100,11 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 		why = Refusal{t.Refusals[0], t.Message}
 	}
 	return s.set(Pending, "False", "Unknown", string(cmp.Or(why.Reason, "Waiting")), why.Message)
+}
+
+// goesOn says whether a run of the request itself is open.
+func goesOn(q *policy.Request, r *remediate.Run) bool {
+	return r != nil && r.Open() && r.Request != nil && r.Request.Kind == q.Kind && r.Request.UID == q.UID
 }
 
 // begun says whether a run has touched its host. Such a run goes on, however late it is.

@@ -116,7 +116,12 @@ func (r Requests) Release(_ context.Context, ref remediate.Request) error {
 
 // Report implements engine.Requests.
 func (r Requests) Report(_ context.Context, ref remediate.Request, told request.Status) error {
-	r.c.Do(func(s *State) { s.Told[ref.UID] = told })
+	r.c.Do(func(s *State) {
+		s.Told[ref.UID] = told
+		if q := s.Asked[ref.Name]; q != nil && q.UID == ref.UID && q.Power.Phase != told.Phase {
+			s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Phase = told.Phase })
+		}
+	})
 	return nil
 }
 
