@@ -14,7 +14,8 @@ type RequestState struct {
 	Ref    remediate.Request
 	Target remediate.Target // zero if no Machine and no Node of the request is seen
 	Status request.Status
-	Held   bool // the watch shows the finalizer of fenced on it
+	Held   bool   // the watch shows the finalizer on it that this installation set for this cluster
+	HeldBy string // as the finalizer was set
 	// Stale: the request is an annotation on a Machine whose Node is Ready, and no run is open.
 	Stale bool
 }
@@ -32,7 +33,10 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		if q.Target.Subject() == "" && r == nil && !held {
 			continue
 		}
-		s := RequestState{Ref: refOf(q.Request), Held: held, Status: request.Of(q.Requested, r, request.Refusal{})}
+		if r != nil && r.Open() && r.Version == 0 {
+			continue // it is being saved; whether it begins is not known yet
+		}
+		s := RequestState{Ref: refOf(q.Request), Held: held, HeldBy: q.Request.Power.HeldBy, Status: request.Of(q.Requested, r, request.Refusal{})}
 		if s.Status.Phase == request.Pending && i < maxExplained {
 			s.Status = request.Of(q.Requested, r, w.whyNotStarted(&q.Requested, now))
 		}

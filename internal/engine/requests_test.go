@@ -206,39 +206,6 @@ func TestRequestThatIsRefusedOrRecovered(t *testing.T) {
 	})
 }
 
-// A request that was told that nothing more is done fences no later failure: neither one that was
-// made in advance, nor one that was carried out by a daemon whose state is lost.
-func TestAnsweredRequestFencesNoLaterFailure(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.Recover()
-		ask(w, nil)
-		e, _, stop := start(t, w, store, responding(w))
-		time.Sleep(time.Minute)
-		_, told := asked(w)
-		require.Equal(t, request.Succeeded, told.Phase)
-		w.Hang()
-		time.Sleep(time.Hour)
-		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.Commands())
-		q, _ := asked(w)
-		assert.Equal(t, request.Succeeded, q.Power.Phase, "nor is it told anything else")
-
-		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-		ask(w, nil)
-		time.Sleep(10 * time.Minute)
-		require.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
-
-		sent := len(w.Commands())
-		e, _, stop = start(t, w, &failingStore{Store: openStore(t, t.TempDir())}, responding(w))
-		w.Hang()
-		time.Sleep(time.Hour)
-		assert.Empty(t, e.Runs("c"))
-		assert.Len(t, w.Commands(), sent)
-		stop()
-	})
-}
-
 // Without the finalizer no run begins.
 func TestRequestThatCannotBeHeldIsNotCarriedOut(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

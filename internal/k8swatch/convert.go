@@ -107,8 +107,10 @@ func (c Config) convertRequest(apart bool) func(any) (any, error) {
 		}
 		q, err := decode(fields)
 		q.OnManagementAPI = apart
-		if q.Power != nil {
-			q.Power.ReadyNodes = q.Power.ReadyNodes && c.RemediateReadyNodes
+		if p := q.Power; p != nil {
+			p.ReadyNodes = p.ReadyNodes && c.RemediateReadyNodes
+			ours := strings.HasPrefix(p.HeldBy, c.requestHolder())
+			p.Held, p.HeldElsewhere = p.Held && ours, p.Held && !ours
 		}
 		return q, err
 	})

@@ -22,6 +22,10 @@ const (
 // RequestFinalizer keeps a FencedRemediation while its run may leave the host off.
 const RequestFinalizer = "fenced.io/power"
 
+// RequestHolder is the annotation beside the finalizer: who set it, for which cluster, and a
+// random text.
+const RequestHolder = "fenced.io/power-held-by"
+
 // Request decodes a remediation request of any kind. The contract does not define
 // its spec.
 func Request(fields map[string]any) (policy.Request, error) {
@@ -76,7 +80,7 @@ func powerRequest(spec, meta, status object) *policy.PowerRequest {
 	p := &policy.PowerRequest{
 		Timeout:    time.Duration(spec.whole("timeoutSeconds", 0)) * time.Second,
 		ReadyNodes: spec.flag("remediateReadyNodes"), Held: slices.Contains(meta.texts("finalizers"), RequestFinalizer),
-		Phase: status.text("phase"),
+		HeldBy: meta.textMap("annotations")[RequestHolder], Phase: status.text("phase"), Run: status.text("run"),
 	}
 	if retries := spec.whole("retryLimit", -1); retries >= 0 {
 		p.Attempts = retries + 1

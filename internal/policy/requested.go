@@ -94,14 +94,14 @@ func EvaluateRequest(q *Request, x Subject, cluster *Cluster, now time.Time) Tar
 	case x.Machine == nil && x.Node == nil:
 		t.set(Indeterminate, reason.NodeNotFound, what+": no such Machine or Node is seen")
 		return t
+	case x.Node != nil && x.Node.Ready() && !q.Power.ReadyNodes: // I4
+		t.set(Healthy, "", what+": the Node is Ready")
+		return t
 	case q.Deleting:
 		t.set(Indeterminate, reason.Deleting, what+" is being deleted")
 		return t
 	case !q.TimedOut.IsZero():
 		t.set(Indeterminate, reason.RequestTimeout, "the check that made "+what+" has given up on it")
-		return t
-	case x.Node != nil && x.Node.Ready() && !q.Power.ReadyNodes: // I4
-		t.set(Healthy, "", what+": the Node is Ready")
 		return t
 	case q.Power.Timeout > 0 && !q.Created.IsZero() && !now.Before(ends):
 		t.set(Indeterminate, reason.RequestTimeout, what+": no run could begin within its timeoutSeconds")
@@ -109,13 +109,17 @@ func EvaluateRequest(q *Request, x Subject, cluster *Cluster, now time.Time) Tar
 	}
 	t.set(Unhealthy, "", what)
 	t.Trigger, t.Action = "requested by "+what, PowerCycle
-	t.refuseRequest(&x, cluster)
+	t.refuseRequest(q, &x, cluster)
 	return t
 }
 
 // refuseRequest adds what forbids the power cycle of a requested target.
-func (t *TargetReport) refuseRequest(x *Subject, cluster *Cluster) {
+func (t *TargetReport) refuseRequest(q *Request, x *Subject, cluster *Cluster) {
 	m := x.Machine
+	if q.Power.HeldElsewhere {
+		t.refuse(reason.RequestNotHeld)
+		t.Message = "another installation of fenced holds " + q.Kind + " " + q.key() + "; if that one is gone, see that the host is on, then remove the finalizer fenced.io/power"
+	}
 	switch {
 	case m == nil:
 	case m.Deleting:

@@ -175,6 +175,7 @@ func TestWhatARequestAsksFor(t *testing.T) {
 		"a Machine that is paused":        {asks(Request{}, change(func(m *Machine) { m.Paused = true }), &silent, nil), Unhealthy, reason.Paused},
 		"a Cluster that is paused":        {asks(Request{}, &m, &silent, &Cluster{Paused: true}), Unhealthy, reason.Paused},
 		"a Machine to be skipped":         {asks(Request{}, change(func(m *Machine) { m.SkipRemediation = true }), &silent, nil), Unhealthy, reason.SkipRequested},
+		"what another installation holds": {asks(Request{Power: &PowerRequest{HeldElsewhere: true}}, &m, &silent, nil), Unhealthy, reason.RequestNotHeld},
 		"another host's Node": {asks(Request{}, change(func(m *Machine) { m.ProviderID = "a" }), &Node{Name: "n", ProviderID: "b"}, nil),
 			Unhealthy, reason.NodeMismatch},
 	} {

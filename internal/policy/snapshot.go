@@ -128,10 +128,13 @@ type PowerRequest struct {
 	Timeout time.Duration
 	// ReadyNodes: a Node that is Ready is power-cycled, too.
 	ReadyNodes bool
-	// Held: it has the finalizer of fenced.
-	Held bool
-	// Phase is what it was told last; "" if nothing.
-	Phase string
+	// Held: it has the finalizer of fenced, which this installation set for this cluster.
+	// HeldElsewhere: somebody else set it, or nobody knows who.
+	Held, HeldElsewhere bool
+	// HeldBy says who set the finalizer, and is another text each time.
+	HeldBy string
+	// Phase and Run are what it was told last; "" if nothing.
+	Phase, Run string
 }
 
 // EtcdPod is the Pod of one etcd member.

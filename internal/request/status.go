@@ -41,6 +41,8 @@ type Status struct {
 	Conditions []Condition
 	// Hold: the finalizer stays, because the host may be off or the run goes on.
 	Hold bool
+	// Lost: nobody knows the run that was to bring the host back.
+	Lost bool
 	// Answered: the request has its final phase already. Nothing is written into it any more.
 	Answered bool
 }
@@ -79,6 +81,11 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 		s.Phase, s.Answered = q.Request.Power.Phase, true
 		return s
 	}
+	if isLost(q, r) {
+		s.Run, s.Hold, s.Lost = q.Request.Power.Run, true, true
+		s.LastError = lost
+		return s.set(Held, "False", "False", "RunUnknown", lost)
+	}
 	switch {
 	case r != nil && r.Step == remediate.Done:
 		return s.ended(Succeeded, "True", "Remediated", "the host was power-cycled and its Node is Ready")
@@ -100,6 +107,19 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 		why = Refusal{t.Refusals[0], t.Message}
 	}
 	return s.set(Pending, "False", "Unknown", string(cmp.Or(why.Reason, "Waiting")), why.Message)
+}
+
+const lost = "fenced does not know the run that held this request: its state was lost, or another installation began it. " +
+	"See that the host is on, then remove the finalizer fenced.io/power"
+
+// isLost says whether the finalizer is the last trace of a run that nobody knows, and whose host
+// may be off. While the request stays, another run may begin and bring the host back.
+func isLost(q policy.Requested, r *remediate.Run) bool {
+	p := q.Request.Power
+	if p == nil || r != nil || q.Target.Verdict == policy.Healthy {
+		return false
+	}
+	return p.Held && (p.Phase == Running || p.Phase == Held) || p.HeldElsewhere && q.Request.Deleting
 }
 
 // goesOn says whether a run of the request itself is open.
