@@ -95,11 +95,10 @@ func (w *RequestedRuns) noteRefusal(q *asked, now time.Time) {
 	w.c.refused.note(pair{r.CheckID, targetKey(t)}, r.of(&q.Check), now)
 }
 
-// isCarriedOut says whether the request was answered: a run has carried it out, or it was told
-// that nothing more is done. One object is answered once; an annotation is a new request each
-// time that it is set. // I4
+// isCarriedOut says whether a run has carried the request out, also if it was not told yet. One
+// object is carried out once; an annotation is a new request each time that it is set. // I4
 func (q *asked) isCarriedOut() bool {
-	return q.Request.Kind != policy.MachineRequestKind && (request.IsAnswered(q.Request) || request.IsDone(q.run))
+	return q.Request.Kind != policy.MachineRequestKind && request.IsDone(q.run)
 }
 
 // candidate drafts the run of a request; false when its target has changed since it was

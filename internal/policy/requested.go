@@ -60,13 +60,8 @@ func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
 
 // applyShared applies what limits the targets of all requests together.
 func (l *Ledger) applyShared(r *Report) {
+	l.w.refuseBudgets(r, l.reportBudgets(r))
 	l.w.guardControlPlane(r)
-	var budgets []DisruptionBudget
-	for _, b := range l.budgetList() {
-		budgets = append(budgets, *b.budget)
-		r.Budgets = append(r.Budgets, b.n.report(b.budget, l.w.unseenNodes()))
-	}
-	l.w.refuseBudgets(r, budgets)
 }
 
 // AnnotatedRequest is the request that an annotation on a Machine makes. When it
@@ -96,6 +91,9 @@ func EvaluateRequest(q *Request, x Subject, cluster *Cluster, now time.Time) Tar
 		return t
 	case x.Node != nil && x.Node.Ready() && !q.Power.ReadyNodes: // I4
 		t.set(Healthy, "", what+": the Node is Ready")
+		return t
+	case q.Power.Answered():
+		t.set(Indeterminate, reason.NotUnhealthy, what+" was answered ("+q.Power.Phase+"): whoever wants another power cycle deletes it and makes a new one")
 		return t
 	case q.Deleting:
 		t.set(Indeterminate, reason.Deleting, what+" is being deleted")

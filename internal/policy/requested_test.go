@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -212,9 +213,62 @@ func TestRequestsObeyWhatIsShared(t *testing.T) {
 		n.ControlPlane = true
 		l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: &n})
 	}
-	for _, q := range l.Requested(false, requestedAt) {
+	for i, q := range l.Requested(false, requestedAt) {
 		assert.Contains(t, q.Target.Refusals, reason.QuorumUnknown)
-		assert.Contains(t, q.Target.Refusals, reason.ControlPlaneBusy, "two at once")
+		assert.Equal(t, i > 0, slices.Contains(q.Target.Refusals, reason.ControlPlaneBusy), "one after the other")
+	}
+
+	// One that was answered, or that a budget refuses, does not keep the other waiting.
+	for name, spoil := range map[string]func(){
+		"answered": func() {
+			q := *l.Requests("n-1")[0]
+			q.Power = &PowerRequest{Phase: PhaseSucceeded}
+			l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: &q})
+		},
+		"refused": func() {
+			q := Request{APIVersion: FencedAPI, Kind: FencedRemediationKind, Namespace: "ns", Name: "n-1", UID: "new", Power: &PowerRequest{}}
+			b := &DisruptionBudget{Name: "first", SelectsMachines: true, Selector: labels.SelectorFromSet(labels.Set{"first": "yes"}), MaxUnavailable: intstr.FromInt32(0)}
+			first := *l.MachineOf("n-1")
+			first.Labels = labels.Set{"first": "yes"}
+			l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: &q},
+				Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: b.Name}, Value: b},
+				Change{ID: ObjectID{APIVersion: first.APIVersion, Kind: "Machine", Namespace: first.Namespace, Name: first.Name}, Value: &first})
+		},
+	} {
+		spoil()
+		list := l.Requested(false, requestedAt)
+		require.Len(t, list, 2, name)
+		assert.NotContains(t, list[1].Target.Refusals, reason.ControlPlaneBusy, name)
+	}
+}
+
+// A budget counts the same for requests and for checks: here a Machine that never had a Node.
+func TestBudgetsCountTheSameForRequests(t *testing.T) {
+	l := askedLedgerWith(t, Rules{RequestNamespaces: []string{"ns"}}, Request{Name: "n-2"})
+	n := *l.Node("n-2")
+	n.Conditions = []Condition{{Type: "Ready", Status: "True"}}
+	q := *l.Requests("n-2")[0]
+	q.Power = &PowerRequest{ReadyNodes: true}
+	m := Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-9", UID: "mu9"}
+	b := &DisruptionBudget{Name: "all", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(2)}
+	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-2"}, Value: &n},
+		Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: &q},
+		Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: b.Name}, Value: b})
+	assert.True(t, l.Requested(false, requestedAt)[0].Target.Acts(), "n-1 is down, and n-2 may be")
+	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Value: &m})
+	assert.Equal(t, []reason.Code{reason.Budget}, l.Requested(false, requestedAt)[0].Target.Refusals)
+}
+
+// A request for a control-plane host that stays behind keeps no check from fencing another one. One
+// of another remediator does. // I12
+func TestOwnRequestsAreNotInFlight(t *testing.T) {
+	for name, c := range map[string]struct {
+		power *PowerRequest
+		busy  int
+	}{"fenced's own": {&PowerRequest{}, 0}, "what another installation holds": {&PowerRequest{HeldElsewhere: true}, 1}, "another's": {nil, 1}} {
+		w := newTables(Rules{})
+		w.putRequest(&Request{Name: "cp-1", ControlPlane: true, Power: c.power})
+		assert.Len(t, w.controlPlaneInFlight(), c.busy, name)
 	}
 }
 

@@ -137,6 +137,17 @@ type PowerRequest struct {
 	Phase, Run string
 }
 
+// The phases in which a request stays for ever: nothing more is done, or no run will begin any
+// more.
+const (
+	PhaseSucceeded = "Succeeded"
+	PhaseFailed    = "Failed"
+)
+
+// Answered reports whether the request was told that nothing more will be done. A later failure of
+// the same Node needs a request of its own. // I4
+func (p *PowerRequest) Answered() bool { return p.Phase == PhaseSucceeded || p.Phase == PhaseFailed }
+
 // EtcdPod is the Pod of one etcd member.
 type EtcdPod struct {
 	Namespace, Name string

@@ -17,11 +17,11 @@ import (
 
 // The phases of a request.
 const (
-	Pending   = "Pending"   // no run has begun; the message says what it waits for
-	Running   = "Running"   // a run is under way, or rests before it goes on
-	Held      = "Held"      // the run needs a person
-	Succeeded = "Succeeded" // nothing more will be done
-	Failed    = "Failed"    // no run will begin any more
+	Pending   = "Pending"             // no run has begun; the message says what it waits for
+	Running   = "Running"             // a run is under way, or rests before it goes on
+	Held      = "Held"                // the run needs a person
+	Succeeded = policy.PhaseSucceeded // nothing more will be done
+	Failed    = policy.PhaseFailed    // no run will begin any more
 )
 
 // The types of the conditions.
@@ -61,12 +61,6 @@ func IsDone(r *remediate.Run) bool {
 	return r != nil && (r.Step == remediate.Done || r.Step == remediate.Reprovisioned)
 }
 
-// IsAnswered says whether a request was told that nothing more will be done. It stays so for ever:
-// a later failure of the same Node needs a request of its own. // I4
-func IsAnswered(q *policy.Request) bool {
-	return q.Power != nil && (q.Power.Phase == Succeeded || q.Power.Phase == Failed)
-}
-
 // Of returns the status of a request. r is its newest run, or the open run on its target; nil if
 // there is none. refused is why the target is not a run.
 func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
@@ -77,8 +71,8 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 		s.Hold = holds(q.Request, r)
 	}
 	t := &q.Target
-	if IsAnswered(q.Request) && !goesOn(q.Request, r) {
-		s.Phase, s.Answered = q.Request.Power.Phase, true
+	if p := q.Request.Power; p != nil && p.Answered() && !goesOn(q.Request, r) {
+		s.Phase, s.Answered = p.Phase, true
 		return s
 	}
 	if isLost(q, r) {
