@@ -3,6 +3,7 @@ package admit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -75,6 +76,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 		pairs[pair{checkID(q.Check.ID()), targetKey(t)}] = true
 		if !t.Acts() {
 			w.noteRefusal(&q, now)
+			due = earliest(due, t.Due)
 			continue
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
@@ -129,7 +131,7 @@ func (b requestBook) requestGates(r remediate.Run, now time.Time) []reason.Gate 
 	for _, q := range b.ledger.Requested(b.opt.AnnotatedMachines, now) {
 		switch t := &q.Target; {
 		case !isRunOf(r, q.Request):
-		case t.Acts() && (t.Machine != "" && t.MachineUID == r.Target.MachineUID || t.Machine == "" && t.Node == r.Target.Node):
+		case t.Acts() && isFor(t, r):
 			return nil
 		case len(t.Refusals) > 0:
 			code, value = t.Refusals[0], t.Message
@@ -138,6 +140,25 @@ func (b requestBook) requestGates(r remediate.Run, now time.Time) []reason.Gate 
 		}
 	}
 	return []reason.Gate{{Name: "request", Reason: code, Value: value, Threshold: "still asked for", Source: r.Request.Kind + " " + r.Check}}
+}
+
+// isFor says whether the target of a request is that of a run.
+func isFor(t *policy.TargetReport, r remediate.Run) bool {
+	return t.Machine != "" && t.MachineUID == r.Target.MachineUID || t.Machine == "" && t.Node != "" && t.Node == r.Target.Node
+}
+
+// notFor says why a request that was just read is not, or not any more, for the target of its run:
+// somebody may have edited its owners or its annotation. // I2, I4
+func (b requestBook) notFor(q *policy.Request, r remediate.Run, now time.Time) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch t := b.ledger.RequestTarget(q, now); {
+	case !isFor(&t, r):
+		return "the request is for another target now"
+	case slices.Contains(t.Refusals, reason.RequestNotTrusted), slices.Contains(t.Refusals, reason.Overlap), slices.Contains(t.Refusals, reason.NodeMismatch):
+		return "refused now: " + t.Message
+	}
+	return ""
 }
 
 // requestJustified evaluates the fresh objects of a run by its request. Whether the time for
@@ -171,7 +192,10 @@ func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Ti
 	case j.newMachine != "":
 		return remediate.No, "Machine " + j.newMachine + " has claimed the Node since"
 	}
-	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Doubt: j.doubt}, f.Cluster, now)
+	if why := (requestBook{rc.opt.Book}).notFor(&asked, r, now); why != "" {
+		return remediate.No, why
+	}
+	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.doubt}, f.Cluster, now)
 	switch {
 	case t.Verdict != policy.Unhealthy:
 		return remediate.No, "the request asks for nothing now: " + t.Message

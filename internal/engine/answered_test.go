@@ -48,6 +48,45 @@ func TestAnsweredRequestFencesNoLaterFailure(t *testing.T) {
 	})
 }
 
+// At the last moment before the first command the request must still be for this target, and the
+// Node must not be alive. // I2, I4
+func TestRequestIsJudgedAtTheLastMoment(t *testing.T) {
+	for name, change := range map[string]func(*world){
+		"it has another owner": func(w *world) {
+			w.Do(func(s *fake.State) {
+				s.ChangeRequest("m-1", func(q *policy.Request) { q.Owners = []policy.Owner{{Kind: "Machine", Name: "m-2", UID: "m-m-2"}} })
+			})
+		},
+		"it names another Node": func(w *world) {
+			w.Do(func(s *fake.State) { s.ChangeRequest("m-1", func(q *policy.Request) { q.NodeName = "n-2" }) })
+		},
+		"the kubelet renews its Lease": func(w *world) {
+			w.Do(func(s *fake.State) {
+				l := s.Leases["n-1"]
+				l.Renewed = time.Now()
+				s.Leases["n-1"] = l
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				time.Sleep(time.Minute)
+				ask(w, nil)
+				w.OnLook(func(looks int) {
+					if looks == 2 { // the first of the run, after that of the probe
+						change(w)
+					}
+				})
+				e, _, stop := start(t, w, store, responding(w))
+				time.Sleep(50 * time.Second)
+				require.NotEmpty(t, e.Runs("c"))
+				assert.Empty(t, w.Commands())
+				stop()
+			})
+		})
+	}
+}
+
 // If the state is lost while the host is off, the finalizer stays: it is the last trace of that host.
 func TestFinalizerOutlivesTheState(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

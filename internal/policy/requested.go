@@ -108,6 +108,7 @@ func EvaluateRequest(q *Request, x Subject, cluster *Cluster, now time.Time) Tar
 	t.set(Unhealthy, "", what)
 	t.Trigger, t.Action = "requested by "+what, PowerCycle
 	t.refuseRequest(q, &x, cluster)
+	t.refuseWhileRenewed(&x, now) // I4
 	return t
 }
 

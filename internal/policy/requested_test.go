@@ -197,6 +197,39 @@ func TestRequestThatContradictsItself(t *testing.T) {
 	assert.Contains(t, found.Message, "names Node n-2")
 }
 
+// What the checks say about the target binds requests, too: pets are protected from everything, and
+// a Node that needs long to register gets the time.
+func TestRequestsObeyTheChecksOfTheTarget(t *testing.T) {
+	l := askedLedger(t, Request{Name: "m-1"})
+	put := func(c Check) {
+		c.APIVersion, c.Selector = FencedAPI, labels.Everything()
+		l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name}, Value: &c})
+	}
+	put(Check{Kind: FencePolicyKind, Name: "slow", StartupTimeout: time.Hour, Strategy: PowerCycleHosts})
+	put(Check{Kind: FencePolicyKind, Name: "other", StartupTimeout: time.Minute, Strategy: PowerCycleHosts})
+	found := l.Requested(false, requestedAt)[0].Target
+	assert.True(t, found.Acts(), found.Refusals)
+	assert.Equal(t, time.Hour, found.StartupTimeout)
+
+	put(Check{Kind: FencePolicyKind, Name: "pets", Strategy: CountOnly, Paused: true})
+	assert.True(t, l.Requested(false, requestedAt)[0].Target.Acts(), "a check that is paused protects nothing")
+	put(Check{Kind: FencePolicyKind, Name: "pets", Strategy: CountOnly})
+	found = l.Requested(false, requestedAt)[0].Target
+	assert.Equal(t, []reason.Code{reason.Overlap}, found.Refusals)
+	assert.Contains(t, found.Message, "FencePolicy pets")
+}
+
+// A Node that renews its Lease runs, whoever asks. It is evaluated again when the Lease is old. // I4
+func TestRequestForANodeThatRenewsItsLease(t *testing.T) {
+	l := askedLedger(t, Request{Name: "m-1"})
+	renewed := requestedAt.Add(-time.Second)
+	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-node-lease", Name: "n-1"}, Value: &Lease{RenewTime: renewed}})
+	found := l.Requested(false, requestedAt)[0].Target
+	assert.Equal(t, []reason.Code{reason.NodeAlive}, found.Refusals)
+	assert.Equal(t, renewed.Add(leaseFresh), found.Due)
+	assert.True(t, l.Requested(false, found.Due)[0].Target.Acts())
+}
+
 // Budgets and the control plane bind requests as they bind checks. // I12
 func TestRequestsObeyWhatIsShared(t *testing.T) {
 	both, byHand := []Request{{Name: "n-1"}, {Name: "n-2"}}, Rules{RequestNamespaces: []string{"ns"}}

@@ -29,11 +29,36 @@ func (w requestTables) requested(q *Request, now time.Time) Requested {
 		cluster = w.clusters[key(m.Namespace, m.ClusterName)]
 	}
 	r := Requested{Request: q, Check: RuleOf(q), Target: EvaluateRequest(q, x, cluster, now)}
+	if refused == (refusal{}) {
+		refused = w.fromChecks(&r.Target, &x)
+	}
 	if refused != (refusal{}) && r.Target.Action != None {
 		r.Target.refuse(refused.code)
 		r.Target.Message = refused.message
 	}
 	return r
+}
+
+// fromChecks applies the checks that cover the target of a request: the longest of their start-up
+// timeouts is how long its Node may take to register, and one that only counts forbids every
+// action.
+func (w requestTables) fromChecks(t *TargetReport, x *Subject) (refused refusal) {
+	for _, e := range w.checks {
+		if e.st.state != StateActive || !e.check.Covers(x.Machine, x.Node) {
+			continue
+		}
+		t.StartupTimeout = max(t.StartupTimeout, e.check.StartupTimeout)
+		if e.check.Strategy == CountOnly {
+			refused = refusal{reason.Overlap, fmt.Sprintf("%s %s covers the target and only counts (strategy None)", e.check.Kind, e.check.Key())}
+		}
+	}
+	return refused
+}
+
+// RequestTarget finds and evaluates the target of a request as it was just read, by the objects of
+// the ledger. Budgets and the control plane are left out.
+func (l *Ledger) RequestTarget(q *Request, now time.Time) TargetReport {
+	return requestTables{l.w, l.checks}.requested(q, now).Target
 }
 
 // requestSubject finds the target of a request: the Machine that owns it, the
