@@ -132,6 +132,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 			Name: c.Name, StoreID: opt.StoreID, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
 			Management:                 k8swatch.ManagementConfig(c.Management),
 			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks, Metal3Remediations: c.Metal3Remediations,
+			RemediateReadyNodes: c.RemediateReadyNodes,
 		}, d.log)
 		if err != nil {
 			return configError{fmt.Errorf("cluster %s: %w", c.Name, err)}
@@ -145,6 +146,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 				ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,
 				DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Instance: instance, ZoneKey: g.ZoneKey,
 				MachineFailureReason: g.MachineFailureReason, WaitForUpgrade: g.WaitForUpgrade,
+				RequestNamespaces: c.RequestNamespaces, ManagementApart: c.Management.Kubeconfig != "",
 			},
 			ControlPlaneIsolation: controlPlaneIsolation(d.cfg.ControlPlaneIsolation),
 		})

@@ -84,7 +84,7 @@ func (w *planner) requests(ctx context.Context) (items []Planned) {
 		return nil
 	}
 	for _, q := range asked.book.requested(w.now) {
-		if a, ok := asked.candidate(&q); ok && q.Target.Action != policy.None && !asked.isCarriedOut(&q) {
+		if a, ok := asked.candidate(&q.Requested); ok && q.Target.Action != policy.None && !q.isCarriedOut() {
 			_, gates := asked.gate(q.Target.Subject(), w.now)
 			items = append(items, w.candidate(ctx, a, &q.Target, gates))
 		}

@@ -2,6 +2,7 @@ package admit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -27,27 +28,27 @@ type RequestedRuns struct {
 // requestBook is the part of a Book about requests.
 type requestBook struct{ *Book }
 
-// requested lists the remediation requests that fenced carries out.
-func (b requestBook) requested(now time.Time) []policy.Requested {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ledger.Requested(b.opt.AnnotatedMachines, now)
+// asked is one remediation request, with its newest run, or the open run on its target, or the
+// newest that has carried it out; nil if there is none.
+type asked struct {
+	policy.Requested
+	run *remediate.Run
 }
 
-// runOf returns the newest run of a request, or the open run on its target; nil if there is
-// none.
-func (b requestBook) runOf(q *policy.Requested) (newest *remediate.Run) {
+// requested lists the remediation requests that fenced carries out.
+func (b requestBook) requested(now time.Time) []asked {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if open, is := b.runs.openOn(q.Target.Subject()); is {
-		return &open
+	requests := b.ledger.Requested(b.opt.AnnotatedMachines, now)
+	if len(requests) == 0 {
+		return nil
 	}
-	for _, r := range b.runs.byID {
-		if isRunOf(r, q.Request) && (newest == nil || r.Open() || !newest.Open() && r.ID > newest.ID) {
-			newest = &r
-		}
+	index := b.runs.ofRequests()
+	list := make([]asked, len(requests))
+	for i, q := range requests {
+		list[i] = asked{Requested: q, run: index.of(&requests[i])}
 	}
-	return newest
+	return list
 }
 
 func isRunOf(r remediate.Run, q *policy.Request) bool {
@@ -58,46 +59,47 @@ func refOf(q *policy.Request) remediate.Request {
 	return remediate.Request{Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, UID: q.UID, OnManagementAPI: q.OnManagementAPI}
 }
 
-// consider considers the target of every request, and adds the pair of both to pairs. asked are
+// consider considers the target of every request, and adds the pair of both to pairs. wanted are
 // the targets that a request wants power-cycled and whose policy allows it. It returns when to
 // consider them again; zero: after the next change.
-func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now time.Time) (asked map[string]bool, due time.Time) {
-	asked = map[string]bool{}
+func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now time.Time) (wanted map[string]bool, due time.Time) {
+	wanted = map[string]bool{}
 	if w.c.opt.Requests == nil {
-		return asked, time.Time{}
+		return wanted, time.Time{}
 	}
 	for _, q := range w.book.requested(now) {
 		t := &q.Target
-		if t.Action == policy.None || w.isCarriedOut(&q) || asked[targetKey(t)] {
+		if t.Action == policy.None || q.isCarriedOut() || wanted[targetKey(t)] {
 			continue
 		}
 		pairs[pair{checkID(q.Check.ID()), targetKey(t)}] = true
 		if !t.Acts() {
 			w.noteRefusal(&q, now)
+			due = earliest(due, t.Due)
 			continue
 		}
-		if a, ok := w.candidate(&q); ok {
-			asked[a.key] = true
+		if a, ok := w.candidate(&q.Requested); ok {
+			wanted[a.key] = true
 			due = earliest(due, w.c.consider(ctx, a, now))
 		}
 		if w.c.tooOld(now) {
-			return asked, due
+			return wanted, due
 		}
 	}
-	return asked, due
+	return wanted, due
 }
 
 // noteRefusal stores why the policy refuses the target of a request.
-func (w *RequestedRuns) noteRefusal(q *policy.Requested, now time.Time) {
+func (w *RequestedRuns) noteRefusal(q *asked, now time.Time) {
 	g, t := w.requestGate(q), &q.Target
 	r := Refused{CheckID: checkID(q.Check.ID()), Node: t.Node, Machine: t.Machine, Gate: g, NextTry: g.Until}
 	w.c.refused.note(pair{r.CheckID, targetKey(t)}, r.of(&q.Check), now)
 }
 
-// isCarriedOut says whether a run has carried the request out. One object is carried out once;
-// an annotation is a new request each time that it is set.
-func (w *RequestedRuns) isCarriedOut(q *policy.Requested) bool {
-	return q.Request.Kind != policy.MachineRequestKind && request.IsDone(w.book.runOf(q))
+// isCarriedOut says whether a run has carried the request out, also if it was not told yet. One
+// object is carried out once; an annotation is a new request each time that it is set. // I4
+func (q *asked) isCarriedOut() bool {
+	return q.Request.Kind != policy.MachineRequestKind && request.IsDone(q.run)
 }
 
 // candidate drafts the run of a request; false when its target has changed since it was
@@ -129,7 +131,7 @@ func (b requestBook) requestGates(r remediate.Run, now time.Time) []reason.Gate 
 	for _, q := range b.ledger.Requested(b.opt.AnnotatedMachines, now) {
 		switch t := &q.Target; {
 		case !isRunOf(r, q.Request):
-		case t.Acts() && (t.Machine != "" && t.MachineUID == r.Target.MachineUID || t.Machine == "" && t.Node == r.Target.Node):
+		case t.Acts() && isFor(t, r):
 			return nil
 		case len(t.Refusals) > 0:
 			code, value = t.Refusals[0], t.Message
@@ -138,6 +140,25 @@ func (b requestBook) requestGates(r remediate.Run, now time.Time) []reason.Gate 
 		}
 	}
 	return []reason.Gate{{Name: "request", Reason: code, Value: value, Threshold: "still asked for", Source: r.Request.Kind + " " + r.Check}}
+}
+
+// isFor says whether the target of a request is that of a run.
+func isFor(t *policy.TargetReport, r remediate.Run) bool {
+	return t.Machine != "" && t.MachineUID == r.Target.MachineUID || t.Machine == "" && t.Node != "" && t.Node == r.Target.Node
+}
+
+// notFor says why a request that was just read is not, or not any more, for the target of its run:
+// somebody may have edited its owners or its annotation. // I2, I4
+func (b requestBook) notFor(q *policy.Request, r remediate.Run, now time.Time) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch t := b.ledger.RequestTarget(q, now); {
+	case !isFor(&t, r):
+		return "the request is for another target now"
+	case slices.Contains(t.Refusals, reason.RequestNotTrusted), slices.Contains(t.Refusals, reason.Overlap), slices.Contains(t.Refusals, reason.NodeMismatch):
+		return "refused now: " + t.Message
+	}
+	return ""
 }
 
 // requestJustified evaluates the fresh objects of a run by its request. Whether the time for
@@ -171,7 +192,10 @@ func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Ti
 	case j.newMachine != "":
 		return remediate.No, "Machine " + j.newMachine + " has claimed the Node since"
 	}
-	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Doubt: j.doubt}, f.Cluster, now)
+	if why := (requestBook{rc.opt.Book}).notFor(&asked, r, now); why != "" {
+		return remediate.No, why
+	}
+	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.doubt}, f.Cluster, now)
 	switch {
 	case t.Verdict != policy.Unhealthy:
 		return remediate.No, "the request asks for nothing now: " + t.Message

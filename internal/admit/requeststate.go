@@ -14,7 +14,8 @@ type RequestState struct {
 	Ref    remediate.Request
 	Target remediate.Target // zero if no Machine and no Node of the request is seen
 	Status request.Status
-	Held   bool // the watch shows the finalizer of fenced on it
+	Held   bool   // the watch shows the finalizer on it that this installation set for this cluster
+	HeldBy string // as the finalizer was set
 	// Stale: the request is an annotation on a Machine whose Node is Ready, and no run is open.
 	Stale bool
 }
@@ -27,16 +28,19 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		return nil
 	}
 	for i, q := range w.book.requested(now) {
-		r := w.book.runOf(&q)
+		r := q.run
 		held := q.Request.Power.Held
 		if q.Target.Subject() == "" && r == nil && !held {
 			continue
 		}
-		s := RequestState{Ref: refOf(q.Request), Held: held, Status: request.Of(q, r, request.Refusal{})}
-		if s.Status.Phase == request.Pending && i < maxExplained {
-			s.Status = request.Of(q, r, w.whyNotStarted(&q, now))
+		if r != nil && r.Open() && r.Version == 0 {
+			continue // it is being saved; whether it begins is not known yet
 		}
-		if a, ok := w.candidate(&q); ok {
+		s := RequestState{Ref: refOf(q.Request), Held: held, HeldBy: q.Request.Power.HeldBy, Status: request.Of(q.Requested, r, request.Refusal{})}
+		if s.Status.Phase == request.Pending && i < maxExplained {
+			s.Status = request.Of(q.Requested, r, w.whyNotStarted(&q.Requested, now))
+		}
+		if a, ok := w.candidate(&q.Requested); ok {
 			s.Target = a.draft.Target
 		}
 		s.Stale = q.Request.Kind == policy.MachineRequestKind && q.Target.Verdict == policy.Healthy && (r == nil || !r.Open())
@@ -85,7 +89,7 @@ func (w *RequestedRuns) gate(subject string, now time.Time) (found *candidate, g
 			continue
 		}
 		g := w.requestGate(&q)
-		if a, ok := w.candidate(&q); ok && t.Acts() {
+		if a, ok := w.candidate(&q.Requested); ok && t.Acts() {
 			found = &a
 		}
 		gates = append(gates, g)
@@ -94,9 +98,9 @@ func (w *RequestedRuns) gate(subject string, now time.Time) (found *candidate, g
 }
 
 // requestGate says whether a request asks for a run now, and its policy allows that.
-func (w *RequestedRuns) requestGate(q *policy.Requested) reason.Gate {
+func (w *RequestedRuns) requestGate(q *asked) reason.Gate {
 	t := &q.Target
-	g := reason.NewGate("request", t.Acts() && !w.isCarriedOut(q), reason.NotUnhealthy, t.Message, "asks for a run", q.Request.Kind+" "+q.Check.Key())
+	g := reason.NewGate("request", t.Acts() && !q.isCarriedOut(), reason.NotUnhealthy, t.Message, "asks for a run", q.Request.Kind+" "+q.Check.Key())
 	switch {
 	case len(t.Refusals) > 0:
 		g.Reason = t.Refusals[0]

@@ -63,6 +63,10 @@ type Cluster struct {
 	Reprovision bool       `yaml:"reprovision"`
 	// Metal3Remediations: fenced carries out the requests of Metal3's provider.
 	Metal3Remediations bool `yaml:"metal3Remediations"`
+	// RequestNamespaces are those whose FencedRemediations may name any Node.
+	RequestNamespaces []string `yaml:"requestNamespaces" is:"namespace"`
+	// RemediateReadyNodes: fenced obeys remediateReadyNodes of a FencedRemediation.
+	RemediateReadyNodes bool `yaml:"remediateReadyNodes"`
 }
 
 // Management is where a Cluster API keeps Machines and checks; an empty

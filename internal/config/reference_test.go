@@ -39,7 +39,7 @@ func TestReferenceFileIsComplete(t *testing.T) {
 	var cl Cluster
 	cl.setDefaults()
 	cl.Mode = "observe"
-	cl.Name, cl.Kubeconfig, cl.Namespaces = "prod", "/etc/fenced/prod.kubeconfig", []string{}
+	cl.Name, cl.Kubeconfig, cl.Namespaces, cl.RequestNamespaces = "prod", "/etc/fenced/prod.kubeconfig", []string{}, []string{}
 	require.Equal(t, cl, c.Clusters[0])
 	requireKeys(t, lines, "clusters[0]", reflect.TypeFor[Cluster]())
 	_, err = Load(filepath.Join(reference(t), "fenced.yaml"))

@@ -18,8 +18,9 @@ import (
 // object with the UID of the request; one that is gone is no error.
 type Requests interface {
 	admit.Requests
-	// Release removes the finalizer. It is idempotent.
-	Release(ctx context.Context, q remediate.Request) error
+	// Release removes the finalizer that was set as heldBy says; not one that was set anew
+	// since. It is idempotent.
+	Release(ctx context.Context, q remediate.Request, heldBy string) error
 	// Report writes what differs in the status.
 	Report(ctx context.Context, q remediate.Request, s request.Status) error
 	// ClearStale removes the annotation of a Machine whose Node is Ready without it, unless
@@ -83,7 +84,7 @@ func (w *requestWriter) writeAll(ctx context.Context, now time.Time) {
 	there, writes := map[remediate.Request]bool{}, 0
 	for _, s := range w.c.admit.Requested.States(now) {
 		there[s.Ref] = true
-		if told := w.written[s.Ref]; ctx.Err() == nil && writes < maxRequestWrites && !now.Before(told.next) && w.needsWrite(s, told, now) {
+		if told := w.written[s.Ref]; ctx.Err() == nil && w.c.lead.WhyNotAct(time.Now()) == "" && writes < maxRequestWrites && !now.Before(told.next) && w.needsWrite(s, told, now) {
 			writes++
 			w.written[s.Ref] = w.write(ctx, s, told, now)
 		}
@@ -98,6 +99,9 @@ func (w *requestWriter) needsWrite(s admit.RequestState, told toldRequest, now t
 	if !w.c.admit.MayBegin() || isAnnotation(s) {
 		return release || s.Stale && w.c.admit.MayBegin()
 	}
+	if s.Status.Answered {
+		return release
+	}
 	return release || !reflect.DeepEqual(told.status, s.Status) || now.Sub(told.at) > requestAgain
 }
 
@@ -108,14 +112,17 @@ func isAnnotation(s admit.RequestState) bool { return s.Ref.Kind == policy.Machi
 // error.
 func (w *requestWriter) write(ctx context.Context, s admit.RequestState, last toldRequest, now time.Time) toldRequest {
 	var errs []error
+	if s.Status.Lost && !last.status.Lost {
+		w.c.emit(event.Event{Type: event.Failed, Node: s.Target.Node, Message: s.Ref.Kind + " " + s.Ref.Namespace + "/" + s.Ref.Name + ": " + s.Status.LastError})
+	}
 	switch {
 	case isAnnotation(s):
 		errs = append(errs, w.c.opt.Requests.ClearStale(ctx, s.Target))
-	case w.c.admit.MayBegin():
+	case w.c.admit.MayBegin() && !s.Status.Answered:
 		errs = append(errs, w.c.opt.Requests.Report(ctx, s.Ref, s.Status))
 	}
 	if s.Held && !s.Status.Hold {
-		errs = append(errs, w.c.opt.Requests.Release(ctx, s.Ref))
+		errs = append(errs, w.c.opt.Requests.Release(ctx, s.Ref, s.HeldBy))
 	}
 	err := errors.Join(errs...)
 	if err == nil || ctx.Err() != nil {
@@ -124,6 +131,7 @@ func (w *requestWriter) write(ctx context.Context, s admit.RequestState, last to
 	if last.backoff == 0 { // reported once, until a write succeeds
 		w.c.emit(event.Event{Type: event.Failed, Node: s.Target.Node, Message: "write to " + s.Ref.Kind + " " + s.Ref.Namespace + "/" + s.Ref.Name + ", which is tried again: " + err.Error()})
 	}
+	last.status.Lost = s.Status.Lost // reported
 	last.backoff = min(max(2*last.backoff, writeRetry), writeRetryMax)
 	last.next = now.Add(last.backoff)
 	return last

@@ -35,6 +35,8 @@ type Config struct {
 	DeleteControlPlaneMachines bool
 	// Metal3Remediations: fenced carries out the requests of this kind, too.
 	Metal3Remediations bool
+	// RemediateReadyNodes: a request may ask for the power cycle of a Node that is Ready.
+	RemediateReadyNodes bool
 	// Checks are the checks from files; the requests of their templates are
 	// watched, too.
 	Checks []policy.Check

@@ -97,15 +97,21 @@ func convertHost(apart bool) func(any) (any, error) {
 }
 
 // convertRequest makes the converter of remediation requests. apart: they are on a
-// separate management API. metal3: fenced carries out Metal3Remediations.
-func convertRequest(apart, metal3 bool) func(any) (any, error) {
+// separate management API. Whether a Node that is Ready may be power-cycled is up to the
+// administrator: whoever may create a request could ask for it.
+func (c Config) convertRequest(apart bool) func(any) (any, error) {
 	return converter(func(fields map[string]any) (policy.Request, error) {
 		decode := manifest.Request
-		if metal3 {
+		if c.Metal3Remediations {
 			decode = manifest.OwnRequest
 		}
 		q, err := decode(fields)
 		q.OnManagementAPI = apart
+		if p := q.Power; p != nil {
+			p.ReadyNodes = p.ReadyNodes && c.RemediateReadyNodes
+			ours := strings.HasPrefix(p.HeldBy, c.requestHolder())
+			p.Held, p.HeldElsewhere = p.Held && ours, p.Held && !ours
+		}
 		return q, err
 	})
 }

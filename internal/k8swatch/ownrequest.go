@@ -2,17 +2,13 @@ package k8swatch
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -99,60 +95,12 @@ func (r Requests) get(ctx context.Context, q remediate.Request) (*policy.Request
 	}
 	var found any
 	if err == nil {
-		found, err = convertRequest(q.OnManagementAPI, r.c.cfg.Metal3Remediations)(u)
+		found, err = r.c.cfg.convertRequest(q.OnManagementAPI)(u)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s/%s: %w", q.Kind, q.Namespace, q.Name, err)
 	}
 	return found.(*policy.Request), nil
-}
-
-// Hold sets the finalizer on a request: it must not vanish while its
-// host may be off. It fails if the object is gone, was replaced or is being deleted.
-func (r Requests) Hold(ctx context.Context, q remediate.Request) error {
-	return r.changeFinalizer(ctx, q, true)
-}
-
-// Release removes the finalizer. It is idempotent.
-func (r Requests) Release(ctx context.Context, q remediate.Request) error {
-	return r.changeFinalizer(ctx, q, false)
-}
-
-func (r Requests) changeFinalizer(ctx context.Context, q remediate.Request, hold bool) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	what := fmt.Sprintf("%s %s/%s", q.Kind, q.Namespace, q.Name)
-	u, err := r.read(ctx, q)
-	switch {
-	case !hold && (isGone(err, q.Name) || err == nil && string(u.GetUID()) != q.UID):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read %s: %w", what, err)
-	case string(u.GetUID()) != q.UID, hold && u.GetDeletionTimestamp() != nil:
-		return fmt.Errorf("set the finalizer of %s: it was replaced or deleted", what)
-	}
-	before := u.GetFinalizers()
-	after := slices.DeleteFunc(slices.Clone(before), func(f string) bool { return f == manifest.RequestFinalizer })
-	if hold {
-		after = append(after, manifest.RequestFinalizer)
-	}
-	if len(after) == len(before) {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": u.GetUID(), "resourceVersion": u.GetResourceVersion(), "finalizers": after,
-	}})
-	var api dynamic.ResourceInterface
-	if err == nil {
-		api, err = r.at(ctx, q)
-	}
-	if err == nil {
-		_, err = api.Patch(ctx, q.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	}
-	if err != nil && (hold || !isGone(err, q.Name)) {
-		return fmt.Errorf("change the finalizers of %s: %w", what, err)
-	}
-	return nil
 }
 
 // ClearStale removes the annotation that requests the remediation of a Machine

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -68,9 +69,28 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	assert.True(t, seen.RequestRead)
 	assert.Nil(t, seen.Request)
 
+	// Another installation, and another cluster of this one, neither hold nor release it. Nor does
+	// a release that was decided before the request was held anew.
+	r.Request = &q
+	by := look(t, k, r).Request.Power.HeldBy
+	for _, cfg := range []Config{{Name: "rig", StoreID: "other"}, {Name: "other"}} {
+		cfg.Kubeconfig, cfg.FreshEvery = k.cfg.Kubeconfig, time.Second
+		foreign, err := New(cfg, zap.NewNop())
+		require.NoError(t, err)
+		require.ErrorContains(t, foreign.Requests().Hold(ctx, q), "another installation of fenced holds it")
+		power := look(t, foreign, r).Request.Power
+		assert.False(t, power.Held)
+		assert.True(t, power.HeldElsewhere)
+	}
+	require.NoError(t, k.Requests().Hold(ctx, q))
+	require.NoError(t, k.Requests().Release(ctx, q, by))
+	assert.Len(t, live().GetFinalizers(), 2, "held anew since")
+	by = look(t, k, r).Request.Power.HeldBy
+
 	require.NoError(t, c.Dynamic().Resource(requestGVR).Namespace(rig.Namespace).Delete(ctx, q.Name, metav1.DeleteOptions{}))
 	for range 2 {
-		require.NoError(t, k.Requests().Release(ctx, q))
+		require.NoError(t, k.Requests().Release(ctx, q, by))
+		assert.NotContains(t, live().GetAnnotations(), "fenced.io/power-held-by")
 		assert.Equal(t, []string{"example.com/other"}, live().GetFinalizers())
 	}
 	require.ErrorContains(t, k.Requests().Hold(ctx, q), "replaced or deleted")

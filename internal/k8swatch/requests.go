@@ -79,7 +79,7 @@ func (c *Cluster) adjustRequests() (news bool) {
 	for k, version := range wanted {
 		st := r.stores[k]
 		if st == nil && (len(r.stores) < maxRequestKinds+len(c.sides()) || c.cfg.carriesOut(k.kind)) {
-			st = &store{convert: convertRequest(k.side == c.manage && c.manage != c.work, c.cfg.Metal3Remediations), source: source{kind: k.kind.Kind, group: k.kind.Group,
+			st = &store{convert: c.cfg.convertRequest(k.side.isApart()), source: source{kind: k.kind.Kind, group: k.kind.Group,
 				versions: []string{version}, namespace: c.requestsIn(k.side), request: true}}
 			if k.kind == ownRequests {
 				st.gvr = requestGVR // as of all kinds that are always watched

@@ -47,6 +47,18 @@ func TestOnlyKindsOfRemediatorsAreRequests(t *testing.T) {
 	}
 }
 
+// Whoever may create a request cannot have a Node that is Ready power-cycled, unless the
+// administrator allows it.
+func TestReadyNodesAreUpToTheAdministrator(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		u := apiObject("FencedRemediation", "q", "1", map[string]any{"remediateReadyNodes": true})
+		u.SetAPIVersion(policy.FencedAPI)
+		found, err := Config{RemediateReadyNodes: allowed}.convertRequest(false)(u)
+		require.NoError(t, err)
+		assert.Equal(t, allowed, found.(*policy.Request).Power.ReadyNodes)
+	}
+}
+
 // The author of a check must not take Machines out of the view by calling them
 // requests.
 func TestTemplateErasesNoMachine(t *testing.T) {

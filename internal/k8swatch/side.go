@@ -56,6 +56,9 @@ func (s *side) notOlder(kind, group, namespace string) metav1.ListOptions {
 	return o
 }
 
+// isApart reports whether this is a management API of its own.
+func (s *side) isApart() bool { return s == s.c.manage && s != s.c.work }
+
 // watched returns the current stores of this side.
 func (s *side) watched() []*store {
 	s.mu.Lock()

@@ -91,6 +91,7 @@ func (s *store) decode(obj any) (*decoded, error) {
 	d.id = policy.ObjectID{APIVersion: "v1", Kind: s.kind, Namespace: d.Namespace, Name: d.Name}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		d.id.APIVersion = intern(u.GetAPIVersion())
+		d.id.OnManagementAPI = s.request && s.side.isApart()
 	}
 	d.mark = markOn(d.id, m)
 	if _, err = revision(m.GetResourceVersion()); err == nil {

@@ -134,13 +134,14 @@ apiVersion: fenced.io/v1alpha1
 kind: FencedRemediation
 metadata: {namespace: ns, name: m-0, uid: u, finalizers: [other, fenced.io/power], deletionTimestamp: "2026-01-02T03:04:05Z"}
 spec: {retryLimit: 0, timeoutSeconds: 600, remediateReadyNodes: true}
+status: {phase: Running}
 ---
 {apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: Metal3Remediation, metadata: {namespace: ns, name: m-2}}
 `)
 	assert.Equal(t, []policy.Request{
 		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-1", Power: &policy.PowerRequest{}},
 		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-0", UID: "u", Deleting: true,
-			Power: &policy.PowerRequest{Attempts: 1, Timeout: 10 * time.Minute, ReadyNodes: true, Held: true}},
+			Power: &policy.PowerRequest{Attempts: 1, Timeout: 10 * time.Minute, ReadyNodes: true, Held: true, Phase: "Running"}},
 		{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Remediation", Namespace: "ns", Name: "m-2"},
 	}, s.Requests)
 }

@@ -22,6 +22,10 @@ const (
 // RequestFinalizer keeps a FencedRemediation while its run may leave the host off.
 const RequestFinalizer = "fenced.io/power"
 
+// RequestHolder is the annotation beside the finalizer: who set it, for which cluster, and a
+// random text.
+const RequestHolder = "fenced.io/power-held-by"
+
 // Request decodes a remediation request of any kind. The contract does not define
 // its spec.
 func Request(fields map[string]any) (policy.Request, error) {
@@ -47,7 +51,7 @@ func Request(fields map[string]any) (policy.Request, error) {
 	q.Conditions = conditions(o.child("status"))
 	q.UID, q.Deleting = meta.text("uid"), !meta.time("deletionTimestamp").IsZero()
 	if group, _, _ := strings.Cut(q.APIVersion, "/"); group == groupFenced && q.Kind == policy.FencedRemediationKind {
-		q.Power = powerRequest(o.child("spec"), meta)
+		q.Power = powerRequest(o.child("spec"), meta, o.child("status"))
 	}
 	return q, o.err()
 }
@@ -60,7 +64,7 @@ func OwnRequest(fields map[string]any) (policy.Request, error) {
 		return q, err
 	}
 	o := read(fields)
-	q.Power = powerRequest(object{errs: o.errs}, o.child("metadata"))
+	q.Power = powerRequest(object{errs: o.errs}, o.child("metadata"), o.child("status"))
 	q.Power.Attempts = max(1, o.child("spec").child("strategy").whole("retryLimit", 1)) + 1
 	return q, o.err()
 }
@@ -72,10 +76,11 @@ const (
 )
 
 // powerRequest decodes the spec of a FencedRemediation. Its CRD limits the numbers.
-func powerRequest(spec, meta object) *policy.PowerRequest {
+func powerRequest(spec, meta, status object) *policy.PowerRequest {
 	p := &policy.PowerRequest{
 		Timeout:    time.Duration(spec.whole("timeoutSeconds", 0)) * time.Second,
 		ReadyNodes: spec.flag("remediateReadyNodes"), Held: slices.Contains(meta.texts("finalizers"), RequestFinalizer),
+		HeldBy: meta.textMap("annotations")[RequestHolder], Phase: status.text("phase"), Run: status.text("run"),
 	}
 	if retries := spec.whole("retryLimit", -1); retries >= 0 {
 		p.Attempts = retries + 1

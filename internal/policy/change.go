@@ -5,6 +5,9 @@ import "slices"
 // ObjectID names one object of a cluster.
 type ObjectID struct {
 	APIVersion, Kind, Namespace, Name string
+	// OnManagementAPI: a remediation request on a separate management API. The workload API
+	// may have another one of the same name.
+	OnManagementAPI bool
 }
 
 // String names the object for people.

@@ -25,7 +25,7 @@ func TestLawsDoubtfulIsLeftAlone(t *testing.T) {
 		w.apply(drawActing(t)...)
 		w.apply(drawMismatch(t)...)
 		if odds(t, "unread", 2) {
-			w.apply(Change{ID: ObjectID{OpenShiftMachineAPI, "Machine", "a", of(t, "unread", worldMachines...)}, Err: errors.New("it is broken")})
+			w.apply(Change{ID: ObjectID{APIVersion: OpenShiftMachineAPI, Kind: "Machine", Namespace: "a", Name: of(t, "unread", worldMachines...)}, Err: errors.New("it is broken")})
 		}
 		for _, c := range w.l.Report(w.now).Checks {
 			for _, x := range c.Targets {
@@ -53,8 +53,8 @@ func drawMismatch(t *rapid.T) []Change {
 	c := &Check{APIVersion: OpenShiftMachineAPI, Kind: MachineHealthCheckKind, Namespace: m.Namespace, Name: "all", Source: "cluster",
 		Selector: labels.Everything(), Strategy: PowerCycleHosts, Conditions: []UnhealthyCondition{{"Ready", "Unknown", time.Minute}}}
 	return []Change{
-		{ID: ObjectID{"v1", "Node", "", n.Name}, Value: n}, {ID: ObjectID{m.APIVersion, "Machine", m.Namespace, m.Name}, Value: m},
-		{ID: ObjectID{c.APIVersion, c.Kind, c.Namespace, c.Name}, Value: c},
+		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n}, {ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Value: m},
+		{ID: ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}, Value: c},
 	}
 }
 

@@ -25,11 +25,11 @@ func silentNode(name string) *Node {
 func put(value any) Change {
 	switch v := value.(type) {
 	case *Check:
-		return Change{ID: ObjectID{v.APIVersion, v.Kind, v.Namespace, v.Name}, Value: v}
+		return Change{ID: ObjectID{APIVersion: v.APIVersion, Kind: v.Kind, Namespace: v.Namespace, Name: v.Name}, Value: v}
 	case *Node:
-		return Change{ID: ObjectID{"v1", "Node", "", v.Name}, Value: v}
+		return Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: v.Name}, Value: v}
 	case *Machine:
-		return Change{ID: ObjectID{v.APIVersion, "Machine", v.Namespace, v.Name}, Value: v}
+		return Change{ID: ObjectID{APIVersion: v.APIVersion, Kind: "Machine", Namespace: v.Namespace, Name: v.Name}, Value: v}
 	}
 	panic("of no kind")
 }
@@ -73,7 +73,7 @@ func TestUnreadMachineIsNotAbsent(t *testing.T) {
 func TestUnreadMachineSparesTheOthers(t *testing.T) {
 	l := NewLedger(Rules{})
 	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("n")), put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n"}),
-		Change{ID: ObjectID{OpenShiftMachineAPI, "Machine", "ns", "o"}, Err: errors.New("x")})
+		Change{ID: ObjectID{APIVersion: OpenShiftMachineAPI, Kind: "Machine", Namespace: "ns", Name: "o"}, Err: errors.New("x")})
 	assert.Equal(t, []string{"n ns/m"}, acts(t, l))
 }
 
@@ -179,8 +179,8 @@ func TestDoubtDoesNotFollowTheClock(t *testing.T) {
 	n.Conditions = append(n.Conditions, Condition{Type: terminating, Status: "False"})
 	q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: "a", Name: "n", Owners: []Owner{{Kind: NodeHealthCheckKind, Name: "c", UID: "u"}}}
 	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(c), put(rival), put(n), Change{ID: ObjectID{q.APIVersion, q.Kind, q.Namespace, q.Name}, Value: q},
-		Change{ID: ObjectID{OpenShiftMachineAPI, "Machine", "ns", "m"}, Err: errors.New("x")})
+	l.Apply(ledgerEpoch, put(c), put(rival), put(n), Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: q},
+		Change{ID: ObjectID{APIVersion: OpenShiftMachineAPI, Kind: "Machine", Namespace: "ns", Name: "m"}, Err: errors.New("x")})
 	for _, now := range []time.Time{ledgerEpoch, ledgerEpoch.Add(3 * time.Hour)} {
 		assert.Equal(t, reason.Undecodable, Decide(l.Snapshot(), now).Checks[0].Targets[0].Reason, now)
 	}

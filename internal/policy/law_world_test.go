@@ -51,7 +51,7 @@ func drawActing(t *rapid.T) []Change {
 	n := &Node{Name: "sick", UID: "u1", Labels: labels.Set{"pool": "sick"}, Conditions: []Condition{{"Ready", "Unknown", ledgerEpoch.Add(-time.Hour)}}}
 	c := &Check{APIVersion: FencedAPI, Kind: FencePolicyKind, Name: "acting", Source: "p.yaml:2", SelectsNodes: true, Strategy: PowerCycleHosts,
 		Selector: labels.SelectorFromSet(n.Labels), Conditions: []UnhealthyCondition{{"Ready", "Unknown", time.Minute}}}
-	return []Change{{ID: ObjectID{"v1", "Node", "", n.Name}, Value: n}, {ID: ObjectID{c.APIVersion, c.Kind, "", c.Name}, Value: c}}
+	return []Change{{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n}, {ID: ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name}, Value: c}}
 }
 
 func TestLawsOrderNeverMatters(t *testing.T) {

@@ -12,9 +12,9 @@ import (
 // request takes the place of anything else, nor takes it away with it.
 func TestRequestsReplaceNothing(t *testing.T) {
 	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n", Paused: true}
-	for _, id := range []ObjectID{put(m).ID, put(silentNode("n")).ID, {"x.example/v1", "Node", "ns", "n"}, {"x.example/v1", "Machine", "ns", "m"}, {"x.example/v1", "Cluster", "ns", "k"}} {
+	for _, id := range []ObjectID{put(m).ID, put(silentNode("n")).ID, {APIVersion: "x.example/v1", Kind: "Node", Namespace: "ns", Name: "n"}, {APIVersion: "x.example/v1", Kind: "Machine", Namespace: "ns", Name: "m"}, {APIVersion: "x.example/v1", Kind: "Cluster", Namespace: "ns", Name: "k"}} {
 		l := NewLedger(Rules{})
-		cluster := Change{ID: ObjectID{ClusterAPIV1Beta2, "Cluster", "ns", "k"}, Value: &Cluster{Namespace: "ns", Name: "k", Paused: true}}
+		cluster := Change{ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Cluster", Namespace: "ns", Name: "k"}, Value: &Cluster{Namespace: "ns", Name: "k", Paused: true}}
 		l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("n")), put(m), cluster)
 		all := func(what string) {
 			require.Empty(t, acts(t, l), "%s %v", what, id)
@@ -39,11 +39,11 @@ func TestUnreadObjectsOfOtherGroups(t *testing.T) {
 	c.SelectsNodes = false
 	l.Apply(ledgerEpoch, put(c), put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n"}))
 	require.Equal(t, []string{"n ns/m"}, acts(t, l), "its Node is gone")
-	for _, id := range []ObjectID{{"x.example/v1", "Node", "ns", ""}, {"x.example/v1", "Node", "ns", "n"}, {"x.example/v1", "Node", "", "n"}} {
+	for _, id := range []ObjectID{{APIVersion: "x.example/v1", Kind: "Node", Namespace: "ns", Name: ""}, {APIVersion: "x.example/v1", Kind: "Node", Namespace: "ns", Name: "n"}, {APIVersion: "x.example/v1", Kind: "Node", Namespace: "", Name: "n"}} {
 		l.Apply(ledgerEpoch, Change{ID: id, Err: errors.New("x")})
 		assert.Equal(t, []string{"n ns/m"}, acts(t, l), id)
 	}
-	l.Apply(ledgerEpoch, Change{ID: ObjectID{"", "Node", "", "n"}, Err: errors.New("x")})
+	l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: "", Kind: "Node", Name: "n"}, Err: errors.New("x")})
 	assert.Empty(t, acts(t, l))
 }
 

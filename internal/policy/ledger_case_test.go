@@ -18,15 +18,15 @@ import (
 func caseChange(v any) Change {
 	switch v := v.(type) {
 	case *Node:
-		return Change{ID: ObjectID{"v1", "Node", "", v.Name}, Value: v}
+		return Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: v.Name}, Value: v}
 	case *Machine:
-		return Change{ID: ObjectID{v.APIVersion, "Machine", v.Namespace, v.Name}, Value: v}
+		return Change{ID: ObjectID{APIVersion: v.APIVersion, Kind: "Machine", Namespace: v.Namespace, Name: v.Name}, Value: v}
 	case *Check:
-		return Change{ID: ObjectID{v.APIVersion, v.Kind, v.Namespace, v.Name}, Value: v}
+		return Change{ID: ObjectID{APIVersion: v.APIVersion, Kind: v.Kind, Namespace: v.Namespace, Name: v.Name}, Value: v}
 	case *Request:
-		return Change{ID: ObjectID{v.APIVersion, v.Kind, v.Namespace, v.Name}, Value: v}
+		return Change{ID: ObjectID{APIVersion: v.APIVersion, Kind: v.Kind, Namespace: v.Namespace, Name: v.Name}, Value: v}
 	}
-	return Change{ID: ObjectID{"coordination.k8s.io/v1", "Lease", "kube-node-lease", "n-0"}, Value: v}
+	return Change{ID: ObjectID{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-node-lease", Name: "n-0"}, Value: v}
 }
 
 func caseCheck(strategy Strategy) *Check {
@@ -70,7 +70,7 @@ func TestLedgerCases(t *testing.T) {
 		"a request for a Machine":       {caseChange(caseCheck(CreateRequests)), caseChange(failed), caseChange(request), gone(request)},
 		"a request for a Node":          {caseChange(caseNodeCheck()), caseChange(sick), caseChange(nodeRequest), gone(nodeRequest)},
 		"a wait without a clock":        {caseChange(caseCheck(DeleteMachines)), caseChange(caseMachine("m-0", "")), caseChange(caseMachine("m-1", "")), caseChange(caseMachine("m-0", "n-0")), caseChange(caseMachine("m-1", "n-1"))},
-		"the Cluster cannot be decoded": {caseChange(capi), {ID: ObjectID{ClusterAPIV1Beta2, "Cluster", "a", "k"}, Err: errors.New("broken")}, {ID: ObjectID{ClusterAPIV1Beta2, "Cluster", "a", "k"}}},
+		"the Cluster cannot be decoded": {caseChange(capi), {ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Cluster", Namespace: "a", Name: "k"}, Err: errors.New("broken")}, {ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Cluster", Namespace: "a", Name: "k"}}},
 		"only a refusal":                {caseChange(caseCheck(DeleteMachines)), caseChange(sick), caseChange(caseMachine("m-0", "n-0")), caseChange(orphan)},
 		"only a due": {caseChange(caseCheck(PowerCycleHosts)), caseChange(sick), caseChange(caseMachine("m-0", "n-0")),
 			caseChange(&Lease{RenewTime: ledgerEpoch.Add(-30 * time.Second)}), caseChange(&Lease{RenewTime: ledgerEpoch.Add(-20 * time.Second)})},

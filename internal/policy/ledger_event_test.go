@@ -86,7 +86,7 @@ func (w *trial) edit(t *rapid.T) {
 	case "delay":
 		c.HealthyDelay = 10 * time.Minute
 	}
-	w.apply(Change{ID: ObjectID{c.APIVersion, c.Kind, c.Namespace, c.Name}, Value: &c})
+	w.apply(Change{ID: ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}, Value: &c})
 }
 
 func (w *trial) setRuns(t *rapid.T) {
@@ -119,7 +119,7 @@ func (w *trial) remember(*rapid.T) {
 		if c := w.l.Check(r.ID()); c.Storm != r.Storm {
 			next := *c
 			next.Storm = r.Storm
-			w.apply(Change{ID: ObjectID{c.APIVersion, c.Kind, c.Namespace, c.Name}, Value: &next})
+			w.apply(Change{ID: ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}, Value: &next})
 		}
 	}
 }

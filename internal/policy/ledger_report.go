@@ -95,14 +95,20 @@ func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Repo
 	for c, list := range some {
 		r.Checks = append(r.Checks, l.checkReport(c, list, now))
 	}
+	budgets := l.reportBudgets(&r)
+	r.Errors = slices.AppendSeq(r.Errors, maps.Values(l.errors))
+	l.w.finish(&r, budgets)
+	return r
+}
+
+// reportBudgets adds the budgets and their use to a report, and returns them in the same order.
+func (l *Ledger) reportBudgets(r *Report) []DisruptionBudget {
 	budgets := make([]DisruptionBudget, 0, len(l.budgets))
 	for _, b := range l.budgetList() {
 		budgets = append(budgets, *b.budget)
 		r.Budgets = append(r.Budgets, b.n.report(b.budget, b.budget.unseen(l.w)))
 	}
-	r.Errors = slices.AppendSeq(r.Errors, maps.Values(l.errors))
-	l.w.finish(&r, budgets)
-	return r
+	return budgets
 }
 
 // checkReport is the report of a check with some of its targets.

@@ -189,37 +189,37 @@ func drawOf(t *rapid.T, kind string, now time.Time) (ObjectID, any) {
 	switch kind {
 	case "Node":
 		n := drawWorldNode(t, now)
-		return ObjectID{"v1", "Node", "", n.Name}, n
+		return ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, n
 	case "Machine":
 		m := drawWorldMachine(t, now)
-		return ObjectID{m.APIVersion, "Machine", m.Namespace, m.Name}, m
+		return ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, m
 	case "Check":
 		c := drawWorldCheck(t, now)
-		return ObjectID{c.APIVersion, c.Kind, c.Namespace, c.Name}, c
+		return ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}, c
 	case "Request":
 		r := drawWorldRequest(t, now)
-		return ObjectID{r.APIVersion, r.Kind, r.Namespace, r.Name}, r
+		return ObjectID{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name}, r
 	case "Lease":
-		return ObjectID{"coordination.k8s.io/v1", "Lease", "kube-node-lease", of(t, "name", worldNodes...)}, &Lease{RenewTime: around(t, "renewed", now)}
+		return ObjectID{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-node-lease", Name: of(t, "name", worldNodes...)}, &Lease{RenewTime: around(t, "renewed", now)}
 	case "Cluster":
 		c := &Cluster{Namespace: "a", Name: "k", Paused: odds(t, "paused", 5), ControlPlaneInitialized: !odds(t, "new", 4),
 			InfrastructureReady: !odds(t, "bare", 4), ControlPlaneSince: around(t, "since", now)}
-		return ObjectID{ClusterAPIV1Beta2, "Cluster", "a", "k"}, c
+		return ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Cluster", Namespace: "a", Name: "k"}, c
 	case "Budget":
 		b := &DisruptionBudget{Name: of(t, "name", "b-0", "b-1"), Selector: of(t, "selector", worldSelector...),
 			SelectsMachines: odds(t, "machines", 2), MaxUnavailable: intstr.Parse(of(t, "max", "0", "1", "3", "50%", "100%", "x")), Source: of(t, "source", "p.yaml:3", "p.yaml:7")}
 		if odds(t, "invalid", 6) {
 			b.Invalid = "wrong"
 		}
-		return ObjectID{FencedAPI, DisruptionBudgetKind, "", b.Name}, b
+		return ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: b.Name}, b
 	case "Pod":
 		p := &EtcdPod{"kube-system", of(t, "name", "e-0", "e-1", "e-2"), of(t, "node", worldNodes...), !odds(t, "sick", 3)}
-		return ObjectID{"v1", "Pod", p.Namespace, p.Name}, p
+		return ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name}, p
 	case "Host":
 		h := &Host{Namespace: "a", Name: of(t, "name", "h-0", "h-1"), Online: rapid.Bool().Draw(t, "online")}
-		return ObjectID{"metal3.io/v1alpha1", "BareMetalHost", h.Namespace, h.Name}, h
+		return ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}, h
 	}
-	return ObjectID{"config.openshift.io/v1", "ClusterVersion", "", "version"}, &Upgrade{Why: of(t, "why", "", "it is Progressing")}
+	return ObjectID{APIVersion: "config.openshift.io/v1", Kind: "ClusterVersion", Name: "version"}, &Upgrade{Why: of(t, "why", "", "it is Progressing")}
 }
 
 // drawCluster draws objects that make a whole cluster.

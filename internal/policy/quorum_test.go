@@ -20,7 +20,7 @@ func readyNode(name string) *Node {
 }
 
 func member(name string) Change {
-	return Change{ID: ObjectID{"v1", "Pod", "openshift-etcd", "etcd-" + name}, Value: &EtcdPod{"openshift-etcd", "etcd-" + name, name, true}}
+	return Change{ID: ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: "openshift-etcd", Name: "etcd-" + name}, Value: &EtcdPod{"openshift-etcd", "etcd-" + name, name, true}}
 }
 
 // Five members, of two of which the Nodes are gone: etcd still counts five. // I12
@@ -83,7 +83,7 @@ func TestTurnOfARunWithoutNode(t *testing.T) {
 	require.Equal(t, []string{"a "}, acts(t, l), "one at a time, the first by name")
 	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "a", ControlPlane: true}})
 	require.Empty(t, acts(t, l))
-	l.Apply(ledgerEpoch, Change{ID: ObjectID{"v1", "Node", "", "a"}})
+	l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "a"}})
 	require.Empty(t, acts(t, l), "a's Node is away")
 	l.SetRuns(ledgerEpoch, nil)
 	assert.Equal(t, []string{"b "}, acts(t, l))

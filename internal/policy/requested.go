@@ -2,7 +2,6 @@ package policy
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -49,7 +48,7 @@ func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
 	r := Report{At: now}
 	list := make([]Requested, len(asked))
 	for i, q := range asked {
-		list[i] = requestTables{l.w}.requested(q, now)
+		list[i] = requestTables{l.w, l.checks}.requested(q, now)
 		r.Checks = append(r.Checks, CheckReport{Targets: []TargetReport{list[i].Target}})
 	}
 	l.applyShared(&r)
@@ -61,13 +60,8 @@ func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
 
 // applyShared applies what limits the targets of all requests together.
 func (l *Ledger) applyShared(r *Report) {
+	l.w.refuseBudgets(r, l.reportBudgets(r))
 	l.w.guardControlPlane(r)
-	var budgets []DisruptionBudget
-	for _, b := range l.budgetList() {
-		budgets = append(budgets, *b.budget)
-		r.Budgets = append(r.Budgets, b.n.report(b.budget, l.w.unseenNodes()))
-	}
-	l.w.refuseBudgets(r, budgets)
 }
 
 // AnnotatedRequest is the request that an annotation on a Machine makes. When it
@@ -84,81 +78,6 @@ func RuleOf(q *Request) Check {
 	}
 }
 
-// requestTables finds the targets of requests in the tables.
-type requestTables struct{ *tables }
-
-// requested finds and evaluates the target of a request.
-func (w requestTables) requested(q *Request, now time.Time) Requested {
-	x, contradiction := w.requestSubject(q)
-	var cluster *Cluster
-	if m := x.Machine; m != nil {
-		cluster = w.clusters[key(m.Namespace, m.ClusterName)]
-	}
-	r := Requested{Request: q, Check: RuleOf(q), Target: EvaluateRequest(q, x, cluster, now)}
-	if contradiction != "" && r.Target.Action != None {
-		r.Target.refuse(reason.NodeMismatch)
-		r.Target.Message = contradiction
-	}
-	return r
-}
-
-// requestSubject finds the target of a request: the Machine that owns it, the
-// Node that it names, or what has its name. A request that a Machine owns is for
-// no other one. One on a separate management API is never for a Node by name:
-// the Nodes there are those of another cluster.
-func (w requestTables) requestSubject(q *Request) (x Subject, contradiction string) {
-	if m, owned := w.requestMachine(q); owned || m != nil {
-		if m == nil {
-			return Subject{}, ""
-		}
-		x = w.machineSubject(m)
-		if q.NodeName != "" && q.NodeName != m.NodeName && !q.OnManagementAPI {
-			contradiction = fmt.Sprintf("the request names Node %s, and its Machine %s has Node %q", q.NodeName, m.Key(), m.NodeName)
-		}
-		return x, contradiction
-	}
-	if q.OnManagementAPI {
-		return Subject{}, ""
-	}
-	name := cmp.Or(q.NodeName, q.Name)
-	if n := w.nodes[name]; n != nil {
-		return w.nodeSubject(n), ""
-	}
-	if list := w.byNode[name]; len(list) > 0 {
-		return w.machineSubject(list[0]), ""
-	}
-	return Subject{}, ""
-}
-
-// requestMachine finds the Machine that owns a request, or, if the request names
-// neither an owner nor a Node, the Machine of its name. owned: a Machine owns it.
-func (w requestTables) requestMachine(q *Request) (found *Machine, owned bool) {
-	name, uid := q.Name, q.UID
-	if q.Kind != MachineRequestKind {
-		at := slices.IndexFunc(q.Owners, func(o Owner) bool { return o.Kind == "Machine" })
-		owned = at >= 0
-		switch {
-		case owned:
-			name, uid = q.Owners[at].Name, q.Owners[at].UID
-		case q.NodeName != "":
-			return nil, false
-		default:
-			uid = ""
-		}
-	}
-	for _, g := range machineGroups {
-		m := w.machines[machineID{g, q.Namespace, name}]
-		switch {
-		case m == nil, uid != "" && m.UID != uid, q.Kind == MachineRequestKind && m.Group() != group(q.APIVersion):
-		case found != nil:
-			return nil, true // one of each API family
-		default:
-			found = m
-		}
-	}
-	return found, owned
-}
-
 // EvaluateRequest evaluates the target of a request by itself. cluster is the
 // Cluster of its Machine, or nil. It is asked again, with fresh objects, before
 // fenced acts. // I4
@@ -170,14 +89,17 @@ func EvaluateRequest(q *Request, x Subject, cluster *Cluster, now time.Time) Tar
 	case x.Machine == nil && x.Node == nil:
 		t.set(Indeterminate, reason.NodeNotFound, what+": no such Machine or Node is seen")
 		return t
+	case x.Node != nil && x.Node.Ready() && !q.Power.ReadyNodes: // I4
+		t.set(Healthy, "", what+": the Node is Ready")
+		return t
+	case q.Power.Answered():
+		t.set(Indeterminate, reason.NotUnhealthy, what+" was answered ("+q.Power.Phase+"): whoever wants another power cycle deletes it and makes a new one")
+		return t
 	case q.Deleting:
 		t.set(Indeterminate, reason.Deleting, what+" is being deleted")
 		return t
 	case !q.TimedOut.IsZero():
 		t.set(Indeterminate, reason.RequestTimeout, "the check that made "+what+" has given up on it")
-		return t
-	case x.Node != nil && x.Node.Ready() && !q.Power.ReadyNodes: // I4
-		t.set(Healthy, "", what+": the Node is Ready")
 		return t
 	case q.Power.Timeout > 0 && !q.Created.IsZero() && !now.Before(ends):
 		t.set(Indeterminate, reason.RequestTimeout, what+": no run could begin within its timeoutSeconds")
@@ -185,13 +107,18 @@ func EvaluateRequest(q *Request, x Subject, cluster *Cluster, now time.Time) Tar
 	}
 	t.set(Unhealthy, "", what)
 	t.Trigger, t.Action = "requested by "+what, PowerCycle
-	t.refuseRequest(&x, cluster)
+	t.refuseRequest(q, &x, cluster)
+	t.refuseWhileRenewed(&x, now) // I4
 	return t
 }
 
 // refuseRequest adds what forbids the power cycle of a requested target.
-func (t *TargetReport) refuseRequest(x *Subject, cluster *Cluster) {
+func (t *TargetReport) refuseRequest(q *Request, x *Subject, cluster *Cluster) {
 	m := x.Machine
+	if q.Power.HeldElsewhere {
+		t.refuse(reason.RequestNotHeld)
+		t.Message = "another installation of fenced holds " + q.Kind + " " + q.key() + "; if that one is gone, see that the host is on, then remove the finalizer fenced.io/power"
+	}
 	switch {
 	case m == nil:
 	case m.Deleting:

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,30 +17,44 @@ import (
 var requestedAt = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
 // askedLedger is a cluster with Machine ns/m-1 on Node n-1, which is silent, and the Node n-2
-// without a Machine, which is silent, too.
+// without a Machine, which is silent, too. The NodeHealthCheck "metal" covers n-2 and has its
+// template in the namespace ns.
 func askedLedger(t *testing.T, requests ...Request) *Ledger {
 	t.Helper()
-	l := NewLedger(Rules{})
+	return askedLedgerWith(t, Rules{}, requests...)
+}
+
+func askedLedgerWith(t *testing.T, rules Rules, requests ...Request) *Ledger {
+	t.Helper()
+	l := NewLedger(rules)
 	silent := []Condition{{Type: "Ready", Status: "Unknown", LastTransition: requestedAt.Add(-time.Hour)}}
 	changes := []Change{
 		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &Node{Name: "n-1", UID: "u-1", Conditions: silent}},
-		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-2"}, Value: &Node{Name: "n-2", UID: "u-2", Conditions: silent}},
+		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-2"}, Value: &Node{Name: "n-2", UID: "u-2", Labels: labels.Set{"pool": "metal"}, Conditions: silent}},
 		{ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Machine", Namespace: "ns", Name: "m-1"},
 			Value: &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
+		{ID: ObjectID{APIVersion: Medik8sAPI, Kind: NodeHealthCheckKind, Name: "metal"}, Value: &Check{
+			APIVersion: Medik8sAPI, Kind: NodeHealthCheckKind, Name: "metal", UID: "ku", SelectsNodes: true, Selector: labels.SelectorFromSet(labels.Set{"pool": "metal"}),
+			Strategy: CreateRequests, Template: &Template{APIVersion: FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "power"},
+		}},
 	}
 	for i := range requests {
 		q := &requests[i]
-		q.APIVersion, q.Kind, q.Namespace = FencedAPI, FencedRemediationKind, "ns"
+		q.APIVersion, q.Kind, q.Namespace = FencedAPI, FencedRemediationKind, cmp.Or(q.Namespace, "ns")
 		if q.UID == "" {
 			q.UID = "q-" + q.Name
 		}
 		if q.Power == nil {
 			q.Power = &PowerRequest{}
 		}
-		changes = append(changes, Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: q})
+		changes = append(changes, Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, OnManagementAPI: q.OnManagementAPI}, Value: q})
 	}
 	l.Apply(requestedAt, changes...)
 	return l
+}
+
+func ownedByCheck(name, uid string) []Owner {
+	return []Owner{{Kind: NodeHealthCheckKind, Name: name, UID: uid}}
 }
 
 func owner(uid string) []Owner { return []Owner{{Kind: "Machine", Name: "m-1", UID: uid}} }
@@ -52,8 +68,8 @@ func TestTargetOfARequest(t *testing.T) {
 	}{
 		"of the Cluster API":                     {Request{Name: "m-1", Owners: owner("mu")}, "ns/m-1", "n-1"},
 		"of a Machine that was replaced":         {Request{Name: "m-1", Owners: owner("other")}, "", ""},
-		"of a NodeHealthCheck, named so":         {Request{Name: "n-2"}, "", "n-2"},
-		"of a NodeHealthCheck, annotated":        {Request{Name: "n-2-x7k2p", NodeName: "n-2"}, "", "n-2"},
+		"of a NodeHealthCheck, named so":         {Request{Name: "n-2", Owners: ownedByCheck("metal", "ku")}, "", "n-2"},
+		"of a NodeHealthCheck, annotated":        {Request{Name: "n-2-x7k2p", NodeName: "n-2", Owners: ownedByCheck("metal", "ku")}, "", "n-2"},
 		"for the Node of a Machine":              {Request{Name: "x", NodeName: "n-1"}, "ns/m-1", "n-1"},
 		"made by hand for a Machine":             {Request{Name: "m-1"}, "ns/m-1", "n-1"},
 		"for nobody":                             {Request{Name: "m-3"}, "", ""},
@@ -70,6 +86,63 @@ func TestTargetOfARequest(t *testing.T) {
 			assert.Equal(t, PowerCycle, found.Action, name)
 		}
 	}
+}
+
+// Nodes have no namespace: whoever may create a request somewhere must not have any Node
+// power-cycled by its name.
+func TestRequestThatOnlyNamesItsNode(t *testing.T) {
+	byCheck := Request{Name: "x", NodeName: "n-2", TemplateName: "power", Owners: ownedByCheck("metal", "ku")}
+	change := func(f func(*Request)) Request { q := byCheck; f(&q); return q }
+	for name, c := range map[string]struct {
+		request Request
+		rules   Rules
+		trusted bool
+	}{
+		"by a NodeHealthCheck, where its template is": {byCheck, Rules{}, true},
+		"with such an owner, elsewhere":               {change(func(q *Request) { q.Namespace = "tenant" }), Rules{}, false},
+		"of a check that is not seen":                 {change(func(q *Request) { q.Owners = ownedByCheck("gone", "ku") }), Rules{}, false},
+		"of an earlier check of this name":            {change(func(q *Request) { q.Owners = ownedByCheck("metal", "old") }), Rules{}, false},
+		"of a Node that the check does not cover":     {change(func(q *Request) { q.NodeName, q.Namespace = "n-1", "tenant" }), Rules{}, false},
+		"from another template":                       {change(func(q *Request) { q.TemplateName = "other" }), Rules{}, false},
+		"by hand":                                     {Request{Name: "n-2"}, Rules{}, false},
+		"by hand, annotated":                          {Request{Name: "x", NodeName: "n-2"}, Rules{}, false},
+		"by hand, in a namespace that is listed":      {Request{Name: "n-2"}, Rules{RequestNamespaces: []string{"ns"}}, true},
+		"by hand, in another":                         {Request{Name: "n-2", Namespace: "tenant"}, Rules{RequestNamespaces: []string{"ns"}}, false},
+		"by hand, beside the Machine":                 {Request{Name: "x", NodeName: "n-1"}, Rules{}, true},
+		"by hand, not beside the Machine":             {Request{Name: "x", NodeName: "n-1", Namespace: "tenant"}, Rules{}, false},
+		"in a namespace of that name on another API":  {Request{Name: "x", NodeName: "n-1"}, Rules{ManagementApart: true}, false},
+	} {
+		list := askedLedgerWith(t, c.rules, c.request).Requested(false, requestedAt)
+		require.Len(t, list, 1, name)
+		assert.Equal(t, c.trusted, list[0].Target.Acts(), name)
+		if !c.trusted {
+			assert.Equal(t, []reason.Code{reason.RequestNotTrusted}, list[0].Target.Refusals, name)
+			assert.Contains(t, list[0].Target.Message, "requestNamespaces", name)
+		}
+	}
+}
+
+// On the workload API, nothing asks for a Machine of the management API: its namespace there is
+// another one.
+func TestMachinesOfTheManagementAPIAreNamedThere(t *testing.T) {
+	apart := Rules{ManagementApart: true}
+	for name, q := range map[string]Request{"by name": {Name: "m-1"}, "by owner": {Name: "m-1", Owners: owner("mu")}} {
+		assert.Empty(t, askedLedgerWith(t, apart, q).Requested(false, requestedAt)[0].Target.Machine, name)
+		q.OnManagementAPI = true
+		assert.Equal(t, "ns/m-1", askedLedgerWith(t, apart, q).Requested(false, requestedAt)[0].Target.Machine, name)
+	}
+}
+
+// A request on one API does not take the place of one on the other.
+func TestRequestsOfTwoAPIsAreTwo(t *testing.T) {
+	there := Request{Name: "m-1", UID: "there", Owners: owner("mu"), OnManagementAPI: true}
+	l := askedLedgerWith(t, Rules{ManagementApart: true}, there, Request{Name: "m-1", UID: "here"})
+	list := l.Requested(false, requestedAt)
+	require.Len(t, list, 2)
+	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: FencedAPI, Kind: FencedRemediationKind, Namespace: "ns", Name: "m-1"}})
+	list = l.Requested(false, requestedAt)
+	require.Len(t, list, 1)
+	assert.Equal(t, "there", list[0].Request.UID)
 }
 
 func TestWhatARequestAsksFor(t *testing.T) {
@@ -103,6 +176,7 @@ func TestWhatARequestAsksFor(t *testing.T) {
 		"a Machine that is paused":        {asks(Request{}, change(func(m *Machine) { m.Paused = true }), &silent, nil), Unhealthy, reason.Paused},
 		"a Cluster that is paused":        {asks(Request{}, &m, &silent, &Cluster{Paused: true}), Unhealthy, reason.Paused},
 		"a Machine to be skipped":         {asks(Request{}, change(func(m *Machine) { m.SkipRemediation = true }), &silent, nil), Unhealthy, reason.SkipRequested},
+		"what another installation holds": {asks(Request{Power: &PowerRequest{HeldElsewhere: true}}, &m, &silent, nil), Unhealthy, reason.RequestNotHeld},
 		"another host's Node": {asks(Request{}, change(func(m *Machine) { m.ProviderID = "a" }), &Node{Name: "n", ProviderID: "b"}, nil),
 			Unhealthy, reason.NodeMismatch},
 	} {
@@ -123,25 +197,111 @@ func TestRequestThatContradictsItself(t *testing.T) {
 	assert.Contains(t, found.Message, "names Node n-2")
 }
 
+// What the checks say about the target binds requests, too: pets are protected from everything, and
+// a Node that needs long to register gets the time.
+func TestRequestsObeyTheChecksOfTheTarget(t *testing.T) {
+	l := askedLedger(t, Request{Name: "m-1"})
+	put := func(c Check) {
+		c.APIVersion, c.Selector = FencedAPI, labels.Everything()
+		l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name}, Value: &c})
+	}
+	put(Check{Kind: FencePolicyKind, Name: "slow", StartupTimeout: time.Hour, Strategy: PowerCycleHosts})
+	put(Check{Kind: FencePolicyKind, Name: "other", StartupTimeout: time.Minute, Strategy: PowerCycleHosts})
+	found := l.Requested(false, requestedAt)[0].Target
+	assert.True(t, found.Acts(), found.Refusals)
+	assert.Equal(t, time.Hour, found.StartupTimeout)
+
+	put(Check{Kind: FencePolicyKind, Name: "pets", Strategy: CountOnly, Paused: true})
+	assert.True(t, l.Requested(false, requestedAt)[0].Target.Acts(), "a check that is paused protects nothing")
+	put(Check{Kind: FencePolicyKind, Name: "pets", Strategy: CountOnly})
+	found = l.Requested(false, requestedAt)[0].Target
+	assert.Equal(t, []reason.Code{reason.Overlap}, found.Refusals)
+	assert.Contains(t, found.Message, "FencePolicy pets")
+}
+
+// A Node that renews its Lease runs, whoever asks. It is evaluated again when the Lease is old. // I4
+func TestRequestForANodeThatRenewsItsLease(t *testing.T) {
+	l := askedLedger(t, Request{Name: "m-1"})
+	renewed := requestedAt.Add(-time.Second)
+	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-node-lease", Name: "n-1"}, Value: &Lease{RenewTime: renewed}})
+	found := l.Requested(false, requestedAt)[0].Target
+	assert.Equal(t, []reason.Code{reason.NodeAlive}, found.Refusals)
+	assert.Equal(t, renewed.Add(leaseFresh), found.Due)
+	assert.True(t, l.Requested(false, found.Due)[0].Target.Acts())
+}
+
 // Budgets and the control plane bind requests as they bind checks. // I12
 func TestRequestsObeyWhatIsShared(t *testing.T) {
-	both := []Request{{Name: "n-1"}, {Name: "n-2"}}
-	l := askedLedger(t, both...)
+	both, byHand := []Request{{Name: "n-1"}, {Name: "n-2"}}, Rules{RequestNamespaces: []string{"ns"}}
+	l := askedLedgerWith(t, byHand, both...)
 	none := &DisruptionBudget{Name: "none", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(0)}
 	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "none"}, Value: none})
 	for _, q := range l.Requested(false, requestedAt) {
 		assert.Contains(t, q.Target.Refusals, reason.Budget)
 	}
 
-	l = askedLedger(t, both...)
+	l = askedLedgerWith(t, byHand, both...)
 	for _, name := range []string{"n-1", "n-2"} {
 		n := *l.Node(name)
 		n.ControlPlane = true
 		l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: &n})
 	}
-	for _, q := range l.Requested(false, requestedAt) {
+	for i, q := range l.Requested(false, requestedAt) {
 		assert.Contains(t, q.Target.Refusals, reason.QuorumUnknown)
-		assert.Contains(t, q.Target.Refusals, reason.ControlPlaneBusy, "two at once")
+		assert.Equal(t, i > 0, slices.Contains(q.Target.Refusals, reason.ControlPlaneBusy), "one after the other")
+	}
+
+	// One that was answered, or that a budget refuses, does not keep the other waiting.
+	for name, spoil := range map[string]func(){
+		"answered": func() {
+			q := *l.Requests("n-1")[0]
+			q.Power = &PowerRequest{Phase: PhaseSucceeded}
+			l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: &q})
+		},
+		"refused": func() {
+			q := Request{APIVersion: FencedAPI, Kind: FencedRemediationKind, Namespace: "ns", Name: "n-1", UID: "new", Power: &PowerRequest{}}
+			b := &DisruptionBudget{Name: "first", SelectsMachines: true, Selector: labels.SelectorFromSet(labels.Set{"first": "yes"}), MaxUnavailable: intstr.FromInt32(0)}
+			first := *l.MachineOf("n-1")
+			first.Labels = labels.Set{"first": "yes"}
+			l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: &q},
+				Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: b.Name}, Value: b},
+				Change{ID: ObjectID{APIVersion: first.APIVersion, Kind: "Machine", Namespace: first.Namespace, Name: first.Name}, Value: &first})
+		},
+	} {
+		spoil()
+		list := l.Requested(false, requestedAt)
+		require.Len(t, list, 2, name)
+		assert.NotContains(t, list[1].Target.Refusals, reason.ControlPlaneBusy, name)
+	}
+}
+
+// A budget counts the same for requests and for checks: here a Machine that never had a Node.
+func TestBudgetsCountTheSameForRequests(t *testing.T) {
+	l := askedLedgerWith(t, Rules{RequestNamespaces: []string{"ns"}}, Request{Name: "n-2"})
+	n := *l.Node("n-2")
+	n.Conditions = []Condition{{Type: "Ready", Status: "True"}}
+	q := *l.Requests("n-2")[0]
+	q.Power = &PowerRequest{ReadyNodes: true}
+	m := Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-9", UID: "mu9"}
+	b := &DisruptionBudget{Name: "all", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(2)}
+	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-2"}, Value: &n},
+		Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: &q},
+		Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: b.Name}, Value: b})
+	assert.True(t, l.Requested(false, requestedAt)[0].Target.Acts(), "n-1 is down, and n-2 may be")
+	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Value: &m})
+	assert.Equal(t, []reason.Code{reason.Budget}, l.Requested(false, requestedAt)[0].Target.Refusals)
+}
+
+// A request for a control-plane host that stays behind keeps no check from fencing another one. One
+// of another remediator does. // I12
+func TestOwnRequestsAreNotInFlight(t *testing.T) {
+	for name, c := range map[string]struct {
+		power *PowerRequest
+		busy  int
+	}{"fenced's own": {&PowerRequest{}, 0}, "what another installation holds": {&PowerRequest{HeldElsewhere: true}, 1}, "another's": {nil, 1}} {
+		w := newTables(Rules{})
+		w.putRequest(&Request{Name: "cp-1", ControlPlane: true, Power: c.power})
+		assert.Len(t, w.controlPlaneInFlight(), c.busy, name)
 	}
 }
 

@@ -64,6 +64,11 @@ type Rules struct {
 	// MaxTargets is how many targets all checks may have together. With more, none
 	// is evaluated. 0 means half a million.
 	MaxTargets int
+	// RequestNamespaces are those whose remediation requests may be for any Node that they
+	// name, whoever made them.
+	RequestNamespaces []string
+	// ManagementApart: the Machines of the Cluster API are on a management API of their own.
+	ManagementApart bool
 }
 
 // OpenRun is a run that has not ended; it may lack a Machine or a Node.
@@ -123,9 +128,25 @@ type PowerRequest struct {
 	Timeout time.Duration
 	// ReadyNodes: a Node that is Ready is power-cycled, too.
 	ReadyNodes bool
-	// Held: it has the finalizer of fenced.
-	Held bool
+	// Held: it has the finalizer of fenced, which this installation set for this cluster.
+	// HeldElsewhere: somebody else set it, or nobody knows who.
+	Held, HeldElsewhere bool
+	// HeldBy says who set the finalizer, and is another text each time.
+	HeldBy string
+	// Phase and Run are what it was told last; "" if nothing.
+	Phase, Run string
 }
+
+// The phases in which a request stays for ever: nothing more is done, or no run will begin any
+// more.
+const (
+	PhaseSucceeded = "Succeeded"
+	PhaseFailed    = "Failed"
+)
+
+// Answered reports whether the request was told that nothing more will be done. A later failure of
+// the same Node needs a request of its own. // I4
+func (p *PowerRequest) Answered() bool { return p.Phase == PhaseSucceeded || p.Phase == PhaseFailed }
 
 // EtcdPod is the Pod of one etcd member.
 type EtcdPod struct {

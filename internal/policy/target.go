@@ -227,7 +227,14 @@ const leaseFresh = 60 * time.Second
 // renews the Lease. Such a host runs; only its status does not reach the API
 // server. // I4
 func (t *TargetReport) refuseAlive(x *Subject, now time.Time) {
-	if x.Node == nil || t.Action == None || !isHealthReason(t.Reason) {
+	if isHealthReason(t.Reason) {
+		t.refuseWhileRenewed(x, now)
+	}
+}
+
+// refuseWhileRenewed is refuseAlive whatever the reason is.
+func (t *TargetReport) refuseWhileRenewed(x *Subject, now time.Time) {
+	if x.Node == nil || t.Action == None {
 		return
 	}
 	ready, ok := x.Node.condition("Ready")

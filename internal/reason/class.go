@@ -66,6 +66,7 @@ var classes = map[Code]Class{
 	"BMCProtocol":       Transient,
 
 	RequestTimeout:       Mended,
+	RequestNotTrusted:    Mended,
 	StartupCheckDisabled: Mended,
 	SkipRequested:        Mended,
 	Excluded:             Mended,

@@ -13,6 +13,9 @@ const (
 	RequestTimeout Code = "RequestTimeout"
 	// RequestNotHeld: the finalizer could not be set on the remediation request.
 	RequestNotHeld Code = "RequestNotHeld"
+	// RequestNotTrusted: the remediation request only names its Node, and is where anybody may
+	// have made it.
+	RequestNotTrusted Code = "RequestNotTrusted"
 	// NodeNotFound: the Machine names a Node that does not exist.
 	NodeNotFound Code = "NodeNotFound"
 	// NodeStartupTimeout: the Machine has no Node for longer than the check allows.

@@ -17,11 +17,11 @@ import (
 
 // The phases of a request.
 const (
-	Pending   = "Pending"   // no run has begun; the message says what it waits for
-	Running   = "Running"   // a run is under way, or rests before it goes on
-	Held      = "Held"      // the run needs a person
-	Succeeded = "Succeeded" // nothing more will be done
-	Failed    = "Failed"    // no run will begin any more
+	Pending   = "Pending"             // no run has begun; the message says what it waits for
+	Running   = "Running"             // a run is under way, or rests before it goes on
+	Held      = "Held"                // the run needs a person
+	Succeeded = policy.PhaseSucceeded // nothing more will be done
+	Failed    = policy.PhaseFailed    // no run will begin any more
 )
 
 // The types of the conditions.
@@ -41,6 +41,10 @@ type Status struct {
 	Conditions []Condition
 	// Hold: the finalizer stays, because the host may be off or the run goes on.
 	Hold bool
+	// Lost: nobody knows the run that was to bring the host back.
+	Lost bool
+	// Answered: the request has its final phase already. Nothing is written into it any more.
+	Answered bool
 }
 
 // Condition is one condition of a request.
@@ -67,6 +71,15 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 		s.Hold = holds(q.Request, r)
 	}
 	t := &q.Target
+	if p := q.Request.Power; p != nil && p.Answered() && !goesOn(q.Request, r) {
+		s.Phase, s.Answered = p.Phase, true
+		return s
+	}
+	if isLost(q, r) {
+		s.Run, s.Hold, s.Lost = q.Request.Power.Run, true, true
+		s.LastError = lost
+		return s.set(Held, "False", "False", "RunUnknown", lost)
+	}
 	switch {
 	case r != nil && r.Step == remediate.Done:
 		return s.ended(Succeeded, "True", "Remediated", "the host was power-cycled and its Node is Ready")
@@ -88,6 +101,24 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 		why = Refusal{t.Refusals[0], t.Message}
 	}
 	return s.set(Pending, "False", "Unknown", string(cmp.Or(why.Reason, "Waiting")), why.Message)
+}
+
+const lost = "fenced does not know the run that held this request: its state was lost, or another installation began it. " +
+	"See that the host is on, then remove the finalizer fenced.io/power"
+
+// isLost says whether the finalizer is the last trace of a run that nobody knows, and whose host
+// may be off. While the request stays, another run may begin and bring the host back.
+func isLost(q policy.Requested, r *remediate.Run) bool {
+	p := q.Request.Power
+	if p == nil || r != nil || q.Target.Verdict == policy.Healthy {
+		return false
+	}
+	return p.Held && (p.Phase == Running || p.Phase == Held) || p.HeldElsewhere && q.Request.Deleting
+}
+
+// goesOn says whether a run of the request itself is open.
+func goesOn(q *policy.Request, r *remediate.Run) bool {
+	return r != nil && r.Open() && r.Request != nil && r.Request.Kind == q.Kind && r.Request.UID == q.UID
 }
 
 // begun says whether a run has touched its host. Such a run goes on, however late it is.

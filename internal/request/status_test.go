@@ -72,6 +72,61 @@ func TestOf(t *testing.T) {
 	assert.Equal(t, []string{"NoHost", "why"}, []string{s.Conditions[0].Reason, s.Conditions[0].Message})
 }
 
+// The last phase stays, whatever becomes of the target, while no run of the request itself is open.
+func TestAnsweredRequestsStaySo(t *testing.T) {
+	sick := policy.TargetReport{Node: "n", Verdict: policy.Unhealthy, Action: policy.PowerCycle}
+	own, other := &remediate.Request{Kind: policy.FencedRemediationKind, UID: "u"}, &remediate.Request{Kind: policy.FencedRemediationKind, UID: "other"}
+	for _, phase := range []string{Succeeded, Failed} {
+		q := policy.Request{Kind: policy.FencedRemediationKind, UID: "u", Power: &policy.PowerRequest{Phase: phase}}
+		for name, c := range map[string]struct {
+			r    *remediate.Run
+			want Status
+		}{
+			"no run":               {nil, Status{Phase: phase, Answered: true}},
+			"a run of a check":     {&remediate.Run{ID: "r", Step: remediate.PowerOff, Attempt: 1}, Status{Phase: phase, Run: "r", Hold: true, Answered: true}},
+			"another's run":        {&remediate.Run{ID: "r", Step: remediate.PowerOff, Attempt: 1, Request: other}, Status{Phase: phase, Run: "r", Hold: true, Answered: true}},
+			"its own, which ended": {&remediate.Run{ID: "r", Step: remediate.Aborted, Attempt: 1, Request: own}, Status{Phase: phase, Run: "r", Answered: true}},
+		} {
+			assert.Equal(t, c.want, Of(policy.Requested{Request: &q, Target: sick}, c.r, Refusal{}), name)
+		}
+		open := remediate.Run{ID: "r", Step: remediate.PowerOn, Attempt: 1, Request: own}
+		assert.Equal(t, Running, Of(policy.Requested{Request: &q, Target: sick}, &open, Refusal{}).Phase)
+	}
+	for _, phase := range []string{"", Pending, Running, Held} {
+		q := policy.Request{Kind: policy.FencedRemediationKind, UID: "u", Power: &policy.PowerRequest{Phase: phase}}
+		assert.Equal(t, Pending, Of(policy.Requested{Request: &q, Target: sick}, nil, Refusal{}).Phase, phase)
+	}
+}
+
+// The finalizer of a run that nobody knows stays while its host may be off.
+func TestFinalizerOfALostRunStays(t *testing.T) {
+	sick := policy.TargetReport{Node: "n", Verdict: policy.Unhealthy, Action: policy.PowerCycle}
+	well := policy.TargetReport{Node: "n", Verdict: policy.Healthy}
+	for name, c := range map[string]struct {
+		power    policy.PowerRequest
+		target   policy.TargetReport
+		deleting bool
+		lost     bool
+	}{
+		"was running":               {policy.PowerRequest{Held: true, Phase: Running, Run: "r"}, sick, false, true},
+		"needed a person":           {policy.PowerRequest{Held: true, Phase: Held, Run: "r"}, sick, true, true},
+		"its target is gone":        {policy.PowerRequest{Held: true, Phase: Running, Run: "r"}, policy.TargetReport{}, true, true},
+		"the Node is Ready":         {policy.PowerRequest{Held: true, Phase: Running, Run: "r"}, well, true, false},
+		"no run was told":           {policy.PowerRequest{Held: true, Phase: Pending}, sick, true, false},
+		"it is not held":            {policy.PowerRequest{Phase: Running, Run: "r"}, sick, false, false},
+		"another holds it, deleted": {policy.PowerRequest{HeldElsewhere: true}, sick, true, true},
+		"another holds it":          {policy.PowerRequest{HeldElsewhere: true}, sick, false, false},
+	} {
+		s := Of(policy.Requested{Request: &policy.Request{Power: &c.power, Deleting: c.deleting}, Target: c.target}, nil, Refusal{})
+		assert.Equal(t, c.lost, s.Lost, name)
+		assert.Equal(t, c.lost, s.Hold, name)
+		if c.lost {
+			assert.Equal(t, []string{Held, c.power.Run, "RunUnknown"}, []string{s.Phase, s.Run, s.Conditions[0].Reason}, name)
+			assert.Contains(t, s.LastError, "remove the finalizer")
+		}
+	}
+}
+
 // What a BMC reports is not copied into the cluster: notes may hold its UUID or address.
 func TestNotesOfRunsStayHere(t *testing.T) {
 	r := remediate.Run{ID: "r1", Step: remediate.Held, Reason: reason.IdentityMismatch, Note: "the BMC reported 4c4c4544-0042"}

@@ -95,17 +95,18 @@ func (r Requests) Hold(_ context.Context, ref remediate.Request) (err error) {
 		case q == nil || q.UID != ref.UID || q.Deleting:
 			err = errors.New("the request is gone")
 		default:
-			s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held = true })
+			s.uids++
+			s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held, q.Power.HeldBy = true, fmt.Sprintf("c/%d", s.uids) })
 		}
 	})
 	return err
 }
 
 // Release implements engine.Requests.
-func (r Requests) Release(_ context.Context, ref remediate.Request) error {
+func (r Requests) Release(_ context.Context, ref remediate.Request, heldBy string) error {
 	r.c.Do(func(s *State) {
-		if q := s.Asked[ref.Name]; q != nil && q.UID == ref.UID {
-			s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held = false })
+		if q := s.Asked[ref.Name]; q != nil && q.UID == ref.UID && q.Power.HeldBy == heldBy {
+			s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held, q.Power.HeldBy = false, "" })
 			if q.Deleting {
 				s.Withdraw(ref.Name)
 			}
@@ -116,7 +117,12 @@ func (r Requests) Release(_ context.Context, ref remediate.Request) error {
 
 // Report implements engine.Requests.
 func (r Requests) Report(_ context.Context, ref remediate.Request, told request.Status) error {
-	r.c.Do(func(s *State) { s.Told[ref.UID] = told })
+	r.c.Do(func(s *State) {
+		s.Told[ref.UID] = told
+		if q := s.Asked[ref.Name]; q != nil && q.UID == ref.UID && (q.Power.Phase != told.Phase || q.Power.Run != told.Run) {
+			s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Phase, q.Power.Run = told.Phase, told.Run })
+		}
+	})
 	return nil
 }
 

@@ -1,0 +1,56 @@
+package admit
+
+import (
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
+)
+
+// requestRuns finds the run of each request among all runs, which are many.
+type requestRuns struct {
+	open, done map[string]*remediate.Run // by the Node and by the Machine "namespace/name"
+	own        map[string]*remediate.Run // the newest, by the kind and UID of the request
+}
+
+// ofRequests indexes the runs in one pass. The lock of the Book is held.
+func (rs runs) ofRequests() requestRuns {
+	x := requestRuns{open: map[string]*remediate.Run{}, done: map[string]*remediate.Run{}, own: map[string]*remediate.Run{}}
+	for id := range rs.byID {
+		r := rs.byID[id]
+		if !r.Open() && r.Request == nil && !request.IsDone(&r) {
+			continue
+		}
+		for _, subject := range []string{r.Target.Node, r.Target.MachineKey()} {
+			switch {
+			case subject == "":
+			case r.Open():
+				x.open[subject] = &r
+			case request.IsDone(&r) && (x.done[subject] == nil || r.Ended.After(x.done[subject].Ended)):
+				x.done[subject] = &r
+			}
+		}
+		if r.Request != nil {
+			key := r.Request.Kind + " " + r.Request.UID
+			if newest := x.own[key]; newest == nil || r.Open() || !newest.Open() && r.ID > newest.ID {
+				x.own[key] = &r
+			}
+		}
+	}
+	return x
+}
+
+// of returns the open run on the target of a request, else the newest run of the request, else
+// one that has power-cycled or replaced the target since the request was made: whoever ordered
+// that run, nothing is left to do. nil: none of these.
+func (x requestRuns) of(q *policy.Requested) *remediate.Run {
+	subject := q.Target.Subject()
+	if r := x.open[subject]; r != nil {
+		return r
+	}
+	own, done := x.own[q.Request.Kind+" "+q.Request.UID], x.done[subject]
+	answered := done != nil && !q.Request.Created.IsZero() && done.Ended.After(q.Request.Created)
+	if answered && (own == nil || !own.Open() && !request.IsDone(own)) {
+		return done
+	}
+	return own
+}

@@ -1,0 +1,56 @@
+package admit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// The run of a request is the open one on its target, else its own newest one. A run that somebody
+// else ordered has carried it out if it ended after the request was made.
+func TestRunOfARequest(t *testing.T) {
+	made := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	own := &remediate.Request{Kind: policy.FencedRemediationKind, UID: "u"}
+	target := remediate.Target{Namespace: "ns", Machine: "m", Node: "n"}
+	run := func(id string, step remediate.Step, ended time.Time, q *remediate.Request) remediate.Run {
+		return remediate.Run{ID: id, Step: step, Ended: ended, Request: q, Target: target}
+	}
+	before, after := made.Add(-time.Minute), made.Add(time.Minute)
+	for name, c := range map[string]struct {
+		runs []remediate.Run
+		want string
+	}{
+		"none":                             {nil, ""},
+		"of a check, before":               {[]remediate.Run{run("a", remediate.Done, before, nil)}, ""},
+		"of a check, Done since":           {[]remediate.Run{run("a", remediate.Done, after, nil)}, "a"},
+		"of a check, replaced since":       {[]remediate.Run{run("a", remediate.Reprovisioned, after, nil)}, "a"},
+		"of a check, dropped since":        {[]remediate.Run{run("a", remediate.Aborted, after, nil)}, ""},
+		"open":                             {[]remediate.Run{run("a", remediate.PowerOff, time.Time{}, nil), run("b", remediate.Done, after, own)}, "a"},
+		"its own":                          {[]remediate.Run{run("a", remediate.Done, after, own)}, "a"},
+		"the newest of its own":            {[]remediate.Run{run("a", remediate.Aborted, after, own), run("b", remediate.Aborted, after, own)}, "b"},
+		"its own dropped, then of a check": {[]remediate.Run{run("b", remediate.Aborted, after, own), run("a", remediate.Done, after, nil)}, "a"},
+		"of another target":                {[]remediate.Run{{ID: "a", Step: remediate.Done, Ended: after, Target: remediate.Target{Node: "other"}}}, ""},
+	} {
+		rs := newRuns()
+		for _, r := range c.runs {
+			rs.byID[r.ID] = r
+		}
+		q := policy.Requested{Request: &policy.Request{Kind: own.Kind, UID: own.UID, Created: made}, Target: policy.TargetReport{Machine: "ns/m", Node: "n"}}
+		found := rs.ofRequests().of(&q)
+		if c.want == "" {
+			assert.Nil(t, found, name)
+			continue
+		}
+		require.NotNil(t, found, name)
+		assert.Equal(t, c.want, found.ID, name)
+	}
+	rs := newRuns()
+	rs.byID["a"] = run("a", remediate.Done, after, nil)
+	annotation := policy.Requested{Request: policy.AnnotatedRequest(&policy.Machine{UID: "mu"}), Target: policy.TargetReport{Machine: "ns/m", Node: "n"}}
+	assert.Nil(t, rs.ofRequests().of(&annotation), "nobody knows when an annotation was set")
+}
