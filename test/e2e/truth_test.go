@@ -161,7 +161,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused")
 	changeCheck("workers", `{"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"Bogus"}]}}}`)
 	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused", "CheckChanged InvalidCheck")
-	awaitText(ctx, t, s, 2, `^degraded: check .*/workers in scene is invalid: `, "status")
+	awaitText(ctx, t, s, 2, `^degraded: check .*/workers in scene is invalid and protects no target: `, "status")
 	changeCheck("workers", `{"spec":{"selector":{"matchExpressions":null},"maxUnhealthy":"100%"}}`)
 	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused", "CheckChanged InvalidCheck", "CheckChanged", "LimitOpened")
 	awaitRun(ctx, t, s, "sick", result(api.ResultDone))
