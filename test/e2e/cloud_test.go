@@ -36,7 +36,7 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 		},
 	})
 	ctx := within(t)
-	require.NoError(t, s.Cluster.Apply(ctx, documented(t, "openshift-cloud")))
+	require.NoError(t, s.Cluster.Apply(ctx, soon(t, "openshift-cloud")))
 	machine, err := s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, "owned", metav1.GetOptions{})
 	require.NoError(t, err)
 	for _, name := range []string{"owned", "orphan", "master", "cloud-1", "cloud-2", "metal-1", "metal-2"} {

@@ -9,20 +9,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
 
-// forScene are the names of a scene in the place of those in the documents, and its times, which are
-// short.
+// forScene are the names of a scene in the place of those in the documents.
 var forScene = strings.NewReplacer(
-	"CLUSTER", scene.ClusterName, "NAMESPACE", rig.Namespace, "INSTANCE", scene.Instance,
-	"pool: ", "scene/pool: ", "key: pool", "key: scene/pool",
-	"300s", "2s", "timeoutSeconds: 300}", "timeoutSeconds: 2}", "timeout: 30m", "timeout: 60s",
+	"CLUSTER", scene.ClusterName, "NAMESPACE", rig.Namespace, "INSTANCE", scene.Instance, "pool: ", "scene/pool: ", "key: pool", "key: scene/pool",
 )
 
 // documented is a manifest of docs/systems.md or docs/systems/, by the name in the comment before it,
@@ -41,6 +36,14 @@ func documented(t *testing.T, name string) []byte {
 	}
 	require.Len(t, found, 1, "manifests %q in the documents", name)
 	return []byte(forScene.Replace(regexp.MustCompile("(?m)^"+found[0][1]).ReplaceAllString(found[0][2], "")))
+}
+
+// soon is documented for a scene whose Nodes need not be unhealthy for minutes.
+func soon(t *testing.T, name string) []byte {
+	t.Helper()
+	text := string(documented(t, name))
+	require.Regexp(t, "300s|timeoutSeconds: 300}", text)
+	return []byte(strings.NewReplacer("300s", "2s", "timeoutSeconds: 300}", "timeoutSeconds: 2}", "timeout: 30m", "timeout: 60s").Replace(text))
 }
 
 // requesters is the group of the stand-ins that make requests. It has the rights of configs/crds/rbac.yaml
@@ -86,17 +89,6 @@ func installRequests(ctx context.Context, t *testing.T, on *rig.ControlPlane, ri
 	require.NoError(t, on.ApplyConfig(ctx, "crds/rbac.yaml"))
 	require.NoError(t, on.Apply(ctx, []byte(rights)))
 	require.NoError(t, on.Apply(ctx, documented(t, "template")))
-}
-
-// awaitNoRequests waits until the requests of fenced's kind are gone.
-func awaitNoRequests(ctx context.Context, t *testing.T, s *scene.Scene) {
-	t.Helper()
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		l, err := s.Management.Dynamic().Resource(requestResource).List(ctx, metav1.ListOptions{})
-		if assert.NoError(c, err) {
-			assert.Empty(c, l.Items)
-		}
-	}, patience, 100*time.Millisecond)
 }
 
 // awaitVerdict waits until explain gives a node this verdict.

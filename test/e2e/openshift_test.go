@@ -37,7 +37,7 @@ func stockOpenShift(ctx context.Context, t *testing.T, s *scene.Scene) *scene.Me
 func TestStockOpenShift(t *testing.T) { // I22
 	t.Parallel()
 	s := set(t, scene.Options{
-		Checks: []rig.Check{}, Policies: map[string]string{"racks.yaml": string(documented(t, "openshift-policy"))},
+		Checks: []rig.Check{}, Policies: map[string]string{"racks.yaml": string(soon(t, "openshift-policy"))},
 		Workers: []scene.Spec{
 			{Name: "by-policy", Protocol: scene.Redfish, Metal3: true, Pool: "racks"}, {Name: "annotated", Protocol: scene.IPMI, Metal3: true, Pool: "racks"},
 			{Name: "theirs", Protocol: scene.IPMI, Metal3: true},
@@ -46,7 +46,7 @@ func TestStockOpenShift(t *testing.T) { // I22
 		},
 	})
 	ctx := within(t)
-	require.NoError(t, s.Management.Apply(ctx, documented(t, "openshift")))
+	require.NoError(t, s.Management.Apply(ctx, soon(t, "openshift")))
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requested := ""
@@ -95,7 +95,7 @@ func TestOpenShiftHandedOver(t *testing.T) { // I22
 		},
 	})
 	ctx := within(t)
-	require.NoError(t, s.Management.Apply(ctx, documented(t, "openshift-handed-over")))
+	require.NoError(t, s.Management.Apply(ctx, soon(t, "openshift-handed-over")))
 	operator := stockOpenShift(ctx, t, s)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)

@@ -49,7 +49,7 @@ spec:
 func TestFencePolicies(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{
-		Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Policies: map[string]string{"house.yaml": string(documented(t, "plain")) + policies},
+		Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Policies: map[string]string{"house.yaml": string(soon(t, "plain")) + policies},
 		Workers: []scene.Spec{
 			{Name: "rack-1", Pool: "racks", Protocol: scene.Redfish}, {Name: "rack-2", Pool: "racks", Protocol: scene.IPMI},
 			{Name: "pet", Pool: "pets", Protocol: scene.IPMI}, {Name: "unplugged", Pool: "basement", Protocol: scene.IPMI},

@@ -27,26 +27,32 @@ var (
 // requester is a stand-in for the manager of the Cluster API. It makes and deletes
 // FencedRemediation objects as its contract says, with the rights that it has.
 type requester struct {
-	on   *rig.ControlPlane
-	asks dynamic.Interface
+	on *rig.ControlPlane
 }
 
 // newRequester installs the kinds, the documented template, and the rights of the stand-in.
 func newRequester(ctx context.Context, t *testing.T, on *rig.ControlPlane) requester {
 	t.Helper()
 	installRequests(ctx, t, on, grantRequests)
-	config, err := on.RESTConfig("stand-in-cluster-api", requesters)
+	return requester{on}
+}
+
+// client is the stand-in's own one.
+func (q requester) client(t *testing.T) dynamic.Interface {
+	t.Helper()
+	config, err := q.on.RESTConfig("stand-in-cluster-api", requesters)
 	require.NoError(t, err)
-	asks, err := dynamic.NewForConfig(config)
+	client, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
-	return requester{on, asks}
+	return client
 }
 
 // make clones the template into a request with this metadata.
 func (q requester) make(ctx context.Context, t *testing.T, name string, annotations, labels map[string]string, owner metav1.OwnerReference) {
 	t.Helper()
+	client := q.client(t)
 	require.EventuallyWithT(t, func(c *assert.CollectT) { // the API server learns of new rights a moment later
-		template, err := q.asks.Resource(templateResource).Namespace(rig.Namespace).Get(ctx, "power", metav1.GetOptions{})
+		template, err := client.Resource(templateResource).Namespace(rig.Namespace).Get(ctx, "power", metav1.GetOptions{})
 		if !assert.NoError(c, err) {
 			return
 		}
@@ -57,7 +63,7 @@ func (q requester) make(ctx context.Context, t *testing.T, name string, annotati
 		obj.SetAnnotations(annotations)
 		obj.SetLabels(labels)
 		obj.SetOwnerReferences([]metav1.OwnerReference{owner})
-		_, err = q.asks.Resource(requestResource).Namespace(rig.Namespace).Create(ctx, obj, metav1.CreateOptions{})
+		_, err = client.Resource(requestResource).Namespace(rig.Namespace).Create(ctx, obj, metav1.CreateOptions{})
 		assert.NoError(c, err)
 	}, patience, 100*time.Millisecond)
 }
@@ -87,7 +93,13 @@ func (q requester) get(ctx context.Context, t *testing.T, name string) *unstruct
 
 func (q requester) remove(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	require.NoError(t, q.asks.Resource(requestResource).Namespace(rig.Namespace).Delete(ctx, name, metav1.DeleteOptions{}))
+	require.NoError(t, q.client(t).Resource(requestResource).Namespace(rig.Namespace).Delete(ctx, name, metav1.DeleteOptions{}))
+}
+
+// awaitGone waits until the request is gone.
+func (q requester) awaitGone(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return q.get(ctx, t, name) == nil }, patience, 50*time.Millisecond, "request %s is gone", name)
 }
 
 // awaitTold waits until the request is told phase, Processing and Succeeded.

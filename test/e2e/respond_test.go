@@ -38,7 +38,7 @@ func TestRespondToOpenShiftsAnnotation(t *testing.T) {
 		},
 	})
 	ctx := within(t)
-	require.NoError(t, s.Cluster.Apply(ctx, documented(t, "openshift")))
+	require.NoError(t, s.Cluster.Apply(ctx, soon(t, "openshift")))
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	w := s.Worker("hung")
@@ -85,7 +85,7 @@ func TestRespondBesideALivingActuator(t *testing.T) {
 	})
 	ctx := within(t)
 	installRequests(ctx, t, s.Cluster, aggregateRequests)
-	require.NoError(t, s.Cluster.Apply(ctx, documented(t, "openshift-template")))
+	require.NoError(t, s.Cluster.Apply(ctx, soon(t, "openshift-template")))
 	operator := &scene.Metal3{}
 	s.RunMetal3(operator)
 	require.NoError(t, s.RunActuator(ctx))
@@ -99,7 +99,7 @@ func TestRespondBesideALivingActuator(t *testing.T) {
 	assert.Equal(t, "requested by FencedRemediation "+rig.Namespace+"/hung", r.Trigger)
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
-	awaitNoRequests(ctx, t, s)
+	requester{s.Cluster}.awaitGone(ctx, t, w.Name)
 	assert.False(t, annotated(ctx, t, s, w.Name))
 	requireNotAsked(ctx, t, s, "healthy", "well")
 }
