@@ -53,7 +53,12 @@ drwxr-xr-x root root - /usr/share/doc/fenced/docs
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/six-steps.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/state.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/stop-and-override.md
+drwxr-xr-x root root - /usr/share/doc/fenced/docs/systems
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/systems.md
+-rw-r--r-- root root d /usr/share/doc/fenced/docs/systems/cluster-api.md
+-rw-r--r-- root root d /usr/share/doc/fenced/docs/systems/medik8s.md
+-rw-r--r-- root root d /usr/share/doc/fenced/docs/systems/openshift.md
+-rw-r--r-- root root d /usr/share/doc/fenced/docs/systems/plain.md
 -rw-r--r-- root root d /usr/share/doc/fenced/docs/troubleshooting.md
 drwxr-xr-x root root - /usr/share/doc/fenced/examples
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/crds

@@ -12,6 +12,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/api"
@@ -19,77 +20,122 @@ import (
 	"github.com/fenced/fenced/test/scene"
 )
 
-// racksPolicy power-cycles the Nodes of a pool that no check of the cluster covers.
-const racksPolicy = `apiVersion: fenced.io/v1alpha1
-kind: FencePolicy
-metadata: {name: racks}
-spec:
-  nodeSelector: {matchLabels: {scene/pool: racks}}
-  unhealthyConditions: [{type: Ready, status: Unknown, timeout: 2s}]
-  strategy: PowerCycle
-`
-
-// stockLeaders are the leader Leases that are always held on a stock OpenShift
-// cluster. A stand-in holds them: it is no controller.
-func stockLeaders(ctx context.Context, t *testing.T, s *scene.Scene) {
+// stockOpenShift runs the controllers that are always alive on a stock OpenShift cluster on bare
+// metal. They are stand-ins.
+func stockOpenShift(ctx context.Context, t *testing.T, s *scene.Scene) *scene.Metal3 {
 	t.Helper()
-	for lease, holder := range map[string]string{
-		"controller-leader-election-capbm": "stand-in-actuator", "cluster-api-provider-healthcheck-leader": "stand-in-checks",
-	} {
-		require.NoError(t, s.Management.PutLease(ctx, rig.Lease{Namespace: rig.Namespace, Name: lease, Holder: holder, Duration: time.Hour}))
-	}
+	operator := &scene.Metal3{}
+	s.RunMetal3(operator)
+	require.NoError(t, s.RunActuator(ctx))
+	require.NoError(t, s.RunHealthChecks(ctx))
+	return operator
 }
 
-// On a stock OpenShift cluster the bare-metal actuator and the controller of the checks
-// are always alive, and the bare-metal operator enforces spec.online all the time.
-// fenced acts on what is its own: the hosts of a FencePolicy, and those of a check that
-// was handed over. It leaves alone what the others would act on.
+// On a stock OpenShift cluster fenced power-cycles the host of a documented FencePolicy. The hosts of
+// OpenShift's own checks are left to the living actuator, which power-cycles one of them at the
+// same time; so is a host of the policy that somebody has annotated for the actuator.
 func TestStockOpenShift(t *testing.T) { // I22
 	t.Parallel()
-	handed, theirs := scene.Metal("2s"), scene.Metal("2s")
-	handed.Annotations = map[string]string{"cluster.x-k8s.io/paused": "", "fenced.io/evaluator": scene.Instance}
-	theirs.Name, theirs.Match = "theirs", scene.Pool("theirs")
 	s := set(t, scene.Options{
-		Checks: []rig.Check{handed, theirs}, Policies: map[string]string{"racks.yaml": racksPolicy},
+		Checks: []rig.Check{}, Policies: map[string]string{"racks.yaml": string(soon(t, "openshift-policy"))},
 		Workers: []scene.Spec{
-			{Name: "handed-over", Protocol: scene.IPMI, Metal3: true}, {Name: "by-policy", Protocol: scene.Redfish, Metal3: true, Pool: "racks"},
-			{Name: "annotated", Protocol: scene.IPMI, Metal3: true, Pool: "racks"}, {Name: "theirs", Protocol: scene.IPMI, Metal3: true, Pool: "theirs"},
-			{Name: "healthy-1", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-2", Protocol: scene.IPMI, Metal3: true, Pool: "racks"},
+			{Name: "by-policy", Protocol: scene.Redfish, Metal3: true, Pool: "racks"}, {Name: "annotated", Protocol: scene.IPMI, Metal3: true, Pool: "racks"},
+			{Name: "theirs", Protocol: scene.IPMI, Metal3: true},
+			{Name: "healthy-1", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-2", Protocol: scene.IPMI, Metal3: true},
+			{Name: "healthy-3", Protocol: scene.IPMI, Metal3: true, Pool: "racks"}, {Name: "well-1", Pool: "racks"}, {Name: "well-2", Pool: "racks"},
 		},
 	})
 	ctx := within(t)
-	stockLeaders(ctx, t, s)
-	operator := &scene.Metal3{}
-	s.RunMetal3(operator)
-	requested := ""
-	require.NoError(t, s.Management.Annotate(ctx, rig.MachineResource, "annotated", "host.metal3.io/external-remediation", &requested))
+	require.NoError(t, s.Management.Apply(ctx, soon(t, "openshift")))
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
-	for _, name := range []string{"handed-over", "by-policy", "annotated", "theirs"} {
+	requested := ""
+	require.NoError(t, s.Management.Annotate(ctx, rig.MachineResource, "annotated", scene.Requested, &requested))
+	actuator := rig.Lease{Namespace: rig.Namespace, Name: "controller-leader-election-capbm", Holder: scene.ActuatorUser, Duration: time.Hour}
+	require.NoError(t, s.Management.PutLease(ctx, actuator))
+	s.Worker("annotated").Kubelet.Hang()
+	x := awaitRefusal(ctx, t, s, "annotated", "Contested")
+	_, value, _, _ := gateOf(t, x, "Contested")
+	assert.Contains(t, value, scene.ActuatorUser)
+
+	operator := stockOpenShift(ctx, t, s)
+	for _, name := range []string{"by-policy", "theirs"} {
 		s.Worker(name).Kubelet.Hang()
 	}
-
+	r := awaitRun(ctx, t, s, "by-policy", result(api.ResultDone))
+	assert.Equal(t, stages, stepsOf(r))
+	requireBack(ctx, t, s, s.Worker("by-policy"))
+	requireOneDeletion(t, s, s.Worker("by-policy"))
+	requireUnlocked(ctx, t, s, "by-policy")
 	for _, name := range []string{"annotated", "theirs"} {
-		x := awaitRefusal(ctx, t, s, name, "Contested")
-		_, value, _, _ := gateOf(t, x, "Contested")
-		assert.Contains(t, value, "stand-in-actuator", name)
-	}
-	for _, name := range []string{"handed-over", "by-policy"} {
-		w := s.Worker(name)
-		r := awaitRun(ctx, t, s, name, result(api.ResultDone))
-		assert.Equal(t, stages, stepsOf(r), name)
-		requireBack(ctx, t, s, w)
-		requireOneDeletion(t, s, w)
-		host, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+		require.Eventually(t, func() bool { return !annotated(ctx, t, s, name) && s.Worker(name).BMC.Power() }, patience, 100*time.Millisecond, "the actuator is done with %s", name)
+		d, err := s.Cluster.NodeDeletions(name)
 		require.NoError(t, err)
-		assert.NotContains(t, host.GetAnnotations(), "reboot.metal3.io/fenced", "the power lock is gone")
-		assert.True(t, w.BMC.Power(), "%s is on", name)
+		require.NotEmpty(t, d, name)
+		for _, one := range d {
+			assert.Equal(t, scene.ActuatorUser, one.User, name)
+		}
+		_, off := operator.Switched(name)
+		assert.Positive(t, off, "the bare-metal operator switched %s off", name)
+		requireNoRun(ctx, t, s, name)
 	}
-	for _, name := range []string{"annotated", "theirs", "healthy-1", "healthy-2"} {
+	for _, name := range []string{"healthy-1", "healthy-2", "healthy-3"} {
+		requireNotAsked(ctx, t, s, name)
+	}
+}
+
+// A documented check that is handed over is fenced's, while the controllers of a stock OpenShift
+// cluster live on. They do nothing about it.
+func TestOpenShiftHandedOver(t *testing.T) { // I22
+	t.Parallel()
+	s := set(t, scene.Options{
+		Checks: []rig.Check{},
+		Workers: []scene.Spec{
+			{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-1", Protocol: scene.Redfish, Metal3: true}, {Name: "healthy-2", Protocol: scene.IPMI, Metal3: true},
+		},
+	})
+	ctx := within(t)
+	require.NoError(t, s.Management.Apply(ctx, soon(t, "openshift-handed-over")))
+	operator := stockOpenShift(ctx, t, s)
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("hung")
+	w.Kubelet.Hang()
+	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	assert.Equal(t, stages, stepsOf(r))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	requireUnlocked(ctx, t, s, w.Name)
+	assert.False(t, annotated(ctx, t, s, w.Name))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		check, err := s.Management.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, "metal", metav1.GetOptions{})
+		if assert.NoError(c, err) {
+			healthy, _, _ := unstructured.NestedInt64(check.Object, "status", "currentHealthy")
+			assert.EqualValues(c, 3, healthy, "fenced writes the status")
+		}
+	}, patience, 200*time.Millisecond)
+	for _, name := range []string{"healthy-1", "healthy-2"} {
 		untouched(ctx, t, s, s.Worker(name))
 		on, off := operator.Switched(name)
 		assert.Zero(t, on+off, "somebody switched %s", name)
 	}
+}
+
+// requireUnlocked checks that a host is on, and that fenced's power lock is gone.
+func requireUnlocked(ctx context.Context, t *testing.T, s *scene.Scene, name string) {
+	t.Helper()
+	host, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.NotContains(t, host.GetAnnotations(), "reboot.metal3.io/fenced", "the power lock is gone")
+	assert.True(t, s.Worker(name).BMC.Power(), "%s is on", name)
+}
+
+// requireNoRun checks that fenced never began a run of a node.
+func requireNoRun(ctx context.Context, t *testing.T, s *scene.Scene, name string) {
+	t.Helper()
+	runs, err := s.Timeline(ctx, name)
+	require.NoError(t, err)
+	assert.Empty(t, runs, "runs of %s", name)
 }
 
 // A bare-metal operator that does not honour the power lock switches the host on again

@@ -11,29 +11,61 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
 
-const database = `apiVersion: apps/v1
+// database is a StatefulSet whose pod has a volume that one Node at a time may attach. Its pod
+// prefers the host that hangs, and tolerates what every Node of a scene wears.
+const database = `apiVersion: v1
+kind: PersistentVolume
+metadata: {name: volume}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOnce]
+  csi: {driver: csi.example.com, volumeHandle: volume}
+  claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: shop, name: data-db-0}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data-db-0, namespace: shop, annotations: {pv.kubernetes.io/bind-completed: "yes"}}
+spec:
+  accessModes: [ReadWriteOnce]
+  storageClassName: ""
+  volumeName: volume
+  resources: {requests: {storage: 1Gi}}
+---
+apiVersion: apps/v1
 kind: StatefulSet
 metadata: {name: db, namespace: shop}
 spec:
   serviceName: db
   selector: {matchLabels: {app: db}}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
   template:
     metadata: {labels: {app: db}}
     spec:
       automountServiceAccountToken: false
-      containers: [{name: main, image: example.com/none}]
+      containers: [{name: main, image: example.com/none, volumeMounts: [{name: data, mountPath: /data}]}]
+      tolerations:
+      - {key: scene/dedicated, operator: Exists, effect: NoSchedule}
+      - {key: node.kubernetes.io/unschedulable, operator: Exists, effect: NoSchedule}
+      affinity:
+        nodeAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+          - {weight: 100, preference: {matchExpressions: [{key: scene/rack, operator: In, values: [hung]}]}}
 `
 
 // With releasePods, the pod of a StatefulSet on a hung host is forced out as soon as its Node is
-// isolated, and its VolumeAttachment is deleted, so the StatefulSet's controller makes the next pod
-// at once. The rig has no scheduler and no storage: the test binds the first pod, and stands in
-// for the VolumeAttachment's author. // I7
+// isolated, and its VolumeAttachment is deleted. So the StatefulSet's controller makes the next pod,
+// the scheduler binds it to another Node, and the volume is attached there, all while the host is off.
+// The rig has no storage: the test writes that the claim is bound, and stands in for the CSI driver's
+// attacher, which attaches a volume to one Node at a time. // I7
 func TestPodsAreReleasedAtOnce(t *testing.T) {
 	for _, isolation := range []string{"deleteNode", "outOfServiceTaint"} {
 		t.Run(isolation, func(t *testing.T) {
@@ -43,67 +75,80 @@ func TestPodsAreReleasedAtOnce(t *testing.T) {
 				Set:     []string{"releasePods=true", "isolation=" + isolation, "power.podsGoneTimeout=70s"},
 			})
 			ctx := within(t)
+			require.NoError(t, s.Cluster.StartScheduler(ctx))
 			require.NoError(t, s.Cluster.ApplyConfig(ctx, "kubernetes/release-pods.yaml"))
 			require.NoError(t, s.Cluster.CreateNamespace(ctx, "shop"))
 			require.NoError(t, s.Cluster.Apply(ctx, []byte(database)))
-			first := bind(ctx, t, s, "hung")
-			volume, stays := attach(ctx, t, s, "hung"), attach(ctx, t, s, "healthy")
+			first := awaitBound(ctx, t, s, "")
+			require.Equal(t, "hung", first.Spec.NodeName)
+			attachment, stays := attach(ctx, t, s, "volume", "hung"), attach(ctx, t, s, "another", "healthy")
 			require.NoError(t, s.Cluster.CreatePod(ctx, "shop", "neighbour", "healthy"))
 			_, err := s.StartDaemon(ctx)
 			require.NoError(t, err)
-			s.Worker("hung").Kubelet.Hang()
+			w := s.Worker("hung")
+			ignoreOn(w, true) // it stays off until its pod is elsewhere
+			w.Kubelet.Hang()
 
-			awaitPod(ctx, t, s, func(p *corev1.Pod) bool { return p.UID != first.UID })
+			next := awaitBound(ctx, t, s, first.UID)
+			bound := time.Now()
+			require.Equal(t, "healthy", next.Spec.NodeName)
+			awaitDetached(ctx, t, s, attachment)
+			attach(ctx, t, s, "volume", "healthy")
+			attached := time.Now()
+			assert.False(t, w.BMC.Power(), "the host is off")
+			ignoreOn(w, false)
 			r := awaitRun(ctx, t, s, "hung", result(api.ResultDone))
-			t.Logf("%s: the pod was forced out %s after the isolation was on the record", isolation, forcedOut(t, s).Sub(isolated(t, r)))
-			_, err = s.Cluster.Client().StorageV1().VolumeAttachments().Get(ctx, volume, metav1.GetOptions{})
-			require.True(t, apierrors.IsNotFound(err), "%v", err)
+			proven := begun(t, r, "DeleteNode")
+			t.Logf("%s: after the proof of off the Node was isolated in %s, the pod forced out in %s, the next pod bound elsewhere in %s, its volume attached there in %s",
+				isolation, begun(t, r, "PowerOn").Sub(proven), forcedOut(t, s).Sub(proven), bound.Sub(proven), attached.Sub(proven))
 
 			_, err = s.Cluster.Client().StorageV1().VolumeAttachments().Get(ctx, stays, metav1.GetOptions{})
 			require.NoError(t, err, "of another Node")
 			_, err = s.Cluster.Client().CoreV1().Pods("shop").Get(ctx, "neighbour", metav1.GetOptions{})
 			require.NoError(t, err, "on another Node")
 			if isolation == "deleteNode" {
-				requireBack(ctx, t, s, s.Worker("hung"))
+				requireBack(ctx, t, s, w)
 			} else {
-				requireRebooted(ctx, t, s, s.Worker("hung"))
+				requireRebooted(ctx, t, s, w)
 			}
 		})
 	}
 }
 
-// bind does what the scheduler does, and returns the pod.
-func bind(ctx context.Context, t *testing.T, s *scene.Scene, node string) *corev1.Pod {
-	t.Helper()
-	p := awaitPod(ctx, t, s, func(*corev1.Pod) bool { return true })
-	require.NoError(t, rig.WhileBusy(ctx, func() error {
-		return s.Cluster.Client().CoreV1().Pods("shop").Bind(ctx, &corev1.Binding{
-			ObjectMeta: metav1.ObjectMeta{Name: p.Name, UID: p.UID}, Target: corev1.ObjectReference{Kind: "Node", Name: node},
-		}, metav1.CreateOptions{})
-	}))
-	return p
-}
-
-func awaitPod(ctx context.Context, t *testing.T, s *scene.Scene, ok func(*corev1.Pod) bool) (p *corev1.Pod) {
+// awaitBound waits until the pod of the StatefulSet, but not the one with this UID, is bound to a Node.
+func awaitBound(ctx context.Context, t *testing.T, s *scene.Scene, not types.UID) (p *corev1.Pod) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		found, err := s.Cluster.Client().CoreV1().Pods("shop").Get(ctx, "db-0", metav1.GetOptions{})
 		p = found
-		return err == nil && ok(found)
-	}, patience, 100*time.Millisecond, "pod db-0")
+		return err == nil && found.UID != not && found.Spec.NodeName != ""
+	}, patience, 50*time.Millisecond, "pod db-0 is bound")
 	return p
 }
 
-func attach(ctx context.Context, t *testing.T, s *scene.Scene, node string) string {
+// attach does what a CSI driver's attacher does when a volume may go to a Node.
+func attach(ctx context.Context, t *testing.T, s *scene.Scene, volume, node string) string {
 	t.Helper()
-	volume := "volume-of-" + node
-	a, err := s.Cluster.Client().StorageV1().VolumeAttachments().Create(ctx, &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: "attachment-to-" + node},
+	attachments := s.Cluster.Client().StorageV1().VolumeAttachments()
+	a, err := attachments.Create(ctx, &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: volume + "-to-" + node},
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: "csi.example.com", NodeName: node,
 			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
+	a.Status.Attached = true
+	_, err = attachments.UpdateStatus(ctx, a, metav1.UpdateOptions{})
+	require.NoError(t, err)
 	return a.Name
+}
+
+// awaitDetached waits until an attachment is gone.
+func awaitDetached(ctx context.Context, t *testing.T, s *scene.Scene, attachment string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		_, err := s.Cluster.Client().StorageV1().VolumeAttachments().Get(ctx, attachment, metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}, patience, 50*time.Millisecond, "%s is gone", attachment)
 }
 
 // forcedOut is when fenced deleted the pod, by its UID. // I2
@@ -122,14 +167,15 @@ func forcedOut(t *testing.T, s *scene.Scene) time.Time {
 	return forced[0].Done
 }
 
-// isolated is when step 2 ended: the host was proven off, and its Node isolated.
-func isolated(t *testing.T, r api.RunRecord) time.Time {
+// begun is when a step of a run began. DeleteNode begins with the proof of off, and PowerOn with the
+// isolation on the record.
+func begun(t *testing.T, r api.RunRecord, want string) time.Time {
 	t.Helper()
 	for _, step := range r.Steps {
-		if step.Step == "PowerOn" {
+		if step.Step == want {
 			return step.Started
 		}
 	}
-	require.Fail(t, "the run has no step 3")
+	require.Fail(t, "the run has no step "+want)
 	return time.Time{}
 }

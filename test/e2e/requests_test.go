@@ -2,11 +2,7 @@ package e2e
 
 import (
 	"context"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/test/rig"
@@ -28,51 +24,48 @@ var (
 	templateResource = schema.GroupVersionResource{Group: "fenced.io", Version: "v1alpha1", Resource: "fencedremediationtemplates"}
 )
 
-// documented is a manifest of docs/systems.md, by the name in the comment before it, for a scene.
-func documented(t *testing.T, name string) []byte {
-	t.Helper()
-	root, err := rig.Root()
-	require.NoError(t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "systems.md"))
-	require.NoError(t, err)
-	block := regexp.MustCompile("(?s)( *)<!-- test: " + name + " -->\n *```yaml\n(.*?)```").FindStringSubmatch(string(page))
-	require.NotNil(t, block, "docs/systems.md has no manifest %q", name)
-	text := regexp.MustCompile("(?m)^"+block[1]).ReplaceAllString(block[2], "")
-	for from, to := range map[string]string{"CLUSTER": scene.ClusterName, "NAMESPACE": rig.Namespace, "pool: " + scene.MetalPool: "scene/pool: " + scene.MetalPool} {
-		text = strings.ReplaceAll(text, from, to)
-	}
-	return []byte(text)
-}
-
-// requester is a stand-in for the controllers that make FencedRemediation objects. It makes
-// and deletes them as their contracts say.
+// requester is a stand-in for the manager of the Cluster API. It makes and deletes
+// FencedRemediation objects as its contract says, with the rights that it has.
 type requester struct {
 	on *rig.ControlPlane
 }
 
-// newRequester installs the kinds and the documented template, with what the controllers need.
+// newRequester installs the kinds, the documented template, and the rights of the stand-in.
 func newRequester(ctx context.Context, t *testing.T, on *rig.ControlPlane) requester {
 	t.Helper()
-	require.NoError(t, on.InstallCRDs(ctx, rig.Fenced))
-	require.NoError(t, on.Apply(ctx, documented(t, "template")))
+	installRequests(ctx, t, on, grantRequests)
 	return requester{on}
 }
 
-// make clones the template into a request with this metadata.
-func (q requester) make(ctx context.Context, t *testing.T, name string, annotations, labels map[string]string, owner metav1.OwnerReference) *unstructured.Unstructured {
+// client is the stand-in's own one.
+func (q requester) client(t *testing.T) dynamic.Interface {
 	t.Helper()
-	template, err := q.on.Dynamic().Resource(templateResource).Namespace(rig.Namespace).Get(ctx, "power", metav1.GetOptions{})
+	config, err := q.on.RESTConfig("stand-in-cluster-api", requesters)
 	require.NoError(t, err)
-	spec, _, err := unstructured.NestedMap(template.Object, "spec", "template", "spec")
+	client, err := dynamic.NewForConfig(config)
 	require.NoError(t, err)
-	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "fenced.io/v1alpha1", "kind": "FencedRemediation", "spec": spec}}
-	obj.SetName(name)
-	obj.SetAnnotations(annotations)
-	obj.SetLabels(labels)
-	obj.SetOwnerReferences([]metav1.OwnerReference{owner})
-	made, err := q.on.Dynamic().Resource(requestResource).Namespace(rig.Namespace).Create(ctx, obj, metav1.CreateOptions{})
-	require.NoError(t, err)
-	return made
+	return client
+}
+
+// make clones the template into a request with this metadata.
+func (q requester) make(ctx context.Context, t *testing.T, name string, annotations, labels map[string]string, owner metav1.OwnerReference) {
+	t.Helper()
+	client := q.client(t)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // the API server learns of new rights a moment later
+		template, err := client.Resource(templateResource).Namespace(rig.Namespace).Get(ctx, "power", metav1.GetOptions{})
+		if !assert.NoError(c, err) {
+			return
+		}
+		spec, _, err := unstructured.NestedMap(template.Object, "spec", "template", "spec")
+		assert.NoError(c, err)
+		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "fenced.io/v1alpha1", "kind": "FencedRemediation", "spec": spec}}
+		obj.SetName(name)
+		obj.SetAnnotations(annotations)
+		obj.SetLabels(labels)
+		obj.SetOwnerReferences([]metav1.OwnerReference{owner})
+		_, err = client.Resource(requestResource).Namespace(rig.Namespace).Create(ctx, obj, metav1.CreateOptions{})
+		assert.NoError(c, err)
+	}, patience, 100*time.Millisecond)
 }
 
 // ofMachine makes the request of the Cluster API's manager: it has the Machine's name, and the
@@ -85,16 +78,6 @@ func (q requester) ofMachine(ctx context.Context, t *testing.T, name string) {
 		"cluster.x-k8s.io/cloned-from-name": "power", "cluster.x-k8s.io/cloned-from-groupkind": "FencedRemediationTemplate.fenced.io",
 	}, map[string]string{"cluster.x-k8s.io/cluster-name": scene.ClusterName},
 		metav1.OwnerReference{APIVersion: m.GetAPIVersion(), Kind: "Machine", Name: name, UID: m.GetUID()})
-}
-
-// ofNode makes the request of the NodeHealthCheck "metal".
-func (q requester) ofNode(ctx context.Context, t *testing.T, name, node string) {
-	t.Helper()
-	check, err := q.on.Dynamic().Resource(rig.NodeCheckResource).Get(ctx, "metal", metav1.GetOptions{})
-	require.NoError(t, err)
-	q.make(ctx, t, name, map[string]string{"remediation.medik8s.io/node-name": node, "remediation.medik8s.io/template-name": "power"},
-		map[string]string{"app.kubernetes.io/part-of": "node-healthcheck-controller"},
-		metav1.OwnerReference{APIVersion: check.GetAPIVersion(), Kind: check.GetKind(), Name: "metal", UID: check.GetUID()})
 }
 
 // get is the request now; nil if it is gone.
@@ -110,7 +93,7 @@ func (q requester) get(ctx context.Context, t *testing.T, name string) *unstruct
 
 func (q requester) remove(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
-	require.NoError(t, q.on.Dynamic().Resource(requestResource).Namespace(rig.Namespace).Delete(ctx, name, metav1.DeleteOptions{}))
+	require.NoError(t, q.client(t).Resource(requestResource).Namespace(rig.Namespace).Delete(ctx, name, metav1.DeleteOptions{}))
 }
 
 // awaitGone waits until the request is gone.
@@ -137,7 +120,7 @@ func held(obj *unstructured.Unstructured) bool {
 	return slices.Contains(obj.GetFinalizers(), "fenced.io/power")
 }
 
-// The Cluster API judges, on a management API of its own, and fenced executes. The request is
+// The Cluster API's manager evaluates, on a management API of its own, and fenced executes. The request is
 // deleted in mid-sequence, as by a Node that flaps: it stays until the host is On again. One for a
 // Node that is Ready asks for nothing.
 func TestFencedRemediationOfTheClusterAPI(t *testing.T) {
@@ -174,49 +157,4 @@ func TestFencedRemediationOfTheClusterAPI(t *testing.T) {
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	requireNotAsked(ctx, t, s, "healthy")
-}
-
-// A NodeHealthCheck with fenced as its first remediator: it holds medik8s' Lease on the Node for
-// the request, reads its conditions, and deletes it when the Node is well. A host that fenced cannot
-// reach is left to the next template: the request is told so, and says that it failed.
-func TestFencedRemediationOfNodeHealthCheck(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{
-		Machines: scene.NoMachines, Mode: "respond", CRDs: []rig.CRDs{rig.Medik8s, rig.Fenced},
-		Workers: []scene.Spec{{Name: "hung", Protocol: scene.Redfish}, {Name: "dead", Protocol: scene.IPMI}, {Name: "well", Protocol: scene.IPMI}},
-	})
-	ctx := within(t)
-	q := newRequester(ctx, t, s.Cluster)
-	require.NoError(t, s.Cluster.Apply(ctx, documented(t, "medik8s")))
-	require.NoError(t, s.Cluster.InstallMedik8s(ctx))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
-	w, dead := s.Worker("hung"), s.Worker("dead")
-	dead.KillBMC()
-	for _, each := range []*scene.Worker{w, dead} {
-		require.NoError(t, s.Cluster.PutLease(ctx, rig.Lease{Namespace: "medik8s-leases", Name: "node-" + each.Name, Holder: "NodeHealthCheck-metal", Duration: time.Hour}))
-		each.Kubelet.Hang()
-		_, err = s.Cluster.WaitNode(ctx, each.Name, unknown)
-		require.NoError(t, err)
-	}
-	q.ofNode(ctx, t, "hung-x7k2p", w.Name)
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
-	assert.Equal(t, stages, stepsOf(r))
-	obj := q.awaitTold(ctx, t, "hung-x7k2p", "Succeeded", "False", "True")
-	assert.False(t, held(obj), "NodeHealthCheck may delete it")
-	assert.Equal(t, "False", conditionIn(obj, "PermanentNodeDeletionExpected", "status", "conditions"))
-	q.remove(ctx, t, "hung-x7k2p")
-	q.awaitGone(ctx, t, "hung-x7k2p")
-	requireBack(ctx, t, s, w)
-	requireOneDeletion(t, s, w)
-
-	q.ofNode(ctx, t, "dead-aaaaa", dead.Name)
-	q.awaitTold(ctx, t, "dead-aaaaa", "Pending", "False", "Unknown")
-	timedOut := `{"metadata":{"annotations":{"remediation.medik8s.io/nhc-timed-out":"` + time.Now().UTC().Format(time.RFC3339) + `"}}}`
-	_, err = s.Cluster.Dynamic().Resource(requestResource).Namespace(rig.Namespace).
-		Patch(ctx, "dead-aaaaa", types.MergePatchType, []byte(timedOut), metav1.PatchOptions{})
-	require.NoError(t, err)
-	q.awaitTold(ctx, t, "dead-aaaaa", "Failed", "False", "False")
-	requireNoDeletion(t, s, dead)
-	requireNotAsked(ctx, t, s, "well")
 }

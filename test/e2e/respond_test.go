@@ -17,41 +17,45 @@ import (
 	"github.com/fenced/fenced/test/scene"
 )
 
-const annotation = "host.metal3.io/external-remediation"
-
 // annotated says whether OpenShift's check, or its stand-in, has asked for a Machine.
 func annotated(ctx context.Context, t *testing.T, s *scene.Scene, machine string) bool {
 	t.Helper()
 	m, err := s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, machine, metav1.GetOptions{})
 	require.NoError(t, err)
-	_, is := m.GetAnnotations()[annotation]
+	_, is := m.GetAnnotations()[scene.Requested]
 	return is
 }
 
-// OpenShift's MachineHealthCheck judges, and fenced executes: nothing before the annotation, and
-// the six steps after it. fenced takes the annotation off, also from a Machine that has recovered
-// by itself. While the bare-metal actuator is alive, the annotation is its business.
+// OpenShift's controller evaluates, and fenced executes: nothing before the annotation, and the six
+// steps after it. fenced takes the annotation off, also from a Machine that has recovered by itself.
+// While the bare-metal actuator is alive, the annotation is its business. A stand-in evaluates the
+// documented check; another Lease is all there is of the actuator.
 func TestRespondToOpenShiftsAnnotation(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{
-		Mode: "respond", Checks: []rig.Check{{Name: "nobody", Match: scene.Pool("none"), Conditions: rig.NotReadyFor("2s")}},
-		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI}, {Name: "recovered", Protocol: scene.Redfish}},
+		Mode: "respond", Checks: []rig.Check{},
+		Workers: []scene.Spec{
+			{Name: "hung", Protocol: scene.IPMI}, {Name: "recovered", Protocol: scene.Redfish}, {Name: "well-1"}, {Name: "well-2"}, {Name: "well-3"},
+		},
 	})
 	ctx := within(t)
-	require.NoError(t, s.Cluster.Apply(ctx, documented(t, "openshift")))
+	require.NoError(t, s.Cluster.Apply(ctx, soon(t, "openshift")))
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
 	_, err = s.Cluster.WaitNode(ctx, w.Name, unknown)
 	require.NoError(t, err)
-	actuator := rig.Lease{Namespace: rig.Namespace, Name: "controller-leader-election-capbm", Holder: "actuator-0", Duration: time.Hour}
+	awaitVerdict(ctx, t, s, w.Name, "Unhealthy")
+	requireNotAsked(ctx, t, s, w.Name)
+
+	actuator := rig.Lease{Namespace: rig.Namespace, Name: "controller-leader-election-capbm", Holder: scene.ActuatorUser, Duration: time.Hour}
 	require.NoError(t, s.Cluster.PutLease(ctx, actuator))
 	empty := ""
-	for _, name := range []string{w.Name, "recovered"} {
-		require.NoError(t, s.Cluster.Annotate(ctx, rig.MachineResource, name, annotation, &empty))
-	}
+	require.NoError(t, s.Cluster.Annotate(ctx, rig.MachineResource, "recovered", scene.Requested, &empty))
+	require.NoError(t, s.RunHealthChecks(ctx))
 	awaitRefusal(ctx, t, s, w.Name, "Contested")
+	assert.True(t, annotated(ctx, t, s, w.Name))
 	time.Sleep(5 * time.Second) // what should not happen has time to
 	assert.True(t, annotated(ctx, t, s, "recovered"), "the actuator is alive")
 	requireNotAsked(ctx, t, s, "recovered")
@@ -63,8 +67,9 @@ func TestRespondToOpenShiftsAnnotation(t *testing.T) {
 	assert.Equal(t, stages, stepsOf(r))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
-	assert.False(t, annotated(ctx, t, s, w.Name))
-	require.Eventually(t, func() bool { return !annotated(ctx, t, s, "recovered") }, patience, 100*time.Millisecond, "a stale request is cleared")
+	for _, name := range []string{w.Name, "recovered"} {
+		require.Eventually(t, func() bool { return !annotated(ctx, t, s, name) }, patience, 100*time.Millisecond, "the request on %s is cleared", name)
+	}
 	requireNotAsked(ctx, t, s, "recovered")
 	require.Eventually(t, func() bool {
 		out, err := s.Fencectl(ctx, "status")
@@ -73,6 +78,38 @@ func TestRespondToOpenShiftsAnnotation(t *testing.T) {
 	refused := fencectl(ctx, t, s, 3, "disarm", "--reason", "stop it")
 	assert.Contains(t, refused.Stderr, "is in mode respond, which disarm does not stop: nothing changed")
 	assert.Contains(t, refused.Stderr, "fencectl pause --reason WHY")
+}
+
+// On a stock OpenShift cluster a check with the documented template asks fenced, beside a living
+// actuator. Stand-ins evaluate the check, with the rights of configs/crds/rbac.yaml on the requests,
+// and act on annotations; there are none.
+func TestRespondBesideALivingActuator(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{
+		Mode: "respond", Checks: []rig.Check{},
+		Workers: []scene.Spec{
+			{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.Redfish, Metal3: true}, {Name: "well", Protocol: scene.IPMI, Metal3: true},
+		},
+	})
+	ctx := within(t)
+	installRequests(ctx, t, s.Cluster, aggregateRequests)
+	require.NoError(t, s.Cluster.Apply(ctx, soon(t, "openshift-template")))
+	operator := &scene.Metal3{}
+	s.RunMetal3(operator)
+	require.NoError(t, s.RunActuator(ctx))
+	require.NoError(t, s.RunHealthChecks(ctx, requesters))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("hung")
+	w.Kubelet.Hang()
+	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	assert.Equal(t, stages, stepsOf(r))
+	assert.Equal(t, "requested by FencedRemediation "+rig.Namespace+"/hung", r.Trigger)
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	requester{s.Cluster}.awaitGone(ctx, t, w.Name)
+	assert.False(t, annotated(ctx, t, s, w.Name))
+	requireNotAsked(ctx, t, s, "healthy", "well")
 }
 
 // Where Metal3's provider does not run, fenced carries out its requests, if that is configured.

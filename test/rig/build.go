@@ -22,6 +22,7 @@ var programs = []struct{ name, pkg, takes string }{
 	{"etcd", "go.etcd.io/etcd/server/v3", "half a minute"},
 	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", "3 to 5 minutes"},
 	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager", "a minute"},
+	{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", "half a minute"},
 }
 
 // The programs contain their true version: an API server with version v0.0.0-master enables the
@@ -32,8 +33,8 @@ const linkFlags = "-s -w" +
 	" -X k8s.io/component-base/version.gitMinor=36" +
 	" -X k8s.io/client-go/pkg/version.gitVersion=" + kubernetesVersion
 
-// Binaries returns the directory that holds etcd, kube-apiserver and
-// kube-controller-manager. It builds them first if this user has never built this version of them.
+// Binaries returns the directory that holds etcd, kube-apiserver,
+// kube-controller-manager and kube-scheduler. It builds them first if this user has never built this version of them.
 // It writes to progress, which may be io.Discard. If several processes call it at the same time, one
 // of them builds and the others wait.
 func Binaries(ctx context.Context, progress io.Writer) (string, error) {

@@ -34,17 +34,18 @@ type Options struct {
 	Dir string
 }
 
-// ControlPlane is a running etcd, kube-apiserver and kube-controller-manager.
+// ControlPlane is a running etcd, kube-apiserver and kube-controller-manager, and a kube-scheduler
+// after StartScheduler.
 type ControlPlane struct {
 	dir  workDir
 	bin  string
 	opts Options
 	ca   *authority
 
-	etcdPort, peerPort, apiPort, managerPort *port
+	etcdPort, peerPort, apiPort, managerPort, schedulerPort *port
 
-	mu                 sync.Mutex // guards the processes, which tests stop and start
-	etcd, api, manager *process
+	mu                            sync.Mutex // guards the processes, which tests stop and start
+	etcd, api, manager, scheduler *process
 
 	client  kubernetes.Interface
 	dynamic dynamic.Interface
@@ -150,7 +151,7 @@ func (c *ControlPlane) connect() error {
 // URL is the address of the API server.
 func (c *ControlPlane) URL() string { return "https://" + c.apiPort.address() }
 
-// Dir holds the logs (etcd.log, kube-apiserver.log, kube-controller-manager.log,
+// Dir holds the logs (etcd.log, kube-apiserver.log, kube-controller-manager.log, kube-scheduler.log,
 // audit.log) until Stop.
 func (c *ControlPlane) Dir() string { return c.dir.path }
 
@@ -163,15 +164,15 @@ func (c *ControlPlane) Client() kubernetes.Interface { return c.client }
 // Dynamic is the administrator's client for custom resources.
 func (c *ControlPlane) Dynamic() dynamic.Interface { return c.dynamic }
 
-// Stop ends the three programs and removes their files, except logs that KeepLogs keeps. It may be
+// Stop ends the programs and removes their files, except logs that KeepLogs keeps. It may be
 // called twice, and after a failed start.
 func (c *ControlPlane) Stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range []*process{c.manager, c.api, c.etcd} {
+	for _, p := range []*process{c.scheduler, c.manager, c.api, c.etcd} {
 		p.kill()
 	}
-	for _, p := range []**port{&c.etcdPort, &c.peerPort, &c.apiPort, &c.managerPort} {
+	for _, p := range []**port{&c.etcdPort, &c.peerPort, &c.apiPort, &c.managerPort, &c.schedulerPort} {
 		(*p).release()
 		*p = nil
 	}
@@ -183,7 +184,7 @@ func (c *ControlPlane) Died() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
-	for _, p := range []*process{c.etcd, c.api, c.manager} {
+	for _, p := range []*process{c.etcd, c.api, c.manager, c.scheduler} {
 		if p != nil {
 			errs = append(errs, p.died())
 		}

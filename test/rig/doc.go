@@ -4,8 +4,9 @@
 // (test/controlplane) once, kept in the user's cache directory, and run as
 // processes that end with this one.
 //
-//	Binaries  finds or builds the three programs; `go run ./test/rig/warm` does only that
-//	Start     etcd + API server (RBAC, audit log, TLS) + controller manager, about 5 s
+//	Binaries  finds or builds the programs; `go run ./test/rig/warm` does only that
+//	Start     etcd + API server (RBAC, audit log, TLS) + controller manager, about 5 s;
+//	          StartScheduler adds a scheduler
 //	StartAll  several at once: a management API and a workload API
 //	CRDs      what is installed: OpenShift on bare metal unless Options say otherwise
 //	Create*   Machines, MachineSets, checks, BareMetalHosts, Nodes, Leases as real clusters have them;
@@ -16,9 +17,9 @@
 // As in a real cluster, only the controller manager sets Ready=Unknown (after
 // Options.GracePeriod without a heartbeat), deletes the pods of a deleted Node,
 // and taints. A Node that is deleted while its kubelet runs does not come back
-// before that kubelet is restarted. There is no scheduler, no machine controller
-// and no bare-metal operator: only the test replaces Machines and changes the
-// status of BareMetalHosts.
+// before that kubelet is restarted. A scheduler runs only after StartScheduler.
+// There is no machine controller and no bare-metal operator: only the test
+// replaces Machines and changes the status of BareMetalHosts.
 //
 // A fenced under test authenticates as FencedUser and has exactly the rights of
 // configs/rbac.yaml.

@@ -9,11 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// The resources of medik8s and of OpenShift's upgrades. Neither kind has a
+// The resources of medik8s and of OpenShift's upgrades. NodeHealthChecks and ClusterVersions have no
 // namespace.
 var (
 	NodeCheckResource = schema.GroupVersionResource{
 		Group: "remediation.medik8s.io", Version: "v1alpha1", Resource: "nodehealthchecks",
+	}
+	MachineDeletionResource = schema.GroupVersionResource{
+		Group: "machine-deletion-remediation.medik8s.io", Version: "v1alpha1", Resource: "machinedeletionremediations",
 	}
 	ClusterVersionResource = schema.GroupVersionResource{
 		Group: "config.openshift.io", Version: "v1", Resource: "clusterversions",

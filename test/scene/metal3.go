@@ -21,7 +21,8 @@ const metal3Every = 500 * time.Millisecond
 // Metal3 is a stand-in for the bare-metal operator and its Ironic, which are no Go
 // modules that a test could build. It enforces spec.online of each BareMetalHost: a
 // host must be on unless the annotation reboot.metal3.io or reboot.metal3.io/KEY
-// requests that it is off. It leaves detached and paused hosts alone.
+// requests that it is off. It leaves detached and paused hosts alone. It writes
+// status.poweredOn of the hosts that it does not leave alone.
 type Metal3 struct {
 	// IgnoresLocks makes it disregard the requests of others.
 	IgnoresLocks bool
@@ -69,7 +70,14 @@ func (m *Metal3) enforce(ctx context.Context, s *Scene, w *Worker) {
 	_, paused := notes["baremetalhost.metal3.io/paused"]
 	on, _, _ := unstructured.NestedBool(h.Object, "spec", "online")
 	on = on && (m.IgnoresLocks || !slices.ContainsFunc(slices.Collect(maps.Keys(notes)), requestsOff))
-	if detached || paused || w.BMC.Power() == on || w.BMC.SetPower(on) != nil {
+	if detached || paused {
+		return
+	}
+	is := w.BMC.Power()
+	if said, _, _ := unstructured.NestedBool(h.Object, "status", "poweredOn"); said != is {
+		_ = s.Management.SetStatus(ctx, rig.HostResource, w.Name, map[string]any{"poweredOn": is}) // or at the next tick
+	}
+	if is == on || w.BMC.SetPower(on) != nil {
 		return
 	}
 	m.mu.Lock()

@@ -29,8 +29,8 @@ type Options struct {
 	CRDs []rig.CRDs
 	// Apart puts the Nodes on a separate API server, without any CRDs.
 	Apart bool
-	// Checks are OpenShift's MachineHealthChecks; the default is Metal("2s") if the
-	// Machines are OpenShift's.
+	// Checks are OpenShift's MachineHealthChecks; if nil and the Machines are OpenShift's,
+	// Metal("2s").
 	Checks []rig.Check
 	// ClusterChecks are the MachineHealthChecks of the Cluster API, in the Cluster
 	// ClusterName.
@@ -95,7 +95,7 @@ type Scene struct {
 // adds its labels and taints, and creates the Machines, hosts and checks. No
 // fenced runs yet. After an error everything is stopped, and the logs are kept.
 func New(ctx context.Context, o Options) (*Scene, error) {
-	if len(o.Checks) == 0 && o.Machines == OpenShift {
+	if o.Checks == nil && o.Machines == OpenShift {
 		o.Checks = []rig.Check{Metal("2s")}
 	}
 	s := &Scene{opts: o}
