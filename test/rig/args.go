@@ -25,7 +25,7 @@ rules:
 `
 
 // controllers are the controllers that the controller manager runs. fenced depends on node health,
-// taints and the pods of lost Nodes; the others make namespaces and pods usable. None of them deletes
+// taints and the pods of lost Nodes; the others make namespaces, pods and aggregated rights usable. None of them deletes
 // a Node: only the cloud node controller does that.
 var controllers = []string{
 	"node-lifecycle-controller",
@@ -35,6 +35,7 @@ var controllers = []string{
 	"namespace-controller",
 	"serviceaccount-controller",
 	"statefulset-controller",
+	"clusterrole-aggregation-controller",
 }
 
 func (c *ControlPlane) etcdArgs() []string {

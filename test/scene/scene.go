@@ -85,7 +85,9 @@ type Scene struct {
 	keep bool            // whether to keep the content of dir
 	life context.Context // ends with Stop
 	stop context.CancelFunc
-	wg   sync.WaitGroup // kubelets
+	wg   sync.WaitGroup // kubelets, and the provider of the Cluster API
+
+	clusterAPI *rig.ClusterAPI // nil unless the Machines are ManagedClusterAPI
 
 	mu      sync.Mutex
 	daemons []*Daemon
@@ -134,6 +136,11 @@ func (s *Scene) build(ctx, life context.Context) (err error) {
 			if err := s.runEtcd(ctx, life, w); err != nil {
 				return err
 			}
+		}
+	}
+	if s.opts.Machines == ManagedClusterAPI {
+		if err := s.awaitMachines(ctx); err != nil {
+			return err
 		}
 	}
 	if err := s.createChecks(ctx); err != nil {
@@ -194,6 +201,9 @@ func (s *Scene) Stop() {
 	for _, w := range s.Workers {
 		w.stopBMC()
 	}
+	if s.clusterAPI != nil {
+		s.clusterAPI.Stop()
+	}
 	for _, c := range s.planes() {
 		c.Stop()
 	}
@@ -209,6 +219,9 @@ func (s *Scene) Died() error {
 	var errs []error
 	for _, c := range s.planes() {
 		errs = append(errs, c.Died())
+	}
+	if s.clusterAPI != nil {
+		errs = append(errs, s.clusterAPI.Died())
 	}
 	for _, d := range s.daemons {
 		select {
