@@ -50,6 +50,17 @@ func machineOf(ctx context.Context, t *testing.T, s *scene.Scene, node string) *
 	return m
 }
 
+// awaitMachine waits until a spare host has a Machine.
+func awaitMachine(ctx context.Context, t *testing.T, s *scene.Scene, node string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		m, err := s.MachineOf(ctx, node)
+		require.NoError(t, err)
+		phase, _, _ := unstructured.NestedString(m.Object, "status", "phase")
+		return phase == "Running"
+	}, patience, 200*time.Millisecond, "a Machine on host %s", node)
+}
+
 // awaitCondition waits until an object of the Cluster API has a condition.
 func awaitCondition(ctx context.Context, t *testing.T, s *scene.Scene, plural, name, kind, status string) {
 	t.Helper()
@@ -61,9 +72,11 @@ func awaitCondition(ctx context.Context, t *testing.T, s *scene.Scene, plural, n
 // change merges a change into an object of the Cluster API.
 func change(ctx context.Context, t *testing.T, s *scene.Scene, plural, name, patch string) {
 	t.Helper()
-	_, err := s.Management.Dynamic().Resource(rig.CAPIResource("v1beta2", plural)).Namespace(rig.Namespace).
-		Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	require.NoError(t, err)
+	require.NoError(t, rig.WhileBusy(ctx, func() error {
+		_, err := s.Management.Dynamic().Resource(rig.CAPIResource("v1beta2", plural)).Namespace(rig.Namespace).
+			Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	}))
 }
 
 // requireNoRequests checks that nobody has made a request, also none that is gone again.
@@ -100,11 +113,7 @@ func TestClusterAPIHandedOverByItsManager(t *testing.T) {
 	assert.Equal(t, stages, stepsOf(r))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
-	require.Eventually(t, func() bool {
-		m, err := s.MachineOf(ctx, "spare")
-		phase, _, _ := unstructured.NestedString(m.Object, "status", "phase")
-		return err == nil && phase == "Running"
-	}, patience, 200*time.Millisecond, "the MachineSet replaces the Machine that was marked")
+	awaitMachine(ctx, t, s, "spare")
 
 	require.Eventually(t, func() bool {
 		gone, err := s.Management.Deletions("machines", lost.GetName())
@@ -124,11 +133,11 @@ func TestClusterAPIHandedOverByItsManager(t *testing.T) {
 
 // The Cluster API's manager judges, and fenced executes: the manager makes the request from the
 // documented template, fenced power-cycles the host, and the manager deletes the request when the Node
-// is well. The Machine stays.
+// is well. The Machine stays. Machines and Nodes are on an API server each.
 func TestClusterAPIManagerAsksFenced(t *testing.T) {
 	t.Parallel()
-	s := managed(t, scene.Options{Mode: "respond", Workers: []scene.Spec{
-		{Name: "hung", Protocol: scene.IPMI}, {Name: "well", Protocol: scene.IPMI}, {Name: "fine", Protocol: scene.Redfish},
+	s := managed(t, scene.Options{Apart: true, Mode: "respond", Workers: []scene.Spec{
+		{Name: "hung", Protocol: scene.Redfish}, {Name: "well", Protocol: scene.IPMI}, {Name: "fine", Protocol: scene.Redfish},
 	}})
 	ctx := within(t)
 	require.NoError(t, s.Management.Apply(ctx, soon(t, "cluster-api")))
@@ -138,15 +147,14 @@ func TestClusterAPIManagerAsksFenced(t *testing.T) {
 	requireNoRequests(ctx, t, s)
 	w, q := s.Worker("hung"), requester{s.Management}
 	m := machineOf(ctx, t, s, w.Name)
+	ignoreOn(w, true) // so that there is time to look
 	w.Kubelet.Hang()
 
-	require.Eventually(t, func() bool {
-		obj := q.get(ctx, t, m.GetName())
-		return obj != nil && held(obj)
-	}, patience, 20*time.Millisecond, "the manager asks, and fenced takes the request")
 	awaitOff(t, w)
 	obj := q.get(ctx, t, m.GetName())
 	require.NotNil(t, obj, "the request is there while the host is off")
+	ignoreOn(w, false)
+	assert.True(t, held(obj), "fenced holds the request")
 	assert.Equal(t, "Machine", obj.GetOwnerReferences()[0].Kind)
 	assert.Equal(t, m.GetUID(), obj.GetOwnerReferences()[0].UID)
 	assert.Equal(t, "power", obj.GetAnnotations()["cluster.x-k8s.io/cloned-from-name"])
@@ -167,6 +175,35 @@ func TestClusterAPIManagerAsksFenced(t *testing.T) {
 	}
 	awaitCondition(ctx, t, s, "machines", m.GetName(), "HealthCheckSucceeded", "True")
 	assert.Equal(t, m.GetUID(), machineOf(ctx, t, s, w.Name).GetUID())
+	requireNotAsked(ctx, t, s, "well", "fine")
+}
+
+// A host that does not come on again is handed over to the owner of its Machine: the manager's MachineSet,
+// which asked nobody before, replaces the Machine on a spare host. The request goes with it.
+func TestClusterAPIManagerReplacesWhatStaysOff(t *testing.T) {
+	t.Parallel()
+	s := managed(t, scene.Options{Mode: "respond", Set: []string{"power.onDeadline=12s"}, Workers: []scene.Spec{
+		{Name: "broken", Protocol: scene.Redfish}, {Name: "well", Protocol: scene.IPMI}, {Name: "fine", Protocol: scene.IPMI},
+		{Name: "spare", Protocol: scene.IPMI, Stranger: true},
+	}})
+	ctx := within(t)
+	require.NoError(t, s.Management.Apply(ctx, soon(t, "cluster-api")))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w, q := s.Worker("broken"), requester{s.Management}
+	m := machineOf(ctx, t, s, w.Name)
+	ignoreOn(w, true)
+	w.Kubelet.Hang()
+
+	r := awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return !r.Ended.IsZero() })
+	assert.Equal(t, []string{api.ResultReprovisioned, "PowerOnFailed"}, []string{r.Result, r.Reason})
+	awaitMachine(ctx, t, s, "spare")
+	q.awaitGone(ctx, t, m.GetName())
+	gone, err := s.Management.Deletions("machines", m.GetName())
+	require.NoError(t, err)
+	require.Len(t, gone, 1)
+	assert.Equal(t, clusterAPIManager, gone[0].User)
+	requireOneDeletion(t, s, w)
 	requireNotAsked(ctx, t, s, "well", "fine")
 }
 

@@ -76,7 +76,8 @@ func (a *ClusterAPI) start(ctx context.Context) error {
 	}
 	p, err := startProcess(a.on.dir.path, filepath.Join(a.bin, clusterAPIManager), []string{
 		"--kubeconfig=" + kubeconfig,
-		"--leader-elect",
+		// A manager that cannot renew its Lease in time ends: an API server may be that busy.
+		"--leader-elect", "--leader-elect-lease-duration=3m", "--leader-elect-renew-deadline=2m",
 		"--webhook-port=" + webhookPort,
 		"--webhook-cert-dir=" + a.on.dir.path, "--webhook-cert-name=server.crt", "--webhook-key-name=server.key",
 		"--health-addr=" + health,

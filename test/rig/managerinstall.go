@@ -63,6 +63,7 @@ func (a *ClusterAPI) installWebhooks(ctx context.Context) error {
 			hook, _ := h.(map[string]any)
 			path, _, _ := unstructured.NestedString(hook, "clientConfig", "service", "path")
 			hook["clientConfig"] = a.client(path)
+			hook["timeoutSeconds"] = int64(30) // the longest; a manager may be busy
 		}
 		obj.Object["webhooks"] = hooks
 		if err := a.on.apply(ctx, released(obj)); err != nil {

@@ -20,9 +20,17 @@ func (s *Scene) startClusterAPI(ctx context.Context) (err error) {
 	if s.clusterAPI, err = s.Management.StartClusterAPI(ctx); err != nil {
 		return err
 	}
-	hosts := map[string][]string{}
+	hosts, spare, replicas := map[string][]string{}, map[string][]string{}, map[string]int{}
 	for _, spec := range s.opts.Workers {
+		if spec.Stranger {
+			spare[spec.pool()] = append(spare[spec.pool()], spec.Name)
+			continue
+		}
 		hosts[spec.pool()] = append(hosts[spec.pool()], spec.Name)
+		replicas[spec.pool()]++
+	}
+	for pool, names := range spare {
+		hosts[pool] = append(hosts[pool], names...)
 	}
 	provider, err := s.clusterAPI.NewProvider(ctx, hosts)
 	if err != nil {
@@ -34,12 +42,6 @@ func (s *Scene) startClusterAPI(ctx context.Context) (err error) {
 	s.wg.Go(func() { provider.Run(s.life) })
 	if err := provider.CreateCluster(ctx, ClusterName, s.Cluster); err != nil {
 		return err
-	}
-	replicas := map[string]int{}
-	for _, spec := range s.opts.Workers {
-		if !spec.Stranger {
-			replicas[spec.pool()]++
-		}
 	}
 	for pool, n := range replicas {
 		if err := provider.CreateMachineSet(ctx, ClusterName, pool, n, Pool(pool)); err != nil {

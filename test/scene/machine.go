@@ -20,8 +20,7 @@ const (
 	ClusterAPI Machines = "ClusterAPI"
 	NoMachines Machines = "None"
 	// ManagedClusterAPI: the Cluster API's real manager makes the Machines, and gives them names, from a
-	// MachineSet for each pool. A worker that is a Stranger is a spare host of its pool. The Nodes
-	// have the API server of the Machines.
+	// MachineSet for each pool. A worker that is a Stranger is a spare host of its pool.
 	ManagedClusterAPI Machines = "ManagedClusterAPI"
 )
 

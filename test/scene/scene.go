@@ -154,7 +154,7 @@ func (s *Scene) startAPIs(ctx context.Context) error {
 	wanted := []rig.Options{{CRDs: s.opts.CRDs}}
 	if s.opts.Apart {
 		wanted = append(wanted, rig.Options{CRDs: []rig.CRDs{}})
-		wanted[0].NoManager = true // it has no Nodes to manage
+		wanted[0].NoManager = s.opts.Machines != ManagedClusterAPI // it has no Nodes to manage
 	}
 	for i := range wanted {
 		wanted[i].GracePeriod, wanted[i].Progress, wanted[i].Dir = s.opts.GracePeriod, s.opts.Progress, s.dir
