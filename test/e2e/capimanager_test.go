@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,9 +28,29 @@ func managed(t *testing.T, o scene.Options) *scene.Scene {
 	o.Machines, o.CRDs = scene.ManagedClusterAPI, []rig.CRDs{rig.Fenced}
 	s := set(t, o)
 	ctx := within(t)
+	require.False(t, managerMayAsk(ctx, t, s), "the manager has only the rights of its own roles")
 	require.NoError(t, s.Management.ApplyConfig(ctx, "crds/rbac.yaml"))
+	require.Eventually(t, func() bool { return managerMayAsk(ctx, t, s) }, patience, 100*time.Millisecond, "the right to make requests is aggregated")
 	require.NoError(t, s.Management.Apply(ctx, documented(t, "template")))
 	return s
+}
+
+// managerMayAsk reports whether the API server lets the manager make requests of fenced.
+func managerMayAsk(ctx context.Context, t *testing.T, s *scene.Scene) bool {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: clusterAPIManager,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: requestResource.Group, Resource: requestResource.Resource, Namespace: rig.Namespace, Verb: "create",
+		},
+	}}
+	allowed := false
+	require.NoError(t, rig.WhileBusy(ctx, func() error {
+		answer, err := s.Management.Client().AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		allowed = err == nil && answer.Status.Allowed
+		return err
+	}))
+	return allowed
 }
 
 // soon is a manifest of docs/systems.md for a scene whose Nodes need not be unhealthy for minutes.
@@ -105,6 +126,8 @@ func TestClusterAPIHandedOverByItsManager(t *testing.T) {
 	lost, kept := machineOf(ctx, t, s, "cloud-1"), machineOf(ctx, t, s, "hung")
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
+	checks := covered(ctx, t, s, 0)
+	assert.Equal(t, []string{"Active", "Active"}, []string{checks["cloud"].State, checks["metal"].State})
 	s.Worker("cloud-1").Kubelet.Hang()
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
