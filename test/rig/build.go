@@ -38,26 +38,35 @@ const linkFlags = "-s -w" +
 // It writes to progress, which may be io.Discard. If several processes call it at the same time, one
 // of them builds and the others wait.
 func Binaries(ctx context.Context, progress io.Writer) (string, error) {
+	return cached(ctx, "controlplane", kubernetesVersion, linkFlags, progress, buildAll)
+}
+
+// cached returns the directory in the user's cache that holds what is built from the module
+// test/NAME. If it is not there, build makes it in a directory beside it, which is then put in place.
+// The directory has another name for each version, for the content of the module and for flags.
+func cached(ctx context.Context, name, version, flags string, progress io.Writer,
+	build func(ctx context.Context, module, dir string, progress io.Writer) error,
+) (string, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
-	module := filepath.Join(root, "test", "controlplane")
-	key, err := buildKey(ctx, module)
+	module := filepath.Join(root, "test", name)
+	key, err := buildKey(ctx, module, flags)
 	if err != nil {
 		return "", err
 	}
 	user, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find a place to keep the control plane's programs: %w", err)
+		return "", fmt.Errorf("find a place to keep the programs of the tests: %w", err)
 	}
-	cache := filepath.Join(user, "fenced-test", "controlplane")
-	dir := filepath.Join(cache, kubernetesVersion+"-"+key)
+	cache := filepath.Join(user, "fenced-test", name)
+	dir := filepath.Join(cache, version+"-"+key)
 	if built(dir) {
 		return dir, nil
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", fmt.Errorf("make the cache of the control plane's programs: %w", err)
+		return "", fmt.Errorf("make the cache of the tests' programs: %w", err)
 	}
 	unlock, err := lock(ctx, dir+".lock", progress)
 	if err != nil {
@@ -67,21 +76,32 @@ func Binaries(ctx context.Context, progress io.Writer) (string, error) {
 	if built(dir) { // by the process that held the lock before
 		return dir, nil
 	}
-	return dir, buildAll(ctx, module, dir, progress)
+	tmp := dir + ".tmp"
+	_ = os.RemoveAll(tmp) // a build that was killed left it; this process holds the lock
+	if err := os.Mkdir(tmp, 0o755); err != nil {
+		return "", fmt.Errorf("make a build directory: %w", err)
+	}
+	if err := build(ctx, module, tmp, progress); err != nil {
+		return "", err
+	}
+	if err := os.Rename(tmp, dir); err != nil {
+		return "", fmt.Errorf("put what was built in place: %w", err)
+	}
+	return dir, nil
 }
 
 func built(dir string) bool {
 	_, err := os.Stat(dir)
-	return err == nil // buildAll renames a complete directory into place
+	return err == nil // cached renames a complete directory into place
 }
 
 // buildKey changes with everything that the programs are built from.
-func buildKey(ctx context.Context, module string) (string, error) {
+func buildKey(ctx context.Context, module, flags string) (string, error) {
 	h := sha256.New()
 	for _, name := range []string{"go.mod", "go.sum"} {
 		b, err := os.ReadFile(filepath.Join(module, name))
 		if err != nil {
-			return "", fmt.Errorf("read the control plane's module: %w", err)
+			return "", fmt.Errorf("read the module %s: %w", module, err)
 		}
 		h.Write(b)
 	}
@@ -92,36 +112,36 @@ func buildKey(ctx context.Context, module string) (string, error) {
 		return "", fmt.Errorf("ask go for its version: %w", err)
 	}
 	h.Write(out)
-	h.Write([]byte(linkFlags))
+	h.Write([]byte(flags))
 	return hex.EncodeToString(h.Sum(nil))[:12], nil
 }
 
 func buildAll(ctx context.Context, module, dir string, progress io.Writer) error {
-	_ = os.RemoveAll(dir + ".tmp") // a build that was killed left it; this process holds the lock
-	if err := os.Mkdir(dir+".tmp", 0o755); err != nil {
-		return fmt.Errorf("make a build directory: %w", err)
-	}
-	fmt.Fprintf(progress, "building the control plane once, about 5 minutes on 2 cores, into %s\n", dir)
+	fmt.Fprintf(progress, "building the control plane once, about 5 minutes on 2 cores, in %s\n", dir)
 	for i, p := range programs {
 		what := fmt.Sprintf("%s (%d/%d)", p.name, i+1, len(programs))
-		fmt.Fprintf(progress, "building %s, about %s\n", what, p.takes)
-		start := time.Now()
-		stop := heartbeat(progress, what, start)
-		err := buildOne(ctx, module, filepath.Join(dir+".tmp", p.name), p.pkg)
-		stop()
-		if err != nil {
+		if err := buildOne(ctx, module, filepath.Join(dir, p.name), p.pkg, linkFlags, what, p.takes, progress); err != nil {
 			return err
 		}
-		fmt.Fprintf(progress, "built %s in %s\n", what, time.Since(start).Round(time.Second))
-	}
-	if err := os.Rename(dir+".tmp", dir); err != nil {
-		return fmt.Errorf("put the built control plane in place: %w", err)
 	}
 	return nil
 }
 
-func buildOne(ctx context.Context, module, out, pkg string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-trimpath", "-ldflags", linkFlags, "-o", out, pkg)
+// buildOne builds pkg of a module, and tells progress that it builds what, and how long that takes.
+func buildOne(ctx context.Context, module, out, pkg, flags, what, takes string, progress io.Writer) error {
+	fmt.Fprintf(progress, "building %s, about %s\n", what, takes)
+	start := time.Now()
+	stop := heartbeat(progress, what, start)
+	err := goBuild(ctx, module, out, pkg, flags)
+	stop()
+	if err == nil {
+		fmt.Fprintf(progress, "built %s in %s\n", what, time.Since(start).Round(time.Second))
+	}
+	return err
+}
+
+func goBuild(ctx context.Context, module, out, pkg, flags string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-mod=readonly", "-trimpath", "-ldflags", flags, "-o", out, pkg)
 	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
 	// The build gets a process group of its own, so that its compilers end if it is cancelled.

@@ -31,8 +31,8 @@ func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), 
 			return nil, fmt.Errorf("lock %s: %w", path, err)
 		}
 		if !waiting {
-			fmt.Fprintln(progress, "another process is building the control plane, waiting for it")
-			stop = heartbeat(progress, "the control plane in another process", start)
+			fmt.Fprintln(progress, "another process is building the programs of the tests, waiting for it")
+			stop = heartbeat(progress, "them in another process", start)
 		}
 		select {
 		case <-ctx.Done():

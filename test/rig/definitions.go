@@ -31,9 +31,10 @@ const (
 	ClusterVersions   CRDs = "openshift-config"    // config.openshift.io: ClusterVersion
 	CAPIv1beta1       CRDs = "cluster-api-v1beta1" // cluster.x-k8s.io and KubeadmControlPlane
 	CAPIv1beta2       CRDs = "cluster-api-v1beta2"
-	Medik8s           CRDs = "medik8s"            // remediation.medik8s.io: NodeHealthCheck
-	Metal3Remediation CRDs = "metal3-remediation" // requests and templates of an external remediation
-	Fenced            CRDs = "fenced"             // fenced's own, of configs/crds
+	Medik8s           CRDs = "medik8s"              // remediation.medik8s.io: NodeHealthCheck
+	Metal3Remediation CRDs = "metal3-remediation"   // requests and templates of an external remediation
+	Fenced            CRDs = "fenced"               // fenced's own, of configs/crds
+	CAPIStandIn       CRDs = "cluster-api-stand-in" // of Provider
 )
 
 // defaultCRDs are those of an OpenShift cluster on bare metal.
@@ -92,6 +93,10 @@ func (c *ControlPlane) InstallCRDs(ctx context.Context, sets ...CRDs) error {
 	if err != nil {
 		return err
 	}
+	return c.installDefinitions(ctx, defs)
+}
+
+func (c *ControlPlane) installDefinitions(ctx context.Context, defs []*unstructured.Unstructured) error {
 	for _, def := range defs {
 		if err := c.apply(ctx, def); err != nil {
 			return err
@@ -139,12 +144,16 @@ func (c *ControlPlane) serves(ctx context.Context, def *unstructured.Unstructure
 	return err == nil, err
 }
 
-// versionOf returns the first version of a definition; those of the sets have one.
+// versionOf returns the first version of a definition that is served.
 func versionOf(def *unstructured.Unstructured) string {
 	versions, _, _ := unstructured.NestedSlice(def.Object, "spec", "versions")
-	first, _ := versions[0].(map[string]any)
-	name, _ := first["name"].(string)
-	return name
+	for _, v := range versions {
+		if version, _ := v.(map[string]any); version["served"] == true {
+			name, _ := version["name"].(string)
+			return name
+		}
+	}
+	return ""
 }
 
 // wait polls until done returns true or an error.

@@ -62,7 +62,7 @@ func (s *Scene) writeConfig() error {
 		return err
 	}
 	var management, namespace, cluster string
-	if s.opts.Machines == ClusterAPI {
+	if s.opts.Machines.ofClusterAPI() {
 		namespace, cluster = rig.Namespace, ClusterName
 		if management, err = s.Management.Kubeconfig(rig.FencedUser); err != nil {
 			return err

@@ -6,6 +6,7 @@
 //	scene.go     New: control planes, workers, objects, fenced.yaml
 //	worker.go    one worker: BMC, kubelet, Node, way to its power
 //	machine.go   Machines of each kind, what owns them, and the checks on them
+//	clusterapi.go the Cluster API with its real manager
 //	etcd.go      the etcd member of a control-plane worker, as a static Pod
 //	metal.go     the BMCs, and when each was first asked
 //	config.go    fenced.yaml and hosts.d with times that suit a test

@@ -19,6 +19,9 @@ const (
 	OpenShift  Machines = ""
 	ClusterAPI Machines = "ClusterAPI"
 	NoMachines Machines = "None"
+	// ManagedClusterAPI: the Cluster API's real manager makes the Machines, and gives them names, from a
+	// MachineSet for each pool. A worker that is a Stranger is a spare host of its pool.
+	ManagedClusterAPI Machines = "ManagedClusterAPI"
 )
 
 // ControlPlane is the role of a control-plane host.
@@ -45,6 +48,8 @@ func (s *Scene) createOwners(ctx context.Context) error {
 		}
 		_, err := s.Management.CreateCAPIControlPlane(ctx, ClusterName, controlPlane)
 		return err
+	case ManagedClusterAPI:
+		return s.startClusterAPI(ctx)
 	}
 	return nil
 }

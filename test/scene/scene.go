@@ -85,7 +85,9 @@ type Scene struct {
 	keep bool            // whether to keep the content of dir
 	life context.Context // ends with Stop
 	stop context.CancelFunc
-	wg   sync.WaitGroup // kubelets
+	wg   sync.WaitGroup // kubelets, and the provider of the Cluster API
+
+	clusterAPI *rig.ClusterAPI // nil unless the Machines are ManagedClusterAPI
 
 	mu      sync.Mutex
 	daemons []*Daemon
@@ -136,6 +138,11 @@ func (s *Scene) build(ctx, life context.Context) (err error) {
 			}
 		}
 	}
+	if s.opts.Machines == ManagedClusterAPI {
+		if err := s.awaitMachines(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.createChecks(ctx); err != nil {
 		return err
 	}
@@ -147,7 +154,7 @@ func (s *Scene) startAPIs(ctx context.Context) error {
 	wanted := []rig.Options{{CRDs: s.opts.CRDs}}
 	if s.opts.Apart {
 		wanted = append(wanted, rig.Options{CRDs: []rig.CRDs{}})
-		wanted[0].NoManager = true // it has no Nodes to manage
+		wanted[0].NoManager = s.opts.Machines != ManagedClusterAPI // it has no Nodes to manage
 	}
 	for i := range wanted {
 		wanted[i].GracePeriod, wanted[i].Progress, wanted[i].Dir = s.opts.GracePeriod, s.opts.Progress, s.dir
@@ -194,6 +201,9 @@ func (s *Scene) Stop() {
 	for _, w := range s.Workers {
 		w.stopBMC()
 	}
+	if s.clusterAPI != nil {
+		s.clusterAPI.Stop()
+	}
 	for _, c := range s.planes() {
 		c.Stop()
 	}
@@ -209,6 +219,9 @@ func (s *Scene) Died() error {
 	var errs []error
 	for _, c := range s.planes() {
 		errs = append(errs, c.Died())
+	}
+	if s.clusterAPI != nil {
+		errs = append(errs, s.clusterAPI.Died())
 	}
 	for _, d := range s.daemons {
 		select {

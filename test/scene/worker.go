@@ -1,6 +1,7 @@
 package scene
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,6 +61,8 @@ type Spec struct {
 	NoNode bool
 }
 
+func (s Spec) pool() string { return cmp.Or(s.Pool, MetalPool) }
+
 // Worker is a simulated host with its BMC, its Node and its Machine, all of which
 // have its name.
 type Worker struct {
@@ -81,9 +84,7 @@ const (
 
 // start starts a worker.
 func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, error) {
-	if spec.Pool == "" {
-		spec.Pool = MetalPool
-	}
+	spec.Pool = spec.pool()
 	w := &Worker{Spec: spec, UUID: newUUID()}
 	uuid := w.UUID
 	if spec.OtherUUID {
@@ -112,6 +113,9 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 		NodeName: spec.Name, SystemUUID: w.UUID, Labels: labels, BootDelay: s.opts.BootDelay, LeaseEvery: s.opts.LeaseEvery,
 		Address: fmt.Sprintf("198.18.%d.%d", number/200, 10+number%200), // for benchmarks: never an address of this machine
 		Power:   func(context.Context) (bool, error) { return true, nil },
+	}
+	if s.opts.Machines == ManagedClusterAPI {
+		o.ProviderID = rig.ProviderID(spec.Name)
 	}
 	if w.BMC != nil {
 		o.Power = w.power

@@ -1,11 +1,12 @@
-// Command warm builds the control plane for the tests and the demo, if this
-// user never built it, and says where it is. CI runs it first: a test that
+// Command warm builds the control plane for the tests and the demo, and the manager of the Cluster API for the tests, if this
+// user never built them, and says where they are. CI runs it first: a test that
 // needs five silent minutes looks hung.
 package main
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -16,10 +17,12 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	dir, err := rig.Binaries(ctx, os.Stderr)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "warm:", err)
-		os.Exit(1)
+	for _, build := range []func(context.Context, io.Writer) (string, error){rig.Binaries, rig.ClusterAPIBinary} {
+		dir, err := build(ctx, os.Stderr)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "warm:", err)
+			os.Exit(1)
+		}
+		fmt.Println(dir)
 	}
-	fmt.Println(dir)
 }
