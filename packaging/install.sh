@@ -20,8 +20,8 @@ put 0644 packaging/systemd/fenced.service "$prefix/lib/systemd/system/fenced.ser
 if [ "$prefix" != /usr ]; then
 	sed -i "s|=/usr/libexec/|=$prefix/libexec/|" "$dest$prefix/lib/systemd/system/fenced.service"
 fi
-for unit in fenced-pause fenced-resume; do
-	put 0644 "packaging/systemd/$unit.service" "$prefix/lib/systemd/system/$unit.service"
+for unit in fenced.socket fenced-pause.service fenced-resume.service; do
+	put 0644 "packaging/systemd/$unit" "$prefix/lib/systemd/system/$unit"
 done
 put 0644 packaging/systemd/90-fenced.preset "$prefix/lib/systemd/system-preset/90-fenced.preset"
 put 0644 packaging/systemd/fenced.sysusers "$prefix/lib/sysusers.d/fenced.conf"

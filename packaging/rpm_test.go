@@ -29,6 +29,7 @@ lrwxrwxrwx root root - /usr/bin/fenced
 -rw-r--r-- root root - /usr/lib/systemd/system/fenced-pause.service
 -rw-r--r-- root root - /usr/lib/systemd/system/fenced-resume.service
 -rw-r--r-- root root - /usr/lib/systemd/system/fenced.service
+-rw-r--r-- root root - /usr/lib/systemd/system/fenced.socket
 -rw-r--r-- root root - /usr/lib/sysusers.d/fenced.conf
 -rw-r--r-- root root - /usr/lib/tmpfiles.d/fenced.conf
 drwxr-xr-x root root - /usr/libexec/fenced
@@ -110,8 +111,8 @@ func TestRPMScriptlets(t *testing.T) {
 	rpm := rpmFile(t)
 	scripts := map[string][]string{ // what each must do; see the spec for why
 		"PREIN":  {"systemd-sysusers", "useradd -r"},
-		"POSTIN": {"--no-reload preset fenced.service", "daemon-reload"},
-		"PREUN":  {"disable --now fenced.service"},
+		"POSTIN": {"--no-reload preset fenced.service fenced.socket", "daemon-reload"},
+		"PREUN":  {"disable --now fenced.socket fenced.service"},
 		"POSTUN": {"try-restart fenced.service"},
 	}
 	for tag, wants := range scripts {

@@ -23,7 +23,7 @@ func TestUnitIsUnderstood(t *testing.T) {
 	root := t.TempDir()
 	sh(t, `cp -a "$2/." "$1" && cd /usr/lib/systemd/system && cp ./*.target ./*.slice ./*.mount "$1/usr/lib/systemd/system" &&
 		mkdir -p "$1/usr/bin" && cp -L /bin/sh /bin/rm "$1/usr/bin" && { [ -e "$1/bin" ] || ln -s usr/bin "$1/bin"; }`, root, rpmRoot(t)) // what any host has
-	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced.service", "fenced-pause.service", "fenced-resume.service")
+	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced.service", "fenced.socket", "fenced-pause.service", "fenced-resume.service")
 }
 
 func TestUnitIsConfined(t *testing.T) {
