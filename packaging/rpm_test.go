@@ -154,6 +154,16 @@ func TestPackagedProgramsRun(t *testing.T) {
 	require.Contains(t, string(data), "complete -o default")
 }
 
+// maxDaemon is what the daemon may weigh, in bytes. Without the build tag grpcnotrace it weighs
+// 64 MB; docs/performance.md says what it consists of.
+const maxDaemon = 44 << 20
+
+func TestDaemonIsNoLargerThanItsParts(t *testing.T) {
+	info, err := os.Stat(filepath.Join(rpmRoot(t), "usr/libexec/fenced/fenced"))
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(maxDaemon))
+}
+
 // TestRPMIsReproducible builds another checkout, at another path, umask and
 // time zone. It costs a second build, so only CI does it.
 func TestRPMIsReproducible(t *testing.T) {

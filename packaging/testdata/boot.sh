@@ -1,8 +1,9 @@
 #!/bin/bash
 # Boots a real systemd as process 1 of namespaces of its own, over this machine's tree with a throw-away layer of writes,
 # and lets it start one unit, whose end is to end it all. Needs root, overlayfs and cgroup v2.
-#   usage: [BOOT_NET=host] boot.sh DIR UNIT    DIR/tree is laid over the root, with the unit; DIR is /share inside
+#   usage: [BOOT_NET=host] [BOOT_TREE=DIR] boot.sh DIR UNIT    DIR/tree is laid over the root, with the unit; DIR is /share inside
 # BOOT_NET=host keeps this machine's network, for a daemon that must reach what listens here; without it there is only loopback.
+# BOOT_TREE boots that tree in the place of this machine's, with the systemd that is in it.
 # Ends when that systemd has ended; what DIR/cgroup names is then empty, and the caller's to remove.
 set -eu
 
@@ -34,7 +35,7 @@ inside() {
 	mkdir "$share/layer" "$r"
 	mount -t tmpfs -o mode=755 tmpfs "$share/layer"
 	mkdir "$share/layer/up" "$share/layer/work"
-	mount -t overlay -o "lowerdir=/,upperdir=$share/layer/up,workdir=$share/layer/work" overlay "$r"
+	mount -t overlay -o "lowerdir=${BOOT_TREE:-/},upperdir=$share/layer/up,workdir=$share/layer/work" overlay "$r"
 	mount -t proc -o nosuid,nodev,noexec proc "$r/proc"
 	mount -t sysfs -o nosuid,nodev,noexec,ro sysfs "$r/sys"
 	mount -t cgroup2 -o nosuid,nodev,noexec cgroup2 "$r/sys/fs/cgroup"

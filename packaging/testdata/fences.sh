@@ -24,7 +24,7 @@ touch /share/started
 within $patience test -e /share/off
 id=$(run id)
 [ -n "$id" ]
-run_is result Running
+run_open
 echo "ok the run is open"
 
 old=$(main)
@@ -33,7 +33,7 @@ within $patience answers
 [ "$(main)" != "$old" ]
 [ "$(systemctl show --value -p NRestarts fenced)" = 1 ]
 run_is id "$id"
-run_is result Running
+run_open
 touch /share/killed
 echo "ok back after kill -9"
 

@@ -15,12 +15,16 @@ patience=400 # a busy machine may need minutes; only a hang needs more
 
 main() { systemctl show --value -p MainPID fenced; }
 
-answers() { fencectl status -o json >/tmp/answer 2>&1; }
+# The exit code of fencectl status tells of a run that waits.
+answers() { fencectl status -o json >/tmp/answer 2>&1 || grep -q '"armed"' /tmp/answer; }
 
 # Field FIELD of the newest run of the node.
 run() { fencectl timeline worker-1 -o json 2>/tmp/answer | tr -d ' \n' | grep -o "\"$1\":\"[^\"]*\"" | tail -n 1 | cut -d'"' -f4; }
 
 run_is() { [ "$(run "$1")" = "$2" ]; }
+
+# One whose BMC is silent for long waits.
+run_open() { run_is result Running || run_is result Waiting; }
 
 # configure gives the files of the tree the owners that an administrator gives them.
 configure() {
