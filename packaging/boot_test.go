@@ -54,9 +54,18 @@ const unitDir = "tree/usr/lib/systemd/system"
 func shareInstalled(t *testing.T, script string) string {
 	t.Helper()
 	needBoot(t)
-	root, dir := rpmRoot(t), t.TempDir()
-	sh(t, `umask 022; chmod 755 "$1"; cp -R --preserve=mode,links "$2" "$1/tree"; cp "$3/$4" "$1/script.sh"
-		cp "$3/fenced.yaml" "$3/nowhere.kubeconfig" "$1/tree/etc/fenced/"`, dir, root, absolute(t, "testdata"), script)
+	dir := shareScript(t, script)
+	sh(t, `umask 022; cp -R --preserve=mode,links "$2/." "$1/tree/"; cp "$3/fenced.yaml" "$3/nowhere.kubeconfig" "$1/tree/etc/fenced/"`,
+		dir, rpmRoot(t), absolute(t, "testdata"))
+	return dir
+}
+
+// shareScript makes a directory for boot with administrator.service and the script that it
+// runs, and nothing that is installed.
+func shareScript(t *testing.T, script string) string {
+	t.Helper()
+	dir := t.TempDir()
+	sh(t, `umask 022; chmod 755 "$1"; mkdir -p "$1/$4"; cp "$2/$3" "$1/script.sh"; cp "$2/kit.sh" "$1/"`, dir, absolute(t, "testdata"), script, unitDir)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, unitDir, "administrator.service"), []byte(driver), 0o644))
 	return dir
 }

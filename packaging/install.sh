@@ -20,8 +20,8 @@ put 0644 packaging/systemd/fenced.service "$prefix/lib/systemd/system/fenced.ser
 if [ "$prefix" != /usr ]; then
 	sed -i "s|=/usr/libexec/|=$prefix/libexec/|" "$dest$prefix/lib/systemd/system/fenced.service"
 fi
-for unit in fenced-pause fenced-resume; do
-	put 0644 "packaging/systemd/$unit.service" "$prefix/lib/systemd/system/$unit.service"
+for unit in fenced.socket fenced-pause.service fenced-resume.service; do
+	put 0644 "packaging/systemd/$unit" "$prefix/lib/systemd/system/$unit"
 done
 put 0644 packaging/systemd/90-fenced.preset "$prefix/lib/systemd/system-preset/90-fenced.preset"
 put 0644 packaging/systemd/fenced.sysusers "$prefix/lib/sysusers.d/fenced.conf"
@@ -41,15 +41,13 @@ for page in fenced.8 fencectl.8 fenced.yaml.5 fenced-policy.5; do
 done
 put 0644 LICENSE "$prefix/share/licenses/fenced/LICENSE"
 doc=$prefix/share/doc/fenced
-for f in README.md CHANGELOG.md SECURITY.md; do
+# All of them, for they link to each other. The examples have another place here than in the source.
+for f in README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs/*.md docs/adr/*.md docs/systems/*.md; do
 	put 0644 "$f" "$doc/$f"
+	sed -i 's,](\(\(\.\./\)*\)configs/,](\1examples/,g' "$dest$doc/$f"
 done
-for page in alerts audit-log day-to-day install kubernetes-events own-host policy power reasons safety security six-steps state stop-and-override systems troubleshooting; do
-	put 0644 "docs/$page.md" "$doc/docs/$page.md"
-done
-for page in cluster-api medik8s openshift plain; do
-	put 0644 "docs/systems/$page.md" "$doc/docs/systems/$page.md"
-done
+ln -sf ../../licenses/fenced/LICENSE "$dest$doc/LICENSE"
+put 0644 bin/sbom.cdx.json "$doc/sbom.cdx.json"
 for f in rbac.yaml rbac-medik8s.yaml crds/fenced.io_fencedremediations.yaml crds/fenced.io_fencedremediationtemplates.yaml crds/rbac.yaml kubernetes/evaluate.yaml kubernetes/observe.yaml kubernetes/protect-nodes.yaml kubernetes/release-pods.yaml \
 	hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json prometheus/fenced.rules.yaml grafana/fenced.json; do
 	put 0644 "configs/$f" "$doc/examples/$f"

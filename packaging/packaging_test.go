@@ -58,10 +58,18 @@ func output(t *testing.T, name string, args ...string) string {
 }
 
 // buildRPM runs a checkout's build script.
-func buildRPM(checkout, out string) error {
-	cmd := exec.Command(filepath.Join(checkout, "packaging/rpm/build.sh"), "0.1.0", out)
+func buildRPM(checkout, out string) error { return buildVersion(checkout, "0.1.0", out) }
+
+func buildVersion(checkout, version, out string) error {
+	cmd := exec.Command(filepath.Join(checkout, "packaging/rpm/build.sh"), version, out)
 	cmd.Env = append(os.Environ(), "RPM_PAYLOAD=w0.xzdio")
-	if text, err := cmd.CombinedOutput(); err != nil {
+	text, err := cmd.CombinedOutput()
+	return wrapOutput(err, text)
+}
+
+// wrapOutput adds what a program said to its error.
+func wrapOutput(err error, text []byte) error {
+	if err != nil {
 		return fmt.Errorf("%w: %s", err, text)
 	}
 	return nil
@@ -80,8 +88,11 @@ func binaryRPM(dir string) (string, error) {
 	return files[0], nil
 }
 
-// builtRPM is the RPM of this tree, built once.
+// builtRPM is the RPM of this tree, built once; or the one that FENCED_RPM names.
 var builtRPM = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv("FENCED_RPM"); path != "" {
+		return filepath.Abs(path)
+	}
 	dist := filepath.Join(scratch, "dist")
 	if err := buildRPM("..", dist); err != nil {
 		return "", err

@@ -2,17 +2,19 @@ package packaging_test
 
 import (
 	"crypto/sha256"
+	"debug/elf"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// packaged is every path of the RPM: mode, owner, group, flags (c config, n
+// packaged is every path of the RPM but the pages of docs: mode, owner, group, flags (c config, n
 // noreplace, d documentation, l licence). /usr/bin/fenced is a link and
 // /usr/sbin/fenced does not exist: the SELinux policy of RHEL and Fedora gives
 // regular files of these names to another program.
@@ -29,6 +31,7 @@ lrwxrwxrwx root root - /usr/bin/fenced
 -rw-r--r-- root root - /usr/lib/systemd/system/fenced-pause.service
 -rw-r--r-- root root - /usr/lib/systemd/system/fenced-resume.service
 -rw-r--r-- root root - /usr/lib/systemd/system/fenced.service
+-rw-r--r-- root root - /usr/lib/systemd/system/fenced.socket
 -rw-r--r-- root root - /usr/lib/sysusers.d/fenced.conf
 -rw-r--r-- root root - /usr/lib/tmpfiles.d/fenced.conf
 drwxr-xr-x root root - /usr/libexec/fenced
@@ -36,30 +39,13 @@ drwxr-xr-x root root - /usr/libexec/fenced
 -rw-r--r-- root root - /usr/share/bash-completion/completions/fencectl
 drwxr-xr-x root root - /usr/share/doc/fenced
 -rw-r--r-- root root d /usr/share/doc/fenced/CHANGELOG.md
+-rw-r--r-- root root d /usr/share/doc/fenced/CONTRIBUTING.md
+lrwxrwxrwx root root d /usr/share/doc/fenced/LICENSE
 -rw-r--r-- root root d /usr/share/doc/fenced/README.md
 -rw-r--r-- root root d /usr/share/doc/fenced/SECURITY.md
 drwxr-xr-x root root - /usr/share/doc/fenced/docs
--rw-r--r-- root root d /usr/share/doc/fenced/docs/alerts.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/audit-log.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/day-to-day.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/install.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/kubernetes-events.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/own-host.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/policy.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/power.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/reasons.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/safety.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/security.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/six-steps.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/state.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/stop-and-override.md
+drwxr-xr-x root root - /usr/share/doc/fenced/docs/adr
 drwxr-xr-x root root - /usr/share/doc/fenced/docs/systems
--rw-r--r-- root root d /usr/share/doc/fenced/docs/systems.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/systems/cluster-api.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/systems/medik8s.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/systems/openshift.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/systems/plain.md
--rw-r--r-- root root d /usr/share/doc/fenced/docs/troubleshooting.md
 drwxr-xr-x root root - /usr/share/doc/fenced/examples
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/crds
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/fenced.io_fencedremediations.yaml
@@ -85,6 +71,7 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples/prometheus
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/prometheus/fenced.rules.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac-medik8s.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/sbom.cdx.json
 -rw-r--r-- root root - /usr/share/fish/vendor_completions.d/fencectl.fish
 drwxr-xr-x root root - /usr/share/licenses/fenced
 -rw-r--r-- root root l /usr/share/licenses/fenced/LICENSE
@@ -99,7 +86,30 @@ drwx------ fenced fenced - /var/lib/fenced
 func TestRPMHoldsExactlyTheseFiles(t *testing.T) {
 	got := output(t, "rpm", "-qp", "--qf", `[%{FILEMODES:perms} %{FILEUSERNAME} %{FILEGROUPNAME} -%{FILEFLAGS:fflags} %{FILENAMES}\n]`, rpmFile(t))
 	got = regexp.MustCompile(` -([a-z]+) `).ReplaceAllString(got, " $1 ")
-	require.Equal(t, lines(packaged), lines(got))
+	var pages, others []string
+	for _, line := range lines(got) {
+		if page, ok := strings.CutPrefix(line, pageLine); ok {
+			pages = append(pages, "../docs/"+page)
+		} else {
+			others = append(others, line)
+		}
+	}
+	require.Equal(t, lines(packaged), others)
+	require.ElementsMatch(t, docPages(t), pages)
+}
+
+// pageLine begins the line of a page of docs.
+const pageLine = "-rw-r--r-- root root d /usr/share/doc/fenced/docs/"
+
+// docPages are the pages of docs, by path from here: all of them are shipped.
+func docPages(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob("../docs/*.md")
+	require.NoError(t, err)
+	records, err := filepath.Glob("../docs/adr/*.md")
+	require.NoError(t, err)
+	require.NotEmpty(t, records)
+	return append(pages, records...)
 }
 
 // TestRPMNeedsNoDriver: what a few hosts' drivers run is offered, never
@@ -115,8 +125,8 @@ func TestRPMScriptlets(t *testing.T) {
 	rpm := rpmFile(t)
 	scripts := map[string][]string{ // what each must do; see the spec for why
 		"PREIN":  {"systemd-sysusers", "useradd -r"},
-		"POSTIN": {"--no-reload preset fenced.service", "daemon-reload"},
-		"PREUN":  {"disable --now fenced.service"},
+		"POSTIN": {"--no-reload preset fenced.service fenced.socket", "daemon-reload"},
+		"PREUN":  {"disable --now fenced.socket fenced.service"},
 		"POSTUN": {"try-restart fenced.service"},
 	}
 	for tag, wants := range scripts {
@@ -145,6 +155,16 @@ func TestPackagedProgramsRun(t *testing.T) {
 	require.Contains(t, string(data), "complete -o default")
 }
 
+// maxDaemon is what the daemon may weigh, in bytes. Without the build tag grpcnotrace it weighs
+// 64 MB; docs/performance.md says what it consists of.
+const maxDaemon = 44 << 20
+
+func TestDaemonIsNoLargerThanItsParts(t *testing.T) {
+	info, err := os.Stat(filepath.Join(rpmRoot(t), "usr/libexec/fenced/fenced"))
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(maxDaemon))
+}
+
 // TestRPMIsReproducible builds another checkout, at another path, umask and
 // time zone. It costs a second build, so only CI does it.
 func TestRPMIsReproducible(t *testing.T) {
@@ -164,6 +184,32 @@ func TestRPMIsReproducible(t *testing.T) {
 	for _, f := range files {
 		require.Equal(t, sum(t, filepath.Join(filepath.Dir(first), f.Name())), sum(t, filepath.Join(dist, f.Name())), "two builds of %s differ", f.Name())
 	}
+}
+
+// TestRPMForARM builds for another kind of machine than this one. It costs a build, so only CI does it.
+func TestRPMForARM(t *testing.T) {
+	if os.Getenv("CI") != "true" {
+		t.Skip("another build; set CI=true to run it")
+	}
+	built := rpmFile(t)
+	t.Setenv("RPM_TARGET", "aarch64")
+	dist := filepath.Join(t.TempDir(), "dist")
+	require.NoError(t, buildRPM("..", dist))
+	arm, err := binaryRPM(dist)
+	require.NoError(t, err)
+	require.Equal(t, "aarch64", output(t, "rpm", "-qp", "--qf", "%{ARCH}", arm))
+	require.Equal(t, output(t, "rpm", "-qpl", built), output(t, "rpm", "-qpl", arm))
+	root := t.TempDir()
+	sh(t, `rpm2archive - <"$1" | tar -xzf - -C "$2"`, arm, root)
+	for _, program := range []string{"usr/libexec/fenced/fenced", "usr/bin/fencectl"} {
+		f, err := elf.Open(filepath.Join(root, program))
+		require.NoError(t, err)
+		require.Equal(t, elf.EM_AARCH64, f.Machine, program)
+		require.NoError(t, f.Close())
+	}
+	text, err := os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json"))
+	require.NoError(t, err)
+	require.Regexp(t, `"go:GOARCH",\s*"value": "arm64"`, string(text))
 }
 
 func sh(t *testing.T, script string, args ...string) {

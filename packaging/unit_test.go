@@ -25,7 +25,7 @@ func TestUnitIsUnderstood(t *testing.T) {
 	root := t.TempDir()
 	sh(t, `cp -a "$2/." "$1" && cd /usr/lib/systemd/system && cp ./*.target ./*.slice ./*.mount "$1/usr/lib/systemd/system" &&
 		mkdir -p "$1/usr/bin" && cp -L /bin/sh /bin/rm "$1/usr/bin" && { [ -e "$1/bin" ] || ln -s usr/bin "$1/bin"; }`, root, rpmRoot(t)) // what any host has
-	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced.service", "fenced-pause.service", "fenced-resume.service")
+	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced.service", "fenced.socket", "fenced-pause.service", "fenced-resume.service")
 }
 
 func TestUnitIsConfined(t *testing.T) {
@@ -101,8 +101,8 @@ func TestSysusersAndTmpfiles(t *testing.T) {
 // what an administrator wrote, and the unit follows the prefix.
 func TestInstallKeepsTheConfiguration(t *testing.T) {
 	tree, dest := t.TempDir(), t.TempDir()
-	sh(t, `cd .. && cp -r --parents packaging/install.sh packaging/systemd packaging/local-ipmi configs docs README.md CHANGELOG.md SECURITY.md LICENSE "$1" && cd "$1" && mkdir bin &&
-		printf '#!/bin/sh\necho "$2"\n' >bin/fencectl && chmod 755 bin/fencectl && cp bin/fencectl bin/fenced`, tree)
+	sh(t, `cd .. && cp -r --parents packaging/install.sh packaging/systemd packaging/local-ipmi configs docs README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md LICENSE "$1" && cd "$1" && mkdir bin &&
+		printf '#!/bin/sh\necho "$2"\n' >bin/fencectl && chmod 755 bin/fencectl && cp bin/fencectl bin/fenced && echo {} >bin/sbom.cdx.json`, tree)
 	install := filepath.Join(tree, "packaging/install.sh")
 	sh(t, `"$1" "$2" /opt/fenced && echo mine >"$2/etc/fenced/fenced.yaml" && "$1" "$2" /opt/fenced`, install, dest)
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), the BMC of pyghmi
 # (python3-pyghmi), ipmitool, freeipmi's ipmipower and the fence agents as other clients, qemu as a machine that really
-# goes off, openssl as a server of old TLS, rpm to build and to look into packages, prometheus with promtool, and systemd for
-# its journald. Says nothing and changes nothing when all is there.
+# goes off, openssl as a server of old TLS, rpm to build and to look into packages, rpmlint and gnupg to check and sign them,
+# dnf and createrepo_c to install them from a repository, debootstrap for another systemd, prometheus with promtool, and systemd for its journald. Says nothing and changes nothing when all is there.
 set -eu
 
 missing=
@@ -19,6 +19,11 @@ need ipmipower freeipmi-tools
 need fence_ipmilan fence-agents
 need qemu-system-x86_64 qemu-system-x86
 need rpmbuild rpm
+need rpmlint rpmlint
+need gpg gnupg
+need dnf dnf
+need createrepo_c createrepo-c
+need debootstrap debootstrap
 need openssl openssl
 need promtool prometheus
 need prometheus prometheus

@@ -217,7 +217,7 @@ func (e configError) Unwrap() error { return e.error }
 // listen opens the control socket.
 func (d *fenced) listen() (err error) {
 	c := d.cfg.Control
-	if d.control, err = api.Listen(c.Socket); err == nil {
+	if d.control, err = openControl(c, d.log); err == nil {
 		giveSocket(c.Socket, c.Group, d.log)
 	}
 	return err

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Builds the binary and the source RPM: [RPM_TARGET=aarch64] [RPM_PAYLOAD=w0.xzdio] build.sh VERSION OUTDIR. The same
+# Builds the binary and the source RPM: [RPM_TARGET=aarch64] [RPM_SIGN_KEY=NAME] [RPM_PAYLOAD=w0.xzdio] build.sh VERSION OUTDIR. The same
 # tree gives the same bytes, whatever the checkout's path, the user, the umask and the time zone. It takes the files that
 # git tracks, with the content they have now, and vendors the modules into the build directory, never into the tree.
 # RPM_PAYLOAD is how the binary RPM is compressed; the tests save half a minute with w0.xzdio.
@@ -47,3 +47,6 @@ touch -d "@$SOURCE_DATE_EPOCH" "$top"/SPECS/* "$top"/SOURCES/*
 rpmbuild --quiet --define "_topdir $top" --define "fenced_version $version" --define "_binary_payload ${RPM_PAYLOAD:-w6.xzdio}" \
 	--target "${RPM_TARGET:-$(uname -m)}" -ba "$top/SPECS/fenced.spec"
 find "$top/RPMS" "$top/SRPMS" -name '*.rpm' -exec cp -v {} "$out/" \;
+if [ -n "${RPM_SIGN_KEY:-}" ]; then
+	find "$top/RPMS" "$top/SRPMS" -name '*.rpm' -printf "$out/%f\0" | xargs -0 packaging/rpm/sign.sh "$RPM_SIGN_KEY"
+fi

@@ -1,7 +1,9 @@
 #!/bin/bash
 # Boots a real systemd as process 1 of namespaces of its own, over this machine's tree with a throw-away layer of writes,
 # and lets it start one unit, whose end is to end it all. Needs root, overlayfs and cgroup v2.
-#   usage: boot.sh DIR UNIT    DIR/tree is laid over the root, with the unit; DIR is /share inside
+#   usage: [BOOT_NET=host] [BOOT_TREE=DIR] boot.sh DIR UNIT    DIR/tree is laid over the root, with the unit; DIR is /share inside
+# BOOT_NET=host keeps this machine's network, for a daemon that must reach what listens here; without it there is only loopback.
+# BOOT_TREE boots that tree in the place of this machine's, with the systemd that is in it.
 # Ends when that systemd has ended; what DIR/cgroup names is then empty, and the caller's to remove.
 set -eu
 
@@ -15,7 +17,11 @@ outside() { # still of this machine: a cgroup, and the namespaces
 	}
 	mkdir "$v2/fenced-sandbox-$$"
 	echo "$v2/fenced-sandbox-$$" >"$1/cgroup"
-	exec unshare --fork --pid --mount --uts --ipc --net --kill-child "$0" enter "$@"
+	net=--net
+	[ "${BOOT_NET:-}" != host ] || net=
+	# One word or none.
+	# shellcheck disable=SC2086
+	exec unshare --fork --pid --mount --uts --ipc $net --kill-child "$0" enter "$@"
 }
 
 enter() { # process 1; unshare stays outside, so that nobody foreign is in the cgroup
@@ -29,7 +35,7 @@ inside() {
 	mkdir "$share/layer" "$r"
 	mount -t tmpfs -o mode=755 tmpfs "$share/layer"
 	mkdir "$share/layer/up" "$share/layer/work"
-	mount -t overlay -o "lowerdir=/,upperdir=$share/layer/up,workdir=$share/layer/work" overlay "$r"
+	mount -t overlay -o "lowerdir=${BOOT_TREE:-/},upperdir=$share/layer/up,workdir=$share/layer/work" overlay "$r"
 	mount -t proc -o nosuid,nodev,noexec proc "$r/proc"
 	mount -t sysfs -o nosuid,nodev,noexec,ro sysfs "$r/sys"
 	mount -t cgroup2 -o nosuid,nodev,noexec cgroup2 "$r/sys/fs/cgroup"
@@ -47,7 +53,7 @@ inside() {
 	ln -s /proc/self/fd "$r/dev/fd"
 	mkdir -p "$r/share"
 	mount --bind "$share" "$r/share"
-	ip link set lo up
+	[ "${BOOT_NET:-}" = host ] || ip link set lo up
 
 	# Nothing of this machine is started: its units are gone but for the targets, and only ours is wanted.
 	find "$r/etc/systemd/system" -mindepth 1 -delete

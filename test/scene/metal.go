@@ -63,12 +63,7 @@ func (m *metal) startBMC(life context.Context, p Protocol, uuid, serial string, 
 	if m.relay, err = ipmisim.StartRelay(m.BMC.Addr()); err != nil {
 		return err
 	}
-	m.relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-		if !d.FromBMC {
-			m.asked.CompareAndSwap(0, time.Now().UnixNano())
-		}
-		return []ipmisim.Datagram{d}
-	})
+	m.Answer()
 	return nil
 }
 
@@ -105,6 +100,16 @@ func (m *metal) silence(mute bool) {
 // disconnected.
 func (m *metal) Silence() {
 	m.relay.Filter(func(ipmisim.Datagram) []ipmisim.Datagram { return nil })
+}
+
+// Answer makes an IPMI BMC answer again after Silence.
+func (m *metal) Answer() {
+	m.relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+		if !d.FromBMC {
+			m.asked.CompareAndSwap(0, time.Now().UnixNano())
+		}
+		return []ipmisim.Datagram{d}
+	})
 }
 
 // FirstAsked is when fenced first sent something to the BMC; zero if never.

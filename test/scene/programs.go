@@ -32,16 +32,16 @@ func Build(ctx context.Context, dir string, failpoints bool) (Programs, error) {
 		return p, nil
 	}
 	p.Failpoints = filepath.Join(dir, "fenced-failpoints")
-	return p, build(ctx, "./cmd/fenced", p.Failpoints, "-tags", "failpoint")
+	return p, build(ctx, "./cmd/fenced", p.Failpoints, "failpoint")
 }
 
-func build(ctx context.Context, pkg, out string, flags ...string) error {
+func build(ctx context.Context, pkg, out string, tags ...string) error {
 	root, err := rig.Root()
 	if err != nil {
 		return err
 	}
-	args := append([]string{"build", "-trimpath", "-o", out}, flags...)
-	cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+	args := []string{"build", "-trimpath", "-tags", strings.Join(append(tags, "grpcnotrace"), ","), "-o", out, pkg}
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", pkg, err, strings.TrimSpace(string(text)))

@@ -1,0 +1,59 @@
+#!/bin/bash
+# dpkg and the Debian package, on a host whose clusters cannot be reached.
+set -eEu
+trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; cat /tmp/answer >&2' ERR
+
+not() { ! "$@"; } # by itself, ! hides a failure from set -e
+
+is() { # is "OWNER GROUP MODE" FILE
+	local found
+	found=$(stat -c '%U %G %a' "$2")
+	[ "$found" = "$1" ] || { echo "$2 is: $found, not: $1" >&2; return 1; }
+}
+
+# The exit code of fencectl status tells that the clusters cannot be seen.
+answers() { fencectl status -o json >/tmp/answer 2>&1 || grep -q '"armed"' /tmp/answer; }
+
+main() { systemctl show --value -p MainPID fenced; }
+
+again() { DEBIAN_FRONTEND=noninteractive dpkg --force-depends -i /share/fenced.deb >/tmp/answer 2>&1; }
+
+again
+not systemctl is-enabled --quiet fenced
+not systemctl is-active --quiet fenced
+not systemctl is-enabled --quiet fenced.socket
+is "root fenced 750" /etc/fenced/credentials
+is "root fenced 640" /etc/fenced/fenced.yaml
+is "fenced fenced 700" /var/lib/fenced
+echo "ok installed, and nothing is started"
+
+install -m 0640 -g fenced /share/nowhere.kubeconfig /etc/fenced/
+install -m 0640 -g fenced /share/fenced.yaml /etc/fenced/
+systemctl enable --now fenced 2>/tmp/answer
+answers
+is "fenced fenced-view 660" /run/fenced/fenced.sock
+echo "ok started"
+
+old=$(main)
+again
+answers
+[ "$(main)" != "$old" ]
+systemctl is-enabled --quiet fenced
+cmp /share/fenced.yaml /etc/fenced/fenced.yaml
+is "root fenced 640" /etc/fenced/fenced.yaml
+echo "ok again: restarted, and the configuration kept"
+
+dpkg --remove fenced >/tmp/answer 2>&1
+[ "$(main)" = 0 ]
+not pgrep -x fenced
+[ -z "$(find /etc/systemd -lname '*fenced*')" ]
+cmp /share/fenced.yaml /etc/fenced/fenced.yaml
+[ -s /var/lib/fenced/state.db ]
+[ ! -e /usr/bin/fencectl ]
+echo "ok removed: stopped, state and configuration kept"
+
+dpkg --purge fenced >/tmp/answer 2>&1
+[ ! -e /etc/fenced/fenced.yaml ]
+[ -s /var/lib/fenced/state.db ]
+[ -e /etc/fenced/nowhere.kubeconfig ]
+echo "ok purged: state kept"

@@ -1,0 +1,44 @@
+#!/bin/bash
+# The installed daemon and a node that hangs. The test outside hangs the node once /share/started is there, silences its BMC when the
+# host is off, which /share/off tells, and lets it answer again once /share/killed is there.
+set -eEu
+trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; cat /tmp/answer /tmp/log >&2' ERR
+. /share/kit.sh
+
+password=$(cat /share/password)
+configure
+mkdir -p /run/systemd/system/fenced.service.d
+printf '[Service]\nStandardError=append:/tmp/log\nPrivateTmp=no\n' >/run/systemd/system/fenced.service.d/log.conf
+systemctl daemon-reload
+not grep -rqF -- "$password" /etc /usr/lib/systemd /var/lib/fenced /run/systemd
+not runuser -u fenced -- cat /root/bmc-password 2>/tmp/answer
+echo "ok no file that the daemon may read has the password"
+
+systemctl enable --now fenced 2>/tmp/answer
+within $patience answers
+[ "$(cat "/run/credentials/fenced.service/bmc")" = "$password" ]
+not grep -qzF -- "$password" "/proc/$(main)/environ" "/proc/$(main)/cmdline"
+echo "ok ready with the password from a credential"
+
+touch /share/started
+within $patience test -e /share/off
+id=$(run id)
+[ -n "$id" ]
+run_open
+echo "ok the run is open"
+
+old=$(main)
+kill -9 "$old"
+within $patience answers
+[ "$(main)" != "$old" ]
+[ "$(systemctl show --value -p NRestarts fenced)" = 1 ]
+run_is id "$id"
+run_open
+touch /share/killed
+echo "ok back after kill -9"
+
+within $patience run_is result Done
+run_is id "$id"
+not grep -qF -- "$password" /tmp/log
+not grep -rqF -- "$password" /var/lib/fenced
+echo "ok the same run is done"

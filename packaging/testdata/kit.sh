@@ -1,0 +1,36 @@
+# What the scripts share that let the installed daemon fence a node of a control plane.
+
+not() { ! "$@"; } # by itself, ! hides a failure from set -e
+
+within() { # within SECONDS COMMAND...: until it succeeds
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ $SECONDS -lt $end ]
+		sleep 0.1
+	done
+}
+
+patience=400 # a busy machine may need minutes; only a hang needs more
+
+main() { systemctl show --value -p MainPID fenced; }
+
+# The exit code of fencectl status tells of a run that waits.
+answers() { fencectl status -o json >/tmp/answer 2>&1 || grep -q '"armed"' /tmp/answer; }
+
+# Field FIELD of the newest run of the node.
+run() { fencectl timeline worker-1 -o json 2>/tmp/answer | tr -d ' \n' | grep -o "\"$1\":\"[^\"]*\"" | tail -n 1 | cut -d'"' -f4; }
+
+run_is() { [ "$(run "$1")" = "$2" ]; }
+
+# One whose BMC is silent for long waits.
+run_open() { run_is result Running || run_is result Waiting; }
+
+# configure gives the files of the tree the owners that an administrator gives them.
+configure() {
+	systemd-tmpfiles --create fenced.conf
+	chgrp fenced /etc/fenced/scene.kubeconfig /etc/fenced/hosts.d/hosts.yaml
+	chmod 0640 /etc/fenced/scene.kubeconfig /etc/fenced/hosts.d/hosts.yaml
+	install -m 0600 /share/password /root/bmc-password
+	rm /share/password
+}
