@@ -104,12 +104,14 @@ const pageLine = "-rw-r--r-- root root d /usr/share/doc/fenced/docs/"
 // docPages are the pages of docs, by path from here: all of them are shipped.
 func docPages(t *testing.T) []string {
 	t.Helper()
-	pages, err := filepath.Glob("../docs/*.md")
-	require.NoError(t, err)
-	records, err := filepath.Glob("../docs/adr/*.md")
-	require.NoError(t, err)
-	require.NotEmpty(t, records)
-	return append(pages, records...)
+	var all []string
+	for _, folder := range []string{".", "adr", "systems"} {
+		pages, err := filepath.Glob(filepath.Join("../docs", folder, "*.md"))
+		require.NoError(t, err)
+		require.NotEmpty(t, pages, folder)
+		all = append(all, pages...)
+	}
+	return all
 }
 
 // TestRPMNeedsNoDriver: what a few hosts' drivers run is offered, never
