@@ -67,11 +67,12 @@ spec:
 // The rig has no storage: the test writes that the claim is bound, and stands in for the CSI driver's
 // attacher, which attaches a volume to one Node at a time. // I7
 func TestPodsAreReleasedAtOnce(t *testing.T) {
+	t.Log("\n| from the proof of off until | the Node is isolated | the pod is forced out | the next pod is bound | its volume is attached |\n| --- | --- | --- | --- | --- |")
 	for _, isolation := range []string{"deleteNode", "outOfServiceTaint"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
 			s := set(t, scene.Options{
-				Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.Redfish}},
+				Workers: []scene.Spec{{Name: "hung", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}},
 				Set:     []string{"releasePods=true", "isolation=" + isolation, "power.podsGoneTimeout=70s"},
 			})
 			ctx := within(t)
@@ -99,8 +100,8 @@ func TestPodsAreReleasedAtOnce(t *testing.T) {
 			ignoreOn(w, false)
 			r := awaitRun(ctx, t, s, "hung", result(api.ResultDone))
 			proven := begun(t, r, "DeleteNode")
-			t.Logf("%s: after the proof of off the Node was isolated in %s, the pod forced out in %s, the next pod bound elsewhere in %s, its volume attached there in %s",
-				isolation, begun(t, r, "PowerOn").Sub(proven), forcedOut(t, s).Sub(proven), bound.Sub(proven), attached.Sub(proven))
+			after := func(at time.Time) time.Duration { return at.Sub(proven).Round(time.Millisecond) }
+			t.Logf("\n| %s | %s | %s | %s | %s |", isolation, after(begun(t, r, "PowerOn")), after(forcedOut(t, s)), after(bound), after(attached))
 
 			_, err = s.Cluster.Client().StorageV1().VolumeAttachments().Get(ctx, stays, metav1.GetOptions{})
 			require.NoError(t, err, "of another Node")

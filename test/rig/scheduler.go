@@ -16,7 +16,7 @@ func (c *ControlPlane) StartScheduler(ctx context.Context) (err error) {
 		return err
 	}
 	p, err := c.run("kube-scheduler", []string{
-		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", c.schedulerPort.number), "--permit-port-sharing",
 		"--tls-cert-file=" + c.file("server.crt"), "--tls-private-key-file=" + c.file("server.key"),

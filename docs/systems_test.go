@@ -1,0 +1,40 @@
+package docs_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestDocumentedManifestsAreApplied: a live test applies each manifest of the systems, and every
+// manifest has the comment by which the test finds it. Other blocks are parts of fenced.yaml.
+func TestDocumentedManifestsAreApplied(t *testing.T) {
+	tests, err := filepath.Glob("../test/e2e/*_test.go")
+	require.NoError(t, err)
+	var code strings.Builder
+	for _, file := range tests {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		code.Write(text)
+	}
+	named := 0
+	for file, text := range documents(t) {
+		if !strings.HasPrefix(file, "systems") {
+			continue
+		}
+		for _, m := range regexp.MustCompile("(?:<!-- test: (\\S+) -->\n *)?```yaml\n *(\\w+):").FindAllStringSubmatch(text, -1) {
+			if m[1] == "" {
+				assert.NotEqual(t, "apiVersion", m[2], "%s has a manifest that no comment names", file)
+				continue
+			}
+			named++
+			assert.Contains(t, code.String(), `(t, "`+m[1]+`")`, "%s: no live test applies the manifest %s", file, m[1])
+		}
+	}
+	require.Greater(t, named, 7, "the manifests were not found")
+}
