@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -83,6 +84,19 @@ func TestRequestIsJudgedAtTheLastMoment(t *testing.T) {
 				assert.Empty(t, w.Commands())
 				stop()
 			})
+		})
+	}
+}
+
+// A request may ask for fewer power cycles than the administrator allows, not for more.
+func TestRequestMayNotExceedTheAttempts(t *testing.T) {
+	for asks, allowed := range map[int]int{0: 3, 2: 2, 1 << 31: 3} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			ask(w, func(q *policy.Request) { q.Power.Attempts = asks })
+			e, _, stop := start(t, w, store, func(o *engine.Options) { responding(w)(o); o.Run.MaxAttempts = 3 })
+			time.Sleep(10 * time.Second)
+			assert.Equal(t, allowed, only(t, e).Limits.MaxAttempts)
+			stop()
 		})
 	}
 }
