@@ -21,6 +21,8 @@ type Options struct {
 	Mode   string // one of the modes in guard
 	Guards guard.Limits
 	Files  []policy.Check // from policies.d
+	// RequestScope is what the configuration allows remediation requests beyond the default.
+	RequestScope []string
 
 	Book  *Book
 	View  *Freshness
