@@ -3,7 +3,9 @@ package admit
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -24,6 +26,20 @@ type Requests interface {
 type RequestedRuns struct {
 	c    *Cluster
 	book requestBook
+
+	mu      sync.Mutex
+	notHeld map[string]time.Time // when a request could not be held, by UID
+}
+
+// holdAgain is how long a request that could not be held leaves its target to the checks.
+const holdAgain = 30 * time.Second
+
+// leavesToChecks says whether a request could not be held a moment ago.
+func (w *RequestedRuns) leavesToChecks(q *policy.Request, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.notHeld, func(_ string, at time.Time) bool { return now.Sub(at) >= holdAgain })
+	return !w.notHeld[q.UID].IsZero()
 }
 
 // requestBook is the part of a Book about requests.
@@ -79,6 +95,10 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 			due = earliest(due, t.Due)
 			continue
 		}
+		if w.leavesToChecks(q.Request, now) {
+			due = earliest(due, now.Add(holdAgain))
+			continue
+		}
 		if a, ok := w.candidate(&q.Requested); ok {
 			wanted[a.key] = true
 			due = earliest(due, w.c.consider(ctx, a, now))
@@ -120,6 +140,9 @@ func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 		return nil
 	}
 	if err := w.c.opt.Requests.Hold(ctx, *r.Request); err != nil {
+		w.mu.Lock()
+		w.notHeld[r.Request.UID] = time.Now()
+		w.mu.Unlock()
 		return &reason.Refusal{Reason: reason.RequestNotHeld, Message: "hold the request of the run, which begins only then: " + err.Error()}
 	}
 	return nil

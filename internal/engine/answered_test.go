@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -86,6 +87,22 @@ func TestRequestIsJudgedAtTheLastMoment(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A request that cannot be held does not keep a check from acting.
+func TestRequestThatCannotBeHeldLeavesItsTargetToTheChecks(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.HoldFails = errors.New("forbidden") })
+		ask(w, nil)
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step)
+		assert.Nil(t, r.Request)
+		_, told := asked(w)
+		assert.Equal(t, request.Succeeded, told.Phase)
+		stop()
+	})
 }
 
 // A request may ask for fewer power cycles than the administrator allows, not for more.
