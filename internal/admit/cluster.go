@@ -2,6 +2,7 @@ package admit
 
 import (
 	"context"
+	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
@@ -21,6 +22,8 @@ type Options struct {
 	Mode   string // one of the modes in guard
 	Guards guard.Limits
 	Files  []policy.Check // from policies.d
+	// RequestScope is what the configuration allows remediation requests beyond the default.
+	RequestScope []string
 
 	Book  *Book
 	View  *Freshness
@@ -79,7 +82,7 @@ func New(opt Options) *Cluster {
 	c.refused, c.checks = newRefusals(c.emit), newCheckStates()
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
-	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}}
+	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}, notHeld: map[string]time.Time{}}
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{

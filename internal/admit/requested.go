@@ -2,7 +2,9 @@ package admit
 
 import (
 	"context"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -23,6 +25,20 @@ type Requests interface {
 type RequestedRuns struct {
 	c    *Cluster
 	book requestBook
+
+	mu      sync.Mutex
+	notHeld map[string]time.Time // when a request could not be held, by UID
+}
+
+// holdAgain is how long a request that could not be held leaves its target to the checks.
+const holdAgain = 30 * time.Second
+
+// leavesToChecks says whether a request could not be held a moment ago.
+func (w *RequestedRuns) leavesToChecks(q *policy.Request, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	maps.DeleteFunc(w.notHeld, func(_ string, at time.Time) bool { return now.Sub(at) >= holdAgain })
+	return !w.notHeld[q.UID].IsZero()
 }
 
 // requestBook is the part of a Book about requests.
@@ -78,6 +94,10 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 			due = earliest(due, t.Due)
 			continue
 		}
+		if w.leavesToChecks(q.Request, now) {
+			due = earliest(due, now.Add(holdAgain))
+			continue
+		}
 		if a, ok := w.candidate(&q.Requested); ok {
 			wanted[a.key] = true
 			due = earliest(due, w.c.consider(ctx, a, now))
@@ -108,6 +128,7 @@ func (w *RequestedRuns) candidate(q *policy.Requested) (candidate, bool) {
 	a, ok := w.c.candidate(&q.Check, &q.Target)
 	ref := refOf(q.Request)
 	a.draft.Request = &ref
+	a.draft.Limits.MaxAttempts = min(a.draft.Limits.MaxAttempts, w.c.book.opt.Draft.Limits.MaxAttempts)
 	return a, ok
 }
 
@@ -118,6 +139,9 @@ func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 		return nil
 	}
 	if err := w.c.opt.Requests.Hold(ctx, *r.Request); err != nil {
+		w.mu.Lock()
+		w.notHeld[r.Request.UID] = time.Now()
+		w.mu.Unlock()
 		return &reason.Refusal{Reason: reason.RequestNotHeld, Message: "cannot set the finalizer fenced.io/power on " + r.Request.Kind + " " + r.Request.Namespace + "/" + r.Request.Name +
 			", so no run starts: " + err.Error() + "; apply rbac.yaml"}
 	}

@@ -17,7 +17,7 @@ import (
 
 // scopeOf returns what the configuration allows the daemon to act on in one cluster.
 func scopeOf(o Options) state.Scope {
-	s := state.Scope{Mode: o.Mode, Checks: map[string]string{}}
+	s := state.Scope{Mode: o.Mode, Checks: map[string]string{}, Requests: o.RequestScope}
 	for i := range o.Files {
 		check := &o.Files[i]
 		selector := "-"
@@ -33,12 +33,16 @@ func scopeOf(o Options) state.Scope {
 
 // whyEnlarged says what the daemon may act on now and could not before; "" for nothing. // I18
 func whyEnlarged(before, now state.Scope) string {
-	modes := []string{guard.ModeObserve, guard.ModeRespond, guard.ModeEvaluate} // each allows more than the one before
 	switch {
 	case before.Mode == "":
 		return "the earlier scope is not on record"
-	case slices.Index(modes, now.Mode) > slices.Index(modes, before.Mode):
+	case now.Mode != before.Mode && now.Mode != guard.ModeObserve: // only respond acts on annotations, only evaluate on checks
 		return "mode was " + before.Mode + " and is " + now.Mode
+	}
+	for _, may := range now.Requests {
+		if !slices.Contains(before.Requests, may) {
+			return "remediation requests: " + may + " is new"
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(now.Checks)) {
 		switch digest, known := before.Checks[name]; {

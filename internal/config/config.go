@@ -69,6 +69,20 @@ type Cluster struct {
 	RemediateReadyNodes bool `yaml:"remediateReadyNodes"`
 }
 
+// RequestScope lists what remediation requests may do beyond the default.
+func (c Cluster) RequestScope() (list []string) {
+	if c.Metal3Remediations {
+		list = append(list, "metal3Remediations")
+	}
+	if c.RemediateReadyNodes {
+		list = append(list, "remediateReadyNodes")
+	}
+	for _, name := range c.RequestNamespaces {
+		list = append(list, "requestNamespaces "+name)
+	}
+	return list
+}
+
 // Management is where a Cluster API keeps Machines and checks; an empty
 // Kubeconfig means the cluster itself. ClusterName picks one of the clusters
 // that the Cluster API manages there.

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -83,6 +85,35 @@ func TestRequestIsJudgedAtTheLastMoment(t *testing.T) {
 				assert.Empty(t, w.Commands())
 				stop()
 			})
+		})
+	}
+}
+
+// A request that cannot be held does not keep a check from acting.
+func TestRequestThatCannotBeHeldLeavesItsTargetToTheChecks(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.HoldFails = errors.New("forbidden") })
+		ask(w, nil)
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step)
+		assert.Nil(t, r.Request)
+		_, told := asked(w)
+		assert.Equal(t, request.Succeeded, told.Phase)
+		stop()
+	})
+}
+
+// A request may ask for fewer power cycles than the administrator allows, not for more.
+func TestRequestMayNotExceedTheAttempts(t *testing.T) {
+	for asks, allowed := range map[int]int{0: 3, 2: 2, 1 << 31: 3} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			ask(w, func(q *policy.Request) { q.Power.Attempts = asks })
+			e, _, stop := start(t, w, store, func(o *engine.Options) { responding(w)(o); o.Run.MaxAttempts = 3 })
+			time.Sleep(10 * time.Second)
+			assert.Equal(t, allowed, only(t, e).Limits.MaxAttempts)
+			stop()
 		})
 	}
 }

@@ -48,6 +48,8 @@ type ClusterOptions struct {
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget
+	// RequestScope is what the configuration allows remediation requests beyond the default.
+	RequestScope []string
 	// Rules are the administrator's settings for all checks.
 	Rules policy.Rules
 	// ControlPlaneIsolation is that of control-plane hosts: one of remediate's; empty: the

@@ -58,3 +58,25 @@ func TestStatusOfCountsOnly(t *testing.T) {
 	r.Healthy, r.RemediationsAllowed = 2, 0
 	assert.Equal(t, map[string]any{"currentHealthy": int64(2), "remediationsAllowed": int64(0)}, changedStatus(live, &r, later))
 }
+
+// OwnerRemediated False in either list makes a verdict of ours a deletion.
+func TestVerdictThatWouldDeleteTheMachine(t *testing.T) {
+	marked := []any{map[string]any{"type": "OwnerRemediated", "status": "False"}}
+	waiting := []any{map[string]any{"type": "OwnerRemediated", "status": "True"}}
+	for name, c := range map[string]struct {
+		version string
+		status  map[string]any
+		deletes bool
+	}{
+		"standard":                {"v1beta2", map[string]any{"conditions": marked}, true},
+		"old, of v1beta2":         {"v1beta2", map[string]any{"deprecated": map[string]any{"v1beta1": map[string]any{"conditions": marked}}}, true},
+		"old, of v1beta1":         {"v1beta1", map[string]any{"conditions": marked}, true},
+		"only old is left behind": {"v1beta1", map[string]any{"conditions": marked, "v1beta2": map[string]any{"conditions": waiting}}, true},
+		"standard of v1beta1":     {"v1beta1", map[string]any{"v1beta2": map[string]any{"conditions": marked}}, true},
+		"owner at work":           {"v1beta2", map[string]any{"conditions": waiting}, false},
+		"none":                    {"v1beta2", map[string]any{}, false},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cluster.x-k8s.io/" + c.version, "kind": "Machine", "status": c.status}}
+		assert.Equal(t, c.deletes, wouldDelete(u), name)
+	}
+}

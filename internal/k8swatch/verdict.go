@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -111,10 +112,7 @@ func (c *Cluster) writeVerdict(ctx context.Context, t *policy.TargetReport, want
 		return true, nil
 	}
 	paths := conditionPathsOf(u.GetAPIVersion())
-	list := paths.read(u, standard)
-	// With OwnerRemediated False, a False of ours would make the owner delete the
-	// Machine. Only a run decides that.
-	if list.status(checkSucceeded) == want || want == "False" && list.status(ownerRemediated) == "False" {
+	if paths.read(u, standard).status(checkSucceeded) == want || want == "False" && wouldDelete(u) {
 		return true, nil
 	}
 	status, now := map[string]any{}, time.Now()
@@ -132,6 +130,14 @@ func (c *Cluster) writeVerdict(ctx context.Context, t *policy.TargetReport, want
 		return false, fmt.Errorf("write %s of Machine %s: %w", checkSucceeded, t.Machine, err)
 	}
 	return true, nil
+}
+
+// wouldDelete says whether HealthCheckSucceeded False would make the owner delete a Machine: with
+// OwnerRemediated False it would, and only a run decides that. An older provider writes, and an
+// older owner reads, only the old list.
+func wouldDelete(u *unstructured.Unstructured) bool {
+	paths := conditionPathsOf(u.GetAPIVersion())
+	return paths.read(u, standard).status(ownerRemediated) == "False" || paths.read(u, severe).status(ownerRemediated) == "False"
 }
 
 func verdictCondition(t *policy.TargetReport, want string, which conditionStyle) condition {

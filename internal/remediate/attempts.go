@@ -14,11 +14,17 @@ func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) 
 		r.Reason, r.Note = reason.AttemptsExhausted, why
 		return enter(r, Reprovision, why, now)
 	}
-	r.NotBefore = now.Add(r.Limits.MinPowerInterval << (r.Attempt - 1))
 	r.Attempt++
+	r.NotBefore = now.Add(pauseBefore(r))
 	r.Intervened, r.FoundOff, r.OffLease, r.NewNodeUID, r.SwitchedOff = false, false, nil, "", false
 	r.Isolated, r.OnSeen, r.Level, r.OffLevel = time.Time{}, time.Time{}, 0, 0
 	return enter(r, PowerOff, why, now)
+}
+
+// pauseBefore is the pause before a later attempt: doubled each time, up to a limit that no number
+// of attempts and no interval makes overflow.
+func pauseBefore(r Run) time.Duration {
+	return r.Limits.MinPowerInterval << min(max(0, r.Attempt-2), 16)
 }
 
 // retargetNode makes the present Node the target of a later attempt. NewNodeUID notes a Node

@@ -109,3 +109,16 @@ var attemptMutants = []mutant{
 		return Next(r, s, now)
 	}},
 }
+
+// The pause doubles, and no number of attempts makes it wrap around.
+func TestPauseBeforeALaterAttempt(t *testing.T) {
+	r := Run{Limits: Limits{MinPowerInterval: 24 * time.Hour}}
+	last := time.Duration(0)
+	for r.Attempt = 2; r.Attempt < 100; r.Attempt++ {
+		next := pauseBefore(r)
+		assert.GreaterOrEqual(t, next, max(last, r.Limits.MinPowerInterval), r.Attempt)
+		last = next
+	}
+	r.Attempt = 4
+	assert.Equal(t, 4*24*time.Hour, pauseBefore(r))
+}

@@ -33,7 +33,7 @@ func mapTimes(r Run, to func(time.Time) time.Time) Run {
 	r.OnSeen, r.APILost, r.HealthySince = set(r.OnSeen), set(r.APILost), set(r.HealthySince)
 	r.BusySince = set(r.BusySince)
 	if !r.NotBefore.IsZero() { // it is in the future, by one interval at most
-		pause := r.Limits.MinPowerInterval << max(0, r.Attempt-2)
+		pause := pauseBefore(r)
 		r.NotBefore = to(r.NotBefore.Add(-pause)).Add(pause)
 	}
 	if l := r.OffLease; l != nil && !set(l.Seen).Equal(l.Seen) {

@@ -42,6 +42,8 @@ type Cluster struct {
 type Scope struct {
 	Mode   string            `json:"mode"`
 	Checks map[string]string `json:"checks,omitempty"` // name of a check in policies.d -> digest of what it selects
+	// Requests is what the configuration allows remediation requests beyond the default.
+	Requests []string `json:"requests,omitempty"`
 }
 
 // Key returns the key of the record.
