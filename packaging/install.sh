@@ -47,7 +47,7 @@ done
 for page in alerts audit-log day-to-day install kubernetes-events own-host policy power reasons safety security six-steps state stop-and-override systems troubleshooting; do
 	put 0644 "docs/$page.md" "$doc/docs/$page.md"
 done
-for f in rbac.yaml rbac-medik8s.yaml crds/fenced.io_fencedremediations.yaml crds/fenced.io_fencedremediationtemplates.yaml crds/rbac.yaml kubernetes/evaluate.yaml kubernetes/observe.yaml kubernetes/protect-nodes.yaml kubernetes/release-pods.yaml \
+for f in rbac.yaml rbac-medik8s.yaml crds/fenced.io_fencedremediations.yaml crds/fenced.io_fencedremediationtemplates.yaml crds/rbac.yaml kubernetes/evaluate.yaml kubernetes/observe.yaml kubernetes/protect-nodes.yaml kubernetes/release-pods.yaml kubernetes/templates.yaml \
 	hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json prometheus/fenced.rules.yaml grafana/fenced.json; do
 	put 0644 "configs/$f" "$doc/examples/$f"
 done

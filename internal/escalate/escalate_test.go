@@ -162,7 +162,8 @@ func TestIgnored(t *testing.T) {
 type remediator struct {
 	q       *policy.Request
 	works   bool
-	notices int // rounds until it sees its request, or the end of it
+	told    bool // it has seen that it must stop
+	notices int  // rounds until it does the next thing
 }
 
 // Whatever the delays of three remediators, no two of them work at the same time, fenced's own run
@@ -218,8 +219,13 @@ func (r *remediator) act(delay int) {
 	case r.q.TimedOut.IsZero() && !r.q.Deleting && !r.works:
 		r.works, r.q.Begun, r.notices = true, true, delay
 		r.q.Conditions = []policy.Condition{{Type: "Processing", Status: "True"}}
-	case !r.q.TimedOut.IsZero() && r.works:
-		r.works, r.notices = false, delay
+	case !r.q.TimedOut.IsZero() && r.works && !r.told:
+		r.told, r.notices = true, delay
+		if r.q.Power != nil { // fenced says so at once, and brings the host back meanwhile
+			r.q.Conditions = []policy.Condition{{Type: "Processing", Status: "False"}}
+		}
+	case r.told && r.works:
+		r.works = false
 		r.q.Conditions = []policy.Condition{{Type: "Processing", Status: "False"}}
 	}
 }

@@ -1,6 +1,6 @@
 // Package crds holds the CustomResourceDefinitions of the clusters that fenced works for, one directory for what a
 // cluster has or has not: OpenShift's Machines, the bare-metal operator's hosts, Cluster API at one version or the
-// other. generate.sh makes them anew from the modules that define them, except those of medik8s and of
+// other. generate.sh makes them anew from the modules that define them, except those of medik8s, its remediators and
 // metal3-remediation, which are written by hand.
 package crds
 

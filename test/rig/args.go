@@ -35,6 +35,7 @@ var controllers = []string{
 	"namespace-controller",
 	"serviceaccount-controller",
 	"statefulset-controller",
+	"clusterrole-aggregation-controller",
 }
 
 func (c *ControlPlane) etcdArgs() []string {

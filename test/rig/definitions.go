@@ -33,7 +33,9 @@ const (
 	CAPIv1beta2       CRDs = "cluster-api-v1beta2"
 	Medik8s           CRDs = "medik8s"            // remediation.medik8s.io: NodeHealthCheck
 	Metal3Remediation CRDs = "metal3-remediation" // requests and templates of an external remediation
-	Fenced            CRDs = "fenced"             // fenced's own, of configs/crds
+	// Medik8sRemediators are requests and templates of two of medik8s' remediators.
+	Medik8sRemediators CRDs = "medik8s-remediators"
+	Fenced             CRDs = "fenced" // fenced's own, of configs/crds
 )
 
 // defaultCRDs are those of an OpenShift cluster on bare metal.
