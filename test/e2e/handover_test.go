@@ -107,6 +107,7 @@ func timedOut(obj *unstructured.Unstructured) bool {
 func reboot(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
 	require.NoError(t, w.BMC.SetPower(false))
+	require.Eventually(t, func() bool { return w.Kubelet.BootID() == "" }, patience, 50*time.Millisecond, "%s has no power", w.Name)
 	require.NoError(t, w.BMC.SetPower(true))
 	_, err := s.Cluster.WaitNode(ctx, w.Name, func(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionTrue })
 	require.NoError(t, err)
