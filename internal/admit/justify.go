@@ -44,6 +44,8 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 	switch {
 	case r.Manual != nil && !r.Intervened && age(r.Manual.At, now) > orderFresh:
 		return remediate.No, "the order is older than " + orderFresh.String() + " and nothing was done on it; give it again"
+	case !r.Intervened && handoverBook{rc.opt.Book}.isHandingOver(t, now):
+		return remediate.No, "another remediator has just been asked to repair the target"
 	case r.Manual != nil:
 		return remediate.Yes, ""
 	case t.Machine != "" && observed.Machine.Exists == remediate.CannotTell, t.Node != "" && observed.Node.Exists == remediate.CannotTell:
@@ -56,40 +58,51 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 	if r.Request != nil {
 		return rc.requestJustified(r, f, now)
 	}
-	j, seen := evaluation{}, rc.opt.View.View().Synced
-	if seen {
-		j, seen = rc.opt.Book.evaluationOf(r, f.Machine, f.Node)
-	}
-	check := j.check
+	check, found, answer, why := rc.evaluateFresh(r, f, observed, now)
 	switch {
-	case !seen:
-		return remediate.CannotTell, ""
-	case j.newMachine != "":
-		return remediate.No, "Machine " + j.newMachine + " has claimed the Node since"
-	case check == nil:
-		return remediate.No, "the check is gone"
-	case !check.Covers(f.Machine, f.Node):
-		return remediate.No, "the check no longer selects the target"
-	}
-	if check.ClusterName != "" { // a check of the Cluster API depends on its Cluster
-		if f.Cluster == nil && j.context.Cluster != nil {
-			return remediate.CannotTell, ""
-		}
-		j.context.Cluster = f.Cluster
-	}
-	found := policy.Evaluate(check, j.context, policy.Subject{
-		Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && observed.Node.Exists == remediate.No, Lease: f.Lease,
-		Doubt: j.doubt, Requests: j.requests, ReadsOff: ownBMCReadsOff(observed),
-	}, now)
-	switch {
-	case found.Verdict != policy.Unhealthy:
-		return remediate.No, "the target is " + string(found.Verdict) + " now: " + found.Message
+	case answer != remediate.Yes:
+		return answer, why
 	case strategyOf(check, &found) != r.Strategy:
 		return remediate.No, "the check asks for something else now"
 	case !isActionable(check, &found):
 		return remediate.No, "refused now: " + reason.Join(found.Refusals)
 	}
 	return remediate.Yes, ""
+}
+
+// evaluateFresh evaluates the fresh objects of a run by the rules of its check. Unless the answer
+// is Yes, the check finds nothing wrong with them, for the reason why.
+func (rc *runCluster) evaluateFresh(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time,
+) (check *policy.Check, found policy.TargetReport, answer remediate.Answer, why string) {
+	j, seen := evaluation{}, rc.opt.View.View().Synced
+	if seen {
+		j, seen = rc.opt.Book.evaluationOf(r, f.Machine, f.Node)
+	}
+	check = j.check
+	switch {
+	case !seen:
+		return nil, found, remediate.CannotTell, ""
+	case j.newMachine != "":
+		return nil, found, remediate.No, "Machine " + j.newMachine + " has claimed the Node since"
+	case check == nil:
+		return nil, found, remediate.No, "the check is gone"
+	case !check.Covers(f.Machine, f.Node):
+		return nil, found, remediate.No, "the check no longer selects the target"
+	}
+	if check.ClusterName != "" { // a check of the Cluster API depends on its Cluster
+		if f.Cluster == nil && j.context.Cluster != nil {
+			return nil, found, remediate.CannotTell, ""
+		}
+		j.context.Cluster = f.Cluster
+	}
+	found = policy.Evaluate(check, j.context, policy.Subject{
+		Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && observed.Node.Exists == remediate.No, Lease: f.Lease,
+		Doubt: j.doubt, Requests: j.requests, ReadsOff: ownBMCReadsOff(observed),
+	}, now)
+	if found.Verdict != policy.Unhealthy {
+		return nil, found, remediate.No, "the target is " + string(found.Verdict) + " now: " + found.Message
+	}
+	return check, found, remediate.Yes, ""
 }
 
 // orderFresh is how long an order to fence is valid while nothing was done on it: the person
