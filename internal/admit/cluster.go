@@ -31,8 +31,8 @@ type Options struct {
 	// StoreID names this installation on the requests that it makes for other remediators.
 	StoreID string
 	Lead    *lead.Lead
-	Slots    *lead.Slots
-	Stop     *stop.Stop
+	Slots   *lead.Slots
+	Stop    *stop.Stop
 
 	LockOut *power.LockOut
 	// LastChecks returns what the BMC health check knows of a host, for explanations; nil: nothing.
