@@ -44,8 +44,6 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 	switch {
 	case r.Manual != nil && !r.Intervened && age(r.Manual.At, now) > orderFresh:
 		return remediate.No, "the order is older than " + orderFresh.String() + " and nothing was done on it; give it again"
-	case !r.Intervened && handoverBook{rc.opt.Book}.isHandingOver(t, now):
-		return remediate.No, "another remediator has just been asked to repair the target"
 	case r.Manual != nil:
 		return remediate.Yes, ""
 	case t.Machine != "" && observed.Machine.Exists == remediate.CannotTell, t.Node != "" && observed.Node.Exists == remediate.CannotTell:
