@@ -172,7 +172,7 @@ func TestRPMIsReproducible(t *testing.T) {
 	}
 	first := rpmFile(t)
 	checkout := filepath.Join(t.TempDir(), "other")
-	sh(t, `mkdir "$1" && cd .. && git -c safe.directory="$PWD" ls-files -z | xargs -0 cp --parents -t "$1" &&
+	sh(t, `mkdir "$1" && cd .. && git -c safe.directory="$PWD" ls-files -z | xargs -0 cp -P --parents -t "$1" &&
 		cd "$1" && git init -q && git add -A`, checkout)
 	t.Setenv("TZ", "Asia/Kathmandu")
 	dist := filepath.Join(t.TempDir(), "dist")
