@@ -20,7 +20,7 @@ CHECKS ?= 2000
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-systemd cover lint fmt-check vuln soak race laws courses fuzz sim load bench demo rpm deb install controlplane deps golden ci clean
+.PHONY: help build test test-systemd cover lint fmt-check vuln soak race laws courses fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -48,8 +48,8 @@ test: controlplane ## run every test, with the race detector; every seed is fixe
 	$(GOTEST) -run '$(ALONE)' ./internal/remediate ./test/sim
 
 # The RPM is built first, as CI does for all tests; FENCED_RPM=FILE takes one that is there.
-test-systemd: controlplane deps ## the installed package under a real systemd: it fences over IPMI, survives kill -9 and an upgrade, stops for good
-	$(GO) test -count=1 -timeout 20m -v -run '^Test(Installed|SocketActivation|LifeOf)' ./packaging
+test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9, and stops for good
+	$(GO) test -count=1 -timeout 20m -v -run '^Test(InstalledDaemonFences|InstalledUnitsUnderSystemd|SocketActivation)$$' ./packaging
 
 cover: controlplane ## the same without the race detector, with coverage of the product
 	$(GO) test -count=1 -timeout 40m -coverpkg=./internal/...,./cmd/... -coverprofile=cover.out ./...
@@ -122,6 +122,10 @@ rpm: ## build the RPM and the source RPM into dist/ (RPM_TARGET=aarch64, RPM_SIG
 
 deb: ## build the Debian package into dist/ (DEB_TARGET=arm64)
 	packaging/deb/build.sh $(VERSION) dist
+
+image: ## build an OCI image layout of the static programs as dist/image (IMAGE_ARCH=arm64)
+	rm -rf dist/image
+	packaging/image/build.sh $(VERSION) dist/image
 
 install: build ## install below DESTDIR with PREFIX
 	packaging/install.sh "$(DESTDIR)" "$(PREFIX)"

@@ -1,0 +1,175 @@
+package packaging_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fenced/fenced/test/scene"
+)
+
+// inImage runs a command in the file system of the image: read-only, as the image's user and
+// without a way to more, with the mounts that fenced.container and ironic-sidecar.yaml make.
+const inImage = `set -eu
+dir=$1 root=$1/root; shift
+mount --make-rprivate /
+mount --bind "$root" "$root"
+mount -o remount,bind,ro "$root"
+mount --bind "$dir/tree/etc/fenced" "$root/etc/fenced"
+mount -o remount,bind,ro "$root/etc/fenced"
+mount --bind "$dir/state" "$root/var/lib/fenced"
+mount --bind "$dir/run" "$root/run/fenced"
+mount -t proc -o nosuid,nodev,noexec proc "$root/proc"
+exec setpriv --no-new-privs chroot --userspec=65532:65532 --groups= "$root" "$@"`
+
+// TestImageFences: the image is what its digests say, and the daemon in its file system
+// fences a hung node of a real control plane over IPMI.
+func TestImageFences(t *testing.T) {
+	needBoot(t)
+	if testing.Short() {
+		t.Skip("building an image is not short")
+	}
+	dir := t.TempDir()
+	sh(t, `image/build.sh 0.1.0 "$1/image"`, dir)
+	unpackImage(t, filepath.Join(dir, "image"), filepath.Join(dir, "root"))
+	sh(t, `umask 022; chmod 755 "$1"; mkdir -p "$1/tree/etc/fenced/hosts.d" "$1/tree/etc/fenced/credentials" "$1/state" "$1/run"`, dir)
+	s := hungScene(t)
+	configure(t, s, dir)
+	sh(t, `cd "$1/tree/etc/fenced"; mv "$1/password" credentials/bmc
+		sed -i 's,credential: bmc,passwordFile: /etc/fenced/credentials/bmc,' hosts.d/hosts.yaml; echo 'control: {group: ""}' >>fenced.yaml
+		chown -R 0:65532 .; find . -type f -exec chmod 0640 {} +; chmod 0750 credentials
+		chown 0:65532 "$1/state"; chmod 2770 "$1/state"; chmod 0777 "$1/run"`, dir) // as a claim and an emptyDir are in a pod with an fsGroup
+
+	log, err := os.Create(filepath.Join(dir, "log"))
+	require.NoError(t, err)
+	defer log.Close()
+	daemon := exec.Command("unshare", "--mount", "sh", "-c", inImage, "sh", dir, "/usr/libexec/fenced/fenced")
+	daemon.Stdout, daemon.Stderr = log, log
+	daemon.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, daemon.Start())
+	over := make(chan error, 1)
+	go func() { over <- daemon.Wait() }()
+	t.Cleanup(func() {
+		_ = daemon.Process.Kill() // it may have ended
+		if t.Failed() {
+			t.Log(read(t, dir, "log"))
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	poll(ctx, t, func() bool {
+		c, err := net.Dial("unix", filepath.Join(dir, "run/fenced.sock"))
+		if err == nil {
+			_ = c.Close() // nothing was asked
+		}
+		return err == nil
+	}, "the daemon does not answer")
+	s.Worker(hungNode).Kubelet.Hang()
+	poll(ctx, t, func() bool {
+		d, err := s.Cluster.NodeDeletions(hungNode)
+		return err == nil && len(d) > 0
+	}, "the Node was not deleted")
+	_, err = s.Cluster.WaitNode(ctx, hungNode, scene.IsReady)
+	require.NoError(t, err)
+	poll(ctx, t, func() bool {
+		out, err := exec.Command("unshare", "--mount", "sh", "-c", inImage, "sh", dir, "/usr/bin/fencectl", "timeline", hungNode, "-o", "json").Output()
+		var timeline struct{ Runs []struct{ Result string } }
+		return err == nil && json.Unmarshal(out, &timeline) == nil && len(timeline.Runs) == 1 && timeline.Runs[0].Result == "Done"
+	}, "the run is not done")
+	requireFencedOnce(t, s)
+
+	require.NoError(t, daemon.Process.Signal(syscall.SIGTERM))
+	select {
+	case err := <-over:
+		require.NoError(t, err)
+	case <-ctx.Done():
+		require.FailNow(t, "the daemon does not end")
+	}
+}
+
+func poll(ctx context.Context, t *testing.T, ok func() bool, what string) {
+	t.Helper()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			require.FailNow(t, what)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// unpackImage follows the digests from the index to the layer, as an engine does.
+func unpackImage(t *testing.T, image, root string) {
+	t.Helper()
+	blob := func(digest string) string {
+		path := filepath.Join(image, "blobs/sha256", digest[len("sha256:"):])
+		require.Equal(t, digest, "sha256:"+sum(t, path))
+		return path
+	}
+	type described struct{ Digest string }
+	decode := func(path string, v any) { require.NoError(t, json.Unmarshal([]byte(readFile(t, path)), v)) }
+	var index struct{ Manifests []described }
+	decode(filepath.Join(image, "index.json"), &index)
+	require.Len(t, index.Manifests, 1)
+	var manifest struct {
+		Config described
+		Layers []described
+	}
+	decode(blob(index.Manifests[0].Digest), &manifest)
+	require.Len(t, manifest.Layers, 1)
+	var config struct {
+		Config struct {
+			User       string
+			Entrypoint []string
+		}
+		RootFS struct {
+			DiffIDs []string `json:"diff_ids"`
+		}
+	}
+	decode(blob(manifest.Config.Digest), &config)
+	assert.Equal(t, "65532:65532", config.Config.User)
+	assert.Equal(t, []string{"/usr/libexec/fenced/fenced"}, config.Config.Entrypoint)
+	plain, err := exec.Command("sh", "-c", `gzip -dc <"$1"`, "sh", blob(manifest.Layers[0].Digest)).Output()
+	require.NoError(t, err)
+	assert.Equal(t, []string{fmt.Sprintf("sha256:%x", sha256.Sum256(plain))}, config.RootFS.DiffIDs)
+	sh(t, `mkdir "$2" && gzip -dc <"$1" | tar -xpf - --numeric-owner -C "$2"`, blob(manifest.Layers[0].Digest), root)
+	for path, want := range map[string]string{"var/lib/fenced": "65532 65532 700", "run/fenced": "65532 65533 2755", "usr/bin/fencectl": "0 0 755"} {
+		assert.Equal(t, want+"\n", output(t, "stat", "-c", "%u %g %a", filepath.Join(root, path)), path)
+	}
+}
+
+// TestSidecarIsConfined: the manifest is a Deployment, whose container has the user of the
+// image, a read-only root and nothing to gain.
+func TestSidecarIsConfined(t *testing.T) {
+	var d appsv1.Deployment
+	require.NoError(t, yaml.Unmarshal([]byte(readFile(t, "image/ironic-sidecar.yaml")), &d))
+	require.Len(t, d.Spec.Template.Spec.Containers, 1)
+	c := d.Spec.Template.Spec.Containers[0]
+	require.EqualValues(t, 1, *d.Spec.Replicas)
+	require.EqualValues(t, 65532, *c.SecurityContext.RunAsUser)
+	require.True(t, *c.SecurityContext.ReadOnlyRootFilesystem)
+	require.False(t, *c.SecurityContext.AllowPrivilegeEscalation)
+	volumes := map[string]bool{}
+	for _, v := range d.Spec.Template.Spec.Volumes {
+		volumes[v.Name] = true
+	}
+	for _, m := range c.VolumeMounts {
+		require.True(t, volumes[m.Name], m.Name)
+		if m.Name == "fenced-config" {
+			require.NotEmpty(t, m.SubPath, "a whole Secret is a directory that everybody may write, which fenced refuses")
+		}
+	}
+}
