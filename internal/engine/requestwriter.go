@@ -115,14 +115,14 @@ func (w *requestWriter) write(ctx context.Context, s admit.RequestState, last to
 	if s.Status.Lost && !last.status.Lost {
 		w.c.emit(event.Event{Type: event.Failed, Node: s.Target.Node, Message: s.Ref.Kind + " " + s.Ref.Namespace + "/" + s.Ref.Name + ": " + s.Status.LastError})
 	}
+	if s.Held && !s.Status.Hold { // before the phase: whoever reads that nothing more is done may delete the request
+		errs = append(errs, w.c.opt.Requests.Release(ctx, s.Ref, s.HeldBy))
+	}
 	switch {
 	case isAnnotation(s):
 		errs = append(errs, w.c.opt.Requests.ClearStale(ctx, s.Target))
 	case w.c.admit.MayBegin() && !s.Status.Answered:
 		errs = append(errs, w.c.opt.Requests.Report(ctx, s.Ref, s.Status))
-	}
-	if s.Held && !s.Status.Hold {
-		errs = append(errs, w.c.opt.Requests.Release(ctx, s.Ref, s.HeldBy))
 	}
 	err := errors.Join(errs...)
 	if err == nil || ctx.Err() != nil {
