@@ -32,7 +32,7 @@ func (rc *runCluster) Withdrawn(r remediate.Run, f run.Fresh, now time.Time) (re
 	case r.Request != nil:
 		return rc.requestWithdrawn(r, f, now)
 	}
-	return rc.opt.Book.checkWithdrawn(r)
+	return checkBook{rc.opt.Book}.withdrawn(r)
 }
 
 // ModeForbids implements run.Cluster.
@@ -73,7 +73,7 @@ func (rc *runCluster) requestWithdrawn(r remediate.Run, f run.Fresh, now time.Ti
 		return remediate.CannotTell, ""
 	case q != nil && q.Power != nil && !q.Deleting && q.TimedOut.IsZero() && !startTimeOver(r, q, now):
 		return remediate.No, ""
-	case rc.opt.Book.requestedAnew(r, now):
+	case requestBook{rc.opt.Book}.requestedAnew(r, now):
 		return remediate.No, ""
 	case q == nil || q.Power == nil:
 		return remediate.Yes, "the request is gone"
@@ -103,8 +103,8 @@ func startTimeOver(r remediate.Run, q *policy.Request, now time.Time) bool {
 
 // requestedAnew says whether another request asks for the target of a run: the check has deleted
 // the first one, and has made a new one meanwhile.
-func (b *Book) requestedAnew(r remediate.Run, now time.Time) bool {
-	for _, q := range (requestBook{b}).requested(now) {
+func (b requestBook) requestedAnew(r remediate.Run, now time.Time) bool {
+	for _, q := range b.requested(now) {
 		t := &q.Target
 		sameTarget := t.Machine != "" && t.MachineUID == r.Target.MachineUID || t.Machine == "" && t.Node != "" && t.Node == r.Target.Node
 		if sameTarget && q.Request.UID != r.Request.UID && q.Target.Action != policy.None {
@@ -114,8 +114,11 @@ func (b *Book) requestedAnew(r remediate.Run, now time.Time) bool {
 	return false
 }
 
-// checkWithdrawn answers for a run of a check.
-func (b *Book) checkWithdrawn(r remediate.Run) (remediate.Answer, string) {
+// checkBook is the part of a Book about the checks of open runs.
+type checkBook struct{ *Book }
+
+// withdrawn answers for a run of a check.
+func (b checkBook) withdrawn(r remediate.Run) (remediate.Answer, string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.complete {
