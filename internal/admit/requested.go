@@ -140,8 +140,8 @@ func (b requestBook) requestGates(r remediate.Run, now time.Time) []reason.Gate 
 	return []reason.Gate{{Name: "request", Reason: code, Value: value, Threshold: "still asked for", Source: r.Request.Kind + " " + r.Check}}
 }
 
-// requestJustified evaluates the fresh objects of a run by its request. Once the run has touched
-// its host, the time for the start counts no more. // I4
+// requestJustified evaluates the fresh objects of a run by its request. Whether the time for the
+// start is over, Withdrawn says. // I4
 func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Time) (remediate.Answer, string) {
 	var q *policy.Request
 	switch {
@@ -159,9 +159,7 @@ func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Ti
 		q = f.Request
 	}
 	asked, power := *q, *q.Power
-	if r.TouchedHost() {
-		power.Timeout = 0
-	}
+	power.Timeout = 0
 	asked.Power = &power
 	j, seen := evaluation{}, rc.opt.View.View().Synced
 	if seen {

@@ -122,10 +122,12 @@ func TestDeletedRequestEndsItsWaitingRun(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		q, _ := asked(w)
 		require.NotNil(t, q, "it is held while nobody knows whether the host is on")
+		w.SetBootTime(never) // the Node does not become Ready
 		w.FailReads(nil)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, reason.Withdrawn, r.Reason)
 		assert.True(t, w.On())
 		assert.Zero(t, w.Isolations())
 		q, _ = asked(w)
