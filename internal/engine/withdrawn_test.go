@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -200,6 +202,33 @@ func TestRequestFailsOnlyWhenItsRunHasEnded(t *testing.T) {
 		assert.True(t, w.On())
 		_, told = asked(w)
 		assert.Equal(t, request.Failed, told.Phase)
+		stop()
+	})
+}
+
+// A disarm while the Off is recorded binds that Off. // I4
+func TestDisarmDuringTheRecordPreventsOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var once sync.Once
+		recorded := make(chan struct{})
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Clusters[0].Mode = guard.ModeObserve
+			o.Record = func(ev event.Event) error {
+				if ev.Action == remediate.SendOff {
+					once.Do(func() { close(recorded); time.Sleep(time.Second) })
+				}
+				return nil
+			}
+		})
+		time.Sleep(10 * time.Second) // until it owns the cluster
+		_, err := e.Arming.Arm(t.Context(), byHand)
+		require.NoError(t, err)
+		<-recorded
+		_, err = e.Arming.Disarm(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		assert.Equal(t, remediate.Aborted, only(t, e).Step)
 		stop()
 	})
 }
