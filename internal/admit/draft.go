@@ -19,6 +19,8 @@ type candidate struct {
 	node  *policy.Node
 	// zoneKey is the zone label of the check; empty: that of the cluster.
 	zoneKey string
+	// ownRetry: the candidate is a Waiting run that fenced itself begins again.
+	ownRetry bool
 	// protected: the entry in hosts.d forbids automatic runs.
 	protected bool
 	// missingHost says why the BareMetalHost that the Machine names is not found.

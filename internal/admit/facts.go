@@ -20,7 +20,7 @@ func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	v := c.checkView() // before QuietUntil: an outage that has ended sets it // I16
 	name, names := c.opt.Name, a.draft.Target.Names()
 	f := guard.Facts{
-		Manual: a.draft.Manual != nil, ByAdmin: a.draft.Manual != nil && a.draft.Manual.Admin, Requested: a.draft.Request != nil,
+		Manual: a.draft.Manual != nil, ByAdmin: a.draft.Manual != nil && a.draft.Manual.Admin, Requested: a.draft.Request != nil, OwnRetry: a.ownRetry,
 		Mode: c.opt.Mode, ForeignOwner: c.opt.Lead.WhyNotAct(now), OwnerSource: c.ownerSource(),
 		Paused: c.opt.Stop.Paused(name), Held: c.opt.Stop.Held(name, names...), Armed: c.opt.Stop.Record(name).Armed,
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, QuietUntil: c.view.QuietUntil(), Protected: a.protected,

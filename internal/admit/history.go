@@ -25,17 +25,13 @@ type history struct {
 func (rs runs) history(t remediate.Target, stableUntil, releasedAt time.Time) history {
 	h := history{releasedAt: releasedAt, stableUntil: stableUntil}
 	for _, r := range rs.byID {
-		if r.Strategy == remediate.PowerCycle && touchedHost(r) && r.Target.Overlaps(t) {
+		if r.Strategy == remediate.PowerCycle && r.TouchedHost() && r.Target.Overlaps(t) {
 			h.powerCycles = append(h.powerCycles, r)
 		}
 	}
 	slices.SortFunc(h.powerCycles, func(a, b remediate.Run) int { return b.Started.Compare(a.Started) })
 	return h
 }
-
-// touchedHost says whether a run has acted on its host in any attempt: Intervened is about
-// the current attempt only. // I15
-func touchedHost(r remediate.Run) bool { return r.Intervened || r.Attempt > 1 }
 
 // lastEnded is the latest end of a power cycle; zero: none has ended.
 func (h history) lastEnded() (last time.Time) {

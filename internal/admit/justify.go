@@ -42,8 +42,8 @@ func (rc *runCluster) RenamedTo(r remediate.Run) (node string, unseen bool) {
 func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
 	t := r.Target
 	switch {
-	case r.Manual != nil && !r.Intervened && age(r.Manual.At, now) > orderFresh:
-		return remediate.No, "the order is older than " + orderFresh.String() + " and nothing was done on it; give it again"
+	case orderExpired(r, now):
+		return remediate.No, orderTooOld
 	case r.Manual != nil:
 		return remediate.Yes, ""
 	case t.Machine != "" && observed.Machine.Exists == remediate.CannotTell, t.Node != "" && observed.Node.Exists == remediate.CannotTell:
@@ -103,8 +103,8 @@ func (rc *runCluster) evaluateFresh(r remediate.Run, f run.Fresh, observed remed
 	return check, found, remediate.Yes, ""
 }
 
-// orderFresh is how long an order to fence is valid while nothing was done on it: the person
-// who gave it an hour ago may no longer want it.
+// orderFresh is how long an order to fence is valid while nothing came of it: the person who gave
+// it an hour ago may no longer want it.
 const orderFresh = 10 * time.Minute
 
 // age is how long ago at was. It includes the time for which this host was suspended.

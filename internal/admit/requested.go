@@ -185,8 +185,8 @@ func (b requestBook) notFor(q *policy.Request, r remediate.Run, now time.Time) s
 	return ""
 }
 
-// requestJustified evaluates the fresh objects of a run by its request. Whether the time for
-// the start is over counts no more. // I4
+// requestJustified evaluates the fresh objects of a run by its request. Whether the time for the
+// start is over, Withdrawn says. // I4
 func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Time) (remediate.Answer, string) {
 	var q *policy.Request
 	switch {

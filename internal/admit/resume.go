@@ -77,7 +77,9 @@ func (w *resumer) resume(ctx context.Context, a candidate) {
 		w.reportError(a, err)
 		return
 	}
-	err := c.takeSlot(ctx, r)
+	counted := r
+	counted.Manual = nil // fenced's own order waits for a free slot
+	err := c.takeSlot(ctx, counted)
 	if err == nil {
 		o := order.Order{Cluster: c.opt.Name, Actor: remediate.SelfActor, Reason: "it waited for " + string(r.Reason)}
 		_, err = c.Order(ctx, r.ID, o, "retries", func(r remediate.Run) (remediate.Run, error) {
@@ -128,7 +130,7 @@ func (b waitingRuns) due() (due []remediate.Run) {
 func (b waitingRuns) candidate(r remediate.Run) candidate {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	a := candidate{key: "run|" + r.ID, draft: r, node: b.ledger.Node(r.Target.Node)}
+	a := candidate{key: "run|" + r.ID, draft: r, ownRetry: true, node: b.ledger.Node(r.Target.Node)}
 	for _, counters := range b.ledger.Counters() {
 		if check := b.ledger.Check(counters.ID()); check != nil && r.CheckID != "" && isCheckOf(r, check) {
 			a.zoneKey = check.ZoneKey
@@ -157,7 +159,7 @@ func (b waitingRuns) reserve(a candidate, slots int, releasedAt, now time.Time) 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f := guard.Facts{
-		Manual: a.draft.Manual != nil, ControlPlane: a.draft.ControlPlane, NeedsHost: true, InFlightTotal: slots,
+		Manual: a.draft.Manual != nil, OwnRetry: true, ControlPlane: a.draft.ControlPlane, NeedsHost: true, InFlightTotal: slots,
 	}
 	b.countAll(a, &f, releasedAt, now)
 	if g, refused := firstFailing(guard.StartGates(b.opt.Guards, f, now)); refused {
@@ -168,8 +170,9 @@ func (b waitingRuns) reserve(a candidate, slots int, releasedAt, now time.Time) 
 }
 
 // stillAsked returns a failing gate if the check of a run would not ask for it now, if the run
-// did not exist. A later attempt is justified by the one before. The check is asked once more by
-// the run itself, about its fresh target. // I4
+// did not exist. A later attempt is justified by the one before; it is not due while its check or
+// request is gone or paused (Observation.Withdrawn). The check is asked once more by the run
+// itself, about its fresh target. // I4
 func (b waitingRuns) stillAsked(r remediate.Run, now time.Time) []reason.Gate {
 	if r.Manual != nil || r.Attempt > 1 || !r.Isolated.IsZero() {
 		return nil

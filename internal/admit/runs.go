@@ -109,7 +109,7 @@ func (rs runs) nextStart(bucket guard.Bucket, deletion bool, now time.Time) (at 
 	}
 	var starts []time.Time
 	for _, r := range rs.byID {
-		if deletesOnly(r) != deletion || r.Step == remediate.Aborted && !deletion && !touchedHost(r) {
+		if deletesOnly(r) != deletion || r.Step == remediate.Aborted && !deletion && !r.TouchedHost() {
 			continue
 		}
 		starts = append(starts, r.Started)

@@ -148,7 +148,10 @@ func TestDeletedRequestGoesWhenItsHostIsOn(t *testing.T) {
 		}
 		assert.True(t, w.On())
 		time.Sleep(6 * time.Minute)
-		assert.Equal(t, remediate.Done, only(t, e).Step)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step, "it was not proven off")
+		assert.Equal(t, reason.Withdrawn, r.Reason)
+		assert.Zero(t, w.Isolations())
 		stop()
 	})
 }

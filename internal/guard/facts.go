@@ -65,6 +65,8 @@ type Facts struct {
 	// Manual: a person ordered the action. Such an order skips clocks and rates;
 	// see Gates.
 	Manual bool
+	// OwnRetry: fenced itself begins the run again. What a person ordered once waives nothing then.
+	OwnRetry bool
 	// ByAdmin: that person has the role admin.
 	ByAdmin bool
 	// Requested: a remediation request asks for the action. Mode respond allows only those,

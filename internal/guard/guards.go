@@ -53,9 +53,9 @@ func StartGates(l Limits, f Facts, now time.Time) []reason.Gate {
 	return waive(f, append(gates, rateGuards(l, f, now)...))
 }
 
-// waive passes the waivable gates if a person ordered the action.
+// waive passes the waivable gates if a person orders the action now.
 func waive(f Facts, gates []reason.Gate) []reason.Gate {
-	if !f.Manual {
+	if !f.Manual || f.OwnRetry {
 		return gates
 	}
 	for i := range gates {
@@ -117,12 +117,25 @@ func modeGuard(f Facts) reason.Gate {
 	if byAdmin {
 		value += ": an administrator fences by hand"
 	}
-	pass := f.Mode == ModeEvaluate || f.Mode == ModeObserve && f.Armed || byAdmin || f.Mode == ModeRespond && (f.Manual || f.Requested)
 	threshold := "evaluate, or armed"
 	if f.Mode == ModeRespond {
 		threshold = "a remediation request, or an order"
 	}
-	return reason.NewGate("mode", pass, reason.Observing, value, threshold, "clusters[].mode")
+	return reason.NewGate("mode", ModeAllows(f), reason.Observing, value, threshold, "clusters[].mode")
+}
+
+// ModeAllows says whether the mode of the cluster allows an action. It depends on the mode and on
+// who asked. An open run is asked again before each attempt. // I4
+func ModeAllows(f Facts) bool {
+	switch f.Mode {
+	case ModeEvaluate:
+		return true
+	case ModeObserve:
+		return f.Armed || f.Manual && f.ByAdmin
+	case ModeRespond:
+		return f.Manual || f.Requested
+	}
+	return false
 }
 
 // targetGuards check that nothing forbids an action on this target.

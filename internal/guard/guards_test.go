@@ -149,6 +149,38 @@ func TestAdministratorPassesTheModeAndNothingElse(t *testing.T) {
 }
 
 // TestGuardsLimits stands one step before each objection above.
+// What a person ordered once waives nothing when fenced tries again by itself, and still counts for
+// the mode.
+func TestOwnRetryOfAFenceByHandWaivesNothing(t *testing.T) {
+	now := time.Now()
+	f := fit()
+	f.Manual, f.Mode, f.Protected = true, guard.ModeRespond, true
+	assert.Empty(t, refusals(guard.Gates(limits(), f, now)))
+	f.OwnRetry = true
+	assert.Equal(t, []reason.Code{reason.Protected}, refusals(guard.Gates(limits(), f, now)))
+}
+
+func TestModeAllows(t *testing.T) {
+	for _, c := range []struct {
+		f    guard.Facts
+		want bool
+	}{
+		{guard.Facts{Mode: guard.ModeEvaluate}, true},
+		{guard.Facts{Mode: guard.ModeObserve, Manual: true}, false},
+		{guard.Facts{Mode: guard.ModeObserve, Manual: true, ByAdmin: true}, true},
+		{guard.Facts{Mode: guard.ModeObserve, ByAdmin: true}, false},
+		{guard.Facts{Mode: guard.ModeObserve, Armed: true}, true},
+		{guard.Facts{Mode: guard.ModeObserve, Requested: true}, false},
+		{guard.Facts{Mode: guard.ModeRespond}, false},
+		{guard.Facts{Mode: guard.ModeRespond, Armed: true}, false},
+		{guard.Facts{Mode: guard.ModeRespond, Requested: true}, true},
+		{guard.Facts{Mode: guard.ModeRespond, Manual: true}, true},
+		{guard.Facts{}, false},
+	} {
+		assert.Equal(t, c.want, guard.ModeAllows(c.f), "%+v", c.f)
+	}
+}
+
 func TestGuardsLimits(t *testing.T) {
 	for name, spoil := range map[string]func(*guard.Facts){
 		"armed observer":        func(f *guard.Facts) { f.Mode, f.Armed = guard.ModeObserve, true },

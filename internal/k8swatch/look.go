@@ -105,12 +105,18 @@ func (l *looker) node(ctx context.Context) error {
 		return fmt.Errorf("read Node %s: %w", l.run.Target.Node, err)
 	}
 	l.live, l.look.FreshNode = n, policyNode(n)
-	l.look.Seen.Node = remediate.Node{
+	l.look.Seen.Node = seenNode(n)
+	l.look.Seen.Node.Ready = remediate.Ask(l.look.FreshNode.Ready())
+	return nil
+}
+
+// seenNode is what an observation says about a Node, except whether it is Ready.
+func seenNode(n *corev1.Node) remediate.Node {
+	return remediate.Node{
 		Exists: remediate.Yes, UID: string(n.UID), ResourceVersion: n.ResourceVersion,
 		BootID: n.Status.NodeInfo.BootID, SystemUUID: n.Status.NodeInfo.SystemUUID,
-		Deleting: n.DeletionTimestamp != nil, Ready: remediate.Ask(l.look.FreshNode.Ready()), OutOfService: hasTaint(n.Spec.Taints, outOfService),
+		Deleting: n.DeletionTimestamp != nil, OutOfService: hasTaint(n.Spec.Taints, outOfService),
 	}
-	return nil
 }
 
 // lateNode reads the Node of a target that had none at the time of the decision.

@@ -100,24 +100,24 @@ func (cl *clients) attachmentsOf(ctx context.Context, node string) (attached []s
 	return nil, fmt.Errorf("list the VolumeAttachments of Node %s: there are more than %d", node, attachmentPages*pageSize)
 }
 
-// stillIsolated returns an error unless the Node is as the isolation left it: gone,
-// or tainted and not booted since.
+// stillIsolated returns an error unless the Node is as the isolation left it.
 func (cl *clients) stillIsolated(ctx context.Context, run remediate.Run) error {
 	n, err := cl.node(ctx, run.Target.Node)
+	seen := remediate.Node{Exists: remediate.No}
 	switch {
 	case isGone(err, run.Target.Node):
-		if run.Isolation == remediate.IsolateTaint {
-			return errors.New("the tainted Node is gone")
-		}
-		return nil
 	case err != nil:
 		return err
+	default:
+		seen = seenNode(n)
+	}
+	switch {
+	case remediate.StillIsolated(run, seen):
+		return nil
 	case run.Isolation != remediate.IsolateTaint:
 		return errors.New("a Node of this name exists again")
-	case string(n.UID) != run.Target.NodeUID, n.Status.NodeInfo.BootID != run.Target.BootID, !hasTaint(n.Spec.Taints, outOfService):
-		return errors.New("it is not the Node that was isolated, or it has booted since")
 	}
-	return nil
+	return errors.New("the tainted Node is gone or is being deleted, it is another one, or it has booted since")
 }
 
 // releasePod forces a pod out.

@@ -74,6 +74,7 @@ var classes = map[Code]Class{
 	NodeMismatch:         Mended,
 	Paused:               Mended,
 	PauseRequested:       Mended,
+	Withdrawn:            Mended,
 	Hold:                 Mended,
 	Observing:            Mended,
 	Protected:            Mended,

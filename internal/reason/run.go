@@ -9,6 +9,8 @@ const (
 	TargetChanged Code = "TargetChanged"
 	// Recovered: the fresh objects do not ask for the run any more.
 	Recovered Code = "Recovered"
+	// Withdrawn: the request or check of the run is gone or paused, or the mode does not allow the run any more.
+	Withdrawn Code = "Withdrawn"
 	// Aborted: a person aborted the run.
 	Aborted Code = "Aborted"
 	// Unfenced: a person wanted the host back.

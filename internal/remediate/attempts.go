@@ -9,7 +9,12 @@ import (
 )
 
 // nextAttempt starts another power cycle, or step 6 when the attempts are used up.
-func nextAttempt(r Run, why string, now time.Time) (Run, Action, time.Duration) {
+// If nobody asks for it any more, the run rests instead: a Node that registers late is still taken
+// back and restored.
+func nextAttempt(r Run, s Observation, why string, now time.Time) (Run, Action, time.Duration) {
+	if s.Withdrawn == Yes && !confirmationActive(r) {
+		return rest(r, reason.Withdrawn, why+"; no other power cycle: "+s.WithdrawnWhy, now)
+	}
 	if r.Attempt >= r.Limits.MaxAttempts {
 		r.Reason, r.Note = reason.AttemptsExhausted, why
 		return enter(r, Reprovision, why, now)
@@ -60,6 +65,8 @@ func preconditionsUnknown(r Run, s Observation, now time.Time) bool {
 	case r.Attempt == 1 && s.Justified != Yes, nodeRecovered(r, s):
 		return true
 	case r.Attempt > 1 && (s.Node.Exists == CannotTell || s.NodesUnseen || s.PowerForbidden != ""):
+		return true
+	case s.Withdrawn != No && !confirmationActive(r):
 		return true
 	}
 	return s.API != APIReachable || s.Contested != No || noQuorum(r, s) || now.Sub(s.At) > freshFor

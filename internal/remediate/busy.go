@@ -9,7 +9,7 @@ import (
 // recordBusy keeps the time of step 1 from running while the BMC has no session free or asks to be
 // tried later. Where there is another power level, that is used instead of waiting.
 func recordBusy(r Run, s Observation, now time.Time) Run {
-	if r.Step != PowerOff || !r.Intervened && r.Attempt == 1 {
+	if r.Step != PowerOff || !r.TouchedHost() {
 		return r
 	}
 	busy := (s.PowerError == bmc.KindSessions || s.PowerError == bmc.KindBusy) && s.LevelRefusal == "" && !hasNextLevel(r)

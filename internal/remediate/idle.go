@@ -47,10 +47,35 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return r, Nothing, poll
 	case before && r.Intervened && needsOn(r, s) && s.Identity != No:
 		return command(r, SendOn, resendHeldOn, now)
+	case before && withdrawnAtRest(r, s, now):
+		return endWithdrawn(r, s, now)
 	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= works:
 		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
 	}
 	return r, Nothing, idlePoll
+}
+
+// withdrawnAtRest says whether nobody asks any more for an idle run that has not isolated its Node,
+// and its host is as the run found it: never touched, or back On for good. A run that needs a
+// person is not over because its check is.
+func withdrawnAtRest(r Run, s Observation, now time.Time) bool {
+	if s.Withdrawn != Yes || !r.Isolated.IsZero() || !powerLockFree(r, s) || anyOnPending(r) || reason.ClassOf(r.Reason) == reason.Person {
+		return false
+	}
+	back := s.Power.State == bmc.On && !s.Power.Partial && s.Identity == Yes && r.Level == 0 && s.Level == 0
+	return !r.Intervened && r.OffLevel == 0 || back && timeExpired(s, now, r.StepStarted.Add(offSettle))
+}
+
+// endWithdrawn ends such a run. After a first power cycle it does not end: the Node may register
+// again, and must then be restored.
+func endWithdrawn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	switch {
+	case r.Attempt == 1:
+		return finish(r, Aborted, reason.Withdrawn, s.WithdrawnWhy, now)
+	case r.Reason == reason.Withdrawn || r.Reason == reason.AttemptsExhausted:
+		return r, Nothing, idlePoll
+	}
+	return stop(r, reason.Withdrawn, s.WithdrawnWhy, now)
 }
 
 // runTimedOut ends a run whose whole time is over; if the Node was not isolated, with the host

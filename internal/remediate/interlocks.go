@@ -46,6 +46,7 @@ const (
 	abandons               // "back": back to On, then Aborted
 	holds                  // "hold": Held
 	finishes               // "end": Aborted at once
+	rests                  // "rest": the run stops without another power cycle, and waits
 	restore                // "order": the unfence or abort is carried out
 )
 
@@ -90,6 +91,11 @@ var interlocks = []interlock{
 	// A manual confirmation justifies itself.
 	{"recovered", func(r Run, s Observation) bool { return s.Justified == No && !confirmationActive(r) }, recoveredWhy, // I4
 		[stages]effect{stageUntouched: drop}},
+	// What a run has begun it takes back, or completes where the Node is isolated. A manual
+	// confirmation is an order of its own.
+	{"no longer asked for", func(r Run, s Observation) bool { return s.Withdrawn == Yes && !confirmationActive(r) }, withdrawnWhy, // I4
+		[stages]effect{stageUntouched: drop, stageLaterAttempt: rests, stageSwitchingOff: abandons, stageDeletingMachine: finishes,
+			stageReprovisioning: rests}},
 	{"quorum lost", func(r Run, s Observation) bool { return r.ControlPlane && s.Quorum == No }, quorumWhy, // I12
 		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait, stageNoEffect: abandons, stageConfirmed: drop,
 			stageIsolatingConfirmed: abandons, stageDeletingMachine: finishes}},
@@ -112,6 +118,9 @@ func pausedWhy(s Observation) (code reason.Code, note string) {
 
 func contestedWhy(s Observation) (reason.Code, string) { return reason.Contested, s.Contender }
 func recoveredWhy(s Observation) (reason.Code, string) { return reason.Recovered, s.Why }
+func withdrawnWhy(s Observation) (reason.Code, string) {
+	return reason.Withdrawn, s.WithdrawnWhy
+}
 func forbiddenWhy(s Observation) (reason.Code, string) {
 	return reason.PowerForbidden, s.PowerForbidden
 }
@@ -155,6 +164,8 @@ func (b binding) apply(r Run, s Observation, now time.Time) (Run, Action, time.D
 		return abandon(r, code, note, Aborted, now)
 	case holds:
 		return stop(r, code, note, now)
+	case rests:
+		return rest(r, code, note, now)
 	default:
 		return finish(r, Aborted, code, note, now)
 	}

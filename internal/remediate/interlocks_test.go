@@ -33,6 +33,7 @@ func TestInterlockOrder(t *testing.T) {
 		"power-off forbidden",
 		"target changed",
 		"recovered",
+		"no longer asked for",
 		"quorum lost",
 		"target changed",
 	}, names)
@@ -68,6 +69,7 @@ var facts = map[string]func(r *Run, s *Observation){
 	"recovered":                func(_ *Run, s *Observation) { s.Justified = No },
 	"power-off forbidden":      func(_ *Run, s *Observation) { s.PowerForbidden = "frozen" },
 	"target changed":           func(_ *Run, s *Observation) { s.Node.UID = "u9" },
+	"no longer asked for":      func(_ *Run, s *Observation) { s.Withdrawn, s.WithdrawnWhy = Yes, "the check is gone" },
 	"quorum lost":              func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No },
 }
 
@@ -130,7 +132,7 @@ func TestInterlocksBind(t *testing.T) {
 				}
 				assert.Equal(t, PowerOn, r.Step, name)
 				assert.Equal(t, Aborted, r.AbandonTo, name)
-			case holds:
+			case holds, rests:
 				assert.Equal(t, Held, r.Step, name)
 			case finishes:
 				assert.Equal(t, Aborted, r.Step, name)
@@ -139,7 +141,7 @@ func TestInterlocksBind(t *testing.T) {
 			assert.NotEqual(t, code, free.Reason, name)
 		}
 	}
-	assert.Equal(t, 46, cells, "each cell was asked")
+	assert.Equal(t, 51, cells, "each cell was asked")
 }
 
 // TestFirstInterlockDecides: of two that bind at one stage the row above decides.
@@ -189,7 +191,7 @@ func TestInterlockTable(t *testing.T) {
 }
 
 func interlockTable() string {
-	words := [...]string{proceed: "", wait: "wait", refuse: "refuse", drop: "drop", abandons: "back", holds: "hold", finishes: "end", restore: "order"}
+	words := [...]string{proceed: "", wait: "wait", refuse: "refuse", drop: "drop", abandons: "back", holds: "hold", finishes: "end", rests: "rest", restore: "order"}
 	var b strings.Builder
 	b.WriteString("| | Interlock | Reason |")
 	for _, s := range stageScenes {

@@ -55,6 +55,7 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 			fail("the Machine of a Node that is back and Ready is deleted")
 		}
 	}
+	bad = append(bad, onAsked(w, r, s, a)...)
 	bad = append(bad, v.onOrders(w, r, r2, s, a)...)
 	bad = append(bad, v.onClock(w, r, r2, s, a)...)
 	if (r.Step == AwaitNode || r.Step.Idle()) && r2.Step == RestoreNode && w.isolatedBoot != 0 && !w.ordered { // a person may vouch for any Node
@@ -185,6 +186,8 @@ func (v variant) onRest(st state) string {
 		return "I20: " + string(r.Step) + " " + string(r.Reason) + ": the Node was not isolated, and the host stays off"
 	case v.feedsAnother && v.outlet != lame && w.cut != [2]bool{}:
 		return "I20: " + string(r.Step) + " " + string(r.Reason) + ": another machine's outlet stays off"
+	case v.restsUnasked(st):
+		return "L1: nobody asks for the run, and it rests for ever: " + string(r.Reason)
 	case w.hold:
 		return string(r.Step) + " " + string(r.Reason) + ": the hold stays on the BareMetalHost"
 	}

@@ -19,7 +19,7 @@ type flat struct {
 	stepStarted, ended, isolated         time.Time
 	apiLost, onSeen, notBefore, healthy  time.Time
 	busy                                 time.Time
-	started                              time.Time
+	started, manual                      time.Time
 	intent                               Intent
 	last                                 Visit
 	touched, foundOff, leaveOff          bool
@@ -55,6 +55,9 @@ func flatten(r Run) flat {
 	}
 	if f.hasWord = r.Confirmation != nil; f.hasWord {
 		f.word = *r.Confirmation
+	}
+	if r.Manual != nil {
+		f.manual = r.Manual.At
 	}
 	if r.OffLease != nil {
 		f.lease, f.renew, f.renewSeen = r.OffLease.ResourceVersion, r.OffLease.RenewTime, r.OffLease.Seen
@@ -111,7 +114,7 @@ func keyOf(v variant, st state) key {
 		w.accepted.OffAccepted(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
 		r.Revalidate, r.Confirmed != nil, hasNewConfirmation(r), r.Proof == ProofHuman, r.Limits.Reprovision,
 		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared, w.set && (w.ahead != 0 || !w.compared),
-		w.released,
+		w.released, w.withdrawn,
 	} {
 		if b {
 			k.flags |= 1 << i

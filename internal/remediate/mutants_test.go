@@ -72,7 +72,7 @@ var mutants = []mutant{
 	})},
 	{"acts on old reads", "I4: Off on old reads", basic(slowLook), seeing(func(_ Run, s *Observation, now time.Time) { s.At = now })},
 	{"switches off what recovered", "I4: Off without a fresh reason", variant{name: "m", faults: []fault{lostAPI}, budget: 1}, seeing(func(_ Run, s *Observation, _ time.Time) {
-		s.Justified, s.API, s.Contested = Yes, APIReachable, No
+		s.Justified, s.Withdrawn, s.API, s.Contested = Yes, No, APIReachable, No
 		s.Node.Exists = Yes
 		s.Node.UID = uid(1)
 	})},
@@ -184,7 +184,7 @@ var mutants = []mutant{
 // TestExploreNoticesMutants shows that the search can fail: every planted bug
 // is found, and is found as what it is.
 func TestExploreNoticesMutants(t *testing.T) {
-	for _, m := range slices.Concat(mutants, levelMutants, peopleMutants, fencerMutants, attemptMutants, confirmationLieMutants, clockMutants, waitMutants, releaseMutants) {
+	for _, m := range slices.Concat(mutants, levelMutants, peopleMutants, fencerMutants, attemptMutants, confirmationLieMutants, clockMutants, waitMutants, releaseMutants, withdrawalMutants) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			x := explore(m.in, m.broken)

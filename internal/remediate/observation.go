@@ -83,6 +83,12 @@ type Observation struct {
 	// manual fence justifies itself). Why explains a No. // I4
 	Justified Answer
 	Why       string
+	// Withdrawn: nobody asks for this run any more. Its request or check is gone, is being deleted,
+	// is paused or off, or has given up on the target; or the mode of the cluster does not allow the
+	// run. That a limit refuses the target, or that the run itself has changed it, is none of
+	// these. WithdrawnWhy explains a Yes. // I4
+	Withdrawn    Answer
+	WithdrawnWhy string
 	// Quorum: etcd keeps its quorum without this control-plane host. Only asked for
 	// control planes. QuorumWhy explains a No. // I12
 	Quorum    Answer

@@ -19,7 +19,7 @@ func takeOrders(r Run, now time.Time) Run {
 		r.Retry = nil
 	}
 	if hasNewConfirmation(r) && !r.Step.Idle() {
-		begins := r.Step == PowerOff && !r.Intervened && r.Attempt == 1
+		begins := r.Step == PowerOff && !r.TouchedHost()
 		r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Expired: !begins}
 	}
 	return r
@@ -89,7 +89,7 @@ func resumeAtPowerOn(r Run, note string, now time.Time) (Run, Action, time.Durat
 // dropAttempt ends an attempt that has not isolated: at once if nothing was touched, otherwise
 // with the host back On.
 func dropAttempt(r Run, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
-	if !r.Intervened && r.Attempt == 1 {
+	if !r.TouchedHost() {
 		return finish(r, Aborted, code, note, now)
 	}
 	return abandon(r, code, note, Aborted, now)
@@ -173,6 +173,7 @@ func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case self:
 		r = recordTry(r)
 	default:
+		r = renewManual(r, retry)
 		r.NoMoreAttempts, r.Wait = false, nil
 	}
 	switch {
@@ -180,11 +181,22 @@ func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return restartPowerOff(r, note, now)
 	case r.Reason == reason.AttemptsExhausted:
 		r.Limits.MaxAttempts, r.Reason, r.Note, r.Started = r.Attempt+1, "", "", now
-		r, a, wait := nextAttempt(r, note, now)
+		r, a, wait := nextAttempt(r, s, note, now)
 		r.NotBefore = now
 		return r, a, wait
 	}
 	return resumeAtPowerOn(r, note, now)
+}
+
+// renewManual makes the order of a run that was fenced by hand as new as a person's retry. fenced's
+// own retry renews nothing. // I4
+func renewManual(r Run, retry Order) Run {
+	if r.Manual != nil {
+		o := *r.Manual // the caller's record must not change
+		o.At = retry.At
+		r.Manual = &o
+	}
+	return r
 }
 
 // restartPowerOff begins step 1 again at the first level. What may still be off because of us

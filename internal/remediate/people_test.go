@@ -10,6 +10,7 @@ import (
 // people is what persons have ordered, and the oracle's notes about that.
 type people struct {
 	held            bool // a person holds the target
+	withdrawn       bool // nobody asks for the run any more
 	aborted, closed bool // an abort was ordered; as it is
 	recheck         bool // step 1 was begun over, and no Off was sent since
 
@@ -31,6 +32,8 @@ func (w *world) mayOrder(r Run, f fault) bool {
 	switch {
 	case f == holdOrder || f == releaseOrder:
 		return w.held == (f == releaseOrder)
+	case f == withdraw || f == askAgain:
+		return w.withdrawn == (f == askAgain)
 	case !ok:
 		return true
 	}
@@ -44,6 +47,8 @@ func (v variant) order(w *world, r Run, f fault) Run {
 	switch f {
 	case holdOrder, releaseOrder:
 		w.held = f == holdOrder
+	case withdraw, askAgain:
+		w.withdrawn = f == withdraw
 	case abortOrder:
 		r.Abort, w.aborted, w.leftOff, w.wanted = o, true, false, true
 	case closeOrder:

@@ -74,7 +74,7 @@ func switchOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 // preflight is step 1 before its first command, or its first one since a person had it begin
 // again: any doubt drops the run. // I4, I8, I22
 func preflight(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	at, again := stageUntouched, r.Attempt > 1 // a later attempt is justified by the missed deadline of the one before
+	at, again := stageUntouched, r.Attempt > 1 // a later attempt is justified by the missed deadline of the one before, while it is asked for
 	if again {
 		at = stageLaterAttempt
 	}
@@ -93,8 +93,9 @@ func preflight(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	case timeExpired(s, now, later(r.Deadline(), r.NotBefore.Add(r.Limits.OffDeadline))):
 		return giveUpOnStart(r, s, now)
 	case found.effect != proceed, s.API != APIReachable, s.Contested != No, s.Identity != Yes,
-		s.Node.Exists == CannotTell, s.Justified != Yes && !again && !confirmationActive(r), noQuorum(r, s), now.Sub(s.At) > freshFor,
-		offInhibited(r, s), again && s.NodesUnseen, s.Power.Unwitnessed: // perhaps it is off already
+		s.Node.Exists == CannotTell, s.Justified != Yes && !again && !confirmationActive(r), s.Withdrawn != No && !confirmationActive(r),
+		noQuorum(r, s), now.Sub(s.At) > freshFor, offInhibited(r, s), again && s.NodesUnseen,
+		s.Power.Unwitnessed: // perhaps it is off already
 		return r, Nothing, poll
 	}
 	r = retargetNode(r, s) // not earlier: step 4 compares a Node that is Ready after all with the old one

@@ -19,15 +19,15 @@ func mayReleasePods(r Run, s Observation, now time.Time) bool {
 		return false
 	case s.Power.State != bmc.Off, !offProven(r, s, now), s.API != APIReachable, s.Paused, s.Contested != No:
 		return false
-	case !stillIsolated(r, s.Node):
+	case !StillIsolated(r, s.Node):
 		return false
 	}
 	return s.PodsReleased == No || s.VolumesReleased == No
 }
 
-// stillIsolated says whether the Node is as the isolation left it: gone, or tainted and not
+// StillIsolated says whether the Node is as the isolation left it: gone, or tainted and not
 // booted since.
-func stillIsolated(r Run, n Node) bool {
+func StillIsolated(r Run, n Node) bool {
 	if r.Isolation == IsolateTaint {
 		return n.Exists == Yes && n.UID == r.Target.NodeUID && n.BootID == r.Target.BootID && n.OutOfService && !n.Deleting
 	}

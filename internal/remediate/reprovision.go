@@ -43,7 +43,7 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return finish(r, Aborted, reason.APIUnreachable, "the Machine could not be deleted in time", now)
 	case !deleteOnly && (r.Target.Machine == "" || r.ControlPlane || r.Confirmed != nil || !r.Limits.Reprovision || m.Replaceable == No):
 		return stop(r, cmp.Or(r.Reason, reason.AttemptsExhausted), cmp.Or(m.Why, r.Note, "reprovisioning is not allowed here"), now)
-	case found.effect != proceed, !replaceable, m.Exists != Yes, !deleteOnly && s.NodesUnseen, now.Sub(s.At) > freshFor,
+	case found.effect != proceed, !replaceable, m.Exists != Yes, s.Withdrawn != No, !deleteOnly && s.NodesUnseen, now.Sub(s.At) > freshFor,
 		deleteOnly && (s.Justified != Yes || s.Contested != No || noQuorum(r, s)):
 		return r, Nothing, poll
 	}

@@ -260,6 +260,10 @@ type Run struct {
 // Open says whether the run still owns its target. A Waiting or Held run does. // I1, one open run per host
 func (r Run) Open() bool { return !r.Step.Ended() }
 
+// TouchedHost says whether the run has acted on its host in any attempt: Intervened is about the
+// present attempt alone. // I15
+func (r Run) TouchedHost() bool { return r.Intervened || r.Attempt > 1 || !r.Isolated.IsZero() }
+
 // Began is when the run began. Started is later where a person resumed the run, which
 // then has its whole time again.
 func (r Run) Began() time.Time {

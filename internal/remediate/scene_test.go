@@ -49,7 +49,7 @@ func begin(in Step, at time.Duration) (Run, Observation) {
 		Steps:  []Visit{{Step: in, Attempt: 1, Started: ago(at)}},
 	}
 	s := Observation{At: noon, Clock: Yes, Power: bmc.Reading{State: bmc.Off, At: noon}, Proof: proof(bmc.Off, 3*time.Second, 0), OffAccepted: true,
-		Identity: Yes, API: APIReachable, Justified: Yes, Contested: No, PowerLock: No, PodsGone: Yes, Restored: Yes,
+		Identity: Yes, API: APIReachable, Justified: Yes, Withdrawn: No, Contested: No, PowerLock: No, PodsGone: Yes, Restored: Yes,
 		Node:    Node{Exists: Yes, UID: "u1", ResourceVersion: "1", BootID: "b1", SystemUUID: "s", Ready: No},
 		Lease:   Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)},
 		Machine: Machine{Exists: Yes, UID: "mu", Replaceable: Yes},
@@ -114,6 +114,7 @@ func unread(s *Observation, k bmc.Kind) {
 
 func noAPI(s *Observation) {
 	s.API, s.Node, s.Lease, s.Machine, s.PowerLock, s.Justified, s.Contested = APIUnreachable, Node{}, Lease{}, Machine{}, CannotTell, CannotTell, CannotTell
+	s.Withdrawn = CannotTell
 	s.PodsGone, s.Restored = CannotTell, CannotTell
 }
 

@@ -47,6 +47,8 @@ const (
 	confirmOrder // a person confirms that the host is off
 	late         // what a fencer was stopped before comes, after another has taken over
 	staleRound   // such a fencer goes on with what it remembers
+	withdraw     // the request or check of the run is gone or paused, or the mode forbids the run
+	askAgain     // and is there again
 	slowBoot     // a kubelet that did not come up after a power cycle does after all
 
 	// Between answer and act.
@@ -64,7 +66,7 @@ const (
 )
 
 var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced", "clockAhead", "clockBehind", "recreated",
-	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "slowBoot", "saveFails", "saveAnswerLost",
+	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "withdraw", "askAgain", "slowBoot", "saveFails", "saveAnswerLost",
 	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict", "stopBeforeSave", "stopAfterSave"}
 
 func (f fault) early() bool { return f < saveFails }

@@ -103,7 +103,7 @@ func awaitNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	case s.RenamedTo != "":
 		return holdRenamed(r, s, now)
 	}
-	return nextAttempt(r, "the Node did not register in time", now)
+	return nextAttempt(r, s, "the Node did not register in time", now)
 }
 
 // 5 RestoreNode. Goal: every saved label, annotation and taint, and the cordon, is on the new Node,
@@ -127,7 +127,7 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	case !restored && s.API == APIReachable && timeExpired(s, now, r.StepStarted.Add(r.Limits.RestoreTimeout)):
 		return stop(r, reason.RestoreFailed, cmp.Or(s.RestoreError, "labels, annotations or taints could not be read back"), now)
 	case timeExpired(s, now, r.Deadline()) && restored:
-		return nextAttempt(r, "the Node was not Ready in time", now)
+		return nextAttempt(r, s, "the Node was not Ready in time", now)
 	case s.Restored == No, s.Restored == Yes && s.Node.OutOfService:
 		return command(r, RestoreTargetNode, resendWrite, now)
 	}

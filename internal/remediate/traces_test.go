@@ -238,6 +238,8 @@ func (x *trace) change(t *testing.T, key, value string) {
 		}
 	case "justified":
 		s.Justified, s.Why = yes[value], "the Node is Ready"
+	case "asked":
+		s.Withdrawn, s.WithdrawnWhy = Ask(value != "yes"), value
 	case "quorum":
 		s.Quorum, s.QuorumWhy = yes[value], "2 of 3 members are healthy"
 	case "lock":

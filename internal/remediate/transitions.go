@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,6 +100,16 @@ func stop(r Run, code reason.Code, note string, now time.Time) (Run, Action, tim
 	}
 	r.Abandon, r.AbandonTo = "", ""
 	return enter(r, Held, string(code)+": "+note, now)
+}
+
+// rest stops a run for which there may be no other power cycle now. A host that this attempt has
+// touched goes back On first. A reason that the run has already stays: it says what is wrong with
+// the host.
+func rest(r Run, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
+	if r.Intervened && r.Isolated.IsZero() {
+		return abandon(r, code, note, Aborted, now)
+	}
+	return stop(r, cmp.Or(r.Reason, code), cmp.Or(r.Note, note), now)
 }
 
 // holdRenamed holds a run whose host works under another name: it is not cycled. // I6

@@ -113,6 +113,8 @@ func pauseOver(r Run, w Wait, s Observation, now time.Time) bool {
 // others.
 func causeLasts(r Run, s Observation) bool {
 	switch {
+	case s.Withdrawn == Yes && (restartsPowerOff(r) || r.Reason == reason.Withdrawn):
+		return true
 	case r.Reason == reason.APIUnreachable:
 		return s.API != APIReachable
 	case r.WaitsToIsolate():

@@ -232,7 +232,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 	if v.forbidden && r.Step != PowerOff {
 		s.API = APIForbidden
 	}
-	s.Justified, s.Contested = Ask(w.uid == 0 || !w.ready), No
+	s.Justified, s.Contested, s.Withdrawn = Ask((w.uid == 0 || !w.ready) && !w.withdrawn), No, Ask(w.withdrawn)
 	if v.control {
 		s.Quorum = Ask(!w.noQuorum)
 	}

@@ -70,7 +70,7 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 		s.LastError = lastError(r)
 		s.Hold = holds(q.Request, r)
 	}
-	t := &q.Target
+	t, open := &q.Target, r != nil && r.Open()
 	if p := q.Request.Power; p != nil && p.Answered() && !goesOn(q.Request, r) {
 		s.Phase, s.Answered = p.Phase, true
 		return s
@@ -85,13 +85,13 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 		return s.ended(Succeeded, "True", "Remediated", "the host was power-cycled and its Node is Ready")
 	case r != nil && r.Step == remediate.Reprovisioned:
 		return s.ended(Succeeded, "True", "MachineReplaced", "the Machine is being replaced").permanent()
-	case !q.Request.TimedOut.IsZero():
+	case !q.Request.TimedOut.IsZero(): // a run that is open sends no Off any more // I22
 		return s.ended(Failed, "False", string(reason.RequestTimeout), "the check that made the request has given up on it")
-	case t.Reason == reason.RequestTimeout && !begun(r):
+	case t.Reason == reason.RequestTimeout && !open:
 		return s.ended(Failed, "False", string(reason.RequestTimeout), t.Message)
 	case r != nil && r.Step == remediate.Held:
 		return s.set(Held, "False", "False", string(cmp.Or(r.Reason, "Held")), s.LastError)
-	case r != nil && r.Open():
+	case open:
 		return s.set(Running, "True", "Unknown", string(r.Step), fmt.Sprintf("%s, attempt %d", r.Step, r.Attempt))
 	case t.Verdict == policy.Healthy:
 		return s.ended(Succeeded, "True", string(reason.Recovered), "the Node is Ready; nothing was switched")
@@ -121,19 +121,14 @@ func goesOn(q *policy.Request, r *remediate.Run) bool {
 	return r != nil && r.Open() && r.Request != nil && r.Request.Kind == q.Kind && r.Request.UID == q.UID
 }
 
-// begun says whether a run has touched its host. Such a run goes on, however late it is.
-func begun(r *remediate.Run) bool { return r != nil && r.Open() && touched(r) }
-
-func touched(r *remediate.Run) bool {
-	return r.Intervened || r.Attempt > 1 || !r.Isolated.IsZero()
-}
-
 // holds says whether the finalizer must stay. A request that somebody deletes is released once
 // the host is back On: what follows, the labels of the Node, needs no request. It is released,
-// too, if its run has never touched the host and rests: without the request it does not go on.
+// too, if its run rests and has never touched the host, or rests with the host On because there
+// is no other attempt: without the request it does not go on.
 func holds(q *policy.Request, r *remediate.Run) bool {
 	back := r.Step == remediate.AwaitNode || r.Step == remediate.RestoreNode
-	return r.Open() && !(q.Deleting && (back || r.Step.Idle() && !touched(r)))
+	noMore := r.Reason == reason.Withdrawn || r.Reason == reason.AttemptsExhausted
+	return r.Open() && !(q.Deleting && (back || r.Step.Idle() && (noMore || !r.TouchedHost())))
 }
 
 // set fills in phase and conditions.

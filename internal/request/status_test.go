@@ -26,6 +26,9 @@ func TestOf(t *testing.T) {
 		}
 		return &r
 	}
+	because := func(code reason.Code) func(*remediate.Run) {
+		return func(r *remediate.Run) { r.Reason = code }
+	}
 	sent := func(r *remediate.Run) { r.Intervened = true }
 	for name, c := range map[string]struct {
 		target policy.TargetReport
@@ -49,7 +52,10 @@ func TestOf(t *testing.T) {
 		"dropped, and recovered":        {well, policy.Request{}, run(remediate.Aborted), "Succeeded False True False", false, "Recovered"},
 		"dropped":                       {sick, policy.Request{}, run(remediate.Aborted), "Pending False Unknown False", false, "Waiting"},
 		"too late":                      {late, policy.Request{}, nil, "Failed False False False", false, "RequestTimeout"},
-		"too late, and never touched":   {late, policy.Request{}, run(remediate.Waiting), "Failed False False False", true, "RequestTimeout"},
+		"too late, and not yet ended":   {late, policy.Request{}, run(remediate.Waiting), "Running True Unknown False", true, "Waiting"},
+		"too late, and never touched":   {late, policy.Request{}, run(remediate.Aborted), "Failed False False False", false, "RequestTimeout"},
+		"no other attempt, deleted":     {sick, policy.Request{Deleting: true}, run(remediate.Waiting, sent, because(reason.Withdrawn)), "Running True Unknown False", false, "Waiting"},
+		"attempts used up, deleted":     {sick, policy.Request{Deleting: true}, run(remediate.Held, sent, because(reason.AttemptsExhausted)), "Held False False False", false, "AttemptsExhausted"},
 		"waiting untouched, deleted":    {sick, policy.Request{Deleting: true}, run(remediate.Waiting), "Running True Unknown False", false, "Waiting"},
 		"waiting with the host off":     {sick, policy.Request{Deleting: true}, run(remediate.Waiting, sent), "Running True Unknown False", true, "Waiting"},
 		"late, but begun":               {late, policy.Request{}, run(remediate.DeleteNode, sent), "Running True Unknown False", true, "DeleteNode"},

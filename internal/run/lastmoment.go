@@ -72,10 +72,25 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 	if why := w.forbidden(); why != "" {
 		return d, why
 	}
+	if why := w.unasked(d.action); why != "" {
+		return d, why
+	}
 	if w.isStale(d) {
 		return d, "what it was decided on grew old"
 	}
 	return d, ""
+}
+
+// unasked returns why an action that begins something may not be done although it was decided:
+// somebody has disarmed the cluster since. What isolates a host that is off brings it back. // I4
+func (w *worker) unasked(a remediate.Action) string {
+	switch a {
+	case remediate.SendOff, remediate.SetPowerLock, remediate.DeleteTargetMachine:
+		if w.run.Confirmed == nil {
+			return w.r.opt.Cluster.ModeForbids(w.run)
+		}
+	}
+	return ""
 }
 
 // recheckHost returns why a host must not be switched off although the machine was identified:

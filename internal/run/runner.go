@@ -26,6 +26,11 @@ type Cluster interface {
 	Quorum(r remediate.Run, f Fresh) (reason.Code, string)
 	// Justified answers whether the fresh objects still ask for the run, and why not. // I4
 	Justified(r remediate.Run, f Fresh, seen remediate.Observation, now time.Time) (remediate.Answer, string)
+	// Withdrawn answers whether nobody asks for the run any more, and why: its check or request is
+	// gone or paused, or the mode does not allow the run. ModeForbids is the latter alone, from
+	// memory; "" if the mode allows the run. // I4
+	Withdrawn(r remediate.Run, f Fresh, now time.Time) (remediate.Answer, string)
+	ModeForbids(r remediate.Run) string
 	// Save stores a run by compare-and-set, and then publishes it to the rest of the
 	// daemon. // I19
 	Save(ctx context.Context, r remediate.Run) (remediate.Run, error)

@@ -1,0 +1,142 @@
+package admit
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
+)
+
+// Withdrawn implements run.Cluster. It is about who asked, not about the target: a run that has
+// switched its host off has itself changed what a check counts. // I4
+func (rc *runCluster) Withdrawn(r remediate.Run, f run.Fresh, now time.Time) (remediate.Answer, string) {
+	if why := rc.ModeForbids(r); why != "" {
+		return remediate.Yes, why
+	}
+	m := f.Machine
+	switch {
+	case orderExpired(r, now):
+		return remediate.Yes, orderTooOld
+	case r.Manual != nil:
+		return remediate.No, ""
+	case !rc.opt.View.View().Synced:
+		return remediate.CannotTell, ""
+	case m != nil && m.UID == r.Target.MachineUID && m.Paused:
+		return remediate.Yes, "the Machine is paused"
+	case m != nil && m.UID == r.Target.MachineUID && m.SkipRemediation:
+		return remediate.Yes, "the Machine asks not to be remediated"
+	case f.Cluster != nil && f.Cluster.Paused:
+		return remediate.Yes, "the Cluster is paused"
+	case r.Request != nil:
+		return rc.requestWithdrawn(r, f, now)
+	}
+	return checkBook{rc.opt.Book}.withdrawn(r)
+}
+
+// ModeForbids implements run.Cluster.
+func (rc *runCluster) ModeForbids(r remediate.Run) string {
+	f := guard.Facts{Mode: rc.opt.Mode, Armed: rc.opt.Stop.Record(rc.opt.Name).Armed, Requested: r.Request != nil}
+	if r.Manual != nil {
+		f.Manual, f.ByAdmin = true, r.Manual.Admin
+	}
+	switch {
+	case guard.ModeAllows(f):
+		return ""
+	case f.Mode == guard.ModeObserve:
+		return "the cluster is in mode observe and not armed"
+	}
+	return "mode " + f.Mode + " does not allow this run"
+}
+
+const orderTooOld = "the order is older than ten minutes and nothing came of it; give it again"
+
+// orderExpired says whether an order to fence by hand is too old, and nothing came of it yet: the
+// host was not touched, or the run rests or begins again before the isolation. // I4
+func orderExpired(r remediate.Run, now time.Time) bool {
+	begins := !r.Intervened || r.Revalidate || r.Step.Idle()
+	return r.Manual != nil && r.Attempt == 1 && r.Isolated.IsZero() && begins && age(r.Manual.At, now) > orderFresh
+}
+
+// requestWithdrawn answers for a run that carries out a request.
+func (rc *runCluster) requestWithdrawn(r remediate.Run, f run.Fresh, now time.Time) (remediate.Answer, string) {
+	q := f.Request
+	switch {
+	case r.Request.Kind == policy.MachineRequestKind && f.Machine == nil:
+		return remediate.CannotTell, ""
+	case r.Request.Kind == policy.MachineRequestKind && (f.Machine.ExternalRemediationRequested || hasRestored(r)):
+		return remediate.No, ""
+	case r.Request.Kind == policy.MachineRequestKind:
+		return remediate.Yes, "the annotation of the Machine is gone"
+	case !f.RequestRead:
+		return remediate.CannotTell, ""
+	case q != nil && q.Power != nil && !q.Deleting && q.TimedOut.IsZero() && !startTimeOver(r, q, now):
+		return remediate.No, ""
+	case requestBook{rc.opt.Book}.requestedAnew(r, now):
+		return remediate.No, ""
+	case q == nil || q.Power == nil:
+		return remediate.Yes, "the request is gone"
+	case q.Deleting:
+		return remediate.Yes, "the request is being deleted"
+	}
+	return remediate.Yes, "the time of the request is over"
+}
+
+// hasRestored says whether a run has come to step 5, which takes the annotation off the Machine
+// itself.
+func hasRestored(r remediate.Run) bool {
+	for _, v := range r.Steps {
+		if v.Step == remediate.RestoreNode {
+			return true
+		}
+	}
+	return false
+}
+
+// startTimeOver says whether the time in which the run of a request must have begun is over, and
+// the run has not begun, or has come to rest before the isolation.
+func startTimeOver(r remediate.Run, q *policy.Request, now time.Time) bool {
+	begun := r.TouchedHost() && !(r.Step.Idle() && r.Attempt == 1 && r.Isolated.IsZero())
+	return !begun && q.Power.Timeout > 0 && !q.Created.IsZero() && !now.Before(q.Created.Add(q.Power.Timeout))
+}
+
+// requestedAnew says whether another request asks for the target of a run: the check has deleted
+// the first one, and has made a new one meanwhile.
+func (b requestBook) requestedAnew(r remediate.Run, now time.Time) bool {
+	for _, q := range b.requested(now) {
+		t := &q.Target
+		sameTarget := t.Machine != "" && t.MachineUID == r.Target.MachineUID || t.Machine == "" && t.Node != "" && t.Node == r.Target.Node
+		if sameTarget && q.Request.UID != r.Request.UID && q.Target.Action != policy.None {
+			return true
+		}
+	}
+	return false
+}
+
+// checkBook is the part of a Book about the checks of open runs.
+type checkBook struct{ *Book }
+
+// withdrawn answers for a run of a check.
+func (b checkBook) withdrawn(r remediate.Run) (remediate.Answer, string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.complete {
+		return remediate.CannotTell, ""
+	}
+	for _, c := range b.ledger.Counters() {
+		check := b.ledger.Check(c.ID())
+		switch {
+		case check == nil || !isCheckOf(r, check):
+			continue
+		case c.State == policy.StateInvalid: // it may only be unreadable for now
+			return remediate.CannotTell, ""
+		case c.State != policy.StateActive:
+			return remediate.Yes, c.Message
+		case len(check.PauseRequests) > 0:
+			return remediate.Yes, "the check is paused by its spec.pauseRequests"
+		}
+		return remediate.No, ""
+	}
+	return remediate.Yes, "the check is gone"
+}

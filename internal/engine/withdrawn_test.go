@@ -1,0 +1,234 @@
+package engine_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/test/fake"
+)
+
+// Whoever asked for a run stops asking while its host boots. The host is not cut again and its
+// Machine stays. When the host was mended, it gets its labels back. // I4, I14
+func TestNobodyAsksForAnotherAttempt(t *testing.T) {
+	disarm := func(t *testing.T, _ *world, e *engine.Engine) {
+		_, err := e.Arming.Disarm(t.Context(), byHand)
+		require.NoError(t, err)
+	}
+	armed := func(w *world) func(*engine.Options) {
+		return func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
+	}
+	checked := func(*world) func(*engine.Options) { return func(*engine.Options) {} }
+	cases := map[string]struct {
+		setUp func(w *world) func(*engine.Options)
+		stops func(t *testing.T, w *world, e *engine.Engine)
+	}{
+		"the request is deleted": {responding, func(_ *testing.T, w *world, _ *engine.Engine) { w.Do(func(s *fake.State) { s.Withdraw("m-1") }) }},
+		"the request is given up": {responding, func(_ *testing.T, w *world, _ *engine.Engine) {
+			w.Do(func(s *fake.State) { s.ChangeRequest("m-1", func(q *policy.Request) { q.TimedOut = time.Now() }) })
+		}},
+		"the check is paused": {checked, func(_ *testing.T, w *world, _ *engine.Engine) { w.pauseCheck() }},
+		"the check is deleted": {checked, func(_ *testing.T, w *world, _ *engine.Engine) {
+			w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
+		}},
+		"the cluster is disarmed": {armed, disarm},
+	}
+	for name, c := range cases {
+		for _, attempts := range []int{1, 3} {
+			t.Run(fmt.Sprint(name, ", ", attempts), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world, store *failingStore) {
+					ask(w, nil)
+					w.ownMachines()
+					w.SetBootTime(never)
+					e, _, stop := start(t, w, store, func(o *engine.Options) {
+						c.setUp(w)(o)
+						waiting(o)
+						o.Run.MaxAttempts, o.Run.ReadyTimeout, o.Clusters[0].Reprovision = attempts, 2*time.Minute, true
+					})
+					if o := e.Status()[0]; o.Mode == guard.ModeObserve {
+						time.Sleep(10 * time.Second) // until it owns the cluster
+						_, err := e.Arming.Arm(t.Context(), byHand)
+						require.NoError(t, err)
+					}
+					until(t, e, remediate.AwaitNode)
+					c.stops(t, w, e)
+					time.Sleep(2 * time.Hour)
+					r := only(t, e)
+					assert.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
+					assert.Equal(t, reason.Withdrawn, r.Reason)
+					assert.Equal(t, 1, w.Count(bmc.CommandOff), "power is not cut again")
+					assert.True(t, w.On())
+					assert.Empty(t, w.Deprovisioned())
+					q, _ := asked(w)
+					assert.True(t, q == nil || !q.Deleting, "nothing keeps the request")
+
+					w.SetBootTime(time.Minute)
+					w.Do(func(s *fake.State) { // the repair
+						s.Host("n-1").Power(false, "hand")
+						s.Host("n-1").Power(true, "hand")
+					})
+					until(t, e, remediate.Done)
+					assert.True(t, w.Restored())
+					stop()
+				})
+			})
+		}
+	}
+}
+
+// A run whose attempts are used up tries again while its check asks; not while that is paused.
+func TestPausedCheckKeepsARestingRunFromPower(t *testing.T) { // I4, L5
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetBootTime(never)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			waiting(o)
+			o.Run.MaxAttempts, o.Run.ReadyTimeout = 1, 2*time.Minute
+		})
+		r := until(t, e, remediate.Waiting)
+		require.Equal(t, reason.AttemptsExhausted, r.Reason)
+		w.pauseCheck()
+		time.Sleep(4 * time.Hour)
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		w.changeCheck(func(c *policy.Check) { c.Paused = false })
+		time.Sleep(3 * time.Hour)
+		assert.Greater(t, w.Count(bmc.CommandOff), 1, "it asks again")
+		stop()
+	})
+}
+
+// A run that waits before the isolation ends once its host is On and its request is gone: the
+// finalizer does not wait for the run, and the run not for the request. // L1
+func TestDeletedRequestEndsItsWaitingRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			responding(w)(o)
+			waiting(o)
+		})
+		until(t, e, remediate.PowerOff)
+		w.FailReads(noAnswer())
+		require.True(t, until(t, e, remediate.Waiting).Intervened)
+		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+		time.Sleep(10 * time.Minute)
+		q, _ := asked(w)
+		require.NotNil(t, q, "it is held while nobody knows whether the host is on")
+		w.SetBootTime(never) // the Node does not become Ready
+		w.FailReads(nil)
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, reason.Withdrawn, r.Reason)
+		assert.True(t, w.On())
+		assert.Zero(t, w.Isolations())
+		q, _ = asked(w)
+		assert.Nil(t, q)
+		stop()
+	})
+}
+
+// An order to fence by hand is not carried out hours later on a host that works again, nor does
+// it waive gates for fenced's own retry. // I4
+func TestOldOrderIsNotTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetReady("True")
+		e, _, stop := start(t, w, store, waiting)
+		time.Sleep(10 * time.Second)
+		w.SetFault(fake.IgnoresOff)
+		_, err := e.Fence(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		require.NotZero(t, w.Count(bmc.CommandOff))
+		w.FailReads(noAnswer())
+		until(t, e, remediate.Waiting)
+		time.Sleep(6 * time.Hour)
+		sent := w.Count(bmc.CommandOff)
+		w.FailReads(nil)
+		w.SetFault(fake.NoFault)
+		time.Sleep(time.Hour)
+		assert.Equal(t, sent, w.Count(bmc.CommandOff))
+		assert.Equal(t, remediate.Aborted, only(t, e).Step)
+		assert.True(t, w.On())
+		stop()
+	})
+}
+
+// A run of a request that has not touched its host ends with the time of the request. Only then
+// is the request told that it failed: no second remediator begins beside the run.
+func TestRequestFailsOnlyWhenItsRunHasEnded(t *testing.T) {
+	late := func(s *fake.State) {
+		s.ChangeRequest("m-1", func(q *policy.Request) { q.Created, q.Power.Timeout = time.Now().Add(-time.Hour), time.Minute })
+	}
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		w.OnLook(func(looks int) {
+			if looks == 2 { // the first of the run, after that of the probe
+				w.Do(late)
+			}
+		})
+		e, _, stop := start(t, w, store, responding(w))
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, remediate.Aborted, only(t, e).Step)
+		assert.Empty(t, w.Commands())
+		_, told := asked(w)
+		assert.Equal(t, request.Failed, told.Phase)
+		stop()
+	})
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		e, _, stop := start(t, w, store, func(o *engine.Options) { responding(w)(o); waiting(o) })
+		until(t, e, remediate.PowerOff)
+		w.FailReads(noAnswer())
+		until(t, e, remediate.Waiting)
+		w.SetBootTime(never)
+		w.Do(late)
+		time.Sleep(5 * time.Minute)
+		_, told := asked(w)
+		assert.Equal(t, request.Running, told.Phase, "its host may be off")
+		w.FailReads(nil)
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Aborted, only(t, e).Step)
+		assert.True(t, w.On())
+		_, told = asked(w)
+		assert.Equal(t, request.Failed, told.Phase)
+		stop()
+	})
+}
+
+// A disarm while the Off is recorded binds that Off. // I4
+func TestDisarmDuringTheRecordPreventsOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var once sync.Once
+		recorded := make(chan struct{})
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Clusters[0].Mode = guard.ModeObserve
+			o.Record = func(ev event.Event) error {
+				if ev.Action == remediate.SendOff {
+					once.Do(func() { close(recorded); time.Sleep(time.Second) })
+				}
+				return nil
+			}
+		})
+		time.Sleep(10 * time.Second) // until it owns the cluster
+		_, err := e.Arming.Arm(t.Context(), byHand)
+		require.NoError(t, err)
+		<-recorded
+		_, err = e.Arming.Disarm(t.Context(), byHand)
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		assert.Equal(t, remediate.Aborted, only(t, e).Step)
+		stop()
+	})
+}
