@@ -77,9 +77,9 @@ func (k failingRequests) Hold(ctx context.Context, q remediate.Request) error {
 	return err
 }
 
-func (k failingRequests) Release(ctx context.Context, q remediate.Request) error {
+func (k failingRequests) Release(ctx context.Context, q remediate.Request, heldBy string) error {
 	reach("", "before", "write", "release")
-	err := k.Requests.Release(ctx, q)
+	err := k.Requests.Release(ctx, q, heldBy)
 	reach("", "after", "write", "release")
 	return err
 }

@@ -63,7 +63,6 @@ type Cluster struct {
 	requests     requestKinds
 	fresh        freshness
 	announcer    announcer
-	verdicts     verdicts
 	shared       *sharedReads // what is the same for all looks of one moment
 	nodeLocks
 	withheld bool // the Cluster API's objects are withheld; only Changes uses it
