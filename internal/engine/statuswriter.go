@@ -68,8 +68,9 @@ type status struct {
 
 // controller says whether the in-cluster controller of a kind of check is alive.
 type controller struct {
-	alive remediate.Answer
-	at    time.Time
+	alive  remediate.Answer
+	at     time.Time
+	failed bool // the question failed, which was reported
 }
 
 // notifyStatusWriter makes the status writer look for changes.
@@ -162,7 +163,11 @@ func (w *statusWriter) mayWrite(ctx context.Context, id policy.CheckID, now time
 		if err != nil {
 			alive = remediate.CannotTell
 		}
-		found = controller{alive, now}
+		if err != nil && !found.failed && ctx.Err() == nil { // reported once, until it can be read again
+			w.c.emit(event.Event{Type: event.Failed, Message: "read whether the controller of " + kind +
+				" is alive, without which no status of such checks is written; it is tried again: " + err.Error()})
+		}
+		found = controller{alive, now, err != nil}
 		w.controllers[kind] = found
 	}
 	return found.alive == remediate.No

@@ -23,6 +23,7 @@ type board struct {
 	mu       sync.Mutex
 	alive    remediate.Answer
 	refuses  bool
+	denies   bool // ControllerAlive fails
 	hangs    bool
 	written  []policy.CheckReport
 	asked    int
@@ -53,6 +54,9 @@ func (b *board) ControllerAlive(context.Context, policy.CheckID) (remediate.Answ
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked++
+	if b.denies {
+		return b.alive, errors.New("leases are forbidden")
+	}
 	return b.alive, nil
 }
 
@@ -139,6 +143,22 @@ func TestStatusIsLeftToALiveController(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Who may not read the Leases of the controllers is told so, once.
+func TestUnreadableControllerIsReportedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No, denies: true}
+		_, events, stop := start(t, w, store, calm(w, b))
+		time.Sleep(5 * time.Minute)
+		stop()
+		assert.Empty(t, b.told())
+		failed := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed })
+		if assert.Len(t, failed, 1) {
+			assert.Contains(t, failed[0].Message, "machine.openshift.io/v1beta1 MachineHealthCheck")
+			assert.Contains(t, failed[0].Message, "leases are forbidden")
+		}
+	})
 }
 
 // An API server that refuses or hangs is tried again with a back-off, and delays no
