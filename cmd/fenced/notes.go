@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/bmc"
@@ -39,6 +41,15 @@ type noteKey struct{ cluster, name string }
 
 func newNotes() *notes {
 	return &notes{about: map[noteKey][]api.Note{}, errors: map[string]api.RunError{}}
+}
+
+// recalledNotes are those of the time before the start, as far as the audit log can be read.
+func recalledNotes(path string, log *zap.Logger) *notes {
+	n := newNotes()
+	if err := n.recall(path); err != nil {
+		log.Warn("timelines begin now: the end of the audit log cannot be read", zap.String("file", path), zap.Error(err))
+	}
+	return n
 }
 
 // recall reads what happened before the start from the end of the audit log.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
@@ -84,6 +86,19 @@ func TestNotesAreLimited(t *testing.T) {
 	assert.LessOrEqual(t, len(n.errors), noteTargets)
 	assert.Empty(t, n.of("prod", "n-1"), "the oldest is forgotten")
 	assert.NotEmpty(t, n.of("prod", fmt.Sprint("m-", 2*noteTargets-1)))
+}
+
+// Why the timelines begin with the start is in the log.
+func TestUnreadableAuditLogIsTold(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	folder := t.TempDir()
+	n := recalledNotes(folder, zap.New(core)) // a folder is no log
+	assert.Empty(t, n.about)
+	if assert.Equal(t, 1, logs.Len()) {
+		said := logs.All()[0].ContextMap()
+		assert.Equal(t, folder, said["file"])
+		assert.Contains(t, said["error"], "is a directory")
+	}
 }
 
 // A daemon that restarts knows what happened before from its audit log.

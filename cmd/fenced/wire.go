@@ -91,9 +91,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err := d.openAudit(ctx); err != nil {
 		return nil, errors.Join(err, d.store.Close())
 	}
-	if d.notes = newNotes(); d.notes.recall(cfg.AuditPath()) != nil { // the auditor has told why
-		d.log.Warn("timelines begin now: the end of the audit log cannot be read")
-	}
+	d.notes = recalledNotes(cfg.AuditPath(), d.log)
 	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe, d.notes.observe)
 	if err := d.buildEngine(ctx, entries, policies); err != nil {
 		return nil, errors.Join(err, d.close())

@@ -19,8 +19,9 @@ type Checks interface {
 	// WriteStatus updates the fields that differ in the status of one check.
 	WriteStatus(ctx context.Context, r policy.CheckReport) error
 	// WriteVerdicts writes the health of a few Machines of one check on them, where the API
-	// family has a condition for that. more: it must be called again for others.
-	WriteVerdicts(ctx context.Context, r policy.CheckReport) (more bool, err error)
+	// family has a condition for that. more: it must be called again for others. written is what
+	// is known to be on the Machines of this check, by UID; WriteVerdicts keeps it up to date.
+	WriteVerdicts(ctx context.Context, r policy.CheckReport, written map[string]string) (more bool, err error)
 }
 
 const (
@@ -53,6 +54,8 @@ type written struct {
 	again time.Time
 	// backoff is the pause before the next attempt; zero: the last one succeeded.
 	backoff time.Duration
+	// verdicts is what is known to be on the Machines; see Checks.WriteVerdicts.
+	verdicts map[string]string
 }
 
 // status holds the values that are compared to see whether a write is needed.
@@ -65,8 +68,9 @@ type status struct {
 
 // controller says whether the in-cluster controller of a kind of check is alive.
 type controller struct {
-	alive remediate.Answer
-	at    time.Time
+	alive  remediate.Answer
+	at     time.Time
+	failed bool // the question failed, which was reported
 }
 
 // notifyStatusWriter makes the status writer look for changes.
@@ -102,11 +106,12 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 	}
 	whyNot := w.c.lead.WhyNotAct(now) // the instance that acts writes
 	mayAct := w.c.admit.Armed() && whyNot == ""
-	found, _ := w.c.book.Counters()
-	w.forget(found)
 	if !mayAct {
+		clear(w.written) // somebody else writes meanwhile
 		return time.Time{}
 	}
+	found, _ := w.c.book.Counters()
+	w.forget(found)
 	for i := range found {
 		if ctx.Err() != nil {
 			return time.Time{}
@@ -122,6 +127,7 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 		case now.Before(last.next):
 			due = earliest(due, last.next)
 		case !w.mayWrite(ctx, r.ID(), now):
+			delete(w.written, key) // somebody else writes meanwhile
 			due = earliest(due, now.Add(controllerFresh))
 		default:
 			w.written[key] = w.write(ctx, r, current, last, now)
@@ -157,7 +163,11 @@ func (w *statusWriter) mayWrite(ctx context.Context, id policy.CheckID, now time
 		if err != nil {
 			alive = remediate.CannotTell
 		}
-		found = controller{alive, now}
+		if err != nil && !found.failed && ctx.Err() == nil { // reported once, until it can be read again
+			w.c.emit(event.Event{Type: event.Failed, Message: "read whether the controller of " + kind +
+				" is alive, without which no status of such checks is written; it is tried again: " + err.Error()})
+		}
+		found = controller{alive, now, err != nil}
 		w.controllers[kind] = found
 	}
 	return found.alive == remediate.No
@@ -166,13 +176,16 @@ func (w *statusWriter) mayWrite(ctx context.Context, id policy.CheckID, now time
 // write writes the status of one check. It returns what was written, or last with a backoff
 // after an error.
 func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current status, last written, now time.Time) written {
-	next := written{status: current, next: now.Add(writeEvery)}
+	if last.verdicts == nil {
+		last.verdicts = map[string]string{}
+	}
+	next := written{status: current, next: now.Add(writeEvery), verdicts: last.verdicts}
 	full, hasVerdicts := w.c.withTargets(*r, now)
 	err := w.c.opt.Checks.WriteStatus(ctx, full)
 	if err == nil && hasVerdicts {
 		var more bool
 		next.again = now.Add(verdictsFresh)
-		if more, err = w.c.opt.Checks.WriteVerdicts(ctx, full); more {
+		if more, err = w.c.opt.Checks.WriteVerdicts(ctx, full, last.verdicts); more {
 			next.again = next.next
 		}
 	}

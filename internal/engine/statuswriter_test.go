@@ -23,17 +23,23 @@ type board struct {
 	mu       sync.Mutex
 	alive    remediate.Answer
 	refuses  bool
+	denies   bool // ControllerAlive fails
 	hangs    bool
 	written  []policy.CheckReport
 	asked    int
 	verdicts []policy.CheckReport // what WriteVerdicts was told
+	known    []int                // how many Machines it was told to be written, in each call
 	more     int                  // how often it says that Machines are left
 }
 
-func (b *board) WriteVerdicts(_ context.Context, r policy.CheckReport) (bool, error) {
+func (b *board) WriteVerdicts(_ context.Context, r policy.CheckReport, written map[string]string) (bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.verdicts = append(b.verdicts, r)
+	b.known = append(b.known, len(written))
+	for i := range r.Targets {
+		written[r.Targets[i].MachineUID] = "True"
+	}
 	b.more--
 	return b.more >= 0, nil
 }
@@ -48,6 +54,9 @@ func (b *board) ControllerAlive(context.Context, policy.CheckID) (remediate.Answ
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked++
+	if b.denies {
+		return b.alive, errors.New("leases are forbidden")
+	}
 	return b.alive, nil
 }
 
@@ -136,6 +145,22 @@ func TestStatusIsLeftToALiveController(t *testing.T) {
 	}
 }
 
+// Who may not read the Leases of the controllers is told so, once.
+func TestUnreadableControllerIsReportedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No, denies: true}
+		_, events, stop := start(t, w, store, calm(w, b))
+		time.Sleep(5 * time.Minute)
+		stop()
+		assert.Empty(t, b.told())
+		failed := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed })
+		if assert.Len(t, failed, 1) {
+			assert.Contains(t, failed[0].Message, "machine.openshift.io/v1beta1 MachineHealthCheck")
+			assert.Contains(t, failed[0].Message, "leases are forbidden")
+		}
+	})
+}
+
 // An API server that refuses or hangs is tried again with a back-off, and delays no
 // decision.
 func TestStatusWriteNeverDelaysADecision(t *testing.T) {
@@ -216,5 +241,30 @@ func TestStatusOfARecreatedCheckIsWritten(t *testing.T) {
 		stop()
 		written := b.told()
 		assert.Equal(t, "another", written[len(written)-1].UID)
+	})
+}
+
+// What this instance wrote is forgotten while another one owns the cluster, which may have
+// written something else.
+func TestStatusIsWrittenAnewByAnOwnerThatReturns(t *testing.T) {
+	inTurn := func(t *testing.T, w *world, store *failingStore, alive remediate.Answer, change func()) *board {
+		boards := map[string]*board{"a": {alive: alive}, "b": {alive: alive}}
+		p := newPair(t, w, store, func(name string, o *engine.Options) { calm(w, boards[name])(o); change() })
+		for _, owner := range []string{"a", "b", "a"} {
+			p.give(owner)
+			time.Sleep(time.Minute)
+			p.take(owner)
+			time.Sleep(time.Second)
+		}
+		p.end()
+		return boards["a"]
+	}
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		a := inTurn(t, w, store, remediate.No, func() {})
+		assert.Len(t, a.told(), 2, "the status, although it is the same")
+	})
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		a := inTurn(t, w, store, remediate.Yes, func() { handOver(w) })
+		assert.Equal(t, []int{0, 0}, a.known, "nothing is known of the Machines any more")
 	})
 }

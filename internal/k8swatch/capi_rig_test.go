@@ -262,12 +262,13 @@ func TestVerdictsAreWritten(t *testing.T) {
 			return status, why
 		}
 		target := policy.TargetReport{Machine: rig.Namespace + "/" + b.machine, MachineUID: b.run.Target.MachineUID, MachineAPIVersion: b.run.Target.MachineAPI}
+		written := map[string]string{}
 		write := func(verdict policy.Verdict, code reason.Code) {
 			target.Verdict, target.Reason, target.Message = verdict, code, "Ready is Unknown"
 			r := policy.CheckReport{Kind: policy.MachineHealthCheckKind, APIVersion: b.run.Target.MachineAPI, UID: "check", Source: "cluster",
 				State: policy.StateActive, Targets: []policy.TargetReport{target}}
 			for more := true; more; {
-				more, err = k.WriteVerdicts(ctx, r)
+				more, err = k.WriteVerdicts(ctx, r, written)
 				require.NoError(t, err)
 			}
 		}

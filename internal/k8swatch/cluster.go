@@ -63,7 +63,6 @@ type Cluster struct {
 	requests     requestKinds
 	fresh        freshness
 	announcer    announcer
-	verdicts     verdicts
 	shared       *sharedReads // what is the same for all looks of one moment
 	nodeLocks
 	withheld bool // the Cluster API's objects are withheld; only Changes uses it
@@ -91,13 +90,13 @@ func New(cfg Config, log *zap.Logger) (*Cluster, error) {
 // newCluster is a Cluster that is not connected yet.
 func newCluster(cfg Config, log *zap.Logger) *Cluster {
 	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)), changed: make(chan struct{}, 1), shared: newSharedReads()}
-	c.requests.init()
 	c.work = newSide(c, "workload", cfg.Kubeconfig)
 	c.nodeLocks = nodeLocks{work: c.work, shared: c.shared, holder: ownHolder + cfg.StoreID, request: c.Requests().get}
 	c.manage = c.work
 	if cfg.Management.Kubeconfig != "" {
 		c.manage = newSide(c, "management", cfg.Management.Kubeconfig)
 	}
+	c.requests.init(len(c.sides()))
 	c.addStores()
 	return c
 }

@@ -74,7 +74,7 @@ func TestStatusOfANodeHealthCheck(t *testing.T) {
 	require.NoError(t, k.WriteStatus(ctx, r))
 	assert.Equal(t, written.GetResourceVersion(), read().GetResourceVersion(), "nothing changed, nothing is written")
 
-	r.State, r.Message = policy.StateDisabled, "MachineHealthCheck a/b may remediate the same Nodes"
+	r.State, r.Conflicting, r.Message = policy.StateDisabled, true, "MachineHealthCheck a/b may remediate the same Nodes"
 	require.NoError(t, k.WriteStatus(ctx, r))
 	status = read().Object["status"].(map[string]any)
 	assert.Equal(t, "Disabled", status["phase"])

@@ -31,16 +31,20 @@ type requestKind struct {
 // Those of other remediators are watched only while a check names them.
 type requestKinds struct {
 	changed chan struct{} // a check changed, or a store of requests was proven
+	sides   int           // the API servers, each with a store of our own kind
 
 	mu     sync.Mutex
 	stores map[requestKind]*store
 	ready  map[schema.GroupKind]bool
 }
 
-func (r *requestKinds) init() {
-	r.changed = make(chan struct{}, 1)
+func (r *requestKinds) init(sides int) {
+	r.changed, r.sides = make(chan struct{}, 1), sides
 	r.stores, r.ready = map[requestKind]*store{}, map[schema.GroupKind]bool{}
 }
+
+// full reports whether no more kinds are watched because checks name them; r.mu is held.
+func (r *requestKinds) full() bool { return len(r.stores) >= maxRequestKinds+r.sides }
 
 // keepRequests watches the kinds that checks name, until ctx ends.
 func (c *Cluster) keepRequests(ctx context.Context) {
@@ -78,7 +82,7 @@ func (c *Cluster) adjustRequests() (news bool) {
 	ready := map[schema.GroupKind]bool{}
 	for k, version := range wanted {
 		st := r.stores[k]
-		if st == nil && (len(r.stores) < maxRequestKinds+len(c.sides()) || c.cfg.carriesOut(k.kind)) {
+		if st == nil && (!r.full() || c.cfg.carriesOut(k.kind)) {
 			st = &store{convert: c.cfg.convertRequest(k.side.isApart()), source: source{kind: k.kind.Kind, group: k.kind.Group,
 				versions: []string{version}, namespace: c.requestsIn(k.side), request: true}}
 			if k.kind == ownRequests {
@@ -225,7 +229,7 @@ func (r *requestKinds) gateCheck(check *policy.Check) *policy.Check {
 // why says why a kind cannot be read; r.mu is held.
 func (r *requestKinds) why(kind schema.GroupKind) string {
 	why := "not yet"
-	if len(r.stores) >= maxRequestKinds {
+	if r.full() {
 		why = fmt.Sprintf("checks name more than %d kinds", maxRequestKinds)
 	}
 	for k, st := range r.stores {

@@ -1,6 +1,7 @@
 package k8swatch
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -81,6 +82,26 @@ func TestTemplateErasesNoMachine(t *testing.T) {
 	c.adjustRequests()
 	apply()
 	assert.NotNil(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"), "after the check went")
+}
+
+// The message about a kind that is not read yet blames the limit only when the limit is why.
+func TestLimitOfRequestKinds(t *testing.T) {
+	c := offline()
+	named := func(kind string) *policy.Check {
+		return &policy.Check{Template: &policy.Template{APIVersion: "example.com/v1", Kind: kind + "Template"}}
+	}
+	for i := range maxRequestKinds {
+		k := checkWith("example.com/v1", fmt.Sprintf("K%dTemplate", i))
+		k.SetName(fmt.Sprint("k", i))
+		require.NoError(t, c.storeOf("MachineHealthCheck").Add(k))
+		if i == maxRequestKinds-2 {
+			c.adjustRequests()
+			assert.Contains(t, c.requests.gateCheck(named("New")).Invalid, "not yet", "one more is watched")
+		}
+	}
+	c.adjustRequests()
+	assert.Contains(t, c.requests.gateCheck(named("K3")).Invalid, "not yet", "it is watched")
+	assert.Contains(t, c.requests.gateCheck(named("New")).Invalid, "checks name more than 16 kinds")
 }
 
 // Whether somebody is asked to repair the target cannot be known then.

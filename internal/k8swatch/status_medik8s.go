@@ -2,7 +2,6 @@ package k8swatch
 
 import (
 	"reflect"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -74,7 +73,7 @@ func disabledCondition(r *policy.CheckReport) condition {
 	switch {
 	case r.State != policy.StateDisabled:
 		k.status, k.reason, k.message = "False", nodeCheckEnabled, "No issues found, NodeHealthCheck is enabled."
-	case strings.HasPrefix(r.Message, policy.MachineHealthCheckKind+" "):
+	case r.Conflicting:
 		k.reason = conflictDetected
 	}
 	return k

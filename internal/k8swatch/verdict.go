@@ -3,8 +3,8 @@ package k8swatch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,30 +18,6 @@ import (
 
 // verdictsAtOnce is how many Machines one call of WriteVerdicts reads.
 const verdictsAtOnce = 20
-
-// verdicts are the statuses of HealthCheckSucceeded that are known to be on the
-// Machines of each check, by UID.
-type verdicts struct {
-	mu      sync.Mutex
-	byCheck map[string]map[string]string
-}
-
-// of returns those of one check, without Machines that it no longer covers.
-func (v *verdicts) of(r *policy.CheckReport) map[string]string {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.byCheck == nil {
-		v.byCheck = map[string]map[string]string{}
-	}
-	old, kept := v.byCheck[r.UID], map[string]string{}
-	for i := range r.Targets {
-		if uid := r.Targets[i].MachineUID; old[uid] != "" {
-			kept[uid] = old[uid]
-		}
-	}
-	v.byCheck[r.UID] = kept
-	return kept
-}
 
 // unhealthyReasons are the reasons of HealthCheckSucceeded False by the reason of
 // the verdict, of the standard condition and of the severe one, as the Cluster API's own controller writes
@@ -59,15 +35,20 @@ var unhealthyReasons = map[string][2]string{
 // Cluster API check, True and False, as that check's own controller would. It
 // leaves a Machine alone about which the check has no verdict. It reads a few
 // Machines at a time; more says that it must be called again.
-func (c *Cluster) WriteVerdicts(ctx context.Context, r policy.CheckReport) (more bool, err error) {
+//
+// written are the statuses that are known to be on the Machines of this check, by UID.
+// WriteVerdicts keeps it up to date. The caller forgets it when somebody else may have
+// written.
+func (c *Cluster) WriteVerdicts(ctx context.Context, r policy.CheckReport, written map[string]string) (more bool, err error) {
 	if r.Source != fromCluster || r.State != policy.StateActive || groupOf(r.APIVersion) != clusterGroup {
 		return false, nil
 	}
-	known, left := c.verdicts.of(&r), verdictsAtOnce
+	forgetUncovered(written, &r)
+	left := verdictsAtOnce
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		want := verdictStatus(t)
-		if want == "" || t.MachineUID == "" || known[t.MachineUID] == want {
+		if want == "" || t.MachineUID == "" || written[t.MachineUID] == want {
 			continue
 		}
 		if left--; left < 0 {
@@ -77,12 +58,21 @@ func (c *Cluster) WriteVerdicts(ctx context.Context, r policy.CheckReport) (more
 		case err != nil:
 			return false, err
 		case done:
-			known[t.MachineUID] = want
+			written[t.MachineUID] = want
 		default:
 			more = true
 		}
 	}
 	return more, nil
+}
+
+// forgetUncovered drops the Machines that the check no longer covers.
+func forgetUncovered(written map[string]string, r *policy.CheckReport) {
+	covered := map[string]bool{}
+	for i := range r.Targets {
+		covered[r.Targets[i].MachineUID] = true
+	}
+	maps.DeleteFunc(written, func(uid, _ string) bool { return !covered[uid] })
 }
 
 func verdictStatus(t *policy.TargetReport) string {

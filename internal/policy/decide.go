@@ -125,7 +125,7 @@ func (n *count) wait(seconds int) {
 func newCheckReport(c *Check, a CheckContext, st *setting) CheckReport {
 	return CheckReport{
 		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
-		State: st.state, Message: st.message, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
+		State: st.state, Message: st.message, Conflicting: st.conflicting, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
 		unread: c.Selector == nil || a.OverTargetLimit, idle: map[string]bool{}, countOnly: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
 		upgrading: a.Upgrading, template: c.Template, makesRequests: c.MakesRequests(),
 		minHealthy: c.family() == medik8s && c.MaxUnhealthy == nil,

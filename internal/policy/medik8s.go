@@ -27,7 +27,7 @@ func (c *Check) settingMedik8s(a CheckContext) setting {
 	}
 	st := setting{state: StateActive}
 	if others := a.conflictingMachineChecks(); len(others) > 0 {
-		return setting{state: StateDisabled, message: fmt.Sprintf(
+		return setting{state: StateDisabled, conflicting: true, message: fmt.Sprintf(
 			"MachineHealthCheck %s may remediate the same Nodes; next to a NodeHealthCheck there may be only one, with %s as its only condition",
 			atMostNamed(others), terminating)}
 	}

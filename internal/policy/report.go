@@ -65,6 +65,8 @@ type CheckReport struct {
 	Source string `json:"-"`
 	// Storm is the state to store until the next evaluation.
 	Storm Storm `json:"-"`
+	// Conflicting: it is Disabled because of the MachineHealthChecks of the cluster.
+	Conflicting bool `json:"-"`
 	// Due is when the passage of time alone changes the check as a whole.
 	Due time.Time `json:"-"`
 	// makesRequests: fenced makes the requests of the check.

@@ -30,6 +30,8 @@ type CheckContext struct {
 type setting struct {
 	state   State
 	message string
+	// conflicting: state is StateDisabled because of the MachineHealthChecks of the cluster.
+	conflicting bool
 	// refusals forbid all actions of the check.
 	refusals []reason.Code
 	// due is when the passage of time changes the setting; zero means never.

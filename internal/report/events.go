@@ -76,6 +76,9 @@ func (r *Report) readEvent(e event.Event, s State) {
 		r.note(e, s)
 		return
 	}
+	if !isOfPolicy(e) {
+		return
+	}
 	if len(r.waiting) == maxWaiting {
 		r.waiting = slices.Delete(r.waiting, 0, 1)
 	}
@@ -87,6 +90,15 @@ func isOfRun(e event.Event) bool {
 	switch e.Type {
 	case event.Started, event.Stepped, event.Failed:
 		return e.Run != ""
+	}
+	return false
+}
+
+// isOfPolicy says whether an event is one of those that ofPolicy reports.
+func isOfPolicy(e event.Event) bool {
+	switch e.Type {
+	case event.Refused, event.LimitClosed, event.LimitOpened, event.CheckChanged:
+		return true
 	}
 	return false
 }

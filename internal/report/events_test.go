@@ -190,6 +190,18 @@ func TestWhoReports(t *testing.T) {
 		time.Sleep(2 * tickEvery)
 		assert.Equal(t, []string{"Warning RemediationRestricted"}, d.on("MachineHealthCheck"))
 	})
+	atDesk(t, func(t *testing.T, d *desk) { // what is never reported takes no place
+		d.change(func(d *desk) { d.state.Acts = false })
+		d.emit(closed)
+		time.Sleep(tickEvery) // it is read
+		for range 2 * maxWaiting {
+			d.events.Emit(event.Event{Type: event.Failed, Cluster: clusterName, Message: "read"})
+		}
+		time.Sleep(tickEvery)
+		d.change(func(d *desk) { d.state.Acts = true })
+		time.Sleep(2 * tickEvery)
+		assert.Equal(t, []string{"Warning RemediationRestricted"}, d.on("MachineHealthCheck"))
+	})
 	atDesk(t, func(t *testing.T, d *desk) { // another instance acts
 		d.change(func(d *desk) { d.state.Acts = false })
 		for range 2 * maxWaiting {
