@@ -40,7 +40,7 @@ func (d *fenced) buildReport(instance string) {
 	look := engine.NewLookup(d.engine)
 	d.report = report.New(report.Options{
 		Events: d.events, Clusters: clusters, State: d.reportState, Instance: instance,
-		Run: look.Run, Target: look.Target, Present: look.Present,
+		Run: look.Run, Target: look.Target, Present: look.Present, OffReadSpacing: d.cfg.Power.OffReadSpacing,
 	})
 	d.metrics.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_kubernetes_events_dropped_total",
 		Help: "Kubernetes Events that were not written: the API server did not answer or refused them, or there were too many."}, d.eventsDropped))

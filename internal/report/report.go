@@ -68,6 +68,9 @@ type Options struct {
 	// Present returns the UID of the Node that has the name of a target's Node now, "" if there
 	// is none, and whether the target's Machine exists.
 	Present func(cluster string, t remediate.Target) (nodeUID string, machine bool)
+	// OffReadSpacing is the time between the two readings that prove an Off. If it is too short
+	// for the writing of a mark, a Node is not marked in step 1.
+	OffReadSpacing time.Duration
 	// Instance is the name of this daemon.
 	Instance string
 }
