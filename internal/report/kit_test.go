@@ -140,7 +140,7 @@ func atDesk(t *testing.T, run func(t *testing.T, d *desk)) {
 	})
 }
 
-func (d *desk) now() map[string]State {
+func (d *desk) now(string) State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.state
@@ -149,7 +149,7 @@ func (d *desk) now() map[string]State {
 			s.Runs = append(s.Runs, r)
 		}
 	}
-	return map[string]State{clusterName: s}
+	return s
 }
 
 func (d *desk) run(cluster, id string) (remediate.Run, bool) {

@@ -59,8 +59,8 @@ type State struct {
 type Options struct {
 	Events   *event.Stream
 	Clusters map[string]Cluster
-	// State returns the state of each cluster by its name.
-	State func() map[string]State
+	// State returns the state of a cluster.
+	State func(cluster string) State
 	// Run returns a run of a cluster, open or ended.
 	Run func(cluster, id string) (remediate.Run, bool)
 	// Target returns the objects of a Node, or of a Machine ("namespace/name") without one.
