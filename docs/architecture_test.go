@@ -4,6 +4,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -36,6 +38,26 @@ func TestImportTableIsTheOneThatIsChecked(t *testing.T) {
 		assert.ElementsMatch(t, imports, told[pkg], pkg)
 	}
 	assert.Len(t, told, len(checked), "a package is told of that is not")
+}
+
+// TestFilesOfAPackageExist: the table of files in a package's own documentation names no file
+// that was moved or deleted.
+func TestFilesOfAPackageExist(t *testing.T) {
+	docs, err := filepath.Glob("../internal/*/doc.go")
+	require.NoError(t, err)
+	require.NotEmpty(t, docs)
+	named := 0
+	for _, doc := range docs {
+		text, err := os.ReadFile(doc)
+		require.NoError(t, err)
+		for _, line := range regexp.MustCompile(`(?m)^//\t.*$`).FindAllString(string(text), -1) {
+			for _, file := range regexp.MustCompile(`\b\w+\.go\b`).FindAllString(line, -1) {
+				named++
+				assert.FileExists(t, filepath.Join(filepath.Dir(doc), file), "which %s names", doc)
+			}
+		}
+	}
+	assert.Greater(t, named, 100)
 }
 
 // names are the words in back quotes, without what follows in parentheses.

@@ -122,7 +122,6 @@ func (c *cli) showFailing(gates []reason.Gate, of string) error {
 		if shown++; shown > promptGates {
 			continue
 		}
-		g.Value = strings.TrimSuffix(g.Value, " (waived: ordered by a person)")
 		lines := wrapUnder("  ", g.Why(), promptWidth)
 		first := "  " + mark + " " + cut(strings.TrimSpace(lines[0]), promptWidth-len("  does not pass: ")-3)
 		if len(lines) > 1 || utf8.RuneCountInString(lines[0]) > promptWidth-len("  does not pass: ") {

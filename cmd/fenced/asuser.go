@@ -69,11 +69,7 @@ func unitUser() (name string, ok bool) {
 // asUser calls f with the rights to files that a user has, and no others. Only the thread
 // that f runs on has them, and it ends: goroutines that f starts have those of the process.
 func asUser(u *user.User, f func()) error {
-	uid, err := strconv.Atoi(u.Uid)
-	if err != nil {
-		return err
-	}
-	gid, err := strconv.Atoi(u.Gid)
+	uid, gid, err := idsOf(u)
 	if err != nil {
 		return err
 	}

@@ -40,13 +40,17 @@ func becomeOwner(path string) error {
 	return nil
 }
 
+// idsOf are the uid and the first gid of a user.
+func idsOf(u *user.User) (uid, gid int, err error) {
+	if uid, err = strconv.Atoi(u.Uid); err == nil {
+		gid, err = strconv.Atoi(u.Gid)
+	}
+	return uid, gid, err
+}
+
 // become takes the user's uid and first group, and no other group.
 func become(u *user.User) error {
-	uid, err := strconv.Atoi(u.Uid)
-	if err != nil {
-		return err
-	}
-	gid, err := strconv.Atoi(u.Gid)
+	uid, gid, err := idsOf(u)
 	if err != nil {
 		return err
 	}

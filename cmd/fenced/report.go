@@ -38,27 +38,27 @@ func (d *fenced) buildReport(instance string) {
 		clusters[c.Name] = reported{d.clusters[i]}
 	}
 	look := engine.NewLookup(d.engine)
+	state := func(cluster string) report.State {
+		now, _ := look.Status(cluster)
+		return reportState(now)
+	}
 	d.report = report.New(report.Options{
-		Events: d.events, Clusters: clusters, State: d.reportState, Instance: instance,
-		Run: look.Run, Target: look.Target, Present: look.Present,
+		Events: d.events, Clusters: clusters, State: state, Instance: instance,
+		Run: look.Run, Target: look.Target, Present: look.Present, OffReadSpacing: d.cfg.Power.OffReadSpacing,
 	})
 	d.metrics.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_kubernetes_events_dropped_total",
 		Help: "Kubernetes Events that were not written: the API server did not answer or refused them, or there were too many."}, d.eventsDropped))
 }
 
-// reportState is the state of every cluster for internal/report.
-func (d *fenced) reportState() map[string]report.State {
-	all := map[string]report.State{}
-	for _, c := range d.engine.Status() {
-		s := report.State{Acts: c.Owner && c.Idle == "", Armed: c.Armed, Runs: c.Runs}
-		for i := range c.Checks {
-			if k := &c.Checks[i]; k.UID != "" { // a check from a file has none
-				s.Checks = append(s.Checks, event.Check{APIVersion: k.APIVersion, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, UID: k.UID})
-			}
+// reportState is the state of a cluster for internal/report.
+func reportState(c engine.ClusterStatus) report.State {
+	s := report.State{Acts: c.Owner && c.Idle == "", Armed: c.Armed, Runs: c.Runs}
+	for i := range c.Checks {
+		if k := &c.Checks[i]; k.UID != "" { // a check from a file has none
+			s.Checks = append(s.Checks, event.Check{APIVersion: k.APIVersion, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, UID: k.UID})
 		}
-		all[c.Name] = s
 	}
-	return all
+	return s
 }
 
 // eventsDropped counts what the clusters were not told.

@@ -11,7 +11,8 @@
 // and start nothing.
 //
 //	decide.go    the deciding goroutine: actions of the checks -> candidates -> probe -> start
-//	book.go      changes, open runs and time -> policy.Ledger; book_runs.go: the runs
+//	book.go      changes, open runs and time -> policy.Ledger; book_runs.go: the runs;
+//	             book_read.go: what others read
 //	freshness.go how far the view can be relied on, and the quiet period after a gap
 //	draft.go     the run that a candidate would become
 //	facts.go     the facts for the guards; count.go: those that the Book knows
@@ -32,7 +33,10 @@
 //	renamed.go   a host that registered under another name; target.go: the objects of a target
 //	objects.go   the objects of the cluster, for package hosts
 //	evidence.go  a BMC that reads Off ends a wait, if the check allows it
-//	fence.go, confirm.go, retry.go   orders from people
+//	fence.go, confirm.go, retry.go   orders from people; confirm_evidence.go: what a person sees
+//	             before a confirmation; byhand.go: dry runs
+//	requested.go holds remediation requests; requestruns.go: their runs; requeststate.go: what
+//	             they are told
 //
 // A run is saved before its first action. If the save fails, nothing is done. // I19
 package admit

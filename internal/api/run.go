@@ -84,7 +84,7 @@ type StepRecord struct {
 // StatusOfRun gives the line of an open run in a Status.
 func StatusOfRun(r remediate.Run) RunStatus {
 	return RunStatus{
-		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
+		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: r.Target.MachineKey(),
 		Step: stepShown(r), Attempt: r.Attempt, Started: r.Began(), Deadline: r.Deadline(),
 		Reason: string(r.Reason), Class: string(reason.ClassOf(r.Reason)), NextTry: r.NextTry(), Note: r.Note,
 	}
@@ -93,7 +93,7 @@ func StatusOfRun(r remediate.Run) RunStatus {
 // FromRun gives the record of a run for a timeline.
 func FromRun(r remediate.Run) RunRecord {
 	rec := RunRecord{
-		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: machineOf(r.Target),
+		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: r.Target.MachineKey(),
 		Trigger: r.Trigger, Proof: string(r.Proof), Result: resultOf(r.Step), Reason: string(r.Reason), Class: string(reason.ClassOf(r.Reason)), Note: r.Note,
 		Started: r.Began(), Ended: r.Ended, Steps: []StepRecord{},
 	}
@@ -178,11 +178,4 @@ func resultOf(s remediate.Step) string {
 		return ResultReprovisioned
 	}
 	return ResultRunning
-}
-
-func machineOf(t remediate.Target) string {
-	if t.Machine == "" {
-		return ""
-	}
-	return t.Namespace + "/" + t.Machine
 }

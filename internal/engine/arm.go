@@ -75,7 +75,7 @@ func (a Arming) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
 	return c.admit.Plan(ctx, true)
 }
 
-// orderedCluster is the cluster of an order that only its owner carries out.
+// cluster is the cluster of an order that only its owner carries out.
 func (a Arming) cluster(o order.Order) (*cluster, error) {
 	c, err := a.e.cluster(o.Cluster)
 	if err != nil {

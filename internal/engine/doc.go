@@ -6,10 +6,11 @@
 // one hosts.Hosts, one power.LockOut and the lead.Slots.
 //
 //	engine.go        New and Run; cluster.go: the parts of one cluster
-//	order.go         orders from people: fence, confirm, retry, unfence, abort, arm
+//	order.go         orders from people: fence, confirm, retry, unfence, abort; arm.go: arm, disarm
 //	stops.go         pause, resume, hold, release; implements stop.Cluster
 //	status.go        what people read: status, report, coverage, explain, plan, runs
-//	statuswriter.go  writes the status of checks to the cluster
+//	lookup.go        single records and objects, for package report
+//	statuswriter.go  writes the status of checks to the cluster; requestwriter.go: that of requests
 //	reload.go        reads what other instances have written; prune.go: removes old records
 //	lead.go          implements lead.Cluster; hosts.go: implements hosts.View
 //

@@ -9,6 +9,15 @@ type Lookup struct{ e *Engine }
 // NewLookup returns the Lookup of an engine.
 func NewLookup(e *Engine) Lookup { return Lookup{e} }
 
+// Status is the state of one cluster; false if there is none of that name.
+func (l Lookup) Status(cluster string) (ClusterStatus, bool) {
+	c := l.e.clusters[cluster]
+	if c == nil {
+		return ClusterStatus{}, false
+	}
+	return c.status(), true
+}
+
 // Run returns a run of one cluster, open or ended; false if there is none.
 func (l Lookup) Run(cluster, id string) (remediate.Run, bool) {
 	c := l.e.clusters[cluster]

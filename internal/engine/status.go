@@ -47,25 +47,29 @@ type ClusterStatus struct {
 func (e *Engine) Status() []ClusterStatus {
 	var all []ClusterStatus
 	for _, name := range slices.Sorted(maps.Keys(e.clusters)) {
-		c := e.clusters[name]
-		o := e.opt.Owners.Owner(name)
-		s := ClusterStatus{
-			Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.admit.MayBegin(), View: c.view.View(), Runs: c.book.OpenRuns(),
-			Owner: c.lead.Leads(), OwnerName: o.Instance, Epoch: o.Epoch,
-		}
-		if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
-			s.Idle = c.lead.WhyNotAct(time.Now())
-		}
-		s.ViewBad, s.Aside = c.view.Problem(), c.admit.OwnHost.Aside()
-		s.Checks, s.Nodes = c.book.Counters()
-		inProgress, overdue := c.admit.Deletions.List(time.Now())
-		s.Deleting, s.Overdue, s.Refused = len(inProgress), len(overdue), c.admit.Refused()
-		if !s.Owner && s.Epoch != 0 && s.OwnerName != e.opt.Instance { // a standby refuses nothing by being one
-			s.Refused = slices.DeleteFunc(s.Refused, func(r admit.Refused) bool { return r.Gate.Reason == reason.NotOwner })
-		}
-		all = append(all, s)
+		all = append(all, e.clusters[name].status())
 	}
 	return all
+}
+
+func (c *cluster) status() ClusterStatus {
+	e, name := c.e, c.opt.Name
+	o := e.opt.Owners.Owner(name)
+	s := ClusterStatus{
+		Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.admit.MayBegin(), View: c.view.View(), Runs: c.book.OpenRuns(),
+		Owner: c.lead.Leads(), OwnerName: o.Instance, Epoch: o.Epoch,
+	}
+	if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
+		s.Idle = c.lead.WhyNotAct(time.Now())
+	}
+	s.ViewBad, s.Aside = c.view.Problem(), c.admit.OwnHost.Aside()
+	s.Checks, s.Nodes = c.book.Counters()
+	inProgress, overdue := c.admit.Deletions.List(time.Now())
+	s.Deleting, s.Overdue, s.Refused = len(inProgress), len(overdue), c.admit.Refused()
+	if !s.Owner && s.Epoch != 0 && s.OwnerName != e.opt.Instance { // a standby refuses nothing by being one
+		s.Refused = slices.DeleteFunc(s.Refused, func(r admit.Refused) bool { return r.Gate.Reason == reason.NotOwner })
+	}
+	return s
 }
 
 // Report is what the checks find in a cluster now, with every target. Its cost grows with the

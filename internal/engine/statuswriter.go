@@ -60,7 +60,7 @@ type written struct {
 
 // status holds the values that are compared to see whether a write is needed.
 type status struct {
-	uid, message                        string
+	message                             string
 	state                               policy.State
 	expected, healthy, max, allowedMore int
 	allowed                             bool
@@ -119,7 +119,7 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 		r := &found[i]
 		key := checkKey{r.ID(), r.UID}
 		last := w.written[key]
-		current := status{r.UID, r.Message, r.State, r.Expected, r.Healthy, r.MaxUnhealthy, r.RemediationsAllowed, r.Allowed}
+		current := status{r.Message, r.State, r.Expected, r.Healthy, r.MaxUnhealthy, r.RemediationsAllowed, r.Allowed}
 		switch {
 		case !r.HasStatus() || r.UID == "": // the latter: from a file
 		case last.status == current && (last.again.IsZero() || now.Before(last.again)):

@@ -135,6 +135,7 @@ func TestAdministratorPassesTheModeAndNothingElse(t *testing.T) {
 		gates := guard.Gates(limits(), f, epoch)
 		assert.Equal(t, o.waived || o.want == reason.Observing, len(refusals(gates)) == 0, o.name)
 		for _, g := range gates {
+			assert.NotContains(t, g.Value, "waived", "the field says it")
 			if g.Waived {
 				assert.True(t, g.Pass, g.Name)
 				assert.Equal(t, o.want, g.Reason, o.name)

@@ -22,11 +22,14 @@
 //	isolate.go       step 2, which isolates the Node
 //	poweron.go       step 3, and the way back of an abandoned run
 //	reprovision.go   step 6; attempts.go: when the next attempt or step 6 follows
-//	held.go          a run that waits for a person
+//	waiting.go       a run that goes on by itself later; idle.go: one that waits or needs a person
+//	busy.go          a BMC without a free session; sessions.go: what the runs leave of its sessions
+//	release.go       when the pods of an isolated Node are deleted
 //	interlocks.go    the table of what forbids a run to go on
 //	orders.go        unfence, abort, retry; confirmed.go: the manual confirmation
 //	contradicted.go  outlets that read Off while the host's BMC reads On
 //	transitions.go   how the record changes: enter a step, command, abandon, hold, finish
 //	clock.go         what a wrong clock may do to deadlines; times.go: the fixed times
-//	run.go           the record; observation.go: what one look found, and the actions
+//	run.go           the record; target.go, request.go, origin.go: of what, for whom, and where from
+//	observation.go   what one look found, and the actions
 package remediate

@@ -49,9 +49,17 @@ func rest(ctx context.Context) {
 
 // readEvents reports new events, and those that waited.
 func (r *Report) readEvents(news []event.Event, now time.Time) {
-	state := r.opt.State()
+	states := map[string]State{} // one for all events of a cluster
+	stateOf := func(cluster string) State {
+		s, asked := states[cluster]
+		if !asked {
+			s = r.opt.State(cluster)
+			states[cluster] = s
+		}
+		return s
+	}
 	r.waiting = slices.DeleteFunc(r.waiting, func(e event.Event) bool {
-		s := state[e.Cluster]
+		s := stateOf(e.Cluster)
 		if s.Acts {
 			r.note(e, s)
 		}
@@ -60,7 +68,7 @@ func (r *Report) readEvents(news []event.Event, now time.Time) {
 	for _, e := range news {
 		r.lost.Add(e.Seq - r.seq - 1)
 		r.seq = e.Seq
-		r.readEvent(e, state[e.Cluster])
+		r.readEvent(e, stateOf(e.Cluster))
 	}
 }
 

@@ -128,7 +128,7 @@ func atDesk(t *testing.T, run func(t *testing.T, d *desk)) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{board: &board{marks: map[markKey]Mark{}}, events: event.NewStream(), state: State{Acts: true, Armed: true, Checks: []event.Check{machineCheck}},
 			runs: map[string]remediate.Run{}, nodeUID: "node-1", machine: true}
-		r := New(Options{Events: d.events, Clusters: map[string]Cluster{clusterName: d.board}, State: d.now, Run: d.run, Target: d.target, Present: d.present, Instance: "f-1"})
+		r := New(Options{Events: d.events, Clusters: map[string]Cluster{clusterName: d.board}, State: d.now, Run: d.run, Target: d.target, Present: d.present, OffReadSpacing: 3 * time.Second, Instance: "f-1"})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()
@@ -140,7 +140,7 @@ func atDesk(t *testing.T, run func(t *testing.T, d *desk)) {
 	})
 }
 
-func (d *desk) now() map[string]State {
+func (d *desk) now(string) State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.state
@@ -149,7 +149,7 @@ func (d *desk) now() map[string]State {
 			s.Runs = append(s.Runs, r)
 		}
 	}
-	return map[string]State{clusterName: s}
+	return s
 }
 
 func (d *desk) run(cluster, id string) (remediate.Run, bool) {

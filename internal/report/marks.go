@@ -73,7 +73,7 @@ func (m *marker) run(ctx context.Context) error {
 		case <-m.changed:
 		case <-tick.C:
 		}
-		if s := m.r.opt.State()[m.name]; s.Acts { // of several instances, the owner marks
+		if s := m.r.opt.State(m.name); s.Acts { // of several instances, the owner marks
 			m.write(ctx, m.due(s, time.Now()))
 		}
 		rest(ctx)

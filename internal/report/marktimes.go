@@ -10,8 +10,8 @@ const (
 	// markTime is how long the writing of a mark takes at most.
 	markTime = 2 * time.Second
 	// markWindow is how long after the beginning of step 1 its Node may be marked. The two
-	// readings that prove an Off are three seconds apart, so the Node does not change
-	// between its backup and its isolation.
+	// readings that prove an Off are further apart than it takes to write a mark then, so the
+	// Node does not change between its backup and its isolation.
 	markWindow = time.Second
 	// markPause is how long after step 5 has written to the Node it may be marked, and
 	// markPatience how long after the beginning of the step if there was nothing to write.
@@ -38,7 +38,7 @@ func (m *marker) wanted(runs []remediate.Run, now time.Time) (want map[markKey]d
 		nodeUID, machineExists := m.r.opt.Present(m.name, r.Target)
 		if node, has := of[Node]; has {
 			busy[nameOfObject(node)] = true
-			if may, until := nodeMayChange(r, now); may && nodeUID != "" {
+			if may, until := nodeMayChange(r, m.r.opt.OffReadSpacing, now); may && nodeUID != "" {
 				node.UID = nodeUID
 				add(node, until)
 			}
@@ -59,12 +59,13 @@ type objectName struct{ kind, namespace, name string }
 func nameOfObject(o object) objectName { return objectName{o.Kind, o.Namespace, o.Name} }
 
 // nodeMayChange says whether a mark on the Node is in the way of nothing that the run does,
-// and until when; zero: for longer than the writing takes.
-func nodeMayChange(r *remediate.Run, now time.Time) (may bool, until time.Time) {
+// and until when; zero: for longer than the writing takes. spacing is the time between the two
+// readings that prove an Off.
+func nodeMayChange(r *remediate.Run, spacing time.Duration, now time.Time) (may bool, until time.Time) {
 	switch r.Step {
 	case remediate.PowerOff:
 		until = r.StepStarted.Add(markWindow)
-		return now.Before(until) && r.Confirmed == nil, until // a confirmation may take the place of the readings
+		return now.Before(until) && markWindow+markTime <= spacing && r.Confirmed == nil, until // a confirmation may take the place of the readings
 	case remediate.DeleteNode: // it is saved, and deleted as it was saved
 		return false, time.Time{}
 	case remediate.AwaitNode: // a new Node is restored as soon as it registers

@@ -59,8 +59,8 @@ type State struct {
 type Options struct {
 	Events   *event.Stream
 	Clusters map[string]Cluster
-	// State returns the state of each cluster by its name.
-	State func() map[string]State
+	// State returns the state of a cluster.
+	State func(cluster string) State
 	// Run returns a run of a cluster, open or ended.
 	Run func(cluster, id string) (remediate.Run, bool)
 	// Target returns the objects of a Node, or of a Machine ("namespace/name") without one.
@@ -68,6 +68,9 @@ type Options struct {
 	// Present returns the UID of the Node that has the name of a target's Node now, "" if there
 	// is none, and whether the target's Machine exists.
 	Present func(cluster string, t remediate.Target) (nodeUID string, machine bool)
+	// OffReadSpacing is the time between the two readings that prove an Off. If it is too short
+	// for the writing of a mark, a Node is not marked in step 1.
+	OffReadSpacing time.Duration
 	// Instance is the name of this daemon.
 	Instance string
 }

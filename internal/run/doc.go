@@ -11,6 +11,7 @@
 //	failure.go       reads that fail, told once per change
 //	queue.go         whose turn it is to read the API
 //	act.go           one action, and the checks while a destructive write is in progress
+//	nodelock.go      the times of the Lease on a Node, where medik8s is installed
 //	lastmoment.go    the checks immediately before a destructive action
 //	confirmation.go  the checks of a manual confirmation
 //	record.go        the audit entry of an action; worker.go saves the record of the run
