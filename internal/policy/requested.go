@@ -92,14 +92,14 @@ func EvaluateRequest(q *Request, x Subject, cluster *Cluster, now time.Time) Tar
 	case x.Node != nil && x.Node.Ready() && !q.Power.ReadyNodes: // I4
 		t.set(Healthy, "", what+": the Node is Ready")
 		return t
-	case q.Power.Answered():
-		t.set(Indeterminate, reason.NotUnhealthy, what+" was answered ("+q.Power.Phase+"): whoever wants another power cycle deletes it and makes a new one")
-		return t
 	case q.Deleting:
 		t.set(Indeterminate, reason.Deleting, what+" is being deleted")
 		return t
 	case !q.TimedOut.IsZero():
 		t.set(Indeterminate, reason.RequestTimeout, "the check that made "+what+" has given up on it")
+		return t
+	case q.Power.Answered():
+		t.set(Indeterminate, reason.NotUnhealthy, what+" was answered ("+q.Power.Phase+"): whoever wants another power cycle deletes it and makes a new one")
 		return t
 	case q.Power.Timeout > 0 && !q.Created.IsZero() && !now.Before(ends):
 		t.set(Indeterminate, reason.RequestTimeout, what+": no run could begin within its timeoutSeconds")
