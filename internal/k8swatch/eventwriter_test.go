@@ -90,7 +90,7 @@ func TestEventsOutlastAnOutage(t *testing.T) {
 		const many = maxQueuedEvents + 88
 		for i := range many {
 			s.c.Note(noteOn(fmt.Sprintf("n-%d", i), "HostPoweredOff", "off"))
-			time.Sleep(time.Second)
+			time.Sleep(2 * eventDelay)
 		}
 		s.answers(nil)
 		time.Sleep(10 * time.Minute)
@@ -153,17 +153,17 @@ func TestEventsAreCombined(t *testing.T) {
 	withEvents(t, func(t *testing.T, s *eventScene) {
 		for range 3 {
 			s.c.Note(noteOn("a", "ActionFailed", "SendOff: the same"))
-			time.Sleep(time.Second)
+			time.Sleep(2 * eventDelay)
 		}
 		require.Len(t, s.written(t), 1)
 		assert.Equal(t, int32(3), s.written(t)[0].Count)
 		for i := range 100 {
 			s.c.Note(noteOn("b", "ActionFailed", fmt.Sprint("SendOff: ", i)))
-			time.Sleep(time.Second)
+			time.Sleep(2 * eventDelay)
 		}
 		assert.LessOrEqual(t, len(s.written(t)), 1+objectBurst+1)
 		s.c.Note(noteOn("b", "RemediationHeld", "BMCAuth"))
-		time.Sleep(time.Second)
+		time.Sleep(2 * eventDelay)
 		last := s.written(t)
 		assert.Equal(t, "RemediationHeld", last[len(last)-1].Reason, "another reason is not limited with it")
 	})
@@ -173,11 +173,11 @@ func TestEventsAreCombined(t *testing.T) {
 func TestExpiredEventIsCreatedAgain(t *testing.T) {
 	withEvents(t, func(t *testing.T, s *eventScene) {
 		s.c.Note(noteOn("a", "RemediationWaiting", "PowerOffFailed"))
-		time.Sleep(time.Second)
+		time.Sleep(2 * eventDelay)
 		e := s.written(t)[0]
 		require.NoError(t, s.api.CoreV1().Events(e.Namespace).Delete(t.Context(), e.Name, metav1.DeleteOptions{}))
 		s.c.Note(noteOn("a", "RemediationWaiting", "PowerOffFailed"))
-		time.Sleep(time.Second)
+		time.Sleep(2 * eventDelay)
 		require.Len(t, s.written(t), 1)
 		assert.Zero(t, s.c.EventsDropped())
 	})

@@ -121,8 +121,8 @@ func held(obj *unstructured.Unstructured) bool {
 }
 
 // The Cluster API's manager evaluates, on a management API of its own, and fenced executes. The request is
-// deleted in mid-sequence, as by a Node that flaps: it stays until the host is On again. One for a
-// Node that is Ready asks for nothing.
+// deleted in mid-sequence, after the isolation: it stays until the host is On again. One for a Node that
+// is Ready asks for nothing.
 func TestFencedRemediationOfTheClusterAPI(t *testing.T) {
 	t.Parallel()
 	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
@@ -145,6 +145,10 @@ func TestFencedRemediationOfTheClusterAPI(t *testing.T) {
 	q.ofMachine(ctx, t, w.Name)
 	awaitOff(t, w)
 	assert.True(t, held(q.get(ctx, t, w.Name)), "held before the first power command")
+	require.Eventually(t, func() bool { // from now on the run goes on without its request
+		d, err := s.Cluster.NodeDeletions(w.Name)
+		return err == nil && len(d) == 1
+	}, patience, 20*time.Millisecond, "Node %s is deleted", w.Name)
 	q.remove(ctx, t, w.Name)
 	for obj := q.get(ctx, t, w.Name); obj != nil; obj = q.get(ctx, t, w.Name) {
 		require.True(t, held(obj))
