@@ -132,10 +132,6 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 				continue
 			}
 			pairs[pair{id, targetKey(t)}] = true
-			if check.HandsOver(t) && t.Acts() {
-				due = earliest(due, c.Handovers.consider(check, t, now))
-				continue
-			}
 			if !isActionable(check, t) {
 				c.noteCheckRefusal(&acting[i], check, t, now)
 				continue
@@ -189,7 +185,7 @@ func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy 
 	case policy.DeleteMachine, policy.MarkOwner:
 		return remediate.DeleteMachine
 	case policy.CreateRequest:
-		if usesOwnTemplate(check, t) && !check.HandsOver(t) {
+		if usesOwnTemplate(check, t) {
 			return remediate.PowerCycle
 		}
 	}

@@ -220,11 +220,8 @@ func own(object any) any {
 		c := *v
 		return &c
 	case *policy.Request:
-		c := *v
-		if v.Power != nil {
-			power := *v.Power
-			c.Power = &power
-		}
+		c, power := *v, *v.Power
+		c.Power = &power
 		return &c
 	}
 	return object
