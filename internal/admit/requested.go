@@ -171,6 +171,13 @@ func isFor(t *policy.TargetReport, r remediate.Run) bool {
 	return t.Machine != "" && t.MachineUID == r.Target.MachineUID || t.Machine == "" && t.Node != "" && t.Node == r.Target.Node
 }
 
+// mayNotAsk says whether what a request is, not what its target is now, forbids to carry it out.
+func mayNotAsk(t *policy.TargetReport) bool {
+	return slices.ContainsFunc(t.Refusals, func(code reason.Code) bool {
+		return code == reason.RequestNotTrusted || code == reason.Overlap || code == reason.NodeMismatch
+	})
+}
+
 // notFor says why a request that was just read is not, or not any more, for the target of its run:
 // somebody may have edited its owners or its annotation. // I2, I4
 func (b requestBook) notFor(q *policy.Request, r remediate.Run, now time.Time) string {
@@ -179,7 +186,7 @@ func (b requestBook) notFor(q *policy.Request, r remediate.Run, now time.Time) s
 	switch t := b.ledger.RequestTarget(q, now); {
 	case !isFor(&t, r):
 		return "the request is for another target now"
-	case slices.Contains(t.Refusals, reason.RequestNotTrusted), slices.Contains(t.Refusals, reason.Overlap), slices.Contains(t.Refusals, reason.NodeMismatch):
+	case mayNotAsk(&t):
 		return "refused now: " + t.Message
 	}
 	return ""

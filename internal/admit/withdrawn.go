@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/guard"
@@ -73,8 +74,8 @@ func (rc *runCluster) requestWithdrawn(r remediate.Run, f run.Fresh, now time.Ti
 		return remediate.CannotTell, ""
 	case q != nil && q.Power != nil && !q.Deleting && q.TimedOut.IsZero() && !startTimeOver(r, q, now):
 		return remediate.No, ""
-	case requestBook{rc.opt.Book}.requestedAnew(r, now):
-		return remediate.No, ""
+	case !restsBeforeIsolation(r) && requestBook{rc.opt.Book}.requestedAnew(r, now):
+		return remediate.No, "" // one that rests ends instead: the new request then has a run of its own
 	case q == nil || q.Power == nil:
 		return remediate.Yes, "the request is gone"
 	case q.Deleting:
@@ -97,21 +98,23 @@ func hasRestored(r remediate.Run) bool {
 // startTimeOver says whether the time in which the run of a request must have begun is over, and
 // the run has not begun, or has come to rest before the isolation.
 func startTimeOver(r remediate.Run, q *policy.Request, now time.Time) bool {
-	begun := r.TouchedHost() && !(r.Step.Idle() && r.Attempt == 1 && r.Isolated.IsZero())
+	begun := r.TouchedHost() && !restsBeforeIsolation(r)
 	return !begun && q.Power.Timeout > 0 && !q.Created.IsZero() && !now.Before(q.Created.Add(q.Power.Timeout))
 }
 
-// requestedAnew says whether another request asks for the target of a run: the check has deleted
-// the first one, and has made a new one meanwhile.
+// restsBeforeIsolation says whether a run has come to rest in its first attempt, before it isolated
+// the Node: nothing is lost if it ends.
+func restsBeforeIsolation(r remediate.Run) bool {
+	return r.Step.Idle() && r.Attempt == 1 && r.Isolated.IsZero()
+}
+
+// requestedAnew says whether another request that may ask for the target of a run does: the check
+// has deleted the first one, and has made a new one meanwhile.
 func (b requestBook) requestedAnew(r remediate.Run, now time.Time) bool {
-	for _, q := range b.requested(now) {
+	return slices.ContainsFunc(b.requested(now), func(q asked) bool {
 		t := &q.Target
-		sameTarget := t.Machine != "" && t.MachineUID == r.Target.MachineUID || t.Machine == "" && t.Node != "" && t.Node == r.Target.Node
-		if sameTarget && q.Request.UID != r.Request.UID && q.Target.Action != policy.None {
-			return true
-		}
-	}
-	return false
+		return isFor(t, r) && q.Request.UID != r.Request.UID && t.Action != policy.None && !mayNotAsk(t)
+	})
 }
 
 // checkBook is the part of a Book about the checks of open runs.

@@ -36,6 +36,12 @@ func TestNobodyAsksForAnotherAttempt(t *testing.T) {
 		stops func(t *testing.T, w *world, e *engine.Engine)
 	}{
 		"the request is deleted": {responding, func(_ *testing.T, w *world, _ *engine.Engine) { w.Do(func(s *fake.State) { s.Withdraw("m-1") }) }},
+		"the request is deleted, and a stranger names the Node": {responding, func(_ *testing.T, w *world, _ *engine.Engine) {
+			w.Do(func(s *fake.State) {
+				s.Withdraw("m-1")
+				s.Ask("stranger", func(q *policy.Request) { q.Namespace, q.NodeName = "elsewhere", "n-1" })
+			})
+		}},
 		"the request is given up": {responding, func(_ *testing.T, w *world, _ *engine.Engine) {
 			w.Do(func(s *fake.State) { s.ChangeRequest("m-1", func(q *policy.Request) { q.TimedOut = time.Now() }) })
 		}},
@@ -134,6 +140,35 @@ func TestDeletedRequestEndsItsWaitingRun(t *testing.T) {
 		assert.Zero(t, w.Isolations())
 		q, _ = asked(w)
 		assert.Nil(t, q)
+		stop()
+	})
+}
+
+// The check deletes the request of a run that waits before the isolation, and makes another one. The
+// run ends, and the new request has a run of its own. // L1
+func TestNewRequestHasARunOfItsOwn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			responding(w)(o)
+			waiting(o)
+		})
+		until(t, e, remediate.PowerOff)
+		w.FailReads(noAnswer())
+		require.True(t, until(t, e, remediate.Waiting).Intervened)
+		w.Do(func(s *fake.State) {
+			q := s.Asked["m-1"]
+			s.Withdraw("m-1")
+			s.Ask("m-1-again", func(again *policy.Request) { again.Owners = q.Owners })
+		})
+		w.SetBootTime(never) // the Node does not become Ready
+		w.FailReads(nil)
+		time.Sleep(30 * time.Minute)
+		ended := map[string]bool{}
+		for _, r := range e.Runs("c") {
+			ended[r.Request.Name] = r.Step == remediate.Aborted
+		}
+		assert.Equal(t, map[string]bool{"m-1": true, "m-1-again": false}, ended)
 		stop()
 	})
 }

@@ -26,8 +26,8 @@ func nextAttempt(r Run, s Observation, why string, now time.Time) (Run, Action, 
 	return enter(r, PowerOff, why, now)
 }
 
-// pauseBefore is the pause before a later attempt: doubled each time, up to a limit that no number
-// of attempts and no interval makes overflow.
+// pauseBefore is the pause before a later attempt: doubled each time, sixteen times at most, so that
+// an interval of a day never overflows.
 func pauseBefore(r Run) time.Duration {
 	return r.Limits.MinPowerInterval << min(max(0, r.Attempt-2), 16)
 }

@@ -172,9 +172,9 @@ func holdFalseOff(r Run, note string, now time.Time) (Run, Action, time.Duration
 func selfBooted(r Run, s Observation) bool {
 	known := takenBack(r) && (!r.Isolated.IsZero() || r.Attempt > 1 || r.Reason == reason.NodeFinalizer)
 	n, t := s.Node, r.Target
-	// A Node that was restored and missed its time must be Ready, or step 5 and the pause would
-	// alternate for ever. // L1
-	due := r.NewNodeUID != n.UID || n.OutOfService || n.Ready == Yes
+	// Where step 5 has had this Node already, it must be Ready, or step 5 and the pause would
+	// alternate for ever. If it was not restored, the pause must be over. // L1
+	due := r.NewNodeUID != n.UID || r.Reason != reason.RestoreFailed && (n.OutOfService || n.Ready == Yes)
 	return known && registeredSinceIsolation(r, n) && !n.Deleting && due && n.BootID != t.BootID && isKnownMachine(t, n)
 }
 
