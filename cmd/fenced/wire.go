@@ -36,6 +36,7 @@ import (
 type fenced struct {
 	cfg      config.Config
 	log      *zap.Logger
+	level    zap.AtomicLevel
 	store    state.Store
 	audit    *auditor
 	notes    *notes
@@ -49,6 +50,7 @@ type fenced struct {
 	health   health
 	own      ownBMC
 	control  net.Listener
+	reloader *reloader
 }
 
 // build makes every part from the configuration. It takes the state file's
@@ -59,14 +61,15 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err != nil {
 		return nil, err
 	}
-	log, lines, err := logging.New(cfg.Log.Level)
-	if err != nil {
+	level := zap.NewAtomicLevel()
+	if err := setLevel(level, cfg.Log.Level); err != nil {
 		return nil, err
 	}
+	log, lines := logging.New(level)
 	// What libraries log by themselves goes the same way: stderr may have no reader.
 	zap.RedirectStdLog(log.Named("library"))
 	k8swatch.LogTo(zap.NewStdLog(log.Named("client-go")).Writer())
-	d := &fenced{cfg: cfg, log: log}
+	d := &fenced{cfg: cfg, log: log, level: level}
 	defer func() {
 		if err != nil {
 			_ = log.Sync() // it never fails
@@ -101,6 +104,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err := d.listen(); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
+	d.reloader = &reloader{d: d, file: file, set: set, running: cfg, hosts: entries}
 	d.log.Info("configured", zap.String("version", version), zap.String("config", file),
 		zap.Strings("clusters", cfg.ClusterNames()), zap.String("hosts", describeHosts(entries)))
 	return d, nil
@@ -225,7 +229,7 @@ func (d *fenced) listen() (err error) {
 
 // run starts every task and tells systemd that the daemon is ready. It returns
 // when all have stopped: after a signal each run stops at its next save point.
-func (d *fenced) run(ctx context.Context) error {
+func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range d.clusters {
 		g.Go(func() error { return c.Run(ctx) })
@@ -234,7 +238,7 @@ func (d *fenced) run(ctx context.Context) error {
 	g.Go(func() error { return d.own.keep(ctx, d.engine.Status) })
 	g.Go(func() error { return d.sweep.Run(ctx) })
 	g.Go(func() error { return d.report.Run(ctx) })
-	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, version: version}
+	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, level: d.level, version: version}
 	server := api.NewServer(people, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if addr := d.cfg.Metrics.Listen; addr != "" {
@@ -243,6 +247,7 @@ func (d *fenced) run(ctx context.Context) error {
 	}
 	g.Go(func() error { return d.audit.keep(ctx) })
 	g.Go(func() error { return d.tell(ctx) })
+	g.Go(func() error { return d.reloader.keep(ctx, reloads) })
 	d.notify.send(daemon.SdNotifyReady)
 	err := g.Wait()
 	err = errors.Join(err, d.close())

@@ -98,13 +98,14 @@ type Engine struct {
 	beat     func() // resets the watchdog: decisions are being made
 
 	Arming Arming
+	TakeIn TakeIn
 }
 
 // New loads the records of the store and prepares every cluster. It connects to no cluster
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, clusters: map[string]*cluster{}, started: time.Now(), beat: func() {}}
-	e.Arming = Arming{e}
+	e.Arming, e.TakeIn = Arming{e}, TakeIn{e}
 	var err error
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
+)
+
+// reloader takes changed files in at SIGHUP. Only its own goroutine uses it.
+type reloader struct {
+	d    *fenced
+	file string
+	set  []string
+	// running is the configuration of the daemon: that of its start, with the live keys of
+	// each reload since.
+	running config.Config
+	hosts   []config.HostEntry
+}
+
+// keep reloads at each signal until ctx ends.
+func (r *reloader) keep(ctx context.Context, signals <-chan os.Signal) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-signals:
+			r.reload(ctx)
+		}
+	}
+}
+
+// reload takes in what the files say now, and tells what became of it. Files with an error
+// change nothing. systemd hears of the end in each case: it waits for that.
+func (r *reloader) reload(ctx context.Context) {
+	r.d.notify.reloading()
+	taken, err := r.takeIn(ctx)
+	e := event.Event{Type: event.Reloaded, Message: taken.String()}
+	if err != nil {
+		e.Reason = reason.ReloadRefused
+		e.Message = "the reload is refused, and the configuration stays as it was: " + reason.Sentence(err) +
+			"; correct this, run fenced --check-config, and reload again"
+	}
+	r.d.events.Emit(e)
+	r.d.notify.reloaded(err)
+}
+
+// takenIn is what a reload did.
+type takenIn struct {
+	live, restart []string // the keys that changed
+}
+
+// String says what was taken in, and what needs a restart.
+func (t takenIn) String() string {
+	text := "reloaded: nothing has changed"
+	if len(t.live) > 0 {
+		text = "reloaded: took in " + strings.Join(t.live, ", ")
+	}
+	if len(t.restart) > 0 {
+		text += "; these need a restart, and stay as they were until then: " + strings.Join(t.restart, ", ")
+	}
+	return text
+}
+
+// add notes what changed in a directory.
+func (t *takenIn) add(dir, changes string) {
+	if changes != "" {
+		t.live = append(t.live, dir+" ("+changes+")")
+	}
+}
+
+// forRunning is an error of files that are right for a restart, but not for the daemon that
+// runs, whose clusters are others.
+func forRunning(err error) error {
+	return fmt.Errorf("the files are right for a restart, but not for the clusters of the daemon that runs: restart it instead (%w)", err)
+}
+
+// takeIn checks and reads everything first, and then switches, which cannot fail.
+func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
+	warnings, err := config.Check(r.file, checkPolicies, r.set...)
+	if err != nil {
+		return t, err
+	}
+	wanted, err := config.Load(r.file, r.set...)
+	if err != nil {
+		return t, err
+	}
+	for _, c := range config.Changes(r.running, wanted) {
+		if c.Live {
+			t.live = append(t.live, c.Key)
+		} else {
+			t.restart = append(t.restart, c.Key)
+		}
+	}
+	next := config.TakeLive(r.running, wanted)
+	entries, err := config.LoadHosts(next)
+	if err != nil {
+		return t, forRunning(err)
+	}
+	if err := setLevel(r.d.level, next.Log.Level); err != nil { // also if fencectl log-level set another one
+		return t, err
+	}
+	for _, w := range warnings {
+		r.d.log.Warn(w)
+	}
+	t.add("hosts.d", config.HostChanges(r.hosts, entries))
+	r.d.engine.TakeIn.Hosts(ctx, newInventory(entries)) // also if only their lines changed, which messages name
+	r.running, r.hosts = next, entries
+	return t, nil
+}
