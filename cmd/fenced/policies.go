@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/fenced/fenced/internal/config"
@@ -82,4 +83,39 @@ func budgetsOf(all []policy.DisruptionBudget, cluster string, clusters int) []po
 // may name none only while there is no choice.
 func meant(named []string, cluster string, clusters int) bool {
 	return len(named) == 0 && clusters == 1 || slices.Contains(named, cluster)
+}
+
+// policyChanges says which checks and budgets of policies.d were added, removed and changed;
+// "" for none. That one stands on another line is no change.
+func policyChanges(before, after manifest.Policies) string {
+	was, is := policiesByName(before), policiesByName(after)
+	var added, removed, changed []string
+	for name, p := range is {
+		switch old, found := was[name]; {
+		case !found:
+			added = append(added, name)
+		case !reflect.DeepEqual(old, p):
+			changed = append(changed, name)
+		}
+	}
+	for name := range was {
+		if _, found := is[name]; !found {
+			removed = append(removed, name)
+		}
+	}
+	return config.NameChanges(added, removed, changed)
+}
+
+// policiesByName are the checks and budgets without where they stand.
+func policiesByName(p manifest.Policies) map[string]any {
+	all := map[string]any{}
+	for _, c := range p.Checks {
+		c.Source = ""
+		all[c.Kind+" "+c.Key()] = c
+	}
+	for _, b := range p.Budgets {
+		b.Source = ""
+		all[policy.DisruptionBudgetKind+" "+b.Name] = b
+	}
+	return all
 }

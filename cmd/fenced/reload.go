@@ -6,8 +6,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -19,7 +21,9 @@ type reloader struct {
 	// running is the configuration of the daemon: that of its start, with the live keys of
 	// each reload since.
 	running config.Config
-	hosts   []config.HostEntry
+	// hosts and policies are what hosts.d and policies.d held then.
+	hosts    []config.HostEntry
+	policies manifest.Policies
 }
 
 // keep reloads at each signal until ctx ends.
@@ -101,6 +105,10 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	if err != nil {
 		return t, forRunning(err)
 	}
+	policies, err := loadPolicies(next)
+	if err != nil {
+		return t, forRunning(err)
+	}
 	if err := setLevel(r.d.level, next.Log.Level); err != nil { // also if fencectl log-level set another one
 		return t, err
 	}
@@ -109,6 +117,12 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	}
 	t.add("hosts.d", config.HostChanges(r.hosts, entries))
 	r.d.engine.TakeIn.Hosts(ctx, newInventory(entries)) // also if only their lines changed, which messages name
-	r.running, r.hosts = next, entries
+	t.add("policies.d", policyChanges(r.policies, policies))
+	for i, c := range next.Clusters {
+		files := admit.Files{Checks: checksOf(policies.Checks, c.Name, len(next.Clusters)), Budgets: budgetsOf(policies.Budgets, c.Name, len(next.Clusters))}
+		r.d.clusters[i].Requests().WatchTemplates(files.Checks)
+		r.d.engine.TakeIn.Policies(c.Name, files)
+	}
+	r.running, r.hosts, r.policies = next, entries, policies
 	return t, nil
 }

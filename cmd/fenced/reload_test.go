@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -225,4 +227,25 @@ func TestReloadRefusesWhatOnlyARestartCanTakeIn(t *testing.T) {
 	e := r.reload()
 	assert.Equal(t, reason.ReloadRefused, e.Reason)
 	assert.Contains(t, e.Message, "restart it instead")
+}
+
+// A reload takes in policies.d for each cluster; a file with an error keeps them all.
+func TestReloadTakesInPolicies(t *testing.T) {
+	const fencePolicy = "---\napiVersion: fenced.io/v1alpha1\nkind: FencePolicy\nmetadata: {name: %s}\nspec:\n  nodeSelector: {matchLabels: {a: b}}\n" +
+		"  unhealthyConditions: [{type: Ready, status: Unknown, timeout: 5m}]\n  strategy: PowerCycle\n"
+	r := startReloadable(t)
+	r.write("policies.d/a.yaml", strings.ReplaceAll(fencePolicy, "%s", "a"))
+	assert.Equal(t, "reloaded: took in policies.d (added FencePolicy a)", r.reload().Message)
+	r.write("policies.d/a.yaml", "# a comment\n"+strings.ReplaceAll(fencePolicy, "%s", "a"))
+	assert.Equal(t, "reloaded: nothing has changed", r.reload().Message)
+
+	r.write("policies.d/b.yaml", strings.ReplaceAll(fencePolicy, "%s", "b")+"  wrong: true\n")
+	e := r.reload()
+	assert.Equal(t, reason.ReloadRefused, e.Reason)
+	assert.Contains(t, e.Message, "policies.d/b.yaml:9")
+	assert.Equal(t, []string{"FencePolicy a"}, slices.Sorted(maps.Keys(policiesByName(r.reloader.policies))))
+
+	r.write("policies.d/b.yaml", strings.ReplaceAll(fencePolicy, "%s", "b"))
+	r.write("policies.d/a.yaml", strings.ReplaceAll(strings.ReplaceAll(fencePolicy, "%s", "a"), "5m", "9m"))
+	assert.Equal(t, "reloaded: took in policies.d (added FencePolicy b, changed FencePolicy a)", r.reload().Message)
 }

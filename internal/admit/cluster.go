@@ -69,6 +69,7 @@ type Cluster struct {
 	OwnHost   *OwnHost
 	Deletions *Deletions
 	ByHand    *ByHand
+	Policies  *Policies
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.
@@ -81,6 +82,7 @@ func New(opt Options) *Cluster {
 	c.evidence = newEvidenceReader(opt, c.Wake)
 	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}}
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
+	c.Policies = &Policies{c: c}
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,

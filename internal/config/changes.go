@@ -16,7 +16,7 @@ type Change struct {
 
 // liveKeys are the keys that a reload takes in. A key that ends in a dot stands for all
 // below it. Every other key needs a restart.
-var liveKeys = []string{"hosts", "log.level"}
+var liveKeys = []string{"hosts", "policies", "log.level"}
 
 func isLive(key string) bool {
 	return slices.ContainsFunc(liveKeys, func(k string) bool { return k == key || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k) })

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/hosts"
 )
 
@@ -13,4 +14,12 @@ type TakeIn struct{ e *Engine }
 // Hosts takes in the content of hosts.d.
 func (t TakeIn) Hosts(ctx context.Context, inventory hosts.Inventory) {
 	t.e.hosts.ReplaceInventory(ctx, inventory)
+}
+
+// Policies takes in the checks and budgets of policies.d for one cluster. The cluster switches
+// to them between two decisions; with more to act on it begins with the quiet period. // I18
+func (t TakeIn) Policies(cluster string, f admit.Files) {
+	if c := t.e.clusters[cluster]; c != nil {
+		c.admit.Policies.Replace(f)
+	}
 }

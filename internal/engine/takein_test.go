@@ -10,9 +10,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -100,6 +104,84 @@ func TestReloadedEntriesOfOneBMCAreNotSwitched(t *testing.T) {
 		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1")})
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
+
+// A reload of policies.d that lets fenced act on more begins the quiet period, as a start
+// would, and says why. One with the same checks on other lines does not. // I18
+func TestReloadedPolicyBeginsTheQuietPeriod(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		w.SetReady("True")
+		a, b := nodePolicy(), nodePolicy()
+		a.Selector = labels.SelectorFromSet(labels.Set{"no": "node"})
+		b.Name, b.Source = "more", "policies.d/b.yaml:1"
+		e, events, stop := start(t, w, store, func(o *engine.Options) {
+			o.Guards.QuietPeriod = 5 * time.Minute
+			o.Clusters[0].FileChecks = []policy.Check{a}
+		})
+		time.Sleep(10 * time.Minute)
+		told := func() int {
+			return len(eventsOf(t, events, func(ev event.Event) bool { return ev.Reason == reason.QuietPeriod && ev.Type == event.Internal }))
+		}
+		before := told()
+		moved := a
+		moved.Source = "policies.d/a.yaml:9"
+		e.TakeIn.Policies("c", admit.Files{Checks: []policy.Check{moved}})
+		w.Hang()
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, before, told())
+		require.Empty(t, e.Runs("c"))
+
+		e.TakeIn.Policies("c", admit.Files{Checks: []policy.Check{moved, b}})
+		time.Sleep(4*time.Minute + 50*time.Second)
+		assert.Equal(t, before+1, told())
+		assert.False(t, gate(t, e, reason.QuietPeriod).Pass)
+		require.Empty(t, e.Runs("c"), "the quiet period of the reload holds it")
+		time.Sleep(time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+
+		quiet, _ := atStart(t, w, store, func(o *engine.Options) { o.Clusters[0].FileChecks = []policy.Check{a, b} })
+		assert.False(t, quiet, "the scope of the reload is stored")
+	})
+}
+
+// A restart in the quiet period of a reload does not shorten it. // I18
+func TestQuietPeriodOfAReloadOutlivesARestart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		w.SetReady("True")
+		with := func(list ...policy.Check) func(*engine.Options) {
+			return func(o *engine.Options) { o.Guards.QuietPeriod, o.Clusters[0].FileChecks = 5*time.Minute, list }
+		}
+		e, _, stop := start(t, w, store, with())
+		time.Sleep(10 * time.Minute)
+		e.TakeIn.Policies("c", admit.Files{Checks: []policy.Check{nodePolicy()}})
+		time.Sleep(2 * time.Minute)
+		stop()
+		quiet, told := atStart(t, w, store, with(nodePolicy()))
+		assert.True(t, quiet)
+		assert.Contains(t, told, "FencePolicy nodes is new")
+	})
+}
+
+// A policy that a reload removes starts nothing any more, and its open run ends as that of a
+// deleted check: the host is not left off.
+func TestRemovedPolicyStartsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, withPolicy(w, nodePolicy()))
+		time.Sleep(untilOff)
+		require.True(t, only(t, e).Open())
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		e.TakeIn.Policies("c", admit.Files{})
+		time.Sleep(20 * time.Minute)
+		assert.False(t, only(t, e).Open(), "%s", only(t, e).Note)
+		assert.True(t, w.On())
+		w.Hang()
+		time.Sleep(20 * time.Minute)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
 		stop()
 	})
 }
