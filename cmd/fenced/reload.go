@@ -77,10 +77,10 @@ func (t *takenIn) add(dir, changes string) {
 	}
 }
 
-// forRunning is an error of files that are right for a restart, but not for the daemon that
-// runs, whose clusters are others.
+// forRunning is an error of files that are right for a restart, but not beside the keys that
+// the daemon keeps until then, such as its clusters.
 func forRunning(err error) error {
-	return fmt.Errorf("the files are right for a restart, but not for the clusters of the daemon that runs: restart it instead (%w)", err)
+	return fmt.Errorf("the files are right for a restart, but not beside the keys that the daemon keeps until then: restart it instead (%w)", err)
 }
 
 // takeIn checks and reads everything first, and then switches, which cannot fail.
@@ -101,6 +101,9 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 		}
 	}
 	next := config.TakeLive(r.running, wanted)
+	if err := config.CheckDeadlines(next); err != nil {
+		return t, forRunning(err)
+	}
 	entries, err := config.LoadHosts(next)
 	if err != nil {
 		return t, forRunning(err)
@@ -117,6 +120,7 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	}
 	t.add("hosts.d", config.HostChanges(r.hosts, entries))
 	r.d.engine.TakeIn.Hosts(ctx, newInventory(entries)) // also if only their lines changed, which messages name
+	r.d.engine.TakeIn.Limits(guardLimits(next.Guards), runLimits(next))
 	t.add("policies.d", policyChanges(r.policies, policies))
 	for i, c := range next.Clusters {
 		files := admit.Files{Checks: checksOf(policies.Checks, c.Name, len(next.Clusters)), Budgets: budgetsOf(policies.Budgets, c.Name, len(next.Clusters))}

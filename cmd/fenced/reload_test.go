@@ -249,3 +249,16 @@ func TestReloadTakesInPolicies(t *testing.T) {
 	r.write("policies.d/a.yaml", strings.ReplaceAll(strings.ReplaceAll(fencePolicy, "%s", "a"), "5m", "9m"))
 	assert.Equal(t, "reloaded: took in policies.d (added FencePolicy b, changed FencePolicy a)", r.reload().Message)
 }
+
+// A reload takes in guards and deadlines, but not deadlines that do not suit a key which keeps
+// its value until a restart.
+func TestReloadTakesInGuardsAndDeadlines(t *testing.T) {
+	r := startReloadable(t)
+	r.write("fenced.yaml", r.text("guards: {maxInFlight: 7, zoneKey: rack}\npower: {onDeadline: 4m}\n"))
+	assert.Equal(t, "reloaded: took in guards.maxInFlight, power.onDeadline; these need a restart, and stay as they were until then: guards.zoneKey", r.reload().Message)
+	r.write("fenced.yaml", r.text("power: {offReadSpacing: 1s, offDeadline: 2s}\n"))
+	e := r.reload()
+	assert.Equal(t, reason.ReloadRefused, e.Reason)
+	assert.Contains(t, e.Message, "power.offReadSpacing: 3s must be less than power.offDeadline, which is 2s")
+	assert.Equal(t, 7, r.reloader.running.Guards.MaxInFlight, "it took in nothing")
+}

@@ -19,7 +19,6 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/failpoint"
-	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/logging"
@@ -175,20 +174,8 @@ func (d *fenced) engineOptions() engine.Options {
 	g, p := d.cfg.Guards, d.cfg.Power
 	return engine.Options{
 		Store: d.store, Events: d.events, PauseFile: d.cfg.Control.PauseFile, Record: d.audit.record,
-		Power: power.ReadTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
-		Guards: guard.Limits{
-			QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
-			MaxInFlight: g.MaxInFlight, MaxInFlightPercent: g.MaxInFlightPercent, MaxInFlightPerZone: g.MaxInFlightPerZone,
-			ZoneBreakerPercent: g.ZoneBreakerPercent, ZoneBreakerMin: g.ZoneBreakerMin, MaxFencesPerDay: g.MaxFencesPerDay, ZoneKey: g.ZoneKey,
-			MaxInFlightTotal: g.MaxInFlightTotal, StartsPerHour: g.StartsPerHour,
-			MaxDeletions: g.MaxDeletions, DeletionsPerHour: g.DeletionsPerHour, DeletionTimeout: g.DeletionTimeout,
-		},
-		Run: remediate.Limits{
-			OffDeadline: p.OffDeadline, APITimeout: p.APITimeout, PodsGoneTimeout: p.PodsGoneTimeout, OnDeadline: p.OnDeadline,
-			ReadyTimeout: p.NodeReadyTimeout, RestoreTimeout: p.RestoreTimeout, RunTimeout: p.RunTimeout, RetryInterval: p.RetryInterval,
-			SessionTimeout:   p.SessionTimeout,
-			MinPowerInterval: g.MinPowerInterval, MaxAttempts: g.MaxAttempts, PowerOnFoundOff: g.PowerOnFoundOff, ReleasePods: d.cfg.ReleasePods,
-		},
+		Power:  power.ReadTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
+		Guards: guardLimits(g), Run: runLimits(d.cfg),
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 type Options struct {
 	Name   string
 	Mode   string // one of the modes in guard
-	Guards guard.Limits
+	Limits *Limits
 	Files  []policy.Check // from policies.d
 
 	Book  *Book

@@ -50,7 +50,7 @@ func (k *scopeKeeper) replaceFiles(checks []policy.Check, now time.Time) (events
 		return nil
 	}
 	k.opt.View.BeQuiet(now)
-	if k.opt.Guards.QuietPeriod > 0 {
+	if k.opt.Limits.Guards().QuietPeriod > 0 {
 		events = append(events, event.Event{Type: event.Internal, Reason: reason.QuietPeriod,
 			Message: "after the reload fenced may act on more than before (" + why + "): the quiet period begins"})
 	}

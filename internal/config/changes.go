@@ -14,13 +14,18 @@ type Change struct {
 	Live bool
 }
 
-// liveKeys are the keys that a reload takes in. A key that ends in a dot stands for all
-// below it. Every other key needs a restart.
-var liveKeys = []string{"hosts", "policies", "log.level"}
-
-func isLive(key string) bool {
-	return slices.ContainsFunc(liveKeys, func(k string) bool { return k == key || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k) })
+// liveKeys are the keys that a reload takes in. Every other key needs a restart.
+var liveKeys = []string{
+	"hosts", "policies", "log.level",
+	"guards.quietPeriod", "guards.maxInFlight", "guards.maxInFlightPercent", "guards.maxInFlightPerZone", "guards.maxInFlightTotal",
+	"guards.startsPerHour", "guards.maxDeletions", "guards.deletionsPerHour", "guards.deletionTimeout", "guards.zoneBreakerPercent",
+	"guards.zoneBreakerMin", "guards.minPowerInterval", "guards.maxAttempts", "guards.maxFencesPerDay", "guards.clockSkewMax",
+	"guards.powerOnFoundOff",
+	"power.offDeadline", "power.onDeadline", "power.apiTimeout", "power.podsGoneTimeout", "power.restoreTimeout", "power.runTimeout",
+	"power.nodeReadyTimeout", "power.sessionTimeout", "power.retryInterval",
 }
+
+func isLive(key string) bool { return slices.Contains(liveKeys, key) }
 
 // Changes lists the keys that differ, in the order of fenced.yaml. Clusters are compared by
 // their names.

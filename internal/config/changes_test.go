@@ -2,7 +2,6 @@ package config
 
 import (
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -49,7 +48,7 @@ func TestEveryKeyIsCompared(t *testing.T) {
 		compared = append(compared, key)
 	}
 	for _, key := range liveKeys {
-		assert.True(t, slices.ContainsFunc(compared, func(k string) bool { return k == key || strings.HasPrefix(k, key) && strings.HasSuffix(key, ".") }), key)
+		assert.Contains(t, compared, key)
 	}
 	assert.Empty(t, Changes(was, was))
 }

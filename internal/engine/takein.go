@@ -4,7 +4,9 @@ import (
 	"context"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // TakeIn gives the engine what a reload may change while runs are open. The caller has checked
@@ -21,5 +23,14 @@ func (t TakeIn) Hosts(ctx context.Context, inventory hosts.Inventory) {
 func (t TakeIn) Policies(cluster string, f admit.Files) {
 	if c := t.e.clusters[cluster]; c != nil {
 		c.admit.Policies.Replace(f)
+	}
+}
+
+// Limits takes in the guards and the limits of new runs, for all clusters at once. Open runs
+// keep those of their start.
+func (t TakeIn) Limits(g guard.Limits, r remediate.Limits) {
+	t.e.limits.Replace(g, r)
+	for _, c := range t.e.clusters {
+		c.admit.Wake()
 	}
 }

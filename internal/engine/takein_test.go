@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -182,6 +183,54 @@ func TestRemovedPolicyStartsNothing(t *testing.T) {
 		w.Hang()
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// Reloaded guards hold from the next decision on, and reloaded deadlines for the next run: the
+// open run keeps those that it began with.
+func TestLimitsAreTakenInDuringARun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var opt engine.Options
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Run.OnDeadline = 4 * time.Minute; opt = *o })
+		time.Sleep(untilOff)
+		require.Equal(t, 4*time.Minute, only(t, e).Limits.OnDeadline)
+		opt.Run.OnDeadline, opt.Guards.MaxFencesPerDay = 9*time.Minute, 1
+		e.TakeIn.Limits(opt.Guards, opt.Run)
+		time.Sleep(20 * time.Minute)
+		require.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 4*time.Minute, only(t, e).Limits.OnDeadline)
+
+		w.Hang()
+		time.Sleep(20 * time.Minute)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff), "the second fence of the day")
+		opt.Guards.MaxFencesPerDay = 10
+		e.TakeIn.Limits(opt.Guards, opt.Run)
+		_, err := e.ReleaseHold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "repaired"})
+		require.NoError(t, err)
+		time.Sleep(20 * time.Minute)
+		var deadlines []time.Duration
+		for _, r := range e.Runs("c") {
+			deadlines = append(deadlines, r.Limits.OnDeadline)
+		}
+		assert.ElementsMatch(t, []time.Duration{4 * time.Minute, 9 * time.Minute}, deadlines)
+		stop()
+	})
+}
+
+// A quiet period that a reload makes shorter for the next time is not cut short. // I16
+func TestReloadCutsNoQuietPeriodShort(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var opt engine.Options
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 10 * time.Minute; opt = *o })
+		time.Sleep(2 * time.Minute)
+		require.False(t, gate(t, e, reason.QuietPeriod).Pass)
+		opt.Guards.QuietPeriod = 0
+		e.TakeIn.Limits(opt.Guards, opt.Run)
+		time.Sleep(7 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		time.Sleep(2 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
 		stop()
 	})
 }
