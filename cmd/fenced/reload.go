@@ -108,6 +108,9 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	if err != nil {
 		return t, forRunning(err)
 	}
+	if err := config.CheckCredentials(entries); err != nil {
+		return t, err
+	}
 	policies, err := loadPolicies(next)
 	if err != nil {
 		return t, forRunning(err)

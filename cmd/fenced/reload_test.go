@@ -262,3 +262,28 @@ func TestReloadTakesInGuardsAndDeadlines(t *testing.T) {
 	assert.Contains(t, e.Message, "power.offReadSpacing: 3s must be less than power.offDeadline, which is 2s")
 	assert.Equal(t, 7, r.reloader.running.Guards.MaxInFlight, "it took in nothing")
 }
+
+// A password in a file is read anew at each use, so it rotates without a reload. A host whose
+// systemd credential this process was not given needs a restart: the reload says so.
+func TestReloadRefusesACredentialThatOnlyARestartBrings(t *testing.T) {
+	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
+	r := startReloadable(t)
+	r.write("password", "hush")
+	r.write("hosts.d/a.yaml", hostsFile(map[string]string{"n-1": "192.0.2.1"}))
+	require.Empty(t, r.reload().Reason)
+	password := func() string {
+		h, found, err := newInventory(r.reloader.hosts).Find(t.Context(), "prod", "n-1")
+		require.NoError(t, err)
+		require.True(t, found)
+		return h.Levels[0].Devices[0].Password.Reveal()
+	}
+	require.Equal(t, "hush", password())
+	r.write("password", "rotated")
+	assert.Equal(t, "rotated", password())
+
+	r.write("hosts.d/b.yaml", "hosts: [{node: n-2, bmc: {address: \"ipmi://192.0.2.2\", username: fence, credential: n-2}}]\n")
+	e := r.reload()
+	assert.Equal(t, reason.ReloadRefused, e.Reason)
+	assert.Contains(t, e.Message, "b.yaml:1: hosts[0].bmc.credential: systemd gave this process no credential n-2")
+	assert.Contains(t, e.Message, "restart")
+}

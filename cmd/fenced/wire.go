@@ -81,6 +81,9 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err != nil {
 		return nil, err
 	}
+	if err := config.CheckCredentials(entries); err != nil {
+		return nil, configError{err}
+	}
 	policies, err := loadPolicies(cfg)
 	if err != nil {
 		return nil, err

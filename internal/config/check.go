@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 )
 
@@ -20,9 +21,13 @@ func Check(file string, more func(Config) (warnings []string, err error), overri
 	if len(c.Clusters) == 0 { // they say what hosts and policies are for
 		return warnings, errors.Join(errs...)
 	}
-	_, ofHosts, err := loadHosts(c, true)
+	hosts, ofHosts, err := loadHosts(c, true)
 	others, moreErr := more(c)
-	return slices.Concat(warnings, ofHosts, others), errors.Join(append(errs, err, moreErr)...)
+	errs = append(errs, err, moreErr)
+	if os.Getenv("CREDENTIALS_DIRECTORY") != "" { // what systemd gives is known to the processes of the unit only
+		errs = append(errs, CheckCredentials(hosts))
+	}
+	return slices.Concat(warnings, ofHosts, others), errors.Join(errs...)
 }
 
 // ReadPolicies gives the files of c.Policies to decode, in name order. Its error joins
