@@ -119,3 +119,35 @@ func policiesByName(p manifest.Policies) map[string]any {
 	}
 	return all
 }
+
+// unwatchedTemplates refuses checks whose template makes requests of a kind that no check of
+// policies.d named at the start: the daemon watches the kinds from then only. A request that it
+// does not see must not look like none.
+func unwatchedTemplates(atStart, checks []policy.Check) error {
+	watched := map[string]bool{}
+	for i := range atStart {
+		for _, t := range templatesOf(&atStart[i]) {
+			watched[t.APIVersion+" "+t.Kind] = true
+		}
+	}
+	var errs []error
+	for i := range checks {
+		for _, t := range templatesOf(&checks[i]) {
+			if !t.IsOwn() && !watched[t.APIVersion+" "+t.Kind] {
+				errs = append(errs, fmt.Errorf("%s: the %s %s names a template of the kind %s of %s, whose requests fenced watches only after a restart: restart it instead",
+					checks[i].Source, checks[i].Kind, checks[i].Key(), t.Kind, t.APIVersion))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func templatesOf(c *policy.Check) (list []policy.Template) {
+	if c.Template != nil {
+		list = append(list, *c.Template)
+	}
+	for _, e := range c.Escalation {
+		list = append(list, e.Template)
+	}
+	return list
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -24,6 +25,7 @@ type reloader struct {
 	// hosts and policies are what hosts.d and policies.d held then.
 	hosts    []config.HostEntry
 	policies manifest.Policies
+	atStart  []policy.Check // of policies.d
 }
 
 // keep reloads at each signal until ctx ends.
@@ -115,6 +117,9 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	if err != nil {
 		return t, forRunning(err)
 	}
+	if err := unwatchedTemplates(r.atStart, policies.Checks); err != nil {
+		return t, err
+	}
 	if err := setLevel(r.d.level, next.Log.Level); err != nil { // also if fencectl log-level set another one
 		return t, err
 	}
@@ -125,10 +130,10 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	r.d.engine.TakeIn.Hosts(ctx, newInventory(entries)) // also if only their lines changed, which messages name
 	r.d.engine.TakeIn.Limits(guardLimits(next.Guards), runLimits(next))
 	t.add("policies.d", policyChanges(r.policies, policies))
-	for i, c := range next.Clusters {
-		files := admit.Files{Checks: checksOf(policies.Checks, c.Name, len(next.Clusters)), Budgets: budgetsOf(policies.Budgets, c.Name, len(next.Clusters))}
-		r.d.clusters[i].Requests().WatchTemplates(files.Checks)
-		r.d.engine.TakeIn.Policies(c.Name, files)
+	for _, c := range next.Clusters {
+		r.d.engine.TakeIn.Policies(c.Name, admit.Files{
+			Checks: checksOf(policies.Checks, c.Name, len(next.Clusters)), Budgets: budgetsOf(policies.Budgets, c.Name, len(next.Clusters)),
+		})
 	}
 	r.running, r.hosts, r.policies = next, entries, policies
 	return t, nil

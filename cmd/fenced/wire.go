@@ -106,7 +106,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err := d.listen(); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	d.reloader = &reloader{d: d, file: file, set: set, running: cfg, hosts: entries, policies: policies}
+	d.reloader = &reloader{d: d, file: file, set: set, running: cfg, hosts: entries, policies: policies, atStart: policies.Checks}
 	d.log.Info("configured", zap.String("version", version), zap.String("config", file),
 		zap.Strings("clusters", cfg.ClusterNames()), zap.String("hosts", describeHosts(entries)))
 	return d, nil

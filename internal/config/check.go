@@ -24,7 +24,9 @@ func Check(file string, more func(Config) (warnings []string, err error), overri
 	hosts, ofHosts, err := loadHosts(c, true)
 	others, moreErr := more(c)
 	errs = append(errs, err, moreErr)
-	if os.Getenv("CREDENTIALS_DIRECTORY") != "" { // what systemd gives is known to the processes of the unit only
+	// Only a start of the daemon can read what systemd gives: ExecReload= has the variable, too,
+	// but may not look into the directory. The daemon itself checks again.
+	if _, err := os.ReadDir(os.Getenv("CREDENTIALS_DIRECTORY")); err == nil {
 		errs = append(errs, CheckCredentials(hosts))
 	}
 	return slices.Concat(warnings, ofHosts, others), errors.Join(errs...)

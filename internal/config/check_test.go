@@ -84,6 +84,10 @@ func TestCheckWarns(t *testing.T) {
 		require.NotContains(t, warnings[i], "s3cret")      // I25
 		require.NotContains(t, warnings[i], "Canary-4711") // it may be the password itself
 	}
+	t.Setenv("CREDENTIALS_DIRECTORY", filepath.Join(dir, "nowhere"))
+	warnings, err = Check(file, good)
+	require.NoError(t, err, "what cannot be read is left to the daemon")
+	require.Len(t, warnings, len(want))
 	t.Setenv("CREDENTIALS_DIRECTORY", dir)
 	_, err = Check(file, good)
 	require.ErrorContains(t, err, at+":17: hosts[8].bmc.credential: systemd gave this process no credential h; add LoadCredential=h:PATH to the unit")

@@ -91,7 +91,7 @@ func New(cfg Config, log *zap.Logger) (*Cluster, error) {
 // newCluster is a Cluster that is not connected yet.
 func newCluster(cfg Config, log *zap.Logger) *Cluster {
 	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)), changed: make(chan struct{}, 1), shared: newSharedReads()}
-	c.requests.init(cfg.Checks)
+	c.requests.init()
 	c.work = newSide(c, "workload", cfg.Kubeconfig)
 	c.nodeLocks = nodeLocks{work: c.work, shared: c.shared, holder: ownHolder + cfg.StoreID, request: c.Requests().get}
 	c.manage = c.work

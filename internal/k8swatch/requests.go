@@ -35,11 +35,9 @@ type requestKinds struct {
 	mu     sync.Mutex
 	stores map[requestKind]*store
 	ready  map[schema.GroupKind]bool
-	files  []policy.Check // the checks from files
 }
 
-func (r *requestKinds) init(files []policy.Check) {
-	r.files = files
+func (r *requestKinds) init() {
 	r.changed = make(chan struct{}, 1)
 	r.stores, r.ready = map[requestKind]*store{}, map[schema.GroupKind]bool{}
 }
@@ -147,30 +145,10 @@ func (c *Cluster) templates() map[requestKind]string {
 			}
 		}
 	}
-	files := c.requests.fromFiles()
-	for i := range files {
-		note(&files[i], c.sideOf(files[i].APIVersion))
+	for i := range c.cfg.Checks {
+		note(&c.cfg.Checks[i], c.sideOf(c.cfg.Checks[i].APIVersion))
 	}
 	return wanted
-}
-
-// WatchTemplates replaces the checks from files; the requests of their templates are watched
-// from now on, in the place of those before.
-func (r Requests) WatchTemplates(files []policy.Check) {
-	q := &r.c.requests
-	q.mu.Lock()
-	q.files = files
-	q.mu.Unlock()
-	select {
-	case q.changed <- struct{}{}:
-	default:
-	}
-}
-
-func (r *requestKinds) fromFiles() []policy.Check {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.files
 }
 
 func (s *store) eachCheck(visit func(*policy.Check)) {
