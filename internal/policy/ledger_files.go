@@ -7,7 +7,7 @@ import "time"
 func (l *Ledger) SetFiles(now time.Time, checks []Check, budgets []DisruptionBudget) {
 	keep := map[checkKey]bool{}
 	for i := range checks {
-		keep[keyOf(checks[i].objectID(), checks[i].Source)] = true
+		keep[keyOf(objectOf(&checks[i]), checks[i].Source)] = true
 	}
 	for k, e := range l.checks {
 		if k.source != "" && !keep[k] {
@@ -21,7 +21,7 @@ func (l *Ledger) SetFiles(now time.Time, checks []Check, budgets []DisruptionBud
 		}
 	}
 	for i := range checks {
-		l.setCheck(checks[i].objectID(), &checks[i])
+		l.setCheck(objectOf(&checks[i]), &checks[i])
 	}
 	for i := range budgets {
 		l.setBudget(ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: budgets[i].Name}, &budgets[i])
@@ -32,6 +32,6 @@ func (l *Ledger) SetFiles(now time.Time, checks []Check, budgets []DisruptionBud
 	l.evaluateDue(now)
 }
 
-func (c *Check) objectID() ObjectID {
+func objectOf(c *Check) ObjectID {
 	return ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
 }
