@@ -42,7 +42,7 @@ func TestInstalledUnitsUnderSystemd(t *testing.T) {
 	require.NoError(t, err, "%s%s%s", said, complained, console)
 	assert.Equal(t, []string{
 		"ok checked as the user of the daemon", "ok enabled and ready", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
-		"ok back after a hang", "ok paused from the start", "ok down with a bad configuration",
+		"ok back after a hang", "ok paused from the start", "ok reloaded", "ok a bad file fails the reload, and changes nothing", "ok down with a bad configuration",
 	}, lines(said), "%s%s", complained, console)
 }
 

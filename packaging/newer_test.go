@@ -33,6 +33,6 @@ func TestInstalledUnitsUnderNewerSystemd(t *testing.T) {
 	assert.Equal(t, []string{
 		"ok it is systemd 257", "ok the units are understood",
 		"ok checked as the user of the daemon", "ok enabled and ready", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
-		"ok back after a hang", "ok paused from the start", "ok down with a bad configuration",
+		"ok back after a hang", "ok paused from the start", "ok reloaded", "ok a bad file fails the reload, and changes nothing", "ok down with a bad configuration",
 	}, lines(said), "%s%s", complained, console)
 }

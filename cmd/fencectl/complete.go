@@ -43,7 +43,7 @@ func addCompletions(c *cli, cmd *cobra.Command) {
 			}
 			return c.complete(cmd.Context(), of, typed)
 		}
-	} else if cmd.Runnable() && path != "import" && path != "export" {
+	} else if cmd.Runnable() && len(cmd.ValidArgs) == 0 && path != "import" && path != "export" {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
 	for flag, of := range map[string]named{"cluster": clusters, "machine": machines, "node": nodes} {

@@ -33,6 +33,7 @@ var examples = map[string][]string{
 	},
 	"arm":         {`fencectl arm --reason "tested"`, `fencectl arm --cluster prod --reason "tested" --yes`},
 	"disarm":      {`fencectl disarm --reason "test failed"`, `fencectl disarm --cluster prod --reason "migration"`},
+	"log-level":   {`fencectl log-level debug --reason "the BMC of worker-3 drops sessions"`, `fencectl log-level info --reason "found"`},
 	"bmc list":    {"fencectl bmc list", "fencectl bmc list -o wide"},
 	"bmc test":    {"fencectl bmc test worker-3", "fencectl bmc test worker-3 --cluster prod -o json"},
 	"bmc audit":   {"fencectl bmc audit", "fencectl bmc audit worker-3"},

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
@@ -31,11 +33,12 @@ type control struct {
 	store   state.Store
 	audit   *auditor
 	notes   *notes
+	level   zap.AtomicLevel
 	version string
 }
 
 func (c control) Status(ctx context.Context) (api.Status, error) {
-	s := api.Status{Version: c.version, Armed: true, Clusters: []api.ClusterStatus{}, Runs: []api.RunStatus{}, Audit: c.auditStatus(), BMCs: c.countBMCs(ctx)}
+	s := api.Status{Version: c.version, LogLevel: c.level.String(), Armed: true, Clusters: []api.ClusterStatus{}, Runs: []api.RunStatus{}, Audit: c.auditStatus(), BMCs: c.countBMCs(ctx)}
 	paused := 0
 	for _, cs := range c.engine.Status() {
 		s.Armed = s.Armed && cs.Armed
@@ -185,8 +188,11 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, For: time.Duration(o.For),
 		Admin: o.Role == api.Admin, Viewer: o.Role == api.Viewer,
 	}
-	if o.Verb == api.EnrollBMC {
+	switch o.Verb {
+	case api.EnrollBMC:
 		return c.enroll(ctx, given)
+	case api.LogLevel:
+		return c.setLogLevel(o)
 	}
 	row, known := orders[o.Verb]
 	if !known {

@@ -28,7 +28,8 @@ func words(e event.Event) string {
 // from being remediated, and an error is what needs a person.
 func levelOf(e event.Event) zapcore.Level {
 	switch {
-	case e.Type == event.Stepped && e.Step == remediate.Held:
+	case e.Type == event.Stepped && e.Step == remediate.Held,
+		e.Type == event.Reloaded && e.Reason != "":
 		return zapcore.ErrorLevel
 	case e.Type == event.Stepped && e.Step == remediate.Waiting,
 		e.Type == event.Failed, e.Type == event.Refused, e.Type == event.LimitClosed,

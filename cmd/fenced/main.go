@@ -111,9 +111,12 @@ func serve(file string, set []string, m move, warnings []string, stdout io.Write
 	if m.wanted() {
 		return m.do(ctx, file, set, stdout)
 	}
+	reloads := make(chan os.Signal, 1) // one that waits is enough: it reads what the files say then
+	signal.Notify(reloads, syscall.SIGHUP)
+	defer signal.Stop(reloads)
 	d, err := build(ctx, file, set, warnings)
 	if err != nil {
 		return err
 	}
-	return d.run(ctx)
+	return d.run(ctx, reloads)
 }

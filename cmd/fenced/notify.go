@@ -19,6 +19,7 @@ type notifier struct {
 	every    time.Duration // 0 = no watchdog
 	lastBeat atomic.Int64
 	words    atomic.Value // string
+	refused  atomic.Bool  // the last reload was refused
 }
 
 func newNotifier(log *zap.Logger) *notifier {
@@ -44,9 +45,23 @@ func (n *notifier) beat() {
 	}
 }
 
+// reloading tells systemd that a reload begins; reloaded must follow.
+func (n *notifier) reloading() {
+	n.send(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
+}
+
+// reloaded tells systemd that the reload has ended, and how.
+func (n *notifier) reloaded(err error) {
+	n.refused.Store(err != nil)
+	n.send(daemon.SdNotifyReady)
+}
+
 // status sends the words that `systemctl status` shows, when they changed.
 func (n *notifier) status(clusters []engine.ClusterStatus) {
 	words := statusWords(clusters)
+	if n.refused.Load() {
+		words += "; the last reload was refused: see the journal"
+	}
 	if old := n.words.Swap(words); old != words {
 		n.send("STATUS=" + words)
 	}

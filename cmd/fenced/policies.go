@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/fenced/fenced/internal/config"
@@ -82,4 +83,71 @@ func budgetsOf(all []policy.DisruptionBudget, cluster string, clusters int) []po
 // may name none only while there is no choice.
 func meant(named []string, cluster string, clusters int) bool {
 	return len(named) == 0 && clusters == 1 || slices.Contains(named, cluster)
+}
+
+// policyChanges says which checks and budgets of policies.d were added, removed and changed;
+// "" for none. That one stands on another line is no change.
+func policyChanges(before, after manifest.Policies) string {
+	was, is := policiesByName(before), policiesByName(after)
+	var added, removed, changed []string
+	for name, p := range is {
+		switch old, found := was[name]; {
+		case !found:
+			added = append(added, name)
+		case !reflect.DeepEqual(old, p):
+			changed = append(changed, name)
+		}
+	}
+	for name := range was {
+		if _, found := is[name]; !found {
+			removed = append(removed, name)
+		}
+	}
+	return config.NameChanges(added, removed, changed)
+}
+
+// policiesByName are the checks and budgets without where they stand.
+func policiesByName(p manifest.Policies) map[string]any {
+	all := map[string]any{}
+	for _, c := range p.Checks {
+		c.Source = ""
+		all[c.Kind+" "+c.Key()] = c
+	}
+	for _, b := range p.Budgets {
+		b.Source = ""
+		all[policy.DisruptionBudgetKind+" "+b.Name] = b
+	}
+	return all
+}
+
+// unwatchedTemplates refuses checks whose template makes requests of a kind that no check of
+// policies.d named at the start: the daemon watches the kinds from then only. A request that it
+// does not see must not look like none.
+func unwatchedTemplates(atStart, checks []policy.Check) error {
+	watched := map[string]bool{}
+	for i := range atStart {
+		for _, t := range templatesOf(&atStart[i]) {
+			watched[t.APIVersion+" "+t.Kind] = true
+		}
+	}
+	var errs []error
+	for i := range checks {
+		for _, t := range templatesOf(&checks[i]) {
+			if !t.IsOwn() && !watched[t.APIVersion+" "+t.Kind] {
+				errs = append(errs, fmt.Errorf("%s: the %s %s names a template of the kind %s of %s, whose requests fenced watches only after a restart: restart it instead",
+					checks[i].Source, checks[i].Kind, checks[i].Key(), t.Kind, t.APIVersion))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func templatesOf(c *policy.Check) (list []policy.Template) {
+	if c.Template != nil {
+		list = append(list, *c.Template)
+	}
+	for _, e := range c.Escalation {
+		list = append(list, e.Template)
+	}
+	return list
 }

@@ -55,3 +55,20 @@ func TestFileChecksGoToTheirCluster(t *testing.T) {
 	assert.Equal(t, budgets[:1], budgetsOf(budgets, "a", 1))
 	assert.Equal(t, budgets[1:], budgetsOf(budgets, "b", 2))
 }
+
+// A check that a reload brings may name fenced's own template, and kinds that were named at
+// the start. Of another kind fenced would not see the requests that are there.
+func TestReloadRefusesTemplatesThatAreNotWatched(t *testing.T) {
+	with := func(kind, apiVersion string) policy.Check {
+		return policy.Check{Kind: policy.NodeHealthCheckKind, Name: "n", Source: "a.yaml:1", Template: &policy.Template{APIVersion: apiVersion, Kind: kind}}
+	}
+	own, known, other := with("FencedRemediationTemplate", policy.FencedAPI), with("ATemplate", "a.example/v1"), with("BTemplate", "a.example/v1")
+	escalating := policy.Check{Kind: policy.NodeHealthCheckKind, Name: "e", Source: "b.yaml:1", Escalation: []policy.Escalation{{Template: *other.Template}}}
+	start := []policy.Check{known}
+	require.NoError(t, unwatchedTemplates(start, []policy.Check{own, known, {}}))
+	for _, c := range []policy.Check{other, escalating} {
+		err := unwatchedTemplates(start, []policy.Check{own, c})
+		require.ErrorContains(t, err, c.Source+": the NodeHealthCheck "+c.Name+" names a template of the kind BTemplate of a.example/v1")
+		require.ErrorContains(t, err, "restart it instead")
+	}
+}

@@ -19,7 +19,6 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/failpoint"
-	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/logging"
@@ -36,6 +35,7 @@ import (
 type fenced struct {
 	cfg      config.Config
 	log      *zap.Logger
+	level    zap.AtomicLevel
 	store    state.Store
 	audit    *auditor
 	notes    *notes
@@ -49,6 +49,7 @@ type fenced struct {
 	health   health
 	own      ownBMC
 	control  net.Listener
+	reloader *reloader
 }
 
 // build makes every part from the configuration. It takes the state file's
@@ -59,14 +60,15 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err != nil {
 		return nil, err
 	}
-	log, lines, err := logging.New(cfg.Log.Level)
-	if err != nil {
+	level := zap.NewAtomicLevel()
+	if err := setLevel(level, cfg.Log.Level); err != nil {
 		return nil, err
 	}
+	log, lines := logging.New(level)
 	// What libraries log by themselves goes the same way: stderr may have no reader.
 	zap.RedirectStdLog(log.Named("library"))
 	k8swatch.LogTo(zap.NewStdLog(log.Named("client-go")).Writer())
-	d := &fenced{cfg: cfg, log: log}
+	d := &fenced{cfg: cfg, log: log, level: level}
 	defer func() {
 		if err != nil {
 			_ = log.Sync() // it never fails
@@ -78,6 +80,9 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	entries, err := config.LoadHosts(cfg)
 	if err != nil {
 		return nil, err
+	}
+	if err := config.CheckCredentials(entries); err != nil {
+		return nil, configError{err}
 	}
 	policies, err := loadPolicies(cfg)
 	if err != nil {
@@ -99,6 +104,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err := d.listen(); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
+	d.reloader = &reloader{d: d, file: file, set: set, running: cfg, hosts: entries, policies: policies, atStart: policies.Checks}
 	d.log.Info("configured", zap.String("version", version), zap.String("config", file),
 		zap.Strings("clusters", cfg.ClusterNames()), zap.String("hosts", describeHosts(entries)))
 	return d, nil
@@ -169,20 +175,8 @@ func (d *fenced) engineOptions() engine.Options {
 	g, p := d.cfg.Guards, d.cfg.Power
 	return engine.Options{
 		Store: d.store, Events: d.events, PauseFile: d.cfg.Control.PauseFile, Record: d.audit.record,
-		Power: power.ReadTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
-		Guards: guard.Limits{
-			QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
-			MaxInFlight: g.MaxInFlight, MaxInFlightPercent: g.MaxInFlightPercent, MaxInFlightPerZone: g.MaxInFlightPerZone,
-			ZoneBreakerPercent: g.ZoneBreakerPercent, ZoneBreakerMin: g.ZoneBreakerMin, MaxFencesPerDay: g.MaxFencesPerDay, ZoneKey: g.ZoneKey,
-			MaxInFlightTotal: g.MaxInFlightTotal, StartsPerHour: g.StartsPerHour,
-			MaxDeletions: g.MaxDeletions, DeletionsPerHour: g.DeletionsPerHour, DeletionTimeout: g.DeletionTimeout,
-		},
-		Run: remediate.Limits{
-			OffDeadline: p.OffDeadline, APITimeout: p.APITimeout, PodsGoneTimeout: p.PodsGoneTimeout, OnDeadline: p.OnDeadline,
-			ReadyTimeout: p.NodeReadyTimeout, RestoreTimeout: p.RestoreTimeout, RunTimeout: p.RunTimeout, RetryInterval: p.RetryInterval,
-			SessionTimeout:   p.SessionTimeout,
-			MinPowerInterval: g.MinPowerInterval, MaxAttempts: g.MaxAttempts, PowerOnFoundOff: g.PowerOnFoundOff, ReleasePods: d.cfg.ReleasePods,
-		},
+		Power:  power.ReadTiming{ReadTimeout: p.ReadTimeout, OffReadSpacing: p.OffReadSpacing},
+		Guards: guardLimits(g), Run: runLimits(d.cfg),
 	}
 }
 
@@ -223,7 +217,7 @@ func (d *fenced) listen() (err error) {
 
 // run starts every task and tells systemd that the daemon is ready. It returns
 // when all have stopped: after a signal each run stops at its next save point.
-func (d *fenced) run(ctx context.Context) error {
+func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, c := range d.clusters {
 		g.Go(func() error { return c.Run(ctx) })
@@ -232,7 +226,7 @@ func (d *fenced) run(ctx context.Context) error {
 	g.Go(func() error { return d.own.keep(ctx, d.engine.Status) })
 	g.Go(func() error { return d.sweep.Run(ctx) })
 	g.Go(func() error { return d.report.Run(ctx) })
-	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, version: version}
+	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, level: d.level, version: version}
 	server := api.NewServer(people, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if addr := d.cfg.Metrics.Listen; addr != "" {
@@ -241,6 +235,7 @@ func (d *fenced) run(ctx context.Context) error {
 	}
 	g.Go(func() error { return d.audit.keep(ctx) })
 	g.Go(func() error { return d.tell(ctx) })
+	g.Go(func() error { return d.reloader.keep(ctx, reloads) })
 	d.notify.send(daemon.SdNotifyReady)
 	err := g.Wait()
 	err = errors.Join(err, d.close())

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -13,7 +12,7 @@ import (
 // BookOptions configures the Book of one cluster.
 type BookOptions struct {
 	Name   string // of the cluster
-	Guards guard.Limits
+	Limits *Limits
 	// Rules are the administrator's settings for all checks.
 	Rules policy.Rules
 	Draft Drafter
@@ -47,7 +46,7 @@ type Book struct {
 // NewBook begins a Book with the checks from files.
 func NewBook(opt BookOptions, started time.Time) *Book {
 	opt.Rules.ClusterRequired, opt.Rules.NodesCountAsMembers = true, false // this is a live cluster
-	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Guards.ZoneKey)
+	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Limits.Guards().ZoneKey)
 	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
 	b := &Book{
 		opt: opt, started: started, ledger: policy.NewLedger(opt.Rules), runs: newRuns(), storms: storms{},

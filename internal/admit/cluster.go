@@ -20,7 +20,7 @@ import (
 type Options struct {
 	Name   string
 	Mode   string // one of the modes in guard
-	Guards guard.Limits
+	Limits *Limits
 	Files  []policy.Check // from policies.d
 	// RequestScope is what the configuration allows remediation requests beyond the default.
 	RequestScope []string
@@ -72,6 +72,7 @@ type Cluster struct {
 	OwnHost   *OwnHost
 	Deletions *Deletions
 	ByHand    *ByHand
+	Policies  *Policies
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.
@@ -84,6 +85,7 @@ func New(opt Options) *Cluster {
 	c.evidence = newEvidenceReader(opt, c.Wake)
 	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}, notHeld: map[string]time.Time{}}
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
+	c.Policies = &Policies{c: c}
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,

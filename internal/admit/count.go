@@ -24,15 +24,15 @@ func (b *Book) countAll(a candidate, f *guard.Facts, releasedAt, now time.Time) 
 	b.countNodes(a, f)
 	b.countRuns(a, f, releasedAt, now)
 	if f.NeedsHost {
-		f.NextStart, f.StartsLastHour = b.runs.nextStart(b.opt.Guards.Bucket(), false, now)
+		f.NextStart, f.StartsLastHour = b.runs.nextStart(b.opt.Limits.Guards().Bucket(), false, now)
 	} else {
-		f.Deletion = b.runs.countDeletions(b.ledger, b.replacements, b.opt.Guards, a, now)
+		f.Deletion = b.runs.countDeletions(b.ledger, b.replacements, b.opt.Limits.Guards(), a, now)
 	}
 }
 
 // countNodes fills in how many Nodes are down, in the cluster and in the zone. b.mu is held.
 func (b *Book) countNodes(a candidate, f *guard.Facts) {
-	key := cmp.Or(a.zoneKey, b.opt.Guards.ZoneKey)
+	key := cmp.Or(a.zoneKey, b.opt.Limits.Guards().ZoneKey)
 	if a.node != nil {
 		f.Zone = a.node.Labels[key]
 	}
@@ -46,7 +46,7 @@ func (b *Book) countNodes(a candidate, f *guard.Facts) {
 
 // countRuns fills in the facts about runs. b.mu is held.
 func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time) {
-	key := cmp.Or(a.zoneKey, b.opt.Guards.ZoneKey)
+	key := cmp.Or(a.zoneKey, b.opt.Limits.Guards().ZoneKey)
 	h := b.runs.history(a.draft.Target, b.stableUntil[a.draft.Target.Node], releasedAt)
 	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
 	for _, r := range b.runs.byID {
@@ -83,7 +83,7 @@ func (b *Book) reserve(a candidate, r remediate.Run, slots int, releasedAt, now 
 		Manual: r.Manual != nil, ControlPlane: r.ControlPlane, NeedsHost: r.Strategy == remediate.PowerCycle, InFlightTotal: slots,
 	}
 	b.countAll(a, &f, releasedAt, now)
-	if g, refused := firstFailing(guard.StartGates(b.opt.Guards, f, now)); refused {
+	if g, refused := firstFailing(guard.StartGates(b.opt.Limits.Guards(), f, now)); refused {
 		return reason.RefusalOf(g)
 	}
 	b.runs.byID[r.ID], b.runsChanged = r, true

@@ -69,6 +69,7 @@ func (c *Cluster) checkView() View {
 // considered next. It returns that time for now on (candidates), and when to call it again
 // although nothing changes (next); zero: never.
 func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.Time) (next, candidates time.Time) {
+	c.Policies.takeIn(now)
 	if !c.checkView().Synced { // a Node that is missing from such a view may still exist
 		return time.Time{}, due
 	}

@@ -115,13 +115,13 @@ func TestDeletionsInProgress(t *testing.T) {
 		"no answer, and it was refused":      {func(b *Book, r *remediate.Run) { r.Step = remediate.Aborted; machine(b, "uid-1", false) }, after(1), 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := NewBook(BookOptions{Name: "c", Guards: guard.Limits{DeletionTimeout: 30 * time.Minute}}, noon)
+			b := NewBook(BookOptions{Name: "c", Limits: NewLimits(guard.Limits{DeletionTimeout: 30 * time.Minute}, remediate.Limits{})}, noon)
 			r := deleted(1, after(0), noon.Add(-time.Hour), false)
 			c.change(b, &r)
 			b.runs.byID[r.ID] = r
 			a := candidate{draft: remediate.Run{CheckID: "check", Strategy: remediate.DeleteMachine}}
-			assert.Equal(t, c.counts, b.runs.countDeletions(b.ledger, b.replacements, b.opt.Guards, a, c.now).InProgress)
-			_, overdue := b.runs.disappearing(b.ledger, b.opt.Guards.DeletionTimeout, c.now)
+			assert.Equal(t, c.counts, b.runs.countDeletions(b.ledger, b.replacements, b.opt.Limits.Guards(), a, c.now).InProgress)
+			_, overdue := b.runs.disappearing(b.ledger, b.opt.Limits.Guards().DeletionTimeout, c.now)
 			assert.Len(t, overdue, c.overdue)
 		})
 	}
@@ -146,7 +146,7 @@ func TestReserveKeepsDeletionsApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := c.limits
 			l.MaxInFlightPercent, l.MaxFencesPerDay, l.ZoneBreakerMin, l.ZoneKey = 100, 5, 9, "zone"
-			b := NewBook(BookOptions{Name: "c", Guards: l}, noon)
+			b := NewBook(BookOptions{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, noon)
 			node := &policy.Node{Name: "n-1", UID: "u-1", Labels: map[string]string{"zone": "z"}}
 			b.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: node.Name}, Value: node})
 			reserve := func(n int, strategy remediate.Strategy, check string) error {

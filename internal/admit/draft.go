@@ -46,7 +46,7 @@ type Drafter struct {
 	// cluster.
 	ControlPlaneIsolation remediate.Isolation
 	Reprovision           bool
-	Limits                remediate.Limits
+	Limits                *Limits
 
 	cluster            string
 	deleteControlPlane bool // control-plane Machines may be deleted
@@ -54,7 +54,7 @@ type Drafter struct {
 
 // base returns a draft with everything that does not depend on the target.
 func (d Drafter) base() remediate.Run {
-	r := remediate.Run{Isolation: d.Isolation, Limits: d.Limits}
+	r := remediate.Run{Isolation: d.Isolation, Limits: d.Limits.Run()}
 	r.Limits.Reprovision = d.Reprovision
 	return r
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -72,7 +73,7 @@ func TestCheckSetsTheLimitsOfItsRuns(t *testing.T) {
 // The limits of a run come from the configuration, the check and the target.
 func TestLimitsOfADraft(t *testing.T) {
 	draft := func(o BookOptions, target policy.TargetReport) remediate.Limits {
-		o.Draft.Limits = remediate.Limits{ReadyTimeout: 10 * time.Minute}
+		o.Draft.Limits = NewLimits(guard.Limits{}, remediate.Limits{ReadyTimeout: 10 * time.Minute})
 		a, ok := NewBook(o, time.Now()).candidateForCheck(&policy.Check{Strategy: policy.PowerCycleHosts}, &target)
 		assert.True(t, ok)
 		return a.draft.Limits

@@ -11,7 +11,7 @@ import (
 
 // gates evaluates every guard for a candidate. p is its probe; nil: it was not probed.
 func (c *Cluster) gates(a candidate, p *probe, now time.Time) []reason.Gate {
-	return guard.Gates(c.opt.Guards, c.facts(a, p, now), now)
+	return guard.Gates(c.opt.Limits.Guards(), c.facts(a, p, now), now)
 }
 
 // facts gathers the facts for the guards. Without a probe they are as if BMC, contenders and

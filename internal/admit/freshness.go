@@ -34,11 +34,9 @@ type View struct {
 
 // FreshnessOptions configures the Freshness of one cluster.
 type FreshnessOptions struct {
-	Watch       Watch
-	ViewMaxAge  time.Duration
-	SkewMax     time.Duration
-	QuietPeriod time.Duration
-	Awake       func() suspend.Awake
+	Watch  Watch
+	Limits *Limits
+	Awake  func() suspend.Awake
 }
 
 // Freshness says how far the view of a cluster can be relied on, and until when no run may
@@ -70,7 +68,7 @@ func (f *Freshness) View() View {
 	defer f.mu.Unlock()
 	if why := f.awake.Over(); why != "" {
 		f.awake, f.suspend, f.wokeAt = f.opt.Awake(), why, now
-		f.quietUntil = later(f.quietUntil, now.Add(f.opt.QuietPeriod))
+		f.quietUntil = later(f.quietUntil, now.Add(f.opt.Limits.Guards().QuietPeriod))
 	}
 	if !f.wokeAt.IsZero() && now.Sub(f.wokeAt) <= v.Age {
 		v.Synced, v.Problem = false, withDetail(f.suspend, v.Problem)
@@ -86,7 +84,7 @@ func (f *Freshness) Check() (v View, problem string, changed bool) {
 	switch {
 	case !v.Synced:
 		problem = withDetail("not synced yet", v.Problem)
-	case v.Age > f.opt.ViewMaxAge:
+	case v.Age > f.opt.Limits.Guards().ViewMaxAge:
 		problem = withDetail("the view is "+v.Age.Round(time.Second).String()+" old", v.Problem)
 	default:
 		problem = cmp.Or(f.skewProblem(v), v.Problem)
@@ -97,7 +95,7 @@ func (f *Freshness) Check() (v View, problem string, changed bool) {
 	f.problem = problem
 	if v.Since.After(f.outageEnd) {
 		f.outageEnd = v.Since
-		f.quietUntil = later(f.quietUntil, v.Since.Add(f.opt.QuietPeriod))
+		f.quietUntil = later(f.quietUntil, v.Since.Add(f.opt.Limits.Guards().QuietPeriod))
 		changed = true
 	}
 	return v, problem, changed
@@ -125,7 +123,7 @@ func (f *Freshness) BeQuiet(from time.Time) {
 	if now := time.Now(); from.After(now) {
 		from = now
 	}
-	f.quietUntil = later(f.quietUntil, from.Add(f.opt.QuietPeriod))
+	f.quietUntil = later(f.quietUntil, from.Add(f.opt.Limits.Guards().QuietPeriod))
 }
 
 // gapEnds returns when the last outage of the view ended, and when this host was seen to be
@@ -139,7 +137,7 @@ func (f *Freshness) gapEnds() (outageEnd, wokeAt time.Time) {
 // skewProblem says by how much this host's clock differs from the API server's; "" if it is
 // within the limit, or not known. // I16
 func (f *Freshness) skewProblem(v View) string {
-	if v.Skew.Abs() <= f.opt.SkewMax {
+	if v.Skew.Abs() <= f.opt.Limits.Guards().ClockSkewMax {
 		return ""
 	}
 	return "this clock and the API server's differ by " + v.Skew.Abs().Round(time.Second).String()

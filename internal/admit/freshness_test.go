@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // The end of a pause that a clock two hours ahead has written does not keep fenced quiet for two
@@ -14,7 +17,7 @@ func TestQuietPeriodBeginsNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		f := &Freshness{}
-		f.opt.QuietPeriod = time.Minute
+		f.opt.Limits = NewLimits(guard.Limits{QuietPeriod: time.Minute}, remediate.Limits{})
 		f.BeQuiet(now.Add(2 * time.Hour))
 		assert.Equal(t, now.Add(time.Minute), f.QuietUntil())
 		f.BeQuiet(now.Add(-time.Hour))

@@ -33,7 +33,7 @@ func (d *Deletions) List(now time.Time) (inProgress, overdue []remediate.Run) {
 	if !b.complete {
 		return nil, nil
 	}
-	return b.runs.disappearing(b.ledger, d.opt.Guards.DeletionTimeout, now)
+	return b.runs.disappearing(b.ledger, d.opt.Limits.Guards().DeletionTimeout, now)
 }
 
 // reportOverdue reports each deletion once that has become overdue. Its place is free from
@@ -51,7 +51,7 @@ func (d *Deletions) reportOverdue(now time.Time) {
 			continue
 		}
 		d.opt.Emit(event.Event{Type: event.Failed, Cluster: d.opt.Name, Node: r.Target.Node, Run: r.ID, Check: r.CheckID,
-			Reason: reason.DeletionOverdue, Message: overdueMessage(r, d.opt.Guards.DeletionTimeout)})
+			Reason: reason.DeletionOverdue, Message: overdueMessage(r, d.opt.Limits.Guards().DeletionTimeout)})
 		d.wake()
 	}
 	d.reported = reported

@@ -128,7 +128,7 @@ func (w *RequestedRuns) candidate(q *policy.Requested) (candidate, bool) {
 	a, ok := w.c.candidate(&q.Check, &q.Target)
 	ref := refOf(q.Request)
 	a.draft.Request = &ref
-	a.draft.Limits.MaxAttempts = min(a.draft.Limits.MaxAttempts, w.c.book.opt.Draft.Limits.MaxAttempts)
+	a.draft.Limits.MaxAttempts = min(a.draft.Limits.MaxAttempts, w.c.book.opt.Draft.Limits.Run().MaxAttempts)
 	return a, ok
 }
 

@@ -39,7 +39,7 @@ func TestReserveChecksAllLimits(t *testing.T) {
 			}
 			first, second := run(1), run(2)
 			change(&l, &first, &second)
-			b := NewBook(BookOptions{Name: "c", Guards: l}, time.Now())
+			b := NewBook(BookOptions{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, time.Now())
 			nodes := map[string]*policy.Node{}
 			for i := range 6 {
 				n := &policy.Node{Name: fmt.Sprint("n-", i), UID: fmt.Sprint("u-", i), Labels: map[string]string{"zone": "z"}}

@@ -162,7 +162,7 @@ func (b waitingRuns) reserve(a candidate, slots int, releasedAt, now time.Time) 
 		Manual: a.draft.Manual != nil, OwnRetry: true, ControlPlane: a.draft.ControlPlane, NeedsHost: true, InFlightTotal: slots,
 	}
 	b.countAll(a, &f, releasedAt, now)
-	if g, refused := firstFailing(guard.StartGates(b.opt.Guards, f, now)); refused {
+	if g, refused := firstFailing(guard.StartGates(b.opt.Limits.Guards(), f, now)); refused {
 		return reason.RefusalOf(g)
 	}
 	b.runs.reserved[a.draft.ID] = true

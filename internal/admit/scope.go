@@ -77,7 +77,7 @@ func (k *scopeKeeper) startQuiet(started time.Time) (events []event.Event) {
 	}
 	if why := whyEnlarged(stored.Scope, scopeOf(k.opt)); why != "" {
 		from = later(from, started)
-		if stored.Version != 0 && k.opt.Guards.QuietPeriod > 0 {
+		if stored.Version != 0 && k.opt.Limits.Guards().QuietPeriod > 0 {
 			events = append(events, event.Event{Type: event.Internal, Reason: reason.QuietPeriod,
 				Message: "fenced may act on more than before (" + why + "): the quiet period begins"})
 		}

@@ -138,7 +138,7 @@ func (c *Cluster) takeSlot(ctx context.Context, r remediate.Run) error {
 	if deletesOnly(r) {
 		return nil
 	}
-	limit := max(1, c.opt.Guards.MaxInFlightTotal)
+	limit := max(1, c.opt.Limits.Guards().MaxInFlightTotal)
 	if r.Manual != nil {
 		limit = lead.EverySlot
 	}

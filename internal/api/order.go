@@ -25,6 +25,7 @@ type Order struct {
 	DryRun  bool   `json:"dryRun,omitempty"`  // fence, arm, enroll, confirm-off: only say what would be done
 	For     Span   `json:"for,omitzero"`      // pause, hold: it ends by itself
 	AsIs    bool   `json:"asIs,omitempty"`    // abort: end a Held run and leave the host as it is
+	Level   string `json:"level,omitempty"`   // log-level: one of LogLevels
 	Typed   string `json:"typed,omitempty"`   // confirm-off: the node's name once more
 }
 

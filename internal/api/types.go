@@ -9,6 +9,7 @@ import (
 // Status is what fenced is and does at this moment.
 type Status struct {
 	Version      string          `json:"version"`
+	LogLevel     string          `json:"logLevel,omitempty"` // of now: debug, info, warn or error
 	Armed        bool            `json:"armed"`
 	Paused       bool            `json:"paused"`
 	PausedReason string          `json:"pausedReason"`

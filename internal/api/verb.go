@@ -21,6 +21,8 @@ const (
 	Arm     Verb = "arm"
 	Disarm  Verb = "disarm"
 
+	LogLevel Verb = "log-level" // until the next reload or restart
+
 	Hold       Verb = "hold"        // keep one Node from being fenced
 	Release    Verb = "release"     // end that, or its quarantine
 	Abort      Verb = "abort"       // stop a run and bring its host back
@@ -32,6 +34,9 @@ const (
 	EnrollBMC  Verb = "bmc/enroll"  // what answers there now is the Node's
 	ReleaseBMC Verb = "bmc/release" // a BMC that reported a false Off may be used again
 )
+
+// LogLevels are how much the daemon can log: what has the level, or is worse.
+var LogLevels = []string{"debug", "info", "warn", "error"}
 
 // verb is one row of the table: POST on the path of its object, for callers with its
 // role.
@@ -73,6 +78,7 @@ var verbs = []verb{
 	{name: Resume, of: ofCluster, need: Operator},
 	{name: Arm, of: ofCluster, need: Admin, takes: []string{"dryRun"}},
 	{name: Disarm, of: ofCluster, need: Admin},
+	{name: LogLevel, of: ofCluster, need: Admin, takes: []string{"level"}},
 	{name: TestBMC, of: ofNode, need: Operator, answer: (*Server).look},
 	{name: AuditBMC, of: ofNode, need: Operator, answer: (*Server).look},
 	{name: EnrollBMC, of: ofNode, machine: true, need: Admin, takes: []string{"dryRun"}},
@@ -89,6 +95,7 @@ var bodyFields = []struct {
 	{name: "asIs", given: func(o Order) bool { return o.AsIs }, needsAdmin: true}, // what still waits to be brought back
 	{name: "dryRun", given: func(o Order) bool { return o.DryRun }},
 	{name: "for", given: func(o Order) bool { return o.For != 0 }},
+	{name: "level", given: func(o Order) bool { return o.Level != "" }},
 	{name: "offOnly", given: func(o Order) bool { return o.OffOnly }},
 	{name: "typed", given: func(o Order) bool { return o.Typed != "" }},
 	{name: "yes", given: func(o Order) bool { return o.Yes }, needsAdmin: true}, // the typed node name
@@ -151,6 +158,9 @@ func (v Verb) takes(o Order) error {
 		if f.given(o) && !slices.Contains(takes, f.name) {
 			return BadRequest(fmt.Sprintf("%s takes no %s", v, f.name), "")
 		}
+	}
+	if v == LogLevel && !slices.Contains(LogLevels, o.Level) {
+		return BadRequest(fmt.Sprintf("%q is no log level", o.Level), "one of "+strings.Join(LogLevels, ", "))
 	}
 	if o.For > maxFor {
 		return BadRequest(fmt.Sprintf("for is longer than %s", time.Duration(maxFor)), "leave it out for a stop without an end")

@@ -35,7 +35,7 @@ func (c *Client) fail(ctx context.Context, op string, sent bmc.Sent, err error) 
 		text, kind = classifyIpmitool(ctx, err)
 	}
 	if kind == bmc.KindProtocol && ctx.Err() != nil {
-		kind = bmc.KindUnreachable // net/http may report a cut request without a typed error
+		kind = bmc.KindUnreachable // a request that was cut may end in any error
 	}
 	var cause error = safeText(c.scrub(text))
 	if ended := ctx.Err(); ended != nil {
@@ -69,6 +69,8 @@ func kindOf(err error) bmc.Kind {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.As(err, &timeout) && timeout.Timeout(), network,
 		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return bmc.KindUnreachable
+	case strings.Contains(err.Error(), "net/http: request canceled"): // without a type, and a moment before ctx has ended
 		return bmc.KindUnreachable
 	case strings.Contains(err.Error(), "no matching redfish system found"):
 		return bmc.KindIdentity // several systems behind one service

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 )
 
@@ -20,9 +21,15 @@ func Check(file string, more func(Config) (warnings []string, err error), overri
 	if len(c.Clusters) == 0 { // they say what hosts and policies are for
 		return warnings, errors.Join(errs...)
 	}
-	_, ofHosts, err := loadHosts(c, true)
+	hosts, ofHosts, err := loadHosts(c, true)
 	others, moreErr := more(c)
-	return slices.Concat(warnings, ofHosts, others), errors.Join(append(errs, err, moreErr)...)
+	errs = append(errs, err, moreErr)
+	// Only a start of the daemon can read what systemd gives: ExecReload= has the variable, too,
+	// but may not look into the directory. The daemon itself checks again.
+	if _, err := os.ReadDir(os.Getenv("CREDENTIALS_DIRECTORY")); err == nil {
+		errs = append(errs, CheckCredentials(hosts))
+	}
+	return slices.Concat(warnings, ofHosts, others), errors.Join(errs...)
 }
 
 // ReadPolicies gives the files of c.Policies to decode, in name order. Its error joins

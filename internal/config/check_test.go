@@ -84,10 +84,19 @@ func TestCheckWarns(t *testing.T) {
 		require.NotContains(t, warnings[i], "s3cret")      // I25
 		require.NotContains(t, warnings[i], "Canary-4711") // it may be the password itself
 	}
-	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+	t.Setenv("CREDENTIALS_DIRECTORY", filepath.Join(dir, "nowhere"))
 	warnings, err = Check(file, good)
+	require.NoError(t, err, "what cannot be read is left to the daemon")
+	require.Len(t, warnings, len(want))
+	t.Setenv("CREDENTIALS_DIRECTORY", dir)
+	_, err = Check(file, good)
+	require.ErrorContains(t, err, at+":17: hosts[8].bmc.credential: systemd gave this process no credential h; add LoadCredential=h:PATH to the unit")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "h"), []byte("\n"), 0o600))
+	_, err = Check(file, good)
+	require.ErrorContains(t, err, at+":17: hosts[8].bmc.credential: "+dir+"/h is empty")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "h"), []byte("s3cret"), 0o600))
+	_, err = Check(file, good)
 	require.NoError(t, err)
-	require.Contains(t, warnings[len(warnings)-1], ":17: hosts[8].bmc.credential: ")
 }
 
 func TestParsePrincipal(t *testing.T) {

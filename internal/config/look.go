@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -21,10 +20,6 @@ const maxCA = 1 << 20
 func (r *reader) checkFiles(key string, line int, d bmc.Device, s PasswordSource) {
 	if s.File != "" {
 		r.warn(line, key+".passwordFile", PasswordSource{File: s.File}.into(&d))
-	}
-	// What systemd gives is known to the process of the daemon only.
-	if s.Credential != "" && os.Getenv("CREDENTIALS_DIRECTORY") != "" {
-		r.warn(line, key+".credential", PasswordSource{Credential: s.Credential}.into(&d))
 	}
 	if s.KgFile != "" {
 		_, err := readBMCKey(s.KgFile)

@@ -2,7 +2,9 @@ package config
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -37,6 +39,26 @@ func (e HostEntry) ReadPasswords() bmc.Host {
 		}
 	}
 	return h
+}
+
+// CheckCredentials finds the systemd credentials that are missing, empty or too long. Other
+// than a file, nobody can correct one while the daemon runs: so it fails the start.
+func CheckCredentials(hosts []HostEntry) error {
+	var errs []error
+	for _, e := range hosts {
+		for i, l := range e.Passwords {
+			for j, s := range l {
+				if s.Credential == "" {
+					continue
+				}
+				d := e.Levels[i].Devices[j]
+				if err := (PasswordSource{Credential: s.Credential}).into(&d); err != nil {
+					errs = append(errs, fmt.Errorf("%s.credential: %w", e.places[i][j], err))
+				}
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // into reads what the device needs. A Secret only the cluster's API can give.
@@ -79,7 +101,11 @@ func (s PasswordSource) read() (bmc.Secret, error) {
 	if dir == "" {
 		return bmc.Secret{}, fmt.Errorf("systemd gave this process no credential %[1]s; add LoadCredential=%[1]s:PATH to the unit", s.Credential)
 	}
-	return readSecret(filepath.Join(dir, s.Credential))
+	secret, err := readSecret(filepath.Join(dir, s.Credential))
+	if errors.Is(err, fs.ErrNotExist) {
+		return secret, fmt.Errorf("systemd gave this process no credential %[1]s; add LoadCredential=%[1]s:PATH to the unit, and restart it: %[2]w", s.Credential, err)
+	}
+	return secret, err
 }
 
 // readSecret names only the path of a file that is there in its errors, never what

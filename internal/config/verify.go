@@ -13,9 +13,7 @@ func verify(c Config, origin func(key string) string) []error {
 	v := verifier{c: c, origin: origin}
 	v.clusters()
 	v.state()
-	v.less("power.offReadSpacing", c.Power.OffReadSpacing, "power.offDeadline", c.Power.OffDeadline)
-	v.less("power.offDeadline", c.Power.OffDeadline, "power.runTimeout", c.Power.RunTimeout)
-	v.less("power.onDeadline", c.Power.OnDeadline, "power.runTimeout", c.Power.RunTimeout)
+	v.deadlines()
 	v.directory("hosts", c.Hosts, Default().Hosts)
 	v.directory("policies", c.Policies, Default().Policies)
 	return v.errs
@@ -72,6 +70,21 @@ func (v *verifier) guarded(key, path string) {
 	if err := CheckGuarded(path); path != "" && err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 		v.fail(key, "%v", err)
 	}
+}
+
+// CheckDeadlines finds what verify finds wrong with the deadlines, when some of them come from
+// the running daemon and others from the files.
+func CheckDeadlines(c Config) error {
+	v := verifier{c: c, origin: func(string) string { return c.File }}
+	v.deadlines()
+	return errors.Join(v.errs...)
+}
+
+func (v *verifier) deadlines() {
+	p := v.c.Power
+	v.less("power.offReadSpacing", p.OffReadSpacing, "power.offDeadline", p.OffDeadline)
+	v.less("power.offDeadline", p.OffDeadline, "power.runTimeout", p.RunTimeout)
+	v.less("power.onDeadline", p.OnDeadline, "power.runTimeout", p.RunTimeout)
 }
 
 func (v *verifier) less(key string, d time.Duration, than string, limit time.Duration) {

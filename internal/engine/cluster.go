@@ -27,13 +27,12 @@ type cluster struct {
 func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
 	c := &cluster{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1)}
 	c.view = admit.NewFreshness(admit.FreshnessOptions{
-		Watch: o.Watch, ViewMaxAge: e.opt.Guards.ViewMaxAge, SkewMax: e.opt.Guards.ClockSkewMax,
-		QuietPeriod: e.opt.Guards.QuietPeriod, Awake: e.stayAwake,
+		Watch: o.Watch, Limits: e.limits, Awake: e.stayAwake,
 	})
 	c.book = admit.NewBook(admit.BookOptions{
-		Name: o.Name, Guards: e.opt.Guards, Rules: o.Rules, FileChecks: o.FileChecks, FileBudgets: o.FileBudgets, AnnotatedMachines: o.Mode == guard.ModeRespond,
+		Name: o.Name, Limits: e.limits, Rules: o.Rules, FileChecks: o.FileChecks, FileBudgets: o.FileBudgets, AnnotatedMachines: o.Mode == guard.ModeRespond,
 		Draft: admit.Drafter{
-			Isolation: o.Isolation, ControlPlaneIsolation: o.ControlPlaneIsolation, Reprovision: o.Reprovision, Limits: e.opt.Run,
+			Isolation: o.Isolation, ControlPlaneIsolation: o.ControlPlaneIsolation, Reprovision: o.Reprovision, Limits: e.limits,
 		},
 	}, e.started)
 	c.lead = lead.New(lead.Options{
@@ -42,7 +41,7 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
 	})
 	c.hosts = e.hosts.Attach(ctx, hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.book.Objects(), c}, Lead: c.lead, Secrets: o.Kube})
 	c.admit = admit.New(admit.Options{
-		Name: o.Name, Mode: o.Mode, Guards: e.opt.Guards, Files: o.FileChecks, RequestScope: o.RequestScope, Book: c.book, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
+		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Book: c.book, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
 		Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
 		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.beat() },
 		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter() },

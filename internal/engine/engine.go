@@ -95,18 +95,20 @@ type Engine struct {
 	hosts    *hosts.Hosts
 	lockOut  *power.LockOut
 	slots    *lead.Slots
+	limits   *admit.Limits
 	stop     *stop.Stop
 	started  time.Time
 	beat     func() // resets the watchdog: decisions are being made
 
 	Arming Arming
+	TakeIn TakeIn
 }
 
 // New loads the records of the store and prepares every cluster. It connects to no cluster
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
-	e := &Engine{opt: opt, clusters: map[string]*cluster{}, started: time.Now(), beat: func() {}}
-	e.Arming = Arming{e}
+	e := &Engine{opt: opt, clusters: map[string]*cluster{}, started: time.Now(), beat: func() {}, limits: admit.NewLimits(opt.Guards, opt.Run)}
+	e.Arming, e.TakeIn = Arming{e}, TakeIn{e}
 	var err error
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err

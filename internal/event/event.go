@@ -62,6 +62,7 @@ const (
 	Ordered      = "Order"        // a person changed something or, with a Reason, was refused to
 	ViewChanged  = "View"         // the view of a cluster became good or bad
 	OwnerChanged = "Owner"        // this instance took a cluster or gave it up
+	Reloaded     = "Reload"       // a reload took changed files in or, with a Reason, was refused
 	Internal     = "Internal"     // the daemon itself
 )
 

@@ -100,7 +100,7 @@ func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, erro
 // nothing says which of them is right. // I9
 func (c *Cluster) listed(ctx context.Context, t remediate.Target) (entry bmc.Host, found bool, err error) {
 	for _, of := range t.Names() {
-		h, ok, err := c.hosts.opt.Inventory.Find(ctx, c.opt.Name, of)
+		h, ok, err := c.hosts.listed.inventory().Find(ctx, c.opt.Name, of)
 		switch {
 		case err != nil:
 			return h, false, &reason.Refusal{Reason: hostErrorReason(err, reason.InvalidHost), Message: reason.Sentence(err)}
@@ -143,7 +143,7 @@ func (h *Hosts) withAccounts(ctx context.Context, e *hostEntry) (bmc.Host, bool)
 	cluster, of := bmc.EntryOf(e.name)
 	found := e.host
 	if e.listed {
-		found, _, _ = h.opt.Inventory.Find(ctx, cluster, of) // an unusable entry has no device to compare
+		found, _, _ = h.listed.inventory().Find(ctx, cluster, of) // an unusable entry has no device to compare
 	}
 	c := h.clusters[cluster]
 	if c == nil {

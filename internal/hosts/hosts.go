@@ -87,6 +87,7 @@ type Options struct {
 // each cluster are parts with a lock each. No part calls another one while it holds its lock.
 type Hosts struct {
 	opt            Options
+	listed         listed
 	catalog        *catalog
 	freezes        *freezes
 	contradictions *outletContradictions
@@ -101,6 +102,7 @@ func New(ctx context.Context, opt Options, s state.Store) (*Hosts, error) {
 		opt: opt, catalog: known, freezes: newFreezes(), contradictions: &outletContradictions{first: map[string]contradiction{}},
 		own: newOwnHost(opt.Own, opt.Instance, known), clusters: map[string]*Cluster{},
 	}
+	h.listed.now.Store(&opt.Inventory)
 	return h, known.pins.load(ctx, s)
 }
 
@@ -133,11 +135,7 @@ func (h *Hosts) Attach(ctx context.Context, opt ClusterOptions) *Cluster {
 	}
 	c.nodeless = &nodeless{cluster: opt.Name, view: opt.View, hosts: h, metal: c.metal}
 	h.clusters[opt.Name] = c
-	for _, of := range h.opt.Inventory.List(opt.Name) {
-		if entry, found, err := h.opt.Inventory.Find(ctx, opt.Name, of); found && err == nil { // another entry is refused when it is used
-			h.catalog.index.put(newEntry(opt.Name, withoutAccounts(entry), hostEntry{name: entry.Name, source: entry.Source, listed: true}))
-		}
-	}
+	h.putEntries(ctx, h.listed.inventory(), opt.Name)
 	return c
 }
 

@@ -100,7 +100,7 @@ func (c *Cluster) SubjectOf(ctx context.Context, of string) (Subject, error) {
 	if !isMachine {
 		_, known = c.opt.View.TargetOn(of)
 	}
-	_, listed, err := c.hosts.opt.Inventory.Find(ctx, c.opt.Name, of)
+	_, listed, err := c.hosts.listed.inventory().Find(ctx, c.opt.Name, of)
 	switch {
 	case known || listed || err != nil:
 	case isMachine:
@@ -122,7 +122,7 @@ func (c *Cluster) inventory(ctx context.Context) (all []Subject) {
 		return []Subject{{Cluster: c.opt.Name, Err: errNotSeen()}}
 	}
 	var targets []string // the names of Nodes, and "namespace/name" of Machines without one
-	for _, of := range c.hosts.opt.Inventory.List(c.opt.Name) {
+	for _, of := range c.hosts.listed.inventory().List(c.opt.Name) {
 		targets = append(targets, c.nodeOrMachine(of))
 	}
 	nodeless := map[string]string{} // Machines without a Node so far, by their BareMetalHost

@@ -72,5 +72,5 @@ func (c *Cluster) Duplicate(t remediate.Target) string {
 
 // Protected reports whether an administrator forbids to fence a target automatically.
 func (c *Cluster) Protected(t remediate.Target) bool {
-	return slices.ContainsFunc(t.Names(), func(of string) bool { return c.hosts.opt.Inventory.Protected(c.opt.Name, of) })
+	return slices.ContainsFunc(t.Names(), func(of string) bool { return c.hosts.listed.inventory().Protected(c.opt.Name, of) })
 }

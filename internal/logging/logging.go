@@ -15,21 +15,16 @@ import (
 	"github.com/fenced/fenced/internal/api"
 )
 
-// New makes the logger of the process, and its queue. level is debug, info, warn or error.
-// Sync of the logger ends the process well: it waits a little for the last lines.
-func New(level string) (*zap.Logger, *Queue, error) {
-	lvl, err := zapcore.ParseLevel(level)
-	if err != nil {
-		return nil, nil, fmt.Errorf("log level %q: %w", level, err)
-	}
+// New makes the logger of the process, and its queue. It writes what has the level or is
+// worse; the level may be changed at any time. Sync of the logger ends the process well: it
+// waits a little for the last lines.
+func New(level zapcore.LevelEnabler) (*zap.Logger, *Queue) {
 	if in, err := journal.StderrIsJournalStream(); err == nil && in {
 		if sender, err := dialJournal(journalSocket); err == nil {
-			log, q := newLogger(lvl, newJournalEncoder(), sender.send)
-			return log, q, nil
+			return newLogger(level, newJournalEncoder(), sender.send)
 		}
 	}
-	log, q := newLogger(lvl, jsonEncoder(), writeJSON(os.Stderr))
-	return log, q, nil
+	return newLogger(level, jsonEncoder(), writeJSON(os.Stderr))
 }
 
 func jsonEncoder() zapcore.Encoder {
@@ -47,7 +42,7 @@ func writeJSON(f *os.File) func([]byte) {
 }
 
 // newLogger writes entries through a queue.
-func newLogger(level zapcore.Level, enc zapcore.Encoder, write func([]byte)) (*zap.Logger, *Queue) {
+func newLogger(level zapcore.LevelEnabler, enc zapcore.Encoder, write func([]byte)) (*zap.Logger, *Queue) {
 	gap := func(lost int) []byte {
 		line, err := enc.Clone().EncodeEntry(zapcore.Entry{Level: zapcore.WarnLevel, Time: time.Now(),
 			Message: fmt.Sprintf("%d lines of this log are missing here: nobody took them in time, and fencing does not wait for that", lost)}, nil)

@@ -29,9 +29,3 @@ func TestLogIsHarmless(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &line))
 	assert.Equal(t, evil, line.Msg)
 }
-
-// A level that does not exist is an error of the configuration.
-func TestLevelThatDoesNotExist(t *testing.T) {
-	_, _, err := New("loud")
-	require.ErrorContains(t, err, `log level "loud"`)
-}

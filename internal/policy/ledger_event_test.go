@@ -143,3 +143,36 @@ func (w *trial) advance(t *rapid.T) {
 		w.l.Advance(w.now)
 	}
 }
+
+// setFiles replaces what came from files; a part of it may stay.
+func (w *trial) setFiles(t *rapid.T) {
+	next := map[CheckID]any{}
+	for _, id := range inNoOrder(w.model, w.files) {
+		if odds(t, "stays", 2) {
+			next[id] = w.files[id]
+		}
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "from files") {
+		id, value := drawOf(t, of(t, "kind", "Check", "Check", "Budget"), w.now)
+		source := of(t, "file", "p.yaml:3", "p.yaml:7", "q.yaml:1")
+		switch v := value.(type) {
+		case *Check:
+			v.Source = source
+		case *DisruptionBudget:
+			v.Source = source
+		}
+		next[CheckID{id.Kind, group(id.APIVersion), id.Namespace, id.Name, source}] = value
+	}
+	w.files = next
+	var checks []Check
+	var budgets []DisruptionBudget
+	for _, id := range inNoOrder(w.model, next) {
+		switch v := next[id].(type) {
+		case *Check:
+			checks = append(checks, *v)
+		case *DisruptionBudget:
+			budgets = append(budgets, *v)
+		}
+	}
+	w.l.SetFiles(w.now, checks, budgets)
+}

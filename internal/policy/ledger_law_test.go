@@ -294,7 +294,7 @@ func TestLedger(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": w.check, "edit": w.edit, "changes": w.changes, "more changes": w.changes, "again": w.again, "runs": w.setRuns,
-			"readsOff": w.setReadsOff, "remember": w.remember, "advance": w.advance, "advance more": w.advance,
+			"readsOff": w.setReadsOff, "files": w.setFiles, "remember": w.remember, "advance": w.advance, "advance more": w.advance,
 		})
 	})
 }

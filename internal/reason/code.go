@@ -191,6 +191,8 @@ const (
 	// DeletionOverdue: a Machine or its Node still exists long after fenced asked for
 	// the deletion.
 	DeletionOverdue Code = "DeletionOverdue"
+	// ReloadRefused: the files have an error, so a reload changed nothing.
+	ReloadRefused Code = "ReloadRefused"
 	// FencesPerDay: too many runs on this host within a day.
 	FencesPerDay Code = "FencesPerDay"
 )

@@ -73,7 +73,21 @@ paused
 systemctl start fenced-resume
 echo "ok paused from the start"
 
+old=$(main)
+level() { [ "$(fencectl log-level)" = "$1" ]; }
+echo "log: {level: debug}" >/etc/fenced/conf.d/level.yaml
+systemctl reload fenced
+within 60 level debug
+systemctl is-active --quiet fenced
+echo "ok reloaded"
+
 echo "no: such" >>/etc/fenced/fenced.yaml
+echo "log: {level: error}" >/etc/fenced/conf.d/level.yaml
+not systemctl reload fenced 2>/dev/null
+level debug
+[ "$(main)" = "$old" ]
+echo "ok a bad file fails the reload, and changes nothing"
+
 not systemctl restart fenced 2>/dev/null
 within 60 systemctl is-failed --quiet fenced
 sleep 1 # it stays so

@@ -28,6 +28,16 @@ run_open
 echo "ok the run is open"
 
 old=$(main)
+level() { [ "$(fencectl log-level)" = "$1" ]; }
+mkdir -p /etc/fenced/conf.d
+echo "log: {level: debug}" >/etc/fenced/conf.d/level.yaml
+systemctl reload fenced
+within $patience level debug
+[ "$(main)" = "$old" ]
+run_is id "$id"
+run_open
+echo "ok the run is open after a reload"
+
 kill -9 "$old"
 within $patience answers
 [ "$(main)" != "$old" ]

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+)
+
+// reloader takes changed files in at SIGHUP. Only its own goroutine uses it.
+type reloader struct {
+	d    *fenced
+	file string
+	set  []string
+	// running is the configuration of the daemon: that of its start, with the live keys of
+	// each reload since.
+	running config.Config
+	// hosts and policies are what hosts.d and policies.d held then.
+	hosts    []config.HostEntry
+	policies manifest.Policies
+	atStart  []policy.Check // of policies.d
+}
+
+// keep reloads at each signal until ctx ends.
+func (r *reloader) keep(ctx context.Context, signals <-chan os.Signal) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-signals:
+			r.reload(ctx)
+		}
+	}
+}
+
+// reload takes in what the files say now, and tells what became of it. Files with an error
+// change nothing. systemd hears of the end in each case: it waits for that.
+func (r *reloader) reload(ctx context.Context) {
+	r.d.notify.reloading()
+	taken, err := r.takeIn(ctx)
+	e := event.Event{Type: event.Reloaded, Message: taken.String()}
+	if err != nil {
+		e.Reason = reason.ReloadRefused
+		e.Message = "the reload is refused, and the configuration stays as it was: " + reason.Sentence(err) +
+			"; correct this, run fenced --check-config, and reload again"
+	}
+	r.d.events.Emit(e)
+	r.d.notify.reloaded(err)
+}
+
+// takenIn is what a reload did.
+type takenIn struct {
+	live, restart []string // the keys that changed
+}
+
+// String says what was taken in, and what needs a restart.
+func (t takenIn) String() string {
+	text := "reloaded: nothing has changed"
+	if len(t.live) > 0 {
+		text = "reloaded: took in " + strings.Join(t.live, ", ")
+	}
+	if len(t.restart) > 0 {
+		text += "; these need a restart, and stay as they were until then: " + strings.Join(t.restart, ", ")
+	}
+	return text
+}
+
+// add notes what changed in a directory.
+func (t *takenIn) add(dir, changes string) {
+	if changes != "" {
+		t.live = append(t.live, dir+" ("+changes+")")
+	}
+}
+
+// forRunning is an error of files that are right for a restart, but not beside the keys that
+// the daemon keeps until then, such as its clusters.
+func forRunning(err error) error {
+	return fmt.Errorf("the files are right for a restart, but not beside the keys that the daemon keeps until then: restart it instead (%w)", err)
+}
+
+// takeIn checks and reads everything first, and then switches, which cannot fail.
+func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
+	warnings, err := config.Check(r.file, checkPolicies, r.set...)
+	if err != nil {
+		return t, err
+	}
+	wanted, err := config.Load(r.file, r.set...)
+	if err != nil {
+		return t, err
+	}
+	for _, c := range config.Changes(r.running, wanted) {
+		if c.Live {
+			t.live = append(t.live, c.Key)
+		} else {
+			t.restart = append(t.restart, c.Key)
+		}
+	}
+	next := config.TakeLive(r.running, wanted)
+	if err := config.CheckDeadlines(next); err != nil {
+		return t, forRunning(err)
+	}
+	entries, err := config.LoadHosts(next)
+	if err != nil {
+		return t, forRunning(err)
+	}
+	if err := config.CheckCredentials(entries); err != nil {
+		return t, err
+	}
+	policies, err := loadPolicies(next)
+	if err != nil {
+		return t, forRunning(err)
+	}
+	if err := unwatchedTemplates(r.atStart, policies.Checks); err != nil {
+		return t, err
+	}
+	if err := setLevel(r.d.level, next.Log.Level); err != nil { // also if fencectl log-level set another one
+		return t, err
+	}
+	for _, w := range warnings {
+		r.d.log.Warn(w)
+	}
+	t.add("hosts.d", config.HostChanges(r.hosts, entries))
+	r.d.engine.TakeIn.Hosts(ctx, newInventory(entries)) // also if only their lines changed, which messages name
+	r.d.engine.TakeIn.Limits(guardLimits(next.Guards), runLimits(next))
+	t.add("policies.d", policyChanges(r.policies, policies))
+	for _, c := range next.Clusters {
+		r.d.engine.TakeIn.Policies(c.Name, admit.Files{
+			Checks: checksOf(policies.Checks, c.Name, len(next.Clusters)), Budgets: budgetsOf(policies.Budgets, c.Name, len(next.Clusters)),
+		})
+	}
+	r.running, r.hosts, r.policies = next, entries, policies
+	return t, nil
+}

@@ -1,0 +1,289 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
+)
+
+// reloadKubeconfig leads to a cluster that is not there.
+const reloadKubeconfig = `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+`
+
+// reloadable is a daemon in this process, with the files that it was started from.
+type reloadable struct {
+	*fenced
+	t       *testing.T
+	dir     string
+	signals chan os.Signal
+	systemd *net.UnixConn // what the daemon tells systemd
+	seq     uint64        // of the last reload
+}
+
+// text is fenced.yaml of a reloadable; more follows it.
+func (r *reloadable) text(more string) string {
+	return "clusters: [{name: prod, kubeconfig: kc}]\nhosts: hosts.d\npolicies: policies.d\nstate: {path: state.db}\n" +
+		"control: {socket: s.sock, pauseFile: \"\"}\nmetrics: {listen: \"\"}\n" + more
+}
+
+func (r *reloadable) write(name, text string) {
+	r.t.Helper()
+	require.NoError(r.t, os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600))
+}
+
+// startReloadable starts a daemon over files that the test may change.
+func startReloadable(t *testing.T) *reloadable {
+	t.Helper()
+	r := &reloadable{t: t, dir: t.TempDir(), signals: make(chan os.Signal, 1)}
+	for _, d := range []string{"hosts.d", "policies.d"} {
+		require.NoError(t, os.Mkdir(filepath.Join(r.dir, d), 0o755))
+	}
+	r.write("kc", reloadKubeconfig)
+	r.write("fenced.yaml", r.text(""))
+	notify := filepath.Join(r.dir, "notify")
+	var err error
+	r.systemd, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = r.systemd.Close() })
+	t.Setenv("NOTIFY_SOCKET", notify)
+	ctx, cancel := context.WithCancel(t.Context())
+	r.fenced, err = build(ctx, filepath.Join(r.dir, "fenced.yaml"), nil, nil)
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- r.run(ctx, r.signals) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return r
+}
+
+// reload gives the signal and returns what the daemon tells of the reload.
+func (r *reloadable) reload() event.Event {
+	r.t.Helper()
+	r.signals <- syscall.SIGHUP
+	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		list, err := r.events.After(ctx, r.seq)
+		require.NoError(r.t, err)
+		for _, e := range list {
+			if r.seq = e.Seq; e.Type == event.Reloaded {
+				return e
+			}
+		}
+	}
+}
+
+// toldSystemd reads what the daemon told systemd, until that has a line.
+func (r *reloadable) toldSystemd(line string) {
+	r.t.Helper()
+	require.NoError(r.t, r.systemd.SetReadDeadline(time.Now().Add(time.Minute)))
+	buf := make([]byte, 4096)
+	for {
+		n, err := r.systemd.Read(buf)
+		require.NoError(r.t, err, line)
+		if strings.Contains(string(buf[:n]), line) {
+			return
+		}
+	}
+}
+
+// A reload takes in what it can and names what needs a restart, again at each reload until
+// then. systemd hears when it begins and when it has ended.
+func TestReloadNamesWhatNeedsARestart(t *testing.T) {
+	r := startReloadable(t)
+	r.toldSystemd("READY=1")
+	require.Equal(t, zapcore.InfoLevel, r.level.Level())
+	assert.Equal(t, "reloaded: nothing has changed", r.reload().Message)
+	r.toldSystemd("RELOADING=1\nMONOTONIC_USEC=")
+	r.toldSystemd("READY=1")
+
+	r.write("fenced.yaml", r.text("log: {level: debug}\nsweep: {interval: 1h}\ninstance: other\n"))
+	e := r.reload()
+	assert.Empty(t, e.Reason)
+	assert.Equal(t, "reloaded: took in log.level; these need a restart, and stay as they were until then: instance, sweep.interval", e.Message)
+	assert.Equal(t, zapcore.DebugLevel, r.level.Level())
+	assert.Equal(t, "reloaded: nothing has changed; these need a restart, and stay as they were until then: instance, sweep.interval", r.reload().Message)
+}
+
+// Files with an error change nothing: not even the key that is right is taken in. The
+// daemon says what is wrong, and systemctl status shows that the reload was refused.
+func TestBadFileKeepsTheConfiguration(t *testing.T) {
+	r := startReloadable(t)
+	r.write("fenced.yaml", r.text("log: {level: debug}\nguards: {maxInFlight: many}\n"))
+	e := r.reload()
+	assert.Equal(t, reason.ReloadRefused, e.Reason)
+	assert.Contains(t, e.Message, "fenced.yaml:8: guards.maxInFlight")
+	assert.Equal(t, zapcore.ErrorLevel, levelOf(e))
+	assert.Equal(t, zapcore.InfoLevel, r.level.Level())
+	r.toldSystemd("the last reload was refused")
+
+	r.write("fenced.yaml", r.text("log: {level: debug}\n"))
+	assert.Empty(t, r.reload().Reason)
+	assert.Equal(t, zapcore.DebugLevel, r.level.Level())
+}
+
+// fencectl log-level changes the level at once and is on record; a reload sets it to that of
+// the file.
+func TestLogLevelLastsUntilAReload(t *testing.T) {
+	r := startReloadable(t)
+	client := api.New(filepath.Join(r.dir, "s.sock"))
+	o := api.Order{Verb: api.LogLevel, Level: "debug", Reason: "a BMC drops sessions"}
+	rep, err := client.Do(t.Context(), o)
+	require.NoError(t, err)
+	assert.Equal(t, "the log level was info and is debug, until fenced is reloaded or restarted", rep.Value.Message)
+	assert.Equal(t, zapcore.DebugLevel, r.level.Level())
+	st, err := client.Status(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "debug", st.Value.LogLevel)
+	rep, err = client.Do(t.Context(), o)
+	require.NoError(t, err)
+	assert.True(t, rep.Value.Unchanged)
+	list, err := r.events.After(t.Context(), 0)
+	require.NoError(t, err)
+	recorded := 0
+	for _, e := range list {
+		if e.Type == event.Ordered && e.Why == o.Reason && e.Actor != "" {
+			recorded++
+		}
+	}
+	assert.Equal(t, 1, recorded)
+	o.Level = "loud"
+	_, err = client.Do(t.Context(), o)
+	assert.ErrorContains(t, err, `"loud" is no log level`)
+
+	r.reload()
+	assert.Equal(t, zapcore.InfoLevel, r.level.Level())
+}
+
+// hostsFile is a file of hosts.d with one entry for each Node.
+func hostsFile(nodes map[string]string) string {
+	text := "hosts:\n"
+	for node, address := range nodes {
+		text += "- {node: " + node + ", bmc: {address: \"ipmi://" + address + "\", username: fence, passwordFile: ../password}}\n"
+	}
+	return text
+}
+
+// A reload takes in hosts.d as a whole, and names the hosts; with an error in one file, no
+// file is taken in.
+func TestReloadTakesInHosts(t *testing.T) {
+	r := startReloadable(t)
+	r.write("password", "hush")
+	known := func(node string) bool {
+		_, err := r.engine.SubjectOf(t.Context(), "prod", node)
+		return err == nil
+	}
+	r.write("hosts.d/a.yaml", hostsFile(map[string]string{"n-1": "192.0.2.1", "n-2": "192.0.2.2"}))
+	assert.Equal(t, "reloaded: took in hosts.d (added prod/n-1 prod/n-2)", r.reload().Message)
+	assert.True(t, known("n-1"))
+
+	r.write("hosts.d/a.yaml", "# a comment\n"+hostsFile(map[string]string{"n-1": "192.0.2.1", "n-2": "192.0.2.2"}))
+	assert.Equal(t, "reloaded: nothing has changed", r.reload().Message)
+
+	r.write("hosts.d/a.yaml", hostsFile(map[string]string{"n-1": "192.0.2.9", "n-3": "192.0.2.3"}))
+	r.write("hosts.d/b.yaml", "hosts: [{node: n-4}]\n")
+	e := r.reload()
+	assert.Equal(t, reason.ReloadRefused, e.Reason)
+	assert.Contains(t, e.Message, "hosts.d/b.yaml:1")
+	assert.True(t, known("n-2"))
+	assert.False(t, known("n-3"))
+
+	require.NoError(t, os.Remove(filepath.Join(r.dir, "hosts.d/b.yaml")))
+	assert.Equal(t, "reloaded: took in hosts.d (added prod/n-3, removed prod/n-2, changed prod/n-1)", r.reload().Message)
+	assert.True(t, known("n-3"))
+	assert.False(t, known("n-2"))
+}
+
+// Files that are right for a restart with other clusters, but not for the clusters of the
+// daemon that runs, are refused, and not read by half.
+func TestReloadRefusesWhatOnlyARestartCanTakeIn(t *testing.T) {
+	r := startReloadable(t)
+	r.write("password", "hush")
+	r.write("fenced.yaml", strings.Replace(r.text(""), "[{name: prod, kubeconfig: kc}]", "[{name: prod, kubeconfig: kc}, {name: lab, kubeconfig: kc}]", 1))
+	assert.Equal(t, "reloaded: nothing has changed; these need a restart, and stay as they were until then: clusters.lab", r.reload().Message)
+	r.write("hosts.d/a.yaml", "hosts: [{cluster: lab, node: n-1, bmc: {address: \"ipmi://192.0.2.1\", username: fence, passwordFile: ../password}}]\n")
+	e := r.reload()
+	assert.Equal(t, reason.ReloadRefused, e.Reason)
+	assert.Contains(t, e.Message, "restart it instead")
+}
+
+// A reload takes in policies.d for each cluster; a file with an error keeps them all.
+func TestReloadTakesInPolicies(t *testing.T) {
+	const fencePolicy = "---\napiVersion: fenced.io/v1alpha1\nkind: FencePolicy\nmetadata: {name: %s}\nspec:\n  nodeSelector: {matchLabels: {a: b}}\n" +
+		"  unhealthyConditions: [{type: Ready, status: Unknown, timeout: 5m}]\n  strategy: PowerCycle\n"
+	r := startReloadable(t)
+	r.write("policies.d/a.yaml", strings.ReplaceAll(fencePolicy, "%s", "a"))
+	assert.Equal(t, "reloaded: took in policies.d (added FencePolicy a)", r.reload().Message)
+	r.write("policies.d/a.yaml", "# a comment\n"+strings.ReplaceAll(fencePolicy, "%s", "a"))
+	assert.Equal(t, "reloaded: nothing has changed", r.reload().Message)
+
+	r.write("policies.d/b.yaml", strings.ReplaceAll(fencePolicy, "%s", "b")+"  wrong: true\n")
+	e := r.reload()
+	assert.Equal(t, reason.ReloadRefused, e.Reason)
+	assert.Contains(t, e.Message, "policies.d/b.yaml:9")
+	assert.Equal(t, []string{"FencePolicy a"}, slices.Sorted(maps.Keys(policiesByName(r.reloader.policies))))
+
+	r.write("policies.d/b.yaml", strings.ReplaceAll(fencePolicy, "%s", "b"))
+	r.write("policies.d/a.yaml", strings.ReplaceAll(strings.ReplaceAll(fencePolicy, "%s", "a"), "5m", "9m"))
+	assert.Equal(t, "reloaded: took in policies.d (added FencePolicy b, changed FencePolicy a)", r.reload().Message)
+}
+
+// A reload takes in guards and deadlines, but not deadlines that do not suit a key which keeps
+// its value until a restart.
+func TestReloadTakesInGuardsAndDeadlines(t *testing.T) {
+	r := startReloadable(t)
+	r.write("fenced.yaml", r.text("guards: {maxInFlight: 7, zoneKey: rack}\npower: {onDeadline: 4m}\n"))
+	assert.Equal(t, "reloaded: took in guards.maxInFlight, power.onDeadline; these need a restart, and stay as they were until then: guards.zoneKey", r.reload().Message)
+	r.write("fenced.yaml", r.text("power: {offReadSpacing: 1s, offDeadline: 2s}\n"))
+	e := r.reload()
+	assert.Equal(t, reason.ReloadRefused, e.Reason)
+	assert.Contains(t, e.Message, "power.offReadSpacing: 3s must be less than power.offDeadline, which is 2s")
+	assert.Equal(t, 7, r.reloader.running.Guards.MaxInFlight, "it took in nothing")
+}
+
+// A password in a file is read anew at each use, so it rotates without a reload. A host whose
+// systemd credential this process was not given needs a restart: the reload says so.
+func TestReloadRefusesACredentialThatOnlyARestartBrings(t *testing.T) {
+	t.Setenv("CREDENTIALS_DIRECTORY", t.TempDir())
+	r := startReloadable(t)
+	r.write("password", "hush")
+	r.write("hosts.d/a.yaml", hostsFile(map[string]string{"n-1": "192.0.2.1"}))
+	require.Empty(t, r.reload().Reason)
+	password := func() string {
+		h, found, err := newInventory(r.reloader.hosts).Find(t.Context(), "prod", "n-1")
+		require.NoError(t, err)
+		require.True(t, found)
+		return h.Levels[0].Devices[0].Password.Reveal()
+	}
+	require.Equal(t, "hush", password())
+	r.write("password", "rotated")
+	assert.Equal(t, "rotated", password())
+
+	r.write("hosts.d/b.yaml", "hosts: [{node: n-2, bmc: {address: \"ipmi://192.0.2.2\", username: fence, credential: n-2}}]\n")
+	e := r.reload()
+	assert.Equal(t, reason.ReloadRefused, e.Reason)
+	assert.Contains(t, e.Message, "b.yaml:1: hosts[0].bmc.credential: systemd gave this process no credential n-2")
+	assert.Contains(t, e.Message, "restart")
+}

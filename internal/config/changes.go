@@ -1,0 +1,96 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Change is one key whose value differs between the configuration of the running daemon and
+// that of the files.
+type Change struct {
+	Key string // guards.maxInFlight, clusters.prod.mode
+	// Live: a reload takes the new value in. Any other key keeps its value until a restart.
+	Live bool
+}
+
+// liveKeys are the keys that a reload takes in. Every other key needs a restart.
+var liveKeys = []string{
+	"hosts", "policies", "log.level",
+	"guards.quietPeriod", "guards.maxInFlight", "guards.maxInFlightPercent", "guards.maxInFlightPerZone", "guards.maxInFlightTotal",
+	"guards.startsPerHour", "guards.maxDeletions", "guards.deletionsPerHour", "guards.deletionTimeout", "guards.zoneBreakerPercent",
+	"guards.zoneBreakerMin", "guards.minPowerInterval", "guards.maxAttempts", "guards.maxFencesPerDay", "guards.clockSkewMax",
+	"guards.powerOnFoundOff",
+	"power.offDeadline", "power.onDeadline", "power.apiTimeout", "power.podsGoneTimeout", "power.restoreTimeout", "power.runTimeout",
+	"power.nodeReadyTimeout", "power.sessionTimeout", "power.retryInterval",
+}
+
+func isLive(key string) bool { return slices.Contains(liveKeys, key) }
+
+// Changes lists the keys that differ, in the order of fenced.yaml. Clusters are compared by
+// their names.
+func Changes(running, wanted Config) []Change {
+	var list []Change
+	compare(reflect.ValueOf(running), reflect.ValueOf(wanted), "", func(key string, _, _ reflect.Value) {
+		list = append(list, Change{Key: key, Live: isLive(key)})
+	})
+	return list
+}
+
+// TakeLive returns the running configuration with the values of wanted for all keys that a
+// reload takes in.
+func TakeLive(running, wanted Config) Config {
+	out := running
+	compare(reflect.ValueOf(&out).Elem(), reflect.ValueOf(wanted), "", func(key string, old, value reflect.Value) {
+		if isLive(key) {
+			old.Set(value)
+		}
+	})
+	return out
+}
+
+// compare calls differs for each key below two structs whose values are not equal.
+func compare(a, b reflect.Value, above string, differs func(key string, a, b reflect.Value)) {
+	for i := range a.NumField() {
+		name := a.Type().Field(i).Tag.Get("yaml")
+		if name == "-" {
+			continue
+		}
+		key := strings.TrimPrefix(above+"."+name, ".")
+		switch x, y := a.Field(i), b.Field(i); {
+		case x.Type() == reflect.TypeFor[[]Cluster]():
+			compareClusters(x, y, key, differs)
+		case x.Kind() == reflect.Struct:
+			compare(x, y, key, differs)
+		case x.Kind() == reflect.Slice && x.Len() == 0 && y.Len() == 0: // one of them may be nil
+		case !reflect.DeepEqual(x.Interface(), y.Interface()):
+			differs(key, x, y)
+		}
+	}
+}
+
+// compareClusters compares two lists of clusters, whose order means nothing.
+func compareClusters(a, b reflect.Value, above string, differs func(key string, a, b reflect.Value)) {
+	find := func(list reflect.Value, name string) (reflect.Value, bool) {
+		for i := range list.Len() {
+			if list.Index(i).Interface().(Cluster).Name == name {
+				return list.Index(i), true
+			}
+		}
+		return reflect.Value{}, false
+	}
+	for i := range a.Len() {
+		name := a.Index(i).Interface().(Cluster).Name
+		if same, ok := find(b, name); ok {
+			compare(a.Index(i), same, above+"."+name, differs)
+		} else {
+			differs(above+"."+name, a, b)
+		}
+	}
+	for i := range b.Len() {
+		name := b.Index(i).Interface().(Cluster).Name
+		if _, ok := find(a, name); !ok {
+			differs(above+"."+name, a, b)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// TakeIn gives the engine what a reload may change while runs are open. The caller has checked
+// all of it before: nothing here can fail, so nothing is taken in by half.
+type TakeIn struct{ e *Engine }
+
+// Hosts takes in the content of hosts.d.
+func (t TakeIn) Hosts(ctx context.Context, inventory hosts.Inventory) {
+	t.e.hosts.ReplaceInventory(ctx, inventory)
+}
+
+// Policies takes in the checks and budgets of policies.d for one cluster. The cluster switches
+// to them between two decisions; with more to act on it begins with the quiet period. // I18
+func (t TakeIn) Policies(cluster string, f admit.Files) {
+	if c := t.e.clusters[cluster]; c != nil {
+		c.admit.Policies.Replace(f)
+	}
+}
+
+// Limits takes in the guards and the limits of new runs, for all clusters at once. Open runs
+// keep those of their start.
+func (t TakeIn) Limits(g guard.Limits, r remediate.Limits) {
+	t.e.limits.Replace(g, r)
+	for _, c := range t.e.clusters {
+		c.admit.Wake()
+	}
+}

@@ -1,0 +1,236 @@
+package engine_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// listing is a content of hosts.d: entries by the name of their Node.
+type listing map[string]bmc.Host
+
+func (l listing) List(string) []string        { return slices.Sorted(maps.Keys(l)) }
+func (l listing) Protected(_, of string) bool { return l[of].Protected }
+func (l listing) Find(_ context.Context, _, of string) (bmc.Host, bool, error) {
+	h, found := l[of]
+	return h, found, nil
+}
+
+// at is the entry of a Node, whose BMC is at an address.
+func at(node, address string) bmc.Host {
+	return bmc.Host{Name: "c/" + node, IdentityMode: "required", Source: "hosts.d", Levels: []bmc.Level{{Devices: []bmc.Device{{
+		Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: address, Port: 623}}}}}}
+}
+
+// A reload of hosts.d during a run takes in new entries and drops removed ones, and the run
+// ends as without it.
+func TestHostsAreTakenInDuringARun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Hosts = listing{"n-1": at("n-1", "192.0.2.1"), "other-0": at("other-0", "192.0.2.2")}
+		})
+		time.Sleep(untilOff)
+		require.True(t, only(t, e).Open())
+		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1"), "other-1": at("other-1", "192.0.2.3")})
+		_, err := e.SubjectOf(t.Context(), "c", "other-0")
+		refusedFor(t, err, reason.NoHost)
+		s, err := e.SubjectOf(t.Context(), "c", "other-1")
+		require.NoError(t, err)
+		require.NoError(t, s.Err)
+		assert.Equal(t, "192.0.2.3", s.Host.Levels[0].Devices[0].Endpoint.Host)
+
+		time.Sleep(20 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// A reload that gives the host of a run another BMC sends nothing there: the run ends with the
+// BMC that it began with. // I10
+func TestRunKeepsItsBMCInAReload(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var mu sync.Mutex
+		asked := map[string]int{}
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Hosts = listing{"n-1": at("n-1", "192.0.2.1")}
+			o.Open = func(d bmc.Device) (bmc.Power, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				asked[d.Endpoint.Host]++
+				return w.bmc(), nil
+			}
+		})
+		time.Sleep(untilOff)
+		require.True(t, only(t, e).Open())
+		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.66")})
+		time.Sleep(20 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		mu.Lock()
+		defer mu.Unlock()
+		assert.NotZero(t, asked["192.0.2.1"])
+		assert.Zero(t, asked["192.0.2.66"])
+		stop()
+	})
+}
+
+// Two entries that lead to one BMC are noticed after a reload as after a start, also when the
+// other host's entry came with it. // I9
+func TestReloadedEntriesOfOneBMCAreNotSwitched(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Hosts = listing{"n-1": at("n-1", "192.0.2.1")} })
+		time.Sleep(30 * time.Second)
+		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1"), "other-1": at("other-1", "192.0.2.1")})
+		time.Sleep(5 * time.Minute)
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		assert.False(t, gate(t, e, reason.DuplicateHost).Pass)
+
+		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1")})
+		time.Sleep(20 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}
+
+// A reload of policies.d that lets fenced act on more begins the quiet period, as a start
+// would, and says why. One with the same checks on other lines does not. // I18
+func TestReloadedPolicyBeginsTheQuietPeriod(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		w.SetReady("True")
+		a, b := nodePolicy(), nodePolicy()
+		a.Selector = labels.SelectorFromSet(labels.Set{"no": "node"})
+		b.Name, b.Source = "more", "policies.d/b.yaml:1"
+		e, events, stop := start(t, w, store, func(o *engine.Options) {
+			o.Guards.QuietPeriod = 5 * time.Minute
+			o.Clusters[0].FileChecks = []policy.Check{a}
+		})
+		time.Sleep(10 * time.Minute)
+		told := func() int {
+			return len(eventsOf(t, events, func(ev event.Event) bool { return ev.Reason == reason.QuietPeriod && ev.Type == event.Internal }))
+		}
+		before := told()
+		moved := a
+		moved.Source = "policies.d/a.yaml:9"
+		e.TakeIn.Policies("c", admit.Files{Checks: []policy.Check{moved}})
+		w.Hang()
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, before, told())
+		require.Empty(t, e.Runs("c"))
+
+		e.TakeIn.Policies("c", admit.Files{Checks: []policy.Check{moved, b}})
+		time.Sleep(4*time.Minute + 50*time.Second)
+		assert.Equal(t, before+1, told())
+		assert.False(t, gate(t, e, reason.QuietPeriod).Pass)
+		require.Empty(t, e.Runs("c"), "the quiet period of the reload holds it")
+		time.Sleep(time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+
+		quiet, _ := atStart(t, w, store, func(o *engine.Options) { o.Clusters[0].FileChecks = []policy.Check{a, b} })
+		assert.False(t, quiet, "the scope of the reload is stored")
+	})
+}
+
+// A restart in the quiet period of a reload does not shorten it. // I18
+func TestQuietPeriodOfAReloadOutlivesARestart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		w.SetReady("True")
+		with := func(list ...policy.Check) func(*engine.Options) {
+			return func(o *engine.Options) { o.Guards.QuietPeriod, o.Clusters[0].FileChecks = 5*time.Minute, list }
+		}
+		e, _, stop := start(t, w, store, with())
+		time.Sleep(10 * time.Minute)
+		e.TakeIn.Policies("c", admit.Files{Checks: []policy.Check{nodePolicy()}})
+		time.Sleep(2 * time.Minute)
+		stop()
+		quiet, told := atStart(t, w, store, with(nodePolicy()))
+		assert.True(t, quiet)
+		assert.Contains(t, told, "FencePolicy nodes is new")
+	})
+}
+
+// A policy that a reload removes starts nothing any more, and its open run ends as that of a
+// deleted check: the host is not left off.
+func TestRemovedPolicyStartsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, withPolicy(w, nodePolicy()))
+		time.Sleep(untilOff)
+		require.True(t, only(t, e).Open())
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		e.TakeIn.Policies("c", admit.Files{})
+		time.Sleep(20 * time.Minute)
+		assert.False(t, only(t, e).Open(), "%s", only(t, e).Note)
+		assert.True(t, w.On())
+		w.Hang()
+		time.Sleep(20 * time.Minute)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// Reloaded guards hold from the next decision on, and reloaded deadlines for the next run: the
+// open run keeps those that it began with.
+func TestLimitsAreTakenInDuringARun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var opt engine.Options
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Run.OnDeadline = 4 * time.Minute; opt = *o })
+		time.Sleep(untilOff)
+		require.Equal(t, 4*time.Minute, only(t, e).Limits.OnDeadline)
+		opt.Run.OnDeadline, opt.Guards.MaxFencesPerDay = 9*time.Minute, 1
+		e.TakeIn.Limits(opt.Guards, opt.Run)
+		time.Sleep(20 * time.Minute)
+		require.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 4*time.Minute, only(t, e).Limits.OnDeadline)
+
+		w.Hang()
+		time.Sleep(20 * time.Minute)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff), "the second fence of the day")
+		opt.Guards.MaxFencesPerDay = 10
+		e.TakeIn.Limits(opt.Guards, opt.Run)
+		_, err := e.ReleaseHold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "repaired"})
+		require.NoError(t, err)
+		time.Sleep(20 * time.Minute)
+		var deadlines []time.Duration
+		for _, r := range e.Runs("c") {
+			deadlines = append(deadlines, r.Limits.OnDeadline)
+		}
+		assert.ElementsMatch(t, []time.Duration{4 * time.Minute, 9 * time.Minute}, deadlines)
+		stop()
+	})
+}
+
+// A quiet period that a reload makes shorter for the next time is not cut short. // I16
+func TestReloadCutsNoQuietPeriodShort(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var opt engine.Options
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 10 * time.Minute; opt = *o })
+		time.Sleep(2 * time.Minute)
+		require.False(t, gate(t, e, reason.QuietPeriod).Pass)
+		opt.Guards.QuietPeriod = 0
+		e.TakeIn.Limits(opt.Guards, opt.Run)
+		time.Sleep(7 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		time.Sleep(2 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
