@@ -79,6 +79,45 @@ func (s *State) lookAtRequest(r remediate.Run, f *run.Fresh) {
 	}
 }
 
+// HoldRequest sets the finalizer on a FencedRemediation.
+func (s *State) HoldRequest(ref remediate.Request) error {
+	q := s.Asked[ref.Name]
+	switch {
+	case s.HoldFails != nil:
+		return s.HoldFails
+	case q == nil || q.UID != ref.UID || q.Deleting:
+		return errors.New("the request is gone")
+	}
+	s.uids++
+	s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held, q.Power.HeldBy = true, fmt.Sprintf("c/%d", s.uids) })
+	return nil
+}
+
+// ReleaseRequest removes the finalizer that was set as heldBy says.
+func (s *State) ReleaseRequest(ref remediate.Request, heldBy string) {
+	if q := s.Asked[ref.Name]; q != nil && q.UID == ref.UID && q.Power.HeldBy == heldBy {
+		s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held, q.Power.HeldBy = false, "" })
+		if q.Deleting {
+			s.Withdraw(ref.Name)
+		}
+	}
+}
+
+// ReportRequest writes into the status of a FencedRemediation.
+func (s *State) ReportRequest(ref remediate.Request, told request.Status) {
+	s.Told[ref.UID] = told
+	if q := s.Asked[ref.Name]; q != nil && q.UID == ref.UID && (q.Power.Phase != told.Phase || q.Power.Run != told.Run) {
+		s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Phase, q.Power.Run = told.Phase, told.Run })
+	}
+}
+
+// ClearStaleRequest removes the annotation of a Machine whose Node is Ready.
+func (s *State) ClearStaleRequest(t remediate.Target) {
+	if n := s.Nodes[t.Node]; n != nil && n.Ready == "True" && s.Contested == remediate.No {
+		s.ChangeMachine(t.Node, func(m *policy.Machine) { m.ExternalRemediationRequested = false })
+	}
+}
+
 // Requests writes to the FencedRemediations of a cluster; it implements engine.Requests.
 type Requests struct{ c *Cluster }
 
@@ -87,51 +126,24 @@ func (c *Cluster) Requests() Requests { return Requests{c} }
 
 // Hold implements engine.Requests.
 func (r Requests) Hold(_ context.Context, ref remediate.Request) (err error) {
-	r.c.Do(func(s *State) {
-		q := s.Asked[ref.Name]
-		switch {
-		case s.HoldFails != nil:
-			err = s.HoldFails
-		case q == nil || q.UID != ref.UID || q.Deleting:
-			err = errors.New("the request is gone")
-		default:
-			s.uids++
-			s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held, q.Power.HeldBy = true, fmt.Sprintf("c/%d", s.uids) })
-		}
-	})
+	r.c.Do(func(s *State) { err = s.HoldRequest(ref) })
 	return err
 }
 
 // Release implements engine.Requests.
 func (r Requests) Release(_ context.Context, ref remediate.Request, heldBy string) error {
-	r.c.Do(func(s *State) {
-		if q := s.Asked[ref.Name]; q != nil && q.UID == ref.UID && q.Power.HeldBy == heldBy {
-			s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held, q.Power.HeldBy = false, "" })
-			if q.Deleting {
-				s.Withdraw(ref.Name)
-			}
-		}
-	})
+	r.c.Do(func(s *State) { s.ReleaseRequest(ref, heldBy) })
 	return nil
 }
 
 // Report implements engine.Requests.
 func (r Requests) Report(_ context.Context, ref remediate.Request, told request.Status) error {
-	r.c.Do(func(s *State) {
-		s.Told[ref.UID] = told
-		if q := s.Asked[ref.Name]; q != nil && q.UID == ref.UID && (q.Power.Phase != told.Phase || q.Power.Run != told.Run) {
-			s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Phase, q.Power.Run = told.Phase, told.Run })
-		}
-	})
+	r.c.Do(func(s *State) { s.ReportRequest(ref, told) })
 	return nil
 }
 
 // ClearStale implements engine.Requests.
 func (r Requests) ClearStale(_ context.Context, t remediate.Target) error {
-	r.c.Do(func(s *State) {
-		if n := s.Nodes[t.Node]; n != nil && n.Ready == "True" && s.Contested == remediate.No {
-			s.ChangeMachine(t.Node, func(m *policy.Machine) { m.ExternalRemediationRequested = false })
-		}
-	})
+	r.c.Do(func(s *State) { s.ClearStaleRequest(t) })
 	return nil
 }

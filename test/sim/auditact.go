@@ -116,6 +116,7 @@ func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Ti
 	case r.Manual == nil && seen.Node.Exists == remediate.Yes && seen.Node.UID != r.Target.NodeUID:
 		w.violate("I4", h.Name, "%s begins although the Node is another one", c)
 	}
+	w.auditRequestHeld(c, h, r)
 	if r.Manual == nil {
 		w.auditStill(c, r, last, now)
 	}

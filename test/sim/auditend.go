@@ -55,6 +55,7 @@ func (w *World) finish() {
 		}
 		w.finishWaiting(r)
 	}
+	w.finishRequests()
 }
 
 // finishWaiting requires that a Waiting run has gone on by itself, now that nothing is wrong any more:

@@ -34,6 +34,9 @@ func (w *World) auditRun(d *storeClient, old remediate.Run, known bool, r remedi
 		w.auditSign(r)
 	case r.Step.Ended() && old.Step != r.Step:
 		w.outcome.Ends[string(r.Step)+reasonText(r)]++
+		if r.Request != nil && r.Step != remediate.Aborted {
+			w.ledger.answered[r.Request.UID] = time.Now()
+		}
 		w.auditEnd(r)
 	}
 	if r.Step.Idle() && old.Step != r.Step {
@@ -42,6 +45,9 @@ func (w *World) auditRun(d *storeClient, old remediate.Run, known bool, r remedi
 	}
 	if known && old.Step == remediate.Waiting && r.Step == remediate.PowerOff && r.Attempt == old.Attempt {
 		w.auditAgain(d.inc, r)
+	}
+	if known && r.Step == remediate.PowerOff && r.Attempt > old.Attempt && !byPerson(r) {
+		w.auditAnother(d.inc, r)
 	}
 }
 
@@ -58,10 +64,10 @@ func (w *World) auditStop(r remediate.Run) {
 
 // auditAgain checks a run that begins step 1 again after a pause, without a person. w.mu is held.
 func (w *World) auditAgain(c *incarnation, r remediate.Run) {
-	last := r.Steps[len(r.Steps)-2].Note
-	if !strings.Contains(last, "retried by "+remediate.SelfActor) {
+	if last := r.Steps[len(r.Steps)-2].Note; !strings.Contains(last, "retried by "+remediate.SelfActor) {
 		return
 	}
+	w.auditAnother(c, r)
 	w.outcome.Actions["begins again"]++
 	g, node, now := w.plan.guards(), r.Target.Node, time.Now()
 	inFlight, zone := w.auditBeside(w.hostOf(node), r)
@@ -71,6 +77,12 @@ func (w *World) auditAgain(c *incarnation, r remediate.Run) {
 	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
 		w.violate("I23", node, "run %s begins again %s after the pause or hold", r.ID, now.Sub(at))
 	}
+}
+
+// byPerson says whether a person has ordered the attempt of a run that begins.
+func byPerson(r remediate.Run) bool {
+	last := r.Steps[len(r.Steps)-2].Note
+	return strings.Contains(last, "retried by ") && !strings.Contains(last, "retried by "+remediate.SelfActor)
 }
 
 // auditSign checks that a sign of life is one of a kubelet. w.mu is held.
@@ -102,7 +114,11 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	if r.Manual != nil { // a person is responsible for the rates
 		return
 	}
-	w.auditAsked(c, r, now)
+	if w.plan.Requests {
+		w.auditRequested(c, r, now)
+	} else {
+		w.auditAsked(c, r, now)
+	}
 	if inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && h.Zone != "" {
 		w.violate("I11", "", "run %s on %s was begun beside %d in flight, %d of them in its zone", r.ID, node, inFlight, zone)
 	}

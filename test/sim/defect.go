@@ -18,6 +18,7 @@ type Defect struct {
 	IgnoresEpochs        bool // and epochs, and claims have no end
 	LosesBackups         bool
 	ForgetsStops         bool // pauses and holds
+	HoldsNoRequests      bool // finalizers of requests are only said to be set
 	TakesNoLocks         bool // medik8s' Leases on Nodes are only said to be taken
 	RenewsNoLocks        bool // and they are only said to be renewed
 	ForgetsRuns          bool // a fenced that starts finds none

@@ -6,7 +6,8 @@
 // kernels hang and reboot, kubelets, BMCs with false answers, a store that fails
 // at each save, people who pause, fence and change their minds, entries and
 // selectors that are wrong for a while, Nodes with another machine's UUID or an
-// absurd time, and kill -9 of a fenced at any call. After every virtual second,
+// absurd time, a controller that asks for hosts and changes its mind (mode
+// respond), and kill -9 of a fenced at any call. After every virtual second,
 // and at every write, the audits compare what fenced did with the true state of
 // the world. They cite the invariants of docs/safety.md by number.
 //

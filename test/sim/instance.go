@@ -13,7 +13,6 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/test/fake"
@@ -175,7 +174,7 @@ func (c *incarnation) options() engine.Options {
 		Open: power.NewActors(c.open).Urgent(), Guards: p.guards(), Run: p.run(), Record: c.record, PauseFile: c.i.pauseFile,
 		Power:  power.ReadTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: offReadSpacing},
 		Events: event.NewStream(c.told), Own: c.own(),
-		Clusters: []engine.ClusterOptions{{Name: cluster, Mode: guard.ModeEvaluate, Reprovision: p.Reprovision, Isolation: p.Isolation,
+		Clusters: []engine.ClusterOptions{{Name: cluster, Mode: p.mode(), Requests: requests{kube{c}}, Reprovision: p.Reprovision, Isolation: p.Isolation,
 			ControlPlaneIsolation: p.Isolation, IdentityMode: "required", Watch: c.view, Kube: kube{c}}},
 	}
 	w.do(func() { opt.Clusters[0].FileChecks = c.fileChecks() })

@@ -28,6 +28,7 @@ type ledger struct {
 	fixed    map[string][]logKey  // by run: the devices that it began with
 	scopes   map[string]time.Time // by name of a policy in a file: when a fenced first ran with it
 	cases    map[caseKey]bool     // that stand
+	answered map[string]time.Time // by UID: when a run had carried a request out
 }
 
 // attemptKey is one power cycle of a run.
@@ -83,7 +84,7 @@ func newLedger() ledger {
 	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, begun: map[string]time.Time{}, isolated: map[string]time.Time{}, looks: map[lookKey]looked{}, leases: map[string]seenLease{},
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
-		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}}
+		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{}}
 }
 
 // looked records an answer that reached a fenced. w.mu is held.

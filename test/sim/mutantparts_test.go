@@ -1,11 +1,15 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"sync"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/run"
 )
 
@@ -63,4 +67,29 @@ func (u unskewed) View() admit.View {
 	v := u.Watch.View()
 	v.Skew = 0
 	return v
+}
+
+// remembersRequests serves each request for ever as it was seen first.
+func remembersRequests() Defect {
+	var mu sync.Mutex
+	seen := map[string]*policy.Request{}
+	return looks(func(f *run.Fresh, r remediate.Run) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Request == nil {
+			return
+		}
+		if f.Request != nil && !isOver(f.Request) {
+			seen[r.Request.UID] = f.Request
+		} else if q := seen[r.Request.UID]; q != nil {
+			f.Request, f.Observation.Contested = q, remediate.No
+		}
+	})
+}
+
+// hasty lets every request go as soon as its run is told.
+type hasty struct{ engine.Requests }
+
+func (h hasty) Report(ctx context.Context, ref remediate.Request, told request.Status) error {
+	return errors.Join(h.Requests.Report(ctx, ref, told), h.Release(ctx, ref, ""))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
@@ -43,7 +44,7 @@ func quiet(p *Plan) {
 	p.StoreFails, p.CallLost, p.CallSlow, p.Kill = 0, 0, 0, 0
 	p.Metal, p.Outlets, p.FoundOffStays, p.Reprovision, p.Waits = false, false, false, false, false
 	p.Mistakes, p.Policies, p.Words, p.Absurd, p.Clocks = 0, 0, 0, 0, 0
-	p.Medik8s = false
+	p.Medik8s, p.Requests, p.Withdraws = false, false, 0
 }
 
 func only(m ...fake.Fault) func(*Plan) {
@@ -64,6 +65,9 @@ func kills(p *Plan)   { p.Kill = 0.005 }
 func clocks(p *Plan)  { p.Clocks, p.Instances, p.People = 30, 2, 40 }
 func etcd(p *Plan)    { p.ControlPlanes, p.Workers = 3, 2 }
 func few(p *Plan)     { p.ControlPlanes, p.Workers, p.Zones, p.Hosts = 0, 3, 0, 40 }
+
+// asked is a world of requests that come and go.
+func asked(p *Plan) { few(p); p.Requests, p.Withdraws, p.Waits = true, 60, true }
 
 // alive is hosts whose BMCs say Off while they run, without a network for a while.
 func alive(p *Plan) { few(p); only(fake.Liar)(p); p.OnlyCuts = true }
@@ -123,6 +127,10 @@ var mutants = []mutant{
 	{"a start finds no runs", "L2", kills, Defect{ForgetsRuns: true}},
 	{"calls a person for what heals", "L5", func(p *Plan) { only(fake.IgnoresOff)(p); p.Waits = true }, options(func(o *engine.Options) { o.Run.RetryInterval = 0 })},
 	{"rests for ever", "L5", func(p *Plan) { only(fake.IgnoresOff)(p); p.Waits = true }, options(func(o *engine.Options) { o.Run.RetryInterval = 1000 * time.Hour })},
+	{"acts on checks though only requests count", "I4", asked, options(func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeEvaluate })},
+	{"does not notice that a request has gone", "I4", asked, remembersRequests()},
+	{"holds no requests", "I20", asked, Defect{HoldsNoRequests: true}},
+	{"lets a request go at once", "I20", asked, options(func(o *engine.Options) { o.Clusters[0].Requests = hasty{o.Clusters[0].Requests} })},
 	{"is told of no change", "L4", nothing, options(func(o *engine.Options) { o.Clusters[0].Watch = &deafWatch{Watch: o.Clusters[0].Watch} })},
 }
 

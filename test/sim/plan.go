@@ -27,6 +27,7 @@ type Plan struct {
 	FoundOffStays bool // powerOnFoundOff: false
 	Medik8s       bool // each remediator takes medik8s' Lease on a Node before it acts
 	Waits         bool // runs that time or a change may heal wait, and go on by themselves
+	Requests      bool // mode respond: a controller in the cluster asks, and fenced acts on that alone
 
 	Storm, Calm time.Duration
 	OnePassword bool   // all BMCs have the same password
@@ -40,6 +41,8 @@ type Plan struct {
 	// Events per hour: wrong configurations, new files in policies.d, confirmations
 	// by people; and the probability that a condition's time is absurd.
 	Mistakes, Policies, Words, Absurd float64
+	// Withdraws is how often, per hour, a request is deleted or given up although its Node is not Ready.
+	Withdraws float64
 	// Clocks is how often, per hour, the clock of a fenced is set wrong by hours.
 	// Unless it is zero, the clocks also differ a little from the start.
 	Clocks float64
@@ -79,7 +82,15 @@ func NewPlan(seed uint64) Plan {
 	p.Clocks = pick(r, 0, 0, 3, 12)
 	p.Waits = r.IntN(2) == 0
 	p.Medik8s = r.IntN(3) == 0
+	p.Requests, p.Withdraws = r.IntN(4) == 0, pick(r, 0, 5, 30)
 	return p
+}
+
+func (p Plan) mode() string {
+	if p.Requests {
+		return guard.ModeRespond
+	}
+	return guard.ModeEvaluate
 }
 
 func pick(r *rand.Rand, of ...float64) float64 { return of[r.IntN(len(of))] }

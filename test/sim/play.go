@@ -44,6 +44,7 @@ func (w *World) second() {
 	w.tickMetal(now)
 	w.tickGit()
 	w.tickStrangers(now)
+	w.tickAsks(now)
 	for _, i := range w.instances {
 		i.tickClock(now)
 		i.tick(now)

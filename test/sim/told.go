@@ -15,6 +15,8 @@ type knowledge struct {
 	metal map[string][]toldMetal // by Node, the newest last
 	nodes map[string][]toldNode  // by name, the newest last
 	check toldCheck
+	// requests are the FencedRemediations, by name.
+	requests map[string]toldRequest
 }
 
 // toldMetal is the host whose BMC a BareMetalHost led to.
@@ -36,12 +38,13 @@ type toldNode struct {
 // toldCheck is whether the check of the cluster covers anything.
 type toldCheck struct {
 	hollow bool
+	gone   bool
 	at     time.Time
 }
 
 // read reads the files, as at a start. w.mu is held.
 func (w *World) read() knowledge {
-	k := knowledge{ways: map[string]way{}, metal: map[string][]toldMetal{}, nodes: map[string][]toldNode{}}
+	k := knowledge{ways: map[string]way{}, metal: map[string][]toldMetal{}, nodes: map[string][]toldNode{}, requests: map[string]toldRequest{}}
 	for _, h := range w.hosts {
 		if h.listed {
 			k.ways[h.Name] = h.leads
@@ -73,7 +76,10 @@ func (k *knowledge) take(w *World, c policy.Change, now time.Time) {
 		}
 	case policy.MachineHealthCheckKind:
 		check, ok := c.Value.(*policy.Check)
-		k.check = toldCheck{hollow: !ok || check != w.check, at: now}
+		k.check = toldCheck{hollow: !ok || check != w.check, gone: !ok, at: now}
+	case policy.FencedRemediationKind:
+		q, _ := c.Value.(*policy.Request)
+		k.requests[c.ID.Name] = k.requests[c.ID.Name].seen(q, now)
 	}
 }
 

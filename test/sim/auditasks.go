@@ -1,0 +1,117 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// toldRequest is a request as one fenced knew it.
+type toldRequest struct {
+	uid  string
+	over bool // gone, being deleted, or given up
+	at   time.Time
+}
+
+// seen is what an update of a request changes.
+func (t toldRequest) seen(q *policy.Request, now time.Time) toldRequest {
+	switch over := isOver(q); {
+	case q == nil:
+		return toldRequest{t.uid, true, now}
+	case q.UID == t.uid && over == t.over:
+		return t
+	default:
+		return toldRequest{q.UID, over, now}
+	}
+}
+
+// isOver says whether a request asks for nothing more.
+func isOver(q *policy.Request) bool { return q == nil || q.Deleting || !q.TimedOut.IsZero() }
+
+// auditRequested checks the start of a run by itself where only requests may start one. w.mu is
+// held. // I4
+func (w *World) auditRequested(c *incarnation, r remediate.Run, now time.Time) {
+	node := r.Target.Node
+	if r.Request == nil {
+		w.violate("I4", node, "run %s was begun by %s, and nobody has asked for it", r.ID, r.Check)
+		return
+	}
+	w.outcome.Actions["starts by request"]++
+	known := c.knows.requests[r.Request.Name]
+	if (known.uid != r.Request.UID || known.over) && now.Sub(known.at) > seenWithin {
+		w.violate("I4", node, "run %s was begun for request %s, which is over, as was told %s ago", r.ID, r.Request.UID, now.Sub(known.at))
+	}
+	if !w.ledger.answered[r.Request.UID].IsZero() && now.Sub(w.ledger.answered[r.Request.UID]) > seenWithin {
+		w.violate("I4", node, "run %s was begun for request %s, which was carried out %s ago", r.ID, r.Request.UID, now.Sub(w.ledger.answered[r.Request.UID]))
+	}
+}
+
+// auditRequestHeld checks, before the first Off of a run, that its request cannot vanish without
+// fenced. w.mu is held. // I20
+func (w *World) auditRequestHeld(c *incarnation, h *host, r remediate.Run) {
+	if r.Request == nil {
+		return
+	}
+	if q := w.api.Asked[r.Request.Name]; q == nil || q.UID != r.Request.UID || !q.Power.Held {
+		w.violate("I20", h.Name, "%s begins for request %s, which is not held", c, r.Request.UID)
+	}
+}
+
+// auditReleased checks that a request is let go only when its host is not left off. w.mu is held. // I20
+func (w *World) auditReleased(c *incarnation, ref remediate.Request) {
+	w.outcome.Actions["releases"]++
+	for _, r := range w.ledger.runs {
+		if r.Request == nil || r.Request.UID != ref.UID || !r.Open() || !r.TouchedHost() {
+			continue
+		}
+		if h := w.hostOf(r.Target.Node); h != nil && !h.On && h.OffBy != "foreign hand" && c.log(h, nil).last.State != bmc.On {
+			w.violate("I20", h.Name, "%s releases request %s, and run %s (%s %s) has its host off", c, ref.UID, r.ID, r.Step, r.Reason)
+		}
+	}
+}
+
+// auditAnother checks that an attempt begins by itself only while somebody asks for it. w.mu is
+// held. // I4
+func (w *World) auditAnother(c *incarnation, r remediate.Run) {
+	if r.Manual != nil {
+		return
+	}
+	w.outcome.Cases["I4 attempts that begin by themselves"]++
+	if why := c.notAskedReason(r, time.Now()); why != "" {
+		w.violate("I4", r.Target.Node, "run %s begins attempt %d: %s", r.ID, r.Attempt, why)
+	}
+}
+
+// notAskedReason returns why nobody asks for a run any more, as far as this fenced knew; "" if
+// somebody does. w.mu is held.
+func (c *incarnation) notAskedReason(r remediate.Run, now time.Time) string {
+	if r.Request == nil {
+		if check := c.knows.check; strings.HasPrefix(r.CheckID, policy.MachineHealthCheckKind) && check.gone && now.Sub(check.at) > seenWithin {
+			return fmt.Sprintf("its check is gone, as was told %s ago", now.Sub(check.at))
+		}
+		return ""
+	}
+	last := c.i.w.ledger.looks[lookKey{c, r.Target.Node}]
+	if known, listed := c.knows.requests[r.Request.Name]; listed && (!known.over || now.Sub(known.at) <= seenWithin) {
+		return "" // it may be another request
+	}
+	if f := last.fresh; f.RequestRead && isOver(f.Request) {
+		return "request " + r.Request.UID + " is over"
+	}
+	return ""
+}
+
+// finishRequests requires that no request which was deleted waits for ever for fenced. w.mu is
+// held. // L1
+func (w *World) finishRequests() {
+	for _, h := range w.hosts {
+		q := w.api.Asked["m-"+h.Name]
+		if _, open := w.open(h.Name); q != nil && q.Deleting && !open && time.Since(w.asks.deleted[q.UID]) > 5*time.Minute {
+			w.violate("L1", h.Name, "request %s is being deleted since %s, and no run is open", q.UID, time.Since(w.asks.deleted[q.UID]))
+		}
+	}
+}
