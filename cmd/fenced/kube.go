@@ -28,7 +28,7 @@ type kube struct{ *k8swatch.Cluster }
 // Look implements run.Kube.
 func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
 	l := k.Cluster.Look(ctx, r, backups)
-	return run.Fresh{Observation: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster,
+	return run.Fresh{Observation: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster, NoNodeLocks: l.NoNodeLocks,
 		Members: l.Members, MembersKnown: l.MembersKnown, Lease: l.Lease, Request: l.Request, RequestRead: l.RequestRead, Err: l.Err}
 }
 

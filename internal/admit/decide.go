@@ -138,6 +138,9 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 				continue
 			}
 			live[targetKey(t)] = true
+			if c.probes.running(targetKey(t)) { // consider would say the same; with many candidates most are
+				continue
+			}
 			if a, ok := c.candidate(check, t); ok {
 				due = earliest(due, c.consider(ctx, a, now))
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // A run that only replaces a Machine begins with the look that admitted it.
@@ -28,6 +29,28 @@ func TestMachineIsReplacedByTheLookThatAdmittedIt(t *testing.T) {
 		require.Equal(t, 1, w.HandedOver())
 		assert.Equal(t, 1, before)
 		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
+
+// What became of a deletion is not asked at once: other Machines may still have to be deleted.
+func TestDeletedMachineIsLookedAtAMomentLater(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ofClusterAPI()
+		var last, next time.Time // the last look before the Machine was handed over, and the next one
+		w.OnLook(func(int) {
+			switch {
+			case w.HandedOver() == 0:
+				last = time.Now()
+			case next.IsZero():
+				next = time.Now()
+			}
+		})
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, 1, w.HandedOver())
+		assert.GreaterOrEqual(t, next.Sub(last), time.Second)
+		assert.Equal(t, remediate.Reprovisioned, only(t, e).Step)
 		stop()
 	})
 }

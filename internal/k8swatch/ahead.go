@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // ahead is what a look reads at the same time as the Machine, because the record of the run
@@ -42,7 +43,10 @@ func (l *looker) readAhead(ctx context.Context, g *sync.WaitGroup) {
 	if ofCluster { // its manager counts only for some checks
 		return
 	}
-	a.leaders = map[string]*leaseHolder{checkLeader: {}, powerCycleLeader: {}}
+	a.leaders = map[string]*leaseHolder{checkLeader: {}}
+	if l.run.Strategy != remediate.DeleteMachine { // the actuator rarely counts for a deletion: leaderNow reads it then
+		a.leaders[powerCycleLeader] = &leaseHolder{}
+	}
 	for name, held := range a.leaders {
 		g.Go(func() { held.who, held.err = l.readLeader(ctx, name) })
 	}

@@ -33,6 +33,8 @@ type Look struct {
 	// none. It counts only if RequestRead.
 	Request     *policy.Request
 	RequestRead bool
+	// NoNodeLocks: the cluster has no Leases on Nodes, so LockNode would have nothing to take.
+	NoNodeLocks bool
 	Err         error // all read errors
 }
 
@@ -53,6 +55,9 @@ type looker struct {
 	owned    *policy.Host
 	consumer string
 	ahead    ahead
+	// medik8sLeases answers whether the namespace of medik8s' Leases exists. The whole look
+	// asks once, after it began.
+	medik8sLeases func() (bool, error)
 }
 
 // Look reads the Node, Lease, Machine, BareMetalHost, pods and other remediators'
@@ -62,6 +67,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
+	l.medik8sLeases = sync.OnceValues(func() (bool, error) { return c.hasMedik8sLeases(ctx) })
 	var g sync.WaitGroup
 	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate, l.request} {
 		g.Go(func() { l.addError(read(ctx)) })

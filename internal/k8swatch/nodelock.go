@@ -188,7 +188,8 @@ func (l *looker) readNodeLease(ctx context.Context) (string, error) {
 	if l.run.Target.Node == "" {
 		return "", nil
 	}
-	if exists, err := l.c.hasMedik8sLeases(ctx); err == nil && !exists { // otherwise the Lease itself tells
+	if exists, err := l.medik8sLeases(); err == nil && !exists { // otherwise the Lease itself tells
+		l.look.NoNodeLocks = true
 		return "", nil
 	}
 	ctx, clock := withClock(ctx)
@@ -208,6 +209,11 @@ func (l *looker) readNodeLease(ctx context.Context) (string, error) {
 // serves NodeHealthChecks.
 func (n *nodeLocks) medik8sNow(ctx context.Context) (bool, error) {
 	exists, err := n.hasMedik8sLeases(ctx)
+	return n.isMedik8sInstalled(ctx, exists, err)
+}
+
+// isMedik8sInstalled is the same by what is known of that namespace.
+func (n *nodeLocks) isMedik8sInstalled(ctx context.Context, exists bool, err error) (bool, error) {
 	if apierrors.IsForbidden(err) && n.work.isNotServed(ctx, &source{kind: policy.NodeHealthCheckKind, group: medik8sGroup, resource: nodeCheckGVR.Resource}) {
 		return false, nil
 	}

@@ -35,7 +35,8 @@ func (l *looker) mayLockNode(ctx context.Context) (string, error) {
 	if l.run.Intervened || l.run.Target.Node == "" {
 		return "", nil
 	}
-	installed, err := l.c.medik8sNow(ctx)
+	exists, err := l.medik8sLeases()
+	installed, err := l.c.isMedik8sInstalled(ctx, exists, err)
 	if err != nil || !installed {
 		return "", err
 	}

@@ -10,15 +10,19 @@ import (
 // hangs must not make the others hang.
 const sharedPatience = 50 * time.Millisecond
 
+// sharedEvery is the least time between the beginnings of two reads of the same. When many look
+// at once, those who ask in that time share the next read. Who looks alone never waits for it.
+const sharedEvery = 10 * time.Millisecond
+
 // sharedReads lets those who need the same answer at the same time share one read. A read
 // answers only those who asked before it began. So each of them gets what a read of its own
 // could have returned, and no rule about the age of a look changes. // I4, I22
 type sharedReads struct {
-	patience time.Duration
+	patience, every time.Duration
 
 	mu      sync.Mutex
 	next    map[string]*sharedRead // asked for, not begun
-	running map[string]int         // how many reads of each key are in progress
+	running map[string]int         // how many reads of each key are in progress, or began just now
 }
 
 // sharedRead is one read, and those who wait for it.
@@ -33,7 +37,7 @@ type sharedRead struct {
 }
 
 func newSharedReads() *sharedReads {
-	return &sharedReads{patience: sharedPatience, next: map[string]*sharedRead{}, running: map[string]int{}}
+	return &sharedReads{patience: sharedPatience, every: sharedEvery, next: map[string]*sharedRead{}, running: map[string]int{}}
 }
 
 // readShared returns the result of a read that began after the call. All callers with the same
@@ -52,7 +56,7 @@ func readShared[T any](ctx context.Context, s *sharedReads, key string, read fun
 }
 
 // join returns the next read of a key, which has not begun when join is called. It begins at
-// once, or as soon as the one before it has ended or taken too long.
+// once, or as soon as the one before it has ended and is not too new, or has taken too long.
 func (s *sharedReads) join(key string, read func(context.Context) (any, error)) *sharedRead {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +104,18 @@ func (s *sharedReads) run(key string, r *sharedRead) {
 	defer r.cancel()
 	ctx, cancel := context.WithTimeout(r.ctx, requestTimeout)
 	defer cancel()
+	began := time.Now()
 	r.value, r.err = r.read(ctx)
 	close(r.done)
+	if rest := s.every - time.Since(began); rest > 0 {
+		time.AfterFunc(rest, func() { s.end(key) })
+		return
+	}
+	s.end(key)
+}
+
+// end begins the next read of a key, if somebody has asked for it.
+func (s *sharedReads) end(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running[key]--; s.running[key] == 0 {

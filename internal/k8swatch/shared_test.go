@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -125,4 +126,35 @@ func TestSharedReadThatWasGivenUpIsNotJoined(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, 7, got)
 	s.leave(given)
+}
+
+// Those who ask soon after a read has begun share the next one. Who asks later waits for nobody.
+func TestSharedReadsBeginAWhileApart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, reads := newSharedReads(), 0
+		ask := func() int {
+			n, err := readShared(t.Context(), s, "checks", func(context.Context) (int, error) {
+				reads++
+				return reads, nil
+			})
+			assert.NoError(t, err)
+			return n
+		}
+		began := time.Now()
+		assert.Equal(t, 1, ask())
+		var g sync.WaitGroup
+		for range 20 {
+			g.Go(func() { assert.Equal(t, 2, ask()) })
+		}
+		g.Wait()
+		assert.Equal(t, sharedEvery, time.Since(began))
+		time.Sleep(sharedEvery)
+		began = time.Now()
+		assert.Equal(t, 3, ask())
+		assert.Zero(t, time.Since(began), "it is alone")
+		time.Sleep(sharedEvery)
+		synctest.Wait()
+		assert.Empty(t, s.running)
+	})
 }

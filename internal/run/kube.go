@@ -23,6 +23,8 @@ type Fresh struct {
 	// counts only if RequestRead.
 	Request     *policy.Request
 	RequestRead bool
+	// NoNodeLocks: the cluster has no Leases on Nodes, so there was nothing for LockNode to take.
+	NoNodeLocks bool
 	// Lease is the kubelet's.
 	Lease policy.Lease
 	// Err says what could not be read; nil if all was read.

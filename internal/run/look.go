@@ -94,6 +94,9 @@ func (w *worker) lookAtCluster(ctx context.Context, power remediate.Observation,
 func (w *worker) observe(fresh Fresh, at time.Time, power remediate.Observation, last remediate.Backup) remediate.Observation {
 	seen := fresh.Observation
 	seen.At = at
+	if fresh.NoNodeLocks {
+		w.lock.noteNone(at)
+	}
 	w.clusterFailure.report(w, lookReason(seen.API), fresh.Err)
 	w.r.addContender(&seen, time.Now())
 	seen.Level, seen.Devices, seen.ProofKind = power.Level, power.Devices, power.ProofKind

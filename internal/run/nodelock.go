@@ -134,6 +134,11 @@ func (l *nodeLock) finish(r lockResult) {
 	l.note(r)
 }
 
+// noteNone records that a look which began at a time found no such Leases in the cluster: LockNode,
+// which asks the API server the same, would have answered that there is nothing to take. So the
+// answer is as good for as long. // I22
+func (l *nodeLock) noteNone(at time.Time) { l.note(lockResult{began: at}) }
+
 // note records the result of a request.
 func (l *nodeLock) note(r lockResult) {
 	switch {

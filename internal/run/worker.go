@@ -15,6 +15,8 @@ import (
 const (
 	// SaveRetry is the pause after a record could not be saved.
 	SaveRetry = time.Second
+	// deletionSeen is for how long a run does not look at the Machine that it has just deleted.
+	deletionSeen = time.Second
 	// LookTimeout bounds one look at the BMC, and one at the cluster.
 	LookTimeout = power.AgentReadTimeout + 10*time.Second
 )
@@ -62,11 +64,23 @@ func (w *worker) loop(ctx context.Context) {
 			wait = SaveRetry // without a durable record there is no action // I19
 		} else if d.action != remediate.Nothing {
 			w.act(ctx, d)
+			wait = lookAgainAfter(d.action, wait)
 		}
 		if !w.sleep(ctx, wait) {
 			return
 		}
 	}
+}
+
+// lookAgainAfter is when to look again after an action. remediate.Next wants to see at once what
+// became of it. What became of a deletion does not matter to anything but the end of the run, and
+// the same deletion is not sent again before that. When many Machines fail at the same moment,
+// such looks would take the API server's time from those that are still to be deleted.
+func lookAgainAfter(a remediate.Action, wait time.Duration) time.Duration {
+	if a == remediate.DeleteTargetMachine {
+		return max(wait, deletionSeen)
+	}
+	return wait
 }
 
 func (w *worker) end(ctx context.Context) {

@@ -26,7 +26,7 @@ func (s *State) metalOf(t remediate.Target) *policy.Host {
 // read.
 func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	t := r.Target
-	f := run.Fresh{Cluster: s.Owner, Members: s.members(), MembersKnown: !s.MembersUnknown, Observation: remediate.Observation{
+	f := run.Fresh{Cluster: s.Owner, Members: s.members(), MembersKnown: !s.MembersUnknown, NoNodeLocks: !s.Medik8s, Observation: remediate.Observation{
 		API: remediate.APIReachable, Contested: s.Contested, Contender: s.Contender, PowerForbidden: s.PowerForbidden, PowerLock: remediate.No,
 		Lease: remediate.Lease{Known: true}, Node: remediate.Node{Exists: remediate.No}, Machine: remediate.Machine{Exists: remediate.No}}}
 	if who := s.foreignLock(t.Node); who != "" {
