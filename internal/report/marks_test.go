@@ -239,7 +239,7 @@ func (d *desk) emitted(t *testing.T, typ string) (list []event.Event) {
 
 // Nothing is written to a cluster that was removed: no mark, and no Event, not even one of which it
 // was not told before. A cluster that is added later is reported like the others.
-func TestClustersComeAndGo(t *testing.T) {
+func TestReportedClustersComeAndGo(t *testing.T) {
 	atDesk(t, func(t *testing.T, d *desk) {
 		d.begin("r", powerCycle())
 		time.Sleep(time.Minute)

@@ -17,7 +17,7 @@ import (
 // A cluster that only one of two instances knows is owned by that one. When both know it, whoever of
 // them owns it, the removal of it there hands it over in order. The other clusters keep their
 // epochs. // I19
-func TestClustersComeAndGo(t *testing.T) {
+func TestClusterThatOnlyOneInstanceKnows(t *testing.T) {
 	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
 	returned := make(chan string, 10)
