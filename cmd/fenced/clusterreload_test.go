@@ -89,7 +89,7 @@ func TestReloadAddsAndRemovesAClusterWithItsHosts(t *testing.T) {
 	r.write("hosts.d/a.yaml", "")
 	assert.Equal(t, "reloaded: took in clusters (removed lab), hosts.d (removed lab/n-1)", r.reload().Message)
 	assert.Equal(t, []string{"prod"}, r.clusterNames())
-	assert.False(t, r.measures(`cluster="lab"`))
+	require.Eventually(t, func() bool { return !r.measures(`cluster="lab"`) }, time.Minute, 10*time.Millisecond, "the health check forgets it, too")
 	assert.Len(t, r.clusters.views.All(), 1)
 	assert.True(t, r.status("prod").Owner)
 

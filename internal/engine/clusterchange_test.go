@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // countingKube counts the announcements to a cluster.
@@ -333,4 +334,73 @@ func TestAddedClusterHasItsMode(t *testing.T) {
 		assert.Zero(t, b.offs())
 		assert.False(t, g.Status()[1].Armed)
 	})
+}
+
+// stuckRequests cannot take the finalizer off a request while they are stuck.
+type stuckRequests struct {
+	fake.Requests
+	stuck *atomic.Bool
+}
+
+func (r stuckRequests) Release(ctx context.Context, ref remediate.Request, heldBy string) error {
+	if r.stuck.Load() {
+		return fake.ErrAPI
+	}
+	return r.Requests.Release(ctx, ref, heldBy)
+}
+
+// A finalizer that fenced has set would stay for ever if nobody watched the cluster any more: the
+// cluster is removed when it is off.
+func TestClusterWithAFinalizerIsNotRemoved(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var stuck atomic.Bool
+		stuck.Store(true)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			responding(w)(o)
+			o.Clusters[0].Requests = stuckRequests{w.Requests(), &stuck}
+		})
+		defer stop()
+		ask(w, nil)
+		time.Sleep(20 * time.Minute)
+		require.Equal(t, remediate.Done, only(t, e).Step)
+		_, err := e.TakeIn.Clusters(t.Context(), nil, []string{"c"})
+		require.ErrorContains(t, err, "cluster c cannot be removed yet: fenced's finalizer is still on the FencedRemediation ns/m-1")
+		stuck.Store(false)
+		time.Sleep(10 * time.Minute)
+		change, err := e.TakeIn.Clusters(t.Context(), nil, []string{"c"})
+		require.NoError(t, err)
+		change.Apply(t.Context())
+		assert.Empty(t, e.Status())
+	})
+}
+
+// While the store cannot be read, nobody knows whether a run is open: nothing is removed. // I20
+func TestClusterIsNotRemovedWithoutTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
+		unread := &unreadStore{failingStore: store}
+		g := startGrowing(t, unread, 0, a, b)
+		defer g.stop()
+		require.NoError(t, g.change([]string{"b"}))
+		time.Sleep(time.Minute)
+		unread.down.Store(true)
+		require.ErrorContains(t, g.change(nil, "b"), "load runs")
+		unread.down.Store(false)
+		b.fail(1)
+		time.Sleep(20 * time.Minute)
+		assert.Equal(t, 1, b.offs(), "it is guarded as before")
+	})
+}
+
+// unreadStore is a store that reads no runs while it is down.
+type unreadStore struct {
+	*failingStore
+	down atomic.Bool
+}
+
+func (s *unreadStore) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
+	if kind == state.KindRun && s.down.Load() {
+		return nil, context.DeadlineExceeded
+	}
+	return s.failingStore.List(ctx, kind)
 }

@@ -53,7 +53,7 @@ type Owners interface {
 	// Owner returns the owner of a cluster, as far as this instance knows.
 	Owner(cluster string) Owner
 	// Add lets this instance own a cluster, which it does not do before. Call it before Run, or
-	// during it.
+	// during it, and again only after Remove.
 	Add(cluster string)
 	// Remove ends what Add began. It ends a claim of this instance, and returns when onClaim has
 	// returned. The claim is released after that, as soon as the store answers. // I19

@@ -52,12 +52,13 @@ func (c *configured) beginCallback(name string, stop context.CancelFunc, done ch
 // Add implements state.Owners. The key of the instance names the cluster before the instance claims
 // it.
 func (i *instance) Add(cluster string) {
+	i.mu.Lock()
+	delete(i.aside, cluster) // of the time before it was removed
+	i.mu.Unlock()
 	i.configured.mu.Lock()
-	defer i.configured.mu.Unlock()
-	if i.configured.find(cluster) == nil {
-		i.configured.list = append(i.configured.list, &configuredCluster{name: cluster})
-		signal(i.changed)
-	}
+	i.configured.list = append(i.configured.list, &configuredCluster{name: cluster})
+	i.configured.mu.Unlock()
+	signal(i.changed)
 }
 
 // Remove implements state.Owners. The claim ends at once, whatever the store does. Another instance
@@ -71,9 +72,6 @@ func (i *instance) Remove(cluster string) {
 		one.stop()
 		<-one.done
 	}
-	i.mu.Lock()
-	delete(i.aside, cluster)
-	i.mu.Unlock()
 	signal(i.changed)
 }
 

@@ -103,3 +103,21 @@ func TestClaimOfARemovedClusterIsReleased(t *testing.T) {
 	require.Len(t, last.Kvs, 1)
 	assert.JSONEq(t, `{"instance":"a","givenUp":false}`, string(last.Kvs[0].Value), "the next owner waits for what it might have sent")
 }
+
+// An instance that left a cluster to the others, and was then removed from it, wants it again when it
+// is added.
+func TestAddedClusterIsWanted(t *testing.T) {
+	t.Parallel()
+	c, prefix := sharedEtcd(t), newPrefix()
+	a := startInstance(t, c, prefix, "a", []string{"prod"}, keepClaim)
+	a.awaitClaim(t, "prod")
+	a.owners.Remove("prod")
+	a.owners.StepAside("prod", true) // the end of the cluster that is removed
+	a.owners.Add("prod")
+	client := etcdClient(t, c)
+	require.Eventually(t, func() bool {
+		member, err := client.Get(t.Context(), prefix+"ha/member/a")
+		return err == nil && len(member.Kvs) == 1 && string(member.Kvs[0].Value) == `{"clusters":["prod"]}`
+	}, eventually, 20*time.Millisecond)
+	a.awaitClaim(t, "prod")
+}
