@@ -95,6 +95,13 @@ func (m *metrics) observe(e event.Event) {
 	}
 }
 
+// forget drops what was counted of a cluster that is no longer configured.
+func (m *metrics) forget(cluster string) {
+	for _, counted := range []*prometheus.CounterVec{m.results, m.refusals, m.failures} {
+		counted.DeletePartialMatch(prometheus.Labels{"cluster": cluster})
+	}
+}
+
 // measured counts the time of a good look at a device.
 func (m *metrics) measured(d bmc.Driver, took time.Duration) {
 	m.reads.WithLabelValues(string(d)).Observe(took.Seconds())

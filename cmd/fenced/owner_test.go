@@ -37,6 +37,8 @@ func (others) Run(ctx context.Context, _ func(context.Context, state.Claim)) err
 	<-ctx.Done()
 	return nil
 }
+func (others) Add(string)                  {}
+func (others) Remove(string)               {}
 func (others) StepAside(string, bool) bool { return true }
 func (others) Owner(string) state.Owner    { return state.Owner{Instance: "two", Epoch: 7} }
 

@@ -121,12 +121,12 @@ func policiesByName(p manifest.Policies) map[string]any {
 }
 
 // unwatchedTemplates refuses checks whose template makes requests of a kind that no check of
-// policies.d named at the start: the daemon watches the kinds from then only. A request that it
+// policies.d named when the cluster was built: it watches the kinds from then only. A request that it
 // does not see must not look like none.
-func unwatchedTemplates(atStart, checks []policy.Check) error {
+func unwatchedTemplates(built, checks []policy.Check) error {
 	watched := map[string]bool{}
-	for i := range atStart {
-		for _, t := range templatesOf(&atStart[i]) {
+	for i := range built {
+		for _, t := range templatesOf(&built[i]) {
 			watched[t.APIVersion+" "+t.Kind] = true
 		}
 	}

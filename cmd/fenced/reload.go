@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
+
+	"go.uber.org/zap/zapcore"
 
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/config"
@@ -25,7 +28,8 @@ type reloader struct {
 	// hosts and policies are what hosts.d and policies.d held then.
 	hosts    []config.HostEntry
 	policies manifest.Policies
-	atStart  []policy.Check // of policies.d
+	// built are the checks of policies.d with which each cluster was built.
+	built map[string][]policy.Check
 }
 
 // keep reloads at each signal until ctx ends.
@@ -79,12 +83,6 @@ func (t *takenIn) add(dir, changes string) {
 	}
 }
 
-// forRunning is an error of files that are right for a restart, but not beside the keys that
-// the daemon keeps until then, such as its clusters.
-func forRunning(err error) error {
-	return fmt.Errorf("the files are right for a restart, but not beside the keys that the daemon keeps until then: restart it instead (%w)", err)
-}
-
 // takeIn checks and reads everything first, and then switches, which cannot fail.
 func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	warnings, err := config.Check(r.file, checkPolicies, r.set...)
@@ -104,28 +102,35 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	}
 	next := config.TakeLive(r.running, wanted)
 	if err := config.CheckDeadlines(next); err != nil {
-		return t, forRunning(err)
+		return t, fmt.Errorf("the files are right for a restart, but not beside the keys that the daemon keeps until then: restart it instead (%w)", err)
 	}
 	entries, err := config.LoadHosts(next)
 	if err != nil {
-		return t, forRunning(err)
+		return t, err
 	}
 	if err := config.CheckCredentials(entries); err != nil {
 		return t, err
 	}
 	policies, err := loadPolicies(next)
 	if err != nil {
-		return t, forRunning(err)
-	}
-	if err := unwatchedTemplates(r.atStart, policies.Checks); err != nil {
 		return t, err
 	}
-	if err := setLevel(r.d.level, next.Log.Level); err != nil { // also if fencectl log-level set another one
+	if err := r.unwatchedTemplates(next, policies); err != nil {
 		return t, err
 	}
+	level, err := zapcore.ParseLevel(next.Log.Level)
+	if err != nil {
+		return t, fmt.Errorf("log level %q: %w", next.Log.Level, err)
+	}
+	clusters, err := r.d.prepareClusters(ctx, r.running, next, policies) // last: from here on the reload must go on
+	if err != nil {
+		return t, err
+	}
+	r.d.level.SetLevel(level) // also if fencectl log-level set another one
 	for _, w := range warnings {
 		r.d.log.Warn(w)
 	}
+	t.add("clusters", clusters.text())
 	t.add("hosts.d", config.HostChanges(r.hosts, entries))
 	r.d.engine.TakeIn.Hosts(ctx, newInventory(entries)) // also if only their lines changed, which messages name
 	r.d.engine.TakeIn.Limits(guardLimits(next.Guards), runLimits(next))
@@ -135,6 +140,31 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 			Checks: checksOf(policies.Checks, c.Name, len(next.Clusters)), Budgets: budgetsOf(policies.Budgets, c.Name, len(next.Clusters)),
 		})
 	}
+	clusters.apply(ctx) // with the new content of hosts.d
+	r.d.sweep.ReadInventory()
 	r.running, r.hosts, r.policies = next, entries, policies
+	for _, built := range clusters.added {
+		r.noteBuilt(built.options.Name)
+	}
+	for _, name := range clusters.removed {
+		delete(r.built, name)
+	}
 	return t, nil
+}
+
+// noteBuilt notes with which checks a cluster was built just now.
+func (r *reloader) noteBuilt(cluster string) {
+	if r.built == nil {
+		r.built = map[string][]policy.Check{}
+	}
+	r.built[cluster] = checksOf(r.policies.Checks, cluster, len(r.running.Clusters))
+}
+
+// unwatchedTemplates refuses checks whose requests a cluster that goes on does not watch.
+func (r *reloader) unwatchedTemplates(next config.Config, policies manifest.Policies) error {
+	var errs []error
+	for name, built := range r.built {
+		errs = append(errs, unwatchedTemplates(built, checksOf(policies.Checks, name, len(next.Clusters))))
+	}
+	return errors.Join(errs...)
 }

@@ -54,12 +54,26 @@ func (r *reloadable) write(name, text string) {
 // startReloadable starts a daemon over files that the test may change.
 func startReloadable(t *testing.T) *reloadable {
 	t.Helper()
+	r := prepareReloadable(t)
+	r.start()
+	return r
+}
+
+// prepareReloadable writes the files of a daemon.
+func prepareReloadable(t *testing.T) *reloadable {
+	t.Helper()
 	r := &reloadable{t: t, dir: t.TempDir(), signals: make(chan os.Signal, 1)}
 	for _, d := range []string{"hosts.d", "policies.d"} {
 		require.NoError(t, os.Mkdir(filepath.Join(r.dir, d), 0o755))
 	}
 	r.write("kc", reloadKubeconfig)
 	r.write("fenced.yaml", r.text(""))
+	return r
+}
+
+func (r *reloadable) start() {
+	t := r.t
+	t.Helper()
 	notify := filepath.Join(r.dir, "notify")
 	var err error
 	r.systemd, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
@@ -75,7 +89,6 @@ func startReloadable(t *testing.T) *reloadable {
 		cancel()
 		require.NoError(t, <-done)
 	})
-	return r
 }
 
 // reload gives the signal and returns what the daemon tells of the reload.
@@ -214,19 +227,6 @@ func TestReloadTakesInHosts(t *testing.T) {
 	assert.Equal(t, "reloaded: took in hosts.d (added prod/n-3, removed prod/n-2, changed prod/n-1)", r.reload().Message)
 	assert.True(t, known("n-3"))
 	assert.False(t, known("n-2"))
-}
-
-// Files that are right for a restart with other clusters, but not for the clusters of the
-// daemon that runs, are refused, and not read by half.
-func TestReloadRefusesWhatOnlyARestartCanTakeIn(t *testing.T) {
-	r := startReloadable(t)
-	r.write("password", "hush")
-	r.write("fenced.yaml", strings.Replace(r.text(""), "[{name: prod, kubeconfig: kc}]", "[{name: prod, kubeconfig: kc}, {name: lab, kubeconfig: kc}]", 1))
-	assert.Equal(t, "reloaded: nothing has changed; these need a restart, and stay as they were until then: clusters.lab", r.reload().Message)
-	r.write("hosts.d/a.yaml", "hosts: [{cluster: lab, node: n-1, bmc: {address: \"ipmi://192.0.2.1\", username: fence, passwordFile: ../password}}]\n")
-	e := r.reload()
-	assert.Equal(t, reason.ReloadRefused, e.Reason)
-	assert.Contains(t, e.Message, "restart it instead")
 }
 
 // A reload takes in policies.d for each cluster; a file with an error keeps them all.

@@ -31,21 +31,18 @@ func (r reported) Mark(ctx context.Context, m report.Mark) error {
 	return r.Cluster.Mark(ctx, k8swatch.Mark(m))
 }
 
-// buildReport makes what tells the clusters of the runs.
+// buildReport makes what tells the clusters of the runs, when they are attached.
 func (d *fenced) buildReport(instance string) {
-	clusters := map[string]report.Cluster{}
-	for i, c := range d.cfg.Clusters {
-		clusters[c.Name] = reported{d.clusters[i]}
-	}
 	look := engine.NewLookup(d.engine)
 	state := func(cluster string) report.State {
 		now, _ := look.Status(cluster)
 		return reportState(now)
 	}
 	d.report = report.New(report.Options{
-		Events: d.events, Clusters: clusters, State: state, Instance: instance,
+		Events: d.events, State: state, Instance: instance,
 		Run: look.Run, Target: look.Target, Present: look.Present, OffReadSpacing: d.cfg.Power.OffReadSpacing,
 	})
+	d.clusters.report = d.report
 	d.metrics.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_kubernetes_events_dropped_total",
 		Help: "Kubernetes Events that were not written: the API server did not answer or refused them, or there were too many."}, d.eventsDropped))
 }
@@ -63,9 +60,5 @@ func reportState(c engine.ClusterStatus) report.State {
 
 // eventsDropped counts what the clusters were not told.
 func (d *fenced) eventsDropped() float64 {
-	n := d.report.Lost()
-	for _, c := range d.clusters {
-		n += c.EventsDropped()
-	}
-	return float64(n)
+	return float64(d.report.Lost() + d.clusters.eventsDropped())
 }

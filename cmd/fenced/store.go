@@ -25,5 +25,5 @@ func (d *fenced) owners(instance string) (state.Owners, error) {
 	if d.cfg.State.Engine != config.EngineEtcd {
 		return nil, nil
 	}
-	return etcdstore.NewOwners(d.store, etcdstore.OwnersConfig{Instance: instance, Clusters: d.cfg.ClusterNames()})
+	return etcdstore.NewOwners(d.store, etcdstore.OwnersConfig{Instance: instance})
 }

@@ -23,7 +23,6 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/logging"
 	"github.com/fenced/fenced/internal/manifest"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/report"
@@ -43,7 +42,7 @@ type fenced struct {
 	engine   *engine.Engine
 	sweep    *sweep.Sweep
 	report   *report.Report
-	clusters []*k8swatch.Cluster
+	clusters *clusters
 	metrics  *metrics
 	notify   *notifier
 	health   health
@@ -104,7 +103,10 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err := d.listen(); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	d.reloader = &reloader{d: d, file: file, set: set, running: cfg, hosts: entries, policies: policies, atStart: policies.Checks}
+	d.reloader = &reloader{d: d, file: file, set: set, running: cfg, hosts: entries, policies: policies}
+	for _, c := range cfg.Clusters {
+		d.reloader.noteBuilt(c.Name)
+	}
 	d.log.Info("configured", zap.String("version", version), zap.String("config", file),
 		zap.Strings("clusters", cfg.ClusterNames()), zap.String("hosts", describeHosts(entries)))
 	return d, nil
@@ -129,31 +131,14 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	if opt.Owners, err = d.owners(instance); err != nil {
 		return err
 	}
-	g := d.cfg.Guards
+	d.clusters = &clusters{storeID: opt.StoreID, instance: instance, log: d.log}
+	var built []builtCluster
 	for _, c := range d.cfg.Clusters {
-		checks := checksOf(policies.Checks, c.Name, len(d.cfg.Clusters))
-		k, err := k8swatch.New(k8swatch.Config{
-			Name: c.Name, StoreID: opt.StoreID, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
-			Management:                 k8swatch.ManagementConfig(c.Management),
-			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks, Metal3Remediations: c.Metal3Remediations,
-			RemediateReadyNodes: c.RemediateReadyNodes,
-		}, d.log)
+		b, err := d.clusters.build(d.cfg, c, policies)
 		if err != nil {
-			return configError{fmt.Errorf("cluster %s: %w", c.Name, err)}
+			return err
 		}
-		d.clusters = append(d.clusters, k)
-		opt.Clusters = append(opt.Clusters, engine.ClusterOptions{
-			Name: c.Name, Mode: c.Mode, Reprovision: c.Reprovision, Isolation: remediate.Isolation(d.cfg.Isolation),
-			IdentityMode: g.Identity, Watch: watch{k}, Kube: kube{k}, Pods: kube{k}.Pods, Checks: k, Requests: k.Requests(), RequestScope: c.RequestScope(), FileChecks: checks,
-			FileBudgets: budgetsOf(policies.Budgets, c.Name, len(d.cfg.Clusters)),
-			Rules: policy.Rules{
-				ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,
-				DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Instance: instance, ZoneKey: g.ZoneKey,
-				MachineFailureReason: g.MachineFailureReason, WaitForUpgrade: g.WaitForUpgrade,
-				RequestNamespaces: c.RequestNamespaces, ManagementApart: c.Management.Kubeconfig != "",
-			},
-			ControlPlaneIsolation: controlPlaneIsolation(d.cfg.ControlPlaneIsolation),
-		})
+		built, opt.Clusters = append(built, b), append(opt.Clusters, b.options)
 	}
 	opt.LastChecks = func(cluster, host string) []hosts.LastCheck { return d.sweep.LastChecks(cluster, host) } // nobody asks before run
 	e, err := engine.New(ctx, failpoint.Wrap(opt))
@@ -166,6 +151,9 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	})
 	d.engine, d.metrics.engine, d.metrics.sweep = e, e, d.sweep
 	d.buildReport(instance)
+	for _, b := range built {
+		d.clusters.attach(b)
+	}
 	d.metrics.registry.MustRegister(newRefusedGauge(e.Status))
 	return nil
 }
@@ -219,9 +207,7 @@ func (d *fenced) listen() (err error) {
 // when all have stopped: after a signal each run stops at its next save point.
 func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for _, c := range d.clusters {
-		g.Go(func() error { return c.Run(ctx) })
-	}
+	g.Go(func() error { return d.clusters.tasks.Run(ctx) })
 	g.Go(func() error { return d.engine.Run(ctx, d.beat) })
 	g.Go(func() error { return d.own.keep(ctx, d.engine.Status) })
 	g.Go(func() error { return d.sweep.Run(ctx) })

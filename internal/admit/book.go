@@ -40,6 +40,7 @@ type Book struct {
 	runsChanged  bool   // the ledger does not have the current open runs yet
 	seenVersion  uint64 // version of the ledger at the last follow
 	complete     bool   // the ledger has the complete view of the cluster
+	closed       bool   // no run begins; see Door
 	leads        bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
 }
 

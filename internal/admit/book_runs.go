@@ -8,16 +8,6 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// BeginLeadership sets the runs to those in the store. From now on the Book of this
-// instance is newer than the store, until EndLeadership. // I19
-func (b *Book) BeginLeadership(all []remediate.Run) {
-	mine := b.RunsOfCluster(all)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leads = true
-	b.runs.byID, b.runsChanged = mine, true
-}
-
 // EndLeadership lets UpdateRuns replace the runs again.
 func (b *Book) EndLeadership() {
 	b.mu.Lock()

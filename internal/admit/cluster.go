@@ -24,6 +24,9 @@ type Options struct {
 	Files  []policy.Check // from policies.d
 	// RequestScope is what the configuration allows remediation requests beyond the default.
 	RequestScope []string
+	// Added: a reload adds the cluster, so it begins with the quiet period, whatever is on record
+	// about the time before.
+	Added bool
 
 	Book  *Book
 	View  *Freshness
@@ -73,6 +76,7 @@ type Cluster struct {
 	Deletions *Deletions
 	ByHand    *ByHand
 	Policies  *Policies
+	Door      Door
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.
@@ -85,7 +89,7 @@ func New(opt Options) *Cluster {
 	c.evidence = newEvidenceReader(opt, c.Wake)
 	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}, notHeld: map[string]time.Time{}}
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
-	c.Policies = &Policies{c: c}
+	c.Policies, c.Door = &Policies{c: c}, Door{opt.Book}
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,

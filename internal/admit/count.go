@@ -75,6 +75,9 @@ func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time)
 func (b *Book) reserve(a candidate, r remediate.Run, slots int, releasedAt, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.closed {
+		return errRemoved()
+	}
 	if g, refused := firstFailing(b.checkGates(a, now)); refused {
 		return reason.RefusalOf(g)
 	}

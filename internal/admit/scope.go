@@ -62,8 +62,8 @@ type scopeKeeper struct {
 	stored bool // this process has stored its scope
 }
 
-// startQuiet begins a quiet period if the start needs one, and returns the events of the
-// start. Without stored state it is not known what the daemon could act on before, nor
+// startQuiet begins a quiet period if the start, or a reload that adds the cluster, needs one. It
+// returns the events of the start. Without stored state it is not known what the daemon could act on before, nor
 // whether the cluster was armed. // I16, I18
 func (k *scopeKeeper) startQuiet(started time.Time) (events []event.Event) {
 	stored := k.opt.Stop.Record(k.opt.Name)
@@ -75,7 +75,11 @@ func (k *scopeKeeper) startQuiet(started time.Time) (events []event.Event) {
 		events = append(events, event.Event{Type: event.Internal, Reason: reason.Observing,
 			Message: "the store has no record of this cluster: fenced only observes it, even if it was armed before; run fencectl arm to let fenced act"})
 	}
-	if why := whyEnlarged(stored.Scope, scopeOf(k.opt)); why != "" {
+	why := whyEnlarged(stored.Scope, scopeOf(k.opt))
+	if why == "" && k.opt.Added {
+		why = "the cluster was added by a reload"
+	}
+	if why != "" {
 		from = later(from, started)
 		if stored.Version != 0 && k.opt.Limits.Guards().QuietPeriod > 0 {
 			events = append(events, event.Event{Type: event.Internal, Reason: reason.QuietPeriod,

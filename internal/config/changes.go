@@ -28,7 +28,7 @@ var liveKeys = []string{
 func isLive(key string) bool { return slices.Contains(liveKeys, key) }
 
 // Changes lists the keys that differ, in the order of fenced.yaml. Clusters are compared by
-// their names.
+// their names; ClusterChanges lists those that only one of the two has.
 func Changes(running, wanted Config) []Change {
 	var list []Change
 	compare(reflect.ValueOf(running), reflect.ValueOf(wanted), "", func(key string, _, _ reflect.Value) {
@@ -37,10 +37,40 @@ func Changes(running, wanted Config) []Change {
 	return list
 }
 
+// ClusterChanges lists the clusters that wanted has and running has not, and the names of those of
+// which the opposite is true. A reload adds and removes them.
+func ClusterChanges(running, wanted Config) (added []Cluster, removed []string) {
+	for _, c := range wanted.Clusters {
+		if clusterNamed(running.Clusters, c.Name) == nil {
+			added = append(added, c)
+		}
+	}
+	for _, c := range running.Clusters {
+		if clusterNamed(wanted.Clusters, c.Name) == nil {
+			removed = append(removed, c.Name)
+		}
+	}
+	return added, removed
+}
+
+// clusterNamed finds a cluster by its name; nil if there is none.
+func clusterNamed(list []Cluster, name string) *Cluster {
+	if i := slices.IndexFunc(list, func(c Cluster) bool { return c.Name == name }); i >= 0 {
+		return &list[i]
+	}
+	return nil
+}
+
 // TakeLive returns the running configuration with the values of wanted for all keys that a
-// reload takes in.
+// reload takes in, and with its clusters. A cluster that both have keeps its keys.
 func TakeLive(running, wanted Config) Config {
 	out := running
+	out.Clusters = slices.Clone(wanted.Clusters)
+	for i := range out.Clusters {
+		if same := clusterNamed(running.Clusters, out.Clusters[i].Name); same != nil {
+			out.Clusters[i] = *same
+		}
+	}
 	compare(reflect.ValueOf(&out).Elem(), reflect.ValueOf(wanted), "", func(key string, old, value reflect.Value) {
 		if isLive(key) {
 			old.Set(value)
@@ -69,28 +99,13 @@ func compare(a, b reflect.Value, above string, differs func(key string, a, b ref
 	}
 }
 
-// compareClusters compares two lists of clusters, whose order means nothing.
+// compareClusters compares the clusters that two lists have, whose order means nothing.
 func compareClusters(a, b reflect.Value, above string, differs func(key string, a, b reflect.Value)) {
-	find := func(list reflect.Value, name string) (reflect.Value, bool) {
-		for i := range list.Len() {
-			if list.Index(i).Interface().(Cluster).Name == name {
-				return list.Index(i), true
-			}
-		}
-		return reflect.Value{}, false
-	}
+	list := b.Interface().([]Cluster)
 	for i := range a.Len() {
 		name := a.Index(i).Interface().(Cluster).Name
-		if same, ok := find(b, name); ok {
-			compare(a.Index(i), same, above+"."+name, differs)
-		} else {
-			differs(above+"."+name, a, b)
-		}
-	}
-	for i := range b.Len() {
-		name := b.Index(i).Interface().(Cluster).Name
-		if _, ok := find(a, name); !ok {
-			differs(above+"."+name, a, b)
+		if same := clusterNamed(list, name); same != nil {
+			compare(a.Index(i), reflect.ValueOf(*same), above+"."+name, differs)
 		}
 	}
 }

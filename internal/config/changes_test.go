@@ -81,7 +81,23 @@ func TestClustersAreComparedByName(t *testing.T) {
 	armed := a
 	armed.Mode, armed.Namespaces = ModeEvaluate, nil
 	assert.Equal(t, []Change{{Key: "clusters.a.mode"}}, Changes(in(a, b), in(b, armed)))
-	assert.Equal(t, []Change{{Key: "clusters.b"}}, Changes(in(a, b), in(a)))
-	assert.Equal(t, []Change{{Key: "clusters.b"}}, Changes(in(a), in(a, b)))
-	assert.Equal(t, in(a), TakeLive(in(a), in(armed, b)), "no cluster changes without a restart")
+	assert.Equal(t, in(a, b), TakeLive(in(b, a), in(armed, b)), "no cluster changes without a restart")
+}
+
+// Clusters that one of two configurations has not are added and removed by a reload, and are no
+// keys that differ.
+func TestClustersAreAddedAndRemoved(t *testing.T) {
+	a, b, c := Cluster{Name: "a", Mode: ModeObserve}, Cluster{Name: "b"}, Cluster{Name: "c", Kubeconfig: "kc"}
+	armed := a
+	armed.Mode = ModeEvaluate
+	running, wanted := Config{Clusters: []Cluster{a, b}}, Config{Clusters: []Cluster{c, armed}}
+	added, removed := ClusterChanges(running, wanted)
+	assert.Equal(t, []Cluster{c}, added)
+	assert.Equal(t, []string{"b"}, removed)
+	assert.Equal(t, []Change{{Key: "clusters.a.mode"}}, Changes(running, wanted))
+	assert.Equal(t, []Cluster{c, a}, TakeLive(running, wanted).Clusters)
+	assert.Equal(t, []Cluster{a, b}, running.Clusters, "the running configuration stays as it is")
+	added, removed = ClusterChanges(running, running)
+	assert.Empty(t, added)
+	assert.Empty(t, removed)
 }

@@ -2,12 +2,16 @@ package engine
 
 import (
 	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // cluster joins the parts of one cluster. Each part has its own lock.
@@ -24,7 +28,8 @@ type cluster struct {
 	requestsChanged chan struct{}
 }
 
-func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
+// newCluster makes the parts. added: a reload adds the cluster.
+func newCluster(e *Engine, o ClusterOptions, added bool) *cluster {
 	c := &cluster{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1)}
 	c.view = admit.NewFreshness(admit.FreshnessOptions{
 		Watch: o.Watch, Limits: e.limits, Awake: e.stayAwake,
@@ -34,19 +39,56 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
 		Draft: admit.Drafter{
 			Isolation: o.Isolation, ControlPlaneIsolation: o.ControlPlaneIsolation, Reprovision: o.Reprovision, Limits: e.limits,
 		},
-	}, e.started)
+	}, time.Now())
 	c.lead = lead.New(lead.Options{
 		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: leadCluster{c}, Owners: e.opt.Owners, Store: e.opt.Store,
 		Slots: e.slots, Announcer: o.Kube, Awake: e.stayAwake, Emit: e.opt.Events.Emit,
 	})
-	c.hosts = e.hosts.Attach(ctx, hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.book.Objects(), c}, Lead: c.lead, Secrets: o.Kube})
+	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.book.Objects(), c}, Lead: c.lead, Secrets: o.Kube})
 	c.admit = admit.New(admit.Options{
-		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Book: c.book, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
+		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Book: c.book, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
 		Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
 		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.beat() },
 		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter() },
 	})
 	return c
+}
+
+// attach adds the cluster to the engine. It runs from now on or, before Engine.Run, with that.
+func (c *cluster) attach(ctx context.Context, runs []remediate.Run) {
+	name := c.opt.Name
+	c.book.UpdateRuns(runs)
+	c.e.stop.Attach(name, stopCluster{c}) // before the first decision // I23
+	c.e.hosts.Attach(ctx, c.hosts)
+	c.e.clusters.Put(name, c)
+	c.e.tasks.Begin(name, c.run)
+	c.e.opt.Owners.Add(name)
+}
+
+// detach removes the cluster, in which no run is open, as the end of the daemon does: the leadership
+// ends first, and with it all that acts on the cluster. // I19
+func (c *cluster) detach() {
+	name := c.opt.Name
+	c.e.opt.Owners.Remove(name)
+	c.e.tasks.End(name)
+	c.e.clusters.Delete(name)
+	c.e.hosts.Detach(name)
+	c.e.stop.Detach(name)
+}
+
+// run evaluates the cluster and writes to it until ctx ends.
+func (c *cluster) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return c.admit.Run(ctx) })
+	if c.opt.Checks != nil {
+		w := &statusWriter{c: c, written: map[checkKey]written{}, controllers: map[string]controller{}}
+		g.Go(func() error { return w.run(ctx) })
+	}
+	if c.opt.Requests != nil {
+		w := &requestWriter{c: c, written: map[remediate.Request]toldRequest{}}
+		g.Go(func() error { return w.run(ctx) })
+	}
+	return g.Wait()
 }
 
 func (c *cluster) emit(ev event.Event) {

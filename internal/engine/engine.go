@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
@@ -91,13 +92,13 @@ type Options struct {
 // Engine runs the daemon's work for all clusters. Create it with New, and call Run once.
 type Engine struct {
 	opt      Options
-	clusters map[string]*cluster
+	clusters live.Map[*cluster]
+	tasks    live.Tasks // what each cluster runs
 	hosts    *hosts.Hosts
 	lockOut  *power.LockOut
 	slots    *lead.Slots
 	limits   *admit.Limits
 	stop     *stop.Stop
-	started  time.Time
 	beat     func() // resets the watchdog: decisions are being made
 
 	Arming Arming
@@ -107,7 +108,7 @@ type Engine struct {
 // New loads the records of the store and prepares every cluster. It connects to no cluster
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
-	e := &Engine{opt: opt, clusters: map[string]*cluster{}, started: time.Now(), beat: func() {}, limits: admit.NewLimits(opt.Guards, opt.Run)}
+	e := &Engine{opt: opt, beat: func() {}, limits: admit.NewLimits(opt.Guards, opt.Run)}
 	e.Arming, e.TakeIn = Arming{e}, TakeIn{e}
 	var err error
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
@@ -115,7 +116,7 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	}
 	e.opt.Open = e.lockOut.Guard(opt.Open)
 	if opt.Owners == nil {
-		e.opt.Owners = state.Sole(opt.Store, opt.Instance, namesOf(opt.Clusters))
+		e.opt.Owners = state.Sole(opt.Store, opt.Instance)
 	}
 	e.slots = lead.NewSlots(e.slotsFreed)
 	if opt.Suspended == nil {
@@ -138,30 +139,19 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 		return nil, fmt.Errorf("load runs: %w", err)
 	}
 	for _, o := range opt.Clusters {
-		c := newCluster(ctx, e, o)
-		c.book.UpdateRuns(runs)
-		e.clusters[o.Name] = c
-		e.stop.Attach(o.Name, stopCluster{c})
+		newCluster(e, o, false).attach(ctx, runs)
 	}
 	for _, r := range runs {
-		if e.clusters[r.Target.Cluster] == nil && r.Open() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance { // a run of another instance may be of a cluster that only that one has
+		if e.clusters.Get(r.Target.Cluster) == nil && r.Open() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance { // a run of another instance may be of a cluster that only that one has
 			return nil, fmt.Errorf("run %s on %s is open in cluster %q, which the configuration no longer names; add the cluster again until the run has ended", r.ID, r.Target.Node, r.Target.Cluster)
 		}
 	}
 	return e, nil
 }
 
-func namesOf(clusters []ClusterOptions) []string {
-	var list []string
-	for _, o := range clusters {
-		list = append(list, o.Name)
-	}
-	return list
-}
-
 // slotsFreed wakes the other clusters, which may be waiting for a slot.
 func (e *Engine) slotsFreed(by string) {
-	for name, c := range e.clusters {
+	for name, c := range e.clusters.All() {
 		if name != by {
 			c.admit.Wake()
 		}
@@ -176,19 +166,7 @@ func (e *Engine) stayAwake() suspend.Awake { return suspend.StayAwake(e.opt.Susp
 func (e *Engine) Run(ctx context.Context, beat func()) error {
 	e.beat = beat
 	g, ctx := errgroup.WithContext(ctx)
-	for _, c := range e.clusters {
-		g.Go(func() error { return c.admit.Run(ctx) })
-		if c.opt.Checks != nil {
-			w := &statusWriter{c: c, written: map[checkKey]written{}, controllers: map[string]controller{}}
-			g.Go(func() error { return w.run(ctx) })
-		}
-	}
-	for _, c := range e.clusters {
-		if c.opt.Requests != nil {
-			w := &requestWriter{c: c, written: map[remediate.Request]toldRequest{}}
-			g.Go(func() error { return w.run(ctx) })
-		}
-	}
+	g.Go(func() error { return e.tasks.Run(ctx) })
 	g.Go(func() error { return e.opt.Owners.Run(ctx, e.guard) })
 	g.Go(func() error { return e.runReload(ctx) })
 	g.Go(func() error { return e.runReread(ctx) })
@@ -201,12 +179,13 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 }
 
 func (e *Engine) cluster(name string) (*cluster, error) {
-	if name == "" && len(e.clusters) == 1 {
-		for _, c := range e.clusters {
+	clusters := e.clusters.All()
+	if name == "" && len(clusters) == 1 {
+		for _, c := range clusters {
 			return c, nil
 		}
 	}
-	if c := e.clusters[name]; c != nil {
+	if c := clusters[name]; c != nil {
 		return c, nil
 	}
 	if name == "" {

@@ -13,7 +13,7 @@ type leadCluster struct{ c *cluster }
 
 // guard acts in one cluster until the claim ends.
 func (e *Engine) guard(ctx context.Context, claim state.Claim) {
-	if c := e.clusters[claim.Cluster]; c != nil {
+	if c := e.clusters.Get(claim.Cluster); c != nil {
 		c.lead.Serve(ctx, claim)
 	}
 }
@@ -32,8 +32,7 @@ func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	if err := e.hosts.CompleteFreezes(ctx, s, l.c.book.RunsOfCluster(runs)); err != nil {
 		return err
 	}
-	l.c.book.BeginLeadership(runs)
-	return nil
+	return l.c.admit.Door.BeginLeadership(runs)
 }
 
 // Resume implements lead.Cluster.

@@ -11,7 +11,7 @@ func NewLookup(e *Engine) Lookup { return Lookup{e} }
 
 // Status is the state of one cluster; false if there is none of that name.
 func (l Lookup) Status(cluster string) (ClusterStatus, bool) {
-	c := l.e.clusters[cluster]
+	c := l.e.clusters.Get(cluster)
 	if c == nil {
 		return ClusterStatus{}, false
 	}
@@ -20,7 +20,7 @@ func (l Lookup) Status(cluster string) (ClusterStatus, bool) {
 
 // Run returns a run of one cluster, open or ended; false if there is none.
 func (l Lookup) Run(cluster, id string) (remediate.Run, bool) {
-	c := l.e.clusters[cluster]
+	c := l.e.clusters.Get(cluster)
 	if c == nil {
 		return remediate.Run{}, false
 	}
@@ -30,7 +30,7 @@ func (l Lookup) Run(cluster, id string) (remediate.Run, bool) {
 // Target returns the objects of a Node or, without one, of a Machine ("namespace/name") as the
 // view has them now; false if there are none.
 func (l Lookup) Target(cluster, node, machine string) (remediate.Target, bool) {
-	c := l.e.clusters[cluster]
+	c := l.e.clusters.Get(cluster)
 	switch {
 	case c == nil:
 		return remediate.Target{}, false
@@ -43,7 +43,7 @@ func (l Lookup) Target(cluster, node, machine string) (remediate.Target, bool) {
 // Present returns the UID of the Node that has the name of a target's Node now, "" if there is
 // none, and whether the target's Machine exists.
 func (l Lookup) Present(cluster string, t remediate.Target) (nodeUID string, machine bool) {
-	c := l.e.clusters[cluster]
+	c := l.e.clusters.Get(cluster)
 	if c == nil {
 		return "", false
 	}

@@ -76,7 +76,7 @@ func (e *Engine) Abort(ctx context.Context, o order.Order) (order.Outcome, error
 
 // withRun finds the open run that an order names, and its cluster.
 func (e *Engine) withRun(o order.Order) (*cluster, remediate.Run, error) {
-	for _, c := range e.clusters {
+	for _, c := range e.clusters.All() {
 		if o.Cluster != "" && o.Cluster != c.opt.Name {
 			continue
 		}

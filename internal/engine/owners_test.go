@@ -84,6 +84,19 @@ func (d *deed) next() *heir {
 	return nil
 }
 
+// Add implements state.Owners: the test says who owns the cluster.
+func (h *heir) Add(string) {}
+
+// Remove implements state.Owners.
+func (h *heir) Remove(string) {
+	h.deed.mu.Lock()
+	holds := h.deed.holder == h
+	h.deed.mu.Unlock()
+	if holds {
+		h.deed.take(h.name)
+	}
+}
+
 // StepAside implements state.Owners.
 func (h *heir) StepAside(_ string, aside bool) bool {
 	h.deed.mu.Lock()

@@ -76,7 +76,7 @@ func (e *Engine) follow(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load runs: %w", err)
 	}
-	for _, c := range e.clusters {
+	for _, c := range e.clusters.All() {
 		if c.book.UpdateRuns(runs) {
 			c.admit.Wake()
 		}
@@ -115,7 +115,7 @@ func (e *Engine) runReread(ctx context.Context) error {
 
 // mayActOnSharedCluster says whether this instance may act in a cluster that others can own.
 func (e *Engine) mayActOnSharedCluster() bool {
-	for _, c := range e.clusters {
+	for _, c := range e.clusters.All() {
 		if c.lead.Shared() && (leadCluster{c}).MayAct() {
 			return true
 		}

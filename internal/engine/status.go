@@ -46,8 +46,9 @@ type ClusterStatus struct {
 // Status is the state of every cluster, by name. It is cheap at any size.
 func (e *Engine) Status() []ClusterStatus {
 	var all []ClusterStatus
-	for _, name := range slices.Sorted(maps.Keys(e.clusters)) {
-		all = append(all, e.clusters[name].status())
+	clusters := e.clusters.All()
+	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		all = append(all, clusters[name].status())
 	}
 	return all
 }
@@ -124,7 +125,7 @@ func (e *Engine) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
 // Names lists the Nodes of a cluster and its Machines ("namespace/name") whose names begin with a
 // prefix, in no order.
 func (e *Engine) Names(cluster, prefix string) (nodes, machines []string) {
-	if c := e.clusters[cluster]; c != nil {
+	if c := e.clusters.Get(cluster); c != nil {
 		nodes, machines = c.book.Objects().Names(prefix)
 	}
 	return nodes, machines
@@ -133,7 +134,7 @@ func (e *Engine) Names(cluster, prefix string) (nodes, machines []string) {
 // Runs lists the runs of one cluster (or of all, with no name), newest first.
 func (e *Engine) Runs(cluster string) []remediate.Run {
 	var all []remediate.Run
-	for name, c := range e.clusters {
+	for name, c := range e.clusters.All() {
 		if cluster != "" && cluster != name {
 			continue
 		}

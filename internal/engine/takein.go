@@ -21,7 +21,7 @@ func (t TakeIn) Hosts(ctx context.Context, inventory hosts.Inventory) {
 // Policies takes in the checks and budgets of policies.d for one cluster. The cluster switches
 // to them between two decisions; with more to act on it begins with the quiet period. // I18
 func (t TakeIn) Policies(cluster string, f admit.Files) {
-	if c := t.e.clusters[cluster]; c != nil {
+	if c := t.e.clusters.Get(cluster); c != nil {
 		c.admit.Policies.Replace(f)
 	}
 }
@@ -30,7 +30,7 @@ func (t TakeIn) Policies(cluster string, f admit.Files) {
 // keep those of their start.
 func (t TakeIn) Limits(g guard.Limits, r remediate.Limits) {
 	t.e.limits.Replace(g, r)
-	for _, c := range t.e.clusters {
+	for _, c := range t.e.clusters.All() {
 		c.admit.Wake()
 	}
 }

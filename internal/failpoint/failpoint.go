@@ -29,7 +29,7 @@ const (
 )
 
 // Wrap adds a point before and after every effect of the engine: each save, each
-// command to a device, each write to a cluster and each durable record.
+// command to a device and each durable record. WrapCluster does so for a cluster.
 func Wrap(o engine.Options) engine.Options {
 	if os.Getenv("FENCED_FAILPOINTS") == "" {
 		return o
@@ -51,16 +51,20 @@ func Wrap(o engine.Options) engine.Options {
 	if record := o.Record; record != nil {
 		o.Record = func(ev event.Event) error { return failingRecord(record, ev) }
 	}
-	o.Clusters = slices.Clone(o.Clusters)
-	for i := range o.Clusters {
-		c := &o.Clusters[i]
-		c.Kube = failingKube{c.Kube}
-		if c.Checks != nil {
-			c.Checks = failingChecks{c.Checks}
-		}
-		if c.Requests != nil {
-			c.Requests = failingRequests{c.Requests}
-		}
+	return o
+}
+
+// WrapCluster adds a point before and after every write to a cluster.
+func WrapCluster(o engine.ClusterOptions) engine.ClusterOptions {
+	if os.Getenv("FENCED_FAILPOINTS") == "" {
+		return o
+	}
+	o.Kube = failingKube{o.Kube}
+	if o.Checks != nil {
+		o.Checks = failingChecks{o.Checks}
+	}
+	if o.Requests != nil {
+		o.Requests = failingRequests{o.Requests}
 	}
 	return o
 }

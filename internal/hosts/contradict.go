@@ -48,6 +48,17 @@ func (o *outletContradictions) drop(key string) {
 	delete(o.first, key)
 }
 
+// dropCluster ends the series about the devices of a cluster.
+func (o *outletContradictions) dropCluster(cluster string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for key := range o.first {
+		if of, _ := bmc.EntryOf(key); of == cluster {
+			delete(o.first, key)
+		}
+	}
+}
+
 // contradict ends an enrolment that a device disproves: the device cannot prove its identity, and
 // reads Off while the Node that it should switch stays alive. So it is another outlet now, or none,
 // and its Off would be a false proof. // I1, I8

@@ -145,7 +145,7 @@ func (h *Hosts) withAccounts(ctx context.Context, e *hostEntry) (bmc.Host, bool)
 	if e.listed {
 		found, _, _ = h.listed.inventory().Find(ctx, cluster, of) // an unusable entry has no device to compare
 	}
-	c := h.clusters[cluster]
+	c := h.clusters.Get(cluster)
 	if c == nil {
 		return bmc.Host{}, false
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -92,7 +93,7 @@ type Hosts struct {
 	freezes        *freezes
 	contradictions *outletContradictions
 	own            *ownHost
-	clusters       map[string]*Cluster
+	clusters       live.Map[*Cluster]
 }
 
 // New loads what the store holds. An error means that the store could not be read.
@@ -100,7 +101,7 @@ func New(ctx context.Context, opt Options, s state.Store) (*Hosts, error) {
 	known := &catalog{index: newIndex(), pins: newPins()}
 	h := &Hosts{
 		opt: opt, catalog: known, freezes: newFreezes(), contradictions: &outletContradictions{first: map[string]contradiction{}},
-		own: newOwnHost(opt.Own, opt.Instance, known), clusters: map[string]*Cluster{},
+		own: newOwnHost(opt.Own, opt.Instance, known),
 	}
 	h.listed.now.Store(&opt.Inventory)
 	return h, known.pins.load(ctx, s)
@@ -125,18 +126,30 @@ type Cluster struct {
 	secrets  *secretCache
 }
 
-// Attach adds a cluster and indexes the administrator's hosts of it. Do not call it while anything
-// else is called.
-func (h *Hosts) Attach(ctx context.Context, opt ClusterOptions) *Cluster {
+// NewCluster returns the hosts of a cluster, which Attach adds.
+func (h *Hosts) NewCluster(opt ClusterOptions) *Cluster {
 	c := &Cluster{
 		hosts: h, opt: opt, secrets: newSecretCache(opt.Secrets),
 		metal: &metalTrust{cluster: opt.Name, rules: h.opt.Metal, catalog: h.catalog, withAccounts: h.withAccounts},
 		pins:  &pinWriter{cluster: opt.Name, lead: opt.Lead, catalog: h.catalog},
 	}
 	c.nodeless = &nodeless{cluster: opt.Name, view: opt.View, hosts: h, metal: c.metal}
-	h.clusters[opt.Name] = c
-	h.putEntries(ctx, h.listed.inventory(), opt.Name)
 	return c
+}
+
+// Attach adds a cluster, whose View can be used now. It indexes the administrator's hosts of it
+// first: nobody can use a host that is not in the index. // I9
+func (h *Hosts) Attach(ctx context.Context, c *Cluster) {
+	h.putEntries(ctx, h.listed.inventory(), c.opt.Name)
+	h.clusters.Put(c.opt.Name, c)
+}
+
+// Detach removes a cluster and its hosts from the index, when nothing uses them any more. What the
+// store has about them stays: pins, enrolments and freezes.
+func (h *Hosts) Detach(name string) {
+	h.clusters.Delete(name)
+	h.catalog.index.dropCluster(name)
+	h.contradictions.dropCluster(name)
 }
 
 // LoadFreezes reads which hosts are frozen. After an error, Hosts keeps what was known.
@@ -169,14 +182,14 @@ func (c *Cluster) emit(e event.Event) {
 }
 
 func (h *Hosts) cluster(name string) (*Cluster, error) {
-	if c := h.clusters[name]; c != nil {
+	if c := h.clusters.Get(name); c != nil {
 		return c, nil
 	}
 	return nil, &reason.Refusal{Reason: reason.NoSuchCluster, Message: fmt.Sprintf("no cluster %q is configured", name)}
 }
 
 func (h *Hosts) wakeAll() {
-	for _, c := range h.clusters {
+	for _, c := range h.clusters.All() {
 		c.opt.View.Wake()
 	}
 }

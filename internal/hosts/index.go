@@ -265,3 +265,15 @@ func (e *hostEntry) allMACs() []string {
 	}
 	return list
 }
+
+// dropCluster removes the hosts of a cluster.
+func (x *index) dropCluster(cluster string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for name, e := range x.byName {
+		if of, _ := bmc.EntryOf(name); of == cluster {
+			x.unmark(e)
+			delete(x.byName, name)
+		}
+	}
+}

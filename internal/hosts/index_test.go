@@ -2,9 +2,12 @@ package hosts
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -127,4 +130,30 @@ func TestLawIndex(t *testing.T) {
 		assert.Empty(t, x.byMark)
 		assert.Empty(t, x.byName)
 	})
+}
+
+// A removed cluster takes its hosts from the index, whoever listed them, and no host of another
+// cluster, whatever that is called. // I9
+func TestHostsOfARemovedClusterLeaveTheIndex(t *testing.T) {
+	x := newIndex()
+	for _, name := range []string{"lab/n-1", "lab/machine/ns/m-1", "lab/ns/h", "lab-2/n-1", "prod/n-1", "prod/lab/h"} {
+		x.put(hostEntry{name: name, devices: at("ipmi://192.0.2.1")})
+	}
+	x.dropCluster("lab")
+	require.Equal(t, []string{"lab-2/n-1", "prod/lab/h", "prod/n-1"}, slices.Sorted(maps.Keys(x.byName)))
+	for key, list := range x.byMark {
+		require.Len(t, list, 3, key)
+	}
+}
+
+// A series of contradictions does not go on when a cluster comes back: nobody looked in between. // I8
+func TestContradictionsOfARemovedClusterEnd(t *testing.T) {
+	o := &outletContradictions{first: map[string]contradiction{}}
+	first := contradiction{lease: "1"}
+	o.add("lab/n-1\nd", first)
+	o.add("prod/n-1\nd", first)
+	o.dropCluster("lab")
+	later := contradiction{lease: "2"}
+	require.Equal(t, later, o.add("lab/n-1\nd", later))
+	require.Equal(t, first, o.add("prod/n-1\nd", later))
 }

@@ -82,7 +82,7 @@ func (c Checked) device() (bmc.Device, bool) {
 // NotSynced. Inventory reads passwords, and the Secrets that are not cached.
 func (h *Hosts) Inventory(ctx context.Context) []Subject {
 	var all []Subject
-	for _, c := range h.clusters {
+	for _, c := range h.clusters.All() {
 		all = append(all, c.inventory(ctx)...)
 	}
 	slices.SortFunc(all, func(a, b Subject) int {

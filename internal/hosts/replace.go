@@ -15,7 +15,7 @@ func (l *listed) inventory() Inventory { return *l.now.Load() }
 // noticed. A run keeps the devices that it began with, and is refused others. // I9, I10
 func (h *Hosts) ReplaceInventory(ctx context.Context, next Inventory) {
 	gone := h.catalog.index.listed()
-	for cluster := range h.clusters {
+	for cluster := range h.clusters.All() {
 		for _, name := range h.putEntries(ctx, next, cluster) {
 			delete(gone, name)
 		}

@@ -200,6 +200,15 @@ func (l *Lead) compareSlots(ctx context.Context) error {
 	return err
 }
 
+// SettleSlots compares runs and slots at once, if this instance owns the cluster. Without an error, no
+// slot is left of a run that has ended.
+func (l *Lead) SettleSlots(ctx context.Context) error {
+	if !l.Leads() {
+		return nil
+	}
+	return l.compareSlots(ctx)
+}
+
 // CompareSlots makes runSlots compare runs and slots soon, if this instance owns the cluster. It does
 // not wait for that: the store may be slow.
 func (l *Lead) CompareSlots() {

@@ -73,7 +73,7 @@ func (r *Report) readEvents(news []event.Event, now time.Time) {
 }
 
 func (r *Report) readEvent(e event.Event, s State) {
-	m := r.markers[e.Cluster]
+	m := r.markers.Get(e.Cluster)
 	if m == nil {
 		return
 	}
@@ -123,10 +123,14 @@ func (r *Report) note(e event.Event, s State) {
 		target, _ := r.opt.Target(e.Cluster, e.Node, e.Machine)
 		found = ofPolicy(e, target)
 	}
+	m := r.markers.Get(e.Cluster)
+	if m == nil { // the cluster was removed meanwhile
+		return
+	}
 	for _, n := range found {
 		for _, subject := range rows[n.reason].On {
 			if o, there := n.about[subject]; there {
-				r.opt.Clusters[e.Cluster].Note(Note{
+				m.c.Note(Note{
 					APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,
 					At: e.At, Warning: rows[n.reason].Warning, Reason: n.reason, Message: n.message,
 				})

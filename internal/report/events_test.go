@@ -236,7 +236,7 @@ func TestUnrequestedIsNotReported(t *testing.T) {
 // A reader that is behind loses the oldest events, and counts them.
 func TestLostEventsAreCounted(t *testing.T) {
 	d := &desk{board: &board{}, events: event.NewStream()}
-	r := New(Options{Events: d.events, State: d.now, Clusters: map[string]Cluster{}})
+	r := New(Options{Events: d.events, State: d.now})
 	d.events.Emit(event.Event{})
 	all, err := d.events.After(t.Context(), 0)
 	require.NoError(t, err)

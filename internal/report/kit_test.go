@@ -117,6 +117,7 @@ type desk struct {
 	mu      sync.Mutex
 	state   State
 	runs    map[string]remediate.Run
+	report  *Report
 	nodeUID string // of the Node n that exists; "" without one
 	machine bool   // exists
 }
@@ -128,7 +129,9 @@ func atDesk(t *testing.T, run func(t *testing.T, d *desk)) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &desk{board: &board{marks: map[markKey]Mark{}}, events: event.NewStream(), state: State{Acts: true, Armed: true, Checks: []event.Check{machineCheck}},
 			runs: map[string]remediate.Run{}, nodeUID: "node-1", machine: true}
-		r := New(Options{Events: d.events, Clusters: map[string]Cluster{clusterName: d.board}, State: d.now, Run: d.run, Target: d.target, Present: d.present, OffReadSpacing: 3 * time.Second, Instance: "f-1"})
+		r := New(Options{Events: d.events, State: d.now, Run: d.run, Target: d.target, Present: d.present, OffReadSpacing: 3 * time.Second, Instance: "f-1"})
+		d.report = r
+		r.Attach(clusterName, d.board)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- r.Run(ctx) }()

@@ -236,3 +236,26 @@ func (d *desk) emitted(t *testing.T, typ string) (list []event.Event) {
 	}
 	return list
 }
+
+// Nothing is written to a cluster that was removed: no mark, and no Event, not even one of which it
+// was not told before. A cluster that is added later is reported like the others.
+func TestReportedClustersComeAndGo(t *testing.T) {
+	atDesk(t, func(t *testing.T, d *desk) {
+		d.begin("r", powerCycle())
+		time.Sleep(time.Minute)
+		marks, notes := len(d.written()), len(d.noted())
+		require.NotZero(t, marks)
+		require.NotZero(t, notes)
+		d.report.Detach(clusterName)
+		d.enter("r", remediate.Held)
+		time.Sleep(time.Minute)
+		assert.Len(t, d.written(), marks)
+		assert.Len(t, d.noted(), notes)
+
+		d.report.Attach(clusterName, d.board)
+		time.Sleep(time.Minute)
+		assert.Equal(t, []string{"r Held", "r Held"}, d.both())
+		d.enter("r", remediate.PowerOff)
+		assert.Greater(t, len(d.noted()), notes)
+	})
+}

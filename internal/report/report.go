@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -57,8 +58,7 @@ type State struct {
 
 // Options is what a Report is made from.
 type Options struct {
-	Events   *event.Stream
-	Clusters map[string]Cluster
+	Events *event.Stream
 	// State returns the state of a cluster.
 	State func(cluster string) State
 	// Run returns a run of a cluster, open or ended.
@@ -78,32 +78,40 @@ type Options struct {
 // Report writes Events and marks. Create it with New, and call Run once.
 type Report struct {
 	opt     Options
-	markers map[string]*marker // by cluster
-	seq     uint64             // of the last event that was read
-	waiting []event.Event      // about clusters on which this instance did not act yet
+	markers live.Map[*marker] // by cluster
+	tasks   live.Tasks        // of the markers
+	seq     uint64            // of the last event that was read
+	waiting []event.Event     // about clusters on which this instance did not act yet
 	lost    atomic.Uint64
 }
 
 // maxInstance is the longest name of an instance in a mark.
 const maxInstance = 128
 
-// New returns a Report.
+// New returns a Report of no cluster yet.
 func New(opt Options) *Report {
 	opt.Instance = bmc.Printable(opt.Instance, maxInstance) // as it is read back
-	r := &Report{opt: opt, markers: map[string]*marker{}}
-	for name, c := range opt.Clusters {
-		r.markers[name] = newMarker(r, name, c)
-	}
-	return r
+	return &Report{opt: opt}
+}
+
+// Attach adds a cluster: what happens there is reported from now on or, before Run, with that.
+func (r *Report) Attach(name string, c Cluster) {
+	m := newMarker(r, name, c)
+	r.markers.Put(name, m)
+	r.tasks.Begin(name, m.run)
+}
+
+// Detach removes a cluster. Nothing is written to it any more when Detach returns.
+func (r *Report) Detach(name string) {
+	r.markers.Delete(name)
+	r.tasks.End(name)
 }
 
 // Run reports until ctx ends.
 func (r *Report) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return r.runEvents(ctx) })
-	for _, m := range r.markers {
-		g.Go(func() error { return m.run(ctx) })
-	}
+	g.Go(func() error { return r.tasks.Run(ctx) })
 	return g.Wait()
 }
 

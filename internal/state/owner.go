@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/fenced/fenced/internal/live"
 )
 
 // Owner is the instance that acts on a cluster.
@@ -52,35 +52,45 @@ type Owners interface {
 	StepAside(cluster string, aside bool) (shared bool)
 	// Owner returns the owner of a cluster, as far as this instance knows.
 	Owner(cluster string) Owner
+	// Add lets this instance own a cluster, which it does not do before. Call it before Run, or
+	// during it, and again only after Remove.
+	Add(cluster string)
+	// Remove ends what Add began. It ends a claim of this instance, and returns when onClaim has
+	// returned. The claim is released after that, as soon as the store answers. // I19
+	Remove(cluster string)
 }
 
-// sole owns every cluster. Its store is locked for this process.
+// sole owns every cluster that was added. Its store is locked for this process.
 type sole struct {
 	store    Store
 	instance string
-	clusters []string
+	claims   live.Tasks // by cluster
+	onClaim  func(context.Context, Claim)
 }
 
 // Sole returns Owners that give every cluster to the only user of a store, in epoch 1,
 // until Run ends.
-func Sole(s Store, instance string, clusters []string) Owners {
-	return sole{store: s, instance: instance, clusters: clusters}
-}
+func Sole(s Store, instance string) Owners { return &sole{store: s, instance: instance} }
 
 // Run implements Owners.
-func (s sole) Run(ctx context.Context, onClaim func(context.Context, Claim)) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for _, name := range s.clusters {
-		g.Go(func() error {
-			onClaim(ctx, Claim{Cluster: name, Epoch: 1, Store: s.store, Until: func() time.Time { return time.Time{} }})
-			return nil
-		})
-	}
-	return g.Wait()
+func (s *sole) Run(ctx context.Context, onClaim func(context.Context, Claim)) error {
+	s.onClaim = onClaim // before any claim
+	return s.claims.Run(ctx)
 }
 
+// Add implements Owners.
+func (s *sole) Add(cluster string) {
+	s.claims.Begin(cluster, func(ctx context.Context) error {
+		s.onClaim(ctx, Claim{Cluster: cluster, Epoch: 1, Store: s.store, Until: func() time.Time { return time.Time{} }})
+		return nil
+	})
+}
+
+// Remove implements Owners.
+func (s *sole) Remove(cluster string) { s.claims.End(cluster) }
+
 // Owner implements Owners.
-func (s sole) Owner(string) Owner { return Owner{Instance: s.instance, Epoch: 1} }
+func (s *sole) Owner(string) Owner { return Owner{Instance: s.instance, Epoch: 1} }
 
 // StepAside implements Owners.
-func (s sole) StepAside(string, bool) bool { return false }
+func (s *sole) StepAside(string, bool) bool { return false }

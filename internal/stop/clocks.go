@@ -8,7 +8,7 @@ import (
 // clocks are the clocks that decide when a stop begins and ends: this host's, and those of
 // the API servers. None of them alone can end a stop early. // I23
 type clocks struct {
-	clusters clusters
+	clusters *clusters
 	own      jumpTolerantClock
 	// heldBack is the last time, by this host's clock, at which an API server's clock that
 	// was behind kept a stop from ending.
@@ -51,11 +51,11 @@ func (c *clocks) startBy(cluster string) time.Time {
 
 // counting returns the clusters whose clocks count for a stop. If the stop is about a cluster
 // that is not configured, the clocks of all clusters count.
-func (c *clocks) counting(cluster string) clusters {
+func (c *clocks) counting(cluster string) map[string]Cluster {
 	if one := c.clusters.named(cluster); len(one) > 0 {
 		return one
 	}
-	return c.clusters
+	return c.clusters.All()
 }
 
 // endedAt returns when a stop that is over has ended. This is its planned end, or later if a

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -20,32 +21,32 @@ type Cluster interface {
 	Wake()
 }
 
-// clusters are the clusters of one daemon by name. The map does not change after Attach.
-type clusters map[string]Cluster
+// clusters are the clusters of one daemon by name.
+type clusters struct{ live.Map[Cluster] }
 
 // named returns the clusters that a stop is about: the one of that name, or all of them for
 // state.AllClusters.
-func (c clusters) named(cluster string) clusters {
+func (c *clusters) named(cluster string) map[string]Cluster {
 	if cluster == state.AllClusters {
-		return c
+		return c.All()
 	}
-	if one := c[cluster]; one != nil {
-		return clusters{cluster: one}
+	if one := c.Get(cluster); one != nil {
+		return map[string]Cluster{cluster: one}
 	}
 	return nil
 }
 
-func (c clusters) beQuiet(cluster string, from time.Time) {
+func (c *clusters) beQuiet(cluster string, from time.Time) {
 	for _, one := range c.named(cluster) {
 		one.BeQuiet(from)
 	}
 }
 
-func (c clusters) wake(cluster string) {
+func (c *clusters) wake(cluster string) {
 	for _, one := range c.named(cluster) {
 		one.Wake()
 	}
 }
 
-// names returns the names in order.
-func (c clusters) names() []string { return slices.Sorted(maps.Keys(c)) }
+// names returns the names of the clusters that a stop is about, in order.
+func (c *clusters) names(cluster string) []string { return slices.Sorted(maps.Keys(c.named(cluster))) }

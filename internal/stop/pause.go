@@ -34,7 +34,7 @@ func (s *Stop) Paused(cluster string) string {
 			}
 		}
 	}
-	if c := s.clusters[cluster]; c != nil && !ended.IsZero() {
+	if c := s.clusters.Get(cluster); c != nil && !ended.IsZero() {
 		c.BeQuiet(ended)
 	}
 	return why
@@ -73,7 +73,7 @@ func (s *Stop) Resume(ctx context.Context, o order.Order) (order.Outcome, error)
 // stillPaused returns why a cluster is paused although it was resumed, or why one of the
 // clusters is if all were resumed. It is "" if none is paused.
 func (s *Stop) stillPaused(resumed string) string {
-	for _, name := range s.clusters.named(resumed).names() {
+	for _, name := range s.clusters.names(resumed) {
 		if why := s.Paused(name); why != "" {
 			return why + s.resumeHint(why, resumed, name)
 		}

@@ -20,15 +20,14 @@ type Options struct {
 	PauseFile string
 }
 
-// Stop knows every stop of one daemon. Make it with New, then Attach each cluster, before you
-// call anything else.
+// Stop knows every stop of one daemon. Make it with New, and Attach each cluster.
 //
 // The store's records (pauses, holds), the stops that it has not saved yet, the pause file, the
 // unreadable records and the clocks are parts with a lock each. No part calls another one while
 // it holds its lock.
 type Stop struct {
 	opt      Options
-	clusters clusters
+	clusters *clusters
 	clocks   *clocks
 	file     *pauseFile
 	corrupt  *corruptRecords
@@ -42,7 +41,7 @@ type Stop struct {
 // records cannot be read, everything is paused instead. // I20
 func New(ctx context.Context, opt Options) (*Stop, error) {
 	s := &Stop{
-		opt: opt, clusters: clusters{}, file: &pauseFile{path: opt.PauseFile}, corrupt: newCorruptRecords(),
+		opt: opt, clusters: &clusters{}, file: &pauseFile{path: opt.PauseFile}, corrupt: newCorruptRecords(),
 		unsaved: &unsavedStops{byKey: map[key]stop{}}, saving: semaphore.NewWeighted(1),
 	}
 	s.clocks = &clocks{clusters: s.clusters}
@@ -57,8 +56,11 @@ func New(ctx context.Context, opt Options) (*Stop, error) {
 	return s, nil
 }
 
-// Attach adds a cluster. Do not call it after Run.
-func (s *Stop) Attach(name string, c Cluster) { s.clusters[name] = c }
+// Attach adds a cluster. The stops of people that are on record bind it at once.
+func (s *Stop) Attach(name string, c Cluster) { s.clusters.Put(name, c) }
+
+// Detach removes a cluster. What people have stopped there stays on record.
+func (s *Stop) Detach(name string) { s.clusters.Delete(name) }
 
 // Load reads what other instances have stored. Records that exist and cannot be read are no
 // error: they pause everything. // I20

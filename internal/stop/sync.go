@@ -88,7 +88,7 @@ func (s *Stop) syncUnsaved(ctx context.Context) {
 
 // endPauses stores which pauses are over, and begins the quiet period. // I16, I23
 func (s *Stop) endPauses(ctx context.Context) {
-	for _, name := range append(s.clusters.names(), state.AllClusters) {
+	for _, name := range append(s.clusters.names(state.AllClusters), state.AllClusters) {
 		if ended := s.pauses.endOver(ctx, name); (ended != stop{}) {
 			s.opt.Emit(event.Event{Type: event.Ordered, Cluster: name, Message: "the pause by " + ended.by + " is over; the quiet period begins"})
 		}

@@ -58,6 +58,7 @@ const (
 type Sweep struct {
 	opt  Options
 	wake chan struct{} // signals that a device may be ready for a poll
+	read chan struct{} // signals that the inventory may have changed
 
 	mu            sync.Mutex
 	hosts         map[hostID][]*entry
@@ -72,7 +73,7 @@ type hostID struct{ cluster, name, node string }
 
 // New creates a Sweep. It polls nothing yet.
 func New(opt Options) *Sweep {
-	return &Sweep{opt: opt, wake: make(chan struct{}, 1), hosts: map[hostID][]*entry{},
+	return &Sweep{opt: opt, wake: make(chan struct{}, 1), read: make(chan struct{}, 1), hosts: map[hostID][]*entry{},
 		plan: newSchedule(opt.Concurrency), accounts: map[account]refusal{}}
 }
 
@@ -97,6 +98,14 @@ func (s *Sweep) Run(ctx context.Context) error {
 	}
 }
 
+// ReadInventory makes Run read the inventory soon, because it may have changed.
+func (s *Sweep) ReadInventory() {
+	select {
+	case s.read <- struct{}{}:
+	default:
+	}
+}
+
 // followInventory reads the inventory again and again.
 func (s *Sweep) followInventory(ctx context.Context) {
 	timer := time.NewTimer(0)
@@ -106,7 +115,9 @@ func (s *Sweep) followInventory(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+		case <-s.read:
 		}
+		timer.Stop()
 		all := s.opt.Engine.Inventory(ctx)
 		if ctx.Err() != nil {
 			return // the list may be incomplete

@@ -188,6 +188,28 @@ func TestInventoryChanges(t *testing.T) {
 	})
 }
 
+// After a reload the inventory is read at once, and not only after the interval: what is gone is in no
+// list and no metric any more.
+func TestInventoryIsReadAfterAReload(t *testing.T) {
+	w := newWorld()
+	w.host(1)
+	w.host(2)
+	w.run(t, func(t *testing.T) {
+		w.wait(3 * every)
+		w.change(func() { w.subjects = w.subjects[:1] })
+		w.wait(0)
+		require.Len(t, w.results(t, ""), 2)
+		w.sweep.ReadInventory()
+		w.wait(0)
+		assert.Len(t, w.results(t, ""), 1)
+		devices, _ := w.sweep.Tally()
+		assert.Len(t, devices, 1)
+		w.change(func() { w.subjects = nil })
+		w.wait(2 * every)
+		assert.Empty(t, w.results(t, ""), "and after the interval as before")
+	})
+}
+
 func TestWithoutAnIntervalNothingIsSwept(t *testing.T) {
 	w := newWorld()
 	m := w.host(1)

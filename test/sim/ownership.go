@@ -46,6 +46,12 @@ type member struct {
 // sessionAside is how long an owner keeps the cluster before it steps aside.
 const sessionAside = time.Minute
 
+// Add implements state.Owners: there is one cluster, which each fenced is configured for.
+func (m *member) Add(string) {}
+
+// Remove implements state.Owners.
+func (m *member) Remove(string) {}
+
 // StepAside implements state.Owners.
 func (m *member) StepAside(_ string, aside bool) bool {
 	m.inc.i.w.do(func() {

@@ -19,7 +19,7 @@ func (i *instance) StepAside(cluster string, aside bool) bool {
 	defer i.mu.Unlock()
 	if i.aside[cluster] != aside {
 		i.aside[cluster] = aside
-		signal(i.asideSet)
+		signal(i.changed)
 	}
 	return true
 }
@@ -34,7 +34,7 @@ func (i *instance) isAside(cluster string) bool {
 // wanted are the clusters that this instance would own.
 func (i *instance) wanted() []string {
 	list := []string{}
-	for _, cluster := range i.Clusters {
+	for _, cluster := range i.configured.names() {
 		if !i.isAside(cluster) {
 			list = append(list, cluster)
 		}

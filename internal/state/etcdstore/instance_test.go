@@ -54,9 +54,12 @@ func startInstance(t *testing.T, c *rig.EtcdCluster, prefix, name string, cluste
 func startOn(t *testing.T, s state.Store, name string, clusters []string, times times, onClaim func(context.Context, state.Claim)) *instance {
 	t.Helper()
 	owners, err := etcdstore.NewOwners(s, etcdstore.OwnersConfig{
-		Instance: name, Clusters: clusters, TTL: times.ttl, TakeoverDelay: times.delay, MinOwnership: minOwnership,
+		Instance: name, TTL: times.ttl, TakeoverDelay: times.delay, MinOwnership: minOwnership,
 	})
 	require.NoError(t, err)
+	for _, cluster := range clusters {
+		owners.Add(cluster)
+	}
 	i := &instance{name: name, store: s, owners: owners, done: make(chan error, 1), claims: map[string]state.Claim{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	i.cancel = cancel

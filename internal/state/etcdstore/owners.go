@@ -16,7 +16,6 @@ import (
 // OwnersConfig describes one of the instances that share a store.
 type OwnersConfig struct {
 	Instance string
-	Clusters []string // the clusters that the instance is configured for
 	// TTL is how long a claim lasts after the last renewal; 15 s if zero. The instance
 	// renews its session after a third of that.
 	TTL time.Duration
@@ -45,16 +44,18 @@ type instance struct {
 	// previousLease is the lease of the session before this one. Its keys may still exist.
 	previousLease clientv3.LeaseID
 
+	configured configured
+	changed    chan struct{} // gets a value when configured or aside has changed
+
 	mu         sync.Mutex
 	owners     map[string]state.Owner
 	ownersRead time.Time       // when the request was sent that owners comes from
 	problem    string          // of the last request; empty if it succeeded
 	aside      map[string]bool // clusters that this instance leaves to the others
-	asideSet   chan struct{}   // gets a value when aside has changed
 }
 
-// NewOwners returns the ownership of clusters in a store that Open returned. It sends
-// nothing before Run.
+// NewOwners returns the ownership of clusters in a store that Open returned: of those that are
+// added. It sends nothing before Run.
 //
 // Run returns state.ErrLocked if another process uses the same instance name.
 func NewOwners(s state.Store, c OwnersConfig) (state.Owners, error) {
@@ -78,7 +79,7 @@ func NewOwners(s state.Store, c OwnersConfig) (state.Owners, error) {
 		c.Suspended = suspend.Total
 	}
 	return &instance{
-		store: store, OwnersConfig: c, owners: map[string]state.Owner{}, aside: map[string]bool{}, asideSet: make(chan struct{}, 1),
+		store: store, OwnersConfig: c, owners: map[string]state.Owner{}, aside: map[string]bool{}, changed: make(chan struct{}, 1),
 	}, nil
 }
 

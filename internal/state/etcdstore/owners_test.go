@@ -107,8 +107,9 @@ func TestInstanceNamesAreTakenOnce(t *testing.T) {
 	c, prefix := sharedEtcd(t), newPrefix()
 	a := startInstance(t, c, prefix, "a", []string{"prod"}, keepClaim)
 	a.awaitClaim(t, "prod")
-	twin, err := etcdstore.NewOwners(openEtcd(t, c, prefix), etcdstore.OwnersConfig{Instance: "a", Clusters: []string{"prod"}, TTL: expiring.ttl})
+	twin, err := etcdstore.NewOwners(openEtcd(t, c, prefix), etcdstore.OwnersConfig{Instance: "a", TTL: expiring.ttl})
 	require.NoError(t, err)
+	twin.Add("prod")
 	done := make(chan error, 1)
 	go func() {
 		done <- twin.Run(t.Context(), func(context.Context, state.Claim) { t.Error("the twin got a claim") })

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ type ownership struct {
 	claimableFrom map[string]time.Time // a cluster that was released is not claimed before
 
 	callbacks sync.WaitGroup
-	wake      chan struct{} // gets a value when a callback has returned
+	wake      chan struct{} // gets a value when a callback has returned, or does not begin
 }
 
 // ownedCluster is a cluster that this instance owns.
@@ -71,7 +72,7 @@ func (o *ownership) run(ctx context.Context) {
 		case <-working.Done():
 		case <-changed:
 		case <-o.wake:
-		case <-o.asideSet:
+		case <-o.changed:
 		case <-tick.C:
 		}
 	}
@@ -105,7 +106,7 @@ func (o *ownership) sync(ctx, working context.Context) {
 		}
 	}
 	failed := o.publishWanted(working)
-	for _, cluster := range o.Clusters {
+	for _, cluster := range o.concerned() {
 		failed = errors.Join(failed, o.syncCluster(ctx, working, cluster, now))
 	}
 	o.recordProblem(working, failed)
@@ -145,7 +146,7 @@ func (o *ownership) syncCluster(ctx, working context.Context, cluster string, no
 // or the preferred instance has not claimed the cluster for two TTLs. An instance that steps
 // aside is preferred only if there is no other.
 func (o *ownership) shouldClaim(cluster string, now time.Time) bool {
-	if now.Before(o.claimableFrom[cluster]) {
+	if now.Before(o.claimableFrom[cluster]) || !slices.Contains(o.configured.names(), cluster) {
 		return false
 	}
 	preferred := o.view.preferredInstance(cluster, "") == o.Instance
@@ -201,16 +202,19 @@ func (o *ownership) startCallback(ctx context.Context, cluster string, epoch int
 	token := fencingToken{key: o.store.ownerKey(cluster), epoch: epoch}
 	c := &ownedCluster{epoch: epoch, since: time.Now(), stop: stop, done: make(chan struct{}), hasWaited: delay == 0}
 	o.owned[cluster] = c
+	if !o.configured.beginCallback(cluster, stop, c.done) { // removed meanwhile: the next sync releases it
+		stop()
+		close(c.done)
+		signal(o.wake)
+		return
+	}
 	o.recordOwnership(cluster, epoch)
 	o.callbacks.Go(func() {
 		defer func() {
 			o.store.uncertain.forgetToken(token)
 			stop()
 			close(c.done)
-			select {
-			case o.wake <- struct{}{}:
-			default:
-			}
+			signal(o.wake)
 		}()
 		select {
 		case <-ctx.Done():

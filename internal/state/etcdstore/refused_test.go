@@ -52,8 +52,9 @@ func TestOwnershipThatTheStoreRefuses(t *testing.T) {
 	kv := &forbidding{KV: s.client.KV}
 	s.client.KV = kv
 	kv.writes.Store(true)
-	owners, err := NewOwners(s, OwnersConfig{Instance: "a", Clusters: []string{"prod"}, TTL: 15 * time.Second})
+	owners, err := NewOwners(s, OwnersConfig{Instance: "a", TTL: 15 * time.Second})
 	require.NoError(t, err)
+	owners.Add("prod")
 	guarding := make(chan state.Claim, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
