@@ -54,7 +54,7 @@ var table = map[string]rule{
 	"internal/run":        {[]string{"reason", "policy", "remediate", "bmc", "power", "state", "event", "hosts", "lead", "guard"}, nil},
 	"internal/admit":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "suspend", "request"}, []string{"golang.org/x/sync/", "golang.org/x/time/rate"}},
 	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "admit", "suspend", "request"}, []string{"golang.org/x/sync/"}},
-	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "event", "lead", "engine"}, nil},
+	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "event", "lead", "admit", "engine"}, nil},
 	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason"}, nil},
 	"internal/logging":    {[]string{"api"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
 	"internal/report":     {[]string{"bmc", "event", "reason", "remediate"}, []string{"golang.org/x/sync/errgroup"}},

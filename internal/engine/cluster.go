@@ -44,7 +44,7 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
 	c.admit = admit.New(admit.Options{
 		Name: o.Name, Mode: o.Mode, Guards: e.opt.Guards, Files: o.FileChecks, RequestScope: o.RequestScope, Book: c.book, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
 		Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
-		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.beat() },
+		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.pulse.beat(o.Name) },
 		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter() },
 	})
 	return c

@@ -29,7 +29,8 @@ const (
 )
 
 // Wrap adds a point before and after every effect of the engine: each save, each
-// command to a device, each write to a cluster and each durable record.
+// command to a device, each write to a cluster and each durable record. It also lets a test
+// hang a deciding loop.
 func Wrap(o engine.Options) engine.Options {
 	if os.Getenv("FENCED_FAILPOINTS") == "" {
 		return o
@@ -55,6 +56,7 @@ func Wrap(o engine.Options) engine.Options {
 	for i := range o.Clusters {
 		c := &o.Clusters[i]
 		c.Kube = failingKube{c.Kube}
+		c.Watch = hangingWatch{c.Watch}
 		if c.Checks != nil {
 			c.Checks = failingChecks{c.Checks}
 		}

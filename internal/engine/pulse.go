@@ -1,0 +1,44 @@
+package engine
+
+import (
+	"maps"
+	"sync"
+)
+
+// pulse joins the beats of the deciding loops, one for each cluster: it passes one on when each loop has beaten since the
+// one before. So a loop that hangs is noticed, whatever the loops of other clusters do.
+type pulse struct {
+	pass func() // resets the watchdogs: decisions are being made in every cluster
+
+	mu   sync.Mutex
+	due  map[string]bool // the clusters whose loops have not beaten since
+	each map[string]bool
+}
+
+func newPulse(clusters []ClusterOptions) *pulse {
+	p := &pulse{pass: func() {}, each: map[string]bool{}}
+	for _, o := range clusters {
+		p.each[o.Name] = true
+	}
+	p.due = maps.Clone(p.each)
+	return p
+}
+
+// beat is called by the deciding loop of a cluster.
+func (p *pulse) beat(cluster string) {
+	if p.completes(cluster) {
+		p.pass()
+	}
+}
+
+// completes says whether this was the last beat that was due.
+func (p *pulse) completes(cluster string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.due, cluster)
+	if len(p.due) > 0 {
+		return false
+	}
+	p.due = maps.Clone(p.each)
+	return true
+}
