@@ -25,9 +25,9 @@ DESTDIR ?=
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
-build: ## build bin/fenced and bin/fencectl, static
+build: ## build bin/fenced, bin/fenced-login and bin/fencectl, static
 	CGO_ENABLED=0 $(GO) build -trimpath -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
-	$(GO) run ./packaging/sbom $(VERSION) bin/fenced bin/fencectl >bin/sbom.cdx.json
+	$(GO) run ./packaging/sbom $(VERSION) bin/fenced bin/fencectl bin/fenced-login >bin/sbom.cdx.json
 
 deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, rpm), and fetch a kernel for a guest
 	test/deps.sh
@@ -48,8 +48,8 @@ test: controlplane ## run every test, with the race detector; every seed is fixe
 	$(GOTEST) -run '$(ALONE)' ./internal/remediate ./test/sim
 
 # The RPM is built first, as CI does for all tests; FENCED_RPM=FILE takes one that is there.
-test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9, and stops for good
-	$(GO) test -count=1 -timeout 20m -v -run '^Test(InstalledDaemonFences|InstalledUnitsUnderSystemd|SocketActivation)$$' ./packaging
+test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9 and a hung loop, knows who orders, and stops for good
+	$(GO) test -count=1 -timeout 20m -v -run '^Test(InstalledDaemon(Fences|WhoseLoopHangs|KnowsWhoUsedSudo)|InstalledUnitsUnderSystemd|SocketActivation|UnitsAreConfined)$$' ./packaging
 
 cover: controlplane ## the same without the race detector, with coverage of the product
 	$(GO) test -count=1 -timeout 40m -coverpkg=./internal/...,./cmd/... -coverprofile=cover.out ./...

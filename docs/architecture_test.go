@@ -20,7 +20,7 @@ import (
 func TestImportTableIsTheOneThatIsChecked(t *testing.T) {
 	checked := checkedImports(t)
 	require.Greater(t, len(checked), 15, "the table of arch_test.go was not found")
-	row := regexp.MustCompile("(?m)^\\| ((?:`[\\w/]+`(?:, )?)+) \\| [^|]+ \\| ([^|]+) \\|$")
+	row := regexp.MustCompile("(?m)^\\| ((?:`[\\w/-]+`(?:, )?)+) \\| [^|]+ \\| ([^|]+) \\|$")
 	told := map[string][]string{}
 	for _, m := range row.FindAllStringSubmatch(documents(t)["architecture.md"], -1) {
 		for _, pkg := range names(m[1]) {
@@ -63,7 +63,7 @@ func TestFilesOfAPackageExist(t *testing.T) {
 // names are the words in back quotes, without what follows in parentheses.
 func names(cell string) (found []string) {
 	cell = regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(cell, "")
-	for _, m := range regexp.MustCompile("`([\\w/]+)`").FindAllStringSubmatch(cell, -1) {
+	for _, m := range regexp.MustCompile("`([\\w/-]+)`").FindAllStringSubmatch(cell, -1) {
 		found = append(found, m[1])
 	}
 	return found

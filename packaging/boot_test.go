@@ -31,9 +31,10 @@ StandardError=file:/share/complained
 `
 
 // TestInstalledUnitsUnderSystemd lets a real systemd run what the package installs, as
-// it is: the daemon in its sandbox becomes ready, people pause it by a unit, it comes
-// back when it is killed or hangs, and a bad configuration keeps it down. // I23
+// it is: the daemon in its sandbox becomes ready and knows its host, people pause it by a unit, it comes
+// back when it is killed or hangs, and a bad configuration keeps it down. // I13, I23
 func TestInstalledUnitsUnderSystemd(t *testing.T) {
+	t.Parallel()
 	dir := shareInstalled(t, "administrator.sh")
 	sh(t, `mkdir "$1/fenced.service.d" && printf '[Service]\nWatchdogSec=4s\n' >"$1/fenced.service.d/soon.conf"`, filepath.Join(dir, unitDir))
 
@@ -41,7 +42,7 @@ func TestInstalledUnitsUnderSystemd(t *testing.T) {
 	said, complained := read(t, dir, "said"), read(t, dir, "complained")
 	require.NoError(t, err, "%s%s%s", said, complained, console)
 	assert.Equal(t, []string{
-		"ok checked as the user of the daemon", "ok enabled and ready", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
+		"ok checked as the user of the daemon", "ok enabled and ready", "ok it knows the addresses of its host, in its sandbox", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
 		"ok back after a hang", "ok paused from the start", "ok reloaded", "ok a bad file fails the reload, and changes nothing", "ok down with a bad configuration",
 	}, lines(said), "%s%s", complained, console)
 }
@@ -97,12 +98,19 @@ func read(t *testing.T, dir, name string) string {
 	return string(text)
 }
 
+// What boot takes into the environment of boot.sh.
+const (
+	hostNet = "BOOT_NET=host"
+	treeOf  = "BOOT_TREE="
+)
+
 // boot runs a systemd until a unit of dir has ended, and gives what the boot said.
-func boot(t *testing.T, dir, unit string) (string, error) {
+func boot(t *testing.T, dir, unit string, env ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, absolute(t, "testdata/boot.sh"), dir, unit)
+	cmd.Env = append(os.Environ(), env...)
 	// The first process of the namespace ends with this one, and all others with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = 5 * time.Second

@@ -26,6 +26,7 @@ const patience = 8 * time.Minute
 // a credential, whose file only root may read. The daemon is killed with -9 between the Off
 // and its proof, and the next one ends the same run.
 func TestInstalledDaemonFences(t *testing.T) {
+	t.Parallel()
 	dir := shareInstalled(t, "fences.sh")
 	s := hungScene(t)
 	configure(t, s, dir)
@@ -105,12 +106,11 @@ type end struct {
 // bootAsync boots with this machine's network, where the control plane and the BMCs are.
 func bootAsync(t *testing.T, dir string) *end {
 	t.Helper()
-	t.Setenv("BOOT_NET", "host")
 	over := make(chan struct{})
 	e := &end{over: over}
 	go func() {
 		defer close(over)
-		e.console, e.err = boot(t, dir, "administrator.service")
+		e.console, e.err = boot(t, dir, "administrator.service", hostNet)
 	}()
 	t.Cleanup(func() { <-over }) // the test's context ends it
 	return e

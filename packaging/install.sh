@@ -14,14 +14,12 @@ put() { # put MODE SOURCE TARGET
 }
 
 put 0755 bin/fenced "$prefix/libexec/fenced/fenced"
+put 0755 bin/fenced-login "$prefix/libexec/fenced/fenced-login"
 put 0755 bin/fencectl "$prefix/bin/fencectl"
 ln -sf ../libexec/fenced/fenced "$dest$prefix/bin/fenced" # a link: see the comment in fenced.service
-put 0644 packaging/systemd/fenced.service "$prefix/lib/systemd/system/fenced.service"
-if [ "$prefix" != /usr ]; then
-	sed -i "s|=/usr/libexec/|=$prefix/libexec/|" "$dest$prefix/lib/systemd/system/fenced.service"
-fi
-for unit in fenced.socket fenced-pause.service fenced-resume.service; do
+for unit in fenced.service fenced.socket fenced-login.service fenced-login.socket fenced-pause.service fenced-resume.service; do
 	put 0644 "packaging/systemd/$unit" "$prefix/lib/systemd/system/$unit"
+	[ "$prefix" = /usr ] || sed -i "s|=/usr/libexec/|=$prefix/libexec/|" "$dest$prefix/lib/systemd/system/$unit"
 done
 put 0644 packaging/systemd/90-fenced.preset "$prefix/lib/systemd/system-preset/90-fenced.preset"
 put 0644 packaging/systemd/fenced.sysusers "$prefix/lib/sysusers.d/fenced.conf"

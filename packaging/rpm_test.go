@@ -28,6 +28,8 @@ drwxr-x--- root fenced - /etc/fenced/policies.d
 -rwxr-xr-x root root - /usr/bin/fencectl
 lrwxrwxrwx root root - /usr/bin/fenced
 -rw-r--r-- root root - /usr/lib/systemd/system-preset/90-fenced.preset
+-rw-r--r-- root root - /usr/lib/systemd/system/fenced-login.service
+-rw-r--r-- root root - /usr/lib/systemd/system/fenced-login.socket
 -rw-r--r-- root root - /usr/lib/systemd/system/fenced-pause.service
 -rw-r--r-- root root - /usr/lib/systemd/system/fenced-resume.service
 -rw-r--r-- root root - /usr/lib/systemd/system/fenced.service
@@ -36,6 +38,7 @@ lrwxrwxrwx root root - /usr/bin/fenced
 -rw-r--r-- root root - /usr/lib/tmpfiles.d/fenced.conf
 drwxr-xr-x root root - /usr/libexec/fenced
 -rwxr-xr-x root root - /usr/libexec/fenced/fenced
+-rwxr-xr-x root root - /usr/libexec/fenced/fenced-login
 -rw-r--r-- root root - /usr/share/bash-completion/completions/fencectl
 drwxr-xr-x root root - /usr/share/doc/fenced
 -rw-r--r-- root root d /usr/share/doc/fenced/CHANGELOG.md
@@ -128,7 +131,7 @@ func TestRPMScriptlets(t *testing.T) {
 	scripts := map[string][]string{ // what each must do; see the spec for why
 		"PREIN":  {"systemd-sysusers", "useradd -r"},
 		"POSTIN": {"--no-reload preset fenced.service fenced.socket", "daemon-reload"},
-		"PREUN":  {"disable --now fenced.socket fenced.service"},
+		"PREUN":  {"disable --now fenced.socket fenced.service", "stop fenced-login.socket fenced-login.service"},
 		"POSTUN": {"try-restart fenced.service"},
 	}
 	for tag, wants := range scripts {
@@ -203,7 +206,7 @@ func TestRPMForARM(t *testing.T) {
 	require.Equal(t, output(t, "rpm", "-qpl", built), output(t, "rpm", "-qpl", arm))
 	root := t.TempDir()
 	sh(t, `rpm2archive - <"$1" | tar -xzf - -C "$2"`, arm, root)
-	for _, program := range []string{"usr/libexec/fenced/fenced", "usr/bin/fencectl"} {
+	for _, program := range []string{"usr/libexec/fenced/fenced", "usr/libexec/fenced/fenced-login", "usr/bin/fencectl"} {
 		f, err := elf.Open(filepath.Join(root, program))
 		require.NoError(t, err)
 		require.Equal(t, elf.EM_AARCH64, f.Machine, program)

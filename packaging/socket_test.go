@@ -14,6 +14,7 @@ import (
 // no call fails while the daemon restarts, who may use the socket stays the same, and both
 // units can be stopped for good.
 func TestSocketActivation(t *testing.T) {
+	t.Parallel()
 	dir := shareInstalled(t, "socket.sh")
 	console, err := boot(t, dir, "administrator.service")
 	said, complained := read(t, dir, "said"), read(t, dir, "complained")

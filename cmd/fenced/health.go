@@ -16,7 +16,7 @@ import (
 // time in the unit.
 const beatTime = 30 * time.Second
 
-// health is when the loops that decide ran last. The zero value has seen no beat.
+// health is when the loops that decide had all run last. The zero value has seen no beat.
 type health struct{ last atomic.Int64 }
 
 func (h *health) beat() { h.last.Store(time.Now().UnixNano()) }

@@ -13,7 +13,7 @@ import (
 )
 
 // notifier tells systemd how the daemon is: READY once, STATUS when its words
-// change, WATCHDOG from the deciding loop, so that a hung loop is noticed.
+// change, WATCHDOG from the deciding loops, so that one that hangs is noticed.
 type notifier struct {
 	log      *zap.Logger
 	every    time.Duration // 0 = no watchdog
@@ -36,8 +36,8 @@ func (n *notifier) send(state string) {
 	}
 }
 
-// beat is called by the deciding loops. A ping goes out a third of the
-// interval after the one before.
+// beat is called while all deciding loops make progress. A ping goes out a third
+// of the interval after the one before.
 func (n *notifier) beat() {
 	now, last := time.Now().UnixNano(), n.lastBeat.Load()
 	if n.every > 0 && now-last >= int64(n.every) && n.lastBeat.CompareAndSwap(last, now) {

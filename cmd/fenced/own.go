@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -44,15 +43,10 @@ func ownHost(ctx context.Context, b *localbmc.BMC, log *zap.Logger) hosts.Own {
 		log.Warn("this host's machine-id cannot be read", zap.Error(err))
 	}
 	own.MachineID = strings.TrimSpace(string(id))
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		log.Warn("this host's addresses cannot be read", zap.Error(err))
+	if own.Addrs, err = ownAddrs(); err != nil {
+		log.Warn("this host's addresses cannot all be read", zap.Error(err))
 	}
-	for _, a := range addrs {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			own.Addrs = append(own.Addrs, p.Addr())
-		}
-	}
+	log.Info("this host's addresses", zap.Stringers("addresses", own.Addrs))
 	uuid, err := localbmc.SystemUUID(os.DirFS("/"))
 	if err == nil {
 		own.UUIDs = append(own.UUIDs, uuid)

@@ -17,7 +17,7 @@ import (
 // leaveTime bounds the commands to this host's BMC that no loop repeats.
 const leaveTime = 5 * time.Second
 
-// pulse counts the beats of the deciding loops, for who asks whether there was one.
+// pulse counts the joined beats of the deciding loops, for who asks whether there was one.
 type pulse struct{ beats, seen atomic.Int64 }
 
 func (p *pulse) beat() { p.beats.Add(1) }

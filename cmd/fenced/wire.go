@@ -244,7 +244,7 @@ func (d *fenced) openAudit(ctx context.Context) error {
 // close ends what is durable, when all tasks have ended.
 func (d *fenced) close() error { return errors.Join(d.audit.close(), d.store.Close()) }
 
-// beat is called by the loops that decide, at least every second.
+// beat is called at least every second while the deciding loop of every cluster makes progress.
 func (d *fenced) beat() {
 	d.notify.beat()
 	d.own.pulse.beat()

@@ -150,7 +150,7 @@ func (s *Server) look(v Verb) answer {
 		if o.OffOnly || o.Yes || o.DryRun {
 			return nil, BadRequest(fmt.Sprintf("%s takes a reason only", v), "")
 		}
-		o.Verb, o.Actor = v, peerFrom(r.Context()).Actor()
+		o.Verb, o.Actor = v, peerFrom(r.Context()).named().Actor()
 		o.Cluster, o.Node = r.URL.Query().Get("cluster"), r.PathValue("node")
 		b, err := s.daemon.LookAtBMCs(ctx, o)
 		return b.tidy(), err

@@ -3,7 +3,10 @@ package api
 import (
 	"fmt"
 	"io"
+	"log"
+	"math"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -11,11 +14,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
+	"github.com/fenced/fenced/internal/login"
 	"github.com/fenced/fenced/test/asroot"
 )
 
@@ -51,8 +55,9 @@ func peer(fd uintptr) int {
 	c, err := net.FileConn(os.NewFile(fd, "socket"))
 	var p Peer
 	if err == nil {
-		p, err = peerOf(c.(*net.UnixConn))
+		p, _, err = peerOf(c.(*net.UnixConn), os.Getenv("FENCED_TEST_HELPER"))
 	}
+	p = p.named()
 	fmt.Println(p.Actor(), p.NoLogin, err)
 	return 0
 }
@@ -125,11 +130,20 @@ func TestSudoMakesNoSecondPerson(t *testing.T) {
 
 // connect is one connection to a listener, accepted, by a process of its own that
 // lives until its input ends.
-func connect(t *testing.T) (accepted *net.UnixConn, end func()) {
+func connect(t *testing.T) (accepted *net.UnixConn, end func()) { return connectAs(t, noLogin) }
+
+// noLogin is the login uid of a process that belongs to no login.
+const noLogin = math.MaxUint32
+
+// connectAs is connect by a process of a login.
+func connectAs(t *testing.T, uid uint32) (accepted *net.UnixConn, end func()) {
 	t.Helper()
 	path, ln := listenForAll(t)
 	t.Cleanup(func() { assert.NoError(t, ln.Close()) })
 	cmd := exec.CommandContext(t.Context(), program(t))
+	if uid != noLogin {
+		cmd = exec.CommandContext(t.Context(), "sh", "-c", `echo "$1" >/proc/self/loginuid && exec "$2"`, "sh", fmt.Sprint(uid), program(t))
+	}
 	cmd.Env = []string{"FENCED_TEST_CLIENT=" + path}
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
@@ -147,64 +161,98 @@ func connect(t *testing.T) (accepted *net.UnixConn, end func()) {
 // TestLoginOfAProcessThatEnded is nobody's: its pid may be another's by now.
 func TestLoginOfAProcessThatEnded(t *testing.T) {
 	c, end := connect(t)
-	p, err := peerOf(c)
+	p, release, err := peerOf(c, "/nonexistent")
 	require.NoError(t, err)
-	require.NoError(t, p.NoLogin)
+	defer release()
+	require.NoError(t, p.named().NoLogin)
 	end()
-	p, err = peerOf(c)
-	require.NoError(t, err)
-	require.ErrorIs(t, p.NoLogin, errEnded)
+	p = p.named()
+	require.ErrorIs(t, p.NoLogin, login.ErrEnded)
 	assert.Nil(t, p.Login)
 	assert.Equal(t, uint32(os.Geteuid()), p.UID, "who it was is known all the same")
 }
 
-// TestPeerProcess: what was read of a process counts only if it lived then, whether
-// the kernel knows who connected or only its pid.
-func TestPeerProcess(t *testing.T) {
-	for _, kernel := range []string{"that knows", "before 6.5"} {
-		t.Run(kernel, func(t *testing.T) {
-			c, end := connect(t)
-			raw, err := c.SyscallConn()
-			require.NoError(t, err)
-			var p *peerProcess
-			require.NoError(t, raw.Control(func(fd uintptr) {
-				cred, credErr := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-				require.NoError(t, credErr)
-				p, err = openPeer(int(fd), cred.Pid)
-			}))
-			require.NoError(t, err)
-			defer p.close()
-			if kernel == "before 6.5" {
-				require.NoError(t, unix.Close(p.pidfd))
-				p.pidfd = -1
-			} else if p.pidfd < 0 {
-				t.Skip("this kernel does not know who connected")
-			}
-			require.NoError(t, p.alive())
-			end()
-			require.ErrorIs(t, p.alive(), errEnded)
-			_, err = p.dir.ReadFile("loginuid")
-			require.Error(t, err)
-		})
-	}
+// TestLoginAfterTheConnection is nobody's: what held the process is let go with it.
+func TestLoginAfterTheConnection(t *testing.T) {
+	c, _ := connect(t)
+	p, release, err := peerOf(c, "/nonexistent")
+	require.NoError(t, err)
+	release()
+	require.Error(t, p.named().NoLogin)
 }
 
-// TestHiddenProcessIsNobody: where /proc shows no processes of others, a person cannot
-// be told from another, and why is said.
+// TestHiddenProcessIsNobody: where /proc shows no processes of others, and nobody who sees them answers, a person cannot be told
+// from another, and why is said.
 func TestHiddenProcessIsNobody(t *testing.T) {
+	assert.Contains(t, hiddenPeer(t, "/nonexistent/login.sock"), login.ErrNoAnswer.Error())
+}
+
+// TestHiddenProcessHasALogin: fenced-login, which sees it, tells whose.
+func TestHiddenProcessHasALogin(t *testing.T) {
+	path := filepath.Join(shortDir(t), "login.sock")
+	require.NoError(t, os.Chmod(filepath.Dir(path), 0o755))
+	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(path, 0o666))
+	done := make(chan error, 1)
+	go func() { done <- login.Serve(ln, time.Hour) }()
+	assert.Equal(t, "uid 4003 as root (uid 0) <nil> <nil>\n", hiddenPeer(t, path))
+	require.NoError(t, ln.Close())
+	require.ErrorIs(t, <-done, net.ErrClosed)
+}
+
+// hiddenPeer is what a server says of a connected process of the login 4003, which it does not see in /proc.
+func hiddenPeer(t *testing.T, helper string) string {
+	t.Helper()
 	needLogins(t)
-	c, _ := connect(t)
+	c, _ := connectAs(t, 4003)
 	file, err := c.File()
 	require.NoError(t, err)
 	defer file.Close()
 	cmd := exec.Command("unshare", "--mount", "sh", "-c",
 		`mount -t proc -o hidepid=invisible proc /proc && exec setpriv --reuid=4005 --regid=4005 --clear-groups "$1"`, "sh", program(t))
-	cmd.Env = []string{"FENCED_TEST_PEER=3", "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"FENCED_TEST_PEER=3", "FENCED_TEST_HELPER=" + helper, "PATH=" + os.Getenv("PATH")}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{file}
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
-	assert.Contains(t, string(out), errHidden.Error())
+	return string(out)
+}
+
+// TestLoginThatCannotBeAskedFor: an order that needs two persons is refused and nobody's word counts, whoever else gives it; any other
+// order is carried out, and names the user alone. Who only looks, waits for no answer.
+func TestLoginThatCannotBeAskedFor(t *testing.T) {
+	asked := 0
+	unknown := func(p Peer) Peer {
+		p.login = func() (*Login, error) { asked++; return nil, login.ErrNoAnswer }
+		return p
+	}
+	d := &fake{}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0), Fence)
+	give := func(v Verb, p Peer) error {
+		r, err := http.NewRequestWithContext(withPeer(t.Context(), p), "POST", "/", strings.NewReader(`{"reason":"disk"}`))
+		require.NoError(t, err)
+		r.SetPathValue("node", "n-1")
+		_, err = s.order(v)(t.Context(), r)
+		return err
+	}
+	for _, p := range []Peer{root, admin, oper} {
+		err := give(Fence, unknown(p))
+		assert.Equal(t, CodePersonUnknown, codeOf(err))
+		assert.ErrorContains(t, err, "fenced-login.socket")
+	}
+	assert.Equal(t, CodeSecondPersonNeeded, codeOf(give(Fence, oper)), "no word counted before")
+	assert.Equal(t, CodePersonUnknown, codeOf(give(Fence, unknown(admin))))
+	require.Empty(t, d.orders)
+
+	require.NoError(t, give(Pause, unknown(admin)))
+	require.Len(t, d.orders, 1)
+	assert.Equal(t, "anna (uid 4003)", d.orders[0].Actor)
+
+	before := asked
+	code, body := request(t, d, roles, unknown(viewer), "GET", "/v1/status", "")
+	assert.Equal(t, http.StatusOK, code, body)
+	assert.Equal(t, before, asked)
 }
 
 // TestLoginInAnotherPIDNamespace: without a pid nobody can be looked at.
@@ -212,6 +260,6 @@ func TestLoginInAnotherPIDNamespace(t *testing.T) {
 	c, _ := connect(t)
 	raw, err := c.SyscallConn()
 	require.NoError(t, err)
-	require.NoError(t, raw.Control(func(fd uintptr) { _, err = loginOf(int(fd), 0) }))
-	require.ErrorContains(t, err, "another PID namespace")
+	require.NoError(t, raw.Control(func(fd uintptr) { _, err = login.Connected(int(fd), 0) }))
+	require.ErrorIs(t, err, login.ErrForeign)
 }

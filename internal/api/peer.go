@@ -10,35 +10,44 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fenced/fenced/internal/login"
 )
 
 // maxConnsPerUser bounds what one user can hold open, so that nobody can keep
 // root from pausing the daemon.
 const maxConnsPerUser = 64
 
-// peerOf asks the kernel who connected. The uid and gid are those of that moment;
-// who logged in is looked up now, and loginOf sees to it that it is of that process.
-func peerOf(c *net.UnixConn) (Peer, error) {
+// peerOf asks the kernel who connected. The uid and gid are those of that moment; who
+// logged in is looked up by named, of that process. release lets go of it.
+func peerOf(c *net.UnixConn, helper string) (p Peer, release func(), err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return Peer{}, fmt.Errorf("read the peer's credentials: %w", err)
+		return Peer{}, nil, fmt.Errorf("read the peer's credentials: %w", err)
 	}
-	var p Peer
+	release = func() {}
 	var optErr error
 	err = raw.Control(func(fd uintptr) {
 		var cred *unix.Ucred
-		if cred, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); optErr == nil {
-			p = namePeer(cred.Uid, cred.Gid)
-			p.Login, p.NoLogin = loginOf(int(fd), cred.Pid)
+		if cred, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); optErr != nil {
+			return
 		}
+		p = namePeer(cred.Uid, cred.Gid)
+		process, lost := login.Connected(int(fd), cred.Pid)
+		if lost != nil {
+			p.NoLogin = fmt.Errorf("read the login uid of its process: %w", lost)
+			return
+		}
+		p.login = func() (*Login, error) { return loginOf(process, helper) }
+		release = func() { _ = process.Close() } // it was only read
 	})
 	if err == nil {
 		err = optErr
 	}
 	if err != nil {
-		return Peer{}, fmt.Errorf("read the peer's credentials: %w", err)
+		return Peer{}, nil, fmt.Errorf("read the peer's credentials: %w", err)
 	}
-	return p, nil
+	return p, release, nil
 }
 
 // userName is "" for a user without a name here.
@@ -74,6 +83,7 @@ func namePeer(uid, gid uint32) Peer {
 type peerListener struct {
 	net.Listener
 	refuse func(format string, args ...any)
+	helper string // the socket of fenced-login
 
 	mu   sync.Mutex
 	open map[uint32]int // by uid
@@ -100,17 +110,18 @@ func (l *peerListener) admit(c net.Conn) (*peerConn, error) {
 	if !ok {
 		return nil, fmt.Errorf("a connection over %s has no peer credentials", c.LocalAddr().Network())
 	}
-	p, err := peerOf(uc)
+	p, release, err := peerOf(uc, l.helper)
 	if err != nil {
 		return nil, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[p.UID] >= maxConnsPerUser {
+		release()
 		return nil, fmt.Errorf("%s holds %d connections already", p.Actor(), maxConnsPerUser)
 	}
 	l.open[p.UID]++
-	return &peerConn{Conn: c, peer: p, release: sync.OnceFunc(func() { l.release(p.UID) })}, nil
+	return &peerConn{Conn: c, peer: p, release: sync.OnceFunc(func() { release(); l.release(p.UID) })}, nil
 }
 
 func (l *peerListener) release(uid uint32) {

@@ -17,7 +17,7 @@ const maxFor = Span(365 * 24 * time.Hour)
 // order gives the route of one verb, for callers with the role that the order needs.
 func (s *Server) order(v Verb) answer {
 	return func(ctx context.Context, r *http.Request) (any, error) {
-		p := peerFrom(r.Context())
+		p := peerFrom(r.Context()).named()
 		o, unread := readOrder(r)
 		o.Verb, o.Actor = v, p.Actor()
 		o.Cluster, o.Node, o.Machine, o.Run = r.URL.Query().Get("cluster"), r.PathValue("node"), machineInPath(r), r.PathValue("id")

@@ -78,6 +78,8 @@ type Peer struct {
 	Login *Login
 	// NoLogin is why Login could not be read; nil when it was.
 	NoLogin error
+	// login looks both up, for named; nil when they are what they are.
+	login func() (*Login, error)
 }
 
 // Actor is how the peer is named in records and logs.

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"path"
 	"time"
+
+	"github.com/fenced/fenced/internal/login"
 )
 
 // Bounds on what a caller can make the server hold, and for how long.
@@ -31,6 +33,7 @@ type Server struct {
 	log        *log.Logger
 	twoPersons *twoPersonRule
 	deniedLog  *deniedLog
+	helper     string // the socket of fenced-login
 }
 
 // NewServer makes a server. It logs refused orders and broken connections. Orders of the
@@ -39,6 +42,7 @@ func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...Verb) *Serv
 	return &Server{
 		daemon: d, roles: roles, log: log,
 		twoPersons: &twoPersonRule{verbs: twoPersons, waiting: map[orderKey]firstOrder{}}, deniedLog: &deniedLog{recorded: map[deniedKey]time.Time{}},
+		helper: login.Socket,
 	}
 }
 
@@ -70,7 +74,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		}
 		stopped <- nil
 	})
-	err := srv.Serve(&peerListener{Listener: ln, refuse: s.log.Printf, open: map[uint32]int{}})
+	err := srv.Serve(&peerListener{Listener: ln, refuse: s.log.Printf, helper: s.helper, open: map[uint32]int{}})
 	if !unhook() { // the stop has begun: wait for its end
 		return <-stopped
 	}
@@ -112,6 +116,7 @@ func (s *Server) authorise(r *http.Request, need Role) *Error {
 	if s.roles.Of(p) >= need {
 		return nil
 	}
+	p = p.named()
 	what := r.Method + " " + r.URL.Path
 	s.log.Printf("control socket: refused %q to %s: needs role %s", what, p.Actor(), need)
 	return notAuthorised(p, need, what)

@@ -48,7 +48,7 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *cluster {
 	c.admit = admit.New(admit.Options{
 		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Book: c.book, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
 		Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
-		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.beat() },
+		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.pulse.beat(o.Name) },
 		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter() },
 	})
 	return c
@@ -61,6 +61,7 @@ func (c *cluster) attach(ctx context.Context, runs []remediate.Run) {
 	c.e.stop.Attach(name, stopCluster{c}) // before the first decision // I23
 	c.e.hosts.Attach(ctx, c.hosts)
 	c.e.clusters.Put(name, c)
+	c.e.pulse.add(name)
 	c.e.tasks.Begin(name, c.run)
 	c.e.opt.Owners.Add(name)
 }
@@ -70,6 +71,7 @@ func (c *cluster) attach(ctx context.Context, runs []remediate.Run) {
 func (c *cluster) detach() {
 	name := c.opt.Name
 	c.e.opt.Owners.Remove(name)
+	c.e.pulse.remove(name)
 	c.e.tasks.End(name)
 	c.e.clusters.Delete(name)
 	c.e.hosts.Detach(name)

@@ -99,7 +99,7 @@ type Engine struct {
 	slots    *lead.Slots
 	limits   *admit.Limits
 	stop     *stop.Stop
-	beat     func() // resets the watchdog: decisions are being made
+	pulse    *pulse
 
 	Arming Arming
 	TakeIn TakeIn
@@ -108,7 +108,7 @@ type Engine struct {
 // New loads the records of the store and prepares every cluster. It connects to no cluster
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
-	e := &Engine{opt: opt, beat: func() {}, limits: admit.NewLimits(opt.Guards, opt.Run)}
+	e := &Engine{opt: opt, pulse: newPulse(), limits: admit.NewLimits(opt.Guards, opt.Run)}
 	e.Arming, e.TakeIn = Arming{e}, TakeIn{e}
 	var err error
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
@@ -161,10 +161,11 @@ func (e *Engine) slotsFreed(by string) {
 func (e *Engine) stayAwake() suspend.Awake { return suspend.StayAwake(e.opt.Suspended) }
 
 // Run evaluates all clusters, and continues open runs and acts in the clusters that this
-// instance owns, until ctx ends. It calls beat after every decision and at least once a
-// second. It returns after the last worker has stopped at a save point.
+// instance owns, until ctx ends. It calls beat at least once a second while the deciding loop
+// of every cluster makes progress, and not while one of them hangs. It returns after the last
+// worker has stopped at a save point.
 func (e *Engine) Run(ctx context.Context, beat func()) error {
-	e.beat = beat
+	e.pulse.pass = beat
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.tasks.Run(ctx) })
 	g.Go(func() error { return e.opt.Owners.Run(ctx, e.guard) })

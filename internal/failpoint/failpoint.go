@@ -54,12 +54,13 @@ func Wrap(o engine.Options) engine.Options {
 	return o
 }
 
-// WrapCluster adds a point before and after every write to a cluster.
+// WrapCluster adds a point before and after every write to a cluster. It also lets a test hang its
+// deciding loop.
 func WrapCluster(o engine.ClusterOptions) engine.ClusterOptions {
 	if os.Getenv("FENCED_FAILPOINTS") == "" {
 		return o
 	}
-	o.Kube = failingKube{o.Kube}
+	o.Kube, o.Watch = failingKube{o.Kube}, hangingWatch{o.Watch}
 	if o.Checks != nil {
 		o.Checks = failingChecks{o.Checks}
 	}

@@ -40,6 +40,11 @@ chmod 0640 /etc/fenced/nowhere.kubeconfig
 fenced --check-config >/tmp/said
 echo "ok checked as the user of the daemon"
 
+ip addr add 192.0.2.7/24 dev lo
+ip addr add 2001:db8::7/64 dev lo nodad
+mkdir -p /run/systemd/system/fenced.service.d
+printf '[Service]\nStandardError=append:/tmp/log\nPrivateTmp=no\n' >/run/systemd/system/fenced.service.d/log.conf
+systemctl daemon-reload
 systemctl enable --now fenced
 systemctl is-enabled --quiet fenced
 systemctl is-active --quiet fenced
@@ -47,6 +52,11 @@ running
 fenced --check-config >/tmp/said 2>&1 # its own port is no problem
 not grep -q metrics.listen /tmp/said
 echo "ok enabled and ready"
+
+grep "this host's addresses" /tmp/log >/tmp/said
+for a in 127.0.0.1 ::1 192.0.2.7 2001:db8::7; do grep -qF "\"$a\"" /tmp/said; done
+not grep -q 'cannot all be read' /tmp/said
+echo "ok it knows the addresses of its host, in its sandbox"
 
 systemctl start fenced-pause
 within 60 paused
