@@ -58,9 +58,10 @@ var table = map[string]rule{
 	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason"}, nil},
 	"internal/logging":    {[]string{"api"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
 	"internal/report":     {[]string{"bmc", "event", "reason", "remediate"}, []string{"golang.org/x/sync/errgroup"}},
+	"internal/support":    {[]string{"api", "audit", "bmc", "config"}, nil},
 	"internal/api":        {[]string{"reason", "remediate"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup", "golang.org/x/sys/unix"}},
-	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
+	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config", "support"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
 
 	"internal/state/boltstore": {[]string{"state"}, []string{"go.etcd.io/bbolt"}},
 	"internal/state/etcdstore": {[]string{"state", "suspend"}, []string{"go.etcd.io/etcd/", "go.uber.org/zap"}},
