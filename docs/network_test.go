@@ -74,3 +74,16 @@ func TestEtcdIsSetUpAsInTheTests(t *testing.T) {
 		assert.Contains(t, string(code), `"`+flag, "ETCD_%s", m[1])
 	}
 }
+
+// TestSizesWereMeasured: each number in the column "Measured" is one of the results.
+func TestSizesWereMeasured(t *testing.T) {
+	all := documents(t)
+	found := 0
+	for _, row := range regexp.MustCompile(`(?m)^\| [^|]+ \| ([^|]*\d[^|]*) \|`).FindAllStringSubmatch(all["sizing.md"], -1) {
+		for _, number := range regexp.MustCompile(`\d[\d.]* (?:[KMG]i?B|%|m?s)\b|\d[\d.]* %`).FindAllString(row[1], -1) {
+			found++
+			assert.Contains(t, all["results.md"]+all["performance.md"], number)
+		}
+	}
+	assert.Greater(t, found, 7, "the numbers were not found")
+}

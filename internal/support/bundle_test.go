@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -125,6 +126,37 @@ func TestTroubled(t *testing.T) {
 	}
 	assert.Equal(t, []target{{"prod", "run"}, {"prod", "ns/run"}, {"prod", "blocked"}, {"other", "run"}, {"prod", "deviates"}}, troubled(s, ""))
 	assert.Equal(t, []target{{"other", "run"}}, troubled(s, "other"))
+}
+
+// Whoever gives up gets an error, not half of a bundle.
+func TestCollectEndsWithItsCaller(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Collect(ctx, Options{Client: api.New("none"), Config: "none", Daemon: "none"}, io.Discard)
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// A bundle that cannot be written is an error.
+func TestFullDisk(t *testing.T) {
+	b := newBundle(full{}, time.Now())
+	b.add("large", bytes.Repeat([]byte("abc\n"), 1000), "")
+	assert.ErrorContains(t, b.close("head"), "no space left")
+}
+
+// TestDocumentedLimits: the page for operators has the limits of the code.
+func TestDocumentedLimits(t *testing.T) {
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
+	require.NoError(t, err)
+	for _, want := range []string{
+		fmt.Sprintf("the newest %d runs", maxRuns), fmt.Sprintf("at most %d nodes", maxTargets), fmt.Sprintf("newest %d lines", journalLines),
+		fmt.Sprintf("at most %d MiB", maxBundle>>20), fmt.Sprintf("at most %.0f minutes", wholeTime.Minutes()),
+	} {
+		assert.Contains(t, string(page), want)
+	}
 }
 
 // A name from elsewhere leads out of no directory.
