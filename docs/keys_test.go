@@ -111,7 +111,7 @@ var othersKeys = []string{
 }
 
 // fileName tells a name like audit.jsonl from a key.
-var fileName = regexp.MustCompile(`\.(d|db|log|jsonl|ndjson|ya?ml|service|io|go|md|json)\b`)
+var fileName = regexp.MustCompile(`\.(d|db|log|txt|jsonl|ndjson|ya?ml|service|io|go|md|json)\b`)
 
 // TestNamedKeysExist: each key of a configuration file that a document names is one.
 func TestNamedKeysExist(t *testing.T) {

@@ -60,10 +60,11 @@ var table = map[string]rule{
 	"internal/logging":    {[]string{"api"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
 	"internal/report":     {[]string{"bmc", "event", "reason", "remediate", "live"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/login":      {nil, []string{"golang.org/x/sys/unix"}},
+	"internal/support":    {[]string{"api", "audit", "bmc", "config"}, nil},
 	"internal/api":        {[]string{"login", "reason", "remediate"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup", "golang.org/x/sys/unix"}},
 	"cmd/fenced-login":    {[]string{"login"}, []string{"github.com/coreos/go-systemd/v22/activation"}},
-	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
+	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config", "support"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
 
 	"internal/state/boltstore": {[]string{"state"}, []string{"go.etcd.io/bbolt"}},
 	"internal/state/etcdstore": {[]string{"state", "suspend"}, []string{"go.etcd.io/etcd/", "go.uber.org/zap"}},

@@ -44,8 +44,9 @@ var examples = map[string][]string{
 		"fencectl audit verify",
 		"fencectl audit verify --head 4711:5a0c5ef7d4f1f2c3b0a19283746556473829100abcdef0123456789abcdef012",
 	},
-	"export": {"fencectl export state.ndjson", "fencectl export /root/fenced-state.ndjson"},
-	"import": {"fencectl import state.ndjson", "fencectl import state.ndjson --config /etc/fenced/fenced.yaml"},
+	"export":         {"fencectl export state.ndjson", "fencectl export /root/fenced-state.ndjson"},
+	"import":         {"fencectl import state.ndjson", "fencectl import state.ndjson --config /etc/fenced/fenced.yaml"},
+	"support-bundle": {"fencectl support-bundle", "fencectl support-bundle -o /root/fenced-4711.tar.gz --cluster prod"},
 	"simulate": {
 		"fencectl simulate --objects must-gather.yaml",
 		"fencectl simulate --objects nodes.yaml --objects checks.yaml --at 2026-01-01T12:00:00Z -o json",

@@ -34,11 +34,15 @@ make sure that it never starts again.`,
 	return cmd
 }
 
-func (c *cli) importFile(ctx context.Context, path, config string, set []string) error {
-	daemon := installedDaemon
-	if _, err := os.Stat(daemon); err != nil {
-		daemon = "fenced" // not installed by the package
+// daemonProgram is fenced, where it is.
+func daemonProgram() string {
+	if _, err := os.Stat(installedDaemon); err != nil {
+		return "fenced" // not installed by the package
 	}
+	return installedDaemon
+}
+
+func (c *cli) importFile(ctx context.Context, path, config string, set []string) error {
 	args := []string{"--import", path}
 	if config != "" {
 		args = append(args, "--config", config)
@@ -46,7 +50,7 @@ func (c *cli) importFile(ctx context.Context, path, config string, set []string)
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
-	cmd := exec.CommandContext(ctx, daemon, args...)
+	cmd := exec.CommandContext(ctx, daemonProgram(), args...)
 	cmd.Stdout, cmd.Stderr = c.out, c.errs
 	err := cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {

@@ -64,7 +64,7 @@ func (c *cli) client() *api.Client { return api.New(c.socket) }
 var verbs = []func(*cli) *cobra.Command{
 	newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newCheckConfigCommand,
 	newFenceCommand, newConfirmOffCommand, newArmCommand, newBMCCommand,
-	newAuditCommand, newExportCommand, newImportCommand, newLogLevelCommand, newSimulateCommand, newVersionCommand,
+	newAuditCommand, newExportCommand, newImportCommand, newSupportBundleCommand, newLogLevelCommand, newSimulateCommand, newVersionCommand,
 }
 
 func newRoot(c *cli) *cobra.Command {

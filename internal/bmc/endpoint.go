@@ -75,7 +75,7 @@ func ParseEndpoint(address string) (Endpoint, error) {
 	case address == "":
 		return Endpoint{}, fmt.Errorf("BMC address is empty; write for example ipmi://192.0.2.13 or redfish://192.0.2.13/redfish/v1/Systems/1")
 	case len(address) > maxAddress:
-		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes", redactAddress(address), maxAddress)
+		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes", RedactAddress(address), maxAddress)
 	}
 	full, err := withScheme(address)
 	if err != nil {
@@ -84,14 +84,14 @@ func ParseEndpoint(address string) (Endpoint, error) {
 	// The text of url.Error repeats the address with its user information.
 	u, err := url.Parse(full)
 	if err != nil || u.Opaque != "" {
-		return Endpoint{}, fmt.Errorf("BMC address %s does not parse as a URL; write SCHEME://HOST[:PORT][/PATH], an IPv6 address in brackets", redactAddress(full))
+		return Endpoint{}, fmt.Errorf("BMC address %s does not parse as a URL; write SCHEME://HOST[:PORT][/PATH], an IPv6 address in brackets", RedactAddress(full))
 	}
 	e, err := endpointOf(u)
 	if err != nil {
-		return Endpoint{}, fmt.Errorf("BMC address %s: %w", redactAddress(full), err)
+		return Endpoint{}, fmt.Errorf("BMC address %s: %w", RedactAddress(full), err)
 	}
 	if len(e.String()) > maxAddress { // the form in which it is stored and parsed again
-		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes once its path is escaped", redactAddress(full), maxAddress)
+		return Endpoint{}, fmt.Errorf("BMC address %s: it is longer than %d bytes once its path is escaped", RedactAddress(full), maxAddress)
 	}
 	return e, nil
 }
@@ -182,7 +182,7 @@ func parsePort(text string) (int, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {
-		return 0, fmt.Errorf("port %s is not between 1 and 65535", redactAddress(text))
+		return 0, fmt.Errorf("port %s is not between 1 and 65535", RedactAddress(text))
 	}
 	return int(n), nil
 }

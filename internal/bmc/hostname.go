@@ -13,17 +13,17 @@ func ParseAgentAddress(address string) (Endpoint, error) {
 	host, port := strings.TrimSpace(address), ""
 	if h, p, err := net.SplitHostPort(host); err == nil {
 		if host, port = h, p; port == "" {
-			return Endpoint{}, fmt.Errorf("address %s: the port is missing after the colon", redactAddress(address))
+			return Endpoint{}, fmt.Errorf("address %s: the port is missing after the colon", RedactAddress(address))
 		}
 	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
 		host = host[1 : len(host)-1]
 	}
 	if err := checkHost(host); err != nil {
-		return Endpoint{}, fmt.Errorf("address %s: %w; write HOST or HOST:PORT", redactAddress(address), err)
+		return Endpoint{}, fmt.Errorf("address %s: %w; write HOST or HOST:PORT", RedactAddress(address), err)
 	}
 	n, err := parsePort(port)
 	if err != nil {
-		return Endpoint{}, fmt.Errorf("address %s: %w", redactAddress(address), err)
+		return Endpoint{}, fmt.Errorf("address %s: %w", RedactAddress(address), err)
 	}
 	return Endpoint{Host: host, Port: n}, nil
 }
@@ -33,9 +33,9 @@ func checkHost(h string) error {
 	ip, err := netip.ParseAddr(h)
 	switch {
 	case err != nil && strings.Contains(h, ":"):
-		return fmt.Errorf("%q is not an IP address; write an IPv6 address in brackets", redactAddress(h))
+		return fmt.Errorf("%q is not an IP address; write an IPv6 address in brackets", RedactAddress(h))
 	case err != nil && !validHost(h):
-		return fmt.Errorf("%q is neither an IP address nor a DNS name", redactAddress(h))
+		return fmt.Errorf("%q is neither an IP address nor a DNS name", RedactAddress(h))
 	case err != nil:
 		return nil
 	case ip.Zone() != "":
@@ -77,10 +77,10 @@ func validHost(h string) bool {
 // maxShownAddress limits what an error repeats of an address, in bytes.
 const maxShownAddress = 200
 
-// redactAddress returns an address for errors: without user information, query
+// RedactAddress returns an address for errors and evidence: without user information, query
 // and fragment, which may contain a password. It also works for an address that
 // does not parse.
-func redactAddress(address string) string {
+func RedactAddress(address string) string {
 	scheme, rest, ok := strings.Cut(address, "://")
 	if ok && !strings.ContainsAny(scheme, "@:/?#") {
 		scheme += "://"

@@ -62,7 +62,7 @@ func withScheme(address string) (string, error) {
 	case rest != "" && strings.Trim(rest, "0123456789") == "" && validHost(first):
 		return "", fmt.Errorf("BMC address %[1]s: a name with a port needs a scheme; write ipmi://%[1]s", address)
 	default:
-		return "", fmt.Errorf("BMC address %s: %s", redactAddress(address), unknownScheme(first))
+		return "", fmt.Errorf("BMC address %s: %s", RedactAddress(address), unknownScheme(first))
 	}
 	if strings.HasPrefix(rest, "//") {
 		return address, nil
@@ -72,7 +72,7 @@ func withScheme(address string) (string, error) {
 
 // unknownScheme is the error text for a scheme that no driver supports.
 func unknownScheme(name string) string {
-	return fmt.Sprintf("unknown scheme %q; write ipmi://HOST or redfish://HOST/redfish/v1/Systems/ID, or a variant that Metal3 supports", redactAddress(name))
+	return fmt.Sprintf("unknown scheme %q; write ipmi://HOST or redfish://HOST/redfish/v1/Systems/ID, or a variant that Metal3 supports", RedactAddress(name))
 }
 
 func isAddr(text string) bool {

@@ -46,6 +46,18 @@ looks vera
 keeps vera $secrets
 as vera fencectl pause --reason "look at this" || [ $? = 4 ]
 grep -q "needs role operator" /tmp/answer
+as vera fencectl support-bundle -o /tmp/vera.tar.gz # has what she may see, and says what it has not
+[ "$(stat -c '%U %a' /tmp/vera.tar.gz)" = "vera 600" ]
+tar -xzf /tmp/vera.tar.gz -C /tmp
+grep -q '"armed"' /tmp/fenced-support/status.json
+grep -q 'configuration/fenced.yaml: not read: .*permission denied' /tmp/fenced-support/MANIFEST
+grep -q 'audit.txt: not read: .*permission denied' /tmp/fenced-support/MANIFEST
+not grep -rq 'name: prod' /tmp/fenced-support/configuration
+fencectl support-bundle -o /tmp/root.tar.gz >/tmp/answer # has it all
+tar -xzf /tmp/root.tar.gz -C /tmp
+grep -q 'ActiveState=active' /tmp/fenced-support/unit.txt
+grep -q 'are as they were written' /tmp/fenced-support/audit.txt
+grep -q 'kubeconfig: ' /tmp/fenced-support/configuration/fenced.yaml
 echo "ok who is in fenced-view looks, and reads no password"
 
 refused nina "usermod -aG fenced-view"

@@ -1,0 +1,147 @@
+package support
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/fenced/fenced/internal/api"
+)
+
+// Limits of a bundle. The sizes are of what is in it, before it is compressed.
+const (
+	maxPart   = 8 << 20
+	maxBundle = 64 << 20
+	partTime  = 20 * time.Second
+	wholeTime = 2 * time.Minute
+)
+
+// root is the directory that the archive makes where it is unpacked.
+const root = "fenced-support/"
+
+// Part is one file of a bundle, or why it is not there.
+type Part struct {
+	Name    string `json:"name"`
+	Bytes   int    `json:"bytes"`
+	Note    string `json:"note,omitempty"`    // what of it was left out
+	Problem string `json:"problem,omitempty"` // why it is not there
+}
+
+// bundle is an archive that is being written.
+type bundle struct {
+	zip   *gzip.Writer
+	tar   *tar.Writer
+	at    time.Time
+	left  int // bytes
+	parts []Part
+	err   error // of the writing; then nothing more is written
+}
+
+func newBundle(w io.Writer, at time.Time) *bundle {
+	zip := gzip.NewWriter(w)
+	return &bundle{zip: zip, tar: tar.NewWriter(zip), at: at, left: maxBundle}
+}
+
+// add adds a part, cut to its limit and without what no part may hold.
+func (b *bundle) add(name string, text []byte, note string) {
+	limit, size := min(maxPart, b.left), len(text)
+	text = Scrub(text[:min(size, limit)]) // which may make it longer
+	if size > limit || len(text) > limit {
+		note = strings.TrimPrefix(fmt.Sprintf("%s; cut: %d bytes are too large", note, size), "; ")
+		text = text[:min(len(text), limit)]
+	}
+	b.left -= len(text)
+	b.parts = append(b.parts, Part{Name: name, Bytes: len(text), Note: note})
+	b.write(name, text)
+}
+
+// missing notes why a part is not there.
+func (b *bundle) missing(name string, err error) {
+	b.parts = append(b.parts, Part{Name: name, Problem: oneLine(err.Error())})
+}
+
+// addOr adds a part that could be read, and notes one that could not.
+func (b *bundle) addOr(name string, text []byte, err error) {
+	if err != nil {
+		b.missing(name, err)
+		return
+	}
+	b.add(name, text, "")
+}
+
+func (b *bundle) write(name string, text []byte) {
+	if b.err != nil {
+		return
+	}
+	b.err = b.tar.WriteHeader(&tar.Header{Name: root + name, Mode: 0o600, Size: int64(len(text)), ModTime: b.at, Typeflag: tar.TypeReg})
+	if b.err == nil {
+		_, b.err = b.tar.Write(text)
+	}
+}
+
+// close writes the MANIFEST and ends the archive.
+func (b *bundle) close(head string) error {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "%s\n\n%10s  PART\n", head, "BYTES")
+	for _, p := range b.parts {
+		switch {
+		case p.Problem != "":
+			fmt.Fprintf(&text, "%10s  %s: not read: %s\n", "-", p.Name, p.Problem)
+		case p.Note != "":
+			fmt.Fprintf(&text, "%10d  %s: %s\n", p.Bytes, p.Name, p.Note)
+		default:
+			fmt.Fprintf(&text, "%10d  %s\n", p.Bytes, p.Name)
+		}
+	}
+	b.write("MANIFEST", text.Bytes())
+	return errors.Join(b.err, b.tar.Close(), b.zip.Close())
+}
+
+// within ends the wait for what may hang: a daemon, a program, a file system. What hangs ends with
+// the program.
+func within[T any](ctx context.Context, read func(context.Context) (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	ctx, cancel := context.WithTimeout(ctx, partTime)
+	defer cancel()
+	done := make(chan result, 1)
+	go func() {
+		value, err := read(ctx)
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		var none T
+		return none, fmt.Errorf("it took longer than %s, or than the %s of the whole bundle", partTime, wholeTime)
+	}
+}
+
+// maxProblem bounds a reason, in bytes.
+const maxProblem = 1000
+
+// oneLine is a reason on one line without secrets.
+func oneLine(text string) string {
+	text = strings.Join(strings.Fields(string(Scrub([]byte(text)))), " ")
+	if len(text) > maxProblem {
+		text = strings.ToValidUTF8(text[:maxProblem], "") + "..."
+	}
+	return text
+}
+
+// printable escapes what is no visible text: people read a bundle on a terminal.
+func printable(text []byte) []byte {
+	if !bytes.ContainsFunc(text, func(r rune) bool { return r != '\n' && api.Unprintable(r) }) {
+		return text
+	}
+	return api.EscapeJSON(text)
+}

@@ -1,0 +1,179 @@
+package support
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/api"
+)
+
+// unpack are the members of an archive, by name.
+func unpack(t *testing.T, archive []byte) map[string]string {
+	t.Helper()
+	zip, err := gzip.NewReader(bytes.NewReader(archive))
+	require.NoError(t, err)
+	all, members := map[string]string{}, tar.NewReader(zip)
+	for {
+		h, err := members.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, err)
+		text, err := io.ReadAll(members)
+		require.NoError(t, err)
+		assert.Equal(t, int64(0o600), h.Mode, h.Name)
+		all[strings.TrimPrefix(h.Name, root)] = string(text)
+	}
+}
+
+// A part, and all parts together, are as large as they may be, and the MANIFEST says what is cut.
+func TestPartsAreCut(t *testing.T) {
+	var out bytes.Buffer
+	b := newBundle(&out, time.Now())
+	require.Equal(t, maxBundle, b.left)
+	b.left = 2 * maxPart // more would only take longer
+	large := bytes.Repeat([]byte("x"), maxPart+1)
+	b.add("large", large, "")
+	b.add("grows", append(large[:maxPart-4:maxPart-4], "\x1b\x1b\n"...), "") // as what is escaped does
+	b.add("none-left", large, "older ones are left out")
+	b.missing("secret", errors.New("password=Canary\nwas refused"))
+	require.NoError(t, b.close("head"))
+	all := unpack(t, out.Bytes())
+	assert.Len(t, all["large"], maxPart)
+	assert.Len(t, all["grows"], maxPart)
+	assert.Empty(t, all["none-left"])
+	for _, want := range []string{
+		"head\n", "8388608  large: cut: 8388609 bytes are too large\n", "8388608  grows: cut: 8388607 bytes are too large\n",
+		"0  none-left: older ones are left out; cut: 8388609 bytes are too large\n",
+		"-  secret: not read: password=[redacted] was refused\n",
+	} {
+		assert.Contains(t, all["MANIFEST"], want)
+	}
+}
+
+// What hangs is given up, and named.
+func TestWhatHangsIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		never := make(chan bool)
+		_, err := within(t.Context(), func(context.Context) (int, error) { <-never; return 0, nil })
+		assert.ErrorContains(t, err, "it took longer than 20s")
+		close(never)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err = within(ctx, func(ctx context.Context) (int, error) { <-ctx.Done(); time.Sleep(time.Minute); return 0, nil })
+		assert.Error(t, err)
+		assert.Equal(t, time.Second, time.Since(began), "the time of the whole bundle")
+		time.Sleep(time.Hour) // until the second one has ended, too
+	})
+}
+
+// A journal keeps its newest lines, and a program its reason.
+func TestOutput(t *testing.T) {
+	text, err := output(t.Context(), "sh", "-c", `head -c 30000000 /dev/zero | tr '\0' 'x'; echo; head -c 1000 /dev/zero | tr '\0' 'y'; echo; echo newest`)
+	require.NoError(t, err)
+	assert.Equal(t, strings.Repeat("y", 1000)+"\nnewest\n", string(text), "it begins with a whole line")
+	_, err = output(t.Context(), "sh", "-c", "echo token=Canary >&2; exit 3")
+	assert.EqualError(t, err, "run sh: exit status 3: token=[redacted]")
+	_, err = output(t.Context(), filepath.Join(t.TempDir(), "none"))
+	assert.ErrorContains(t, err, "no such file")
+}
+
+// Another program at the port of the metrics gives what it likes, but no more than that.
+func TestScrape(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/metrics":
+			_, _ = w.Write(bytes.Repeat([]byte("y"), 3*maxPart)) // the reader goes before the end
+		case "/elsewhere":
+			http.Redirect(w, r, "/metrics", http.StatusFound)
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer srv.Close()
+	text, err := scrape(t.Context(), srv.URL+"/metrics")
+	require.NoError(t, err)
+	assert.Len(t, text, maxPart+1)
+	_, err = scrape(t.Context(), srv.URL+"/elsewhere")
+	assert.ErrorContains(t, err, "HTTP status 302")
+}
+
+// Open runs come first, then what is refused; each target once, and only those of the cluster.
+func TestTroubled(t *testing.T) {
+	s := api.Status{
+		Runs:    []api.RunStatus{{Cluster: "prod", Node: "run"}, {Cluster: "prod", Machine: "ns/run"}},
+		Blocked: []api.Blocked{{Cluster: "prod", Node: "blocked"}, {Cluster: "prod", Node: "run"}, {Cluster: "other", Node: "run"}},
+		Clusters: []api.ClusterStatus{{Name: "prod", Deviating: []api.TargetStatus{
+			{Node: "deviates", Machine: "ns/deviates"}, {Node: "blocked"}, {Machine: "ns/run"},
+		}}},
+	}
+	assert.Equal(t, []target{{"prod", "run"}, {"prod", "ns/run"}, {"prod", "blocked"}, {"other", "run"}, {"prod", "deviates"}}, troubled(s, ""))
+	assert.Equal(t, []target{{"other", "run"}}, troubled(s, "other"))
+}
+
+// Whoever gives up gets an error, not half of a bundle.
+func TestCollectEndsWithItsCaller(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := Collect(ctx, Options{Client: api.New("none"), Config: "none", Daemon: "none"}, io.Discard)
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+
+// A bundle that cannot be written is an error.
+func TestFullDisk(t *testing.T) {
+	b := newBundle(full{}, time.Now())
+	b.add("large", bytes.Repeat([]byte("abc\n"), 1000), "")
+	assert.ErrorContains(t, b.close("head"), "no space left")
+}
+
+// TestDocumentedLimits: the page for operators has the limits of the code.
+func TestDocumentedLimits(t *testing.T) {
+	page, err := os.ReadFile("../../docs/troubleshooting.md")
+	require.NoError(t, err)
+	for _, want := range []string{
+		fmt.Sprintf("the newest %d runs", maxRuns), fmt.Sprintf("at most %d nodes", maxTargets), fmt.Sprintf("newest %d lines", journalLines),
+		fmt.Sprintf("at most %d MiB", maxBundle>>20), fmt.Sprintf("at most %.0f minutes", wholeTime.Minutes()),
+	} {
+		assert.Contains(t, string(page), want)
+	}
+}
+
+// A name from elsewhere leads out of no directory.
+func TestFileName(t *testing.T) {
+	for name, want := range map[string]string{
+		"prod/worker-3.example.com.json": "prod/worker-3.example.com.json", "../../etc/passwd": "_/_/etc/passwd", "a\x1b b\n": "a__b_",
+	} {
+		assert.Equal(t, want, fileName(name))
+	}
+}
+
+// Files that hold secrets are described, not read.
+func TestAccess(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key"), []byte("Canary"), 0o640))
+	text := string(access([]string{filepath.Join(dir, "key"), filepath.Join(dir, "none")}))
+	assert.Regexp(t, `(?m)^-rw-r----- uid=\d+ gid=\d+ \S+Z \S+/key$`, text)
+	assert.Regexp(t, `(?m)^lstat \S+/none: no such file or directory$`, text)
+	assert.NotContains(t, text, "Canary")
+}
