@@ -18,7 +18,6 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
-	"github.com/fenced/fenced/test/fake"
 )
 
 // countingKube counts the announcements to a cluster.
@@ -230,71 +229,6 @@ func TestEveryClusterIsReplaced(t *testing.T) {
 	})
 }
 
-// A standby does not drop a cluster whose owner has an open run, even if it has not heard of the run
-// yet: nobody else might continue it. // I19
-func TestStandbyKeepsAClusterWithAnOpenRun(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		p := newPair(t, w, store, nil)
-		defer p.end()
-		p.store["b"].deaf.Store(true)
-		p.give("a")
-		time.Sleep(untilOff)
-		require.True(t, only(t, p.engine["a"]).Open())
-		require.Empty(t, p.engine["b"].Runs("c"))
-		_, err := p.engine["b"].TakeIn.Clusters(t.Context(), nil, []string{"c"})
-		require.ErrorContains(t, err, "while a run is open in it")
-		time.Sleep(20 * time.Minute)
-		require.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
-		change, err := p.engine["b"].TakeIn.Clusters(t.Context(), nil, []string{"c"})
-		require.NoError(t, err)
-		change.Apply(t.Context())
-		assert.Empty(t, p.engine["b"].Status())
-	})
-}
-
-// The owner of a cluster is reloaded without it, and hands it over in order to the instance that
-// still has it. // I19
-func TestRemovedClusterIsHandedOver(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.SetReady("True")
-		p := newPair(t, w, store, nil)
-		defer p.end()
-		p.give("a")
-		time.Sleep(time.Minute)
-		change, err := p.engine["a"].TakeIn.Clusters(t.Context(), nil, []string{"c"})
-		require.NoError(t, err)
-		change.Apply(t.Context())
-		assert.Contains(t, p.told(t, "a", event.OwnerChanged), "releases ownership of the cluster in epoch 1")
-		p.give("b")
-		w.Hang()
-		time.Sleep(20 * time.Minute)
-		assert.Equal(t, remediate.Done, only(t, p.engine["b"]).Step)
-		assert.Equal(t, 1, w.Count(bmc.CommandOff))
-		assert.Empty(t, p.engine["a"].Runs("c"))
-	})
-}
-
-// Between the check and the end of a cluster no run begins there, not even by order.
-func TestNoRunBeginsInAClusterThatIsBeingRemoved(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
-		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
-		g := startGrowing(t, store, 0, a, b)
-		defer g.stop()
-		require.NoError(t, g.change([]string{"b"}))
-		time.Sleep(time.Minute)
-		change, err := g.TakeIn.Clusters(t.Context(), nil, []string{"b"})
-		require.NoError(t, err)
-		b.fail(1)
-		time.Sleep(5 * time.Minute)
-		_, err = g.Fence(t.Context(), order.Order{Cluster: "b", Node: "b-001", Actor: "ada", Reason: "r"})
-		refusedFor(t, err, reason.NotOwner)
-		require.ErrorContains(t, err, "is being removed")
-		assert.Empty(t, g.Runs("b"))
-		change.Apply(t.Context())
-		assert.Zero(t, b.offs())
-	})
-}
-
 // A host of two clusters, which is not fenced, can be again when one of them is removed: its hosts
 // leave the index. // I9
 func TestHostsOfARemovedClusterAreForgotten(t *testing.T) {
@@ -334,73 +268,4 @@ func TestAddedClusterHasItsMode(t *testing.T) {
 		assert.Zero(t, b.offs())
 		assert.False(t, g.Status()[1].Armed)
 	})
-}
-
-// stuckRequests cannot take the finalizer off a request while they are stuck.
-type stuckRequests struct {
-	fake.Requests
-	stuck *atomic.Bool
-}
-
-func (r stuckRequests) Release(ctx context.Context, ref remediate.Request, heldBy string) error {
-	if r.stuck.Load() {
-		return fake.ErrAPI
-	}
-	return r.Requests.Release(ctx, ref, heldBy)
-}
-
-// A finalizer that fenced has set would stay for ever if nobody watched the cluster any more: the
-// cluster is removed when it is off.
-func TestClusterWithAFinalizerIsNotRemoved(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		var stuck atomic.Bool
-		stuck.Store(true)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
-			responding(w)(o)
-			o.Clusters[0].Requests = stuckRequests{w.Requests(), &stuck}
-		})
-		defer stop()
-		ask(w, nil)
-		time.Sleep(20 * time.Minute)
-		require.Equal(t, remediate.Done, only(t, e).Step)
-		_, err := e.TakeIn.Clusters(t.Context(), nil, []string{"c"})
-		require.ErrorContains(t, err, "cluster c cannot be removed yet: fenced's finalizer is still on the FencedRemediation ns/m-1")
-		stuck.Store(false)
-		time.Sleep(10 * time.Minute)
-		change, err := e.TakeIn.Clusters(t.Context(), nil, []string{"c"})
-		require.NoError(t, err)
-		change.Apply(t.Context())
-		assert.Empty(t, e.Status())
-	})
-}
-
-// While the store cannot be read, nobody knows whether a run is open: nothing is removed. // I20
-func TestClusterIsNotRemovedWithoutTheStore(t *testing.T) {
-	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
-		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
-		unread := &unreadStore{failingStore: store}
-		g := startGrowing(t, unread, 0, a, b)
-		defer g.stop()
-		require.NoError(t, g.change([]string{"b"}))
-		time.Sleep(time.Minute)
-		unread.down.Store(true)
-		require.ErrorContains(t, g.change(nil, "b"), "load runs")
-		unread.down.Store(false)
-		b.fail(1)
-		time.Sleep(20 * time.Minute)
-		assert.Equal(t, 1, b.offs(), "it is guarded as before")
-	})
-}
-
-// unreadStore is a store that reads no runs while it is down.
-type unreadStore struct {
-	*failingStore
-	down atomic.Bool
-}
-
-func (s *unreadStore) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {
-	if kind == state.KindRun && s.down.Load() {
-		return nil, context.DeadlineExceeded
-	}
-	return s.failingStore.List(ctx, kind)
 }

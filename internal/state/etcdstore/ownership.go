@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -146,7 +145,7 @@ func (o *ownership) syncCluster(ctx, working context.Context, cluster string, no
 // or the preferred instance has not claimed the cluster for two TTLs. An instance that steps
 // aside is preferred only if there is no other.
 func (o *ownership) shouldClaim(cluster string, now time.Time) bool {
-	if now.Before(o.claimableFrom[cluster]) || !slices.Contains(o.configured.names(), cluster) {
+	if now.Before(o.claimableFrom[cluster]) {
 		return false
 	}
 	preferred := o.view.preferredInstance(cluster, "") == o.Instance

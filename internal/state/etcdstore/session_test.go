@@ -21,7 +21,10 @@ func TestGuardEndsWithItsTime(t *testing.T) {
 		begun := time.Now()
 		time.Sleep(time.Second) // etcd took this long to answer
 		s := newSession(t.Context(), moment{at: begun}, ttl, never)
-		clusters := newOwnership(&instance{store: &store{}, owners: map[string]state.Owner{}}, s, 1, func(ctx context.Context, c state.Claim) {
+		i, ran := &instance{store: &store{}, owners: map[string]state.Owner{}}, false
+		i.configured.list = []*configuredCluster{{name: "prod"}}
+		clusters := newOwnership(i, s, 1, func(ctx context.Context, c state.Claim) {
+			ran = true
 			assert.Equal(t, begun.Add(time.Second+delay), time.Now(), "it begins when the last owner's command has ended")
 			assert.Equal(t, begun.Add(ttl*4/5), c.Until())
 			time.Sleep(time.Second)
@@ -36,6 +39,7 @@ func TestGuardEndsWithItsTime(t *testing.T) {
 		})
 		clusters.startCallback(t.Context(), "prod", 1, delay)
 		clusters.callbacks.Wait()
+		assert.True(t, ran)
 		assert.True(t, clusters.owned["prod"].hasReturned())
 		assert.Error(t, s.ctx.Err())
 	})
