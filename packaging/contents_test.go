@@ -74,7 +74,7 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 		}
 	}
 	built := map[string]bool{}
-	for _, program := range []string{"usr/libexec/fenced/fenced", "usr/bin/fencectl"} {
+	for _, program := range []string{"usr/libexec/fenced/fenced", "usr/libexec/fenced/fenced-login", "usr/bin/fencectl"} {
 		out, err := exec.Command("go", "version", "-m", "-json", filepath.Join(root, program)).Output()
 		require.NoError(t, err)
 		var info struct {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -45,7 +46,7 @@ var (
 		"network":     checkNetwork,
 		"labelKey":    matches(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`, "is not the key of a label"),
 		"group": func(s string) error {
-			return orError(principalName.MatchString(s), fmt.Sprintf("%q is not the name of a group", s))
+			return orError(principalName().MatchString(s), fmt.Sprintf("%q is not the name of a group", s))
 		},
 		"principal":  func(s string) error { _, err := ParsePrincipal(s); return err },
 		"driver":     checkDriver,
@@ -102,16 +103,21 @@ func between(least, most time.Duration) func(int64) error {
 	}
 }
 
+// lazily compiles a pattern when it is first used: most starts, of fencectl above all, use few, and long ones take a megabyte.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
 func matches(pattern, otherwise string) func(string) error {
-	re := regexp.MustCompile(pattern)
-	return func(s string) error { return orError(re.MatchString(s), fmt.Sprintf("%q %s", s, otherwise)) }
+	re := lazily(pattern)
+	return func(s string) error { return orError(re().MatchString(s), fmt.Sprintf("%q %s", s, otherwise)) }
 }
 
 // hidden is matches for a key beside which somebody may have written the password
 // itself: what stands there is not repeated. // I25
 func hidden(pattern, text string) func(string) error {
-	re := regexp.MustCompile(pattern)
-	return func(s string) error { return orError(re.MatchString(s), text) }
+	re := lazily(pattern)
+	return func(s string) error { return orError(re().MatchString(s), text) }
 }
 
 // checkSocket: the kernel takes 107 bytes and a longer path would only fail
@@ -135,7 +141,7 @@ func checkListen(address string) error {
 }
 
 // parameterName is what the fence agents call their parameters.
-var parameterName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
+var parameterName = lazily(`^[A-Za-z][A-Za-z0-9_-]{0,63}$`)
 
 // checkParameter: an agent reads its parameters as lines of NAME=VALUE.
 func checkParameter(s string) error {

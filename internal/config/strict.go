@@ -132,7 +132,7 @@ func (r *reader) words(n *yaml.Node, key string, v reflect.Value, tag reflect.St
 		name, item := n.Content[i], n.Content[i+1]
 		full, word := key+"."+name.Value, reflect.New(v.Type().Elem()).Elem()
 		switch {
-		case name.Kind != yaml.ScalarNode || !parameterName.MatchString(name.Value):
+		case name.Kind != yaml.ScalarNode || !parameterName().MatchString(name.Value):
 			r.fail(name.Line, key, "%q is not the name of a parameter", name.Value)
 		case words.MapIndex(reflect.ValueOf(name.Value)).IsValid():
 			r.fail(name.Line, full, "duplicate key")

@@ -34,7 +34,7 @@ var (
 func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	data, err := c.work.api().typed.CoreV1().RESTClient().Get().Resource("nodes").Name(t.Node).
+	data, err := c.work.api().typed.core.Get().Resource("nodes").Name(t.Node).
 		SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
 		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %w", t.Node, err)
@@ -115,7 +115,7 @@ func (cl *clients) deleteNode(ctx context.Context, name string, b remediate.Back
 	ctx, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	uid := types.UID(b.UID)
-	err := cl.typed.CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{
+	err := cl.typed.Nodes().Delete(ctx, name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &b.ResourceVersion},
 	})
 	if err != nil && !isGone(err, name) {
@@ -153,7 +153,7 @@ func (cl *clients) patchNode(ctx context.Context, n *corev1.Node, ch change, ver
 	patch, err := ch.patch(n)
 	var changed *corev1.Node
 	if err == nil {
-		changed, err = cl.typed.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		changed, err = cl.typed.Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s Node %s: %w", verb, n.Name, err)
@@ -240,7 +240,7 @@ func (cl *clients) deleteMachine(ctx context.Context, t remediate.Target) error 
 func (c *Cluster) Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	s, err := c.manage.api().typed.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	s, err := c.manage.api().typed.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if isGone(err, name) {
 		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, ErrSecretMissing)
 	}

@@ -60,7 +60,7 @@ func (c *Cluster) Announce(ctx context.Context, a Announcement) (binds time.Dura
 	if w.process == "" {
 		w.process = processOf(bootTime(), rand.Text())
 	}
-	leases := c.work.api().typed.CoordinationV1().Leases(ownLeaseNamespace)
+	leases := c.work.api().typed.Leases(ownLeaseNamespace)
 	l, err := c.work.api().lease(ctx, ownLeaseNamespace, ownLease)
 	switch {
 	case isGone(err, ownLease):

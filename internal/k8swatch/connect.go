@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -20,7 +19,7 @@ const (
 
 // clients are the connections made from one reading of a kubeconfig.
 type clients struct {
-	typed   kubernetes.Interface // protobuf
+	typed   *typed // protobuf
 	dynamic dynamic.Interface
 	file    fileStamp
 }
@@ -83,9 +82,7 @@ func connect(kubeconfig string, clock *offset) (*clients, error) {
 	// An API server does not redirect. Following a redirect would send our token to
 	// another server.
 	hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	proto := rest.CopyConfig(base)
-	proto.ContentType, proto.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
-	typed, err := kubernetes.NewForConfigAndClient(proto, hc)
+	typed, err := newTyped(base, hc)
 	if err != nil {
 		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
 	}

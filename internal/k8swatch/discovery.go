@@ -135,5 +135,5 @@ func (cl *clients) confirmUnlisted(ctx context.Context, group string) error {
 func (cl *clients) document(ctx context.Context, path string, into runtime.Object) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	return cl.typed.Discovery().RESTClient().Get().AbsPath(path).Do(ctx).Into(into)
+	return cl.typed.core.Get().AbsPath(path).Do(ctx).Into(into)
 }

@@ -139,7 +139,7 @@ func (w *eventWriter) deliver(ctx context.Context, n Note) bool {
 func (w *eventWriter) write(ctx context.Context, r *record.EventCorrelateResult) (written *corev1.Event, verb string, err error) {
 	ctx, cancel := context.WithTimeout(withoutRetry(ctx), requestTimeout)
 	defer cancel()
-	api := w.side.api().typed.CoreV1().Events(r.Event.Namespace)
+	api := w.side.api().typed.Events(r.Event.Namespace)
 	if r.Event.Count > 1 {
 		written, err = api.Patch(ctx, r.Event.Name, types.StrategicMergePatchType, r.Patch, metav1.PatchOptions{})
 		if !apierrors.IsNotFound(err) {

@@ -40,7 +40,7 @@ func withEvents(t *testing.T, run func(t *testing.T, s *eventScene)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zapcore.InfoLevel)
 		s := &eventScene{c: newCluster(Config{Name: "c"}, zap.New(core)), api: fake.NewClientset(), logged: logged}
-		s.c.work.clients = &clients{typed: s.api}
+		s.c.work.clients = &clients{typed: &typed{events: func(ns string) eventAPI { return s.api.CoreV1().Events(ns) }}}
 		s.api.PrependReactor("*", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			s.mu.Lock()
 			answer := s.answer

@@ -127,7 +127,7 @@ func (l *looker) coveringChecks(ctx context.Context) ([]policy.Check, error) {
 // administrator's choice, by the name of its Lease.
 func leaderAnywhere(ctx context.Context, cl *clients, name string) (string, error) {
 	ctx, clock := withClock(ctx)
-	list, err := cl.typed.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+	list, err := cl.typed.Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: pageSize,
 	})
 	if err = checkList(list, err); err != nil {

@@ -64,7 +64,7 @@ func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time
 		}
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: medik8sLeases}}
 		n.holdNode(l, run, clock.now(time.Now()))
-		if _, err := api.typed.CoordinationV1().Leases(medik8sLeases).Create(ctx, l, metav1.CreateOptions{}); err != nil {
+		if _, err := api.typed.Leases(medik8sLeases).Create(ctx, l, metav1.CreateOptions{}); err != nil {
 			return 0, "", fmt.Errorf("create Lease %s/%s: %w", medik8sLeases, name, err)
 		}
 		return nodeLockDuration, "", nil
@@ -87,7 +87,7 @@ func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time
 		return 0, "", nil
 	}
 	n.holdNode(l, run, now)
-	if _, err := api.typed.CoordinationV1().Leases(medik8sLeases).Update(ctx, l, metav1.UpdateOptions{}); err != nil { // fails if the version changed
+	if _, err := api.typed.Leases(medik8sLeases).Update(ctx, l, metav1.UpdateOptions{}); err != nil { // fails if the version changed
 		return 0, "", fmt.Errorf("renew Lease %s/%s: %w", medik8sLeases, name, err)
 	}
 	return nodeLockDuration, "", nil
@@ -109,7 +109,7 @@ func (n *nodeLocks) UnlockNode(ctx context.Context, run remediate.Run) error {
 		return nil
 	}
 	uid := types.UID(l.UID)
-	err = api.typed.CoordinationV1().Leases(medik8sLeases).Delete(ctx, name,
+	err = api.typed.Leases(medik8sLeases).Delete(ctx, name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &l.ResourceVersion}})
 	if err != nil && !isGone(err, name) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete Lease %s/%s: %w", medik8sLeases, name, err)
@@ -227,7 +227,7 @@ func (n *nodeLocks) isMedik8sInstalled(ctx context.Context, exists bool, err err
 // same moment share the read.
 func (n *nodeLocks) hasMedik8sLeases(ctx context.Context) (bool, error) {
 	return readShared(ctx, n.shared, "namespace "+medik8sLeases, func(ctx context.Context) (bool, error) {
-		ns, err := n.work.api().typed.CoreV1().Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
+		ns, err := n.work.api().typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
 		err = checkObject(ns, err, "", medik8sLeases)
 		if isGone(err, medik8sLeases) {
 			return false, nil

@@ -63,7 +63,7 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 	_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	until(t, time.Minute, "the namespace cannot be read any more", func() bool {
-		_, err := k.work.api().typed.CoreV1().Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
+		_, err := k.work.api().typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
 		return apierrors.IsForbidden(err)
 	})
 	_, _, err = k.LockNode(ctx, r)

@@ -23,19 +23,19 @@ var (
 
 // node reads a Node with an uncached read.
 func (cl *clients) node(ctx context.Context, name string) (*corev1.Node, error) {
-	n, err := cl.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	n, err := cl.typed.Nodes().Get(ctx, name, metav1.GetOptions{})
 	return n, checkObject(n, err, "", name)
 }
 
 // lease reads a Lease with an uncached read.
 func (cl *clients) lease(ctx context.Context, namespace, name string) (*coordinationv1.Lease, error) {
-	l, err := cl.typed.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+	l, err := cl.typed.Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	return l, checkObject(l, err, namespace, name)
 }
 
 // pods lists Pods of a namespace with an uncached read.
 func (cl *clients) pods(ctx context.Context, namespace string, o metav1.ListOptions) (*corev1.PodList, error) {
-	list, err := cl.typed.CoreV1().Pods(namespace).List(ctx, o)
+	list, err := cl.typed.Pods(namespace).List(ctx, o)
 	return list, checkList(list, err)
 }
 

@@ -84,7 +84,7 @@ func isReleasable(p *corev1.Pod, isolation remediate.Isolation) bool {
 func (cl *clients) attachmentsOf(ctx context.Context, node string) (attached []storagev1.VolumeAttachment, err error) {
 	options := metav1.ListOptions{Limit: pageSize}
 	for range attachmentPages {
-		list, err := cl.typed.StorageV1().VolumeAttachments().List(ctx, options)
+		list, err := cl.typed.VolumeAttachments().List(ctx, options)
 		if err = checkList(list, err); err != nil {
 			return nil, fmt.Errorf("list the VolumeAttachments of Node %s: %w", node, err)
 		}
@@ -123,7 +123,7 @@ func (cl *clients) stillIsolated(ctx context.Context, run remediate.Run) error {
 // releasePod forces a pod out.
 func (cl *clients) releasePod(ctx context.Context, p *corev1.Pod) error {
 	now := int64(0)
-	err := cl.typed.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+	err := cl.typed.Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.UID},
 	})
 	if err != nil && !isGone(err, p.Name) {
@@ -146,7 +146,7 @@ func toleratesOutOfService(p *corev1.Pod) bool {
 }
 
 func (cl *clients) releaseAttachment(ctx context.Context, a *storagev1.VolumeAttachment) error {
-	err := cl.typed.StorageV1().VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
+	err := cl.typed.VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
 	if err != nil && !isGone(err, a.Name) {
 		return fmt.Errorf("delete VolumeAttachment %s: %w", a.Name, err)
 	}

@@ -165,7 +165,7 @@ func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 	c := rigtest.Own(t, rig.Options{GracePeriod: time.Hour}) // no controller makes a Ready Node Unknown meanwhile
 	ctx := rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/protect-nodes.yaml"))
-	fenced := dial(t, c).work.api().typed.CoreV1().Nodes()
+	fenced := dial(t, c).work.api().typed.Nodes()
 	make := func(labels map[string]string, ready corev1.ConditionStatus) string {
 		name := rigtest.Name("protected")
 		_, err := c.CreateNode(ctx, rig.Node{Name: name, Labels: labels})

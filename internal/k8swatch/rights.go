@@ -53,7 +53,7 @@ func (l *looker) mayLockNode(ctx context.Context) (string, error) {
 // allows asks the API server for a right of this user. An error is one of kind Forbidden if the
 // user does not have it.
 func (cl *clients) allows(ctx context.Context, what authorizationv1.ResourceAttributes) error {
-	review, err := cl.typed.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+	review, err := cl.typed.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -103,7 +103,7 @@ func (c *Cluster) Mark(ctx context.Context, m Mark) error {
 	if err != nil {
 		return err
 	}
-	request := c.sideOf(m.APIVersion).api().typed.CoreV1().RESTClient().Patch(types.MergePatchType)
+	request := c.sideOf(m.APIVersion).api().typed.core.Patch(types.MergePatchType)
 	if group := groupOf(m.APIVersion); m.Kind == "Machine" {
 		gvr := machineGVR
 		if group == clusterGroup {

@@ -35,9 +35,9 @@ func (cl *clients) list(ctx context.Context, s *source, gvr schema.GroupVersionR
 	o, ctx = s.options(o), context.WithValue(ctx, listKey{}, true)
 	switch {
 	case s.pods():
-		return cl.typed.CoreV1().Pods(s.namespace).List(ctx, o)
+		return cl.typed.Pods(s.namespace).List(ctx, o)
 	case s.builtIn():
-		return cl.typed.CoreV1().Nodes().List(ctx, o)
+		return cl.typed.Nodes().List(ctx, o)
 	}
 	return cl.dynamic.Resource(gvr).Namespace(s.namespace).List(ctx, o)
 }
@@ -46,9 +46,9 @@ func (cl *clients) watch(ctx context.Context, s *source, gvr schema.GroupVersion
 	o = s.options(o)
 	switch {
 	case s.pods():
-		return cl.typed.CoreV1().Pods(s.namespace).Watch(ctx, o)
+		return cl.typed.Pods(s.namespace).Watch(ctx, o)
 	case s.builtIn():
-		return cl.typed.CoreV1().Nodes().Watch(ctx, o)
+		return cl.typed.Nodes().Watch(ctx, o)
 	}
 	return cl.dynamic.Resource(gvr).Namespace(s.namespace).Watch(ctx, o)
 }

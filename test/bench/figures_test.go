@@ -151,11 +151,11 @@ func TestPrint(t *testing.T) {
 	r.Metal = []time.Duration{25 * time.Millisecond}
 	r.Cloud = []time.Duration{100 * time.Millisecond}
 	r.Many = Many{Fenced: []time.Duration{80 * time.Millisecond, 200 * time.Millisecond}, Baseline: []time.Duration{160 * time.Millisecond, 400 * time.Millisecond}}
-	r.Fenced = Usage{CPU: 0.01, RSS: 40 << 20, Peak: 50 << 20, Updates: 99.8}
-	r.Peer = Usage{CPU: 0.5, RSS: 400 << 20, Peak: 400 << 20, Updates: 99.9}
+	r.Fenced = Usage{CPU: 0.01, RSS: 40 << 20, Own: 12 << 20, Peak: 50 << 20, Updates: 99.8}
+	r.Peer = Usage{CPU: 0.5, RSS: 400 << 20, Own: 360 << 20, Peak: 400 << 20, Updates: 99.9}
 	var out bytes.Buffer
 	require.NoError(t, r.Print(&out))
-	for _, want := range []string{"25.0 ms", "0.50\n", "2.00\n", "50.00 %", "0.20\n", "40.0 MiB", "10.0", fmt.Sprintf("%s\n", machine())} {
+	for _, want := range []string{"25.0 ms", "0.50\n", "2.00\n", "50.00 %", "0.20\n", "40.0 MiB", "12.0 MiB", "10.0", fmt.Sprintf("%s\n", machine())} {
 		assert.Contains(t, out.String(), want)
 	}
 	for _, want := range []string{"first 80.0 ms 160.0 ms 0.50 100.0 ms 0.80", "last 200.0 ms 400.0 ms 0.50 800.0 ms 0.25"} {

@@ -55,6 +55,8 @@ func TestMeasure(t *testing.T) {
 		assert.Less(t, u.CPU, 64.0, what)
 		assert.Greater(t, u.RSS, int64(4<<20), what)
 		assert.GreaterOrEqual(t, u.Peak, u.RSS, what)
+		assert.Positive(t, u.Own, what)
+		assert.Less(t, u.Own, u.RSS, what)
 		assert.Positive(t, u.Updates, what)
 	}
 	var out bytes.Buffer

@@ -34,6 +34,7 @@ func (r *Result) Print(out io.Writer) error {
 		100*r.Fenced.CPU, 100*r.Peer.CPU, r.Peer.CPU/r.Fenced.CPU, 100*boundCPU, r.Fenced.CPU/boundCPU)
 	fmt.Fprintf(w, "resident memory\t%s\t%s\t%.1f\t%s\t%.2f\n", mebi(r.Fenced.RSS), mebi(r.Peer.RSS),
 		float64(r.Peer.RSS)/float64(r.Fenced.RSS), mebi(boundRSS), float64(r.Fenced.RSS)/boundRSS)
+	fmt.Fprintf(w, "of it no pages of the program\t%s\t%s\t%.1f\t-\t-\n", mebi(r.Fenced.Own), mebi(r.Peer.Own), float64(r.Peer.Own)/float64(r.Fenced.Own))
 	fmt.Fprintf(w, "most memory ever\t%s\t%s\t%.1f\t-\t-\n", mebi(r.Fenced.Peak), mebi(r.Peer.Peak), float64(r.Peer.Peak)/float64(r.Fenced.Peak))
 	fmt.Fprintf(w, "updates/s during its window\t%.1f\t%.1f\t-\t-\t-\n", r.Fenced.Updates, r.Peer.Updates)
 	fmt.Fprintf(w, "full judgements/s\t-\t%.1f\t-\t-\t-\n", r.Judgements)

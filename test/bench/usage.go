@@ -14,6 +14,7 @@ import (
 type Usage struct {
 	CPU     float64 // share of one core
 	RSS     int64   // bytes, at the end of the window
+	Own     int64   // bytes of it that are no pages of files, as the program's
 	Peak    int64   // bytes, the most it ever had
 	Updates float64 // of Nodes per second, during the window
 }
@@ -35,6 +36,9 @@ func (p *process) usage(ctx context.Context, window time.Duration, updates *coun
 	took := time.Since(began)
 	u := Usage{CPU: (after - before).Seconds() / took.Seconds(), Updates: perSecond(updates.Load()-posted, took)}
 	if u.RSS, err = p.memory("VmRSS"); err != nil {
+		return u, err
+	}
+	if u.Own, err = p.memory("RssAnon"); err != nil {
 		return u, err
 	}
 	peak, err := p.peak()
