@@ -108,19 +108,15 @@ func (b *Book) checkGates(a candidate, now time.Time) []reason.Gate {
 		return requestBook{b}.requestGates(a.draft, now)
 	}
 	code := reason.NotUnhealthy
-	for _, check := range b.ledger.Acting(now) {
-		if check.ID() != a.check.ID() {
-			continue
-		}
-		for i := range check.Targets {
-			t := &check.Targets[i]
-			switch {
-			case targetKey(t) != a.key:
-			case isActionable(a.check, t) && strategyOf(a.check, t) == a.draft.Strategy:
-				return nil
-			case len(t.Refusals) > 0:
-				code = t.Refusals[0]
-			}
+	targets := b.ledger.ActingOn(a.check.ID(), subjectOf(a.draft.Target), now)
+	for i := range targets {
+		t := &targets[i]
+		switch {
+		case targetKey(t) != a.key:
+		case isActionable(a.check, t) && strategyOf(a.check, t) == a.draft.Strategy:
+			return nil
+		case len(t.Refusals) > 0:
+			code = t.Refusals[0]
 		}
 	}
 	return []reason.Gate{{Name: "check", Reason: code, Value: "the check no longer asks for this action", Threshold: "still asked for", Source: "check " + a.check.Key()}}

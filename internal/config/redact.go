@@ -137,7 +137,7 @@ var shownParameters = []string{"plug", "port", "switch", "method", "ssl", "ssl_i
 
 // redactParameter shows the name of a parameter, and of few the value.
 func redactParameter(name, value *yaml.Node) {
-	if name.Kind != yaml.ScalarNode || !parameterName.MatchString(name.Value) {
+	if name.Kind != yaml.ScalarNode || !parameterName().MatchString(name.Value) {
 		hide(name)
 	}
 	name.HeadComment, name.LineComment, name.FootComment = "", "", ""

@@ -3,6 +3,7 @@ package guard
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,10 +18,7 @@ import (
 // clocks, rates and the zone breaker. It never skips pause, hold, identity,
 // quorum, another remediator or the own host.
 func Gates(l Limits, f Facts, now time.Time) []reason.Gate {
-	gates := viewGuards(l, f, now)
-	gates = append(gates, targetGuards(f)...)
-	gates = append(gates, hostGuards(f)...)
-	gates = append(gates, rateGuards(l, f, now)...)
+	gates := slices.Concat(viewGuards(l, f, now), targetGuards(f), hostGuards(f), rateGuards(l, f, now))
 	return waive(f, markUnread(f, gates))
 }
 

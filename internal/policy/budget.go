@@ -67,7 +67,7 @@ func (r *BudgetReport) applyLimit(b *DisruptionBudget, unseen int) {
 
 // unavailable reports whether a Node is not Ready or under remediation.
 func (w *tables) unavailable(n *Node) bool {
-	return !n.Ready() || w.runs["Node "+n.Name].ID != ""
+	return !n.Ready() || w.runs[runSubject{node: n.Name}].ID != ""
 }
 
 // unseenNodes counts the Nodes that an open run has deleted, and those that could

@@ -191,6 +191,17 @@ func (w *trial) checkParts(t require.TestingT, s Snapshot) {
 		}
 	}
 	require.Equal(t, acting, w.l.Acting(w.now))
+	for _, c := range acting {
+		for _, x := range c.Targets {
+			var same []TargetReport // one Node may be several targets
+			for _, o := range c.Targets {
+				if o.Subject() == x.Subject() {
+					same = append(same, o)
+				}
+			}
+			require.Equal(t, same, w.l.ActingOn(c.ID(), x.Subject(), w.now))
+		}
+	}
 	for _, node := range append(worldNodes, "gone") {
 		part := Decide(s, w.now)
 		part.restrict(node)

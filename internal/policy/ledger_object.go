@@ -193,18 +193,17 @@ func (l *Ledger) touchTargetsOf(r *Request) {
 
 // replaceRuns marks the targets of every run that started, ended or changed.
 func (l *Ledger) replaceRuns(runs []OpenRun) {
-	old := l.w.runs
-	fresh := newTables(l.w.rules)
+	old, fresh := l.w.runs, make(openRuns, 2*len(runs))
 	for _, r := range runs {
-		fresh.putRun(r)
+		fresh.put(r)
 	}
 	changed := map[OpenRun]bool{}
 	for k, r := range old {
-		if fresh.runs[k] != r {
+		if fresh[k] != r {
 			changed[r] = true
 		}
 	}
-	for k, r := range fresh.runs {
+	for k, r := range fresh {
 		if old[k] != r {
 			changed[r] = true
 		}
@@ -228,7 +227,7 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 		l.touchNode(name)
 		l.countNode(l.w.nodes[name], -1)
 	}
-	l.runs, l.w.runs = slices.Clone(runs), fresh.runs
+	l.runs, l.w.runs = slices.Clone(runs), fresh
 	for name := range nodes {
 		l.countNode(l.w.nodes[name], 1)
 	}

@@ -27,6 +27,34 @@ func (l *Ledger) Acting(now time.Time) []CheckReport {
 	return slices.DeleteFunc(r.Checks, func(c CheckReport) bool { return len(c.Targets) == 0 })
 }
 
+// ActingOn returns the targets of this name that one check asks to remediate, as Acting does. Its
+// cost does not grow with the other targets, unless a budget or the control plane makes them
+// count: nothing else in a report depends on more than the results for one name.
+func (l *Ledger) ActingOn(id CheckID, subject string, now time.Time) []TargetReport {
+	now = l.evaluateDue(now)
+	some := map[*checkEntry][]*targetEntry{}
+	for _, e := range l.targetsNamed(subject) {
+		some[e.check] = append(some[e.check], e)
+	}
+	r := l.report(some, now)
+	if len(l.budgets) > 0 || r.anyControlPlane() {
+		r = l.report(l.involved(""), now)
+	}
+	for i := range r.Checks {
+		if r.Checks[i].ID() == id {
+			return slices.DeleteFunc(r.Checks[i].Targets, func(t TargetReport) bool { return t.Action == None || t.Subject() != subject })
+		}
+	}
+	return nil
+}
+
+// anyControlPlane says whether a target is of the control plane.
+func (r *Report) anyControlPlane() bool {
+	return slices.ContainsFunc(r.Checks, func(c CheckReport) bool {
+		return slices.ContainsFunc(c.Targets, func(t TargetReport) bool { return t.ControlPlane })
+	})
+}
+
 // OnNode is the report restricted to one Node: the checks that evaluate it, or
 // would if they were active, with that target only. A Machine without a Node has the
 // name "namespace/name".

@@ -35,7 +35,7 @@ type tables struct {
 	// requests lists the remediation requests by the name of their Machine or Node.
 	requests map[string][]*Request
 	etcd     map[ObjectKey]*EtcdPod
-	runs     map[string]OpenRun // by Machine, and by Node
+	runs     openRuns
 	readsOff map[string]bool
 	// machineChecks are the OpenShift checks, which conflict with a
 	// NodeHealthCheck.
@@ -52,7 +52,7 @@ func newTables(rules Rules) *tables {
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{},
 		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
 		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[string][]*Request{},
-		etcd: map[ObjectKey]*EtcdPod{}, runs: map[string]OpenRun{}, readsOff: map[string]bool{},
+		etcd: map[ObjectKey]*EtcdPod{}, runs: openRuns{}, readsOff: map[string]bool{},
 		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{},
 	}
 }
@@ -86,7 +86,7 @@ func tablesOf(s *Snapshot) *tables {
 		w.etcd[ObjectKey{"Pod", p.Namespace, p.Name}] = p
 	}
 	for _, r := range s.OpenRuns {
-		w.putRun(r)
+		w.runs.put(r)
 	}
 	for i := range s.Checks {
 		w.putMachineCheck(&s.Checks[i])
@@ -177,12 +177,18 @@ func byRequest(a, b *Request) int {
 // names one, else the request has the name of its Machine.
 func (r *Request) targetName() string { return cmp.Or(r.NodeName, r.Name) }
 
-func (w *tables) putRun(r OpenRun) {
+// openRuns are the open runs by what they are on. Each is there by its Machine and by its Node.
+type openRuns map[runSubject]OpenRun
+
+// runSubject is a Machine "namespace/name", or a Node.
+type runSubject struct{ machine, node string }
+
+func (o openRuns) put(r OpenRun) {
 	if r.Machine != "" {
-		w.runs["Machine "+r.Machine] = r
+		o[runSubject{machine: r.Machine}] = r
 	}
 	if r.Node != "" {
-		w.runs["Node "+r.Node] = r
+		o[runSubject{node: r.Node}] = r
 	}
 }
 
@@ -273,7 +279,7 @@ func (w *tables) selected(c *Check) []Subject {
 
 // machineSubject is a target of a check that selects Machines.
 func (w *tables) machineSubject(m *Machine) Subject {
-	x := Subject{Machine: m, Requests: w.requests[m.Name], Run: w.runs["Machine "+m.Key()].ID}
+	x := Subject{Machine: m, Requests: w.requests[m.Name], Run: w.runs[runSubject{machine: m.Key()}].ID}
 	if m.NodeName != "" {
 		x.Node, x.Gone = w.nodes[m.NodeName], w.gone(m.NodeName)
 		w.addNode(&x, m.NodeName)
@@ -286,14 +292,14 @@ func (w *tables) machineSubject(m *Machine) Subject {
 func (w *tables) nodeSubject(n *Node) Subject {
 	x := Subject{Node: n, Requests: w.requests[n.Name]}
 	if x.Machine, x.Doubt = w.machineOf(n); x.Machine != nil {
-		x.Run = w.runs["Machine "+x.Machine.Key()].ID
+		x.Run = w.runs[runSubject{machine: x.Machine.Key()}].ID
 	}
 	w.addNode(&x, n.Name)
 	return x
 }
 
 func (w *tables) addNode(x *Subject, node string) {
-	x.Run = cmp.Or(x.Run, w.runs["Node "+node].ID)
+	x.Run = cmp.Or(x.Run, w.runs[runSubject{node: node}].ID)
 	x.Lease, x.ReadsOff = w.leases[node], w.readsOff[node]
 }
 

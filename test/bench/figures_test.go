@@ -63,6 +63,27 @@ func TestOwnUsage(t *testing.T) {
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// What is used between two instants is the difference of the last readings before them.
+func TestSharesBetweenTwoInstants(t *testing.T) {
+	began := time.Now()
+	s := &shares{stop: func() {}}
+	for i := range 5 {
+		s.at = append(s.at, began.Add(time.Duration(i)*shareEvery))
+		s.times = append(s.times, cpuShares{time.Duration(i), time.Duration(10 * i), time.Duration(100 * i)})
+	}
+	used, err := s.measure(began.Add(shareEvery), began.Add(4*shareEvery-1))
+	require.NoError(t, err)
+	assert.Equal(t, cpuShares{2, 20, 200}, used)
+	used, err = s.measure(began.Add(-time.Hour), began.Add(time.Hour))
+	require.NoError(t, err)
+	assert.Equal(t, cpuShares{4, 40, 400}, used)
+}
+
+func TestSharesOfAProcessThatEnds(t *testing.T) {
+	_, err := startShares(t.Context(), os.Getpid(), os.Getpid(), 1<<30).measure(time.Now(), time.Now())
+	assert.ErrorContains(t, err, "read the CPU time of etcd")
+}
+
 func TestReplaced(t *testing.T) {
 	before := map[string]string{"a": "1", "b": "2", "c": "3"}
 	assert.NoError(t, replaced("Node", []string{"a", "b"}, before, map[string]string{"a": "1", "b": "2"}), "c was a target")
@@ -150,7 +171,8 @@ func TestPrint(t *testing.T) {
 	r := Result{Options: Options{Nodes: 5000, Rate: 100, Window: 30 * time.Second}, Start: time.Second}
 	r.Metal = []time.Duration{25 * time.Millisecond}
 	r.Cloud = []time.Duration{100 * time.Millisecond}
-	r.Many = Many{Fenced: []time.Duration{80 * time.Millisecond, 200 * time.Millisecond}, Baseline: []time.Duration{160 * time.Millisecond, 400 * time.Millisecond}}
+	r.Many = Many{Fenced: []time.Duration{80 * time.Millisecond, 200 * time.Millisecond}, Baseline: []time.Duration{160 * time.Millisecond, 400 * time.Millisecond},
+		UntilLast: cpuShares{0, 7 * time.Millisecond, 0}}
 	r.Fenced = Usage{CPU: 0.01, RSS: 40 << 20, Own: 12 << 20, Peak: 50 << 20, Updates: 99.8}
 	r.Peer = Usage{CPU: 0.5, RSS: 400 << 20, Own: 360 << 20, Peak: 400 << 20, Updates: 99.9}
 	var out bytes.Buffer
@@ -158,7 +180,8 @@ func TestPrint(t *testing.T) {
 	for _, want := range []string{"25.0 ms", "0.50\n", "2.00\n", "50.00 %", "0.20\n", "40.0 MiB", "12.0 MiB", "10.0", fmt.Sprintf("%s\n", machine())} {
 		assert.Contains(t, out.String(), want)
 	}
-	for _, want := range []string{"first 80.0 ms 160.0 ms 0.50 100.0 ms 0.80", "last 200.0 ms 400.0 ms 0.50 800.0 ms 0.25"} {
+	for _, want := range []string{"first 80.0 ms 160.0 ms 0.50 100.0 ms 0.80", "last 200.0 ms 400.0 ms 0.50 800.0 ms 0.25",
+		"CPU time of the API server, from the timeout until the last 7.0 ms"} {
 		assert.Contains(t, strings.Join(strings.Fields(out.String()), " "), want)
 	}
 }

@@ -11,8 +11,8 @@
 //
 // The files in the order of a measurement: bench.go runs it, fleet.go, node.go
 // and machine.go are what stands in the cluster, metal.go the BMCs, daemon.go
-// the fenced under test, load.go the updates, usage.go, latency.go and many.go the
-// measurements, untouched.go the check that nothing else was acted on,
+// the fenced under test, load.go the updates, usage.go, share.go, latency.go and many.go
+// the measurements, untouched.go the check that nothing else was acted on,
 // rejudge.go and peer.go the comparison, print.go the tables.
 package main
 

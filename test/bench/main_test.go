@@ -48,6 +48,9 @@ func TestMeasure(t *testing.T) {
 			assert.Positive(t, d, "%s: nothing is deleted before the timeout is over", what)
 		}
 	}
+	for i, used := range r.Many.UntilLast {
+		assert.Less(t, used, measureTime, sharers[i])
+	}
 	assert.Positive(t, r.Start)
 	assert.Positive(t, r.Judgements)
 	for what, u := range map[string]Usage{"fenced": r.Fenced, "peer": r.Peer} {

@@ -35,6 +35,9 @@ type Many struct {
 	// Baseline is the same for a client that only deletes as many Machines, one after another,
 	// as a controller with one worker does. It reads nothing and saves nothing.
 	Baseline []time.Duration
+	// UntilLast is the CPU time of fenced and of the control plane from the deadline until the last
+	// DELETE.
+	UntilLast cpuShares
 	// CPU is what fenced used from the failure until the aftermath. Peak is the most memory.
 	CPU  time.Duration
 	Peak int64
@@ -52,8 +55,17 @@ func (b *bench) together(ctx context.Context, p *process) error {
 	if err != nil {
 		return err
 	}
+	apiServer, etcd, err := b.cluster.PIDs()
+	if err != nil {
+		return err
+	}
+	used := startShares(ctx, p.cmd.Process.Pid, apiServer, etcd)
+	defer used.stop()
 	m := &b.result.Many
 	if m.Fenced, err = b.deletions(ctx, deadline, namesOf(b.fleet.together)); err != nil {
+		return err
+	}
+	if m.UntilLast, err = used.measure(deadline, deadline.Add(m.Fenced[len(m.Fenced)-1])); err != nil {
 		return err
 	}
 	if !sleep(ctx, aftermath) {
@@ -166,6 +178,9 @@ func (r *Result) manyRows(w io.Writer) {
 		d, base := quantile(m.Fenced, row.share), quantile(m.Baseline, row.share)
 		fmt.Fprintf(w, "%s\t%s\t%s\t%.2f\t%s\t%.2f\t%s\n", row.name, milli(d), milli(base), d.Seconds()/base.Seconds(),
 			milli(row.bound), d.Seconds()/row.bound.Seconds(), row.peer)
+	}
+	for i, name := range sharers {
+		fmt.Fprintf(w, "CPU time of %s, from the timeout until the last\t%s\n", name, milli(m.UntilLast[i]))
 	}
 	fmt.Fprintf(w, "CPU time of fenced, from the failure until %s after the last\t%s\n", aftermath, milli(m.CPU))
 	fmt.Fprintf(w, "most memory of fenced until then\t%s\n", mebi(m.Peak))

@@ -61,14 +61,17 @@ func (p *process) peak() (int64, error) {
 const userHz = 100
 
 // cpuTime is the time in user and kernel mode of all threads.
-func (p *process) cpuTime() (time.Duration, error) {
-	stat, err := os.ReadFile(p.proc("stat"))
+func (p *process) cpuTime() (time.Duration, error) { return cpuTimeOf(p.cmd.Process.Pid, p.name) }
+
+// cpuTimeOf is the same of any process.
+func cpuTimeOf(pid int, name string) (time.Duration, error) {
+	stat, err := os.ReadFile(procFile(pid, "stat"))
 	if err != nil {
-		return 0, fmt.Errorf("read the CPU time of %s: %w", p.name, err)
+		return 0, fmt.Errorf("read the CPU time of %s: %w", name, err)
 	}
 	d, err := parseCPU(string(stat))
 	if err != nil {
-		return 0, fmt.Errorf("read the CPU time of %s: %w", p.name, err)
+		return 0, fmt.Errorf("read the CPU time of %s: %w", name, err)
 	}
 	return d, nil
 }
@@ -93,7 +96,7 @@ func parseCPU(stat string) (time.Duration, error) {
 
 // memory is a line of /proc/PID/status in bytes.
 func (p *process) memory(key string) (int64, error) {
-	status, err := os.ReadFile(p.proc("status"))
+	status, err := os.ReadFile(procFile(p.cmd.Process.Pid, "status"))
 	if err != nil {
 		return 0, fmt.Errorf("read the memory of %s: %w", p.name, err)
 	}
@@ -115,6 +118,4 @@ func parseMemory(status []byte, key string) (int64, error) {
 	return 0, fmt.Errorf("/proc/PID/status has no %s", key)
 }
 
-func (p *process) proc(file string) string {
-	return fmt.Sprintf("/proc/%d/%s", p.cmd.Process.Pid, file)
-}
+func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }

@@ -85,6 +85,16 @@ func (c *ControlPlane) withAPIServer(do func(*process) error) error {
 	return do(c.api)
 }
 
+// PIDs returns the process IDs of the running API server and of etcd.
+func (c *ControlPlane) PIDs() (apiServer, etcd int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.api == nil || c.etcd == nil {
+		return 0, 0, errNotRunning
+	}
+	return c.api.cmd.Process.Pid, c.etcd.cmd.Process.Pid, nil
+}
+
 // await requests url until the answer is 200, the process ends, or ctx ends.
 func (c *ControlPlane) await(ctx context.Context, p *process, url string, cert *tls.Certificate) error {
 	roots := x509.NewCertPool()
