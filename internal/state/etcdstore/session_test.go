@@ -21,7 +21,9 @@ func TestGuardEndsWithItsTime(t *testing.T) {
 		begun := time.Now()
 		time.Sleep(time.Second) // etcd took this long to answer
 		s := newSession(t.Context(), moment{at: begun}, ttl, never)
-		clusters := newOwnership(&instance{store: &store{}, owners: map[string]state.Owner{}}, s, 1, func(ctx context.Context, c state.Claim) {
+		i := &instance{store: &store{}, owners: map[string]state.Owner{}}
+		i.Add("prod")
+		clusters := newOwnership(i, s, 1, func(ctx context.Context, c state.Claim) {
 			assert.Equal(t, begun.Add(time.Second+delay), time.Now(), "it begins when the last owner's command has ended")
 			assert.Equal(t, begun.Add(ttl*4/5), c.Until())
 			time.Sleep(time.Second)
