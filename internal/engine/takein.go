@@ -10,7 +10,8 @@ import (
 )
 
 // TakeIn gives the engine what a reload may change while runs are open. The caller has checked
-// all of it before: nothing here can fail, so nothing is taken in by half.
+// all of it before, the clusters with Clusters: nothing else here can fail, so nothing is taken in
+// by half.
 type TakeIn struct{ e *Engine }
 
 // Hosts takes in the content of hosts.d.

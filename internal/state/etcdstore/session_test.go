@@ -22,7 +22,7 @@ func TestGuardEndsWithItsTime(t *testing.T) {
 		time.Sleep(time.Second) // etcd took this long to answer
 		s := newSession(t.Context(), moment{at: begun}, ttl, never)
 		i, ran := &instance{store: &store{}, owners: map[string]state.Owner{}}, false
-		i.configured.list = []*configuredCluster{{name: "prod"}}
+		i.Add("prod")
 		clusters := newOwnership(i, s, 1, func(ctx context.Context, c state.Claim) {
 			ran = true
 			assert.Equal(t, begun.Add(time.Second+delay), time.Now(), "it begins when the last owner's command has ended")
