@@ -46,6 +46,7 @@ var table = map[string]rule{
 	"internal/state":      {[]string{"remediate"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc", "request"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 	"internal/config":     {[]string{"bmc"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
+	"internal/setup":      {[]string{"policy"}, []string{"go.yaml.in/yaml/", "github.com/fenced/fenced/configs"}},
 	"internal/event":      {[]string{"reason", "remediate"}, nil},
 	"internal/order":      {[]string{"event", "reason", "remediate"}, nil},
 	"internal/stop":       {[]string{"bmc", "event", "order", "reason", "state"}, []string{"golang.org/x/sync/semaphore"}},
@@ -60,7 +61,7 @@ var table = map[string]rule{
 	"internal/report":     {[]string{"bmc", "event", "reason", "remediate"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/api":        {[]string{"reason", "remediate"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup", "golang.org/x/sys/unix"}},
-	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
+	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config", "setup"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
 
 	"internal/state/boltstore": {[]string{"state"}, []string{"go.etcd.io/bbolt"}},
 	"internal/state/etcdstore": {[]string{"state", "suspend"}, []string{"go.etcd.io/etcd/", "go.uber.org/zap"}},

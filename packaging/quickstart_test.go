@@ -1,0 +1,104 @@
+package packaging_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// TestQuickStartFromThePackage follows the quick start of a plain cluster as a new user does, from the
+// RPM to the first dry run: dnf, systemd, kubectl, the control plane and the BMC are real. It prints what is
+// typed and how long the machine takes: docs/results.md has one run.
+func TestQuickStartFromThePackage(t *testing.T) {
+	needBoot(t)
+	need(t, "dnf", "dnf")
+	need(t, "rpmbuild", "rpm")
+	kubectl, err := rig.Kubectl(t.Context(), os.Stderr)
+	require.NoError(t, err)
+	s, err := scene.New(t.Context(), scene.Options{
+		Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: []scene.Spec{{Name: "worker-1", Protocol: scene.IPMI}, {Name: "worker-2"}}, Progress: os.Stderr,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the logs are kept in %s", s.KeepLogs())
+		}
+		s.Stop()
+	})
+	dir := shareScript(t, "quickstart.sh")
+	admin, err := s.Cluster.Kubeconfig("an-administrator", "system:masters")
+	require.NoError(t, err)
+	commands := typedIn(t, "../docs/quickstart/plain.md")
+	at := strings.NewReplacer("192.0.2.11", bmcAddress(t, s, "worker-1")).Replace(strings.Join(commands, "\n")) + "\n"
+	require.NotEqual(t, strings.Join(commands, "\n")+"\n", at)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "commands"), []byte(at), 0o644))
+	sh(t, `umask 022; cp "$1" "$2/"; cp "$3" "$2/admin.conf"; cp "$4/kubectl" "$2/"; printf '%s\n' "$5" >"$2/password"`, rpmFile(t), dir, admin, kubectl, scene.Password)
+
+	booted := bootAsync(t, dir)
+	<-booted.over
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, booted.err, "%s%s%s", said, complained, booted.console)
+	require.Len(t, lines(said), len(commands), "%s%s", said, complained)
+	assert.Contains(t, read(t, dir, "last"), "worker-1 would be fenced")
+	assert.Equal(t, []string{
+		"root fenced 640 /etc/fenced/fenced.yaml", "root fenced 640 /etc/fenced/prod.kubeconfig", "root fenced 740 /etc/fenced/prod-kubeconfig.sh",
+		"root fenced 640 /etc/fenced/hosts.d/prod.yaml", "root fenced 640 /etc/fenced/credentials/bmc",
+	}, lines(read(t, dir, "modes")))
+	printQuickStart(t, commands, lines(said))
+}
+
+// printQuickStart prints one row for each command: its characters with Enter, and its time.
+func printQuickStart(t *testing.T, commands, said []string) {
+	t.Helper()
+	t.Log("| command | typed characters | machine, s |")
+	t.Log("|---|---|---|")
+	characters, total := len(scene.Password)+1, 0
+	for i, c := range commands {
+		ms, err := strconv.Atoi(strings.Fields(said[i])[0])
+		require.NoError(t, err)
+		t.Logf("| `%s` | %d | %.1f |", c, len(c)+1, float64(ms)/1000)
+		characters, total = characters+len(c)+1, total+ms
+	}
+	t.Logf("| %d commands, and the password | %d | %.1f |", len(commands), characters, float64(total)/1000)
+}
+
+// typedIn are the commands of a page, those of each block after the comment "test: run".
+func typedIn(t *testing.T, page string) (found []string) {
+	t.Helper()
+	for _, block := range regexp.MustCompile(`<!-- test: run -->\n\n((?: {4,}\S.*\n)+)`).FindAllStringSubmatch(readFile(t, page), -1) {
+		for _, line := range lines(block[1]) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	require.NotEmpty(t, found, "the commands of %s", page)
+	return found
+}
+
+// bmcAddress is HOST:PORT of the BMC of a worker, as the scene's own hosts.d has it.
+func bmcAddress(t *testing.T, s *scene.Scene, node string) string {
+	t.Helper()
+	var file struct {
+		Hosts []struct {
+			Node   string
+			Levels []struct{ Devices []struct{ Address string } }
+		}
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(readFile(t, filepath.Join(filepath.Dir(s.Config()), "hosts.d/hosts.yaml"))), &file))
+	for _, h := range file.Hosts {
+		if h.Node == node {
+			return strings.TrimPrefix(h.Levels[0].Devices[0].Address, "ipmi://")
+		}
+	}
+	require.Fail(t, "no BMC", node)
+	return ""
+}

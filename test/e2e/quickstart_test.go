@@ -1,0 +1,297 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fenced/fenced/internal/setup"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+// commandsOf are the lines that a page of docs/quickstart has a person type: those of each block after
+// the comment "test: run".
+func commandsOf(t *testing.T, page string) []string {
+	t.Helper()
+	root, err := rig.Root()
+	require.NoError(t, err)
+	text, err := os.ReadFile(filepath.Join(root, "docs/quickstart", page+".md"))
+	require.NoError(t, err)
+	var found []string
+	for _, block := range regexp.MustCompile(`<!-- test: run -->\n\n((?: {4,}\S.*\n)+)`).FindAllStringSubmatch(string(text), -1) {
+		for line := range strings.Lines(block[1]) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	require.NotEmpty(t, found, "the commands of %s", page)
+	steps, _, _ := strings.Cut(string(text), "\n## ") // what comes below is for other days
+	require.Len(t, regexp.MustCompile(`(?m)^ {7}\S`).FindAllString(steps, -1), len(found), "commands of %s that no comment has the test run", page)
+	return found
+}
+
+// beginner is a person who follows a page on a host of his own. What only root, a package manager or systemd
+// can do is done by a stand-in:
+//
+//   - sudo runs the command as whoever runs the test;
+//   - dnf does nothing: the programs are built already;
+//   - /etc/fenced is a directory of the test, and init and the daemon get it on their command lines;
+//   - install and chgrp leave the group fenced away;
+//   - systemctl enable --now fenced starts the daemon, with its state and socket in the same directory, and waits for
+//     the socket, as systemd waits until the daemon is ready. packaging/quickstart_test.go has the real ones;
+//   - ssh and scp reach a directory in place of another host, and k3s has no other command than kubectl.
+type beginner struct {
+	t      *testing.T
+	scene  *scene.Scene
+	dir    string
+	places *strings.Replacer
+}
+
+// settle gives a beginner his host. kubeconfigs are the administrator's, by the name in the page; places are
+// what the page calls otherwise, in pairs; set are keys that a daemon on loopback needs.
+func settle(t *testing.T, s *scene.Scene, kubeconfigs map[string]string, set []string, places ...string) *beginner {
+	t.Helper()
+	b := &beginner{t: t, scene: s, dir: t.TempDir()}
+	programs, err := builds()
+	require.NoError(t, err)
+	kubectl, err := rig.Kubectl(t.Context(), os.Stderr)
+	require.NoError(t, err)
+	for _, dir := range []string{"bin", "etc/credentials", "remote", "home"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(b.dir, dir), 0o700))
+	}
+	for name, from := range kubeconfigs {
+		text, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(b.dir, name)), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(b.dir, name), text, 0o600))
+	}
+	flags := "--config " + b.dir + "/etc/fenced.yaml --set metrics.listen= --set control.group= --set state.path=" + b.dir + "/state.db --set control.socket=" + b.dir +
+		"/sock --set control.pauseFile=" + b.dir + "/paused"
+	for _, kv := range set {
+		flags += " --set " + kv
+	}
+	for name, script := range map[string]string{
+		"sudo":     `exec env "$@"`,
+		"oc":       `exec kubectl "$@"`,
+		"dnf":      `exit 0`,
+		"kubectl":  `exec ` + kubectl + `/kubectl "$@"`,
+		"k3s":      `[ "$1" = kubectl ] && shift && exec ` + kubectl + `/kubectl "$@"`,
+		"fencectl": `case $1 in init) exec ` + programs.Fencectl + ` "$@" --output-dir ` + b.dir + `/etc;; *) exec ` + programs.Fencectl + ` --socket ` + b.dir + `/sock "$@";; esac`,
+		"fenced":   `exec ` + programs.Fenced + ` "$@" ` + flags,
+		"chgrp":    `[ "$1" = fenced ] || exec /bin/chgrp "$@"`,
+		"install":  `[ "$1 $2" = "-g fenced" ] && shift 2; exec /usr/bin/install "$@"`,
+		"systemctl": `[ "$*" = "enable --now fenced" ] || exit 1
+			setsid ` + programs.Fenced + ` ` + flags + ` >>` + b.dir + `/log 2>&1 & echo $! >` + b.dir + `/pid
+			until [ -S ` + b.dir + `/sock ]; do kill -0 "$(cat ` + b.dir + `/pid)" || exit 1; sleep 0.1; done`,
+		"ssh": `shift; cd ` + b.dir + `/remote && exec sh -c "$*"`,
+		"scp": `for last; do :; done
+			at() { case $1 in *:*) echo "` + b.dir + `/remote/${1#*:}";; *) echo "$1";; esac; }
+			while [ $# -gt 1 ]; do cp "$(at "$1")" "$(at "$last")"; shift; done`,
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(b.dir, "bin", name), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+	}
+	b.places = strings.NewReplacer(append(places, "/etc/fenced", b.dir+"/etc")...)
+	t.Cleanup(b.leave)
+	return b
+}
+
+// leave ends the daemon that systemctl started.
+func (b *beginner) leave() {
+	if b.t.Failed() {
+		log, _ := os.ReadFile(filepath.Join(b.dir, "log"))
+		b.t.Logf("the log of the daemon:\n%s", log[max(0, len(log)-8<<10):])
+	}
+	text, err := os.ReadFile(filepath.Join(b.dir, "pid"))
+	if err != nil {
+		return // it was never started
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(b.t, err)
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+}
+
+// run types one command, and gives what it said and its exit status.
+func (b *beginner) run(ctx context.Context, command string) (string, int) {
+	b.t.Helper()
+	command = b.places.Replace(command)
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.Dir = b.dir
+	cmd.Env = append(os.Environ(), "PATH="+b.dir+"/bin:"+os.Getenv("PATH"), "HOME="+b.dir+"/home", "KUBECONFIG=")
+	cmd.Stdin = strings.NewReader(scene.Password + "\n")
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		require.NoError(b.t, err)
+	}
+	b.t.Logf("$ %s\n%s", command, said.String())
+	return said.String(), cmd.ProcessState.ExitCode()
+}
+
+// follow types all commands of a page; each must succeed, and the last one is the first dry run.
+func (b *beginner) follow(ctx context.Context, page string) (last string) {
+	b.t.Helper()
+	commands := commandsOf(b.t, page)
+	for _, c := range commands {
+		said, exit := b.run(ctx, c)
+		for exit == 3 && strings.HasSuffix(c, "--dry-run") && strings.Contains(said, "NotSynced") { // fenced has just been started
+			require.NoError(b.t, ctx.Err(), said)
+			said, exit = b.run(ctx, c)
+		}
+		require.Zero(b.t, exit, "%s: %s\n%s", page, c, said)
+		last = said
+	}
+	require.Contains(b.t, commands[len(commands)-1], "--dry-run")
+	return last
+}
+
+// admin is the kubeconfig of an administrator of a control plane.
+func admin(t *testing.T, c *rig.ControlPlane) string {
+	t.Helper()
+	path, err := c.Kubeconfig("an-administrator", "system:masters")
+	require.NoError(t, err)
+	return path
+}
+
+// bmcOf is HOST:PORT of the BMC of a worker.
+func bmcOf(t *testing.T, s *scene.Scene, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(s.Config()), "hosts.d/hosts.yaml"))
+	require.NoError(t, err)
+	var file struct {
+		Hosts []struct {
+			Node   string
+			Levels []struct{ Devices []struct{ Address string } }
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	for _, h := range file.Hosts {
+		if h.Node == name {
+			return strings.TrimPrefix(h.Levels[0].Devices[0].Address, "ipmi://")
+		}
+	}
+	require.Fail(t, "no BMC", "of %s in %s", name, text)
+	return ""
+}
+
+// withoutRights takes away the rights that a scene gives fenced: those of the quick start must do.
+func withoutRights(ctx context.Context, t *testing.T, c *rig.ControlPlane) {
+	t.Helper()
+	rbac := c.Client().RbacV1()
+	for _, name := range []string{"fenced", "fenced-management"} {
+		require.NoError(t, rbac.ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{}))
+		require.NoError(t, rbac.ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{}))
+	}
+	require.NoError(t, rbac.RoleBindings(metav1.NamespaceSystem).Delete(ctx, "fenced", metav1.DeleteOptions{}))
+	require.NoError(t, rbac.Roles(metav1.NamespaceSystem).Delete(ctx, "fenced", metav1.DeleteOptions{}))
+}
+
+// The quick start of a plain cluster: its very commands, against a real control plane.
+func TestQuickStartPlain(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: []scene.Spec{{Name: "worker-1", Protocol: scene.IPMI}, {Name: "worker-2"}}})
+	ctx := within(t)
+	withoutRights(ctx, t, s.Cluster)
+	b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster)}, nil, "192.0.2.11", bmcOf(t, s, "worker-1"))
+	require.Contains(t, b.follow(ctx, "plain"), "worker-1 would be fenced")
+	b.requireRights(ctx, "prod.kubeconfig", map[string]bool{"delete nodes": true, "list nodes": true, "get secrets -A": false, "list secrets -A": false, "delete pods -A": false, "patch machines.cluster.x-k8s.io -A": false})
+}
+
+// OpenShift on bare metal, with its controllers alive and a check of its own on one worker: init says
+// where they would act, and fenced refuses just there.
+func TestQuickStartOpenShift(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{Checks: []rig.Check{}, CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.ClusterVersions}, Workers: []scene.Spec{
+		{Name: "worker-1", Protocol: scene.IPMI, Metal3: true, Pool: "racks"}, {Name: "theirs", Protocol: scene.IPMI, Metal3: true}}})
+	ctx := within(t)
+	stockOpenShift(ctx, t, s)
+	require.NoError(t, s.Management.Apply(ctx, documented(t, "openshift")))
+	withoutRights(ctx, t, s.Cluster)
+	b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster)}, []string{"bmcNetworks=127.0.0.0/8"})
+	require.Contains(t, b.follow(ctx, "openshift"), "worker-1 would be fenced")
+
+	r := b.lookAgain(ctx, "admin.conf")
+	require.Len(t, r.Controllers, 2)
+	for _, k := range r.Controllers {
+		require.NotEmpty(t, k.Holder, "%s is alive", k.Name)
+	}
+	require.Empty(t, nodeNamed(t, r, "worker-1").Contested)
+	require.Contains(t, nodeNamed(t, r, "theirs").Contested, scene.ActuatorUser)
+	require.Equal(t, "OpenShift", r.Distribution)
+	said, exit := b.run(ctx, "sudo fencectl fence theirs --reason test --dry-run")
+	require.Equal(t, 3, exit)
+	require.Contains(t, said, "Contested")
+	b.requireRights(ctx, "prod.kubeconfig", map[string]bool{"get secrets -A": true, "list secrets -A": false, "delete machines.machine.openshift.io -A": true, "list nodehealthchecks.remediation.medik8s.io -A": false})
+}
+
+// A Cluster API with a management cluster: each API server gets its part of the rights, and a kubeconfig of its own.
+func TestQuickStartClusterAPI(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{Machines: scene.ClusterAPI, Apart: true, Tokens: true, CRDs: []rig.CRDs{rig.CAPIv1beta2, rig.Metal3}, Workers: []scene.Spec{{Name: "worker-1", Protocol: scene.IPMI, Metal3: true}, {Name: "worker-2"}}})
+	ctx := within(t)
+	withoutRights(ctx, t, s.Cluster)
+	withoutRights(ctx, t, s.Management)
+	b := settle(t, s, map[string]string{"workload.conf": admin(t, s.Cluster), "management.conf": admin(t, s.Management)}, []string{"bmcNetworks=127.0.0.0/8"})
+	require.Contains(t, b.follow(ctx, "cluster-api"), "worker-1 would be fenced")
+	b.requireRights(ctx, "prod.kubeconfig", map[string]bool{"delete nodes": true, "get secrets -A": false})
+	b.requireRights(ctx, "prod-management.kubeconfig", map[string]bool{"delete nodes": false, "list nodes": false, "get secrets -A": true, "list machines.cluster.x-k8s.io -A": true})
+}
+
+// k3s: the kubeconfig is on a server and names 127.0.0.1, and kubectl is there, too. The API server of the test
+// is no k3s, so that it is one is a matter of internal/setup.
+func TestQuickStartK3s(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: []scene.Spec{{Name: "worker-1", Protocol: scene.IPMI}}})
+	ctx := within(t)
+	withoutRights(ctx, t, s.Cluster)
+	b := settle(t, s, map[string]string{"remote/etc/rancher/k3s/k3s.yaml": admin(t, s.Cluster)}, nil,
+		"192.0.2.11", bmcOf(t, s, "worker-1"), "https://192.0.2.10:6443", s.Cluster.URL(), "s/127.0.0.1/192.0.2.10/", "s/127.0.0.1/127.0.0.1/",
+		" /etc/rancher", " etc/rancher")
+	require.Contains(t, b.follow(ctx, "k3s-rke2"), "worker-1 would be fenced")
+}
+
+// requireRights asks the API server what the kubeconfig of fenced may do.
+func (b *beginner) requireRights(ctx context.Context, kubeconfig string, rights map[string]bool) {
+	b.t.Helper()
+	for what, may := range rights {
+		said, exit := b.run(ctx, "kubectl --kubeconfig /etc/fenced/"+kubeconfig+" auth can-i "+what)
+		require.Equal(b.t, may, exit == 0, "%s may %s: %s", kubeconfig, what, said)
+	}
+}
+
+// looked is what init -o json says.
+type looked struct {
+	setup.Survey
+	Distribution string
+}
+
+// lookAgain is init with --dry-run, beside the files that are there.
+func (b *beginner) lookAgain(ctx context.Context, kubeconfig string) (r looked) {
+	b.t.Helper()
+	said, exit := b.run(ctx, "sudo fencectl init --dry-run -o json --kubeconfig "+kubeconfig)
+	require.Zero(b.t, exit)
+	require.NoError(b.t, json.Unmarshal([]byte(said), &r))
+	return r
+}
+
+func nodeNamed(t *testing.T, r looked, name string) setup.Node {
+	t.Helper()
+	for _, n := range r.Nodes {
+		if n.Name == name {
+			return n
+		}
+	}
+	require.Fail(t, "no Node", name)
+	return setup.Node{}
+}
