@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,9 @@ fenced.yaml of the package that nobody has changed is replaced.
 
 The exit status is 0, or 2 if something of the cluster could not be seen, 7 if a file
 exists, and 1 after another error.`
+
+// rights are the words of --rights.
+var rights = []string{string(setup.RightsEvaluate), string(setup.RightsObserve)}
 
 // initOptions are the command line of init.
 type initOptions struct {
@@ -127,7 +131,7 @@ func (o *initOptions) complete(cluster string) error {
 	if cluster == "" {
 		o.Request.Cluster = defaultCluster
 	}
-	if o.Rights = setup.Rights(o.rights); o.Rights != setup.RightsEvaluate && o.Rights != setup.RightsObserve {
+	if o.Rights = setup.Rights(o.rights); !slices.Contains(rights, o.rights) {
 		return usageError(fmt.Errorf("init: --rights %q is neither evaluate nor observe", o.rights), "--rights evaluate")
 	}
 	if o.TokenDuration != 0 && o.TokenDuration < minToken {

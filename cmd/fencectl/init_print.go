@@ -39,22 +39,37 @@ func (c *cli) printInit(r *initResult) error {
 			return err
 		}
 	}
-	unseen := newTable("NOT SEEN", "WHY", "IT MATTERS BECAUSE")
-	for _, u := range r.Unseen {
-		unseen.add(cell{text: u.What, color: yellow}, u.Error, u.Matters)
-	}
-	if err := unseen.write(c.out, c.painter(c.out), "COULD NOT BE READ"); err != nil {
+	if err := c.printUnseen(r); err != nil {
 		return err
 	}
 	return c.printNext(r)
 }
 
+// printUnseen prints sentences, which are too long for a table.
+func (c *cli) printUnseen(r *initResult) error {
+	p := c.painter(c.out)
+	for i, u := range r.Unseen {
+		if i == 0 {
+			fmt.Fprintln(c.out, "\nNOT SEEN")
+		}
+		if _, err := fmt.Fprintf(c.out, "%s: %s\n  %s\n", p.paint(yellow, escapeControl(u.What)), escapeControl(u.Error), escapeControl(u.Matters)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (c *cli) printKinds(r *initResult) error {
 	t := newTable("KIND", "GROUP", "OBJECTS")
 	for _, k := range r.Kinds {
-		if k.Served {
-			t.add(k.Kind, orDash(k.Group), fmt.Sprint(k.Objects))
+		if !k.Served && k.Problem == "" {
+			continue
 		}
+		objects := cell{text: fmt.Sprint(k.Objects)}
+		if k.Problem != "" {
+			objects = cell{text: "not seen", color: yellow}
+		}
+		t.add(k.Kind, orDash(k.Group), objects)
 	}
 	return t.write(c.out, c.painter(c.out), "KINDS THAT ARE SERVED")
 }
@@ -63,7 +78,10 @@ func (c *cli) printControllers(r *initResult) error {
 	t := newTable("REMEDIATOR", "ALIVE", "LEASE")
 	for _, k := range r.Controllers {
 		alive := cell{text: "no"}
-		if k.Holder != "" {
+		switch {
+		case k.Problem != "":
+			alive = cell{text: "not known", color: yellow}
+		case k.Holder != "":
 			alive = cell{text: "yes", color: yellow}
 		}
 		t.add(k.Name, alive, k.Lease)

@@ -65,16 +65,18 @@ func surveyed(ctx context.Context, c *k8swatch.Cluster, cluster string, seen k8s
 		s.Servers = append(s.Servers, setup.Server(v))
 	}
 	for _, k := range seen.Kinds {
-		s.Kinds = append(s.Kinds, setup.Kind{Management: k.Management, Group: k.Group, Kind: k.Kind, Served: k.Served, Objects: k.Objects})
+		s.Kinds = append(s.Kinds, setup.Kind{Management: k.Management, Group: k.Group, Kind: k.Kind, Served: k.Served, Objects: k.Objects, Problem: k.Problem})
 		if k.Problem != "" {
 			s.Unseen = append(s.Unseen, setup.NotSeen(strings.TrimSuffix(k.Kind+"."+k.Group, "."), k.Kind, k.Problem))
 		}
 	}
 	for _, k := range seen.Controllers {
-		s.Controllers = append(s.Controllers, setup.Controller{Name: k.Name, Lease: k.Lease, Holder: k.Holder})
+		row := setup.Controller{Name: k.Name, Lease: k.Lease, Holder: k.Holder}
 		if k.Err != nil {
-			s.Unseen = append(s.Unseen, setup.NotSeen("Lease "+k.Lease, "Lease", k.Err.Error()))
+			row.Problem = k.Err.Error()
+			s.Unseen = append(s.Unseen, setup.NotSeen("Lease "+k.Lease, "Lease", row.Problem))
 		}
+		s.Controllers = append(s.Controllers, row)
 	}
 	if seen.Medik8sErr != nil {
 		s.Unseen = append(s.Unseen, setup.NotSeen("Namespace medik8s-leases", "Namespace medik8s-leases", seen.Medik8sErr.Error()))

@@ -19,6 +19,7 @@ const mintFunction = `mint() { # mint ADMIN-KUBECONFIG MANIFEST FILE SERVER
 	name=$(field "$1" tls-server-name)
 	proxy=$(field "$1" proxy-url)
 	ca=$(field "$1" certificate-authority-data)
+	rm -f "$3.new"
 	{
 		printf 'apiVersion: v1\nkind: Config\nclusters:\n- name: fenced\n  cluster:\n    server: "%%s"\n' "$server"
 		[ -z "$ca" ] || printf '    certificate-authority-data: "%%s"\n' "$ca"
@@ -30,7 +31,11 @@ const mintFunction = `mint() { # mint ADMIN-KUBECONFIG MANIFEST FILE SERVER
 	if [ "$(id -u)" = 0 ] && chgrp fenced "$3.new" 2>/dev/null; then
 		chmod 0640 "$3.new"
 	fi
-	$kubectl --kubeconfig "$3.new" version >/dev/null
+	if ! $kubectl --kubeconfig "$3.new" version >/dev/null; then
+		rm -f "$3.new"
+		echo "error: the API server $server does not take the new kubeconfig; $PWD/$3 is as it was" >&2
+		exit 1
+	fi
 	mv -f "$3.new" "$3"
 	echo "$PWD/$3: written; fenced reads it again when it changes"
 }
@@ -60,8 +65,13 @@ func (s *Survey) mintScript(o *Options) []byte {
 # shellcheck disable=SC2086 # $kubectl may be several words
 set -eu
 umask 077
-cd "$(dirname "$0")"
 kubectl=${KUBECTL:-kubectl}
+from=$PWD
+cd "$(dirname "$0")"
+
+absolute() { # absolute FILE: also for who gave it where the script was called
+	case $1 in /*) echo "$1" ;; *) echo "$from/$1" ;; esac
+}
 
 field() { # field KUBECONFIG KEY: of the cluster of the current context
 	$kubectl --kubeconfig "$1" config view --raw --minify --flatten -o "jsonpath={.clusters[0].cluster.$2}"
@@ -73,9 +83,9 @@ field() { # field KUBECONFIG KEY: of the cluster of the current context
 		get = fmt.Sprintf(fromRequest, int64(o.TokenDuration.Seconds()))
 	}
 	fmt.Fprintf(&b, mintFunction, get)
-	fmt.Fprintf(&b, "\nmint \"${1:-%s}\" %s %s %s\n", parameter(o.Request.Kubeconfig), s.manifest(), s.kubeconfig(), shellWord(o.Server))
+	fmt.Fprintf(&b, "\nmint \"$(absolute \"${1:-%s}\")\" %s %s %s\n", parameter(o.Request.Kubeconfig), s.manifest(), s.kubeconfig(), shellWord(o.Server))
 	if s.Apart() {
-		fmt.Fprintf(&b, "mint \"${2:-%s}\" %s %s ''\n", parameter(o.Request.Management.Kubeconfig), s.managementManifest(), s.managementKubeconfig())
+		fmt.Fprintf(&b, "mint \"$(absolute \"${2:-%s}\")\" %s %s ''\n", parameter(o.Request.Management.Kubeconfig), s.managementManifest(), s.managementKubeconfig())
 	}
 	return []byte(b.String())
 }
@@ -127,9 +137,12 @@ func (s *Survey) Next(o *Options) []Step {
 		check += " --config " + dir + "/fenced.yaml"
 		start = "sudo cp -RT " + dir + " /etc/fenced && " + start
 	}
+	steps = append(steps, Step{"Check the files", check}, Step{"Start fenced; it looks, and begins nothing", start})
+	if o.Rights == RightsObserve {
+		return append(steps, Step{"See what fenced sees. With these rights it can fence nothing: before you arm it, run init with --rights evaluate --force, and step 1 again",
+			"sudo fencectl status -o wide"})
+	}
 	return append(steps,
-		Step{"Check the files", check},
-		Step{"Start fenced; it looks, and begins nothing", start},
 		Step{"Ask every gate and the BMC of one node; this changes nothing", "sudo fencectl fence " + s.firstNode(o) + " --reason test --dry-run"},
 		Step{"When all is as you want it, arm the cluster", `sudo fencectl arm --reason "tested"`})
 }

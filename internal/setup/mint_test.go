@@ -25,7 +25,7 @@ esac
 `
 
 // minted runs the script in a directory of its own.
-func minted(t *testing.T, s *Survey, o *Options, refuses bool) (dir, said string, err error) {
+func minted(t *testing.T, s *Survey, o *Options, refuses bool, args ...string) (dir, said string, err error) {
 	t.Helper()
 	dir = t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o700))
@@ -33,7 +33,8 @@ func minted(t *testing.T, s *Survey, o *Options, refuses bool) (dir, said string
 	if refuses {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "refuses"), nil, 0o600))
 	}
-	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(dir, s.script()))
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{filepath.Join(dir, s.script())}, args...)...)
+	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECTL=")
 	out, err := cmd.CombinedOutput()
 	return dir, string(out), err
@@ -68,7 +69,9 @@ func TestMintScriptKeepsWhatWorks(t *testing.T) {
 	s := seen("v1.36.3")
 	dir, said, err := minted(t, s, &Options{}, true)
 	require.Error(t, err, said)
+	assert.Contains(t, said, "does not take the new kubeconfig")
 	assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig"))
+	assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig.new"), "a token is left behind")
 }
 
 // A token that expires comes from a request; --server replaces the address.
@@ -76,10 +79,12 @@ func TestMintScriptOptions(t *testing.T) {
 	s := seen("v1.36.3")
 	s.Servers = append(s.Servers, Server{URL: "https://192.0.2.20:6443"})
 	o := &Options{TokenDuration: 720 * time.Hour, Server: "https://api.example.org:6443'"}
-	dir, said, err := minted(t, s, o, false)
+	dir, said, err := minted(t, s, o, false, "given.conf", "/other.conf")
 	require.NoError(t, err, said)
 	called, err := os.ReadFile(filepath.Join(dir, "called"))
 	require.NoError(t, err)
+	assert.Contains(t, string(called), "--kubeconfig //given.conf apply", "relative to where the script is called")
+	assert.Contains(t, string(called), "--kubeconfig /other.conf apply")
 	assert.Contains(t, string(called), "create token fenced --duration 2592000s\n")
 	assert.Contains(t, string(called), "apply -f prod-management-rbac.yaml\n")
 	text, err := os.ReadFile(filepath.Join(dir, "prod.kubeconfig"))

@@ -69,7 +69,8 @@ func (s *Survey) rights(o *Options, of side) ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# The rights of fenced (mode %s) on the API server\n# %s: the rules of the package for the kinds that it\n"+
 		"# serves, for the ServiceAccount %s/%s. Run fencectl init again when you install OpenShift's, the Cluster API's, Metal3's or\n"+
-		"# medik8s' kinds, or those of fenced: without the rules fenced cannot see them, and evaluates nothing.\n", o.Rights, comment(server.URL), Account, Account)
+		"# medik8s' kinds, or those of fenced: without the rules fenced cannot see them, and evaluates nothing. Applied over rbac.yaml of the\n"+
+		"# package, it takes the rights from the user \"fenced\".\n", o.Rights, comment(server.URL), Account, Account)
 	out.WriteString(account)
 	if o.TokenDuration == 0 {
 		out.WriteString(token)

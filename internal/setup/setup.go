@@ -56,13 +56,16 @@ type Kind struct {
 	Kind       string `json:"kind"`
 	Served     bool   `json:"served"`
 	Objects    int    `json:"objects"`
+	Problem    string `json:"problem"` // why its objects were not seen; "" if they were
 }
 
-// Controller is another remediation controller; it is alive if somebody holds its Lease.
+// Controller is another remediation controller; it is alive if somebody holds its Lease, and if Problem
+// is not empty, that is not known.
 type Controller struct {
-	Name   string `json:"name"`
-	Lease  string `json:"lease"`
-	Holder string `json:"holder"`
+	Name    string `json:"name"`
+	Lease   string `json:"lease"`
+	Holder  string `json:"holder"`
+	Problem string `json:"problem"`
 }
 
 // Node is one Node, and what fenced would need to fence its host.
@@ -152,5 +155,5 @@ func NotSeen(what, kind, problem string) Unseen {
 	if why == "" {
 		why = "the checks that make such requests cannot be evaluated"
 	}
-	return Unseen{What: what, Error: problem, Matters: why}
+	return Unseen{What: what, Error: strings.ReplaceAll(problem, "\n", "; "), Matters: why}
 }

@@ -202,4 +202,6 @@ func TestNextNamesAHostThatCanBeFenced(t *testing.T) {
 		"sudo install -g fenced -m 0640 /dev/stdin /etc/fenced/credentials/bmc", "sudo fenced --check-config", "sudo systemctl enable --now fenced",
 		"sudo fencectl fence good --reason test --dry-run", `sudo fencectl arm --reason "tested"`,
 	}, commands)
+	last := s.Next(&Options{Dir: "/etc/fenced", Rights: RightsObserve})
+	assert.Contains(t, last[len(last)-1].Do, "--rights evaluate", "these rights are not enough to arm")
 }

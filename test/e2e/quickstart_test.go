@@ -261,6 +261,40 @@ func TestQuickStartK3s(t *testing.T) {
 	require.Contains(t, b.follow(ctx, "k3s-rke2"), "worker-1 would be fenced")
 }
 
+// With a kubeconfig that may not list everything, init says what it did not see and why it matters, and still writes
+// files that the daemon takes. A second init leaves them alone.
+func TestInitSaysWhatItDidNotSee(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "worker-1"}}})
+	ctx := within(t)
+	require.NoError(t, s.Cluster.Apply(ctx, []byte(`apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: lists-nodes}
+rules: [{apiGroups: [""], resources: [nodes, pods], verbs: [list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: lists-nodes}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: lists-nodes}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: a-beginner}]
+`)))
+	limited, err := s.Cluster.Kubeconfig("a-beginner")
+	require.NoError(t, err)
+	b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster), "limited.conf": limited}, nil)
+	said, exit := b.run(ctx, "sudo fencectl init --kubeconfig limited.conf")
+	require.Equal(t, 2, exit)
+	require.Regexp(t, `(?m)^MachineHealthCheck.machine.openshift.io: .*forbidden.*\n  which hosts other controllers remediate is not known`, said)
+	require.Regexp(t, `(?m)^OpenShift's bare-metal actuator +not known`, said)
+	require.Regexp(t, `(?m)^worker-1 .* not (asked|known)`, said)
+	require.NoFileExists(t, b.dir+"/etc/policies.d/prod.yaml", "checks that were not seen may exist")
+	said, exit = b.run(ctx, "sudo fencectl init --kubeconfig admin.conf")
+	require.Equal(t, 7, exit, said)
+	for _, c := range []string{"sudo sh /etc/fenced/prod-kubeconfig.sh admin.conf", "sudo fenced --check-config"} {
+		said, exit = b.run(ctx, c)
+		require.Zero(t, exit, "%s: %s", c, said)
+	}
+}
+
 // requireRights asks the API server what the kubeconfig of fenced may do.
 func (b *beginner) requireRights(ctx context.Context, kubeconfig string, rights map[string]bool) {
 	b.t.Helper()
