@@ -3,15 +3,14 @@ package packaging_test
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"sigs.k8s.io/yaml"
 
+	"github.com/fenced/fenced/test/quickstart"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -38,8 +37,9 @@ func TestQuickStartFromThePackage(t *testing.T) {
 	dir := shareScript(t, "quickstart.sh")
 	admin, err := s.Cluster.Kubeconfig("an-administrator", "system:masters")
 	require.NoError(t, err)
-	commands := typedIn(t, "../docs/quickstart/plain.md")
-	at := strings.NewReplacer("192.0.2.11", bmcAddress(t, s, "worker-1")).Replace(strings.Join(commands, "\n")) + "\n"
+	commands, err := quickstart.Commands("plain")
+	require.NoError(t, err)
+	at := strings.NewReplacer("192.0.2.11", s.Worker("worker-1").IPMIAddress()).Replace(strings.Join(commands, "\n")) + "\n"
 	require.NotEqual(t, strings.Join(commands, "\n")+"\n", at)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "commands"), []byte(at), 0o644))
 	sh(t, `umask 022; cp "$1" "$2/"; cp "$3" "$2/admin.conf"; cp "$4/kubectl" "$2/"; printf '%s\n' "$5" >"$2/password"`, rpmFile(t), dir, admin, kubectl, scene.Password)
@@ -70,35 +70,4 @@ func printQuickStart(t *testing.T, commands, said []string) {
 		characters, total = characters+len(c)+1, total+ms
 	}
 	t.Logf("| %d commands, and the password | %d | %.1f |", len(commands), characters, float64(total)/1000)
-}
-
-// typedIn are the commands of a page, those of each block after the comment "test: run".
-func typedIn(t *testing.T, page string) (found []string) {
-	t.Helper()
-	for _, block := range regexp.MustCompile(`<!-- test: run -->\n\n((?: {4,}\S.*\n)+)`).FindAllStringSubmatch(readFile(t, page), -1) {
-		for _, line := range lines(block[1]) {
-			found = append(found, strings.TrimSpace(line))
-		}
-	}
-	require.NotEmpty(t, found, "the commands of %s", page)
-	return found
-}
-
-// bmcAddress is HOST:PORT of the BMC of a worker, as the scene's own hosts.d has it.
-func bmcAddress(t *testing.T, s *scene.Scene, node string) string {
-	t.Helper()
-	var file struct {
-		Hosts []struct {
-			Node   string
-			Levels []struct{ Devices []struct{ Address string } }
-		}
-	}
-	require.NoError(t, yaml.Unmarshal([]byte(readFile(t, filepath.Join(filepath.Dir(s.Config()), "hosts.d/hosts.yaml"))), &file))
-	for _, h := range file.Hosts {
-		if h.Node == node {
-			return strings.TrimPrefix(h.Levels[0].Devices[0].Address, "ipmi://")
-		}
-	}
-	require.Fail(t, "no BMC", node)
-	return ""
 }

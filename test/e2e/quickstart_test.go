@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,32 +14,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fenced/fenced/internal/setup"
+	"github.com/fenced/fenced/test/quickstart"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
-
-// commandsOf are the lines that a page of docs/quickstart has a person type: those of each block after
-// the comment "test: run".
-func commandsOf(t *testing.T, page string) []string {
-	t.Helper()
-	root, err := rig.Root()
-	require.NoError(t, err)
-	text, err := os.ReadFile(filepath.Join(root, "docs/quickstart", page+".md"))
-	require.NoError(t, err)
-	var found []string
-	for _, block := range regexp.MustCompile(`<!-- test: run -->\n\n((?: {4,}\S.*\n)+)`).FindAllStringSubmatch(string(text), -1) {
-		for line := range strings.Lines(block[1]) {
-			found = append(found, strings.TrimSpace(line))
-		}
-	}
-	require.NotEmpty(t, found, "the commands of %s", page)
-	steps, _, _ := strings.Cut(string(text), "\n## ") // what comes below is for other days
-	require.Len(t, regexp.MustCompile(`(?m)^ {7}\S`).FindAllString(steps, -1), len(found), "commands of %s that no comment has the test run", page)
-	return found
-}
 
 // beginner is a person who follows a page on a host of his own. What only root, a package manager or systemd
 // can do is done by a stand-in:
@@ -142,7 +121,8 @@ func (b *beginner) run(ctx context.Context, command string) (string, int) {
 // follow types all commands of a page; each must succeed, and the last one is the first dry run.
 func (b *beginner) follow(ctx context.Context, page string) (last string) {
 	b.t.Helper()
-	commands := commandsOf(b.t, page)
+	commands, err := quickstart.Commands(page)
+	require.NoError(b.t, err)
 	for _, c := range commands {
 		said, exit := b.run(ctx, c)
 		for exit == 3 && strings.HasSuffix(c, "--dry-run") && strings.Contains(said, "NotSynced") { // fenced has just been started
@@ -164,27 +144,6 @@ func admin(t *testing.T, c *rig.ControlPlane) string {
 	return path
 }
 
-// bmcOf is HOST:PORT of the BMC of a worker.
-func bmcOf(t *testing.T, s *scene.Scene, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(filepath.Dir(s.Config()), "hosts.d/hosts.yaml"))
-	require.NoError(t, err)
-	var file struct {
-		Hosts []struct {
-			Node   string
-			Levels []struct{ Devices []struct{ Address string } }
-		}
-	}
-	require.NoError(t, yaml.Unmarshal(text, &file))
-	for _, h := range file.Hosts {
-		if h.Node == name {
-			return strings.TrimPrefix(h.Levels[0].Devices[0].Address, "ipmi://")
-		}
-	}
-	require.Fail(t, "no BMC", "of %s in %s", name, text)
-	return ""
-}
-
 // withoutRights takes away the rights that a scene gives fenced: those of the quick start must do.
 func withoutRights(ctx context.Context, t *testing.T, c *rig.ControlPlane) {
 	t.Helper()
@@ -203,7 +162,7 @@ func TestQuickStartPlain(t *testing.T) {
 	s := set(t, scene.Options{Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: []scene.Spec{{Name: "worker-1", Protocol: scene.IPMI}, {Name: "worker-2"}}})
 	ctx := within(t)
 	withoutRights(ctx, t, s.Cluster)
-	b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster)}, nil, "192.0.2.11", bmcOf(t, s, "worker-1"))
+	b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster)}, nil, "192.0.2.11", s.Worker("worker-1").IPMIAddress())
 	require.Contains(t, b.follow(ctx, "plain"), "worker-1 would be fenced")
 	b.requireRights(ctx, "prod.kubeconfig", map[string]bool{"delete nodes": true, "list nodes": true, "get secrets -A": false, "list secrets -A": false, "delete pods -A": false, "patch machines.cluster.x-k8s.io -A": false})
 }
@@ -256,7 +215,7 @@ func TestQuickStartK3s(t *testing.T) {
 	ctx := within(t)
 	withoutRights(ctx, t, s.Cluster)
 	b := settle(t, s, map[string]string{"remote/etc/rancher/k3s/k3s.yaml": admin(t, s.Cluster)}, nil,
-		"192.0.2.11", bmcOf(t, s, "worker-1"), "https://192.0.2.10:6443", s.Cluster.URL(), "s/127.0.0.1/192.0.2.10/", "s/127.0.0.1/127.0.0.1/",
+		"192.0.2.11", s.Worker("worker-1").IPMIAddress(), "https://192.0.2.10:6443", s.Cluster.URL(), "s/127.0.0.1/192.0.2.10/", "s/127.0.0.1/127.0.0.1/",
 		" /etc/rancher", " etc/rancher")
 	require.Contains(t, b.follow(ctx, "k3s-rke2"), "worker-1 would be fenced")
 }
