@@ -33,7 +33,9 @@ func (c *cli) printInit(r *initResult) error {
 			return err
 		}
 	}
-	if len(r.Report.Checks) > 0 {
+	if len(r.Report.Checks) == 0 {
+		fmt.Fprintln(c.out, "\nfenced begins nothing by itself: no check asks for anything. docs/systems.md says which checks and policies it takes")
+	} else {
 		fmt.Fprintln(c.out, "\nWHAT THE CHECKS ASK FOR NOW")
 		if err := c.printReport(&r.Report); err != nil {
 			return err

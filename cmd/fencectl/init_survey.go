@@ -48,10 +48,23 @@ func surveyCluster(ctx context.Context, r setup.Request) (s setup.Survey, err er
 		return s, &exitError{code: exitFailure, err: fmt.Errorf("init: look at the cluster: %w", err), hint: []string{
 			"can this host reach the API server, and is the kubeconfig an administrator's? kubectl --kubeconfig " + r.Kubeconfig + " get nodes"}}
 	}
-	if err := json.Unmarshal(out.Bytes(), &s); err != nil || len(s.Servers) == 0 {
-		return s, fmt.Errorf("init: %s --survey answered what cannot be read; is it of the same version as fencectl (%s)? %w", program, version, err)
+	err = json.Unmarshal(out.Bytes(), &s)
+	if wanted := servers(r); err == nil && len(s.Servers) != wanted {
+		err = fmt.Errorf("it has %d API servers, not %d", len(s.Servers), wanted)
+	}
+	if err != nil {
+		return s, &exitError{code: exitFailure, err: fmt.Errorf("init: read the answer of %s --survey: %w", program, err),
+			hint: []string{"is it of the same version as fencectl (" + version + ")? " + program + " --version"}}
 	}
 	return s, nil
+}
+
+// servers is how many API servers a cluster has.
+func servers(r setup.Request) int {
+	if r.Management.Kubeconfig != "" {
+		return 2
+	}
+	return 1
 }
 
 // limitedBuffer keeps the beginning of what is written.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -183,7 +184,7 @@ func (s *store) count() int {
 }
 
 // controllers asks for the leaders that the check for other remediators knows, where their kinds are
-// served. // I22
+// served, and for the Lease of fenced. // I22
 func (c surveyor) controllers(ctx context.Context, servers []SurveyedServer) []SurveyedController {
 	work, manage := servers[0].Groups, servers[len(servers)-1].Groups
 	inMachineAPI := func(lease string) func(context.Context) (string, error) {
@@ -204,6 +205,9 @@ func (c surveyor) controllers(ctx context.Context, servers []SurveyedServer) []S
 		{"OpenShift's bare-metal actuator", powerCycleLeader, machineGroup, work, inMachineAPI(powerCycleLeader)},
 		{"Cluster API manager", clusterAPILeader, clusterGroup, manage, anywhere(c.manage, clusterAPILeader)},
 		{"Metal3's Cluster API provider", metal3Leader, clusterGroup, manage, anywhere(c.manage, metal3Leader)},
+		{"an installation of fenced that may act", ownLease, coordinationv1.GroupName, work, func(ctx context.Context) (string, error) {
+			return holder(ctx, c.work.api(), metav1.NamespaceSystem, ownLease)
+		}},
 		{"medik8s' NodeHealthCheck operator", nodeCheckLeader, medik8sGroup, work, anywhere(c.work, nodeCheckLeader)},
 	} {
 		if !slices.Contains(k.served, k.group) {

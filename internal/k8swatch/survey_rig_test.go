@@ -59,10 +59,11 @@ func TestSurvey(t *testing.T) { // I22
 		require.NoError(t, o.Err)
 		alive[o.Lease] = o.Holder
 	}
-	assert.Len(t, alive, 3, "medik8s' operator is not alive, and no Cluster API is served")
+	assert.Len(t, alive, 4, "no Cluster API is served")
 	assert.Contains(t, alive[powerCycleLeader], "holds-"+powerCycleLeader)
 	assert.Contains(t, alive[checkLeader], "holds-"+checkLeader)
 	assert.Empty(t, alive[nodeCheckLeader])
+	assert.Empty(t, alive[ownLease])
 
 	machine := policy.Machine{}
 	for _, ch := range s.Changes {
