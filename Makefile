@@ -33,7 +33,7 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 	test/deps.sh
 	test/vm/kernel.sh >/dev/null
 
-controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd and Cluster API manager once (about 15 minutes on 2 cores)
+controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager and kubectl once (about 17 minutes on 2 cores)
 	CGO_ENABLED=0 $(GO) run ./test/rig/warm
 
 # The live tests mostly wait: it takes four packages at once to keep two cores busy, the longest first. What has nothing to race

@@ -38,3 +38,15 @@ func TestDocumentedManifestsAreApplied(t *testing.T) {
 	}
 	require.Greater(t, named, 7, "the manifests were not found")
 }
+
+// TestQuickStartsAreFollowed: a live test types the commands of each quick start.
+func TestQuickStartsAreFollowed(t *testing.T) {
+	code, err := os.ReadFile("../test/e2e/quickstart_test.go")
+	require.NoError(t, err)
+	pages, err := filepath.Glob("quickstart/*.md")
+	require.NoError(t, err)
+	require.Greater(t, len(pages), 3, "the quick starts were not found")
+	for _, page := range pages {
+		assert.Contains(t, string(code), `follow(ctx, "`+strings.TrimSuffix(filepath.Base(page), ".md")+`")`, "no live test follows %s", page)
+	}
+}

@@ -47,6 +47,7 @@ var table = map[string]rule{
 	"internal/state":      {[]string{"remediate", "live"}, nil},
 	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc", "request"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 	"internal/config":     {[]string{"bmc"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
+	"internal/setup":      {[]string{"policy"}, []string{"go.yaml.in/yaml/", "github.com/fenced/fenced/configs"}},
 	"internal/event":      {[]string{"reason", "remediate"}, nil},
 	"internal/order":      {[]string{"event", "reason", "remediate"}, nil},
 	"internal/stop":       {[]string{"bmc", "event", "order", "reason", "state", "live"}, []string{"golang.org/x/sync/semaphore"}},
@@ -64,7 +65,7 @@ var table = map[string]rule{
 	"internal/api":        {[]string{"login", "reason", "remediate"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup", "golang.org/x/sys/unix"}},
 	"cmd/fenced-login":    {[]string{"login"}, []string{"github.com/coreos/go-systemd/v22/activation"}},
-	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config", "support"}, []string{"github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
+	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config", "setup", "support"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
 
 	"internal/state/boltstore": {[]string{"state"}, []string{"go.etcd.io/bbolt"}},
 	"internal/state/etcdstore": {[]string{"state", "suspend"}, []string{"go.etcd.io/etcd/", "go.uber.org/zap"}},

@@ -40,13 +40,13 @@ done
 put 0644 LICENSE "$prefix/share/licenses/fenced/LICENSE"
 doc=$prefix/share/doc/fenced
 # All of them, for they link to each other. The examples have another place here than in the source.
-for f in README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs/*.md docs/adr/*.md docs/systems/*.md; do
+for f in README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs/*.md docs/adr/*.md docs/systems/*.md docs/quickstart/*.md; do
 	put 0644 "$f" "$doc/$f"
 	sed -i 's,](\(\(\.\./\)*\)configs/,](\1examples/,g' "$dest$doc/$f"
 done
 ln -sf ../../licenses/fenced/LICENSE "$dest$doc/LICENSE"
 put 0644 bin/sbom.cdx.json "$doc/sbom.cdx.json"
-for f in rbac.yaml rbac-medik8s.yaml crds/fenced.io_fencedremediations.yaml crds/fenced.io_fencedremediationtemplates.yaml crds/rbac.yaml kubernetes/evaluate.yaml kubernetes/observe.yaml kubernetes/protect-nodes.yaml kubernetes/release-pods.yaml \
+for f in fenced.yaml rbac.yaml rbac-medik8s.yaml crds/fenced.io_fencedremediations.yaml crds/fenced.io_fencedremediationtemplates.yaml crds/rbac.yaml kubernetes/evaluate.yaml kubernetes/observe.yaml kubernetes/protect-nodes.yaml kubernetes/release-pods.yaml \
 	hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json prometheus/fenced.rules.yaml grafana/fenced.json; do
 	put 0644 "configs/$f" "$doc/examples/$f"
 done

@@ -48,6 +48,7 @@ lrwxrwxrwx root root d /usr/share/doc/fenced/LICENSE
 -rw-r--r-- root root d /usr/share/doc/fenced/SECURITY.md
 drwxr-xr-x root root - /usr/share/doc/fenced/docs
 drwxr-xr-x root root - /usr/share/doc/fenced/docs/adr
+drwxr-xr-x root root - /usr/share/doc/fenced/docs/quickstart
 drwxr-xr-x root root - /usr/share/doc/fenced/docs/systems
 drwxr-xr-x root root - /usr/share/doc/fenced/examples
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/crds
@@ -55,6 +56,7 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples/crds
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/fenced.io_fencedremediationtemplates.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/crds/rbac.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/fenced-policy.schema.json
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/fenced.yaml
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/grafana
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/grafana/fenced.json
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/hosts.d
@@ -108,7 +110,7 @@ const pageLine = "-rw-r--r-- root root d /usr/share/doc/fenced/docs/"
 func docPages(t *testing.T) []string {
 	t.Helper()
 	var all []string
-	for _, folder := range []string{".", "adr", "systems"} {
+	for _, folder := range []string{".", "adr", "systems", "quickstart"} {
 		pages, err := filepath.Glob(filepath.Join("../docs", folder, "*.md"))
 		require.NoError(t, err)
 		require.NotEmpty(t, pages, folder)

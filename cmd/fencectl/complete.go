@@ -56,6 +56,10 @@ func addCompletions(c *cli, cmd *cobra.Command) {
 	if cmd.PersistentFlags().Lookup("output") != nil {
 		must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp)))
 	}
+	if cmd.Flags().Lookup("rights") != nil {
+		must(cmd.RegisterFlagCompletionFunc("rights", cobra.FixedCompletions(rights, cobra.ShellCompDirectiveNoFileComp)))
+		must(cmd.MarkFlagDirname("output-dir"))
+	}
 	for _, verb := range cmd.Commands() {
 		addCompletions(c, verb)
 	}

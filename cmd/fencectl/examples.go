@@ -51,6 +51,10 @@ var examples = map[string][]string{
 		"fencectl simulate --objects must-gather.yaml",
 		"fencectl simulate --objects nodes.yaml --objects checks.yaml --at 2026-01-01T12:00:00Z -o json",
 	},
+	"init": {
+		"fencectl init --kubeconfig admin.conf --bmc worker-1=ipmi://192.0.2.11",
+		"fencectl init --kubeconfig workload.conf --management-kubeconfig management.conf --dry-run",
+	},
 	"version": {"fencectl version", "fencectl version -o json"},
 }
 

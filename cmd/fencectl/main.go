@@ -1,7 +1,7 @@
 // Command fencectl is how people drive fenced: what it sees, why it does or
 // does not fence, and orders to it, over the daemon's unix socket. It needs no
 // cluster and no BMC of its own; simulate, version and completion need no
-// daemon either.
+// daemon either. init has the daemon's program look at a cluster.
 //
 // The exit statuses and the JSON of -o json are a contract with scripts. An
 // error is one line on stderr, `fencectl: WHAT`, followed by `hint:` lines.
@@ -64,7 +64,7 @@ func (c *cli) client() *api.Client { return api.New(c.socket) }
 var verbs = []func(*cli) *cobra.Command{
 	newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newCheckConfigCommand,
 	newFenceCommand, newConfirmOffCommand, newArmCommand, newBMCCommand,
-	newAuditCommand, newExportCommand, newImportCommand, newSupportBundleCommand, newLogLevelCommand, newSimulateCommand, newVersionCommand,
+	newAuditCommand, newExportCommand, newImportCommand, newSupportBundleCommand, newLogLevelCommand, newSimulateCommand, newInitCommand, newVersionCommand,
 }
 
 func newRoot(c *cli) *cobra.Command {

@@ -54,6 +54,7 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 	var m move
 	flags.StringVar(&m.export, "export", "", "write the whole state to this new file and exit; over bbolt no daemon may run")
 	flags.StringVar(&m.from, "import", "", "read such a file into an empty state and exit; no daemon may run")
+	look := flags.Bool("survey", false, "for fencectl init: read which cluster to look at from standard input, and print what is there; changes nothing")
 	show := flags.Bool("version", false, "print the version and exit")
 	var set settings
 	flags.Var(&set, "set", "override one key, for example --set guards.quietPeriod=0s (repeatable)")
@@ -72,6 +73,12 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	case *show:
 		fmt.Fprintln(stdout, "fenced", version)
+		return exitOK
+	case *look:
+		if err := runSurvey(stdout); err != nil {
+			fmt.Fprintf(stderr, "fenced: %v\n", err)
+			return exitRunTime
+		}
 		return exitOK
 	}
 	more := checkPolicies
@@ -100,6 +107,13 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 		return exitRunTime
 	}
 	return exitOK
+}
+
+// runSurvey is survey until SIGTERM or SIGINT.
+func runSurvey(stdout io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return survey(ctx, os.Stdin, stdout)
 }
 
 // serve runs the daemon, or moves its state, until SIGTERM or SIGINT; a second signal

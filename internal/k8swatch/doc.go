@@ -14,6 +14,7 @@
 //	look.go       the uncached reads of one step of a run
 //	rival.go      other remediators that act, or would act // I22
 //	leader.go     which of the other controllers are alive
+//	survey.go     one look at a cluster, for the first configuration
 //	ahead.go      what a look reads before it knows the Machine
 //	shared.go     one read for all that need the same answer at the same time
 //	judge.go      who writes the status of a check

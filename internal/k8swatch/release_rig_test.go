@@ -184,6 +184,10 @@ func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 	try := func(name string) error {
 		return fenced.Delete(context.WithoutCancel(ctx), name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 	}
+	// The ServiceAccount of fencectl init; the group gives it every right.
+	kubeconfig, err := c.Kubeconfig("system:serviceaccount:fenced:fenced", "system:masters")
+	require.NoError(t, err)
+	account := connected(t, kubeconfig).work.api().typed.CoreV1().Nodes()
 	ready, master := make(nil, corev1.ConditionTrue), make(map[string]string{"node-role.kubernetes.io/master": ""}, corev1.ConditionUnknown)
 	member := make(map[string]string{"node-role.kubernetes.io/control-plane": ""}, corev1.ConditionFalse)
 	for name, why := range map[string]string{ready: "Ready", master: "control-plane", member: "control-plane"} {
@@ -192,6 +196,7 @@ func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		assert.ErrorContains(t, err, why)
 		require.Error(t, fenced.Delete(ctx, name, metav1.DeleteOptions{}))
+		assert.ErrorContains(t, account.Delete(ctx, name, metav1.DeleteOptions{}), why)
 		require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, name, metav1.DeleteOptions{}), "an administrator may")
 	}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse} {

@@ -25,7 +25,7 @@ rules:
 `
 
 // controllers are the controllers that the controller manager runs. fenced depends on node health,
-// taints and the pods of lost Nodes; the others make namespaces, pods and aggregated rights usable. None of them deletes
+// taints and the pods of lost Nodes; the others make namespaces, pods, tokens and aggregated rights usable. None of them deletes
 // a Node: only the cloud node controller does that.
 var controllers = []string{
 	"node-lifecycle-controller",
@@ -34,6 +34,7 @@ var controllers = []string{
 	"garbage-collector-controller",
 	"namespace-controller",
 	"serviceaccount-controller",
+	"serviceaccount-token-controller",
 	"statefulset-controller",
 	"clusterrole-aggregation-controller",
 }

@@ -67,6 +67,9 @@ func (s *Scene) named(w *Worker) *Worker {
 	return s.Worker(w.At)
 }
 
+// IPMIAddress is HOST:PORT of its BMC, if that speaks IPMI.
+func (w *Worker) IPMIAddress() string { return w.relay.Addr() }
+
 // entry is the BMC as a device of hosts.d, without the account.
 func (w *Worker) entry(driver Driver) map[string]any {
 	switch {

@@ -29,6 +29,8 @@ type Options struct {
 	CRDs []rig.CRDs
 	// Apart puts the Nodes on a separate API server, without any CRDs.
 	Apart bool
+	// Tokens: a management API of its own has a controller manager, too, which makes tokens of ServiceAccounts.
+	Tokens bool
 	// Checks are OpenShift's MachineHealthChecks; if nil and the Machines are OpenShift's,
 	// Metal("2s").
 	Checks []rig.Check
@@ -154,7 +156,7 @@ func (s *Scene) startAPIs(ctx context.Context) error {
 	wanted := []rig.Options{{CRDs: s.opts.CRDs}}
 	if s.opts.Apart {
 		wanted = append(wanted, rig.Options{CRDs: []rig.CRDs{}})
-		wanted[0].NoManager = s.opts.Machines != ManagedClusterAPI // it has no Nodes to manage
+		wanted[0].NoManager = s.opts.Machines != ManagedClusterAPI && !s.opts.Tokens // it has no Nodes to manage
 	}
 	for i := range wanted {
 		wanted[i].GracePeriod, wanted[i].Progress, wanted[i].Dir = s.opts.GracePeriod, s.opts.Progress, s.dir

@@ -1,5 +1,5 @@
-// Command warm builds the control plane for the tests and the demo, and the manager of the Cluster API for the tests, if this
-// user never built them, and says where they are. CI runs it first: a test that
+// Command warm builds the control plane for the tests and the demo, and the manager of the Cluster API and kubectl for the tests, if
+// this user never built them, and says where they are. CI runs it first: a test that
 // needs five silent minutes looks hung.
 package main
 
@@ -17,7 +17,7 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	for _, build := range []func(context.Context, io.Writer) (string, error){rig.Binaries, rig.ClusterAPIBinary} {
+	for _, build := range []func(context.Context, io.Writer) (string, error){rig.Binaries, rig.ClusterAPIBinary, rig.Kubectl} {
 		dir, err := build(ctx, os.Stderr)
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "warm:", err)

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/setup"
+)
+
+// The defaults of init.
+const (
+	defaultDir     = "/etc/fenced"
+	defaultCluster = "prod"
+	defaultBMCUser = "fence"
+	// minToken is the shortest life of a token that Kubernetes gives.
+	minToken = 10 * time.Minute
+)
+
+const initLong = `Look at a cluster with an administrator's kubeconfig, and write the first configuration:
+fenced.yaml in mode observe, the BMCs of the hosts, the rights of fenced in the cluster for
+what the cluster serves, and a script that grants them and writes the kubeconfig of fenced.
+It says which kinds are served, which other remediators are alive, which hosts have a BMC,
+and what the checks would do. It changes nothing in the cluster.
+
+Without --kubeconfig it takes $KUBECONFIG, or the first of ~/.kube/config,
+/etc/kubernetes/admin.conf, /etc/rancher/k3s/k3s.yaml and /etc/rancher/rke2/rke2.yaml that
+exists. --cluster gives the name of the cluster in fenced.yaml (default: prod).
+
+A file that exists stays as it is, and then nothing is written: see --force. Only the
+fenced.yaml of the package that nobody has changed is replaced.
+
+The exit status is 0, or 2 if something of the cluster could not be seen, 7 if a file
+exists, and 1 after another error.`
+
+// rights are the words of --rights.
+var rights = []string{string(setup.RightsEvaluate), string(setup.RightsObserve)}
+
+// initOptions are the command line of init.
+type initOptions struct {
+	setup.Options
+	rights string
+	bmcs   []string
+	force  bool
+	dryRun bool
+}
+
+func newInitCommand(c *cli) *cobra.Command {
+	var o initOptions
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "look at a cluster, and write the first configuration",
+		Long:  initLong,
+		Args:  exactArgs(),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return c.initialize(cmd.Context(), &o) },
+	}
+	flags, m := cmd.Flags(), &o.Request.Management
+	flags.StringVar(&o.Request.Kubeconfig, "kubeconfig", "", "administrator's kubeconfig of the cluster whose Nodes are fenced")
+	flags.StringVar(&m.Kubeconfig, "management-kubeconfig", "", "Cluster API: administrator's kubeconfig of a separate management cluster")
+	flags.StringVar(&m.Namespace, "management-namespace", "", "Cluster API: only Machines and checks of this namespace of the management cluster")
+	flags.StringVar(&m.ClusterName, "cluster-name", "", "Cluster API: name of the Cluster object, if the management cluster has several")
+	flags.StringVar(&o.Dir, "output-dir", defaultDir, "directory for the files")
+	flags.BoolVar(&o.force, "force", false, "replace files that exist")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "look at the cluster and write nothing")
+	flags.StringVar(&o.rights, "rights", string(setup.RightsEvaluate), "evaluate: enough to fence once armed; observe: read only")
+	flags.DurationVar(&o.TokenDuration, "token-duration", 0, "life of the token, for example 720h; 0: it does not expire")
+	flags.StringVar(&o.Server, "server", "", "https address of the API server for fenced (default: that of --kubeconfig)")
+	flags.StringArrayVar(&o.bmcs, "bmc", nil, "NODE=ADDRESS of a BMC that no BareMetalHost names; may be repeated")
+	flags.StringVar(&o.User, "bmc-username", defaultBMCUser, "user of the BMCs")
+	return cmd
+}
+
+func (c *cli) initialize(ctx context.Context, o *initOptions) error {
+	if err := o.complete(c.cluster); err != nil {
+		return err
+	}
+	s, err := surveyCluster(ctx, o.Request)
+	if err != nil {
+		return err
+	}
+	s.Cluster = o.Request.Cluster // it names files
+	if err := o.chooseCluster(&s); err != nil {
+		return err
+	}
+	if err := o.checkBMCs(&s); err != nil {
+		return err
+	}
+	files, err := s.Files(&o.Options)
+	if err != nil {
+		return fmt.Errorf("init: %w", err)
+	}
+	if !o.dryRun {
+		if err := writeFiles(o.Dir, files, o.force); err != nil {
+			return err
+		}
+	}
+	r := initResult{Survey: s, Distribution: s.Distribution(), Written: !o.dryRun, Next: s.Next(&o.Options)}
+	for i, n := range r.Nodes {
+		if address, named := o.BMCs[n.Name]; named {
+			r.Nodes[i].BMC, r.Nodes[i].BareMetalHost = setup.BMCAddress(address), ""
+		}
+	}
+	for _, f := range files {
+		f.Path = filepath.Join(o.Dir, f.Path)
+		r.Files = append(r.Files, f)
+	}
+	body, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("print the result of init: %w", err)
+	}
+	if err := c.print(append(body, '\n'), func() error { return c.printInit(&r) }); err != nil {
+		return err
+	}
+	if len(s.Unseen) > 0 {
+		return &exitError{code: exitDegraded}
+	}
+	return nil
+}
+
+// complete checks the command line and fills in what it leaves out.
+func (o *initOptions) complete(cluster string) error {
+	o.Version, o.Request.Cluster = version, cluster
+	if cluster == "" {
+		o.Request.Cluster = defaultCluster
+	}
+	if o.Rights = setup.Rights(o.rights); !slices.Contains(rights, o.rights) {
+		return usageError(fmt.Errorf("init: --rights %q is neither evaluate nor observe", o.rights), "--rights evaluate")
+	}
+	if o.TokenDuration != 0 && o.TokenDuration < minToken {
+		return usageError(fmt.Errorf("init: --token-duration %s is too short: Kubernetes gives tokens for at least %s", o.TokenDuration, minToken), "--token-duration 720h")
+	}
+	if strings.ContainsAny(o.Server, "\"\n\r\\") || o.Server != "" && !strings.HasPrefix(o.Server, "https://") {
+		return usageError(fmt.Errorf("init: --server %q is not an https address", o.Server), "--server https://192.0.2.10:6443")
+	}
+	if err := o.readBMCs(); err != nil {
+		return err
+	}
+	m := &o.Request.Management
+	if m.Kubeconfig == "" && (m.Namespace != "" || m.ClusterName != "") {
+		return usageError(errors.New("init: --management-namespace and --cluster-name are for a separate management cluster"), "--management-kubeconfig FILE")
+	}
+	var err error
+	if o.Request.Kubeconfig, err = findKubeconfig(o.Request.Kubeconfig); err != nil {
+		return err
+	}
+	for _, path := range []*string{&o.Request.Kubeconfig, &m.Kubeconfig, &o.Dir} {
+		if *path == "" {
+			continue
+		}
+		if *path, err = filepath.Abs(*path); err != nil {
+			return fmt.Errorf("init: %w", err)
+		}
+		if strings.ContainsAny(*path, "\n\r") {
+			return usageError(fmt.Errorf("init: the path %q has a line break", *path))
+		}
+	}
+	return nil
+}
+
+// readBMCs reads the flags --bmc.
+func (o *initOptions) readBMCs() error {
+	o.BMCs = map[string]string{}
+	for _, text := range o.bmcs {
+		node, address, ok := strings.Cut(text, "=")
+		if !ok || address == "" || api.CheckNode(node) != nil {
+			return usageError(fmt.Errorf("init: --bmc %q is not NODE=ADDRESS", text), "--bmc worker-3=ipmi://192.0.2.13")
+		}
+		if _, twice := o.BMCs[node]; twice {
+			return usageError(fmt.Errorf("init: --bmc names %s twice", node), "name several BMCs of a host in hosts.d, as levels")
+		}
+		o.BMCs[node] = address
+	}
+	return nil
+}
+
+// chooseCluster finds the Cluster on a management API, without which fenced would not know which
+// Machines are those of the Nodes.
+func (o *initOptions) chooseCluster(s *setup.Survey) error {
+	m := &o.Request.Management
+	switch {
+	case m.Kubeconfig == "" || m.ClusterName != "":
+		return nil
+	case len(s.Clusters) == 1:
+		m.ClusterName = s.Clusters[0]
+		return nil
+	case len(s.Clusters) == 0:
+		return &exitError{code: exitFailure, err: fmt.Errorf("init: no Cluster was seen on the management API %s", s.Servers[1].URL),
+			hint: []string{"is it the right kubeconfig, and may it list clusters.cluster.x-k8s.io? --cluster-name NAME goes on without it"}}
+	}
+	return usageError(fmt.Errorf("init: the management cluster has several Clusters: %s", strings.Join(s.Clusters, ", ")), "--cluster-name NAME says which one has these Nodes")
+}
+
+// checkBMCs refuses a BMC of a Node that does not exist: a slip of the name would be found only when the node
+// is dead.
+func (o *initOptions) checkBMCs(s *setup.Survey) error {
+	known := map[string]bool{}
+	for _, n := range s.Nodes {
+		known[n.Name] = true
+	}
+	for node := range o.BMCs {
+		if !known[node] && len(known) > 0 {
+			return usageError(fmt.Errorf("init: --bmc names %s, and the cluster has no such Node", node), "kubectl get nodes")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package setup
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// kubectl is a stand-in that answers as kubectl does, and notes how it was called.
+const kubectl = `#!/bin/sh
+echo "$*" >>"$(dirname "$0")/called"
+case "$*" in
+*"get secret"* | *"create token"*) printf the-token ;;
+*.server}) printf https://192.0.2.10:6443 ;;
+*.certificate-authority-data}) printf Q0E= ;;
+*jsonpath*) ;;
+*" version") [ ! -e "$(dirname "$0")/refuses" ] ;;
+esac
+`
+
+// minted runs the script in a directory of its own.
+func minted(t *testing.T, s *Survey, o *Options, refuses bool, args ...string) (dir, said string, err error) {
+	t.Helper()
+	dir = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, s.script()), s.mintScript(o), 0o600))
+	if refuses {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "refuses"), nil, 0o600))
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", append([]string{filepath.Join(dir, s.script())}, args...)...)
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECTL=")
+	out, err := cmd.CombinedOutput()
+	return dir, string(out), err
+}
+
+// The script writes a kubeconfig that only its owner may read, with nothing of the administrator's account.
+func TestMintScript(t *testing.T) {
+	s := seen("v1.36.3")
+	o := &Options{Dir: "/etc/fenced", Request: Request{Kubeconfig: "/root/`$(touch pwned)`/admin \"x\" }.conf"}}
+	dir, said, err := minted(t, s, o, false)
+	require.NoError(t, err, said)
+	assert.NotContains(t, said, "the-token")
+	assert.NoFileExists(t, filepath.Join(dir, "pwned"))
+	called, err := os.ReadFile(filepath.Join(dir, "called"))
+	require.NoError(t, err)
+	assert.Contains(t, string(called), "--kubeconfig "+o.Request.Kubeconfig+" apply -f prod-rbac.yaml\n")
+	assert.NotContains(t, string(called), "the-token", "a token on a command line")
+
+	text, err := os.ReadFile(filepath.Join(dir, "prod.kubeconfig"))
+	require.NoError(t, err)
+	var kubeconfig map[string]any
+	require.NoError(t, yaml.Unmarshal(text, &kubeconfig))
+	assert.Equal(t, []any{map[string]any{"name": "fenced", "cluster": map[string]any{"server": "https://192.0.2.10:6443", "certificate-authority-data": "Q0E="}}}, kubeconfig["clusters"])
+	assert.Equal(t, []any{map[string]any{"name": "fenced", "user": map[string]any{"token": "the-token"}}}, kubeconfig["users"])
+	fi, err := os.Stat(filepath.Join(dir, "prod.kubeconfig"))
+	require.NoError(t, err)
+	assert.Zero(t, fi.Mode().Perm()&0o007, "others may read the token")
+}
+
+// A kubeconfig that the API server refuses does not take the place of the one that works.
+func TestMintScriptKeepsWhatWorks(t *testing.T) {
+	s := seen("v1.36.3")
+	dir, said, err := minted(t, s, &Options{}, true)
+	require.Error(t, err, said)
+	assert.Contains(t, said, "does not take the new kubeconfig")
+	assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig"))
+	assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig.new"), "a token is left behind")
+}
+
+// A token that expires comes from a request; --server replaces the address.
+func TestMintScriptOptions(t *testing.T) {
+	s := seen("v1.36.3")
+	s.Servers = append(s.Servers, Server{URL: "https://192.0.2.20:6443"})
+	o := &Options{TokenDuration: 720 * time.Hour, Server: "https://api.example.org:6443'"}
+	dir, said, err := minted(t, s, o, false, "given.conf", "/other.conf")
+	require.NoError(t, err, said)
+	called, err := os.ReadFile(filepath.Join(dir, "called"))
+	require.NoError(t, err)
+	assert.Contains(t, string(called), "--kubeconfig //given.conf apply", "relative to where the script is called")
+	assert.Contains(t, string(called), "--kubeconfig /other.conf apply")
+	assert.Contains(t, string(called), "create token fenced --duration 2592000s\n")
+	assert.Contains(t, string(called), "apply -f prod-management-rbac.yaml\n")
+	text, err := os.ReadFile(filepath.Join(dir, "prod.kubeconfig"))
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `server: "https://api.example.org:6443'"`)
+	text, err = os.ReadFile(filepath.Join(dir, "prod-management.kubeconfig"))
+	require.NoError(t, err)
+	assert.Contains(t, string(text), `server: "https://192.0.2.10:6443"`)
+}
