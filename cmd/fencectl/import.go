@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 
 	"github.com/spf13/cobra"
 )
-
-// installedDaemon is where the package puts fenced, which need not be on PATH, and
-// goes before another of that name which is: this is often run by root.
-const installedDaemon = "/usr/libexec/fenced/fenced"
 
 func newImportCommand(c *cli) *cobra.Command {
 	var config string
@@ -34,14 +29,6 @@ make sure that it never starts again.`,
 	return cmd
 }
 
-// daemonProgram is fenced, where it is.
-func daemonProgram() string {
-	if _, err := os.Stat(installedDaemon); err != nil {
-		return "fenced" // not installed by the package
-	}
-	return installedDaemon
-}
-
 func (c *cli) importFile(ctx context.Context, path, config string, set []string) error {
 	args := []string{"--import", path}
 	if config != "" {
@@ -50,9 +37,13 @@ func (c *cli) importFile(ctx context.Context, path, config string, set []string)
 	for _, s := range set {
 		args = append(args, "--set", s)
 	}
-	cmd := exec.CommandContext(ctx, daemonProgram(), args...)
+	program, err := daemonProgram()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdout, cmd.Stderr = c.out, c.errs
-	err := cmd.Run()
+	err = cmd.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
 		return &exitError{code: exitFailure} // fenced said why
 	}

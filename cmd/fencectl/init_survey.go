@@ -80,24 +80,6 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// daemonProgram finds fenced: beside this program, where the package puts it, or on the path.
-func daemonProgram() (string, error) {
-	if own, err := os.Executable(); err == nil {
-		dir := filepath.Dir(own)
-		for _, path := range []string{filepath.Join(dir, "fenced"), filepath.Join(dir, "../libexec/fenced/fenced")} {
-			if fi, err := os.Stat(path); err == nil && fi.Mode().IsRegular() {
-				return path, nil
-			}
-		}
-	}
-	path, err := exec.LookPath("fenced")
-	if err != nil {
-		return "", &exitError{code: exitFailure, err: fmt.Errorf("init: the program fenced, which looks at the cluster, is not installed: %w", err),
-			hint: []string{"install the package of fenced on this host; --output-dir writes the files for another one"}}
-	}
-	return path, nil
-}
-
 // usualKubeconfigs are where administrators of kubeadm, k3s and RKE2 have theirs.
 var usualKubeconfigs = []string{"/etc/kubernetes/admin.conf", "/etc/rancher/k3s/k3s.yaml", "/etc/rancher/rke2/rke2.yaml"}
 

@@ -84,8 +84,12 @@ func (c *cli) supportBundle(ctx context.Context, o bundleOptions) error {
 	if path == "" {
 		path = "fenced-support-" + time.Now().UTC().Format("20060102T150405Z") + ".tar.gz"
 	}
+	program, err := daemonProgram()
+	if err != nil {
+		program = "fenced" // the manifest says what could not be run
+	}
 	r, err := writeBundle(path, o.force, func(f *os.File) (support.Result, error) {
-		return support.Collect(ctx, support.Options{Client: c.client(), Cluster: c.cluster, Config: o.config, Daemon: daemonProgram(), Version: version}, f)
+		return support.Collect(ctx, support.Options{Client: c.client(), Cluster: c.cluster, Config: o.config, Daemon: program, Version: version}, f)
 	})
 	if err != nil {
 		return err

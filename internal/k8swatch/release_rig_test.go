@@ -187,7 +187,7 @@ func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 	// The ServiceAccount of fencectl init; the group gives it every right.
 	kubeconfig, err := c.Kubeconfig("system:serviceaccount:fenced:fenced", "system:masters")
 	require.NoError(t, err)
-	account := connected(t, kubeconfig).work.api().typed.CoreV1().Nodes()
+	account := connected(t, kubeconfig).work.api().typed.Nodes()
 	ready, master := make(nil, corev1.ConditionTrue), make(map[string]string{"node-role.kubernetes.io/master": ""}, corev1.ConditionUnknown)
 	member := make(map[string]string{"node-role.kubernetes.io/control-plane": ""}, corev1.ConditionFalse)
 	for name, why := range map[string]string{ready: "Ready", master: "control-plane", member: "control-plane"} {

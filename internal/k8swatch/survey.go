@@ -100,7 +100,7 @@ func (s *side) identify(ctx context.Context) (SurveyedServer, error) {
 	server := SurveyedServer{URL: base.Host}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	raw, err := s.api().typed.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Raw()
+	raw, err := s.api().typed.core.Get().AbsPath("/version").Do(ctx).Raw()
 	var version struct{ GitVersion string }
 	if err == nil {
 		err = json.Unmarshal(raw, &version)
