@@ -47,9 +47,9 @@ test: controlplane ## run every test, with the race detector; every seed is fixe
 	$(GOTEST) -race -p 4 -skip '$(ALONE)' $(LONGEST) ./...
 	$(GOTEST) -run '$(ALONE)' ./internal/remediate ./test/sim
 
-# The RPM is built first, as CI does for all tests; FENCED_RPM=FILE takes one that is there.
+# The RPM is built first, as CI does for all tests; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
 test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9 and a hung loop, knows who orders, and stops for good
-	$(GO) test -count=1 -timeout 20m -v -run '^Test(InstalledDaemon(Fences|WhoseLoopHangs|KnowsWhoUsedSudo)|InstalledUnitsUnderSystemd|SocketActivation|UnitsAreConfined)$$' ./packaging
+	$(GO) test -count=1 -timeout 20m -parallel 3 -v -run '^Test(InstalledDaemon(Fences|WhoseLoopHangs|KnowsWhoUsedSudo)|InstalledUnitsUnderSystemd|SocketActivation|UnitsAreConfined)$$' ./packaging
 
 cover: controlplane ## the same without the race detector, with coverage of the product
 	$(GO) test -count=1 -timeout 40m -coverpkg=./internal/...,./cmd/... -coverprofile=cover.out ./...

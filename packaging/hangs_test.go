@@ -1,6 +1,7 @@
 package packaging_test
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -15,9 +16,9 @@ import (
 func TestInstalledDaemonWhoseLoopHangs(t *testing.T) {
 	t.Parallel()
 	dir := shareInstalled(t, "hangs.sh")
-	programs, err := scene.Build(t.Context(), t.TempDir(), true)
-	require.NoError(t, err)
-	sh(t, `install -m 0755 "$1" "$2/tree/usr/libexec/fenced/fenced"`, programs.Failpoints, dir)
+	daemon := filepath.Join(dir, "tree/usr/libexec/fenced/fenced")
+	require.NoError(t, scene.BuildFailpoints(t.Context(), daemon))
+	require.NoError(t, os.Chmod(daemon, 0o755))
 	s := hungScene(t)
 	configure(t, s, dir)
 	booted := bootAsync(t, dir)

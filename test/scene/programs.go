@@ -32,7 +32,12 @@ func Build(ctx context.Context, dir string, failpoints bool) (Programs, error) {
 		return p, nil
 	}
 	p.Failpoints = filepath.Join(dir, "fenced-failpoints")
-	return p, build(ctx, "./cmd/fenced", p.Failpoints, "failpoint")
+	return p, BuildFailpoints(ctx, p.Failpoints)
+}
+
+// BuildFailpoints builds only the fenced that kills itself at failpoints, as the file out.
+func BuildFailpoints(ctx context.Context, out string) error {
+	return build(ctx, "./cmd/fenced", out, "failpoint")
 }
 
 func build(ctx context.Context, pkg, out string, tags ...string) error {
