@@ -17,14 +17,16 @@ import (
 )
 
 // inventory is the administrator's inventory, with passwords read at each use.
-type inventory map[hostKey]config.HostEntry
+type inventory map[hostKey]*config.HostEntry
 
 // hostKey names an entry: of is the name of a Node, or the "namespace/name" of a Machine.
 type hostKey struct{ cluster, of string }
 
+// newInventory makes the inventory of a list, whose entries it keeps.
 func newInventory(list []config.HostEntry) inventory {
-	h := inventory{}
-	for _, e := range list {
+	h := make(inventory, len(list))
+	for i := range list {
+		e := &list[i]
 		h[hostKey{e.Cluster, e.Of()}] = e
 	}
 	return h
@@ -42,7 +44,10 @@ func (h inventory) List(cluster string) (names []string) {
 }
 
 // Protected implements hosts.Inventory.
-func (h inventory) Protected(cluster, of string) bool { return h[hostKey{cluster, of}].Protected }
+func (h inventory) Protected(cluster, of string) bool {
+	e := h[hostKey{cluster, of}]
+	return e != nil && e.Protected
+}
 
 // Find implements hosts.Inventory. A password that only the cluster's API can give
 // is left to the engine.

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"maps"
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -117,11 +118,10 @@ func withoutAccounts(h bmc.Host) bmc.Host {
 	for i, l := range h.Levels {
 		for _, d := range l.Devices {
 			d.Username, d.Password, d.BMCKey = "", bmc.Secret{}, bmc.Secret{}
-			secret := map[string]bmc.Secret{} // the names are part of what chooses the device
-			for k := range d.SecretParameters {
-				secret[k] = bmc.Secret{}
+			d.SecretParameters = maps.Clone(d.SecretParameters)
+			for k := range d.SecretParameters { // the names are part of what chooses the device
+				d.SecretParameters[k] = bmc.Secret{}
 			}
-			d.SecretParameters = secret
 			levels[i].Devices = append(levels[i].Devices, d)
 		}
 	}

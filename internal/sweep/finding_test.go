@@ -20,7 +20,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func looked(spoil func(e *entry, d *bmc.Device)) *entry {
 	d := bmc.Device{Driver: bmc.DriverRedfish, Username: "fence", Password: bmc.NewSecret("a long random one"),
 		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: "bmc", Port: 443}}
-	e := &entry{place: -1, last: answer{Checked: hosts.Checked{At: noon, Identity: guard.IdentityMatches}}}
+	e := &entry{place: -1, last: lastPoll{At: noon, Identity: guard.IdentityMatches}}
 	spoil(e, &d)
 	e.subject = hosts.Subject{Cluster: "prod", Node: "n-1", Host: bmc.Host{Name: "prod/n-1", Levels: []bmc.Level{{Devices: []bmc.Device{d}}}}}
 	return e

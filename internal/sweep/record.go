@@ -44,7 +44,7 @@ type entry struct {
 	countedSuspect bool // the poll in flight counts in schedule.suspects
 	gone           bool // removed from the inventory
 
-	last        answer // the newest poll; At is zero before the first
+	last        lastPoll
 	failures    int    // consecutive
 	reportedBad bool   // an event has reported that it is not dependable
 	lastGood    time.Time
@@ -59,6 +59,14 @@ type entry struct {
 	audited  time.Time
 	auditErr error
 	auditDue time.Time
+}
+
+// lastPoll is what is kept of the newest poll of a device; At is zero before the first.
+type lastPoll struct {
+	At       time.Time
+	Reading  bmc.Reading
+	Identity guard.IdentityVerdict
+	Err      error
 }
 
 func (e *entry) device() bmc.Device { return e.subject.Host.Levels[e.id.level].Devices[e.id.device] }
@@ -83,8 +91,8 @@ func (e *entry) interval(every time.Duration) time.Duration {
 // record records a poll. It returns an event if the device became dependable, or
 // stopped being so.
 func (e *entry) record(a answer) *event.Event {
-	e.last = a
-	if why, _ := failure(a); why != "" {
+	e.last = lastPoll{At: a.At, Reading: a.Reading, Identity: a.Identity, Err: a.Err}
+	if why, _ := failure(e.last); why != "" {
 		e.failures++
 		if bmc.KindOf(a.Err).RefusesAccount() { // once is enough: BMCs lock accounts
 			e.failures = max(e.failures, dependableFailures)
@@ -139,14 +147,14 @@ func (e *entry) dependabilityEvent() *event.Event {
 
 // failure returns why a fence could not rely on the result of a poll; "" if it
 // could.
-func failure(a answer) (reason.Code, string) {
+func failure(p lastPoll) (reason.Code, string) {
 	switch {
-	case a.Err != nil:
-		return reasonOf(a.Err), reason.Sentence(a.Err)
-	case a.Identity == guard.IdentityDiffers:
+	case p.Err != nil:
+		return reasonOf(p.Err), reason.Sentence(p.Err)
+	case p.Identity == guard.IdentityDiffers:
 		return reason.IdentityMismatch, "another machine than the Node's answers"
-	case a.Reading.Fault != "":
-		return reason.BMCFault, "it reports " + a.Reading.Fault + ", so it cannot prove Off"
+	case p.Reading.Fault != "":
+		return reason.BMCFault, "it reports " + p.Reading.Fault + ", so it cannot prove Off"
 	}
 	return "", ""
 }
