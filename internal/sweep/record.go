@@ -45,8 +45,8 @@ type entry struct {
 	gone           bool // removed from the inventory
 
 	last        lastPoll
-	failures    int    // consecutive
-	reportedBad bool   // an event has reported that it is not dependable
+	failures    int  // consecutive
+	reportedBad bool // an event has reported that it is not dependable
 	lastGood    time.Time
 	latencies   []time.Duration // of the newest successful polls, oldest first
 
