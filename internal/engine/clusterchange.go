@@ -28,6 +28,9 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 	ctx, cancel := context.WithTimeout(ctx, reloadTime)
 	defer cancel()
 	ch := &ClusterChange{e: t.e, added: added}
+	if len(added) == 0 && len(removed) == 0 {
+		return ch, nil // a reload of anything else needs no store
+	}
 	var errs []error
 	for _, name := range removed {
 		c, err := t.e.cluster(name)
