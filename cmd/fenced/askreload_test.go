@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,7 +84,7 @@ func TestAskedReloadFailsWithTheReason(t *testing.T) {
 }
 
 // A daemon that cannot be asked, because the files name another socket than that of its start, is told by a signal,
-// if systemd says who it is. Else the reload fails.
+// if systemd says who it is; so is one of an older version. Else the reload fails.
 func TestAskedReloadWithoutASocket(t *testing.T) {
 	r := prepareReloadable(t)
 	t.Setenv(mainPID, "")
@@ -97,6 +99,14 @@ func TestAskedReloadWithoutASocket(t *testing.T) {
 		assert.Equal(t, exitRunTime, status)
 		assert.Contains(t, stderr, "names no process")
 	}
+	for _, older := range []bool{false, true} {
+		signalled(t, r, older)
+	}
+}
+
+// signalled has a stand-in of a daemon told by a signal.
+func signalled(t *testing.T, r *reloadable, older bool) {
+	t.Helper()
 	file := filepath.Join(r.dir, "got")
 	daemon := exec.CommandContext(t.Context(), "sh", "-c", `trap 'echo HUP >"$1"; exit' HUP; echo; while :; do sleep 0.1; done`, "sh", file)
 	ready, err := daemon.StdoutPipe()
@@ -105,6 +115,16 @@ func TestAskedReloadWithoutASocket(t *testing.T) {
 	_, err = ready.Read(make([]byte, 1))
 	require.NoError(t, err)
 	t.Setenv(mainPID, fmt.Sprint(daemon.Process.Pid))
+	if older { // its API has no such order
+		ln, err := net.Listen("unix", filepath.Join(r.dir, "s.sock"))
+		require.NoError(t, err)
+		old := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write([]byte(`{"code":"NotFound","message":"no route"}`))
+		})}
+		go func() { _ = old.Serve(ln) }()
+		defer func() { assert.NoError(t, old.Close()) }()
+	}
 	status, stdout, stderr := r.askedReload()
 	assert.Equal(t, exitOK, status, stderr)
 	assert.Contains(t, stdout, "the daemon was told by a signal")
@@ -112,4 +132,5 @@ func TestAskedReloadWithoutASocket(t *testing.T) {
 	got, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, "HUP\n", string(got))
+	require.NoError(t, os.Remove(file))
 }
