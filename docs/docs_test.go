@@ -155,6 +155,9 @@ func TestManPageTellsTheRoles(t *testing.T) {
 	require.NoError(t, err)
 	want := map[string][]string{}
 	for _, v := range api.Verbs() {
+		if v == api.Reload {
+			continue // fenced --reload gives it
+		}
 		role := v.Role().String()
 		want[role] = append(want[role], strings.Replace(string(v), "/", " ", 1))
 	}

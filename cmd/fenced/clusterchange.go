@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
@@ -20,6 +23,9 @@ type clusterChange struct {
 // whether those that it has not can be removed. After an error, nothing has changed. Otherwise the
 // caller must call apply, which cannot fail: no run begins in a removed cluster any more.
 func (d *fenced) prepareClusters(ctx context.Context, running, next config.Config, policies manifest.Policies) (*clusterChange, error) {
+	if err := d.lostByRenaming(running, next); err != nil {
+		return nil, err
+	}
 	added, removed := config.ClusterChanges(running, next)
 	ch := &clusterChange{d: d, removed: removed}
 	var options []engine.ClusterOptions
@@ -33,6 +39,28 @@ func (d *fenced) prepareClusters(ctx context.Context, running, next config.Confi
 	var err error
 	ch.engine, err = d.engine.TakeIn.Clusters(ctx, options, removed)
 	return ch, err
+}
+
+// maxNamedStops is how many stops a refusal names.
+const maxNamedStops = 3
+
+// lostByRenaming refuses to rename a cluster in which somebody has stopped something: a hold belongs to the
+// name of its cluster, and the host of a technician would be fenced under the other one. // I23
+func (d *fenced) lostByRenaming(running, next config.Config) error {
+	var errs []error
+	for old, name := range config.Renamed(running, next) {
+		stops := d.engine.TakeIn.Stops(old)
+		if len(stops) == 0 {
+			continue
+		}
+		text := strings.Join(stops[:min(len(stops), maxNamedStops)], "; ")
+		if more := len(stops) - maxNamedStops; more > 0 {
+			text += fmt.Sprintf("; and %d more", more)
+		}
+		errs = append(errs, fmt.Errorf("cluster %s cannot be renamed to %s: pauses and holds belong to the name of their cluster, and would bind nothing any more (%s): "+
+			"pause everything with fencectl pause, end these, rename it, and give them again before you resume", old, name, text))
+	}
+	return errors.Join(errs...)
 }
 
 // apply adds and removes the clusters. It returns when the removed ones have stopped.

@@ -149,6 +149,42 @@ func TestReloadWithMoreClustersReadsFilesAsARestartDoes(t *testing.T) {
 	assert.Equal(t, []string{"lab"}, r.clusterNames())
 }
 
+// A hold belongs to the name of its cluster: a reload does not rename a cluster, under whose new name the held
+// host could be fenced. What binds every cluster is no reason against it. // I23
+func TestReloadDoesNotRenameAClusterWithAHold(t *testing.T) {
+	r := startReloadable(t)
+	r.owns("prod")
+	client := api.New(filepath.Join(r.dir, "s.sock"))
+	give := func(o api.Order) {
+		o.Reason = "new disk"
+		_, err := client.Do(t.Context(), o)
+		require.NoError(t, err)
+	}
+	for _, stop := range []struct {
+		verb, end api.Verb
+		node      string
+	}{{api.Hold, api.Release, "n-1"}, {api.Pause, api.Resume, ""}} {
+		give(api.Order{Verb: stop.verb, Cluster: "prod", Node: stop.node})
+		r.writeClusters("[{name: production, kubeconfig: kc}]", "")
+		e := r.reload()
+		assert.Equal(t, reason.ReloadRefused, e.Reason)
+		assert.Contains(t, e.Message, "cluster prod cannot be renamed to production")
+		assert.Contains(t, e.Message, "new disk")
+		assert.Equal(t, []string{"prod"}, r.clusterNames())
+
+		r.write("other", reloadKubeconfig)
+		r.writeClusters("[{name: prod, kubeconfig: kc}, {name: lab, kubeconfig: other}]", "")
+		assert.Equal(t, "reloaded: took in clusters (added lab)", r.reload().Message, "another cluster")
+		r.write("fenced.yaml", r.text(""))
+		require.Empty(t, r.reload().Reason)
+		give(api.Order{Verb: stop.end, Cluster: "prod", Node: stop.node})
+	}
+	give(api.Order{Verb: api.Pause})
+	r.writeClusters("[{name: production, kubeconfig: kc}]", "")
+	assert.Equal(t, "reloaded: took in clusters (added production, removed prod)", r.reload().Message)
+	assert.NotEmpty(t, r.status("production").Paused)
+}
+
 // A kind of requests is watched by the clusters whose checks named it when they were built: a check
 // for another one is refused.
 func TestReloadRefusesTemplatesThatAClusterDoesNotWatch(t *testing.T) {

@@ -27,14 +27,15 @@ import (
 
 // control is the engine as the control socket sees it: it only translates.
 type control struct {
-	engine  *engine.Engine
-	sweep   *sweep.Sweep
-	events  *event.Stream
-	store   state.Store
-	audit   *auditor
-	notes   *notes
-	level   zap.AtomicLevel
-	version string
+	engine   *engine.Engine
+	sweep    *sweep.Sweep
+	events   *event.Stream
+	store    state.Store
+	audit    *auditor
+	notes    *notes
+	level    zap.AtomicLevel
+	reloader *reloader
+	version  string
 }
 
 func (c control) Status(ctx context.Context) (api.Status, error) {
@@ -193,6 +194,8 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 		return c.enroll(ctx, given)
 	case api.LogLevel:
 		return c.setLogLevel(o)
+	case api.Reload:
+		return c.reloader.order(ctx, o)
 	}
 	row, known := orders[o.Verb]
 	if !known {

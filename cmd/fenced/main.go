@@ -47,6 +47,7 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 	file := flags.String("config", config.DefaultFile, "configuration file; conf.d/*.yaml beside it is merged over it")
 	check := flags.Bool("check-config", false, "check the configuration files and exit")
 	flags.BoolVar(check, "t", false, "short for --check-config")
+	reload := flags.Bool("reload", false, "check the configuration files, have the daemon take them in, and wait for that: for systemctl reload")
 	var m move
 	flags.StringVar(&m.export, "export", "", "write the whole state to this new file and exit; over bbolt no daemon may run")
 	flags.StringVar(&m.from, "import", "", "read such a file into an empty state and exit; no daemon may run")
@@ -78,11 +79,11 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 		return exitOK
 	}
 	more := checkPolicies
-	if *check {
+	if *check || *reload {
 		more = checkRestart
 	}
 	warnings, err := config.Check(*file, more, set...)
-	if *check {
+	if *check || *reload {
 		for _, w := range warnings {
 			fmt.Fprintln(stderr, "warning:", w)
 		}
@@ -91,11 +92,15 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "fenced: %v\n", err)
 		return exitConfig
 	}
-	if *check {
+	switch {
+	case *check:
 		fmt.Fprintln(stdout, "the configuration is good")
-		return exitOK
+	case *reload:
+		err = askReload(*file, set, stdout)
+	default:
+		err = serve(*file, set, m, warnings, stdout)
 	}
-	if err := serve(*file, set, m, warnings, stdout); err != nil {
+	if err != nil {
 		fmt.Fprintf(stderr, "fenced: %v\n", err)
 		if _, ok := errors.AsType[configError](err); ok {
 			return exitConfig

@@ -50,11 +50,11 @@ func (n *notifier) reloading() {
 	n.send(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 }
 
-// reloaded tells systemd that the reload has ended, and how.
-func (n *notifier) reloaded(err error) {
-	n.refused.Store(err != nil)
-	n.send(daemon.SdNotifyReady)
-}
+// reloaded tells systemd that the reload has ended.
+func (n *notifier) reloaded() { n.send(daemon.SdNotifyReady) }
+
+// reloadRefused notes whether the last reload was refused, which the status says.
+func (n *notifier) reloadRefused(refused bool) { n.refused.Store(refused) }
 
 // status sends the words that `systemctl status` shows, when they changed.
 func (n *notifier) status(clusters []engine.ClusterStatus) {

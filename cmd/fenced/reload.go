@@ -30,33 +30,40 @@ type reloader struct {
 	policies manifest.Policies
 	// built are the checks of policies.d with which each cluster was built.
 	built map[string][]policy.Check
+	// orders are those of people, or of systemctl reload, to reload.
+	orders chan reloadOrder
 }
 
-// keep reloads at each signal until ctx ends.
+// keep reloads at each signal and order until ctx ends, one after the other. systemd hears of a
+// reload by a signal: it waits for the end. To who ordered one, the answer is that end.
 func (r *reloader) keep(ctx context.Context, signals <-chan os.Signal) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-signals:
-			r.reload(ctx)
+			r.d.notify.reloading()
+			r.reload(ctx, event.Event{})
+			r.d.notify.reloaded()
+		case o := <-r.orders:
+			o.done <- r.reload(ctx, event.Event{Actor: o.Actor, Why: o.Reason})
 		}
 	}
 }
 
 // reload takes in what the files say now, and tells what became of it. Files with an error
-// change nothing. systemd hears of the end in each case: it waits for that.
-func (r *reloader) reload(ctx context.Context) {
-	r.d.notify.reloading()
+// change nothing.
+func (r *reloader) reload(ctx context.Context, e event.Event) event.Event {
 	taken, err := r.takeIn(ctx)
-	e := event.Event{Type: event.Reloaded, Message: taken.String()}
+	e.Type, e.Message = event.Reloaded, taken.String()
 	if err != nil {
 		e.Reason = reason.ReloadRefused
 		e.Message = "the reload is refused, and the configuration stays as it was: " + reason.Sentence(err) +
 			"; correct this, run fenced --check-config, and reload again"
 	}
 	r.d.events.Emit(e)
-	r.d.notify.reloaded(err)
+	r.d.notify.reloadRefused(err != nil)
+	return e
 }
 
 // takenIn is what a reload did.

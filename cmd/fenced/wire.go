@@ -104,7 +104,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err := d.listen(); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
-	d.reloader = &reloader{d: d, file: file, set: set, running: cfg, hosts: entries, policies: policies}
+	d.reloader = &reloader{d: d, file: file, set: set, running: cfg, hosts: entries, policies: policies, orders: make(chan reloadOrder)}
 	for _, c := range cfg.Clusters {
 		d.reloader.noteBuilt(c.Name)
 	}
@@ -213,7 +213,7 @@ func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 	g.Go(func() error { return d.own.keep(ctx, d.engine.Status) })
 	g.Go(func() error { return d.sweep.Run(ctx) })
 	g.Go(func() error { return d.report.Run(ctx) })
-	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, level: d.level, version: version}
+	people := control{engine: d.engine, sweep: d.sweep, events: d.events, store: d.store, audit: d.audit, notes: d.notes, level: d.level, reloader: d.reloader, version: version}
 	server := api.NewServer(people, apiRoles(d.cfg), zap.NewStdLog(d.log.Named("control")), twoPersons(d.cfg)...)
 	g.Go(func() error { return server.Serve(ctx, d.control) })
 	if addr := d.cfg.Metrics.Listen; addr != "" {

@@ -22,6 +22,7 @@ const (
 	Disarm  Verb = "disarm"
 
 	LogLevel Verb = "log-level" // until the next reload or restart
+	Reload   Verb = "reload"    // take in the files of the configuration; fenced --reload gives it
 
 	Hold       Verb = "hold"        // keep one Node from being fenced
 	Release    Verb = "release"     // end that, or its quarantine
@@ -79,6 +80,7 @@ var verbs = []verb{
 	{name: Arm, of: ofCluster, need: Admin, takes: []string{"dryRun"}},
 	{name: Disarm, of: ofCluster, need: Admin},
 	{name: LogLevel, of: ofCluster, need: Admin, takes: []string{"level"}},
+	{name: Reload, of: ofCluster, need: Admin},
 	{name: TestBMC, of: ofNode, need: Operator, answer: (*Server).look},
 	{name: AuditBMC, of: ofNode, need: Operator, answer: (*Server).look},
 	{name: EnrollBMC, of: ofNode, machine: true, need: Admin, takes: []string{"dryRun"}},

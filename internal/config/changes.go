@@ -53,6 +53,21 @@ func ClusterChanges(running, wanted Config) (added []Cluster, removed []string) 
 	return added, removed
 }
 
+// Renamed gives the new name of each cluster that is removed while one with the same kubeconfig is
+// added.
+func Renamed(running, wanted Config) map[string]string {
+	names := map[string]string{}
+	added, removed := ClusterChanges(running, wanted)
+	for _, old := range removed {
+		for _, c := range added {
+			if c.Kubeconfig == clusterNamed(running.Clusters, old).Kubeconfig {
+				names[old] = c.Name
+			}
+		}
+	}
+	return names
+}
+
 // clusterNamed finds a cluster by its name; nil if there is none.
 func clusterNamed(list []Cluster, name string) *Cluster {
 	if i := slices.IndexFunc(list, func(c Cluster) bool { return c.Name == name }); i >= 0 {

@@ -17,7 +17,7 @@ func Check(file string, more func(Config) (warnings []string, err error), overri
 	if c.File == "" {
 		return nil, errors.Join(errs...)
 	}
-	warnings = slices.Concat(warnModes(c), warnState(c), warnIgnored(c), warnRoles(c))
+	warnings = slices.Concat(warnModes(c), warnState(c), warnIgnored(c), warnEnvironment(), warnRoles(c))
 	if len(c.Clusters) == 0 { // they say what hosts and policies are for
 		return warnings, errors.Join(errs...)
 	}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -40,6 +41,32 @@ func ignored(e os.DirEntry) string {
 		return "only names that end in .yaml are read; rename it to " + strings.TrimSuffix(name, ext) + ".yaml"
 	}
 	return "only names that end in .yaml are read; move it elsewhere if that is meant"
+}
+
+// warnEnvironment warns of variables that look like those of keys, and are of none: a mistyped one would change nothing, and
+// nobody would notice. Its value may be a secret. // I25
+func warnEnvironment() (warnings []string) {
+	c := Default()
+	var names, sections []string
+	for _, leaf := range leaves(&c) {
+		if leaf.isText() {
+			names = append(names, envName(leaf.key))
+		}
+		if section, _, nested := strings.Cut(leaf.key, "."); nested {
+			sections = append(sections, envName(section)+"_")
+		}
+	}
+	for _, set := range os.Environ() {
+		name, _, _ := strings.Cut(set, "=")
+		if !strings.HasPrefix(name, envName("")) || slices.Contains(names, name) {
+			continue
+		}
+		meant := didYouMean(name, names)
+		if meant != "" || slices.ContainsFunc(sections, func(s string) bool { return strings.HasPrefix(name, s) }) {
+			warnings = append(warnings, "environment "+name+" is ignored: there is no such key, or only a file can set it"+meant)
+		}
+	}
+	return warnings
 }
 
 // warnRoles warns of users and groups that this host does not know: nobody has their role.

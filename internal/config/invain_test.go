@@ -33,6 +33,21 @@ func TestCheckNamesWhatIsIgnored(t *testing.T) {
 	}, warnings)
 }
 
+// A variable of the environment that is almost one of a key is named, without its value: it may be a password.
+func TestCheckNamesVariablesOfNoKey(t *testing.T) {
+	file := writeMain(t, oneCluster)
+	t.Setenv("FENCED_GUARDS_MAXINFLIHGT", "Canary")
+	t.Setenv("FENCED_STATE_PASSWORD", "Canary")
+	t.Setenv("FENCED_GUARDS_MAXINFLIGHT", "3")
+	t.Setenv("FENCED_OF_ANOTHER_PROGRAM", "1")
+	warnings, err := Check(file, good)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{
+		"environment FENCED_GUARDS_MAXINFLIHGT is ignored: there is no such key, or only a file can set it (did you mean FENCED_GUARDS_MAXINFLIGHT?)",
+		"environment FENCED_STATE_PASSWORD is ignored: there is no such key, or only a file can set it",
+	}, warnings)
+}
+
 // A role of a name that this host does not know is nobody's. A mistyped name shows here.
 func TestCheckNamesRolesOfNobody(t *testing.T) {
 	file := writeMain(t, oneCluster+`control: {roles: {viewer: ["group:fenced-view", "group:no-such-group"], operator: ["user:root", "group:root", "user:0"], admin: ["user:no-such-user"]}}`+"\n")

@@ -48,6 +48,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"etcd without endpoints", oneCluster + "state: {engine: etcd}\n", `:2: state.engine: etcd needs state.etcd.endpoints`},
 		{"etcd in the clear", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"http://192.0.2.1:2379\"]}}\n", `:2: state.etcd.endpoints[0]: http is only for this host`},
 		{"etcd without a port", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://a\"]}}\n", `:2: state.etcd.endpoints[0]: "https://a" is not https://HOST:PORT`},
+		{"etcd with a password and no port", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://u:p@a:x\"]}}\n", `:2: state.etcd.endpoints[0]: "https://a:x" is not https://HOST:PORT`},
+		{"etcd with a password and no scheme", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"u:p@a:1\"]}}\n", `:2: state.etcd.endpoints[0]: "a:1" is not https://HOST:PORT`},
 		{"etcd with a password", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://u:p@a:1\"]}}\n", `:2: state.etcd.endpoints[0]: names a user`},
 		{"etcd without a prefix", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://a:1\"], prefix: \"\"}}\n", `:2: state.etcd.prefix: must not be empty`},
 		{"etcd with half a key", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://a:1\"], key: fenced.yaml}}\n", `:2: state.etcd: cert and key go together`},

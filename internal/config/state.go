@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // state verifies the keys of the engine that is chosen. What an etcd holds decides
@@ -39,13 +41,13 @@ func checkEndpoint(text string) error {
 	case err == nil && u.User != nil: // it is not repeated // I25
 		return errors.New("names a user: sign in with cert and key")
 	case err != nil || u.Port() == "" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
-		return orError(false, fmt.Sprintf("%q is not https://HOST:PORT", text))
+		return orError(false, fmt.Sprintf("%q is not https://HOST:PORT", bmc.RedactAddress(text)))
 	case u.Scheme == "https":
 		return nil
 	case u.Scheme == "http":
 		return orError(loopback(u.Hostname()), "http is only for this host: use https")
 	}
-	return orError(false, fmt.Sprintf("%q is not https://HOST:PORT", text))
+	return orError(false, fmt.Sprintf("%q is not https://HOST:PORT", bmc.RedactAddress(text)))
 }
 
 // warnState warns of an etcd that does not authenticate its clients: whoever writes the

@@ -12,6 +12,10 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
+// changeTime is how long the store may take to say whether a cluster can be removed: systemctl reload waits 30 s, the
+// TimeoutStartSec= of the unit, and should then have the reason.
+const changeTime = 20 * time.Second
+
 // ClusterChange adds clusters and removes others. It was checked, so that it can be carried out.
 type ClusterChange struct {
 	e       *Engine
@@ -25,9 +29,12 @@ type ClusterChange struct {
 // more in a cluster that is to be removed, and the caller must call Apply; after an error, nothing has
 // changed. // I19
 func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []string) (*ClusterChange, error) {
-	ctx, cancel := context.WithTimeout(ctx, reloadTime)
+	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
 	ch := &ClusterChange{e: t.e, added: added}
+	if len(added) == 0 && len(removed) == 0 {
+		return ch, nil // a reload of anything else needs no store
+	}
 	var errs []error
 	for _, name := range removed {
 		c, err := t.e.cluster(name)

@@ -140,6 +140,20 @@ func TestClusterIsNotRemovedWithoutTheStore(t *testing.T) {
 	})
 }
 
+// A reload that adds and removes no cluster does not wait for the store: a wrong guard or a log level can
+// be corrected while an etcd has no quorum.
+func TestReloadWithoutAChangeOfClustersNeedsNoStore(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+		unread := &unreadStore{failingStore: store}
+		g := startGrowing(t, unread, 0, newFleet("a", 5, "x"), newFleet("b", 5, "x"))
+		defer g.stop()
+		unread.down.Store(true)
+		require.NoError(t, g.change(nil))
+		require.ErrorContains(t, g.change([]string{"b"}), "load runs")
+		assert.Equal(t, []string{"a"}, g.names())
+	})
+}
+
 // unreadStore is a store that reads no runs while it is down.
 type unreadStore struct {
 	*failingStore

@@ -27,6 +27,10 @@ func (t TakeIn) Policies(cluster string, f admit.Files) {
 	}
 }
 
+// Stops lists what is stopped under the name of one cluster: its pause, and its holds. Another name has none of
+// them. // I23
+func (t TakeIn) Stops(cluster string) []string { return t.e.stop.OfCluster(cluster) }
+
 // Limits takes in the guards and the limits of new runs, for all clusters at once. Open runs
 // keep those of their start.
 func (t TakeIn) Limits(g guard.Limits, r remediate.Limits) {

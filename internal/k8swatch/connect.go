@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"time"
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 const (
@@ -39,10 +42,27 @@ func load(kubeconfig string) (*rest.Config, error) {
 		err = errors.New("it names no cluster") // in place of advice on the environment
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, withoutSecrets(err))
 	}
 	base.QPS, base.Burst, base.UserAgent = qps, burst, "fenced"
 	return base, nil
+}
+
+// Where the errors of client-go and of YAML repeat what a kubeconfig says: a password in the URL of a server or
+// of a proxy, and a token that begins with a star.
+var (
+	userInURL     = regexp.MustCompile(`://[^\s"'<>]*@`)
+	unknownAnchor = regexp.MustCompile(`(?s)unknown anchor .*`)
+)
+
+// withoutSecrets is an error without what may be a secret of the kubeconfig. // I25
+func withoutSecrets(err error) error {
+	text := userInURL.ReplaceAllString(err.Error(), "://"+bmc.Secret{}.String()+"@")
+	text = unknownAnchor.ReplaceAllString(text, "aliases are not supported; quote a text that begins with *")
+	if text == err.Error() {
+		return err
+	}
+	return errors.New(text)
 }
 
 // CheckKubeconfig says whether a daemon could use a kubeconfig: whether it can be read and
@@ -59,7 +79,7 @@ func CheckKubeconfig(kubeconfig string) (secrets []string, err error) {
 		}
 	}
 	if _, err := rest.HTTPClientFor(base); err != nil {
-		return secrets, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+		return secrets, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, withoutSecrets(err))
 	}
 	return secrets, nil
 }
@@ -77,18 +97,18 @@ func connect(kubeconfig string, clock *offset) (*clients, error) {
 	base.Wrap(func(rt http.RoundTripper) http.RoundTripper { return limitedTransport{rt, clock} })
 	hc, err := rest.HTTPClientFor(base)
 	if err != nil {
-		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, withoutSecrets(err))
 	}
 	// An API server does not redirect. Following a redirect would send our token to
 	// another server.
 	hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	typed, err := newTyped(base, hc)
 	if err != nil {
-		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, withoutSecrets(err))
 	}
 	dyn, err := dynamic.NewForConfigAndClient(base, hc)
 	if err != nil {
-		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, err)
+		return nil, fmt.Errorf("use kubeconfig %s: %w", kubeconfig, withoutSecrets(err))
 	}
 	return &clients{typed: typed, dynamic: dyn, file: stamp}, nil
 }

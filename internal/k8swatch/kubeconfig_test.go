@@ -3,10 +3,28 @@ package k8swatch
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 )
+
+// A password in the URL of the server is in no error of the look at it either. // I25
+func TestServerWithAPassword(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kc")
+	for _, server := range []string{"https://root:Canary-4711@127.0.0.1:1", "https://root:Canary-4711@127.0.0.1:port"} {
+		require.NoError(t, os.WriteFile(path, []byte("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '"+server+
+			"'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\nusers: []\n"), 0o600))
+		c, err := New(Config{Name: "prod", Kubeconfig: path, StoreID: "x", FreshEvery: time.Second}, zap.NewNop())
+		if err == nil {
+			_, err = TakeSurvey(t.Context(), c)
+		}
+		require.ErrorContains(t, err, "127.0.0.1:")
+		require.NotContains(t, err.Error(), "Canary")
+	}
+}
 
 // A kubeconfig is checked without an API server, and nothing of its content is in an error.
 func TestCheckKubeconfig(t *testing.T) {
@@ -19,6 +37,9 @@ func TestCheckKubeconfig(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	const head = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://192.0.2.1'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
+	withProxy := func(url string) string {
+		return strings.Replace(head, "{server:", "{proxy-url: '"+url+"', server:", 1) + "users: []\n"
+	}
 	for _, c := range []struct {
 		text, err string
 		secrets   []string
@@ -28,6 +49,11 @@ func TestCheckKubeconfig(t *testing.T) {
 		{text: head + "users: [{name: u, user: {token: Canary-4711}}]\n"},
 		{text: head + "users: [{name: u, user: {client-certificate-data: Q2FuYXJ5, client-key-data: Q2FuYXJ5}}]\n", err: "use kubeconfig"},
 		{text: head + "users: [{name: u, user: {tokenFile: none}}]\n", err: "no such file"},
+		{text: head + "users: [{name: u, user: {token: *Canary-4711}}]\n", err: "quote a text that begins with *"},
+		{text: head + "users: [{name: u, user: Canary-4711}]\n", err: "read kubeconfig"},
+		{text: strings.Replace(head, "https://", "https://root:Canary-4711@", 1) + "users: []\n"},
+		{text: withProxy("http://root:Canary-4711@192.0.2.2:port"), err: "invalid 'proxy-url' \"http://[redacted]@192.0.2.2:port\""},
+		{text: withProxy("socks9://root:Canary-4711@192.0.2.2"), err: "unsupported scheme"},
 		{text: head + "users: [{name: u, user: {tokenFile: token}}]\n", secrets: []string{dir + "/token"}},
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(c.text), 0o600))

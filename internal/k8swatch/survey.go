@@ -13,6 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -97,7 +98,7 @@ func (s *side) identify(ctx context.Context) (SurveyedServer, error) {
 	if err != nil {
 		return SurveyedServer{}, err
 	}
-	server := SurveyedServer{URL: base.Host}
+	server := SurveyedServer{URL: bmc.RedactAddress(base.Host)} // it may hold a password // I25
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	raw, err := s.api().typed.core.Get().AbsPath("/version").Do(ctx).Raw()

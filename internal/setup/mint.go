@@ -19,7 +19,8 @@ const mintFunction = `mint() { # mint ADMIN-KUBECONFIG MANIFEST FILE SERVER
 	name=$(field "$1" tls-server-name)
 	proxy=$(field "$1" proxy-url)
 	ca=$(field "$1" certificate-authority-data)
-	rm -f "$3.new"
+	new=$3.new
+	rm -f "$new"
 	{
 		printf 'apiVersion: v1\nkind: Config\nclusters:\n- name: fenced\n  cluster:\n    server: "%%s"\n' "$server"
 		[ -z "$ca" ] || printf '    certificate-authority-data: "%%s"\n' "$ca"
@@ -27,16 +28,17 @@ const mintFunction = `mint() { # mint ADMIN-KUBECONFIG MANIFEST FILE SERVER
 		[ -z "$proxy" ] || printf '    proxy-url: "%%s"\n' "$proxy"
 		printf 'users: [{name: fenced, user: {token: "%%s"}}]\n' "$token"
 		printf 'contexts: [{name: fenced, context: {cluster: fenced, user: fenced}}]\ncurrent-context: fenced\n'
-	} >"$3.new"
-	if [ "$(id -u)" = 0 ] && chgrp fenced "$3.new" 2>/dev/null; then
-		chmod 0640 "$3.new"
+	} >"$new"
+	if [ "$(id -u)" = 0 ] && chgrp fenced "$new" 2>/dev/null; then
+		chmod 0640 "$new"
 	fi
-	if ! $kubectl --kubeconfig "$3.new" version >/dev/null; then
-		rm -f "$3.new"
+	if ! $kubectl --kubeconfig "$new" version >/dev/null; then
+		rm -f "$new"
 		echo "error: the API server $server does not take the new kubeconfig; $PWD/$3 is as it was" >&2
 		exit 1
 	fi
-	mv -f "$3.new" "$3"
+	mv -f "$new" "$3"
+	new=
 	echo "$PWD/$3: written; fenced reads it again when it changes"
 }
 `
@@ -65,9 +67,11 @@ func (s *Survey) mintScript(o *Options) []byte {
 # shellcheck disable=SC2086 # $kubectl may be several words
 set -eu
 umask 077
-kubectl=${KUBECTL:-kubectl}
-from=$PWD
+kubectl="${KUBECTL:-kubectl} --request-timeout=30s"
+from=$PWD new=
 cd "$(dirname "$0")"
+trap '[ -z "$new" ] || rm -f "$new"' EXIT # it holds a token
+trap 'exit 1' HUP INT TERM
 
 absolute() { # absolute FILE: also for who gave it where the script was called
 	case $1 in /*) echo "$1" ;; *) echo "$from/$1" ;; esac

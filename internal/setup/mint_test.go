@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,18 +21,20 @@ case "$*" in
 *.server}) printf https://192.0.2.10:6443 ;;
 *.certificate-authority-data}) printf Q0E= ;;
 *jsonpath*) ;;
-*" version") [ ! -e "$(dirname "$0")/refuses" ] ;;
+*" version")
+	[ ! -e "$(dirname "$0")/interrupts" ] || kill -TERM $PPID
+	[ ! -e "$(dirname "$0")/refuses" ] ;;
 esac
 `
 
-// minted runs the script in a directory of its own.
-func minted(t *testing.T, s *Survey, o *Options, refuses bool, args ...string) (dir, said string, err error) {
+// minted runs the script in a directory of its own; happens is "", "refuses" or "interrupts".
+func minted(t *testing.T, s *Survey, o *Options, happens string, args ...string) (dir, said string, err error) {
 	t.Helper()
 	dir = t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, s.script()), s.mintScript(o), 0o600))
-	if refuses {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "refuses"), nil, 0o600))
+	if happens != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, happens), nil, 0o600))
 	}
 	cmd := exec.CommandContext(t.Context(), "sh", append([]string{filepath.Join(dir, s.script())}, args...)...)
 	cmd.Dir = "/"
@@ -44,7 +47,7 @@ func minted(t *testing.T, s *Survey, o *Options, refuses bool, args ...string) (
 func TestMintScript(t *testing.T) {
 	s := seen("v1.36.3")
 	o := &Options{Dir: "/etc/fenced", Request: Request{Kubeconfig: "/root/`$(touch pwned)`/admin \"x\" }.conf"}}
-	dir, said, err := minted(t, s, o, false)
+	dir, said, err := minted(t, s, o, "")
 	require.NoError(t, err, said)
 	assert.NotContains(t, said, "the-token")
 	assert.NoFileExists(t, filepath.Join(dir, "pwned"))
@@ -64,14 +67,22 @@ func TestMintScript(t *testing.T) {
 	assert.Zero(t, fi.Mode().Perm()&0o007, "others may read the token")
 }
 
-// A kubeconfig that the API server refuses does not take the place of the one that works.
+// A kubeconfig that the API server refuses, or whose check is interrupted, does not take the place of the one that works. No
+// question waits for ever for an API server that hangs.
 func TestMintScriptKeepsWhatWorks(t *testing.T) {
 	s := seen("v1.36.3")
-	dir, said, err := minted(t, s, &Options{}, true)
-	require.Error(t, err, said)
-	assert.Contains(t, said, "does not take the new kubeconfig")
-	assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig"))
-	assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig.new"), "a token is left behind")
+	for _, happens := range []string{"refuses", "interrupts"} {
+		dir, said, err := minted(t, s, &Options{}, happens)
+		require.Error(t, err, said)
+		assert.Equal(t, happens == "refuses", strings.Contains(said, "does not take the new kubeconfig"))
+		assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig"))
+		assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig.new"), "a token is left behind")
+		called, err := os.ReadFile(filepath.Join(dir, "called"))
+		require.NoError(t, err)
+		for call := range strings.Lines(string(called)) {
+			assert.Contains(t, call, "--request-timeout=30s")
+		}
+	}
 }
 
 // A token that expires comes from a request; --server replaces the address.
@@ -79,7 +90,7 @@ func TestMintScriptOptions(t *testing.T) {
 	s := seen("v1.36.3")
 	s.Servers = append(s.Servers, Server{URL: "https://192.0.2.20:6443"})
 	o := &Options{TokenDuration: 720 * time.Hour, Server: "https://api.example.org:6443'"}
-	dir, said, err := minted(t, s, o, false, "given.conf", "/other.conf")
+	dir, said, err := minted(t, s, o, "", "given.conf", "/other.conf")
 	require.NoError(t, err, said)
 	called, err := os.ReadFile(filepath.Join(dir, "called"))
 	require.NoError(t, err)

@@ -80,6 +80,19 @@ func (s *Stop) Why(cluster string, names ...string) string {
 	return s.Held(cluster, names...)
 }
 
+// OfCluster lists what is stopped under the name of one cluster: its own pause, its holds and its quarantines. // I23
+func (s *Stop) OfCluster(cluster string) (list []string) {
+	for _, p := range s.pausesOf(cluster) {
+		if p.active(s.EndBy(cluster)) {
+			list = append(list, pauseText(cluster, p))
+		}
+	}
+	for _, h := range s.Holds(cluster) {
+		list = append(list, h.Node+" is held by "+h.By+untilText(h.Until)+": "+h.Reason)
+	}
+	return list
+}
+
 // Record returns what people ordered for a cluster, or for all clusters, as it was last stored.
 func (s *Stop) Record(cluster string) state.Cluster { return s.pauses.record(cluster) }
 

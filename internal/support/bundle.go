@@ -38,6 +38,7 @@ type bundle struct {
 	zip   *gzip.Writer
 	tar   *tar.Writer
 	at    time.Time
+	part  int // bytes that a part may have
 	left  int // bytes
 	parts []Part
 	err   error // of the writing; then nothing more is written
@@ -45,12 +46,12 @@ type bundle struct {
 
 func newBundle(w io.Writer, at time.Time) *bundle {
 	zip := gzip.NewWriter(w)
-	return &bundle{zip: zip, tar: tar.NewWriter(zip), at: at, left: maxBundle}
+	return &bundle{zip: zip, tar: tar.NewWriter(zip), at: at, part: maxPart, left: maxBundle}
 }
 
 // add adds a part, cut to its limit and without what no part may hold.
 func (b *bundle) add(name string, text []byte, note string) {
-	limit, size := min(maxPart, b.left), len(text)
+	limit, size := min(b.part, b.left), len(text)
 	text = Scrub(text[:min(size, limit)]) // which may make it longer
 	if size > limit || len(text) > limit {
 		note = strings.TrimPrefix(fmt.Sprintf("%s; cut: %d bytes are too large", note, size), "; ")

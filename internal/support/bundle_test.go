@@ -47,20 +47,22 @@ func TestPartsAreCut(t *testing.T) {
 	var out bytes.Buffer
 	b := newBundle(&out, time.Now())
 	require.Equal(t, maxBundle, b.left)
-	b.left = 2 * maxPart // more would only take longer
-	large := bytes.Repeat([]byte("x"), maxPart+1)
+	require.Equal(t, maxPart, b.part)
+	const part = 64 << 10 // more would only take longer
+	b.part, b.left = part, 2*part
+	large := bytes.Repeat([]byte("x"), part+1)
 	b.add("large", large, "")
-	b.add("grows", append(large[:maxPart-4:maxPart-4], "\x1b\x1b\n"...), "") // as what is escaped does
+	b.add("grows", append(large[:part-4:part-4], "\x1b\x1b\n"...), "") // as what is escaped does
 	b.add("none-left", large, "older ones are left out")
 	b.missing("secret", errors.New("password=Canary\nwas refused"))
 	require.NoError(t, b.close("head"))
 	all := unpack(t, out.Bytes())
-	assert.Len(t, all["large"], maxPart)
-	assert.Len(t, all["grows"], maxPart)
+	assert.Len(t, all["large"], part)
+	assert.Len(t, all["grows"], part)
 	assert.Empty(t, all["none-left"])
 	for _, want := range []string{
-		"head\n", "8388608  large: cut: 8388609 bytes are too large\n", "8388608  grows: cut: 8388607 bytes are too large\n",
-		"0  none-left: older ones are left out; cut: 8388609 bytes are too large\n",
+		"head\n", "65536  large: cut: 65537 bytes are too large\n", "65536  grows: cut: 65535 bytes are too large\n",
+		"0  none-left: older ones are left out; cut: 65537 bytes are too large\n",
 		"-  secret: not read: password=[redacted] was refused\n",
 	} {
 		assert.Contains(t, all["MANIFEST"], want)

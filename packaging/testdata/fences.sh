@@ -32,11 +32,26 @@ level() { [ "$(fencectl log-level)" = "$1" ]; }
 mkdir -p /etc/fenced/conf.d
 echo "log: {level: debug}" >/etc/fenced/conf.d/level.yaml
 systemctl reload fenced
-within $patience level debug
+level debug
 [ "$(main)" = "$old" ]
 run_is id "$id"
 run_open
 echo "ok the run is open after a reload"
+
+sed -i.good 's/{name: scene, /{name: renamed, /' /etc/fenced/fenced.yaml
+sed -i.good 's/cluster: scene/cluster: renamed/' /etc/fenced/hosts.d/hosts.yaml
+fenced --check-config >/tmp/said 2>&1
+echo "log: {level: error}" >/etc/fenced/conf.d/level.yaml
+not systemctl reload fenced 2>/tmp/answer
+grep -q "cluster scene cannot be removed while a run is open in it ($id on worker-1)" /tmp/log
+level debug
+mv /etc/fenced/fenced.yaml.good /etc/fenced/fenced.yaml
+mv /etc/fenced/hosts.d/hosts.yaml.good /etc/fenced/hosts.d/hosts.yaml
+rm /etc/fenced/conf.d/level.yaml
+systemctl reload fenced
+level info # at once: the reload has ended
+systemctl is-active --quiet fenced
+echo "ok a reload that the daemon refuses fails"
 
 kill -9 "$old"
 within $patience answers
