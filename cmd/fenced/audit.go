@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/audit"
@@ -210,16 +209,4 @@ func (a *auditor) seq() float64 {
 		return 0
 	}
 	return float64(chain.Head().Seq)
-}
-
-// measure adds the log's metrics.
-func (a *auditor) measure(r *prometheus.Registry) {
-	r.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fenced_audit_seq",
-			Help: "Number of the newest durable entry of the audit log; 0 while it cannot be opened."}, a.seq),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_audit_failures_total",
-			Help: "Entries that the audit log lacks because it could not be written."}, a.failures),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fenced_audit_writable",
-			Help: "0 while the audit log cannot be written: nothing destructive is done."}, func() float64 { _, err := a.trouble(); return boolGauge(err == nil) }),
-	)
 }

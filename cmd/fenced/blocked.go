@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
@@ -101,35 +99,4 @@ func duringRun(n api.Note, runs []api.RunRecord) bool {
 		}
 		return !n.At.Before(r.Started) && (r.Ended.IsZero() || !n.At.After(r.Ended))
 	})
-}
-
-// refusedGauge is the number of targets that something refuses now.
-type refusedGauge struct {
-	desc   *prometheus.Desc
-	status func() []engine.ClusterStatus
-}
-
-func newRefusedGauge(status func() []engine.ClusterStatus) *refusedGauge {
-	return &refusedGauge{status: status, desc: prometheus.NewDesc("fenced_targets_refused",
-		"Targets that a check wants remediated, and Waiting runs, that something refuses now, by reason.", []string{"cluster", "reason"}, nil)}
-}
-
-// Describe implements prometheus.Collector.
-func (g *refusedGauge) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
-
-// Collect implements prometheus.Collector. Two checks that refuse a target for one reason count once.
-func (g *refusedGauge) Collect(ch chan<- prometheus.Metric) {
-	for _, cs := range g.status() {
-		targets := map[reason.Code]map[string]bool{}
-		for i := range cs.Refused {
-			r := &cs.Refused[i]
-			if targets[r.Gate.Reason] == nil {
-				targets[r.Gate.Reason] = map[string]bool{}
-			}
-			targets[r.Gate.Reason][cmp.Or(r.Node, r.Machine)] = true
-		}
-		for code, names := range targets {
-			ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(len(names)), cs.Name, string(code))
-		}
-	}
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch"
@@ -43,8 +41,7 @@ func (d *fenced) buildReport(instance string) {
 		Run: look.Run, Target: look.Target, Present: look.Present, OffReadSpacing: d.cfg.Power.OffReadSpacing,
 	})
 	d.clusters.report = d.report
-	d.metrics.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_kubernetes_events_dropped_total",
-		Help: "Kubernetes Events that were not written: the API server did not answer or refused them, or there were too many."}, d.eventsDropped))
+	d.metrics.measureReport(d.eventsDropped)
 }
 
 // reportState is the state of a cluster for internal/report.

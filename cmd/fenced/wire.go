@@ -150,12 +150,12 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 		Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: d.cfg.Sweep.Interval, ReadTimeout: p.ReadTimeout,
 		Concurrency: sweep.DefaultConcurrency, OnEvent: d.events.Emit, OnLatency: d.metrics.measured,
 	})
-	d.engine, d.metrics.engine, d.metrics.sweep = e, e, d.sweep
+	d.engine = e
+	d.metrics.measureState(e, d.sweep)
 	d.buildReport(instance)
 	for _, b := range built {
 		d.clusters.attach(b)
 	}
-	d.metrics.registry.MustRegister(newRefusedGauge(e.Status))
 	return nil
 }
 
@@ -239,7 +239,7 @@ func (d *fenced) openAudit(ctx context.Context) error {
 	if d.audit, err = newAuditor(d.cfg.AuditPath(), id, d.log); err != nil {
 		return err
 	}
-	d.audit.measure(d.metrics.registry)
+	d.metrics.measureAudit(d.audit)
 	return nil
 }
 
