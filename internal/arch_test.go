@@ -45,7 +45,7 @@ var table = map[string]rule{
 	"internal/audit":      {nil, nil},
 	"internal/live":       {nil, []string{"golang.org/x/sync/errgroup"}},
 	"internal/state":      {[]string{"remediate", "live"}, nil},
-	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc", "request"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
+	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc", "request", "event"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 	"internal/config":     {[]string{"bmc"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
 	"internal/setup":      {[]string{"policy"}, []string{"go.yaml.in/yaml/", "github.com/fenced/fenced/configs"}},
 	"internal/event":      {[]string{"reason", "remediate"}, nil},
