@@ -31,10 +31,4 @@ func TestErrors(t *testing.T) {
 	assert.Equal(t, KindUnreachable, KindOf(fmt.Errorf("look: %w", err)))
 	assert.Equal(t, KindProtocol, KindOf(cause), "an error without a kind broke the contract")
 	assert.Equal(t, Kind(""), KindOf(nil))
-	for kind, want := range map[Kind]bool{
-		KindUnreachable: true, KindRefused: true, KindSessions: true, KindBusy: true, KindProtocol: true,
-		KindAuth: false, KindPrivilege: false, KindUnsupported: false, KindIdentity: false, KindTLS: false,
-	} {
-		assert.Equal(t, want, (&Error{Kind: kind}).Retryable(), string(kind))
-	}
 }

@@ -68,7 +68,6 @@ func TestIpmitoolDoesNotTellAuthFromDeath(t *testing.T) {
 	_, err := open(t, d).Read(t.Context())
 	e := failed(t, err, bmc.KindUnreachable)
 	assert.Contains(t, e.Error(), "refused account")
-	assert.True(t, e.Retryable())
 }
 
 // The password is in the environment of the one child, and nowhere in argv.

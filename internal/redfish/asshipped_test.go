@@ -237,7 +237,7 @@ func TestPasswordThatMustBeChanged(t *testing.T) {
 	sim, c := one(t)
 	sim.Faults(func(f *redfishsim.Faults) { f.PasswordChange = true })
 	_, err := c.Read(t.Context())
-	assert.False(t, failed(t, err, bmc.KindPrivilege).Retryable())
+	failed(t, err, bmc.KindPrivilege)
 	assert.Contains(t, err.Error(), "log in to the BMC, change it")
 	_, err = c.Send(t.Context(), bmc.CommandOff)
 	assert.Contains(t, err.Error(), "log in to the BMC, change it")

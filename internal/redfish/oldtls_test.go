@@ -103,7 +103,7 @@ func TestOldTLS(t *testing.T) {
 			d := oldServer(t, tc.server, tc.req)
 			d.TLS = bmc.TLS{RSAKeyExchange: tc.withRSA, InsecureSkipVerify: true} // a trust would hide the rest
 			_, err := open(t, d, timing).Read(t.Context())
-			assert.False(t, failed(t, err, bmc.KindTLS).Retryable())
+			failed(t, err, bmc.KindTLS)
 			assert.Contains(t, err.Error(), tc.hint)
 		})
 	}
@@ -196,5 +196,5 @@ func TestHandshakeThatIsCut(t *testing.T) {
 	c, err := redfish.New(d, timing)
 	require.NoError(t, err)
 	_, err = c.Read(t.Context())
-	assert.True(t, failed(t, err, bmc.KindUnreachable).Retryable())
+	failed(t, err, bmc.KindUnreachable)
 }
