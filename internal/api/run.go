@@ -1,7 +1,6 @@
 package api
 
 import (
-	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -127,10 +126,9 @@ func passedStep6(r remediate.Run, v remediate.Visit) bool {
 	case v.Ended.IsZero():
 		return r.Intent.Action != remediate.DeleteTargetMachine
 	}
-	for _, code := range []reason.Code{reason.AttemptsExhausted, reason.OutletContradicted, reason.NodeRenamed} {
-		if strings.HasPrefix(v.Note, string(code)+": ") {
-			return true
-		}
+	switch v.Reason() {
+	case reason.AttemptsExhausted, reason.OutletContradicted, reason.NodeRenamed:
+		return true
 	}
 	return false
 }

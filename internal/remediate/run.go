@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -142,6 +143,17 @@ type Visit struct {
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"`
 	Note    string    `json:"note,omitempty"`
+}
+
+// Reason is the code for which the run stopped in this step or took it back; "" if it left the step
+// otherwise, or is in it. The code begins the note: a field of its own would make the record
+// unreadable for the version before, and the records of that version would lack it.
+func (v Visit) Reason() reason.Code {
+	code, _, _ := strings.Cut(v.Note, ": ")
+	if c := reason.Code(code); reason.ClassOf(c) != "" {
+		return c
+	}
+	return ""
 }
 
 // Order is what a person ordered for this run.
