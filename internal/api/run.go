@@ -117,8 +117,9 @@ func FromRun(r remediate.Run) RunRecord {
 	return rec
 }
 
-// passedStep6 says whether a stay in step 6 is none to show: a run whose power cycles are used up
-// always comes there, and waits or is Held at once where the Machine may not be replaced.
+// passedStep6 says whether a stay in step 6 is none to show: a run whose power cycles are used up, or
+// whose host does not come on, always comes there, and waits or is Held at once where the Machine may
+// not be replaced.
 func passedStep6(r remediate.Run, v remediate.Visit) bool {
 	switch {
 	case v.Step != remediate.Reprovision || r.Strategy == remediate.DeleteMachine:
@@ -127,7 +128,7 @@ func passedStep6(r remediate.Run, v remediate.Visit) bool {
 		return r.Intent.Action != remediate.DeleteTargetMachine
 	}
 	switch v.Reason() {
-	case reason.AttemptsExhausted, reason.OutletContradicted, reason.NodeRenamed:
+	case reason.AttemptsExhausted, reason.PowerOnFailed, reason.OutletContradicted, reason.NodeRenamed:
 		return true
 	}
 	return false
