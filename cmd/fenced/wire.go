@@ -36,6 +36,7 @@ type fenced struct {
 	log      *zap.Logger
 	level    zap.AtomicLevel
 	store    state.Store
+	storeID  string // tells whether two daemons share a store
 	audit    *auditor
 	notes    *notes
 	events   *event.Stream
@@ -88,12 +89,12 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err != nil {
 		return nil, err
 	}
-	if d.store, err = openWhole(ctx, cfg.State); err != nil {
+	if err := d.openStore(ctx); err != nil {
 		return nil, err
 	}
 	d.metrics, d.notify = newMetrics(version), newNotifier(d.log)
 	d.metrics.measureLog(lines.Lost)
-	if err := d.openAudit(ctx); err != nil {
+	if err := d.openAudit(); err != nil {
 		return nil, errors.Join(err, d.store.Close())
 	}
 	d.notes = recalledNotes(cfg.AuditPath(), d.log)
@@ -125,10 +126,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	if err != nil {
 		return err
 	}
-	if opt.StoreID, err = state.ID(ctx, d.store); err != nil {
-		return err
-	}
-	opt.Instance = instance
+	opt.StoreID, opt.Instance = d.storeID, instance
 	if opt.Owners, err = d.owners(instance); err != nil {
 		return err
 	}
@@ -230,13 +228,20 @@ func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 	return errors.Join(err, d.log.Sync())
 }
 
-// openAudit opens the audit log, which names the store that it tells of.
-func (d *fenced) openAudit(ctx context.Context) error {
-	id, err := state.ID(ctx, d.store)
-	if err != nil {
+// openStore opens the store and reads its ID.
+func (d *fenced) openStore(ctx context.Context) (err error) {
+	if d.store, err = openWhole(ctx, d.cfg.State); err != nil {
 		return err
 	}
-	if d.audit, err = newAuditor(d.cfg.AuditPath(), id, d.log); err != nil {
+	if d.storeID, err = state.ID(ctx, d.store); err != nil {
+		return errors.Join(err, d.store.Close())
+	}
+	return nil
+}
+
+// openAudit opens the audit log, which names the store that it tells of.
+func (d *fenced) openAudit() (err error) {
+	if d.audit, err = newAuditor(d.cfg.AuditPath(), d.storeID, d.log); err != nil {
 		return err
 	}
 	d.metrics.measureAudit(d.audit)

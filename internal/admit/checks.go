@@ -59,7 +59,7 @@ func (cs *checkStates) changes(found []policy.CheckReport, now time.Time) (news 
 		for _, ev := range k.differences(r) {
 			at := mayTell(k.pace, cs.pace, now)
 			if !at.IsZero() {
-				due = earliest(due, at)
+				due = policy.Sooner(due, at)
 				break
 			}
 			k.state = r.State

@@ -178,7 +178,7 @@ func (rs *refusals) tell(at time.Time) (due time.Time) {
 	for _, k := range rs.owed() {
 		r := rs.byPair[k]
 		if again := mayTell(r.pace, rs.pace, at); !again.IsZero() {
-			due = earliest(due, again)
+			due = policy.Sooner(due, again)
 			continue
 		}
 		r.told = r.Gate.Reason

@@ -8,9 +8,9 @@ func (r *Report) NextCheck() (time.Time, bool) {
 	var next time.Time
 	for i := range r.Checks {
 		c := &r.Checks[i]
-		next = sooner(next, c.Due)
+		next = Sooner(next, c.Due)
 		for j := range c.Targets {
-			next = sooner(next, c.Targets[j].nextChange())
+			next = Sooner(next, c.Targets[j].nextChange())
 		}
 	}
 	return next, !next.IsZero()

@@ -177,10 +177,10 @@ type TargetReport struct {
 func (t *TargetReport) Acts() bool { return t.Action != None && len(t.Refusals) == 0 }
 
 // nextChange is when the passage of time changes the result; zero means never.
-func (t *TargetReport) nextChange() time.Time { return sooner(t.Due, t.reasonChangesAt) }
+func (t *TargetReport) nextChange() time.Time { return Sooner(t.Due, t.reasonChangesAt) }
 
-// sooner returns the earlier of two instants; zero means never.
-func sooner(a, b time.Time) time.Time {
+// Sooner returns the earlier of two instants; zero means never.
+func Sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}
