@@ -28,6 +28,7 @@ import (
 	"github.com/fenced/fenced/internal/report"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
+	"github.com/fenced/fenced/internal/timeline"
 )
 
 // fenced is the wired daemon: a list of tasks in one errgroup.
@@ -38,7 +39,7 @@ type fenced struct {
 	store    state.Store
 	storeID  string // tells whether two daemons share a store
 	audit    *auditor
-	notes    *notes
+	notes    *timeline.Notes
 	events   *event.Stream
 	engine   *engine.Engine
 	sweep    *sweep.Sweep
@@ -98,7 +99,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 		return nil, errors.Join(err, d.store.Close())
 	}
 	d.notes = recalledNotes(cfg.AuditPath(), d.log)
-	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe, d.notes.observe)
+	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe, d.notes.Observe)
 	if err := d.buildEngine(ctx, entries, policies); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
