@@ -210,3 +210,12 @@ func (a *auditor) seq() float64 {
 	}
 	return float64(chain.Head().Seq)
 }
+
+// openAudit opens the audit log, which names the store that it tells of.
+func (d *fenced) openAudit() (err error) {
+	if d.audit, err = newAuditor(d.cfg.AuditPath(), d.storeID, d.log); err != nil {
+		return err
+	}
+	d.metrics.measureAudit(d.audit)
+	return nil
+}

@@ -76,3 +76,10 @@ func answer(problem func() string) http.HandlerFunc {
 		fmt.Fprintln(w, text)
 	}
 }
+
+// beat is called at least every second while the deciding loop of every cluster makes progress.
+func (d *fenced) beat() {
+	d.notify.beat()
+	d.own.pulse.beat()
+	d.health.beat()
+}

@@ -113,22 +113,6 @@ func openAsOwner(ctx context.Context, c config.State, open func(context.Context,
 	return open(ctx, c)
 }
 
-// openWhole opens the state, and refuses what an import left half done: only another
-// import cures that.
-func openWhole(ctx context.Context, c config.State) (state.Store, error) {
-	s, err := openStore(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	if err := state.CheckComplete(ctx, s); err != nil {
-		if errors.Is(err, state.ErrIncompleteImport) {
-			err = configError{err}
-		}
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
-}
-
 // Export implements api.Daemon.
 func (c control) Export(ctx context.Context, w io.Writer) error {
 	_, err := state.Export(ctx, c.store, w)

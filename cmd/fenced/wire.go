@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
-	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -24,7 +22,6 @@ import (
 	"github.com/fenced/fenced/internal/logging"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/power"
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/report"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
@@ -90,7 +87,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err != nil {
 		return nil, err
 	}
-	if err := d.openStore(ctx); err != nil {
+	if err := d.useStore(ctx); err != nil {
 		return nil, err
 	}
 	d.metrics, d.notify = newMetrics(version), newNotifier(d.log)
@@ -181,28 +178,6 @@ func instanceName(c config.Config) (string, error) {
 	return name, nil
 }
 
-// controlPlaneIsolation is the configured one; auto is the engine's choice.
-func controlPlaneIsolation(text string) remediate.Isolation {
-	if text == config.IsolationAuto {
-		return ""
-	}
-	return remediate.Isolation(text)
-}
-
-// configError is a problem that another start cannot cure: exit status 78.
-type configError struct{ error }
-
-func (e configError) Unwrap() error { return e.error }
-
-// listen opens the control socket.
-func (d *fenced) listen() (err error) {
-	c := d.cfg.Control
-	if d.control, err = openControl(c, d.log); err == nil {
-		giveSocket(c.Socket, c.Group, d.log)
-	}
-	return err
-}
-
 // run starts every task and tells systemd that the daemon is ready. It returns
 // when all have stopped: after a signal each run stops at its next save point.
 func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
@@ -229,61 +204,5 @@ func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 	return errors.Join(err, d.log.Sync())
 }
 
-// openStore opens the store and reads its ID.
-func (d *fenced) openStore(ctx context.Context) (err error) {
-	if d.store, err = openWhole(ctx, d.cfg.State); err != nil {
-		return err
-	}
-	if d.storeID, err = state.ID(ctx, d.store); err != nil {
-		return errors.Join(err, d.store.Close())
-	}
-	return nil
-}
-
-// openAudit opens the audit log, which names the store that it tells of.
-func (d *fenced) openAudit() (err error) {
-	if d.audit, err = newAuditor(d.cfg.AuditPath(), d.storeID, d.log); err != nil {
-		return err
-	}
-	d.metrics.measureAudit(d.audit)
-	return nil
-}
-
 // close ends what is durable, when all tasks have ended.
 func (d *fenced) close() error { return errors.Join(d.audit.close(), d.store.Close()) }
-
-// beat is called at least every second while the deciding loop of every cluster makes progress.
-func (d *fenced) beat() {
-	d.notify.beat()
-	d.own.pulse.beat()
-	d.health.beat()
-}
-
-// tell keeps systemd's STATUS line true.
-func (d *fenced) tell(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		d.notify.status(d.engine.Status())
-		select {
-		case <-ctx.Done():
-			d.notify.send(daemon.SdNotifyStopping)
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
-// twoPersons are the verbs that two users must order.
-func twoPersons(c config.Config) []api.Verb {
-	var verbs []api.Verb
-	for _, word := range c.Control.TwoPersons {
-		verbs = append(verbs, api.Verb(strings.Replace(word, "bmc-", "bmc/", 1)))
-	}
-	return verbs
-}
-
-func apiRoles(c config.Config) api.Roles {
-	r := c.Control.Roles
-	return api.Roles{Viewer: r.Viewer, Operator: r.Operator, Admin: r.Admin}
-}
