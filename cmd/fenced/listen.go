@@ -36,8 +36,8 @@ func openControl(c config.Control, log *zap.Logger) (net.Listener, error) {
 	return passed, nil
 }
 
-// passedSocket picks the control socket out of what systemd passes; nil without one. Any
-// other socket is an error, for nothing would ever answer there.
+// passedSocket picks the control socket out of what systemd passes; nil without one. Any other
+// socket is an error: nothing would answer there.
 func passedSocket(all map[string][]net.Listener) (*net.UnixListener, error) {
 	for name, ls := range all {
 		if name != socketName || len(ls) != 1 {
