@@ -143,9 +143,7 @@ func TestQuarantineAndHold(t *testing.T) {
 		require.NoError(t, err)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
-		o := byHand
-		o.DryRun = true
-		_, err = e.Fence(t.Context(), o)
+		_, err = e.Fence(t.Context(), dryRun(byHand))
 		require.NoError(t, err)
 		out, err := e.Hold(t.Context(), heldFor(time.Hour))
 		require.NoError(t, err)
