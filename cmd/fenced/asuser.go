@@ -20,12 +20,12 @@ import (
 	"github.com/fenced/fenced/internal/config"
 )
 
-// systemctlTime bounds the question who the unit runs as.
+// systemctlTime bounds the call that asks systemd for the user of the unit.
 const systemctlTime = 10 * time.Second
 
-// serviceUser is who the daemon runs as: the user of its unit if the state is where the unit
-// has it, else whoever owns the state. nil if that is root, or cannot be found out, or if who
-// asks is not root: what that one may not read shows by itself.
+// serviceUser is the user whom the daemon runs as: the user of its unit if the state has the path of
+// the unit, otherwise the owner of the state. It is nil if that is root, or is not known, or if the
+// caller is not root: then reading the files itself shows what is missing.
 func serviceUser(state string) *user.User {
 	if os.Geteuid() != 0 {
 		return nil
@@ -66,8 +66,8 @@ func unitUser() (name string, ok bool) {
 	return cmp.Or(name, "root"), true
 }
 
-// asUser calls f with the rights to files that a user has, and no others. Only the thread
-// that f runs on has them, and it ends: goroutines that f starts have those of the process.
+// asUser calls f with the file permissions of a user, and no others. They are those of one thread,
+// which ends with f. Goroutines that f starts have the permissions of the process.
 func asUser(u *user.User, f func()) error {
 	uid, gid, err := idsOf(u)
 	if err != nil {
@@ -98,7 +98,7 @@ func asUser(u *user.User, f func()) error {
 	return nil
 }
 
-// becomeOnThread changes only the calling thread, which those of package syscall do not.
+// becomeOnThread changes the calling thread only. The functions of package syscall change all threads.
 func becomeOnThread(uid, gid int, groups []uint32) error {
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(&groups[0])), 0); errno != 0 {
 		return fmt.Errorf("set groups: %w", errno)
@@ -115,7 +115,7 @@ func becomeOnThread(uid, gid int, groups []uint32) error {
 	return nil
 }
 
-// cannotRead is what root is told of a file that the user of the service may not read.
+// cannotRead is the message to root about a file that the user of the service may not read.
 func cannotRead(path string, u *user.User) string {
 	group := u.Gid
 	if g, err := user.LookupGroupId(u.Gid); err == nil {

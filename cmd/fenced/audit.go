@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/audit"
@@ -16,7 +15,7 @@ import (
 )
 
 const (
-	// recordTime is how long something that hurts waits for its record.
+	// recordTime is how long a destructive action waits for its record.
 	recordTime = 5 * time.Second
 	// headEvery is between two exports of the head.
 	headEvery = 5 * time.Minute
@@ -25,9 +24,9 @@ const (
 	retryEvery = 5 * time.Second
 )
 
-// auditor is the audit log as a subscriber of the engine's events, and as what the
-// engine asks before something that hurts. A log that cannot be opened keeps only
-// that from being done: hosts that are off must come back.
+// auditor is the audit log as a subscriber of the engine's events. The engine also waits for it
+// before each destructive action. A log that cannot be opened prevents these only: hosts that are
+// off must come back.
 type auditor struct {
 	path   string
 	origin audit.Origin
@@ -40,8 +39,7 @@ type auditor struct {
 	missed uint64 // events that came without a log
 }
 
-// newAuditor opens the log. Only another writer of it is an error: that is another
-// fenced.
+// newAuditor opens the log. The only error is that another fenced writes it.
 func newAuditor(path, store string, log *zap.Logger) (*auditor, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -55,10 +53,10 @@ func newAuditor(path, store string, log *zap.Logger) (*auditor, error) {
 	return a, nil
 }
 
-// open opens the log, and tells when that begins to fail. Only one goroutine calls
-// it at a time.
+// open opens the log, and alerts when that begins to fail and when it succeeds again. Only one
+// goroutine calls it at a time.
 func (a *auditor) open() error {
-	chain, err := audit.Open(a.path, audit.Options{Origin: a.origin, OnError: a.told})
+	chain, err := audit.Open(a.path, audit.Options{Origin: a.origin, OnError: a.alert})
 	a.mu.Lock()
 	before, missed := a.err, a.missed
 	if err != nil && before == nil {
@@ -68,16 +66,16 @@ func (a *auditor) open() error {
 	a.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
-		a.told(err)
+		a.alert(err)
 	case err == nil && before != nil:
-		a.told(nil)
+		a.alert(nil)
 		chain.Add(audit.Entry{Type: audit.Lost, Message: fmt.Sprintf("%d events came while the log could not be opened", missed)})
 	}
 	return err
 }
 
-// told is the alert.
-func (a *auditor) told(err error) {
+// alert logs that the audit log cannot be written, or can be again if err is nil.
+func (a *auditor) alert(err error) {
 	if err != nil {
 		a.log.Error("the audit log cannot be written: nothing destructive is done until it can be", zap.Error(err))
 		return
@@ -167,20 +165,21 @@ func (a *auditor) retry() {
 	}
 }
 
-// export carries the head into the journal: who changes the log cannot change that.
+// export writes the head of the chain to the journal, which somebody who can change the log may not
+// be able to change.
 func (a *auditor) export() {
 	chain, err := a.now()
 	if err != nil {
-		return // it was told of
+		return // open has alerted
 	}
 	head, err := chain.Export()
-	a.tellHead(head)
+	a.logHead(head)
 	if err != nil {
 		a.log.Warn("the head of the audit log is not remembered beside it", zap.Error(err))
 	}
 }
 
-func (a *auditor) tellHead(h audit.Head) {
+func (a *auditor) logHead(h audit.Head) {
 	a.log.Info("audit head", zap.Uint64("seq", h.Seq), zap.String("hash", fmt.Sprintf("%x", h.Hash)))
 }
 
@@ -191,7 +190,7 @@ func (a *auditor) close() error {
 		return nil
 	}
 	err = chain.Close()
-	a.tellHead(chain.Head())
+	a.logHead(chain.Head())
 	return err
 }
 
@@ -212,14 +211,11 @@ func (a *auditor) seq() float64 {
 	return float64(chain.Head().Seq)
 }
 
-// measure adds the log's metrics.
-func (a *auditor) measure(r *prometheus.Registry) {
-	r.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fenced_audit_seq",
-			Help: "Number of the newest durable entry of the audit log; 0 while it cannot be opened."}, a.seq),
-		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_audit_failures_total",
-			Help: "Entries that the audit log lacks because it could not be written."}, a.failures),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fenced_audit_writable",
-			Help: "0 while the audit log cannot be written: nothing destructive is done."}, func() float64 { _, err := a.trouble(); return boolGauge(err == nil) }),
-	)
+// openAudit opens the audit log, which names the store that it tells of.
+func (d *fenced) openAudit() (err error) {
+	if d.audit, err = newAuditor(d.cfg.AuditPath(), d.storeID, d.log); err != nil {
+		return err
+	}
+	d.metrics.measureAudit(d.audit)
+	return nil
 }

@@ -106,9 +106,9 @@ func TestAuditLogHasOneWriter(t *testing.T) {
 
 func TestAuditMetrics(t *testing.T) {
 	a, _ := openedAuditor(t, filepath.Join(t.TempDir(), "audit.jsonl"))
-	r := prometheus.NewRegistry()
-	a.measure(r)
-	found, err := r.Gather()
+	m := &metrics{registry: prometheus.NewRegistry()}
+	m.measureAudit(a)
+	found, err := m.registry.Gather()
 	require.NoError(t, err)
 	require.Len(t, found, 3)
 	assert.Equal(t, "fenced_audit_writable", found[2].GetName())

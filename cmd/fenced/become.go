@@ -15,9 +15,9 @@ import (
 // maxLinks bounds the links on the way to a directory, as the kernel does.
 const maxLinks = 40
 
-// becomeOwner gives root up, for good and in every thread, for the user who owns the
-// state at path: what that user put there, links and the file's content, is then met
-// with no more rights than that user has. Whoever is not root stays who they are.
+// becomeOwner drops root for good, in every thread, and becomes the user who owns the state at
+// path: that user may have put links and contents there, and root must not follow them. It does
+// nothing if the process is not root.
 func becomeOwner(path string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -66,10 +66,9 @@ func become(u *user.User) error {
 	return os.Unsetenv("TMPDIR") // root's may be closed to this user
 }
 
-// firstOwner is the uid of the first directory or link on the way from the root to
-// dir that is not root's: from there on that user may have put anything in the way.
-// It is 0 where all of the way is root's. What it says stays true, because the way up
-// to there is nobody's but root's to change.
+// firstOwner is the owner of the first directory or link, on the path from / to dir, that does not
+// belong to root: that user controls everything below it. It is 0 if the whole path belongs to
+// root. The answer stays true, because only root can change the path up to there.
 func firstOwner(dir string) (uint32, error) {
 	if !filepath.IsAbs(dir) {
 		wd, err := os.Getwd()
@@ -114,7 +113,7 @@ func firstOwner(dir string) (uint32, error) {
 	}
 }
 
-// changeable says of root's directory whether others may exchange what is in it.
+// changeable says whether users other than root may replace what is in a directory of root.
 func changeable(mode fs.FileMode, gid uint32) bool {
 	others := mode&0o002 != 0 || mode&0o020 != 0 && gid != 0
 	return others && mode&fs.ModeSticky == 0

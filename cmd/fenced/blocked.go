@@ -2,18 +2,14 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"strings"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/remediate"
 )
 
 // blockedIn lists what is refused now in one cluster.
@@ -51,85 +47,4 @@ func (c control) blockedOn(cluster string, names []string) (list []api.Blocked) 
 		})...)
 	}
 	return list
-}
-
-// countBMCs counts the devices as bmc list does; nothing before the inventory was read.
-func (c control) countBMCs(ctx context.Context) api.BMCCount {
-	found, err := c.sweep.Results(ctx, "")
-	if err != nil {
-		return api.BMCCount{}
-	}
-	return wireBMCs(found).Count()
-}
-
-// runStatus is the line of an open run, with its last error.
-func (c control) runStatus(r remediate.Run) api.RunStatus {
-	s := api.StatusOfRun(r)
-	s.LastError = c.notes.lastError(r.ID)
-	return s
-}
-
-// addNotes adds to the timeline of a Node or a run what happened beside the steps, and what forbids
-// the remediation now. Of a run, only what happened while it was open counts.
-func (c control) addNotes(t *api.Timeline, f api.RunFilter) {
-	for i := range t.Runs {
-		if t.Runs[i].Ended.IsZero() {
-			t.Runs[i].LastError = c.notes.lastError(t.Runs[i].ID)
-		}
-	}
-	if f.Node == "" && f.ID == "" {
-		return
-	}
-	names, cluster := []string{f.Node}, f.Cluster
-	for _, r := range t.Runs {
-		names = append(names, r.Node, r.Machine)
-		cluster = cmp.Or(cluster, r.Cluster)
-	}
-	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
-	t.Notes, t.Blocked = c.notes.of(cluster, names...), c.blockedOn(cluster, names)
-	if f.ID != "" {
-		t.Notes = slices.DeleteFunc(t.Notes, func(n api.Note) bool { return !duringRun(n, t.Runs) })
-		t.Blocked = slices.DeleteFunc(t.Blocked, func(b api.Blocked) bool { return b.Run != f.ID })
-	}
-}
-
-// duringRun says whether a note is about one of the runs, or about nothing else while it was open.
-func duringRun(n api.Note, runs []api.RunRecord) bool {
-	return slices.ContainsFunc(runs, func(r api.RunRecord) bool {
-		if n.Run != "" {
-			return n.Run == r.ID
-		}
-		return !n.At.Before(r.Started) && (r.Ended.IsZero() || !n.At.After(r.Ended))
-	})
-}
-
-// refusedGauge is the number of targets that something refuses now.
-type refusedGauge struct {
-	desc   *prometheus.Desc
-	status func() []engine.ClusterStatus
-}
-
-func newRefusedGauge(status func() []engine.ClusterStatus) *refusedGauge {
-	return &refusedGauge{status: status, desc: prometheus.NewDesc("fenced_targets_refused",
-		"Targets that a check wants remediated, and Waiting runs, that something refuses now, by reason.", []string{"cluster", "reason"}, nil)}
-}
-
-// Describe implements prometheus.Collector.
-func (g *refusedGauge) Describe(ch chan<- *prometheus.Desc) { ch <- g.desc }
-
-// Collect implements prometheus.Collector. Two checks that refuse a target for one reason count once.
-func (g *refusedGauge) Collect(ch chan<- prometheus.Metric) {
-	for _, cs := range g.status() {
-		targets := map[reason.Code]map[string]bool{}
-		for i := range cs.Refused {
-			r := &cs.Refused[i]
-			if targets[r.Gate.Reason] == nil {
-				targets[r.Gate.Reason] = map[string]bool{}
-			}
-			targets[r.Gate.Reason][cmp.Or(r.Node, r.Machine)] = true
-		}
-		for code, names := range targets {
-			ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(len(names)), cs.Name, string(code))
-		}
-	}
 }

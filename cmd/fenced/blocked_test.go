@@ -1,13 +1,9 @@
 package main
 
 import (
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -37,23 +33,4 @@ func TestBlockedIsWhatIsRefused(t *testing.T) {
 	assert.Equal(t, noon.Add(time.Minute), list[1].NextTry)
 	assert.Equal(t, "FencePolicy all", list[3].Check, "of the record of a run")
 	assert.Equal(t, "r-1", list[3].Run)
-}
-
-// The gauge counts targets: one that two checks refuse for one reason counts once.
-func TestGaugeOfRefusedTargets(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(newRefusedGauge(func() []engine.ClusterStatus { return []engine.ClusterStatus{refusedStatus(), {Name: "dev"}} }))
-	answer := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
-	require.Equal(t, 200, answer.Code, answer.Body)
-	var lines []string
-	for line := range strings.Lines(answer.Body.String()) {
-		if !strings.HasPrefix(line, "#") {
-			lines = append(lines, strings.TrimSpace(line))
-		}
-	}
-	assert.Equal(t, []string{
-		`fenced_targets_refused{cluster="prod",reason="Hold"} 1`,
-		`fenced_targets_refused{cluster="prod",reason="ShortCircuit"} 2`,
-	}, lines)
 }

@@ -44,6 +44,15 @@ func (c control) LookAtBMCs(ctx context.Context, o api.Order) (api.BMCs, error) 
 	return wireBMCs(found), nil
 }
 
+// countBMCs counts the devices as bmc list does; nothing before the inventory was read.
+func (c control) countBMCs(ctx context.Context) api.BMCCount {
+	found, err := c.sweep.Results(ctx, "")
+	if err != nil {
+		return api.BMCCount{}
+	}
+	return wireBMCs(found).Count()
+}
+
 func wireBMCs(found []sweep.Result) api.BMCs {
 	out := api.BMCs{BMCs: make([]api.BMC, 0, len(found))}
 	for i := range found {

@@ -23,9 +23,9 @@ func checkPolicies(cfg config.Config) (warnings []string, err error) {
 	return nil, err
 }
 
-// checkRestart is checkPolicies and what only `--check-config` asks, because the daemon meets
-// it itself when it starts: whether each kubeconfig can be used, whether the user of the
-// service may read all that it needs, and whether the port of the metrics is free.
+// checkRestart adds what only --check-config checks, because the daemon notices it by itself when it
+// starts: whether each kubeconfig can be used, whether the user of the service may read every file,
+// and whether the port of the metrics is free.
 func checkRestart(cfg config.Config) (warnings []string, err error) {
 	_, err = checkPolicies(cfg)
 	ofKube, kubeErr := checkKubeconfigs(cfg)
@@ -51,8 +51,8 @@ func checkKubeconfigs(cfg config.Config) (warnings []string, err error) {
 	return warnings, errors.Join(errs...)
 }
 
-// checkServiceUser finds the files that root may read, who checks, and the user of the
-// service may not. A password is warned of: it is one host's.
+// checkServiceUser finds the files that root, who runs the check, may read and the user of the service
+// may not. For a password file it only warns, because it concerns one host.
 func checkServiceUser(cfg config.Config) (warnings []string, err error) {
 	u := serviceUser(cfg.State.Path)
 	if u == nil {

@@ -66,7 +66,7 @@ func (k *clusters) attach(b builtCluster) {
 	name := b.options.Name
 	k.views.Put(name, b.view)
 	k.tasks.Begin(name, b.view.Run)
-	k.report.Attach(name, reported{b.view})
+	k.report.Attach(name, b.view)
 }
 
 // detach ends the view of a cluster that the engine no longer has.

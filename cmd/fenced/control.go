@@ -23,6 +23,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
+	"github.com/fenced/fenced/internal/timeline"
 )
 
 // control is the engine as the control socket sees it: it only translates.
@@ -32,7 +33,7 @@ type control struct {
 	events   *event.Stream
 	store    state.Store
 	audit    *auditor
-	notes    *notes
+	notes    *timeline.Notes
 	level    zap.AtomicLevel
 	reloader *reloader
 	version  string

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/timeline"
 )
 
 // What the engine refuses has its place among the API's errors, from which fencectl
@@ -95,7 +96,7 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx, func() {}) }()
 	ids := func(f api.RunFilter) (all []string) {
-		tl, err := control{engine: e, notes: newNotes()}.Runs(t.Context(), f)
+		tl, err := control{engine: e, notes: timeline.New()}.Runs(t.Context(), f)
 		require.NoError(t, err)
 		for _, r := range tl.Runs {
 			all = append(all, r.ID)
@@ -107,7 +108,7 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 	assert.Equal(t, []string{"a"}, ids(api.RunFilter{Since: hours(6)}))
 	for f, code := range map[api.RunFilter]string{{Node: "nosuch"}: "NoSuchNode", {Node: "gone", Cluster: "nosuch"}: "NoSuchCluster"} {
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
-			_, err := control{engine: e, notes: newNotes()}.Runs(ctx, f)
+			_, err := control{engine: e, notes: timeline.New()}.Runs(ctx, f)
 			var got *api.Error
 			require.ErrorAs(t, err, &got)
 			assert.Equal(t, code, got.Code)

@@ -15,8 +15,8 @@ import (
 	"github.com/fenced/fenced/internal/config"
 )
 
-// giveSocket gives the control socket its group. One that cannot be given lets nobody in
-// but root, and is no reason not to fence.
+// giveSocket gives the control socket its group. If that fails, only root may use the socket, and
+// fencing goes on.
 func giveSocket(path, group string, log *zap.Logger) {
 	if group != "" {
 		if err := api.SetGroup(path, group); err != nil {
@@ -37,8 +37,8 @@ func giveSocket(path, group string, log *zap.Logger) {
 		name+"; and in control.roles write group:"+view+" in place of group:"+name, zap.Strings("members", others))
 }
 
-// othersIn lists the users of a group but the one who bears its name, and root, as
-// /etc/group and /etc/passwd have them.
+// othersIn lists the users of a group, from /etc/group and /etc/passwd, without root and without
+// the user who has the name of the group.
 func othersIn(etc fs.FS, gid string) (others []string) {
 	name := ""
 	for line := range lines(etc, "group") {
@@ -56,10 +56,10 @@ func othersIn(etc fs.FS, gid string) (others []string) {
 	return slices.DeleteFunc(slices.Compact(others), func(u string) bool { return u == "" || u == "root" || u == name })
 }
 
-// lines are those of a file of /etc, in their fields; none when it cannot be read.
+// lines yields the fields of each line of a file in /etc; nothing if it cannot be read.
 func lines(etc fs.FS, file string) func(func([]string) bool) {
 	return func(yield func([]string) bool) {
-		text, _ := fs.ReadFile(etc, file) // then nobody is known
+		text, _ := fs.ReadFile(etc, file) // after an error it is empty
 		for line := range strings.Lines(string(text)) {
 			if !yield(strings.Split(strings.TrimSpace(line), ":")) {
 				return

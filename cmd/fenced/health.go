@@ -33,8 +33,8 @@ func (h *health) problem(now time.Time) string {
 	return ""
 }
 
-// notReady is why the daemon could not fence a node now, a line for each cluster. It says no
-// more than the metrics do: whoever may connect reads it.
+// notReady is why the daemon could not fence a node now, a line for each cluster. Everybody who can
+// connect may read it, so it says no more than the metrics do.
 func notReady(clusters []engine.ClusterStatus) string {
 	var all []string
 	for _, c := range clusters {
@@ -48,8 +48,8 @@ func notReady(clusters []engine.ClusterStatus) string {
 	return strings.Join(all, "\n")
 }
 
-// pages are what metrics.listen serves: metrics, and the two questions of a monitor that
-// reads none.
+// pages are what metrics.listen serves: the metrics, and /healthz and /readyz for monitors that do
+// not read metrics.
 func (d *fenced) pages() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(d.metrics.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second}))
@@ -75,4 +75,11 @@ func answer(problem func() string) http.HandlerFunc {
 		}
 		fmt.Fprintln(w, text)
 	}
+}
+
+// beat is called at least every second while the deciding loop of every cluster makes progress.
+func (d *fenced) beat() {
+	d.notify.beat()
+	d.own.pulse.beat()
+	d.health.beat()
 }

@@ -27,3 +27,11 @@ func runLimits(c config.Config) remediate.Limits {
 		MinPowerInterval: g.MinPowerInterval, MaxAttempts: g.MaxAttempts, PowerOnFoundOff: g.PowerOnFoundOff, ReleasePods: c.ReleasePods,
 	}
 }
+
+// controlPlaneIsolation is the configured one; auto is the engine's choice.
+func controlPlaneIsolation(text string) remediate.Isolation {
+	if text == config.IsolationAuto {
+		return ""
+	}
+	return remediate.Isolation(text)
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"go.uber.org/zap"
@@ -35,8 +36,8 @@ func openControl(c config.Control, log *zap.Logger) (net.Listener, error) {
 	return passed, nil
 }
 
-// passedSocket picks the control socket out of what systemd passes; nil without one. Any
-// other socket is an error, for nothing would ever answer there.
+// passedSocket picks the control socket out of what systemd passes; nil without one. Any other
+// socket is an error: nothing would answer there.
 func passedSocket(all map[string][]net.Listener) (*net.UnixListener, error) {
 	for name, ls := range all {
 		if name != socketName || len(ls) != 1 {
@@ -51,4 +52,28 @@ func passedSocket(all map[string][]net.Listener) (*net.UnixListener, error) {
 		return nil, fmt.Errorf("systemd passes a socket of %s, but the control socket is a path; make ListenStream= of fenced.socket a path", all[socketName][0].Addr().Network())
 	}
 	return ln, nil
+}
+
+// listen opens the control socket.
+func (d *fenced) listen() (err error) {
+	c := d.cfg.Control
+	if d.control, err = openControl(c, d.log); err == nil {
+		giveSocket(c.Socket, c.Group, d.log)
+	}
+	return err
+}
+
+// twoPersons are the verbs that two users must order.
+func twoPersons(c config.Config) []api.Verb {
+	var verbs []api.Verb
+	for _, word := range c.Control.TwoPersons {
+		verbs = append(verbs, api.Verb(strings.Replace(word, "bmc-", "bmc/", 1)))
+	}
+	return verbs
+}
+
+// apiRoles are the groups of the three roles.
+func apiRoles(c config.Config) api.Roles {
+	r := c.Control.Roles
+	return api.Roles{Viewer: r.Viewer, Operator: r.Operator, Admin: r.Admin}
 }

@@ -135,3 +135,8 @@ func serve(file string, set []string, m move, warnings []string, stdout io.Write
 	}
 	return d.run(ctx, reloads)
 }
+
+// configError is a problem that another start cannot cure: exit status 78.
+type configError struct{ error }
+
+func (e configError) Unwrap() error { return e.error }

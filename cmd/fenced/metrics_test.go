@@ -43,13 +43,14 @@ func TestMetricsOfBMCs(t *testing.T) {
 	require.NoError(t, err)
 	defer store.Close()
 	m := newMetrics("1")
-	m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}})
+	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}})
 	require.NoError(t, err)
 	refuse := func(bmc.Device) (bmc.Power, error) { return nil, &bmc.Error{Kind: bmc.KindAuth, Err: assert.AnError} }
-	m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: refuse, Urgent: refuse, ReadTimeout: time.Second, Concurrency: 1,
+	s := sweep.New(sweep.Options{Engine: oneHost{}, Open: refuse, Urgent: refuse, ReadTimeout: time.Second, Concurrency: 1,
 		OnEvent: func(event.Event) {}, OnLatency: m.measured})
-	_, err = m.sweep.Test(t.Context(), "prod", "n-1")
+	_, err = s.Test(t.Context(), "prod", "n-1")
 	require.NoError(t, err)
+	m.measureState(e, s)
 	m.measured(bmc.DriverIPMI, 30*time.Millisecond)
 
 	answer := httptest.NewRecorder()

@@ -12,8 +12,8 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// move is what --export and --import ask for: the state leaves, or comes from, a file
-// while no daemon has it.
+// move carries out --export and --import: the state is copied to or from a file while no daemon
+// uses it.
 type move struct{ export, from string }
 
 func (m move) wanted() bool { return m.export != "" || m.from != "" }
@@ -50,8 +50,8 @@ func (m move) out(ctx context.Context, c config.State, stdout io.Writer) error {
 	return nil
 }
 
-// writeExport makes a new file that only its owner may read, and leaves none that is
-// not whole: unless write gave up the right to remove it, which the error then says.
+// writeExport creates a file that only its owner may read. After an error it removes the file again.
+// If write has dropped the permission to do that, the error says so.
 func writeExport(path string, write func(io.Writer) (int, error)) (n int, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -75,7 +75,7 @@ func removePart(path string) error {
 	return nil
 }
 
-// exportFailed gives a file that is there its hint.
+// exportFailed adds the hint for a file that exists already.
 func exportFailed(err error) error {
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("export the state: %w\nhint: name another file; none is written over", err)
@@ -102,8 +102,8 @@ func (m move) in(ctx context.Context, c config.State, stdout io.Writer) (err err
 	return nil
 }
 
-// openAsOwner opens the state as the user whose it is. The file that is moved to or
-// from is opened before: it is of whoever gave the command.
+// openAsOwner opens the state as the user who owns it. The caller has opened the other file before,
+// with the permissions of the user who gave the command.
 func openAsOwner(ctx context.Context, c config.State, open func(context.Context, config.State) (state.Store, error)) (state.Store, error) {
 	if c.Engine != config.EngineEtcd {
 		if err := becomeOwner(c.Path); err != nil {
@@ -111,22 +111,6 @@ func openAsOwner(ctx context.Context, c config.State, open func(context.Context,
 		}
 	}
 	return open(ctx, c)
-}
-
-// openWhole opens the state, and refuses what an import left half done: only another
-// import cures that.
-func openWhole(ctx context.Context, c config.State) (state.Store, error) {
-	s, err := openStore(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	if err := state.CheckComplete(ctx, s); err != nil {
-		if errors.Is(err, state.ErrIncompleteImport) {
-			err = configError{err}
-		}
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
 }
 
 // Export implements api.Daemon.

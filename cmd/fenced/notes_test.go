@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,89 +10,19 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/timeline"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-
-// happened is one event about n-1.
-func happened(minutes int, e event.Event) event.Event {
-	e.At, e.Cluster, e.Node = noon.Add(time.Duration(minutes)*time.Minute), "prod", "n-1"
-	return e
-}
-
-// Orders, refusals and failures are noted; what repeats is counted; steps are in the timeline anyway.
-func TestNotesAreWhatHappensBesideTheSteps(t *testing.T) {
-	n := newNotes()
-	failed := event.Event{Type: event.Failed, Run: "r-1", Action: remediate.SendOff, Reason: "BMCBusy", Message: "busy\x1b"}
-	for _, e := range []event.Event{
-		happened(0, event.Event{Type: event.Refused, Check: "k", Reason: "ShortCircuit", Message: "limit"}),
-		happened(1, event.Event{Type: event.Started, Run: "r-1"}),
-		happened(2, failed), happened(3, failed), happened(4, failed),
-		happened(5, event.Event{Type: event.Stepped, Run: "r-1", Step: remediate.DeleteNode}),
-	} {
-		n.observe(e)
-	}
-	n.observe(event.Event{At: noon.Add(6 * time.Minute), Type: event.Ordered, Node: "n-1", Actor: "anna", Message: "anna tests the BMCs of n-1"})
-	n.observe(event.Event{At: noon, Type: event.Ordered, Cluster: "dev", Node: "n-1", Message: "elsewhere"})
-	n.observe(event.Event{At: noon, Type: event.Ordered, Cluster: "prod", Message: "pauses it"})
-	n.observe(event.Event{At: noon, Type: event.Refused, Cluster: "prod", Machine: "ns/m-1", Message: "no Node"})
-	assert.Equal(t, []api.Note{
-		{At: noon, Type: "Refused", Check: "k", Reason: "ShortCircuit", Message: "limit"},
-		{At: noon.Add(2 * time.Minute), Type: "Failed", Run: "r-1", Reason: "BMCBusy", Message: "SendOff: busy ", Count: 3, Last: noon.Add(4 * time.Minute)},
-		{At: noon.Add(6 * time.Minute), Type: "Order", Actor: "anna", Message: "anna tests the BMCs of n-1"},
-	}, n.of("prod", "n-1"))
-	assert.Len(t, n.of("prod", "n-1", "ns/m-1"), 4)
-	assert.Empty(t, n.of("prod", "n-2", ""))
-}
-
-// The last error of a run is that of its step. A run that stopped keeps the one for which it did.
-func TestLastErrorIsThatOfTheStep(t *testing.T) {
-	n := newNotes()
-	fail := func() {
-		n.observe(happened(0, event.Event{Type: event.Failed, Run: "r-1", Reason: "BMCUnreachable", Message: "no answer"}))
-	}
-	step := func(s remediate.Step) *api.RunError {
-		n.observe(happened(1, event.Event{Type: event.Stepped, Run: "r-1", Step: s}))
-		return n.lastError("r-1")
-	}
-	fail()
-	assert.Equal(t, &api.RunError{At: noon, Reason: "BMCUnreachable", Message: "no answer"}, n.lastError("r-1"))
-	assert.NotNil(t, step(remediate.Held))
-	assert.Nil(t, step(remediate.PowerOff))
-	fail()
-	assert.NotNil(t, step(remediate.Waiting))
-	assert.Nil(t, step(remediate.Done))
-	assert.Nil(t, n.lastError("r-2"))
-}
-
-// What is kept is limited, of one Node and of all.
-func TestNotesAreLimited(t *testing.T) {
-	n := newNotes()
-	for i := range 3 * notesOfOne {
-		n.observe(happened(i, event.Event{Type: event.Ordered, Message: fmt.Sprint(i)}))
-	}
-	list := n.of("prod", "n-1")
-	require.Len(t, list, notesOfOne)
-	assert.Equal(t, fmt.Sprint(3*notesOfOne-1), list[notesOfOne-1].Message, "the newest")
-	for i := range 2 * noteTargets {
-		n.observe(event.Event{At: noon.Add(time.Duration(1000+i) * time.Minute), Type: event.Failed, Cluster: "prod", Node: fmt.Sprint("m-", i), Run: fmt.Sprint("r-", i)})
-	}
-	assert.Len(t, n.about, noteTargets)
-	assert.LessOrEqual(t, len(n.errors), noteTargets)
-	assert.Empty(t, n.of("prod", "n-1"), "the oldest is forgotten")
-	assert.NotEmpty(t, n.of("prod", fmt.Sprint("m-", 2*noteTargets-1)))
-}
 
 // Why the timelines begin with the start is in the log.
 func TestUnreadableAuditLogIsTold(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	folder := t.TempDir()
 	n := recalledNotes(folder, zap.New(core)) // a folder is no log
-	assert.Empty(t, n.about)
+	assert.Empty(t, n.Of("", "n-1"))
 	if assert.Equal(t, 1, logs.Len()) {
 		said := logs.All()[0].ContextMap()
 		assert.Equal(t, folder, said["file"])
@@ -104,40 +33,23 @@ func TestUnreadableAuditLogIsTold(t *testing.T) {
 // A daemon that restarts knows what happened before from its audit log.
 func TestNotesOutliveARestart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	require.NoError(t, newNotes().recall(path), "there is no log before the first start")
+	require.NoError(t, timeline.New().Recall(path), "there is no log before the first start")
 	log, err := audit.Open(path, audit.Options{Origin: audit.Origin{Version: "1", Host: "h", Store: "s"}, OnError: func(error) {}})
 	require.NoError(t, err)
 	for _, e := range []event.Event{
-		happened(0, event.Event{Type: event.Ordered, Actor: "anna", Message: "anna holds it: disk"}),
-		happened(1, event.Event{Type: event.Failed, Run: "r-1", Reason: "BMCBusy", Message: "busy"}),
+		{Cluster: "prod", Node: "n-1", Type: event.Ordered, Actor: "anna", Message: "anna holds it: disk"},
+		{Cluster: "prod", Node: "n-1", Type: event.Failed, Run: "r-1", Reason: "BMCBusy", Message: "busy"},
 	} {
 		_, err = log.Append(t.Context(), entryOf(e))
 		require.NoError(t, err)
 	}
 	require.NoError(t, log.Close())
-	n := newNotes()
-	require.NoError(t, n.recall(path))
-	list := n.of("prod", "n-1")
+	n := timeline.New()
+	require.NoError(t, n.Recall(path))
+	list := n.Of("prod", "n-1")
 	require.Len(t, list, 2)
 	assert.Equal(t, "anna", list[0].Actor)
 	assert.NotZero(t, list[0].At)
-	require.NotNil(t, n.lastError("r-1"))
-	assert.Equal(t, "BMCBusy: busy", n.lastError("r-1").Text())
-}
-
-// The timeline of a run has what is about it, and what is about no run while it was open.
-func TestNotesOfARun(t *testing.T) {
-	runs := []api.RunRecord{{ID: "r-1", Started: noon, Ended: noon.Add(time.Hour)}}
-	for _, tc := range []struct {
-		note api.Note
-		want bool
-	}{
-		{api.Note{Run: "r-1", At: noon.Add(-time.Minute)}, true},
-		{api.Note{Run: "r-2", At: noon.Add(time.Minute)}, false},
-		{api.Note{At: noon.Add(time.Minute)}, true},
-		{api.Note{At: noon.Add(-time.Minute)}, false},
-		{api.Note{At: noon.Add(2 * time.Hour)}, false},
-	} {
-		assert.Equal(t, tc.want, duringRun(tc.note, runs), "%+v", tc.note)
-	}
+	require.NotNil(t, n.LastError("r-1"))
+	assert.Equal(t, "BMCBusy: busy", n.LastError("r-1").Text())
 }

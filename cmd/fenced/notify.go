@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -95,4 +96,19 @@ func statusWords(clusters []engine.ClusterStatus) string {
 		}
 	}
 	return fmt.Sprintf("%d nodes watched, %d runs in flight, %d waiting, %d held%s", nodes, open, waiting, held, trouble)
+}
+
+// tell keeps systemd's STATUS line true.
+func (d *fenced) tell(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		d.notify.status(d.engine.Status())
+		select {
+		case <-ctx.Done():
+			d.notify.send(daemon.SdNotifyStopping)
+			return nil
+		case <-tick.C:
+		}
+	}
 }

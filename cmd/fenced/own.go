@@ -17,10 +17,10 @@ import (
 	"github.com/fenced/fenced/internal/localbmc"
 )
 
-// factsTime bounds what the start of the daemon waits for its own BMC.
+// factsTime is how long the start of the daemon waits for the BMC of its own host.
 const factsTime = 10 * time.Second
 
-// openOwnBMC opens the BMC of this host; nil when there is none for us.
+// openOwnBMC opens the BMC of this host; nil if there is none, or if it cannot be used.
 func openOwnBMC(n int, log *zap.Logger) *localbmc.BMC {
 	b, err := localbmc.Open(n)
 	switch {
@@ -34,8 +34,8 @@ func openOwnBMC(n int, log *zap.Logger) *localbmc.BMC {
 	return b
 }
 
-// ownHost is what identifies this machine, so that it is never fenced. What cannot
-// be read is missing, and said. // I13
+// ownHost is what identifies this machine, so that it is never fenced. It logs what it cannot
+// read. // I13
 func ownHost(ctx context.Context, b *localbmc.BMC, log *zap.Logger) hosts.Own {
 	var own hosts.Own
 	id, err := os.ReadFile("/etc/machine-id")
@@ -51,7 +51,7 @@ func ownHost(ctx context.Context, b *localbmc.BMC, log *zap.Logger) hosts.Own {
 	if err == nil {
 		own.UUIDs = append(own.UUIDs, uuid)
 	} else {
-		// Ordinary users may not read it; the BMC and the Node tell it, too.
+		// Only root may read it. The BMC and the Node report it, too.
 		log.Info("this host's firmware tells no system UUID", zap.Error(err))
 	}
 	if b != nil {
@@ -76,7 +76,7 @@ func withOwnBMC(ctx context.Context, own hosts.Own, b *localbmc.BMC, log *zap.Lo
 	return own
 }
 
-// metalRules is what BareMetalHosts are believed. // I10
+// metalRules says which addresses and options of BareMetalHosts are accepted. // I10
 func metalRules(c config.Config, own []netip.Addr) hosts.MetalRules {
 	n := &bmc.Networks{Own: own}
 	for _, text := range c.BMCNetworks {

@@ -60,25 +60,26 @@ func TestOwnerIsTold(t *testing.T) {
 		require.NoError(t, err)
 		defer store.Close()
 		m := newMetrics("1")
-		m.engine, err = engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
+		e, err := engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
 			Owners: each.owners, Clusters: []engine.ClusterOptions{{Name: "prod", Mode: each.mode, Watch: blind{}}}})
 		require.NoError(t, err)
 		open := func(bmc.Device) (bmc.Power, error) { return nil, assert.AnError }
-		m.sweep = sweep.New(sweep.Options{Engine: oneHost{}, Open: open, Urgent: open, ReadTimeout: time.Second, Concurrency: 1,
+		s := sweep.New(sweep.Options{Engine: oneHost{}, Open: open, Urgent: open, ReadTimeout: time.Second, Concurrency: 1,
 			OnEvent: func(event.Event) {}, OnLatency: m.measured})
+		m.measureState(e, s)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- m.engine.Run(ctx, func() {}) }()
+		go func() { ended <- e.Run(ctx, func() {}) }()
 		owned := each.owners == nil
-		require.Eventually(t, func() bool { return m.engine.Status()[0].Owner == owned }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return e.Status()[0].Owner == owned }, time.Minute, time.Millisecond)
 		answer := httptest.NewRecorder()
 		promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 		for _, want := range each.want {
 			assert.Contains(t, answer.Body.String(), want)
 		}
-		words := statusWords(m.engine.Status())
+		words := statusWords(e.Status())
 		assert.Contains(t, words, each.words)
-		assert.Equal(t, each.mode != guard.ModeObserve, mayFence(m.engine.Status()), "the watchdog of this host")
+		assert.Equal(t, each.mode != guard.ModeObserve, mayFence(e.Status()), "the watchdog of this host")
 		assert.Equal(t, each.mode == guard.ModeObserve, strings.Contains(words, "only observes"), words)
 		cancel()
 		require.NoError(t, <-ended)

@@ -59,30 +59,23 @@ func placed(cfg config.Config, source string, clusters []string) error {
 
 // checksOf picks the checks from files that are meant for one cluster.
 func checksOf(all []policy.Check, cluster string, clusters int) []policy.Check {
-	var own []policy.Check
-	for _, c := range all {
-		if meant(c.Clusters, cluster, clusters) {
-			own = append(own, c)
-		}
-	}
-	return own
+	return meantFor(all, func(c *policy.Check) []string { return c.Clusters }, cluster, clusters)
 }
 
 // budgetsOf picks the budgets that are meant for one cluster.
 func budgetsOf(all []policy.DisruptionBudget, cluster string, clusters int) []policy.DisruptionBudget {
-	var own []policy.DisruptionBudget
-	for _, b := range all {
-		if meant(b.Clusters, cluster, clusters) {
-			own = append(own, b)
+	return meantFor(all, func(b *policy.DisruptionBudget) []string { return b.Clusters }, cluster, clusters)
+}
+
+// meantFor picks the documents that are meant for one of so many clusters: one that names none is,
+// while there is no choice.
+func meantFor[T any](all []T, named func(*T) []string, cluster string, clusters int) (own []T) {
+	for i := range all {
+		if names := named(&all[i]); len(names) == 0 && clusters == 1 || slices.Contains(names, cluster) {
+			own = append(own, all[i])
 		}
 	}
 	return own
-}
-
-// meant says whether a document that names these clusters is for one of them; it
-// may name none only while there is no choice.
-func meant(named []string, cluster string, clusters int) bool {
-	return len(named) == 0 && clusters == 1 || slices.Contains(named, cluster)
 }
 
 // policyChanges says which checks and budgets of policies.d were added, removed and changed;

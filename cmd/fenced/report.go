@@ -1,35 +1,10 @@
 package main
 
 import (
-	"context"
-
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/report"
 )
-
-// reported is a cluster as internal/report sees it.
-type reported struct{ *k8swatch.Cluster }
-
-// Note implements report.Cluster.
-func (r reported) Note(n report.Note) { r.Cluster.Note(k8swatch.Note(n)) }
-
-// Marked implements report.Cluster.
-func (r reported) Marked() []report.Mark {
-	var list []report.Mark
-	for _, m := range r.Cluster.Marked() {
-		list = append(list, report.Mark(m))
-	}
-	return list
-}
-
-// Mark implements report.Cluster.
-func (r reported) Mark(ctx context.Context, m report.Mark) error {
-	return r.Cluster.Mark(ctx, k8swatch.Mark(m))
-}
 
 // buildReport makes what tells the clusters of the runs, when they are attached.
 func (d *fenced) buildReport(instance string) {
@@ -43,8 +18,7 @@ func (d *fenced) buildReport(instance string) {
 		Run: look.Run, Target: look.Target, Present: look.Present, OffReadSpacing: d.cfg.Power.OffReadSpacing,
 	})
 	d.clusters.report = d.report
-	d.metrics.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fenced_kubernetes_events_dropped_total",
-		Help: "Kubernetes Events that were not written: the API server did not answer or refused them, or there were too many."}, d.eventsDropped))
+	d.metrics.measureReport(d.eventsDropped)
 }
 
 // reportState is the state of a cluster for internal/report.

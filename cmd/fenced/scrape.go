@@ -9,11 +9,11 @@ import (
 	"go.uber.org/zap"
 )
 
-// scrapeRetry is how often it is tried to listen where somebody else does.
+// scrapeRetry is the pause between two attempts to listen on an address that is in use.
 const scrapeRetry = 2 * time.Second
 
-// scrapeDoor is where the metrics are read. Any user of the host can take its port first:
-// that is told, and nothing else depends on it.
+// scrapeDoor serves the metrics. Any user of the host can take its port first: that is logged,
+// and nothing else depends on it.
 type scrapeDoor struct {
 	addr string
 	log  *zap.Logger
@@ -21,7 +21,7 @@ type scrapeDoor struct {
 	told bool
 }
 
-// openMetrics listens, so that whoever waits for the daemon to be ready finds them.
+// openMetrics listens before the daemon is ready, so that the metrics can be read from then on.
 func openMetrics(addr string, log *zap.Logger) *scrapeDoor {
 	d := &scrapeDoor{addr: addr, log: log}
 	d.open()
@@ -32,7 +32,7 @@ func (d *scrapeDoor) open() {
 	ln, err := net.Listen("tcp", d.addr)
 	switch {
 	case err != nil:
-		d.tell(err)
+		d.logOnce(err)
 	case d.told:
 		d.told = false
 		d.log.Info("metrics are served again", zap.String("address", d.addr))
@@ -40,8 +40,8 @@ func (d *scrapeDoor) open() {
 	d.ln = ln
 }
 
-// tell says once that there are no metrics, until there are again.
-func (d *scrapeDoor) tell(err error) {
+// logOnce logs that the metrics are not served, once until they are served again.
+func (d *scrapeDoor) logOnce(err error) {
 	if !d.told {
 		d.log.Warn("metrics are not served, which is tried again; fencing does not depend on them", zap.String("address", d.addr), zap.Error(err))
 	}
@@ -53,7 +53,7 @@ func (d *scrapeDoor) keep(ctx context.Context, pages http.Handler) error {
 	for {
 		if d.ln != nil {
 			if err := serveScrapes(ctx, d.ln, pages); ctx.Err() == nil {
-				d.tell(err)
+				d.logOnce(err)
 			}
 		}
 		select {
@@ -65,7 +65,7 @@ func (d *scrapeDoor) keep(ctx context.Context, pages http.Handler) error {
 	}
 }
 
-// serveScrapes answers scrapes until ctx ends, or nobody can be answered any more.
+// serveScrapes answers scrapes until ctx ends, or until the listener fails.
 func serveScrapes(ctx context.Context, ln net.Listener, pages http.Handler) error {
 	s := &http.Server{Handler: pages, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = s.Close() }) // a scrape cut short is no loss

@@ -26,7 +26,6 @@ func TestBusyMetricsPortStopsNothing(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	ctx, stop := context.WithCancel(t.Context())
 	d := &fenced{metrics: newMetrics("1")}
-	d.metrics.registry.Unregister(d.metrics) // it asks the engine, and there is none
 	door := openMetrics(addr, zap.New(core))
 	ended := make(chan error, 1)
 	go func() { ended <- door.keep(ctx, d.pages()) }()

@@ -14,15 +14,15 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// leaveTime bounds the commands to this host's BMC that no loop repeats.
-const leaveTime = 5 * time.Second
+// closeTime bounds the commands to this host's BMC that no loop repeats.
+const closeTime = 5 * time.Second
 
-// pulse counts the joined beats of the deciding loops, for who asks whether there was one.
+// pulse counts the beats of the deciding loops. A beat means that all of them made progress.
 type pulse struct{ beats, seen atomic.Int64 }
 
 func (p *pulse) beat() { p.beats.Add(1) }
 
-// alive says whether there was a beat since it was asked before.
+// alive says whether there was a beat since the last call.
 func (p *pulse) alive() bool {
 	n := p.beats.Load()
 	return p.seen.Swap(n) != n
@@ -36,8 +36,8 @@ type ownBMC struct {
 	log   *zap.Logger
 }
 
-// keep holds the watchdog until ctx ends. Where it is not wanted, one that a killed
-// daemon left behind is stopped.
+// keep holds the watchdog until ctx ends. If no watchdog is configured, it stops the one that a
+// killed daemon may have left running.
 func (o ownBMC) keep(ctx context.Context, status func() []engine.ClusterStatus) error {
 	if o.BMC == nil {
 		if o.cfg.Enabled {
@@ -45,10 +45,10 @@ func (o ownBMC) keep(ctx context.Context, status func() []engine.ClusterStatus) 
 		}
 		return nil
 	}
-	defer o.leave(ctx)
+	defer o.close(ctx)
 	w := o.Watchdog(o.cfg.Timeout)
 	if !o.cfg.Enabled {
-		once, cancel := context.WithTimeout(ctx, leaveTime)
+		once, cancel := context.WithTimeout(ctx, closeTime)
 		defer cancel()
 		if err := w.Release(once); err != nil {
 			o.log.Info("this host's watchdog cannot be looked at", zap.Error(err))
@@ -58,23 +58,22 @@ func (o ownBMC) keep(ctx context.Context, status func() []engine.ClusterStatus) 
 	}
 	k := localbmc.Keeper{
 		Watchdog: w, Every: o.cfg.Timeout / 4, Root: os.DirFS("/"), Alive: o.pulse.alive,
-		Active: func() bool { return mayFence(status()) }, OnChange: o.tell,
+		Active: func() bool { return mayFence(status()) }, OnChange: o.logChange,
 	}
 	return k.Run(ctx)
 }
 
-// leave closes the device. The end of the process does so as well, so that an error
-// is only worth a line.
-func (o ownBMC) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
+// close closes the device. The end of the process closes it as well, so an error is only logged.
+func (o ownBMC) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	if err := o.Close(ctx); err != nil {
 		o.log.Info("this host's BMC is left as it is", zap.Error(err))
 	}
 }
 
-// tell logs a change of the watchdog's state.
-func (o ownBMC) tell(held bool, err error) {
+// logChange logs a change of the watchdog's state.
+func (o ownBMC) logChange(held bool, err error) {
 	switch {
 	case err != nil:
 		o.log.Error("this host's watchdog", zap.Error(err))

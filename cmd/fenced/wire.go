@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
-	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
@@ -24,10 +22,10 @@ import (
 	"github.com/fenced/fenced/internal/logging"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/power"
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/report"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
+	"github.com/fenced/fenced/internal/timeline"
 )
 
 // fenced is the wired daemon: a list of tasks in one errgroup.
@@ -36,8 +34,9 @@ type fenced struct {
 	log      *zap.Logger
 	level    zap.AtomicLevel
 	store    state.Store
+	storeID  string // tells whether two daemons share a store
 	audit    *auditor
-	notes    *notes
+	notes    *timeline.Notes
 	events   *event.Stream
 	engine   *engine.Engine
 	sweep    *sweep.Sweep
@@ -88,16 +87,16 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	if err != nil {
 		return nil, err
 	}
-	if d.store, err = openWhole(ctx, cfg.State); err != nil {
+	if err := d.useStore(ctx); err != nil {
 		return nil, err
 	}
 	d.metrics, d.notify = newMetrics(version), newNotifier(d.log)
 	d.metrics.measureLog(lines.Lost)
-	if err := d.openAudit(ctx); err != nil {
+	if err := d.openAudit(); err != nil {
 		return nil, errors.Join(err, d.store.Close())
 	}
 	d.notes = recalledNotes(cfg.AuditPath(), d.log)
-	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe, d.notes.observe)
+	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe, d.notes.Observe)
 	if err := d.buildEngine(ctx, entries, policies); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -125,10 +124,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	if err != nil {
 		return err
 	}
-	if opt.StoreID, err = state.ID(ctx, d.store); err != nil {
-		return err
-	}
-	opt.Instance = instance
+	opt.StoreID, opt.Instance = d.storeID, instance
 	if opt.Owners, err = d.owners(instance); err != nil {
 		return err
 	}
@@ -150,12 +146,12 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 		Engine: e, Open: actors.Patient(), Urgent: actors.Urgent(), Every: d.cfg.Sweep.Interval, ReadTimeout: p.ReadTimeout,
 		Concurrency: sweep.DefaultConcurrency, OnEvent: d.events.Emit, OnLatency: d.metrics.measured,
 	})
-	d.engine, d.metrics.engine, d.metrics.sweep = e, e, d.sweep
+	d.engine = e
+	d.metrics.measureState(e, d.sweep)
 	d.buildReport(instance)
 	for _, b := range built {
 		d.clusters.attach(b)
 	}
-	d.metrics.registry.MustRegister(newRefusedGauge(e.Status))
 	return nil
 }
 
@@ -180,28 +176,6 @@ func instanceName(c config.Config) (string, error) {
 		return "", fmt.Errorf("read the host's name; set instance instead: %w", err)
 	}
 	return name, nil
-}
-
-// controlPlaneIsolation is the configured one; auto is the engine's choice.
-func controlPlaneIsolation(text string) remediate.Isolation {
-	if text == config.IsolationAuto {
-		return ""
-	}
-	return remediate.Isolation(text)
-}
-
-// configError is a problem that another start cannot cure: exit status 78.
-type configError struct{ error }
-
-func (e configError) Unwrap() error { return e.error }
-
-// listen opens the control socket.
-func (d *fenced) listen() (err error) {
-	c := d.cfg.Control
-	if d.control, err = openControl(c, d.log); err == nil {
-		giveSocket(c.Socket, c.Group, d.log)
-	}
-	return err
 }
 
 // run starts every task and tells systemd that the daemon is ready. It returns
@@ -230,54 +204,5 @@ func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 	return errors.Join(err, d.log.Sync())
 }
 
-// openAudit opens the audit log, which names the store that it tells of.
-func (d *fenced) openAudit(ctx context.Context) error {
-	id, err := state.ID(ctx, d.store)
-	if err != nil {
-		return err
-	}
-	if d.audit, err = newAuditor(d.cfg.AuditPath(), id, d.log); err != nil {
-		return err
-	}
-	d.audit.measure(d.metrics.registry)
-	return nil
-}
-
 // close ends what is durable, when all tasks have ended.
 func (d *fenced) close() error { return errors.Join(d.audit.close(), d.store.Close()) }
-
-// beat is called at least every second while the deciding loop of every cluster makes progress.
-func (d *fenced) beat() {
-	d.notify.beat()
-	d.own.pulse.beat()
-	d.health.beat()
-}
-
-// tell keeps systemd's STATUS line true.
-func (d *fenced) tell(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for {
-		d.notify.status(d.engine.Status())
-		select {
-		case <-ctx.Done():
-			d.notify.send(daemon.SdNotifyStopping)
-			return nil
-		case <-tick.C:
-		}
-	}
-}
-
-// twoPersons are the verbs that two users must order.
-func twoPersons(c config.Config) []api.Verb {
-	var verbs []api.Verb
-	for _, word := range c.Control.TwoPersons {
-		verbs = append(verbs, api.Verb(strings.Replace(word, "bmc-", "bmc/", 1)))
-	}
-	return verbs
-}
-
-func apiRoles(c config.Config) api.Roles {
-	r := c.Control.Roles
-	return api.Roles{Viewer: r.Viewer, Operator: r.Operator, Admin: r.Admin}
-}

@@ -32,7 +32,7 @@ type checkState struct {
 }
 
 func newCheckStates() checkStates {
-	return checkStates{byID: map[string]*checkState{}, pace: rate.NewLimiter(clusterRate, clusterBurst)}
+	return checkStates{byID: map[string]*checkState{}, pace: newClusterPace()}
 }
 
 // tell emits what has changed of the checks. It returns when to call it again; zero: after a change.
@@ -52,14 +52,14 @@ func (cs *checkStates) changes(found []policy.CheckReport, now time.Time) (news 
 		id := checkID(r.ID())
 		k := cs.byID[id]
 		if k == nil {
-			k = &checkState{state: policy.StateActive, allowed: true, pace: rate.NewLimiter(rate.Every(tellEvery), tellBurst)}
+			k = &checkState{state: policy.StateActive, allowed: true, pace: newPace()}
 			cs.byID[id] = k
 		}
 		k.seen, k.id, k.uid = true, r.ID(), r.UID
 		for _, ev := range k.differences(r) {
 			at := mayTell(k.pace, cs.pace, now)
 			if !at.IsZero() {
-				due = earliest(due, at)
+				due = policy.Sooner(due, at)
 				break
 			}
 			k.state = r.State
@@ -116,17 +116,4 @@ func (k *checkState) event(id string, ev event.Event) event.Event {
 // aboutCheck names the object of a check; zero for no check.
 func aboutCheck(id policy.CheckID, uid string) event.Check {
 	return event.Check{APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name, UID: uid}
-}
-
-// mayTell takes a place in both limits, that of one subject and that of the cluster, and returns
-// zero; or, if one of them has none, when to ask again.
-func mayTell(one, all *rate.Limiter, now time.Time) time.Time {
-	if tokens := one.TokensAt(now); tokens < 1 {
-		return now.Add(time.Duration((1-tokens)*float64(tellEvery)) + time.Second)
-	}
-	if !all.AllowN(now, 1) {
-		return now.Add(tellRetry)
-	}
-	one.AllowN(now, 1)
-	return time.Time{}
 }

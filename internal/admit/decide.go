@@ -84,12 +84,12 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.opt.Lead.CompareSlots()
 		found, _ := c.book.Counters()
 		checksDue := c.checks.tell(found, c.emit, now) // before the refusals that follow from it
-		due = earliest(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
-		due = earliest(due, checksDue)
-		due = earliest(due, c.resumer.consider(now))
+		due = policy.Sooner(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
+		due = policy.Sooner(due, checksDue)
+		due = policy.Sooner(due, c.resumer.consider(now))
 		c.opt.Decided()
 	}
-	return earliest(earliest(next, scopeDue), due), due
+	return policy.Sooner(policy.Sooner(next, scopeDue), due), due
 }
 
 // follow applies the changes of the watch. It returns whether a decision may change, and
@@ -118,7 +118,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 	pairs := map[pair]bool{}
 	requested, due := c.Requested.consider(ctx, pairs, now)
 	if c.tooOld(now) {
-		return earliest(due, c.refused.tell(now))
+		return policy.Sooner(due, c.refused.tell(now))
 	}
 	live := maps.Clone(requested)
 	for i := range acting {
@@ -142,16 +142,16 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 				continue
 			}
 			if a, ok := c.candidate(check, t); ok {
-				due = earliest(due, c.consider(ctx, a, now))
+				due = policy.Sooner(due, c.consider(ctx, a, now))
 			}
 			if c.tooOld(now) {
-				return earliest(due, c.refused.tell(now))
+				return policy.Sooner(due, c.refused.tell(now))
 			}
 		}
 	}
 	c.probes.dropAllBut(live)
 	c.refused.endAllBut(pairs, func(r Refused) bool { return r.isRunning(c.book) }, now)
-	return earliest(due, c.refused.tell(now))
+	return policy.Sooner(due, c.refused.tell(now))
 }
 
 // tooOld says whether the report of now is too old for another candidate. It then requests a
@@ -230,7 +230,7 @@ func (c *Cluster) consider(ctx context.Context, a candidate, now time.Time) time
 	case refused: // by what the probe has read
 		c.noteRefusal(a, g, later(g.Until, p.retryAt()), now)
 		c.quarantineIfOverLimit(ctx, a, g, now)
-		return earliest(recheckAt(g, now), p.retryAt())
+		return policy.Sooner(recheckAt(g, now), p.retryAt())
 	case now.Sub(p.at) > probeFresh, !sameDraft(p.draft, a.draft):
 		c.probes.drop(a.key)
 		c.probes.get(a, now) // now: otherwise two checks with the same target could drop each other's probes for ever // L4
@@ -266,11 +266,4 @@ func firstFailing(gates []reason.Gate) (reason.Gate, bool) {
 		}
 	}
 	return reason.Gate{}, false
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

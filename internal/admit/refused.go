@@ -85,18 +85,6 @@ func (r Refused) event() event.Event {
 // reasons, so each pair is remembered by itself.
 type pair struct{ check, target string }
 
-const (
-	// A pair may tell tellBurst changes at once, and one more each tellEvery, so that a reason
-	// that flaps does not fill the journal and the audit log.
-	tellBurst = 6
-	tellEvery = 2 * time.Minute
-	// A cluster may tell clusterBurst changes at once, and clusterRate in a second, so that a
-	// site that goes down does not fill the queue of the audit log, which starts of runs need.
-	clusterBurst = 100
-	clusterRate  = 50
-	tellRetry    = time.Second // after the limit of the cluster
-)
-
 // refusals remembers what is refused, and tells each change of the reason once.
 type refusals struct {
 	emit func(event.Event)
@@ -116,7 +104,7 @@ type refusal struct {
 }
 
 func newRefusals(emit func(event.Event)) *refusals {
-	return &refusals{emit: emit, byPair: map[pair]*refusal{}, pace: rate.NewLimiter(clusterRate, clusterBurst)}
+	return &refusals{emit: emit, byPair: map[pair]*refusal{}, pace: newClusterPace()}
 }
 
 // note stores why a pair is refused now. Then tell tells it.
@@ -125,7 +113,7 @@ func (rs *refusals) note(k pair, now Refused, at time.Time) {
 	defer rs.mu.Unlock()
 	r := rs.byPair[k]
 	if r == nil {
-		r = &refusal{pace: rate.NewLimiter(rate.Every(tellEvery), tellBurst)}
+		r = &refusal{pace: newPace()}
 		rs.byPair[k] = r
 	}
 	if now.Since = r.Since; r.Gate.Reason != now.Gate.Reason {
@@ -178,7 +166,7 @@ func (rs *refusals) tell(at time.Time) (due time.Time) {
 	for _, k := range rs.owed() {
 		r := rs.byPair[k]
 		if again := mayTell(r.pace, rs.pace, at); !again.IsZero() {
-			due = earliest(due, again)
+			due = policy.Sooner(due, again)
 			continue
 		}
 		r.told = r.Gate.Reason

@@ -91,16 +91,16 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 		pairs[pair{checkID(q.Check.ID()), targetKey(t)}] = true
 		if !t.Acts() {
 			w.noteRefusal(&q, now)
-			due = earliest(due, t.Due)
+			due = policy.Sooner(due, t.Due)
 			continue
 		}
 		if w.leavesToChecks(q.Request, now) {
-			due = earliest(due, now.Add(holdAgain))
+			due = policy.Sooner(due, now.Add(holdAgain))
 			continue
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
 			wanted[a.key] = true
-			due = earliest(due, w.c.consider(ctx, a, now))
+			due = policy.Sooner(due, w.c.consider(ctx, a, now))
 		}
 		if w.c.tooOld(now) {
 			return wanted, due

@@ -38,7 +38,7 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 		}
 		if refused {
 			w.note(a, g, now)
-			due = earliest(due, recheckAt(g, now))
+			due = policy.Sooner(due, recheckAt(g, now))
 			continue
 		}
 		leadership := c.opt.Lead.Enter()
@@ -58,7 +58,7 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 		leadership.Leave()
 	}
 	w.refused.endAllBut(live, func(Refused) bool { return true }, now)
-	return earliest(due, w.refused.tell(now))
+	return policy.Sooner(due, w.refused.tell(now))
 }
 
 // resume asks the gates again, with fresh reads of the cluster, takes a slot and gives the order.

@@ -101,6 +101,13 @@ func (b *BMC) Undependable() bool {
 // daemon started.
 func (b *BMC) NotChecked() bool { return b.State == "unchecked" && b.Problem == "" && b.Host != "" }
 
+// BMCCount counts devices as bmc list does.
+type BMCCount struct {
+	Total         int `json:"total"`
+	NotDependable int `json:"notDependable"`
+	NotChecked    int `json:"notChecked"` // since the start of the daemon
+}
+
 // Count counts the devices. A cluster whose hosts are not known yet counts nothing: the status
 // says that it is not seen.
 func (b BMCs) Count() (n BMCCount) {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -118,8 +117,9 @@ func FromRun(r remediate.Run) RunRecord {
 	return rec
 }
 
-// passedStep6 says whether a stay in step 6 is none to show: a run whose power cycles are used up
-// always comes there, and waits or is Held at once where the Machine may not be replaced.
+// passedStep6 says whether a stay in step 6 is none to show: a run whose power cycles are used up, or
+// whose host does not come on, always comes there, and waits or is Held at once where the Machine may
+// not be replaced.
 func passedStep6(r remediate.Run, v remediate.Visit) bool {
 	switch {
 	case v.Step != remediate.Reprovision || r.Strategy == remediate.DeleteMachine:
@@ -127,10 +127,9 @@ func passedStep6(r remediate.Run, v remediate.Visit) bool {
 	case v.Ended.IsZero():
 		return r.Intent.Action != remediate.DeleteTargetMachine
 	}
-	for _, code := range []reason.Code{reason.AttemptsExhausted, reason.OutletContradicted, reason.NodeRenamed} {
-		if strings.HasPrefix(v.Note, string(code)+": ") {
-			return true
-		}
+	switch v.Reason() {
+	case reason.AttemptsExhausted, reason.PowerOnFailed, reason.OutletContradicted, reason.NodeRenamed:
+		return true
 	}
 	return false
 }

@@ -43,6 +43,7 @@ func TestRunThatPassesStep6IsNotShownThere(t *testing.T) {
 		{"deleting", remediate.Run{Step: remediate.Reprovision, Intent: remediate.Intent{Action: remediate.DeleteTargetMachine}}, "", true},
 		{"of a check that deletes", remediate.Run{Step: remediate.Reprovision, Strategy: remediate.DeleteMachine}, "", true},
 		{"waits", remediate.Run{Step: remediate.Waiting}, "AttemptsExhausted: reprovisioning is not allowed here", false},
+		{"waits, not on", remediate.Run{Step: remediate.Waiting}, "PowerOnFailed: the host was not read On in time; last read: Off", false},
 		{"renamed", remediate.Run{Step: remediate.Held}, "NodeRenamed: the host registered as Node x", false},
 		{"replaced", remediate.Run{Step: remediate.Reprovisioned}, "the BMC does not answer", true},
 		{"came back", remediate.Run{Step: remediate.AwaitNode}, "the Node is Ready after all", true},

@@ -1,8 +1,14 @@
 package bmc
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"unicode"
 	"unicode/utf8"
 )
@@ -43,4 +49,24 @@ func KindOfStatus(status int) Kind {
 		return KindBusy
 	}
 	return KindProtocol
+}
+
+// KindOfTransport returns the Kind of an error of a connection: of TCP, of TLS, of a name, of a limit
+// in time; "" for any other error.
+func KindOfTransport(err error) Kind {
+	var timeout interface{ Timeout() bool }
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, network := errors.AsType[*net.OpError](err)
+	_, name := errors.AsType[*net.DNSError](err)
+	switch {
+	case certificate:
+		return KindTLS
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return KindRefused
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &timeout) && timeout.Timeout(), network, name,
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return KindUnreachable
+	}
+	return ""
 }

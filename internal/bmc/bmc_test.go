@@ -1,8 +1,13 @@
 package bmc
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -31,10 +36,24 @@ func TestErrors(t *testing.T) {
 	assert.Equal(t, KindUnreachable, KindOf(fmt.Errorf("look: %w", err)))
 	assert.Equal(t, KindProtocol, KindOf(cause), "an error without a kind broke the contract")
 	assert.Equal(t, Kind(""), KindOf(nil))
-	for kind, want := range map[Kind]bool{
-		KindUnreachable: true, KindRefused: true, KindSessions: true, KindBusy: true, KindProtocol: true,
-		KindAuth: false, KindPrivilege: false, KindUnsupported: false, KindIdentity: false, KindTLS: false,
+}
+
+// Errors of a connection have the same kind in each driver; what is none has no kind here.
+func TestKindOfTransport(t *testing.T) {
+	dial := func(err error) error { return fmt.Errorf("get: %w", &net.OpError{Op: "dial", Net: "tcp", Err: err}) }
+	for _, c := range []struct {
+		err  error
+		want Kind
+	}{
+		{dial(syscall.ECONNREFUSED), KindRefused},
+		{dial(syscall.EHOSTUNREACH), KindUnreachable},
+		{&net.DNSError{Err: "no such host", Name: "bmc"}, KindUnreachable},
+		{syscall.ECONNRESET, KindUnreachable},
+		{io.ErrUnexpectedEOF, KindUnreachable},
+		{context.DeadlineExceeded, KindUnreachable},
+		{dial(&tls.CertificateVerificationError{Err: errors.New("self-signed")}), KindTLS},
+		{errors.New("not JSON"), ""},
 	} {
-		assert.Equal(t, want, (&Error{Kind: kind}).Retryable(), string(kind))
+		assert.Equal(t, c.want, KindOfTransport(c.err), "%v", c.err)
 	}
 }

@@ -186,3 +186,16 @@ func parsePort(text string) (int, error) {
 	}
 	return int(n), nil
 }
+
+// Serves reports whether a URL is on the scheme, host and port of the endpoint, and names no user. A
+// driver sends the account nowhere else. // I10
+func (e Endpoint) Serves(u *url.URL) bool {
+	scheme, port := "https", "443"
+	if e.Plain {
+		scheme, port = "http", "80"
+	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	return u.Scheme == scheme && u.User == nil && strings.EqualFold(u.Hostname(), e.Host) && port == strconv.Itoa(e.Port)
+}

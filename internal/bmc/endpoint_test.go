@@ -2,6 +2,7 @@ package bmc
 
 import (
 	"net"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -210,4 +211,28 @@ func FuzzParseEndpoint(f *testing.F) {
 		require.NoError(t, err, e.String())
 		require.Equal(t, e, again)
 	})
+}
+
+// An account is sent to the configured service only. // I10
+func TestServes(t *testing.T) {
+	secure := Endpoint{Host: "bmc.example", Port: 443}
+	for text, want := range map[string]bool{
+		"https://bmc.example/redfish/v1": true,
+		"https://BMC.example:443/":       true,
+		"http://bmc.example/":            false,
+		"http://bmc.example:443/":        false,
+		"https://bmc.example:8443/":      false,
+		"https://other.example/":         false,
+		"https://bmc.example.evil/":      false,
+		"https://admin@bmc.example/":     false,
+		"//bmc.example/":                 false,
+	} {
+		u, err := url.Parse(text)
+		require.NoError(t, err)
+		assert.Equal(t, want, secure.Serves(u), text)
+	}
+	plain, err := url.Parse("http://bmc.example/")
+	require.NoError(t, err)
+	assert.True(t, Endpoint{Host: "bmc.example", Port: 80, Plain: true}.Serves(plain))
+	assert.False(t, Endpoint{Host: "bmc.example", Port: 8000, Plain: true}.Serves(plain))
 }

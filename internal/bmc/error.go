@@ -52,15 +52,6 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Retryable reports whether a retry before the deadline can succeed.
-func (e *Error) Retryable() bool {
-	switch e.Kind {
-	case KindAuth, KindPrivilege, KindUnsupported, KindIdentity, KindTLS:
-		return false
-	}
-	return true
-}
-
 // KindOf returns the Kind of a Power's error, KindProtocol for another error, and
 // "" for nil.
 func KindOf(err error) Kind {

@@ -2,12 +2,8 @@ package bmclib
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
-	"io"
-	"net"
 	"strings"
-	"syscall"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -58,18 +54,10 @@ func kindOf(err error) bmc.Kind {
 	if e, ok := errors.AsType[*kindError](err); ok {
 		return e.kind
 	}
-	var timeout interface{ Timeout() bool }
-	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
-	_, network := errors.AsType[*net.OpError](err)
+	if kind := bmc.KindOfTransport(err); kind != "" {
+		return kind
+	}
 	switch {
-	case certificate:
-		return bmc.KindTLS
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return bmc.KindRefused
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
-		errors.As(err, &timeout) && timeout.Timeout(), network,
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return bmc.KindUnreachable
 	case strings.Contains(err.Error(), "net/http: request canceled"): // without a type, and a moment before ctx has ended
 		return bmc.KindUnreachable
 	case strings.Contains(err.Error(), "no matching redfish system found"):

@@ -153,14 +153,7 @@ func isPowerCommand(req *http.Request) bool {
 // checkURL rejects a URL outside the BMC and the configured system: a provider
 // uses the only system of the service, whichever it is at the time. // I8, I10
 func (g *guard) checkURL(u *url.URL) error {
-	scheme, port := "https", "443"
-	if g.endpoint.Plain {
-		scheme, port = "http", "80"
-	}
-	if p := u.Port(); p != "" {
-		port = p
-	}
-	if u.Scheme != scheme || u.User != nil || !strings.EqualFold(u.Hostname(), g.endpoint.Host) || port != fmt.Sprint(g.endpoint.Port) {
+	if !g.endpoint.Serves(u) {
 		return &kindError{bmc.KindProtocol, fmt.Errorf("the request was not sent, because its URL is on another service, %q", u.Scheme+"://"+u.Host)}
 	}
 	system := g.endpoint.System

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -18,7 +19,7 @@ import (
 func TestGofishSwitchesTheHost(t *testing.T) {
 	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
 	c := open(t, d)
-	first := read(t, c)
+	first := bmctest.Read(t, c)
 	assert.Equal(t, bmc.On, first.State)
 	assert.Equal(t, uuid, first.Identity.UUID, "told along with the state")
 	assert.Equal(t, "SN-1", first.Identity.Serial)
@@ -27,7 +28,7 @@ func TestGofishSwitchesTheHost(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, r.Already)
 	assert.False(t, sim.Power())
-	second := read(t, c)
+	second := bmctest.Read(t, c)
 	assert.Equal(t, bmc.Off, second.State)
 	assert.Equal(t, first.Session, second.Session)
 	r, err = c.Send(t.Context(), bmc.CommandOff)
@@ -60,13 +61,13 @@ func TestRepeatedNameIsNotRead(t *testing.T) {
 	for _, more := range []string{`"PowerState":"Off"`, `"powerstate":"Off"`, `"Oem":{"a":1,"a":2}`} {
 		sim.Quirks(func(q *redfishsim.Quirks) { q.Repeat = more })
 		_, err := c.Read(t.Context())
-		failed(t, err, bmc.KindProtocol)
+		bmctest.Failed(t, err, bmc.KindProtocol)
 		_, err = c.Send(t.Context(), bmc.CommandOff)
-		failed(t, err, bmc.KindProtocol)
+		bmctest.Failed(t, err, bmc.KindProtocol)
 		assert.True(t, sim.Power())
 	}
 	sim.Quirks(func(q *redfishsim.Quirks) { q.Repeat = "" })
-	assert.Equal(t, bmc.On, read(t, c).State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 }
 
 // gofish makes one session per client; a failure or a forgotten session begins
@@ -74,15 +75,15 @@ func TestRepeatedNameIsNotRead(t *testing.T) {
 func TestForgottenSessionIsNotARefusedAccount(t *testing.T) {
 	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
 	c := open(t, d)
-	first := read(t, c)
+	first := bmctest.Read(t, c)
 	sim.ExpireSessions()
-	second := read(t, c)
+	second := bmctest.Read(t, c)
 	assert.NotEqual(t, first.Session, second.Session)
 
 	sim.SetPassword("changed")
 	sim.ExpireSessions()
 	_, err := c.Read(t.Context())
-	failed(t, err, bmc.KindAuth)
+	bmctest.Failed(t, err, bmc.KindAuth)
 }
 
 func TestWrongPassword(t *testing.T) {
@@ -90,18 +91,18 @@ func TestWrongPassword(t *testing.T) {
 	sim.Faults(func(f *redfishsim.Faults) { f.EchoCredentials = true })
 	d.Password = bmc.NewSecret("wrong-secret")
 	_, err := open(t, d).Read(t.Context())
-	failed(t, err, bmc.KindAuth)
+	bmctest.Failed(t, err, bmc.KindAuth)
 }
 
 func TestCertificateIsVerified(t *testing.T) {
 	_, d := redfishBMC(t, redfishsim.Options{})
 	d.TLS.CA = ""
 	_, err := open(t, d).Read(t.Context())
-	failed(t, err, bmc.KindTLS)
+	bmctest.Failed(t, err, bmc.KindTLS)
 
 	d.TLS.InsecureSkipVerify = true
 	c := open(t, d)
-	assert.Equal(t, bmc.On, read(t, c).State, "the entry says so")
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State, "the entry says so")
 	findings, err := c.Audit(t.Context())
 	require.NoError(t, err)
 	require.Len(t, findings, 1)
@@ -114,9 +115,9 @@ func TestAnotherSystemIsRefused(t *testing.T) {
 	d.Endpoint.System = "/redfish/v1/Systems/1"
 	c := open(t, d)
 	_, err := c.Read(t.Context())
-	failed(t, err, bmc.KindIdentity)
+	bmctest.Failed(t, err, bmc.KindIdentity)
 	_, err = c.Send(t.Context(), bmc.CommandOff)
-	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindIdentity).Sent)
 	assert.True(t, sim.Power())
 }
 
@@ -125,7 +126,7 @@ func TestSeveralSystemsAreRefused(t *testing.T) {
 	for _, system := range []string{"", "/redfish/v1/Systems/1"} {
 		d.Endpoint.System = system
 		_, err := open(t, d).Send(t.Context(), bmc.CommandOff)
-		assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+		assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindIdentity).Sent)
 	}
 	for i := range 3 {
 		assert.True(t, sim.System(i).Power())
@@ -136,7 +137,7 @@ func TestAnotherUUIDIsRefused(t *testing.T) {
 	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
 	d.SystemUUID = "4c4c4544-0042-4810-8056-b4c04f4d9999"
 	_, err := open(t, d).Send(t.Context(), bmc.CommandOff)
-	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindIdentity).Sent)
 	assert.True(t, sim.Power())
 }
 
@@ -155,7 +156,7 @@ func TestWhatBecameOfTheCommand(t *testing.T) {
 			sim, d := redfishBMC(t, redfishsim.Options{})
 			sim.Quirks(c.quirk)
 			_, err := open(t, d).Send(t.Context(), bmc.CommandOff)
-			assert.Equal(t, c.sent, failed(t, err, c.kind).Sent)
+			assert.Equal(t, c.sent, bmctest.Failed(t, err, c.kind).Sent)
 		})
 	}
 }
@@ -163,15 +164,15 @@ func TestWhatBecameOfTheCommand(t *testing.T) {
 func TestHangingBMCIsLeftAtOnce(t *testing.T) {
 	sim, d := redfishBMC(t, redfishsim.Options{})
 	c := open(t, d)
-	read(t, c)
+	bmctest.Read(t, c)
 	sim.Quirks(func(q *redfishsim.Quirks) { q.HangReset = 10 * pace.Hang })
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
 	_, err := c.Send(ctx, bmc.CommandOff)
-	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindUnreachable).Sent)
+	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
 	assert.Less(t, time.Since(begin), pace.Hang)
-	assert.Equal(t, bmc.Off, read(t, c).State, "a new session tells")
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State, "a new session tells")
 }
 
 func TestHostileAnswers(t *testing.T) {
@@ -185,7 +186,7 @@ func TestHostileAnswers(t *testing.T) {
 			sim.Faults(fault)
 			d.Endpoint.System = ""
 			_, err := open(t, d).Read(t.Context())
-			failed(t, err, bmc.KindProtocol)
+			bmctest.Failed(t, err, bmc.KindProtocol)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -19,14 +20,14 @@ import (
 func TestIpmitoolSwitchesTheHost(t *testing.T) {
 	sim, d := ipmiBMC(t, ipmisim.Options{Suites: []int{17}})
 	c := open(t, d)
-	first := read(t, c)
+	first := bmctest.Read(t, c)
 	assert.Equal(t, bmc.On, first.State)
 	assert.Equal(t, "Chassis Power is on", first.Raw)
 
 	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	assert.False(t, sim.Power())
-	second := read(t, c)
+	second := bmctest.Read(t, c)
 	assert.Equal(t, bmc.Off, second.State)
 	assert.Equal(t, first.Session, second.Session, "one Power is one session")
 	assert.Empty(t, second.Identity.UUID, "ipmitool does not tell who answers")
@@ -53,11 +54,11 @@ func TestIpmitoolAgainstDebian(t *testing.T) {
 	d := ipmiDevice(t, sim.Addr())
 	d.CipherSuites = []int{3}
 	c := open(t, d)
-	require.Equal(t, bmc.On, read(t, c).State)
+	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
 	_, err = c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	assert.False(t, sim.Power())
-	assert.Equal(t, bmc.Off, read(t, c).State)
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 }
 
 // A wrong password must not look like a refused account: ipmitool says the same
@@ -66,9 +67,8 @@ func TestIpmitoolDoesNotTellAuthFromDeath(t *testing.T) {
 	_, d := ipmiBMC(t, ipmisim.Options{Suites: []int{17}})
 	d.Password = bmc.NewSecret("wrong-secret")
 	_, err := open(t, d).Read(t.Context())
-	e := failed(t, err, bmc.KindUnreachable)
+	e := bmctest.Failed(t, err, bmc.KindUnreachable)
 	assert.Contains(t, e.Error(), "refused account")
-	assert.True(t, e.Retryable())
 }
 
 // The password is in the environment of the one child, and nowhere in argv.
@@ -78,7 +78,7 @@ func TestIpmitoolPasswordOnlyInTheChildsEnvironment(t *testing.T) {
 	d := ipmiDevice(t, "127.0.0.1:623")
 	d.Password = bmc.NewSecret("c4nary-secret")
 	c := open(t, d, dir)
-	require.Equal(t, bmc.On, read(t, c).State)
+	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
 	text, err := os.ReadFile(out)
 	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
@@ -97,9 +97,9 @@ func TestOddStatusIsNotOff(t *testing.T) {
 	for _, text := range []string{"Chassis Power is unknown", "", "chassis power is off", "Chassis Power is off!", "Chassis Power is on\nChassis Power is off"} {
 		dir := script(t, `case "$*" in *"power off") touch `+sent+`;; esac; printf '`+text+`\n'`)
 		c := open(t, ipmiDevice(t, "127.0.0.1:623"), dir)
-		assert.Equal(t, bmc.Unknown, read(t, c).State, text)
+		assert.Equal(t, bmc.Unknown, bmctest.Read(t, c).State, text)
 		_, err := c.Send(t.Context(), bmc.CommandOff)
-		e := failed(t, err, bmc.KindProtocol)
+		e := bmctest.Failed(t, err, bmc.KindProtocol)
 		assert.Equal(t, bmc.SentNo, e.Sent)
 		assert.NoFileExists(t, sent)
 	}
@@ -109,7 +109,7 @@ func TestOddStatusIsNotOff(t *testing.T) {
 func TestFailedOffIsMaybe(t *testing.T) {
 	dir := script(t, `case "$*" in *"power status") echo Chassis Power is on;; *) echo password secret >&2; exit 1;; esac`)
 	_, err := open(t, ipmiDevice(t, "127.0.0.1:623"), dir).Send(t.Context(), bmc.CommandOff)
-	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindProtocol).Sent)
+	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindProtocol).Sent)
 }
 
 // Neither ipmitool nor what it leaves behind keeps the caller beyond its context.
@@ -120,14 +120,14 @@ func TestIpmitoolIsKilledAtOnce(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	_, err := c.Read(ctx)
-	failed(t, err, bmc.KindUnreachable)
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Less(t, time.Since(begin), pace.Hang)
 }
 
 func TestIpmitoolMissing(t *testing.T) {
 	_, err := newClient(ipmiDevice(t, "127.0.0.1:623"), timing, []string{t.TempDir()})
-	assert.Contains(t, failed(t, err, bmc.KindUnsupported).Error(), "install the package ipmitool")
+	assert.Contains(t, bmctest.Failed(t, err, bmc.KindUnsupported).Error(), "install the package ipmitool")
 }
 
 func TestOneCipherSuite(t *testing.T) {

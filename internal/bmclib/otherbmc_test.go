@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -18,16 +19,16 @@ const otherUUID = "4c4c4544-0042-4810-8056-b4c04f4d3232"
 func TestCommandIsNotGivenToAnotherBMC(t *testing.T) {
 	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
 	c := open(t, d)
-	require.Equal(t, uuid, read(t, c).Identity.UUID)
+	require.Equal(t, uuid, bmctest.Read(t, c).Identity.UUID)
 	sim.Quirks(func(q *redfishsim.Quirks) { q.UUID = otherUUID }) // from here on it is another BMC,
 	sim.ExpireSessions()                                          // which does not know the session
 	for range 2 {
 		_, err := c.Send(t.Context(), bmc.CommandOff)
-		assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+		assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindIdentity).Sent)
 	}
 	assert.True(t, sim.Power(), "the other machine was switched off")
 
-	require.Equal(t, otherUUID, read(t, c).Identity.UUID, "the next look shows it")
+	require.Equal(t, otherUUID, bmctest.Read(t, c).Identity.UUID, "the next look shows it")
 	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err, "who asked knows by now whom")
 	assert.False(t, sim.Power())
@@ -37,7 +38,7 @@ func TestCommandIsNotGivenToAnotherBMC(t *testing.T) {
 func TestGuardHoldsTheCommandToTheMachine(t *testing.T) {
 	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
 	c := open(t, d)
-	who := read(t, c).Identity
+	who := bmctest.Read(t, c).Identity
 	sim.Quirks(func(q *redfishsim.Quirks) { q.UUID = otherUUID })
 	sim.ExpireSessions()
 	err := c.do(t.Context(), &who, func(p provider) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 )
 
 func TestChoose(t *testing.T) {
@@ -50,19 +51,19 @@ func TestRefusedAtOpen(t *testing.T) {
 	pinned := d
 	pinned.TLS.PinSHA256 = strings.Repeat("0", 64)
 	_, err := New(pinned, timing)
-	assert.Contains(t, failed(t, err, bmc.KindUnsupported).Error(), "pinSHA256")
+	assert.Contains(t, bmctest.Failed(t, err, bmc.KindUnsupported).Error(), "pinSHA256")
 
 	lost := d
 	lost.TLS.CA = filepath.Join(t.TempDir(), "none.pem")
 	_, err = New(lost, timing)
-	failed(t, err, bmc.KindTLS)
+	bmctest.Failed(t, err, bmc.KindTLS)
 	require.NoError(t, os.WriteFile(lost.TLS.CA, []byte("no PEM"), 0o600))
 	_, err = New(lost, timing)
-	failed(t, err, bmc.KindTLS)
+	bmctest.Failed(t, err, bmc.KindTLS)
 
 	t.Setenv("DEBUG_BMCLIB", "true")
 	_, err = New(d, timing)
-	assert.Contains(t, failed(t, err, bmc.KindUnsupported).Error(), "DEBUG_BMCLIB")
+	assert.Contains(t, bmctest.Failed(t, err, bmc.KindUnsupported).Error(), "DEBUG_BMCLIB")
 }
 
 // The provider of ASRock Rack reads an answer without a power status as off.
@@ -87,13 +88,13 @@ func TestASRockRackNeedsAPowerStatus(t *testing.T) {
 	c := open(t, bmc.Device{Provider: "asrockrack", TLS: bmc.TLS{InsecureSkipVerify: true},
 		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolRedfish, Host: u.Hostname(), Port: n}})
 
-	assert.Equal(t, bmc.On, read(t, c).State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 	chassis = `{"power_status": 0}`
-	assert.Equal(t, bmc.Off, read(t, c).State)
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 	for _, chassis = range []string{`{}`, `{"power_status": null}`, `{"error": "busy"}`, `{"led_status": 0}`,
 		`{"power_status": 1, "power_status": 0}`, `{"power_status": 1, "Power_Status": 0}`} {
 		_, err := c.Read(t.Context())
-		failed(t, err, bmc.KindProtocol)
+		bmctest.Failed(t, err, bmc.KindProtocol)
 	}
 }
 

@@ -1,7 +1,6 @@
 package bmclib
 
 import (
-	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -80,24 +79,6 @@ func open(t *testing.T, d bmc.Device, dirs ...string) *Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close(t.Context())) })
 	return c
-}
-
-func read(t *testing.T, c *Client) bmc.Reading {
-	t.Helper()
-	r, err := c.Read(t.Context())
-	require.NoError(t, err)
-	return r
-}
-
-// failed asserts that err is a typed error of this kind, and gives it.
-func failed(t *testing.T, err error, kind bmc.Kind) *bmc.Error {
-	t.Helper()
-	require.Error(t, err)
-	e, ok := errors.AsType[*bmc.Error](err)
-	require.True(t, ok, "%T is not a *bmc.Error", err)
-	assert.Equal(t, kind, e.Kind, "%v", err)
-	assert.NotContains(t, err.Error(), "secret", "I25")
-	return e
 }
 
 // script writes an executable that stands in for ipmitool, and gives its directory.

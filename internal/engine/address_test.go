@@ -45,9 +45,7 @@ func TestMachineThatNamesAnotherHostIsNotFollowed(t *testing.T) {
 		assert.Equal(t, reads, w.Reads(), "the new address is not even asked")
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
-		o := byHand
-		o.DryRun = true
-		_, err = e.Fence(t.Context(), o)
+		_, err = e.Fence(t.Context(), dryRun(byHand))
 		require.NoError(t, err)
 		stop()
 	})
@@ -105,9 +103,7 @@ func TestUnreadablePinsForbidNewAddresses(t *testing.T) {
 		refusedFor(t, err, reason.InvalidHost)
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
-		o := byHand
-		o.DryRun = true
-		_, err = e.Fence(t.Context(), o)
+		_, err = e.Fence(t.Context(), dryRun(byHand))
 		require.NoError(t, err, "a person has vouched for this one")
 		stop()
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 // relapsing lets a Node fall silent again shortly after each recovery, until it is
@@ -44,7 +45,7 @@ func TestHostWithTooManyRunsIsQuarantined(t *testing.T) {
 		time.Sleep(time.Hour)
 		stop()
 		assert.Contains(t, refusals(t, events), string(reason.Quarantined))
-		holds, err := state.LoadHolds(t.Context(), store)
+		holds, err := statetest.LoadHolds(t.Context(), store)
 		require.NoError(t, err)
 		require.Len(t, holds, 1)
 		h := holds[0]
@@ -59,7 +60,7 @@ func TestHostWithTooManyRunsIsQuarantined(t *testing.T) {
 		assert.Equal(t, h.Until, g.Until.UTC())
 		time.Sleep(30 * time.Minute)
 		assert.Len(t, e.Runs("c"), 4, "a new day, and no more than that")
-		holds, err = state.LoadHolds(t.Context(), store)
+		holds, err = statetest.LoadHolds(t.Context(), store)
 		require.NoError(t, err)
 		assert.True(t, holds[0].At.After(h.Until), "and quarantined anew")
 		stop()

@@ -147,8 +147,7 @@ func TestDryRunOfAViewerLeavesARefusedAccountAlone(t *testing.T) {
 		w.FailReads(refusedAccount())
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
-		o := byHand
-		o.DryRun = true
+		o := dryRun(byHand)
 		_, err := e.Fence(t.Context(), o)
 		refusedFor(t, err, "BMCAuth")
 		asked := w.Reads()

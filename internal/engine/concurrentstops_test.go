@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 // lateList answers one list of holds late, with what stood there when it was asked.
@@ -67,7 +68,7 @@ func TestPauseOfAnotherInstanceIsNotShortened(t *testing.T) {
 				}
 				c := store.cluster(t, "c")
 				c.Paused, c.PausedBy, c.PausedAt, c.PausedUntil = true, "bea", time.Now().UTC(), until
-				_, err := state.SaveCluster(t.Context(), store, c)
+				_, err := statetest.SaveCluster(t.Context(), store, c)
 				require.NoError(t, err)
 
 				out, err := e.Pause(t.Context(), heldFor(time.Minute))
@@ -89,12 +90,12 @@ func TestQuarantineDoesNotReplaceAHoldOfAnotherInstance(t *testing.T) {
 		defer relapsing(t, w)()
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(3 * time.Minute)
-		theirs, err := state.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "bea", Reason: "disk", At: time.Now().UTC()})
+		theirs, err := statetest.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "bea", Reason: "disk", At: time.Now().UTC()})
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
 		assert.NotEmpty(t, e.Holds("c"))
 		stop()
-		holds, err := state.LoadHolds(t.Context(), store)
+		holds, err := statetest.LoadHolds(t.Context(), store)
 		require.NoError(t, err)
 		assert.Contains(t, holds, theirs)
 	})
@@ -167,7 +168,7 @@ func TestStopsDoNotWaitForOneAnother(t *testing.T) {
 		assert.Len(t, e.Holds("c"), 5)
 		slow.hang.Store(false)
 		time.Sleep(30 * time.Second)
-		holds, err := state.LoadHolds(t.Context(), store)
+		holds, err := statetest.LoadHolds(t.Context(), store)
 		require.NoError(t, err)
 		assert.Len(t, holds, 5)
 		assert.True(t, store.cluster(t, "c").Paused)

@@ -42,8 +42,7 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 					change(w, o)
 				})
 				time.Sleep(time.Second)
-				dry := byHand
-				dry.DryRun = true
+				dry := dryRun(byHand)
 				out, err := e.ConfirmOff(t.Context(), dry)
 				require.NoError(t, err)
 				assert.Len(t, out.Evidence, 3, "power, Node and Lease: %v", out.Evidence)

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 // lie lets n-1's BMC say Off while its kubelet lives, until the run is Held.
@@ -37,7 +38,7 @@ func refusedFor(t *testing.T, err error, code reason.Code) {
 
 func freezesIn(t *testing.T, store state.Store) []state.Freeze {
 	t.Helper()
-	list, err := state.LoadFreezes(t.Context(), store)
+	list, err := statetest.LoadFreezes(t.Context(), store)
 	require.NoError(t, err)
 	return list
 }
@@ -96,7 +97,7 @@ func TestMissingFreezeIsMadeFromTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, stop := lie(t, w, store)
 		stop()
-		require.NoError(t, state.DeleteFreeze(t.Context(), store, freezesIn(t, store)[0]))
+		require.NoError(t, state.NewFreezes(func(state.Freeze) {}).Delete(t.Context(), store, freezesIn(t, store)[0]))
 		_, _, stop = start(t, w, store, nil)
 		time.Sleep(time.Second)
 		assert.Len(t, freezesIn(t, store), 1)
@@ -131,7 +132,7 @@ const class = "dell poweredge 6.10"
 // lied stores that a BMC of the class said Off falsely about a host elsewhere.
 func lied(t *testing.T, store state.Store, node, class string) {
 	t.Helper()
-	_, err := state.SaveFreeze(t.Context(), store, state.Freeze{RunID: "r-" + node, Host: "c/" + node, Cluster: "c", Node: node, Class: class, At: time.Now().UTC()})
+	_, err := statetest.SaveFreeze(t.Context(), store, state.Freeze{RunID: "r-" + node, Host: "c/" + node, Cluster: "c", Node: node, Class: class, At: time.Now().UTC()})
 	require.NoError(t, err)
 }
 

@@ -14,11 +14,12 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 func (s *failingStore) cluster(t *testing.T, name string) state.Cluster {
 	t.Helper()
-	c, err := state.LoadCluster(t.Context(), s, name)
+	c, err := statetest.LoadCluster(t.Context(), s, name)
 	require.NoError(t, err)
 	return c
 }
@@ -108,12 +109,12 @@ func TestStopsOfAnotherInstanceApply(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
-		held, err := state.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "bea", Reason: "disk", At: time.Now()})
+		held, err := statetest.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "bea", Reason: "disk", At: time.Now()})
 		require.NoError(t, err)
 		store.syncChanges()
 		require.Len(t, e.Holds("c"), 1)
 		held.Reason = "disk and fan"
-		_, err = state.SaveHold(t.Context(), store, held)
+		_, err = statetest.SaveHold(t.Context(), store, held)
 		require.NoError(t, err)
 		_, err = e.ReleaseHold(t.Context(), byHand) // on a version that is not the newest any more
 		require.NoError(t, err)
@@ -122,7 +123,7 @@ func TestStopsOfAnotherInstanceApply(t *testing.T) {
 
 		c := store.cluster(t, "c")
 		c.Paused, c.PausedBy = true, "bea"
-		_, err = state.SaveCluster(t.Context(), store, c)
+		_, err = statetest.SaveCluster(t.Context(), store, c)
 		require.NoError(t, err)
 		store.syncChanges()
 		time.Sleep(5 * time.Minute)
@@ -138,13 +139,11 @@ func TestQuarantineAndHold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
 		until := time.Now().UTC().Add(24 * time.Hour)
-		_, err := state.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "fenced", Reason: "restless", Quarantine: true, At: time.Now(), Until: until})
+		_, err := statetest.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "fenced", Reason: "restless", Quarantine: true, At: time.Now(), Until: until})
 		require.NoError(t, err)
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
-		o := byHand
-		o.DryRun = true
-		_, err = e.Fence(t.Context(), o)
+		_, err = e.Fence(t.Context(), dryRun(byHand))
 		require.NoError(t, err)
 		out, err := e.Hold(t.Context(), heldFor(time.Hour))
 		require.NoError(t, err)

@@ -84,9 +84,7 @@ func TestBareMetalHostThatMovedIsNotFollowed(t *testing.T) {
 		assert.Zero(t, w.Reads(), "the new address is not even asked")
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err)
-		o := byHand
-		o.DryRun = true
-		_, err = e.Fence(t.Context(), o)
+		_, err = e.Fence(t.Context(), dryRun(byHand))
 		require.NoError(t, err)
 		stop()
 	})

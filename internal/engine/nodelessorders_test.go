@@ -69,9 +69,7 @@ func TestBMCIsEnrolledForAMachine(t *testing.T) {
 		_, err := e.Enroll(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "by the name of the Node"})
 		refusedFor(t, err, reason.NoSuchNode)
 
-		o := byMachine
-		o.DryRun = true
-		x, err := e.Enroll(t.Context(), o)
+		x, err := e.Enroll(t.Context(), dryRun(byMachine))
 		require.NoError(t, err)
 		assert.Equal(t, hostUUID, x.Pin.SystemUUID, "what answers now")
 		assert.Equal(t, "m-m-1", x.Pin.MachineUID)
@@ -95,8 +93,7 @@ func TestEnrolmentOfAMachineEndsWithIt(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		_, err := e.Enroll(t.Context(), byMachine)
 		require.NoError(t, err)
-		o := byMachine
-		o.DryRun = true
+		o := dryRun(byMachine)
 		_, err = e.Fence(t.Context(), o)
 		require.NoError(t, err)
 		w.Do(func(s *fake.State) { s.ChangeMachine("n-1", func(m *policy.Machine) { m.UID = "another" }) })

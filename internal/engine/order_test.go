@@ -18,6 +18,12 @@ import (
 
 var byHand = order.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
 
+// dryRun is the order that only shows what it would do.
+func dryRun(o order.Order) order.Order {
+	o.DryRun = true
+	return o
+}
+
 func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck() // only people act here
@@ -50,8 +56,7 @@ func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 		w.pauseCheck()
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
-		o := byHand
-		o.DryRun = true
+		o := dryRun(byHand)
 		out, err := e.Fence(t.Context(), o)
 		require.NoError(t, err)
 		assert.NotEmpty(t, out.Gates)
@@ -103,8 +108,7 @@ func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 		})
 		time.Sleep(2 * quietPeriod)
 		require.Empty(t, e.Runs("c"))
-		dry := byHand
-		dry.DryRun = true
+		dry := dryRun(byHand)
 		_, err := e.Arming.Arm(t.Context(), dry)
 		require.NoError(t, err)
 		armed, err := e.Arming.Arm(t.Context(), byHand)

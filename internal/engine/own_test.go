@@ -62,9 +62,7 @@ func refusesOwnHost(t *testing.T, w *world, store *failingStore, own hosts.Own, 
 	w.pauseCheck()
 	e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = own })
 	time.Sleep(2 * time.Second)
-	o := byHand
-	o.DryRun = true
-	_, err := e.Fence(t.Context(), o)
+	_, err := e.Fence(t.Context(), dryRun(byHand))
 	if is {
 		refusedFor(t, err, reason.OwnHost)
 	} else {
@@ -95,8 +93,7 @@ func TestOwnBMCIsFoundByItsName(t *testing.T) {
 		}}
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = own })
 		time.Sleep(2 * time.Second)
-		o := byHand
-		o.DryRun = true
+		o := dryRun(byHand)
 		_, err := e.Fence(t.Context(), o)
 		require.NoError(t, err)
 		assert.Zero(t, asked.Load())

@@ -165,9 +165,7 @@ func TestPinnedModeRequiresAnEnrolment(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.NotEnrolled)
-		o := byHand
-		o.DryRun = true
-		x, err := e.Enroll(t.Context(), o)
+		x, err := e.Enroll(t.Context(), dryRun(byHand))
 		require.NoError(t, err)
 		assert.Equal(t, hostUUID, x.Devices[0].UUID)
 		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)

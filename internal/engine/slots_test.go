@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -102,9 +103,9 @@ func TestSlotsAreCorrectedAtTheStart(t *testing.T) {
 		time.Sleep(70 * time.Second)
 		stop()
 		id := only(t, e).ID
-		require.NoError(t, state.FreeSlot(t.Context(), store, id))
+		require.NoError(t, statetest.FreeSlot(t.Context(), store, id))
 		for cluster, run := range map[string]string{"c": "crashed-before-it-was-saved", "other": "r9"} {
-			_, err := state.TakeSlot(t.Context(), store, 9, state.Slot{Cluster: cluster, Run: run})
+			_, err := statetest.TakeSlot(t.Context(), store, 9, state.Slot{Cluster: cluster, Run: run})
 			require.NoError(t, err)
 		}
 		_, _, stop = start(t, w, store, limit)
@@ -123,7 +124,7 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 		meddles := onDecision(func(node string) {
 			if !meddled.Load() && f.Handle(node).Reads() > 0 {
 				meddled.Store(true) // the probe is done, the gate is asked
-				_, err := state.TakeSlot(t.Context(), store, 1, state.Slot{Cluster: "elsewhere", Run: "theirs"})
+				_, err := statetest.TakeSlot(t.Context(), store, 1, state.Slot{Cluster: "elsewhere", Run: "theirs"})
 				assert.NoError(t, err)
 			}
 		})
@@ -142,7 +143,7 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		require.Len(t, e.Runs("a"), 1)
 
-		require.NoError(t, state.FreeSlot(t.Context(), store, "theirs"))
+		require.NoError(t, statetest.FreeSlot(t.Context(), store, "theirs"))
 		time.Sleep(5 * time.Minute)
 		assert.Len(t, e.Runs("a"), 2)
 		assert.Zero(t, f.NotReady())

@@ -123,15 +123,15 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 		switch {
 		case !r.HasStatus() || r.UID == "": // the latter: from a file
 		case last.status == current && (last.again.IsZero() || now.Before(last.again)):
-			due = earliest(due, last.again)
+			due = policy.Sooner(due, last.again)
 		case now.Before(last.next):
-			due = earliest(due, last.next)
+			due = policy.Sooner(due, last.next)
 		case !w.mayWrite(ctx, r.ID(), now):
 			delete(w.written, key) // somebody else writes meanwhile
-			due = earliest(due, now.Add(controllerFresh))
+			due = policy.Sooner(due, now.Add(controllerFresh))
 		default:
 			w.written[key] = w.write(ctx, r, current, last, now)
-			due = earliest(earliest(due, w.written[key].next), w.written[key].again)
+			due = policy.Sooner(policy.Sooner(due, w.written[key].next), w.written[key].again)
 		}
 	}
 	return due
@@ -212,11 +212,4 @@ func (c *cluster) withTargets(r policy.CheckReport, now time.Time) (full policy.
 		return r, false
 	}
 	return full, matched
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

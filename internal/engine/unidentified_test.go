@@ -63,9 +63,7 @@ func TestBMCWithoutUUIDIsEnrolled(t *testing.T) {
 			gate(t, e, reason.IdentityUnknown)
 			assert.Zero(t, w.Count(bmc.CommandOff))
 
-			o := byHand
-			o.DryRun = true
-			x, err := e.Enroll(t.Context(), o)
+			x, err := e.Enroll(t.Context(), dryRun(byHand))
 			require.NoError(t, err)
 			assert.Equal(t, []hosts.EnrolledDevice{{
 				Device: "ipmi://192.0.2.1:623", Driver: bmc.DriverIPMI, Power: bmc.On, Serial: "SRV1234", MACs: macs,
@@ -298,8 +296,7 @@ func TestTwinIsNotEnrolledWithoutUUID(t *testing.T) {
 		m.set("h-2", func(h *policy.Host) { h.Address = "ipmi://192.0.2.10:623" })
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
-		o := byHand
-		o.DryRun = true
+		o := dryRun(byHand)
 		_, err := e.Enroll(t.Context(), o)
 		require.NoError(t, err, "the BMC says that it is that of n-1")
 		w.SetBMCUUID("")

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 )
 
 // pdu writes SNMP tools for a PDU with one outlet, number 4, that feeds worker-5.
@@ -46,7 +47,7 @@ func TestFenceAPCSNMP(t *testing.T) {
 	receipt, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	assert.True(t, receipt.Already, "the agent takes the outlet for off, and sends nothing")
-	r := read(t, c)
+	r := bmctest.Read(t, c)
 	assert.Equal(t, bmc.Unknown, r.State)
 	assert.Equal(t, "outlet 9 is not listed", r.Raw)
 
@@ -54,9 +55,9 @@ func TestFenceAPCSNMP(t *testing.T) {
 		c := power(plug)
 		_, err := c.Send(t.Context(), bmc.CommandOn)
 		require.NoError(t, err)
-		require.Equal(t, bmc.On, read(t, c).State)
+		require.Equal(t, bmc.On, bmctest.Read(t, c).State)
 		_, err = c.Send(t.Context(), bmc.CommandOff)
 		require.NoError(t, err)
-		assert.Equal(t, bmc.Off, read(t, c).State)
+		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 )
 
 const saysOff = `case "$input" in *action=off*) echo "Success: Already OFF"; exit 0;; esac; echo Status: OFF; exit 2`
@@ -48,14 +49,14 @@ func TestOffOfAnOutletThatIsNotThere(t *testing.T) {
 				d.Parameters = c.parameters
 			}
 			cl := client(t, listing(t, c.list, saysOff), d)
-			r := read(t, cl)
+			r := bmctest.Read(t, cl)
 			assert.Equal(t, c.want, r.State, r.Raw)
 			if c.want == bmc.Unknown {
 				assert.Contains(t, r.Raw, "is not listed")
 			}
 			_, err := cl.Send(t.Context(), bmc.CommandOff)
 			require.NoError(t, err)
-			assert.Equal(t, c.want, read(t, cl).State, "a command makes no outlet")
+			assert.Equal(t, c.want, bmctest.Read(t, cl).State, "a command makes no outlet")
 		})
 	}
 }
@@ -68,14 +69,14 @@ func TestListThatFails(t *testing.T) {
 		`while :; do echo 7,worker-5; done`:                          bmc.KindProtocol,
 	} {
 		_, err := client(t, listing(t, list, saysOff), device()).Read(t.Context())
-		assert.Contains(t, failed(t, err, kind).Error(), "list of outlets")
+		assert.Contains(t, bmctest.Failed(t, err, kind).Error(), "list of outlets")
 	}
 	c := client(t, listing(t, `sleep 1618.3`, saysOff), device())
 	_, err := c.Describe(t.Context())
 	require.NoError(t, err)
 	c.timing.ReadTimeout = 500 * time.Millisecond
 	_, err = c.Read(t.Context())
-	failed(t, err, bmc.KindUnreachable)
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 	assert.Eventually(t, gone(t, "1618.3"), time.Minute, 10*time.Millisecond)
 }
 
@@ -91,16 +92,16 @@ func TestListIsAskedSeldom(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(on, nil, 0o600))
 	c := client(t, p, device())
-	require.Equal(t, bmc.On, read(t, c).State)
+	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
 	assert.Zero(t, times())
 	require.NoError(t, os.Remove(on))
-	require.Equal(t, bmc.Off, read(t, c).State)
-	require.Equal(t, bmc.Off, read(t, c).State)
+	require.Equal(t, bmc.Off, bmctest.Read(t, c).State)
+	require.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 	assert.Equal(t, 1, times())
 	c.listedAt = c.listedAt.Add(-listAge)
-	require.Equal(t, bmc.Off, read(t, c).State)
+	require.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 	assert.Equal(t, 2, times())
-	require.Equal(t, bmc.Off, read(t, client(t, p, device())).State)
+	require.Equal(t, bmc.Off, bmctest.Read(t, client(t, p, device())).State)
 	assert.Equal(t, 3, times(), "what another session saw is not believed")
 }
 
@@ -111,16 +112,16 @@ func TestAgentsWithoutAList(t *testing.T) {
 	d := device()
 	c := client(t, raw(t, text), d)
 	_, err := c.Read(t.Context())
-	assert.Contains(t, failed(t, err, bmc.KindUnsupported).Error(), "cannot list its outlets")
+	assert.Contains(t, bmctest.Failed(t, err, bmc.KindUnsupported).Error(), "cannot list its outlets")
 	_, err = c.Send(t.Context(), bmc.CommandOff)
-	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindUnsupported).Sent)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindUnsupported).Sent)
 	d.Parameters = nil
-	assert.Equal(t, bmc.Off, read(t, client(t, raw(t, text), d)).State, "the whole box is always there")
+	assert.Equal(t, bmc.Off, bmctest.Read(t, client(t, raw(t, text), d)).State, "the whole box is always there")
 
 	d = installed(t, "fence_powerman", "127.0.0.1:1", map[string]string{"plug": "t1"})
 	d.Username, d.Password = "", bmc.Secret{}
 	_, err = client(t, systemPath, d).Read(t.Context())
-	assert.Contains(t, failed(t, err, bmc.KindUnsupported).Error(), "cannot list its outlets")
+	assert.Contains(t, bmctest.Failed(t, err, bmc.KindUnsupported).Error(), "cannot list its outlets")
 }
 
 func FuzzList(f *testing.F) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 )
 
 // hmc writes an ssh that leads to the shell of an HMC with one partition, worker-5, and
@@ -52,19 +53,19 @@ func TestFenceLPAR(t *testing.T) {
 		"Not Available": bmc.Unknown, "Migrating - Running": bmc.Unknown, "Error": bmc.Unknown,
 	} {
 		setState(state)
-		r := read(t, c)
+		r := bmctest.Read(t, c)
 		assert.Equal(t, want, r.State, "%s: %s", state, r.Raw)
 	}
 	setState("Not Available")
 	receipt, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	assert.True(t, receipt.Already, "the agent takes the partition for off, and sends nothing")
-	assert.Contains(t, read(t, c).Raw, "Not Available")
+	assert.Contains(t, bmctest.Read(t, c).Raw, "Not Available")
 	for _, cmd := range []bmc.Command{bmc.CommandOn, bmc.CommandOff} {
 		setState(map[bmc.Command]string{bmc.CommandOn: "Not Activated", bmc.CommandOff: "Running"}[cmd])
 		_, err := c.Send(t.Context(), cmd)
 		require.NoError(t, err)
-		assert.Equal(t, map[bmc.Command]bmc.PowerState{bmc.CommandOn: bmc.On, bmc.CommandOff: bmc.Off}[cmd], read(t, c).State)
+		assert.Equal(t, map[bmc.Command]bmc.PowerState{bmc.CommandOn: bmc.On, bmc.CommandOff: bmc.Off}[cmd], bmctest.Read(t, c).State)
 	}
 }
 
@@ -74,5 +75,5 @@ func TestFenceLPARTakesNoPassword(t *testing.T) {
 	d.Endpoint.Host = "192.0.2.9"
 	d.Password = bmc.NewSecret("c4nary-secret")
 	_, err := client(t, systemPath, d).Read(t.Context())
-	assert.ErrorContains(t, failed(t, err, bmc.KindUnsupported), "set the parameter identity_file, and no password")
+	assert.ErrorContains(t, bmctest.Failed(t, err, bmc.KindUnsupported), "set the parameter identity_file, and no password")
 }

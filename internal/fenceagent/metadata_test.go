@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 )
 
 func actions(text string) []byte {
@@ -47,7 +48,7 @@ func TestMetadataIsReadOnce(t *testing.T) {
 		return strings.Count(string(b), "-o")
 	}
 	for range 3 {
-		read(t, client(t, p, device()))
+		bmctest.Read(t, client(t, p, device()))
 	}
 	assert.Equal(t, 1, asked())
 	path := filepath.Join(p.dirs[0], "fence_test")
@@ -66,9 +67,9 @@ func TestMetadataThatFailedIsAskedAgain(t *testing.T) {
 	p := raw(t, strings.Replace(header, "#!/bin/sh\n", "#!/bin/sh\n[ -e "+flag+" ] || { echo no room >&2; exit 1; }\n", 1)+"cat >/dev/null\n")
 	c := client(t, p, device())
 	_, err := c.Read(t.Context())
-	assert.Contains(t, failed(t, err, bmc.KindUnsupported).Error(), "no room")
+	assert.Contains(t, bmctest.Failed(t, err, bmc.KindUnsupported).Error(), "no room")
 	require.NoError(t, os.WriteFile(flag, nil, 0o600))
-	assert.Equal(t, bmc.On, read(t, c).State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 }
 
 func FuzzDecode(f *testing.F) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/asroot"
 )
 
@@ -124,5 +125,5 @@ func TestEntriesTLSIsRefused(t *testing.T) {
 	d := device()
 	d.TLS.InsecureSkipVerify = true
 	_, err := newClient(d, timing, raw(t, "#!/bin/sh\n"))
-	assert.Contains(t, failed(t, err, bmc.KindUnsupported).Error(), "ssl_insecure")
+	assert.Contains(t, bmctest.Failed(t, err, bmc.KindUnsupported).Error(), "ssl_insecure")
 }

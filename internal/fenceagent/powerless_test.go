@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 )
 
 // Agents that read back a note of their own, and no power: their off is a message
@@ -17,7 +18,7 @@ import (
 func TestAgentsWithoutPowerAreRefused(t *testing.T) {
 	for agent, why := range nonPowerAgents {
 		_, err := New(bmc.Device{Driver: bmc.DriverFenceAgent, Agent: agent}, timing)
-		assert.ErrorContains(t, failed(t, err, bmc.KindUnsupported), why, agent)
+		assert.ErrorContains(t, bmctest.Failed(t, err, bmc.KindUnsupported), why, agent)
 	}
 }
 
@@ -59,12 +60,12 @@ func TestPowerlessAgentUnderAnotherName(t *testing.T) {
 	t.Parallel()
 	p := raw(t, strings.Replace(header, `name="fence_test"`, `name="fence_sbd"`, 1))
 	_, err := client(t, p, device()).Read(t.Context())
-	failed(t, err, bmc.KindUnsupported)
+	bmctest.Failed(t, err, bmc.KindUnsupported)
 
 	p = agent(t, "exit 0")
 	path := filepath.Join(p.dirs[0], "fence_test")
 	require.NoError(t, os.Rename(path, filepath.Join(p.dirs[0], "fence_crosslink")))
 	require.NoError(t, os.Symlink("fence_crosslink", path))
 	_, err = client(t, p, device()).Read(t.Context())
-	failed(t, err, bmc.KindUnsupported)
+	bmctest.Failed(t, err, bmc.KindUnsupported)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -17,14 +18,14 @@ import (
 func switches(t *testing.T, d bmc.Device, power func() bool) {
 	t.Helper()
 	c := client(t, systemPath, d)
-	first := read(t, c)
+	first := bmctest.Read(t, c)
 	require.Equal(t, bmc.On, first.State)
 	assert.Equal(t, "STATUS: ON", first.Raw)
 	r, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	assert.False(t, r.Already)
 	assert.False(t, power())
-	second := read(t, c)
+	second := bmctest.Read(t, c)
 	assert.Equal(t, bmc.Off, second.State)
 	assert.Equal(t, first.Session, second.Session)
 	r, err = c.Send(t.Context(), bmc.CommandOff)
@@ -49,7 +50,7 @@ func TestFenceIPMILAN(t *testing.T) {
 
 	d.Password = bmc.NewSecret("wrong-secret")
 	_, err = client(t, systemPath, d).Read(t.Context())
-	failed(t, err, bmc.KindUnreachable)
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 }
 
 func TestFenceRedfish(t *testing.T) {
@@ -69,7 +70,7 @@ func TestFenceRedfishWithoutSystemIsRefused(t *testing.T) {
 	t.Cleanup(sim.Stop)
 	d := installed(t, "fence_redfish", sim.Addr(), map[string]string{"ssl_insecure": "1"})
 	_, err = New(d, timing)
-	failed(t, err, bmc.KindUnsupported)
+	bmctest.Failed(t, err, bmc.KindUnsupported)
 	assert.True(t, sim.System(0).Power() && sim.System(1).Power())
 }
 
@@ -80,7 +81,7 @@ func TestAgentsThatDoNotSwitchPower(t *testing.T) {
 	for _, name := range []string{"fence_brocade", "fence_scsi", "fence_mpath", "fence_ifmib", "fence_kdump", "fence_heuristics_ping"} {
 		d := installed(t, name, "", nil)
 		_, err := client(t, systemPath, d).Read(t.Context())
-		failed(t, err, bmc.KindUnsupported)
+		bmctest.Failed(t, err, bmc.KindUnsupported)
 	}
 }
 
@@ -103,7 +104,7 @@ func TestRealAgentIsKilled(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	_, err = client(t, systemPath, d).Send(ctx, bmc.CommandOff)
-	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindUnreachable).Sent)
+	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Less(t, time.Since(begin), time.Minute)
 }

@@ -1,7 +1,6 @@
 package fenceagent
 
 import (
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -90,26 +89,6 @@ func client(t *testing.T, p searchPath, d bmc.Device) *Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, c.Close(t.Context())) })
 	return c
-}
-
-func read(t *testing.T, c *Client) bmc.Reading {
-	t.Helper()
-	r, err := c.Read(t.Context())
-	require.NoError(t, err)
-	return r
-}
-
-// failed asserts that err is a typed error of this kind, and gives it.
-func failed(t *testing.T, err error, kind bmc.Kind) *bmc.Error {
-	t.Helper()
-	require.Error(t, err)
-	e, ok := errors.AsType[*bmc.Error](err)
-	require.True(t, ok, "%T is not a *bmc.Error", err)
-	assert.Equal(t, kind, e.Kind, "%v", err)
-	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
-		assert.NotContains(t, cause.Error(), "secret", "I25")
-	}
-	return e
 }
 
 // installed gives a device for an agent of the Debian package fence-agents; the

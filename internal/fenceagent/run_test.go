@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/pace"
 )
 
@@ -42,7 +43,7 @@ func TestHangingAgentIsKilledWhole(t *testing.T) {
 	defer cancel()
 	begin := time.Now()
 	_, err = c.Send(ctx, bmc.CommandOff)
-	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindUnreachable).Sent)
+	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Less(t, time.Since(begin), pace.Hang)
 	assert.Eventually(t, gone(t, "3141.5"), time.Minute, 10*time.Millisecond)
@@ -53,7 +54,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	c := client(t, agent(t, `sleep 2718.2 & echo Status: OFF; exit 2`), device())
 	begin := time.Now()
-	assert.Equal(t, bmc.Off, read(t, c).State)
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 	assert.Less(t, time.Since(begin), pace.Hang)
 	assert.Eventually(t, gone(t, "2718.2"), time.Minute, 10*time.Millisecond)
 }
@@ -71,7 +72,7 @@ func TestOutputHeldByAnotherSession(t *testing.T) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	})
 	begin := time.Now()
-	assert.Equal(t, bmc.On, read(t, c).State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 	assert.Less(t, time.Since(begin), pace.Hang)
 }
 
@@ -81,7 +82,7 @@ func TestFloodIsKilled(t *testing.T) {
 		c := client(t, agent(t, `while :; do echo Status: OFF; done`+to), device())
 		begin := time.Now()
 		_, err := c.Read(t.Context())
-		assert.Contains(t, failed(t, err, bmc.KindProtocol).Error(), "too much output")
+		assert.Contains(t, bmctest.Failed(t, err, bmc.KindProtocol).Error(), "too much output")
 		assert.Less(t, time.Since(begin), pace.Hang)
 	}
 }
@@ -91,14 +92,14 @@ func TestAgentThatReadsNothing(t *testing.T) {
 	d := device()
 	d.Parameters["community"] = strings.Repeat("x", 200<<10) // more than a pipe holds
 	c := client(t, raw(t, header+"echo Status: ON\n"), d)
-	assert.Equal(t, bmc.On, read(t, c).State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 }
 
 func TestAgentEndedBySignal(t *testing.T) {
 	t.Parallel()
 	c := client(t, agent(t, `echo Status: OFF; kill -9 $$`), device())
 	_, err := c.Read(t.Context())
-	assert.Contains(t, failed(t, err, bmc.KindProtocol).Error(), "signal")
+	assert.Contains(t, bmctest.Failed(t, err, bmc.KindProtocol).Error(), "signal")
 }
 
 // The secrets are on stdin, and in nothing that others could see.
@@ -106,7 +107,7 @@ func TestSecretsOnlyOnStdin(t *testing.T) {
 	t.Setenv("FENCED_CANARY", "of-the-daemon")
 	out := t.TempDir()
 	c := client(t, agent(t, `echo "$input" >`+out+`/stdin; cat /proc/$$/environ >`+out+`/environ; cat /proc/$$/cmdline >`+out+`/cmdline; exit 0`), device())
-	require.Equal(t, bmc.On, read(t, c).State)
+	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
 	file := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(out, name))
 		require.NoError(t, err)
@@ -126,9 +127,9 @@ func TestNotStartedIsNotSent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = c.Send(ctx, bmc.CommandOff)
-	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindUnreachable).Sent)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
 
 	require.NoError(t, os.Remove(filepath.Join(p.dirs[0], "fence_test")))
 	_, err = c.Send(t.Context(), bmc.CommandOff)
-	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindUnsupported).Sent)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindUnsupported).Sent)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 )
 
 func TestStatus(t *testing.T) {
@@ -30,7 +31,7 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := read(t, client(t, agent(t, c.body), device()))
+			r := bmctest.Read(t, client(t, agent(t, c.body), device()))
 			assert.Equal(t, c.want, r.State)
 			assert.LessOrEqual(t, len(r.Raw), maxRaw)
 			assert.NotEmpty(t, r.Raw)
@@ -58,9 +59,9 @@ func TestComplaints(t *testing.T) {
 			d.Password = bmc.NewSecret("c4nary-secret")
 			cl := client(t, agent(t, c.body), d)
 			_, err := cl.Read(t.Context())
-			assert.Contains(t, failed(t, err, c.kind).Error(), c.text)
+			assert.Contains(t, bmctest.Failed(t, err, c.kind).Error(), c.text)
 			_, err = cl.Send(t.Context(), bmc.CommandOff)
-			assert.Equal(t, bmc.SentMaybe, failed(t, err, c.kind).Sent, "it was started")
+			assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, c.kind).Sent, "it was started")
 		})
 	}
 }
@@ -76,5 +77,5 @@ func TestSend(t *testing.T) {
 	require.NoError(t, err)
 	assert.False(t, r.Already)
 	_, err = c.Send(t.Context(), bmc.Command(0))
-	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindUnsupported).Sent)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindUnsupported).Sent)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -42,7 +43,6 @@ type EnrolledDevice struct {
 // that very machine. It reads each device: one that proves its identity must match the machine, and
 // any other must not contradict it. A refusal is a *reason.Refusal. // I8, I10
 func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error) {
-	h := c.hosts
 	if err := c.opt.Lead.Refuse(); err != nil {
 		return Enrollment{}, err
 	}
@@ -50,24 +50,11 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 		return Enrollment{}, errNotSeen()
 	}
 	t := c.targetNamed(o.Of())
-	s, err := c.SubjectOf(ctx, o.Of())
-	if err == nil {
-		s.Host, err = c.FindBare(ctx, t)
-	}
-	if err == nil {
-		err = cmp.Or(s.Err, c.enrollable(s, o))
-	}
+	s, err := c.subjectToEnroll(ctx, t, o)
 	if err != nil {
 		return Enrollment{}, err
 	}
-	s.Host = withSecrets(ctx, s.Host, c.secrets.read)
-	h.opt.LockOut.Forget(s.Host) // the person may have corrected the credentials
-	if c.nodeless.byReport(s, o) {
-		if s.SystemUUID, err = c.nodeless.reportedFor(ctx, s); err != nil {
-			return Enrollment{}, err
-		}
-	}
-	old, _, err := h.catalog.pins.get(s.Host.Name)
+	old, _, err := c.hosts.catalog.pins.get(s.Host.Name)
 	if err != nil {
 		return Enrollment{}, fmt.Errorf("read the pin of %s: %w", s.Host.Name, err)
 	}
@@ -75,18 +62,10 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 		Host: s.Host.Name, Version: old.Version, Node: s.Node, Address: s.Host.Address(), Devices: devicesOf(s.Host), Choice: choiceOf(s.Host),
 		Secret:     strings.Join(secretsOf(c.opt.Name, s.Host), "\n"),
 		MachineUID: pinnedMachine(s.Host, t.MachineUID),
-		SystemUUID: machineUUID(s), Class: h.catalog.index.get(s.Host.Name).class(), At: time.Now().UTC(), EnrolledBy: o.Actor,
+		SystemUUID: machineUUID(s), Class: c.hosts.catalog.index.get(s.Host.Name).class(), At: time.Now().UTC(), EnrolledBy: o.Actor,
 	}}
-	for i, l := range s.Host.Levels {
-		for j := range l.Devices {
-			d, err := h.enrollDevice(ctx, s, i, j)
-			if err != nil {
-				return Enrollment{}, err
-			}
-			if x.Devices = append(x.Devices, d); x.Pin.BMCUUID == "" {
-				x.Pin.BMCUUID, x.Pin.Serial = d.UUID, d.Serial
-			}
-		}
+	if err := x.readDevices(ctx, c.hosts, s); err != nil {
+		return Enrollment{}, err
 	}
 	if x.Pin.Reported = encodeReports(x.Devices); x.Pin.Reported != "" {
 		if err := c.enrollableWithoutUUID(s, old, x); err != nil {
@@ -102,6 +81,43 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 	c.emit(o.Event("enrolls " + s.Host.Address()))
 	c.opt.View.Wake()
 	return x, nil
+}
+
+// subjectToEnroll returns the subject of an enrolment, with its host as it is configured now and the
+// present credentials, or refuses it.
+func (c *Cluster) subjectToEnroll(ctx context.Context, t remediate.Target, o order.Order) (Subject, error) {
+	s, err := c.SubjectOf(ctx, o.Of())
+	if err == nil {
+		s.Host, err = c.FindBare(ctx, t)
+	}
+	if err == nil {
+		err = cmp.Or(s.Err, c.enrollable(s, o))
+	}
+	if err != nil {
+		return Subject{}, err
+	}
+	s.Host = withSecrets(ctx, s.Host, c.secrets.read)
+	c.hosts.opt.LockOut.Forget(s.Host) // the person may have corrected the credentials
+	if c.nodeless.byReport(s, o) {
+		s.SystemUUID, err = c.nodeless.reportedFor(ctx, s)
+	}
+	return s, err
+}
+
+// readDevices reads each device of the host. The first that proves an identity gives that of the pin.
+func (x *Enrollment) readDevices(ctx context.Context, h *Hosts, s Subject) error {
+	for i, l := range s.Host.Levels {
+		for j := range l.Devices {
+			d, err := h.enrollDevice(ctx, s, i, j)
+			if err != nil {
+				return err
+			}
+			if x.Devices = append(x.Devices, d); x.Pin.BMCUUID == "" {
+				x.Pin.BMCUUID, x.Pin.Serial = d.UUID, d.Serial
+			}
+		}
+	}
+	return nil
 }
 
 // enrollable refuses a subject if it is not known which machine it is, or if it exists twice.

@@ -2,7 +2,6 @@ package k8swatch
 
 import (
 	"cmp"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/record/util"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 )
 
 // maxEventMessage is the longest message of an Event that the API server accepts.
@@ -18,21 +18,10 @@ const maxEventMessage = 1024
 // reporter is the component that reports the Events.
 const reporter = "fenced"
 
-// Note is a Kubernetes Event to write: what happened to one object.
-type Note struct {
-	// The object. One without a Namespace is of the whole cluster.
-	APIVersion, Kind, Namespace, Name, UID string
-
-	At      time.Time
-	Warning bool
-	// Reason is a CamelCase word, Message a sentence.
-	Reason, Message string
-}
-
-// Note queues an Event about an object of the cluster, for the API server that has the
+// QueueEvent queues an Event about an object of the cluster, for the API server that has the
 // object. It never waits. While the API server does not answer, the oldest Events are
 // dropped once too many are queued.
-func (c *Cluster) Note(n Note) { c.sideOf(n.APIVersion).events.put(n) }
+func (c *Cluster) QueueEvent(e event.KubeEvent) { c.sideOf(e.APIVersion).events.put(e) }
 
 // EventsDropped is how many Events were not written: too many were queued, they grew too
 // old, there were too many about one object, or the API server refused them.
@@ -43,9 +32,9 @@ func (c *Cluster) EventsDropped() (n uint64) {
 	return n
 }
 
-// kubernetesEvent is the Event for a note. An Event about an object without a namespace is
+// kubernetesEvent is the Event as the API has it. An Event about an object without a namespace is
 // in "default": the API server accepts no other.
-func (n Note) kubernetesEvent() *corev1.Event {
+func kubernetesEvent(n event.KubeEvent) *corev1.Event {
 	at := metav1.NewTime(n.At)
 	e := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/fenced/fenced/internal/event"
 )
 
 // Events must never be in the way of a write that fences: they begin a second late, one is
@@ -49,7 +51,7 @@ type eventWriter struct {
 	refused map[string]bool // the verbs whose refusal was logged; run alone uses it
 
 	mu    sync.Mutex
-	queue []Note // the oldest first
+	queue []event.KubeEvent // the oldest first
 }
 
 func newEventWriter(s *side) *eventWriter {
@@ -69,7 +71,7 @@ func spamKey(e *corev1.Event) string {
 }
 
 // put queues an Event. It never waits.
-func (w *eventWriter) put(n Note) {
+func (w *eventWriter) put(n event.KubeEvent) {
 	w.mu.Lock()
 	if len(w.queue) == maxQueuedEvents {
 		w.queue = append(w.queue[:0], w.queue[1:]...)
@@ -81,11 +83,11 @@ func (w *eventWriter) put(n Note) {
 }
 
 // take removes the oldest Event from the queue.
-func (w *eventWriter) take() (n Note, found bool) {
+func (w *eventWriter) take() (n event.KubeEvent, found bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.queue) == 0 {
-		return Note{}, false
+		return event.KubeEvent{}, false
 	}
 	n = w.queue[0]
 	w.queue = append(w.queue[:0], w.queue[1:]...)
@@ -112,8 +114,8 @@ func (w *eventWriter) run(ctx context.Context) {
 
 // deliver writes one Event. While the API server does not answer it tries again, until the
 // Event is too old. It returns whether the Event was written.
-func (w *eventWriter) deliver(ctx context.Context, n Note) bool {
-	result, err := w.similar.EventCorrelate(n.kubernetesEvent())
+func (w *eventWriter) deliver(ctx context.Context, n event.KubeEvent) bool {
+	result, err := w.similar.EventCorrelate(kubernetesEvent(n))
 	if err != nil || result.Skip {
 		return false
 	}

@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/fenced/fenced/internal/event"
 )
 
 // eventScene is a writer of Events and the API server it writes to, in virtual time.
@@ -76,8 +78,8 @@ func (s *eventScene) written(t *testing.T) []corev1.Event {
 	return list.Items
 }
 
-func noteOn(node, reason, message string) Note {
-	return Note{APIVersion: "v1", Kind: "Node", Name: node, UID: node, At: time.Now(), Reason: reason, Message: message}
+func noteOn(node, reason, message string) event.KubeEvent {
+	return event.KubeEvent{APIVersion: "v1", Kind: "Node", Name: node, UID: node, At: time.Now(), Reason: reason, Message: message}
 }
 
 var errUnreachable = errors.New("connection refused")
@@ -89,7 +91,7 @@ func TestEventsOutlastAnOutage(t *testing.T) {
 		s.answers(func(string) error { return errUnreachable })
 		const many = maxQueuedEvents + 88
 		for i := range many {
-			s.c.Note(noteOn(fmt.Sprintf("n-%d", i), "HostPoweredOff", "off"))
+			s.c.QueueEvent(noteOn(fmt.Sprintf("n-%d", i), "HostPoweredOff", "off"))
 			time.Sleep(2 * eventDelay)
 		}
 		s.answers(nil)
@@ -106,10 +108,10 @@ func TestEventsOutlastAnOutage(t *testing.T) {
 func TestOldEventsAreDropped(t *testing.T) {
 	withEvents(t, func(t *testing.T, s *eventScene) {
 		s.answers(func(string) error { return errUnreachable })
-		s.c.Note(noteOn("a", "HostPoweredOff", "off"))
-		s.c.Note(noteOn("b", "HostPoweredOff", "off"))
+		s.c.QueueEvent(noteOn("a", "HostPoweredOff", "off"))
+		s.c.QueueEvent(noteOn("b", "HostPoweredOff", "off"))
 		time.Sleep(maxEventAge + time.Minute)
-		s.c.Note(noteOn("c", "HostPoweredOff", "off"))
+		s.c.QueueEvent(noteOn("c", "HostPoweredOff", "off"))
 		s.answers(nil)
 		time.Sleep(time.Minute)
 		require.Len(t, s.written(t), 1)
@@ -126,7 +128,7 @@ func TestMissingRightToWriteEvents(t *testing.T) {
 		}
 		s.answers(forbidden)
 		for i := range 5 {
-			s.c.Note(noteOn(fmt.Sprintf("n-%d", i), "HostPoweredOff", "off"))
+			s.c.QueueEvent(noteOn(fmt.Sprintf("n-%d", i), "HostPoweredOff", "off"))
 		}
 		time.Sleep(time.Minute)
 		assert.Equal(t, 1, s.logged.FilterMessageSnippet("configs/rbac.yaml").Len())
@@ -139,8 +141,8 @@ func TestMissingRightToWriteEvents(t *testing.T) {
 			return nil
 		})
 		for range 5 {
-			s.c.Note(noteOn("again", "HostPoweredOff", "off"))
-			s.c.Note(noteOn("other", "HostPoweredOff", time.Now().String()))
+			s.c.QueueEvent(noteOn("again", "HostPoweredOff", "off"))
+			s.c.QueueEvent(noteOn("other", "HostPoweredOff", time.Now().String()))
 			time.Sleep(time.Minute)
 		}
 		assert.Equal(t, 2, s.logged.FilterMessageSnippet("configs/rbac.yaml").Len())
@@ -152,17 +154,17 @@ func TestMissingRightToWriteEvents(t *testing.T) {
 func TestEventsAreCombined(t *testing.T) {
 	withEvents(t, func(t *testing.T, s *eventScene) {
 		for range 3 {
-			s.c.Note(noteOn("a", "ActionFailed", "SendOff: the same"))
+			s.c.QueueEvent(noteOn("a", "ActionFailed", "SendOff: the same"))
 			time.Sleep(2 * eventDelay)
 		}
 		require.Len(t, s.written(t), 1)
 		assert.Equal(t, int32(3), s.written(t)[0].Count)
 		for i := range 100 {
-			s.c.Note(noteOn("b", "ActionFailed", fmt.Sprint("SendOff: ", i)))
+			s.c.QueueEvent(noteOn("b", "ActionFailed", fmt.Sprint("SendOff: ", i)))
 			time.Sleep(2 * eventDelay)
 		}
 		assert.LessOrEqual(t, len(s.written(t)), 1+objectBurst+1)
-		s.c.Note(noteOn("b", "RemediationHeld", "BMCAuth"))
+		s.c.QueueEvent(noteOn("b", "RemediationHeld", "BMCAuth"))
 		time.Sleep(2 * eventDelay)
 		last := s.written(t)
 		assert.Equal(t, "RemediationHeld", last[len(last)-1].Reason, "another reason is not limited with it")
@@ -172,11 +174,11 @@ func TestEventsAreCombined(t *testing.T) {
 // An Event that has expired is created again.
 func TestExpiredEventIsCreatedAgain(t *testing.T) {
 	withEvents(t, func(t *testing.T, s *eventScene) {
-		s.c.Note(noteOn("a", "RemediationWaiting", "PowerOffFailed"))
+		s.c.QueueEvent(noteOn("a", "RemediationWaiting", "PowerOffFailed"))
 		time.Sleep(2 * eventDelay)
 		e := s.written(t)[0]
 		require.NoError(t, s.api.CoreV1().Events(e.Namespace).Delete(t.Context(), e.Name, metav1.DeleteOptions{}))
-		s.c.Note(noteOn("a", "RemediationWaiting", "PowerOffFailed"))
+		s.c.QueueEvent(noteOn("a", "RemediationWaiting", "PowerOffFailed"))
 		time.Sleep(2 * eventDelay)
 		require.Len(t, s.written(t), 1)
 		assert.Zero(t, s.c.EventsDropped())
@@ -186,8 +188,8 @@ func TestExpiredEventIsCreatedAgain(t *testing.T) {
 // What an Event quotes is cut to its size and made printable.
 func TestEventIsBounded(t *testing.T) {
 	n := noteOn("a", "ActionFailed", string(make([]byte, 5000))+"\x1b[31m")
-	assert.Len(t, n.kubernetesEvent().Message, maxEventMessage)
-	assert.NotContains(t, n.kubernetesEvent().Message, "\x00")
-	assert.Equal(t, metav1.NamespaceDefault, n.kubernetesEvent().Namespace, "of an object without a namespace")
-	assert.Equal(t, "a", string(n.kubernetesEvent().InvolvedObject.UID))
+	assert.Len(t, kubernetesEvent(n).Message, maxEventMessage)
+	assert.NotContains(t, kubernetesEvent(n).Message, "\x00")
+	assert.Equal(t, metav1.NamespaceDefault, kubernetesEvent(n).Namespace, "of an object without a namespace")
+	assert.Equal(t, "a", string(kubernetesEvent(n).InvolvedObject.UID))
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -31,22 +32,9 @@ const markTimeout = 2 * time.Second
 // maxMarkValue limits what is kept of an annotation: anybody may have written it.
 const maxMarkValue = 128
 
-// Mark says on a Node or a Machine which run is open on it.
-type Mark struct {
-	// The object.
-	APIVersion, Kind, Namespace, Name, UID string
-
-	// Run is the ID of the run; if it is empty, the object carries no mark, or is to carry
-	// none.
-	Run string
-	// Step is the step that the run was in when the mark was written, and Instance the
-	// daemon that carries it out.
-	Step, Instance string
-}
-
 // markOn returns the mark on an object; nil if there is none. Other objects than Nodes and
 // Machines carry none.
-func markOn(id policy.ObjectID, m metav1.Object) *Mark {
+func markOn(id policy.ObjectID, m metav1.Object) *event.RunMark {
 	if id.Kind != "Node" && id.Kind != "Machine" {
 		return nil
 	}
@@ -60,14 +48,14 @@ func markOn(id policy.ObjectID, m metav1.Object) *Mark {
 		return nil
 	}
 	value := func(key string) string { return bmc.Printable(all[key], maxMarkValue) }
-	return &Mark{
+	return &event.RunMark{
 		APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name, UID: string(m.GetUID()),
 		Run: value(runAnnotation), Step: value(stepAnnotation), Instance: value(instanceAnnotation),
 	}
 }
 
 // noteMark keeps the mark of an object; s.mu is held.
-func (s *store) noteMark(name objectName, m *Mark) {
+func (s *store) noteMark(name objectName, m *event.RunMark) {
 	if m == nil {
 		delete(s.marks, name)
 		return
@@ -76,7 +64,7 @@ func (s *store) noteMark(name objectName, m *Mark) {
 }
 
 // Marked lists the Nodes and Machines of the view that carry a mark, in no order.
-func (c *Cluster) Marked() (list []Mark) {
+func (c *Cluster) Marked() (list []event.RunMark) {
 	for _, side := range c.sides() {
 		for _, s := range side.watched() {
 			s.mu.Lock()
@@ -92,7 +80,7 @@ func (c *Cluster) Marked() (list []Mark) {
 // Mark writes a mark onto an object, or removes it if it names no run. It does nothing if
 // another object has the name now. It takes at most two seconds, and the API server carries
 // it out within these or not at all.
-func (c *Cluster) Mark(ctx context.Context, m Mark) error {
+func (c *Cluster) Mark(ctx context.Context, m event.RunMark) error {
 	ctx, cancel := context.WithTimeout(withoutRetry(ctx), markTimeout)
 	defer cancel()
 	values := map[string]any{runAnnotation: m.Run, stepAnnotation: m.Step, instanceAnnotation: m.Instance}

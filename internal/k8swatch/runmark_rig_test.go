@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -18,8 +19,8 @@ import (
 )
 
 // marksOn are the marks of the view on the Node and the Machine of a target.
-func marksOn(k *Cluster, t remediate.Target) map[string]Mark {
-	found := map[string]Mark{}
+func marksOn(k *Cluster, t remediate.Target) map[string]event.RunMark {
+	found := map[string]event.RunMark{}
 	for _, m := range k.Marked() {
 		if m.Name == t.Node || m.Name == t.Machine {
 			found[m.Kind] = m
@@ -34,10 +35,10 @@ func TestMarksComeAndGo(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := watching(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Annotations: map[string]string{"kept": "yes"}})
-	node := Mark{APIVersion: "v1", Kind: "Node", Name: r.Target.Node, UID: r.Target.NodeUID, Run: "r-1", Step: "PowerOff", Instance: "f-1"}
+	node := event.RunMark{APIVersion: "v1", Kind: "Node", Name: r.Target.Node, UID: r.Target.NodeUID, Run: "r-1", Step: "PowerOff", Instance: "f-1"}
 	machine := node
 	machine.APIVersion, machine.Kind, machine.Namespace, machine.Name, machine.UID = policy.OpenShiftMachineAPI, "Machine", r.Target.Namespace, r.Target.Machine, r.Target.MachineUID
-	both := map[string]Mark{"Node": node, "Machine": machine}
+	both := map[string]event.RunMark{"Node": node, "Machine": machine}
 	for _, m := range both {
 		require.NoError(t, k.Mark(ctx, m))
 		require.NoError(t, k.Mark(ctx, m), "again")
@@ -74,7 +75,7 @@ func TestMarkIsBounded(t *testing.T) {
 		asked <- r.URL.Query().Get("timeout")
 		<-r.Context().Done()
 	})
-	err := k.Mark(t.Context(), Mark{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u", Run: "r-1"})
+	err := k.Mark(t.Context(), event.RunMark{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u", Run: "r-1"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, "2s", <-asked)
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/event"
 )
 
 // A mark changes nothing that policy reads, and goes with its object.
@@ -26,7 +28,7 @@ func TestMarkIsNoNews(t *testing.T) {
 	require.NoError(t, machines.Update(machine))
 	assert.False(t, told(c))
 	assert.Empty(t, c.Changes())
-	require.ElementsMatch(t, []Mark{
+	require.ElementsMatch(t, []event.RunMark{
 		{APIVersion: "v1", Kind: "Node", Name: "a", UID: "uid-1", Run: "r-1", Step: "PowerOn", Instance: strings.Repeat("f", maxMarkValue)},
 		{APIVersion: "machine.openshift.io/v1beta1", Kind: "Machine", Namespace: "ns", Name: "m", UID: "u-m", Run: "r-1"},
 	}, c.Marked())

@@ -10,6 +10,8 @@ import (
 
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fenced/fenced/internal/event"
 )
 
 // side is one API server of a cluster, with the kinds that are watched there.
@@ -68,7 +70,7 @@ func (s *side) watched() []*store {
 
 // add starts to watch a kind.
 func (s *side) add(st *store) {
-	st.side, st.log, st.items, st.marks = s, s.log, map[objectName]entry{}, map[objectName]Mark{}
+	st.side, st.log, st.items, st.marks = s, s.log, map[objectName]entry{}, map[objectName]event.RunMark{}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stores = append(s.stores, st)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -61,7 +62,7 @@ func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckRep
 	}
 	defer func() { stop(); g.Wait() }()
 	for range 2 {
-		k.Note(Note{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, At: time.Now(), Warning: true,
+		k.QueueEvent(event.KubeEvent{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, At: time.Now(), Warning: true,
 			Reason: "RemediationRestricted", Message: strings.Repeat("ä", maxEventMessage)})
 	}
 	about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + r.Name}

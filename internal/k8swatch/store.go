@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -36,7 +37,7 @@ type store struct {
 	// gvr is where the kind is served now; without a resource it is not known yet.
 	gvr     schema.GroupVersionResource
 	items   map[objectName]entry
-	marks   map[objectName]Mark // of the items that carry one
+	marks   map[objectName]event.RunMark // of the items that carry one
 	closed  bool
 	synced  bool   // a full list was received, or the kind is not installed
 	reached uint64 // the resourceVersion up to which every event was received
@@ -54,7 +55,7 @@ type entry struct {
 	id    policy.ObjectID
 	value any
 	err   error
-	mark  *Mark // on its way into the store's marks; nil without one
+	mark  *event.RunMark // on its way into the store's marks; nil without one
 }
 
 var _ cache.ReflectorStore = (*store)(nil)

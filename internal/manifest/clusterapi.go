@@ -45,26 +45,13 @@ func Cluster(fields map[string]any) (policy.Cluster, error) {
 
 // clusterMachine decodes a cluster.x-k8s.io Machine of v1beta1 or v1beta2.
 func clusterMachine(o object) (policy.Machine, error) {
-	meta, status := o.child("metadata"), o.child("status")
-	old := o.text("apiVersion") == policy.ClusterAPIV1Beta1
+	status := o.child("status")
+	m := machineOf(o, status)
+	old := m.APIVersion == policy.ClusterAPIV1Beta1
 	seen := clusterConditions(status, old)
-	m := policy.Machine{
-		APIVersion:      o.text("apiVersion"),
-		Created:         meta.time("creationTimestamp"),
-		Labels:          meta.textMap("labels"),
-		Annotations:     meta.textMap("annotations"),
-		Phase:           status.text("phase"),
-		Deleting:        !meta.time("deletionTimestamp").IsZero(),
-		NodeName:        status.child("nodeRef").text("name"), // a reference without a name counts as none
-		ProviderID:      o.child("spec").text("providerID"),
-		ControllerOwner: controllerOwner(meta),
-		Conditions:      seen.current,
-		OwnerRemediated: seen.status(ownerRemediated),
-		Failure:         terminalFailure(status, old),
-	}
-	m.Namespace, m.Name, m.UID, m.ResourceVersion = identify(meta, true)
+	m.NodeName = status.child("nodeRef").text("name") // a reference without a name counts as none
+	m.Conditions, m.OwnerRemediated, m.Failure = seen.current, seen.status(ownerRemediated), terminalFailure(status, old)
 	m.ClusterName = m.Labels[clusterNameLabel]
-	m.ControlPlane = policy.ControlPlaneMachine(m.Labels, m.ControllerOwner)
 	_, m.InfrastructureReadySince = seen.holds(infrastructureReady, false)
 	_, m.Paused = m.Annotations[pausedAnnotation]
 	_, m.SkipRemediation = m.Annotations[skipAnnotation]

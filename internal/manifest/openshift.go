@@ -30,19 +30,9 @@ func Machine(fields map[string]any) (policy.Machine, error) {
 	if isClusterAPI(o.text("apiVersion")) {
 		return clusterMachine(o)
 	}
-	meta, spec, status := o.child("metadata"), o.child("spec"), o.child("status")
-	m := policy.Machine{
-		APIVersion:      o.text("apiVersion"),
-		Created:         meta.time("creationTimestamp"),
-		Labels:          meta.textMap("labels"),
-		Annotations:     meta.textMap("annotations"),
-		Phase:           status.text("phase"),
-		Deleting:        !meta.time("deletionTimestamp").IsZero(),
-		LastUpdated:     status.time("lastUpdated"),
-		ProviderID:      spec.text("providerID"),
-		ControllerOwner: controllerOwner(meta),
-	}
-	m.Namespace, m.Name, m.UID, m.ResourceVersion = identify(meta, true)
+	status := o.child("status")
+	m := machineOf(o, status)
+	m.LastUpdated = status.time("lastUpdated")
 	if status.has("nodeRef") {
 		ref := status.child("nodeRef")
 		if m.NodeName = ref.text("name"); m.NodeName == "" {
@@ -50,8 +40,26 @@ func Machine(fields map[string]any) (policy.Machine, error) {
 		}
 	}
 	_, m.ExternalRemediationRequested = m.Annotations[RemediationAnnotation]
-	m.ControlPlane = policy.ControlPlaneMachine(m.Labels, m.ControllerOwner)
 	return m, o.err()
+}
+
+// machineOf decodes what a Machine has in both API families. status is that of o: read once, so that
+// what is wrong with it is reported once.
+func machineOf(o, status object) policy.Machine {
+	meta := o.child("metadata")
+	m := policy.Machine{
+		APIVersion:      o.text("apiVersion"),
+		Created:         meta.time("creationTimestamp"),
+		Labels:          meta.textMap("labels"),
+		Annotations:     meta.textMap("annotations"),
+		Phase:           status.text("phase"),
+		Deleting:        !meta.time("deletionTimestamp").IsZero(),
+		ProviderID:      o.child("spec").text("providerID"),
+		ControllerOwner: controllerOwner(meta),
+	}
+	m.Namespace, m.Name, m.UID, m.ResourceVersion = identify(meta, true)
+	m.ControlPlane = policy.ControlPlaneMachine(m.Labels, m.ControllerOwner)
+	return m
 }
 
 // MachineHealthCheck decodes a MachineHealthCheck of either API family. It always

@@ -138,7 +138,7 @@ func (l *Ledger) evaluateDue(now time.Time) time.Time {
 	l.dirty = l.dirty[:0]
 	l.next = time.Time{}
 	for _, c := range l.checks {
-		l.next = sooner(l.next, c.nextDue(now))
+		l.next = Sooner(l.next, c.nextDue(now))
 	}
 	return now
 }

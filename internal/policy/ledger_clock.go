@@ -43,7 +43,7 @@ func (h clockHeap) due(at int, found time.Time) time.Time {
 	if at >= len(h) || !found.IsZero() && !h[at].report.nextChange().Before(found) {
 		return found
 	}
-	found = sooner(found, h[at].report.Due)
+	found = Sooner(found, h[at].report.Due)
 	return h.due(2*at+2, h.due(2*at+1, found))
 }
 
@@ -96,5 +96,5 @@ func (c *checkEntry) nextDue(now time.Time) time.Time {
 	if len(c.clocks) == 0 {
 		return c.due
 	}
-	return sooner(c.due, c.clocks[0].report.nextChange())
+	return Sooner(c.due, c.clocks[0].report.nextChange())
 }

@@ -44,5 +44,5 @@ func (r *CheckReport) updateStorm(c *Check, st *setting, allowed, sick bool, now
 		stamp(r.Storm.CooldownSince), stamp(quiet), c.StormCooldown)
 	// The cooldown is over at that very instant, unlike a timeout; medik8s still
 	// adds a second to the recheck.
-	r.Due, r.RecheckAfterSeconds = sooner(r.Due, quiet), recheck(quiet.Add(1), now)
+	r.Due, r.RecheckAfterSeconds = Sooner(r.Due, quiet), recheck(quiet.Add(1), now)
 }

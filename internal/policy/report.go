@@ -176,25 +176,11 @@ type TargetReport struct {
 // Acts reports whether the action would be done now.
 func (t *TargetReport) Acts() bool { return t.Action != None && len(t.Refusals) == 0 }
 
-// NextCheck is the first instant at which the passage of time changes the report;
-// false if no timeout runs.
-func (r *Report) NextCheck() (time.Time, bool) {
-	var next time.Time
-	for i := range r.Checks {
-		c := &r.Checks[i]
-		next = sooner(next, c.Due)
-		for j := range c.Targets {
-			next = sooner(next, c.Targets[j].nextChange())
-		}
-	}
-	return next, !next.IsZero()
-}
-
 // nextChange is when the passage of time changes the result; zero means never.
-func (t *TargetReport) nextChange() time.Time { return sooner(t.Due, t.reasonChangesAt) }
+func (t *TargetReport) nextChange() time.Time { return Sooner(t.Due, t.reasonChangesAt) }
 
-// sooner returns the earlier of two instants; zero means never.
-func sooner(a, b time.Time) time.Time {
+// Sooner returns the earlier of two instants; zero means never.
+func Sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

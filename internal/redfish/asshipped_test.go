@@ -17,11 +17,11 @@ import (
 func offAndOn(t *testing.T, sim *redfishsim.Server, d bmc.Device) {
 	t.Helper()
 	c := open(t, d, timing)
-	require.Equal(t, bmc.On, read(t, c).State)
+	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
 	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	assert.False(t, sim.Power())
-	assert.Equal(t, bmc.Off, read(t, c).State)
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 	_, err = c.Send(t.Context(), bmc.CommandOn)
 	require.NoError(t, err)
 	assert.True(t, sim.Power())
@@ -35,7 +35,7 @@ func TestBasicOnTheLoginItself(t *testing.T) {
 	sim.Faults(func(f *redfishsim.Faults) { f.BasicOnly = true })
 	d := hostOf(t, sim)
 	_, err := open(t, d, timing).Read(t.Context())
-	failed(t, err, bmc.KindAuth)
+	bmctest.Failed(t, err, bmc.KindAuth)
 	assert.Contains(t, err.Error(), "auth: basic")
 
 	d.BasicAuth = true
@@ -47,7 +47,7 @@ func TestBasicOnTheLoginItself(t *testing.T) {
 	c := open(t, d, timing)
 	sim.ResetRequests()
 	_, err = c.Read(t.Context())
-	failed(t, err, bmc.KindAuth)
+	bmctest.Failed(t, err, bmc.KindAuth)
 	assert.Len(t, sim.Requests(), 1, "a refused password is not sent again")
 }
 
@@ -57,7 +57,7 @@ func TestNoHintWithoutAChallenge(t *testing.T) {
 	d := hostOf(t, sim)
 	d.Password = bmc.NewSecret("wrong")
 	_, err := open(t, d, timing).Read(t.Context())
-	failed(t, err, bmc.KindAuth)
+	bmctest.Failed(t, err, bmc.KindAuth)
 	assert.NotContains(t, err.Error(), "auth: basic")
 }
 
@@ -85,16 +85,16 @@ func TestAnswersThatAreCompressed(t *testing.T) {
 
 	c := open(t, d, timing)
 	sim.Faults(func(f *redfishsim.Faults) { f.HugeBody = 900 << 10 })
-	read(t, c)
+	bmctest.Read(t, c)
 	sim.Faults(func(f *redfishsim.Faults) { f.HugeBody = 8 << 20 }) // 8 KiB on the wire
 	_, err := c.Read(t.Context())
-	failed(t, err, bmc.KindProtocol)
+	bmctest.Failed(t, err, bmc.KindProtocol)
 	assert.Contains(t, err.Error(), "larger than 1048576 bytes")
 
 	sim.Faults(func(f *redfishsim.Faults) { f.HugeBody = 0 })
 	sim.Quirks(func(q *redfishsim.Quirks) { q.RefuseReset = http.StatusForbidden })
 	_, err = c.Send(t.Context(), bmc.CommandOff)
-	failed(t, err, bmc.KindPrivilege)
+	bmctest.Failed(t, err, bmc.KindPrivilege)
 	assert.Contains(t, err.Error(), "The action is refused.", "the text of an error is compressed, too")
 }
 
@@ -102,20 +102,20 @@ func TestAnswersThatAreCompressed(t *testing.T) {
 func TestAnswersOfAnotherEncoding(t *testing.T) {
 	for _, encoding := range []string{"gzip", "br", "deflate", "gzip, gzip"} {
 		sim, c := one(t)
-		read(t, c)
+		bmctest.Read(t, c)
 		sim.Faults(func(f *redfishsim.Faults) { f.Encoding = encoding })
 		_, err := c.Read(t.Context())
-		failed(t, err, bmc.KindProtocol)
+		bmctest.Failed(t, err, bmc.KindProtocol)
 		sim.Quirks(func(q *redfishsim.Quirks) { q.RefuseReset = http.StatusForbidden })
 		sim.Faults(func(f *redfishsim.Faults) { f.Encoding = "" })
-		read(t, c)
+		bmctest.Read(t, c)
 		sim.Faults(func(f *redfishsim.Faults) { f.Encoding = encoding })
 		_, err = c.Send(t.Context(), bmc.CommandOff)
-		failed(t, err, bmc.KindPrivilege)
+		bmctest.Failed(t, err, bmc.KindPrivilege)
 	}
 	sim, c := one(t)
 	sim.Faults(func(f *redfishsim.Faults) { f.Encoding = "Identity" })
-	assert.Equal(t, bmc.On, read(t, c).State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 }
 
 // AMI MegaRAC and Huawei iBMC take no action without the ETag of the system.
@@ -126,7 +126,7 @@ func TestResetThatNeedsAnETag(t *testing.T) {
 		offAndOn(t, sim, hostOf(t, sim))
 
 		c := open(t, hostOf(t, sim), timing)
-		read(t, c)
+		bmctest.Read(t, c)
 		sim.ResetRequests()
 		_, err := c.Send(t.Context(), bmc.CommandOff)
 		require.NoError(t, err)
@@ -150,11 +150,11 @@ func TestResetWhoseETagIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim, c := one(t)
-			read(t, c)
+			bmctest.Read(t, c)
 			sim.Quirks(func(q *redfishsim.Quirks) { *q = tc.quirks })
 			sim.ResetRequests()
 			_, err := c.Send(t.Context(), bmc.CommandOff)
-			assert.Equal(t, bmc.SentYes, failed(t, err, bmc.KindProtocol).Sent)
+			assert.Equal(t, bmc.SentYes, bmctest.Failed(t, err, bmc.KindProtocol).Sent)
 			assert.Contains(t, err.Error(), "HTTP 4")
 			assert.Equal(t, tc.resets, sim.Count(http.MethodPost, "/redfish/v1/Systems"))
 			assert.Empty(t, sim.System(0).Commands())
@@ -165,10 +165,10 @@ func TestResetWhoseETagIsRefused(t *testing.T) {
 // Who answers now is not who was read: the second try goes to nobody. // I8
 func TestETagOfAnotherMachine(t *testing.T) {
 	sim, c := one(t)
-	read(t, c)
+	bmctest.Read(t, c)
 	sim.Quirks(func(q *redfishsim.Quirks) { q.NeedETag, q.UUID = http.StatusPreconditionRequired, uuid2 })
 	_, err := c.Send(t.Context(), bmc.CommandOff)
-	failed(t, err, bmc.KindIdentity)
+	bmctest.Failed(t, err, bmc.KindIdentity)
 	assert.Empty(t, sim.System(0).Commands())
 }
 
@@ -185,9 +185,9 @@ func TestTargetThatIsAWholeURL(t *testing.T) {
 		"@" + thief.Addr() + path, "redfish/v1", "https:opaque", "https://", "%zz", sim.URL() + "/" + strings.Repeat("x", 2000),
 	} {
 		c := open(t, hostOf(t, sim), timing)
-		read(t, c)
+		bmctest.Read(t, c)
 		sim.Quirks(func(q *redfishsim.Quirks) { q.Target = target })
-		read(t, c)
+		bmctest.Read(t, c)
 		before := len(sim.System(0).Commands())
 		_, err := c.Send(t.Context(), bmc.CommandOff)
 		require.Error(t, err, target)
@@ -203,7 +203,7 @@ func TestRedirectsOnTheSameHost(t *testing.T) {
 	offAndOn(t, sim, hostOf(t, sim))
 
 	c := open(t, hostOf(t, sim), timing)
-	read(t, c)
+	bmctest.Read(t, c)
 	sim.ResetRequests()
 	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
@@ -226,10 +226,10 @@ func TestMemberThatIsListedTwice(t *testing.T) {
 	sim, d = three(t)
 	sim.Faults(func(f *redfishsim.Faults) { f.MembersTwice = true })
 	_, err := open(t, d, timing).Read(t.Context())
-	failed(t, err, bmc.KindIdentity)
+	bmctest.Failed(t, err, bmc.KindIdentity)
 	assert.Contains(t, err.Error(), "has 3 systems")
 	d.SystemUUID = uuid2
-	assert.Equal(t, uuid2, read(t, open(t, d, timing)).Identity.UUID, "found by its UUID, once")
+	assert.Equal(t, uuid2, bmctest.Read(t, open(t, d, timing)).Identity.UUID, "found by its UUID, once")
 }
 
 // OpenBMC lets an account do nothing with the password that it comes with.
@@ -237,7 +237,7 @@ func TestPasswordThatMustBeChanged(t *testing.T) {
 	sim, c := one(t)
 	sim.Faults(func(f *redfishsim.Faults) { f.PasswordChange = true })
 	_, err := c.Read(t.Context())
-	assert.False(t, failed(t, err, bmc.KindPrivilege).Retryable())
+	bmctest.Failed(t, err, bmc.KindPrivilege)
 	assert.Contains(t, err.Error(), "log in to the BMC, change it")
 	_, err = c.Send(t.Context(), bmc.CommandOff)
 	assert.Contains(t, err.Error(), "log in to the BMC, change it")

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -66,11 +67,11 @@ func TestAuditOfAStrangerOrNobodyFails(t *testing.T) {
 	d := hostOf(t, sim)
 	d.TLS = bmc.TLS{}
 	_, err := open(t, d, timing).Audit(t.Context())
-	failed(t, err, bmc.KindTLS)
+	bmctest.Failed(t, err, bmc.KindTLS)
 
 	d.Endpoint.Host, d.Endpoint.Port = closedPort(t)
 	_, err = open(t, d, timing).Audit(t.Context())
-	failed(t, err, bmc.KindRefused)
+	bmctest.Failed(t, err, bmc.KindRefused)
 }
 
 // A BMC that is busy has shown its certificate all the same.

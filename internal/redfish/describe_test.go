@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -66,7 +67,7 @@ func TestDescribeNeedsTheSystem(t *testing.T) {
 	sim, c := one(t)
 	sim.Quirks(func(q *redfishsim.Quirks) { q.ODataType = "#Chassis.v1_25_0.Chassis" })
 	_, err := c.Describe(t.Context())
-	failed(t, err, bmc.KindIdentity)
+	bmctest.Failed(t, err, bmc.KindIdentity)
 }
 
 // A patient user is interrupted by an urgent one: what it saw so far is not all.
@@ -76,7 +77,7 @@ func TestDescribeInterrupted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	d, err := c.Describe(ctx)
-	failed(t, err, bmc.KindUnreachable)
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 	assert.Equal(t, bmc.Description{}, d)
 }
 

@@ -1,18 +1,14 @@
 package redfish
 
 import (
-	"context"
-	"crypto/tls"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"syscall"
 
 	"github.com/stmcginnis/gofish/common"
 
@@ -93,21 +89,7 @@ func kindOf(err error) bmc.Kind {
 	if status := statusOf(err); status != 0 {
 		return bmc.KindOfStatus(status)
 	}
-	var timeout interface{ Timeout() bool }
-	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
-	_, network := errors.AsType[*net.OpError](err)
-	_, name := errors.AsType[*net.DNSError](err)
-	switch {
-	case certificate:
-		return bmc.KindTLS
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return bmc.KindRefused
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
-		errors.As(err, &timeout) && timeout.Timeout(), network, name,
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		return bmc.KindUnreachable
-	}
-	return bmc.KindProtocol
+	return cmp.Or(bmc.KindOfTransport(err), bmc.KindProtocol)
 }
 
 // answerOf returns the HTTP error in the BMC's answer; nil if there is none.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -35,14 +36,14 @@ func TestLostAnswerIsSentMaybe(t *testing.T) {
 			c := open(t, hostOf(t, sim), tm)
 			var session uint64
 			if tc.warm {
-				session = read(t, c).Session
+				session = bmctest.Read(t, c).Session
 			}
 			sim.Quirks(func(q *redfishsim.Quirks) { *q = tc.quirks })
 			_, err := c.Send(t.Context(), bmc.CommandOff)
-			e := failed(t, err, bmc.KindUnreachable)
+			e := bmctest.Failed(t, err, bmc.KindUnreachable)
 			assert.Equal(t, bmc.SentMaybe, e.Sent)
 			assert.Len(t, sim.System(0).Commands(), 1, "sent once: the reader decides what follows")
-			r := read(t, c)
+			r := bmctest.Read(t, c)
 			assert.Equal(t, bmc.Off, r.State)
 			assert.NotEqual(t, session, r.Session, "a broken connection may be a restart")
 		})
@@ -55,9 +56,9 @@ func TestNobodyListens(t *testing.T) {
 	h.Endpoint.Host, h.Endpoint.Port = closedPort(t)
 	c := open(t, h, timing)
 	_, err := c.Read(t.Context())
-	assert.True(t, failed(t, err, bmc.KindRefused).Retryable())
+	bmctest.Failed(t, err, bmc.KindRefused)
 	_, err = c.Send(t.Context(), bmc.CommandOff)
-	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindRefused).Sent)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindRefused).Sent)
 }
 
 func TestSilentBMC(t *testing.T) {
@@ -72,21 +73,21 @@ func TestSilentBMC(t *testing.T) {
 	c := open(t, h, tm)
 
 	_, err = c.Read(t.Context())
-	failed(t, err, bmc.KindUnreachable)
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = c.Read(ctx)
-	failed(t, err, bmc.KindUnreachable)
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 	assert.ErrorIs(t, err, context.Canceled)
 }
 
 func TestBusyIsAskedAgain(t *testing.T) {
 	sim, c := one(t)
-	first := read(t, c)
+	first := bmctest.Read(t, c)
 	before := c.Requests()
 	sim.Faults(func(f *redfishsim.Faults) { f.Busy = 2 })
-	r := read(t, c)
+	r := bmctest.Read(t, c)
 	assert.Equal(t, bmc.On, r.State)
 	assert.Equal(t, 3, c.Requests()-before)
 	assert.NotEqual(t, first.Session, r.Session, "503 may be a restart: the proof starts again")
@@ -108,11 +109,11 @@ func TestBusyForTooLong(t *testing.T) {
 	var err error
 	pace.Once(t, tm.ReadTimeout-time.Second, func() { // no use in waiting for longer than there is time
 		_, err = c.Read(t.Context())
-		failed(t, err, bmc.KindBusy)
+		bmctest.Failed(t, err, bmc.KindBusy)
 	})
 	assert.Contains(t, err.Error(), "The service is starting.")
 	sim.Faults(func(f *redfishsim.Faults) { f.Busy = 0 })
-	assert.Equal(t, bmc.On, read(t, open(t, hostOf(t, sim), timing)).State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, open(t, hostOf(t, sim), timing)).State)
 }
 
 // 429 is no restart: the proof goes on.
@@ -134,9 +135,9 @@ func TestTooManyRequests(t *testing.T) {
 	e, err := bmc.ParseEndpoint("redfish+http://" + strings.TrimPrefix(srv.URL, "http://") + "/redfish/v1/Systems/1")
 	require.NoError(t, err)
 	c := open(t, bmc.Device{Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}, timing)
-	first := read(t, c)
+	first := bmctest.Read(t, c)
 	refuse.Store(1)
 	began := time.Now()
-	assert.Equal(t, first.Session, read(t, c).Session)
+	assert.Equal(t, first.Session, bmctest.Read(t, c).Session)
 	assert.GreaterOrEqual(t, time.Since(began), time.Second, "Retry-After is honoured")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -19,7 +20,7 @@ func TestRedirectOffHostIsRefused(t *testing.T) {
 	thief := start(t, redfishsim.Options{})
 	sim.Faults(func(f *redfishsim.Faults) { f.RedirectTo = thief.URL() })
 	_, err := c.Read(t.Context())
-	failed(t, err, bmc.KindProtocol)
+	bmctest.Failed(t, err, bmc.KindProtocol)
 	assert.Contains(t, err.Error(), "another host")
 	assert.Empty(t, thief.Requests(), "the token is not shown elsewhere")
 }
@@ -41,10 +42,10 @@ func TestRedirectOfACommandIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim, c := one(t)
-			read(t, c)
+			bmctest.Read(t, c)
 			sim.Faults(func(f *redfishsim.Faults) { f.RedirectTo, f.RedirectStatus = to(sim) })
 			_, err := c.Send(t.Context(), bmc.CommandOff)
-			failed(t, err, bmc.KindProtocol)
+			bmctest.Failed(t, err, bmc.KindProtocol)
 			assert.Contains(t, err.Error(), "not followed")
 			assert.Zero(t, sim.Count("", "/elsewhere"))
 			assert.Empty(t, thief.Requests(), "neither the token nor the password is shown elsewhere")
@@ -55,15 +56,15 @@ func TestRedirectOfACommandIsRefused(t *testing.T) {
 // A redirect that leads to itself ends.
 func TestRedirectsAreBounded(t *testing.T) {
 	sim, c := one(t)
-	read(t, c)
+	bmctest.Read(t, c)
 	sim.Faults(func(f *redfishsim.Faults) { f.RedirectTo = sim.URL() })
 	before := c.Requests()
 	_, err := c.Send(t.Context(), bmc.CommandOff)
-	assert.Equal(t, bmc.SentMaybe, failed(t, err, bmc.KindProtocol).Sent, "each of them took the command")
+	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindProtocol).Sent, "each of them took the command")
 	assert.Equal(t, 4, c.Requests()-before)
 	assert.True(t, sim.Power())
 	_, err = c.Read(t.Context())
-	failed(t, err, bmc.KindProtocol)
+	bmctest.Failed(t, err, bmc.KindProtocol)
 }
 
 // "@thief/" pasted behind https://bmc:443 is a URL on thief.
@@ -75,7 +76,7 @@ func TestLinkOffHostIsRefused(t *testing.T) {
 		h := hostOf(t, sim)
 		h.Endpoint.System = ""
 		_, err := open(t, h, timing).Read(t.Context())
-		failed(t, err, bmc.KindProtocol)
+		bmctest.Failed(t, err, bmc.KindProtocol)
 		assert.Empty(t, thief.Requests())
 	}
 }
@@ -87,7 +88,7 @@ func TestNoConnectionWhereNoBMCMayBe(t *testing.T) {
 		d := hostOf(t, sim)
 		d.Endpoint.Host, d.Networks = host, &bmc.Networks{}
 		_, err := open(t, d, timing).Read(t.Context())
-		failed(t, err, bmc.KindUnreachable)
+		bmctest.Failed(t, err, bmc.KindUnreachable)
 		require.ErrorContains(t, err, "loopback")
 		assert.Empty(t, sim.Requests())
 	}
@@ -95,12 +96,12 @@ func TestNoConnectionWhereNoBMCMayBe(t *testing.T) {
 
 func TestHugeBodyIsNotRead(t *testing.T) {
 	sim, c := one(t)
-	read(t, c)
+	bmctest.Read(t, c)
 	sim.Faults(func(f *redfishsim.Faults) { f.HugeBody = 900 << 10 })
-	read(t, c) // large is fine
+	bmctest.Read(t, c) // large is fine
 	sim.Faults(func(f *redfishsim.Faults) { f.HugeBody = 2 << 20 })
 	_, err := c.Read(t.Context())
-	failed(t, err, bmc.KindProtocol)
+	bmctest.Failed(t, err, bmc.KindProtocol)
 	assert.Contains(t, err.Error(), "larger than 1048576 bytes")
 }
 
@@ -130,7 +131,7 @@ func TestNoCredentialInErrors(t *testing.T) {
 
 			sim.SetPassword(password)
 			c := open(t, h, timing)
-			read(t, c)
+			bmctest.Read(t, c)
 			sim.Quirks(func(q *redfishsim.Quirks) { q.RefuseReset = http.StatusForbidden })
 			_, err = c.Send(t.Context(), bmc.CommandOff)
 			check(err) // of the token
@@ -166,7 +167,7 @@ func TestAnswersThatAreNoSystem(t *testing.T) {
 		})
 	}
 	t.Run("bare", func(t *testing.T) {
-		r := read(t, open(t, answerWith(t, `{"powerstate":"Off"}`), timing))
+		r := bmctest.Read(t, open(t, answerWith(t, `{"powerstate":"Off"}`), timing))
 		assert.Equal(t, bmc.Unknown, r.State, "another name is another property")
 	})
 	t.Run("no service", func(t *testing.T) {
@@ -175,7 +176,7 @@ func TestAnswersThatAreNoSystem(t *testing.T) {
 		e, err := bmc.ParseEndpoint("redfish+http://" + strings.TrimPrefix(srv.URL, "http://"))
 		require.NoError(t, err)
 		_, err = open(t, bmc.Device{Endpoint: e}, timing).Read(t.Context())
-		failed(t, err, bmc.KindProtocol)
+		bmctest.Failed(t, err, bmc.KindProtocol)
 		assert.Contains(t, err.Error(), "no Redfish service")
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -29,9 +30,9 @@ func three(t *testing.T) (*redfishsim.Server, bmc.Device) {
 
 func TestWrongUUIDShows(t *testing.T) {
 	sim, c := one(t)
-	assert.Equal(t, uuid1, read(t, c).Identity.UUID)
+	assert.Equal(t, uuid1, bmctest.Read(t, c).Identity.UUID)
 	sim.Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid2 })
-	assert.Equal(t, uuid2, read(t, c).Identity.UUID, "read with every state, not remembered")
+	assert.Equal(t, uuid2, bmctest.Read(t, c).Identity.UUID, "read with every state, not remembered")
 }
 
 func TestOnlySystemIsFound(t *testing.T) {
@@ -39,9 +40,9 @@ func TestOnlySystemIsFound(t *testing.T) {
 	h := hostOf(t, sim)
 	h.Endpoint.System = ""
 	c := open(t, h, timing)
-	assert.Equal(t, uuid1, read(t, c).Identity.UUID)
+	assert.Equal(t, uuid1, bmctest.Read(t, c).Identity.UUID)
 	assert.Equal(t, 4, c.Requests(), "login, service root, collection, system")
-	read(t, c)
+	bmctest.Read(t, c)
 	assert.Equal(t, 5, c.Requests(), "found once")
 }
 
@@ -49,7 +50,7 @@ func TestThreeSystems(t *testing.T) {
 	t.Run("by path", func(t *testing.T) {
 		sim, h := three(t)
 		h.Endpoint.System = sim.System(1).URI()
-		r := read(t, open(t, h, timing))
+		r := bmctest.Read(t, open(t, h, timing))
 		assert.Equal(t, uuid2, r.Identity.UUID)
 		assert.Equal(t, bmc.Off, r.State)
 	})
@@ -57,7 +58,7 @@ func TestThreeSystems(t *testing.T) {
 		sim, h := three(t)
 		h.SystemUUID = "44454c4c-4200-1048-8056-b4c04f4d3232" // uuid2 with the first fields swapped
 		c := open(t, h, timing)
-		r := read(t, c)
+		r := bmctest.Read(t, c)
 		assert.Equal(t, uuid2, r.Identity.UUID)
 		_, err := c.Send(t.Context(), bmc.CommandOn)
 		require.NoError(t, err)
@@ -68,25 +69,25 @@ func TestThreeSystems(t *testing.T) {
 		sim, h := three(t)
 		c := open(t, h, timing)
 		_, err := c.Read(t.Context())
-		failed(t, err, bmc.KindIdentity)
+		bmctest.Failed(t, err, bmc.KindIdentity)
 		for i := range 3 {
 			assert.Contains(t, err.Error(), sim.System(i).URI())
 		}
 		_, err = c.Send(t.Context(), bmc.CommandOff)
-		assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+		assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindIdentity).Sent)
 		assert.True(t, sim.System(0).Power() && sim.System(2).Power())
 	})
 	t.Run("none has the UUID", func(t *testing.T) {
 		_, h := three(t)
 		h.SystemUUID = "11111111-2222-3333-4444-555555555555"
 		_, err := open(t, h, timing).Read(t.Context())
-		failed(t, err, bmc.KindIdentity)
+		bmctest.Failed(t, err, bmc.KindIdentity)
 	})
 	t.Run("a placeholder is no pin", func(t *testing.T) {
 		_, h := three(t)
 		h.SystemUUID = "00000000-0000-0000-0000-000000000000"
 		_, err := open(t, h, timing).Read(t.Context())
-		failed(t, err, bmc.KindIdentity)
+		bmctest.Failed(t, err, bmc.KindIdentity)
 		assert.Contains(t, err.Error(), "pin a UUID")
 	})
 	t.Run("two claim the UUID", func(t *testing.T) {
@@ -94,7 +95,7 @@ func TestThreeSystems(t *testing.T) {
 		h.SystemUUID = uuid2
 		sim.System(2).Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid2 })
 		_, err := open(t, h, timing).Read(t.Context())
-		failed(t, err, bmc.KindIdentity)
+		bmctest.Failed(t, err, bmc.KindIdentity)
 		assert.Contains(t, err.Error(), "2 systems")
 	})
 }
@@ -105,16 +106,16 @@ func TestUnknownSystem(t *testing.T) {
 	h.Endpoint.System = "/redfish/v1/Systems/42"
 	c := open(t, h, timing)
 	_, err := c.Read(t.Context())
-	assert.False(t, failed(t, err, bmc.KindIdentity).Retryable())
+	bmctest.Failed(t, err, bmc.KindIdentity)
 	_, err = c.Send(t.Context(), bmc.CommandOff)
-	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindIdentity).Sent)
 }
 
 func TestChassisIsNoSystem(t *testing.T) {
 	sim, c := one(t)
 	sim.Quirks(func(q *redfishsim.Quirks) { q.ODataType = "#Chassis.v1_25_0.Chassis" })
 	_, err := c.Read(t.Context())
-	failed(t, err, bmc.KindIdentity)
+	bmctest.Failed(t, err, bmc.KindIdentity)
 }
 
 // A blade that moved takes its UUID along: its old slot is not the host.
@@ -122,12 +123,12 @@ func TestSystemFoundByUUIDMustKeepIt(t *testing.T) {
 	sim, d := three(t)
 	d.SystemUUID = uuid2
 	c := open(t, d, timing)
-	assert.Equal(t, uuid2, read(t, c).Identity.UUID)
+	assert.Equal(t, uuid2, bmctest.Read(t, c).Identity.UUID)
 	sim.System(1).Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid3 })
 	sim.System(2).Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid2 })
 	_, err := c.Read(t.Context())
-	failed(t, err, bmc.KindIdentity)
-	assert.Equal(t, uuid2, read(t, c).Identity.UUID, "looked for afresh")
+	bmctest.Failed(t, err, bmc.KindIdentity)
+	assert.Equal(t, uuid2, bmctest.Read(t, c).Identity.UUID, "looked for afresh")
 	_, err = c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	assert.False(t, sim.System(2).Power())
@@ -161,6 +162,6 @@ func TestSecondPageOfSystems(t *testing.T) {
 		r["/redfish/v1/Systems/2"] = map[string]any{"Members": []any{map[string]any{"@odata.id": "/redfish/v1/Systems/other"}}}
 	})
 	_, err := open(t, d, timing).Read(t.Context())
-	failed(t, err, bmc.KindIdentity)
+	bmctest.Failed(t, err, bmc.KindIdentity)
 	assert.Contains(t, err.Error(), "2 systems")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -18,18 +19,18 @@ import (
 // left with none open.
 func TestRefusedSessionsAreNoStorm(t *testing.T) {
 	sim, c := one(t)
-	read(t, c)
+	bmctest.Read(t, c)
 	before := c.Requests()
 	sim.Faults(func(f *redfishsim.Faults) { f.Unauthorized = 2 })
 	_, err := c.Read(t.Context())
-	assert.False(t, failed(t, err, bmc.KindAuth).Retryable())
+	bmctest.Failed(t, err, bmc.KindAuth)
 	assert.Equal(t, 5, c.Requests()-before, "system, login, system, and the end of two sessions")
 	assert.Zero(t, sim.OpenSessions())
 
 	sim.Faults(func(f *redfishsim.Faults) { f.Unauthorized = 1000 })
 	before = c.Requests()
 	_, err = c.Send(t.Context(), bmc.CommandOff)
-	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindAuth).Sent)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindAuth).Sent)
 	assert.LessOrEqual(t, c.Requests()-before, 6)
 	assert.True(t, sim.Power())
 }
@@ -89,7 +90,7 @@ func TestWhereLoginsAreTaken(t *testing.T) {
 			require.NoError(t, err)
 			c := open(t, bmc.Device{Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}, timing)
 			for range 3 {
-				assert.Equal(t, bmc.On, read(t, c).State)
+				assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 			}
 			assert.Equal(t, tc.logins, tc.server.logins.Load())
 			require.NoError(t, c.Close(t.Context()))
@@ -106,11 +107,11 @@ func TestRoomForASessionIsSoughtAgain(t *testing.T) {
 	d.Endpoint.System = "" // so that the service root is read meanwhile
 	c := open(t, d, timing)
 	sim.Faults(func(f *redfishsim.Faults) { f.LoginStatus = http.StatusServiceUnavailable })
-	read(t, c)
+	bmctest.Read(t, c)
 	assert.Zero(t, sim.OpenSessions())
 	sim.Faults(func(f *redfishsim.Faults) { f.LoginStatus = 0 })
 	sim.Restart(0)
-	read(t, c) // by Basic, and sees the restart
-	read(t, c)
+	bmctest.Read(t, c) // by Basic, and sees the restart
+	bmctest.Read(t, c)
 	assert.Equal(t, 1, sim.OpenSessions())
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/redfish"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -103,7 +104,7 @@ func TestOldTLS(t *testing.T) {
 			d := oldServer(t, tc.server, tc.req)
 			d.TLS = bmc.TLS{RSAKeyExchange: tc.withRSA, InsecureSkipVerify: true} // a trust would hide the rest
 			_, err := open(t, d, timing).Read(t.Context())
-			assert.False(t, failed(t, err, bmc.KindTLS).Retryable())
+			bmctest.Failed(t, err, bmc.KindTLS)
 			assert.Contains(t, err.Error(), tc.hint)
 		})
 	}
@@ -113,7 +114,7 @@ func TestOldTLS(t *testing.T) {
 func TestUnusableCA(t *testing.T) {
 	d := oldServer(t, nil, append([]string{"-set_serial", "-5"}, rsa2048...))
 	_, err := redfish.New(d, timing)
-	failed(t, err, bmc.KindTLS)
+	bmctest.Failed(t, err, bmc.KindTLS)
 	assert.Contains(t, err.Error(), "negative serial number")
 }
 
@@ -135,7 +136,7 @@ func TestServerThatChoosesTLS11(t *testing.T) {
 	d := hostOf(t, start(t, redfishsim.Options{}))
 	d.Endpoint.Port = l.Addr().(*net.TCPAddr).Port
 	_, err = open(t, d, timing).Read(t.Context())
-	failed(t, err, bmc.KindTLS)
+	bmctest.Failed(t, err, bmc.KindTLS)
 	assert.Contains(t, err.Error(), "only TLS 1.1 or older")
 }
 
@@ -143,12 +144,12 @@ func TestServerThatChoosesTLS11(t *testing.T) {
 func TestRSAKeyExchange(t *testing.T) {
 	d := oldServer(t, []string{"-tls1_2", "-cipher", "AES128-SHA"}, rsa2048)
 	d.TLS.RSAKeyExchange = true
-	assert.Equal(t, bmc.On, read(t, open(t, d, timing)).State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, open(t, d, timing)).State)
 
 	other := start(t, redfishsim.Options{})
 	d.TLS.CA = other.CAFile()
 	_, err := open(t, d, timing).Read(t.Context())
-	failed(t, err, bmc.KindTLS)
+	bmctest.Failed(t, err, bmc.KindTLS)
 	assert.Contains(t, err.Error(), "certificate")
 }
 
@@ -157,7 +158,7 @@ func TestBMCWithRSAKeyExchangeOnly(t *testing.T) {
 	sim := start(t, redfishsim.Options{UUID: uuid1, CipherSuite: tls.TLS_RSA_WITH_AES_128_CBC_SHA})
 	d := hostOf(t, sim)
 	_, err := open(t, d, timing).Read(t.Context())
-	failed(t, err, bmc.KindTLS)
+	bmctest.Failed(t, err, bmc.KindTLS)
 	d.TLS.RSAKeyExchange = true
 	offAndOn(t, sim, d)
 }
@@ -171,7 +172,7 @@ func TestRSAKeyExchangeIsAnAddition(t *testing.T) {
 		sim := start(t, redfishsim.Options{UUID: uuid1, CipherSuite: suite.ID})
 		d := hostOf(t, sim)
 		d.TLS.RSAKeyExchange = true
-		assert.Equal(t, bmc.On, read(t, open(t, d, timing)).State, suite.Name)
+		assert.Equal(t, bmc.On, bmctest.Read(t, open(t, d, timing)).State, suite.Name)
 	}
 }
 
@@ -196,5 +197,5 @@ func TestHandshakeThatIsCut(t *testing.T) {
 	c, err := redfish.New(d, timing)
 	require.NoError(t, err)
 	_, err = c.Read(t.Context())
-	assert.True(t, failed(t, err, bmc.KindUnreachable).Retryable())
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/redfish"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -17,13 +18,13 @@ import (
 // answers the command. A command goes to the machine that was read, or to none. // I8
 func TestCommandIsNotGivenToAnotherBMC(t *testing.T) {
 	sim, c := one(t)
-	require.Equal(t, uuid1, read(t, c).Identity.UUID)
+	require.Equal(t, uuid1, bmctest.Read(t, c).Identity.UUID)
 	sim.Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid2 }) // from here on it is another BMC,
 	sim.ExpireSessions()                                      // which does not know the session
 	refusedAsStranger(t, sim, c)
 	refusedAsStranger(t, sim, c) // which found an open session with it
 
-	require.Equal(t, uuid2, read(t, c).Identity.UUID, "the next look shows it")
+	require.Equal(t, uuid2, bmctest.Read(t, c).Identity.UUID, "the next look shows it")
 	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err, "who asked knows by now whom")
 	assert.False(t, sim.Power())
@@ -33,7 +34,7 @@ func TestCommandIsNotGivenToAnotherBMC(t *testing.T) {
 func refusedAsStranger(t *testing.T, sim *redfishsim.Server, c *redfish.Client) {
 	t.Helper()
 	err := sendOff(t, c)
-	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindIdentity).Sent)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindIdentity).Sent)
 	assert.True(t, sim.Power(), "the other machine was switched off")
 	assert.Empty(t, sim.System(0).Commands())
 }
@@ -59,7 +60,7 @@ func TestBasicCommandIsNotGivenToAnotherBMC(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sim, c := one(t)
 			sim.Faults(func(f *redfishsim.Faults) { *f = faults })
-			require.Equal(t, uuid1, read(t, c).Identity.UUID)
+			require.Equal(t, uuid1, bmctest.Read(t, c).Identity.UUID)
 			sim.Quirks(func(q *redfishsim.Quirks) { q.UUID = uuid2 })
 			sim.Restart(0) // which ends the connections
 			refusedAsStranger(t, sim, c)
@@ -81,7 +82,7 @@ func TestBasicCommandOverANewConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sim, c := one(t)
 			sim.Faults(func(f *redfishsim.Faults) { *f = tc.faults })
-			read(t, c)
+			bmctest.Read(t, c)
 			if tc.cut {
 				sim.Restart(0) // which ends the connections
 			}

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
 func TestReadGivesStateAndIdentity(t *testing.T) {
 	sim, c := one(t)
 	before := time.Now()
-	r := read(t, c)
+	r := bmctest.Read(t, c)
 	assert.Equal(t, bmc.On, r.State)
 	assert.Equal(t, "On", r.Raw)
 	assert.Equal(t, bmc.Identity{UUID: uuid1, Serial: "SN-1"}, r.Identity)
@@ -25,7 +26,7 @@ func TestReadGivesStateAndIdentity(t *testing.T) {
 	assert.Equal(t, 2, c.Requests(), "cold: login, system")
 
 	require.NoError(t, sim.SetPower(false))
-	again := read(t, c)
+	again := bmctest.Read(t, c)
 	assert.Equal(t, bmc.Off, again.State)
 	assert.Equal(t, r.Session, again.Session)
 	assert.Equal(t, 3, c.Requests(), "warm: one request")
@@ -35,18 +36,18 @@ func TestReadGivesStateAndIdentity(t *testing.T) {
 
 func TestOffAndOn(t *testing.T) {
 	sim, c := one(t)
-	read(t, c)
+	bmctest.Read(t, c)
 	before := c.Requests()
 	receipt, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	assert.False(t, receipt.Already)
-	assert.Equal(t, bmc.Off, read(t, c).State)
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 	assert.Equal(t, 2, c.Requests()-before, "warm: off and confirm are one request each")
 	assert.False(t, sim.Power())
 
 	_, err = c.Send(t.Context(), bmc.CommandOn)
 	require.NoError(t, err)
-	assert.Equal(t, bmc.On, read(t, c).State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 	for _, r := range sim.Requests() {
 		assert.Empty(t, r.IfMatch, "If-Match would race with the power state")
 	}
@@ -65,10 +66,10 @@ func TestProofOfOff(t *testing.T) {
 	proof := bmc.Proof{Spacing: 20 * time.Millisecond, MaxAge: time.Minute}
 	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
-	proof = proof.Add(read(t, c))
+	proof = proof.Add(bmctest.Read(t, c))
 	assert.False(t, proof.Proven(time.Now()))
 	time.Sleep(25 * time.Millisecond)
-	proof = proof.Add(read(t, c))
+	proof = proof.Add(bmctest.Read(t, c))
 	assert.True(t, proof.Proven(time.Now()))
 }
 
@@ -80,7 +81,7 @@ func TestStatesThatAreNotOff(t *testing.T) {
 		t.Run(say, func(t *testing.T) {
 			sim, c := one(t)
 			sim.Quirks(func(q *redfishsim.Quirks) { q.SayPower = say })
-			r := read(t, c)
+			r := bmctest.Read(t, c)
 			assert.Equal(t, bmc.Unknown, r.State)
 			assert.Equal(t, raw, r.Raw)
 		})
@@ -92,10 +93,10 @@ func TestLateOffIsUnknownMeanwhile(t *testing.T) {
 	sim.Quirks(func(q *redfishsim.Quirks) { q.Lag, q.Task = 300*time.Millisecond, true })
 	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err, "202 with a task is accepted")
-	r := read(t, c)
+	r := bmctest.Read(t, c)
 	assert.Equal(t, bmc.Unknown, r.State)
 	assert.Equal(t, "PoweringOff", r.Raw)
-	assert.Eventually(t, func() bool { return read(t, c).State == bmc.Off }, time.Minute, 50*time.Millisecond)
+	assert.Eventually(t, func() bool { return bmctest.Read(t, c).State == bmc.Off }, time.Minute, 50*time.Millisecond)
 	assert.False(t, sim.Power())
 }
 
@@ -104,13 +105,13 @@ func TestAcceptedIsNotOff(t *testing.T) {
 	require.NoError(t, sim.IgnoreOff(true))
 	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
-	assert.Equal(t, bmc.On, read(t, c).State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 }
 
 func TestLyingBMCIsReadAsItSays(t *testing.T) {
 	sim, c := one(t)
 	require.NoError(t, sim.LieOff(true))
-	assert.Equal(t, bmc.Off, read(t, c).State)
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 	assert.True(t, sim.Power(), "only the Node's Lease can tell (FalseOff)")
 }
 
@@ -138,7 +139,7 @@ func TestRefusedAndNotThere(t *testing.T) {
 			sim, c := one(t)
 			sim.Quirks(func(q *redfishsim.Quirks) { q.RefuseReset = status })
 			_, err := c.Send(t.Context(), bmc.CommandOff)
-			e := failed(t, err, kind)
+			e := bmctest.Failed(t, err, kind)
 			assert.Contains(t, err.Error(), "The action is refused.")
 			assert.Contains(t, err.Error(), "send off of https://")
 			want := bmc.SentYes
@@ -179,7 +180,7 @@ func TestResetTypes(t *testing.T) {
 				assert.Equal(t, []bool{tc.cmd == bmc.CommandOn}, sim.System(0).Commands())
 				return
 			}
-			e := failed(t, err, tc.kind)
+			e := bmctest.Failed(t, err, tc.kind)
 			assert.Equal(t, bmc.SentNo, e.Sent)
 			assert.Empty(t, sim.System(0).Commands())
 			if len(tc.quirks.ResetTypes) > 0 {

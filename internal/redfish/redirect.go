@@ -3,7 +3,6 @@ package redfish
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -24,7 +23,7 @@ var errRedirected = errors.New("not followed")
 func (t *transport) checkRedirect(req *http.Request, via []*http.Request) error {
 	method := via[0].Method
 	switch {
-	case !t.isOwn(req.URL):
+	case !t.endpoint.Serves(req.URL):
 		return failf(bmc.KindProtocol, "the BMC redirects a %s to another host, %q: %w", method, origin(req.URL), errRedirected)
 	case req.Method != method:
 		return failf(bmc.KindProtocol, "the BMC redirects a %s as a %s: %w", method, req.Method, errRedirected)
@@ -39,22 +38,10 @@ func (t *transport) checkRedirect(req *http.Request, via []*http.Request) error 
 // "@elsewhere/" is a URL on another host, which would receive our session
 // token. // I10
 func (t *transport) checkURL(u *url.URL) error {
-	if t.isOwn(u) {
+	if t.endpoint.Serves(u) {
 		return nil
 	}
 	return failf(bmc.KindProtocol, "the BMC refers to another host, %q: not followed", origin(u))
-}
-
-// isOwn reports whether u is on the configured scheme, host and port.
-func (t *transport) isOwn(u *url.URL) bool {
-	scheme, port := "https", "443"
-	if t.endpoint.Plain {
-		scheme, port = "http", "80"
-	}
-	if p := u.Port(); p != "" {
-		port = p
-	}
-	return u.Scheme == scheme && u.User == nil && strings.EqualFold(u.Hostname(), t.endpoint.Host) && port == fmt.Sprint(t.endpoint.Port)
 }
 
 // origin is the part of u that is shown in an error: without user information.

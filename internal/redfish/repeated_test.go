@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -29,20 +30,20 @@ func TestRepeatedNameIsUnknown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim, c := one(t)
-			require.Equal(t, bmc.On, read(t, c).State)
+			require.Equal(t, bmc.On, bmctest.Read(t, c).State)
 			sim.Quirks(func(q *redfishsim.Quirks) { q.Repeat = more })
-			r := read(t, c)
+			r := bmctest.Read(t, c)
 			assert.Equal(t, bmc.Unknown, r.State)
 			assert.Empty(t, r.Identity)
 			assert.Contains(t, r.Raw, "the answer repeats ")
 			_, err := c.Send(t.Context(), bmc.CommandOff)
-			assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindProtocol).Sent)
+			assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindProtocol).Sent)
 			assert.Zero(t, sim.Count(http.MethodPost, "/redfish/v1/Systems"))
 			_, err = c.Describe(t.Context())
-			failed(t, err, bmc.KindProtocol)
+			bmctest.Failed(t, err, bmc.KindProtocol)
 
 			sim.Quirks(func(q *redfishsim.Quirks) { q.Repeat = "" })
-			assert.Equal(t, uuid1, read(t, c).Identity.UUID)
+			assert.Equal(t, uuid1, bmctest.Read(t, c).Identity.UUID)
 		})
 	}
 }
@@ -51,7 +52,7 @@ func TestRepeatedNameIsUnknown(t *testing.T) {
 func TestLinksInTwoSpellings(t *testing.T) {
 	sim, c := one(t)
 	sim.Quirks(func(q *redfishsim.Quirks) { q.Repeat = `"links":{"self":{"href":"/rest/v1/systems/1"}},"Power":"On"` })
-	assert.Equal(t, bmc.On, read(t, c).State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 }
 
 // Of several systems, one that repeats its UUID may be the wanted one.
@@ -60,13 +61,13 @@ func TestRepeatedNameAmongSystems(t *testing.T) {
 	d.SystemUUID = uuid2
 	sim.System(2).Quirks(func(q *redfishsim.Quirks) { q.Repeat = `"UUID":"` + uuid2 + `"` })
 	_, err := open(t, d, timing).Read(t.Context())
-	failed(t, err, bmc.KindProtocol)
+	bmctest.Failed(t, err, bmc.KindProtocol)
 
 	sim.System(2).Quirks(func(q *redfishsim.Quirks) { q.Repeat = "" })
 	c := open(t, d, timing)
-	require.Equal(t, uuid2, read(t, c).Identity.UUID)
+	require.Equal(t, uuid2, bmctest.Read(t, c).Identity.UUID)
 	sim.System(1).Quirks(func(q *redfishsim.Quirks) { q.Repeat = `"PowerState":"Off"` })
-	assert.Equal(t, bmc.Unknown, read(t, c).State, "also for a system that was found by its UUID")
+	assert.Equal(t, bmc.Unknown, bmctest.Read(t, c).State, "also for a system that was found by its UUID")
 }
 
 // A list of reset types that is there twice allows nothing.
@@ -90,14 +91,14 @@ func TestRepeatedNameInActionInfo(t *testing.T) {
 		return err
 	}
 	require.NoError(t, send(""))
-	failed(t, send(`,"parameters":[{"Name":"ResetType","AllowableValues":["GracefulShutdown"]}]`), bmc.KindProtocol)
+	bmctest.Failed(t, send(`,"parameters":[{"Name":"ResetType","AllowableValues":["GracefulShutdown"]}]`), bmc.KindProtocol)
 }
 
 // Two values are no answer, whichever comes first.
 func TestAnswerIsOneValue(t *testing.T) {
 	for _, body := range []string{`{"PowerState":"On"}{"PowerState":"Off"}`, `{"PowerState":"Off"}{"PowerState":"On"}`, `{"PowerState":"Off"} x`} {
 		_, err := open(t, answerWith(t, body), timing).Read(t.Context())
-		failed(t, err, bmc.KindProtocol)
+		bmctest.Failed(t, err, bmc.KindProtocol)
 	}
-	assert.Equal(t, bmc.Off, read(t, open(t, answerWith(t, "{\"PowerState\":\"Off\"}\r\n\x00"), timing)).State, "the end of a C string")
+	assert.Equal(t, bmc.Off, bmctest.Read(t, open(t, answerWith(t, "{\"PowerState\":\"Off\"}\r\n\x00"), timing)).State, "the end of a C string")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -32,14 +33,14 @@ func TestRestartChangesTheSession(t *testing.T) {
 			sim.Faults(func(f *redfishsim.Faults) { *f = tc.faults })
 			c := open(t, hostOf(t, sim), timing)
 			proof := bmc.Proof{Spacing: time.Nanosecond, MaxAge: time.Minute}
-			first := read(t, c)
-			assert.Equal(t, first.Session, read(t, c).Session)
+			first := bmctest.Read(t, c)
+			assert.Equal(t, first.Session, bmctest.Read(t, c).Session)
 			sim.Restart(tc.down)
-			after := read(t, c)
+			after := bmctest.Read(t, c)
 			assert.NotEqual(t, first.Session, after.Session)
 			assert.False(t, proof.Add(first).Add(after).Proven(time.Now()))
-			after = read(t, c) // where there is no room, a login is tried again, and its 503 is one more sign
-			again := read(t, c)
+			after = bmctest.Read(t, c) // where there is no room, a login is tried again, and its 503 is one more sign
+			again := bmctest.Read(t, c)
 			assert.Equal(t, after.Session, again.Session, "and then is stable")
 			assert.True(t, proof.Add(after).Add(again).Proven(time.Now()))
 		})
@@ -55,9 +56,9 @@ func TestConnectionPerAnswerIsNoRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sim, c := one(t)
 			sim.Faults(func(f *redfishsim.Faults) { *f = faults })
-			first := read(t, c)
+			first := bmctest.Read(t, c)
 			before := sim.Connections()
-			assert.Equal(t, first.Session, read(t, c).Session)
+			assert.Equal(t, first.Session, bmctest.Read(t, c).Session)
 			assert.Greater(t, sim.Connections(), before)
 		})
 	}
@@ -76,16 +77,16 @@ func TestBrokenAnswers(t *testing.T) {
 				c := open(t, hostOf(t, sim), timing)
 				var session uint64
 				if warm {
-					session = read(t, c).Session
+					session = bmctest.Read(t, c).Session
 				}
 				sim.Faults(fault)
 				short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 				defer cancel()
 				r, err := c.Read(short)
-				assert.True(t, failed(t, err, bmc.KindUnreachable).Retryable())
+				bmctest.Failed(t, err, bmc.KindUnreachable)
 				assert.Equal(t, bmc.Reading{}, r)
 				sim.Faults(func(f *redfishsim.Faults) { *f = redfishsim.Faults{} })
-				r = read(t, c)
+				r = bmctest.Read(t, c)
 				assert.Equal(t, bmc.On, r.State)
 				assert.NotEqual(t, session, r.Session)
 				require.NoError(t, c.Close(t.Context()))

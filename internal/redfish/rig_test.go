@@ -2,13 +2,11 @@ package redfish_test
 
 import (
 	"context"
-	"errors"
 	"net"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -54,23 +52,6 @@ func one(t *testing.T) (*redfishsim.Server, *redfish.Client) {
 	t.Helper()
 	sim := start(t, redfishsim.Options{UUID: uuid1})
 	return sim, open(t, hostOf(t, sim), timing)
-}
-
-func read(t *testing.T, c *redfish.Client) bmc.Reading {
-	t.Helper()
-	r, err := c.Read(t.Context())
-	require.NoError(t, err)
-	return r
-}
-
-// failed asserts that err is a typed error of this kind, and gives it.
-func failed(t *testing.T, err error, kind bmc.Kind) *bmc.Error {
-	t.Helper()
-	require.Error(t, err)
-	e, ok := errors.AsType[*bmc.Error](err)
-	require.True(t, ok, "%T is not a *bmc.Error", err)
-	assert.Equal(t, kind, e.Kind, "%v", err)
-	return e
 }
 
 // closedPort is an address on loopback where nothing listens.

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/redfish"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -46,7 +47,7 @@ func TestRoundTrips(t *testing.T) {
 		t.Run(j.name, func(t *testing.T) {
 			sim, c := one(t)
 			if j.warm {
-				read(t, c)
+				bmctest.Read(t, c)
 			}
 			requests, connections := c.Requests(), sim.Connections()
 			require.NoError(t, j.do(t.Context(), c))

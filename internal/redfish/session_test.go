@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/redfish"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -18,8 +19,8 @@ const sessions = "/redfish/v1/SessionService/Sessions"
 
 func TestOneSessionAndNoneAfterClose(t *testing.T) {
 	sim, c := one(t)
-	read(t, c)
-	read(t, c)
+	bmctest.Read(t, c)
+	bmctest.Read(t, c)
 	assert.Equal(t, 1, sim.OpenSessions())
 	assert.Equal(t, 1, sim.Count(http.MethodPost, sessions))
 
@@ -40,12 +41,12 @@ func TestNothingToCloseIsNoRequest(t *testing.T) {
 
 func TestSessionClosedAfterCancelledRead(t *testing.T) {
 	sim, c := one(t)
-	read(t, c)
+	bmctest.Read(t, c)
 	sim.Faults(func(f *redfishsim.Faults) { f.Latency = 3 * time.Second })
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := c.Read(ctx)
-	failed(t, err, bmc.KindUnreachable)
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 	sim.Faults(func(f *redfishsim.Faults) { f.Latency = 0 })
 	require.NoError(t, c.Close(ctx))
 	assert.Zero(t, sim.OpenSessions())
@@ -83,7 +84,7 @@ func abandonLogin(t *testing.T, latency time.Duration) (why string) {
 	case sim.OpenSessions() != 1:
 		return "no login was given up"
 	}
-	failed(t, err, bmc.KindUnreachable)
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 	require.NoError(t, c.Close(ctx))
 	if sim.OpenSessions() > 0 {
 		return "Close does not wait for the answer, and leaves the session"
@@ -93,10 +94,10 @@ func abandonLogin(t *testing.T, latency time.Duration) (why string) {
 
 func TestExpiredSessionIsOpenedAgain(t *testing.T) {
 	sim, c := one(t)
-	first := read(t, c)
+	first := bmctest.Read(t, c)
 	before := c.Requests()
 	sim.ExpireSessions()
-	r := read(t, c)
+	r := bmctest.Read(t, c)
 	assert.Equal(t, bmc.On, r.State)
 	assert.NotEqual(t, first.Session, r.Session, "a new session starts a new proof")
 	assert.Equal(t, 3, c.Requests()-before, "401, login, system")
@@ -113,22 +114,22 @@ func TestWrongPasswordIsTriedOnce(t *testing.T) {
 	h.Password = bmc.NewSecret("wrong")
 	c := open(t, h, timing)
 	_, err := c.Read(t.Context())
-	assert.False(t, failed(t, err, bmc.KindAuth).Retryable())
+	bmctest.Failed(t, err, bmc.KindAuth)
 	assert.Equal(t, 2, c.Requests(), "login, service root; Basic would count towards a lockout")
 	_, err = c.Send(t.Context(), bmc.CommandOff)
-	assert.Equal(t, bmc.SentNo, failed(t, err, bmc.KindAuth).Sent)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindAuth).Sent)
 	assert.Equal(t, 3, c.Requests())
 	assert.True(t, sim.Power())
 }
 
 func TestPasswordChangedUnderASession(t *testing.T) {
 	sim, c := one(t)
-	read(t, c)
+	bmctest.Read(t, c)
 	sim.SetPassword("other")
 	sim.ExpireSessions()
 	before := c.Requests()
 	_, err := c.Read(t.Context())
-	failed(t, err, bmc.KindAuth)
+	bmctest.Failed(t, err, bmc.KindAuth)
 	assert.Equal(t, 2, c.Requests()-before, "system, login")
 }
 
@@ -143,33 +144,33 @@ func TestBasicWhereThereIsNoSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sim, c := one(t)
 			sim.Faults(func(f *redfishsim.Faults) { *f = faults })
-			first := read(t, c)
+			first := bmctest.Read(t, c)
 			assert.Equal(t, bmc.On, first.State)
 			_, err := c.Send(t.Context(), bmc.CommandOff)
 			require.NoError(t, err)
-			r := read(t, c)
+			r := bmctest.Read(t, c)
 			assert.Equal(t, bmc.Off, r.State)
 			assert.Equal(t, first.Session, r.Session, "answers without a break are one session")
 			assert.LessOrEqual(t, sim.Count(http.MethodPost, sessions), 1)
 
 			sim.Faults(func(f *redfishsim.Faults) { f.Busy = 1 })
-			assert.NotEqual(t, r.Session, read(t, c).Session)
+			assert.NotEqual(t, r.Session, bmctest.Read(t, c).Session)
 		})
 	}
 }
 
 func TestSessionsUsedUp(t *testing.T) {
 	sim, first := one(t)
-	read(t, first)
+	bmctest.Read(t, first)
 	sim.Faults(func(f *redfishsim.Faults) { f.SessionLimit = 1 })
 	second := open(t, hostOf(t, sim), timing)
-	assert.Equal(t, bmc.On, read(t, second).State, "by Basic")
+	assert.Equal(t, bmc.On, bmctest.Read(t, second).State, "by Basic")
 
 	sim.Faults(func(f *redfishsim.Faults) { f.NoBasic = true })
 	third := open(t, hostOf(t, sim), timing)
 	for range 3 {
 		_, err := third.Read(t.Context())
-		failed(t, err, bmc.KindSessions)
+		bmctest.Failed(t, err, bmc.KindSessions)
 	}
 	refused := 0
 	for _, r := range sim.Requests() {
@@ -180,7 +181,7 @@ func TestSessionsUsedUp(t *testing.T) {
 	assert.Equal(t, 2, refused, "one good, one refused: the password is not tried again and again")
 
 	require.NoError(t, first.Close(t.Context()))
-	assert.Equal(t, bmc.On, read(t, third).State, "once there is room")
+	assert.Equal(t, bmc.On, bmctest.Read(t, third).State, "once there is room")
 }
 
 func TestSessionNumbersAreNotShared(t *testing.T) {
@@ -189,7 +190,7 @@ func TestSessionNumbersAreNotShared(t *testing.T) {
 	for range 3 {
 		c, err := redfish.New(hostOf(t, sim), timing)
 		require.NoError(t, err)
-		seen[read(t, c).Session] = true
+		seen[bmctest.Read(t, c).Session] = true
 		require.NoError(t, c.Close(t.Context()))
 	}
 	assert.Len(t, seen, 3)
@@ -205,17 +206,17 @@ func TestAllowedTypesAreReadAgainAfterARestart(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			_, err := c.Read(ctx)
-			failed(t, err, bmc.KindUnreachable)
+			bmctest.Failed(t, err, bmc.KindUnreachable)
 			sim.Faults(func(f *redfishsim.Faults) { f.Latency = 0 })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sim, c := one(t)
-			read(t, c)
+			bmctest.Read(t, c)
 			sim.Quirks(func(q *redfishsim.Quirks) { q.ResetTypes = []string{"On", "GracefulShutdown"} })
 			restart(sim, c)
 			_, err := c.Send(t.Context(), bmc.CommandOff)
-			failed(t, err, bmc.KindUnsupported)
+			bmctest.Failed(t, err, bmc.KindUnsupported)
 			assert.True(t, sim.Power())
 		})
 	}

@@ -101,7 +101,7 @@ func TestSuiteWorld(t *testing.T) {
 	p, err := w.Open(w.Device)
 	require.NoError(t, err)
 	_, err = p.Send(t.Context(), bmc.CommandOff)
-	failed(t, err, bmc.KindUnreachable)
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 	require.False(t, w.On())
 	require.NoError(t, p.Close(context.Background()))
 }

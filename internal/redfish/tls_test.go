@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/redfish"
 	"github.com/fenced/fenced/test/redfishsim"
 )
@@ -46,7 +47,7 @@ func TestWhatIsTrusted(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
-			assert.False(t, failed(t, err, bmc.KindTLS).Retryable())
+			bmctest.Failed(t, err, bmc.KindTLS)
 			assert.Empty(t, sim.Requests(), "nothing is said to a stranger")
 		})
 	}
@@ -66,7 +67,7 @@ func TestNewRefusesWhatItCannotTrustBy(t *testing.T) {
 			h := hostOf(t, sim)
 			h.TLS = conf
 			_, err := redfish.New(h, timing)
-			failed(t, err, bmc.KindTLS)
+			bmctest.Failed(t, err, bmc.KindTLS)
 		})
 	}
 }

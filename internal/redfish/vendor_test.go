@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 )
 
 // vendor is what one maker's documentation shows of its service: the resources
@@ -80,18 +81,18 @@ func TestVendorsPower(t *testing.T) {
 			s := serveVendor(t, v)
 			c := open(t, s.device(t), timing)
 
-			r := read(t, c)
+			r := bmctest.Read(t, c)
 			assert.Equal(t, bmc.On, r.State)
 			assert.Equal(t, v.identity, r.Identity)
 			s.say(`"Off"`)
-			assert.Equal(t, bmc.Off, read(t, c).State)
+			assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 			for _, word := range v.changing {
 				said := `"` + word + `"`
 				if word == "null" {
 					said = word
 				}
 				s.say(said)
-				r = read(t, c)
+				r = bmctest.Read(t, c)
 				assert.Equal(t, bmc.Unknown, r.State)
 				assert.Equal(t, word, r.Raw)
 			}
@@ -100,13 +101,13 @@ func TestVendorsPower(t *testing.T) {
 			receipt, err := c.Send(t.Context(), bmc.CommandOff)
 			require.NoError(t, err)
 			assert.False(t, receipt.Already)
-			assert.Equal(t, bmc.Off, read(t, c).State)
+			assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 			receipt, err = c.Send(t.Context(), bmc.CommandOff)
 			require.NoError(t, err, "already off is no failure")
 			assert.Equal(t, v.refuses != 0, receipt.Already)
 			_, err = c.Send(t.Context(), bmc.CommandOn)
 			require.NoError(t, err)
-			assert.Equal(t, bmc.On, read(t, c).State)
+			assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 			for _, kind := range s.resets() {
 				assert.Contains(t, []string{"ForceOff", "On"}, kind)
 			}
@@ -141,9 +142,9 @@ func TestSlashAtTheEndIsLearned(t *testing.T) {
 		d := s.device(t)
 		d.Endpoint.System = "/redfish/v1/Systems/1"
 		c := open(t, d, timing)
-		read(t, c)
+		bmctest.Read(t, c)
 		before := c.Requests()
-		read(t, c)
+		bmctest.Read(t, c)
 		assert.Equal(t, 1, c.Requests()-before)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 func TestHeldForgetsWhatWasGivenUp(t *testing.T) {
@@ -133,4 +134,21 @@ func TestJournal(t *testing.T) {
 	assert.Equal(t, got, same, "an ended run stays as it is")
 	assert.Equal(t, Nothing, action)
 	assert.Zero(t, wait)
+}
+
+// The journal says for which reason a step was left, also in the records of versions before.
+func TestVisitTellsItsReason(t *testing.T) {
+	for note, want := range map[string]reason.Code{
+		leftFor(reason.AttemptsExhausted, "reprovisioning is not allowed here"): reason.AttemptsExhausted,
+		"NodeRenamed: the host registered as Node x":                            reason.NodeRenamed,
+		"PowerOffFailed: ":                      reason.PowerOffFailed,
+		"the Node is Ready after all":           "",
+		"confirmed off by ada: NodeRenamed: no": "",
+		"NoSuchCode: x":                         "",
+		"":                                      "",
+	} {
+		assert.Equal(t, want, Visit{Note: note}.Reason(), note)
+	}
+	held, _, _ := stop(Begin(Run{Limits: Limits{OffDeadline: minute}}, noon), reason.PowerOffFailed, "the account is refused", noon)
+	assert.Equal(t, reason.PowerOffFailed, held.Steps[0].Reason())
 }

@@ -1,105 +1,11 @@
 package remediate
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
 )
-
-// Step is the present step of a run. The six steps come in order. A Waiting run goes
-// on by itself, a Held run needs a person. Done, Aborted and Reprovisioned are the ends.
-type Step string
-
-// The steps and ends of a run.
-const (
-	PowerOff    Step = "PowerOff"
-	DeleteNode  Step = "DeleteNode"
-	PowerOn     Step = "PowerOn"
-	AwaitNode   Step = "AwaitNode"
-	RestoreNode Step = "RestoreNode"
-	Reprovision Step = "Reprovision"
-
-	Waiting       Step = "Waiting"
-	Held          Step = "Held"
-	Done          Step = "Done"
-	Aborted       Step = "Aborted"
-	Reprovisioned Step = "Reprovisioned"
-)
-
-// Ended says whether nothing more will be done for this run.
-func (s Step) Ended() bool { return s == Done || s == Aborted || s == Reprovisioned }
-
-// Idle says whether no step is in progress: the run is Waiting or Held.
-func (s Step) Idle() bool { return s == Waiting || s == Held }
-
-// Destructive says whether the step does what takes something away (Action.Destructive).
-func (s Step) Destructive() bool { return s == PowerOff || s == DeleteNode || s == Reprovision }
-
-// Strategy is how the target is to be made safe.
-type Strategy string
-
-// The strategies of a run.
-const (
-	PowerCycle    Strategy = "PowerCycle"    // the six steps
-	DeleteMachine Strategy = "DeleteMachine" // step 6 alone, where the Machine is to be replaced
-)
-
-// Isolation is what step 2 does to the Node of a host that is proven off.
-type Isolation string
-
-// The isolations.
-const (
-	IsolateDelete Isolation = "deleteNode"
-	IsolateTaint  Isolation = "outOfServiceTaint"
-)
-
-// ProofKind is what proved a host off.
-type ProofKind string
-
-// The kinds of proof.
-const (
-	ProofBMC    ProofKind = "BMC"    // the host's own BMC, which tells its identity
-	ProofDevice ProofKind = "Device" // enrolled devices without an identity: outlets, agents
-	ProofHuman  ProofKind = "Human"  // the manual confirmation of a person; stays on the record // I26
-)
-
-// Target is the Machine, Node and host of one run. UIDs and the boot ID are
-// those the decision was made on; names alone never authorise a write. // I2
-type Target struct {
-	Cluster    string `json:"cluster"`
-	Node       string `json:"node"`
-	NodeUID    string `json:"nodeUID,omitempty"`
-	BootID     string `json:"bootID,omitempty"`
-	SystemUUID string `json:"systemUUID,omitempty"`
-	Namespace  string `json:"machineNamespace,omitempty"`
-	Machine    string `json:"machine,omitempty"`
-	MachineUID string `json:"machineUID,omitempty"`
-	// MachineAPI is the apiVersion of the Machine; "" in older records, which only
-	// knew one. It decides how step 6 has the owner replace the Machine.
-	MachineAPI string `json:"machineAPI,omitempty"`
-	Host       string `json:"host,omitempty"` // bmc.Host.Name, "" for DeleteMachine
-	// Address is the BMC's address at the start. A run never follows a host whose
-	// address is changed later. // I10
-	Address string `json:"address,omitempty"`
-	// Devices names every device that can switch the host, one to a line
-	// (bmc.Host.Keys); empty in older records, which have Address alone.
-	Devices string `json:"devices,omitempty"`
-	// Choice is what selects the machine behind each device at the start
-	// (bmc.Device.Fingerprint); empty in older records. // I10
-	Choice string `json:"choice,omitempty"`
-	// ReportedUUID is the system UUID that the BMC reported when the run began without a
-	// Node. Only a Node with this UUID is one of the same machine. // I6
-	ReportedUUID string `json:"reportedUUID,omitempty"`
-	// ByHardware: without a Node, the BMC was identified by the serial number or the MAC
-	// addresses of the BareMetalHost, and by nothing else. // I8
-	ByHardware bool `json:"byHardware,omitempty"`
-	// Secret names the Secrets of the devices at the start, one to a line; empty in older
-	// records, and where none comes from a Secret.
-	Secret string `json:"secret,omitempty"`
-	// BareMetalHost is namespace/name when Metal3 also owns this host's power. Our
-	// power lock must then be on it before the host is switched off.
-	BareMetalHost string `json:"bareMetalHost,omitempty"`
-}
 
 // Limits are the times and counts of a run. They are copied from configuration and
 // check at its start, so that a reload never changes an open run.
@@ -142,6 +48,17 @@ type Visit struct {
 	Started time.Time `json:"started"`
 	Ended   time.Time `json:"ended,omitzero"`
 	Note    string    `json:"note,omitempty"`
+}
+
+// Reason is the code for which the run stopped in this step or took it back; "" if it left the step
+// otherwise, or is in it. The code begins the note: a field of its own would make the record
+// unreadable for the version before, and the records of that version would lack it.
+func (v Visit) Reason() reason.Code {
+	code, _, _ := strings.Cut(v.Note, ": ")
+	if c := reason.Code(code); reason.ClassOf(c) != "" {
+		return c
+	}
+	return ""
 }
 
 // Order is what a person ordered for this run.

@@ -5,6 +5,44 @@ import (
 	"strings"
 )
 
+// Target is the Machine, Node and host of one run. UIDs and the boot ID are
+// those the decision was made on; names alone never authorise a write. // I2
+type Target struct {
+	Cluster    string `json:"cluster"`
+	Node       string `json:"node"`
+	NodeUID    string `json:"nodeUID,omitempty"`
+	BootID     string `json:"bootID,omitempty"`
+	SystemUUID string `json:"systemUUID,omitempty"`
+	Namespace  string `json:"machineNamespace,omitempty"`
+	Machine    string `json:"machine,omitempty"`
+	MachineUID string `json:"machineUID,omitempty"`
+	// MachineAPI is the apiVersion of the Machine; "" in older records, which only
+	// knew one. It decides how step 6 has the owner replace the Machine.
+	MachineAPI string `json:"machineAPI,omitempty"`
+	Host       string `json:"host,omitempty"` // bmc.Host.Name, "" for DeleteMachine
+	// Address is the BMC's address at the start. A run never follows a host whose
+	// address is changed later. // I10
+	Address string `json:"address,omitempty"`
+	// Devices names every device that can switch the host, one to a line
+	// (bmc.Host.Keys); empty in older records, which have Address alone.
+	Devices string `json:"devices,omitempty"`
+	// Choice is what selects the machine behind each device at the start
+	// (bmc.Device.Fingerprint); empty in older records. // I10
+	Choice string `json:"choice,omitempty"`
+	// ReportedUUID is the system UUID that the BMC reported when the run began without a
+	// Node. Only a Node with this UUID is one of the same machine. // I6
+	ReportedUUID string `json:"reportedUUID,omitempty"`
+	// ByHardware: without a Node, the BMC was identified by the serial number or the MAC
+	// addresses of the BareMetalHost, and by nothing else. // I8
+	ByHardware bool `json:"byHardware,omitempty"`
+	// Secret names the Secrets of the devices at the start, one to a line; empty in older
+	// records, and where none comes from a Secret.
+	Secret string `json:"secret,omitempty"`
+	// BareMetalHost is namespace/name when Metal3 also owns this host's power. Our
+	// power lock must then be on it before the host is switched off.
+	BareMetalHost string `json:"bareMetalHost,omitempty"`
+}
+
 // MachineKey is the "namespace/name" of the Machine; "" if the target has none.
 func (t Target) MachineKey() string {
 	if t.Machine == "" {

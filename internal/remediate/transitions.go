@@ -62,6 +62,9 @@ func command(r Run, a Action, every time.Duration, now time.Time) (Run, Action, 
 	return r, a, 0
 }
 
+// leftFor is the note of a step that was left for a reason. Visit.Reason reads it.
+func leftFor(code reason.Code, note string) string { return string(code) + ": " + note }
+
 func finish(r Run, end Step, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
 	if anyOnPending(r) { // I20
 		return stop(r, reason.OutletContradicted, onPendingNote, now)
@@ -80,7 +83,7 @@ func abandon(r Run, code reason.Code, note string, to Step, now time.Time) (Run,
 		to = Held
 	}
 	r.Abandon, r.AbandonTo, r.Reason, r.Note, r.LeaveOff = code, to, code, note, false
-	return enter(r, PowerOn, string(code)+": "+note, now)
+	return enter(r, PowerOn, leftFor(code, note), now)
 }
 
 // stop lets the run wait, or keeps it for a person: the class of the reason decides. While a
@@ -96,10 +99,10 @@ func stop(r Run, code reason.Code, note string, now time.Time) (Run, Action, tim
 		if !bringBack {
 			r.Abandon, r.AbandonTo = "", ""
 		}
-		return enter(beginWait(r, code, now), Waiting, string(code)+": "+note, now)
+		return enter(beginWait(r, code, now), Waiting, leftFor(code, note), now)
 	}
 	r.Abandon, r.AbandonTo = "", ""
-	return enter(r, Held, string(code)+": "+note, now)
+	return enter(r, Held, leftFor(code, note), now)
 }
 
 // rest stops a run for which there may be no other power cycle now. A host that this attempt has

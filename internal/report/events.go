@@ -130,7 +130,7 @@ func (r *Report) note(e event.Event, s State) {
 	for _, n := range found {
 		for _, subject := range rows[n.reason].On {
 			if o, there := n.about[subject]; there {
-				m.c.Note(Note{
+				m.c.QueueEvent(event.KubeEvent{
 					APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,
 					At: e.At, Warning: rows[n.reason].Warning, Reason: n.reason, Message: n.message,
 				})

@@ -18,27 +18,27 @@ import (
 // board is a cluster that keeps what is written to it.
 type board struct {
 	mu    sync.Mutex
-	notes []Note
-	marks map[markKey]Mark
-	wrote []Mark
+	notes []event.KubeEvent
+	marks map[markKey]event.RunMark
+	wrote []event.RunMark
 	fails error
 	only  string        // the kind of object at which writing fails; empty: all
 	takes time.Duration // of writing a mark
 }
 
-func (b *board) Note(n Note) {
+func (b *board) QueueEvent(e event.KubeEvent) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.notes = append(b.notes, n)
+	b.notes = append(b.notes, e)
 }
 
-func (b *board) Marked() []Mark {
+func (b *board) Marked() []event.RunMark {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Collect(maps.Values(b.marks))
 }
 
-func (b *board) Mark(ctx context.Context, m Mark) error {
+func (b *board) Mark(ctx context.Context, m event.RunMark) error {
 	b.mu.Lock()
 	takes := b.takes
 	b.mu.Unlock()
@@ -62,13 +62,13 @@ func (b *board) Mark(ctx context.Context, m Mark) error {
 }
 
 // written and noted are what was written so far.
-func (b *board) written() []Mark {
+func (b *board) written() []event.RunMark {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.wrote)
 }
 
-func (b *board) noted() []Note {
+func (b *board) noted() []event.KubeEvent {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.notes)
@@ -127,7 +127,7 @@ const clusterName = "c"
 func atDesk(t *testing.T, run func(t *testing.T, d *desk)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		d := &desk{board: &board{marks: map[markKey]Mark{}}, events: event.NewStream(), state: State{Acts: true, Armed: true, Checks: []event.Check{machineCheck}},
+		d := &desk{board: &board{marks: map[markKey]event.RunMark{}}, events: event.NewStream(), state: State{Acts: true, Armed: true, Checks: []event.Check{machineCheck}},
 			runs: map[string]remediate.Run{}, nodeUID: "node-1", machine: true}
 		r := New(Options{Events: d.events, State: d.now, Run: d.run, Target: d.target, Present: d.present, OffReadSpacing: 3 * time.Second, Instance: "f-1"})
 		d.report = r

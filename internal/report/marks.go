@@ -37,7 +37,7 @@ type marker struct {
 // markKey identifies an object with a mark.
 type markKey struct{ apiVersion, kind, namespace, name, uid string }
 
-func keyOf(m Mark) markKey { return markKey{m.APIVersion, m.Kind, m.Namespace, m.Name, m.UID} }
+func keyOf(m event.RunMark) markKey { return markKey{m.APIVersion, m.Kind, m.Namespace, m.Name, m.UID} }
 
 // backoff is when an object may be tried again.
 type backoff struct {
@@ -47,7 +47,7 @@ type backoff struct {
 
 // dueMark is a mark to write until a time; zero: at any time.
 type dueMark struct {
-	Mark
+	event.RunMark
 	until time.Time
 }
 
@@ -87,18 +87,18 @@ func (m *marker) due(s State, now time.Time) []dueMark {
 	for _, seen := range m.c.Marked() {
 		key := keyOf(seen)
 		switch w, wanted := want[key]; {
-		case wanted && w.Mark == seen:
+		case wanted && w.RunMark == seen:
 			delete(want, key)
 		case !wanted && !busy[objectName{seen.Kind, seen.Namespace, seen.Name}]: // of no open run
 			seen.Run, seen.Step, seen.Instance = "", "", ""
-			list = append(list, dueMark{Mark: seen})
+			list = append(list, dueMark{RunMark: seen})
 		}
 	}
 	list = append(list, slices.Collect(maps.Values(want))...)
 	known := map[markKey]bool{}
 	list = slices.DeleteFunc(list, func(d dueMark) bool {
-		known[keyOf(d.Mark)] = true
-		return now.Before(m.retry[keyOf(d.Mark)].next)
+		known[keyOf(d.RunMark)] = true
+		return now.Before(m.retry[keyOf(d.RunMark)].next)
 	})
 	maps.DeleteFunc(m.retry, func(k markKey, _ backoff) bool { return !known[k] })
 	slices.SortFunc(list, func(a, b dueMark) int {
@@ -129,21 +129,21 @@ func (m *marker) write(ctx context.Context, list []dueMark) {
 				ctx, cancel = context.WithDeadline(ctx, d.until.Add(markTime))
 				defer cancel()
 			}
-			errs[i] = m.c.Mark(ctx, d.Mark)
+			errs[i] = m.c.Mark(ctx, d.RunMark)
 			return nil
 		})
 	}
 	_ = g.Wait() // errs has the errors
 	for i, err := range errs {
 		if ctx.Err() == nil {
-			m.note(list[i].Mark, err)
+			m.note(list[i].RunMark, err)
 		}
 	}
 }
 
 // note remembers the result of a write. Of several failures at one kind of object, the first is
 // reported: one right may be missing.
-func (m *marker) note(mark Mark, err error) {
+func (m *marker) note(mark event.RunMark, err error) {
 	key := keyOf(mark)
 	if err == nil {
 		delete(m.retry, key)

@@ -30,7 +30,7 @@ func (b *board) writesTo(kind string) (n int) {
 func (b *board) removeMark(kind, uid string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.marks, func(k markKey, _ Mark) bool { return k.kind == kind && k.uid == uid })
+	maps.DeleteFunc(b.marks, func(k markKey, _ event.RunMark) bool { return k.kind == kind && k.uid == uid })
 }
 
 // both is what the marks on the Node and the Machine say.
@@ -57,7 +57,7 @@ func TestMarksFollowTheRun(t *testing.T) {
 		require.Equal(t, 1, d.writesTo("Node"))
 		time.Sleep(time.Minute)
 		d.removeMark("Node", "node-1")
-		assert.Equal(t, []Mark{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "node-2", Run: "r", Step: "RestoreNode", Instance: "f-1"}}, d.written()[len(d.written())-1:])
+		assert.Equal(t, []event.RunMark{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "node-2", Run: "r", Step: "RestoreNode", Instance: "f-1"}}, d.written()[len(d.written())-1:])
 		d.enter("r", remediate.Done)
 		assert.Equal(t, []string{"", ""}, d.both())
 	})
@@ -148,10 +148,10 @@ func TestSlowMarks(t *testing.T) {
 func TestMarksLeftBehind(t *testing.T) {
 	atDesk(t, func(t *testing.T, d *desk) {
 		d.change(func(d *desk) { d.state.Acts = false })
-		of := func(kind, name, run string) Mark {
-			return Mark{APIVersion: "v1", Kind: kind, Name: name, UID: "u", Run: run, Instance: "f-0"}
+		of := func(kind, name, run string) event.RunMark {
+			return event.RunMark{APIVersion: "v1", Kind: kind, Name: name, UID: "u", Run: run, Instance: "f-0"}
 		}
-		for _, m := range []Mark{of("Node", "x", "gone"), of("Machine", "y", "gone"), of("Node", "z", "")} {
+		for _, m := range []event.RunMark{of("Node", "x", "gone"), of("Machine", "y", "gone"), of("Node", "z", "")} {
 			d.marks[keyOf(m)] = m
 		}
 		time.Sleep(time.Minute)
@@ -164,7 +164,7 @@ func TestMarksLeftBehind(t *testing.T) {
 		assert.Len(t, d.written(), n, "nothing is left to do")
 	})
 	atDesk(t, func(t *testing.T, d *desk) { // the one of before, of the same Node
-		m := Mark{APIVersion: "v1", Kind: "Node", Name: "n", UID: "node-1", Run: "before", Step: "AwaitNode", Instance: "f-0"}
+		m := event.RunMark{APIVersion: "v1", Kind: "Node", Name: "n", UID: "node-1", Run: "before", Step: "AwaitNode", Instance: "f-0"}
 		r := powerCycle()
 		r.ID = "r"
 		r = remediate.Begin(r, time.Now().Add(-time.Minute))

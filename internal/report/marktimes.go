@@ -3,6 +3,7 @@ package report
 import (
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -29,7 +30,7 @@ func (m *marker) wanted(runs []remediate.Run, now time.Time) (want map[markKey]d
 	want, busy = map[markKey]dueMark{}, map[objectName]bool{}
 	for i := range runs {
 		r := &runs[i]
-		mark := Mark{Run: r.ID, Step: string(r.Step), Instance: m.r.opt.Instance}
+		mark := event.RunMark{Run: r.ID, Step: string(r.Step), Instance: m.r.opt.Instance}
 		add := func(o object, until time.Time) {
 			mark.APIVersion, mark.Kind, mark.Namespace, mark.Name, mark.UID = o.APIVersion, o.Kind, o.Namespace, o.Name, o.UID
 			want[keyOf(mark)] = dueMark{mark, until}

@@ -13,36 +13,14 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Note is a Kubernetes Event: what happened to one object.
-type Note struct {
-	// The object. One without a Namespace is of the whole cluster.
-	APIVersion, Kind, Namespace, Name, UID string
-
-	At              time.Time
-	Warning         bool
-	Reason, Message string
-}
-
-// Mark says on a Node or a Machine which run is open on it.
-type Mark struct {
-	// The object.
-	APIVersion, Kind, Namespace, Name, UID string
-
-	// Run is the ID of the run; empty: the object carries no mark, or is to carry none.
-	Run string
-	// Step is the step that the run was in when the mark was written, and Instance the
-	// daemon that carries it out.
-	Step, Instance string
-}
-
 // Cluster is what is written to.
 type Cluster interface {
-	// Note queues an Event. It never waits.
-	Note(n Note)
+	// QueueEvent queues a Kubernetes Event. It never waits.
+	QueueEvent(e event.KubeEvent)
 	// Marked lists the objects of the view that carry a mark.
-	Marked() []Mark
+	Marked() []event.RunMark
 	// Mark writes a mark, or removes it if it names no run. It takes a few seconds at most.
-	Mark(ctx context.Context, m Mark) error
+	Mark(ctx context.Context, m event.RunMark) error
 }
 
 // State is what the engine knows about one cluster now.

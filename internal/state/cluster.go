@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -63,26 +62,6 @@ var clusterRecord = recordType[Cluster]{
 
 // NewClusters returns an empty table of clusters, for AllClusters too. See Table.
 func NewClusters(changed func(Cluster)) *Table[Cluster] { return newTable(clusterRecord, changed) }
-
-// SaveCluster writes the cluster durably and returns it with its new version. For the
-// errors see Store.Put.
-func SaveCluster(ctx context.Context, s Store, c Cluster) (Cluster, error) {
-	return clusterRecord.save(ctx, s, c)
-}
-
-// LoadCluster returns a cluster. If there is no record, it returns a Cluster with only the
-// name, in version 0: the caller can change and save it.
-func LoadCluster(ctx context.Context, s Store, cluster string) (Cluster, error) {
-	c, err := clusterRecord.get(ctx, s, clusterKey(cluster))
-	if errors.Is(err, ErrNotFound) {
-		return Cluster{Name: cluster}, nil
-	}
-	return c, err
-}
-
-// LoadClusters returns all clusters that have a record, AllClusters too, and an error
-// (ErrUnreadable) that names each record that cannot be read.
-func LoadClusters(ctx context.Context, s Store) ([]Cluster, error) { return clusterRecord.list(ctx, s) }
 
 // clusterTitle names the record of a cluster in error messages.
 func clusterTitle(cluster string) string {

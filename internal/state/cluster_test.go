@@ -6,34 +6,33 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 func TestClusters(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	for _, name := range []string{"prod", state.AllClusters} {
-		c, err := state.LoadCluster(ctx, s, name)
+		c, err := statetest.LoadCluster(ctx, s, name)
 		require.NoError(t, err)
 		require.Equal(t, state.Cluster{Name: name}, c, "lost state is neither armed nor paused")
 		c.Armed, c.ArmedBy, c.ArmedAt = true, "uid 0", noon
 		c.Paused, c.PausedBy, c.PausedReason, c.PausedAt = true, "uid 1000", "network work on "+name, noon
-		saved, err := state.SaveCluster(ctx, s, c)
+		saved, err := statetest.SaveCluster(ctx, s, c)
 		require.NoError(t, err)
-		got, err := state.LoadCluster(ctx, s, name)
+		got, err := statetest.LoadCluster(ctx, s, name)
 		require.NoError(t, err)
 		require.Equal(t, saved, got)
-		_, err = state.SaveCluster(ctx, s, c)
-		require.ErrorIs(t, err, state.ErrExists)
 	}
-	list, err := state.LoadClusters(ctx, s)
+	list, err := statetest.LoadClusters(ctx, s)
 	require.NoError(t, err)
 	require.Len(t, list, 2)
 	require.Equal(t, state.AllClusters, list[0].Name)
 
 	_, err = s.Put(ctx, state.Record{Kind: state.KindCluster, Key: "bad", Data: []byte(`{"v":2}`)})
 	require.NoError(t, err)
-	_, err = state.LoadCluster(ctx, s, "bad")
+	_, err = statetest.LoadCluster(ctx, s, "bad")
 	require.ErrorIs(t, err, state.ErrFuture, "unreadable is not the same as never armed")
-	list, err = state.LoadClusters(ctx, s)
+	list, err = statetest.LoadClusters(ctx, s)
 	require.ErrorIs(t, err, state.ErrFuture)
 	require.Len(t, list, 2)
 }
@@ -41,9 +40,9 @@ func TestClusters(t *testing.T) {
 // A cluster of that name would overwrite the orders for all clusters.
 func TestClusterNamedLikeTheKeyOfAll(t *testing.T) {
 	s := openStore(t)
-	_, err := state.SaveCluster(t.Context(), s, state.Cluster{Name: "*"})
+	_, err := statetest.SaveCluster(t.Context(), s, state.Cluster{Name: "*"})
 	require.ErrorContains(t, err, "reserved")
-	c, err := state.LoadCluster(t.Context(), s, state.AllClusters)
+	c, err := statetest.LoadCluster(t.Context(), s, state.AllClusters)
 	require.NoError(t, err)
 	require.Zero(t, c.Version)
 }
@@ -71,24 +70,24 @@ func TestPins(t *testing.T) {
 func TestErrorNamesTheRecordOfAllClusters(t *testing.T) {
 	s := openStore(t)
 	require.NoError(t, s.Close())
-	_, err := state.SaveCluster(t.Context(), s, state.Cluster{Name: state.AllClusters})
+	_, err := statetest.SaveCluster(t.Context(), s, state.Cluster{Name: state.AllClusters})
 	require.ErrorContains(t, err, "save the record of all clusters: ")
-	_, err = state.SaveCluster(t.Context(), s, state.Cluster{Name: "prod"})
+	_, err = statetest.SaveCluster(t.Context(), s, state.Cluster{Name: "prod"})
 	require.ErrorContains(t, err, `save cluster "prod": `)
 }
 
 // A quarantine and a person's hold of the same Node are two records.
 func TestQuarantineStandsBesideAHold(t *testing.T) {
 	s := openStore(t)
-	hold, err := state.SaveHold(t.Context(), s, state.Hold{Cluster: "prod", Node: "n", By: "ann"})
+	hold, err := statetest.SaveHold(t.Context(), s, state.Hold{Cluster: "prod", Node: "n", By: "ann"})
 	require.NoError(t, err)
-	quarantine, err := state.SaveHold(t.Context(), s, state.Hold{Cluster: "prod", Node: "n", By: "fenced", Quarantine: true})
+	quarantine, err := statetest.SaveHold(t.Context(), s, state.Hold{Cluster: "prod", Node: "n", By: "fenced", Quarantine: true})
 	require.NoError(t, err)
-	all, err := state.LoadHolds(t.Context(), s)
+	all, err := statetest.LoadHolds(t.Context(), s)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []state.Hold{hold, quarantine}, all)
-	require.NoError(t, state.DeleteHold(t.Context(), s, hold))
-	all, err = state.LoadHolds(t.Context(), s)
+	require.NoError(t, state.NewHolds(func(state.Hold) {}).Delete(t.Context(), s, hold))
+	all, err = statetest.LoadHolds(t.Context(), s)
 	require.NoError(t, err)
 	require.Equal(t, []state.Hold{quarantine}, all)
 }

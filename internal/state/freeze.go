@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"time"
 )
 
@@ -38,18 +37,3 @@ var freezeRecord = recordType[Freeze]{
 
 // NewFreezes returns an empty table of freezes, for released ones too. See Table.
 func NewFreezes(changed func(Freeze)) *Table[Freeze] { return newTable(freezeRecord, changed) }
-
-// SaveFreeze writes the freeze durably and returns it with its new version. For the errors
-// see Store.Put.
-func SaveFreeze(ctx context.Context, s Store, f Freeze) (Freeze, error) {
-	return freezeRecord.save(ctx, s, f)
-}
-
-// LoadFreezes returns all freezes, released ones too, and an error (ErrUnreadable) that
-// names each record that cannot be read.
-func LoadFreezes(ctx context.Context, s Store) ([]Freeze, error) { return freezeRecord.list(ctx, s) }
-
-// DeleteFreeze deletes a freeze. For the errors see Store.Delete.
-func DeleteFreeze(ctx context.Context, s Store, f Freeze) error {
-	return freezeRecord.delete(ctx, s, f)
-}

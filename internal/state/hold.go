@@ -1,7 +1,6 @@
 package state
 
 import (
-	"context"
 	"strings"
 	"time"
 )
@@ -65,14 +64,3 @@ var holdRecord = recordType[Hold]{
 // NewHolds returns an empty table of holds, for ended ones too. See Table. A Node has at most
 // one hold and one quarantine: a new one replaces the old one.
 func NewHolds(changed func(Hold)) *Table[Hold] { return newTable(holdRecord, changed) }
-
-// SaveHold writes the hold durably and returns it with its new version. For the errors see
-// Store.Put.
-func SaveHold(ctx context.Context, s Store, h Hold) (Hold, error) { return holdRecord.save(ctx, s, h) }
-
-// LoadHolds returns all holds, ended ones too, and an error (ErrUnreadable) that names each
-// record that cannot be read.
-func LoadHolds(ctx context.Context, s Store) ([]Hold, error) { return holdRecord.list(ctx, s) }
-
-// DeleteHold deletes a hold. For the errors see Store.Delete.
-func DeleteHold(ctx context.Context, s Store, h Hold) error { return holdRecord.delete(ctx, s, h) }

@@ -21,20 +21,6 @@ type Slot struct {
 	Version uint64 `json:"-"`
 }
 
-// TakeSlot takes a slot for holder.Run and returns whether the run has one now. A run that
-// has a slot keeps it. If TakeSlot returns an error, the run may have a slot.
-func TakeSlot(ctx context.Context, s Store, limit int, holder Slot) (bool, error) {
-	r := TakeSlots(ctx, s, []SlotRequest{{Holder: holder, Limit: limit}})[0]
-	return r.Has, r.Err
-}
-
-// FreeSlot frees the slot of a run. It does nothing if the run has no slot. It returns an
-// error if a slot that cannot be read may be the one of the run.
-func FreeSlot(ctx context.Context, s Store, run string) error {
-	_, err := FreeSlots(ctx, s, []string{run})
-	return err
-}
-
 // FreeSlots frees the slots of several runs at once, and returns the runs that have none now.
 // After an error some of the others may have none either.
 func FreeSlots(ctx context.Context, s Store, runs []string) (freed []string, err error) {

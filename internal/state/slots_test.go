@@ -10,11 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 func take(t *testing.T, s state.Store, limit int, run string) bool {
 	t.Helper()
-	ok, err := state.TakeSlot(t.Context(), s, limit, state.Slot{Cluster: "c", Run: run})
+	ok, err := statetest.TakeSlot(t.Context(), s, limit, state.Slot{Cluster: "c", Run: run})
 	require.NoError(t, err)
 	return ok
 }
@@ -29,8 +30,8 @@ func TestSlotsAreLimited(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, slots, 2, "asking again takes no second one")
 
-	require.NoError(t, state.FreeSlot(t.Context(), s, "a"))
-	require.NoError(t, state.FreeSlot(t.Context(), s, "a"), "freeing again")
+	require.NoError(t, statetest.FreeSlot(t.Context(), s, "a"))
+	require.NoError(t, statetest.FreeSlot(t.Context(), s, "a"), "freeing again")
 	require.True(t, take(t, s, 2, "c"))
 	require.False(t, take(t, s, 2, "a"))
 }
@@ -40,10 +41,10 @@ func TestSlotsOfALoweredLimit(t *testing.T) {
 	for _, run := range []string{"a", "b", "c"} {
 		require.True(t, take(t, s, 3, run))
 	}
-	require.NoError(t, state.FreeSlot(t.Context(), s, "a"))
+	require.NoError(t, statetest.FreeSlot(t.Context(), s, "a"))
 	require.False(t, take(t, s, 2, "d"), "a low key is free, and two slots are taken")
 	require.False(t, take(t, s, 0, "d"))
-	_, err := state.TakeSlot(t.Context(), s, 2, state.Slot{Cluster: "c"})
+	_, err := statetest.TakeSlot(t.Context(), s, 2, state.Slot{Cluster: "c"})
 	require.Error(t, err, "no run")
 }
 
@@ -55,8 +56,8 @@ func TestSlotThatCannotBeRead(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, take(t, s, 1, "a"))
 	require.True(t, take(t, s, 2, "a"))
-	require.NoError(t, state.FreeSlot(t.Context(), s, "a"))
-	require.Error(t, state.FreeSlot(t.Context(), s, "b"), "it may be the one that cannot be read")
+	require.NoError(t, statetest.FreeSlot(t.Context(), s, "a"))
+	require.Error(t, statetest.FreeSlot(t.Context(), s, "b"), "it may be the one that cannot be read")
 }
 
 func TestSlotsUnderContention(t *testing.T) {
@@ -68,7 +69,7 @@ func TestSlotsUnderContention(t *testing.T) {
 		wg.Go(func() {
 			run := fmt.Sprint("r", i)
 			for range 20 {
-				ok, err := state.TakeSlot(t.Context(), s, limit, state.Slot{Cluster: "c", Run: run})
+				ok, err := statetest.TakeSlot(t.Context(), s, limit, state.Slot{Cluster: "c", Run: run})
 				if !assert.NoError(t, err) || !ok {
 					continue
 				}
@@ -76,7 +77,7 @@ func TestSlotsUnderContention(t *testing.T) {
 				_, err = state.LoadSlots(t.Context(), s) // the others try in the meantime
 				assert.NoError(t, err)
 				inFlight.Add(-1)
-				assert.NoError(t, state.FreeSlot(t.Context(), s, run))
+				assert.NoError(t, statetest.FreeSlot(t.Context(), s, run))
 			}
 		})
 	}

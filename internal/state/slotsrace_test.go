@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 // listHook is a store that calls after between a List and the next request.
@@ -32,10 +33,10 @@ func TestLastSlotBesideOneAboveTheLimit(t *testing.T) {
 	require.True(t, take(t, s, 2, "a"))
 	require.True(t, take(t, s, 2, "b"))
 	require.True(t, take(t, s, 9999, "by hand"))
-	require.NoError(t, state.FreeSlot(t.Context(), s, "a"))
-	require.NoError(t, state.FreeSlot(t.Context(), s, "b"))
+	require.NoError(t, statetest.FreeSlot(t.Context(), s, "a"))
+	require.NoError(t, statetest.FreeSlot(t.Context(), s, "b"))
 	second := &listHook{Store: s, after: func() { require.True(t, take(t, s, 2, "first")) }}
-	ok, err := state.TakeSlot(t.Context(), second, 2, state.Slot{Cluster: "d", Run: "second"})
+	ok, err := statetest.TakeSlot(t.Context(), second, 2, state.Slot{Cluster: "d", Run: "second"})
 	require.NoError(t, err)
 	assert.False(t, ok, "two are taken")
 	slots, err := state.LoadSlots(t.Context(), s)

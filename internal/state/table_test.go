@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 // putHook is a store that calls before just before a write.
@@ -162,7 +163,7 @@ func TestTableUpdateAfterARestore(t *testing.T) {
 		_, err := clusters.Update(ctx, s, "c", arm)
 		require.NoError(t, err)
 	}
-	stored, err := state.SaveCluster(ctx, older, state.Cluster{Name: "c", PausedBy: "bea", Paused: true})
+	stored, err := statetest.SaveCluster(ctx, older, state.Cluster{Name: "c", PausedBy: "bea", Paused: true})
 	require.NoError(t, err)
 	known, _ := clusters.Get("c")
 	require.Less(t, stored.Version, known.Version)

@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 const keepRuns = 90 * 24 * time.Hour
@@ -32,7 +33,7 @@ func TestHoldsAreForgottenLongAfterTheirEnd(t *testing.T) {
 		"over long after": {At: long, Until: time.Now().Add(time.Hour).UTC()},
 	} {
 		h.Cluster, h.Node, h.By = "c", node, "ada"
-		_, err := state.SaveHold(t.Context(), s, h)
+		_, err := statetest.SaveHold(t.Context(), s, h)
 		require.NoError(t, err)
 	}
 	open := func() *Stop {

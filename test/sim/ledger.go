@@ -7,6 +7,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 // ledger is what the audits record of the story. Guarded by the world's mutex.
@@ -178,7 +179,7 @@ func (w *World) stored(d *storeClient, kind state.Kind, key string, skew time.Du
 			}
 		})
 	case state.KindCluster:
-		if s, err := state.LoadCluster(w.ctx, w.store, state.AllClusters); err == nil { // as one with a right clock ends it
+		if s, err := statetest.LoadCluster(w.ctx, w.store, state.AllClusters); err == nil { // as one with a right clock ends it
 			w.do(func() {
 				if w.crowd.stored = (stop{}); s.Paused {
 					w.crowd.stored = stop{time.Now(), s.PausedUntil}

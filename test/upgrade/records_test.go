@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 // kinds are those of all records.
@@ -39,9 +40,9 @@ func TestRecordsMeanTheSame(t *testing.T) {
 	id, err := state.ID(t.Context(), s)
 	require.NoError(t, err)
 	assert.Equal(t, storeID, id)
-	assert.Equal(t, []state.Hold{releasedHold, maintenance, quarantine}, unversioned(loadAll(t, s, state.LoadHolds)))
-	assert.Equal(t, clusters, unversioned(loadAll(t, s, state.LoadClusters)))
-	assert.Equal(t, freezes, unversioned(loadAll(t, s, state.LoadFreezes)))
+	assert.Equal(t, []state.Hold{releasedHold, maintenance, quarantine}, unversioned(loadAll(t, s, statetest.LoadHolds)))
+	assert.Equal(t, clusters, unversioned(loadAll(t, s, statetest.LoadClusters)))
+	assert.Equal(t, freezes, unversioned(loadAll(t, s, statetest.LoadFreezes)))
 	assert.Equal(t, pins, unversioned(loadAll(t, s, state.LoadPins)))
 	assert.Equal(t, slots, unversioned(loadAll(t, s, state.LoadSlots)))
 	accounts, err := state.LoadRefusedAccounts(t.Context(), s, instance)
@@ -125,21 +126,21 @@ func resave(t *testing.T, s state.Store) {
 			require.NoError(t, state.SaveBackup(ctx, s, b))
 		}
 	}
-	for _, c := range loadAll(t, s, state.LoadClusters) {
-		again(state.SaveCluster(ctx, s, c))
+	for _, c := range loadAll(t, s, statetest.LoadClusters) {
+		again(statetest.SaveCluster(ctx, s, c))
 	}
 	for _, p := range loadAll(t, s, state.LoadPins) {
 		again(state.SavePin(ctx, s, p))
 	}
-	for _, f := range loadAll(t, s, state.LoadFreezes) {
-		again(state.SaveFreeze(ctx, s, f))
+	for _, f := range loadAll(t, s, statetest.LoadFreezes) {
+		again(statetest.SaveFreeze(ctx, s, f))
 	}
-	for _, h := range loadAll(t, s, state.LoadHolds) {
-		again(state.SaveHold(ctx, s, h))
+	for _, h := range loadAll(t, s, statetest.LoadHolds) {
+		again(statetest.SaveHold(ctx, s, h))
 	}
 	for _, x := range loadAll(t, s, state.LoadSlots) { // one that is given back is taken again
-		require.NoError(t, state.FreeSlot(ctx, s, x.Run))
-		again(state.TakeSlot(ctx, s, len(slots), x))
+		require.NoError(t, statetest.FreeSlot(ctx, s, x.Run))
+		again(statetest.TakeSlot(ctx, s, len(slots), x))
 	}
 	accounts, err := state.LoadRefusedAccounts(ctx, s, instance)
 	require.NoError(t, err)

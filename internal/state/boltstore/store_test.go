@@ -115,7 +115,7 @@ func TestBoltTakesOverAnOlderSchema(t *testing.T) {
 		got, err := state.LoadPin(t.Context(), s, "prod/n")
 		require.NoError(t, err)
 		require.Equal(t, pin, got)
-		_, err = state.LoadFreezes(t.Context(), s)
+		_, err = statetest.LoadFreezes(t.Context(), s)
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
 )
 
 // history records what several instances did, and when. porcupine then looks for an order of
@@ -163,13 +164,13 @@ func pause(ctx context.Context, d time.Duration) {
 func (h *history) slots(ctx context.Context, s state.Store, random *rand.Rand, run string, limit int) {
 	for ctx.Err() == nil {
 		call := h.now()
-		ok, err := state.TakeSlot(ctx, s, limit, state.Slot{Cluster: "c", Run: run})
+		ok, err := statetest.TakeSlot(ctx, s, limit, state.Slot{Cluster: "c", Run: run})
 		if err == nil {
 			h.add(call, h.now(), slotOp{take: true, run: run}, ok)
 		}
 		pause(ctx, upTo(random, 50*time.Millisecond))
 		for call = h.now(); ; { // also if it is unknown whether one was taken
-			if state.FreeSlot(context.WithoutCancel(ctx), s, run) == nil {
+			if statetest.FreeSlot(context.WithoutCancel(ctx), s, run) == nil {
 				break
 			}
 		}
