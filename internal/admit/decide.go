@@ -150,7 +150,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		}
 	}
 	c.probes.dropAllBut(live)
-	c.refused.endAllBut(pairs, func(r Refused) bool { return r.isRunning(c.book) }, now)
+	c.refused.endAllBut(pairs, func(r Refused) progress { return r.progressIn(c.book) }, now)
 	return earliest(due, c.refused.tell(now))
 }
 

@@ -85,7 +85,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 	}
 	for _, q := range w.book.requested(now) {
 		t := &q.Target
-		if t.Action == policy.None || q.isCarriedOut() || wanted[targetKey(t)] {
+		if t.Action == policy.None || q.isCarriedOut() || q.hasOpenRun() || wanted[targetKey(t)] {
 			continue
 		}
 		pairs[pair{checkID(q.Check.ID()), targetKey(t)}] = true
@@ -121,6 +121,9 @@ func (w *RequestedRuns) noteRefusal(q *asked, now time.Time) {
 func (q *asked) isCarriedOut() bool {
 	return q.Request.Kind != policy.MachineRequestKind && request.IsDone(q.run)
 }
+
+// hasOpenRun says whether a run is open on the target. The request is told about that one.
+func (q *asked) hasOpenRun() bool { return q.run != nil && q.run.Open() }
 
 // candidate drafts the run of a request; false when its target has changed since it was
 // evaluated.

@@ -95,6 +95,9 @@ func (w *requestWriter) writeAll(ctx context.Context, now time.Time) {
 // needsWrite says whether there is something to write. A cluster that is only observed is told
 // nothing, but what was held is let go.
 func (w *requestWriter) needsWrite(s admit.RequestState, told toldRequest, now time.Time) bool {
+	if s.Starting {
+		return false
+	}
 	release := s.Held && !s.Status.Hold
 	if !w.c.admit.MayBegin() || isAnnotation(s) {
 		return release || s.Stale && w.c.admit.MayBegin()

@@ -125,7 +125,13 @@ type Requests struct{ c *Cluster }
 func (c *Cluster) Requests() Requests { return Requests{c} }
 
 // Hold implements engine.Requests.
-func (r Requests) Hold(_ context.Context, ref remediate.Request) (err error) {
+func (r Requests) Hold(ctx context.Context, ref remediate.Request) (err error) {
+	var takes time.Duration
+	r.c.Do(func(s *State) { takes = s.HoldTakes })
+	select {
+	case <-ctx.Done():
+	case <-time.After(takes):
+	}
 	r.c.Do(func(s *State) { err = s.HoldRequest(ref) })
 	return err
 }
