@@ -2,6 +2,7 @@ package k8swatch
 
 import (
 	"cmp"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,8 @@ const reporter = "fenced"
 type Note struct {
 	// The object. One without a Namespace is of the whole cluster.
 	APIVersion, Kind, Namespace, Name, UID string
+	// OnManagementAPI: it is on a separate management API, where its kind alone does not say so.
+	OnManagementAPI bool
 
 	At      time.Time
 	Warning bool
@@ -32,7 +35,13 @@ type Note struct {
 // Note queues an Event about an object of the cluster, for the API server that has the
 // object. It never waits. While the API server does not answer, the oldest Events are
 // dropped once too many are queued.
-func (c *Cluster) Note(n Note) { c.sideOf(n.APIVersion).events.put(n) }
+func (c *Cluster) Note(n Note) {
+	s := c.sideOf(n.APIVersion)
+	if n.OnManagementAPI {
+		s = c.manage
+	}
+	s.events.put(n)
+}
 
 // EventsDropped is how many Events were not written: too many were queued, they grew too
 // old, there were too many about one object, or the API server refused them.
@@ -44,13 +53,14 @@ func (c *Cluster) EventsDropped() (n uint64) {
 }
 
 // kubernetesEvent is the Event for a note. An Event about an object without a namespace is
-// in "default": the API server accepts no other.
+// in "default": the API server accepts no other. Its name has the kind, because a Machine and the
+// request for it have one name, and are told at the same moment.
 func (n Note) kubernetesEvent() *corev1.Event {
 	at := metav1.NewTime(n.At)
 	e := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: cmp.Or(n.Namespace, metav1.NamespaceDefault),
-			Name:      util.GenerateEventName(n.Name, n.At.UnixNano()),
+			Name:      util.GenerateEventName(n.Name+"."+strings.ToLower(n.Kind), n.At.UnixNano()),
 		},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: n.APIVersion, Kind: n.Kind, Namespace: n.Namespace, Name: n.Name, UID: types.UID(n.UID),

@@ -17,6 +17,8 @@ import (
 type Note struct {
 	// The object. One without a Namespace is of the whole cluster.
 	APIVersion, Kind, Namespace, Name, UID string
+	// OnManagementAPI: it is on a separate management API, where its kind alone does not say so.
+	OnManagementAPI bool
 
 	At              time.Time
 	Warning         bool
