@@ -284,6 +284,35 @@ func TestRespondCarriesOutTheAnnotation(t *testing.T) {
 	})
 }
 
+// Who sets the annotation of a healthy Machine again and again does not make fenced write as often.
+// A request that is in earnest is carried out all the same. // I4
+func TestStaleAnnotationIsClearedMoreAndMoreSeldom(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
+		w.Recover()
+		e, _, stop := start(t, w, store, responding(w))
+		cleared := 0
+		for range 60 * 60 {
+			if !annotated(w) {
+				cleared++
+				annotate(w, true)
+			}
+			time.Sleep(time.Second)
+		}
+		assert.Greater(t, cleared, 10)
+		assert.Less(t, cleared, 25, "every five minutes in the end")
+		w.Hang()
+		until(t, e, remediate.Done)
+		assert.False(t, annotated(w))
+		time.Sleep(20 * time.Minute)
+		w.Do(func(s *fake.State) { require.Equal(t, "True", s.Nodes["n-1"].Ready) })
+		annotate(w, true)
+		time.Sleep(10 * time.Second)
+		assert.False(t, annotated(w), "after a while without it, at once again")
+		stop()
+	})
+}
+
 // An actuator that is alive carries out the annotation itself. // I22
 func TestAnnotationIsLeftToALivingActuator(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
