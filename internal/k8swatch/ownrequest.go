@@ -13,7 +13,10 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// request reads the remediation request of the run.
+// request reads the remediation request of the run. Until the isolation nothing may be done without
+// it: its check may have given up on it, or it may be gone. So an error counts as one of the whole
+// API. After that the host must come back and its Node be restored, whatever the request says: it
+// only stays unknown whether another remediator was asked, and whether somebody still asks. // I20, I22
 func (l *looker) request(ctx context.Context) error {
 	q := l.run.Request
 	if q == nil || q.Kind == policy.MachineRequestKind { // the latter is the Machine, which is read anyway
@@ -21,6 +24,9 @@ func (l *looker) request(ctx context.Context) error {
 	}
 	found, err := l.c.Requests().get(ctx, *q)
 	l.look.Request, l.look.RequestRead = found, err == nil
+	if !l.run.Isolated.IsZero() {
+		l.unread, err = err, nil
+	}
 	return err
 }
 
