@@ -4,9 +4,11 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -28,6 +30,8 @@ type RequestedRuns struct {
 
 	mu      sync.Mutex
 	notHeld map[string]time.Time // when a request could not be held, by UID
+
+	overLimit bool // there were too many requests; only the deciding loop uses it
 }
 
 // holdAgain is how long a request that could not be held leaves its target to the checks.
@@ -83,7 +87,9 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 	if w.c.opt.Requests == nil {
 		return wanted, time.Time{}
 	}
-	for _, q := range w.book.requested(now) {
+	list := w.book.requested(now)
+	w.noteLimit(list)
+	for _, q := range list {
 		t := &q.Target
 		if t.Action == policy.None || q.isCarriedOut() || q.hasOpenRun() || wanted[targetKey(t)] {
 			continue
@@ -107,6 +113,15 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 		}
 	}
 	return wanted, due
+}
+
+// noteLimit says once that there are too many requests. Each of the others is told in its status.
+func (w *RequestedRuns) noteLimit(list []asked) {
+	at := slices.IndexFunc(list, func(q asked) bool { return q.Target.Reason == reason.RequestLimit })
+	if at >= 0 && !w.overLimit {
+		w.c.emit(event.Event{Type: event.Failed, Reason: reason.RequestLimit, Message: "there are " + strconv.Itoa(len(list)) + " remediation requests, and not all are looked at: " + list[at].Target.Message})
+	}
+	w.overLimit = at >= 0
 }
 
 // noteRefusal stores why the policy refuses the target of a request.

@@ -106,7 +106,7 @@ func (w *RequestedRuns) requestGate(q *asked) reason.Gate {
 	switch {
 	case len(t.Refusals) > 0:
 		g.Reason = t.Refusals[0]
-	case t.Reason == reason.RequestTimeout, t.Reason == reason.Deleting: // no time ends it
+	case t.Reason == reason.RequestTimeout, t.Reason == reason.Deleting, t.Reason == reason.RequestLimit: // no time ends it
 		g.Reason = t.Reason
 	}
 	return g

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -91,4 +92,32 @@ func TestRefusalOfARequestIsToldOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Too many requests are told so, once in the journal, and keep the oldest from nothing.
+func TestTooManyRequestsAreTold(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		time.Sleep(time.Second)
+		w.Do(func(s *fake.State) {
+			for i := range 1000 {
+				s.Ask(fmt.Sprint("x-", i), func(q *policy.Request) { q.NodeName = "n-1" })
+			}
+		})
+		w.ChangeEntry(func(h *bmc.Host) { h.Protected = true }) // until all are told
+		e, events, stop := start(t, w, store, responding(w))
+		time.Sleep(5 * time.Minute)
+		reasons := map[string]int{}
+		w.Do(func(s *fake.State) {
+			for _, told := range s.Told {
+				reasons[told.Conditions[0].Reason]++
+			}
+		})
+		assert.Equal(t, 1, reasons[string(reason.RequestLimit)], "%v", reasons)
+		assert.NotZero(t, reasons[string(reason.Protected)], "%v", reasons)
+		assert.Len(t, eventsOf(t, events, func(ev event.Event) bool { return ev.Reason == reason.RequestLimit }), 1)
+		w.ChangeEntry(func(h *bmc.Host) { h.Protected = false })
+		until(t, e, remediate.Done)
+		stop()
+	})
 }
