@@ -148,6 +148,14 @@ func (rs *refusals) note(k pair, now Refused, at time.Time) {
 	r.Refused, r.last = now, now.Gate.Reason
 }
 
+// isRefused says whether a pair is refused now, as far as it is known.
+func (rs *refusals) isRefused(k pair) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := rs.byPair[k]
+	return r != nil && r.Gate.Reason != ""
+}
+
 // endAllBut ends the refusals of the pairs that are not in live. If a run has begun on the
 // target, only the run is told. While a run starts, the refusal stays: if the start fails, it
 // has not ended.

@@ -79,22 +79,24 @@ func refOf(q *policy.Request) remediate.Request {
 	return remediate.Request{Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, UID: q.UID, OnManagementAPI: q.OnManagementAPI}
 }
 
-// consider considers the target of every request, and adds the pair of both to pairs. wanted are
-// the targets that a request wants power-cycled and whose policy allows it. It returns when to
-// consider them again; zero: after the next change.
-func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now time.Time) (wanted map[string]bool, due time.Time) {
-	wanted = map[string]bool{}
+// consider considers the target of every request, and adds the pair of both to pairs. alone are
+// the targets that a request wants power-cycled and whose policy allows it; false if a gate refuses
+// that run: a run of a check, which may be of another kind, then gets its turn, too. It returns when
+// to consider them again; zero: after the next change.
+func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now time.Time) (alone map[string]bool, due time.Time) {
+	alone = map[string]bool{}
 	if w.c.opt.Requests == nil {
-		return wanted, time.Time{}
+		return alone, time.Time{}
 	}
 	list := w.book.requested(now)
 	w.noteLimit(list)
 	for _, q := range list {
 		t := &q.Target
-		if t.Action == policy.None || q.isCarriedOut() || q.hasOpenRun() || wanted[targetKey(t)] {
+		if _, considered := alone[targetKey(t)]; considered || t.Action == policy.None || q.isCarriedOut() || q.hasOpenRun() {
 			continue
 		}
-		pairs[pair{checkID(q.Check.ID()), targetKey(t)}] = true
+		k := pair{checkID(q.Check.ID()), targetKey(t)}
+		pairs[k] = true
 		if !t.Acts() {
 			w.noteRefusal(&q, now)
 			due = earliest(due, t.Due)
@@ -105,14 +107,14 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 			continue
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
-			wanted[a.key] = true
 			due = earliest(due, w.c.consider(ctx, a, now))
+			alone[a.key] = !w.c.refused.isRefused(k)
 		}
 		if w.c.tooOld(now) {
-			return wanted, due
+			return alone, due
 		}
 	}
-	return wanted, due
+	return alone, due
 }
 
 // noteLimit says once that there are too many requests. Each of the others is told in its status.

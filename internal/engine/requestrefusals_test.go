@@ -121,3 +121,20 @@ func TestTooManyRequestsAreTold(t *testing.T) {
 		stop()
 	})
 }
+
+// A request that a gate refuses does not keep a check from its own run of another kind: the host has
+// no BMC, and the check replaces the Machine.
+func TestRefusedRequestLeavesTheTargetToTheCheck(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ownMachines()
+		w.changeCheck(func(c *policy.Check) { c.Strategy = policy.DeleteMachines })
+		w.DropEntry()
+		ask(w, nil)
+		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
+		until(t, e, remediate.Reprovisioned)
+		assert.Nil(t, only(t, e).Request)
+		told := eventsOf(t, events, func(ev event.Event) bool { return ev.Reason == reason.NoHost && ev.Check == "FencedRemediation.fenced.io ns/m-1" })
+		assert.NotEmpty(t, told)
+		stop()
+	})
+}
