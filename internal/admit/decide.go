@@ -3,7 +3,6 @@ package admit
 import (
 	"cmp"
 	"context"
-	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
@@ -120,7 +119,10 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 	if c.tooOld(now) {
 		return policy.Sooner(due, c.refused.tell(now))
 	}
-	live := maps.Clone(requested)
+	live := map[string]bool{}
+	for key := range requested {
+		live[key] = true
+	}
 	for i := range acting {
 		check := c.book.Check(acting[i].ID())
 		if check == nil {
@@ -129,7 +131,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		id := checkID(check.ID())
 		for j := range acting[i].Targets {
 			t := &acting[i].Targets[j]
-			if requested[targetKey(t)] { // a request asks for the same; its refusals are told
+			if requested[targetKey(t)] { // a request asks for the same
 				continue
 			}
 			pairs[pair{id, targetKey(t)}] = true
@@ -150,7 +152,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		}
 	}
 	c.probes.dropAllBut(live)
-	c.refused.endAllBut(pairs, func(r Refused) bool { return r.isRunning(c.book) }, now)
+	c.refused.endAllBut(pairs, func(r Refused) progress { return r.progressIn(c.book) }, now)
 	return policy.Sooner(due, c.refused.tell(now))
 }
 

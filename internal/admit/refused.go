@@ -46,10 +46,24 @@ func (c *Cluster) noteCheckRefusal(report *policy.CheckReport, check *policy.Che
 	}
 }
 
-// isRunning says whether a run is open on what was refused.
-func (r Refused) isRunning(b *Book) bool {
-	_, open := b.OpenOn(cmp.Or(r.Node, r.Machine))
-	return open
+// progress is how far the run on a target that was refused has come.
+type progress int
+
+const (
+	notRunning progress = iota
+	starting            // its place is reserved. The start may fail yet
+	running
+)
+
+// progressIn says whether a run is open on what was refused.
+func (r Refused) progressIn(b *Book) progress {
+	switch open, is := b.OpenOn(cmp.Or(r.Node, r.Machine)); {
+	case !is:
+		return notRunning
+	case isUnsaved(open):
+		return starting
+	}
+	return running
 }
 
 // nextTry is when a gate that needs no new reading is asked again; zero: after a change.
@@ -122,11 +136,20 @@ func (rs *refusals) note(k pair, now Refused, at time.Time) {
 	r.Refused, r.last = now, now.Gate.Reason
 }
 
-// endAllBut ends the refusals of the pairs that are not in live. If began says that a run has
-// begun on the target, only the run is told.
-func (rs *refusals) endAllBut(live map[pair]bool, began func(Refused) bool, at time.Time) {
+// isRefused says whether a pair is refused now, as far as it is known.
+func (rs *refusals) isRefused(k pair) bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := rs.byPair[k]
+	return r != nil && r.Gate.Reason != ""
+}
+
+// endAllBut ends the refusals of the pairs that are not in live. If a run has begun on the
+// target, only the run is told. While a run starts, the refusal stays: if the start fails, it
+// has not ended.
+func (rs *refusals) endAllBut(live map[pair]bool, on func(Refused) progress, at time.Time) {
 	for _, k := range rs.endable(live) {
-		rs.end(k, began, at)
+		rs.end(k, on, at)
 	}
 }
 
@@ -142,15 +165,21 @@ func (rs *refusals) endable(live map[pair]bool) (list []pair) {
 	return list
 }
 
-func (rs *refusals) end(k pair, began func(Refused) bool, at time.Time) {
+func (rs *refusals) end(k pair, on func(Refused) progress, at time.Time) {
 	rs.mu.Lock()
 	was := rs.byPair[k].Refused
 	rs.mu.Unlock()
-	started := was.Gate.Reason != "" && began(was) // outside of the lock: it asks the Book
+	var now progress
+	if was.Gate.Reason != "" {
+		now = on(was) // outside of the lock: it asks the Book
+	}
+	if now == starting {
+		return
+	}
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r := rs.byPair[k]
-	if r.Gate = (reason.Gate{}); started {
+	if r.Gate = (reason.Gate{}); now == running {
 		r.told = ""
 	}
 	if r.told == "" && r.pace.TokensAt(at) >= tellBurst {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -28,6 +30,8 @@ type RequestedRuns struct {
 
 	mu      sync.Mutex
 	notHeld map[string]time.Time // when a request could not be held, by UID
+
+	overLimit bool // there were too many requests; only the deciding loop uses it
 }
 
 // holdAgain is how long a request that could not be held leaves its target to the checks.
@@ -75,20 +79,24 @@ func refOf(q *policy.Request) remediate.Request {
 	return remediate.Request{Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, UID: q.UID, OnManagementAPI: q.OnManagementAPI}
 }
 
-// consider considers the target of every request, and adds the pair of both to pairs. wanted are
-// the targets that a request wants power-cycled and whose policy allows it. It returns when to
-// consider them again; zero: after the next change.
-func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now time.Time) (wanted map[string]bool, due time.Time) {
-	wanted = map[string]bool{}
+// consider considers the target of every request, and adds the pair of both to pairs. alone are
+// the targets that a request wants power-cycled and whose policy allows it; false if a gate refuses
+// that run: a run of a check, which may be of another kind, then gets its turn, too. It returns when
+// to consider them again; zero: after the next change.
+func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now time.Time) (alone map[string]bool, due time.Time) {
+	alone = map[string]bool{}
 	if w.c.opt.Requests == nil {
-		return wanted, time.Time{}
+		return alone, time.Time{}
 	}
-	for _, q := range w.book.requested(now) {
+	list := w.book.requested(now)
+	w.noteLimit(list)
+	for _, q := range list {
 		t := &q.Target
-		if t.Action == policy.None || q.isCarriedOut() || wanted[targetKey(t)] {
+		if _, considered := alone[targetKey(t)]; considered || t.Action == policy.None || q.isCarriedOut() || q.hasOpenRun() {
 			continue
 		}
-		pairs[pair{checkID(q.Check.ID()), targetKey(t)}] = true
+		k := pair{checkID(q.Check.ID()), targetKey(t)}
+		pairs[k] = true
 		if !t.Acts() {
 			w.noteRefusal(&q, now)
 			due = policy.Sooner(due, t.Due)
@@ -99,14 +107,23 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 			continue
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
-			wanted[a.key] = true
 			due = policy.Sooner(due, w.c.consider(ctx, a, now))
+			alone[a.key] = !w.c.refused.isRefused(k)
 		}
 		if w.c.tooOld(now) {
-			return wanted, due
+			return alone, due
 		}
 	}
-	return wanted, due
+	return alone, due
+}
+
+// noteLimit says once that there are too many requests. Each of the others is told in its status.
+func (w *RequestedRuns) noteLimit(list []asked) {
+	at := slices.IndexFunc(list, func(q asked) bool { return q.Target.Reason == reason.RequestLimit })
+	if at >= 0 && !w.overLimit {
+		w.c.emit(event.Event{Type: event.Failed, Reason: reason.RequestLimit, Message: "there are " + strconv.Itoa(len(list)) + " remediation requests, and not all are looked at: " + list[at].Target.Message})
+	}
+	w.overLimit = at >= 0
 }
 
 // noteRefusal stores why the policy refuses the target of a request.
@@ -121,6 +138,9 @@ func (w *RequestedRuns) noteRefusal(q *asked, now time.Time) {
 func (q *asked) isCarriedOut() bool {
 	return q.Request.Kind != policy.MachineRequestKind && request.IsDone(q.run)
 }
+
+// hasOpenRun says whether a run is open on the target. The request is told about that one.
+func (q *asked) hasOpenRun() bool { return q.run != nil && q.run.Open() }
 
 // candidate drafts the run of a request; false when its target has changed since it was
 // evaluated.

@@ -16,6 +16,8 @@ type RequestState struct {
 	Status request.Status
 	Held   bool   // the watch shows the finalizer on it that this installation set for this cluster
 	HeldBy string // as the finalizer was set
+	// Starting: the start of its run may fail yet, so it is told nothing before that is known.
+	Starting bool
 	// Stale: the request is an annotation on a Machine whose Node is Ready, and no run is open.
 	Stale bool
 }
@@ -33,10 +35,10 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		if q.Target.Subject() == "" && r == nil && !held {
 			continue
 		}
-		if r != nil && r.Open() && r.Version == 0 {
-			continue // it is being saved; whether it begins is not known yet
+		s := RequestState{
+			Ref: refOf(q.Request), Held: held, HeldBy: q.Request.Power.HeldBy, Starting: q.hasOpenRun() && isUnsaved(*r),
+			Status: request.Of(q.Requested, r, request.Refusal{}),
 		}
-		s := RequestState{Ref: refOf(q.Request), Held: held, HeldBy: q.Request.Power.HeldBy, Status: request.Of(q.Requested, r, request.Refusal{})}
 		if s.Status.Phase == request.Pending && i < maxExplained {
 			s.Status = request.Of(q.Requested, r, w.whyNotStarted(&q.Requested, now))
 		}
@@ -104,7 +106,7 @@ func (w *RequestedRuns) requestGate(q *asked) reason.Gate {
 	switch {
 	case len(t.Refusals) > 0:
 		g.Reason = t.Refusals[0]
-	case t.Reason == reason.RequestTimeout, t.Reason == reason.Deleting: // no time ends it
+	case t.Reason == reason.RequestTimeout, t.Reason == reason.Deleting, t.Reason == reason.RequestLimit: // no time ends it
 		g.Reason = t.Reason
 	}
 	return g

@@ -57,7 +57,7 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 		})
 		leadership.Leave()
 	}
-	w.refused.endAllBut(live, func(Refused) bool { return true }, now)
+	w.refused.endAllBut(live, func(Refused) progress { return running }, now)
 	return policy.Sooner(due, w.refused.tell(now))
 }
 

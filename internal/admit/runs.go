@@ -54,6 +54,9 @@ func (rs runs) openOn(node string) (remediate.Run, bool) {
 	return remediate.Run{}, false
 }
 
+// isUnsaved says whether a run is only reserved: its start may fail yet.
+func isUnsaved(r remediate.Run) bool { return r.Version == 0 }
+
 // openOnHost says whether a run is open on the host of a target.
 func (rs runs) openOnHost(t remediate.Target) bool {
 	for _, r := range rs.byID {

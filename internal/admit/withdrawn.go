@@ -13,6 +13,9 @@ import (
 // Withdrawn implements run.Cluster. It is about who asked, not about the target: a run that has
 // switched its host off has itself changed what a check counts. // I4
 func (rc *runCluster) Withdrawn(r remediate.Run, f run.Fresh, now time.Time) (remediate.Answer, string) {
+	if rc.opt.Stop.Corrupt() != "" { // the order to arm may be among what cannot be read
+		return remediate.CannotTell, ""
+	}
 	if why := rc.ModeForbids(r); why != "" {
 		return remediate.Yes, why
 	}

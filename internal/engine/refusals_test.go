@@ -63,6 +63,7 @@ var policyRefusals = map[reason.Code]func(*world, *engine.Options){
 			c.Template = &policy.Template{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Namespace: "ns", Name: "t"}
 		})
 	},
+	reason.AuditFailed: func(_ *world, o *engine.Options) { o.Record = slowFullDisk }, // each try holds its place meanwhile
 }
 
 // What a check refuses is told once, and stands in the status for as long as it lasts.

@@ -1,21 +1,14 @@
 package engine_test
 
 import (
-	"errors"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -211,61 +204,6 @@ func TestRequestThatIsRefusedOrRecovered(t *testing.T) {
 	})
 }
 
-// Without the finalizer no run begins.
-func TestRequestThatCannotBeHeldIsNotCarriedOut(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.Do(func(s *fake.State) { s.HoldFails = errors.New("forbidden") })
-		ask(w, nil)
-		e, _, stop := start(t, w, store, responding(w))
-		time.Sleep(5 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.Commands())
-		assert.True(t, slices.ContainsFunc(refusedNow(e), func(r admit.Refused) bool {
-			return r.Gate.Reason == reason.RequestNotHeld &&
-				strings.HasPrefix(r.Gate.Value, "cannot set the finalizer fenced.io/power on FencedRemediation ns/m-1, so no run starts: ") &&
-				strings.HasSuffix(r.Gate.Value, "; apply rbac.yaml")
-		}), "status lists it: %+v", refusedNow(e))
-		w.Do(func(s *fake.State) { s.HoldFails = nil })
-		time.Sleep(6 * time.Minute)
-		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
-	})
-}
-
-// The refusal of a request is told once, whether the policy or a gate refuses; and that it has
-// ended.
-func TestRefusalOfARequestIsToldOnce(t *testing.T) {
-	cases := map[reason.Code]func(*world, *engine.Options){
-		reason.Budget: func(_ *world, o *engine.Options) {
-			o.Clusters[0].FileBudgets = []policy.DisruptionBudget{{Name: "all", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(0)}}
-		},
-		reason.Protected: func(w *world, _ *engine.Options) { w.ChangeEntry(func(h *bmc.Host) { h.Protected = true }) },
-	}
-	for code, refuse := range cases {
-		t.Run(string(code), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				ask(w, nil)
-				e, events, stop := start(t, w, store, func(o *engine.Options) { responding(w)(o); refuse(w, o) })
-				time.Sleep(30 * time.Minute)
-				assert.Empty(t, e.Runs("c"))
-				listed := slices.ContainsFunc(refusedNow(e), func(r admit.Refused) bool {
-					return r.Check.Kind == policy.FencedRemediationKind && r.Gate.Reason == code
-				})
-				assert.True(t, listed, "status lists it")
-				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-				time.Sleep(5 * time.Minute)
-				stop()
-				told := eventsOf(t, events, func(ev event.Event) bool {
-					return ev.Reason == code && ev.Check == "FencedRemediation.fenced.io ns/m-1"
-				})
-				if assert.Len(t, told, 2) {
-					assert.Equal(t, []string{event.Refused, event.RefusalEnded}, []string{told[0].Type, told[1].Type})
-				}
-			})
-		})
-	}
-}
-
 // A run that needs a person tells the request that it failed, so that another remediator gets its
 // turn, and keeps the finalizer.
 func TestHeldRunFailsItsRequest(t *testing.T) {
@@ -342,6 +280,35 @@ func TestRespondCarriesOutTheAnnotation(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, e.Runs("c"), 2)
 		assert.False(t, annotated(w))
+		stop()
+	})
+}
+
+// Who sets the annotation of a healthy Machine again and again does not make fenced write as often.
+// A request that is in earnest is carried out all the same. // I4
+func TestStaleAnnotationIsClearedMoreAndMoreSeldom(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
+		w.Recover()
+		e, _, stop := start(t, w, store, responding(w))
+		cleared := 0
+		for range 60 * 60 {
+			if !annotated(w) {
+				cleared++
+				annotate(w, true)
+			}
+			time.Sleep(time.Second)
+		}
+		assert.Greater(t, cleared, 10)
+		assert.Less(t, cleared, 25, "every five minutes in the end")
+		w.Hang()
+		until(t, e, remediate.Done)
+		assert.False(t, annotated(w))
+		time.Sleep(20 * time.Minute)
+		w.Do(func(s *fake.State) { require.Equal(t, "True", s.Nodes["n-1"].Ready) })
+		annotate(w, true)
+		time.Sleep(10 * time.Second)
+		assert.False(t, annotated(w), "after a while without it, at once again")
 		stop()
 	})
 }

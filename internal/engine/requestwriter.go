@@ -24,8 +24,8 @@ type Requests interface {
 	// Report writes what differs in the status.
 	Report(ctx context.Context, q remediate.Request, s request.Status) error
 	// ClearStale removes the annotation of a Machine whose Node is Ready without it, unless
-	// another remediator may have begun.
-	ClearStale(ctx context.Context, t remediate.Target) error
+	// another remediator may have begun. It says whether it removed one.
+	ClearStale(ctx context.Context, t remediate.Target) (removed bool, err error)
 }
 
 // maxRequestWrites is how many requests are written to in one round. The others are first in
@@ -46,6 +46,9 @@ type toldRequest struct {
 	at      time.Time
 	next    time.Time // no write before
 	backoff time.Duration
+	// cleared is the pause after the last removal of an annotation. Who sets it again and again does
+	// not make fenced write as often.
+	cleared time.Duration
 }
 
 // requestAgain is how long a status counts as written. Somebody else may have overwritten it.
@@ -89,12 +92,17 @@ func (w *requestWriter) writeAll(ctx context.Context, now time.Time) {
 			w.written[s.Ref] = w.write(ctx, s, told, now)
 		}
 	}
-	maps.DeleteFunc(w.written, func(q remediate.Request, _ toldRequest) bool { return !there[q] })
+	maps.DeleteFunc(w.written, func(q remediate.Request, told toldRequest) bool {
+		return !there[q] && (told.cleared == 0 || now.Sub(told.next) > requestAgain)
+	})
 }
 
 // needsWrite says whether there is something to write. A cluster that is only observed is told
 // nothing, but what was held is let go.
 func (w *requestWriter) needsWrite(s admit.RequestState, told toldRequest, now time.Time) bool {
+	if s.Starting {
+		return false
+	}
 	release := s.Held && !s.Status.Hold
 	if !w.c.admit.MayBegin() || isAnnotation(s) {
 		return release || s.Stale && w.c.admit.MayBegin()
@@ -118,15 +126,22 @@ func (w *requestWriter) write(ctx context.Context, s admit.RequestState, last to
 	if s.Held && !s.Status.Hold { // before the phase: whoever reads that nothing more is done may delete the request
 		errs = append(errs, w.c.opt.Requests.Release(ctx, s.Ref, s.HeldBy))
 	}
+	removed := false
 	switch {
 	case isAnnotation(s):
-		errs = append(errs, w.c.opt.Requests.ClearStale(ctx, s.Target))
+		var err error
+		removed, err = w.c.opt.Requests.ClearStale(ctx, s.Target)
+		errs = append(errs, err)
 	case w.c.admit.MayBegin() && !s.Status.Answered:
 		errs = append(errs, w.c.opt.Requests.Report(ctx, s.Ref, s.Status))
 	}
 	err := errors.Join(errs...)
-	if err == nil || ctx.Err() != nil {
-		return toldRequest{status: s.Status, at: now, next: now.Add(writeEvery)}
+	switch {
+	case removed:
+		pause := min(max(2*last.cleared, writeRetry), writeRetryMax)
+		return toldRequest{at: now, next: now.Add(pause), cleared: pause}
+	case err == nil || ctx.Err() != nil:
+		return toldRequest{status: s.Status, at: now, next: now.Add(writeEvery), cleared: last.cleared}
 	}
 	if last.backoff == 0 { // reported once, until a write succeeds
 		w.c.emit(event.Event{Type: event.Failed, Node: s.Target.Node, Message: "write to " + s.Ref.Kind + " " + s.Ref.Namespace + "/" + s.Ref.Name + ", which is tried again: " + err.Error()})

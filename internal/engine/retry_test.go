@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -73,6 +74,43 @@ func TestOrdersForAHeldRunAreRefusedBeforeTheyAreSaved(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A retry that would power-cycle a host for which nobody asks any more is refused: the run would
+// rest again at once. Once somebody asks, it is carried out; and one that only brings the host back
+// always is. // I4
+func TestRetryOfARunThatNobodyAsksForIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetBootTime(never)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			waiting(o)
+			o.Run.MaxAttempts, o.Run.ReadyTimeout = 1, 2*time.Minute
+		})
+		r := until(t, e, remediate.Waiting)
+		require.Equal(t, reason.AttemptsExhausted, r.Reason)
+		w.pauseCheck()
+		time.Sleep(time.Minute)
+		before := only(t, e).Version
+		_, err := e.Retry(t.Context(), ofRun(r))
+		refusedFor(t, err, reason.Withdrawn)
+		assert.Contains(t, err.Error(), "paused")
+		assert.Equal(t, before, only(t, e).Version, "nothing is saved")
+		w.changeCheck(func(c *policy.Check) { c.Paused = false })
+		time.Sleep(time.Minute)
+		_, err = e.Retry(t.Context(), ofRun(r))
+		require.NoError(t, err)
+		until(t, e, remediate.AwaitNode)
+		assert.Equal(t, 2, w.Count(bmc.CommandOff))
+
+		w.pauseCheck()
+		r = until(t, e, remediate.Waiting)
+		require.Equal(t, reason.Withdrawn, r.Reason)
+		_, err = e.Retry(t.Context(), ofRun(r))
+		require.NoError(t, err)
+		until(t, e, remediate.AwaitNode)
+		assert.Equal(t, 2, w.Count(bmc.CommandOff))
+		stop()
+	})
 }
 
 // A frozen host cannot be confirmed off: its BMC has falsely read Off before. // I5

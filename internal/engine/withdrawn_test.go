@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -92,6 +93,42 @@ func TestNobodyAsksForAnotherAttempt(t *testing.T) {
 			})
 		}
 	}
+}
+
+// While the order to arm cannot be read, nobody knows that it was withdrawn: the run does not
+// end for that, and goes on when it can be read. // I4, I20
+func TestUnreadableArmingWithdrawsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetFault(fake.IgnoresOff)
+		armed := func(o *engine.Options) {
+			o.Clusters[0].Mode = guard.ModeObserve
+			o.Run.RetryInterval = time.Minute
+		}
+		e, _, stop := start(t, w, store, armed)
+		time.Sleep(10 * time.Second)
+		_, err := e.Arming.Arm(t.Context(), byHand)
+		require.NoError(t, err)
+		r := until(t, e, remediate.Waiting)
+		stop()
+		good, err := store.Get(t.Context(), state.KindCluster, "c")
+		require.NoError(t, err)
+		spoil(t, store, state.Record{Kind: state.KindCluster, Key: "c"})
+		w.SetFault(fake.NoFault)
+
+		e, _, stop = start(t, w, store, armed)
+		time.Sleep(30 * time.Minute)
+		now := only(t, e)
+		require.Equal(t, remediate.Waiting, now.Step, "%s: %s", now.Reason, now.Note)
+		assert.Equal(t, r.Reason, now.Reason)
+		bad, err := store.Get(t.Context(), state.KindCluster, "c")
+		require.NoError(t, err)
+		good.Version = bad.Version
+		_, err = store.Put(t.Context(), good)
+		require.NoError(t, err)
+		store.syncChanges()
+		until(t, e, remediate.Done)
+		stop()
+	})
 }
 
 // A run whose attempts are used up tries again while its check asks; not while that is paused.

@@ -7,6 +7,8 @@ import "time"
 type KubeEvent struct {
 	// The object. One without a Namespace is of the whole cluster.
 	APIVersion, Kind, Namespace, Name, UID string
+	// OnManagementAPI: it is on a separate management API, where its kind alone does not say so.
+	OnManagementAPI bool
 
 	At      time.Time
 	Warning bool

@@ -46,6 +46,8 @@ type Check struct {
 	APIVersion, Kind, Namespace, Name string
 	// UID is empty for a check from a file: the cluster has no object of it.
 	UID string
+	// OnManagementAPI: the object is on a separate management API, where its kind alone does not say so.
+	OnManagementAPI bool
 }
 
 // The types of event. Each is sent on transitions only. docs/alerts.md has a row for each.

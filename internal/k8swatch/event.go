@@ -2,6 +2,7 @@ package k8swatch
 
 import (
 	"cmp"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +22,13 @@ const reporter = "fenced"
 // QueueEvent queues an Event about an object of the cluster, for the API server that has the
 // object. It never waits. While the API server does not answer, the oldest Events are
 // dropped once too many are queued.
-func (c *Cluster) QueueEvent(e event.KubeEvent) { c.sideOf(e.APIVersion).events.put(e) }
+func (c *Cluster) QueueEvent(e event.KubeEvent) {
+	s := c.sideOf(e.APIVersion)
+	if e.OnManagementAPI {
+		s = c.manage
+	}
+	s.events.put(e)
+}
 
 // EventsDropped is how many Events were not written: too many were queued, they grew too
 // old, there were too many about one object, or the API server refused them.
@@ -33,13 +40,14 @@ func (c *Cluster) EventsDropped() (n uint64) {
 }
 
 // kubernetesEvent is the Event as the API has it. An Event about an object without a namespace is
-// in "default": the API server accepts no other.
+// in "default": the API server accepts no other. Its name has the kind, because a Machine and the
+// request for it have one name, and are told at the same moment.
 func kubernetesEvent(n event.KubeEvent) *corev1.Event {
 	at := metav1.NewTime(n.At)
 	e := &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: cmp.Or(n.Namespace, metav1.NamespaceDefault),
-			Name:      util.GenerateEventName(n.Name, n.At.UnixNano()),
+			Name:      util.GenerateEventName(n.Name+"."+strings.ToLower(n.Kind), n.At.UnixNano()),
 		},
 		InvolvedObject: corev1.ObjectReference{
 			APIVersion: n.APIVersion, Kind: n.Kind, Namespace: n.Namespace, Name: n.Name, UID: types.UID(n.UID),

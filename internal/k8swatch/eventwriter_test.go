@@ -78,6 +78,36 @@ func (s *eventScene) written(t *testing.T) []corev1.Event {
 	return list.Items
 }
 
+// A Machine and the request for it have one name, and are told the same at the same moment.
+func TestEventsOfOneName(t *testing.T) {
+	withEvents(t, func(t *testing.T, s *eventScene) {
+		at := time.Now()
+		s.c.QueueEvent(event.KubeEvent{APIVersion: "machine.openshift.io/v1beta1", Kind: "Machine", Namespace: "ns", Name: "m", UID: "1", At: at, Reason: "RemediationStarted", Message: "run r"})
+		s.c.QueueEvent(event.KubeEvent{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m", UID: "2", At: at, Reason: "RemediationStarted", Message: "run r"})
+		time.Sleep(time.Minute)
+		require.Len(t, s.written(t), 2)
+		assert.Zero(t, s.c.EventsDropped())
+	})
+}
+
+// An Event goes to the API server that has the object.
+func TestEventsGoWhereTheirObjectIs(t *testing.T) {
+	c := newCluster(Config{Name: "c", Management: ManagementConfig{Kubeconfig: "elsewhere"}}, zap.NewNop())
+	require.NotSame(t, c.work, c.manage)
+	for where, list := range map[*side][]event.KubeEvent{
+		c.work: {{APIVersion: "v1", Kind: "Node"}, {APIVersion: "machine.openshift.io/v1beta1", Kind: "Machine"}, {APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation"}},
+		c.manage: {{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine"}, {APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", OnManagementAPI: true},
+			{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Remediation", OnManagementAPI: true}},
+	} {
+		for _, n := range list {
+			n.Name, n.At = "x", time.Now()
+			before := len(where.events.queue)
+			c.QueueEvent(n)
+			assert.Len(t, where.events.queue, before+1, "%+v", n)
+		}
+	}
+}
+
 func noteOn(node, reason, message string) event.KubeEvent {
 	return event.KubeEvent{APIVersion: "v1", Kind: "Node", Name: node, UID: node, At: time.Now(), Reason: reason, Message: message}
 }

@@ -55,6 +55,8 @@ type looker struct {
 	owned    *policy.Host
 	consumer string
 	ahead    ahead
+	// unread is why the request of a run that has isolated its Node could not be read.
+	unread error
 	// medik8sLeases answers whether the namespace of medik8s' Leases exists. The whole look
 	// asks once, after it began.
 	medik8sLeases func() (bool, error)
@@ -83,7 +85,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	g.Wait()
 	l.powerOwner()
 	l.replaceable()
-	l.look.Err = errors.Join(l.errs...)
+	l.look.Err = errors.Join(append(slices.Clone(l.errs), l.unread)...)
 	l.look.Seen.API = apiState(l.errs)
 	return l.look
 }

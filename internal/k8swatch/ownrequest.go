@@ -13,7 +13,10 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// request reads the remediation request of the run.
+// request reads the remediation request of the run. Until the isolation nothing may be done without
+// it: its check may have given up on it, or it may be gone. So an error counts as one of the whole
+// API. After that the host must come back and its Node be restored, whatever the request says: it
+// only stays unknown whether another remediator was asked, and whether somebody still asks. // I20, I22
 func (l *looker) request(ctx context.Context) error {
 	q := l.run.Request
 	if q == nil || q.Kind == policy.MachineRequestKind { // the latter is the Machine, which is read anyway
@@ -21,6 +24,9 @@ func (l *looker) request(ctx context.Context) error {
 	}
 	found, err := l.c.Requests().get(ctx, *q)
 	l.look.Request, l.look.RequestRead = found, err == nil
+	if !l.run.Isolated.IsZero() {
+		l.unread, err = err, nil
+	}
 	return err
 }
 
@@ -106,34 +112,35 @@ func (r Requests) get(ctx context.Context, q remediate.Request) (*policy.Request
 // ClearStale removes the annotation that requests the remediation of a Machine
 // whose Node is Ready without it. It does nothing if another remediator may have begun:
 // without the annotation that one would leave the host off. // I22
-func (r Requests) ClearStale(ctx context.Context, t remediate.Target) error {
+func (r Requests) ClearStale(ctx context.Context, t remediate.Target) (removed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	who, err := holder(ctx, r.c.work.api(), machineAPINamespace, powerCycleLeader)
 	if err != nil || who != "" {
-		return err
+		return false, err
 	}
 	u, err := r.c.machine(ctx, t)
 	switch {
 	case isGone(err, t.Machine), err == nil && string(u.GetUID()) != t.MachineUID:
-		return nil
+		return false, nil
 	case err != nil:
-		return fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
+		return false, fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
 	}
 	for key := range u.GetAnnotations() {
 		if strings.HasPrefix(key, startedMarks) {
-			return fmt.Errorf("clear the request of Machine %s: its annotation %s says that another remediator has begun; "+
+			return false, fmt.Errorf("clear the request of Machine %s: its annotation %s says that another remediator has begun; "+
 				"let that one finish, or remove its annotations", t.MachineKey(), key)
 		}
 	}
 	n, err := r.c.work.api().node(ctx, t.Node)
 	if err != nil {
-		return fmt.Errorf("read Node %s: %w", t.Node, err)
+		return false, fmt.Errorf("read Node %s: %w", t.Node, err)
 	}
 	if !policyNode(n).Ready() {
-		return nil
+		return false, nil
 	}
-	return r.c.work.api().clearRequest(ctx, t)
+	err = r.c.work.api().clearRequest(ctx, t)
+	return err == nil, err
 }
 
 // startedMarks begins the annotations that OpenShift's bare-metal actuator leaves on a

@@ -96,6 +96,33 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	require.ErrorContains(t, k.Requests().Hold(ctx, q), "replaced or deleted")
 }
 
+// Without its request nothing destructive is done. A run that has isolated its Node goes on to bring
+// the host back: the API server is not out for it. // I20, I22
+func TestRequestThatCannotBeRead(t *testing.T) {
+	c, ctx := rigtest.Own(t, rig.Options{CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.Fenced}}), rigtest.Context(t, 3*time.Minute)
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{})
+	q := askedFor(t, c, r.Target)
+	r.Request = &q
+	forget(t, c, "fenced")
+	forget(t, c, "fenced-management")
+	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/observe.yaml")) // it may list requests, and get none
+	var before Look
+	require.Eventually(t, func() bool { // the API server learns of rights a moment later
+		before = k.Look(ctx, r, [][]byte{})
+		return before.Seen.Node.Exists == remediate.Yes && !before.RequestRead
+	}, time.Minute, 100*time.Millisecond)
+	require.ErrorContains(t, before.Err, "read FencedRemediation")
+	assert.Equal(t, remediate.APIForbidden, before.Seen.API)
+
+	r.Isolated = time.Now()
+	after := k.Look(ctx, r, [][]byte{})
+	require.ErrorContains(t, after.Err, "read FencedRemediation")
+	assert.Equal(t, remediate.APIReachable, after.Seen.API)
+	assert.Equal(t, remediate.CannotTell, after.Seen.Contested, "nothing destructive")
+	assert.False(t, after.RequestRead)
+}
+
 // What medik8s has given up on, another remediator may repair. // I22
 func TestRequestThatIsGivenUpIsContested(t *testing.T) {
 	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
@@ -129,13 +156,19 @@ func TestStaleAnnotationIsCleared(t *testing.T) {
 	}
 	annotate(key, &empty)
 	annotate(mark, &empty)
-	require.ErrorContains(t, k.Requests().ClearStale(ctx, r.Target), mark)
+	clears := func(of remediate.Target) bool {
+		removed, err := k.Requests().ClearStale(ctx, of)
+		require.NoError(t, err)
+		return removed
+	}
+	_, err := k.Requests().ClearStale(ctx, r.Target)
+	require.ErrorContains(t, err, mark)
 	assert.True(t, asked())
 	annotate(mark, nil)
 	replaced := r.Target
 	replaced.MachineUID = "another"
-	require.NoError(t, k.Requests().ClearStale(ctx, replaced))
+	assert.False(t, clears(replaced))
 	assert.True(t, asked(), "of another Machine")
-	require.NoError(t, k.Requests().ClearStale(ctx, r.Target))
+	assert.True(t, clears(r.Target))
 	assert.False(t, asked())
 }

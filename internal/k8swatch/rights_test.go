@@ -29,72 +29,80 @@ type right struct {
 	role, group, resource, verbs string
 	// code is in the source of this package as long as the right is used.
 	code string
-	// acts: only what fenced does uses it, not what it sees.
-	acts bool
+	by   use
 }
+
+// use is what of fenced uses a right.
+type use int
+
+const (
+	sees    use = iota // what it watches and reads, in every mode
+	acts               // only what it does
+	reports            // only the status of checks, which it writes where it evaluates
+)
 
 const watches = "list watch"
 
 // rights are all rights of fenced.
 var rights = []right{
-	{"fenced", "", "nodes", watches, `&store{source: source{kind: "Node"}`, false},
-	{"fenced", "", "nodes", "get", `Nodes().Get(`, false},
-	{"fenced", "", "nodes", "patch", `Nodes().Patch(`, true},
-	{"fenced", "", "nodes", "delete", `Nodes().Delete(`, true},
-	{"fenced", "", "pods", watches, `&store{source: pods,`, false},
-	{"fenced", coordination, "leases", "get", `Leases(namespace).Get(`, false},
-	{"fenced", "authorization.k8s.io", "selfsubjectaccessreviews", "create", `SelfSubjectAccessReviews().Create(`, true},
-	{"fenced", "", "events", "create patch", `Events(r.Event.Namespace)`, true},
-	{"fenced", "", "namespaces", "get", `Namespaces().Get(ctx, medik8sLeases`, false},
-	{"fenced", machineGroup, "machinehealthchecks", watches, `custom(checkGVR,`, false},
-	{"fenced", machineGroup, "machinehealthchecks", "get", `Resource(checkGVR).Namespace(r.Namespace)`, true},
-	{"fenced", machineGroup, "machinehealthchecks/status", "patch", `api.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")`, true},
-	{"fenced", machineGroup, "machines", watches, `custom(machineGVR,`, false},
-	{"fenced", machineGroup, "machines", "get", `readCustom(ctx, c.machines(t)`, false},
-	{"fenced", machineGroup, "machines", "patch", `Resource(machineGVR).Namespace(t.Namespace).Patch(`, true},
-	{"fenced", machineGroup, "machines", "delete", `Resource(machineGVR).Namespace(t.Namespace).Delete(`, true},
-	{"fenced", medik8sGroup, "nodehealthchecks", watches, `custom(nodeCheckGVR,`, false},
-	{"fenced", medik8sGroup, "nodehealthchecks", "get", `Resource(nodeCheckGVR), medik8sGroup, "", name)`, false},
-	{"fenced", medik8sGroup, "nodehealthchecks/status", "patch", `Resource(nodeCheckGVR), changedNodeStatus`, true},
-	{"fenced", coordination, "leases", "list", `leaderAnywhere(ctx, c.work.api(), nodeCheckLeader)`, true},
-	{"fenced", configGroup, "clusterversions", watches, `custom(upgradeGVR,`, false},
-	{"fenced", "self-node-remediation.medik8s.io", "selfnoderemediations", watches, requestsCode, false},
-	{"fenced", "fence-agents-remediation.medik8s.io", "fenceagentsremediations", watches, requestsCode, false},
-	{"fenced", "machine-deletion-remediation.medik8s.io", "machinedeletionremediations", watches, requestsCode, false},
-	{"fenced", "infrastructure.cluster.x-k8s.io", "metal3remediations", watches, requestsCode, false},
-	{"fenced", fencedGroup, "fencedremediations", watches, requestsCode, false},
-	{"fenced", fencedGroup, "fencedremediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, true},
-	{"fenced", fencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, true},
-	{"fenced", fencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, true},
-	{"fenced-management", "", "secrets", "get", `Secrets(namespace).Get(`, false},
-	{"fenced-management", hostGroup, "baremetalhosts", watches, `custom(hostGVR,`, false},
-	{"fenced-management", hostGroup, "baremetalhosts", "get", `Resource(hostGVR).Namespace(ns), hostGroup`, false},
-	{"fenced-management", hostGroup, "baremetalhosts", "patch", `Resource(hostGVR).Namespace(ns).Patch(`, true},
-	{"fenced-management", clusterGroup, "clusters", watches, `custom(clusterGVR("clusters")`, false},
-	{"fenced-management", clusterGroup, "clusters", "get", `clusterResource("clusters"`, false},
-	{"fenced-management", clusterGroup, "machines", watches, `custom(clusterGVR("machines")`, false},
-	{"fenced-management", clusterGroup, "machines", "patch", `AbsPath("apis", gvr.Group, gvr.Version)`, true},
-	{"fenced-management", clusterGroup, "machines", "get", `readCustom(ctx, c.machines(t)`, false},
-	{"fenced-management", clusterGroup, "machinehealthchecks", watches, `custom(clusterGVR("machinehealthchecks")`, false},
-	{"fenced-management", clusterGroup, "machinehealthchecks", "get", `clusterResource("machinehealthchecks", r.Namespace)`, true},
-	{"fenced-management", clusterGroup, "machinehealthchecks/status", "patch", `api.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")`, true},
-	{"fenced-management", clusterGroup, "machines/status", "patch", `c.machines(t).Patch(`, true},
-	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", watches, requestsCode, false},
-	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, true},
-	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, true},
-	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, true},
-	{"fenced-management", fencedGroup, "fencedremediations", watches, requestsCode, false},
-	{"fenced-management", fencedGroup, "fencedremediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, true},
-	{"fenced-management", fencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, true},
-	{"fenced-management", fencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, true},
-	{"fenced-management", coordination, "leases", "list", `Leases(metav1.NamespaceAll).List(`, false},
-	{"fenced-management", "", "events", "create patch", `Events(r.Event.Namespace)`, true},
-	{"kube-system/fenced", coordination, "leases", "create", `leases.Create(`, true},
-	{"kube-system/fenced", coordination, "leases", "get", `lease(ctx, ownLeaseNamespace, ownLease)`, true},
-	{"kube-system/fenced", coordination, "leases", "update", `leases.Update(`, true},
-	{"fenced-release-pods", "", "pods", "delete", `Pods(p.Namespace).Delete(`, true},
-	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "list", `VolumeAttachments().List(`, true},
-	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "delete", `VolumeAttachments().Delete(`, true},
+	{"fenced", "", "nodes", watches, `&store{source: source{kind: "Node"}`, sees},
+	{"fenced", "", "nodes", "get", `Nodes().Get(`, sees},
+	{"fenced", "", "nodes", "patch", `Nodes().Patch(`, acts},
+	{"fenced", "", "nodes", "delete", `Nodes().Delete(`, acts},
+	{"fenced", "", "pods", watches, `&store{source: pods,`, sees},
+	{"fenced", coordination, "leases", "get", `Leases(namespace).Get(`, sees},
+	{"fenced", "authorization.k8s.io", "selfsubjectaccessreviews", "create", `SelfSubjectAccessReviews().Create(`, acts},
+	{"fenced", "", "events", "create patch", `Events(r.Event.Namespace)`, acts},
+	{"fenced", "", "namespaces", "get", `Namespaces().Get(ctx, medik8sLeases`, sees},
+	{"fenced", machineGroup, "machinehealthchecks", watches, `custom(checkGVR,`, sees},
+	{"fenced", machineGroup, "machinehealthchecks", "get", `Resource(checkGVR).Namespace(r.Namespace)`, reports},
+	{"fenced", machineGroup, "machinehealthchecks/status", "patch", `api.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")`, reports},
+	{"fenced", machineGroup, "machines", watches, `custom(machineGVR,`, sees},
+	{"fenced", machineGroup, "machines", "get", `readCustom(ctx, c.machines(t)`, sees},
+	{"fenced", machineGroup, "machines", "patch", `Resource(machineGVR).Namespace(t.Namespace).Patch(`, acts},
+	{"fenced", machineGroup, "machines", "delete", `Resource(machineGVR).Namespace(t.Namespace).Delete(`, acts},
+	{"fenced", medik8sGroup, "nodehealthchecks", watches, `custom(nodeCheckGVR,`, sees},
+	{"fenced", medik8sGroup, "nodehealthchecks", "get", `Resource(nodeCheckGVR), medik8sGroup, "", name)`, sees},
+	{"fenced", medik8sGroup, "nodehealthchecks/status", "patch", `Resource(nodeCheckGVR), changedNodeStatus`, reports},
+	{"fenced", coordination, "leases", "list", `leaderAnywhere(ctx, c.work.api(), nodeCheckLeader)`, reports},
+	{"fenced", configGroup, "clusterversions", watches, `custom(upgradeGVR,`, sees},
+	{"fenced", "self-node-remediation.medik8s.io", "selfnoderemediations", watches, requestsCode, sees},
+	{"fenced", "fence-agents-remediation.medik8s.io", "fenceagentsremediations", watches, requestsCode, sees},
+	{"fenced", "machine-deletion-remediation.medik8s.io", "machinedeletionremediations", watches, requestsCode, sees},
+	{"fenced", "infrastructure.cluster.x-k8s.io", "metal3remediations", watches, requestsCode, sees},
+	{"fenced", fencedGroup, "fencedremediations", watches, requestsCode, sees},
+	{"fenced", fencedGroup, "fencedremediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
+	{"fenced", fencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
+	{"fenced", fencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
+	{"fenced-management", "", "secrets", "get", `Secrets(namespace).Get(`, sees},
+	{"fenced-management", hostGroup, "baremetalhosts", watches, `custom(hostGVR,`, sees},
+	{"fenced-management", hostGroup, "baremetalhosts", "get", `Resource(hostGVR).Namespace(ns), hostGroup`, sees},
+	{"fenced-management", hostGroup, "baremetalhosts", "patch", `Resource(hostGVR).Namespace(ns).Patch(`, acts},
+	{"fenced-management", clusterGroup, "clusters", watches, `custom(clusterGVR("clusters")`, sees},
+	{"fenced-management", clusterGroup, "clusters", "get", `clusterResource("clusters"`, sees},
+	{"fenced-management", clusterGroup, "machines", watches, `custom(clusterGVR("machines")`, sees},
+	{"fenced-management", clusterGroup, "machines", "patch", `AbsPath("apis", gvr.Group, gvr.Version)`, acts},
+	{"fenced-management", clusterGroup, "machines", "get", `readCustom(ctx, c.machines(t)`, sees},
+	{"fenced-management", clusterGroup, "machinehealthchecks", watches, `custom(clusterGVR("machinehealthchecks")`, sees},
+	{"fenced-management", clusterGroup, "machinehealthchecks", "get", `clusterResource("machinehealthchecks", r.Namespace)`, reports},
+	{"fenced-management", clusterGroup, "machinehealthchecks/status", "patch", `api.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")`, reports},
+	{"fenced-management", clusterGroup, "machines/status", "patch", `c.machines(t).Patch(`, acts},
+	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", watches, requestsCode, sees},
+	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
+	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
+	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
+	{"fenced-management", fencedGroup, "fencedremediations", watches, requestsCode, sees},
+	{"fenced-management", fencedGroup, "fencedremediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
+	{"fenced-management", fencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
+	{"fenced-management", fencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
+	{"fenced-management", coordination, "leases", "list", `Leases(metav1.NamespaceAll).List(`, sees},
+	{"fenced-management", "", "events", "create patch", `Events(r.Event.Namespace)`, acts},
+	{"kube-system/fenced", coordination, "leases", "create", `leases.Create(`, acts},
+	{"kube-system/fenced", coordination, "leases", "get", `lease(ctx, ownLeaseNamespace, ownLease)`, acts},
+	{"kube-system/fenced", coordination, "leases", "update", `leases.Update(`, acts},
+	{"fenced-release-pods", "", "pods", "delete", `Pods(p.Namespace).Delete(`, acts},
+	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "list", `VolumeAttachments().List(`, acts},
+	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "delete", `VolumeAttachments().Delete(`, acts},
 }
 
 const (
@@ -154,23 +162,27 @@ func TestEachRightIsUsed(t *testing.T) {
 		require.NoError(t, err)
 		source.Write(data)
 	}
-	evaluate, observe, release := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	evaluate, respond, observe, release := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, r := range rights {
 		assert.True(t, strings.Contains(source.String(), r.code), "nothing uses the right to %s %s of %s", r.verbs, r.resource, r.role)
 		for verb := range strings.FieldsSeq(r.verbs) {
 			text := strings.Join([]string{r.role, r.group, r.resource, verb}, " ")
-			switch {
-			case r.role == "fenced-release-pods":
+			if r.role == "fenced-release-pods" {
 				release[text] = true
 				continue
-			case !r.acts:
-				observe[text] = true
 			}
 			evaluate[text] = true
+			if r.by != reports {
+				respond[text] = true
+			}
+			if r.by == sees {
+				observe[text] = true
+			}
 		}
 	}
 	for name, want := range map[string]map[string]bool{
-		"rbac.yaml": evaluate, "kubernetes/evaluate.yaml": evaluate, "kubernetes/observe.yaml": observe, "kubernetes/release-pods.yaml": release,
+		"rbac.yaml": evaluate, "kubernetes/evaluate.yaml": evaluate, "kubernetes/respond.yaml": respond, "kubernetes/observe.yaml": observe,
+		"kubernetes/release-pods.yaml": release,
 	} {
 		assert.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(granted(t, name))), name)
 	}

@@ -35,7 +35,9 @@ func (l *looker) otherRemediators(ctx context.Context) error {
 			return err
 		}
 	}
-	l.setContested(remediate.No, "")
+	if l.unread == nil {
+		l.setContested(remediate.No, "")
+	}
 	return nil
 }
 

@@ -47,8 +47,14 @@ func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
 	slices.SortFunc(asked, func(a, b *Request) int { return cmp.Or(a.Created.Compare(b.Created), byRequest(a, b)) })
 	r := Report{At: now}
 	list := make([]Requested, len(asked))
+	w := requestTables{l.w, l.checks}
+	over := w.beyondLimit(asked)
 	for i, q := range asked {
-		list[i] = requestTables{l.w, l.checks}.requested(q, now)
+		if over[q] {
+			list[i] = w.overLimit(q)
+		} else {
+			list[i] = w.requested(q, now)
+		}
 		r.Checks = append(r.Checks, CheckReport{Targets: []TargetReport{list[i].Target}})
 	}
 	l.applyShared(&r)

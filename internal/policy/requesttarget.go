@@ -66,32 +66,36 @@ func (l *Ledger) RequestTarget(q *Request, now time.Time) TargetReport {
 // no other one. One on a separate management API is never for a Node by name:
 // the Nodes there are those of another cluster.
 func (w requestTables) requestSubject(q *Request) (x Subject, refused refusal) {
-	if m, owned := w.requestMachine(q); owned || m != nil {
-		if m == nil {
-			return Subject{}, refusal{}
-		}
-		x = w.machineSubject(m)
-		if q.NodeName != "" && q.NodeName != m.NodeName && !q.OnManagementAPI {
-			refused = refusal{reason.NodeMismatch, fmt.Sprintf("the request names Node %s, and its Machine %s has Node %q", q.NodeName, m.Key(), m.NodeName)}
-		}
-		return x, refused
+	x, named := w.findSubject(q)
+	switch m := x.Machine; {
+	case named && !w.mayName(q, &x):
+		refused = refusal{reason.RequestNotTrusted, fmt.Sprintf("no NodeHealthCheck made the request for Node %s from a template in namespace %s; "+
+			"let one do that, or add the namespace to clusters[].requestNamespaces", nameOf(q), q.Namespace)}
+	case !named && m != nil && q.NodeName != "" && q.NodeName != m.NodeName && !q.OnManagementAPI:
+		refused = refusal{reason.NodeMismatch, fmt.Sprintf("the request names Node %s, and its Machine %s has Node %q", q.NodeName, m.Key(), m.NodeName)}
 	}
-	if q.OnManagementAPI {
-		return Subject{}, refusal{}
+	return x, refused
+}
+
+// findSubject finds the target of a request. named: only the name of its Node says so.
+func (w requestTables) findSubject(q *Request) (x Subject, named bool) {
+	switch m, owned := w.requestMachine(q); {
+	case m != nil:
+		return w.machineSubject(m), false
+	case owned, q.OnManagementAPI:
+		return Subject{}, false
 	}
-	name := cmp.Or(q.NodeName, q.Name)
-	switch n, list := w.nodes[name], w.byNode[name]; {
+	switch n, list := w.nodes[nameOf(q)], w.byNode[nameOf(q)]; {
 	case n != nil:
 		x = w.nodeSubject(n)
 	case len(list) > 0:
 		x = w.machineSubject(list[0])
 	}
-	if !w.mayName(q, &x) {
-		refused = refusal{reason.RequestNotTrusted, fmt.Sprintf("no NodeHealthCheck made the request for Node %s from a template in namespace %s; "+
-			"let one do that, or add the namespace to clusters[].requestNamespaces", name, q.Namespace)}
-	}
-	return x, refused
+	return x, true
 }
+
+// nameOf is the Node that a request without a Machine is for.
+func nameOf(q *Request) string { return cmp.Or(q.NodeName, q.Name) }
 
 // mayName reports whether a request may be for a Node that it only names. Nodes are
 // of no namespace, so anybody who may create an object in any namespace could name them. It

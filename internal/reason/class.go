@@ -66,6 +66,7 @@ var classes = map[Code]Class{
 	"BMCProtocol":       Transient,
 
 	RequestTimeout:       Mended,
+	RequestLimit:         Mended,
 	RequestNotTrusted:    Mended,
 	StartupCheckDisabled: Mended,
 	SkipRequested:        Mended,

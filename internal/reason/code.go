@@ -13,6 +13,8 @@ const (
 	RequestTimeout Code = "RequestTimeout"
 	// RequestNotHeld: the finalizer could not be set on the remediation request.
 	RequestNotHeld Code = "RequestNotHeld"
+	// RequestLimit: there are more remediation requests than fenced looks at.
+	RequestLimit Code = "RequestLimit"
 	// RequestNotTrusted: the remediation request only names its Node, and is where anybody may
 	// have made it.
 	RequestNotTrusted Code = "RequestNotTrusted"

@@ -158,6 +158,9 @@ func CanRetry(r Run) (ok bool, why string) {
 	return true, ""
 }
 
+// RetryCutsPower says whether a retry begins another power cycle, and does not only bring the host back.
+func RetryCutsPower(r Run) bool { return r.Isolated.IsZero() || r.Reason == reason.AttemptsExhausted }
+
 // acceptRetry resumes a Waiting or Held run: at step 1, with all preconditions read again, or at
 // step 3. Where the attempts are used up it gets one more. fenced's own order is only accepted
 // while the run is due, and while the gates that were asked for it are fresh: another process may
@@ -177,15 +180,16 @@ func acceptRetry(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		r.NoMoreAttempts, r.Wait = false, nil
 	}
 	switch {
+	case !RetryCutsPower(r):
+		return resumeAtPowerOn(r, note, now)
 	case r.Isolated.IsZero():
 		return restartPowerOff(r, note, now)
-	case r.Reason == reason.AttemptsExhausted:
+	default: // the attempts are used up
 		r.Limits.MaxAttempts, r.Reason, r.Note, r.Started = r.Attempt+1, "", "", now
 		r, a, wait := nextAttempt(r, s, note, now)
 		r.NotBefore = now
 		return r, a, wait
 	}
-	return resumeAtPowerOn(r, note, now)
 }
 
 // renewManual makes the order of a run that was fenced by hand as new as a person's retry. fenced's

@@ -21,6 +21,9 @@ func ofRun(e event.Event, run remediate.Run, checks []event.Check) (list []news)
 	if check, there := checkOf(run.CheckID, checks); there {
 		about[Check] = check
 	}
+	if request, is := requestOf(run); is {
+		about[Check] = request
+	}
 	prefix := "run " + run.ID + " of " + nameOf(run.Target) + ": "
 	add := func(reason, message string, on objects) {
 		list = append(list, news{reason: reason, message: prefix + message, about: on})

@@ -131,7 +131,7 @@ func (r *Report) note(e event.Event, s State) {
 		for _, subject := range rows[n.reason].On {
 			if o, there := n.about[subject]; there {
 				m.c.QueueEvent(event.KubeEvent{
-					APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID,
+					APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, OnManagementAPI: o.OnManagementAPI,
 					At: e.At, Warning: rows[n.reason].Warning, Reason: n.reason, Message: n.message,
 				})
 			}

@@ -40,6 +40,29 @@ func TestWholeCourse(t *testing.T) {
 	})
 }
 
+// A run that an object asked for is told on that object, and where it is.
+func TestRequestIsToldOfItsRun(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		atDesk(t, func(t *testing.T, d *desk) {
+			r := powerCycle()
+			r.CheckID = "FencedRemediation.fenced.io ns/m"
+			r.Request = &remediate.Request{Kind: "FencedRemediation", Namespace: "ns", Name: "m", UID: "request-1", OnManagementAPI: apart}
+			d.begin("r", r)
+			d.enter("r", remediate.DeleteNode)
+			d.enter("r", remediate.Done)
+			assert.Equal(t, []string{"Normal RemediationStarted", "Normal RemediationFinished"}, d.on("FencedRemediation"))
+			for _, n := range d.noted() {
+				if n.Kind == "FencedRemediation" {
+					assert.Equal(t, []string{"fenced.io/v1alpha1", "ns", "m", "request-1"}, []string{n.APIVersion, n.Namespace, n.Name, n.UID})
+					assert.Equal(t, apart, n.OnManagementAPI)
+				}
+			}
+		})
+	}
+	_, is := requestOf(remediate.Run{Request: &remediate.Request{Kind: "Machine", Name: "m"}})
+	assert.False(t, is, "an annotated Machine is told as the Machine of the run")
+}
+
 func TestCoursesOfOtherKinds(t *testing.T) {
 	capi := target
 	capi.MachineAPI = "cluster.x-k8s.io/v1beta2"

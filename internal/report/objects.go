@@ -50,5 +50,22 @@ func checkOf(id string, checks []event.Check) (object, bool) {
 	return object{}, false
 }
 
+// requestVersions are the API versions of the requests that are objects of their own.
+var requestVersions = map[string]string{
+	"FencedRemediation": "fenced.io/v1alpha1",
+	"Metal3Remediation": "infrastructure.cluster.x-k8s.io/v1beta1",
+}
+
+// requestOf is the object that asked for a run; not an annotation on the Machine.
+func requestOf(run remediate.Run) (object, bool) {
+	q := run.Request
+	if q == nil || requestVersions[q.Kind] == "" {
+		return object{}, false
+	}
+	return object{
+		APIVersion: requestVersions[q.Kind], Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, UID: q.UID, OnManagementAPI: q.OnManagementAPI,
+	}, true
+}
+
 // isOpenShift says whether an object is of OpenShift's Machine API.
 func isOpenShift(o object) bool { return strings.HasPrefix(o.APIVersion, "machine.openshift.io/") }

@@ -7,7 +7,7 @@ type Subject string
 const (
 	Node    Subject = "Node"
 	Machine Subject = "Machine"
-	Check   Subject = "check"
+	Check   Subject = "check" // or the request in its place
 )
 
 // Row is one line of the table of Events.

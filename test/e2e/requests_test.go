@@ -144,7 +144,8 @@ func TestFencedRemediationOfTheClusterAPI(t *testing.T) {
 
 	q.ofMachine(ctx, t, w.Name)
 	awaitOff(t, w)
-	assert.True(t, held(q.get(ctx, t, w.Name)), "held before the first power command")
+	request := q.get(ctx, t, w.Name)
+	assert.True(t, held(request), "held before the first power command")
 	require.Eventually(t, func() bool { // from now on the run goes on without its request
 		d, err := s.Cluster.NodeDeletions(w.Name)
 		return err == nil && len(d) == 1
@@ -161,4 +162,8 @@ func TestFencedRemediationOfTheClusterAPI(t *testing.T) {
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	requireNotAsked(ctx, t, s, "healthy")
+	require.Eventually(t, func() bool { // on the API that has the object
+		return slices.Equal([]string{"Normal RemediationStarted", "Normal RemediationFinished"}, described(ctx, t, s.Management, request))
+	}, patience, 200*time.Millisecond)
+	assert.Empty(t, described(ctx, t, s.Cluster, request))
 }

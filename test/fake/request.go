@@ -112,10 +112,13 @@ func (s *State) ReportRequest(ref remediate.Request, told request.Status) {
 }
 
 // ClearStaleRequest removes the annotation of a Machine whose Node is Ready.
-func (s *State) ClearStaleRequest(t remediate.Target) {
+func (s *State) ClearStaleRequest(t remediate.Target) (removed bool) {
 	if n := s.Nodes[t.Node]; n != nil && n.Ready == "True" && s.Contested == remediate.No {
-		s.ChangeMachine(t.Node, func(m *policy.Machine) { m.ExternalRemediationRequested = false })
+		s.ChangeMachine(t.Node, func(m *policy.Machine) {
+			removed, m.ExternalRemediationRequested = m.ExternalRemediationRequested, false
+		})
 	}
+	return removed
 }
 
 // Requests writes to the FencedRemediations of a cluster; it implements engine.Requests.
@@ -125,7 +128,13 @@ type Requests struct{ c *Cluster }
 func (c *Cluster) Requests() Requests { return Requests{c} }
 
 // Hold implements engine.Requests.
-func (r Requests) Hold(_ context.Context, ref remediate.Request) (err error) {
+func (r Requests) Hold(ctx context.Context, ref remediate.Request) (err error) {
+	var takes time.Duration
+	r.c.Do(func(s *State) { takes = s.HoldTakes })
+	select {
+	case <-ctx.Done():
+	case <-time.After(takes):
+	}
 	r.c.Do(func(s *State) { err = s.HoldRequest(ref) })
 	return err
 }
@@ -143,7 +152,7 @@ func (r Requests) Report(_ context.Context, ref remediate.Request, told request.
 }
 
 // ClearStale implements engine.Requests.
-func (r Requests) ClearStale(_ context.Context, t remediate.Target) error {
-	r.c.Do(func(s *State) { s.ClearStaleRequest(t) })
-	return nil
+func (r Requests) ClearStale(_ context.Context, t remediate.Target) (removed bool, err error) {
+	r.c.Do(func(s *State) { removed = s.ClearStaleRequest(t) })
+	return removed, nil
 }

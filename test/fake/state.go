@@ -68,6 +68,7 @@ type State struct {
 	Contender       string
 	PowerForbidden  string
 	HoldFails       error // the finalizer of a FencedRemediation cannot be set
+	HoldTakes       time.Duration
 
 	// These break rules of an API server, to test that a test notices it.
 	IgnorePreconditions, RestoreNothing bool

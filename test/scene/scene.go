@@ -41,7 +41,7 @@ type Options struct {
 	NodeChecks []rig.NodeCheck
 	// Policies are the files of policies.d, by name.
 	Policies map[string]string
-	// Mode is the mode of the cluster; evaluate if empty.
+	// Mode is the mode of the cluster; evaluate if empty. fenced has the rights for it.
 	Mode string
 	// Metal3Requests: fenced carries out Metal3Remediations.
 	Metal3Requests bool
@@ -166,6 +166,19 @@ func (s *Scene) startAPIs(ctx context.Context) error {
 		return err
 	}
 	s.Management, s.Cluster = planes[0], planes[len(planes)-1]
+	return s.limitRights(ctx)
+}
+
+// limitRights leaves fenced the rights that are documented for its mode, and no others.
+func (s *Scene) limitRights(ctx context.Context) error {
+	if s.opts.Mode != "respond" {
+		return nil
+	}
+	for _, c := range s.planes() {
+		if err := c.ApplyConfig(ctx, "kubernetes/respond.yaml"); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

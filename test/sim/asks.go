@@ -128,6 +128,7 @@ func (r requests) Report(ctx context.Context, ref remediate.Request, told reques
 }
 
 // ClearStale implements engine.Requests.
-func (r requests) ClearStale(ctx context.Context, t remediate.Target) error {
-	return r.write(ctx, "clear", func(s *fake.State) error { s.ClearStaleRequest(t); return nil })
+func (r requests) ClearStale(ctx context.Context, t remediate.Target) (removed bool, err error) {
+	err = r.write(ctx, "clear", func(s *fake.State) error { removed = s.ClearStaleRequest(t); return nil })
+	return removed, err
 }
