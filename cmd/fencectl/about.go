@@ -62,7 +62,7 @@ func nameOf(o api.Order) string {
 	return "the node's name"
 }
 
-// asTyped is how an order names what it is about on a command line.
+// asTyped is the target of an order as a command line names it.
 func asTyped(o api.Order) string {
 	return about{o.Machine}.typed([]string{o.Node}) + inCluster(o.Cluster)
 }

@@ -124,7 +124,7 @@ func (c *cli) auditVerify(o *auditOptions) error {
 	})
 }
 
-// auditFailed gives a log that cannot be read its hint.
+// auditFailed adds the hint for a log that cannot be read.
 func auditFailed(what string, err error) error {
 	exit := &exitError{code: exitFailure, err: fmt.Errorf("%s: %w", what, err)}
 	if errors.Is(err, fs.ErrPermission) {

@@ -79,7 +79,7 @@ func (c *cli) bmcTest(ctx context.Context, node string) error {
 	return nil
 }
 
-// showBMCs prints devices; one that is not dependable, or not checked yet, is exit 2.
+// showBMCs prints devices. It exits with 2 if one is not dependable, or not checked yet.
 func (c *cli) showBMCs(rep api.Reply[api.BMCs]) error {
 	if err := c.print(rep.Body, func() error { return c.printBMCs(rep.Value) }); err != nil {
 		return err

@@ -59,7 +59,7 @@ func (c *cli) bmcEnroll(ctx context.Context, order api.Order, yes bool) error {
 	return c.bmcOrder(ctx, order, "enroll the BMCs of "+order.Of())
 }
 
-// confirmEnroll shows what would be stored and has the name typed.
+// confirmEnroll shows what would be stored, and asks the person to type the name.
 func (c *cli) confirmEnroll(ctx context.Context, o api.Order) error {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)

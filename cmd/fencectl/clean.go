@@ -16,7 +16,8 @@ import (
 	"github.com/fenced/fenced/internal/api"
 )
 
-// escapeControl makes text from a BMC, a cluster or a person harmless to a terminal.
+// escapeControl escapes control characters in text from a BMC, a cluster or a person, which a terminal
+// would obey.
 func escapeControl(s string) string {
 	if !strings.ContainsFunc(s, api.Unprintable) {
 		return s

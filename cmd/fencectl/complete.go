@@ -25,15 +25,15 @@ func openRuns(n api.Names) []string { return n.OpenRuns }
 // nodesAndRuns are the names that timeline takes.
 func nodesAndRuns(n api.Names) []string { return append(n.Nodes, n.Runs...) }
 
-// argumentNames are what a verb takes, by its path; the verbs that take nothing are not here.
+// argumentNames are the names that a verb takes, by its path. Verbs without arguments have no entry.
 var argumentNames = map[string]named{
 	"explain": nodes, "fence": nodes, "unfence": nodes, "hold": nodes, "release": nodes, "confirm-off": nodes,
 	"bmc test": nodes, "bmc audit": nodes, "bmc enroll": nodes, "bmc release": nodes,
 	"timeline": nodesAndRuns, "abort": openRuns, "retry": openRuns, "check-config": checks,
 }
 
-// addCompletions makes a shell complete names from fenced, and fixed words. A fenced that cannot be
-// asked completes nothing.
+// addCompletions makes a shell complete fixed words, and names from the daemon. Without an answer of
+// the daemon it completes nothing.
 func addCompletions(c *cli, cmd *cobra.Command) {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
 	if of := argumentNames[path]; of != nil {
@@ -65,14 +65,14 @@ func addCompletions(c *cli, cmd *cobra.Command) {
 	}
 }
 
-// must panics on what is wrong in the program itself.
+// must panics on an error that only a defect of this program can cause.
 func must(err error) {
 	if err != nil {
 		panic(err)
 	}
 }
 
-// complete asks fenced for names.
+// complete asks the daemon for names.
 func (c *cli) complete(ctx context.Context, of named, typed string) ([]string, cobra.ShellCompDirective) {
 	if ctx == nil {
 		ctx = context.Background()

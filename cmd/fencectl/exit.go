@@ -22,8 +22,7 @@ const (
 	exitUsage         = 64 // the command line is wrong
 )
 
-// exitError ends the program with code. A nil err prints nothing: the output
-// has said it all.
+// exitError ends the program with code. A nil err prints nothing, because the output has said it.
 type exitError struct {
 	code int
 	err  error
@@ -44,8 +43,8 @@ func usageError(err error, hint ...string) *exitError {
 	return &exitError{code: exitUsage, err: err, hint: hint}
 }
 
-// requestError gives the exit of an answer of the daemon that is not a success; what
-// says what was asked of it.
+// requestError returns the exit status for an answer that is not a success. what describes the
+// request.
 func requestError(what string, err error) error {
 	if errors.Is(err, api.ErrSilent) {
 		return &exitError{code: exitUnreachable, err: fmt.Errorf("%s: %w", what, err),
@@ -79,8 +78,7 @@ func requestError(what string, err error) error {
 	return exit
 }
 
-// report prints an error the one way this program does and gives its exit
-// status.
+// report prints an error, as every verb does, and returns its exit status.
 func report(w io.Writer, err error) int {
 	if err == nil {
 		return exitOK

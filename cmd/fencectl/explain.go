@@ -56,7 +56,7 @@ func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
 	return c.gateTable(e.Gates, now).write(c.out, p, "GATES")
 }
 
-// unchecked names the gates that pass only because nothing was read yet.
+// unchecked names the gates that pass only because nothing has been read for them yet.
 func unchecked(gates []reason.Gate) (names []string) {
 	for _, g := range gates {
 		if g.Unchecked {

@@ -27,7 +27,7 @@ type exported struct {
 	File string `json:"file"`
 }
 
-// export leaves no file that is not whole.
+// export writes the state to a new file, and removes it again if that fails.
 func (c *cli) export(ctx context.Context, path string) (err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {

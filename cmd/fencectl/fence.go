@@ -82,7 +82,7 @@ func (c *cli) fence(ctx context.Context, args []string, o fenceOptions) error {
 	return c.showAndWait(ctx, o.waitFlags, rep, &goal{offOnly: o.offOnly, newRun: !rep.Value.Joined})
 }
 
-// needReason asks for the reason, and for one that fenced takes, before anything is sent.
+// needReason checks, before anything is sent, that there is a reason and that the daemon accepts it.
 func needReason(reason, line string) error {
 	if err := api.CheckReason(strings.TrimSpace(reason)); err != nil {
 		return usageError(err, line+` --reason "disk fails, ticket 4711"`)

@@ -46,7 +46,7 @@ func (c *cli) history(ctx context.Context, since time.Duration) error {
 	})
 }
 
-// sinceText says from when on was asked; "" if all was.
+// sinceText says from which time on runs are listed; "" if all are.
 func sinceText(from time.Time) string {
 	if from.IsZero() {
 		return ""
@@ -54,7 +54,7 @@ func sinceText(from time.Time) string {
 	return " since " + clock(from)
 }
 
-// runsTable lists runs with the moments of their begins: people compare those with other logs.
+// runsTable lists runs with the time at which each began: people compare these with other logs.
 func runsTable(tl api.Timeline, now time.Time) *table {
 	t := newTable("STARTED", "AGE", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "BY")
 	for _, r := range tl.Runs {

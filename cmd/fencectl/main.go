@@ -107,8 +107,8 @@ func newRoot(c *cli) *cobra.Command {
 	return root
 }
 
-// wrongArgsAreUsage gives the exit status of usage to what cobra's own
-// validators say, here and in all verbs below.
+// wrongArgsAreUsage makes the errors of cobra's validators usage errors, for this verb and all below
+// it.
 func wrongArgsAreUsage(cmd *cobra.Command) {
 	if valid := cmd.Args; valid != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
@@ -124,8 +124,7 @@ func wrongArgsAreUsage(cmd *cobra.Command) {
 	}
 }
 
-// knownShells keeps of cobra's completions those that run where fenced does, and
-// refuses any other.
+// knownShells keeps cobra's completions for the shells of Linux, and refuses any other.
 func knownShells(root *cobra.Command) {
 	completion, _, err := root.Find([]string{"completion"})
 	if err != nil { // cobra has just added it
@@ -182,7 +181,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// checkArguments refuses what nothing can be called, before fenced is asked.
+// checkArguments refuses a name that nothing can have, before the daemon is asked.
 func checkArguments(names, args []string) error {
 	checks := map[string]func(string) error{"NODE": api.CheckNode, "RUN": api.CheckRun, "NODE|RUN": func(name string) error {
 		if api.CheckRun(name) == nil {
@@ -200,7 +199,7 @@ func checkArguments(names, args []string) error {
 	return nil
 }
 
-// usageOf is a wrong command line that fenced would refuse, with its hint.
+// usageOf is the usage error, with its hint, for an order that the daemon would refuse.
 func usageOf(err error) error {
 	exit := usageError(err)
 	if e, ok := errors.AsType[*api.Error](err); ok && e.Hint != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/fenced/fenced/internal/api"
 )
 
-// orderVerb is one row of the table of orders: a verb that only sends its order, and
-// waits for the run if asked.
+// orderVerb is one row of the table of orders: a verb that only sends its order and, with --wait,
+// waits for the run.
 type orderVerb struct {
 	verb api.Verb
 	arg  string // NODE or RUN; "" = it is about a cluster, or all

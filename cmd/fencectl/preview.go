@@ -20,8 +20,8 @@ const (
 	promptBMCLines = 2
 )
 
-// preview shows what an order would do to what. On a terminal its lines fit on a small one;
-// elsewhere each fact is one line.
+// preview shows the target of an order and its effect. On a terminal the lines fit on a small screen;
+// otherwise each fact is one line.
 func (c *cli) preview(w io.Writer, r api.OrderResult) error {
 	width := 0
 	if isTerminal(w) {

@@ -34,8 +34,7 @@ func (c *cli) print(body []byte, table func() error) error {
 	return table()
 }
 
-// printRefusal gives a script the daemon's answer to what it would not do, in the form
-// that was asked for; people read of it on stderr.
+// printRefusal prints the daemon's refusal for scripts, in the form of -o. People read it on stderr.
 func (c *cli) printRefusal(err error) {
 	if e, ok := errors.AsType[*api.Error](err); ok && len(e.Body) > 0 && !c.isTable() {
 		_ = c.print(e.Body, func() error { return nil }) // the exit status tells, too

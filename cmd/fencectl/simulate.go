@@ -93,8 +93,8 @@ func (o *simulateOptions) check() (time.Time, error) {
 	return at, nil
 }
 
-// readAll reads every input. One of which nothing can be read is among the
-// report's errors, unless there is no other.
+// readAll reads every input. What cannot be read is among the report's errors. If that is every input,
+// the command fails.
 func readAll(names []string, stdin io.Reader) (policy.Snapshot, error) {
 	var objects manifest.Objects
 	var unreadable []error

@@ -13,7 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// dryRun shows what the order would do; a gate that forbids it is exit 3.
+// dryRun shows what the order would do. It exits with 3 if a gate forbids the order.
 func (c *cli) dryRun(ctx context.Context, o api.Order) error {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
