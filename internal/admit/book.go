@@ -38,6 +38,7 @@ type Book struct {
 	stableUntil stableUntil
 	// replacements says which Machines were never Ready.
 	replacements replacements
+	handovers    handoverPlaces
 	runsChanged  bool   // the ledger does not have the current open runs yet
 	seenVersion  uint64 // version of the ledger at the last follow
 	complete     bool   // the ledger has the complete view of the cluster
@@ -51,7 +52,7 @@ func NewBook(opt BookOptions, started time.Time) *Book {
 	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
 	b := &Book{
 		opt: opt, started: started, ledger: policy.NewLedger(opt.Rules), runs: newRuns(), storms: storms{},
-		stableUntil: stableUntil{}, replacements: newReplacements(), runsChanged: true,
+		stableUntil: stableUntil{}, replacements: newReplacements(), handovers: handoverPlaces{}, runsChanged: true,
 	}
 	b.ledger.Apply(started, fromFiles(opt)...)
 	return b

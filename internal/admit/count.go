@@ -78,6 +78,9 @@ func (b *Book) reserve(a candidate, r remediate.Run, slots int, releasedAt, now 
 	if g, refused := firstFailing(b.checkGates(a, now)); refused {
 		return reason.RefusalOf(g)
 	}
+	if why := b.handovers.on(r.Target, now); why != "" { // I22
+		return &reason.Refusal{Reason: reason.AlreadyRequested, Message: why}
+	}
 	a.draft = r
 	f := guard.Facts{
 		Manual: r.Manual != nil, ControlPlane: r.ControlPlane, NeedsHost: r.Strategy == remediate.PowerCycle, InFlightTotal: slots,

@@ -132,6 +132,10 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 				continue
 			}
 			pairs[pair{id, targetKey(t)}] = true
+			if check.HandsOver(t) && t.Acts() {
+				due = earliest(due, c.Handovers.consider(check, t, now))
+				continue
+			}
 			if !isActionable(check, t) {
 				c.noteCheckRefusal(&acting[i], check, t, now)
 				continue
@@ -185,7 +189,7 @@ func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy 
 	case policy.DeleteMachine, policy.MarkOwner:
 		return remediate.DeleteMachine
 	case policy.CreateRequest:
-		if usesOwnTemplate(check, t) {
+		if usesOwnTemplate(check, t) && !check.HandsOver(t) {
 			return remediate.PowerCycle
 		}
 	}

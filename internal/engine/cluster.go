@@ -22,10 +22,12 @@ type cluster struct {
 	checksChanged chan struct{} // signals that the status of checks may have changed
 	// requestsChanged signals that the status of remediation requests may have changed.
 	requestsChanged chan struct{}
+	// handoversChanged signals that requests for other remediators may have to be made.
+	handoversChanged chan struct{}
 }
 
 func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
-	c := &cluster{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1)}
+	c := &cluster{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1), handoversChanged: make(chan struct{}, 1)}
 	c.view = admit.NewFreshness(admit.FreshnessOptions{
 		Watch: o.Watch, ViewMaxAge: e.opt.Guards.ViewMaxAge, SkewMax: e.opt.Guards.ClockSkewMax,
 		QuietPeriod: e.opt.Guards.QuietPeriod, Awake: e.stayAwake,
@@ -43,9 +45,9 @@ func newCluster(ctx context.Context, e *Engine, o ClusterOptions) *cluster {
 	c.hosts = e.hosts.Attach(ctx, hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.book.Objects(), c}, Lead: c.lead, Secrets: o.Kube})
 	c.admit = admit.New(admit.Options{
 		Name: o.Name, Mode: o.Mode, Guards: e.opt.Guards, Files: o.FileChecks, RequestScope: o.RequestScope, Book: c.book, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
-		Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
+		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
 		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.beat() },
-		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter() },
+		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter(); c.notifyHandoverWriter() },
 	})
 	return c
 }

@@ -45,6 +45,8 @@ type ClusterOptions struct {
 	Pods func(ctx context.Context, node string) (order.Pods, error)
 	// Requests writes to the remediation requests; nil: none is carried out.
 	Requests Requests
+	// Handovers makes requests for other remediators; nil: none is made.
+	Handovers Handovers
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget
@@ -184,6 +186,12 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	for _, c := range e.clusters {
 		if c.opt.Requests != nil {
 			w := &requestWriter{c: c, written: map[remediate.Request]toldRequest{}}
+			g.Go(func() error { return w.run(ctx) })
+		}
+	}
+	for _, c := range e.clusters {
+		if c.opt.Handovers != nil {
+			w := &handoverWriter{c: c, failed: map[string]handoverFailure{}}
 			g.Go(func() error { return w.run(ctx) })
 		}
 	}

@@ -54,7 +54,7 @@ func (l *looker) nodeLease(ctx context.Context) (string, error) {
 
 // isHandledByFenced reports whether fenced carries out all requests of a check.
 func isHandledByFenced(c *policy.Check) bool {
-	all := templatesOf(c)
+	all := c.Templates()
 	others := slices.ContainsFunc(all, func(t policy.Template) bool { return !t.IsOwn() })
 	return len(all) > 0 && !others
 }
@@ -113,7 +113,7 @@ func (l *looker) unreadRequests() (who string) {
 // mayConcern reports whether a check that makes such requests covers the target.
 func (l *looker) mayConcern(requests *store) (yes bool) {
 	l.eachCovering(requests.side, func(c *policy.Check) {
-		yes = yes || slices.ContainsFunc(templatesOf(c), func(t policy.Template) bool {
+		yes = yes || slices.ContainsFunc(c.Templates(), func(t policy.Template) bool {
 			kind, _ := requestOf(t)
 			return kind.Group == requests.group && kind.Kind == requests.kind
 		})

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,20 @@ const (
 	requestControlPlane = "remediation.medik8s.io/isControlPlaneNode"
 	// clonedFrom is the Cluster API's annotation for the template's name.
 	clonedFrom = "cluster.x-k8s.io/cloned-from-name"
+)
+
+// Annotations on the requests that fenced makes in place of a check's own controller.
+const (
+	// RequestCheck holds the mark of the check.
+	RequestCheck = "fenced.io/check"
+	// RequestMadeBy names the installation of fenced: all instances with one store.
+	RequestMadeBy = "fenced.io/made-by"
+	// RequestOrder is the place in the escalation of the check.
+	RequestOrder = "fenced.io/order"
+	// RequestTimedOut tells a remediator of medik8s' contract to stop.
+	RequestTimedOut = requestTimedOut
+	// RequestHealthyDelay says since when the target of a request is well.
+	RequestHealthyDelay = requestHealthyDelay
 )
 
 // RequestFinalizer keeps a FencedRemediation while its run may leave the host off.
@@ -41,6 +56,11 @@ func Request(fields map[string]any) (policy.Request, error) {
 	if q.TemplateName == "" {
 		q.TemplateName = annotations[clonedFrom]
 	}
+	q.Check, q.MadeBy = annotations[RequestCheck], annotations[RequestMadeBy]
+	if order, err := strconv.Atoi(annotations[RequestOrder]); err == nil {
+		q.Order = &order
+	}
+	q.Begun = len(meta.texts("finalizers")) > 0 || len(o.child("status").fields) > 0
 	_, q.ControlPlane = meta.textMap("labels")[requestControlPlane]
 	q.TimedOut = instant(meta, annotations, requestTimedOut)
 	q.HealthyDelaySince = instant(meta, annotations, requestHealthyDelay)

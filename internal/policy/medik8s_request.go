@@ -21,10 +21,12 @@ func (c *Check) rungs() []Escalation {
 // escalate selects the template for the request of an unhealthy Node. It refuses
 // if that request exists already, or if no template is left.
 func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
-	if x.Node.Deleting {
+	if x.Node != nil && x.Node.Deleting {
 		t.refuse(reason.Deleting)
 	}
-	t.refuseRollingConfig(x)
+	if c.family() == medik8s {
+		t.refuseRollingConfig(x)
+	}
 	if q := c.foreignRequest(x); q != nil {
 		// Another check, a person or another controller already remediates the Node.
 		// fenced never touches requests that it did not create, and starts no second
@@ -36,8 +38,8 @@ func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 	own := c.ownRequests(x)
 	for _, rung := range c.rungs() {
 		made := latest(own, &rung.Template)
-		ends, over := rung.isExhausted(made, c.Attempts[x.Node.Name], now)
-		if over {
+		ends, over := rung.isExhausted(made, c.Attempts[x.nodeName()], now)
+		if over || rung.isPassed(own) {
 			continue
 		}
 		t.Template = &rung.Template
@@ -86,6 +88,12 @@ func (e *Escalation) isExhausted(made *Request, tried []Attempt, now time.Time) 
 	return deadline(started, e.Timeout), expired(started, e.Timeout, now)
 }
 
+// isPassed reports whether the request of a later step exists. fenced makes it
+// only after this one.
+func (e *Escalation) isPassed(own []*Request) bool {
+	return e.Timeout > 0 && slices.ContainsFunc(own, func(q *Request) bool { return q.Order != nil && *q.Order > e.Order })
+}
+
 // isSourceOf reports whether requests of this kind come from the template. A
 // request that does not name its template may come from any template of its kind.
 func (p *Template) isSourceOf(apiVersion, kind, template string) bool {
@@ -107,8 +115,12 @@ func (c *Check) madeRequest(r *Request) bool {
 }
 
 // ownedBy compares kind and name, as medik8s does. A different UID is that of a
-// deleted check with the same name.
+// deleted check with the same name. A FencePolicy is no object, so its requests
+// carry its mark.
 func (r *Request) ownedBy(c *Check) bool {
+	if c.family() == fenced {
+		return r.Check == c.Mark()
+	}
 	return slices.ContainsFunc(r.Owners, func(o Owner) bool {
 		return o.Kind == c.Kind && o.Name == c.Name && (o.UID == c.UID || o.UID == "" || c.UID == "")
 	})

@@ -19,6 +19,9 @@ type CheckContext struct {
 	Upgrading string
 	// MachineChecks are the OpenShift checks of the same cluster.
 	MachineChecks map[CheckID]*Check
+	// Disabled says why nobody carries out the requests that fenced makes for the check;
+	// "" if somebody does.
+	Disabled string
 	// OverTargetLimit: the checks together select too many targets.
 	OverTargetLimit bool
 }
@@ -52,6 +55,9 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 		return setting{state: StateInvalid, message: err.Error()}
 	}
 	st := c.settingOfFamily(a, now)
+	if st.state == StateActive && a.Disabled != "" {
+		return setting{state: StateDisabled, message: a.Disabled, due: st.due}
+	}
 	if st.state == StateActive && a.Upgrading != "" {
 		st.refuseFirst(reason.ClusterUpgrading, a.Upgrading)
 	}

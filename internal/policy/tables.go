@@ -32,6 +32,8 @@ type tables struct {
 	leases   map[string]Lease
 	clusters map[string]*Cluster
 	hosts    map[string]*Host
+	// disabled says by the mark of a check why nobody carries out its requests.
+	disabled map[string]string
 	// requests lists the remediation requests by the name of their Machine or Node.
 	requests map[string][]*Request
 	etcd     map[ObjectKey]*EtcdPod
@@ -305,6 +307,9 @@ func (w *tables) checkContext(c *Check) CheckContext {
 		a.Cluster, a.ClusterUnread = w.clusterOf(c)
 	case medik8s:
 		a.MachineChecks = w.machineChecks
+	}
+	if c.MakesRequests() {
+		a.Disabled = w.disabled[c.Mark()]
 	}
 	if w.rules.WaitForUpgrade || c.family() == medik8s {
 		a.Upgrading = w.upgrading

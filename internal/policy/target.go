@@ -135,7 +135,7 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		if a.Rules.WaitForUpgrade {
 			t.refuseRollingConfig(x)
 		}
-		if c.family() == medik8s {
+		if t.Action == CreateRequest && (c.family() == medik8s || c.family() == fenced) {
 			t.escalate(c, x, now)
 		}
 	}

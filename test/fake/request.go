@@ -64,6 +64,9 @@ func (s *State) Withdraw(name string) {
 
 // lookAtRequest adds the request of a run to a look.
 func (s *State) lookAtRequest(r remediate.Run, f *run.Fresh) {
+	if len(s.Others) > 0 {
+		f.Observation.Contested, f.Observation.Contender = remediate.Yes, "a request asks another remediator"
+	}
 	if r.Request == nil || r.Request.Kind != policy.FencedRemediationKind {
 		return
 	}
