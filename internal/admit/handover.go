@@ -110,7 +110,7 @@ func (h *Handovers) Steps(now time.Time) (list []Handover) {
 		if o.Do == escalate.Nothing {
 			continue
 		}
-		if o.Do == escalate.Create || o.Do == escalate.TimeOut || o.Do == escalate.Wait {
+		if s.Target.Action != policy.None && (o.Do == escalate.Create || o.Do == escalate.TimeOut || o.Do == escalate.Wait) {
 			a, ok := h.c.candidate(s.Check, &s.Target)
 			if !ok || !h.isAllowed(a, now) {
 				continue

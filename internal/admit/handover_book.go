@@ -32,16 +32,7 @@ func (p handoverPlaces) on(t remediate.Target, now time.Time) string {
 // handoverBook is the part of a Book about requests for other remediators.
 type handoverBook struct{ *Book }
 
-// isHandingOver says whether a request for a target is being created.
-func (b handoverBook) isHandingOver(t remediate.Target, now time.Time) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.handovers.on(t, now) != ""
-}
-
-// reserve keeps runs off a target while a request for it is created. It fails if one is open,
-// unless that one is Held: such a run does nothing without a person, and looks before it does.
-// // I22
+// reserve keeps runs off a target while a request for it is created. It fails if one is open. // I22
 func (b handoverBook) reserve(t remediate.Target, now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -59,10 +50,10 @@ func (b handoverBook) reserve(t remediate.Target, now time.Time) error {
 	return nil
 }
 
-// isRunning says whether a run is open on the target and not Held. b.mu is held.
+// isRunning says whether a run is open on the target. b.mu is held.
 func (b handoverBook) isRunning(t remediate.Target) bool {
 	return slices.ContainsFunc(b.runs.open(), func(r remediate.Run) bool {
-		return r.Step != remediate.Held && slices.ContainsFunc(t.Names(), func(name string) bool { return isOn(r, name) })
+		return slices.ContainsFunc(t.Names(), func(name string) bool { return isOn(r, name) })
 	})
 }
 

@@ -145,6 +145,37 @@ func TestTemplateThatNobodyCarriesOut(t *testing.T) {
 	})
 }
 
+// fenced as the first remediator, with a BMC that switches nothing: its run ends when the time is
+// over, and only then the other remediator is asked. // I22
+func TestAnotherRemediatorAfterFenced(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.dropMachines()
+		w.SetFault(fake.IgnoresOff)
+		p := nodePolicy()
+		p.Strategy, p.Escalation = policy.CreateRequests, []policy.Escalation{
+			{Order: 1, Timeout: 90 * time.Second, Template: powerTemplate}, {Order: 2, Timeout: time.Hour, Template: otherTemplate},
+		}
+		change := withPolicy(w, p)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			change(o)
+			o.Clusters[0].Handovers, o.Clusters[0].Requests = w.Handovers(), w.Requests()
+			o.Run.OffDeadline = time.Hour
+		})
+		for len(others(w)) == 0 {
+			time.Sleep(time.Second)
+			if len(e.Runs("c")) > 0 && only(t, e).Open() {
+				require.Empty(t, others(w), "while a run is open")
+			}
+		}
+		assert.False(t, only(t, e).Open())
+		assert.Equal(t, "Reboot", others(w)[0].Kind)
+		sent := len(w.Commands())
+		time.Sleep(20 * time.Minute)
+		assert.Len(t, w.Commands(), sent, "fenced leaves the host to the other")
+		stop()
+	})
+}
+
 // fenced as the second remediator: it waits until the first has stopped, its request is made, that of
 // the first is deleted, and only then a host is switched. // I22
 func TestFencedAfterAnotherRemediator(t *testing.T) {

@@ -51,7 +51,7 @@ type Situation struct {
 	policy.HandedOver
 	// MadeBy names this installation. fenced changes only requests that it made.
 	MadeBy string
-	// Running: a run of fenced is open on the target, and is not Held for a person.
+	// Running: a run of fenced is open on the target.
 	Running bool
 }
 
@@ -74,12 +74,29 @@ func Next(s Situation, now time.Time) Step {
 		return Step{}
 	case s.NodeGone:
 		return deleteFirst(mine, func(q *policy.Request) bool { return !awaitsNode(q) })
+	case s.Running && t.Verdict != policy.Unhealthy:
+		return stopOwn(&s, mine, now)
 	case s.Recovered:
 		return afterRecovery(&s, mine, now)
 	case s.Check.HandsOver(t) && t.Acts():
 		return begin(&s, mine, now)
 	case t.Verdict == policy.Unhealthy:
 		return deleteFirst(mine, func(q *policy.Request) bool { return isSuperseded(q, mine) && hasStopped(q, now) })
+	}
+	return Step{}
+}
+
+// stopOwn gives up on a request for fenced itself whose time is over: its run then stops before
+// the isolation. While the run is open, the check asks for nothing else.
+func stopOwn(s *Situation, mine []*policy.Request, now time.Time) Step {
+	for _, q := range mine {
+		for i := range s.Check.Escalation {
+			e := &s.Check.Escalation[i]
+			isOf := q.Power != nil && q.Order != nil && *q.Order == e.Order && q.TimedOut.IsZero() && !q.Deleting
+			if isOf && (now.Sub(q.Created) > e.Timeout || condition(q, "Succeeded") == "False") {
+				return Step{Do: TimeOut, Request: q}
+			}
+		}
 	}
 	return Step{}
 }

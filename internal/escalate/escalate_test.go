@@ -78,6 +78,12 @@ func with(s escalate.Situation, change func(*escalate.Situation)) escalate.Situa
 
 func TestNext(t *testing.T) {
 	two := check(snr, power)
+	power2 := check(power, snr)
+	recent := func(q *policy.Request) { q.Created = now.Add(-time.Second) }
+	running := func(s escalate.Situation, v policy.Verdict) escalate.Situation {
+		s.Running, s.Target.Verdict, s.Target.Action = true, v, policy.None
+		return s
+	}
 	delayed := check(snr)
 	delayed.HealthyDelay = time.Hour
 	forever := check(snr)
@@ -118,6 +124,10 @@ func TestNext(t *testing.T) {
 		"recovered, delay over":                     {recovered(ask(delayed, 1, made(1, delay(2*time.Hour)))), "Delete 1"},
 		"recovered, for ever":                       {recovered(ask(forever, 1, made(1, delay(2*time.Hour)))), ""},
 		"recovered, confirmed":                      {with(recovered(ask(forever, 1, made(1))), func(s *escalate.Situation) { s.Confirmed = true }), "Delete 1"},
+		"fenced works, in time":                     {running(ask(power2, 1, made(1, own, recent)), policy.Indeterminate), ""},
+		"fenced works, and its time is over":        {running(ask(power2, 1, made(1, own)), policy.Indeterminate), "TimeOut 1"},
+		"fenced needs a person":                     {running(ask(power2, 1, made(1, own, recent, says("Succeeded", "False"))), policy.Indeterminate), "TimeOut 1"},
+		"fenced works, and was told":                {running(ask(power2, 1, made(1, own, timedOut)), policy.Indeterminate), ""},
 		"the Node is gone":                          {with(ask(two, 1, made(1)), func(s *escalate.Situation) { s.NodeGone = true }), "Delete 1"},
 		"the Node is gone, its remediator works":    {with(ask(two, 1, made(1, says("Processing", "True"))), func(s *escalate.Situation) { s.NodeGone = true }), ""},
 		"the Node goes for good": {with(ask(two, 1, made(1, says("PermanentNodeDeletionExpected", "True"))),

@@ -178,6 +178,9 @@ func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 	case CreateRequest:
 		if c.requestExists(x) {
 			t.refuse(reason.AlreadyRequested)
+			if c.MakesRequests() && (c.family() == clusterAPI || c.family() == openShift) { // escalate names the others
+				t.Message += fmt.Sprintf("; %s %s has been made", strings.TrimSuffix(c.Template.Kind, "Template"), x.Machine.Key())
+			}
 		}
 	}
 }
