@@ -138,7 +138,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 		d.clusters = append(d.clusters, k)
 		opt.Clusters = append(opt.Clusters, engine.ClusterOptions{
 			Name: c.Name, Mode: c.Mode, Reprovision: c.Reprovision, Isolation: remediate.Isolation(d.cfg.Isolation),
-			IdentityMode: g.Identity, Watch: watch{k}, Kube: kube{k}, Pods: kube{k}.Pods, Checks: k, Requests: k.Requests(), Handovers: k8swatch.NewHandovers(k), RequestScope: c.RequestScope(), FileChecks: checks,
+			IdentityMode: g.Identity, Watch: watch{k}, Kube: kube{k}, Pods: kube{k}.Pods, Checks: k, Requests: k.Requests(), Handovers: handovers{k8swatch.NewHandovers(k)}, RequestScope: c.RequestScope(), FileChecks: checks,
 			FileBudgets: budgetsOf(policies.Budgets, c.Name, len(d.cfg.Clusters)),
 			Rules: policy.Rules{
 				ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,

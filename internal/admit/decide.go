@@ -189,7 +189,7 @@ func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy 
 	case policy.DeleteMachine, policy.MarkOwner:
 		return remediate.DeleteMachine
 	case policy.CreateRequest:
-		if usesOwnTemplate(check, t) && !check.HandsOver(t) {
+		if usesOwnTemplate(check, t) {
 			return remediate.PowerCycle
 		}
 	}

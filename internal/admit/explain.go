@@ -50,7 +50,7 @@ func (c *Cluster) Explain(ctx context.Context, o order.Order) (Explanation, erro
 		p = c.probes.unprobed(ctx, a.draft)
 	}
 	x.Gates = append(x.Gates, c.gates(a, p, now)...)
-	x.Gates = append(x.Gates, c.Handovers.gate(a, now)...)
+	x.Gates = append(x.Gates, c.Handovers.gate(a.draft.Target, now)...)
 	x.Gates = append(x.Gates, c.backOffGates(a, now)...)
 	x.Gates = append(x.Gates, c.runs.recorder.gates(subject)...)
 	x.Earliest = earliestPass(x.Gates)

@@ -4,39 +4,41 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Handover is the next step for one target whose requests fenced makes, and the run that it would
-// be if fenced carried it out itself: it names the target.
-type Handover struct {
-	escalate.Step
+// Ask is one target for which another remediator is to be asked.
+type Ask struct {
 	Check  *policy.Check
 	Target policy.TargetReport
-	Run    remediate.Run
+	// Run is the run that it would be if fenced carried it out itself: it names the target.
+	Run remediate.Run
+	// Template is what the object is made from.
+	Template policy.Template
 
 	candidate candidate
-	first     bool // no request for the target exists yet
+	at        time.Time // when its gates last passed
 }
 
-// Handovers lets other remediators be asked to repair targets: the deciding loop evaluates the
-// gates of each target, and the caller of Steps does the I/O.
+// Handovers lets other remediators be asked to repair targets, and keeps the records of that: the
+// deciding loop evaluates the gates of each target, and the caller of Wanted does the I/O.
 type Handovers struct {
 	c    *Cluster
 	book handoverBook
 
 	mu sync.Mutex
-	// allowed is when the gates of a target last passed.
-	allowed map[pair]time.Time
-	// problems are why the last step for a target was not done, until when they are told.
-	problems map[pair]problem
+	// wanted are the targets whose gates have passed.
+	wanted map[pair]Ask
+	// problems are why the last step for a Node or Machine was not done, until when they are told.
+	problems map[string]problem
 	// missing and ignored say by the mark of a check why nobody carries out its requests; disabled
 	// is both, as the ledger knows it.
 	missing, ignored, disabled map[string]string
@@ -47,27 +49,27 @@ type problem struct {
 	until time.Time
 }
 
-// allowedFor is for how long the gates of a target count as passed.
-const allowedFor = 2 * gateRetry
+// wantedFor is for how long the gates of a target count as passed.
+const wantedFor = 2 * gateRetry
 
 func newHandovers(c *Cluster) *Handovers {
-	return &Handovers{c: c, book: handoverBook{c.book}, allowed: map[pair]time.Time{}, problems: map[pair]problem{}}
+	return &Handovers{c: c, book: handoverBook{c.book}, wanted: map[pair]Ask{}, problems: map[string]problem{}}
 }
 
-// consider evaluates the gates of a target that a check hands over. It returns when to do that
-// again.
+// consider evaluates the gates of a target for which a check asks another remediator. It returns
+// when to do that again.
 func (h *Handovers) consider(check *policy.Check, t *policy.TargetReport, now time.Time) time.Time {
 	a, ok := h.c.candidate(check, t)
 	if !ok {
 		return time.Time{}
 	}
 	key := pair{a.draft.CheckID, a.key}
-	g, refused := firstFailing(h.gates(a, now))
+	g, refused := firstFailing(h.c.gates(a, nil, now))
 	h.mu.Lock()
-	delete(h.allowed, key)
+	delete(h.wanted, key)
 	if !refused {
-		h.allowed[key] = now
-		if p := h.problems[key]; now.Before(p.until) {
+		h.wanted[key] = Ask{Check: check, Target: *t, Run: a.draft, Template: *cmp.Or(t.Template, check.Template), candidate: a, at: now}
+		if p := h.problems[subjectOf(a.draft.Target)]; now.Before(p.until) {
 			g = p.gate
 		}
 	}
@@ -81,95 +83,81 @@ func (h *Handovers) consider(check *policy.Check, t *policy.TargetReport, now ti
 	return now.Add(gateRetry)
 }
 
-// gates are those of a run that needs no BMC.
-func (h *Handovers) gates(a candidate, now time.Time) []reason.Gate { return h.c.gates(a, nil, now) }
-
 // gate says for explain and plan what a target waits for, after its gates have passed; none
 // if nothing is known.
-func (h *Handovers) gate(a candidate, now time.Time) []reason.Gate {
+func (h *Handovers) gate(t remediate.Target, now time.Time) []reason.Gate {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p := h.problems[pair{a.draft.CheckID, a.key}]; now.Before(p.until) {
-		return []reason.Gate{p.gate}
+	for _, name := range t.Names() {
+		if p := h.problems[name]; now.Before(p.until) {
+			return []reason.Gate{p.gate}
+		}
 	}
 	return nil
 }
 
-// Steps lists the next step of each target for which there is one. A request is only created
-// where all gates have just passed.
-func (h *Handovers) Steps(now time.Time) (list []Handover) {
-	if !h.c.view.View().Synced {
-		return nil
-	}
-	disabled := map[string]string{}
-	for _, s := range h.book.situations(h.c.opt.StoreID, now) {
-		if why := escalate.Ignored(s, now); why != "" {
-			disabled[s.Check.Mark()] = cmp.Or(disabled[s.Check.Mark()], why)
-		}
-		o := Handover{Step: escalate.Next(s, now), Check: s.Check, Target: s.Target, first: len(s.Requests) == 0}
-		if o.Do == escalate.Nothing {
+// Wanted lists the targets whose gates have just passed.
+func (h *Handovers) Wanted(now time.Time) (list []Ask) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for key, o := range h.wanted {
+		if now.Sub(o.at) > wantedFor {
+			delete(h.wanted, key)
 			continue
-		}
-		if s.Target.Action != policy.None && (o.Do == escalate.Create || o.Do == escalate.TimeOut || o.Do == escalate.Wait) {
-			a, ok := h.c.candidate(s.Check, &s.Target)
-			if !ok || !h.isAllowed(a, now) {
-				continue
-			}
-			o.candidate, o.Run = a, a.draft
 		}
 		list = append(list, o)
 	}
-	h.setIgnored(disabled, now)
+	slices.SortFunc(list, func(a, b Ask) int {
+		return cmp.Or(strings.Compare(a.Check.Mark(), b.Check.Mark()), strings.Compare(a.Target.Subject(), b.Target.Subject()))
+	})
 	return list
 }
 
-func (h *Handovers) isAllowed(a candidate, now time.Time) bool {
+// Note stores why a step for a target was not done, until it is tried again; an empty reason: it
+// was done.
+func (h *Handovers) Note(t remediate.Target, check string, why reason.Code, message string, now, until time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for key, at := range h.allowed {
-		if now.Sub(at) > allowedFor {
-			delete(h.allowed, key)
-		}
-	}
-	_, ok := h.allowed[pair{a.draft.CheckID, a.key}]
-	return ok
-}
-
-// Note stores why a step was not done, until it is tried again; an empty reason: it was done.
-func (h *Handovers) Note(o Handover, why reason.Code, message string, now, until time.Time) {
-	if o.candidate.key == "" {
-		return
-	}
-	key := pair{o.candidate.draft.CheckID, o.candidate.key}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for other, p := range h.problems {
+	for name, p := range h.problems {
 		if !now.Before(p.until) {
-			delete(h.problems, other)
+			delete(h.problems, name)
 		}
 	}
-	delete(h.problems, key)
-	if why != "" {
-		h.problems[key] = problem{until: until, gate: reason.Gate{
-			Name: "remediator", Reason: why, Value: message, Threshold: "asked for a repair", Source: "check " + o.Check.Key()}}
+	for _, name := range t.Names() {
+		delete(h.problems, name)
+		if why != "" {
+			h.problems[name] = problem{until: until, gate: reason.Gate{
+				Name: "remediator", Reason: why, Value: message, Threshold: "asked for a repair", Source: "check " + check}}
+		}
 	}
 }
 
-// Record makes the event of a request durable before the request is made. // I24
-func (h *Handovers) Record(ev event.Event) (event.Event, error) { return h.c.runs.Record(ev) }
+// WriteEvent makes the event of a request durable before the request is made. // I24
+func (h *Handovers) WriteEvent(ev event.Event) (event.Event, error) { return h.c.runs.Record(ev) }
 
-// CheckName names a check in events.
-func CheckName(c *policy.Check) string { return checkID(c.ID()) }
-
-// Reserve keeps runs off the target while its request is created, and then asks with fresh reads
-// whether the check still wants the request, and whether somebody else is at work. An error is a
-// *reason.Refusal. fenced's own requests need no place: their runs look for others. // I4, I22
-func (h *Handovers) Reserve(ctx context.Context, o Handover) error {
-	if !o.Template.IsOwn() {
-		if err := h.book.reserve(o.Run.Target, time.Now()); err != nil {
-			return err
-		}
+// Stopped says why nothing may be written about a target now: people have stopped it, or this
+// instance may not act. It is asked before each write. tidies: the target is well, and fenced
+// removes what it made; a cluster that was disarmed does not stop that. // I23
+func (h *Handovers) Stopped(t remediate.Target, tidies bool) error {
+	if why := h.c.opt.Stop.Paused(h.c.opt.Name); why != "" {
+		return &reason.Refusal{Reason: reason.Paused, Message: why}
 	}
+	if why := h.c.opt.Stop.Held(h.c.opt.Name, t.Names()...); why != "" {
+		return &reason.Refusal{Reason: reason.Hold, Message: why}
+	}
+	if why := h.c.opt.Lead.WhyNotAct(time.Now()); why != "" {
+		return &reason.Refusal{Reason: reason.NotOwner, Message: why}
+	}
+	if !tidies && !h.c.Armed() {
+		return &reason.Refusal{Reason: reason.Observing, Message: "the mode of the cluster is " + h.c.opt.Mode}
+	}
+	return nil
+}
+
+// Confirm asks with fresh reads whether the check still wants another remediator to be asked, and
+// whether somebody else is at work. Every object for the target counts, whoever made it. An error is
+// a *reason.Refusal. // I4, I22
+func (h *Handovers) Confirm(ctx context.Context, o Ask) error {
 	r := o.Run
 	r.Strategy = remediate.DeleteMachine // what is read of a target without its BMC
 	f := h.c.opt.Kube.Look(ctx, r, nil)
@@ -180,9 +168,9 @@ func (h *Handovers) Reserve(ctx context.Context, o Handover) error {
 		return &reason.Refusal{Reason: reason.RequestFailed, Message: "read the target before the request: " + f.Err.Error()}
 	case answer != remediate.Yes:
 		return &reason.Refusal{Reason: reason.NotUnhealthy, Message: cmp.Or(why, "the target could not be read")}
-	case !found.Acts() || !check.HandsOver(&found):
+	case !found.Acts() || !check.HandsOver(&found) || *cmp.Or(found.Template, check.Template) != o.Template:
 		return &reason.Refusal{Reason: reason.NotUnhealthy, Message: fmt.Sprintf("the check does not ask for the request now: %v", found.Refusals)}
-	case o.first && f.Observation.Contested != remediate.No:
+	case f.Observation.Contested != remediate.No:
 		return &reason.Refusal{Reason: reason.Contested, Message: cmp.Or(f.Observation.Contender, "whether another remediator is alive could not be read")}
 	}
 	if r.ControlPlane {

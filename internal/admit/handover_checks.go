@@ -19,8 +19,8 @@ func (h *Handovers) SetMissing(why map[string]string, now time.Time) {
 	h.disable(now)
 }
 
-// setIgnored stores the checks whose requests nobody begins.
-func (h *Handovers) setIgnored(why map[string]string, now time.Time) {
+// SetIgnored stores the checks whose requests nobody begins, by the mark of the check.
+func (h *Handovers) SetIgnored(why map[string]string, now time.Time) {
 	h.mu.Lock()
 	h.ignored = why
 	h.mu.Unlock()
@@ -43,3 +43,6 @@ func (h *Handovers) disable(now time.Time) {
 		h.c.Wake()
 	}
 }
+
+// CheckName names a check in events.
+func CheckName(c *policy.Check) string { return checkID(c.ID()) }

@@ -137,15 +137,26 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load runs: %w", err)
 	}
+	asked, err := state.LoadAsked(ctx, opt.Store)
+	if err != nil {
+		return nil, fmt.Errorf("load what other remediators were asked: %w", err)
+	}
 	for _, o := range opt.Clusters {
 		c := newCluster(ctx, e, o)
 		c.book.UpdateRuns(runs)
+		c.admit.Handovers.Load(asked, false)
 		e.clusters[o.Name] = c
 		e.stop.Attach(o.Name, stopCluster{c})
 	}
 	for _, r := range runs {
 		if e.clusters[r.Target.Cluster] == nil && r.Open() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance { // a run of another instance may be of a cluster that only that one has
 			return nil, fmt.Errorf("run %s on %s is open in cluster %q, which the configuration no longer names; add the cluster again until the run has ended", r.ID, r.Target.Node, r.Target.Cluster)
+		}
+	}
+	for _, r := range asked {
+		if e.clusters[r.Target.Cluster] == nil && r.Blocking() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance {
+			return nil, fmt.Errorf("%s, which fenced made for %s, may exist in cluster %q, which the configuration no longer names; add the cluster again until fenced has deleted the object",
+				r.Newest(), r.Target.Node, r.Target.Cluster)
 		}
 	}
 	return e, nil
@@ -191,7 +202,7 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	}
 	for _, c := range e.clusters {
 		if c.opt.Handovers != nil {
-			w := &handoverWriter{c: c, failed: map[string]handoverFailure{}}
+			w := newHandoverWriter(c)
 			g.Go(func() error { return w.run(ctx) })
 		}
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,47 +14,64 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Handovers makes the requests for other remediators in one cluster. Each write concerns only an
-// object that fenced made; one that is gone is no error.
+// Handovers makes the requests for other remediators in one cluster. Each write concerns only the
+// object of a record, with its UID and its mark.
 type Handovers interface {
 	// Missing says why nobody can carry out requests from a template; "" if somebody may. An error
 	// means that this is not known.
 	Missing(ctx context.Context, check *policy.Check, t policy.Template) (why string, err error)
-	// Create makes the request for a target. An error is a *reason.Refusal where a rule forbids it.
-	// order is its place in an escalation, nil if there is none.
-	Create(ctx context.Context, check *policy.Check, t remediate.Target, template policy.Template, order *int, controlPlane bool) error
-	// TimeOut tells the remediator of a request to stop.
-	TimeOut(ctx context.Context, q *policy.Request) error
-	// Delay notes on a request that its target has recovered now.
-	Delay(ctx context.Context, q *policy.Request) error
-	// Delete deletes a request, if it has not changed since it was seen.
-	Delete(ctx context.Context, q *policy.Request) error
+	// Prepare reads what a request is made from, past every cache. An error is a *reason.Refusal
+	// where a rule forbids it.
+	Prepare(ctx context.Context, check *policy.Check, t remediate.Target, template policy.Template, controlPlane bool) (HandoverDraft, error)
+	// Read reads the object of a record, past every cache; nil if it does not exist.
+	Read(ctx context.Context, o escalate.Object) (*policy.Request, error)
+	// TimeOut tells the remediator of an object to stop, and Delay notes on it that its target has
+	// recovered now.
+	TimeOut(ctx context.Context, o escalate.Object) error
+	Delay(ctx context.Context, o escalate.Object) error
+	// Delete deletes an object, if it has not changed since it was read.
+	Delete(ctx context.Context, o escalate.Object, live *policy.Request) error
 }
 
-const (
-	// maxHandovers is how many requests are written in one round.
-	maxHandovers = 20
-	// templatesEvery is how often the templates of the checks are looked for; at most maxMakers
-	// checks in one round.
-	templatesEvery = 15 * time.Second
-	maxMakers      = 50
-)
+// HandoverDraft is a request before it is made.
+type HandoverDraft interface {
+	// Object says what will be made.
+	Object() escalate.Object
+	// Create makes it with the mark of the object, and returns its UID. The error is an
+	// escalate.ErrNotMade if it was certainly not made.
+	Create(ctx context.Context, o escalate.Object, check string) (uid string, err error)
+}
+
+// maxHandovers is how many requests are written in one round.
+const maxHandovers = 20
 
 // handoverWriter makes, changes and deletes the requests for other remediators. It has its own
-// goroutine: no decision and no run waits for it. What it does follows from the checks and the
-// requests that exist, so a restart loses nothing.
+// goroutine: no decision and no run waits for it. What it does follows from the records in the store
+// and from the objects, which it reads in each round. So a restart loses nothing, and neither does
+// whoever changes or deletes the check.
 type handoverWriter struct {
 	c *cluster
-	// failed is when a step for a target that failed is tried again, by what it is.
+	// failed is when a step that failed is tried again, by what it is.
 	failed map[string]handoverFailure
-	// looked is when the templates were looked for; missing is what was found.
-	looked  time.Time
-	missing map[string]string
+	// seen is what is known of the objects of records, by the ID of the record.
+	seen      map[string]seenObject
+	templates templateWatch
 }
 
 type handoverFailure struct {
 	next    time.Time
 	backoff time.Duration
+}
+
+// seenObject is what is known of an object.
+type seenObject struct {
+	uid     string
+	touched bool      // its remediator had set a finalizer or a status
+	missing time.Time // since when it has not existed
+}
+
+func newHandoverWriter(c *cluster) *handoverWriter {
+	return &handoverWriter{c: c, failed: map[string]handoverFailure{}, seen: map[string]seenObject{}, templates: templateWatch{c: c}}
 }
 
 // notifyHandoverWriter makes the writer look for changes.
@@ -68,57 +86,22 @@ func (w *handoverWriter) run(ctx context.Context) error {
 	tick := time.NewTicker(gateRound)
 	defer tick.Stop()
 	for {
+		asks := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-w.c.handoversChanged:
+			asks = true
 		case <-tick.C:
 		}
-		w.lookForTemplates(ctx, time.Now())
-		w.doAll(ctx, time.Now())
+		w.templates.look(ctx, time.Now())
+		w.round(ctx, !asks)
 	}
 }
 
-// lookForTemplates looks for the templates of all checks whose requests fenced makes. What cannot
-// be read keeps its last answer.
-func (w *handoverWriter) lookForTemplates(ctx context.Context, now time.Time) {
-	if now.Sub(w.looked) < templatesEvery {
-		return
-	}
-	w.looked = now
-	found := map[string]string{}
-	for i, check := range w.c.admit.Handovers.Makers() {
-		if i == maxMakers || ctx.Err() != nil {
-			break
-		}
-		if why := w.missingOf(ctx, &check); why != "" {
-			found[check.Mark()] = why
-		}
-	}
-	w.missing = found
-	w.c.admit.Handovers.SetMissing(found, now)
-}
-
-// missingOf says why nobody can carry out the requests of a check.
-func (w *handoverWriter) missingOf(ctx context.Context, check *policy.Check) string {
-	for _, t := range check.Templates() {
-		if t.IsOwn() && len(check.Escalation) == 0 {
-			continue // no request is made from it
-		}
-		why, err := w.c.opt.Handovers.Missing(ctx, check, t)
-		if err != nil {
-			return w.missing[check.Mark()]
-		}
-		if why != "" {
-			return why
-		}
-	}
-	return ""
-}
-
-// doAll does the next step of every target.
-func (w *handoverWriter) doAll(ctx context.Context, now time.Time) {
-	if w.c.lead.WhyNotAct(now) != "" || w.c.e.stop.Paused(w.c.opt.Name) != "" || !w.c.admit.Armed() {
+// round does the next step of every target. reads: also for the objects that exist.
+func (w *handoverWriter) round(ctx context.Context, reads bool) {
+	if w.c.lead.WhyNotAct(time.Now()) != "" {
 		return
 	}
 	leadership := w.c.lead.Enter()
@@ -131,81 +114,84 @@ func (w *handoverWriter) doAll(ctx context.Context, now time.Time) {
 		return
 	}
 	defer cancel()
-	seen, done := map[string]bool{}, 0
-	for _, o := range w.c.admit.Handovers.Steps(now) {
-		key := keyOf(o)
-		seen[key] = true
-		if ctx.Err() != nil || done == maxHandovers || now.Before(w.failed[key].next) {
-			continue
-		}
-		if o.Do == escalate.Wait {
-			w.c.admit.Handovers.Note(o, reason.Contested, o.Why, time.Now(), time.Now().Add(2*gateRound))
-			continue
-		}
-		done++
-		w.do(ctx, o, key)
+	if reads {
+		w.followAll(ctx)
 	}
-	for key := range w.failed {
-		if !seen[key] {
-			delete(w.failed, key)
+	for i, o := range w.c.admit.Handovers.Wanted(time.Now()) {
+		if i == maxHandovers || ctx.Err() != nil {
+			return
 		}
+		key := o.Check.Mark() + "|" + o.Target.Subject()
+		w.try(ctx, key, o.Run.Target, o.Check.Key(), "ask another remediator, by an object from "+o.Template.Kind+" "+o.Template.Name, func() error { return w.ask(ctx, o) })
 	}
 }
 
-// do does one step. After an error it is tried again later; it is told once.
-func (w *handoverWriter) do(ctx context.Context, o admit.Handover, key string) {
-	err := w.write(ctx, o)
+// try does one step. After an error it is tried again later; it is told once, and by explain.
+func (w *handoverWriter) try(ctx context.Context, key string, t remediate.Target, check, what string, do func() error) {
+	last := w.failed[key]
+	if time.Now().Before(last.next) {
+		return
+	}
+	err := do()
 	now := time.Now()
 	if err == nil {
-		if o.Do != escalate.Create { // that was told before
-			w.c.emit(w.event(o))
-		}
-		w.c.admit.Handovers.Note(o, "", "", now, now)
-		w.failed[key] = handoverFailure{next: now.Add(writeRetry)} // until the watch shows it
+		delete(w.failed, key)
+		w.c.admit.Handovers.Note(t, check, "", "", now, now)
 		return
 	}
 	if ctx.Err() != nil {
 		return
 	}
-	last := w.failed[key]
 	code := reason.RequestFailed
 	if r, ok := reason.AsRefusal(err); ok {
 		code = r.Reason
 	}
 	if last.backoff == 0 {
-		w.c.emit(event.Event{Type: event.Failed, Node: o.Target.Node, Machine: machineOnly(o), Reason: code,
-			Message: fmt.Sprintf("%s for check %s, which is tried again: %v", what(o), o.Check.Key(), err)})
+		w.c.emit(event.Event{Type: event.Failed, Node: t.Node, Machine: t.WithoutNode(), Reason: code,
+			Message: fmt.Sprintf("%s for check %s, which is tried again: %v", what, check, err)})
 	}
 	last.backoff = min(max(2*last.backoff, writeRetry), writeRetryMax)
-	last.next = now.Add(last.backoff)
+	if last.next = now.Add(last.backoff); code == reason.Contested || code == reason.Paused || code == reason.Hold {
+		last.next = now // what it waits for can end at any time
+	}
 	w.failed[key] = last
-	w.c.admit.Handovers.Note(o, code, err.Error(), now, last.next.Add(gateRound))
+	w.c.admit.Handovers.Note(t, check, code, err.Error(), now, last.next.Add(3*gateRound))
 }
 
-// write makes one change in the cluster. Before another remediator is asked, that is on record. // I24
-func (w *handoverWriter) write(ctx context.Context, o admit.Handover) error {
-	switch o.Do {
-	case escalate.Create:
-		if err := w.refuseBesideController(ctx, o.Check); err != nil {
-			return err
-		}
-		if err := w.c.admit.Handovers.Reserve(ctx, o); err != nil {
-			return err
-		}
-		ev, err := w.c.admit.Handovers.Record(w.event(o))
-		if err != nil {
-			return fmt.Errorf("write the request to the audit log before it is made: %w", err)
-		}
-		w.c.emit(ev)
-		return w.c.opt.Handovers.Create(ctx, o.Check, o.Run.Target, o.Template, o.Order, o.Run.ControlPlane)
-	case escalate.TimeOut:
-		return w.c.opt.Handovers.TimeOut(ctx, o.Request)
-	case escalate.Delay:
-		return w.c.opt.Handovers.Delay(ctx, o.Request)
-	case escalate.Delete:
-		return w.c.opt.Handovers.Delete(ctx, o.Request)
+// ask asks another remediator. The record is stored, and the audit log has it, before the object is
+// made. // I19, I24
+func (w *handoverWriter) ask(ctx context.Context, o admit.Ask) error {
+	h := w.c.admit.Handovers
+	if err := w.refuseBesideController(ctx, o.Check); err != nil {
+		return err
 	}
-	return nil
+	if err := h.Confirm(ctx, o); err != nil {
+		return err
+	}
+	draft, err := w.c.opt.Handovers.Prepare(ctx, o.Check, o.Run.Target, o.Template, o.Run.ControlPlane)
+	if err != nil {
+		return err
+	}
+	r, err := h.Reserve(ctx, o, draft.Object())
+	if err != nil {
+		return err
+	}
+	ev, err := h.WriteEvent(w.event(r, admit.CheckName(o.Check), "ask another remediator, by "+r.Newest().String()+" from "+o.Template.Kind+" "+o.Template.Name+": "+o.Target.Trigger))
+	if err != nil {
+		return errors.Join(fmt.Errorf("write the request to the audit log before it is made: %w", err), h.NotMade(ctx, r))
+	}
+	if err := h.Stopped(o.Run.Target, false); err != nil {
+		return errors.Join(err, h.NotMade(ctx, r))
+	}
+	w.c.emit(ev)
+	uid, err := draft.Create(ctx, r.Newest(), r.Check)
+	switch {
+	case errors.Is(err, escalate.ErrNotMade):
+		return errors.Join(err, h.NotMade(ctx, r))
+	case err != nil:
+		return err // perhaps it was made: the record stays until that is known
+	}
+	return h.Change(ctx, r.ID, func(o *escalate.Object) { o.UID = uid })
 }
 
 // refuseBesideController refuses to make the requests of a NodeHealthCheck while its own
@@ -225,41 +211,7 @@ func (w *handoverWriter) refuseBesideController(ctx context.Context, check *poli
 	return nil
 }
 
-// event tells a step.
-func (w *handoverWriter) event(o admit.Handover) event.Event {
-	message := what(o)
-	if o.Target.Trigger != "" {
-		message += ": " + o.Target.Trigger
-	}
-	return event.Event{Type: event.Requested, Node: o.Target.Node, Machine: machineOnly(o), Check: admit.CheckName(o.Check), Message: message}
-}
-
-// what names a step for people.
-func what(o admit.Handover) string {
-	switch o.Do {
-	case escalate.Create:
-		return fmt.Sprintf("ask another remediator, by an object from %s %s", o.Template.Kind, o.Template.Name)
-	case escalate.TimeOut:
-		return fmt.Sprintf("give up on %s %s/%s", o.Request.Kind, o.Request.Namespace, o.Request.Name)
-	case escalate.Delay:
-		return fmt.Sprintf("note the recovery on %s %s/%s", o.Request.Kind, o.Request.Namespace, o.Request.Name)
-	}
-	return fmt.Sprintf("delete %s %s/%s", o.Request.Kind, o.Request.Namespace, o.Request.Name)
-}
-
-// keyOf names a step.
-func keyOf(o admit.Handover) string {
-	key := o.Check.Mark() + "|" + o.Target.Subject() + "|" + string(o.Do) + "|" + o.Template.Kind + "|" + o.Template.Name
-	if o.Request != nil {
-		key += "|" + o.Request.UID
-	}
-	return key
-}
-
-// machineOnly is the Machine of a target without a Node.
-func machineOnly(o admit.Handover) string {
-	if o.Target.Node != "" {
-		return ""
-	}
-	return o.Target.Machine
+// event tells a step for a record.
+func (w *handoverWriter) event(r escalate.Record, check, message string) event.Event {
+	return event.Event{Type: event.Requested, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Check: check, Message: message}
 }

@@ -1,138 +1,123 @@
-// Package escalate decides what fenced does with the remediation requests that it makes in place
-// of a check's own controller: which one it creates, when it gives up on one, and when it deletes
-// them. It is pure.
+// Package escalate decides what fenced does with the objects by which it asks other remediators in
+// place of a check's own controller: when it gives up on one, and when it deletes it. It is pure.
 //
-// Its first rule is that two remediators never work on one target: the request for the next one is
-// created only when the one before has stopped, and while no run of fenced works on the target. // I22
+// Its first rule is that two remediators never work on one target: another one is asked only when
+// the object of the one before is gone, and it is deleted only when its remediator has stopped, or
+// when the target has recovered. // I22
 package escalate
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// Do is what is to be done next for one target.
+// Do is what is to be done next with an object.
 type Do string
 
 // What is to be done.
 const (
+	// Nothing: its remediator works.
 	Nothing Do = ""
-	// Create a request from the template.
-	Create Do = "Create"
-	// TimeOut tells the remediator of a request to stop.
+	// TimeOut tells the remediator to stop.
 	TimeOut Do = "TimeOut"
-	// Delay notes on a request when its target recovered. It is deleted later.
+	// Delay notes when the target recovered. The object is deleted later.
 	Delay Do = "Delay"
-	// Delete a request.
+	// Delete the object.
 	Delete Do = "Delete"
-	// Wait until the remediator of a request, or a run of fenced, has stopped.
+	// Wait until the remediator has stopped, or a person helps.
 	Wait Do = "Wait"
 )
 
-// Step is what is to be done next for one target. One step concerns one request.
+// Step is what is to be done next with an object.
 type Step struct {
 	Do Do
-	// Request is the one to change, or to wait for; nil for a wait for a run.
-	Request *policy.Request
-	// Template is what a request is created from; Order is its place in the escalation, nil if the
-	// check has only one template.
-	Template policy.Template
-	Order    *int
-	// Why is what is waited for.
+	// Why is why it is done, or what is waited for.
 	Why string
+	// Over: the time of the template is over, or its remediator failed. The record must say so
+	// before the step is done: the next template follows then.
+	Over bool
+	// Tidies: the target is well or gone. This is done even after fenced was disarmed.
+	Tidies bool
 }
 
 // Situation is all that a decision depends on.
 type Situation struct {
-	policy.HandedOver
-	// MadeBy names this installation. fenced changes only requests that it made.
-	MadeBy string
-	// Running: a run of fenced is open on the target.
-	Running bool
+	policy.AskedTarget
+	// Object is what the record says, Live the object as it was just read.
+	Object Object
+	Live   *policy.Request
 }
 
 const (
-	// NoticeTime is how long after the annotation a remediator that has not begun still may: until
-	// then it may not have seen the annotation.
+	// NoticeTime is how long after the annotation a remediator that has not begun may still
+	// not have seen it.
 	NoticeTime = 10 * time.Second
-	// IgnoredAfter is how long a request may be without any sign of a remediator.
+	// IgnoredAfter is how long an object may be without any sign of a remediator.
 	IgnoredAfter = 5 * time.Minute
 )
 
-// Next decides the next step for a target.
+// Next decides the next step for an object that exists.
 func Next(s Situation, now time.Time) Step {
-	mine := slices.DeleteFunc(slices.Clone(s.Requests), func(q *policy.Request) bool { return q.MadeBy != s.MadeBy })
-	t := &s.Target
+	asks := s.Check != nil && s.Check.HasTemplate(s.Object.APIVersion, s.Object.Kind, s.Object.Template)
 	switch {
-	case s.State == policy.StateDisabled:
-		return deleteFirst(mine, func(*policy.Request) bool { return s.NodeReady })
+	case s.Live.MadeBy != s.Object.Mark:
+		return Step{Do: Wait, Why: fmt.Sprintf("%s does not carry fenced's mark any more, and fenced leaves it alone; when its remediator is done, delete it", s.Object)}
+	case s.Live.Deleting:
+		return Step{Do: Wait, Why: fmt.Sprintf("%s is being deleted, and a finalizer of its remediator keeps it", s.Object)}
+	case s.Recovered && asks:
+		return afterRecovery(&s, now)
+	case s.NodeReady && (!asks || s.State == policy.StateDisabled || s.State == policy.StateInvalid):
+		return Step{Do: Delete, Why: "the Node is Ready", Tidies: true}
+	case s.Gone:
+		return afterTarget(&s)
+	case !asks:
+		return end(&s, "no check asks for it any more", now)
 	case s.State != policy.StateActive:
 		return Step{}
-	case s.NodeGone:
-		return deleteFirst(mine, func(q *policy.Request) bool { return !awaitsNode(q) })
-	case s.Running && t.Verdict != policy.Unhealthy:
-		return stopOwn(&s, mine, now)
-	case s.Recovered:
-		return afterRecovery(&s, mine, now)
-	case s.Check.HandsOver(t) && t.Acts():
-		return begin(&s, mine, now)
-	case t.Verdict == policy.Unhealthy:
-		return deleteFirst(mine, func(q *policy.Request) bool { return isSuperseded(q, mine) && hasStopped(q, now) })
 	}
-	return Step{}
-}
-
-// stopOwn gives up on a request for fenced itself whose time is over: its run then stops before
-// the isolation. While the run is open, the check asks for nothing else.
-func stopOwn(s *Situation, mine []*policy.Request, now time.Time) Step {
-	for _, q := range mine {
-		for i := range s.Check.Escalation {
-			e := &s.Check.Escalation[i]
-			isOf := q.Power != nil && q.Order != nil && *q.Order == e.Order && q.TimedOut.IsZero() && !q.Deleting
-			if isOf && (now.Sub(q.Created) > e.Timeout || condition(q, "Succeeded") == "False") {
-				return Step{Do: TimeOut, Request: q}
-			}
+	for _, e := range s.Check.Escalation {
+		if !e.IsSourceOf(s.Live) {
+			continue
+		}
+		if over := now.Sub(s.Object.Made) > e.Timeout; over || condition(s.Live, "Succeeded") == "False" || !s.Object.TimedOut.IsZero() {
+			step := end(&s, fmt.Sprintf("the time of %s is over, or it has failed", s.Object), now)
+			step.Over = true
+			return step
 		}
 	}
 	return Step{}
 }
 
-// begin ends the requests of earlier templates, and creates that of the next one.
-func begin(s *Situation, mine []*policy.Request, now time.Time) Step {
-	for _, q := range mine {
-		if q.TimedOut.IsZero() && !q.Deleting && condition(q, "Succeeded") != "True" {
-			return Step{Do: TimeOut, Request: q}
-		}
+// end tells the remediator to stop, and deletes the object when it has.
+func end(s *Situation, why string, now time.Time) Step {
+	switch {
+	case s.Live.TimedOut.IsZero() && condition(s.Live, "Succeeded") != "True":
+		return Step{Do: TimeOut, Why: why}
+	case !hasStopped(s.Live, now):
+		return Step{Do: Wait, Why: fmt.Sprintf("%s, and the remediator of %s has not stopped; if it does not exist any more, delete that object", why, s.Object)}
 	}
-	for _, q := range mine {
-		if !hasStopped(q, now) {
-			return Step{Do: Wait, Request: q, Why: fmt.Sprintf("the remediator of %s %s/%s has not stopped; if it does not exist any more, delete that object", q.Kind, q.Namespace, q.Name)}
-		}
-	}
-	if s.Running {
-		return Step{Do: Wait, Why: "a run of fenced is open on the target"}
-	}
-	step := Step{Do: Create, Template: *cmp.Or(s.Target.Template, s.Check.Template)}
-	for i := range s.Check.Escalation {
-		if e := &s.Check.Escalation[i]; e.Template == step.Template {
-			step.Order = &e.Order
-		}
-	}
-	return step
+	return Step{Do: Delete, Why: why}
 }
 
-// hasStopped says whether the remediator of a request does nothing any more. One that follows
-// medik8s' contract says so. One that says nothing counts as at work from its first sign on. An
-// object that is being deleted is kept by its remediator.
+// afterTarget deletes the object of a target that is gone, unless its remediator is at work: it may
+// have deleted the Node itself.
+func afterTarget(s *Situation) Step {
+	working := s.Live.Begun && condition(s.Live, "Processing") != "False" && condition(s.Live, "Succeeded") == ""
+	expected := condition(s.Live, "PermanentNodeDeletionExpected") == "True" && condition(s.Live, "Succeeded") != "True"
+	if working || expected {
+		return Step{Do: Wait, Why: fmt.Sprintf("the target is gone, and the remediator of %s has not finished; if it does not exist any more, delete that object", s.Object)}
+	}
+	return Step{Do: Delete, Why: "the target is gone", Tidies: true}
+}
+
+// hasStopped says whether the remediator of an object that was told to stop does nothing any more.
+// One that follows medik8s' contract says so. One that says nothing counts as at work from its first
+// sign on.
 func hasStopped(q *policy.Request, now time.Time) bool {
 	processing, succeeded := condition(q, "Processing"), condition(q, "Succeeded")
 	switch {
-	case q.Deleting:
-		return false
 	case !q.Begun:
 		return !q.TimedOut.IsZero() && now.Sub(q.TimedOut) >= NoticeTime
 	case processing != "":
@@ -141,61 +126,29 @@ func hasStopped(q *policy.Request, now time.Time) bool {
 	return succeeded == "True" || succeeded == "False"
 }
 
-// isSuperseded says whether a request for fenced itself follows this one. While an object for
-// another remediator exists, fenced switches no host.
-func isSuperseded(q *policy.Request, mine []*policy.Request) bool {
-	return q.Order != nil && slices.ContainsFunc(mine, func(o *policy.Request) bool {
-		return o.Power != nil && o.Order != nil && *o.Order > *q.Order
-	})
+// afterRecovery deletes the object, after the check's delay.
+func afterRecovery(s *Situation, now time.Time) Step {
+	delay, since := s.Check.HealthyDelay, s.Live.HealthyDelaySince
+	switch {
+	case delay == 0, s.Confirmed, delay > 0 && !since.IsZero() && now.After(since.Add(delay)):
+		return Step{Do: Delete, Why: "the target has recovered", Tidies: true}
+	case delay > 0 && since.IsZero():
+		return Step{Do: Delay, Why: "the target has recovered", Tidies: true}
+	}
+	return Step{} // until then, or until a person confirms
 }
 
-// afterRecovery deletes the requests, after the check's delay.
-func afterRecovery(s *Situation, mine []*policy.Request, now time.Time) Step {
-	delay := s.Check.HealthyDelay
-	if delay == 0 || s.Confirmed {
-		return deleteFirst(mine, func(*policy.Request) bool { return true })
-	}
-	if delay < 0 {
-		return Step{} // until a person confirms
-	}
-	for _, q := range mine {
-		if q.HealthyDelaySince.IsZero() && !q.Deleting {
-			return Step{Do: Delay, Request: q}
-		}
-	}
-	return deleteFirst(mine, func(q *policy.Request) bool { return now.After(q.HealthyDelaySince.Add(delay)) })
-}
-
-// awaitsNode says whether a request for a Node that is gone is not over: its remediator is at
-// work, or has announced the deletion of the Node and not yet its success.
-func awaitsNode(q *policy.Request) bool {
-	return condition(q, "Processing") == "True" ||
-		condition(q, "PermanentNodeDeletionExpected") == "True" && condition(q, "Succeeded") != "True"
-}
-
-// deleteFirst deletes the first request that may be deleted.
-func deleteFirst(mine []*policy.Request, may func(*policy.Request) bool) Step {
-	for _, q := range mine {
-		if !q.Deleting && may(q) {
-			return Step{Do: Delete, Request: q}
-		}
-	}
-	return Step{}
-}
-
-// Ignored returns why nobody carries out the requests of a check, "" if somebody may. An
+// Ignored returns why nobody carries out the object of an Active check, "" if somebody may. An
 // escalation does not stop there: its next template follows.
 func Ignored(s Situation, now time.Time) string {
-	if len(s.Check.Escalation) > 0 || s.Recovered || s.NodeGone || s.NodeReady && s.State != policy.StateActive {
+	if s.Check == nil || len(s.Check.Escalation) > 0 || s.Live == nil || s.Live.Begun || s.Live.Deleting || s.Gone || s.Recovered || s.NodeReady {
 		return ""
 	}
-	for _, q := range s.Requests {
-		if q.MadeBy == s.MadeBy && !q.Begun && !q.Deleting && !q.Created.IsZero() && now.Sub(q.Created) >= IgnoredAfter {
-			return fmt.Sprintf("nobody carries out %s %s/%s: it had no status and no finalizer for %s after its creation; "+
-				"start the controller of that kind, or change the template of the check, and delete the object", q.Kind, q.Namespace, q.Name, IgnoredAfter)
-		}
+	if now.Sub(s.Object.Made) < IgnoredAfter {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("nobody carries out %s: it had no status and no finalizer for %s after its creation; "+
+		"start the controller of that kind, or change the template of the check, and delete the object", s.Object, IgnoredAfter)
 }
 
 func condition(q *policy.Request, kind string) string {

@@ -1,7 +1,6 @@
 package escalate_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -10,13 +9,12 @@ import (
 
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
-	"github.com/fenced/fenced/internal/reason"
 )
 
 var (
-	now   = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	snr   = policy.Template{APIVersion: "snr.io/v1", Kind: "RebootTemplate", Namespace: "ns", Name: "snr"}
-	power = policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "power"}
+	now  = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	snr  = policy.Template{APIVersion: "snr.io/v1", Kind: "RebootTemplate", Namespace: "ns", Name: "snr"}
+	next = policy.Template{APIVersion: "mdr.io/v1", Kind: "ReplaceTemplate", Namespace: "ns", Name: "mdr"}
 )
 
 // check is a FencePolicy with one template, or with several.
@@ -32,181 +30,179 @@ func check(templates ...policy.Template) *policy.Check {
 	return c
 }
 
-// ask is a situation in which the check asks for a request from its n-th template.
-func ask(c *policy.Check, n int, requests ...*policy.Request) escalate.Situation {
-	t := policy.TargetReport{Node: "n", Verdict: policy.Unhealthy, Action: policy.CreateRequest}
-	if len(c.Escalation) > 0 {
-		t.Template = &c.Escalation[n-1].Template
+// asked is the situation of a sick target whose first remediator was asked a while ago.
+func asked(c *policy.Check, ago time.Duration, change ...func(*escalate.Situation)) escalate.Situation {
+	s := escalate.Situation{
+		AskedTarget: policy.AskedTarget{Check: c, State: policy.StateActive, Target: policy.TargetReport{Verdict: policy.Unhealthy}},
+		Object:      escalate.Object{APIVersion: "snr.io/v1", Kind: "Reboot", Namespace: "ns", Name: "n", UID: "u", Template: "snr", Mark: "me", Made: now.Add(-ago)},
+		Live:        &policy.Request{APIVersion: "snr.io/v1", Kind: "Reboot", Namespace: "ns", Name: "n", UID: "u", TemplateName: "snr", MadeBy: "me"},
 	}
-	return escalate.Situation{MadeBy: "me", HandedOver: policy.HandedOver{Check: c, Target: t, State: policy.StateActive, Requests: requests}}
-}
-
-// made is a request of this installation, an hour old.
-func made(order int, change ...func(*policy.Request)) *policy.Request {
-	q := &policy.Request{Kind: "Reboot", Namespace: "ns", Name: "n", UID: fmt.Sprint(order), MadeBy: "me", Order: &order, Created: now.Add(-time.Hour)}
 	for _, f := range change {
-		f(q)
+		f(&s)
 	}
-	return q
+	return s
 }
 
-func begun(q *policy.Request)    { q.Begun = true }
-func deleting(q *policy.Request) { q.Deleting = true }
-func foreign(q *policy.Request)  { q.MadeBy = "others" }
-func own(q *policy.Request)      { q.Power = &policy.PowerRequest{} }
-func timedOut(q *policy.Request) { q.TimedOut = now.Add(-time.Minute) }
-func says(kind, status string) func(*policy.Request) {
-	return func(q *policy.Request) {
-		q.Begun, q.Conditions = true, append(q.Conditions, policy.Condition{Type: kind, Status: status})
+func says(kind, status string) func(*escalate.Situation) {
+	return func(s *escalate.Situation) {
+		s.Live.Begun, s.Live.Conditions = true, append(s.Live.Conditions, policy.Condition{Type: kind, Status: status})
 	}
 }
 
-func refused(s escalate.Situation) escalate.Situation {
-	s.Target.Refusals = []reason.Code{reason.AlreadyRequested}
-	return s
+func told(s *escalate.Situation) {
+	s.Live.TimedOut, s.Object.TimedOut = now.Add(-time.Minute), now.Add(-time.Minute)
 }
-
-func recovered(s escalate.Situation) escalate.Situation {
-	s.Recovered, s.Target.Action, s.Target.Verdict = true, policy.None, policy.Healthy
-	return s
-}
-
-func with(s escalate.Situation, change func(*escalate.Situation)) escalate.Situation {
-	change(&s)
-	return s
+func toldNow(s *escalate.Situation)   { s.Live.TimedOut, s.Object.TimedOut = now, now }
+func begun(s *escalate.Situation)     { s.Live.Begun = true }
+func deleting(s *escalate.Situation)  { s.Live.Deleting = true }
+func recovered(s *escalate.Situation) { s.Recovered, s.NodeReady = true, true }
+func ready(s *escalate.Situation)     { s.NodeReady = true }
+func gone(s *escalate.Situation)      { s.Gone = true }
+func noCheck(s *escalate.Situation)   { s.Check, s.State = nil, "" }
+func unmarked(s *escalate.Situation)  { s.Live.MadeBy = "you" }
+func disabled(s *escalate.Situation)  { s.State = policy.StateDisabled }
+func paused(s *escalate.Situation)    { s.State = policy.StatePaused }
+func confirmed(s *escalate.Situation) { s.Confirmed = true }
+func delayed(by time.Duration) func(*escalate.Situation) {
+	return func(s *escalate.Situation) { s.Live.HealthyDelaySince = now.Add(-by) }
 }
 
 func TestNext(t *testing.T) {
-	two := check(snr, power)
-	power2 := check(power, snr)
-	recent := func(q *policy.Request) { q.Created = now.Add(-time.Second) }
-	running := func(s escalate.Situation, v policy.Verdict) escalate.Situation {
-		s.Running, s.Target.Verdict, s.Target.Action = true, v, policy.None
-		return s
-	}
-	delayed := check(snr)
-	delayed.HealthyDelay = time.Hour
-	forever := check(snr)
-	forever.HealthyDelay = -1
-	delay := func(ago time.Duration) func(*policy.Request) {
-		return func(q *policy.Request) { q.HealthyDelaySince = now.Add(-ago) }
+	one, two := check(snr), check(snr, next)
+	slow, forever := check(snr), check(snr)
+	slow.HealthyDelay, forever.HealthyDelay = time.Hour, -1
+	of := func(c *policy.Check, change ...func(*escalate.Situation)) escalate.Situation {
+		return asked(c, time.Hour, change...)
 	}
 	for name, c := range map[string]struct {
-		s    escalate.Situation
-		want string // what, and of which request or from which template
+		s      escalate.Situation
+		want   escalate.Do
+		over   bool
+		tidies bool
 	}{
-		"the only template":                         {ask(check(snr), 1), "Create snr"},
-		"the first template":                        {ask(two, 1), "Create snr 1"},
-		"something refuses it":                      {refused(ask(two, 1)), ""},
-		"a run of fenced is open":                   {with(ask(two, 1), func(s *escalate.Situation) { s.Running = true }), "Wait"},
-		"fenced's own template alone":               {ask(check(power), 1), ""},
-		"the check is paused":                       {with(ask(two, 1), func(s *escalate.Situation) { s.State = policy.StatePaused }), ""},
-		"the first is to be given up":               {ask(two, 2, made(1, says("Processing", "True"))), "TimeOut 1"},
-		"the first failed by itself":                {ask(two, 2, made(1, says("Processing", "False"), says("Succeeded", "False"))), "TimeOut 1"},
-		"the first was told, and works":             {ask(two, 2, made(1, timedOut, says("Processing", "True"))), "Wait 1"},
-		"the first cannot say whether it works":     {ask(two, 2, made(1, timedOut, says("Processing", "Unknown"))), "Wait 1"},
-		"the first has stopped":                     {ask(two, 2, made(1, timedOut, says("Processing", "False"))), "Create power 2"},
-		"the first has stopped, fenced works":       {with(ask(two, 2, made(1, timedOut, says("Processing", "False"))), func(s *escalate.Situation) { s.Running = true }), "Wait"},
-		"the first has a finalizer and says naught": {ask(two, 2, made(1, timedOut, begun)), "Wait 1"},
-		"the first says only that it failed":        {ask(two, 2, made(1, timedOut, says("Succeeded", "False"))), "Create power 2"},
-		"the first succeeded, and the Node is sick": {ask(two, 2, made(1, says("Succeeded", "True"))), "Create power 2"},
-		"the first never began":                     {ask(two, 2, made(1, timedOut)), "Create power 2"},
-		"the first may not have seen it":            {ask(two, 2, made(1, func(q *policy.Request) { q.TimedOut = now.Add(-time.Second) })), "Wait 1"},
-		"the first is being deleted":                {ask(two, 2, made(1, timedOut, deleting, says("Processing", "False"))), "Wait 1"},
-		"the second is fenced's: first goes":        {refused(ask(two, 2, made(1, timedOut, says("Processing", "False")), made(2, own))), "Delete 1"},
-		"the second is fenced's, first works":       {refused(ask(two, 2, made(1, timedOut, says("Processing", "True")), made(2, own))), ""},
-		"the second is another's: first stays":      {refused(ask(check(power, snr), 2, made(1, timedOut, own, says("Processing", "False")), made(2))), ""},
-		"somebody else's request":                   {recovered(ask(two, 1, made(1, foreign))), ""},
-		"recovered":                                 {recovered(ask(two, 1, made(1, deleting), made(2))), "Delete 2"},
-		"recovered, all go already":                 {recovered(ask(two, 1, made(1, deleting))), ""},
-		"recovered, to be delayed":                  {recovered(ask(delayed, 1, made(1))), "Delay 1"},
-		"recovered, delayed":                        {recovered(ask(delayed, 1, made(1, delay(time.Minute)))), ""},
-		"recovered, delay over":                     {recovered(ask(delayed, 1, made(1, delay(2*time.Hour)))), "Delete 1"},
-		"recovered, for ever":                       {recovered(ask(forever, 1, made(1, delay(2*time.Hour)))), ""},
-		"recovered, confirmed":                      {with(recovered(ask(forever, 1, made(1))), func(s *escalate.Situation) { s.Confirmed = true }), "Delete 1"},
-		"fenced works, in time":                     {running(ask(power2, 1, made(1, own, recent)), policy.Indeterminate), ""},
-		"fenced works, and its time is over":        {running(ask(power2, 1, made(1, own)), policy.Indeterminate), "TimeOut 1"},
-		"fenced needs a person":                     {running(ask(power2, 1, made(1, own, recent, says("Succeeded", "False"))), policy.Indeterminate), "TimeOut 1"},
-		"fenced works, and was told":                {running(ask(power2, 1, made(1, own, timedOut)), policy.Indeterminate), ""},
-		"the Node is gone":                          {with(ask(two, 1, made(1)), func(s *escalate.Situation) { s.NodeGone = true }), "Delete 1"},
-		"the Node is gone, its remediator works":    {with(ask(two, 1, made(1, says("Processing", "True"))), func(s *escalate.Situation) { s.NodeGone = true }), ""},
-		"the Node goes for good": {with(ask(two, 1, made(1, says("PermanentNodeDeletionExpected", "True"))),
-			func(s *escalate.Situation) { s.NodeGone = true }), ""},
-		"the Node is gone for good": {with(ask(two, 1, made(1, says("PermanentNodeDeletionExpected", "True"), says("Succeeded", "True"))),
-			func(s *escalate.Situation) { s.NodeGone = true }), "Delete 1"},
-		"Disabled, the Node is sick":  {with(ask(two, 1, made(1)), func(s *escalate.Situation) { s.State = policy.StateDisabled }), ""},
-		"Disabled, the Node is Ready": {with(ask(two, 1, made(1)), func(s *escalate.Situation) { s.State, s.NodeReady = policy.StateDisabled, true }), "Delete 1"},
+		"the only one has all the time":           {s: of(one, begun)},
+		"in time":                                 {s: asked(two, time.Second, begun)},
+		"its time is over":                        {of(two, says("Processing", "True")), escalate.TimeOut, true, false},
+		"it has failed in time":                   {asked(two, time.Second, says("Succeeded", "False")), escalate.TimeOut, true, false},
+		"told, and it works":                      {of(two, told, says("Processing", "True")), escalate.Wait, true, false},
+		"told, and cannot say whether it works":   {of(two, told, says("Processing", "Unknown")), escalate.Wait, true, false},
+		"told, and it has stopped":                {of(two, told, says("Processing", "False")), escalate.Delete, true, false},
+		"told, has a finalizer and says naught":   {of(two, told, begun), escalate.Wait, true, false},
+		"told, and says only that it failed":      {of(two, told, says("Succeeded", "False")), escalate.Delete, true, false},
+		"it succeeded, and the target is sick":    {of(two, says("Succeeded", "True")), escalate.Delete, true, false},
+		"told, and it never began":                {of(two, told), escalate.Delete, true, false},
+		"told, and it may not have seen it":       {of(two, toldNow), escalate.Wait, true, false},
+		"told, and deleted":                       {s: of(two, told, deleting, says("Processing", "False")), want: escalate.Wait},
+		"the mark is gone":                        {s: of(two, unmarked, recovered), want: escalate.Wait},
+		"recovered":                               {of(two, recovered, says("Processing", "True")), escalate.Delete, false, true},
+		"recovered, it goes already":              {s: of(two, recovered, deleting), want: escalate.Wait},
+		"recovered, to be delayed":                {of(slow, recovered), escalate.Delay, false, true},
+		"recovered, delayed":                      {s: of(slow, recovered, delayed(time.Minute))},
+		"recovered, delay over":                   {of(slow, recovered, delayed(2*time.Hour)), escalate.Delete, false, true},
+		"recovered, for ever":                     {s: of(forever, recovered, delayed(2*time.Hour))},
+		"recovered, confirmed":                    {of(forever, recovered, confirmed), escalate.Delete, false, true},
+		"the check is gone, it works":             {s: of(one, noCheck, says("Processing", "True")), want: escalate.TimeOut},
+		"the check is gone, told, it works":       {s: of(one, noCheck, told, says("Processing", "True")), want: escalate.Wait},
+		"the check is gone, it has stopped":       {s: of(one, noCheck, told, says("Processing", "False")), want: escalate.Delete},
+		"the check is gone, the Node is Ready":    {of(one, noCheck, ready, says("Processing", "True")), escalate.Delete, false, true},
+		"the template was changed":                {s: of(check(next), begun), want: escalate.TimeOut},
+		"the check is paused":                     {s: of(two, paused)},
+		"Disabled, the Node is sick":              {s: of(one, disabled)},
+		"Disabled, the Node is Ready":             {of(one, disabled, ready), escalate.Delete, false, true},
+		"the target is gone, it never began":      {of(one, gone), escalate.Delete, false, true},
+		"the target is gone, it works":            {s: of(one, gone, says("Processing", "True")), want: escalate.Wait},
+		"the target is gone, it says naught":      {s: of(one, gone, begun), want: escalate.Wait},
+		"the target goes for good":                {s: of(one, gone, says("PermanentNodeDeletionExpected", "True")), want: escalate.Wait},
+		"the target is gone for good":             {of(one, gone, says("PermanentNodeDeletionExpected", "True"), says("Succeeded", "True")), escalate.Delete, false, true},
+		"the target is gone, it stopped":          {of(one, gone, says("Processing", "False")), escalate.Delete, false, true},
+		"the target and the check are gone":       {s: of(one, gone, noCheck, begun), want: escalate.Wait},
+		"the check is gone, the mark, too":        {s: of(one, noCheck, unmarked, ready), want: escalate.Wait},
+		"the check is gone, and it never began":   {s: of(one, noCheck), want: escalate.TimeOut},
+		"the check is gone, told, it never began": {s: of(one, noCheck, told), want: escalate.Delete},
 	} {
 		step := escalate.Next(c.s, now)
-		got := string(step.Do)
-		switch {
-		case step.Request != nil:
-			got += " " + step.Request.UID
-		case step.Do == escalate.Create:
-			got += " " + step.Template.Name
-			if step.Order != nil {
-				got += fmt.Sprint(" ", *step.Order)
-			}
-		}
-		assert.Equal(t, c.want, got, name)
-		assert.Equal(t, step.Do == escalate.Wait, step.Why != "", name)
+		assert.Equal(t, c.want, step.Do, name)
+		assert.Equal(t, []bool{c.over, c.tidies}, []bool{step.Over, step.Tidies}, name)
+		assert.Equal(t, step.Do == escalate.Nothing, step.Why == "", name)
 	}
 }
 
 func TestIgnored(t *testing.T) {
-	fresh := func(q *policy.Request) { q.Created = now.Add(-escalate.IgnoredAfter + 1) }
-	assert.Contains(t, escalate.Ignored(refused(ask(check(snr), 1, made(1))), now), "nobody carries out Reboot ns/n")
+	assert.Contains(t, escalate.Ignored(asked(check(snr), time.Hour), now), "nobody carries out Reboot ns/n")
 	for name, s := range map[string]escalate.Situation{
-		"a remediator has begun":    refused(ask(check(snr), 1, made(1, begun))),
-		"it is too early":           refused(ask(check(snr), 1, made(1, fresh))),
-		"it goes":                   refused(ask(check(snr), 1, made(1, deleting))),
-		"it is somebody else's":     refused(ask(check(snr), 1, made(1, foreign))),
-		"the next template follows": refused(ask(check(snr, power), 1, made(1))),
-		"the Node is well":          recovered(ask(check(snr), 1, made(1))),
+		"a remediator has begun":    asked(check(snr), time.Hour, begun),
+		"it is too early":           asked(check(snr), escalate.IgnoredAfter-1),
+		"it goes":                   asked(check(snr), time.Hour, deleting),
+		"the next template follows": asked(check(snr, next), time.Hour),
+		"the Node is well":          asked(check(snr), time.Hour, recovered),
+		"the check is gone":         asked(check(snr), time.Hour, noCheck),
 	} {
 		assert.Empty(t, escalate.Ignored(s, now), name)
 	}
 }
 
-// remediator is a model of one that follows medik8s' contract, after some delay.
-type remediator struct {
-	q       *policy.Request
-	works   bool
-	told    bool // it has seen that it must stop
-	notices int  // rounds until it does the next thing
+// TestRecord: a record blocks until its newest object is known to be gone, and lists the others.
+func TestRecord(t *testing.T) {
+	r := escalate.Record{}
+	assert.False(t, r.Blocking())
+	r.Objects = []escalate.Object{{Kind: "A", Template: "t", TimedOut: now, Gone: now}, {Kind: "B"}}
+	assert.True(t, r.Blocking())
+	require.Len(t, r.Tried(), 1)
+	assert.Equal(t, policy.Attempt{Kind: "A", TemplateName: "t", TimedOut: now}, r.Tried()[0])
+	r.Objects[1].Gone = now
+	assert.False(t, r.Blocking())
+	assert.Len(t, r.Tried(), 2)
+
+	made := escalate.Object{UID: "u", Made: now.Add(-time.Hour)}
+	assert.True(t, made.IsGone(now, true, now), "its remediator let it go")
+	assert.False(t, made.IsGone(now.Add(-59*time.Second), false, now), "it may act on what it saw")
+	assert.True(t, made.IsGone(now.Add(-time.Minute), false, now))
+	made.UID, made.Made = "", now.Add(-119*time.Second)
+	assert.False(t, made.IsGone(made.Made, false, now), "it may still appear")
+	assert.True(t, made.IsGone(made.Made, false, now.Add(time.Second)))
 }
 
-// Whatever the delays of three remediators, no two of them work at the same time, fenced's own run
-// is one of them, and each of them gets its turn. // I22
+// remediator is a model of one that follows medik8s' contract, some rounds late.
+type remediator struct {
+	live    *policy.Request // nil: its object is gone
+	works   bool
+	notices int // rounds until it does the next thing
+}
+
+// Whatever the delays of two remediators, no two of them work at the same time, and each of them
+// gets its turn. // I22
 func TestOneRemediatorAtATime(t *testing.T) {
+	c := check(snr, next)
 	for seed := range 400 {
-		c := check(snr, power, policy.Template{APIVersion: "mdr.io/v1", Kind: "DeletionTemplate", Namespace: "ns", Name: "mdr"})
 		var all []*remediator
+		var objects []escalate.Object
 		clock := now
-		for round := range 200 {
+		for round := range 400 {
 			clock = clock.Add(2 * time.Second)
-			s := ask(c, min(len(all)+1, 3))
-			for _, r := range all {
-				if r.works || !r.q.Deleting { // else its object is gone
-					s.Requests = append(s.Requests, r.q)
-				}
-				s.Running = s.Running || r.q.Power != nil && r.works
+			r := escalate.Record{Objects: objects}
+			if !r.Blocking() && len(all) < 2 {
+				e := c.Escalation[len(all)]
+				kind := map[int]string{0: "Reboot", 1: "Replace"}[len(all)]
+				objects = append(objects, escalate.Object{APIVersion: e.Template.APIVersion, Kind: kind, UID: "u", Template: e.Template.Name, Mark: "me", Made: clock})
+				all = append(all, &remediator{notices: seed % 45, live: &policy.Request{
+					APIVersion: e.Template.APIVersion, Kind: kind, TemplateName: e.Template.Name, MadeBy: "me"}})
+				continue
 			}
-			waiting := len(all) > 0 && clock.Sub(all[len(all)-1].q.Created) < time.Minute
-			if waiting || len(all) == 3 {
-				s = refused(s)
+			if len(objects) == 0 {
+				continue
 			}
-			switch step := escalate.Next(s, clock); step.Do {
-			case escalate.Create:
-				q := made(*step.Order, func(q *policy.Request) { q.Created = clock })
-				if step.Template.IsOwn() {
-					own(q)
+			newest, last := &objects[len(objects)-1], all[len(all)-1]
+			if last.live != nil {
+				s := escalate.Situation{AskedTarget: policy.AskedTarget{Check: c, State: policy.StateActive}, Object: *newest, Live: last.live}
+				switch step := escalate.Next(s, clock); step.Do {
+				case escalate.TimeOut:
+					last.live.TimedOut, newest.TimedOut = clock, clock
+				case escalate.Delete:
+					last.live = nil
 				}
-				all = append(all, &remediator{q: q, notices: seed % (3 + round%5)})
-			case escalate.TimeOut:
-				step.Request.TimedOut = clock
-			case escalate.Delete:
-				step.Request.Deleting = true // and stays while its remediator works
+			}
+			if last.live == nil && newest.Gone.IsZero() {
+				newest.Gone = clock
 			}
 			working := 0
 			for i, r := range all {
@@ -217,25 +213,22 @@ func TestOneRemediatorAtATime(t *testing.T) {
 			}
 			require.LessOrEqual(t, working, 1, "seed %d round %d", seed, round)
 		}
-		require.Len(t, all, 3, "seed %d: each got its turn", seed)
+		require.Len(t, all, 2, "seed %d: each got its turn", seed)
 	}
 }
 
-// act lets a remediator see its request or the end of it, some rounds late.
+// act lets a remediator see its object or the end of it, some rounds late. It begins only on an object
+// that exists.
 func (r *remediator) act(delay int) {
 	switch {
 	case r.notices > 0:
 		r.notices--
-	case r.q.TimedOut.IsZero() && !r.q.Deleting && !r.works:
-		r.works, r.q.Begun, r.notices = true, true, delay
-		r.q.Conditions = []policy.Condition{{Type: "Processing", Status: "True"}}
-	case !r.q.TimedOut.IsZero() && r.works && !r.told:
-		r.told, r.notices = true, delay
-		if r.q.Power != nil { // fenced says so at once, and brings the host back meanwhile
-			r.q.Conditions = []policy.Condition{{Type: "Processing", Status: "False"}}
-		}
-	case r.told && r.works:
+	case r.live == nil:
+	case r.live.TimedOut.IsZero() && !r.works:
+		r.works, r.live.Begun, r.notices = true, true, delay
+		r.live.Conditions = []policy.Condition{{Type: "Processing", Status: "True"}}
+	case !r.live.TimedOut.IsZero() && r.works:
 		r.works = false
-		r.q.Conditions = []policy.Condition{{Type: "Processing", Status: "False"}}
+		r.live.Conditions = []policy.Condition{{Type: "Processing", Status: "False"}}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,13 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
 // Handovers makes the remediation requests of checks in place of their own
-// controllers. It changes only objects that carry the mark of this installation.
+// controllers. It changes only objects with the UID and the mark of a record.
 type Handovers struct{ c *Cluster }
 
 // NewHandovers returns what makes the requests for other remediators in a cluster.
@@ -34,11 +34,11 @@ func NewHandovers(c *Cluster) Handovers { return Handovers{c} }
 const maxTemplate = 256 << 10
 
 // handoverRights are what fenced needs for the requests of a template.
-var handoverRights = []string{"get", "create", "patch", "delete"}
+var handoverRights = []string{"get", "list", "watch", "create", "patch", "delete"}
 
 // Missing says why no request can be made from a template of a check: the template or
-// a kind does not exist, or fenced has no right to it. "" if one can. An error means
-// that this could not be read.
+// a kind does not exist, fenced has no right to it, or its requests have not been listed.
+// "" if one can. An error means that this could not be read.
 func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Template) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -46,6 +46,12 @@ func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Te
 	request, version := requestOf(t)
 	if request.Group == "" {
 		return "", nil // the check is Invalid for that
+	}
+	if check.Kind != policy.FencePolicyKind && check.Source != "" && check.Source != "cluster" {
+		return "a check from a file cannot be handed over to fenced, except a FencePolicy; annotate the check in the cluster", nil
+	}
+	if h.c.cfg.carriesOut(request) {
+		return fmt.Sprintf("fenced itself carries out every %s in this cluster (clusters[].metal3Remediations); use a FencedRemediationTemplate", request.Kind), nil
 	}
 	for _, need := range []schema.GroupKind{{Group: request.Group, Kind: t.Kind}, request} {
 		_, err := s.find(ctx, &source{kind: need.Kind, group: need.Group, versions: []string{version}, request: true})
@@ -67,7 +73,13 @@ func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Te
 			return "", err
 		}
 	}
-	return h.forbidden(ctx, s, request, version, namespace)
+	if why, err := h.forbidden(ctx, s, request, version, namespace); why != "" || err != nil {
+		return why, err
+	}
+	if gated := h.c.requests.gateCheck(check); gated.Invalid != "" {
+		return gated.Invalid, nil
+	}
+	return "", nil
 }
 
 // forbidden says which right to the requests fenced lacks.
@@ -121,9 +133,18 @@ func (h Handovers) template(ctx context.Context, s *side, t policy.Template, nam
 	return readCustom(ctx, s.api().dynamic.Resource(gvr).Namespace(namespace), gv.Group, namespace, t.Name)
 }
 
-// Create makes the request for a target from a template, by the rules of the check's
-// API family. One that fenced has made already is no error.
-func (h Handovers) Create(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, order *int, controlPlane bool) error {
+// Draft is a request before it is made.
+type Draft struct {
+	object escalate.Object
+	body   *unstructured.Unstructured
+	api    dynamic.ResourceInterface
+}
+
+// Object says what will be made.
+func (d Draft) Object() escalate.Object { return d.object }
+
+// Prepare reads what the request for a target is made from, by the rules of the check's API family.
+func (h Handovers) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, controlPlane bool) (Draft, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	d := draft{check: check, target: t, from: from, namespace: templateNamespace(check, from)}
@@ -132,67 +153,68 @@ func (h Handovers) Create(ctx context.Context, check *policy.Check, t remediate.
 	}
 	var err error
 	if d.live, err = h.liveCheck(ctx, check); err != nil {
-		return err
+		return Draft{}, err
 	}
 	if t.Machine != "" {
 		if d.machine, err = h.c.machine(ctx, t); err != nil {
-			return fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
+			return Draft{}, fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
 		}
 		if string(d.machine.GetUID()) != t.MachineUID {
-			return fmt.Errorf("the Machine %s was replaced", t.MachineKey())
+			return Draft{}, fmt.Errorf("the Machine %s was replaced", t.MachineKey())
 		}
 	}
 	s := h.sideFor(check, t.MachineAPI)
 	d.together = s == h.c.sideOf(t.MachineAPI)
 	if d.template, err = h.template(ctx, s, from, d.namespace); err != nil {
-		return fmt.Errorf("read the template %s %s/%s: %w", from.Kind, d.namespace, from.Name, err)
+		return Draft{}, fmt.Errorf("read the template %s %s/%s: %w", from.Kind, d.namespace, from.Name, err)
 	}
-	obj, err := d.request(controlPlane)
+	body, err := d.request(controlPlane)
 	if err != nil {
-		return err
+		return Draft{}, err
 	}
-	h.mark(obj, check, order)
-	api, err := h.requestsOf(ctx, s, obj.GetAPIVersion(), obj.GetKind(), d.namespace)
+	api, err := h.requestsOf(ctx, s, body.GetAPIVersion(), body.GetKind(), d.namespace)
 	if err != nil {
-		return err
+		return Draft{}, err
 	}
-	_, err = api.Create(ctx, obj, metav1.CreateOptions{FieldManager: fieldManager})
-	if apierrors.IsAlreadyExists(err) {
-		return h.existing(ctx, api, obj)
+	return Draft{body: body, api: api, object: escalate.Object{
+		APIVersion: body.GetAPIVersion(), Kind: body.GetKind(), Namespace: d.namespace, Name: body.GetName(), OnManagementAPI: s.isApart(), Template: from.Name,
+	}}, nil
+}
+
+// Create makes the request with the mark of its record. It never takes over an object that exists.
+func (d Draft) Create(ctx context.Context, o escalate.Object, check string) (uid string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	marks := d.body.GetAnnotations()
+	marks[manifest.RequestCheck], marks[manifest.RequestMadeBy] = check, o.Mark
+	d.body.SetAnnotations(marks)
+	made, err := d.api.Create(ctx, d.body, metav1.CreateOptions{FieldManager: fieldManager})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return d.existing(ctx, o)
+	case isRefused(err), apierrors.IsNotFound(err):
+		return "", fmt.Errorf("create %s: %w (%w)", o, err, escalate.ErrNotMade)
+	case err != nil:
+		return "", fmt.Errorf("create %s: %w", o, err)
 	}
-	if err != nil {
-		return fmt.Errorf("create %s %s/%s: %w", obj.GetKind(), d.namespace, obj.GetName(), err)
+	return string(made.GetUID()), nil
+}
+
+// existing returns the UID of an object that exists already, if it is the one that was to be made:
+// the answer to its creation was lost.
+func (d Draft) existing(ctx context.Context, o escalate.Object) (uid string, err error) {
+	u, err := readCustom(ctx, d.api, groupOf(o.APIVersion), o.Namespace, o.Name)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("read %s, which exists: %w", o, err)
+	case !carriesMark(u, o):
+		return "", fmt.Errorf("%s exists already, and fenced did not make it; when its remediator is done, delete it: %w", o, escalate.ErrNotMade)
 	}
-	return nil
+	return string(u.GetUID()), nil
 }
 
 // fieldManager names fenced as a writer of requests.
 const fieldManager = "fenced"
-
-// mark puts the marks of fenced on a request.
-func (h Handovers) mark(obj *unstructured.Unstructured, check *policy.Check, order *int) {
-	marks := obj.GetAnnotations()
-	marks[manifest.RequestCheck], marks[manifest.RequestMadeBy] = check.Mark(), h.c.cfg.StoreID
-	if order != nil {
-		marks[manifest.RequestOrder] = strconv.Itoa(*order)
-	}
-	obj.SetAnnotations(marks)
-}
-
-// existing accepts an object of the same name only if it is the one that was to be
-// made.
-func (h Handovers) existing(ctx context.Context, api dynamic.ResourceInterface, want *unstructured.Unstructured) error {
-	u, err := readCustom(ctx, api, groupOf(want.GetAPIVersion()), want.GetNamespace(), want.GetName())
-	if err != nil {
-		return fmt.Errorf("read %s %s/%s, which exists: %w", want.GetKind(), want.GetNamespace(), want.GetName(), err)
-	}
-	for _, key := range []string{manifest.RequestCheck, manifest.RequestMadeBy, manifest.RequestOrder} {
-		if u.GetAnnotations()[key] != want.GetAnnotations()[key] {
-			return fmt.Errorf("%s %s/%s exists already, and fenced did not make it from this template; when its remediator is done, delete it", want.GetKind(), want.GetNamespace(), want.GetName())
-		}
-	}
-	return nil
-}
 
 // liveCheck reads a check and refuses one that is not fenced's any more. It is nil for
 // a check from a file.
@@ -230,19 +252,66 @@ func (h Handovers) requestsOf(ctx context.Context, s *side, apiVersion, kind, na
 	return s.api().dynamic.Resource(gvr).Namespace(namespace), nil
 }
 
+// Read reads the object of a record; nil if it does not exist. Another object of its name is not it.
+func (h Handovers) Read(ctx context.Context, o escalate.Object) (*policy.Request, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, u, err := h.object(ctx, o)
+	if err != nil || u == nil {
+		return nil, err
+	}
+	q, err := manifest.Request(u.Object)
+	if err != nil {
+		return nil, fmt.Errorf("decode %s: %w", o, err)
+	}
+	return &q, nil
+}
+
+// object reads the object of a record. It is nil if it does not exist, also because no version of its
+// kind is served any more.
+func (h Handovers) object(ctx context.Context, o escalate.Object) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
+	s := h.c.work
+	if o.OnManagementAPI {
+		s = h.c.manage
+	}
+	api, err := h.requestsOf(ctx, s, o.APIVersion, o.Kind, o.Namespace)
+	if errors.Is(err, errNotInstalled) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	u, err := readCustom(ctx, api, groupOf(o.APIVersion), o.Namespace, o.Name)
+	switch {
+	case isGone(err, o.Name):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("read %s: %w", o, err)
+	case o.UID != "" && string(u.GetUID()) != o.UID, o.UID == "" && !carriesMark(u, o):
+		return nil, nil, nil
+	}
+	return api, u, nil
+}
+
+// carriesMark says whether an object has exactly the mark of a record: of this installation, for this
+// cluster, for this target. // I22
+func carriesMark(u *unstructured.Unstructured, o escalate.Object) bool {
+	return o.Mark != "" && u.GetAnnotations()[manifest.RequestMadeBy] == o.Mark
+}
+
 // TimeOut tells the remediator of a request to stop, as medik8s does.
-func (h Handovers) TimeOut(ctx context.Context, q *policy.Request) error {
-	return h.annotate(ctx, q, manifest.RequestTimedOut)
+func (h Handovers) TimeOut(ctx context.Context, o escalate.Object) error {
+	return h.annotate(ctx, o, manifest.RequestTimedOut)
 }
 
 // Delay notes on a request that its target recovered now, as medik8s does.
-func (h Handovers) Delay(ctx context.Context, q *policy.Request) error {
-	return h.annotate(ctx, q, manifest.RequestHealthyDelay)
+func (h Handovers) Delay(ctx context.Context, o escalate.Object) error {
+	return h.annotate(ctx, o, manifest.RequestHealthyDelay)
 }
 
 // annotate notes the present time on a request, unless a time is there.
-func (h Handovers) annotate(ctx context.Context, q *policy.Request, key string) error {
-	return h.change(ctx, q, func(ctx context.Context, api dynamic.ResourceInterface, u *unstructured.Unstructured) error {
+func (h Handovers) annotate(ctx context.Context, o escalate.Object, key string) error {
+	return h.change(ctx, o, func(ctx context.Context, api dynamic.ResourceInterface, u *unstructured.Unstructured) error {
 		if u.GetAnnotations()[key] != "" {
 			return nil
 		}
@@ -251,50 +320,38 @@ func (h Handovers) annotate(ctx context.Context, q *policy.Request, key string) 
 			"annotations": map[string]string{key: time.Now().UTC().Format(time.RFC3339)},
 		}})
 		if err == nil {
-			_, err = api.Patch(ctx, q.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_, err = api.Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
 		return err
 	})
 }
 
-// Delete deletes a request. If its conditions have changed since it was seen, it
+// Delete deletes a request. If its conditions have changed since it was read, it
 // deletes nothing: the remediator may have begun. // I2, I22
-func (h Handovers) Delete(ctx context.Context, q *policy.Request) error {
-	return h.change(ctx, q, func(ctx context.Context, api dynamic.ResourceInterface, u *unstructured.Unstructured) error {
+func (h Handovers) Delete(ctx context.Context, o escalate.Object, live *policy.Request) error {
+	return h.change(ctx, o, func(ctx context.Context, api dynamic.ResourceInterface, u *unstructured.Unstructured) error {
 		now, err := manifest.Request(u.Object)
-		if err != nil || now.Begun != q.Begun || !reflect.DeepEqual(now.Conditions, q.Conditions) {
+		if err != nil || now.Begun != live.Begun || !reflect.DeepEqual(now.Conditions, live.Conditions) {
 			return err
 		}
 		uid, version := u.GetUID(), u.GetResourceVersion()
-		return api.Delete(ctx, q.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+		return api.Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	})
 }
 
-// change reads a request and changes it, if it is still the one that fenced made.
-func (h Handovers) change(ctx context.Context, q *policy.Request,
+// change reads the object of a record and changes it, if it has the UID and the mark of the record.
+func (h Handovers) change(ctx context.Context, o escalate.Object,
 	do func(context.Context, dynamic.ResourceInterface, *unstructured.Unstructured) error,
 ) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	s := h.c.work
-	if q.OnManagementAPI {
-		s = h.c.manage
-	}
-	api, err := h.requestsOf(ctx, s, q.APIVersion, q.Kind, q.Namespace)
-	if err != nil {
+	api, u, err := h.object(ctx, o)
+	if err != nil || u == nil || o.UID == "" || !carriesMark(u, o) {
 		return err
 	}
-	u, err := readCustom(ctx, api, groupOf(q.APIVersion), q.Namespace, q.Name)
-	switch {
-	case isGone(err, q.Name), err == nil && string(u.GetUID()) != q.UID:
-		return nil
-	case err == nil && (u.GetAnnotations()[manifest.RequestMadeBy] != h.c.cfg.StoreID || u.GetAnnotations()[manifest.RequestCheck] != q.Check):
-		return nil // somebody took the mark off: it is not fenced's any more
-	case err == nil:
-		err = do(ctx, api, u)
-	}
-	if err != nil && !isGone(err, q.Name) && !apierrors.IsConflict(err) { // after a conflict the watch shows what is new
-		return fmt.Errorf("change %s %s/%s: %w", q.Kind, q.Namespace, q.Name, err)
+	err = do(ctx, api, u)
+	if err != nil && !isGone(err, o.Name) && !apierrors.IsConflict(err) { // after a conflict the next read shows what is new
+		return fmt.Errorf("change %s: %w", o, err)
 	}
 	return nil
 }

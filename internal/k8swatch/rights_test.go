@@ -96,21 +96,19 @@ var rights = []right{
 	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "list", `VolumeAttachments().List(`, true},
 	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "delete", `VolumeAttachments().Delete(`, true},
 	{"fenced-templates-known", "infrastructure.cluster.x-k8s.io", "metal3remediationtemplates", "get", templateCode, true},
-	{"fenced-templates-known", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get create patch delete", handoverCode, true},
+	{"fenced-templates-known", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get list watch create patch delete", handoverCode, true},
 	{"fenced-templates-known", "self-node-remediation.medik8s.io", "selfnoderemediationtemplates", "get", templateCode, true},
-	{"fenced-templates-known", "self-node-remediation.medik8s.io", "selfnoderemediations", "get create patch delete", handoverCode, true},
+	{"fenced-templates-known", "self-node-remediation.medik8s.io", "selfnoderemediations", "get list watch create patch delete", handoverCode, true},
 	{"fenced-templates-known", "fence-agents-remediation.medik8s.io", "fenceagentsremediationtemplates", "get", templateCode, true},
-	{"fenced-templates-known", "fence-agents-remediation.medik8s.io", "fenceagentsremediations", "get create patch delete", handoverCode, true},
+	{"fenced-templates-known", "fence-agents-remediation.medik8s.io", "fenceagentsremediations", "get list watch create patch delete", handoverCode, true},
 	{"fenced-templates-known", "machine-deletion-remediation.medik8s.io", "machinedeletionremediationtemplates", "get", templateCode, true},
-	{"fenced-templates-known", "machine-deletion-remediation.medik8s.io", "machinedeletionremediations", "get create patch delete", handoverCode, true},
-	{"fenced-templates-known", fencedGroup, "fencedremediationtemplates", "get", templateCode, true},
-	{"fenced-templates-known", fencedGroup, "fencedremediations", "get create patch delete", handoverCode, true},
+	{"fenced-templates-known", "machine-deletion-remediation.medik8s.io", "machinedeletionremediations", "get list watch create patch delete", handoverCode, true},
 }
 
 const (
 	coordination = "coordination.k8s.io"
 	templateCode = `readCustom(ctx, s.api().dynamic.Resource(gvr).Namespace(namespace), gv.Group, namespace, t.Name)`
-	handoverCode = `handoverRights = []string{"get", "create", "patch", "delete"}`
+	handoverCode = `handoverRights = []string{"get", "list", "watch", "create", "patch", "delete"}`
 	requestsCode = `namespace: c.requestsIn(k.side), request: true`
 )
 

@@ -140,7 +140,7 @@ status: {phase: Running}
 ---
 apiVersion: self-node-remediation.medik8s.io/v1alpha1
 kind: SelfNodeRemediation
-metadata: {namespace: ns, name: n-1, annotations: {fenced.io/check: FencePolicy.fenced.io p, fenced.io/made-by: store, fenced.io/order: "2"}}
+metadata: {namespace: ns, name: n-1, annotations: {fenced.io/check: FencePolicy.fenced.io p, fenced.io/made-by: store}}
 status: {phase: Fencing}
 `)
 	assert.Equal(t, []policy.Request{
@@ -149,7 +149,7 @@ status: {phase: Fencing}
 			Power: &policy.PowerRequest{Attempts: 1, Timeout: 10 * time.Minute, ReadyNodes: true, Held: true, Phase: "Running"}},
 		{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Remediation", Namespace: "ns", Name: "m-2"},
 		{APIVersion: "self-node-remediation.medik8s.io/v1alpha1", Kind: "SelfNodeRemediation", Namespace: "ns", Name: "n-1",
-			Check: "FencePolicy.fenced.io p", MadeBy: "store", Order: new(2), Begun: true},
+			Check: "FencePolicy.fenced.io p", MadeBy: "store", Begun: true},
 	}, s.Requests)
 }
 

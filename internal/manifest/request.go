@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,10 +23,9 @@ const (
 const (
 	// RequestCheck holds the mark of the check.
 	RequestCheck = "fenced.io/check"
-	// RequestMadeBy names the installation of fenced: all instances with one store.
+	// RequestMadeBy names the installation of fenced (all instances with one store), its
+	// cluster, and the record of the request in that store.
 	RequestMadeBy = "fenced.io/made-by"
-	// RequestOrder is the place in the escalation of the check.
-	RequestOrder = "fenced.io/order"
 	// RequestTimedOut tells a remediator of medik8s' contract to stop.
 	RequestTimedOut = requestTimedOut
 	// RequestHealthyDelay says since when the target of a request is well.
@@ -57,9 +55,6 @@ func Request(fields map[string]any) (policy.Request, error) {
 		q.TemplateName = annotations[clonedFrom]
 	}
 	q.Check, q.MadeBy = annotations[RequestCheck], annotations[RequestMadeBy]
-	if order, err := strconv.Atoi(annotations[RequestOrder]); err == nil {
-		q.Order = &order
-	}
 	q.Begun = len(meta.texts("finalizers")) > 0 || len(o.child("status").fields) > 0
 	_, q.ControlPlane = meta.textMap("labels")[requestControlPlane]
 	q.TimedOut = instant(meta, annotations, requestTimedOut)

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -209,10 +210,21 @@ func (c *Check) MakesRequests() bool {
 }
 
 // HandsOver reports whether an action of the check is done by a request that fenced
-// makes. fenced's own template needs no request, unless it is one of several.
+// makes. fenced's own template needs no request: fenced fences at once.
 func (c *Check) HandsOver(t *TargetReport) bool {
 	next := cmp.Or(t.Template, c.Template)
-	return t.Action == CreateRequest && next != nil && c.MakesRequests() && (len(c.Escalation) > 0 || !next.IsOwn())
+	return t.Action == CreateRequest && next != nil && c.MakesRequests() && !next.IsOwn()
+}
+
+// ownTemplateInFront says why an escalation that fenced carries out cannot begin with fenced's
+// own template: after a Node was deleted, nobody can name it to the next remediator.
+func ownTemplateInFront(c *Check) string {
+	for i := range c.Escalation {
+		if i < len(c.Escalation)-1 && c.Escalation[i].Template.IsOwn() && c.MakesRequests() {
+			return fmt.Sprintf("the FencedRemediationTemplate must be the last of the escalation, not that of order %d", c.Escalation[i].Order)
+		}
+	}
+	return ""
 }
 
 // Templates lists the templates of the check, in the order in which they are tried.
@@ -222,6 +234,11 @@ func (c *Check) Templates() []Template {
 		list = append(list, e.Template)
 	}
 	return list
+}
+
+// HasTemplate reports whether requests of this kind may come from a template of the check.
+func (c *Check) HasTemplate(apiVersion, kind, template string) bool {
+	return slices.ContainsFunc(c.rungs(), func(e Escalation) bool { return e.Template.isSourceOf(apiVersion, kind, template) })
 }
 
 // Mark names the check on the requests that fenced makes for it.

@@ -1,92 +1,82 @@
 package policy
 
 import (
-	"cmp"
 	"maps"
-	"slices"
-	"strings"
+	"reflect"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// HandedOver is one target for which a check makes fenced ask another remediator,
-// with the requests that fenced made for it.
-type HandedOver struct {
-	Check  *Check
-	Target TargetReport
-	// Requests are those that carry the mark of the check, the oldest first.
-	Requests []*Request
-	// State is that of the check. Only the targets of an Active one are evaluated.
+// Asked is one target for which fenced has asked another remediator, as it was then.
+type Asked struct {
+	// Check is the mark of the check.
+	Check string
+	// Node is the name of the Node; empty if there was none.
+	Node string
+	// The Machine, by its API group; empty if the target is a Node alone.
+	MachineAPI, Namespace, Machine, MachineUID string
+}
+
+// AskedTarget is what is known now about a target for which fenced has asked another
+// remediator.
+type AskedTarget struct {
+	// Check is nil if it is gone, if it does not cover the target any more, or if fenced does
+	// not make its requests any more.
+	Check *Check
 	State State
-	// Recovered: the check finds nothing wrong with the target any more, and no run is
-	// open on it.
+	// Target is its evaluation, as if nobody had been asked; only an Active check that
+	// covers the target has one.
+	Target TargetReport
+	// Recovered: the check finds nothing wrong with the target any more.
 	Recovered bool
-	// NodeGone: the requests name a Node that does not exist. NodeReady: the Node of the
-	// target is Ready.
-	NodeGone, NodeReady bool
+	// Gone: neither the Machine nor the Node exists. NodeReady: the Node is Ready.
+	Gone, NodeReady bool
 	// Confirmed: a person has confirmed on the Node that it is well.
 	Confirmed bool
 }
 
-// HandedOver lists the targets for which a check wants a request made by fenced, and
-// those with such requests, by check and name.
-func (l *Ledger) HandedOver(now time.Time) []HandedOver {
+// AskedTarget evaluates a target for which fenced has asked another remediator.
+func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 	now = l.evaluateDue(now)
-	marks := map[string]*checkEntry{}
-	for _, e := range l.checks {
-		if e.check.MakesRequests() {
-			marks[e.check.Mark()] = e
-		}
-	}
-	if len(marks) == 0 {
-		return nil
-	}
-	found := map[[2]string]*HandedOver{}
-	for _, r := range l.Acting(now) {
-		for i := range r.Targets {
-			if e := l.entry(r.ID()); e != nil && e.check.HandsOver(&r.Targets[i]) {
-				t := r.Targets[i]
-				found[[2]string{e.check.Mark(), t.Subject()}] = &HandedOver{Check: e.check, Target: t, State: StateActive}
-			}
-		}
-	}
-	for _, q := range l.requests {
-		if e := marks[q.Check]; e != nil {
-			l.addHandedOver(found, e, q, now)
-		}
-	}
-	return sortHandedOver(found)
-}
-
-// addHandedOver adds a request to its target.
-func (l *Ledger) addHandedOver(found map[[2]string]*HandedOver, e *checkEntry, q *Request, now time.Time) {
-	x, _ := requestTables{l.w, l.checks}.requestSubject(q)
-	name := [2]string{e.check.Mark(), subjectName(x.nodeName(), x.machineKey())}
-	if x.Machine == nil && x.Node == nil {
-		name[1] = cmp.Or(q.NodeName, q.Name)
-	}
-	h := found[name]
-	if h == nil {
-		h = &HandedOver{Check: e.check, Target: newTarget(e.check, &x), State: e.st.state}
-		if x.Machine == nil && x.Node == nil {
-			h.Target.Node, h.NodeGone = name[1], l.w.gone(name[1])
-		} else if h.State == StateActive {
-			h.Target = evaluate(e.check, e.context, &e.st, &x, now)
-			h.Recovered = x.Run == "" && e.check.hasRecovered(&h.Target)
-		}
-		found[name] = h
-	}
+	x, found := l.askedSubject(a)
+	r := AskedTarget{Gone: !found}
 	if x.Node != nil {
-		_, h.Confirmed = x.Node.Annotations[confirmAnnotation]
-		h.NodeReady = x.Node.Ready()
+		_, r.Confirmed = x.Node.Annotations[confirmAnnotation]
+		r.NodeReady = x.Node.Ready()
 	}
-	h.Requests = append(h.Requests, q)
+	for _, e := range l.checks {
+		c := e.check
+		isOurs := c.family() == fenced || c.isEvaluatedBy(l.w.rules.Instance) && (c.Source == "" || c.Source == "cluster")
+		if !c.MakesRequests() || c.Mark() != a.Check || !isOurs || found && e.st.state == StateActive && !c.Covers(x.Machine, x.Node) {
+			continue
+		}
+		r.Check, r.State = c, e.st.state
+		if found && r.State == StateActive {
+			x.Run = ""
+			r.Target = evaluate(c, e.context, &e.st, &x, now)
+			r.Recovered = hasRecovered(c, &r.Target)
+		}
+	}
+	return r
 }
 
-// hasRecovered reports whether only the requests of the check keep a target from being
+// askedSubject finds the target. A Machine of the same name is not the one that was meant.
+func (l *Ledger) askedSubject(a Asked) (x Subject, found bool) {
+	if a.Machine != "" {
+		if m := l.MachineIn(a.MachineAPI, a.Namespace, a.Machine); m != nil && m.UID == a.MachineUID {
+			return l.w.machineSubject(m), true
+		}
+	}
+	if n := l.w.nodes[a.Node]; n != nil {
+		return l.w.nodeSubject(n), true
+	}
+	return x, a.Node != "" && !l.w.gone(a.Node)
+}
+
+// hasRecovered reports whether only the requests of a check keep a target from being
 // healthy. The Cluster API and OpenShift do not count them.
-func (c *Check) hasRecovered(t *TargetReport) bool {
+func hasRecovered(c *Check, t *TargetReport) bool {
 	counts := c.family() == medik8s || c.family() == fenced
 	return t.Verdict == Healthy || counts && t.Verdict == Indeterminate && t.Reason == reason.UnderRemediation
 }
@@ -102,14 +92,13 @@ func (l *Ledger) SetDisabled(now time.Time, why map[string]string) {
 	l.evaluateDue(now)
 }
 
-func sortHandedOver(found map[[2]string]*HandedOver) []HandedOver {
-	list := make([]HandedOver, 0, len(found))
-	for _, h := range found {
-		slices.SortFunc(h.Requests, func(a, b *Request) int { return cmp.Or(a.Created.Compare(b.Created), byRequest(a, b)) })
-		list = append(list, *h)
+// SetTried tells the ledger which requests fenced has made and are gone, by the mark of
+// the check and the name of the Node or the Machine.
+func (l *Ledger) SetTried(now time.Time, tried map[string]map[string][]Attempt) {
+	if reflect.DeepEqual(l.w.tried, tried) {
+		return
 	}
-	slices.SortFunc(list, func(a, b HandedOver) int {
-		return cmp.Or(strings.Compare(a.Check.Mark(), b.Check.Mark()), strings.Compare(a.Target.Subject(), b.Target.Subject()))
-	})
-	return list
+	l.w.tried, l.stale = tried, true
+	l.version++
+	l.evaluateDue(now)
 }

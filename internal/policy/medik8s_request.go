@@ -20,7 +20,7 @@ func (c *Check) rungs() []Escalation {
 
 // escalate selects the template for the request of an unhealthy Node. It refuses
 // if that request exists already, or if no template is left.
-func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
+func (t *TargetReport) escalate(c *Check, a CheckContext, x *Subject, now time.Time) {
 	if x.Node != nil && x.Node.Deleting {
 		t.refuse(reason.Deleting)
 	}
@@ -35,11 +35,15 @@ func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 		t.Message += fmt.Sprintf("; %s %s exists, and this check did not create it", q.Kind, q.key())
 		return
 	}
-	own := c.ownRequests(x)
+	own, tried := c.ownRequests(x), a.Tried[x.nodeName()]
+	if tried == nil {
+		tried = a.Tried[x.machineKey()]
+	}
+	tried = slices.Concat(c.Attempts[x.nodeName()], tried)
 	for _, rung := range c.rungs() {
 		made := latest(own, &rung.Template)
-		ends, over := rung.isExhausted(made, c.Attempts[x.nodeName()], now)
-		if over || rung.isPassed(own) {
+		ends, over := rung.isExhausted(made, tried, now)
+		if over {
 			continue
 		}
 		t.Template = &rung.Template
@@ -48,6 +52,9 @@ func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 			t.refuse(reason.AlreadyRequested)
 			t.Message += fmt.Sprintf("; %s %s has been made", made.Kind, made.key())
 			t.waitAtMost(ends, now)
+		case len(own) > 0 && c.MakesRequests(): // another remediator begins only when it is gone
+			t.refuse(reason.AlreadyRequested)
+			t.Message += fmt.Sprintf("; %s %s still exists", own[0].Kind, own[0].key())
 		case c.Template == nil:
 			t.Message += fmt.Sprintf("; next is %s %s", rung.Template.Kind, key(rung.Template.Namespace, rung.Template.Name))
 		}
@@ -88,10 +95,9 @@ func (e *Escalation) isExhausted(made *Request, tried []Attempt, now time.Time) 
 	return deadline(started, e.Timeout), expired(started, e.Timeout, now)
 }
 
-// isPassed reports whether the request of a later step exists. fenced makes it
-// only after this one.
-func (e *Escalation) isPassed(own []*Request) bool {
-	return e.Timeout > 0 && slices.ContainsFunc(own, func(q *Request) bool { return q.Order != nil && *q.Order > e.Order })
+// IsSourceOf reports whether the request comes from the template of this step.
+func (e *Escalation) IsSourceOf(q *Request) bool {
+	return e.Template.isSourceOf(q.APIVersion, q.Kind, q.TemplateName)
 }
 
 // isSourceOf reports whether requests of this kind come from the template. A

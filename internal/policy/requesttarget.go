@@ -87,7 +87,7 @@ func (w requestTables) requestSubject(q *Request) (x Subject, refused refusal) {
 		x = w.machineSubject(list[0])
 	}
 	if !w.mayName(q, &x) {
-		refused = refusal{reason.RequestNotTrusted, fmt.Sprintf("no NodeHealthCheck or FencePolicy made the request for Node %s from a template in namespace %s; "+
+		refused = refusal{reason.RequestNotTrusted, fmt.Sprintf("no NodeHealthCheck made the request for Node %s from a template in namespace %s; "+
 			"let one do that, or add the namespace to clusters[].requestNamespaces", name, q.Namespace)}
 	}
 	return x, refused
@@ -95,7 +95,7 @@ func (w requestTables) requestSubject(q *Request) (x Subject, refused refusal) {
 
 // mayName reports whether a request may be for a Node that it only names. Nodes are
 // of no namespace, so anybody who may create an object in any namespace could name them. It
-// may if the Machine of the Node is in its namespace, if a NodeHealthCheck or FencePolicy that
+// may if the Machine of the Node is in its namespace, if a NodeHealthCheck that
 // covers the Node made it in the namespace of one of its templates, or if the administrator lists its
 // namespace.
 func (w requestTables) mayName(q *Request, x *Subject) bool {
@@ -114,7 +114,7 @@ func (w requestTables) mayName(q *Request, x *Subject) bool {
 // that it comes from. Anybody can write an owner into an object, but only in a namespace
 // where they may create it.
 func (c *Check) madeRequestIn(q *Request) bool {
-	return (c.family() == medik8s || c.family() == fenced) && q.ownedBy(c) && slices.ContainsFunc(c.rungs(), func(e Escalation) bool {
+	return c.family() == medik8s && q.ownedBy(c) && slices.ContainsFunc(c.rungs(), func(e Escalation) bool {
 		return e.Template.Namespace == q.Namespace && e.Template.isSourceOf(q.APIVersion, q.Kind, q.TemplateName)
 	})
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -22,6 +23,9 @@ type CheckContext struct {
 	// Disabled says why nobody carries out the requests that fenced makes for the check;
 	// "" if somebody does.
 	Disabled string
+	// Tried lists by the name of a Node or Machine the requests that fenced made for the check, and
+	// that exist no more.
+	Tried map[string][]Attempt
 	// OverTargetLimit: the checks together select too many targets.
 	OverTargetLimit bool
 }
@@ -55,8 +59,8 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 		return setting{state: StateInvalid, message: err.Error()}
 	}
 	st := c.settingOfFamily(a, now)
-	if st.state == StateActive && a.Disabled != "" {
-		return setting{state: StateDisabled, message: a.Disabled, due: st.due}
+	if why := cmp.Or(ownTemplateInFront(c), a.Disabled); st.state == StateActive && why != "" {
+		return setting{state: StateDisabled, message: why, due: st.due}
 	}
 	if st.state == StateActive && a.Upgrading != "" {
 		st.refuseFirst(reason.ClusterUpgrading, a.Upgrading)

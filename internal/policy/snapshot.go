@@ -111,11 +111,10 @@ type Request struct {
 	HealthyDelaySince time.Time
 	// Conditions are its status conditions.
 	Conditions []Condition
-	// Check is the mark of the check for which fenced made it, and MadeBy the
-	// installation of fenced; both are empty for the requests of others.
+	// Check is the mark of the check for which fenced made it, and MadeBy says which
+	// installation made it for which cluster and on which record; both are empty for the
+	// requests of others.
 	Check, MadeBy string
-	// Order is its place in the escalation of that check; nil if it has none.
-	Order *int
 	// Begun: a remediator has noticed it. It has a status or a finalizer.
 	Begun bool
 	// OnManagementAPI: the request is on a separate management API. Its name says

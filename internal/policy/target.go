@@ -136,7 +136,7 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 			t.refuseRollingConfig(x)
 		}
 		if t.Action == CreateRequest && (c.family() == medik8s || c.family() == fenced) {
-			t.escalate(c, x, now)
+			t.escalate(c, a, x, now)
 		}
 	}
 	return t

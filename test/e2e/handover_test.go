@@ -169,8 +169,8 @@ func TestHandedOverCheckWithAForeignTemplate(t *testing.T) {
 }
 
 // A NodeHealthCheck whose own controller is not alive, with two templates: the first remediator is
-// told when its time is over, the second is asked only when the first has stopped, and both objects
-// go when the Node is well.
+// told when its time is over, the second is asked only when the first has stopped and its object is
+// gone, and the second goes when the Node is well.
 func TestEscalationOfANodeHealthCheck(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{
@@ -193,8 +193,8 @@ func TestEscalationOfANodeHealthCheck(t *testing.T) {
 	w, a, b := s.Worker("hung"), provider{s.Cluster, rebootRequests}, provider{s.Cluster, deleteRequests}
 	w.Kubelet.Hang()
 	obj := a.await(ctx, t, w.Name, "exists", exists)
-	assert.Equal(t, []string{"hung", "reboot", "1"}, []string{obj.GetAnnotations()["remediation.medik8s.io/node-name"],
-		obj.GetAnnotations()["remediation.medik8s.io/template-name"], obj.GetAnnotations()["fenced.io/order"]})
+	assert.Equal(t, []string{"hung", "reboot"}, []string{obj.GetAnnotations()["remediation.medik8s.io/node-name"],
+		obj.GetAnnotations()["remediation.medik8s.io/template-name"]})
 	assert.Equal(t, []metav1.OwnerReference{{APIVersion: check.GetAPIVersion(), Kind: "NodeHealthCheck", Name: "metal", UID: check.GetUID()}}, obj.GetOwnerReferences())
 	a.say(ctx, t, w.Name, "True")
 
@@ -202,12 +202,11 @@ func TestEscalationOfANodeHealthCheck(t *testing.T) {
 	awaitRefusal(ctx, t, s, w.Name, "Contested") // its remediator is still at work
 	require.Nil(t, b.get(ctx, t, w.Name))
 	a.say(ctx, t, w.Name, "False")
-	obj = b.await(ctx, t, w.Name, "exists", exists)
-	assert.Equal(t, "2", obj.GetAnnotations()["fenced.io/order"])
-	require.NotNil(t, a.get(ctx, t, w.Name), "the first one stays until the Node is well")
+	b.await(ctx, t, w.Name, "exists", exists)
+	require.Nil(t, a.get(ctx, t, w.Name), "it is gone before the second is asked")
 
+	b.say(ctx, t, w.Name, "True")
 	reboot(ctx, t, s, w)
-	a.awaitGone(ctx, t, w.Name)
 	b.awaitGone(ctx, t, w.Name)
 	requireNoDeletion(t, s, w)
 	requireNotAsked(ctx, t, s, w.Name, "well")

@@ -2,11 +2,13 @@ package fake
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -23,32 +25,47 @@ func (h Handovers) Missing(context.Context, *policy.Check, policy.Template) (why
 	return why, nil
 }
 
-// Create implements engine.Handovers.
-func (h Handovers) Create(_ context.Context, check *policy.Check, t remediate.Target, from policy.Template, order *int, _ bool) (err error) {
-	var wait func()
-	h.c.Do(func(s *State) { wait = s.OnHandover })
-	if wait != nil {
-		wait()
+// handoverDraft implements engine.HandoverDraft.
+type handoverDraft struct {
+	c      *Cluster
+	node   string
+	object escalate.Object
+}
+
+// Prepare implements engine.Handovers.
+func (h Handovers) Prepare(_ context.Context, check *policy.Check, t remediate.Target, from policy.Template, _ bool) (engine.HandoverDraft, error) {
+	d := handoverDraft{c: h.c, object: escalate.Object{
+		APIVersion: from.APIVersion, Kind: strings.TrimSuffix(from.Kind, "Template"), Namespace: Namespace, Name: t.Machine, Template: from.Name}}
+	if check.SelectsNodes {
+		d.object.Name, d.node = t.Node, t.Node
 	}
-	h.c.Do(func(s *State) {
+	return d, nil
+}
+
+// Object implements engine.HandoverDraft.
+func (d handoverDraft) Object() escalate.Object { return d.object }
+
+// Create implements engine.HandoverDraft.
+func (d handoverDraft) Create(_ context.Context, o escalate.Object, check string) (uid string, err error) {
+	var wait func() error
+	d.c.Do(func(s *State) { wait = s.OnHandover })
+	if wait != nil {
+		if err := wait(); err != nil {
+			return "", err
+		}
+	}
+	d.c.Do(func(s *State) {
 		s.uids++
-		q := policy.Request{APIVersion: from.APIVersion, Kind: strings.TrimSuffix(from.Kind, "Template"), Namespace: Namespace, Name: t.Machine,
-			UID: fmt.Sprintf("request-%d", s.uids), Created: time.Now(), TemplateName: from.Name, Check: check.Mark(), MadeBy: "", Order: order}
-		if check.SelectsNodes {
-			q.Name, q.NodeName = t.Node, t.Node
-		}
-		if from.IsOwn() {
-			q.Power = &policy.PowerRequest{}
-			s.putRequest(&q)
-			return
-		}
+		uid = fmt.Sprintf("request-%d", s.uids)
+		q := policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, NodeName: d.node, UID: uid,
+			Created: time.Now(), TemplateName: o.Template, Check: check, MadeBy: o.Mark}
 		if s.Others[requestID(&q)] != nil {
-			err = errors.New("it exists already")
+			err = fmt.Errorf("it exists already: %w", escalate.ErrNotMade)
 			return
 		}
 		s.PutOther(&q)
 	})
-	return err
+	return uid, err
 }
 
 // PutOther adds or replaces a request for another remediator.
@@ -59,40 +76,58 @@ func (s *State) PutOther(q *policy.Request) {
 	s.show(requestID(q), &shown)
 }
 
+// DropOther removes a request for another remediator.
+func (s *State) DropOther(q *policy.Request) {
+	s.next()
+	delete(s.Others, requestID(q))
+	s.show(requestID(q), nil)
+}
+
+// Read implements engine.Handovers.
+func (h Handovers) Read(_ context.Context, o escalate.Object) (found *policy.Request, err error) {
+	h.c.Do(func(s *State) {
+		if q := s.object(o); q != nil {
+			c := *q
+			found = &c
+		}
+	})
+	return found, nil
+}
+
+// object is the object of a record.
+func (s *State) object(o escalate.Object) *policy.Request {
+	q := s.Others[requestID(&policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})]
+	if q == nil || o.UID != "" && q.UID != o.UID || o.UID == "" && q.MadeBy != o.Mark {
+		return nil
+	}
+	return q
+}
+
 // TimeOut implements engine.Handovers.
-func (h Handovers) TimeOut(_ context.Context, q *policy.Request) error {
-	return h.change(q, func(q *policy.Request) { q.TimedOut = time.Now() })
+func (h Handovers) TimeOut(_ context.Context, o escalate.Object) error {
+	return h.change(o, func(s *State, q *policy.Request) { q.TimedOut = time.Now(); s.PutOther(q) })
 }
 
 // Delay implements engine.Handovers.
-func (h Handovers) Delay(_ context.Context, q *policy.Request) error {
-	return h.change(q, func(q *policy.Request) { q.HealthyDelaySince = time.Now() })
-}
-
-func (h Handovers) change(q *policy.Request, change func(*policy.Request)) error {
-	h.c.Do(func(s *State) {
-		if old := s.Others[requestID(q)]; old != nil {
-			c := *old
-			change(&c)
-			s.PutOther(&c)
-		}
-		if q.Power != nil {
-			s.ChangeRequest(q.Name, change)
-		}
-	})
-	return nil
+func (h Handovers) Delay(_ context.Context, o escalate.Object) error {
+	return h.change(o, func(s *State, q *policy.Request) { q.HealthyDelaySince = time.Now(); s.PutOther(q) })
 }
 
 // Delete implements engine.Handovers.
-func (h Handovers) Delete(_ context.Context, q *policy.Request) error {
-	h.c.Do(func(s *State) {
-		if q.Power != nil {
-			s.Withdraw(q.Name)
-			return
+func (h Handovers) Delete(_ context.Context, o escalate.Object, live *policy.Request) error {
+	return h.change(o, func(s *State, q *policy.Request) {
+		if q.Begun == live.Begun && reflect.DeepEqual(q.Conditions, live.Conditions) {
+			s.DropOther(q)
 		}
-		s.next()
-		delete(s.Others, requestID(q))
-		s.show(requestID(q), nil)
+	})
+}
+
+func (h Handovers) change(o escalate.Object, change func(*State, *policy.Request)) error {
+	h.c.Do(func(s *State) {
+		if q := s.object(o); q != nil && q.MadeBy == o.Mark {
+			c := *q
+			change(s, &c)
+		}
 	})
 	return nil
 }

@@ -64,8 +64,10 @@ func (s *State) Withdraw(name string) {
 
 // lookAtRequest adds the request of a run to a look.
 func (s *State) lookAtRequest(r remediate.Run, f *run.Fresh) {
-	if len(s.Others) > 0 {
-		f.Observation.Contested, f.Observation.Contender = remediate.Yes, "a request asks another remediator"
+	for _, q := range s.Others {
+		if q.NodeName != "" && q.NodeName == r.Target.Node || q.NodeName == "" && q.Name == r.Target.Machine {
+			f.Observation.Contested, f.Observation.Contender = remediate.Yes, "a request asks another remediator"
+		}
 	}
 	if r.Request == nil || r.Request.Kind != policy.FencedRemediationKind {
 		return

@@ -78,7 +78,7 @@ type State struct {
 	// Machine, its Node and its host are gone at once.
 	OnDelete func(m policy.Machine)
 	// OnHandover is called before a request for another remediator is made.
-	OnHandover func()
+	OnHandover func() error
 	// OnIsolate is called before each isolation, Note for each event of a host.
 	OnIsolate func(n *Node, r remediate.Run, b remediate.Backup)
 	Note      func(host, format string, args ...any)
