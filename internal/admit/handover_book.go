@@ -16,14 +16,36 @@ import (
 // handoverBook is the part of a Book about what other remediators were asked.
 type handoverBook struct{ *Book }
 
-// set replaces the records by those in the store. begins: a leadership begins with them; in one
-// the Book is newer than the store. // I19
-func (b handoverBook) set(all []escalate.Record, begins bool) {
+// begin replaces the records by those in the store when a leadership begins. From then on the Book
+// is newer than the store. // I19
+func (b handoverBook) begin(all []escalate.Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.leads && !begins {
-		return
+	b.leads = true
+	b.set(all)
+}
+
+// update replaces the records by those in the store, outside of a leadership.
+func (b handoverBook) update(all []escalate.Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.leads {
+		b.set(all)
 	}
+}
+
+// reread replaces the records by those in the store in a leadership, after a write of which it is not
+// known whether it was made.
+func (b handoverBook) reread(all []escalate.Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.leads {
+		b.set(all)
+	}
+}
+
+// set replaces the records. b.mu is held.
+func (b handoverBook) set(all []escalate.Record) {
 	b.asked, b.runsChanged = map[string]escalate.Record{}, true
 	for _, r := range all {
 		if r.Target.Cluster == b.opt.Name {
@@ -43,6 +65,7 @@ func (b handoverBook) drop(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.asked, id)
+	delete(b.runs.labels, id)
 	b.runsChanged = true
 }
 

@@ -19,7 +19,11 @@ const askedKept = 24 * time.Hour
 // Load replaces the records by those in the store. begins: a leadership begins with them. Otherwise
 // nothing is changed in a leadership, because the records here are newer. // I19
 func (h *Handovers) Load(all []escalate.Record, begins bool) {
-	h.book.set(all, begins)
+	if begins {
+		h.book.begin(all)
+	} else {
+		h.book.update(all)
+	}
 	h.c.Wake()
 }
 
@@ -63,14 +67,13 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 }
 
 // unreserve removes the newest object of a record, which was not made, from the Book.
-func (h *Handovers) unreserve(r escalate.Record) escalate.Record {
+func (h *Handovers) unreserve(r escalate.Record) {
 	r.Objects = slices.Clone(r.Objects[:len(r.Objects)-1])
 	if len(r.Objects) == 0 {
 		h.book.drop(r.ID)
 	} else {
 		h.book.put(r)
 	}
-	return r
 }
 
 // NotMade records that the newest object of a record was certainly not made. If that cannot be
@@ -117,7 +120,7 @@ func (h *Handovers) delete(ctx context.Context, r escalate.Record) error {
 // reread reads the records again after a write of which it is not known whether it was made.
 func (h *Handovers) reread(ctx context.Context, cause error) error {
 	if all, err := state.LoadAsked(ctx, h.c.opt.Lead.Store()); err == nil {
-		h.book.set(all, true)
+		h.book.reread(all)
 	}
 	return cause
 }

@@ -208,6 +208,11 @@ func TestNextRemediatorAfterASilentOne(t *testing.T) {
 		awaitAsked(t, w, "its request goes", func() bool { return len(others(w)) == 0 })
 		gone := time.Now()
 		gate(t, e, reason.UnderRemediation)
+		w.setContested(remediate.Yes)
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, others(w), "somebody else is alive")
+		gate(t, e, reason.Contested)
+		w.setContested(remediate.No)
 		awaitAsked(t, w, "the second is asked", func() bool { return len(others(w)) == 1 })
 		assert.Equal(t, "Replace", others(w)[0].Kind)
 		assert.GreaterOrEqual(t, time.Since(gone), time.Minute)
@@ -235,10 +240,13 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Len(t, others(w), 1)
 		assert.False(t, others(w)[0].TimedOut.IsZero(), "it was told to stop")
-		assert.Contains(t, gate(t, e, reason.Contested).Value, "no check asks for it any more, and the remediator of Reboot ns/n-1 has not stopped")
+		x, err := e.Explain(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		assert.Equal(t, reason.Contested, x.Gates[0].Reason, "it is what the others wait for")
+		assert.Contains(t, x.Gates[0].Value, "no check asks for it any more, and the remediator of Reboot ns/n-1 has not stopped")
 		told := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed && ev.Reason == reason.Contested })
 		assert.Len(t, told, 1, "once")
-		_, err := e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Admin: true})
+		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Admin: true})
 		refusal, is := reason.AsRefusal(err)
 		require.True(t, is, "%v", err)
 		assert.Equal(t, reason.UnderRemediation, refusal.Reason)
@@ -253,27 +261,36 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 }
 
 // An installation that lost its state does not know the request: it neither asks the next
-// remediator, nor fences, nor deletes what is not its own. // I22
+// remediator, nor fences, nor deletes what is not its own; also if only its fresh reads find the
+// request. // I22
 func TestRequestOfAnotherStore(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		change := escalating(w, otherTemplate, powerTemplate)
-		_, _, stop := start(t, w, store, change)
-		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-		answer(w, "False")
-		stop()
-		before := others(w)
-		other := openStore(t, t.TempDir())
-		defer func() { require.NoError(t, other.Close()) }()
-		e, _, stop := start(t, w, other, func(o *engine.Options) { change(o); o.StoreID = "another" })
-		time.Sleep(time.Hour)
-		gate(t, e, reason.Contested)
-		assert.Equal(t, before, others(w))
-		assert.Empty(t, w.Commands())
-		w.Recover()
-		time.Sleep(10 * time.Minute)
-		assert.Equal(t, before, others(w))
-		stop()
-	})
+	for name, hidden := range map[string]bool{"watched": false, "hidden": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				change := escalating(w, otherTemplate, powerTemplate)
+				_, _, stop := start(t, w, store, change)
+				awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+				answer(w, "False")
+				stop()
+				before, code := others(w), reason.AlreadyRequested
+				if hidden {
+					w.Do(func(s *fake.State) { s.HideOthers() })
+					code = reason.Contested
+				}
+				other := openStore(t, t.TempDir())
+				defer func() { require.NoError(t, other.Close()) }()
+				e, _, stop := start(t, w, other, func(o *engine.Options) { change(o); o.StoreID = "another" })
+				time.Sleep(time.Hour)
+				gate(t, e, code)
+				assert.Equal(t, before, others(w))
+				assert.Empty(t, w.Commands())
+				w.Recover()
+				time.Sleep(10 * time.Minute)
+				assert.Equal(t, before, others(w))
+				stop()
+			})
+		})
+	}
 }
 
 // Without its mark an object is not fenced's any more, and it still keeps everybody away.

@@ -83,6 +83,13 @@ func (s *State) DropOther(q *policy.Request) {
 	s.show(requestID(q), nil)
 }
 
+// HideOthers takes the requests for other remediators out of the watches; fresh reads find them.
+func (s *State) HideOthers() {
+	for id := range s.Others {
+		s.show(id, nil)
+	}
+}
+
 // Read implements engine.Handovers.
 func (h Handovers) Read(_ context.Context, o escalate.Object) (found *policy.Request, err error) {
 	h.c.Do(func(s *State) {
