@@ -151,7 +151,7 @@ func (h *Handovers) Settle(ctx context.Context, r escalate.Record, now time.Time
 	if !h.c.view.View().Synced {
 		return nil
 	}
-	if t, ok := h.book.target(&r, now); !ok || t.Check != nil && !t.Recovered && !t.Gone && !t.NodeReady {
+	if t, ok := h.book.target(&r, now); !ok || t.Unknown || t.Check != nil && !t.Recovered && !t.Gone && !t.NodeReady {
 		return nil
 	}
 	r.Ended = now.UTC()

@@ -66,6 +66,8 @@ func Next(s Situation, now time.Time) Step {
 		return Step{Do: Wait, Why: fmt.Sprintf("%s does not carry fenced's mark any more, and fenced leaves it alone; when its remediator is done, delete it", s.Object)}
 	case s.Live.Deleting:
 		return Step{Do: Wait, Why: fmt.Sprintf("%s is being deleted, and a finalizer of its remediator keeps it", s.Object)}
+	case s.Unknown:
+		return Step{}
 	case s.Recovered && asks:
 		return afterRecovery(&s, now)
 	case s.NodeReady && (!asks || s.State == policy.StateDisabled || s.State == policy.StateInvalid):
@@ -141,7 +143,7 @@ func afterRecovery(s *Situation, now time.Time) Step {
 // Ignored returns why nobody carries out the object of an Active check, "" if somebody may. An
 // escalation does not stop there: its next template follows.
 func Ignored(s Situation, now time.Time) string {
-	if s.Check == nil || len(s.Check.Escalation) > 0 || s.Live == nil || s.Live.Begun || s.Live.Deleting || s.Gone || s.Recovered || s.NodeReady {
+	if s.Check == nil || len(s.Check.Escalation) > 0 || s.Live == nil || s.Live.Begun || s.Live.Deleting || s.Gone || s.Unknown || s.Recovered || s.NodeReady {
 		return ""
 	}
 	if now.Sub(s.Object.Made) < IgnoredAfter {

@@ -106,6 +106,7 @@ func TestNext(t *testing.T) {
 		"the check is gone, it has stopped":       {s: of(one, noCheck, told, says("Processing", "False")), want: escalate.Delete},
 		"the check is gone, the Node is Ready":    {of(one, noCheck, ready, says("Processing", "True")), escalate.Delete, false, true},
 		"the template was changed":                {s: of(check(next), begun), want: escalate.TimeOut},
+		"the Node cannot be read":                 {s: of(one, noCheck, func(s *escalate.Situation) { s.Unknown = true })},
 		"the check is paused":                     {s: of(two, paused)},
 		"Disabled, the Node is sick":              {s: of(one, disabled)},
 		"Disabled, the Node is Ready":             {of(one, disabled, ready), escalate.Delete, false, true},

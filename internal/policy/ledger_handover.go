@@ -30,8 +30,9 @@ type AskedTarget struct {
 	Target TargetReport
 	// Recovered: the check finds nothing wrong with the target any more.
 	Recovered bool
-	// Gone: neither the Machine nor the Node exists. NodeReady: the Node is Ready.
-	Gone, NodeReady bool
+	// Gone: neither the Machine nor the Node exists. Unknown: the Node could not be decoded.
+	// NodeReady: the Node is Ready.
+	Gone, Unknown, NodeReady bool
 	// Confirmed: a person has confirmed on the Node that it is well.
 	Confirmed bool
 }
@@ -40,6 +41,9 @@ type AskedTarget struct {
 func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 	now = l.evaluateDue(now)
 	x, found := l.askedSubject(a)
+	if !found && a.Node != "" && !l.w.gone(a.Node) {
+		return AskedTarget{Unknown: true}
+	}
 	r := AskedTarget{Gone: !found}
 	if x.Node != nil {
 		_, r.Confirmed = x.Node.Annotations[confirmAnnotation]
@@ -71,7 +75,7 @@ func (l *Ledger) askedSubject(a Asked) (x Subject, found bool) {
 	if n := l.w.nodes[a.Node]; n != nil {
 		return l.w.nodeSubject(n), true
 	}
-	return x, a.Node != "" && !l.w.gone(a.Node)
+	return x, false
 }
 
 // hasRecovered reports whether only the requests of a check keep a target from being

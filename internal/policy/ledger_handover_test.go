@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -52,6 +53,9 @@ func TestAskedTarget(t *testing.T) {
 	assert.True(t, well.Recovered && well.NodeReady && !well.Gone)
 	assert.True(t, gone.Gone && !gone.Recovered)
 	assert.NotNil(t, gone.Check)
+
+	l.Apply(epoch, policy.Change{ID: policy.ObjectID{Kind: "Node", Name: "odd"}, Err: errors.New("no number")})
+	assert.Equal(t, policy.AskedTarget{Unknown: true}, of("odd"))
 
 	l.SetDisabled(epoch, map[string]string{check.Mark(): "nobody carries it out"})
 	assert.Equal(t, policy.StateDisabled, of("well").State)
