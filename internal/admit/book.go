@@ -40,11 +40,11 @@ type Book struct {
 	// replacements says which Machines were never Ready.
 	replacements replacements
 	// asked are the records of what other remediators were asked, by ID.
-	asked        map[string]escalate.Record
-	runsChanged  bool   // the ledger does not have the current open runs yet
-	seenVersion  uint64 // version of the ledger at the last follow
-	complete     bool   // the ledger has the complete view of the cluster
-	leads        bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
+	asked       map[string]escalate.Record
+	runsChanged bool   // the ledger does not have the current open runs yet
+	seenVersion uint64 // version of the ledger at the last follow
+	complete    bool   // the ledger has the complete view of the cluster
+	leads       bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
 }
 
 // NewBook begins a Book with the checks from files.

@@ -97,7 +97,10 @@ func TestLimitsCountWhatOthersRepair(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.setOthersDown(true)
 		change := handingOver(w)
-		e, _, stop := start(t, w, store, func(o *engine.Options) { change(o); o.Guards.MaxInFlight, o.Guards.MinPowerInterval = 1, 10 * time.Minute })
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			change(o)
+			o.Guards.MaxInFlight, o.Guards.MinPowerInterval = 1, 10*time.Minute
+		})
 		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
 		time.Sleep(10 * time.Minute)
 		require.Len(t, others(w), 1)
