@@ -37,6 +37,11 @@ func (w *handoverWriter) followAll(ctx context.Context) {
 			delete(w.failed, id)
 		}
 	}
+	for key, f := range w.failed {
+		if time.Since(f.next) > time.Hour { // nobody asks for it any more
+			delete(w.failed, key)
+		}
+	}
 	h.SetIgnored(ignored, time.Now())
 }
 

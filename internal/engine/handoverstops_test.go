@@ -165,3 +165,27 @@ func TestNoRequestWithoutARecord(t *testing.T) {
 		stop()
 	})
 }
+
+// A slow audit log makes the fresh reads old: nothing is made on them. // I4
+func TestNoRequestOnOldReads(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		change, slow := handingOver(w), 1
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			change(o)
+			o.Record = func(ev event.Event) error {
+				if ev.Type == event.Requested && slow > 0 {
+					slow--
+					time.Sleep(11 * time.Second)
+				}
+				return nil
+			}
+		})
+		time.Sleep(75 * time.Second)
+		require.Zero(t, slow)
+		assert.Empty(t, others(w))
+		assert.Contains(t, gate(t, e, reason.RequestFailed).Value, "may have recovered meanwhile")
+		time.Sleep(time.Minute)
+		assert.Len(t, others(w), 1)
+		stop()
+	})
+}

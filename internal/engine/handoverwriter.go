@@ -42,8 +42,12 @@ type HandoverDraft interface {
 	Create(ctx context.Context, o escalate.Object, check string) (uid string, err error)
 }
 
-// maxHandovers is how many requests are written in one round.
-const maxHandovers = 20
+const (
+	// maxHandovers is how many requests are written in one round.
+	maxHandovers = 20
+	// confirmedFor is how old the fresh reads may be when an object is made. // I4
+	confirmedFor = 10 * time.Second
+)
 
 // handoverWriter makes, changes and deletes the requests for other remediators. It has its own
 // goroutine: no decision and no run waits for it. What it does follows from the records in the store
@@ -135,8 +139,9 @@ func (w *handoverWriter) try(ctx context.Context, key string, t remediate.Target
 	err := do()
 	now := time.Now()
 	if err == nil {
-		delete(w.failed, key)
-		w.c.admit.Handovers.Note(t, check, "", "", now, now)
+		if delete(w.failed, key); last.backoff > 0 {
+			w.c.admit.Handovers.Note(t, check, "", "", now, now)
+		}
 		return
 	}
 	if ctx.Err() != nil {
@@ -152,7 +157,7 @@ func (w *handoverWriter) try(ctx context.Context, key string, t remediate.Target
 	}
 	last.backoff = min(max(2*last.backoff, writeRetry), writeRetryMax)
 	if last.next = now.Add(last.backoff); code == reason.Contested || code == reason.Paused || code == reason.Hold {
-		last.next = now // what it waits for can end at any time
+		last.next = now.Add(gateRound / 2) // what it waits for can end at any time
 	}
 	w.failed[key] = last
 	w.c.admit.Handovers.Note(t, check, code, err.Error(), now, last.next.Add(3*gateRound))
@@ -165,11 +170,12 @@ func (w *handoverWriter) ask(ctx context.Context, o admit.Ask) error {
 	if err := w.refuseBesideController(ctx, o.Check); err != nil {
 		return err
 	}
-	if err := h.Confirm(ctx, o); err != nil {
-		return err
-	}
 	draft, err := w.c.opt.Handovers.Prepare(ctx, o.Check, o.Run.Target, o.Template, o.Run.ControlPlane)
 	if err != nil {
+		return err
+	}
+	confirmed := time.Now()
+	if err := h.Confirm(ctx, o); err != nil {
 		return err
 	}
 	r, err := h.Reserve(ctx, o, draft.Object())
@@ -180,7 +186,10 @@ func (w *handoverWriter) ask(ctx context.Context, o admit.Ask) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("write the request to the audit log before it is made: %w", err), h.NotMade(ctx, r))
 	}
-	if err := h.Stopped(o.Run.Target, false); err != nil {
+	if err = h.Stopped(o.Run.Target, false); err == nil && time.Since(confirmed) > confirmedFor {
+		err = fmt.Errorf("state and audit log took %s; the target may have recovered meanwhile", time.Since(confirmed).Round(time.Second))
+	}
+	if err != nil {
 		return errors.Join(err, h.NotMade(ctx, r))
 	}
 	w.c.emit(ev)
