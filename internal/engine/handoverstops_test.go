@@ -3,6 +3,7 @@ package engine_test
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,18 +71,19 @@ func TestStopsForbidWritesAboutRequests(t *testing.T) {
 // record behind. // I23
 func TestPauseJustBeforeARequest(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		var e *engine.Engine
+		var running atomic.Pointer[engine.Engine]
 		change := handingOver(w)
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
 			change(o)
 			o.Record = func(ev event.Event) error {
 				if ev.Type == event.Requested {
-					_, err := e.Pause(t.Context(), order.Order{Cluster: "c", Actor: "p", Reason: "r"})
+					_, err := running.Load().Pause(t.Context(), order.Order{Cluster: "c", Actor: "p", Reason: "r"})
 					assert.NoError(t, err)
 				}
 				return nil
 			}
 		})
+		running.Store(e)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
 		gate(t, e, reason.Paused)
@@ -117,21 +119,23 @@ func TestLimitsCountWhatOthersRepair(t *testing.T) {
 // acts on the target. Then it is tried again.
 func TestCreationWithoutAnAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		tries := []time.Time{}
+		var tries atomic.Int32
+		var first atomic.Int64
 		w.Do(func(s *fake.State) {
 			s.OnHandover = func() error {
-				if tries = append(tries, time.Now()); len(tries) == 1 {
-					return errors.New("no answer")
+				if tries.Add(1) > 1 {
+					return nil
 				}
-				return nil
+				first.Store(time.Now().Unix())
+				return errors.New("no answer")
 			}
 		})
 		e, _, stop := start(t, w, store, handingOver(w))
-		awaitAsked(t, w, "it is tried", func() bool { return len(tries) == 1 })
+		awaitAsked(t, w, "it is tried", func() bool { return tries.Load() == 1 })
 		time.Sleep(time.Minute)
 		gate(t, e, reason.UnderRemediation)
 		awaitAsked(t, w, "it is tried again", func() bool { return len(others(w)) == 1 })
-		assert.GreaterOrEqual(t, tries[1].Sub(tries[0]), 2*time.Minute)
+		assert.GreaterOrEqual(t, time.Since(time.Unix(first.Load(), 0)), 2*time.Minute)
 		stop()
 	})
 }
@@ -169,19 +173,19 @@ func TestNoRequestWithoutARecord(t *testing.T) {
 // A slow audit log makes the fresh reads old: nothing is made on them. // I4
 func TestNoRequestOnOldReads(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		change, slow := handingOver(w), 1
+		change, slow := handingOver(w), atomic.Int32{}
+		slow.Store(1)
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
 			change(o)
 			o.Record = func(ev event.Event) error {
-				if ev.Type == event.Requested && slow > 0 {
-					slow--
+				if ev.Type == event.Requested && slow.Add(-1) == 0 {
 					time.Sleep(11 * time.Second)
 				}
 				return nil
 			}
 		})
 		time.Sleep(75 * time.Second)
-		require.Zero(t, slow)
+		require.Zero(t, slow.Load())
 		assert.Empty(t, others(w))
 		assert.Contains(t, gate(t, e, reason.RequestFailed).Value, "may have recovered meanwhile")
 		time.Sleep(time.Minute)
