@@ -263,6 +263,17 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 	})
 }
 
+// A cluster with such a request cannot leave the configuration unnoticed.
+func TestRequestOfAClusterThatIsGone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		_, _, stop := start(t, w, store, handingOver(w))
+		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+		stop()
+		_, err := engine.New(t.Context(), engine.Options{Store: store, Hosts: w, Events: event.NewStream(), Clusters: []engine.ClusterOptions{{Name: "d", Watch: w.Watch(), Kube: w}}})
+		require.ErrorContains(t, err, `Reboot ns/m-1, which fenced made for n-1, may exist in cluster "c", which the configuration no longer names`)
+	})
+}
+
 // An installation that lost its state does not know the request: it neither asks the next
 // remediator, nor fences, nor deletes what is not its own; also if only its fresh reads find the
 // request. // I22
