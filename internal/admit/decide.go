@@ -133,6 +133,10 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 				continue
 			}
 			pairs[pair{id, targetKey(t)}] = true
+			if check.HandsOver(t) && t.Acts() {
+				due = earliest(due, c.Handovers.consider(check, t, now))
+				continue
+			}
 			if !isActionable(check, t) {
 				c.noteCheckRefusal(&acting[i], check, t, now)
 				continue

@@ -46,6 +46,8 @@ type ClusterOptions struct {
 	Pods func(ctx context.Context, node string) (order.Pods, error)
 	// Requests writes to the remediation requests; nil: none is carried out.
 	Requests Requests
+	// Handovers makes requests for other remediators; nil: none is made.
+	Handovers Handovers
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget
@@ -138,12 +140,22 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load runs: %w", err)
 	}
+	asked, err := state.LoadAsked(ctx, opt.Store)
+	if err != nil {
+		return nil, fmt.Errorf("load what other remediators were asked: %w", err)
+	}
 	for _, o := range opt.Clusters {
-		newCluster(e, o, false).attach(ctx, runs)
+		newCluster(e, o, false).attach(ctx, runs, asked)
 	}
 	for _, r := range runs {
 		if e.clusters.Get(r.Target.Cluster) == nil && r.Open() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance { // a run of another instance may be of a cluster that only that one has
 			return nil, fmt.Errorf("run %s on %s is open in cluster %q, which the configuration no longer names; add the cluster again until the run has ended", r.ID, r.Target.Node, r.Target.Cluster)
+		}
+	}
+	for _, r := range asked {
+		if e.clusters.Get(r.Target.Cluster) == nil && r.Blocking() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance {
+			return nil, fmt.Errorf("%s, which fenced made for %s, may exist in cluster %q, which the configuration no longer names; add the cluster again until fenced has deleted the object",
+				r.Newest(), r.Target.Node, r.Target.Cluster)
 		}
 	}
 	return e, nil

@@ -76,7 +76,12 @@ func (e *Engine) follow(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load runs: %w", err)
 	}
+	asked, err := state.LoadAsked(ctx, e.opt.Store)
+	if err != nil {
+		return fmt.Errorf("load what other remediators were asked: %w", err)
+	}
 	for _, c := range e.clusters.All() {
+		c.admit.Handovers.Load(asked, false)
 		if c.book.UpdateRuns(runs) {
 			c.admit.Wake()
 		}

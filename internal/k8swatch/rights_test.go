@@ -95,10 +95,20 @@ var rights = []right{
 	{"fenced-release-pods", "", "pods", "delete", `Pods(p.Namespace).Delete(`, true},
 	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "list", `VolumeAttachments().List(`, true},
 	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "delete", `VolumeAttachments().Delete(`, true},
+	{"fenced-templates-known", "infrastructure.cluster.x-k8s.io", "metal3remediationtemplates", "get", templateCode, true},
+	{"fenced-templates-known", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get list watch create patch delete", handoverCode, true},
+	{"fenced-templates-known", "self-node-remediation.medik8s.io", "selfnoderemediationtemplates", "get", templateCode, true},
+	{"fenced-templates-known", "self-node-remediation.medik8s.io", "selfnoderemediations", "get list watch create patch delete", handoverCode, true},
+	{"fenced-templates-known", "fence-agents-remediation.medik8s.io", "fenceagentsremediationtemplates", "get", templateCode, true},
+	{"fenced-templates-known", "fence-agents-remediation.medik8s.io", "fenceagentsremediations", "get list watch create patch delete", handoverCode, true},
+	{"fenced-templates-known", "machine-deletion-remediation.medik8s.io", "machinedeletionremediationtemplates", "get", templateCode, true},
+	{"fenced-templates-known", "machine-deletion-remediation.medik8s.io", "machinedeletionremediations", "get list watch create patch delete", handoverCode, true},
 }
 
 const (
 	coordination = "coordination.k8s.io"
+	templateCode = `readCustom(ctx, s.api().dynamic.Resource(gvr).Namespace(namespace), gv.Group, namespace, t.Name)`
+	handoverCode = `handoverRights = []string{"get", "list", "watch", "create", "patch", "delete"}`
 	requestsCode = `namespace: c.requestsIn(k.side), request: true`
 )
 
@@ -154,7 +164,7 @@ func TestEachRightIsUsed(t *testing.T) {
 		require.NoError(t, err)
 		source.Write(data)
 	}
-	evaluate, observe, release := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	evaluate, observe, release, templates := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, r := range rights {
 		assert.True(t, strings.Contains(source.String(), r.code), "nothing uses the right to %s %s of %s", r.verbs, r.resource, r.role)
 		for verb := range strings.FieldsSeq(r.verbs) {
@@ -162,6 +172,9 @@ func TestEachRightIsUsed(t *testing.T) {
 			switch {
 			case r.role == "fenced-release-pods":
 				release[text] = true
+				continue
+			case r.role == "fenced-templates-known":
+				templates[text] = true
 				continue
 			case !r.acts:
 				observe[text] = true
@@ -171,6 +184,7 @@ func TestEachRightIsUsed(t *testing.T) {
 	}
 	for name, want := range map[string]map[string]bool{
 		"rbac.yaml": evaluate, "kubernetes/evaluate.yaml": evaluate, "kubernetes/observe.yaml": observe, "kubernetes/release-pods.yaml": release,
+		"kubernetes/templates.yaml": templates,
 	} {
 		assert.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(granted(t, name))), name)
 	}

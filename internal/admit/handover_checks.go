@@ -1,0 +1,48 @@
+package admit
+
+import (
+	"maps"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// Makers lists the checks whose requests fenced makes, to look for their templates.
+func (h *Handovers) Makers() []policy.Check { return h.book.makers() }
+
+// SetMissing stores why the templates of checks cannot be used, by the mark of the check. These
+// checks are Disabled.
+func (h *Handovers) SetMissing(why map[string]string, now time.Time) {
+	h.mu.Lock()
+	h.missing = maps.Clone(why)
+	h.mu.Unlock()
+	h.disable(now)
+}
+
+// SetIgnored stores the checks whose requests nobody begins, by the mark of the check.
+func (h *Handovers) SetIgnored(why map[string]string, now time.Time) {
+	h.mu.Lock()
+	h.ignored = why
+	h.mu.Unlock()
+	h.disable(now)
+}
+
+// disable tells the ledger, and requests a decision if that changes a check.
+func (h *Handovers) disable(now time.Time) {
+	h.mu.Lock()
+	all := maps.Clone(h.ignored)
+	if all == nil {
+		all = map[string]string{}
+	}
+	maps.Copy(all, h.missing)
+	changed := !maps.Equal(all, h.disabled)
+	h.disabled = all
+	h.mu.Unlock()
+	if changed {
+		h.book.setDisabled(all, now)
+		h.c.Wake()
+	}
+}
+
+// CheckName names a check in events.
+func CheckName(c *policy.Check) string { return checkID(c.ID()) }

@@ -1,0 +1,159 @@
+package admit
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+)
+
+// askedKept is how long a record stays after its end: the limits of a day count it.
+const askedKept = 24 * time.Hour
+
+// Load replaces the records by those in the store. begins: a leadership begins with them. Otherwise
+// nothing is changed in a leadership, because the records here are newer. // I19
+func (h *Handovers) Load(all []escalate.Record, begins bool) {
+	if begins {
+		h.book.begin(all)
+	} else {
+		h.book.update(all)
+	}
+	h.c.Wake()
+}
+
+// Records lists the records of the cluster.
+func (h *Handovers) Records() []escalate.Record { return h.book.records() }
+
+// Any says whether an object that fenced made may exist.
+func (h *Handovers) Any() bool {
+	return slices.ContainsFunc(h.book.records(), func(r escalate.Record) bool { return r.Blocking() })
+}
+
+// Reserve makes it durable that an object is about to be made for a target, with the mark that it
+// gets. The gates are evaluated once more. From then on nobody else acts on the target until the
+// object is known to be gone. An error is a *reason.Refusal, or an error of the store. // I19, I22
+func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) (escalate.Record, error) {
+	now := time.Now()
+	if g, refused := firstFailing(h.c.gates(o.candidate, nil, now)); refused {
+		return escalate.Record{}, reason.RefusalOf(g)
+	}
+	releasedAt := h.c.opt.Stop.ReleasedAt(h.c.opt.Name, o.Run.Target.Names()...)
+	object.Mark = h.c.opt.StoreID + "/" + h.c.opt.Name + "/" // and the ID of the record
+	r, err := h.book.reserve(o.candidate, object, h.c.opt.Slots.Count(), releasedAt, now)
+	if err != nil {
+		return r, err
+	}
+	h.mu.Lock()
+	delete(h.wanted, pair{o.candidate.draft.CheckID, o.candidate.key})
+	h.mu.Unlock()
+	slotted := remediate.Run{ID: r.ID, Target: r.Target, Strategy: remediate.PowerCycle}
+	if err := h.c.takeSlot(ctx, slotted); err != nil {
+		h.unreserve(r)
+		return r, err
+	}
+	saved, err := state.SaveAsked(ctx, h.c.opt.Lead.Store(), r)
+	if err != nil {
+		h.unreserve(r) // nothing was made; if the record was stored after all, it is taken for one without an object
+		return r, err
+	}
+	h.book.put(saved)
+	return saved, nil
+}
+
+// unreserve removes the newest object of a record, which was not made, from the Book.
+func (h *Handovers) unreserve(r escalate.Record) {
+	r.Objects = slices.Clone(r.Objects[:len(r.Objects)-1])
+	if len(r.Objects) == 0 {
+		h.book.drop(r.ID)
+	} else {
+		h.book.put(r)
+	}
+}
+
+// NotMade records that the newest object of a record was certainly not made. If that cannot be
+// stored, the record goes on as if the object might exist.
+func (h *Handovers) NotMade(ctx context.Context, r escalate.Record) error {
+	kept := r
+	kept.Objects = slices.Clone(r.Objects[:len(r.Objects)-1])
+	if len(kept.Objects) > 0 {
+		return h.save(ctx, kept)
+	}
+	return h.delete(ctx, r)
+}
+
+// Change stores a change of the newest object of a record.
+func (h *Handovers) Change(ctx context.Context, id string, change func(*escalate.Object)) error {
+	r, known := h.book.get(id)
+	if !known || len(r.Objects) == 0 {
+		return fmt.Errorf("no record %s of another remediator", id)
+	}
+	r.Objects = slices.Clone(r.Objects)
+	change(&r.Objects[len(r.Objects)-1])
+	return h.save(ctx, r)
+}
+
+func (h *Handovers) save(ctx context.Context, r escalate.Record) error {
+	saved, err := state.SaveAsked(ctx, h.c.opt.Lead.Store(), r)
+	if err != nil {
+		return h.reread(ctx, err)
+	}
+	h.book.put(saved)
+	h.c.Wake()
+	return nil
+}
+
+func (h *Handovers) delete(ctx context.Context, r escalate.Record) error {
+	if err := state.DeleteAsked(ctx, h.c.opt.Lead.Store(), r); err != nil {
+		return h.reread(ctx, err)
+	}
+	h.book.drop(r.ID)
+	h.c.Wake()
+	return nil
+}
+
+// reread reads the records again after a write of which it is not known whether it was made.
+func (h *Handovers) reread(ctx context.Context, cause error) error {
+	if all, err := state.LoadAsked(ctx, h.c.opt.Lead.Store()); err == nil {
+		h.book.reread(all)
+	}
+	return cause
+}
+
+// Next decides the next step for the object of a record, as it was just read. ok is false before the
+// view of the cluster is complete.
+func (h *Handovers) Next(r escalate.Record, live *policy.Request, now time.Time) (step escalate.Step, ignored string, ok bool) {
+	if !h.c.view.View().Synced {
+		return step, "", false
+	}
+	t, ok := h.book.target(&r, now)
+	if !ok {
+		return step, "", false
+	}
+	s := escalate.Situation{AskedTarget: t, Object: r.Newest(), Live: live}
+	return escalate.Next(s, now), escalate.Ignored(s, now), true
+}
+
+// Settle ends a record without an object when nothing more is to be asked, and deletes it a day
+// later.
+func (h *Handovers) Settle(ctx context.Context, r escalate.Record, now time.Time) error {
+	if !r.Ended.IsZero() {
+		if now.Sub(r.Ended) < askedKept {
+			return nil
+		}
+		return h.delete(ctx, r)
+	}
+	if !h.c.view.View().Synced {
+		return nil
+	}
+	if t, ok := h.book.target(&r, now); !ok || t.Unknown || t.Check != nil && !t.Recovered && !t.Gone && !t.NodeReady {
+		return nil
+	}
+	r.Ended = now.UTC()
+	return h.save(ctx, r)
+}

@@ -1,0 +1,96 @@
+package escalate
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Record is what fenced asked other remediators to do for one target of one check. It is stored
+// before the first object is made, and stays until no object is left and the target has recovered,
+// whatever becomes of the check. While it is blocking, nobody else acts on the target. // I22
+type Record struct {
+	ID      string `json:"id"`
+	Version uint64 `json:"-"`
+	// Check is the mark of the check.
+	Check        string           `json:"check"`
+	Target       remediate.Target `json:"target"`
+	ControlPlane bool             `json:"controlPlane,omitempty"`
+	// Objects are those that were made, the newest last. Only the newest may still exist.
+	Objects []Object  `json:"objects"`
+	Started time.Time `json:"started"`
+	// Ended is when no object was left, and nothing more was to be asked. The record stays for
+	// the limits of a day.
+	Ended time.Time `json:"ended,omitzero"`
+}
+
+// Object is one object that fenced made, or was about to make.
+type Object struct {
+	APIVersion      string `json:"apiVersion"`
+	Kind            string `json:"kind"`
+	Namespace       string `json:"namespace"`
+	Name            string `json:"name"`
+	OnManagementAPI bool   `json:"onManagementAPI,omitempty"`
+	// UID is empty while it is not known whether the object was created.
+	UID      string `json:"uid,omitempty"`
+	Template string `json:"template"`
+	// Mark is the annotation fenced.io/made-by of the object. fenced changes and deletes an
+	// object only if it has exactly this mark.
+	Mark string `json:"mark"`
+	// Made is before the object was created.
+	Made time.Time `json:"made"`
+	// TimedOut is when its remediator was told to stop. Gone is since when it is known that the
+	// object does not exist.
+	TimedOut time.Time `json:"timedOut,omitzero"`
+	Gone     time.Time `json:"gone,omitzero"`
+}
+
+// ErrNotMade is the error of a creation that certainly did not make the object.
+var ErrNotMade = errors.New("it was not made")
+
+// Newest is the newest object; the zero value if there is none.
+func (r *Record) Newest() Object {
+	if len(r.Objects) == 0 {
+		return Object{}
+	}
+	return r.Objects[len(r.Objects)-1]
+}
+
+// Blocking says whether an object may exist, so that nobody else may act on the target.
+func (r *Record) Blocking() bool { return len(r.Objects) > 0 && r.Newest().Gone.IsZero() }
+
+// Tried lists the objects that do not exist any more, for the next step of an escalation.
+func (r *Record) Tried() (list []policy.Attempt) {
+	for _, o := range r.Objects {
+		if !o.Gone.IsZero() {
+			list = append(list, policy.Attempt{APIVersion: o.APIVersion, Kind: o.Kind, TemplateName: o.Template, Started: o.Made, TimedOut: o.TimedOut})
+		}
+	}
+	return list
+}
+
+// String names the object.
+func (o Object) String() string { return fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name) }
+
+const (
+	// uncertainFor is how long after an object may have been created it may still appear.
+	uncertainFor = 2 * time.Minute
+	// silentFor is how long a remediator that has not touched an object may still act on what
+	// it saw before the object was gone.
+	silentFor = time.Minute
+)
+
+// IsGone says whether an object is gone for good that has not existed since a time. touched: its
+// remediator had set a finalizer or a status.
+func (o Object) IsGone(since time.Time, touched bool, now time.Time) bool {
+	switch {
+	case o.UID == "":
+		return now.Sub(o.Made) >= uncertainFor && now.Sub(since) >= silentFor
+	case touched:
+		return true
+	}
+	return now.Sub(since) >= silentFor
+}
