@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +20,19 @@ import (
 func TestMoreGarbageWhileManyRunsStart(t *testing.T) {
 	t.Setenv("GOGC", "")
 	synctest.Test(t, func(t *testing.T) {
-		var set []int
+		var mu sync.Mutex
+		var all []int
+		set := func() []int {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(all)
+		}
 		g := newGarbage()
-		g.set, g.live = func(percent int) { set = append(set, percent) }, func() uint64 { return 2 * moreGarbage }
+		g.set, g.live = func(percent int) {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, percent)
+		}, func() uint64 { return 2 * moreGarbage }
 		full := errors.New("the disk is full")
 		record := g.record(func(event.Event) error { return full })
 		start := func(n int, apart time.Duration) {
@@ -36,18 +48,21 @@ func TestMoreGarbageWhileManyRunsStart(t *testing.T) {
 		go func() { done <- g.keep(ctx) }()
 
 		start(manyStarts-1, 0)
-		assert.Empty(t, set, "few")
+		assert.Empty(t, set(), "few")
 		time.Sleep(2 * manyWithin)
 		start(3*manyStarts, manyWithin)
-		assert.Empty(t, set, "one after another")
+		assert.Empty(t, set(), "one after another")
 		start(100, time.Millisecond)
-		assert.Equal(t, []int{100}, set)
+		assert.Equal(t, []int{100}, set())
 		time.Sleep(moreFor - time.Second)
+		synctest.Wait()
 		start(manyStarts, 0)
 		time.Sleep(moreFor - time.Second)
-		assert.Len(t, set, 1, "others have started since")
+		synctest.Wait()
+		assert.Len(t, set(), 1, "others have started since")
 		time.Sleep(2 * time.Second)
-		assert.Equal(t, []int{100, gcPercent}, set)
+		synctest.Wait()
+		assert.Equal(t, []int{100, gcPercent}, set())
 		stop()
 		require.NoError(t, <-done)
 	})

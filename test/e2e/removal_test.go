@@ -26,7 +26,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
 		Apart: true, Mode: "respond",
-		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.Redfish, Metal3: true}},
+		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.Redfish, Metal3: true},
+			{Name: "healthy-2", Protocol: scene.IPMI, Metal3: true}},
 	})
 	ctx := within(t)
 	q := newRequester(ctx, t, s.Management)
