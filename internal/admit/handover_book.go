@@ -212,12 +212,12 @@ func (b handoverBook) target(r *escalate.Record, now time.Time) (t policy.AskedT
 	}, now), true
 }
 
-// makers lists the checks whose requests fenced makes.
+// makers lists the checks by which fenced asks other remediators.
 func (b handoverBook) makers() (list []policy.Check) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.ledger.Counters() {
-		if check := b.ledger.Check(r.ID()); check != nil && check.MakesRequests() && r.State != policy.StatePaused && r.State != policy.StateInvalid {
+		if check := b.ledger.Check(r.ID()); check != nil && check.AsksOthers() && r.State != policy.StatePaused && r.State != policy.StateInvalid {
 			list = append(list, *check)
 		}
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -35,7 +36,7 @@ func (w *templateWatch) look(ctx context.Context, now time.Time) {
 			return
 		}
 		if i >= maxMakers {
-			found[check.Mark()] = "fenced makes the requests of 50 checks at most"
+			found[check.Mark()] = fmt.Sprintf("fenced asks other remediators for %d checks at most", maxMakers)
 			continue
 		}
 		if why := w.missingOf(ctx, &check); why != "" {

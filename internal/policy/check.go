@@ -209,6 +209,12 @@ func (c *Check) MakesRequests() bool {
 	return c.Strategy == CreateRequests && (c.family() == fenced || c.Evaluator != "" && (c.Paused || c.family() == medik8s))
 }
 
+// AsksOthers reports whether fenced makes requests of the check that another remediator carries
+// out. For those from its own template it makes no object.
+func (c *Check) AsksOthers() bool {
+	return c.MakesRequests() && slices.ContainsFunc(c.rungs(), func(e Escalation) bool { return !e.Template.IsOwn() })
+}
+
 // HandsOver reports whether an action of the check is done by a request that fenced
 // makes. fenced's own template needs no request: fenced fences at once.
 func (c *Check) HandsOver(t *TargetReport) bool {

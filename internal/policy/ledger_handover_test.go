@@ -117,3 +117,17 @@ func TestTriedTemplates(t *testing.T) {
 	assert.Equal(t, reason.UnderRemediation, target().Reason)
 	assert.Equal(t, policy.None, target().Action)
 }
+
+// TestOwnTemplateIsNeverDisabled: what is known of requests for others concerns no check that is
+// carried out by fenced itself.
+func TestOwnTemplateIsNeverDisabled(t *testing.T) {
+	check := askingPolicy()
+	check.Escalation = []policy.Escalation{{Order: 1, Timeout: time.Hour, Template: policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "t"}}}
+	assert.True(t, check.MakesRequests())
+	assert.False(t, check.AsksOthers())
+	assert.True(t, askingPolicy().AsksOthers())
+	l := askingLedger(check, map[string]string{"sick": "Unknown"})
+	l.SetDisabled(epoch, map[string]string{check.Mark(): "nobody carries it out"})
+	r, _ := l.CheckReport(check.ID(), epoch)
+	assert.Equal(t, policy.StateActive, r.State)
+}

@@ -317,7 +317,7 @@ func (w *tables) checkContext(c *Check) CheckContext {
 	case medik8s:
 		a.MachineChecks = w.machineChecks
 	}
-	if c.MakesRequests() {
+	if c.AsksOthers() {
 		a.Disabled, a.Tried = w.disabled[c.Mark()], w.tried[c.Mark()]
 	}
 	if w.rules.WaitForUpgrade || c.family() == medik8s {
