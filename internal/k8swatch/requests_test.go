@@ -145,3 +145,34 @@ func TestTargetOfUnreadRequestsIsContested(t *testing.T) { // I22
 		})
 	}
 }
+
+// The requests that fenced itself carries out ask nobody else: a target of a check that makes only such
+// is free for a run before they were listed.
+func TestTargetOfTheOwnTemplateIsNotContested(t *testing.T) {
+	own := policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "t"}
+	other := policy.Template{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "ns", Name: "t"}
+	for name, c := range map[string]struct {
+		check policy.Check
+		who   string
+	}{
+		"one template": {policy.Check{Template: &own}, ""},
+		"beside another's": {policy.Check{Escalation: []policy.Escalation{{Template: other}, {Template: own}}},
+			"the remediation requests of kind Reboot.example.com have not been read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := offline()
+			p := c.check
+			p.Kind, p.APIVersion, p.Name, p.Strategy, p.SelectsNodes, p.Selector = policy.FencePolicyKind, policy.FencedAPI, "p", policy.CreateRequests, true, labels.Everything()
+			k.cfg.Checks = []policy.Check{p}
+			l := &looker{c: k, run: remediate.Run{Target: remediate.Target{Node: "n"}}}
+			l.look.FreshNode = &policy.Node{Name: "n"}
+			who, err := l.foreignRequest(t.Context())
+			require.NoError(t, err)
+			if c.who == "" {
+				assert.Empty(t, who)
+			} else {
+				assert.Contains(t, who, c.who)
+			}
+		})
+	}
+}

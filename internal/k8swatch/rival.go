@@ -95,11 +95,12 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 }
 
 // unreadRequests names a check that covers the target and whose requests were never
-// listed: from the cluster or from a file, whoever makes them.
+// listed: from the cluster or from a file, whoever makes them. The requests that fenced
+// carries out ask nobody else.
 func (l *looker) unreadRequests() string {
 	var covering []*policy.Check
 	note := func(c *policy.Check) {
-		if c.Invalid == "" && l.covers(c) {
+		if c.Invalid == "" && !isHandledByFenced(c) && l.covers(c) {
 			covering = append(covering, c)
 		}
 	}
