@@ -58,7 +58,7 @@ func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time)
 		if same {
 			f.OpenRun = r.ID
 			if asked, is := b.asked[r.ID]; is {
-				f.OpenRun = "the remediator of " + asked.Newest().String()
+				f.OpenRun = "the remediator of " + asked.Asks()
 			}
 		} else if r.ControlPlane && f.ControlPlane {
 			f.ControlPlaneRun = r.ID // Waiting and Held ones, too

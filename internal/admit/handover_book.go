@@ -1,8 +1,8 @@
 package admit
 
 import (
-	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -17,21 +17,20 @@ import (
 type handoverBook struct{ *Book }
 
 // begin replaces the records by those in the store when a leadership begins. From then on the Book
-// is newer than the store. // I19
-func (b handoverBook) begin(all []escalate.Record) {
+// is newer than the store. It returns whether that changes anything. // I19
+func (b handoverBook) begin(all []escalate.Record) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leads = true
-	b.set(all)
+	return b.set(all)
 }
 
-// update replaces the records by those in the store, outside of a leadership.
-func (b handoverBook) update(all []escalate.Record) {
+// update replaces the records by those in the store, outside of a leadership. It returns whether that
+// changes anything.
+func (b handoverBook) update(all []escalate.Record) (changed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.leads {
-		b.set(all)
-	}
+	return !b.leads && b.set(all)
 }
 
 // reread replaces the records by those in the store in a leadership, after a write of which it is not
@@ -44,14 +43,19 @@ func (b handoverBook) reread(all []escalate.Record) {
 	}
 }
 
-// set replaces the records. b.mu is held.
-func (b handoverBook) set(all []escalate.Record) {
-	b.asked, b.runsChanged = map[string]escalate.Record{}, true
+// set replaces the records, and returns whether they differ from those before. b.mu is held.
+func (b handoverBook) set(all []escalate.Record) (changed bool) {
+	mine := map[string]escalate.Record{}
 	for _, r := range all {
 		if r.Target.Cluster == b.opt.Name {
-			b.asked[r.ID] = r
+			mine[r.ID] = r
 		}
 	}
+	if reflect.DeepEqual(mine, b.asked) {
+		return false
+	}
+	b.asked, b.runsChanged = mine, true
+	return true
 }
 
 // put adds or replaces a record, and drop removes one.
@@ -92,7 +96,7 @@ func (b handoverBook) records() (list []escalate.Record) {
 func (b handoverBook) blocks(t remediate.Target) string {
 	for _, r := range b.asked {
 		if r.Blocking() && r.Target.Overlaps(t) {
-			return fmt.Sprintf("%s asks another remediator to repair it, for check %s", r.Newest(), r.Check)
+			return r.Asks() + " may be at work on it; to give that up: fencectl abort " + r.ID + " --as-is --reason WHY"
 		}
 	}
 	return ""
@@ -103,7 +107,7 @@ func (b handoverBook) blocks(t remediate.Target) string {
 func (b handoverBook) openTargets() (list []policy.OpenRun) {
 	for _, id := range slices.Sorted(maps.Keys(b.asked)) {
 		if r := b.asked[id]; r.Blocking() {
-			o := policy.OpenRun{ID: "of the remediator of " + r.Newest().String(), Node: r.Target.Node, ControlPlane: r.ControlPlane}
+			o := policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: r.Target.Node, ControlPlane: r.ControlPlane}
 			if r.Target.Machine != "" {
 				o.Machine = r.Target.MachineKey()
 			}

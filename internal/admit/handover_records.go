@@ -2,6 +2,7 @@ package admit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,14 +18,12 @@ import (
 const askedKept = 24 * time.Hour
 
 // Load replaces the records by those in the store. begins: a leadership begins with them. Otherwise
-// nothing is changed in a leadership, because the records here are newer. // I19
+// nothing is changed in a leadership, because the records here are newer. A decision is requested
+// only if a record of this cluster has changed. // I19
 func (h *Handovers) Load(all []escalate.Record, begins bool) {
-	if begins {
-		h.book.begin(all)
-	} else {
-		h.book.update(all)
+	if begins && h.book.begin(all) || !begins && h.book.update(all) {
+		h.c.Wake()
 	}
-	h.c.Wake()
 }
 
 // Records lists the records of the cluster.
@@ -119,7 +118,7 @@ func (h *Handovers) delete(ctx context.Context, r escalate.Record) error {
 
 // reread reads the records again after a write of which it is not known whether it was made.
 func (h *Handovers) reread(ctx context.Context, cause error) error {
-	if all, err := state.LoadAsked(ctx, h.c.opt.Lead.Store()); err == nil {
+	if all, err := state.LoadAsked(ctx, h.c.opt.Lead.Store()); err == nil || errors.Is(err, state.ErrUnreadable) {
 		h.book.reread(all)
 	}
 	return cause

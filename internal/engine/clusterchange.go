@@ -47,8 +47,8 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 	if ch.runs, err = state.LoadRuns(ctx, t.e.opt.Store); err != nil {
 		errs = append(errs, fmt.Errorf("load runs: %w", err))
 	}
-	if ch.asked, err = state.LoadAsked(ctx, t.e.opt.Store); err != nil {
-		errs = append(errs, fmt.Errorf("load what other remediators were asked: %w", err))
+	if ch.asked, err = t.e.asked.load(ctx); err != nil {
+		errs = append(errs, err)
 	}
 	for _, c := range ch.removed {
 		errs = append(errs, c.whyNotRemoved(ctx, ch.runs, ch.asked))
@@ -78,7 +78,8 @@ func (c *cluster) whyNotRemoved(ctx context.Context, runs []remediate.Run, asked
 	}
 	for _, r := range append(c.admit.Handovers.Records(), asked...) {
 		if r.Target.Cluster == name && r.Blocking() {
-			return fmt.Errorf("cluster %s cannot be removed yet: %s, which fenced made for %s, may exist; wait until fenced has deleted it", name, r.Newest(), r.Target.Node)
+			return fmt.Errorf("cluster %s cannot be removed yet: %s may be at work on %s; wait until fenced has deleted its object, or give it up with fencectl abort %s --as-is --reason WHY",
+				name, r.Asks(), strings.Join(r.Target.Names(), ", "), r.ID)
 		}
 	}
 	if !c.lead.Leads() {

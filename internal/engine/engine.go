@@ -102,6 +102,7 @@ type Engine struct {
 	limits   *admit.Limits
 	stop     *stop.Stop
 	pulse    *pulse
+	asked    *askedRecords
 
 	Arming Arming
 	TakeIn TakeIn
@@ -111,7 +112,7 @@ type Engine struct {
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, pulse: newPulse(), limits: admit.NewLimits(opt.Guards, opt.Run)}
-	e.Arming, e.TakeIn = Arming{e}, TakeIn{e}
+	e.Arming, e.TakeIn, e.asked = Arming{e}, TakeIn{e}, &askedRecords{e: e}
 	var err error
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err
@@ -140,9 +141,9 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load runs: %w", err)
 	}
-	asked, err := state.LoadAsked(ctx, opt.Store)
+	asked, err := e.asked.load(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("load what other remediators were asked: %w", err)
+		return nil, err
 	}
 	for _, o := range opt.Clusters {
 		newCluster(e, o, false).attach(ctx, runs, asked)
@@ -152,11 +153,8 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 			return nil, fmt.Errorf("run %s on %s is open in cluster %q, which the configuration no longer names; add the cluster again until the run has ended", r.ID, r.Target.Node, r.Target.Cluster)
 		}
 	}
-	for _, r := range asked {
-		if e.clusters.Get(r.Target.Cluster) == nil && r.Blocking() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance {
-			return nil, fmt.Errorf("%s, which fenced made for %s, may exist in cluster %q, which the configuration no longer names; add the cluster again until fenced has deleted the object",
-				r.Newest(), r.Target.Node, r.Target.Cluster)
-		}
+	if err := e.asked.whyNotStart(asked); err != nil {
+		return nil, err
 	}
 	return e, nil
 }

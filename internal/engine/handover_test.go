@@ -64,7 +64,7 @@ func TestHandedOverCheckAsksAnotherRemediator(t *testing.T) {
 		q := others(w)[0]
 		assert.Equal(t, []string{"Reboot", "m-1", "reboot"}, []string{q.Kind, q.Name, q.TemplateName})
 		assert.Regexp(t, "^store/c/[0-9a-z]+-[0-9a-f]{6}$", q.MadeBy, "the installation, the cluster and the record")
-		assert.Contains(t, gate(t, e, reason.UnderRemediation).Value, "Reboot ns/m-1")
+		assert.Contains(t, gate(t, e, reason.UnderRemediation).Value, "Reboot ns/m-1 of record ")
 		x, err := e.Explain(t.Context(), "c", "n-1")
 		require.NoError(t, err)
 		assert.Equal(t, policy.Indeterminate, x.Verdict, "no check asks for anything else, and every limit counts it")
@@ -270,7 +270,7 @@ func TestRequestOfAClusterThatIsGone(t *testing.T) {
 		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
 		stop()
 		_, err := engine.New(t.Context(), engine.Options{Store: store, Hosts: w, Events: event.NewStream(), Clusters: []engine.ClusterOptions{{Name: "d", Watch: w.Watch(), Kube: w}}})
-		require.ErrorContains(t, err, `Reboot ns/m-1, which fenced made for n-1, may exist in cluster "c", which the configuration no longer names`)
+		require.ErrorContains(t, err, `Reboot ns/m-1, which fenced made for n-1, ns/m-1, may exist in cluster "c", which the configuration no longer names`)
 	})
 }
 

@@ -19,6 +19,9 @@ func (w *handoverWriter) followAll(ctx context.Context) {
 			return
 		}
 		known[r.ID] = true
+		if r.Unreadable != "" {
+			continue // it blocks its target until a person gives it up
+		}
 		if !r.Blocking() {
 			w.try(ctx, r.ID, r.Target, r.Check, "end the record of another remediator", func() error { return h.Settle(ctx, r, time.Now()) })
 			continue

@@ -29,9 +29,9 @@ func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	if err != nil {
 		return fmt.Errorf("load runs: %w", err)
 	}
-	asked, err := state.LoadAsked(ctx, e.opt.Store)
+	asked, err := e.asked.load(ctx)
 	if err != nil {
-		return fmt.Errorf("load what other remediators were asked: %w", err)
+		return err
 	}
 	if err := e.hosts.CompleteFreezes(ctx, s, l.c.book.RunsOfCluster(runs)); err != nil {
 		return err

@@ -76,15 +76,17 @@ func (e *Engine) follow(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load runs: %w", err)
 	}
-	asked, err := state.LoadAsked(ctx, e.opt.Store)
-	if err != nil {
-		return fmt.Errorf("load what other remediators were asked: %w", err)
-	}
 	for _, c := range e.clusters.All() {
-		c.admit.Handovers.Load(asked, false)
 		if c.book.UpdateRuns(runs) {
 			c.admit.Wake()
 		}
+	}
+	asked, err := e.asked.load(ctx) // after the runs: nothing about it may hold them up
+	if err != nil {
+		return err
+	}
+	for _, c := range e.clusters.All() {
+		c.admit.Handovers.Load(asked, false)
 	}
 	return nil
 }

@@ -15,6 +15,11 @@ import (
 type Record struct {
 	ID      string `json:"id"`
 	Version uint64 `json:"-"`
+	// Key is that of the record in the store; empty before it was stored.
+	Key string `json:"-"`
+	// Unreadable is why the stored record cannot be read; "" if it was. Then nothing but the ID and
+	// the target is known.
+	Unreadable string `json:"-"`
 	// Check is the mark of the check.
 	Check        string           `json:"check"`
 	Target       remediate.Target `json:"target"`
@@ -60,7 +65,17 @@ func (r *Record) Newest() Object {
 }
 
 // Blocking says whether an object may exist, so that nobody else may act on the target.
-func (r *Record) Blocking() bool { return len(r.Objects) > 0 && r.Newest().Gone.IsZero() }
+func (r *Record) Blocking() bool {
+	return r.Unreadable != "" || len(r.Objects) > 0 && r.Newest().Gone.IsZero()
+}
+
+// Asks names what may be at work on the target of a blocking record.
+func (r *Record) Asks() string {
+	if r.Unreadable != "" {
+		return "what record " + r.ID + " asks for, which cannot be read"
+	}
+	return r.Newest().String() + " of record " + r.ID
+}
 
 // Tried lists the objects that do not exist any more, for the next step of an escalation.
 func (r *Record) Tried() (list []policy.Attempt) {
