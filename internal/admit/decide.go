@@ -115,7 +115,7 @@ func (c *Cluster) mayAct(now time.Time) bool {
 // returns when to consider them again; zero: never. // I4
 func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time) {
 	acting := c.book.actingChecks(now)
-	pairs := map[pair]bool{}
+	pairs, handed := map[pair]bool{}, map[pair]bool{}
 	requested, due := c.Requested.consider(ctx, pairs, now)
 	if c.tooOld(now) {
 		return earliest(due, c.refused.tell(now))
@@ -134,6 +134,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 			}
 			pairs[pair{id, targetKey(t)}] = true
 			if check.HandsOver(t) && t.Acts() {
+				handed[pair{id, targetKey(t)}] = true
 				due = earliest(due, c.Handovers.consider(check, t, now))
 				continue
 			}
@@ -154,6 +155,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		}
 	}
 	c.probes.dropAllBut(live)
+	c.Handovers.dropAllBut(handed)
 	c.refused.endAllBut(pairs, func(r Refused) bool { return r.isRunning(c.book) }, now)
 	return earliest(due, c.refused.tell(now))
 }

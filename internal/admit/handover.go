@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -81,6 +82,13 @@ func (h *Handovers) consider(check *policy.Check, t *policy.TargetReport, now ti
 		return recheckAt(g, now)
 	}
 	return now.Add(gateRetry)
+}
+
+// dropAllBut forgets what was wanted, except for the targets that were just considered.
+func (h *Handovers) dropAllBut(considered map[pair]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.wanted, func(key pair, _ Ask) bool { return !considered[key] })
 }
 
 // gate says for explain and plan what a target waits for, after its gates have passed; none

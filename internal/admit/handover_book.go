@@ -158,15 +158,18 @@ func (b handoverBook) allRuns() runs {
 	return all
 }
 
-// reserve puts a new object of a record into the Book, if no run is open on the target, and if the
-// limits still allow it. o.Mark lacks the ID of the record. From then on nobody else acts on the target. An
-// error is a *reason.Refusal. // I11, I12, I22
-func (b handoverBook) reserve(a candidate, o escalate.Object, slots int, releasedAt, now time.Time) (r escalate.Record, err error) {
+// reserve puts a new object of a record into the Book, if its check still asks for it, if no run is open
+// on the target, and if the limits still allow it. o.Mark lacks the ID of the record. From then on nobody
+// else acts on the target. An error is a *reason.Refusal. // I11, I12, I22
+func (b handoverBook) reserve(a candidate, from policy.Template, o escalate.Object, slots int, releasedAt, now time.Time) (r escalate.Record, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := a.draft.Target
 	if b.closed {
 		return r, errRemoved()
+	}
+	if code := b.whyNotAsked(a, from, now); code != "" {
+		return r, &reason.Refusal{Reason: code, Message: "check " + a.check.Key() + " no longer asks for an object from " + from.Kind + " " + from.Name}
 	}
 	if why := b.blocks(t); why != "" {
 		return r, &reason.Refusal{Reason: reason.AlreadyRequested, Message: why}

@@ -44,7 +44,7 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 	}
 	releasedAt := h.c.opt.Stop.ReleasedAt(h.c.opt.Name, o.Run.Target.Names()...)
 	object.Mark = h.c.opt.StoreID + "/" + h.c.opt.Name + "/" // and the ID of the record
-	r, err := h.book.reserve(o.candidate, object, h.c.opt.Slots.Count(), releasedAt, now)
+	r, err := h.book.reserve(o.candidate, o.Template, object, h.c.opt.Slots.Count(), releasedAt, now)
 	if err != nil {
 		return r, err
 	}

@@ -1,13 +1,20 @@
 package admit
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -39,4 +46,122 @@ func TestLoadingRecordsWakesOnlyForAChange(t *testing.T) {
 	b.EndLeadership()
 	assert.True(t, woke(false))
 	assert.Empty(t, h.Records())
+}
+
+var (
+	reboot  = policy.Template{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "ns", Name: "reboot"}
+	replace = policy.Template{APIVersion: "example.com/v1", Kind: "ReplaceTemplate", Namespace: "ns", Name: "replace"}
+)
+
+// asking is a cluster with a FencePolicy that asks another remediator for each Node that is not ready.
+type asking struct {
+	b     handoverBook
+	check policy.Check
+	now   time.Time
+}
+
+func newAsking(limits guard.Limits) *asking {
+	a := &asking{now: time.Now(), check: policy.Check{
+		Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI, Name: "p", Selector: labels.Everything(), SelectsNodes: true, Source: "cluster",
+		Strategy: policy.CreateRequests, Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}, Template: &reboot,
+	}}
+	a.b = handoverBook{NewBook(BookOptions{Name: "c", Limits: NewLimits(limits, remediate.Limits{RunTimeout: time.Hour})}, a.now)}
+	a.b.complete = true
+	a.put()
+	return a
+}
+
+// manyLimits are limits that nothing here reaches.
+func manyLimits() guard.Limits {
+	return guard.Limits{MaxInFlight: 50, MaxInFlightPercent: 100, MaxInFlightPerZone: 50, MaxInFlightTotal: 50, MaxFencesPerDay: 50, ZoneBreakerMin: 50, ZoneKey: "zone"}
+}
+
+// put makes the ledger have the check as it is now.
+func (a *asking) put() {
+	check := a.check
+	a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&check), Value: &check})
+}
+
+func (a *asking) node(name, ready string, change ...func(*policy.Node)) *policy.Node {
+	n := &policy.Node{Name: name, UID: "uid-" + name, Conditions: []policy.Condition{{Type: "Ready", Status: ready, LastTransition: a.now.Add(-time.Hour)}}}
+	for _, f := range change {
+		f(n)
+	}
+	a.b.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
+	return n
+}
+
+// candidate is that of a Node as the deciding loop sees it now.
+func (a *asking) candidate(t *testing.T, node string) candidate {
+	t.Helper()
+	a.b.mu.Lock()
+	a.b.applyOpenRuns(a.now)
+	targets := a.b.ledger.ActingOn(a.check.ID(), node, a.now)
+	a.b.mu.Unlock()
+	require.Len(t, targets, 1)
+	c, ok := a.b.candidateForCheck(a.b.Check(a.check.ID()), &targets[0])
+	require.True(t, ok)
+	return c
+}
+
+func (a *asking) reserve(c candidate, from policy.Template) (escalate.Record, error) {
+	return a.b.reserve(c, from, escalate.Object{Kind: strings.TrimSuffix(from.Kind, "Template"), APIVersion: from.APIVersion, Namespace: "ns", Name: c.draft.Target.Node, Template: from.Name}, 0, time.Time{}, a.now)
+}
+
+func refusedFor(t *testing.T, err error) reason.Code {
+	t.Helper()
+	r, is := reason.AsRefusal(err)
+	require.True(t, is, "%v", err)
+	return r.Reason
+}
+
+// Between the gates of a target and the object, the check may have changed its mind.
+func TestReserveAsksTheCheckAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*asking)
+		from   policy.Template
+		code   reason.Code
+	}{
+		"as before":        {func(*asking) {}, reboot, ""},
+		"recovered":        {func(a *asking) { a.node("n", "True") }, reboot, reason.NotUnhealthy},
+		"another template": {func(a *asking) { a.check.Template = &replace; a.put() }, reboot, reason.NotUnhealthy},
+		"fenced itself":    {func(a *asking) { a.check.Strategy = policy.PowerCycleHosts; a.put() }, reboot, reason.NotUnhealthy},
+		"over the limit": {func(a *asking) {
+			a.check.MaxUnhealthy = &intstr.IntOrString{IntVal: 1}
+			a.put()
+			a.node("second", "Unknown")
+		}, reboot, reason.ShortCircuit},
+		"no check": {func(a *asking) {
+			a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)})
+		}, reboot, reason.NotUnhealthy},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newAsking(manyLimits())
+			a.node("n", "Unknown")
+			before := a.candidate(t, "n")
+			c.change(a)
+			_, err := a.reserve(before, c.from)
+			if c.code == "" {
+				require.NoError(t, err)
+				return
+			}
+			assert.Equal(t, c.code, refusedFor(t, err))
+			assert.Empty(t, a.b.records())
+		})
+	}
+}
+
+// A target that was not considered again is wanted no more.
+func TestWantedIsForgottenWithoutItsTarget(t *testing.T) {
+	h := &Handovers{wanted: map[pair]Ask{}}
+	now := time.Now()
+	one, two := pair{"p", "|one"}, pair{"p", "|two"}
+	for _, key := range []pair{one, two} {
+		h.wanted[key] = Ask{Check: &policy.Check{}, at: now, Target: policy.TargetReport{Node: key.target}}
+	}
+	require.Len(t, h.Wanted(now), 2)
+	h.dropAllBut(map[pair]bool{two: true})
+	left := h.Wanted(now)
+	require.Len(t, left, 1)
+	assert.Equal(t, "|two", left[0].Target.Node)
 }
