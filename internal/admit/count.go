@@ -48,7 +48,7 @@ func (b *Book) countNodes(a candidate, f *guard.Facts) {
 func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time) {
 	key := cmp.Or(a.zoneKey, b.opt.Limits.Guards().ZoneKey)
 	all := handoverBook{b}.allRuns()
-	h := all.history(a.draft.Target, b.stableUntil[a.draft.Target.Node], releasedAt)
+	h := handoverBook{b}.history(a, releasedAt)
 	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
 	for _, r := range all.byID {
 		if !r.Open() || r.ID == a.draft.ID { // the latter: a Waiting run that is due

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -69,7 +70,6 @@ func (b handoverBook) drop(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.asked, id)
-	delete(b.runs.labels, id)
 	b.runsChanged = true
 }
 
@@ -136,28 +136,6 @@ func (b handoverBook) tried() map[string]map[string][]policy.Attempt {
 	return found
 }
 
-// allRuns are the runs, and what other remediators were asked as if it were runs: the limits count
-// both. b.mu is held. // I11, I15
-func (b handoverBook) allRuns() runs {
-	all := b.runs
-	if len(b.asked) == 0 {
-		return all
-	}
-	all.byID = maps.Clone(all.byID)
-	for id, r := range b.asked {
-		run := remediate.Run{ID: id, Version: r.Version, Target: r.Target, ControlPlane: r.ControlPlane, Started: r.Started,
-			Strategy: remediate.PowerCycle, Step: remediate.PowerOff, Attempt: 1, Intervened: true}
-		switch {
-		case !r.Ended.IsZero():
-			run.Step, run.Ended = remediate.Done, r.Ended
-		case !r.Blocking():
-			continue // the next remediator, or fenced, may begin
-		}
-		all.byID[id] = run
-	}
-	return all
-}
-
 // reserve puts a new object of a record into the Book, if its check still asks for it, if no run is open
 // on the target, and if the limits still allow it. o.Mark lacks the ID of the record. From then on nobody
 // else acts on the target. An error is a *reason.Refusal. // I11, I12, I22
@@ -178,6 +156,10 @@ func (b handoverBook) reserve(a candidate, from policy.Template, o escalate.Obje
 		return r, &reason.Refusal{Reason: reason.UnderRemediation, Message: "a run of fenced is open on the target"}
 	}
 	r = b.recordOf(a, now)
+	if r.Trim(now); len(r.Objects) >= escalate.MaxObjects {
+		return r, &reason.Refusal{Reason: reason.FencesPerDay, Message: fmt.Sprintf("%d objects were made for it since %s; give that up with fencectl abort %s --as-is --reason WHY",
+			len(r.Objects), r.Started.Format(time.RFC3339), r.ID)}
+	}
 	a.draft.ID = r.ID
 	f := guard.Facts{ControlPlane: r.ControlPlane, AsksOther: true, InFlightTotal: slots}
 	b.countAll(a, &f, releasedAt, now)
@@ -185,11 +167,11 @@ func (b handoverBook) reserve(a candidate, from policy.Template, o escalate.Obje
 		return r, reason.RefusalOf(g)
 	}
 	o.Mark, o.Made = o.Mark+r.ID, now.UTC()
-	r.Objects = append(slices.Clone(r.Objects), o)
-	b.asked[r.ID], b.runsChanged = r, true
+	r.Objects, r.Idle, r.Labels = append(r.Objects, o), time.Time{}, nil
 	if a.node != nil {
-		b.runs.labels[r.ID] = a.node.Labels
+		r.SetLabels(a.node.Labels)
 	}
+	b.asked[r.ID], b.runsChanged = r, true
 	return r, nil
 }
 

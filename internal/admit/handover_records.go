@@ -89,11 +89,23 @@ func (h *Handovers) NotMade(ctx context.Context, r escalate.Record) error {
 // Change stores a change of the newest object of a record.
 func (h *Handovers) Change(ctx context.Context, id string, change func(*escalate.Object)) error {
 	r, known := h.book.get(id)
-	if !known || len(r.Objects) == 0 {
-		return fmt.Errorf("no record %s of another remediator", id)
+	if !known || !r.Blocking() || r.Unreadable != "" {
+		return fmt.Errorf("no record %s of another remediator is open", id)
 	}
 	r.Objects = slices.Clone(r.Objects)
 	change(&r.Objects[len(r.Objects)-1])
+	return h.save(ctx, r)
+}
+
+// FreePlace stores that a record has no place in the limits of what is in flight any more: it stands
+// still, or it has had its place for as long as a run may. Its target stays blocked. // I11, I22
+func (h *Handovers) FreePlace(ctx context.Context, id string, standsStill bool, now time.Time) error {
+	r, known := h.book.get(id)
+	limit := h.c.opt.Limits.Run().RunTimeout
+	if !known || !r.Idle.IsZero() || !standsStill && (limit == 0 || now.Sub(r.Newest().Made) < limit) {
+		return nil
+	}
+	r.Idle = now.UTC()
 	return h.save(ctx, r)
 }
 
@@ -150,9 +162,14 @@ func (h *Handovers) Settle(ctx context.Context, r escalate.Record, now time.Time
 	if !h.c.view.View().Synced {
 		return nil
 	}
-	if t, ok := h.book.target(&r, now); !ok || t.Unknown || t.Check != nil && !t.Recovered && !t.Gone && !t.NodeReady {
+	t, ok := h.book.target(&r, now)
+	if !ok {
 		return nil
 	}
-	r.Ended = now.UTC()
+	ends, well := escalate.Ends(t)
+	if !ends {
+		return nil
+	}
+	r.Ended, r.Recovered = now.UTC(), well
 	return h.save(ctx, r)
 }

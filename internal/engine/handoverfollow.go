@@ -52,6 +52,9 @@ func (w *handoverWriter) followAll(ctx context.Context) {
 // out. An error says also what is waited for.
 func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) (ignored string, err error) {
 	h, o := w.c.admit.Handovers, r.Newest()
+	if err := h.FreePlace(ctx, r.ID, false, time.Now()); err != nil {
+		return "", err
+	}
 	live, err := w.c.opt.Handovers.Read(ctx, o)
 	if err != nil {
 		return "", fmt.Errorf("read %s: %w", o, err)
@@ -71,6 +74,9 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) (ignored
 		}
 	}
 	step, ignored, ok := h.Next(r, live, now)
+	if err := h.FreePlace(ctx, r.ID, step.Do == escalate.Wait || ignored != "", now); err != nil {
+		return ignored, err
+	}
 	switch {
 	case !ok || step.Do == escalate.Nothing:
 		return ignored, nil

@@ -104,7 +104,7 @@ func TestLimitsCountWhatOthersRepair(t *testing.T) {
 			o.Guards.MaxInFlight, o.Guards.MinPowerInterval = 1, 10*time.Minute
 		})
 		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
-		time.Sleep(10 * time.Minute)
+		time.Sleep(4 * time.Minute)
 		require.Len(t, others(w), 1)
 		first := others(w)[0].Name
 		waits := map[string]string{"m-1": "other-0", "other-0": "n-1"}[first]

@@ -140,6 +140,13 @@ func afterRecovery(s *Situation, now time.Time) Step {
 	return Step{} // until then, or until a person confirms
 }
 
+// Ends says whether a record without an object ends, and whether its target is well then. What the
+// check finds decides. Only where no check finds anything, a Node that is Ready is well.
+func Ends(t policy.AskedTarget) (ends, well bool) {
+	well = t.Recovered || t.NodeReady && (t.Check == nil || t.State == policy.StateDisabled || t.State == policy.StateInvalid)
+	return !t.Unknown && (well || t.Gone || t.Check == nil), well
+}
+
 // Ignored returns why nobody carries out the object of an Active check, "" if somebody may. An
 // escalation does not stop there: its next template follows.
 func Ignored(s Situation, now time.Time) string {

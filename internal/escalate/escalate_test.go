@@ -233,3 +233,28 @@ func (r *remediator) act(delay int) {
 		r.live.Conditions = []policy.Condition{{Type: "Processing", Status: "False"}}
 	}
 }
+
+// A record ends by what its check finds: a Node that is Ready may still be unhealthy by another
+// condition. An end without a healthy target is no success.
+func TestEnds(t *testing.T) {
+	check := &policy.Check{}
+	for name, c := range map[string]struct {
+		target     policy.AskedTarget
+		ends, well bool
+	}{
+		"unhealthy":                             {policy.AskedTarget{Check: check, State: policy.StateActive}, false, false},
+		"recovered":                             {policy.AskedTarget{Check: check, State: policy.StateActive, Recovered: true, NodeReady: true}, true, true},
+		"Ready, unhealthy by another condition": {policy.AskedTarget{Check: check, State: policy.StateActive, NodeReady: true}, false, false},
+		"Ready, the check paused":               {policy.AskedTarget{Check: check, State: policy.StatePaused, NodeReady: true}, false, false},
+		"Ready, the check Disabled":             {policy.AskedTarget{Check: check, State: policy.StateDisabled, NodeReady: true}, true, true},
+		"Ready, the check Invalid":              {policy.AskedTarget{Check: check, State: policy.StateInvalid, NodeReady: true}, true, true},
+		"Ready, no check":                       {policy.AskedTarget{NodeReady: true}, true, true},
+		"no check":                              {policy.AskedTarget{}, true, false},
+		"gone":                                  {policy.AskedTarget{Check: check, State: policy.StateActive, Gone: true}, true, false},
+		"not decoded":                           {policy.AskedTarget{Unknown: true}, false, false},
+	} {
+		ends, well := escalate.Ends(c.target)
+		assert.Equal(t, c.ends, ends, name)
+		assert.Equal(t, c.well, well, name)
+	}
+}

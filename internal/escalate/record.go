@@ -3,6 +3,8 @@ package escalate
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -27,9 +29,17 @@ type Record struct {
 	// Objects are those that were made, the newest last. Only the newest may still exist.
 	Objects []Object  `json:"objects"`
 	Started time.Time `json:"started"`
+	// Labels are those of the Node when the newest object was made, for the limit of its zone; none
+	// if they are too large, or if there was no Node: then it counts in every zone. // I11
+	Labels map[string]string `json:"labels,omitempty"`
+	// Idle is since when the record has no place in the limits of what is in flight: it waits for a
+	// person, nobody carries it out, or it has had a place for as long as a run may.
+	Idle time.Time `json:"idle,omitzero"`
 	// Ended is when no object was left, and nothing more was to be asked. The record stays for
 	// the limits of a day.
 	Ended time.Time `json:"ended,omitzero"`
+	// Recovered: the target was well when the record ended.
+	Recovered bool `json:"recovered,omitempty"`
 }
 
 // Object is one object that fenced made, or was about to make.
@@ -77,6 +87,38 @@ func (r *Record) Asks() string {
 	return r.Newest().String() + " of record " + r.ID
 }
 
+// MaxObjects is how many objects one record holds.
+const MaxObjects = 50
+
+// Trim drops the objects that no rule needs any more: they went a day ago, and their template was
+// used again since.
+func (r *Record) Trim(now time.Time) {
+	var kept []Object
+	for i, o := range r.Objects {
+		again := slices.ContainsFunc(r.Objects[i+1:], func(p Object) bool {
+			return p.APIVersion == o.APIVersion && p.Kind == o.Kind && p.Template == o.Template
+		})
+		if !again || o.Gone.IsZero() || now.Sub(o.Gone) < 24*time.Hour {
+			kept = append(kept, o)
+		}
+	}
+	r.Objects = kept
+}
+
+// maxLabels bounds the labels of a record, in bytes.
+const maxLabels = 16 << 10
+
+// SetLabels stores the labels of the Node, unless they are too large.
+func (r *Record) SetLabels(labels map[string]string) {
+	size := 0
+	for name, value := range labels {
+		size += len(name) + len(value)
+	}
+	if r.Labels = maps.Clone(labels); size > maxLabels {
+		r.Labels = nil
+	}
+}
+
 // Tried lists the objects that do not exist any more, for the next step of an escalation.
 func (r *Record) Tried() (list []policy.Attempt) {
 	for _, o := range r.Objects {
@@ -85,6 +127,11 @@ func (r *Record) Tried() (list []policy.Attempt) {
 		}
 	}
 	return list
+}
+
+// IsFrom says whether the object may have been made from a template.
+func (o Object) IsFrom(t policy.Template) bool {
+	return (&policy.Escalation{Template: t}).IsSourceOf(&policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, TemplateName: o.Template})
 }
 
 // String names the object.
