@@ -54,13 +54,13 @@ func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time)
 		if !r.Open() || r.ID == a.draft.ID { // the latter: a Waiting run that is due
 			continue
 		}
-		same := r.Target.Overlaps(a.draft.Target)
-		if same {
+		asked, isAsked := b.asked[r.ID]
+		switch {
+		case isAsked && sameHost(r.Target, a.draft.Target):
+			f.OpenRun = "the remediator of " + asked.Asks()
+		case r.Target.Overlaps(a.draft.Target):
 			f.OpenRun = r.ID
-			if asked, is := b.asked[r.ID]; is {
-				f.OpenRun = "the remediator of " + asked.Asks()
-			}
-		} else if r.ControlPlane && f.ControlPlane {
+		case r.ControlPlane && f.ControlPlane:
 			f.ControlPlaneRun = r.ID // Waiting and Held ones, too
 		}
 		if all.inFlight(r) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
@@ -91,11 +92,17 @@ func (b handoverBook) records() (list []escalate.Record) {
 	return list
 }
 
+// sameHost says whether two targets share a Machine, a Node or a host: also one that has registered
+// under another name. // I6, I22
+func sameHost(a, b remediate.Target) bool {
+	return a.Overlaps(b) || bmc.UUIDsMatch(a.SystemUUID, b.SystemUUID)
+}
+
 // blocks says why nobody else may act on a target; "" if nobody was asked to repair it. b.mu is
 // held. // I22
 func (b handoverBook) blocks(t remediate.Target) string {
 	for _, r := range b.asked {
-		if r.Blocking() && r.Target.Overlaps(t) {
+		if r.Blocking() && sameHost(r.Target, t) {
 			return r.Asks() + " may be at work on it; to give that up: fencectl abort " + r.ID + " --as-is --reason WHY"
 		}
 	}
@@ -152,7 +159,7 @@ func (b handoverBook) reserve(a candidate, from policy.Template, o escalate.Obje
 	if why := b.blocks(t); why != "" {
 		return r, &reason.Refusal{Reason: reason.AlreadyRequested, Message: why}
 	}
-	if b.runs.openOnHost(t) {
+	if slices.ContainsFunc(b.runs.open(), func(r remediate.Run) bool { return sameHost(r.Target, t) }) {
 		return r, &reason.Refusal{Reason: reason.UnderRemediation, Message: "a run of fenced is open on the target"}
 	}
 	r = b.recordOf(a, now)

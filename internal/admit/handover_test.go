@@ -165,3 +165,31 @@ func TestWantedIsForgottenWithoutItsTarget(t *testing.T) {
 	require.Len(t, left, 1)
 	assert.Equal(t, "|two", left[0].Target.Node)
 }
+
+// A host that has registered under another name, with the system UUID in another byte order, is still
+// the one that another remediator works on: no run begins there, nobody else is asked, and nobody is
+// asked while a run is open on it. // I6, I22
+func TestRenamedNodeIsBlocked(t *testing.T) {
+	a := newAsking(manyLimits())
+	a.node("old", "Unknown", func(n *policy.Node) { n.SystemUUID = "00112233-4455-6677-8899-aabbccddeeff" })
+	r, err := a.reserve(a.candidate(t, "old"), reboot)
+	require.NoError(t, err)
+	a.b.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "old"}})
+	a.node("new", "Unknown", func(n *policy.Node) { n.SystemUUID = "33221100-5544-7766-8899-aabbccddeeff" })
+	c := a.candidate(t, "new")
+	_, err = a.reserve(c, reboot)
+	assert.Equal(t, reason.AlreadyRequested, refusedFor(t, err))
+	run := remediate.Run{ID: "run", Step: remediate.PowerOff, Started: a.now, Strategy: remediate.PowerCycle, Target: c.draft.Target, Manual: &remediate.Order{}}
+	err = a.b.Book.reserve(candidate{draft: run}, run, 0, time.Time{}, a.now)
+	assert.Equal(t, reason.AlreadyRequested, refusedFor(t, err))
+	f := guard.Facts{AsksOther: true}
+	a.b.count(c, "", &f, time.Time{}, a.now)
+	assert.Contains(t, f.OpenRun, r.ID)
+
+	a.end(r, false)
+	open := run
+	open.Target = r.Target
+	a.b.Book.put(open)
+	_, err = a.reserve(c, reboot)
+	assert.Equal(t, reason.UnderRemediation, refusedFor(t, err))
+}
