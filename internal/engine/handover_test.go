@@ -255,7 +255,7 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 		assert.Equal(t, reason.UnderRemediation, refusal.Reason)
 
 		answer(w, "False")
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute) // it had only a status
 		assert.Empty(t, others(w))
 		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Admin: true})
 		require.NoError(t, err)

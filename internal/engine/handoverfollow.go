@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -56,13 +57,14 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) (ignored
 		return "", err
 	}
 	live, err := w.c.opt.Handovers.Read(ctx, o)
-	if err != nil {
+	served := !errors.Is(err, escalate.ErrNotServed)
+	if err != nil && served {
 		return "", fmt.Errorf("read %s: %w", o, err)
 	}
 	now := time.Now()
 	seen := w.noteSeen(r.ID, o, live, now)
 	if live == nil {
-		if o.IsGone(seen.missing, seen.touched, now) {
+		if o.IsGone(seen.missing, seen.letGo && served, now) {
 			return "", h.Change(ctx, r.ID, func(o *escalate.Object) { o.Gone = now.UTC() })
 		}
 		return "", nil
@@ -116,12 +118,11 @@ func (w *handoverWriter) write(ctx context.Context, o escalate.Object, live *pol
 // noteSeen updates what is known of the object of a record.
 func (w *handoverWriter) noteSeen(id string, o escalate.Object, live *policy.Request, now time.Time) seenObject {
 	seen := w.seen[id]
-	if seen.uid != o.UID || live != nil {
-		seen = seenObject{uid: o.UID, touched: seen.uid == o.UID && seen.touched}
-	}
 	switch {
 	case live != nil:
-		seen.touched = seen.touched || live.Begun
+		seen = seenObject{uid: o.UID, letGo: live.Finalizer}
+	case seen.uid != o.UID:
+		seen = seenObject{uid: o.UID, missing: now}
 	case seen.missing.IsZero():
 		seen.missing = now
 	}

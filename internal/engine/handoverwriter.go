@@ -23,7 +23,8 @@ type Handovers interface {
 	// Prepare reads what a request is made from, past every cache. An error is a *reason.Refusal
 	// where a rule forbids it.
 	Prepare(ctx context.Context, check *policy.Check, t remediate.Target, template policy.Template, controlPlane bool) (HandoverDraft, error)
-	// Read reads the object of a record, past every cache; nil if it does not exist.
+	// Read reads the object of a record, past every cache; nil if it does not exist. The error is an
+	// escalate.ErrNotServed if its kind is not served.
 	Read(ctx context.Context, o escalate.Object) (*policy.Request, error)
 	// TimeOut tells the remediator of an object to stop, and Delay notes on it that its target has
 	// recovered now.
@@ -70,7 +71,7 @@ type handoverFailure struct {
 // seenObject is what is known of an object.
 type seenObject struct {
 	uid     string
-	touched bool      // its remediator had set a finalizer or a status
+	letGo   bool      // it had a finalizer when it was last seen
 	missing time.Time // since when it has not existed
 }
 

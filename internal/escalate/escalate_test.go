@@ -155,7 +155,7 @@ func TestRecord(t *testing.T) {
 	assert.Len(t, r.Tried(), 2)
 
 	made := escalate.Object{UID: "u", Made: now.Add(-time.Hour)}
-	assert.True(t, made.IsGone(now, true, now), "its remediator let it go")
+	assert.True(t, made.IsGone(now, true, now), "its remediator took its finalizer off")
 	assert.False(t, made.IsGone(now.Add(-59*time.Second), false, now), "it may act on what it saw")
 	assert.True(t, made.IsGone(now.Add(-time.Minute), false, now))
 	made.UID, made.Made = "", now.Add(-119*time.Second)

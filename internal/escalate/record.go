@@ -49,6 +49,8 @@ type Object struct {
 	Namespace       string `json:"namespace"`
 	Name            string `json:"name"`
 	OnManagementAPI bool   `json:"onManagementAPI,omitempty"`
+	// On is the identity of the cluster in which it was made. Another one knows nothing of it.
+	On string `json:"on"`
 	// UID is empty while it is not known whether the object was created.
 	UID      string `json:"uid,omitempty"`
 	Template string `json:"template"`
@@ -62,6 +64,10 @@ type Object struct {
 	TimedOut time.Time `json:"timedOut,omitzero"`
 	Gone     time.Time `json:"gone,omitzero"`
 }
+
+// ErrNotServed is the error of a read from an API server that does not serve the kind of the object
+// now. No object of it exists then, and nothing says what became of it.
+var ErrNotServed = errors.New("the kind is not served")
 
 // ErrNotMade is the error of a creation that certainly did not make the object.
 var ErrNotMade = errors.New("it was not made")
@@ -140,18 +146,19 @@ func (o Object) String() string { return fmt.Sprintf("%s %s/%s", o.Kind, o.Names
 const (
 	// uncertainFor is how long after an object may have been created it may still appear.
 	uncertainFor = 2 * time.Minute
-	// silentFor is how long a remediator that has not touched an object may still act on what
-	// it saw before the object was gone.
+	// silentFor is how long a remediator that has not let an object go may still act on what it saw
+	// before the object was gone.
 	silentFor = time.Minute
 )
 
-// IsGone says whether an object is gone for good that has not existed since a time. touched: its
-// remediator had set a finalizer or a status.
-func (o Object) IsGone(since time.Time, touched bool, now time.Time) bool {
+// IsGone says whether an object is gone for good that has not existed since a time. letGo: its
+// remediator had a finalizer on it at last, and so has let it go. A status alone says nothing of what
+// the remediator does now.
+func (o Object) IsGone(since time.Time, letGo bool, now time.Time) bool {
 	switch {
 	case o.UID == "":
 		return now.Sub(o.Made) >= uncertainFor && now.Sub(since) >= silentFor
-	case touched:
+	case letGo:
 		return true
 	}
 	return now.Sub(since) >= silentFor

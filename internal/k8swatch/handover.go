@@ -76,6 +76,11 @@ func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Te
 	if why, err := h.forbidden(ctx, s, request, version, namespace); why != "" || err != nil {
 		return why, err
 	}
+	if _, err := identityOf(ctx, s.api()); apierrors.IsForbidden(err) {
+		return fmt.Sprintf("fenced may not get Namespace %s, by which it knows the cluster of its requests again; see configs/kubernetes/templates.yaml", identityNamespace), nil
+	} else if err != nil {
+		return "", err
+	}
 	if gated := h.c.requests.gateCheck(check); gated.Invalid != "" {
 		return gated.Invalid, nil
 	}
@@ -176,8 +181,12 @@ func (h Handovers) Prepare(ctx context.Context, check *policy.Check, t remediate
 	if err != nil {
 		return Draft{}, err
 	}
+	on, err := identityOf(ctx, s.api())
+	if err != nil {
+		return Draft{}, err
+	}
 	return Draft{body: body, api: api, object: escalate.Object{
-		APIVersion: body.GetAPIVersion(), Kind: body.GetKind(), Namespace: d.namespace, Name: body.GetName(), OnManagementAPI: s.isApart(), Template: from.Name,
+		APIVersion: body.GetAPIVersion(), Kind: body.GetKind(), Namespace: d.namespace, Name: body.GetName(), OnManagementAPI: s.isApart(), On: on, Template: from.Name,
 	}}, nil
 }
 
@@ -252,47 +261,6 @@ func (h Handovers) requestsOf(ctx context.Context, s *side, apiVersion, kind, na
 	return s.api().dynamic.Resource(gvr).Namespace(namespace), nil
 }
 
-// Read reads the object of a record; nil if it does not exist. Another object of its name is not it.
-func (h Handovers) Read(ctx context.Context, o escalate.Object) (*policy.Request, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	_, u, err := h.object(ctx, o)
-	if err != nil || u == nil {
-		return nil, err
-	}
-	q, err := manifest.Request(u.Object)
-	if err != nil {
-		return nil, fmt.Errorf("decode %s: %w", o, err)
-	}
-	return &q, nil
-}
-
-// object reads the object of a record. It is nil if it does not exist, also because no version of its
-// kind is served any more.
-func (h Handovers) object(ctx context.Context, o escalate.Object) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
-	s := h.c.work
-	if o.OnManagementAPI {
-		s = h.c.manage
-	}
-	api, err := h.requestsOf(ctx, s, o.APIVersion, o.Kind, o.Namespace)
-	if errors.Is(err, errNotInstalled) {
-		return nil, nil, nil
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	u, err := readCustom(ctx, api, groupOf(o.APIVersion), o.Namespace, o.Name)
-	switch {
-	case isGone(err, o.Name):
-		return nil, nil, nil
-	case err != nil:
-		return nil, nil, fmt.Errorf("read %s: %w", o, err)
-	case o.UID != "" && string(u.GetUID()) != o.UID, o.UID == "" && !carriesMark(u, o):
-		return nil, nil, nil
-	}
-	return api, u, nil
-}
-
 // carriesMark says whether an object has exactly the mark of a record: of this installation, for this
 // cluster, for this target. // I22
 func carriesMark(u *unstructured.Unstructured, o escalate.Object) bool {
@@ -346,6 +314,9 @@ func (h Handovers) change(ctx context.Context, o escalate.Object,
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	api, u, err := h.object(ctx, o)
+	if errors.Is(err, escalate.ErrNotServed) {
+		return nil
+	}
 	if err != nil || u == nil || o.UID == "" || !carriesMark(u, o) {
 		return err
 	}

@@ -68,7 +68,9 @@ func TestHandovers(t *testing.T) {
 	require.NoError(t, err)
 	o := draft.Object()
 	o.Mark = "store-1/east/r-1"
-	assert.Equal(t, escalate.Object{APIVersion: from.APIVersion, Kind: "SelfNodeRemediation", Namespace: rig.Namespace, Name: r.Target.Node, Template: from.Name, Mark: o.Mark}, o)
+	system, err := c.Client().CoreV1().Namespaces().Get(ctx, "kube-system", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, escalate.Object{On: string(system.UID), APIVersion: from.APIVersion, Kind: "SelfNodeRemediation", Namespace: rig.Namespace, Name: r.Target.Node, Template: from.Name, Mark: o.Mark}, o)
 	seen, err := h.Read(ctx, o)
 	require.NoError(t, err)
 	assert.Nil(t, seen, "nothing was made yet")
@@ -157,8 +159,20 @@ func TestHandovers(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, now)
 	require.NoError(t, h.Delete(ctx, o, before), "one that is gone is no error")
+	for name, change := range map[string]func(*escalate.Object){
+		"on the management API": func(o *escalate.Object) { o.OnManagementAPI = true },
+		"in another cluster":    func(o *escalate.Object) { o.On = "elsewhere" },
+	} {
+		strange := o
+		change(&strange)
+		_, err = h.Read(ctx, strange)
+		require.Error(t, err, "%s: nothing is known of it there", name)
+	}
 	o.Kind = "NoSuchRemediation"
-	now, err = h.Read(ctx, o)
-	require.NoError(t, err)
-	assert.Nil(t, now, "its kind is not installed any more")
+	_, err = h.Read(ctx, o)
+	require.ErrorIs(t, err, escalate.ErrNotServed)
+	require.NoError(t, h.TimeOut(ctx, o))
+	o.On = "elsewhere"
+	_, err = h.Read(ctx, o)
+	require.ErrorContains(t, err, "give the record up")
 }

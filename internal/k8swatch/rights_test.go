@@ -95,6 +95,7 @@ var rights = []right{
 	{"fenced-release-pods", "", "pods", "delete", `Pods(p.Namespace).Delete(`, true},
 	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "list", `VolumeAttachments().List(`, true},
 	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "delete", `VolumeAttachments().Delete(`, true},
+	{"fenced-templates-known", "", "namespaces", "get", `Namespaces().Get(ctx, identityNamespace`, true},
 	{"fenced-templates-known", "infrastructure.cluster.x-k8s.io", "metal3remediationtemplates", "get", templateCode, true},
 	{"fenced-templates-known", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get list watch create patch delete", handoverCode, true},
 	{"fenced-templates-known", "self-node-remediation.medik8s.io", "selfnoderemediationtemplates", "get", templateCode, true},

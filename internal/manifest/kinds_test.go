@@ -145,7 +145,7 @@ status: {phase: Fencing}
 `)
 	assert.Equal(t, []policy.Request{
 		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-1", Power: &policy.PowerRequest{}},
-		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-0", UID: "u", Deleting: true, Begun: true,
+		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-0", UID: "u", Deleting: true, Begun: true, Finalizer: true,
 			Power: &policy.PowerRequest{Attempts: 1, Timeout: 10 * time.Minute, ReadyNodes: true, Held: true, Phase: "Running"}},
 		{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Remediation", Namespace: "ns", Name: "m-2"},
 		{APIVersion: "self-node-remediation.medik8s.io/v1alpha1", Kind: "SelfNodeRemediation", Namespace: "ns", Name: "n-1",

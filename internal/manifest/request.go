@@ -55,7 +55,8 @@ func Request(fields map[string]any) (policy.Request, error) {
 		q.TemplateName = annotations[clonedFrom]
 	}
 	q.Check, q.MadeBy = annotations[RequestCheck], annotations[RequestMadeBy]
-	q.Begun = len(meta.texts("finalizers")) > 0 || len(o.child("status").fields) > 0
+	q.Finalizer = len(meta.texts("finalizers")) > 0
+	q.Begun = q.Finalizer || len(o.child("status").fields) > 0
 	_, q.ControlPlane = meta.textMap("labels")[requestControlPlane]
 	q.TimedOut = instant(meta, annotations, requestTimedOut)
 	q.HealthyDelaySince = instant(meta, annotations, requestHealthyDelay)

@@ -117,6 +117,8 @@ type Request struct {
 	Check, MadeBy string
 	// Begun: a remediator has noticed it. It has a status or a finalizer.
 	Begun bool
+	// Finalizer: it has one, so it goes only when its remediator lets it go.
+	Finalizer bool
 	// OnManagementAPI: the request is on a separate management API. Its name says
 	// nothing about Nodes there.
 	OnManagementAPI bool

@@ -93,12 +93,15 @@ func (s *State) HideOthers() {
 // Read implements engine.Handovers.
 func (h Handovers) Read(_ context.Context, o escalate.Object) (found *policy.Request, err error) {
 	h.c.Do(func(s *State) {
+		if err = s.OthersFail; err != nil {
+			return
+		}
 		if q := s.object(o); q != nil {
 			c := *q
 			found = &c
 		}
 	})
-	return found, nil
+	return found, err
 }
 
 // object is the object of a record.

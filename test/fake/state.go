@@ -69,6 +69,7 @@ type State struct {
 	Contender       string
 	PowerForbidden  string
 	TemplateMissing string // why no request can be made
+	OthersFail      error  // of reads of the requests for other remediators
 	HoldFails       error  // the finalizer of a FencedRemediation cannot be set
 
 	// These break rules of an API server, to test that a test notices it.
