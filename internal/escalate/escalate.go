@@ -106,8 +106,10 @@ func end(s *Situation, why string, now time.Time) Step {
 // afterTarget deletes the object of a target that is gone, unless its remediator is at work: it may
 // have deleted the Node itself.
 func afterTarget(s *Situation) Step {
-	working := s.Live.Begun && condition(s.Live, "Processing") != "False" && condition(s.Live, "Succeeded") == ""
-	expected := condition(s.Live, "PermanentNodeDeletionExpected") == "True" && condition(s.Live, "Succeeded") != "True"
+	processing, succeeded := condition(s.Live, "Processing"), condition(s.Live, "Succeeded")
+	finished := succeeded == "True" || succeeded == "False"
+	working := s.Live.Begun && processing != "False" && (processing != "" || !finished)
+	expected := condition(s.Live, "PermanentNodeDeletionExpected") == "True" && !finished
 	if working || expected {
 		return Step{Do: Wait, Why: fmt.Sprintf("the target is gone, and the remediator of %s has not finished; if it does not exist any more, delete that object", s.Object)}
 	}

@@ -30,8 +30,8 @@ type AskedTarget struct {
 	Target TargetReport
 	// Recovered: the check finds nothing wrong with the target any more.
 	Recovered bool
-	// Gone: neither the Machine nor the Node exists. Unknown: the Node could not be decoded.
-	// NodeReady: the Node is Ready.
+	// Gone: what the check evaluates does not exist: neither the Machine nor the Node, and for a
+	// check of Nodes the Node. Unknown: the Node could not be decoded. NodeReady: the Node is Ready.
 	Gone, Unknown, NodeReady bool
 	// Confirmed: a person has confirmed on the Node that it is well.
 	Confirmed bool
@@ -40,10 +40,10 @@ type AskedTarget struct {
 // AskedTarget evaluates a target for which fenced has asked another remediator.
 func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 	now = l.evaluateDue(now)
-	x, found := l.askedSubject(a)
-	if !found && a.Node != "" && !l.w.gone(a.Node) {
+	if a.Node != "" && l.w.nodes[a.Node] == nil && !l.w.gone(a.Node) {
 		return AskedTarget{Unknown: true}
 	}
+	x, found := l.askedSubject(a)
 	r := AskedTarget{Gone: !found}
 	if x.Node != nil {
 		_, r.Confirmed = x.Node.Annotations[confirmAnnotation]
@@ -52,10 +52,17 @@ func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 	for _, e := range l.checks {
 		c := e.check
 		isOurs := c.family() == fenced || c.isEvaluatedBy(l.w.rules.Instance) && (c.Source == "" || c.Source == "cluster")
-		if !c.MakesRequests() || c.Mark() != a.Check || !isOurs || found && e.st.state == StateActive && !c.Covers(x.Machine, x.Node) {
+		if !c.MakesRequests() || c.Mark() != a.Check || !isOurs {
 			continue
 		}
-		r.Check, r.State = c, e.st.state
+		x, found := x, found
+		if c.SelectsNodes { // a Machine whose Node was deleted says nothing to it
+			x, found = l.askedNode(a)
+		}
+		if found && e.st.state == StateActive && !c.Covers(x.Machine, x.Node) {
+			continue
+		}
+		r.Check, r.State, r.Gone = c, e.st.state, !found
 		if found && r.State == StateActive {
 			x.Run = ""
 			r.Target = evaluate(c, e.context, &e.st, &x, now)
@@ -72,6 +79,11 @@ func (l *Ledger) askedSubject(a Asked) (x Subject, found bool) {
 			return l.w.machineSubject(m), true
 		}
 	}
+	return l.askedNode(a)
+}
+
+// askedNode finds the Node of the target.
+func (l *Ledger) askedNode(a Asked) (x Subject, found bool) {
 	if n := l.w.nodes[a.Node]; n != nil {
 		return l.w.nodeSubject(n), true
 	}

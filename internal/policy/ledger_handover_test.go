@@ -131,3 +131,33 @@ func TestOwnTemplateIsNeverDisabled(t *testing.T) {
 	r, _ := l.CheckReport(check.ID(), epoch)
 	assert.Equal(t, policy.StateActive, r.State)
 }
+
+// TestAskedNodeOfAMachine: for a check of Nodes the Node is the target, whatever becomes of its
+// Machine; a Node that its remediator has deleted is no Node that no check covers any more.
+func TestAskedNodeOfAMachine(t *testing.T) {
+	check := askingPolicy()
+	l := askingLedger(check, map[string]string{"n": "Unknown"})
+	m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", UID: "u", NodeName: "n"}
+	machine, node := policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: "m"}, policy.ObjectID{Kind: "Node", Name: "n"}
+	l.Apply(epoch, policy.Change{ID: machine, Value: m})
+	asked := policy.Asked{Check: check.Mark(), Node: "n", MachineAPI: m.APIVersion, Namespace: "ns", Machine: "m", MachineUID: "u"}
+	found := l.AskedTarget(asked, epoch)
+	assert.Equal(t, policy.Unhealthy, found.Target.Verdict)
+	assert.False(t, found.Gone)
+
+	other := *m
+	other.NodeName = ""
+	l.Apply(epoch, policy.Change{ID: machine, Value: &other})
+	assert.Equal(t, policy.Unhealthy, l.AskedTarget(asked, epoch).Target.Verdict, "the Machine does not name it")
+	l.Apply(epoch, policy.Change{ID: machine, Value: m}, policy.Change{ID: node})
+	found = l.AskedTarget(asked, epoch)
+	assert.True(t, found.Gone)
+	assert.Equal(t, check, found.Check, "it still asks for the object")
+	l.Apply(epoch, policy.Change{ID: node, Err: errors.New("no number")})
+	assert.Equal(t, policy.AskedTarget{Unknown: true}, l.AskedTarget(asked, epoch))
+
+	machines := askingPolicy()
+	machines.SelectsNodes = false
+	l.Apply(epoch, policy.Change{ID: policy.ObjectID{APIVersion: check.APIVersion, Kind: check.Kind, Name: check.Name}, Value: machines}, policy.Change{ID: node})
+	assert.False(t, l.AskedTarget(asked, epoch).Gone, "its Machine exists")
+}
