@@ -42,7 +42,7 @@ func asRun(r *escalate.Record, i int) remediate.Run {
 	case !newest:
 		run.ID = fmt.Sprintf("%s/%d", r.ID, i)
 	case !r.Blocking():
-		if r.Recovered && o.TimedOut.IsZero() {
+		if run.Ended = later(o.Gone, r.Ended); r.Recovered && o.TimedOut.IsZero() {
 			run.Step = remediate.Done
 		}
 	case r.Idle.IsZero():

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -148,6 +149,33 @@ func (h *Handovers) Next(r escalate.Record, live *policy.Request, now time.Time)
 	}
 	s := escalate.Situation{AskedTarget: t, Object: r.Newest(), Live: live}
 	return escalate.Next(s, now), escalate.Ignored(s, now), true
+}
+
+// GiveUp ends a record by order of a person: nobody waits for its object any more, and fenced leaves
+// that as it is. A record that cannot be read is deleted. // I24
+func (h *Handovers) GiveUp(ctx context.Context, id string, o order.Order) error {
+	r, known := h.book.get(id)
+	if !known || !r.Ended.IsZero() {
+		return &reason.Refusal{Reason: reason.NoRun, Message: "record " + id + " has ended"}
+	}
+	if err := h.c.opt.Lead.Refuse(); err != nil {
+		return err
+	}
+	o.Cluster, o.Node, o.Machine, o.Run = h.c.opt.Name, r.Target.Node, r.Target.WithoutNode(), id
+	ev, err := h.WriteEvent(o.Event("gives up " + r.Asks()))
+	if err != nil {
+		return fmt.Errorf("write the order to the audit log before it is carried out: %w", err)
+	}
+	if r.Unreadable != "" {
+		err = h.delete(ctx, r)
+	} else {
+		r.GivenUp, r.Ended = o.ForRecord(), time.Now().UTC()
+		err = h.save(ctx, r)
+	}
+	if err == nil {
+		h.c.emit(ev)
+	}
+	return err
 }
 
 // Settle ends a record without an object when nothing more is to be asked, and deletes it a day

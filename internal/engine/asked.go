@@ -36,7 +36,7 @@ func (a *askedRecords) load(ctx context.Context) ([]escalate.Record, error) {
 	var unread []string
 	for _, r := range all {
 		if r.Unreadable != "" {
-			unread = append(unread, fmt.Sprintf("nobody acts on %s in cluster %s until fencectl abort %s --as-is: %s", strings.Join(r.Target.Names(), ", "), r.Target.Cluster, r.ID, r.Unreadable))
+			unread = append(unread, fmt.Sprintf("nobody acts on %s in cluster %s until fencectl abort %s --as-is --yes --reason WHY: %s", strings.Join(r.Target.Names(), ", "), r.Target.Cluster, r.ID, r.Unreadable))
 		}
 	}
 	if err != nil { // nobody knows for which target

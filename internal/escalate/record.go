@@ -40,6 +40,8 @@ type Record struct {
 	Ended time.Time `json:"ended,omitzero"`
 	// Recovered: the target was well when the record ended.
 	Recovered bool `json:"recovered,omitempty"`
+	// GivenUp: a person ended the record, whatever becomes of its object.
+	GivenUp *remediate.Order `json:"givenUp,omitempty"`
 }
 
 // Object is one object that fenced made, or was about to make.
@@ -82,7 +84,7 @@ func (r *Record) Newest() Object {
 
 // Blocking says whether an object may exist, so that nobody else may act on the target.
 func (r *Record) Blocking() bool {
-	return r.Unreadable != "" || len(r.Objects) > 0 && r.Newest().Gone.IsZero()
+	return r.Unreadable != "" || len(r.Objects) > 0 && r.Newest().Gone.IsZero() && r.GivenUp == nil
 }
 
 // Asks names what may be at work on the target of a blocking record.
@@ -134,6 +136,9 @@ func (r *Record) Tried() (list []policy.Attempt) {
 	}
 	return list
 }
+
+// MayAppear says whether the creation of an object may still be under way.
+func (o Object) MayAppear(now time.Time) bool { return o.UID == "" && now.Sub(o.Made) < uncertainFor }
 
 // IsFrom says whether the object may have been made from a template.
 func (o Object) IsFrom(t policy.Template) bool {
