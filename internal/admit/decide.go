@@ -135,7 +135,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 			pairs[pair{id, targetKey(t)}] = true
 			if check.HandsOver(t) && t.Acts() {
 				handed[pair{id, targetKey(t)}] = true
-				due = earliest(due, c.Handovers.consider(check, t, now))
+				due = earliest(due, c.Handovers.consider(ctx, check, t, now))
 				continue
 			}
 			if !isActionable(check, t) {

@@ -59,7 +59,7 @@ func newHandovers(c *Cluster) *Handovers {
 
 // consider evaluates the gates of a target for which a check asks another remediator. It returns
 // when to do that again.
-func (h *Handovers) consider(check *policy.Check, t *policy.TargetReport, now time.Time) time.Time {
+func (h *Handovers) consider(ctx context.Context, check *policy.Check, t *policy.TargetReport, now time.Time) time.Time {
 	a, ok := h.c.candidate(check, t)
 	if !ok {
 		return time.Time{}
@@ -79,6 +79,7 @@ func (h *Handovers) consider(check *policy.Check, t *policy.TargetReport, now ti
 		h.c.noteRefusal(a, g, nextTry(g, now), now)
 	}
 	if refused {
+		h.c.quarantineIfOverLimit(ctx, a, g, now)
 		return recheckAt(g, now)
 	}
 	return now.Add(gateRetry)

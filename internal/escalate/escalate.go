@@ -8,6 +8,7 @@ package escalate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -60,7 +61,7 @@ const (
 
 // Next decides the next step for an object that exists.
 func Next(s Situation, now time.Time) Step {
-	asks := s.Check != nil && s.Check.HasTemplate(s.Object.APIVersion, s.Object.Kind, s.Object.Template)
+	asks := s.Check != nil && slices.ContainsFunc(s.Check.Templates(), s.Object.IsFrom)
 	switch {
 	case s.Live.MadeBy != s.Object.Mark:
 		return Step{Do: Wait, Why: fmt.Sprintf("%s does not carry fenced's mark any more, and fenced leaves it alone; when its remediator is done, delete it", s.Object)}

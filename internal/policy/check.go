@@ -242,11 +242,6 @@ func (c *Check) Templates() []Template {
 	return list
 }
 
-// HasTemplate reports whether requests of this kind may come from a template of the check.
-func (c *Check) HasTemplate(apiVersion, kind, template string) bool {
-	return slices.ContainsFunc(c.rungs(), func(e Escalation) bool { return e.Template.isSourceOf(apiVersion, kind, template) })
-}
-
 // Mark names the check on the requests that fenced makes for it.
 func (c *Check) Mark() string { return c.Kind + "." + group(c.APIVersion) + " " + c.Key() }
 
