@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode"
 
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/remediate"
@@ -46,6 +47,9 @@ func askedOf(key string) (r escalate.Record, err error) {
 	for i, f := range fields {
 		if fields[i], err = url.QueryUnescape(f); err != nil {
 			return r, fmt.Errorf("%s: %w", RecordName(KindMeta, key), err)
+		}
+		if strings.ContainsFunc(fields[i], func(c rune) bool { return !unicode.IsPrint(c) }) { // it is shown to people
+			return r, fmt.Errorf("%s: %q is no name", RecordName(KindMeta, key), fields[i])
 		}
 		if f == "-" {
 			fields[i] = ""

@@ -83,11 +83,14 @@ func TestAskedThatCannotBeRead(t *testing.T) {
 
 	_, err = s.Put(ctx, state.Record{Kind: state.KindMeta, Key: "asked c 4 n - -", Data: []byte(`{"v":1,"data":{"id":"5","check":"","target":{"cluster":"c","node":""},"objects":null,"started":"2026-01-01T00:00:00Z"}}`)})
 	require.NoError(t, err)
-	_, err = s.Put(ctx, state.Record{Kind: state.KindMeta, Key: "asked 6", Data: []byte("{")})
-	require.NoError(t, err)
+	for _, key := range []string{"asked 6", "asked c %1b[2J n - -", "asked c 7 %zz - -", "asked c 8 - ns -", "asked - 9 n - -"} {
+		_, err = s.Put(ctx, state.Record{Kind: state.KindMeta, Key: key, Data: []byte("{")})
+		require.NoError(t, err)
+	}
 	list, err = state.LoadAsked(ctx, s)
 	require.ErrorIs(t, err, state.ErrUnreadable)
 	require.ErrorContains(t, err, `"asked 6" does not name a target`)
+	require.ErrorContains(t, err, `"\x1b[2J" is no name`)
 	require.Len(t, list, 4)
 	for _, r := range list {
 		if r.ID == "4" {
