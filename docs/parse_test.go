@@ -15,7 +15,7 @@ import (
 
 // inPlace are words that people replace, each with what can stand there.
 var inPlace = strings.NewReplacer(
-	"NAMESPACE/NAME", "openshift-machine-api/worker-3", "NODE", "worker-3", "RUN", "mi42k0z1-4f9a1c", "FILE", "state.ndjson", "CLUSTER", "prod", "SEQ:HASH", "4711:5a0c5ef7d4f1f2c3b0a19283746556473829100abcdef0123456789abcdef012",
+	"NAMESPACE/NAME", "openshift-machine-api/worker-3", "NODE", "worker-3", "RUN", "mi42k0z1-4f9a1c", "RECORD", "mi42k0z1-4f9a1c", "FILE", "state.ndjson", "CLUSTER", "prod", "SEQ:HASH", "4711:5a0c5ef7d4f1f2c3b0a19283746556473829100abcdef0123456789abcdef012",
 )
 
 // asks are the orders that ask a person for a name.

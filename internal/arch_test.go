@@ -35,6 +35,7 @@ var table = map[string]rule{
 	"internal/bmc":        {nil, nil},
 	"internal/power":      {[]string{"bmc", "state"}, nil},
 	"internal/request":    {[]string{"reason", "policy", "remediate"}, nil},
+	"internal/escalate":   {[]string{"policy", "remediate"}, nil},
 	"internal/manifest":   {[]string{"policy"}, []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "go.yaml.in/yaml/", "github.com/robfig/cron/"}},
 	"internal/ipmi":       {[]string{"bmc"}, nil},
 	"internal/redfish":    {[]string{"bmc"}, []string{"github.com/stmcginnis/gofish"}},
@@ -44,8 +45,8 @@ var table = map[string]rule{
 	"internal/localbmc":   {nil, []string{"github.com/u-root/u-root/pkg/ipmi"}},
 	"internal/audit":      {nil, nil},
 	"internal/live":       {nil, []string{"golang.org/x/sync/errgroup"}},
-	"internal/state":      {[]string{"remediate", "live"}, nil},
-	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc", "request", "event"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
+	"internal/state":      {[]string{"remediate", "live", "escalate"}, nil},
+	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc", "request", "event", "escalate"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 	"internal/config":     {[]string{"bmc"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
 	"internal/setup":      {[]string{"policy"}, []string{"go.yaml.in/yaml/", "github.com/fenced/fenced/configs"}},
 	"internal/event":      {[]string{"reason", "remediate"}, nil},
@@ -54,8 +55,8 @@ var table = map[string]rule{
 	"internal/lead":       {[]string{"event", "reason", "remediate", "state", "suspend"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/hosts":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "live"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/run":        {[]string{"reason", "policy", "remediate", "bmc", "power", "state", "event", "hosts", "lead", "guard"}, nil},
-	"internal/admit":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "suspend", "request"}, []string{"golang.org/x/sync/", "golang.org/x/time/rate"}},
-	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "admit", "suspend", "request", "live"}, []string{"golang.org/x/sync/"}},
+	"internal/admit":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "suspend", "request", "escalate"}, []string{"golang.org/x/sync/", "golang.org/x/time/rate"}},
+	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "admit", "suspend", "request", "live", "escalate"}, []string{"golang.org/x/sync/"}},
 	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "event", "lead", "admit", "engine"}, nil},
 	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason"}, nil},
 	"internal/logging":    {[]string{"api"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
@@ -107,7 +108,7 @@ func (r rule) allows(path string) bool {
 	return slices.ContainsFunc(r.outside, func(p string) bool { return strings.HasPrefix(path, p) })
 }
 
-var pure = []string{"internal/policy", "internal/request", "internal/remediate", "internal/bmc", "internal/reason", "internal/guard"}
+var pure = []string{"internal/policy", "internal/request", "internal/escalate", "internal/remediate", "internal/bmc", "internal/reason", "internal/guard"}
 
 // TestPurity: these packages start no goroutine and read no clock, so that the exhaustive search and the simulation run the shipped code.
 func TestPurity(t *testing.T) {

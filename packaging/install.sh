@@ -46,7 +46,7 @@ for f in README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs/*.md docs/adr/*
 done
 ln -sf ../../licenses/fenced/LICENSE "$dest$doc/LICENSE"
 put 0644 bin/sbom.cdx.json "$doc/sbom.cdx.json"
-for f in fenced.yaml rbac.yaml rbac-medik8s.yaml crds/fenced.io_fencedremediations.yaml crds/fenced.io_fencedremediationtemplates.yaml crds/rbac.yaml kubernetes/evaluate.yaml kubernetes/observe.yaml kubernetes/protect-nodes.yaml kubernetes/release-pods.yaml kubernetes/respond.yaml \
+for f in fenced.yaml rbac.yaml rbac-medik8s.yaml crds/fenced.io_fencedremediations.yaml crds/fenced.io_fencedremediationtemplates.yaml crds/rbac.yaml kubernetes/evaluate.yaml kubernetes/observe.yaml kubernetes/protect-nodes.yaml kubernetes/release-pods.yaml kubernetes/respond.yaml kubernetes/templates.yaml \
 	hosts.d/example.yaml policies.d/example.yaml policies.d/fencepolicy.yaml fenced-policy.schema.json prometheus/fenced.rules.yaml grafana/fenced.json; do
 	put 0644 "configs/$f" "$doc/examples/$f"
 done

@@ -67,6 +67,7 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples/kubernetes
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/protect-nodes.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/release-pods.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/respond.yaml
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/kubernetes/templates.yaml
 drwxr-xr-x root root - /usr/share/doc/fenced/examples/local-ipmi
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/local-ipmi/60-fenced-ipmi.rules
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/local-ipmi/fenced-local-ipmi.conf

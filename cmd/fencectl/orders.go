@@ -21,7 +21,7 @@ type orderVerb struct {
 	// command has Use, Short and Long.
 	command *cobra.Command
 	forHelp string // help of --for; "" = the verb has no end of its own
-	asIs    bool   // it has --as-is
+	asIs    bool   // it has --as-is and --yes
 	goal    *goal  // what --wait waits for; nil = there is no run
 }
 
@@ -66,6 +66,12 @@ and does nothing else. A Waiting or Held run continues as with fencectl unfence.
 
 With --as-is (admin) a Waiting or Held run ends at once. The host stays in its present
 state, and fenced does not bring it back.
+
+In place of a run, RUN may be the record of another remediator that fenced asked, as
+explain names it: with --as-is fenced gives the record up, leaves the object as it is,
+and lets others act on its target once that object is gone. This is refused while the
+object exists, or while nobody knows; with --yes it is done all the same: make sure
+first that the other remediator does not switch the host any more.
 
 With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
 --timeout. A Waiting run is waited for: give --timeout.`,
@@ -141,6 +147,7 @@ type orderFlags struct {
 	about
 	reason string
 	asIs   bool
+	yes    bool
 	length time.Duration
 }
 
@@ -159,6 +166,7 @@ func (v orderVerb) make(c *cli) *cobra.Command {
 	}
 	if v.asIs {
 		cmd.Flags().BoolVar(&f.asIs, "as-is", false, "end a Waiting or Held run and leave the host in its present state (admin)")
+		cmd.Flags().BoolVar(&f.yes, "yes", false, "with --as-is: give up a record although another remediator may be at work (admin)")
 	}
 	if v.goal != nil {
 		f.waitFlags.flags(cmd)
@@ -181,7 +189,7 @@ func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) 
 	if err := f.validate(); err != nil {
 		return err
 	}
-	o := api.Order{Verb: v.verb, Cluster: c.cluster, Reason: f.reason, AsIs: f.asIs, For: api.Span(f.length)}
+	o := api.Order{Verb: v.verb, Cluster: c.cluster, Reason: f.reason, AsIs: f.asIs, Yes: f.yes, For: api.Span(f.length)}
 	switch v.arg {
 	case "NODE":
 		o = f.of(o, args)

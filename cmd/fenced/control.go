@@ -187,7 +187,7 @@ func (c control) Runs(ctx context.Context, f api.RunFilter) (api.Timeline, error
 func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 	given := order.Order{
 		Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
-		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, For: time.Duration(o.For),
+		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, Yes: o.Yes, For: time.Duration(o.For),
 		Admin: o.Role == api.Admin, Viewer: o.Role == api.Viewer,
 	}
 	switch o.Verb {

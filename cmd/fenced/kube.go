@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/k8swatch"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 )
@@ -41,4 +43,12 @@ func (k kube) Pods(ctx context.Context, node string) (order.Pods, error) {
 // Announce implements lead.Announcer.
 func (k kube) Announce(ctx context.Context, a lead.Announcement) (time.Duration, string, error) {
 	return k.Cluster.Announce(ctx, k8swatch.Announcement(a))
+}
+
+// handovers implements engine.Handovers.
+type handovers struct{ k8swatch.Handovers }
+
+// Prepare implements engine.Handovers.
+func (h handovers) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, controlPlane bool) (engine.HandoverDraft, error) {
+	return h.Handovers.Prepare(ctx, check, t, from, controlPlane)
 }

@@ -92,8 +92,11 @@ func holdMessage(o api.Order, out order.Outcome) string {
 	return text
 }
 
-func abortMessage(o api.Order, _ order.Outcome) string {
-	if o.AsIs {
+func abortMessage(o api.Order, out order.Outcome) string {
+	switch {
+	case out.Asked != "":
+		return "record " + o.Run + " is given up: fenced looks no more after " + out.Asked + "; if that object exists, nobody else acts on its target until you have deleted it"
+	case o.AsIs:
 		return "run " + o.Run + " is closed, and its host stays as it is"
 	}
 	return "run " + o.Run + " is aborted: its host is brought back"

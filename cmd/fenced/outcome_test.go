@@ -26,10 +26,12 @@ func TestStopsAreAnsweredInASentence(t *testing.T) {
 		"n-1 is no longer held":                                                                           {api.Release, order.Outcome{}},
 		"n-1 is released from quarantine":                                                                 {api.Release, order.Outcome{Quarantine: true}},
 		"n-1 is no longer held, but still in quarantine: restless; release it again to end that too":      {api.Release, order.Outcome{Still: "in quarantine: restless"}},
-		"disarmed: fenced begins no run by itself; open runs go on":                                       {api.Disarm, order.Outcome{}},
-		"cluster c is not armed: nothing changed":                                                         {api.Disarm, order.Outcome{Unchanged: "cluster c is not armed"}},
+		"run r-1 is closed, and its host stays as it is":                                                  {api.Abort, order.Outcome{}},
+		"record r-1 is given up: fenced looks no more after Reboot ns/n-1; if that object exists, nobody else acts on its target until you have deleted it": {api.Abort, order.Outcome{Asked: "Reboot ns/n-1"}},
+		"disarmed: fenced begins no run by itself; open runs go on":                                                                                         {api.Disarm, order.Outcome{}},
+		"cluster c is not armed: nothing changed":                                                                                                           {api.Disarm, order.Outcome{Unchanged: "cluster c is not armed"}},
 	} {
-		assert.Equal(t, want, orders[c.verb].outcome(api.Order{Verb: c.verb, Node: "n-1"}, c.out))
+		assert.Equal(t, want, orders[c.verb].outcome(api.Order{Verb: c.verb, Node: "n-1", Run: "r-1", AsIs: true}, c.out))
 	}
 }
 

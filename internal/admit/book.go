@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -37,11 +38,13 @@ type Book struct {
 	stableUntil stableUntil
 	// replacements says which Machines were never Ready.
 	replacements replacements
-	runsChanged  bool   // the ledger does not have the current open runs yet
-	seenVersion  uint64 // version of the ledger at the last follow
-	complete     bool   // the ledger has the complete view of the cluster
-	closed       bool   // no run begins; see Door
-	leads        bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
+	// asked are the records of what other remediators were asked, by ID.
+	asked       map[string]escalate.Record
+	runsChanged bool   // the ledger does not have the current open runs yet
+	seenVersion uint64 // version of the ledger at the last follow
+	complete    bool   // the ledger has the complete view of the cluster
+	closed      bool   // no run begins; see Door
+	leads       bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
 }
 
 // NewBook begins a Book with the checks from files.
@@ -51,7 +54,7 @@ func NewBook(opt BookOptions, started time.Time) *Book {
 	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
 	b := &Book{
 		opt: opt, started: started, ledger: policy.NewLedger(opt.Rules), runs: newRuns(), storms: storms{},
-		stableUntil: stableUntil{}, replacements: newReplacements(), runsChanged: true,
+		stableUntil: stableUntil{}, replacements: newReplacements(), asked: map[string]escalate.Record{}, runsChanged: true,
 	}
 	b.ledger.Apply(started, fromFiles(opt)...)
 	return b
@@ -103,7 +106,9 @@ func (b *Book) follow(now time.Time, changes []policy.Change, outageEnd time.Tim
 // healthy and asks for no second action on them. b.mu is held.
 func (b *Book) applyOpenRuns(now time.Time) {
 	if b.runsChanged {
-		b.ledger.SetRuns(now, b.runs.openTargets())
+		h := handoverBook{b}
+		b.ledger.SetRuns(now, append(b.runs.openTargets(), h.openTargets()...))
+		b.ledger.SetTried(now, h.tried())
 		b.runsChanged = false
 	}
 }

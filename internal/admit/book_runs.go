@@ -121,13 +121,14 @@ func (b *Book) endedOn(t remediate.Target) []remediate.Run {
 func (b *Book) SlotMismatches(taken map[string]bool) (lacking, needless []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for id, r := range b.runs.byID {
-		if b.runs.inFlight(r) && r.Version > 0 && !taken[id] {
+	all := handoverBook{b}.allRuns()
+	for id, r := range all.byID {
+		if all.inFlight(r) && r.Version > 0 && !taken[id] {
 			lacking = append(lacking, id)
 		}
 	}
 	for id := range taken {
-		if r, known := b.runs.byID[id]; !known || !b.runs.inFlight(r) {
+		if r, known := all.byID[id]; !known || !all.inFlight(r) {
 			needless = append(needless, id)
 		}
 	}

@@ -34,9 +34,11 @@ type Options struct {
 	Hosts *hosts.Cluster
 	// Requests holds the remediation requests that runs carry out; nil: none is carried out.
 	Requests Requests
-	Lead     *lead.Lead
-	Slots    *lead.Slots
-	Stop     *stop.Stop
+	// StoreID names this installation on the requests that it makes for other remediators.
+	StoreID string
+	Lead    *lead.Lead
+	Slots   *lead.Slots
+	Stop    *stop.Stop
 
 	LockOut *power.LockOut
 	// LastChecks returns what the BMC health check knows of a host, for explanations; nil: nothing.
@@ -72,6 +74,7 @@ type Cluster struct {
 	scope    scopeKeeper
 
 	Requested *RequestedRuns
+	Handovers *Handovers
 	OwnHost   *OwnHost
 	Deletions *Deletions
 	ByHand    *ByHand
@@ -88,6 +91,7 @@ func New(opt Options) *Cluster {
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
 	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}, notHeld: map[string]time.Time{}}
+	c.Handovers = newHandovers(c)
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
 	c.Policies, c.Door = &Policies{c: c}, Door{opt.Book}
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}

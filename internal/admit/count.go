@@ -23,8 +23,8 @@ func (b *Book) count(a candidate, uuid string, f *guard.Facts, releasedAt, now t
 func (b *Book) countAll(a candidate, f *guard.Facts, releasedAt, now time.Time) {
 	b.countNodes(a, f)
 	b.countRuns(a, f, releasedAt, now)
-	if f.NeedsHost {
-		f.NextStart, f.StartsLastHour = b.runs.nextStart(b.opt.Limits.Guards().Bucket(), false, now)
+	if f.NeedsHost || f.AsksOther {
+		f.NextStart, f.StartsLastHour = handoverBook{b}.allRuns().nextStart(b.opt.Limits.Guards().Bucket(), false, now)
 	} else {
 		f.Deletion = b.runs.countDeletions(b.ledger, b.replacements, b.opt.Limits.Guards(), a, now)
 	}
@@ -47,22 +47,26 @@ func (b *Book) countNodes(a candidate, f *guard.Facts) {
 // countRuns fills in the facts about runs. b.mu is held.
 func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time) {
 	key := cmp.Or(a.zoneKey, b.opt.Limits.Guards().ZoneKey)
-	h := b.runs.history(a.draft.Target, b.stableUntil[a.draft.Target.Node], releasedAt)
+	all := handoverBook{b}.allRuns()
+	h := handoverBook{b}.history(a, releasedAt)
 	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
-	for _, r := range b.runs.byID {
+	for _, r := range all.byID {
 		if !r.Open() || r.ID == a.draft.ID { // the latter: a Waiting run that is due
 			continue
 		}
-		same := r.Target.Overlaps(a.draft.Target)
-		if same {
+		asked, isAsked := b.asked[r.ID]
+		switch {
+		case isAsked && sameHost(r.Target, a.draft.Target):
+			f.OpenRun = "the remediator of " + asked.Asks()
+		case r.Target.Overlaps(a.draft.Target):
 			f.OpenRun = r.ID
-		} else if r.ControlPlane && f.ControlPlane {
+		case r.ControlPlane && f.ControlPlane:
 			f.ControlPlaneRun = r.ID // Waiting and Held ones, too
 		}
-		if b.runs.inFlight(r) {
+		if all.inFlight(r) {
 			f.InFlight++
 		}
-		if f.Zone != "" && b.runs.countsInZone(r) && b.runs.mayBeInZone(b.ledger, f.Zone, key, r) {
+		if f.Zone != "" && all.countsInZone(r) && all.mayBeInZone(b.ledger, f.Zone, key, r) {
 			f.ZoneInFlight++
 		}
 	}
@@ -80,6 +84,9 @@ func (b *Book) reserve(a candidate, r remediate.Run, slots int, releasedAt, now 
 	}
 	if g, refused := firstFailing(b.checkGates(a, now)); refused {
 		return reason.RefusalOf(g)
+	}
+	if why := (handoverBook{b}).blocks(r.Target); why != "" { // I22
+		return &reason.Refusal{Reason: reason.AlreadyRequested, Message: why}
 	}
 	a.draft = r
 	f := guard.Facts{

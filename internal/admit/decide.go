@@ -114,7 +114,7 @@ func (c *Cluster) mayAct(now time.Time) bool {
 // returns when to consider them again; zero: never. // I4
 func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time) {
 	acting := c.book.actingChecks(now)
-	pairs := map[pair]bool{}
+	pairs, handed := map[pair]bool{}, map[pair]bool{}
 	requested, due := c.Requested.consider(ctx, pairs, now)
 	if c.tooOld(now) {
 		return policy.Sooner(due, c.refused.tell(now))
@@ -135,6 +135,11 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 				continue
 			}
 			pairs[pair{id, targetKey(t)}] = true
+			if check.HandsOver(t) && t.Acts() {
+				handed[pair{id, targetKey(t)}] = true
+				due = policy.Sooner(due, c.Handovers.consider(ctx, check, t, now))
+				continue
+			}
 			if !isActionable(check, t) {
 				c.noteCheckRefusal(&acting[i], check, t, now)
 				continue
@@ -152,6 +157,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		}
 	}
 	c.probes.dropAllBut(live)
+	c.Handovers.dropAllBut(handed)
 	c.refused.endAllBut(pairs, func(r Refused) progress { return r.progressIn(c.book) }, now)
 	return policy.Sooner(due, c.refused.tell(now))
 }

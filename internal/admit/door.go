@@ -5,10 +5,11 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Door is where runs begin in one cluster. A reload closes it before it removes the cluster.
+// Door is where runs, and requests for other remediators, begin in one cluster. A reload closes it
+// before it removes the cluster.
 type Door struct{ b *Book }
 
-// Close lets no run begin in the cluster any more, and no leadership, in which open runs would go
+// Close lets no run or request begin in the cluster any more, and no leadership, in which open runs would go
 // on. If runs are open, it changes nothing, and returns them. A run is open from the moment at which
 // it reserves its place, so none is between the two. // I11, I19
 func (d Door) Close() (open []remediate.Run) {

@@ -23,6 +23,8 @@ type candidate struct {
 	ownRetry bool
 	// protected: the entry in hosts.d forbids automatic runs.
 	protected bool
+	// asksOther: another remediator is asked.
+	asksOther bool
 	// missingHost says why the BareMetalHost that the Machine names is not found.
 	missingHost string
 	// doubt is why the Node may belong to another Machine. It is set for orders only: the
@@ -32,6 +34,8 @@ type candidate struct {
 	gates []reason.Gate
 	// check is the check, or the request, that wants the run; nil: a person does.
 	check *policy.Check
+	// template is the next one of a check that asks for requests; nil: the check has none.
+	template *policy.Template
 	// startingUntil is when the start-up timeout of the Machine ends, if the Machine has not
 	// failed itself; zero: it has, or there is no timeout.
 	startingUntil time.Time
@@ -141,7 +145,7 @@ func (b *Book) candidateForCheck(check *policy.Check, t *policy.TargetReport) (c
 	r.Origin = b.replacements.originOf(m)
 	return candidate{
 		key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, check: check, missingHost: missingHost(b.ledger, m),
-		startingUntil: startingUntil(t, m),
+		startingUntil: startingUntil(t, m), asksOther: check.HandsOver(t), template: cmp.Or(t.Template, check.Template),
 	}, true
 }
 

@@ -2,6 +2,7 @@ package admit
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/order"
@@ -43,6 +44,7 @@ func (c *Cluster) Explain(ctx context.Context, o order.Order) (Explanation, erro
 		a, x.Verdict, x.Gates = *asked, policy.Unhealthy, nil
 	}
 	x.Gates = append(x.Gates, gates...)
+	x.Gates = slices.Concat(c.Handovers.gate(a.draft.Target, now), x.Gates) // first: it says what the others wait for
 	x.Gates = append(x.Gates, uncertainMachineGates(a)...)
 	x.Run = c.book.newestOn(a.draft.Target)
 	p := c.probes.lastOn(subject)

@@ -25,7 +25,7 @@ func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 		Paused: c.opt.Stop.Paused(name), Held: c.opt.Stop.Held(name, names...), Armed: c.opt.Stop.Record(name).Armed,
 		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, QuietUntil: c.view.QuietUntil(), Protected: a.protected,
 		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is checked just before the run starts",
-		NeedsHost: a.draft.Strategy == remediate.PowerCycle, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
+		NeedsHost: a.draft.Strategy == remediate.PowerCycle, AsksOther: a.asksOther, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
 		InFlightTotal: c.opt.Slots.Count(), HostUnread: p == nil, ClusterUnread: p == nil,
 	}
 	f.Quarantined, f.QuarantinedUntil = c.opt.Stop.Quarantined(name, names...)

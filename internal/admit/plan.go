@@ -101,7 +101,7 @@ func (w *planner) candidate(ctx context.Context, a candidate, t *policy.TargetRe
 		w.lookups--
 		guards = w.guards(a, c.probes.unprobed(ctx, a.draft))
 	}
-	gates = slices.Concat(gates, guards, c.backOffGates(a, now))
+	gates = slices.Concat(gates, guards, c.Handovers.gate(a.draft.Target, now), c.backOffGates(a, now))
 	item := Planned{Check: a.check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: earliestPass(gates)}
 	if g, refused := firstFailing(gates); refused {
 		item.Gate = &g

@@ -21,7 +21,7 @@ type Order struct {
 
 	Reason  string `json:"reason"`
 	OffOnly bool   `json:"offOnly,omitempty"` // fence: stay Off and Held
-	Yes     bool   `json:"yes,omitempty"`     // fence, confirm-off: nobody typed the node's name
+	Yes     bool   `json:"yes,omitempty"`     // fence, confirm-off: nobody typed the node's name; abort: although another remediator may be at work
 	DryRun  bool   `json:"dryRun,omitempty"`  // fence, arm, enroll, confirm-off: only say what would be done
 	For     Span   `json:"for,omitzero"`      // pause, hold: it ends by itself
 	AsIs    bool   `json:"asIs,omitempty"`    // abort: end a Held run and leave the host as it is

@@ -82,6 +82,7 @@ func TestEveryRouteNeedsItsRole(t *testing.T) {
 		{"POST", "/v1/nodes/n-1/release", ok, Operator},
 		{"POST", "/v1/runs/r-1/abort", ok, Operator},
 		{"POST", "/v1/runs/r-1/abort", `{"reason":"test","asIs":true}`, Admin},
+		{"POST", "/v1/runs/r-1/abort", `{"reason":"test","asIs":true,"yes":true}`, Admin},
 		{"POST", "/v1/runs/r-1/retry", ok, Operator},
 		{"POST", "/v1/nodes/n-1/confirm-off", `{"reason":"test","typed":"n-1"}`, Admin},
 		{"POST", "/v1/nodes/n-1/confirm-off", `{"reason":"test","dryRun":true}`, Admin},

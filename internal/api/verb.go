@@ -73,7 +73,7 @@ var verbs = []verb{
 	{name: Hold, of: ofNode, machine: true, need: Operator, takes: []string{"for"}},
 	{name: Release, of: ofNode, machine: true, need: Operator},
 	{name: ConfirmOff, of: ofNode, need: Admin, takes: []string{"dryRun", "typed", "yes"}},
-	{name: Abort, of: ofRun, need: Operator, takes: []string{"asIs"}},
+	{name: Abort, of: ofRun, need: Operator, takes: []string{"asIs", "yes"}},
 	{name: Retry, of: ofRun, need: Operator},
 	{name: Pause, of: ofCluster, need: Operator, takes: []string{"for"}},
 	{name: Resume, of: ofCluster, need: Operator},
@@ -100,7 +100,7 @@ var bodyFields = []struct {
 	{name: "level", given: func(o Order) bool { return o.Level != "" }},
 	{name: "offOnly", given: func(o Order) bool { return o.OffOnly }},
 	{name: "typed", given: func(o Order) bool { return o.Typed != "" }},
-	{name: "yes", given: func(o Order) bool { return o.Yes }, needsAdmin: true}, // the typed node name
+	{name: "yes", given: func(o Order) bool { return o.Yes }, needsAdmin: true}, // the typed node name, or that another remediator has stopped
 }
 
 // row finds the verb in the table; a verb that is not there takes nothing.

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
@@ -26,11 +27,13 @@ type cluster struct {
 	checksChanged chan struct{} // signals that the status of checks may have changed
 	// requestsChanged signals that the status of remediation requests may have changed.
 	requestsChanged chan struct{}
+	// handoversChanged signals that requests for other remediators may have to be made.
+	handoversChanged chan struct{}
 }
 
 // newCluster makes the parts. added: a reload adds the cluster.
 func newCluster(e *Engine, o ClusterOptions, added bool) *cluster {
-	c := &cluster{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1)}
+	c := &cluster{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1), handoversChanged: make(chan struct{}, 1)}
 	c.view = admit.NewFreshness(admit.FreshnessOptions{
 		Watch: o.Watch, Limits: e.limits, Awake: e.stayAwake,
 	})
@@ -47,17 +50,18 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *cluster {
 	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.book.Objects(), c}, Lead: c.lead, Secrets: o.Kube})
 	c.admit = admit.New(admit.Options{
 		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Book: c.book, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
-		Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
+		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
 		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.pulse.beat(o.Name) },
-		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter() },
+		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter(); c.notifyHandoverWriter() },
 	})
 	return c
 }
 
 // attach adds the cluster to the engine. It runs from now on or, before Engine.Run, with that.
-func (c *cluster) attach(ctx context.Context, runs []remediate.Run) {
+func (c *cluster) attach(ctx context.Context, runs []remediate.Run, asked []escalate.Record) {
 	name := c.opt.Name
 	c.book.UpdateRuns(runs)
+	c.admit.Handovers.Load(asked, false)
 	c.e.stop.Attach(name, stopCluster{c}) // before the first decision // I23
 	c.e.hosts.Attach(ctx, c.hosts)
 	c.e.clusters.Put(name, c)
@@ -88,6 +92,10 @@ func (c *cluster) run(ctx context.Context) error {
 	}
 	if c.opt.Requests != nil {
 		w := &requestWriter{c: c, written: map[remediate.Request]toldRequest{}}
+		g.Go(func() error { return w.run(ctx) })
+	}
+	if c.opt.Handovers != nil {
+		w := newHandoverWriter(c)
 		g.Go(func() error { return w.run(ctx) })
 	}
 	return g.Wait()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -21,7 +22,8 @@ type ClusterChange struct {
 	e       *Engine
 	added   []ClusterOptions
 	removed []*cluster
-	runs    []remediate.Run // as they were in the store
+	runs    []remediate.Run   // as they were in the store
+	asked   []escalate.Record // the same
 }
 
 // Clusters checks whether these clusters can be added, and those removed. A cluster with an open run
@@ -52,8 +54,11 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 	if ch.runs, err = state.LoadRuns(ctx, t.e.opt.Store); err != nil {
 		errs = append(errs, fmt.Errorf("load runs: %w", err))
 	}
+	if ch.asked, err = t.e.asked.load(ctx); err != nil {
+		errs = append(errs, err)
+	}
 	for _, c := range ch.removed {
-		errs = append(errs, c.whyNotRemoved(ctx, ch.runs))
+		errs = append(errs, c.whyNotRemoved(ctx, ch.runs, ch.asked))
 	}
 	if err := errors.Join(errs...); err != nil {
 		for _, c := range ch.removed {
@@ -67,7 +72,7 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 
 // whyNotRemoved returns what would be left behind in the cluster, whose door is closed, or in the
 // store.
-func (c *cluster) whyNotRemoved(ctx context.Context, runs []remediate.Run) error {
+func (c *cluster) whyNotRemoved(ctx context.Context, runs []remediate.Run, asked []escalate.Record) error {
 	name := c.opt.Name
 	var open []remediate.Run // of another instance, which this one may not know of yet
 	for _, r := range c.book.RunsOfCluster(runs) {
@@ -77,6 +82,12 @@ func (c *cluster) whyNotRemoved(ctx context.Context, runs []remediate.Run) error
 	}
 	if len(open) > 0 {
 		return errOpenRuns(name, open)
+	}
+	for _, r := range append(c.admit.Handovers.Records(), asked...) {
+		if r.Target.Cluster == name && r.Blocking() {
+			return fmt.Errorf("cluster %s cannot be removed yet: %s may be at work on %s; wait until fenced has deleted its object, or give it up with fencectl abort %s --as-is --reason WHY",
+				name, r.Asks(), strings.Join(r.Target.Names(), ", "), r.ID)
+		}
 	}
 	if !c.lead.Leads() {
 		return nil
@@ -109,7 +120,7 @@ func errOpenRuns(cluster string, open []remediate.Run) error {
 // Apply carries the change out. It returns when the removed clusters have stopped.
 func (ch *ClusterChange) Apply(ctx context.Context) {
 	for _, o := range ch.added {
-		newCluster(ch.e, o, true).attach(ctx, ch.runs)
+		newCluster(ch.e, o, true).attach(ctx, ch.runs, ch.asked)
 	}
 	for _, c := range ch.removed {
 		c.detach()

@@ -46,6 +46,8 @@ type ClusterOptions struct {
 	Pods func(ctx context.Context, node string) (order.Pods, error)
 	// Requests writes to the remediation requests; nil: none is carried out.
 	Requests Requests
+	// Handovers makes requests for other remediators; nil: none is made.
+	Handovers Handovers
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget
@@ -100,6 +102,7 @@ type Engine struct {
 	limits   *admit.Limits
 	stop     *stop.Stop
 	pulse    *pulse
+	asked    *askedRecords
 
 	Arming Arming
 	TakeIn TakeIn
@@ -109,7 +112,7 @@ type Engine struct {
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, pulse: newPulse(), limits: admit.NewLimits(opt.Guards, opt.Run)}
-	e.Arming, e.TakeIn = Arming{e}, TakeIn{e}
+	e.Arming, e.TakeIn, e.asked = Arming{e}, TakeIn{e}, &askedRecords{e: e}
 	var err error
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err
@@ -138,13 +141,20 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load runs: %w", err)
 	}
+	asked, err := e.asked.load(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, o := range opt.Clusters {
-		newCluster(e, o, false).attach(ctx, runs)
+		newCluster(e, o, false).attach(ctx, runs, asked)
 	}
 	for _, r := range runs {
 		if e.clusters.Get(r.Target.Cluster) == nil && r.Open() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance { // a run of another instance may be of a cluster that only that one has
 			return nil, fmt.Errorf("run %s on %s is open in cluster %q, which the configuration no longer names; add the cluster again until the run has ended", r.ID, r.Target.Node, r.Target.Cluster)
 		}
+	}
+	if err := e.asked.whyNotStart(asked); err != nil {
+		return nil, err
 	}
 	return e, nil
 }

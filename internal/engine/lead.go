@@ -29,10 +29,18 @@ func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	if err != nil {
 		return fmt.Errorf("load runs: %w", err)
 	}
+	asked, err := e.asked.load(ctx)
+	if err != nil {
+		return err
+	}
 	if err := e.hosts.CompleteFreezes(ctx, s, l.c.book.RunsOfCluster(runs)); err != nil {
 		return err
 	}
-	return l.c.admit.Door.BeginLeadership(runs)
+	if err := l.c.admit.Door.BeginLeadership(runs); err != nil {
+		return err
+	}
+	l.c.admit.Handovers.Load(asked, true)
+	return nil
 }
 
 // Resume implements lead.Cluster.
@@ -50,7 +58,7 @@ func (l leadCluster) End() { l.c.book.EndLeadership() }
 
 // MayAct implements lead.Cluster.
 func (l leadCluster) MayAct() bool {
-	return l.c.admit.MayBegin() || l.c.book.AnyOpen() || l.c.admit.ByHand.Acts()
+	return l.c.admit.MayBegin() || l.c.book.AnyOpen() || l.c.admit.Handovers.Any() || l.c.admit.ByHand.Acts()
 }
 
 // Unsettled implements lead.Cluster. // I11

@@ -56,7 +56,11 @@ func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, err
 
 // Abort ends a run. Before the isolation its host is powered on again; after the isolation
 // the run is completed. With AsIs a Waiting or Held run ends, and its host stays as it is.
+// A record of another remediator is given up.
 func (e *Engine) Abort(ctx context.Context, o order.Order) (order.Outcome, error) {
+	if c, r := e.asked.named(o); c != nil {
+		return c.giveUp(ctx, o, r)
+	}
 	c, _, err := e.withRun(o)
 	if err != nil {
 		return order.Outcome{}, err

@@ -81,6 +81,13 @@ func (e *Engine) follow(ctx context.Context) error {
 			c.admit.Wake()
 		}
 	}
+	asked, err := e.asked.load(ctx) // after the runs: nothing about it may hold them up
+	if err != nil {
+		return err
+	}
+	for _, c := range e.clusters.All() {
+		c.admit.Handovers.Load(asked, false)
+	}
 	return nil
 }
 

@@ -136,7 +136,10 @@ type Facts struct {
 
 	// NeedsHost: the action needs a BMC. Host names the one that was found;
 	// HostError and HostDetail say why none is usable.
-	NeedsHost  bool
+	NeedsHost bool
+	// AsksOther: another remediator is asked. That needs no BMC, and the limits of power cycles
+	// count.
+	AsksOther  bool
 	Host       string
 	HostError  reason.Code
 	HostDetail string

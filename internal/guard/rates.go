@@ -12,9 +12,10 @@ const day = 24 * time.Hour
 
 // rateGuards limit how many runs are in flight and how often one host is
 // power-cycled, and refuse while a whole zone is down. A run that deletes a Machine
-// has limits of its own, so that neither kind delays the other. // I11, I15
+// has limits of its own, so that neither kind delays the other. A request to another remediator
+// counts as a power cycle. // I11, I15
 func rateGuards(l Limits, f Facts, now time.Time) []reason.Gate {
-	if !f.NeedsHost {
+	if !f.NeedsHost && !f.AsksOther {
 		gates := deletionGuards(l, f.Deletion, now)
 		if f.Zone != "" {
 			gates = append(gates, zoneBreakerGuard(l, f))

@@ -129,7 +129,7 @@ func TestNodeHealthCheckAndItsRequests(t *testing.T) {
 	assert.Equal(t, remediate.Yes, s.Contested, "I22")
 	assert.Contains(t, s.Contender, "Metal3Remediation")
 
-	for check, why := range map[string]string{secret: "forbidden", strange: "which are not read"} {
+	for check, why := range map[string]string{secret: "forbidden", strange: "from which no remediator makes requests"} {
 		s = look(t, k, bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"pool": check}})).Seen
 		assert.Equal(t, remediate.Yes, s.Contested, "whether somebody is asked to repair it cannot be read")
 		assert.Contains(t, s.Contender, why)

@@ -136,7 +136,7 @@ func (c *Cluster) templates() map[requestKind]string {
 		wanted[requestKind{c.manage, metal3Requests}] = "v1beta1"
 	}
 	note := func(check *policy.Check, on *side) {
-		for _, t := range templatesOf(check) {
+		for _, t := range check.Templates() {
 			if kind, version := requestOf(t); kind.Group != "" {
 				wanted[requestKind{on, kind}] = version
 			}
@@ -151,6 +151,9 @@ func (c *Cluster) templates() map[requestKind]string {
 	}
 	for i := range c.cfg.Checks {
 		note(&c.cfg.Checks[i], c.sideOf(c.cfg.Checks[i].APIVersion))
+		if c.cfg.Checks[i].Kind == policy.FencePolicyKind && !c.cfg.Checks[i].SelectsNodes { // its Machines may be there
+			note(&c.cfg.Checks[i], c.manage)
+		}
 	}
 	return wanted
 }
@@ -163,17 +166,6 @@ func (s *store) eachCheck(visit func(*policy.Check)) {
 			visit(check)
 		}
 	}
-}
-
-func templatesOf(c *policy.Check) []policy.Template {
-	var list []policy.Template
-	if c.Template != nil {
-		list = append(list, *c.Template)
-	}
-	for _, e := range c.Escalation {
-		list = append(list, e.Template)
-	}
-	return list
 }
 
 // requestOf returns the kind of requests that a template makes; none if the
@@ -204,7 +196,7 @@ func remediates(kind schema.GroupKind) bool {
 // foreignTemplate returns a template of a check that cannot be a remediator's;
 // nil if there is none.
 func foreignTemplate(c *policy.Check) *policy.Template {
-	for _, t := range templatesOf(c) {
+	for _, t := range c.Templates() {
 		if kind, _ := requestOf(t); kind.Group == "" && c.Disabled == "" {
 			return &t
 		}
@@ -225,7 +217,7 @@ func (r *requestKinds) gateCheck(check *policy.Check) *policy.Check {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, t := range templatesOf(check) {
+	for _, t := range check.Templates() {
 		if kind, _ := requestOf(t); kind.Group != "" && !r.ready[kind] {
 			gated.Invalid = fmt.Sprintf("the remediation requests of kind %s have not been read: %s", kind, r.why(kind))
 			return &gated

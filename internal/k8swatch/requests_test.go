@@ -112,9 +112,67 @@ func TestTargetOfAStrangeTemplateIsContested(t *testing.T) { // I22
 	l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", Labels: labels.Set{"a": "b"}}
 	who, err := l.foreignRequest(t.Context())
 	require.NoError(t, err)
-	assert.Contains(t, who, "MachineHealthCheck ns/k makes requests from a DeploymentTemplate")
+	assert.Contains(t, who, "MachineHealthCheck ns/k covers it: its template is a DeploymentTemplate of apps/v1")
 	l.look.FreshMachine.Labels = nil
 	who, err = l.foreignRequest(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, who, "the check covers other Machines")
+}
+
+// Until the requests of a kind were listed, nobody acts on a target of a check that names the kind: not
+// even of a check from a file, and whoever makes its requests.
+func TestTargetOfUnreadRequestsIsContested(t *testing.T) { // I22
+	for name, machines := range map[string]bool{"Nodes": false, "Machines": true} {
+		t.Run(name, func(t *testing.T) {
+			c := offline()
+			c.cfg.Checks = []policy.Check{{
+				Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI, Name: "p", Strategy: policy.CreateRequests, SelectsNodes: !machines,
+				Selector: labels.SelectorFromSet(labels.Set{"a": "b"}), Template: &policy.Template{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "ns", Name: "t"},
+			}}
+			ask := func(set labels.Set) string {
+				l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Node: "n", Machine: "m", Namespace: "ns"}}}
+				l.look.FreshNode = &policy.Node{Name: "n", Labels: set}
+				l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", Labels: set}
+				who, err := l.foreignRequest(t.Context())
+				require.NoError(t, err)
+				return who
+			}
+			covered := labels.Set{"a": "b"}
+			assert.Contains(t, ask(covered), "FencePolicy p covers it: the remediation requests of kind Reboot.example.com have not been read: not yet", "not even watched")
+			c.adjustRequests()
+			assert.Contains(t, ask(covered), "have not been read")
+			assert.Empty(t, ask(nil), "the check covers other targets")
+		})
+	}
+}
+
+// The requests that fenced itself carries out ask nobody else: a target of a check that makes only such
+// is free for a run before they were listed.
+func TestTargetOfTheOwnTemplateIsNotContested(t *testing.T) {
+	own := policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "t"}
+	other := policy.Template{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "ns", Name: "t"}
+	for name, c := range map[string]struct {
+		check policy.Check
+		who   string
+	}{
+		"one template": {policy.Check{Template: &own}, ""},
+		"beside another's": {policy.Check{Escalation: []policy.Escalation{{Template: other}, {Template: own}}},
+			"the remediation requests of kind Reboot.example.com have not been read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := offline()
+			p := c.check
+			p.Kind, p.APIVersion, p.Name, p.Strategy, p.SelectsNodes, p.Selector = policy.FencePolicyKind, policy.FencedAPI, "p", policy.CreateRequests, true, labels.Everything()
+			k.cfg.Checks = []policy.Check{p}
+			l := &looker{c: k, run: remediate.Run{Target: remediate.Target{Node: "n"}}}
+			l.look.FreshNode = &policy.Node{Name: "n"}
+			who, err := l.foreignRequest(t.Context())
+			require.NoError(t, err)
+			if c.who == "" {
+				assert.Empty(t, who)
+			} else {
+				assert.Contains(t, who, c.who)
+			}
+		})
+	}
 }

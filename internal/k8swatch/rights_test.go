@@ -103,10 +103,21 @@ var rights = []right{
 	{"fenced-release-pods", "", "pods", "delete", `Pods(p.Namespace).Delete(`, acts},
 	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "list", `VolumeAttachments().List(`, acts},
 	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "delete", `VolumeAttachments().Delete(`, acts},
+	{"fenced-templates-known", "", "namespaces", "get", `Namespaces().Get(ctx, identityNamespace`, acts},
+	{"fenced-templates-known", "infrastructure.cluster.x-k8s.io", "metal3remediationtemplates", "get", templateCode, acts},
+	{"fenced-templates-known", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get list watch create patch delete", handoverCode, acts},
+	{"fenced-templates-known", "self-node-remediation.medik8s.io", "selfnoderemediationtemplates", "get", templateCode, acts},
+	{"fenced-templates-known", "self-node-remediation.medik8s.io", "selfnoderemediations", "get list watch create patch delete", handoverCode, acts},
+	{"fenced-templates-known", "fence-agents-remediation.medik8s.io", "fenceagentsremediationtemplates", "get", templateCode, acts},
+	{"fenced-templates-known", "fence-agents-remediation.medik8s.io", "fenceagentsremediations", "get list watch create patch delete", handoverCode, acts},
+	{"fenced-templates-known", "machine-deletion-remediation.medik8s.io", "machinedeletionremediationtemplates", "get", templateCode, acts},
+	{"fenced-templates-known", "machine-deletion-remediation.medik8s.io", "machinedeletionremediations", "get list watch create patch delete", handoverCode, acts},
 }
 
 const (
 	coordination = "coordination.k8s.io"
+	templateCode = `readCustom(ctx, s.api().dynamic.Resource(gvr).Namespace(namespace), gv.Group, namespace, t.Name)`
+	handoverCode = `handoverRights = []string{"get", "list", "watch", "create", "patch", "delete"}`
 	requestsCode = `namespace: c.requestsIn(k.side), request: true`
 )
 
@@ -162,13 +173,17 @@ func TestEachRightIsUsed(t *testing.T) {
 		require.NoError(t, err)
 		source.Write(data)
 	}
-	evaluate, respond, observe, release := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	evaluate, respond, observe, release, templates := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, r := range rights {
 		assert.True(t, strings.Contains(source.String(), r.code), "nothing uses the right to %s %s of %s", r.verbs, r.resource, r.role)
 		for verb := range strings.FieldsSeq(r.verbs) {
 			text := strings.Join([]string{r.role, r.group, r.resource, verb}, " ")
 			if r.role == "fenced-release-pods" {
 				release[text] = true
+				continue
+			}
+			if r.role == "fenced-templates-known" {
+				templates[text] = true
 				continue
 			}
 			evaluate[text] = true
@@ -182,7 +197,7 @@ func TestEachRightIsUsed(t *testing.T) {
 	}
 	for name, want := range map[string]map[string]bool{
 		"rbac.yaml": evaluate, "kubernetes/evaluate.yaml": evaluate, "kubernetes/respond.yaml": respond, "kubernetes/observe.yaml": observe,
-		"kubernetes/release-pods.yaml": release,
+		"kubernetes/release-pods.yaml": release, "kubernetes/templates.yaml": templates,
 	} {
 		assert.Equal(t, slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(granted(t, name))), name)
 	}

@@ -56,7 +56,7 @@ func (l *looker) nodeLease(ctx context.Context) (string, error) {
 
 // isHandledByFenced reports whether fenced carries out all requests of a check.
 func isHandledByFenced(c *policy.Check) bool {
-	all := templatesOf(c)
+	all := c.Templates()
 	others := slices.ContainsFunc(all, func(t policy.Template) bool { return !t.IsOwn() })
 	return len(all) > 0 && !others
 }
@@ -73,11 +73,8 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 		if kind == ownRequests {
 			continue // fenced carries these out
 		}
-		if at, why := st.state(); at.IsZero() { // never read: only targets that it may concern must wait
-			if l.mayConcern(st) {
-				return fmt.Sprintf("a check makes requests of kind %s for it, which cannot be read: %s", st.kind, why), nil
-			}
-			continue
+		if at, _ := st.state(); at.IsZero() {
+			continue // never read: unreadRequests refused the targets that it may concern
 		}
 		list, err := l.requestsNow(ctx, st)
 		if err != nil {
@@ -99,42 +96,32 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// unreadRequests names a check that covers the target and whose requests are
-// never read.
-func (l *looker) unreadRequests() (who string) {
-	for _, s := range l.c.sides() {
-		l.eachCovering(s, func(c *policy.Check) {
-			if t := foreignTemplate(c); t != nil {
-				who = fmt.Sprintf("%s %s makes requests from a %s for it, which are not read", c.Kind, c.Key(), t.Kind)
-			}
-		})
-	}
-	return who
-}
-
-// mayConcern reports whether a check that makes such requests covers the target.
-func (l *looker) mayConcern(requests *store) (yes bool) {
-	l.eachCovering(requests.side, func(c *policy.Check) {
-		yes = yes || slices.ContainsFunc(templatesOf(c), func(t policy.Template) bool {
-			kind, _ := requestOf(t)
-			return kind.Group == requests.group && kind.Kind == requests.kind
-		})
-	})
-	return yes
-}
-
-// eachCovering calls visit for the watched checks of one API that cover the
-// target.
-func (l *looker) eachCovering(s *side, visit func(*policy.Check)) {
-	for _, st := range s.watched() {
-		if st.checks {
-			st.eachCheck(func(c *policy.Check) {
-				if l.covers(c) {
-					visit(c)
-				}
-			})
+// unreadRequests names a check that covers the target and whose requests were never
+// listed: from the cluster or from a file, whoever makes them. The requests that fenced
+// carries out ask nobody else.
+func (l *looker) unreadRequests() string {
+	var covering []*policy.Check
+	note := func(c *policy.Check) {
+		if c.Invalid == "" && !isHandledByFenced(c) && l.covers(c) {
+			covering = append(covering, c)
 		}
 	}
+	for _, s := range l.c.sides() {
+		for _, st := range s.watched() {
+			if st.checks {
+				st.eachCheck(note)
+			}
+		}
+	}
+	for i := range l.c.cfg.Checks {
+		note(&l.c.cfg.Checks[i])
+	}
+	for _, c := range covering {
+		if why := l.c.requests.gateCheck(c).Invalid; why != "" {
+			return fmt.Sprintf("%s %s covers it: %s", c.Kind, c.Key(), why)
+		}
+	}
+	return ""
 }
 
 // covers reports whether a check covers the target as it is now. A check whose

@@ -19,11 +19,12 @@ func FencePolicy(fields map[string]any) policy.Check {
 	o := read(fields)
 	c := checkIdentity(o)
 	spec := ownSpec(o, "nodeSelector", "machineSelector", "unhealthyConditions", "nodeStartupTimeout", "limit", "strategy",
-		"isolation", "maxAttempts", "deadlines", "zoneKey", "maintenanceWindows", "shortenOnEvidence")
+		"isolation", "maxAttempts", "deadlines", "zoneKey", "maintenanceWindows", "shortenOnEvidence", "remediationTemplate", "escalatingRemediations")
 	c.Clusters = clusters(spec, c.Clusters)
 	c.Selector, c.SelectsNodes = ownSelector(spec)
 	c.Strategy = policy.Strategy(spec.choice("strategy",
-		string(policy.PowerCycleHosts), string(policy.DeleteMachines), string(policy.CountOnly)))
+		string(policy.PowerCycleHosts), string(policy.DeleteMachines), string(policy.CreateRequests), string(policy.CountOnly)))
+	ownTemplates(spec, &c)
 	c.Conditions = ownConditions(spec)
 	if len(c.Conditions) == 0 && c.SelectsNodes && c.Strategy != policy.CountOnly {
 		spec.fail(spec.at("unhealthyConditions"), "is empty, so no Node would ever be unhealthy")
@@ -45,10 +46,10 @@ func FencePolicy(fields map[string]any) policy.Check {
 		spec.fail(spec.at("maintenanceWindows"), "cannot be with strategy None, which never acts")
 	}
 	c.ShortenOnEvidence = spec.flag("shortenOnEvidence")
-	if c.ShortenOnEvidence && c.Strategy == policy.DeleteMachines {
-		// A host that is off may be started again, and a run that deletes does not
-		// read the BMC again before it acts.
-		spec.fail(spec.at("shortenOnEvidence"), "cannot be with strategy DeleteMachine, which reads no BMC")
+	if c.ShortenOnEvidence && (c.Strategy == policy.DeleteMachines || c.Strategy == policy.CreateRequests) {
+		// A host that is off may be started again, and nothing reads the BMC again
+		// before the deletion or the request.
+		spec.fail(spec.at("shortenOnEvidence"), "cannot be with strategy %s, which reads no BMC", c.Strategy)
 	}
 	c.Invalid = invalid(o)
 	return c

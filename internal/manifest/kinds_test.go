@@ -137,12 +137,19 @@ spec: {retryLimit: 0, timeoutSeconds: 600, remediateReadyNodes: true}
 status: {phase: Running}
 ---
 {apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: Metal3Remediation, metadata: {namespace: ns, name: m-2}}
+---
+apiVersion: self-node-remediation.medik8s.io/v1alpha1
+kind: SelfNodeRemediation
+metadata: {namespace: ns, name: n-1, annotations: {fenced.io/check: FencePolicy.fenced.io p, fenced.io/made-by: store}}
+status: {phase: Fencing}
 `)
 	assert.Equal(t, []policy.Request{
 		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-1", Power: &policy.PowerRequest{}},
-		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-0", UID: "u", Deleting: true,
+		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-0", UID: "u", Deleting: true, Begun: true, Finalizer: true,
 			Power: &policy.PowerRequest{Attempts: 1, Timeout: 10 * time.Minute, ReadyNodes: true, Held: true, Phase: "Running"}},
 		{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Remediation", Namespace: "ns", Name: "m-2"},
+		{APIVersion: "self-node-remediation.medik8s.io/v1alpha1", Kind: "SelfNodeRemediation", Namespace: "ns", Name: "n-1",
+			Check: "FencePolicy.fenced.io p", MadeBy: "store", Begun: true},
 	}, s.Requests)
 }
 

@@ -51,6 +51,7 @@ func NodeHealthCheck(fields map[string]any) policy.Check {
 	c := checkIdentity(o)
 	spec := o.child("spec")
 	c.SelectsNodes, c.Strategy = true, policy.CreateRequests
+	c.Evaluator = c.Annotations[evaluatorAnnotation]
 	c.Selector = mandatorySelector(spec)
 	c.Conditions = nodeConditions(spec)
 	c.MinHealthy, c.MaxUnhealthy = intOrText(spec, "minHealthy"), intOrText(spec, "maxUnhealthy")

@@ -131,7 +131,7 @@ status:
 		Owners: []policy.Owner{
 			{Kind: policy.NodeHealthCheckKind, Name: "workers", UID: "u"}, {Kind: "Machine", Name: "m-1", UID: "mu"},
 		},
-		UID: "r", Deleting: true, NodeName: "n-1", TemplateName: "snr", Created: stamp, ControlPlane: true, TimedOut: stamp, HealthyDelaySince: stamp,
+		UID: "r", Deleting: true, Begun: true, NodeName: "n-1", TemplateName: "snr", Created: stamp, ControlPlane: true, TimedOut: stamp, HealthyDelaySince: stamp,
 		Conditions: []policy.Condition{{Type: "Succeeded", Status: "Unknown", LastTransition: stamp}},
 	}}, s.Requests)
 }

@@ -19,6 +19,19 @@ const (
 	clonedFrom = "cluster.x-k8s.io/cloned-from-name"
 )
 
+// Annotations on the requests that fenced makes in place of a check's own controller.
+const (
+	// RequestCheck holds the mark of the check.
+	RequestCheck = "fenced.io/check"
+	// RequestMadeBy names the installation of fenced (all instances with one store), its
+	// cluster, and the record of the request in that store.
+	RequestMadeBy = "fenced.io/made-by"
+	// RequestTimedOut tells a remediator of medik8s' contract to stop.
+	RequestTimedOut = requestTimedOut
+	// RequestHealthyDelay says since when the target of a request is well.
+	RequestHealthyDelay = requestHealthyDelay
+)
+
 // RequestFinalizer keeps a FencedRemediation while its run may leave the host off.
 const RequestFinalizer = "fenced.io/power"
 
@@ -41,6 +54,9 @@ func Request(fields map[string]any) (policy.Request, error) {
 	if q.TemplateName == "" {
 		q.TemplateName = annotations[clonedFrom]
 	}
+	q.Check, q.MadeBy = annotations[RequestCheck], annotations[RequestMadeBy]
+	q.Finalizer = len(meta.texts("finalizers")) > 0
+	q.Begun = q.Finalizer || len(o.child("status").fields) > 0
 	_, q.ControlPlane = meta.textMap("labels")[requestControlPlane]
 	q.TimedOut = instant(meta, annotations, requestTimedOut)
 	q.HealthyDelaySince = instant(meta, annotations, requestHealthyDelay)

@@ -23,6 +23,7 @@ type Order struct {
 	OffOnly       bool          // stop after step 2
 	DryRun        bool          // show the gates and change nothing
 	AsIs          bool          // abort: end a Held run and leave the host as it is
+	Yes           bool          // abort: also while another remediator may be at work
 	For           time.Duration // of a pause or a hold; 0 is until it is taken back
 }
 
@@ -45,6 +46,9 @@ type Outcome struct {
 	Gates  []reason.Gate // all that were asked, also beside a *Refusal, which the control API gives alone
 	// Target is what a dry run of a fence found about the target; nil for other orders.
 	Target *Target
+	// Asked is what a record of another remediator asks for, which an abort has given up; "" for a
+	// run.
+	Asked string
 	// Unchanged is why the order had nothing to change, "" if it changed something.
 	Unchanged string
 	// Evidence is what is known about a host that a person is to vouch for.

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -98,8 +100,9 @@ type Check struct {
 	// PauseRequests is spec.pauseRequests of a NodeHealthCheck: reasons not to
 	// remediate.
 	PauseRequests []string
-	// Evaluator is the annotation fenced.io/evaluator of a MachineHealthCheck: the
-	// instance of fenced that evaluates it while it is paused for its own controller.
+	// Evaluator is the annotation fenced.io/evaluator: the instance of fenced that
+	// stands in for the check's own controller. A MachineHealthCheck is paused for
+	// that controller, the controller of a NodeHealthCheck is stopped.
 	Evaluator string
 	// HealthyDelay is how long a request stays after the Node recovered; a negative
 	// value means until somebody confirms.
@@ -199,6 +202,48 @@ type Template struct {
 func (p *Template) IsOwn() bool {
 	return group(p.APIVersion) == group(FencedAPI) && p.Kind == FencedRemediationKind+"Template"
 }
+
+// MakesRequests reports whether fenced makes the remediation requests of the check,
+// in place of a controller of its own. The check must be Active.
+func (c *Check) MakesRequests() bool {
+	return c.Strategy == CreateRequests && (c.family() == fenced || c.Evaluator != "" && (c.Paused || c.family() == medik8s))
+}
+
+// AsksOthers reports whether fenced makes requests of the check that another remediator carries
+// out. For those from its own template it makes no object.
+func (c *Check) AsksOthers() bool {
+	return c.MakesRequests() && slices.ContainsFunc(c.rungs(), func(e Escalation) bool { return !e.Template.IsOwn() })
+}
+
+// HandsOver reports whether an action of the check is done by a request that fenced
+// makes. fenced's own template needs no request: fenced fences at once.
+func (c *Check) HandsOver(t *TargetReport) bool {
+	next := cmp.Or(t.Template, c.Template)
+	return t.Action == CreateRequest && next != nil && c.MakesRequests() && !next.IsOwn()
+}
+
+// ownTemplateInFront says why an escalation that fenced carries out cannot begin with fenced's
+// own template: after a Node was deleted, nobody can name it to the next remediator.
+func ownTemplateInFront(c *Check) string {
+	for i := range c.Escalation {
+		if i < len(c.Escalation)-1 && c.Escalation[i].Template.IsOwn() && c.MakesRequests() {
+			return fmt.Sprintf("the FencedRemediationTemplate must be the last of the escalation, not that of order %d", c.Escalation[i].Order)
+		}
+	}
+	return ""
+}
+
+// Templates lists the templates of the check, in the order in which they are tried.
+func (c *Check) Templates() []Template {
+	var list []Template
+	for _, e := range c.rungs() {
+		list = append(list, e.Template)
+	}
+	return list
+}
+
+// Mark names the check on the requests that fenced makes for it.
+func (c *Check) Mark() string { return c.Kind + "." + group(c.APIVersion) + " " + c.Key() }
 
 // Key is "namespace/name". It names the check in messages and in maps.
 func (c *Check) Key() string { return key(c.Namespace, c.Name) }

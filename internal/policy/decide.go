@@ -52,6 +52,9 @@ func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 func refuseDelegated(r *Report) {
 	for i := range r.Checks {
 		c := &r.Checks[i]
+		if c.makesRequests {
+			continue
+		}
 		for j := range c.Targets {
 			t := &c.Targets[j]
 			if next := cmp.Or(t.Template, c.template); t.Action == CreateRequest && next != nil && !next.IsOwn() {
@@ -124,7 +127,7 @@ func newCheckReport(c *Check, a CheckContext, st *setting) CheckReport {
 		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
 		State: st.state, Message: st.message, Conflicting: st.conflicting, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
 		unread: c.Selector == nil || a.OverTargetLimit, idle: map[string]bool{}, countOnly: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
-		upgrading: a.Upgrading, template: c.Template,
+		upgrading: a.Upgrading, template: c.Template, makesRequests: c.MakesRequests(),
 		minHealthy: c.family() == medik8s && c.MaxUnhealthy == nil,
 	}
 }

@@ -34,6 +34,10 @@ func (t *TargetReport) evaluateFencePolicy(c *Check, x *Subject, now time.Time) 
 	case m != nil && m.ExternalRemediationRequested:
 		t.set(Indeterminate, reason.UnderRemediation, "the Machine's remediation has been requested")
 	default:
+		if own := c.ownRequests(x); len(own) > 0 {
+			t.evaluateRecovered(c, n, own, now)
+			return
+		}
 		t.set(Healthy, "", "")
 	}
 }

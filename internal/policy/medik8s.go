@@ -22,6 +22,9 @@ const (
 // settingMedik8s is what medik8s checks before any Node. A pause and an upgrade
 // only refuse the actions; the results are shown anyway.
 func (c *Check) settingMedik8s(a CheckContext) setting {
+	if c.Evaluator != "" && !c.isEvaluatedBy(a.Rules.Instance) {
+		return setting{state: StatePaused, message: "the check is evaluated by " + c.Evaluator}
+	}
 	st := setting{state: StateActive}
 	if others := a.conflictingMachineChecks(); len(others) > 0 {
 		return setting{state: StateDisabled, conflicting: true, message: fmt.Sprintf(

@@ -20,11 +20,13 @@ func (c *Check) rungs() []Escalation {
 
 // escalate selects the template for the request of an unhealthy Node. It refuses
 // if that request exists already, or if no template is left.
-func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
-	if x.Node.Deleting {
+func (t *TargetReport) escalate(c *Check, a CheckContext, x *Subject, now time.Time) {
+	if x.Node != nil && x.Node.Deleting {
 		t.refuse(reason.Deleting)
 	}
-	t.refuseRollingConfig(x)
+	if c.family() == medik8s {
+		t.refuseRollingConfig(x)
+	}
 	if q := c.foreignRequest(x); q != nil {
 		// Another check, a person or another controller already remediates the Node.
 		// fenced never touches requests that it did not create, and starts no second
@@ -33,10 +35,14 @@ func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 		t.Message += fmt.Sprintf("; %s %s exists, and this check did not create it", q.Kind, q.key())
 		return
 	}
-	own := c.ownRequests(x)
+	own, tried := c.ownRequests(x), a.Tried[x.nodeName()]
+	if tried == nil {
+		tried = a.Tried[x.machineKey()]
+	}
+	tried = slices.Concat(c.Attempts[x.nodeName()], tried)
 	for _, rung := range c.rungs() {
 		made := latest(own, &rung.Template)
-		ends, over := rung.isExhausted(made, c.Attempts[x.Node.Name], now)
+		ends, over := rung.isExhausted(made, tried, now)
 		if over {
 			continue
 		}
@@ -46,6 +52,9 @@ func (t *TargetReport) escalate(c *Check, x *Subject, now time.Time) {
 			t.refuse(reason.AlreadyRequested)
 			t.Message += fmt.Sprintf("; %s %s has been made", made.Kind, made.key())
 			t.waitAtMost(ends, now)
+		case len(own) > 0 && c.MakesRequests(): // another remediator begins only when it is gone
+			t.refuse(reason.AlreadyRequested)
+			t.Message += fmt.Sprintf("; %s %s still exists", own[0].Kind, own[0].key())
 		case c.Template == nil:
 			t.Message += fmt.Sprintf("; next is %s %s", rung.Template.Kind, key(rung.Template.Namespace, rung.Template.Name))
 		}
@@ -86,6 +95,11 @@ func (e *Escalation) isExhausted(made *Request, tried []Attempt, now time.Time) 
 	return deadline(started, e.Timeout), expired(started, e.Timeout, now)
 }
 
+// IsSourceOf reports whether the request comes from the template of this step.
+func (e *Escalation) IsSourceOf(q *Request) bool {
+	return e.Template.isSourceOf(q.APIVersion, q.Kind, q.TemplateName)
+}
+
 // isSourceOf reports whether requests of this kind come from the template. A
 // request that does not name its template may come from any template of its kind.
 func (p *Template) isSourceOf(apiVersion, kind, template string) bool {
@@ -107,8 +121,12 @@ func (c *Check) madeRequest(r *Request) bool {
 }
 
 // ownedBy compares kind and name, as medik8s does. A different UID is that of a
-// deleted check with the same name.
+// deleted check with the same name. A FencePolicy is no object, so its requests
+// carry its mark.
 func (r *Request) ownedBy(c *Check) bool {
+	if c.family() == fenced {
+		return r.Check == c.Mark()
+	}
 	return slices.ContainsFunc(r.Owners, func(o Owner) bool {
 		return o.Kind == c.Kind && o.Name == c.Name && (o.UID == c.UID || o.UID == "" || c.UID == "")
 	})

@@ -69,6 +69,8 @@ type CheckReport struct {
 	Conflicting bool `json:"-"`
 	// Due is when the passage of time alone changes the check as a whole.
 	Due time.Time `json:"-"`
+	// makesRequests: fenced makes the requests of the check.
+	makesRequests bool
 	// template is that of the check.
 	template *Template
 	// upgrading describes the upgrade of the cluster that the check waits for.
@@ -162,8 +164,8 @@ type TargetReport struct {
 	// reasonChangesAt is the first instant at which the passage of time changes
 	// only the reason: one more rule matches a target that is already Unhealthy.
 	reasonChangesAt time.Time
-	// Template is what a NodeHealthCheck's request is made from; nil for every
-	// other action, and if no template is left.
+	// Template is what the request of a NodeHealthCheck or a FencePolicy is made
+	// from; nil for every other action, and if no template is left.
 	Template *Template `json:"-"`
 	// budgets are the DisruptionBudgets behind the refusal Budget.
 	budgets []reason.Gate

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -19,6 +20,12 @@ type CheckContext struct {
 	Upgrading string
 	// MachineChecks are the OpenShift checks of the same cluster.
 	MachineChecks map[CheckID]*Check
+	// Disabled says why nobody carries out the requests that fenced makes for the check;
+	// "" if somebody does.
+	Disabled string
+	// Tried lists by the name of a Node or Machine the requests that fenced made for the check, and
+	// that exist no more.
+	Tried map[string][]Attempt
 	// OverTargetLimit: the checks together select too many targets.
 	OverTargetLimit bool
 }
@@ -52,6 +59,9 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 		return setting{state: StateInvalid, message: err.Error()}
 	}
 	st := c.settingOfFamily(a, now)
+	if why := cmp.Or(ownTemplateInFront(c), a.Disabled); st.state == StateActive && why != "" {
+		return setting{state: StateDisabled, message: why, due: st.due}
+	}
 	if st.state == StateActive && a.Upgrading != "" {
 		st.refuseFirst(reason.ClusterUpgrading, a.Upgrading)
 	}

@@ -111,6 +111,14 @@ type Request struct {
 	HealthyDelaySince time.Time
 	// Conditions are its status conditions.
 	Conditions []Condition
+	// Check is the mark of the check for which fenced made it, and MadeBy says which
+	// installation made it for which cluster and on which record; both are empty for the
+	// requests of others.
+	Check, MadeBy string
+	// Begun: a remediator has noticed it. It has a status or a finalizer.
+	Begun bool
+	// Finalizer: it has one, so it goes only when its remediator lets it go.
+	Finalizer bool
 	// OnManagementAPI: the request is on a separate management API. Its name says
 	// nothing about Nodes there.
 	OnManagementAPI bool

@@ -32,6 +32,11 @@ type tables struct {
 	leases   map[string]Lease
 	clusters map[string]*Cluster
 	hosts    map[string]*Host
+	// disabled says by the mark of a check why nobody carries out its requests.
+	disabled map[string]string
+	// tried lists by the mark of a check and the name of a Node or Machine the requests that
+	// fenced made, and that exist no more.
+	tried map[string]map[string][]Attempt
 	// requests lists the remediation requests by the name of their Machine or Node.
 	requests map[string][]*Request
 	etcd     map[ObjectKey]*EtcdPod
@@ -311,6 +316,9 @@ func (w *tables) checkContext(c *Check) CheckContext {
 		a.Cluster, a.ClusterUnread = w.clusterOf(c)
 	case medik8s:
 		a.MachineChecks = w.machineChecks
+	}
+	if c.AsksOthers() {
+		a.Disabled, a.Tried = w.disabled[c.Mark()], w.tried[c.Mark()]
 	}
 	if w.rules.WaitForUpgrade || c.family() == medik8s {
 		a.Upgrading = w.upgrading

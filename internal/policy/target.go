@@ -135,8 +135,8 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		if a.Rules.WaitForUpgrade {
 			t.refuseRollingConfig(x)
 		}
-		if c.family() == medik8s {
-			t.escalate(c, x, now)
+		if t.Action == CreateRequest && (c.family() == medik8s || c.family() == fenced) {
+			t.escalate(c, a, x, now)
 		}
 	}
 	return t
@@ -178,6 +178,9 @@ func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 	case CreateRequest:
 		if c.requestExists(x) {
 			t.refuse(reason.AlreadyRequested)
+			if c.MakesRequests() && (c.family() == clusterAPI || c.family() == openShift) { // escalate names the others
+				t.Message += fmt.Sprintf("; %s %s has been made", strings.TrimSuffix(c.Template.Kind, "Template"), x.Machine.Key())
+			}
 		}
 	}
 }

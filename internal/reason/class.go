@@ -86,6 +86,7 @@ var classes = map[Code]Class{
 	ControlPlane:         Mended,
 	Overlap:              Mended,
 	Delegated:            Mended,
+	RequestFailed:        Mended,
 	NoNodesVisible:       Mended,
 	DuplicateUUID:        Mended,
 	DuplicateHost:        Mended,

@@ -99,6 +99,8 @@ const (
 
 // Refusals by the daemon's guards.
 const (
+	// RequestFailed: the request for another remediator could not be made.
+	RequestFailed Code = "RequestFailed"
 	// Delegated: the check leaves the remediation to another controller.
 	Delegated Code = "Delegated"
 	// Observing: the cluster's mode does not let the daemon act on its own.

@@ -220,8 +220,11 @@ func own(object any) any {
 		c := *v
 		return &c
 	case *policy.Request:
-		c, power := *v, *v.Power
-		c.Power = &power
+		c := *v
+		if v.Power != nil {
+			power := *v.Power
+			c.Power = &power
+		}
 		return &c
 	}
 	return object

@@ -64,6 +64,11 @@ func (s *State) Withdraw(name string) {
 
 // lookAtRequest adds the request of a run to a look.
 func (s *State) lookAtRequest(r remediate.Run, f *run.Fresh) {
+	for _, q := range s.Others {
+		if q.NodeName != "" && q.NodeName == r.Target.Node || q.NodeName == "" && q.Name == r.Target.Machine {
+			f.Observation.Contested, f.Observation.Contender = remediate.Yes, "a request asks another remediator"
+		}
+	}
 	if r.Request == nil || r.Request.Kind != policy.FencedRemediationKind {
 		return
 	}

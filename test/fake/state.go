@@ -30,18 +30,19 @@ type State struct {
 	// The API server's objects. A Node is never changed in place: PutNode stores a
 	// copy.
 	Nodes    map[string]*Node
-	Machines map[string]*policy.Machine // by Node
-	Leases   map[string]Lease           // by Node
-	Pods     map[string]int             // bound to a Node's name
-	Metal    map[string]*policy.Host    // BareMetalHosts, by name
-	Check    *policy.Check              // the check that ChangeCheck changes
-	Owner    *policy.Cluster            // of the Cluster API's Machines; nil: none
-	Asked    map[string]*policy.Request // FencedRemediations, by name
-	Told     map[string]request.Status  // what was written to them, by UID
-	Secrets  map[string]Account         // by name
-	Entries  map[string]bmc.Host        // of hosts.d, by Node
-	History  []Change                   // for watches
-	latest   map[policy.ObjectID]any    // what History comes to
+	Machines map[string]*policy.Machine          // by Node
+	Leases   map[string]Lease                    // by Node
+	Pods     map[string]int                      // bound to a Node's name
+	Metal    map[string]*policy.Host             // BareMetalHosts, by name
+	Check    *policy.Check                       // the check that ChangeCheck changes
+	Owner    *policy.Cluster                     // of the Cluster API's Machines; nil: none
+	Asked    map[string]*policy.Request          // FencedRemediations, by name
+	Told     map[string]request.Status           // what was written to them, by UID
+	Others   map[policy.ObjectID]*policy.Request // requests for other remediators
+	Secrets  map[string]Account                  // by name
+	Entries  map[string]bmc.Host                 // of hosts.d, by Node
+	History  []Change                            // for watches
+	latest   map[policy.ObjectID]any             // what History comes to
 	Fenced   FencedLease
 
 	// Medik8s: its controllers are installed, so each remediator takes the Lease on a Node.
@@ -67,7 +68,9 @@ type State struct {
 	Contested       remediate.Answer
 	Contender       string
 	PowerForbidden  string
-	HoldFails       error // the finalizer of a FencedRemediation cannot be set
+	TemplateMissing string // why no request can be made
+	OthersFail      error  // of reads of the requests for other remediators
+	HoldFails       error  // the finalizer of a FencedRemediation cannot be set
 	HoldTakes       time.Duration
 
 	// These break rules of an API server, to test that a test notices it.
@@ -76,6 +79,8 @@ type State struct {
 	// OnDelete, if it is set, does what becomes of a deleted Machine of OpenShift. If nil, the
 	// Machine, its Node and its host are gone at once.
 	OnDelete func(m policy.Machine)
+	// OnHandover is called before a request for another remediator is made.
+	OnHandover func() error
 	// OnIsolate is called before each isolation, Note for each event of a host.
 	OnIsolate func(n *Node, r remediate.Run, b remediate.Backup)
 	Note      func(host, format string, args ...any)
@@ -113,7 +118,7 @@ type Change struct {
 // a lock of its own. All others use New.
 func NewState(name string) *State {
 	return &State{Name: name, Nodes: map[string]*Node{}, Machines: map[string]*policy.Machine{}, Leases: map[string]Lease{},
-		Pods: map[string]int{}, Metal: map[string]*policy.Host{}, Secrets: map[string]Account{}, Asked: map[string]*policy.Request{}, Told: map[string]request.Status{}, Entries: map[string]bmc.Host{},
+		Pods: map[string]int{}, Metal: map[string]*policy.Host{}, Secrets: map[string]Account{}, Asked: map[string]*policy.Request{}, Told: map[string]request.Status{}, Others: map[policy.ObjectID]*policy.Request{}, Entries: map[string]bmc.Host{},
 		Contested: remediate.No, NodeLocks: map[string]NodeLock{}, LocksAs: "fenced", latest: map[policy.ObjectID]any{}, mostOff: map[string]int{}, goneAt: map[string]time.Time{}, Note: func(string, string, ...any) {}}
 }
 

@@ -35,6 +35,8 @@ const (
 	Metal3Remediation CRDs = "metal3-remediation"   // requests and templates of an external remediation
 	Fenced            CRDs = "fenced"               // fenced's own, of configs/crds
 	CAPIStandIn       CRDs = "cluster-api-stand-in" // of Provider
+	// Medik8sRemediators are requests and templates of two of medik8s' remediators.
+	Medik8sRemediators CRDs = "medik8s-remediators"
 )
 
 // defaultCRDs are those of an OpenShift cluster on bare metal.

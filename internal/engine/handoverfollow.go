@@ -1,0 +1,131 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+)
+
+// followAll reads the object of every record, and does its next step, whatever became of the check.
+func (w *handoverWriter) followAll(ctx context.Context) {
+	h := w.c.admit.Handovers
+	ignored, known := map[string]string{}, map[string]bool{}
+	for _, r := range h.Records() {
+		if ctx.Err() != nil {
+			return
+		}
+		known[r.ID] = true
+		if r.Unreadable != "" {
+			continue // it blocks its target until a person gives it up
+		}
+		if !r.Blocking() {
+			w.try(ctx, r.ID, r.Target, r.Check, "end the record of another remediator", func() error { return h.Settle(ctx, r, time.Now()) })
+			continue
+		}
+		w.try(ctx, r.ID, r.Target, r.Check, "look after "+r.Newest().String(), func() error {
+			why, err := w.follow(ctx, r)
+			if why != "" {
+				ignored[r.Check] = why
+			}
+			return err
+		})
+	}
+	for id := range w.seen {
+		if !known[id] {
+			delete(w.seen, id)
+			delete(w.failed, id)
+		}
+	}
+	for key, f := range w.failed {
+		if time.Since(f.next) > time.Hour { // nobody asks for it any more
+			delete(w.failed, key)
+		}
+	}
+	h.SetIgnored(ignored, time.Now())
+}
+
+// follow reads the object of a record and does its next step. ignored says why nobody carries it
+// out. An error says also what is waited for.
+func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) (ignored string, err error) {
+	h, o := w.c.admit.Handovers, r.Newest()
+	if err := h.FreePlace(ctx, r.ID, false, time.Now()); err != nil {
+		return "", err
+	}
+	live, err := w.c.opt.Handovers.Read(ctx, o)
+	served := !errors.Is(err, escalate.ErrNotServed)
+	if err != nil && served {
+		return "", fmt.Errorf("read %s: %w", o, err)
+	}
+	now := time.Now()
+	seen := w.noteSeen(r.ID, o, live, now)
+	if live == nil {
+		if o.IsGone(seen.missing, seen.letGo && served, now) {
+			return "", h.Change(ctx, r.ID, func(o *escalate.Object) { o.Gone = now.UTC() })
+		}
+		return "", nil
+	}
+	if o.UID == "" && live.MadeBy == o.Mark {
+		o.UID = live.UID
+		if err := h.Change(ctx, r.ID, func(o *escalate.Object) { o.UID = live.UID }); err != nil {
+			return "", err
+		}
+	}
+	step, ignored, ok := h.Next(r, live, now)
+	if err := h.FreePlace(ctx, r.ID, step.Do == escalate.Wait || ignored != "", now); err != nil {
+		return ignored, err
+	}
+	switch {
+	case !ok || step.Do == escalate.Nothing:
+		return ignored, nil
+	case step.Do == escalate.Wait:
+		return ignored, &reason.Refusal{Reason: reason.Contested, Message: step.Why}
+	}
+	if step.Over && o.TimedOut.IsZero() { // before the object is gone: else its template would be tried again
+		if err := h.Change(ctx, r.ID, func(o *escalate.Object) { o.TimedOut = now.UTC() }); err != nil {
+			return ignored, err
+		}
+	}
+	if err := h.Stopped(r.Target, step.Tidies); err != nil {
+		return ignored, err
+	}
+	if err := w.write(ctx, o, live, step); err != nil {
+		return ignored, err
+	}
+	w.c.emit(w.event(r, r.Check, map[escalate.Do]string{
+		escalate.TimeOut: "give up on ", escalate.Delay: "note the recovery on ", escalate.Delete: "delete ",
+	}[step.Do]+o.String()+": "+step.Why))
+	return ignored, nil
+}
+
+// write makes one change in the cluster.
+func (w *handoverWriter) write(ctx context.Context, o escalate.Object, live *policy.Request, step escalate.Step) error {
+	switch step.Do {
+	case escalate.TimeOut:
+		return w.c.opt.Handovers.TimeOut(ctx, o)
+	case escalate.Delay:
+		return w.c.opt.Handovers.Delay(ctx, o)
+	case escalate.Delete:
+		return w.c.opt.Handovers.Delete(ctx, o, live)
+	}
+	return nil
+}
+
+// noteSeen updates what is known of the object of a record.
+func (w *handoverWriter) noteSeen(id string, o escalate.Object, live *policy.Request, now time.Time) seenObject {
+	seen := w.seen[id]
+	switch {
+	case live != nil:
+		seen = seenObject{uid: o.UID, letGo: live.Finalizer}
+	case seen.uid != o.UID:
+		seen = seenObject{uid: o.UID, missing: now}
+	case seen.missing.IsZero():
+		seen.missing = now
+	}
+	w.seen[id] = seen
+	return seen
+}

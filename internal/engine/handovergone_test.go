@@ -1,0 +1,60 @@
+package engine_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/test/fake"
+)
+
+// An object that vanishes is gone at once only if its remediator had a finalizer on it, and only if its
+// kind is still served; else the remediator may still act on what it saw. An answer of another
+// cluster says nothing. // I22
+func TestObjectThatVanishes(t *testing.T) {
+	for name, c := range map[string]struct {
+		finalizer bool
+		fails     error
+		gone      time.Duration // 0: never
+	}{
+		"let go by its remediator":   {true, nil, time.Second},
+		"had only a status":          {false, nil, time.Minute},
+		"its kind is served no more": {true, fmt.Errorf("%w: Reboot", escalate.ErrNotServed), time.Minute},
+		"another cluster answers":    {true, errors.New("it was made in another cluster"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				e, _, stop := start(t, w, store, handingOver(w))
+				awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+				q := others(w)[0]
+				q.Begun, q.Finalizer, q.Conditions = true, c.finalizer, []policy.Condition{{Type: "Processing", Status: "True"}}
+				w.Do(func(s *fake.State) { s.PutOther(&q) })
+				time.Sleep(time.Minute)
+				vanished := time.Now()
+				w.Do(func(s *fake.State) { s.DropOther(&q); s.OthersFail = c.fails })
+				if c.gone == 0 {
+					time.Sleep(time.Hour)
+					assert.True(t, askedRecord(t, store).Objects[0].Gone.IsZero())
+					assert.Contains(t, gate(t, e, reason.RequestFailed).Value, "in another cluster")
+					refusesToFence(t, e)
+					stop()
+					return
+				}
+				awaitAsked(t, w, "it is gone", func() bool { return !askedRecord(t, store).Objects[0].Gone.IsZero() })
+				after := askedRecord(t, store).Objects[0].Gone.Sub(vanished)
+				require.GreaterOrEqual(t, after, c.gone-time.Second)
+				if c.finalizer && c.fails == nil {
+					assert.Less(t, after, time.Minute)
+				}
+				stop()
+			})
+		})
+	}
+}

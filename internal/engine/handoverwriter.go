@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Handovers makes the requests for other remediators in one cluster. Each write concerns only the
+// object of a record, with its UID and its mark.
+type Handovers interface {
+	// Missing says why nobody can carry out requests from a template; "" if somebody may. An error
+	// means that this is not known.
+	Missing(ctx context.Context, check *policy.Check, t policy.Template) (why string, err error)
+	// Prepare reads what a request is made from, past every cache. An error is a *reason.Refusal
+	// where a rule forbids it.
+	Prepare(ctx context.Context, check *policy.Check, t remediate.Target, template policy.Template, controlPlane bool) (HandoverDraft, error)
+	// Read reads the object of a record, past every cache; nil if it does not exist. The error is an
+	// escalate.ErrNotServed if its kind is not served.
+	Read(ctx context.Context, o escalate.Object) (*policy.Request, error)
+	// TimeOut tells the remediator of an object to stop, and Delay notes on it that its target has
+	// recovered now.
+	TimeOut(ctx context.Context, o escalate.Object) error
+	Delay(ctx context.Context, o escalate.Object) error
+	// Delete deletes an object, if it has not changed since it was read.
+	Delete(ctx context.Context, o escalate.Object, live *policy.Request) error
+}
+
+// HandoverDraft is a request before it is made.
+type HandoverDraft interface {
+	// Object says what will be made.
+	Object() escalate.Object
+	// Create makes it with the mark of the object, and returns its UID. The error is an
+	// escalate.ErrNotMade if it was certainly not made.
+	Create(ctx context.Context, o escalate.Object, check string) (uid string, err error)
+}
+
+const (
+	// maxHandovers is how many requests are written in one round.
+	maxHandovers = 20
+	// confirmedFor is how old the fresh reads may be when an object is made. // I4
+	confirmedFor = 10 * time.Second
+)
+
+// handoverWriter makes, changes and deletes the requests for other remediators. It has its own
+// goroutine: no decision and no run waits for it. What it does follows from the records in the store
+// and from the objects, which it reads in each round. So a restart loses nothing, and neither does
+// whoever changes or deletes the check.
+type handoverWriter struct {
+	c *cluster
+	// failed is when a step that failed is tried again, by what it is.
+	failed map[string]handoverFailure
+	// seen is what is known of the objects of records, by the ID of the record.
+	seen      map[string]seenObject
+	templates templateWatch
+}
+
+type handoverFailure struct {
+	next    time.Time
+	backoff time.Duration
+}
+
+// seenObject is what is known of an object.
+type seenObject struct {
+	uid     string
+	letGo   bool      // it had a finalizer when it was last seen
+	missing time.Time // since when it has not existed
+}
+
+func newHandoverWriter(c *cluster) *handoverWriter {
+	return &handoverWriter{c: c, failed: map[string]handoverFailure{}, seen: map[string]seenObject{}, templates: templateWatch{c: c}}
+}
+
+// notifyHandoverWriter makes the writer look for changes.
+func (c *cluster) notifyHandoverWriter() {
+	select {
+	case c.handoversChanged <- struct{}{}:
+	default:
+	}
+}
+
+func (w *handoverWriter) run(ctx context.Context) error {
+	tick := time.NewTicker(gateRound)
+	defer tick.Stop()
+	for {
+		asks := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.c.handoversChanged:
+			asks = true
+		case <-tick.C:
+		}
+		w.templates.look(ctx, time.Now())
+		w.round(ctx, !asks)
+	}
+}
+
+// round does the next step of every target. reads: also for the objects that exist.
+func (w *handoverWriter) round(ctx context.Context, reads bool) {
+	if w.c.lead.WhyNotAct(time.Now()) != "" {
+		return
+	}
+	leadership := w.c.lead.Enter()
+	if leadership == nil {
+		return
+	}
+	defer leadership.Leave()
+	ctx, cancel, whyNot := w.c.lead.Bound(ctx, true)
+	if whyNot != "" {
+		return
+	}
+	defer cancel()
+	if reads {
+		w.followAll(ctx)
+	}
+	for i, o := range w.c.admit.Handovers.Wanted(time.Now()) {
+		if i == maxHandovers || ctx.Err() != nil {
+			return
+		}
+		key := o.Check.Mark() + "|" + o.Target.Subject()
+		w.try(ctx, key, o.Run.Target, o.Check.Key(), "ask another remediator, by an object from "+o.Template.Kind+" "+o.Template.Name, func() error { return w.ask(ctx, o) })
+	}
+}
+
+// try does one step. After an error it is tried again later; it is told once, and by explain.
+func (w *handoverWriter) try(ctx context.Context, key string, t remediate.Target, check, what string, do func() error) {
+	last := w.failed[key]
+	if time.Now().Before(last.next) {
+		return
+	}
+	err := do()
+	now := time.Now()
+	if err == nil {
+		if delete(w.failed, key); last.backoff > 0 {
+			w.c.admit.Handovers.Note(t, check, "", "", now, now)
+		}
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	code := reason.RequestFailed
+	if r, ok := reason.AsRefusal(err); ok {
+		code = r.Reason
+	}
+	if last.backoff == 0 {
+		w.c.emit(event.Event{Type: event.Failed, Node: t.Node, Machine: t.WithoutNode(), Reason: code,
+			Message: fmt.Sprintf("%s for check %s, which is tried again: %v", what, check, err)})
+	}
+	last.backoff = min(max(2*last.backoff, writeRetry), writeRetryMax)
+	if last.next = now.Add(last.backoff); code == reason.Contested || code == reason.Paused || code == reason.Hold {
+		last.next = now.Add(gateRound / 2) // what it waits for can end at any time
+	}
+	w.failed[key] = last
+	w.c.admit.Handovers.Note(t, check, code, err.Error(), now, last.next.Add(3*gateRound))
+}
+
+// ask asks another remediator. The record is stored, and the audit log has it, before the object is
+// made. // I19, I24
+func (w *handoverWriter) ask(ctx context.Context, o admit.Ask) error {
+	h := w.c.admit.Handovers
+	if err := w.refuseBesideController(ctx, o.Check); err != nil {
+		return err
+	}
+	draft, err := w.c.opt.Handovers.Prepare(ctx, o.Check, o.Run.Target, o.Template, o.Run.ControlPlane)
+	if err != nil {
+		return err
+	}
+	confirmed := time.Now()
+	if err := h.Confirm(ctx, o); err != nil {
+		return err
+	}
+	r, err := h.Reserve(ctx, o, draft.Object())
+	if err != nil {
+		return err
+	}
+	ev, err := h.WriteEvent(w.event(r, admit.CheckName(o.Check), "ask another remediator, by "+r.Newest().String()+" from "+o.Template.Kind+" "+o.Template.Name+": "+o.Target.Trigger))
+	if err != nil {
+		return errors.Join(fmt.Errorf("write the request to the audit log before it is made: %w", err), h.NotMade(ctx, r))
+	}
+	if err = h.Stopped(o.Run.Target, false); err == nil && time.Since(confirmed) > confirmedFor {
+		err = fmt.Errorf("state and audit log took %s; the target may have recovered meanwhile", time.Since(confirmed).Round(time.Second))
+	}
+	if err != nil {
+		return errors.Join(err, h.NotMade(ctx, r))
+	}
+	w.c.emit(ev)
+	uid, err := draft.Create(ctx, r.Newest(), r.Check)
+	switch {
+	case errors.Is(err, escalate.ErrNotMade):
+		return errors.Join(err, h.NotMade(ctx, r))
+	case err != nil:
+		return err // perhaps it was made: the record stays until that is known
+	}
+	return h.Change(ctx, r.ID, func(o *escalate.Object) { o.UID = uid })
+}
+
+// refuseBesideController refuses to make the requests of a NodeHealthCheck while its own
+// controller is alive: that makes them. The other checks are paused for theirs. // I22
+func (w *handoverWriter) refuseBesideController(ctx context.Context, check *policy.Check) error {
+	if check.Kind != policy.NodeHealthCheckKind || check.UID == "" {
+		return nil
+	}
+	alive, err := w.c.opt.Checks.ControllerAlive(ctx, check.ID())
+	if err != nil {
+		return fmt.Errorf("ask whether the controller of NodeHealthCheck %s is alive: %w", check.Name, err)
+	}
+	if alive != remediate.No {
+		return &reason.Refusal{Reason: reason.Contested, Message: "the controller of NodeHealthCheck " + check.Name + " is alive and makes its requests; " +
+			"stop it, or remove the annotation fenced.io/evaluator"}
+	}
+	return nil
+}
+
+// event tells a step for a record.
+func (w *handoverWriter) event(r escalate.Record, check, message string) event.Event {
+	return event.Event{Type: event.Requested, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Check: check, Message: message}
+}

@@ -1,0 +1,247 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/scene"
+)
+
+var (
+	rebootRequests = schema.GroupVersionResource{Group: "self-node-remediation.medik8s.io", Version: "v1alpha1", Resource: "selfnoderemediations"}
+	deleteRequests = schema.GroupVersionResource{Group: "machine-deletion-remediation.medik8s.io", Version: "v1alpha1", Resource: "machinedeletionremediations"}
+)
+
+// provider is a stand-in for other remediators: it keeps the requests of one kind with a finalizer
+// and writes the conditions that a test tells it to.
+type provider struct {
+	on   *rig.ControlPlane
+	kind schema.GroupVersionResource
+}
+
+// get is the request of this name; nil if there is none.
+func (p provider) get(ctx context.Context, t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	obj, err := p.on.Dynamic().Resource(p.kind).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return obj
+}
+
+// await waits until the request exists and ok is true.
+func (p provider) await(ctx context.Context, t *testing.T, name, what string, ok func(*unstructured.Unstructured) bool) (last *unstructured.Unstructured) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		last = p.get(ctx, t, name)
+		return last != nil && ok(last)
+	}, patience, 50*time.Millisecond, "%s %s %s", p.kind.Resource, name, what)
+	return last
+}
+
+func exists(*unstructured.Unstructured) bool { return true }
+
+// awaitGone waits until the request is gone.
+func (p provider) awaitGone(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return p.get(ctx, t, name) == nil }, patience, 50*time.Millisecond, "%s %s is gone", p.kind.Resource, name)
+}
+
+// change changes a request. Others write to it, too.
+func (p provider) change(ctx context.Context, t *testing.T, name string, change func(*unstructured.Unstructured), subresources ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		obj := p.get(ctx, t, name)
+		change(obj)
+		_, err := p.on.Dynamic().Resource(p.kind).Namespace(rig.Namespace).Update(ctx, obj, metav1.UpdateOptions{}, subresources...)
+		return err == nil
+	}, patience, 50*time.Millisecond)
+}
+
+// say writes the one condition Processing.
+func (p provider) say(ctx context.Context, t *testing.T, name, processing string) {
+	t.Helper()
+	p.change(ctx, t, name, func(obj *unstructured.Unstructured) {
+		obj.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Processing", "status": processing}}}
+	}, "status")
+}
+
+// keep sets or removes the finalizer of the remediator.
+func (p provider) keep(ctx context.Context, t *testing.T, name string, yes bool) {
+	t.Helper()
+	p.change(ctx, t, name, func(obj *unstructured.Unstructured) {
+		obj.SetFinalizers(nil)
+		if yes {
+			obj.SetFinalizers([]string{"example.com/at-work"})
+		}
+	})
+}
+
+// template creates a template of this kind and name.
+func template(ctx context.Context, t *testing.T, on *rig.ControlPlane, apiVersion, kind, name string) rig.TemplateRef {
+	t.Helper()
+	require.NoError(t, on.Apply(ctx, []byte("apiVersion: "+apiVersion+"\nkind: "+kind+"\nmetadata: {name: "+name+", namespace: "+rig.Namespace+
+		"}\nspec: {template: {spec: {mark: "+name+"}}}\n")))
+	return rig.TemplateRef{APIVersion: apiVersion, Kind: kind, Name: name}
+}
+
+func timedOut(obj *unstructured.Unstructured) bool {
+	return obj.GetAnnotations()["remediation.medik8s.io/nhc-timed-out"] != ""
+}
+
+// reboot is what the remediator does to the host.
+func reboot(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
+	t.Helper()
+	require.NoError(t, w.BMC.SetPower(false))
+	require.Eventually(t, func() bool { return w.Kubelet.BootID() == "" }, patience, 50*time.Millisecond, "%s has no power", w.Name)
+	require.NoError(t, w.BMC.SetPower(true))
+	_, err := s.Cluster.WaitNode(ctx, w.Name, func(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionTrue })
+	require.NoError(t, err)
+}
+
+// awaitDisabled waits until a check is Disabled for this reason.
+func awaitDisabled(ctx context.Context, t *testing.T, s *scene.Scene, name, why string) {
+	t.Helper()
+	var last api.Coverage
+	require.Eventually(t, func() bool {
+		var err error
+		last, err = s.Coverage(ctx)
+		return err == nil && len(last.Clusters) == 1 && slices.ContainsFunc(last.Clusters[0].Checks, func(k api.CheckCoverage) bool {
+			return k.Name == name && k.State == "Disabled" && strings.Contains(k.Message, why)
+		})
+	}, patience, 100*time.Millisecond, "check %s is Disabled: %s", name, why)
+}
+
+// A check of the Cluster API that was handed over, with a template of another remediator: fenced
+// makes the request as the manager would, leaves host and Node alone, and deletes the request when
+// the Node is well; the remediator lets it go. While the template is missing, the check is Disabled.
+func TestHandedOverCheckWithAForeignTemplate(t *testing.T) {
+	t.Parallel()
+	check := handedOver()
+	check.Template = rig.RemediationTemplate("other")
+	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
+		ClusterChecks: []rig.CAPICheck{check},
+		Workers:       []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.IPMI, Metal3: true}},
+	})
+	ctx := within(t)
+	require.NoError(t, s.Management.InstallCRDs(ctx, rig.Metal3Remediation))
+	require.NoError(t, s.Management.ApplyConfig(ctx, "kubernetes/templates.yaml"))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	awaitDisabled(ctx, t, s, "metal", "there is no Metal3RemediationTemplate of infrastructure.cluster.x-k8s.io/v1beta1 "+rig.Namespace+"/other")
+	_, err = s.Management.CreateTemplate(ctx, "other")
+	require.NoError(t, err)
+
+	w, p := s.Worker("hung"), provider{s.Management, rig.RemediationResource}
+	w.Kubelet.Hang()
+	obj := p.await(ctx, t, w.Name, "exists", exists)
+	assert.Equal(t, "other", obj.GetAnnotations()["cluster.x-k8s.io/cloned-from-name"])
+	assert.Equal(t, "Metal3RemediationTemplate.infrastructure.cluster.x-k8s.io", obj.GetAnnotations()["cluster.x-k8s.io/cloned-from-groupkind"])
+	assert.Equal(t, scene.ClusterName, obj.GetLabels()["cluster.x-k8s.io/cluster-name"])
+	m, err := s.Management.Dynamic().Resource(rig.CAPIResource("v1beta2", "machines")).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, []metav1.OwnerReference{{APIVersion: m.GetAPIVersion(), Kind: "Machine", Name: w.Name, UID: m.GetUID()}}, obj.GetOwnerReferences())
+	limit, _, _ := unstructured.NestedInt64(obj.Object, "spec", "strategy", "retryLimit")
+	assert.Equal(t, int64(1), limit, "the spec of the template")
+
+	p.keep(ctx, t, w.Name, true)
+	reboot(ctx, t, s, w)
+	p.await(ctx, t, w.Name, "is being deleted", func(obj *unstructured.Unstructured) bool { return obj.GetDeletionTimestamp() != nil })
+	p.keep(ctx, t, w.Name, false)
+	p.awaitGone(ctx, t, w.Name)
+	requireNoDeletion(t, s, w)
+	assert.Nil(t, p.get(ctx, t, "healthy"))
+	requireNotAsked(ctx, t, s, w.Name, "healthy")
+}
+
+// A NodeHealthCheck whose own controller is not alive, with two templates: the first remediator is
+// told when its time is over, the second is asked only when the first has stopped and its object is
+// gone, and the second goes when the Node is well.
+func TestEscalationOfANodeHealthCheck(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{
+		Machines: scene.NoMachines, CRDs: []rig.CRDs{rig.Medik8s, rig.Medik8sRemediators},
+		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI}, {Name: "well", Protocol: scene.IPMI}},
+	})
+	ctx := within(t)
+	require.NoError(t, s.Cluster.ApplyConfig(ctx, "kubernetes/templates.yaml"))
+	first := template(ctx, t, s.Cluster, rebootRequests.GroupVersion().String(), "SelfNodeRemediationTemplate", "reboot")
+	second := template(ctx, t, s.Cluster, deleteRequests.GroupVersion().String(), "MachineDeletionRemediationTemplate", "delete")
+	check, err := s.Cluster.CreateNodeCheck(ctx, rig.NodeCheck{
+		Name: "metal", Match: scene.Pool(scene.MetalPool), Conditions: rig.NotReadyFor("2s"), MinHealthy: int64(0),
+		Annotations: map[string]string{"fenced.io/evaluator": scene.Instance},
+		Escalating:  []rig.Escalation{{Order: 1, Template: first, Timeout: "60s"}, {Order: 2, Template: second, Timeout: "10m"}},
+	})
+	require.NoError(t, err)
+	_, err = s.StartDaemon(ctx)
+	require.NoError(t, err)
+
+	w, a, b := s.Worker("hung"), provider{s.Cluster, rebootRequests}, provider{s.Cluster, deleteRequests}
+	w.Kubelet.Hang()
+	obj := a.await(ctx, t, w.Name, "exists", exists)
+	assert.Equal(t, []string{"hung", "reboot"}, []string{obj.GetAnnotations()["remediation.medik8s.io/node-name"],
+		obj.GetAnnotations()["remediation.medik8s.io/template-name"]})
+	assert.Equal(t, []metav1.OwnerReference{{APIVersion: check.GetAPIVersion(), Kind: "NodeHealthCheck", Name: "metal", UID: check.GetUID()}}, obj.GetOwnerReferences())
+	a.say(ctx, t, w.Name, "True")
+
+	a.await(ctx, t, w.Name, "is given up", timedOut)
+	awaitRefusal(ctx, t, s, w.Name, "Contested") // its remediator is still at work
+	require.Nil(t, b.get(ctx, t, w.Name))
+	a.say(ctx, t, w.Name, "False")
+	b.await(ctx, t, w.Name, "exists", exists)
+	require.Nil(t, a.get(ctx, t, w.Name), "it is gone before the second is asked")
+
+	b.say(ctx, t, w.Name, "True")
+	reboot(ctx, t, s, w)
+	b.awaitGone(ctx, t, w.Name)
+	requireNoDeletion(t, s, w)
+	requireNotAsked(ctx, t, s, w.Name, "well")
+}
+
+// A FencePolicy that asks other remediators, as documented. A foreign object of the same name is left
+// alone. Without the rights it is Disabled, and says which one is missing.
+func TestFencePolicyWithTemplates(t *testing.T) {
+	t.Parallel()
+	text := strings.ReplaceAll(string(documented(t, "fencepolicy")), "300s", "2s")
+	s := set(t, scene.Options{
+		Machines: scene.NoMachines, CRDs: []rig.CRDs{rig.Medik8s, rig.Medik8sRemediators}, Policies: map[string]string{"racks.yaml": text},
+		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI}, {Name: "taken", Protocol: scene.IPMI}, {Name: "well", Protocol: scene.IPMI}},
+	})
+	ctx := within(t)
+	template(ctx, t, s.Cluster, rebootRequests.GroupVersion().String(), "SelfNodeRemediationTemplate", "reboot")
+	template(ctx, t, s.Cluster, deleteRequests.GroupVersion().String(), "MachineDeletionRemediationTemplate", "delete")
+	require.NoError(t, s.Cluster.Apply(ctx, []byte("apiVersion: "+rebootRequests.GroupVersion().String()+
+		"\nkind: SelfNodeRemediation\nmetadata: {name: taken, namespace: "+rig.Namespace+"}\n")))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	awaitDisabled(ctx, t, s, "racks", "configs/kubernetes/templates.yaml")
+	require.NoError(t, s.Cluster.ApplyConfig(ctx, "kubernetes/templates.yaml"))
+
+	w, p := s.Worker("hung"), provider{s.Cluster, rebootRequests}
+	w.Kubelet.Hang()
+	s.Worker("taken").Kubelet.Hang()
+	obj := p.await(ctx, t, w.Name, "exists", exists)
+	assert.Equal(t, "FencePolicy.fenced.io racks", obj.GetAnnotations()["fenced.io/check"])
+	mark, _, _ := unstructured.NestedString(obj.Object, "spec", "mark")
+	assert.Equal(t, "reboot", mark, "the spec of the template")
+	awaitRefusal(ctx, t, s, "taken", "AlreadyRequested")
+	reboot(ctx, t, s, w)
+	p.awaitGone(ctx, t, w.Name)
+	reboot(ctx, t, s, s.Worker("taken"))
+	assert.Empty(t, p.get(ctx, t, "taken").GetDeletionTimestamp(), "somebody else's")
+	requireNotAsked(ctx, t, s, w.Name, "taken", "well")
+}

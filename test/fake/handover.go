@@ -1,0 +1,143 @@
+package fake
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Handovers makes the requests for other remediators; it implements engine.Handovers.
+type Handovers struct{ c *Cluster }
+
+// Handovers returns what makes the requests for other remediators.
+func (c *Cluster) Handovers() Handovers { return Handovers{c} }
+
+// Missing implements engine.Handovers.
+func (h Handovers) Missing(context.Context, *policy.Check, policy.Template) (why string, err error) {
+	h.c.Do(func(s *State) { why = s.TemplateMissing })
+	return why, nil
+}
+
+// handoverDraft implements engine.HandoverDraft.
+type handoverDraft struct {
+	c      *Cluster
+	node   string
+	object escalate.Object
+}
+
+// Prepare implements engine.Handovers.
+func (h Handovers) Prepare(_ context.Context, check *policy.Check, t remediate.Target, from policy.Template, _ bool) (engine.HandoverDraft, error) {
+	d := handoverDraft{c: h.c, object: escalate.Object{
+		APIVersion: from.APIVersion, Kind: strings.TrimSuffix(from.Kind, "Template"), Namespace: Namespace, Name: t.Machine, Template: from.Name}}
+	if check.SelectsNodes {
+		d.object.Name, d.node = t.Node, t.Node
+	}
+	return d, nil
+}
+
+// Object implements engine.HandoverDraft.
+func (d handoverDraft) Object() escalate.Object { return d.object }
+
+// Create implements engine.HandoverDraft.
+func (d handoverDraft) Create(_ context.Context, o escalate.Object, check string) (uid string, err error) {
+	var wait func() error
+	d.c.Do(func(s *State) { wait = s.OnHandover })
+	if wait != nil {
+		if err := wait(); err != nil {
+			return "", err
+		}
+	}
+	d.c.Do(func(s *State) {
+		s.uids++
+		uid = fmt.Sprintf("request-%d", s.uids)
+		q := policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, NodeName: d.node, UID: uid,
+			Created: time.Now(), TemplateName: o.Template, Check: check, MadeBy: o.Mark}
+		if s.Others[requestID(&q)] != nil {
+			err = fmt.Errorf("it exists already: %w", escalate.ErrNotMade)
+			return
+		}
+		s.PutOther(&q)
+	})
+	return uid, err
+}
+
+// PutOther adds or replaces a request for another remediator.
+func (s *State) PutOther(q *policy.Request) {
+	s.next()
+	s.Others[requestID(q)] = q
+	shown := *q
+	s.show(requestID(q), &shown)
+}
+
+// DropOther removes a request for another remediator.
+func (s *State) DropOther(q *policy.Request) {
+	s.next()
+	delete(s.Others, requestID(q))
+	s.show(requestID(q), nil)
+}
+
+// HideOthers takes the requests for other remediators out of the watches; fresh reads find them.
+func (s *State) HideOthers() {
+	for id := range s.Others {
+		s.show(id, nil)
+	}
+}
+
+// Read implements engine.Handovers.
+func (h Handovers) Read(_ context.Context, o escalate.Object) (found *policy.Request, err error) {
+	h.c.Do(func(s *State) {
+		if err = s.OthersFail; err != nil {
+			return
+		}
+		if q := s.object(o); q != nil {
+			c := *q
+			found = &c
+		}
+	})
+	return found, err
+}
+
+// object is the object of a record.
+func (s *State) object(o escalate.Object) *policy.Request {
+	q := s.Others[requestID(&policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})]
+	if q == nil || o.UID != "" && q.UID != o.UID || o.UID == "" && q.MadeBy != o.Mark {
+		return nil
+	}
+	return q
+}
+
+// TimeOut implements engine.Handovers.
+func (h Handovers) TimeOut(_ context.Context, o escalate.Object) error {
+	return h.change(o, func(s *State, q *policy.Request) { q.TimedOut = time.Now(); s.PutOther(q) })
+}
+
+// Delay implements engine.Handovers.
+func (h Handovers) Delay(_ context.Context, o escalate.Object) error {
+	return h.change(o, func(s *State, q *policy.Request) { q.HealthyDelaySince = time.Now(); s.PutOther(q) })
+}
+
+// Delete implements engine.Handovers.
+func (h Handovers) Delete(_ context.Context, o escalate.Object, live *policy.Request) error {
+	return h.change(o, func(s *State, q *policy.Request) {
+		if q.Begun == live.Begun && reflect.DeepEqual(q.Conditions, live.Conditions) {
+			s.DropOther(q)
+		}
+	})
+}
+
+func (h Handovers) change(o escalate.Object, change func(*State, *policy.Request)) error {
+	h.c.Do(func(s *State) {
+		if q := s.object(o); q != nil && q.MadeBy == o.Mark {
+			c := *q
+			change(s, &c)
+		}
+	})
+	return nil
+}
