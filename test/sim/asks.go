@@ -88,24 +88,10 @@ func (w *World) withdraw(h *host, q *policy.Request, silent time.Duration) {
 // be lost, or carried out without an answer.
 type requests struct{ kube }
 
-// write carries one write out.
-func (r requests) write(ctx context.Context, what string, f func(s *fake.State) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	if err := r.request(ctx, what); err != nil {
-		return err
-	}
-	r.inc.i.w.do(func() { err = f(r.inc.i.w.api) })
-	if lost := r.answer(ctx, what); lost != nil {
-		return lost
-	}
-	return err
-}
-
 // Hold implements engine.Requests.
 func (r requests) Hold(ctx context.Context, ref remediate.Request) error {
 	w := r.inc.i.w
-	return r.write(ctx, "hold", func(s *fake.State) error {
+	return r.exchange(ctx, "hold", func(s *fake.State) error {
 		if w.defect.HoldsNoRequests {
 			return nil
 		}
@@ -115,7 +101,7 @@ func (r requests) Hold(ctx context.Context, ref remediate.Request) error {
 
 // Release implements engine.Requests.
 func (r requests) Release(ctx context.Context, ref remediate.Request, heldBy string) error {
-	return r.write(ctx, "release", func(s *fake.State) error {
+	return r.exchange(ctx, "release", func(s *fake.State) error {
 		r.inc.i.w.auditReleased(r.inc, ref)
 		s.ReleaseRequest(ref, heldBy)
 		return nil
@@ -124,11 +110,11 @@ func (r requests) Release(ctx context.Context, ref remediate.Request, heldBy str
 
 // Report implements engine.Requests.
 func (r requests) Report(ctx context.Context, ref remediate.Request, told request.Status) error {
-	return r.write(ctx, "report", func(s *fake.State) error { s.ReportRequest(ref, told); return nil })
+	return r.exchange(ctx, "report", func(s *fake.State) error { s.ReportRequest(ref, told); return nil })
 }
 
 // ClearStale implements engine.Requests.
 func (r requests) ClearStale(ctx context.Context, t remediate.Target) (removed bool, err error) {
-	err = r.write(ctx, "clear", func(s *fake.State) error { removed = s.ClearStaleRequest(t); return nil })
+	err = r.exchange(ctx, "clear", func(s *fake.State) error { removed = s.ClearStaleRequest(t); return nil })
 	return removed, err
 }

@@ -127,10 +127,10 @@ func (w *World) auditFirst(c *incarnation, h *host, r remediate.Run, now time.Ti
 	before := all[w.ledger.forgiven[h.Name]:]
 	if g := w.plan.guards(); r.Manual == nil && len(before) >= g.MaxFencesPerDay {
 		w.violate("I15", h.Name, "%s begins run number %d of this day", c, len(before)+1)
-	} else if n := len(before); n > 0 && r.Manual == nil && now.Sub(before[n-1].at) < g.MinPowerInterval {
+	} else if n := len(before); n > 0 && r.Manual == nil && !before[n-1].asked && now.Sub(before[n-1].at) < g.MinPowerInterval {
 		w.violate("I15", h.Name, "%s begins %s after the run before", c, now.Sub(before[n-1].at))
 	}
-	w.ledger.cycles[h.Name] = append(all, cycle{r.ID, now})
+	w.ledger.cycles[h.Name] = append(all, cycle{run: r.ID, at: now})
 }
 
 // auditOn checks commands that may bring a host back. w.mu is held.

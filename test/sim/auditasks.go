@@ -90,7 +90,7 @@ func (w *World) auditAnother(c *incarnation, r remediate.Run) {
 // somebody does. w.mu is held.
 func (c *incarnation) notAskedReason(r remediate.Run, now time.Time) string {
 	if r.Request == nil {
-		if check := c.knows.check; strings.HasPrefix(r.CheckID, policy.MachineHealthCheckKind) && check.gone && now.Sub(check.at) > seenWithin {
+		if check := c.knows.check; strings.HasPrefix(r.CheckID, c.i.w.check.Kind) && check.gone && now.Sub(check.at) > seenWithin {
 			return fmt.Sprintf("its check is gone, as was told %s ago", now.Sub(check.at))
 		}
 		return ""

@@ -28,9 +28,9 @@ func (n toldNode) notUnhealthyReason(now time.Time) string {
 // run, as far as this fenced knew; "" if it could. w.mu is held. // I18
 func (c *incarnation) notRequestedReason(r remediate.Run, now time.Time) string {
 	switch check := c.knows.check; {
-	case strings.HasPrefix(r.CheckID, policy.NodeHealthCheckKind):
+	case strings.HasPrefix(r.CheckID, policy.NodeHealthCheckKind) && strings.HasSuffix(r.CheckID, " empty"):
 		return "its selector is empty"
-	case strings.HasPrefix(r.CheckID, policy.MachineHealthCheckKind) && check.hollow && now.Sub(check.at) > seenWithin:
+	case strings.HasPrefix(r.CheckID, c.i.w.check.Kind) && check.hollow && now.Sub(check.at) > seenWithin:
 		return fmt.Sprintf("it covers nothing, as was told %s ago", now.Sub(check.at))
 	}
 	return ""

@@ -56,6 +56,7 @@ func (w *World) finish() {
 		w.finishWaiting(r)
 	}
 	w.finishRequests()
+	w.finishOthers()
 }
 
 // finishWaiting requires that a Waiting run has gone on by itself, now that nothing is wrong any more:
@@ -91,6 +92,9 @@ func (w *World) finishHost(h *host, why string) {
 			w.violate("I20", h.Name, "the Node lacks %s, and no run is open", strings.Join(lacks, ", "))
 		}
 	case n != nil && time.Since(n.Since) < 5*time.Minute: // it has just been deleted
+	case n == nil && w.plan.Escalates: // its remediator has deleted it, and a NodeHealthCheck covers nothing else
+	case w.asked(h.Name):
+		w.note(h.Name, "at the end another remediator is asked")
 	case why == "" || strings.HasPrefix(why, string(reason.NotUnhealthy)) || strings.HasPrefix(why, string(reason.NotCovered)):
 		w.violate("L4", h.Name, "the Node is not Ready (host on: %t), nobody acts, and no gate says why (%s)", h.On, why)
 	default:

@@ -108,6 +108,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	w.outcome.Actions["starts"]++
 	now := time.Now()
 	w.auditAddress(c, r, now)
+	w.auditAlone(node, r.ID, "run "+r.ID+" was begun")
 	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
 		w.violate("I23", node, "run %s was begun %s after the pause or hold", r.ID, now.Sub(at))
 	}
@@ -134,12 +135,18 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	if h.protected {
 		w.violate("I13", node, "run %s was begun on a protected host", r.ID)
 	}
+	w.auditView(c, node, "run "+r.ID)
+}
+
+// auditView checks that something new is begun only on a view that can be trusted. w.mu is held. // I16
+func (w *World) auditView(c *incarnation, node, what string) {
 	const slack = 2 * time.Second // from the decision to the record
+	g := w.plan.guards()
 	switch v := c.view; {
 	case !v.synced, time.Since(v.proven) > g.ViewMaxAge+slack, c.i.clock.skew.Abs() > g.ClockSkewMax && time.Since(c.i.clock.since) > slack:
-		w.violate("I16", node, "run %s was begun on a view that is %s old, with clocks %s apart", r.ID, time.Since(v.proven), c.i.clock.skew)
+		w.violate("I16", node, "%s was begun on a view that is %s old, with clocks %s apart", what, time.Since(v.proven), c.i.clock.skew)
 	case !v.since.IsZero() && time.Since(v.since) < g.QuietPeriod:
-		w.violate("I16", node, "run %s was begun %s after an outage", r.ID, time.Since(v.since))
+		w.violate("I16", node, "%s was begun %s after an outage", what, time.Since(v.since))
 	}
 }
 
@@ -152,7 +159,7 @@ func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 			continue
 		}
 		if o.Target.Node == node {
-			w.violate("I1", node, "run %s was begun beside %s", r.ID, o.ID)
+			w.violate("I1", node, "%s was begun beside run %s", r.ID, o.ID)
 		}
 		if o.ControlPlane && r.ControlPlane {
 			w.violate("I12", node, "run %s on a control-plane host was begun beside %s", r.ID, o.ID)
@@ -166,6 +173,19 @@ func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 		}
 		if p := w.hostOf(o.Target.Node); h != nil && p != nil && h.Zone != "" && p.Zone == h.Zone {
 			zone++
+		}
+	}
+	for _, q := range w.api.Others { // of which each counts as a run in step 1
+		of, ours := w.others.made[q.UID]
+		o := w.hostOf(of.node)
+		if !ours || of.node == node {
+			continue
+		}
+		if inFlight++; h != nil && h.Zone != "" && o.Zone == h.Zone {
+			zone++
+		}
+		if o.ControlPlane && r.ControlPlane {
+			w.violate("I12", node, "%s, on a control-plane host, was begun beside %s", r.ID, q.UID)
 		}
 	}
 	return inFlight, zone

@@ -23,15 +23,48 @@ func sickness(timeout string) []any {
 	}
 }
 
-// newCheck returns the one check of the cluster, decoded as the daemon does.
-func newCheck(selector map[string]any) *policy.Check {
+// newCheck returns the one check of the cluster, decoded as the daemon does. A nil selector selects all.
+func (p Plan) newCheck(selector map[string]any) *policy.Check {
+	if p.Escalates {
+		return p.newEscalation(selector)
+	}
+	annotations, spec := map[string]any{"machine.openshift.io/remediation-strategy": "external-baremetal"}, map[string]any{"nodeStartupTimeout": "0s", "unhealthyConditions": sickness("timeout")}
+	if spec["selector"] = selector; selector == nil {
+		spec["selector"] = map[string]any{}
+	}
+	if p.Others {
+		annotations, spec["remediationTemplate"] = map[string]any{"cluster.x-k8s.io/paused": "", "fenced.io/evaluator": "fenced"}, templateOf("example.com/v1", "Reboot")
+	}
 	c := manifest.MachineHealthCheck(map[string]any{
 		"apiVersion": policy.OpenShiftMachineAPI, "kind": policy.MachineHealthCheckKind,
-		"metadata": map[string]any{"namespace": fake.Namespace, "name": "all", "uid": "check-all",
-			"annotations": map[string]any{"machine.openshift.io/remediation-strategy": "external-baremetal"}},
-		"spec": map[string]any{"selector": selector, "nodeStartupTimeout": "0s", "unhealthyConditions": sickness("timeout")},
+		"metadata": map[string]any{"namespace": fake.Namespace, "name": "all", "uid": "check-all", "annotations": annotations}, "spec": spec,
 	})
 	return &c
+}
+
+// newEscalation is a NodeHealthCheck that was handed over, with several templates.
+func (p Plan) newEscalation(selector map[string]any) *policy.Check {
+	if selector == nil {
+		selector = map[string]any{"matchExpressions": []any{map[string]any{"key": "hostname", "operator": "Exists"}}}
+	}
+	rungs := []any{rung(1, "2m", templateOf("example.com/v1", "Reboot")), rung(2, "3m", templateOf("example.com/v1", "Replace"))}
+	if p.FencesLast {
+		rungs = append(rungs, rung(3, "10m", templateOf(policy.FencedAPI, policy.FencedRemediationKind)))
+	}
+	c := manifest.NodeHealthCheck(map[string]any{
+		"apiVersion": policy.Medik8sAPI, "kind": policy.NodeHealthCheckKind,
+		"metadata": map[string]any{"name": "all", "uid": "check-all", "annotations": map[string]any{"fenced.io/evaluator": "fenced"}},
+		"spec":     map[string]any{"selector": selector, "minHealthy": "0%", "unhealthyConditions": sickness("duration"), "escalatingRemediations": rungs},
+	})
+	return &c
+}
+
+func rung(order int64, timeout string, template map[string]any) map[string]any {
+	return map[string]any{"order": order, "timeout": timeout, "remediationTemplate": template}
+}
+
+func templateOf(apiVersion, kind string) map[string]any {
+	return map[string]any{"apiVersion": apiVersion, "kind": kind + "Template", "namespace": fake.Namespace, "name": "t"}
 }
 
 // newEmpty is a check of an API family in which an empty selector selects nothing. // I18
@@ -40,8 +73,7 @@ func newEmpty() *policy.Check {
 		"apiVersion": "remediation.medik8s.io/v1alpha1", "kind": policy.NodeHealthCheckKind,
 		"metadata": map[string]any{"name": "empty", "uid": "check-empty"},
 		"spec": map[string]any{"selector": map[string]any{}, "minHealthy": "0%", "unhealthyConditions": sickness("duration"),
-			"remediationTemplate": map[string]any{"apiVersion": policy.FencedAPI, "kind": policy.FencedRemediationKind + "Template",
-				"namespace": fake.Namespace, "name": "own"}},
+			"remediationTemplate": templateOf(policy.FencedAPI, policy.FencedRemediationKind)},
 	})
 	return &c
 }
@@ -49,7 +81,7 @@ func newEmpty() *policy.Check {
 // addCheck creates the check: what is not Ready for a minute is power-cycled. It
 // also creates a check that selects nothing.
 func (w *World) addCheck() {
-	w.check = newCheck(map[string]any{})
+	w.check = w.plan.newCheck(nil)
 	w.api.ShowCheck(w.check)
 	w.api.ShowCheck(newEmpty())
 }

@@ -21,6 +21,10 @@ type Defect struct {
 	HoldsNoRequests      bool // finalizers of requests are only said to be set
 	TakesNoLocks         bool // medik8s' Leases on Nodes are only said to be taken
 	RenewsNoLocks        bool // and they are only said to be renewed
+	OwnsWhateverIsThere  bool // a request of the name of a record is that of the record
+	SeesNoController     bool // the check's own controller is never alive
+	ForgetsAsked         bool // a fenced that starts finds no records of other remediators
+	StoresNoAsked        bool // which are only said to be stored
 	ForgetsRuns          bool // a fenced that starts finds none
 	StoresNoRuns         bool // the store reports success, but stores nothing
 	FollowsEntries       bool // a command goes to the current address in hosts.d

@@ -7,7 +7,9 @@
 // at each save, people who pause, fence and change their minds, entries and
 // selectors that are wrong for a while, Nodes with another machine's UUID or an
 // absurd time, a controller that asks for hosts and changes its mind (mode
-// respond), and kill -9 of a fenced at any call. After every virtual second,
+// respond), other remediators that fenced asks (they are slow, fail, say nothing,
+// are not installed, delete the Node; people meddle with their requests), and
+// kill -9 of a fenced at any call. After every virtual second,
 // and at every write, the audits compare what fenced did with the true state of
 // the world. They cite the invariants of docs/safety.md by number.
 //

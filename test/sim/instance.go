@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -177,6 +179,9 @@ func (c *incarnation) options() engine.Options {
 		Clusters: []engine.ClusterOptions{{Name: cluster, Mode: p.mode(), Requests: requests{kube{c}}, Reprovision: p.Reprovision, Isolation: p.Isolation,
 			ControlPlaneIsolation: p.Isolation, IdentityMode: "required", Watch: c.view, Kube: kube{c}}},
 	}
+	if p.Others {
+		opt.Clusters[0].Handovers, opt.Clusters[0].Checks = handovers{kube{c}}, checks{kube{c}}
+	}
 	w.do(func() { opt.Clusters[0].FileChecks = c.fileChecks() })
 	if p.Instances > 1 {
 		c.member = &member{inc: c}
@@ -235,6 +240,9 @@ func (c *incarnation) record(ev event.Event) error {
 	if w.dice.Float64() < w.storeFails() {
 		w.fault("audit-write-refused", ev.Node, "")
 		return errors.New("the audit log cannot be written")
+	}
+	if ev.Type == event.Requested {
+		w.ledger.told[recordedKey{c, cmp.Or(ev.Node, strings.TrimPrefix(ev.Machine, fake.Namespace+"/m-"))}] = time.Now()
 	}
 	if ev.Action != "" {
 		w.ledger.recorded[recordedKey{c, ev.Run}] = recorded{ev.Action, time.Now()}

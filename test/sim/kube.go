@@ -78,6 +78,20 @@ func (k kube) answer(ctx context.Context, what string) error {
 	return k.inc.call(ctx, what+" answered")
 }
 
+// exchange is one request that is carried out, and its answer. Either may be lost.
+func (k kube) exchange(ctx context.Context, what string, f func(s *fake.State) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	if err := k.request(ctx, what); err != nil {
+		return err
+	}
+	k.inc.i.w.do(func() { err = f(k.inc.i.w.api) })
+	if lost := k.answer(ctx, what); lost != nil {
+		return lost
+	}
+	return err
+}
+
 // Look implements engine.Kube.
 func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/remediate"
@@ -30,6 +31,8 @@ type ledger struct {
 	scopes   map[string]time.Time // by name of a policy in a file: when a fenced first ran with it
 	cases    map[caseKey]bool     // that stand
 	answered map[string]time.Time // by UID: when a run had carried a request out
+	asked    map[string]askedRecord
+	told     map[recordedKey]time.Time // by Node: the last entry of an audit log about a request to another remediator
 }
 
 // attemptKey is one power cycle of a run.
@@ -77,15 +80,17 @@ type seenLease struct {
 
 // cycle is one run that did something to a host.
 type cycle struct {
-	run string
-	at  time.Time
+	run   string
+	at    time.Time
+	asked bool // it is not a run, but a record of another remediator
 }
 
 func newLedger() ledger {
 	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, begun: map[string]time.Time{}, isolated: map[string]time.Time{}, looks: map[lookKey]looked{}, leases: map[string]seenLease{},
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
-		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{}}
+		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{},
+		asked: map[string]askedRecord{}, told: map[recordedKey]time.Time{}}
 }
 
 // looked records an answer that reached a fenced. w.mu is held.
@@ -186,6 +191,10 @@ func (w *World) stored(d *storeClient, kind state.Kind, key string, skew time.Du
 				}
 			})
 		}
+	case state.KindMeta:
+		if strings.HasPrefix(key, askedPrefix) {
+			w.storedAsked(d, key, skew)
+		}
 	case state.KindBackup:
 		w.do(func() { w.ledger.backups[key] = time.Now() })
 	}
@@ -194,6 +203,9 @@ func (w *World) stored(d *storeClient, kind state.Kind, key string, skew time.Du
 // dropped is called when a record was deleted.
 func (w *World) dropped(d *storeClient, kind state.Kind, key string) {
 	w.do(func() {
+		if kind == state.KindMeta && strings.HasPrefix(key, askedPrefix) {
+			w.droppedAsked(key)
+		}
 		if kind == state.KindBackup || kind == state.KindRun {
 			w.violate("I21", w.ledger.runs[key].Target.Node, "%s deleted the %s of run %s, of this very day", d.inc, kind, key)
 		}

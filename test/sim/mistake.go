@@ -184,9 +184,10 @@ func (w *World) mistakeSelector() (undo func()) {
 		nil,
 	}
 	if s := selectors[w.pen.IntN(len(selectors))]; s != nil {
-		w.api.ShowCheck(newCheck(s))
+		w.api.ShowCheck(w.plan.newCheck(s))
 	} else {
+		w.checkGone = true
 		w.api.DropCheck(w.check)
 	}
-	return func() { w.api.ShowCheck(w.check) }
+	return func() { w.checkGone = false; w.api.ShowCheck(w.check) }
 }

@@ -45,6 +45,7 @@ func quiet(p *Plan) {
 	p.Metal, p.Outlets, p.FoundOffStays, p.Reprovision, p.Waits = false, false, false, false, false
 	p.Mistakes, p.Policies, p.Words, p.Absurd, p.Clocks = 0, 0, 0, 0, 0
 	p.Medik8s, p.Requests, p.Withdraws = false, false, 0
+	p.Others, p.Escalates, p.Meddles = false, false, 0
 }
 
 func only(m ...fake.Fault) func(*Plan) {
@@ -136,7 +137,7 @@ var mutants = []mutant{
 
 // TestAuditsNoticeMutants breaks the rules one by one.
 func TestAuditsNoticeMutants(t *testing.T) {
-	for _, m := range append(mutants, ruleMutants...) {
+	for _, m := range slices.Concat(mutants, ruleMutants, othersMutants) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			rules := map[string]int{}

@@ -28,6 +28,9 @@ type Plan struct {
 	Medik8s       bool // each remediator takes medik8s' Lease on a Node before it acts
 	Waits         bool // runs that time or a change may heal wait, and go on by themselves
 	Requests      bool // mode respond: a controller in the cluster asks, and fenced acts on that alone
+	Others        bool // the check is handed over, and has templates of other remediators
+	Escalates     bool // and it is a NodeHealthCheck with several of them
+	FencesLast    bool // of which the last is fenced's own
 
 	Storm, Calm time.Duration
 	OnePassword bool   // all BMCs have the same password
@@ -43,6 +46,9 @@ type Plan struct {
 	Mistakes, Policies, Words, Absurd float64
 	// Withdraws is how often, per hour, a request is deleted or given up although its Node is not Ready.
 	Withdraws float64
+	// Meddles is how often, per hour, somebody deletes a request for another remediator, or changes
+	// it, or makes one, or deletes its template, or starts the check's own controller.
+	Meddles float64
 	// Clocks is how often, per hour, the clock of a fenced is set wrong by hours.
 	// Unless it is zero, the clocks also differ a little from the start.
 	Clocks float64
@@ -83,6 +89,9 @@ func NewPlan(seed uint64) Plan {
 	p.Waits = r.IntN(2) == 0
 	p.Medik8s = r.IntN(3) == 0
 	p.Requests, p.Withdraws = r.IntN(4) == 0, pick(r, 0, 5, 30)
+	p.Others, p.Meddles = !p.Requests && r.IntN(4) == 0, pick(r, 0, 5, 30)
+	p.Escalates, p.FencesLast = p.Others && r.IntN(2) == 0, r.IntN(2) == 0
+	p.Git = p.Git && !p.Escalates // a Node from Git has no labels, and a NodeHealthCheck knows nothing else
 	return p
 }
 

@@ -45,6 +45,7 @@ func (w *World) second() {
 	w.tickGit()
 	w.tickStrangers(now)
 	w.tickAsks(now)
+	w.tickOthers(now)
 	for _, i := range w.instances {
 		i.tickClock(now)
 		i.tick(now)

@@ -3,6 +3,8 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/state"
@@ -16,6 +18,11 @@ var errStore = errors.New("the store does not answer")
 type storeClient struct {
 	inc   *incarnation
 	epoch uint64 // 0 = without a claim
+}
+
+// isAsked says whether a record is about what another remediator was asked.
+func isAsked(r state.Record) bool {
+	return r.Kind == state.KindMeta && strings.HasPrefix(r.Key, askedPrefix)
 }
 
 // pass delivers one operation to the store.
@@ -91,7 +98,11 @@ func (d *storeClient) List(ctx context.Context, kind state.Kind) ([]state.Record
 	if kind == state.KindRun && d.inc.i.w.defect.ForgetsRuns {
 		return nil, nil
 	}
-	return correctedStore{d.inc.i.w.store, d.skew()}.List(ctx, kind)
+	list, err := correctedStore{d.inc.i.w.store, d.skew()}.List(ctx, kind)
+	if d.inc.i.w.defect.ForgetsAsked {
+		list = slices.DeleteFunc(list, isAsked)
+	}
+	return list, err
 }
 
 // Put implements state.Store.
@@ -104,6 +115,9 @@ func (d *storeClient) Put(ctx context.Context, r state.Record) (uint64, error) {
 	w.do(func() { w.search("the record "+string(r.Kind)+" "+r.Key, "", string(r.Data)) })
 	if r.Kind == state.KindRun && r.Version != 0 && w.defect.StoresNoRuns {
 		return r.Version, nil
+	}
+	if isAsked(r) && w.defect.StoresNoAsked {
+		return r.Version + 1, nil
 	}
 	var version uint64
 	skew := d.skew()
@@ -125,7 +139,11 @@ func (d *storeClient) Put(ctx context.Context, r state.Record) (uint64, error) {
 		w.after(time.Second, func() { _ = w.store.Delete(w.ctx, r.Kind, r.Key, version) })
 	}
 	w.stored(d, r.Kind, r.Key, skew)
-	return version, d.back(ctx, what)
+	err = d.back(ctx, what)
+	if err != nil && isAsked(r) {
+		w.do(func() { w.unanswered(r.Key, version) })
+	}
+	return version, err
 }
 
 // Delete implements state.Store.

@@ -29,6 +29,7 @@ type toldMetal struct {
 type toldNode struct {
 	gone  bool
 	uuid  string
+	zone  string
 	named time.Time // since when it had that UUID
 	ready string
 	since time.Time // as the API server wrote it
@@ -62,7 +63,7 @@ func (k *knowledge) take(w *World, c policy.Change, now time.Time) {
 	case "Node":
 		t := toldNode{gone: true, at: now}
 		if n, ok := c.Value.(*policy.Node); ok && n != nil {
-			t = toldNode{uuid: n.SystemUUID, ready: n.Conditions[0].Status, since: n.Conditions[0].LastTransition, at: now, named: now}
+			t = toldNode{uuid: n.SystemUUID, zone: n.Labels["zone"], ready: n.Conditions[0].Status, since: n.Conditions[0].LastTransition, at: now, named: now}
 		}
 		if before := lastOf(k.nodes[c.ID.Name]); len(before) > 0 && before[0].uuid == t.uuid {
 			t.named = before[0].named
@@ -74,7 +75,10 @@ func (k *knowledge) take(w *World, c policy.Change, now time.Time) {
 				k.metal[h.Name] = append(lastOf(before), toldMetal{w.at(h.Address), now})
 			}
 		}
-	case policy.MachineHealthCheckKind:
+	case w.check.Kind:
+		if c.ID.Name != w.check.Name {
+			return
+		}
 		check, ok := c.Value.(*policy.Check)
 		k.check = toldCheck{hollow: !ok || check != w.check, gone: !ok, at: now}
 	case policy.FencedRemediationKind:
@@ -149,6 +153,16 @@ func (c *incarnation) duplicateReason(h *host, uuid string) (why string, since t
 		}
 	}
 	return "", time.Time{}
+}
+
+// zoneOf is the zone of a Node, as this fenced knew it; "" if there was no Node, or one without that
+// label.
+func (c *incarnation) zoneOf(node string) string {
+	list := c.knows.nodes[node]
+	if len(list) == 0 {
+		return ""
+	}
+	return list[len(list)-1].zone
 }
 
 // uuid is the UUID in a Node, as this fenced knew it, and since when.

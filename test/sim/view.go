@@ -64,16 +64,24 @@ func (v *view) Changes() []policy.Change {
 
 // dated returns an object of an API server whose clock is ahead by that much.
 func dated(object any, ahead time.Duration) any {
-	n, ok := object.(*policy.Node)
-	if !ok {
-		return object
+	switch o := object.(type) {
+	case *policy.Node:
+		c := *o
+		c.Conditions = slices.Clone(o.Conditions)
+		for i := range c.Conditions {
+			c.Conditions[i].LastTransition = c.Conditions[i].LastTransition.Add(ahead)
+		}
+		return &c
+	case *policy.Request:
+		c := *o
+		for _, at := range []*time.Time{&c.Created, &c.TimedOut, &c.HealthyDelaySince} {
+			if !at.IsZero() {
+				*at = at.Add(ahead)
+			}
+		}
+		return &c
 	}
-	c := *n
-	c.Conditions = slices.Clone(n.Conditions)
-	for i := range c.Conditions {
-		c.Conditions[i].LastTransition = c.Conditions[i].LastTransition.Add(ahead)
-	}
-	return &c
+	return object
 }
 
 func (v *view) visible(c fake.Change) bool {

@@ -43,6 +43,8 @@ type World struct {
 	instances []*instance
 	crowd     peopleState
 	asks      asker
+	others    others
+	checkGone bool   // the check is deleted
 	sessions  uint64 // number of BMC sessions so far
 	mistakes  []mistake
 	files     []policy.Check // of policies.d
@@ -76,7 +78,7 @@ func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 		store: newMemory(), ledger: newLedger(), markers: markers(p.marker())}
 	w.outcome = Outcome{Faults: map[string]int{}, Orders: map[string]int{}, Ends: map[string]int{}, Rules: map[string]int{}, Actions: map[string]int{}, Cases: map[string]int{}}
 	w.crowd = peopleState{stops: map[stopKey]stop{}, files: map[*instance]stop{}, helped: map[string]int{}}
-	w.asks = newAsker()
+	w.asks, w.others = newAsker(), newOthers(p.Seed)
 	w.api = fake.NewState(cluster)
 	w.api.Medik8s = w.plan.Medik8s
 	w.api.PodsOfANode, w.api.ReadyAfter, w.api.Lifecycle = 3, 5*time.Second, true
