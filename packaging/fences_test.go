@@ -36,7 +36,8 @@ func TestInstalledDaemonFences(t *testing.T) {
 	s.Worker(hungNode).Answer()
 
 	requireBooted(t, dir, booted,
-		"ok no file that the daemon may read has the password", "ok ready with the password from a credential", "ok the run is open", "ok the run is open after a reload", "ok a reload that the daemon refuses fails", "ok back after kill -9", "ok the same run is done")
+		"ok no file that the daemon may read has the password", "ok ready with the password from a credential", "ok the run is open", "ok the run is open after a reload", "ok a reload that the daemon refuses fails", "ok back after kill -9", "ok the same run is done",
+		"ok restarted with the password from an encrypted credential")
 	requireFencedOnce(t, s)
 }
 

@@ -67,3 +67,16 @@ run_is id "$id"
 not grep -qF -- "$password" /tmp/log
 not grep -rqF -- "$password" /var/lib/fenced
 echo "ok the same run is done"
+
+# As docs/install.md has it; here without a TPM, and on a file system that does not stay.
+systemd-creds encrypt --with-key=host --name=bmc - /root/bmc.cred </root/bmc-password
+rm /root/bmc-password
+not grep -qF -- "$password" /root/bmc.cred
+printf '[Service]\nLoadCredential=\nLoadCredentialEncrypted=bmc:/root/bmc.cred\n' >/run/systemd/system/fenced.service.d/zz-encrypted.conf
+systemctl daemon-reload
+systemctl restart fenced
+within $patience answers
+[ "$(cat "/run/credentials/fenced.service/bmc")" = "$password" ]
+accepted() { fencectl bmc test worker-1 >/tmp/answer 2>&1; }
+within $patience accepted
+echo "ok restarted with the password from an encrypted credential"
