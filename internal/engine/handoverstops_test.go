@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
@@ -190,6 +191,23 @@ func TestNoRequestOnOldReads(t *testing.T) {
 		assert.Contains(t, gate(t, e, reason.RequestFailed).Value, "may have recovered meanwhile")
 		time.Sleep(time.Minute)
 		assert.Len(t, others(w), 1)
+		stop()
+	})
+}
+
+// Once the check does not ask any more, nothing is tried again.
+func TestNothingIsTriedForACheckThatDoesNotAsk(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		prepared := func() (n int) { w.Do(func(s *fake.State) { n = s.Prepared }); return n }
+		again := errors.Join(&reason.Refusal{Reason: reason.Contested, Message: "it is tried again soon"}, escalate.ErrNotMade)
+		w.Do(func(s *fake.State) { s.OnHandover = func() error { return again } })
+		_, _, stop := start(t, w, store, handingOver(w))
+		awaitAsked(t, w, "it is tried", func() bool { return prepared() > 0 })
+		w.changeCheck(func(c *policy.Check) { c.Evaluator = "" })
+		time.Sleep(500 * time.Millisecond)
+		before := prepared()
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, before, prepared())
 		stop()
 	})
 }

@@ -34,6 +34,7 @@ type handoverDraft struct {
 
 // Prepare implements engine.Handovers.
 func (h Handovers) Prepare(_ context.Context, check *policy.Check, t remediate.Target, from policy.Template, _ bool) (engine.HandoverDraft, error) {
+	h.c.Do(func(s *State) { s.Prepared++ })
 	d := handoverDraft{c: h.c, object: escalate.Object{
 		APIVersion: from.APIVersion, Kind: strings.TrimSuffix(from.Kind, "Template"), Namespace: Namespace, Name: t.Machine, Template: from.Name}}
 	if check.SelectsNodes {

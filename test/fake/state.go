@@ -70,6 +70,7 @@ type State struct {
 	PowerForbidden  string
 	TemplateMissing string // why no request can be made
 	OthersFail      error  // of reads of the requests for other remediators
+	Prepared        int    // how often a request for another remediator was prepared
 	HoldFails       error  // the finalizer of a FencedRemediation cannot be set
 	HoldTakes       time.Duration
 
