@@ -116,8 +116,16 @@ func TestTooManyRequestsAreTold(t *testing.T) {
 		assert.Equal(t, 1, reasons[string(reason.RequestLimit)], "%v", reasons)
 		assert.NotZero(t, reasons[string(reason.Protected)], "%v", reasons)
 		assert.Len(t, eventsOf(t, events, func(ev event.Event) bool { return ev.Reason == reason.RequestLimit }), 1)
+		open, more := engine.NewLookup(e).Requests("c", time.Now())
+		assert.Len(t, open, 100)
+		assert.Equal(t, 901, more)
+		assert.Equal(t, []string{"m-1", request.Pending, string(reason.Protected)}, []string{open[0].Ref.Name, open[0].Status.Phase, open[0].Status.Conditions[0].Reason}, "the oldest")
 		w.ChangeEntry(func(h *bmc.Host) { h.Protected = false })
 		until(t, e, remediate.Done)
+		time.Sleep(5 * time.Minute)
+		open, more = engine.NewLookup(e).Requests("c", time.Now())
+		assert.Empty(t, open, "nothing is left to do")
+		assert.Zero(t, more)
 		stop()
 	})
 }
@@ -133,7 +141,9 @@ func TestRefusedRequestLeavesTheTargetToTheCheck(t *testing.T) {
 		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
 		until(t, e, remediate.Reprovisioned)
 		assert.Nil(t, only(t, e).Request)
-		told := eventsOf(t, events, func(ev event.Event) bool { return ev.Reason == reason.NoHost && ev.Check == "FencedRemediation.fenced.io ns/m-1" })
+		told := eventsOf(t, events, func(ev event.Event) bool {
+			return ev.Reason == reason.NoHost && ev.Check == "FencedRemediation.fenced.io ns/m-1"
+		})
 		assert.NotEmpty(t, told)
 		stop()
 	})
