@@ -25,6 +25,7 @@ func (c *cli) printStatus(st api.Status, now time.Time) error {
 		{"CHECKS", c.checkTable(st)},
 		{"DEVIATING", c.targetTable(st, now)},
 		{"HOLDS", c.holdTable(st, now)},
+		{"REQUESTS", c.requestTable(st)},
 		{"RUNS", c.runTable(st, now)},
 	} {
 		if err := t.table.write(c.out, p, t.title); err != nil {

@@ -56,6 +56,7 @@ func (c control) Status(ctx context.Context) (api.Status, error) {
 		for _, h := range c.engine.Holds(cs.Name) {
 			cluster.Holds = append(cluster.Holds, holdStatus(h))
 		}
+		cluster.Requests, cluster.RequestsMore = c.requests(cs.Name)
 		s.Clusters = append(s.Clusters, cluster)
 		s.Blocked = append(s.Blocked, blockedIn(cs)...)
 		for _, r := range cs.Runs {

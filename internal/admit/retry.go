@@ -25,7 +25,7 @@ func (c *Cluster) Retry(ctx context.Context, o order.Order, r remediate.Run) (or
 		if g, refused := firstFailing(c.retryGates(r, p, now)); refused {
 			return r, reason.RefusalOf(g)
 		}
-		if why := c.whyNotAsked(r, p, now); why != "" {
+		if why := c.runs.whyNotAsked(r, p, now); why != "" {
 			return r, &reason.Refusal{Reason: reason.Withdrawn, Message: "another power cycle was not ordered: " + why + "; to fence the host all the same, run fencectl abort, then fencectl fence"}
 		}
 		r.Retry = o.ForRecord()
@@ -47,12 +47,12 @@ func (c *Cluster) retryGates(r remediate.Run, p *probe, now time.Time) []reason.
 
 // whyNotAsked says why nobody asks any more for a run that a retry would let power-cycle its host: it
 // would rest again at once. "": somebody does, or the retry only brings the host back. // I4
-func (c *Cluster) whyNotAsked(r remediate.Run, p *probe, now time.Time) string {
+func (rc *runCluster) whyNotAsked(r remediate.Run, p *probe, now time.Time) string {
 	if r.Manual != nil { // the retry renews the order
 		renewed := *r.Manual
 		renewed.At, r.Manual = now, &renewed
 	}
-	if withdrawn, why := c.runs.Withdrawn(r, p.look.Fresh, now); withdrawn == remediate.Yes && remediate.RetryCutsPower(r) {
+	if withdrawn, why := rc.Withdrawn(r, p.look.Fresh, now); withdrawn == remediate.Yes && remediate.RetryCutsPower(r) {
 		return why
 	}
 	return ""

@@ -59,6 +59,10 @@ type ClusterStatus struct {
 	Deviating []TargetStatus `json:"deviating"`
 	// Holds are the Nodes that are not fenced for now, whatever they are like.
 	Holds []HoldStatus `json:"holds,omitempty"`
+	// Requests are the oldest open remediation requests that others made; RequestsMore is how many
+	// more there are.
+	Requests     []RequestStatus `json:"requests,omitempty"`
+	RequestsMore int             `json:"requestsMore,omitempty"`
 }
 
 // CheckStatus is one health check: its counts and whether its limit allows

@@ -1,9 +1,15 @@
 package engine
 
-import "github.com/fenced/fenced/internal/remediate"
+import (
+	"time"
 
-// Lookup finds single records and objects of an engine, for package report. It reads what is
-// in memory.
+	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
+)
+
+// Lookup finds single records and objects of an engine, for package report and for answers to
+// people. It reads what is in memory.
 type Lookup struct{ e *Engine }
 
 // NewLookup returns the Lookup of an engine.
@@ -51,4 +57,27 @@ func (l Lookup) Present(cluster string, t remediate.Target) (nodeUID string, mac
 		nodeUID = n.UID
 	}
 	return nodeUID, c.book.Objects().MachineOf(t) != nil
+}
+
+// maxListed is how many open requests of a cluster Requests lists.
+const maxListed = 100
+
+// Requests lists the oldest remediation requests of a cluster for which something is left to do, and
+// says how many more there are. It evaluates their gates, so call it only when a person asks.
+func (l Lookup) Requests(cluster string, now time.Time) (open []admit.RequestState, more int) {
+	c := l.e.clusters.Get(cluster)
+	if c == nil || c.opt.Requests == nil {
+		return nil, 0
+	}
+	for _, s := range c.admit.Requested.States(now) {
+		phase := s.Status.Phase
+		switch {
+		case !s.Held && (phase == request.Succeeded || phase == request.Failed):
+		case len(open) == maxListed:
+			more++
+		default:
+			open = append(open, s)
+		}
+	}
+	return open, more
 }

@@ -122,6 +122,21 @@ func TestRequestThatOnlyNamesItsNode(t *testing.T) {
 	}
 }
 
+// A NodeHealthCheck asks for no Node that is gone: whoever writes one as the owner of a request for
+// such a Node reaches no Machine elsewhere by its name.
+func TestRequestOfACheckForANodeThatIsGone(t *testing.T) {
+	q := Request{Name: "n-9", NodeName: "n-9", Owners: ownedByCheck("metal", "ku")}
+	for namespace, trusted := range map[string]bool{"elsewhere": false, "ns": true} {
+		l := askedLedger(t, q)
+		m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: namespace, Name: "m-9", UID: "mu9", NodeName: "n-9"}
+		l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: namespace, Name: m.Name}, Value: m})
+		found := l.Requested(false, requestedAt)[0].Target
+		require.Equal(t, namespace+"/m-9", found.Machine)
+		assert.Equal(t, trusted, found.Acts(), "%s: %v", namespace, found.Refusals)
+		assert.Equal(t, !trusted, slices.Contains(found.Refusals, reason.RequestNotTrusted), namespace)
+	}
+}
+
 // On the workload API, nothing asks for a Machine of the management API: its namespace there is
 // another one.
 func TestMachinesOfTheManagementAPIAreNamedThere(t *testing.T) {

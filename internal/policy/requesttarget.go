@@ -99,15 +99,16 @@ func nameOf(q *Request) string { return cmp.Or(q.NodeName, q.Name) }
 
 // mayName reports whether a request may be for a Node that it only names. Nodes are
 // of no namespace, so anybody who may create an object in any namespace could name them. It
-// may if the Machine of the Node is in its namespace, if a NodeHealthCheck that
-// covers the Node made it in the namespace of one of its templates, or if the administrator lists its
-// namespace.
+// may if the Machine of the Node is in its namespace, if a NodeHealthCheck that covers the
+// Node made it in the namespace of one of its templates, or if the administrator lists its
+// namespace. A NodeHealthCheck asks for no Node that is gone, and deletes what it has made for one;
+// nobody could tell whether it covers that Node.
 func (w requestTables) mayName(q *Request, x *Subject) bool {
 	if x.Machine != nil && w.isBeside(q, x.Machine) || slices.Contains(w.rules.RequestNamespaces, q.Namespace) {
 		return true
 	}
 	for _, e := range w.checks {
-		if e.check.madeRequestIn(q) && (x.Node == nil || e.check.coversNode(x.Node)) {
+		if e.check.madeRequestIn(q) && x.Node != nil && e.check.coversNode(x.Node) {
 			return true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -119,6 +120,42 @@ func TestReleasePods(t *testing.T) {
 			row.change(&r, &s)
 			_, action, _ := Next(r, s, now)
 			assert.Equal(t, row.want, action)
+		})
+	}
+}
+
+// A host that stays off on purpose, by --off-only or on a manual confirmation, keeps its pods for
+// Kubernetes to move, also when unfence brings it back at once.
+func TestNoPodsAreReleasedWhileAHostStaysOff(t *testing.T) {
+	for name, change := range map[string]func(r *Run, at time.Time){
+		"off only": func(r *Run, _ time.Time) { r.OffOnly = true },
+		"confirmed off": func(r *Run, at time.Time) {
+			r.Confirmed = &Order{Actor: "a", Reason: "b", At: at}
+			r.Confirmation = &OffConfirmation{Given: at, Since: at, Lease: Lease{Known: true}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := variant{releases: true}.run()
+			now := clock(100)
+			r.Step, r.StepStarted, r.OffLease, r.Intervened = DeleteNode, now, &Lease{Known: true}, true
+			r.Intent = Intent{IsolateNode, now}
+			change(&r, now)
+			var action Action
+			on := false
+			for i := range 120 {
+				now = now.Add(time.Second)
+				s := Observation{At: now, API: APIReachable, Identity: Yes, Contested: No, Power: bmc.Reading{State: bmc.Off, At: now}, OffAccepted: true, Proof: provenBy(now),
+					Node: Node{Exists: No}, Lease: Lease{Known: true}, PodsGone: No, PodsReleased: No, VolumesReleased: No, Clock: Yes, Justified: Yes, Withdrawn: No}
+				if i == 2 {
+					require.Equal(t, Held, r.Step, r.Note)
+					require.True(t, r.LeaveOff)
+					r.Unfence = &Order{Actor: "a", Reason: "b", At: now}
+				}
+				r, action, _ = Next(r, s, now)
+				require.NotEqual(t, ReleasePods, action, "%d: %s", i, r.Step)
+				on = on || action == SendOn
+			}
+			require.True(t, on, "unfence brings it back")
 		})
 	}
 }

@@ -139,6 +139,9 @@ func TestRespondToMetal3Remediation(t *testing.T) {
 	x := awaitRefusal(ctx, t, s, w.Name, "Contested")
 	_, value, _, _ := gateOf(t, x, "Contested")
 	assert.Contains(t, value, provider.Holder)
+	out, err := s.Fencectl(ctx, "status")
+	require.NoError(t, err)
+	assert.Regexp(t, `(?m)^scene +Metal3Remediation `+rig.Namespace+`/hung +hung +Pending +- +Contested$`, out.Stdout)
 	requireNoDeletion(t, s, w)
 
 	provider.Renewed = time.Now().Add(-2 * time.Hour)
