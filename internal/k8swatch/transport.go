@@ -5,15 +5,18 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // The largest answers that are read. A page of 500 Nodes has less than 10 MB, and
 // an object of 1.5 MiB, etcd's limit, has 9 MiB in JSON if each of its characters
-// has to be escaped. Watches are streams; their decoder limits each frame.
+// has to be escaped.
 const (
 	maxBody   = 64 << 20 // of a list
-	maxObject = 12 << 20 // of anything else
+	maxObject = 12 << 20 // of anything else, and of one value of a watch
 )
 
 var errBodyTooLarge = errors.New("the API server's answer is too large")
@@ -38,6 +41,9 @@ func (g limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	preventRetry(r, resp)
 	switch asks := r.URL.Query(); {
 	case asks.Get("watch") != "" && resp.StatusCode == http.StatusOK:
+		if !strings.HasPrefix(resp.Header.Get("Content-Type"), runtime.ContentTypeProtobuf) { // client-go limits its frames
+			resp.Body = &boundedFrames{ReadCloser: resp.Body}
+		}
 	case asks.Get("limit") != "" || r.Context().Value(listKey{}) != nil:
 		resp.Body = &boundedBody{ReadCloser: resp.Body, left: maxBody}
 	default:
