@@ -184,3 +184,29 @@ func TestHeldRunKeepsTheNodeLock(t *testing.T) { // I22
 		assert.Eventually(t, func() bool { return w.lockOf().Run != r.ID }, 5*time.Minute, time.Second, "it is given back")
 	})
 }
+
+// deadUnlock is an API server that fenced did not live to ask for the end of the Lease.
+type deadUnlock struct{ engine.Kube }
+
+func (deadUnlock) UnlockNode(context.Context, remediate.Run) error { return errors.New("killed") }
+
+// The Lease of a run that ended just before fenced was killed ends by itself, and the next run takes
+// it over.
+func TestNodeLockThatIsLeftEnds(t *testing.T) { // I22
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.installMedik8s()
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = deadUnlock{o.Clusters[0].Kube} })
+		r := until(t, e, remediate.Done)
+		require.Equal(t, r.ID, w.lockOf().Run, "left behind")
+		stop()
+		e, _, stop = start(t, w, store, nil)
+		time.Sleep(fake.LockDuration + time.Minute)
+		assert.True(t, w.lockOf().Expired(), "nobody renews it")
+		time.Sleep(time.Hour)
+		w.Hang()
+		require.Eventually(t, func() bool { l := w.lockOf(); return l.Run != "" && l.Run != r.ID }, time.Hour, time.Second)
+		require.Eventually(t, func() bool { return w.lockOf() == fake.NodeLock{} }, time.Hour, time.Second, "given back by the next run")
+		assert.Len(t, e.Runs("c"), 2)
+		stop()
+	})
+}

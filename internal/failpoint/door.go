@@ -60,6 +60,20 @@ func (k failingKube) Act(ctx context.Context, r remediate.Run, a remediate.Actio
 	return err
 }
 
+func (k failingKube) LockNode(ctx context.Context, r remediate.Run) (time.Duration, string, error) {
+	reach(r.Target.Node, "before", "write", string(r.Step), "LockNode")
+	binds, foreign, err := k.Kube.LockNode(ctx, r)
+	reach(r.Target.Node, "after", "write", string(r.Step), "LockNode")
+	return binds, foreign, err
+}
+
+func (k failingKube) UnlockNode(ctx context.Context, r remediate.Run) error {
+	reach(r.Target.Node, "before", "write", string(r.Step), "UnlockNode")
+	err := k.Kube.UnlockNode(ctx, r)
+	reach(r.Target.Node, "after", "write", string(r.Step), "UnlockNode")
+	return err
+}
+
 func (k failingKube) Announce(ctx context.Context, a lead.Announcement) (time.Duration, string, error) {
 	reach("", "before", "write", "Lease")
 	binds, foreign, err := k.Kube.Announce(ctx, a)

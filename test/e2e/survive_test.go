@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,7 +50,7 @@ func TestFencedSurvives(t *testing.T) {
 	t.Parallel()
 	m := &matrix{}
 	t.Cleanup(func() { t.Log("\n" + m.table()) })
-	for _, c := range append(courses(), refusedCourses()...) {
+	for _, c := range slices.Concat(courses(), lockCourses(), refusedCourses()) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if !c.ci {
