@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/test/rig"
@@ -30,12 +32,19 @@ var (
 type provider struct {
 	on   *rig.ControlPlane
 	kind schema.GroupVersionResource
+	// namespace is where they are; empty: that of the scene.
+	namespace string
+}
+
+// requests is where they are.
+func (p provider) requests() dynamic.ResourceInterface {
+	return p.on.Dynamic().Resource(p.kind).Namespace(cmp.Or(p.namespace, rig.Namespace))
 }
 
 // get is the request of this name; nil if there is none.
 func (p provider) get(ctx context.Context, t *testing.T, name string) *unstructured.Unstructured {
 	t.Helper()
-	obj, err := p.on.Dynamic().Resource(p.kind).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+	obj, err := p.requests().Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -67,7 +76,7 @@ func (p provider) change(ctx context.Context, t *testing.T, name string, change 
 	require.Eventually(t, func() bool {
 		obj := p.get(ctx, t, name)
 		change(obj)
-		_, err := p.on.Dynamic().Resource(p.kind).Namespace(rig.Namespace).Update(ctx, obj, metav1.UpdateOptions{}, subresources...)
+		_, err := p.requests().Update(ctx, obj, metav1.UpdateOptions{}, subresources...)
 		return err == nil
 	}, patience, 50*time.Millisecond)
 }
@@ -146,7 +155,7 @@ func TestHandedOverCheckWithAForeignTemplate(t *testing.T) {
 	_, err = s.Management.CreateTemplate(ctx, "other")
 	require.NoError(t, err)
 
-	w, p := s.Worker("hung"), provider{s.Management, rig.RemediationResource}
+	w, p := s.Worker("hung"), provider{on: s.Management, kind: rig.RemediationResource}
 	w.Kubelet.Hang()
 	obj := p.await(ctx, t, w.Name, "exists", exists)
 	assert.Equal(t, "other", obj.GetAnnotations()["cluster.x-k8s.io/cloned-from-name"])
@@ -190,7 +199,7 @@ func TestEscalationOfANodeHealthCheck(t *testing.T) {
 	_, err = s.StartDaemon(ctx)
 	require.NoError(t, err)
 
-	w, a, b := s.Worker("hung"), provider{s.Cluster, rebootRequests}, provider{s.Cluster, deleteRequests}
+	w, a, b := s.Worker("hung"), provider{on: s.Cluster, kind: rebootRequests}, provider{on: s.Cluster, kind: deleteRequests}
 	w.Kubelet.Hang()
 	obj := a.await(ctx, t, w.Name, "exists", exists)
 	assert.Equal(t, []string{"hung", "reboot"}, []string{obj.GetAnnotations()["remediation.medik8s.io/node-name"],
@@ -231,7 +240,7 @@ func TestFencePolicyWithTemplates(t *testing.T) {
 	awaitDisabled(ctx, t, s, "racks", "configs/kubernetes/templates.yaml")
 	require.NoError(t, s.Cluster.ApplyConfig(ctx, "kubernetes/templates.yaml"))
 
-	w, p := s.Worker("hung"), provider{s.Cluster, rebootRequests}
+	w, p := s.Worker("hung"), provider{on: s.Cluster, kind: rebootRequests}
 	w.Kubelet.Hang()
 	s.Worker("taken").Kubelet.Hang()
 	obj := p.await(ctx, t, w.Name, "exists", exists)

@@ -32,7 +32,7 @@ func watchLifetimes(ctx context.Context, t *testing.T, all ...provider) *lifetim
 	t.Helper()
 	l := &lifetimes{list: map[string][2]uint64{}}
 	for _, p := range all {
-		w, err := p.on.Dynamic().Resource(p.kind).Namespace(rig.Namespace).Watch(ctx, metav1.ListOptions{})
+		w, err := p.requests().Watch(ctx, metav1.ListOptions{})
 		require.NoError(t, err)
 		t.Cleanup(w.Stop)
 		go func() {
@@ -105,7 +105,7 @@ func TestRequestsOutliveTheirOwner(t *testing.T) {
 	require.NoError(t, s.Cluster.ApplyConfig(ctx, "kubernetes/templates.yaml"))
 	template(ctx, t, s.Cluster, rebootRequests.GroupVersion().String(), "SelfNodeRemediationTemplate", "reboot")
 	template(ctx, t, s.Cluster, deleteRequests.GroupVersion().String(), "MachineDeletionRemediationTemplate", "delete")
-	w, a, b := s.Worker("hung"), provider{s.Cluster, rebootRequests}, provider{s.Cluster, deleteRequests}
+	w, a, b := s.Worker("hung"), provider{on: s.Cluster, kind: rebootRequests}, provider{on: s.Cluster, kind: deleteRequests}
 	seen := watchLifetimes(ctx, t, a, b)
 	owner, other, before := awaitOwner(ctx, t, launchPeer(t, s, "one", shared...), launchPeer(t, s, "two", shared...))
 	w.Kubelet.Hang()
