@@ -108,7 +108,8 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
 			due = policy.Sooner(due, w.c.consider(ctx, a, now))
-			alone[a.key] = !w.c.refused.isRefused(k)
+			_, open := w.book.OpenOn(t.Subject()) // it may just have begun
+			alone[a.key] = open || !w.c.refused.isRefused(k)
 		}
 		if w.c.tooOld(now) {
 			return alone, due
