@@ -59,8 +59,7 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 	}
 	saved, err := state.SaveAsked(ctx, h.c.opt.Lead.Store(), r)
 	if err != nil {
-		h.unreserve(r) // nothing was made; if the record was stored after all, it is taken for one without an object
-		return r, err
+		return r, h.reread(ctx, err) // perhaps it was stored; if that cannot be read, it stays, as if it was
 	}
 	h.book.put(saved)
 	return saved, nil

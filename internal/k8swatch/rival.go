@@ -131,17 +131,23 @@ func (l *looker) covers(c *policy.Check) bool {
 }
 
 // requestFor: a request is for the Node that it names, for the Machine that owns
-// it, or else for the target with its name.
+// it, or else for the target with its name. Names of Machines are of a namespace, and the Nodes of a
+// separate management API are those of another cluster.
 func requestFor(q *policy.Request, t remediate.Target) bool {
+	ofMachine := false
 	for _, o := range q.Owners {
 		if o.UID != "" && o.UID == t.MachineUID {
 			return true
 		}
+		ofMachine = ofMachine || o.Kind == "Machine"
 	}
-	if q.NodeName != "" {
+	if q.NodeName != "" && !q.OnManagementAPI {
 		return q.NodeName == t.Node
 	}
-	return t.Machine != "" && q.Name == t.Machine && q.Namespace == t.Namespace || t.Node != "" && q.Name == t.Node
+	if q.Name == t.Machine && q.Namespace == t.Namespace {
+		return t.Machine != "" // also one for the Machine that had the name before: its host may be the same
+	}
+	return t.Node != "" && q.Name == t.Node && !ofMachine && !q.OnManagementAPI
 }
 
 // setContested records whether there is another remediator; a positive answer

@@ -100,8 +100,8 @@ type Check struct {
 	// PauseRequests is spec.pauseRequests of a NodeHealthCheck: reasons not to
 	// remediate.
 	PauseRequests []string
-	// Evaluator is the annotation fenced.io/evaluator: the instance of fenced that
-	// stands in for the check's own controller. A MachineHealthCheck is paused for
+	// Evaluator is the annotation fenced.io/evaluator: the instances of fenced, with
+	// commas between them, that stand in for the check's own controller. A MachineHealthCheck is paused for
 	// that controller, the controller of a NodeHealthCheck is stopped.
 	Evaluator string
 	// HealthyDelay is how long a request stays after the Node recovered; a negative

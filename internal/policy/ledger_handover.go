@@ -51,8 +51,8 @@ func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 	}
 	for _, e := range l.checks {
 		c := e.check
-		isOurs := c.family() == fenced || c.isEvaluatedBy(l.w.rules.Instance) && (c.Source == "" || c.Source == "cluster")
-		if !c.MakesRequests() || c.Mark() != a.Check || !isOurs {
+		inCluster := c.Source == "" || c.Source == "cluster"
+		if !c.MakesRequests() || c.Mark() != a.Check || c.family() != fenced && !inCluster {
 			continue
 		}
 		x, found := x, found
@@ -63,6 +63,9 @@ func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 			continue
 		}
 		r.Check, r.State, r.Gone = c, e.st.state, !found
+		if c.family() != fenced && !c.isEvaluatedBy(l.w.rules.Instance) {
+			r.State = StateDisabled // it names another instance: its remediator goes on, and nobody else is asked
+		}
 		if found && r.State == StateActive {
 			x.Run = ""
 			r.Target = evaluate(c, e.context, &e.st, &x, now)

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -95,9 +96,17 @@ func (c *Check) settingOfFamily(a CheckContext, now time.Time) setting {
 }
 
 // isEvaluatedBy reports whether the check was paused only for its own controller,
-// so that this instance of fenced evaluates it.
+// so that this instance of fenced evaluates it, alone or in turn with others.
 func (c *Check) isEvaluatedBy(instance string) bool {
-	return c.Evaluator != "" && (instance == "" || instance == c.Evaluator)
+	if c.Evaluator == "" || instance == "" {
+		return c.Evaluator != ""
+	}
+	for name := range strings.SplitSeq(c.Evaluator, ",") {
+		if strings.TrimSpace(name) == instance {
+			return true
+		}
+	}
+	return false
 }
 
 // State reports whether the check can be evaluated by its own content,

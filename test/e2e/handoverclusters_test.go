@@ -59,9 +59,6 @@ func copyToSecond(ctx context.Context, t *testing.T, on *rig.ControlPlane, kind 
 	made, err = there.Create(ctx, made, metav1.CreateOptions{})
 	require.NoError(t, err)
 	if had {
-		if _, is, _ := unstructured.NestedString(obj.Object, "status", "nodeRef", "name"); is {
-			require.NoError(t, unstructured.SetNestedField(obj.Object, as, "status", "nodeRef", "name"))
-		}
 		made.Object["status"] = status
 		_, err = there.UpdateStatus(ctx, made, metav1.UpdateOptions{})
 		require.NoError(t, err)
@@ -77,7 +74,7 @@ func refusedIn(ctx context.Context, s *scene.Scene, cluster, node string) string
 	return x.Value.Refused
 }
 
-// Two clusters on one management API, each with a check of the same name in a namespace of its own,
+// Two clusters on one management API, each with Nodes of the same names and a check of the same name,
 // and one daemon that has asked another remediator for both: the two requests are two, each with the
 // mark of its own cluster. The limit over all clusters counts both: a third host has to wait. The end
 // of one request frees its place, and changes nothing about the other one. // I11, I22
@@ -89,7 +86,7 @@ func TestRequestsOfTwoClustersOnOneManagementAPI(t *testing.T) {
 		Apart: true, ClusterChecks: []rig.CAPICheck{check}, Set: []string{"guards.maxInFlightTotal=2"},
 		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "later", Protocol: scene.IPMI, Metal3: true}, {Name: "well", Protocol: scene.IPMI, Metal3: true}},
 	})
-	second := set(t, scene.Options{Machines: scene.NoMachines, Workers: []scene.Spec{{Name: "hung-b", Protocol: scene.IPMI}, {Name: "well-b", Protocol: scene.IPMI}}})
+	second := set(t, scene.Options{Machines: scene.NoMachines, Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI}, {Name: "well", Protocol: scene.IPMI}}})
 	ctx, on := within(t), s.Management
 	require.NoError(t, on.InstallCRDs(ctx, rig.Metal3Remediation))
 	require.NoError(t, on.ApplyConfig(ctx, "kubernetes/templates.yaml"))
@@ -110,7 +107,7 @@ func TestRequestsOfTwoClustersOnOneManagementAPI(t *testing.T) {
 
 	mine, theirs := provider{on: on, kind: rig.RemediationResource, namespace: rig.Namespace}, provider{on: on, kind: rig.RemediationResource, namespace: secondNamespace}
 	s.Worker("hung").Kubelet.Hang()
-	second.Worker("hung-b").Kubelet.Hang()
+	second.Worker("hung").Kubelet.Hang()
 	a, b := mine.await(ctx, t, "hung", "exists", exists), theirs.await(ctx, t, "hung-b", "exists", exists)
 	assert.Equal(t, []string{scene.ClusterName, secondCluster}, []string{a.GetLabels()[clusterLabel], b.GetLabels()[clusterLabel]})
 	ofA, ofB := strings.Split(a.GetAnnotations()[madeBy], "/"), strings.Split(b.GetAnnotations()[madeBy], "/")
@@ -123,7 +120,7 @@ func TestRequestsOfTwoClustersOnOneManagementAPI(t *testing.T) {
 	s.Worker("later").Kubelet.Hang()
 	require.Eventually(t, func() bool { return refusedIn(ctx, s, scene.ClusterName, "later") == "TotalInFlight" }, patience, 200*time.Millisecond)
 	require.Nil(t, mine.get(ctx, t, "later"))
-	reboot(ctx, t, second, second.Worker("hung-b"))
+	reboot(ctx, t, second, second.Worker("hung"))
 	theirs.awaitGone(ctx, t, "hung-b")
 	mine.await(ctx, t, "later", "exists, now that a place is free", exists)
 	is := mine.get(ctx, t, "hung")
@@ -134,9 +131,9 @@ func TestRequestsOfTwoClustersOnOneManagementAPI(t *testing.T) {
 		mine.awaitGone(ctx, t, name)
 		requireNoDeletion(t, s, s.Worker(name))
 	}
-	requireNoDeletion(t, second, second.Worker("hung-b"))
+	requireNoDeletion(t, second, second.Worker("hung"))
 	untouched(ctx, t, s, s.Worker("well"))
-	untouched(ctx, t, second, second.Worker("well-b"))
+	untouched(ctx, t, second, second.Worker("well"))
 }
 
 // twoClusters makes fenced.yaml of a scene one of two clusters, whose Machines are in any namespace
