@@ -16,13 +16,17 @@ import (
 type askedRecord struct {
 	escalate.Record
 	writer *incarnation
-	// unanswered: its writer does not know that it is stored. If it is the first of its record, it
-	// stays so until another leadership begins.
-	unanswered bool
 }
 
-// askedPrefix begins the keys of these records.
+// askedPrefix begins the keys of these records: "asked CLUSTER ID ...".
 const askedPrefix = "asked "
+
+func askedID(key string) string {
+	if fields := strings.Split(key, " "); len(fields) > 2 {
+		return fields[2]
+	}
+	return ""
+}
 
 // storedAsked is called when such a record has become durable. // I19
 func (w *World) storedAsked(d *storeClient, key string, skew time.Duration) {
@@ -33,7 +37,7 @@ func (w *World) storedAsked(d *storeClient, key string, skew time.Duration) {
 		}
 		for _, r := range list {
 			old, known := w.ledger.asked[r.ID]
-			if askedPrefix+r.ID != key || known && old.Version >= r.Version {
+			if r.ID != askedID(key) || known && old.Version >= r.Version {
 				continue
 			}
 			w.ledger.asked[r.ID] = askedRecord{Record: r, writer: d.inc}
@@ -47,18 +51,9 @@ func (w *World) storedAsked(d *storeClient, key string, skew time.Duration) {
 	})
 }
 
-// unanswered notes that the writer of a record got no answer. w.mu is held.
-func (w *World) unanswered(key string, version uint64) {
-	id := strings.TrimPrefix(key, askedPrefix)
-	if r := w.ledger.asked[id]; r.Version == version {
-		r.unanswered = true
-		w.ledger.asked[id] = r
-	}
-}
-
 // droppedAsked is called when such a record was deleted. w.mu is held.
 func (w *World) droppedAsked(key string) {
-	id := strings.TrimPrefix(key, askedPrefix)
+	id := askedID(key)
 	if r, known := w.ledger.asked[id]; known && len(r.Objects) == 1 { // its object was not made, so it counts for nothing
 		w.ledger.cycles[hostNode(r.Target)] = without(w.ledger.cycles[hostNode(r.Target)], id)
 	}
@@ -236,7 +231,7 @@ func (w *World) finishOthers() {
 		}
 	}
 	for _, r := range w.ledger.asked {
-		if o := r.Newest(); r.Blocking() && !r.unanswered && w.api.Others[otherID(o)] == nil && time.Since(o.Made) > 5*time.Minute && !w.lately(o.UID) {
+		if o := r.Newest(); r.Blocking() && w.api.Others[otherID(o)] == nil && time.Since(o.Made) > 5*time.Minute && !w.lately(o.UID) {
 			w.violate("L1", hostNode(r.Target), "record %s blocks for %s, which does not exist", r.ID, o)
 		}
 	}

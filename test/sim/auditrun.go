@@ -175,17 +175,20 @@ func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 			zone++
 		}
 	}
-	for _, q := range w.api.Others { // of which each counts as a run in step 1
+	for _, q := range w.api.Others { // of which each at work counts as a run in step 1
 		of, ours := w.others.made[q.UID]
 		o := w.hostOf(of.node)
 		if !ours || of.node == node {
 			continue
 		}
-		if inFlight++; h != nil && h.Zone != "" && o.Zone == h.Zone {
-			zone++
-		}
 		if o.ControlPlane && r.ControlPlane {
 			w.violate("I12", node, "%s, on a control-plane host, was begun beside %s", r.ID, q.UID)
+		}
+		if record, known := w.recordOf(of.mark); known && !record.Idle.IsZero() {
+			continue // it stands still, and only its target is blocked
+		}
+		if inFlight++; h != nil && h.Zone != "" && o.Zone == h.Zone {
+			zone++
 		}
 	}
 	return inFlight, zone

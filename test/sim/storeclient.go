@@ -139,11 +139,7 @@ func (d *storeClient) Put(ctx context.Context, r state.Record) (uint64, error) {
 		w.after(time.Second, func() { _ = w.store.Delete(w.ctx, r.Kind, r.Key, version) })
 	}
 	w.stored(d, r.Kind, r.Key, skew)
-	err = d.back(ctx, what)
-	if err != nil && isAsked(r) {
-		w.do(func() { w.unanswered(r.Key, version) })
-	}
-	return version, err
+	return version, d.back(ctx, what)
 }
 
 // Delete implements state.Store.
