@@ -20,7 +20,7 @@ func (c control) requests(cluster string) (list []api.RequestStatus, more int) {
 func requestStatus(s *admit.RequestState) api.RequestStatus {
 	out := api.RequestStatus{
 		Kind: s.Ref.Kind, Namespace: s.Ref.Namespace, Name: s.Ref.Name, Node: s.Target.Node, Machine: s.Target.MachineKey(),
-		Phase: s.Status.Phase, Run: s.Status.Run, Finalizer: s.Held,
+		Phase: s.Status.Phase, Run: s.Status.Run, Finalizer: s.HasFinalizer,
 	}
 	if conditions := s.Status.Conditions; len(conditions) > 0 { // all say the same
 		out.Reason, out.Message = conditions[0].Reason, conditions[0].Message

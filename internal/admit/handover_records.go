@@ -132,6 +132,7 @@ func (h *Handovers) delete(ctx context.Context, r escalate.Record) error {
 func (h *Handovers) reread(ctx context.Context, cause error) error {
 	if all, err := state.LoadAsked(ctx, h.c.opt.Lead.Store()); err == nil || errors.Is(err, state.ErrUnreadable) {
 		h.book.reread(all)
+		h.c.Wake() // the write may have been made // L4
 	}
 	return cause
 }

@@ -18,9 +18,9 @@ import (
 
 // Requests holds remediation requests, so that none vanishes while its host may be off.
 type Requests interface {
-	// Hold sets the finalizer on a request. It is idempotent. It fails if the request is gone or
+	// SetFinalizer sets the finalizer on a request. It is idempotent. It fails if the request is gone or
 	// is being deleted.
-	Hold(ctx context.Context, q remediate.Request) error
+	SetFinalizer(ctx context.Context, q remediate.Request) error
 }
 
 // RequestedRuns lets the remediation requests of a cluster become runs.
@@ -159,7 +159,7 @@ func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 	if r.Request == nil || r.Request.Kind == policy.MachineRequestKind {
 		return nil
 	}
-	if err := w.c.opt.Requests.Hold(ctx, *r.Request); err != nil {
+	if err := w.c.opt.Requests.SetFinalizer(ctx, *r.Request); err != nil {
 		w.mu.Lock()
 		w.notHeld[r.Request.UID] = time.Now()
 		w.mu.Unlock()

@@ -11,11 +11,11 @@ import (
 
 // RequestState is what one remediation request is told.
 type RequestState struct {
-	Ref    remediate.Request
-	Target remediate.Target // zero if no Machine and no Node of the request is seen
-	Status request.Status
-	Held   bool   // the watch shows the finalizer on it that this installation set for this cluster
-	HeldBy string // as the finalizer was set
+	Ref          remediate.Request
+	Target       remediate.Target // zero if no Machine and no Node of the request is seen
+	Status       request.Status
+	HasFinalizer bool   // the watch shows the finalizer on it that this installation set for this cluster
+	HeldBy       string // as the finalizer was set
 	// Starting: the start of its run may fail yet, so it is told nothing before that is known.
 	Starting bool
 	// Stale: the request is an annotation on a Machine whose Node is Ready, and no run is open.
@@ -31,12 +31,12 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 	}
 	for i, q := range w.book.requested(now) {
 		r := q.run
-		held := q.Request.Power.Held
+		held := q.Request.Power.HasFinalizer
 		if q.Target.Subject() == "" && r == nil && !held {
 			continue
 		}
 		s := RequestState{
-			Ref: refOf(q.Request), Held: held, HeldBy: q.Request.Power.HeldBy, Starting: q.hasOpenRun() && isUnsaved(*r),
+			Ref: refOf(q.Request), HasFinalizer: held, HeldBy: q.Request.Power.HeldBy, Starting: q.hasOpenRun() && isUnsaved(*r),
 			Status: request.Of(q.Requested, r, request.Refusal{}),
 		}
 		if s.Status.Phase == request.Pending && i < maxExplained {

@@ -92,7 +92,7 @@ func TestRequestIsJudgedAtTheLastMoment(t *testing.T) {
 // A request that cannot be held does not keep a check from acting.
 func TestRequestThatCannotBeHeldLeavesItsTargetToTheChecks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.Do(func(s *fake.State) { s.HoldFails = errors.New("forbidden") })
+		w.Do(func(s *fake.State) { s.FinalizerFails = errors.New("forbidden") })
 		ask(w, nil)
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
 		time.Sleep(10 * time.Minute)
@@ -151,13 +151,13 @@ func TestFinalizerOutlivesTheState(t *testing.T) {
 func TestRequestOfAnotherClusterIsLeftAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) {
-			s.Ask("elsewhere", func(q *policy.Request) { q.Power.HeldElsewhere = true })
+			s.Ask("elsewhere", func(q *policy.Request) { q.Power.FinalizerElsewhere = true })
 		})
 		_, _, stop := start(t, w, store, responding(w))
 		time.Sleep(5 * time.Minute)
 		w.Do(func(s *fake.State) {
 			assert.Empty(t, s.Told)
-			assert.True(t, s.Asked["elsewhere"].Power.HeldElsewhere)
+			assert.True(t, s.Asked["elsewhere"].Power.FinalizerElsewhere)
 		})
 		stop()
 	})

@@ -93,7 +93,7 @@ func (c *cluster) whyNotRemoved(ctx context.Context, runs []remediate.Run, asked
 		return nil
 	}
 	for _, s := range c.admit.Requested.States(time.Now()) {
-		if s.Held {
+		if s.HasFinalizer {
 			return fmt.Errorf("cluster %s cannot be removed yet: fenced's finalizer is still on the %s %s/%s; wait until it is removed", name, s.Ref.Kind, s.Ref.Namespace, s.Ref.Name)
 		}
 	}

@@ -90,11 +90,11 @@ type stuckRequests struct {
 	stuck *atomic.Bool
 }
 
-func (r stuckRequests) Release(ctx context.Context, ref remediate.Request, heldBy string) error {
+func (r stuckRequests) RemoveFinalizer(ctx context.Context, ref remediate.Request, heldBy string) error {
 	if r.stuck.Load() {
 		return fake.ErrAPI
 	}
-	return r.Requests.Release(ctx, ref, heldBy)
+	return r.Requests.RemoveFinalizer(ctx, ref, heldBy)
 }
 
 // A finalizer that fenced has set would stay for ever if nobody watched the cluster any more: the

@@ -72,7 +72,7 @@ func (l Lookup) Requests(cluster string, now time.Time) (open []admit.RequestSta
 	for _, s := range c.admit.Requested.States(now) {
 		phase := s.Status.Phase
 		switch {
-		case !s.Held && (phase == request.Succeeded || phase == request.Failed):
+		case !s.HasFinalizer && (phase == request.Succeeded || phase == request.Failed):
 		case len(open) == maxListed:
 			more++
 		default:

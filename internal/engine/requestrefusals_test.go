@@ -33,7 +33,7 @@ func slowFullDisk(event.Event) error {
 // Without the finalizer no run begins.
 func TestRequestThatCannotBeHeldIsNotCarriedOut(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.Do(func(s *fake.State) { s.HoldFails = errors.New("forbidden") })
+		w.Do(func(s *fake.State) { s.FinalizerFails = errors.New("forbidden") })
 		ask(w, nil)
 		e, _, stop := start(t, w, store, responding(w))
 		time.Sleep(5 * time.Minute)
@@ -44,7 +44,7 @@ func TestRequestThatCannotBeHeldIsNotCarriedOut(t *testing.T) {
 				strings.HasPrefix(r.Gate.Value, "cannot set the finalizer fenced.io/power on FencedRemediation ns/m-1, so no run starts: ") &&
 				strings.HasSuffix(r.Gate.Value, "; apply rbac.yaml")
 		}), "status lists it: %+v", refusedNow(e))
-		w.Do(func(s *fake.State) { s.HoldFails = nil })
+		w.Do(func(s *fake.State) { s.FinalizerFails = nil })
 		time.Sleep(6 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		stop()
@@ -61,7 +61,7 @@ func TestRefusalOfARequestIsToldOnce(t *testing.T) {
 		reason.Protected: func(w *world, _ *engine.Options) { w.ChangeEntry(func(h *bmc.Host) { h.Protected = true }) },
 		// Those of a start take their time, and the run holds its place meanwhile.
 		reason.RequestNotHeld: func(w *world, _ *engine.Options) {
-			w.Do(func(s *fake.State) { s.HoldFails, s.HoldTakes = errors.New("forbidden"), 3*time.Second })
+			w.Do(func(s *fake.State) { s.FinalizerFails, s.FinalizerTakes = errors.New("forbidden"), 3*time.Second })
 		},
 		reason.AuditFailed: func(_ *world, o *engine.Options) { o.Record = slowFullDisk },
 	}

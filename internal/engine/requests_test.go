@@ -64,7 +64,7 @@ func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 		for !w.On() || len(w.Commands()) == 0 { // until it is off and on again
 			time.Sleep(time.Second)
 			if q, told := asked(w); !w.On() {
-				require.True(t, q.Power.Held, "the finalizer is on it while the host is off")
+				require.True(t, q.Power.HasFinalizer, "the finalizer is on it while the host is off")
 				require.Equal(t, remediate.PowerCycle, only(t, e).Strategy)
 				require.Contains(t, []string{request.Pending, request.Running, ""}, told.Phase)
 			}
@@ -74,7 +74,7 @@ func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.Equal(t, "FencedRemediation.fenced.io ns/m-1", r.CheckID)
 		q, told := asked(w)
-		assert.False(t, q.Power.Held)
+		assert.False(t, q.Power.HasFinalizer)
 		assert.Equal(t, request.Succeeded, told.Phase)
 		assert.Equal(t, []string{"False", "True", "False"}, []string{conditionOf(told, request.Processing),
 			conditionOf(told, request.SucceededType), conditionOf(told, request.PermanentDeletion)})
@@ -136,7 +136,7 @@ func TestDeletedRequestGoesWhenItsHostIsOn(t *testing.T) {
 		}
 		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
 		for q, _ := asked(w); q != nil; q, _ = asked(w) {
-			require.Truef(t, w.On() || q.Power.Held, "the request is held while the host is off")
+			require.Truef(t, w.On() || q.Power.HasFinalizer, "the request is held while the host is off")
 			time.Sleep(100 * time.Millisecond)
 		}
 		assert.True(t, w.On())
@@ -164,7 +164,7 @@ func TestTimedOutRequestStopsBeforeTheIsolation(t *testing.T) {
 		assert.Equal(t, reason.Contested, r.Reason)
 		assert.Zero(t, w.Isolations())
 		q, told := asked(w)
-		assert.False(t, q.Power.Held)
+		assert.False(t, q.Power.HasFinalizer)
 		assert.Equal(t, request.Failed, told.Phase)
 		assert.Equal(t, "False", conditionOf(told, request.Processing))
 		assert.Equal(t, "False", conditionOf(told, request.SucceededType), "the next template's turn")
@@ -217,7 +217,7 @@ func TestHeldRunFailsItsRequest(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		require.Equal(t, remediate.Held, only(t, e).Step)
 		q, told := asked(w)
-		assert.True(t, q.Power.Held)
+		assert.True(t, q.Power.HasFinalizer)
 		assert.Equal(t, request.Held, told.Phase)
 		assert.Equal(t, "False", conditionOf(told, request.SucceededType))
 		stop()
@@ -237,7 +237,7 @@ func TestRequestSurvivesARestart(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		q, told := asked(w)
-		assert.False(t, q.Power.Held)
+		assert.False(t, q.Power.HasFinalizer)
 		assert.Equal(t, request.Succeeded, told.Phase)
 		stop()
 	})

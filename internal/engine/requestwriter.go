@@ -18,9 +18,9 @@ import (
 // object with the UID of the request; one that is gone is no error.
 type Requests interface {
 	admit.Requests
-	// Release removes the finalizer that was set as heldBy says; not one that was set anew
+	// RemoveFinalizer removes the finalizer that was set as heldBy says; not one that was set anew
 	// since. It is idempotent.
-	Release(ctx context.Context, q remediate.Request, heldBy string) error
+	RemoveFinalizer(ctx context.Context, q remediate.Request, heldBy string) error
 	// Report writes what differs in the status.
 	Report(ctx context.Context, q remediate.Request, s request.Status) error
 	// ClearStale removes the annotation of a Machine whose Node is Ready without it, unless
@@ -103,7 +103,7 @@ func (w *requestWriter) needsWrite(s admit.RequestState, told toldRequest, now t
 	if s.Starting {
 		return false
 	}
-	release := s.Held && !s.Status.Hold
+	release := s.HasFinalizer && !s.Status.KeepFinalizer
 	if !w.c.admit.MayBegin() || isAnnotation(s) {
 		return release || s.Stale && w.c.admit.MayBegin()
 	}
@@ -123,8 +123,8 @@ func (w *requestWriter) write(ctx context.Context, s admit.RequestState, last to
 	if s.Status.Lost && !last.status.Lost {
 		w.c.emit(event.Event{Type: event.Failed, Node: s.Target.Node, Message: s.Ref.Kind + " " + s.Ref.Namespace + "/" + s.Ref.Name + ": " + s.Status.LastError})
 	}
-	if s.Held && !s.Status.Hold { // before the phase: whoever reads that nothing more is done may delete the request
-		errs = append(errs, w.c.opt.Requests.Release(ctx, s.Ref, s.HeldBy))
+	if s.HasFinalizer && !s.Status.KeepFinalizer { // before the phase: whoever reads that nothing more is done may delete the request
+		errs = append(errs, w.c.opt.Requests.RemoveFinalizer(ctx, s.Ref, s.HeldBy))
 	}
 	removed := false
 	switch {

@@ -84,16 +84,16 @@ func (k failingKube) Announce(ctx context.Context, a lead.Announcement) (time.Du
 // failingRequests kills around what is written to a remediation request.
 type failingRequests struct{ engine.Requests }
 
-func (k failingRequests) Hold(ctx context.Context, q remediate.Request) error {
+func (k failingRequests) SetFinalizer(ctx context.Context, q remediate.Request) error {
 	reach("", "before", "write", "finalizer")
-	err := k.Requests.Hold(ctx, q)
+	err := k.Requests.SetFinalizer(ctx, q)
 	reach("", "after", "write", "finalizer")
 	return err
 }
 
-func (k failingRequests) Release(ctx context.Context, q remediate.Request, heldBy string) error {
+func (k failingRequests) RemoveFinalizer(ctx context.Context, q remediate.Request, heldBy string) error {
 	reach("", "before", "write", "release")
-	err := k.Requests.Release(ctx, q, heldBy)
+	err := k.Requests.RemoveFinalizer(ctx, q, heldBy)
 	reach("", "after", "write", "release")
 	return err
 }

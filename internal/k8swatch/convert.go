@@ -110,7 +110,7 @@ func (c Config) convertRequest(apart bool) func(any) (any, error) {
 		if p := q.Power; p != nil {
 			p.ReadyNodes = p.ReadyNodes && c.RemediateReadyNodes
 			ours := strings.HasPrefix(p.HeldBy, c.requestHolder())
-			p.Held, p.HeldElsewhere = p.Held && ours, p.Held && !ours
+			p.HasFinalizer, p.FinalizerElsewhere = p.HasFinalizer && ours, p.HasFinalizer && !ours
 		}
 		return q, err
 	})

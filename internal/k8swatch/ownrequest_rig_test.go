@@ -43,13 +43,13 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	}
 	seen := look(t, k, r)
 	require.NotNil(t, seen.Request)
-	assert.False(t, seen.Request.Power.Held)
+	assert.False(t, seen.Request.Power.HasFinalizer)
 
 	for range 2 { // again changes nothing
-		require.NoError(t, k.Requests().Hold(ctx, q))
+		require.NoError(t, k.Requests().SetFinalizer(ctx, q))
 		assert.Equal(t, []string{"example.com/other", "fenced.io/power"}, live().GetFinalizers())
 	}
-	assert.True(t, look(t, k, r).Request.Power.Held)
+	assert.True(t, look(t, k, r).Request.Power.HasFinalizer)
 
 	told := request.Of(policy.Requested{Request: seen.Request}, &remediate.Run{ID: "r1", Step: remediate.PowerOff, Attempt: 2, Started: time.Now()}, request.Refusal{})
 	require.NoError(t, k.Requests().Report(ctx, q, told))
@@ -62,7 +62,7 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 
 	other := q
 	other.UID = "another"
-	require.Error(t, k.Requests().Hold(ctx, other))
+	require.Error(t, k.Requests().SetFinalizer(ctx, other))
 	require.NoError(t, k.Requests().Report(ctx, other, told), "it is gone")
 	r.Request = &other
 	seen = look(t, k, r)
@@ -77,23 +77,23 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 		cfg.Kubeconfig, cfg.FreshEvery = k.cfg.Kubeconfig, time.Second
 		foreign, err := New(cfg, zap.NewNop())
 		require.NoError(t, err)
-		require.ErrorContains(t, foreign.Requests().Hold(ctx, q), "another installation of fenced holds it")
+		require.ErrorContains(t, foreign.Requests().SetFinalizer(ctx, q), "another installation of fenced holds it")
 		power := look(t, foreign, r).Request.Power
-		assert.False(t, power.Held)
-		assert.True(t, power.HeldElsewhere)
+		assert.False(t, power.HasFinalizer)
+		assert.True(t, power.FinalizerElsewhere)
 	}
-	require.NoError(t, k.Requests().Hold(ctx, q))
-	require.NoError(t, k.Requests().Release(ctx, q, by))
+	require.NoError(t, k.Requests().SetFinalizer(ctx, q))
+	require.NoError(t, k.Requests().RemoveFinalizer(ctx, q, by))
 	assert.Len(t, live().GetFinalizers(), 2, "held anew since")
 	by = look(t, k, r).Request.Power.HeldBy
 
 	require.NoError(t, c.Dynamic().Resource(requestGVR).Namespace(rig.Namespace).Delete(ctx, q.Name, metav1.DeleteOptions{}))
 	for range 2 {
-		require.NoError(t, k.Requests().Release(ctx, q, by))
+		require.NoError(t, k.Requests().RemoveFinalizer(ctx, q, by))
 		assert.NotContains(t, live().GetAnnotations(), "fenced.io/power-held-by")
 		assert.Equal(t, []string{"example.com/other"}, live().GetFinalizers())
 	}
-	require.ErrorContains(t, k.Requests().Hold(ctx, q), "replaced or deleted")
+	require.ErrorContains(t, k.Requests().SetFinalizer(ctx, q), "replaced or deleted")
 }
 
 // Without its request nothing destructive is done. A run that has isolated its Node goes on to bring

@@ -146,7 +146,7 @@ status: {phase: Fencing}
 	assert.Equal(t, []policy.Request{
 		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-1", Power: &policy.PowerRequest{}},
 		{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", Namespace: "ns", Name: "m-0", UID: "u", Deleting: true, Begun: true, Finalizer: true,
-			Power: &policy.PowerRequest{Attempts: 1, Timeout: 10 * time.Minute, ReadyNodes: true, Held: true, Phase: "Running"}},
+			Power: &policy.PowerRequest{Attempts: 1, Timeout: 10 * time.Minute, ReadyNodes: true, HasFinalizer: true, Phase: "Running"}},
 		{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Remediation", Namespace: "ns", Name: "m-2"},
 		{APIVersion: "self-node-remediation.medik8s.io/v1alpha1", Kind: "SelfNodeRemediation", Namespace: "ns", Name: "n-1",
 			Check: "FencePolicy.fenced.io p", MadeBy: "store", Begun: true},
@@ -166,7 +166,7 @@ func TestMetal3RequestIsOwnWhereThatIsConfigured(t *testing.T) {
 	assert.Nil(t, q.Power)
 	q, err = manifest.OwnRequest(fields(api, int64(3)))
 	require.NoError(t, err)
-	assert.Equal(t, &policy.PowerRequest{Attempts: 4, Held: true}, q.Power)
+	assert.Equal(t, &policy.PowerRequest{Attempts: 4, HasFinalizer: true}, q.Power)
 	q, err = manifest.OwnRequest(fields(api, nil))
 	require.NoError(t, err)
 	assert.Equal(t, 2, q.Power.Attempts, "the default of 1 means two")

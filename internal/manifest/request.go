@@ -95,7 +95,7 @@ const (
 func powerRequest(spec, meta, status object) *policy.PowerRequest {
 	p := &policy.PowerRequest{
 		Timeout:    time.Duration(spec.whole("timeoutSeconds", 0)) * time.Second,
-		ReadyNodes: spec.flag("remediateReadyNodes"), Held: slices.Contains(meta.texts("finalizers"), RequestFinalizer),
+		ReadyNodes: spec.flag("remediateReadyNodes"), HasFinalizer: slices.Contains(meta.texts("finalizers"), RequestFinalizer),
 		HeldBy: meta.textMap("annotations")[RequestHolder], Phase: status.text("phase"), Run: status.text("run"),
 	}
 	if retries := spec.whole("retryLimit", -1); retries >= 0 {

@@ -77,7 +77,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 	}
 	for _, list := range w.requests {
 		for _, q := range list {
-			if q.Power != nil && !q.Power.HeldElsewhere {
+			if q.Power != nil && !q.Power.FinalizerElsewhere {
 				continue // fenced carries it out, one at a time: its run counts, and not an object that stays behind
 			}
 			n := w.nodes[q.targetName()] // a request that a person or an old operator made has no label

@@ -121,7 +121,7 @@ func EvaluateRequest(q *Request, x Subject, cluster *Cluster, now time.Time) Tar
 // refuseRequest adds what forbids the power cycle of a requested target.
 func (t *TargetReport) refuseRequest(q *Request, x *Subject, cluster *Cluster) {
 	m := x.Machine
-	if q.Power.HeldElsewhere {
+	if q.Power.FinalizerElsewhere {
 		t.refuse(reason.RequestNotHeld)
 		t.Message = "another installation of fenced holds " + q.Kind + " " + q.key() + "; if that one is gone, see that the host is on, then remove the finalizer fenced.io/power"
 	}

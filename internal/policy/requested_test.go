@@ -191,7 +191,7 @@ func TestWhatARequestAsksFor(t *testing.T) {
 		"a Machine that is paused":        {asks(Request{}, change(func(m *Machine) { m.Paused = true }), &silent, nil), Unhealthy, reason.Paused},
 		"a Cluster that is paused":        {asks(Request{}, &m, &silent, &Cluster{Paused: true}), Unhealthy, reason.Paused},
 		"a Machine to be skipped":         {asks(Request{}, change(func(m *Machine) { m.SkipRemediation = true }), &silent, nil), Unhealthy, reason.SkipRequested},
-		"what another installation holds": {asks(Request{Power: &PowerRequest{HeldElsewhere: true}}, &m, &silent, nil), Unhealthy, reason.RequestNotHeld},
+		"what another installation holds": {asks(Request{Power: &PowerRequest{FinalizerElsewhere: true}}, &m, &silent, nil), Unhealthy, reason.RequestNotHeld},
 		"another host's Node": {asks(Request{}, change(func(m *Machine) { m.ProviderID = "a" }), &Node{Name: "n", ProviderID: "b"}, nil),
 			Unhealthy, reason.NodeMismatch},
 	} {
@@ -313,7 +313,7 @@ func TestOwnRequestsAreNotInFlight(t *testing.T) {
 	for name, c := range map[string]struct {
 		power *PowerRequest
 		busy  int
-	}{"fenced's own": {&PowerRequest{}, 0}, "what another installation holds": {&PowerRequest{HeldElsewhere: true}, 1}, "another's": {nil, 1}} {
+	}{"fenced's own": {&PowerRequest{}, 0}, "what another installation holds": {&PowerRequest{FinalizerElsewhere: true}, 1}, "another's": {nil, 1}} {
 		w := newTables(Rules{})
 		w.putRequest(&Request{Name: "cp-1", ControlPlane: true, Power: c.power})
 		assert.Len(t, w.controlPlaneInFlight(), c.busy, name)

@@ -32,7 +32,7 @@ func (w requestTables) beyondLimit(asked []*Request) map[*Request]bool {
 	for _, q := range asked {
 		switch {
 		case q.Kind == MachineRequestKind: // there are no more than Machines
-		case !q.Power.Held && (in[q.Namespace] >= maxRequestsIn || all >= maxRequests):
+		case !q.Power.HasFinalizer && (in[q.Namespace] >= maxRequestsIn || all >= maxRequests):
 			over[q] = true
 		default:
 			in[q.Namespace]++
@@ -45,7 +45,7 @@ func (w requestTables) beyondLimit(asked []*Request) map[*Request]bool {
 // rank says how early a request is looked at.
 func (w requestTables) rank(q *Request) int {
 	switch {
-	case q.Power.Held:
+	case q.Power.HasFinalizer:
 		return 0
 	case q.Power.Answered():
 		return 2

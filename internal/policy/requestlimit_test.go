@@ -23,7 +23,7 @@ func TestRequestsBeyondTheLimitAreRefused(t *testing.T) {
 	}
 	mine := []Request{
 		{Name: "m-1", Owners: owner("mu"), Created: requestedAt},
-		{Name: "held", Namespace: "many", NodeName: "n-1", Created: requestedAt, Power: &PowerRequest{Held: true}},
+		{Name: "held", Namespace: "many", NodeName: "n-1", Created: requestedAt, Power: &PowerRequest{HasFinalizer: true}},
 		{Name: "answered", Namespace: "many", NodeName: "n-1", Power: &PowerRequest{Phase: PhaseSucceeded}},
 		{Name: "for-nobody", Namespace: "many"},
 		{Name: "late", Namespace: "many", NodeName: "n-2", Created: requestedAt},

@@ -136,9 +136,9 @@ type PowerRequest struct {
 	Timeout time.Duration
 	// ReadyNodes: a Node that is Ready is power-cycled, too.
 	ReadyNodes bool
-	// Held: it has the finalizer of fenced, which this installation set for this cluster.
-	// HeldElsewhere: somebody else set it, or nobody knows who.
-	Held, HeldElsewhere bool
+	// HasFinalizer: it has the finalizer of fenced, which this installation set for this cluster.
+	// FinalizerElsewhere: somebody else set it, or nobody knows who.
+	HasFinalizer, FinalizerElsewhere bool
 	// HeldBy says who set the finalizer, and is another text each time.
 	HeldBy string
 	// Phase and Run are what it was told last; "" if nothing.

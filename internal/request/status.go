@@ -39,8 +39,8 @@ type Status struct {
 	Started    time.Time
 	LastError  string // why the run has stopped; "" if it has not
 	Conditions []Condition
-	// Hold: the finalizer stays, because the host may be off or the run goes on.
-	Hold bool
+	// KeepFinalizer: the finalizer stays, because the host may be off or the run goes on.
+	KeepFinalizer bool
 	// Lost: nobody knows the run that was to bring the host back.
 	Lost bool
 	// Answered: the request has its final phase already. Nothing is written into it any more.
@@ -68,7 +68,7 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 	if r != nil {
 		s.Run, s.Retries, s.Started = r.ID, max(0, r.Attempt-1), r.Began()
 		s.LastError = lastError(r)
-		s.Hold = holds(q.Request, r)
+		s.KeepFinalizer = holds(q.Request, r)
 	}
 	t, open := &q.Target, r != nil && r.Open()
 	if p := q.Request.Power; p != nil && p.Answered() && !goesOn(q.Request, r) {
@@ -76,7 +76,7 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 		return s
 	}
 	if isLost(q, r) {
-		s.Run, s.Hold, s.Lost = q.Request.Power.Run, true, true
+		s.Run, s.KeepFinalizer, s.Lost = q.Request.Power.Run, true, true
 		s.LastError = lost
 		return s.set(Held, "False", "False", "RunUnknown", lost)
 	}
@@ -113,7 +113,7 @@ func isLost(q policy.Requested, r *remediate.Run) bool {
 	if p == nil || r != nil || q.Target.Verdict == policy.Healthy {
 		return false
 	}
-	return p.Held && (p.Phase == Running || p.Phase == Held) || p.HeldElsewhere && q.Request.Deleting
+	return p.HasFinalizer && (p.Phase == Running || p.Phase == Held) || p.FinalizerElsewhere && q.Request.Deleting
 }
 
 // goesOn says whether a run of the request itself is open.

@@ -68,7 +68,7 @@ func TestOf(t *testing.T) {
 			got += " " + k.Status
 		}
 		assert.Equal(t, c.want, got, name)
-		assert.Equal(t, c.hold, s.Hold, name)
+		assert.Equal(t, c.hold, s.KeepFinalizer, name)
 		assert.Equal(t, c.why, s.Conditions[0].Reason, name)
 		for _, k := range s.Conditions {
 			assert.NotEmpty(t, k.Reason, "%s: metav1 requires a reason", name)
@@ -89,8 +89,8 @@ func TestAnsweredRequestsStaySo(t *testing.T) {
 			want Status
 		}{
 			"no run":               {nil, Status{Phase: phase, Answered: true}},
-			"a run of a check":     {&remediate.Run{ID: "r", Step: remediate.PowerOff, Attempt: 1}, Status{Phase: phase, Run: "r", Hold: true, Answered: true}},
-			"another's run":        {&remediate.Run{ID: "r", Step: remediate.PowerOff, Attempt: 1, Request: other}, Status{Phase: phase, Run: "r", Hold: true, Answered: true}},
+			"a run of a check":     {&remediate.Run{ID: "r", Step: remediate.PowerOff, Attempt: 1}, Status{Phase: phase, Run: "r", KeepFinalizer: true, Answered: true}},
+			"another's run":        {&remediate.Run{ID: "r", Step: remediate.PowerOff, Attempt: 1, Request: other}, Status{Phase: phase, Run: "r", KeepFinalizer: true, Answered: true}},
 			"its own, which ended": {&remediate.Run{ID: "r", Step: remediate.Aborted, Attempt: 1, Request: own}, Status{Phase: phase, Run: "r", Answered: true}},
 		} {
 			assert.Equal(t, c.want, Of(policy.Requested{Request: &q, Target: sick}, c.r, Refusal{}), name)
@@ -114,18 +114,18 @@ func TestFinalizerOfALostRunStays(t *testing.T) {
 		deleting bool
 		lost     bool
 	}{
-		"was running":               {policy.PowerRequest{Held: true, Phase: Running, Run: "r"}, sick, false, true},
-		"needed a person":           {policy.PowerRequest{Held: true, Phase: Held, Run: "r"}, sick, true, true},
-		"its target is gone":        {policy.PowerRequest{Held: true, Phase: Running, Run: "r"}, policy.TargetReport{}, true, true},
-		"the Node is Ready":         {policy.PowerRequest{Held: true, Phase: Running, Run: "r"}, well, true, false},
-		"no run was told":           {policy.PowerRequest{Held: true, Phase: Pending}, sick, true, false},
+		"was running":               {policy.PowerRequest{HasFinalizer: true, Phase: Running, Run: "r"}, sick, false, true},
+		"needed a person":           {policy.PowerRequest{HasFinalizer: true, Phase: Held, Run: "r"}, sick, true, true},
+		"its target is gone":        {policy.PowerRequest{HasFinalizer: true, Phase: Running, Run: "r"}, policy.TargetReport{}, true, true},
+		"the Node is Ready":         {policy.PowerRequest{HasFinalizer: true, Phase: Running, Run: "r"}, well, true, false},
+		"no run was told":           {policy.PowerRequest{HasFinalizer: true, Phase: Pending}, sick, true, false},
 		"it is not held":            {policy.PowerRequest{Phase: Running, Run: "r"}, sick, false, false},
-		"another holds it, deleted": {policy.PowerRequest{HeldElsewhere: true}, sick, true, true},
-		"another holds it":          {policy.PowerRequest{HeldElsewhere: true}, sick, false, false},
+		"another holds it, deleted": {policy.PowerRequest{FinalizerElsewhere: true}, sick, true, true},
+		"another holds it":          {policy.PowerRequest{FinalizerElsewhere: true}, sick, false, false},
 	} {
 		s := Of(policy.Requested{Request: &policy.Request{Power: &c.power, Deleting: c.deleting}, Target: c.target}, nil, Refusal{})
 		assert.Equal(t, c.lost, s.Lost, name)
-		assert.Equal(t, c.lost, s.Hold, name)
+		assert.Equal(t, c.lost, s.KeepFinalizer, name)
 		if c.lost {
 			assert.Equal(t, []string{Held, c.power.Run, "RunUnknown"}, []string{s.Phase, s.Run, s.Conditions[0].Reason}, name)
 			assert.Contains(t, s.LastError, "remove the finalizer")

@@ -53,7 +53,7 @@ func (s *State) ChangeRequest(name string, change func(*policy.Request)) {
 // Withdraw deletes a FencedRemediation: at once, or when its finalizer is gone.
 func (s *State) Withdraw(name string) {
 	q := s.Asked[name]
-	if q != nil && q.Power.Held {
+	if q != nil && q.Power.HasFinalizer {
 		s.ChangeRequest(name, func(q *policy.Request) { q.Deleting = true })
 	} else if q != nil {
 		s.next()
@@ -88,20 +88,20 @@ func (s *State) lookAtRequest(r remediate.Run, f *run.Fresh) {
 func (s *State) HoldRequest(ref remediate.Request) error {
 	q := s.Asked[ref.Name]
 	switch {
-	case s.HoldFails != nil:
-		return s.HoldFails
+	case s.FinalizerFails != nil:
+		return s.FinalizerFails
 	case q == nil || q.UID != ref.UID || q.Deleting:
 		return errors.New("the request is gone")
 	}
 	s.uids++
-	s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held, q.Power.HeldBy = true, fmt.Sprintf("c/%d", s.uids) })
+	s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.HasFinalizer, q.Power.HeldBy = true, fmt.Sprintf("c/%d", s.uids) })
 	return nil
 }
 
 // ReleaseRequest removes the finalizer that was set as heldBy says.
 func (s *State) ReleaseRequest(ref remediate.Request, heldBy string) {
 	if q := s.Asked[ref.Name]; q != nil && q.UID == ref.UID && q.Power.HeldBy == heldBy {
-		s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.Held, q.Power.HeldBy = false, "" })
+		s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.HasFinalizer, q.Power.HeldBy = false, "" })
 		if q.Deleting {
 			s.Withdraw(ref.Name)
 		}
@@ -132,10 +132,10 @@ type Requests struct{ c *Cluster }
 // Requests returns what writes to the FencedRemediations.
 func (c *Cluster) Requests() Requests { return Requests{c} }
 
-// Hold implements engine.Requests.
-func (r Requests) Hold(ctx context.Context, ref remediate.Request) (err error) {
+// SetFinalizer implements engine.Requests.
+func (r Requests) SetFinalizer(ctx context.Context, ref remediate.Request) (err error) {
 	var takes time.Duration
-	r.c.Do(func(s *State) { takes = s.HoldTakes })
+	r.c.Do(func(s *State) { takes = s.FinalizerTakes })
 	select {
 	case <-ctx.Done():
 	case <-time.After(takes):
@@ -144,8 +144,8 @@ func (r Requests) Hold(ctx context.Context, ref remediate.Request) (err error) {
 	return err
 }
 
-// Release implements engine.Requests.
-func (r Requests) Release(_ context.Context, ref remediate.Request, heldBy string) error {
+// RemoveFinalizer implements engine.Requests.
+func (r Requests) RemoveFinalizer(_ context.Context, ref remediate.Request, heldBy string) error {
 	r.c.Do(func(s *State) { s.ReleaseRequest(ref, heldBy) })
 	return nil
 }

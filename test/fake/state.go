@@ -71,8 +71,8 @@ type State struct {
 	TemplateMissing string // why no request can be made
 	OthersFail      error  // of reads of the requests for other remediators
 	Prepared        int    // how often a request for another remediator was prepared
-	HoldFails       error  // the finalizer of a FencedRemediation cannot be set
-	HoldTakes       time.Duration
+	FinalizerFails  error  // the finalizer of a FencedRemediation cannot be set
+	FinalizerTakes  time.Duration
 
 	// These break rules of an API server, to test that a test notices it.
 	IgnorePreconditions, RestoreNothing bool

@@ -88,8 +88,8 @@ func (w *World) withdraw(h *host, q *policy.Request, silent time.Duration) {
 // be lost, or carried out without an answer.
 type requests struct{ kube }
 
-// Hold implements engine.Requests.
-func (r requests) Hold(ctx context.Context, ref remediate.Request) error {
+// SetFinalizer implements engine.Requests.
+func (r requests) SetFinalizer(ctx context.Context, ref remediate.Request) error {
 	w := r.inc.i.w
 	return r.exchange(ctx, "hold", func(s *fake.State) error {
 		if w.defect.HoldsNoRequests {
@@ -99,8 +99,8 @@ func (r requests) Hold(ctx context.Context, ref remediate.Request) error {
 	})
 }
 
-// Release implements engine.Requests.
-func (r requests) Release(ctx context.Context, ref remediate.Request, heldBy string) error {
+// RemoveFinalizer implements engine.Requests.
+func (r requests) RemoveFinalizer(ctx context.Context, ref remediate.Request, heldBy string) error {
 	return r.exchange(ctx, "release", func(s *fake.State) error {
 		r.inc.i.w.auditReleased(r.inc, ref)
 		s.ReleaseRequest(ref, heldBy)

@@ -56,7 +56,7 @@ func (w *World) auditRequestHeld(c *incarnation, h *host, r remediate.Run) {
 	if r.Request == nil {
 		return
 	}
-	if q := w.api.Asked[r.Request.Name]; q == nil || q.UID != r.Request.UID || !q.Power.Held {
+	if q := w.api.Asked[r.Request.Name]; q == nil || q.UID != r.Request.UID || !q.Power.HasFinalizer {
 		w.violate("I20", h.Name, "%s begins for request %s, which is not held", c, r.Request.UID)
 	}
 }

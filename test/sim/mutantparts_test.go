@@ -91,5 +91,5 @@ func remembersRequests() Defect {
 type hasty struct{ engine.Requests }
 
 func (h hasty) Report(ctx context.Context, ref remediate.Request, told request.Status) error {
-	return errors.Join(h.Requests.Report(ctx, ref, told), h.Release(ctx, ref, ""))
+	return errors.Join(h.Requests.Report(ctx, ref, told), h.RemoveFinalizer(ctx, ref, ""))
 }

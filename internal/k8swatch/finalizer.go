@@ -24,10 +24,10 @@ import (
 // cluster.
 func (c Config) requestHolder() string { return c.StoreID + "/" + c.Name + "/" }
 
-// Hold sets the finalizer on a request: it must not vanish while its
+// SetFinalizer sets the finalizer on a request: it must not vanish while its
 // host may be off. It fails if the object is gone, was replaced or is being deleted, or if
 // somebody else holds it.
-func (r Requests) Hold(ctx context.Context, q remediate.Request) error {
+func (r Requests) SetFinalizer(ctx context.Context, q remediate.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	what := fmt.Sprintf("%s %s/%s", q.Kind, q.Namespace, q.Name)
@@ -49,9 +49,9 @@ func (r Requests) Hold(ctx context.Context, q remediate.Request) error {
 	return r.patchFinalizers(ctx, q, u, finalizers, r.c.cfg.requestHolder()+rand.Text()) // a release that was decided before must fail
 }
 
-// Release removes the finalizer that was set as heldBy says; not one that was set anew since. It is
+// RemoveFinalizer removes the finalizer that was set as heldBy says; not one that was set anew since. It is
 // idempotent.
-func (r Requests) Release(ctx context.Context, q remediate.Request, heldBy string) error {
+func (r Requests) RemoveFinalizer(ctx context.Context, q remediate.Request, heldBy string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	u, err := r.read(ctx, q)
