@@ -59,10 +59,21 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 	}
 	saved, err := state.SaveAsked(ctx, h.c.opt.Lead.Store(), r)
 	if err != nil {
-		return r, h.reread(ctx, err) // perhaps it was stored; if that cannot be read, it stays, as if it was
+		return r, h.withdraw(ctx, r, err)
 	}
 	h.book.put(saved)
 	return saved, nil
+}
+
+// withdraw takes back a record whose newest object is not made, because it was perhaps not stored. If it
+// was stored after all, that is changed, too: else the next write would be refused for ever. If that is not
+// known, it stays, as if its object might exist. // I22, L4
+func (h *Handovers) withdraw(ctx context.Context, r escalate.Record, cause error) error {
+	err := h.reread(ctx, cause)
+	if stored, known := h.book.get(r.ID); known && stored.Newest().Made.Equal(r.Newest().Made) {
+		err = errors.Join(err, h.NotMade(ctx, stored))
+	}
+	return err
 }
 
 // unreserve removes the newest object of a record, which was not made, from the Book.
