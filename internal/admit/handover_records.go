@@ -84,6 +84,7 @@ func (h *Handovers) unreserve(r escalate.Record) {
 	} else {
 		h.book.put(r)
 	}
+	h.c.Wake() // the target is to be considered again // L4
 }
 
 // NotMade records that the newest object of a record was certainly not made. If that cannot be
