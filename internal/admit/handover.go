@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -35,6 +37,10 @@ type Handovers struct {
 	c    *Cluster
 	book handoverBook
 
+	// writing is held from the change of a record in the Book until it is known what the store has. The
+	// deciding loop never takes it.
+	writing *semaphore.Weighted
+
 	mu sync.Mutex
 	// wanted are the targets whose gates have passed.
 	wanted map[pair]Ask
@@ -54,7 +60,7 @@ type problem struct {
 const wantedFor = 2 * gateRetry
 
 func newHandovers(c *Cluster) *Handovers {
-	return &Handovers{c: c, book: handoverBook{c.book}, wanted: map[pair]Ask{}, problems: map[string]problem{}}
+	return &Handovers{c: c, book: handoverBook{c.book}, writing: semaphore.NewWeighted(1), wanted: map[pair]Ask{}, problems: map[string]problem{}}
 }
 
 // consider evaluates the gates of a target for which a check asks another remediator. It returns

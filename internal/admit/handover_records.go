@@ -44,6 +44,10 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 		return escalate.Record{}, reason.RefusalOf(g)
 	}
 	releasedAt := h.c.opt.Stop.ReleasedAt(h.c.opt.Name, o.Run.Target.Names()...)
+	if err := h.writing.Acquire(ctx, 1); err != nil {
+		return escalate.Record{}, err
+	}
+	defer h.writing.Release(1)
 	object.Mark = h.c.opt.StoreID + "/" + h.c.opt.Name + "/" // and the ID of the record
 	r, err := h.book.reserve(o.candidate, o.Template, object, h.c.opt.Slots.Count(), releasedAt, now)
 	if err != nil {
@@ -71,7 +75,7 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 func (h *Handovers) withdraw(ctx context.Context, r escalate.Record, cause error) error {
 	err := h.reread(ctx, cause)
 	if stored, known := h.book.get(r.ID); known && stored.Newest().Made.Equal(r.Newest().Made) {
-		err = errors.Join(err, h.NotMade(ctx, stored))
+		err = errors.Join(err, h.removeNewest(ctx, stored))
 	}
 	return err
 }
@@ -90,6 +94,15 @@ func (h *Handovers) unreserve(r escalate.Record) {
 // NotMade records that the newest object of a record was certainly not made. If that cannot be
 // stored, the record goes on as if the object might exist.
 func (h *Handovers) NotMade(ctx context.Context, r escalate.Record) error {
+	if err := h.writing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer h.writing.Release(1)
+	return h.removeNewest(ctx, r)
+}
+
+// removeNewest removes the newest object of a record, which was not made. h.writing is held.
+func (h *Handovers) removeNewest(ctx context.Context, r escalate.Record) error {
 	kept := r
 	kept.Objects = slices.Clone(r.Objects[:len(r.Objects)-1])
 	if len(kept.Objects) > 0 {
@@ -100,6 +113,10 @@ func (h *Handovers) NotMade(ctx context.Context, r escalate.Record) error {
 
 // Change stores a change of the newest object of a record.
 func (h *Handovers) Change(ctx context.Context, id string, change func(*escalate.Object)) error {
+	if err := h.writing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer h.writing.Release(1)
 	r, known := h.book.get(id)
 	if !known || !r.Blocking() || r.Unreadable != "" {
 		return fmt.Errorf("no record %s of another remediator is open", id)
@@ -112,6 +129,10 @@ func (h *Handovers) Change(ctx context.Context, id string, change func(*escalate
 // FreePlace stores that a record has no place in the limits of what is in flight any more: it stands
 // still, or it has had its place for as long as a run may. Its target stays blocked. // I11, I22
 func (h *Handovers) FreePlace(ctx context.Context, id string, standsStill bool, now time.Time) error {
+	if err := h.writing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer h.writing.Release(1)
 	r, known := h.book.get(id)
 	limit := h.c.opt.Limits.Run().RunTimeout
 	if !known || !r.Idle.IsZero() || !standsStill && (limit == 0 || now.Sub(r.Newest().Made) < limit) {
@@ -121,6 +142,7 @@ func (h *Handovers) FreePlace(ctx context.Context, id string, standsStill bool, 
 	return h.save(ctx, r)
 }
 
+// save writes a record. h.writing is held.
 func (h *Handovers) save(ctx context.Context, r escalate.Record) error {
 	saved, err := state.SaveAsked(ctx, h.c.opt.Lead.Store(), r)
 	if err != nil {
@@ -131,6 +153,7 @@ func (h *Handovers) save(ctx context.Context, r escalate.Record) error {
 	return nil
 }
 
+// delete deletes a record. h.writing is held.
 func (h *Handovers) delete(ctx context.Context, r escalate.Record) error {
 	if err := state.DeleteAsked(ctx, h.c.opt.Lead.Store(), r); err != nil {
 		return h.reread(ctx, err)
@@ -140,7 +163,8 @@ func (h *Handovers) delete(ctx context.Context, r escalate.Record) error {
 	return nil
 }
 
-// reread reads the records again after a write of which it is not known whether it was made.
+// reread reads the records again after a write of which it is not known whether it was made. h.writing is
+// held: else it could replace a record by one that is older.
 func (h *Handovers) reread(ctx context.Context, cause error) error {
 	if all, err := state.LoadAsked(ctx, h.c.opt.Lead.Store()); err == nil || errors.Is(err, state.ErrUnreadable) {
 		h.book.reread(all)
@@ -166,6 +190,10 @@ func (h *Handovers) Next(r escalate.Record, live *policy.Request, now time.Time)
 // GiveUp ends a record by order of a person: nobody waits for its object any more, and fenced leaves
 // that as it is. A record that cannot be read is deleted. // I24
 func (h *Handovers) GiveUp(ctx context.Context, id string, o order.Order) error {
+	if err := h.writing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer h.writing.Release(1)
 	r, known := h.book.get(id)
 	if !known || !r.Ended.IsZero() {
 		return &reason.Refusal{Reason: reason.NoRun, Message: "record " + id + " has ended"}
@@ -193,6 +221,10 @@ func (h *Handovers) GiveUp(ctx context.Context, id string, o order.Order) error 
 // Settle ends a record without an object when nothing more is to be asked, and deletes it a day
 // later.
 func (h *Handovers) Settle(ctx context.Context, r escalate.Record, now time.Time) error {
+	if err := h.writing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer h.writing.Release(1)
 	if !r.Ended.IsZero() {
 		if now.Sub(r.Ended) < askedKept {
 			return nil
