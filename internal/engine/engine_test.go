@@ -191,7 +191,7 @@ func TestRunDoesNotFollowAChangedAddress(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, string(reason.InvalidHost), string(r.Reason), r.Note)
+		assert.Equal(t, string(reason.AddressChanged), string(r.Reason), r.Note)
 		assert.Zero(t, w.Isolations())
 		assert.Len(t, w.Commands(), 1, "nothing is sent to the new address")
 		stop()

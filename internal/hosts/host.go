@@ -37,11 +37,11 @@ func (c *Cluster) FindBare(ctx context.Context, t remediate.Target) (bmc.Host, e
 		return h, err
 	}
 	if t.Address != "" && t.Address != h.Address() {
-		return h, &reason.Refusal{Reason: reason.InvalidHost,
+		return h, &reason.Refusal{Reason: reason.AddressChanged,
 			Message: fmt.Sprintf("the BMC address of %s changed from %s to %s during the run", h.Source, t.Address, h.Address())}
 	}
 	if t.Choice != "" && t.Choice != choiceOf(h) {
-		return h, &reason.Refusal{Reason: reason.InvalidHost,
+		return h, &reason.Refusal{Reason: reason.AddressChanged,
 			Message: fmt.Sprintf("what %s switches was changed in %s during the run", h.Address(), h.Source)}
 	}
 	if why := c.metal.otherSecret(h, t); why != "" {

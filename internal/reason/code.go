@@ -147,7 +147,8 @@ const (
 	// DuplicateHost: two hosts of the inventory lead to one BMC or one machine.
 	DuplicateHost Code = "DuplicateHost"
 	// AddressChanged: the BareMetalHost points to another BMC than the one recorded
-	// for it, or the Machine to another BareMetalHost.
+	// for it, or the Machine to another BareMetalHost; or the host leads to another BMC
+	// or outlet than when its run began.
 	AddressChanged Code = "AddressChanged"
 	// SecretShared: the BareMetalHost names the Secret of another host, and its BMC
 	// was neither pinned nor enrolled.

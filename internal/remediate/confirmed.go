@@ -196,7 +196,8 @@ func takenBack(r Run) bool {
 	case r.Reason == reason.FalseOff, r.Reason == reason.ConfirmedOffContradicted:
 		return false
 	}
-	return r.Confirmed != nil || r.Limits.RetryInterval > 0 && (r.Reason == reason.OperatorOff || r.Reason == reason.FoundOff)
+	power := r.Reason == reason.OperatorOff || r.Reason == reason.FoundOff || r.Reason == reason.AddressChanged
+	return r.Confirmed != nil || r.Limits.RetryInterval > 0 && power
 }
 
 // resumeSelfBooted goes on at step 5, without an order.

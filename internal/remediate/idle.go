@@ -39,6 +39,8 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return acceptRetry(r, s, now)
 	case selfBooted(r, s):
 		return resumeSelfBooted(r, s, now)
+	case r.Step == Waiting && s.LevelRefusal == reason.AddressChanged: // nothing that fenced may wait for brings it back // I10
+		return stop(r, reason.AddressChanged, "the host leads to another BMC or outlet than when the run began", now)
 	case r.Step == Waiting && goesOnAlone(r, s, now):
 		return goOnAlone(r, s, now)
 	case before && r.Target.BareMetalHost != "" && s.PowerLock == Yes:

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // TestTraces plays the stories of testdata: one run each, what each look found in, and what
@@ -192,7 +193,7 @@ func (x *trace) observation() Observation {
 	if x.run.Level > 0 {
 		s.Devices, s.ProofKind = "pdu-a#7", ProofDevice
 	}
-	if s.PowerError != "" {
+	if s.PowerError != "" || s.LevelRefusal != "" {
 		s.Identity = CannotTell
 	}
 	if s.API != APIReachable {
@@ -213,6 +214,9 @@ func (x *trace) change(t *testing.T, key, value string) {
 		if !read {
 			s.PowerError = bmc.Kind(value)
 		}
+	case "entry":
+		s.LevelRefusal = map[string]reason.Code{"moved": reason.AddressChanged}[value]
+		s.Power.State = bmc.Unknown
 	case "identity":
 		s.Identity = yes[value]
 	case "api":

@@ -65,9 +65,6 @@ func (w *World) finishWaiting(r remediate.Run) {
 	if r.Step != remediate.Waiting || r.LeaveOff || r.Reason == reason.AttemptsExhausted || w.hostOf(r.Target.Node).Gone {
 		return
 	}
-	if r.Reason == reason.InvalidHost { // the entry was wrong when the run began; it does not follow the right one // I10
-		return
-	}
 	longest := 30*w.plan.run().RetryInterval*6/5 + 5*time.Minute
 	if since := time.Since(r.Wait.Since); since > longest && !r.Wait.Due { // L5
 		w.violate("L5", r.Target.Node, "run %s waits for %s since %s, which nothing causes any more", r.ID, r.Reason, since)
