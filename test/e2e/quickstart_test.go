@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -165,6 +167,7 @@ func TestQuickStartPlain(t *testing.T) {
 	b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster)}, nil, "192.0.2.11", s.Worker("worker-1").IPMIAddress())
 	require.Contains(t, b.follow(ctx, "plain"), "worker-1 would be fenced")
 	b.requireRights(ctx, "prod.kubeconfig", map[string]bool{"delete nodes": true, "list nodes": true, "get secrets -A": false, "list secrets -A": false, "delete pods -A": false, "patch machines.cluster.x-k8s.io -A": false})
+	b.removeRights(ctx)
 }
 
 // OpenShift on bare metal, with its controllers alive and a check of its own on one worker: init says
@@ -218,6 +221,7 @@ func TestQuickStartK3s(t *testing.T) {
 		"192.0.2.11", s.Worker("worker-1").IPMIAddress(), "https://192.0.2.10:6443", s.Cluster.URL(), "s/127.0.0.1/192.0.2.10/", "s/127.0.0.1/127.0.0.1/",
 		" /etc/rancher", " etc/rancher")
 	require.Contains(t, b.follow(ctx, "k3s-rke2"), "worker-1 would be fenced")
+	require.NoFileExists(t, b.dir+"/remote/prod.kubeconfig", "its token does not expire")
 }
 
 // With a kubeconfig that may not list everything, init says what it did not see and why it matters, and still writes
@@ -261,6 +265,30 @@ func (b *beginner) requireRights(ctx context.Context, kubeconfig string, rights 
 		said, exit := b.run(ctx, "kubectl --kubeconfig /etc/fenced/"+kubeconfig+" auth can-i "+what)
 		require.Equal(b.t, may, exit == 0, "%s may %s: %s", kubeconfig, what, said)
 	}
+}
+
+// removal is the command of docs/upgrade.md that takes back what the script of init granted.
+var removal = regexp.MustCompile(`(?m)^ +(sudo kubectl .+ -f /etc/fenced/prod-rbac\.yaml)$`)
+
+// removeRights types it. Nothing of the manifest is left, and the API server refuses the kubeconfig of fenced, whose token does not
+// expire; it remembers for seconds that it took the token.
+func (b *beginner) removeRights(ctx context.Context) {
+	b.t.Helper()
+	root, err := rig.Root()
+	require.NoError(b.t, err)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "upgrade.md"))
+	require.NoError(b.t, err)
+	commands := removal.FindAllStringSubmatch(string(page), -1)
+	require.Len(b.t, commands, 1, "commands of docs/upgrade.md that delete the rights")
+	said, exit := b.run(ctx, commands[0][1])
+	require.Zero(b.t, exit, said)
+	said, exit = b.run(ctx, "kubectl --kubeconfig admin.conf get --ignore-not-found -o name -f /etc/fenced/prod-rbac.yaml")
+	require.Zero(b.t, exit, said)
+	require.Empty(b.t, said, "left of the manifest")
+	require.Eventually(b.t, func() bool {
+		said, exit = b.run(ctx, "kubectl --kubeconfig /etc/fenced/prod.kubeconfig get --raw /api/v1/nodes")
+		return exit != 0 && strings.Contains(said, "You must be logged in to the server")
+	}, patience, time.Second, "the kubeconfig of fenced is refused (401)")
 }
 
 // looked is what init -o json says.
