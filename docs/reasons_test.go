@@ -23,7 +23,8 @@ func TestReasonsAreExplained(t *testing.T) {
 		reasons = append(reasons, "BMC"+kind)
 	}
 	require.Greater(t, len(reasons), 110, "the reasons were not found")
-	tables, _, _ := strings.Cut(documents(t)["reasons.md"], "| Finding | Meaning |")
+	before, _, after := classTable(t) // its rows explain nothing
+	tables, _, _ := strings.Cut(before+after, "| Finding | Meaning |")
 	var rows []string
 	for _, m := range regexp.MustCompile("(?m)^\\| ((?:`\\w+`(?:, )?)+) \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(tables, -1) {
 		rows = append(rows, names(m[1])...)

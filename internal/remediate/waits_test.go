@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -91,6 +92,55 @@ func TestOldOwnRetryIsDropped(t *testing.T) {
 		assert.Equal(t, c.want, got.Step, name)
 		assert.Nil(t, got.Retry, name)
 	}
+}
+
+// Pauses double from power.retryInterval (1 minute) to 30 times that; after AttemptsExhausted from an
+// hour to 24. Each is up to a fifth longer, and how much differs between runs, so that runs with one
+// cause do not all go on at once.
+func TestPausesGrowWithJitter(t *testing.T) {
+	for code, want := range map[reason.Code][]time.Duration{
+		reason.PowerOffFailed: {minute, 2 * minute, 4 * minute, 8 * minute, 16 * minute,
+			30 * minute, 30 * minute, 30 * minute, 30 * minute, 30 * minute},
+		reason.AttemptsExhausted: {time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 16 * time.Hour,
+			24 * time.Hour, 24 * time.Hour, 24 * time.Hour, 24 * time.Hour, 24 * time.Hour},
+	} {
+		r := Run{ID: "run", Limits: Limits{RetryInterval: minute, MinPowerInterval: 3 * minute}}
+		for i, base := range want {
+			r = beginWait(r, code, noon)
+			assert.Equal(t, i+1, r.Wait.Count, code)
+			longest, lengths := base, map[time.Duration]bool{}
+			for id := range 200 {
+				each := r
+				each.ID = strconv.Itoa(id)
+				d := r.Wait.pause(each)
+				assert.GreaterOrEqual(t, d, base, "%s %d", code, r.Wait.Count)
+				assert.LessOrEqual(t, d, base+base/5, "%s %d", code, r.Wait.Count)
+				assert.Equal(t, d, r.Wait.pause(each), "the next try of a run does not move")
+				longest, lengths[d] = max(longest, d), true
+			}
+			assert.Greater(t, longest, base+base/6, "%s %d: the fifth is used", code, r.Wait.Count)
+			assert.Greater(t, len(lengths), 32, "%s %d: two runs differ", code, r.Wait.Count)
+		}
+		other := reason.AttemptsExhausted
+		if code == other {
+			other = reason.PowerOffFailed
+		}
+		assert.Equal(t, 1, beginWait(r, other, noon).Wait.Count, "pauses of another kind begin anew")
+	}
+}
+
+// After an accepted Off the pause is at least guards.minPowerInterval. // I15
+func TestPauseAfterAnOffHasAFloor(t *testing.T) {
+	r := Run{ID: "run", Limits: Limits{RetryInterval: minute, MinPowerInterval: 3 * minute}}
+	for count := 1; count <= 10; count++ {
+		w := Wait{Code: reason.PowerOffFailed, Count: count}
+		r.SwitchedOff = false
+		plain := w.pause(r)
+		r.SwitchedOff = true
+		assert.Equal(t, max(plain, 3*minute), w.pause(r), count)
+	}
+	r.SwitchedOff = false
+	assert.Less(t, Wait{Code: reason.PowerOffFailed, Count: 1}.pause(r), 3*minute, "the floor counts only then")
 }
 
 // A run whose host its owner wants off waits for the owner, however long, and then goes on at

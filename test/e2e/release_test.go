@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -62,8 +63,9 @@ spec:
 `
 
 // With releasePods, the pod of a StatefulSet on a hung host is forced out as soon as its Node is
-// isolated, and its VolumeAttachment is deleted. So the StatefulSet's controller makes the next pod,
-// the scheduler binds it to another Node, and the volume is attached there, all while the host is off.
+// isolated, and its VolumeAttachment is deleted, both after the proof of off. So the StatefulSet's
+// controller makes the next pod, the scheduler binds it to another Node, and the volume is attached
+// there, all while the host is off.
 // The rig has no storage: the test writes that the claim is bound, and stands in for the CSI driver's
 // attacher, which attaches a volume to one Node at a time. // I7
 func TestPodsAreReleasedAtOnce(t *testing.T) {
@@ -88,6 +90,7 @@ func TestPodsAreReleasedAtOnce(t *testing.T) {
 			require.NoError(t, err)
 			w := s.Worker("hung")
 			ignoreOn(w, true) // it stays off until its pod is elsewhere
+			truth := watchSupply(t, w)
 			w.Kubelet.Hang()
 
 			next := awaitBound(ctx, t, s, first.UID)
@@ -101,7 +104,14 @@ func TestPodsAreReleasedAtOnce(t *testing.T) {
 			r := awaitRun(ctx, t, s, "hung", result(api.ResultDone))
 			proven := begun(t, r, "DeleteNode")
 			after := func(at time.Time) time.Duration { return at.Sub(proven).Round(time.Millisecond) }
-			t.Logf("\n| %s | %s | %s | %s | %s |", isolation, after(begun(t, r, "PowerOn")), after(forcedOut(t, s)), after(bound), after(attached))
+			isolated := begun(t, r, "PowerOn")
+			pod, volume := releases(t, s, isolation, attachment)
+			t.Logf("\n| %s | %s | %s | %s | %s |", isolation, after(isolated), after(pod.Done), after(bound), after(attached))
+			assert.True(t, proven.Before(pod.Received), "proven off at %s, before its pod is forced out: %+v", proven, pod)
+			assert.True(t, pod.Received.Before(volume.Received), "the pod is forced out before its volume is detached: %+v %+v", pod, volume)
+			assert.True(t, isolated.Before(volume.Received), "isolated at %s, before its volume is detached: %+v", isolated, volume)
+			assert.Less(t, attached.Sub(proven), 5*time.Minute, "Kubernetes alone detaches a volume after 6 minutes")
+			truth.requireOffAt(t, pod.Received)
 
 			_, err = s.Cluster.Client().StorageV1().VolumeAttachments().Get(ctx, stays, metav1.GetOptions{})
 			require.NoError(t, err, "of another Node")
@@ -152,20 +162,28 @@ func awaitDetached(ctx context.Context, t *testing.T, s *scene.Scene, attachment
 	}, patience, 50*time.Millisecond, "%s is gone", attachment)
 }
 
-// forcedOut is when fenced deleted the pod, by its UID. // I2
-func forcedOut(t *testing.T, s *scene.Scene) time.Time {
+// releases are the deletions that forced the pod of the hung host out, and that detached its volume.
+// Both are fenced's, each by its UID. Only while the Node is tainted does kube-controller-manager
+// also force its pods out, every 20 s, and may have come first. No controller of the rig deletes a
+// VolumeAttachment. // I2
+func releases(t *testing.T, s *scene.Scene, isolation, attachment string) (pod, volume rig.Deletion) {
 	t.Helper()
-	deleted, err := s.Cluster.Deletions("pods", "db-0")
+	pods, err := s.Cluster.Deletions("pods", "db-0")
 	require.NoError(t, err)
-	var forced []rig.Deletion
-	for _, d := range deleted {
-		if d.User == rig.FencedUser {
-			forced = append(forced, d)
-		}
+	forced := slices.DeleteFunc(slices.Clone(pods), func(d rig.Deletion) bool { return !d.Forced })
+	require.Len(t, forced, 1, "%v", pods)
+	volumes, err := s.Cluster.Deletions("volumeattachments", attachment)
+	require.NoError(t, err)
+	require.Len(t, volumes, 1)
+	pod, volume = forced[0], volumes[0]
+	t.Logf("%s forced the pod out, %s deleted its VolumeAttachment", pod.User, volume.User)
+	if isolation == "deleteNode" || pod.User != "system:kube-controller-manager" {
+		assert.Equal(t, rig.FencedUser, pod.User)
+		assert.NotEmpty(t, pod.UID, "without the UID as a precondition")
 	}
-	require.Len(t, forced, 1, "%v", deleted)
-	assert.NotEmpty(t, forced[0].UID, "without the UID as a precondition")
-	return forced[0].Done
+	assert.Equal(t, rig.FencedUser, volume.User)
+	assert.NotEmpty(t, volume.UID, "without the UID as a precondition")
+	return pod, volume
 }
 
 // begun is when a step of a run began. DeleteNode begins with the proof of off, and PowerOn with the

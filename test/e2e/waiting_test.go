@@ -15,7 +15,7 @@ import (
 	"github.com/fenced/fenced/test/scene"
 )
 
-// Nobody is called for what heals: a BMC that is silent right after the Off, a password that
+// Nobody is called for what heals: a BMC that is silent for 90 s right after the Off, a password that
 // is mended in the Secret, and a right that is taken away and given back. No order is given. // L5
 func TestWhatHealsEndsByItself(t *testing.T) {
 	t.Parallel()
@@ -35,6 +35,7 @@ func TestWhatHealsEndsByItself(t *testing.T) {
 	silent.Kubelet.Hang()
 	awaitOff(t, silent)
 	require.NoError(t, goBMC(t, silent).Hang(true))
+	hung := time.Now()
 	r := awaitRun(ctx, t, s, silent.Name, result(api.ResultWaiting))
 	assert.Equal(t, "BMCUnreachable", r.Reason)
 	assert.Equal(t, "transient", r.Class)
@@ -49,6 +50,9 @@ func TestWhatHealsEndsByItself(t *testing.T) {
 	awaitRun(ctx, t, s, password.Name, result(api.ResultDone))
 	requireBack(ctx, t, s, password)
 
+	time.Sleep(time.Until(hung.Add(90 * time.Second))) // the other story took a part of it
+	awaitRun(ctx, t, s, silent.Name, result(api.ResultWaiting))
+	requireNoDeletion(t, s, silent)
 	require.NoError(t, goBMC(t, silent).Hang(false))
 	awaitRun(ctx, t, s, silent.Name, result(api.ResultDone))
 	requireBack(ctx, t, s, silent)

@@ -23,6 +23,8 @@ type Deletion struct {
 	Received, Done time.Time
 	// UID and ResourceVersion are the preconditions of the request; empty without one.
 	UID, ResourceVersion string
+	// Forced means that a pod was deleted with a grace period of 0, so that no kubelet needs to confirm it.
+	Forced bool
 	// CutOff means that the client closed the connection before the answer.
 	CutOff bool
 }
@@ -127,7 +129,11 @@ func (e auditEvent) deletion() Deletion {
 		User: e.User.Username, UserAgent: e.UserAgent, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
 		Received: e.Received, Done: e.StageTimestamp,
 	}
-	if e.RequestObject == nil || e.RequestObject.Preconditions == nil {
+	if e.RequestObject == nil {
+		return d
+	}
+	d.Forced = e.RequestObject.GracePeriodSeconds != nil && *e.RequestObject.GracePeriodSeconds == 0
+	if e.RequestObject.Preconditions == nil {
 		return d
 	}
 	if uid := e.RequestObject.Preconditions.UID; uid != nil {
