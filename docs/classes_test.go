@@ -28,7 +28,7 @@ var nextOf = []struct {
 var nextOfCode = map[reason.Code]string{
 	"AttemptsExhausted": "the run waits for an hour, later up to a day, and begins one more power cycle. If the Node registers before, it goes on at step 5. After an `abort` it is Held",
 	"NodeFinalizer":     "the run waits, and goes on at step 3 as soon as the Node is gone",
-	"RestoreFailed":     "the run waits, and goes on at step 3 after a pause that grows",
+	"RestoreFailed":     "the run waits, and goes on at step 3 after `power.retryInterval`",
 	"PowerForbidden":    "evaluates the target again; a run waits, and goes on once the owner of the host wants it on",
 	"Quarantined":       "refuses the host for 24 h, or until a person releases it",
 	"OperatorOff":       "the run is Held. If the Node registers again, it goes on at step 5",

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -24,30 +25,21 @@ type live struct {
 	paint painter
 	tty   bool
 
-	skip  int   // steps that had ended before the order; -1: not known yet
-	drawn int   // lines on the terminal
-	told  []int // per new step: 1 its begin, 2 its end
+	known bool      // after is known
+	after time.Time // steps that started later are new; an old record drops its first ones
+	drawn int       // lines on the terminal
+	told  []int     // per new step: 1 its begin, 2 its end
 	// waits is what was last said about a Waiting run.
 	waits string
 }
 
 // newLive shows every step of a new run, and of another one those that have not ended yet.
 func (c *cli) newLive(newRun bool) *live {
-	l := &live{out: c.out, paint: c.painter(c.out), tty: isTerminal(c.out), skip: -1}
-	if newRun {
-		l.skip = 0
-	}
-	return l
+	return &live{out: c.out, paint: c.painter(c.out), tty: isTerminal(c.out), known: newRun}
 }
 
 func (l *live) show(r api.RunRecord, now time.Time) {
-	if l.skip < 0 {
-		l.skip = len(r.Steps)
-		for l.skip > 0 && r.Steps[l.skip-1].Ended.IsZero() {
-			l.skip--
-		}
-	}
-	steps := r.Steps[min(l.skip, len(r.Steps)):]
+	steps := l.newSteps(r.Steps)
 	if l.tty {
 		l.redraw(r, steps, now)
 		return
@@ -70,6 +62,23 @@ func (l *live) show(r api.RunRecord, now time.Time) {
 			fmt.Fprintln(l.out, text)
 		}
 	}
+}
+
+// newSteps are the steps that had not ended before the order.
+func (l *live) newSteps(steps []api.StepRecord) []api.StepRecord {
+	if !l.known {
+		l.known = true
+		for _, s := range slices.Backward(steps) {
+			if !s.Ended.IsZero() {
+				l.after = s.Started
+				break
+			}
+		}
+	}
+	if i := slices.IndexFunc(steps, func(s api.StepRecord) bool { return s.Started.After(l.after) }); i >= 0 {
+		return steps[i:]
+	}
+	return nil
 }
 
 // waitText says why a Waiting run stands still, "" of another run.

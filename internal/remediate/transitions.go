@@ -47,9 +47,31 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 		r.Level = r.OffLevel // all levels from there down are switched on again // I20
 	}
 	if !to.Ended() { // Held has an entry too: later notes must not overwrite why the step before was left
-		r.Steps = append(r.Steps, Visit{Step: to, Attempt: r.Attempt, Started: now})
+		r.Steps = shortenJournal(append(r.Steps, Visit{Step: to, Attempt: r.Attempt, Started: now}))
 	}
 	return r, Nothing, 0
+}
+
+// A journal that has more than maxVisits is cut to about keptVisits.
+const (
+	maxVisits  = 200
+	keptVisits = 150
+)
+
+// shortenJournal drops old visits of a run that waits and tries again for weeks: its record must
+// stay small enough for the store, whatever the host is down for. The first visit stays, which says
+// when the run began, and the first to step 5, which says that the run took the request off the
+// Machine.
+func shortenJournal(visits []Visit) []Visit {
+	if len(visits) <= maxVisits {
+		return visits
+	}
+	old := visits[1 : len(visits)-keptVisits]
+	kept := slices.Clone(visits[:1])
+	if i := slices.IndexFunc(old, func(v Visit) bool { return v.Step == RestoreNode }); i >= 0 {
+		kept = append(kept, old[i])
+	}
+	return append(kept, visits[len(visits)-keptVisits:]...)
 }
 
 // command gives an action once per interval. The intent is in the record before package

@@ -63,8 +63,11 @@ func beginWait(r Run, code reason.Code, now time.Time) Run {
 // that many runs with one cause do not all go on at once.
 func (w Wait) pause(r Run) time.Duration {
 	first, longest := r.Limits.RetryInterval, longestPause
-	if w.Code == reason.AttemptsExhausted {
+	switch w.Code {
+	case reason.AttemptsExhausted:
 		first, longest = exhaustedFactor*first, longestExhaust
+	case reason.RestoreFailed: // no look shows whether it is mended, and to try again destroys nothing
+		longest = 1
 	}
 	d := first * time.Duration(min(longest, 1<<min(w.Count-1, 8)))
 	h := fnv.New32a()
@@ -190,11 +193,16 @@ func recordSwitchedOff(r Run, s Observation) Run {
 	return r
 }
 
+// triesKept is how long the start of a try stays in the record: longer than the day that it counts
+// for, whatever clocks differ.
+const triesKept = 7 * 24 * time.Hour
+
 // recordTry counts the try that ends here against the runs of a day, if it switched the host
 // off. // I15
 func recordTry(r Run) Run {
 	if r.SwitchedOff {
-		r.Tries = append(slices.Clone(r.Tries), r.Started)
+		recent := slices.DeleteFunc(slices.Clone(r.Tries), func(at time.Time) bool { return at.Before(r.Started.Add(-triesKept)) })
+		r.Tries = append(recent, r.Started)
 	}
 	return r
 }

@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -95,7 +96,7 @@ func TestOldOwnRetryIsDropped(t *testing.T) {
 }
 
 // Pauses double from power.retryInterval (1 minute) to 30 times that; after AttemptsExhausted from an
-// hour to 24. Each is up to a fifth longer, and how much differs between runs, so that runs with one
+// hour to 24; after RestoreFailed they do not grow. Each is up to a fifth longer, and how much differs between runs, so that runs with one
 // cause do not all go on at once.
 func TestPausesGrowWithJitter(t *testing.T) {
 	for code, want := range map[reason.Code][]time.Duration{
@@ -103,6 +104,7 @@ func TestPausesGrowWithJitter(t *testing.T) {
 			30 * minute, 30 * minute, 30 * minute, 30 * minute, 30 * minute},
 		reason.AttemptsExhausted: {time.Hour, 2 * time.Hour, 4 * time.Hour, 8 * time.Hour, 16 * time.Hour,
 			24 * time.Hour, 24 * time.Hour, 24 * time.Hour, 24 * time.Hour, 24 * time.Hour},
+		reason.RestoreFailed: {minute, minute, minute},
 	} {
 		r := Run{ID: "run", Limits: Limits{RetryInterval: minute, MinPowerInterval: 3 * minute}}
 		for i, base := range want {
@@ -161,4 +163,28 @@ func TestRunWaitsForTheOwnerOfItsHost(t *testing.T) { // I20, L5
 		assert.Equal(t, c.want, got.Step, name)
 		assert.Equal(t, Nothing, action, name)
 	}
+}
+
+// The record of a run that tries again for weeks stays small: the store takes no record of any size.
+// When it began, that it has been at step 5, and what happened last are still in it.
+func TestJournalOfALongRunIsShortened(t *testing.T) {
+	r, _ := begin(PowerOff, 0)
+	began := r.Steps[0].Started
+	r, _, _ = enter(r, RestoreNode, "", noon)
+	for i := range 2000 {
+		now := noon.Add(time.Duration(i) * time.Minute)
+		before := len(r.Steps)
+		r, _, _ = enter(r, []Step{PowerOff, Waiting}[i%2], "not proven off", now)
+		r.SwitchedOff, r.Started = true, now.Add(time.Duration(i)*time.Hour)
+		r = recordTry(r)
+		assert.NotEqual(t, before, len(r.Steps), "package run sees by the length that there is a new visit")
+		assert.LessOrEqual(t, len(r.Steps), maxVisits)
+		assert.Equal(t, now, r.Steps[len(r.Steps)-1].Started)
+	}
+	assert.GreaterOrEqual(t, len(r.Steps), keptVisits)
+	assert.Equal(t, began, r.Began())
+	assert.True(t, slices.ContainsFunc(r.Steps, func(v Visit) bool { return v.Step == RestoreNode }))
+	assert.True(t, slices.IsSortedFunc(r.Steps, func(a, b Visit) int { return a.Started.Compare(b.Started) }))
+	assert.LessOrEqual(t, len(r.Tries), 24*7+1, "those of a week")
+	assert.Contains(t, r.Tries, r.Started)
 }
