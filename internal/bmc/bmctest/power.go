@@ -116,7 +116,7 @@ func offThenOn(t T, d Driver, w *World) {
 	defer u.close()
 	begun := time.Now()
 	u.read()
-	back := 2*time.Second + 5*time.Since(begun) // it must be seen off meanwhile
+	back := 2*time.Second + 3*time.Since(begun) // it must be seen off meanwhile
 	p, seen := proof(), false
 	for ; ; back *= 2 { // until the machine is fast enough to see it
 		require.Less(t, back, 8*d.Patience, "not seen off")
