@@ -194,7 +194,7 @@ func startRaw(body []byte, socket string) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	srv := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	srv := &http.Server{ReadHeaderTimeout: 2 * time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(body) // the client's view of it is what is tested
 	})}
 	go func() { _ = srv.Serve(ln) }() // ends with Close

@@ -11,12 +11,12 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-const (
-	closeTimeout = 2 * time.Second
-	// lateReturn is how long after the end of its context a provider may take to
-	// return before it is abandoned.
-	lateReturn = 200 * time.Millisecond
-)
+// closeTimeout is how long a logout may take; only the tests change it.
+var closeTimeout = 2 * time.Second
+
+// lateReturn is how long after the end of its context a provider may take to
+// return before it is abandoned.
+const lateReturn = 200 * time.Millisecond
 
 // Client is one BMC behind a provider of bmclib. It implements bmc.Power.
 type Client struct {

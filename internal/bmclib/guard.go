@@ -19,12 +19,16 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-const (
+// Only the tests change these: a busy machine delays them by more.
+var (
 	dialTimeout   = 3 * time.Second
 	tlsTimeout    = 5 * time.Second
 	headerTimeout = 10 * time.Second
-	maxHeader     = 64 << 10
-	maxBody       = 1 << 20
+)
+
+const (
+	maxHeader = 64 << 10
+	maxBody   = 1 << 20
 )
 
 // guard is the transport of a provider. It binds every request to the context of

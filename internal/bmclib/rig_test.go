@@ -22,6 +22,12 @@ const uuid = "4c4c4544-0042-4810-8056-b4c04f4d3132"
 // timing is generous: a test that waits for it in vain is wrong, not slow.
 var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
 
+// A busy machine delays any of these by many seconds. Close has less, because the suite of all
+// drivers bounds it.
+func init() {
+	dialTimeout, tlsTimeout, headerTimeout, closeTimeout = time.Minute, time.Minute, time.Minute, 20*time.Second
+}
+
 // missing skips where a Debian package is absent, except in CI.
 func missing(t *testing.T, why string) {
 	t.Helper()

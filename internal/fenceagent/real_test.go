@@ -98,13 +98,16 @@ func TestRealAgentIsKilled(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(relay.Stop)
 	t.Cleanup(sim.Stop)
-	relay.Filter(func(ipmisim.Datagram) []ipmisim.Datagram { return nil })
-	d = installed(t, "fence_ipmilan", relay.Addr(), map[string]string{"lanplus": "1"})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	relay.Filter(func(ipmisim.Datagram) []ipmisim.Datagram {
+		cancel() // the caller goes when the agent has asked the BMC
+		return nil
+	})
+	d = installed(t, "fence_ipmilan", relay.Addr(), map[string]string{"lanplus": "1"})
 	begin := time.Now()
 	_, err = client(t, systemPath, d).Send(ctx, bmc.CommandOff)
 	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
-	assert.ErrorIs(t, err, context.DeadlineExceeded)
-	assert.Less(t, time.Since(begin), time.Minute)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Less(t, time.Since(begin), patience)
 }

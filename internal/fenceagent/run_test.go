@@ -33,18 +33,33 @@ func gone(t *testing.T, word string) func() bool {
 	}
 }
 
+// whenThere is the time of a caller who goes when a file is there.
+func whenThere(t *testing.T, file string) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if _, err := os.Stat(file); err == nil {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return ctx
+}
+
 // Neither a hanging agent nor its children outlive the context.
 func TestHangingAgentIsKilledWhole(t *testing.T) {
 	t.Parallel()
-	c := client(t, agent(t, `sleep 3141.5 & sleep 3141.5`), device())
+	started := filepath.Join(t.TempDir(), "started")
+	c := client(t, agent(t, `sleep 3141.5 & : >`+started+`; sleep 3141.5`), device())
 	_, err := c.Describe(t.Context())
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
 	begin := time.Now()
-	_, err = c.Send(ctx, bmc.CommandOff)
+	_, err = c.Send(whenThere(t, started), bmc.CommandOff)
 	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
-	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorIs(t, err, context.Canceled)
 	assert.Less(t, time.Since(begin), pace.Hang)
 	assert.Eventually(t, gone(t, "3141.5"), time.Minute, 10*time.Millisecond)
 }

@@ -59,7 +59,7 @@ func offAndOn(t *testing.T, c *Client, b ipmisim.BMC) {
 	_, err = c.Send(t.Context(), bmc.CommandOn)
 	require.NoError(t, err)
 	require.True(t, b.Power())
-	require.NoError(t, c.Close(t.Context()))
+	closes(t, c)
 }
 
 func TestEachDatagramLostOnce(t *testing.T) {
@@ -128,7 +128,7 @@ func costs(t *testing.T, want []int, play func() []int) {
 		for i := range want {
 			require.GreaterOrEqual(t, got[i], want[i], "part %d of %v", i, got)
 		}
-		require.Less(t, time.Since(begun), pace.Hang, "%v datagrams, and %v are needed", got, want)
+		require.Less(t, time.Since(begun), pace.Tries, "%v datagrams, and %v are needed", got, want)
 	}
 }
 
@@ -165,12 +165,12 @@ func TestRoundTrips(t *testing.T) {
 			took()
 			off(c)
 			took()
-			require.NoError(t, c.Close(t.Context()))
+			closes(t, c)
 			took()
 			c = New(h, timing)
 			off(c)
 			took()
-			require.NoError(t, c.Close(t.Context()))
+			closes(t, c)
 			return asked
 		})
 	})
@@ -187,7 +187,7 @@ func TestRememberedSuite(t *testing.T) {
 			_, err := c.Read(t.Context())
 			require.NoError(t, err)
 			asked = append(asked, relay.Asked()-at)
-			require.NoError(t, c.Close(t.Context()))
+			closes(t, c)
 			at = relay.Asked()
 			require.NoError(t, c.Close(t.Context()), "again")
 			asked = append(asked, relay.Asked()-at)
@@ -212,7 +212,7 @@ func TestLossyNetwork(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup
 	for host := range 8 {
-		b := startGo(t, ipmisim.Options{})
+		b := startGo(t, ipmisim.Options{Sessions: 64}) // those that are lost are not what is tested
 		r := relayTo(t, b)
 		r.Network(ipmisim.Network{Loss: 0.1, Seed: uint64(host)})
 		wg.Go(func() {

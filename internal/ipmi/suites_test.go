@@ -2,6 +2,7 @@ package ipmi
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 )
 
 // dropsSuites is a network to a BMC that does not answer a request with one of the
@@ -91,9 +93,12 @@ func TestNoSuiteIsAnswered(t *testing.T) {
 			}
 			h := hostAt(t, dropsSuites(t, b, dropped...).Addr())
 			h.CipherSuites = c.suites
-			_, err := New(h, bmc.Timing{ReadTimeout: c.timeout, SendTimeout: time.Second}).Read(t.Context())
-			assert.Equal(t, c.kind, bmc.KindOf(err), "%v", err)
-			assert.ErrorContains(t, err, c.want)
+			pace.Until(t, c.want, func() bool { // a busy machine may have asked for none
+				_, err := New(h, bmc.Timing{ReadTimeout: c.timeout, SendTimeout: time.Second}).Read(t.Context())
+				assert.Equal(t, c.kind, bmc.KindOf(err), "%v", err)
+				t.Log(err)
+				return strings.Contains(err.Error(), c.want)
+			})
 		})
 	}
 }

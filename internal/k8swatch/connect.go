@@ -15,10 +15,11 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-const (
-	requestTimeout = 5 * time.Second // timeout of one uncached read, and of a write that is repeated later
-	qps, burst     = 400, 800
-)
+// requestTimeout is the timeout of one uncached read, and of a write that is repeated later.
+// Only the tests change it.
+var requestTimeout = 5 * time.Second
+
+const qps, burst = 400, 800
 
 // clients are the connections made from one reading of a kubeconfig.
 type clients struct {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -66,12 +67,10 @@ func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
 
 // Bookmarks prove an idle cluster's view again and again. // I16
 func TestIdleViewStaysFresh(t *testing.T) {
-	for range 5 { // a busy machine makes some of them late
-		if worst, problem := oldestIdle(t); worst < 2*watchBeyond+8*time.Second && problem == "" {
-			return
-		}
-	}
-	t.Error("it was never proven again in time")
+	pace.Until(t, "proven again in time", func() bool { // a busy machine makes some of them late
+		worst, problem := oldestIdle(t)
+		return worst < 2*watchBeyond+8*time.Second && problem == ""
+	})
 }
 
 // oldestIdle is how old the view of an idle cluster becomes, and what is wrong with it then.

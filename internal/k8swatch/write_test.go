@@ -25,7 +25,7 @@ var (
 // A webhook with failurePolicy Ignore, whose backend died with the Node, costs up to 30 s.
 func TestDeletionOutlastsADeadWebhook(t *testing.T) {
 	t.Parallel()
-	const webhook = requestTimeout + time.Second // longer than a read may take
+	webhook := requestTimeout + time.Second // longer than a read may take
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():

@@ -12,13 +12,15 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-const (
+// Only the tests change these: a busy machine delays them by more.
+var (
 	dialTimeout   = 3 * time.Second
 	tlsTimeout    = 5 * time.Second
 	headerTimeout = 10 * time.Second
 	closeTimeout  = 2 * time.Second
-	maxHeader     = 64 << 10
 )
+
+const maxHeader = 64 << 10
 
 // Client is the Redfish service of one BMC. It implements bmc.Power,
 // bmc.Describer and bmc.Auditor.

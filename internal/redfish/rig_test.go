@@ -54,6 +54,22 @@ func one(t *testing.T) (*redfishsim.Server, *redfish.Client) {
 	return sim, open(t, hostOf(t, sim), timing)
 }
 
+// giveUp reads, and gives up when the request has arrived.
+func giveUp(t *testing.T, sim *redfishsim.Server, c *redfish.Client) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	before := len(sim.Requests())
+	go func() {
+		defer cancel()
+		for len(sim.Requests()) == before && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	_, err := c.Read(ctx)
+	return err
+}
+
 // closedPort is an address on loopback where nothing listens.
 func closedPort(t *testing.T) (host string, port int) {
 	t.Helper()

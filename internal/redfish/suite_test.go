@@ -19,12 +19,14 @@ import (
 func TestSuite(t *testing.T) {
 	const noTCP = "TCP mends what a network loses"
 	t.Run("sessions", func(t *testing.T) {
+		t.Parallel()
 		bmctest.Run(t, bmctest.Driver{
 			New:    func(t *testing.T) *bmctest.World { return worldOf(start(t, redfishsim.Options{UUID: uuid1})) },
 			Cannot: map[string]string{"Bad": noTCP},
 		})
 	})
 	t.Run("basic", func(t *testing.T) {
+		t.Parallel()
 		bmctest.Run(t, bmctest.Driver{
 			New: func(t *testing.T) *bmctest.World {
 				sim := start(t, redfishsim.Options{UUID: uuid1})
@@ -37,6 +39,7 @@ func TestSuite(t *testing.T) {
 		})
 	})
 	t.Run("tasks and ActionInfo", func(t *testing.T) {
+		t.Parallel()
 		bmctest.Run(t, bmctest.Driver{
 			New: func(t *testing.T) *bmctest.World {
 				sim := start(t, redfishsim.Options{UUID: uuid1})

@@ -21,7 +21,7 @@ const (
 )
 
 const (
-	startTime   = time.Minute           // from the start of a program until it has judged
+	startTime   = 5 * time.Minute       // from the start of a program until it has judged
 	startPoll   = 20 * time.Millisecond // also how exactly the start is known
 	clusterName = "bench"
 )

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -53,11 +54,13 @@ func TestOwnUsage(t *testing.T) {
 	defer p.stop()
 	var updates counter
 	updates.Store(7)
-	u, err := p.usage(t.Context(), time.Second, &updates)
-	require.NoError(t, err)
-	assert.Positive(t, u.CPU, "a busy loop, on a machine that others use, too")
-	assert.LessOrEqual(t, u.CPU, 1.5)
-	assert.Zero(t, u.Updates, "only those within the window count")
+	pace.Until(t, "CPU time of a busy loop, on a machine that others use, too", func() bool {
+		u, err := p.usage(t.Context(), time.Second, &updates)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, u.CPU, 1.5)
+		assert.Zero(t, u.Updates, "only those within the window count")
+		return u.CPU > 0
+	})
 	p.stop()
 	_, err = p.cpuTime()
 	assert.ErrorIs(t, err, os.ErrNotExist)

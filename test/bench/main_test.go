@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	metalTimeout, cloudTimeout, manyTimeout, patience = 40*time.Second, 40500*time.Millisecond, time.Minute, 5*time.Minute
 	os.Exit(m.Run())
 }
 

@@ -16,9 +16,10 @@ import (
 	"github.com/fenced/fenced/test/rig"
 )
 
+// manyTimeout leaves time to make all of them fail before the first deadline. The test has a longer one.
+var manyTimeout = 8 * time.Second
+
 const (
-	// manyTimeout leaves time to make all of them fail before the first deadline.
-	manyTimeout = 8 * time.Second
 	// sparePrefix names the Machines that the baseline deletes.
 	sparePrefix = "spare-"
 	// aftermath is for how long after the last deletion fenced is measured: runs end, slots are

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -189,14 +190,28 @@ func export(ctx context.Context, t *testing.T, s *scene.Scene) string {
 // events is what the control API tells in a while.
 func events(ctx context.Context, t *testing.T, s *scene.Scene) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", s.Socket())
 	}}
 	defer transport.CloseIdleConnections()
-	text := get(ctx, t, transport, "http://fenced/v1/events?after=0")
-	require.Contains(t, text, "SendOff")
+	var text string
+	while := time.Second
+	pace.Until(t, "the events tell of the Off", func() bool { // a busy machine needs a longer while
+		while *= 2
+		ctx, cancel := context.WithTimeout(ctx, while)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://fenced/v1/events?after=0", nil)
+		require.NoError(t, err)
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Log(err)
+			return false
+		}
+		defer resp.Body.Close()
+		body, _ := io.ReadAll(resp.Body) // the stream ends with ctx
+		text = string(body)
+		return strings.Contains(text, "SendOff")
+	})
 	return text
 }
 

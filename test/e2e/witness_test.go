@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -85,7 +86,7 @@ func (w *witness) requireOffAt(t *testing.T, at time.Time) {
 		}
 	}
 	require.Equal(t, "off", before.state, "answered %s, the Node was deleted %s", before.answered, at)
-	require.WithinDuration(t, at, before.answered, 20*time.Second, "the last answer before the deletion")
+	require.WithinDuration(t, at, before.answered, pace.Tries, "the last answer before the deletion")
 	require.Equal(t, "off", after.state, "the first answer after the deletion")
 }
 

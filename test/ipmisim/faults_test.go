@@ -50,30 +50,47 @@ func answers(t *testing.T, b ipmisim.BMC) bool {
 
 func TestOffComesLate(t *testing.T) {
 	onEach(t, func(t *testing.T, b ipmisim.Faults) {
-		require.NoError(t, b.LateOff(5*time.Second))
-		powerOff(t, b)
-		assert.True(t, b.Power(), "accepted is not off")
-		assert.Equal(t, "Chassis Power is on", status(t, b), "and the BMC does not lie")
-		assert.Eventually(t, func() bool { return !b.Power() }, time.Minute, 10*time.Millisecond)
+		pace.Before(t, 5*time.Second, func(late time.Duration) func() {
+			require.NoError(t, b.SetPower(true))
+			require.NoError(t, b.LateOff(late))
+			powerOff(t, b)
+			on, said := b.Power(), status(t, b)
+			return func() {
+				assert.True(t, on, "accepted is not off")
+				assert.Equal(t, "Chassis Power is on", said, "and the BMC does not lie")
+			}
+		})
+		assert.Eventually(t, func() bool { return !b.Power() }, pace.Tries, 10*time.Millisecond)
 	})
 }
 
 func TestANewOrderOverrulesALateOne(t *testing.T) {
 	onEach(t, func(t *testing.T, b ipmisim.Faults) {
-		require.NoError(t, b.LateOff(500*time.Millisecond))
-		powerOff(t, b)
-		require.NoError(t, b.SetPower(true))
-		time.Sleep(700 * time.Millisecond)
+		var wait time.Duration
+		pace.Before(t, 2*time.Second, func(late time.Duration) func() {
+			require.NoError(t, b.SetPower(true))
+			require.NoError(t, b.LateOff(late))
+			powerOff(t, b)
+			on := b.Power()
+			require.NoError(t, b.SetPower(true))
+			wait = late
+			return func() { assert.True(t, on, "the order is not carried out yet") }
+		})
+		time.Sleep(wait + 200*time.Millisecond)
 		assert.True(t, b.Power())
 	})
 }
 
 func TestHostComesBackByItself(t *testing.T) {
 	onEach(t, func(t *testing.T, b ipmisim.Faults) {
-		require.NoError(t, b.BackOn(5*time.Second))
-		powerOff(t, b)
-		assert.False(t, b.Power())
-		assert.Eventually(t, b.Power, time.Minute, 10*time.Millisecond)
+		pace.Before(t, 5*time.Second, func(back time.Duration) func() {
+			require.NoError(t, b.SetPower(true))
+			require.NoError(t, b.BackOn(back))
+			powerOff(t, b)
+			on := b.Power()
+			return func() { assert.False(t, on) }
+		})
+		assert.Eventually(t, b.Power, pace.Tries, 10*time.Millisecond)
 		assert.Equal(t, "Chassis Power is on", status(t, b))
 	})
 }

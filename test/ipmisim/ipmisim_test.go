@@ -8,12 +8,12 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 )
 
 // ipmitool asks a BMC with a client that is not ours.
@@ -24,9 +24,10 @@ func ipmitool(t *testing.T, b ipmisim.BMC, suite string, words ...string) string
 	}
 	host, port, err := net.SplitHostPort(b.Addr())
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), pace.Tries)
 	defer cancel()
-	args := append([]string{"-I", "lanplus", "-C", suite, "-H", host, "-p", port, "-U", "admin", "-E"}, words...)
+	// A minute for each answer: ipmitool itself gives up after a few seconds.
+	args := append([]string{"-I", "lanplus", "-N", "10", "-R", "6", "-C", suite, "-H", host, "-p", port, "-U", "admin", "-E"}, words...)
 	cmd := exec.CommandContext(ctx, "ipmitool", args...)
 	cmd.Env = append(os.Environ(), "IPMI_PASSWORD=secret")
 	out, err := cmd.CombinedOutput()

@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/pace"
 )
 
 // Clients that went away without a word leave no socket behind for ever, and one that
@@ -33,7 +35,7 @@ func TestRelayForgetsSilentClients(t *testing.T) {
 		_, err = client.Write([]byte("ask"))
 		require.NoError(t, err)
 		var buf [8]byte
-		require.NoError(t, bmc.SetReadDeadline(time.Now().Add(10*time.Second)))
+		require.NoError(t, bmc.SetReadDeadline(time.Now().Add(pace.Hang)))
 		n, _, err := bmc.ReadFrom(buf[:])
 		require.NoError(t, err)
 		assert.Equal(t, "ask", string(buf[:n]))

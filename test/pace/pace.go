@@ -9,8 +9,11 @@ import (
 // Hang is longer than a busy machine delays anything: what takes this long hangs.
 const Hang = time.Minute
 
+// Tries is for how long a try that came too late is repeated.
+const Tries = 5 * Hang
+
 // Once asserts that do can end within the limit. It repeats the attempt until one ends in
-// time, for as long as Hang: one try in time suffices. A busy machine makes some tries
+// time, for as long as Tries: one try in time suffices. A busy machine makes some tries
 // late, a defect makes all of them late.
 func Once(t testing.TB, limit time.Duration, do func()) {
 	t.Helper()
@@ -25,7 +28,7 @@ func Once(t testing.TB, limit time.Duration, do func()) {
 		if best == 0 || took < best {
 			best = took
 		}
-		if time.Since(begun) > Hang {
+		if time.Since(begun) > Tries {
 			t.Errorf("it took %s at best, in %d tries; the limit is %s", best, tries, limit)
 			return
 		}
@@ -43,4 +46,38 @@ func Lasts(t testing.TB, least, more time.Duration, do func()) {
 			t.Errorf("it took %s, less than %s", took, least)
 		}
 	})
+}
+
+// Before looks at something before it changes, which it does by itself after d. It repeats
+// the look with twice the d until one ends before that: what the look on a busy machine has
+// seen after d says nothing. look returns the assertions about what it has seen.
+func Before(t testing.TB, d time.Duration, look func(d time.Duration) (judge func())) {
+	t.Helper()
+	for ; ; d *= 2 {
+		at := time.Now()
+		judge := look(d)
+		if time.Since(at) < d {
+			judge()
+			return
+		}
+		if d > Tries {
+			t.Errorf("a look takes longer than %s", d)
+			return
+		}
+	}
+}
+
+// Until repeats try until it is true, for as long as Tries. It is for what a delay of the
+// machine can spoil, but not each time: a defect spoils all tries.
+func Until(t testing.TB, what string, try func() bool) {
+	t.Helper()
+	for begun := time.Now(); !try(); {
+		if time.Since(begun) > Tries {
+			t.Errorf("%s: not in any try for %s", what, Tries)
+			return
+		}
+		if t.Failed() {
+			return
+		}
+	}
 }

@@ -44,3 +44,34 @@ func TestLasts(t *testing.T) {
 		}
 	})
 }
+
+func TestBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var judged []time.Duration
+		look := func(d time.Duration) func() {
+			time.Sleep(3 * time.Second)
+			return func() { judged = append(judged, d) }
+		}
+		Before(t, time.Second, look)
+		assert.Equal(t, []time.Duration{4 * time.Second}, judged, "only what was seen in time")
+
+		f := &failing{TB: t}
+		Before(f, time.Second, func(d time.Duration) func() {
+			time.Sleep(d)
+			return func() { t.Error("too late") }
+		})
+		assert.True(t, f.failed)
+	})
+}
+
+func TestUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		Until(t, "three", func() bool { tries++; return tries == 3 })
+		assert.Equal(t, 3, tries)
+
+		f := &failing{TB: t}
+		Until(f, "never", func() bool { time.Sleep(time.Second); return false })
+		assert.True(t, f.failed)
+	})
+}

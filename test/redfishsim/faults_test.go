@@ -92,16 +92,21 @@ func TestRestart(t *testing.T) {
 	sim, c := start(t, Options{})
 	_, _ = c.do(http.MethodPost, sessionsURI, `{"UserName":"admin","Password":"secret"}`)
 	require.Equal(t, 1, sim.OpenSessions())
-	sim.Restart(3 * time.Second) // time for a busy machine to ask meanwhile
-	assert.Zero(t, sim.OpenSessions())
-	status, err := c.get(pace.Hang)
-	require.NoError(t, err)
-	assert.Equal(t, http.StatusServiceUnavailable, status)
-	assert.Equal(t, 2, sim.Connections(), "the first was cut")
+	pace.Before(t, time.Second, func(down time.Duration) func() {
+		before := sim.Connections()
+		sim.Restart(down)
+		assert.Zero(t, sim.OpenSessions())
+		status, err := c.get(pace.Hang)
+		require.NoError(t, err)
+		return func() {
+			assert.Equal(t, http.StatusServiceUnavailable, status)
+			assert.Equal(t, before+1, sim.Connections(), "the first was cut")
+		}
+	})
 	assert.Eventually(t, func() bool {
 		status, err := c.get(pace.Hang)
 		return err == nil && status == http.StatusOK
-	}, time.Minute, 20*time.Millisecond)
+	}, pace.Tries, 20*time.Millisecond)
 
 	sim.Faults(func(f *Faults) { f.KeepSessions = true })
 	_, _ = c.do(http.MethodPost, sessionsURI, `{"UserName":"admin","Password":"secret"}`)
@@ -155,22 +160,31 @@ func TestUnauthorized(t *testing.T) {
 
 func TestEarlyOff(t *testing.T) {
 	sim, c := start(t, Options{})
-	sim.Quirks(func(q *Quirks) { q.Lag, q.Early = 3*time.Second, true })
-	assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
-	assert.Equal(t, "Off", c.state())
-	assert.True(t, sim.Power(), "not yet")
-	assert.Equal(t, http.StatusNoContent, c.reset("On"), "accepted, and dropped")
-	assert.Eventually(t, func() bool { return !sim.Power() }, time.Minute, 20*time.Millisecond)
+	pace.Before(t, time.Second, func(lag time.Duration) func() {
+		require.NoError(t, sim.SetPower(true))
+		sim.Quirks(func(q *Quirks) { q.Lag, q.Early = lag, true })
+		assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
+		said, on := c.state(), sim.Power()
+		assert.Equal(t, http.StatusNoContent, c.reset("On"), "accepted, and dropped")
+		return func() {
+			assert.Equal(t, "Off", said)
+			assert.True(t, on, "not yet")
+		}
+	})
+	assert.Eventually(t, func() bool { return !sim.Power() }, pace.Tries, 20*time.Millisecond)
 	assert.Equal(t, "Off", c.state())
 }
 
 func TestOffThenOn(t *testing.T) {
 	sim, c := start(t, Options{})
-	sim.Quirks(func(q *Quirks) { q.OffThenOn = 3 * time.Second })
-	assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
-	assert.Equal(t, "Off", c.state())
+	pace.Before(t, time.Second, func(lie time.Duration) func() {
+		sim.Quirks(func(q *Quirks) { q.OffThenOn = lie })
+		assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
+		said := c.state()
+		return func() { assert.Equal(t, "Off", said) }
+	})
 	assert.True(t, sim.Power(), "a lie")
-	assert.Eventually(t, func() bool { return c.state() == "On" }, time.Minute, 20*time.Millisecond)
+	assert.Eventually(t, func() bool { return c.state() == "On" }, pace.Tries, 20*time.Millisecond)
 }
 
 func TestManagerAndInterfaces(t *testing.T) {

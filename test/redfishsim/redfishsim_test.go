@@ -88,11 +88,17 @@ func TestQuirksOfPower(t *testing.T) {
 	assert.Equal(t, "On", c.state())
 	require.NoError(t, sim.IgnoreOff(false))
 
-	sim.Quirks(func(q *Quirks) { q.Lag = 3 * time.Second })
-	assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
-	assert.Equal(t, "PoweringOff", c.state())
-	assert.True(t, sim.Power(), "the host is on until the lag is over")
-	assert.Eventually(t, func() bool { return !sim.Power() }, time.Minute, 20*time.Millisecond)
+	pace.Before(t, time.Second, func(lag time.Duration) func() {
+		require.NoError(t, sim.SetPower(true))
+		sim.Quirks(func(q *Quirks) { q.Lag = lag })
+		assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
+		said, on := c.state(), sim.Power()
+		return func() {
+			assert.Equal(t, "PoweringOff", said)
+			assert.True(t, on, "the host is on until the lag is over")
+		}
+	})
+	assert.Eventually(t, func() bool { return !sim.Power() }, pace.Tries, 20*time.Millisecond)
 	assert.Equal(t, "Off", c.state())
 
 	sim.Quirks(func(q *Quirks) { q.RefuseSame = http.StatusConflict })

@@ -12,7 +12,7 @@ import (
 )
 
 // freezeTime limits the wait until a stopped process has no running thread.
-const freezeTime = 10 * time.Second
+const freezeTime = 2 * time.Minute
 
 // freeze stops the process, and returns when none of its threads runs.
 func (p *process) freeze() error {

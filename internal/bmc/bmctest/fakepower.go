@@ -17,7 +17,7 @@ type mutant struct {
 	movingIsMute   bool // ... without the words
 	sameSession    bool // a restart is not told
 	newSession     bool // each reading has a session of its own
-	stale          bool // a reading is given again for a second
+	stale          bool // a reading is given again for an hour
 	oldTime        bool // a reading is older than its answer
 	noIdentity     bool
 	toggles        bool // commands are not absolute
@@ -58,7 +58,7 @@ type fakePower struct {
 // Read asks for the power state.
 func (p *fakePower) Read(ctx context.Context) (bmc.Reading, error) {
 	m := p.bmc.mutant
-	if m.stale && time.Since(p.cached.At) < time.Second {
+	if m.stale && time.Since(p.cached.At) < time.Hour {
 		r := p.cached
 		r.At = time.Now()
 		return r, nil

@@ -116,16 +116,24 @@ func offThenOn(t T, d Driver, w *World) {
 	defer u.close()
 	begun := time.Now()
 	u.read()
-	require.NoError(t, w.BackOn(2*time.Second+5*time.Since(begun))) // it must be seen off meanwhile
-	_, err := u.send(bmc.CommandOff, d.Patience)
-	require.NoError(t, err)
-	p := proof()
-	u.until("off", func() bool { // else nothing could be left of a proof
-		r := u.read()
-		p = p.Add(r)
-		return r.State == bmc.Off || !w.On()
-	})
-	u.until("on again", func() bool {
+	back := 2*time.Second + 3*time.Since(begun) // it must be seen off meanwhile
+	p, seen := proof(), false
+	for ; ; back *= 2 { // until the machine is fast enough to see it
+		require.Less(t, back, 8*d.Patience, "not seen off")
+		require.NoError(t, w.BackOn(back))
+		sent := time.Now()
+		_, err := u.send(bmc.CommandOff, d.Patience)
+		require.NoError(t, err)
+		for !seen && time.Since(sent) < back+pace {
+			r := u.read()
+			p = p.Add(r)
+			seen = r.State == bmc.Off || !w.On() // else nothing could be left of a proof
+		}
+		if seen {
+			break
+		}
+	}
+	u.within(back+d.Patience, "on again", func() bool {
 		on := w.On()
 		r := u.read()
 		p = p.Add(r)

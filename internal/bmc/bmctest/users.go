@@ -33,23 +33,43 @@ func closes(t T, d Driver, w *World) {
 }
 
 func closeLeavesNothing(t T, d Driver, w *World) {
-	u := use(t, d, w)
-	u.read()
-	u.read()
-	assert.LessOrEqual(t, w.Sessions(), 1, "one session for all reads")
-	u.close()
-	u.until("no session left", func() bool { return w.Sessions() == 0 })
-
-	u = use(t, d, w)
-	u.read()
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err := u.p.Read(ended)
-	require.Error(t, err)
-	u.typed(err)
-	_ = u.p.Close(ended) // the session must end all the same
-	u.until("no session left after a cancelled read", func() bool { return w.Sessions() == 0 })
+	noneLeft(t, d, w, "no session left", func(u *user) {
+		u.read()
+		u.read()
+		few(t, d, w)
+		u.close()
+	})
+	noneLeft(t, d, w, "no session left after a cancelled read", func(u *user) {
+		u.read()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := u.p.Read(ended)
+		require.Error(t, err)
+		u.typed(err)
+		_ = u.p.Close(ended) // the session must end all the same
+	})
 }
+
+// forgets is less than the minute after which a BMC ends a session that is not used.
+func (d Driver) forgets() time.Duration { return min(d.Patience, 30*time.Second) }
+
+// noneLeft asserts that no session is left by what uses the device. It is used several
+// times: a delay of the machine may cost one session, which the BMC ends later.
+func noneLeft(t T, d Driver, w *World, what string, using func(*user)) {
+	t.Helper()
+	for tries := 1; ; tries++ {
+		using(use(t, d, w))
+		for end := time.Now().Add(d.forgets()); time.Now().Before(end); time.Sleep(pace) {
+			if w.Sessions() == 0 {
+				return
+			}
+		}
+		require.Less(t, tries, leftTries, what)
+	}
+}
+
+// leftTries is how often a session may be left.
+const leftTries = 4
 
 // cutLogins: who gives up in the middle of a login leaves nothing on the BMC.
 func cutLogins(t T, d Driver, w *World) {
@@ -59,6 +79,17 @@ func cutLogins(t T, d Driver, w *World) {
 	}
 	u.close()
 	u.until("no session left", func() bool { return w.CutLogins() == 0 })
+}
+
+// few waits until one session is open, or none: a delay of the machine may open two for a
+// moment.
+func few(t T, d Driver, w *World) {
+	t.Helper()
+	end := time.Now().Add(d.forgets())
+	for w.Sessions() > 1 && time.Now().Before(end) {
+		time.Sleep(pace)
+	}
+	assert.LessOrEqual(t, w.Sessions(), 1, "one session for all reads")
 }
 
 func closeHung(t T, d Driver, w *World) {
@@ -91,7 +122,7 @@ func manyUsers(t T, d Driver, w *World) {
 				assert.Equal(t, bmc.On, r.State)
 			}
 			if w.Sessions != nil {
-				assert.LessOrEqual(t, w.Sessions(), 1)
+				few(t, d, w)
 			}
 			_, err := p.Send(t.Context(), bmc.CommandOn)
 			assert.NoError(t, err)

@@ -30,7 +30,7 @@ func TestClusterThatOnlyOneInstanceKnows(t *testing.T) {
 	b := startInstance(t, c, prefix, "b", nil, keepClaim)
 	a.owners.Add("lab")
 	old := a.awaitClaim(t, "lab")
-	time.Sleep(4 * minOwnership)
+	time.Sleep(looks)
 	_, ok := b.claim("lab")
 	require.False(t, ok, "b is not configured for it")
 
@@ -47,7 +47,7 @@ func TestClusterThatOnlyOneInstanceKnows(t *testing.T) {
 	b.owners.Remove("lab")
 	b.awaitLoss(t, "lab")
 	a.owners.Remove("never there")
-	time.Sleep(4 * minOwnership)
+	time.Sleep(looks)
 	_, ok = a.claim("lab")
 	require.False(t, ok, "nobody is configured for it")
 

@@ -20,16 +20,19 @@ type times struct{ ttl, delay time.Duration }
 // lasting is for sessions that must not be lost, even on a busy machine. A test that loses a
 // session waits for it, so it uses expiring.
 var (
-	lasting  = times{ttl: 15 * time.Second, delay: 300 * time.Millisecond}
+	lasting  = times{ttl: 45 * time.Second, delay: 300 * time.Millisecond}
 	expiring = times{ttl: 5 * time.Second, delay: 300 * time.Millisecond}
 )
 
 // minOwnership is OwnersConfig.MinOwnership in all tests.
 const minOwnership = 500 * time.Millisecond
 
+// looks is a time in which each instance with a lasting session looks at the others at least once.
+var looks = lasting.ttl/5 + time.Second
+
 // eventually is how long a test waits for a change of the owner, which takes a few TTLs at most
 // on a machine that is not busy.
-const eventually = 2 * time.Minute
+const eventually = 5 * time.Minute
 
 // keepClaim is a callback that keeps its claim as long as possible.
 func keepClaim(ctx context.Context, _ state.Claim) { <-ctx.Done() }

@@ -34,12 +34,13 @@ type Config struct {
 	DialTimeout time.Duration // the longest time that Open takes; 5 s if zero
 }
 
+// callTimeout ends one call of a Store, with all its attempts. Only the tests change it.
+var callTimeout = 6 * time.Second
+
 const (
 	// attemptTimeout ends one request to one member, so that the next request goes to
 	// another: a member that hangs keeps its connection for more than ten seconds.
 	attemptTimeout = 2 * time.Second
-	// callTimeout ends one call of a Store, with all its attempts.
-	callTimeout = 6 * time.Second
 	// connectionPing is the interval of the pings that detect a dead connection. It is
 	// the shortest that gRPC allows.
 	connectionPing = 10 * time.Second

@@ -18,11 +18,15 @@ import (
 	"github.com/fenced/fenced/internal/localbmc"
 )
 
-// timeout is short for a watchdog, and long for a machine that is emulated.
-const timeout = 6 * time.Second
+// timeout is short for a watchdog, and long for a machine that is emulated. The kernel passes a
+// longer one on, for a machine that others keep busy.
+var timeout = 6 * time.Second
 
 func main() {
 	console, err := boot()
+	if text := os.Getenv("FENCED_TIMEOUT"); err == nil && text != "" {
+		timeout, err = time.ParseDuration(text)
+	}
 	if err == nil {
 		err = live(console)
 	}

@@ -1,0 +1,9 @@
+package redfish
+
+import "time"
+
+// A busy machine delays any of these by many seconds. Close has less, because the suite of all
+// drivers bounds it.
+func init() {
+	dialTimeout, tlsTimeout, headerTimeout, closeTimeout = time.Minute, time.Minute, time.Minute, 20*time.Second
+}
