@@ -124,6 +124,12 @@ func (b handoverBook) openTargets() (list []policy.OpenRun) {
 	return list
 }
 
+// allOpenTargets lists all targets on which something is open. The ledger never gets only a part of
+// them: a budget would forget the others. b.mu is held. // I11, I22
+func (b handoverBook) allOpenTargets() []policy.OpenRun {
+	return append(b.runs.openTargets(), b.openTargets()...)
+}
+
 // tried lists for the ledger what was tried on each target, by check and by Node and Machine. b.mu
 // is held.
 func (b handoverBook) tried() map[string]map[string][]policy.Attempt {
