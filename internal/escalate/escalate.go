@@ -71,7 +71,8 @@ func Next(s Situation, now time.Time) Step {
 		return Step{}
 	case s.Recovered && asks:
 		return afterRecovery(&s, now)
-	case s.NodeReady && (!asks || s.State == policy.StateDisabled || s.State == policy.StateInvalid):
+	case s.NodeReady && (!asks || s.State == policy.StateDisabled || s.State == policy.StateInvalid) && (!s.Live.Begun || hasStopped(s.Live, now)):
+		// no check says what else is wrong, so Ready is enough only where nobody is at work // I22
 		return Step{Do: Delete, Why: "the Node is Ready", Tidies: true}
 	case s.Gone:
 		return afterTarget(&s)

@@ -61,6 +61,7 @@ func gone(s *escalate.Situation)      { s.Gone = true }
 func noCheck(s *escalate.Situation)   { s.Check, s.State = nil, "" }
 func unmarked(s *escalate.Situation)  { s.Live.MadeBy = "you" }
 func disabled(s *escalate.Situation)  { s.State = policy.StateDisabled }
+func invalid(s *escalate.Situation)   { s.State = policy.StateInvalid }
 func paused(s *escalate.Situation)    { s.State = policy.StatePaused }
 func confirmed(s *escalate.Situation) { s.Confirmed = true }
 func delayed(by time.Duration) func(*escalate.Situation) {
@@ -104,12 +105,20 @@ func TestNext(t *testing.T) {
 		"the check is gone, it works":              {s: of(one, noCheck, says("Processing", "True")), want: escalate.TimeOut},
 		"the check is gone, told, it works":        {s: of(one, noCheck, told, says("Processing", "True")), want: escalate.Wait},
 		"the check is gone, it has stopped":        {s: of(one, noCheck, told, says("Processing", "False")), want: escalate.Delete},
-		"the check is gone, the Node is Ready":     {of(one, noCheck, ready, says("Processing", "True")), escalate.Delete, false, true},
+		"the check is gone, the Node is Ready":     {s: of(one, noCheck, ready, says("Processing", "True")), want: escalate.TimeOut},
+		"gone, Ready, told, and it works":          {s: of(one, noCheck, ready, told, says("Processing", "True")), want: escalate.Wait},
+		"gone, Ready, and it never began":          {of(one, noCheck, ready), escalate.Delete, false, true},
+		"gone, Ready, and it has stopped":          {of(one, noCheck, ready, says("Processing", "False")), escalate.Delete, false, true},
 		"the template was changed":                 {s: of(check(next), begun), want: escalate.TimeOut},
 		"the Node cannot be read":                  {s: of(one, noCheck, func(s *escalate.Situation) { s.Unknown = true })},
 		"the check is paused":                      {s: of(two, paused)},
 		"Disabled, the Node is sick":               {s: of(one, disabled)},
 		"Disabled, the Node is Ready":              {of(one, disabled, ready), escalate.Delete, false, true},
+		"Disabled, Ready, and it works":            {s: of(one, disabled, ready, says("Processing", "True"))},
+		"Disabled, Ready, and it says naught":      {s: of(one, disabled, ready, begun)},
+		"Disabled, Ready, and it has stopped":      {of(one, disabled, ready, says("Processing", "False")), escalate.Delete, false, true},
+		"Invalid, Ready, and it works":             {s: of(one, invalid, ready, says("Processing", "True"))},
+		"another template, Ready, and it works":    {s: of(check(next), ready, says("Processing", "True")), want: escalate.TimeOut},
 		"the target is gone, it never began":       {of(one, gone), escalate.Delete, false, true},
 		"the target is gone, it works":             {s: of(one, gone, says("Processing", "True")), want: escalate.Wait},
 		"the target is gone, it says naught":       {s: of(one, gone, begun), want: escalate.Wait},
