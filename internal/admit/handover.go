@@ -71,7 +71,9 @@ func (h *Handovers) consider(ctx context.Context, check *policy.Check, t *policy
 		return time.Time{}
 	}
 	key := pair{a.draft.CheckID, a.key}
-	g, refused := firstFailing(h.c.gates(a, nil, now))
+	gates := h.c.gates(a, nil, now)
+	h.c.OwnHost.note(a, gates, now)
+	g, refused := firstFailing(gates)
 	h.mu.Lock()
 	delete(h.wanted, key)
 	if !refused {
