@@ -173,9 +173,9 @@ func (h *Handovers) reread(ctx context.Context, cause error) error {
 	return cause
 }
 
-// Next decides the next step for the object of a record, as it was just read. ok is false before the
-// view of the cluster is complete.
-func (h *Handovers) Next(r escalate.Record, live *policy.Request, now time.Time) (step escalate.Step, ignored string, ok bool) {
+// Next decides the next step for the object of a record, as it was just read. deleting is since when it
+// is known to be deleted; zero: it is not. ok is false before the view of the cluster is complete.
+func (h *Handovers) Next(r escalate.Record, live *policy.Request, deleting, now time.Time) (step escalate.Step, ignored string, ok bool) {
 	if !h.c.view.View().Synced {
 		return step, "", false
 	}
@@ -183,7 +183,7 @@ func (h *Handovers) Next(r escalate.Record, live *policy.Request, now time.Time)
 	if !ok {
 		return step, "", false
 	}
-	s := escalate.Situation{AskedTarget: t, Object: r.Newest(), Live: live}
+	s := escalate.Situation{AskedTarget: t, Object: r.Newest(), Live: live, DeletingSince: deleting}
 	return escalate.Next(s, now), escalate.Ignored(s, now), true
 }
 

@@ -75,8 +75,8 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) (ignored
 			return "", err
 		}
 	}
-	step, ignored, ok := h.Next(r, live, now)
-	if err := h.FreePlace(ctx, r.ID, step.Do == escalate.Wait || ignored != "", now); err != nil {
+	step, ignored, ok := h.Next(r, live, seen.deleting, now)
+	if err := h.FreePlace(ctx, r.ID, step.StandsStill || ignored != "", now); err != nil {
 		return ignored, err
 	}
 	switch {
@@ -120,7 +120,13 @@ func (w *handoverWriter) noteSeen(id string, o escalate.Object, live *policy.Req
 	seen := w.seen[id]
 	switch {
 	case live != nil:
-		seen = seenObject{uid: o.UID, letGo: live.Finalizer}
+		was := seen
+		if seen = (seenObject{uid: o.UID, letGo: live.Finalizer}); !live.Deleting {
+			break
+		}
+		if seen.deleting = now; was.uid == o.UID && !was.deleting.IsZero() {
+			seen.deleting = was.deleting
+		}
 	case seen.uid != o.UID:
 		seen = seenObject{uid: o.UID, missing: now}
 	case seen.missing.IsZero():

@@ -73,6 +73,8 @@ type seenObject struct {
 	uid     string
 	letGo   bool      // it had a finalizer when it was last seen
 	missing time.Time // since when it has not existed
+	// deleting is since when it is deleted; after a restart, since that was seen
+	deleting time.Time
 }
 
 func newHandoverWriter(c *cluster) *handoverWriter {

@@ -141,6 +141,38 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// Who was told to stop and has not stopped still works on its host: what waits for it keeps its place in
+// the limits, for a while. // I11
+func TestStandsStill(t *testing.T) {
+	one, two, works := check(snr), check(snr, next), says("Processing", "True")
+	since := func(ago time.Duration) func(*escalate.Situation) {
+		return func(s *escalate.Situation) { s.DeletingSince = now.Add(-ago) }
+	}
+	toldAgo := func(ago time.Duration) func(*escalate.Situation) {
+		return func(s *escalate.Situation) { s.Live.TimedOut = now.Add(-ago) }
+	}
+	for name, c := range map[string]struct {
+		s    escalate.Situation
+		want bool
+	}{
+		"in time":                            {asked(two, time.Second, works), false},
+		"told, and it works":                 {asked(two, time.Hour, told, works), false},
+		"told for long, and it works":        {asked(two, time.Hour, told, works, func(s *escalate.Situation) { s.Object.TimedOut = now.Add(-escalate.IgnoredAfter) }), true},
+		"told just now, it may begin yet":    {asked(two, time.Hour, toldNow), false},
+		"no check, told, and it works":       {asked(one, time.Hour, noCheck, toldAgo(time.Minute), works), false},
+		"no check, told for long":            {asked(one, time.Hour, noCheck, toldAgo(escalate.IgnoredAfter), works), true},
+		"deleted, and it works":              {asked(one, time.Hour, recovered, deleting, works, since(time.Minute)), false},
+		"deleted for long, and it works":     {asked(one, time.Hour, recovered, deleting, works, since(escalate.IgnoredAfter)), true},
+		"deleted, and it has stopped":        {asked(one, time.Hour, recovered, deleting, says("Processing", "False"), since(0)), true},
+		"the target is gone, and it works":   {asked(one, time.Hour, gone, works), false},
+		"the mark is gone, and it works":     {asked(one, time.Hour, unmarked, works), false},
+		"the mark is gone, it never began":   {asked(one, time.Hour, unmarked), true},
+		"the mark is gone, it may yet begin": {asked(one, time.Minute, unmarked), false},
+	} {
+		assert.Equal(t, c.want, escalate.Next(c.s, now).StandsStill, name)
+	}
+}
+
 func TestIgnored(t *testing.T) {
 	assert.Contains(t, escalate.Ignored(asked(check(snr), time.Hour), now), "nobody carries out Reboot ns/n")
 	for name, s := range map[string]escalate.Situation{
