@@ -59,8 +59,7 @@ type handoverWriter struct {
 	// failed is when a step that failed is tried again, by what it is.
 	failed map[string]handoverFailure
 	// seen is what is known of the objects of records, by the ID of the record.
-	seen      map[string]seenObject
-	templates templateWatch
+	seen map[string]seenObject
 }
 
 type handoverFailure struct {
@@ -78,7 +77,7 @@ type seenObject struct {
 }
 
 func newHandoverWriter(c *cluster) *handoverWriter {
-	return &handoverWriter{c: c, failed: map[string]handoverFailure{}, seen: map[string]seenObject{}, templates: templateWatch{c: c}}
+	return &handoverWriter{c: c, failed: map[string]handoverFailure{}, seen: map[string]seenObject{}}
 }
 
 // notifyHandoverWriter makes the writer look for changes.
@@ -101,7 +100,6 @@ func (w *handoverWriter) run(ctx context.Context) error {
 			asks = true
 		case <-tick.C:
 		}
-		w.templates.look(ctx, time.Now())
 		w.round(ctx, !asks)
 	}
 }
