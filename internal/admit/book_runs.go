@@ -116,14 +116,14 @@ func (b *Book) endedOn(t remediate.Target) []remediate.Run {
 }
 
 // SlotMismatches compares the runs in flight with the slots that are taken, both by run ID:
-// lacking runs have no slot, needless slots have no run. A run that is not stored yet takes
-// its slot itself, so it is not listed. // I11
+// lacking runs have no slot, needless slots have no run. A run that is not stored yet, or is reserved, takes
+// its slot itself, within the limit, so it is not listed. // I11
 func (b *Book) SlotMismatches(taken map[string]bool) (lacking, needless []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := handoverBook{b}.allRuns()
 	for id, r := range all.byID {
-		if all.inFlight(r) && r.Version > 0 && !taken[id] {
+		if all.inFlight(r) && r.Version > 0 && !b.runs.reserved[id] && !taken[id] {
 			lacking = append(lacking, id)
 		}
 	}

@@ -184,8 +184,15 @@ func (b handoverBook) reserve(a candidate, from policy.Template, o escalate.Obje
 	if a.node != nil {
 		r.SetLabels(a.node.Labels)
 	}
-	b.asked[r.ID], b.runsChanged = r, true
+	b.asked[r.ID], b.runsChanged, b.runs.reserved[r.ID] = r, true, true
 	return r, nil
+}
+
+// reserved ends the time after reserve in which a record takes its slot itself. // I11
+func (b handoverBook) reserved(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.runs.reserved, id)
 }
 
 // recordOf is the record of a target: the one whose escalation goes on, else a new one. b.mu is held.

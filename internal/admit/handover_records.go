@@ -53,6 +53,7 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 	if err != nil {
 		return r, err
 	}
+	defer h.book.reserved(r.ID)
 	h.mu.Lock()
 	delete(h.wanted, pair{o.candidate.draft.CheckID, o.candidate.key})
 	h.mu.Unlock()

@@ -16,7 +16,8 @@ type runs struct {
 	byID   map[string]remediate.Run
 	labels map[string]map[string]string // the Node's labels when an open run started, by run ID
 	// resuming are the Waiting runs for which a retry is being ordered. Those in reserved have
-	// passed the limits, and count as in flight.
+	// passed the limits, count as in flight, and take their slot themselves: also records of other
+	// remediators.
 	resuming, reserved map[string]bool
 }
 
