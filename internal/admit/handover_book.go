@@ -114,7 +114,7 @@ func (b handoverBook) blocks(t remediate.Target) string {
 func (b handoverBook) openTargets() (list []policy.OpenRun) {
 	for _, id := range slices.Sorted(maps.Keys(b.asked)) {
 		if r := b.asked[id]; r.Blocking() {
-			o := policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: r.Target.Node, ControlPlane: r.ControlPlane}
+			o := policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: r.Target.Node, ControlPlane: r.MayBeControlPlane()}
 			if r.Target.Machine != "" {
 				o.Machine = r.Target.MachineKey()
 			}

@@ -23,7 +23,7 @@ func (b handoverBook) allRuns() runs {
 			all.byID[run.ID] = run
 		}
 		if r.Unreadable != "" {
-			all.byID[id] = remediate.Run{ID: id, Version: r.Version, Target: r.Target, Strategy: remediate.PowerCycle, Step: remediate.Waiting}
+			all.byID[id] = remediate.Run{ID: id, Version: r.Version, Target: r.Target, ControlPlane: r.MayBeControlPlane(), Strategy: remediate.PowerCycle, Step: remediate.Waiting}
 		}
 		if r.Labels != nil {
 			all.labels[id] = r.Labels

@@ -88,6 +88,10 @@ func (r *Record) Blocking() bool {
 	return r.Unreadable != "" || len(r.Objects) > 0 && r.Newest().Gone.IsZero() && r.GivenUp == nil
 }
 
+// MayBeControlPlane says whether the target is of the control plane; of a record that cannot be read
+// nobody knows it. // I12
+func (r *Record) MayBeControlPlane() bool { return r.ControlPlane || r.Unreadable != "" }
+
 // Asks names what may be at work on the target of a blocking record.
 func (r *Record) Asks() string {
 	if r.Unreadable != "" {
