@@ -13,7 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // slowTemplates counts who looks for templates. Those of one kind are not answered for.
@@ -63,6 +67,26 @@ func TestDeadTemplateDelaysNothing(t *testing.T) {
 		assert.Empty(t, others(w))
 		time.Sleep(time.Minute)
 		assert.LessOrEqual(t, dead.Load()-before, int32(5), "one for each look, of which there is one in twenty seconds")
+		stop()
+	})
+}
+
+// That nobody carries out an object is known also while it cannot be read: its check stays Disabled.
+func TestIgnoredObjectThatCannotBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, events, stop := start(t, w, store, handingOver(w))
+		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+		time.Sleep(escalate.IgnoredAfter + time.Minute)
+		gate(t, e, reason.CheckDisabled)
+		w.Do(func(s *fake.State) { s.OthersFail = errors.New("no answer") })
+		time.Sleep(5 * time.Minute)
+		gate(t, e, reason.CheckDisabled)
+		w.Do(func(s *fake.State) { s.OthersFail = nil })
+		time.Sleep(10 * time.Minute)
+		assert.Len(t, eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.CheckChanged }), 1, "it was never Active again")
+		answer(w, "True")
+		time.Sleep(time.Minute)
+		assert.False(t, hasGate(t, e, reason.CheckDisabled))
 		stop()
 	})
 }

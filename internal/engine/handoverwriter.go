@@ -60,6 +60,8 @@ type handoverWriter struct {
 	failed map[string]handoverFailure
 	// seen is what is known of the objects of records, by the ID of the record.
 	seen map[string]seenObject
+	// ignored is the last answer why nobody carries out the object of a record, by the ID of the record.
+	ignored map[string]string
 }
 
 type handoverFailure struct {
@@ -77,7 +79,7 @@ type seenObject struct {
 }
 
 func newHandoverWriter(c *cluster) *handoverWriter {
-	return &handoverWriter{c: c, failed: map[string]handoverFailure{}, seen: map[string]seenObject{}}
+	return &handoverWriter{c: c, failed: map[string]handoverFailure{}, seen: map[string]seenObject{}, ignored: map[string]string{}}
 }
 
 // notifyHandoverWriter makes the writer look for changes.
