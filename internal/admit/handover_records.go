@@ -92,13 +92,22 @@ func (h *Handovers) unreserve(r escalate.Record) {
 	h.c.Wake() // the target is to be considered again // L4
 }
 
+// stands says whether a record still says that its newest object may exist. // I22
+func (h *Handovers) stands(r escalate.Record) bool {
+	now, known := h.book.get(r.ID)
+	return known && now.Blocking() && now.Newest().Made.Equal(r.Newest().Made)
+}
+
 // NotMade records that the newest object of a record was certainly not made. If that cannot be
-// stored, the record goes on as if the object might exist.
+// stored, the record goes on as if the object might exist. One that a person gave up meanwhile stays so.
 func (h *Handovers) NotMade(ctx context.Context, r escalate.Record) error {
 	if err := h.writing.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer h.writing.Release(1)
+	if !h.stands(r) {
+		return nil
+	}
 	return h.removeNewest(ctx, r)
 }
 

@@ -97,7 +97,7 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) error {
 			return err
 		}
 	}
-	if err := h.Stopped(r.Target, step.Tidies); err != nil {
+	if err := h.Stopped(r, step.Tidies); err != nil {
 		return err
 	}
 	if err := w.write(ctx, o, live, step); err != nil {

@@ -189,7 +189,7 @@ func (w *handoverWriter) ask(ctx context.Context, o admit.Ask) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("write the request to the audit log before it is made: %w", err), h.NotMade(ctx, r))
 	}
-	if err = h.Stopped(o.Run.Target, false); err == nil && time.Since(confirmed) > confirmedFor {
+	if err = h.Stopped(r, false); err == nil && time.Since(confirmed) > confirmedFor {
 		err = fmt.Errorf("state and audit log took %s; the target may have recovered meanwhile", time.Since(confirmed).Round(time.Second))
 	}
 	if err != nil {
