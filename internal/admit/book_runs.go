@@ -122,13 +122,13 @@ func (b *Book) SlotMismatches(taken map[string]bool) (lacking, needless []string
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := handoverBook{b}.allRuns()
-	for id, r := range all.byID {
+	for id, r := range all.each() {
 		if all.inFlight(r) && r.Version > 0 && !b.runs.reserved[id] && !taken[id] {
 			lacking = append(lacking, id)
 		}
 	}
 	for id := range taken {
-		if r, known := all.byID[id]; !known || !all.inFlight(r) {
+		if r, known := all.find(id); !known || !all.inFlight(r) {
 			needless = append(needless, id)
 		}
 	}

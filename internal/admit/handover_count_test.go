@@ -2,6 +2,7 @@ package admit
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -178,6 +179,23 @@ func TestReservedTakesItsSlotItself(t *testing.T) {
 	due.end(run.ID)
 	lacking, _ = a.b.SlotMismatches(map[string]bool{})
 	assert.ElementsMatch(t, []string{r.ID, run.ID}, lacking)
+}
+
+// A record costs no copy of all runs, of which there are thousands, for each candidate.
+func TestRecordCopiesNoRuns(t *testing.T) {
+	a := newAsking(manyLimits())
+	a.node("n", "Unknown")
+	a.b.Book.put(remediate.Run{ID: "1", Step: remediate.Done, Target: remediate.Target{Cluster: "c", Node: "m"}})
+	r, err := a.reserve(a.candidate(t, "n"), reboot)
+	require.NoError(t, err)
+	all := a.b.allRuns()
+	assert.Equal(t, reflect.ValueOf(a.b.runs.byID).Pointer(), reflect.ValueOf(all.byID).Pointer())
+	seen := map[string]bool{}
+	for id := range all.each() {
+		seen[id] = true
+	}
+	assert.Equal(t, map[string]bool{"1": true, r.ID: true}, seen)
+	assert.Len(t, a.b.runs.byID, 1)
 }
 
 // A restart loses the labels of Nodes that are gone: a record still counts in its own zone only. // I11
