@@ -107,7 +107,7 @@ func (b *Book) follow(now time.Time, changes []policy.Change, outageEnd time.Tim
 func (b *Book) applyOpenRuns(now time.Time) {
 	if b.runsChanged {
 		h := handoverBook{b}
-		b.ledger.SetRuns(now, append(b.runs.openTargets(), h.openTargets()...))
+		b.ledger.SetRuns(now, h.allOpenTargets())
 		b.ledger.SetTried(now, h.tried())
 		b.runsChanged = false
 	}

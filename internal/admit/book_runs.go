@@ -116,19 +116,19 @@ func (b *Book) endedOn(t remediate.Target) []remediate.Run {
 }
 
 // SlotMismatches compares the runs in flight with the slots that are taken, both by run ID:
-// lacking runs have no slot, needless slots have no run. A run that is not stored yet takes
-// its slot itself, so it is not listed. // I11
+// lacking runs have no slot, needless slots have no run. A run that is not stored yet, or is reserved, takes
+// its slot itself, within the limit, so it is not listed. // I11
 func (b *Book) SlotMismatches(taken map[string]bool) (lacking, needless []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := handoverBook{b}.allRuns()
-	for id, r := range all.byID {
-		if all.inFlight(r) && r.Version > 0 && !taken[id] {
+	for id, r := range all.each() {
+		if all.inFlight(r) && r.Version > 0 && !b.runs.reserved[id] && !taken[id] {
 			lacking = append(lacking, id)
 		}
 	}
 	for id := range taken {
-		if r, known := all.byID[id]; !known || !all.inFlight(r) {
+		if r, known := all.find(id); !known || !all.inFlight(r) {
 			needless = append(needless, id)
 		}
 	}

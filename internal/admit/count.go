@@ -50,7 +50,7 @@ func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time)
 	all := handoverBook{b}.allRuns()
 	h := handoverBook{b}.history(a, releasedAt)
 	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
-	for _, r := range all.byID {
+	for _, r := range all.each() {
 		if !r.Open() || r.ID == a.draft.ID { // the latter: a Waiting run that is due
 			continue
 		}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -71,7 +72,9 @@ func (h *Handovers) consider(ctx context.Context, check *policy.Check, t *policy
 		return time.Time{}
 	}
 	key := pair{a.draft.CheckID, a.key}
-	g, refused := firstFailing(h.c.gates(a, nil, now))
+	gates := h.c.gates(a, nil, now)
+	h.c.OwnHost.note(a, gates, now)
+	g, refused := firstFailing(gates)
 	h.mu.Lock()
 	delete(h.wanted, key)
 	if !refused {
@@ -150,10 +153,11 @@ func (h *Handovers) Note(t remediate.Target, check string, why reason.Code, mess
 // WriteEvent makes the event of a request durable before the request is made. // I24
 func (h *Handovers) WriteEvent(ev event.Event) (event.Event, error) { return h.c.runs.Record(ev) }
 
-// Stopped says why nothing may be written about a target now: people have stopped it, or this
-// instance may not act. It is asked before each write. tidies: the target is well, and fenced
+// Stopped says why nothing may be written about the newest object of a record now: people have stopped
+// it or given the record up, or this instance may not act. It is asked before each write. tidies: the target is well, and fenced
 // removes what it made; a cluster that was disarmed does not stop that. // I23
-func (h *Handovers) Stopped(t remediate.Target, tidies bool) error {
+func (h *Handovers) Stopped(r escalate.Record, tidies bool) error {
+	t := r.Target
 	if why := h.c.opt.Stop.Paused(h.c.opt.Name); why != "" {
 		return &reason.Refusal{Reason: reason.Paused, Message: why}
 	}
@@ -165,6 +169,9 @@ func (h *Handovers) Stopped(t remediate.Target, tidies bool) error {
 	}
 	if !tidies && !h.c.Armed() {
 		return &reason.Refusal{Reason: reason.Observing, Message: "the mode of the cluster is " + h.c.opt.Mode}
+	}
+	if !h.stands(r) {
+		return fmt.Errorf("record %s of another remediator was given up meanwhile", r.ID)
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (b handoverBook) blocks(t remediate.Target) string {
 func (b handoverBook) openTargets() (list []policy.OpenRun) {
 	for _, id := range slices.Sorted(maps.Keys(b.asked)) {
 		if r := b.asked[id]; r.Blocking() {
-			o := policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: r.Target.Node, ControlPlane: r.ControlPlane}
+			o := policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: r.Target.Node, ControlPlane: r.MayBeControlPlane()}
 			if r.Target.Machine != "" {
 				o.Machine = r.Target.MachineKey()
 			}
@@ -122,6 +122,12 @@ func (b handoverBook) openTargets() (list []policy.OpenRun) {
 		}
 	}
 	return list
+}
+
+// allOpenTargets lists all targets on which something is open. The ledger never gets only a part of
+// them: a budget would forget the others. b.mu is held. // I11, I22
+func (b handoverBook) allOpenTargets() []policy.OpenRun {
+	return append(b.runs.openTargets(), b.openTargets()...)
 }
 
 // tried lists for the ledger what was tried on each target, by check and by Node and Machine. b.mu
@@ -178,8 +184,15 @@ func (b handoverBook) reserve(a candidate, from policy.Template, o escalate.Obje
 	if a.node != nil {
 		r.SetLabels(a.node.Labels)
 	}
-	b.asked[r.ID], b.runsChanged = r, true
+	b.asked[r.ID], b.runsChanged, b.runs.reserved[r.ID] = r, true, true
 	return r, nil
+}
+
+// reserved ends the time after reserve in which a record takes its slot itself. // I11
+func (b handoverBook) reserved(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.runs.reserved, id)
 }
 
 // recordOf is the record of a target: the one whose escalation goes on, else a new one. b.mu is held.

@@ -15,35 +15,29 @@ func (h *Handovers) Makers() []policy.Check { return h.book.makers() }
 // SetMissing stores why the templates of checks cannot be used, by the mark of the check. These
 // checks are Disabled.
 func (h *Handovers) SetMissing(why map[string]string, now time.Time) {
-	h.mu.Lock()
-	h.missing = maps.Clone(why)
-	h.mu.Unlock()
-	h.disable(now)
+	h.disable(now, func() { h.missing = maps.Clone(why) })
 }
 
 // SetIgnored stores the checks whose requests nobody begins, by the mark of the check.
 func (h *Handovers) SetIgnored(why map[string]string, now time.Time) {
-	h.mu.Lock()
-	h.ignored = why
-	h.mu.Unlock()
-	h.disable(now)
+	h.disable(now, func() { h.ignored = maps.Clone(why) })
 }
 
-// disable tells the ledger, and requests a decision if that changes a check.
-func (h *Handovers) disable(now time.Time) {
+// disable makes a change, tells the ledger, and requests a decision if that changes a check. Two
+// goroutines call it: the lock is kept until the ledger knows, so that it has the newer of two changes.
+func (h *Handovers) disable(now time.Time, change func()) {
 	h.mu.Lock()
-	all := maps.Clone(h.ignored)
-	if all == nil {
-		all = map[string]string{}
-	}
+	defer h.mu.Unlock()
+	change()
+	all := map[string]string{}
+	maps.Copy(all, h.ignored)
 	maps.Copy(all, h.missing)
-	changed := !maps.Equal(all, h.disabled)
-	h.disabled = all
-	h.mu.Unlock()
-	if changed {
-		h.book.setDisabled(all, now)
-		h.c.Wake()
+	if maps.Equal(all, h.disabled) {
+		return
 	}
+	h.disabled = all
+	h.book.setDisabled(all, now)
+	h.c.Wake()
 }
 
 // whyNotAsked says why a check no longer asks for an object from a template on a target, now that

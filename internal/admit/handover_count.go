@@ -10,20 +10,20 @@ import (
 )
 
 // allRuns are the runs, and what other remediators were asked as if it were runs: the limits count
-// both. b.mu is held. // I11, I15
+// both. The runs are not copied: that would be thousands for each candidate. b.mu is held. // I11, I15
 func (b handoverBook) allRuns() runs {
 	all := b.runs
 	if len(b.asked) == 0 {
 		return all
 	}
-	all.byID, all.labels = maps.Clone(all.byID), maps.Clone(all.labels)
+	all.others, all.labels = map[string]remediate.Run{}, maps.Clone(all.labels)
 	for id, r := range b.asked {
 		for i := range r.Objects {
 			run := asRun(&r, i)
-			all.byID[run.ID] = run
+			all.others[run.ID] = run
 		}
 		if r.Unreadable != "" {
-			all.byID[id] = remediate.Run{ID: id, Version: r.Version, Target: r.Target, Strategy: remediate.PowerCycle, Step: remediate.Waiting}
+			all.others[id] = remediate.Run{ID: id, Version: r.Version, Target: r.Target, ControlPlane: r.MayBeControlPlane(), Strategy: remediate.PowerCycle, Step: remediate.Waiting}
 		}
 		if r.Labels != nil {
 			all.labels[id] = r.Labels
@@ -65,7 +65,7 @@ func (b handoverBook) history(a candidate, releasedAt time.Time) history {
 		}
 		for i, o := range r.Objects {
 			if !o.Gone.IsZero() && !o.IsFrom(*a.template) {
-				delete(all.byID, asRun(&r, i).ID)
+				delete(all.others, asRun(&r, i).ID)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package admit
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -138,6 +139,7 @@ func TestIdleRecordHasNoPlace(t *testing.T) {
 	assert.Equal(t, reason.InFlightLimit, refusedFor(t, err))
 	r.Version = 1
 	a.b.put(r)
+	a.b.reserved(r.ID)
 	lacking, needless := a.b.SlotMismatches(map[string]bool{})
 	assert.Equal(t, [][]string{{r.ID}, nil}, [][]string{lacking, needless}, "it has a slot over all clusters")
 
@@ -149,6 +151,51 @@ func TestIdleRecordHasNoPlace(t *testing.T) {
 	require.NoError(t, err)
 	why := a.b.blocks(remediate.Target{Cluster: "c", Node: "n-0"})
 	assert.Contains(t, why, r.ID)
+}
+
+// What takes its slot itself, within the limit, is given none beyond the limit meanwhile: the next object
+// of a record, and a Waiting run that begins again. // I11
+func TestReservedTakesItsSlotItself(t *testing.T) {
+	a := newAsking(manyLimits())
+	a.node("n", "Unknown")
+	a.node("due", "Unknown")
+	r, err := a.reserve(a.candidate(t, "n"), reboot)
+	require.NoError(t, err)
+	r.Version = 1
+	r = a.end(r, false)
+	a.b.reserved(r.ID)
+	_, err = a.reserve(a.candidate(t, "n"), reboot)
+	require.NoError(t, err)
+	run := remediate.Run{ID: "due", Version: 1, Attempt: 1, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "due"}}
+	a.b.Book.put(run)
+	due := waitingRuns{a.b.Book}
+	require.NoError(t, due.reserve(due.candidate(run), 0, time.Time{}, a.now))
+	lacking, _ := a.b.SlotMismatches(map[string]bool{})
+	assert.Empty(t, lacking)
+
+	run.Retry = &remediate.Order{}
+	a.b.Book.put(run)
+	a.b.reserved(r.ID)
+	due.end(run.ID)
+	lacking, _ = a.b.SlotMismatches(map[string]bool{})
+	assert.ElementsMatch(t, []string{r.ID, run.ID}, lacking)
+}
+
+// A record costs no copy of all runs, of which there are thousands, for each candidate.
+func TestRecordCopiesNoRuns(t *testing.T) {
+	a := newAsking(manyLimits())
+	a.node("n", "Unknown")
+	a.b.Book.put(remediate.Run{ID: "1", Step: remediate.Done, Target: remediate.Target{Cluster: "c", Node: "m"}})
+	r, err := a.reserve(a.candidate(t, "n"), reboot)
+	require.NoError(t, err)
+	all := a.b.allRuns()
+	assert.Equal(t, reflect.ValueOf(a.b.runs.byID).Pointer(), reflect.ValueOf(all.byID).Pointer())
+	seen := map[string]bool{}
+	for id := range all.each() {
+		seen[id] = true
+	}
+	assert.Equal(t, map[string]bool{"1": true, r.ID: true}, seen)
+	assert.Len(t, a.b.runs.byID, 1)
 }
 
 // A restart loses the labels of Nodes that are gone: a record still counts in its own zone only. // I11

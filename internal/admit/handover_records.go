@@ -53,6 +53,7 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 	if err != nil {
 		return r, err
 	}
+	defer h.book.reserved(r.ID)
 	h.mu.Lock()
 	delete(h.wanted, pair{o.candidate.draft.CheckID, o.candidate.key})
 	h.mu.Unlock()
@@ -91,13 +92,22 @@ func (h *Handovers) unreserve(r escalate.Record) {
 	h.c.Wake() // the target is to be considered again // L4
 }
 
+// stands says whether a record still says that its newest object may exist. // I22
+func (h *Handovers) stands(r escalate.Record) bool {
+	now, known := h.book.get(r.ID)
+	return known && now.Blocking() && now.Newest().Made.Equal(r.Newest().Made)
+}
+
 // NotMade records that the newest object of a record was certainly not made. If that cannot be
-// stored, the record goes on as if the object might exist.
+// stored, the record goes on as if the object might exist. One that a person gave up meanwhile stays so.
 func (h *Handovers) NotMade(ctx context.Context, r escalate.Record) error {
 	if err := h.writing.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer h.writing.Release(1)
+	if !h.stands(r) {
+		return nil
+	}
 	return h.removeNewest(ctx, r)
 }
 
@@ -173,9 +183,9 @@ func (h *Handovers) reread(ctx context.Context, cause error) error {
 	return cause
 }
 
-// Next decides the next step for the object of a record, as it was just read. ok is false before the
-// view of the cluster is complete.
-func (h *Handovers) Next(r escalate.Record, live *policy.Request, now time.Time) (step escalate.Step, ignored string, ok bool) {
+// Next decides the next step for the object of a record, as it was just read. deleting is since when it
+// is known to be deleted; zero: it is not. ok is false before the view of the cluster is complete.
+func (h *Handovers) Next(r escalate.Record, live *policy.Request, deleting, now time.Time) (step escalate.Step, ignored string, ok bool) {
 	if !h.c.view.View().Synced {
 		return step, "", false
 	}
@@ -183,7 +193,7 @@ func (h *Handovers) Next(r escalate.Record, live *policy.Request, now time.Time)
 	if !ok {
 		return step, "", false
 	}
-	s := escalate.Situation{AskedTarget: t, Object: r.Newest(), Live: live}
+	s := escalate.Situation{AskedTarget: t, Object: r.Newest(), Live: live, DeletingSince: deleting}
 	return escalate.Next(s, now), escalate.Ignored(s, now), true
 }
 

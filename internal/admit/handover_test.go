@@ -18,6 +18,21 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
+// Nobody knows whether a record that cannot be read is about a control-plane host: while it is there, no
+// other host of the control plane is remediated. // I12
+func TestUnreadableRecordMayBeOfTheControlPlane(t *testing.T) {
+	a := newAsking(manyLimits())
+	a.node("cp", "Unknown", func(n *policy.Node) { n.ControlPlane = true })
+	a.node("n", "Unknown")
+	a.b.begin([]escalate.Record{{ID: "9", Unreadable: "it holds nothing", Target: remediate.Target{Cluster: "c", Node: "cp-2"}}})
+	for node, want := range map[string]string{"cp": "9", "n": ""} {
+		f := guard.Facts{AsksOther: true, ControlPlane: node == "cp"}
+		a.b.count(candidate{draft: remediate.Run{Target: remediate.Target{Node: node}}}, "", &f, time.Time{}, a.now)
+		assert.Equal(t, want, f.ControlPlaneRun, node)
+	}
+	assert.Equal(t, []policy.OpenRun{{ID: "of the remediator of what record 9 asks for, which cannot be read", Node: "cp-2", ControlPlane: true}}, a.b.openTargets())
+}
+
 // What changes nothing for this cluster requests no decision: an instance reads all records after
 // each change in the store, and most clusters have none.
 func TestLoadingRecordsWakesOnlyForAChange(t *testing.T) {

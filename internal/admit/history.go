@@ -24,7 +24,7 @@ type history struct {
 // history collects the power cycles of a target, the newest first.
 func (rs runs) history(t remediate.Target, stableUntil, releasedAt time.Time) history {
 	h := history{releasedAt: releasedAt, stableUntil: stableUntil}
-	for _, r := range rs.byID {
+	for _, r := range rs.each() {
 		if r.Strategy == remediate.PowerCycle && r.TouchedHost() && r.Target.Overlaps(t) {
 			h.powerCycles = append(h.powerCycles, r)
 		}

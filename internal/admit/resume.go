@@ -179,8 +179,9 @@ func (b waitingRuns) stillAsked(r remediate.Run, now time.Time) []reason.Gate {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ledger.SetRuns(now, slices.DeleteFunc(b.runs.openTargets(), func(o policy.OpenRun) bool { return o.ID == r.ID }))
-	defer func() { b.ledger.SetRuns(now, b.runs.openTargets()) }()
+	open := handoverBook(b).allOpenTargets()
+	b.ledger.SetRuns(now, slices.DeleteFunc(slices.Clone(open), func(o policy.OpenRun) bool { return o.ID == r.ID }))
+	defer func() { b.ledger.SetRuns(now, open) }()
 	if r.Request != nil {
 		return requestBook(b).requestGates(r, now)
 	}

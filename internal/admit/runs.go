@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -16,8 +17,34 @@ type runs struct {
 	byID   map[string]remediate.Run
 	labels map[string]map[string]string // the Node's labels when an open run started, by run ID
 	// resuming are the Waiting runs for which a retry is being ordered. Those in reserved have
-	// passed the limits, and count as in flight.
+	// passed the limits, count as in flight, and take their slot themselves: also records of other
+	// remediators.
 	resuming, reserved map[string]bool
+	// others are what other remediators were asked, as if it were runs; see allRuns. The Book itself has
+	// none here.
+	others map[string]remediate.Run
+}
+
+// each yields the runs, and those of others.
+func (rs runs) each() iter.Seq2[string, remediate.Run] {
+	return func(yield func(string, remediate.Run) bool) {
+		for _, part := range []map[string]remediate.Run{rs.byID, rs.others} {
+			for id, r := range part {
+				if !yield(id, r) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// find returns a run, or one of others.
+func (rs runs) find(id string) (remediate.Run, bool) {
+	if r, known := rs.others[id]; known {
+		return r, true
+	}
+	r, known := rs.byID[id]
+	return r, known
 }
 
 func newRuns() runs {
@@ -111,7 +138,7 @@ func (rs runs) nextStart(bucket guard.Bucket, deletion bool, now time.Time) (at 
 		return time.Time{}, 0
 	}
 	var starts []time.Time
-	for _, r := range rs.byID {
+	for _, r := range rs.each() {
 		if deletesOnly(r) != deletion || r.Step == remediate.Aborted && !deletion && !r.TouchedHost() {
 			continue
 		}

@@ -95,8 +95,9 @@ func (c *cluster) run(ctx context.Context) error {
 		g.Go(func() error { return w.run(ctx) })
 	}
 	if c.opt.Handovers != nil {
-		w := newHandoverWriter(c)
+		w, templates := newHandoverWriter(c), &templateWatch{c: c, missing: map[string]string{}}
 		g.Go(func() error { return w.run(ctx) })
+		g.Go(func() error { return templates.run(ctx) })
 	}
 	return g.Wait()
 }

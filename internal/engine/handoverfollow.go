@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/escalate"
@@ -14,7 +15,7 @@ import (
 // followAll reads the object of every record, and does its next step, whatever became of the check.
 func (w *handoverWriter) followAll(ctx context.Context) {
 	h := w.c.admit.Handovers
-	ignored, known := map[string]string{}, map[string]bool{}
+	known := map[string]bool{}
 	for _, r := range h.Records() {
 		if ctx.Err() != nil {
 			return
@@ -28,11 +29,7 @@ func (w *handoverWriter) followAll(ctx context.Context) {
 			continue
 		}
 		w.try(ctx, r.ID, r.Target, r.Check, "look after "+r.Newest().String(), func() error {
-			why, err := w.follow(ctx, r)
-			if why != "" {
-				ignored[r.Check] = why
-			}
-			return err
+			return w.follow(ctx, r)
 		})
 	}
 	for id := range w.seen {
@@ -41,65 +38,75 @@ func (w *handoverWriter) followAll(ctx context.Context) {
 			delete(w.failed, id)
 		}
 	}
+	maps.DeleteFunc(w.ignored, func(id, _ string) bool { return !known[id] })
 	for key, f := range w.failed {
 		if time.Since(f.next) > time.Hour { // nobody asks for it any more
 			delete(w.failed, key)
 		}
 	}
+	ignored := map[string]string{} // by check
+	for _, r := range h.Records() {
+		if why := w.ignored[r.ID]; why != "" && r.Blocking() {
+			ignored[r.Check] = why
+		}
+	}
 	h.SetIgnored(ignored, time.Now())
 }
 
-// follow reads the object of a record and does its next step. ignored says why nobody carries it
-// out. An error says also what is waited for.
-func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) (ignored string, err error) {
+// follow reads the object of a record and does its next step. An error says also what is waited for.
+func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) error {
 	h, o := w.c.admit.Handovers, r.Newest()
 	if err := h.FreePlace(ctx, r.ID, false, time.Now()); err != nil {
-		return "", err
+		return err
 	}
 	live, err := w.c.opt.Handovers.Read(ctx, o)
 	served := !errors.Is(err, escalate.ErrNotServed)
 	if err != nil && served {
-		return "", fmt.Errorf("read %s: %w", o, err)
+		return fmt.Errorf("read %s: %w", o, err)
 	}
 	now := time.Now()
 	seen := w.noteSeen(r.ID, o, live, now)
 	if live == nil {
+		delete(w.ignored, r.ID)
 		if o.IsGone(seen.missing, seen.letGo && served, now) {
-			return "", h.Change(ctx, r.ID, func(o *escalate.Object) { o.Gone = now.UTC() })
+			return h.Change(ctx, r.ID, func(o *escalate.Object) { o.Gone = now.UTC() })
 		}
-		return "", nil
+		return nil
 	}
 	if o.UID == "" && live.MadeBy == o.Mark {
 		o.UID = live.UID
 		if err := h.Change(ctx, r.ID, func(o *escalate.Object) { o.UID = live.UID }); err != nil {
-			return "", err
+			return err
 		}
 	}
-	step, ignored, ok := h.Next(r, live, now)
-	if err := h.FreePlace(ctx, r.ID, step.Do == escalate.Wait || ignored != "", now); err != nil {
-		return ignored, err
+	step, ignored, ok := h.Next(r, live, seen.deleting, now)
+	if ok { // else the last answer stays
+		w.ignored[r.ID] = ignored
+	}
+	if err := h.FreePlace(ctx, r.ID, step.StandsStill || ignored != "", now); err != nil {
+		return err
 	}
 	switch {
 	case !ok || step.Do == escalate.Nothing:
-		return ignored, nil
+		return nil
 	case step.Do == escalate.Wait:
-		return ignored, &reason.Refusal{Reason: reason.Contested, Message: step.Why}
+		return &reason.Refusal{Reason: reason.Contested, Message: step.Why}
 	}
 	if step.Over && o.TimedOut.IsZero() { // before the object is gone: else its template would be tried again
 		if err := h.Change(ctx, r.ID, func(o *escalate.Object) { o.TimedOut = now.UTC() }); err != nil {
-			return ignored, err
+			return err
 		}
 	}
-	if err := h.Stopped(r.Target, step.Tidies); err != nil {
-		return ignored, err
+	if err := h.Stopped(r, step.Tidies); err != nil {
+		return err
 	}
 	if err := w.write(ctx, o, live, step); err != nil {
-		return ignored, err
+		return err
 	}
 	w.c.emit(w.event(r, r.Check, map[escalate.Do]string{
 		escalate.TimeOut: "give up on ", escalate.Delay: "note the recovery on ", escalate.Delete: "delete ",
 	}[step.Do]+o.String()+": "+step.Why))
-	return ignored, nil
+	return nil
 }
 
 // write makes one change in the cluster.
@@ -120,7 +127,13 @@ func (w *handoverWriter) noteSeen(id string, o escalate.Object, live *policy.Req
 	seen := w.seen[id]
 	switch {
 	case live != nil:
-		seen = seenObject{uid: o.UID, letGo: live.Finalizer}
+		was := seen
+		if seen = (seenObject{uid: o.UID, letGo: live.Finalizer}); !live.Deleting {
+			break
+		}
+		if seen.deleting = now; was.uid == o.UID && !was.deleting.IsZero() {
+			seen.deleting = was.deleting
+		}
 	case seen.uid != o.UID:
 		seen = seenObject{uid: o.UID, missing: now}
 	case seen.missing.IsZero():

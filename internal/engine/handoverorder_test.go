@@ -83,6 +83,41 @@ func TestPersonGivesUpARecord(t *testing.T) {
 	})
 }
 
+// A record that is given up just before its object is made makes none: nobody would look after it. // I19, I22
+func TestRecordGivenUpBeforeItsObjectIsMade(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var e *engine.Engine
+		var stop func()
+		given, change := "", handingOver(w)
+		e, _, stop = start(t, w, store, func(o *engine.Options) {
+			change(o)
+			o.Record = func(ev event.Event) error {
+				if ev.Type != event.Requested || given != "" {
+					return nil
+				}
+				given = askedRecord(t, store).ID
+				_, err := e.Abort(t.Context(), giveUp(given, true))
+				return err
+			}
+		})
+		awaitAsked(t, w, "a new record asks", func() bool { return len(others(w)) == 1 })
+		require.NotEmpty(t, given)
+		assert.NotContains(t, others(w)[0].MadeBy, given)
+		answer(w, "True")
+		w.Recover()
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, others(w))
+		list, err := state.LoadAsked(t.Context(), store)
+		require.NoError(t, err)
+		require.Len(t, list, 2)
+		for _, r := range list {
+			assert.Equal(t, r.ID == given, r.GivenUp != nil)
+			assert.False(t, r.Ended.IsZero())
+		}
+		stop()
+	})
+}
+
 // Where the object is known not to exist, no more is needed.
 func TestPersonGivesUpARecordWithoutAnObject(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // askedRecord is the only record in the store.
@@ -89,13 +90,47 @@ func TestRecordThatStandsStillHasNoSlot(t *testing.T) {
 	}
 }
 
+// A remediator that was just told to stop, or whose object was just deleted, still works on its host: it
+// keeps its slot until it has stopped, or for a few minutes. // I11
+func TestRemediatorThatMustStopHasASlot(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*world) func(*engine.Options)
+		stops  func(*world)
+	}{
+		"its time is over": {func(w *world) func(*engine.Options) { return escalating(w, otherTemplate, thirdTemplate) }, func(*world) {}},
+		"somebody deletes its object": {handingOver, func(w *world) {
+			q := others(w)[0]
+			q.Deleting = true
+			w.Do(func(s *fake.State) { s.PutOther(&q) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				_, _, stop := start(t, w, store, c.change(w))
+				awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+				answer(w, "True")
+				c.stops(w)
+				awaitAsked(t, w, "it must stop", func() bool { return others(w)[0].Deleting || !others(w)[0].TimedOut.IsZero() })
+				for range 30 {
+					time.Sleep(time.Second)
+					require.Equal(t, []string{askedRecord(t, store).ID}, slotsOf(t, store))
+				}
+				time.Sleep(escalate.IgnoredAfter)
+				assert.Empty(t, slotsOf(t, store))
+				require.Len(t, others(w), 1)
+				stop()
+			})
+		})
+	}
+}
+
 // The next object of an escalation has its place again. // I11
 func TestNextRemediatorHasASlotAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, _, stop := start(t, w, store, escalating(w, otherTemplate, thirdTemplate))
 		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
 		answer(w, "True")
-		time.Sleep(5 * time.Minute)
+		time.Sleep(10 * time.Minute)
 		require.Empty(t, slotsOf(t, store))
 		answer(w, "False")
 		awaitAsked(t, w, "the second is asked", func() bool { return len(others(w)) == 1 && others(w)[0].Kind == "Replace" })

@@ -3,12 +3,15 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// templateWatch looks for the templates of the checks whose requests fenced makes.
+// templateWatch looks for the templates of the checks whose requests fenced makes. It has its own
+// goroutine: a webhook or a kind that does not answer delays no request and no deletion of one. Only
+// the instance that leads asks; the others neither ask nor decide by it.
 type templateWatch struct {
 	c *cluster
 	// looked is when the templates were looked for; missing is what was found.
@@ -23,38 +26,72 @@ const (
 	maxMakers      = 50
 )
 
-// look looks for the templates of all checks whose requests fenced makes. What cannot
-// be read keeps its last answer.
-func (w *templateWatch) look(ctx context.Context, now time.Time) {
-	if now.Sub(w.looked) < templatesEvery {
-		return
-	}
-	w.looked = now
-	found := map[string]string{}
-	for i, check := range w.c.admit.Handovers.Makers() {
-		if ctx.Err() != nil {
-			return
+func (w *templateWatch) run(ctx context.Context) error {
+	tick := time.NewTicker(gateRound)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
 		}
-		if i >= maxMakers {
-			found[check.Mark()] = fmt.Sprintf("fenced asks other remediators for %d checks at most", maxMakers)
-			continue
-		}
-		if why := w.missingOf(ctx, &check); why != "" {
-			found[check.Mark()] = why
+		if time.Since(w.looked) >= templatesEvery && w.c.lead.Leads() {
+			w.look(ctx)
+			w.looked = time.Now()
 		}
 	}
-	w.missing = found
-	w.c.admit.Handovers.SetMissing(found, now)
 }
 
-// missingOf says why nobody can carry out the requests of a check.
-func (w *templateWatch) missingOf(ctx context.Context, check *policy.Check) string {
+// look looks for the templates of all checks whose requests fenced makes. Each answer counts at once.
+// What cannot be read keeps its last answer.
+func (w *templateWatch) look(ctx context.Context) {
+	makers, known := w.c.admit.Handovers.Makers(), map[string]bool{}
+	silent := map[kindOfTemplate]bool{}
+	for i, check := range makers {
+		if ctx.Err() != nil || !w.c.lead.Leads() {
+			return
+		}
+		known[check.Mark()] = true
+		why := fmt.Sprintf("fenced asks other remediators for %d checks at most", maxMakers)
+		if i < maxMakers {
+			why = w.missingOf(ctx, &check, silent)
+		}
+		w.set(check.Mark(), why)
+	}
+	for mark := range maps.Clone(w.missing) {
+		if !known[mark] {
+			w.set(mark, "")
+		}
+	}
+}
+
+// set stores the answer about a check.
+func (w *templateWatch) set(mark, why string) {
+	if w.missing[mark] == why {
+		return
+	}
+	if w.missing[mark] = why; why == "" {
+		delete(w.missing, mark)
+	}
+	w.c.admit.Handovers.SetMissing(w.missing, time.Now())
+}
+
+type kindOfTemplate struct{ apiVersion, kind string }
+
+// missingOf says why nobody can carry out the requests of a check. silent are the kinds about which
+// nothing could be read in this round: they are not asked about again, so each costs one timeout.
+func (w *templateWatch) missingOf(ctx context.Context, check *policy.Check, silent map[kindOfTemplate]bool) string {
 	for _, t := range check.Templates() {
 		if t.IsOwn() {
 			continue // no request is made from it
 		}
+		kind := kindOfTemplate{t.APIVersion, t.Kind}
+		if silent[kind] {
+			return w.missing[check.Mark()]
+		}
 		why, err := w.c.opt.Handovers.Missing(ctx, check, t)
 		if err != nil {
+			silent[kind] = true
 			return w.missing[check.Mark()]
 		}
 		if why != "" {

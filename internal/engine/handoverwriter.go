@@ -59,8 +59,9 @@ type handoverWriter struct {
 	// failed is when a step that failed is tried again, by what it is.
 	failed map[string]handoverFailure
 	// seen is what is known of the objects of records, by the ID of the record.
-	seen      map[string]seenObject
-	templates templateWatch
+	seen map[string]seenObject
+	// ignored is the last answer why nobody carries out the object of a record, by the ID of the record.
+	ignored map[string]string
 }
 
 type handoverFailure struct {
@@ -73,10 +74,12 @@ type seenObject struct {
 	uid     string
 	letGo   bool      // it had a finalizer when it was last seen
 	missing time.Time // since when it has not existed
+	// deleting is since when it is deleted; after a restart, since that was seen
+	deleting time.Time
 }
 
 func newHandoverWriter(c *cluster) *handoverWriter {
-	return &handoverWriter{c: c, failed: map[string]handoverFailure{}, seen: map[string]seenObject{}, templates: templateWatch{c: c}}
+	return &handoverWriter{c: c, failed: map[string]handoverFailure{}, seen: map[string]seenObject{}, ignored: map[string]string{}}
 }
 
 // notifyHandoverWriter makes the writer look for changes.
@@ -99,7 +102,6 @@ func (w *handoverWriter) run(ctx context.Context) error {
 			asks = true
 		case <-tick.C:
 		}
-		w.templates.look(ctx, time.Now())
 		w.round(ctx, !asks)
 	}
 }
@@ -187,7 +189,7 @@ func (w *handoverWriter) ask(ctx context.Context, o admit.Ask) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("write the request to the audit log before it is made: %w", err), h.NotMade(ctx, r))
 	}
-	if err = h.Stopped(o.Run.Target, false); err == nil && time.Since(confirmed) > confirmedFor {
+	if err = h.Stopped(r, false); err == nil && time.Since(confirmed) > confirmedFor {
 		err = fmt.Errorf("state and audit log took %s; the target may have recovered meanwhile", time.Since(confirmed).Round(time.Second))
 	}
 	if err != nil {

@@ -7,6 +7,7 @@
 package escalate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -41,6 +42,8 @@ type Step struct {
 	Over bool
 	// Tidies: the target is well or gone. This is done even after fenced was disarmed.
 	Tidies bool
+	// StandsStill: fenced waits, and nothing goes on that needs a place in the limits. // I11
+	StandsStill bool
 }
 
 // Situation is all that a decision depends on.
@@ -49,18 +52,27 @@ type Situation struct {
 	// Object is what the record says, Live the object as it was just read.
 	Object Object
 	Live   *policy.Request
+	// DeletingSince is since when the object is known to be deleted, while a finalizer keeps it.
+	DeletingSince time.Time
 }
 
 const (
 	// NoticeTime is how long after the annotation a remediator that has not begun may still
 	// not have seen it.
 	NoticeTime = 10 * time.Second
-	// IgnoredAfter is how long an object may be without any sign of a remediator.
+	// IgnoredAfter is how long an object may be without any sign of a remediator, and how long one
+	// that was told to stop keeps its place in the limits.
 	IgnoredAfter = 5 * time.Minute
 )
 
 // Next decides the next step for an object that exists.
 func Next(s Situation, now time.Time) Step {
+	step := next(s, now)
+	step.StandsStill = step.Do == Wait && standsStill(&s, now)
+	return step
+}
+
+func next(s Situation, now time.Time) Step {
 	asks := s.Check != nil && slices.ContainsFunc(s.Check.Templates(), s.Object.IsFrom)
 	switch {
 	case s.Live.MadeBy != s.Object.Mark:
@@ -71,7 +83,8 @@ func Next(s Situation, now time.Time) Step {
 		return Step{}
 	case s.Recovered && asks:
 		return afterRecovery(&s, now)
-	case s.NodeReady && (!asks || s.State == policy.StateDisabled || s.State == policy.StateInvalid):
+	case s.NodeReady && (!asks || s.State == policy.StateDisabled || s.State == policy.StateInvalid) && (!s.Live.Begun || hasStopped(s.Live, now)):
+		// no check says what else is wrong, so Ready is enough only where nobody is at work // I22
 		return Step{Do: Delete, Why: "the Node is Ready", Tidies: true}
 	case s.Gone:
 		return afterTarget(&s)
@@ -129,6 +142,16 @@ func hasStopped(q *policy.Request, now time.Time) bool {
 		return processing == "False"
 	}
 	return succeeded == "True" || succeeded == "False"
+}
+
+// standsStill says whether a remediator for which fenced waits does nothing, or has had IgnoredAfter to
+// stop or to begin. One that just heard that it shall stop still works on its host.
+func standsStill(s *Situation, now time.Time) bool {
+	since := cmp.Or(s.Object.TimedOut, s.Live.TimedOut, s.DeletingSince)
+	if since.IsZero() && !s.Live.Begun {
+		since = s.Object.Made
+	}
+	return hasStopped(s.Live, now) || !since.IsZero() && now.Sub(since) >= IgnoredAfter
 }
 
 // afterRecovery deletes the object, after the check's delay.

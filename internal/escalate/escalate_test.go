@@ -61,6 +61,7 @@ func gone(s *escalate.Situation)      { s.Gone = true }
 func noCheck(s *escalate.Situation)   { s.Check, s.State = nil, "" }
 func unmarked(s *escalate.Situation)  { s.Live.MadeBy = "you" }
 func disabled(s *escalate.Situation)  { s.State = policy.StateDisabled }
+func invalid(s *escalate.Situation)   { s.State = policy.StateInvalid }
 func paused(s *escalate.Situation)    { s.State = policy.StatePaused }
 func confirmed(s *escalate.Situation) { s.Confirmed = true }
 func delayed(by time.Duration) func(*escalate.Situation) {
@@ -104,12 +105,20 @@ func TestNext(t *testing.T) {
 		"the check is gone, it works":              {s: of(one, noCheck, says("Processing", "True")), want: escalate.TimeOut},
 		"the check is gone, told, it works":        {s: of(one, noCheck, told, says("Processing", "True")), want: escalate.Wait},
 		"the check is gone, it has stopped":        {s: of(one, noCheck, told, says("Processing", "False")), want: escalate.Delete},
-		"the check is gone, the Node is Ready":     {of(one, noCheck, ready, says("Processing", "True")), escalate.Delete, false, true},
+		"the check is gone, the Node is Ready":     {s: of(one, noCheck, ready, says("Processing", "True")), want: escalate.TimeOut},
+		"gone, Ready, told, and it works":          {s: of(one, noCheck, ready, told, says("Processing", "True")), want: escalate.Wait},
+		"gone, Ready, and it never began":          {of(one, noCheck, ready), escalate.Delete, false, true},
+		"gone, Ready, and it has stopped":          {of(one, noCheck, ready, says("Processing", "False")), escalate.Delete, false, true},
 		"the template was changed":                 {s: of(check(next), begun), want: escalate.TimeOut},
 		"the Node cannot be read":                  {s: of(one, noCheck, func(s *escalate.Situation) { s.Unknown = true })},
 		"the check is paused":                      {s: of(two, paused)},
 		"Disabled, the Node is sick":               {s: of(one, disabled)},
 		"Disabled, the Node is Ready":              {of(one, disabled, ready), escalate.Delete, false, true},
+		"Disabled, Ready, and it works":            {s: of(one, disabled, ready, says("Processing", "True"))},
+		"Disabled, Ready, and it says naught":      {s: of(one, disabled, ready, begun)},
+		"Disabled, Ready, and it has stopped":      {of(one, disabled, ready, says("Processing", "False")), escalate.Delete, false, true},
+		"Invalid, Ready, and it works":             {s: of(one, invalid, ready, says("Processing", "True"))},
+		"another template, Ready, and it works":    {s: of(check(next), ready, says("Processing", "True")), want: escalate.TimeOut},
 		"the target is gone, it never began":       {of(one, gone), escalate.Delete, false, true},
 		"the target is gone, it works":             {s: of(one, gone, says("Processing", "True")), want: escalate.Wait},
 		"the target is gone, it says naught":       {s: of(one, gone, begun), want: escalate.Wait},
@@ -129,6 +138,38 @@ func TestNext(t *testing.T) {
 		assert.Equal(t, c.want, step.Do, name)
 		assert.Equal(t, []bool{c.over, c.tidies}, []bool{step.Over, step.Tidies}, name)
 		assert.Equal(t, step.Do == escalate.Nothing, step.Why == "", name)
+	}
+}
+
+// Who was told to stop and has not stopped still works on its host: what waits for it keeps its place in
+// the limits, for a while. // I11
+func TestStandsStill(t *testing.T) {
+	one, two, works := check(snr), check(snr, next), says("Processing", "True")
+	since := func(ago time.Duration) func(*escalate.Situation) {
+		return func(s *escalate.Situation) { s.DeletingSince = now.Add(-ago) }
+	}
+	toldAgo := func(ago time.Duration) func(*escalate.Situation) {
+		return func(s *escalate.Situation) { s.Live.TimedOut = now.Add(-ago) }
+	}
+	for name, c := range map[string]struct {
+		s    escalate.Situation
+		want bool
+	}{
+		"in time":                            {asked(two, time.Second, works), false},
+		"told, and it works":                 {asked(two, time.Hour, told, works), false},
+		"told for long, and it works":        {asked(two, time.Hour, told, works, func(s *escalate.Situation) { s.Object.TimedOut = now.Add(-escalate.IgnoredAfter) }), true},
+		"told just now, it may begin yet":    {asked(two, time.Hour, toldNow), false},
+		"no check, told, and it works":       {asked(one, time.Hour, noCheck, toldAgo(time.Minute), works), false},
+		"no check, told for long":            {asked(one, time.Hour, noCheck, toldAgo(escalate.IgnoredAfter), works), true},
+		"deleted, and it works":              {asked(one, time.Hour, recovered, deleting, works, since(time.Minute)), false},
+		"deleted for long, and it works":     {asked(one, time.Hour, recovered, deleting, works, since(escalate.IgnoredAfter)), true},
+		"deleted, and it has stopped":        {asked(one, time.Hour, recovered, deleting, says("Processing", "False"), since(0)), true},
+		"the target is gone, and it works":   {asked(one, time.Hour, gone, works), false},
+		"the mark is gone, and it works":     {asked(one, time.Hour, unmarked, works), false},
+		"the mark is gone, it never began":   {asked(one, time.Hour, unmarked), true},
+		"the mark is gone, it may yet begin": {asked(one, time.Minute, unmarked), false},
+	} {
+		assert.Equal(t, c.want, escalate.Next(c.s, now).StandsStill, name)
 	}
 }
 

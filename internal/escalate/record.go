@@ -32,8 +32,9 @@ type Record struct {
 	// Labels are those of the Node when the newest object was made, for the limit of its zone; none
 	// if they are too large, or if there was no Node: then it counts in every zone. // I11
 	Labels map[string]string `json:"labels,omitempty"`
-	// Idle is since when the record has no place in the limits of what is in flight: it waits for a
-	// person, nobody carries it out, or it has had a place for as long as a run may.
+	// Idle is since when the record has no place in the limits of what is in flight: nobody
+	// carries it out, its remediator does not stop in time, or it has had a place for as long as a run
+	// may.
 	Idle time.Time `json:"idle,omitzero"`
 	// Ended is when no object was left, and nothing more was to be asked. The record stays for
 	// the limits of a day.
@@ -86,6 +87,10 @@ func (r *Record) Newest() Object {
 func (r *Record) Blocking() bool {
 	return r.Unreadable != "" || len(r.Objects) > 0 && r.Newest().Gone.IsZero() && r.GivenUp == nil
 }
+
+// MayBeControlPlane says whether the target is of the control plane; of a record that cannot be read
+// nobody knows it. // I12
+func (r *Record) MayBeControlPlane() bool { return r.ControlPlane || r.Unreadable != "" }
 
 // Asks names what may be at work on the target of a blocking record.
 func (r *Record) Asks() string {

@@ -1,0 +1,63 @@
+package admit
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Whether a Waiting run that is due may go on is asked as if that run did not exist. What other
+// remediators were asked exists all the same: a budget counts their targets, and no check asks for
+// more there. // I11, I22
+func TestDueRunForgetsNoOtherRemediator(t *testing.T) {
+	a := newAsking(manyLimits())
+	a.check.Conditions = []policy.UnhealthyCondition{{Type: "Bad", Status: "True", Timeout: time.Minute}}
+	a.put()
+	a.b.ledger.Apply(a.now, policy.Change{
+		ID:    policy.ObjectID{APIVersion: policy.FencedAPI, Kind: policy.DisruptionBudgetKind, Name: "b"},
+		Value: &policy.DisruptionBudget{Name: "b", Selector: labels.SelectorFromSet(labels.Set{"in": "b"}), MaxUnavailable: intstr.FromInt32(1)},
+	})
+	for _, name := range []string{"n-1", "n-3"} { // each is Ready, so it counts only while somebody repairs it
+		a.node(name, "True", func(n *policy.Node) {
+			n.Labels = map[string]string{"in": "b"}
+			n.Conditions = append(n.Conditions, policy.Condition{Type: "Bad", Status: "True", LastTransition: a.now.Add(-time.Hour)})
+		})
+	}
+	a.node("n-9", "Unknown")
+	_, err := a.reserve(a.candidate(t, "n-1"), reboot)
+	require.NoError(t, err)
+	due := remediate.Run{ID: "due", Attempt: 1, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n-9"}}
+	a.b.Book.put(due)
+	third := a.candidate(t, "n-3")
+	_, err = a.reserve(third, reboot)
+	require.Equal(t, reason.Budget, refusedFor(t, err))
+
+	asks := func(node string) policy.TargetReport {
+		t.Helper()
+		a.b.follow(a.now, nil, time.Time{})
+		targets := a.b.ledger.ActingOn(a.check.ID(), node, a.now)
+		if len(targets) == 0 {
+			r, _, _ := a.b.WithTargets(a.check.ID(), a.now)
+			for _, found := range r.Targets {
+				if found.Node == node {
+					return found
+				}
+			}
+		}
+		require.Len(t, targets, 1)
+		return targets[0]
+	}
+	waitingRuns{a.b.Book}.stillAsked(due, a.now)
+	assert.Equal(t, reason.UnderRemediation, asks("n-1").Reason)
+	assert.Equal(t, []reason.Code{reason.Budget}, asks("n-3").Refusals)
+	_, err = a.reserve(third, reboot)
+	assert.Equal(t, reason.Budget, refusedFor(t, err))
+}
