@@ -28,8 +28,9 @@ type RequestedRuns struct {
 	c    *Cluster
 	book requestBook
 
-	mu      sync.Mutex
-	notHeld map[string]time.Time // when a request could not be held, by UID
+	mu        sync.Mutex
+	notHeld   map[string]time.Time // when a request could not be held, by UID
+	firstSeen map[string]time.Time // when a request was first seen, by UID; see provenSince
 
 	overLimit bool // there were too many requests; only the deciding loop uses it
 }

@@ -18,6 +18,9 @@ type RequestState struct {
 	HeldBy       string // as the finalizer was set
 	// Starting: the start of its run may fail yet, so it is told nothing before that is known.
 	Starting bool
+	// Unproven: it would be told that its target has recovered, and the view may still be that from
+	// before it was made. It is told so only once.
+	Unproven bool
 	// Stale: the request is an annotation on a Machine whose Node is Ready, and no run is open.
 	Stale bool
 }
@@ -29,7 +32,9 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 	if !w.c.book.Seen() {
 		return nil
 	}
-	for i, q := range w.book.requested(now) {
+	requested := w.book.requested(now)
+	proven := w.provenSince(requested, now)
+	for i, q := range requested {
 		r := q.run
 		held := q.Request.Power.HasFinalizer
 		if q.Target.Subject() == "" && r == nil && !held {
@@ -37,7 +42,7 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		}
 		s := RequestState{
 			Ref: refOf(q.Request), HasFinalizer: held, HeldBy: q.Request.Power.HeldBy, Starting: q.hasOpenRun() && isUnsaved(*r),
-			Status: request.Of(q.Requested, r, request.Refusal{}),
+			Status: request.Of(q.Requested, r, request.Refusal{}), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
 		}
 		if s.Status.Phase == request.Pending && i < maxExplained {
 			s.Status = request.Of(q.Requested, r, w.whyNotStarted(&q.Requested, now))
@@ -49,6 +54,27 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		list = append(list, s)
 	}
 	return list
+}
+
+// provenSince says of which requests the view is as new as they are, by UID: it was read after they
+// were first seen. The watches of two kinds keep no order, so a request may be seen before the
+// condition of the Node that made somebody create it.
+func (w *RequestedRuns) provenSince(list []asked, now time.Time) map[string]bool {
+	v := w.c.view.View()
+	read := now.Add(-v.Age)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen, proven := map[string]time.Time{}, map[string]bool{}
+	for _, q := range list {
+		uid := q.Request.UID
+		at, known := w.firstSeen[uid]
+		if !known {
+			at = now
+		}
+		seen[uid], proven[uid] = at, v.Synced && read.After(at)
+	}
+	w.firstSeen = seen
+	return proven
 }
 
 // maxExplained is for how many requests the gates are evaluated for their status.

@@ -100,7 +100,7 @@ func (w *requestWriter) writeAll(ctx context.Context, now time.Time) {
 // needsWrite says whether there is something to write. A cluster that is only observed is told
 // nothing, but what was held is let go.
 func (w *requestWriter) needsWrite(s admit.RequestState, told toldRequest, now time.Time) bool {
-	if s.Starting {
+	if s.Starting || s.Unproven {
 		return false
 	}
 	release := s.HasFinalizer && !s.Status.KeepFinalizer
