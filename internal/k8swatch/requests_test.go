@@ -176,3 +176,28 @@ func TestTargetOfTheOwnTemplateIsNotContested(t *testing.T) {
 		})
 	}
 }
+
+// The controller of a check acts on it also if only fenced finds it Invalid, so its requests that were
+// never listed contest its targets.
+func TestUnreadRequestsOfAnInvalidCheckContest(t *testing.T) { // I22
+	c := offline()
+	u := apiObject("NodeHealthCheck", "nhc", "1", map[string]any{
+		"selector":            map[string]any{"matchLabels": map[string]any{"a": "b"}},
+		"healthyDelay":        "a while", // fenced cannot read it
+		"remediationTemplate": map[string]any{"apiVersion": "example.com/v1", "kind": "RebootTemplate", "name": "x", "namespace": "ns"},
+	})
+	u.SetAPIVersion(policy.Medik8sAPI)
+	u.SetNamespace("")
+	require.NoError(t, c.storeOf("NodeHealthCheck").Add(u))
+	c.adjustRequests()
+	require.NotEmpty(t, seen(c).check("nhc").Invalid)
+	l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Node: "n"}}}
+	l.look.FreshNode = &policy.Node{Name: "n", Labels: labels.Set{"a": "b"}}
+	who, err := l.foreignRequest(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, who, "NodeHealthCheck nhc covers it: the remediation requests of kind Reboot.example.com have not been read")
+	l.look.FreshNode.Labels = nil
+	who, err = l.foreignRequest(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, who, "the check covers other Nodes")
+}
