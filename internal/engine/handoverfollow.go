@@ -93,7 +93,7 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) (ignored
 	if err := h.Stopped(r.Target, step.Tidies); err != nil {
 		return ignored, err
 	}
-	if err := w.write(ctx, o, live, step); err != nil {
+	if wrote, err := w.write(ctx, o, live, step); err != nil || !wrote { // the next round reads what is new
 		return ignored, err
 	}
 	w.c.emit(w.event(r, r.Check, map[escalate.Do]string{
@@ -102,8 +102,8 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) (ignored
 	return ignored, nil
 }
 
-// write makes one change in the cluster.
-func (w *handoverWriter) write(ctx context.Context, o escalate.Object, live *policy.Request, step escalate.Step) error {
+// write makes one change in the cluster. It returns false if nothing was written.
+func (w *handoverWriter) write(ctx context.Context, o escalate.Object, live *policy.Request, step escalate.Step) (bool, error) {
 	switch step.Do {
 	case escalate.TimeOut:
 		return w.c.opt.Handovers.TimeOut(ctx, o)
@@ -112,7 +112,7 @@ func (w *handoverWriter) write(ctx context.Context, o escalate.Object, live *pol
 	case escalate.Delete:
 		return w.c.opt.Handovers.Delete(ctx, o, live)
 	}
-	return nil
+	return false, nil
 }
 
 // noteSeen updates what is known of the object of a record.
