@@ -201,3 +201,37 @@ func TestUnreadRequestsOfAnInvalidCheckContest(t *testing.T) { // I22
 	require.NoError(t, err)
 	assert.Empty(t, who, "the check covers other Nodes")
 }
+
+// An operator learns that fenced cannot see the requests that it is to carry out. That ages no view of
+// the Nodes, and whoever fences by checks alone goes on.
+func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
+	for name, c := range map[string]struct {
+		metal3 bool
+		change func(*store)
+		want   string
+	}{
+		"just added":      {true, func(*store) {}, ""},
+		"forbidden":       {true, func(s *store) { s.fail("you may not") }, "watch Metal3Remediation: you may not"},
+		"no answer":       {true, func(s *store) { s.added = s.added.Add(-outageAfter) }, "watch Metal3Remediation: not read for 1m0s"},
+		"not installed":   {true, func(s *store) { s.added = s.added.Add(-time.Hour); s.noteNotInstalled(time.Now()) }, ""},
+		"those of others": {false, func(s *store) { s.added = s.added.Add(-time.Hour); s.fail("you may not") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := offline()
+			k.cfg.Metal3Remediations = c.metal3
+			require.NoError(t, k.storeOf("MachineHealthCheck").Add(checkWith("infrastructure.cluster.x-k8s.io/v1beta1", "Metal3RemediationTemplate")))
+			k.adjustRequests()
+			at := time.Now()
+			for _, s := range k.allStores() {
+				if s.kind != metal3Requests.Kind {
+					s.noteNotInstalled(at)
+				}
+			}
+			c.change(k.storeOf(metal3Requests.Kind))
+			v := k.View()
+			assert.Equal(t, c.want, v.Problem)
+			assert.True(t, v.Synced)
+			assert.Less(t, v.Age, time.Minute)
+		})
+	}
+}
