@@ -62,6 +62,10 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) error {
 	live, err := w.c.opt.Handovers.Read(ctx, o)
 	served := !errors.Is(err, escalate.ErrNotServed)
 	if err != nil && served {
+		if seen, was := w.seen[r.ID]; was { // it may have been there meanwhile
+			seen.missing = time.Time{}
+			w.seen[r.ID] = seen
+		}
 		return fmt.Errorf("read %s: %w", o, err)
 	}
 	now := time.Now()
@@ -89,6 +93,8 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) error {
 	switch {
 	case !ok || step.Do == escalate.Nothing:
 		return nil
+	case step.Do == escalate.Wait && live.Deleting && now.Sub(seen.deleting) < escalate.IgnoredAfter: // a remediator may take its time to let go
+		return nil
 	case step.Do == escalate.Wait:
 		return &reason.Refusal{Reason: reason.Contested, Message: step.Why}
 	}
@@ -100,7 +106,7 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) error {
 	if err := h.Stopped(r, step.Tidies); err != nil {
 		return err
 	}
-	if err := w.write(ctx, o, live, step); err != nil {
+	if wrote, err := w.write(ctx, o, live, step); err != nil || !wrote { // the next round reads what is new
 		return err
 	}
 	w.c.emit(w.event(r, r.Check, map[escalate.Do]string{
@@ -109,8 +115,8 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) error {
 	return nil
 }
 
-// write makes one change in the cluster.
-func (w *handoverWriter) write(ctx context.Context, o escalate.Object, live *policy.Request, step escalate.Step) error {
+// write makes one change in the cluster. It returns false if nothing was written.
+func (w *handoverWriter) write(ctx context.Context, o escalate.Object, live *policy.Request, step escalate.Step) (bool, error) {
 	switch step.Do {
 	case escalate.TimeOut:
 		return w.c.opt.Handovers.TimeOut(ctx, o)
@@ -119,7 +125,7 @@ func (w *handoverWriter) write(ctx context.Context, o escalate.Object, live *pol
 	case escalate.Delete:
 		return w.c.opt.Handovers.Delete(ctx, o, live)
 	}
-	return nil
+	return false, nil
 }
 
 // noteSeen updates what is known of the object of a record.

@@ -27,11 +27,11 @@ type Handovers interface {
 	// escalate.ErrNotServed if its kind is not served.
 	Read(ctx context.Context, o escalate.Object) (*policy.Request, error)
 	// TimeOut tells the remediator of an object to stop, and Delay notes on it that its target has
-	// recovered now.
-	TimeOut(ctx context.Context, o escalate.Object) error
-	Delay(ctx context.Context, o escalate.Object) error
+	// recovered now. Both, and Delete, return false if nothing was written, because the object has changed.
+	TimeOut(ctx context.Context, o escalate.Object) (wrote bool, err error)
+	Delay(ctx context.Context, o escalate.Object) (wrote bool, err error)
 	// Delete deletes an object, if it has not changed since it was read.
-	Delete(ctx context.Context, o escalate.Object, live *policy.Request) error
+	Delete(ctx context.Context, o escalate.Object, live *policy.Request) (wrote bool, err error)
 }
 
 // HandoverDraft is a request before it is made.
@@ -109,6 +109,7 @@ func (w *handoverWriter) run(ctx context.Context) error {
 // round does the next step of every target. reads: also for the objects that exist.
 func (w *handoverWriter) round(ctx context.Context, reads bool) {
 	if w.c.lead.WhyNotAct(time.Now()) != "" {
+		clear(w.seen) // what comes after the next leadership began is another observation
 		return
 	}
 	leadership := w.c.lead.Enter()

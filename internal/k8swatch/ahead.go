@@ -86,6 +86,7 @@ func (l *looker) requestsNow(ctx context.Context, st *store) ([]policy.Request, 
 		all := make([]policy.Request, len(list))
 		for i := range list {
 			all[i], _ = manifest.Request(list[i].Object)
+			all[i].OnManagementAPI = st.side.isApart()
 		}
 		return all, nil
 	})

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // outageAfter is the length of an outage after which a quiet period
@@ -95,18 +96,32 @@ func (c *Cluster) proven() (oldest time.Time, problem string) {
 	for _, side := range c.sides() {
 		for _, s := range side.watched() {
 			at, wrong := s.state()
-			if s.request && at.IsZero() {
-				continue
-			}
-			if first || at.Before(oldest) {
-				oldest, first = at, false
+			unread := s.request && at.IsZero()
+			if unread {
+				wrong = s.whyUnread(wrong)
 			}
 			if problem == "" && wrong != "" {
 				problem = "watch " + s.kind + c.label(side) + ": " + wrong
 			}
+			if !unread && (first || at.Before(oldest)) {
+				oldest, first = at, false
+			}
 		}
 	}
 	return oldest, problem
+}
+
+// whyUnread is the problem of requests that were never read. That of the kinds that fenced carries
+// out would be told nowhere else: no check has to name them, and a request that is not seen cannot
+// be told that nobody carries it out.
+func (s *store) whyUnread(wrong string) string {
+	switch waits := time.Since(s.added); {
+	case !s.side.c.cfg.carriesOut(schema.GroupKind{Group: s.group, Kind: s.kind}):
+		return ""
+	case wrong == "" && waits > outageAfter:
+		return "not read for " + waits.Round(time.Second).String()
+	}
+	return wrong
 }
 
 // label names an API server in messages if there are two.

@@ -267,21 +267,22 @@ func carriesMark(u *unstructured.Unstructured, o escalate.Object) bool {
 	return o.Mark != "" && u.GetAnnotations()[manifest.RequestMadeBy] == o.Mark
 }
 
-// TimeOut tells the remediator of a request to stop, as medik8s does.
-func (h Handovers) TimeOut(ctx context.Context, o escalate.Object) error {
+// TimeOut tells the remediator of a request to stop, as medik8s does. It returns false if nothing was
+// written, as Delay and Delete do.
+func (h Handovers) TimeOut(ctx context.Context, o escalate.Object) (wrote bool, err error) {
 	return h.annotate(ctx, o, manifest.RequestTimedOut)
 }
 
 // Delay notes on a request that its target recovered now, as medik8s does.
-func (h Handovers) Delay(ctx context.Context, o escalate.Object) error {
+func (h Handovers) Delay(ctx context.Context, o escalate.Object) (wrote bool, err error) {
 	return h.annotate(ctx, o, manifest.RequestHealthyDelay)
 }
 
 // annotate notes the present time on a request, unless a time is there.
-func (h Handovers) annotate(ctx context.Context, o escalate.Object, key string) error {
-	return h.change(ctx, o, func(ctx context.Context, api dynamic.ResourceInterface, u *unstructured.Unstructured) error {
+func (h Handovers) annotate(ctx context.Context, o escalate.Object, key string) (wrote bool, err error) {
+	return h.change(ctx, o, func(ctx context.Context, api dynamic.ResourceInterface, u *unstructured.Unstructured) (bool, error) {
 		if u.GetAnnotations()[key] != "" {
-			return nil
+			return false, nil
 		}
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 			"uid": u.GetUID(), "resourceVersion": u.GetResourceVersion(),
@@ -290,39 +291,40 @@ func (h Handovers) annotate(ctx context.Context, o escalate.Object, key string) 
 		if err == nil {
 			_, err = api.Patch(ctx, o.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		}
-		return err
+		return err == nil, err
 	})
 }
 
 // Delete deletes a request. If its conditions have changed since it was read, it
 // deletes nothing: the remediator may have begun. // I2, I22
-func (h Handovers) Delete(ctx context.Context, o escalate.Object, live *policy.Request) error {
-	return h.change(ctx, o, func(ctx context.Context, api dynamic.ResourceInterface, u *unstructured.Unstructured) error {
+func (h Handovers) Delete(ctx context.Context, o escalate.Object, live *policy.Request) (wrote bool, err error) {
+	return h.change(ctx, o, func(ctx context.Context, api dynamic.ResourceInterface, u *unstructured.Unstructured) (bool, error) {
 		now, err := manifest.Request(u.Object)
 		if err != nil || now.Begun != live.Begun || !reflect.DeepEqual(now.Conditions, live.Conditions) {
-			return err
+			return false, err
 		}
 		uid, version := u.GetUID(), u.GetResourceVersion()
-		return api.Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+		err = api.Delete(ctx, o.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+		return err == nil, err
 	})
 }
 
 // change reads the object of a record and changes it, if it has the UID and the mark of the record.
 func (h Handovers) change(ctx context.Context, o escalate.Object,
-	do func(context.Context, dynamic.ResourceInterface, *unstructured.Unstructured) error,
-) error {
+	do func(context.Context, dynamic.ResourceInterface, *unstructured.Unstructured) (wrote bool, err error),
+) (wrote bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	api, u, err := h.object(ctx, o)
 	if errors.Is(err, escalate.ErrNotServed) {
-		return nil
+		return false, nil
 	}
 	if err != nil || u == nil || o.UID == "" || !carriesMark(u, o) {
-		return err
+		return false, err
 	}
-	err = do(ctx, api, u)
+	wrote, err = do(ctx, api, u)
 	if err != nil && !isGone(err, o.Name) && !apierrors.IsConflict(err) { // after a conflict the next read shows what is new
-		return fmt.Errorf("change %s: %w", o, err)
+		return false, fmt.Errorf("change %s: %w", o, err)
 	}
-	return nil
+	return wrote, nil
 }

@@ -103,21 +103,28 @@ func TestHandovers(t *testing.T) {
 	require.NoError(t, err)
 	assert.Nil(t, seen, "not its object")
 
+	wrote := func(want bool, why string) func(bool, error) {
+		return func(wrote bool, err error) {
+			t.Helper()
+			require.NoError(t, err, why)
+			require.Equal(t, want, wrote, why)
+		}
+	}
 	before, err := h.Read(ctx, o)
 	require.NoError(t, err)
-	require.NoError(t, h.TimeOut(ctx, o))
+	wrote(true, "told")(h.TimeOut(ctx, o))
 	told, err := h.Read(ctx, o)
 	require.NoError(t, err)
 	assert.WithinDuration(t, time.Now(), told.TimedOut, time.Minute)
 	version := live().GetResourceVersion()
-	require.NoError(t, h.TimeOut(ctx, o))
+	wrote(false, "told already")(h.TimeOut(ctx, o))
 	assert.Equal(t, version, live().GetResourceVersion(), "once")
 
 	u := live()
 	u.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Processing", "status": "True"}}}
 	_, err = c.Dynamic().Resource(rebootGVR).Namespace(rig.Namespace).UpdateStatus(ctx, u, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	require.NoError(t, h.Delete(ctx, o, before))
+	wrote(false, "it has changed")(h.Delete(ctx, o, before))
 	now, err := h.Read(ctx, o)
 	require.NoError(t, err)
 	require.NotNil(t, now, "its remediator has begun since")
@@ -133,8 +140,8 @@ func TestHandovers(t *testing.T) {
 	} {
 		other := o
 		change(&other)
-		require.NoError(t, h.Delete(ctx, other, now), name)
-		require.NoError(t, h.Delay(ctx, other), name)
+		wrote(false, name)(h.Delete(ctx, other, now))
+		wrote(false, name)(h.Delay(ctx, other))
 		require.Equal(t, version, live().GetResourceVersion(), name)
 	}
 	unmarked := live()
@@ -143,7 +150,7 @@ func TestHandovers(t *testing.T) {
 	unmarked.SetAnnotations(marks)
 	_, err = c.Dynamic().Resource(rebootGVR).Namespace(rig.Namespace).Update(ctx, unmarked, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	require.NoError(t, h.Delete(ctx, o, now))
+	wrote(false, "without its mark")(h.Delete(ctx, o, now))
 	now, err = h.Read(ctx, o)
 	require.NoError(t, err)
 	require.NotNil(t, now, "it exists without its mark")
@@ -154,11 +161,11 @@ func TestHandovers(t *testing.T) {
 	_, err = c.Dynamic().Resource(rebootGVR).Namespace(rig.Namespace).Update(ctx, unmarked, metav1.UpdateOptions{})
 	require.NoError(t, err)
 
-	require.NoError(t, h.Delete(ctx, o, now))
+	wrote(true, "deleted")(h.Delete(ctx, o, now))
 	now, err = h.Read(ctx, o)
 	require.NoError(t, err)
 	assert.Nil(t, now)
-	require.NoError(t, h.Delete(ctx, o, before), "one that is gone is no error")
+	wrote(false, "one that is gone is no error")(h.Delete(ctx, o, before))
 	for name, change := range map[string]func(*escalate.Object){
 		"on the management API": func(o *escalate.Object) { o.OnManagementAPI = true },
 		"in another cluster":    func(o *escalate.Object) { o.On = "elsewhere" },
@@ -171,7 +178,7 @@ func TestHandovers(t *testing.T) {
 	o.Kind = "NoSuchRemediation"
 	_, err = h.Read(ctx, o)
 	require.ErrorIs(t, err, escalate.ErrNotServed)
-	require.NoError(t, h.TimeOut(ctx, o))
+	wrote(false, "not served")(h.TimeOut(ctx, o))
 	o.On = "elsewhere"
 	_, err = h.Read(ctx, o)
 	require.ErrorContains(t, err, "give the record up")

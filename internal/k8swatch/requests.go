@@ -210,20 +210,29 @@ func (r *requestKinds) gateCheck(check *policy.Check) *policy.Check {
 	if check.Invalid != "" {
 		return check
 	}
+	why := r.unread(check)
+	if why == "" {
+		return check
+	}
 	gated := *check
+	gated.Invalid = why
+	return &gated
+}
+
+// unread says why the requests of a check cannot be read; "" if they are. It does not ask whether
+// the check is Invalid: its own controller may act on a check that only fenced rejects. // I22
+func (r *requestKinds) unread(check *policy.Check) string {
 	if t := foreignTemplate(check); t != nil {
-		gated.Invalid = fmt.Sprintf("its template is a %s of %s, from which no remediator makes requests", t.Kind, t.APIVersion)
-		return &gated
+		return fmt.Sprintf("its template is a %s of %s, from which no remediator makes requests", t.Kind, t.APIVersion)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range check.Templates() {
 		if kind, _ := requestOf(t); kind.Group != "" && !r.ready[kind] {
-			gated.Invalid = fmt.Sprintf("the remediation requests of kind %s have not been read: %s", kind, r.why(kind))
-			return &gated
+			return fmt.Sprintf("the remediation requests of kind %s have not been read: %s", kind, r.why(kind))
 		}
 	}
-	return check
+	return ""
 }
 
 // why says why a kind cannot be read; r.mu is held.

@@ -176,3 +176,62 @@ func TestTargetOfTheOwnTemplateIsNotContested(t *testing.T) {
 		})
 	}
 }
+
+// The controller of a check acts on it also if only fenced finds it Invalid, so its requests that were
+// never listed contest its targets.
+func TestUnreadRequestsOfAnInvalidCheckContest(t *testing.T) { // I22
+	c := offline()
+	u := apiObject("NodeHealthCheck", "nhc", "1", map[string]any{
+		"selector":            map[string]any{"matchLabels": map[string]any{"a": "b"}},
+		"healthyDelay":        "a while", // fenced cannot read it
+		"remediationTemplate": map[string]any{"apiVersion": "example.com/v1", "kind": "RebootTemplate", "name": "x", "namespace": "ns"},
+	})
+	u.SetAPIVersion(policy.Medik8sAPI)
+	u.SetNamespace("")
+	require.NoError(t, c.storeOf("NodeHealthCheck").Add(u))
+	c.adjustRequests()
+	require.NotEmpty(t, seen(c).check("nhc").Invalid)
+	l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Node: "n"}}}
+	l.look.FreshNode = &policy.Node{Name: "n", Labels: labels.Set{"a": "b"}}
+	who, err := l.foreignRequest(t.Context())
+	require.NoError(t, err)
+	assert.Contains(t, who, "NodeHealthCheck nhc covers it: the remediation requests of kind Reboot.example.com have not been read")
+	l.look.FreshNode.Labels = nil
+	who, err = l.foreignRequest(t.Context())
+	require.NoError(t, err)
+	assert.Empty(t, who, "the check covers other Nodes")
+}
+
+// An operator learns that fenced cannot see the requests that it is to carry out. That ages no view of
+// the Nodes, and whoever fences by checks alone goes on.
+func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
+	for name, c := range map[string]struct {
+		metal3 bool
+		change func(*store)
+		want   string
+	}{
+		"just added":      {true, func(*store) {}, ""},
+		"forbidden":       {true, func(s *store) { s.fail("you may not") }, "watch Metal3Remediation: you may not"},
+		"no answer":       {true, func(s *store) { s.added = s.added.Add(-outageAfter) }, "watch Metal3Remediation: not read for 1m0s"},
+		"not installed":   {true, func(s *store) { s.added = s.added.Add(-time.Hour); s.noteNotInstalled(time.Now()) }, ""},
+		"those of others": {false, func(s *store) { s.added = s.added.Add(-time.Hour); s.fail("you may not") }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := offline()
+			k.cfg.Metal3Remediations = c.metal3
+			require.NoError(t, k.storeOf("MachineHealthCheck").Add(checkWith("infrastructure.cluster.x-k8s.io/v1beta1", "Metal3RemediationTemplate")))
+			k.adjustRequests()
+			at := time.Now()
+			for _, s := range k.allStores() {
+				if s.kind != metal3Requests.Kind {
+					s.noteNotInstalled(at)
+				}
+			}
+			c.change(k.storeOf(metal3Requests.Kind))
+			v := k.View()
+			assert.Equal(t, c.want, v.Problem)
+			assert.True(t, v.Synced)
+			assert.Less(t, v.Age, time.Minute)
+		})
+	}
+}

@@ -97,12 +97,12 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 }
 
 // unreadRequests names a check that covers the target and whose requests were never
-// listed: from the cluster or from a file, whoever makes them. The requests that fenced
-// carries out ask nobody else.
+// listed: from the cluster or from a file, whoever makes them, also of a check that fenced finds
+// Invalid: its own controller may act on it. The requests that fenced carries out ask nobody else.
 func (l *looker) unreadRequests() string {
 	var covering []*policy.Check
 	note := func(c *policy.Check) {
-		if c.Invalid == "" && !isHandledByFenced(c) && l.covers(c) {
+		if !isHandledByFenced(c) && l.covers(c) {
 			covering = append(covering, c)
 		}
 	}
@@ -117,7 +117,7 @@ func (l *looker) unreadRequests() string {
 		note(&l.c.cfg.Checks[i])
 	}
 	for _, c := range covering {
-		if why := l.c.requests.gateCheck(c).Invalid; why != "" {
+		if why := l.c.requests.unread(c); why != "" {
 			return fmt.Sprintf("%s %s covers it: %s", c.Kind, c.Key(), why)
 		}
 	}

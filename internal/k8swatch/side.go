@@ -71,6 +71,7 @@ func (s *side) watched() []*store {
 // add starts to watch a kind.
 func (s *side) add(st *store) {
 	st.side, st.log, st.items, st.marks = s, s.log, map[objectName]entry{}, map[objectName]event.RunMark{}
+	st.added = time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stores = append(s.stores, st)

@@ -32,6 +32,8 @@ type store struct {
 	keep func(any) bool
 	log  *zap.Logger
 	stop context.CancelFunc // guarded by the side's mutex
+	// added is when the side began to watch it.
+	added time.Time
 
 	mu sync.Mutex
 	// gvr is where the kind is served now; without a resource it is not known yet.

@@ -153,6 +153,26 @@ status: {phase: Fencing}
 	}, s.Requests)
 }
 
+// The finalizers of Kubernetes' own garbage collection are no sign of a remediator. // I22
+func TestFinalizersOfARemediator(t *testing.T) {
+	for _, c := range []struct {
+		finalizers []any
+		want       bool
+	}{
+		{nil, false},
+		{[]any{"foregroundDeletion"}, false},
+		{[]any{"orphan"}, false},
+		{[]any{"foregroundDeletion", "example.com/reboot"}, true},
+		{[]any{manifest.RequestFinalizer}, true},
+	} {
+		q, err := manifest.Request(map[string]any{"apiVersion": "example.com/v1", "kind": "Reboot",
+			"metadata": map[string]any{"namespace": "ns", "name": "m", "finalizers": c.finalizers}})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, q.Finalizer, c.finalizers)
+		assert.Equal(t, c.want, q.Begun, c.finalizers)
+	}
+}
+
 // TestMetal3RequestIsOwnWhereThatIsConfigured, and no other kind is.
 func TestMetal3RequestIsOwnWhereThatIsConfigured(t *testing.T) {
 	fields := func(apiVersion string, limit any) map[string]any {

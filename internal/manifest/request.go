@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -55,7 +57,7 @@ func Request(fields map[string]any) (policy.Request, error) {
 		q.TemplateName = annotations[clonedFrom]
 	}
 	q.Check, q.MadeBy = annotations[RequestCheck], annotations[RequestMadeBy]
-	q.Finalizer = len(meta.texts("finalizers")) > 0
+	q.Finalizer = slices.ContainsFunc(meta.texts("finalizers"), isRemediators)
 	q.Begun = q.Finalizer || len(o.child("status").fields) > 0
 	_, q.ControlPlane = meta.textMap("labels")[requestControlPlane]
 	q.TimedOut = instant(meta, annotations, requestTimedOut)
@@ -70,6 +72,12 @@ func Request(fields map[string]any) (policy.Request, error) {
 		q.Power = powerRequest(o.child("spec"), meta, o.child("status"))
 	}
 	return q, o.err()
+}
+
+// isRemediators reports whether a finalizer may be that of a remediator. Kubernetes sets these itself
+// when a deletion treats what the object owns: they say nothing about who is at work. // I22
+func isRemediators(finalizer string) bool {
+	return finalizer != metav1.FinalizerDeleteDependents && finalizer != metav1.FinalizerOrphanDependents
 }
 
 // OwnRequest is Request for a cluster where fenced carries out Metal3Remediations, too.

@@ -115,30 +115,32 @@ func (s *State) object(o escalate.Object) *policy.Request {
 }
 
 // TimeOut implements engine.Handovers.
-func (h Handovers) TimeOut(_ context.Context, o escalate.Object) error {
-	return h.change(o, func(s *State, q *policy.Request) { q.TimedOut = time.Now(); s.PutOther(q) })
+func (h Handovers) TimeOut(_ context.Context, o escalate.Object) (wrote bool, err error) {
+	return h.change(o, func(s *State, q *policy.Request) bool { q.TimedOut = time.Now(); s.PutOther(q); return true }), nil
 }
 
 // Delay implements engine.Handovers.
-func (h Handovers) Delay(_ context.Context, o escalate.Object) error {
-	return h.change(o, func(s *State, q *policy.Request) { q.HealthyDelaySince = time.Now(); s.PutOther(q) })
+func (h Handovers) Delay(_ context.Context, o escalate.Object) (wrote bool, err error) {
+	return h.change(o, func(s *State, q *policy.Request) bool { q.HealthyDelaySince = time.Now(); s.PutOther(q); return true }), nil
 }
 
 // Delete implements engine.Handovers.
-func (h Handovers) Delete(_ context.Context, o escalate.Object, live *policy.Request) error {
-	return h.change(o, func(s *State, q *policy.Request) {
-		if q.Begun == live.Begun && reflect.DeepEqual(q.Conditions, live.Conditions) {
-			s.DropOther(q)
+func (h Handovers) Delete(_ context.Context, o escalate.Object, live *policy.Request) (wrote bool, err error) {
+	return h.change(o, func(s *State, q *policy.Request) bool {
+		if q.Begun != live.Begun || !reflect.DeepEqual(q.Conditions, live.Conditions) {
+			return false
 		}
-	})
+		s.DropOther(q)
+		return true
+	}), nil
 }
 
-func (h Handovers) change(o escalate.Object, change func(*State, *policy.Request)) error {
+func (h Handovers) change(o escalate.Object, change func(*State, *policy.Request) bool) (wrote bool) {
 	h.c.Do(func(s *State) {
 		if q := s.object(o); q != nil && q.MadeBy == o.Mark {
 			c := *q
-			change(s, &c)
+			wrote = change(s, &c)
 		}
 	})
-	return nil
+	return wrote
 }

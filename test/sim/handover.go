@@ -150,24 +150,28 @@ func (h handovers) object(o escalate.Object) *policy.Request {
 }
 
 // TimeOut implements engine.Handovers.
-func (h handovers) TimeOut(ctx context.Context, o escalate.Object) error {
-	return h.change(ctx, "give up", o, func(w *World, q *policy.Request) {
-		if q.TimedOut.IsZero() {
-			c := *q
-			c.TimedOut = h.written()
-			w.api.PutOther(&c)
+func (h handovers) TimeOut(ctx context.Context, o escalate.Object) (wrote bool, err error) {
+	return h.change(ctx, "give up", o, func(w *World, q *policy.Request) bool {
+		if !q.TimedOut.IsZero() {
+			return false
 		}
+		c := *q
+		c.TimedOut = h.written()
+		w.api.PutOther(&c)
+		return true
 	})
 }
 
 // Delay implements engine.Handovers.
-func (h handovers) Delay(ctx context.Context, o escalate.Object) error {
-	return h.change(ctx, "delay", o, func(w *World, q *policy.Request) {
-		if q.HealthyDelaySince.IsZero() {
-			c := *q
-			c.HealthyDelaySince = h.written()
-			w.api.PutOther(&c)
+func (h handovers) Delay(ctx context.Context, o escalate.Object) (wrote bool, err error) {
+	return h.change(ctx, "delay", o, func(w *World, q *policy.Request) bool {
+		if !q.HealthyDelaySince.IsZero() {
+			return false
 		}
+		c := *q
+		c.HealthyDelaySince = h.written()
+		w.api.PutOther(&c)
+		return true
 	})
 }
 
@@ -175,17 +179,19 @@ func (h handovers) Delay(ctx context.Context, o escalate.Object) error {
 func (h handovers) written() time.Time { return time.Now().Add(-h.inc.i.clock.skew) }
 
 // Delete implements engine.Handovers.
-func (h handovers) Delete(ctx context.Context, o escalate.Object, live *policy.Request) error {
-	return h.change(ctx, "delete", o, func(w *World, q *policy.Request) {
-		if q.Begun == live.Begun && reflect.DeepEqual(q.Conditions, live.Conditions) {
-			w.auditDeleted(h.inc, q)
-			w.deleteOther(q, h.inc.String())
+func (h handovers) Delete(ctx context.Context, o escalate.Object, live *policy.Request) (wrote bool, err error) {
+	return h.change(ctx, "delete", o, func(w *World, q *policy.Request) bool {
+		if q.Begun != live.Begun || !reflect.DeepEqual(q.Conditions, live.Conditions) {
+			return false
 		}
+		w.auditDeleted(h.inc, q)
+		w.deleteOther(q, h.inc.String())
+		return true
 	})
 }
 
-// change changes the object of a record.
-func (h handovers) change(ctx context.Context, what string, o escalate.Object, change func(*World, *policy.Request)) error {
+// change changes the object of a record. It returns false if nothing was written.
+func (h handovers) change(ctx context.Context, what string, o escalate.Object, change func(*World, *policy.Request) bool) (wrote bool, err error) {
 	w := h.inc.i.w
 	w.do(func() {
 		if q := w.api.Others[otherID(o)]; q != nil {
@@ -193,14 +199,15 @@ func (h handovers) change(ctx context.Context, what string, o escalate.Object, c
 			w.auditStopped(h.inc, w.nodeOf(q), what)
 		}
 	})
-	return h.exchange(ctx, what, func(*fake.State) error {
+	err = h.exchange(ctx, what, func(*fake.State) error {
 		if found := h.object(o); found != nil && found.MadeBy == o.Mark {
 			q := w.api.Others[otherID(o)]
 			w.auditTouched(h.inc, q, what)
-			change(w, q)
+			wrote = change(w, q)
 		}
 		return nil
 	})
+	return wrote, err
 }
 
 // takeAway deletes a request for somebody other than fenced. w.mu is held.

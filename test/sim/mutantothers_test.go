@@ -32,10 +32,10 @@ func (i impatientHandovers) Read(ctx context.Context, o escalate.Object) (*polic
 	return live, err
 }
 
-func (i impatientHandovers) Delete(ctx context.Context, o escalate.Object, _ *policy.Request) error {
+func (i impatientHandovers) Delete(ctx context.Context, o escalate.Object, _ *policy.Request) (wrote bool, err error) {
 	live, err := i.Handovers.Read(ctx, o)
 	if live == nil {
-		return err
+		return false, err
 	}
 	return i.Handovers.Delete(ctx, o, live)
 }
@@ -43,7 +43,9 @@ func (i impatientHandovers) Delete(ctx context.Context, o escalate.Object, _ *po
 // hoardingHandovers only says that it deletes requests.
 type hoardingHandovers struct{ engine.Handovers }
 
-func (hoardingHandovers) Delete(context.Context, escalate.Object, *policy.Request) error { return nil }
+func (hoardingHandovers) Delete(context.Context, escalate.Object, *policy.Request) (wrote bool, err error) {
+	return true, nil
+}
 
 func hands(wrap func(engine.Handovers) engine.Handovers) Defect {
 	return options(func(o *engine.Options) { o.Clusters[0].Handovers = wrap(o.Clusters[0].Handovers) })
