@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"testing"
 	"time"
@@ -173,13 +172,4 @@ func TestSidecarIsConfined(t *testing.T) {
 			require.NotEmpty(t, m.SubPath, "a whole Secret is a directory that everybody may write, which fenced refuses")
 		}
 	}
-}
-
-// TestQuadletReloads: systemctl reload of the container asks the daemon in it, by the names that container and program have.
-func TestQuadletReloads(t *testing.T) {
-	unit := readFile(t, "image/fenced.container")
-	m := regexp.MustCompile(`(?m)^ExecReload=/usr/bin/podman exec (\S+) (\S+) --reload$`).FindStringSubmatch(unit)
-	require.NotNil(t, m)
-	require.Contains(t, unit, "\nContainerName="+m[1]+"\n")
-	require.Contains(t, readFile(t, "image/build.sh"), `"$root`+m[2]+`" ./cmd/fenced`)
 }
