@@ -100,6 +100,15 @@ var builtRPM = sync.OnceValues(func() (string, error) {
 	return binaryRPM(dist)
 })
 
+// newVersion is a version after this one.
+const newVersion = "0.2.0"
+
+// builtNewVersion is a directory with the RPM and the source RPM of that version, built once.
+var builtNewVersion = sync.OnceValues(func() (string, error) {
+	dist := filepath.Join(scratch, newVersion)
+	return dist, buildVersion("..", newVersion, dist)
+})
+
 // rpmFile is the path of that RPM.
 func rpmFile(t *testing.T) string {
 	t.Helper()
