@@ -80,6 +80,9 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples/prometheus
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/prometheus/fenced.rules.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac-medik8s.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac.yaml
+drwxr-xr-x root root - /usr/share/doc/fenced/examples/systemd
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-credentials.conf
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-networks.conf
 -rw-r--r-- root root d /usr/share/doc/fenced/sbom.cdx.json
 -rw-r--r-- root root - /usr/share/fish/vendor_completions.d/fencectl.fish
 drwxr-xr-x root root - /usr/share/licenses/fenced
