@@ -103,6 +103,17 @@ func TestRPMLint(t *testing.T) {
 	require.Contains(t, string(text), "0 errors, 0 warnings")
 }
 
+// TestManPagesAreUnderstood: man shows nothing of what it does not understand.
+func TestManPagesAreUnderstood(t *testing.T) {
+	need(t, "mandoc", "mandoc")
+	pages, err := filepath.Glob("../docs/man/*.[58]")
+	require.NoError(t, err)
+	require.Len(t, pages, 4)
+	text, err := exec.Command("mandoc", append([]string{"-Tlint", "-Wwarning"}, pages...)...).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Empty(t, string(text))
+}
+
 // TestRPMIsSigned signs a copy with a throw-away key: where signatures are required, rpm takes
 // it, and neither the unsigned one nor one with another byte.
 func TestRPMIsSigned(t *testing.T) {
