@@ -69,14 +69,7 @@ func walk(t *testing.T, keep func(path string) bool, visit func(path string, f *
 
 // TestNamedTestsExist: a guard that was renamed away guards nothing.
 func TestNamedTestsExist(t *testing.T) {
-	exists := map[string]bool{}
-	walk(t, func(path string) bool { return strings.HasSuffix(path, "_test.go") }, func(_ string, f *ast.File) {
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok {
-				exists[fn.Name.Name] = true
-			}
-		}
-	})
+	exists := testNames(t)
 	named := 0
 	for file, text := range documents(t) {
 		for _, name := range regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`).FindAllString(text, -1) {

@@ -89,13 +89,29 @@ func TestPackageListsWhatIsInIt(t *testing.T) {
 	require.Equal(t, built, listed)
 }
 
-// TestRPMLint: what rpmlint says of the package, but for what the committed filter explains.
+// TestRPMLint: what rpmlint says of the package and of the source, but for what the committed filter explains.
 func TestRPMLint(t *testing.T) {
 	rpm := rpmFile(t)
 	need(t, "rpmlint", "rpmlint")
-	text, err := exec.Command("rpmlint", "--config", "rpm/rpmlint.toml", "rpm/fenced.spec", rpm).CombinedOutput()
+	source, err := filepath.Glob(filepath.Join(filepath.Dir(rpm), "fenced-*.src.rpm"))
+	require.NoError(t, err)
+	if os.Getenv("FENCED_RPM") == "" {
+		require.Len(t, source, 1)
+	}
+	text, err := exec.Command("rpmlint", append([]string{"--config", "rpm/rpmlint.toml", "rpm/fenced.spec", rpm}, source...)...).CombinedOutput()
 	require.NoError(t, err, "%s", text)
 	require.Contains(t, string(text), "0 errors, 0 warnings")
+}
+
+// TestManPagesAreUnderstood: man shows nothing of what it does not understand.
+func TestManPagesAreUnderstood(t *testing.T) {
+	need(t, "mandoc", "mandoc")
+	pages, err := filepath.Glob("../docs/man/*.[58]")
+	require.NoError(t, err)
+	require.Len(t, pages, 4)
+	text, err := exec.Command("mandoc", append([]string{"-Tlint", "-Wwarning"}, pages...)...).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Empty(t, string(text))
 }
 
 // TestRPMIsSigned signs a copy with a throw-away key: where signatures are required, rpm takes

@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +19,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -48,6 +49,7 @@ func TestImageFences(t *testing.T) {
 	unpackImage(t, filepath.Join(dir, "image"), filepath.Join(dir, "root"))
 	sh(t, `umask 022; chmod 755 "$1"; mkdir -p "$1/tree/etc/fenced/hosts.d" "$1/tree/etc/fenced/credentials" "$1/state" "$1/run"`, dir)
 	s := hungScene(t)
+	patchesIronic(t, s)
 	configure(t, s, dir)
 	sh(t, `cd "$1/tree/etc/fenced"; mv "$1/password" credentials/bmc
 		sed -i 's,credential: bmc,passwordFile: /etc/fenced/credentials/bmc,' hosts.d/hosts.yaml; echo 'control: {group: ""}' >>fenced.yaml
@@ -99,6 +101,52 @@ func TestImageFences(t *testing.T) {
 	case <-ctx.Done():
 		require.FailNow(t, "the daemon does not end")
 	}
+}
+
+// ironic is a Deployment with what the patch meets.
+const ironic = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: ironic, namespace: default}
+spec:
+  replicas: 0
+  strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1}}
+  selector: {matchLabels: {name: ironic}}
+  template:
+    metadata: {labels: {name: ironic}}
+    spec:
+      securityContext: {fsGroup: 994}
+      containers: [{name: ironic, image: ironic}]
+      volumes: [{name: ironic-data-volume, emptyDir: {}}]
+`
+
+// patchesIronic: a real API server takes the manifest as a patch of a Deployment, and beside what that has.
+func patchesIronic(t *testing.T, s *scene.Scene) {
+	t.Helper()
+	kubectl, err := rig.Kubectl(t.Context(), os.Stderr)
+	require.NoError(t, err)
+	admin, err := s.Cluster.Kubeconfig("an-administrator", "system:masters")
+	require.NoError(t, err)
+	patch := exec.Command("sh", "-c", `set -e; PATH=$1:$PATH KUBECONFIG=$2
+		export KUBECONFIG
+		printf %s "$4" | kubectl create -f - >&2
+		kubectl patch deployment ironic --patch-file "$3" --dry-run=server -o json
+		kubectl delete deployment ironic >&2`, "sh", kubectl, admin, "image/ironic-sidecar.yaml", ironic)
+	patch.Stderr = os.Stderr
+	text, err := patch.Output()
+	require.NoError(t, err)
+	var d appsv1.Deployment
+	require.NoError(t, json.Unmarshal(text, &d))
+	pod := d.Spec.Template.Spec
+	var names []string
+	for _, c := range pod.Containers {
+		names = append(names, c.Name)
+	}
+	for _, v := range pod.Volumes {
+		names = append(names, v.Name)
+	}
+	assert.ElementsMatch(t, []string{"fenced", "ironic", "ironic-data-volume", "fenced-config", "fenced-state", "fenced-run"}, names)
+	assert.Equal(t, appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}, d.Spec.Strategy)
+	assert.EqualValues(t, 994, *pod.SecurityContext.FSGroup)
 }
 
 func poll(ctx context.Context, t *testing.T, ok func() bool, what string) {
@@ -155,8 +203,11 @@ func unpackImage(t *testing.T, image, root string) {
 // TestSidecarIsConfined: the manifest is a Deployment, whose container has the user of the
 // image, a read-only root and nothing to gain.
 func TestSidecarIsConfined(t *testing.T) {
+	text := readFile(t, "image/ironic-sidecar.yaml")
+	const directive = "    $retainKeys: [type]\n" // of the patch, and not of a Deployment
+	require.Contains(t, text, directive)
 	var d appsv1.Deployment
-	require.NoError(t, yaml.Unmarshal([]byte(readFile(t, "image/ironic-sidecar.yaml")), &d))
+	require.NoError(t, yaml.UnmarshalStrict([]byte(strings.Replace(text, directive, "", 1)), &d))
 	require.Len(t, d.Spec.Template.Spec.Containers, 1)
 	c := d.Spec.Template.Spec.Containers[0]
 	require.EqualValues(t, 1, *d.Spec.Replicas)
@@ -173,13 +224,4 @@ func TestSidecarIsConfined(t *testing.T) {
 			require.NotEmpty(t, m.SubPath, "a whole Secret is a directory that everybody may write, which fenced refuses")
 		}
 	}
-}
-
-// TestQuadletReloads: systemctl reload of the container asks the daemon in it, by the names that container and program have.
-func TestQuadletReloads(t *testing.T) {
-	unit := readFile(t, "image/fenced.container")
-	m := regexp.MustCompile(`(?m)^ExecReload=/usr/bin/podman exec (\S+) (\S+) --reload$`).FindStringSubmatch(unit)
-	require.NotNil(t, m)
-	require.Contains(t, unit, "\nContainerName="+m[1]+"\n")
-	require.Contains(t, readFile(t, "image/build.sh"), `"$root`+m[2]+`" ./cmd/fenced`)
 }

@@ -53,6 +53,9 @@ done
 for f in fenced-local-ipmi.conf 60-fenced-ipmi.rules; do
 	put 0644 "packaging/local-ipmi/$f" "$doc/examples/local-ipmi/$f"
 done
+for f in fenced-credentials.conf fenced-networks.conf; do
+	put 0644 "packaging/systemd/examples/$f" "$doc/examples/systemd/$f"
+done
 
 complete() { # complete SHELL TARGET
 	mkdir -p "$dest${2%/*}"

@@ -22,9 +22,10 @@ func TestLifeOfThePackage(t *testing.T) {
 	need(t, "createrepo_c", "createrepo-c")
 	dir := shareScript(t, "life.sh")
 	repo := filepath.Join(dir, "repo")
-	sh(t, `mkdir -m 0755 "$2" && cp "$1" "$2/"`, rpmFile(t), repo)
-	require.NoError(t, buildVersion("..", newVersion, repo))
-	sh(t, `rm "$1"/*.src.rpm && createrepo_c --quiet "$1" && chmod -R a+rX "$1"`, repo)
+	older := rpmFile(t)
+	newer, err := builtNewVersion()
+	require.NoError(t, err)
+	sh(t, `mkdir -m 0755 "$3" && cp "$1" "$2"/*.rpm "$3/" && rm "$3"/*.src.rpm && createrepo_c --quiet "$3" && chmod -R a+rX "$3"`, older, newer, repo)
 
 	s := hungScene(t)
 	sh(t, `umask 022; mkdir -p "$1/tree/etc/fenced/hosts.d"`, dir)
@@ -46,8 +47,6 @@ func TestLifeOfThePackage(t *testing.T) {
 		"ok downgraded onto a newer state: refused, and the state untouched", "ok the newer state is left, and the old one taken up", "ok erased: stopped, state and changed configuration kept")
 	requireFencedOnce(t, s)
 }
-
-const newVersion = "0.2.0"
 
 // ofNewerSchema makes a state as a fenced after this one would leave it.
 func ofNewerSchema(t *testing.T, path string) {

@@ -42,3 +42,36 @@ func TestInstalledUnitsUnderNewerSystemd(t *testing.T) {
 		"ok back after a hang", "ok paused from the start", "ok reloaded", "ok a bad file fails the reload, and changes nothing", "ok down with a bad configuration",
 	}, lines(said), "%s%s", complained, console)
 }
+
+// TestInstalledDaemonFencesUnderNewerSystemd is TestInstalledDaemonFences by a newer systemd.
+func TestInstalledDaemonFencesUnderNewerSystemd(t *testing.T) {
+	t.Parallel()
+	needBoot(t)
+	fencesInstalled(t, newerTree(t))
+}
+
+// TestInstalledDaemonWhoseLoopHangsUnderNewerSystemd is TestInstalledDaemonWhoseLoopHangs by a newer systemd.
+func TestInstalledDaemonWhoseLoopHangsUnderNewerSystemd(t *testing.T) {
+	t.Parallel()
+	needBoot(t)
+	hangsInstalled(t, newerTree(t))
+}
+
+// TestLifeOfThePackageUnderNewerSystemd lets rpm install, upgrade and erase the package. The upgrade in mid-run and the downgrade are those of TestLifeOfThePackage.
+func TestLifeOfThePackageUnderNewerSystemd(t *testing.T) {
+	t.Parallel()
+	needBoot(t)
+	tree := newerTree(t)
+	dir := shareScript(t, "rpm.sh")
+	older := rpmFile(t)
+	newer, err := builtNewVersion()
+	require.NoError(t, err)
+	sh(t, `umask 022; cp "$2" "$3"/*.rpm testdata/fenced.yaml testdata/nowhere.kubeconfig "$1/"; rm "$1"/*.src.rpm`, dir, older, newer)
+	console, err := boot(t, dir, "administrator.service", tree)
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, []string{
+		"ok it is systemd 257 and rpm 4.20", "ok installed: nothing enabled, nothing started", "ok started", "ok upgraded: restarted, and the configuration kept",
+		"ok erased: stopped, state and changed configuration kept",
+	}, lines(said), "%s%s", complained, console)
+}

@@ -4,6 +4,7 @@ package packaging_test
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,11 +27,25 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	scratch = dir
+	bootInParallel()
 	code := m.Run()
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)
+}
+
+// bootInParallel lets three of the parallel tests run at once: they mostly wait, whatever processors there are. -parallel says otherwise.
+func bootInParallel() {
+	flag.Parse()
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if said {
+		return
+	}
+	if err := flag.Set("test.parallel", "3"); err != nil {
+		panic(err)
+	}
 }
 
 // need skips the test where a tool of Debian is missing, but never in CI.
@@ -98,6 +113,15 @@ var builtRPM = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	return binaryRPM(dist)
+})
+
+// newVersion is a version after this one.
+const newVersion = "0.2.0"
+
+// builtNewVersion is a directory with the RPM and the source RPM of that version, built once.
+var builtNewVersion = sync.OnceValues(func() (string, error) {
+	dist := filepath.Join(scratch, newVersion)
+	return dist, buildVersion("..", newVersion, dist)
 })
 
 // rpmFile is the path of that RPM.

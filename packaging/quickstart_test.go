@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,8 +17,8 @@ import (
 )
 
 // TestQuickStartFromThePackage follows the quick start of a plain cluster as a new user does, from the
-// RPM to the first dry run: dnf, systemd, kubectl, the control plane and the BMC are real. It prints what is
-// typed and how long the machine takes: docs/results.md has one run.
+// RPM to the first dry run: dnf, systemd, kubectl, the control plane and the BMC are real. It takes less than ten minutes, and less than
+// two of them are typing.
 func TestQuickStartFromThePackage(t *testing.T) {
 	needBoot(t)
 	need(t, "dnf", "dnf")
@@ -54,11 +55,17 @@ func TestQuickStartFromThePackage(t *testing.T) {
 		"root fenced 640 /etc/fenced/fenced.yaml", "root fenced 640 /etc/fenced/prod.kubeconfig", "root fenced 740 /etc/fenced/prod-kubeconfig.sh",
 		"root fenced 640 /etc/fenced/hosts.d/prod.yaml", "root fenced 640 /etc/fenced/credentials/bmc",
 	}, lines(read(t, dir, "modes")))
-	printQuickStart(t, commands, lines(said))
+	requireQuick(t, commands, lines(said))
 }
 
-// printQuickStart prints one row for each command: its characters with Enter, and its time.
-func printQuickStart(t *testing.T, commands, said []string) {
+const (
+	perMinute  = 200 // characters that somebody types who reads them from a page
+	maxTyping  = 2   // minutes
+	maxMachine = 8 * time.Minute
+)
+
+// requireQuick prints one row for each command: its characters with Enter, and its time. docs/results.md has one run.
+func requireQuick(t *testing.T, commands, said []string) {
 	t.Helper()
 	t.Log("| command | typed characters | machine, s |")
 	t.Log("|---|---|---|")
@@ -70,4 +77,6 @@ func printQuickStart(t *testing.T, commands, said []string) {
 		characters, total = characters+len(c)+1, total+ms
 	}
 	t.Logf("| %d commands, and the password | %d | %.1f |", len(commands), characters, float64(total)/1000)
+	assert.Less(t, characters, maxTyping*perMinute, "what the quick start has typed takes too long")
+	assert.Less(t, time.Duration(total)*time.Millisecond, maxMachine, "the machine takes too long")
 }

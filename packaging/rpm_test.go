@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/asroot"
 )
 
 // packaged is every path of the RPM but the pages of docs: mode, owner, group, flags (c config, n
@@ -78,6 +80,9 @@ drwxr-xr-x root root - /usr/share/doc/fenced/examples/prometheus
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/prometheus/fenced.rules.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac-medik8s.yaml
 -rw-r--r-- root root d /usr/share/doc/fenced/examples/rbac.yaml
+drwxr-xr-x root root - /usr/share/doc/fenced/examples/systemd
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-credentials.conf
+-rw-r--r-- root root d /usr/share/doc/fenced/examples/systemd/fenced-networks.conf
 -rw-r--r-- root root d /usr/share/doc/fenced/sbom.cdx.json
 -rw-r--r-- root root - /usr/share/fish/vendor_completions.d/fencectl.fish
 drwxr-xr-x root root - /usr/share/licenses/fenced
@@ -193,6 +198,30 @@ func TestRPMIsReproducible(t *testing.T) {
 	for _, f := range files {
 		require.Equal(t, sum(t, filepath.Join(filepath.Dir(first), f.Name())), sum(t, filepath.Join(dist, f.Name())), "two builds of %s differ", f.Name())
 	}
+}
+
+// TestSourceRPMIsRebuilt: whoever has the source RPM alone gets the same files out of it, without a network and without modules of Go
+// but those in it. The version is not the one that the spec of this tree says. It costs a build, so only CI does it.
+func TestSourceRPMIsRebuilt(t *testing.T) {
+	if os.Getenv("CI") != "true" {
+		t.Skip("another build; set CI=true to run it")
+	}
+	asroot.Need(t, "take the network away")
+	need(t, "unshare", "util-linux")
+	need(t, "rpmbuild", "rpm")
+	dist, err := builtNewVersion()
+	require.NoError(t, err)
+	source := filepath.Join(dist, "fenced-"+newVersion+"-1.src.rpm")
+	top := t.TempDir()
+	sh(t, `GOMODCACHE=$2/modules unshare --net rpmbuild --quiet --define "_topdir $2" --define "_binary_payload w0.xzdio" --rebuild "$1"`, source, top)
+	rebuilt, err := filepath.Glob(filepath.Join(top, "RPMS/*/*.rpm"))
+	require.NoError(t, err)
+	require.Len(t, rebuilt, 1)
+	// Not the whole of it: rpmbuild notes in a binary RPM the source RPM that it has built beside.
+	what := func(rpm string) string {
+		return output(t, "rpm", "-qp", "--scripts", "--requires", "--provides", "--qf", `%{NEVRA} [%{PAYLOADDIGEST}]\n`, rpm)
+	}
+	require.Equal(t, what(filepath.Join(dist, filepath.Base(rebuilt[0]))), what(rebuilt[0]))
 }
 
 // TestRPMForARM builds for another kind of machine than this one. It costs a build, so only CI does it.

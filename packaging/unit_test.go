@@ -21,13 +21,21 @@ const (
 )
 
 // TestUnitIsUnderstood: systemd only warns of keys and values it does not
-// know, and then runs the daemon without what they were for.
+// know, and then runs the daemon without what they were for. The same with the example drop-ins, which take effect.
 func TestUnitIsUnderstood(t *testing.T) {
 	need(t, "systemd-analyze", "systemd")
 	root := t.TempDir()
 	sh(t, `cp -a "$2/." "$1" && cd /usr/lib/systemd/system && cp ./*.target ./*.slice ./*.mount "$1/usr/lib/systemd/system" &&
 		mkdir -p "$1/usr/bin" && cp -L /bin/sh /bin/rm "$1/usr/bin" && { [ -e "$1/bin" ] || ln -s usr/bin "$1/bin"; }`, root, rpmRoot(t)) // what any host has
 	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced.service", "fenced.socket", "fenced-login.service", "fenced-login.socket", "fenced-pause.service", "fenced-resume.service")
+
+	dir := filepath.Join(root, "usr/lib/systemd/system")
+	sh(t, `mkdir "$1/fenced.service.d" && cp "$2"/*.conf "$1/fenced.service.d/" && sed -i 's,^#\(LoadCredentialEncrypted=\),\1,' "$1/fenced.service.d/fenced-credentials.conf"`,
+		dir, filepath.Join(root, docDir, "examples/systemd"))
+	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced.service")
+	t.Setenv("SYSTEMD_UNIT_PATH", dir+":")
+	require.Contains(t, output(t, "systemd-analyze", "security", "--offline=true", "--threshold="+maxExposure, "--no-pager", filepath.Join(dir, "fenced.service")),
+		"Service defines IP address allow list with non-localhost entries")
 }
 
 func TestUnitsAreConfined(t *testing.T) {

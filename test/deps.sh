@@ -2,7 +2,7 @@
 # Installs the peers that the tests talk to and that are not Go modules: ipmi_sim (package openipmi), the BMC of pyghmi
 # (python3-pyghmi), ipmitool, freeipmi's ipmipower and the fence agents as other clients, qemu as a machine that really
 # goes off, openssl as a server of old TLS, rpm to build and to look into packages, rpmlint and gnupg to check and sign them,
-# dnf and createrepo_c to install them from a repository, debootstrap for another systemd, nft to check firewall rules,
+# dnf and createrepo_c to install them from a repository, debootstrap for another systemd, mandoc to check the man pages, nft to check firewall rules,
 # prometheus with promtool, and systemd for its journald. Says nothing and changes nothing when all is there.
 set -eu
 
@@ -25,6 +25,7 @@ need gpg gnupg
 need dnf dnf
 need createrepo_c createrepo-c
 need debootstrap debootstrap
+need mandoc mandoc
 need openssl openssl
 need nft nftables
 need promtool prometheus

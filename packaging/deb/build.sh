@@ -43,7 +43,7 @@ sed -e "s/@VERSION@/$version/; s/@ARCH@/$target/; s/@SIZE@/$size/" "$here/contro
 
 # The time of everything is that of the newest change, as in the RPM.
 day=$(sed -n '/^%changelog/{n;s/^\* \(.* [0-9]\{4\}\) .*/\1/p;}' packaging/rpm/fenced.spec)
-SOURCE_DATE_EPOCH=$(date -d "$day 12:00" +%s)
+SOURCE_DATE_EPOCH=$(date -d "$day 00:00" +%s)
 export SOURCE_DATE_EPOCH
 find "$root" -exec touch -hd "@$SOURCE_DATE_EPOCH" {} +
 mkdir -p "$out"

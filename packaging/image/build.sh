@@ -34,7 +34,7 @@ chmod 1777 "$root/tmp"
 
 # The time of everything is that of the newest change, as in the RPM.
 day=$(sed -n '/^%changelog/{n;s/^\* \(.* [0-9]\{4\}\) .*/\1/p;}' packaging/rpm/fenced.spec)
-when=@$(date -d "$day 12:00" +%s)
+when=@$(date -d "$day 00:00" +%s)
 layer() { tar --format=ustar --sort=name --numeric-owner --mtime="$when" -C "$root" "$@"; }
 layer --owner=0 --group=0 --exclude=./var/lib/fenced --exclude=./run/fenced -cf "$top/layer.tar" .
 layer --owner=65532 --group=65532 -rf "$top/layer.tar" ./var/lib/fenced

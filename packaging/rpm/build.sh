@@ -35,13 +35,14 @@ tracked | tar --null --files-from=- -cf - | tar -xf - -C "$src"
 [ -e "$src/go.mod" ] || die "git knows no files here; run it in a checkout"
 (cd "$src" && go mod vendor)
 
-# rpm takes noon of the newest change as the time of everything.
+# rpm takes midnight of the newest change as the time of everything, also where somebody rebuilds the source RPM.
 day=$(sed -n '/^%changelog/{n;s/^\* \(.* [0-9]\{4\}\) .*/\1/p;}' packaging/rpm/fenced.spec)
-SOURCE_DATE_EPOCH=$(date -d "$day 12:00" +%s)
+SOURCE_DATE_EPOCH=$(date -d "$day 00:00" +%s)
 export SOURCE_DATE_EPOCH
 tar --sort=name --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX --mtime="@$SOURCE_DATE_EPOCH" -C "$top" -cf - "fenced-$version" |
 	gzip -n >"$top/SOURCES/fenced-$version.tar.gz"
-install -m 0644 packaging/rpm/fenced.spec "$top/SPECS/"
+# Who rebuilds the source RPM names no version.
+sed "s/^%{!?fenced_version: .*/%{!?fenced_version: %global fenced_version $version}/" packaging/rpm/fenced.spec >"$top/SPECS/fenced.spec"
 touch -d "@$SOURCE_DATE_EPOCH" "$top"/SPECS/* "$top"/SOURCES/*
 
 rpmbuild --quiet --define "_topdir $top" --define "fenced_version $version" --define "_binary_payload ${RPM_PAYLOAD:-w6.xzdio}" \

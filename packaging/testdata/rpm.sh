@@ -1,0 +1,55 @@
+#!/bin/bash
+# rpm and the package, by a newer systemd and a newer rpm than this machine's, on a host whose clusters cannot be reached.
+set -eEu
+trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced >&2; cat /tmp/answer >&2' ERR
+. /share/kit.sh
+
+is() { # is "OWNER GROUP MODE" FILE
+	local found
+	found=$(stat -c '%U %G %a' "$2")
+	[ "$found" = "$1" ] || { echo "$2 is: $found, not: $1" >&2; return 1; }
+}
+
+# What the package requires is here, from dpkg, of which rpm knows nothing.
+package() { rpm --nodeps "$@" >/tmp/answer 2>&1; }
+
+systemctl --version | grep -q '^systemd 257'
+rpm --version | grep -q ' 4\.20'
+echo "ok it is systemd 257 and rpm 4.20"
+
+package -i /share/fenced-0.1.0-1.*.rpm
+not systemctl is-enabled --quiet fenced
+not systemctl is-active --quiet fenced
+not systemctl is-enabled --quiet fenced.socket
+is "root fenced 750" /etc/fenced/credentials
+is "root fenced 640" /etc/fenced/fenced.yaml
+is "fenced fenced 700" /var/lib/fenced
+echo "ok installed: nothing enabled, nothing started"
+
+install -m 0640 -g fenced /share/nowhere.kubeconfig /etc/fenced/
+cat /share/fenced.yaml >/etc/fenced/fenced.yaml
+systemctl enable --now fenced 2>/tmp/answer
+within $patience answers
+is "fenced fenced-view 660" /run/fenced/fenced.sock
+echo "ok started"
+
+old=$(main)
+package -U /share/fenced-0.2.0-1.*.rpm
+[ "$(rpm -q --qf '%{VERSION}' fenced)" = 0.2.0 ]
+within $patience answers
+[ "$(main)" != "$old" ]
+fencectl status -o json | tr -d ' \n' | grep -q '"version":"0.2.0"'
+systemctl is-enabled --quiet fenced
+cmp /share/fenced.yaml /etc/fenced/fenced.yaml
+is "root fenced 640" /etc/fenced/fenced.yaml
+echo "ok upgraded: restarted, and the configuration kept"
+
+package -e fenced
+[ "$(main)" = 0 ] || [ -z "$(main)" ]
+not pgrep -x fenced
+[ ! -e /run/fenced/login.sock ]
+[ -z "$(find /etc/systemd -lname '*fenced*')" ]
+[ ! -e /usr/bin/fencectl ]
+cmp /share/fenced.yaml /etc/fenced/fenced.yaml.rpmsave
+[ -s /var/lib/fenced/state.db ]
+echo "ok erased: stopped, state and changed configuration kept"
