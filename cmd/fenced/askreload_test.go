@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,6 +110,9 @@ func TestAskedReloadWithoutASocket(t *testing.T) {
 func signalled(t *testing.T, r *reloadable, older bool) {
 	t.Helper()
 	file := filepath.Join(r.dir, "got")
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP) // a shell cannot trap what is ignored where the tests run, as under nohup
+	defer signal.Stop(caught)
 	daemon := exec.CommandContext(t.Context(), "sh", "-c", `trap 'echo HUP >"$1"; exit' HUP; echo; while :; do sleep 0.1; done`, "sh", file)
 	ready, err := daemon.StdoutPipe()
 	require.NoError(t, err)

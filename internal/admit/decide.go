@@ -69,10 +69,13 @@ func (c *Cluster) checkView() View {
 // although nothing changes (next); zero: never.
 func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.Time) (next, candidates time.Time) {
 	c.Policies.takeIn(now)
-	if !c.checkView().Synced { // a Node that is missing from such a view may still exist
+	v := c.checkView()
+	if !v.Synced { // a Node that is missing from such a view may still exist
 		return time.Time{}, due
 	}
+	read := time.Now().Add(-v.Age)
 	changed, next := c.follow(ctx, now)
+	c.Requested.noteRead(read)
 	scopeDue, err := c.scope.save(ctx, now)
 	if err != nil {
 		c.emit(event.Event{Type: event.Failed, Message: "save the scope of the cluster, which is tried again in " + scopeRetry.String() + ": " + err.Error()})

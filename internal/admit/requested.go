@@ -31,6 +31,7 @@ type RequestedRuns struct {
 	mu        sync.Mutex
 	notHeld   map[string]time.Time // when a request could not be held, by UID
 	firstSeen map[string]time.Time // when a request was first seen, by UID; see provenSince
+	read      time.Time            // the ledger has all that was read of the cluster until then
 
 	overLimit bool // there were too many requests; only the deciding loop uses it
 }

@@ -56,12 +56,17 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 	return list
 }
 
-// provenSince says of which requests the view is as new as they are, by UID: it was read after they
-// were first seen. The watches of two kinds keep no order, so a request may be seen before the
-// condition of the Node that made somebody create it.
+// noteRead notes until when the ledger has all that was read of the cluster.
+func (w *RequestedRuns) noteRead(read time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.read = read
+}
+
+// provenSince says of which requests the ledger is as new as they are, by UID: it has what was read
+// after they were first seen. The watches of two kinds keep no order, so a request may be seen
+// before the condition of the Node that made somebody create it.
 func (w *RequestedRuns) provenSince(list []asked, now time.Time) map[string]bool {
-	v := w.c.view.View()
-	read := now.Add(-v.Age)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen, proven := map[string]time.Time{}, map[string]bool{}
@@ -71,7 +76,7 @@ func (w *RequestedRuns) provenSince(list []asked, now time.Time) map[string]bool
 		if !known {
 			at = now
 		}
-		seen[uid], proven[uid] = at, v.Synced && read.After(at)
+		seen[uid], proven[uid] = at, w.read.After(at)
 	}
 	w.firstSeen = seen
 	return proven

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/test/fake"
@@ -57,4 +58,44 @@ func TestObjectThatVanishes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// That an object is missing counts only as long as each read says so: between two reads that fail
+// it may have been there. // I22
+func TestObjectThatIsMissingNowAndThen(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		_, _, stop := start(t, w, store, handingOver(w))
+		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+		q := others(w)[0]
+		q.Begun, q.Conditions = true, []policy.Condition{{Type: "Processing", Status: "True"}}
+		w.Do(func(s *fake.State) { s.PutOther(&q) })
+		time.Sleep(time.Minute)
+		w.Do(func(s *fake.State) { s.DropOther(&q) })
+		time.Sleep(10 * time.Second)
+		w.Do(func(s *fake.State) { s.OthersFail = errors.New("the API server is away") })
+		time.Sleep(2 * time.Minute)
+		back := time.Now()
+		w.Do(func(s *fake.State) { s.OthersFail = nil })
+		awaitAsked(t, w, "it is gone", func() bool { return !askedRecord(t, store).Objects[0].Gone.IsZero() })
+		assert.GreaterOrEqual(t, askedRecord(t, store).Objects[0].Gone.Sub(back), 59*time.Second)
+		stop()
+	})
+}
+
+// A remediator may take its time to let go of an object that fenced has deleted: that is told only
+// when it takes long.
+func TestDeletionThatTakesAWhileIsNoAlert(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		_, events, stop := start(t, w, store, handingOver(w))
+		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+		q := others(w)[0]
+		q.Begun, q.Finalizer, q.Deleting = true, true, true
+		w.Do(func(s *fake.State) { s.PutOther(&q) })
+		contested := func(ev event.Event) bool { return ev.Type == event.Failed && ev.Reason == reason.Contested }
+		time.Sleep(escalate.IgnoredAfter - 30*time.Second)
+		assert.Empty(t, eventsOf(t, events, contested))
+		time.Sleep(time.Minute)
+		assert.Len(t, eventsOf(t, events, contested), 1)
+		stop()
+	})
 }

@@ -38,6 +38,8 @@ const maxRequestWrites = 50
 type requestWriter struct {
 	c       *cluster
 	written map[remediate.Request]toldRequest
+	// unproven: in the last round there were requests for which the ledger was too old.
+	unproven bool
 }
 
 // toldRequest is what one request was told last.
@@ -71,6 +73,9 @@ func (w *requestWriter) run(ctx context.Context) error {
 			return nil
 		case <-w.c.requestsChanged:
 		case <-tick.C:
+			if w.unproven {
+				w.c.admit.Wake() // the next decision has what was read since
+			}
 		}
 		w.writeAll(ctx, time.Now())
 	}
@@ -85,8 +90,10 @@ func (w *requestWriter) writeAll(ctx context.Context, now time.Time) {
 		return // the instance that acts writes
 	}
 	there, writes := map[remediate.Request]bool{}, 0
+	w.unproven = false
 	for _, s := range w.c.admit.Requested.States(now) {
 		there[s.Ref] = true
+		w.unproven = w.unproven || s.Unproven
 		if told := w.written[s.Ref]; ctx.Err() == nil && w.c.lead.WhyNotAct(time.Now()) == "" && writes < maxRequestWrites && !now.Before(told.next) && w.needsWrite(s, told, now) {
 			writes++
 			w.written[s.Ref] = w.write(ctx, s, told, now)

@@ -172,6 +172,12 @@ var togetherRows = []struct {
 	{"last", 1, 800 * time.Millisecond, "800 ms"},
 }
 
+// The bounds of CPU time and memory while many fail at the same moment.
+const (
+	boundManyCPU  = 3300 * time.Millisecond
+	boundManyPeak = 83 << 20
+)
+
 func (r *Result) manyRows(w io.Writer) {
 	m := &r.Many
 	fmt.Fprintf(w, "timeout over for %d at the same moment -> DELETE\tfenced\tonly deletes, one after another\tfenced / that\tbound\tfenced / bound\tOpenShift's controller, elsewhere\n", len(m.Fenced))
@@ -183,6 +189,7 @@ func (r *Result) manyRows(w io.Writer) {
 	for i, name := range sharers {
 		fmt.Fprintf(w, "CPU time of %s, from the timeout until the last\t%s\n", name, milli(m.UntilLast[i]))
 	}
-	fmt.Fprintf(w, "CPU time of fenced, from the failure until %s after the last\t%s\n", aftermath, milli(m.CPU))
-	fmt.Fprintf(w, "most memory of fenced until then\t%s\n", mebi(m.Peak))
+	fmt.Fprintf(w, "CPU time of fenced, from the failure until %s after the last\t%s\t\t\t%s\t%.2f\n", aftermath, milli(m.CPU),
+		milli(boundManyCPU), m.CPU.Seconds()/boundManyCPU.Seconds())
+	fmt.Fprintf(w, "most memory of fenced until then\t%s\t\t\t%s\t%.2f\n", mebi(m.Peak), mebi(boundManyPeak), float64(m.Peak)/boundManyPeak)
 }

@@ -21,7 +21,7 @@ func TestKilledEightTimesOnFourSessions(t *testing.T) {
 	s := set(t, scene.Options{
 		Workers: []scene.Spec{{Name: "crowded", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}},
 		Checks:  []rig.Check{scene.Metal("2s")},
-		Set:     []string{"power.offDeadline=20s", "power.sessionTimeout=20s"},
+		Set:     []string{"power.offDeadline=20s"},
 	})
 	ctx := within(t)
 	d, err := s.StartDaemon(ctx)
@@ -35,21 +35,19 @@ func TestKilledEightTimesOnFourSessions(t *testing.T) {
 	awaitOff(t, w)
 	programs, err := builds()
 	require.NoError(t, err)
-	for range 8 {
+	for i := range 8 {
 		d.Kill()
-		asked := b.Counts()
 		d, err = s.Launch(programs.Fenced)
 		require.NoError(t, err)
 		time.Sleep(2500 * time.Millisecond) // eight kills in twenty seconds
-		// On a busy machine it has a session of its own later, if it needs one at all.
-		for end := time.Now().Add(30 * time.Second); b.Counts() == asked && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if i == 0 {                         // it may open one more; those after it wait
+			require.Eventually(t, func() bool { return most.Load() >= 2 }, patience, 50*time.Millisecond, "a killed daemon leaves its session behind")
 		}
 	}
 	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	assert.LessOrEqual(t, most.Load(), int64(3), "one of four sessions is left to others")
-	assert.GreaterOrEqual(t, most.Load(), int64(2), "a killed daemon leaves its session behind")
 	untouched(ctx, t, s, s.Worker("healthy"))
 }
 
