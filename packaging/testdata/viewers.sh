@@ -30,6 +30,15 @@ restarted() { # restarted GROUP: who has the socket then
 	[ "$(stat -c '%G %a' /run/fenced/fenced.sock)" = "$1 660" ]
 }
 
+logged() { # logged WORDS: the daemon does not wait for its log, so neither is it there at once
+	local i
+	for ((i = 0; i < 600; i++)); do
+		grep -q "$1" /tmp/log && return
+		sleep 0.1
+	done
+	false
+}
+
 # As the package's scripts do.
 systemd-tmpfiles --create fenced.conf
 chgrp fenced /etc/fenced/nowhere.kubeconfig
@@ -72,8 +81,8 @@ as otto cat /etc/fenced/credentials/worker-1 # so it was
 sh -eu /share/prein 2 # the package's, at an upgrade
 restarted fenced-view
 looks otto
-grep -q '"members":\["otto"\]' /tmp/log
-grep -q 'usermod -aG fenced-view USER && gpasswd -d USER fenced' /tmp/log
+logged '"members":\["otto"\]'
+logged 'usermod -aG fenced-view USER && gpasswd -d USER fenced'
 echo "ok an installation from before goes on, and is told what to change"
 
 gpasswd -d otto fenced >/dev/null
@@ -85,6 +94,6 @@ echo "ok it is as it should be once that is done"
 
 groupdel fenced-view
 restarted fenced
-grep -q "only root may use the control socket" /tmp/log
+logged "only root may use the control socket"
 fencectl status -o json >/tmp/answer 2>&1 || grep -q '"armed"' /tmp/answer
 echo "ok without the group root looks, and the daemon goes on"

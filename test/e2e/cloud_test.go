@@ -42,11 +42,13 @@ func TestCloudPoolDeletesMachines(t *testing.T) {
 	for _, name := range []string{"owned", "orphan", "master", "cloud-1", "cloud-2", "metal-1", "metal-2"} {
 		s.Worker(name).Kubelet.Hang()
 	}
-	// The controllers come last, so that they never see a storm begin with its first host.
+	// The controllers come last, and when the timeout of all is over, so that they never see a storm begin
+	// with its first host.
 	for _, name := range []string{"cloud-1", "cloud-2", "metal-1", "metal-2"} {
 		_, err := s.Cluster.WaitNode(ctx, name, unknown)
 		require.NoError(t, err)
 	}
+	time.Sleep(4 * time.Second)
 	require.NoError(t, s.RunHealthChecks(ctx))
 	_, err = s.StartDaemon(ctx)
 	require.NoError(t, err)

@@ -97,6 +97,8 @@ func TestPasswordMendedWhileARunWaits(t *testing.T) {
 		Workers: []scene.Spec{{Name: "rotated", Protocol: scene.Redfish, Metal3: true}, {Name: "healthy", Protocol: scene.IPMI}},
 		Checks:  []rig.Check{scene.Metal("2s")},
 		Set:     []string{"power.retryInterval=5s"},
+		// The run brings the host back while it waits. It goes on before the host has booted.
+		BootDelay: 60 * time.Second,
 	})
 	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
