@@ -43,7 +43,7 @@ sed -i.good 's/cluster: scene/cluster: renamed/' /etc/fenced/hosts.d/hosts.yaml
 fenced --check-config >/tmp/said 2>&1
 echo "log: {level: error}" >/etc/fenced/conf.d/level.yaml
 not systemctl reload fenced 2>/tmp/answer
-grep -q "cluster scene cannot be removed while a run is open in it ($id on worker-1)" /tmp/log
+within $patience grep -q "cluster scene cannot be removed while a run is open in it ($id on worker-1)" /tmp/log
 level debug
 mv /etc/fenced/fenced.yaml.good /etc/fenced/fenced.yaml
 mv /etc/fenced/hosts.d/hosts.yaml.good /etc/fenced/hosts.d/hosts.yaml

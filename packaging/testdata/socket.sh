@@ -5,6 +5,15 @@ trap 'echo "failed in line $LINENO" >&2; systemctl --no-pager status fenced.sock
 
 not() { ! "$@"; } # by itself, ! hides a failure from set -e
 
+within() { # within SECONDS COMMAND...: until it succeeds
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ $SECONDS -lt $end ]
+		sleep 0.1
+	done
+}
+
 # The exit code of fencectl status tells that the clusters cannot be seen.
 answers() { fencectl status -o json >/tmp/answer 2>&1 || grep -q '"armed"' /tmp/answer; }
 
@@ -61,7 +70,7 @@ printf '[Socket]\nListenStream=\nListenStream=/run/other.sock\n' >/run/systemd/s
 systemctl daemon-reload
 systemctl start fenced.socket
 fencectl --socket /run/other.sock status -o json >/tmp/answer 2>&1 || grep -q '"armed"' /tmp/answer
-grep -q 'make ListenStream= of fenced.socket the same.*"passed":"/run/other.sock"' /tmp/log
+within 60 grep -q 'make ListenStream= of fenced.socket the same.*"passed":"/run/other.sock"' /tmp/log
 echo "ok another path is told"
 
 systemctl stop fenced.socket fenced

@@ -30,14 +30,16 @@ restarted() { # restarted GROUP: who has the socket then
 	[ "$(stat -c '%G %a' /run/fenced/fenced.sock)" = "$1 660" ]
 }
 
-logged() { # logged WORDS: the daemon does not wait for its log, so neither is it there at once
-	local i
-	for ((i = 0; i < 600; i++)); do
-		grep -q "$1" /tmp/log && return
+within() { # within SECONDS COMMAND...: until it succeeds
+	local end=$((SECONDS + $1))
+	shift
+	until "$@"; do
+		[ $SECONDS -lt $end ]
 		sleep 0.1
 	done
-	false
 }
+
+logged() { within 60 grep -q "$1" /tmp/log; } # the daemon does not wait for its log
 
 # As the package's scripts do.
 systemd-tmpfiles --create fenced.conf

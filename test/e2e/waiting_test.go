@@ -26,6 +26,8 @@ func TestWhatHealsEndsByItself(t *testing.T) {
 		},
 		Checks: []rig.Check{scene.Metal("2s")},
 		Set:    []string{"power.offDeadline=15s", "power.retryInterval=5s"},
+		// A run that waits brings the host back. It goes on before the host has booted.
+		BootDelay: 20 * time.Second,
 	})
 	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
