@@ -65,7 +65,7 @@ func (b requestBook) requested(now time.Time) []asked {
 	if len(requests) == 0 {
 		return nil
 	}
-	index := b.runs.ofRequests()
+	index := b.runs.ofRequests(now)
 	list := make([]asked, len(requests))
 	for i, q := range requests {
 		list[i] = asked{Requested: q, run: index.of(&requests[i])}

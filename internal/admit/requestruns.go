@@ -1,6 +1,8 @@
 package admit
 
 import (
+	"time"
+
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
@@ -8,13 +10,14 @@ import (
 
 // requestRuns finds the run of each request among all runs, which are many.
 type requestRuns struct {
+	now        time.Time
 	open, done map[string]*remediate.Run // by the Node and by the Machine "namespace/name"
 	own        map[string]*remediate.Run // the newest, by the kind and UID of the request
 }
 
 // ofRequests indexes the runs in one pass. The lock of the Book is held.
-func (rs runs) ofRequests() requestRuns {
-	x := requestRuns{open: map[string]*remediate.Run{}, done: map[string]*remediate.Run{}, own: map[string]*remediate.Run{}}
+func (rs runs) ofRequests(now time.Time) requestRuns {
+	x := requestRuns{now: now, open: map[string]*remediate.Run{}, done: map[string]*remediate.Run{}, own: map[string]*remediate.Run{}}
 	for id := range rs.byID {
 		r := rs.byID[id]
 		if !r.Open() && r.Request == nil && !request.IsDone(&r) {
@@ -41,14 +44,15 @@ func (rs runs) ofRequests() requestRuns {
 
 // of returns the open run on the target of a request, else the newest run of the request, else
 // one that has power-cycled or replaced the target since the request was made: whoever ordered
-// that run, nothing is left to do. nil: none of these.
+// that run, nothing is left to do. An end to come was written by a clock that was ahead, and says
+// nothing. nil: none of these.
 func (x requestRuns) of(q *policy.Requested) *remediate.Run {
 	subject := q.Target.Subject()
 	if r := x.open[subject]; r != nil {
 		return r
 	}
 	own, done := x.own[q.Request.Kind+" "+q.Request.UID], x.done[subject]
-	answered := done != nil && !q.Request.Created.IsZero() && done.Ended.After(q.Request.Created)
+	answered := done != nil && !q.Request.Created.IsZero() && done.Ended.After(q.Request.Created) && !done.Ended.After(x.now)
 	if answered && (own == nil || !own.Open() && !request.IsDone(own)) {
 		return done
 	}

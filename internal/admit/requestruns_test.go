@@ -34,6 +34,7 @@ func TestRunOfARequest(t *testing.T) {
 		"its own":                          {[]remediate.Run{run("a", remediate.Done, after, own)}, "a"},
 		"the newest of its own":            {[]remediate.Run{run("a", remediate.Aborted, after, own), run("b", remediate.Aborted, after, own)}, "b"},
 		"its own dropped, then of a check": {[]remediate.Run{run("b", remediate.Aborted, after, own), run("a", remediate.Done, after, nil)}, "a"},
+		"of a check, by a clock ahead":     {[]remediate.Run{run("a", remediate.Done, made.Add(3*time.Hour), nil)}, ""},
 		"of another target":                {[]remediate.Run{{ID: "a", Step: remediate.Done, Ended: after, Target: remediate.Target{Node: "other"}}}, ""},
 	} {
 		rs := newRuns()
@@ -41,7 +42,7 @@ func TestRunOfARequest(t *testing.T) {
 			rs.byID[r.ID] = r
 		}
 		q := policy.Requested{Request: &policy.Request{Kind: own.Kind, UID: own.UID, Created: made}, Target: policy.TargetReport{Machine: "ns/m", Node: "n"}}
-		found := rs.ofRequests().of(&q)
+		found := rs.ofRequests(after.Add(time.Minute)).of(&q)
 		if c.want == "" {
 			assert.Nil(t, found, name)
 			continue
@@ -52,5 +53,5 @@ func TestRunOfARequest(t *testing.T) {
 	rs := newRuns()
 	rs.byID["a"] = run("a", remediate.Done, after, nil)
 	annotation := policy.Requested{Request: policy.AnnotatedRequest(&policy.Machine{UID: "mu"}), Target: policy.TargetReport{Machine: "ns/m", Node: "n"}}
-	assert.Nil(t, rs.ofRequests().of(&annotation), "nobody knows when an annotation was set")
+	assert.Nil(t, rs.ofRequests(after.Add(time.Minute)).of(&annotation), "nobody knows when an annotation was set")
 }
