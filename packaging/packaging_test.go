@@ -4,7 +4,6 @@ package packaging_test
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/pace"
 )
 
 // scratch holds the one RPM that all tests look at.
@@ -27,25 +28,12 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	scratch = dir
-	bootInParallel()
+	pace.Together(3) // the parallel tests boot a systemd, and mostly wait
 	code := m.Run()
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)
-}
-
-// bootInParallel lets three of the parallel tests run at once: they mostly wait, whatever processors there are. -parallel says otherwise.
-func bootInParallel() {
-	flag.Parse()
-	said := false
-	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
-	if said {
-		return
-	}
-	if err := flag.Set("test.parallel", "3"); err != nil {
-		panic(err)
-	}
 }
 
 // need skips the test where a tool of Debian is missing, but never in CI.
