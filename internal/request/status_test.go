@@ -30,6 +30,7 @@ func TestOf(t *testing.T) {
 		return func(r *remediate.Run) { r.Reason = code }
 	}
 	sent := func(r *remediate.Run) { r.Intervened = true }
+	byOutlet := func(r *remediate.Run) { r.OffLevel = 1 }
 	for name, c := range map[string]struct {
 		target policy.TargetReport
 		q      policy.Request
@@ -46,6 +47,8 @@ func TestOf(t *testing.T) {
 		"not yet on, deleted":           {sick, policy.Request{Deleting: true}, run(remediate.PowerOn), "Running True Unknown False", true, "PowerOn"},
 		"on again, deleted":             {sick, policy.Request{Deleting: true}, run(remediate.AwaitNode), "Running True Unknown False", false, "AwaitNode"},
 		"on again":                      {sick, policy.Request{}, run(remediate.AwaitNode), "Running True Unknown False", true, "AwaitNode"},
+		"outlets on again, deleted":     {sick, policy.Request{Deleting: true}, run(remediate.AwaitNode, byOutlet), "Running True Unknown False", true, "AwaitNode"},
+		"its Node registered, deleted":  {sick, policy.Request{Deleting: true}, run(remediate.RestoreNode, byOutlet), "Running True Unknown False", false, "RestoreNode"},
 		"a person is needed":            {sick, policy.Request{}, run(remediate.Held, sent), "Held False False False", true, "Held"},
 		"done":                          {well, policy.Request{}, run(remediate.Done), "Succeeded False True False", false, "Remediated"},
 		"replaced":                      {policy.TargetReport{}, policy.Request{}, run(remediate.Reprovisioned), "Succeeded False True True", false, "MachineReplaced"},

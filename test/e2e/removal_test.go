@@ -60,10 +60,11 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	over := awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return !r.Ended.IsZero() })
 	assert.Contains(t, []string{api.ResultDone, api.ResultAborted}, over.Result)
 	assert.True(t, w.BMC.Power())
+	require.Eventually(t, func() bool { return len(marks(ctx, t, s)) == 0 }, patience, 100*time.Millisecond, "fenced cleans up after the run")
 	_, err = d.Terminate(ctx)
 	require.NoError(t, err)
 
-	assert.Empty(t, marks(ctx, t, s))
+	assert.Empty(t, marks(ctx, t, s), "and writes nothing when it stops")
 	leases, err := s.Cluster.Client().CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
 	require.NoError(t, err)
 	var left []string
