@@ -93,6 +93,7 @@ func (s *store) listWatch(cl *clients) *cache.ListWatch {
 			if err != nil {
 				return nil, err
 			}
+			w = newStoppedWatch(w)
 			time.AfterFunc(ends, w.Stop)
 			if streams {
 				s.streamed(w)
