@@ -2,7 +2,6 @@ package admit
 
 import (
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/remediate"
@@ -18,7 +17,7 @@ func (b *Book) EndLeadership() {
 // UpdateRuns replaces the runs by those in the store. While this instance leads it changes
 // nothing and returns false, because the Book is newer.
 func (b *Book) UpdateRuns(all []remediate.Run) bool {
-	mine := b.RunsOfCluster(all)
+	mine := b.byID(all)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.leads {
@@ -27,13 +26,21 @@ func (b *Book) UpdateRuns(all []remediate.Run) bool {
 	return !b.leads
 }
 
-// RunsOfCluster selects the runs of this cluster, by ID.
-func (b *Book) RunsOfCluster(all []remediate.Run) map[string]remediate.Run {
-	byID := map[string]remediate.Run{}
+// RunsOfCluster selects the runs of this cluster.
+func (b *Book) RunsOfCluster(all []remediate.Run) (mine []remediate.Run) {
 	for _, r := range all {
 		if r.Target.Cluster == b.opt.Name {
-			byID[r.ID] = r
+			mine = append(mine, r)
 		}
+	}
+	return mine
+}
+
+// byID returns the runs of this cluster by ID.
+func (b *Book) byID(all []remediate.Run) map[string]*remediate.Run {
+	byID := map[string]*remediate.Run{}
+	for _, r := range b.RunsOfCluster(all) {
+		byID[r.ID] = &r
 	}
 	return byID
 }
@@ -42,8 +49,8 @@ func (b *Book) RunsOfCluster(all []remediate.Run) map[string]remediate.Run {
 func (b *Book) put(r remediate.Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.runsChanged = b.runsChanged || openTarget(b.runs.byID[r.ID]) != openTarget(r) // few saves change that
-	b.runs.byID[r.ID] = r
+	b.runsChanged = b.runsChanged || openTarget(b.runs.byID[r.ID]) != openTarget(&r) // few saves change that
+	b.runs.byID[r.ID] = &r
 	if !r.Open() {
 		delete(b.runs.labels, r.ID)
 	}
@@ -63,14 +70,21 @@ func (b *Book) Run(id string) (remediate.Run, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r, known := b.runs.byID[id]
-	return r, known
+	if !known {
+		return remediate.Run{}, false
+	}
+	return *r, true
 }
 
 // Runs lists all runs of the Book, in no order.
 func (b *Book) Runs() []remediate.Run {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Collect(maps.Values(b.runs.byID))
+	all := make([]remediate.Run, 0, len(b.runs.byID))
+	for _, r := range b.runs.byID {
+		all = append(all, *r)
+	}
+	return all
 }
 
 // OpenRuns lists the open runs by ID.
@@ -102,10 +116,14 @@ func (b *Book) newestOn(t remediate.Target) *remediate.Run {
 	var newest *remediate.Run
 	for _, r := range b.runs.byID {
 		if (isOn(r, t.Node) || isOn(r, t.MachineKey())) && (newest == nil || r.Open() || !newest.Open() && r.ID > newest.ID) {
-			newest = &r
+			newest = r
 		}
 	}
-	return newest
+	if newest == nil {
+		return nil
+	}
+	found := *newest
+	return &found
 }
 
 // endedOn lists the runs on the host of a target that have ended, the newest first.
@@ -140,10 +158,10 @@ func (b *Book) SlotMismatches(taken map[string]bool) (lacking, needless []string
 func (b *Book) Forget(ended, recent time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	maps.DeleteFunc(b.runs.byID, func(_ string, r remediate.Run) bool { // the checks depend only on open runs
+	maps.DeleteFunc(b.runs.byID, func(_ string, r *remediate.Run) bool { // the checks depend only on open runs
 		return !r.Open() && r.Ended.Before(ended)
 	})
-	maps.DeleteFunc(b.runs.labels, func(id string, _ map[string]string) bool { return !b.runs.byID[id].Open() })
+	maps.DeleteFunc(b.runs.labels, func(id string, _ map[string]string) bool { r := b.runs.byID[id]; return r == nil || !r.Open() })
 	b.replacements.forget(b.ledger)
 	maps.DeleteFunc(b.stableUntil, func(_ string, until time.Time) bool { return until.Before(recent) })
 }

@@ -96,7 +96,7 @@ func (b *Book) reserve(a candidate, r remediate.Run, slots int, releasedAt, now 
 	if g, refused := firstFailing(guard.StartGates(b.opt.Limits.Guards(), f, now)); refused {
 		return reason.RefusalOf(g)
 	}
-	b.runs.byID[r.ID], b.runsChanged = r, true
+	b.runs.byID[r.ID], b.runsChanged = &r, true
 	if a.node != nil {
 		b.runs.labels[r.ID] = a.node.Labels
 	}

@@ -20,7 +20,7 @@ const deletionSeen = time.Minute
 func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard.Limits, a candidate, now time.Time) (d guard.DeletionFact) {
 	d.Next, d.LastHour = rs.nextStart(limits.DeletionBucket(), true, now)
 	for _, r := range rs.byID {
-		if isOfCheck(r, a.draft) && (deletesOnly(r) && r.Step == remediate.Reprovision || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
+		if isOfCheck(r, &a.draft) && (deletesOnly(r) && r.Step == remediate.Reprovision || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
 			d.InProgress++
 		}
 	}
@@ -42,22 +42,22 @@ func (rs runs) disappearing(l *policy.Ledger, timeout time.Duration, now time.Ti
 		switch {
 		case r.MachineDeletedAt().IsZero() || !isDisappearing(l, r, now):
 		case isWithin(r, timeout, now):
-			inProgress = append(inProgress, r)
+			inProgress = append(inProgress, *r)
 		default:
-			overdue = append(overdue, r)
+			overdue = append(overdue, *r)
 		}
 	}
 	return inProgress, overdue
 }
 
 // isOfCheck says whether two runs are of one check.
-func isOfCheck(r, draft remediate.Run) bool {
+func isOfCheck(r, draft *remediate.Run) bool {
 	return r.Manual == nil && (r.CheckID == draft.CheckID || r.CheckID == "" && r.Check == draft.Check)
 }
 
 // isWithin says whether a run has asked for the deletion of its Machine, and the timeout of
 // that is not over.
-func isWithin(r remediate.Run, timeout time.Duration, now time.Time) bool {
+func isWithin(r *remediate.Run, timeout time.Duration, now time.Time) bool {
 	at := r.MachineDeletedAt()
 	return !at.IsZero() && now.Before(at.Add(timeout))
 }
@@ -65,8 +65,8 @@ func isWithin(r remediate.Run, timeout time.Duration, now time.Time) bool {
 // isDisappearing says whether the Machine of a run that asked for its deletion still exists and
 // is to be deleted, or whether the Node of that Machine exists. Another Machine or Node of the
 // same name is neither.
-func isDisappearing(l *policy.Ledger, r remediate.Run, now time.Time) bool {
-	t := r.Target
+func isDisappearing(l *policy.Ledger, r *remediate.Run, now time.Time) bool {
+	t := &r.Target
 	if m := l.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil && m.UID == t.MachineUID {
 		// Otherwise it was refused, or taken back because the Machine has recovered.
 		return m.Deleting || m.OwnerRemediated != "" || r.Step == remediate.Reprovisioned && isWithin(r, deletionSeen, now)
@@ -86,7 +86,7 @@ type deletions struct {
 // deletionsOf collects the deletions of the Machines of a controller. lastGood is when the
 // newest of its Machines was created that is known to have been Ready.
 func (rs runs) deletionsOf(controller string, lastGood time.Time) (s deletions) {
-	var ended []remediate.Run // with the deletion of a Machine
+	var ended []*remediate.Run // with the deletion of a Machine
 	for _, r := range rs.byID {
 		at := r.MachineDeletedAt()
 		if at.IsZero() || r.Origin == nil || r.Origin.Controller != controller {

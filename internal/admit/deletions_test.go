@@ -58,7 +58,7 @@ func TestFailedReplacements(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rs := newRuns()
 			for _, r := range c.ended {
-				rs.byID[r.ID] = r
+				rs.byID[r.ID] = &r
 			}
 			s := rs.deletionsOf("u", c.lastGood)
 			assert.Equal(t, c.want, s.failed)
@@ -118,7 +118,7 @@ func TestDeletionsInProgress(t *testing.T) {
 			b := NewBook(BookOptions{Name: "c", Limits: NewLimits(guard.Limits{DeletionTimeout: 30 * time.Minute}, remediate.Limits{})}, noon)
 			r := deleted(1, after(0), noon.Add(-time.Hour), false)
 			c.change(b, &r)
-			b.runs.byID[r.ID] = r
+			b.runs.byID[r.ID] = &r
 			a := candidate{draft: remediate.Run{CheckID: "check", Strategy: remediate.DeleteMachine}}
 			assert.Equal(t, c.counts, b.runs.countDeletions(b.ledger, b.replacements, b.opt.Limits.Guards(), a, c.now).InProgress)
 			_, overdue := b.runs.disappearing(b.ledger, b.opt.Limits.Guards().DeletionTimeout, c.now)
@@ -153,7 +153,7 @@ func TestReserveKeepsDeletionsApart(t *testing.T) {
 				r := remediate.Begin(remediate.Run{ID: fmt.Sprint("r", n), Strategy: strategy, CheckID: check, Target: remediate.Target{Cluster: "c", Node: fmt.Sprint("n-", n)}}, noon)
 				slots := 0
 				for _, open := range b.OpenRuns() {
-					if !deletesOnly(open) {
+					if !deletesOnly(&open) {
 						slots++
 					}
 				}

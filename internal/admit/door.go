@@ -36,7 +36,7 @@ func errRemoved() error {
 // instance is newer than the store, until EndLeadership. It refuses while the door is
 // closed. // I19
 func (d Door) BeginLeadership(all []remediate.Run) error {
-	mine := d.b.RunsOfCluster(all)
+	mine := d.b.byID(all)
 	d.b.mu.Lock()
 	defer d.b.mu.Unlock()
 	if d.b.closed {

@@ -20,7 +20,7 @@ func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, erro
 		return order.Outcome{}, err
 	}
 	for _, r := range c.book.OpenRuns() {
-		if isOn(r, o.Of()) && r.OffOnly == o.OffOnly && !r.Step.Idle() && r.Strategy == remediate.PowerCycle {
+		if isOn(&r, o.Of()) && r.OffOnly == o.OffOnly && !r.Step.Idle() && r.Strategy == remediate.PowerCycle {
 			return order.Outcome{Run: r.ID, Joined: true}, nil
 		}
 	}

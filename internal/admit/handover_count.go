@@ -16,14 +16,14 @@ func (b handoverBook) allRuns() runs {
 	if len(b.asked) == 0 {
 		return all
 	}
-	all.others, all.labels = map[string]remediate.Run{}, maps.Clone(all.labels)
+	all.others, all.labels = map[string]*remediate.Run{}, maps.Clone(all.labels)
 	for id, r := range b.asked {
 		for i := range r.Objects {
 			run := asRun(&r, i)
-			all.others[run.ID] = run
+			all.others[run.ID] = &run
 		}
 		if r.Unreadable != "" {
-			all.others[id] = remediate.Run{ID: id, Version: r.Version, Target: r.Target, ControlPlane: r.MayBeControlPlane(), Strategy: remediate.PowerCycle, Step: remediate.Waiting}
+			all.others[id] = &remediate.Run{ID: id, Version: r.Version, Target: r.Target, ControlPlane: r.MayBeControlPlane(), Strategy: remediate.PowerCycle, Step: remediate.Waiting}
 		}
 		if r.Labels != nil {
 			all.labels[id] = r.Labels

@@ -26,7 +26,7 @@ func (rs runs) history(t remediate.Target, stableUntil, releasedAt time.Time) hi
 	h := history{releasedAt: releasedAt, stableUntil: stableUntil}
 	for _, r := range rs.each() {
 		if r.Strategy == remediate.PowerCycle && r.TouchedHost() && r.Target.Overlaps(t) {
-			h.powerCycles = append(h.powerCycles, r)
+			h.powerCycles = append(h.powerCycles, *r)
 		}
 	}
 	slices.SortFunc(h.powerCycles, func(a, b remediate.Run) int { return b.Started.Compare(a.Started) })

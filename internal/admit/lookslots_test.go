@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
@@ -28,47 +29,55 @@ func (k *slowKube) Look(context.Context, remediate.Run, [][]byte) (f run.Fresh) 
 	return f
 }
 
-// Of many candidates the first need not wait for the last, and the order of a person waits for
-// none of them.
-func TestCandidatesLookOneAfterAnother(t *testing.T) {
+// Of many candidates the first need not wait for the last, and each look that ends lets one more
+// begin, up to a limit. The order of a person waits for none of them. When nobody looks any more,
+// the next ones begin as few.
+func TestCandidatesLookFewAtFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kube := &slowKube{}
 		ps := newProbes(Options{Kube: kube}, func() {})
-		var g sync.WaitGroup
-		var mu sync.Mutex
-		byTime := map[time.Duration]int{}
-		probe := func(draft remediate.Run) {
-			began := time.Now()
-			g.Go(func() {
-				p := ps.probe(t.Context(), draft, nil)
-				assert.Empty(t, p.contested)
-				mu.Lock()
-				defer mu.Unlock()
-				byTime[p.at.Sub(began)]++
-			})
+		for _, round := range []string{"first", "second"} {
+			kube.most.Store(0)
+			var g sync.WaitGroup
+			var mu sync.Mutex
+			byTime := map[time.Duration]int{}
+			probe := func(draft remediate.Run) {
+				began := time.Now()
+				g.Go(func() {
+					p := ps.probe(t.Context(), draft, nil)
+					assert.Empty(t, p.contested)
+					mu.Lock()
+					defer mu.Unlock()
+					byTime[p.at.Sub(began)]++
+				})
+			}
+			for range 7*looksAtFirst + 2*looksAtMost {
+				probe(remediate.Run{Strategy: remediate.DeleteMachine})
+			}
+			synctest.Wait()
+			assert.EqualValues(t, looksAtFirst, kube.most.Load(), round)
+			probe(remediate.Run{Strategy: remediate.DeleteMachine, Manual: &remediate.Order{Actor: "ada"}})
+			g.Wait()
+			assert.Equal(t, map[time.Duration]int{time.Second: looksAtFirst + 1, 2 * time.Second: 2 * looksAtFirst, 3 * time.Second: 4 * looksAtFirst,
+				4 * time.Second: looksAtMost, 5 * time.Second: looksAtMost}, byTime, round)
+			assert.EqualValues(t, looksAtMost, kube.most.Load(), round)
 		}
-		for range 3 * probesAtOnce {
-			probe(remediate.Run{Strategy: remediate.DeleteMachine})
-		}
-		synctest.Wait()
-		assert.EqualValues(t, probesAtOnce, kube.most.Load())
-		probe(remediate.Run{Strategy: remediate.DeleteMachine, Manual: &remediate.Order{Actor: "ada"}})
-		g.Wait()
-		assert.Equal(t, map[time.Duration]int{time.Second: probesAtOnce + 1, 2 * time.Second: probesAtOnce, 3 * time.Second: probesAtOnce}, byTime)
 	})
 }
 
-// A candidate that has looked at nothing passes no gate.
+// A candidate that has looked at nothing passes no gate, and leaves its place to others.
 func TestProbeThatEndsBeforeItsTurnPassesNoGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps := newProbes(Options{Kube: &slowKube{}}, func() {})
-		for range probesAtOnce {
-			ps.looks <- struct{}{}
+		for range looksAtFirst {
+			require.NoError(t, ps.looks.enter(t.Context()))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		p := ps.probe(ctx, remediate.Run{Strategy: remediate.DeleteMachine}, nil)
 		assert.Contains(t, p.contested, "cannot read whether another controller acts")
 		assert.Zero(t, p.look)
+		ps.looks.leave()
+		assert.Empty(t, ps.probe(t.Context(), remediate.Run{Strategy: remediate.DeleteMachine}, nil).contested)
 	})
 }

@@ -45,23 +45,18 @@ type probe struct {
 	quorumDetail string
 }
 
-// probesAtOnce is how many candidates look at the cluster at the same time. The first of many
-// then becomes a run while others have not begun: if all looked at once, all would wait for the
-// slowest. The BMCs are read before that, all at once, because they may hang. // L3
-const probesAtOnce = 8
-
 // probes holds the last probe of each candidate, by its key.
 type probes struct {
 	opt   Options
 	wake  func()
-	looks chan struct{} // has a value for each candidate that looks at the cluster
+	looks *lookSlots // at the cluster
 
 	mu    sync.Mutex
 	byKey map[string]*probe
 }
 
 func newProbes(opt Options, wake func()) *probes {
-	return &probes{opt: opt, wake: wake, looks: make(chan struct{}, probesAtOnce), byKey: map[string]*probe{}}
+	return &probes{opt: opt, wake: wake, looks: newLookSlots(), byKey: map[string]*probe{}}
 }
 
 // get returns the finished probe of a candidate. If there is none, or a new one is due, it

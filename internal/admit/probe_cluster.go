@@ -32,13 +32,11 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 		p.hostUnread = false
 	}
 	if draft.Manual == nil { // an order goes before
-		select {
-		case ps.looks <- struct{}{}:
-		case <-ctx.Done():
-			p.contested = "cannot read whether another controller acts on the target: " + ctx.Err().Error() // nothing was read
+		if err := ps.looks.enter(ctx); err != nil {
+			p.contested = "cannot read whether another controller acts on the target: " + err.Error() // nothing was read
 			return p
 		}
-		defer func() { <-ps.looks }()
+		defer ps.looks.leave()
 	}
 	ps.probeCluster(ctx, p, lease)
 	return p

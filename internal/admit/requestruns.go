@@ -18,24 +18,23 @@ type requestRuns struct {
 // ofRequests indexes the runs in one pass. The lock of the Book is held.
 func (rs runs) ofRequests(now time.Time) requestRuns {
 	x := requestRuns{now: now, open: map[string]*remediate.Run{}, done: map[string]*remediate.Run{}, own: map[string]*remediate.Run{}}
-	for id := range rs.byID {
-		r := rs.byID[id]
-		if !r.Open() && r.Request == nil && !request.IsDone(&r) {
+	for _, r := range rs.byID {
+		if !r.Open() && r.Request == nil && !request.IsDone(r) {
 			continue
 		}
 		for _, subject := range []string{r.Target.Node, r.Target.MachineKey()} {
 			switch {
 			case subject == "":
 			case r.Open():
-				x.open[subject] = &r
-			case request.IsDone(&r) && (x.done[subject] == nil || r.Ended.After(x.done[subject].Ended)):
-				x.done[subject] = &r
+				x.open[subject] = r
+			case request.IsDone(r) && (x.done[subject] == nil || r.Ended.After(x.done[subject].Ended)):
+				x.done[subject] = r
 			}
 		}
 		if r.Request != nil {
 			key := r.Request.Kind + " " + r.Request.UID
 			if newest := x.own[key]; newest == nil || r.Open() || !newest.Open() && r.ID > newest.ID {
-				x.own[key] = &r
+				x.own[key] = r
 			}
 		}
 	}

@@ -39,7 +39,7 @@ func TestRunOfARequest(t *testing.T) {
 	} {
 		rs := newRuns()
 		for _, r := range c.runs {
-			rs.byID[r.ID] = r
+			rs.byID[r.ID] = &r
 		}
 		q := policy.Requested{Request: &policy.Request{Kind: own.Kind, UID: own.UID, Created: made}, Target: policy.TargetReport{Machine: "ns/m", Node: "n"}}
 		found := rs.ofRequests(after.Add(time.Minute)).of(&q)
@@ -51,7 +51,8 @@ func TestRunOfARequest(t *testing.T) {
 		assert.Equal(t, c.want, found.ID, name)
 	}
 	rs := newRuns()
-	rs.byID["a"] = run("a", remediate.Done, after, nil)
+	done := run("a", remediate.Done, after, nil)
+	rs.byID["a"] = &done
 	annotation := policy.Requested{Request: policy.AnnotatedRequest(&policy.Machine{UID: "mu"}), Target: policy.TargetReport{Machine: "ns/m", Node: "n"}}
 	assert.Nil(t, rs.ofRequests(after.Add(time.Minute)).of(&annotation), "nobody knows when an annotation was set")
 }

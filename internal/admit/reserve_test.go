@@ -87,7 +87,7 @@ func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
 		if c.known {
 			b.runs.labels[r.ID] = map[string]string{key: "a"}
 		}
-		assert.Equal(t, c.inA, b.runs.mayBeInZone(b.ledger, "a", key, r), "%s: zone a", c.name)
-		assert.Equal(t, c.inB, b.runs.mayBeInZone(b.ledger, "b", key, r), "%s: zone b", c.name)
+		assert.Equal(t, c.inA, b.runs.mayBeInZone(b.ledger, "a", key, &r), "%s: zone a", c.name)
+		assert.Equal(t, c.inB, b.runs.mayBeInZone(b.ledger, "b", key, &r), "%s: zone b", c.name)
 	}
 }

@@ -2,8 +2,8 @@ package admit
 
 import (
 	"context"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/guard"
@@ -118,11 +118,12 @@ type waitingRuns struct{ *Book }
 func (b waitingRuns) due() (due []remediate.Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, id := range slices.Sorted(maps.Keys(b.runs.byID)) {
-		if r := b.runs.byID[id]; r.Step == remediate.Waiting && r.Wait.Due && r.Retry == nil && !b.runs.resuming[id] {
-			due = append(due, r)
+	for id, r := range b.runs.byID {
+		if r.Step == remediate.Waiting && r.Wait.Due && r.Retry == nil && !b.runs.resuming[id] {
+			due = append(due, *r)
 		}
 	}
+	slices.SortFunc(due, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
 	return due
 }
 

@@ -135,7 +135,7 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 // takeSlot takes a slot for a power cycle; a deletion needs none. An order from a person takes a
 // slot even when none is free.
 func (c *Cluster) takeSlot(ctx context.Context, r remediate.Run) error {
-	if deletesOnly(r) {
+	if deletesOnly(&r) {
 		return nil
 	}
 	limit := max(1, c.opt.Limits.Guards().MaxInFlightTotal)

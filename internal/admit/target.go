@@ -39,7 +39,7 @@ func targetOf(l *policy.Ledger, cluster string, m *policy.Machine, n *policy.Nod
 func subjectOf(t remediate.Target) string { return cmp.Or(t.Node, t.MachineKey()) }
 
 // isOn says whether a run is on the Node of a target or, if that has none, on its Machine.
-func isOn(r remediate.Run, subject string) bool {
+func isOn(r *remediate.Run, subject string) bool {
 	return subject != "" && (r.Target.Node == subject || r.Target.MachineKey() == subject)
 }
 

@@ -40,9 +40,9 @@ func (f *freezes) load(ctx context.Context, s state.Store) error {
 // complete makes the freezes that a crash kept from being stored: every run that is Held for a
 // false Off has one. class returns the class of a host's BMC. A freeze that exists and cannot be
 // read forbids everything already.
-func (f *freezes) complete(ctx context.Context, s state.Store, runs map[string]remediate.Run, class func(host string) string) error {
-	for id, r := range runs {
-		if _, known := f.table.Get(id); known || !IsFalseOff(r) {
+func (f *freezes) complete(ctx context.Context, s state.Store, runs []remediate.Run, class func(host string) string) error {
+	for _, r := range runs {
+		if _, known := f.table.Get(r.ID); known || !IsFalseOff(r) {
 			continue
 		}
 		err := f.add(ctx, s, r, class(r.Target.Host))

@@ -28,11 +28,7 @@ func openFreezes(t *testing.T, runs ...remediate.Run) (*freezes, state.Store) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	f := readFreezes(t, s)
-	all := map[string]remediate.Run{}
-	for _, r := range runs {
-		all[r.ID] = r
-	}
-	require.NoError(t, f.complete(t.Context(), s, all, func(string) string { return "" }))
+	require.NoError(t, f.complete(t.Context(), s, runs, func(string) string { return "" }))
 	return f, s
 }
 

@@ -162,7 +162,7 @@ func (h *Hosts) LoadPins(ctx context.Context, s state.Store) error {
 
 // CompleteFreezes freezes the hosts of runs that are Held for a false Off, if a crash kept the
 // freeze from being stored. // I5
-func (h *Hosts) CompleteFreezes(ctx context.Context, s state.Store, runs map[string]remediate.Run) error {
+func (h *Hosts) CompleteFreezes(ctx context.Context, s state.Store, runs []remediate.Run) error {
 	return h.freezes.complete(ctx, s, runs, h.catalog.class)
 }
 
