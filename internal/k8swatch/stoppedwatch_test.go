@@ -2,10 +2,12 @@ package k8swatch
 
 import (
 	"errors"
+	"net/http"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -44,6 +46,27 @@ func countEvents(wrap func(watch.Interface) watch.Interface) (n int) {
 func TestStoppedWatchEndsWithoutAnError(t *testing.T) {
 	assert.NotZero(t, countEvents(func(w watch.Interface) watch.Interface { return w }), "the client's own sends an error now and then")
 	assert.Zero(t, countEvents(func(w watch.Interface) watch.Interface { return newStoppedWatch(w) }))
+}
+
+// Every watch that a reflector gets ends so, over a real connection, too.
+func TestWatchesThatAreStoppedEndWithoutAnError(t *testing.T) {
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	for _, kind := range []string{"Node", "Pod"} { // the kinds that need no discovery
+		s := c.storeOf(kind)
+		lw := s.listWatch(s.side.api())
+		for range 50 {
+			w, err := lw.WatchFuncWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
+			require.NoError(t, err)
+			go w.Stop()
+			for e := range w.ResultChan() {
+				assert.Fail(t, "an event after the stop", "%s %v", e.Type, e.Object)
+			}
+		}
+	}
 }
 
 // What comes before the stop is passed on in order, and an error of the server too.
