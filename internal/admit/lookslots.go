@@ -10,7 +10,8 @@ import (
 // How many candidates look at the cluster at the same time. The first of many then becomes a run
 // while others have not begun: if all looked at once, all would wait for the slowest. Looks at
 // the same time share what they read, which saves the API server work. So each look that ends
-// lets one more begin, until there are looksAtMost, or nobody looks.
+// lets one more begin, until there are looksAtMost, or nobody looks. The BMCs are read before that,
+// all at once, because they may hang. // L3
 const (
 	looksAtFirst = 8
 	looksAtMost  = 32
