@@ -7,6 +7,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // gates evaluates every guard for a candidate. p is its probe; nil: it was not probed.
@@ -18,7 +19,7 @@ func (c *Cluster) gates(a candidate, p *probe, now time.Time) []reason.Gate {
 // etcd allowed the run.
 func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	v := c.checkView() // before QuietUntil: an outage that has ended sets it // I16
-	name, names := c.opt.Name, a.draft.Target.Names()
+	name, names := c.opt.Name, c.runs.Names(a.draft.Target, run.Fresh{})
 	f := guard.Facts{
 		Manual: a.draft.Manual != nil, ByAdmin: a.draft.Manual != nil && a.draft.Manual.Admin, Requested: a.draft.Request != nil, OwnRetry: a.ownRetry,
 		Mode: c.opt.Mode, ForeignOwner: c.opt.Lead.WhyNotAct(now), OwnerSource: c.ownerSource(),
@@ -52,7 +53,7 @@ func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 func (p *probe) addTo(f *guard.Facts) {
 	f.Host = p.draft.Target.Host
 	f.HostError, f.HostDetail, f.HostUnread, f.ClusterUnread = p.hostError, p.hostDetail, p.hostUnread, p.clusterUnread
-	f.Identity, f.Contested, f.PowerOwner, f.NodeAlive = p.identity, p.contested, p.powerOwner, p.nodeAlive
+	f.Identity, f.Replaced, f.Contested, f.PowerOwner, f.NodeAlive = p.identity, p.replaced, p.contested, p.powerOwner, p.nodeAlive
 	f.ControlPlane = f.ControlPlane || p.controlPlane
 	f.QuorumHolds, f.QuorumReason, f.QuorumDetail = p.quorum == "", p.quorum, p.quorumDetail
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // Ask is one target for which another remediator is to be asked.
@@ -161,7 +162,7 @@ func (h *Handovers) Stopped(r escalate.Record, tidies bool) error {
 	if why := h.c.opt.Stop.Paused(h.c.opt.Name); why != "" {
 		return &reason.Refusal{Reason: reason.Paused, Message: why}
 	}
-	if why := h.c.opt.Stop.Held(h.c.opt.Name, t.Names()...); why != "" {
+	if why := h.c.opt.Stop.Held(h.c.opt.Name, h.c.runs.Names(t, run.Fresh{})...); why != "" {
 		return &reason.Refusal{Reason: reason.Hold, Message: why}
 	}
 	if why := h.c.opt.Lead.WhyNotAct(time.Now()); why != "" {

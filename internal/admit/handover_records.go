@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -43,7 +44,7 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 	if g, refused := firstFailing(h.c.gates(o.candidate, nil, now)); refused {
 		return escalate.Record{}, reason.RefusalOf(g)
 	}
-	releasedAt := h.c.opt.Stop.ReleasedAt(h.c.opt.Name, o.Run.Target.Names()...)
+	releasedAt := h.c.opt.Stop.ReleasedAt(h.c.opt.Name, h.c.runs.Names(o.Run.Target, run.Fresh{})...)
 	if err := h.writing.Acquire(ctx, 1); err != nil {
 		return escalate.Record{}, err
 	}

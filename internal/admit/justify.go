@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -35,6 +36,29 @@ func (rc *runCluster) RenamedTo(r remediate.Run) (node string, unseen bool) {
 		return "", true
 	}
 	return rc.opt.Book.renamedTo(r)
+}
+
+// Names implements run.Cluster: the names of the record, and what a look or the view adds: the Node that
+// the Machine has got since, and the Machine that has got the Node. // I23
+func (rc *runCluster) Names(t remediate.Target, f run.Fresh) []string {
+	names := t.Names()
+	if f.Node != nil {
+		names = append(names, f.Node.Name)
+	}
+	if f.Machine != nil {
+		names = append(names, f.Machine.NodeName)
+	}
+	b := rc.opt.Book
+	b.mu.Lock()
+	if m := b.ledger.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil {
+		names = append(names, m.NodeName)
+	}
+	if m := b.ledger.MachineOf(t.Node); m != nil {
+		names = append(names, m.Key())
+	}
+	b.mu.Unlock()
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
 
 // Justified implements run.Cluster: it evaluates the fresh objects by the rules of the run's

@@ -35,6 +35,7 @@ type probe struct {
 	hostError  reason.Code
 	hostDetail string
 	identity   guard.IdentityFact
+	replaced   string // which object of the target another one has replaced
 	contested  string
 	powerOwner string
 	nodeAlive  bool
@@ -179,7 +180,7 @@ func (p *probe) retryAt() time.Time { return p.at.Add(power.ProbeRetry) }
 func sameDraft(probed, now remediate.Run) bool {
 	t := &probed.Target
 	t.Host, t.Address, t.Devices, t.Choice, t.Secret = now.Target.Host, now.Target.Address, now.Target.Devices, now.Target.Choice, now.Target.Secret
-	t.ByHardware, t.ReportedUUID = now.Target.ByHardware, now.Target.ReportedUUID
+	t.ByHardware, t.ReportedUUID, t.ClusterUID = now.Target.ByHardware, now.Target.ReportedUUID, now.Target.ClusterUID
 	probed.Level, probed.Limits.Levels = now.Level, now.Limits.Levels
 	return reflect.DeepEqual(probed, now)
 }

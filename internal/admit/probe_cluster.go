@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -61,6 +62,13 @@ func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Le
 	p.look, p.clusterUnread = run.Admitted{Fresh: fresh, At: at}, false
 	p.lease = fresh.Observation.Lease
 	p.powerOwner = fresh.Observation.PowerForbidden
+	p.draft.Target.ClusterUID = cmp.Or(p.draft.Target.ClusterUID, fresh.Observation.ClusterUID)
+	if p.replaced = remediate.TargetReplaced(p.draft, fresh.Observation); p.draft.Target.ClusterUID == "" {
+		p.replaced = "cannot read which cluster answers"
+		if fresh.Err != nil {
+			p.replaced += ": " + fresh.Err.Error()
+		}
+	}
 	switch fresh.Observation.Contested {
 	case remediate.Yes:
 		p.contested = fresh.Observation.Contender

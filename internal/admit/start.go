@@ -89,7 +89,7 @@ func (c *Cluster) reservePlace(a candidate, draft remediate.Run) (*lead.Leadersh
 		why := cmp.Or(c.opt.Lead.WhyNot(), "this instance is releasing ownership of the cluster; send the order to the next owner")
 		return nil, r, &reason.Refusal{Reason: reason.NotOwner, Message: why}
 	}
-	releasedAt := c.opt.Stop.ReleasedAt(c.opt.Name, r.Target.Names()...)
+	releasedAt := c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, run.Fresh{})...)
 	if err := c.book.reserve(a, r, c.opt.Slots.Count(), releasedAt, now); err != nil {
 		leadership.Leave()
 		return nil, r, err

@@ -28,7 +28,7 @@ func targetOf(l *policy.Ledger, cluster string, m *policy.Machine, n *policy.Nod
 	if m != nil {
 		t.Namespace, t.Machine, t.MachineUID, t.MachineAPI = m.Namespace, m.Name, m.UID, m.APIVersion
 		if h, err := l.HostOf(m); err == nil { // otherwise hosts.d may name the host
-			t.BareMetalHost = h.Key()
+			t.BareMetalHost, t.BareMetalHostUID = h.Key(), h.UID
 		}
 	}
 	return t

@@ -118,6 +118,8 @@ type Facts struct {
 	QuorumDetail string
 	// ControlPlaneRun is the ID of an open run of another control-plane host.
 	ControlPlaneRun string
+	// Replaced says which object of the target another one has replaced. // I2, I27
+	Replaced string
 	// Contested names another remediator that is alive.
 	Contested string
 	// NodeWithSameUUID names another Node with the same system UUID: both are one

@@ -26,7 +26,7 @@ func Gates(l Limits, f Facts, now time.Time) []reason.Gate {
 func markUnread(f Facts, gates []reason.Gate) []reason.Gate {
 	for i := range gates {
 		switch gates[i].Name {
-		case "nodeAlive", "contested", "powerOwner":
+		case "target", "nodeAlive", "contested", "powerOwner":
 			if f.ClusterUnread {
 				gates[i] = gates[i].NotChecked("")
 			}
@@ -153,6 +153,7 @@ func targetGuards(f Facts) []reason.Gate {
 		reason.NoneOf("ownHost", reason.OwnHost, f.OwnHost, "this host"),                        // I13
 		reason.NoneOf("uniqueUUID", reason.DuplicateUUID, f.NodeWithSameUUID, "Nodes"),          // I9
 		reason.NoneOf("frozen", cmp.Or(f.FrozenReason, reason.Frozen), f.Frozen, "a false Off"), // I5
+		reason.NoneOf("target", reason.TargetChanged, f.Replaced, "fresh reads"),                // I2, I27
 		reason.NoneOf("nodeAlive", reason.NodeAlive, alive, "Lease"),                            // I4
 		reason.NoneOf("contested", reason.Contested, f.Contested, "leader Lease"),
 		controlPlaneGuard(f),

@@ -38,7 +38,7 @@ func (l *looker) host(ctx context.Context) error {
 		return fmt.Errorf("read BareMetalHost %s: %w", key, err)
 	}
 	_, held := h.Annotations[powerLockKey]
-	l.look.Seen.PowerLock = remediate.Ask(held)
+	l.look.Seen.PowerLock, l.look.Seen.BareMetalHostUID = remediate.Ask(held), h.UID
 	l.owned = &h
 	for k := range h.Annotations {
 		// Whatever the value, the bare-metal operator keeps the host off because of

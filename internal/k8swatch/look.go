@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -71,7 +72,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
 	l.medik8sLeases = sync.OnceValues(func() (bool, error) { return c.hasMedik8sLeases(ctx) })
 	var g sync.WaitGroup
-	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate, l.request} {
+	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate, l.request, l.identity} {
 		g.Go(func() { l.addError(read(ctx)) })
 	}
 	l.readAhead(ctx, &g)
@@ -100,6 +101,22 @@ func (l *looker) addError(err error) {
 	l.errs = append(l.errs, err)
 }
 
+// identity reads which cluster answers. A run does nothing destructive in another one than that in which
+// it began: its names may be there, too. // I2
+func (l *looker) identity(ctx context.Context) (err error) {
+	uid, err := readShared(ctx, l.c.shared, "namespace "+identityNamespace, func(ctx context.Context) (string, error) {
+		return identityOf(ctx, l.c.work.api())
+	})
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w (apply rbac.yaml)", err)
+	}
+	l.look.Seen.ClusterUID = uid
+	if began := l.run.Target.ClusterUID; err == nil && began != "" && uid != began {
+		return fmt.Errorf("the run began in the cluster whose Namespace %s has the UID %s, and the kubeconfig leads to the one with %s: point it to the former again", identityNamespace, began, uid)
+	}
+	return err
+}
+
 func (l *looker) node(ctx context.Context) error {
 	if l.run.Target.Node == "" {
 		return nil // lateNode reads it, after the Machine
@@ -114,6 +131,8 @@ func (l *looker) node(ctx context.Context) error {
 	}
 	l.live, l.look.FreshNode = n, policyNode(n)
 	l.look.Seen.Node = seenNode(n)
+	skew, _ := l.c.work.clock.current(time.Now())
+	l.look.Seen.Node.Created = n.CreationTimestamp.Add(-skew)
 	l.look.Seen.Node.Ready = remediate.Ask(l.look.FreshNode.Ready())
 	return nil
 }

@@ -98,6 +98,7 @@ var classes = map[Code]Class{
 	InvalidHost:          Mended,
 	PowerOwner:           Mended,
 	PowerForbidden:       Mended,
+	TargetChanged:        Mended,
 	BMCFault:             Mended,
 	APIForbidden:         Mended,
 	NodeFinalizer:        Mended,

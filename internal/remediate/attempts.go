@@ -34,10 +34,10 @@ func pauseBefore(r Run) time.Duration {
 
 // retargetNode makes the present Node the target of a later attempt. NewNodeUID notes a Node
 // of another boot than the isolated one. The first attempt keeps the UID that it was decided
-// on. // I2, I6
+// on, and another machine's Node is no target. // I2, I6, I27
 func retargetNode(r Run, s Observation) Run {
-	if n := s.Node; r.Attempt > 1 && n.Exists == Yes {
-		if registeredAnew(r) || registeredSinceIsolation(r, n) && n.BootID != r.Target.BootID && (n.SystemUUID == r.Target.SystemUUID || r.Target.SystemUUID == "") {
+	if n := s.Node; r.Attempt > 1 && n.Exists == Yes && !isOtherMachine(r.Target, n) {
+		if registeredAnew(r) || registeredSinceIsolation(r, n) && n.BootID != r.Target.BootID && isTargetMachine(r.Target, n) {
 			r.NewNodeUID = n.UID
 		}
 		r.Target.NodeUID, r.Target.BootID = n.UID, cmp.Or(n.BootID, r.Target.BootID)
@@ -76,7 +76,7 @@ func preconditionsUnknown(r Run, s Observation, now time.Time) bool {
 // to have been accepted. Its kubelet was slow, and the missed deadline justifies nothing any
 // more. // I4
 func nodeRecovered(r Run, s Observation) bool {
-	return r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes
+	return r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes && !isOtherMachine(r.Target, s.Node)
 }
 
 // hostCameUp says whether the host of such a Node reads On, or works under another name.

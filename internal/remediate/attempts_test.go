@@ -73,7 +73,8 @@ func TestNodeOfALaterAttemptIsAccepted(t *testing.T) {
 	s.Node.SystemUUID = "another machine"
 	r = retargetNode(r, s)
 	got, _, _ = Next(r, s, noon)
-	assert.Equal(t, Held, got.Step)
+	assert.Equal(t, PowerOn, got.Step)
+	assert.Equal(t, reason.TargetChanged, got.Reason)
 }
 
 // stuckInBoot says whether the host was cycled, and its kubelet did not come up.

@@ -178,15 +178,6 @@ func selfBooted(r Run, s Observation) bool {
 	return known && registeredSinceIsolation(r, n) && !n.Deleting && due && n.BootID != t.BootID && isKnownMachine(t, n)
 }
 
-// isKnownMachine says whether a Node is that of the target: by the system UUID of its Node, or by
-// that which the BMC reported of a Machine that had none. // I6
-func isKnownMachine(t Target, n Node) bool {
-	if t.SystemUUID == "" {
-		return bmc.UsableUUID(t.ReportedUUID) && bmc.UUIDsMatch(t.ReportedUUID, n.SystemUUID)
-	}
-	return n.SystemUUID == t.SystemUUID
-}
-
 // takenBack says whether the Node of an idle run is taken back when it registers: whatever a
 // Waiting run waits for, and where a Held one stands for the power alone.
 func takenBack(r Run) bool {

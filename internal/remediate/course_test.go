@@ -44,9 +44,12 @@ func TestPowerOn(t *testing.T) {
 		}, Held, Nothing, "PowerForbidden"},
 		{"its owner wants it off: On is tried all the same", PowerOn, 10 * sec, func(r *Run, s *Observation) { s.OwnerWantsOff = true }, PowerOn, SendOn, ""},
 		{"the time counts from the pods", PowerOn, 370 * sec, nil, PowerOn, SendOn, ""},
-		{"a Node comes back before On: FalseOff", PowerOn, sec, func(r *Run, s *Observation) { s.Node = Node{Exists: Yes, UID: "u2", BootID: "b1"} }, Held, Nothing, "FalseOff"},
+		{"a Node comes back before On: FalseOff", PowerOn, sec, func(r *Run, s *Observation) {
+			s.Node = Node{Exists: Yes, UID: "u2", BootID: "b1", SystemUUID: "s", Created: noon}
+		}, Held, Nothing, "FalseOff"},
 		{"a Node from Git comes before On: none of ours", PowerOn, 6 * sec, func(r *Run, s *Observation) { s.Node = Node{Exists: Yes, UID: "u2"} }, PowerOn, SendOn, ""},
-		{"the Lease moves before On: FalseOff", PowerOn, sec, func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }, Held, Nothing, "FalseOff"},
+		{"the Lease moves once before On: perhaps another machine registers", PowerOn, sec, func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }, PowerOn, Nothing, ""},
+		{"the Lease moves again before On: FalseOff", PowerOn, sec, func(r *Run, s *Observation) { r.OffLease.Unregistered, s.Lease.ResourceVersion = true, "v2" }, Held, Nothing, "FalseOff"},
 		{"after On was sent it may", PowerOn, minute, func(r *Run, s *Observation) {
 			s.Lease.ResourceVersion, r.Intent = "v2", Intent{SendOn, ago(sec)}
 		}, PowerOn, Nothing, ""},
@@ -114,7 +117,7 @@ func TestAwaitNode(t *testing.T) {
 		{"no boot ID yet: waits", AwaitNode, sec, func(r *Run, s *Observation) { s.Node.BootID = "" }, AwaitNode, Nothing, ""},
 		{"the old UID: waits", AwaitNode, sec, func(r *Run, s *Observation) { s.Node.UID = "u1" }, AwaitNode, Nothing, ""},
 		{"the old boot: FalseOff", AwaitNode, sec, func(r *Run, s *Observation) { s.Node.BootID = "b1" }, Held, Nothing, "FalseOff"},
-		{"another machine: FalseOff", AwaitNode, sec, func(r *Run, s *Observation) { s.Node.SystemUUID = "x" }, Held, Nothing, "FalseOff"},
+		{"another machine: its BMC told the truth", AwaitNode, sec, func(r *Run, s *Observation) { s.Node.SystemUUID = "x" }, Held, Nothing, "TargetChanged"},
 		{"the machine was never known", AwaitNode, sec, func(r *Run, s *Observation) { r.Target.SystemUUID = "" }, RestoreNode, Nothing, ""},
 		{"the machine that the BMC reported, in another byte order", AwaitNode, sec, func(r *Run, s *Observation) {
 			withoutNode(r)
@@ -234,7 +237,8 @@ func TestHeld(t *testing.T) {
 		{"healthy begins now", Held, time.Hour, nil, Held, Nothing, "PowerOffFailed"},
 		{"not with our taint on the Node", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.OutOfService = true }, Held, Nothing, "PowerOffFailed"},
 		{"not with a hold that cannot be read", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); metal3(r, s, CannotTell) }, Held, Nothing, "PowerOffFailed"},
-		{"not with another Node", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.UID = "u2" }, Held, Nothing, "PowerOffFailed"},
+		{"also with another Node of the machine", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.UID = "u2" }, Aborted, Nothing, "PowerOffFailed"},
+		{"not with another machine's Node", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.UID, s.Node.SystemUUID = "u2", "x" }, Held, Nothing, "PowerOffFailed"},
 		{"not with a Node being deleted", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.Deleting = true }, Held, Nothing, "PowerOffFailed"},
 		{"not after the isolation", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.Isolated = ago(time.Hour) }, Held, Nothing, "PowerOffFailed"},
 		{"not in a second attempt", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.Attempt = 2 }, Held, Nothing, "PowerOffFailed"},

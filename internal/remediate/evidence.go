@@ -34,7 +34,44 @@ func leaseQuiet(r Run, s Observation, now time.Time) bool {
 	return !recent || now.Sub(since) >= l.quietFor()
 }
 
-// leaseAdvanced says whether the Lease advanced since the first Off read. // I5
+// recordOffLease keeps the Lease as it was at the first Off read of the present proof. A Lease that was
+// noted before that, by a process before a restart or before a reading that was no Off, says
+// nothing about what happened while this process read Off: the host may have been on in between. // I5
+func recordOffLease(r Run, s Observation, now time.Time) Run {
+	switch off := s.Power.State == bmc.Off; {
+	case s.Power.State == bmc.On, !off && leaseAdvanced(r, s):
+		r.OffLease = nil
+	case off && s.Lease.Known && (r.OffLease == nil || leaseAdvanced(r, s) || r.OffLease.Seen.Before(s.Proof.Since())):
+		renewed := leaseAdvanced(r, s)
+		r.OffLease = s.Lease.seenAt(now)
+		r.OffLease.BootID, r.OffLease.Unregistered = s.Node.BootID, renewed && s.Node.Exists != CannotTell && !s.Node.registered()
+	}
+	return r
+}
+
+// isFalseOff returns why the Off that this process reads is false, or "". A false Off freezes a BMC,
+// so it is only what cannot be anything else: the boot of the first Off read of this proof lives on,
+// or the target's kubelet registered after that read. Another machine may have taken the name, and
+// somebody may have switched the host on since an older Off. // I5
+func isFalseOff(r Run, s Observation) string {
+	n, since := s.Node, s.Proof.Since()
+	if s.Power.State != bmc.Off || since.IsZero() || isOtherMachine(r.Target, n) {
+		return ""
+	}
+	if leaseAdvanced(r, s) && !r.OffLease.Seen.Before(since) {
+		// A kubelet that has no Node may be another machine's, which registers in the next moment.
+		if n.registered() && n.BootID == r.OffLease.BootID || !n.registered() && n.Exists != CannotTell && r.OffLease.Unregistered {
+			return "the Node's Lease was renewed although the BMC says Off"
+		}
+	}
+	if n.registered() && n.UID != r.Target.NodeUID && s.Clock == Yes && n.Created.Sub(since) > clockRounding {
+		return "a Node of this name registered although the BMC says Off"
+	}
+	return ""
+}
+
+// leaseAdvanced says whether the Lease advanced since the one that the record keeps: what was proven then
+// must be proven again. // I5
 func leaseAdvanced(r Run, s Observation) bool {
 	return r.OffLease != nil && s.Lease.Known && s.Lease.ResourceVersion != "" &&
 		s.Lease.ResourceVersion != r.OffLease.ResourceVersion
@@ -52,19 +89,6 @@ func powerLockFree(r Run, s Observation) bool {
 // registeredSinceIsolation says whether the present Node registered after the isolation.
 func registeredSinceIsolation(r Run, n Node) bool {
 	return n.Exists == Yes && n.BootID != "" && (r.Isolation == IsolateTaint || n.UID != r.Target.NodeUID)
-}
-
-// isTargetMachine says whether a Node has the system UUID of the run's machine, if that is
-// known. // I6
-func isTargetMachine(r Run, n Node) bool {
-	return r.Target.SystemUUID == "" || n.SystemUUID == r.Target.SystemUUID
-}
-
-// otherThanReported says whether the Node that registered for a target without one has another
-// system UUID than its BMC reported. Not every BMC reports that of its host, so this is no proof
-// of a false Off. // I6, I8
-func otherThanReported(r Run, n Node) bool {
-	return bmc.UsableUUID(r.Target.ReportedUUID) && bmc.UsableUUID(n.SystemUUID) && !bmc.UUIDsMatch(r.Target.ReportedUUID, n.SystemUUID)
 }
 
 // noQuorum says whether it is not known that etcd keeps its quorum without this control-plane

@@ -16,7 +16,7 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		r = nextIdleLevel(r, s, now)
 	}
 	r = recordWait(r, s, now)
-	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && s.Node.UID == r.Target.NodeUID &&
+	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && (s.Node.UID == r.Target.NodeUID || isKnownMachine(r.Target, s.Node)) &&
 		!s.Node.Deleting && !s.Node.OutOfService && powerLockFree(r, s) && !anyOnPending(r)
 	// A FalseOff host stays frozen (I5). After a first cycle labels may be missing.
 	if !healthy || !before || r.Reason == reason.FalseOff || r.Attempt > 1 {
@@ -39,6 +39,8 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return acceptRetry(r, s, now)
 	case selfBooted(r, s):
 		return resumeSelfBooted(r, s, now)
+	case replacedByOwner(r, s):
+		return finish(r, Reprovisioned, r.Reason, "the Machine was deleted or replaced", now)
 	case r.Step == Waiting && s.LevelRefusal == reason.AddressChanged: // nothing that fenced may wait for brings it back // I10
 		return stop(r, reason.AddressChanged, "the host leads to another BMC or outlet than when the run began", now)
 	case r.Step == Waiting && goesOnAlone(r, s, now):
@@ -55,6 +57,14 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
 	}
 	return r, Nothing, idlePoll
+}
+
+// replacedByOwner says whether the Machine of an idle run is gone or replaced, after the isolation. Its owner has
+// taken over the host, so no other power cycle and no Node of it will come. What fenced has
+// switched off before an isolation, or leaves off on purpose, comes first. // I20
+func replacedByOwner(r Run, s Observation) bool {
+	owed := r.Isolated.IsZero() && (r.Intervened || r.Attempt == 1)
+	return machineReplaced(r, s) && !owed && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
 }
 
 // withdrawnAtRest says whether nobody asks any more for an idle run that has not isolated its Node,

@@ -54,7 +54,7 @@ const (
 type interlock struct {
 	name  string // for docs/six-steps.md
 	binds func(r Run, s Observation) bool
-	why   func(s Observation) (code reason.Code, note string)
+	why   func(r Run, s Observation) (code reason.Code, note string)
 	at    [stages]effect
 }
 
@@ -71,6 +71,11 @@ var interlocks = []interlock{
 			stageIsolating: abandons, stageIsolatingConfirmed: abandons, stageDeletingMachine: finishes, stageReprovisioning: wait, stageHeld: refuse}},
 	{"unfence or abort ordered", func(r Run, _ Observation) bool { return restoreRequested(r) }, nil,
 		[stages]effect{stageUntouched: restore, stageSwitchingOff: restore, stageIsolating: restore, stageIsolatingConfirmed: restore}},
+	// What the record froze must be what a fresh look shows, in every attempt, before a command and
+	// until the Node is isolated. // I2, I27
+	{"object replaced", isReplaced, replacedWhy,
+		[stages]effect{stageUntouched: drop, stageLaterAttempt: rests, stageSwitchingOff: abandons, stageConfirmed: drop,
+			stageIsolating: abandons, stageIsolatingConfirmed: abandons, stageReprovisioning: rests, stageHeld: refuse}},
 	// Before the first command each of these drops the run, and another machine's BMC is the most
 	// useful reason. After it, another machine's BMC makes the run Held, but another remediator
 	// ends it, so another remediator goes first.
@@ -100,44 +105,50 @@ var interlocks = []interlock{
 		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait, stageNoEffect: abandons, stageConfirmed: drop,
 			stageIsolatingConfirmed: abandons, stageDeletingMachine: finishes}},
 	{"target changed", func(r Run, s Observation) bool { return r.Attempt == 1 && targetChanged(r, s) }, targetWhy,
-		[stages]effect{stageConfirmed: drop}},
+		[stages]effect{stageSwitchingOff: abandons, stageConfirmed: drop}},
 }
 
 func identityMismatch(_ Run, s Observation) bool { return s.Identity == No }
+
+func isReplaced(r Run, s Observation) bool { return targetReplaced(r, s) != "" }
+
+func replacedWhy(r Run, s Observation) (reason.Code, string) {
+	return reason.TargetChanged, targetReplaced(r, s)
+}
 
 func targetChanged(r Run, s Observation) bool {
 	return s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID
 }
 
-func pausedWhy(s Observation) (code reason.Code, note string) {
+func pausedWhy(_ Run, s Observation) (code reason.Code, note string) {
 	if s.PausedReason != "" {
 		return s.PausedReason, s.PausedWhy
 	}
 	return reason.Paused, strings.TrimSuffix("paused before the point of no return: "+s.PausedWhy, ": ")
 }
 
-func contestedWhy(s Observation) (reason.Code, string) { return reason.Contested, s.Contender }
-func recoveredWhy(s Observation) (reason.Code, string) { return reason.Recovered, s.Why }
-func withdrawnWhy(s Observation) (reason.Code, string) {
+func contestedWhy(_ Run, s Observation) (reason.Code, string) { return reason.Contested, s.Contender }
+func recoveredWhy(_ Run, s Observation) (reason.Code, string) { return reason.Recovered, s.Why }
+func withdrawnWhy(_ Run, s Observation) (reason.Code, string) {
 	return reason.Withdrawn, s.WithdrawnWhy
 }
-func forbiddenWhy(s Observation) (reason.Code, string) {
+func forbiddenWhy(_ Run, s Observation) (reason.Code, string) {
 	return reason.PowerForbidden, s.PowerForbidden
 }
-func quorumWhy(s Observation) (reason.Code, string) { return reason.QuorumLost, s.QuorumWhy }
+func quorumWhy(_ Run, s Observation) (reason.Code, string) { return reason.QuorumLost, s.QuorumWhy }
 
-func identityWhy(Observation) (reason.Code, string) {
+func identityWhy(Run, Observation) (reason.Code, string) {
 	return reason.IdentityMismatch, "the BMC belongs to another machine than the Node"
 }
 
-func targetWhy(Observation) (reason.Code, string) {
+func targetWhy(Run, Observation) (reason.Code, string) {
 	return reason.TargetChanged, "the Node was replaced since the decision"
 }
 
 // binding is the interlock that decides at a stage; the zero value forbids nothing.
 type binding struct {
 	effect
-	why func(s Observation) (code reason.Code, note string)
+	why func(r Run, s Observation) (code reason.Code, note string)
 }
 
 // interlockAt asks the table.
@@ -157,7 +168,7 @@ func (b binding) apply(r Run, s Observation, now time.Time) (Run, Action, time.D
 	if b.effect == restore {
 		return handleRestore(r, now)
 	}
-	switch code, note := b.why(s); b.effect {
+	switch code, note := b.why(r, s); b.effect {
 	case drop:
 		return dropAttempt(r, code, note, now)
 	case abandons:

@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -26,6 +27,7 @@ func TestInterlockOrder(t *testing.T) {
 		"unfence or abort ordered",
 		"paused, or node held",
 		"unfence or abort ordered",
+		"object replaced",
 		"another machine's BMC",
 		"another remediator",
 		"another machine's BMC",
@@ -64,13 +66,16 @@ var stageScenes = [stages]struct {
 var facts = map[string]func(r *Run, s *Observation){
 	"unfence or abort ordered": func(r *Run, _ *Observation) { unfence(r) },
 	"paused, or node held":     func(_ *Run, s *Observation) { s.Paused = true },
-	"another machine's BMC":    func(_ *Run, s *Observation) { s.Identity = No },
-	"another remediator":       func(_ *Run, s *Observation) { s.Contested = Yes },
-	"recovered":                func(_ *Run, s *Observation) { s.Justified = No },
-	"power-off forbidden":      func(_ *Run, s *Observation) { s.PowerForbidden = "frozen" },
-	"target changed":           func(_ *Run, s *Observation) { s.Node.UID = "u9" },
-	"no longer asked for":      func(_ *Run, s *Observation) { s.Withdrawn, s.WithdrawnWhy = Yes, "the check is gone" },
-	"quorum lost":              func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No },
+	"object replaced": func(_ *Run, s *Observation) {
+		s.Node.Exists, s.Node.BootID, s.Node.SystemUUID = Yes, cmp.Or(s.Node.BootID, "b9"), "of another machine"
+	},
+	"another machine's BMC": func(_ *Run, s *Observation) { s.Identity = No },
+	"another remediator":    func(_ *Run, s *Observation) { s.Contested = Yes },
+	"recovered":             func(_ *Run, s *Observation) { s.Justified = No },
+	"power-off forbidden":   func(_ *Run, s *Observation) { s.PowerForbidden = "frozen" },
+	"target changed":        func(_ *Run, s *Observation) { s.Node.UID = "u9" },
+	"no longer asked for":   func(_ *Run, s *Observation) { s.Withdrawn, s.WithdrawnWhy = Yes, "the check is gone" },
+	"quorum lost":           func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No },
 }
 
 // atStage asks Next about a stage with facts of the table.
@@ -108,7 +113,7 @@ func TestInterlocksBind(t *testing.T) {
 			assert.Equal(t, Nothing, a, name)
 			code := reason.Code("")
 			if i.why != nil {
-				code, _ = i.why(Observation{})
+				code, _ = i.why(Run{}, Observation{})
 			}
 			switch i.at[at] {
 			case wait:
@@ -141,7 +146,7 @@ func TestInterlocksBind(t *testing.T) {
 			assert.NotEqual(t, code, free.Reason, name)
 		}
 	}
-	assert.Equal(t, 51, cells, "each cell was asked")
+	assert.Equal(t, 60, cells, "each cell was asked")
 }
 
 // TestFirstInterlockDecides: of two that bind at one stage the row above decides.
@@ -201,7 +206,7 @@ func interlockTable() string {
 	for n, i := range interlocks {
 		code := "`" + reason.Unfenced + "`, `" + reason.Aborted + "`"
 		if i.why != nil {
-			said, _ := i.why(Observation{})
+			said, _ := i.why(Run{}, Observation{})
 			code = "`" + said + "`"
 		}
 		fmt.Fprintf(&b, "| %d | %s | %s |", n+1, i.name, code)

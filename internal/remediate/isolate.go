@@ -18,22 +18,24 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 	}
 	found := interlockAt(at, r, s)
 	switch {
-	case s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID && !s.Node.unregistered():
-		r.Isolated = now
-		return holdFalseOff(r, "a Node of this name registered while its host was believed off", now)
+	case s.Node.registered() && s.Node.UID != r.Target.NodeUID:
+		return registeredInIsolation(r, s, now)
 	// The Node with the target's UID is gone, whoever deleted it. A Node of another UID gets here only
 	// if no kubelet has registered it yet.
 	case s.Node.Exists == No, tainted, s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
 		return nodeIsolated(r, now)
-	case r.Proof != ProofHuman && leaseAdvanced(r, s) && s.Power.State != bmc.On: // also beside a manual confirmation // I5
-		return holdFalseOff(r, "the Node's Lease was renewed although the BMC says Off", now)
+	case r.Proof != ProofHuman && isFalseOff(r, s) != "": // also beside a manual confirmation // I5
+		return stop(r, reason.FalseOff, isFalseOff(r, s), now)
 	case confirmationContradicted(r, s) != "":
 		return holdContradicted(r, confirmationContradicted(r, s), now)
-	case leaseAdvanced(r, s):
-		return holdFalseOff(r, "the Node's Lease was renewed although the BMC says Off", now)
+	case r.Proof == ProofHuman && leaseAdvanced(r, s):
+		return holdFalseOff(r, "the Node's Lease was renewed", now)
 	case s.Power.State == bmc.On:
 		r.OffLease = nil
 		return enter(r, PowerOff, "the host reads On again", now)
+	case leaseAdvanced(r, s) && !found.ends():
+		r.OffLease = nil
+		return enter(r, PowerOff, "the Node's Lease was renewed since: Off must be proven again", now)
 	case found.ends():
 		return found.apply(r, s, now)
 	case timeExpired(s, now, r.Deadline()):
@@ -56,6 +58,31 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 	return command(r, IsolateNode, poll, now)
 }
 
+// registeredInIsolation continues step 2 when a kubelet has registered another Node of the name. If
+// fenced had saved the target's Node, it may have isolated that Node without an answer or without a
+// record: then the host was switched on since. Otherwise somebody else has replaced the Node,
+// perhaps right before Off, and nothing was isolated.
+func registeredInIsolation(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	const note = "another Node of this name has registered"
+	switch {
+	case r.Proof == ProofHuman && !isOtherMachine(r.Target, s.Node):
+		r.Isolated = now
+		return holdFalseOff(r, note, now)
+	case isFalseOff(r, s) != "":
+		r.Isolated = now
+		return stop(r, reason.FalseOff, isFalseOff(r, s), now)
+	case isolationBegan(r, s):
+		return nodeIsolated(r, now)
+	}
+	return abandon(r, reason.TargetChanged, cmp.Or(targetReplaced(r, s), note), Aborted, now)
+}
+
+// isolationBegan says whether this run may have sent the isolation of the Node that is its target: it has
+// saved that Node before. // I21
+func isolationBegan(r Run, s Observation) bool {
+	return r.Target.NodeUID != "" && s.Backup.UID == r.Target.NodeUID
+}
+
 // nodeIsolated passes the point of no return, or stops there if that was ordered.
 func nodeIsolated(r Run, now time.Time) (Run, Action, time.Duration) {
 	r.Isolated, r.LeaveOff = now, true
@@ -71,6 +98,13 @@ func nodeIsolated(r Run, now time.Time) (Run, Action, time.Duration) {
 	return enter(r, PowerOn, "", now)
 }
 
+func apiLostNote(s Observation) string {
+	if s.OtherCluster {
+		return "the kubeconfig leads to another cluster than the one in which the run began"
+	}
+	return "the API server did not answer"
+}
+
 // giveUpIsolation ends step 2 when its time is over: back to On. If a finalizer keeps a Node that
 // is being deleted, the run is Held with the host off, because a kubelet that starts now would
 // never register again.
@@ -79,7 +113,7 @@ func giveUpIsolation(r Run, s Observation, now time.Time) (Run, Action, time.Dur
 	case s.API == APIForbidden:
 		return abandon(r, reason.APIForbidden, "the API server forbids what step 2 needs", Held, now)
 	case s.API != APIReachable:
-		return abandon(r, reason.APIUnreachable, "the API server did not answer", Aborted, now)
+		return abandon(r, reason.APIUnreachable, apiLostNote(s), Aborted, now)
 	case s.Node.Deleting:
 		r.LeaveOff = true
 		return stop(r, reason.NodeFinalizer, "a finalizer keeps the deleted Node", now)

@@ -14,6 +14,8 @@ type flat struct {
 	step, abandonTo                      Step
 	reason, note, abandon, newUID, lease string
 	renew, renewSeen                     time.Time
+	leaseBoot                            string
+	leaseAlone                           bool
 	attempt, level, offLevel, journal    int
 	proof                                ProofKind
 	stepStarted, ended, isolated         time.Time
@@ -61,6 +63,7 @@ func flatten(r Run) flat {
 	}
 	if r.OffLease != nil {
 		f.lease, f.renew, f.renewSeen = r.OffLease.ResourceVersion, r.OffLease.RenewTime, r.OffLease.Seen
+		f.leaseBoot, f.leaseAlone = r.OffLease.BootID, r.OffLease.Unregistered
 	}
 	if f.contradicted = len(r.Contradicted); f.contradicted > 0 {
 		f.contradiction = r.Contradicted[f.contradicted-1]
@@ -99,13 +102,15 @@ type key struct {
 	ahead                   int16
 	wrongFor                int8
 	other                   fencerKey
+	owner                   owner
+	created                 int8 // the Node, after the first Off read
 }
 
 func keyOf(v variant, st state) key {
 	r, w := st.rec, st.w
 	k := key{
 		step: r.Step, abandonTo: r.AbandonTo, action: r.Intent.Action, reason: string(r.Reason), abandon: string(r.Abandon),
-		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, session: w.memory.level, ahead: int16(w.ahead), wrongFor: w.wrongFor, other: v.otherKey(st), more: int8(r.Limits.MaxAttempts - r.Attempt),
+		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, session: w.memory.level, ahead: int16(w.ahead), wrongFor: w.wrongFor, other: v.otherKey(st), more: int8(r.Limits.MaxAttempts - r.Attempt), owner: w.owner,
 		nodeUID: r.Target.NodeUID, bootID: r.Target.BootID, newUID: r.NewNodeUID, attempt: int8(r.Attempt), left: st.left,
 	}
 	for i, b := range []bool{
@@ -130,8 +135,14 @@ func keyOf(v variant, st state) key {
 	}
 	k.wait = waitKeyOf(v, r, w.now+w.ahead)
 	k.bits = [8]int8{w.boots, w.uid, w.bootID, w.lastUID, w.isolatedBoot, w.isolatedUID, int8(w.badBoots), int8(w.lieFor)}
+	if w.first >= 0 && w.created > w.first {
+		k.created = int8(min(w.created-w.first, 1+int(clockRounding/time.Second)))
+	}
 	if w.backupUID != 0 {
 		k.backup = 1
+		if uid(w.backupUID) == r.Target.NodeUID {
+			k.backup = 3
+		}
 		if w.backupUID == w.uid && w.backupRV == w.rv {
 			k.backup = 2
 		}
@@ -177,9 +188,9 @@ func keyOf(v variant, st state) key {
 		k.ages[14] = int16(min(w.now-w.renewed, 80+v.moreLease()))
 	case r.OffLease.ResourceVersion == versions[w.leaseRV]:
 		k.ages[18] = age(r.OffLease.Seen, shown, 16+v.moreLease())
-		k.offLease, k.ages[14] = 1, age(r.OffLease.RenewTime, shown, 80+v.moreLease())
+		k.offLease, k.ages[14] = offLeaseKey(r, w), age(r.OffLease.RenewTime, shown, 80+v.moreLease())
 	default:
-		k.offLease = 2
+		k.offLease = offLeaseKey(r, w)
 	}
 	if v.runTimeout != 0 && !r.Step.Idle() {
 		k.ages[15] = age(r.Started, shown, int(v.runTimeout/time.Second)+1)

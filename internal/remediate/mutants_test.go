@@ -60,11 +60,12 @@ var mutants = []mutant{
 	{"believes in an Off nobody acknowledged", "I1: isolated without an acknowledged Off", basic(answerLost), seeing(func(r Run, s *Observation, _ time.Time) {
 		s.OffAccepted = r.Intervened
 	})},
-	{"adopts whatever Node stands there", "I2: the target became", basic(replaced), saying(func(_ Run, s Observation, r2 *Run, _ *Action, _ time.Time) {
-		if r2.Intervened && s.Node.Exists == Yes {
-			r2.Target.NodeUID = s.Node.UID
+	{"adopts whatever Node stands there", "I2: the target became", basic(replaced), func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+		if r.Intervened && r.Isolated.IsZero() && s.Node.Exists == Yes {
+			r.Target.NodeUID = s.Node.UID
 		}
-	})},
+		return Next(r, s, now)
+	}},
 	{"cycles", "I3", basic(), saying(func(_ Run, _ Observation, _ *Run, a *Action, _ time.Time) {
 		if *a == SendOff {
 			*a = "Cycle"
@@ -156,7 +157,7 @@ var mutants = []mutant{
 	{"takes for quiet what nobody heard", "I5: isolated while its kubelet lives", variant{name: "m", sick: true, ignoresOff: true, lieFor: 100, faults: []fault{lie, outageLong}, budget: 2}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		if r.OffLease != nil {
 			l := *r.OffLease
-			l.Seen = time.Time{}
+			l.Seen = s.Proof.Since()
 			r.OffLease = &l
 		}
 		return Next(r, s, now)
@@ -184,7 +185,7 @@ var mutants = []mutant{
 // TestExploreNoticesMutants shows that the search can fail: every planted bug
 // is found, and is found as what it is.
 func TestExploreNoticesMutants(t *testing.T) {
-	for _, m := range slices.Concat(mutants, levelMutants, peopleMutants, fencerMutants, attemptMutants, confirmationLieMutants, clockMutants, waitMutants, releaseMutants, withdrawalMutants) {
+	for _, m := range slices.Concat(mutants, levelMutants, peopleMutants, fencerMutants, attemptMutants, confirmationLieMutants, clockMutants, waitMutants, releaseMutants, withdrawalMutants, otherMachineMutants) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			x := explore(m.in, m.broken)

@@ -69,7 +69,7 @@ func TestFirstOffReadNotesTheLease(t *testing.T) { // I5
 	r.OffLease = nil
 	got, _, _ := Next(r, s, noon)
 	want := s.Lease
-	want.Seen = noon
+	want.Seen, want.BootID = noon, "b1"
 	assert.Equal(t, &want, got.OffLease)
 
 	s.Lease.Known = false

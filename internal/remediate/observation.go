@@ -75,10 +75,14 @@ type Observation struct {
 	// set. Only asked while Clock is not Yes.
 	ClockSet bool
 
-	API     APIState
-	Node    Node
-	Lease   Lease
-	Machine Machine
+	API APIState
+	// ClusterUID tells the cluster that answered: the UID of its Namespace kube-system. Another
+	// one than the record's answers nothing about this run; see withoutOtherCluster. // I2
+	ClusterUID   string
+	OtherCluster bool // set by Next: another cluster answered than the record's
+	Node         Node
+	Lease        Lease
+	Machine      Machine
 	// Justified: the fresh Node and Machine, evaluated again, still justify this run (a
 	// manual fence justifies itself). Why explains a No. // I4
 	Justified Answer
@@ -99,8 +103,9 @@ type Observation struct {
 	Contender string
 
 	// PowerLock: our power lock is on the BareMetalHost. Only asked when the target has
-	// one.
-	PowerLock Answer
+	// one. BareMetalHostUID is the UID of that object; "" if it does not exist or was not read.
+	PowerLock        Answer
+	BareMetalHostUID string
 	// PowerForbidden is why the host must not be switched off: its power owner forbids
 	// it (disablePowerOff, online: false), its BMC is frozen (I5), or two hosts lead to
 	// it by now (I9); "" = it may be switched off.
@@ -141,6 +146,7 @@ type Node struct {
 	ResourceVersion string
 	BootID          string
 	SystemUUID      string
+	Created         time.Time // by the clock of this host
 	Deleting        bool
 	Ready           Answer // Yes = Ready is True
 	OutOfService    bool   // carries our out-of-service taint
@@ -151,6 +157,9 @@ type Node struct {
 // registration nor a sign of life. // I5, I6
 func (n Node) unregistered() bool { return n.Exists == Yes && n.BootID == "" }
 
+// registered says whether a kubelet has registered this Node.
+func (n Node) registered() bool { return n.Exists == Yes && n.BootID != "" }
+
 // Lease is the Node's heartbeat. Known with an empty ResourceVersion means
 // that there is none.
 type Lease struct {
@@ -160,8 +169,11 @@ type Lease struct {
 	// Duration is leaseDurationSeconds; the kubelet renews after a quarter of it. Zero
 	// where the Lease does not say.
 	Duration time.Duration `json:"duration,omitempty"`
-	// Seen is when this Lease was first read; only in the record of a run.
-	Seen time.Time `json:"seen,omitzero"`
+	// These are only in the record of a run: when this Lease was first read, the boot of its Node
+	// then, and whether it was a renewal while no kubelet had a Node of this name.
+	Seen         time.Time `json:"seen,omitzero"`
+	BootID       string    `json:"bootID,omitempty"`
+	Unregistered bool      `json:"unregistered,omitempty"`
 	// KubeletReporting: the Node's Ready condition is not Unknown. So the control plane saw
 	// this Lease renewed within its grace period, whatever the host's clock wrote into it.
 	KubeletReporting bool `json:"heard,omitempty"`

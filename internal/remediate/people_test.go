@@ -163,7 +163,7 @@ var (
 var ordersGiven = []variant{
 	{name: "orders", states: 11_300, faults: join(crashes, people5, []fault{unfenceOrder, lostAPI}), budget: 3, want: "Done"},
 	{name: "orders: Metal3, taint", states: 6_800, isolation: IsolateTaint, bmh: true, faults: join(crashes, people5, []fault{unfenceOrder}), budget: 3, want: "Done"},
-	{name: "orders: never off", states: 11_400, ignoresOff: true, faults: join(crashes, people5, []fault{foreignOff, foreignOn}), budget: 2, want: "Held PowerOffFailed"},
+	{name: "orders: never off", states: 10_700, ignoresOff: true, faults: join(crashes, people5, []fault{foreignOff, foreignOn}), budget: 2, want: "Held PowerOffFailed"},
 	{name: "orders: off only", states: 11_400, offOnly: true, faults: join(crashes, people5, []fault{unfenceOrder, confirmOrder}), budget: 3, want: "Held OperatorOff"},
 	{name: "orders: attempts used up", states: 15_000, badBoots: 2, noReplace: true, maxAttempts: 2, faults: join(people5, []fault{crashAfterSave, unfenceOrder}), budget: 2, want: "Held AttemptsExhausted"},
 	{name: "orders: delete the Machine", states: 210, deleteOnly: true, faults: join(engine, people5, []fault{outageLong}), budget: 2, want: "Reprovisioned"},

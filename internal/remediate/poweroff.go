@@ -11,8 +11,8 @@ import (
 // Lease since. Nothing is touched until fresh reads justify it.
 func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch why := confirmationContradicted(r, s); {
-	case leaseAdvanced(r, s) && s.Power.State != bmc.On: // also beside a manual confirmation // I5
-		return stop(r, reason.FalseOff, "the Node's Lease was renewed although the BMC says Off", now)
+	case isFalseOff(r, s) != "" && r.Intervened: // also beside a manual confirmation // I5
+		return stop(r, reason.FalseOff, isFalseOff(r, s), now)
 	case why != "":
 		return holdContradicted(r, why, now)
 	case confirmationActive(r) && levelUnreadable(r, s, now):
@@ -27,10 +27,7 @@ func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) 
 
 // switchOff is step 1 after its first command: Off until that is proven.
 func switchOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	if r.OffLease == nil && s.Power.State == bmc.Off && s.Lease.Known {
-		r.OffLease = s.Lease.seenAt(now)
-	} else if s.Power.State == bmc.On {
-		r.OffLease = nil
+	if r = recordOffLease(r, s, now); s.Power.State == bmc.On {
 		r = retargetNode(r, s)
 	}
 	found, noEffect := interlockAt(stageSwitchingOff, r, s), binding{}
@@ -80,7 +77,7 @@ func preflight(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	}
 	found := interlockAt(at, r, s)
 	switch {
-	case again && s.Node.Ready == Yes:
+	case again && s.Node.Ready == Yes && targetReplaced(r, s) == "":
 		return acceptReadyNode(r, s, now)
 	case again && s.RenamedTo != "":
 		return holdRenamed(r, s, now)

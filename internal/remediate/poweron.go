@@ -13,19 +13,20 @@ import (
 func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	r = detectLateIsolation(r, s, now)
 	bmh, commanded := r.Target.BareMetalHost != "", r.Intent.Action == SendOn || r.Intent.Action == ReleasePowerLock
-	believedOff := r.Abandon == "" && !commanded && r.OnSeen.IsZero() && s.Power.State != bmc.On && !belowOffLevel(r)
+	believedOff := r.Abandon == "" && !commanded && r.OnSeen.IsZero() && s.Power.State == bmc.Off && !belowOffLevel(r)
 	on, note := levelOn(r, s, now)
 	stays := on && offSettled(r, s, now)
 	late := timeExpired(s, now, r.Deadline())
+	if believedOff && isFalseOff(r, s) == "" {
+		r = recordOffLease(r, s, now)
+	}
 	switch {
 	case stays && r.Level > 0:
 		return previousLevel(r, s, note, now)
 	case stays && (!bmh || s.PowerLock == No):
 		return hostPoweredOn(r, s, note, now)
-	case believedOff && leaseAdvanced(r, s):
-		return holdFalseOff(r, "the Node's Lease was renewed while its host was believed off", now)
-	case believedOff && r.Isolation == IsolateDelete && s.Node.Exists == Yes && !s.Node.unregistered():
-		return holdFalseOff(r, "a Node of this name registered while its host was believed off", now)
+	case believedOff && isFalseOff(r, s) != "":
+		return holdFalseOff(r, isFalseOff(r, s), now)
 	case late && !on && daemonWasAway(r, s, now):
 		anew, _, _ := enter(r, PowerOn, daemonAwayNote, now)
 		anew.Level, anew.Intent = r.Level, r.Intent // what was sent before still counts
@@ -83,7 +84,7 @@ func hostPoweredOn(r Run, s Observation, note string, now time.Time) (Run, Actio
 // detectLateIsolation resumes an abandoned cycle whose isolation was done although its answer
 // was lost: the Node is gone, or carries our taint.
 func detectLateIsolation(r Run, s Observation, now time.Time) Run {
-	gone := s.Node.Exists == No && r.Target.NodeUID != "" || s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID
+	gone := s.Node.Exists == No && r.Target.NodeUID != "" || s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID && isolationBegan(r, s)
 	tainted := r.Isolation == IsolateTaint && s.Node.OutOfService
 	if r.Abandon != "" && (gone || tainted) {
 		r.Isolated, r.Abandon, r.AbandonTo, r.Reason, r.Note = now, "", "", "", ""

@@ -12,10 +12,10 @@ import (
 
 // releases are worlds whose pods are deleted at once.
 var releases = []variant{
-	{name: "pods released", states: 27_500, podsStay: true, releases: true, faults: join(engine, power, cluster, []fault{pause, resume}), budget: 2, want: "Done"},
+	{name: "pods released", states: 27_000, podsStay: true, releases: true, faults: join(engine, power, cluster, []fault{pause, resume}), budget: 2, want: "Done"},
 	{name: "pods released, taint, Metal3", states: 13_900, isolation: IsolateTaint, bmh: true, podsStay: true, releases: true, faults: join(engine, power, cluster), budget: 2, want: "Done"},
 	{name: "pods released, second attempt, Nodes from Git", states: 26_000, badBoots: 1, maxAttempts: 2, releases: true, faults: join(crashes, []fault{recreated, lie, foreignOn}), budget: 2, want: "Done"},
-	{name: "pods released, on a confirmation", states: 2_300, releases: true, confirmedAtStart: true, faults: join(crashes, []fault{unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
+	{name: "pods released, on a confirmation", states: 2_200, releases: true, confirmedAtStart: true, faults: join(crashes, []fault{unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
 }
 
 // onRelease: a pod is deleted only if the Node that it is bound to is isolated, and off.

@@ -18,7 +18,7 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		at = stageDeletingMachine
 	}
 	found := interlockAt(at, r, s)
-	nodeIsBack := !deleteOnly && registeredSinceIsolation(r, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
+	nodeIsBack := !deleteOnly && registeredSinceIsolation(r, s.Node) && isTargetMachine(r.Target, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
 	switch {
 	case anyOnPending(r):
 		return stop(r, reason.OutletContradicted, onPendingNote, now)
@@ -26,7 +26,7 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return command(r, ReleasePowerLock, resendWrite, now)
 	case !deleteOnly && r.Target.BareMetalHost != "" && s.PowerLock == CannotTell: // our power lock may be set: the run does not end
 		return r, Nothing, poll
-	case r.Target.Machine != "" && (m.Exists == No || m.Exists == Yes && (m.Deleting || m.Marked || m.UID != r.Target.MachineUID)):
+	case machineReplaced(r, s), r.Target.Machine != "" && m.Exists == Yes && (m.Deleting || m.Marked):
 		return finish(r, Reprovisioned, r.Reason, r.Note, now)
 	case nodeIsBack: // a working host is never erased
 		r.OnSeen, r.Reason, r.Note = now, "", ""

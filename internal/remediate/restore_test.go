@@ -56,7 +56,7 @@ func TestNodeOfAnotherMachineIsNoSuccess(t *testing.T) {
 			r, _, _ = Next(r, s, noon)
 		}
 		assert.Equal(t, Held, r.Step, "%s", isolation)
-		assert.Equal(t, reason.FalseOff, r.Reason)
+		assert.Equal(t, reason.TargetChanged, r.Reason)
 		assert.Contains(t, r.Note, "another machine")
 	}
 }

@@ -44,7 +44,7 @@ func begin(in Step, at time.Duration) (Run, Observation) {
 		MaxAttempts: 2, PowerOnFoundOff: true, Reprovision: true,
 	}
 	r := Run{Step: in, StepStarted: ago(at), Started: ago(at + time.Minute), Attempt: 1, Intervened: true, Limits: l,
-		Isolation: IsolateDelete, Strategy: PowerCycle, OffLease: &Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)},
+		Isolation: IsolateDelete, Strategy: PowerCycle, OffLease: &Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour), Seen: ago(2 * sec), BootID: "b1"},
 		Target: Target{Node: "n", NodeUID: "u1", BootID: "b1", SystemUUID: "s", Machine: "m", MachineUID: "mu", Host: "h"},
 		Steps:  []Visit{{Step: in, Attempt: 1, Started: ago(at)}},
 	}

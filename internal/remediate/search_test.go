@@ -50,6 +50,8 @@ const (
 	withdraw     // the request or check of the run is gone or paused, or the mode forbids the run
 	askAgain     // and is there again
 	slowBoot     // a kubelet that did not come up after a power cycle does after all
+	nameTaken    // another machine registers under the name of the Node
+	disksMoved   // or gets the disks of the host, and its Node
 
 	// Between answer and act.
 	saveFails       // the record is not saved
@@ -66,7 +68,7 @@ const (
 )
 
 var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced", "clockAhead", "clockBehind", "recreated",
-	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "withdraw", "askAgain", "slowBoot", "saveFails", "saveAnswerLost",
+	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "withdraw", "askAgain", "slowBoot", "nameTaken", "disksMoved", "saveFails", "saveAnswerLost",
 	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict", "stopBeforeSave", "stopAfterSave"}
 
 func (f fault) early() bool { return f < saveFails }
@@ -222,6 +224,7 @@ func (x *explorer) choices(st state, early bool) []fault {
 			(f == clockAhead || f == clockBehind) && st.w.ahead != 0,
 			f == unfenceOrder && st.w.ordered,
 			f == slowBoot && !st.w.stuckInBoot(),
+			(f == nameTaken || f == disksMoved) && st.w.other, f == disksMoved && (st.w.uid == 0 || st.w.deleting > 0),
 			!st.w.mayOrder(st.rec, f), !x.v.mayWake(st, f),
 			f == memberLost && st.w.noQuorum, f == memberBack && !st.w.noQuorum,
 			f >= outageShort && f <= outageEver && st.w.apiDown > 0:
@@ -248,18 +251,18 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 		w.power(f == foreignOn)
 	case reregister:
 		w.register()
+	case nameTaken, disksMoved:
+		w.takeName(f == disksMoved)
 	case slowBoot:
 		w.bootsAfterAll()
 	case replaced:
-		w.lastUID++
-		w.uid = w.lastUID
-		w.rv++
+		w.newNode()
+		w.copied = true
 	case clockAhead, clockBehind:
 		w.setClock(map[fault]int{clockAhead: wrong, clockBehind: -wrong}[f])
 	case recreated:
-		w.lastUID++
-		w.uid, w.labels = w.lastUID, false
-		w.rv++
+		w.newNode()
+		w.labels = false
 	case outageShort:
 		w.apiDown = 5
 	case outageLong:

@@ -29,7 +29,7 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return r, Nothing, 0
 	}
 	r.Steps = slices.Clone(r.Steps) // the caller's record must not change
-	s = withoutOtherLevels(r, s)
+	s = withoutOtherCluster(r, withoutOtherLevels(r, s))
 	r = alignClock(r, s, now)
 	r = recordLeaseBaseline(takeOrders(recordContradiction(r, s, now), now), s, now)
 	r = recordBusy(recordSwitchedOff(r, s), s, now)
@@ -84,9 +84,9 @@ func awaitNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	n, t := s.Node, r.Target
 	registered := registeredSinceIsolation(r, n)
 	switch {
-	case registered && !isTargetMachine(r, n):
-		return stop(r, reason.FalseOff, "the Node registered from another machine: systemUUID "+n.SystemUUID, now)
-	case registered && otherThanReported(r, n):
+	case registered && !isTargetMachine(t, n):
+		return stop(r, reason.TargetChanged, targetReplaced(r, s), now)
+	case registered && otherThanReported(t, n):
 		return stop(r, reason.IdentityMismatch, "the Node registered with the systemUUID "+n.SystemUUID+", but the BMC reported "+t.ReportedUUID+
 			": find out which machine the BMC belongs to", now)
 	case registered && n.BootID != t.BootID:
@@ -112,7 +112,7 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	restored := s.Restored == Yes && !s.Node.OutOfService
 	requested := s.Machine.Requested && s.Machine.UID == r.Target.MachineUID
 	switch {
-	case s.Node.Exists == No, s.Node.Exists == Yes && (s.Node.UID != r.NewNodeUID || !isTargetMachine(r, s.Node)):
+	case s.Node.Exists == No, s.Node.Exists == Yes && (s.Node.UID != r.NewNodeUID || !isTargetMachine(r.Target, s.Node)):
 		return enter(r, AwaitNode, "the new Node went away, or is another machine's", now)
 	case restored && s.Node.Ready == Yes && timeExpired(s, now, r.Deadline()): // a working host is never cycled because of an annotation
 		return finish(r, Done, reason.RequestNotCleared, "the remediation request could not be taken off the Machine", now)

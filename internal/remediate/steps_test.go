@@ -67,9 +67,11 @@ func TestSecondAttempt(t *testing.T) {
 
 func TestPowerOff(t *testing.T) {
 	one := func(s *Observation) { s.Proof = proof(bmc.Off, 0) }
-	recent := func(r *Run, since time.Duration) { r.OffLease.RenewTime = ago(since + 59*sec) }
+	recent := func(r *Run, since time.Duration) {
+		r.OffLease.RenewTime, r.OffLease.Seen = ago(since+59*sec), ago(since)
+	}
 	long := func(r *Run, s *Observation, since time.Duration) {
-		r.OffLease.Duration, r.OffLease.RenewTime, s.Proof = 2*minute, ago(since+sec), proof(bmc.Off, since, 0)
+		r.OffLease.Duration, r.OffLease.RenewTime, r.OffLease.Seen, s.Proof = 2*minute, ago(since+sec), ago(since), proof(bmc.Off, since, 0)
 	}
 	play(t, []scene{
 		{"proven off: on to step 2", PowerOff, 4 * sec, nil, DeleteNode, Nothing, ""},
@@ -144,9 +146,28 @@ func TestDeleteNode(t *testing.T) {
 		{"a restart goes back to step 1", DeleteNode, sec, func(r *Run, s *Observation) { s.OffAccepted = false }, PowerOff, Nothing, ""},
 		{"a lost hold goes back to step 1", DeleteNode, sec, func(r *Run, s *Observation) { metal3(r, s, No) }, PowerOff, Nothing, ""},
 		{"a hold that cannot be read waits", DeleteNode, sec, func(r *Run, s *Observation) { metal3(r, s, CannotTell) }, DeleteNode, Nothing, ""},
-		{"another Node of that name: FalseOff", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID = "u2" }, Held, Nothing, "FalseOff"},
+		{"another Node of that name, made since Off was read: FalseOff", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Node.Created = "u2", noon }, Held, Nothing, "FalseOff"},
+		{"that cannot be said while the clocks differ", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Node.Created, s.Clock = "u2", noon, CannotTell }, PowerOn, Nothing, ""},
+		{"another Node of that name, made before: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Backup = "u2", Backup{} }, PowerOn, Nothing, "TargetChanged"},
+		{"another Node of that name, and the target's was saved: it was isolated", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID = "u2" }, PowerOn, Nothing, ""},
+		{"the same with another machine's Node: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.SystemUUID = "x" }, PowerOn, Nothing, "TargetChanged"},
+		{"another machine's Lease moved: no FalseOff", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.SystemUUID, s.Lease.ResourceVersion = "x", "v2" }, PowerOn, Nothing, "TargetChanged"},
+		{"another Machine: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Machine.UID = "mx" }, PowerOn, Nothing, "TargetChanged"},
+		{"no Machine: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Machine = Machine{Exists: No} }, PowerOn, Nothing, "TargetChanged"},
+		{"another BareMetalHost: back to On", DeleteNode, sec, func(r *Run, s *Observation) {
+			metal3(r, s, Yes)
+			r.Target.BareMetalHostUID, s.BareMetalHostUID = "h1", "h2"
+		}, PowerOn, Nothing, "TargetChanged"},
+		{"another cluster is no answer", DeleteNode, sec, func(r *Run, s *Observation) { r.Target.ClusterUID, s.ClusterUID = "c1", "c2" }, DeleteNode, Nothing, ""},
+		{"nor is one that cannot be told", DeleteNode, sec, func(r *Run, s *Observation) { r.Target.ClusterUID = "c1" }, DeleteNode, Nothing, ""},
+		{"the cluster of the record isolates", DeleteNode, sec, func(r *Run, s *Observation) { r.Target.ClusterUID, s.ClusterUID = "c1", "c1" }, DeleteNode, IsolateNode, ""},
 		{"a Node from Git took its place: on to step 3", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Node.BootID = "u2", "" }, PowerOn, Nothing, ""},
-		{"another Node, tainted by whomever: FalseOff", DeleteNode, sec, func(r *Run, s *Observation) { taint(r); s.Node.UID, s.Node.OutOfService = "u2", true }, Held, Nothing, "FalseOff"},
+		{"another Node, tainted by whomever: FalseOff", DeleteNode, sec, func(r *Run, s *Observation) {
+			taint(r)
+			s.Node.UID, s.Node.OutOfService, s.Node.Created = "u2", true, noon
+		}, Held, Nothing, "FalseOff"},
+		{"the Lease moved since a proof before a restart: Off is proven again", DeleteNode, sec, func(r *Run, s *Observation) { r.OffLease.Seen, s.Lease.ResourceVersion = ago(minute), "v2" }, PowerOff, Nothing, ""},
+		{"the Lease of another boot moved: Off is proven again", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.BootID, s.Lease.ResourceVersion = "b2", "v2" }, PowerOff, Nothing, ""},
 		{"the Lease moved: FalseOff", DeleteNode, sec, func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }, Held, Nothing, "FalseOff"},
 		{"the Lease cannot be read", DeleteNode, sec, func(r *Run, s *Observation) { s.Lease.Known = false }, DeleteNode, Nothing, ""},
 		{"contest cannot be read", DeleteNode, sec, func(r *Run, s *Observation) { s.Contested = CannotTell }, DeleteNode, Nothing, ""},

@@ -8,7 +8,10 @@ import (
 // Target is the Machine, Node and host of one run. UIDs and the boot ID are
 // those the decision was made on; names alone never authorise a write. // I2
 type Target struct {
-	Cluster    string `json:"cluster"`
+	Cluster string `json:"cluster"`
+	// ClusterUID is the UID of the cluster's Namespace kube-system: a kubeconfig may lead to another
+	// cluster later, with equal names. Empty in older records.
+	ClusterUID string `json:"clusterUID,omitempty"`
 	Node       string `json:"node"`
 	NodeUID    string `json:"nodeUID,omitempty"`
 	BootID     string `json:"bootID,omitempty"`
@@ -40,7 +43,8 @@ type Target struct {
 	Secret string `json:"secret,omitempty"`
 	// BareMetalHost is namespace/name when Metal3 also owns this host's power. Our
 	// power lock must then be on it before the host is switched off.
-	BareMetalHost string `json:"bareMetalHost,omitempty"`
+	BareMetalHost    string `json:"bareMetalHost,omitempty"`
+	BareMetalHostUID string `json:"bareMetalHostUID,omitempty"` // of that object; empty in older records
 }
 
 // MachineKey is the "namespace/name" of the Machine; "" if the target has none.

@@ -6,6 +6,7 @@ import "time"
 const (
 	freshFor       = 2 * time.Second  // age of the reads that justify step 1 // I4
 	leaseRecentFor = 60 * time.Second // a Lease renewed this shortly before Off ...
+	clockRounding  = 2 * time.Second  // of an object's time of creation by this host's clock: the API gives whole seconds
 	leaseQuietFor  = 15 * time.Second // ... must stand still this long after it, at least // I5
 	answerTime     = 15 * time.Second // how long a level may take to answer beside a manual confirmation
 	pauseBeforeOn  = 5 * time.Second  // between proof and On: BMCs drop an On that is sent earlier

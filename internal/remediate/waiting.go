@@ -120,6 +120,8 @@ func causeLasts(r Run, s Observation) bool {
 		return true
 	case r.Reason == reason.APIUnreachable:
 		return s.API != APIReachable
+	case targetReplaced(r, s) != "" && (restartsPowerOff(r) || r.Reason == reason.TargetChanged):
+		return true
 	case r.WaitsToIsolate():
 		return s.API == APIForbidden
 	case r.Reason == reason.NodeFinalizer:
@@ -155,7 +157,7 @@ func goesOnAlone(r Run, s Observation, now time.Time) bool {
 
 // readyAfterAll says whether the Node of a later attempt is Ready before that has isolated it.
 func readyAfterAll(r Run, s Observation) bool {
-	return r.Attempt > 1 && r.Isolated.IsZero() && s.Node.Ready == Yes && !s.Node.Deleting && s.Power.State == bmc.On
+	return r.Attempt > 1 && r.Isolated.IsZero() && s.Node.Ready == Yes && !s.Node.Deleting && s.Power.State == bmc.On && targetReplaced(r, s) == ""
 }
 
 // finalizerGone says whether the deletion of the Node, which a finalizer kept, is complete.

@@ -133,6 +133,7 @@ type world struct {
 	ready, oos, labels        bool
 	deleting                  int  // 0 = no, else seconds until it is gone
 	isolatedAt                int  // truth of I7; -1 = not yet
+	created                   int  // when the Node was made
 	released                  bool // pods and VolumeAttachments were deleted since
 	isolatedBoot, isolatedUID int8
 	hold, requested           bool
@@ -146,6 +147,7 @@ type world struct {
 	supply
 	people
 	clocks
+	owner
 
 	memory
 
@@ -170,7 +172,7 @@ func (v variant) renewEvery() int { return v.duration() / 4 }
 func (v variant) world() world {
 	w := world{
 		on: !v.foundOff, hung: !v.sick, boots: 1, upFor: 1000, downFor: 100, badBoots: v.badBoots,
-		uid: 1, bootID: 1, lastUID: 1, labels: true, isolatedAt: -1, renewed: -100, requested: true,
+		uid: 1, bootID: 1, lastUID: 1, labels: true, isolatedAt: -1, created: -1000, renewed: -100, requested: true,
 	}
 	if v.sick {
 		w.renewed, w.downFor = 0, 0
@@ -243,7 +245,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 	s.Node.Exists = Ask(w.uid != 0)
 	if w.uid != 0 {
 		s.Node = Node{Exists: Yes, UID: uid(w.uid), ResourceVersion: versions[w.rv], BootID: boot(w.bootID),
-			SystemUUID: "s", Deleting: w.deleting > 0, Ready: Ask(w.ready), OutOfService: w.oos}
+			SystemUUID: w.systemUUID(), Created: clock(w.created), Deleting: w.deleting > 0, Ready: Ask(w.ready), OutOfService: w.oos}
 		s.Restored = Ask(w.labels)
 	}
 	return s
@@ -315,7 +317,7 @@ func (w *world) isolate(v variant, r Run) {
 }
 
 func (w *world) removeNode() {
-	w.uid, w.bootID, w.ready, w.oos, w.deleting, w.isolatedAt = 0, 0, false, false, 0, w.now
+	w.uid, w.bootID, w.ready, w.oos, w.deleting, w.isolatedAt, w.owner = 0, 0, false, false, 0, w.now, owner{}
 }
 
 // tick lets one second pass.
@@ -339,9 +341,12 @@ func (w *world) tick(v variant) {
 	} else {
 		w.offFor++
 	}
+	if w.other {
+		w.tickOther(v)
+	}
 	if !w.on || w.hung {
 		w.downFor++
-		if w.ready && w.downFor >= lostAfter {
+		if w.ready && !w.other && w.downFor >= lostAfter {
 			w.ready = false
 			w.rv++
 		}
@@ -388,12 +393,18 @@ func (w *world) kubelet(v variant) {
 
 func (w *world) kubeletRuns() bool { return w.on && !w.hung && w.upFor > bootDelay }
 
+func (w *world) newNode() {
+	w.lastUID++
+	w.uid, w.created = w.lastUID, w.now
+	w.rv++
+}
+
 // register makes the Node, or renews it, under the boot that runs.
 func (w *world) register() {
 	if w.uid == 0 {
-		w.lastUID++
-		w.uid, w.labels = w.lastUID, false
+		w.newNode()
+		w.labels = false
 	}
-	w.bootID, w.isolatedAt, w.released = w.boots, -1, false
+	w.bootID, w.isolatedAt, w.released, w.owner = w.boots, -1, false, owner{copied: w.copied}
 	w.rv++
 }

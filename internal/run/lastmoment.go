@@ -45,7 +45,7 @@ func (w *worker) stopped() string {
 // stopReason returns why the run must stop before anything destructive. code is "" for a pause
 // or a hold. // I13, I16, I23
 func (w *worker) stopReason() (code reason.Code, why string) {
-	if why := w.r.opt.Stop.Why(w.r.opt.Name, w.run.Target.Names()...); why != "" {
+	if why := w.r.opt.Stop.Why(w.r.opt.Name, w.names...); why != "" {
 		return "", why
 	}
 	if _, why := w.r.opt.Cluster.Clock(); why != "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -106,6 +107,12 @@ func (w *worker) observe(fresh Fresh, at time.Time, power remediate.Observation,
 	_, frozen := w.r.opt.Hosts.Frozen(w.run.Target)
 	seen.PowerForbidden = cmp.Or(frozen, w.r.opt.Hosts.DuplicateOf(w.run), seen.PowerForbidden) // I5, I9
 	seen.Backup, seen.RestoreError = last, w.restoreError
+	names := w.r.opt.Cluster.Names(w.run.Target, fresh)
+	if fresh.Err != nil { // it may lack one that the look before had
+		names = append(names, w.names...)
+		slices.Sort(names)
+	}
+	w.names = slices.Compact(names)
 	seen.PausedReason, seen.PausedWhy = w.stopReason()
 	seen.Paused = seen.PausedWhy != ""
 	agrees, _ := w.r.opt.Cluster.Clock()

@@ -22,6 +22,9 @@ type Cluster interface {
 	// RenamedTo returns the other Node as which the host of a run has come back, "" if there
 	// is none. unseen means that nobody knows, because the Nodes cannot be seen now. // I6
 	RenamedTo(r remediate.Run) (node string, unseen bool)
+	// Names are all names under which people may have stopped the target of a run: of its Node and of its
+	// Machine, by the record, by a look and by the view. // I23
+	Names(t remediate.Target, f Fresh) []string
 	// Quorum returns why etcd would not survive the loss of the host, "" if it would. // I12
 	Quorum(r remediate.Run, f Fresh) (reason.Code, string)
 	// Justified answers whether the fresh objects still ask for the run, and why not. // I4
@@ -82,7 +85,7 @@ func New(opt Options) *Runner {
 // the session s and the look that admitted it, each of which may be nil.
 func (r *Runner) Start(record remediate.Run, s *power.Session, a *Admitted) {
 	w := &worker{
-		r: r, id: record.ID, run: record, inbox: newInbox(), admitted: a,
+		r: r, id: record.ID, run: record, inbox: newInbox(), admitted: a, names: record.Target.Names(),
 		power: powerAccess{opt: &r.opt, session: s}, backups: savedBackups{lead: r.opt.Lead, run: record.ID}, hadSession: s != nil,
 	}
 	w.power.opening = w.opening

@@ -31,6 +31,7 @@ type worker struct {
 	inbox   *inbox // orders of people
 	// admitted is the look that admitted the run; nil if there is none, or it was used.
 	admitted *Admitted
+	names    []string // under which people may have stopped the target, as the last look knew them
 	clock    wallClock
 	pending  pendingHeld
 	lock     nodeLock

@@ -27,7 +27,7 @@ func (s *State) metalOf(t remediate.Target) *policy.Host {
 func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	t := r.Target
 	f := run.Fresh{Cluster: s.Owner, Members: s.members(), MembersKnown: !s.MembersUnknown, NoNodeLocks: !s.Medik8s, Observation: remediate.Observation{
-		API: remediate.APIReachable, Contested: s.Contested, Contender: s.Contender, PowerForbidden: s.PowerForbidden, PowerLock: remediate.No,
+		API: remediate.APIReachable, ClusterUID: s.UID, Contested: s.Contested, Contender: s.Contender, PowerForbidden: s.PowerForbidden, PowerLock: remediate.No,
 		Lease: remediate.Lease{Known: true}, Node: remediate.Node{Exists: remediate.No}, Machine: remediate.Machine{Exists: remediate.No}}}
 	if who := s.foreignLock(t.Node); who != "" {
 		f.Observation.Contested, f.Observation.Contender = remediate.Yes, who
@@ -44,7 +44,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 		f.Node = n.Policy()
 		f.Observation.Lease.KubeletReporting = f.Node.KubeletReporting()
 		f.Observation.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID,
-			SystemUUID: n.SystemUUID, Ready: remediate.Ask(n.Ready == "True"), OutOfService: n.OutOfService()}
+			SystemUUID: n.SystemUUID, Created: n.Created, Ready: remediate.Ask(n.Ready == "True"), OutOfService: n.OutOfService()}
 		if backups != nil {
 			f.Observation.Restored = remediate.Ask(len(n.Missing(backups)) == 0 && !(r.Isolation == remediate.IsolateTaint && n.OutOfService()))
 		}
@@ -54,6 +54,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 		f.Machine, f.Observation.Machine = &shown, seenMachine(m)
 	}
 	if h := s.metalOf(t); h != nil {
+		f.Observation.BareMetalHostUID = h.UID
 		if f.Observation.PowerLock = remediate.Ask(Held(h)); !h.Online {
 			f.Observation.PowerForbidden, f.Observation.OwnerWantsOff = "its owner wants it off", true
 		}

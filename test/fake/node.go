@@ -22,6 +22,7 @@ type Node struct {
 	Cordoned        bool              `json:"cordoned"`
 	Ready           string            `json:"ready"`
 	Since           time.Time         `json:"since"`
+	Created         time.Time         `json:"created"`
 	ControlPlane    bool              `json:"controlPlane"`
 }
 
@@ -94,7 +95,7 @@ func NodeID(name string) policy.ObjectID {
 func (s *State) PutNode(n Node) {
 	if n.UID == "" {
 		s.uids++
-		n.UID = fmt.Sprintf("uid-%d", s.uids)
+		n.UID, n.Created = fmt.Sprintf("uid-%d", s.uids), time.Now()
 	}
 	n.ResourceVersion = s.next()
 	s.Nodes[n.Name] = &n

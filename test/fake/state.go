@@ -25,6 +25,7 @@ const Namespace = "ns"
 // State is the cluster, with everything that can be wrong with it.
 type State struct {
 	Name  string
+	UID   string // of the Namespace kube-system
 	Hosts []*Host
 
 	// The API server's objects. A Node is never changed in place: PutNode stores a
@@ -118,7 +119,7 @@ type Change struct {
 // NewState returns an empty cluster without a lock, for the simulation, which has
 // a lock of its own. All others use New.
 func NewState(name string) *State {
-	return &State{Name: name, Nodes: map[string]*Node{}, Machines: map[string]*policy.Machine{}, Leases: map[string]Lease{},
+	return &State{Name: name, UID: "cluster-" + name, Nodes: map[string]*Node{}, Machines: map[string]*policy.Machine{}, Leases: map[string]Lease{},
 		Pods: map[string]int{}, Metal: map[string]*policy.Host{}, Secrets: map[string]Account{}, Asked: map[string]*policy.Request{}, Told: map[string]request.Status{}, Others: map[policy.ObjectID]*policy.Request{}, Entries: map[string]bmc.Host{},
 		Contested: remediate.No, NodeLocks: map[string]NodeLock{}, LocksAs: "fenced", latest: map[policy.ObjectID]any{}, mostOff: map[string]int{}, goneAt: map[string]time.Time{}, Note: func(string, string, ...any) {}}
 }

@@ -1,0 +1,96 @@
+package remediate
+
+import (
+	"cmp"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+// A record names the objects that a run was decided on. A run may wait for hours, and meanwhile a
+// name may go to another machine, the disks to another chassis, and a kubeconfig to another
+// cluster. So nothing destructive is done unless a fresh look shows the objects of the record. // I2, I27
+
+// withoutOtherCluster is the look without what another cluster answered than that in which the run
+// began: it counts as an API server that cannot be reached. Nobody knows which cluster answers
+// if its identity could not be read.
+func withoutOtherCluster(r Run, s Observation) Observation {
+	if !isOtherCluster(r, s) && (r.Target.ClusterUID == "" || s.ClusterUID != "" || s.API != APIReachable) {
+		return s
+	}
+	s.API, s.OtherCluster = APIUnreachable, s.ClusterUID != ""
+	s.Node, s.Lease, s.Machine, s.PowerLock, s.BareMetalHostUID = Node{}, Lease{}, Machine{}, CannotTell, ""
+	s.Justified, s.Withdrawn, s.Quorum, s.Contested = CannotTell, CannotTell, CannotTell, CannotTell
+	s.PodsGone, s.PodsReleased, s.VolumesReleased, s.Restored = CannotTell, CannotTell, CannotTell, CannotTell
+	s.RenamedTo, s.NodesUnseen, s.OwnerWantsOff = "", true, false
+	return s
+}
+
+func isOtherCluster(r Run, s Observation) bool {
+	return r.Target.ClusterUID != "" && s.ClusterUID != "" && s.ClusterUID != r.Target.ClusterUID
+}
+
+// TargetReplaced returns why a look does not show the objects of the record, or ""; for whoever
+// admits a run or an order. // I2, I27
+func TargetReplaced(r Run, s Observation) string {
+	if isOtherCluster(r, s) {
+		return "the kubeconfig leads to another cluster than the one in which the run began: point it to that cluster again"
+	}
+	return targetReplaced(r, s)
+}
+
+// targetReplaced returns which object of the record another one has replaced since, with its name; "" if
+// a look shows none. What could not be read is left open. // I2, I27
+func targetReplaced(r Run, s Observation) string {
+	switch t := r.Target; {
+	case isOtherMachine(t, s.Node):
+		return "Node " + t.Node + " belongs to another machine now: its systemUUID is " + s.Node.SystemUUID + ", and the run is about " + cmp.Or(t.SystemUUID, t.ReportedUUID)
+	case machineReplaced(r, s):
+		return "Machine " + t.MachineKey() + " was deleted or replaced"
+	case t.BareMetalHostUID != "" && s.PowerLock != CannotTell && s.BareMetalHostUID != t.BareMetalHostUID:
+		return "BareMetalHost " + t.BareMetalHost + " was deleted or replaced"
+	}
+	return ""
+}
+
+// machineReplaced says whether the Machine of a run is gone, or is another one of its name.
+func machineReplaced(r Run, s Observation) bool {
+	return r.Target.Machine != "" && (s.Machine.Exists == No || s.Machine.Exists == Yes && s.Machine.UID != r.Target.MachineUID)
+}
+
+// isOtherMachine says whether a kubelet of another machine than the target's has registered a
+// Node. Where the target had no Node, what its BMC reported must agree. // I6, I8
+func isOtherMachine(t Target, n Node) bool {
+	switch {
+	case n.Exists != Yes || n.unregistered():
+		return false
+	case t.SystemUUID != "":
+		return !sameUUID(t.SystemUUID, n.SystemUUID)
+	}
+	return otherThanReported(t, n)
+}
+
+// isTargetMachine says whether a Node has the system UUID of the run's machine, if that is
+// known. // I6
+func isTargetMachine(t Target, n Node) bool {
+	return t.SystemUUID == "" || sameUUID(t.SystemUUID, n.SystemUUID)
+}
+
+// isKnownMachine says whether a Node is that of the target: by the system UUID of its Node, or by
+// that which the BMC reported of a Machine that had none. // I6
+func isKnownMachine(t Target, n Node) bool {
+	if t.SystemUUID == "" {
+		return bmc.UUIDsMatch(t.ReportedUUID, n.SystemUUID)
+	}
+	return sameUUID(t.SystemUUID, n.SystemUUID)
+}
+
+// otherThanReported says whether the Node that registered for a target without one has another
+// system UUID than its BMC reported. Not every BMC reports that of its host, so this is no proof
+// of a false Off. // I6, I8
+func otherThanReported(t Target, n Node) bool {
+	return bmc.UsableUUID(t.ReportedUUID) && bmc.UsableUUID(n.SystemUUID) && !bmc.UUIDsMatch(t.ReportedUUID, n.SystemUUID)
+}
+
+// sameUUID says whether two system UUIDs are of one machine. A kernel update changes how the
+// UUID is written: small letters, or another order of bytes.
+func sameUUID(a, b string) bool { return a == b || bmc.UUIDsMatch(a, b) }

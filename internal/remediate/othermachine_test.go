@@ -1,0 +1,129 @@
+package remediate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
+)
+
+// owner says whose the Node is: another machine may take its name, or get the disks of the host. The
+// target's host then does not come up any more, unless a person mends it.
+type owner struct {
+	other    bool
+	livesFor int8 // seconds until the kubelet of the other machine dies
+	copied   bool // a person has made the Node again, with all that its kubelet had written
+}
+
+const (
+	otherBoot = 9  // the boot of the other machine
+	otherLife = 15 // seconds that its kubelet lives
+)
+
+func (w *world) systemUUID() string {
+	if w.other {
+		return "of another machine"
+	}
+	return "s"
+}
+
+// takeName gives the Node to another machine. disks: its kubelet finds the Node that is there.
+func (w *world) takeName(disks bool) {
+	if !disks {
+		w.newNode()
+		w.labels, w.oos, w.deleting = false, false, 0
+	}
+	w.owner, w.bootID, w.ready = owner{other: true, livesFor: otherLife}, otherBoot, true
+	w.hung, w.badBoots = true, 9
+	w.rv++
+}
+
+// tickOther lets the kubelet of the other machine live for a second.
+func (w *world) tickOther(v variant) {
+	if w.livesFor--; w.livesFor <= 0 {
+		if w.livesFor = 0; w.ready {
+			w.ready = false
+			w.rv++
+		}
+		return
+	}
+	if int(w.livesFor)%v.renewEvery() == 0 {
+		w.leaseRV++
+		w.renewed = w.now
+	}
+}
+
+// offLeaseKey is what Next reads from the Lease of the first Off read, for the key of a state.
+func offLeaseKey(r Run, w world) (k int8) {
+	for i, b := range []bool{
+		r.OffLease.ResourceVersion == versions[w.leaseRV], w.first >= 0 && r.OffLease.Seen.Before(clock(w.first+w.ahead)),
+		r.OffLease.BootID == boot(w.bootID), r.OffLease.Unregistered,
+	} {
+		if b {
+			k |= 1 << i
+		}
+	}
+	return k + 1
+}
+
+// onOtherMachine judges what an answer does to a Node that belongs to another machine. // I27
+func onOtherMachine(w world, s Observation, a Action) (bad []string) {
+	if !w.other || s.API != APIReachable {
+		return nil
+	}
+	switch a {
+	case SetPowerLock, SendOff:
+		bad = append(bad, fmt.Sprintf("I27: %s, and the Node is another machine's", a))
+	case IsolateNode:
+		bad = append(bad, "I27: isolated the Node of another machine")
+	case DeleteTargetMachine:
+		bad = append(bad, "I27: deletes the Machine whose Node is another machine's")
+	}
+	return bad
+}
+
+// onFalseOff judges a false Off: nothing has read Off while the host was on. // I5
+func onFalseOff(w world, r, r2 Run) (bad []string) {
+	if r2.Reason == reason.FalseOff && r.Reason != reason.FalseOff && !w.lied && !w.copied {
+		bad = append(bad, "I5: a BMC that told the truth is frozen")
+	}
+	return bad
+}
+
+var takers = []fault{nameTaken, disksMoved}
+
+const pauseOfSearch = 200 * time.Millisecond
+
+// otherMachines are the searches in which another machine takes the name.
+var otherMachines = []variant{
+	{name: "another machine", states: 19_000, faults: join(engine, takers, []fault{lostPower, foreignOn, foreignOff, lostAPI}), budget: 2, want: "Done"},
+	{name: "another machine, taint, Metal3", states: 7_300, isolation: IsolateTaint, bmh: true, faults: join(crashes, takers, []fault{answerLost, foreignOn, lostAPI}), budget: 2, want: "Done"},
+	{name: "another machine, later attempts", states: 33_000, badBoots: 9, maxAttempts: 3, faults: join(crashes, takers, []fault{slowBoot, lostPower, answerLost}), budget: 2, want: "Reprovisioned AttemptsExhausted"},
+	{name: "another machine, waiting", states: 118_000, retry: pauseOfSearch, badBoots: 4, noReplace: true, faults: join(crashes, takers, []fault{slowBoot, foreignOff}), budget: 2, want: "Done"},
+	{name: "another machine, never off", states: 18_000, retry: pauseOfSearch, ignoresOff: true, faults: join(crashes, takers), budget: 2, want: triesAgain},
+	{name: "another machine, confirmed off", states: 14_000, confirmedAtStart: true, levelled: levelled{bmc: dead}, faults: join(crashes, takers, []fault{lostAPI, unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
+}
+
+var otherMachineMutants = []mutant{
+	{"isolates whatever Node has the name", "I27: isolated", variant{name: "m", faults: []fault{disksMoved}, budget: 1}, seeing(sameMachine)},
+	{"switches off on what it was told an hour ago", "I27: SendOff", variant{name: "m", ignoresOff: true, faults: []fault{disksMoved}, budget: 1}, seeing(sameMachine)},
+	{"takes the name for a sign of life", "I5: a BMC that told the truth", variant{name: "m", faults: []fault{nameTaken}, budget: 1}, saying(func(r Run, s Observation, r2 *Run, a *Action, now time.Time) {
+		if r.Step == AwaitNode && isOtherMachine(r.Target, s.Node) {
+			*r2, *a, _ = stop(r, reason.FalseOff, "", now)
+		}
+	})},
+	{"takes an Off of before a restart for its own", "I5: a BMC that told the truth", variant{name: "m", faults: join(crashes, []fault{foreignOn, lostPower}), budget: 3}, seeing(func(r Run, s *Observation, now time.Time) {
+		if leaseAdvanced(r, *s) && s.Power.State != bmc.Off {
+			s.Power.State, s.Proof = bmc.Off, provenBy(r.OffLease.Seen)
+			s.Node.BootID = r.OffLease.BootID
+		}
+	})},
+}
+
+// sameMachine hides that a Node belongs to another machine.
+func sameMachine(r Run, s *Observation, _ time.Time) {
+	if s.Node.registered() {
+		s.Node.SystemUUID = r.Target.SystemUUID
+	}
+}
