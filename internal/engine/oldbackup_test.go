@@ -14,11 +14,11 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-var zzKinds = []state.Kind{state.KindRun, state.KindBackup, state.KindCluster, state.KindHold, state.KindPin, state.KindFreeze}
+var backedUp = []state.Kind{state.KindRun, state.KindBackup, state.KindCluster, state.KindHold, state.KindPin, state.KindFreeze}
 
-func zzSnapshot(t *testing.T, s state.Store) (all []state.Record) {
+func backupOf(t *testing.T, s state.Store) (all []state.Record) {
 	t.Helper()
-	for _, k := range zzKinds {
+	for _, k := range backedUp {
 		list, err := s.List(t.Context(), k)
 		require.NoError(t, err)
 		all = append(all, list...)
@@ -38,13 +38,13 @@ func TestRunOfAnOldBackupEndsByItself(t *testing.T) {
 				step := remediate.Step("none")
 				if at == time.Minute { // in place of that: in the moment of the isolation
 					w.Do(func(s *fake.State) {
-						s.OnIsolate = func(_ *fake.Node, r remediate.Run, _ remediate.Backup) { backup, step = zzSnapshot(t, store), r.Step }
+						s.OnIsolate = func(_ *fake.Node, r remediate.Run, _ remediate.Backup) { backup, step = backupOf(t, store), r.Step }
 					})
 				}
 				e, _, stop := start(t, w, store, waiting)
 				time.Sleep(at)
 				if at != time.Minute {
-					backup = zzSnapshot(t, store)
+					backup = backupOf(t, store)
 					if runs := e.Runs("c"); len(runs) == 1 {
 						step = runs[0].Step
 					}

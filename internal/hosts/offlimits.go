@@ -61,7 +61,11 @@ func (c *Cluster) DuplicateOf(r remediate.Run) string {
 	if entry != "" || r.Attempt > 1 {
 		return entry
 	}
-	return c.opt.View.OtherNodeWithUUID(t.Node, cmp.Or(t.SystemUUID, t.ReportedUUID))
+	node := t.Node
+	if m := c.opt.View.MachineOf(t); m != nil && node == "" { // the Node that has registered since is its own
+		node = m.NodeName
+	}
+	return c.opt.View.OtherNodeWithUUID(node, cmp.Or(t.SystemUUID, t.ReportedUUID))
 }
 
 // Duplicate returns which other host leads to the same machine as a target's. It is "" if none

@@ -2,6 +2,7 @@ package k8swatch
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,7 +27,14 @@ var aRun = remediate.Run{
 }
 
 func TestAPIServerSaysNotFound(t *testing.T) {
-	c := served(t, func(w http.ResponseWriter, r *http.Request) { status(w, 404, "NotFound", path.Base(r.URL.Path)) })
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/namespaces/"+identityNamespace {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": identityNamespace, "uid": "c", "resourceVersion": "1"}})
+			return
+		}
+		status(w, 404, "NotFound", path.Base(r.URL.Path))
+	})
 	l := c.Look(t.Context(), aRun, [][]byte{})
 	require.NoError(t, l.Err)
 	assert.Equal(t, remediate.APIReachable, l.Seen.API)
@@ -35,6 +43,8 @@ func TestAPIServerSaysNotFound(t *testing.T) {
 	assert.Equal(t, remediate.No, l.Seen.Contested)
 	assert.Equal(t, remediate.Lease{Known: true}, l.Seen.Lease)
 	assert.Equal(t, remediate.No, l.Seen.PowerLock)
+	assert.Equal(t, "c", l.Seen.ClusterUID)
+	assert.Empty(t, l.Seen.BareMetalHostUID)
 	assert.Contains(t, l.Seen.PowerForbidden, "does not exist")
 }
 

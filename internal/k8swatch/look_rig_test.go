@@ -61,7 +61,11 @@ func TestLookSeesTheTarget(t *testing.T) {
 	first := look(t, k, r)
 	s := first.Seen
 	assert.Equal(t, remediate.Node{Exists: remediate.Yes, UID: r.Target.NodeUID, ResourceVersion: s.Node.ResourceVersion,
-		BootID: "b1", SystemUUID: "su", Ready: remediate.Yes}, s.Node)
+		BootID: "b1", SystemUUID: "su", Created: s.Node.Created, Ready: remediate.Yes}, s.Node)
+	assert.WithinDuration(t, time.Now(), s.Node.Created, time.Minute)
+	h, err := k.manage.api().bareMetalHost(ctx, r.Target.BareMetalHost)
+	require.NoError(t, err)
+	assert.Equal(t, h.UID, s.BareMetalHostUID)
 	assert.Equal(t, remediate.Machine{Exists: remediate.Yes, UID: r.Target.MachineUID, Replaceable: remediate.Yes}, s.Machine)
 	assert.True(t, s.Lease.Known)
 	assert.NotEmpty(t, s.Lease.ResourceVersion)
@@ -75,7 +79,7 @@ func TestLookSeesTheTarget(t *testing.T) {
 	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: "kube-node-lease", Name: r.Target.Node, Holder: r.Target.Node, Duration: 40 * time.Second}))
 	assert.NotEqual(t, s.Lease.ResourceVersion, look(t, k, r).Seen.Lease.ResourceVersion, "a renewal is seen at once")
 
-	_, err := c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.StrategicMergePatchType,
+	_, err = c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.StrategicMergePatchType,
 		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`), metav1.PatchOptions{}, "status")
 	require.NoError(t, err)
 	assert.False(t, look(t, k, r).Seen.Lease.KubeletReporting)

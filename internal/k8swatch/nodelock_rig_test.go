@@ -54,13 +54,12 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 	roles := c.Client().RbacV1().ClusterRoles()
 	role, err := roles.Get(ctx, "fenced", metav1.GetOptions{})
 	require.NoError(t, err)
-	for i, rule := range role.Rules { // the rights of an older version
+	for i, rule := range role.Rules { // the right to read that of medik8s is missing
 		if len(rule.Resources) == 1 && rule.Resources[0] == "namespaces" {
-			role.Rules = append(role.Rules[:i], role.Rules[i+1:]...)
-			break
+			role.Rules[i].ResourceNames = []string{identityNamespace}
 		}
 	}
-	_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+	role, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	until(t, time.Minute, "the namespace cannot be read any more", func() bool {
 		_, err := k.work.api().typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
@@ -69,6 +68,22 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 	_, _, err = k.LockNode(ctx, r)
 	require.NoError(t, err, "the API serves no NodeHealthChecks either")
 	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested)
+
+	for i, rule := range role.Rules { // nor may fenced read which cluster this is: it does nothing, and says what is missing // I27
+		if len(rule.Resources) == 1 && rule.Resources[0] == "namespaces" {
+			role.Rules[i].ResourceNames = []string{medik8sLeases}
+		}
+	}
+	_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	until(t, time.Minute, "the cluster cannot be told any more", func() bool {
+		_, err := identityOf(ctx, k.work.api())
+		return apierrors.IsForbidden(err)
+	})
+	l := k.Look(ctx, r, nil)
+	require.ErrorContains(t, l.Err, "apply rbac.yaml")
+	assert.Equal(t, remediate.APIForbidden, l.Seen.API)
+	assert.Empty(t, l.Seen.ClusterUID)
 }
 
 // The Leases of others are held by a stand-in for medik8s' controllers.

@@ -41,6 +41,9 @@ func retargetNode(r Run, s Observation) Run {
 			r.NewNodeUID = n.UID
 		}
 		r.Target.NodeUID, r.Target.BootID = n.UID, cmp.Or(n.BootID, r.Target.BootID)
+		if r.Target.SystemUUID == "" && isKnownMachine(r.Target, n) { // from now on the Node identifies the BMC // I8
+			r.Target.SystemUUID = n.SystemUUID
+		}
 	}
 	return r
 }
@@ -105,7 +108,7 @@ func cancelOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 func acceptReadyNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	const note = "the Node is Ready after all"
 	switch {
-	case registeredAnew(r): // its own UID and boot ID would count as the old ones in step 4
+	case registeredAnew(r), s.Node.UID == r.Target.NodeUID && s.Node.BootID != r.Target.BootID: // its own UID and boot ID would count as the old ones in step 4
 		r.Target.NodeUID, r.Target.BootID = "", ""
 	case r.Isolation == IsolateDelete && s.Node.UID == r.Target.NodeUID:
 		return holdFalseOff(r, "the Node registered again without a reboot: its host was never off", now) // I5, I6

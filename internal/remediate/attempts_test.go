@@ -41,7 +41,7 @@ func TestLaterAttemptGivesNoFirstOffToAReadyNode(t *testing.T) { // I4
 		{"Ready cannot be read: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); noAPI(s) }, PowerOff, Nothing, ""},
 		{"forbidden meanwhile: waits", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); s.Node.Ready, s.PowerForbidden = No, "frozen" }, PowerOff, Nothing, ""},
 		{"works under another name: a human", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); s.Node, s.RenamedTo = Node{Exists: No}, "n-new" }, Held, Nothing, "NodeRenamed"},
-		{"never rebooted: its BMC has lied", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); s.Node.UID = "u1" }, Held, Nothing, string(reason.FalseOff)},
+		{"never rebooted: its BMC has lied", PowerOff, 20 * sec, func(r *Run, s *Observation) { offUnanswered(r, s); s.Node.UID, s.Node.BootID = "u1", "b1" }, Held, Nothing, string(reason.FalseOff)},
 		{"after a retry: on", PowerOff, 20 * sec, func(r *Run, s *Observation) { retargeted(r, s); r.Revalidate = true }, PowerOn, Nothing, ""},
 	})
 }

@@ -179,16 +179,9 @@ func selfBooted(r Run, s Observation) bool {
 }
 
 // takenBack says whether the Node of an idle run is taken back when it registers: whatever a
-// Waiting run waits for, and where a Held one stands for the power alone.
+// Waiting run waits for, and of a Held one unless what it was proven off by has turned out wrong.
 func takenBack(r Run) bool {
-	switch {
-	case r.Step == Waiting:
-		return true
-	case r.Reason == reason.FalseOff, r.Reason == reason.ConfirmedOffContradicted:
-		return false
-	}
-	power := r.Reason == reason.OperatorOff || r.Reason == reason.FoundOff || r.Reason == reason.AddressChanged
-	return r.Confirmed != nil || r.Limits.RetryInterval > 0 && power
+	return r.Step == Waiting || r.Reason != reason.FalseOff && r.Reason != reason.ConfirmedOffContradicted && !anyOnPending(r)
 }
 
 // resumeSelfBooted goes on at step 5, without an order.

@@ -138,7 +138,6 @@ func TestLeftOffOnAWord(t *testing.T) {
 		{"another machine: waits", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); s.Node.SystemUUID = "x" }, Held, Nothing, "ConfirmedOff"},
 		{"a machine that was never known: waits", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Target.SystemUUID, s.Node.SystemUUID = "", "" }, Held, Nothing, "ConfirmedOff"},
 		{"tainted: the same UID with a new boot", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); taint(r); s.Node.UID = "u1" }, RestoreNode, Nothing, ""},
-		{"nobody confirmed: waits", Held, time.Hour, func(r *Run, s *Observation) { confirmedHeld(r, s); r.Confirmed = nil }, Held, Nothing, "ConfirmedOff"},
 		{"one that missed its time is not restored again", Held, time.Hour, missed(CannotTell), Held, Nothing, "AttemptsExhausted"},
 		{"unless our taint is still on it, whatever was before", Held, time.Hour, func(r *Run, s *Observation) { missed(CannotTell)(r, s); taint(r); s.Node.OutOfService = true }, RestoreNode, Nothing, ""},
 		{"until it is Ready", Held, time.Hour, missed(Yes), RestoreNode, Nothing, ""},

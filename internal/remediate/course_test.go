@@ -241,7 +241,7 @@ func TestHeld(t *testing.T) {
 		{"not with another machine's Node", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.UID, s.Node.SystemUUID = "u2", "x" }, Held, Nothing, "PowerOffFailed"},
 		{"not with a Node being deleted", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.Deleting = true }, Held, Nothing, "PowerOffFailed"},
 		{"not after the isolation", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.Isolated = ago(time.Hour) }, Held, Nothing, "PowerOffFailed"},
-		{"not in a second attempt", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.Attempt = 2 }, Held, Nothing, "PowerOffFailed"},
+		{"in a second attempt labels may be missing", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.Attempt, r.NewNodeUID = 2, "u1" }, PowerOn, Nothing, ""},
 		{"FalseOff stays frozen", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.Reason = "FalseOff" }, Held, Nothing, "FalseOff"},
 		{"unfenced before the isolation: given up", Held, time.Hour, func(r *Run, s *Observation) { unfence(r) }, PowerOn, Nothing, "Unfenced"},
 		{"unfenced after it: on at step 3", Held, time.Hour, func(r *Run, s *Observation) { unfence(r); r.Isolated, r.LeaveOff = ago(minute), true }, PowerOn, Nothing, ""},

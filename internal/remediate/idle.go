@@ -41,6 +41,8 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return resumeSelfBooted(r, s, now)
 	case replacedByOwner(r, s):
 		return finish(r, Reprovisioned, r.Reason, "the Machine was deleted or replaced", now)
+	case r.Step == Held && takenBack(r) && readyAfterAll(r, s):
+		return goOnAlone(r, s, now)
 	case r.Step == Waiting && s.LevelRefusal == reason.AddressChanged: // nothing that fenced may wait for brings it back // I10
 		return stop(r, reason.AddressChanged, "the host leads to another BMC or outlet than when the run began", now)
 	case r.Step == Waiting && goesOnAlone(r, s, now):

@@ -1,0 +1,52 @@
+package engine_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
+)
+
+// A run begins for a Machine that has no Node. Then the host registers, and does not get well. A person who
+// holds the Node stops the run in its later attempts too, although the record knows no Node. // I23
+func TestHoldOfTheNodeStopsTheRunOfItsMachine(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			neverJoined(w)
+			w.SetBootTime(never)
+			e, _, stop := start(t, w, store, waiting)
+			time.Sleep(20 * time.Minute)
+			r := only(t, e)
+			require.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
+			require.Empty(t, r.Target.Node)
+			w.Do(func(s *fake.State) { // it registers at last, and its kubelet dies
+				s.PutNode(fake.Node{Name: "n-1", BootID: "boot-2", SystemUUID: hostUUID, Ready: "Unknown", Since: time.Now()})
+				s.ChangeMachine("n-1", func(m *policy.Machine) { m.NodeName, m.Phase = "n-1", "Running" })
+			})
+			if held {
+				_, err := e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: 48 * time.Hour})
+				require.NoError(t, err)
+			}
+			offs, locked := w.Count(bmc.CommandOff), false
+			for range 4 * 60 {
+				time.Sleep(time.Minute)
+				w.Do(func(s *fake.State) { locked = locked || fake.Held(s.Metal["h-1"]) })
+			}
+			assert.Equal(t, held, w.Count(bmc.CommandOff) == offs)
+			assert.Equal(t, held, !locked, "the power lock is a power command")
+			if held {
+				_, err := e.Retry(t.Context(), ofRun(r))
+				refusedFor(t, err, reason.Hold)
+			}
+			stop()
+		})
+	}
+}

@@ -1,0 +1,29 @@
+package k8swatch
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+// A kubeconfig may lead to another cluster with equal names later. // I2, I27
+func TestLookAtAnotherClusterIsNoAnswer(t *testing.T) {
+	c := rigtest.Shared(t)
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{SystemUUID: "su", BootID: "b1"})
+	ns, err := c.Client().CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+	require.NoError(t, err)
+	r.Target.ClusterUID = string(ns.UID)
+	assert.Equal(t, string(ns.UID), look(t, k, r).Seen.ClusterUID)
+
+	r.Target.ClusterUID = "of another cluster"
+	l := k.Look(t.Context(), r, nil)
+	require.ErrorContains(t, l.Err, "point it to the former again")
+	assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
+}
