@@ -47,7 +47,7 @@ func TestRunOfAnOldBackupEndsWhileItsHostWorks(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, 176, played)
+	assert.Equal(t, 196, played)
 }
 
 func (s Step) afterIsolation() bool { return s == AwaitNode || s == RestoreNode || s == Reprovision }
