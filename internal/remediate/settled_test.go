@@ -67,7 +67,8 @@ func TestSettled(t *testing.T) {
 }
 
 // In no world without another hand at the power is the host of a settled run off, or switched by the
-// run until somebody asks for it again. // I22
+// run until somebody asks for it again. The search keeps no journal: what is read from that, only
+// TestSettled shows. // I22
 func TestSettledHostsAreOn(t *testing.T) {
 	seen := 0
 	for _, v := range slices.Concat(withdrawals, slowBoots, waits) {
