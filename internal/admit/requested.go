@@ -56,6 +56,8 @@ type requestBook struct{ *Book }
 type asked struct {
 	policy.Requested
 	run *remediate.Run
+	// runsKnown: this instance leads, so there is no newer run than that.
+	runsKnown bool
 }
 
 // requested lists the remediation requests that fenced carries out.
@@ -69,7 +71,7 @@ func (b requestBook) requested(now time.Time) []asked {
 	index := b.runs.ofRequests(now)
 	list := make([]asked, len(requests))
 	for i, q := range requests {
-		list[i] = asked{Requested: q, run: index.of(&requests[i])}
+		list[i] = asked{Requested: q, run: index.of(&requests[i]), runsKnown: b.leads}
 	}
 	return list
 }

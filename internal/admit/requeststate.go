@@ -93,7 +93,7 @@ func (w *RequestedRuns) noteHolds(list []asked) {
 	for _, q := range list {
 		uid := q.Request.UID
 		there[uid] = true
-		if _, noted := w.unknown[uid]; !noted && q.run == nil && q.Request.Power.HasFinalizer {
+		if _, noted := w.unknown[uid]; !noted && q.runsKnown && q.run == nil && q.Request.Power.HasFinalizer {
 			w.unknown[uid] = true
 		} else if w.unknown[uid] && !q.Request.Power.HasFinalizer {
 			delete(w.unknown, uid)
