@@ -90,7 +90,7 @@ func New(opt Options) *Cluster {
 	c.refused, c.checks = newRefusals(c.emit), newCheckStates()
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
-	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}, notHeld: map[string]time.Time{}}
+	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}, notHeld: map[string]time.Time{}, unknown: map[string]bool{}}
 	c.Handovers = newHandovers(c)
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
 	c.Policies, c.Door = &Policies{c: c}, Door{opt.Book}

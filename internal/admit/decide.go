@@ -103,7 +103,7 @@ func (c *Cluster) follow(ctx context.Context, now time.Time) (changed bool, due 
 	c.evidence.updateBook(now)
 	outageEnd, _ := c.view.gapEnds()
 	changed, due = c.book.follow(now, changes, outageEnd)
-	c.opt.Hosts.NoteOwnNode(ctx, changes)
+	c.opt.Hosts.NoteNodes(ctx, changes)
 	return changed, due
 }
 

@@ -31,6 +31,7 @@ type RequestedRuns struct {
 	mu        sync.Mutex
 	notHeld   map[string]time.Time // when a request could not be held, by UID
 	firstSeen map[string]time.Time // when a request was first seen, by UID; see provenSince
+	unknown   map[string]bool      // whether a run that nobody knows may have set the finalizer, by UID; see noteHolds
 	read      time.Time            // the ledger has all that was read of the cluster until then
 
 	overLimit bool // there were too many requests; only the deciding loop uses it
@@ -55,6 +56,8 @@ type requestBook struct{ *Book }
 type asked struct {
 	policy.Requested
 	run *remediate.Run
+	// runsKnown: this instance leads, so there is no newer run than that.
+	runsKnown bool
 }
 
 // requested lists the remediation requests that fenced carries out.
@@ -68,7 +71,7 @@ func (b requestBook) requested(now time.Time) []asked {
 	index := b.runs.ofRequests(now)
 	list := make([]asked, len(requests))
 	for i, q := range requests {
-		list[i] = asked{Requested: q, run: index.of(&requests[i])}
+		list[i] = asked{Requested: q, run: index.of(&requests[i]), runsKnown: b.leads}
 	}
 	return list
 }
@@ -91,6 +94,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 		return alone, time.Time{}
 	}
 	list := w.book.requested(now)
+	w.noteHolds(list)
 	w.noteLimit(list)
 	for _, q := range list {
 		t := &q.Target
@@ -156,11 +160,17 @@ func (w *RequestedRuns) candidate(q *policy.Requested) (candidate, bool) {
 }
 
 // hold sets the finalizer before the run is saved: it must be there before the first
-// power command.
+// power command. From then on this process knows whether a run has begun, unless the finalizer was
+// there before.
 func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 	if r.Request == nil || r.Request.Kind == policy.MachineRequestKind {
 		return nil
 	}
+	w.mu.Lock()
+	if _, noted := w.unknown[r.Request.UID]; !noted {
+		w.unknown[r.Request.UID] = false
+	}
+	w.mu.Unlock()
 	if err := w.c.opt.Requests.SetFinalizer(ctx, *r.Request); err != nil {
 		w.mu.Lock()
 		w.notHeld[r.Request.UID] = time.Now()

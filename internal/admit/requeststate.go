@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -34,18 +35,19 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 	}
 	requested := w.book.requested(now)
 	proven := w.provenSince(requested, now)
+	w.noteHolds(requested)
 	for i, q := range requested {
-		r := q.run
+		r, unknown := q.run, w.isUnknown(q)
 		held := q.Request.Power.HasFinalizer
 		if q.Target.Subject() == "" && r == nil && !held {
 			continue
 		}
 		s := RequestState{
 			Ref: refOf(q.Request), HasFinalizer: held, HeldBy: q.Request.Power.HeldBy, Starting: q.hasOpenRun() && isUnsaved(*r),
-			Status: request.Of(q.Requested, r, request.Refusal{}), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
+			Status: request.Of(q.Requested, r, request.Refusal{}, unknown), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
 		}
 		if s.Status.Phase == request.Pending && i < maxExplained {
-			s.Status = request.Of(q.Requested, r, w.whyNotStarted(&q.Requested, now))
+			s.Status = request.Of(q.Requested, r, w.whyNotStarted(&q.Requested, now), unknown)
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
 			s.Target = a.draft.Target
@@ -80,6 +82,32 @@ func (w *RequestedRuns) provenSince(list []asked, now time.Time) map[string]bool
 	}
 	w.firstSeen = seen
 	return proven
+}
+
+// noteHolds notes which requests have a finalizer that this process has not set, and no run: one that
+// was lost with the state may have switched the host off. // I20
+func (w *RequestedRuns) noteHolds(list []asked) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	there := map[string]bool{}
+	for _, q := range list {
+		uid := q.Request.UID
+		there[uid] = true
+		if _, noted := w.unknown[uid]; !noted && q.runsKnown && q.run == nil && q.Request.Power.HasFinalizer {
+			w.unknown[uid] = true
+		} else if w.unknown[uid] && !q.Request.Power.HasFinalizer {
+			delete(w.unknown, uid)
+		}
+	}
+	maps.DeleteFunc(w.unknown, func(uid string, _ bool) bool { return !there[uid] })
+}
+
+// isUnknown says whether such a run may be the last that has touched the host of a request: none has
+// since.
+func (w *RequestedRuns) isUnknown(q asked) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unknown[q.Request.UID] && (q.run == nil || !request.IsDone(q.run) && !q.run.TouchedHost())
 }
 
 // maxExplained is for how many requests the gates are evaluated for their status.

@@ -15,7 +15,6 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-const spareUUID = "4c4c4544-0042-3510-8054-b4c04f4d7777"
 
 // A host does not come back after its power cycle, so its run waits for the next try. A person
 // has a spare machine take over the name of the Node. Later the kubelet of the spare machine dies,

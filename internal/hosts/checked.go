@@ -21,7 +21,9 @@ func (h *Hosts) Checked(ctx context.Context, k Checked) {
 	}
 	h.own.resolve(ctx, d)
 	owner := c.opt.Lead.Leads() // otherwise the owner of the cluster stores the result
+	c.pins.compareNode(c.opt.View.Node(k.Subject.Node))
 	if owner {
+		c.pins.saveContradictions(ctx)
 		c.contradict(ctx, k, d)
 		c.endIfChanged(ctx, k, d)
 	}
@@ -38,15 +40,31 @@ func (h *Hosts) Checked(ctx context.Context, k Checked) {
 	h.catalog.index.report(k.Subject.Host.Name, d.Key(), deviceReport{
 		uuid: h.uuidOf(d, k.Reading.Identity), macs: k.Description.MACs, class: k.Description.Class(),
 	})
+	if owner {
+		h.pinHealthy(ctx, c, k, d)
+	}
+}
+
+// pinHealthy stores the identity of a healthy host. The pin is read before the Node is looked at
+// again: what contradicts it later stays.
+func (h *Hosts) pinHealthy(ctx context.Context, c *Cluster, k Checked, d bmc.Device) {
+	old, _, err := h.catalog.pins.get(k.Subject.Host.Name)
 	match, known := bmc.MACsMatch(k.Subject.MACs, k.Description.MACs)
 	otherMACs := known && !match
-	if !owner || !k.Subject.Healthy || k.Identity != guard.IdentityMatches || otherMACs || k.Level != 0 || k.Device != 0 {
-		return // one device, the first, is enough for the pin
-	}
-	if !bmc.UsableUUID(k.Subject.SystemUUID) || !h.mayPin(ctx, k.Subject) {
+	first := k.Level == 0 && k.Device == 0 // one device, the first, is enough for the pin
+	switch {
+	case err == nil && c.pins.enrolmentHolds(k, old):
+		next := old
+		next.Contradicted = ""
+		err = c.pins.update(ctx, old, next, k.At)
+	case !k.Subject.Healthy, k.Identity != guard.IdentityMatches, otherMACs, !first, !c.pins.isNodeOn(k.Subject, k.Subject.SystemUUID):
 		return
+	case !h.mayPin(ctx, k.Subject):
+		return
+	case err == nil:
+		err = c.pins.healthy(ctx, k, d, old)
 	}
-	if err := c.pins.healthy(ctx, k, d); err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil {
 		c.emit(event.Event{Type: event.Failed, Node: k.Subject.Node, Message: "store the identity pin: " + err.Error()})
 	}
 }

@@ -48,7 +48,7 @@ func (c *Cluster) unenrolled(s Subject) string {
 	for _, l := range s.Host.Levels {
 		for _, d := range l.Devices {
 			if !d.Identifies() && s.Host.IdentityMode != identityOff && enrolledVerdict(want) == guard.IdentityNotEnrolled {
-				return cmp.Or(want.pin.Revoked, "nobody has enrolled "+s.Host.Address()+" for this host")
+				return cmp.Or(want.pin.Revoked, want.pin.Contradicted, "nobody has enrolled "+s.Host.Address()+" for this host")
 			}
 		}
 	}

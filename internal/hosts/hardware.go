@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -60,7 +61,7 @@ func (c *Cluster) IdentifyNew(ctx context.Context, h bmc.Host, level int, r bmc.
 		x.Why = c.nodeless.explain(h, t, fmt.Sprintf("it reports the system UUID %q and the serial number %q, and others are pinned or written down",
 			r.Identity.UUID, r.Identity.Serial))
 	case x.Verdict == guard.IdentityUnproven:
-		x.Why = c.nodeless.explain(h, t, "nothing is pinned or enrolled that it could be compared with")
+		x.Why = c.nodeless.explain(h, t, cmp.Or(want.pin.Contradicted, "nothing is pinned or enrolled that it could be compared with"))
 	}
 	return x
 }

@@ -131,8 +131,8 @@ func (h *Hosts) NewCluster(opt ClusterOptions) *Cluster {
 	c := &Cluster{
 		hosts: h, opt: opt, secrets: newSecretCache(opt.Secrets),
 		metal: &metalTrust{cluster: opt.Name, rules: h.opt.Metal, catalog: h.catalog, withAccounts: h.withAccounts},
-		pins:  &pinWriter{cluster: opt.Name, lead: opt.Lead, catalog: h.catalog},
 	}
+	c.pins = &pinWriter{cluster: opt.Name, lead: opt.Lead, view: opt.View, catalog: h.catalog, emit: c.emit}
 	c.nodeless = &nodeless{cluster: opt.Name, view: opt.View, hosts: h, metal: c.metal}
 	return c
 }

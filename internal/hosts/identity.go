@@ -22,7 +22,7 @@ const (
 type expectedIdentity struct {
 	node   string    // the Node's system UUID; empty without a Node
 	serial string    // the hardware's, if a BareMetalHost tells it
-	pin    state.Pin // zero unless it is about the very devices of the host
+	pin    state.Pin // zero unless it is about the very devices of the host; it may be contradicted
 	report *report   // of the device in question, in that pin; nil if there is none
 	manual bool      // a person ordered the fence and answers for the identity
 }
@@ -55,6 +55,9 @@ func identify(h bmc.Host, level int, r bmc.Reading, want expectedIdentity) guard
 //   - pinned: only a UUID that a person wrote down or enrolled decides.
 //   - off: nothing is compared. This is for manual fences only.
 //
+// Without a Node nothing decides if the Node was seen on another machine since: neither the pin, nor
+// what a person enrolled or wrote down. What contradicts the identity still does.
+//
 // If a device that need not report an identity does report one, it must match: the address may
 // have moved since a person enrolled the device. A device that was enrolled without a UUID must
 // still report what it reported then.
@@ -81,10 +84,12 @@ func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, want expectedIde
 	default:
 		return enrolledVerdict(want)
 	}
-	uuid := want.node
+	uuid, void := want.node, want.pin.Contradicted != ""
 	switch {
-	case h.IdentityMode == identityPinned && confirmed == "":
+	case h.IdentityMode == identityPinned && (confirmed == "" || h.PinnedUUID == "" && void):
 		return guard.IdentityNotEnrolled
+	case !bmc.UsableUUID(uuid) && void:
+		uuid = ""
 	case h.IdentityMode == identityPinned:
 		uuid = confirmed
 	case !bmc.UsableUUID(uuid) && confirmed != "":
@@ -114,7 +119,7 @@ func contradicts(a, b string) bool {
 // enrolled it, and for no other machine than the Node's. // I8
 func enrolledVerdict(want expectedIdentity) guard.IdentityVerdict {
 	switch {
-	case want.pin.EnrolledBy == "" || !bmc.UsableUUID(want.pin.SystemUUID),
+	case want.pin.EnrolledBy == "" || !bmc.UsableUUID(want.pin.SystemUUID) || want.pin.Contradicted != "",
 		bmc.UsableUUID(want.node) && !bmc.UUIDsMatch(want.pin.SystemUUID, want.node):
 		return guard.IdentityNotEnrolled
 	}

@@ -31,6 +31,8 @@ func TestIdentify(t *testing.T) {
 		return h
 	}
 	byHand, matched := state.Pin{SystemUUID: mine, EnrolledBy: "ada"}, state.Pin{SystemUUID: mine}
+	voidByHand, void := byHand, matched // the Node was seen on another machine since
+	voidByHand.Contradicted, void.Contradicted = "why", "why"
 	for name, c := range map[string]struct {
 		host bmc.Host
 		got  string
@@ -63,6 +65,15 @@ func TestIdentify(t *testing.T) {
 		"a library: another, and the Node is gone": {in("required", "", one(byLib)), theirs, expectedIdentity{pin: byHand}, guard.IdentityDiffers},
 		"a library: another than the Node, pinned": {in("pinned", mine, one(byLib)), mine, expectedIdentity{node: theirs}, guard.IdentityDiffers},
 		"a library: another than the written":      {in("required", mine, one(byLib)), theirs, expectedIdentity{}, guard.IdentityDiffers},
+		"no Node, a void pin":                      {in("required", "", one(ownBMC)), mine, expectedIdentity{pin: void}, guard.IdentityUnproven},
+		"no Node, a void enrolment":                {in("required", "", one(ownBMC)), mine, expectedIdentity{pin: voidByHand}, guard.IdentityUnproven},
+		"no Node, a void one, and another":         {in("required", "", one(ownBMC)), theirs, expectedIdentity{pin: voidByHand}, guard.IdentityDiffers},
+		"no Node, a void pin and a written UUID":   {in("required", mine, one(ownBMC)), mine, expectedIdentity{pin: void}, guard.IdentityUnproven},
+		"pinned: a void pin and a written UUID":    {in("pinned", mine, one(ownBMC)), mine, expectedIdentity{pin: void}, guard.IdentityUnproven},
+		"a Node, and a void pin":                   {in("required", "", one(ownBMC)), mine, expectedIdentity{node: mine, pin: void}, guard.IdentityMatches},
+		"pinned: a void enrolment":                 {in("pinned", "", one(ownBMC)), mine, expectedIdentity{node: theirs, pin: voidByHand}, guard.IdentityNotEnrolled},
+		"an outlet, a void enrolment":              {in("required", "", one(feed)), "", expectedIdentity{node: mine, pin: voidByHand}, guard.IdentityNotEnrolled},
+		"an outlet, a void one, the Node is gone":  {in("required", "", one(feed)), "", expectedIdentity{pin: voidByHand}, guard.IdentityNotEnrolled},
 		"an outlet with a uuid, not enrolled":      {in("required", mine, one(feed)), "", expectedIdentity{node: mine}, guard.IdentityNotEnrolled},
 	} {
 		t.Run(name, func(t *testing.T) {

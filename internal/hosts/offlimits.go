@@ -30,13 +30,15 @@ func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
 	return "", ""
 }
 
-// NoteOwnNode records this host's system UUID as soon as its Node is seen. It stores it as soon as
-// this instance owns the cluster.
-func (c *Cluster) NoteOwnNode(ctx context.Context, changes []policy.Change) {
+// NoteNodes compares Nodes that have changed with what is stored about their hosts; the next health
+// check stores what that contradicts. It records this host's system UUID as soon as its Node is
+// seen, and stores it as soon as this instance owns the cluster.
+func (c *Cluster) NoteNodes(ctx context.Context, changes []policy.Change) {
 	own := c.hosts.own
 	for i := range changes {
 		if n, ok := changes[i].Value.(*policy.Node); ok && n != nil {
 			own.see(n)
+			c.pins.compareNode(n)
 		}
 	}
 	uuid := own.seenUUID()

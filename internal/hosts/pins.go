@@ -21,10 +21,13 @@ type pins struct {
 	// readError says which pins cannot be read, and unreadable has their hosts.
 	readError  error
 	unreadable map[string]bool
+	// unsaved are the contradictions that are cached, and that the store does not have yet: the
+	// machine on which the Node was seen, by host.
+	unsaved map[string]string
 }
 
 func newPins() *pins {
-	return &pins{byHost: map[string]state.Pin{}, hosts: map[string]map[string]bool{}}
+	return &pins{byHost: map[string]state.Pin{}, hosts: map[string]map[string]bool{}, unsaved: map[string]string{}}
 }
 
 // load reads the stored pins. It remembers which cannot be read. An error means that the store
@@ -98,13 +101,19 @@ func (p *pins) withSecret(secrets, names []string) (found string) {
 	return found
 }
 
-// put caches a pin as it is stored, unless the cached one is newer.
+// put caches a pin as it is stored, unless the cached one is newer. A contradiction that the
+// store does not have yet stays, unless the pin is about the machine that contradicted.
 func (p *pins) put(n state.Pin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	old, known := p.byHost[n.Host]
 	if known && old.Version > n.Version {
 		return
+	}
+	if uuid, unsaved := p.unsaved[n.Host]; unsaved && n.Contradicted == "" && contradicts(n.SystemUUID, uuid) {
+		n.Contradicted = old.Contradicted
+	} else {
+		delete(p.unsaved, n.Host)
 	}
 	for _, key := range pinKeys(old) {
 		if delete(p.hosts[key], n.Host); len(p.hosts[key]) == 0 {
@@ -118,6 +127,39 @@ func (p *pins) put(n state.Pin) {
 		}
 		p.hosts[key][n.Host] = true
 	}
+}
+
+// contradict makes the cached pin of a host void, at once and whatever the store does. uuid is the
+// machine on which the Node was seen. // I8
+func (p *pins) contradict(host, uuid, why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	pin := p.byHost[host]
+	if pin.Contradicted == "" && contradicts(pin.SystemUUID, uuid) {
+		pin.Contradicted = why
+		p.byHost[host], p.unsaved[host] = pin, uuid
+	}
+}
+
+// supersede caches a pin as it is stored, whatever contradicted the one before.
+func (p *pins) supersede(n state.Pin) {
+	p.mu.Lock()
+	delete(p.unsaved, n.Host)
+	p.mu.Unlock()
+	p.put(n)
+}
+
+// unsavedOf returns the cached pins of a cluster's hosts whose contradiction the store does not have
+// yet.
+func (p *pins) unsavedOf(cluster string) (list []state.Pin) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for host := range p.unsaved {
+		if of, _ := bmc.EntryOf(host); of == cluster {
+			list = append(list, p.byHost[host])
+		}
+	}
+	return list
 }
 
 // pinKeys are what a pin is found by: each form of the system UUID, and its Secrets.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -16,15 +17,27 @@ import (
 type pinWriter struct {
 	cluster string
 	lead    Lead
+	view    View
 	catalog *catalog
+	emit    func(event.Event)
 }
 
-// put stores a pin, and then caches it. If another pin is stored by now, put caches that one: it
-// may be this very pin, from a write that the store did not answer.
+// put stores a pin, and then caches it.
 func (w *pinWriter) put(ctx context.Context, p state.Pin) (state.Pin, error) {
+	return w.save(ctx, p, w.catalog.pins.put)
+}
+
+// supersede is put for a pin that is newer evidence than what contradicted the cached one.
+func (w *pinWriter) supersede(ctx context.Context, p state.Pin) (state.Pin, error) {
+	return w.save(ctx, p, w.catalog.pins.supersede)
+}
+
+// save stores a pin, and caches it as the caller says. If another pin is stored by now, save caches
+// that one: it may be this very pin, from a write that the store did not answer.
+func (w *pinWriter) save(ctx context.Context, p state.Pin, cache func(state.Pin)) (state.Pin, error) {
 	saved, err := state.SavePin(ctx, w.lead.Store(), p)
 	if err == nil {
-		w.catalog.pins.put(saved)
+		cache(saved)
 	} else if isConflict(err) {
 		if stored, readError := state.LoadPin(ctx, w.lead.Store(), p.Host); readError == nil {
 			w.catalog.pins.put(stored)
@@ -45,24 +58,24 @@ func (w *pinWriter) update(ctx context.Context, old, next state.Pin, at time.Tim
 		return nil
 	}
 	next.At = at.UTC()
-	if _, err := w.put(ctx, next); !isConflict(err) {
+	write := w.put
+	if old.Contradicted != "" {
+		write = w.supersede
+	}
+	if _, err := write(ctx, next); !isConflict(err) {
 		return err
 	}
 	return nil
 }
 
 // healthy stores that a healthy Node and the first device of its host match, if something about
-// that is new.
-func (w *pinWriter) healthy(ctx context.Context, k Checked, d bmc.Device) error {
-	s, h := k.Subject, k.Subject.Host
-	old, found, err := w.catalog.pins.get(h.Name)
-	if err != nil {
-		return err
-	}
-	next := old
-	if found && !pinnedHere(old, h) {
+// that is new. What contradicted an older pin is over.
+func (w *pinWriter) healthy(ctx context.Context, k Checked, d bmc.Device, old state.Pin) error {
+	s, h, next := k.Subject, k.Subject.Host, old
+	if !pinnedHere(old, h) {
 		next = state.Pin{Host: h.Name, Version: old.Version} // nobody has enrolled these devices
 	}
+	next.Contradicted = ""
 	next.Node, next.SystemUUID, next.MachineUID = s.Node, s.SystemUUID, pinnedMachine(h, s.MachineUID)
 	next.Address, next.Devices, next.Choice = h.Address(), devicesOf(h), choiceOf(h)
 	next.Secret = strings.Join(secretsOf(w.cluster, h), "\n")
@@ -76,13 +89,14 @@ func (w *pinWriter) healthy(ctx context.Context, k Checked, d bmc.Device) error 
 		}
 	}
 	if next.EnrolledBy != "" { // the enrolment stays; only what an older one lacks is added
-		next.SystemUUID, next.BMCUUID, next.Secret = old.SystemUUID, old.BMCUUID, cmp.Or(old.Secret, next.Secret)
+		next.SystemUUID, next.BMCUUID, next.Secret, next.Contradicted = old.SystemUUID, old.BMCUUID, cmp.Or(old.Secret, next.Secret), old.Contradicted
 	}
 	return w.update(ctx, old, next, k.At)
 }
 
 // proven stores that a run has proven which machine a BMC powers, for a later run without a Node.
-// It leaves an enrolment as it is, and the pin of a BareMetalHost that has moved.
+// It leaves an enrolment as it is, the pin of a BareMetalHost that has moved, and one that is
+// contradicted: what the run has read may be older than that.
 func (w *pinWriter) proven(ctx context.Context, t remediate.Target) error {
 	if t.Host == "" || !bmc.UsableUUID(t.SystemUUID) {
 		return nil
@@ -92,7 +106,7 @@ func (w *pinWriter) proven(ctx context.Context, t remediate.Target) error {
 		return err
 	}
 	moved := old.Devices != t.Devices || old.Choice != "" && old.Choice != t.Choice
-	if found && (old.EnrolledBy != "" || t.BareMetalHost != "" && old.Devices != "" && moved) {
+	if found && (old.EnrolledBy != "" || old.Contradicted != "" || t.BareMetalHost != "" && old.Devices != "" && moved) {
 		return nil
 	}
 	next := old

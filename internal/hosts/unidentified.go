@@ -57,12 +57,12 @@ func (h *Hosts) reportOf(ctx context.Context, d bmc.Device, got bmc.Identity) *r
 	return newReport(got, macs)
 }
 
-// endIfChanged ends the enrolment of a device that was enrolled by what it reported,
-// and reports something else now: another machine has its address, or it was
-// rebuilt. // I8
+// endIfChanged ends the enrolment of a device that cannot prove its identity and reports
+// another machine's, or something else than what it was enrolled by: another machine has
+// its address, or it was rebuilt. // I8
 func (c *Cluster) endIfChanged(ctx context.Context, k Checked, d bmc.Device) {
 	h := k.Subject.Host
-	if !d.Enrolled || k.Err != nil {
+	if d.Identifies() || k.Err != nil {
 		return
 	}
 	p, found, err := c.hosts.catalog.pins.get(h.Name)
@@ -75,11 +75,9 @@ func (c *Cluster) endIfChanged(ctx context.Context, k Checked, d bmc.Device) {
 	}
 	why := ""
 	switch {
-	case r == nil:
-		return
 	case contradicts(got.UUID, p.SystemUUID):
 		why = "it now reports the UUID " + got.UUID
-	case bmc.UsableUUID(got.UUID): // by which it is known
+	case r == nil, bmc.UsableUUID(got.UUID): // by which it is known
 		return
 	default:
 		why = r.change(got, k.Description.MACs)

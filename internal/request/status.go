@@ -41,7 +41,7 @@ type Status struct {
 	Conditions []Condition
 	// KeepFinalizer: the finalizer stays, because the host may be off or the run goes on.
 	KeepFinalizer bool
-	// Lost: nobody knows the run that was to bring the host back.
+	// Lost: nobody knows the run that was to bring the host back, and nothing else does that.
 	Lost bool
 	// Answered: the request has its final phase already. Nothing is written into it any more.
 	Answered bool
@@ -62,8 +62,9 @@ func IsDone(r *remediate.Run) bool {
 }
 
 // Of returns the status of a request. r is its newest run, or the open run on its target; nil if
-// there is none. refused is why the target is not a run.
-func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
+// there is none. refused is why the target is not a run. unknown: a run that was lost with the state
+// may have set the finalizer, and no run has touched the host since.
+func Of(q policy.Requested, r *remediate.Run, refused Refusal, unknown bool) Status {
 	s := Status{Phase: Pending}
 	if r != nil {
 		s.Run, s.Retries, s.Started = r.ID, max(0, r.Attempt-1), r.Began()
@@ -75,18 +76,24 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 		s.Phase, s.Answered = p.Phase, true
 		return s
 	}
-	if isLost(q, r) {
-		s.Run, s.KeepFinalizer, s.Lost = q.Request.Power.Run, true, true
-		s.LastError = lost
-		return s.set(Held, "False", "False", "RunUnknown", lost)
+	unknown = t.Verdict != policy.Healthy && (unknown || r == nil && isHeldElsewhere(q.Request))
+	s.KeepFinalizer = s.KeepFinalizer || unknown
+	if unknown && !open && isLost(q) {
+		s.Run, s.Lost, s.LastError = q.Request.Power.Run, true, lost
+		return s.set(Held, "Unknown", "False", "RunUnknown", lost)
 	}
+	settled := !unknown && isSettled(q.Request, r)
 	switch {
 	case r != nil && r.Step == remediate.Done:
 		return s.ended(Succeeded, "True", "Remediated", "the host was power-cycled and its Node is Ready")
 	case r != nil && r.Step == remediate.Reprovisioned:
 		return s.ended(Succeeded, "True", "MachineReplaced", "the Machine is being replaced").permanent()
-	case !q.Request.TimedOut.IsZero(): // a run that is open sends no Off any more // I22
-		return s.ended(Failed, "False", string(reason.RequestTimeout), "the check that made the request has given up on it")
+	case r != nil && r.Step == remediate.Held && !settled: // the host may be off
+		return s.set(Held, "True", "False", string(cmp.Or(r.Reason, "Held")), s.LastError)
+	case open && !settled && isGivenUp(q.Request): // the host may be off // I22
+		return s.set(Running, "True", "Unknown", string(reason.RequestTimeout), givenUp+", and the run on its target is not over: "+string(r.Step))
+	case isGivenUp(q.Request):
+		return s.ended(Failed, "False", string(reason.RequestTimeout), givenUp)
 	case t.Reason == reason.RequestTimeout && !open:
 		return s.ended(Failed, "False", string(reason.RequestTimeout), t.Message)
 	case r != nil && r.Step == remediate.Held:
@@ -100,20 +107,41 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal) Status {
 	if len(t.Refusals) > 0 {
 		why = Refusal{t.Refusals[0], t.Message}
 	}
-	return s.set(Pending, "False", "Unknown", string(cmp.Or(why.Reason, "Waiting")), why.Message)
+	return s.set(Pending, "Unknown", "Unknown", string(cmp.Or(why.Reason, "Waiting")), why.Message) // a run may begin at any moment
 }
 
-const lost = "fenced does not know the run that held this request: its state was lost, or another installation began it. " +
-	"See that the host is on, then remove the finalizer fenced.io/power"
+const givenUp = "the check that made the request has given up on it"
 
-// isLost says whether the finalizer is the last trace of a run that nobody knows, and whose host
-// may be off. While the request stays, another run may begin and bring the host back.
-func isLost(q policy.Requested, r *remediate.Run) bool {
-	p := q.Request.Power
-	if p == nil || r != nil || q.Target.Verdict == policy.Healthy {
-		return false
+// isGivenUp says whether the check of a request may ask another remediator by now.
+func isGivenUp(q *policy.Request) bool { return !q.TimedOut.IsZero() }
+
+// isSettled says whether fenced switches nothing more for a request, by what the run has saved. A
+// run that rests because nobody asks for it goes on if somebody does: the request itself does so no
+// more once it is given up or deleted. // I22
+func isSettled(q *policy.Request, r *remediate.Run) bool {
+	switch {
+	case r == nil:
+		return true
+	case r.Step == remediate.Waiting:
+		return r.Settled() && goesOn(q, r) && (isGivenUp(q) || q.Deleting)
 	}
-	return p.HasFinalizer && (p.Phase == Running || p.Phase == Held) || p.FinalizerElsewhere && q.Request.Deleting
+	return r.Settled()
+}
+
+const lost = "fenced does not know the run that held this request: its state was lost or is an older one, or another installation began it. The host may be off: " +
+	"see that it is on. When its Node is Ready, fenced removes the finalizer if it has set it; otherwise remove the finalizer fenced.io/power with kubectl"
+
+// isLost says whether a person is told about a run that nobody knows. Nothing is lost yet while the
+// request may begin another run, which brings the host back, and no phase says that one had begun. The
+// phase is written after the run is saved: it may be missing. // I20
+func isLost(q policy.Requested) bool {
+	phase := q.Request.Power.Phase
+	return phase == Running || phase == Held || q.Request.Deleting || isGivenUp(q.Request) || q.Target.Reason == reason.RequestTimeout
+}
+
+// isHeldElsewhere says whether a request waits for somebody who may not exist any more.
+func isHeldElsewhere(q *policy.Request) bool {
+	return q.Power != nil && q.Power.FinalizerElsewhere && q.Deleting
 }
 
 // goesOn says whether a run of the request itself is open.

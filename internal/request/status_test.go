@@ -31,6 +31,18 @@ func TestOf(t *testing.T) {
 	}
 	sent := func(r *remediate.Run) { r.Intervened = true }
 	byOutlet := func(r *remediate.Run) { r.OffLevel = 1 }
+	broughtOn := func(r *remediate.Run) { // isolated, and read On since
+		r.Intervened, r.Isolated = true, time.Unix(1, 0)
+		for _, step := range []remediate.Step{remediate.PowerOff, remediate.DeleteNode, remediate.PowerOn, remediate.AwaitNode, r.Step} {
+			r.Steps = append(r.Steps, remediate.Visit{Step: step})
+		}
+	}
+	resting := func(r *remediate.Run) { // for nobody
+		r.Reason, r.Wait = reason.Withdrawn, &remediate.Wait{Code: reason.Withdrawn}
+		r.Request = &remediate.Request{Kind: policy.FencedRemediationKind, UID: "u"}
+	}
+	givenUp := policy.Request{Kind: policy.FencedRemediationKind, UID: "u", TimedOut: time.Unix(1, 0)}
+	of := func(uid string) policy.Request { return policy.Request{Kind: policy.FencedRemediationKind, UID: uid} }
 	for name, c := range map[string]struct {
 		target policy.TargetReport
 		q      policy.Request
@@ -39,8 +51,8 @@ func TestOf(t *testing.T) {
 		hold   bool
 		why    string
 	}{
-		"nothing begun":                 {sick, policy.Request{}, nil, "Pending False Unknown False", false, "Waiting"},
-		"a check of all forbids it":     {refused, policy.Request{}, nil, "Pending False Unknown False", false, "Budget"},
+		"nothing begun":                 {sick, policy.Request{}, nil, "Pending Unknown Unknown False", false, "Waiting"},
+		"a check of all forbids it":     {refused, policy.Request{}, nil, "Pending Unknown Unknown False", false, "Budget"},
 		"under way":                     {sick, policy.Request{}, run(remediate.PowerOff), "Running True Unknown False", true, "PowerOff"},
 		"waiting":                       {sick, policy.Request{}, run(remediate.Waiting), "Running True Unknown False", true, "Waiting"},
 		"the host is off, deleted":      {sick, policy.Request{Deleting: true}, run(remediate.DeleteNode), "Running True Unknown False", true, "DeleteNode"},
@@ -49,23 +61,39 @@ func TestOf(t *testing.T) {
 		"on again":                      {sick, policy.Request{}, run(remediate.AwaitNode), "Running True Unknown False", true, "AwaitNode"},
 		"outlets on again, deleted":     {sick, policy.Request{Deleting: true}, run(remediate.AwaitNode, byOutlet), "Running True Unknown False", true, "AwaitNode"},
 		"its Node registered, deleted":  {sick, policy.Request{Deleting: true}, run(remediate.RestoreNode, byOutlet), "Running True Unknown False", false, "RestoreNode"},
-		"a person is needed":            {sick, policy.Request{}, run(remediate.Held, sent), "Held False False False", true, "Held"},
+		"a person is needed":            {sick, policy.Request{}, run(remediate.Held, sent), "Held True False False", true, "Held"},
+		"the same, never touched":       {sick, policy.Request{}, run(remediate.Held), "Held False False False", true, "Held"},
+		"the same, and its host is On":  {sick, policy.Request{}, run(remediate.Held, broughtOn), "Held False False False", true, "Held"},
+		"its host is off on purpose":    {sick, policy.Request{}, run(remediate.Held, func(r *remediate.Run) { r.LeaveOff = true }), "Held True False False", true, "Held"},
 		"done":                          {well, policy.Request{}, run(remediate.Done), "Succeeded False True False", false, "Remediated"},
 		"replaced":                      {policy.TargetReport{}, policy.Request{}, run(remediate.Reprovisioned), "Succeeded False True True", false, "MachineReplaced"},
 		"dropped, and recovered":        {well, policy.Request{}, run(remediate.Aborted), "Succeeded False True False", false, "Recovered"},
-		"dropped":                       {sick, policy.Request{}, run(remediate.Aborted), "Pending False Unknown False", false, "Waiting"},
+		"dropped":                       {sick, policy.Request{}, run(remediate.Aborted), "Pending Unknown Unknown False", false, "Waiting"},
 		"too late":                      {late, policy.Request{}, nil, "Failed False False False", false, "RequestTimeout"},
 		"too late, and not yet ended":   {late, policy.Request{}, run(remediate.Waiting), "Running True Unknown False", true, "Waiting"},
 		"too late, and never touched":   {late, policy.Request{}, run(remediate.Aborted), "Failed False False False", false, "RequestTimeout"},
 		"no other attempt, deleted":     {sick, policy.Request{Deleting: true}, run(remediate.Waiting, sent, because(reason.Withdrawn)), "Running True Unknown False", false, "Waiting"},
-		"attempts used up, deleted":     {sick, policy.Request{Deleting: true}, run(remediate.Held, sent, because(reason.AttemptsExhausted)), "Held False False False", false, "AttemptsExhausted"},
+		"attempts used up, deleted":     {sick, policy.Request{Deleting: true}, run(remediate.Held, sent, because(reason.AttemptsExhausted)), "Held True False False", false, "AttemptsExhausted"},
+		"attempts used up, On":          {sick, policy.Request{}, run(remediate.Held, broughtOn, because(reason.AttemptsExhausted)), "Held False False False", true, "AttemptsExhausted"},
 		"waiting untouched, deleted":    {sick, policy.Request{Deleting: true}, run(remediate.Waiting), "Running True Unknown False", false, "Waiting"},
 		"waiting with the host off":     {sick, policy.Request{Deleting: true}, run(remediate.Waiting, sent), "Running True Unknown False", true, "Waiting"},
 		"late, but begun":               {late, policy.Request{}, run(remediate.DeleteNode, sent), "Running True Unknown False", true, "DeleteNode"},
-		"given up, and going back":      {late, policy.Request{TimedOut: time.Unix(1, 0)}, run(remediate.PowerOn, sent), "Failed False False False", true, "RequestTimeout"},
+		"given up, and its Off is sent": {late, givenUp, run(remediate.PowerOff), "Running True Unknown False", true, "RequestTimeout"},
+		"given up, and going back":      {late, givenUp, run(remediate.PowerOn, sent), "Running True Unknown False", true, "RequestTimeout"},
+		"given up, and On":              {late, givenUp, run(remediate.AwaitNode, sent), "Running True Unknown False", true, "RequestTimeout"},
+		"given up, and back":            {late, givenUp, run(remediate.Aborted, sent, because(reason.Contested)), "Failed False False False", false, "RequestTimeout"},
+		"given up, and nothing begun":   {late, givenUp, nil, "Failed False False False", false, "RequestTimeout"},
+		"given up, and replaced":        {late, givenUp, run(remediate.Reprovisioned), "Succeeded False True True", false, "MachineReplaced"},
+		"given up, waits, untouched":    {late, givenUp, run(remediate.Waiting), "Running True Unknown False", true, "RequestTimeout"},
+		"given up, waits, is off":       {late, givenUp, run(remediate.Waiting, sent, resting), "Running True Unknown False", true, "RequestTimeout"},
+		"given up, rests, is On":        {late, givenUp, run(remediate.Waiting, broughtOn, resting), "Failed False False False", true, "RequestTimeout"},
+		"given up, another's run rests": {late, policy.Request{Kind: policy.FencedRemediationKind, UID: "v", TimedOut: time.Unix(1, 0)}, run(remediate.Waiting, broughtOn, resting), "Running True Unknown False", true, "RequestTimeout"},
+		"paused, rests, is On":          {sick, of("u"), run(remediate.Waiting, broughtOn, resting), "Running True Unknown False", true, "Waiting"},
+		"given up, a person is needed":  {late, givenUp, run(remediate.Held, sent), "Held True False False", true, "Held"},
+		"the same, and it is On":        {late, givenUp, run(remediate.Held, broughtOn), "Failed False False False", true, "RequestTimeout"},
 		"given up on, after it is done": {well, policy.Request{TimedOut: time.Unix(1, 0)}, run(remediate.Done), "Succeeded False True False", false, "Remediated"},
 	} {
-		s := Of(policy.Requested{Request: &c.q, Target: c.target}, c.r, Refusal{})
+		s := Of(policy.Requested{Request: &c.q, Target: c.target}, c.r, Refusal{}, false)
 		got := s.Phase
 		for _, k := range s.Conditions {
 			got += " " + k.Status
@@ -77,7 +105,7 @@ func TestOf(t *testing.T) {
 			assert.NotEmpty(t, k.Reason, "%s: metav1 requires a reason", name)
 		}
 	}
-	s := Of(policy.Requested{Request: &policy.Request{}, Target: sick}, nil, Refusal{reason.NoHost, "why"})
+	s := Of(policy.Requested{Request: &policy.Request{}, Target: sick}, nil, Refusal{reason.NoHost, "why"}, false)
 	assert.Equal(t, []string{"NoHost", "why"}, []string{s.Conditions[0].Reason, s.Conditions[0].Message})
 }
 
@@ -96,50 +124,78 @@ func TestAnsweredRequestsStaySo(t *testing.T) {
 			"another's run":        {&remediate.Run{ID: "r", Step: remediate.PowerOff, Attempt: 1, Request: other}, Status{Phase: phase, Run: "r", KeepFinalizer: true, Answered: true}},
 			"its own, which ended": {&remediate.Run{ID: "r", Step: remediate.Aborted, Attempt: 1, Request: own}, Status{Phase: phase, Run: "r", Answered: true}},
 		} {
-			assert.Equal(t, c.want, Of(policy.Requested{Request: &q, Target: sick}, c.r, Refusal{}), name)
+			assert.Equal(t, c.want, Of(policy.Requested{Request: &q, Target: sick}, c.r, Refusal{}, false), name)
 		}
 		open := remediate.Run{ID: "r", Step: remediate.PowerOn, Attempt: 1, Request: own}
-		assert.Equal(t, Running, Of(policy.Requested{Request: &q, Target: sick}, &open, Refusal{}).Phase)
+		assert.Equal(t, Running, Of(policy.Requested{Request: &q, Target: sick}, &open, Refusal{}, false).Phase)
 	}
 	for _, phase := range []string{"", Pending, Running, Held} {
 		q := policy.Request{Kind: policy.FencedRemediationKind, UID: "u", Power: &policy.PowerRequest{Phase: phase}}
-		assert.Equal(t, Pending, Of(policy.Requested{Request: &q, Target: sick}, nil, Refusal{}).Phase, phase)
+		assert.Equal(t, Pending, Of(policy.Requested{Request: &q, Target: sick}, nil, Refusal{}, false).Phase, phase)
 	}
 }
 
-// The finalizer of a run that nobody knows stays while its host may be off.
+// A finalizer stays while a run that nobody knows may have left the host off, whatever phase was
+// written before the state was lost. People are told where nothing else brings the host back. // I20
 func TestFinalizerOfALostRunStays(t *testing.T) {
 	sick := policy.TargetReport{Node: "n", Verdict: policy.Unhealthy, Action: policy.PowerCycle}
+	late := policy.TargetReport{Node: "n", Verdict: policy.Indeterminate, Reason: reason.RequestTimeout}
 	well := policy.TargetReport{Node: "n", Verdict: policy.Healthy}
+	asks, deleted, givenUp := policy.Request{}, policy.Request{Deleting: true}, policy.Request{TimedOut: time.Unix(1, 0)}
+	held := func(phase string) policy.PowerRequest {
+		return policy.PowerRequest{HasFinalizer: true, Phase: phase, Run: "r"}
+	}
+	untouched := &remediate.Run{ID: "r2", Step: remediate.Aborted, Attempt: 1}
 	for name, c := range map[string]struct {
-		power    policy.PowerRequest
-		target   policy.TargetReport
-		deleting bool
-		lost     bool
+		power  policy.PowerRequest
+		target policy.TargetReport
+		q      policy.Request
+		r      *remediate.Run
+		stays  bool
+		phase  string // with Processing
 	}{
-		"was running":               {policy.PowerRequest{HasFinalizer: true, Phase: Running, Run: "r"}, sick, false, true},
-		"needed a person":           {policy.PowerRequest{HasFinalizer: true, Phase: Held, Run: "r"}, sick, true, true},
-		"its target is gone":        {policy.PowerRequest{HasFinalizer: true, Phase: Running, Run: "r"}, policy.TargetReport{}, true, true},
-		"the Node is Ready":         {policy.PowerRequest{HasFinalizer: true, Phase: Running, Run: "r"}, well, true, false},
-		"no run was told":           {policy.PowerRequest{HasFinalizer: true, Phase: Pending}, sick, true, false},
-		"it is not held":            {policy.PowerRequest{Phase: Running, Run: "r"}, sick, false, false},
-		"another holds it, deleted": {policy.PowerRequest{FinalizerElsewhere: true}, sick, true, true},
-		"another holds it":          {policy.PowerRequest{FinalizerElsewhere: true}, sick, false, false},
+		"was running":                 {held(Running), sick, asks, nil, true, "Held Unknown"},
+		"needed a person":             {held(Held), sick, deleted, nil, true, "Held Unknown"},
+		"its target is gone":          {held(Running), policy.TargetReport{}, deleted, nil, true, "Held Unknown"},
+		"the Node is Ready":           {held(Running), well, deleted, nil, false, "Succeeded False"},
+		"no phase, deleted":           {held(""), sick, deleted, nil, true, "Held Unknown"},
+		"no run was told, deleted":    {held(Pending), sick, deleted, nil, true, "Held Unknown"},
+		"no run was told, given up":   {held(Pending), late, givenUp, nil, true, "Held Unknown"},
+		"no run was told, late":       {held(Pending), late, asks, nil, true, "Held Unknown"},
+		"no run was told, asks":       {held(Pending), sick, asks, nil, true, "Pending Unknown"},
+		"no run was told, is Ready":   {held(Pending), well, deleted, nil, false, "Succeeded False"},
+		"its next run was dropped":    {held(Running), sick, deleted, untouched, true, "Held Unknown"},
+		"its next run has not begun":  {held(Running), late, givenUp, &remediate.Run{ID: "r2", Step: remediate.PowerOff, Attempt: 1}, true, "Running True"},
+		"its next run rests, deleted": {held(Running), sick, deleted, &remediate.Run{ID: "r2", Step: remediate.Waiting, Attempt: 1}, true, "Running True"},
+		"its next run needs a person": {held(Running), late, givenUp, &remediate.Run{ID: "r2", Step: remediate.Held, Attempt: 1}, true, "Held True"},
 	} {
-		s := Of(policy.Requested{Request: &policy.Request{Power: &c.power, Deleting: c.deleting}, Target: c.target}, nil, Refusal{})
-		assert.Equal(t, c.lost, s.Lost, name)
-		assert.Equal(t, c.lost, s.KeepFinalizer, name)
-		if c.lost {
-			assert.Equal(t, []string{Held, c.power.Run, "RunUnknown"}, []string{s.Phase, s.Run, s.Conditions[0].Reason}, name)
+		c.q.Power = &c.power
+		s := Of(policy.Requested{Request: &c.q, Target: c.target}, c.r, Refusal{}, true)
+		assert.Equal(t, c.stays, s.KeepFinalizer, name)
+		assert.Equal(t, c.phase, s.Phase+" "+s.Conditions[0].Status, name)
+		assert.Equal(t, c.phase == "Held Unknown", s.Lost, name)
+		if s.Lost {
+			assert.Equal(t, []string{"r", "RunUnknown"}, []string{s.Run, s.Conditions[0].Reason}, name)
 			assert.Contains(t, s.LastError, "remove the finalizer")
 		}
 	}
+	for name, q := range map[string]policy.Request{
+		"it is not held":       {Deleting: true, Power: &policy.PowerRequest{Phase: Running}},
+		"held by this process": {Deleting: true, Power: &policy.PowerRequest{HasFinalizer: true, Phase: Pending}},
+		"another holds it":     {Power: &policy.PowerRequest{FinalizerElsewhere: true}},
+	} {
+		s := Of(policy.Requested{Request: &q, Target: sick}, nil, Refusal{}, false)
+		assert.Equal(t, []bool{false, false}, []bool{s.KeepFinalizer, s.Lost}, name)
+	}
+	q := policy.Request{Deleting: true, Power: &policy.PowerRequest{FinalizerElsewhere: true}}
+	s := Of(policy.Requested{Request: &q, Target: sick}, nil, Refusal{}, false)
+	assert.Equal(t, []bool{true, true}, []bool{s.KeepFinalizer, s.Lost}, "another holds it, and it is deleted")
 }
 
 // What a BMC reports is not copied into the cluster: notes may hold its UUID or address.
 func TestNotesOfRunsStayHere(t *testing.T) {
 	r := remediate.Run{ID: "r1", Step: remediate.Held, Reason: reason.IdentityMismatch, Note: "the BMC reported 4c4c4544-0042"}
-	s := Of(policy.Requested{Request: &policy.Request{}}, &r, Refusal{})
+	s := Of(policy.Requested{Request: &policy.Request{}}, &r, Refusal{}, false)
 	for _, text := range []string{s.LastError, s.Conditions[0].Message} {
 		assert.NotContains(t, text, "4c4c4544")
 		assert.Contains(t, text, "fencectl timeline r1")

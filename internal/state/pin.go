@@ -39,6 +39,10 @@ type Pin struct {
 	Reported string `json:"reported,omitempty"`
 	// Revoked says why the confirmation is no longer valid. It is empty while it is.
 	Revoked string `json:"revoked,omitempty"`
+	// Contradicted says on which other machine the Node was seen since. While it is not empty, the
+	// pin identifies nothing: neither what fenced pinned nor what a person enrolled. What it
+	// forbids, it still forbids. // I8
+	Contradicted string `json:"contradicted,omitempty"`
 }
 
 var pinRecord = recordType[Pin]{

@@ -104,7 +104,7 @@ func TestNodeHealthCheckEscalates(t *testing.T) {
 	dead := s.Worker("dead")
 	dead.KillBMC()
 	dead.Kubelet.Hang()
-	awaitPhase(ctx, t, s, dead.Name, "Pending", "False", "Unknown")
+	awaitPhase(ctx, t, s, dead.Name, "Pending", "Unknown", "Unknown")
 	awaitPhase(ctx, t, s, dead.Name, "Failed", "False", "False")
 	require.Eventually(t, func() bool {
 		d, err := s.Cluster.Deletions("machines", dead.Name)

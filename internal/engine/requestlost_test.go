@@ -1,0 +1,193 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/test/fake"
+)
+
+// withoutStatus writes to requests, but not their status while it fails.
+type withoutStatus struct {
+	engine.Requests
+	fails *atomic.Bool
+}
+
+func (r withoutStatus) Report(ctx context.Context, q remediate.Request, s request.Status) error {
+	if r.fails.Load() {
+		return errors.New("the status cannot be written")
+	}
+	return r.Requests.Report(ctx, q, s)
+}
+
+// lostRun is a world whose host was switched off by a run that is lost: the daemon was killed before it wrote any
+// phase, and its state is an older one.
+func lostRun(t *testing.T, w *world, store *failingStore) {
+	t.Helper()
+	ask(w, nil)
+	fails := &atomic.Bool{}
+	fails.Store(true)
+	_, _, stop := start(t, w, store, func(o *engine.Options) {
+		responding(w)(o)
+		o.Clusters[0].Requests = withoutStatus{w.Requests(), fails}
+	})
+	for w.On() {
+		time.Sleep(100 * time.Millisecond)
+	}
+	stop()
+	q, _ := asked(w)
+	require.True(t, q.Power.HasFinalizer)
+	require.Empty(t, q.Power.Phase)
+}
+
+// untold are the events that say that a run is lost.
+func untold(t *testing.T, events *event.Stream) []event.Event {
+	t.Helper()
+	return eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "does not know the run") })
+}
+
+// A finalizer is the last trace of a run whose state was lost before it had written a phase. While the host may be off
+// it stays, and people are told what to do. // I20
+func TestFinalizerWithoutAPhaseOutlivesTheState(t *testing.T) {
+	for name, over := range map[string]func(*world){
+		"deleted":  func(w *world) { w.Do(func(s *fake.State) { s.Withdraw("m-1") }) },
+		"given up": giveUpRequest,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				lostRun(t, w, store)
+				over(w)
+				older := &failingStore{Store: openStore(t, t.TempDir())}
+				for range 2 { // and through one more restart
+					e, events, stop := start(t, w, older, responding(w))
+					time.Sleep(10 * time.Minute)
+					require.Empty(t, e.Runs("c"))
+					q, told := asked(w)
+					require.NotNil(t, q, "nothing else shows that the host is off")
+					require.True(t, q.Power.HasFinalizer)
+					require.Equal(t, []string{request.Held, "Unknown"}, []string{told.Phase, processing(w)})
+					require.Contains(t, told.LastError, "see that it is on")
+					require.Len(t, untold(t, events), 1)
+					stop()
+				}
+				_, _, stop := start(t, w, older, responding(w))
+				w.Recover() // a person switches the host on
+				time.Sleep(time.Minute)
+				if q, _ := asked(w); q != nil {
+					assert.False(t, q.Power.HasFinalizer)
+					assert.Equal(t, "False", processing(w))
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// While the request asks, a new run brings the host back: nothing is lost.
+func TestNewRunFollowsALostOne(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lostRun(t, w, store)
+		e, events, stop := start(t, w, &failingStore{Store: openStore(t, t.TempDir())}, responding(w))
+		until(t, e, remediate.Done)
+		time.Sleep(10 * time.Second)
+		q, told := asked(w)
+		assert.False(t, q.Power.HasFinalizer)
+		assert.Equal(t, request.Succeeded, told.Phase)
+		assert.Empty(t, untold(t, events))
+		stop()
+	})
+}
+
+// A run that is dropped before it has touched the host says nothing about a lost one.
+func TestDroppedRunAfterALostOneReleasesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lostRun(t, w, store)
+		e, _, stop := start(t, w, &failingStore{Store: openStore(t, t.TempDir())}, func(o *engine.Options) {
+			responding(w)(o)
+			looks := 0
+			w.OnLook(func(int) {
+				if looks++; looks == 2 { // the first of the run, after that of the probe
+					w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+				}
+			})
+		})
+		for len(e.Runs("c")) == 0 || only(t, e).Open() {
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, remediate.Aborted, only(t, e).Step)
+		require.False(t, only(t, e).TouchedHost())
+		time.Sleep(10 * time.Minute)
+		require.False(t, w.On())
+		q, told := asked(w)
+		require.NotNil(t, q)
+		assert.True(t, q.Power.HasFinalizer)
+		assert.Equal(t, request.Held, told.Phase)
+		stop()
+	})
+}
+
+// A run that could not start has switched nothing. The process that tried it knows, and lets the request go; another
+// process does not know, and lets it go when the Node is Ready.
+func TestRequestWhoseRunDidNotStartIsReleased(t *testing.T) {
+	for name, restart := range map[string]bool{"at once": false, "after a restart, when the Node is Ready": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				full := func(o *engine.Options) { responding(w)(o); o.Record = slowFullDisk }
+				ask(w, nil)
+				e, events, stop := start(t, w, store, full)
+				for q, _ := asked(w); q == nil || !q.Power.HasFinalizer; q, _ = asked(w) {
+					time.Sleep(100 * time.Millisecond)
+				}
+				if restart {
+					stop()
+					e, events, stop = start(t, w, store, full)
+				}
+				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+				time.Sleep(30 * time.Second)
+				q, _ := asked(w)
+				assert.Equal(t, restart, q != nil)
+				if restart {
+					assert.Len(t, untold(t, events), 1)
+					w.Recover()
+					time.Sleep(30 * time.Second)
+					q, _ = asked(w)
+					assert.Nil(t, q)
+				}
+				assert.Empty(t, e.Runs("c"))
+				assert.Zero(t, w.Count(bmc.CommandOff))
+				stop()
+			})
+		})
+	}
+}
+
+// A daemon that takes over, and knows the run, tells of no lost one.
+func TestKnownRunIsNotLost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lostRun(t, w, store)
+		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+		e, events, stop := start(t, w, store, responding(w))
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, []string{string(remediate.Aborted), string(reason.Withdrawn)}, []string{string(r.Step), string(r.Reason)})
+		q, _ := asked(w)
+		assert.Nil(t, q)
+		assert.True(t, w.On())
+		assert.Empty(t, untold(t, events))
+		w.Do(func(s *fake.State) { assert.Empty(t, s.Asked) })
+		stop()
+	})
+}
