@@ -6,10 +6,11 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// tried is one start of a run, or one time that it began again by itself, which switched its host off.
+// tried is one start of a run by itself, or one time that it began again.
 type tried struct {
 	run string
 	at  time.Time
+	off bool // it has switched its host off
 }
 
 // auditRemoved checks that a check which selects Nodes starts nothing beyond its limit: Nodes that
@@ -32,21 +33,32 @@ func (w *World) auditRemoved(r remediate.Run) {
 	}
 }
 
-// auditRate counts the first Off of each start, also of a run that begins again by itself, and checks
-// how many there were within an hour. Between a start and its Off others may start. w.mu is held. // I11
+// auditRate checks, at the first Off of each start, how many starts within an hour have come so far:
+// also those of a run that began again by itself. w.mu is held. // I11
 func (w *World) auditRate(r remediate.Run) {
-	if r.Manual != nil || w.ledger.counted[r.ID] {
+	list, g := w.ledger.starts, w.plan.guards()
+	i := len(list) - 1
+	for i >= 0 && list[i].run != r.ID {
+		i--
+	}
+	if i < 0 || list[i].off {
 		return
 	}
-	w.ledger.counted[r.ID] = true
-	g, now, lately := w.plan.guards(), time.Now(), 0
-	w.ledger.starts = append(w.ledger.starts, tried{r.ID, now})
-	for _, s := range w.ledger.starts {
-		if now.Sub(s.at) < time.Hour {
+	list[i].off = true
+	lately := 0
+	for _, s := range list[:i+1] {
+		if s.off && list[i].at.Sub(s.at) < time.Hour-w.plan.apart() {
 			lately++
 		}
 	}
-	if most := g.StartsPerHour + 2*g.MaxInFlight; lately > most {
-		w.violate("I11", "", "start number %d within an hour, of at most %d: run %s on %s, attempt %d", lately, most, r.ID, r.Target.Node, r.Attempt)
+	if lately > g.StartsPerHour+g.MaxInFlight {
+		w.violate("I11", "", "start number %d within an hour, of at most %d and %d at once: run %s on %s, attempt %d", lately, g.StartsPerHour, g.MaxInFlight, r.ID, r.Target.Node, r.Attempt)
+	}
+}
+
+// recordStart records a start. w.mu is held.
+func (w *World) recordStart(r remediate.Run) {
+	if r.Manual == nil {
+		w.ledger.starts = append(w.ledger.starts, tried{run: r.ID, at: time.Now()})
 	}
 }

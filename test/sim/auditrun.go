@@ -44,10 +44,11 @@ func (w *World) auditRun(d *storeClient, old remediate.Run, known bool, r remedi
 		w.outcome.Ends[string(r.Step)+reasonText(r)]++
 		w.auditStop(r)
 	}
-	if known && old.Step == remediate.Waiting && r.Step == remediate.PowerOff && r.Attempt == old.Attempt {
+	switch {
+	case !known || r.Step != remediate.PowerOff:
+	case old.Step == remediate.Waiting:
 		w.auditAgain(d.inc, r)
-	}
-	if known && r.Step == remediate.PowerOff && r.Attempt > old.Attempt && !byPerson(r) {
+	case r.Attempt > old.Attempt && !byPerson(r):
 		w.auditAnother(d.inc, r)
 	}
 }
@@ -71,7 +72,7 @@ func (w *World) auditAgain(c *incarnation, r remediate.Run) {
 	w.auditAnother(c, r)
 	w.outcome.Actions["begins again"]++
 	w.auditRemoved(r)
-	delete(w.ledger.counted, r.ID)
+	w.recordStart(r)
 	g, node, now := w.plan.guards(), r.Target.Node, time.Now()
 	inFlight, zone := w.auditBeside(w.hostOf(node), r)
 	if r.Manual == nil && (inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && w.hostOf(node).Zone != "") {
@@ -110,6 +111,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	inFlight, zone := w.auditBeside(h, r)
 	w.outcome.Actions["starts"]++
 	now := time.Now()
+	w.recordStart(r)
 	w.auditAddress(c, r, now)
 	w.auditAlone(node, r.ID, "run "+r.ID+" was begun")
 	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {

@@ -76,11 +76,12 @@ func (w *World) restore(b backup) {
 	w.after(between(w.luck, 2*time.Minute, 8*time.Minute), func() { w.do(w.bringLostBack) })
 }
 
-// bringLostBack is what docs/state.md tells people to look for after the loss of runs: hosts that
-// are off, power locks, and the taint, without a run. w.mu is held.
+// bringLostBack is what docs/state.md tells people to look for after the loss of runs, and what they
+// do where they have made a Machine anew: hosts that are off, power locks, and the taint, without a
+// run. w.mu is held.
 func (w *World) bringLostBack() {
 	for _, h := range w.hosts {
-		if _, open := w.open(h.Name); open || h.Gone {
+		if _, open := w.open(h.Name); open || h.Gone || w.ledger.lost.IsZero() && !h.anew {
 			continue
 		}
 		if m := w.api.Metal[h.Name]; m != nil && fake.Held(m) {

@@ -35,7 +35,6 @@ type ledger struct {
 	old      map[string]time.Time // runs that had ended when an old backup of the store made them open again
 	lost     time.Time            // when the store last became an old one
 	lies     map[string]time.Time // by Node: when a BMC last read Off while its host was on
-	counted  map[string]bool      // runs whose present start has switched the host off
 	starts   []tried
 	said     map[string]saidAt         // by UID of a request: the last Processing=False in its status
 	told     map[recordedKey]time.Time // by Node: the last entry of an audit log about a request to another remediator
@@ -98,7 +97,7 @@ func newLedger() ledger {
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
 		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{},
-		asked: map[string]askedRecord{}, told: map[recordedKey]time.Time{}, old: map[string]time.Time{}, lies: map[string]time.Time{}, counted: map[string]bool{}, said: map[string]saidAt{}}
+		asked: map[string]askedRecord{}, told: map[recordedKey]time.Time{}, old: map[string]time.Time{}, lies: map[string]time.Time{}, said: map[string]saidAt{}}
 }
 
 // looked records an answer that reached a fenced. w.mu is held.

@@ -65,7 +65,7 @@ func (w *World) people(now time.Time) {
 func (w *World) order(c *incarnation, h *host, what int) {
 	e := c.engine
 	r, _ := w.open(h.Name)
-	delete(w.ledger.old, r.ID) // from now on a person decides
+	w.decides(r)
 	o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 1000", Reason: "at random", For: between(w.rng, 20*time.Second, 5*time.Minute)}
 	plain := func(f func(context.Context, order.Order) (order.Outcome, error)) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := f(ctx, o); return err }
@@ -100,6 +100,14 @@ func (w *World) order(c *incarnation, h *host, what int) {
 		w.ask("explain", h.Name, c, func(ctx context.Context) error { return w.explain(ctx, e, h.Name) })
 	default:
 		w.ask("release-freeze", h.Name, c, func(ctx context.Context) error { return w.releaseHost(ctx, e, o) })
+	}
+}
+
+// decides notes that a person decides about a run from now on. w.mu is held.
+func (w *World) decides(r remediate.Run) {
+	delete(w.ledger.old, r.ID)
+	if r.Request != nil {
+		delete(w.ledger.said, r.Request.UID)
 	}
 }
 
@@ -221,9 +229,7 @@ func (w *World) help() {
 		return
 	}
 	e := c.engine
-	if !w.ledger.lost.IsZero() {
-		w.bringLostBack()
-	}
+	w.bringLostBack()
 	if w.crowd.helped[""] < 3 {
 		w.crowd.helped[""]++
 		clear(w.crowd.stops)
@@ -248,7 +254,7 @@ func (w *World) help() {
 			continue
 		}
 		w.crowd.helped[r.ID]++
-		delete(w.ledger.old, r.ID)
+		w.decides(r)
 		o := order.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}
 		w.ask("unfence", h.Name, c, func(ctx context.Context) error {
 			_ = w.releaseHost(ctx, e, o) // most are not frozen

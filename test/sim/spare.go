@@ -8,6 +8,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -71,6 +72,7 @@ func (w *World) makeAnew(h *host) {
 	}
 	w.fault("machine-made-anew", h.Name, "")
 	w.api.ChangeMachine(h.Name, func(m *policy.Machine) { m.UID += "-again" })
+	h.anew, h.Owned = true, fake.Owned{}    // a run for the Machine that is gone owes it nothing
 	if q := w.api.Asked[m.Name]; q != nil { // its garbage is collected
 		w.withdraw(h, q, 0)
 	}
@@ -201,6 +203,20 @@ func (w *World) switchOnByHand(now time.Time) {
 			h.Power(true, "foreign hand")
 			w.fault("on-by-hand", h.Name, "")
 		}
+	}
+}
+
+// isolated is called before a Node is isolated. At times every fenced loses the store just then, for
+// so long that a person does not wait. w.mu is held.
+func (w *World) isolated(n *fake.Node, r remediate.Run, b remediate.Backup) {
+	w.auditIsolated(n, r, b)
+	if w.plan.Hands == 0 || w.calm || w.luck.IntN(5) > 0 {
+		return
+	}
+	until := time.Now().Add(between(w.luck, 2*time.Minute, 8*time.Minute))
+	w.fault("store-lost", n.Name, "until %s", until.Sub(w.began).Round(time.Second))
+	for _, i := range w.instances {
+		i.storeCut = latest(i.storeCut, until)
 	}
 }
 

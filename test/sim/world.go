@@ -87,7 +87,7 @@ func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 	w.api.Medik8s = w.plan.Medik8s
 	w.api.PodsOfANode, w.api.ReadyAfter, w.api.Lifecycle = 3, 5*time.Second, true
 	w.api.IgnorePreconditions, w.api.RestoreNothing = d.IgnoresPreconditions, d.RestoresNothing
-	w.api.Note, w.api.OnIsolate, w.api.Stamp = w.note, w.auditIsolated, w.stamp
+	w.api.Note, w.api.OnIsolate, w.api.Stamp = w.note, w.isolated, w.stamp
 	w.owners = &ownership{w: w}
 	for i := range p.ControlPlanes + p.Workers {
 		w.addHost(i)
