@@ -228,6 +228,6 @@ func (w *World) auditEnd(r remediate.Run) {
 		w.violate("I21", node, "run %s is Done and the Node lacks %v", r.ID, n.Missing(raw))
 	case time.Since(h.spare.taken) < seenWithin: // its name was taken a moment ago
 	case otherUUID(n.SystemUUID, r.Target.SystemUUID), w.machineOf(n) != h.Host && w.machineOf(n) != nil:
-		w.violate("I6", node, "run %s is Done on another machine", r.ID)
+		w.violate("I6", node, "run %s of machine %s is Done on another one, which tells %s in boot %s", r.ID, r.Target.SystemUUID, n.SystemUUID, n.BootID)
 	}
 }

@@ -161,7 +161,7 @@ func (c *incarnation) leaseNotStable(h *host, now time.Time) (why string) {
 	lease := w.api.Leases[h.Name]
 	recent, still := max(time.Minute, lease.Duration)-2*w.plan.guards().ClockSkewMax, max(15*time.Second, lease.Duration/2)
 	for k, l := range c.logs {
-		if k.h != h || l.missingForProof(now) != "" || l.lease == "" {
+		if k.h != h || l.missingForProof(now) != "" || l.lease == "" || h.life.After(l.offs[0].at) { // another kubelet may have renewed it
 			continue
 		}
 		off, from := l.offs[0].at, latest(w.ledger.leases[h.Name].at, l.since)
