@@ -68,7 +68,7 @@ func (w *World) auditRequestHeld(c *incarnation, h *host, r remediate.Run) {
 func (w *World) auditReleased(c *incarnation, ref remediate.Request) {
 	w.outcome.Actions["releases"]++
 	h := w.hostOf(strings.TrimPrefix(ref.Name, "m-"))
-	if _, open := w.open(h.Name); !open && h.offByFenced() && c.log(h, nil).last.State != bmc.On {
+	if _, open := w.open(h.Name); !open && h.offByFenced() && !w.replaced(ref.UID) && c.log(h, nil).last.State != bmc.On {
 		w.violate("I20", h.Name, "%s releases request %s, its host is off by %s, and no run is known", c, ref.UID, h.OffBy)
 	}
 	for _, r := range w.ledger.runs {
@@ -123,6 +123,17 @@ func (w *World) finishRequests() {
 	}
 }
 
+// replaced says whether a run of a request has ended because its Machine is being replaced, with its
+// host as that leaves it. w.mu is held.
+func (w *World) replaced(uid string) bool {
+	for _, r := range w.ledger.runs {
+		if r.Request != nil && r.Request.UID == uid && r.Step == remediate.Reprovisioned {
+			return true
+		}
+	}
+	return false
+}
+
 // saidAt is when a request was last told that it is not processed; final: it was answered.
 type saidAt struct {
 	at    time.Time
@@ -138,14 +149,15 @@ func (w *World) auditReported(c *incarnation, ref remediate.Request, told reques
 		return
 	}
 	w.ledger.said[ref.UID] = saidAt{time.Now(), told.Phase == request.Succeeded || told.Phase == request.Failed}
-	if h := w.hostOf(strings.TrimPrefix(ref.Name, "m-")); h.offByFenced() && time.Since(h.OnSince) > 2*requestTimeout {
+	if h := w.hostOf(strings.TrimPrefix(ref.Name, "m-")); h.offByFenced() && time.Since(h.OnSince) > 2*requestTimeout && !w.replaced(ref.UID) {
 		w.violate("I22", h.Name, "%s says Processing=False of request %s (%s), and its host is off by %s since %s", c, ref.UID, told.Phase, h.OffBy, time.Since(h.OnSince))
 	}
 }
 
-// auditSaid checks that nothing is switched for a request that was answered. w.mu is held. // I22
+// auditSaid checks that nothing is switched for a request that was answered, unless there is another
+// one by now, which says that it is processed. w.mu is held. // I22
 func (w *World) auditSaid(c *incarnation, r remediate.Run, what string) {
-	if r.Request == nil {
+	if r.Request == nil || w.api.Asked[r.Request.Name] != nil && w.api.Asked[r.Request.Name].UID != r.Request.UID {
 		return
 	}
 	if s := w.ledger.said[r.Request.UID]; s.final && time.Since(s.at) > seenWithin {
