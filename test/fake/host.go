@@ -25,6 +25,7 @@ const (
 type Host struct {
 	s            *State
 	Name         string // also the name of the Node
+	Chassis      string // names its boots; empty: its name does
 	UUID         string
 	NodeUUID     string // the UUID in its Node; empty: its own
 	Zone         string
@@ -42,6 +43,8 @@ type Host struct {
 	Comeback time.Time // when a hung kernel continues; zero = never
 	Cut      time.Time // the kubelet does not reach the API server until then
 	Gone     bool      // reprovisioned: the Machine was deleted
+	// Retired: another machine has its name, so its kubelet is no part of the cluster.
+	Retired bool
 	// LeaseMoves makes the Lease be renewed whatever the host does, with a clock in
 	// the past.
 	LeaseMoves bool
@@ -94,8 +97,14 @@ func (s *State) AddHost(given Host, m policy.Machine) *Host {
 	return h
 }
 
+// DropHost takes a machine out of the world.
+func (s *State) DropHost(h *Host) {
+	h.Power(false, "taken away")
+	s.Hosts = slices.DeleteFunc(s.Hosts, func(o *Host) bool { return o == h })
+}
+
 // BootID is the ID of the current boot.
-func (h *Host) BootID() string { return fmt.Sprintf("%s-boot-%d", h.Name, h.Boots) }
+func (h *Host) BootID() string { return fmt.Sprintf("%s-boot-%d", cmp.Or(h.Chassis, h.Name), h.Boots) }
 
 // Supplied reports whether any outlet feeds the host.
 func (h *Host) Supplied() bool {
@@ -161,7 +170,7 @@ func (h *Host) tick(now time.Time) {
 		h.Kernel = Runs
 		h.s.Note(h.Name, "the hung kernel goes on")
 	}
-	if h.Kernel == Runs && !now.Before(h.Cut) && !h.Gone {
+	if h.Kernel == Runs && !now.Before(h.Cut) && !h.Gone && !h.Retired {
 		h.kubelet(now)
 	}
 }

@@ -110,7 +110,11 @@ func (r requests) RemoveFinalizer(ctx context.Context, ref remediate.Request, he
 
 // Report implements engine.Requests.
 func (r requests) Report(ctx context.Context, ref remediate.Request, told request.Status) error {
-	return r.exchange(ctx, "report", func(s *fake.State) error { s.ReportRequest(ref, told); return nil })
+	return r.exchange(ctx, "report", func(s *fake.State) error {
+		r.inc.i.w.auditReported(r.inc, ref, told)
+		s.ReportRequest(ref, told)
+		return nil
+	})
 }
 
 // ClearStale implements engine.Requests.

@@ -33,6 +33,10 @@ func (w *World) auditCommand(l *link, c bmc.Command) {
 	}
 	h := w.hostOf(r.Target.Node)
 	w.auditIntent(l.inc, r, want)
+	if c == bmc.CommandOff || l.inc.log(h, nil).last.State == bmc.On { // On to what cannot be read changes nothing
+		w.auditOld(l.inc, h, r, c.String())
+	}
+	w.auditSaid(l.inc, r, c.String())
 	w.auditReach(l, r, want)
 	if c == bmc.CommandOn {
 		w.auditOn(l.inc, h, r)
@@ -44,6 +48,7 @@ func (w *World) auditCommand(l *link, c bmc.Command) {
 	}
 	w.auditDuplicate(l.inc, h, r, now)
 	w.auditFirst(l.inc, h, r, now)
+	w.auditRate(r)
 }
 
 // auditIntent checks that the command is in the durable record, and that its
@@ -65,6 +70,7 @@ func (w *World) auditDestructive(c *incarnation, r remediate.Run, a remediate.Ac
 	node := r.Target.Node
 	h := w.hostOf(node)
 	now := time.Now()
+	w.auditTarget(c, h, r, a)
 	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
 		w.violate("I23", node, "%s does %s %s after the pause or hold", c, a, now.Sub(at))
 	}
@@ -160,6 +166,9 @@ func (w *World) auditAction(c *incarnation, r remediate.Run, a remediate.Action,
 	h := w.hostOf(node)
 	w.outcome.Actions[string(a)]++
 	w.auditIntent(c, w.ledger.runs[r.ID], a)
+	if a == remediate.SetPowerLock {
+		w.auditOld(c, h, r, string(a))
+	}
 	switch a {
 	case remediate.ReleasePowerLock:
 		w.auditOn(c, h, w.ledger.runs[r.ID])
@@ -242,6 +251,7 @@ func (w *World) auditIsolated(n *fake.Node, r remediate.Run, b remediate.Backup)
 	w.ledger.isolated[r.ID] = time.Now()
 	h := w.hostOf(n.Name)
 	w.note(n.Name, "Node %s is isolated; the host is on: %t", n.UID, h.On)
+	w.auditIsolatedMachine(h, n, r)
 	if n.UID != r.Target.NodeUID || fmt.Sprint(n.ResourceVersion) != b.ResourceVersion {
 		w.violate("I2", n.Name, "isolated was %s at %d, decided on was %s at %s", n.UID, n.ResourceVersion, r.Target.NodeUID, b.ResourceVersion)
 	}
@@ -250,7 +260,7 @@ func (w *World) auditIsolated(n *fake.Node, r remediate.Run, b remediate.Backup)
 		w.violate("I21", n.Name, "the backup is not the Node")
 	}
 	w.ledger.boots[r.ID] = booted{h.Boots, n.BootID, h.On}
-	if !h.On {
+	if !h.On || h.Retired {
 		return
 	}
 	lied := h.BMC.Fault == fake.Liar || h.BMC.Fault == fake.Stale

@@ -2,12 +2,14 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // toldRequest is a request as one fenced knew it.
@@ -61,9 +63,14 @@ func (w *World) auditRequestHeld(c *incarnation, h *host, r remediate.Run) {
 	}
 }
 
-// auditReleased checks that a request is let go only when its host is not left off. w.mu is held. // I20
+// auditReleased checks that a request is let go only when its host is not left off, also by a run
+// that this fenced does not know. w.mu is held. // I20
 func (w *World) auditReleased(c *incarnation, ref remediate.Request) {
 	w.outcome.Actions["releases"]++
+	h := w.hostOf(strings.TrimPrefix(ref.Name, "m-"))
+	if _, open := w.open(h.Name); !open && h.offByFenced() && !w.replaced(ref.UID) && c.log(h, nil).last.State != bmc.On {
+		w.violate("I20", h.Name, "%s releases request %s, its host is off by %s, and no run is known", c, ref.UID, h.OffBy)
+	}
 	for _, r := range w.ledger.runs {
 		if r.Request == nil || r.Request.UID != ref.UID || !r.Open() || !r.TouchedHost() {
 			continue
@@ -113,5 +120,47 @@ func (w *World) finishRequests() {
 		if _, open := w.open(h.Name); q != nil && q.Deleting && !open && time.Since(w.asks.deleted[q.UID]) > 5*time.Minute {
 			w.violate("L1", h.Name, "request %s is being deleted since %s, and no run is open", q.UID, time.Since(w.asks.deleted[q.UID]))
 		}
+	}
+}
+
+// replaced says whether a run of a request has ended because its Machine is being replaced, with its
+// host as that leaves it. w.mu is held.
+func (w *World) replaced(uid string) bool {
+	for _, r := range w.ledger.runs {
+		if r.Request != nil && r.Request.UID == uid && r.Step == remediate.Reprovisioned {
+			return true
+		}
+	}
+	return false
+}
+
+// saidAt is when a request was last told that it is not processed; final: it was answered.
+type saidAt struct {
+	at    time.Time
+	final bool
+}
+
+// auditReported checks what is written into the status of a request. Whoever follows the contract
+// begins when it says Processing=False: not while the host is off because of fenced. An answer may be
+// under way for some seconds. w.mu is held. // I22
+func (w *World) auditReported(c *incarnation, ref remediate.Request, told request.Status) {
+	delete(w.ledger.said, ref.UID)
+	if !slices.ContainsFunc(told.Conditions, func(t request.Condition) bool { return t.Type == request.Processing && t.Status == "False" }) {
+		return
+	}
+	w.ledger.said[ref.UID] = saidAt{time.Now(), told.Phase == request.Succeeded || told.Phase == request.Failed}
+	if h := w.hostOf(strings.TrimPrefix(ref.Name, "m-")); h.offByFenced() && time.Since(h.OnSince) > 2*requestTimeout && !w.replaced(ref.UID) {
+		w.violate("I22", h.Name, "%s says Processing=False of request %s (%s), and its host is off by %s since %s", c, ref.UID, told.Phase, h.OffBy, time.Since(h.OnSince))
+	}
+}
+
+// auditSaid checks that nothing is switched for a request that was answered, unless there is another
+// one by now, which says that it is processed. w.mu is held. // I22
+func (w *World) auditSaid(c *incarnation, r remediate.Run, what string) {
+	if r.Request == nil || w.api.Asked[r.Request.Name] != nil && w.api.Asked[r.Request.Name].UID != r.Request.UID {
+		return
+	}
+	if s := w.ledger.said[r.Request.UID]; s.final && time.Since(s.at) > seenWithin {
+		w.violate("I22", r.Target.Node, "%s does %s for run %s (%s), %s after it told request %s that it is not processed", c, what, r.ID, r.Step, time.Since(s.at), r.Request.UID)
 	}
 }

@@ -54,6 +54,7 @@ func (w *World) finish() {
 			w.violate("L1", r.Target.Node, "run %s is in step %s since %s", r.ID, r.Step, time.Since(r.Started))
 		}
 		w.finishWaiting(r)
+		w.finishOld(r)
 	}
 	w.finishRequests()
 	w.finishOthers()
@@ -89,7 +90,7 @@ func (w *World) finishHost(h *host, why string) {
 			w.violate("I20", h.Name, "the Node lacks %s, and no run is open", strings.Join(lacks, ", "))
 		}
 	case n != nil && time.Since(n.Since) < 5*time.Minute: // it has just been deleted
-	case n == nil && w.plan.Escalates: // its remediator has deleted it, and a NodeHealthCheck covers nothing else
+	case n == nil && (w.plan.Escalates || w.plan.Limit > 0): // its remediator has deleted it, and a NodeHealthCheck covers nothing else
 	case w.asked(h.Name):
 		w.note(h.Name, "at the end another remediator is asked")
 	case why == "" || strings.HasPrefix(why, string(reason.NotUnhealthy)) || strings.HasPrefix(why, string(reason.NotCovered)):

@@ -31,6 +31,7 @@ func (w *World) auditRun(d *storeClient, old remediate.Run, known bool, r remedi
 	switch {
 	case r.Step == remediate.Held && r.Reason == "FalseOff" && (old.Step != remediate.Held || old.Reason != r.Reason):
 		w.ledger.frozen[node] = r.ID
+		w.auditFalseOff(r)
 		w.auditSign(r)
 	case r.Step.Ended() && old.Step != r.Step:
 		w.outcome.Ends[string(r.Step)+reasonText(r)]++
@@ -43,10 +44,11 @@ func (w *World) auditRun(d *storeClient, old remediate.Run, known bool, r remedi
 		w.outcome.Ends[string(r.Step)+reasonText(r)]++
 		w.auditStop(r)
 	}
-	if known && old.Step == remediate.Waiting && r.Step == remediate.PowerOff && r.Attempt == old.Attempt {
+	switch {
+	case !known || r.Step != remediate.PowerOff:
+	case old.Step == remediate.Waiting:
 		w.auditAgain(d.inc, r)
-	}
-	if known && r.Step == remediate.PowerOff && r.Attempt > old.Attempt && !byPerson(r) {
+	case r.Attempt > old.Attempt && !byPerson(r):
 		w.auditAnother(d.inc, r)
 	}
 }
@@ -69,6 +71,8 @@ func (w *World) auditAgain(c *incarnation, r remediate.Run) {
 	}
 	w.auditAnother(c, r)
 	w.outcome.Actions["begins again"]++
+	w.auditRemoved(r)
+	w.recordStart(r)
 	g, node, now := w.plan.guards(), r.Target.Node, time.Now()
 	inFlight, zone := w.auditBeside(w.hostOf(node), r)
 	if r.Manual == nil && (inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && w.hostOf(node).Zone != "") {
@@ -107,6 +111,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	inFlight, zone := w.auditBeside(h, r)
 	w.outcome.Actions["starts"]++
 	now := time.Now()
+	w.recordStart(r)
 	w.auditAddress(c, r, now)
 	w.auditAlone(node, r.ID, "run "+r.ID+" was begun")
 	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
@@ -120,6 +125,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	} else {
 		w.auditAsked(c, r, now)
 	}
+	w.auditRemoved(r)
 	if inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && h.Zone != "" {
 		w.violate("I11", "", "run %s on %s was begun beside %d in flight, %d of them in its zone", r.ID, node, inFlight, zone)
 	}
@@ -220,7 +226,8 @@ func (w *World) auditEnd(r remediate.Run) {
 	case n == nil: // it was deleted a moment ago
 	case n.UID == r.NewNodeUID && len(n.Missing(raw)) > 0:
 		w.violate("I21", node, "run %s is Done and the Node lacks %v", r.ID, n.Missing(raw))
-	case n.SystemUUID != r.Target.SystemUUID && r.Target.SystemUUID != "":
-		w.violate("I6", node, "run %s is Done on another machine", r.ID)
+	case time.Since(h.spare.taken) < seenWithin: // its name was taken a moment ago
+	case otherUUID(n.SystemUUID, r.Target.SystemUUID), w.machineOf(n) != h.Host && w.machineOf(n) != nil:
+		w.violate("I6", node, "run %s of machine %s is Done on another one, which tells %s in boot %s", r.ID, r.Target.SystemUUID, n.SystemUUID, n.BootID)
 	}
 }

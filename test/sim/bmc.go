@@ -62,7 +62,9 @@ func (l *link) Read(ctx context.Context) (bmc.Reading, error) {
 		if r, honest = l.h.BMC.Reading(time.Now()); l.outlet != nil {
 			r, honest = l.outlet.Reading(time.Now()), true
 		}
-		r.Session = l.session
+		if r.Session = l.session; r.State == bmc.Off && !honest {
+			w.ledger.lies[l.h.Name] = time.Now()
+		}
 	})
 	if err := l.back(ctx, "read power state", bmc.SentNo); err != nil {
 		w.do(func() { l.inc.power(l).broken() })

@@ -28,6 +28,9 @@ func (p Plan) newCheck(selector map[string]any) *policy.Check {
 	if p.Escalates {
 		return p.newEscalation(selector)
 	}
+	if p.Limit > 0 {
+		return p.newLimited(selector)
+	}
 	annotations, spec := map[string]any{"machine.openshift.io/remediation-strategy": "external-baremetal"}, map[string]any{"nodeStartupTimeout": "0s", "unhealthyConditions": sickness("timeout")}
 	if spec["selector"] = selector; selector == nil {
 		spec["selector"] = map[string]any{}
@@ -42,11 +45,27 @@ func (p Plan) newCheck(selector map[string]any) *policy.Check {
 	return &c
 }
 
-// newEscalation is a NodeHealthCheck that was handed over, with several templates.
-func (p Plan) newEscalation(selector map[string]any) *policy.Check {
+// newLimited is a NodeHealthCheck with a limit.
+func (p Plan) newLimited(selector map[string]any) *policy.Check {
+	c := manifest.NodeHealthCheck(map[string]any{
+		"apiVersion": policy.Medik8sAPI, "kind": policy.NodeHealthCheckKind,
+		"metadata": map[string]any{"name": "all", "uid": "check-all", "annotations": map[string]any{"fenced.io/evaluator": "fenced"}},
+		"spec": map[string]any{"selector": named(selector), "maxUnhealthy": int64(p.Limit), "unhealthyConditions": sickness("duration"),
+			"remediationTemplate": templateOf(policy.FencedAPI, policy.FencedRemediationKind)},
+	})
+	return &c
+}
+
+// named is the selector of a check of Nodes. A nil selector selects all.
+func named(selector map[string]any) map[string]any {
 	if selector == nil {
 		selector = map[string]any{"matchExpressions": []any{map[string]any{"key": "hostname", "operator": "Exists"}}}
 	}
+	return selector
+}
+
+// newEscalation is a NodeHealthCheck that was handed over, with several templates.
+func (p Plan) newEscalation(selector map[string]any) *policy.Check {
 	rungs := []any{rung(1, "2m", templateOf("example.com/v1", "Reboot")), rung(2, "3m", templateOf("example.com/v1", "Replace"))}
 	if p.FencesLast {
 		rungs = append(rungs, rung(3, "10m", templateOf(policy.FencedAPI, policy.FencedRemediationKind)))
@@ -54,7 +73,7 @@ func (p Plan) newEscalation(selector map[string]any) *policy.Check {
 	c := manifest.NodeHealthCheck(map[string]any{
 		"apiVersion": policy.Medik8sAPI, "kind": policy.NodeHealthCheckKind,
 		"metadata": map[string]any{"name": "all", "uid": "check-all", "annotations": map[string]any{"fenced.io/evaluator": "fenced"}},
-		"spec":     map[string]any{"selector": selector, "minHealthy": "0%", "unhealthyConditions": sickness("duration"), "escalatingRemediations": rungs},
+		"spec":     map[string]any{"selector": named(selector), "minHealthy": "0%", "unhealthyConditions": sickness("duration"), "escalatingRemediations": rungs},
 	})
 	return &c
 }

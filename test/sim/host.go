@@ -24,6 +24,13 @@ type host struct {
 	until     time.Time // end of its BMC's fault
 	outlets   []*outlet
 	rng       *rand.Rand
+
+	broken bool // it does not boot until it is repaired
+	anew   bool // its Machine was made anew
+	spelt  int  // the boot for which the writing of its UUID was chosen
+	spare  spare
+	// life is since when something other than the boot that was switched off may renew its Lease.
+	life time.Time
 }
 
 // addHost adds one host with its Machine and Node, On and Ready.
@@ -36,7 +43,7 @@ func (w *World) addHost(i int) {
 	given := fake.Host{
 		Name: name, UUID: fmt.Sprintf("4c4c4544-0042-3510-8054-b4c04f4d31%02x", i), ControlPlane: i < w.plan.ControlPlanes,
 		Owned:    fake.Owned{Labels: map[string]string{"team": "storage", "rack": "r-" + name}, Taints: []string{"gpu"}, Cordoned: h.rng.IntN(4) == 0},
-		BootTime: takes(25*time.Second, 75*time.Second), BMCBootTime: takes(5*time.Second, 40*time.Second), LateBy: takes(2*time.Second, 12*time.Second),
+		BootTime: h.boots, BMCBootTime: takes(5*time.Second, 40*time.Second), LateBy: takes(2*time.Second, 12*time.Second),
 	}
 	if w.plan.LongLeases {
 		given.LeaseFor = 2 * time.Minute
@@ -50,6 +57,7 @@ func (w *World) addHost(i int) {
 		m.Annotations = map[string]string{"metal3.io/BareMetalHost": fake.Namespace + "/" + name}
 	}
 	h.Host = w.api.AddHost(given, m)
+	w.chassis[name] = h.Host
 	last := w.plan.ControlPlanes + w.plan.Workers - 1
 	h.protected, h.own = i == last && w.plan.Seed%3 == 0, i == last-1 && w.plan.Seed%3 == 0
 	h.leads, h.listed = way{h, h}, !w.plan.Metal || h.protected || i%3 == 0
@@ -115,6 +123,10 @@ func (h *host) trouble(now time.Time) {
 // mend repairs the hardware.
 func (h *host) mend() {
 	h.Cut, h.BMC.Fault = time.Time{}, fake.NoFault
+	if h.broken && h.Kernel == fake.Booting {
+		h.UpAt = time.Now().Add(between(h.rng, 25*time.Second, 75*time.Second))
+	}
+	h.broken = false
 	for _, o := range h.outlets {
 		o.Fault = fake.NoFault
 	}

@@ -32,6 +32,11 @@ type ledger struct {
 	cases    map[caseKey]bool     // that stand
 	answered map[string]time.Time // by UID: when a run had carried a request out
 	asked    map[string]askedRecord
+	old      map[string]time.Time // runs that had ended when an old backup of the store made them open again
+	lost     time.Time            // when the store last became an old one
+	lies     map[string]time.Time // by Node: when a BMC last read Off while its host was on
+	starts   []tried
+	said     map[string]saidAt         // by UID of a request: the last Processing=False in its status
 	told     map[recordedKey]time.Time // by Node: the last entry of an audit log about a request to another remediator
 }
 
@@ -62,6 +67,8 @@ type looked struct {
 	began  time.Time
 	fresh  run.Fresh
 	quorum bool // etcd would survive the loss of the host
+	// changed is since when this fenced is shown objects other than those of the run.
+	changed time.Time
 }
 
 // booted is how often a host had booted, and in which of its boots the Node
@@ -90,13 +97,19 @@ func newLedger() ledger {
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
 		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{},
-		asked: map[string]askedRecord{}, told: map[recordedKey]time.Time{}}
+		asked: map[string]askedRecord{}, told: map[recordedKey]time.Time{}, old: map[string]time.Time{}, lies: map[string]time.Time{}, said: map[string]saidAt{}}
 }
 
 // looked records an answer that reached a fenced. w.mu is held.
 func (w *World) looked(c *incarnation, r remediate.Run, f run.Fresh, began time.Time) {
 	node := r.Target.Node
-	w.ledger.looks[lookKey{c, node}] = looked{began, f, w.survives(f, node)}
+	last := looked{began: began, fresh: f, quorum: w.survives(f, node)}
+	if before := w.ledger.looks[lookKey{c, node}].changed; changed(r.Target, f.Observation) != "" {
+		if last.changed = before; before.IsZero() {
+			last.changed = time.Now()
+		}
+	}
+	w.ledger.looks[lookKey{c, node}] = last
 	if l := f.Observation.Lease; l.Known && w.ledger.leases[node].version != l.ResourceVersion {
 		w.ledger.leases[node] = seenLease{l.ResourceVersion, time.Now()}
 	}
@@ -128,10 +141,10 @@ func (w *World) survives(f run.Fresh, node string) bool {
 }
 
 // moved reports whether, as far as this fenced knew, the Lease has been renewed
-// since the first Off that it read in a run. w.mu is held.
+// since the first Off that it read in a run, by the kubelet that ran then. w.mu is held.
 func (c *incarnation) moved(h *host, r remediate.Run, seen remediate.Lease) bool {
 	for k, l := range c.logs {
-		if k.h == h && l.lease != "" && l.leaseAt.After(r.Started) && seen.Known && seen.ResourceVersion != "" && l.lease != "at "+seen.ResourceVersion {
+		if k.h == h && l.lease != "" && l.leaseAt.After(r.Started) && !h.life.After(l.leaseAt) && seen.Known && seen.ResourceVersion != "" && l.lease != "at "+seen.ResourceVersion {
 			return true
 		}
 	}
@@ -148,7 +161,7 @@ func (c *incarnation) leaseNotStable(h *host, now time.Time) (why string) {
 	lease := w.api.Leases[h.Name]
 	recent, still := max(time.Minute, lease.Duration)-2*w.plan.guards().ClockSkewMax, max(15*time.Second, lease.Duration/2)
 	for k, l := range c.logs {
-		if k.h != h || l.missingForProof(now) != "" || l.lease == "" {
+		if k.h != h || l.missingForProof(now) != "" || l.lease == "" || h.life.After(l.offs[0].at) { // another kubelet may have renewed it
 			continue
 		}
 		off, from := l.offs[0].at, latest(w.ledger.leases[h.Name].at, l.since)

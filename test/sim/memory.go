@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -102,3 +103,16 @@ func (m *memory) Watch(context.Context) <-chan struct{} { return nil }
 
 // Close implements state.Store.
 func (m *memory) Close() error { return nil }
+
+// copy is a backup, replace puts one back. The versions of what is written later are new.
+func (m *memory) copy() map[string]state.Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.records)
+}
+
+func (m *memory) replace(records map[string]state.Record) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.records = maps.Clone(records)
+}

@@ -152,9 +152,8 @@ func (w *World) at(address string) *host {
 func (w *World) forgeUUID() (undo func()) {
 	a, b := w.pickHosts()
 	if w.pen.IntN(2) == 0 {
-		a.NodeUUID = b.UUID
-		w.api.ShowUUID(a.Host)
-		return func() { a.NodeUUID = a.UUID; w.api.ShowUUID(a.Host) }
+		a.tell(b.UUID)
+		return func() { a.tell(a.UUID) }
 	}
 	ghost := "ghost-of-" + b.Name
 	w.api.PutNode(fake.Node{Name: ghost, BootID: "ghost", SystemUUID: b.UUID, Ready: []string{"True", "Unknown"}[w.pen.IntN(2)], Since: time.Now()})

@@ -46,6 +46,8 @@ func quiet(p *Plan) {
 	p.Mistakes, p.Policies, p.Words, p.Absurd, p.Clocks = 0, 0, 0, 0, 0
 	p.Medik8s, p.Requests, p.Withdraws = false, false, 0
 	p.Others, p.Escalates, p.Meddles = false, false, 0
+	p.Names, p.Hands, p.Restores, p.Spells, p.Breaks = 0, 0, 0, 0, 0
+	p.Limit, p.StartsPerHour, p.Attempts, p.Retry = 0, 12, 2, 30*time.Second
 }
 
 func only(m ...fake.Fault) func(*Plan) {

@@ -9,6 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // peopleState is what people have ordered. Guarded by the world's mutex.
@@ -64,6 +65,7 @@ func (w *World) people(now time.Time) {
 func (w *World) order(c *incarnation, h *host, what int) {
 	e := c.engine
 	r, _ := w.open(h.Name)
+	w.decides(r)
 	o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 1000", Reason: "at random", For: between(w.rng, 20*time.Second, 5*time.Minute)}
 	plain := func(f func(context.Context, order.Order) (order.Outcome, error)) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := f(ctx, o); return err }
@@ -76,7 +78,11 @@ func (w *World) order(c *incarnation, h *host, what int) {
 	case what < 3:
 		w.touch(c, o.For)
 	case what < 5:
-		w.ask("hold", h.Name, c, func(ctx context.Context) error { return w.hold(ctx, c, e, o) })
+		of := o
+		if w.api.Machines[h.Name] != nil && w.luck.IntN(2) == 0 { // its other name
+			of.Node, of.Machine = "", fake.Namespace+"/m-"+h.Name
+		}
+		w.ask("hold", h.Name, c, func(ctx context.Context) error { return w.hold(ctx, c, e, h.Name, of) })
 	case what < 7:
 		w.ask("fence", h.Name, c, plain(e.Fence))
 	case what < 8:
@@ -88,12 +94,20 @@ func (w *World) order(c *incarnation, h *host, what int) {
 		w.ask("abort", h.Name, c, plain(e.Abort))
 	case what < 12:
 		w.ask("retry", h.Name, c, plain(e.Retry))
-	case what < 13 && !h.On && !w.plan.Metal: // people confirm only what is true
+	case what < 13 && !h.On && !h.Retired && !w.plan.Metal: // people confirm only what is true
 		w.ask("confirm-off", h.Name, c, plain(e.ConfirmOff))
 	case what < 14:
 		w.ask("explain", h.Name, c, func(ctx context.Context) error { return w.explain(ctx, e, h.Name) })
 	default:
 		w.ask("release-freeze", h.Name, c, func(ctx context.Context) error { return w.releaseHost(ctx, e, o) })
+	}
+}
+
+// decides notes that a person decides about a run from now on. w.mu is held.
+func (w *World) decides(r remediate.Run) {
+	delete(w.ledger.old, r.ID)
+	if r.Request != nil {
+		delete(w.ledger.said, r.Request.UID)
 	}
 }
 
@@ -125,15 +139,15 @@ func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o o
 	return nil
 }
 
-// hold holds one Node for a while.
-func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, o order.Order) error {
+// hold holds one Node for a while, under its name or that of its Machine.
+func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, node string, o order.Order) error {
 	begun := time.Now()
 	if !w.defect.ForgetsStops {
 		if _, err := e.Hold(ctx, o); err != nil {
 			return err
 		}
 	}
-	w.do(func() { w.crowd.stops[stopKey{c, o.Node}] = stop{time.Now(), begun.Add(o.For)} })
+	w.do(func() { w.crowd.stops[stopKey{c, node}] = stop{time.Now(), begun.Add(o.For)} })
 	return nil
 }
 
@@ -215,6 +229,7 @@ func (w *World) help() {
 		return
 	}
 	e := c.engine
+	w.bringLostBack()
 	if w.crowd.helped[""] < 3 {
 		w.crowd.helped[""]++
 		clear(w.crowd.stops)
@@ -239,6 +254,7 @@ func (w *World) help() {
 			continue
 		}
 		w.crowd.helped[r.ID]++
+		w.decides(r)
 		o := order.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}
 		w.ask("unfence", h.Name, c, func(ctx context.Context) error {
 			_ = w.releaseHost(ctx, e, o) // most are not frozen

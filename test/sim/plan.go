@@ -52,6 +52,17 @@ type Plan struct {
 	// Clocks is how often, per hour, the clock of a fenced is set wrong by hours.
 	// Unless it is zero, the clocks also differ a little from the start.
 	Clocks float64
+	// Names is how often, per hour, another machine takes the name of a Node; Hands how often a
+	// person switches on a host that fenced has switched off, ten times as often while no fenced can;
+	// Restores how often an old backup of the store is restored.
+	Names, Hands, Restores float64
+	// Spells is the probability that a booting kernel writes its UUID in another way, Breaks that a
+	// host does not boot until it is repaired.
+	Spells, Breaks float64
+	Limit          int           // maxUnhealthy of the check, which then selects Nodes; 0: none
+	StartsPerHour  int           // that guards allow
+	Attempts       int           // power cycles of a run before it gives up
+	Retry          time.Duration // first pause of a run that waits
 	// BMCFaults are the possible faults of a BMC, all equally likely.
 	BMCFaults []fake.Fault
 }
@@ -92,6 +103,18 @@ func NewPlan(seed uint64) Plan {
 	p.Others, p.Meddles = !p.Requests && r.IntN(4) == 0, pick(r, 0, 5, 30)
 	p.Escalates, p.FencesLast = p.Others && r.IntN(2) == 0, r.IntN(2) == 0
 	p.Git = p.Git && !p.Escalates // a Node from Git has no labels, and a NodeHealthCheck knows nothing else
+	p.Names, p.Hands, p.Restores = pick(r, 0, 0, 0, 4, 12), pick(r, 0, 0, 20, 200), pick(r, 0, 0, 0, 3)
+	p.Spells, p.Breaks = pick(r, 0, 0, 0.5), pick(r, 0, 0, 0, 0.5)
+	p.StartsPerHour, p.Retry = int(pick(r, 12, 12, 4)), time.Duration(pick(r, 5, 30, 30))*time.Second
+	if p.Attempts = 2; r.IntN(3) == 0 {
+		p.Attempts = 1
+	}
+	if r.IntN(5) == 0 && !p.Others && !p.Requests {
+		p.Limit, p.Git = 2, false // a Node from Git has no labels, either
+	}
+	if p.Others { // which an old store knows nothing about
+		p.Restores = 0
+	}
 	return p
 }
 
@@ -117,20 +140,24 @@ func (p Plan) guards() guard.Limits {
 	return guard.Limits{
 		QuietPeriod: time.Minute, ViewMaxAge: 30 * time.Second, ClockSkewMax: 5 * time.Second, MinPowerInterval: 2 * time.Minute,
 		MaxInFlight: 2, MaxInFlightPercent: 100, MaxInFlightPerZone: 1, ZoneBreakerPercent: 55, ZoneBreakerMin: 3,
-		MaxFencesPerDay: 4, MaxInFlightTotal: 20, StartsPerHour: 12, ZoneKey: "zone",
+		MaxFencesPerDay: 4, MaxInFlightTotal: 20, StartsPerHour: p.StartsPerHour, ZoneKey: "zone",
 	}
 }
 
 func (p Plan) run() remediate.Limits {
 	var retry time.Duration
+	ready := 6 * time.Minute
+	if p.Attempts == 1 {
+		ready = 3 * time.Minute
+	}
 	if p.Waits {
-		retry = 30 * time.Second
+		retry = p.Retry
 	}
 	return remediate.Limits{
 		RetryInterval: retry,
 		OffDeadline:   time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: podsGoneTimeout, OnDeadline: 3 * time.Minute,
-		ReadyTimeout: 6 * time.Minute, RestoreTimeout: 10 * time.Minute, RunTimeout: 40 * time.Minute,
-		MinPowerInterval: time.Minute, MaxAttempts: 2, PowerOnFoundOff: !p.FoundOffStays, Reprovision: p.Reprovision,
+		ReadyTimeout: ready, RestoreTimeout: 10 * time.Minute, RunTimeout: 40 * time.Minute,
+		MinPowerInterval: time.Minute, MaxAttempts: p.Attempts, PowerOnFoundOff: !p.FoundOffStays, Reprovision: p.Reprovision,
 		ReleasePods: p.Waits,
 	}
 }

@@ -56,6 +56,7 @@ func (w *World) second() {
 	if !w.calm {
 		w.troubles(now)
 	}
+	w.tickLives(now)
 	w.people(now)
 	w.audit(now)
 }
@@ -74,6 +75,9 @@ func (w *World) troubles(now time.Time) {
 	}
 	w.makeMistakes(now)
 	w.confirmLostHost(now)
+	w.mayTakeName(now)
+	w.switchOnByHand(now)
+	w.mayRestore(now)
 	if w.chance(w.plan.Outages / 3) {
 		w.api.DownUntil = now.Add(between(w.rng, 10*time.Second, 4*time.Minute))
 		w.fault("api-down", "", "until %s", w.api.DownUntil.Sub(w.began).Round(time.Second))
@@ -124,6 +128,7 @@ func (w *World) clear() {
 		h.mend()
 	}
 	w.correct()
+	w.giveNamesBack()
 	for _, i := range w.instances {
 		i.apiCut, i.storeCut, i.forbidden = time.Time{}, time.Time{}, time.Time{}
 		if c := &i.clock; c.mended.IsZero() {

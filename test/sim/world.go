@@ -32,6 +32,7 @@ type World struct {
 	dice      *rand.Rand // for single calls
 	pen       *rand.Rand // for wrong configurations
 	ticks     *rand.Rand // for clocks
+	luck      *rand.Rand // for what happens to a host and its record apart from each other
 	api       *fake.State
 	check     *policy.Check // as it should be
 	rivalTo   time.Time     // another remediator holds its Lease until then
@@ -47,8 +48,10 @@ type World struct {
 	checkGone bool   // the check is deleted
 	sessions  uint64 // number of BMC sessions so far
 	mistakes  []mistake
-	files     []policy.Check // of policies.d
-	markers   []string       // of passwords
+	files     []policy.Check        // of policies.d
+	markers   []string              // of passwords
+	chassis   map[string]*fake.Host // every machine that ever had a Node
+	backups   []backup              // of the store, the newest last
 
 	ledger  ledger // what the audits remember
 	trace   []entry
@@ -74,8 +77,9 @@ type Violation struct {
 // synctest bubble. Pause files are created in dir.
 func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 	w := &World{plan: p, defect: d, ctx: ctx, began: time.Now(), rng: rand.New(rand.NewPCG(p.Seed, 2)),
-		dice: rand.New(rand.NewPCG(p.Seed, 3)), pen: rand.New(rand.NewPCG(p.Seed, 4)), ticks: rand.New(rand.NewPCG(p.Seed, 5)),
-		store: newMemory(), ledger: newLedger(), markers: markers(p.marker())}
+		dice: rand.New(rand.NewPCG(p.Seed, 3)), pen: rand.New(rand.NewPCG(p.Seed, 4)), ticks: rand.New(rand.NewPCG(p.Seed, 5)), luck: rand.New(rand.NewPCG(p.Seed, 7)),
+		store: newMemory(), ledger: newLedger(), markers: markers(p.marker()),
+		chassis: map[string]*fake.Host{}}
 	w.outcome = Outcome{Faults: map[string]int{}, Orders: map[string]int{}, Ends: map[string]int{}, Rules: map[string]int{}, Actions: map[string]int{}, Cases: map[string]int{}}
 	w.crowd = peopleState{stops: map[stopKey]stop{}, files: map[*instance]stop{}, helped: map[string]int{}}
 	w.asks, w.others = newAsker(), newOthers(p.Seed)
@@ -83,7 +87,7 @@ func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 	w.api.Medik8s = w.plan.Medik8s
 	w.api.PodsOfANode, w.api.ReadyAfter, w.api.Lifecycle = 3, 5*time.Second, true
 	w.api.IgnorePreconditions, w.api.RestoreNothing = d.IgnoresPreconditions, d.RestoresNothing
-	w.api.Note, w.api.OnIsolate, w.api.Stamp = w.note, w.auditIsolated, w.stamp
+	w.api.Note, w.api.OnIsolate, w.api.Stamp = w.note, w.isolated, w.stamp
 	w.owners = &ownership{w: w}
 	for i := range p.ControlPlanes + p.Workers {
 		w.addHost(i)
