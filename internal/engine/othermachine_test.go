@@ -15,7 +15,6 @@ import (
 	"github.com/fenced/fenced/test/fake"
 )
 
-
 // A host does not come back after its power cycle, so its run waits for the next try. A person
 // has a spare machine take over the name of the Node. Later the kubelet of the spare machine dies,
 // while its pods run on. The run's next try proves the former machine off: that says nothing about

@@ -29,8 +29,8 @@ type Identification struct {
 	Why string
 	// ByHardware: only the hardware of the BareMetalHost identifies the BMC.
 	ByHardware bool
-	// ReportedUUID is the system UUID that the BMC of a target without a Node reports; "" if it
-	// reports none that counts.
+	// ReportedUUID is the system UUID that the BMC of a target without a Node, or whose Node tells none, reports;
+	// "" if it reports none that counts.
 	ReportedUUID string
 }
 
@@ -48,9 +48,9 @@ func (c *Cluster) IdentifyNew(ctx context.Context, h bmc.Host, level int, r bmc.
 	want := c.expected(h, t, manual)
 	x := Identification{Verdict: identify(h, level, r, want)}
 	switch {
-	case t.NodeUID != "" || t.Machine == "":
-	case x.Verdict == guard.IdentityMatches:
+	case x.Verdict == guard.IdentityMatches && t.SystemUUID == "": // also of a Node that tells none: it may have been made from Git
 		x.ReportedUUID = reportedUUID(h, level, r)
+	case t.NodeUID != "" || t.Machine == "" || x.Verdict == guard.IdentityMatches:
 	case c.nodeless.hardwareCounts(h, t, want):
 		found, why := c.nodeless.identifyHardware(ctx, h, r, t)
 		if x.Verdict == guard.IdentityUnproven { // nothing here undoes a contradiction

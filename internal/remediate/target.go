@@ -33,7 +33,7 @@ type Target struct {
 	// (bmc.Device.Fingerprint); empty in older records. // I10
 	Choice string `json:"choice,omitempty"`
 	// ReportedUUID is the system UUID that the BMC reported when the run began without a
-	// Node. Only a Node with this UUID is one of the same machine. // I6
+	// Node, or with one that told none. Only a Node with this UUID is one of the same machine. // I6
 	ReportedUUID string `json:"reportedUUID,omitempty"`
 	// ByHardware: without a Node, the BMC was identified by the serial number or the MAC
 	// addresses of the BareMetalHost, and by nothing else. // I8
