@@ -43,10 +43,11 @@ func (w *World) auditRun(d *storeClient, old remediate.Run, known bool, r remedi
 		w.outcome.Ends[string(r.Step)+reasonText(r)]++
 		w.auditStop(r)
 	}
-	if known && old.Step == remediate.Waiting && r.Step == remediate.PowerOff && r.Attempt == old.Attempt {
+	switch {
+	case !known || r.Step != remediate.PowerOff || old.Step == remediate.PowerOff && r.Attempt == old.Attempt:
+	case old.Step == remediate.Waiting:
 		w.auditAgain(d.inc, r)
-	}
-	if known && r.Step == remediate.PowerOff && r.Attempt > old.Attempt && !byPerson(r) {
+	case r.Attempt > old.Attempt && !byPerson(r):
 		w.auditAnother(d.inc, r)
 	}
 }
@@ -74,8 +75,28 @@ func (w *World) auditAgain(c *incarnation, r remediate.Run) {
 	if r.Manual == nil && (inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && w.hostOf(node).Zone != "") {
 		w.violate("I11", "", "run %s on %s begins again beside %d in flight, %d of them in its zone", r.ID, node, inFlight, zone)
 	}
+	w.ledger.again[r.ID] = append(w.ledger.again[r.ID], now)
+	w.auditRate(r)
 	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
 		w.violate("I23", node, "run %s begins again %s after the pause or hold", r.ID, now.Sub(at))
+	}
+}
+
+// auditRate checks how many runs began within an hour, and began again by themselves. w.mu is held.
+func (w *World) auditRate(r remediate.Run) {
+	g, now, lately := w.plan.guards(), time.Now(), 0
+	for _, o := range w.ledger.runs {
+		if o.Manual != nil || o.Step == remediate.Aborted && !o.Intervened { // it did nothing to the host
+			continue
+		}
+		for _, at := range append([]time.Time{w.ledger.begun[o.ID]}, w.ledger.again[o.ID]...) {
+			if now.Sub(at) < time.Hour {
+				lately++
+			}
+		}
+	}
+	if r.Manual == nil && lately > g.MaxInFlight+g.StartsPerHour {
+		w.violate("I11", r.Target.Node, "run %s begins, as number %d within an hour", r.ID, lately)
 	}
 }
 
@@ -123,15 +144,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	if inFlight >= g.MaxInFlight || zone >= g.MaxInFlightPerZone && h.Zone != "" {
 		w.violate("I11", "", "run %s on %s was begun beside %d in flight, %d of them in its zone", r.ID, node, inFlight, zone)
 	}
-	lately := 0
-	for _, o := range w.ledger.runs {
-		if o.Manual == nil && now.Sub(w.ledger.begun[o.ID]) < time.Hour && (o.Step != remediate.Aborted || o.Intervened) { // otherwise it did nothing to the host
-			lately++
-		}
-	}
-	if lately > g.MaxInFlight+g.StartsPerHour {
-		w.violate("I11", node, "run %s is number %d within an hour", r.ID, lately)
-	}
+	w.auditRate(r)
 	if h.protected {
 		w.violate("I13", node, "run %s was begun on a protected host", r.ID)
 	}

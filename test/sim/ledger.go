@@ -16,6 +16,7 @@ type ledger struct {
 	runs     map[string]remediate.Run // as they are stored
 	writer   map[string]*incarnation  // who stored them last
 	begun    map[string]time.Time     // when they were stored first
+	again    map[string][]time.Time   // when they began step 1 again by themselves
 	isolated map[string]time.Time     // when they last isolated a Node
 	leases   map[string]seenLease     // the Lease of each Node as it was seen last
 	looks    map[lookKey]looked       // the last look that was answered
@@ -86,7 +87,7 @@ type cycle struct {
 }
 
 func newLedger() ledger {
-	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, begun: map[string]time.Time{}, isolated: map[string]time.Time{}, looks: map[lookKey]looked{}, leases: map[string]seenLease{},
+	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, begun: map[string]time.Time{}, again: map[string][]time.Time{}, isolated: map[string]time.Time{}, looks: map[lookKey]looked{}, leases: map[string]seenLease{},
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
 		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{},
