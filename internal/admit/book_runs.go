@@ -49,11 +49,8 @@ func (b *Book) byID(all []remediate.Run) map[string]*remediate.Run {
 func (b *Book) put(r remediate.Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.runsChanged = b.runsChanged || openTarget(b.runs.byID[r.ID]) != openTarget(&r) // few saves change that
+	b.runsChanged = b.runsChanged || !openTarget(b.runs.byID[r.ID]).Equal(openTarget(&r)) // few saves change that
 	b.runs.byID[r.ID] = &r
-	if !r.Open() {
-		delete(b.runs.labels, r.ID)
-	}
 }
 
 // drop removes a run that was reserved and not started.
@@ -61,7 +58,6 @@ func (b *Book) drop(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.runs.byID, id)
-	delete(b.runs.labels, id)
 	b.runsChanged = true
 }
 
@@ -161,7 +157,6 @@ func (b *Book) Forget(ended, recent time.Time) {
 	maps.DeleteFunc(b.runs.byID, func(_ string, r *remediate.Run) bool { // the checks depend only on open runs
 		return !r.Open() && r.Ended.Before(ended)
 	})
-	maps.DeleteFunc(b.runs.labels, func(id string, _ map[string]string) bool { r := b.runs.byID[id]; return r == nil || !r.Open() })
 	b.replacements.forget(b.ledger)
 	maps.DeleteFunc(b.stableUntil, func(_ string, until time.Time) bool { return until.Before(recent) })
 }

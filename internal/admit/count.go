@@ -1,7 +1,6 @@
 package admit
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/fenced/fenced/internal/guard"
@@ -32,10 +31,9 @@ func (b *Book) countAll(a candidate, f *guard.Facts, releasedAt, now time.Time) 
 
 // countNodes fills in how many Nodes are down, in the cluster and in the zone. b.mu is held.
 func (b *Book) countNodes(a candidate, f *guard.Facts) {
-	key := cmp.Or(a.zoneKey, b.opt.Limits.Guards().ZoneKey)
-	if a.node != nil {
-		f.Zone = a.node.Labels[key]
-	}
+	key := zoneKey(a, b.opt.Limits)
+	zone, known := zoneOf(b.ledger, key, &a.draft)
+	f.Zone, f.ZoneUnknown = zone, !known && anyZone(b.ledger, b.opt.Rules.ZoneKey, key)
 	fleet := fleetOf(b.ledger, b.opt.Rules.ZoneKey, key, f.Zone)
 	f.ClusterNodes, f.ClusterNotReady = fleet.Nodes, fleet.NotReady
 	f.ZoneNodes, f.ZoneNotReady = fleet.ZoneNodes, fleet.ZoneNotReady
@@ -46,7 +44,6 @@ func (b *Book) countNodes(a candidate, f *guard.Facts) {
 
 // countRuns fills in the facts about runs. b.mu is held.
 func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time) {
-	key := cmp.Or(a.zoneKey, b.opt.Limits.Guards().ZoneKey)
 	all := handoverBook{b}.allRuns()
 	h := handoverBook{b}.history(a, releasedAt)
 	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
@@ -66,10 +63,8 @@ func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time)
 		if all.inFlight(r) {
 			f.InFlight++
 		}
-		if f.Zone != "" && all.countsInZone(r) && all.mayBeInZone(b.ledger, f.Zone, key, r) {
-			f.ZoneInFlight++
-		}
 	}
+	all.countZone(b.ledger, zoneKey(a, b.opt.Limits), &a.draft, f)
 	f.InFlightTotal = max(f.InFlightTotal, f.InFlight)
 }
 
@@ -97,9 +92,6 @@ func (b *Book) reserve(a candidate, r remediate.Run, slots int, releasedAt, now 
 		return reason.RefusalOf(g)
 	}
 	b.runs.byID[r.ID], b.runsChanged = &r, true
-	if a.node != nil {
-		b.runs.labels[r.ID] = a.node.Labels
-	}
 	return nil
 }
 

@@ -114,11 +114,8 @@ func (b handoverBook) blocks(t remediate.Target) string {
 func (b handoverBook) openTargets() (list []policy.OpenRun) {
 	for _, id := range slices.Sorted(maps.Keys(b.asked)) {
 		if r := b.asked[id]; r.Blocking() {
-			o := policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: r.Target.Node, ControlPlane: r.MayBeControlPlane()}
-			if r.Target.Machine != "" {
-				o.Machine = r.Target.MachineKey()
-			}
-			list = append(list, o)
+			list = append(list, policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: r.Target.Node, Machine: r.Target.MachineKey(),
+				ControlPlane: r.MayBeControlPlane(), NodeLabels: r.Labels})
 		}
 	}
 	return list
@@ -180,10 +177,7 @@ func (b handoverBook) reserve(a candidate, from policy.Template, o escalate.Obje
 		return r, reason.RefusalOf(g)
 	}
 	o.Mark, o.Made = o.Mark+r.ID, now.UTC()
-	r.Objects, r.Idle, r.Labels = append(r.Objects, o), time.Time{}, nil
-	if a.node != nil {
-		r.SetLabels(a.node.Labels)
-	}
+	r.Objects, r.Idle, r.Labels = append(r.Objects, o), time.Time{}, a.draft.NodeLabels
 	b.asked[r.ID], b.runsChanged, b.runs.reserved[r.ID] = r, true, true
 	return r, nil
 }

@@ -2,7 +2,6 @@ package admit
 
 import (
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/escalate"
@@ -16,7 +15,7 @@ func (b handoverBook) allRuns() runs {
 	if len(b.asked) == 0 {
 		return all
 	}
-	all.others, all.labels = map[string]*remediate.Run{}, maps.Clone(all.labels)
+	all.others = map[string]*remediate.Run{}
 	for id, r := range b.asked {
 		for i := range r.Objects {
 			run := asRun(&r, i)
@@ -24,9 +23,6 @@ func (b handoverBook) allRuns() runs {
 		}
 		if r.Unreadable != "" {
 			all.others[id] = &remediate.Run{ID: id, Version: r.Version, Target: r.Target, ControlPlane: r.MayBeControlPlane(), Strategy: remediate.PowerCycle, Step: remediate.Waiting}
-		}
-		if r.Labels != nil {
-			all.labels[id] = r.Labels
 		}
 	}
 	return all
@@ -36,7 +32,7 @@ func (b handoverBook) allRuns() runs {
 // still exist; it has the ID of the record. // I15
 func asRun(r *escalate.Record, i int) remediate.Run {
 	o, newest := r.Objects[i], i == len(r.Objects)-1
-	run := remediate.Run{ID: r.ID, Version: r.Version, Target: r.Target, ControlPlane: r.ControlPlane, Started: o.Made,
+	run := remediate.Run{ID: r.ID, Version: r.Version, Target: r.Target, ControlPlane: r.ControlPlane, NodeLabels: r.Labels, Started: o.Made,
 		Strategy: remediate.PowerCycle, Attempt: 1, Intervened: true, Step: remediate.Aborted, Ended: o.Gone}
 	switch {
 	case !newest:

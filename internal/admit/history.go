@@ -42,11 +42,12 @@ func (h history) lastEnded() (last time.Time) {
 }
 
 // startedWithin counts the power cycles that started within the last d, and after the last
-// release by a person. A run that waited and began again counts for each try.
+// release by a person. A run that waited and began again counts for each start that acted on the
+// host. // I15
 func (h history) startedWithin(now time.Time, d time.Duration) (n int) {
 	for _, r := range h.powerCycles {
-		for _, at := range append(slices.Clone(r.Tries), r.Started) {
-			if now.Sub(at) < d && !at.Before(h.releasedAt) {
+		for _, s := range r.Starts() {
+			if s.Acted && now.Sub(s.At) < d && !s.At.Before(h.releasedAt) {
 				n++
 			}
 		}

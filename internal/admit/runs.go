@@ -15,8 +15,7 @@ import (
 // in it never changes: another one takes its place. So a pointer to it may be kept, and thousands of
 // runs are passed over without a copy of each.
 type runs struct {
-	byID   map[string]*remediate.Run
-	labels map[string]map[string]string // the Node's labels when an open run started, by run ID
+	byID map[string]*remediate.Run
 	// resuming are the Waiting runs for which a retry is being ordered. Those in reserved have
 	// passed the limits, count as in flight, and take their slot themselves: also records of other
 	// remediators.
@@ -49,7 +48,7 @@ func (rs runs) find(id string) (*remediate.Run, bool) {
 }
 
 func newRuns() runs {
-	return runs{byID: map[string]*remediate.Run{}, labels: map[string]map[string]string{}, resuming: map[string]bool{}, reserved: map[string]bool{}}
+	return runs{byID: map[string]*remediate.Run{}, resuming: map[string]bool{}, reserved: map[string]bool{}}
 }
 
 // open lists the open runs by ID.
@@ -100,7 +99,7 @@ func (rs runs) openOnHost(t remediate.Target) bool {
 func (rs runs) openTargets() []policy.OpenRun {
 	var list []policy.OpenRun
 	for _, r := range rs.byID {
-		if o := openTarget(r); o != (policy.OpenRun{}) {
+		if o := openTarget(r); o.ID != "" {
 			list = append(list, o)
 		}
 	}
@@ -113,11 +112,7 @@ func openTarget(r *remediate.Run) policy.OpenRun {
 	if r == nil || !r.Open() {
 		return policy.OpenRun{}
 	}
-	o := policy.OpenRun{ID: r.ID, Node: r.Target.Node, ControlPlane: r.ControlPlane}
-	if r.Target.Machine != "" {
-		o.Machine = r.Target.Namespace + "/" + r.Target.Machine
-	}
-	return o
+	return policy.OpenRun{ID: r.ID, Node: r.Target.Node, Machine: r.Target.MachineKey(), ControlPlane: r.ControlPlane, NodeLabels: r.NodeLabels}
 }
 
 // ended lists the runs on the host of a target that have ended, the newest first.
@@ -133,8 +128,8 @@ func (rs runs) ended(t remediate.Target) (list []remediate.Run) {
 
 // nextStart is when the bucket has a token for another run of a kind, and how many of that
 // kind the cluster started in the last hour. A run that deletes a Machine is one kind, a power
-// cycle the other. Power cycles that were aborted before they acted on the host do not
-// count. // I11
+// cycle the other. A run that begins again counts at each start. Power cycles that were aborted
+// before they acted on the host do not count. // I11
 func (rs runs) nextStart(bucket guard.Bucket, deletion bool, now time.Time) (at time.Time, lastHour int) {
 	if bucket.PerHour <= 0 {
 		return time.Time{}, 0
@@ -144,12 +139,31 @@ func (rs runs) nextStart(bucket guard.Bucket, deletion bool, now time.Time) (at 
 		if deletesOnly(r) != deletion || r.Step == remediate.Aborted && !deletion && !r.TouchedHost() {
 			continue
 		}
-		starts = append(starts, r.Started)
-		if now.Sub(r.Started) < time.Hour {
-			lastHour++
+		for _, at := range rs.startsOf(r, now) {
+			starts = append(starts, at)
+			if now.Sub(at) < time.Hour {
+				lastHour++
+			}
 		}
 	}
 	return bucket.Next(starts, now), lastHour
+}
+
+// startsOf lists when a run began, and began again. A Waiting run that was admitted begins now: of
+// two that are due, the second must know of the first. // I11
+func (rs runs) startsOf(r *remediate.Run, now time.Time) (list []time.Time) {
+	for _, s := range r.Starts() {
+		list = append(list, s.At)
+	}
+	if rs.isAdmitted(r) {
+		list = append(list, now)
+	}
+	return list
+}
+
+// isAdmitted says whether a Waiting run has passed the limits, and is about to begin again.
+func (rs runs) isAdmitted(r *remediate.Run) bool {
+	return r.Step == remediate.Waiting && (rs.reserved[r.ID] || r.Retry != nil)
 }
 
 // deletesOnly says whether a run deletes its Machine and switches no power.
@@ -159,24 +173,11 @@ func deletesOnly(r *remediate.Run) bool { return r.Strategy == remediate.DeleteM
 // start until its Node has registered, or it is Waiting or Held or has ended. A Waiting run
 // counts again from the moment when it was admitted. // I11
 func (rs runs) inFlight(r *remediate.Run) bool {
-	admitted := rs.reserved[r.ID] || r.Step == remediate.Waiting && r.Retry != nil
-	return r.Open() && !deletesOnly(r) && (!r.Step.Idle() || admitted) && r.Step != remediate.RestoreNode
+	return r.Open() && !deletesOnly(r) && (!r.Step.Idle() || rs.isAdmitted(r)) && r.Step != remediate.RestoreNode
 }
 
 // countsInZone says whether a run counts against the limit of its zone: until its host is
 // known to be on.
 func (rs runs) countsInZone(r *remediate.Run) bool {
 	return rs.inFlight(r) && r.Step != remediate.AwaitNode
-}
-
-// mayBeInZone says whether a run's host may be in a zone. A Node that a kubelet or a GitOps
-// tool created again may lack the zone label until step 5, and a later attempt takes such a
-// Node for its target. Then the labels of the Node at the start of the run count. If this
-// daemon does not know them, the host counts in every zone. // I11
-func (rs runs) mayBeInZone(l *policy.Ledger, zone, key string, r *remediate.Run) bool {
-	if n := l.Node(r.Target.Node); n != nil && (n.Labels[key] != "" || r.Attempt <= 1 && n.UID == r.Target.NodeUID) {
-		return n.Labels[key] == zone
-	}
-	labels, known := rs.labels[r.ID]
-	return !known || labels[key] == zone
 }

@@ -94,22 +94,3 @@ func anyMachineHasItsNode(l *policy.Ledger) bool {
 	}
 	return false
 }
-
-// fleetOf counts Nodes, and those of one zone. The ledger counts by one zone label,
-// ledgerKey. For a check with another zone label this function counts, which is slower.
-func fleetOf(l *policy.Ledger, ledgerKey, key, zone string) policy.Fleet {
-	if zone == "" || key == ledgerKey {
-		return l.Fleet(zone)
-	}
-	f := l.Fleet("")
-	for n := range l.Nodes() {
-		if n.Labels[key] != zone {
-			continue
-		}
-		f.ZoneNodes++
-		if !n.Ready() {
-			f.ZoneNotReady++
-		}
-	}
-	return f
-}

@@ -3,7 +3,6 @@ package escalate
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -29,9 +28,9 @@ type Record struct {
 	// Objects are those that were made, the newest last. Only the newest may still exist.
 	Objects []Object  `json:"objects"`
 	Started time.Time `json:"started"`
-	// Labels are those of the Node when the newest object was made, for the limit of its zone; none
-	// if they are too large, or if there was no Node: then it counts in every zone. // I11
-	Labels map[string]string `json:"labels,omitempty"`
+	// Labels are those of the Node when the newest object was made, for the limits that cover it; see
+	// remediate.KnownLabels. // I11
+	Labels map[string]string `json:"labels,omitzero"`
 	// Idle is since when the record has no place in the limits of what is in flight: nobody
 	// carries it out, its remediator does not stop in time, or it has had a place for as long as a run
 	// may.
@@ -116,20 +115,6 @@ func (r *Record) Trim(now time.Time) {
 		}
 	}
 	r.Objects = kept
-}
-
-// maxLabels bounds the labels of a record, in bytes.
-const maxLabels = 16 << 10
-
-// SetLabels stores the labels of the Node, unless they are too large.
-func (r *Record) SetLabels(labels map[string]string) {
-	size := 0
-	for name, value := range labels {
-		size += len(name) + len(value)
-	}
-	if r.Labels = maps.Clone(labels); size > maxLabels {
-		r.Labels = nil
-	}
 }
 
 // Tried lists the objects that do not exist any more, for the next step of an escalation.

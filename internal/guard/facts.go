@@ -107,6 +107,8 @@ type Facts struct {
 	ZoneNodes      int
 	ZoneNotReady   int
 	ZoneInFlight   int
+	// ZoneUnknown: the host may be in any zone. ZoneInFlight is then that of the fullest one.
+	ZoneUnknown bool
 
 	// OpenRun is the ID of an open run of the Machine, Node or host.
 	OpenRun      string

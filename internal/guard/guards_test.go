@@ -82,6 +82,7 @@ var objections = []struct {
 	{"identity off", func(f *guard.Facts) { f.Identity.Mode = "off" }, reason.IdentityUnknown, true},
 	{"in flight", func(f *guard.Facts) { f.InFlight = 5 }, reason.InFlightLimit, true},
 	{"zone in flight", func(f *guard.Facts) { f.ZoneInFlight = 1 }, reason.ZoneInFlight, true},
+	{"zone in flight, and nobody knows which", func(f *guard.Facts) { f.Zone, f.ZoneUnknown, f.ZoneInFlight = "", true, 1 }, reason.ZoneInFlight, true},
 	{"total in flight", func(f *guard.Facts) { f.InFlightTotal = 20 }, reason.TotalInFlight, true},
 	{"start rate", func(f *guard.Facts) { f.NextStart = epoch.Add(1) }, reason.StartRate, true},
 	{"quarantine", func(f *guard.Facts) { f.Quarantined = "fenced 3 times" }, reason.Quarantined, true},

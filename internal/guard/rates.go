@@ -23,11 +23,11 @@ func rateGuards(l Limits, f Facts, now time.Time) []reason.Gate {
 		return gates
 	}
 	gates := []reason.Gate{inFlightGuard(l, f), totalInFlightGuard(l, f), startRateGuard(l, f, now)}
+	if f.Zone != "" || f.ZoneUnknown {
+		gates = append(gates, zoneInFlightGuard(l, f))
+	}
 	if f.Zone != "" {
-		gates = append(gates,
-			reason.NewGate("zoneInFlight", f.ZoneInFlight < l.MaxInFlightPerZone, reason.ZoneInFlight,
-				fmt.Sprintf("%d in zone %s", f.ZoneInFlight, f.Zone), fmt.Sprintf("below %d", l.MaxInFlightPerZone), "guards.maxInFlightPerZone"),
-			zoneBreakerGuard(l, f))
+		gates = append(gates, zoneBreakerGuard(l, f))
 	}
 	return append(gates, intervalGuard(l, f, now),
 		reason.NewGate("fencesPerDay", f.RunsLastDay < l.MaxFencesPerDay, reason.FencesPerDay,
@@ -80,6 +80,17 @@ func inFlightGuard(l Limits, f Facts) reason.Gate {
 	limit := max(1, min(l.MaxInFlight, l.MaxInFlightPercent*f.ClusterNodes/100))
 	return reason.NewGate("inFlight", f.InFlight < limit, reason.InFlightLimit,
 		fmt.Sprintf("%d in flight", f.InFlight), fmt.Sprintf("below %d", limit), "guards.maxInFlight, guards.maxInFlightPercent")
+}
+
+// zoneInFlightGuard limits the runs in flight in one zone. A host whose zone is not known counts
+// in every zone.
+func zoneInFlightGuard(l Limits, f Facts) reason.Gate {
+	value := fmt.Sprintf("%d in zone %s", f.ZoneInFlight, f.Zone)
+	if f.ZoneUnknown {
+		value = fmt.Sprintf("%d in one zone, and the zone of this host is not known", f.ZoneInFlight)
+	}
+	return reason.NewGate("zoneInFlight", f.ZoneInFlight < l.MaxInFlightPerZone, reason.ZoneInFlight,
+		value, fmt.Sprintf("below %d", l.MaxInFlightPerZone), "guards.maxInFlightPerZone")
 }
 
 // zoneBreakerGuard refuses when so many Nodes of a zone are not ready that the

@@ -31,7 +31,7 @@ type budgetCount struct{ nodes, unavailable int }
 
 // addNode adds a Node to the counts, or removes it: by is 1 or -1.
 func (n *budgetCount) addNode(w *tables, b *DisruptionBudget, node *Node, by int) {
-	if b.SelectsMachines || b.Selector == nil || !b.Selector.Matches(set(node.Labels)) {
+	if b.SelectsMachines || !w.targetNodes().selects(b.Selector, node) {
 		return
 	}
 	n.nodes += by

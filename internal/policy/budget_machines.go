@@ -90,7 +90,7 @@ func neverSeenNodes(w *tables) int {
 func (b *DisruptionBudget) covers(w *tables, t *TargetReport) (covered, available bool) {
 	n := w.nodes[t.Node]
 	if !b.SelectsMachines {
-		return n == nil || b.Selector == nil || b.Selector.Matches(set(n.Labels)), n != nil && !w.unavailable(n)
+		return n == nil || b.Selector == nil || w.targetNodes().selects(b.Selector, n), n != nil && !w.unavailable(n)
 	}
 	m := machineOfTarget(w, t)
 	switch {

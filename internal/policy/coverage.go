@@ -156,7 +156,7 @@ func (r *Report) coverBudget(b *DisruptionBudget, at int) Coverage {
 // Node, either of which may be nil.
 func (c *Check) Covers(m *Machine, n *Node) bool {
 	if c.SelectsNodes {
-		return n != nil && c.coversNode(n)
+		return n != nil && c.Selector != nil && c.Selector.Matches(set(n.Labels))
 	}
 	return m != nil && c.covers(m)
 }

@@ -34,7 +34,7 @@ func drawWorld(t *rapid.T) Snapshot {
 		m.apply(c)
 	}
 	if odds(t, "run", 3) {
-		m.runs = []OpenRun{{ID: "r", Node: of(t, "node", worldNodes...)}}
+		m.runs = []OpenRun{{ID: "r", Node: of(t, "node", append([]string{"gone"}, worldNodes...)...), NodeLabels: of(t, "labels", worldLabels...)}}
 	}
 	if odds(t, "off", 3) {
 		m.readsOff[of(t, "off", worldNodes...)] = true

@@ -80,7 +80,7 @@ func (l *Ledger) Apply(now time.Time, changes ...Change) {
 
 // SetRuns replaces the list of open runs.
 func (l *Ledger) SetRuns(now time.Time, runs []OpenRun) {
-	if !slices.Equal(runs, l.runs) {
+	if !slices.EqualFunc(runs, l.runs, OpenRun.Equal) {
 		l.replaceRuns(runs)
 	}
 	l.evaluateDue(now)

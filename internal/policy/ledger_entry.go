@@ -71,7 +71,7 @@ func (l *Ledger) subjectOf(e *targetEntry) Subject {
 	if e.machine != nil {
 		return l.w.machineSubject(e.machine)
 	}
-	return l.w.nodeSubject(l.w.nodes[e.node])
+	return l.w.nodeSubject(l.w.targetNodes().get(e.node))
 }
 
 // touch marks a target for evaluation.
@@ -237,8 +237,8 @@ func (l *Ledger) move(e *targetEntry, node string) {
 // addTargets finds all targets of a new check.
 func (l *Ledger) addTargets(c *checkEntry) {
 	if c.check.SelectsNodes {
-		for n := range maps.Values(l.w.nodes) {
-			if c.check.coversNode(n) {
+		for n := range l.w.targetNodes().all() {
+			if l.w.targetNodes().covers(c.check, n) {
 				l.add(c, nil, n.Name)
 			}
 		}

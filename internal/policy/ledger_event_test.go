@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 )
@@ -92,7 +93,7 @@ func (w *trial) edit(t *rapid.T) {
 func (w *trial) setRuns(t *rapid.T) {
 	w.runs = nil
 	for i := range rapid.IntRange(0, 3).Draw(t, "runs") {
-		r := OpenRun{ID: fmt.Sprintf("r-%d", i), ControlPlane: odds(t, "role", 4)}
+		r := OpenRun{ID: fmt.Sprintf("r-%d", i), ControlPlane: odds(t, "role", 4), NodeLabels: of(t, "labels", append(worldLabels, labels.Set{})...)}
 		if odds(t, "a Machine", 2) {
 			r.Machine = key(of(t, "namespace", "a", "b"), of(t, "machine", worldMachines...))
 		}

@@ -12,7 +12,9 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 		return
 	}
 	same := old != nil && n != nil && old.equalsExceptHealth(n)
+	var before nodeCoverage
 	if !same {
+		before = l.coverageOf(id.Name)
 		l.countNode(old, -1)
 		l.countMachinesOf(id.Name, -1)
 	}
@@ -26,12 +28,7 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	}
 	l.countNode(n, 1)
 	l.countMachinesOf(id.Name, 1)
-	for _, c := range l.checks {
-		if c.check.SelectsNodes {
-			was := old != nil && c.check.coversNode(old)
-			l.setCovered(c, l.nodeTarget(c, id.Name), was, n != nil && c.check.coversNode(n), nil, id.Name)
-		}
-	}
+	l.cover(before)
 	l.version++
 }
 
@@ -197,20 +194,20 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 	for _, r := range runs {
 		fresh.put(r)
 	}
-	changed := map[OpenRun]bool{}
+	var changed []OpenRun
 	for k, r := range old {
-		if fresh[k] != r {
-			changed[r] = true
+		if !r.Equal(fresh[k]) {
+			changed = append(changed, r)
 		}
 	}
 	for k, r := range fresh {
-		if old[k] != r {
-			changed[r] = true
+		if !r.Equal(old[k]) {
+			changed = append(changed, r)
 		}
 	}
-	nodes, machines := map[string]bool{}, map[*Machine]bool{}
-	for r := range changed {
-		nodes[r.Node] = true
+	nodes, machines := map[string]nodeCoverage{}, map[*Machine]bool{}
+	for _, r := range changed {
+		nodes[r.Node] = l.coverageOf(r.Node)
 		for _, m := range l.w.byNode[r.Node] {
 			machines[m] = true
 		}
@@ -228,9 +225,11 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 		l.countNode(l.w.nodes[name], -1)
 	}
 	l.runs, l.w.runs = slices.Clone(runs), fresh
-	for name := range nodes {
+	for name, before := range nodes {
 		l.countNode(l.w.nodes[name], 1)
+		l.cover(before)
 	}
+	l.enforceTargetLimit()
 	for m := range machines {
 		l.countMachine(m, 1)
 	}

@@ -115,6 +115,9 @@ func (l *Ledger) Fleet(zone string) Fleet {
 	return Fleet{l.fleet.Nodes, l.fleet.NotReady, in.Nodes, in.NotReady}
 }
 
+// HasZones reports whether a Node has the zone label.
+func (l *Ledger) HasZones() bool { return len(l.zones) > 0 }
+
 // OtherNodeWithUUID returns the name of another Node with the same system UUID,
 // or "". The caller must try the same UUID in other byte orders. // I9
 func (l *Ledger) OtherNodeWithUUID(node, systemUUID string) string {

@@ -134,6 +134,10 @@ func drawNodes(t *rapid.T) policy.Snapshot {
 		for j := range rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "requests") {
 			s.Requests = append(s.Requests, drawRequest(t, &n, j))
 		}
+		if rapid.IntRange(0, 5).Draw(t, "removed") == 0 {
+			s.OpenRuns = append(s.OpenRuns, policy.OpenRun{ID: "r-" + n.Name, Node: n.Name, ControlPlane: n.ControlPlane, NodeLabels: n.Labels})
+			delete(s.Nodes, n.Name)
+		}
 	}
 	return s
 }
@@ -253,6 +257,7 @@ func TestLawNodeOneMoreUnhealthy(t *testing.T) {
 func TestLawNodeJudge(t *testing.T) {
 	law.Check(t, func(t *rapid.T) {
 		s := drawNodes(t)
+		s.OpenRuns = nil
 		i := slices.IndexFunc(s.Checks, func(c policy.Check) bool { return c.Kind == policy.NodeHealthCheckKind })
 		s.Checks = s.Checks[i : i+1]
 		around := policy.CheckContext{Rules: s.Rules, Upgrading: s.Upgrading}

@@ -108,7 +108,7 @@ func (w requestTables) mayName(q *Request, x *Subject) bool {
 		return true
 	}
 	for _, e := range w.checks {
-		if e.check.madeRequestIn(q) && x.Node != nil && e.check.coversNode(x.Node) {
+		if e.check.madeRequestIn(q) && x.Node != nil && e.check.Covers(nil, x.Node) {
 			return true
 		}
 	}

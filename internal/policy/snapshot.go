@@ -79,6 +79,8 @@ type OpenRun struct {
 	// ControlPlane: the run concerns a control-plane host. Its Machine and its Node
 	// may be gone.
 	ControlPlane bool
+	// NodeLabels are those that the Node had when the run began; nil if they are not known.
+	NodeLabels map[string]string
 }
 
 // Cluster is what policy needs of a cluster.x-k8s.io Cluster. A time is zero if

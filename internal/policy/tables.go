@@ -254,11 +254,6 @@ func (c *Check) covers(m *Machine) bool {
 	return m.Namespace == c.Namespace && m.Group() == group(c.APIVersion) && c.Selector.Matches(set(m.Labels))
 }
 
-// coversNode reports whether a check that selects Nodes covers this one.
-func (c *Check) coversNode(n *Node) bool {
-	return c.SelectsNodes && c.Selector != nil && c.Selector.Matches(set(n.Labels))
-}
-
 // selected lists the targets that a check covers, by Machine and Node.
 func (w *tables) selected(c *Check) []Subject {
 	var list []Subject
@@ -266,8 +261,8 @@ func (w *tables) selected(c *Check) []Subject {
 		return nil
 	}
 	if c.SelectsNodes {
-		for _, n := range w.nodes {
-			if c.coversNode(n) {
+		for n := range w.targetNodes().all() {
+			if w.targetNodes().covers(c, n) {
 				list = append(list, w.nodeSubject(n))
 			}
 		}

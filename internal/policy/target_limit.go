@@ -26,7 +26,7 @@ func (r *Rules) targetLimitMessage() string {
 
 // applyTargetLimit sets overTargetLimit from the number of targets of the checks.
 func (w *tables) applyTargetLimit(checks []Check) {
-	if !w.rules.exceedsTargetLimit(len(checks) * max(len(w.nodes), len(w.machines))) {
+	if !w.rules.exceedsTargetLimit(len(checks) * max(len(w.nodes)+len(w.runs), len(w.machines))) {
 		return // not exceeded even if every check selected everything
 	}
 	targets := 0
@@ -39,8 +39,8 @@ func (w *tables) applyTargetLimit(checks []Check) {
 // size counts the targets that a check selects.
 func (w *tables) size(c *Check) (n int) {
 	if c.SelectsNodes {
-		for _, node := range w.nodes {
-			if c.coversNode(node) {
+		for node := range w.targetNodes().all() {
+			if w.targetNodes().covers(c, node) {
 				n++
 			}
 		}

@@ -32,7 +32,7 @@ type flat struct {
 	abort, asIs, retry, confirmed        bool
 	recheck, hasWord                     bool
 	word                                 OffConfirmation
-	maxAttempts, tries                   int
+	maxAttempts, tries, labels           int
 	reprovision, noMore                  bool
 	hasWait, switchedOff                 bool
 	wait                                 Wait
@@ -51,7 +51,7 @@ func flatten(r Run) flat {
 	f.abort, f.asIs, f.retry = r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil
 	f.confirmed, f.recheck = r.Confirmed != nil, r.Revalidate
 	f.maxAttempts, f.reprovision, f.noMore = r.Limits.MaxAttempts, r.Limits.Reprovision, r.NoMoreAttempts
-	f.tries, f.switchedOff = len(r.Tries), r.SwitchedOff
+	f.tries, f.labels, f.switchedOff = len(r.Tries), len(r.NodeLabels), r.SwitchedOff
 	if f.hasWait = r.Wait != nil; f.hasWait {
 		f.wait = *r.Wait
 	}
@@ -75,7 +75,7 @@ func flatten(r Run) flat {
 }
 
 func TestFlattenKnowsTheRun(t *testing.T) {
-	require.Equal(t, 52, reflect.TypeFor[Run]().NumField(),
+	require.Equal(t, 53, reflect.TypeFor[Run]().NumField(),
 		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
 }
 

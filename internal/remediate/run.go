@@ -85,6 +85,9 @@ type Run struct {
 	Isolation    Isolation `json:"isolation"`
 	ControlPlane bool      `json:"controlPlane,omitempty"`
 	Limits       Limits    `json:"limits"`
+	// NodeLabels are those that the Node had when the run began, for the limits that cover it; see
+	// KnownLabels.
+	NodeLabels map[string]string `json:"nodeLabels,omitzero"`
 
 	Trigger string `json:"trigger"`           // why it began, for people
 	Check   string `json:"check,omitempty"`   // namespace/name of the check; "" for a manual fence

@@ -1,0 +1,97 @@
+package admit
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// zoneOf returns the zone of the host of a run, or of a draft; "" if it is in none. A Node that a
+// kubelet or a GitOps tool created again may lack the zone label until step 5, and a later attempt
+// takes such a Node for its target. Then, and while there is no Node, the labels in the record
+// count. If it has none, known is false: the host counts in every zone. // I11
+func zoneOf(l *policy.Ledger, key string, r *remediate.Run) (zone string, known bool) {
+	if n := l.Node(r.Target.Node); n != nil && (n.Labels[key] != "" || r.Attempt <= 1 && n.UID == r.Target.NodeUID) {
+		return n.Labels[key], true
+	}
+	return r.NodeLabels[key], r.NodeLabels != nil
+}
+
+// nodeLabels returns the labels of a target's Node for the record of a new run. If there is no
+// Node, they are those in the newest record of the same Node or Machine; nil: nobody knows them. // I11
+func (b handoverBook) nodeLabels(t remediate.Target, n *policy.Node) map[string]string {
+	if n != nil {
+		return remediate.KnownLabels(n.Labels)
+	}
+	newest := &remediate.Run{}
+	for _, r := range b.allRuns().each() {
+		sameNode := t.Node != "" && r.Target.Node == t.Node
+		sameMachine := t.Machine != "" && r.Target.MachineKey() == t.MachineKey() && r.Target.MachineUID == t.MachineUID
+		if r.NodeLabels != nil && (sameNode || sameMachine) && (newest.NodeLabels == nil || r.Started.After(newest.Started)) {
+			newest = r
+		}
+	}
+	return newest.NodeLabels
+}
+
+// zoneKey is the label that holds the zone, for a candidate.
+func zoneKey(a candidate, limits *Limits) string { return cmp.Or(a.zoneKey, limits.Guards().ZoneKey) }
+
+// countZone fills in how many runs other than that of the candidate are in flight in its zone. If
+// the zone is not known, it may be the one with the most of them. The breaker of a zone counts only
+// Nodes that exist: it is about a view that cannot be trusted, and a run has proven its host off. // I11
+func (rs runs) countZone(l *policy.Ledger, key string, draft *remediate.Run, f *guard.Facts) {
+	inZone, inAny := map[string]int{}, 0
+	for _, r := range rs.each() {
+		if r.ID == draft.ID || !rs.countsInZone(r) {
+			continue
+		}
+		if zone, known := zoneOf(l, key, r); !known {
+			inAny++
+		} else if zone != "" {
+			inZone[zone]++
+		}
+	}
+	switch {
+	case f.ZoneUnknown:
+		f.ZoneInFlight = inAny + slices.Max(append(slices.Collect(maps.Values(inZone)), 0))
+	case f.Zone != "":
+		f.ZoneInFlight = inAny + inZone[f.Zone]
+	}
+}
+
+// anyZone says whether a Node has the zone label key. The ledger knows that of its own, ledgerKey.
+func anyZone(l *policy.Ledger, ledgerKey, key string) bool {
+	if key == ledgerKey {
+		return l.HasZones()
+	}
+	for n := range l.Nodes() {
+		if n.Labels[key] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// fleetOf counts Nodes, and those of one zone. The ledger counts by one zone label,
+// ledgerKey. For a check with another zone label this function counts, which is slower.
+func fleetOf(l *policy.Ledger, ledgerKey, key, zone string) policy.Fleet {
+	if zone == "" || key == ledgerKey {
+		return l.Fleet(zone)
+	}
+	f := l.Fleet("")
+	for n := range l.Nodes() {
+		if n.Labels[key] != zone {
+			continue
+		}
+		f.ZoneNodes++
+		if !n.Ready() {
+			f.ZoneNotReady++
+		}
+	}
+	return f
+}

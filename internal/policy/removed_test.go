@@ -1,0 +1,148 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/test/law"
+)
+
+// TestLawsRemovedNodeCountsAsBefore: what a run does to its Node makes no room under any limit. It
+// deletes the Node, which then registers without its labels, and every check counts the same. // I11
+func TestLawsRemovedNodeCountsAsBefore(t *testing.T) {
+	counted := 0
+	law.CheckTested(t, func() bool { return counted > 0 }, func(t *rapid.T) {
+		s := drawWorld(t)
+		if len(s.Nodes) == 0 {
+			return
+		}
+		n := s.Nodes[of(t, "removed", slices.Sorted(maps.Keys(s.Nodes))...)]
+		if sick := s.Nodes["sick"]; sick != nil && rapid.Bool().Draw(t, "acted on") {
+			n = sick // a check of Nodes selects it
+		}
+		known := labels.Set{} // those of a Node without labels are known, too
+		maps.Copy(known, n.Labels)
+		s.OpenRuns = []OpenRun{{ID: "r", Node: n.Name, ControlPlane: n.ControlPlane, NodeLabels: known}}
+		before := Decide(s, ledgerEpoch)
+		if delete(s.Nodes, n.Name); rapid.Bool().Draw(t, "registered") {
+			bare := *n
+			bare.Labels = nil
+			s.Nodes[n.Name] = &bare
+		}
+		after := Decide(s, ledgerEpoch)
+		for i := range before.Checks {
+			b, a := &before.Checks[i], &after.Checks[i]
+			assert.Equal(t, []int{b.Expected, b.Healthy, b.MinUnhealthy, b.MaxUnhealthy, b.RemediationsAllowed},
+				[]int{a.Expected, a.Healthy, a.MinUnhealthy, a.MaxUnhealthy, a.RemediationsAllowed}, b.Name)
+			assert.Equal(t, []any{b.State, b.Allowed}, []any{a.State, a.Allowed}, b.Name)
+			for _, x := range a.Targets {
+				if x.Node == n.Name {
+					assert.Equal(t, reason.UnderRemediation, x.Reason)
+					counted++
+				}
+			}
+		}
+		assert.Empty(t, newlyActing(before, after))
+	})
+}
+
+// poolOf makes Nodes of one label; the first are silent.
+func poolOf(name string, size, silent int) (list []Change) {
+	for i := range size {
+		n := &Node{Name: fmt.Sprintf("%s-%d", name, i), UID: "u", Labels: labels.Set{"pool": name},
+			Conditions: []Condition{{"Ready", "True", ledgerEpoch.Add(-time.Hour)}}}
+		if i < silent {
+			n.Conditions[0].Status = "Unknown"
+		}
+		list = append(list, caseChange(n))
+	}
+	return list
+}
+
+// The Nodes that runs have deleted count in each form of a limit, as expected and as not healthy, so
+// that neither a number nor a percentage has room for the next one. // I11
+func TestNodesThatRunsDeletedCountInEveryLimit(t *testing.T) {
+	policyCheck := func() *Check {
+		c := nodePolicy()
+		c.Selector = labels.SelectorFromSet(labels.Set{"pool": "a"})
+		return c
+	}
+	nodeCheck := func() *Check {
+		c := caseNodeCheck()
+		c.Selector, c.Template, c.Escalation = policyCheck().Selector, &Template{FencedAPI, FencedRemediationKind + "Template", "a", "own"}, nil
+		return c
+	}
+	with := func(c *Check, change func(*Check)) *Check { change(c); return c }
+	for name, c := range map[string]struct {
+		check *Check
+		code  reason.Code
+	}{
+		"a number":                     {with(policyCheck(), func(c *Check) { c.MaxUnhealthy = new(intstr.FromInt32(2)) }), reason.ShortCircuit},
+		"a percentage":                 {with(policyCheck(), func(c *Check) { c.MaxUnhealthy = new(intstr.FromString("20%")) }), reason.ShortCircuit},
+		"a range":                      {with(policyCheck(), func(c *Check) { c.UnhealthyRange = "[1-2]" }), reason.OutOfRange},
+		"maxUnhealthy":                 {with(nodeCheck(), func(c *Check) { c.MaxUnhealthy = new(intstr.FromInt32(2)) }), reason.ShortCircuit},
+		"maxUnhealthy as a percentage": {with(nodeCheck(), func(c *Check) { c.MaxUnhealthy = new(intstr.FromString("20%")) }), reason.ShortCircuit},
+		"minHealthy as a percentage":   {with(nodeCheck(), func(c *Check) { c.MinHealthy = new(intstr.FromString("80%")) }), reason.ShortCircuit},
+	} {
+		for of, known := range map[string]map[string]string{"this pool": {"pool": "a"}, "another pool": {"pool": "b"}, "nobody knows": nil} {
+			t.Run(name+", of "+of, func(t *testing.T) {
+				size, counts := 10, 2
+				if of == "another pool" {
+					counts = 0
+				}
+				w := newTrial(Rules{})
+				w.apply(append(poolOf("a", size-2, 1), caseChange(c.check))...) // two Nodes of ten do not exist
+				w.runs = []OpenRun{{ID: "r-1", Node: "x-1", NodeLabels: known}, {ID: "r-2", Node: "x-2", NodeLabels: known}}
+				w.l.SetRuns(w.now, w.runs)
+				w.compare(t)
+				r := w.l.Report(w.now).Checks[0]
+				assert.Equal(t, []int{size - 2 + counts, size - 3}, []int{r.Expected, r.Healthy})
+				assert.Equal(t, counts == 0, r.Allowed)
+				assert.Equal(t, counts > 0, slices.Contains(w.l.Acting(w.now)[0].Targets[0].Refusals, c.code))
+
+				w.runs = nil // the runs have ended, and nobody misses the Nodes any more
+				w.l.SetRuns(w.now, nil)
+				w.compare(t)
+				require.True(t, w.l.Report(w.now).Checks[0].Allowed)
+			})
+		}
+	}
+}
+
+// A Machine whose Node a run has deleted still exists: the checks that select Machines count it as not
+// healthy, in each API family. // I11
+func TestMachineWhoseNodeARunDeletedCounts(t *testing.T) {
+	openShiftCheck, clusterAPICheck, fenceCheck := caseCheck(PowerCycleHosts), caseCheck(CreateRequests), nodePolicy()
+	clusterAPICheck.APIVersion, clusterAPICheck.ClusterName = ClusterAPIV1Beta2, "k"
+	fenceCheck.SelectsNodes, fenceCheck.Selector = false, labels.Everything()
+	for name, c := range map[string]*Check{"OpenShift": openShiftCheck, "Cluster API": clusterAPICheck, "FencePolicy": fenceCheck} {
+		t.Run(name, func(t *testing.T) {
+			w := newTrial(Rules{})
+			w.apply(poolOf("n", 3, 0)...)
+			for i := range 4 {
+				m := caseMachine(fmt.Sprint("m-", i), fmt.Sprint("n-", i))
+				if c.APIVersion == ClusterAPIV1Beta2 {
+					m.APIVersion, m.ClusterName, m.InfrastructureReadySince = ClusterAPIV1Beta2, "k", ledgerEpoch.Add(-time.Hour)
+				}
+				w.apply(caseChange(m))
+			}
+			w.apply(caseChange(c))
+			w.runs = []OpenRun{{ID: "r", Node: "n-3", Machine: "a/m-3", NodeLabels: labels.Set{}}}
+			w.l.SetRuns(w.now, w.runs)
+			w.compare(t)
+			r := w.l.Report(w.now).Checks[0]
+			require.Equal(t, StateActive, r.State, r.Message)
+			assert.Equal(t, []int{4, 3}, []int{r.Expected, r.Healthy})
+		})
+	}
+}
