@@ -238,7 +238,7 @@ func TestHeld(t *testing.T) {
 		{"not with our taint on the Node", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.OutOfService = true }, Held, Nothing, "PowerOffFailed"},
 		{"not with a hold that cannot be read", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); metal3(r, s, CannotTell) }, Held, Nothing, "PowerOffFailed"},
 		{"also with another Node of the machine", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.UID = "u2" }, Aborted, Nothing, "PowerOffFailed"},
-		{"not with another machine's Node", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.UID, s.Node.SystemUUID = "u2", "x" }, Held, Nothing, "PowerOffFailed"},
+		{"another machine has the name, and nothing was isolated: over", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.UID, s.Node.SystemUUID = "u2", "x" }, Aborted, Nothing, "TargetChanged"},
 		{"not with a Node being deleted", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.Deleting = true }, Held, Nothing, "PowerOffFailed"},
 		{"not after the isolation", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.Isolated = ago(time.Hour) }, Held, Nothing, "PowerOffFailed"},
 		{"in a second attempt labels may be missing", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.Attempt, r.NewNodeUID = 2, "u1" }, PowerOn, Nothing, ""},

@@ -53,8 +53,10 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return r, Nothing, poll
 	case before && r.Intervened && needsOn(r, s) && s.Identity != No:
 		return command(r, SendOn, resendHeldOn, now)
-	case before && withdrawnAtRest(r, s, now):
+	case before && s.Withdrawn == Yes && asFound(r, s, now):
 		return endWithdrawn(r, s, now)
+	case before && r.Attempt == 1 && targetReplaced(r, s) != "" && asFound(r, s, now): // there is nothing to restore
+		return finish(r, Aborted, reason.TargetChanged, targetReplaced(r, s), now)
 	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= works:
 		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
 	}
@@ -69,11 +71,11 @@ func replacedByOwner(r Run, s Observation) bool {
 	return machineReplaced(r, s) && !owed && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
 }
 
-// withdrawnAtRest says whether nobody asks any more for an idle run that has not isolated its Node,
-// and its host is as the run found it: never touched, or back On for good. A run that needs a
-// person is not over because its check is.
-func withdrawnAtRest(r Run, s Observation, now time.Time) bool {
-	if s.Withdrawn != Yes || !r.Isolated.IsZero() || !powerLockFree(r, s) || anyOnPending(r) || reason.ClassOf(r.Reason) == reason.Person {
+// asFound says whether the host of an idle run that has not isolated its Node is as the run found it:
+// never touched, or back On for good. A run that needs a person is not over because its check or
+// its target is gone.
+func asFound(r Run, s Observation, now time.Time) bool {
+	if !r.Isolated.IsZero() || !powerLockFree(r, s) || anyOnPending(r) || reason.ClassOf(r.Reason) == reason.Person {
 		return false
 	}
 	back := s.Power.State == bmc.On && !s.Power.Partial && s.Identity == Yes && r.Level == 0 && s.Level == 0

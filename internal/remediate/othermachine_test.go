@@ -101,7 +101,7 @@ var otherMachines = []variant{
 	{name: "another machine, taint, Metal3", states: 7_300, isolation: IsolateTaint, bmh: true, faults: join(crashes, takers, []fault{answerLost, foreignOn, lostAPI}), budget: 2, want: "Done"},
 	{name: "another machine, later attempts", states: 33_000, badBoots: 9, maxAttempts: 3, faults: join(crashes, takers, []fault{slowBoot, lostPower, answerLost}), budget: 2, want: "Reprovisioned AttemptsExhausted"},
 	{name: "another machine, waiting", states: 118_000, retry: pauseOfSearch, badBoots: 4, noReplace: true, faults: join(crashes, takers, []fault{slowBoot, foreignOff}), budget: 2, want: "Done"},
-	{name: "another machine, never off", states: 18_000, retry: pauseOfSearch, ignoresOff: true, faults: join(crashes, takers), budget: 2, want: triesAgain},
+	{name: "another machine, never off", states: 16_900, retry: pauseOfSearch, ignoresOff: true, faults: join(crashes, takers), budget: 2, want: triesAgain},
 	{name: "another machine, confirmed off", states: 14_000, confirmedAtStart: true, levelled: levelled{bmc: dead}, faults: join(crashes, takers, []fault{lostAPI, unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
 }
 
