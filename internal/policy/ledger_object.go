@@ -12,9 +12,12 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 		return
 	}
 	same := old != nil && n != nil && old.equalsExceptHealth(n)
+	relabelled := old == nil || n == nil || !maps.Equal(old.Labels, n.Labels)
 	var before nodeCoverage
-	if !same {
+	if relabelled {
 		before = l.coverageOf(id.Name)
+	}
+	if !same {
 		l.countNode(old, -1)
 		l.countMachinesOf(id.Name, -1)
 	}
@@ -28,7 +31,9 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	}
 	l.countNode(n, 1)
 	l.countMachinesOf(id.Name, 1)
-	l.cover(before)
+	if relabelled {
+		l.cover(before)
+	}
 	l.version++
 }
 

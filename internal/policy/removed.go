@@ -57,26 +57,34 @@ func (x targetNodes) all() iter.Seq[*Node] {
 
 // covers reports whether a check that selects Nodes covers this one.
 func (x targetNodes) covers(c *Check, n *Node) bool {
-	return c.SelectsNodes && x.selects(c.Selector, n)
+	return c.SelectsNodes && x.labelsOf(n).match(c.Selector)
 }
 
-// selects reports whether a selector matches a Node. While a run is open on it, the labels that it
-// had when the run began stand in for those that it lacks. If a Node does not exist and its labels
-// are not known, every selector matches it, as every budget counts it.
-func (x targetNodes) selects(s labels.Selector, n *Node) bool {
-	if s == nil || s.Matches(set(n.Labels)) {
-		return s != nil
+// selects reports whether a selector matches a Node.
+func (x targetNodes) selects(s labels.Selector, n *Node) bool { return x.labelsOf(n).match(s) }
+
+// targetLabels are the labels of a Node as selectors see them. While a run is open on it, the labels
+// that it had when the run began stand in for those that it lacks. If a Node does not exist and its
+// labels are not known, every selector matches it, as every budget counts it.
+type targetLabels struct {
+	own     labels.Set
+	withRun labels.Set // nil: no run is open, or its labels are not known
+	unknown bool
+}
+
+func (x targetNodes) labelsOf(n *Node) targetLabels {
+	v := targetLabels{own: n.Labels}
+	if r, open := x.runs[runSubject{node: n.Name}]; open {
+		v.unknown = r.NodeLabels == nil && x.nodes[n.Name] == nil
+		if v.withRun = maps.Clone(r.NodeLabels); v.withRun != nil {
+			maps.Copy(v.withRun, n.Labels)
+		}
 	}
-	r, open := x.runs[runSubject{node: n.Name}]
-	switch {
-	case !open:
-		return false
-	case r.NodeLabels == nil:
-		return x.nodes[n.Name] == nil
-	}
-	known := maps.Clone(r.NodeLabels)
-	maps.Copy(known, n.Labels)
-	return s.Matches(set(known))
+	return v
+}
+
+func (v targetLabels) match(s labels.Selector) bool {
+	return s != nil && (v.unknown || s.Matches(v.own) || v.withRun != nil && s.Matches(v.withRun))
 }
 
 // nodeCoverage says which checks cover a Node.
@@ -90,8 +98,12 @@ func (l *Ledger) coverageOf(node string) nodeCoverage {
 	v := nodeCoverage{node: node, checks: map[*checkEntry]bool{}}
 	nodes := l.w.targetNodes()
 	n := nodes.get(node)
+	if n == nil {
+		return v
+	}
+	seen := nodes.labelsOf(n)
 	for _, c := range l.checks {
-		if n != nil && nodes.covers(c.check, n) {
+		if c.check.SelectsNodes && seen.match(c.check.Selector) {
 			v.checks[c] = true
 		}
 	}
@@ -102,9 +114,10 @@ func (l *Ledger) coverageOf(node string) nodeCoverage {
 // coverage before the change.
 func (l *Ledger) cover(before nodeCoverage) {
 	after := l.coverageOf(before.node)
-	for _, c := range l.checks {
-		if c.check.SelectsNodes {
-			l.setCovered(c, l.nodeTarget(c, before.node), before.checks[c], after.checks[c], nil, before.node)
-		}
+	for c := range before.checks {
+		l.setCovered(c, l.nodeTarget(c, before.node), true, after.checks[c], nil, before.node)
+	}
+	for c := range after.checks {
+		l.setCovered(c, l.nodeTarget(c, before.node), before.checks[c], true, nil, before.node)
 	}
 }
