@@ -39,7 +39,7 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return acceptRetry(r, s, now)
 	case selfBooted(r, s):
 		return resumeSelfBooted(r, s, now)
-	case replacedByOwner(r, s):
+	case replacedByOwner(r, s, now):
 		return finish(r, Reprovisioned, r.Reason, "the Machine was deleted or replaced", now)
 	case r.Step == Held && takenBack(r) && readyAfterAll(r, s):
 		return goOnAlone(r, s, now)
@@ -66,9 +66,9 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 // replacedByOwner says whether the Machine of an idle run is gone or replaced, after the isolation. Its owner has
 // taken over the host, so no other power cycle and no Node of it will come. What fenced has
 // switched off before an isolation, or leaves off on purpose, comes first. // I20
-func replacedByOwner(r Run, s Observation) bool {
-	owed := r.Isolated.IsZero() && (r.Intervened || r.Attempt == 1)
-	return machineReplaced(r, s) && !owed && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
+func replacedByOwner(r Run, s Observation, now time.Time) bool {
+	over := !r.Isolated.IsZero() || r.Attempt > 1 && asFound(r, s, now)
+	return machineReplaced(r, s) && over && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
 }
 
 // asFound says whether the host of an idle run that has not isolated its Node is as the run found it:
