@@ -36,8 +36,8 @@ type reloadable struct {
 	t       *testing.T
 	dir     string
 	signals chan os.Signal
-	systemd *net.UnixConn // what the daemon tells systemd
-	seq     uint64        // of the last reload
+	systemd chan string // what the daemon tells systemd
+	seq     uint64      // of the last reload
 }
 
 // text is fenced.yaml of a reloadable; more follows it.
@@ -75,10 +75,19 @@ func (r *reloadable) start() {
 	t := r.t
 	t.Helper()
 	notify := filepath.Join(r.dir, "notify")
-	var err error
-	r.systemd, err = net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: notify, Net: "unixgram"})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = r.systemd.Close() })
+	t.Cleanup(func() { _ = socket.Close() })
+	r.systemd = make(chan string, 1000)
+	go func() { // as systemd does: the kernel keeps no more than ten messages, and then whoever sends one waits
+		for buf := make([]byte, 4096); ; {
+			n, err := socket.Read(buf)
+			if err != nil {
+				return
+			}
+			r.systemd <- string(buf[:n])
+		}
+	}()
 	t.Setenv("NOTIFY_SOCKET", notify)
 	ctx, cancel := context.WithCancel(t.Context())
 	r.fenced, err = build(ctx, filepath.Join(r.dir, "fenced.yaml"), nil, nil)
@@ -111,13 +120,14 @@ func (r *reloadable) reload() event.Event {
 // toldSystemd reads what the daemon told systemd, until that has a line.
 func (r *reloadable) toldSystemd(line string) {
 	r.t.Helper()
-	require.NoError(r.t, r.systemd.SetReadDeadline(time.Now().Add(time.Minute)))
-	buf := make([]byte, 4096)
-	for {
-		n, err := r.systemd.Read(buf)
-		require.NoError(r.t, err, line)
-		if strings.Contains(string(buf[:n]), line) {
-			return
+	for timeout := time.After(time.Minute); ; {
+		select {
+		case said := <-r.systemd:
+			if strings.Contains(said, line) {
+				return
+			}
+		case <-timeout:
+			require.Fail(r.t, "systemd was not told: "+line)
 		}
 	}
 }
