@@ -45,8 +45,8 @@ func TestWhatComesBack(t *testing.T) { // I6, I21
 		w.Kubelet.Hang()
 	}
 
-	r := awaitRun(ctx, t, s, board.Name, result(api.ResultHeld))
-	assert.Equal(t, "FalseOff", r.Reason)
+	r := awaitRun(ctx, t, s, board.Name, result(api.ResultWaiting))
+	assert.Equal(t, "TargetChanged", r.Reason, "its BMC has told the truth")
 	assert.Contains(t, r.Note, "another machine")
 
 	r = awaitRun(ctx, t, s, refused.Name, result(api.ResultWaiting))
