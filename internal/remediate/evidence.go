@@ -44,6 +44,7 @@ func recordOffLease(r Run, s Observation, now time.Time) Run {
 	case off && s.Lease.Known && (r.OffLease == nil || leaseAdvanced(r, s) || r.OffLease.Seen.Before(s.Proof.Since())):
 		renewed := leaseAdvanced(r, s)
 		r.OffLease = s.Lease.seenAt(now)
+		r.OffLease.KubeletReporting = r.OffLease.KubeletReporting || renewed // whatever the host's clock wrote into it
 		r.OffLease.BootID, r.OffLease.Unregistered = s.Node.BootID, renewed && s.Node.Exists != CannotTell && !s.Node.registered()
 	}
 	return r

@@ -189,7 +189,7 @@ func (v variant) onRest(st state) string {
 	case v.feedsAnother && v.outlet != lame && w.cut != [2]bool{}:
 		return "I20: " + string(r.Step) + " " + string(r.Reason) + ": another machine's outlet stays off"
 	case v.restsUnasked(st):
-		return "L1: nobody asks for the run, and it rests for ever: " + string(r.Reason)
+		return "L1: nobody asks for the run, or its name is another machine's, and it rests for ever: " + string(r.Reason)
 	case w.hold:
 		return string(r.Step) + " " + string(r.Reason) + ": the hold stays on the BareMetalHost"
 	}

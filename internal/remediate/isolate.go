@@ -77,10 +77,16 @@ func registeredInIsolation(r Run, s Observation, now time.Time) (Run, Action, ti
 	return abandon(r, reason.TargetChanged, cmp.Or(targetReplaced(r, s), note), Aborted, now)
 }
 
-// isolationBegan says whether this run may have sent the isolation of the Node that is its target: it has
-// saved that Node before. // I21
+// isolationBegan says whether this run may have sent the isolation of the Node that is its target:
+// it has saved that Node before, or the store does not say whether it has. // I21
 func isolationBegan(r Run, s Observation) bool {
-	return r.Target.NodeUID != "" && s.Backup.UID == r.Target.NodeUID
+	return r.Target.NodeUID != "" && (s.Backup.Unread || s.Backup.UID == r.Target.NodeUID)
+}
+
+// isolatedAfterAll says whether the Node that is there now replaced one whose isolation this run may have
+// sent without an answer: it has another UID, or our taint.
+func isolatedAfterAll(r Run, s Observation) bool {
+	return s.Node.Exists == Yes && isolationBegan(r, s) && (s.Node.UID != r.Target.NodeUID || s.Node.OutOfService)
 }
 
 // nodeIsolated passes the point of no return, or stops there if that was ordered.

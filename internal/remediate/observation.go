@@ -206,10 +206,12 @@ type Machine struct {
 	Why         string
 }
 
-// Backup names the Node object that was saved.
+// Backup names the Node object that was saved. Unread says that the store did not answer, so that there may
+// be one.
 type Backup struct {
 	UID             string
 	ResourceVersion string
+	Unread          bool
 }
 
 // Action is one thing for package run to do. The zero value is to do nothing.
