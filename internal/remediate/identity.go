@@ -25,7 +25,7 @@ func withoutOtherCluster(r Run, s Observation) Observation {
 	s.Node, s.Lease, s.Machine = Node{}, Lease{}, Machine{}
 	s.Justified, s.Withdrawn, s.Quorum, s.Contested = CannotTell, CannotTell, CannotTell, CannotTell
 	s.PodsGone, s.PodsReleased, s.VolumesReleased, s.Restored = CannotTell, CannotTell, CannotTell, CannotTell
-	s.RenamedTo, s.NodesUnseen, s.OwnerWantsOff = "", true, false
+	s.MachineMetal, s.RenamedTo, s.NodesUnseen, s.OwnerWantsOff = "", "", true, false
 	return s
 }
 
@@ -52,6 +52,8 @@ func targetReplaced(r Run, s Observation) string {
 		return "Machine " + t.MachineKey() + " was deleted or replaced"
 	case t.BareMetalHostUID != "" && s.PowerLock != CannotTell && s.BareMetalHostUID != t.BareMetalHostUID:
 		return "BareMetalHost " + t.BareMetalHost + " was deleted or replaced"
+	case t.Machine != "" && s.MachineMetal != "" && s.MachineMetal != t.BareMetalHost: // the owner of the host's power must know of the Off
+		return "Machine " + t.MachineKey() + " names BareMetalHost " + s.MachineMetal + " now, and the run is about " + cmp.Or(t.BareMetalHost, "a host without one")
 	}
 	return ""
 }

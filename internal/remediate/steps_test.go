@@ -159,6 +159,7 @@ func TestDeleteNode(t *testing.T) {
 			metal3(r, s, Yes)
 			r.Target.BareMetalHostUID, s.BareMetalHostUID = "h1", "h2"
 		}, PowerOn, Nothing, "TargetChanged"},
+		{"the Machine names a BareMetalHost by now: back to On", DeleteNode, sec, func(_ *Run, s *Observation) { s.MachineMetal = "ns/h" }, PowerOn, Nothing, "TargetChanged"},
 		{"another cluster is no answer", DeleteNode, sec, func(r *Run, s *Observation) { r.Target.ClusterUID, s.ClusterUID = "c1", "c2" }, DeleteNode, Nothing, ""},
 		{"nor is one that cannot be told", DeleteNode, sec, func(r *Run, s *Observation) { r.Target.ClusterUID = "c1" }, DeleteNode, Nothing, ""},
 		{"a Node that a cluster does not have is not isolated if nobody knows which cluster that is", DeleteNode, sec, func(r *Run, s *Observation) {
