@@ -70,9 +70,11 @@ func isHealthy(r Run, s Observation) bool {
 
 // replacedByOwner says whether the Machine of an idle run is gone or replaced, after the isolation.
 // Its owner has taken over the host, so no other power cycle and no Node of it will come. What fenced
-// has switched off before an isolation, or leaves off on purpose, and its taint come first. // I20
+// has switched off before an isolation, or leaves off on purpose, its taint, and outlets that the owner
+// cannot switch on come first. // I20
 func replacedByOwner(r Run, s Observation) bool {
-	owed := r.Isolated.IsZero() && (r.Intervened || r.Attempt == 1)
+	outlets := r.OffLevel > 0 && (s.Level != r.Level || s.Power.State != bmc.On)
+	owed := outlets || r.Isolated.IsZero() && (r.Intervened || r.Attempt == 1)
 	tainted := r.Isolation == IsolateTaint && (s.Node.Exists == CannotTell || s.Node.OutOfService)
 	return machineReplaced(r, s) && !owed && !tainted && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
 }

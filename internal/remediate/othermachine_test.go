@@ -36,16 +36,21 @@ func TestWaitingRunIsOverWhenItsTargetIsReplaced(t *testing.T) {
 	}
 }
 
-// The Machine of an isolated host was replaced, and its Node stands there with our taint: nobody else takes
-// that off.
-func TestReplacedMachineLeavesNoTaint(t *testing.T) {
+// The Machine of an isolated host was replaced. Nobody else takes our taint off its Node, and nobody else
+// switches its outlet on.
+func TestReplacedMachineLeavesNoTaintAndNoOutletOff(t *testing.T) {
 	for _, tainted := range []bool{true, false} {
-		r, s := begin(Held, time.Hour)
-		taint(&r)
-		r.Isolated, r.Reason = ago(time.Hour), reason.PowerOnFailed
-		s.Power.State, s.Node.Ready, s.Node.OutOfService, s.Machine.UID = bmc.Off, No, tainted, "mx"
-		got, _, _ := Next(r, s, noon)
-		assert.Equal(t, tainted, got.Open(), got.Step)
+		for _, outlet := range []bool{true, false} {
+			r, s := begin(Held, time.Hour)
+			taint(&r)
+			r.Isolated, r.Reason = ago(time.Hour), reason.PowerOnFailed
+			s.Power.State, s.Node.Ready, s.Node.OutOfService, s.Machine.UID = bmc.Off, No, tainted, "mx"
+			if outlet {
+				r.Limits.Levels, r.Level, r.OffLevel, s.Level = 2, 1, 1, 1
+			}
+			got, _, _ := Next(r, s, noon)
+			assert.Equal(t, tainted || outlet, got.Open(), got.Step)
+		}
 	}
 }
 
