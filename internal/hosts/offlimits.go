@@ -21,7 +21,7 @@ func (c *Cluster) OwnHost(n *policy.Node, t remediate.Target, uuids ...string) s
 // the host would not pass: a daemon on another host may have begun the run, or hosts.d may have
 // changed since. // I13
 func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
-	t := c.withNode(r.Target)
+	t := withNode(c.opt.View, r.Target)
 	if why := c.OwnHost(c.opt.View.Node(t.Node), t); why != "" {
 		return reason.OwnHost, "it is the host that this daemon runs on: " + why
 	}
@@ -32,8 +32,8 @@ func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
 }
 
 // withNode is a target with the Node that its Machine has got since the run began. // I23
-func (c *Cluster) withNode(t remediate.Target) remediate.Target {
-	if m := c.opt.View.MachineOf(t); m != nil && t.Node == "" {
+func withNode(v View, t remediate.Target) remediate.Target {
+	if m := v.MachineOf(t); m != nil && t.Node == "" {
 		t.Node = m.NodeName
 	}
 	return t
@@ -72,7 +72,7 @@ func (c *Cluster) DuplicateOf(r remediate.Run) string {
 	if entry != "" || r.Attempt > 1 {
 		return entry
 	}
-	return c.opt.View.OtherNodeWithUUID(c.withNode(t).Node, cmp.Or(t.SystemUUID, t.ReportedUUID))
+	return c.opt.View.OtherNodeWithUUID(withNode(c.opt.View, t).Node, cmp.Or(t.SystemUUID, t.ReportedUUID))
 }
 
 // Duplicate returns which other host leads to the same machine as a target's. It is "" if none

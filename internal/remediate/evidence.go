@@ -50,11 +50,11 @@ func recordOffLease(r Run, s Observation, now time.Time) Run {
 	return r
 }
 
-// isFalseOff returns why the Off that this process reads is false, or "". A false Off freezes a BMC,
+// falseOffReason returns why the Off that this process reads is false, or "". A false Off freezes a BMC,
 // so it is only what cannot be anything else: the boot of the first Off read of this proof lives on,
 // or the target's kubelet registered after that read. Another machine may have taken the name, and
 // somebody may have switched the host on since an older Off. // I5
-func isFalseOff(r Run, s Observation) string {
+func falseOffReason(r Run, s Observation) string {
 	n, since := s.Node, s.Proof.Since()
 	if s.Power.State != bmc.Off || since.IsZero() || isOtherMachine(r.Target, n) {
 		return ""

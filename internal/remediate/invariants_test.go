@@ -24,7 +24,7 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 	if (a == SendOff || a == SetPowerLock) && r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes {
 		fail("I4: %s to a Node that is Ready, in attempt %d", a, r.Attempt)
 	}
-	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == reason.ConfirmedOffContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && isFalseOff(r, s) != "" {
+	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == reason.ConfirmedOffContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && falseOffReason(r, s) != "" {
 		fail("I5: a BMC that lies beside a confirmation is not frozen")
 	}
 	if r2.Reason == reason.FalseOff && r.Reason != reason.FalseOff && w.uid != 0 && w.bootID == 0 && !leaseAdvanced(r, s) {

@@ -24,8 +24,8 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 	// if no kubelet has registered it yet.
 	case s.Node.Exists == No, tainted, s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
 		return nodeIsolated(r, now)
-	case r.Proof != ProofHuman && isFalseOff(r, s) != "": // also beside a manual confirmation // I5
-		return stop(r, reason.FalseOff, isFalseOff(r, s), now)
+	case r.Proof != ProofHuman && falseOffReason(r, s) != "": // also beside a manual confirmation // I5
+		return stop(r, reason.FalseOff, falseOffReason(r, s), now)
 	case confirmationContradicted(r, s) != "":
 		return holdContradicted(r, confirmationContradicted(r, s), now)
 	case r.Proof == ProofHuman && leaseAdvanced(r, s):
@@ -68,9 +68,9 @@ func registeredInIsolation(r Run, s Observation, now time.Time) (Run, Action, ti
 	case r.Proof == ProofHuman && !isOtherMachine(r.Target, s.Node):
 		r.Isolated = now
 		return holdFalseOff(r, note, now)
-	case isFalseOff(r, s) != "":
+	case falseOffReason(r, s) != "":
 		r.Isolated = now
-		return stop(r, reason.FalseOff, isFalseOff(r, s), now)
+		return stop(r, reason.FalseOff, falseOffReason(r, s), now)
 	case isolationBegan(r, s):
 		return nodeIsolated(r, now)
 	}
