@@ -62,6 +62,7 @@ func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Le
 	p.look, p.clusterUnread = run.Admitted{Fresh: fresh, At: at}, false
 	p.lease = fresh.Observation.Lease
 	p.powerOwner = fresh.Observation.PowerForbidden
+	fresh.Observation.MachineMetal = ps.opt.Hosts.BareMetalHostOf(fresh.Machine)
 	p.draft.Target.ClusterUID = cmp.Or(p.draft.Target.ClusterUID, fresh.Observation.ClusterUID)
 	if p.replaced = remediate.TargetReplaced(p.draft, fresh.Observation); p.draft.Target.ClusterUID == "" {
 		p.replaced = "cannot read which cluster answers"

@@ -16,9 +16,11 @@ import (
 )
 
 // A run begins for a Machine that has no Node. Then the host registers, and does not get well. A person who
-// holds the Node stops the run in its later attempts too, although the record knows no Node. // I23
+// holds the Node stops the run in its later attempts too, although the record knows no Node. So does an administrator who
+// protects it. // I13, I23
 func TestHoldOfTheNodeStopsTheRunOfItsMachine(t *testing.T) {
-	for _, held := range []bool{false, true} {
+	for _, by := range []string{"", "hold", "hosts.d"} {
+		held := by != ""
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			neverJoined(w)
 			w.SetBootTime(never)
@@ -31,7 +33,10 @@ func TestHoldOfTheNodeStopsTheRunOfItsMachine(t *testing.T) {
 				s.PutNode(fake.Node{Name: "n-1", BootID: "boot-2", SystemUUID: hostUUID, Ready: "Unknown", Since: time.Now()})
 				s.ChangeMachine("n-1", func(m *policy.Machine) { m.NodeName, m.Phase = "n-1", "Running" })
 			})
-			if held {
+			switch by {
+			case "hosts.d":
+				w.Do(func(s *fake.State) { s.Entries["n-1"] = bmc.Host{Protected: true} })
+			case "hold":
 				_, err := e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: 48 * time.Hour})
 				require.NoError(t, err)
 			}
@@ -42,7 +47,7 @@ func TestHoldOfTheNodeStopsTheRunOfItsMachine(t *testing.T) {
 			}
 			assert.Equal(t, held, w.Count(bmc.CommandOff) == offs)
 			assert.Equal(t, held, !locked, "the power lock is a power command")
-			if held {
+			if by == "hold" {
 				_, err := e.Retry(t.Context(), ofRun(r))
 				refusedFor(t, err, reason.Hold)
 			}

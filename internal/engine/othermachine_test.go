@@ -134,3 +134,61 @@ func TestDisksThatMovedAreNotIsolated(t *testing.T) {
 		})
 	}
 }
+
+// The same run ends when what it was decided on is gone, and its host is On: it would wait for ever, and whatever has
+// the name by now could not be fenced. // L1, L5
+func TestWaitingRunEndsWhenItsTargetIsReplaced(t *testing.T) {
+	for name, change := range map[string]func(*fake.State){
+		"another machine": goneOver,
+		"no Machine":      func(s *fake.State) { s.RemoveMachine("n-1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.SetBootTime(never)
+				e, _, stop := start(t, w, store, waiting)
+				until(t, e, remediate.PowerOff)
+				w.FailReads(noAnswer())
+				until(t, e, remediate.Waiting)
+				w.FailReads(nil)
+				w.Do(change)
+				time.Sleep(time.Hour)
+				r := only(t, e)
+				assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
+				assert.Equal(t, reason.TargetChanged, r.Reason)
+				assert.True(t, w.On())
+				assert.Zero(t, w.Isolations())
+				stop()
+			})
+		})
+	}
+}
+
+// hosts.d alone named the host when the run began. Since then a BareMetalHost has become the owner of its power, which
+// would switch it on again: without a power lock there, the host is not switched off. // I2, I27
+func TestBareMetalHostThatHasAppearedIsNotPassedOver(t *testing.T) {
+	for _, appears := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.SetBootTime(never)
+			e, _, stop := start(t, w, store, func(o *engine.Options) {
+				waiting(o)
+				o.Run.MaxAttempts = 1
+			})
+			time.Sleep(15 * time.Minute)
+			r := only(t, e)
+			require.Equal(t, reason.AttemptsExhausted, r.Reason)
+			require.Empty(t, r.Target.BareMetalHost)
+			if appears {
+				m := metal{w}
+				m.set("h-1", func(h *policy.Host) { h.ConsumerRef, h.ConsumerKind = "ns/m-1", "Machine.machine.openshift.io" })
+				m.use("h-1")
+				time.Sleep(time.Second)
+				_, err := e.Retry(t.Context(), ofRun(r))
+				refusedFor(t, err, reason.TargetChanged)
+			}
+			offs := w.Count(bmc.CommandOff)
+			time.Sleep(4 * time.Hour)
+			assert.Equal(t, appears, w.Count(bmc.CommandOff) == offs)
+			stop()
+		})
+	}
+}

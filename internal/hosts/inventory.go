@@ -127,7 +127,7 @@ func (c *Cluster) inventory(ctx context.Context) (all []Subject) {
 	}
 	nodeless := map[string]string{} // Machines without a Node so far, by their BareMetalHost
 	for _, m := range c.opt.View.Machines() {
-		switch key := c.bareMetalHostOf(m); {
+		switch key := c.BareMetalHostOf(m); {
 		case key != "" && m.NodeName != "":
 			targets = append(targets, m.NodeName)
 		case key != "" && (nodeless[key] == "" || m.Key() < nodeless[key]):
@@ -173,9 +173,9 @@ func (c *Cluster) targetNamed(of string) remediate.Target {
 	return t
 }
 
-// bareMetalHostOf returns the BareMetalHost that a Machine names, "" if there is none.
-func (c *Cluster) bareMetalHostOf(m *policy.Machine) string {
-	if !m.NamesHost() {
+// BareMetalHostOf returns the BareMetalHost that a Machine names, "" if there is none.
+func (c *Cluster) BareMetalHostOf(m *policy.Machine) string {
+	if m == nil || !m.NamesHost() {
 		return ""
 	}
 	h, err := c.opt.View.HostOf(m)

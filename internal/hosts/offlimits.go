@@ -21,13 +21,22 @@ func (c *Cluster) OwnHost(n *policy.Node, t remediate.Target, uuids ...string) s
 // the host would not pass: a daemon on another host may have begun the run, or hosts.d may have
 // changed since. // I13
 func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
-	if why := c.OwnHost(c.opt.View.Node(r.Target.Node), r.Target); why != "" {
+	t := withNode(c.opt.View, r.Target)
+	if why := c.OwnHost(c.opt.View.Node(t.Node), t); why != "" {
 		return reason.OwnHost, "it is the host that this daemon runs on: " + why
 	}
-	if r.Manual == nil && c.Protected(r.Target) {
+	if r.Manual == nil && c.Protected(t) {
 		return reason.Protected, "hosts.d says by now that it is protected"
 	}
 	return "", ""
+}
+
+// withNode is a target with the Node that its Machine has got since the run began. // I23
+func withNode(v View, t remediate.Target) remediate.Target {
+	if m := v.MachineOf(t); m != nil && t.Node == "" {
+		t.Node = m.NodeName
+	}
+	return t
 }
 
 // NoteNodes compares Nodes that have changed with what is stored about their hosts; the next health
@@ -63,11 +72,7 @@ func (c *Cluster) DuplicateOf(r remediate.Run) string {
 	if entry != "" || r.Attempt > 1 {
 		return entry
 	}
-	node := t.Node
-	if m := c.opt.View.MachineOf(t); m != nil && node == "" { // the Node that has registered since is its own
-		node = m.NodeName
-	}
-	return c.opt.View.OtherNodeWithUUID(node, cmp.Or(t.SystemUUID, t.ReportedUUID))
+	return c.opt.View.OtherNodeWithUUID(withNode(c.opt.View, t).Node, cmp.Or(t.SystemUUID, t.ReportedUUID))
 }
 
 // Duplicate returns which other host leads to the same machine as a target's. It is "" if none

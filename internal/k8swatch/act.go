@@ -65,9 +65,9 @@ func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action
 	api, manage := c.work.api(), c.manage.api()
 	switch a {
 	case remediate.SetPowerLock:
-		return manage.setPowerLock(ctx, run.Target.BareMetalHost, holdValue)
+		return manage.setPowerLock(ctx, run.Target.BareMetalHost, run.Target.BareMetalHostUID, holdValue)
 	case remediate.ReleasePowerLock:
-		return manage.setPowerLock(ctx, run.Target.BareMetalHost, nil)
+		return manage.setPowerLock(ctx, run.Target.BareMetalHost, "", nil)
 	case remediate.IsolateNode:
 		if b.UID == "" || b.UID != run.Target.NodeUID || b.ResourceVersion == "" {
 			return fmt.Errorf("isolate Node %s: there is no backup of this Node", run.Target.Node)
@@ -92,12 +92,17 @@ func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action
 }
 
 // setPowerLock sets our power lock on a BareMetalHost, or removes it if value is
-// nil.
-func (cl *clients) setPowerLock(ctx context.Context, key string, value any) error {
+// nil. Its owner switches the host off for it, so another host of that name must
+// not get it; the uid is empty where any may lose it. // I2
+func (cl *clients) setPowerLock(ctx context.Context, key, uid string, value any) error {
 	ctx, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	ns, name, _ := strings.Cut(key, "/")
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{powerLockKey: value}}})
+	meta := map[string]any{"annotations": map[string]any{powerLockKey: value}}
+	if uid != "" {
+		meta["uid"] = uid
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": meta})
 	if err != nil {
 		return err
 	}

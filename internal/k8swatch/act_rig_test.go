@@ -127,6 +127,9 @@ func TestHoldStandsAndGoes(t *testing.T) {
 		require.NoError(t, k.Act(ctx, r, remediate.ReleasePowerLock, nil, remediate.Backup{}))
 		require.Equal(t, remediate.No, look(t, k, r).Seen.PowerLock)
 	}
+	r.Target.BareMetalHostUID = "00000000-0000-0000-0000-000000000000"
+	require.Error(t, k.Act(ctx, r, remediate.SetPowerLock, nil, remediate.Backup{}), "another BareMetalHost of this name")
+	require.Equal(t, remediate.No, look(t, k, r).Seen.PowerLock)
 	r.Target.BareMetalHost = rig.Namespace + "/none"
 	require.NoError(t, k.Act(ctx, r, remediate.ReleasePowerLock, nil, remediate.Backup{}), "no host, no hold")
 	require.Error(t, k.Act(ctx, r, remediate.SetPowerLock, nil, remediate.Backup{}))

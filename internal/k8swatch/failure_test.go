@@ -48,6 +48,30 @@ func TestAPIServerSaysNotFound(t *testing.T) {
 	assert.Contains(t, l.Seen.PowerForbidden, "does not exist")
 }
 
+// The kubeconfig leads to another cluster, and is pointed back during a look: what the other cluster answered must not
+// count as an answer of this one. // I2, I27
+func TestKubeconfigThatChangesDuringALookIsNoAnswer(t *testing.T) {
+	var c *Cluster
+	c = served(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/nodes/n1" {
+			c.work.mu.Lock()
+			again := *c.work.clients
+			c.work.clients = &again
+			c.work.mu.Unlock()
+		}
+		if r.URL.Path == "/api/v1/namespaces/"+identityNamespace {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": identityNamespace, "uid": "c", "resourceVersion": "1"}})
+			return
+		}
+		status(w, 404, "NotFound", path.Base(r.URL.Path))
+	})
+	l := c.Look(t.Context(), aRun, [][]byte{})
+	require.ErrorContains(t, l.Err, "changed during the look")
+	assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
+	assert.Empty(t, l.Seen.ClusterUID)
+}
+
 // A Node must not be taken for deleted on the word of something that is not the
 // API server.
 func TestErrorPageIsNoAnswer(t *testing.T) { // I2

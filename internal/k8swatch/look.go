@@ -86,6 +86,10 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	g.Wait()
 	l.powerOwner()
 	l.replaceable()
+	if l.work != c.work.api() || l.manage != c.manage.api() { // the reads may be of two clusters // I27
+		l.look.Seen.ClusterUID = ""
+		l.addError(errors.New("a kubeconfig changed during the look"))
+	}
 	l.look.Err = errors.Join(append(slices.Clone(l.errs), l.unread)...)
 	l.look.Seen.API = apiState(l.errs)
 	return l.look
@@ -101,8 +105,8 @@ func (l *looker) addError(err error) {
 	l.errs = append(l.errs, err)
 }
 
-// identity reads which cluster answers. A run does nothing destructive in another one than that in which
-// it began: its names may be there, too. // I2
+// identity reads which cluster answers. A run does nothing destructive in a cluster other than the
+// one in which it began: the same names may exist there. // I2
 func (l *looker) identity(ctx context.Context) (err error) {
 	uid, err := readShared(ctx, l.c.shared, "namespace "+identityNamespace, func(ctx context.Context) (string, error) {
 		return identityOf(ctx, l.c.work.api())

@@ -37,6 +37,23 @@ func TestDeletionOutlastsADeadWebhook(t *testing.T) {
 	require.Greater(t, writeTimeout, 34*time.Second, "an API server's own limit")
 }
 
+// Another BareMetalHost may have taken the name since the last look. Its owner would switch off another
+// machine. // I2
+func TestPowerLockIsForOneBareMetalHost(t *testing.T) {
+	t.Parallel()
+	var patch []byte
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		patch, _ = io.ReadAll(r.Body)
+		status(w, http.StatusConflict, "Conflict", "h")
+	})
+	r := toDelete
+	r.Target.BareMetalHost, r.Target.BareMetalHostUID = "ns/h", "hu"
+	require.Error(t, c.Act(t.Context(), r, remediate.SetPowerLock, nil, saved7))
+	require.JSONEq(t, `{"metadata":{"uid":"hu","annotations":{"reboot.metal3.io/fenced":"{\"mode\":\"hard\"}"}}}`, string(patch))
+	require.Error(t, c.Act(t.Context(), r, remediate.ReleasePowerLock, nil, saved7))
+	require.JSONEq(t, `{"metadata":{"annotations":{"reboot.metal3.io/fenced":null}}}`, string(patch))
+}
+
 // What hurts is sent once: an API server that is too busy for it, and names a time, is not
 // asked again by the client, for whoever decided must be. What brings back may be. // I1
 func TestThrottledWritesThatHurtAreNotRepeated(t *testing.T) {

@@ -170,11 +170,11 @@ func holdFalseOff(r Run, note string, now time.Time) (Run, Action, time.Duration
 // selfBooted says whether the isolated Node of an idle run has registered again, on the same
 // machine and from another boot: somebody switched the host on, or repaired it. // I6
 func selfBooted(r Run, s Observation) bool {
-	known := takenBack(r) && (!r.Isolated.IsZero() || r.Attempt > 1 || r.Reason == reason.NodeFinalizer)
+	known := takenBack(r) && (!r.Isolated.IsZero() || r.Attempt > 1 || r.Reason == reason.NodeFinalizer || isolatedAfterAll(r, s))
 	n, t := s.Node, r.Target
-	// Where step 5 has had this Node already, it must be Ready, or step 5 and the pause would
-	// alternate for ever. If it was not restored, the pause must be over. // L1
-	due := r.NewNodeUID != n.UID || r.Reason != reason.RestoreFailed && (n.OutOfService || n.Ready == Yes)
+	// Where step 5 has had this Node already, it must be Ready and its host not off, or step 5 and
+	// the pause would alternate for ever. If it was not restored, the pause must be over. // L1
+	due := r.NewNodeUID != n.UID || r.Reason != reason.RestoreFailed && s.Power.State != bmc.Off && (n.OutOfService || n.Ready == Yes)
 	return known && registeredSinceIsolation(r, n) && !n.Deleting && due && n.BootID != t.BootID && isKnownMachine(t, n)
 }
 
@@ -191,5 +191,8 @@ func resumeSelfBooted(r Run, s Observation, now time.Time) (Run, Action, time.Du
 	}
 	r.Reason, r.Note, r.Started, r.OnSeen, r.LeaveOff = "", "", now, now, false
 	r.NewNodeUID, r.Abandon, r.AbandonTo = s.Node.UID, "", ""
+	if r.Attempt == 1 && r.Isolated.IsZero() { // its isolation was done after all
+		r.Isolated = now
+	}
 	return enter(r, RestoreNode, "the host came back by itself", now)
 }

@@ -237,8 +237,14 @@ func TestHeld(t *testing.T) {
 		{"healthy begins now", Held, time.Hour, nil, Held, Nothing, "PowerOffFailed"},
 		{"not with our taint on the Node", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.OutOfService = true }, Held, Nothing, "PowerOffFailed"},
 		{"not with a hold that cannot be read", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); metal3(r, s, CannotTell) }, Held, Nothing, "PowerOffFailed"},
-		{"also with another Node of the machine", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.UID = "u2" }, Aborted, Nothing, "PowerOffFailed"},
-		{"another machine has the name, and nothing was isolated: over", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.UID, s.Node.SystemUUID = "u2", "x" }, Aborted, Nothing, "TargetChanged"},
+		{"also with another Node of the machine", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.UID, s.Backup = "u2", Backup{} }, Aborted, Nothing, "PowerOffFailed"},
+		{"fenced may have deleted the one before: its labels come first", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.UID, s.Node.BootID = "u2", "b2" }, RestoreNode, Nothing, ""},
+		{"the store does not say whether it has", Held, time.Hour, func(r *Run, s *Observation) {
+			healthy(r)
+			s.Node.UID, s.Node.BootID, s.Backup = "u2", "b2", Backup{Unread: true}
+		}, RestoreNode, Nothing, ""},
+		{"with another machine's Node it is over, and not healthy", Held, time.Hour, func(r *Run, s *Observation) { s.Node.UID, s.Node.SystemUUID = "u2", "x" }, Aborted, Nothing, "TargetChanged"},
+		{"also where the host was left off on a confirmation that has expired", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.LeaveOff = true }, Aborted, Nothing, "PowerOffFailed"},
 		{"not with a Node being deleted", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); s.Node.Deleting = true }, Held, Nothing, "PowerOffFailed"},
 		{"not after the isolation", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.Isolated = ago(time.Hour) }, Held, Nothing, "PowerOffFailed"},
 		{"in a second attempt labels may be missing", Held, time.Hour, func(r *Run, s *Observation) { healthy(r); r.Attempt, r.NewNodeUID = 2, "u1" }, PowerOn, Nothing, ""},

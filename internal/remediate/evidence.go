@@ -44,16 +44,17 @@ func recordOffLease(r Run, s Observation, now time.Time) Run {
 	case off && s.Lease.Known && (r.OffLease == nil || leaseAdvanced(r, s) || r.OffLease.Seen.Before(s.Proof.Since())):
 		renewed := leaseAdvanced(r, s)
 		r.OffLease = s.Lease.seenAt(now)
+		r.OffLease.KubeletReporting = r.OffLease.KubeletReporting || renewed // whatever the host's clock wrote into it
 		r.OffLease.BootID, r.OffLease.Unregistered = s.Node.BootID, renewed && s.Node.Exists != CannotTell && !s.Node.registered()
 	}
 	return r
 }
 
-// isFalseOff returns why the Off that this process reads is false, or "". A false Off freezes a BMC,
+// falseOffReason returns why the Off that this process reads is false, or "". A false Off freezes a BMC,
 // so it is only what cannot be anything else: the boot of the first Off read of this proof lives on,
 // or the target's kubelet registered after that read. Another machine may have taken the name, and
 // somebody may have switched the host on since an older Off. // I5
-func isFalseOff(r Run, s Observation) string {
+func falseOffReason(r Run, s Observation) string {
 	n, since := s.Node, s.Proof.Since()
 	if s.Power.State != bmc.Off || since.IsZero() || isOtherMachine(r.Target, n) {
 		return ""

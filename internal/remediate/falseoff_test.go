@@ -33,6 +33,21 @@ func TestHostThatWasSwitchedOnIsNoFalseOff(t *testing.T) {
 	}
 }
 
+// A Lease that this process saw renewed must stand still after that, whatever time the host's clock wrote into
+// it, and although the Node was not read when the host first read Off. // I5
+func TestRenewedLeaseMustStandStillWhateverItsTime(t *testing.T) {
+	r, s := begin(PowerOff, sec)
+	r.OffLease.BootID = ""
+	s.Lease.ResourceVersion = "v2"
+	r, action, _ := Next(r, s, noon)
+	assert.Equal(t, PowerOff, r.Step)
+	assert.Equal(t, Nothing, action)
+	later := noon.Add(leaseQuietFor)
+	s.At, s.Proof = later, provenBy(later)
+	r, _, _ = Next(r, s, later)
+	assert.Equal(t, DeleteNode, r.Step, "%s: %s", r.Reason, r.Note)
+}
+
 // One UUID in another writing is the same machine: Linux writes product_uuid in small letters since 4.17, and a
 // power cycle boots the kernel that was installed last. // I6
 func TestSameUUIDInOtherLettersIsTheSameMachine(t *testing.T) {

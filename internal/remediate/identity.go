@@ -10,18 +10,22 @@ import (
 // name may go to another machine, the disks to another chassis, and a kubeconfig to another
 // cluster. So nothing destructive is done unless a fresh look shows the objects of the record. // I2, I27
 
-// withoutOtherCluster is the look without what another cluster answered than that in which the run
-// began: it counts as an API server that cannot be reached. Nobody knows which cluster answers
-// if its identity could not be read.
+// withoutOtherCluster is the look without the answers of a cluster that is not the one in which the
+// run began: that counts as an API server that cannot be reached. If the identity of the cluster
+// could not be read, nothing that it answered counts, except our power lock, which must come off.
 func withoutOtherCluster(r Run, s Observation) Observation {
-	if !isOtherCluster(r, s) && (r.Target.ClusterUID == "" || s.ClusterUID != "" || s.API != APIReachable) {
+	switch {
+	case isOtherCluster(r, s):
+		s.API, s.OtherCluster, s.PowerLock, s.BareMetalHostUID = APIUnreachable, true, CannotTell, ""
+	case r.Target.ClusterUID == "" || s.ClusterUID != "":
 		return s
+	case s.API == APIReachable:
+		s.API = APIUnreachable
 	}
-	s.API, s.OtherCluster = APIUnreachable, s.ClusterUID != ""
-	s.Node, s.Lease, s.Machine, s.PowerLock, s.BareMetalHostUID = Node{}, Lease{}, Machine{}, CannotTell, ""
+	s.Node, s.Lease, s.Machine = Node{}, Lease{}, Machine{}
 	s.Justified, s.Withdrawn, s.Quorum, s.Contested = CannotTell, CannotTell, CannotTell, CannotTell
 	s.PodsGone, s.PodsReleased, s.VolumesReleased, s.Restored = CannotTell, CannotTell, CannotTell, CannotTell
-	s.RenamedTo, s.NodesUnseen, s.OwnerWantsOff = "", true, false
+	s.MachineMetal, s.RenamedTo, s.NodesUnseen, s.OwnerWantsOff = "", "", true, false
 	return s
 }
 
@@ -48,6 +52,8 @@ func targetReplaced(r Run, s Observation) string {
 		return "Machine " + t.MachineKey() + " was deleted or replaced"
 	case t.BareMetalHostUID != "" && s.PowerLock != CannotTell && s.BareMetalHostUID != t.BareMetalHostUID:
 		return "BareMetalHost " + t.BareMetalHost + " was deleted or replaced"
+	case t.Machine != "" && s.MachineMetal != "" && s.MachineMetal != t.BareMetalHost: // the owner of the host's power must know of the Off
+		return "Machine " + t.MachineKey() + " names BareMetalHost " + s.MachineMetal + " now, and the run is about " + cmp.Or(t.BareMetalHost, "a host without one")
 	}
 	return ""
 }

@@ -16,10 +16,7 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		r = nextIdleLevel(r, s, now)
 	}
 	r = recordWait(r, s, now)
-	healthy := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && s.Node.Ready == Yes && (s.Node.UID == r.Target.NodeUID || isKnownMachine(r.Target, s.Node)) &&
-		!s.Node.Deleting && !s.Node.OutOfService && powerLockFree(r, s) && !anyOnPending(r)
-	// A FalseOff host stays frozen (I5). After a first cycle labels may be missing.
-	if !healthy || !before || r.Reason == reason.FalseOff || r.Attempt > 1 {
+	if !isHealthy(r, s) {
 		r.HealthySince = time.Time{}
 	} else if r.HealthySince.IsZero() {
 		r.HealthySince = now
@@ -39,7 +36,7 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return acceptRetry(r, s, now)
 	case selfBooted(r, s):
 		return resumeSelfBooted(r, s, now)
-	case replacedByOwner(r, s, now):
+	case replacedByOwner(r, s):
 		return finish(r, Reprovisioned, r.Reason, "the Machine was deleted or replaced", now)
 	case r.Step == Held && takenBack(r) && readyAfterAll(r, s):
 		return goOnAlone(r, s, now)
@@ -53,39 +50,58 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return r, Nothing, poll
 	case before && r.Intervened && needsOn(r, s) && s.Identity != No:
 		return command(r, SendOn, resendHeldOn, now)
-	case before && s.Withdrawn == Yes && asFound(r, s, now):
-		return endWithdrawn(r, s, now)
-	case before && r.Attempt == 1 && targetReplaced(r, s) != "" && asFound(r, s, now): // there is nothing to restore
-		return finish(r, Aborted, reason.TargetChanged, targetReplaced(r, s), now)
+	case before && overAtRest(r, s, now):
+		return endAtRest(r, s, now)
 	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= works:
 		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
 	}
 	return r, Nothing, idlePoll
 }
 
-// replacedByOwner says whether the Machine of an idle run is gone or replaced, after the isolation. Its owner has
-// taken over the host, so no other power cycle and no Node of it will come. What fenced has
-// switched off before an isolation, or leaves off on purpose, comes first. // I20
-func replacedByOwner(r Run, s Observation, now time.Time) bool {
-	over := !r.Isolated.IsZero() || r.Attempt > 1 && asFound(r, s, now)
-	return machineReplaced(r, s) && over && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
+// isHealthy says whether the host of an idle run works, so that nothing is left to do. That is so
+// before the isolation alone: after it, or after a first power cycle, labels may be missing. Whoever
+// wanted the host off has let it come on again. A FalseOff host stays frozen. // I5
+func isHealthy(r Run, s Observation) bool {
+	n := s.Node
+	works := s.Power.State == bmc.On && s.Level == 0 && r.Level == 0 && n.Ready == Yes && !n.Deleting && !n.OutOfService
+	same := n.UID == r.Target.NodeUID || isKnownMachine(r.Target, n) && !isolationBegan(r, s)
+	return works && same && r.Isolated.IsZero() && r.Attempt == 1 && r.Reason != reason.FalseOff && powerLockFree(r, s) && !anyOnPending(r)
 }
 
-// asFound says whether the host of an idle run that has not isolated its Node is as the run found it:
-// never touched, or back On for good. A run that needs a person is not over because its check or
-// its target is gone.
-func asFound(r Run, s Observation, now time.Time) bool {
-	if !r.Isolated.IsZero() || !powerLockFree(r, s) || anyOnPending(r) || reason.ClassOf(r.Reason) == reason.Person {
+// replacedByOwner says whether the Machine of an idle run is gone or replaced, after the isolation.
+// Its owner has taken over the host, so no other power cycle and no Node of it will come. What fenced
+// has switched off before an isolation, or leaves off on purpose, its taint, and outlets that the owner
+// cannot switch on come first. // I20
+func replacedByOwner(r Run, s Observation) bool {
+	outlets := r.OffLevel > 0 && (s.Level != r.Level || s.Power.State != bmc.On)
+	owed := outlets || r.Isolated.IsZero() && (r.Intervened || r.Attempt == 1)
+	return machineReplaced(r, s) && !owed && !mayBeTainted(r, s) && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
+}
+
+func mayBeTainted(r Run, s Observation) bool {
+	return r.Isolation == IsolateTaint && (s.Node.Exists == CannotTell || s.Node.OutOfService)
+}
+
+// overAtRest says whether an idle run that has not isolated its Node is over: nobody asks for it any
+// more, or another object has replaced one of the record. Its host must be as the run found it:
+// never touched, or back On for good. A run that needs a person is not over because of that.
+func overAtRest(r Run, s Observation, now time.Time) bool {
+	replaced := r.Attempt == 1 && targetReplaced(r, s) != "" || machineReplaced(r, s) && !mayBeTainted(r, s)
+	if s.Withdrawn != Yes && !replaced || !r.Isolated.IsZero() || !powerLockFree(r, s) || anyOnPending(r) || reason.ClassOf(r.Reason) == reason.Person {
 		return false
 	}
 	back := s.Power.State == bmc.On && !s.Power.Partial && s.Identity == Yes && r.Level == 0 && s.Level == 0
 	return !r.Intervened && r.OffLevel == 0 || back && timeExpired(s, now, r.StepStarted.Add(offSettle))
 }
 
-// endWithdrawn ends such a run. After a first power cycle it does not end: the Node may register
-// again, and must then be restored.
-func endWithdrawn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+// endAtRest ends such a run. After a first power cycle it does not end while its Machine is there: the
+// Node may register again, and must then be restored.
+func endAtRest(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch {
+	case r.Attempt == 1 && s.Withdrawn != Yes:
+		return finish(r, Aborted, reason.TargetChanged, targetReplaced(r, s), now)
+	case r.Attempt > 1 && machineReplaced(r, s) && !mayBeTainted(r, s):
+		return finish(r, Reprovisioned, r.Reason, "the Machine was deleted or replaced", now)
 	case r.Attempt == 1:
 		return finish(r, Aborted, reason.Withdrawn, s.WithdrawnWhy, now)
 	case r.Reason == reason.Withdrawn || r.Reason == reason.AttemptsExhausted:

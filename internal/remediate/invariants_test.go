@@ -24,7 +24,7 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 	if (a == SendOff || a == SetPowerLock) && r.Attempt > 1 && !s.OffAccepted && s.Power.State != bmc.Off && s.Node.Ready == Yes {
 		fail("I4: %s to a Node that is Ready, in attempt %d", a, r.Attempt)
 	}
-	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == reason.ConfirmedOffContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && isFalseOff(r, s) != "" {
+	if (r.Step == PowerOff || r.Step == DeleteNode) && r2.Reason == reason.ConfirmedOffContradicted && s.Power.State == bmc.Off && w.on && r.Proof != ProofHuman && falseOffReason(r, s) != "" {
 		fail("I5: a BMC that lies beside a confirmation is not frozen")
 	}
 	if r2.Reason == reason.FalseOff && r.Reason != reason.FalseOff && w.uid != 0 && w.bootID == 0 && !leaseAdvanced(r, s) {
@@ -171,7 +171,7 @@ func (v variant) onEnd(st state) (bad []string) {
 			fail("there is no Node")
 		}
 	}
-	if r.Step == Aborted && !w.labels && st.crash && !w.ordered {
+	if r.Step == Aborted && !w.labels && !w.ordered && (st.crash || w.isolatedUID != 0 && w.uid > w.isolatedUID && !w.other && !w.copied) {
 		fail("the labels are lost")
 	}
 	return bad
@@ -189,7 +189,7 @@ func (v variant) onRest(st state) string {
 	case v.feedsAnother && v.outlet != lame && w.cut != [2]bool{}:
 		return "I20: " + string(r.Step) + " " + string(r.Reason) + ": another machine's outlet stays off"
 	case v.restsUnasked(st):
-		return "L1: nobody asks for the run, and it rests for ever: " + string(r.Reason)
+		return "L1: nobody asks for the run, or its name is another machine's, and it rests for ever: " + string(r.Reason)
 	case w.hold:
 		return string(r.Step) + " " + string(r.Reason) + ": the hold stays on the BareMetalHost"
 	}

@@ -24,8 +24,8 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 	// if no kubelet has registered it yet.
 	case s.Node.Exists == No, tainted, s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
 		return nodeIsolated(r, now)
-	case r.Proof != ProofHuman && isFalseOff(r, s) != "": // also beside a manual confirmation // I5
-		return stop(r, reason.FalseOff, isFalseOff(r, s), now)
+	case r.Proof != ProofHuman && falseOffReason(r, s) != "": // also beside a manual confirmation // I5
+		return stop(r, reason.FalseOff, falseOffReason(r, s), now)
 	case confirmationContradicted(r, s) != "":
 		return holdContradicted(r, confirmationContradicted(r, s), now)
 	case r.Proof == ProofHuman && leaseAdvanced(r, s):
@@ -68,19 +68,25 @@ func registeredInIsolation(r Run, s Observation, now time.Time) (Run, Action, ti
 	case r.Proof == ProofHuman && !isOtherMachine(r.Target, s.Node):
 		r.Isolated = now
 		return holdFalseOff(r, note, now)
-	case isFalseOff(r, s) != "":
+	case falseOffReason(r, s) != "":
 		r.Isolated = now
-		return stop(r, reason.FalseOff, isFalseOff(r, s), now)
+		return stop(r, reason.FalseOff, falseOffReason(r, s), now)
 	case isolationBegan(r, s):
 		return nodeIsolated(r, now)
 	}
 	return abandon(r, reason.TargetChanged, cmp.Or(targetReplaced(r, s), note), Aborted, now)
 }
 
-// isolationBegan says whether this run may have sent the isolation of the Node that is its target: it has
-// saved that Node before. // I21
+// isolationBegan says whether this run may have sent the isolation of the Node that is its target:
+// it has saved that Node before, or the store does not say whether it has. // I21
 func isolationBegan(r Run, s Observation) bool {
-	return r.Target.NodeUID != "" && s.Backup.UID == r.Target.NodeUID
+	return r.Target.NodeUID != "" && (s.Backup.Unread || s.Backup.UID == r.Target.NodeUID)
+}
+
+// isolatedAfterAll says whether the Node that is there now replaced one whose isolation this run may have
+// sent without an answer: it has another UID, or our taint.
+func isolatedAfterAll(r Run, s Observation) bool {
+	return s.Node.Exists == Yes && isolationBegan(r, s) && (s.Node.UID != r.Target.NodeUID || s.Node.OutOfService)
 }
 
 // nodeIsolated passes the point of no return, or stops there if that was ordered.

@@ -106,6 +106,8 @@ type Observation struct {
 	// one. BareMetalHostUID is the UID of that object; "" if it does not exist or was not read.
 	PowerLock        Answer
 	BareMetalHostUID string
+	// MachineMetal is the BareMetalHost that the Machine names now; "" if none, or if it is not known.
+	MachineMetal string
 	// PowerForbidden is why the host must not be switched off: its power owner forbids
 	// it (disablePowerOff, online: false), its BMC is frozen (I5), or two hosts lead to
 	// it by now (I9); "" = it may be switched off.
@@ -206,10 +208,12 @@ type Machine struct {
 	Why         string
 }
 
-// Backup names the Node object that was saved.
+// Backup names the Node object that was saved. Unread says that the store did not answer, so that there may
+// be one.
 type Backup struct {
 	UID             string
 	ResourceVersion string
+	Unread          bool
 }
 
 // Action is one thing for package run to do. The zero value is to do nothing.

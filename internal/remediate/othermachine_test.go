@@ -2,11 +2,57 @@ package remediate
 
 import (
 	"fmt"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
 )
+
+// A run that waits before the isolation is over when what it was decided on is gone: it would never go on,
+// and whoever has the name now could not be fenced. // L1, I27
+func TestWaitingRunIsOverWhenItsTargetIsReplaced(t *testing.T) {
+	for name, set := range map[string]func(r *Run, s *Observation){
+		"no Machine":            func(_ *Run, s *Observation) { s.Machine, s.Node = Machine{Exists: No}, Node{Exists: No} },
+		"another machine":       func(_ *Run, s *Observation) { s.Node.UID, s.Node.BootID, s.Node.SystemUUID = "u7", "b7", "x" },
+		"another BareMetalHost": func(r *Run, s *Observation) { r.Target.BareMetalHostUID, s.BareMetalHostUID = "h1", "h2" },
+	} {
+		r, s := begin(Held, minute)
+		restingAtOn(&r, &s)
+		s.Withdrawn = No
+		metal3(&r, &s, No)
+		set(&r, &s)
+		got, action, _ := Next(r, s, noon)
+		assert.Equal(t, Aborted, got.Step, name)
+		assert.Equal(t, reason.TargetChanged, got.Reason, name)
+		assert.Equal(t, Nothing, action, name)
+
+		s.Power.State = bmc.Off // I20
+		got, action, _ = Next(r, s, noon)
+		assert.Equal(t, Waiting, got.Step, name)
+		assert.Equal(t, SendOn, action, name)
+	}
+}
+
+// The Machine of an isolated host was replaced. Nobody else takes our taint off its Node, and nobody else
+// switches its outlet on.
+func TestReplacedMachineLeavesNoTaintAndNoOutletOff(t *testing.T) {
+	for _, tainted := range []bool{true, false} {
+		for _, outlet := range []bool{true, false} {
+			r, s := begin(Held, time.Hour)
+			taint(&r)
+			r.Isolated, r.Reason = ago(time.Hour), reason.PowerOnFailed
+			s.Power.State, s.Node.Ready, s.Node.OutOfService, s.Machine.UID = bmc.Off, No, tainted, "mx"
+			if outlet {
+				r.Limits.Levels, r.Level, r.OffLevel, s.Level = 2, 1, 1, 1
+			}
+			got, _, _ := Next(r, s, noon)
+			assert.Equal(t, tainted || outlet, got.Open(), got.Step)
+		}
+	}
+}
 
 // owner says whose the Node is: another machine may take its name, or get the disks of the host. The
 // target's host then does not come up any more, unless a person mends it.
@@ -101,7 +147,7 @@ var otherMachines = []variant{
 	{name: "another machine, taint, Metal3", states: 7_300, isolation: IsolateTaint, bmh: true, faults: join(crashes, takers, []fault{answerLost, foreignOn, lostAPI}), budget: 2, want: "Done"},
 	{name: "another machine, later attempts", states: 33_000, badBoots: 9, maxAttempts: 3, faults: join(crashes, takers, []fault{slowBoot, lostPower, answerLost}), budget: 2, want: "Reprovisioned AttemptsExhausted"},
 	{name: "another machine, waiting", states: 118_000, retry: pauseOfSearch, badBoots: 4, noReplace: true, faults: join(crashes, takers, []fault{slowBoot, foreignOff}), budget: 2, want: "Done"},
-	{name: "another machine, never off", states: 16_900, retry: pauseOfSearch, ignoresOff: true, faults: join(crashes, takers), budget: 2, want: triesAgain},
+	{name: "another machine, never off", states: 16_000, retry: pauseOfSearch, ignoresOff: true, faults: join(crashes, takers), budget: 2, want: triesAgain},
 	{name: "another machine, confirmed off", states: 14_000, confirmedAtStart: true, levelled: levelled{bmc: dead}, faults: join(crashes, takers, []fault{lostAPI, unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
 }
 
@@ -113,6 +159,12 @@ var otherMachineMutants = []mutant{
 			*r2, *a, _ = stop(r, reason.FalseOff, "", now)
 		}
 	})},
+	{"rests for ever for another machine", "L1: nobody asks", variant{name: "m", retry: pauseOfSearch, ignoresOff: true, faults: []fault{nameTaken}, budget: 1}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+		if r.Step == Waiting && isOtherMachine(r.Target, s.Node) {
+			r.StepStarted = now
+		}
+		return Next(r, s, now)
+	}},
 	{"takes an Off of before a restart for its own", "I5: a BMC that told the truth", variant{name: "m", faults: join(crashes, []fault{foreignOn, lostPower}), budget: 3}, seeing(func(r Run, s *Observation, now time.Time) {
 		if leaseAdvanced(r, *s) && s.Power.State != bmc.Off {
 			s.Power.State, s.Proof = bmc.Off, provenBy(r.OffLease.Seen)

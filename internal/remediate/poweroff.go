@@ -11,8 +11,8 @@ import (
 // Lease since. Nothing is touched until fresh reads justify it.
 func powerOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch why := confirmationContradicted(r, s); {
-	case isFalseOff(r, s) != "" && r.Intervened: // also beside a manual confirmation // I5
-		return stop(r, reason.FalseOff, isFalseOff(r, s), now)
+	case falseOffReason(r, s) != "" && r.Intervened: // also beside a manual confirmation // I5
+		return stop(r, reason.FalseOff, falseOffReason(r, s), now)
 	case why != "":
 		return holdContradicted(r, why, now)
 	case confirmationActive(r) && levelUnreadable(r, s, now):

@@ -17,7 +17,7 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	on, note := levelOn(r, s, now)
 	stays := on && offSettled(r, s, now)
 	late := timeExpired(s, now, r.Deadline())
-	if believedOff && isFalseOff(r, s) == "" {
+	if believedOff && falseOffReason(r, s) == "" {
 		r = recordOffLease(r, s, now)
 	}
 	switch {
@@ -25,8 +25,8 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return previousLevel(r, s, note, now)
 	case stays && (!bmh || s.PowerLock == No):
 		return hostPoweredOn(r, s, note, now)
-	case believedOff && isFalseOff(r, s) != "":
-		return holdFalseOff(r, isFalseOff(r, s), now)
+	case believedOff && falseOffReason(r, s) != "":
+		return holdFalseOff(r, falseOffReason(r, s), now)
 	case late && !on && daemonWasAway(r, s, now):
 		anew, _, _ := enter(r, PowerOn, daemonAwayNote, now)
 		anew.Level, anew.Intent = r.Level, r.Intent // what was sent before still counts

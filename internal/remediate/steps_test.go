@@ -149,6 +149,7 @@ func TestDeleteNode(t *testing.T) {
 		{"another Node of that name, made since Off was read: FalseOff", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Node.Created = "u2", noon }, Held, Nothing, "FalseOff"},
 		{"that cannot be said while the clocks differ", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Node.Created, s.Clock = "u2", noon, CannotTell }, PowerOn, Nothing, ""},
 		{"another Node of that name, made before: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Backup = "u2", Backup{} }, PowerOn, Nothing, "TargetChanged"},
+		{"another Node of that name, and the store does not say whether the target's was saved", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Backup = "u2", Backup{Unread: true} }, PowerOn, Nothing, ""},
 		{"another Node of that name, and the target's was saved: it was isolated", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID = "u2" }, PowerOn, Nothing, ""},
 		{"the same with another machine's Node: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.SystemUUID = "x" }, PowerOn, Nothing, "TargetChanged"},
 		{"another machine's Lease moved: no FalseOff", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.SystemUUID, s.Lease.ResourceVersion = "x", "v2" }, PowerOn, Nothing, "TargetChanged"},
@@ -158,8 +159,12 @@ func TestDeleteNode(t *testing.T) {
 			metal3(r, s, Yes)
 			r.Target.BareMetalHostUID, s.BareMetalHostUID = "h1", "h2"
 		}, PowerOn, Nothing, "TargetChanged"},
+		{"the Machine names a BareMetalHost by now: back to On", DeleteNode, sec, func(_ *Run, s *Observation) { s.MachineMetal = "ns/h" }, PowerOn, Nothing, "TargetChanged"},
 		{"another cluster is no answer", DeleteNode, sec, func(r *Run, s *Observation) { r.Target.ClusterUID, s.ClusterUID = "c1", "c2" }, DeleteNode, Nothing, ""},
 		{"nor is one that cannot be told", DeleteNode, sec, func(r *Run, s *Observation) { r.Target.ClusterUID = "c1" }, DeleteNode, Nothing, ""},
+		{"a Node that a cluster does not have is not isolated if nobody knows which cluster that is", DeleteNode, sec, func(r *Run, s *Observation) {
+			r.Target.ClusterUID, s.API, s.Node = "c1", APIForbidden, Node{Exists: No}
+		}, DeleteNode, Nothing, ""},
 		{"the cluster of the record isolates", DeleteNode, sec, func(r *Run, s *Observation) { r.Target.ClusterUID, s.ClusterUID = "c1", "c1" }, DeleteNode, IsolateNode, ""},
 		{"a Node from Git took its place: on to step 3", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Node.BootID = "u2", "" }, PowerOn, Nothing, ""},
 		{"another Node, tainted by whomever: FalseOff", DeleteNode, sec, func(r *Run, s *Observation) {

@@ -68,6 +68,11 @@ func TestIdleRunThatNobodyAsksForEnds(t *testing.T) { // L1
 		}, Aborted, Nothing, "Withdrawn"},
 		{"a person is needed: stays", Held, minute, func(r *Run, s *Observation) { r.Reason = reason.FalseOff; restingAtOn(r, s); r.Step = Held }, Held, Nothing, "FalseOff"},
 		{"a later attempt: rests under the new reason", Held, minute, func(r *Run, s *Observation) { restingAtOn(r, s); r.Attempt = 2 }, Waiting, Nothing, "Withdrawn"},
+		{"its owner wants it off, and step 5 has had its Node: rests", Held, minute, func(r *Run, s *Observation) {
+			restingAtOn(r, s)
+			r.Isolation, r.Isolated, r.Reason, r.NewNodeUID = IsolateTaint, ago(time.Hour), reason.PowerForbidden, "u1"
+			s.Node.BootID, s.Node.OutOfService, s.Power.State, s.OwnerWantsOff = "b2", true, bmc.Off, true
+		}, Waiting, Nothing, "PowerForbidden"},
 		{"isolated: rests", Held, minute, func(r *Run, s *Observation) { restingAtOn(r, s); r.Isolated = ago(time.Hour) }, Waiting, Nothing, "PowerOffFailed"},
 		{"attempts used up: no other one falls due", Held, 9 * time.Hour, func(r *Run, s *Observation) {
 			r.Reason, r.Attempt = reason.AttemptsExhausted, 2
@@ -105,11 +110,12 @@ func onAsked(w world, r Run, s Observation, a Action) (bad []string) {
 	return bad
 }
 
-// restsUnasked says whether a run rests for ever that nobody asks for, although its Node was not
-// isolated and its host is On: a request that is being deleted would wait for it. // L1
+// restsUnasked says whether a run rests for ever that nobody asks for, or whose name another machine
+// has, although its Node was not isolated and its host is On: a request that is being deleted would
+// wait for it, and the other machine could not be fenced. // L1
 func (v variant) restsUnasked(st state) bool {
 	r, w := st.rec, st.w
-	return w.withdrawn && r.Step == Waiting && r.Attempt == 1 && r.Reason != reason.NodeFinalizer && w.on && v.bmc == sound && v.outlet == sound
+	return (w.withdrawn || w.other) && r.Step == Waiting && r.Attempt == 1 && r.Reason != reason.NodeFinalizer && w.on && v.bmc == sound && v.outlet == sound
 }
 
 var asked = []fault{withdraw, askAgain}

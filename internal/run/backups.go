@@ -23,7 +23,7 @@ func (b *savedBackups) read(ctx context.Context) (nodes [][]byte, last remediate
 	if b.list == nil {
 		list, err := state.Backups(ctx, b.lead.Store(), b.run)
 		if err != nil {
-			return nil, remediate.Backup{}, err
+			return nil, remediate.Backup{Unread: true}, err
 		}
 		b.list = append([]state.Backup{}, list...)
 	}

@@ -106,6 +106,7 @@ func (w *worker) observe(fresh Fresh, at time.Time, power remediate.Observation,
 	seen.Proof, seen.OffAccepted = power.Proof, power.OffAccepted
 	_, frozen := w.r.opt.Hosts.Frozen(w.run.Target)
 	seen.PowerForbidden = cmp.Or(frozen, w.r.opt.Hosts.DuplicateOf(w.run), seen.PowerForbidden) // I5, I9
+	seen.MachineMetal = w.r.opt.Hosts.BareMetalHostOf(fresh.Machine)
 	seen.Backup, seen.RestoreError = last, w.restoreError
 	names := w.r.opt.Cluster.Names(w.run.Target, fresh)
 	if fresh.Err != nil { // it may lack one that the look before had

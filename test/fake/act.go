@@ -99,6 +99,9 @@ func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, 
 		if h == nil {
 			return errors.New("there is no such BareMetalHost")
 		}
+		if uid := r.Target.BareMetalHostUID; uid != "" && uid != h.UID && action == remediate.SetPowerLock {
+			return errors.New("its UID is not that of the target")
+		}
 		s.hold(h.Name, action == remediate.SetPowerLock)
 	case remediate.IsolateNode:
 		return s.isolate(n, r, backups, b)

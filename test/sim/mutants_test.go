@@ -86,9 +86,9 @@ var mutants = []mutant{
 	{"Nodes are deleted by name", "I2", nothing, Defect{IgnoresPreconditions: true}},
 	{"sick as long as it was sick once", "I4", nothing, Defect{LateViews: time.Minute, Look: staleness()}},
 	{"the Lease is not looked at", "I5", alive, looks(func(f *run.Fresh, _ remediate.Run) { f.Observation.Lease.ResourceVersion = "1" })},
-	{"a Node from Git is a registration", "I5", func(p *Plan) { p.Git = true }, looks(func(f *run.Fresh, _ remediate.Run) {
-		if f.Observation.Node.Exists == remediate.Yes && f.Observation.Node.BootID == "" {
-			f.Observation.Node.BootID = "x"
+	{"a Node from Git is a registration", "I5", func(p *Plan) { p.Git = true }, looks(func(f *run.Fresh, r remediate.Run) {
+		if n := &f.Observation.Node; n.Exists == remediate.Yes && n.BootID == "" {
+			n.BootID, n.SystemUUID = "x", r.Target.SystemUUID
 		}
 	})},
 	{"a Lease is as long as any", "I5", func(p *Plan) { people(p); p.LongLeases = true }, looks(func(f *run.Fresh, _ remediate.Run) { f.Observation.Lease.Duration = 0 })},
