@@ -8,7 +8,8 @@ import (
 )
 
 // While a run is open on a Node, every check that selected the Node goes on to count it: also when
-// the run has deleted it, and when it registers again without the labels that step 5 restores.
+// the run has deleted it, and when it registers again without the labels that step 5 restores, or
+// another machine registers under its name.
 // Otherwise each Node that fenced removes would make room under the limit for the next one, and a
 // percentage would shrink with them. Such a Node is a target like any other. It is under
 // remediation, so no check asks for anything there. // I11
@@ -60,9 +61,10 @@ func (x targetNodes) covers(c *Check, n *Node) bool {
 	return c.SelectsNodes && x.selects(c.Selector, n)
 }
 
-// selects reports whether a selector matches a Node. While a run is open on it, the labels that it
-// had when the run began stand in for those that it lacks. If a Node does not exist and its labels
-// are not known, every selector matches it, as every budget counts it.
+// selects reports whether a selector matches a Node. While a run is open on it, a selector that
+// matched it when the run began matches, too: the Node may lack its labels now, or another machine
+// may have its name. If a Node does not exist and its labels are not known, every selector matches
+// it, as every budget counts it.
 func (x targetNodes) selects(s labels.Selector, n *Node) bool {
 	if s == nil || s.Matches(set(n.Labels)) {
 		return s != nil
@@ -74,9 +76,7 @@ func (x targetNodes) selects(s labels.Selector, n *Node) bool {
 	case r.NodeLabels == nil:
 		return x.nodes[n.Name] == nil
 	}
-	known := maps.Clone(r.NodeLabels)
-	maps.Copy(known, n.Labels)
-	return s.Matches(set(known))
+	return s.Matches(set(r.NodeLabels))
 }
 
 // nodeCoverage says which checks cover a Node.

@@ -146,3 +146,25 @@ func TestMachineWhoseNodeARunDeletedCounts(t *testing.T) {
 		})
 	}
 }
+
+// Another machine may take the name of a Node that a run has deleted, with labels of its own. The checks
+// that selected the deleted Node go on to count it. // I11
+func TestNameOfARemovedNodeWithOtherLabelsMakesNoRoom(t *testing.T) {
+	c := nodePolicy()
+	c.Selector, c.MaxUnhealthy = labels.SelectorFromSet(labels.Set{"pool": "a"}), new(intstr.FromInt32(1))
+	w := newTrial(Rules{})
+	w.apply(append(poolOf("a", 9, 1), caseChange(c))...)
+	w.runs = []OpenRun{{ID: "r", Node: "x", NodeLabels: labels.Set{"pool": "a"}}}
+	w.l.SetRuns(w.now, w.runs)
+	w.compare(t)
+	require.False(t, w.l.Report(w.now).Checks[0].Allowed)
+
+	other := poolOf("b", 1, 0)[0]
+	n := *other.Value.(*Node)
+	n.Name, other.ID.Name, other.Value = "x", "x", &n
+	w.apply(other)
+	w.compare(t)
+	r := w.l.Report(w.now).Checks[0]
+	assert.Equal(t, []int{10, 8}, []int{r.Expected, r.Healthy})
+	assert.False(t, r.Allowed)
+}
