@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,9 @@ func TestNodesThatRunsDeletedCountInEveryLimit(t *testing.T) {
 				assert.Equal(t, []int{size - 2 + counts, size - 3}, []int{r.Expected, r.Healthy})
 				assert.Equal(t, counts == 0, r.Allowed)
 				assert.Equal(t, counts > 0, slices.Contains(w.l.Acting(w.now)[0].Targets[0].Refusals, c.code))
+				const why = "; 2 of them under remediation" // nobody sees these Nodes
+				assert.Equal(t, counts > 0, strings.HasSuffix(r.Message, why), r.Message)
+				assert.Equal(t, counts > 0, strings.HasSuffix(r.LimitGate().Value, why))
 
 				w.runs = nil // the runs have ended, and nobody misses the Nodes any more
 				w.l.SetRuns(w.now, nil)
