@@ -18,9 +18,9 @@ import (
 
 // Requests holds remediation requests, so that none vanishes while its host may be off.
 type Requests interface {
-	// SetFinalizer sets the finalizer on a request. It is idempotent. It fails if the request is gone or
-	// is being deleted.
-	SetFinalizer(ctx context.Context, q remediate.Request) error
+	// SetFinalizer sets the finalizer on a request, for the run with this ID. It is idempotent. It fails if
+	// the request is gone or is being deleted.
+	SetFinalizer(ctx context.Context, q remediate.Request, run string) error
 }
 
 // RequestedRuns lets the remediation requests of a cluster become runs.
@@ -56,8 +56,9 @@ type requestBook struct{ *Book }
 type asked struct {
 	policy.Requested
 	run *remediate.Run
-	// runsKnown: this instance leads, so there is no newer run than that.
-	runsKnown bool
+	// holderLost: this instance leads, so it knows every run in the state, and not the one for which the
+	// finalizer was set.
+	holderLost bool
 }
 
 // requested lists the remediation requests that fenced carries out.
@@ -71,7 +72,8 @@ func (b requestBook) requested(now time.Time) []asked {
 	index := b.runs.ofRequests(now)
 	list := make([]asked, len(requests))
 	for i, q := range requests {
-		list[i] = asked{Requested: q, run: index.of(&requests[i]), runsKnown: b.leads}
+		list[i] = asked{Requested: q, run: index.of(&requests[i])}
+		list[i].holderLost = b.leads && b.runs.lacksHolder(q.Request.Power, list[i].run)
 	}
 	return list
 }
@@ -171,7 +173,7 @@ func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 		w.unknown[r.Request.UID] = false
 	}
 	w.mu.Unlock()
-	if err := w.c.opt.Requests.SetFinalizer(ctx, *r.Request); err != nil {
+	if err := w.c.opt.Requests.SetFinalizer(ctx, *r.Request, r.ID); err != nil {
 		w.mu.Lock()
 		w.notHeld[r.Request.UID] = time.Now()
 		w.mu.Unlock()

@@ -56,3 +56,23 @@ func TestRunOfARequest(t *testing.T) {
 	annotation := policy.Requested{Request: policy.AnnotatedRequest(&policy.Machine{UID: "mu"}), Target: policy.TargetReport{Machine: "ns/m", Node: "n"}}
 	assert.Nil(t, rs.ofRequests(after.Add(time.Minute)).of(&annotation), "nobody knows when an annotation was set")
 }
+
+// A finalizer names its run. One of an older version does not: then any run of the request is taken for it. // I20
+func TestLacksHolder(t *testing.T) {
+	r := &remediate.Run{ID: "r-1", Step: remediate.Aborted}
+	rs := runs{byID: map[string]*remediate.Run{r.ID: r}}
+	for name, c := range map[string]struct {
+		power  *policy.PowerRequest
+		newest *remediate.Run
+		want   bool
+	}{
+		"an annotation":                   {nil, nil, false},
+		"no finalizer":                    {&policy.PowerRequest{HeldFor: "r-2"}, nil, false},
+		"of a known run":                  {&policy.PowerRequest{HasFinalizer: true, HeldFor: "r-1"}, r, false},
+		"of another run than the newest":  {&policy.PowerRequest{HasFinalizer: true, HeldFor: "r-2"}, r, true},
+		"of an older version":             {&policy.PowerRequest{HasFinalizer: true}, r, false},
+		"of an older version, and no run": {&policy.PowerRequest{HasFinalizer: true}, nil, true},
+	} {
+		assert.Equal(t, c.want, rs.lacksHolder(c.power, c.newest), name)
+	}
+}

@@ -84,8 +84,8 @@ func (w *RequestedRuns) provenSince(list []asked, now time.Time) map[string]bool
 	return proven
 }
 
-// noteHolds notes which requests have a finalizer that this process has not set, and no run: one that
-// was lost with the state may have switched the host off. // I20
+// noteHolds notes which requests have a finalizer that this process has not set, for a run that nobody
+// knows: one that was lost with the state may have switched the host off. // I20
 func (w *RequestedRuns) noteHolds(list []asked) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,7 +93,7 @@ func (w *RequestedRuns) noteHolds(list []asked) {
 	for _, q := range list {
 		uid := q.Request.UID
 		there[uid] = true
-		if _, noted := w.unknown[uid]; !noted && q.runsKnown && q.run == nil && q.Request.Power.HasFinalizer {
+		if _, noted := w.unknown[uid]; !noted && q.holderLost {
 			w.unknown[uid] = true
 		} else if w.unknown[uid] && !q.Request.Power.HasFinalizer {
 			delete(w.unknown, uid)
@@ -103,11 +103,23 @@ func (w *RequestedRuns) noteHolds(list []asked) {
 }
 
 // isUnknown says whether such a run may be the last that has touched the host of a request: none has
-// since.
+// since, and none that is open brings the host back.
 func (w *RequestedRuns) isUnknown(q asked) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.unknown[q.Request.UID] && (q.run == nil || !request.IsDone(q.run) && !q.run.TouchedHost())
+	return w.unknown[q.Request.UID] && !(request.IsDone(q.run) || q.run != nil && q.run.TouchedHost() && (q.run.Open() || !q.holderLost))
+}
+
+// lacksHolder says whether the run for which the finalizer of a request was set is not in the state. An
+// older finalizer does not name it; then newest, which is nil if there is none, is taken for it.
+func (rs runs) lacksHolder(p *policy.PowerRequest, newest *remediate.Run) bool {
+	if p == nil || !p.HasFinalizer {
+		return false
+	}
+	if p.HeldFor == "" {
+		return newest == nil
+	}
+	return rs.byID[p.HeldFor] == nil
 }
 
 // maxExplained is for how many requests the gates are evaluated for their status.

@@ -78,6 +78,7 @@ func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
 		{"never had a label", 1, "u-1", nil, false, false, false},
 		{"created again", 2, "u-2", nil, true, true, false},
 		{"created again, another owner", 2, "u-2", nil, false, true, true},
+		{"another machine has its name", 2, "u-2", map[string]string{key: "b"}, true, true, false},
 		{"created again with its label", 2, "u-2", map[string]string{key: "b"}, false, false, true},
 	} {
 		b := NewBook(BookOptions{Name: "c"}, time.Now())

@@ -10,15 +10,18 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// zoneOf returns the zone of the host of a run, or of a draft; "" if it is in none. A Node that a
-// kubelet or a GitOps tool created again may lack the zone label until step 5, and a later attempt
-// takes such a Node for its target. Then, and while there is no Node, the labels in the record
-// count. If it has none, known is false: the host counts in every zone. // I11
+// zoneOf returns the zone of the host of a run, or of a draft; "" if it is in none. The labels in the
+// record come first: a host stays where it is, and its Node may be gone, lack the zone label until step
+// 5, or be that of another machine with the same name. A run whose record has no labels counts where
+// its Node is; if that does not tell, known is false: the host counts in every zone. // I11
 func zoneOf(l *policy.Ledger, key string, r *remediate.Run) (zone string, known bool) {
+	if zone := r.NodeLabels[key]; zone != "" {
+		return zone, true
+	}
 	if n := l.Node(r.Target.Node); n != nil && (n.Labels[key] != "" || r.Attempt <= 1 && n.UID == r.Target.NodeUID) {
 		return n.Labels[key], true
 	}
-	return r.NodeLabels[key], r.NodeLabels != nil
+	return "", r.NodeLabels != nil
 }
 
 // nodeLabels returns the labels of a target's Node for the record of a new run. If there is no

@@ -238,6 +238,29 @@ func TestPinnedModeFencesNoNodeOfAnotherMachine(t *testing.T) {
 	})
 }
 
+// What an administrator has written down is about the machine that has left the name, too. No health check
+// and no pin is needed to see that. // I8
+func TestWrittenUUIDFencesNoNodeOfAnotherMachine(t *testing.T) {
+	for _, mode := range []string{"required", "pinned"} {
+		t.Run(mode, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.Recover()
+				w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode, h.PinnedUUID = mode, hostUUID })
+				e, _, stop := start(t, w, store, nil)
+				movesToSpare(w)
+				time.Sleep(time.Minute)
+				w.SetReady("Unknown")
+				w.SetLeaseMoving(false)
+				time.Sleep(time.Hour)
+				assert.Zero(t, w.Isolations())
+				assert.Empty(t, w.Commands())
+				gate(t, e, reason.IdentityMismatch)
+				stop()
+			})
+		})
+	}
+}
+
 // A device that cannot prove its identity, but reports at one check that it is another machine's,
 // was enrolled for something else. // I8
 func TestReportOfAnotherMachineEndsTheEnrolment(t *testing.T) {

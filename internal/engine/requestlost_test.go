@@ -14,9 +14,11 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -190,4 +192,39 @@ func TestKnownRunIsNotLost(t *testing.T) {
 		w.Do(func(s *fake.State) { assert.Empty(t, s.Asked) })
 		stop()
 	})
+}
+
+// A backup may hold a run of the target that is older than the lost one, and has touched nothing. It says nothing
+// about the host. // I20
+func TestOlderRunInABackupReleasesNothing(t *testing.T) {
+	for name, change := range map[string]func(r *remediate.Run, q *policy.Request){
+		"of the request, and it was given up": func(r *remediate.Run, q *policy.Request) {
+			r.Step, r.Reason, r.Ended, r.Request = remediate.Aborted, reason.Paused, time.Now(), &remediate.Request{Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, UID: q.UID}
+		},
+		"of a person, and it needs one": func(r *remediate.Run, _ *policy.Request) {
+			r.Step, r.Reason, r.Manual = remediate.Held, reason.IdentityMismatch, &remediate.Order{Actor: "ada", Reason: "test", At: time.Now()}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				lostRun(t, w, store)
+				runs, err := state.LoadRuns(t.Context(), store)
+				require.NoError(t, err)
+				q, _ := asked(w)
+				older := remediate.Run{ID: "0-older", Target: runs[0].Target, Strategy: remediate.PowerCycle, Attempt: 1, Limits: runs[0].Limits, Started: time.Now()}
+				change(&older, q)
+				backup := &failingStore{Store: openStore(t, t.TempDir())}
+				_, err = state.SaveRun(t.Context(), backup, older)
+				require.NoError(t, err)
+				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+				_, _, stop := start(t, w, backup, responding(w))
+				time.Sleep(10 * time.Minute)
+				require.False(t, w.On())
+				q, _ = asked(w)
+				require.NotNil(t, q, "nothing else shows that the host is off")
+				assert.True(t, q.Power.HasFinalizer)
+				stop()
+			})
+		})
+	}
 }

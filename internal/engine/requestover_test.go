@@ -149,3 +149,68 @@ func TestHeldRunIsProcessedWhileItsHostMayBeOff(t *testing.T) {
 		require.Equal(t, remediate.Held, only(t, e).Step)
 	})
 }
+
+// A request whose attempts are used up is over once its check gives up on it: the host is On, and nothing is switched
+// without the request. The check must not wait for fenced for ever. // I22
+func TestGivenUpRequestIsOverWhenTheAttemptsAreUsedUp(t *testing.T) {
+	for name, over := range map[string]func(*world){
+		"given up": giveUpRequest,
+		"deleted":  func(w *world) { w.Do(func(s *fake.State) { s.Withdraw("m-1") }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				ask(w, nil)
+				w.SetBootTime(never)
+				e, _, stop := start(t, w, store, func(o *engine.Options) {
+					responding(w)(o)
+					waiting(o)
+					o.Run.MaxAttempts, o.Run.ReadyTimeout = 1, time.Minute
+				})
+				require.Equal(t, reason.AttemptsExhausted, until(t, e, remediate.Waiting).Reason)
+				require.True(t, w.On())
+				require.Equal(t, "True", processing(w))
+				offs := w.Count(bmc.CommandOff)
+				over(w)
+				time.Sleep(time.Minute)
+				if q, told := asked(w); q != nil {
+					assert.Equal(t, []string{request.Failed, "False"}, []string{told.Phase, processing(w)})
+				}
+				time.Sleep(3 * time.Hour)
+				assert.Equal(t, offs, w.Count(bmc.CommandOff))
+				stop()
+			})
+		})
+	}
+}
+
+// So is one whose second attempt was taken back before the isolation, and whose host does not return. Its Node
+// is there: a GitOps tool made it anew. // I22
+func TestGivenUpRequestIsOverWhenALaterAttemptWasTakenBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		w.SetBootTime(never)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			responding(w)(o)
+			waiting(o)
+			o.Run.MaxAttempts, o.Run.ReadyTimeout, o.Run.MinPowerInterval = 2, time.Minute, time.Second
+		})
+		until(t, e, remediate.AwaitNode)
+		w.SetFault(fake.IgnoresOff)
+		w.Do(func(s *fake.State) { s.PutFromGit("n-1") })
+		for w.Count(bmc.CommandOff) < 2 {
+			time.Sleep(time.Second)
+		}
+		giveUpRequest(w)
+		time.Sleep(time.Second)
+		require.Equal(t, "True", processing(w))
+		until(t, e, remediate.Waiting)
+		require.True(t, w.On())
+		offs := w.Count(bmc.CommandOff)
+		time.Sleep(3 * time.Hour)
+		require.True(t, only(t, e).Open())
+		_, told := asked(w)
+		assert.Equal(t, []string{request.Failed, "False"}, []string{told.Phase, processing(w)})
+		assert.Equal(t, offs, w.Count(bmc.CommandOff))
+		stop()
+	})
+}

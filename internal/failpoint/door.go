@@ -84,9 +84,9 @@ func (k failingKube) Announce(ctx context.Context, a lead.Announcement) (time.Du
 // failingRequests kills around what is written to a remediation request.
 type failingRequests struct{ engine.Requests }
 
-func (k failingRequests) SetFinalizer(ctx context.Context, q remediate.Request) error {
+func (k failingRequests) SetFinalizer(ctx context.Context, q remediate.Request, run string) error {
 	reach("", "before", "write", "finalizer")
-	err := k.Requests.SetFinalizer(ctx, q)
+	err := k.Requests.SetFinalizer(ctx, q, run)
 	reach("", "after", "write", "finalizer")
 	return err
 }

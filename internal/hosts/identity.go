@@ -52,7 +52,7 @@ func identify(h bmc.Host, level int, r bmc.Reading, want expectedIdentity) guard
 
 // identifyDevice is identify for one device, by the host's identity mode:
 //   - required: the Node's system UUID decides. A pin decides only if there is no Node.
-//   - pinned: only a UUID that a person wrote down or enrolled decides.
+//   - pinned: only a UUID that a person wrote down or enrolled decides. The Node must not have another.
 //   - off: nothing is compared. This is for manual fences only.
 //
 // Without a Node nothing decides if the Node was seen on another machine since: neither the pin, nor
@@ -88,6 +88,8 @@ func identifyDevice(h bmc.Host, d bmc.Device, got bmc.Identity, want expectedIde
 	switch {
 	case h.IdentityMode == identityPinned && (confirmed == "" || h.PinnedUUID == "" && void):
 		return guard.IdentityNotEnrolled
+	case h.IdentityMode == identityPinned && contradicts(uuid, confirmed): // the Node is on another machine than the BMC
+		return guard.IdentityDiffers
 	case !bmc.UsableUUID(uuid) && void:
 		uuid = ""
 	case h.IdentityMode == identityPinned:

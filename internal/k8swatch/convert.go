@@ -109,7 +109,10 @@ func (c Config) convertRequest(apart bool) func(any) (any, error) {
 		q.OnManagementAPI = apart
 		if p := q.Power; p != nil {
 			p.ReadyNodes = p.ReadyNodes && c.RemediateReadyNodes
-			ours := strings.HasPrefix(p.HeldBy, c.requestHolder())
+			by, ours := strings.CutPrefix(p.HeldBy, c.requestHolder())
+			if run, named := strings.CutPrefix(by, heldFor); ours && named {
+				p.HeldFor = run
+			}
 			p.HasFinalizer, p.FinalizerElsewhere = p.HasFinalizer && ours, p.HasFinalizer && !ours
 		}
 		return q, err

@@ -2,7 +2,6 @@ package k8swatch
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -24,10 +23,13 @@ import (
 // cluster.
 func (c Config) requestHolder() string { return c.StoreID + "/" + c.Name + "/" }
 
-// SetFinalizer sets the finalizer on a request: it must not vanish while its
+// heldFor begins what follows in the annotation: the run for which the request is held.
+const heldFor = "run/"
+
+// SetFinalizer sets the finalizer on a request, for a run: it must not vanish while its
 // host may be off. It fails if the object is gone, was replaced or is being deleted, or if
 // somebody else holds it.
-func (r Requests) SetFinalizer(ctx context.Context, q remediate.Request) error {
+func (r Requests) SetFinalizer(ctx context.Context, q remediate.Request, run string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	what := fmt.Sprintf("%s %s/%s", q.Kind, q.Namespace, q.Name)
@@ -46,7 +48,7 @@ func (r Requests) SetFinalizer(ctx context.Context, q remediate.Request) error {
 		return fmt.Errorf("set the finalizer of %s: another installation of fenced holds it (its annotation %s is %q): "+
 			"if that one is gone, see that the host is on, then remove the finalizer", what, manifest.RequestHolder, bmc.Printable(by, maxMarkValue))
 	}
-	return r.patchFinalizers(ctx, q, u, finalizers, r.c.cfg.requestHolder()+rand.Text()) // a release that was decided before must fail
+	return r.patchFinalizers(ctx, q, u, finalizers, r.c.cfg.requestHolder()+heldFor+run) // a release that was decided for an earlier run must fail
 }
 
 // RemoveFinalizer removes the finalizer that was set as heldBy says; not one that was set anew since. It is

@@ -46,10 +46,11 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	assert.False(t, seen.Request.Power.HasFinalizer)
 
 	for range 2 { // again changes nothing
-		require.NoError(t, k.Requests().SetFinalizer(ctx, q))
+		require.NoError(t, k.Requests().SetFinalizer(ctx, q, "r1"))
 		assert.Equal(t, []string{"example.com/other", "fenced.io/power"}, live().GetFinalizers())
 	}
 	assert.True(t, look(t, k, r).Request.Power.HasFinalizer)
+	assert.Equal(t, "r1", look(t, k, r).Request.Power.HeldFor)
 
 	told := request.Of(policy.Requested{Request: seen.Request}, &remediate.Run{ID: "r1", Step: remediate.PowerOff, Attempt: 2, Started: time.Now()}, request.Refusal{}, false)
 	require.NoError(t, k.Requests().Report(ctx, q, told))
@@ -62,7 +63,7 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 
 	other := q
 	other.UID = "another"
-	require.Error(t, k.Requests().SetFinalizer(ctx, other))
+	require.Error(t, k.Requests().SetFinalizer(ctx, other, "r1"))
 	require.NoError(t, k.Requests().Report(ctx, other, told), "it is gone")
 	r.Request = &other
 	seen = look(t, k, r)
@@ -77,12 +78,12 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 		cfg.Kubeconfig, cfg.FreshEvery = k.cfg.Kubeconfig, time.Second
 		foreign, err := New(cfg, zap.NewNop())
 		require.NoError(t, err)
-		require.ErrorContains(t, foreign.Requests().SetFinalizer(ctx, q), "another installation of fenced holds it")
+		require.ErrorContains(t, foreign.Requests().SetFinalizer(ctx, q, "r1"), "another installation of fenced holds it")
 		power := look(t, foreign, r).Request.Power
 		assert.False(t, power.HasFinalizer)
 		assert.True(t, power.FinalizerElsewhere)
 	}
-	require.NoError(t, k.Requests().SetFinalizer(ctx, q))
+	require.NoError(t, k.Requests().SetFinalizer(ctx, q, "r2"))
 	require.NoError(t, k.Requests().RemoveFinalizer(ctx, q, by))
 	assert.Len(t, live().GetFinalizers(), 2, "held anew since")
 	by = look(t, k, r).Request.Power.HeldBy
@@ -93,7 +94,7 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 		assert.NotContains(t, live().GetAnnotations(), "fenced.io/power-held-by")
 		assert.Equal(t, []string{"example.com/other"}, live().GetFinalizers())
 	}
-	require.ErrorContains(t, k.Requests().SetFinalizer(ctx, q), "replaced or deleted")
+	require.ErrorContains(t, k.Requests().SetFinalizer(ctx, q, "r1"), "replaced or deleted")
 }
 
 // Without its request nothing destructive is done. A run that has isolated its Node goes on to bring

@@ -92,6 +92,8 @@ type count struct {
 	// sick are the targets past a timeout, whether or not the check would remediate
 	// them.
 	sick int
+	// running are the targets under remediation. Their Nodes may not exist.
+	running int
 	// recheck is the shortest wait of the targets in seconds; 0 means none.
 	recheck int
 }
@@ -112,6 +114,9 @@ func (n *count) addVerdict(t *TargetReport, by int) {
 	}
 	if t.Verdict == Unhealthy || t.Reason == reason.Excluded {
 		n.sick += by
+	}
+	if t.Reason == reason.UnderRemediation {
+		n.running += by
 	}
 }
 
@@ -145,11 +150,12 @@ func (r *CheckReport) applyLimit(c *Check, st *setting, n count, now time.Time) 
 		r.invalidate(y.invalid)
 		return
 	}
-	r.Expected, r.Healthy = n.expected, n.healthy
+	r.Expected, r.Healthy, r.running = n.expected, n.healthy, n.running
 	r.MaxUnhealthy, r.MinUnhealthy = y.max, y.min
 	r.Allowed, r.RemediationsAllowed, r.Message = y.allowed, y.more, cmp.Or(y.message, st.message)
 	if !y.allowed {
 		r.gate = append(r.gate, y.reason)
+		r.Message += r.runningText()
 	}
 	r.gate = append(r.gate, st.refusals...)
 	r.updateStorm(c, st, y.allowed, n.sick > 0, now)

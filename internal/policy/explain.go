@@ -48,7 +48,16 @@ func (r *CheckReport) LimitGate() reason.Gate {
 	if r.MinUnhealthy > 0 {
 		threshold = fmt.Sprintf("%d to %d (%s)", r.MinUnhealthy, r.MaxUnhealthy, r.Limit)
 	}
-	return reason.NewGate("limit", r.Allowed, code, fmt.Sprintf("%d of %d not healthy", r.Expected-r.Healthy, r.Expected), threshold, r.source())
+	return reason.NewGate("limit", r.Allowed, code, fmt.Sprintf("%d of %d not healthy", r.Expected-r.Healthy, r.Expected)+r.runningText(), threshold, r.source())
+}
+
+// runningText says how many of the targets that are not healthy are under remediation: nobody sees the
+// Nodes that their runs have deleted.
+func (r *CheckReport) runningText() string {
+	if r.running == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of them under remediation", r.running)
 }
 
 // limitName is the limit, with the name of its field where a percentage alone

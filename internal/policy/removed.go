@@ -8,7 +8,8 @@ import (
 )
 
 // While a run is open on a Node, every check that selected the Node goes on to count it: also when
-// the run has deleted it, and when it registers again without the labels that step 5 restores.
+// the run has deleted it, and when it registers again without the labels that step 5 restores, or
+// another machine registers under its name.
 // Otherwise each Node that fenced removes would make room under the limit for the next one, and a
 // percentage would shrink with them. Such a Node is a target like any other. It is under
 // remediation, so no check asks for anything there. // I11
@@ -63,28 +64,26 @@ func (x targetNodes) covers(c *Check, n *Node) bool {
 // selects reports whether a selector matches a Node.
 func (x targetNodes) selects(s labels.Selector, n *Node) bool { return x.labelsOf(n).match(s) }
 
-// targetLabels are the labels of a Node as selectors see them. While a run is open on it, the labels
-// that it had when the run began stand in for those that it lacks. If a Node does not exist and its
-// labels are not known, every selector matches it, as every budget counts it.
+// targetLabels are the labels of a Node as selectors see them. While a run is open on it, a selector
+// that matched it when the run began matches, too: the Node may lack its labels now, or another
+// machine may have its name. If a Node does not exist and its labels are not known, every selector
+// matches it, as every budget counts it.
 type targetLabels struct {
 	own     labels.Set
-	withRun labels.Set // nil: no run is open, or its labels are not known
+	begun   labels.Set // when the run began; nil: no run is open, or they are not known
 	unknown bool
 }
 
 func (x targetNodes) labelsOf(n *Node) targetLabels {
 	v := targetLabels{own: n.Labels}
 	if r, open := x.runs[runSubject{node: n.Name}]; open {
-		v.unknown = r.NodeLabels == nil && x.nodes[n.Name] == nil
-		if v.withRun = maps.Clone(r.NodeLabels); v.withRun != nil {
-			maps.Copy(v.withRun, n.Labels)
-		}
+		v.begun, v.unknown = r.NodeLabels, r.NodeLabels == nil && x.nodes[n.Name] == nil
 	}
 	return v
 }
 
 func (v targetLabels) match(s labels.Selector) bool {
-	return s != nil && (v.unknown || s.Matches(v.own) || v.withRun != nil && s.Matches(v.withRun))
+	return s != nil && (v.unknown || s.Matches(v.own) || v.begun != nil && s.Matches(v.begun))
 }
 
 // nodeCoverage says which checks cover a Node.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,6 +110,9 @@ func TestNodesThatRunsDeletedCountInEveryLimit(t *testing.T) {
 				assert.Equal(t, []int{size - 2 + counts, size - 3}, []int{r.Expected, r.Healthy})
 				assert.Equal(t, counts == 0, r.Allowed)
 				assert.Equal(t, counts > 0, slices.Contains(w.l.Acting(w.now)[0].Targets[0].Refusals, c.code))
+				const why = "; 2 of them under remediation" // nobody sees these Nodes
+				assert.Equal(t, counts > 0, strings.HasSuffix(r.Message, why), r.Message)
+				assert.Equal(t, counts > 0, strings.HasSuffix(r.LimitGate().Value, why))
 
 				w.runs = nil // the runs have ended, and nobody misses the Nodes any more
 				w.l.SetRuns(w.now, nil)
@@ -145,4 +149,26 @@ func TestMachineWhoseNodeARunDeletedCounts(t *testing.T) {
 			assert.Equal(t, []int{4, 3}, []int{r.Expected, r.Healthy})
 		})
 	}
+}
+
+// Another machine may take the name of a Node that a run has deleted, with labels of its own. The checks
+// that selected the deleted Node go on to count it. // I11
+func TestNameOfARemovedNodeWithOtherLabelsMakesNoRoom(t *testing.T) {
+	c := nodePolicy()
+	c.Selector, c.MaxUnhealthy = labels.SelectorFromSet(labels.Set{"pool": "a"}), new(intstr.FromInt32(1))
+	w := newTrial(Rules{})
+	w.apply(append(poolOf("a", 9, 1), caseChange(c))...)
+	w.runs = []OpenRun{{ID: "r", Node: "x", NodeLabels: labels.Set{"pool": "a"}}}
+	w.l.SetRuns(w.now, w.runs)
+	w.compare(t)
+	require.False(t, w.l.Report(w.now).Checks[0].Allowed)
+
+	other := poolOf("b", 1, 0)[0]
+	n := *other.Value.(*Node)
+	n.Name, other.ID.Name, other.Value = "x", "x", &n
+	w.apply(other)
+	w.compare(t)
+	r := w.l.Report(w.now).Checks[0]
+	assert.Equal(t, []int{10, 8}, []int{r.Expected, r.Healthy})
+	assert.False(t, r.Allowed)
 }

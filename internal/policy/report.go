@@ -79,6 +79,8 @@ type CheckReport struct {
 	gate []reason.Code
 	// minHealthy: Limit counts the healthy targets.
 	minHealthy bool
+	// running are the targets under remediation.
+	running int
 	// countOnly: the check counts its targets and forbids every remediation.
 	countOnly bool
 	// idle are the Nodes that the check would cover if it were active. It is empty,

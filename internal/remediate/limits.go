@@ -18,7 +18,8 @@ type Start struct {
 
 // Starts lists when the run began, and when it began again at step 1 after a pause, by itself or
 // by the order of a person, the oldest first. The next attempt of a run that did not pause is no
-// start. The journal shows them; Tries has those that the journal does not hold any more.
+// start. The journal shows them; Tries has those that the journal does not hold any more. No start is
+// later than Started: a clock that was ahead has written it, and alignClock corrects Started alone.
 func (r Run) Starts() []Start {
 	at := slices.Clone(r.Tries)
 	for i, v := range r.Steps {
@@ -34,7 +35,7 @@ func (r Run) Starts() []Start {
 	list := make([]Start, len(at))
 	for i := range at {
 		tried := slices.ContainsFunc(r.Tries, at[i].Equal)
-		list[i] = Start{At: at[i], Acted: tried || i == len(at)-1 && r.TouchedHost()}
+		list[i] = Start{At: earlier(at[i], r.Started), Acted: tried || i == len(at)-1 && r.TouchedHost()}
 	}
 	return list
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/reason"
 )
@@ -32,6 +33,7 @@ func TestStarts(t *testing.T) {
 		"it begins again twice, after each try switched off": {Run{Started: at(30), Attempt: 3, Tries: []time.Time{at(0), at(9)},
 			Steps: []Visit{visit(PowerOff, 0), visit(Waiting, 1), visit(PowerOff, 9), visit(Held, 12), visit(PowerOff, 30)}},
 			[]Start{{at(0), true}, {at(9), true}, {at(30), true}}},
+		"its clock was ahead, and was set": {Run{Started: at(9), Attempt: 1, Steps: []Visit{visit(PowerOff, 600)}}, []Start{{at(9), false}}},
 		"its journal was cut": {Run{Started: at(30), Attempt: 3, Tries: []time.Time{at(0), at(9)}, Steps: []Visit{visit(PowerOff, 0), visit(Waiting, 12), visit(PowerOff, 30)}},
 			[]Start{{at(0), true}, {at(9), true}, {at(30), true}}},
 	} {
@@ -69,4 +71,16 @@ func TestKnownLabels(t *testing.T) {
 	assert.Equal(t, map[string]string{"zone": "a"}, kept)
 	assert.Equal(t, map[string]string{}, KnownLabels(nil), "a Node without labels: that is known")
 	assert.Nil(t, KnownLabels(map[string]string{"long": strings.Repeat("x", maxLabels)}))
+}
+
+// A run that went on at step 3 after a pause, and begins again at step 1 later, has begun twice. // I11, I15
+func TestTryIsCountedWhenItBegan(t *testing.T) {
+	at := func(minute int) time.Time { return ago(2 * time.Hour).Add(time.Duration(minute) * time.Minute) }
+	visit := func(step Step, minute int) Visit { return Visit{Step: step, Attempt: 1, Started: at(minute)} }
+	r := Run{Step: Waiting, Attempt: 1, Started: at(9), Isolated: at(1), SwitchedOff: true, Reason: reason.AttemptsExhausted, Limits: Limits{MaxAttempts: 1},
+		Wait: &Wait{Due: true}, Retry: &Order{Actor: SelfActor, At: at(80)},
+		Steps: []Visit{visit(PowerOff, 0), visit(DeleteNode, 1), visit(PowerOn, 1), visit(Waiting, 4), visit(PowerOn, 9), visit(AwaitNode, 10), visit(Waiting, 20)}}
+	r, _, _ = acceptRetry(r, Observation{}, at(80))
+	require.Equal(t, PowerOff, r.Step)
+	assert.Equal(t, []Start{{at(0), true}, {at(80), true}}, r.Starts())
 }

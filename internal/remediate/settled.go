@@ -8,7 +8,9 @@ import (
 
 // Settled says whether the record shows that the run switches nothing more by itself, and that its
 // host is On, is being replaced, or was never touched. A run that a person has closed as it is has
-// left its host as that person wanted it. Whoever waits for fenced may begin then. // I22
+// left its host as that person wanted it. Whoever waits for fenced may begin then. A run that waits
+// because nobody asks for it, or because its attempts are used up, begins again only if somebody
+// asks. // I22
 //
 // It says only what a worker has saved. A host that may have come On since counts as off.
 func (r Run) Settled() bool {
@@ -17,7 +19,7 @@ func (r Run) Settled() bool {
 		return true
 	case !r.Step.Idle(), anyOnPending(r), r.LeaveOff, restoreRequested(r), r.Retry != nil, hasNewConfirmation(r):
 		return false
-	case r.Step == Waiting && (r.Reason != reason.Withdrawn || r.Wait == nil || r.Wait.Due): // it goes on by itself
+	case r.Step == Waiting && (r.Reason != reason.Withdrawn && r.Reason != reason.AttemptsExhausted || r.Wait == nil || r.Wait.Due): // it goes on by itself
 		return false
 	}
 	untouched := !r.TouchedHost() && r.OffLevel == 0
@@ -33,9 +35,19 @@ func broughtOn(r Run) bool {
 			last = i
 		}
 	}
-	if last < 0 || last+1 == len(r.Steps) || r.Steps[last+1].Step != AwaitNode || r.Reason == reason.PowerForbidden {
+	if last < 0 || last+1 == len(r.Steps) || r.Reason == reason.PowerForbidden || r.Steps[last+1].Step != AwaitNode && !broughtBack(r, last) {
 		return false
 	}
 	off := slices.ContainsFunc(r.Steps[last+1:], func(v Visit) bool { return v.Step == PowerOff || v.Step == DeleteNode })
 	return !off || !r.Intervened
+}
+
+// broughtBack says whether a visit to step 3 has brought the host of an abandoned attempt back On: the
+// run then stops for the reason for which it was abandoned, and for another one if the host stays off.
+func broughtBack(r Run, visit int) bool {
+	if visit == 0 || r.OffLevel > 0 {
+		return false
+	}
+	code := r.Steps[visit].Reason()
+	return code != "" && code == r.Steps[visit-1].Reason()
 }

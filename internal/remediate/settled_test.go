@@ -25,6 +25,12 @@ func TestSettled(t *testing.T) {
 	isolated := Run{Step: Waiting, Attempt: 1, Intervened: true, Isolated: ago(time.Hour), Reason: reason.Withdrawn, Wait: withdrawn,
 		Steps: through(PowerOff, DeleteNode, PowerOn, AwaitNode, Waiting)}
 	with := func(r Run, change func(*Run)) Run { change(&r); return r }
+	abandoned := func(code, left reason.Code) Run {
+		r := Run{Step: Waiting, Attempt: 2, Intervened: true, Reason: left, Wait: withdrawn,
+			Steps: through(PowerOff, DeleteNode, PowerOn, AwaitNode, PowerOff, PowerOn, Waiting)}
+		r.Steps[4].Note, r.Steps[5].Note = leftFor(code, "why"), leftFor(left, "why")
+		return r
+	}
 	for name, c := range map[string]struct {
 		r    Run
 		want bool
@@ -54,13 +60,20 @@ func TestSettled(t *testing.T) {
 		"rests for nobody, never touched":   {Run{Step: Waiting, Attempt: 1, Reason: reason.Withdrawn, Wait: withdrawn}, true},
 		"rests for nobody, was On":          {isolated, true},
 		"and begins again":                  {with(isolated, func(r *Run) { r.Wait = &Wait{Due: true} }), false},
-		"attempts used up, tried again":     {with(isolated, func(r *Run) { r.Reason = reason.AttemptsExhausted }), false},
+		"attempts used up, was On":          {with(isolated, func(r *Run) { r.Reason = reason.AttemptsExhausted }), true},
+		"attempts used up, tried again":     {with(isolated, func(r *Run) { r.Reason, r.Wait = reason.AttemptsExhausted, &Wait{Due: true} }), false},
+		"attempts used up, never came On": {with(isolated, func(r *Run) {
+			r.Reason, r.Steps = reason.AttemptsExhausted, through(PowerOff, DeleteNode, PowerOn, Reprovision, Waiting)
+		}), false},
 		"a later attempt has not begun": {with(isolated, func(r *Run) {
 			r.Attempt, r.Intervened, r.Isolated, r.Steps = 2, false, time.Time{}, through(PowerOff, DeleteNode, PowerOn, AwaitNode, PowerOff, Waiting)
 		}), true},
 		"a later attempt has begun": {with(isolated, func(r *Run) {
 			r.Attempt, r.Isolated, r.Steps = 2, time.Time{}, through(PowerOff, DeleteNode, PowerOn, AwaitNode, PowerOff, Waiting)
 		}), false},
+		"a later attempt was abandoned":                {abandoned(reason.Withdrawn, reason.Withdrawn), true},
+		"a later attempt was abandoned, and stays Off": {abandoned(reason.Withdrawn, reason.PowerOnFailed), false},
+		"a later attempt was abandoned, by an outlet":  {with(abandoned(reason.Withdrawn, reason.Withdrawn), func(r *Run) { r.OffLevel = 1 }), false},
 	} {
 		assert.Equal(t, c.want, c.r.Settled(), name)
 	}

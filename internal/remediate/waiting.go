@@ -200,11 +200,12 @@ func recordSwitchedOff(r Run, s Observation) Run {
 const triesKept = 7 * 24 * time.Hour
 
 // recordTry counts the try that ends here against the runs of a day, if it switched the host
-// off. // I15
+// off. It began at step 1: where the run went on at step 3 since, Started is later. // I15
 func recordTry(r Run) Run {
 	if r.SwitchedOff {
 		recent := slices.DeleteFunc(slices.Clone(r.Tries), func(at time.Time) bool { return at.Before(r.Started.Add(-triesKept)) })
-		r.Tries = append(recent, r.Started)
+		starts := r.Starts()
+		r.Tries = append(recent, starts[len(starts)-1].At)
 	}
 	return r
 }

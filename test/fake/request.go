@@ -84,8 +84,8 @@ func (s *State) lookAtRequest(r remediate.Run, f *run.Fresh) {
 	}
 }
 
-// HoldRequest sets the finalizer on a FencedRemediation.
-func (s *State) HoldRequest(ref remediate.Request) error {
+// HoldRequest sets the finalizer on a FencedRemediation, for a run.
+func (s *State) HoldRequest(ref remediate.Request, run string) error {
 	q := s.Asked[ref.Name]
 	switch {
 	case s.FinalizerFails != nil:
@@ -93,15 +93,16 @@ func (s *State) HoldRequest(ref remediate.Request) error {
 	case q == nil || q.UID != ref.UID || q.Deleting:
 		return errors.New("the request is gone")
 	}
-	s.uids++
-	s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.HasFinalizer, q.Power.HeldBy = true, fmt.Sprintf("c/%d", s.uids) })
+	s.ChangeRequest(ref.Name, func(q *policy.Request) {
+		q.Power.HasFinalizer, q.Power.HeldBy, q.Power.HeldFor = true, "c/"+run, run
+	})
 	return nil
 }
 
 // ReleaseRequest removes the finalizer that was set as heldBy says.
 func (s *State) ReleaseRequest(ref remediate.Request, heldBy string) {
 	if q := s.Asked[ref.Name]; q != nil && q.UID == ref.UID && q.Power.HeldBy == heldBy {
-		s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.HasFinalizer, q.Power.HeldBy = false, "" })
+		s.ChangeRequest(ref.Name, func(q *policy.Request) { q.Power.HasFinalizer, q.Power.HeldBy, q.Power.HeldFor = false, "", "" })
 		if q.Deleting {
 			s.Withdraw(ref.Name)
 		}
@@ -133,14 +134,14 @@ type Requests struct{ c *Cluster }
 func (c *Cluster) Requests() Requests { return Requests{c} }
 
 // SetFinalizer implements engine.Requests.
-func (r Requests) SetFinalizer(ctx context.Context, ref remediate.Request) (err error) {
+func (r Requests) SetFinalizer(ctx context.Context, ref remediate.Request, run string) (err error) {
 	var takes time.Duration
 	r.c.Do(func(s *State) { takes = s.FinalizerTakes })
 	select {
 	case <-ctx.Done():
 	case <-time.After(takes):
 	}
-	r.c.Do(func(s *State) { err = s.HoldRequest(ref) })
+	r.c.Do(func(s *State) { err = s.HoldRequest(ref, run) })
 	return err
 }
 

@@ -89,13 +89,13 @@ func (w *World) withdraw(h *host, q *policy.Request, silent time.Duration) {
 type requests struct{ kube }
 
 // SetFinalizer implements engine.Requests.
-func (r requests) SetFinalizer(ctx context.Context, ref remediate.Request) error {
+func (r requests) SetFinalizer(ctx context.Context, ref remediate.Request, run string) error {
 	w := r.inc.i.w
 	return r.exchange(ctx, "hold", func(s *fake.State) error {
 		if w.defect.HoldsNoRequests {
 			return nil
 		}
-		return s.HoldRequest(ref)
+		return s.HoldRequest(ref, run)
 	})
 }
 
