@@ -39,7 +39,7 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return acceptRetry(r, s, now)
 	case selfBooted(r, s):
 		return resumeSelfBooted(r, s, now)
-	case replacedByOwner(r, s):
+	case replacedByOwner(r, s, now):
 		return finish(r, Reprovisioned, r.Reason, "the Machine was deleted or replaced", now)
 	case r.Step == Held && takenBack(r) && readyAfterAll(r, s):
 		return goOnAlone(r, s, now)
@@ -63,10 +63,15 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 
 // replacedByOwner says whether the Machine of an idle run is gone or replaced, after the isolation. Its owner has
 // taken over the host, so no other power cycle and no Node of it will come. What fenced has
-// switched off before an isolation, or leaves off on purpose, comes first. // I20
-func replacedByOwner(r Run, s Observation) bool {
-	owed := r.Isolated.IsZero() && (r.Intervened || r.Attempt == 1)
+// switched off before an isolation, and not brought back yet, or leaves off on purpose, comes first. // I20
+func replacedByOwner(r Run, s Observation, now time.Time) bool {
+	owed := r.Isolated.IsZero() && (r.Attempt == 1 || r.Intervened && !isBackOn(r, s, now))
 	return machineReplaced(r, s) && !owed && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
+}
+
+// isBackOn says whether the host of an idle run is On for good.
+func isBackOn(r Run, s Observation, now time.Time) bool {
+	return s.Power.State == bmc.On && !s.Power.Partial && s.Identity == Yes && r.Level == 0 && s.Level == 0 && timeExpired(s, now, r.StepStarted.Add(offSettle))
 }
 
 // withdrawnAtRest says whether nobody asks any more for an idle run that has not isolated its Node,
@@ -76,8 +81,7 @@ func withdrawnAtRest(r Run, s Observation, now time.Time) bool {
 	if s.Withdrawn != Yes || !r.Isolated.IsZero() || !powerLockFree(r, s) || anyOnPending(r) || reason.ClassOf(r.Reason) == reason.Person {
 		return false
 	}
-	back := s.Power.State == bmc.On && !s.Power.Partial && s.Identity == Yes && r.Level == 0 && s.Level == 0
-	return !r.Intervened && r.OffLevel == 0 || back && timeExpired(s, now, r.StepStarted.Add(offSettle))
+	return !r.Intervened && r.OffLevel == 0 || isBackOn(r, s, now)
 }
 
 // endWithdrawn ends such a run. After a first power cycle it does not end: the Node may register
