@@ -36,7 +36,7 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return acceptRetry(r, s, now)
 	case selfBooted(r, s):
 		return resumeSelfBooted(r, s, now)
-	case replacedByOwner(r, s):
+	case replacedByOwner(r, s, now):
 		return finish(r, Reprovisioned, r.Reason, "the Machine was deleted or replaced", now)
 	case r.Step == Held && takenBack(r) && readyAfterAll(r, s):
 		return goOnAlone(r, s, now)
@@ -72,36 +72,36 @@ func isHealthy(r Run, s Observation) bool {
 // Its owner has taken over the host, so no other power cycle and no Node of it will come. What fenced
 // has switched off before an isolation, or leaves off on purpose, its taint, and outlets that the owner
 // cannot switch on come first. // I20
-func replacedByOwner(r Run, s Observation) bool {
+func replacedByOwner(r Run, s Observation, now time.Time) bool {
 	outlets := r.OffLevel > 0 && (s.Level != r.Level || s.Power.State != bmc.On)
-	owed := outlets || r.Isolated.IsZero() && (r.Intervened || r.Attempt == 1)
-	return machineReplaced(r, s) && !owed && !mayBeTainted(r, s) && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
+	owed := outlets || r.Isolated.IsZero() && (r.Attempt == 1 || r.Intervened && !isBackOn(r, s, now))
+	tainted := r.Isolation == IsolateTaint && (s.Node.Exists == CannotTell || s.Node.OutOfService)
+	return machineReplaced(r, s) && !owed && !tainted && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
 }
 
-func mayBeTainted(r Run, s Observation) bool {
-	return r.Isolation == IsolateTaint && (s.Node.Exists == CannotTell || s.Node.OutOfService)
+// isBackOn says whether the host of an idle run is On for good.
+func isBackOn(r Run, s Observation, now time.Time) bool {
+	on := s.Power.State == bmc.On && !s.Power.Partial && s.Identity == Yes && r.Level == 0 && s.Level == 0
+	return on && timeExpired(s, now, r.StepStarted.Add(offSettle))
 }
 
 // overAtRest says whether an idle run that has not isolated its Node is over: nobody asks for it any
 // more, or another object has replaced one of the record. Its host must be as the run found it:
 // never touched, or back On for good. A run that needs a person is not over because of that.
 func overAtRest(r Run, s Observation, now time.Time) bool {
-	replaced := r.Attempt == 1 && targetReplaced(r, s) != "" || machineReplaced(r, s) && !mayBeTainted(r, s)
+	replaced := r.Attempt == 1 && targetReplaced(r, s) != ""
 	if s.Withdrawn != Yes && !replaced || !r.Isolated.IsZero() || !powerLockFree(r, s) || anyOnPending(r) || reason.ClassOf(r.Reason) == reason.Person {
 		return false
 	}
-	back := s.Power.State == bmc.On && !s.Power.Partial && s.Identity == Yes && r.Level == 0 && s.Level == 0
-	return !r.Intervened && r.OffLevel == 0 || back && timeExpired(s, now, r.StepStarted.Add(offSettle))
+	return !r.Intervened && r.OffLevel == 0 || isBackOn(r, s, now)
 }
 
-// endAtRest ends such a run. After a first power cycle it does not end while its Machine is there: the
-// Node may register again, and must then be restored.
+// endAtRest ends such a run. After a first power cycle it does not end: the Node may register
+// again, and must then be restored.
 func endAtRest(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case r.Attempt == 1 && s.Withdrawn != Yes:
 		return finish(r, Aborted, reason.TargetChanged, targetReplaced(r, s), now)
-	case r.Attempt > 1 && machineReplaced(r, s) && !mayBeTainted(r, s):
-		return finish(r, Reprovisioned, r.Reason, "the Machine was deleted or replaced", now)
 	case r.Attempt == 1:
 		return finish(r, Aborted, reason.Withdrawn, s.WithdrawnWhy, now)
 	case r.Reason == reason.Withdrawn || r.Reason == reason.AttemptsExhausted:

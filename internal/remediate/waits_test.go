@@ -172,11 +172,13 @@ func TestJournalOfALongRunIsShortened(t *testing.T) {
 	began := r.Steps[0].Started
 	r, _, _ = enter(r, RestoreNode, "", noon)
 	for i := range 2000 {
-		now := noon.Add(time.Duration(i) * time.Minute)
+		now, step := noon.Add(time.Duration(i)*time.Hour), []Step{PowerOff, Waiting}[i%2]
 		before := len(r.Steps)
-		r, _, _ = enter(r, []Step{PowerOff, Waiting}[i%2], "not proven off", now)
-		r.SwitchedOff, r.Started = true, now.Add(time.Duration(i)*time.Hour)
-		r = recordTry(r)
+		if r, _, _ = enter(r, step, "not proven off", now); step == PowerOff {
+			r.SwitchedOff, r.Started = true, now
+		} else {
+			r = recordTry(r)
+		}
 		assert.NotEqual(t, before, len(r.Steps), "package run sees by the length that there is a new visit")
 		assert.LessOrEqual(t, len(r.Steps), maxVisits)
 		assert.Equal(t, now, r.Steps[len(r.Steps)-1].Started)
@@ -185,6 +187,34 @@ func TestJournalOfALongRunIsShortened(t *testing.T) {
 	assert.Equal(t, began, r.Began())
 	assert.True(t, slices.ContainsFunc(r.Steps, func(v Visit) bool { return v.Step == RestoreNode }))
 	assert.True(t, slices.IsSortedFunc(r.Steps, func(a, b Visit) int { return a.Started.Compare(b.Started) }))
-	assert.LessOrEqual(t, len(r.Tries), 24*7+1, "those of a week")
+	assert.LessOrEqual(t, len(r.Tries), 24*7/2+1, "those of a week")
 	assert.Contains(t, r.Tries, r.Started)
+}
+
+// A later attempt whose Machine was replaced is taken back. Once its host is On, nothing is left to do: the run does
+// not wait for a Machine that is gone, and keep its target from everybody else, for ever. // L5
+func TestAttemptWhoseMachineWasReplacedEndsWhenItsHostIsOn(t *testing.T) {
+	for name, c := range map[string]struct {
+		attempt int
+		since   time.Duration
+		change  func(s *Observation)
+		want    Step
+	}{
+		"On":                         {2, minute, func(*Observation) {}, Reprovisioned},
+		"On for a moment":            {2, offSettle - sec, func(*Observation) {}, Waiting},
+		"Off":                        {2, minute, func(s *Observation) { s.Power.State = bmc.Off }, Waiting},
+		"not read":                   {2, minute, func(s *Observation) { s.Power.State = bmc.Unknown }, Waiting},
+		"another machine's BMC":      {2, minute, func(s *Observation) { s.Identity = No }, Waiting},
+		"its power lock is not read": {2, minute, func(s *Observation) { s.PowerLock = CannotTell }, Waiting},
+		"the Machine is there":       {2, minute, func(s *Observation) { s.Machine = Machine{Exists: Yes, UID: "mu"} }, Waiting},
+		"the first attempt":          {1, minute, func(*Observation) {}, Aborted},
+	} {
+		r, s := begin(Waiting, c.since)
+		r.Target.BareMetalHost, r.Attempt, r.Reason = "ns/b", c.attempt, reason.PowerOnFailed
+		r.Limits.RetryInterval, r.Wait = minute, &Wait{Since: ago(c.since), Code: r.Reason, Count: 1}
+		s.Power.State, s.Machine = bmc.On, Machine{Exists: Yes, UID: "another"}
+		c.change(&s)
+		got, _, _ := Next(r, s, noon)
+		assert.Equal(t, c.want, got.Step, name)
+	}
 }
