@@ -46,7 +46,7 @@ func quiet(p *Plan) {
 	p.Mistakes, p.Policies, p.Words, p.Absurd, p.Clocks = 0, 0, 0, 0, 0
 	p.Medik8s, p.Requests, p.Withdraws = false, false, 0
 	p.Others, p.Escalates, p.Meddles = false, false, 0
-	p.Names, p.Hands, p.Restores, p.Spells, p.Breaks = 0, 0, 0, 0, 0
+	p.Names, p.Hands, p.Restores, p.Spells, p.Breaks, p.Copies = 0, 0, 0, 0, 0, 0
 	p.Limit, p.StartsPerHour, p.Attempts, p.Retry = 0, 12, 2, 30*time.Second
 }
 
@@ -86,9 +86,9 @@ var mutants = []mutant{
 	{"Nodes are deleted by name", "I2", nothing, Defect{IgnoresPreconditions: true}},
 	{"sick as long as it was sick once", "I4", nothing, Defect{LateViews: time.Minute, Look: staleness()}},
 	{"the Lease is not looked at", "I5", alive, looks(func(f *run.Fresh, _ remediate.Run) { f.Observation.Lease.ResourceVersion = "1" })},
-	{"a Node from Git is a registration", "I5", func(p *Plan) { p.Git = true }, looks(func(f *run.Fresh, _ remediate.Run) {
-		if f.Observation.Node.Exists == remediate.Yes && f.Observation.Node.BootID == "" {
-			f.Observation.Node.BootID = "x"
+	{"a Node from Git is a registration", "I5", func(p *Plan) { p.Git = true }, looks(func(f *run.Fresh, r remediate.Run) {
+		if n := &f.Observation.Node; n.Exists == remediate.Yes && n.BootID == "" {
+			n.BootID, n.SystemUUID = "x", r.Target.SystemUUID
 		}
 	})},
 	{"a Lease is as long as any", "I5", func(p *Plan) { people(p); p.LongLeases = true }, looks(func(f *run.Fresh, _ remediate.Run) { f.Observation.Lease.Duration = 0 })},
@@ -152,6 +152,12 @@ func TestAuditsNoticeMutants(t *testing.T) {
 				maps.Copy(rules, out.Rules)
 			}
 			assert.NotZero(t, rules[m.rule], "%s was not found; found was %v", m.rule, slices.Sorted(maps.Keys(rules)))
+		})
+	}
+	for _, m := range recordMutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			m.play(t)
 		})
 	}
 }

@@ -244,6 +244,7 @@ func (w *World) help() {
 		})
 	}
 	for _, h := range w.hosts {
+		h.dropStrangersNode()
 		if w.asked(h.Name) && w.crowd.helped[h.Name] < 3 { // a wrong clock may have held it for hours
 			w.crowd.helped[h.Name]++
 			o := order.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}

@@ -144,6 +144,20 @@ func (w *World) giveNamesBack() {
 	}
 }
 
+// dropStrangersNode is what people do about a Node that a machine has left behind which has gone: nobody else
+// may take it for its own. w.mu is held.
+func (h *host) dropStrangersNode() {
+	w, n := h.w, h.w.api.Nodes[h.Name]
+	if h.Retired || h.Gone || n == nil || n.Ready == "True" {
+		return
+	}
+	if m := w.machineOf(n); m != nil && m != h.Host {
+		w.note(h.Name, "people delete the Node of %s, which has gone", m.Chassis)
+		w.api.RemoveNode(h.Name)
+		h.Owned = fake.Owned{} // nobody has saved it
+	}
+}
+
 // tickLives simulates one second of what happens to hosts apart from their records. w.mu is held.
 func (w *World) tickLives(now time.Time) {
 	for _, h := range w.hosts {
