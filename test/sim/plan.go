@@ -114,6 +114,7 @@ func NewPlan(seed uint64) Plan {
 	if r.IntN(5) == 0 && !p.Others && !p.Requests {
 		p.Limit, p.Git = 2, false // a Node from Git has no labels, either
 	}
+	p.Copies = pick(r, 0, 0, 0, 4)
 	if p.Others { // which an old store knows nothing about
 		p.Restores = 0
 	}
