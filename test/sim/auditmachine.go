@@ -39,7 +39,9 @@ func changed(t remediate.Target, o remediate.Observation) string {
 // held. // I8, I27
 func (w *World) auditTarget(c *incarnation, h *host, r remediate.Run, a remediate.Action) {
 	last := w.ledger.looks[lookKey{c, h.Name}]
-	if !last.changed.IsZero() && time.Since(last.changed) > seenWithin {
+	// Which cluster answers does not matter to an Off for what is off: it changes nothing.
+	repeated := a == remediate.SendOff && !h.On && last.fresh.Observation.ClusterUID != r.Target.ClusterUID
+	if !last.changed.IsZero() && time.Since(last.changed) > seenWithin && !repeated {
 		w.violate("I27", h.Name, "%s does %s for run %s (%s, attempt %d), and sees since %s that %s", c, a, r.ID, r.Step, r.Attempt,
 			time.Since(last.changed), changed(r.Target, last.fresh.Observation))
 	}
