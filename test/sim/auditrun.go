@@ -135,7 +135,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	}
 	lately := 0
 	for _, o := range w.ledger.runs {
-		if o.Manual == nil && now.Sub(w.ledger.begun[o.ID]) < time.Hour && (o.Step != remediate.Aborted || o.Intervened) { // otherwise it did nothing to the host
+		if o.Manual == nil && !w.ledger.misdated[o.ID] && now.Sub(w.ledger.begun[o.ID]) < time.Hour && (o.Step != remediate.Aborted || o.Intervened) { // otherwise it did nothing to the host
 			lately++
 		}
 	}
