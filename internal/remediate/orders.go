@@ -116,14 +116,15 @@ func CanClose(r Run) (ok bool, why string) {
 	return true, ""
 }
 
-// closeAsIs ends a Waiting or Held run and leaves the host as it is. Our power lock is released first.
+// closeAsIs ends a Waiting or Held run and leaves the host as it is. Our power lock is released first, unless it is
+// in a cluster that may never answer again.
 func closeAsIs(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	note := orderNote("closed as it is", *r.Abort) + "; last power read: " + powerReadText(s)
 	if ok, _ := CanClose(r); !ok {
 		r.Abort = nil
 		return r, Nothing, poll
 	}
-	if !powerLockFree(r, s) {
+	if !powerLockFree(r, s) && !s.OtherCluster {
 		return releasePowerLock(r, s, now)
 	}
 	r.Abort, r.LeaveOff = nil, false

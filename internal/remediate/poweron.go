@@ -23,6 +23,8 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case stays && r.Level > 0:
 		return previousLevel(r, s, note, now)
+	case stays && r.Abandon != "" && s.OtherCluster && timeExpired(s, now, r.Started.Add(r.Limits.RunTimeout)): // its own may never answer again // L1
+		return stop(r, reason.APIUnreachable, apiLostNote(s)+"; its host is On", now)
 	case stays && (!bmh || s.PowerLock == No):
 		return hostPoweredOn(r, s, note, now)
 	case believedOff && falseOffReason(r, s) != "":

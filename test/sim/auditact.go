@@ -33,7 +33,7 @@ func (w *World) auditCommand(l *link, c bmc.Command) {
 	}
 	h := w.hostOf(r.Target.Node)
 	w.auditIntent(l.inc, r, want)
-	if c == bmc.CommandOff || l.inc.log(h, nil).last.State == bmc.On { // On to what cannot be read changes nothing
+	if last := l.inc.log(h, nil).last; c == bmc.CommandOff || last.State == bmc.On && now.Sub(last.At) < proofMaxAge { // On to what cannot be read changes nothing
 		w.auditOld(l.inc, h, r, c.String())
 	}
 	w.auditSaid(l.inc, r, c.String())

@@ -157,6 +157,9 @@ func (w *World) auditReported(c *incarnation, ref remediate.Request, told reques
 // auditSaid checks that nothing is switched for a request that was answered, unless there is another
 // one by now, which says that it is processed. w.mu is held. // I22
 func (w *World) auditSaid(c *incarnation, r remediate.Run, what string) {
+	if _, old := w.ledger.old[r.ID]; old { // auditOld is about that
+		return
+	}
 	if r.Request == nil || w.api.Asked[r.Request.Name] != nil && w.api.Asked[r.Request.Name].UID != r.Request.UID {
 		return
 	}

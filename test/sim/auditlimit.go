@@ -47,7 +47,7 @@ func (w *World) auditRate(r remediate.Run) {
 	list[i].off = true
 	lately := 0
 	for _, s := range list[:i+1] {
-		if s.off && list[i].at.Sub(s.at) < time.Hour-w.plan.apart() {
+		if s.off && !w.ledger.misdated[s.run] && list[i].at.Sub(s.at) < time.Hour-w.plan.apart() {
 			lately++
 		}
 	}

@@ -26,16 +26,23 @@ func changed(t remediate.Target, o remediate.Observation) string {
 		return "the Node is on machine " + o.Node.SystemUUID
 	case o.Machine.Exists == remediate.Yes && t.MachineUID != "" && o.Machine.UID != t.MachineUID:
 		return "the Machine is another one, " + o.Machine.UID
+	case o.BareMetalHostUID != "" && t.BareMetalHostUID != "" && o.BareMetalHostUID != t.BareMetalHostUID:
+		return "the BareMetalHost is another one, " + o.BareMetalHostUID
+	case o.ClusterUID != "" && t.ClusterUID != "" && o.ClusterUID != t.ClusterUID:
+		return "the cluster is another one, " + o.ClusterUID
 	}
 	return ""
 }
 
 // auditTarget checks that what a run takes away is still that of its record, by what this fenced has
-// been shown. w.mu is held. // I2, I8
+// been shown, and that no Off goes to a host that is another machine than its Node's. w.mu is
+// held. // I8, I27
 func (w *World) auditTarget(c *incarnation, h *host, r remediate.Run, a remediate.Action) {
 	last := w.ledger.looks[lookKey{c, h.Name}]
-	if !last.changed.IsZero() && time.Since(last.changed) > seenWithin {
-		w.violate("I8", h.Name, "%s does %s for run %s (%s, attempt %d), and sees since %s that %s", c, a, r.ID, r.Step, r.Attempt,
+	// Which cluster answers does not matter to an Off for what is off: it changes nothing.
+	repeated := a == remediate.SendOff && !h.On && last.fresh.Observation.ClusterUID != r.Target.ClusterUID
+	if !last.changed.IsZero() && time.Since(last.changed) > seenWithin && !repeated {
+		w.violate("I27", h.Name, "%s does %s for run %s (%s, attempt %d), and sees since %s that %s", c, a, r.ID, r.Step, r.Attempt,
 			time.Since(last.changed), changed(r.Target, last.fresh.Observation))
 	}
 	if a != remediate.SendOff && a != remediate.SetPowerLock {
@@ -48,14 +55,14 @@ func (w *World) auditTarget(c *incarnation, h *host, r remediate.Run, a remediat
 }
 
 // auditIsolatedMachine checks which machine a Node that is being isolated is on. A person's word is
-// about the Node, whatever machine that is on. w.mu is held. // I1, I8
+// about the Node, whatever machine that is on. w.mu is held. // I27
 func (w *World) auditIsolatedMachine(h *host, n *fake.Node, r remediate.Run) {
 	m := w.machineOf(n)
 	if otherUUID(r.Target.SystemUUID, n.SystemUUID) {
-		w.violate("I8", h.Name, "run %s of machine %s isolates the Node of %s", r.ID, r.Target.SystemUUID, n.SystemUUID)
+		w.violate("I27", h.Name, "run %s of machine %s isolates the Node of %s", r.ID, r.Target.SystemUUID, n.SystemUUID)
 	}
 	if m != nil && m != h.Host && !r.IsolatesOnConfirmation() {
-		w.violate("I1", h.Name, "run %s isolates the Node of %s, of which nobody has read Off; it is on: %t", r.ID, m.Chassis, m.On)
+		w.violate("I27", h.Name, "run %s isolates the Node of %s, of which nobody has read Off; it is on: %t", r.ID, m.Chassis, m.On)
 	}
 }
 

@@ -114,7 +114,11 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	w.recordStart(r)
 	w.auditAddress(c, r, now)
 	w.auditAlone(node, r.ID, "run "+r.ID+" was begun")
-	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > time.Second {
+	within := time.Second
+	if r.Request != nil { // its finalizer is set first; the run then looks before it does anything
+		within += requestTimeout
+	}
+	if at := w.stopped(c, node, now); !at.IsZero() && now.Sub(at) > within {
 		w.violate("I23", node, "run %s was begun %s after the pause or hold", r.ID, now.Sub(at))
 	}
 	if r.Manual != nil { // a person is responsible for the rates
@@ -131,7 +135,7 @@ func (w *World) auditStart(c *incarnation, r remediate.Run) {
 	}
 	lately := 0
 	for _, o := range w.ledger.runs {
-		if o.Manual == nil && now.Sub(w.ledger.begun[o.ID]) < time.Hour && (o.Step != remediate.Aborted || o.Intervened) { // otherwise it did nothing to the host
+		if o.Manual == nil && !w.ledger.misdated[o.ID] && now.Sub(w.ledger.begun[o.ID]) < time.Hour && (o.Step != remediate.Aborted || o.Intervened) { // otherwise it did nothing to the host
 			lately++
 		}
 	}
@@ -227,6 +231,7 @@ func (w *World) auditEnd(r remediate.Run) {
 	case n.UID == r.NewNodeUID && len(n.Missing(raw)) > 0:
 		w.violate("I21", node, "run %s is Done and the Node lacks %v", r.ID, n.Missing(raw))
 	case time.Since(h.spare.taken) < seenWithin: // its name was taken a moment ago
+	case r.Target.SystemUUID == "" && r.Target.ReportedUUID == "": // nobody ever knew which machine it was about
 	case otherUUID(n.SystemUUID, r.Target.SystemUUID), w.machineOf(n) != h.Host && w.machineOf(n) != nil:
 		w.violate("I6", node, "run %s of machine %s is Done on another one, which tells %s in boot %s", r.ID, r.Target.SystemUUID, n.SystemUUID, n.BootID)
 	}

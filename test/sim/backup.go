@@ -81,7 +81,7 @@ func (w *World) restore(b backup) {
 // run. w.mu is held.
 func (w *World) bringLostBack() {
 	for _, h := range w.hosts {
-		if _, open := w.open(h.Name); open || h.Gone || w.ledger.lost.IsZero() && !h.anew {
+		if _, open := w.open(h.Name); open || h.Gone || w.ledger.lost.IsZero() && !h.unknown {
 			continue
 		}
 		if m := w.api.Metal[h.Name]; m != nil && fake.Held(m) {

@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // Defect is a rule that is broken on purpose, to test that the audits notice it.
@@ -35,6 +37,8 @@ type Defect struct {
 	LateViews time.Duration
 	// Reading changes what a BMC answers.
 	Reading func(r *bmc.Reading, uuid string)
+	// Stored changes what a fenced reads of a stored run, or of a stored pin.
+	Stored func(kind state.Kind, fields map[string]any)
 	// Look changes what the API server answers.
 	Look func(f *run.Fresh, r remediate.Run)
 	// Options changes the options of the engine.
@@ -45,6 +49,26 @@ func (d *Defect) reading(r *bmc.Reading, h *host) {
 	if d.Reading != nil {
 		d.Reading(r, h.UUID)
 	}
+}
+
+// stored is what a fenced reads of a record.
+func (d *Defect) stored(r state.Record) state.Record {
+	if d.Stored == nil || r.Data == nil || r.Kind != state.KindRun && r.Kind != state.KindPin {
+		return r
+	}
+	var record struct {
+		V    int            `json:"v"`
+		Data map[string]any `json:"data"`
+	}
+	err := json.Unmarshal(r.Data, &record)
+	if err == nil {
+		d.Stored(r.Kind, record.Data)
+		r.Data, err = json.Marshal(record)
+	}
+	if err != nil {
+		panic("sim: change a record: " + err.Error())
+	}
+	return r
 }
 
 func (d *Defect) looked(f *run.Fresh, r remediate.Run) {

@@ -5,8 +5,8 @@
 // The world has an API server with late watches and lost answers, hosts whose
 // kernels hang and reboot, kubelets, BMCs with false answers, a store that fails
 // at each save, or is put back as it was some minutes ago, machines that take the
-// name of another one's Node, people who pause, fence and change their minds, entries and
-// selectors that are wrong for a while, Nodes with another machine's UUID or an
+// name of another one's Node, a kubeconfig that leads to a copy of the cluster,
+// people who pause, fence and change their minds, entries and selectors that are wrong for a while, Nodes with another machine's UUID or an
 // absurd time, a controller that asks for hosts and changes its mind (mode
 // respond), other remediators that fenced asks (they are slow, fail, say nothing,
 // are not installed, delete the Node; people meddle with their requests), and

@@ -26,9 +26,11 @@ type host struct {
 	rng       *rand.Rand
 
 	broken bool // it does not boot until it is repaired
-	anew   bool // its Machine was made anew
-	spelt  int  // the boot for which the writing of its UUID was chosen
-	spare  spare
+	// unknown: people look after it, for its Machine was made anew, or its run was of a copy of the
+	// cluster and was closed.
+	unknown bool
+	spelt   int // the boot for which the writing of its UUID was chosen
+	spare   spare
 	// life is since when something other than the boot that was switched off may renew its Lease.
 	life time.Time
 }

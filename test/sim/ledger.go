@@ -34,6 +34,7 @@ type ledger struct {
 	asked    map[string]askedRecord
 	old      map[string]time.Time // runs that had ended when an old backup of the store made them open again
 	lost     time.Time            // when the store last became an old one
+	misdated map[string]bool      // runs that a fenced with a wrong clock has saved: with all their times wrong, as it sees them
 	lies     map[string]time.Time // by Node: when a BMC last read Off while its host was on
 	starts   []tried
 	said     map[string]saidAt         // by UID of a request: the last Processing=False in its status
@@ -97,7 +98,7 @@ func newLedger() ledger {
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
 		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{},
-		asked: map[string]askedRecord{}, told: map[recordedKey]time.Time{}, old: map[string]time.Time{}, lies: map[string]time.Time{}, said: map[string]saidAt{}}
+		asked: map[string]askedRecord{}, told: map[recordedKey]time.Time{}, old: map[string]time.Time{}, lies: map[string]time.Time{}, said: map[string]saidAt{}, misdated: map[string]bool{}}
 }
 
 // looked records an answer that reached a fenced. w.mu is held.
@@ -193,6 +194,7 @@ func (w *World) stored(d *storeClient, kind state.Kind, key string, skew time.Du
 					w.ledger.begun[key] = time.Now()
 				}
 				w.ledger.runs[key], w.ledger.writer[key] = r, d.inc
+				w.ledger.misdated[key] = w.ledger.misdated[key] || skew.Abs() > differsMost
 				w.auditRun(d, old, known, r)
 			}
 		})

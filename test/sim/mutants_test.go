@@ -46,7 +46,7 @@ func quiet(p *Plan) {
 	p.Mistakes, p.Policies, p.Words, p.Absurd, p.Clocks = 0, 0, 0, 0, 0
 	p.Medik8s, p.Requests, p.Withdraws = false, false, 0
 	p.Others, p.Escalates, p.Meddles = false, false, 0
-	p.Names, p.Hands, p.Restores, p.Spells, p.Breaks = 0, 0, 0, 0, 0
+	p.Names, p.Hands, p.Restores, p.Spells, p.Breaks, p.Copies = 0, 0, 0, 0, 0, 0
 	p.Limit, p.StartsPerHour, p.Attempts, p.Retry = 0, 12, 2, 30*time.Second
 }
 
@@ -152,6 +152,12 @@ func TestAuditsNoticeMutants(t *testing.T) {
 				maps.Copy(rules, out.Rules)
 			}
 			assert.NotZero(t, rules[m.rule], "%s was not found; found was %v", m.rule, slices.Sorted(maps.Keys(rules)))
+		})
+	}
+	for _, m := range recordMutants {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			m.play(t)
 		})
 	}
 }

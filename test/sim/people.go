@@ -244,18 +244,25 @@ func (w *World) help() {
 		})
 	}
 	for _, h := range w.hosts {
+		h.dropStrangersNode()
 		if w.asked(h.Name) && w.crowd.helped[h.Name] < 3 { // a wrong clock may have held it for hours
 			w.crowd.helped[h.Name]++
 			o := order.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}
 			w.ask("release-hold", h.Name, c, func(ctx context.Context) error { return w.releaseHost(ctx, e, o) })
 		}
 		r, open := w.open(h.Name)
-		if !open || r.Step != remediate.Held || w.crowd.helped[r.ID] >= 3 {
+		elsewhere := r.Target.ClusterUID != w.home && r.Step.Idle()
+		if !open || r.Step != remediate.Held && !elsewhere || w.crowd.helped[r.ID] >= 3 {
 			continue
 		}
 		w.crowd.helped[r.ID]++
 		w.decides(r)
-		o := order.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}
+		o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 0", Reason: "calm", AsIs: elsewhere}
+		if elsewhere { // its cluster was a copy: nobody brings that back
+			h.unknown, h.Owned = true, fake.Owned{}
+			w.ask("abort-as-is", h.Name, c, func(ctx context.Context) error { _, err := e.Abort(ctx, o); return err })
+			continue
+		}
 		w.ask("unfence", h.Name, c, func(ctx context.Context) error {
 			_ = w.releaseHost(ctx, e, o) // most are not frozen
 			_, err := e.Unfence(ctx, o)

@@ -56,6 +56,8 @@ type Plan struct {
 	// person switches on a host that fenced has switched off, ten times as often while no fenced can;
 	// Restores how often an old backup of the store is restored.
 	Names, Hands, Restores float64
+	// Copies is how often, per hour, the kubeconfig leads to a copy of the cluster for some minutes.
+	Copies float64
 	// Spells is the probability that a booting kernel writes its UUID in another way, Breaks that a
 	// host does not boot until it is repaired.
 	Spells, Breaks float64
@@ -112,6 +114,7 @@ func NewPlan(seed uint64) Plan {
 	if r.IntN(5) == 0 && !p.Others && !p.Requests {
 		p.Limit, p.Git = 2, false // a Node from Git has no labels, either
 	}
+	p.Copies = pick(r, 0, 0, 0, 4)
 	if p.Others { // which an old store knows nothing about
 		p.Restores = 0
 	}

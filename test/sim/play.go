@@ -76,6 +76,7 @@ func (w *World) troubles(now time.Time) {
 	w.makeMistakes(now)
 	w.confirmLostHost(now)
 	w.mayTakeName(now)
+	w.mayLeadToACopy(now)
 	w.switchOnByHand(now)
 	w.mayRestore(now)
 	if w.chance(w.plan.Outages / 3) {
@@ -129,6 +130,7 @@ func (w *World) clear() {
 	}
 	w.correct()
 	w.giveNamesBack()
+	w.leadHome()
 	for _, i := range w.instances {
 		i.apiCut, i.storeCut, i.forbidden = time.Time{}, time.Time{}, time.Time{}
 		if c := &i.clock; c.mended.IsZero() {

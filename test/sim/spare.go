@@ -72,7 +72,7 @@ func (w *World) makeAnew(h *host) {
 	}
 	w.fault("machine-made-anew", h.Name, "")
 	w.api.ChangeMachine(h.Name, func(m *policy.Machine) { m.UID += "-again" })
-	h.anew, h.Owned = true, fake.Owned{}    // a run for the Machine that is gone owes it nothing
+	h.unknown, h.Owned = true, fake.Owned{} // a run for the Machine that is gone owes it nothing
 	if q := w.api.Asked[m.Name]; q != nil { // its garbage is collected
 		w.withdraw(h, q, 0)
 	}
@@ -141,6 +141,20 @@ func (w *World) giveNamesBack() {
 		if h.Retired {
 			h.getName()
 		}
+	}
+}
+
+// dropStrangersNode is what people do about a Node that a machine has left behind which has gone: nobody else
+// may take it for its own. w.mu is held.
+func (h *host) dropStrangersNode() {
+	w, n := h.w, h.w.api.Nodes[h.Name]
+	if h.Retired || h.Gone || n == nil || n.Ready == "True" {
+		return
+	}
+	if m := w.machineOf(n); m != nil && m != h.Host {
+		w.note(h.Name, "people delete the Node of %s, which has gone", m.Chassis)
+		w.api.RemoveNode(h.Name)
+		h.Owned = fake.Owned{} // nobody has saved it
 	}
 }
 

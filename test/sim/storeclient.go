@@ -87,7 +87,7 @@ func (d *storeClient) Get(ctx context.Context, kind state.Kind, key string) (sta
 		return state.Record{}, err
 	}
 	r, err := d.inc.i.w.store.Get(ctx, kind, key)
-	return shiftRecord(r, d.skewOf(r)), err
+	return d.inc.i.w.defect.stored(shiftRecord(r, d.skewOf(r))), err
 }
 
 // List implements state.Store.
@@ -101,6 +101,9 @@ func (d *storeClient) List(ctx context.Context, kind state.Kind) ([]state.Record
 	list, err := correctedStore{d.inc.i.w.store, d.skew()}.List(ctx, kind)
 	if d.inc.i.w.defect.ForgetsAsked {
 		list = slices.DeleteFunc(list, isAsked)
+	}
+	for i := range list {
+		list[i] = d.inc.i.w.defect.stored(list[i])
 	}
 	return list, err
 }

@@ -45,8 +45,10 @@ type World struct {
 	crowd     peopleState
 	asks      asker
 	others    others
-	checkGone bool   // the check is deleted
-	sessions  uint64 // number of BMC sessions so far
+	checkGone bool      // the check is deleted
+	home      string    // UID of the cluster
+	copyTo    time.Time // until when the kubeconfig leads to a copy of it
+	sessions  uint64    // number of BMC sessions so far
 	mistakes  []mistake
 	files     []policy.Check        // of policies.d
 	markers   []string              // of passwords
@@ -84,7 +86,7 @@ func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 	w.crowd = peopleState{stops: map[stopKey]stop{}, files: map[*instance]stop{}, helped: map[string]int{}}
 	w.asks, w.others = newAsker(), newOthers(p.Seed)
 	w.api = fake.NewState(cluster)
-	w.api.Medik8s = w.plan.Medik8s
+	w.home, w.api.Medik8s = w.api.UID, w.plan.Medik8s
 	w.api.PodsOfANode, w.api.ReadyAfter, w.api.Lifecycle = 3, 5*time.Second, true
 	w.api.IgnorePreconditions, w.api.RestoreNothing = d.IgnoresPreconditions, d.RestoresNothing
 	w.api.Note, w.api.OnIsolate, w.api.Stamp = w.note, w.isolated, w.stamp
