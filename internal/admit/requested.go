@@ -31,7 +31,7 @@ type RequestedRuns struct {
 	mu        sync.Mutex
 	notHeld   map[string]time.Time // when a request could not be held, by UID
 	firstSeen map[string]time.Time // when a request was first seen, by UID; see provenSince
-	unknown   map[string]bool      // whether a run that nobody knows may have set the finalizer, by UID; see noteHolds
+	unknown   map[string]bool      // whether a run that nobody knows may have set the finalizer, by UID; see recordHolds
 	read      time.Time            // the ledger has all that was read of the cluster until then
 
 	overLimit bool // there were too many requests; only the deciding loop uses it
@@ -96,7 +96,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 		return alone, time.Time{}
 	}
 	list := w.book.requested(now)
-	w.noteHolds(list)
+	w.recordHolds(list)
 	w.noteLimit(list)
 	for _, q := range list {
 		t := &q.Target

@@ -35,7 +35,7 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 	}
 	requested := w.book.requested(now)
 	proven := w.provenSince(requested, now)
-	w.noteHolds(requested)
+	w.recordHolds(requested)
 	for i, q := range requested {
 		r, unknown := q.run, w.isUnknown(q)
 		held := q.Request.Power.HasFinalizer
@@ -84,9 +84,9 @@ func (w *RequestedRuns) provenSince(list []asked, now time.Time) map[string]bool
 	return proven
 }
 
-// noteHolds notes which requests have a finalizer that this process has not set, for a run that nobody
+// recordHolds records which requests have a finalizer that this process has not set, for a run that nobody
 // knows: one that was lost with the state may have switched the host off. // I20
-func (w *RequestedRuns) noteHolds(list []asked) {
+func (w *RequestedRuns) recordHolds(list []asked) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	there := map[string]bool{}

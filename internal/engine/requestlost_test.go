@@ -55,8 +55,8 @@ func lostRun(t *testing.T, w *world, store *failingStore) {
 	require.Empty(t, q.Power.Phase)
 }
 
-// untold are the events that say that a run is lost.
-func untold(t *testing.T, events *event.Stream) []event.Event {
+// lostRunEvents are the events that say that a run is lost.
+func lostRunEvents(t *testing.T, events *event.Stream) []event.Event {
 	t.Helper()
 	return eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "does not know the run") })
 }
@@ -82,7 +82,7 @@ func TestFinalizerWithoutAPhaseOutlivesTheState(t *testing.T) {
 					require.True(t, q.Power.HasFinalizer)
 					require.Equal(t, []string{request.Held, "Unknown"}, []string{told.Phase, processing(w)})
 					require.Contains(t, told.LastError, "see that it is on")
-					require.Len(t, untold(t, events), 1)
+					require.Len(t, lostRunEvents(t, events), 1)
 					stop()
 				}
 				_, _, stop := start(t, w, older, responding(w))
@@ -108,7 +108,7 @@ func TestNewRunFollowsALostOne(t *testing.T) {
 		q, told := asked(w)
 		assert.False(t, q.Power.HasFinalizer)
 		assert.Equal(t, request.Succeeded, told.Phase)
-		assert.Empty(t, untold(t, events))
+		assert.Empty(t, lostRunEvents(t, events))
 		stop()
 	})
 }
@@ -162,7 +162,7 @@ func TestRequestWhoseRunDidNotStartIsReleased(t *testing.T) {
 				q, _ := asked(w)
 				assert.Equal(t, restart, q != nil)
 				if restart {
-					assert.Len(t, untold(t, events), 1)
+					assert.Len(t, lostRunEvents(t, events), 1)
 					w.Recover()
 					time.Sleep(30 * time.Second)
 					q, _ = asked(w)
@@ -188,7 +188,7 @@ func TestKnownRunIsNotLost(t *testing.T) {
 		q, _ := asked(w)
 		assert.Nil(t, q)
 		assert.True(t, w.On())
-		assert.Empty(t, untold(t, events))
+		assert.Empty(t, lostRunEvents(t, events))
 		w.Do(func(s *fake.State) { assert.Empty(t, s.Asked) })
 		stop()
 	})
