@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +18,27 @@ import (
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/test/scene"
 )
+
+// requireStopped stops a process, and waits until each of its threads has stopped: on a busy machine one that
+// runs can answer in between.
+func requireStopped(t *testing.T, pid int) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	require.Eventually(t, func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		require.NoError(t, err)
+		for _, stat := range threads {
+			text, err := os.ReadFile(stat)
+			if err != nil { // it has ended
+				continue
+			}
+			if _, state, _ := strings.Cut(string(text), ") "); !strings.HasPrefix(state, "T") {
+				return false
+			}
+		}
+		return len(threads) > 0
+	}, time.Minute, 10*time.Millisecond)
+}
 
 // The safe path of a new operator: the cluster is only observed, a dry run asks everything, an
 // administrator fences one node by hand, and arm shows first what would be fenced, and waits.
@@ -152,7 +176,7 @@ func TestPromptsOnATerminal(t *testing.T) {
 	requireBack(ctx, t, s, hung)
 	untouched(ctx, t, s, s.Worker("healthy"))
 
-	require.NoError(t, syscall.Kill(daemon.PID(), syscall.SIGSTOP))
+	requireStopped(t, daemon.PID())
 	silent := fencectl(ctx, t, s, 5, "status")
 	require.NoError(t, syscall.Kill(daemon.PID(), syscall.SIGCONT))
 	assert.Contains(t, silent.Stderr, "it accepts connections and answers nothing since 10s")
