@@ -72,7 +72,7 @@ func (w *World) makeAnew(h *host) {
 	}
 	w.fault("machine-made-anew", h.Name, "")
 	w.api.ChangeMachine(h.Name, func(m *policy.Machine) { m.UID += "-again" })
-	h.unknown, h.Owned = true, fake.Owned{}    // a run for the Machine that is gone owes it nothing
+	h.unknown, h.Owned = true, fake.Owned{} // a run for the Machine that is gone owes it nothing
 	if q := w.api.Asked[m.Name]; q != nil { // its garbage is collected
 		w.withdraw(h, q, 0)
 	}
