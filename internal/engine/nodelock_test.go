@@ -145,6 +145,42 @@ func TestNodeLockDelaysNoWayBack(t *testing.T) { // I20, I22
 	assert.Equal(t, usual, hung, "in virtual time")
 }
 
+// A run that has lost its Lease after the isolation takes it again before it deletes the Machine.
+func TestLostNodeLockIsTakenAgain(t *testing.T) { // I22
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.installMedik8s()
+		w.ownMachines()
+		w.SetBootTime(never)
+		var held []string
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Run.MaxAttempts, o.Clusters[0].Reprovision = 1, true
+			o.Clusters[0].Kube = actKube{o.Clusters[0].Kube, func(a remediate.Action) {
+				if a == remediate.DeleteTargetMachine {
+					held = append(held, w.lockOf().Run)
+				}
+			}}
+		})
+		defer stop()
+		until(t, e, remediate.AwaitNode)
+		w.Do(func(s *fake.State) { delete(s.NodeLocks, "n-1") })
+		time.Sleep(30 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, remediate.Reprovisioned, r.Step)
+		assert.Equal(t, []string{r.ID}, held)
+	})
+}
+
+// actKube tells of each write before it is done.
+type actKube struct {
+	engine.Kube
+	before func(remediate.Action)
+}
+
+func (k actKube) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	k.before(a)
+	return k.Kube.Act(ctx, r, a, backups, b)
+}
+
 // A run that another process, or another instance with the same store, takes up has its
 // Lease already.
 func TestNodeLockOutlivesARestart(t *testing.T) { // I20, I22

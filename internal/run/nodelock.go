@@ -35,6 +35,7 @@ type nodeLock struct {
 // lockResult is the result of a request that began at a time.
 type lockResult struct {
 	began   time.Time
+	renewed bool // nothing was to be taken that was not held already
 	binds   time.Duration
 	foreign string
 	err     error
@@ -95,7 +96,7 @@ func (w *worker) unlockNode(ctx context.Context) {
 func lock(ctx context.Context, k Kube, r remediate.Run) lockResult {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	result := lockResult{began: time.Now()}
+	result := lockResult{began: time.Now(), renewed: !r.Step.Destructive()}
 	result.binds, result.foreign, result.err = k.LockNode(ctx, r)
 	return result
 }
@@ -147,6 +148,8 @@ func (l *nodeLock) note(r lockResult) {
 		l.next = r.began.Add(lockRetry)
 	case r.foreign != "":
 		l.until, l.next = time.Time{}, r.began.Add(lockRetry)
+	case r.binds == 0 && r.renewed: // it is not held, which says nothing about whether it must be
+		l.next = r.began.Add(lockEvery)
 	case r.binds == 0: // there is nothing to hold
 		l.until, l.next = r.began.Add(lockEvery+lockMargin), r.began.Add(lockEvery)
 	default:

@@ -66,6 +66,9 @@ func (w *World) finishWaiting(r remediate.Run) {
 	if r.Step != remediate.Waiting || r.LeaveOff || r.Reason == reason.AttemptsExhausted || w.hostOf(r.Target.Node).Gone {
 		return
 	}
+	if h := w.hostOf(r.Target.Node); h.ControlPlane && !w.survives(w.api.Look(r, nil), h.Name) {
+		return // what waits is what another member's host needs, too: somebody must repair one of them // I12
+	}
 	longest := 30*w.plan.run().RetryInterval*6/5 + 5*time.Minute
 	if since := time.Since(r.Wait.Since); since > longest && !r.Wait.Due { // L5
 		w.violate("L5", r.Target.Node, "run %s waits for %s since %s, which nothing causes any more", r.ID, r.Reason, since)

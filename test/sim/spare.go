@@ -25,9 +25,14 @@ type spare struct {
 	refuted time.Time
 }
 
-// tell changes the UUID in the Node of a host, if the Node is that of this host.
+// tell changes the UUID in the Node of a host, unless another machine's kubelet has registered it.
 func (h *host) tell(uuid string) {
-	if h.NodeUUID = uuid; !h.Retired {
+	h.NodeUUID = uuid
+	n := h.w.api.Nodes[h.Name]
+	if n == nil || h.Retired {
+		return
+	}
+	if m := h.w.machineOf(n); m == nil || m == h.Host {
 		h.w.api.ShowUUID(h.Host)
 	}
 }
