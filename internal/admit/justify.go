@@ -66,7 +66,7 @@ func (rc *runCluster) Names(t remediate.Target, f run.Fresh) []string {
 func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
 	t := r.Target
 	switch {
-	case orderExpired(r, now):
+	case isOrderOld(r, now): // a run that has begun to switch needs this only until a command has an effect; it may come from a backup
 		return remediate.No, orderTooOld
 	case r.Manual != nil:
 		return remediate.Yes, ""

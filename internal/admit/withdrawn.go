@@ -60,7 +60,12 @@ const orderTooOld = "the order is older than ten minutes and nothing came of it;
 // host was not touched, or the run rests or begins again before the isolation. // I4
 func orderExpired(r remediate.Run, now time.Time) bool {
 	begins := !r.Intervened || r.Revalidate || r.Step.Idle()
-	return r.Manual != nil && r.Attempt == 1 && r.Isolated.IsZero() && begins && age(r.Manual.At, now) > orderFresh
+	return begins && isOrderOld(r, now)
+}
+
+// isOrderOld says whether a run that has isolated nothing began by an order that is older than orderFresh.
+func isOrderOld(r remediate.Run, now time.Time) bool {
+	return r.Manual != nil && r.Attempt == 1 && r.Isolated.IsZero() && age(r.Manual.At, now) > orderFresh
 }
 
 // requestWithdrawn answers for a run that carries out a request.

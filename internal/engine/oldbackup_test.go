@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
@@ -85,4 +86,45 @@ func TestRunOfAnOldBackupEndsByItself(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The same for a host that was fenced by hand: the order has had its effect long ago, and is not given anew by a
+// backup. This one is of the moment after the first command was saved. // I4
+func TestOrderOfAnOldBackupSwitchesNothing(t *testing.T) {
+	dir := t.TempDir()
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Recover()
+		slowly := func(o *engine.Options) { waiting(o); o.Run.OffDeadline = time.Hour }
+		e, _, stop := start(t, w, store, slowly)
+		time.Sleep(10 * time.Second)
+		_, err := e.Fence(t.Context(), byHand)
+		require.NoError(t, err)
+		var backup []state.Record
+		for only(t, e).Step == remediate.PowerOff {
+			if backup == nil && only(t, e).Intervened {
+				backup = backupOf(t, store)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(20 * time.Minute)
+		require.Equal(t, remediate.Aborted, only(t, e).Step, "the control plane reports the Node Ready all the time")
+		stop()
+		time.Sleep(12 * time.Minute)
+		offs := w.Count(bmc.CommandOff)
+
+		old, err := boltstore.Open(dir + "/old.db")
+		require.NoError(t, err)
+		defer func() { require.NoError(t, old.Close()) }()
+		for _, r := range backup {
+			r.Version = 0
+			_, err := old.Put(t.Context(), r)
+			require.NoError(t, err)
+		}
+		e, _, stop = start(t, w, old, slowly)
+		time.Sleep(30 * time.Minute)
+		r := only(t, e)
+		assert.True(t, r.Step.Ended(), "%s %s: %s", r.Step, r.Reason, r.Note)
+		assert.Equal(t, offs, w.Count(bmc.CommandOff))
+		stop()
+	})
 }

@@ -63,11 +63,11 @@ func machineReplaced(r Run, s Observation) bool {
 	return r.Target.Machine != "" && (s.Machine.Exists == No || s.Machine.Exists == Yes && s.Machine.UID != r.Target.MachineUID)
 }
 
-// isOtherMachine says whether a kubelet of another machine than the target's has registered a
-// Node. Where the target had no Node, what its BMC reported must agree. // I6, I8
+// isOtherMachine says whether a Node says that it is of another machine than the target's. One that no
+// kubelet has registered, and that tells no system UUID, says nothing. Where the target had no Node, what its BMC reported must agree. // I6, I8
 func isOtherMachine(t Target, n Node) bool {
 	switch {
-	case n.Exists != Yes || n.unregistered():
+	case n.Exists != Yes || n.unregistered() && n.SystemUUID == "":
 		return false
 	case t.SystemUUID != "":
 		return !sameUUID(t.SystemUUID, n.SystemUUID)

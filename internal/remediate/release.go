@@ -19,7 +19,7 @@ func mayReleasePods(r Run, s Observation, now time.Time) bool {
 		return false
 	case s.Power.State != bmc.Off, !offProven(r, s, now), s.API != APIReachable, s.Paused, s.Contested != No:
 		return false
-	case !StillIsolated(r, s.Node):
+	case !StillIsolated(r, s.Node), targetReplaced(r, s) != "": // I27
 		return false
 	}
 	return s.PodsReleased == No || s.VolumesReleased == No

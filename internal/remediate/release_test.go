@@ -103,15 +103,16 @@ func TestReleasePods(t *testing.T) {
 		"fenced was restarted":        {func(_ *Run, s *Observation) { s.OffAccepted = false }, Nothing},
 		"the BMC does not answer":     {func(_ *Run, s *Observation) { s.Power.State = bmc.Unknown }, Nothing},
 		"nobody can tell of the Node": {func(_ *Run, s *Observation) { s.Node.Exists = CannotTell }, Nothing},
+		"another Machine":             {func(_ *Run, s *Observation) { s.Machine = Machine{Exists: Yes, UID: "another"} }, Nothing},
 		"On was sent":                 {func(r *Run, _ *Observation) { r.Intent = Intent{SendOn, now} }, Nothing},
 		"the taint is there": {func(r *Run, s *Observation) {
-			r.Isolation, s.Node = IsolateTaint, Node{Exists: Yes, UID: r.Target.NodeUID, BootID: r.Target.BootID, OutOfService: true}
+			r.Isolation, s.Node = IsolateTaint, Node{Exists: Yes, UID: r.Target.NodeUID, BootID: r.Target.BootID, SystemUUID: r.Target.SystemUUID, OutOfService: true}
 		}, ReleasePods},
 		"the taint is gone": {func(r *Run, s *Observation) {
-			r.Isolation, s.Node = IsolateTaint, Node{Exists: Yes, UID: r.Target.NodeUID, BootID: r.Target.BootID}
+			r.Isolation, s.Node = IsolateTaint, Node{Exists: Yes, UID: r.Target.NodeUID, BootID: r.Target.BootID, SystemUUID: r.Target.SystemUUID}
 		}, Nothing},
 		"the tainted Node has booted": {func(r *Run, s *Observation) {
-			r.Isolation, s.Node = IsolateTaint, Node{Exists: Yes, UID: r.Target.NodeUID, BootID: "another", OutOfService: true}
+			r.Isolation, s.Node = IsolateTaint, Node{Exists: Yes, UID: r.Target.NodeUID, BootID: "another", SystemUUID: r.Target.SystemUUID, OutOfService: true}
 		}, Nothing},
 		"no Node was ever there": {func(r *Run, _ *Observation) { r.Target.NodeUID = "" }, Nothing},
 	} {
