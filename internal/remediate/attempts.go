@@ -37,7 +37,7 @@ func pauseBefore(r Run) time.Duration {
 // on, and another machine's Node is no target. // I2, I6, I27
 func retargetNode(r Run, s Observation) Run {
 	if n := s.Node; r.Attempt > 1 && n.Exists == Yes && !isOtherMachine(r.Target, n) {
-		if registeredAnew(r) || registeredSinceIsolation(r, n) && n.BootID != r.Target.BootID && isTargetMachine(r.Target, n) {
+		if registeredAnew(r) || n.registered() && n.BootID != r.Target.BootID && isTargetMachine(r.Target, n) {
 			r.NewNodeUID = n.UID
 		}
 		r.Target.NodeUID, r.Target.BootID = n.UID, cmp.Or(n.BootID, r.Target.BootID)
