@@ -192,6 +192,9 @@ func (w *World) auditDeleted(c *incarnation, q *policy.Request) {
 	if m == nil || !m.working || n != nil && (n.Ready == "True" || h.absurd || time.Since(n.Since) < seen) {
 		return
 	}
+	if told := lastOf(c.knows.nodes[h.Name]); n == nil && len(told) > 0 && (told[0].ready == "True" || told[0].gone && time.Since(told[0].at) < seen) {
+		return // it was well, and has just been deleted
+	}
 	w.violate("I22", h.Name, "%s deletes %s, and its remediator works", c, q.UID)
 }
 
