@@ -81,7 +81,7 @@ func (w *world) takeName(disks bool) {
 		w.labels, w.oos, w.deleting = false, false, 0
 	}
 	w.owner, w.bootID, w.ready = owner{other: true, livesFor: otherLife}, otherBoot, true
-	w.hung, w.badBoots = true, 4
+	w.hung, w.badBoots = true, 3
 	w.rv++
 }
 
