@@ -5,7 +5,7 @@ package reason
 const (
 	// PowerForbidden: the host may not be switched off: its owner forbids it, its BMC has lied, or it is there twice.
 	PowerForbidden Code = "PowerForbidden"
-	// TargetChanged: the Node was replaced since the decision.
+	// TargetChanged: fresh reads show another Node, machine, Machine, BareMetalHost or cluster than the decision was made on.
 	TargetChanged Code = "TargetChanged"
 	// Recovered: the fresh objects do not ask for the run any more.
 	Recovered Code = "Recovered"
