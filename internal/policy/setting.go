@@ -54,7 +54,7 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 	case c.Invalid != "":
 		return setting{state: StateInvalid, message: c.Invalid}
 	case a.OverTargetLimit:
-		return setting{state: StateInvalid, message: c.targetLimitMessage(&a.Rules)}
+		return setting{state: StateInvalid, message: a.Rules.targetLimitMessage(c)}
 	}
 	if err := c.parseLimits(); err != nil {
 		return setting{state: StateInvalid, message: err.Error()}

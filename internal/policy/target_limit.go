@@ -18,15 +18,15 @@ func (r *Rules) exceedsTargetLimit(targets int) bool {
 	return targets > cmp.Or(r.MaxTargets, maxTargets)
 }
 
-// author is whose target limit a check counts against: its namespace's, since whoever
+// author returns whose target limit a check counts against: its namespace's, since whoever
 // may write there decides about no other; "" are the checks without a namespace. Files are the
 // administrator's, and have no limit.
-func (c *Check) author() (namespace string, limited bool) {
+func author(c *Check) (namespace string, limited bool) {
 	return c.Namespace, c.Source == "" || c.Source == "cluster"
 }
 
 // targetLimitMessage says why a check is not evaluated.
-func (c *Check) targetLimitMessage(r *Rules) string {
+func (r *Rules) targetLimitMessage(c *Check) string {
 	whose := "of namespace " + c.Namespace
 	if c.Namespace == "" {
 		whose = "without a namespace"
@@ -35,10 +35,12 @@ func (c *Check) targetLimitMessage(r *Rules) string {
 		"remove checks, or narrow selectors that overlap", whose, cmp.Or(r.MaxTargets, maxTargets))
 }
 
-// overLimit reports whether the author of a check has too many targets.
-func (w *tables) overLimit(c *Check) bool {
-	namespace, limited := c.author()
-	return limited && w.overTargetLimit[namespace]
+// crowds are the namespaces whose checks have too many targets together.
+type crowds map[string]bool
+
+func (w crowds) includes(c *Check) bool {
+	namespace, limited := author(c)
+	return limited && w[namespace]
 }
 
 // applyTargetLimit sets overTargetLimit from the number of targets of the checks.
@@ -48,7 +50,7 @@ func (w *tables) applyTargetLimit(checks []Check) {
 	}
 	targets := map[string]int{}
 	for i := range checks {
-		if namespace, limited := checks[i].author(); limited {
+		if namespace, limited := author(&checks[i]); limited {
 			targets[namespace] += w.size(&checks[i])
 			w.overTargetLimit[namespace] = w.rules.exceedsTargetLimit(targets[namespace])
 		}
@@ -89,7 +91,7 @@ func (l *Ledger) enforceTargetLimit() {
 			delete(l.w.overTargetLimit, namespace)
 		}
 		for _, c := range l.checks {
-			if of, limited := c.check.author(); limited && of == namespace {
+			if of, limited := author(c.check); limited && of == namespace {
 				l.reselect(c)
 			}
 		}
@@ -110,7 +112,7 @@ func (l *Ledger) reselect(c *checkEntry) {
 // resize adds to the number of targets of the check.
 func (l *Ledger) resize(c *checkEntry, by int) {
 	c.size += by
-	if namespace, limited := c.check.author(); limited && by != 0 {
+	if namespace, limited := author(c.check); limited && by != 0 {
 		l.sizes[namespace] += by
 		l.resized[namespace] = true
 	}
