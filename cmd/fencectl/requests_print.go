@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/fenced/fenced/internal/api"
 )
@@ -21,9 +20,7 @@ func (c *cli) requestTable(st api.Status) *table {
 			}
 			t.add(row...)
 		}
-		if k.RequestsMore > 0 {
-			t.add(k.Name, fmt.Sprintf("and %d more", k.RequestsMore))
-		}
+		t.addMore(k.Name, k.RequestsMore)
 	}
 	return t
 }

@@ -57,7 +57,7 @@ func headline(st api.Status, p painter) string {
 func clusterTable(st api.Status) *table {
 	t := newTable("CLUSTER", "MODE", "OWNER", "EPOCH", "VIEW AGE", "NODES", "DEVIATING")
 	for _, k := range st.Clusters {
-		t.add(k.Name, mode(k), owner(k), k.Epoch, span(time.Duration(k.ViewAgeSeconds*float64(time.Second))), k.Nodes, len(k.Deviating))
+		t.add(k.Name, mode(k), owner(k), k.Epoch, span(time.Duration(k.ViewAgeSeconds*float64(time.Second))), k.Nodes, len(k.Deviating)+k.DeviatingMore)
 	}
 	return t
 }
@@ -90,6 +90,7 @@ func (c *cli) checkTable(st api.Status) *table {
 			t.add(k.Name, checkName(check.Kind, check.Namespace, check.Name), orDash(check.State), check.Healthy, check.Expected,
 				yesNo(check.Allowed), check.RemediationsAllowed)
 		}
+		t.addMore(k.Name, k.ChecksMore)
 	}
 	return t
 }
@@ -105,6 +106,7 @@ func (c *cli) targetTable(st api.Status, now time.Time) *table {
 				}
 				t.add(k.Name, orDash(d.Node), orDash(d.Machine), orDash(d.Check), verdict(d.Verdict), d.Reason, c.age(d.Since, now), by, d.Message)
 			}
+			t.addMore(k.Name, k.DeviatingMore)
 		}
 		return t
 	}
@@ -113,6 +115,7 @@ func (c *cli) targetTable(st api.Status, now time.Time) *table {
 		for _, d := range k.Deviating {
 			t.add(k.Name, cmp.Or(d.Node, d.Machine), verdict(d.Verdict), d.Reason, c.age(d.Since, now), blockedBy(st, k.Name, d, now))
 		}
+		t.addMore(k.Name, k.DeviatingMore)
 	}
 	return t
 }

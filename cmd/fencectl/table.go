@@ -42,6 +42,13 @@ func (t *table) add(values ...any) {
 	t.rows = append(t.rows, row)
 }
 
+// addMore says how many rows of a cluster the answer left out.
+func (t *table) addMore(cluster string, more int) {
+	if more > 0 {
+		t.add(cluster, fmt.Sprintf("and %d more", more))
+	}
+}
+
 // write prints the table with a title line; one without rows prints nothing. What does not fit
 // into the painter's width goes on below, in the same column: nothing is cut off.
 func (t *table) write(w io.Writer, p painter, title string) error {

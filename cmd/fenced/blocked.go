@@ -19,7 +19,7 @@ func blockedIn(cs engine.ClusterStatus) []api.Blocked {
 		r := &cs.Refused[i]
 		list = append(list, api.Blocked{
 			Cluster: cs.Name, Node: r.Node, Machine: r.Machine, Check: checkOf(r), Run: r.Run, Reason: string(r.Gate.Reason),
-			Class: string(reason.ClassOf(r.Gate.Reason)), Message: r.Gate.Why(), Since: r.Since.UTC(), NextTry: r.NextTry.UTC(),
+			Class: string(reason.ClassOf(r.Gate.Reason)), Message: shown(r.Gate.Why()), Since: r.Since.UTC(), NextTry: r.NextTry.UTC(),
 		})
 	}
 	return list

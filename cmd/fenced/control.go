@@ -58,7 +58,8 @@ func (c control) Status(ctx context.Context) (api.Status, error) {
 		}
 		cluster.Requests, cluster.RequestsMore = c.requests(cs.Name)
 		s.Clusters = append(s.Clusters, cluster)
-		s.Blocked = append(s.Blocked, blockedIn(cs)...)
+		blocked, more := share(blockedIn(cs), maxTargetsShown, func(b api.Blocked) string { return namespaceIn(b.Check) })
+		s.Blocked, s.BlockedMore = append(s.Blocked, blocked...), s.BlockedMore+more
 		for _, r := range cs.Runs {
 			s.Runs = append(s.Runs, c.runStatus(r))
 		}
@@ -102,17 +103,19 @@ func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStat
 		for j := range k.Targets {
 			if t := &k.Targets[j]; t.Verdict != policy.Healthy && t.Verdict != policy.Skipped {
 				out.Deviating = append(out.Deviating, api.TargetStatus{
-					Node: t.Node, Machine: t.Machine, Check: checkName(k.ID()), Verdict: string(t.Verdict), Reason: string(t.Reason), Message: t.Message, Since: t.Since,
+					Node: t.Node, Machine: t.Machine, Check: checkName(k.ID()), Verdict: string(t.Verdict), Reason: string(t.Reason), Message: shown(t.Message), Since: t.Since,
 				})
 			}
 		}
 	}
+	out.Checks, out.ChecksMore = share(out.Checks, maxChecksShown, func(k api.CheckStatus) string { return k.Namespace })
+	out.Deviating, out.DeviatingMore = share(out.Deviating, maxTargetsShown, func(t api.TargetStatus) string { return namespaceIn(t.Check) })
 	return out
 }
 
 func checkStatus(k *policy.CheckReport) api.CheckStatus {
 	out := api.CheckStatus{
-		Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, State: string(k.State), Message: k.Message,
+		Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, State: string(k.State), Message: shown(k.Message),
 		Expected: k.Expected, Healthy: k.Healthy, Allowed: k.Allowed, RemediationsAllowed: k.RemediationsAllowed,
 	}
 	if g := k.LimitGate(); k.State == policy.StateActive && !g.Pass {

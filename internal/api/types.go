@@ -16,8 +16,9 @@ type Status struct {
 	Clusters     []ClusterStatus `json:"clusters"`
 	Runs         []RunStatus     `json:"runs"` // open runs only, Waiting and Held ones too
 	// Blocked are the targets that a check wants remediated, and the Waiting runs, that something
-	// forbids now.
-	Blocked []Blocked `json:"blocked"`
+	// forbids now; BlockedMore is how many more there are.
+	Blocked     []Blocked `json:"blocked"`
+	BlockedMore int       `json:"blockedMore,omitempty"`
 	// BMCs counts the devices that switch the hosts' power.
 	BMCs BMCCount `json:"bmcs"`
 	// Audit is set while the audit log cannot be written.
@@ -51,12 +52,15 @@ type ClusterStatus struct {
 	PausedReason string        `json:"pausedReason,omitempty"`
 	Nodes        int           `json:"nodes"`
 	Checks       []CheckStatus `json:"checks"`
+	ChecksMore   int           `json:"checksMore,omitempty"` // how many more there are
 	// DeletionsInProgress and DeletionsOverdue count the Machines that fenced deleted and that
 	// still exist, or whose Nodes do: within guards.deletionTimeout, and for longer.
 	DeletionsInProgress int `json:"deletionsInProgress,omitempty"`
 	DeletionsOverdue    int `json:"deletionsOverdue,omitempty"`
-	// Deviating are the targets that are not plainly healthy.
-	Deviating []TargetStatus `json:"deviating"`
+	// Deviating are the targets that are not plainly healthy; DeviatingMore is how many more there are.
+	// Lists that are too long are cut to equal shares of the namespaces.
+	Deviating     []TargetStatus `json:"deviating"`
+	DeviatingMore int            `json:"deviatingMore,omitempty"`
 	// Holds are the Nodes that are not fenced for now, whatever they are like.
 	Holds []HoldStatus `json:"holds,omitempty"`
 	// Requests are the oldest open remediation requests that others made; RequestsMore is how many

@@ -4,6 +4,7 @@ package event
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,7 +70,10 @@ const (
 	Internal     = "Internal"     // the daemon itself
 )
 
-const ringSize = 2048
+const (
+	ringSize = 2048
+	maxText  = 4096 // bytes of a text: much of it was written by others
+)
 
 // Stream keeps the newest events and lets readers follow.
 type Stream struct {
@@ -90,6 +94,11 @@ func NewStream(subscribers ...func(Event)) *Stream {
 func (s *Stream) Emit(e Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, text := range []*string{&e.Message, &e.Why, &e.Inputs} {
+		if len(*text) > maxText {
+			*text = strings.ToValidUTF8((*text)[:maxText], "") + "..."
+		}
+	}
 	s.seq++
 	e.Seq, e.At = s.seq, time.Now().UTC()
 	if len(s.ring) == ringSize {

@@ -19,7 +19,32 @@ func convertNode(obj any) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("a %T came from the watch on Nodes", obj)
 	}
+	if size := sizeOf(n); size > maxNode {
+		return nil, fmt.Errorf("its labels, annotations, conditions, addresses and IDs have %d bytes, more than %d", size, maxNode)
+	}
 	return policyNode(n), nil
+}
+
+// maxNode bounds what is kept of a Node, in bytes. Its kubelet may write any length.
+const maxNode = 1 << 17
+
+// sizeOf is the length of what is kept of a Node.
+func sizeOf(n *corev1.Node) int {
+	info := &n.Status.NodeInfo
+	size := len(n.Spec.ProviderID) + len(info.SystemUUID) + len(info.BootID) + len(info.MachineID)
+	for _, m := range []map[string]string{n.Labels, ruleAnnotations(n.Annotations)} {
+		for key, value := range m {
+			size += len(key) + len(value)
+		}
+	}
+	const each = 64 // the value of a condition or an address
+	for _, c := range n.Status.Conditions {
+		size += len(c.Type) + len(c.Status) + each
+	}
+	for _, a := range n.Status.Addresses {
+		size += len(a.Address) + each
+	}
+	return size
 }
 
 func policyNode(n *corev1.Node) *policy.Node {

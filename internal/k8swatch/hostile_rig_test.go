@@ -79,14 +79,13 @@ func TestHostileObjectsHarmNoOther(t *testing.T) { // I16
 	v := seen(k)
 	require.NotNil(t, v.node(r.Target.Node))
 	require.NotNil(t, v.machine(r.Target.Machine))
-	require.NotNil(t, v.node("hostile"))
-	assert.Len(t, v.machine("hostile").Annotations, len(annotations))
+	assert.ErrorContains(t, v[policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "hostile"}].Err, "more than 131072")
+	assert.Empty(t, v.machine("hostile").Annotations, "no rule reads them")
 	assert.Contains(t, v.check("hostile").Invalid, "5000 entries")
 	l := look(t, k, r)
 	assert.Equal(t, remediate.Yes, l.Seen.Node.Exists)
 
 	var s policy.Snapshot
-	s.Nodes = map[string]*policy.Node{"hostile": v.node("hostile")}
 	s.Machines = []policy.Machine{*v.machine("hostile")}
 	s.Checks = []policy.Check{*v.check("hostile")}
 	for _, report := range policy.Decide(s, time.Now()).Checks {

@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -65,14 +64,14 @@ func terminalFailure(status object, old bool) string {
 	if !old {
 		status = status.child("deprecated").child("v1beta1")
 	}
-	why, message := status.text("failureReason"), status.text("failureMessage")
+	why, message := status.start("failureReason", maxFailure), status.start("failureMessage", maxFailure)
 	if why != "" && message != "" {
 		why += ": "
 	}
-	return strings.ToValidUTF8((why + message)[:min(len(why+message), maxFailure)], "")
+	return why + message
 }
 
-// maxFailure is how much of a failure is kept, in bytes. Its author may write any
+// maxFailure is how much of each text about a failure is kept, in bytes. Its author may write any
 // length.
 const maxFailure = 300
 

@@ -46,7 +46,7 @@ func kindAndGroup(kind, apiVersion string) string {
 // it.
 func hardware(status object) (serial string, nics []string) {
 	found := status.child("hardware")
-	for _, nic := range found.children("nics") {
+	for _, nic := range found.shortList("nics") {
 		if mac := nic.text("mac"); mac != "" && !slices.Contains(nics, mac) {
 			nics = append(nics, mac)
 		}
@@ -79,7 +79,7 @@ func powerAnnotations(all map[string]string) map[string]string {
 			if kept == nil {
 				kept = map[string]string{}
 			}
-			kept[key] = value
+			kept[key] = value[:min(len(value), maxValue)]
 		}
 	}
 	return kept

@@ -8,14 +8,14 @@ func Node(fields map[string]any) (policy.Node, error) {
 	meta, spec, status := o.child("metadata"), o.child("spec"), o.child("status")
 	info := status.child("nodeInfo")
 	n := policy.Node{
-		Labels: meta.textMap("labels"), Annotations: meta.textMap("annotations"),
+		Labels: meta.labels("labels"), Annotations: meta.textMap("annotations"),
 		Deleting:   !meta.time("deletionTimestamp").IsZero(),
 		ProviderID: spec.text("providerID"),
 		SystemUUID: info.text("systemUUID"), BootID: info.text("bootID"), MachineID: info.text("machineID"),
 	}
 	_, n.Name, n.UID, n.ResourceVersion = identify(meta, false)
 	n.Conditions = conditions(status)
-	for _, a := range status.children("addresses") {
+	for _, a := range status.shortList("addresses") {
 		n.Addresses = append(n.Addresses, a.text("address"))
 	}
 	n.ControlPlane = policy.ControlPlaneNode(n.Labels)
@@ -29,11 +29,11 @@ func EtcdPod(fields map[string]any) (p policy.EtcdPod, member bool, err error) {
 	o := read(fields)
 	meta := o.child("metadata")
 	p.Namespace, p.Name, _, _ = identify(meta, true)
-	labels := meta.textMap("labels")
+	labels := meta.labels("labels")
 	member = p.Namespace == etcdSpace && (labels["app"] == "etcd" || labels["k8s-app"] == "etcd" || labels["etcd"] == "true") ||
 		p.Namespace == systemSpace && labels["component"] == "etcd"
 	p.Node = o.child("spec").text("nodeName")
-	for _, c := range o.child("status").children("conditions") {
+	for _, c := range o.child("status").shortList("conditions") {
 		if c.text("type") == "Ready" {
 			p.Ready = c.text("status") == "True"
 		}

@@ -24,10 +24,13 @@ func read(fields map[string]any) object {
 	return object{fields: fields, errs: &[]error{}}
 }
 
-// Limits for objects of others: the entries of a list that is evaluated for each
-// target, and the length of error messages.
+// Limits for what others write: the entries of a list that is evaluated for each target, a text, all
+// labels of an object, and error messages. An API server takes objects of more than a megabyte, and
+// what is read here is kept, compared and shown.
 const (
 	maxEntries = 256
+	maxValue   = 4096    // bytes of a text
+	maxLabels  = 1 << 16 // bytes of all keys and values
 	maxErrors  = 20
 	maxText    = 500 // bytes per error
 )
@@ -75,9 +78,20 @@ func get[T any](o object, name, want string) (value T, ok bool) {
 	return value, ok
 }
 
+// text reads a text; one that is too long is an error.
 func (o object) text(name string) string {
 	s, _ := get[string](o, name, "a text")
+	if len(s) > maxValue {
+		o.fail(o.at(name), "is %d bytes long, more than %d", len(s), maxValue)
+		return ""
+	}
 	return s
+}
+
+// start reads the start of a text that may be of any length.
+func (o object) start(name string, most int) string {
+	s, _ := get[string](o, name, "a text")
+	return strings.ToValidUTF8(s[:min(len(s), most)], "")
 }
 
 func (o object) flag(name string) bool {
@@ -130,14 +144,21 @@ func (o object) child(name string) object {
 	return object{fields: m, path: o.at(name), errs: o.errs}
 }
 
-// shortList is children for a list that is evaluated for each target: a long one
+// shortList is children for a list that is kept or evaluated for each target: a long one
 // is an error.
 func (o object) shortList(name string) []object {
-	if list, ok := o.fields[name].([]any); ok && len(list) > maxEntries {
-		o.fail(o.at(name), "has %d entries, more than %d", len(list), maxEntries)
+	if o.isLong(name) {
 		return nil
 	}
 	return o.children(name)
+}
+
+func (o object) isLong(name string) bool {
+	list, ok := o.fields[name].([]any)
+	if ok = ok && len(list) > maxEntries; ok {
+		o.fail(o.at(name), "has %d entries, more than %d", len(list), maxEntries)
+	}
+	return ok
 }
 
 // children reads a list of objects.
@@ -156,22 +177,56 @@ func (o object) children(name string) []object {
 	return list
 }
 
-// texts reads a list of strings.
+// texts reads a list of strings; a long one is an error.
 func (o object) texts(name string) []string {
+	if o.isLong(name) {
+		return nil
+	}
 	raw, _ := get[[]any](o, name, "a list")
 	list := make([]string, 0, len(raw))
 	for i, item := range raw {
-		s, ok := item.(string)
-		if !ok {
-			o.fail(fmt.Sprintf("%s[%d]", o.at(name), i), "%s is not a text", describeValue(item))
-			continue
+		path := fmt.Sprintf("%s[%d]", o.at(name), i)
+		switch s, ok := item.(string); {
+		case !ok:
+			o.fail(path, "%s is not a text", describeValue(item))
+		case len(s) > maxValue:
+			o.fail(path, "is %d bytes long, more than %d", len(s), maxValue)
+		default:
+			list = append(list, s)
 		}
-		list = append(list, s)
 	}
 	return list
 }
 
-// textMap reads labels or annotations.
+// labels reads labels; too many are an error.
+func (o object) labels(name string) map[string]string {
+	m, size := o.textMap(name), 0
+	for key, value := range m {
+		size += len(key) + len(value)
+	}
+	if size > maxLabels {
+		o.fail(o.at(name), "are %d bytes, more than %d", size, maxLabels)
+		return nil
+	}
+	return m
+}
+
+// annotations reads the annotations of these keys. Of a value that is too long the start counts.
+func (o object) annotations(keys ...string) map[string]string {
+	all := o.textMap("annotations")
+	var kept map[string]string
+	for _, key := range keys {
+		if value, ok := all[key]; ok {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[key] = strings.ToValidUTF8(value[:min(len(value), maxValue)], "")
+		}
+	}
+	return kept
+}
+
+// textMap reads a map of texts.
 func (o object) textMap(name string) map[string]string {
 	raw, ok := get[map[string]any](o, name, "an object")
 	if !ok || len(raw) == 0 {

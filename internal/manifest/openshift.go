@@ -50,8 +50,8 @@ func machineOf(o, status object) policy.Machine {
 	m := policy.Machine{
 		APIVersion:      o.text("apiVersion"),
 		Created:         meta.time("creationTimestamp"),
-		Labels:          meta.textMap("labels"),
-		Annotations:     meta.textMap("annotations"),
+		Labels:          meta.labels("labels"),
+		Annotations:     meta.annotations(RemediationAnnotation, pausedAnnotation, skipAnnotation, remediateAnnotation, policy.HostAnnotation),
 		Phase:           status.text("phase"),
 		Deleting:        !meta.time("deletionTimestamp").IsZero(),
 		ProviderID:      o.child("spec").text("providerID"),
@@ -115,8 +115,9 @@ func checkIdentity(o object) policy.Check {
 	meta := o.child("metadata")
 	c := policy.Check{
 		Kind: o.text("kind"), APIVersion: o.text("apiVersion"),
-		Annotations: meta.textMap("annotations"), Source: "cluster",
+		Annotations: meta.annotations(pausedAnnotation, evaluatorAnnotation, clusterAnnotation, strategyAnnotation), Source: "cluster",
 	}
+
 	c.Namespace, c.Name, c.UID, c.ResourceVersion = identify(meta, c.Kind == policy.MachineHealthCheckKind)
 	if cluster := c.Annotations[clusterAnnotation]; cluster != "" {
 		c.Clusters = []string{cluster}
@@ -147,7 +148,7 @@ func identify(meta object, namespaced bool) (namespace, name, uid, version strin
 
 // controllerOwner is the owner, of any kind, that recreates the object.
 func controllerOwner(meta object) policy.Owner {
-	for _, ref := range meta.children("ownerReferences") {
+	for _, ref := range meta.shortList("ownerReferences") {
 		if ref.flag("controller") {
 			return policy.Owner{Kind: ref.text("kind"), Name: ref.text("name"), UID: ref.text("uid")}
 		}
@@ -167,7 +168,7 @@ func intOrText(o object, name string) *intstr.IntOrString {
 	switch v := o.fields[name].(type) {
 	case nil:
 	case string:
-		return &intstr.IntOrString{Type: intstr.String, StrVal: v}
+		return &intstr.IntOrString{Type: intstr.String, StrVal: o.text(name)}
 	case int64:
 		if int64(int32(v)) == v {
 			return &intstr.IntOrString{Type: intstr.Int, IntVal: int32(v)}

@@ -46,7 +46,7 @@ const RequestHolder = "fenced.io/power-held-by"
 func Request(fields map[string]any) (policy.Request, error) {
 	o := read(fields)
 	meta := o.child("metadata")
-	annotations := meta.textMap("annotations")
+	annotations := meta.annotations(requestNode, requestTemplate, clonedFrom, RequestCheck, RequestMadeBy, requestTimedOut, requestHealthyDelay)
 	q := policy.Request{
 		APIVersion: o.text("apiVersion"), Kind: o.text("kind"),
 		NodeName:     annotations[requestNode],
@@ -63,7 +63,7 @@ func Request(fields map[string]any) (policy.Request, error) {
 	q.TimedOut = instant(meta, annotations, requestTimedOut)
 	q.HealthyDelaySince = instant(meta, annotations, requestHealthyDelay)
 	q.Namespace, q.Name, _, _ = identify(meta, false)
-	for _, ref := range meta.children("ownerReferences") {
+	for _, ref := range meta.shortList("ownerReferences") {
 		q.Owners = append(q.Owners, policy.Owner{Kind: ref.text("kind"), Name: ref.text("name"), UID: ref.text("uid")})
 	}
 	q.Conditions = conditions(o.child("status"))
@@ -104,7 +104,7 @@ func powerRequest(spec, meta, status object) *policy.PowerRequest {
 	p := &policy.PowerRequest{
 		Timeout:    time.Duration(spec.whole("timeoutSeconds", 0)) * time.Second,
 		ReadyNodes: spec.flag("remediateReadyNodes"), HasFinalizer: slices.Contains(meta.texts("finalizers"), RequestFinalizer),
-		HeldBy: meta.textMap("annotations")[RequestHolder], Phase: status.text("phase"), Run: status.text("run"),
+		HeldBy: meta.annotations(RequestHolder)[RequestHolder], Phase: status.text("phase"), Run: status.text("run"),
 	}
 	if retries := spec.whole("retryLimit", -1); retries >= 0 {
 		p.Attempts = retries + 1
@@ -128,7 +128,7 @@ func instant(meta object, annotations map[string]string, key string) (t time.Tim
 // conditions reads the list of that name.
 func conditions(o object) []policy.Condition {
 	var list []policy.Condition
-	for _, c := range o.children("conditions") {
+	for _, c := range o.shortList("conditions") {
 		list = append(list, policy.Condition{
 			Type: c.text("type"), Status: c.text("status"), LastTransition: c.time("lastTransitionTime"),
 		})

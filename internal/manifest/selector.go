@@ -9,7 +9,7 @@ import (
 // in OpenShift. One that does not parse is nil.
 func selector(o object) labels.Selector {
 	before := len(*o.errs)
-	parsed := metav1.LabelSelector{MatchLabels: o.textMap("matchLabels")}
+	parsed := metav1.LabelSelector{MatchLabels: o.labels("matchLabels")}
 	if n := len(parsed.MatchLabels); n > maxEntries {
 		o.fail(o.at("matchLabels"), "has %d entries, more than %d", n, maxEntries)
 	}

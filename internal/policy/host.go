@@ -15,8 +15,10 @@ import (
 const (
 	openShiftScheme = "baremetalhost:///"
 	metal3Scheme    = "metal3://"
-	hostAnnotation  = "metal3.io/BareMetalHost"
 )
+
+// HostAnnotation of an OpenShift Machine names its BareMetalHost: namespace/name.
+const HostAnnotation = "metal3.io/BareMetalHost"
 
 // HostFor finds the BareMetalHost of a Machine: by providerID if there is one,
 // because the controller that provisioned the host wrote it, else by annotation.
@@ -116,7 +118,7 @@ func (w *tables) refusePowerOwners(r *Report) {
 // infrastructure names none.
 func (m *Machine) NamesHost() bool {
 	return strings.HasPrefix(m.ProviderID, "baremetalhost:") || strings.HasPrefix(m.ProviderID, "metal3:") ||
-		m.Annotations[hostAnnotation] != ""
+		m.Annotations[HostAnnotation] != ""
 }
 
 // hostRef is the BareMetalHost that a Machine names: by name, by UID, or by both.
@@ -158,13 +160,13 @@ func namedHost(m Machine) (hostRef, error) {
 	if m.ProviderID != "" {
 		return parseProviderID(m.ProviderID)
 	}
-	ref := m.Annotations[hostAnnotation]
+	ref := m.Annotations[HostAnnotation]
 	if ref == "" {
-		return hostRef{}, fmt.Errorf("the Machine has neither a providerID nor the annotation %s", hostAnnotation)
+		return hostRef{}, fmt.Errorf("the Machine has neither a providerID nor the annotation %s", HostAnnotation)
 	}
 	namespace, name, ok := strings.Cut(ref, "/")
 	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return hostRef{}, fmt.Errorf("the annotation %s: %q is not namespace/name", hostAnnotation, ref)
+		return hostRef{}, fmt.Errorf("the annotation %s: %q is not namespace/name", HostAnnotation, ref)
 	}
 	return hostRef{namespace: namespace, name: name}, nil
 }

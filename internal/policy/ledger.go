@@ -31,9 +31,10 @@ type Ledger struct {
 	zones             map[string]Fleet
 	namesByUUID       map[string][]string
 
-	// size is how many targets the checks select together, including those over the
-	// target limit.
-	size int
+	// sizes is how many targets the checks of each namespace select together, including
+	// those over the target limit; resized are the namespaces where that has changed.
+	sizes   map[string]int
+	resized map[string]bool
 
 	now  time.Time // the instant of the last evaluation
 	next time.Time // when a result changes by the passage of time alone; zero is never
@@ -67,6 +68,7 @@ func NewLedger(rules Rules) *Ledger {
 		requests: map[ObjectID]*Request{}, errors: map[ObjectID]ObjectError{},
 		onMachine: map[string][]*targetEntry{}, onNode: map[string][]*targetEntry{},
 		acting: map[*targetEntry]bool{}, zones: map[string]Fleet{}, namesByUUID: map[string][]string{},
+		sizes: map[string]int{}, resized: map[string]bool{},
 	}
 }
 

@@ -182,7 +182,7 @@ func (t *TargetReport) same(o *TargetReport) bool {
 // exceeded.
 func (l *Ledger) add(c *checkEntry, m *Machine, node string) {
 	l.resize(c, 1)
-	if l.w.overTargetLimit {
+	if l.w.overTargetLimit.includes(c.check) {
 		return
 	}
 	e := &targetEntry{check: c, machine: m, node: node, at: int32(len(c.targets)), clock: noClock}
@@ -196,12 +196,6 @@ func (l *Ledger) add(c *checkEntry, m *Machine, node string) {
 	l.touch(e)
 	c.recount = true
 	l.version++
-}
-
-// resize adds to the number of targets of the check.
-func (l *Ledger) resize(c *checkEntry, by int) {
-	c.size += by
-	l.size += by
 }
 
 // remove removes a target from its check.

@@ -133,7 +133,7 @@ func drawWorldMachine(t *rapid.T, now time.Time) *Machine {
 		m.Failure = "CreateError"
 	}
 	if odds(t, "host", 2) {
-		m.Annotations = map[string]string{hostAnnotation: of(t, "host name", "a/h-0", "a/h-1", "a/h-9")}
+		m.Annotations = map[string]string{HostAnnotation: of(t, "host name", "a/h-0", "a/h-1", "a/h-9")}
 	}
 	if !odds(t, "orphan", 4) {
 		m.ControllerOwner = Owner{Kind: of(t, "owner", "MachineSet", "KubeadmControlPlane"), Name: "o", UID: "o"}

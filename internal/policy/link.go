@@ -46,7 +46,7 @@ func NotLinked(m *Machine, h *Host) string {
 // must not disagree.
 func (m *Machine) notNaming(h *Host) string {
 	named := []Machine{*m}
-	if m.ProviderID != "" && m.Annotations[hostAnnotation] != "" {
+	if m.ProviderID != "" && m.Annotations[HostAnnotation] != "" {
 		byAnnotation := *m
 		byAnnotation.ProviderID = ""
 		named = append(named, byAnnotation)

@@ -27,7 +27,7 @@ type CheckContext struct {
 	// Tried lists by the name of a Node or Machine the requests that fenced made for the check, and
 	// that exist no more.
 	Tried map[string][]Attempt
-	// OverTargetLimit: the checks together select too many targets.
+	// OverTargetLimit: the checks of its author select too many targets together.
 	OverTargetLimit bool
 }
 
@@ -54,7 +54,7 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 	case c.Invalid != "":
 		return setting{state: StateInvalid, message: c.Invalid}
 	case a.OverTargetLimit:
-		return setting{state: StateInvalid, message: a.Rules.targetLimitMessage()}
+		return setting{state: StateInvalid, message: a.Rules.targetLimitMessage(c)}
 	}
 	if err := c.parseLimits(); err != nil {
 		return setting{state: StateInvalid, message: err.Error()}

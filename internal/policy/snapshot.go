@@ -61,8 +61,8 @@ type Rules struct {
 	Instance string
 	// ZoneKey is the label that holds the zone of a Node.
 	ZoneKey string
-	// MaxTargets is how many targets all checks may have together. With more, none
-	// is evaluated. 0 means half a million.
+	// MaxTargets is how many targets all checks of a namespace may have together. With
+	// more, none of them is evaluated. 0 means half a million.
 	MaxTargets int
 	// RequestNamespaces are those whose remediation requests may be for any Node that they
 	// name, whoever made them.

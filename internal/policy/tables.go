@@ -49,7 +49,7 @@ type tables struct {
 	unreadAny       int               // how many undecoded objects may be any Node
 	unreadMachines  int               // how many may be a Machine
 	unreadEtcd      int               // how many may be an etcd Pod
-	overTargetLimit bool              // the checks select more targets than fenced evaluates
+	overTargetLimit crowds            // namespaces whose checks select more targets than fenced evaluates
 }
 
 func newTables(rules Rules) *tables {
@@ -58,7 +58,7 @@ func newTables(rules Rules) *tables {
 		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
 		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[string][]*Request{},
 		etcd: map[ObjectKey]*EtcdPod{}, runs: openRuns{}, readsOff: map[string]bool{},
-		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{},
+		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{}, overTargetLimit: crowds{},
 	}
 }
 
@@ -257,7 +257,7 @@ func (c *Check) covers(m *Machine) bool {
 // selected lists the targets that a check covers, by Machine and Node.
 func (w *tables) selected(c *Check) []Subject {
 	var list []Subject
-	if w.overTargetLimit {
+	if w.overTargetLimit.includes(c) {
 		return nil
 	}
 	if c.SelectsNodes {
@@ -305,7 +305,7 @@ func (w *tables) addNode(x *Subject, node string) {
 
 // checkContext returns the context in which a check is evaluated.
 func (w *tables) checkContext(c *Check) CheckContext {
-	a := CheckContext{Rules: w.rules, OverTargetLimit: w.overTargetLimit}
+	a := CheckContext{Rules: w.rules, OverTargetLimit: w.overTargetLimit.includes(c)}
 	switch c.family() {
 	case clusterAPI:
 		a.Cluster, a.ClusterUnread = w.clusterOf(c)

@@ -21,7 +21,7 @@ func TestTooManyTargets(t *testing.T) { // I18
 	assert.Empty(t, l.Acting(epoch))
 	for _, c := range l.Counters() {
 		assert.Equal(t, policy.StateInvalid, c.State)
-		assert.Contains(t, c.Message, "select more than 2 targets together")
+		assert.Contains(t, c.Message, "of namespace ns select more than 2 targets together")
 	}
 	c := s.Checks[2]
 	found := policy.Evaluate(&c, l.CheckContext(&c), policy.Subject{Machine: &s.Machines[0], Node: s.Nodes["n-1"]}, epoch)
@@ -39,5 +39,26 @@ func TestTooManyTargets(t *testing.T) { // I18
 func TestManyChecksOfEverything(t *testing.T) { // I18
 	for _, c := range policy.Decide(checkWorld(101, 0), epoch).Checks {
 		require.Equal(t, policy.StateInvalid, c.State)
+	}
+}
+
+// Checks of one namespace with too many targets stop neither those of another nor the
+// administrator's files.
+func TestTooManyTargetsStopTheirNamespaceAlone(t *testing.T) { // I18
+	s := sickWorld(time.Hour, powerCheck("a"), powerCheck("file"), powerCheck("crowd-1"), powerCheck("crowd-2"))
+	s.Rules.MaxTargets = 1
+	s.Checks[1].Source = "policies.d/all.yaml:1"
+	tenant := s.Machines[0]
+	tenant.Namespace, tenant.UID, tenant.NodeName = "tenant", "of-tenant", "n-of-tenant"
+	s.Machines = append(s.Machines, tenant)
+	s.Checks[2].Namespace, s.Checks[3].Namespace = "tenant", "tenant"
+	l := ledgerOf(s)
+	for _, decided := range [][]policy.CheckReport{policy.Decide(s, epoch).Checks, l.Report(epoch).Checks} {
+		states := map[string]policy.State{}
+		for _, c := range decided {
+			states[c.Name] = c.State
+		}
+		assert.Equal(t, map[string]policy.State{"a": policy.StateActive, "file": policy.StateActive,
+			"crowd-1": policy.StateInvalid, "crowd-2": policy.StateInvalid}, states)
 	}
 }

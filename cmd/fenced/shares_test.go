@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+)
+
+func TestShareOfEach(t *testing.T) {
+	for _, c := range []struct{ a, b, c, most, each int }{
+		{5, 5, 5, 15, 5},
+		{1, 2, 90, 10, 7},
+		{50, 60, 70, 30, 10},
+		{9, 9, 9, 2, 1},
+	} {
+		counts := map[string]int{"a": c.a, "b": c.b, "c": c.c}
+		assert.Equal(t, c.each, shareOfEach(counts, c.most), "%+v", c)
+	}
+}
+
+// What a namespace writes neither keeps other namespaces out of the status nor makes the
+// status longer than a client reads.
+func TestStatusOfACrowdedNamespace(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	found := policy.Report{}
+	for i := range 3000 {
+		k := policy.CheckReport{Kind: "MachineHealthCheck", Namespace: "tenant", Name: fmt.Sprint(i), State: policy.StateInvalid, Message: long}
+		for j := range 10 {
+			k.Targets = append(k.Targets, policy.TargetReport{Machine: fmt.Sprintf("tenant/m-%d", j), Verdict: policy.Indeterminate, Message: long})
+		}
+		found.Checks = append(found.Checks, k)
+	}
+	found.Checks = append(found.Checks, policy.CheckReport{
+		Kind: "MachineHealthCheck", Namespace: "workers", Name: "all",
+		Targets: []policy.TargetReport{{Node: "w-1", Verdict: policy.Unhealthy, Reason: reason.Undecodable}},
+	})
+	s := clusterStatus(engine.ClusterStatus{}, found)
+	require.Len(t, s.Checks, maxChecksShown)
+	assert.Equal(t, 1001, s.ChecksMore)
+	assert.Equal(t, "workers", s.Checks[maxChecksShown-1].Namespace)
+	require.Len(t, s.Deviating, maxTargetsShown)
+	assert.Equal(t, 20_001, s.DeviatingMore)
+	assert.Equal(t, api.TargetStatus{Node: "w-1", Check: "MachineHealthCheck workers/all", Verdict: "Unhealthy", Reason: string(reason.Undecodable)}, s.Deviating[maxTargetsShown-1])
+	for _, d := range s.Deviating {
+		require.LessOrEqual(t, len(d.Message), maxShownText+len("..."))
+	}
+}
