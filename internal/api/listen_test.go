@@ -104,8 +104,8 @@ func TestPeerOfAnotherUser(t *testing.T) {
 	assert.Contains(t, reply, "nobody (uid "+nobody.Uid+") may not POST /v1/arm")
 }
 
-// TestSecondPersonIsAnotherUser: two persons are two users of the kernel, and one who
-// connects twice is one. Who belongs to no login is known by the user.
+// TestSecondPersonIsAnotherUser: two persons are two users who logged in, and one who
+// connects twice is one.
 func TestSecondPersonIsAnotherUser(t *testing.T) {
 	needLogins(t)
 	nobody, daemon := otherUser(t, "nobody"), otherUser(t, "daemon")
@@ -114,7 +114,7 @@ func TestSecondPersonIsAnotherUser(t *testing.T) {
 	serveOn(t, ln, d, Roles{Operator: []string{"user:nobody", "user:daemon"}}, Fence)
 
 	fence := func(u *user.User) string {
-		return requestBy(t, uidOf(t, u), noLogin, path, "POST /v1/nodes/n-1/fence", `{"reason":"disk"}`)
+		return requestBy(t, uidOf(t, u), uidOf(t, u), path, "POST /v1/nodes/n-1/fence", `{"reason":"disk"}`)
 	}
 	for range 2 {
 		assert.Contains(t, fence(nobody), CodeSecondPersonNeeded)

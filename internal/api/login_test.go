@@ -128,6 +128,25 @@ func TestSudoMakesNoSecondPerson(t *testing.T) {
 	assert.Equal(t, "uid 4003 as root (uid 0) and uid 4004 as root (uid 0)", d.orders[0].Actor)
 }
 
+// TestServiceOfAUserIsNobody: a process of a user that belongs to no login, such as a unit with User=, is not that user where
+// the kernel keeps logins: whoever may start one would be two persons alone. // I26
+func TestServiceOfAUserIsNobody(t *testing.T) {
+	needLogins(t)
+	nobody := uidOf(t, otherUser(t, "nobody"))
+	path, ln := listenForAll(t)
+	d := &fake{}
+	serveOn(t, ln, d, Roles{Operator: []string{"user:nobody"}}, Fence)
+	fence := func(uid, login uint32) string {
+		return requestBy(t, uid, login, path, "POST /v1/nodes/n-1/fence", `{"reason":"disk"}`)
+	}
+	assert.Contains(t, fence(0, 4003), CodeSecondPersonNeeded)
+	answer := fence(nobody, noLogin)
+	assert.Contains(t, answer, CodePersonUnknown)
+	assert.Contains(t, answer, "its process belongs to no login")
+	require.Empty(t, d.orders)
+	assert.Contains(t, fence(nobody, nobody), "200 OK", "who logged in is a person")
+}
+
 // connect is one connection to a listener, accepted, by a process of its own that
 // lives until its input ends.
 func connect(t *testing.T) (accepted *net.UnixConn, end func()) { return connectAs(t, noLogin) }
@@ -164,7 +183,7 @@ func TestLoginOfAProcessThatEnded(t *testing.T) {
 	p, release, err := peerOf(c, "/nonexistent")
 	require.NoError(t, err)
 	defer release()
-	require.NoError(t, p.named().NoLogin)
+	require.NotErrorIs(t, p.named().NoLogin, login.ErrEnded)
 	end()
 	p = p.named()
 	require.ErrorIs(t, p.NoLogin, login.ErrEnded)

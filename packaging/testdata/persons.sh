@@ -57,6 +57,22 @@ says PersonUnknown $none fenced
 says PersonUnknown 0 anna
 echo "ok nobody knows who is root, or the daemon"
 
+# A unit that root starts as Bert belongs to no login.
+cat >/run/systemd/system/bert.service <<'END'
+[Service]
+Type=oneshot
+User=bert
+SupplementaryGroups=fenced-view
+ExecStart=/usr/bin/fencectl resume --reason "they agree"
+StandardError=truncate:/tmp/answer
+END
+systemctl daemon-reload
+says SecondPersonNeeded "$anna" anna
+not systemctl start bert 2>/tmp/started
+grep -q '(PersonUnknown)' /tmp/answer
+grep -q 'its process belongs to no login' /tmp/answer
+echo "ok a service is nobody"
+
 says SecondPersonNeeded "$anna" anna
 says SecondPersonNeeded "$anna" root
 says SecondPersonNeeded "$anna" fenced
