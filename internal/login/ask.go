@@ -13,7 +13,7 @@ import (
 )
 
 // Socket is where fenced-login listens: ListenSequentialPacket= of fenced-login.socket.
-const Socket = "/run/fenced/login.sock"
+const Socket = "/run/fenced-login.sock"
 
 // network is a unix socket that keeps messages apart.
 const network = "unixpacket"
