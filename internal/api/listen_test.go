@@ -199,25 +199,3 @@ func dialAs(t *testing.T, u *user.User, path string) net.Conn {
 	require.NoError(t, err)
 	return c
 }
-
-func TestOneUserCannotTakeAllConnections(t *testing.T) {
-	path := serve(t, &fake{}, Roles{})
-	var held []net.Conn
-	defer func() {
-		for _, c := range held {
-			_ = c.Close() // some were closed by the server
-		}
-	}()
-	for range maxConnsPerUser {
-		c, err := net.Dial("unix", path)
-		require.NoError(t, err)
-		held = append(held, c)
-	}
-	_, err := New(path).Status(t.Context())
-	require.ErrorIs(t, err, ErrUnreachable)
-	require.NoError(t, held[0].Close())
-	require.Eventually(t, func() bool {
-		_, err := New(path).Status(t.Context())
-		return err == nil
-	}, time.Minute, 10*time.Millisecond, "a closed connection gives its place back")
-}

@@ -55,7 +55,7 @@ func peer(fd uintptr) int {
 	c, err := net.FileConn(os.NewFile(fd, "socket"))
 	var p Peer
 	if err == nil {
-		p, _, err = peerOf(c.(*net.UnixConn), os.Getenv("FENCED_TEST_HELPER"))
+		p, _, err = peerOf(c.(*net.UnixConn), namePeer, os.Getenv("FENCED_TEST_HELPER"))
 	}
 	p = p.named()
 	fmt.Println(p.Actor(), p.NoLogin, err)
@@ -180,7 +180,7 @@ func connectAs(t *testing.T, uid uint32) (accepted *net.UnixConn, end func()) {
 // TestLoginOfAProcessThatEnded is nobody's: its pid may be another's by now.
 func TestLoginOfAProcessThatEnded(t *testing.T) {
 	c, end := connect(t)
-	p, release, err := peerOf(c, "/nonexistent")
+	p, release, err := peerOf(c, namePeer, "/nonexistent")
 	require.NoError(t, err)
 	defer release()
 	require.NotErrorIs(t, p.named().NoLogin, login.ErrEnded)
@@ -194,7 +194,7 @@ func TestLoginOfAProcessThatEnded(t *testing.T) {
 // TestLoginAfterTheConnection is nobody's: what held the process is let go with it.
 func TestLoginAfterTheConnection(t *testing.T) {
 	c, _ := connect(t)
-	p, release, err := peerOf(c, "/nonexistent")
+	p, release, err := peerOf(c, namePeer, "/nonexistent")
 	require.NoError(t, err)
 	release()
 	require.Error(t, p.named().NoLogin)
