@@ -42,8 +42,8 @@ func knowsPersons(t *testing.T, env ...string) {
 	said, complained := read(t, dir, "said"), read(t, dir, "complained")
 	require.NoError(t, err, "%s%s%s", said, complained, console)
 	assert.Equal(t, []string{
-		"ok nobody knows who is root, or the daemon", "ok sudo makes no second person", "ok two people are two persons",
-		"ok the daemon sees no process of others, and who does is nobody",
+		"ok nobody knows who is root, or the daemon", "ok a service is nobody", "ok sudo makes no second person", "ok two people are two persons",
+		"ok the daemon sees no process of others, and who does is nobody", "ok the daemon cannot lead systemd to another file",
 		"ok who is not told of counts as nobody: it hangs", "ok who is not told of counts as nobody: it is stopped", "ok it comes and goes with the daemon",
 	}, lines(said), "%s%s", complained, console)
 }

@@ -26,7 +26,7 @@ func TestUnitIsUnderstood(t *testing.T) {
 	need(t, "systemd-analyze", "systemd")
 	root := t.TempDir()
 	sh(t, `cp -a "$2/." "$1" && cd /usr/lib/systemd/system && cp ./*.target ./*.slice ./*.mount "$1/usr/lib/systemd/system" &&
-		mkdir -p "$1/usr/bin" && cp -L /bin/sh /bin/rm "$1/usr/bin" && { [ -e "$1/bin" ] || ln -s usr/bin "$1/bin"; }`, root, rpmRoot(t)) // what any host has
+		mkdir -p "$1/usr/bin" && cp -L /bin/sh /bin/rm /usr/bin/install "$1/usr/bin" && { [ -e "$1/bin" ] || ln -s usr/bin "$1/bin"; }`, root, rpmRoot(t)) // what any host has
 	output(t, "systemd-analyze", "verify", "--man=no", "--root="+root, "fenced.service", "fenced.socket", "fenced-login.service", "fenced-login.socket", "fenced-pause.service", "fenced-resume.service")
 
 	dir := filepath.Join(root, "usr/lib/systemd/system")

@@ -14,11 +14,12 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// maxDryRuns bounds the dry runs that ask BMCs of a cluster at the same time: everybody who may
-// look may order one.
-const maxDryRuns = 4
-
 const (
+	// maxDryRuns bounds the dry runs of operators that ask BMCs of a cluster at the same time.
+	maxDryRuns = 4
+	// maxViewerDryRuns is the same of everybody who may only look. They have places of their own: no
+	// operator waits for them.
+	maxViewerDryRuns = 2
 	// leaseWait is how long an order by hand waits until it is known who else acts on the cluster.
 	leaseWait  = 5 * time.Second
 	leaseCheck = 50 * time.Millisecond
@@ -27,13 +28,14 @@ const (
 // ByHand is what a cluster does for people who fence by hand, beside the run itself: dry runs, and
 // the cluster's Lease in mode observe.
 type ByHand struct {
-	c       *Cluster
-	dryRuns *semaphore.Weighted
-	orders  atomic.Int32 // of administrators in mode observe, that are being carried out
+	c             *Cluster
+	dryRuns       *semaphore.Weighted
+	viewerDryRuns *semaphore.Weighted
+	orders        atomic.Int32 // of administrators in mode observe, that are being carried out
 }
 
 func newByHand(c *Cluster) *ByHand {
-	return &ByHand{c: c, dryRuns: semaphore.NewWeighted(maxDryRuns)}
+	return &ByHand{c: c, dryRuns: semaphore.NewWeighted(maxDryRuns), viewerDryRuns: semaphore.NewWeighted(maxViewerDryRuns)}
 }
 
 // Acts says whether an administrator's order is being carried out in mode observe. Meanwhile this
@@ -68,10 +70,14 @@ func (h *ByHand) takeLease(ctx context.Context, a candidate) (done func()) {
 // begins nothing. A refusal comes beside what was found.
 func (h *ByHand) dryRun(ctx context.Context, o order.Order, a candidate) (order.Outcome, error) {
 	c := h.c
-	if err := h.dryRuns.Acquire(ctx, 1); err != nil {
+	places := h.dryRuns
+	if o.Viewer {
+		places = h.viewerDryRuns
+	}
+	if err := places.Acquire(ctx, 1); err != nil {
 		return order.Outcome{}, err
 	}
-	defer h.dryRuns.Release(1)
+	defer places.Release(1)
 	gates := append(uncertainMachineGates(a), c.gates(a, nil, time.Now())...)
 	var p *probe
 	if !slices.ContainsFunc(gates, forbidsToAsk) {

@@ -32,13 +32,10 @@ type Client struct {
 
 // New makes a client; it connects with the first request.
 func New(socket string) *Client {
-	dialer := net.Dialer{Timeout: 5 * time.Second}
 	return &Client{socket: socket, silence: silenceTime, reply: replyTime, http: &http.Client{
 		Transport: &http.Transport{
-			DisableKeepAlives: true, // one user has few connections, and may leave none behind
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				return dialer.DialContext(ctx, "unix", socket)
-			},
+			DisableKeepAlives:     true, // one user has few connections, and may leave none behind
+			DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, socket) },
 			ResponseHeaderTimeout: writeTimeout + 5*time.Second,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -13,6 +13,8 @@
 // socket (SO_PEERCRED, and the login uid of that process), never what the body says. An order that was accepted
 // is carried through even when its caller goes away.
 //
+// Who has no role is refused when the connection is accepted, before anything is read (peer.go), and so is who finds no seat (seats.go).
+//
 // Every answer that is not 200 has the body {"code", "message", "hint"}:
 //
 //	400 BadRequest       the request cannot be understood, has no reason, or a name that nothing can have
@@ -25,5 +27,6 @@
 //	422                  refused by a gate; code is the gate's reason code, or PersonUnknown:
 //	                     it needs two persons, and the caller counts as none
 //	500 Internal         fenced could not do it; the message says what
+//	503                  TooManyConnections: no seat is left for the caller, and nothing was read
 //	504 Timeout          fenced had no answer in time
 package api

@@ -24,18 +24,24 @@ func (p Peer) named() Peer {
 	return p
 }
 
-// loginOf gives the login of a process: nil when it belongs to none. A process that cannot
-// be looked at is an error, for its login may be anybody's.
+// errNoLogin is that the kernel keeps login uids and the process has none: whoever can start a service of
+// a user would else be that user.
+var errNoLogin = errors.New("its process belongs to no login, as that of a service")
+
+// loginOf gives the login of a process: nil where this kernel keeps none. A process that belongs to
+// none is an error, and so is one that cannot be looked at, for its login may be anybody's.
 func loginOf(p *login.Process, helper string) (*Login, error) {
 	uid, ok, err := p.UID()
 	if errors.Is(err, login.ErrHidden) {
 		uid, ok, err = p.Ask(helper)
 	}
 	switch {
+	case errors.Is(err, login.ErrNotKept):
+		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read the login uid of its process: %w", err)
 	case !ok:
-		return nil, nil
+		return nil, errNoLogin
 	}
 	return &Login{UID: uid, User: userName(uid)}, nil
 }

@@ -55,7 +55,7 @@ func peer(fd uintptr) int {
 	c, err := net.FileConn(os.NewFile(fd, "socket"))
 	var p Peer
 	if err == nil {
-		p, _, err = peerOf(c.(*net.UnixConn), os.Getenv("FENCED_TEST_HELPER"))
+		p, _, err = peerOf(c.(*net.UnixConn), namePeer, os.Getenv("FENCED_TEST_HELPER"))
 	}
 	p = p.named()
 	fmt.Println(p.Actor(), p.NoLogin, err)
@@ -128,6 +128,25 @@ func TestSudoMakesNoSecondPerson(t *testing.T) {
 	assert.Equal(t, "uid 4003 as root (uid 0) and uid 4004 as root (uid 0)", d.orders[0].Actor)
 }
 
+// TestServiceOfAUserIsNobody: a process of a user that belongs to no login, such as a unit with User=, is not that user where
+// the kernel keeps logins: whoever may start one would be two persons alone. // I26
+func TestServiceOfAUserIsNobody(t *testing.T) {
+	needLogins(t)
+	nobody := uidOf(t, otherUser(t, "nobody"))
+	path, ln := listenForAll(t)
+	d := &fake{}
+	serveOn(t, ln, d, Roles{Operator: []string{"user:nobody"}}, Fence)
+	fence := func(uid, login uint32) string {
+		return requestBy(t, uid, login, path, "POST /v1/nodes/n-1/fence", `{"reason":"disk"}`)
+	}
+	assert.Contains(t, fence(0, 4003), CodeSecondPersonNeeded)
+	answer := fence(nobody, noLogin)
+	assert.Contains(t, answer, CodePersonUnknown)
+	assert.Contains(t, answer, "its process belongs to no login")
+	require.Empty(t, d.orders)
+	assert.Contains(t, fence(nobody, nobody), "200 OK", "who logged in is a person")
+}
+
 // connect is one connection to a listener, accepted, by a process of its own that
 // lives until its input ends.
 func connect(t *testing.T) (accepted *net.UnixConn, end func()) { return connectAs(t, noLogin) }
@@ -161,10 +180,10 @@ func connectAs(t *testing.T, uid uint32) (accepted *net.UnixConn, end func()) {
 // TestLoginOfAProcessThatEnded is nobody's: its pid may be another's by now.
 func TestLoginOfAProcessThatEnded(t *testing.T) {
 	c, end := connect(t)
-	p, release, err := peerOf(c, "/nonexistent")
+	p, release, err := peerOf(c, namePeer, "/nonexistent")
 	require.NoError(t, err)
 	defer release()
-	require.NoError(t, p.named().NoLogin)
+	require.NotErrorIs(t, p.named().NoLogin, login.ErrEnded)
 	end()
 	p = p.named()
 	require.ErrorIs(t, p.NoLogin, login.ErrEnded)
@@ -175,7 +194,7 @@ func TestLoginOfAProcessThatEnded(t *testing.T) {
 // TestLoginAfterTheConnection is nobody's: what held the process is let go with it.
 func TestLoginAfterTheConnection(t *testing.T) {
 	c, _ := connect(t)
-	p, release, err := peerOf(c, "/nonexistent")
+	p, release, err := peerOf(c, namePeer, "/nonexistent")
 	require.NoError(t, err)
 	release()
 	require.Error(t, p.named().NoLogin)

@@ -1,26 +1,31 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net"
+	"net/http"
 	"os/user"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fenced/fenced/internal/login"
 )
 
-// maxConnsPerUser bounds what one user can hold open, so that nobody can keep
-// root from pausing the daemon.
-const maxConnsPerUser = 64
+// refuseTime bounds how long a refusal takes; the kernel has room for it in a new connection.
+const refuseTime = 100 * time.Millisecond
 
-// peerOf asks the kernel who connected. The uid and gid are those of that moment; who
-// logged in is looked up by named, of that process. release lets go of it.
-func peerOf(c *net.UnixConn, helper string) (p Peer, release func(), err error) {
+// peerOf asks the kernel who connected. The uid and gid are those of that moment, and name
+// tells their names; who logged in is looked up by named, of that process. release lets go
+// of it.
+func peerOf(c *net.UnixConn, name func(uid, gid uint32) Peer, helper string) (p Peer, release func(), err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return Peer{}, nil, fmt.Errorf("read the peer's credentials: %w", err)
@@ -32,7 +37,7 @@ func peerOf(c *net.UnixConn, helper string) (p Peer, release func(), err error) 
 		if cred, optErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); optErr != nil {
 			return
 		}
-		p = namePeer(cred.Uid, cred.Gid)
+		p = name(cred.Uid, cred.Gid)
 		process, lost := login.Connected(int(fd), cred.Pid)
 		if lost != nil {
 			p.NoLogin = fmt.Errorf("read the login uid of its process: %w", lost)
@@ -78,18 +83,18 @@ func namePeer(uid, gid uint32) Peer {
 	return p
 }
 
-// peerListener knows the peer of every connection it accepts and bounds how
-// many one user holds.
+// peerListener lets in whoever has a role and a seat. Anybody else is refused before anything is
+// read, and nothing of them stays open.
 type peerListener struct {
 	net.Listener
-	refuse func(format string, args ...any)
-	helper string // the socket of fenced-login
-
-	mu   sync.Mutex
-	open map[uint32]int // by uid
+	roles    Roles
+	refusals *refusalLog
+	helper   string // the socket of fenced-login
+	names    names
+	seats    seats
 }
 
-// Accept waits for a connection with a known peer.
+// Accept waits for a connection that is let in.
 func (l *peerListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -100,8 +105,8 @@ func (l *peerListener) Accept() (net.Conn, error) {
 		if err == nil {
 			return pc, nil
 		}
-		l.refuse("control socket: %v", err)
-		_ = c.Close() // nothing was read or promised
+		l.refusals.printf(time.Now(), "control socket: refused: %v", err)
+		refuse(c, errorOf(err))
 	}
 }
 
@@ -110,26 +115,40 @@ func (l *peerListener) admit(c net.Conn) (*peerConn, error) {
 	if !ok {
 		return nil, fmt.Errorf("a connection over %s has no peer credentials", c.LocalAddr().Network())
 	}
-	p, release, err := peerOf(uc, l.helper)
+	name := func(uid, gid uint32) Peer { return l.names.peer(uid, gid, time.Now()) }
+	p, release, err := peerOf(uc, name, l.helper)
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[p.UID] >= maxConnsPerUser {
+	leave, err := l.seat(p)
+	if err != nil {
 		release()
-		return nil, fmt.Errorf("%s holds %d connections already", p.Actor(), maxConnsPerUser)
+		return nil, err
 	}
-	l.open[p.UID]++
-	return &peerConn{Conn: c, peer: p, release: sync.OnceFunc(func() { release(); l.release(p.UID) })}, nil
+	return &peerConn{Conn: c, peer: p, release: sync.OnceFunc(func() { release(); leave() })}, nil
 }
 
-func (l *peerListener) release(uid uint32) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[uid]--; l.open[uid] == 0 {
-		delete(l.open, uid)
+func (l *peerListener) seat(p Peer) (leave func(), err error) {
+	role := l.roles.Of(p)
+	if role == Nobody {
+		return nil, notAuthorised(p, Viewer, "use the control socket")
 	}
+	leave, full := l.seats.take(p, role)
+	if full != nil {
+		return nil, full
+	}
+	return leave, nil
+}
+
+// refuse answers a connection whose request is not read, and closes it.
+func refuse(c net.Conn, e *Error) {
+	text, err := json.Marshal(e)
+	if err == nil && c.SetWriteDeadline(time.Now().Add(refuseTime)) == nil {
+		answer := http.Response{StatusCode: e.Status, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}},
+			Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)), Close: true}
+		_ = answer.Write(c) // the caller may have gone
+	}
+	_ = c.Close() // nothing was read or promised
 }
 
 type peerConn struct {
@@ -138,7 +157,7 @@ type peerConn struct {
 	release func()
 }
 
-// Close gives the user's place back.
+// Close gives the seat back.
 func (c *peerConn) Close() error {
 	c.release()
 	return c.Conn.Close()

@@ -14,10 +14,13 @@ import (
 // daemon is the user that the daemon runs as, logged in as itself.
 var daemon = Peer{UID: uint32(os.Geteuid()), User: "fenced"}
 
-// TestTwoPersonsAreTwoPeople: one human being, by whatever users, is one person. // I26
+// TestTwoPersonsAreTwoPeople: one human being, by whatever users, is one person. Peers without a login and without a reason are those
+// of a kernel that keeps none. // I26
 func TestTwoPersonsAreTwoPeople(t *testing.T) {
 	hidden := admin
 	hidden.NoLogin = errors.New("it is hidden")
+	service := oper
+	service.NoLogin = errNoLogin
 	for _, tc := range []struct {
 		name          string
 		first, second Peer
@@ -26,7 +29,8 @@ func TestTwoPersonsAreTwoPeople(t *testing.T) {
 		{"two users", admin, oper, ""},
 		{"two by sudo", byLogin(admin, root), byLogin(oper, root), ""},
 		{"one by sudo, one not", byLogin(admin, root), oper, ""},
-		{"a service's user, and another", Peer{UID: 4009}, admin, ""},
+		{"somebody, then a service of another user", admin, service, CodePersonUnknown},
+		{"somebody, then a uid without a name", admin, Peer{UID: 100009}, CodePersonUnknown},
 		{"oneself twice", admin, byLogin(admin, admin), CodeSecondPersonNeeded},
 		{"oneself, then by sudo", admin, byLogin(admin, root), CodeSecondPersonNeeded},
 		{"by sudo, then oneself", byLogin(admin, root), admin, CodeSecondPersonNeeded},
@@ -51,7 +55,7 @@ func TestTwoPersonsAreTwoPeople(t *testing.T) {
 			assert.Equal(t, tc.want, codeOf(give(tc.second)))
 			if tc.want == CodePersonUnknown { // in the other order either, and the first one's word still stands
 				assert.Equal(t, CodePersonUnknown, codeOf(give(tc.second)))
-				assert.Empty(t, codeOf(give(Peer{UID: 4010})))
+				assert.Empty(t, codeOf(give(Peer{UID: 4010, User: "nina"})))
 				assert.Equal(t, CodePersonUnknown, codeOf(give(tc.second)))
 				assert.Equal(t, CodeSecondPersonNeeded, codeOf(give(tc.first)), "who counts as none is no first person")
 			}

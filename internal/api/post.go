@@ -59,6 +59,11 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTimeout)
 	defer cancel()
 	o.Role = s.roles.Of(p)
+	end, err := s.dryRuns.begin(o, p)
+	if err != nil {
+		return OrderResult{}, err
+	}
+	defer end()
 	result, err := s.daemon.Do(whole, o)
 	if err != nil {
 		failed()

@@ -73,10 +73,10 @@ type Peer struct {
 	UID    uint32
 	User   string   // "" when the user has no name here
 	Groups []string // primary and supplementary
-	// Login is who logged in and became this user, by sudo perhaps; nil when the process
-	// belongs to no login, as a service's. It gives no role.
+	// Login is who logged in and became this user, by sudo perhaps; nil where this kernel
+	// keeps no logins, or with NoLogin. It gives no role.
 	Login *Login
-	// NoLogin is why Login could not be read; nil when it was.
+	// NoLogin is why nobody is known to have logged in, where this kernel keeps logins.
 	NoLogin error
 	// login looks both up, for named; nil when they are what they are.
 	login func() (*Login, error)
@@ -108,6 +108,8 @@ func (p Peer) persons() (uids []uint32, why string) {
 		return nil, p.NoLogin.Error()
 	case p.Login == nil && isSharedAccount(p.UID):
 		return nil, account(p.UID, p.User) + " without a login does not identify a person"
+	case p.Login == nil && p.User == "":
+		return nil, account(p.UID, p.User) + " has no name here, and one user may have many such uids (/etc/subuid)"
 	case p.Login == nil:
 		return []uint32{p.UID}, ""
 	case isSharedAccount(p.Login.UID):

@@ -33,6 +33,8 @@ type Server struct {
 	log        *log.Logger
 	twoPersons *twoPersonRule
 	deniedLog  *deniedLog
+	dryRuns    *dryRuns
+	refusals   *refusalLog
 	helper     string // the socket of fenced-login
 }
 
@@ -42,6 +44,7 @@ func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...Verb) *Serv
 	return &Server{
 		daemon: d, roles: roles, log: log,
 		twoPersons: &twoPersonRule{verbs: twoPersons, waiting: map[orderKey]firstOrder{}}, deniedLog: &deniedLog{recorded: map[deniedKey]time.Time{}},
+		dryRuns: &dryRuns{by: map[uint32]bool{}}, refusals: &refusalLog{log: log},
 		helper: login.Socket,
 	}
 }
@@ -74,7 +77,7 @@ func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 		}
 		stopped <- nil
 	})
-	err := srv.Serve(&peerListener{Listener: ln, refuse: s.log.Printf, helper: s.helper, open: map[uint32]int{}})
+	err := srv.Serve(&peerListener{Listener: ln, roles: s.roles, refusals: s.refusals, helper: s.helper, seats: seats{of: map[seatOwner]int{}}})
 	if !unhook() { // the stop has begun: wait for its end
 		return <-stopped
 	}
@@ -118,7 +121,7 @@ func (s *Server) authorise(r *http.Request, need Role) *Error {
 	}
 	p = p.named()
 	what := r.Method + " " + r.URL.Path
-	s.log.Printf("control socket: refused %q to %s: needs role %s", what, p.Actor(), need)
+	s.refusals.printf(time.Now(), "control socket: refused %q to %s: needs role %s", what, p.Actor(), need)
 	return notAuthorised(p, need, what)
 }
 

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -159,6 +161,43 @@ func TestDryRunOfAViewerLeavesARefusedAccountAlone(t *testing.T) {
 		o.Viewer = false
 		_, err = e.Fence(t.Context(), o)
 		require.NoError(t, err)
+		stop()
+	})
+}
+
+// Dry runs of viewers, however many and however slow, keep no operator's from its place.
+func TestOperatorsDryRunWaitsForNoViewer(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		slow := make(chan struct{})
+		var began atomic.Int32
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Clusters[0].Pods = func(ctx context.Context, _ string) (order.Pods, error) {
+				if ctx.Value(slow) != nil {
+					began.Add(1)
+					<-slow
+				}
+				return order.Pods{}, nil
+			}
+		})
+		time.Sleep(2 * time.Second)
+		var viewers sync.WaitGroup
+		for range 20 {
+			viewers.Go(func() {
+				o := dryRun(byHand)
+				o.Viewer = true
+				_, err := e.Fence(context.WithValue(t.Context(), slow, true), o)
+				assert.NoError(t, err)
+			})
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, int32(2), began.Load(), "the others wait")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := e.Fence(ctx, dryRun(byHand))
+		require.NoError(t, err)
+		close(slow)
+		viewers.Wait()
 		stop()
 	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Socket is where fenced-login listens: ListenSequentialPacket= of fenced-login.socket.
-const Socket = "/run/fenced/login.sock"
+const Socket = "/run/fenced-login.sock"
 
 // network is a unix socket that keeps messages apart.
 const network = "unixpacket"
@@ -25,6 +25,7 @@ const patience = 3 * time.Second
 const (
 	answerLogin  = "login"  // and the uid
 	answerNone   = "none"   // the process belongs to no login
+	answerUnkept = "unkept" // this kernel keeps no login uids
 	answerUnread = "unread" // and why
 )
 
@@ -50,6 +51,10 @@ func (p *Process) Ask(socket string) (uid uint32, ok bool, err error) {
 	case answerNone:
 		if rest == "" {
 			return 0, false, nil
+		}
+	case answerUnkept:
+		if rest == "" {
+			return 0, false, ErrNotKept
 		}
 	case answerUnread:
 		return 0, false, fmt.Errorf("fenced-login: %q", rest)

@@ -196,21 +196,30 @@ func TestNobodyAnswers(t *testing.T) {
 
 func TestStrangeAnswers(t *testing.T) {
 	p, _ := sleeper(t, "")
-	for _, text := range []string{"login", "login x", "login -1", "login 4294967295", "login 4294967296", "none of this", "yes", strings.Repeat("x", 5000)} {
-		ln := listen(t)
-		go func() {
-			c, err := ln.Accept()
-			if err == nil {
-				_, _ = c.Read(make([]byte, 16))
-				_, _ = c.Write([]byte(text))
-				_ = c.Close()
-			}
-		}()
-		_, ok, err := p.Ask(ln.Addr().String())
+	for _, text := range []string{"login", "login x", "login -1", "login 4294967295", "login 4294967296", "none of this", "unkept here", "yes", strings.Repeat("x", 5000)} {
+		ok, err := askOneThatSays(t, p, text)
 		require.ErrorIs(t, err, ErrNoAnswer, text)
 		assert.False(t, ok, text)
-		require.NoError(t, ln.Close())
 	}
+	_, err := askOneThatSays(t, p, "unkept")
+	require.ErrorIs(t, err, ErrNotKept)
+}
+
+// askOneThatSays asks in place of fenced-login one who answers so.
+func askOneThatSays(t *testing.T, p *Process, text string) (ok bool, err error) {
+	t.Helper()
+	ln := listen(t)
+	go func() {
+		c, err := ln.Accept()
+		if err == nil {
+			_, _ = c.Read(make([]byte, 16))
+			_, _ = c.Write([]byte(text))
+			_ = c.Close()
+		}
+	}()
+	_, ok, err = p.Ask(ln.Addr().String())
+	require.NoError(t, ln.Close())
+	return ok, err
 }
 
 // TestStrangeQuestions: fenced-login tells why it does not answer, and answers the next.
@@ -245,4 +254,20 @@ func TestServeEndsWhenNobodyAsks(t *testing.T) {
 	ln := listen(t)
 	defer ln.Close()
 	require.NoError(t, Serve(ln, 10*time.Millisecond))
+}
+
+// TestKernelWithoutLogins: where /proc shows a process without a login uid, nobody can have one, which is not the same as having none.
+func TestKernelWithoutLogins(t *testing.T) {
+	needLogins(t)
+	p, _ := sleeper(t, strconv.Itoa(anna))
+	pid, err := p.pid()
+	require.NoError(t, err)
+	cmd := exec.Command("unshare", "--mount", "sh", "-c", `mount -t tmpfs tmpfs /mnt && mkdir -p /mnt/proc && mount --bind /proc /mnt/proc && mkdir "/mnt/$1" &&
+		ln -s "/mnt/proc/$$" /mnt/self && : >"/mnt/$1/status" && mount --bind /mnt /proc && mount --bind /mnt/proc /mnt/proc && exec /mnt/self/root/"$2"`,
+		"sh", strconv.Itoa(pid), os.Args[0])
+	cmd.Env = []string{"FENCED_TEST_ASK=" + serve(t), "PATH=" + os.Getenv("PATH")}
+	cmd.ExtraFiles = []*os.File{p.pidfd}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, string(out), ErrNotKept.Error())
 }

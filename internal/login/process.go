@@ -22,6 +22,9 @@ var (
 	ErrForeign = errors.New("it runs in another PID namespace")
 )
 
+// ErrNotKept is that this kernel keeps no login uids (one without audit): then no process has one.
+var ErrNotKept = errors.New("this kernel keeps no login uids")
+
 // Process is one process, whatever its pid leads to by now. Close it.
 type Process struct{ pidfd *os.File }
 
@@ -46,8 +49,8 @@ func held(pidfd int) *Process { return &Process{os.NewFile(uintptr(pidfd), "pidf
 // Close lets the process go.
 func (p *Process) Close() error { return p.pidfd.Close() }
 
-// UID reads who logged in; ok is false when the process belongs to no login, or when this kernel keeps none (a container without
-// audit). A process that cannot be looked at is an error, for its login may be anybody's.
+// UID reads who logged in; ok is false when the process belongs to no login. It is ErrNotKept where none can. A process that cannot be
+// looked at is an error, for its login may be anybody's.
 func (p *Process) UID() (uid uint32, ok bool, err error) {
 	pid, err := p.pid()
 	if err != nil {
@@ -66,7 +69,7 @@ func (p *Process) UID() (uid uint32, ok bool, err error) {
 		if _, err = dir.Stat("status"); err != nil {
 			return 0, false, p.unseen(err)
 		}
-		return 0, false, nil
+		return 0, false, ErrNotKept
 	}
 	if err != nil {
 		return 0, false, err

@@ -52,6 +52,8 @@ func (p *Process) tell() (string, error) {
 	defer p.Close()
 	uid, ok, err := p.UID()
 	switch {
+	case errors.Is(err, ErrNotKept):
+		return answerUnkept, nil
 	case err != nil:
 		return "", err
 	case !ok:

@@ -46,7 +46,7 @@ echo "ok again: restarted, and the configuration kept"
 dpkg --remove fenced >/tmp/answer 2>&1
 [ "$(main)" = 0 ]
 not pgrep -x fenced
-[ ! -e /run/fenced/login.sock ]
+[ ! -e /run/fenced-login.sock ]
 [ -z "$(find /etc/systemd -lname '*fenced*')" ]
 cmp /share/fenced.yaml /etc/fenced/fenced.yaml
 [ -s /var/lib/fenced/state.db ]

@@ -97,7 +97,7 @@ echo "ok the newer state is left, and the old one taken up"
 dnf remove fenced
 [ "$(main)" = 0 ] || [ -z "$(main)" ]
 not pgrep -x fenced
-[ ! -e /run/fenced/login.sock ]
+[ ! -e /run/fenced-login.sock ]
 [ -z "$(find /etc/systemd -lname '*fenced*')" ]
 [ -e /etc/fenced/fenced.yaml.rpmsave ]
 [ -s $state ]

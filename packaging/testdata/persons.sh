@@ -57,6 +57,22 @@ says PersonUnknown $none fenced
 says PersonUnknown 0 anna
 echo "ok nobody knows who is root, or the daemon"
 
+# A unit that root starts as Bert belongs to no login.
+cat >/run/systemd/system/bert.service <<'END'
+[Service]
+Type=oneshot
+User=bert
+SupplementaryGroups=fenced-view
+ExecStart=/usr/bin/fencectl resume --reason "they agree"
+StandardError=truncate:/tmp/answer
+END
+systemctl daemon-reload
+says SecondPersonNeeded "$anna" anna
+not systemctl start bert 2>/tmp/started
+grep -q '(PersonUnknown)' /tmp/answer
+grep -q 'its process belongs to no login' /tmp/answer
+echo "ok a service is nobody"
+
 says SecondPersonNeeded "$anna" anna
 says SecondPersonNeeded "$anna" root
 says SecondPersonNeeded "$anna" fenced
@@ -75,12 +91,21 @@ grep -q "$both" /tmp/answer
 echo "ok two people are two persons"
 
 main() { systemctl show --value -p MainPID "$1"; }
-hidden() { nsenter --target "$(main fenced)" --mount setpriv --reuid=fenced --regid=fenced --clear-groups test ! -e /proc/1; }
-hidden
-[ "$(stat -c '%U %G %a' /run/fenced/login.sock)" = "fenced fenced 600" ]
+sock=$(systemctl show --value -p Listen fenced-login.socket | cut -d' ' -f1)
+inside() { nsenter --target "$(main fenced)" --mount setpriv --reuid=fenced --regid=fenced --clear-groups "$@"; } # as the daemon
+inside test ! -e /proc/1
+[ "$(stat -c '%U %G %a' "$sock")" = "fenced fenced 600" ]
 user=$(stat -c %U "/proc/$(main fenced-login)")
 [ "$user" != root ] && [ "$user" != fenced ]
 echo "ok the daemon sees no process of others, and who does is nobody"
+
+# A daemon that was taken over: what it leaves where systemd, as root, gives the socket to its user would be its own.
+shadow=$(stat -c '%U %G %a' /etc/shadow)
+not inside ln -sfn /etc/shadow "$sock" 2>/tmp/answer
+systemctl restart fenced-login.socket
+[ "$(stat -c '%U %G %a' /etc/shadow)" = "$shadow" ]
+[ "$(stat -c %U "$(dirname "$sock")")" = root ]
+echo "ok the daemon cannot lead systemd to another file"
 
 # unknown: Anna's login cannot be told. Then her order is refused with the reason, and counts for nobody; one that needs no second
 # person is carried out.
@@ -107,7 +132,7 @@ echo "ok who is not told of counts as nobody: it is stopped"
 systemctl stop fenced
 systemctl stop fenced-login.service # it would end by itself, in a minute
 within 400 not systemctl is-active --quiet fenced-login.socket
-[ ! -e /run/fenced/login.sock ]
+[ ! -e "$sock" ]
 systemctl start fenced
 systemctl is-active --quiet fenced-login.socket
 echo "ok it comes and goes with the daemon"

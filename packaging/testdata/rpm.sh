@@ -47,7 +47,7 @@ echo "ok upgraded: restarted, and the configuration kept"
 package -e fenced
 [ "$(main)" = 0 ] || [ -z "$(main)" ]
 not pgrep -x fenced
-[ ! -e /run/fenced/login.sock ]
+[ ! -e /run/fenced-login.sock ]
 [ -z "$(find /etc/systemd -lname '*fenced*')" ]
 [ ! -e /usr/bin/fencectl ]
 cmp /share/fenced.yaml /etc/fenced/fenced.yaml.rpmsave

@@ -57,6 +57,16 @@ answers
 [ -S $sock ] # the daemon that ended left it
 echo "ok no call fails while the daemon restarts"
 
+# What a daemon that was taken over leaves where systemd, as root, gives the socket away would be its own.
+shadow=$(stat -c '%U %G %a' /etc/shadow)
+not nsenter --target "$(main)" --mount setpriv --reuid=fenced --regid=fenced --clear-groups ln -sfn /etc/shadow $sock 2>/tmp/answer
+systemctl stop fenced.socket fenced
+systemctl start fenced.socket fenced
+answers
+[ "$(stat -c '%U %G %a' /etc/shadow)" = "$shadow" ]
+[ "$(stat -c '%U %G %a' /run/fenced)" = "root root 755" ]
+echo "ok the daemon cannot lead systemd to another file"
+
 [ "$(stat -c '%U %G %a' $sock)" = "fenced fenced-view 660" ]
 not grep -q '"level":"warn".*socket' /tmp/log
 code=0
@@ -85,3 +95,9 @@ fencectl status >/tmp/answer 2>&1 || code=$?
 [ $code = 5 ] # nobody answers
 not systemctl is-active --quiet fenced
 echo "ok stopped means stopped"
+
+systemctl start fenced
+answers
+[ "$(stat -c '%U %G %a' /run/fenced)" = "fenced fenced-view 2755" ]
+[ "$(stat -c '%U %G %a' $sock)" = "fenced fenced-view 660" ]
+echo "ok without the unit the daemon makes its socket again"

@@ -75,6 +75,40 @@ refused nina "usermod -aG fenced-view"
 keeps nina $secrets
 echo "ok others cannot connect"
 
+# Vera holds as many connections as she can get, also with the uids that a user namespace gives her, which keep the group.
+cat >/tmp/hold.py <<'END'
+import socket, sys, time
+held = []
+for _ in range(int(sys.argv[1])):
+    s = socket.socket(socket.AF_UNIX)
+    s.connect("/run/fenced/fenced.sock")
+    held.append(s)
+    try:
+        s.sendall(b"GET /v1/events HTTP/1.1\r\nHost: f\r\n\r\n")
+    except BrokenPipeError:
+        pass
+print("held", flush=True)
+time.sleep(900)
+END
+descriptors() { ls "/proc/$(systemctl show --value -p MainPID fenced)/fd" | wc -l; }
+before=$(descriptors)
+holders=()
+hold() { # hold UID N
+	setpriv --reuid="$1" --regid=fenced-view --clear-groups python3 /tmp/hold.py "$2" >>/tmp/held &
+	holders+=($!)
+}
+: >/tmp/held
+hold vera 500
+for uid in $(seq 100000 100019); do
+	hold "$uid" 100
+done
+all_hold() { [ "$(wc -l </tmp/held)" = 21 ]; }
+within 300 all_hold
+[ "$(descriptors)" -lt $((before + 100)) ] # a socket and a pidfd each
+fencectl pause --reason storm >/tmp/answer 2>&1
+kill "${holders[@]}"
+echo "ok viewers take no seat of an admin"
+
 groupdel fenced-view
 sed -i /fenced-view/d /usr/lib/sysusers.d/*.conf
 usermod -aG fenced otto
