@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -38,8 +39,13 @@ exists. --cluster gives the name of the cluster in fenced.yaml (default: prod).
 A file that exists stays as it is, and then nothing is written: see --force. Only the
 fenced.yaml of the package that nobody has changed is replaced.
 
-The exit status is 0, or 2 if something of the cluster could not be seen, 7 if a file
-exists, and 1 after another error.`
+The script makes the namespace fenced. If it exists already and the script did not make it,
+nothing is written: whoever administers that namespace could take the rights of fenced. See
+--existing-namespace. Run init with --force, and the script, again when another namespace gets
+BareMetalHosts: fenced may read Secrets only in the namespaces in which init saw some.
+
+The exit status is 0, or 2 if something of the cluster could not be seen, 7 if a file or the
+namespace exists, and 1 after another error.`
 
 // rights are the words of --rights.
 var rights = []string{string(setup.RightsEvaluate), string(setup.RightsObserve)}
@@ -65,7 +71,7 @@ func newInitCommand(c *cli) *cobra.Command {
 	flags, m := cmd.Flags(), &o.Request.Management
 	flags.StringVar(&o.Request.Kubeconfig, "kubeconfig", "", "administrator's kubeconfig of the cluster whose Nodes are fenced")
 	flags.StringVar(&m.Kubeconfig, "management-kubeconfig", "", "Cluster API: administrator's kubeconfig of a separate management cluster")
-	flags.StringVar(&m.Namespace, "management-namespace", "", "Cluster API: only Machines and checks of this namespace of the management cluster")
+	flags.StringVar(&m.Namespace, "management-namespace", "", "Cluster API: use only this namespace of the management cluster")
 	flags.StringVar(&m.ClusterName, "cluster-name", "", "Cluster API: name of the Cluster object, if the management cluster has several")
 	flags.StringVar(&o.Dir, "output-dir", defaultDir, "directory for the files")
 	flags.BoolVar(&o.force, "force", false, "replace files that exist")
@@ -73,6 +79,7 @@ func newInitCommand(c *cli) *cobra.Command {
 	flags.StringVar(&o.rights, "rights", string(setup.RightsEvaluate), "evaluate: enough to fence once armed; observe: read only")
 	flags.DurationVar(&o.TokenDuration, "token-duration", 0, "life of the token, for example 720h; 0: it does not expire")
 	flags.StringVar(&o.Server, "server", "", "https address of the API server for fenced (default: that of --kubeconfig)")
+	flags.BoolVar(&o.ExistingNamespace, "existing-namespace", false, "accept a namespace fenced that somebody else may have made")
 	flags.StringArrayVar(&o.bmcs, "bmc", nil, "NODE=ADDRESS of a BMC that no BareMetalHost names; may be repeated")
 	flags.StringVar(&o.User, "bmc-username", defaultBMCUser, "user of the BMCs")
 	return cmd
@@ -91,6 +98,9 @@ func (c *cli) initialize(ctx context.Context, o *initOptions) error {
 		return err
 	}
 	if err := o.checkBMCs(&s); err != nil {
+		return err
+	}
+	if err := o.checkNamespaces(&s); err != nil && !o.dryRun {
 		return err
 	}
 	files, err := s.Files(&o.Options)
@@ -209,6 +219,25 @@ func (o *initOptions) checkBMCs(s *setup.Survey) error {
 		if !known[node] && len(known) > 0 {
 			return usageError(fmt.Errorf("init: --bmc names %s, and the cluster has no such Node", node), "kubectl get nodes")
 		}
+	}
+	return nil
+}
+
+// checkNamespaces refuses a Namespace of fenced that the script of init did not make: its administrator can mint the
+// token of fenced.
+func (o *initOptions) checkNamespaces(s *setup.Survey) error {
+	for i, server := range s.Servers {
+		if server.Namespace == "" || o.ExistingNamespace {
+			continue
+		}
+		record := filepath.Join(o.Dir, s.NamespaceRecord(i))
+		if made, err := os.ReadFile(record); err == nil && strings.TrimSpace(string(made)) == server.Namespace {
+			continue
+		}
+		return &exitError{code: exitConflict, hint: []string{
+			"whoever administers it could take the rights of fenced: kubectl -n " + setup.Account + " get rolebindings,serviceaccounts,secrets,pods -o wide",
+			"delete it, or accept it with --existing-namespace"},
+			err: fmt.Errorf("init: nothing was written: the namespace %s exists already on %s, and %s does not say that the script of init made it", setup.Account, server.URL, record)}
 	}
 	return nil
 }

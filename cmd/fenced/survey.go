@@ -47,7 +47,7 @@ func survey(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	seen, err := k8swatch.TakeSurvey(ctx, c)
+	seen, err := k8swatch.TakeSurvey(ctx, c, setup.Account)
 	if err != nil {
 		return err
 	}
@@ -60,10 +60,19 @@ func survey(ctx context.Context, in io.Reader, out io.Writer) error {
 
 // surveyed evaluates what was seen, with the policy of the daemon.
 func surveyed(ctx context.Context, c *k8swatch.Cluster, cluster string, seen k8swatch.Survey) (setup.Survey, error) {
-	s := setup.Survey{Cluster: cluster, Medik8sLeases: seen.Medik8s, Nodes: []setup.Node{}, Controllers: []setup.Controller{}, Clusters: []string{}, Unseen: []setup.Unseen{}}
+	s := setup.Survey{Cluster: cluster, Medik8sLeases: seen.Medik8s, Nodes: []setup.Node{}, Controllers: []setup.Controller{}, Clusters: []string{}, HostNamespaces: []string{}, Unseen: []setup.Unseen{}}
 	for _, v := range seen.Servers {
-		s.Servers = append(s.Servers, setup.Server(v))
+		s.Servers = append(s.Servers, setup.Server{URL: v.URL, Version: v.Version, Groups: v.Groups, Namespace: v.NamespaceUID})
+		if v.NamespaceErr != nil {
+			s.Unseen = append(s.Unseen, setup.NotSeen("Namespace "+setup.Account, "Namespace "+setup.Account, v.NamespaceErr.Error()))
+		}
 	}
+	for _, ch := range seen.Changes {
+		if ch.ID.Kind == "BareMetalHost" && !slices.Contains(s.HostNamespaces, ch.ID.Namespace) {
+			s.HostNamespaces = append(s.HostNamespaces, ch.ID.Namespace)
+		}
+	}
+	slices.Sort(s.HostNamespaces)
 	for _, k := range seen.Kinds {
 		s.Kinds = append(s.Kinds, setup.Kind{Management: k.Management, Group: k.Group, Kind: k.Kind, Served: k.Served, Objects: k.Objects, Problem: k.Problem})
 		if k.Problem != "" {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -248,6 +249,10 @@ func (c *Cluster) Credentials(ctx context.Context, namespace, name string) (stri
 	s, err := c.manage.api().typed.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if isGone(err, name) {
 		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, ErrSecretMissing)
+	}
+	if apierrors.IsForbidden(err) {
+		return "", bmc.Secret{}, fmt.Errorf("read Secret %[1]s/%[2]s: %[3]w: in the namespace %[1]s the ClusterRole fenced-secrets is not bound; "+
+			"run fencectl init and its script again, or bind it there as rbac.yaml says", namespace, name, err)
 	}
 	if err != nil {
 		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, err)

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -170,4 +171,7 @@ func TestCredentials(t *testing.T) {
 	assert.ErrorIs(t, err, ErrSecretIncomplete)
 	_, _, err = k.Credentials(ctx, rig.Namespace, "none")
 	assert.ErrorIs(t, err, ErrSecretMissing)
+	_, _, err = k.Credentials(ctx, metav1.NamespaceSystem, whole)
+	require.True(t, apierrors.IsForbidden(err), "a namespace without BareMetalHosts: %v", err)
+	assert.ErrorContains(t, err, "in the namespace kube-system the ClusterRole fenced-secrets is not bound; run fencectl init and its script again")
 }

@@ -19,7 +19,7 @@ func TestServerWithAPassword(t *testing.T) {
 			"'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\nusers: []\n"), 0o600))
 		c, err := New(Config{Name: "prod", Kubeconfig: path, StoreID: "x", FreshEvery: time.Second}, zap.NewNop())
 		if err == nil {
-			_, err = TakeSurvey(t.Context(), c)
+			_, err = TakeSurvey(t.Context(), c, "fenced")
 		}
 		require.ErrorContains(t, err, "127.0.0.1:")
 		require.NotContains(t, err.Error(), "Canary")

@@ -74,7 +74,7 @@ var rights = []right{
 	{"fenced", fencedGroup, "fencedremediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
 	{"fenced", fencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
 	{"fenced", fencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
-	{"fenced-management", "", "secrets", "get", `Secrets(namespace).Get(`, sees},
+	{"fenced-secrets", "", "secrets", "get", `Secrets(namespace).Get(`, sees},
 	{"fenced-management", hostGroup, "baremetalhosts", watches, `custom(hostGVR,`, sees},
 	{"fenced-management", hostGroup, "baremetalhosts", "get", `Resource(hostGVR).Namespace(ns), hostGroup`, sees},
 	{"fenced-management", hostGroup, "baremetalhosts", "patch", `Resource(hostGVR).Namespace(ns).Patch(`, acts},

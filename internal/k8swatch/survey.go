@@ -42,6 +42,9 @@ type Survey struct {
 type SurveyedServer struct {
 	URL, Version string
 	Groups       []string // the API groups that it serves
+	// NamespaceUID is that of the Namespace which was asked for; "" if it does not exist. NamespaceErr: that could not be read.
+	NamespaceUID string
+	NamespaceErr error
 }
 
 // SurveyedKind is one kind that fenced watches. Problem says why its objects were not seen.
@@ -63,14 +66,14 @@ type SurveyedController struct {
 // surveyor reads a cluster once.
 type surveyor struct{ *Cluster }
 
-// TakeSurvey reads a cluster once, with the code that watches it for the daemon. It writes
+// TakeSurvey reads a cluster once, with the code that watches it for the daemon, and whether a namespace exists. It writes
 // nothing. The error says that an API server could not be used at all. It may be called once for
 // each Cluster, and not beside Run.
-func TakeSurvey(ctx context.Context, of *Cluster) (Survey, error) {
+func TakeSurvey(ctx context.Context, of *Cluster, namespace string) (Survey, error) {
 	c := surveyor{of}
 	var s Survey
 	for _, side := range c.sides() {
-		server, err := side.identify(ctx)
+		server, err := side.identify(ctx, namespace)
 		if err != nil {
 			return s, err
 		}
@@ -93,7 +96,7 @@ func TakeSurvey(ctx context.Context, of *Cluster) (Survey, error) {
 }
 
 // identify asks an API server who it is, and what it serves.
-func (s *side) identify(ctx context.Context) (SurveyedServer, error) {
+func (s *side) identify(ctx context.Context, namespace string) (SurveyedServer, error) {
 	base, err := load(s.kubeconfig)
 	if err != nil {
 		return SurveyedServer{}, err
@@ -116,6 +119,13 @@ func (s *side) identify(ctx context.Context) (SurveyedServer, error) {
 	server.Version = version.GitVersion
 	for _, g := range groups.Groups {
 		server.Groups = append(server.Groups, g.Name)
+	}
+	ns, err := s.api().typed.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		server.NamespaceUID = string(ns.UID)
+	case !isGone(err, namespace):
+		server.NamespaceErr = fmt.Errorf("read Namespace %s of the %s API server: %w", namespace, s.name, err)
 	}
 	return server, nil
 }

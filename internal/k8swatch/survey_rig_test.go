@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -36,7 +37,7 @@ func TestSurvey(t *testing.T) { // I22
 		require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: machineAPINamespace, Name: lease, Holder: "holds-" + lease, Duration: time.Hour}))
 	}
 	k := dial(t, c)
-	s, err := TakeSurvey(ctx, k)
+	s, err := TakeSurvey(ctx, k, "fenced")
 	require.NoError(t, err)
 
 	require.Len(t, s.Servers, 1)
@@ -52,6 +53,16 @@ func TestSurvey(t *testing.T) { // I22
 		check, ok := ch.Value.(*policy.Check)
 		return ok && check.Name == "metal"
 	}))
+	assert.ErrorContains(t, s.Servers[0].NamespaceErr, "forbidden", "fenced itself may not read it, and need not")
+	require.NoError(t, c.CreateNamespace(ctx, "fenced"))
+	kubeconfig, err := c.Kubeconfig("an-administrator", "system:masters")
+	require.NoError(t, err)
+	server, err := connected(t, kubeconfig).work.identify(ctx, "fenced")
+	require.NoError(t, err)
+	require.NoError(t, server.NamespaceErr)
+	ns, err := c.Client().CoreV1().Namespaces().Get(ctx, "fenced", metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, string(ns.UID), server.NamespaceUID)
 	assert.True(t, s.Medik8s)
 	require.NoError(t, s.Medik8sErr)
 	alive := map[string]string{}
@@ -84,7 +95,7 @@ func TestSurveyOfAUserWithoutRights(t *testing.T) {
 	c := okd(t)
 	kubeconfig, err := c.Kubeconfig("nobody-in-particular")
 	require.NoError(t, err)
-	s, err := TakeSurvey(ctx, connected(t, kubeconfig))
+	s, err := TakeSurvey(ctx, connected(t, kubeconfig), "fenced")
 	require.NoError(t, err)
 	for _, k := range []SurveyedKind{surveyedKind(t, s, "", "Node"), surveyedKind(t, s, machineGroup, "Machine"), surveyedKind(t, s, hostGroup, "BareMetalHost")} {
 		assert.Contains(t, k.Problem, "forbidden", k.Kind)
@@ -95,6 +106,7 @@ func TestSurveyOfAUserWithoutRights(t *testing.T) {
 		assert.ErrorContains(t, o.Err, "forbidden", o.Lease)
 	}
 	assert.ErrorContains(t, s.Medik8sErr, "forbidden")
+	assert.ErrorContains(t, s.Servers[0].NamespaceErr, "forbidden")
 }
 
 // An API server that cannot be reached, or that does not know the user, is an error that names it.
@@ -105,7 +117,7 @@ func TestSurveyWithoutAServer(t *testing.T) {
 	require.NoError(t, err)
 	k := connected(t, kubeconfig)
 	c.StopAPIServer()
-	_, err = TakeSurvey(ctx, k)
+	_, err = TakeSurvey(ctx, k, "fenced")
 	require.ErrorContains(t, err, "ask the workload API server "+c.URL())
 	assert.ErrorContains(t, err, kubeconfig)
 }

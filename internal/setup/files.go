@@ -31,6 +31,8 @@ type Options struct {
 	TokenDuration time.Duration
 	// Server replaces the address of the workload API server in the kubeconfig of fenced; "" keeps it.
 	Server string
+	// ExistingNamespace: a Namespace with the name of fenced's, which somebody else may have made, is accepted.
+	ExistingNamespace bool
 	// BMCs are the addresses of the BMCs of Nodes, and User the name to log in with.
 	BMCs map[string]string
 	User string
@@ -78,6 +80,15 @@ func (s *Survey) managementManifest() string   { return s.Cluster + "-management
 func (s *Survey) kubeconfig() string           { return s.Cluster + ".kubeconfig" }
 func (s *Survey) managementKubeconfig() string { return s.Cluster + "-management.kubeconfig" }
 func (s *Survey) script() string               { return s.Cluster + "-kubeconfig.sh" }
+
+// NamespaceRecord is the file in which the script notes the UID of the Namespace of fenced on an API server: that of
+// the workload (0) or of the management cluster.
+func (s *Survey) NamespaceRecord(server int) string {
+	if server > 0 {
+		return s.Cluster + "-management-namespace.uid"
+	}
+	return s.Cluster + "-namespace.uid"
+}
 
 // keepsNodes reports whether step 2 should taint a Node in place of deleting it.
 func (s *Survey) keepsNodes() bool { return s.Distribution() == K3s || s.Distribution() == RKE2 }

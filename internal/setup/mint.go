@@ -6,6 +6,23 @@ import (
 	"strings"
 )
 
+// claimFunction makes the Namespace of the ServiceAccount. One that exists was perhaps made by somebody who
+// waited for its token, so it counts only if this script made it, or a person accepted it at init. No label is
+// proof of that, because who makes a Namespace writes its labels. Its UID is.
+const claimFunction = `claim() { # claim ADMIN-KUBECONFIG RECORD ACCEPTED-UID
+	uid=$($kubectl --kubeconfig "$1" get namespace fenced --ignore-not-found -o 'jsonpath={.metadata.uid}')
+	if [ -z "$uid" ]; then
+		uid=$($kubectl --kubeconfig "$1" create namespace fenced -o 'jsonpath={.metadata.uid}')
+	elif [ "$uid" != "$3" ] && { [ ! -e "$2" ] || [ "$uid" != "$(cat "$2")" ]; }; then
+		echo "error: the namespace fenced exists, and this script did not make it: $PWD/$2 does not have its UID $uid." >&2
+		echo "Nothing was changed: whoever administers that namespace could take the rights of fenced. If another copy of this script" >&2
+		echo "made it, copy its file $2 here; else look who may do what there, and run fencectl init with --existing-namespace." >&2
+		exit 1
+	fi
+	echo "$uid" >"$2"
+}
+`
+
 // mintFunction grants the rights on one API server, and writes the kubeconfig of fenced with a token of
 // its ServiceAccount. The token is on no command line and in no environment: the shell itself writes it.
 const mintFunction = `mint() { # mint ADMIN-KUBECONFIG MANIFEST FILE SERVER
@@ -86,12 +103,29 @@ field() { # field KUBECONFIG KEY: of the cluster of the current context
 	if o.TokenDuration > 0 {
 		get = fmt.Sprintf(fromRequest, int64(o.TokenDuration.Seconds()))
 	}
+	b.WriteString(claimFunction + "\n")
 	fmt.Fprintf(&b, mintFunction, get)
-	fmt.Fprintf(&b, "\nmint \"$(absolute \"${1:-%s}\")\" %s %s %s\n", parameter(o.Request.Kubeconfig), s.manifest(), s.kubeconfig(), shellWord(o.Server))
-	if s.Apart() {
-		fmt.Fprintf(&b, "mint \"$(absolute \"${2:-%s}\")\" %s %s ''\n", parameter(o.Request.Management.Kubeconfig), s.managementManifest(), s.managementKubeconfig())
-	}
+	s.mintCalls(&b, o)
 	return []byte(b.String())
+}
+
+// mintCalls are the calls of the functions, for each API server. Both Namespaces are claimed before anything is granted.
+func (s *Survey) mintCalls(b *strings.Builder, o *Options) {
+	fmt.Fprintf(b, "\nadmin=$(absolute \"${1:-%s}\")\n", parameter(o.Request.Kubeconfig))
+	if s.Apart() {
+		fmt.Fprintf(b, "manager=$(absolute \"${2:-%s}\")\n", parameter(o.Request.Management.Kubeconfig))
+	}
+	for i, admin := range []string{"admin", "manager"}[:len(s.Servers)] {
+		accepted := ""
+		if o.ExistingNamespace {
+			accepted = s.Servers[i].Namespace
+		}
+		fmt.Fprintf(b, "claim \"$%s\" %s %s\n", admin, s.NamespaceRecord(i), shellWord(accepted))
+	}
+	fmt.Fprintf(b, "mint \"$admin\" %s %s %s\n", s.manifest(), s.kubeconfig(), shellWord(o.Server))
+	if s.Apart() {
+		fmt.Fprintf(b, "mint \"$manager\" %s %s ''\n", s.managementManifest(), s.managementKubeconfig())
+	}
 }
 
 func usage(apart bool) string {

@@ -16,7 +16,10 @@ import (
 // kubectl is a stand-in that answers as kubectl does, and notes how it was called.
 const kubectl = `#!/bin/sh
 echo "$*" >>"$(dirname "$0")/called"
+namespace=$(dirname "$0")/namespace-of-$(basename "$3") # of the API server that the kubeconfig leads to
 case "$*" in
+*"get namespace"*) if [ -e "$namespace" ]; then cat "$namespace"; fi ;;
+*"create namespace"*) printf uid-made | tee "$namespace" ;;
 *"get secret"* | *"create token"*) printf the-token ;;
 *.server}) printf https://192.0.2.10:6443 ;;
 *.certificate-authority-data}) printf Q0E= ;;
@@ -31,6 +34,13 @@ esac
 func minted(t *testing.T, s *Survey, o *Options, happens string, args ...string) (dir, said string, err error) {
 	t.Helper()
 	dir = t.TempDir()
+	said, err = mintedIn(t, dir, s, o, happens, args...)
+	return dir, said, err
+}
+
+// mintedIn runs it in a directory in which it may have run before.
+func mintedIn(t *testing.T, dir string, s *Survey, o *Options, happens string, args ...string) (said string, err error) {
+	t.Helper()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(kubectl), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, s.script()), s.mintScript(o), 0o600))
 	if happens != "" {
@@ -40,7 +50,7 @@ func minted(t *testing.T, s *Survey, o *Options, happens string, args ...string)
 	cmd.Dir = "/"
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KUBECTL=")
 	out, err := cmd.CombinedOutput()
-	return dir, string(out), err
+	return string(out), err
 }
 
 // The script writes a kubeconfig that only its owner may read, with nothing of the administrator's account.
@@ -72,7 +82,7 @@ func TestMintScript(t *testing.T) {
 func TestMintScriptKeepsWhatWorks(t *testing.T) {
 	s := seen("v1.36.3")
 	for _, happens := range []string{"refuses", "interrupts"} {
-		dir, said, err := minted(t, s, &Options{}, happens)
+		dir, said, err := minted(t, s, &Options{}, happens, "admin.conf")
 		require.Error(t, err, said)
 		assert.Equal(t, happens == "refuses", strings.Contains(said, "does not take the new kubeconfig"))
 		assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig"))
@@ -104,4 +114,53 @@ func TestMintScriptOptions(t *testing.T) {
 	text, err = os.ReadFile(filepath.Join(dir, "prod-management.kubeconfig"))
 	require.NoError(t, err)
 	assert.Contains(t, string(text), `server: "https://192.0.2.10:6443"`)
+}
+
+// The script makes the Namespace of fenced, and afterwards knows it by its UID. One that somebody else made is refused before
+// anything is granted, whatever labels it has, until a person has accepted just that one.
+func TestMintScriptTrustsNoNamespaceOfOthers(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		s := seen("v1.36.3")
+		if apart {
+			s.Servers = append(s.Servers, Server{URL: "https://192.0.2.20:6443"})
+		}
+		granted := func(dir string) bool {
+			called, err := os.ReadFile(filepath.Join(dir, "called"))
+			require.NoError(t, err)
+			return strings.Contains(string(called), " apply ")
+		}
+		dir := t.TempDir()
+		namespace, args := filepath.Join(dir, "namespace-of-admin.conf"), []string{"admin.conf"}
+		if apart { // the first of two is fine
+			namespace, args = filepath.Join(dir, "namespace-of-manager.conf"), []string{"admin.conf", "manager.conf"}
+		}
+		require.NoError(t, os.WriteFile(namespace, []byte("uid-of-a-tenant"), 0o600))
+		for _, o := range []*Options{{}, {ExistingNamespace: true}} { // accepted, and gone when init looked
+			said, err := mintedIn(t, dir, s, o, "", args...)
+			require.Error(t, err)
+			assert.Contains(t, said, "the namespace fenced exists, and this script did not make it")
+			assert.Contains(t, said, "--existing-namespace")
+			assert.False(t, granted(dir), "%s", said)
+			assert.NoFileExists(t, filepath.Join(dir, "prod.kubeconfig"))
+		}
+		require.NoError(t, os.Remove(namespace))
+		for range 2 { // made, and then known
+			said, err := mintedIn(t, dir, s, &Options{}, "", args...)
+			require.NoError(t, err, said)
+			assert.True(t, granted(dir))
+		}
+		require.NoError(t, os.WriteFile(namespace, []byte("uid-of-a-tenant"), 0o600))
+		said, err := mintedIn(t, dir, s, &Options{}, "", args...)
+		require.Error(t, err, "another one has taken the place of what it made: %s", said)
+
+		for i := range s.Servers {
+			s.Servers[i].Namespace = "uid-of-a-tenant"
+		}
+		_, err = mintedIn(t, dir, s, &Options{}, "", args...)
+		require.Error(t, err, "nobody has accepted it")
+		for _, accepted := range []bool{true, false} { // and then known
+			said, err := mintedIn(t, dir, s, &Options{ExistingNamespace: accepted}, "", args...)
+			require.NoError(t, err, said)
+		}
+	}
 }

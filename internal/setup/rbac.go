@@ -13,7 +13,8 @@ import (
 	"github.com/fenced/fenced/configs"
 )
 
-// Account is the ServiceAccount of fenced, and the name of its namespace.
+// Account is the ServiceAccount of fenced, and the name of its namespace. The script makes the namespace: a
+// manifest that has it would take over one of somebody else, and delete it with all that is in it.
 const Account = "fenced"
 
 // tokenSecret is the Secret with the token of the ServiceAccount.
@@ -21,10 +22,6 @@ const tokenSecret = "fenced-token"
 
 // account is the ServiceAccount, and what the rights are bound to.
 const account = `apiVersion: v1
-kind: Namespace
-metadata: {name: fenced}
----
-apiVersion: v1
 kind: ServiceAccount
 metadata: {name: fenced, namespace: fenced}
 `
@@ -35,6 +32,18 @@ apiVersion: v1
 kind: Secret
 metadata: {name: fenced-token, namespace: fenced, annotations: {kubernetes.io/service-account.name: fenced}}
 type: kubernetes.io/service-account-token
+`
+
+// secretsRole is the ClusterRole that reads Secrets. It is bound only where BareMetalHosts are.
+const secretsRole = "fenced-secrets"
+
+// secretsBinding binds it in one namespace.
+const secretsBinding = `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: fenced-secrets, namespace: %s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: fenced-secrets}
+subjects: [{kind: ServiceAccount, name: fenced, namespace: fenced}]
 `
 
 // leaderGroups are the API groups without which nobody holds a leader Lease that a rule names.
@@ -69,8 +78,9 @@ func (s *Survey) rights(o *Options, of side) ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "# The rights of fenced (mode %s) on the API server\n# %s: the rules of the package for the kinds that it\n"+
 		"# serves, for the ServiceAccount %s/%s. Run fencectl init again when you install OpenShift's, the Cluster API's, Metal3's or\n"+
-		"# medik8s' kinds, or those of fenced: without the rules fenced cannot see them, and evaluates nothing. Applied over rbac.yaml of the\n"+
-		"# package, it takes the rights from the user \"fenced\".\n", o.Rights, comment(server.URL), Account, Account)
+		"# medik8s' kinds, or those of fenced: without the rules fenced cannot see them, and evaluates nothing. The same for a new namespace with\n"+
+		"# BareMetalHosts: fenced may read Secrets only in those that init saw. Applied over rbac.yaml of the package, this takes the rights\n"+
+		"# from the user \"fenced\". Not the manifest but the script makes the namespace %s: it takes over none of somebody else.\n", o.Rights, comment(server.URL), Account, Account, Account)
 	out.WriteString(account)
 	if o.TokenDuration == 0 {
 		out.WriteString(token)
@@ -78,6 +88,11 @@ func (s *Survey) rights(o *Options, of side) ([]byte, error) {
 	for _, source := range sources {
 		if err := rightsFrom(&out, source, of, server.Groups); err != nil {
 			return nil, err
+		}
+	}
+	if of != workload && slices.Contains(server.Groups, "metal3.io") {
+		for _, namespace := range s.HostNamespaces {
+			fmt.Fprintf(&out, secretsBinding, quote(namespace))
 		}
 	}
 	return out.Bytes(), nil
@@ -111,10 +126,14 @@ func rightsFrom(out *bytes.Buffer, source []byte, of side, groups []string) erro
 	}
 }
 
-// belongs says whether an object is for a side. The management part is what has that name; it is for
-// hosts and Machines that Kubernetes alone does not have.
+// belongs says whether an object is for a side. The management part is what has that name, and the role for the Secrets of
+// BareMetalHosts; it is for hosts and Machines that Kubernetes alone does not have.
 func belongs(object *yaml.Node, of side, groups []string) bool {
-	ofManagement := strings.HasPrefix(value(get(object, "metadata"), "name"), "fenced-management")
+	name := value(get(object, "metadata"), "name")
+	if name == secretsRole && !slices.Contains(groups, "metal3.io") {
+		return false
+	}
+	ofManagement := name == secretsRole || strings.HasPrefix(name, "fenced-management")
 	if of != both {
 		return ofManagement == (of == management)
 	}
@@ -135,11 +154,7 @@ func needed(rule *yaml.Node, groups []string) bool {
 	if !slices.ContainsFunc(words(rule, "apiGroups"), served) {
 		return false
 	}
-	resources := words(rule, "resources")
-	switch {
-	case slices.Contains(resources, "secrets"): // of BareMetalHosts
-		return served("metal3.io")
-	case slices.Contains(resources, "metal3remediations/status"): // metal3Remediations is off
+	if slices.Contains(words(rule, "resources"), "metal3remediations/status") { // metal3Remediations is off
 		return false
 	}
 	names := get(rule, "resourceNames")

@@ -34,6 +34,8 @@ type Survey struct {
 	Nodes       []Node       `json:"nodes"`
 	// Clusters are the names of the Cluster API's Clusters.
 	Clusters []string `json:"clusters"`
+	// HostNamespaces have BareMetalHosts, and so the Secrets of their BMCs.
+	HostNamespaces []string `json:"hostNamespaces"`
 	// Medik8sLeases: the namespace medik8s-leases exists.
 	Medik8sLeases bool `json:"medik8sLeases"`
 	// Report is what the checks of the cluster, or the policy that init writes, would do.
@@ -47,6 +49,8 @@ type Server struct {
 	URL     string   `json:"url"`
 	Version string   `json:"version"`
 	Groups  []string `json:"groups"`
+	// Namespace is the UID of the Namespace with the name of fenced's; "" if there is none, or that is not known.
+	Namespace string `json:"namespace"`
 }
 
 // Kind is one kind of object.
@@ -144,6 +148,7 @@ var matters = map[string]string{
 	"FencedRemediationTemplate":    "which requests fenced would carry out is not known",
 	"Lease":                        "whether this remediator is alive is not known; fenced refuses to act beside one that is",
 	"Namespace " + medik8sLeases:   "whether medik8s is installed is not known",
+	"Namespace " + Account:         "whether somebody else has made this namespace is not known; the script asks again before it grants anything",
 	"who else would act on a Node": "fenced refuses (Contested) while it cannot read that",
 }
 

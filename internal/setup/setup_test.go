@@ -33,6 +33,7 @@ type object struct {
 	Metadata struct{ Name, Namespace string }
 	Rules    []rule
 	Subjects []map[string]string
+	RoleRef  map[string]string
 }
 
 func objects(t *testing.T, text []byte) (all []object) {
@@ -96,7 +97,7 @@ func TestRightsAreForWhatIsServed(t *testing.T) {
 	evaluate, observe := &Options{Rights: RightsEvaluate}, &Options{Rights: RightsObserve}
 
 	got := rightsOf(t, seen("v1.36.3", plain...), evaluate, both)
-	assert.Equal(t, []string{"Namespace fenced", "ServiceAccount fenced", "Secret fenced-token", "ClusterRole fenced", "ClusterRoleBinding fenced", "Role fenced", "RoleBinding fenced"}, names(got))
+	assert.Equal(t, []string{"ServiceAccount fenced", "Secret fenced-token", "ClusterRole fenced", "ClusterRoleBinding fenced", "Role fenced", "RoleBinding fenced"}, names(got))
 	assert.True(t, may(got, "delete", "nodes"))
 	for _, resource := range []string{"secrets", "machines", "baremetalhosts", "nodehealthchecks", "fencedremediations", "clusterversions", "metal3remediations"} {
 		assert.False(t, may(got, "get", resource) || may(got, "list", resource), resource)
@@ -138,11 +139,43 @@ func TestRightsOfTwoServers(t *testing.T) {
 	s.Servers = append(s.Servers, Server{URL: "https://192.0.2.20:6443", Groups: []string{"cluster.x-k8s.io", "metal3.io", "coordination.k8s.io"}})
 	o := &Options{Rights: RightsEvaluate, TokenDuration: 3600e9}
 	work, manage := rightsOf(t, s, o, workload), rightsOf(t, s, o, management)
-	assert.Equal(t, []string{"Namespace fenced", "ServiceAccount fenced", "ClusterRole fenced", "ClusterRoleBinding fenced", "Role fenced", "RoleBinding fenced"}, names(work), "no Secret for a token that expires")
-	assert.Equal(t, []string{"Namespace fenced", "ServiceAccount fenced", "ClusterRole fenced-management", "ClusterRoleBinding fenced-management"}, names(manage))
+	assert.Equal(t, []string{"ServiceAccount fenced", "ClusterRole fenced", "ClusterRoleBinding fenced", "Role fenced", "RoleBinding fenced"}, names(work), "no Secret for a token that expires")
+	assert.Equal(t, []string{"ServiceAccount fenced", "ClusterRole fenced-management", "ClusterRole fenced-secrets", "ClusterRoleBinding fenced-management"}, names(manage))
 	assert.True(t, may(manage, "get", "secrets"))
 	assert.False(t, may(manage, "delete", "nodes"))
 	assert.False(t, may(work, "get", "secrets"))
+}
+
+// Secrets may be read in the namespaces that have BareMetalHosts, and nowhere else.
+func TestSecretsAreReadableByNamespace(t *testing.T) {
+	alone := seen("v1.36.3", "metal3.io", "cluster.x-k8s.io")
+	apart := seen("v1.36.3")
+	apart.Servers = append(apart.Servers, alone.Servers[0])
+	for _, rights := range []Rights{RightsEvaluate, RightsObserve} {
+		for of, s := range map[side]*Survey{both: alone, management: apart, workload: apart} {
+			s.HostNamespaces = []string{hostile, "racks"}
+			var secrets []string
+			bound := map[string]string{}
+			for _, o := range rightsOf(t, s, &Options{Rights: rights}, of) {
+				if may([]object{o}, "get", "secrets") {
+					secrets = append(secrets, o.Metadata.Name)
+				}
+				if o.Kind == "ClusterRoleBinding" || o.Kind == "RoleBinding" {
+					assert.Equal(t, []map[string]string{{"kind": "ServiceAccount", "name": "fenced", "namespace": "fenced"}}, o.Subjects)
+					if o.RoleRef["name"] == "fenced-secrets" {
+						bound[o.Metadata.Namespace] = o.Kind + " of " + o.RoleRef["kind"]
+					}
+				}
+			}
+			if of == workload {
+				assert.Empty(t, secrets)
+				assert.Empty(t, bound)
+				continue
+			}
+			assert.Equal(t, []string{"fenced-secrets"}, secrets, "roles that read Secrets")
+			assert.Equal(t, map[string]string{hostile: "RoleBinding of ClusterRole", "racks": "RoleBinding of ClusterRole"}, bound)
+		}
+	}
 }
 
 // What the cluster says about itself decides what is written, and can write nothing else.

@@ -22,7 +22,8 @@ func stepsOf(r api.RunRecord) []string {
 }
 
 // Two hung hosts at once, each by one protocol and one source of its address,
-// and a healthy one that nobody may touch.
+// and a healthy one that nobody may touch. The policies of protect-nodes.yaml
+// deny nothing that fenced does.
 func TestHungHostsComeBack(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{
@@ -31,6 +32,7 @@ func TestHungHostsComeBack(t *testing.T) {
 		{Name: "healthy", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
+	require.NoError(t, s.Cluster.ApplyConfig(ctx, "kubernetes/protect-nodes.yaml"))
 	d, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	hung := []*scene.Worker{s.Worker("by-ipmi"), s.Worker("by-redfish")}

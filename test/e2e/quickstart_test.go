@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/setup"
@@ -154,6 +155,8 @@ func withoutRights(ctx context.Context, t *testing.T, c *rig.ControlPlane) {
 		require.NoError(t, rbac.ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{}))
 		require.NoError(t, rbac.ClusterRoles().Delete(ctx, name, metav1.DeleteOptions{}))
 	}
+	require.NoError(t, rbac.RoleBindings(rig.Namespace).Delete(ctx, "fenced-secrets", metav1.DeleteOptions{}))
+	require.NoError(t, rbac.ClusterRoles().Delete(ctx, "fenced-secrets", metav1.DeleteOptions{}))
 	require.NoError(t, rbac.RoleBindings(metav1.NamespaceSystem).Delete(ctx, "fenced", metav1.DeleteOptions{}))
 	require.NoError(t, rbac.Roles(metav1.NamespaceSystem).Delete(ctx, "fenced", metav1.DeleteOptions{}))
 }
@@ -194,7 +197,7 @@ func TestQuickStartOpenShift(t *testing.T) {
 	said, exit := b.run(ctx, "sudo fencectl fence theirs --reason test --dry-run")
 	require.Equal(t, 3, exit)
 	require.Contains(t, said, "Contested")
-	b.requireRights(ctx, "prod.kubeconfig", map[string]bool{"get secrets -A": true, "list secrets -A": false, "delete machines.machine.openshift.io -A": true, "list nodehealthchecks.remediation.medik8s.io -A": false})
+	b.requireRights(ctx, "prod.kubeconfig", map[string]bool{"get secrets -A": false, "get secrets -n openshift-machine-api": true, "list secrets -n openshift-machine-api": false, "delete machines.machine.openshift.io -A": true, "list nodehealthchecks.remediation.medik8s.io -A": false})
 }
 
 // A Cluster API with a management cluster: each API server gets its part of the rights, and a kubeconfig of its own.
@@ -207,7 +210,7 @@ func TestQuickStartClusterAPI(t *testing.T) {
 	b := settle(t, s, map[string]string{"workload.conf": admin(t, s.Cluster), "management.conf": admin(t, s.Management)}, []string{"bmcNetworks=127.0.0.0/8"})
 	require.Contains(t, b.follow(ctx, "cluster-api"), "worker-1 would be fenced")
 	b.requireRights(ctx, "prod.kubeconfig", map[string]bool{"delete nodes": true, "get secrets -A": false})
-	b.requireRights(ctx, "prod-management.kubeconfig", map[string]bool{"delete nodes": false, "list nodes": false, "get secrets -A": true, "list machines.cluster.x-k8s.io -A": true})
+	b.requireRights(ctx, "prod-management.kubeconfig", map[string]bool{"delete nodes": false, "list nodes": false, "get secrets -A": false, "get secrets -n openshift-machine-api": true, "list machines.cluster.x-k8s.io -A": true})
 }
 
 // k3s: the kubeconfig is on a server and names 127.0.0.1, and kubectl is there, too. The API server of the test
@@ -315,4 +318,55 @@ func nodeNamed(t *testing.T, r looked, name string) setup.Node {
 	}
 	require.Fail(t, "no Node", name)
 	return setup.Node{}
+}
+
+// A tenant who made the namespace fenced first, with every mark that a person could look for, and who waits there for
+// the token of fenced, gets nothing: neither init nor its script takes that namespace. One that the script made is known when it
+// runs again.
+func TestInitTakesNoNamespaceOfATenant(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: []scene.Spec{{Name: "worker-1"}}})
+	ctx := within(t)
+	withoutRights(ctx, t, s.Cluster)
+	b := settle(t, s, map[string]string{"admin.conf": admin(t, s.Cluster)}, nil)
+	said, exit := b.run(ctx, "sudo fencectl init --kubeconfig admin.conf")
+	require.Zero(t, exit, said)
+	require.NoError(t, s.Cluster.Apply(ctx, []byte(`apiVersion: v1
+kind: Namespace
+metadata: {name: fenced, labels: {app.kubernetes.io/managed-by: fencectl, app.kubernetes.io/part-of: fenced}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: tenant, namespace: fenced}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: admin}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: tenant}]
+`)))
+	mint := func() (string, int) { return b.run(ctx, "sudo sh /etc/fenced/prod-kubeconfig.sh") }
+	said, exit = mint()
+	require.Equal(t, 1, exit)
+	require.Contains(t, said, "the namespace fenced exists, and this script did not make it")
+	said, exit = b.run(ctx, "sudo fencectl init --kubeconfig admin.conf --force")
+	require.Equal(t, 7, exit)
+	require.Contains(t, said, "the namespace fenced exists already")
+	accounts, err := s.Cluster.Client().CoreV1().ServiceAccounts("fenced").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=fenced"})
+	require.NoError(t, err)
+	require.Empty(t, accounts.Items)
+	said, exit = b.run(ctx, "kubectl --kubeconfig admin.conf auth can-i delete nodes --as system:serviceaccount:fenced:fenced")
+	require.Equal(t, 1, exit, said)
+
+	said, exit = b.run(ctx, "sudo fencectl init --kubeconfig admin.conf --force --existing-namespace") // the administrator's word
+	require.Zero(t, exit, said)
+	said, exit = mint()
+	require.Zero(t, exit, said)
+	require.NoError(t, s.Cluster.Client().CoreV1().Namespaces().Delete(ctx, "fenced", metav1.DeleteOptions{}))
+	require.Eventually(t, func() bool {
+		_, err := s.Cluster.Client().CoreV1().Namespaces().Get(ctx, "fenced", metav1.GetOptions{})
+		return apierrors.IsNotFound(err)
+	}, patience, 100*time.Millisecond, "the namespace is gone")
+	for range 2 {
+		said, exit = mint()
+		require.Zero(t, exit, said)
+	}
+	said, exit = b.run(ctx, "sudo fencectl init --kubeconfig admin.conf --force")
+	require.Zero(t, exit, said)
 }

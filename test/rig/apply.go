@@ -100,10 +100,21 @@ func (c *ControlPlane) clientOf(r schema.GroupVersionResource) (dynamic.Resource
 	return c.clientFor(obj)
 }
 
-// ApplyRBAC gives FencedUser the rights of configs/rbac.yaml, which is part of the product, and no
-// other rights.
+// secretsBinding is what configs/rbac.yaml tells the administrator to create in each namespace of BareMetalHosts.
+const secretsBinding = `apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: fenced-secrets, namespace: ` + Namespace + `}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: fenced-secrets}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ` + FencedUser + `}]
+`
+
+// ApplyRBAC gives FencedUser the rights of configs/rbac.yaml, which is part of the product, with the binding
+// that it asks for in Namespace, and no other rights.
 func (c *ControlPlane) ApplyRBAC(ctx context.Context) error {
-	return c.ApplyConfig(ctx, "rbac.yaml")
+	if err := c.ApplyConfig(ctx, "rbac.yaml"); err != nil {
+		return err
+	}
+	return c.Apply(ctx, []byte(secretsBinding))
 }
 
 // InstallMedik8s creates the namespace in which medik8s keeps its Leases on Nodes, and gives

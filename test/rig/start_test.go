@@ -42,6 +42,8 @@ func TestFencedHasItsRoleAndNoMore(t *testing.T) {
 	assert.NoError(t, err, "a Secret is read by its name")
 	_, err = fenced.CoreV1().Secrets(rig.Namespace).List(ctx, metav1.ListOptions{})
 	assert.True(t, apierrors.IsForbidden(err), "Secrets are never listed: %v", err)
+	_, err = fenced.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, secret, metav1.GetOptions{})
+	assert.True(t, apierrors.IsForbidden(err), "nor read where no BareMetalHosts are: %v", err)
 	err = fenced.CoreV1().Pods(rig.Namespace).Delete(ctx, "any", metav1.DeleteOptions{})
 	assert.True(t, apierrors.IsForbidden(err), "pods are not its own: %v", err)
 }

@@ -1,0 +1,280 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/test/law"
+)
+
+// The laws of this file give one namespace, and the kubelet of one Node, to an attacker. Whoever may write an object
+// decides only about what that object owns: what fenced decides about all others is the same with and without the
+// attacker's objects.
+
+const (
+	attackerNamespace = "evil"
+	attackerNode      = "n-0"      // its kubelet is the attacker's
+	trustedNamespace  = "requests" // the administrator named it
+)
+
+// attackLaws are what the attacker may not change.
+var attackLaws = []string{
+	"counts",   // what the checks of others count, and what their limits allow
+	"targets",  // the verdicts of these checks on the targets of others
+	"requests", // what becomes of the requests of others
+	"budgets",  // what the administrator's budgets count
+	"facts",    // what admission asks about the Nodes of others
+	"reach",    // no check and no request of the attacker acts on a Node of others
+}
+
+// notYet says why an attack still breaks a law. To switch a law on, delete its row.
+var notYet = map[string]map[string]string{
+	"Machine": {
+		"counts":   "a nodeRef counts without the Node's own word; a policy for Machines counts those of every namespace",
+		"targets":  "a nodeRef counts without the Node's own word, so two Machines that name one Node are in doubt",
+		"requests": "the same, for a request beside the other Machine",
+		"budgets":  "a nodeRef makes a Node that nobody has seen",
+		"facts":    "the Machine of a Node is the one that names it; a Machine with the role counts as control plane",
+		"reach":    "a check or a request beside the forged Machine acts on the Node that it names",
+	},
+	"undecodable Machine": {
+		"counts":   "it may be the Machine of every Node without one, in every namespace",
+		"targets":  "the same",
+		"requests": "the same",
+		"budgets":  "it may name a Node that nobody has seen",
+		"facts":    "it may be the Machine of every Node without one",
+	},
+	"check": {
+		"counts":  "a MachineHealthCheck in any namespace puts all NodeHealthChecks out of force",
+		"targets": "the same",
+	},
+	"request": {
+		"counts":   "a request that may not name its target makes it one under remediation",
+		"targets":  "the same: AlreadyRequested",
+		"requests": "one with the control-plane role takes the place of the one control-plane host: ControlPlaneBusy",
+	},
+	"UUID of a kubelet": {
+		"facts": "a Node with the UUID of another makes both DuplicateUUID, because nothing says which of them is right",
+	},
+	"FencedRemediation": {
+		"counts":   "a request that may not name its target makes it one under remediation",
+		"targets":  "the same: AlreadyRequested",
+		"requests": "one with the control-plane role takes the place of the one control-plane host: ControlPlaneBusy",
+	},
+}
+
+// attacks draw what an attacker may write, by kind, in a world. The objects point at those of everybody.
+var attacks = map[string]func(t *rapid.T, world []Change) Change{
+	"Machine": func(t *rapid.T, _ []Change) Change {
+		m := drawWorldMachine(t, ledgerEpoch)
+		m.Namespace = attackerNamespace
+		return Change{ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Value: m}
+	},
+	"undecodable Machine": func(t *rapid.T, _ []Change) Change {
+		return Change{ID: ObjectID{APIVersion: of(t, "api", OpenShiftMachineAPI, ClusterAPIV1Beta2), Kind: "Machine", Namespace: attackerNamespace, Name: of(t, "name", worldMachines...)},
+			Err: errors.New("status.nodeRef: is wrong")}
+	},
+	"check": func(t *rapid.T, _ []Change) Change {
+		c := drawWorldCheck(t, ledgerEpoch)
+		if c.family() == medik8s || c.family() == fenced { // those are of no namespace
+			c.APIVersion, c.Kind, c.SelectsNodes, c.Escalation = OpenShiftMachineAPI, MachineHealthCheckKind, false, nil
+		}
+		c.Namespace, c.Source = attackerNamespace, "cluster"
+		return Change{ID: ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}, Value: c}
+	},
+	"request": func(t *rapid.T, _ []Change) Change {
+		q := drawWorldRequest(t, ledgerEpoch)
+		q.Namespace = attackerNamespace
+		return requestChange(q)
+	},
+	"FencedRemediation": func(t *rapid.T, _ []Change) Change { return requestChange(drawPowerRequest(t, attackerNamespace)) },
+	"BareMetalHost": func(t *rapid.T, _ []Change) Change {
+		h := &Host{Namespace: attackerNamespace, Name: of(t, "name", "h-0", "h-1"), Online: rapid.Bool().Draw(t, "online"), DisablePowerOff: rapid.Bool().Draw(t, "owner"),
+			ConsumerKind: machineKind, ConsumerRef: key("a", of(t, "consumer", worldMachines...)), State: "provisioned"}
+		return Change{ID: ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}, Value: h}
+	},
+	"Cluster": func(t *rapid.T, _ []Change) Change {
+		c := &Cluster{Namespace: attackerNamespace, Name: "k", Paused: rapid.Bool().Draw(t, "paused")}
+		return Change{ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Cluster", Namespace: c.Namespace, Name: c.Name}, Value: c}
+	},
+	"Lease of a kubelet": func(t *rapid.T, _ []Change) Change {
+		renewed := of(t, "renewed", ledgerEpoch, ledgerEpoch.AddDate(973, 0, 0), time.Time{})
+		return Change{ID: ObjectID{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-node-lease", Name: attackerNode}, Value: &Lease{RenewTime: renewed}}
+	},
+	"Node of a kubelet": func(t *rapid.T, world []Change) Change {
+		return kubeletsClaims(world, func(n *Node) {
+			n.BootID, n.MachineID, n.Addresses = "forged", "forged", []string{"192.0.2.1"}
+			n.Annotations = maps.Clone(n.Annotations)
+			if n.Annotations == nil {
+				n.Annotations = map[string]string{}
+			}
+			for _, k := range []string{"machine.openshift.io/machine", "cluster.x-k8s.io/machine"} {
+				n.Annotations[k] = key("a", of(t, "machine", worldMachines...))
+			}
+		})
+	},
+	"UUID of a kubelet": func(t *rapid.T, world []Change) Change {
+		return kubeletsClaims(world, func(n *Node) { n.SystemUUID = of(t, "uuid", "", "aabb", "cc") })
+	},
+}
+
+// ofKubelets are the attacks by way of a Node that takes part in what all share. What makes its own case better or worse
+// may change whose turn it is.
+var ofKubelets = []string{"Lease of a kubelet", "Node of a kubelet", "UUID of a kubelet"}
+
+// kubeletsClaims is the Node of the attacker with other claims about its machine. How healthy it says it is stays as it
+// was: that counts in the limits of all, as it must. So does its providerID, which the API server lets nobody change.
+func kubeletsClaims(world []Change, claim func(*Node)) Change {
+	id := ObjectID{APIVersion: "v1", Kind: "Node", Name: attackerNode}
+	var last Change
+	for _, c := range world {
+		if c.ID == id {
+			last = c
+		}
+	}
+	now, ok := last.Value.(*Node)
+	if !ok {
+		return Change{ID: id, Err: last.Err} // there is none, or none that can be decoded
+	}
+	n := *now
+	claim(&n)
+	return Change{ID: id, Value: &n}
+}
+
+func requestChange(q *Request) Change {
+	return Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: q}
+}
+
+// drawPowerRequest draws a FencedRemediation: for what has its name, for a Node that it names, or for the Machine or the
+// Node of the NodeHealthCheck that it says owns it.
+func drawPowerRequest(t *rapid.T, namespace string) *Request {
+	q := &Request{APIVersion: FencedAPI, Kind: FencedRemediationKind, Namespace: namespace, Name: of(t, "name", append(worldMachines, worldNodes...)...), UID: "q",
+		NodeName: of(t, "node", append([]string{"", ""}, worldNodes...)...), TemplateName: of(t, "template", "", "own", "o"), Created: around(t, "created", ledgerEpoch),
+		ControlPlane: odds(t, "role", 3), Finalizer: rapid.Bool().Draw(t, "finalizer"), Begun: rapid.Bool().Draw(t, "begun"),
+		Power: &PowerRequest{HasFinalizer: odds(t, "held", 3), FinalizerElsewhere: odds(t, "elsewhere", 3), ReadyNodes: odds(t, "ready", 3)}}
+	switch of(t, "owner", "", "Machine", NodeHealthCheckKind) {
+	case "Machine":
+		q.Owners = []Owner{{Kind: "Machine", Name: of(t, "machine", worldMachines...), UID: "u1"}}
+	case NodeHealthCheckKind:
+		q.Owners = []Owner{{Kind: NodeHealthCheckKind, Name: of(t, "check", "c-0", "c-1"), UID: "u"}}
+	}
+	return q
+}
+
+// drawVictims draws a cluster without the attacker, with requests of its own.
+func drawVictims(t *rapid.T) (rules Rules, list []Change) {
+	rules = Rules{ZoneKey: "zone", NodesCountAsMembers: rapid.Bool().Draw(t, "stand in"), ClusterRequired: rapid.Bool().Draw(t, "required"),
+		DeleteControlPlaneMachines: rapid.Bool().Draw(t, "delete"), RequestNamespaces: []string{trustedNamespace}}
+	list = append(drawCluster(t, ledgerEpoch), drawActing(t)...)
+	for range rapid.IntRange(0, 6).Draw(t, "more") {
+		list = append(list, drawChange(t, ledgerEpoch))
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "requests") {
+		list = append(list, requestChange(drawPowerRequest(t, of(t, "namespace", "a", trustedNamespace))))
+	}
+	return rules, list
+}
+
+// decisions are what fenced decides about everybody but the attacker, by law, sorted. Sentences are left out: they may
+// name what the attacker wrote.
+type decisions map[string][]string
+
+func (d decisions) add(law string, what ...any) { d[law] = append(d[law], fmt.Sprint(what...)) }
+
+func decide(rules Rules, turns bool, changes ...[]Change) decisions {
+	l := NewLedger(rules)
+	for _, list := range changes {
+		l.Apply(ledgerEpoch, list...)
+	}
+	d := decisions{}
+	r := l.Report(ledgerEpoch)
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		if c.Namespace != attackerNamespace {
+			d.add("counts", c.ID(), c.State, c.Expected, c.Healthy, c.MaxUnhealthy, c.Allowed, c.RemediationsAllowed, c.gate)
+		}
+		for j := range c.Targets {
+			d.addTarget("targets", turns, c.Namespace, c.ID(), &c.Targets[j])
+		}
+	}
+	for _, q := range l.Requested(true, ledgerEpoch) {
+		d.addTarget("requests", turns, q.Request.Namespace, q.Request.key(), &q.Target)
+	}
+	d.add("budgets", r.Budgets)
+	d.add("facts", l.ControlPlaneSize(), l.Fleet("z1"))
+	for n := range l.Nodes() {
+		if n.Name != attackerNode {
+			m := l.MachineOf(n.Name)
+			d.add("facts", n.Name, m != nil, m, l.Doubt(m, n).Reason, l.OtherNodeWithUUID(n.Name, n.SystemUUID))
+		}
+	}
+	for _, list := range d {
+		slices.Sort(list)
+	}
+	return d
+}
+
+// addTarget adds what somebody's check or request asks for. What the attacker's own ask for counts only if it acts on a
+// Node of others, and what others decide about the attacker's Machine and Node does not count.
+func (d decisions) addTarget(law string, turns bool, namespace string, who any, x *TargetReport) {
+	switch {
+	case namespace == attackerNamespace:
+		if x.Acts() && x.Node != "" && x.Node != attackerNode {
+			d.add("reach", who, x.Action, x.Node)
+		}
+	case x.Node != attackerNode && !strings.HasPrefix(x.Machine, attackerNamespace+"/"):
+		refusals := slices.Clone(x.Refusals)
+		if !turns {
+			refusals = slices.DeleteFunc(refusals, isTurn)
+		}
+		d.add(law, who, x.Machine, x.Node, x.Verdict, x.Reason, x.Action, refusals)
+	}
+}
+
+// isTurn: others have their turn before the target.
+func isTurn(code reason.Code) bool { return code == reason.ControlPlaneBusy || code == reason.Budget }
+
+// attackOf checks the laws that hold already against attacks of these kinds.
+func attackOf(kinds ...string) func(*rapid.T) {
+	return func(t *rapid.T) {
+		rules, world := drawVictims(t)
+		var objects []Change
+		used := map[string]bool{}
+		for range rapid.IntRange(1, 4).Draw(t, "objects") {
+			kind := of(t, "kind", kinds...)
+			used[kind] = true
+			objects = append(objects, attacks[kind](t, world))
+		}
+		turns := !slices.ContainsFunc(ofKubelets, func(kind string) bool { return used[kind] })
+		before, after := decide(rules, turns, world), decide(rules, turns, world, objects)
+		for _, law := range attackLaws {
+			if !slices.ContainsFunc(kinds, func(kind string) bool { return used[kind] && notYet[kind][law] != "" }) {
+				require.Equal(t, before[law], after[law], "%s changed by %v of %q", law, slices.Sorted(maps.Keys(used)), attackerNamespace)
+			}
+		}
+	}
+}
+
+// TestLawsAttackerOfANamespace: nothing that the attacker writes changes what is decided about others.
+func TestLawsAttackerOfANamespace(t *testing.T) {
+	kinds := slices.Sorted(maps.Keys(attacks))
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) { law.Check(t, attackOf(kind)) })
+	}
+	t.Run("all", func(t *testing.T) { law.Check(t, attackOf(kinds...)) })
+}
+
+// FuzzAttackerOfANamespace is the same, in worlds that the coverage chooses.
+func FuzzAttackerOfANamespace(f *testing.F) {
+	f.Add(make([]byte, 16<<10))
+	f.Fuzz(rapid.MakeFuzz(attackOf(slices.Sorted(maps.Keys(attacks))...)))
+}
