@@ -39,7 +39,16 @@ func TargetReplaced(r Run, s Observation) string {
 	if isOtherCluster(r, s) {
 		return "the kubeconfig leads to another cluster than the one in which the run began: point it to that cluster again"
 	}
-	return targetReplaced(r, s)
+	return notAsRecorded(r, s)
+}
+
+// notAsRecorded returns why a look does not show that nothing has replaced an object of the record, or "".
+func notAsRecorded(r Run, s Observation) string {
+	n := s.Node
+	if why := targetReplaced(r, s); why != "" || !n.registered() || !isUnknownMachine(r.Target, n) {
+		return why
+	}
+	return "another Node " + r.Target.Node + " has registered, and no systemUUID tells whether it is of the machine of the run: it reports " + cmp.Or(n.SystemUUID, "none")
 }
 
 // targetReplaced returns which object of the record another one has replaced since, with its name; "" if
@@ -73,6 +82,15 @@ func isOtherMachine(t Target, n Node) bool {
 		return !sameUUID(t.SystemUUID, n.SystemUUID)
 	}
 	return otherThanReported(t, n)
+}
+
+// isUnknownMachine says whether nothing tells whose a Node is that is not the record's: several machines may have
+// one placeholder of a system UUID, or none. One that no kubelet has registered yet is known later, if the
+// target's machine has a UUID of its own. // I27
+func isUnknownMachine(t Target, n Node) bool {
+	own := cmp.Or(t.SystemUUID, t.ReportedUUID)
+	known := !bmc.PlaceholderUUID(n.SystemUUID) && sameUUID(own, n.SystemUUID)
+	return n.Exists == Yes && n.UID != t.NodeUID && !known && (n.registered() || bmc.PlaceholderUUID(own))
 }
 
 // isTargetMachine says whether a Node has the system UUID of the run's machine, if that is

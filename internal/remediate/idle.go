@@ -89,7 +89,7 @@ func isBackOn(r Run, s Observation, now time.Time) bool {
 // more, or another object has replaced one of the record. Its host must be as the run found it:
 // never touched, or back On for good. A run that needs a person is not over because of that.
 func overAtRest(r Run, s Observation, now time.Time) bool {
-	replaced := r.Attempt == 1 && targetReplaced(r, s) != ""
+	replaced := r.Attempt == 1 && notAsRecorded(r, s) != ""
 	if s.Withdrawn != Yes && !replaced || !r.Isolated.IsZero() || !powerLockFree(r, s) || anyOnPending(r) || reason.ClassOf(r.Reason) == reason.Person {
 		return false
 	}
@@ -101,7 +101,7 @@ func overAtRest(r Run, s Observation, now time.Time) bool {
 func endAtRest(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case r.Attempt == 1 && s.Withdrawn != Yes:
-		return finish(r, Aborted, reason.TargetChanged, targetReplaced(r, s), now)
+		return finish(r, Aborted, reason.TargetChanged, notAsRecorded(r, s), now)
 	case r.Attempt == 1:
 		return finish(r, Aborted, reason.Withdrawn, s.WithdrawnWhy, now)
 	case r.Reason == reason.Withdrawn || r.Reason == reason.AttemptsExhausted:

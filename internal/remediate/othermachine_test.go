@@ -67,8 +67,11 @@ const (
 	otherLife = 15 // seconds that its kubelet lives
 )
 
-func (w *world) systemUUID() string {
-	if w.other {
+func (w *world) systemUUID(v variant) string {
+	switch {
+	case v.noUUID:
+		return ""
+	case w.other:
 		return "of another machine"
 	}
 	return "s"
@@ -148,12 +151,20 @@ var otherMachines = []variant{
 	{name: "another machine, later attempts", states: 33_000, badBoots: 9, maxAttempts: 3, faults: join(crashes, takers, []fault{slowBoot, lostPower, answerLost}), budget: 2, want: "Reprovisioned AttemptsExhausted"},
 	{name: "another machine, waiting", states: 118_000, retry: pauseOfSearch, badBoots: 4, noReplace: true, faults: join(crashes, takers, []fault{slowBoot, foreignOff}), budget: 2, want: "Done"},
 	{name: "another machine, never off", states: 16_000, retry: pauseOfSearch, ignoresOff: true, faults: join(crashes, takers), budget: 2, want: triesAgain},
+	{name: "another machine, none tells a UUID", states: 27_000, retry: pauseOfSearch, noUUID: true, badBoots: 4, maxAttempts: 3, noReplace: true, faults: join(crashes, []fault{nameTaken, slowBoot, recreated}), budget: 2, want: "Done"},
+	{name: "another machine, none tells a UUID, to be replaced", states: 7_000, noUUID: true, badBoots: 9, maxAttempts: 2, faults: join(crashes, []fault{nameTaken, slowBoot, recreated}), budget: 2, want: "Reprovisioned AttemptsExhausted"},
 	{name: "another machine, confirmed off", states: 14_000, confirmedAtStart: true, levelled: levelled{bmc: dead}, faults: join(crashes, takers, []fault{lostAPI, unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
 }
 
 var otherMachineMutants = []mutant{
 	{"isolates whatever Node has the name", "I27: isolated", variant{name: "m", faults: []fault{disksMoved}, budget: 1}, seeing(sameMachine)},
 	{"switches off on what it was told an hour ago", "I27: SendOff", variant{name: "m", ignoresOff: true, faults: []fault{disksMoved}, budget: 1}, seeing(sameMachine)},
+	{"takes one UUID of many machines for a name", "I27: isolated", variant{name: "m", noUUID: true, badBoots: 9, noReplace: true, maxAttempts: 2, faults: []fault{nameTaken}, budget: 1}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+		if r.Attempt > 1 && s.Node.registered() {
+			r.Target.NodeUID = s.Node.UID
+		}
+		return Next(r, s, now)
+	}},
 	{"takes the name for a sign of life", "I5: a BMC that told the truth", variant{name: "m", faults: []fault{nameTaken}, budget: 1}, saying(func(r Run, s Observation, r2 *Run, a *Action, now time.Time) {
 		if r.Step == AwaitNode && isOtherMachine(r.Target, s.Node) {
 			*r2, *a, _ = stop(r, reason.FalseOff, "", now)
