@@ -31,7 +31,7 @@ type RequestedRuns struct {
 	mu        sync.Mutex
 	notHeld   map[string]time.Time // when a request could not be held, by UID
 	firstSeen map[string]time.Time // when a request was first seen, by UID; see provenSince
-	unknown   map[string]bool      // whether a run that nobody knows may have set the finalizer, by UID; see recordHolds
+	unknown   map[string]time.Time // since when a run that nobody knows may have set the finalizer, by UID; zero: none has. See recordHolds
 	read      time.Time            // the ledger has all that was read of the cluster until then
 
 	overLimit bool // there were too many requests; only the deciding loop uses it
@@ -56,8 +56,8 @@ type requestBook struct{ *Book }
 type asked struct {
 	policy.Requested
 	run *remediate.Run
-	// holderLost: this instance leads, so it knows every run in the state, and not the one for which the
-	// finalizer was set.
+	// holderLost: this instance leads, so it knows every run in the state, and not what the one for which the
+	// finalizer was set has done.
 	holderLost bool
 }
 
@@ -96,7 +96,8 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 		return alone, time.Time{}
 	}
 	list := w.book.requested(now)
-	w.recordHolds(list)
+	w.recordHolds(list, now)
+	due = w.forgetLost(ctx, list, now)
 	w.noteLimit(list)
 	for _, q := range list {
 		t := &q.Target
@@ -170,7 +171,7 @@ func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 	}
 	w.mu.Lock()
 	if _, noted := w.unknown[r.Request.UID]; !noted {
-		w.unknown[r.Request.UID] = false
+		w.unknown[r.Request.UID] = time.Time{}
 	}
 	w.mu.Unlock()
 	if err := w.c.opt.Requests.SetFinalizer(ctx, *r.Request, r.ID); err != nil {
