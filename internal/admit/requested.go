@@ -59,6 +59,8 @@ type asked struct {
 	// holderLost: this instance leads, so it knows every run in the state, and not what the one for which the
 	// finalizer was set has done.
 	holderLost bool
+	// runOver: run began for a request that asks for nothing any more, or is gone.
+	runOver bool
 }
 
 // requested lists the remediation requests that fenced carries out.
@@ -71,12 +73,19 @@ func (b requestBook) requested(now time.Time) []asked {
 	}
 	index := b.runs.ofRequests(now)
 	list := make([]asked, len(requests))
+	asking := map[string]bool{}
+	for _, q := range requests {
+		asking[requestKey(q.Request.Kind, q.Request.UID)] = !request.IsOver(q.Request)
+	}
 	for i, q := range requests {
-		list[i] = asked{Requested: q, run: index.of(&requests[i])}
+		r := index.of(&requests[i])
+		list[i] = asked{Requested: q, run: r, runOver: r != nil && r.Request != nil && !asking[requestKey(r.Request.Kind, r.Request.UID)]}
 		list[i].holderLost = b.leads && b.runs.lacksHolder(q.Request.Power, list[i].run)
 	}
 	return list
 }
+
+func requestKey(kind, uid string) string { return kind + " " + uid }
 
 func isRunOf(r remediate.Run, q *policy.Request) bool {
 	return r.Request != nil && r.Request.Kind == q.Kind && r.Request.UID == q.UID

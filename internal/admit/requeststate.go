@@ -45,10 +45,10 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		}
 		s := RequestState{
 			Ref: refOf(q.Request), HasFinalizer: held, HeldBy: q.Request.Power.HeldBy, Starting: q.hasOpenRun() && isUnsaved(*r),
-			Status: request.Of(q.Requested, r, request.Refusal{}, unknown), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
+			Status: request.Of(q.Requested, r, q.runOver, request.Refusal{}, unknown), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
 		}
 		if s.Status.Phase == request.Pending && i < maxExplained {
-			s.Status = request.Of(q.Requested, r, w.whyNotStarted(&q.Requested, now), unknown)
+			s.Status = request.Of(q.Requested, r, q.runOver, w.whyNotStarted(&q.Requested, now), unknown)
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
 			s.Target = a.draft.Target

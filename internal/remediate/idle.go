@@ -44,6 +44,8 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return stop(r, reason.AddressChanged, "the host leads to another BMC or outlet than when the run began", now)
 	case r.Step == Waiting && goesOnAlone(r, s, now):
 		return goOnAlone(r, s, now)
+	case r.Step == Waiting && r.Reason == reason.TargetChanged && !r.Isolated.IsZero() && s.Withdrawn == Yes: // so the record says that it goes on for nobody // I22
+		return stop(r, reason.Withdrawn, r.Note+"; "+s.WithdrawnWhy, now)
 	case before && r.Target.BareMetalHost != "" && s.PowerLock == Yes:
 		return command(r, ReleasePowerLock, idlePoll, now)
 	case r.Level != s.Level: // the next look asks that level

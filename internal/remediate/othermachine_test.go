@@ -54,6 +54,29 @@ func TestReplacedMachineLeavesNoTaintAndNoOutletOff(t *testing.T) {
 	}
 }
 
+// Another machine has the name of an isolated Node whose own host is On. When nobody asks for the run any more, its
+// record says so: whoever waits for fenced may begin, and the host's Node is still taken back. // I22
+func TestRestsForNobodyBesideAnotherMachine(t *testing.T) {
+	r, s := begin(AwaitNode, minute)
+	r.Limits.RetryInterval, s.Node.SystemUUID = minute, "another machine"
+	r.Steps = []Visit{{Step: PowerOff}, {Step: DeleteNode}, {Step: PowerOn}, {Step: AwaitNode}}
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, []any{Waiting, reason.TargetChanged, false}, []any{r.Step, r.Reason, r.Settled()})
+
+	withdrawnNow(&r, &s)
+	r, action, _ := Next(r, s, noon)
+	assert.Equal(t, []any{Waiting, reason.Withdrawn, Nothing, true}, []any{r.Step, r.Reason, action, r.Settled()})
+	assert.Contains(t, r.Note, "another machine")
+
+	now := noon.Add(time.Hour)
+	s.Node, s.At, s.Power.At = Node{Exists: No}, now, now // its cause has gone, and still nobody asks
+	r, action, _ = Next(r, s, now)
+	assert.Equal(t, []any{Waiting, Nothing, true}, []any{r.Step, action, r.Settled()})
+	s.Node = Node{Exists: Yes, UID: "u3", BootID: "b3", SystemUUID: "s", Ready: Yes}
+	r, _, _ = Next(r, s, now)
+	assert.Equal(t, RestoreNode, r.Step)
+}
+
 // owner says whose the Node is: another machine may take its name, or get the disks of the host. The
 // target's host then does not come up any more, unless a person mends it.
 type owner struct {
