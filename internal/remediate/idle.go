@@ -51,13 +51,22 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	case r.Level != s.Level: // the next look asks that level
 		return r, Nothing, poll
 	case before && r.Intervened && needsOn(r, s) && s.Identity != No:
-		return command(r, SendOn, resendHeldOn, now)
+		return command(r, SendOn, idleOnEvery(r, s, now), now)
 	case before && overAtRest(r, s, now):
 		return endAtRest(r, s, now)
 	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= works:
 		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
 	}
 	return r, Nothing, idlePoll
+}
+
+// idleOnEvery is the time between two On commands of an idle run. It grows where the Machine is gone: whoever
+// deleted it may want the host off, and fenced does not fight that for ever.
+func idleOnEvery(r Run, s Observation, now time.Time) time.Duration {
+	if !machineReplaced(r, s) {
+		return resendHeldOn
+	}
+	return max(resendHeldOn, min(longestPause*resendHeldOn, now.Sub(r.StepStarted)/4))
 }
 
 // isHealthy says whether the host of an idle run works, so that nothing is left to do. That is so

@@ -77,6 +77,30 @@ func TestRestsForNobodyBesideAnotherMachine(t *testing.T) {
 	assert.Equal(t, RestoreNode, r.Step)
 }
 
+// The owner of a host may have deleted its Machine to have it off. The host that fenced has switched off is brought
+// back, but not against the owner for ever: the commands become rare. // I20
+func TestHostWithoutAMachineIsNotFoughtFor(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		r, s := begin(Held, minute)
+		restingAtOn(&r, &s)
+		s.Withdrawn, s.Power.State = No, bmc.Off
+		if gone {
+			s.Machine, s.Node = Machine{Exists: No}, Node{Exists: No}
+		}
+		ons, now := 0, noon
+		for now.Before(noon.Add(24 * time.Hour)) {
+			s.At, s.Power.At = now, now
+			next, a, wait := Next(r, s, now)
+			if a == SendOn {
+				ons++
+			}
+			r, now = next, now.Add(max(wait, sec))
+		}
+		assert.Equal(t, gone, ons < 100, "%d", ons)
+		assert.Greater(t, ons, 24)
+	}
+}
+
 // owner says whose the Node is: another machine may take its name, or get the disks of the host. The
 // target's host then does not come up any more, unless a person mends it.
 type owner struct {
