@@ -12,8 +12,12 @@ import (
 
 // withoutOtherCluster is the look without the answers of a cluster that is not the one in which the
 // run began: that counts as an API server that cannot be reached. If the identity of the cluster
-// could not be read, nothing that it answered counts, except our power lock, which must come off.
+// could not be read, nothing that it answered counts, except our power lock, which must come off. So with a
+// separate management cluster: its Machines, which end a run when they are gone.
 func withoutOtherCluster(r Run, s Observation) Observation {
+	if r.Target.ManagementUID != "" && s.ManagementUID == "" {
+		s.Machine, s.MachineMetal = Machine{}, ""
+	}
 	switch {
 	case isOtherCluster(r, s):
 		s.API, s.OtherCluster, s.PowerLock, s.BareMetalHostUID = APIUnreachable, true, CannotTell, ""
@@ -30,7 +34,8 @@ func withoutOtherCluster(r Run, s Observation) Observation {
 }
 
 func isOtherCluster(r Run, s Observation) bool {
-	return r.Target.ClusterUID != "" && s.ClusterUID != "" && s.ClusterUID != r.Target.ClusterUID
+	other := func(began, seen string) bool { return began != "" && seen != "" && seen != began }
+	return other(r.Target.ClusterUID, s.ClusterUID) || other(r.Target.ManagementUID, s.ManagementUID)
 }
 
 // TargetReplaced returns why a look does not show the objects of the record, or ""; for whoever
