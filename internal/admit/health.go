@@ -68,11 +68,11 @@ func (p *probe) addIdentity(level bmc.Level, i int, last []hosts.LastCheck) {
 
 // readsOnSince says whether the BMC health check has read every device of a host On since then: nobody knows which
 // of them was switched off. // I20
-func (c *Cluster) readsOnSince(ctx context.Context, t remediate.Target, since time.Time) bool {
-	if c.opt.LastChecks == nil {
+func (ps *probes) readsOnSince(ctx context.Context, t remediate.Target, since time.Time) bool {
+	if ps.opt.LastChecks == nil {
 		return false
 	}
-	h, err := c.opt.Hosts.FindBare(ctx, t)
+	h, err := ps.opt.Hosts.FindBare(ctx, t)
 	if err != nil {
 		return false
 	}
@@ -80,7 +80,7 @@ func (c *Cluster) readsOnSince(ctx context.Context, t remediate.Target, since ti
 	for _, l := range h.Levels {
 		devices += len(l.Devices)
 	}
-	for _, last := range c.opt.LastChecks(c.opt.Name, h.Name) {
+	for _, last := range ps.opt.LastChecks(ps.opt.Name, h.Name) {
 		if last.At.After(since) && last.Reason == "" && last.Power == bmc.On && last.Identity != guard.IdentityDiffers {
 			on++
 		}

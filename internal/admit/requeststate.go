@@ -112,7 +112,7 @@ func (w *RequestedRuns) forgetLost(ctx context.Context, list []asked, now time.T
 		if since.IsZero() {
 			continue
 		}
-		if a, ok := w.candidate(&q.Requested); !ok || !w.c.readsOnSince(ctx, a.draft.Target, since) {
+		if a, ok := w.candidate(&q.Requested); !ok || !w.c.probes.readsOnSince(ctx, a.draft.Target, since) {
 			due = now.Add(lostEvery)
 			continue
 		}
