@@ -41,7 +41,8 @@ type Options struct {
 	Stop    *stop.Stop
 
 	LockOut *power.LockOut
-	// LastChecks returns what the BMC health check knows of a host, for explanations; nil: nothing.
+	// LastChecks returns what the BMC health check knows of a host, for explanations, and for requests whose run
+	// is lost; nil: nothing.
 	LastChecks func(cluster, host string) []hosts.LastCheck
 	Open       bmc.Opener
 	Timing     power.ReadTiming
@@ -90,7 +91,7 @@ func New(opt Options) *Cluster {
 	c.refused, c.checks = newRefusals(c.emit), newCheckStates()
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
-	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}, notHeld: map[string]time.Time{}, unknown: map[string]bool{}}
+	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}, notHeld: map[string]time.Time{}, unknown: map[string]time.Time{}}
 	c.Handovers = newHandovers(c)
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
 	c.Policies, c.Door = &Policies{c: c}, Door{opt.Book}

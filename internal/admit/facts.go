@@ -19,7 +19,11 @@ func (c *Cluster) gates(a candidate, p *probe, now time.Time) []reason.Gate {
 // etcd allowed the run.
 func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 	v := c.checkView() // before QuietUntil: an outage that has ended sets it // I16
-	name, names := c.opt.Name, c.runs.Names(a.draft.Target, run.Fresh{})
+	fresh := run.Fresh{}
+	if p != nil {
+		fresh = p.look.Fresh
+	}
+	name, names := c.opt.Name, c.runs.Names(a.draft.Target, fresh) // I23
 	f := guard.Facts{
 		Manual: a.draft.Manual != nil, ByAdmin: a.draft.Manual != nil && a.draft.Manual.Admin, Requested: a.draft.Request != nil, OwnRetry: a.ownRetry,
 		Mode: c.opt.Mode, ForeignOwner: c.opt.Lead.WhyNotAct(now), OwnerSource: c.ownerSource(),

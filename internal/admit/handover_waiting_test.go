@@ -61,3 +61,31 @@ func TestDueRunForgetsNoOtherRemediator(t *testing.T) {
 	_, err = a.reserve(third, reboot)
 	assert.Equal(t, reason.Budget, refusedFor(t, err))
 }
+
+// A later attempt is justified by the one before. Only the limit of its check is asked again: meanwhile so many hosts
+// may be down that no host may be switched off for that check. // I11
+func TestLaterAttemptAsksTheLimitOfItsCheck(t *testing.T) {
+	a := newAsking(manyLimits())
+	a.check.MaxUnhealthy = new(intstr.FromInt32(2))
+	a.put()
+	due := remediate.Run{ID: "due", Attempt: 2, Step: remediate.Waiting, Reason: reason.AttemptsExhausted, Wait: &remediate.Wait{Due: true}, Isolated: a.now.Add(-time.Hour),
+		Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n-1"}, NodeLabels: map[string]string{}, CheckID: checkID(a.check.ID())}
+	a.b.Book.put(due) // it has deleted its Node
+	a.node("n-2", "Unknown")
+	a.node("n-3", "True")
+	refused := func() []reason.Code {
+		a.b.mu.Lock()
+		a.b.applyOpenRuns(a.now)
+		a.b.mu.Unlock()
+		g, failing := firstFailing(waitingRuns{a.b.Book}.stillAsked(due, a.now))
+		if !failing {
+			return nil
+		}
+		return []reason.Code{g.Reason}
+	}
+	assert.Empty(t, refused(), "two of three are not healthy")
+	a.node("n-3", "Unknown")
+	assert.Equal(t, []reason.Code{reason.ShortCircuit}, refused())
+	a.node("n-3", "True")
+	assert.Empty(t, refused())
+}

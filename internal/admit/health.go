@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // addLastChecks adds to a target that was not probed what fenced knows of the BMC of its host: the
@@ -62,4 +64,26 @@ func (p *probe) addIdentity(level bmc.Level, i int, last []hosts.LastCheck) {
 			p.identity.Verdict, p.identity.BMC = c.Identity, c.UUID
 		}
 	}
+}
+
+// readsOnSince says whether the BMC health check has read every device of a host On since then: nobody knows which
+// of them was switched off. // I20
+func (ps *probes) readsOnSince(ctx context.Context, t remediate.Target, since time.Time) bool {
+	if ps.opt.LastChecks == nil {
+		return false
+	}
+	h, err := ps.opt.Hosts.FindBare(ctx, t)
+	if err != nil {
+		return false
+	}
+	devices, on := 0, 0
+	for _, l := range h.Levels {
+		devices += len(l.Devices)
+	}
+	for _, last := range ps.opt.LastChecks(ps.opt.Name, h.Name) {
+		if last.At.After(since) && last.Reason == "" && last.Power == bmc.On && last.Identity != guard.IdentityDiffers {
+			on++
+		}
+	}
+	return devices > 0 && on == devices
 }

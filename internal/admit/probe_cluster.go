@@ -64,6 +64,7 @@ func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Le
 	p.powerOwner = fresh.Observation.PowerForbidden
 	fresh.Observation.MachineMetal = ps.opt.Hosts.BareMetalHostOf(fresh.Machine)
 	p.draft.Target.ClusterUID = cmp.Or(p.draft.Target.ClusterUID, fresh.Observation.ClusterUID)
+	p.draft.Target.ManagementUID = cmp.Or(p.draft.Target.ManagementUID, fresh.Observation.ManagementUID)
 	if p.replaced = remediate.TargetReplaced(p.draft, fresh.Observation); p.draft.Target.ClusterUID == "" {
 		p.replaced = "cannot read which cluster answers"
 		if fresh.Err != nil {

@@ -31,7 +31,7 @@ type RequestedRuns struct {
 	mu        sync.Mutex
 	notHeld   map[string]time.Time // when a request could not be held, by UID
 	firstSeen map[string]time.Time // when a request was first seen, by UID; see provenSince
-	unknown   map[string]bool      // whether a run that nobody knows may have set the finalizer, by UID; see recordHolds
+	unknown   map[string]time.Time // since when a run that nobody knows may have set the finalizer, by UID; zero: none has. See recordHolds
 	read      time.Time            // the ledger has all that was read of the cluster until then
 
 	overLimit bool // there were too many requests; only the deciding loop uses it
@@ -56,9 +56,11 @@ type requestBook struct{ *Book }
 type asked struct {
 	policy.Requested
 	run *remediate.Run
-	// holderLost: this instance leads, so it knows every run in the state, and not the one for which the
-	// finalizer was set.
+	// holderLost: this instance leads, so it knows every run in the state, and not what the one for which the
+	// finalizer was set has done.
 	holderLost bool
+	// runOver: run began for a request that asks for nothing any more, or is gone.
+	runOver bool
 }
 
 // requested lists the remediation requests that fenced carries out.
@@ -71,12 +73,19 @@ func (b requestBook) requested(now time.Time) []asked {
 	}
 	index := b.runs.ofRequests(now)
 	list := make([]asked, len(requests))
+	asking := map[string]bool{}
+	for _, q := range requests {
+		asking[requestKey(q.Request.Kind, q.Request.UID)] = !request.IsOver(q.Request)
+	}
 	for i, q := range requests {
-		list[i] = asked{Requested: q, run: index.of(&requests[i])}
+		r := index.of(&requests[i])
+		list[i] = asked{Requested: q, run: r, runOver: r != nil && r.Request != nil && !asking[requestKey(r.Request.Kind, r.Request.UID)]}
 		list[i].holderLost = b.leads && b.runs.lacksHolder(q.Request.Power, list[i].run)
 	}
 	return list
 }
+
+func requestKey(kind, uid string) string { return kind + " " + uid }
 
 func isRunOf(r remediate.Run, q *policy.Request) bool {
 	return r.Request != nil && r.Request.Kind == q.Kind && r.Request.UID == q.UID
@@ -96,7 +105,8 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 		return alone, time.Time{}
 	}
 	list := w.book.requested(now)
-	w.recordHolds(list)
+	w.recordHolds(list, now)
+	due = w.forgetLost(ctx, list, now)
 	w.noteLimit(list)
 	for _, q := range list {
 		t := &q.Target
@@ -170,7 +180,7 @@ func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 	}
 	w.mu.Lock()
 	if _, noted := w.unknown[r.Request.UID]; !noted {
-		w.unknown[r.Request.UID] = false
+		w.unknown[r.Request.UID] = time.Time{}
 	}
 	w.mu.Unlock()
 	if err := w.c.opt.Requests.SetFinalizer(ctx, *r.Request, r.ID); err != nil {

@@ -32,7 +32,7 @@ func (rs runs) ofRequests(now time.Time) requestRuns {
 			}
 		}
 		if r.Request != nil {
-			key := r.Request.Kind + " " + r.Request.UID
+			key := requestKey(r.Request.Kind, r.Request.UID)
 			if newest := x.own[key]; newest == nil || r.Open() || !newest.Open() && r.ID > newest.ID {
 				x.own[key] = r
 			}
@@ -50,7 +50,7 @@ func (x requestRuns) of(q *policy.Requested) *remediate.Run {
 	if r := x.open[subject]; r != nil {
 		return r
 	}
-	own, done := x.own[q.Request.Kind+" "+q.Request.UID], x.done[subject]
+	own, done := x.own[requestKey(q.Request.Kind, q.Request.UID)], x.done[subject]
 	answered := done != nil && !q.Request.Created.IsZero() && done.Ended.After(q.Request.Created) && !done.Ended.After(x.now)
 	if answered && (own == nil || !own.Open() && !request.IsDone(own)) {
 		return done

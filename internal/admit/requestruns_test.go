@@ -59,8 +59,8 @@ func TestRunOfARequest(t *testing.T) {
 
 // A finalizer names its run. One of an older version does not: then any run of the request is taken for it. // I20
 func TestLacksHolder(t *testing.T) {
-	r := &remediate.Run{ID: "r-1", Step: remediate.Aborted}
-	rs := runs{byID: map[string]*remediate.Run{r.ID: r}}
+	r, fresh := &remediate.Run{ID: "r-1", Step: remediate.Aborted, Intervened: true}, &remediate.Run{ID: "r-3", Step: remediate.Aborted, Attempt: 1}
+	rs := runs{byID: map[string]*remediate.Run{r.ID: r, fresh.ID: fresh}}
 	for name, c := range map[string]struct {
 		power  *policy.PowerRequest
 		newest *remediate.Run
@@ -69,6 +69,7 @@ func TestLacksHolder(t *testing.T) {
 		"an annotation":                   {nil, nil, false},
 		"no finalizer":                    {&policy.PowerRequest{HeldFor: "r-2"}, nil, false},
 		"of a known run":                  {&policy.PowerRequest{HasFinalizer: true, HeldFor: "r-1"}, r, false},
+		"of one that touched nothing":     {&policy.PowerRequest{HasFinalizer: true, HeldFor: "r-3"}, fresh, true},
 		"of another run than the newest":  {&policy.PowerRequest{HasFinalizer: true, HeldFor: "r-2"}, r, true},
 		"of an older version":             {&policy.PowerRequest{HasFinalizer: true}, r, false},
 		"of an older version, and no run": {&policy.PowerRequest{HasFinalizer: true}, nil, true},

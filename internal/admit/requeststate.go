@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"context"
 	"maps"
 	"time"
 
@@ -35,7 +36,7 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 	}
 	requested := w.book.requested(now)
 	proven := w.provenSince(requested, now)
-	w.recordHolds(requested)
+	w.recordHolds(requested, now)
 	for i, q := range requested {
 		r, unknown := q.run, w.isUnknown(q)
 		held := q.Request.Power.HasFinalizer
@@ -44,10 +45,10 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		}
 		s := RequestState{
 			Ref: refOf(q.Request), HasFinalizer: held, HeldBy: q.Request.Power.HeldBy, Starting: q.hasOpenRun() && isUnsaved(*r),
-			Status: request.Of(q.Requested, r, request.Refusal{}, unknown), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
+			Status: request.Of(q.Requested, r, q.runOver, request.Refusal{}, unknown), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
 		}
 		if s.Status.Phase == request.Pending && i < maxExplained {
-			s.Status = request.Of(q.Requested, r, w.whyNotStarted(&q.Requested, now), unknown)
+			s.Status = request.Of(q.Requested, r, q.runOver, w.whyNotStarted(&q.Requested, now), unknown)
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
 			s.Target = a.draft.Target
@@ -85,8 +86,9 @@ func (w *RequestedRuns) provenSince(list []asked, now time.Time) map[string]bool
 }
 
 // recordHolds records which requests have a finalizer that this process has not set, for a run that nobody
-// knows: one that was lost with the state may have switched the host off. // I20
-func (w *RequestedRuns) recordHolds(list []asked) {
+// knows: one that was lost with the state may have switched the host off. So may one that has touched nothing as far
+// as the state shows, which may be a backup. // I20
+func (w *RequestedRuns) recordHolds(list []asked, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	there := map[string]bool{}
@@ -94,32 +96,60 @@ func (w *RequestedRuns) recordHolds(list []asked) {
 		uid := q.Request.UID
 		there[uid] = true
 		if _, noted := w.unknown[uid]; !noted && q.holderLost {
-			w.unknown[uid] = true
-		} else if w.unknown[uid] && !q.Request.Power.HasFinalizer {
+			w.unknown[uid] = now
+		} else if !w.unknown[uid].IsZero() && !q.Request.Power.HasFinalizer {
 			delete(w.unknown, uid)
 		}
 	}
-	maps.DeleteFunc(w.unknown, func(uid string, _ bool) bool { return !there[uid] })
+	maps.DeleteFunc(w.unknown, func(uid string, _ time.Time) bool { return !there[uid] })
+}
+
+// forgetLost forgets the unknown run of each request whose host reads On since: nothing is left to bring back. It
+// returns when to look again; zero if none is unknown. // I20
+func (w *RequestedRuns) forgetLost(ctx context.Context, list []asked, now time.Time) (due time.Time) {
+	for _, q := range list {
+		since := w.unknownSince(q.Request.UID)
+		if since.IsZero() {
+			continue
+		}
+		if a, ok := w.candidate(&q.Requested); !ok || !w.c.probes.readsOnSince(ctx, a.draft.Target, since) {
+			due = now.Add(lostEvery)
+			continue
+		}
+		w.mu.Lock()
+		w.unknown[q.Request.UID] = time.Time{}
+		w.mu.Unlock()
+	}
+	return due
+}
+
+// lostEvery is how often the BMC health check is asked about the host of a lost run.
+const lostEvery = 5 * time.Second
+
+func (w *RequestedRuns) unknownSince(uid string) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.unknown[uid]
 }
 
 // isUnknown says whether such a run may be the last that has touched the host of a request: none has
 // since, and none that is open brings the host back.
 func (w *RequestedRuns) isUnknown(q asked) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.unknown[q.Request.UID] && !(request.IsDone(q.run) || q.run != nil && q.run.TouchedHost() && (q.run.Open() || !q.holderLost))
+	return !w.unknownSince(q.Request.UID).IsZero() && !(request.IsDone(q.run) || q.run != nil && q.run.TouchedHost() && (q.run.Open() || !q.holderLost))
 }
 
-// lacksHolder says whether the run for which the finalizer of a request was set is not in the state. An
-// older finalizer does not name it; then newest, which is nil if there is none, is taken for it.
+// lacksHolder says whether the run for which the finalizer of a request was set is not in the state, or only as it
+// was before its first command. An older finalizer does not name it; then newest, which is nil if there is none, is
+// taken for it.
 func (rs runs) lacksHolder(p *policy.PowerRequest, newest *remediate.Run) bool {
 	if p == nil || !p.HasFinalizer {
 		return false
 	}
-	if p.HeldFor == "" {
-		return newest == nil
+	holder := newest
+	if p.HeldFor != "" {
+		holder = rs.byID[p.HeldFor]
 	}
-	return rs.byID[p.HeldFor] == nil
+	return holder == nil || !holder.TouchedHost()
 }
 
 // maxExplained is for how many requests the gates are evaluated for their status.

@@ -73,7 +73,7 @@ func (w *resumer) resume(ctx context.Context, a candidate) {
 		return
 	}
 	slots := c.opt.Slots.Count()
-	if err := w.book.reserve(a, slots, c.opt.Stop.ReleasedAt(c.opt.Name, r.Target.Node), now); err != nil {
+	if err := w.book.reserve(a, slots, c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, p.look.Fresh)...), now); err != nil {
 		w.reportError(a, err)
 		return
 	}
@@ -171,15 +171,18 @@ func (b waitingRuns) reserve(a candidate, slots int, releasedAt, now time.Time) 
 }
 
 // stillAsked returns a failing gate if the check of a run would not ask for it now, if the run
-// did not exist. A later attempt is justified by the one before; it is not due while its check or
-// request is gone or paused (Observation.Withdrawn). The check is asked once more by the run
-// itself, about its fresh target. // I4
+// did not exist. A later attempt is justified by the one before, and only the limit of its check must allow it; it
+// is not due while its check or request is gone or paused (Observation.Withdrawn). The check is asked
+// once more by the run itself, about its fresh target. // I4
 func (b waitingRuns) stillAsked(r remediate.Run, now time.Time) []reason.Gate {
-	if r.Manual != nil || r.Attempt > 1 || !r.Isolated.IsZero() {
+	if r.Manual != nil {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if r.Attempt > 1 || !r.Isolated.IsZero() {
+		return b.limitGates(r)
+	}
 	open := handoverBook(b).allOpenTargets()
 	b.ledger.SetRuns(now, slices.DeleteFunc(slices.Clone(open), func(o policy.OpenRun) bool { return o.ID == r.ID }))
 	defer func() { b.ledger.SetRuns(now, open) }()
@@ -204,4 +207,14 @@ func (b waitingRuns) stillAsked(r remediate.Run, now time.Time) []reason.Gate {
 		}
 	}
 	return []reason.Gate{{Name: "check", Reason: code, Value: "the check does not ask for this action now", Threshold: "still asked for", Source: "check " + source}}
+}
+
+// limitGates returns the limit of the check of a run, which counts the target of the run. b.mu is held. // I11
+func (b waitingRuns) limitGates(r remediate.Run) []reason.Gate {
+	for _, c := range b.ledger.Counters() {
+		if check := b.ledger.Check(c.ID()); check != nil && isCheckOf(r, check) && c.State == policy.StateActive {
+			return []reason.Gate{c.LimitGate()}
+		}
+	}
+	return nil
 }

@@ -54,6 +54,13 @@ func UsableUUID(s string) bool {
 	return ok && !isPlaceholder(u)
 }
 
+// PlaceholderUUID reports whether s is none, or one that vendors give to many machines: two machines
+// may both have it.
+func PlaceholderUUID(s string) bool {
+	u, ok := parseUUID(s)
+	return strings.TrimSpace(s) == "" || ok && isPlaceholder(u)
+}
+
 func parseUUID(s string) (u [16]byte, ok bool) {
 	s = strings.ReplaceAll(strings.TrimSpace(s), "-", "")
 	if len(s) != 32 {

@@ -84,7 +84,8 @@ type Options struct {
 	Record func(event.Event) error
 	// PauseFile is the path of a file that pauses everything while it exists; empty: none. // I23
 	PauseFile string
-	// LastChecks returns what the BMC health check knows of a host, for explanations; nil: nothing.
+	// LastChecks returns what the BMC health check knows of a host, for explanations, and for requests whose run
+	// is lost; nil: nothing.
 	LastChecks func(cluster, host string) []hosts.LastCheck
 	// Suspended is how long this host was suspended since it was booted; nil: the kernel's
 	// answer.

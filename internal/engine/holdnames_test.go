@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -54,4 +55,31 @@ func TestHoldOfTheNodeStopsTheRunOfItsMachine(t *testing.T) {
 			stop()
 		})
 	}
+}
+
+// A release binds under each name, too: that of a Machine without a Node lets the run of the Machine begin again, which
+// the daily limit had stopped. // I15, I23
+func TestReleaseOfTheMachineLetsItsRunGoOn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		neverJoined(w)
+		w.SetBootTime(never)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			waiting(o)
+			o.Run.MaxAttempts, o.Guards.MaxFencesPerDay = 1, 1
+		})
+		time.Sleep(5 * time.Hour)
+		r := only(t, e)
+		require.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
+		offs := w.Count(bmc.CommandOff)
+		require.Equal(t, 1, offs)
+
+		of := order.Order{Cluster: "c", Machine: "ns/m-1", Actor: "ada", Reason: "disk replaced", For: time.Hour}
+		_, err := e.Hold(t.Context(), of)
+		require.NoError(t, err)
+		_, err = e.ReleaseHold(t.Context(), of)
+		require.NoError(t, err)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, offs+1, w.Count(bmc.CommandOff))
+		stop()
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,8 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -223,6 +226,65 @@ func TestOlderRunInABackupReleasesNothing(t *testing.T) {
 				q, _ = asked(w)
 				require.NotNil(t, q, "nothing else shows that the host is off")
 				assert.True(t, q.Power.HasFinalizer)
+				stop()
+			})
+		})
+	}
+}
+
+// A backup may hold the lost run itself, from before its first command. There it ends without a command: it says
+// nothing about the host either. Where the BMC health check reads the host On since, nothing is left to bring back. // I20
+func TestLostRunIsReleasedWhenItsHostReadsOn(t *testing.T) {
+	for name, keep := range map[string]func(r *remediate.Run) bool{
+		"the state was lost":                            func(*remediate.Run) bool { return false },
+		"a backup has the run before its first command": func(r *remediate.Run) bool { r.Intervened, r.Intent = false, remediate.Intent{}; return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				lostRun(t, w, store)
+				runs, err := state.LoadRuns(t.Context(), store)
+				require.NoError(t, err)
+				backup := &failingStore{Store: openStore(t, t.TempDir())}
+				if r := runs[0]; keep(&r) {
+					r.Step, r.Steps, r.OffLease, r.Version = remediate.PowerOff, r.Steps[:1], nil, 0
+					_, err = state.SaveRun(t.Context(), backup, r)
+					require.NoError(t, err)
+				}
+				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+				last := hosts.LastCheck{Power: bmc.On, At: time.Now(), Identity: guard.IdentityMatches}
+				var mu sync.Mutex
+				e, _, stop := start(t, w, backup, func(o *engine.Options) {
+					responding(w)(o)
+					o.LastChecks = func(string, string) []hosts.LastCheck {
+						mu.Lock()
+						defer mu.Unlock()
+						return []hosts.LastCheck{last}
+					}
+				})
+				check := func(c hosts.LastCheck) {
+					mu.Lock()
+					last = c
+					mu.Unlock()
+					time.Sleep(time.Minute)
+				}
+				for why, c := range map[string]hosts.LastCheck{
+					"read On before":          last,
+					"reads Off":               {Power: bmc.Off, At: time.Now().Add(time.Hour), Identity: guard.IdentityMatches},
+					"another machine's is On": {Power: bmc.On, At: time.Now().Add(time.Hour), Identity: guard.IdentityDiffers},
+					"cannot be read":          {Reason: reason.OfBMC(string(bmc.KindUnreachable)), At: time.Now().Add(time.Hour)},
+				} {
+					check(c)
+					q, told := asked(w)
+					require.NotNil(t, q, why)
+					require.True(t, q.Power.HasFinalizer, why)
+					require.Contains(t, told.LastError, "see that it is on", why)
+				}
+				check(hosts.LastCheck{Power: bmc.On, At: time.Now(), Identity: guard.IdentityMatches})
+				q, _ := asked(w)
+				assert.Nil(t, q, "its host is On")
+				for _, r := range e.Runs("c") {
+					assert.Equal(t, []any{remediate.Aborted, false}, []any{r.Step, r.TouchedHost()})
+				}
 				stop()
 			})
 		})

@@ -183,6 +183,36 @@ func TestGivenUpRequestIsOverWhenTheAttemptsAreUsedUp(t *testing.T) {
 	}
 }
 
+// The same run keeps no later request waiting: the one for which it began is gone, so it goes on for a request that
+// asks, and for no other. // I22
+func TestLaterRequestIsOverBesideARestingRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		ask(w, nil)
+		w.SetBootTime(never)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			responding(w)(o)
+			waiting(o)
+			o.Run.MaxAttempts, o.Run.ReadyTimeout = 1, time.Minute
+		})
+		until(t, e, remediate.Waiting)
+		offs := w.Count(bmc.CommandOff)
+		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+		time.Sleep(time.Minute)
+		ask(w, nil)
+		time.Sleep(time.Minute)
+		require.Equal(t, "True", processing(w), "the run goes on for it")
+		giveUpRequest(w)
+		time.Sleep(time.Minute)
+		q, told := asked(w)
+		require.NotNil(t, q)
+		assert.Equal(t, []string{request.Failed, "False"}, []string{told.Phase, processing(w)})
+		time.Sleep(3 * time.Hour)
+		assert.Equal(t, offs, w.Count(bmc.CommandOff))
+		assert.True(t, only(t, e).Open())
+		stop()
+	})
+}
+
 // So is one whose second attempt was taken back before the isolation, and whose host does not return. Its Node
 // is there: a GitOps tool made it anew. // I22
 func TestGivenUpRequestIsOverWhenALaterAttemptWasTakenBack(t *testing.T) {

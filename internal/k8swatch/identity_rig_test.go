@@ -27,3 +27,26 @@ func TestLookAtAnotherClusterIsNoAnswer(t *testing.T) {
 	require.ErrorContains(t, l.Err, "point it to the former again")
 	assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
 }
+
+// So may that of a separate management cluster: a Machine that another one lacks is not gone. // I2, I27
+func TestLookAtAnotherManagementClusterIsNoAnswer(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, b *blue) {
+		k := watched(t, b.config(t))
+		ns, err := b.manage.Client().CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+		require.NoError(t, err)
+		l := look(t, k, b.run)
+		require.NoError(t, l.Err)
+		assert.Equal(t, string(ns.UID), l.Seen.ManagementUID)
+		assert.NotEqual(t, l.Seen.ClusterUID, l.Seen.ManagementUID)
+
+		b.run.Target.ManagementUID = "of another cluster"
+		l = k.Look(t.Context(), b.run, nil)
+		require.ErrorContains(t, l.Err, "point it to the former again")
+		assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
+
+		forget(t, b.manage, "fenced-management")
+		l = k.Look(t.Context(), b.run, nil)
+		require.ErrorContains(t, l.Err, "apply rbac.yaml")
+		assert.Empty(t, l.Seen.ManagementUID)
+	})
+}

@@ -72,7 +72,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
 	l.medik8sLeases = sync.OnceValues(func() (bool, error) { return c.hasMedik8sLeases(ctx) })
 	var g sync.WaitGroup
-	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate, l.request, l.identity} {
+	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate, l.request, l.identity, l.managementIdentity} {
 		g.Go(func() { l.addError(read(ctx)) })
 	}
 	l.readAhead(ctx, &g)
@@ -87,7 +87,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	l.powerOwner()
 	l.replaceable()
 	if l.work != c.work.api() || l.manage != c.manage.api() { // the reads may be of two clusters // I27
-		l.look.Seen.ClusterUID = ""
+		l.look.Seen.ClusterUID, l.look.Seen.ManagementUID = "", ""
 		l.addError(errors.New("a kubeconfig changed during the look"))
 	}
 	l.look.Err = errors.Join(append(slices.Clone(l.errs), l.unread)...)
@@ -108,17 +108,31 @@ func (l *looker) addError(err error) {
 // identity reads which cluster answers. A run does nothing destructive in a cluster other than the
 // one in which it began: the same names may exist there. // I2
 func (l *looker) identity(ctx context.Context) (err error) {
-	uid, err := readShared(ctx, l.c.shared, "namespace "+identityNamespace, func(ctx context.Context) (string, error) {
-		return identityOf(ctx, l.c.work.api())
-	})
-	if apierrors.IsForbidden(err) {
-		return fmt.Errorf("%w (apply rbac.yaml)", err)
-	}
-	l.look.Seen.ClusterUID = uid
-	if began := l.run.Target.ClusterUID; err == nil && began != "" && uid != began {
-		return fmt.Errorf("the run began in the cluster whose Namespace %s has the UID %s, and the kubeconfig leads to the one with %s: point it to the former again", identityNamespace, began, uid)
-	}
+	l.look.Seen.ClusterUID, err = l.sameCluster(ctx, l.c.work, l.run.Target.ClusterUID)
 	return err
+}
+
+// managementIdentity does that for a separate management cluster.
+func (l *looker) managementIdentity(ctx context.Context) (err error) {
+	if l.c.manage == l.c.work {
+		return nil
+	}
+	l.look.Seen.ManagementUID, err = l.sameCluster(ctx, l.c.manage, l.run.Target.ManagementUID)
+	return err
+}
+
+// sameCluster reads the identity of a cluster. An error says that it is not the one in which the run began.
+func (l *looker) sameCluster(ctx context.Context, s *side, began string) (uid string, err error) {
+	uid, err = readShared(ctx, l.c.shared, s.name+" namespace "+identityNamespace, func(ctx context.Context) (string, error) {
+		return identityOf(ctx, s.api())
+	})
+	switch {
+	case apierrors.IsForbidden(err):
+		return "", fmt.Errorf("%w (apply rbac.yaml)", err)
+	case err == nil && began != "" && uid != began:
+		err = fmt.Errorf("the run began in the cluster whose Namespace %s has the UID %s, and the kubeconfig leads to the one with %s: point it to the former again", identityNamespace, began, uid)
+	}
+	return uid, err
 }
 
 func (l *looker) node(ctx context.Context) error {

@@ -52,7 +52,7 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	assert.True(t, look(t, k, r).Request.Power.HasFinalizer)
 	assert.Equal(t, "r1", look(t, k, r).Request.Power.HeldFor)
 
-	told := request.Of(policy.Requested{Request: seen.Request}, &remediate.Run{ID: "r1", Step: remediate.PowerOff, Attempt: 2, Started: time.Now()}, request.Refusal{}, false)
+	told := request.Of(policy.Requested{Request: seen.Request}, &remediate.Run{ID: "r1", Step: remediate.PowerOff, Attempt: 2, Started: time.Now()}, false, request.Refusal{}, false)
 	require.NoError(t, k.Requests().Report(ctx, q, told))
 	first := live()
 	require.NoError(t, k.Requests().Report(ctx, q, told))

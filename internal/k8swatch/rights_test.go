@@ -75,6 +75,7 @@ var rights = []right{
 	{"fenced", fencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
 	{"fenced", fencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
 	{"fenced-secrets", "", "secrets", "get", `Secrets(namespace).Get(`, sees},
+	{"fenced-management", "", "namespaces", "get", `Namespaces().Get(ctx, identityNamespace`, sees},
 	{"fenced-management", hostGroup, "baremetalhosts", watches, `custom(hostGVR,`, sees},
 	{"fenced-management", hostGroup, "baremetalhosts", "get", `Resource(hostGVR).Namespace(ns), hostGroup`, sees},
 	{"fenced-management", hostGroup, "baremetalhosts", "patch", `Resource(hostGVR).Namespace(ns).Patch(`, acts},

@@ -89,6 +89,8 @@ func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 type count struct {
 	// expected are the targets that the check's limit applies to.
 	expected, healthy int
+	// unlabelled are those of which nobody knows whether they are targets. They close a gate, and open none. // I11
+	unlabelled int
 	// sick are the targets past a timeout, whether or not the check would remediate
 	// them.
 	sick int
@@ -118,6 +120,9 @@ func (n *count) addVerdict(t *TargetReport, by int) {
 	if t.Reason == reason.UnderRemediation {
 		n.running += by
 	}
+	if t.unlabelled {
+		n.unlabelled += by
+	}
 }
 
 // wait records a wait in seconds; 0 means none.
@@ -145,7 +150,7 @@ func (r *CheckReport) applyLimit(c *Check, st *setting, n count, now time.Time) 
 	if st.state != StateActive {
 		return
 	}
-	y := c.tally(n.expected, n.healthy)
+	y := c.tally(n.expected, n.healthy, n.unlabelled)
 	if y.invalid != "" {
 		r.invalidate(y.invalid)
 		return

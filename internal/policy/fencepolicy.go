@@ -108,7 +108,7 @@ func (c *Check) parsePolicyLimit() error {
 
 // tallyFencePolicy applies a FencePolicy's limit. settingOf has checked that it
 // parses.
-func (c *Check) tallyFencePolicy(expected, healthy int) tally {
+func (c *Check) tallyFencePolicy(expected, healthy, unlabelled int) tally {
 	y := tally{limit: c.limitText(), reason: reason.ShortCircuit}
 	unhealthy, beyond := expected-healthy, "more than"
 	if c.UnhealthyRange != "" {
@@ -118,7 +118,7 @@ func (c *Check) tallyFencePolicy(expected, healthy int) tally {
 		l, _ := parseLimit(c.MaxUnhealthy)
 		y.max = l.of(expected)
 	}
-	y.allowed = y.min <= unhealthy && unhealthy <= y.max
+	y.allowed = y.min <= unhealthy-unlabelled && unhealthy <= y.max
 	if y.allowed {
 		y.more = y.max - unhealthy
 		y.reason = ""

@@ -73,15 +73,15 @@ type tally struct {
 }
 
 // tally applies the check's limit to the counters, by the rules of its API
-// family.
-func (c *Check) tally(expected, healthy int) tally {
+// family. unlabelled of the expected may be none of its targets.
+func (c *Check) tally(expected, healthy, unlabelled int) tally {
 	switch c.family() {
 	case clusterAPI:
 		return c.tallyClusterAPI(expected, healthy)
 	case medik8s:
-		return c.tallyMedik8s(expected, healthy)
+		return c.tallyMedik8s(expected, healthy, unlabelled)
 	case fenced:
-		return c.tallyFencePolicy(expected, healthy)
+		return c.tallyFencePolicy(expected, healthy, unlabelled)
 	}
 	parsed, _ := parseLimit(c.MaxUnhealthy) // settingOf has checked that it parses
 	y := tally{limit: c.limitText(), max: parsed.of(expected)}

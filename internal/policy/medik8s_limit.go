@@ -62,13 +62,13 @@ func (l limit) roundedUp(expected int) int {
 }
 
 // tallyMedik8s allows remediation while enough Nodes are healthy.
-func (c *Check) tallyMedik8s(expected, healthy int) tally {
+func (c *Check) tallyMedik8s(expected, healthy, unlabelled int) tally {
 	q, _ := c.quota() // settingOf has checked that it parses
 	y := tally{limit: c.limitText()}
 	least := q.limit.roundedUp(expected)
 	if q.field == "maxUnhealthy" {
-		if least > expected {
-			y.invalid = fmt.Sprintf("spec.maxUnhealthy: %s is more than the %d Nodes that are selected", y.limit, expected)
+		if known := expected - unlabelled; q.limit.roundedUp(known) > known {
+			y.invalid = fmt.Sprintf("spec.maxUnhealthy: %s is more than the %d Nodes that are selected", y.limit, known)
 			return y
 		}
 		least = expected - least

@@ -35,7 +35,7 @@ func (x targetNodes) get(name string) *Node {
 		return n
 	}
 	if r, open := x.runs[runSubject{node: name}]; open {
-		return &Node{Name: name, Labels: r.NodeLabels, ControlPlane: r.ControlPlane}
+		return &Node{Name: name, Labels: r.NodeLabels, ControlPlane: r.ControlPlane, unlabelled: r.NodeLabels == nil}
 	}
 	return nil
 }

@@ -172,3 +172,27 @@ func TestNameOfARemovedNodeWithOtherLabelsMakesNoRoom(t *testing.T) {
 	assert.Equal(t, []int{10, 8}, []int{r.Expected, r.Healthy})
 	assert.False(t, r.Allowed)
 }
+
+// A Node that does not exist, and whose labels nobody knows, counts against each limit, and opens none: not even one that
+// wants a number of unhealthy targets. // I11
+func TestLawsUnknownNodeOpensNoGate(t *testing.T) {
+	counted := 0
+	law.CheckTested(t, func() bool { return counted > 0 }, func(t *rapid.T) {
+		s := drawWorld(t)
+		s.OpenRuns = nil
+		ranged := nodePolicy()
+		ranged.Name, ranged.Selector = "ranged", labels.Everything()
+		ranged.UnhealthyRange = of(t, "range", "[1-3]", "[2-3]", "[3-9]")
+		s.Checks = append(s.Checks, *ranged)
+		before := Decide(s, ledgerEpoch)
+		s.OpenRuns = []OpenRun{{ID: "r", Node: "nobody knows"}}
+		after := Decide(s, ledgerEpoch)
+		for i := range before.Checks {
+			b, a := &before.Checks[i], &after.Checks[i]
+			if assert.False(t, a.Allowed && !b.Allowed, "%s: %s, then %s", b.Name, b.Message, a.Message); a.Expected > b.Expected && b.MinUnhealthy > 0 {
+				counted++
+			}
+		}
+		assert.Empty(t, newlyActing(before, after))
+	})
+}

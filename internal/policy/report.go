@@ -173,6 +173,8 @@ type TargetReport struct {
 	budgets []reason.Gate
 	// overlaps are the checks behind the refusal Overlap.
 	overlaps []reason.Gate
+	// unlabelled: the Node does not exist, and nobody knows whether the check selected it.
+	unlabelled bool
 	// Trigger is the sentence for the history: which check, and what it found.
 	Trigger string `json:"-"`
 }

@@ -244,6 +244,8 @@ type Node struct {
 	MachineID            string
 	Addresses            []string
 	ControlPlane         bool
+	// unlabelled: it does not exist, and nobody knows its labels; see targetNodes.get.
+	unlabelled bool
 }
 
 // Ready reports whether the Node's Ready condition is True.

@@ -100,7 +100,7 @@ func newTarget(c *Check, x *Subject) TargetReport {
 		t.MachineAPIVersion, t.MachineUID = m.APIVersion, m.UID
 	}
 	if x.Node != nil {
-		t.NodeUID = x.Node.UID
+		t.NodeUID, t.unlabelled = x.Node.UID, x.Node.unlabelled
 	}
 	return t
 }

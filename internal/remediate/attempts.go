@@ -34,9 +34,9 @@ func pauseBefore(r Run) time.Duration {
 
 // retargetNode makes the present Node the target of a later attempt. NewNodeUID notes a Node
 // of another boot than the isolated one. The first attempt keeps the UID that it was decided
-// on, and another machine's Node is no target. // I2, I6, I27
+// on, and a Node of another machine, or of an unknown one, is no target. // I2, I6, I27
 func retargetNode(r Run, s Observation) Run {
-	if n := s.Node; r.Attempt > 1 && n.Exists == Yes && !isOtherMachine(r.Target, n) {
+	if n := s.Node; r.Attempt > 1 && n.Exists == Yes && !isOtherMachine(r.Target, n) && !isUnknownMachine(r.Target, n) {
 		if registeredAnew(r) || n.registered() && n.BootID != r.Target.BootID && isTargetMachine(r.Target, n) {
 			r.NewNodeUID = n.UID
 		}

@@ -56,7 +56,8 @@ func recordOffLease(r Run, s Observation, now time.Time) Run {
 // somebody may have switched the host on since an older Off. // I5
 func falseOffReason(r Run, s Observation) string {
 	n, since := s.Node, s.Proof.Since()
-	if s.Power.State != bmc.Off || since.IsZero() || isOtherMachine(r.Target, n) {
+	unknown := n.registered() && isUnknownMachine(r.Target, n) && n.BootID != r.Target.BootID // a boot is of one machine
+	if s.Power.State != bmc.Off || since.IsZero() || isOtherMachine(r.Target, n) || unknown {
 		return ""
 	}
 	if leaseAdvanced(r, s) && !r.OffLease.Seen.Before(since) {

@@ -3,6 +3,7 @@ package remediate
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -81,4 +82,78 @@ func TestLaterAttemptIsolatesNoOtherMachinesNode(t *testing.T) {
 	s.Node.SystemUUID = "another machine"
 	_, action, _ = Next(r, s, noon)
 	assert.NotEqual(t, IsolateNode, action)
+}
+
+// Several machines report one placeholder of a system UUID, or none. A Node that has registered since may then be a
+// spare machine's as well as the target's: no later attempt switches or isolates anything for it. It only comes back
+// by itself. // I27
+func TestLaterAttemptIsolatesNoUnknownMachinesNode(t *testing.T) {
+	const placeholder, serial = "00000000-0000-0000-0000-000000000000", "4c4c4544-0042-3510-8054-b4c04f4d3132"
+	for name, c := range map[string]struct {
+		own, reported, node string
+		goesOn              bool
+	}{
+		"no UUID":                             {"", "", "", false},
+		"a placeholder":                       {placeholder, "", placeholder, false},
+		"a placeholder of the BMC":            {"", placeholder, placeholder, false},
+		"the BMC tells none":                  {"", "", serial, false},
+		"the BMC tells that of the Node":      {"", serial, serial, true},
+		"the Node before told that, too":      {serial, "", serial, true},
+		"the Node tells none any more":        {"", serial, "", false},
+		"the record has a placeholder":        {placeholder, "", serial, false},
+		"only the record's is one of its own": {serial, "", placeholder, false},
+	} {
+		registered := func(r *Run, s *Observation) {
+			r.Target.SystemUUID, r.Target.ReportedUUID, r.Limits.RetryInterval = c.own, c.reported, minute
+			s.Node.UID, s.Node.BootID, s.Node.SystemUUID, s.Backup.UID = "u2", "b9", c.node, "u2"
+		}
+		r, s := begin(PowerOff, sec)
+		again(&r, &s)
+		registered(&r, &s)
+		got, action, _ := Next(r, s, noon)
+		assert.Equal(t, c.goesOn, action == SendOff, name)
+		if c.goesOn {
+			assert.Equal(t, "u2", got.Target.NodeUID, name)
+			continue
+		}
+		assert.Equal(t, []any{Waiting, reason.TargetChanged, "u1"}, []any{got.Step, got.Reason, got.Target.NodeUID}, name)
+		assert.NotEmpty(t, TargetReplaced(r, s), "%s: no order begins it again", name)
+
+		now := noon
+		for range 2000 {
+			var wait time.Duration
+			got, action, wait = Next(got, s, now)
+			assert.False(t, action.Destructive(), "%s: %s in %s", name, action, got.Step)
+			now = now.Add(max(wait, sec))
+			s.At, s.Power.At = now, now
+		}
+		assert.Equal(t, []any{Waiting, false}, []any{got.Step, got.Wait.Due}, name)
+		if s.Node.Ready = Yes; isOtherMachine(r.Target, s.Node) {
+			continue
+		}
+		for range 100 {
+			var wait time.Duration
+			got, _, wait = Next(got, s, now)
+			now = now.Add(max(wait, sec))
+			s.At, s.Power.At = now, now
+		}
+		assert.Equal(t, Done, got.Step, name)
+
+		r, s = begin(DeleteNode, sec)
+		r.Attempt = 2
+		registered(&r, &s)
+		_, action, _ = Next(r, s, noon)
+		assert.NotEqual(t, IsolateNode, action, name)
+
+		// nor is a Node taken that a controller keeps in Git, and that any machine may register
+		r, s = begin(PowerOff, sec)
+		again(&r, &s)
+		registered(&r, &s)
+		s.Node.BootID, s.Node.SystemUUID = "", ""
+		got, action, _ = Next(r, s, noon)
+		assert.Equal(t, SendOff, action, name)
+		if own := c.own + c.reported; own == "" || own == placeholder {
+			assert.Equal(t, "u1", got.Target.NodeUID, name)
+		}
+	}
 }

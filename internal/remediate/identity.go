@@ -12,8 +12,12 @@ import (
 
 // withoutOtherCluster is the look without the answers of a cluster that is not the one in which the
 // run began: that counts as an API server that cannot be reached. If the identity of the cluster
-// could not be read, nothing that it answered counts, except our power lock, which must come off.
+// could not be read, nothing that it answered counts, except our power lock, which must come off. So with a
+// separate management cluster: its Machines, which end a run when they are gone.
 func withoutOtherCluster(r Run, s Observation) Observation {
+	if r.Target.ManagementUID != "" && s.ManagementUID == "" {
+		s.Machine, s.MachineMetal = Machine{}, ""
+	}
 	switch {
 	case isOtherCluster(r, s):
 		s.API, s.OtherCluster, s.PowerLock, s.BareMetalHostUID = APIUnreachable, true, CannotTell, ""
@@ -30,7 +34,8 @@ func withoutOtherCluster(r Run, s Observation) Observation {
 }
 
 func isOtherCluster(r Run, s Observation) bool {
-	return r.Target.ClusterUID != "" && s.ClusterUID != "" && s.ClusterUID != r.Target.ClusterUID
+	other := func(began, seen string) bool { return began != "" && seen != "" && seen != began }
+	return other(r.Target.ClusterUID, s.ClusterUID) || other(r.Target.ManagementUID, s.ManagementUID)
 }
 
 // TargetReplaced returns why a look does not show the objects of the record, or ""; for whoever
@@ -39,7 +44,16 @@ func TargetReplaced(r Run, s Observation) string {
 	if isOtherCluster(r, s) {
 		return "the kubeconfig leads to another cluster than the one in which the run began: point it to that cluster again"
 	}
-	return targetReplaced(r, s)
+	return notAsRecorded(r, s)
+}
+
+// notAsRecorded returns why a look does not show that nothing has replaced an object of the record, or "".
+func notAsRecorded(r Run, s Observation) string {
+	n := s.Node
+	if why := targetReplaced(r, s); why != "" || !n.registered() || !isUnknownMachine(r.Target, n) {
+		return why
+	}
+	return "another Node " + r.Target.Node + " has registered, and no systemUUID tells whether it is of the machine of the run: it reports " + cmp.Or(n.SystemUUID, "none")
 }
 
 // targetReplaced returns which object of the record another one has replaced since, with its name; "" if
@@ -73,6 +87,15 @@ func isOtherMachine(t Target, n Node) bool {
 		return !sameUUID(t.SystemUUID, n.SystemUUID)
 	}
 	return otherThanReported(t, n)
+}
+
+// isUnknownMachine says whether nothing tells whose a Node is that is not the record's: several machines may have
+// one placeholder of a system UUID, or none. One that no kubelet has registered yet is known later, if the
+// target's machine has a UUID of its own. // I27
+func isUnknownMachine(t Target, n Node) bool {
+	own := cmp.Or(t.SystemUUID, t.ReportedUUID)
+	known := !bmc.PlaceholderUUID(n.SystemUUID) && sameUUID(own, n.SystemUUID)
+	return n.Exists == Yes && n.UID != t.NodeUID && !known && (n.registered() || bmc.PlaceholderUUID(own))
 }
 
 // isTargetMachine says whether a Node has the system UUID of the run's machine, if that is

@@ -44,18 +44,29 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return stop(r, reason.AddressChanged, "the host leads to another BMC or outlet than when the run began", now)
 	case r.Step == Waiting && goesOnAlone(r, s, now):
 		return goOnAlone(r, s, now)
+	case r.Step == Waiting && r.Reason == reason.TargetChanged && !r.Isolated.IsZero() && s.Withdrawn == Yes: // so the record says that it goes on for nobody // I22
+		return stop(r, reason.Withdrawn, r.Note+"; "+s.WithdrawnWhy, now)
 	case before && r.Target.BareMetalHost != "" && s.PowerLock == Yes:
 		return command(r, ReleasePowerLock, idlePoll, now)
 	case r.Level != s.Level: // the next look asks that level
 		return r, Nothing, poll
 	case before && r.Intervened && needsOn(r, s) && s.Identity != No:
-		return command(r, SendOn, resendHeldOn, now)
+		return command(r, SendOn, idleOnEvery(r, s, now), now)
 	case before && overAtRest(r, s, now):
 		return endAtRest(r, s, now)
 	case !r.HealthySince.IsZero() && now.Sub(r.HealthySince) >= works:
 		return finish(r, Aborted, r.Reason, "the host is On and its Node Ready", now)
 	}
 	return r, Nothing, idlePoll
+}
+
+// idleOnEvery is the time between two On commands of an idle run. It grows where the Machine is gone: whoever
+// deleted it may want the host off, and fenced does not fight that for ever.
+func idleOnEvery(r Run, s Observation, now time.Time) time.Duration {
+	if !machineReplaced(r, s) {
+		return resendHeldOn
+	}
+	return max(resendHeldOn, min(longestPause*resendHeldOn, now.Sub(r.StepStarted)/4))
 }
 
 // isHealthy says whether the host of an idle run works, so that nothing is left to do. That is so
@@ -89,7 +100,7 @@ func isBackOn(r Run, s Observation, now time.Time) bool {
 // more, or another object has replaced one of the record. Its host must be as the run found it:
 // never touched, or back On for good. A run that needs a person is not over because of that.
 func overAtRest(r Run, s Observation, now time.Time) bool {
-	replaced := r.Attempt == 1 && targetReplaced(r, s) != ""
+	replaced := r.Attempt == 1 && notAsRecorded(r, s) != ""
 	if s.Withdrawn != Yes && !replaced || !r.Isolated.IsZero() || !powerLockFree(r, s) || anyOnPending(r) || reason.ClassOf(r.Reason) == reason.Person {
 		return false
 	}
@@ -101,7 +112,7 @@ func overAtRest(r Run, s Observation, now time.Time) bool {
 func endAtRest(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	switch {
 	case r.Attempt == 1 && s.Withdrawn != Yes:
-		return finish(r, Aborted, reason.TargetChanged, targetReplaced(r, s), now)
+		return finish(r, Aborted, reason.TargetChanged, notAsRecorded(r, s), now)
 	case r.Attempt == 1:
 		return finish(r, Aborted, reason.Withdrawn, s.WithdrawnWhy, now)
 	case r.Reason == reason.Withdrawn || r.Reason == reason.AttemptsExhausted:

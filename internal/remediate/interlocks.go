@@ -110,10 +110,10 @@ var interlocks = []interlock{
 
 func identityMismatch(_ Run, s Observation) bool { return s.Identity == No }
 
-func isReplaced(r Run, s Observation) bool { return targetReplaced(r, s) != "" }
+func isReplaced(r Run, s Observation) bool { return notAsRecorded(r, s) != "" }
 
 func replacedWhy(r Run, s Observation) (reason.Code, string) {
-	return reason.TargetChanged, targetReplaced(r, s)
+	return reason.TargetChanged, notAsRecorded(r, s)
 }
 
 func targetChanged(r Run, s Observation) bool {

@@ -78,11 +78,13 @@ type Observation struct {
 	API APIState
 	// ClusterUID tells the cluster that answered: the UID of its Namespace kube-system. Another
 	// one than the record's answers nothing about this run; see withoutOtherCluster. // I2
-	ClusterUID   string
-	OtherCluster bool // set by Next: another cluster answered than the record's
-	Node         Node
-	Lease        Lease
-	Machine      Machine
+	ClusterUID string
+	// ManagementUID is the same of a separate management cluster.
+	ManagementUID string
+	OtherCluster  bool // set by Next: another cluster answered than the record's
+	Node          Node
+	Lease         Lease
+	Machine       Machine
 	// Justified: the fresh Node and Machine, evaluated again, still justify this run (a
 	// manual fence justifies itself). Why explains a No. // I4
 	Justified Answer

@@ -50,6 +50,40 @@ func TestRunOfAnOldBackupEndsWhileItsHostWorks(t *testing.T) {
 	assert.Equal(t, 196, played)
 }
 
+// A run of an old backup in step 3 sends no On before anything says that its host may be off. The process that has
+// sent the Off itself need not ask. // I20
+func TestOldBackupSendsNoOnInTheDark(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  func(*Observation)
+		want Action
+	}{
+		"neither answers":            {func(*Observation) {}, Nothing},
+		"another cluster answers":    {func(s *Observation) { s.API, s.ClusterUID = APIReachable, "another" }, Nothing},
+		"the API server answers":     {func(s *Observation) { s.API = APIReachable }, SendOn},
+		"it answers that it may not": {func(s *Observation) { s.API = APIForbidden }, SendOn},
+		"the BMC reads Off":          {func(s *Observation) { s.Power.State, s.PowerError = bmc.Off, "" }, SendOn},
+		"this process has sent Off":  {func(s *Observation) { s.OffAccepted = true }, SendOn},
+	} {
+		r, s := begin(PowerOn, 2*minute)
+		r.Target.ClusterUID, s.ClusterUID = "home", ""
+		noAPI(&s)
+		unread(&s, bmc.KindUnreachable)
+		s.OffAccepted = false
+		c.set(&s)
+		if s.API == APIReachable && s.ClusterUID == "" {
+			s.ClusterUID = "home"
+		}
+		r, a, _ := Next(r, s, noon)
+		assert.Equal(t, []any{PowerOn, c.want}, []any{r.Step, a}, name)
+	}
+	r, s := begin(PowerOn, time.Hour) // its time does not run out meanwhile
+	noAPI(&s)
+	unread(&s, bmc.KindUnreachable)
+	s.OffAccepted = false
+	r, a, _ := Next(r, s, noon)
+	assert.Equal(t, []any{PowerOn, noon, Nothing}, []any{r.Step, r.StepStarted, a})
+}
+
 func (s Step) afterIsolation() bool { return s == AwaitNode || s == RestoreNode || s == Reprovision }
 
 // endsUntouched plays a run on one unchanging look.

@@ -40,3 +40,28 @@ func TestRunOfAClusterThatIsGoneCanBeClosed(t *testing.T) {
 		assert.Equal(t, []any{Aborted, reason.ClosedAsIs, Nothing}, []any{r.Step, r.Reason, a}, name)
 	}
 }
+
+// A kubeconfig of a separate management cluster may lead to another one, which has no such Machine: that ends no run
+// as if the Machine had been replaced. // I27
+func TestMachineThatAnotherManagementClusterLacksIsNotGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		frozen, seen string
+		ends         bool
+	}{
+		"the same":              {"home", "home", true},
+		"another one":           {"home", "another", false},
+		"it does not say which": {"home", "", false},
+		"a record without it":   {"", "home", true},
+		"no management cluster": {"", "", true},
+	} {
+		for _, in := range []Step{Held, Waiting, Reprovision} {
+			r, s := begin(Held, time.Hour)
+			r.Isolated, r.Reason, r.Step = ago(time.Hour), reason.AttemptsExhausted, in
+			r.Wait, r.Limits.RetryInterval = &Wait{Since: ago(time.Minute), Code: r.Reason, Count: 1}, time.Minute
+			s.Node, s.Machine = Node{Exists: No}, Machine{Exists: No}
+			r.Target.ClusterUID, s.ClusterUID, r.Target.ManagementUID, s.ManagementUID = "work", "work", c.frozen, c.seen
+			got, a, _ := Next(r, s, noon)
+			assert.Equal(t, []any{c.ends, Nothing}, []any{got.Step == Reprovisioned, a}, "%s, %s: %s", name, in, got.Step)
+		}
+	}
+}

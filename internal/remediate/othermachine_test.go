@@ -54,6 +54,53 @@ func TestReplacedMachineLeavesNoTaintAndNoOutletOff(t *testing.T) {
 	}
 }
 
+// Another machine has the name of an isolated Node whose own host is On. When nobody asks for the run any more, its
+// record says so: whoever waits for fenced may begin, and the host's Node is still taken back. // I22
+func TestRestsForNobodyBesideAnotherMachine(t *testing.T) {
+	r, s := begin(AwaitNode, minute)
+	r.Limits.RetryInterval, s.Node.SystemUUID = minute, "another machine"
+	r.Steps = []Visit{{Step: PowerOff}, {Step: DeleteNode}, {Step: PowerOn}, {Step: AwaitNode}}
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, []any{Waiting, reason.TargetChanged, false}, []any{r.Step, r.Reason, r.Settled()})
+
+	withdrawnNow(&r, &s)
+	r, action, _ := Next(r, s, noon)
+	assert.Equal(t, []any{Waiting, reason.Withdrawn, Nothing, true}, []any{r.Step, r.Reason, action, r.Settled()})
+	assert.Contains(t, r.Note, "another machine")
+
+	now := noon.Add(time.Hour)
+	s.Node, s.At, s.Power.At = Node{Exists: No}, now, now // its cause has gone, and still nobody asks
+	r, action, _ = Next(r, s, now)
+	assert.Equal(t, []any{Waiting, Nothing, true}, []any{r.Step, action, r.Settled()})
+	s.Node = Node{Exists: Yes, UID: "u3", BootID: "b3", SystemUUID: "s", Ready: Yes}
+	r, _, _ = Next(r, s, now)
+	assert.Equal(t, RestoreNode, r.Step)
+}
+
+// The owner of a host may have deleted its Machine to have it off. The host that fenced has switched off is brought
+// back, but not against the owner for ever: the commands become rare. // I20
+func TestHostWithoutAMachineIsNotFoughtFor(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		r, s := begin(Held, minute)
+		restingAtOn(&r, &s)
+		s.Withdrawn, s.Power.State = No, bmc.Off
+		if gone {
+			s.Machine, s.Node = Machine{Exists: No}, Node{Exists: No}
+		}
+		ons, now := 0, noon
+		for now.Before(noon.Add(24 * time.Hour)) {
+			s.At, s.Power.At = now, now
+			next, a, wait := Next(r, s, now)
+			if a == SendOn {
+				ons++
+			}
+			r, now = next, now.Add(max(wait, sec))
+		}
+		assert.Equal(t, gone, ons < 100, "%d", ons)
+		assert.Greater(t, ons, 24)
+	}
+}
+
 // owner says whose the Node is: another machine may take its name, or get the disks of the host. The
 // target's host then does not come up any more, unless a person mends it.
 type owner struct {
@@ -67,8 +114,11 @@ const (
 	otherLife = 15 // seconds that its kubelet lives
 )
 
-func (w *world) systemUUID() string {
-	if w.other {
+func (w *world) systemUUID(v variant) string {
+	switch {
+	case v.noUUID:
+		return ""
+	case w.other:
 		return "of another machine"
 	}
 	return "s"
@@ -148,12 +198,20 @@ var otherMachines = []variant{
 	{name: "another machine, later attempts", states: 33_000, badBoots: 9, maxAttempts: 3, faults: join(crashes, takers, []fault{slowBoot, lostPower, answerLost}), budget: 2, want: "Reprovisioned AttemptsExhausted"},
 	{name: "another machine, waiting", states: 118_000, retry: pauseOfSearch, badBoots: 4, noReplace: true, faults: join(crashes, takers, []fault{slowBoot, foreignOff}), budget: 2, want: "Done"},
 	{name: "another machine, never off", states: 16_000, retry: pauseOfSearch, ignoresOff: true, faults: join(crashes, takers), budget: 2, want: triesAgain},
+	{name: "another machine, none tells a UUID", states: 27_000, retry: pauseOfSearch, noUUID: true, badBoots: 4, maxAttempts: 3, noReplace: true, faults: join(crashes, []fault{nameTaken, slowBoot, recreated}), budget: 2, want: "Done"},
+	{name: "another machine, none tells a UUID, to be replaced", states: 7_000, noUUID: true, badBoots: 9, maxAttempts: 2, faults: join(crashes, []fault{nameTaken, slowBoot, recreated}), budget: 2, want: "Reprovisioned AttemptsExhausted"},
 	{name: "another machine, confirmed off", states: 14_000, confirmedAtStart: true, levelled: levelled{bmc: dead}, faults: join(crashes, takers, []fault{lostAPI, unfenceOrder}), budget: 2, want: "Held ConfirmedOff"},
 }
 
 var otherMachineMutants = []mutant{
 	{"isolates whatever Node has the name", "I27: isolated", variant{name: "m", faults: []fault{disksMoved}, budget: 1}, seeing(sameMachine)},
 	{"switches off on what it was told an hour ago", "I27: SendOff", variant{name: "m", ignoresOff: true, faults: []fault{disksMoved}, budget: 1}, seeing(sameMachine)},
+	{"takes one UUID of many machines for a name", "I27: isolated", variant{name: "m", noUUID: true, badBoots: 9, noReplace: true, maxAttempts: 2, faults: []fault{nameTaken}, budget: 1}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+		if r.Attempt > 1 && s.Node.registered() {
+			r.Target.NodeUID = s.Node.UID
+		}
+		return Next(r, s, now)
+	}},
 	{"takes the name for a sign of life", "I5: a BMC that told the truth", variant{name: "m", faults: []fault{nameTaken}, budget: 1}, saying(func(r Run, s Observation, r2 *Run, a *Action, now time.Time) {
 		if r.Step == AwaitNode && isOtherMachine(r.Target, s.Node) {
 			*r2, *a, _ = stop(r, reason.FalseOff, "", now)

@@ -54,10 +54,18 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return command(r, ReleasePowerLock, resendWrite, now)
 	case on || s.Identity == No: // waits for the API or a late Off; never commands another machine's BMC
 		return r, Nothing, poll
+	case inTheDark(s): // the record may be an old backup: the first look says whether its host is off
+		return r, Nothing, poll
 	case belowOffLevel(r) && levelUnreachable(s) && !onPending(r): // its BMC boots, or lost its power with the host
 		return r, Nothing, poll
 	}
 	return command(r, SendOn, resendPower, now)
+}
+
+// inTheDark says whether nothing has told this process anything about the host: it has sent no Off, and neither
+// the BMC nor the API server answers.
+func inTheDark(s Observation) bool {
+	return !s.OffAccepted && s.PowerError != "" && s.API == APIUnreachable
 }
 
 // waitForOwner stops a run whose host its owner has switched off again, after the isolation. fenced
@@ -94,7 +102,7 @@ func detectLateIsolation(r Run, s Observation, now time.Time) Run {
 	return r
 }
 
-const daemonAwayNote = "fenced could not send On in time: the daemon or its store was away"
+const daemonAwayNote = "fenced could not send On in time: the daemon or its store was away, or neither BMC nor API server answered"
 
 // daemonWasAway says whether the time for On ran out while no daemon could send it. That says
 // nothing about the host. So it gets its whole time again, before its Machine is replaced or a

@@ -12,13 +12,16 @@ type Target struct {
 	// ClusterUID is the UID of the cluster's Namespace kube-system: a kubeconfig may lead to another
 	// cluster later, with equal names. Empty in older records.
 	ClusterUID string `json:"clusterUID,omitempty"`
-	Node       string `json:"node"`
-	NodeUID    string `json:"nodeUID,omitempty"`
-	BootID     string `json:"bootID,omitempty"`
-	SystemUUID string `json:"systemUUID,omitempty"`
-	Namespace  string `json:"machineNamespace,omitempty"`
-	Machine    string `json:"machine,omitempty"`
-	MachineUID string `json:"machineUID,omitempty"`
+	// ManagementUID is the same of a separate management cluster, which has the Machines; empty without one, and in
+	// older records.
+	ManagementUID string `json:"managementUID,omitempty"`
+	Node          string `json:"node"`
+	NodeUID       string `json:"nodeUID,omitempty"`
+	BootID        string `json:"bootID,omitempty"`
+	SystemUUID    string `json:"systemUUID,omitempty"`
+	Namespace     string `json:"machineNamespace,omitempty"`
+	Machine       string `json:"machine,omitempty"`
+	MachineUID    string `json:"machineUID,omitempty"`
 	// MachineAPI is the apiVersion of the Machine; "" in older records, which only
 	// knew one. It decides how step 6 has the owner replace the Machine.
 	MachineAPI string `json:"machineAPI,omitempty"`

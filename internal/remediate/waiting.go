@@ -120,7 +120,7 @@ func causeLasts(r Run, s Observation) bool {
 		return true
 	case r.Reason == reason.APIUnreachable:
 		return s.API != APIReachable
-	case targetReplaced(r, s) != "" && (restartsPowerOff(r) || r.Reason == reason.TargetChanged):
+	case notAsRecorded(r, s) != "" && (restartsPowerOff(r) || r.Reason == reason.TargetChanged):
 		return true
 	case r.WaitsToIsolate():
 		return s.API == APIForbidden

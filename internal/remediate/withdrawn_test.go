@@ -132,6 +132,7 @@ var withdrawals = []variant{
 	{name: "asked: a slow BMC, waits", states: 3000, retry: 200 * time.Millisecond, levelled: levelled{bmc: slow}, faults: join(crashes, asked, []fault{outageLong}), budget: 2, want: "Done"},
 	{name: "asked: outlets", states: 3000, levelled: levelled{levels: 2, afterMains: bmc.Off}, ignoresOff: true, faults: join(crashes, asked), budget: 2, want: "Done"},
 	{name: "asked: delete the Machine", states: 250, deleteOnly: true, faults: join(engine, asked, []fault{lostAPI}), budget: 3, want: "Reprovisioned"},
+	{name: "asked: another machine", states: 3_000, retry: 200 * time.Millisecond, faults: join(asked, []fault{crashAfterSave, nameTaken}), budget: 3, want: "Done"},
 	{name: "asked: orders", states: 2_600, faults: join(asked, []fault{crashAfterSave, confirmOrder, retryOrder, abortOrder}), budget: 3, want: "Done"},
 }
 

@@ -34,6 +34,7 @@ type variant struct {
 	stayOff     bool // powerOnFoundOff: false
 	offOnly     bool
 	deleteOnly  bool // the DeleteMachine strategy
+	noUUID      bool // no machine tells its system UUID
 	nodeless    bool // no Node was ever there, or nobody knows which
 	marks       bool // the Machine is handed over by condition, not deleted
 	control     bool // it carries a control-plane member
@@ -75,6 +76,9 @@ func (v variant) run() Run {
 	}
 	if v.nodeless {
 		r.Target.NodeUID, r.Target.BootID, r.Target.SystemUUID, r.Target.ReportedUUID, r.Target.ByHardware = "", "", "", "s", true
+	}
+	if v.noUUID {
+		r.Target.SystemUUID = ""
 	}
 	if v.isolation != "" {
 		r.Isolation = v.isolation
@@ -245,7 +249,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 	s.Node.Exists = Ask(w.uid != 0)
 	if w.uid != 0 {
 		s.Node = Node{Exists: Yes, UID: uid(w.uid), ResourceVersion: versions[w.rv], BootID: boot(w.bootID),
-			SystemUUID: w.systemUUID(), Created: clock(w.created), Deleting: w.deleting > 0, Ready: Ask(w.ready), OutOfService: w.oos}
+			SystemUUID: w.systemUUID(v), Created: clock(w.created), Deleting: w.deleting > 0, Ready: Ask(w.ready), OutOfService: w.oos}
 		s.Restored = Ask(w.labels)
 	}
 	return s

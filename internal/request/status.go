@@ -62,9 +62,9 @@ func IsDone(r *remediate.Run) bool {
 }
 
 // Of returns the status of a request. r is its newest run, or the open run on its target; nil if
-// there is none. refused is why the target is not a run. unknown: a run that was lost with the state
-// may have set the finalizer, and no run has touched the host since.
-func Of(q policy.Requested, r *remediate.Run, refused Refusal, unknown bool) Status {
+// there is none. over: r began for a request that asks for nothing any more. refused is why the target is not a run.
+// unknown: a run that was lost with the state may have set the finalizer, and no run has touched the host since.
+func Of(q policy.Requested, r *remediate.Run, over bool, refused Refusal, unknown bool) Status {
 	s := Status{Phase: Pending}
 	if r != nil {
 		s.Run, s.Retries, s.Started = r.ID, max(0, r.Attempt-1), r.Began()
@@ -82,7 +82,7 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal, unknown bool) Sta
 		s.Run, s.Lost, s.LastError = q.Request.Power.Run, true, lost
 		return s.set(Held, "Unknown", "False", "RunUnknown", lost)
 	}
-	settled := !unknown && isSettled(q.Request, r)
+	settled := !unknown && isSettled(q.Request, r, over)
 	switch {
 	case r != nil && r.Step == remediate.Done:
 		return s.ended(Succeeded, "True", "Remediated", "the host was power-cycled and its Node is Ready")
@@ -112,24 +112,28 @@ func Of(q policy.Requested, r *remediate.Run, refused Refusal, unknown bool) Sta
 
 const givenUp = "the check that made the request has given up on it"
 
+// IsOver says whether a request asks for nothing any more.
+func IsOver(q *policy.Request) bool { return isGivenUp(q) || q.Deleting }
+
 // isGivenUp says whether the check of a request may ask another remediator by now.
 func isGivenUp(q *policy.Request) bool { return !q.TimedOut.IsZero() }
 
 // isSettled says whether fenced switches nothing more for a request, by what the run has saved. A
-// run that rests because nobody asks for it goes on if somebody does: the request itself does so no
-// more once it is given up or deleted. // I22
-func isSettled(q *policy.Request, r *remediate.Run) bool {
+// run that rests because nobody asks for it goes on if somebody does: neither this request nor the one for which the
+// run began does so any more once it is given up, deleted or gone. // I22
+func isSettled(q *policy.Request, r *remediate.Run, over bool) bool {
 	switch {
 	case r == nil:
 		return true
 	case r.Step == remediate.Waiting:
-		return r.Settled() && goesOn(q, r) && (isGivenUp(q) || q.Deleting)
+		return r.Settled() && over && IsOver(q)
 	}
 	return r.Settled()
 }
 
-const lost = "fenced does not know the run that held this request: its state was lost or is an older one, or another installation began it. The host may be off: " +
-	"see that it is on. When its Node is Ready, fenced removes the finalizer if it has set it; otherwise remove the finalizer fenced.io/power with kubectl"
+const lost = "fenced does not know the run that held this request, or what it did last: its state was lost or is an older one, or another installation began it. " +
+	"The host may be off: see that it is on. When the BMC health check reads every device of the host On, or its Node is Ready, fenced removes the finalizer if it has set it; " +
+	"otherwise remove the finalizer fenced.io/power with kubectl"
 
 // isLost says whether a person is told about a run that nobody knows. Nothing is lost yet while the
 // request may begin another run, which brings the host back, and no phase says that one had begun. The

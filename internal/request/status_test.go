@@ -41,6 +41,9 @@ func TestOf(t *testing.T) {
 		r.Reason, r.Wait = reason.Withdrawn, &remediate.Wait{Code: reason.Withdrawn}
 		r.Request = &remediate.Request{Kind: policy.FencedRemediationKind, UID: "u"}
 	}
+	ofGone := func(r *remediate.Run) {
+		r.Request = &remediate.Request{Kind: policy.FencedRemediationKind, UID: "gone"}
+	}
 	givenUp := policy.Request{Kind: policy.FencedRemediationKind, UID: "u", TimedOut: time.Unix(1, 0)}
 	of := func(uid string) policy.Request { return policy.Request{Kind: policy.FencedRemediationKind, UID: uid} }
 	for name, c := range map[string]struct {
@@ -88,12 +91,14 @@ func TestOf(t *testing.T) {
 		"given up, waits, is off":       {late, givenUp, run(remediate.Waiting, sent, resting), "Running True Unknown False", true, "RequestTimeout"},
 		"given up, rests, is On":        {late, givenUp, run(remediate.Waiting, broughtOn, resting), "Failed False False False", true, "RequestTimeout"},
 		"given up, another's run rests": {late, policy.Request{Kind: policy.FencedRemediationKind, UID: "v", TimedOut: time.Unix(1, 0)}, run(remediate.Waiting, broughtOn, resting), "Running True Unknown False", true, "RequestTimeout"},
+		"given up, a gone one's rests":  {late, policy.Request{Kind: policy.FencedRemediationKind, UID: "v", TimedOut: time.Unix(1, 0)}, run(remediate.Waiting, broughtOn, resting, ofGone), "Failed False False False", true, "RequestTimeout"},
+		"asks, a gone one's run rests":  {sick, of("v"), run(remediate.Waiting, broughtOn, resting, ofGone), "Running True Unknown False", true, "Waiting"},
 		"paused, rests, is On":          {sick, of("u"), run(remediate.Waiting, broughtOn, resting), "Running True Unknown False", true, "Waiting"},
 		"given up, a person is needed":  {late, givenUp, run(remediate.Held, sent), "Held True False False", true, "Held"},
 		"the same, and it is On":        {late, givenUp, run(remediate.Held, broughtOn), "Failed False False False", true, "RequestTimeout"},
 		"given up on, after it is done": {well, policy.Request{TimedOut: time.Unix(1, 0)}, run(remediate.Done), "Succeeded False True False", false, "Remediated"},
 	} {
-		s := Of(policy.Requested{Request: &c.q, Target: c.target}, c.r, Refusal{}, false)
+		s := Of(policy.Requested{Request: &c.q, Target: c.target}, c.r, goesOn(&c.q, c.r) && IsOver(&c.q) || c.r != nil && c.r.Request != nil && c.r.Request.UID == "gone", Refusal{}, false)
 		got := s.Phase
 		for _, k := range s.Conditions {
 			got += " " + k.Status
@@ -105,7 +110,7 @@ func TestOf(t *testing.T) {
 			assert.NotEmpty(t, k.Reason, "%s: metav1 requires a reason", name)
 		}
 	}
-	s := Of(policy.Requested{Request: &policy.Request{}, Target: sick}, nil, Refusal{reason.NoHost, "why"}, false)
+	s := Of(policy.Requested{Request: &policy.Request{}, Target: sick}, nil, false, Refusal{reason.NoHost, "why"}, false)
 	assert.Equal(t, []string{"NoHost", "why"}, []string{s.Conditions[0].Reason, s.Conditions[0].Message})
 }
 
@@ -124,14 +129,14 @@ func TestAnsweredRequestsStaySo(t *testing.T) {
 			"another's run":        {&remediate.Run{ID: "r", Step: remediate.PowerOff, Attempt: 1, Request: other}, Status{Phase: phase, Run: "r", KeepFinalizer: true, Answered: true}},
 			"its own, which ended": {&remediate.Run{ID: "r", Step: remediate.Aborted, Attempt: 1, Request: own}, Status{Phase: phase, Run: "r", Answered: true}},
 		} {
-			assert.Equal(t, c.want, Of(policy.Requested{Request: &q, Target: sick}, c.r, Refusal{}, false), name)
+			assert.Equal(t, c.want, Of(policy.Requested{Request: &q, Target: sick}, c.r, false, Refusal{}, false), name)
 		}
 		open := remediate.Run{ID: "r", Step: remediate.PowerOn, Attempt: 1, Request: own}
-		assert.Equal(t, Running, Of(policy.Requested{Request: &q, Target: sick}, &open, Refusal{}, false).Phase)
+		assert.Equal(t, Running, Of(policy.Requested{Request: &q, Target: sick}, &open, false, Refusal{}, false).Phase)
 	}
 	for _, phase := range []string{"", Pending, Running, Held} {
 		q := policy.Request{Kind: policy.FencedRemediationKind, UID: "u", Power: &policy.PowerRequest{Phase: phase}}
-		assert.Equal(t, Pending, Of(policy.Requested{Request: &q, Target: sick}, nil, Refusal{}, false).Phase, phase)
+		assert.Equal(t, Pending, Of(policy.Requested{Request: &q, Target: sick}, nil, false, Refusal{}, false).Phase, phase)
 	}
 }
 
@@ -170,7 +175,7 @@ func TestFinalizerOfALostRunStays(t *testing.T) {
 		"its next run needs a person": {held(Running), late, givenUp, &remediate.Run{ID: "r2", Step: remediate.Held, Attempt: 1}, true, "Held True"},
 	} {
 		c.q.Power = &c.power
-		s := Of(policy.Requested{Request: &c.q, Target: c.target}, c.r, Refusal{}, true)
+		s := Of(policy.Requested{Request: &c.q, Target: c.target}, c.r, false, Refusal{}, true)
 		assert.Equal(t, c.stays, s.KeepFinalizer, name)
 		assert.Equal(t, c.phase, s.Phase+" "+s.Conditions[0].Status, name)
 		assert.Equal(t, c.phase == "Held Unknown", s.Lost, name)
@@ -184,18 +189,18 @@ func TestFinalizerOfALostRunStays(t *testing.T) {
 		"held by this process": {Deleting: true, Power: &policy.PowerRequest{HasFinalizer: true, Phase: Pending}},
 		"another holds it":     {Power: &policy.PowerRequest{FinalizerElsewhere: true}},
 	} {
-		s := Of(policy.Requested{Request: &q, Target: sick}, nil, Refusal{}, false)
+		s := Of(policy.Requested{Request: &q, Target: sick}, nil, false, Refusal{}, false)
 		assert.Equal(t, []bool{false, false}, []bool{s.KeepFinalizer, s.Lost}, name)
 	}
 	q := policy.Request{Deleting: true, Power: &policy.PowerRequest{FinalizerElsewhere: true}}
-	s := Of(policy.Requested{Request: &q, Target: sick}, nil, Refusal{}, false)
+	s := Of(policy.Requested{Request: &q, Target: sick}, nil, false, Refusal{}, false)
 	assert.Equal(t, []bool{true, true}, []bool{s.KeepFinalizer, s.Lost}, "another holds it, and it is deleted")
 }
 
 // What a BMC reports is not copied into the cluster: notes may hold its UUID or address.
 func TestNotesOfRunsStayHere(t *testing.T) {
 	r := remediate.Run{ID: "r1", Step: remediate.Held, Reason: reason.IdentityMismatch, Note: "the BMC reported 4c4c4544-0042"}
-	s := Of(policy.Requested{Request: &policy.Request{}}, &r, Refusal{}, false)
+	s := Of(policy.Requested{Request: &policy.Request{}}, &r, false, Refusal{}, false)
 	for _, text := range []string{s.LastError, s.Conditions[0].Message} {
 		assert.NotContains(t, text, "4c4c4544")
 		assert.Contains(t, text, "fencectl timeline r1")
