@@ -80,7 +80,7 @@ func (w *World) order(c *incarnation, h *host, what int) {
 	case what < 5:
 		of := o
 		if w.api.Machines[h.Name] != nil && w.luck.IntN(2) == 0 { // its other name
-			of.Node, of.Machine = "", fake.Namespace+"/m-"+h.Name
+			of = byMachine(o)
 		}
 		w.ask("hold", h.Name, c, func(ctx context.Context) error { return w.hold(ctx, c, e, h.Name, of) })
 	case what < 7:
@@ -139,6 +139,12 @@ func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o o
 	return nil
 }
 
+// byMachine is the same order, which names the Machine of the Node.
+func byMachine(o order.Order) order.Order {
+	o.Node, o.Machine = "", fake.Namespace+"/m-"+o.Node
+	return o
+}
+
 // hold holds one Node for a while, under its name or that of its Machine.
 func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, node string, o order.Order) error {
 	begun := time.Now()
@@ -184,7 +190,9 @@ func (w *World) releaseHost(ctx context.Context, e *engine.Engine, o order.Order
 			}
 		}
 	})
-	_, _ = e.ReleaseHold(ctx, o) // most are not held
+	for _, of := range []order.Order{o, byMachine(o)} { // whichever name the hold has
+		_, _ = e.ReleaseHold(ctx, of) // most are not held
+	}
 	_, err := e.Unfreeze(ctx, o)
 	return err
 }
