@@ -86,7 +86,14 @@ func isolationBegan(r Run, s Observation) bool {
 // isolatedAfterAll says whether the Node that is there now replaced one whose isolation this run may have
 // sent without an answer: it has another UID, or our taint.
 func isolatedAfterAll(r Run, s Observation) bool {
-	return s.Node.Exists == Yes && isolationBegan(r, s) && (s.Node.UID != r.Target.NodeUID || s.Node.OutOfService)
+	return s.Node.Exists == Yes && mayBeIsolated(r, s)
+}
+
+// mayBeIsolated says whether the isolation may have been done without an answer: the run may have sent it,
+// and the Node is not seen as it was.
+func mayBeIsolated(r Run, s Observation) bool {
+	asItWas := s.Node.Exists == Yes && s.Node.UID == r.Target.NodeUID && !s.Node.OutOfService
+	return isolationBegan(r, s) && !asItWas
 }
 
 // nodeIsolated passes the point of no return, or stops there if that was ordered.
