@@ -8,6 +8,7 @@ import (
 
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -259,14 +260,14 @@ func (w *World) help() {
 			w.ask("release-hold", h.Name, c, func(ctx context.Context) error { return w.releaseHost(ctx, e, o) })
 		}
 		r, open := w.open(h.Name)
-		elsewhere := r.Target.ClusterUID != w.home && r.Step.Idle()
-		if !open || r.Step != remediate.Held && !elsewhere || w.crowd.helped[r.ID] >= 3 {
+		asIs := r.Step.Idle() && (r.Target.ClusterUID != w.home || w.waitsForOldMachine(h, r))
+		if !open || r.Step != remediate.Held && !asIs || w.crowd.helped[r.ID] >= 3 {
 			continue
 		}
 		w.crowd.helped[r.ID]++
 		w.decides(r)
-		o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 0", Reason: "calm", AsIs: elsewhere}
-		if elsewhere { // its cluster was a copy: nobody brings that back
+		o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 0", Reason: "calm", AsIs: asIs}
+		if asIs { // its cluster was a copy, or its Machine was made anew: nobody brings that back
 			h.unknown, h.Owned = true, fake.Owned{}
 			w.ask("abort-as-is", h.Name, c, func(ctx context.Context) error { _, err := e.Abort(ctx, o); return err })
 			continue
@@ -277,6 +278,13 @@ func (w *World) help() {
 			return err
 		})
 	}
+}
+
+// waitsForOldMachine says whether a run waits for a Machine that is another one by now, with its taint on the
+// Node: docs/six-steps.md tells people to close it. Without a taint it ends by itself. w.mu is held.
+func (w *World) waitsForOldMachine(h *host, r remediate.Run) bool {
+	m, n := w.api.Machines[h.Name], w.api.Nodes[h.Name]
+	return r.Reason == reason.TargetChanged && m != nil && m.UID != r.Target.MachineUID && n != nil && n.OutOfService()
 }
 
 // explain lets a person ask why a Node is, or is not, fenced.
