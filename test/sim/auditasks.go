@@ -70,7 +70,7 @@ func (w *World) auditReleased(c *incarnation, ref remediate.Request) {
 	w.outcome.Actions["releases"]++
 	h := w.hostOf(strings.TrimPrefix(ref.Name, "m-"))
 	n := w.api.Nodes[h.Name]
-	works := n != nil && n.Ready == "True" // as long as nobody has noticed that it is off again
+	works := n != nil && n.Ready == "True" && w.machineOf(n) == h.Host // as long as nobody has noticed that it is off again
 	if _, open := w.open(h.Name); !open && !works && h.offByFenced() && !w.replaced(ref.UID) && !w.closedAsIs(h) && c.log(h, nil).last.State != bmc.On {
 		w.violate("I20", h.Name, "%s releases request %s, its host is off by %s, and no run is known", c, ref.UID, h.OffBy)
 	}
