@@ -68,6 +68,8 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 	switch {
 	case isOrderOld(r, now): // a run that has begun to switch needs this only until a command has an effect; it may come from a backup
 		return remediate.No, orderTooOld
+	case hasHadEffect(r, observed.Node):
+		return remediate.No, "the host has booted since fenced began to switch it off, and its Node is Ready; give the order again"
 	case r.Manual != nil:
 		return remediate.Yes, ""
 	case t.Machine != "" && observed.Machine.Exists == remediate.CannotTell, t.Node != "" && observed.Node.Exists == remediate.CannotTell:
@@ -90,6 +92,13 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 		return remediate.No, "refused now: " + reason.Join(found.Refusals)
 	}
 	return remediate.Yes, ""
+}
+
+// hasHadEffect says whether the host of a run that began by an order was power-cycled since, and works: the
+// record is one of an old backup, or somebody has switched the host on. // I4
+func hasHadEffect(r remediate.Run, n remediate.Node) bool {
+	begun := r.Manual != nil && r.Attempt == 1 && r.Intervened && !r.Revalidate && r.Isolated.IsZero()
+	return begun && n.Ready == remediate.Yes && n.BootID != "" && r.Target.BootID != "" && n.BootID != r.Target.BootID
 }
 
 // evaluateFresh evaluates the fresh objects of a run by the rules of its check. Unless the answer

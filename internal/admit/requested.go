@@ -18,7 +18,7 @@ import (
 
 // Requests holds remediation requests, so that none vanishes while its host may be off.
 type Requests interface {
-	// SetFinalizer sets the finalizer on a request, for the run with this ID. It is idempotent. It fails if
+	// SetFinalizer sets the finalizer on a request, for a run as request.Holder writes it. It is idempotent. It fails if
 	// the request is gone or is being deleted.
 	SetFinalizer(ctx context.Context, q remediate.Request, run string) error
 }
@@ -183,7 +183,7 @@ func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 		w.unknown[r.Request.UID] = time.Time{}
 	}
 	w.mu.Unlock()
-	if err := w.c.opt.Requests.SetFinalizer(ctx, *r.Request, r.ID); err != nil {
+	if err := w.c.opt.Requests.SetFinalizer(ctx, *r.Request, request.Holder(r)); err != nil {
 		w.mu.Lock()
 		w.notHeld[r.Request.UID] = time.Now()
 		w.mu.Unlock()

@@ -44,16 +44,21 @@ func (rs runs) ofRequests(now time.Time) requestRuns {
 // of returns the open run on the target of a request, else the newest run of the request, else
 // one that has power-cycled or replaced the target since the request was made: whoever ordered
 // that run, nothing is left to do. An end to come was written by a clock that was ahead, and says
-// nothing. nil: none of these.
+// nothing. Nor does a run that has let the Machine before be replaced. nil: none of these.
 func (x requestRuns) of(q *policy.Requested) *remediate.Run {
 	subject := q.Target.Subject()
 	if r := x.open[subject]; r != nil {
 		return r
 	}
 	own, done := x.own[requestKey(q.Request.Kind, q.Request.UID)], x.done[subject]
-	answered := done != nil && !q.Request.Created.IsZero() && done.Ended.After(q.Request.Created) && !done.Ended.After(x.now)
+	answered := done != nil && !isOfEarlierMachine(done, q.Target.MachineUID) && !q.Request.Created.IsZero() && done.Ended.After(q.Request.Created) && !done.Ended.After(x.now)
 	if answered && (own == nil || !own.Open() && !request.IsDone(own)) {
 		return done
 	}
 	return own
+}
+
+// isOfEarlierMachine says whether a run has ended with the replacement of another Machine of that name.
+func isOfEarlierMachine(r *remediate.Run, uid string) bool {
+	return r.Step == remediate.Reprovisioned && uid != "" && r.Target.MachineUID != "" && r.Target.MachineUID != uid
 }

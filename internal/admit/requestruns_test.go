@@ -16,7 +16,7 @@ import (
 func TestRunOfARequest(t *testing.T) {
 	made := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	own := &remediate.Request{Kind: policy.FencedRemediationKind, UID: "u"}
-	target := remediate.Target{Namespace: "ns", Machine: "m", Node: "n"}
+	target := remediate.Target{Namespace: "ns", Machine: "m", MachineUID: "mu", Node: "n"}
 	run := func(id string, step remediate.Step, ended time.Time, q *remediate.Request) remediate.Run {
 		return remediate.Run{ID: id, Step: step, Ended: ended, Request: q, Target: target}
 	}
@@ -25,23 +25,24 @@ func TestRunOfARequest(t *testing.T) {
 		runs []remediate.Run
 		want string
 	}{
-		"none":                             {nil, ""},
-		"of a check, before":               {[]remediate.Run{run("a", remediate.Done, before, nil)}, ""},
-		"of a check, Done since":           {[]remediate.Run{run("a", remediate.Done, after, nil)}, "a"},
-		"of a check, replaced since":       {[]remediate.Run{run("a", remediate.Reprovisioned, after, nil)}, "a"},
-		"of a check, dropped since":        {[]remediate.Run{run("a", remediate.Aborted, after, nil)}, ""},
-		"open":                             {[]remediate.Run{run("a", remediate.PowerOff, time.Time{}, nil), run("b", remediate.Done, after, own)}, "a"},
-		"its own":                          {[]remediate.Run{run("a", remediate.Done, after, own)}, "a"},
-		"the newest of its own":            {[]remediate.Run{run("a", remediate.Aborted, after, own), run("b", remediate.Aborted, after, own)}, "b"},
-		"its own dropped, then of a check": {[]remediate.Run{run("b", remediate.Aborted, after, own), run("a", remediate.Done, after, nil)}, "a"},
-		"of a check, by a clock ahead":     {[]remediate.Run{run("a", remediate.Done, made.Add(3*time.Hour), nil)}, ""},
-		"of another target":                {[]remediate.Run{{ID: "a", Step: remediate.Done, Ended: after, Target: remediate.Target{Node: "other"}}}, ""},
+		"none":                               {nil, ""},
+		"of a check, before":                 {[]remediate.Run{run("a", remediate.Done, before, nil)}, ""},
+		"of a check, Done since":             {[]remediate.Run{run("a", remediate.Done, after, nil)}, "a"},
+		"of a check, replaced since":         {[]remediate.Run{run("a", remediate.Reprovisioned, after, nil)}, "a"},
+		"the Machine before, replaced since": {[]remediate.Run{{ID: "a", Step: remediate.Reprovisioned, Ended: after, Target: remediate.Target{Node: "n", MachineUID: "earlier"}}}, ""},
+		"of a check, dropped since":          {[]remediate.Run{run("a", remediate.Aborted, after, nil)}, ""},
+		"open":                               {[]remediate.Run{run("a", remediate.PowerOff, time.Time{}, nil), run("b", remediate.Done, after, own)}, "a"},
+		"its own":                            {[]remediate.Run{run("a", remediate.Done, after, own)}, "a"},
+		"the newest of its own":              {[]remediate.Run{run("a", remediate.Aborted, after, own), run("b", remediate.Aborted, after, own)}, "b"},
+		"its own dropped, then of a check":   {[]remediate.Run{run("b", remediate.Aborted, after, own), run("a", remediate.Done, after, nil)}, "a"},
+		"of a check, by a clock ahead":       {[]remediate.Run{run("a", remediate.Done, made.Add(3*time.Hour), nil)}, ""},
+		"of another target":                  {[]remediate.Run{{ID: "a", Step: remediate.Done, Ended: after, Target: remediate.Target{Node: "other"}}}, ""},
 	} {
 		rs := newRuns()
 		for _, r := range c.runs {
 			rs.byID[r.ID] = &r
 		}
-		q := policy.Requested{Request: &policy.Request{Kind: own.Kind, UID: own.UID, Created: made}, Target: policy.TargetReport{Machine: "ns/m", Node: "n"}}
+		q := policy.Requested{Request: &policy.Request{Kind: own.Kind, UID: own.UID, Created: made}, Target: policy.TargetReport{Machine: "ns/m", Node: "n", MachineUID: "mu"}}
 		found := rs.ofRequests(after.Add(time.Minute)).of(&q)
 		if c.want == "" {
 			assert.Nil(t, found, name)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -43,6 +44,10 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		if q.Target.Subject() == "" && r == nil && !held {
 			continue
 		}
+		a, found := w.candidate(&q.Requested)
+		if unknown && isOnOtherMachine(q.Request.Power, a.draft.Target) {
+			q.Target.Verdict, q.Target.Reason, q.Target.Message = policy.Indeterminate, reason.TargetChanged, "its Node is on another machine than the one that was switched off"
+		}
 		s := RequestState{
 			Ref: refOf(q.Request), HasFinalizer: held, HeldBy: q.Request.Power.HeldBy, Starting: q.hasOpenRun() && isUnsaved(*r),
 			Status: request.Of(q.Requested, r, q.runOver, request.Refusal{}, unknown), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
@@ -50,7 +55,7 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		if s.Status.Phase == request.Pending && i < maxExplained {
 			s.Status = request.Of(q.Requested, r, q.runOver, w.whyNotStarted(&q.Requested, now), unknown)
 		}
-		if a, ok := w.candidate(&q.Requested); ok {
+		if found {
 			s.Target = a.draft.Target
 		}
 		s.Stale = q.Request.Kind == policy.MachineRequestKind && q.Target.Verdict == policy.Healthy && (r == nil || !r.Open())
@@ -136,6 +141,12 @@ func (w *RequestedRuns) unknownSince(uid string) time.Time {
 // since, and none that is open brings the host back.
 func (w *RequestedRuns) isUnknown(q asked) bool {
 	return !w.unknownSince(q.Request.UID).IsZero() && !(request.IsDone(q.run) || q.run != nil && q.run.TouchedHost() && (q.run.Open() || !q.holderLost))
+}
+
+// isOnOtherMachine says whether the Node of a request is on another machine than the one that the run of its
+// finalizer may have switched off. That it is Ready says nothing about that one. // I20
+func isOnOtherMachine(p *policy.PowerRequest, t remediate.Target) bool {
+	return bmc.UsableUUID(p.HeldMachine) && bmc.UsableUUID(t.SystemUUID) && !bmc.UUIDsMatch(p.HeldMachine, t.SystemUUID)
 }
 
 // lacksHolder says whether the run for which the finalizer of a request was set is not in the state, or only as it

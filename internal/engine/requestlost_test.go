@@ -101,6 +101,26 @@ func TestFinalizerWithoutAPhaseOutlivesTheState(t *testing.T) {
 	}
 }
 
+// Another machine that has taken the name of the Node, and is Ready, says nothing about the host that the lost run
+// has switched off. // I20, I27
+func TestNodeOfAnotherMachineReleasesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lostRun(t, w, store)
+		w.Do(func(s *fake.State) {
+			s.Withdraw("m-1")
+			s.PutNode(fake.Node{Name: "n-1", BootID: "spare-boot-1", SystemUUID: spareUUID, Ready: "True", Since: time.Now()})
+		})
+		_, events, stop := start(t, w, &failingStore{Store: openStore(t, t.TempDir())}, responding(w))
+		time.Sleep(10 * time.Minute)
+		q, told := asked(w)
+		require.NotNil(t, q, "nothing else shows that the host is off")
+		assert.True(t, q.Power.HasFinalizer)
+		assert.Equal(t, []string{request.Held, "Unknown"}, []string{told.Phase, processing(w)})
+		assert.Len(t, lostRunEvents(t, events), 1)
+		stop()
+	})
+}
+
 // While the request asks, a new run brings the host back: nothing is lost.
 func TestNewRunFollowsALostOne(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

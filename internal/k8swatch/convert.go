@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // convertNode extracts what policy and the guards need of a Node. Nodes are
@@ -136,7 +137,7 @@ func (c Config) convertRequest(apart bool) func(any) (any, error) {
 			p.ReadyNodes = p.ReadyNodes && c.RemediateReadyNodes
 			by, ours := strings.CutPrefix(p.HeldBy, c.requestHolder())
 			if run, named := strings.CutPrefix(by, heldFor); ours && named {
-				p.HeldFor = run
+				p.HeldFor, p.HeldMachine = request.ParseHolder(run)
 			}
 			p.HasFinalizer, p.FinalizerElsewhere = p.HasFinalizer && ours, p.HasFinalizer && !ours
 		}

@@ -23,7 +23,7 @@ import (
 // cluster.
 func (c Config) requestHolder() string { return c.StoreID + "/" + c.Name + "/" }
 
-// heldFor begins what follows in the annotation: the run for which the request is held.
+// heldFor begins what follows in the annotation: the run for which the request is held, as request.Holder writes it.
 const heldFor = "run/"
 
 // SetFinalizer sets the finalizer on a request, for a run: it must not vanish while its

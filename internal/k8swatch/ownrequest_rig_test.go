@@ -46,11 +46,12 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	assert.False(t, seen.Request.Power.HasFinalizer)
 
 	for range 2 { // again changes nothing
-		require.NoError(t, k.Requests().SetFinalizer(ctx, q, "r1"))
+		require.NoError(t, k.Requests().SetFinalizer(ctx, q, "r1/uuid"))
 		assert.Equal(t, []string{"example.com/other", "fenced.io/power"}, live().GetFinalizers())
 	}
 	assert.True(t, look(t, k, r).Request.Power.HasFinalizer)
-	assert.Equal(t, "r1", look(t, k, r).Request.Power.HeldFor)
+	power := look(t, k, r).Request.Power
+	assert.Equal(t, []string{"r1", "uuid"}, []string{power.HeldFor, power.HeldMachine})
 
 	told := request.Of(policy.Requested{Request: seen.Request}, &remediate.Run{ID: "r1", Step: remediate.PowerOff, Attempt: 2, Started: time.Now()}, false, request.Refusal{}, false)
 	require.NoError(t, k.Requests().Report(ctx, q, told))

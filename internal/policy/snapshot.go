@@ -141,9 +141,9 @@ type PowerRequest struct {
 	// HasFinalizer: it has the finalizer of fenced, which this installation set for this cluster.
 	// FinalizerElsewhere: somebody else set it, or nobody knows who.
 	HasFinalizer, FinalizerElsewhere bool
-	// HeldBy says who set the finalizer, and is another text for each run. HeldFor is the ID of the run; ""
-	// in older finalizers.
-	HeldBy, HeldFor string
+	// HeldBy says who set the finalizer, and is another text for each run. HeldFor is the ID of the run, and
+	// HeldMachine the system UUID of the machine that it may have switched off; "" in older finalizers.
+	HeldBy, HeldFor, HeldMachine string
 	// Phase and Run are what it was told last; "" if nothing.
 	Phase, Run string
 }

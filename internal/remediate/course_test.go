@@ -180,6 +180,9 @@ func TestRestoreNode(t *testing.T) {
 
 func TestReprovision(t *testing.T) {
 	alone := func(r *Run, s *Observation) { r.Strategy, r.Target.Host = DeleteMachine, "" }
+	backAtOff := func(_ *Run, s *Observation) {
+		s.Node, s.Power.State = Node{Exists: Yes, UID: "u2", BootID: "b2", SystemUUID: "s", Ready: Yes}, bmc.Off
+	}
 	play(t, []scene{
 		{"the Machine is deleted", Reprovision, sec, nil, Reprovision, DeleteTargetMachine, ""},
 		{"gone: the end", Reprovision, sec, func(r *Run, s *Observation) { s.Machine = Machine{Exists: No} }, Reprovisioned, Nothing, ""},
@@ -197,6 +200,8 @@ func TestReprovision(t *testing.T) {
 		{"no hold: the Machine is deleted", Reprovision, sec, func(r *Run, s *Observation) { metal3(r, s, No) }, Reprovision, DeleteTargetMachine, ""},
 		{"unfenced: back to step 3", Reprovision, sec, func(r *Run, s *Observation) { unfence(r) }, PowerOn, Nothing, ""},
 		{"our hold is released first", Reprovision, sec, func(r *Run, s *Observation) { metal3(r, s, Yes) }, Reprovision, ReleasePowerLock, ""},
+		{"the Node is Ready, and its host reads Off: perhaps nobody has noticed", Reprovision, sec, backAtOff, Reprovision, Nothing, ""},
+		{"it is still Ready: the BMC errs", Reprovision, 91 * sec, backAtOff, AwaitNode, Nothing, ""},
 		{"the Node is Ready after all: restored", Reprovision, sec, func(r *Run, s *Observation) {
 			s.Node, r.Reason = Node{Exists: Yes, UID: "u2", BootID: "b2", SystemUUID: "s", Ready: Yes}, "AttemptsExhausted"
 		}, AwaitNode, Nothing, ""},

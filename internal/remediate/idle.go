@@ -107,18 +107,22 @@ func overAtRest(r Run, s Observation, now time.Time) bool {
 	return !r.Intervened && r.OffLevel == 0 || isBackOn(r, s, now)
 }
 
-// endAtRest ends such a run. After a first power cycle it does not end: the Node may register
-// again, and must then be restored.
+// endAtRest ends such a run. After a power cycle, or where the isolation may have been done without an
+// answer, it does not end, unless its Machine is gone or its name another machine's: the Node may register
+// again, and must then be restored. // I20
 func endAtRest(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	code, note := reason.Withdrawn, s.WithdrawnWhy
+	if s.Withdrawn != Yes {
+		code, note = reason.TargetChanged, notAsRecorded(r, s)
+	}
+	owesNode := mayBeIsolated(r, s) && !machineReplaced(r, s) && !isOtherMachine(r.Target, s.Node)
 	switch {
-	case r.Attempt == 1 && s.Withdrawn != Yes:
-		return finish(r, Aborted, reason.TargetChanged, notAsRecorded(r, s), now)
-	case r.Attempt == 1:
-		return finish(r, Aborted, reason.Withdrawn, s.WithdrawnWhy, now)
-	case r.Reason == reason.Withdrawn || r.Reason == reason.AttemptsExhausted:
+	case r.Attempt == 1 && !owesNode:
+		return finish(r, Aborted, code, note, now)
+	case r.Reason == code, r.Reason == reason.Withdrawn, r.Reason == reason.AttemptsExhausted:
 		return r, Nothing, idlePoll
 	}
-	return stop(r, reason.Withdrawn, s.WithdrawnWhy, now)
+	return stop(r, code, note, now)
 }
 
 // runTimedOut ends a run whose whole time is over; if the Node was not isolated, with the host

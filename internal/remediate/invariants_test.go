@@ -171,7 +171,7 @@ func (v variant) onEnd(st state) (bad []string) {
 			fail("there is no Node")
 		}
 	}
-	if r.Step == Aborted && !w.labels && !w.ordered && (st.crash || w.isolatedUID != 0 && w.uid > w.isolatedUID && !w.other && !w.copied) {
+	if r.Step == Aborted && !w.labels && !w.ordered && (st.crash || w.isolatedUID != 0 && w.uid != w.isolatedUID && !w.machineGone && !w.other && !w.copied) {
 		fail("the labels are lost")
 	}
 	return bad

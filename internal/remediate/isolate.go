@@ -11,7 +11,6 @@ import (
 // 2 DeleteNode. Goal: the Node with the UID that the run was decided on is gone (or carries the
 // out-of-service taint). This is the only step that cannot be undone. // I1, I2, I21
 func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	tainted := r.Isolation == IsolateTaint && s.Node.Exists == Yes && s.Node.OutOfService
 	at := stageIsolating
 	if r.IsolatesOnConfirmation() {
 		at = stageIsolatingConfirmed
@@ -20,9 +19,12 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 	switch {
 	case s.Node.registered() && s.Node.UID != r.Target.NodeUID:
 		return registeredInIsolation(r, s, now)
+	case isTainted(r, s) && !isolationBegan(r, s): // its boot ends here all the same // I6
+		r.Target.BootID = cmp.Or(s.Node.BootID, r.Target.BootID)
+		return nodeIsolated(r, now)
 	// The Node with the target's UID is gone, whoever deleted it. A Node of another UID gets here only
 	// if no kubelet has registered it yet.
-	case s.Node.Exists == No, tainted, s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
+	case s.Node.Exists == No, isTainted(r, s), s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID:
 		return nodeIsolated(r, now)
 	case r.Proof != ProofHuman && falseOffReason(r, s) != "": // also beside a manual confirmation // I5
 		return stop(r, reason.FalseOff, falseOffReason(r, s), now)
@@ -77,6 +79,12 @@ func registeredInIsolation(r Run, s Observation, now time.Time) (Run, Action, ti
 	return abandon(r, reason.TargetChanged, cmp.Or(targetReplaced(r, s), note), Aborted, now)
 }
 
+// isTainted says whether the Node is isolated by our taint. One that a lost run has left counts only when Ready
+// has timed out: else step 4 would take Ready for a sign of life. // I5
+func isTainted(r Run, s Observation) bool {
+	return r.Isolation == IsolateTaint && s.Node.Exists == Yes && s.Node.OutOfService && (isolationBegan(r, s) || s.Node.Ready != Yes)
+}
+
 // isolationBegan says whether this run may have sent the isolation of the Node that is its target:
 // it has saved that Node before, or the store does not say whether it has. // I21
 func isolationBegan(r Run, s Observation) bool {
@@ -86,7 +94,14 @@ func isolationBegan(r Run, s Observation) bool {
 // isolatedAfterAll says whether the Node that is there now replaced one whose isolation this run may have
 // sent without an answer: it has another UID, or our taint.
 func isolatedAfterAll(r Run, s Observation) bool {
-	return s.Node.Exists == Yes && isolationBegan(r, s) && (s.Node.UID != r.Target.NodeUID || s.Node.OutOfService)
+	return s.Node.Exists == Yes && mayBeIsolated(r, s)
+}
+
+// mayBeIsolated says whether the isolation may have been done without an answer: the run may have sent it,
+// and the Node is not seen as it was.
+func mayBeIsolated(r Run, s Observation) bool {
+	asItWas := s.Node.Exists == Yes && s.Node.UID == r.Target.NodeUID && !s.Node.OutOfService
+	return isolationBegan(r, s) && !asItWas
 }
 
 // nodeIsolated passes the point of no return, or stops there if that was ordered.

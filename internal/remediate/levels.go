@@ -86,10 +86,10 @@ func startDeleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Dur
 func levelOn(r Run, s Observation, now time.Time) (on bool, note string) {
 	switch {
 	case belowOffLevel(r) && levelUnusable(s) && r.Intent.Action != SendOn && !onPending(r):
-		return true, levelName(r, s) + " cannot be used (" + string(s.PowerError) + "): skipped"
+		return true, levelName(r, s) + " cannot be used (" + string(s.PowerError) + ")" + levelSkipped
 	case belowOffLevel(r) && levelUnreachable(s) && !onPending(r):
 		if r.Intent.Action != SendOn && now.Sub(r.StepStarted) >= min(lowerLevelWait, r.Limits.OnDeadline) {
-			return true, levelName(r, s) + " has not answered since the level above it reads On: skipped"
+			return true, levelName(r, s) + " has not answered since the level above it reads On" + levelSkipped
 		}
 		return false, ""
 	case s.Power.State == bmc.On && !s.Power.Partial && !s.Power.Contradicted:
@@ -99,6 +99,10 @@ func levelOn(r Run, s Observation, now time.Time) (on bool, note string) {
 	}
 	return false, ""
 }
+
+// levelSkipped ends the note of a level that was not read on the way back to On. A host whose own BMC was
+// skipped may have stayed off although its outlets read On: only its Node shows it.
+const levelSkipped = ": skipped"
 
 // onWasSent says whether On was sent to a level above the first that was sent an Off: an
 // outlet may read On and still switch off late. // I20

@@ -95,8 +95,7 @@ func hostPoweredOn(r Run, s Observation, note string, now time.Time) (Run, Actio
 // was lost: the Node is gone, or carries our taint.
 func detectLateIsolation(r Run, s Observation, now time.Time) Run {
 	gone := s.Node.Exists == No && r.Target.NodeUID != "" || s.Node.Exists == Yes && s.Node.UID != r.Target.NodeUID && isolationBegan(r, s)
-	tainted := r.Isolation == IsolateTaint && s.Node.OutOfService
-	if r.Abandon != "" && (gone || tainted) {
+	if r.Abandon != "" && (gone || isTainted(r, s)) {
 		r.Isolated, r.Abandon, r.AbandonTo, r.Reason, r.Note = now, "", "", "", ""
 	}
 	return r

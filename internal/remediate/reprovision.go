@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -19,6 +20,8 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	}
 	found := interlockAt(at, r, s)
 	nodeIsBack := !deleteOnly && registeredSinceIsolation(r, s.Node) && isTargetMachine(r.Target, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
+	// The Node of a host that reads Off may be Ready only because nobody has noticed that yet. // I20
+	readyIsOld := s.Power.State == bmc.Off && !timeExpired(s, now, r.StepStarted.Add(readyOutlives))
 	switch {
 	case anyOnPending(r):
 		return stop(r, reason.OutletContradicted, onPendingNote, now)
@@ -28,11 +31,13 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return r, Nothing, poll
 	case machineReplaced(r, s), r.Target.Machine != "" && m.Exists == Yes && (m.Deleting || m.Marked):
 		return finish(r, Reprovisioned, r.Reason, r.Note, now)
-	case nodeIsBack: // a working host is never erased
+	case nodeIsBack && !readyIsOld: // a working host is never erased
 		r.OnSeen, r.Reason, r.Note = now, "", ""
 		return enter(r, AwaitNode, "the Node is Ready after all", now)
 	case found.ends():
 		return found.apply(r, s, now)
+	case nodeIsBack:
+		return r, Nothing, poll
 	case !deleteOnly && s.RenamedTo != "": // nor one that works under another name
 		return holdRenamed(r, s, now)
 	case deleteOnly && controlPlane:

@@ -2,6 +2,7 @@ package remediate
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/fenced/fenced/internal/reason"
 )
@@ -38,8 +39,13 @@ func broughtOn(r Run) bool {
 	if last < 0 || last+1 == len(r.Steps) || r.Reason == reason.PowerForbidden || r.Steps[last+1].Step != AwaitNode && !broughtBack(r, last) {
 		return false
 	}
-	off := slices.ContainsFunc(r.Steps[last+1:], func(v Visit) bool { return v.Step == PowerOff || v.Step == DeleteNode })
-	return !off || !r.Intervened
+	since := func(steps ...Step) bool {
+		return slices.ContainsFunc(r.Steps[last+1:], func(v Visit) bool { return slices.Contains(steps, v.Step) })
+	}
+	if strings.HasSuffix(r.Steps[last].Note, levelSkipped) && !since(RestoreNode) { // only its outlets read On
+		return false
+	}
+	return !since(PowerOff, DeleteNode) || !r.Intervened
 }
 
 // broughtBack says whether a visit to step 3 has brought the host of an abandoned attempt back On: the

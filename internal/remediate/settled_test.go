@@ -21,6 +21,9 @@ func TestSettled(t *testing.T) {
 		}
 		return list
 	}
+	skipped := func(then ...Step) []Visit {
+		return append([]Visit{{Step: PowerOff}, {Step: DeleteNode}, {Step: PowerOn, Note: "power level 1 cannot be used (Auth): skipped"}}, through(then...)...)
+	}
 	withdrawn := &Wait{Since: ago(time.Minute), Code: reason.Withdrawn, Count: 1}
 	isolated := Run{Step: Waiting, Attempt: 1, Intervened: true, Isolated: ago(time.Hour), Reason: reason.Withdrawn, Wait: withdrawn,
 		Steps: through(PowerOff, DeleteNode, PowerOn, AwaitNode, Waiting)}
@@ -49,6 +52,8 @@ func TestSettled(t *testing.T) {
 		"Held after an Off, and healthy":    {Run{Step: Held, Attempt: 1, Intervened: true, HealthySince: noon}, true},
 		"Held, left off on purpose":         {Run{Step: Held, Attempt: 1, Isolated: noon, LeaveOff: true, Steps: through(PowerOff, DeleteNode, Held)}, false},
 		"Held, and the Node did not return": {with(isolated, func(r *Run) { r.Step, r.Reason, r.Wait = Held, reason.AttemptsExhausted, nil }), true},
+		"Held, only its outlets read On":    {with(isolated, func(r *Run) { r.Step, r.Steps = Held, skipped(AwaitNode, Held) }), false},
+		"Held, and its Node has shown it":   {with(isolated, func(r *Run) { r.Step, r.Steps = Held, skipped(AwaitNode, RestoreNode, Held) }), true},
 		"Held, switched off by its owner":   {with(isolated, func(r *Run) { r.Step, r.Reason, r.Wait = Held, reason.PowerForbidden, nil }), false},
 		"Held, never came On":               {with(isolated, func(r *Run) { r.Step, r.Steps = Held, through(PowerOff, DeleteNode, PowerOn, Reprovision, Held) }), false},
 		"Held, read Off again":              {with(isolated, func(r *Run) { r.Step, r.Steps = Held, through(PowerOn, AwaitNode, PowerOn, Held) }), false},

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 const (
@@ -130,8 +131,21 @@ func TestPowerOff(t *testing.T) {
 	})
 }
 
+// A Node that a lost run has left tainted may have booted since the decision. That boot ends with this Off. // I6
+func TestTaintOfALostRunEndsThePresentBoot(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	taint(&r)
+	s.Backup, s.Node.OutOfService, s.Node.BootID = Backup{}, true, "b2"
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, []any{PowerOn, "b2"}, []any{r.Step, r.Target.BootID})
+}
+
 func TestDeleteNode(t *testing.T) {
 	late := func(r *Run, s *Observation) { noAPI(s); r.APILost = ago(2*minute + 1) }
+	leftTaint := func(r *Run, s *Observation) {
+		taint(r)
+		s.Backup, s.Node.OutOfService, s.Node.Ready = Backup{}, true, Yes
+	}
 	play(t, []scene{
 		{"backed up and proven: deleted", DeleteNode, sec, nil, DeleteNode, IsolateNode, ""},
 		{"no backup: saved first", DeleteNode, sec, func(r *Run, s *Observation) { s.Backup = Backup{} }, DeleteNode, BackupNode, ""},
@@ -139,6 +153,14 @@ func TestDeleteNode(t *testing.T) {
 		{"a backup of another Node does not count", DeleteNode, sec, func(r *Run, s *Observation) { s.Backup.UID = "u0" }, DeleteNode, BackupNode, ""},
 		{"gone: on to step 3", DeleteNode, sec, func(r *Run, s *Observation) { s.Node = Node{Exists: No} }, PowerOn, Nothing, ""},
 		{"tainted: on to step 3", DeleteNode, sec, func(r *Run, s *Observation) { taint(r); s.Node.OutOfService = true }, PowerOn, Nothing, ""},
+		{"tainted by a lost run, Ready until it times out: waits", DeleteNode, sec, leftTaint, DeleteNode, Nothing, ""},
+		{"timed out: on to step 3", DeleteNode, sec, func(r *Run, s *Observation) { leftTaint(r, s); s.Node.Ready = No }, PowerOn, Nothing, ""},
+		{"tainted by a lost run, Ready, and given up: the end", PowerOn, minute, func(r *Run, s *Observation) {
+			s.Node = Node{Exists: Yes, UID: "u1", BootID: "b1", SystemUUID: "s"}
+			leftTaint(r, s)
+			on(s)
+			r.Isolated, r.Abandon, r.AbandonTo, r.Reason = time.Time{}, reason.Paused, Aborted, reason.Paused
+		}, Aborted, Nothing, "Paused"},
 		{"a taint isolates nothing that is to be deleted", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.OutOfService = true }, DeleteNode, IsolateNode, ""},
 		{"the proof is six seconds old", DeleteNode, sec, func(r *Run, s *Observation) { s.Proof = proof(bmc.Off, 9*sec, 6*sec) }, DeleteNode, Nothing, ""},
 		{"identity not read", DeleteNode, sec, func(r *Run, s *Observation) { s.Identity = CannotTell }, DeleteNode, Nothing, ""},

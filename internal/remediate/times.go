@@ -22,6 +22,7 @@ const (
 	resendHeldOn   = time.Minute      // between two On commands of an idle run
 	lowerLevelWait = 2 * time.Minute  // for a level below the one that cut the host off: its BMC boots when mains return
 	daemonAwayFor  = 2 * time.Minute  // since the last On: while fenced runs it sends On more often
+	readyOutlives  = 90 * time.Second // for so long a Node may be Ready although its host is off
 	heldLevelWait  = 5 * time.Minute  // for a level of an idle run that does not answer: BMCs lock accounts
 )
 

@@ -81,6 +81,29 @@ func TestIdleRunThatNobodyAsksForEnds(t *testing.T) { // L1
 	})
 }
 
+// The isolation of a run may have been done without an answer or a record: it has saved the Node, which is
+// not as it was. Its labels are still owed when nobody asks for the run any more. // I20, I21
+func TestIdleRunThatMayHaveIsolatedWaitsForItsNode(t *testing.T) {
+	gone := func(r *Run, s *Observation) { restingAtOn(r, s); s.Node = Node{Exists: No} }
+	play(t, []scene{
+		{"the Node is gone: rests until it registers", Held, minute, gone, Waiting, Nothing, "Withdrawn"},
+		{"nobody can tell: rests", Held, minute, func(r *Run, s *Observation) { gone(r, s); s.Node.Exists = CannotTell }, Waiting, Nothing, "Withdrawn"},
+		{"the Node has our taint: rests", Held, minute, func(r *Run, s *Observation) { restingAtOn(r, s); taint(r); s.Node.OutOfService = true }, Waiting, Nothing, "Withdrawn"},
+		{"the Node registers: restored", Held, minute, func(r *Run, s *Observation) {
+			gone(r, s)
+			s.Node = Node{Exists: Yes, UID: "u2", BootID: "b2", SystemUUID: "s", Ready: No}
+		}, RestoreNode, Nothing, ""},
+		{"the store does not say whether it was saved: rests", Held, minute, func(r *Run, s *Observation) { gone(r, s); s.Backup = Backup{Unread: true} }, Waiting, Nothing, "Withdrawn"},
+		{"it was never saved: ends", Held, minute, func(r *Run, s *Observation) { gone(r, s); s.Backup = Backup{} }, Aborted, Nothing, "Withdrawn"},
+		{"the BareMetalHost was replaced: rests", Held, minute, func(r *Run, s *Observation) {
+			gone(r, s)
+			metal3(r, s, No)
+			r.Target.BareMetalHostUID, s.BareMetalHostUID, s.Withdrawn = "h1", "h2", No
+		}, Waiting, Nothing, "TargetChanged"},
+		{"the Machine was replaced: ends", Held, minute, func(r *Run, s *Observation) { gone(r, s); s.Machine.UID = "mx" }, Aborted, Nothing, "Withdrawn"},
+	})
+}
+
 func TestPersonsRetryRenewsAFenceByHand(t *testing.T) { // I4
 	for actor, want := range map[string]time.Time{"ann": noon, SelfActor: ago(6 * time.Hour)} {
 		r, s := begin(Held, minute)

@@ -132,7 +132,7 @@ func isSettled(q *policy.Request, r *remediate.Run, over bool) bool {
 }
 
 const lost = "fenced does not know the run that held this request, or what it did last: its state was lost or is an older one, or another installation began it. " +
-	"The host may be off: see that it is on. When the BMC health check reads every device of the host On, or its Node is Ready, fenced removes the finalizer if it has set it; " +
+	"The host may be off: see that it is on. When the BMC health check reads every device of the host On, or its Node is Ready on the same machine, fenced removes the finalizer if it has set it; " +
 	"otherwise remove the finalizer fenced.io/power with kubectl"
 
 // isLost says whether a person is told about a run that nobody knows. Nothing is lost yet while the

@@ -84,7 +84,7 @@ func (s *State) lookAtRequest(r remediate.Run, f *run.Fresh) {
 	}
 }
 
-// HoldRequest sets the finalizer on a FencedRemediation, for a run.
+// HoldRequest sets the finalizer on a FencedRemediation, for a run as request.Holder writes it.
 func (s *State) HoldRequest(ref remediate.Request, run string) error {
 	q := s.Asked[ref.Name]
 	switch {
@@ -94,7 +94,8 @@ func (s *State) HoldRequest(ref remediate.Request, run string) error {
 		return errors.New("the request is gone")
 	}
 	s.ChangeRequest(ref.Name, func(q *policy.Request) {
-		q.Power.HasFinalizer, q.Power.HeldBy, q.Power.HeldFor = true, "c/"+run, run
+		q.Power.HasFinalizer, q.Power.HeldBy = true, "c/"+run
+		q.Power.HeldFor, q.Power.HeldMachine = request.ParseHolder(run)
 	})
 	return nil
 }

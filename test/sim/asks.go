@@ -17,10 +17,11 @@ type asker struct {
 	silent  map[string]time.Time // by host: it does not ask before
 	deleted map[string]time.Time // by UID
 	told    map[string]time.Time // by UID: when a request was first seen answered
+	lost    map[string]bool      // by UID: fenced says that it does not know the run that held it
 }
 
 func newAsker() asker {
-	return asker{silent: map[string]time.Time{}, deleted: map[string]time.Time{}, told: map[string]time.Time{}}
+	return asker{silent: map[string]time.Time{}, deleted: map[string]time.Time{}, told: map[string]time.Time{}, lost: map[string]bool{}}
 }
 
 // answeredFor is how long an answered request stays if its Node does not become Ready.
@@ -64,6 +65,8 @@ func (w *World) mayWithdraw(h *host, q *policy.Request, now time.Time) {
 	changes := !w.calm && !answered && w.rng.Float64() < w.plan.Withdraws/3600
 	switch {
 	case w.api.Machines[h.Name] == nil, n != nil && n.Ready == "True" && !changes:
+		w.withdraw(h, q, 0)
+	case w.calm && !q.TimedOut.IsZero() && now.Sub(q.TimedOut) > answeredFor: // it asks anew: nobody has repaired the host
 		w.withdraw(h, q, 0)
 	case answered && now.Sub(w.asks.told[q.UID]) > answeredFor:
 		w.withdraw(h, q, between(w.rng, time.Second, 3*time.Minute))
@@ -112,6 +115,7 @@ func (r requests) RemoveFinalizer(ctx context.Context, ref remediate.Request, he
 func (r requests) Report(ctx context.Context, ref remediate.Request, told request.Status) error {
 	return r.exchange(ctx, "report", func(s *fake.State) error {
 		r.inc.i.w.auditReported(r.inc, ref, told)
+		r.inc.i.w.asks.lost[ref.UID] = told.Lost
 		s.ReportRequest(ref, told)
 		return nil
 	})

@@ -33,7 +33,10 @@ func (w *World) auditCommand(l *link, c bmc.Command) {
 	}
 	h := w.hostOf(r.Target.Node)
 	w.auditIntent(l.inc, r, want)
-	if last := l.inc.log(h, nil).last; c == bmc.CommandOff || last.State == bmc.On && now.Sub(last.At) < proofMaxAge { // On to what cannot be read changes nothing
+	// On to what cannot be read changes nothing, and outlets that were sent an Off are sent an On even if
+	// they read On: they may switch off late. // I20
+	last, late := l.inc.log(h, nil).last, l.outlet != nil && r.OffLevel > 0
+	if c == bmc.CommandOff || last.State == bmc.On && now.Sub(last.At) < proofMaxAge && !late {
 		w.auditOld(l.inc, h, r, c.String())
 	}
 	w.auditSaid(l.inc, r, c.String())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
 )
@@ -69,8 +70,8 @@ func (w *World) auditReleased(c *incarnation, ref remediate.Request) {
 	w.outcome.Actions["releases"]++
 	h := w.hostOf(strings.TrimPrefix(ref.Name, "m-"))
 	n := w.api.Nodes[h.Name]
-	works := n != nil && n.Ready == "True" // as long as nobody has noticed that it is off again
-	if _, open := w.open(h.Name); !open && !works && h.offByFenced() && !w.replaced(ref.UID) && c.log(h, nil).last.State != bmc.On {
+	works := n != nil && n.Ready == "True" && w.machineOf(n) == h.Host // as long as nobody has noticed that it is off again
+	if _, open := w.open(h.Name); !open && !works && h.offByFenced() && !w.replaced(ref.UID) && !w.givenAway(h) && c.log(h, nil).last.State != bmc.On {
 		w.violate("I20", h.Name, "%s releases request %s, its host is off by %s, and no run is known", c, ref.UID, h.OffBy)
 	}
 	for _, r := range w.ledger.runs {
@@ -136,6 +137,18 @@ func (w *World) replaced(uid string) bool {
 	return false
 }
 
+// givenAway says whether the newest run of a host has left its power to others: a person has closed it, or its
+// Machine was replaced, and the host is its next owner's. w.mu is held.
+func (w *World) givenAway(h *host) bool {
+	newest := remediate.Run{}
+	for _, r := range w.ledger.runs {
+		if r.Target.Node == h.Name && r.ID > newest.ID {
+			newest = r
+		}
+	}
+	return newest.Reason == reason.ClosedAsIs || newest.Step == remediate.Reprovisioned
+}
+
 // saidAt is when a request was last told that it is not processed; final: it was answered.
 type saidAt struct {
 	at    time.Time
@@ -151,7 +164,7 @@ func (w *World) auditReported(c *incarnation, ref remediate.Request, told reques
 		return
 	}
 	w.ledger.said[ref.UID] = saidAt{time.Now(), told.Phase == request.Succeeded || told.Phase == request.Failed}
-	if h := w.hostOf(strings.TrimPrefix(ref.Name, "m-")); h.offByFenced() && time.Since(h.OnSince) > 2*requestTimeout && !w.replaced(ref.UID) {
+	if h := w.hostOf(strings.TrimPrefix(ref.Name, "m-")); h.offByFenced() && time.Since(h.OnSince) > 2*requestTimeout && !w.replaced(ref.UID) && !w.givenAway(h) {
 		w.violate("I22", h.Name, "%s says Processing=False of request %s (%s), and its host is off by %s since %s", c, ref.UID, told.Phase, h.OffBy, time.Since(h.OnSince))
 	}
 }

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/remediate"
@@ -14,9 +15,10 @@ type tried struct {
 }
 
 // auditRemoved checks that a check which selects Nodes starts nothing beyond its limit: Nodes that
-// fenced itself has removed count until their runs end. w.mu is held. // I11
+// fenced itself has removed count until their runs end, whoever began these. Who has no limit, a
+// person or a policy, starts what the check would not. w.mu is held. // I11
 func (w *World) auditRemoved(r remediate.Run) {
-	if w.plan.Limit == 0 || r.Manual != nil {
+	if w.plan.Limit == 0 || r.Manual != nil || !strings.HasPrefix(r.CheckID, w.check.Kind) {
 		return
 	}
 	gone := 0

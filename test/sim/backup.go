@@ -77,11 +77,11 @@ func (w *World) restore(b backup) {
 }
 
 // bringLostBack is what docs/state.md tells people to look for after the loss of runs, and what they
-// do where they have made a Machine anew: hosts that are off, power locks, and the taint, without a
-// run. w.mu is held.
+// do where they have made a Machine anew, or where fenced says that it does not know a run: hosts that
+// are off, power locks, and the taint, without a run. w.mu is held.
 func (w *World) bringLostBack() {
 	for _, h := range w.hosts {
-		if _, open := w.open(h.Name); open || h.Gone || w.ledger.lost.IsZero() && !h.unknown {
+		if _, open := w.open(h.Name); open || h.Gone || w.ledger.lost.IsZero() && !h.unknown && !w.heldByNobody(h) {
 			continue
 		}
 		if m := w.api.Metal[h.Name]; m != nil && fake.Held(m) {
@@ -98,6 +98,17 @@ func (w *World) bringLostBack() {
 			w.api.ReleaseRequest(remediate.Request{Name: q.Name, UID: q.UID}, q.Power.HeldBy)
 		}
 	}
+}
+
+// heldByNobody says whether the finalizer of a host's request is that of a run which was never stored,
+// because fenced was killed just before, and fenced has said so. w.mu is held.
+func (w *World) heldByNobody(h *host) bool {
+	q := w.api.Asked["m-"+h.Name]
+	if q == nil || !q.Power.HasFinalizer || !w.asks.lost[q.UID] {
+		return false
+	}
+	_, known := w.ledger.runs[q.Power.HeldFor]
+	return !known
 }
 
 // durable is the part of a ledger about what is in the store.

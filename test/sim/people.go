@@ -8,6 +8,7 @@ import (
 
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -80,7 +81,7 @@ func (w *World) order(c *incarnation, h *host, what int) {
 	case what < 5:
 		of := o
 		if w.api.Machines[h.Name] != nil && w.luck.IntN(2) == 0 { // its other name
-			of.Node, of.Machine = "", fake.Namespace+"/m-"+h.Name
+			of = byMachine(o)
 		}
 		w.ask("hold", h.Name, c, func(ctx context.Context) error { return w.hold(ctx, c, e, h.Name, of) })
 	case what < 7:
@@ -139,6 +140,12 @@ func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o o
 	return nil
 }
 
+// byMachine is the same order, which names the Machine of the Node.
+func byMachine(o order.Order) order.Order {
+	o.Node, o.Machine = "", fake.Namespace+"/m-"+o.Node
+	return o
+}
+
 // hold holds one Node for a while, under its name or that of its Machine.
 func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, node string, o order.Order) error {
 	begun := time.Now()
@@ -184,7 +191,9 @@ func (w *World) releaseHost(ctx context.Context, e *engine.Engine, o order.Order
 			}
 		}
 	})
-	_, _ = e.ReleaseHold(ctx, o) // most are not held
+	for _, of := range []order.Order{o, byMachine(o)} { // whichever name the hold has
+		_, _ = e.ReleaseHold(ctx, of) // most are not held
+	}
 	_, err := e.Unfreeze(ctx, o)
 	return err
 }
@@ -251,14 +260,14 @@ func (w *World) help() {
 			w.ask("release-hold", h.Name, c, func(ctx context.Context) error { return w.releaseHost(ctx, e, o) })
 		}
 		r, open := w.open(h.Name)
-		elsewhere := r.Target.ClusterUID != w.home && r.Step.Idle()
-		if !open || r.Step != remediate.Held && !elsewhere || w.crowd.helped[r.ID] >= 3 {
+		asIs := r.Step.Idle() && (r.Target.ClusterUID != w.home || w.waitsForOldMachine(h, r))
+		if !open || r.Step != remediate.Held && !asIs || w.crowd.helped[r.ID] >= 3 {
 			continue
 		}
 		w.crowd.helped[r.ID]++
 		w.decides(r)
-		o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 0", Reason: "calm", AsIs: elsewhere}
-		if elsewhere { // its cluster was a copy: nobody brings that back
+		o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 0", Reason: "calm", AsIs: asIs}
+		if asIs { // its cluster was a copy, or its Machine was made anew: nobody brings that back
 			h.unknown, h.Owned = true, fake.Owned{}
 			w.ask("abort-as-is", h.Name, c, func(ctx context.Context) error { _, err := e.Abort(ctx, o); return err })
 			continue
@@ -269,6 +278,16 @@ func (w *World) help() {
 			return err
 		})
 	}
+}
+
+// waitsForOldMachine says whether a run waits for a Machine that is another one by now, with its taint on the
+// Node, or after the isolation for a BareMetalHost that is: docs/six-steps.md tells people to close it. Otherwise
+// it ends by itself. w.mu is held.
+func (w *World) waitsForOldMachine(h *host, r remediate.Run) bool {
+	m, b, n := w.api.Machines[h.Name], w.api.Metal[h.Name], w.api.Nodes[h.Name]
+	tainted := m != nil && m.UID != r.Target.MachineUID && n != nil && n.OutOfService()
+	repointed := b != nil && r.Target.BareMetalHostUID != "" && b.UID != r.Target.BareMetalHostUID && (r.Attempt > 1 || !r.Isolated.IsZero())
+	return r.Reason == reason.TargetChanged && (tainted || repointed)
 }
 
 // explain lets a person ask why a Node is, or is not, fenced.

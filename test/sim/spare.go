@@ -68,14 +68,14 @@ func (w *World) mayTakeName(now time.Time) {
 func (w *World) makeAnew(h *host) {
 	m, b := w.api.Machines[h.Name], w.api.Metal[h.Name]
 	if b != nil && w.luck.IntN(2) == 0 {
-		w.fault("metal-made-anew", h.Name, "")
+		w.fault("metal-made-anew", h.Name, "%s", b.UID)
 		w.api.ChangeMetal(h.Name, func(b *policy.Host) { b.UID, b.Annotations = b.UID+"-again", nil })
 		return
 	}
 	if m == nil {
 		return
 	}
-	w.fault("machine-made-anew", h.Name, "")
+	w.fault("machine-made-anew", h.Name, "%s", m.UID)
 	w.api.ChangeMachine(h.Name, func(m *policy.Machine) { m.UID += "-again" })
 	h.unknown, h.Owned = true, fake.Owned{} // a run for the Machine that is gone owes it nothing
 	if q := w.api.Asked[m.Name]; q != nil { // its garbage is collected
