@@ -65,6 +65,7 @@ func (rc *runCluster) Names(t remediate.Target, f run.Fresh) []string {
 // check. A person's order needs no check. // I4
 func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
 	t := r.Target
+	f.Lease = rc.probes.leases.note(t.Node, observed.Lease, observed.At, now)
 	switch {
 	case isOrderOld(r, now): // a run that has begun to switch needs this only until a command has an effect; it may come from a backup
 		return remediate.No, orderTooOld

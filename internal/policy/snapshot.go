@@ -280,7 +280,10 @@ type Condition struct {
 
 // Lease is the heartbeat of one kubelet.
 type Lease struct {
-	RenewTime time.Time
+	RenewTime time.Time // by the clock of whoever wrote it
+	// Since is when this version of the Lease was first read, and Before when an earlier one was
+	// last read, by the clock of the reader; zero: it is not known.
+	Since, Before time.Time
 }
 
 // Host is what policy and the engine need of a BareMetalHost.
