@@ -190,11 +190,11 @@ func (c surveyor) controllers(ctx context.Context, servers []SurveyedServer) []S
 	work, manage := servers[0].Groups, servers[len(servers)-1].Groups
 	inMachineAPI := func(lease string) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
-			return holder(ctx, c.work.api(), machineAPINamespace, lease)
+			return c.leaders.at(ctx, c.work.api(), machineAPINamespace, lease)
 		}
 	}
-	anywhere := func(s *side, lease string) func(context.Context) (string, error) {
-		return func(ctx context.Context) (string, error) { return leaderAnywhere(ctx, s.api(), lease) }
+	manager := func(s *side, lease string) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) { return c.leaders.in(ctx, s.api(), lease) }
 	}
 	var found []SurveyedController
 	for _, k := range []struct {
@@ -204,12 +204,12 @@ func (c surveyor) controllers(ctx context.Context, servers []SurveyedServer) []S
 	}{
 		{"OpenShift's MachineHealthCheck controller", checkLeader, machineGroup, work, inMachineAPI(checkLeader)},
 		{"OpenShift's bare-metal actuator", powerCycleLeader, machineGroup, work, inMachineAPI(powerCycleLeader)},
-		{"Cluster API manager", clusterAPILeader, clusterGroup, manage, anywhere(c.manage, clusterAPILeader)},
-		{"Metal3's Cluster API provider", metal3Leader, clusterGroup, manage, anywhere(c.manage, metal3Leader)},
+		{"Cluster API manager", clusterAPILeader, clusterGroup, manage, manager(c.manage, clusterAPILeader)},
+		{"Metal3's Cluster API provider", metal3Leader, clusterGroup, manage, manager(c.manage, metal3Leader)},
 		{"an installation of fenced that may act", ownLease, coordinationv1.GroupName, work, func(ctx context.Context) (string, error) {
-			return holder(ctx, c.work.api(), metav1.NamespaceSystem, ownLease)
+			return c.leaders.at(ctx, c.work.api(), metav1.NamespaceSystem, ownLease)
 		}},
-		{"medik8s' NodeHealthCheck operator", nodeCheckLeader, medik8sGroup, work, anywhere(c.work, nodeCheckLeader)},
+		{"medik8s' NodeHealthCheck operator", nodeCheckLeader, medik8sGroup, work, manager(c.work, nodeCheckLeader)},
 	} {
 		if !slices.Contains(k.served, k.group) {
 			continue
