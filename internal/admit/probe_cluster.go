@@ -78,7 +78,7 @@ func (ps *probes) probeCluster(ctx context.Context, p *probe) run.Fresh {
 	}
 	now := time.Now()
 	lease := ps.leases.note(p.draft.Target.Node, fresh.Observation.Lease, at, now)
-	p.nodeAlive, p.leaseTooLong = now.Before(policy.RenewedUntil(fresh.Node, lease)), fresh.Observation.Lease.TooLong()
+	p.nodeAlive, p.leaseTooLong = now.Before(policy.RenewedUntil(fresh.Node, lease, now)), fresh.Observation.Lease.TooLong()
 	p.controlPlane = p.draft.ControlPlane || fresh.Node != nil && fresh.Node.ControlPlane || fresh.Machine != nil && fresh.Machine.ControlPlane
 	if p.controlPlane {
 		p.quorum, p.quorumDetail = ps.quorum(p.draft, fresh)

@@ -2,6 +2,7 @@ package k8swatch
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -130,4 +131,17 @@ func TestLeaderCountsOnlyWhereItIsInstalled(t *testing.T) {
 	who, err := c.leaders.in(t.Context(), c.manage.api(), clusterAPILeader)
 	require.NoError(t, err)
 	assert.Equal(t, "nobody holds the Lease capi-system/"+clusterAPILeader, who)
+}
+
+// Whoever wrote the highest number of changes into a Lease does not keep fenced from taking it.
+func TestLeaseWithTheHighestNumberOfChangesIsTaken(t *testing.T) {
+	for was, want := range map[int32]int32{0: 1, 7: 8, math.MaxInt32: math.MaxInt32} {
+		l := leaseAt("1", "nobody", time.Now(), 15)
+		l.Spec.LeaseTransitions = &was
+		(&nodeLocks{holder: "fenced-1"}).holdNode(l, remediate.Run{}, time.Now())
+		assert.Equal(t, want, *l.Spec.LeaseTransitions)
+		l.Spec.LeaseTransitions, l.Spec.HolderIdentity = &was, nil
+		(&announcer{}).takeLease(l, Announcement{Instance: "a"})
+		assert.Equal(t, want, *l.Spec.LeaseTransitions)
+	}
 }

@@ -129,12 +129,7 @@ func (n *nodeLocks) holdsNode(l *coordinationv1.Lease) bool {
 func (n *nodeLocks) holdNode(l *coordinationv1.Lease, run remediate.Run, now time.Time) {
 	holder, seconds, at := n.holder, int32(nodeLockDuration/time.Second), metav1.NewMicroTime(now)
 	if !n.holdsNode(l) {
-		var before int32
-		if l.Spec.LeaseTransitions != nil {
-			before = *l.Spec.LeaseTransitions
-		}
-		before++
-		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &at, &before
+		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &at, nextTransition(l.Spec)
 	}
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &seconds, &at
 	l.OwnerReferences = nil

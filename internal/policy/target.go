@@ -229,17 +229,22 @@ const leaseFresh = 60 * time.Second
 // RenewedUntil returns until when a Lease shows that the kubelet of a Node whose Ready is Unknown still
 // runs; zero or past: it does not. It does if its version changed since then. As long as only one
 // version was read, the time in it says whether it was renewed since then. No time in it counts
-// for longer than the Lease may stand still: a host's clock may be years ahead. // I4
-func RenewedUntil(n *Node, l Lease) time.Time {
+// for longer than the Lease may stand still: a host's clock may be years ahead. A time of the
+// condition that is still to come says nothing, and then any change counts. // I4
+func RenewedUntil(n *Node, l Lease, now time.Time) time.Time {
 	if n == nil {
 		return time.Time{}
 	}
 	ready, ok := n.condition("Ready")
+	since := ready.LastTransition
+	if !l.Since.IsZero() && since.After(now) {
+		since = time.Time{}
+	}
 	switch {
 	case !ok || ready.Status != "Unknown":
-	case l.Before.After(ready.LastTransition):
+	case l.Before.After(since):
 		return l.Since.Add(leaseFresh)
-	case l.RenewTime.After(ready.LastTransition):
+	case l.RenewTime.After(since):
 		return Sooner(l.Since, l.RenewTime).Add(leaseFresh)
 	}
 	return time.Time{}
@@ -259,7 +264,7 @@ func (t *TargetReport) refuseWhileRenewed(x *Subject, now time.Time) {
 	if t.Action == None {
 		return
 	}
-	if until := RenewedUntil(x.Node, x.Lease); now.Before(until) {
+	if until := RenewedUntil(x.Node, x.Lease, now); now.Before(until) {
 		t.refuse(reason.NodeAlive)
 		t.waitUntil(until, now)
 	}
