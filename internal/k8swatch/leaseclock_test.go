@@ -2,8 +2,10 @@ package k8swatch
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
+	"path"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -131,6 +134,32 @@ func TestLeaderCountsOnlyWhereItIsInstalled(t *testing.T) {
 	who, err := c.leaders.in(t.Context(), c.manage.api(), clusterAPILeader)
 	require.NoError(t, err)
 	assert.Equal(t, "nobody holds the Lease capi-system/"+clusterAPILeader, who)
+}
+
+// A kubelet that writes times beyond the calendar into its Node and its Lease keeps no run from being saved.
+func TestTimesOfAKubeletAreJSON(t *testing.T) {
+	t.Parallel()
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/leases/n") {
+			status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"n","namespace":"kube-node-lease","resourceVersion":"1","uid":"u"},
+			"spec":{"holderIdentity":"n","leaseDurationSeconds":40,"renewTime":"9999-12-31T23:59:59.000000-12:00"}}`)
+	})
+	l := c.Look(t.Context(), remediate.Run{Target: remediate.Target{Node: "n"}}, nil)
+	require.True(t, l.Seen.Lease.Known)
+	require.Equal(t, "1", l.Seen.Lease.ResourceVersion)
+	l.Seen.Lease.RenewTime = l.Seen.Lease.RenewTime.UTC()
+	_, err := json.Marshal(l.Seen.Lease)
+	require.NoError(t, err)
+	for _, year := range []int{-5000, 0, 1, 2026, 9999, 10000, 290000} { // protobuf holds more than JSON
+		at := metav1.NewTime(time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC))
+		n := policyNode(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "Unknown", LastTransitionTime: at}}}})
+		_, err := json.Marshal(n.Conditions[0].LastTransition.UTC())
+		assert.NoError(t, err, year)
+	}
 }
 
 // Whoever wrote the highest number of changes into a Lease does not keep fenced from taking it.
