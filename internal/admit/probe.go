@@ -51,8 +51,8 @@ type probe struct {
 type probes struct {
 	opt    Options
 	wake   func()
-	looks  *lookSlots // at the cluster
-	leases *leasesSeen
+	looks  *lookSlots  // at the cluster
+	leases *leasesSeen // by all looks, also those of runs
 
 	mu    sync.Mutex
 	byKey map[string]*probe
