@@ -54,9 +54,10 @@ type SurveyedKind struct {
 }
 
 // SurveyedController is another remediation controller, by its leader Lease. Holder is empty if
-// it is not alive.
+// it is not alive. Elsewhere are namespaces in which such a Lease has a holder and does not count.
 type SurveyedController struct {
 	Name, Lease, Holder string
+	Elsewhere           []string
 	Err                 error
 }
 
@@ -196,6 +197,7 @@ func (c surveyor) controllers(ctx context.Context, servers []SurveyedServer) []S
 	manager := func(s *side, lease string) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) { return c.leaders.in(ctx, s.api(), lease) }
 	}
+	namespaced := map[string]*side{clusterAPILeader: c.manage, metal3Leader: c.manage, nodeCheckLeader: c.work}
 	var found []SurveyedController
 	for _, k := range []struct {
 		name, lease, group string
@@ -215,9 +217,12 @@ func (c surveyor) controllers(ctx context.Context, servers []SurveyedServer) []S
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		who, err := k.ask(ctx)
+		one := SurveyedController{Name: k.name, Lease: k.lease}
+		if one.Holder, one.Err = k.ask(ctx); one.Holder == "" && one.Err == nil && namespaced[k.lease] != nil {
+			one.Elsewhere, one.Err = c.leaders.elsewhere(ctx, namespaced[k.lease].api(), k.lease)
+		}
 		cancel()
-		found = append(found, SurveyedController{Name: k.name, Lease: k.lease, Holder: who, Err: err})
+		found = append(found, one)
 	}
 	return found
 }
