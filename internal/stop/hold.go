@@ -61,8 +61,10 @@ func (s *Stop) hasRoom(ctx context.Context, k key, seen func(name string) bool) 
 	if unseen[k.node] || len(unseen) < MaxUnseenHolds {
 		return true
 	}
+	ctx, cancel := context.WithTimeout(ctx, saveTime) // for all of them: a person waits
+	defer cancel()
 	for _, h := range records {
-		if !holdOf(h).active(s.EndBy(k.cluster)) && s.holds.forget(ctx, h) == nil && s.unsaved.get(key{h.Cluster, h.Node}).by == "" {
+		if !holdOf(h).active(s.EndBy(k.cluster)) && s.holds.table.Delete(ctx, s.holds.store, h) == nil && s.unsaved.get(key{h.Cluster, h.Node}).by == "" {
 			delete(unseen, h.Node)
 		}
 	}

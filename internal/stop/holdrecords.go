@@ -102,13 +102,6 @@ func (r *holdRecords) unseen(cluster string, seen func(name string) bool) (list 
 	return list
 }
 
-// forget deletes a record, unless another instance has changed it.
-func (r *holdRecords) forget(ctx context.Context, h state.Hold) error {
-	ctx, cancel := context.WithTimeout(ctx, saveTime)
-	defer cancel()
-	return r.table.Delete(ctx, r.store, h)
-}
-
 // endOver stores which holds are over, so that none becomes active again when a clock is set
 // back, or is not known to be right. It calls ended for each. The record stays: it may hold the
 // time of a release.
