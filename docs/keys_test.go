@@ -106,7 +106,7 @@ func (k keys) top() (all []string) {
 var othersKeys = []string{
 	"backOff", "bootMACAddress", "consumerRef", "controlPlaneReady", "disableCertificateVerification", "disablePowerOff", "healthyDelay", "infrastructureReady", "lastTransitionTime",
 	"escalatingRemediations", "nodeStartupTimeoutSeconds", "triggerIf", "unhealthyNodeConditions",
-	"maxUnhealthy", "minHealthy", "nodeRef", "online", "pauseRequests", "providerID", "remediationsAllowed", "renewTime", "stormCooldownDuration",
+	"leaseDurationSeconds", "nodeLeaseDurationSeconds", "maxUnhealthy", "minHealthy", "nodeRef", "online", "pauseRequests", "providerID", "remediationsAllowed", "renewTime", "stormCooldownDuration",
 	"deleteNode", "outOfServiceTaint", "failurePolicy", "lanplus", "failureReason", "failureMessage", "observedNodes", "healthyNodes", "unhealthyNodes",
 }
 

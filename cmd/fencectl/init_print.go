@@ -85,6 +85,8 @@ func (c *cli) printControllers(r *initResult) error {
 			alive = cell{text: "not known", color: yellow}
 		case k.Holder != "":
 			alive = cell{text: "yes", color: yellow}
+		case len(k.Elsewhere) > 0:
+			alive = cell{text: "no, unless " + k.Elsewhere[0] + " is in controllerNamespaces", color: yellow}
 		}
 		t.add(k.Name, alive, k.Lease)
 	}

@@ -59,7 +59,7 @@ func refusalHint(o api.Order, code reason.Code) string {
 		return "fencectl history lists the runs"
 	case reason.ClusterRequired:
 		return "add --cluster NAME"
-	case reason.NoHold:
+	case reason.NoHold, reason.TooManyHolds:
 		return "fencectl status lists the holds"
 	case reason.NoRun:
 		return "see fencectl status for the open runs"

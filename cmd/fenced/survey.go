@@ -80,7 +80,7 @@ func surveyed(ctx context.Context, c *k8swatch.Cluster, cluster string, seen k8s
 		}
 	}
 	for _, k := range seen.Controllers {
-		row := setup.Controller{Name: k.Name, Lease: k.Lease, Holder: k.Holder}
+		row := setup.Controller{Name: k.Name, Lease: k.Lease, Holder: k.Holder, Elsewhere: k.Elsewhere}
 		if k.Err != nil {
 			row.Problem = k.Err.Error()
 			s.Unseen = append(s.Unseen, setup.NotSeen("Lease "+k.Lease, "Lease", row.Problem))

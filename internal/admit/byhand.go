@@ -83,7 +83,7 @@ func (h *ByHand) dryRun(ctx context.Context, o order.Order, a candidate) (order.
 	if !slices.ContainsFunc(gates, forbidsToAsk) {
 		p = c.probes.probeForOrder(ctx, a.draft, &probe{onlyLooks: o.Viewer})
 		if p.hostError != "" { // the gates about the cluster are asked all the same
-			c.probes.probeCluster(ctx, p, remediate.Lease{})
+			c.probes.probeCluster(ctx, p)
 		}
 		if p.session != nil {
 			p.session.Close(ctx)

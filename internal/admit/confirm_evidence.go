@@ -17,7 +17,7 @@ import (
 func (ps *probes) gatherEvidence(ctx context.Context, draft remediate.Run) (p *probe, evidence []string, against string) {
 	p = &probe{draft: draft}
 	evidence, against = ps.readAllLevels(ctx, p)
-	fresh := ps.probeCluster(ctx, p, remediate.Lease{})
+	fresh := ps.probeCluster(ctx, p)
 	p.at = time.Now()
 	more, aliveBecause := describeNode(fresh, p.at)
 	if p.nodeAlive && aliveBecause == "" {
@@ -75,9 +75,17 @@ func describeNode(f run.Fresh, now time.Time) (evidence []string, against string
 	case l.ResourceVersion == "":
 		evidence = append(evidence, "lease: it does not exist")
 	default:
-		evidence = append(evidence, "lease: renewed "+now.Sub(l.RenewTime).Round(time.Second).String()+" ago, by the Node's clock")
+		evidence = append(evidence, "lease: "+renewedText(now.Sub(l.RenewTime))+", by the Node's clock")
 	}
 	return evidence, against
+}
+
+// renewedText is how long ago a Lease says that it was renewed. Its time may be any.
+func renewedText(ago time.Duration) string {
+	if ago < 0 {
+		return "renewed at a time that is still to come"
+	}
+	return "renewed " + ago.Round(time.Second).String() + " ago"
 }
 
 // notReadyFor is the status of a Node's Ready condition and how long it has had it, as text

@@ -58,6 +58,7 @@ func (p *probe) addTo(f *guard.Facts) {
 	f.Host = p.draft.Target.Host
 	f.HostError, f.HostDetail, f.HostUnread, f.ClusterUnread = p.hostError, p.hostDetail, p.hostUnread, p.clusterUnread
 	f.Identity, f.Replaced, f.Contested, f.PowerOwner, f.NodeAlive = p.identity, p.replaced, p.contested, p.powerOwner, p.nodeAlive
+	f.LeaseTooLong = p.leaseTooLong
 	f.ControlPlane = f.ControlPlane || p.controlPlane
 	f.QuorumHolds, f.QuorumReason, f.QuorumDetail = p.quorum == "", p.quorum, p.quorumDetail
 }

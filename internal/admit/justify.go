@@ -79,6 +79,7 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 	case t.Machine == "" && f.Node == nil:
 		return remediate.No, "the Node is gone"
 	}
+	f.Lease = rc.probes.leases.note(t.Node, observed.Lease, observed.At, now)
 	if r.Request != nil {
 		return rc.requestJustified(r, f, now)
 	}

@@ -39,7 +39,8 @@ type probe struct {
 	contested  string
 	powerOwner string
 	nodeAlive  bool
-	lease      remediate.Lease
+	// leaseTooLong is why nobody can wait for a renewal of the kubelet's Lease.
+	leaseTooLong string
 	// controlPlane: the draft, the fresh Node or the fresh Machine says so.
 	controlPlane bool
 	quorum       reason.Code // why etcd would lose its quorum; "" if it would not
@@ -48,16 +49,17 @@ type probe struct {
 
 // probes holds the last probe of each candidate, by its key.
 type probes struct {
-	opt   Options
-	wake  func()
-	looks *lookSlots // at the cluster
+	opt    Options
+	wake   func()
+	looks  *lookSlots  // at the cluster
+	leases *leasesSeen // by all looks, also those of runs
 
 	mu    sync.Mutex
 	byKey map[string]*probe
 }
 
 func newProbes(opt Options, wake func()) *probes {
-	return &probes{opt: opt, wake: wake, looks: newLookSlots(), byKey: map[string]*probe{}}
+	return &probes{opt: opt, wake: wake, looks: newLookSlots(), leases: newLeasesSeen(), byKey: map[string]*probe{}}
 }
 
 // get returns the finished probe of a candidate. If there is none, or a new one is due, it

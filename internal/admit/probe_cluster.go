@@ -19,10 +19,8 @@ import (
 // Lease is read after the power state. before is the last probe; nil for the first.
 func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe) *probe {
 	p := &probe{draft: draft, hostUnread: draft.Strategy == remediate.PowerCycle, clusterUnread: true}
-	var lease remediate.Lease
 	if before != nil {
-		p.levels, lease, p.onlyLooks = slices.Clone(before.levels), before.lease, before.onlyLooks
-		p.lease = lease // kept if the Lease is not read below
+		p.levels, p.onlyLooks = slices.Clone(before.levels), before.onlyLooks
 	}
 	defer func() { p.at = time.Now() }()
 	if draft.Strategy == remediate.PowerCycle {
@@ -39,7 +37,7 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 		}
 		defer ps.looks.leave()
 	}
-	ps.probeCluster(ctx, p, lease)
+	ps.probeCluster(ctx, p)
 	return p
 }
 
@@ -55,12 +53,11 @@ func (ps *probes) probeForOrder(ctx context.Context, draft remediate.Run, before
 	return p
 }
 
-// probeCluster reads the cluster without any cache. lease is the Lease of the last probe.
-func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Lease) run.Fresh {
+// probeCluster reads the cluster without any cache.
+func (ps *probes) probeCluster(ctx context.Context, p *probe) run.Fresh {
 	at := time.Now()
 	fresh := ps.opt.Kube.Look(ctx, p.draft, nil)
 	p.look, p.clusterUnread = run.Admitted{Fresh: fresh, At: at}, false
-	p.lease = fresh.Observation.Lease
 	p.powerOwner = fresh.Observation.PowerForbidden
 	fresh.Observation.MachineMetal = ps.opt.Hosts.BareMetalHostOf(fresh.Machine)
 	p.draft.Target.ClusterUID = cmp.Or(p.draft.Target.ClusterUID, fresh.Observation.ClusterUID)
@@ -80,7 +77,9 @@ func (ps *probes) probeCluster(ctx context.Context, p *probe, lease remediate.Le
 			p.contested += ": " + fresh.Err.Error()
 		}
 	}
-	p.nodeAlive = nodeAlive(fresh.Node, fresh.Observation.Lease, lease)
+	now := time.Now()
+	lease := ps.leases.note(p.draft.Target.Node, fresh.Observation.Lease, at, now)
+	p.nodeAlive, p.leaseTooLong = now.Before(policy.RenewedUntil(fresh.Node, lease, now)), fresh.Observation.Lease.TooLong()
 	p.controlPlane = p.draft.ControlPlane || fresh.Node != nil && fresh.Node.ControlPlane || fresh.Machine != nil && fresh.Machine.ControlPlane
 	if p.controlPlane {
 		p.quorum, p.quorumDetail = ps.quorum(p.draft, fresh)
@@ -111,24 +110,6 @@ func replacedByOwner(t remediate.Target) bool {
 
 const clusterAPIGroup = "cluster.x-k8s.io/"
 
-// nodeAlive says whether the Lease of a Node whose Ready is Unknown is still renewed: it has
-// changed since it was read before (this does not depend on the host's clock) or, at the
-// first read, it was renewed after the condition became Unknown. // I4
-func nodeAlive(n *policy.Node, l, before remediate.Lease) bool {
-	if n == nil || !l.Known || l.ResourceVersion == "" {
-		return false
-	}
-	for _, c := range n.Conditions {
-		if c.Type == "Ready" && c.Status == "Unknown" {
-			if before.ResourceVersion != "" {
-				return before.ResourceVersion != l.ResourceVersion
-			}
-			return l.RenewTime.After(c.LastTransition)
-		}
-	}
-	return false
-}
-
 // unprobed returns what is known about a target without reading its BMC: whether it has a
 // host, whether its credentials can be read, what the BMC health check found, and whether etcd
 // keeps its quorum.
@@ -157,7 +138,7 @@ func (ps *probes) lookForContenders(ctx context.Context, r remediate.Run) *probe
 	ctx, cancel := context.WithTimeout(ctx, run.LookTimeout)
 	defer cancel()
 	p := &probe{draft: r}
-	if f := ps.probeCluster(ctx, p, remediate.Lease{}); f.Observation.Contested != remediate.Yes {
+	if f := ps.probeCluster(ctx, p); f.Observation.Contested != remediate.Yes {
 		p.contested = ""
 	}
 	return p

@@ -38,7 +38,7 @@ func (c *Cluster) retryGates(r remediate.Run, p *probe, now time.Time) []reason.
 	gates := c.gates(candidate{draft: r}, p, now)
 	return slices.DeleteFunc(gates, func(g reason.Gate) bool {
 		switch g.Name {
-		case "owner", "pause", "hold", "frozen", "target", "contested", "powerOwner":
+		case "owner", "pause", "hold", "frozen", "target", "contested", "powerOwner", "nodeLease":
 			return false
 		}
 		return true

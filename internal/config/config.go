@@ -61,6 +61,9 @@ type Cluster struct {
 	Mode        string     `yaml:"mode" is:"observe|evaluate|respond"`
 	Namespaces  []string   `yaml:"namespaces" is:"namespace"`
 	Reprovision bool       `yaml:"reprovision"`
+	// ControllerNamespaces are those in which the leader Lease of another remediator counts, beside
+	// the ones where they are installed by default.
+	ControllerNamespaces []string `yaml:"controllerNamespaces" is:"namespace"`
 	// Metal3Remediations: fenced carries out the requests of Metal3's provider.
 	Metal3Remediations bool `yaml:"metal3Remediations"`
 	// RequestNamespaces are those whose FencedRemediations may name any Node.

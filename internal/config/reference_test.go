@@ -39,7 +39,8 @@ func TestReferenceFileIsComplete(t *testing.T) {
 	var cl Cluster
 	cl.setDefaults()
 	cl.Mode = "observe"
-	cl.Name, cl.Kubeconfig, cl.Namespaces, cl.RequestNamespaces = "prod", "/etc/fenced/prod.kubeconfig", []string{}, []string{}
+	cl.Name, cl.Kubeconfig = "prod", "/etc/fenced/prod.kubeconfig"
+	cl.Namespaces, cl.ControllerNamespaces, cl.RequestNamespaces = []string{}, []string{}, []string{}
 	require.Equal(t, cl, c.Clusters[0])
 	requireKeys(t, lines, "clusters[0]", reflect.TypeFor[Cluster]())
 	_, err = Load(filepath.Join(reference(t), "fenced.yaml"))

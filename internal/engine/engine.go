@@ -138,9 +138,12 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if err := e.stop.NoteUnread(state.KindFreeze, e.hosts.LoadFreezes(ctx, opt.Store)); err != nil {
 		return nil, err
 	}
-	runs, err := state.LoadRuns(ctx, opt.Store)
+	runs, aside, err := state.LoadAllRuns(ctx, opt.Store)
 	if err != nil {
 		return nil, fmt.Errorf("load runs: %w", err)
+	}
+	if len(aside) > 0 {
+		opt.Events.Emit(asideEvent(aside))
 	}
 	asked, err := e.asked.load(ctx)
 	if err != nil {

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/internal/stop"
 )
 
 func (s *failingStore) cluster(t *testing.T, name string) state.Cluster {
@@ -55,6 +58,56 @@ func TestHoldExpires(t *testing.T) {
 		stop()
 	})
 }
+
+// Names that do not exist fill no store, and keep nobody from holding a Node that exists.
+func TestHoldsOfNodesThatDoNotExistAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(time.Second)
+		hold := func(name string) error {
+			o := byHand
+			if o.Node = name; strings.Contains(name, "/") {
+				o.Node, o.Machine = "", name
+			}
+			_, err := e.Hold(t.Context(), o)
+			return err
+		}
+		release := func(name string) {
+			o := byHand
+			o.Node = name
+			_, err := e.ReleaseHold(t.Context(), o)
+			require.NoError(t, err)
+		}
+		stored := func() int {
+			list, err := store.List(t.Context(), state.KindHold)
+			require.NoError(t, err)
+			return len(list)
+		}
+		for i := range manyHolds {
+			require.NoError(t, hold(fmt.Sprint("no-", i)))
+		}
+		for range 3 { // as one who holds and releases for days
+			refusedFor(t, hold("typo"), reason.TooManyHolds)
+			refusedFor(t, hold("ns/typo"), reason.TooManyHolds)
+		}
+		require.Equal(t, manyHolds, stored())
+		require.NoError(t, hold("no-7"), "it is held already")
+		require.NoError(t, hold("n-1"), "a Node that exists can always be held")
+		require.NoError(t, hold("ns/m-1"))
+		for i := range 10 {
+			release(fmt.Sprint("no-", i))
+		}
+		for i := range 10 {
+			require.NoError(t, hold(fmt.Sprint("other-", i+10)))
+		}
+		assert.Equal(t, manyHolds+2, stored(), "the holds that have ended made room")
+		refusedFor(t, hold("typo"), reason.TooManyHolds)
+		stop()
+	})
+}
+
+const manyHolds = stop.MaxUnseenHolds
 
 func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

@@ -193,6 +193,23 @@ func TestPauseAtAStandbyStopsTheOwner(t *testing.T) {
 	})
 }
 
+// The daemon starts beside the record of an ended run that it cannot read, and says so once. The record stays. // I20
+func TestEndedRunThatCannotBeReadKeepsNobodyDown(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		const bad = `{"v":1,"data":{"id":"r-0","step":"Done","ended":"2026-01-01T00:00:00Z","of":"another version"}}`
+		_, err := store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r-0", Data: []byte(bad)})
+		require.NoError(t, err)
+		e, events, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Hour) // and it is pruned around
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 1, heard(t, events, `"r-0"`))
+		r, err := store.Get(t.Context(), state.KindRun, "r-0")
+		require.NoError(t, err)
+		assert.Equal(t, bad, string(r.Data))
+		stop()
+	})
+}
+
 // An instance does not take over a cluster with unreadable records: one may be of an open
 // run. // I20
 func TestUnreadableRecordsAreNotTakenOver(t *testing.T) {

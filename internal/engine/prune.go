@@ -2,8 +2,12 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -51,9 +55,12 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 		return false
 	}
 	open, known := map[string]bool{}, map[string]bool{}
-	runs, err := state.LoadRuns(ctx, store) // includes clusters that are not configured here
+	runs, aside, err := state.LoadAllRuns(ctx, store) // includes clusters that are not configured here
 	for _, r := range runs {
 		open[r.ID], known[r.ID] = r.Open(), true
+	}
+	for _, r := range aside {
+		known[r.ID] = true
 	}
 	if err == nil { // a run that cannot be read may be open
 		_, err = state.PruneBackups(ctx, store, now.Add(-keepBackups), func(run string) bool { return open[run] })
@@ -71,4 +78,18 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 		e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "prune old records: " + err.Error()})
 	}
 	return true
+}
+
+// asideShown is how many records that were set aside an event names.
+const asideShown = 3
+
+// asideEvent tells which ended runs are not read.
+func asideEvent(aside []state.AsideRun) event.Event {
+	var errs []error
+	for _, r := range aside[:min(len(aside), asideShown)] {
+		errs = append(errs, r.Err)
+	}
+	return event.Event{Type: event.Internal, Message: fmt.Sprintf(
+		"the records of %d runs that have ended cannot be read and are set aside: they count in no limit, and stay in the store, where fencectl export finds them: %s",
+		len(aside), bmc.Printable(strings.ReplaceAll(errors.Join(errs...).Error(), "\n", "; "), maxUnreadText))}
 }

@@ -124,6 +124,9 @@ func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 		w.SetLeaseMoving(false)
 		w.dead()
 		_, err := e.ConfirmOff(t.Context(), byHand)
+		refusedFor(t, err, reason.ConfirmedOffContradicted) // fenced has just seen a renewal
+		time.Sleep(time.Minute)
+		_, err = e.ConfirmOff(t.Context(), byHand)
 		refusedFor(t, err, reason.Frozen)
 		assert.Nil(t, only(t, e).Confirmed)
 		assert.Zero(t, w.Isolations())

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/order"
@@ -36,21 +38,44 @@ func (e *Engine) checkClusterName(cluster string) error {
 }
 
 // Hold prevents fencing of one Node or Machine. It takes effect at once, even if the store does
-// not answer. The Node or Machine need not exist. A hold that lasts longer stays. // I23
+// not answer. The Node or Machine need not exist, but only so many of those can be held. A hold that lasts longer stays. // I23
 func (e *Engine) Hold(ctx context.Context, o order.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return order.Outcome{}, err
 	}
 	o.Cluster = c.opt.Name
-	out := e.stop.Hold(ctx, o)
-	_, open := c.book.OpenOn(o.Of())
-	_, known := c.book.TargetOn(o.Node)
-	if o.Machine != "" {
-		_, known = c.book.Objects().TargetOf(o.Machine)
+	out, err := e.stop.Hold(ctx, o, c.seenNames())
+	if err != nil {
+		return out, err
 	}
-	out.Unseen = !open && !(known && c.book.Seen())
+	_, open := c.book.OpenOn(o.Of())
+	out.Unseen = !open && !(c.isSeen(o.Of()) && c.book.Seen())
 	return out, nil
+}
+
+// isSeen says whether fenced sees the Node of this name, or the Machine "namespace/name".
+func (c *cluster) isSeen(name string) (seen bool) {
+	if strings.Contains(name, "/") {
+		_, seen = c.book.Objects().TargetOf(name)
+	} else {
+		_, seen = c.book.TargetOn(name)
+	}
+	return seen
+}
+
+// seenNames says which names fenced sees, or has a run of on record.
+func (c *cluster) seenNames() func(name string) bool {
+	ofRuns := sync.OnceValue(func() map[string]bool {
+		names := map[string]bool{}
+		for _, r := range c.book.Runs() {
+			for _, name := range r.Target.Names() {
+				names[name] = true
+			}
+		}
+		return names
+	})
+	return func(name string) bool { return c.isSeen(name) || ofRuns()[name] }
 }
 
 // ReleaseHold ends the hold of a Node or, if there is none, its quarantine. It ends only one

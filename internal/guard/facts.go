@@ -155,7 +155,9 @@ type Facts struct {
 	HostUnread, ClusterUnread bool
 
 	// NodeAlive: Ready is Unknown, but the kubelet still renews its Lease.
-	NodeAlive    bool
+	NodeAlive bool
+	// LeaseTooLong is why fenced cannot wait for a renewal of the kubelet's Lease. // I5
+	LeaseTooLong string
 	LastRunEnded time.Time
 	// FailedRunsInARow counts the newest runs of the host without success among
 	// them, and without an hour of health after them.

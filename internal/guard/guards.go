@@ -26,7 +26,7 @@ func Gates(l Limits, f Facts, now time.Time) []reason.Gate {
 func markUnread(f Facts, gates []reason.Gate) []reason.Gate {
 	for i := range gates {
 		switch gates[i].Name {
-		case "target", "nodeAlive", "contested", "powerOwner":
+		case "target", "nodeAlive", "nodeLease", "contested", "powerOwner":
 			if f.ClusterUnread {
 				gates[i] = gates[i].NotChecked("")
 			}
@@ -199,6 +199,7 @@ func hostGuards(f Facts) []reason.Gate {
 		host,
 		reason.NoneOf("uniqueHost", reason.DuplicateHost, f.Duplicate, "inventory and BMCs"), // I9
 		reason.NoneOf("powerOwner", reason.PowerOwner, f.PowerOwner, "BareMetalHost"),
+		reason.NoneOf("nodeLease", reason.LeaseTooLong, f.LeaseTooLong, "Lease"), // I5
 		identityGuard(f),
 	}
 }

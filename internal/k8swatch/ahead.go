@@ -64,14 +64,14 @@ func (l *looker) leaderNow(ctx context.Context, name string) (string, error) {
 
 func (l *looker) readLeader(ctx context.Context, name string) (string, error) {
 	return readShared(ctx, l.c.shared, "leader "+name, func(ctx context.Context) (string, error) {
-		return holder(ctx, l.c.work.api(), machineAPINamespace, name)
+		return l.c.leaders.at(ctx, l.c.work.api(), machineAPINamespace, name)
 	})
 }
 
 // managerNow names the leader of a manager on the management API.
 func (l *looker) managerNow(ctx context.Context, name string) (string, error) {
 	return readShared(ctx, l.c.shared, "manager "+name, func(ctx context.Context) (string, error) {
-		return leaderAnywhere(ctx, l.c.manage.api(), name)
+		return l.c.leaders.in(ctx, l.c.manage.api(), name)
 	})
 }
 

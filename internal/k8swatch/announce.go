@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -137,12 +138,7 @@ func leaseDuration(s coordinationv1.LeaseSpec) time.Duration {
 func (w *announcer) takeLease(l *coordinationv1.Lease, a Announcement) {
 	now, seconds := metav1.NowMicro(), int32(ownLeaseDuration/time.Second)
 	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity != a.Instance || l.Annotations[storeAnnotation] != a.StoreID {
-		var before int32
-		if l.Spec.LeaseTransitions != nil {
-			before = *l.Spec.LeaseTransitions
-		}
-		before++
-		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &now, &before
+		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &now, nextTransition(l.Spec)
 	}
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &a.Instance, &seconds, &now
 	if l.Annotations == nil {
@@ -150,4 +146,17 @@ func (w *announcer) takeLease(l *coordinationv1.Lease, a Announcement) {
 	}
 	l.Annotations[storeAnnotation], l.Annotations[epochAnnotation] = a.StoreID, strconv.FormatUint(a.Epoch, 10)
 	l.Annotations[processAnnotation] = w.process
+}
+
+// nextTransition counts a change of the holder. The API server refuses a Lease with a negative number, so the highest one, which
+// anybody may have written, stays.
+func nextTransition(s coordinationv1.LeaseSpec) *int32 {
+	var n int32
+	if s.LeaseTransitions != nil {
+		n = *s.LeaseTransitions
+	}
+	if n < math.MaxInt32 {
+		n++
+	}
+	return &n
 }

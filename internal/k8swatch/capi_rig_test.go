@@ -213,10 +213,12 @@ func servedAt(k *Cluster, version string) {
 func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 	inBothVersions(t, func(t *testing.T, b *blue) {
 		ctx := rigtest.Context(t, 3*time.Minute)
-		k, err := New(b.config(t), zap.NewNop())
+		const namespace = "our-own-capi-system" // as its administrator likes
+		cfg := b.config(t)
+		cfg.ControllerNamespaces = []string{namespace}
+		k, err := New(cfg, zap.NewNop())
 		require.NoError(t, err)
 		servedAt(k, b.version)
-		const namespace = "our-own-capi-system" // as its administrator likes
 		require.NoError(t, b.manage.CreateNamespace(ctx, namespace))
 		require.NoError(t, b.manage.PutLease(ctx, rig.Lease{Namespace: namespace, Name: clusterAPILeader, Holder: "capi-1", Duration: 5 * time.Minute}))
 		assert.Equal(t, remediate.No, look(t, k, b.run).Seen.Contested, "no check of the manager's covers the Machine")

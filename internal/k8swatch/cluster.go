@@ -37,6 +37,9 @@ type Config struct {
 	Metal3Remediations bool
 	// RemediateReadyNodes: a request may ask for the power cycle of a Node that is Ready.
 	RemediateReadyNodes bool
+	// ControllerNamespaces are those in which the leader Lease of another remediator counts, beside
+	// the ones where they are installed by default.
+	ControllerNamespaces []string
 	// Checks are the checks from files; the requests of their templates are
 	// watched, too.
 	Checks []policy.Check
@@ -64,6 +67,7 @@ type Cluster struct {
 	fresh        freshness
 	announcer    announcer
 	shared       *sharedReads // what is the same for all looks of one moment
+	leaders      *leaders
 	nodeLocks
 	withheld bool // the Cluster API's objects are withheld; only Changes uses it
 }
@@ -90,8 +94,9 @@ func New(cfg Config, log *zap.Logger) (*Cluster, error) {
 // newCluster is a Cluster that is not connected yet.
 func newCluster(cfg Config, log *zap.Logger) *Cluster {
 	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)), changed: make(chan struct{}, 1), shared: newSharedReads()}
+	c.leaders = &leaders{leases: newLeaseClock(), namespaces: cfg.ControllerNamespaces, log: c.log}
 	c.work = newSide(c, "workload", cfg.Kubeconfig)
-	c.nodeLocks = nodeLocks{work: c.work, shared: c.shared, holder: ownHolder + cfg.StoreID, request: c.Requests().get}
+	c.nodeLocks = nodeLocks{work: c.work, shared: c.shared, leases: c.leaders.leases, holder: ownHolder + cfg.StoreID, request: c.Requests().get}
 	c.manage = c.work
 	if cfg.Management.Kubeconfig != "" {
 		c.manage = newSide(c, "management", cfg.Management.Kubeconfig)

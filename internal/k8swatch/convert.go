@@ -58,7 +58,7 @@ func policyNode(n *corev1.Node) *policy.Node {
 	out.Conditions = make([]policy.Condition, 0, len(n.Status.Conditions))
 	for _, c := range n.Status.Conditions {
 		out.Conditions = append(out.Conditions, policy.Condition{
-			Type: intern(string(c.Type)), Status: intern(string(c.Status)), LastTransition: c.LastTransitionTime.Time,
+			Type: intern(string(c.Type)), Status: intern(string(c.Status)), LastTransition: policy.Bounded(c.LastTransitionTime.Time),
 		})
 	}
 	for _, a := range n.Status.Addresses {

@@ -16,11 +16,11 @@ func (c *Cluster) ControllerAlive(ctx context.Context, id policy.CheckID) (remed
 	who, err := "", error(nil)
 	switch groupOf(id.APIVersion) {
 	case machineGroup:
-		who, err = holder(ctx, c.work.api(), machineAPINamespace, checkLeader)
+		who, err = c.leaders.at(ctx, c.work.api(), machineAPINamespace, checkLeader)
 	case clusterGroup:
-		who, err = leaderAnywhere(ctx, c.manage.api(), clusterAPILeader)
+		who, err = c.leaders.in(ctx, c.manage.api(), clusterAPILeader)
 	case medik8sGroup:
-		who, err = leaderAnywhere(ctx, c.work.api(), nodeCheckLeader)
+		who, err = c.leaders.in(ctx, c.work.api(), nodeCheckLeader)
 	default:
 		return remediate.Yes, nil
 	}

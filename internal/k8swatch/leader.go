@@ -2,10 +2,14 @@ package k8swatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -123,29 +127,92 @@ func (l *looker) coveringChecks(ctx context.Context) ([]policy.Check, error) {
 	return found, nil
 }
 
-// leaderAnywhere names the leader of a controller whose namespace is the
-// administrator's choice, by the name of its Lease.
-func leaderAnywhere(ctx context.Context, cl *clients, name string) (string, error) {
+// leaderNamespaces are where the managers are installed whose namespace their administrator may choose, by the name of
+// their Lease: the defaults of clusterctl, OpenShift, Rancher and OLM. clusters[].controllerNamespaces
+// adds others. Nobody else may say that such a manager is alive. // I22
+var leaderNamespaces = map[string][]string{
+	clusterAPILeader: {"capi-system", "openshift-cluster-api", "cattle-capi-system", "cattle-provisioning-capi-system"},
+	metal3Leader:     {"capm3-system", "openshift-cluster-api"},
+	nodeCheckLeader:  {"openshift-workload-availability", "openshift-operators", "operators", "medik8s"},
+}
+
+// leaders says which other controllers are alive, by their leader Leases.
+type leaders struct {
+	leases     *leaseClock
+	namespaces []string // that the administrator names
+	log        *zap.Logger
+	told       sync.Map // when the log last had the Leases of a name that do not count
+}
+
+// in names the leader of a manager, by the name of its Lease.
+func (c *leaders) in(ctx context.Context, cl *clients, name string) (string, error) {
+	namespaces := slices.Concat(leaderNamespaces[name], c.namespaces)
+	found := make([]string, len(namespaces))
+	errs := make([]error, len(namespaces))
+	var g sync.WaitGroup
+	for i, namespace := range namespaces {
+		g.Go(func() {
+			leases, server, err := leasesNamed(ctx, cl, namespace, name)
+			errs[i] = err
+			for j := range leases {
+				found[i] = c.leases.holderOf(&leases[j], longestLeadership, server, time.Now())
+			}
+		})
+	}
+	g.Wait()
+	if i := slices.IndexFunc(found, func(who string) bool { return who != "" }); i >= 0 {
+		return found[i], nil
+	}
+	c.tellElsewhere(ctx, cl, name)
+	return "", errors.Join(errs...)
+}
+
+const (
+	tellElsewhereEvery = time.Hour
+	elsewhereShown     = 3 // namespaces
+)
+
+// tellElsewhere logs now and then where a Lease is held that does not count: a manager that its administrator installed
+// there acts beside fenced until the namespace is named.
+func (c *leaders) tellElsewhere(ctx context.Context, cl *clients, name string) {
+	now := time.Now()
+	if last, told := c.told.Swap(name, now); told && now.Sub(last.(time.Time)) < tellElsewhereEvery {
+		c.told.Store(name, last)
+		return
+	}
+	if found, err := c.elsewhere(ctx, cl, name); err == nil && len(found) > 0 {
+		c.log.Warn("a leader Lease that does not count: if its manager runs there, add the namespace to clusters[].controllerNamespaces",
+			zap.String("lease", name), zap.Strings("namespaces", found[:min(len(found), elsewhereShown)]), zap.Int("count", len(found)))
+	}
+}
+
+// elsewhere names in which other namespaces Leases of this name have a holder. They do not count.
+func (c *leaders) elsewhere(ctx context.Context, cl *clients, name string) ([]string, error) {
+	counting := slices.Concat(leaderNamespaces[name], c.namespaces)
+	leases, _, err := leasesNamed(ctx, cl, metav1.NamespaceAll, name)
+	var found []string
+	for i := range leases {
+		if l := &leases[i]; !slices.Contains(counting, l.Namespace) && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" {
+			found = append(found, l.Namespace)
+		}
+	}
+	return found, err
+}
+
+// leasesNamed returns the Leases of a name in one namespace or, for some of them, in all. server is the API server's time.
+func leasesNamed(ctx context.Context, cl *clients, namespace, name string) (leases []coordinationv1.Lease, server time.Time, err error) {
 	ctx, clock := withClock(ctx)
-	list, err := cl.typed.Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
+	list, err := cl.typed.Leases(namespace).List(ctx, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: pageSize,
 	})
 	if err = checkList(list, err); err != nil {
-		return "", fmt.Errorf("list the Leases %s: %w", name, err)
+		return nil, time.Time{}, fmt.Errorf("list the Leases %s: %w", name, err)
 	}
-	if list.Continue != "" {
-		return "", fmt.Errorf("list the Leases %s: there are more than %d", name, pageSize)
-	}
-	for i := range list.Items {
-		if who, err := holderOf(&list.Items[i], clock.now(time.Now())); err != nil || who != "" {
-			return who, err
-		}
-	}
-	return "", nil
+	return list.Items, clock.now(time.Now()), nil
 }
 
-// holder names the current holder of a Lease, in a sentence; "" if there is none.
-func holder(ctx context.Context, cl *clients, namespace, name string) (string, error) {
+// at names the current holder of a Lease, in a sentence; "" if there is none.
+func (c *leaders) at(ctx context.Context, cl *clients, namespace, name string) (string, error) {
 	ctx, clock := withClock(ctx)
 	lease, err := cl.lease(ctx, namespace, name)
 	if isGone(err, name) {
@@ -154,28 +221,6 @@ func holder(ctx context.Context, cl *clients, namespace, name string) (string, e
 	if err != nil {
 		return "", fmt.Errorf("read Lease %s/%s: %w", namespace, name, err)
 	}
-	return holderOf(lease, clock.now(time.Now()))
-}
-
-func holderOf(l *coordinationv1.Lease, now time.Time) (string, error) {
-	switch alive, who := isHeld(l.Spec, now); alive {
-	case remediate.No:
-		return "", nil
-	case remediate.Yes:
-		return who + " holds the Lease " + l.Name, nil
-	}
-	return "", fmt.Errorf("read Lease %s/%s: it has a holder, but no renewTime", l.Namespace, l.Name)
-}
-
-// isHeld reports whether a Lease is held at the API server's time, with which the
-// holder's clock is synchronized. A leader that stepped down leaves no holder.
-func isHeld(s coordinationv1.LeaseSpec, now time.Time) (remediate.Answer, string) {
-	switch {
-	case s.HolderIdentity == nil || *s.HolderIdentity == "":
-		return remediate.No, ""
-	case s.RenewTime == nil || s.LeaseDurationSeconds == nil || *s.LeaseDurationSeconds <= 0:
-		return remediate.CannotTell, ""
-	}
-	expires := s.RenewTime.Add(time.Duration(*s.LeaseDurationSeconds) * time.Second)
-	return remediate.Ask(now.Before(expires)), *s.HolderIdentity
+	now := time.Now()
+	return c.leases.holderOf(lease, longestLeadership, clock.now(now), now), nil
 }

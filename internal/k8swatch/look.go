@@ -196,7 +196,7 @@ func (l *looker) lease(ctx context.Context) error {
 	}
 	l.look.Seen.Lease = remediate.Lease{Known: true, ResourceVersion: lease.ResourceVersion}
 	if lease.Spec.RenewTime != nil {
-		l.look.Seen.Lease.RenewTime = lease.Spec.RenewTime.Time
+		l.look.Seen.Lease.RenewTime = policy.Bounded(lease.Spec.RenewTime.Time)
 	}
 	if seconds := lease.Spec.LeaseDurationSeconds; seconds != nil {
 		l.look.Seen.Lease.Duration = time.Duration(max(0, *seconds)) * time.Second

@@ -201,7 +201,7 @@ func TestLookSeesTheRivalsOfOtherChecks(t *testing.T) { // I22
 	require.NoError(t, err)
 	s := look(t, k, r).Seen
 	assert.Equal(t, remediate.Yes, s.Contested)
-	assert.Contains(t, s.Contender, "pod-y holds the Lease "+checkLeader)
+	assert.Contains(t, s.Contender, "pod-y holds the Lease "+rig.Namespace+"/"+checkLeader)
 	paused := ""
 	require.NoError(t, c.Annotate(ctx, rig.CheckResource, check.Name, "cluster.x-k8s.io/paused", &paused))
 	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "paused, it does nothing")

@@ -36,6 +36,7 @@ const (
 type nodeLocks struct {
 	work   *side
 	shared *sharedReads
+	leases *leaseClock
 	holder string
 	// request reads the remediation request of a run; nil if it is gone.
 	request func(context.Context, remediate.Request) (*policy.Request, error)
@@ -80,8 +81,9 @@ func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time
 	if foreign != "" || err != nil {
 		return 0, foreign, err
 	}
-	if held, _ := isHeld(l.Spec, now); held == remediate.Yes && !n.holdsNode(l) { // a check that asks fenced holds it for us
-		return time.Until(l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second)), "", nil
+	own := time.Now()
+	if who, until := n.leases.heldUntil(l, longestNodeHold, now, own); who != "" && !n.holdsNode(l) { // a check that asks fenced holds it for us
+		return until.Sub(own), "", nil
 	}
 	if onlyRenew && !n.holdsNode(l) {
 		return 0, "", nil
@@ -127,12 +129,7 @@ func (n *nodeLocks) holdsNode(l *coordinationv1.Lease) bool {
 func (n *nodeLocks) holdNode(l *coordinationv1.Lease, run remediate.Run, now time.Time) {
 	holder, seconds, at := n.holder, int32(nodeLockDuration/time.Second), metav1.NewMicroTime(now)
 	if !n.holdsNode(l) {
-		var before int32
-		if l.Spec.LeaseTransitions != nil {
-			before = *l.Spec.LeaseTransitions
-		}
-		before++
-		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &at, &before
+		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &at, nextTransition(l.Spec)
 	}
 	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds, l.Spec.RenewTime = &holder, &seconds, &at
 	l.OwnerReferences = nil
@@ -148,9 +145,9 @@ func (n *nodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Leas
 	if n.holdsNode(l) {
 		return "", nil
 	}
-	who, err := holderOf(l, now)
-	if err != nil || who == "" {
-		return "", err
+	who := n.leases.holderOf(l, longestNodeHold, now, time.Now())
+	if who == "" {
+		return "", nil
 	}
 	name, is := strings.CutPrefix(*l.Spec.HolderIdentity, medik8sHolder)
 	if !is {

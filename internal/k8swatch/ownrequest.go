@@ -115,7 +115,7 @@ func (r Requests) get(ctx context.Context, q remediate.Request) (*policy.Request
 func (r Requests) ClearStale(ctx context.Context, t remediate.Target) (removed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	who, err := holder(ctx, r.c.work.api(), machineAPINamespace, powerCycleLeader)
+	who, err := r.c.leaders.at(ctx, r.c.work.api(), machineAPINamespace, powerCycleLeader)
 	if err != nil || who != "" {
 		return false, err
 	}

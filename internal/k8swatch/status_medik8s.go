@@ -9,8 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// nodeCheckLeader is the leader Lease of medik8s' NodeHealthCheck operator, in
-// whichever namespace it runs.
+// nodeCheckLeader is the leader Lease of medik8s' NodeHealthCheck operator.
 const nodeCheckLeader = "e1f13584.medik8s.io"
 
 // The phases of a NodeHealthCheck, and the reasons of its condition Disabled.

@@ -57,9 +57,10 @@ type SurveyedKind struct {
 }
 
 // SurveyedController is another remediation controller, by its leader Lease. Holder is empty if
-// it is not alive.
+// it is not alive. Elsewhere are namespaces in which such a Lease has a holder and does not count.
 type SurveyedController struct {
 	Name, Lease, Holder string
+	Elsewhere           []string
 	Err                 error
 }
 
@@ -200,12 +201,13 @@ func (c surveyor) controllers(ctx context.Context, servers []SurveyedServer) []S
 	work, manage := servers[0].Groups, servers[len(servers)-1].Groups
 	inMachineAPI := func(lease string) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
-			return holder(ctx, c.work.api(), machineAPINamespace, lease)
+			return c.leaders.at(ctx, c.work.api(), machineAPINamespace, lease)
 		}
 	}
-	anywhere := func(s *side, lease string) func(context.Context) (string, error) {
-		return func(ctx context.Context) (string, error) { return leaderAnywhere(ctx, s.api(), lease) }
+	manager := func(s *side, lease string) func(context.Context) (string, error) {
+		return func(ctx context.Context) (string, error) { return c.leaders.in(ctx, s.api(), lease) }
 	}
+	namespaced := map[string]*side{clusterAPILeader: c.manage, metal3Leader: c.manage, nodeCheckLeader: c.work}
 	var found []SurveyedController
 	for _, k := range []struct {
 		name, lease, group string
@@ -214,20 +216,23 @@ func (c surveyor) controllers(ctx context.Context, servers []SurveyedServer) []S
 	}{
 		{"OpenShift's MachineHealthCheck controller", checkLeader, machineGroup, work, inMachineAPI(checkLeader)},
 		{"OpenShift's bare-metal actuator", powerCycleLeader, machineGroup, work, inMachineAPI(powerCycleLeader)},
-		{"Cluster API manager", clusterAPILeader, clusterGroup, manage, anywhere(c.manage, clusterAPILeader)},
-		{"Metal3's Cluster API provider", metal3Leader, clusterGroup, manage, anywhere(c.manage, metal3Leader)},
+		{"Cluster API manager", clusterAPILeader, clusterGroup, manage, manager(c.manage, clusterAPILeader)},
+		{"Metal3's Cluster API provider", metal3Leader, clusterGroup, manage, manager(c.manage, metal3Leader)},
 		{"an installation of fenced that may act", ownLease, coordinationv1.GroupName, work, func(ctx context.Context) (string, error) {
-			return holder(ctx, c.work.api(), metav1.NamespaceSystem, ownLease)
+			return c.leaders.at(ctx, c.work.api(), metav1.NamespaceSystem, ownLease)
 		}},
-		{"medik8s' NodeHealthCheck operator", nodeCheckLeader, medik8sGroup, work, anywhere(c.work, nodeCheckLeader)},
+		{"medik8s' NodeHealthCheck operator", nodeCheckLeader, medik8sGroup, work, manager(c.work, nodeCheckLeader)},
 	} {
 		if !slices.Contains(k.served, k.group) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		who, err := k.ask(ctx)
+		one := SurveyedController{Name: k.name, Lease: k.lease}
+		if one.Holder, one.Err = k.ask(ctx); one.Holder == "" && one.Err == nil && namespaced[k.lease] != nil {
+			one.Elsewhere, one.Err = c.leaders.elsewhere(ctx, namespaced[k.lease].api(), k.lease)
+		}
 		cancel()
-		found = append(found, SurveyedController{Name: k.name, Lease: k.lease, Holder: who, Err: err})
+		found = append(found, one)
 	}
 	return found
 }

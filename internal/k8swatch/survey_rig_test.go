@@ -36,6 +36,7 @@ func TestSurvey(t *testing.T) { // I22
 	for _, lease := range []string{checkLeader, powerCycleLeader} {
 		require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: machineAPINamespace, Name: lease, Holder: "holds-" + lease, Duration: time.Hour}))
 	}
+	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: "default", Name: nodeCheckLeader, Holder: "nobody", Duration: time.Hour}))
 	k := dial(t, c)
 	s, err := TakeSurvey(ctx, k, "fenced")
 	require.NoError(t, err)
@@ -69,6 +70,7 @@ func TestSurvey(t *testing.T) { // I22
 	for _, o := range s.Controllers {
 		require.NoError(t, o.Err)
 		alive[o.Lease] = o.Holder
+		assert.Equal(t, o.Lease == nodeCheckLeader, slices.Equal(o.Elsewhere, []string{"default"}), "%s: %s", o.Lease, o.Elsewhere)
 	}
 	assert.Len(t, alive, 4, "no Cluster API is served")
 	assert.Contains(t, alive[powerCycleLeader], "holds-"+powerCycleLeader)

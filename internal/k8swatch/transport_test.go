@@ -6,10 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/wall"
 )
 
@@ -67,24 +64,4 @@ func TestLookSeesAClockThatWasSet(t *testing.T) {
 	v := c.View()
 	assert.True(t, v.SkewKnown)
 	assert.InDelta(t, -10*time.Minute, v.Skew, float64(2*time.Second))
-}
-
-func TestLeaderLease(t *testing.T) { // I22
-	now := time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
-	holder, nobody, duration := "capbm-7", "", int32(15)
-	renewed := func(ago time.Duration) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(-ago)} }
-	for name, c := range map[string]struct {
-		spec coordinationv1.LeaseSpec
-		want remediate.Answer
-	}{
-		"never held":     {coordinationv1.LeaseSpec{}, remediate.No},
-		"stepped down":   {coordinationv1.LeaseSpec{HolderIdentity: &nobody, RenewTime: renewed(0), LeaseDurationSeconds: &duration}, remediate.No},
-		"alive":          {coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: renewed(14 * time.Second), LeaseDurationSeconds: &duration}, remediate.Yes},
-		"expired":        {coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: renewed(15 * time.Second), LeaseDurationSeconds: &duration}, remediate.No},
-		"holder no time": {coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: &duration}, remediate.CannotTell},
-		"holder no term": {coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: renewed(0)}, remediate.CannotTell},
-	} {
-		got, _ := isHeld(c.spec, now)
-		assert.Equal(t, c.want, got, name)
-	}
 }

@@ -1,7 +1,9 @@
 package manifest_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +89,25 @@ func TestAbsurdTimesFenceNothing(t *testing.T) { // I17
 			}
 			assert.Equal(t, acts, acting > 0, "%+v", r.Checks[0])
 		})
+	}
+}
+
+// A time at the end of the calendar, and its sum with the longest timeout, can be answered and stored: as JSON they would fail the
+// answer about all others.
+func TestTimesThatOthersWriteAreJSON(t *testing.T) {
+	for _, at := range []string{`"9999-12-31T23:59:59Z"`, `"9999-12-31T23:59:59-12:00"`, `"0000-01-01T00:00:00+12:00"`, `"2026-01-01T00:00:00Z"`} {
+		s := snapshot(t, sickOf("100%", at))
+		for i := range s.Checks {
+			for j := range s.Checks[i].Conditions {
+				s.Checks[i].Conditions[j].Timeout = math.MaxInt64
+			}
+		}
+		r := policy.Decide(s, stamp)
+		require.Len(t, r.Checks, 1)
+		for _, target := range r.Checks[0].Targets {
+			_, err := json.Marshal([]any{target, target.Since.UTC(), target.Due.UTC(), target.Due.Local()})
+			assert.NoError(t, err, at)
+		}
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fenced/fenced/internal/policy"
 )
 
 // object reads the fields of one JSON object. A field that is absent or null
@@ -118,7 +120,7 @@ func (o object) time(name string) time.Time {
 	if err != nil {
 		o.fail(o.at(name), "%q is not a time", s)
 	}
-	return t
+	return policy.Bounded(t)
 }
 
 // duration reads a Go duration. A negative one is an error, because it would mean

@@ -122,7 +122,7 @@ func instant(meta object, annotations map[string]string, key string) (t time.Tim
 	if err != nil {
 		meta.fail(meta.at("annotations"), "the value of %s, %q, is not a time", key, text)
 	}
-	return t
+	return policy.Bounded(t)
 }
 
 // conditions reads the list of that name.

@@ -119,7 +119,11 @@ func deadline(since time.Time, timeout time.Duration) time.Time {
 
 // wholeSeconds rounds up to seconds.
 func wholeSeconds(d time.Duration) int {
-	return int((d + time.Second - 1) / time.Second)
+	s := d / time.Second
+	if d > s*time.Second { // not d + time.Second - 1, which may be more than there are
+		s++
+	}
+	return int(s)
 }
 
 func stamp(t time.Time) string {

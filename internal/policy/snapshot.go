@@ -280,9 +280,32 @@ type Condition struct {
 	LastTransition time.Time
 }
 
+// The times that others write are kept between these two. Times beyond the years 0 to 9999 are no JSON, so that one of them, or
+// its sum with a timeout, would keep a run from being saved and an answer from being given.
+var (
+	earliestTime = time.Time{}.Add(time.Second) // the zero time means that there is none
+	latestTime   = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+// Bounded is a time that others wrote, with which one can go on. All times before or after the bounds
+// lead to the same decisions as they do.
+func Bounded(t time.Time) time.Time {
+	switch {
+	case t.IsZero():
+	case t.Before(earliestTime):
+		return earliestTime
+	case t.After(latestTime):
+		return latestTime
+	}
+	return t
+}
+
 // Lease is the heartbeat of one kubelet.
 type Lease struct {
-	RenewTime time.Time
+	RenewTime time.Time // by the clock of whoever wrote it
+	// Since is when this version of the Lease was first read, and Before when an earlier one was
+	// last read, by the clock of the reader; zero: it is not known.
+	Since, Before time.Time
 }
 
 // Host is what policy and the engine need of a BareMetalHost.

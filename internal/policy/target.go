@@ -226,6 +226,30 @@ func (t TargetReport) leftIndeterminate(code reason.Code, why string) TargetRepo
 // kubelet renews it every 10 s.
 const leaseFresh = 60 * time.Second
 
+// RenewedUntil returns until when a Lease shows that the kubelet of a Node whose Ready is Unknown still
+// runs; zero or past: it does not. It does if its version changed since then. As long as only one
+// version was read, the time in it says whether it was renewed since then. No time in it counts
+// for longer than the Lease may stand still: a host's clock may be years ahead. A time of the
+// condition that is still to come says nothing, and then any change counts. // I4
+func RenewedUntil(n *Node, l Lease, now time.Time) time.Time {
+	if n == nil {
+		return time.Time{}
+	}
+	ready, ok := n.condition("Ready")
+	since := ready.LastTransition
+	if !l.Since.IsZero() && since.After(now) {
+		since = time.Time{}
+	}
+	switch {
+	case !ok || ready.Status != "Unknown":
+	case l.Before.After(since):
+		return l.Since.Add(leaseFresh)
+	case l.RenewTime.After(since):
+		return Sooner(l.Since, l.RenewTime).Add(leaseFresh)
+	}
+	return time.Time{}
+}
+
 // refuseAlive refuses a Node whose Ready is Unknown while its kubelet still
 // renews the Lease. Such a host runs; only its status does not reach the API
 // server. // I4
@@ -237,19 +261,13 @@ func (t *TargetReport) refuseAlive(x *Subject, now time.Time) {
 
 // refuseWhileRenewed is refuseAlive whatever the reason is.
 func (t *TargetReport) refuseWhileRenewed(x *Subject, now time.Time) {
-	if x.Node == nil || t.Action == None {
+	if t.Action == None {
 		return
 	}
-	ready, ok := x.Node.condition("Ready")
-	if !ok || ready.Status != "Unknown" || !x.Lease.RenewTime.After(ready.LastTransition) {
-		return
+	if until := RenewedUntil(x.Node, x.Lease, now); now.Before(until) {
+		t.refuse(reason.NodeAlive)
+		t.waitUntil(until, now)
 	}
-	freshUntil := x.Lease.RenewTime.Add(leaseFresh)
-	if !now.Before(freshUntil) {
-		return
-	}
-	t.refuse(reason.NodeAlive)
-	t.waitUntil(freshUntil, now)
 }
 
 func stateReason(s State) reason.Code {

@@ -30,6 +30,7 @@ var classes = map[Code]Class{
 	QuorumUnknown:       Transient,
 	QuorumLost:          Transient,
 	NodeAlive:           Transient,
+	LeaseTooLong:        Transient,
 	NotOwner:            Transient,
 	NotSynced:           Transient,
 	ViewStale:           Transient,

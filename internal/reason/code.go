@@ -95,6 +95,8 @@ const (
 	Overlap Code = "Overlap"
 	// NodeAlive: Ready is Unknown but the kubelet still renews its Lease.
 	NodeAlive Code = "NodeAlive"
+	// LeaseTooLong: the kubelet's Lease lasts longer than fenced waits for a renewal.
+	LeaseTooLong Code = "LeaseTooLong"
 )
 
 // Refusals by the daemon's guards.

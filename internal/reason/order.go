@@ -7,6 +7,8 @@ const (
 	AuditFailed Code = "AuditFailed"
 	// NoHold: the Node has neither a hold nor a quarantine to release.
 	NoHold Code = "NoHold"
+	// TooManyHolds: so many Nodes and Machines that fenced does not see are held that no other one can be.
+	TooManyHolds Code = "TooManyHolds"
 	// ConfirmedOffContradicted: evidence contradicts a manual confirmation that a
 	// host is off.
 	ConfirmedOffContradicted Code = "ConfirmedOffContradicted"

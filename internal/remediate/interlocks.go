@@ -91,6 +91,9 @@ var interlocks = []interlock{
 		[stages]effect{stageNoEffect: abandons, stageDeletingMachine: finishes}},
 	{"power-off forbidden", func(_ Run, s Observation) bool { return s.PowerForbidden != "" }, forbiddenWhy, // I5, I9
 		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait, stageNoEffect: abandons, stageConfirmed: drop, stageHeld: refuse}},
+	// A kubelet that renews so seldom would not have missed a renewal when the wait after the Off ends.
+	{"Lease too long", func(_ Run, s Observation) bool { return s.Lease.TooLong() != "" }, leaseWhy, // I5
+		[stages]effect{stageUntouched: drop, stageLaterAttempt: wait, stageConfirmed: drop, stageHeld: refuse}},
 	{"target changed", targetChanged, targetWhy, // I2
 		[stages]effect{stageUntouched: drop}},
 	// A manual confirmation justifies itself.
@@ -134,6 +137,9 @@ func withdrawnWhy(_ Run, s Observation) (reason.Code, string) {
 }
 func forbiddenWhy(_ Run, s Observation) (reason.Code, string) {
 	return reason.PowerForbidden, s.PowerForbidden
+}
+func leaseWhy(_ Run, s Observation) (reason.Code, string) {
+	return reason.LeaseTooLong, s.Lease.TooLong()
 }
 func quorumWhy(_ Run, s Observation) (reason.Code, string) { return reason.QuorumLost, s.QuorumWhy }
 

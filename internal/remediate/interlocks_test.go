@@ -33,6 +33,7 @@ func TestInterlockOrder(t *testing.T) {
 		"another machine's BMC",
 		"recovered",
 		"power-off forbidden",
+		"Lease too long",
 		"target changed",
 		"recovered",
 		"no longer asked for",
@@ -73,6 +74,7 @@ var facts = map[string]func(r *Run, s *Observation){
 	"another remediator":    func(_ *Run, s *Observation) { s.Contested = Yes },
 	"recovered":             func(_ *Run, s *Observation) { s.Justified = No },
 	"power-off forbidden":   func(_ *Run, s *Observation) { s.PowerForbidden = "frozen" },
+	"Lease too long":        func(_ *Run, s *Observation) { s.Lease.Duration = LeaseDurationMax + sec },
 	"target changed":        func(_ *Run, s *Observation) { s.Node.UID = "u9" },
 	"no longer asked for":   func(_ *Run, s *Observation) { s.Withdrawn, s.WithdrawnWhy = Yes, "the check is gone" },
 	"quorum lost":           func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No },
@@ -146,7 +148,7 @@ func TestInterlocksBind(t *testing.T) {
 			assert.NotEqual(t, code, free.Reason, name)
 		}
 	}
-	assert.Equal(t, 60, cells, "each cell was asked")
+	assert.Equal(t, 64, cells, "each cell was asked")
 }
 
 // TestFirstInterlockDecides: of two that bind at one stage the row above decides.

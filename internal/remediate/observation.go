@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -184,9 +185,24 @@ type Lease struct {
 }
 
 // A Lease that was renewed less than recentFor before the Off may be renewed again. It must
-// then stand still for quietFor: by then a kubelet that runs has missed a renewal. // I5
-func (l Lease) recentFor() time.Duration { return max(leaseRecentFor, l.Duration) }
-func (l Lease) quietFor() time.Duration  { return max(leaseQuietFor, l.Duration/2) }
+// then stand still for quietFor: by then a kubelet that runs has missed a renewal. Neither is longer
+// than for LeaseDurationMax, whatever is written into the Lease once the host is off. // I5
+func (l Lease) recentFor() time.Duration {
+	return max(leaseRecentFor, min(l.Duration, LeaseDurationMax))
+}
+func (l Lease) quietFor() time.Duration {
+	return max(leaseQuietFor, min(l.Duration, LeaseDurationMax)/2)
+}
+
+// TooLong says why nobody can wait until a kubelet has missed a renewal of this Lease; "" if that is
+// possible. // I5
+func (l Lease) TooLong() string {
+	if l.Duration <= LeaseDurationMax {
+		return ""
+	}
+	return fmt.Sprintf("leaseDurationSeconds of the Node's Lease is %d; more than %d is not waited for",
+		l.Duration/time.Second, LeaseDurationMax/time.Second)
+}
 
 // seenAt is the Lease for the record of a run.
 func (l Lease) seenAt(now time.Time) *Lease {

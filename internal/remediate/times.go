@@ -26,6 +26,10 @@ const (
 	heldLevelWait  = 5 * time.Minute  // for a level of an idle run that does not answer: BMCs lock accounts
 )
 
+// LeaseDurationMax is the longest duration of a kubelet's Lease that fenced waits for. Kubelets use
+// 40 s; with this one they renew every 75 s. // I5
+const LeaseDurationMax = 5 * time.Minute
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

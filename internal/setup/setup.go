@@ -70,6 +70,8 @@ type Controller struct {
 	Lease   string `json:"lease"`
 	Holder  string `json:"holder"`
 	Problem string `json:"problem"`
+	// Elsewhere are namespaces in which such a Lease has a holder and does not count.
+	Elsewhere []string `json:"elsewhere,omitempty"`
 }
 
 // Node is one Node, and what fenced would need to fence its host.

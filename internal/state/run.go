@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -36,10 +37,47 @@ func GetRun(ctx context.Context, s Store, id string) (remediate.Run, error) {
 	return decodeRun(r)
 }
 
-// LoadRuns returns all runs that can be read, and an error (ErrUnreadable) that names each
-// record that cannot. If the store cannot be listed, it returns no run.
+// LoadRuns is LoadAllRuns without the runs that were set aside.
 func LoadRuns(ctx context.Context, s Store) ([]remediate.Run, error) {
-	return decodeAll(ctx, s, KindRun, decodeRun)
+	runs, _, err := LoadAllRuns(ctx, s)
+	return runs, err
+}
+
+// AsideRun is a run that has ended and whose record cannot be read. The record stays in the store as it is.
+type AsideRun struct {
+	ID  string
+	Err error
+}
+
+// LoadAllRuns returns all runs that can be read, and those that were set aside. The error (ErrUnreadable) names each other
+// record: that run may be open, and its host off. If the store cannot be listed, it returns no run. // I20
+func LoadAllRuns(ctx context.Context, s Store) (runs []remediate.Run, aside []AsideRun, err error) {
+	runs, err = decodeAll(ctx, s, KindRun, func(r Record) (remediate.Run, error) {
+		run, err := decodeRun(r)
+		if err != nil && hasEnded(r) {
+			aside = append(aside, AsideRun{r.Key, err})
+			return run, errSetAside
+		}
+		return run, err
+	})
+	return runs, aside, err
+}
+
+// hasEnded says whether a record that cannot be read shows beyond doubt that its run has ended: it is whole, of a version that this
+// program knows, of this run, and has the time of its end. Nothing is written any more for such a run, so nothing is lost.
+func hasEnded(r Record) bool {
+	var stored struct {
+		V    int `json:"v"`
+		Data struct {
+			ID    string         `json:"id"`
+			Step  remediate.Step `json:"step"`
+			Ended time.Time      `json:"ended"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(r.Data, &stored); err != nil || stored.V < 1 || stored.V > codecVersion {
+		return false
+	}
+	return stored.Data.ID == r.Key && stored.Data.Step.Ended() && !stored.Data.Ended.IsZero()
 }
 
 // PruneRuns deletes the runs that ended before the given time and returns their number. It
@@ -61,6 +99,9 @@ func PruneRuns(ctx context.Context, s Store, endedBefore time.Time) (int, error)
 	return n, err
 }
 
+// errSetAside makes decodeAll leave out a record.
+var errSetAside = errors.New("set aside")
+
 // decodeAll returns every record of a kind that decode accepts, and an error that names
 // the others.
 func decodeAll[T any](ctx context.Context, s Store, kind Kind, decode func(Record) (T, error)) ([]T, error) {
@@ -72,6 +113,9 @@ func decodeAll[T any](ctx context.Context, s Store, kind Kind, decode func(Recor
 	var bad []error
 	for _, r := range records {
 		v, err := decode(r)
+		if errors.Is(err, errSetAside) {
+			continue
+		}
 		if err != nil {
 			bad = append(bad, unreadableError{err})
 			continue

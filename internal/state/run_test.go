@@ -105,6 +105,49 @@ func TestLoadRunsReturnsTheGoodBesideTheBad(t *testing.T) {
 	}
 }
 
+// An ended run that cannot be read keeps nobody from reading the others. It stays as it is. Anything less than certain may be an open
+// run. // I20
+func TestEndedRunThatCannotBeReadIsSetAside(t *testing.T) {
+	const ended = `"ended":"2026-01-01T00:00:00Z"`
+	for name, c := range map[string]struct {
+		data  string
+		aside bool
+	}{
+		"a field of another version":  {`{"v":1,"data":{"id":"bad","step":"Done",` + ended + `,"mood":"sad"}}`, true},
+		"a field of the wrong type":   {`{"v":1,"data":{"id":"bad","step":"Aborted",` + ended + `,"attempt":"two"}}`, true},
+		"a time that is none":         {`{"v":1,"data":{"id":"bad","step":"Reprovisioned",` + ended + `,"started":"noon"}}`, true},
+		"a stray outer key":           {`{"v":1,"sum":1,"data":{"id":"bad","step":"Done",` + ended + `}}`, true},
+		"open":                        {`{"v":1,"data":{"id":"bad","step":"PowerOn","mood":"sad"}}`, false},
+		"open, with the time of ends": {`{"v":1,"data":{"id":"bad","step":"Held",` + ended + `,"mood":"sad"}}`, false},
+		"without the time of its end": {`{"v":1,"data":{"id":"bad","step":"Done","mood":"sad"}}`, false},
+		"another's ID":                {`{"v":1,"data":{"id":"other","step":"Done",` + ended + `,"mood":"sad"}}`, false},
+		"a future version":            {`{"v":2,"data":{"id":"bad","step":"Done",` + ended + `}}`, false},
+		"no version":                  {`{"data":{"id":"bad","step":"Done",` + ended + `}}`, false},
+		"cut off":                     {`{"v":1,"data":{"id":"bad","step":"Done",` + ended + `,"mood":`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, ctx := openStore(t), t.Context()
+			_, err := state.SaveRun(ctx, s, aRun("a"))
+			require.NoError(t, err)
+			_, err = s.Put(ctx, state.Record{Kind: state.KindRun, Key: "bad", Data: []byte(c.data)})
+			require.NoError(t, err)
+			runs, aside, err := state.LoadAllRuns(ctx, s)
+			require.Equal(t, !c.aside, err != nil, err)
+			require.Len(t, runs, 1)
+			require.Equal(t, c.aside, len(aside) == 1)
+			if c.aside {
+				require.Equal(t, "bad", aside[0].ID)
+				require.ErrorContains(t, aside[0].Err, `"bad"`)
+				_, err = state.PruneRuns(ctx, s, noon.Add(1000*time.Hour))
+				require.NoError(t, err)
+			}
+			r, err := s.Get(ctx, state.KindRun, "bad")
+			require.NoError(t, err)
+			require.Equal(t, c.data, string(r.Data))
+		})
+	}
+}
+
 func TestPruneRunsKeepsOpenAndRecent(t *testing.T) {
 	s, ctx := openStore(t), t.Context()
 	save := func(id string, step remediate.Step, ended time.Time) {

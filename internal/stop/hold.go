@@ -29,9 +29,46 @@ func (s *Stop) Held(cluster string, names ...string) string {
 	return ""
 }
 
-// Hold keeps one Node or Machine from being fenced. It need not exist. // I23
-func (s *Stop) Hold(ctx context.Context, o order.Order) order.Outcome {
-	return s.begin(ctx, key{o.Cluster, o.Of()}, o, "holds it", "held")
+// MaxUnseenHolds is how many Nodes and Machines of one cluster that do not exist can have a hold. Those that exist can always
+// be held.
+const MaxUnseenHolds = 1000
+
+// Hold keeps one Node or Machine from being fenced. It need not exist: seen says of which names fenced knows that
+// they do. // I23
+func (s *Stop) Hold(ctx context.Context, o order.Order, seen func(name string) bool) (order.Outcome, error) {
+	k := key{o.Cluster, o.Of()}
+	if !seen(k.node) && !s.hasRoom(ctx, k, seen) {
+		return order.Outcome{}, &reason.Refusal{Reason: reason.TooManyHolds, Message: fmt.Sprintf(
+			"%d Nodes and Machines that fenced does not see are held in cluster %s: release those that you no longer need (fencectl status lists them), then hold %s again",
+			MaxUnseenHolds, o.Cluster, k.node)}
+	}
+	return s.begin(ctx, k, o, "holds it", "held"), nil
+}
+
+// hasRoom says whether a name that is not seen may have a hold more. If there are too many records of such names, those of holds
+// that have ended go first: no run asks for them.
+func (s *Stop) hasRoom(ctx context.Context, k key, seen func(name string) bool) bool {
+	unseen := map[string]bool{}
+	for other := range s.unsaved.all() {
+		if other.cluster == k.cluster && other.node != "" && !seen(other.node) {
+			unseen[other.node] = true
+		}
+	}
+	records := s.holds.unseen(k.cluster, seen)
+	for _, h := range records {
+		unseen[h.Node] = true
+	}
+	if unseen[k.node] || len(unseen) < MaxUnseenHolds {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, saveTime) // for all of them: a person waits
+	defer cancel()
+	for _, h := range records {
+		if !holdOf(h).active(s.EndBy(k.cluster)) && s.holds.table.Delete(ctx, s.holds.store, h) == nil && s.unsaved.get(key{h.Cluster, h.Node}).by == "" {
+			delete(unseen, h.Node)
+		}
+	}
+	return len(unseen) < MaxUnseenHolds
 }
 
 // Release ends the hold of a Node or Machine by people. If there is none, it ends the quarantine.

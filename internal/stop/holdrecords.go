@@ -92,6 +92,16 @@ func (r *holdRecords) active(cluster string, now time.Time) (list []state.Hold) 
 	return list
 }
 
+// unseen returns the holds of a cluster by people, also those that have ended, of names that are not seen.
+func (r *holdRecords) unseen(cluster string, seen func(name string) bool) (list []state.Hold) {
+	for _, h := range r.table.All() {
+		if h.Cluster == cluster && !h.Quarantine && !seen(h.Node) {
+			list = append(list, h)
+		}
+	}
+	return list
+}
+
 // endOver stores which holds are over, so that none becomes active again when a clock is set
 // back, or is not known to be right. It calls ended for each. The record stays: it may hold the
 // time of a release.
