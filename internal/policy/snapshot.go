@@ -64,6 +64,8 @@ type Rules struct {
 	// MaxTargets is how many targets all checks of a namespace may have together. With
 	// more, none of them is evaluated. 0 means half a million.
 	MaxTargets int
+	// TargetLimitPause is how long they wait once they have fewer.
+	TargetLimitPause time.Duration
 	// RequestNamespaces are those whose remediation requests may be for any Node that they
 	// name, whoever made them.
 	RequestNamespaces []string

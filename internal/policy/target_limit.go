@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"time"
 )
 
 // maxTargets limits the targets of all checks of one author together, unless
@@ -12,16 +13,21 @@ import (
 // each select everything.
 const maxTargets = 500_000
 
+// TargetLimitPause is how long the checks of an author who had too many targets wait once they are within
+// the limit. To evaluate half a million targets again takes a second, and one write may be enough to
+// exceed the limit or to keep it: whoever alternates them would stop everybody's checks. // I18
+const TargetLimitPause = time.Minute
+
 // exceedsTargetLimit reports whether this number of targets is more than fenced
 // evaluates of one author.
 func (r *Rules) exceedsTargetLimit(targets int) bool {
 	return targets > cmp.Or(r.MaxTargets, maxTargets)
 }
 
-// author returns whose target limit a check counts against: its namespace's, since whoever
+// authorOf returns whose target limit a check counts against: its namespace's, since whoever
 // may write there decides about no other; "" are the checks without a namespace. Files are the
 // administrator's, and have no limit.
-func author(c *Check) (namespace string, limited bool) {
+func authorOf(c *Check) (namespace string, limited bool) {
 	return c.Namespace, c.Source == "" || c.Source == "cluster"
 }
 
@@ -39,7 +45,7 @@ func (r *Rules) targetLimitMessage(c *Check) string {
 type crowds map[string]bool
 
 func (w crowds) includes(c *Check) bool {
-	namespace, limited := author(c)
+	namespace, limited := authorOf(c)
 	return limited && w[namespace]
 }
 
@@ -50,7 +56,7 @@ func (w *tables) applyTargetLimit(checks []Check) {
 	}
 	targets := map[string]int{}
 	for i := range checks {
-		if namespace, limited := author(&checks[i]); limited {
+		if namespace, limited := authorOf(&checks[i]); limited {
 			targets[namespace] += w.size(&checks[i])
 			w.overTargetLimit[namespace] = w.rules.exceedsTargetLimit(targets[namespace])
 		}
@@ -76,43 +82,90 @@ func (w *tables) size(c *Check) (n int) {
 }
 
 // enforceTargetLimit stops the evaluation of the checks of an author that has too many
-// targets, and resumes it when the number is within the limit again.
+// targets, and notes who is within the limit again.
 func (l *Ledger) enforceTargetLimit() {
 	for namespace := range l.resized {
-		crowded := l.w.rules.exceedsTargetLimit(l.sizes[namespace])
-		if crowded == l.w.overTargetLimit[namespace] {
-			continue
-		}
-		l.stale = true
-		l.version++
-		if crowded {
-			l.w.overTargetLimit[namespace] = true
-		} else {
-			delete(l.w.overTargetLimit, namespace)
-		}
-		for _, c := range l.checks {
-			if of, limited := author(c.check); limited && of == namespace {
-				l.reselect(c)
+		switch over := l.w.overTargetLimit[namespace]; {
+		case l.w.rules.exceedsTargetLimit(l.sizes[namespace]):
+			delete(l.resumes, namespace)
+			if !over {
+				l.w.overTargetLimit[namespace], l.stale = true, true
+				l.dropTargets(namespace)
 			}
+		case over && l.resumes[namespace].IsZero():
+			l.resumes[namespace] = l.now.Add(l.w.rules.TargetLimitPause)
 		}
 	}
 	clear(l.resized)
 }
 
-// reselect finds the targets of a check again. Those of an author with too many are
-// counted and not kept.
-func (l *Ledger) reselect(c *checkEntry) {
-	for len(c.targets) > 0 {
-		l.remove(c.targets[len(c.targets)-1])
+// resumeWithinLimit evaluates again the checks of the authors who have been within the limit for as long
+// as they must. A clock that was set back does not make that longer.
+func (l *Ledger) resumeWithinLimit(now time.Time) {
+	for namespace, at := range l.resumes {
+		if wait := at.Sub(now); wait > 0 && wait <= l.w.rules.TargetLimitPause {
+			continue
+		}
+		delete(l.resumes, namespace)
+		delete(l.w.overTargetLimit, namespace)
+		l.stale = true
+		for _, c := range l.checksOf(namespace) {
+			l.resize(c, -c.size)
+			l.addTargets(c)
+		}
 	}
-	l.resize(c, -c.size)
-	l.addTargets(c)
+	clear(l.resized) // every sum is as before
+}
+
+// checksOf lists the checks that count against the target limit of an author.
+func (l *Ledger) checksOf(author string) (list []*checkEntry) {
+	for _, c := range l.checks {
+		if namespace, limited := authorOf(c.check); limited && namespace == author {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// dropTargets removes all targets of an author's checks, but keeps their number. There are as
+// many as the limit allows, so each list is gone through once, not once for each target.
+func (l *Ledger) dropTargets(author string) {
+	machines, nodes := map[string]bool{}, map[string]bool{}
+	for _, c := range l.checksOf(author) {
+		for _, e := range c.targets {
+			e.gone, nodes[e.node] = true, true
+			if e.machine != nil {
+				machines[e.machine.Name] = true
+			}
+			delete(l.acting, e)
+		}
+		c.targets, c.clocks, c.n, c.waits, c.recount = nil, nil, count{}, nil, true
+	}
+	dropGone(l.onMachine, machines)
+	dropGone(l.onNode, nodes)
+	l.version++
+}
+
+// dropGone removes the targets that are gone from the lists of these names. The lists are copied,
+// because a caller may still hold one.
+func dropGone(index map[string][]*targetEntry, names map[string]bool) {
+	for name := range names {
+		var kept []*targetEntry
+		for _, e := range index[name] {
+			if !e.gone {
+				kept = append(kept, e)
+			}
+		}
+		if index[name] = kept; kept == nil {
+			delete(index, name)
+		}
+	}
 }
 
 // resize adds to the number of targets of the check.
 func (l *Ledger) resize(c *checkEntry, by int) {
 	c.size += by
-	if namespace, limited := author(c.check); limited && by != 0 {
+	if namespace, limited := authorOf(c.check); limited && by != 0 {
 		l.sizes[namespace] += by
 		l.resized[namespace] = true
 	}

@@ -62,3 +62,28 @@ func TestTooManyTargetsStopTheirNamespaceAlone(t *testing.T) { // I18
 			"crowd-1": policy.StateInvalid, "crowd-2": policy.StateInvalid}, states)
 	}
 }
+
+// Whoever exceeds the limit and keeps it in turns, has all targets evaluated again once in a pause.
+func TestTargetLimitInTurns(t *testing.T) { // I18
+	s := sickWorld(time.Hour, powerCheck("a"), powerCheck("b"))
+	s.Rules.MaxTargets, s.Rules.TargetLimitPause = 1, policy.TargetLimitPause
+	b := &s.Checks[1]
+	id := policy.ObjectID{APIVersion: b.APIVersion, Kind: b.Kind, Namespace: b.Namespace, Name: b.Name}
+	l := ledgerOf(s)
+	now := epoch
+	for range 3 {
+		l.Apply(now, policy.Change{ID: id, Value: b}, policy.Change{ID: id})
+		for range int(policy.TargetLimitPause / time.Second) {
+			require.Empty(t, l.Acting(now))
+			require.Equal(t, policy.StateInvalid, l.Counters()[0].State)
+			now = now.Add(time.Second)
+		}
+		next, ok := l.Next()
+		require.True(t, ok)
+		require.False(t, next.After(now), "it is evaluated again without any change")
+		require.Len(t, l.Acting(now), 1)
+	}
+	l.Apply(now, policy.Change{ID: id, Value: b}, policy.Change{ID: id})
+	l.Advance(now.Add(-time.Hour))
+	assert.Equal(t, policy.StateActive, l.Counters()[0].State, "nor does it wait longer when the clock is set back")
+}
