@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -86,4 +87,28 @@ func TestTargetLimitInTurns(t *testing.T) { // I18
 	l.Apply(now, policy.Change{ID: id, Value: b}, policy.Change{ID: id})
 	l.Advance(now.Add(-time.Hour))
 	assert.Equal(t, policy.StateActive, l.Counters()[0].State, "nor does it wait longer when the clock is set back")
+}
+
+// However many checks cover one target, each refusal names a few of them, and each check few that it overlaps.
+func TestManyChecksOfOneTarget(t *testing.T) { // I18
+	var checks []policy.Check
+	for i := range 1000 {
+		c := powerCheck(fmt.Sprintf("c-%03d", i))
+		if i%2 == 0 {
+			c.Strategy = policy.CountOnly
+		}
+		checks = append(checks, c)
+	}
+	r := policy.Decide(sickWorld(time.Hour, checks...), epoch)
+	gates := policy.ExplainTarget(&r.Checks[1], &r.Checks[1].Targets[0])
+	var names []string
+	for _, g := range gates {
+		if g.Reason == reason.Overlap {
+			names = append(names, g.Source)
+		}
+	}
+	assert.Equal(t, []string{"check ns/c-000", "check ns/c-002", "check ns/c-004", "check ns/c-006"}, names)
+	for _, v := range policy.Cover(r, checks, nil) {
+		assert.Len(t, v.Overlaps, 50)
+	}
 }
