@@ -62,7 +62,7 @@ type Rules struct {
 	// ZoneKey is the label that holds the zone of a Node.
 	ZoneKey string
 	// MaxTargets is how many targets all checks of a namespace may have together. With
-	// more, none of them is evaluated. 0 means half a million.
+	// more, none of them is evaluated. 0 means 100,000, and half a million without a namespace.
 	MaxTargets int
 	// TargetLimitPause is how long they wait once they have fewer.
 	TargetLimitPause time.Duration

@@ -6,22 +6,28 @@ import (
 	"time"
 )
 
-// maxTargets limits the targets of all checks of one author together, unless
-// Rules.MaxTargets overrides it: 50 checks that each cover 10,000 hosts.
-// BenchmarkChecksJudge measures the memory that they take. Without a limit,
-// whoever may write checks could exhaust the daemon's memory with checks that
-// each select everything.
-const maxTargets = 500_000
+// They limit the targets of all checks of one author together, unless Rules.MaxTargets
+// overrides both: 20 checks of one namespace that each cover 5,000 hosts, and 50 without a
+// namespace that each cover 10,000. BenchmarkChecksJudge measures the memory that they take.
+// Without a limit, whoever may write checks could exhaust the daemon's memory with checks that
+// each select everything. It is lower for a namespace, where Machines may be made up, too: then
+// each target can be one to remediate, which takes most.
+const (
+	maxTargets            = 500_000
+	maxTargetsOfNamespace = 100_000
+)
 
 // TargetLimitPause is how long the checks of an author who had too many targets wait once they are within
-// the limit. To evaluate half a million targets again takes a second, and one write may be enough to
+// the limit. To evaluate so many targets again takes long, and one write may be enough to
 // exceed the limit or to keep it: whoever alternates them would stop everybody's checks. // I18
 const TargetLimitPause = time.Minute
 
-// exceedsTargetLimit reports whether this number of targets is more than fenced
-// evaluates of one author.
-func (r *Rules) exceedsTargetLimit(targets int) bool {
-	return targets > cmp.Or(r.MaxTargets, maxTargets)
+// targetLimit is how many targets fenced evaluates of one author.
+func (r *Rules) targetLimit(author string) int {
+	if author == "" {
+		return cmp.Or(r.MaxTargets, maxTargets)
+	}
+	return cmp.Or(r.MaxTargets, maxTargetsOfNamespace)
 }
 
 // authorOf returns whose target limit a check counts against: its namespace's, since whoever
@@ -38,7 +44,7 @@ func (r *Rules) targetLimitMessage(c *Check) string {
 		whose = "without a namespace"
 	}
 	return fmt.Sprintf("the checks %s select more than %d targets together, so none of them is evaluated: "+
-		"remove checks, or narrow selectors that overlap", whose, cmp.Or(r.MaxTargets, maxTargets))
+		"remove checks, or narrow selectors that overlap", whose, r.targetLimit(c.Namespace))
 }
 
 // crowds are the namespaces whose checks have too many targets together.
@@ -51,14 +57,14 @@ func (w crowds) includes(c *Check) bool {
 
 // applyTargetLimit sets overTargetLimit from the number of targets of the checks.
 func (w *tables) applyTargetLimit(checks []Check) {
-	if !w.rules.exceedsTargetLimit(len(checks) * max(len(w.nodes)+len(w.runs), len(w.machines))) {
+	if len(checks)*max(len(w.nodes)+len(w.runs), len(w.machines)) <= cmp.Or(w.rules.MaxTargets, min(maxTargets, maxTargetsOfNamespace)) {
 		return // not exceeded even if every check selected everything
 	}
 	targets := map[string]int{}
 	for i := range checks {
 		if namespace, limited := authorOf(&checks[i]); limited {
 			targets[namespace] += w.size(&checks[i])
-			w.overTargetLimit[namespace] = w.rules.exceedsTargetLimit(targets[namespace])
+			w.overTargetLimit[namespace] = targets[namespace] > w.rules.targetLimit(namespace)
 		}
 	}
 }
@@ -86,7 +92,7 @@ func (w *tables) size(c *Check) (n int) {
 func (l *Ledger) enforceTargetLimit() {
 	for namespace := range l.resized {
 		switch over := l.w.overTargetLimit[namespace]; {
-		case l.w.rules.exceedsTargetLimit(l.sizes[namespace]):
+		case l.sizes[namespace] > l.w.rules.targetLimit(namespace):
 			delete(l.resumes, namespace)
 			if !over {
 				l.w.overTargetLimit[namespace], l.stale = true, true
