@@ -55,6 +55,7 @@ func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.
 			ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,
 			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Instance: k.instance, ZoneKey: g.ZoneKey,
 			MachineFailureReason: g.MachineFailureReason, WaitForUpgrade: g.WaitForUpgrade,
+			Namespaces: c.Namespaces, ManagementNamespace: c.Management.Namespace,
 			RequestNamespaces: c.RequestNamespaces, ManagementApart: c.Management.Kubeconfig != "",
 		},
 		ControlPlaneIsolation: controlPlaneIsolation(cfg.ControlPlaneIsolation),

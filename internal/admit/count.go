@@ -128,6 +128,7 @@ type evaluation struct {
 	context    policy.CheckContext
 	requests   []*policy.Request
 	doubt      policy.Doubt // why the fresh Machine and Node may not belong together
+	notOwned   policy.NotOwned
 	newMachine string       // the Machine that has claimed the Node since; "" if the run has a Machine
 }
 
@@ -140,7 +141,7 @@ func (b *Book) evaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) 
 	if !b.complete {
 		return evaluation{}, false
 	}
-	j.doubt = b.ledger.Doubt(m, n)
+	j.doubt, j.notOwned = b.ledger.Doubt(m, n), b.ledger.NotOwned(m, n)
 	if m := b.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
 		j.newMachine = m.Key()
 	}

@@ -261,7 +261,7 @@ func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Ti
 	if why := (requestBook{rc.opt.Book}).notFor(&asked, r, now); why != "" {
 		return remediate.No, why
 	}
-	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.doubt}, f.Cluster, now)
+	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.doubt, NotOwned: j.notOwned}, f.Cluster, now)
 	switch {
 	case t.Verdict != policy.Unhealthy:
 		return remediate.No, "the request asks for nothing now: " + t.Message

@@ -29,6 +29,7 @@ func policyNode(n *corev1.Node) *policy.Node {
 		SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID,
 		ControlPlane: policy.ControlPlaneNode(n.Labels),
 	}
+	out.OpenShiftMachine, out.ClusterMachine = policy.NamedMachines(n.Annotations)
 	out.Conditions = make([]policy.Condition, 0, len(n.Status.Conditions))
 	for _, c := range n.Status.Conditions {
 		out.Conditions = append(out.Conditions, policy.Condition{

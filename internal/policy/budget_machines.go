@@ -68,7 +68,11 @@ func unseenMachines(w *tables) int {
 			gone[r.Machine] = true
 		}
 	}
-	return len(gone) + w.unreadMachines
+	unread := 0
+	for _, n := range w.unreadMachines {
+		unread += n
+	}
+	return len(gone) + unread
 }
 
 // neverSeenNodes counts the Machines whose Node has not joined or is gone, without

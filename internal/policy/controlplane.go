@@ -56,8 +56,7 @@ func (w *tables) removesEtcdMember(a Action) bool {
 func (w *tables) controlPlaneInFlight() map[string]bool {
 	busy := map[string]bool{}
 	mark := func(m *Machine) {
-		n := w.nodes[m.NodeName]
-		if m.ControlPlane || n != nil && n.ControlPlane {
+		if w.inControlPlane(m) {
 			busy[subjectName(m.NodeName, m.Key())] = true
 		}
 	}

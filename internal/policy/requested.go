@@ -138,4 +138,5 @@ func (t *TargetReport) refuseRequest(q *Request, x *Subject, cluster *Cluster) {
 		t.refuse(d.Reason)
 		t.Message = d.Message
 	}
+	t.refuseNotOwned(x)
 }

@@ -29,7 +29,7 @@ func askedLedgerWith(t *testing.T, rules Rules, requests ...Request) *Ledger {
 	l := NewLedger(rules)
 	silent := []Condition{{Type: "Ready", Status: "Unknown", LastTransition: requestedAt.Add(-time.Hour)}}
 	changes := []Change{
-		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &Node{Name: "n-1", UID: "u-1", Conditions: silent}},
+		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &Node{Name: "n-1", UID: "u-1", ClusterMachine: "ns/m-1", Conditions: silent}},
 		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-2"}, Value: &Node{Name: "n-2", UID: "u-2", Labels: labels.Set{"pool": "metal"}, Conditions: silent}},
 		{ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Machine", Namespace: "ns", Name: "m-1"},
 			Value: &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
@@ -127,7 +127,7 @@ func TestRequestThatOnlyNamesItsNode(t *testing.T) {
 func TestRequestOfACheckForANodeThatIsGone(t *testing.T) {
 	q := Request{Name: "n-9", NodeName: "n-9", Owners: ownedByCheck("metal", "ku")}
 	for namespace, trusted := range map[string]bool{"elsewhere": false, "ns": true} {
-		l := askedLedger(t, q)
+		l := askedLedgerWith(t, Rules{Namespaces: []string{namespace}}, q)
 		m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: namespace, Name: "m-9", UID: "mu9", NodeName: "n-9"}
 		l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: namespace, Name: m.Name}, Value: m})
 		found := l.Requested(false, requestedAt)[0].Target
@@ -323,6 +323,9 @@ func TestOwnRequestsAreNotInFlight(t *testing.T) {
 // An annotated Machine of OpenShift is a request where that is wanted.
 func TestAnnotatedMachineIsARequest(t *testing.T) {
 	l := askedLedger(t)
+	n := *l.Node("n-2")
+	n.OpenShiftMachine = "ns/o"
+	l.Apply(requestedAt, put(&n))
 	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "o", UID: "ou", NodeName: "n-2", ExternalRemediationRequested: true}
 	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: "o"}, Value: m})
 	assert.Empty(t, l.Requested(false, requestedAt))

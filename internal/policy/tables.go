@@ -28,10 +28,12 @@ type tables struct {
 	// nodeless are the Machines whose Node does not exist.
 	nodeless nodelessIndex
 	// byNode lists the Machines that name a Node, sorted.
-	byNode   map[string][]*Machine
-	leases   map[string]Lease
-	clusters map[string]*Cluster
-	hosts    map[string]*Host
+	byNode map[string][]*Machine
+	// machineSpaces counts by namespace the Nodes that name a Machine there.
+	machineSpaces map[string]spaceCount
+	leases        map[string]Lease
+	clusters      map[string]*Cluster
+	hosts         map[string]*Host
 	// disabled says by the mark of a check why nobody carries out its requests.
 	disabled map[string]string
 	// tried lists by the mark of a check and the name of a Node or Machine the requests that
@@ -44,21 +46,24 @@ type tables struct {
 	readsOff map[string]bool
 	// machineChecks are the OpenShift checks, which conflict with a
 	// NodeHealthCheck.
-	machineChecks   map[CheckID]*Check
-	undecoded       map[ObjectKey]int // how many objects with this key
-	unreadAny       int               // how many undecoded objects may be any Node
-	unreadMachines  int               // how many may be a Machine
-	unreadEtcd      int               // how many may be an etcd Pod
-	overTargetLimit bool              // the checks select more targets than fenced evaluates
+	machineChecks map[CheckID]*Check
+	undecoded     map[ObjectKey]int // how many objects with this key
+	unreadAny     int               // how many undecoded objects may be any Node
+	// unreadMachines are the undecoded objects that may be the Machine of any Node, and how many have this
+	// key: those where the administrator says that Machines are, and those without a name or a kind.
+	unreadMachines  map[ObjectKey]int
+	unreadEtcd      int  // how many may be an etcd Pod
+	overTargetLimit bool // the checks select more targets than fenced evaluates
 }
 
 func newTables(rules Rules) *tables {
 	return &tables{
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{},
 		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
-		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[string][]*Request{},
+		machineSpaces: map[string]spaceCount{},
+		leases:        map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[string][]*Request{},
 		etcd: map[ObjectKey]*EtcdPod{}, runs: openRuns{}, readsOff: map[string]bool{},
-		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{},
+		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{}, unreadMachines: map[ObjectKey]int{},
 	}
 }
 
@@ -113,10 +118,12 @@ func (w *tables) noteNode(n *Node) {
 	if n.ControlPlane {
 		w.nodesWithRole[n.Name] = n
 	}
+	w.countSpaces(n, 1)
 	w.nodeless.noteAll(w.byNode[n.Name], true)
 }
 
 func (w *tables) dropNode(name string) {
+	w.countSpaces(w.nodes[name], -1)
 	delete(w.nodes, name)
 	delete(w.nodesWithRole, name)
 	w.nodeless.noteAll(w.byNode[name], false)
@@ -229,8 +236,10 @@ func (w *tables) countUndecoded(k ObjectKey, by int) {
 	if k.Kind == "" || k.Kind == "Node" && k.Name == "" {
 		w.unreadAny += by
 	}
-	if k.Kind == "" || k.Kind == "Machine" {
-		w.unreadMachines += by
+	if k.Kind == "" || k.Kind == "Machine" && (k.Name == "" || w.rules.trusts("", k.Namespace)) {
+		if w.unreadMachines[k] += by; w.unreadMachines[k] == 0 {
+			delete(w.unreadMachines, k)
+		}
 	}
 	if k.Kind == "" || k.Kind == "Pod" {
 		w.unreadEtcd += by
@@ -285,6 +294,7 @@ func (w *tables) machineSubject(m *Machine) Subject {
 		w.addNode(&x, m.NodeName)
 		x.Doubt = w.doubt(m)
 	}
+	x.NotOwned = w.notOwned(m, x.Node)
 	return x
 }
 

@@ -73,6 +73,7 @@ var classes = map[Code]Class{
 	Excluded:             Mended,
 	Undecodable:          Mended,
 	NodeMismatch:         Mended,
+	NodeNotOwned:         Mended,
 	Paused:               Mended,
 	PauseRequested:       Mended,
 	Withdrawn:            Mended,

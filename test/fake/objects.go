@@ -26,6 +26,9 @@ func (s *State) putMachine(host string, m policy.Machine) {
 	s.Machines[host] = &m
 	shown := m // a copy: the ledger keeps it
 	s.show(machineID(m), &shown)
+	if n := s.Nodes[m.NodeName]; n != nil {
+		s.show(NodeID(n.Name), s.policyNode(n))
+	}
 }
 
 // machineOf returns the Machine of a target, nil if there is none, and the host that it is on.
