@@ -154,7 +154,7 @@ func (b *Book) evaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) 
 		if check.SelectsNodes {
 			name = r.Target.Node
 		}
-		j.check, j.context, j.requests = check, b.ledger.CheckContext(check), b.ledger.Requests(name)
+		j.check, j.context, j.requests = check, b.ledger.CheckContext(check), b.ledger.Requests(name, m, n)
 		break
 	}
 	return j, true

@@ -197,7 +197,7 @@ func objectsOf(l *policy.Ledger, o order.Order) (n *policy.Node, m *policy.Machi
 	}
 	n, m = l.Node(o.Node), l.MachineOf(o.Node)
 	if n == nil && m == nil {
-		return nil, nil, "", &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node is named " + o.Node + ", and no Machine refers to a Node of that name; list the names with kubectl get nodes"}
+		return nil, nil, "", &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node is named " + o.Node + ", and no Machine shows that a Node of that name was its; list the names with kubectl get nodes, or name the Machine"}
 	}
 	return n, m, o.Node, nil
 }

@@ -60,7 +60,7 @@ func (n *Node) names(m *Machine) bool {
 // group. An empty group stands for any.
 func (r *Rules) trusts(apiGroup, namespace string) bool {
 	switch {
-	case r.NodeRefSuffices:
+	case r.TrustNames:
 		return true
 	case r.ManagementNamespace != "" && apiGroup != group(OpenShiftMachineAPI):
 		return namespace == r.ManagementNamespace || apiGroup == "" && slices.Contains(r.Namespaces, namespace)

@@ -217,7 +217,7 @@ func (l *Ledger) setRequest(id ObjectID, r *Request) {
 	old := l.requests[id]
 	if old != nil {
 		delete(l.requests, id)
-		drop(l.w.requests, old.targetName(), old)
+		drop(l.w.requests, l.w.placeOf(old.Namespace, old.targetName()), old)
 		l.touchTargetsOf(old)
 	}
 	if r != nil {

@@ -69,7 +69,7 @@ func TestMachineOwnsItsNode(t *testing.T) {
 		"the administrator, of another namespace":  {func(*Machine, *Node) {}, Rules{Namespaces: []string{"a"}}, "does not name it"},
 		"the administrator, of the management API": {func(m *Machine, _ *Node) { m.APIVersion = ClusterAPIV1Beta2 }, Rules{ManagementNamespace: "ns"}, ""},
 		"the same, of OpenShift's":                 {func(*Machine, *Node) {}, Rules{ManagementNamespace: "ns"}, "does not name it"},
-		"saved objects":                            {func(*Machine, *Node) {}, Rules{NodeRefSuffices: true}, ""},
+		"saved objects":                            {func(*Machine, *Node) {}, Rules{TrustNames: true}, ""},
 	} {
 		m, n := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n"}, silentNode("n")
 		c.change(m, n)

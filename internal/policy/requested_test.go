@@ -269,7 +269,7 @@ func TestRequestsObeyWhatIsShared(t *testing.T) {
 	// One that was answered, or that a budget refuses, does not keep the other waiting.
 	for name, spoil := range map[string]func(){
 		"answered": func() {
-			q := *l.Requests("n-1")[0]
+			q := *l.w.requestsFor("n-1", nil, l.Node("n-1"))[0]
 			q.Power = &PowerRequest{Phase: PhaseSucceeded}
 			l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: &q})
 		},
@@ -295,7 +295,7 @@ func TestBudgetsCountTheSameForRequests(t *testing.T) {
 	l := askedLedgerWith(t, Rules{RequestNamespaces: []string{"ns"}}, Request{Name: "n-2"})
 	n := *l.Node("n-2")
 	n.Conditions = []Condition{{Type: "Ready", Status: "True"}}
-	q := *l.Requests("n-2")[0]
+	q := *l.w.requestsFor("n-2", nil, l.Node("n-2"))[0]
 	q.Power = &PowerRequest{ReadyNodes: true}
 	m := Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-9", UID: "mu9"}
 	b := &DisruptionBudget{Name: "all", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(2)}
@@ -314,8 +314,8 @@ func TestOwnRequestsAreNotInFlight(t *testing.T) {
 		power *PowerRequest
 		busy  int
 	}{"fenced's own": {&PowerRequest{}, 0}, "what another installation holds": {&PowerRequest{FinalizerElsewhere: true}, 1}, "another's": {nil, 1}} {
-		w := newTables(Rules{})
-		w.putRequest(&Request{Name: "cp-1", ControlPlane: true, Power: c.power})
+		w := newTables(Rules{RequestNamespaces: []string{"ns"}})
+		w.putRequest(&Request{Namespace: "ns", Name: "cp-1", ControlPlane: true, Power: c.power})
 		assert.Len(t, w.controlPlaneInFlight(), c.busy, name)
 	}
 }

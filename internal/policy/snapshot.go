@@ -69,9 +69,9 @@ type Rules struct {
 	// Node that it names; any other one only if the Node names it.
 	Namespaces          []string
 	ManagementNamespace string
-	// NodeRefSuffices: every Machine owns the Node that it names. Only for saved objects, which
+	// TrustNames: every Machine owns the Node that it names. Only for saved objects, which
 	// may lack the annotations of the Nodes, never for a live cluster.
-	NodeRefSuffices bool
+	TrustNames bool
 	// RequestNamespaces are those whose remediation requests may be for any Node that they
 	// name, whoever made them.
 	RequestNamespaces []string

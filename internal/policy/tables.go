@@ -39,11 +39,13 @@ type tables struct {
 	// tried lists by the mark of a check and the name of a Node or Machine the requests that
 	// fenced made, and that exist no more.
 	tried map[string]map[string][]Attempt
-	// requests lists the remediation requests by the name of their Machine or Node.
-	requests map[string][]*Request
-	etcd     map[ObjectKey]*EtcdPod
-	runs     openRuns
-	readsOff map[string]bool
+	// requests lists the remediation requests by where they are, and by the name of their Machine or Node.
+	requests map[requestPlace][]*Request
+	// commonSpaces are the namespaces whose requests may be for every target.
+	commonSpaces []string
+	etcd         map[ObjectKey]*EtcdPod
+	runs         openRuns
+	readsOff     map[string]bool
 	// machineChecks are the OpenShift checks, which conflict with a
 	// NodeHealthCheck.
 	machineChecks map[CheckID]*Check
@@ -61,7 +63,7 @@ func newTables(rules Rules) *tables {
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{},
 		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
 		machineSpaces: map[string]spaceCount{},
-		leases:        map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[string][]*Request{},
+		leases:        map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[requestPlace][]*Request{}, commonSpaces: rules.commonSpaces(nil),
 		etcd: map[ObjectKey]*EtcdPod{}, runs: openRuns{}, readsOff: map[string]bool{},
 		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{}, unreadMachines: map[ObjectKey]int{},
 	}
@@ -98,9 +100,12 @@ func tablesOf(s *Snapshot) *tables {
 	for _, r := range s.OpenRuns {
 		w.runs.put(r)
 	}
+	var templates []string
 	for i := range s.Checks {
 		w.putMachineCheck(&s.Checks[i])
+		templates = append(templates, s.Checks[i].templateSpaces()...)
 	}
+	w.commonSpaces = w.rules.commonSpaces(templates)
 	for _, k := range s.Undecoded {
 		w.putUndecoded(k)
 	}
@@ -158,7 +163,7 @@ func insert[T any](list []T, v T, order func(a, b T) int) []T {
 }
 
 // drop removes a value from one of the lists of an index.
-func drop[V comparable](index map[string][]V, name string, v V) {
+func drop[K, V comparable](index map[K][]V, name K, v V) {
 	list := index[name]
 	at := slices.Index(list, v)
 	switch {
@@ -176,7 +181,8 @@ func byMachine(a, b *Machine) int {
 }
 
 func (w *tables) putRequest(r *Request) {
-	w.requests[r.targetName()] = insert(slices.Clone(w.requests[r.targetName()]), r, byRequest)
+	at := w.placeOf(r.Namespace, r.targetName())
+	w.requests[at] = insert(slices.Clone(w.requests[at]), r, byRequest)
 }
 
 // byRequest orders requests for display, independent of the input order.
@@ -288,7 +294,14 @@ func (w *tables) selected(c *Check) []Subject {
 
 // machineSubject is a target of a check that selects Machines.
 func (w *tables) machineSubject(m *Machine) Subject {
-	x := Subject{Machine: m, Requests: w.requests[m.Name], Run: w.runs[runSubject{machine: m.Key()}].ID}
+	x := w.machineAlone(m)
+	x.Requests = w.requestsFor(m.Name, m, nil)
+	return x
+}
+
+// machineAlone is a target that is a Machine, without its requests.
+func (w *tables) machineAlone(m *Machine) Subject {
+	x := Subject{Machine: m, Run: w.runs[runSubject{machine: m.Key()}].ID}
 	if m.NodeName != "" {
 		x.Node, x.Gone = w.nodes[m.NodeName], w.gone(m.NodeName)
 		w.addNode(&x, m.NodeName)
@@ -300,7 +313,14 @@ func (w *tables) machineSubject(m *Machine) Subject {
 
 // nodeSubject is a target of a check that selects Nodes.
 func (w *tables) nodeSubject(n *Node) Subject {
-	x := Subject{Node: n, Requests: w.requests[n.Name]}
+	x := w.nodeAlone(n)
+	x.Requests = w.requestsFor(n.Name, nil, n)
+	return x
+}
+
+// nodeAlone is a target that is a Node, without its requests.
+func (w *tables) nodeAlone(n *Node) Subject {
+	x := Subject{Node: n}
 	if x.Machine, x.Doubt = w.machineOf(n); x.Machine != nil {
 		x.Run = w.runs[runSubject{machine: x.Machine.Key()}].ID
 	}
