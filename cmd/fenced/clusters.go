@@ -42,7 +42,7 @@ func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.
 		Name: c.Name, StoreID: k.storeID, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
 		Management:                 k8swatch.ManagementConfig(c.Management),
 		DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks, Metal3Remediations: c.Metal3Remediations,
-		RemediateReadyNodes: c.RemediateReadyNodes,
+		RemediateReadyNodes: c.RemediateReadyNodes, RequestNamespaces: c.RequestNamespaces,
 	}, k.log)
 	if err != nil {
 		return builtCluster{}, configError{fmt.Errorf("cluster %s: %w", c.Name, err)}

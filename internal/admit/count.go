@@ -129,7 +129,7 @@ type evaluation struct {
 	requests   []*policy.Request
 	doubt      policy.Doubt // why the fresh Machine and Node may not belong together
 	notOwned   policy.NotOwned
-	newMachine string       // the Machine that has claimed the Node since; "" if the run has a Machine
+	newMachine string // the Machine that has claimed the Node since; "" if the run has a Machine
 }
 
 // evaluationOf finds the run's check and what it needs to evaluate the fresh Machine m and

@@ -209,7 +209,7 @@ func isFor(t *policy.TargetReport, r remediate.Run) bool {
 // mayNotAsk says whether what a request is, not what its target is now, forbids to carry it out.
 func mayNotAsk(t *policy.TargetReport) bool {
 	return slices.ContainsFunc(t.Refusals, func(code reason.Code) bool {
-		return code == reason.RequestNotTrusted || code == reason.Overlap || code == reason.NodeMismatch
+		return code == reason.RequestNotTrusted || code == reason.Overlap || code == reason.NodeMismatch || code == reason.NodeNotOwned
 	})
 }
 

@@ -56,7 +56,7 @@ func (w *tables) removesEtcdMember(a Action) bool {
 func (w *tables) controlPlaneInFlight() map[string]bool {
 	busy := map[string]bool{}
 	mark := func(m *Machine) {
-		if w.inControlPlane(m) {
+		if w.owners().inControlPlane(m) {
 			busy[subjectName(m.NodeName, m.Key())] = true
 		}
 	}
@@ -74,13 +74,13 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 			busy[n.Name] = true
 		}
 	}
-	for at, list := range w.requests {
+	for at, list := range w.requests.byPlace {
 		n := w.nodes[at.target] // a request that a person or an old operator made has no label
 		for _, q := range list {
 			if q.Power != nil && !q.Power.FinalizerElsewhere {
 				continue // fenced carries it out, one at a time: its run counts, and not an object that stays behind
 			}
-			if (q.ControlPlane || n != nil && n.ControlPlane) && w.isRequestSpace(q.Namespace, w.machineBeside(q), n) {
+			if (q.ControlPlane || n != nil && n.ControlPlane) && w.requests.mayBeFor(q, machineBeside(w, q), n) {
 				busy[at.target] = true
 			}
 		}
@@ -90,9 +90,9 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 
 // machineBeside returns a Machine of the control plane that a request may be for: it has the
 // name, and is in the namespace, of the request.
-func (w *tables) machineBeside(q *Request) *Machine {
+func machineBeside(w *tables, q *Request) *Machine {
 	for _, g := range machineGroups {
-		if m := w.machines[machineID{g, q.Namespace, q.targetName()}]; m != nil && w.inControlPlane(m) {
+		if m := w.machines[machineID{g, q.Namespace, q.targetName()}]; m != nil && w.owners().inControlPlane(m) {
 			return m
 		}
 	}

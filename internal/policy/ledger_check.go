@@ -11,7 +11,7 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 		k = keyOf(id, c.Source)
 	}
 	old := l.checks[k]
-	hadTemplates := old != nil && len(old.check.templateSpaces()) > 0
+	hadTemplates := old != nil && len(templateSpaces(old.check)) > 0
 	switch {
 	case old == nil && c == nil:
 		return
@@ -32,7 +32,7 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 	default:
 		l.replaceCheck(k, old, c)
 	}
-	if hadTemplates || c != nil && len(c.templateSpaces()) > 0 {
+	if hadTemplates || c != nil && len(templateSpaces(c)) > 0 {
 		l.findSpaces()
 	}
 	l.stale = true
@@ -43,10 +43,10 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 func (l *Ledger) findSpaces() {
 	var templates []string
 	for _, e := range l.checks {
-		templates = append(templates, e.check.templateSpaces()...)
+		templates = append(templates, templateSpaces(e.check)...)
 	}
-	if spaces := l.w.rules.commonSpaces(templates); !slices.Equal(spaces, l.w.commonSpaces) {
-		l.w.commonSpaces, l.full = spaces, true
+	if spaces := l.w.rules.commonSpaces(templates); !slices.Equal(spaces, l.w.requests.spaces) {
+		l.w.requests.spaces, l.full = spaces, true
 	}
 }
 

@@ -17,10 +17,12 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	if relabelled {
 		before = l.coverageOf(id.Name)
 	}
-	spaces := l.spacesOf(old, n)
+	var spaces map[string]spaceCount
 	if !same {
+		spaces = l.spacesOf(old, n)
 		l.countNode(old, -1)
 		l.countMachinesOf(id.Name, -1)
+		l.countNodeless(spaces, id.Name, -1)
 	}
 	l.w.dropNode(id.Name)
 	if n != nil {
@@ -32,6 +34,7 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	}
 	l.countNode(n, 1)
 	l.countMachinesOf(id.Name, 1)
+	l.countNodeless(spaces, id.Name, 1)
 	if relabelled {
 		l.cover(before)
 	}
@@ -46,6 +49,21 @@ func (l *Ledger) spacesOf(old, n *Node) map[string]spaceCount {
 		spaces[namespace] = l.w.machineSpaces[namespace]
 	}
 	return spaces
+}
+
+// countNodeless adds the Machines without a Node, where a Node more or less decides whether they count, to the
+// counts of all budgets, or removes them: by is 1 or -1. Those of the Node itself are counted with it.
+func (l *Ledger) countNodeless(before map[string]spaceCount, node string, by int) {
+	if len(l.budgets) == 0 {
+		return
+	}
+	for namespace, was := range before {
+		for _, m := range l.w.nodeless {
+			if was.nodes <= 1 && m.Namespace == namespace && m.NodeName != node {
+				l.countMachine(m, by)
+			}
+		}
+	}
 }
 
 // touchSpaces marks the Machines without a Node where another answer is true now.
@@ -217,12 +235,12 @@ func (l *Ledger) setRequest(id ObjectID, r *Request) {
 	old := l.requests[id]
 	if old != nil {
 		delete(l.requests, id)
-		drop(l.w.requests, l.w.placeOf(old.Namespace, old.targetName()), old)
+		l.w.requests.drop(old)
 		l.touchTargetsOf(old)
 	}
 	if r != nil {
 		l.requests[id] = r
-		l.w.putRequest(r)
+		l.w.requests.put(r)
 		l.touchTargetsOf(r)
 	}
 	if old != nil || r != nil {

@@ -41,7 +41,7 @@ func (l *Ledger) Waiting(id CheckID) []TargetReport {
 // Requests returns the remediation requests for the Machine or Node of this name, each of
 // which may be nil.
 func (l *Ledger) Requests(target string, m *Machine, n *Node) []*Request {
-	return l.w.requestsFor(target, m, n)
+	return l.w.requests.of(target, m, n)
 }
 
 // entry returns the check with this ID, or nil.

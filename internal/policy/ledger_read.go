@@ -67,10 +67,10 @@ func (l *Ledger) Machines() iter.Seq[*Machine] { return maps.Values(l.w.machines
 // none, call Doubt.
 func (l *Ledger) MachineOf(node string) *Machine {
 	if n := l.w.nodes[node]; n != nil {
-		m, _ := l.w.machineOf(n)
+		m, _ := l.w.owners().machineOf(n)
 		return m
 	}
-	if list := l.w.ownersOf(node, nil); len(list) > 0 {
+	if list := l.w.owners().of(node, nil); len(list) > 0 {
 		return list[0]
 	}
 	return nil

@@ -24,7 +24,7 @@ func (w *tables) refuseOverlaps(r *Report) {
 		for j := range c.Targets {
 			t := &c.Targets[j]
 			of := t.Subject()
-			if t.Machine != "" && of != t.Machine && !w.ownsTarget(t) {
+			if m := machineOfTarget(w, t); m != nil && of != t.Machine && !w.owners().owns(m, w.nodes[t.Node]) {
 				of += " of " + t.Machine
 			}
 			claims[of] = append(claims[of], claim{c, t})

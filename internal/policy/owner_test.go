@@ -210,3 +210,23 @@ func TestForgedControlPlane(t *testing.T) {
 		assert.Equal(t, 3, l.ControlPlaneSize(), name)
 	}
 }
+
+// Machines of anybody use up no budget: neither of Machines, nor of all Nodes. // I11
+func TestForgedMachinesUseUpNoBudget(t *testing.T) {
+	m, n, _ := prod()
+	for name, b := range map[string]*DisruptionBudget{
+		"of Machines": {Name: "b", SelectsMachines: true, Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
+		"of Nodes":    {Name: "b", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
+	} {
+		l := NewLedger(Rules{})
+		l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "b"}, Value: b}, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
+		require.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l), name)
+		for i, node := range []string{"", "gone", "w-2"} {
+			l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: fmt.Sprint(i), NodeName: node}))
+		}
+		l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: OpenShiftMachineAPI, Kind: "Machine", Namespace: "tenant", Name: "bad"}, Err: errors.New("x")})
+		assert.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l), name)
+		l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "prod", Name: "new"}))
+		assert.Empty(t, acts(t, l), "%s: one where Nodes name their Machines counts", name)
+	}
+}

@@ -42,7 +42,9 @@ func (w requestTables) places(asked []*Request) []place {
 			in[q.Namespace] = append(in[q.Namespace], p)
 		}
 	}
-	w.giveSeats(in)
+	giveSeats(in, func(namespace string) bool {
+		return w.rules.TrustNames || slices.Contains(w.requests.spaces, namespace) || w.machineSpaces[namespace].nodes > 0
+	})
 	return list
 }
 
@@ -51,16 +53,16 @@ func (p *place) countsNowhere() bool {
 	return p.x.Machine == nil && p.x.Node == nil || p.refused.code == reason.RequestNotTrusted || p.x.NotOwned.Why != ""
 }
 
-// giveSeats lets the namespaces take a seat in turns, those of the administrator and of the Machines
-// that Nodes name before the others. So a namespace that wants no more than its share gets all of it,
+// giveSeats lets the namespaces take a seat in turns, first those of the
+// administrator and of the Machines that Nodes name. So a namespace that wants no more than its share gets all of it,
 // whatever the others want. Within one, what fenced holds goes first, and always, because its
 // host may be off; then what waits, the oldest first; then what was answered.
-func (w requestTables) giveSeats(in map[string][]*place) {
+func giveSeats(in map[string][]*place, isFirst func(namespace string) bool) {
 	free, seats := maxRequests, map[string]int{}
 	for _, first := range []bool{true, false} {
 		var turns []string
 		for _, namespace := range slices.Sorted(maps.Keys(in)) {
-			if w.isMachineSpace(namespace) == first {
+			if isFirst(namespace) == first {
 				turns = append(turns, namespace)
 				slices.SortStableFunc(in[namespace], func(a, b *place) int { return cmp.Compare(a.rank(), b.rank()) })
 			}
@@ -79,12 +81,6 @@ func (w requestTables) giveSeats(in map[string][]*place) {
 			}
 		}
 	}
-}
-
-// isMachineSpace reports whether Machines of the cluster are in a namespace, or requests for every
-// target: an administrator says so, or a Node does.
-func (w *tables) isMachineSpace(namespace string) bool {
-	return w.rules.TrustNames || slices.Contains(w.commonSpaces, namespace) || w.machineSpaces[namespace].nodes > 0
 }
 
 // rank says how early a request is looked at.

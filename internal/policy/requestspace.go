@@ -12,21 +12,44 @@ import "slices"
 // requests of all namespaces count.
 type requestPlace struct{ namespace, target string }
 
-func (w *tables) placeOf(namespace, target string) requestPlace {
-	if w.rules.TrustNames {
+// requestIndex has the remediation requests by where they are, and by the name of their Machine or
+// Node.
+type requestIndex struct {
+	byPlace map[requestPlace][]*Request
+	// spaces are the namespaces whose requests may be for every target.
+	spaces []string
+	// ofAll: those of all namespaces count.
+	ofAll bool
+}
+
+func newRequestIndex(rules Rules) requestIndex {
+	return requestIndex{byPlace: map[requestPlace][]*Request{}, spaces: rules.commonSpaces(nil), ofAll: rules.TrustNames}
+}
+
+func (x *requestIndex) place(namespace, target string) requestPlace {
+	if x.ofAll {
 		namespace = ""
 	}
 	return requestPlace{namespace, target}
 }
 
-// requestsFor lists the requests for a target of this name. Machine and Node may be nil.
-func (w *tables) requestsFor(target string, m *Machine, n *Node) []*Request {
-	if w.rules.TrustNames {
-		return w.requests[w.placeOf("", target)]
+func (x *requestIndex) put(r *Request) {
+	at := x.place(r.Namespace, r.targetName())
+	x.byPlace[at] = insert(slices.Clone(x.byPlace[at]), r, byRequest)
+}
+
+func (x *requestIndex) drop(r *Request) {
+	drop(x.byPlace, x.place(r.Namespace, r.targetName()), r)
+}
+
+// of lists the requests for a target of this name. Machine and Node may be nil.
+func (x *requestIndex) of(target string, m *Machine, n *Node) []*Request {
+	if x.ofAll {
+		return x.byPlace[x.place("", target)]
 	}
 	var list []*Request
-	for _, namespace := range w.requestSpaces(m, n) {
-		if in := w.requests[requestPlace{namespace, target}]; len(list) == 0 {
+	for _, namespace := range withTarget(x.spaces, m, n) {
+		if in := x.byPlace[requestPlace{namespace, target}]; len(list) == 0 {
 			list = in
 		} else {
 			list = slices.Concat(list, in)
@@ -35,9 +58,9 @@ func (w *tables) requestsFor(target string, m *Machine, n *Node) []*Request {
 	return list
 }
 
-// requestSpaces lists the namespaces whose requests may be for a target.
-func (w *tables) requestSpaces(m *Machine, n *Node) []string {
-	return withTarget(slices.Clip(w.commonSpaces), m, n)
+// mayBeFor reports whether a request may be for a target.
+func (x *requestIndex) mayBeFor(q *Request, m *Machine, n *Node) bool {
+	return x.ofAll || slices.Contains(withTarget(x.spaces, m, n), q.Namespace)
 }
 
 // withTarget adds the namespaces that a target itself names. list must have no spare capacity.
@@ -54,16 +77,11 @@ func withTarget(list []string, m *Machine, n *Node) []string {
 	return list
 }
 
-// isRequestSpace reports whether the requests of a namespace may be for a target.
-func (w *tables) isRequestSpace(namespace string, m *Machine, n *Node) bool {
-	return w.rules.TrustNames || slices.Contains(w.requestSpaces(m, n), namespace)
-}
-
 // RequestSpaces lists the namespaces whose requests, of any kind, may be for a target.
 func (r *Rules) RequestSpaces(checks []*Check, m *Machine, n *Node) []string {
 	var templates []string
 	for _, c := range checks {
-		templates = append(templates, c.templateSpaces()...)
+		templates = append(templates, templateSpaces(c)...)
 	}
 	return withTarget(r.commonSpaces(templates), m, n)
 }
@@ -79,10 +97,15 @@ func (r *Rules) commonSpaces(templates []string) []string {
 	return slices.Clip(slices.Compact(list))
 }
 
-// templateSpaces are the namespaces of the templates of a check that only administrators can
-// write: it has no namespace itself, or comes from a file.
-func (c *Check) templateSpaces() (list []string) {
-	if c.Namespace != "" && (c.Source == "" || c.Source == "cluster") {
+// Administrators reports whether only administrators can write a check: it has no namespace, or comes
+// from a file.
+func (c *Check) Administrators() bool {
+	return c.Namespace == "" || c.Source != "" && c.Source != "cluster"
+}
+
+// templateSpaces are the namespaces of the templates of a check of administrators.
+func templateSpaces(c *Check) (list []string) {
+	if !c.Administrators() {
 		return nil
 	}
 	for _, e := range c.rungs() {

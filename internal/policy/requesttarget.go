@@ -89,7 +89,7 @@ func (w requestTables) findSubject(q *Request) (x Subject, named bool) {
 	if n := w.nodes[nameOf(q)]; n != nil {
 		return w.nodeAlone(n), true
 	}
-	if owners := w.ownersOf(nameOf(q), nil); len(owners) > 0 {
+	if owners := w.owners().of(nameOf(q), nil); len(owners) > 0 {
 		x = w.machineAlone(owners[0])
 	}
 	return x, true
@@ -108,7 +108,7 @@ func (w requestTables) mayName(q *Request, x *Subject) bool {
 	switch {
 	case x.Machine != nil && w.isBeside(q, x.Machine) || slices.Contains(w.rules.RequestNamespaces, q.Namespace):
 		return true
-	case !slices.Contains(w.commonSpaces, q.Namespace): // no such template is there
+	case !slices.Contains(w.requests.spaces, q.Namespace): // no such template is there
 		return false
 	}
 	for _, e := range w.checks {

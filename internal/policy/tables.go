@@ -30,22 +30,19 @@ type tables struct {
 	// byNode lists the Machines that name a Node, sorted.
 	byNode map[string][]*Machine
 	// machineSpaces counts by namespace the Nodes that name a Machine there.
-	machineSpaces map[string]spaceCount
+	machineSpaces machineSpaces
 	leases        map[string]Lease
 	clusters      map[string]*Cluster
-	hosts         map[string]*Host
+	hosts         hostsByName
 	// disabled says by the mark of a check why nobody carries out its requests.
 	disabled map[string]string
 	// tried lists by the mark of a check and the name of a Node or Machine the requests that
 	// fenced made, and that exist no more.
-	tried map[string]map[string][]Attempt
-	// requests lists the remediation requests by where they are, and by the name of their Machine or Node.
-	requests map[requestPlace][]*Request
-	// commonSpaces are the namespaces whose requests may be for every target.
-	commonSpaces []string
-	etcd         map[ObjectKey]*EtcdPod
-	runs         openRuns
-	readsOff     map[string]bool
+	tried    map[string]map[string][]Attempt
+	requests requestIndex
+	etcd     map[ObjectKey]*EtcdPod
+	runs     openRuns
+	readsOff map[string]bool
 	// machineChecks are the OpenShift checks, which conflict with a
 	// NodeHealthCheck.
 	machineChecks map[CheckID]*Check
@@ -62,8 +59,8 @@ func newTables(rules Rules) *tables {
 	return &tables{
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{},
 		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
-		machineSpaces: map[string]spaceCount{},
-		leases:        map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[requestPlace][]*Request{}, commonSpaces: rules.commonSpaces(nil),
+		machineSpaces: machineSpaces{},
+		leases:        map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: hostsByName{}, requests: newRequestIndex(rules),
 		etcd: map[ObjectKey]*EtcdPod{}, runs: openRuns{}, readsOff: map[string]bool{},
 		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{}, unreadMachines: map[ObjectKey]int{},
 	}
@@ -91,7 +88,7 @@ func tablesOf(s *Snapshot) *tables {
 		w.hosts[h.Key()] = h
 	}
 	for i := range s.Requests {
-		w.putRequest(&s.Requests[i])
+		w.requests.put(&s.Requests[i])
 	}
 	for i := range s.Etcd {
 		p := &s.Etcd[i]
@@ -103,9 +100,9 @@ func tablesOf(s *Snapshot) *tables {
 	var templates []string
 	for i := range s.Checks {
 		w.putMachineCheck(&s.Checks[i])
-		templates = append(templates, s.Checks[i].templateSpaces()...)
+		templates = append(templates, templateSpaces(&s.Checks[i])...)
 	}
-	w.commonSpaces = w.rules.commonSpaces(templates)
+	w.requests.spaces = w.rules.commonSpaces(templates)
 	for _, k := range s.Undecoded {
 		w.putUndecoded(k)
 	}
@@ -123,12 +120,12 @@ func (w *tables) noteNode(n *Node) {
 	if n.ControlPlane {
 		w.nodesWithRole[n.Name] = n
 	}
-	w.countSpaces(n, 1)
+	w.machineSpaces.count(n, 1)
 	w.nodeless.noteAll(w.byNode[n.Name], true)
 }
 
 func (w *tables) dropNode(name string) {
-	w.countSpaces(w.nodes[name], -1)
+	w.machineSpaces.count(w.nodes[name], -1)
 	delete(w.nodes, name)
 	delete(w.nodesWithRole, name)
 	w.nodeless.noteAll(w.byNode[name], false)
@@ -178,11 +175,6 @@ func drop[K, V comparable](index map[K][]V, name K, v V) {
 // byMachine orders Machines for display, independent of the input order.
 func byMachine(a, b *Machine) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Group(), b.Group()))
-}
-
-func (w *tables) putRequest(r *Request) {
-	at := w.placeOf(r.Namespace, r.targetName())
-	w.requests[at] = insert(slices.Clone(w.requests[at]), r, byRequest)
 }
 
 // byRequest orders requests for display, independent of the input order.
@@ -295,7 +287,7 @@ func (w *tables) selected(c *Check) []Subject {
 // machineSubject is a target of a check that selects Machines.
 func (w *tables) machineSubject(m *Machine) Subject {
 	x := w.machineAlone(m)
-	x.Requests = w.requestsFor(m.Name, m, nil)
+	x.Requests = w.requests.of(m.Name, m, nil)
 	return x
 }
 
@@ -305,23 +297,23 @@ func (w *tables) machineAlone(m *Machine) Subject {
 	if m.NodeName != "" {
 		x.Node, x.Gone = w.nodes[m.NodeName], w.gone(m.NodeName)
 		w.addNode(&x, m.NodeName)
-		x.Doubt = w.doubt(m)
+		x.Doubt = w.owners().doubt(m)
 	}
-	x.NotOwned = w.notOwned(m, x.Node)
+	x.NotOwned = w.owners().notOwned(m, x.Node)
 	return x
 }
 
 // nodeSubject is a target of a check that selects Nodes.
 func (w *tables) nodeSubject(n *Node) Subject {
 	x := w.nodeAlone(n)
-	x.Requests = w.requestsFor(n.Name, nil, n)
+	x.Requests = w.requests.of(n.Name, nil, n)
 	return x
 }
 
 // nodeAlone is a target that is a Node, without its requests.
 func (w *tables) nodeAlone(n *Node) Subject {
 	x := Subject{Node: n}
-	if x.Machine, x.Doubt = w.machineOf(n); x.Machine != nil {
+	if x.Machine, x.Doubt = w.owners().machineOf(n); x.Machine != nil {
 		x.Run = w.runs[runSubject{machine: x.Machine.Key()}].ID
 	}
 	w.addNode(&x, n.Name)
