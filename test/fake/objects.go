@@ -20,6 +20,9 @@ func machineID(m policy.Machine) policy.ObjectID {
 // PutMachine stores the Machine of a Node.
 func (s *State) PutMachine(m policy.Machine) { s.putMachine(m.NodeName, m) }
 
+// PutStranger stores a Machine that is on none of the hosts, whatever it says.
+func (s *State) PutStranger(m policy.Machine) { s.putMachine("none: "+m.Key(), m) }
+
 // putMachine stores the Machine of a host, which may have no Node.
 func (s *State) putMachine(host string, m policy.Machine) {
 	s.next()
