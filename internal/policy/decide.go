@@ -40,7 +40,7 @@ func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 	slices.SortFunc(r.Errors, func(a, b ObjectError) int {
 		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
 	})
-	refuseOverlaps(r)
+	w.refuseOverlaps(r)
 	w.refusePowerOwners(r)
 	w.refuseBudgets(r, budgets)
 	w.guardControlPlane(r)

@@ -30,6 +30,8 @@ type Subject struct {
 	ReadsOff bool
 	// Doubt is why the Machine and the Node may not belong together.
 	Doubt Doubt
+	// NotOwned is why the Machine does not own the Node that it names.
+	NotOwned NotOwned
 }
 
 func (x *Subject) nodeName() string {
@@ -131,6 +133,7 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		t.Trigger = fmt.Sprintf("check %s: %s", c.Key(), t.Message)
 		t.Action = c.action(x)
 		t.refuseTarget(c, a.Rules, x)
+		t.refuseNotOwned(x)
 		t.refuseAlive(x, now)
 		if a.Rules.WaitForUpgrade {
 			t.refuseRollingConfig(x)
@@ -183,6 +186,16 @@ func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 			}
 		}
 	}
+}
+
+// refuseNotOwned refuses what would be done to a Node that its Machine does not own, or to its
+// host. Controllers that delete a Machine also delete its Node. // I4, I8
+func (t *TargetReport) refuseNotOwned(x *Subject) {
+	if t.Action == None || x.NotOwned.Why == "" || x.NotOwned.SpareNode && t.Action != PowerCycle {
+		return
+	}
+	t.refuse(reason.NodeNotOwned)
+	t.Message += "; " + x.NotOwned.Why
 }
 
 // refuseDeletion refuses the deletion of a Machine that no controller recreates,
