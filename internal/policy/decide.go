@@ -108,6 +108,9 @@ func (n *count) add(t *TargetReport) {
 
 // addVerdict adds one target to the counts, or removes it: by is 1 or -1.
 func (n *count) addVerdict(t *TargetReport, by int) {
+	if t.uncounted {
+		return
+	}
 	if t.Verdict != Skipped {
 		n.expected += by
 	}

@@ -299,7 +299,7 @@ func (w *tables) machineAlone(m *Machine) Subject {
 		w.addNode(&x, m.NodeName)
 		x.Doubt = w.owners().doubt(m)
 	}
-	x.NotOwned = w.owners().notOwned(m, x.Node)
+	x.NotOwned, x.Foreign = w.owners().notOwned(m, x.Node), !w.owners().counts(m)
 	return x
 }
 

@@ -32,6 +32,8 @@ type Subject struct {
 	Doubt Doubt
 	// NotOwned is why the Machine does not own the Node that it names.
 	NotOwned NotOwned
+	// Foreign: nothing shows that the Machine is of this cluster.
+	Foreign bool
 }
 
 func (x *Subject) nodeName() string {
@@ -101,6 +103,7 @@ func newTarget(c *Check, x *Subject) TargetReport {
 	if m := x.Machine; m != nil {
 		t.MachineAPIVersion, t.MachineUID = m.APIVersion, m.UID
 	}
+	t.uncounted = x.Foreign && c.family() == fenced
 	if x.Node != nil {
 		t.NodeUID, t.unlabelled = x.Node.UID, x.Node.unlabelled
 	}
