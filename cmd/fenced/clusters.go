@@ -42,7 +42,7 @@ func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.
 		Name: c.Name, StoreID: k.storeID, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
 		Management:                 k8swatch.ManagementConfig(c.Management),
 		DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks, Metal3Remediations: c.Metal3Remediations,
-		RemediateReadyNodes: c.RemediateReadyNodes, ControllerNamespaces: c.ControllerNamespaces,
+		RemediateReadyNodes: c.RemediateReadyNodes, RequestNamespaces: c.RequestNamespaces, ControllerNamespaces: c.ControllerNamespaces,
 	}, k.log)
 	if err != nil {
 		return builtCluster{}, configError{fmt.Errorf("cluster %s: %w", c.Name, err)}
@@ -55,6 +55,7 @@ func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.
 			ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,
 			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Instance: k.instance, ZoneKey: g.ZoneKey, TargetLimitPause: policy.TargetLimitPause,
 			MachineFailureReason: g.MachineFailureReason, WaitForUpgrade: g.WaitForUpgrade,
+			Namespaces: c.Namespaces, ManagementNamespace: c.Management.Namespace,
 			RequestNamespaces: c.RequestNamespaces, ManagementApart: c.Management.Kubeconfig != "",
 		},
 		ControlPlaneIsolation: controlPlaneIsolation(cfg.ControlPlaneIsolation),

@@ -49,7 +49,7 @@ type Book struct {
 
 // NewBook begins a Book with the checks from files.
 func NewBook(opt BookOptions, started time.Time) *Book {
-	opt.Rules.ClusterRequired, opt.Rules.NodesCountAsMembers = true, false // this is a live cluster
+	opt.Rules.ClusterRequired, opt.Rules.NodesCountAsMembers, opt.Rules.TrustNames = true, false, false // this is a live cluster
 	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Limits.Guards().ZoneKey)
 	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
 	b := &Book{

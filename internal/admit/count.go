@@ -128,7 +128,8 @@ type evaluation struct {
 	context    policy.CheckContext
 	requests   []*policy.Request
 	doubt      policy.Doubt // why the fresh Machine and Node may not belong together
-	newMachine string       // the Machine that has claimed the Node since; "" if the run has a Machine
+	notOwned   policy.NotOwned
+	newMachine string // the Machine that has claimed the Node since; "" if the run has a Machine
 }
 
 // evaluationOf finds the run's check and what it needs to evaluate the fresh Machine m and
@@ -140,7 +141,7 @@ func (b *Book) evaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) 
 	if !b.complete {
 		return evaluation{}, false
 	}
-	j.doubt = b.ledger.Doubt(m, n)
+	j.doubt, j.notOwned = b.ledger.Doubt(m, n), b.ledger.NotOwned(m, n)
 	if m := b.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
 		j.newMachine = m.Key()
 	}
@@ -153,7 +154,7 @@ func (b *Book) evaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) 
 		if check.SelectsNodes {
 			name = r.Target.Node
 		}
-		j.check, j.context, j.requests = check, b.ledger.CheckContext(check), b.ledger.Requests(name)
+		j.check, j.context, j.requests = check, b.ledger.CheckContext(check), b.ledger.Requests(name, m, n)
 		break
 	}
 	return j, true

@@ -174,7 +174,7 @@ func TestReserveKeepsDeletionsApart(t *testing.T) {
 
 // A Machine was Ready if its Node was Ready at any time since it was first seen.
 func TestWhichMachinesWereNeverReady(t *testing.T) {
-	b := NewBook(BookOptions{Name: "c"}, noon)
+	b := NewBook(BookOptions{Name: "c", Rules: policy.Rules{Namespaces: []string{"ns"}}}, noon)
 	put := func(changes ...policy.Change) { b.follow(noon, changes, time.Time{}) }
 	machine := func(n int, node string) policy.Change {
 		m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: fmt.Sprint("m-", n), UID: fmt.Sprint("uid-", n), NodeName: node,

@@ -27,7 +27,7 @@ type candidate struct {
 	asksOther bool
 	// missingHost says why the BareMetalHost that the Machine names is not found.
 	missingHost string
-	// doubt is why the Node may belong to another Machine. It is set for orders only: the
+	// doubt is why the Node may belong to another Machine, or to none. It is set for orders only: the
 	// evaluation of a check includes it.
 	doubt policy.Doubt
 	// gates are those that were evaluated before the run starts, for the audit log.
@@ -171,7 +171,19 @@ func (b *Book) candidateForOrder(o order.Order) (candidate, error) {
 	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), Admin: o.Admin}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason
-	return candidate{key: "manual|" + o.Of(), draft: r, node: n, missingHost: missingHost(b.ledger, m), doubt: b.ledger.Doubt(m, n)}, nil
+	return candidate{key: "manual|" + o.Of(), draft: r, node: n, missingHost: missingHost(b.ledger, m), doubt: doubtOf(b.ledger, m, n)}, nil
+}
+
+// doubtOf returns why a person cannot know which host an order is for: the Machine may not be that of
+// the Node. A Node that is gone is in doubt only if several Machines name it: the person has named one.
+func doubtOf(l *policy.Ledger, m *policy.Machine, n *policy.Node) policy.Doubt {
+	if d := l.Doubt(m, n); d != (policy.Doubt{}) {
+		return d
+	}
+	if x := l.NotOwned(m, n); n != nil && x.Why != "" {
+		return policy.Doubt{Reason: reason.NodeNotOwned, Message: x.Why}
+	}
+	return policy.Doubt{}
 }
 
 // objectsOf returns the Node and the Machine that an order names, each nil if there is none, and
@@ -185,7 +197,7 @@ func objectsOf(l *policy.Ledger, o order.Order) (n *policy.Node, m *policy.Machi
 	}
 	n, m = l.Node(o.Node), l.MachineOf(o.Node)
 	if n == nil && m == nil {
-		return nil, nil, "", &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node is named " + o.Node + ", and no Machine refers to a Node of that name; list the names with kubectl get nodes"}
+		return nil, nil, "", &reason.Refusal{Reason: reason.NoSuchNode, Message: "no Node is named " + o.Node + ", and no Machine shows that a Node of that name was its; list the names with kubectl get nodes, or name the Machine"}
 	}
 	return n, m, o.Node, nil
 }

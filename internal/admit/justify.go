@@ -129,7 +129,7 @@ func (rc *runCluster) evaluateFresh(r remediate.Run, f run.Fresh, observed remed
 	}
 	found = policy.Evaluate(check, j.context, policy.Subject{
 		Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && observed.Node.Exists == remediate.No, Lease: f.Lease,
-		Doubt: j.doubt, Requests: j.requests, ReadsOff: ownBMCReadsOff(observed),
+		Doubt: j.doubt, NotOwned: j.notOwned, Requests: j.requests, ReadsOff: ownBMCReadsOff(observed),
 	}, now)
 	if found.Verdict != policy.Unhealthy {
 		return nil, found, remediate.No, "the target is " + string(found.Verdict) + " now: " + found.Message

@@ -219,7 +219,7 @@ func isFor(t *policy.TargetReport, r remediate.Run) bool {
 // mayNotAsk says whether what a request is, not what its target is now, forbids to carry it out.
 func mayNotAsk(t *policy.TargetReport) bool {
 	return slices.ContainsFunc(t.Refusals, func(code reason.Code) bool {
-		return code == reason.RequestNotTrusted || code == reason.Overlap || code == reason.NodeMismatch
+		return code == reason.RequestNotTrusted || code == reason.Overlap || code == reason.NodeMismatch || code == reason.NodeNotOwned
 	})
 }
 
@@ -271,7 +271,7 @@ func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Ti
 	if why := (requestBook{rc.opt.Book}).notFor(&asked, r, now); why != "" {
 		return remediate.No, why
 	}
-	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.doubt}, f.Cluster, now)
+	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.doubt, NotOwned: j.notOwned}, f.Cluster, now)
 	switch {
 	case t.Verdict != policy.Unhealthy:
 		return remediate.No, "the request asks for nothing now: " + t.Message

@@ -96,19 +96,9 @@ var writes = map[string]func(t *rapid.T) policy.Change{
 	},
 }
 
-// notYetSwitched says why objects of a kind still change what is switched in a world. To switch the law on, delete the row.
-var notYetSwitched = map[string]map[string]string{
-	"Machine": {
-		"a sick host under a check":                       "two Machines name its Node, and no providerID decides",
-		"a sick host that a request is for":               "the same",
-		"a sick control-plane host under a check":         "the same; and a Machine with the role that is being deleted has the one place of the control plane",
-		"a sick control-plane host that a request is for": "the same",
-		"a sick Node without a Machine under a policy":    "a Machine names it",
-		"a sick Node under a NodeHealthCheck":             "two Machines name it",
-	},
-	"undecodable Machine": {"a sick Node without a Machine under a policy": "it may be the Machine of the Node"},
-	"check":               {"a sick Node under a NodeHealthCheck": "a MachineHealthCheck in any namespace puts all NodeHealthChecks out of force"},
-	"FencedRemediation":   {"a sick Node under a NodeHealthCheck": "it has the name of the Node: AlreadyRequested"},
+// acceptedSwitched says why objects of a kind still change what is switched in a world: docs/security.md has it.
+var acceptedSwitched = map[string]map[string]string{
+	"check": {"a sick Node under a NodeHealthCheck": "a MachineHealthCheck of OpenShift in any namespace puts all NodeHealthChecks out of force: so does the operator of medik8s"},
 }
 
 func drawFrom[T any](t *rapid.T, label string, values ...T) T {
@@ -167,7 +157,7 @@ func TestLawAttackerSwitchesNothing(t *testing.T) {
 				var attack []policy.Change
 				for range rapid.IntRange(1, 3).Draw(r, "objects") {
 					kind := drawFrom(r, "kind", kinds...)
-					if _, open := notYetSwitched[kind][victim]; !open {
+					if _, open := acceptedSwitched[kind][victim]; !open {
 						attack = append(attack, writes[kind](r))
 					}
 				}

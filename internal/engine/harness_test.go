@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -68,7 +69,8 @@ func startBeating(t *testing.T, w *world, store state.Store, change func(*engine
 	events := event.NewStream()
 	opt := engine.Options{
 		Store: store, Hosts: w, Open: func(bmc.Device) (bmc.Power, error) { return w.bmc(), nil }, Events: events,
-		Clusters: []engine.ClusterOptions{{Name: "c", Mode: guard.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.Watch(), Kube: w}},
+		Clusters: []engine.ClusterOptions{{Name: "c", Mode: guard.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.Watch(), Kube: w,
+			Rules: policy.Rules{Namespaces: []string{"ns"}}}},
 		Guards: guard.Limits{ViewMaxAge: time.Minute, ClockSkewMax: time.Minute, MaxInFlight: 5, MaxInFlightPercent: 100,
 			MaxInFlightPerZone: 1, ZoneBreakerPercent: 55, ZoneBreakerMin: 3, MaxFencesPerDay: 10, MaxInFlightTotal: 20},
 		Run: remediate.Limits{OffDeadline: time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: time.Minute, OnDeadline: 3 * time.Minute,

@@ -75,11 +75,11 @@ func (l *looker) managerNow(ctx context.Context, name string) (string, error) {
 	})
 }
 
-// requestsNow lists the remediation requests of one kind. One that is only partly readable
-// counts, too.
-func (l *looker) requestsNow(ctx context.Context, st *store) ([]policy.Request, error) {
-	return readShared(ctx, l.c.shared, fmt.Sprintf("requests %p", st), func(ctx context.Context) ([]policy.Request, error) {
-		list, err := st.listNow(ctx)
+// requestsNow lists the remediation requests of one kind in a namespace. One that is only partly
+// readable counts, too.
+func (l *looker) requestsNow(ctx context.Context, st *store, namespace string) ([]policy.Request, error) {
+	return readShared(ctx, l.c.shared, fmt.Sprintf("requests %p %s", st, namespace), func(ctx context.Context) ([]policy.Request, error) {
+		list, err := st.listNow(ctx, namespace)
 		if err != nil {
 			return nil, err
 		}

@@ -35,6 +35,8 @@ type Config struct {
 	DeleteControlPlaneMachines bool
 	// Metal3Remediations: fenced carries out the requests of this kind, too.
 	Metal3Remediations bool
+	// RequestNamespaces are those whose requests may be for any Node.
+	RequestNamespaces []string
 	// RemediateReadyNodes: a request may ask for the power cycle of a Node that is Ready.
 	RemediateReadyNodes bool
 	// ControllerNamespaces are those in which the leader Lease of another remediator counts, beside
@@ -43,6 +45,11 @@ type Config struct {
 	// Checks are the checks from files; the requests of their templates are
 	// watched, too.
 	Checks []policy.Check
+}
+
+// rules are the settings about namespaces.
+func (c *Config) rules() *policy.Rules {
+	return &policy.Rules{Namespaces: c.Namespaces, ManagementNamespace: c.Management.Namespace, RequestNamespaces: c.RequestNamespaces}
 }
 
 // ManagementConfig is where the Cluster API keeps the Machines and the checks of

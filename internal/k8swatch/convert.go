@@ -32,7 +32,8 @@ const maxNode = 1 << 17
 // sizeOf is the length of what is kept of a Node.
 func sizeOf(n *corev1.Node) int {
 	info := &n.Status.NodeInfo
-	size := len(n.Spec.ProviderID) + len(info.SystemUUID) + len(info.BootID) + len(info.MachineID)
+	openShift, clusterAPI := policy.NamedMachines(n.Annotations)
+	size := len(openShift) + len(clusterAPI) + len(n.Spec.ProviderID) + len(info.SystemUUID) + len(info.BootID) + len(info.MachineID)
 	for _, m := range []map[string]string{n.Labels, ruleAnnotations(n.Annotations)} {
 		for key, value := range m {
 			size += len(key) + len(value)
@@ -55,6 +56,7 @@ func policyNode(n *corev1.Node) *policy.Node {
 		SystemUUID: n.Status.NodeInfo.SystemUUID, BootID: n.Status.NodeInfo.BootID, MachineID: n.Status.NodeInfo.MachineID,
 		ControlPlane: policy.ControlPlaneNode(n.Labels),
 	}
+	out.OpenShiftMachine, out.ClusterMachine = policy.NamedMachines(n.Annotations)
 	out.Conditions = make([]policy.Condition, 0, len(n.Status.Conditions))
 	for _, c := range n.Status.Conditions {
 		out.Conditions = append(out.Conditions, policy.Condition{

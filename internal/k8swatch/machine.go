@@ -90,7 +90,7 @@ func (l *looker) replaceable() {
 	switch {
 	case l.external:
 		s.Why = "its BareMetalHost is externally provisioned"
-	case l.controlPlane(m) && !l.mayReplaceControlPlane(m):
+	case l.controlPlane(m) && !l.c.cfg.mayReplaceControlPlane(m):
 		s.Why = "it is a control-plane Machine"
 	case m.ControllerOwner == policy.Owner{}:
 		s.Why = "no controller owns it, so nothing would replace it"
@@ -107,12 +107,12 @@ func (l *looker) controlPlane(m *policy.Machine) bool {
 
 // mayReplaceControlPlane: a KubeadmControlPlane protects its own quorum; every
 // other way to replace a member needs the administrator's permission.
-func (l *looker) mayReplaceControlPlane(m *policy.Machine) bool {
+func (c Config) mayReplaceControlPlane(m *policy.Machine) bool {
 	switch m.ControllerOwner.Kind {
 	case "KubeadmControlPlane":
-		return m.Group() == clusterGroup || l.c.cfg.DeleteControlPlaneMachines
+		return m.Group() == clusterGroup || c.DeleteControlPlaneMachines
 	case "ControlPlaneMachineSet":
-		return l.c.cfg.DeleteControlPlaneMachines
+		return c.DeleteControlPlaneMachines
 	}
 	return false
 }

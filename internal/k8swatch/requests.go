@@ -80,11 +80,11 @@ func (c *Cluster) adjustRequests() (news bool) {
 		}
 	}
 	ready := map[schema.GroupKind]bool{}
-	for k, version := range wanted {
+	for k, wish := range wanted {
 		st := r.stores[k]
-		if st == nil && (!r.full() || c.cfg.carriesOut(k.kind)) {
+		if st == nil && (!r.full() || wish.always) {
 			st = &store{convert: c.cfg.convertRequest(k.side.isApart()), source: source{kind: k.kind.Kind, group: k.kind.Group,
-				versions: []string{version}, namespace: c.requestsIn(k.side), request: true}}
+				versions: []string{wish.version}, namespace: c.requestsIn(k.side), request: true}}
 			if k.kind == ownRequests {
 				st.gvr = requestGVR // as of all kinds that are always watched
 			}
@@ -125,20 +125,28 @@ func (c Config) carriesOut(kind schema.GroupKind) bool {
 	return kind == ownRequests || c.Metal3Remediations && kind == metal3Requests
 }
 
+// wish is a kind of requests that is to be watched.
+type wish struct {
+	version string
+	// always: whatever the authors of checks in namespaces name. An administrator named the kind.
+	always bool
+}
+
 // templates returns fenced's own kind of requests, and those that the checks of the
 // view and those from files name, each with the version of a template.
-func (c *Cluster) templates() map[requestKind]string {
-	wanted := map[requestKind]string{}
+func (c *Cluster) templates() map[requestKind]wish {
+	wanted := map[requestKind]wish{}
 	for _, s := range c.sides() {
-		wanted[requestKind{s, ownRequests}] = requestGVR.Version
+		wanted[requestKind{s, ownRequests}] = wish{requestGVR.Version, true}
 	}
 	if c.cfg.Metal3Remediations {
-		wanted[requestKind{c.manage, metal3Requests}] = "v1beta1"
+		wanted[requestKind{c.manage, metal3Requests}] = wish{"v1beta1", true}
 	}
 	note := func(check *policy.Check, on *side) {
 		for _, t := range check.Templates() {
 			if kind, version := requestOf(t); kind.Group != "" {
-				wanted[requestKind{on, kind}] = version
+				k := requestKind{on, kind}
+				wanted[k] = wish{version, wanted[k].always || check.Administrators()}
 			}
 		}
 	}
@@ -260,8 +268,11 @@ func (r *requestKinds) watched() []*store {
 	return slices.Collect(maps.Values(r.stores))
 }
 
-// listNow lists all requests of a store with an uncached read.
-func (s *store) listNow(ctx context.Context) ([]unstructured.Unstructured, error) {
+// listNow lists the requests of a store in a namespace with an uncached read.
+func (s *store) listNow(ctx context.Context, namespace string) ([]unstructured.Unstructured, error) {
+	if s.namespace != "" && s.namespace != namespace {
+		return nil, nil
+	}
 	gvr, err := s.at(ctx)
 	if errors.Is(err, errNotInstalled) {
 		return nil, nil
@@ -269,7 +280,7 @@ func (s *store) listNow(ctx context.Context) ([]unstructured.Unstructured, error
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.side.api().dynamic.Resource(gvr).Namespace(s.namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
+	list, err := s.side.api().dynamic.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
 	switch err = checkList(list, err); {
 	case mayBeUnserved(err) && s.side.isNotServed(ctx, &s.source): // its CRD was deleted
 		return nil, nil

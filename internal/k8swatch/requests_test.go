@@ -2,6 +2,7 @@ package k8swatch
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -102,6 +103,25 @@ func TestLimitOfRequestKinds(t *testing.T) {
 	c.adjustRequests()
 	assert.Contains(t, c.requests.gateCheck(named("K3")).Invalid, "not yet", "it is watched")
 	assert.Contains(t, c.requests.gateCheck(named("New")).Invalid, "checks name more than 16 kinds")
+	c.cfg.Checks = []policy.Check{*named("New")} // a check of an administrator: no namespace can use up its place
+	c.adjustRequests()
+	assert.True(t, slices.ContainsFunc(c.requests.watched(), func(st *store) bool { return st.kind == "New" }))
+	assert.Equal(t, maxRequestKinds+2, len(c.requests.watched()), "with fenced's own")
+}
+
+// A check whose selector cannot be read concerns the Machines of its namespace, and nobody else. // I22
+func TestBrokenCheckOfANamespaceContestsOnlyThere(t *testing.T) {
+	c := offline()
+	broken := checkWith("apps/v1", "DeploymentTemplate")
+	require.NoError(t, unstructured.SetNestedField(broken.Object, "nonsense", "spec", "selector"))
+	require.NoError(t, c.storeOf("MachineHealthCheck").Add(broken))
+	for namespace, contested := range map[string]bool{"ns": true, "prod": false} {
+		l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Machine: "m", Namespace: namespace}}}
+		l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: namespace, Name: "m"}
+		who, err := l.foreignRequest(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, contested, who != "", namespace)
+	}
 }
 
 // Whether somebody is asked to repair the target cannot be known then.

@@ -76,21 +76,43 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 		if at, _ := st.state(); at.IsZero() {
 			continue // never read: unreadRequests refused the targets that it may concern
 		}
-		list, err := l.requestsNow(ctx, st)
-		if err != nil {
-			return "", fmt.Errorf("list the requests of kind %s: %w", st.kind, err)
-		}
-		for i := range list {
-			q := &list[i]
-			if !requestFor(q, l.run.Target) {
-				continue
-			}
-			if !l.c.cfg.carriesOut(kind) {
-				return fmt.Sprintf("%s %s/%s asks another remediator to repair it", q.Kind, q.Namespace, q.Name), nil
-			}
-			if who, err := l.managerNow(ctx, metal3Leader); who != "" || err != nil { // it would carry the request out, too
+		for _, namespace := range l.requestSpaces() {
+			if who, err := l.foreignRequestIn(ctx, st, namespace); who != "" || err != nil {
 				return who, err
 			}
+		}
+	}
+	return "", nil
+}
+
+// requestSpaces lists the namespaces whose requests may be for the target. What anybody writes
+// elsewhere is no request for it, and so many of them that a list has no end delay nothing.
+func (l *looker) requestSpaces() []string {
+	var checks []*policy.Check
+	eachCheck(l.c, func(c *policy.Check) { checks = append(checks, c) })
+	m := l.look.FreshMachine
+	if t := l.run.Target; m == nil && t.Machine != "" { // it is gone; its remediator may still be at work
+		m = &policy.Machine{Namespace: t.Namespace}
+	}
+	return l.c.cfg.rules().RequestSpaces(checks, m, l.look.FreshNode)
+}
+
+// foreignRequestIn is foreignRequest for one kind in one namespace.
+func (l *looker) foreignRequestIn(ctx context.Context, st *store, namespace string) (string, error) {
+	list, err := l.requestsNow(ctx, st, namespace)
+	if err != nil {
+		return "", fmt.Errorf("list the requests of kind %s in namespace %s: %w", st.kind, namespace, err)
+	}
+	for i := range list {
+		q := &list[i]
+		if !requestFor(q, l.run.Target) {
+			continue
+		}
+		if !l.c.cfg.carriesOut(schema.GroupKind{Group: st.group, Kind: st.kind}) {
+			return fmt.Sprintf("%s %s/%s asks another remediator to repair it", q.Kind, q.Namespace, q.Name), nil
+		}
+		if who, err := l.managerNow(ctx, metal3Leader); who != "" || err != nil { // it would carry the request out, too
+			return who, err
 		}
 	}
 	return "", nil
@@ -106,16 +128,7 @@ func (l *looker) unreadRequests() string {
 			covering = append(covering, c)
 		}
 	}
-	for _, s := range l.c.sides() {
-		for _, st := range s.watched() {
-			if st.checks {
-				st.eachCheck(note)
-			}
-		}
-	}
-	for i := range l.c.cfg.Checks {
-		note(&l.c.cfg.Checks[i])
-	}
+	eachCheck(l.c, note)
 	for _, c := range covering {
 		if why := l.c.requests.unread(c); why != "" {
 			return fmt.Sprintf("%s %s covers it: %s", c.Kind, c.Key(), why)
@@ -124,10 +137,27 @@ func (l *looker) unreadRequests() string {
 	return ""
 }
 
+// eachCheck visits the checks of the view, and those from files.
+func eachCheck(c *Cluster, visit func(*policy.Check)) {
+	for _, s := range c.sides() {
+		for _, st := range s.watched() {
+			if st.checks {
+				st.eachCheck(visit)
+			}
+		}
+	}
+	for i := range c.cfg.Checks {
+		visit(&c.cfg.Checks[i])
+	}
+}
+
 // covers reports whether a check covers the target as it is now. A check whose
-// selector could not be read may cover it, so it does.
+// selector could not be read may cover it, so it does: one of a namespace, the Machines there.
 func (l *looker) covers(c *policy.Check) bool {
-	return c.Selector == nil || c.Covers(l.look.FreshMachine, l.look.FreshNode)
+	if c.Selector == nil {
+		return c.Administrators() || c.Namespace == l.run.Target.Namespace
+	}
+	return c.Covers(l.look.FreshMachine, l.look.FreshNode)
 }
 
 // requestFor: a request is for the Node that it names, for the Machine that owns

@@ -23,7 +23,7 @@ func TestWatchFollowsTheCluster(t *testing.T) {
 	k := watching(t, c)
 	node, machine := rigtest.Name("follow-node"), rigtest.Name("follow-machine")
 	host, set := rigtest.Name("follow-host"), rigtest.Name("follow-set")
-	_, err := c.CreateNode(ctx, rig.Node{Name: node, SystemUUID: "su", Labels: map[string]string{"a": "1"}})
+	_, err := c.CreateNode(ctx, rig.Node{Name: node, SystemUUID: "su", Labels: map[string]string{"a": "1"}, Annotations: rig.NamesMachine(machine)})
 	require.NoError(t, err)
 	_, err = c.CreateMachineSet(ctx, set)
 	require.NoError(t, err)
@@ -44,6 +44,7 @@ func TestWatchFollowsTheCluster(t *testing.T) {
 	n := seen(k).node(node)
 	assert.Equal(t, "1", n.Labels["a"])
 	assert.Equal(t, "su", n.SystemUUID)
+	assert.Equal(t, rig.Namespace+"/"+machine, n.OpenShiftMachine, "the Node names its Machine")
 
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}))
 	until(t, time.Minute, "the deletion is seen", func() bool { return seen(k).node(node) == nil })

@@ -13,6 +13,7 @@ func Node(fields map[string]any) (policy.Node, error) {
 		ProviderID: spec.text("providerID"),
 		SystemUUID: info.text("systemUUID"), BootID: info.text("bootID"), MachineID: info.text("machineID"),
 	}
+	n.OpenShiftMachine, n.ClusterMachine = policy.NamedMachines(n.Annotations)
 	_, n.Name, n.UID, n.ResourceVersion = identify(meta, false)
 	n.Conditions = conditions(status)
 	for _, a := range status.shortList("addresses") {

@@ -97,7 +97,7 @@ func (o *Objects) Snapshot() policy.Snapshot {
 		Leases:    map[string]policy.Lease{},
 		Errors:    append([]policy.ObjectError{}, o.unreadable...),
 		Undecoded: append([]policy.ObjectKey{}, o.unreadableKeys...),
-		Rules:     policy.Rules{NodesCountAsMembers: true},
+		Rules:     policy.Rules{NodesCountAsMembers: true, TrustNames: true},
 	}
 	for _, i := range o.order {
 		e := o.found[i.anyVersion()]

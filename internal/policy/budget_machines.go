@@ -8,7 +8,7 @@ package policy
 // addMachine adds a Machine to the counts of a budget that selects Machines, or
 // removes it: by is 1 or -1.
 func (n *budgetCount) addMachine(w *tables, b *DisruptionBudget, m *Machine, by int) {
-	if !b.SelectsMachines || b.Selector == nil || isLeaving(w, m) || !b.Selector.Matches(set(m.Labels)) {
+	if !b.SelectsMachines || b.Selector == nil || isLeaving(w, m) || !b.Selector.Matches(set(m.Labels)) || !w.owners().counts(m) {
 		return
 	}
 	n.nodes += by
@@ -68,7 +68,11 @@ func unseenMachines(w *tables) int {
 			gone[r.Machine] = true
 		}
 	}
-	return len(gone) + w.unreadMachines
+	unread := 0
+	for _, n := range w.unreadMachines {
+		unread += n
+	}
+	return len(gone) + unread
 }
 
 // neverSeenNodes counts the Machines whose Node has not joined or is gone, without
@@ -78,7 +82,7 @@ func neverSeenNodes(w *tables) int {
 	counted := unseenNodeNames(w)
 	missing := map[string]bool{}
 	for _, m := range w.nodeless {
-		if !isLeaving(w, m) && (m.NodeName == "" || !counted[m.NodeName]) {
+		if !isLeaving(w, m) && w.owners().counts(m) && (m.NodeName == "" || !counted[m.NodeName]) {
 			missing[subjectName(m.NodeName, m.Key())] = true
 		}
 	}

@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -15,17 +18,25 @@ type Doubt struct {
 	Message string
 }
 
-// machineOf returns the Machine of a Node. If several Machines name the Node, the
+// of lists the Machines that own a Node, sorted. n is nil if it does not exist.
+func (o owners) of(node string, n *Node) (list []*Machine) {
+	for _, m := range o.byNode[node] {
+		if o.owns(m, n) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// machineOf returns the Machine of a Node. If several Machines own the Node, the
 // Node's providerID decides. A nil Machine with a zero Doubt means that the Node
 // has none.
-func (w *tables) machineOf(n *Node) (*Machine, Doubt) {
-	list := w.byNode[n.Name]
-	switch {
-	case len(list) == 0 && w.unreadMachines > 0:
-		return nil, Doubt{reason.Undecodable, "a Machine could not be decoded, and it may be this Node's"}
-	case len(list) == 0:
-		return nil, Doubt{}
-	case len(list) == 1:
+func (o owners) machineOf(n *Node) (*Machine, Doubt) {
+	list := o.of(n.Name, n)
+	switch len(list) {
+	case 0:
+		return nil, o.unreadMachineOf(n)
+	case 1:
 		return list[0], mismatch(list[0], n)
 	}
 	var own *Machine
@@ -44,21 +55,62 @@ func (w *tables) machineOf(n *Node) (*Machine, Doubt) {
 	return own, Doubt{}
 }
 
+// unreadMachineOf returns the doubt about a Node without a Machine: one that could not be
+// decoded may be its. n is nil if nothing is known of the Node.
+func (o owners) unreadMachineOf(n *Node) Doubt {
+	found, whose := ObjectKey{}, "this Node's"
+	if n == nil {
+		whose = "the target's"
+	}
+	switch {
+	case len(o.unread) > 0:
+		found = slices.MinFunc(slices.Collect(maps.Keys(o.unread)), byKey)
+	case n == nil:
+		return Doubt{}
+	default:
+		for _, named := range []string{n.OpenShiftMachine, n.ClusterMachine} {
+			namespace, name := splitKey(named)
+			if k := (ObjectKey{"Machine", namespace, name}); name != "" && o.undecoded[k] > 0 {
+				found = k
+			}
+		}
+		if found == (ObjectKey{}) {
+			return Doubt{}
+		}
+	}
+	return Doubt{reason.Undecodable, found.text() + " could not be decoded, and it may be " + whose}
+}
+
+// text names the object in a sentence.
+func (k ObjectKey) text() string {
+	switch {
+	case k.Kind == "":
+		return "an object of an unknown kind"
+	case k.Name == "":
+		return "a " + k.Kind
+	}
+	return k.Kind + " " + key(k.Namespace, k.Name)
+}
+
+func byKey(a, b ObjectKey) int {
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
 // doubt returns why a Machine's reference to its Node is in doubt: another
-// Machine names the same Node, and no providerID decides between them.
-func (w *tables) doubt(m *Machine) Doubt {
-	list := w.byNode[m.NodeName]
-	if m.NodeName == "" || len(list) < 2 {
+// Machine owns the same Node, and no providerID decides between them. One that does
+// not own the Node itself is refused for that.
+func (o owners) doubt(m *Machine) Doubt {
+	n := o.nodes[m.NodeName]
+	if m.NodeName == "" || len(o.byNode[m.NodeName]) < 2 || !o.owns(m, n) {
 		return Doubt{}
 	}
-	n := w.nodes[m.NodeName]
 	isProven := n != nil && sameProvider(m.ProviderID, n.ProviderID)
-	for _, o := range list {
-		same := sameProvider(o.ProviderID, m.ProviderID)
+	for _, x := range o.of(m.NodeName, n) {
+		same := sameProvider(x.ProviderID, m.ProviderID)
 		switch {
-		case o.id() == m.id(), same && o.Group() != m.Group(): // one Machine may exist in both API families
+		case x.id() == m.id(), same && x.Group() != m.Group(): // one Machine may exist in both API families
 		case same || !isProven:
-			return disputed(m.NodeName, m, o)
+			return disputed(m.NodeName, m, x)
 		}
 	}
 	return Doubt{}
@@ -91,16 +143,14 @@ func sameProvider(a, b string) bool {
 // is nil, that the Node has no Machine.
 func (l *Ledger) Doubt(m *Machine, n *Node) Doubt {
 	switch {
-	case m == nil && n == nil && l.w.unreadMachines > 0:
-		return Doubt{reason.Undecodable, "a Machine could not be decoded, and it may be the target's"}
 	case m == nil && n == nil:
-		return Doubt{}
+		return l.w.owners().unreadMachineOf(nil)
 	case m == nil:
-		_, d := l.w.machineOf(n)
+		_, d := l.w.owners().machineOf(n)
 		return d
 	}
 	if d := mismatch(m, n); d != (Doubt{}) {
 		return d
 	}
-	return l.w.doubt(m)
+	return l.w.owners().doubt(m)
 }

@@ -19,7 +19,7 @@ import (
 func TestLawsDoubtfulIsLeftAlone(t *testing.T) {
 	found := map[reason.Code]bool{}
 	law.CheckTested(t, func() bool { return found[reason.NodeMismatch] && found[reason.Undecodable] }, func(t *rapid.T) {
-		rules := Rules{NodesCountAsMembers: true}
+		rules := Rules{NodesCountAsMembers: true, TrustNames: true}
 		w := &trial{model: newModel(rules), l: NewLedger(rules), now: ledgerEpoch}
 		w.populate(t)
 		w.apply(drawActing(t)...)
@@ -63,7 +63,7 @@ func drawMismatch(t *rapid.T) []Change {
 func TestLawsOneMoreDoubt(t *testing.T) {
 	acted := false
 	law.CheckTested(t, func() bool { return acted }, func(t *rapid.T) {
-		m := newModel(Rules{NodesCountAsMembers: true})
+		m := newModel(Rules{NodesCountAsMembers: true, TrustNames: true})
 		for _, c := range append(drawCluster(t, ledgerEpoch), drawActing(t)...) {
 			m.apply(c)
 		}

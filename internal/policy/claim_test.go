@@ -53,7 +53,7 @@ func acts(t *testing.T, l *Ledger) (list []string) {
 func TestUnreadMachineIsNotAbsent(t *testing.T) {
 	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", UID: "u", NodeName: "n", Paused: true}
 	id := put(m).ID
-	l := NewLedger(Rules{})
+	l := NewLedger(Rules{Namespaces: []string{"ns"}})
 	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("n")), put(m))
 	require.Empty(t, acts(t, l), "the Machine is paused")
 	l.Apply(ledgerEpoch, Change{ID: id, Err: errors.New("spec.providerID is a number")})
@@ -71,7 +71,7 @@ func TestUnreadMachineIsNotAbsent(t *testing.T) {
 
 // A Node that a Machine claims needs no other Machine to be read.
 func TestUnreadMachineSparesTheOthers(t *testing.T) {
-	l := NewLedger(Rules{})
+	l := NewLedger(Rules{Namespaces: []string{"ns"}})
 	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("n")), put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n"}),
 		Change{ID: ObjectID{APIVersion: OpenShiftMachineAPI, Kind: "Machine", Namespace: "ns", Name: "o"}, Err: errors.New("x")})
 	assert.Equal(t, []string{"n ns/m"}, acts(t, l))
@@ -85,7 +85,7 @@ func TestNodeOfTheSameName(t *testing.T) {
 	n.ProviderID = "metal3://other/host-7/n"
 	m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m", UID: "u", NodeName: "n", ProviderID: "metal3://ns/host-1/m", ClusterName: "c",
 		ControllerOwner: Owner{Kind: "MachineSet", Name: "s", UID: "s"}}
-	l := NewLedger(Rules{})
+	l := NewLedger(Rules{Namespaces: []string{"ns"}})
 	l.Apply(ledgerEpoch, put(c), put(n), put(m))
 	require.Empty(t, acts(t, l))
 	assert.Equal(t, reason.NodeMismatch, l.Doubt(m, n).Reason)
@@ -115,7 +115,7 @@ func TestOneNodeOfTwoMachines(t *testing.T) {
 			"baremetalhost:///ns/h3/3": nil,
 			"":                         nil,
 		} {
-			l := NewLedger(Rules{})
+			l := NewLedger(Rules{Namespaces: []string{"ns"}})
 			n := silentNode("n")
 			n.ProviderID = providerID
 			l.Apply(ledgerEpoch, put(c), put(n), put(wrong), put(right))
@@ -140,7 +140,7 @@ func TestOneNodeOfTwoMachinesAlike(t *testing.T) {
 	c.SelectsNodes = false
 	nodes := nodePolicy()
 	nodes.Name = "nodes"
-	l := NewLedger(Rules{})
+	l := NewLedger(Rules{Namespaces: []string{"ns"}})
 	l.Apply(ledgerEpoch, put(c), put(nodes), put(n), put(a), put(&b))
 	require.Empty(t, acts(t, l))
 	assert.Equal(t, reason.NodeMismatch, l.Doubt(a, n).Reason)
@@ -156,7 +156,7 @@ func TestGoneNodeOfTwoMachines(t *testing.T) {
 	c.SelectsNodes = false
 	a := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "a", NodeName: "n", ProviderID: "baremetalhost:///ns/h1"}
 	b := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "b", NodeName: "n"}
-	l := NewLedger(Rules{})
+	l := NewLedger(Rules{Namespaces: []string{"ns"}})
 	l.Apply(ledgerEpoch, put(c), put(a))
 	require.Equal(t, []string{"n ns/a"}, acts(t, l))
 	l.Apply(ledgerEpoch, put(b))
@@ -178,7 +178,7 @@ func TestDoubtDoesNotFollowTheClock(t *testing.T) {
 	n := silentNode("n")
 	n.Conditions = append(n.Conditions, Condition{Type: terminating, Status: "False"})
 	q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: "a", Name: "n", Owners: []Owner{{Kind: NodeHealthCheckKind, Name: "c", UID: "u"}}}
-	l := NewLedger(Rules{})
+	l := NewLedger(Rules{Namespaces: []string{"ns"}})
 	l.Apply(ledgerEpoch, put(c), put(rival), put(n), Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: q},
 		Change{ID: ObjectID{APIVersion: OpenShiftMachineAPI, Kind: "Machine", Namespace: "ns", Name: "m"}, Err: errors.New("x")})
 	for _, now := range []time.Time{ledgerEpoch, ledgerEpoch.Add(3 * time.Hour)} {

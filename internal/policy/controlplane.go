@@ -56,8 +56,7 @@ func (w *tables) removesEtcdMember(a Action) bool {
 func (w *tables) controlPlaneInFlight() map[string]bool {
 	busy := map[string]bool{}
 	mark := func(m *Machine) {
-		n := w.nodes[m.NodeName]
-		if m.ControlPlane || n != nil && n.ControlPlane {
+		if w.owners().inControlPlane(m) {
 			busy[subjectName(m.NodeName, m.Key())] = true
 		}
 	}
@@ -75,18 +74,29 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 			busy[n.Name] = true
 		}
 	}
-	for _, list := range w.requests {
+	for at, list := range w.requests.byPlace {
+		n := w.nodes[at.target] // a request that a person or an old operator made has no label
 		for _, q := range list {
 			if q.Power != nil && !q.Power.FinalizerElsewhere {
 				continue // fenced carries it out, one at a time: its run counts, and not an object that stays behind
 			}
-			n := w.nodes[q.targetName()] // a request that a person or an old operator made has no label
-			if q.ControlPlane || n != nil && n.ControlPlane {
-				busy[q.targetName()] = true
+			if (q.ControlPlane || n != nil && n.ControlPlane) && w.requests.mayBeFor(q, machineBeside(w, q), n) {
+				busy[at.target] = true
 			}
 		}
 	}
 	return busy
+}
+
+// machineBeside returns a Machine of the control plane that a request may be for: it has the
+// name, and is in the namespace, of the request.
+func machineBeside(w *tables, q *Request) *Machine {
+	for _, g := range machineGroups {
+		if m := w.machines[machineID{g, q.Namespace, q.targetName()}]; m != nil && w.owners().inControlPlane(m) {
+			return m
+		}
+	}
+	return nil
 }
 
 // firstInLine returns the first target by name that nothing refuses, or else the

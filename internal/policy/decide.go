@@ -40,7 +40,7 @@ func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 	slices.SortFunc(r.Errors, func(a, b ObjectError) int {
 		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
 	})
-	refuseOverlaps(r)
+	w.refuseOverlaps(r)
 	w.refusePowerOwners(r)
 	w.refuseBudgets(r, budgets)
 	w.guardControlPlane(r)
@@ -108,6 +108,9 @@ func (n *count) add(t *TargetReport) {
 
 // addVerdict adds one target to the counts, or removes it: by is 1 or -1.
 func (n *count) addVerdict(t *TargetReport, by int) {
+	if t.uncounted {
+		return
+	}
 	if t.Verdict != Skipped {
 		n.expected += by
 	}

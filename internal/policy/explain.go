@@ -98,6 +98,8 @@ func (t *TargetReport) refusalGates(c *CheckReport, code reason.Code) []reason.G
 		return []reason.Gate{closed("executor", "the check's template leaves the remediation to another controller", "a template of fenced.io, or none")}
 	case reason.QuorumLost, reason.QuorumUnknown:
 		return []reason.Gate{closed("etcd", quorumText[code], "a quorum without it")}
+	case reason.NodeNotOwned:
+		return []reason.Gate{closed("claim", t.Message, "a Node that names the Machine")}
 	case reason.ControlPlaneBusy:
 		return []reason.Gate{closed("controlPlane", "another control-plane host is, or will be, remediated first", "one at a time")}
 	}

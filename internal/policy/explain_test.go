@@ -25,7 +25,7 @@ func sickWorld(ago time.Duration, checks ...policy.Check) policy.Snapshot {
 	return policy.Snapshot{
 		Checks:   checks,
 		Machines: []policy.Machine{{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
-		Nodes: map[string]*policy.Node{"n-1": {Name: "n-1", UID: "nu", Conditions: []policy.Condition{
+		Nodes: map[string]*policy.Node{"n-1": {Name: "n-1", UID: "nu", OpenShiftMachine: "ns/m-1", Conditions: []policy.Condition{
 			{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-ago)}}}},
 	}
 }

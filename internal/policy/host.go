@@ -43,19 +43,23 @@ func HostFor(m Machine, hosts []Host) (Host, error) {
 }
 
 // HostOf finds the BareMetalHost of a Machine among those of the ledger.
-func (l *Ledger) HostOf(m *Machine) (Host, error) { return l.w.hostOf(m) }
+func (l *Ledger) HostOf(m *Machine) (Host, error) { return l.w.hosts.of(m) }
 
-func (w *tables) hostOf(m *Machine) (Host, error) {
+// hostsByName are BareMetalHosts by "namespace/name".
+type hostsByName map[string]*Host
+
+// of finds the BareMetalHost of a Machine.
+func (hosts hostsByName) of(m *Machine) (Host, error) {
 	ref, err := hostRefOf(*m)
 	if err != nil {
 		return Host{}, err
 	}
 	var found []Host
-	if h := w.hosts[key(ref.namespace, ref.name)]; h != nil {
+	if h := hosts[key(ref.namespace, ref.name)]; h != nil {
 		found = append(found, *h)
 	}
 	if ref.name == "" {
-		for _, h := range w.hosts {
+		for _, h := range hosts {
 			if h.UID == ref.uid {
 				found = append(found, *h)
 			}
@@ -105,7 +109,7 @@ func (w *tables) refusePowerOwners(r *Report) {
 			if m == nil {
 				continue
 			}
-			if h, err := w.hostOf(m); err == nil && h.OffForbidden(t.Node != "") != "" {
+			if h, err := w.hosts.of(m); err == nil && h.OffForbidden(t.Node != "") != "" {
 				t.refuse(reason.PowerOwner)
 			}
 		}

@@ -23,6 +23,7 @@ import (
 // drawWorld draws a cluster in which anything may stand beside anything.
 func drawWorld(t *rapid.T) Snapshot {
 	m := newModel(Rules{NodesCountAsMembers: rapid.Bool().Draw(t, "stand in"), ClusterRequired: rapid.Bool().Draw(t, "required"),
+		Namespaces: of(t, "namespaces", nil, []string{"a"}), TrustNames: rapid.Bool().Draw(t, "saved"),
 		DeleteControlPlaneMachines: rapid.Bool().Draw(t, "delete")})
 	for _, c := range drawCluster(t, ledgerEpoch) {
 		m.apply(c)

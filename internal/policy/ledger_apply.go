@@ -38,16 +38,21 @@ func (l *Ledger) touchUndecoded(k ObjectKey) {
 	case k.Kind == "Node" || k.Kind == "":
 		l.full = true
 	case k.Kind == "Machine":
-		l.touchNodeTargets()
+		l.touchNodeTargets(k)
 	}
 	l.stale = true
 }
 
-// touchNodeTargets marks every target that is a Node without a Machine.
-func (l *Ledger) touchNodeTargets() {
+// touchNodeTargets marks every target that is a Node without a Machine, and whose Machine may be
+// the one of this key.
+func (l *Ledger) touchNodeTargets(k ObjectKey) {
+	ofAny, named := k.Name == "" || l.w.rules.trusts("", k.Namespace), key(k.Namespace, k.Name)
 	for _, c := range l.checks {
 		for _, e := range c.targets {
-			if e.machine == nil && len(l.w.byNode[e.node]) == 0 {
+			if e.machine != nil {
+				continue
+			}
+			if n := l.w.nodes[e.node]; ofAny || n != nil && (n.OpenShiftMachine == named || n.ClusterMachine == named) {
 				l.touch(e)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 func TestRequestsReplaceNothing(t *testing.T) {
 	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n", Paused: true}
 	for _, id := range []ObjectID{put(m).ID, put(silentNode("n")).ID, {APIVersion: "x.example/v1", Kind: "Node", Namespace: "ns", Name: "n"}, {APIVersion: "x.example/v1", Kind: "Machine", Namespace: "ns", Name: "m"}, {APIVersion: "x.example/v1", Kind: "Cluster", Namespace: "ns", Name: "k"}} {
-		l := NewLedger(Rules{})
+		l := NewLedger(Rules{Namespaces: []string{"ns"}})
 		cluster := Change{ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Cluster", Namespace: "ns", Name: "k"}, Value: &Cluster{Namespace: "ns", Name: "k", Paused: true}}
 		l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("n")), put(m), cluster)
 		all := func(what string) {
@@ -34,7 +34,7 @@ func TestRequestsReplaceNothing(t *testing.T) {
 // An object of another group that cannot be read is none of ours, whatever its
 // kind is called; one without an apiVersion may be.
 func TestUnreadObjectsOfOtherGroups(t *testing.T) {
-	l := NewLedger(Rules{})
+	l := NewLedger(Rules{Namespaces: []string{"ns"}})
 	c := nodePolicy()
 	c.SelectsNodes = false
 	l.Apply(ledgerEpoch, put(c), put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n"}))
@@ -51,7 +51,7 @@ func TestUnreadObjectsOfOtherGroups(t *testing.T) {
 // same name.
 func TestUnreadObjectBesideItsRequest(t *testing.T) {
 	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n"}
-	l := NewLedger(Rules{})
+	l := NewLedger(Rules{Namespaces: []string{"ns"}})
 	l.Apply(ledgerEpoch, put(m), Change{ID: put(m).ID, Value: &Request{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: "m"}})
 	l.Apply(ledgerEpoch, Change{ID: put(m).ID, Err: errors.New("x")})
 	assert.Nil(t, l.MachineIn(OpenShiftMachineAPI, "ns", "m"))

@@ -1,6 +1,9 @@
 package policy
 
-import "reflect"
+import (
+	"reflect"
+	"slices"
+)
 
 func (l *Ledger) setCheck(id ObjectID, c *Check) {
 	k := keyOf(id, "")
@@ -8,6 +11,7 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 		k = keyOf(id, c.Source)
 	}
 	old := l.checks[k]
+	hadTemplates := old != nil && len(templateSpaces(old.check)) > 0
 	switch {
 	case old == nil && c == nil:
 		return
@@ -28,8 +32,22 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 	default:
 		l.replaceCheck(k, old, c)
 	}
+	if hadTemplates || c != nil && len(templateSpaces(c)) > 0 {
+		l.findSpaces()
+	}
 	l.stale = true
 	l.version++
+}
+
+// findSpaces determines where the requests for every target are, after a change of the templates.
+func (l *Ledger) findSpaces() {
+	var templates []string
+	for _, e := range l.checks {
+		templates = append(templates, templateSpaces(e.check)...)
+	}
+	if spaces := l.w.rules.commonSpaces(templates); !slices.Equal(spaces, l.w.requests.spaces) {
+		l.w.requests.spaces, l.full = spaces, true
+	}
 }
 
 // replaceCheck removes old and adds c, each of which may be nil.

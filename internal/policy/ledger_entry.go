@@ -139,7 +139,7 @@ func (l *Ledger) evaluate(e *targetEntry) {
 
 // isPlain reports whether the result is healthy and nothing else.
 func (t *TargetReport) isPlain() bool {
-	return t.Verdict == Healthy && t.Reason == "" && t.Message == "" && t.Action == None && t.RecheckAfterSeconds == 0 && t.nextChange().IsZero()
+	return t.Verdict == Healthy && !t.uncounted && t.Reason == "" && t.Message == "" && t.Action == None && t.RecheckAfterSeconds == 0 && t.nextChange().IsZero()
 }
 
 // setReport replaces the result of a target and updates every counter.
@@ -174,7 +174,7 @@ func (t *TargetReport) same(o *TargetReport) bool {
 	}
 	return t.Verdict == o.Verdict && t.Reason == o.Reason && t.Message == o.Message && t.Action == o.Action &&
 		slices.Equal(t.Refusals, o.Refusals) && t.ControlPlane == o.ControlPlane && t.Node == o.Node &&
-		t.MachineUID == o.MachineUID && t.NodeUID == o.NodeUID && t.RecheckAfterSeconds > 0 == (o.RecheckAfterSeconds > 0) &&
+		t.MachineUID == o.MachineUID && t.NodeUID == o.NodeUID && t.RecheckAfterSeconds > 0 == (o.RecheckAfterSeconds > 0) && t.uncounted == o.uncounted &&
 		t.Due.Equal(o.Due) && t.reasonChangesAt.Equal(o.reasonChangesAt) && t.Since.Equal(o.Since) && t.Timeout == o.Timeout && reflect.DeepEqual(t.Template, o.Template)
 }
 

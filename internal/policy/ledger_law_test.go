@@ -296,6 +296,7 @@ func TestLedger(t *testing.T) {
 			ZoneKey: "zone", NodesCountAsMembers: rapid.Bool().Draw(t, "stand in"), ExternalEtcd: rapid.Bool().Draw(t, "external"),
 			ClusterRequired: rapid.Bool().Draw(t, "required"), Instance: of(t, "instance", "", "me"),
 			MachineFailureReason: rapid.Bool().Draw(t, "failure"), WaitForUpgrade: odds(t, "wait", 4),
+			Namespaces: of(t, "namespaces", nil, []string{"a"}), ManagementNamespace: of(t, "management", "", "b"), TrustNames: odds(t, "saved", 4),
 			DeleteControlPlaneMachines: rapid.Bool().Draw(t, "delete"), MaxTargets: of(t, "most targets", 0, 0, 1, 4, 10),
 		}
 		w := newTrial(rules)

@@ -17,9 +17,12 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	if relabelled {
 		before = l.coverageOf(id.Name)
 	}
+	var spaces map[string]spaceCount
 	if !same {
+		spaces = l.spacesOf(old, n)
 		l.countNode(old, -1)
 		l.countMachinesOf(id.Name, -1)
+		l.countNodeless(spaces, id.Name, -1)
 	}
 	l.w.dropNode(id.Name)
 	if n != nil {
@@ -31,17 +34,58 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	}
 	l.countNode(n, 1)
 	l.countMachinesOf(id.Name, 1)
+	l.countNodeless(spaces, id.Name, 1)
 	if relabelled {
 		l.cover(before)
 	}
+	l.touchSpaces(spaces)
 	l.version++
+}
+
+// spacesOf returns the counts of the namespaces that two versions of a Node name.
+func (l *Ledger) spacesOf(old, n *Node) map[string]spaceCount {
+	spaces := map[string]spaceCount{}
+	for _, namespace := range slices.Concat(old.spaces(), n.spaces()) {
+		spaces[namespace] = l.w.machineSpaces[namespace]
+	}
+	return spaces
+}
+
+// countNodeless adds the Machines without a Node, where a Node more or less decides whether they count, to the
+// counts of all budgets, or removes them: by is 1 or -1. Those of the Node itself are counted with it.
+func (l *Ledger) countNodeless(before map[string]spaceCount, node string, by int) {
+	if len(l.budgets) == 0 {
+		return
+	}
+	for namespace, was := range before {
+		for _, m := range l.w.nodeless {
+			if was.nodes <= 1 && m.Namespace == namespace && m.NodeName != node {
+				l.countMachine(m, by)
+			}
+		}
+	}
+}
+
+// touchSpaces marks the Machines without a Node where another answer is true now.
+func (l *Ledger) touchSpaces(before map[string]spaceCount) {
+	for namespace, was := range before {
+		is := l.w.machineSpaces[namespace]
+		if (was.nodes > 0) == (is.nodes > 0) && (was.controlPlane > 0) == (is.controlPlane > 0) {
+			continue
+		}
+		for _, m := range l.w.nodeless {
+			if m.Namespace == namespace {
+				l.touchMachine(m.Name)
+			}
+		}
+	}
 }
 
 // equalsExceptHealth reports whether two versions of a Node are the same to
 // everything but the health rules.
 func (n *Node) equalsExceptHealth(o *Node) bool {
 	return n.UID == o.UID && n.SystemUUID == o.SystemUUID && n.BootID == o.BootID && n.MachineID == o.MachineID &&
-		n.ProviderID == o.ProviderID && n.ControlPlane == o.ControlPlane && n.Deleting == o.Deleting &&
+		n.ProviderID == o.ProviderID && n.OpenShiftMachine == o.OpenShiftMachine && n.ClusterMachine == o.ClusterMachine && n.ControlPlane == o.ControlPlane && n.Deleting == o.Deleting &&
 		n.Ready() == o.Ready() && maps.Equal(n.Labels, o.Labels) && slices.Equal(n.Addresses, o.Addresses)
 }
 
@@ -151,13 +195,30 @@ func (l *Ledger) setLease(id ObjectID, v *Lease) {
 
 func (l *Ledger) setHost(id ObjectID, h *Host) {
 	name := key(id.Namespace, id.Name)
-	if !reflect.DeepEqual(l.w.hosts[name], h) {
+	old := l.w.hosts[name]
+	if !reflect.DeepEqual(old, h) {
 		l.version++
 	}
 	delete(l.w.hosts, name)
 	if h != nil {
 		l.w.hosts[name] = h
 	}
+	if !old.sameConsumer(h) {
+		for _, m := range l.w.nodeless { // a BareMetalHost shows whose the Node was
+			if m.NodeName != "" {
+				l.touchMachine(m.Name)
+				l.touchNode(m.NodeName)
+			}
+		}
+	}
+}
+
+// sameConsumer reports whether two versions of a host name the same Machine.
+func (h *Host) sameConsumer(o *Host) bool {
+	if h == nil || o == nil {
+		return h == o
+	}
+	return h.UID == o.UID && h.OnManagementAPI == o.OnManagementAPI && h.ConsumerRef == o.ConsumerRef && h.ConsumerKind == o.ConsumerKind && h.State == o.State
 }
 
 func (l *Ledger) setUpgrade(id ObjectID, u *Upgrade) {
@@ -174,12 +235,12 @@ func (l *Ledger) setRequest(id ObjectID, r *Request) {
 	old := l.requests[id]
 	if old != nil {
 		delete(l.requests, id)
-		drop(l.w.requests, old.targetName(), old)
+		l.w.requests.drop(old)
 		l.touchTargetsOf(old)
 	}
 	if r != nil {
 		l.requests[id] = r
-		l.w.putRequest(r)
+		l.w.requests.put(r)
 		l.touchTargetsOf(r)
 	}
 	if old != nil || r != nil {

@@ -38,8 +38,11 @@ func (l *Ledger) Waiting(id CheckID) []TargetReport {
 	return list
 }
 
-// Requests returns the remediation requests for the Machine or Node of this name.
-func (l *Ledger) Requests(target string) []*Request { return l.w.requests[target] }
+// Requests returns the remediation requests for the Machine or Node of this name, each of
+// which may be nil.
+func (l *Ledger) Requests(target string, m *Machine, n *Node) []*Request {
+	return l.w.requests.of(target, m, n)
+}
 
 // entry returns the check with this ID, or nil.
 func (l *Ledger) entry(id CheckID) *checkEntry {

@@ -63,14 +63,14 @@ func (l *Ledger) Nodes() iter.Seq[*Node] { return maps.Values(l.w.nodes) }
 // Machines iterates over the Machines, in no order.
 func (l *Ledger) Machines() iter.Seq[*Machine] { return maps.Values(l.w.machines) }
 
-// MachineOf returns the Machine that names this Node, or nil. If several do, or
+// MachineOf returns the Machine that owns this Node, or nil. If several do, or
 // none, call Doubt.
 func (l *Ledger) MachineOf(node string) *Machine {
 	if n := l.w.nodes[node]; n != nil {
-		m, _ := l.w.machineOf(n)
+		m, _ := l.w.owners().machineOf(n)
 		return m
 	}
-	if list := l.w.byNode[node]; len(list) > 0 {
+	if list := l.w.owners().of(node, nil); len(list) > 0 {
 		return list[0]
 	}
 	return nil

@@ -18,7 +18,8 @@ var (
 	worldMachines  = []string{"m-0", "m-1", "m-2", "n-1"}
 	worldLabels    = []labels.Set{nil, {"rack": "r1"}, {"rack": "r2", "zone": "z1"}, {"rack": "r1", "zone": "z2", excludeLabel: "true"}}
 	worldSelector  = []labels.Selector{labels.Everything(), labels.Everything(), labels.Everything(), labels.Everything(), labels.SelectorFromSet(labels.Set{"rack": "r1"}), labels.Nothing(), nil}
-	worldProviders = []string{"", "", "", "p://1", "p://2"}
+	worldProviders = []string{"", "", "", "p://1", "p://2", "metal3://a/h-0/m-0"}
+	worldNamed     = []string{"", "a/m-0", "a/m-1", "b/m-0"} // the Machines that Nodes name
 	worldTemplate  = Template{APIVersion: "remediation.example/v1", Kind: "FixTemplate", Namespace: "a", Name: "fix"}
 )
 
@@ -145,7 +146,8 @@ func drawWorldNode(t *rapid.T, now time.Time) *Node {
 	n := &Node{
 		Name: of(t, "name", worldNodes...), UID: of(t, "uid", "u1", "u2"), Labels: of(t, "labels", worldLabels...),
 		ResourceVersion: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "version")), SystemUUID: of(t, "uuid", "", "AA-bb", "aabb", "cc"),
-		ProviderID:   of(t, "provider", worldProviders...),
+		ProviderID:       of(t, "provider", worldProviders...),
+		OpenShiftMachine: of(t, "machine of OpenShift", worldNamed...), ClusterMachine: of(t, "machine of the Cluster API", worldNamed...),
 		ControlPlane: odds(t, "role", 2), Deleting: odds(t, "deleting", 8),
 		Conditions: []Condition{{"Ready", of(t, "ready", "True", "True", "True", "Unknown", "Unknown", "False"), around(t, "since", now)}},
 	}
@@ -216,7 +218,8 @@ func drawOf(t *rapid.T, kind string, now time.Time) (ObjectID, any) {
 		p := &EtcdPod{"kube-system", of(t, "name", "e-0", "e-1", "e-2"), of(t, "node", worldNodes...), !odds(t, "sick", 3)}
 		return ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name}, p
 	case "Host":
-		h := &Host{Namespace: "a", Name: of(t, "name", "h-0", "h-1"), Online: rapid.Bool().Draw(t, "online")}
+		h := &Host{Namespace: "a", Name: of(t, "name", "h-0", "h-1"), Online: rapid.Bool().Draw(t, "online"),
+			State: of(t, "state", "", "provisioned"), ConsumerRef: of(t, "consumer", worldNamed...), ConsumerKind: of(t, "consumer kind", machineKind, metal3Kind)}
 		return ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}, h
 	}
 	return ObjectID{APIVersion: "config.openshift.io/v1", Kind: "ClusterVersion", Name: "version"}, &Upgrade{Why: of(t, "why", "", "it is Progressing")}

@@ -16,13 +16,18 @@ type claim struct {
 // most restrictive check wins. A closed gate of one check closes it for all. A
 // check that only counts forbids every action. Of two actions the gentler one is
 // allowed. A check in doubt might have asked for the gentlest action.
-func refuseOverlaps(r *Report) {
+// A Machine that does not own its Node is a target of its own.
+func (w *tables) refuseOverlaps(r *Report) {
 	claims := map[string][]claim{}
 	for i := range r.Checks {
 		c := &r.Checks[i]
 		for j := range c.Targets {
 			t := &c.Targets[j]
-			claims[t.Subject()] = append(claims[t.Subject()], claim{c, t})
+			of := t.Subject()
+			if m := machineOfTarget(w, t); m != nil && of != t.Machine && !w.owners().owns(m, w.nodes[t.Node]) {
+				of += " of " + t.Machine
+			}
+			claims[of] = append(claims[of], claim{c, t})
 		}
 	}
 	for _, group := range claims {

@@ -68,6 +68,9 @@ func (w *tables) members() ([]Member, bool) {
 func (w *tables) controlPlaneSize() int {
 	machines := map[string]map[string]bool{} // by cluster: the Nodes are of one
 	note := func(m *Machine) {
+		if !w.owners().inControlPlane(m) {
+			return
+		}
 		in := key(m.Namespace, m.ClusterName)
 		if machines[in] == nil {
 			machines[in] = map[string]bool{}
@@ -116,7 +119,7 @@ func (w *tables) membersFromNodes() []Member {
 func (w *tables) controlPlaneNodes() map[string]*Node {
 	all := maps.Clone(w.nodesWithRole)
 	for _, m := range w.machinesWithRole {
-		if n := w.nodes[m.NodeName]; n != nil {
+		if n := w.nodes[m.NodeName]; n != nil && w.owners().inControlPlane(m) {
 			all[n.Name] = n
 		}
 	}

@@ -44,7 +44,7 @@ func TestControlPlaneSize(t *testing.T) {
 	of := func(api, name, node, cluster string) *Machine {
 		return &Machine{APIVersion: api, Namespace: "ns", Name: name, NodeName: node, ClusterName: cluster, ControlPlane: true}
 	}
-	l := NewLedger(Rules{})
+	l := NewLedger(Rules{Namespaces: []string{"ns"}})
 	require.Zero(t, l.ControlPlaneSize())
 	l.Apply(ledgerEpoch, put(controlPlaneOf(readyNode("a"))), put(readyNode("worker")))
 	assert.Equal(t, 1, l.ControlPlaneSize(), "by the Node's role")
@@ -60,7 +60,7 @@ func TestControlPlaneSize(t *testing.T) {
 
 // Two members were lost with their Nodes; their Machines are still there.
 func TestQuorumOfTheWholeControlPlane(t *testing.T) {
-	l := NewLedger(Rules{})
+	l := NewLedger(Rules{Namespaces: []string{"ns"}})
 	l.Apply(ledgerEpoch, put(nodePolicy()), put(controlPlaneOf(silentNode("c"))))
 	for _, name := range []string{"d", "e"} {
 		l.Apply(ledgerEpoch, put(controlPlaneOf(readyNode(name))))
@@ -94,7 +94,7 @@ func TestTurnOfARunWithoutNode(t *testing.T) {
 func TestDeletionIsAControlPlaneRemedy(t *testing.T) {
 	c := nodePolicy()
 	c.Strategy = DeleteMachines
-	l := NewLedger(Rules{DeleteControlPlaneMachines: true})
+	l := NewLedger(Rules{DeleteControlPlaneMachines: true, Namespaces: []string{"ns"}})
 	l.Apply(ledgerEpoch, put(c))
 	var machines []*Machine
 	for _, name := range []string{"a", "b", "c", "d", "e"} {

@@ -131,7 +131,7 @@ func TestMachineWhoseNodeARunDeletedCounts(t *testing.T) {
 	fenceCheck.SelectsNodes, fenceCheck.Selector = false, labels.Everything()
 	for name, c := range map[string]*Check{"OpenShift": openShiftCheck, "Cluster API": clusterAPICheck, "FencePolicy": fenceCheck} {
 		t.Run(name, func(t *testing.T) {
-			w := newTrial(Rules{})
+			w := newTrial(Rules{Namespaces: []string{"a"}})
 			w.apply(poolOf("n", 3, 0)...)
 			for i := range 4 {
 				m := caseMachine(fmt.Sprint("m-", i), fmt.Sprint("n-", i))

@@ -175,6 +175,9 @@ type TargetReport struct {
 	overlaps []reason.Gate
 	// unlabelled: the Node does not exist, and nobody knows whether the check selected it.
 	unlabelled bool
+	// uncounted: it counts in no limit. A policy covers the Machines of every namespace, and whoever
+	// may write Machines in one must not use its limit up. // I11
+	uncounted bool
 	// Trigger is the sentence for the history: which check, and what it found.
 	Trigger string `json:"-"`
 }

@@ -48,18 +48,23 @@ func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
 	r := Report{At: now}
 	list := make([]Requested, len(asked))
 	w := requestTables{l.w, l.checks}
-	over := w.beyondLimit(asked)
-	for i, q := range asked {
-		if over[q] {
-			list[i] = w.overLimit(q)
+	places := w.places(asked)
+	for i := range places {
+		p := &places[i]
+		if p.over != "" {
+			list[i] = p.overLimit()
 		} else {
-			list[i] = w.requested(q, now)
+			list[i] = w.requested(p, now)
 		}
-		r.Checks = append(r.Checks, CheckReport{Targets: []TargetReport{list[i].Target}})
+		if r.Checks = append(r.Checks, CheckReport{}); p.seated { // only these share anything with others
+			r.Checks[i].Targets = []TargetReport{list[i].Target}
+		}
 	}
 	l.applyShared(&r)
 	for i := range list {
-		list[i].Target = r.Checks[i].Targets[0]
+		if places[i].seated {
+			list[i].Target = r.Checks[i].Targets[0]
+		}
 	}
 	return list
 }
@@ -138,4 +143,5 @@ func (t *TargetReport) refuseRequest(q *Request, x *Subject, cluster *Cluster) {
 		t.refuse(d.Reason)
 		t.Message = d.Message
 	}
+	t.refuseNotOwned(x)
 }

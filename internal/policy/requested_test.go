@@ -29,7 +29,7 @@ func askedLedgerWith(t *testing.T, rules Rules, requests ...Request) *Ledger {
 	l := NewLedger(rules)
 	silent := []Condition{{Type: "Ready", Status: "Unknown", LastTransition: requestedAt.Add(-time.Hour)}}
 	changes := []Change{
-		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &Node{Name: "n-1", UID: "u-1", Conditions: silent}},
+		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &Node{Name: "n-1", UID: "u-1", ClusterMachine: "ns/m-1", Conditions: silent}},
 		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-2"}, Value: &Node{Name: "n-2", UID: "u-2", Labels: labels.Set{"pool": "metal"}, Conditions: silent}},
 		{ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Machine", Namespace: "ns", Name: "m-1"},
 			Value: &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
@@ -127,7 +127,7 @@ func TestRequestThatOnlyNamesItsNode(t *testing.T) {
 func TestRequestOfACheckForANodeThatIsGone(t *testing.T) {
 	q := Request{Name: "n-9", NodeName: "n-9", Owners: ownedByCheck("metal", "ku")}
 	for namespace, trusted := range map[string]bool{"elsewhere": false, "ns": true} {
-		l := askedLedger(t, q)
+		l := askedLedgerWith(t, Rules{Namespaces: []string{namespace}}, q)
 		m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: namespace, Name: "m-9", UID: "mu9", NodeName: "n-9"}
 		l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: namespace, Name: m.Name}, Value: m})
 		found := l.Requested(false, requestedAt)[0].Target
@@ -269,7 +269,7 @@ func TestRequestsObeyWhatIsShared(t *testing.T) {
 	// One that was answered, or that a budget refuses, does not keep the other waiting.
 	for name, spoil := range map[string]func(){
 		"answered": func() {
-			q := *l.Requests("n-1")[0]
+			q := *l.w.requests.of("n-1", nil, l.Node("n-1"))[0]
 			q.Power = &PowerRequest{Phase: PhaseSucceeded}
 			l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: &q})
 		},
@@ -295,7 +295,7 @@ func TestBudgetsCountTheSameForRequests(t *testing.T) {
 	l := askedLedgerWith(t, Rules{RequestNamespaces: []string{"ns"}}, Request{Name: "n-2"})
 	n := *l.Node("n-2")
 	n.Conditions = []Condition{{Type: "Ready", Status: "True"}}
-	q := *l.Requests("n-2")[0]
+	q := *l.w.requests.of("n-2", nil, l.Node("n-2"))[0]
 	q.Power = &PowerRequest{ReadyNodes: true}
 	m := Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-9", UID: "mu9"}
 	b := &DisruptionBudget{Name: "all", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(2)}
@@ -314,8 +314,8 @@ func TestOwnRequestsAreNotInFlight(t *testing.T) {
 		power *PowerRequest
 		busy  int
 	}{"fenced's own": {&PowerRequest{}, 0}, "what another installation holds": {&PowerRequest{FinalizerElsewhere: true}, 1}, "another's": {nil, 1}} {
-		w := newTables(Rules{})
-		w.putRequest(&Request{Name: "cp-1", ControlPlane: true, Power: c.power})
+		w := newTables(Rules{RequestNamespaces: []string{"ns"}})
+		w.requests.put(&Request{Namespace: "ns", Name: "cp-1", ControlPlane: true, Power: c.power})
 		assert.Len(t, w.controlPlaneInFlight(), c.busy, name)
 	}
 }
@@ -323,6 +323,9 @@ func TestOwnRequestsAreNotInFlight(t *testing.T) {
 // An annotated Machine of OpenShift is a request where that is wanted.
 func TestAnnotatedMachineIsARequest(t *testing.T) {
 	l := askedLedger(t)
+	n := *l.Node("n-2")
+	n.OpenShiftMachine = "ns/o"
+	l.Apply(requestedAt, put(&n))
 	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "o", UID: "ou", NodeName: "n-2", ExternalRemediationRequested: true}
 	l.Apply(requestedAt, Change{ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: "o"}, Value: m})
 	assert.Empty(t, l.Requested(false, requestedAt))
@@ -330,4 +333,68 @@ func TestAnnotatedMachineIsARequest(t *testing.T) {
 	require.Len(t, list, 1)
 	assert.Equal(t, []string{"ns/o", "n-2", "ou"}, []string{list[0].Target.Machine, list[0].Target.Node, list[0].Request.UID})
 	assert.True(t, list[0].Target.Acts())
+}
+
+// A request of anybody for anything stands in nobody's way: not as that of another remediator, and not as one for
+// a control-plane host, whatever labels and finalizers it has. // I12, I22
+func TestForgedRequestsStandInNobodysWay(t *testing.T) {
+	check := &Check{Kind: NodeHealthCheckKind, APIVersion: Medik8sAPI, Name: "c", UID: "u", Selector: labels.Everything(), SelectsNodes: true, Evaluator: "x",
+		Strategy: CreateRequests, Template: &worldTemplate, Conditions: nodePolicy().Conditions}
+	other := nodePolicy()
+	other.Name = "other"
+	for name, c := range map[string]struct {
+		namespace string
+		counts    bool
+	}{"of a tenant": {"tenant", false}, "where the template is": {worldTemplate.Namespace, true}, "beside the Machine": {"prod", true}, "where the administrator says": {"admins", true}} {
+		for kind, q := range map[string]Request{
+			"of another remediator":                 {APIVersion: "remediation.example/v1", Kind: "Fix", ControlPlane: true, Finalizer: true},
+			"that another installation says it has": {APIVersion: FencedAPI, Kind: FencedRemediationKind, ControlPlane: true, Power: &PowerRequest{FinalizerElsewhere: true}},
+		} {
+			_, n, _ := prod()
+			m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "prod", Name: "w-2", NodeName: "w-2"}
+			n.ProviderID, n.ControlPlane = "", true
+			l := NewLedger(Rules{RequestNamespaces: []string{"admins"}, ExternalEtcd: true})
+			l.Apply(ledgerEpoch, put(check), put(other), put(n), put(m))
+			before := resultsOf(t, l)
+			q.Namespace, q.Name, q.NodeName = c.namespace, "q", "w-2"
+			id := ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}
+			l.Apply(ledgerEpoch, Change{ID: id, Value: &q})
+			assert.Equal(t, !c.counts, assert.ObjectsAreEqual(before, resultsOf(t, l)), "%s, %s", name, kind)
+			gone := q // for another host of the control plane, whose Node is gone
+			gone.NodeName = "cp-9"
+			l.Apply(ledgerEpoch, Change{ID: id, Value: &gone})
+			assert.Equal(t, c.counts && c.namespace != "prod", slices.Contains(resultsOf(t, l)["other w-2"], reason.ControlPlaneBusy), "%s, %s", name, kind)
+		}
+	}
+}
+
+// resultsOf lists what is refused, by check and target.
+func resultsOf(t *testing.T, l *Ledger) map[string][]reason.Code {
+	t.Helper()
+	r := l.Report(ledgerEpoch)
+	require.Equal(t, Decide(l.Snapshot(), ledgerEpoch), r)
+	all := map[string][]reason.Code{}
+	for _, c := range r.Checks {
+		for _, x := range c.Targets {
+			all[c.Name+" "+x.Subject()] = x.Refusals
+		}
+	}
+	return all
+}
+
+// A forged Machine beside a tenant's request has nobody's host power-cycled, and not that of a Node that is gone.
+func TestRequestWithAForgedMachine(t *testing.T) {
+	for node, want := range map[string]reason.Code{"n-1": reason.NodeNotOwned, "n-2": reason.NodeNotOwned, "gone": reason.NodeNotOwned} {
+		l := askedLedger(t, Request{Name: "x", Namespace: "tenant", Owners: []Owner{{Kind: "Machine", Name: "x", UID: "xu"}}}, Request{Name: node, Namespace: "tenant", NodeName: node})
+		m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "tenant", Name: "x", UID: "xu", NodeName: node}
+		l.Apply(requestedAt, put(m))
+		list := l.Requested(false, requestedAt)
+		require.Len(t, list, 2)
+		for _, q := range list {
+			assert.False(t, q.Target.Acts(), "%s %s", node, q.Request.Name)
+		}
+		found := list[slices.IndexFunc(list, func(q Requested) bool { return q.Request.Name == "x" })].Target
+		assert.Equal(t, []reason.Code{want}, found.Refusals)
+		assert.Contains(t, found.Message, "Machine tenant/x names Node "+node)
+	}
 }

@@ -21,16 +21,15 @@ type refusal struct {
 	message string
 }
 
-// requested finds and evaluates the target of a request.
-func (w requestTables) requested(q *Request, now time.Time) Requested {
-	x, refused := w.requestSubject(q)
+// requested evaluates the target of a request.
+func (w requestTables) requested(p *place, now time.Time) Requested {
 	var cluster *Cluster
-	if m := x.Machine; m != nil {
+	if m := p.x.Machine; m != nil {
 		cluster = w.clusters[key(m.Namespace, m.ClusterName)]
 	}
-	r := Requested{Request: q, Check: RuleOf(q), Target: EvaluateRequest(q, x, cluster, now)}
-	if refused == (refusal{}) {
-		refused = w.fromChecks(&r.Target, &x)
+	r, refused := Requested{Request: p.Request, Check: RuleOf(p.Request), Target: EvaluateRequest(p.Request, p.x, cluster, now)}, p.refused
+	if refused == (refusal{}) && !p.countsNowhere() {
+		refused = w.fromChecks(&r.Target, &p.x)
 	}
 	if refused != (refusal{}) && r.Target.Action != None {
 		r.Target.refuse(refused.code)
@@ -58,7 +57,9 @@ func (w requestTables) fromChecks(t *TargetReport, x *Subject) (refused refusal)
 // RequestTarget finds and evaluates the target of a request as it was just read, by the objects of
 // the ledger. Budgets and the control plane are left out.
 func (l *Ledger) RequestTarget(q *Request, now time.Time) TargetReport {
-	return requestTables{l.w, l.checks}.requested(q, now).Target
+	w, p := requestTables{l.w, l.checks}, place{Request: q}
+	p.x, p.refused = w.requestSubject(q)
+	return w.requested(&p, now).Target
 }
 
 // requestSubject finds the target of a request: the Machine that owns it, the
@@ -81,15 +82,15 @@ func (w requestTables) requestSubject(q *Request) (x Subject, refused refusal) {
 func (w requestTables) findSubject(q *Request) (x Subject, named bool) {
 	switch m, owned := w.requestMachine(q); {
 	case m != nil:
-		return w.machineSubject(m), false
+		return w.machineAlone(m), false
 	case owned, q.OnManagementAPI:
 		return Subject{}, false
 	}
-	switch n, list := w.nodes[nameOf(q)], w.byNode[nameOf(q)]; {
-	case n != nil:
-		x = w.nodeSubject(n)
-	case len(list) > 0:
-		x = w.machineSubject(list[0])
+	if n := w.nodes[nameOf(q)]; n != nil {
+		return w.nodeAlone(n), true
+	}
+	if owners := w.owners().of(nameOf(q), nil); len(owners) > 0 {
+		x = w.machineAlone(owners[0])
 	}
 	return x, true
 }
@@ -104,8 +105,11 @@ func nameOf(q *Request) string { return cmp.Or(q.NodeName, q.Name) }
 // namespace. A NodeHealthCheck asks for no Node that is gone, and deletes what it has made for one;
 // nobody could tell whether it covers that Node.
 func (w requestTables) mayName(q *Request, x *Subject) bool {
-	if x.Machine != nil && w.isBeside(q, x.Machine) || slices.Contains(w.rules.RequestNamespaces, q.Namespace) {
+	switch {
+	case x.Machine != nil && w.isBeside(q, x.Machine) || slices.Contains(w.rules.RequestNamespaces, q.Namespace):
 		return true
+	case !slices.Contains(w.requests.spaces, q.Namespace): // no such template is there
+		return false
 	}
 	for _, e := range w.checks {
 		if e.check.madeRequestIn(q) && x.Node != nil && e.check.Covers(nil, x.Node) {

@@ -66,6 +66,14 @@ type Rules struct {
 	MaxTargets int
 	// TargetLimitPause is how long they wait once they have fewer.
 	TargetLimitPause time.Duration
+	// Namespaces are those in which the administrator says that the Machines of the cluster are, and
+	// ManagementNamespace is the one of the Cluster API's; both may be empty. A Machine there owns the
+	// Node that it names; any other one only if the Node names it.
+	Namespaces          []string
+	ManagementNamespace string
+	// TrustNames: every Machine owns the Node that it names. Only for saved objects, which
+	// may lack the annotations of the Nodes, never for a live cluster.
+	TrustNames bool
 	// RequestNamespaces are those whose remediation requests may be for any Node that they
 	// name, whoever made them.
 	RequestNamespaces []string
@@ -241,11 +249,13 @@ type Node struct {
 	Conditions           []Condition
 	Deleting             bool
 	ProviderID           string
-	SystemUUID           string
-	BootID               string
-	MachineID            string
-	Addresses            []string
-	ControlPlane         bool
+	// OpenShiftMachine and ClusterMachine are what NamedMachines returns.
+	OpenShiftMachine, ClusterMachine string
+	SystemUUID                       string
+	BootID                           string
+	MachineID                        string
+	Addresses                        []string
+	ControlPlane                     bool
 	// unlabelled: it does not exist, and nobody knows its labels; see targetNodes.get.
 	unlabelled bool
 }

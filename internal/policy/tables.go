@@ -28,37 +28,41 @@ type tables struct {
 	// nodeless are the Machines whose Node does not exist.
 	nodeless nodelessIndex
 	// byNode lists the Machines that name a Node, sorted.
-	byNode   map[string][]*Machine
-	leases   map[string]Lease
-	clusters map[string]*Cluster
-	hosts    map[string]*Host
+	byNode map[string][]*Machine
+	// machineSpaces counts by namespace the Nodes that name a Machine there.
+	machineSpaces machineSpaces
+	leases        map[string]Lease
+	clusters      map[string]*Cluster
+	hosts         hostsByName
 	// disabled says by the mark of a check why nobody carries out its requests.
 	disabled map[string]string
 	// tried lists by the mark of a check and the name of a Node or Machine the requests that
 	// fenced made, and that exist no more.
-	tried map[string]map[string][]Attempt
-	// requests lists the remediation requests by the name of their Machine or Node.
-	requests map[string][]*Request
+	tried    map[string]map[string][]Attempt
+	requests requestIndex
 	etcd     map[ObjectKey]*EtcdPod
 	runs     openRuns
 	readsOff map[string]bool
 	// machineChecks are the OpenShift checks, which conflict with a
 	// NodeHealthCheck.
-	machineChecks   map[CheckID]*Check
-	undecoded       map[ObjectKey]int // how many objects with this key
-	unreadAny       int               // how many undecoded objects may be any Node
-	unreadMachines  int               // how many may be a Machine
-	unreadEtcd      int               // how many may be an etcd Pod
-	overTargetLimit crowds            // namespaces whose checks select more targets than fenced evaluates
+	machineChecks map[CheckID]*Check
+	undecoded     map[ObjectKey]int // how many objects with this key
+	unreadAny     int               // how many undecoded objects may be any Node
+	// unreadMachines are the undecoded objects that may be the Machine of any Node, and how many have this
+	// key: those where the administrator says that Machines are, and those without a name or a kind.
+	unreadMachines  map[ObjectKey]int
+	unreadEtcd      int    // how many may be an etcd Pod
+	overTargetLimit crowds // namespaces whose checks select more targets than fenced evaluates
 }
 
 func newTables(rules Rules) *tables {
 	return &tables{
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{},
 		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
-		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: map[string]*Host{}, requests: map[string][]*Request{},
+		machineSpaces: machineSpaces{},
+		leases:        map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: hostsByName{}, requests: newRequestIndex(rules),
 		etcd: map[ObjectKey]*EtcdPod{}, runs: openRuns{}, readsOff: map[string]bool{},
-		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{}, overTargetLimit: crowds{},
+		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{}, unreadMachines: map[ObjectKey]int{}, overTargetLimit: crowds{},
 	}
 }
 
@@ -84,7 +88,7 @@ func tablesOf(s *Snapshot) *tables {
 		w.hosts[h.Key()] = h
 	}
 	for i := range s.Requests {
-		w.putRequest(&s.Requests[i])
+		w.requests.put(&s.Requests[i])
 	}
 	for i := range s.Etcd {
 		p := &s.Etcd[i]
@@ -93,9 +97,12 @@ func tablesOf(s *Snapshot) *tables {
 	for _, r := range s.OpenRuns {
 		w.runs.put(r)
 	}
+	var templates []string
 	for i := range s.Checks {
 		w.putMachineCheck(&s.Checks[i])
+		templates = append(templates, templateSpaces(&s.Checks[i])...)
 	}
+	w.requests.spaces = w.rules.commonSpaces(templates)
 	for _, k := range s.Undecoded {
 		w.putUndecoded(k)
 	}
@@ -113,10 +120,12 @@ func (w *tables) noteNode(n *Node) {
 	if n.ControlPlane {
 		w.nodesWithRole[n.Name] = n
 	}
+	w.machineSpaces.count(n, 1)
 	w.nodeless.noteAll(w.byNode[n.Name], true)
 }
 
 func (w *tables) dropNode(name string) {
+	w.machineSpaces.count(w.nodes[name], -1)
 	delete(w.nodes, name)
 	delete(w.nodesWithRole, name)
 	w.nodeless.noteAll(w.byNode[name], false)
@@ -151,7 +160,7 @@ func insert[T any](list []T, v T, order func(a, b T) int) []T {
 }
 
 // drop removes a value from one of the lists of an index.
-func drop[V comparable](index map[string][]V, name string, v V) {
+func drop[K, V comparable](index map[K][]V, name K, v V) {
 	list := index[name]
 	at := slices.Index(list, v)
 	switch {
@@ -166,10 +175,6 @@ func drop[V comparable](index map[string][]V, name string, v V) {
 // byMachine orders Machines for display, independent of the input order.
 func byMachine(a, b *Machine) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Group(), b.Group()))
-}
-
-func (w *tables) putRequest(r *Request) {
-	w.requests[r.targetName()] = insert(slices.Clone(w.requests[r.targetName()]), r, byRequest)
 }
 
 // byRequest orders requests for display, independent of the input order.
@@ -229,8 +234,10 @@ func (w *tables) countUndecoded(k ObjectKey, by int) {
 	if k.Kind == "" || k.Kind == "Node" && k.Name == "" {
 		w.unreadAny += by
 	}
-	if k.Kind == "" || k.Kind == "Machine" {
-		w.unreadMachines += by
+	if k.Kind == "" || k.Kind == "Machine" && (k.Name == "" || w.rules.trusts("", k.Namespace)) {
+		if w.unreadMachines[k] += by; w.unreadMachines[k] == 0 {
+			delete(w.unreadMachines, k)
+		}
 	}
 	if k.Kind == "" || k.Kind == "Pod" {
 		w.unreadEtcd += by
@@ -279,19 +286,34 @@ func (w *tables) selected(c *Check) []Subject {
 
 // machineSubject is a target of a check that selects Machines.
 func (w *tables) machineSubject(m *Machine) Subject {
-	x := Subject{Machine: m, Requests: w.requests[m.Name], Run: w.runs[runSubject{machine: m.Key()}].ID}
+	x := w.machineAlone(m)
+	x.Requests = w.requests.of(m.Name, m, nil)
+	return x
+}
+
+// machineAlone is a target that is a Machine, without its requests.
+func (w *tables) machineAlone(m *Machine) Subject {
+	x := Subject{Machine: m, Run: w.runs[runSubject{machine: m.Key()}].ID}
 	if m.NodeName != "" {
 		x.Node, x.Gone = w.nodes[m.NodeName], w.gone(m.NodeName)
 		w.addNode(&x, m.NodeName)
-		x.Doubt = w.doubt(m)
+		x.Doubt = w.owners().doubt(m)
 	}
+	x.NotOwned, x.Foreign = w.owners().notOwned(m, x.Node), !w.owners().counts(m)
 	return x
 }
 
 // nodeSubject is a target of a check that selects Nodes.
 func (w *tables) nodeSubject(n *Node) Subject {
-	x := Subject{Node: n, Requests: w.requests[n.Name]}
-	if x.Machine, x.Doubt = w.machineOf(n); x.Machine != nil {
+	x := w.nodeAlone(n)
+	x.Requests = w.requests.of(n.Name, nil, n)
+	return x
+}
+
+// nodeAlone is a target that is a Node, without its requests.
+func (w *tables) nodeAlone(n *Node) Subject {
+	x := Subject{Node: n}
+	if x.Machine, x.Doubt = w.owners().machineOf(n); x.Machine != nil {
 		x.Run = w.runs[runSubject{machine: x.Machine.Key()}].ID
 	}
 	w.addNode(&x, n.Name)

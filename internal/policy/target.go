@@ -30,6 +30,10 @@ type Subject struct {
 	ReadsOff bool
 	// Doubt is why the Machine and the Node may not belong together.
 	Doubt Doubt
+	// NotOwned is why the Machine does not own the Node that it names.
+	NotOwned NotOwned
+	// Foreign: nothing shows that the Machine is of this cluster.
+	Foreign bool
 }
 
 func (x *Subject) nodeName() string {
@@ -99,6 +103,7 @@ func newTarget(c *Check, x *Subject) TargetReport {
 	if m := x.Machine; m != nil {
 		t.MachineAPIVersion, t.MachineUID = m.APIVersion, m.UID
 	}
+	t.uncounted = x.Foreign && c.family() == fenced
 	if x.Node != nil {
 		t.NodeUID, t.unlabelled = x.Node.UID, x.Node.unlabelled
 	}
@@ -131,6 +136,7 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		t.Trigger = fmt.Sprintf("check %s: %s", c.Key(), t.Message)
 		t.Action = c.action(x)
 		t.refuseTarget(c, a.Rules, x)
+		t.refuseNotOwned(x)
 		t.refuseAlive(x, now)
 		if a.Rules.WaitForUpgrade {
 			t.refuseRollingConfig(x)
@@ -183,6 +189,16 @@ func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 			}
 		}
 	}
+}
+
+// refuseNotOwned refuses what would be done to a Node that its Machine does not own, or to its
+// host. Controllers that delete a Machine also delete its Node. // I4, I8
+func (t *TargetReport) refuseNotOwned(x *Subject) {
+	if t.Action == None || x.NotOwned.Why == "" || x.NotOwned.SpareNode && t.Action != PowerCycle {
+		return
+	}
+	t.refuse(reason.NodeNotOwned)
+	t.Message += "; " + x.NotOwned.Why
 }
 
 // refuseDeletion refuses the deletion of a Machine that no controller recreates,

@@ -74,6 +74,7 @@ var classes = map[Code]Class{
 	Excluded:             Mended,
 	Undecodable:          Mended,
 	NodeMismatch:         Mended,
+	NodeNotOwned:         Mended,
 	Paused:               Mended,
 	PauseRequested:       Mended,
 	Withdrawn:            Mended,

@@ -44,6 +44,8 @@ const (
 	Undecodable Code = "Undecodable"
 	// NodeMismatch: the Machine names a Node that another Machine or another host has.
 	NodeMismatch Code = "NodeMismatch"
+	// NodeNotOwned: the Machine names a Node that does not name it.
+	NodeNotOwned Code = "NodeNotOwned"
 )
 
 // Reasons of a verdict and of a refusal.

@@ -41,7 +41,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 		t.Node = m.NodeName
 	}
 	if n := s.Nodes[t.Node]; n != nil {
-		f.Node = n.Policy()
+		f.Node = s.policyNode(n)
 		f.Observation.Lease.KubeletReporting = f.Node.KubeletReporting()
 		f.Observation.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID,
 			SystemUUID: n.SystemUUID, Created: n.Created, Ready: remediate.Ask(n.Ready == "True"), OutOfService: n.OutOfService()}

@@ -32,11 +32,20 @@ const outOfService = "node.kubernetes.io/out-of-service"
 // OutOfService reports whether the Node has the taint of isolation.
 func (n *Node) OutOfService() bool { return slices.Contains(n.Taints, outOfService) }
 
-// Policy is the Node as a watch returns it.
-func (n *Node) Policy() *policy.Node {
-	return &policy.Node{Name: n.Name, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID, SystemUUID: n.SystemUUID,
+// policyNode is a Node as a watch returns it. The controllers of the Machines have written into it
+// which Machine is its.
+func (s *State) policyNode(n *Node) *policy.Node {
+	v := &policy.Node{Name: n.Name, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID, SystemUUID: n.SystemUUID,
 		MachineID: "machine-" + n.Name, Labels: maps.Clone(n.Labels), ControlPlane: n.ControlPlane,
 		Conditions: []policy.Condition{{Type: "Ready", Status: n.Ready, LastTransition: n.Since}}}
+	switch m := s.Machines[n.Name]; {
+	case m == nil || m.NodeName != n.Name:
+	case m.APIVersion == policy.OpenShiftMachineAPI:
+		v.OpenShiftMachine = m.Key()
+	default:
+		v.ClusterMachine = m.Key()
+	}
+	return v
 }
 
 // JSON is the whole Node for a backup.
@@ -99,7 +108,7 @@ func (s *State) PutNode(n Node) {
 	}
 	n.ResourceVersion = s.next()
 	s.Nodes[n.Name] = &n
-	s.show(NodeID(n.Name), n.Policy())
+	s.show(NodeID(n.Name), s.policyNode(&n))
 	if h := s.Host(n.Name); h != nil && h.ControlPlane {
 		s.show(podID(n.Name), &policy.EtcdPod{Namespace: etcdNamespace, Name: "etcd-" + n.Name, Node: n.Name, Ready: n.Ready == "True"})
 	}

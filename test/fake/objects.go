@@ -20,12 +20,18 @@ func machineID(m policy.Machine) policy.ObjectID {
 // PutMachine stores the Machine of a Node.
 func (s *State) PutMachine(m policy.Machine) { s.putMachine(m.NodeName, m) }
 
+// PutStranger stores a Machine that is on none of the hosts, whatever it says.
+func (s *State) PutStranger(m policy.Machine) { s.putMachine("none: "+m.Key(), m) }
+
 // putMachine stores the Machine of a host, which may have no Node.
 func (s *State) putMachine(host string, m policy.Machine) {
 	s.next()
 	s.Machines[host] = &m
 	shown := m // a copy: the ledger keeps it
 	s.show(machineID(m), &shown)
+	if n := s.Nodes[m.NodeName]; n != nil {
+		s.show(NodeID(n.Name), s.policyNode(n))
+	}
 }
 
 // machineOf returns the Machine of a target, nil if there is none, and the host that it is on.

@@ -31,6 +31,11 @@ type CAPIMachine struct {
 	Labels, Annotations map[string]string
 }
 
+// NamesCAPIMachine are the annotations with which the Cluster API writes into a Node which Machine is its.
+func NamesCAPIMachine(machine string) map[string]string {
+	return map[string]string{"cluster.x-k8s.io/cluster-namespace": Namespace, "cluster.x-k8s.io/machine": machine}
+}
+
 // CreateCAPIMachine creates a Machine with its status, as the controllers of Cluster API leave it, in
 // the shape of the served version.
 func (c *ControlPlane) CreateCAPIMachine(ctx context.Context, m CAPIMachine) (*unstructured.Unstructured, error) {

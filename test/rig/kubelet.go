@@ -15,6 +15,9 @@ type KubeletOptions struct {
 	SystemUUID string // as the host's firmware and BMC report it
 	Address    string // InternalIP; 192.0.2.1 if empty
 	ProviderID string
+	// Annotations are what the controllers of the Machines write into a Node as soon as it registers: which
+	// Machine is its.
+	Annotations map[string]string
 	// Labels are the --node-labels. The kubelet sets them when it creates the Node, and does not
 	// change them on a Node that exists.
 	Labels map[string]string

@@ -21,6 +21,7 @@ func (b *boot) register(ctx context.Context) error {
 		Labels:      copied(b.opts.Labels),
 		Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
 	}}
+	maps.Copy(node.Annotations, b.opts.Annotations)
 	maps.Copy(node.Labels, map[string]string{
 		corev1.LabelHostname: b.opts.NodeName, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64",

@@ -82,6 +82,12 @@ func (c *ControlPlane) CreateMachine(ctx context.Context, m Machine) (*unstructu
 	return c.createWithStatus(ctx, obj, status)
 }
 
+// NamesMachine are the annotations with which OpenShift's nodelink controller writes into a Node which
+// Machine is its.
+func NamesMachine(machine string) map[string]string {
+	return map[string]string{"machine.openshift.io/machine": Namespace + "/" + machine}
+}
+
 // CreateMachineSet creates a MachineSet without Machines. It replaces nothing, because no controller
 // runs.
 func (c *ControlPlane) CreateMachineSet(ctx context.Context, name string) (*unstructured.Unstructured, error) {

@@ -114,8 +114,14 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 		Address: fmt.Sprintf("198.18.%d.%d", number/200, 10+number%200), // for benchmarks: never an address of this machine
 		Power:   func(context.Context) (bool, error) { return true, nil },
 	}
-	if s.opts.Machines == ManagedClusterAPI {
+	switch {
+	case s.opts.Machines == ManagedClusterAPI: // its manager annotates the Node
 		o.ProviderID = rig.ProviderID(spec.Name)
+	case spec.Stranger:
+	case s.opts.Machines == OpenShift:
+		o.Annotations = rig.NamesMachine(spec.Name)
+	case s.opts.Machines == ClusterAPI:
+		o.Annotations = rig.NamesCAPIMachine(spec.Name)
 	}
 	if w.BMC != nil {
 		o.Power = w.power

@@ -1,0 +1,212 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Whoever may write a Machine writes its nodeRef and its providerID. So a Machine owns
+// the Node that it names only if the Node names it, too, or if the administrator named
+// the namespace of the Machine. A Machine that does not own its Node decides nothing
+// about that Node, and raises no doubt about it: Machines in any namespace could name
+// the Node of anybody. // I4, I8
+
+// NamedMachines returns the Machines that a Node names by its annotations, each as
+// "namespace/name" or "": that of OpenShift, and that of the Cluster API. OpenShift's
+// nodelink controller and the Cluster API's Machine controller write them.
+func NamedMachines(annotations map[string]string) (openShift, clusterAPI string) {
+	namespace, name := annotations[clusterNamespaceAnnotation], annotations[clusterMachineAnnotation]
+	if namespace != "" && name != "" {
+		clusterAPI = key(namespace, name)
+	}
+	return annotations[openShiftMachineAnnotation], clusterAPI
+}
+
+// The annotations of a Node that name its Machine.
+const (
+	openShiftMachineAnnotation = "machine.openshift.io/machine"
+	clusterNamespaceAnnotation = "cluster.x-k8s.io/cluster-namespace"
+	clusterMachineAnnotation   = "cluster.x-k8s.io/machine"
+)
+
+// named returns the Machine of an API group that the Node's annotations name.
+func (n *Node) named(apiGroup string) string {
+	if apiGroup == group(OpenShiftMachineAPI) {
+		return n.OpenShiftMachine
+	}
+	return n.ClusterMachine
+}
+
+// names reports whether the Node names the Machine: by annotation, or by a providerID
+// that is the Machine's and that names a BareMetalHost in the namespace of the Machine.
+// Of any other providerID the Machine could have a copy.
+func (n *Node) names(m *Machine) bool {
+	if n.named(m.Group()) == m.Key() {
+		return true
+	}
+	if !sameProvider(m.ProviderID, n.ProviderID) {
+		return false
+	}
+	ref, err := parseProviderID(n.ProviderID)
+	return err == nil && ref.namespace == m.Namespace
+}
+
+// trusts reports whether the administrator named the namespace of Machines of an API
+// group. An empty group stands for any.
+func (r *Rules) trusts(apiGroup, namespace string) bool {
+	switch {
+	case r.TrustNames:
+		return true
+	case r.ManagementNamespace != "" && apiGroup != group(OpenShiftMachineAPI):
+		return namespace == r.ManagementNamespace || apiGroup == "" && slices.Contains(r.Namespaces, namespace)
+	}
+	return slices.Contains(r.Namespaces, namespace)
+}
+
+// owners are the objects that show which Machine owns which Node.
+type owners struct {
+	rules  *Rules
+	nodes  map[string]*Node
+	byNode map[string][]*Machine
+	hosts  hostsByName
+	runs   openRuns
+	spaces machineSpaces
+	// undecoded are all objects that could not be decoded, and unread those that may be any Machine.
+	undecoded, unread map[ObjectKey]int
+}
+
+func (w *tables) owners() owners {
+	return owners{&w.rules, w.nodes, w.byNode, w.hosts, w.runs, w.machineSpaces, w.undecoded, w.unreadMachines}
+}
+
+// NotOwned is why a Machine does not own the Node that it names; the zero value: it does, or
+// it names none.
+type NotOwned struct {
+	Why string
+	// SpareNode: the Node does not exist, and Nodes of the cluster name Machines in the namespace.
+	// What is done to the Machine alone harms nobody else.
+	SpareNode bool
+}
+
+// notOwned compares a Machine with the Node that it names; n is nil if that does not exist. Such
+// a Node cannot name the Machine. The BareMetalHost of the Machine can do so in its place, or an
+// open run that began when the Node did.
+func (o owners) notOwned(m *Machine, n *Node) NotOwned {
+	switch {
+	case m == nil:
+		return NotOwned{}
+	case n == nil && m.ControlPlane && !o.inControlPlane(m):
+		return NotOwned{Why: fmt.Sprintf("Machine %s has the role of the control plane, and no control-plane Node names a Machine in its namespace; "+
+			"if it is of this cluster, add namespace %s to clusters[].namespaces", m.Key(), m.Namespace)}
+	case m.NodeName == "", o.owns(m, n):
+		return NotOwned{}
+	case n == nil:
+		return NotOwned{SpareNode: o.spaces[m.Namespace].nodes > 0, Why: fmt.Sprintf("Machine %s names Node %s, which does not exist, and no BareMetalHost names the Machine, "+
+			"so nothing shows that the Node was its; if it was, add namespace %s to clusters[].namespaces", m.Key(), m.NodeName, m.Namespace)}
+	}
+	return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s, and the Node does not name it: it has not %s%s; correct the nodeRef, "+
+		"or, if the Node is its, add namespace %s to clusters[].namespaces", m.Key(), n.Name, annotationFor(m), n.otherMachine(m), m.Namespace)}
+}
+
+// owns reports whether a Machine owns the Node that it names.
+func (o owners) owns(m *Machine, n *Node) bool {
+	switch {
+	case o.rules.trusts(m.Group(), m.Namespace), n != nil && n.names(m), o.hasRunOn(m):
+		return true
+	case n != nil:
+		return false
+	}
+	h, err := o.hosts.of(m)
+	return err == nil && NotLinked(m, &h) == ""
+}
+
+// inControlPlane reports whether a Machine counts as one of the control plane: it has the role, or
+// its Node has, and it owns that Node. One without a Node counts where a control-plane Node names
+// its Machine: whoever may write Machines elsewhere could take the turn, and the quorum, of all. // I12
+func (o owners) inControlPlane(m *Machine) bool {
+	n := o.nodes[m.NodeName]
+	switch {
+	case !m.ControlPlane && (n == nil || !n.ControlPlane):
+		return false
+	case n != nil:
+		return o.owns(m, n)
+	}
+	return o.rules.trusts(m.Group(), m.Namespace) || o.hasRunOn(m) || o.spaces[m.Namespace].controlPlane > 0
+}
+
+// counts reports whether a Machine counts in what all share: it owns its Node, or has none and is
+// where Nodes of the cluster name their Machines.
+func (o owners) counts(m *Machine) bool {
+	if n := o.nodes[m.NodeName]; n != nil {
+		return o.owns(m, n)
+	}
+	return o.rules.trusts(m.Group(), m.Namespace) || o.hasRunOn(m) || o.spaces[m.Namespace].nodes > 0
+}
+
+// hasRunOn reports whether an open run is on the Machine and on the Node that it names.
+func (o owners) hasRunOn(m *Machine) bool {
+	return m.NodeName != "" && o.runs[runSubject{node: m.NodeName}].Machine == m.Key()
+}
+
+// spaceCount is how many Nodes, and Nodes of the control plane, name a Machine in a namespace.
+type spaceCount struct{ nodes, controlPlane int }
+
+// machineSpaces are the namespaces in which Nodes name a Machine.
+type machineSpaces map[string]spaceCount
+
+// count counts a Node in the namespaces that it names, or removes it: by is 1 or -1.
+func (s machineSpaces) count(n *Node, by int) {
+	for _, namespace := range n.spaces() {
+		c := s[namespace]
+		c.nodes += by
+		if n.ControlPlane {
+			c.controlPlane += by
+		}
+		s[namespace] = c
+		if c.nodes == 0 {
+			delete(s, namespace)
+		}
+	}
+}
+
+// spaces are the namespaces of the Machines that the Node names, each once.
+func (n *Node) spaces() (list []string) {
+	if n == nil {
+		return nil
+	}
+	add := func(namespace string) {
+		if namespace != "" && !slices.Contains(list, namespace) {
+			list = append(list, namespace)
+		}
+	}
+	for _, named := range []string{n.OpenShiftMachine, n.ClusterMachine} {
+		if namespace, _, found := strings.Cut(named, "/"); found {
+			add(namespace)
+		}
+	}
+	if ref, err := parseProviderID(n.ProviderID); err == nil {
+		add(ref.namespace)
+	}
+	return list
+}
+
+// annotationFor is the annotation with which a Node names the Machine.
+func annotationFor(m *Machine) string {
+	if m.Group() == group(OpenShiftMachineAPI) {
+		return "the annotation " + openShiftMachineAnnotation + ": " + m.Key()
+	}
+	return fmt.Sprintf("the annotations %s: %s and %s: %s", clusterNamespaceAnnotation, m.Namespace, clusterMachineAnnotation, m.Name)
+}
+
+// otherMachine says which other Machine of the same API the Node names.
+func (n *Node) otherMachine(m *Machine) string {
+	if other := n.named(m.Group()); other != "" {
+		return " (it names " + other + ")"
+	}
+	return ""
+}
+
+// NotOwned returns why the Machine does not own the Node that it names. n is nil if that
+// Node does not exist.
+func (l *Ledger) NotOwned(m *Machine, n *Node) NotOwned { return l.w.owners().notOwned(m, n) }

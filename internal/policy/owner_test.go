@@ -1,0 +1,232 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/reason"
+)
+
+// prod is Machine prod/w-2 and its Node w-2, which is silent and names it. forged is a tenant's
+// Machine that names the same Node, with a copy of the providerID.
+func prod() (m *Machine, n *Node, forged *Machine) {
+	n = silentNode("w-2")
+	n.OpenShiftMachine, n.ProviderID = "prod/w-2", "baremetalhost:///prod/h-2/u"
+	m = &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "prod", Name: "w-2", UID: "m", NodeName: "w-2", ProviderID: n.ProviderID, Phase: "Running"}
+	forged = &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: "x", UID: "x", NodeName: "w-2", ProviderID: n.ProviderID, Phase: "Running",
+		ControllerOwner: Owner{Kind: "MachineSet", Name: "s", UID: "s"}}
+	return m, n, forged
+}
+
+// checkIn is a MachineHealthCheck of everything in a namespace.
+func checkIn(namespace string, do Strategy) *Check {
+	return &Check{Kind: MachineHealthCheckKind, APIVersion: OpenShiftMachineAPI, Namespace: namespace, Name: "c", Selector: labels.Everything(), Strategy: do,
+		Conditions: nodePolicy().Conditions}
+}
+
+// resultIn returns the target of the only Machine of a namespace under its check.
+func resultIn(t *testing.T, l *Ledger, namespace string) TargetReport {
+	t.Helper()
+	require.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
+	for _, c := range l.Report(ledgerEpoch).Checks {
+		if c.Namespace == namespace && len(c.Targets) == 1 {
+			return c.Targets[0]
+		}
+	}
+	t.Fatalf("no check of %s has one target", namespace)
+	return TargetReport{}
+}
+
+// Whose word says that a Machine owns the Node that it names.
+func TestMachineOwnsItsNode(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(m *Machine, n *Node)
+		rules  Rules
+		says   string // "" if it owns it
+	}{
+		"the annotation of OpenShift":        {func(_ *Machine, n *Node) { n.OpenShiftMachine = "ns/m" }, Rules{}, ""},
+		"the annotations of the Cluster API": {func(m *Machine, n *Node) { m.APIVersion, n.ClusterMachine = ClusterAPIV1Beta1, "ns/m" }, Rules{}, ""},
+		"those of another API":               {func(_ *Machine, n *Node) { n.ClusterMachine = "ns/m" }, Rules{}, "it has not the annotation machine.openshift.io/machine: ns/m;"},
+		"a providerID of its own namespace": {func(m *Machine, n *Node) {
+			m.ProviderID, n.ProviderID = "baremetalhost:///ns/h", "baremetalhost:///ns/h/u"
+		}, Rules{}, ""},
+		"a copy of another's providerID": {func(m *Machine, n *Node) {
+			m.ProviderID, n.ProviderID = "baremetalhost:///prod/h", "baremetalhost:///prod/h"
+		}, Rules{}, "add namespace ns to clusters[].namespaces"},
+		"a copy of a cloud's": {func(m *Machine, n *Node) { m.ProviderID, n.ProviderID = "aws:///a/i-1", "aws:///a/i-1" }, Rules{}, "the Node does not name it"},
+		"nothing":             {func(*Machine, *Node) {}, Rules{}, "Machine ns/m names Node n, and the Node does not name it"},
+		"another is named":    {func(_ *Machine, n *Node) { n.OpenShiftMachine = "prod/o" }, Rules{}, "(it names prod/o)"},
+		"nothing of the Cluster API": {func(m *Machine, _ *Node) { m.APIVersion = ClusterAPIV1Beta2 }, Rules{},
+			"it has not the annotations cluster.x-k8s.io/cluster-namespace: ns and cluster.x-k8s.io/machine: m"},
+		"the administrator":                        {func(*Machine, *Node) {}, Rules{Namespaces: []string{"a", "ns"}}, ""},
+		"the administrator, of another namespace":  {func(*Machine, *Node) {}, Rules{Namespaces: []string{"a"}}, "does not name it"},
+		"the administrator, of the management API": {func(m *Machine, _ *Node) { m.APIVersion = ClusterAPIV1Beta2 }, Rules{ManagementNamespace: "ns"}, ""},
+		"the same, of OpenShift's":                 {func(*Machine, *Node) {}, Rules{ManagementNamespace: "ns"}, "does not name it"},
+		"saved objects":                            {func(*Machine, *Node) {}, Rules{TrustNames: true}, ""},
+	} {
+		m, n := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n"}, silentNode("n")
+		c.change(m, n)
+		l := NewLedger(c.rules)
+		l.Apply(ledgerEpoch, put(n), put(m))
+		why := l.NotOwned(m, n).Why
+		assert.Equal(t, c.says == "", why == "", "%s: %s", name, why)
+		assert.Contains(t, why, c.says, name)
+		assert.Equal(t, c.says == "", l.MachineOf("n") == m, name)
+	}
+}
+
+// Only the BareMetalHost of a Machine, or an open run, shows whose a Node was that is gone.
+func TestMachineOfANodeThatIsGone(t *testing.T) {
+	m, n, forged := prod()
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(checkIn("prod", PowerCycleHosts)), put(checkIn("tenant", PowerCycleHosts)), put(n), put(m), put(forged))
+	require.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l))
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2"}})
+	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
+	assert.Empty(t, l.NotOwned(m, nil).Why, "the run of this Machine has deleted the Node")
+	assert.NotEmpty(t, l.NotOwned(forged, nil).Why)
+	assert.Same(t, m, l.MachineOf("w-2"))
+	l.SetRuns(ledgerEpoch, nil)
+	assert.Empty(t, acts(t, l))
+	x := resultIn(t, l, "prod")
+	assert.Equal(t, []reason.Code{reason.NodeNotOwned}, x.Refusals)
+	assert.Contains(t, x.Message, "Machine prod/w-2 names Node w-2, which does not exist")
+	host := &Host{Namespace: "prod", Name: "h-2", UID: "u", Online: true, ConsumerRef: "prod/w-2", ConsumerKind: machineKind, State: "provisioned"}
+	l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: "prod", Name: "h-2"}, Value: host})
+	assert.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l), "the BareMetalHost names the Machine")
+}
+
+// A Machine whose Node is gone is deleted where Nodes of the cluster name Machines: that is done to the Machine alone.
+func TestDeletionOfAMachineWhoseNodeIsGone(t *testing.T) {
+	_, n, forged := prod()
+	forged.NodeName = "gone"
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(checkIn("tenant", DeleteMachines)), put(n), put(forged))
+	assert.Equal(t, []reason.Code{reason.NodeNotOwned}, resultIn(t, l, "tenant").Refusals, "a run would keep the name")
+	other := silentNode("w-3")
+	other.OpenShiftMachine = "tenant/other"
+	l.Apply(ledgerEpoch, put(other))
+	assert.Empty(t, resultIn(t, l, "tenant").Refusals)
+}
+
+// Whoever may write a Machine and a check in one namespace has no host of others power-cycled, and no Node deleted.
+func TestForgedNodeRefActsOnNothing(t *testing.T) {
+	m, n, forged := prod()
+	for _, do := range []Strategy{PowerCycleHosts, DeleteMachines} {
+		l := NewLedger(Rules{})
+		l.Apply(ledgerEpoch, put(checkIn("tenant", do)), put(n), put(m), put(forged))
+		require.Empty(t, acts(t, l))
+		x := resultIn(t, l, "tenant")
+		assert.Equal(t, []string{"tenant/x", "w-2", string(Unhealthy)}, []string{x.Machine, x.Node, string(x.Verdict)}, "which target a check has is up to its API family")
+		assert.Equal(t, []reason.Code{reason.NodeNotOwned}, x.Refusals)
+		assert.Contains(t, x.Message, "Machine tenant/x names Node w-2, and the Node does not name it: it has not the annotation machine.openshift.io/machine: tenant/x (it names prod/w-2)")
+	}
+}
+
+// Nor do they keep the hosts of others from being fenced: not with one Machine, not with many, not with one that cannot be read.
+func TestForgedMachineRaisesNoDoubt(t *testing.T) {
+	m, n, forged := prod()
+	plain := silentNode("plain") // a Node without a Machine
+	nodes, machines := nodePolicy(), checkIn("prod", PowerCycleHosts)
+	for name, attack := range map[string][]Change{
+		"one that names the Node":     {put(forged)},
+		"one with another providerID": {put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: "y", NodeName: "w-2", ProviderID: "baremetalhost:///tenant/h/1"})},
+		"one of the other API":        {put(&Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "tenant", Name: "x", NodeName: "w-2", ProviderID: m.ProviderID})},
+		"two that name a Node without a Machine": {put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: "a", NodeName: "plain", Paused: true}),
+			put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: "b", NodeName: "plain"})},
+		"one that cannot be read": {{ID: ObjectID{APIVersion: OpenShiftMachineAPI, Kind: "Machine", Namespace: "tenant", Name: "bad"}, Err: errors.New("spec.providerID is a number")}},
+		"a check whose limit is exceeded": {put(forged), put(func() *Check {
+			c := checkIn("tenant", PowerCycleHosts)
+			c.MaxUnhealthy = new(intstr.FromInt32(0))
+			return c
+		}())},
+		"a check that is gentler": {put(forged), put(checkIn("tenant", PowerCycleHosts))},
+	} {
+		l := NewLedger(Rules{})
+		l.Apply(ledgerEpoch, put(nodes), put(machines), put(n), put(plain), put(m))
+		before := acts(t, l)
+		require.Equal(t, []string{"plain ", "w-2 prod/w-2", "w-2 prod/w-2"}, before)
+		l.Apply(ledgerEpoch, attack...)
+		assert.Equal(t, before, acts(t, l), name)
+		assert.Zero(t, l.Doubt(m, n), name)
+		assert.Zero(t, l.Doubt(nil, plain), name)
+		assert.Same(t, m, l.MachineOf("w-2"), name)
+		assert.Nil(t, l.MachineOf("plain"), name)
+	}
+}
+
+// One that cannot be read is the Machine of a Node that names it, and of no other. The message names it.
+func TestUnreadMachineOfTheNodeThatNamesIt(t *testing.T) {
+	m, n, _ := prod()
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(nodePolicy()), put(n), put(silentNode("plain")), put(m))
+	require.Len(t, acts(t, l), 2)
+	l.Apply(ledgerEpoch, Change{ID: put(m).ID, Err: errors.New("spec.providerID is a number")})
+	assert.Equal(t, []string{"plain "}, acts(t, l))
+	assert.Equal(t, Doubt{reason.Undecodable, "Machine prod/w-2 could not be decoded, and it may be this Node's"}, l.Doubt(nil, n))
+	l.Apply(ledgerEpoch, Change{ID: put(m).ID})
+	assert.Equal(t, []string{"plain ", "w-2 "}, acts(t, l))
+}
+
+// Machines of anybody, with the role of the control plane, take neither its turn nor its quorum. // I12
+func TestForgedControlPlane(t *testing.T) {
+	var cluster []Change
+	for i := range 3 {
+		name := fmt.Sprint("cp-", i)
+		n := &Node{Name: name, UID: name, ControlPlane: true, OpenShiftMachine: "prod/" + name,
+			Conditions: []Condition{{Type: "Ready", Status: "True", LastTransition: ledgerEpoch.Add(-time.Hour)}}}
+		if i == 2 {
+			n.Conditions = silentNode(name).Conditions
+		}
+		p := &EtcdPod{Namespace: "openshift-etcd", Name: name, Node: name, Ready: i != 2}
+		cluster = append(cluster, put(n), put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "prod", Name: name, NodeName: name, Phase: "Running", ControlPlane: true}),
+			Change{ID: ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name}, Value: p})
+	}
+	cluster = append(cluster, put(checkIn("prod", PowerCycleHosts)), put(checkIn("tenant", MarkOwners)))
+	role := func(name string, change func(m *Machine)) Change {
+		m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: name, UID: name, ControlPlane: true, Phase: "Failed",
+			ControllerOwner: Owner{Kind: "KubeadmControlPlane", Name: "k", UID: "k"}}
+		change(m)
+		return put(m)
+	}
+	for name, attack := range map[string][]Change{
+		"remediation is requested":       {role("a", func(m *Machine) { m.ExternalRemediationRequested = true })},
+		"deleted, with a finalizer":      {role("a", func(m *Machine) { m.Deleting = true })},
+		"on a Node of the control plane": {role("a", func(m *Machine) { m.Deleting, m.NodeName = true, "cp-1" })},
+		"on a Node that is gone":         {role("a", func(m *Machine) { m.Deleting, m.NodeName = true, "cp-9" })},
+		"failed, first in line":          {role("a", func(*Machine) {})},
+		"many":                           {role("a", func(*Machine) {}), role("b", func(*Machine) {}), role("c", func(*Machine) {}), role("d", func(*Machine) {}), role("e", func(*Machine) {})},
+	} {
+		l := NewLedger(Rules{})
+		l.Apply(ledgerEpoch, append(cluster, attack...)...)
+		assert.Equal(t, []string{"cp-2 prod/cp-2"}, acts(t, l), name)
+		assert.Equal(t, 3, l.ControlPlaneSize(), name)
+	}
+}
+
+// Machines of anybody use up no budget: neither of Machines, nor of all Nodes. // I11
+func TestForgedMachinesUseUpNoBudget(t *testing.T) {
+	m, n, _ := prod()
+	for name, b := range map[string]*DisruptionBudget{
+		"of Machines": {Name: "b", SelectsMachines: true, Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
+		"of Nodes":    {Name: "b", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
+	} {
+		l := NewLedger(Rules{})
+		l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "b"}, Value: b}, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
+		require.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l), name)
+		for i, node := range []string{"", "gone", "w-2"} {
+			l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: fmt.Sprint(i), NodeName: node}))
+		}
+		l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: OpenShiftMachineAPI, Kind: "Machine", Namespace: "tenant", Name: "bad"}, Err: errors.New("x")})
+		assert.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l), name)
+		l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "prod", Name: "new"}))
+		assert.Empty(t, acts(t, l), "%s: one where Nodes name their Machines counts", name)
+	}
+}
