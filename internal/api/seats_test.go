@@ -13,7 +13,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -148,34 +147,6 @@ func TestWhoHasNoRoleIsClosed(t *testing.T) {
 	require.ErrorIs(t, <-done, net.ErrClosed)
 	assert.Equal(t, 1, strings.Count(text.String(), "\n"), text.String())
 	assert.Contains(t, text.String(), "nobody")
-}
-
-// TestFloodKeepsNobodyOut: somebody who connects without end, from many threads, keeps nobody from an order.
-func TestFloodKeepsNobodyOut(t *testing.T) {
-	path := serve(t, &fake{}, Roles{})
-	seats, stop := seatsFor[Admin].each, atomic.Bool{}
-	for range seats { // so that what follows is refused
-		c, err := net.Dial("unix", path)
-		require.NoError(t, err)
-		defer c.Close()
-		require.Equal(t, "200", status(t, c))
-	}
-	var flood sync.WaitGroup
-	for range 4 {
-		flood.Go(func() {
-			for !stop.Load() {
-				if c, err := net.Dial("unix", path); err == nil {
-					_ = c.Close()
-				}
-			}
-		})
-	}
-	assert.Eventually(t, func() bool {
-		_, err := New(path).Status(t.Context())
-		return codeOf(err) == CodeTooManyConnections // it is answered
-	}, time.Minute, time.Millisecond)
-	stop.Store(true)
-	flood.Wait()
 }
 
 // TestFullQueueIsWaitedFor: while as many wait to be let in as the kernel keeps, the client tries again.
