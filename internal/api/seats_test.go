@@ -13,6 +13,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -214,6 +215,48 @@ func TestDryRunsOfViewers(t *testing.T) {
 	close(d.until)
 	assert.Equal(t, http.StatusOK, <-first)
 	assert.Equal(t, http.StatusOK, asked(t, s, unnamed(100001), fence, dryRun))
+}
+
+// slowStatus is a daemon whose status takes until it is let go.
+type slowStatus struct {
+	fake
+	began, until chan struct{}
+}
+
+func (d *slowStatus) Status(context.Context) (Status, error) {
+	d.began <- struct{}{}
+	<-d.until
+	return Status{}, nil
+}
+
+// TestViewersLooksAreFew: few answers to viewers are made at once; nobody else waits for them.
+func TestViewersLooksAreFew(t *testing.T) {
+	d := &slowStatus{began: make(chan struct{}), until: make(chan struct{})}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	var all sync.WaitGroup
+	look := func(p Peer) {
+		all.Go(func() {
+			code, _ := requestOf(t, s, p, http.MethodGet, "/v1/status", "")
+			assert.Equal(t, http.StatusOK, code)
+		})
+	}
+	for range maxViewerLooks {
+		look(viewer)
+		<-d.began
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.looks.begin(ctx, Viewer)
+	require.ErrorIs(t, err, context.Canceled)
+	look(viewer) // waits
+	look(oper)
+	<-d.began
+	look(admin)
+	<-d.began
+	close(d.until)
+	<-d.began
+	all.Wait()
+	assert.Empty(t, s.looks)
 }
 
 // TestRefusalsInTheLog: one line a minute, which counts those that have none.
