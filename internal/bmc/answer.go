@@ -34,6 +34,23 @@ func Printable(s string, limit int) string {
 	return s[:limit]
 }
 
+// NeedsBody reports whether an answer is worth nothing without its body: that of a
+// read. Of every other answer, the status and the headers say what happened.
+func NeedsBody(resp *http.Response) bool {
+	return resp.Request.Method == http.MethodGet && resp.StatusCode >= 200 && resp.StatusCode < 300
+}
+
+// ReadBody reads at most limit bytes of the body of an answer. One that is not needed
+// may end early or lie about its length: iDRAC 8 sends 401 and cuts the connection. It
+// may also never come, so the caller limits the time.
+func ReadBody(resp *http.Response, limit int64) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, limit))
+	if NeedsBody(resp) {
+		return b, err
+	}
+	return b, nil // a text for people
+}
+
 // KindOfStatus maps the HTTP status of a failed Redfish request to a Kind.
 func KindOfStatus(status int) Kind {
 	switch status {

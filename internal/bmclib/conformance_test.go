@@ -52,6 +52,10 @@ func TestConformanceGofish(t *testing.T) {
 				Restart:  func() error { sim.Restart(0); return nil },
 				Logins:   func() int { return sim.Count(http.MethodPost, "/redfish/v1/SessionService/Sessions") },
 				Sessions: sim.OpenSessions, CutLogins: sim.OpenSessions,
+				CutBodies: func(cut bool) error {
+					return fault(func(f *redfishsim.Faults) { f.Body = map[bool]redfishsim.BodyFault{true: redfishsim.BodyCut}[cut] })
+				},
+				CloseSilently: func(end bool) error { return fault(func(f *redfishsim.Faults) { f.CloseSilently = end }) },
 				ChangeIdentity: func() error {
 					return quirk(func(q *redfishsim.Quirks) { q.UUID = "4c4c4544-0042-4810-8056-b4c04f4d9999" })
 				},
@@ -79,6 +83,8 @@ func TestConformanceIpmitool(t *testing.T) {
 		Refusal: bmc.KindUnreachable,
 		Cannot: map[string]string{
 			"HalfOpen":       "IPMI has no connections",
+			"CloseSilently":  "IPMI has no connections",
+			"CutBodies":      "a datagram is whole",
 			"Bad":            "bmclib lets ipmitool wait 5 s for each lost datagram",
 			"Transitional":   "IPMI tells on or off, and nothing between",
 			"Restart":        "each command of ipmitool is a session of its own: a restart is not seen",

@@ -24,6 +24,7 @@ var (
 	dialTimeout   = 3 * time.Second
 	tlsTimeout    = 5 * time.Second
 	headerTimeout = 10 * time.Second
+	bodyTimeout   = time.Second // for a body that is not needed
 )
 
 const (
@@ -78,7 +79,7 @@ func (g *guard) begin(ctx context.Context, only *bmc.Identity) {
 	g.client.Timeout = 0
 }
 
-// RoundTrip sends req, unless its URL is not allowed, and reads the whole answer.
+// RoundTrip sends req, unless its URL is not allowed, and reads the answer.
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer req.Body.Close()
@@ -126,14 +127,20 @@ func (g *guard) send(req *http.Request) (*http.Response, error) {
 	return g.exchange(req)
 }
 
-// exchange sends req and reads the whole answer.
+// exchange sends req and reads the answer, whole if its body is needed.
 func (g *guard) exchange(req *http.Request) (*http.Response, error) {
-	resp, err := g.transport.RoundTrip(req)
+	ctx, cancel := context.WithCancel(req.Context())
+	defer cancel()
+	resp, err := g.transport.RoundTrip(req.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
+	if !bmc.NeedsBody(resp) {
+		late := time.AfterFunc(bodyTimeout, cancel)
+		defer late.Stop()
+	}
+	body, err := bmc.ReadBody(resp, maxBody+1)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("read answer: %w", err)

@@ -26,6 +26,7 @@ var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
 // drivers bounds it.
 func init() {
 	dialTimeout, tlsTimeout, headerTimeout, closeTimeout = time.Minute, time.Minute, time.Minute, 20*time.Second
+	bodyTimeout = 5 * time.Second // some tests wait for one that never comes
 }
 
 // missing skips where a Debian package is absent, except in CI.

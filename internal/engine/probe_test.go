@@ -143,12 +143,8 @@ func TestMachineIsFoundInItsOwnAPIFamily(t *testing.T) {
 		handOver(w)
 		w.changeCheck(func(c *policy.Check) { c.StartupTimeout, c.MachineConditions = time.Minute, nil })
 		other := policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "another", NodeName: "elsewhere"}
+		w.Do(func(s *fake.State) { s.ChangeMachine("n-1", func(m *policy.Machine) { m.NodeName = "" }) })
 		e, _, stop := start(t, w, store, through(func(list []policy.Change) []policy.Change {
-			for i := range list {
-				if m, ok := list[i].Value.(*policy.Machine); ok && m.Name == "m-1" {
-					m.NodeName = ""
-				}
-			}
 			return append(list, policy.Change{ID: policy.ObjectID{APIVersion: other.APIVersion, Kind: "Machine", Namespace: "ns", Name: "m-1"}, Value: &other})
 		}))
 		time.Sleep(2 * time.Minute)

@@ -23,6 +23,7 @@ func cannot(more map[string]string) map[string]string {
 		"Sessions":       "each run of an agent is a session of its own",
 		"CutLogins":      "what a killed agent leaves on the device ends by the device's time-out",
 		"ChangeIdentity": "agents do not tell whose outlet it is",
+		"CutBodies":      "an agent's library refuses an answer that is not whole",
 	}
 	for name, why := range more {
 		all[name] = why
@@ -53,8 +54,9 @@ func TestConformanceFenceIPMILAN(t *testing.T) {
 		Refusal:  bmc.KindUnreachable,
 		Blind:    true,
 		Cannot: cannot(map[string]string{
-			"HalfOpen":   "IPMI has no connections",
-			"LoseAnswer": "see fence_redfish",
+			"HalfOpen":      "IPMI has no connections",
+			"CloseSilently": "IPMI has no connections",
+			"LoseAnswer":    "see fence_redfish",
 		}),
 	})
 }
@@ -80,6 +82,9 @@ func TestConformanceFenceRedfish(t *testing.T) {
 				Hang:       func(hang bool) error { return fault(func(f *redfishsim.Faults) { f.Hang = hang }) },
 				HalfOpen:   func(open bool) error { return fault(func(f *redfishsim.Faults) { f.HalfOpen = open }) },
 				LoseAnswer: func(lose bool) error { return quirk(func(q *redfishsim.Quirks) { q.DropReset = lose }) },
+				CloseSilently: func(end bool) error {
+					return fault(func(f *redfishsim.Faults) { f.CloseSilently = end })
+				},
 			}
 		},
 		Patience: patience,

@@ -136,12 +136,17 @@ type step struct {
 
 // ask sends one message and accepts its answer. Each try has its own tag. For
 // RAKP 1 and 3 only the answer to the newest try counts: after a repeated RAKP 1
-// a BMC keeps the random number of its last answer, not of its first.
+// a BMC keeps the random number of its last answer, not of its first. A refusal
+// that names no request counts if no other answer comes before the next try.
 func (x *exchange) ask(ctx context.Context, w *wire, o opening, s step) error {
 	var tag byte
 	var sent [256]time.Time // of each tag; zero means that this step did not use it
 	var verdict error
+	var refusal *statusError // that names no request; an answer that does counts before it
 	build := func() []byte {
+		if refusal != nil {
+			return nil
+		}
 		tag = x.nextTag()
 		sent[tag] = time.Now()
 		return plainDatagram(s.request, s.build(tag))
@@ -156,6 +161,9 @@ func (x *exchange) ask(ctx context.Context, w *wire, o opening, s step) error {
 			return false
 		}
 		if newest := a.tag == tag; !x.isOurs(a) || !newest && !(s.anyTry && !sent[a.tag].IsZero()) {
+			if x.isUnaddressed(a) {
+				refusal = &statusError{message: s.name, status: a.status}
+			}
 			return false
 		}
 		w.took = time.Since(sent[a.tag])
@@ -173,6 +181,8 @@ func (x *exchange) ask(ctx context.Context, w *wire, o opening, s step) error {
 	switch {
 	case err == nil:
 		return verdict
+	case refusal != nil:
+		return refusal
 	case s.unanswered != nil && (errors.Is(err, errNoAnswer) || ctx.Err() != nil):
 		return fmt.Errorf("%w: %w", s.unanswered, err)
 	}

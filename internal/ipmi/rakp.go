@@ -116,6 +116,12 @@ func (x *exchange) isOurs(a answer) bool {
 	return a.consoleID == x.consoleID || a.status != 0 && a.consoleID == 0
 }
 
+// isUnaddressed reports whether a is a refusal that names neither request nor
+// session. OpenBMC sends nothing but zeros and the status. Nothing authenticates a
+// refusal before the session exists, so it may be forged: it ends the login, and
+// does nothing else.
+func (x *exchange) isUnaddressed(a answer) bool { return a.status != 0 && a.tag == 0 && x.isOurs(a) }
+
 // acceptOpen takes the session id from an Open Session Response. The algorithms
 // must be the requested ones: a BMC that answers with others, such as none, would
 // create an unprotected session.

@@ -19,6 +19,7 @@ var (
 	forgets        = "a BMC forgets a handshake that was cut off by itself, or for the next one"
 	oneBit         = "chassis status has one bit for power"
 	noConnections  = "UDP has no connections; see the hang"
+	datagrams      = "a datagram is whole"
 	asksNobody     = "this BMC does not tell its sessions"
 	onlyFromConfig = "this BMC takes its GUID when it starts"
 	obeys          = "this BMC carries out whatever it is told"
@@ -31,7 +32,7 @@ func TestSuiteOverGoIPMI(t *testing.T) {
 			t.Parallel()
 			bmctest.Run(t, bmctest.Driver{
 				New:    func(t *testing.T) *bmctest.World { return goWorld(t, p) },
-				Cannot: map[string]string{"Transitional": oneBit, "HalfOpen": noConnections, "CutLogins": forgets},
+				Cannot: map[string]string{"Transitional": oneBit, "HalfOpen": noConnections, "CloseSilently": noConnections, "CutBodies": datagrams, "CutLogins": forgets},
 			})
 		})
 	}
@@ -45,7 +46,7 @@ func TestSuiteOverDebian(t *testing.T) {
 			return w
 		},
 		Cannot: map[string]string{
-			"Transitional": oneBit, "HalfOpen": noConnections, "Sessions": asksNobody, "CutLogins": asksNobody,
+			"Transitional": oneBit, "HalfOpen": noConnections, "CloseSilently": noConnections, "CutBodies": datagrams, "Sessions": asksNobody, "CutLogins": asksNobody,
 			"ChangeIdentity": onlyFromConfig, "RefuseSame": obeys,
 		},
 	})
@@ -59,7 +60,7 @@ func TestSuiteOverPyghmi(t *testing.T) {
 			return w
 		},
 		Cannot: map[string]string{
-			"Transitional": oneBit, "HalfOpen": noConnections, "Sessions": asksNobody, "CutLogins": asksNobody,
+			"Transitional": oneBit, "HalfOpen": noConnections, "CloseSilently": noConnections, "CutBodies": datagrams, "Sessions": asksNobody, "CutLogins": asksNobody,
 			"ChangeIdentity": onlyFromConfig, "RefuseSame": obeys,
 		},
 	})

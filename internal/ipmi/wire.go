@@ -25,8 +25,10 @@ const (
 	netPause = 100 * time.Millisecond
 )
 
-// errNoAnswer: no try was answered.
-var errNoAnswer = errors.New("no answer")
+var (
+	errNoAnswer = errors.New("no answer") // no try was answered
+	errNoTry    = errors.New("no further try")
+)
 
 // wire is a connected UDP socket: the kernel drops datagrams of other senders and
 // reports a closed port.
@@ -56,8 +58,8 @@ func (p endpoint) dial(ctx context.Context) (*wire, error) {
 }
 
 // ask sends the datagram from build, rebuilt for each try, until take accepts a
-// datagram as the answer. tries 0 means as many as ctx allows. It waits for wait
-// before the second try.
+// datagram as the answer, or build returns nil: no further try is of use. tries 0
+// means as many as ctx allows. It waits for wait before the second try.
 func (w *wire) ask(ctx context.Context, tries int, wait time.Duration, build func() []byte, take func([]byte) bool) error {
 	stop := context.AfterFunc(ctx, func() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -68,6 +70,8 @@ func (w *wire) ask(ctx context.Context, tries int, wait time.Duration, build fun
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("no answer: %w", ctx.Err()) // errNoAnswer would be retried
+		case errors.Is(err, errNoTry):
+			return errNoAnswer
 		case errors.Is(err, errNoAnswer):
 			wait = longer(wait)
 		default:
@@ -97,7 +101,11 @@ func (w *wire) once(ctx context.Context, build func() []byte, end time.Time, tak
 	if err := ctx.Err(); err != nil {
 		return err // send nothing after the caller has returned
 	}
-	if _, err := w.conn.Write(build()); err != nil {
+	datagram := build()
+	if datagram == nil {
+		return errNoTry
+	}
+	if _, err := w.conn.Write(datagram); err != nil {
 		return err
 	}
 	return w.receive(ctx, end, take)

@@ -78,11 +78,10 @@ func (c *Client) openSession(ctx context.Context) (*gofish.Session, error) {
 		}
 		// The service root shows, without credentials, whether the login was refused,
 		// or only sent to a path that does not exist.
-		api, rootErr := c.connect(ctx, auth{})
-		if rootErr != nil {
-			return nil, rootErr
+		l, rootErr := c.linksWithoutLogin(ctx)
+		if rootErr != nil && bmc.KindOfStatus(statusOf(err)).RefusesAccount() {
+			return nil, err // nothing says that the path was wrong, and the next try could lock the account
 		}
-		l, rootErr := c.serviceLinks(api)
 		if rootErr != nil {
 			return nil, rootErr
 		}
@@ -98,6 +97,15 @@ func (c *Client) openSession(ctx context.Context) (*gofish.Session, error) {
 	}
 	session, err := c.login(ctx, c.logins)
 	return session, unlessNoSessions(err)
+}
+
+// linksWithoutLogin reads the service root, which is open to all.
+func (c *Client) linksWithoutLogin(ctx context.Context) (links, error) {
+	api, err := c.connect(ctx, auth{})
+	if err != nil {
+		return links{}, err
+	}
+	return c.serviceLinks(api)
 }
 
 // isAtWrongPath reports whether a login at the default path may have failed
@@ -224,10 +232,11 @@ func sessionsUsedUp(err error) bool {
 }
 
 // loginError adds the Kind to a failed login, as iLO answers a wrong password with
-// 400, and a hint if the service demands Basic authentication.
+// 400, and a hint if the service demands Basic authentication. A 400 whose text is
+// lost may be that of iLO too.
 func (c *Client) loginError(err error) error {
 	switch {
-	case statusOf(err) == http.StatusBadRequest && hasMessage(err, "Unauthorized"):
+	case statusOf(err) == http.StatusBadRequest && (hasMessage(err, "Unauthorized") || isUnexplained(err)):
 		return failf(bmc.KindAuth, "%w", err)
 	case statusOf(err) == http.StatusUnauthorized && c.wire.basicWanted.Load():
 		return &hintError{"the service demands Basic authentication on the login itself: if user name and password are right, set auth: basic in hosts.d", err}
@@ -243,6 +252,12 @@ func wantsBasic(h http.Header) bool {
 	return slices.ContainsFunc(h.Values("WWW-Authenticate"), func(challenge string) bool {
 		return strings.Contains(strings.ToLower(challenge), "basic")
 	})
+}
+
+// isUnexplained reports whether an error answer has no text that could be read.
+func isUnexplained(err error) bool {
+	e := answerOf(err)
+	return e != nil && len(e.ExtendedInfos) == 0 && e.Code == ""
 }
 
 func hasMessage(err error, id string) bool {

@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -14,13 +15,32 @@ const (
 	maxRetryAfter = 5 * time.Second
 )
 
+// usedError is the error of a request on a connection that was used before: it may
+// have ended meanwhile, or have held the rest of an earlier answer.
+type usedError struct{ err error }
+
+func (e *usedError) Error() string { return e.err.Error() }
+func (e *usedError) Unwrap() error { return e.err }
+
+// onceOrFresh sends req. If that fails on a connection that was used before, it sends
+// a read or a delete once more, on a new one. What a lost action did is for the next
+// reading to tell, and a lost login may have opened a session.
+func (t *transport) onceOrFresh(req *http.Request) (*http.Response, error) {
+	resp, err := t.once(req)
+	if _, used := errors.AsType[*usedError](err); !used || req.Method == http.MethodPost || req.Context().Err() != nil {
+		return resp, err
+	}
+	t.base.CloseIdleConnections()
+	return t.once(req)
+}
+
 // retryWhileBusy repeats req while the BMC reports that it is busy and ctx lasts,
 // and returns the last answer unchanged. Repeating is harmless: req is a read, a
 // delete, or an absolute action. // I3
 // A login is not repeated, because Basic authentication may replace it.
 func (t *transport) retryWhileBusy(req *http.Request) (*http.Response, error) {
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		resp, err := t.once(req)
+		resp, err := t.onceOrFresh(req)
 		if err != nil || !isBusy(resp) {
 			return resp, err
 		}

@@ -17,6 +17,7 @@ var (
 	dialTimeout   = 3 * time.Second
 	tlsTimeout    = 5 * time.Second
 	headerTimeout = 10 * time.Second
+	bodyTimeout   = time.Second // for a body that is not needed; less than minBootTime
 	closeTimeout  = 2 * time.Second
 )
 
@@ -133,7 +134,7 @@ func (c *Client) try(ctx context.Context, fn func(*gofish.APIClient) error) erro
 func (c *Client) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	defer c.http.CloseIdleConnections()
+	defer c.wire.base.CloseIdleConnections()
 	var err error
 	if c.auth.session != nil {
 		err = c.endSession(ctx, c.auth.session)

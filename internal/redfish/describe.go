@@ -27,7 +27,7 @@ func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
 	defer cancel()
 	var d bmc.Description
 	err := c.do(own, func(api *gofish.APIClient) error {
-		s, err := c.system(api)
+		s, err := c.system(own, api)
 		if err == nil {
 			err = s.repeated
 		}

@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -95,21 +96,22 @@ func (o object) uri() string {
 }
 
 // links returns a property that refers to several resources. An invalid list is
-// an error, because a missing entry could be the one that is needed.
-func (o object) links(name string) ([]string, error) {
+// an error, because a missing entry could be the one that is needed; the valid
+// entries come with it.
+func (o object) links(name string) (uris []string, err error) {
 	var items []object
-	if err := json.Unmarshal(o[name], &items); err != nil {
+	if json.Unmarshal(o[name], &items) != nil {
 		return nil, failf(bmc.KindProtocol, "%s is no list of links", name)
 	}
-	var uris []string
 	for _, item := range items {
 		uri := item.uri()
 		if uri == "" {
-			return nil, failf(bmc.KindProtocol, "%s holds %q, which is no link to a resource of the service", name, bmc.Printable(item.exact("@odata.id"), maxIdentity))
+			err = failf(bmc.KindProtocol, "%s holds %q, which is no link to a resource of the service", name, bmc.Printable(item.exact("@odata.id"), maxIdentity))
+			continue
 		}
 		uris = append(uris, uri)
 	}
-	return uris, nil
+	return uris, err
 }
 
 const (
@@ -120,19 +122,19 @@ const (
 // errTooMany is the error for a collection that is larger than maxMembers.
 var errTooMany = errors.New("too many members")
 
-// members lists the whole collection that starts at uri, each member once.
+// members lists the whole collection that starts at uri, each member once. With an
+// error, some are missing.
 func members(get func(uri string) (object, error), uri string) ([]string, error) {
 	var all []string
+	var invalid error
 	listed := 0
 	for range maxPages {
 		page, err := get(uri)
 		if err != nil {
-			return nil, err
+			return all, err
 		}
 		uris, err := page.links("Members")
-		if err != nil {
-			return nil, err
-		}
+		invalid = cmp.Or(invalid, err)
 		if listed += len(uris); listed > maxMembers {
 			return nil, errTooMany
 		}
@@ -143,10 +145,10 @@ func members(get func(uri string) (object, error), uri string) ([]string, error)
 		}
 		if uri = page.exact("Members@odata.nextLink"); uri == "" {
 			var count int
-			if json.Unmarshal(page["Members@odata.count"], &count) == nil && count > listed {
-				return nil, failf(bmc.KindProtocol, "the collection counts %d members and lists %d", count, listed)
+			if invalid == nil && json.Unmarshal(page["Members@odata.count"], &count) == nil && count > listed {
+				return all, failf(bmc.KindProtocol, "the collection counts %d members and lists %d", count, listed)
 			}
-			return all, nil
+			return all, invalid
 		}
 	}
 	return nil, errTooMany

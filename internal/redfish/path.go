@@ -1,9 +1,12 @@
 package redfish
 
 import (
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -19,7 +22,7 @@ var errOtherConnection = failf(bmc.KindUnreachable, "the connection on which the
 type lastConnection struct {
 	mu     sync.Mutex
 	conn   net.Conn
-	closes bool // the answer announced the end of the connection
+	closes bool // the connection was to end with the answer
 }
 
 func (p *lastConnection) record(conn net.Conn, closes bool) {
@@ -28,11 +31,17 @@ func (p *lastConnection) record(conn net.Conn, closes bool) {
 	p.conn, p.closes = conn, closes
 }
 
-// isClosing reports whether the answer announced the end of the connection.
+// isClosing reports whether the connection was to end with the answer.
 func (p *lastConnection) isClosing() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closes
+}
+
+// endedByPeer reports whether err means that the other side ended the connection.
+func endedByPeer(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // allows reports whether a command may be sent on conn: it is the same

@@ -57,7 +57,7 @@ func needsETag(err error) bool {
 // reset is absolute, so nothing depends on the state that the ETag stands for. The
 // machine must be the one that was read. // I3, I8
 func (c *Client) postWithETag(ctx context.Context, api *gofish.APIClient, cmd bmc.Command, refusal error) (bmc.Sent, error) {
-	s, err := c.resettable(api)
+	s, err := c.resettable(ctx, api)
 	if err != nil {
 		return bmc.SentYes, err // the first one arrived, and was refused
 	}

@@ -27,7 +27,7 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 
 func (c *Client) read(ctx context.Context) (r bmc.Reading, s *system, err error) {
 	err = c.do(ctx, func(api *gofish.APIClient) (err error) {
-		if s, err = c.system(api); err == nil {
+		if s, err = c.system(ctx, api); err == nil {
 			r = s.reading(time.Now())
 		}
 		return err
@@ -55,10 +55,15 @@ func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error)
 	return bmc.Receipt{}, c.fail("send "+cmd.String(), sent, err)
 }
 
-func (c *Client) send(ctx context.Context, cmd bmc.Command) (bmc.Sent, error) {
-	sent, err := c.command(ctx, cmd)
-	if errors.Is(err, errOtherConnection) && sent == bmc.SentNo {
-		return c.command(ctx, cmd) // it reads first, over the current connection
+// send sends cmd, again if the connection of the last reading has ended: it reads
+// first then. If a service ends connections without a word, that shows at the second
+// try, and the third asks for it.
+func (c *Client) send(ctx context.Context, cmd bmc.Command) (sent bmc.Sent, err error) {
+	for range 3 {
+		sent, err = c.command(ctx, cmd)
+		if !errors.Is(err, errOtherConnection) || sent != bmc.SentNo {
+			break
+		}
 	}
 	return sent, err
 }
@@ -67,7 +72,7 @@ func (c *Client) command(ctx context.Context, cmd bmc.Command) (bmc.Sent, error)
 	sent := bmc.SentNo
 	err := c.do(ctx, func(api *gofish.APIClient) error {
 		sent = bmc.SentNo // second try after a 401, which carried out nothing
-		s, err := c.resettable(api)
+		s, err := c.resettable(ctx, api)
 		if err != nil {
 			return err
 		}
@@ -88,11 +93,11 @@ func (c *Client) command(ctx context.Context, cmd bmc.Command) (bmc.Sent, error)
 // this session, it is not read again, so that a command after a read is one
 // request. It must be the machine that answered the last Read: on another session
 // or connection the address may lead to another machine. // I8
-func (c *Client) resettable(api *gofish.APIClient) (*system, error) {
+func (c *Client) resettable(ctx context.Context, api *gofish.APIClient) (*system, error) {
 	s := c.lastSystem
 	if s == nil || c.lastSystemNumber != c.number.Load() || c.auth.basic && c.wire.read.isClosing() {
 		var err error
-		if s, err = c.system(api); err != nil {
+		if s, err = c.system(ctx, api); err != nil {
 			return nil, err
 		}
 	}

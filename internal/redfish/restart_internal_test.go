@@ -33,3 +33,33 @@ func TestHiddenRestarts(t *testing.T) {
 		})
 	}
 }
+
+// I1: a service that ends connections without a word seems to restart once, until there
+// was time for a real restart.
+func TestSilentService(t *testing.T) {
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	var s restartDetector
+	answer := func(after time.Duration) bool { // on a new connection, by Basic
+		now = now.Add(after)
+		return s.indicatesRestart(true, true, s.endsSilently(), now)
+	}
+	const soon = minBootTime - 1
+	assert.False(t, answer(0), "the first answer follows none")
+	for range 2 {
+		assert.False(t, s.endsSilently())
+		assert.True(t, answer(soon), "the end of the connection was not announced")
+		for range 3 {
+			assert.True(t, s.endsSilently(), "it is asked to end each one")
+			assert.False(t, answer(soon))
+		}
+		assert.True(t, answer(minBootTime), "there was time for a boot")
+		assert.False(t, answer(soon), "its end was asked for")
+	}
+
+	s.lostConnection(now.Add(soon))
+	assert.True(t, s.endsSilently())
+	assert.False(t, answer(soon), "the loss was told")
+	assert.True(t, answer(minBootTime))
+	s.lostConnection(now.Add(minBootTime))
+	assert.False(t, s.endsSilently(), "it may have been a restart, or its own end by the idle time")
+}

@@ -104,3 +104,73 @@ func TestBrokenAnswers(t *testing.T) {
 		}
 	}
 }
+
+// proveOff does what a run does: it sends Off until one accepted Off and two readings
+// after it belong to one session. // I1
+func proveOff(t *testing.T, c *redfish.Client) {
+	t.Helper()
+	proof := bmc.Proof{Spacing: time.Nanosecond, MaxAge: time.Minute}
+	var accepted bmc.Acceptance
+	pace.Until(t, "an accepted off and its proof", func() bool {
+		r, err := c.Read(t.Context())
+		if err != nil {
+			t.Log(err)
+			proof = proof.Reset()
+			return false
+		}
+		accepted = accepted.AddReading(r)
+		if !accepted.OffAccepted() {
+			proof = proof.Reset()
+			_, err := c.Send(t.Context(), bmc.CommandOff)
+			accepted = accepted.AddCommand(bmc.CommandOff, err)
+			return false
+		}
+		proof = proof.Add(r)
+		return proof.Proven(time.Now())
+	})
+}
+
+// TestSilentEndsOfConnections: a service that ends each connection without a word is
+// provable off with Basic authentication, and obeys. It seems to restart once.
+func TestSilentEndsOfConnections(t *testing.T) {
+	for name, faults := range map[string]redfishsim.Faults{
+		"session":            {CloseSilently: true},
+		"Basic":              {CloseSilently: true, NoSessions: true},
+		"no room, and Basic": {CloseSilently: true, LoginStatus: http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := start(t, redfishsim.Options{UUID: uuid1})
+			sim.Faults(func(f *redfishsim.Faults) { *f = faults })
+			pace.Until(t, "two readings of one session, after two", func() bool { // on a busy machine there is time for a restart
+				c := open(t, hostOf(t, sim), timing)
+				bmctest.Read(t, c)
+				bmctest.Read(t, c)
+				third := bmctest.Read(t, c)
+				before := sim.Connections()
+				fourth := bmctest.Read(t, c)
+				assert.Greater(t, sim.Connections(), before)
+				return third.Session == fourth.Session
+			})
+			proveOff(t, open(t, hostOf(t, sim), timing))
+			assert.False(t, sim.Power())
+			pace.Until(t, "on", func() bool { // a command may meet the end of its connection
+				_, err := open(t, hostOf(t, sim), timing).Send(t.Context(), bmc.CommandOn)
+				t.Log(err)
+				return err == nil
+			})
+			assert.True(t, sim.Power())
+		})
+	}
+}
+
+// A restart of such a service is seen where there is a sign of it. // I1
+func TestRestartBetweenSilentEnds(t *testing.T) {
+	sim := start(t, redfishsim.Options{UUID: uuid1, Off: true})
+	sim.Faults(func(f *redfishsim.Faults) { f.CloseSilently, f.NoSessions = true, true })
+	c := open(t, hostOf(t, sim), timing)
+	for range 3 {
+		before := bmctest.Read(t, c)
+		sim.Restart(300 * time.Millisecond) // 503 meanwhile
+		assert.NotEqual(t, before.Session, bmctest.Read(t, c).Session)
+	}
+}

@@ -16,6 +16,10 @@ import (
 // first saves reading the service root before a power-off.
 const standardSessionsURI = "/redfish/v1/SessionService/Sessions"
 
+// standardSystemsURI is that of the systems at every service. Lite-On's root does not
+// name it.
+const standardSystemsURI = "/redfish/v1/Systems"
+
 // links are the links of the service root that we follow; gofish does not export
 // them.
 type links struct{ sessions, systems, managers string }

@@ -91,6 +91,10 @@ func worldOf(sim *redfishsim.Server) *bmctest.World {
 		Restart:    func() error { sim.Restart(0); return nil },
 		Logins:     func() int { return sim.Count(http.MethodPost, "/redfish/v1/SessionService/Sessions") },
 		Sessions:   sim.OpenSessions, CutLogins: sim.OpenSessions,
+		CutBodies: func(cut bool) error {
+			return fault(func(f *redfishsim.Faults) { f.Body = map[bool]redfishsim.BodyFault{true: redfishsim.BodyCut}[cut] })
+		},
+		CloseSilently: func(end bool) error { return fault(func(f *redfishsim.Faults) { f.CloseSilently = end }) },
 		ChangeIdentity: func() error {
 			return quirk(func(q *redfishsim.Quirks) { q.UUID = "4c4c4544-0042-4810-8056-b4c04f4d9999" })
 		},

@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"fmt"
 	"io"
@@ -15,15 +16,15 @@ import (
 )
 
 const (
-	maxBody      = 1 << 20
-	maxErrorBody = 64 << 10 // of an error answer: text for people
+	maxBody     = 1 << 20
+	maxUnneeded = 64 << 10 // of a body that is not needed
 )
 
 // transport is the RoundTripper for gofish. It keeps requests on the BMC's own
 // host, limits what is read, retries while the BMC is busy, notices its restarts,
 // and counts requests.
 type transport struct {
-	base     http.RoundTripper
+	base     *http.Transport
 	endpoint bmc.Endpoint
 	tls      bmc.TLS // for hints
 	// restart is called at each sign that the BMC may have restarted.
@@ -38,8 +39,8 @@ type transport struct {
 	basicWanted atomic.Bool
 }
 
-// RoundTrip sends req, unless its URL is not allowed. It reads the whole answer,
-// so reading the body cannot fail later.
+// RoundTrip sends req, unless its URL is not allowed. It reads the body of the
+// answer, so reading it cannot fail later.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer req.Body.Close()
@@ -48,20 +49,22 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	req = req.Clone(req.Context())
-	// gofish closes the connection after each request if it is given an HTTP
-	// client. That would mean one TLS handshake per request.
-	req.Close = false
 	return t.retryWhileBusy(req)
 }
 
 // once sends req and reads the answer.
 func (t *transport) once(req *http.Request) (*http.Response, error) {
 	t.sent.Add(1)
+	// gofish closes the connection after each request if it is given an HTTP
+	// client. That would mean one TLS handshake per request.
+	req.Close = t.seen.endsSilently()
 	var fresh atomic.Bool
 	var conn net.Conn
 	strange := false
 	var hello handshake
-	traced := req.WithContext(httptrace.WithClientTrace(req.Context(), &httptrace.ClientTrace{
+	ctx, cancel := context.WithCancel(req.Context())
+	defer cancel()
+	traced := req.WithContext(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(got httptrace.GotConnInfo) { // called before anything is written, in the goroutine of RoundTrip
 			fresh.Store(!got.Reused)
 			conn = got.Conn
@@ -76,15 +79,26 @@ func (t *transport) once(req *http.Request) (*http.Response, error) {
 		err = errOtherConnection
 	}
 	if err != nil {
+		used := conn != nil && !fresh.Load()
+		if strange || used && endedByPeer(err) {
+			t.seen.lostConnection(time.Now())
+		}
 		t.restart()
-		return nil, hello.explain(err, t.tls)
+		if err = hello.explain(err, t.tls); used {
+			err = &usedError{err}
+		}
+		return nil, err
 	}
+	answered, closing := time.Now(), resp.Close || req.Close
 	if req.Method == http.MethodGet {
-		t.read.record(conn, resp.Close)
+		t.read.record(conn, closing)
 	}
-	b, err := t.body(resp)
+	b, err := t.body(resp, cancel)
 	if err != nil {
 		return nil, err
+	}
+	if resp.StatusCode == http.StatusUnauthorized {
+		t.base.CloseIdleConnections() // what is left of a longer body would be taken for the answer to the login
 	}
 	if isLogin(req) {
 		t.basicWanted.Store(resp.StatusCode == http.StatusUnauthorized && wantsBasic(resp.Header))
@@ -92,22 +106,23 @@ func (t *transport) once(req *http.Request) (*http.Response, error) {
 	if resp.TLS != nil && len(resp.TLS.PeerCertificates) > 0 {
 		t.shown.Store(resp.TLS.PeerCertificates[0])
 	}
-	if t.seen.indicatesRestart(fresh.Load(), isBasic(req), resp.Close, time.Now()) {
+	if t.seen.indicatesRestart(fresh.Load(), isBasic(req), closing, answered) {
 		t.restart()
 	}
 	return answer(req, resp.StatusCode, resp.Header, b), nil
 }
 
-// body reads the whole body of an answer, without its compression. Only the text
-// of an error may be incomplete.
-func (t *transport) body(resp *http.Response) ([]byte, error) {
+// body reads the body of an answer, without its compression. Only one that is not
+// needed may be incomplete; it is waited for less long. cancel ends the request.
+func (t *transport) body(resp *http.Response, cancel context.CancelFunc) ([]byte, error) {
 	defer resp.Body.Close()
-	limit := int64(maxBody)
-	isError := resp.StatusCode >= http.StatusBadRequest
-	if isError {
-		limit = maxErrorBody
+	needed, limit := bmc.NeedsBody(resp), int64(maxBody)
+	if !needed {
+		limit = maxUnneeded
+		late := time.AfterFunc(bodyTimeout, cancel)
+		defer late.Stop()
 	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	b, err := bmc.ReadBody(resp, limit+1)
 	if err != nil {
 		t.restart()
 		return nil, fmt.Errorf("read answer: %w", err)
@@ -116,7 +131,7 @@ func (t *transport) body(resp *http.Response) ([]byte, error) {
 		b, err = expand(resp.Header, b, limit)
 	}
 	switch {
-	case isError:
+	case !needed:
 		return b[:min(int64(len(b)), limit)], nil // of a broken one, nothing
 	case err != nil:
 		return nil, err

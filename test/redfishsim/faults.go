@@ -17,8 +17,13 @@ type Faults struct {
 	Hang bool
 	// CutAnswers cuts the connection in the middle of each answer.
 	CutAnswers bool
-	// CloseConnections announces the end of the connection with each answer.
-	CloseConnections bool
+	// CloseConnections announces the end of the connection with each answer;
+	// CloseSilently ends it without a word.
+	CloseConnections, CloseSilently bool
+	// Body is what is wrong with the body of each answer but that of a read that
+	// succeeds, and with that one too if BodyOfReads.
+	Body        BodyFault
+	BodyOfReads bool
 	// KeepSessions lets sessions survive a restart, as OpenBMC does.
 	KeepSessions bool
 	// Unauthorized is how many of the next requests are refused with 401,
@@ -26,6 +31,8 @@ type Faults struct {
 	Unauthorized int
 	// ClockSkew is how far the BMC's clock is ahead.
 	ClockSkew time.Duration
+	// NoSystemsLink is a root that does not name the systems, as Lite-On has it.
+	NoSystemsLink bool
 	// NoManager is a service without managers.
 	NoManager bool
 	// Busy is how many of the next requests get 503; each counts it down.
@@ -85,6 +92,10 @@ type Quirks struct {
 	// Repeat are more members of the answer, in JSON: of a name that is there already,
 	// clients take the first value, the last one, or none.
 	Repeat string
+	// RefuseRead is the status that answers every read of the system, when not 0;
+	// HangRead answers none.
+	RefuseRead int
+	HangRead   bool
 	// UUID is claimed in place of the true one, when not empty.
 	UUID string
 	// NoUUID leaves the UUID out, as OpenBMC as it comes and Cray EX do.

@@ -3,6 +3,7 @@ package redfishsim
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -204,4 +205,57 @@ func TestManagerAndInterfaces(t *testing.T) {
 	sim.Faults(func(f *Faults) { f.NoManager = true })
 	resp, _ = c.do(http.MethodGet, managersURI, "")
 	assert.Equal(t, http.StatusNotFound, resp.StatusCode)
+}
+
+// TestBodies: each fault gives the status and a body that is not whole, and a read that
+// succeeds is whole unless that is asked for.
+func TestBodies(t *testing.T) {
+	for _, fault := range BodyFaults {
+		t.Run(string(fault), func(t *testing.T) {
+			sim, c := start(t, Options{})
+			sim.Faults(func(f *Faults) { f.Body = fault })
+			assert.Equal(t, "On", c.state())
+			sim.Faults(func(f *Faults) { f.BodyOfReads = true })
+			status, err := c.getWhole(500 * time.Millisecond)
+			assert.Equal(t, http.StatusOK, status)
+			assert.Error(t, err)
+		})
+	}
+}
+
+// getWhole gets the system within d. The error is that of a body that is not JSON.
+func (c caller) getWhole(d time.Duration) (status int, err error) {
+	c.t.Helper()
+	pace.Until(c.t, "a status", func() bool { // on a busy machine none may come within d
+		ctx, cancel := context.WithTimeout(c.t.Context(), d)
+		defer cancel()
+		req, reqErr := http.NewRequestWithContext(ctx, http.MethodGet, c.sim.URL()+c.sim.System(0).URI(), nil)
+		require.NoError(c.t, reqErr)
+		req.SetBasicAuth("admin", "secret")
+		resp, doErr := c.http.Do(req)
+		if doErr != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		status, err = resp.StatusCode, json.NewDecoder(resp.Body).Decode(&struct{}{})
+		return true
+	})
+	return status, err
+}
+
+// TestCloseSilently ends each connection after an answer that announces nothing.
+func TestCloseSilently(t *testing.T) {
+	sim, c := start(t, Options{})
+	sim.Faults(func(f *Faults) { f.CloseSilently = true })
+	for range 3 {
+		before := sim.Connections()
+		resp, err := c.http.Get(sim.URL() + rootURI)
+		require.NoError(t, err)
+		_, err = io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		_ = resp.Body.Close()
+		assert.False(t, resp.Close)
+		assert.LessOrEqual(t, sim.Connections()-before, 2, "and one that was found dead")
+		assert.Greater(t, sim.Connections(), before)
+	}
 }

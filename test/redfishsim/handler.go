@@ -12,8 +12,20 @@ const (
 	sessionsURI = rootURI + "/SessionService/Sessions"
 )
 
-// ServeHTTP is the service: faults of the service first, then who asks, then what.
+// ServeHTTP is the service, over a connection that may be faulty.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	f := s.faults
+	s.mu.Unlock()
+	if f.Body != "" || f.CloseSilently {
+		s.serveRaw(w, r)
+		return
+	}
+	s.answer(w, r)
+}
+
+// answer gives the answer: faults of the service first, then who asks, then what.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.record(r)
 	f := s.faults
@@ -86,6 +98,9 @@ func (s *Server) root(w http.ResponseWriter, f Faults) {
 		"@odata.id": rootURI + "/", "@odata.type": "#ServiceRoot.v1_15_0.ServiceRoot",
 		"Id": "RootService", "Name": "Root Service", "RedfishVersion": "1.15.0",
 		"Systems": link(systemsURI), "Links": map[string]any{},
+	}
+	if f.NoSystemsLink {
+		delete(root, "Systems")
 	}
 	if !f.NoManager {
 		root["Managers"] = link(managersURI)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 )
 
 const (
@@ -23,7 +24,14 @@ func (s *System) serve(w http.ResponseWriter, r *http.Request, f Faults, rest st
 		http.Redirect(w, r, f.RedirectTo+r.URL.Path, cmp.Or(f.RedirectStatus, http.StatusTemporaryRedirect))
 		return
 	}
+	s.srv.mu.Lock()
+	q := s.quirks
+	s.srv.mu.Unlock()
 	switch {
+	case r.Method == http.MethodGet && rest == "" && q.HangRead:
+		s.srv.pause(r, time.Hour)
+	case r.Method == http.MethodGet && rest == "" && q.RefuseRead != 0:
+		s.srv.fail(w, q.RefuseRead, "InternalError", "The system cannot be read.")
 	case r.Method == http.MethodGet && rest == "":
 		s.show(w, f)
 	case r.Method == http.MethodGet && rest == actionInfoPath:

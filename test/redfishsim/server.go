@@ -93,6 +93,7 @@ func (s *Server) serve() error {
 	}()
 	s.stop = sync.OnceFunc(func() {
 		close(s.stopped)
+		s.cut()                 // also what net/http no longer knows
 		_ = s.http.Close()      // only reports listeners closed twice
 		_ = os.RemoveAll(s.dir) // a stray directory harms nobody
 		<-done

@@ -137,6 +137,28 @@ func (u *user) prove() {
 	assert.False(u.t, u.w.On(), "a host that is on was proven off")
 }
 
+// proveAccepted does what a run does: it sends Off until one that was accepted and the
+// proof after it belong to one session. // I1
+func (u *user) proveAccepted() {
+	u.t.Helper()
+	p, accepted := proof(), bmc.Acceptance{}
+	u.until("an accepted off and its proof", func() bool {
+		r, err := u.try(u.d.Patience)
+		if err != nil {
+			p = p.Reset()
+			return false
+		}
+		if accepted = accepted.AddReading(r); accepted.OffAccepted() {
+			p = p.Add(r)
+			return p.Proven(time.Now())
+		}
+		_, err = u.send(bmc.CommandOff, u.d.Patience)
+		accepted, p = accepted.AddCommand(bmc.CommandOff, err), p.Reset()
+		return false
+	})
+	assert.False(u.t, u.w.On(), "a host that is on was proven off")
+}
+
 // state is the truth in the words of a reading.
 func (w *World) state() bmc.PowerState {
 	if w.On() {

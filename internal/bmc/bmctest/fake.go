@@ -30,8 +30,8 @@ type fakeBMC struct {
 	requests int
 	changed  chan struct{} // closed when a fault begins or ends
 
-	ignoreOff, refuseSame, transitional, hung, bad, loseAnswer bool
-	lateOff, backOn                                            time.Duration
+	ignoreOff, refuseSame, transitional, hung, bad, loseAnswer, cutBodies, endsSilently bool
+	lateOff, backOn                                                                     time.Duration
 }
 
 // fakeWorld is a world with an honest BMC behind a driver with this fault.
@@ -57,6 +57,7 @@ func fakeWorld(m mutant) *World {
 		IgnoreOff: flag(&b.ignoreOff), RefuseSame: flag(&b.refuseSame), Transitional: flag(&b.transitional),
 		LateOff: length(&b.lateOff), BackOn: length(&b.backOn),
 		Hang: flag(&b.hung), HalfOpen: flag(&b.hung), Bad: flag(&b.bad), LoseAnswer: flag(&b.loseAnswer),
+		CutBodies: flag(&b.cutBodies), CloseSilently: flag(&b.endsSilently),
 		Restart:        func() error { return b.change(func() { clear(b.sessions) }) },
 		Logins:         func() int { b.mu.Lock(); defer b.mu.Unlock(); return b.logins },
 		Sessions:       b.open,

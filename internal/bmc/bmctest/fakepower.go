@@ -3,6 +3,7 @@ package bmctest
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -41,6 +42,8 @@ type mutant struct {
 	clings         bool // to a session that the BMC has forgotten
 	forgetsUUID    bool // tells for ever whom it saw first
 	longRaw        bool
+	needsBodies    bool // an answer that ends after its status is none
+	countsConns    bool // each connection is a session
 }
 
 // fakePower is a driver of a fakeBMC.
@@ -93,7 +96,7 @@ func (p *fakePower) spoil(r bmc.Reading) (bmc.Reading, error) {
 	if m.sameSession {
 		r.Session = 1
 	}
-	if m.newSession {
+	if m.newSession || m.countsConns && p.bmc.endsSilently {
 		p.bmc.serial++
 		r.Session = p.bmc.serial
 	}
@@ -127,9 +130,11 @@ func (p *fakePower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error
 	}
 	err := p.bmc.control(c)
 	p.bmc.mu.Lock()
-	lost := p.bmc.loseAnswer
+	lost, cut := p.bmc.loseAnswer, p.bmc.cutBodies
 	p.bmc.mu.Unlock()
 	switch {
+	case cut && m.needsBodies:
+		return bmc.Receipt{}, p.fail(op, bmc.KindUnreachable, bmc.SentMaybe, io.ErrUnexpectedEOF)
 	case lost:
 		<-ctx.Done()
 		sent := bmc.SentMaybe
@@ -165,8 +170,11 @@ func (p *fakePower) reach(ctx context.Context, op string) error {
 	if err == nil {
 		return nil
 	}
+	p.bmc.mu.Lock()
+	mute := m.refusedIsMute || m.needsBodies && p.bmc.cutBodies
+	p.bmc.mu.Unlock()
 	kind := bmc.KindUnreachable
-	if errors.Is(err, errPassword) && !m.refusedIsMute {
+	if errors.Is(err, errPassword) && !mute {
 		kind = bmc.KindAuth
 	}
 	err = p.fail(op, kind, bmc.SentNo, err)

@@ -106,6 +106,46 @@ func lostAnswer(t T, d Driver, w *World) { // I2
 	u.prove()
 }
 
+// statusWithoutBody: what the status says is done, also by a session that has run out.
+func statusWithoutBody(t T, d Driver, w *World) {
+	require.NoError(t, w.CutBodies(true))
+	u := use(t, d, w)
+	defer u.close()
+	assert.Equal(t, bmc.On, u.read().State)
+	u.proveAccepted()
+	if w.Restart != nil {
+		require.NoError(t, w.Restart())
+	}
+	u.until("on", func() bool { // a command may meet the end of its connection
+		_, err := u.send(bmc.CommandOn, d.Patience)
+		return err == nil
+	})
+	assert.True(t, w.On())
+}
+
+// refusalWithoutBody: BMCs lock accounts, and only what is told as refused is not tried again.
+func refusalWithoutBody(t T, d Driver, w *World) {
+	require.NoError(t, w.CutBodies(true))
+	wrongPassword(t, d, w)
+	if w.Logins != nil {
+		assert.LessOrEqual(t, w.Logins(), 2*d.Logins, "a reading and a command")
+	}
+}
+
+// silentEnds: a connection that ends says nothing about the BMC, if each one does.
+func silentEnds(t T, d Driver, w *World) {
+	require.NoError(t, w.CloseSilently(true))
+	u := use(t, d, w)
+	defer u.close()
+	assert.Equal(t, bmc.On, u.read().State)
+	u.proveAccepted()
+	u.until("on", func() bool { // a command may meet the end of its connection
+		_, err := u.send(bmc.CommandOn, d.Patience)
+		return err == nil
+	})
+	assert.True(t, w.On())
+}
+
 func wrongPassword(t T, d Driver, w *World) {
 	device := w.Device
 	device.Password = bmc.NewSecret(wrong)

@@ -64,6 +64,8 @@ type World struct {
 	Sessions       func() int              // open now
 	CutLogins      func() int              // what logins left that were cut off, now
 	ChangeIdentity func() error            // another machine answers
+	CutBodies      func(cut bool) error    // ends each answer but a reading after its status
+	CloseSilently  func(end bool) error    // ends each connection after an answer, without a word
 }
 
 // T is what a case needs of a *testing.T.
@@ -94,6 +96,9 @@ var cases = []suiteCase{
 	{"hang of an open session", []string{"Hang"}, hangOpen},
 	{"half-open connection", []string{"HalfOpen"}, halfOpen},
 	{"bad network", []string{"Bad"}, badNetwork},
+	{"status without a body", []string{"CutBodies"}, statusWithoutBody},
+	{"refusal without a body", []string{"CutBodies"}, refusalWithoutBody},
+	{"connections end without a word", []string{"CloseSilently"}, silentEnds},
 	{"lost answer", []string{"LoseAnswer"}, lostAnswer},
 	{"wrong password", nil, wrongPassword},
 	{"password tries", []string{"Logins"}, passwordTries},
