@@ -92,6 +92,7 @@ func (c *cli) printCoverage(v api.Coverage) error {
 				found.add(name, "Overlap", fmt.Sprintf("%d of its targets are covered by %s, too; the more restrictive check wins", o.Targets, o.Check))
 			}
 		}
+		t.addMore(cl.Cluster, cl.ChecksMore)
 	}
 	if err := t.write(c.out, p, "CHECKS"); err != nil {
 		return err

@@ -55,6 +55,7 @@ func (c *cli) printPlan(plan api.Plan) error {
 			}
 			t.add(cl.Cluster, fmt.Sprint(a.Order), orDash(a.Node), orDash(a.Machine), a.Action, a.Check, limit, value, threshold, c.when(a.Earliest, now), orDash(a.Message))
 		}
+		t.addMore(cl.Cluster, cl.ActionsMore)
 	}
 	if len(t.rows) == 0 && plan.Problems() == 0 {
 		_, err := fmt.Fprintln(c.out, "no check asks for anything")

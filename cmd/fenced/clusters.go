@@ -53,7 +53,7 @@ func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.
 		FileChecks: checks, FileBudgets: budgetsOf(policies.Budgets, c.Name, len(cfg.Clusters)),
 		Rules: policy.Rules{
 			ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,
-			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Instance: k.instance, ZoneKey: g.ZoneKey,
+			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Instance: k.instance, ZoneKey: g.ZoneKey, TargetLimitPause: policy.TargetLimitPause,
 			MachineFailureReason: g.MachineFailureReason, WaitForUpgrade: g.WaitForUpgrade,
 			Namespaces: c.Namespaces, ManagementNamespace: c.Management.Namespace,
 			RequestNamespaces: c.RequestNamespaces, ManagementApart: c.Management.Kubeconfig != "",

@@ -30,7 +30,8 @@ func (c control) Plan(ctx context.Context, cluster string) (api.Plan, error) {
 		if cluster != "" && err != nil {
 			return api.Plan{}, apiError(api.Order{Cluster: cluster}, err)
 		}
-		cl := api.ClusterPlan{Cluster: name, Actions: plannedActions(p)}
+		cl := api.ClusterPlan{Cluster: name}
+		cl.Actions, cl.ActionsMore = plannedActions(p)
 		if err != nil {
 			cl.Problem = err.Error()
 		}
@@ -39,27 +40,28 @@ func (c control) Plan(ctx context.Context, cluster string) (api.Plan, error) {
 	return out, nil
 }
 
-// plannedActions is a plan as the API says it.
-func plannedActions(p admit.Plan) []api.PlannedAction {
-	all := []api.PlannedAction{}
+// plannedActions is a plan as the API says it, and how many more actions there are.
+func plannedActions(p admit.Plan) (all []api.PlannedAction, more int) {
+	all = []api.PlannedAction{}
 	for i, item := range p.Items {
 		a := api.PlannedAction{
 			Order: i + 1, Check: checkName(item.Check), Machine: item.Machine, Node: item.Node, Action: string(item.Action),
-			Message: item.Trigger, Gate: item.Gate,
+			Message: shown(item.Trigger), Gate: item.Gate,
 		}
 		if item.Gate != nil {
 			a.Refused, a.Earliest = string(item.Gate.Reason), item.Earliest
 		}
 		all = append(all, a)
 	}
-	return all
+	return share(all, maxTargetsShown, func(a api.PlannedAction) string { return namespaceIn(a.Check) })
 }
 
 // planArmed is what would be fenced in a cluster, or in the only one, once it is armed and the quiet
 // period is over. A cluster that was not seen yet has a problem, and may be armed all the same.
 func (c control) planArmed(ctx context.Context, cluster string) *api.ClusterPlan {
 	p, err := c.engine.Arming.Plan(ctx, cluster)
-	out := &api.ClusterPlan{Cluster: cluster, Actions: plannedActions(p)}
+	out := &api.ClusterPlan{Cluster: cluster}
+	out.Actions, out.ActionsMore = plannedActions(p)
 	if cluster == "" {
 		out.Cluster = c.clusterNames("")[0]
 	}
@@ -85,6 +87,7 @@ func (c control) Coverage(_ context.Context, cluster string) (api.Coverage, erro
 		for i := range covers {
 			cl.Checks = append(cl.Checks, checkCoverage(&covers[i]))
 		}
+		cl.Checks, cl.ChecksMore = share(cl.Checks, maxChecksShown, func(k api.CheckCoverage) string { return k.Namespace })
 		out.Clusters = append(out.Clusters, cl)
 	}
 	return out, nil
@@ -93,7 +96,7 @@ func (c control) Coverage(_ context.Context, cluster string) (api.Coverage, erro
 func checkCoverage(v *policy.Coverage) api.CheckCoverage {
 	k := api.CheckCoverage{
 		Kind: v.Check.Kind, Namespace: v.Check.Namespace, Name: v.Check.Name, Source: v.Check.Source, State: string(v.State),
-		Message: v.Message, Targets: v.Targets, Limit: v.Limit, MaxUnhealthy: v.MaxUnhealthy,
+		Message: shown(v.Message), Targets: v.Targets, Limit: v.Limit, MaxUnhealthy: v.MaxUnhealthy,
 	}
 	for _, f := range v.Findings {
 		k.Findings = append(k.Findings, api.Finding{Warning: f.Warning, Code: f.Code, Message: f.Message})

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
@@ -52,4 +53,18 @@ func TestStatusOfACrowdedNamespace(t *testing.T) {
 	for _, d := range s.Deviating {
 		require.LessOrEqual(t, len(d.Message), maxShownText+len("..."))
 	}
+}
+
+// The same of a plan.
+func TestPlanOfACrowdedNamespace(t *testing.T) {
+	p := admit.Plan{}
+	for i := range maxTargetsShown {
+		p.Items = append(p.Items, admit.Planned{Check: policy.CheckID{Kind: "MachineHealthCheck", Namespace: "tenant", Name: "all"}, Node: fmt.Sprint(i), Trigger: strings.Repeat("x", 1<<12)})
+	}
+	p.Items = append(p.Items, admit.Planned{Check: policy.CheckID{Kind: "MachineHealthCheck", Namespace: "workers", Name: "all"}, Node: "w-1"})
+	actions, more := plannedActions(p)
+	require.Len(t, actions, maxTargetsShown)
+	assert.Equal(t, 1, more)
+	assert.Equal(t, "w-1", actions[maxTargetsShown-1].Node)
+	assert.LessOrEqual(t, len(actions[0].Message), maxShownText+len("..."))
 }

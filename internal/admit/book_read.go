@@ -2,6 +2,7 @@ package admit
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -40,8 +41,28 @@ func (b *Book) Check(id policy.CheckID) *policy.Check {
 // actingChecks lists the checks with the targets that they want remediated.
 func (b *Book) actingChecks(now time.Time) []policy.CheckReport {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ledger.Acting(now)
+	list := b.ledger.Acting(now)
+	b.mu.Unlock()
+	fewestFirst(list)
+	return list
+}
+
+// fewestFirst puts files and checks without a namespace first, then the namespaces with the fewest targets. A
+// decision may have no time for all, and whoever makes up many in one namespace must not come before the others.
+func fewestFirst(list []policy.CheckReport) {
+	of := func(c *policy.CheckReport) string {
+		if c.Source != "" && c.Source != "cluster" {
+			return ""
+		}
+		return c.Namespace
+	}
+	targets := map[string]int{}
+	for i := range list {
+		if namespace := of(&list[i]); namespace != "" {
+			targets[namespace] += len(list[i].Targets)
+		}
+	}
+	slices.SortStableFunc(list, func(x, y policy.CheckReport) int { return cmp.Compare(targets[of(&x)], targets[of(&y)]) })
 }
 
 // nodeReport is what the checks find about one Node.

@@ -31,6 +31,7 @@ func TestTwoPersonsAreTwoPeople(t *testing.T) {
 		{"one by sudo, one not", byLogin(admin, root), oper, ""},
 		{"somebody, then a service of another user", admin, service, CodePersonUnknown},
 		{"somebody, then a uid without a name", admin, Peer{UID: 100009}, CodePersonUnknown},
+		{"somebody, then a uid without a name that chose a login", admin, byLogin(oper, Peer{UID: 100009}), CodePersonUnknown},
 		{"oneself twice", admin, byLogin(admin, admin), CodeSecondPersonNeeded},
 		{"oneself, then by sudo", admin, byLogin(admin, root), CodeSecondPersonNeeded},
 		{"by sudo, then oneself", byLogin(admin, root), admin, CodeSecondPersonNeeded},

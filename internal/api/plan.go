@@ -17,8 +17,10 @@ type Plan struct {
 type ClusterPlan struct {
 	Cluster string `json:"cluster"`
 	// Problem is why nothing can be said about the cluster now.
-	Problem string          `json:"problem,omitempty"`
-	Actions []PlannedAction `json:"actions"`
+	Problem string `json:"problem,omitempty"`
+	// Actions are cut, if they are too many, to equal shares of the namespaces. ActionsMore is how many more there are.
+	Actions     []PlannedAction `json:"actions"`
+	ActionsMore int             `json:"actionsMore,omitempty"`
 }
 
 // PlannedAction is what a check asks for about one target.
@@ -47,9 +49,12 @@ func (p Plan) Problems() (n int) {
 	return n
 }
 
-// Acts says whether anything would be done now.
+// Acts says whether anything would be done now, or may be.
 func (p Plan) Acts() bool {
 	for _, c := range p.Clusters {
+		if c.ActionsMore > 0 {
+			return true
+		}
 		for _, a := range c.Actions {
 			if a.Refused == "" {
 				return true
@@ -69,8 +74,10 @@ type Coverage struct {
 type ClusterCoverage struct {
 	Cluster string `json:"cluster"`
 	// Problem is why the cluster cannot be read well enough to tell.
-	Problem string          `json:"problem,omitempty"`
-	Checks  []CheckCoverage `json:"checks"`
+	Problem string `json:"problem,omitempty"`
+	// Checks are cut as Actions are.
+	Checks     []CheckCoverage `json:"checks"`
+	ChecksMore int             `json:"checksMore,omitempty"`
 }
 
 // CheckCoverage is one check.

@@ -108,7 +108,7 @@ func (p Peer) persons() (uids []uint32, why string) {
 		return nil, p.NoLogin.Error()
 	case p.Login == nil && isSharedAccount(p.UID):
 		return nil, account(p.UID, p.User) + " without a login does not identify a person"
-	case p.Login == nil && p.User == "":
+	case p.User == "" && !isSharedAccount(p.UID): // whatever its login is: a process without one may choose it
 		return nil, account(p.UID, p.User) + " has no name here, and one user may have many such uids (/etc/subuid)"
 	case p.Login == nil:
 		return []uint32{p.UID}, ""

@@ -37,7 +37,14 @@ var reads = []route{
 // get is a row that answers viewers with one value; its type is the handler's.
 func get[T any](pattern string, read func(*Server, context.Context, *http.Request) (T, error)) route {
 	return route{http.MethodGet, pattern, Viewer, func(s *Server) http.Handler {
-		return s.reply(func(ctx context.Context, r *http.Request) (any, error) { return read(s, ctx, r) })
+		return s.reply(func(ctx context.Context, r *http.Request) (any, error) {
+			done, err := s.looks.begin(ctx, s.roles.Of(peerFrom(r.Context())))
+			if err != nil {
+				return nil, err
+			}
+			defer done()
+			return read(s, ctx, r)
+		})
 	}}
 }
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -93,4 +94,24 @@ func (n *names) peer(uid, gid uint32, now time.Time) Peer {
 	p := namePeer(uid, gid)
 	n.of[key] = namedPeer{p, now}
 	return p
+}
+
+// maxViewerLooks is how many answers to viewers are made at the same time. Each holds the view of a cluster
+// while it is made, and what is decided waits for that.
+const maxViewerLooks = 2
+
+// looks has a place for each answer that is made for a viewer.
+type looks chan struct{}
+
+// begin waits for a place, until done is called. Nobody but a viewer needs one.
+func (l looks) begin(ctx context.Context, role Role) (done func(), err error) {
+	if role > Viewer {
+		return func() {}, nil
+	}
+	select {
+	case l <- struct{}{}:
+		return func() { <-l }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

@@ -150,34 +150,6 @@ func TestWhoHasNoRoleIsClosed(t *testing.T) {
 	assert.Contains(t, text.String(), "nobody")
 }
 
-// TestFloodKeepsNobodyOut: somebody who connects without end, from many threads, keeps nobody from an order.
-func TestFloodKeepsNobodyOut(t *testing.T) {
-	path := serve(t, &fake{}, Roles{})
-	seats, stop := seatsFor[Admin].each, atomic.Bool{}
-	for range seats { // so that what follows is refused
-		c, err := net.Dial("unix", path)
-		require.NoError(t, err)
-		defer c.Close()
-		require.Equal(t, "200", status(t, c))
-	}
-	var flood sync.WaitGroup
-	for range 4 {
-		flood.Go(func() {
-			for !stop.Load() {
-				if c, err := net.Dial("unix", path); err == nil {
-					_ = c.Close()
-				}
-			}
-		})
-	}
-	assert.Eventually(t, func() bool {
-		_, err := New(path).Status(t.Context())
-		return codeOf(err) == CodeTooManyConnections // it is answered
-	}, time.Minute, time.Millisecond)
-	stop.Store(true)
-	flood.Wait()
-}
-
 // TestFullQueueIsWaitedFor: while as many wait to be let in as the kernel keeps, the client tries again.
 func TestFullQueueIsWaitedFor(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
@@ -243,6 +215,48 @@ func TestDryRunsOfViewers(t *testing.T) {
 	close(d.until)
 	assert.Equal(t, http.StatusOK, <-first)
 	assert.Equal(t, http.StatusOK, asked(t, s, unnamed(100001), fence, dryRun))
+}
+
+// slowStatus is a daemon whose status takes until it is let go.
+type slowStatus struct {
+	fake
+	began, until chan struct{}
+}
+
+func (d *slowStatus) Status(context.Context) (Status, error) {
+	d.began <- struct{}{}
+	<-d.until
+	return Status{}, nil
+}
+
+// TestViewersLooksAreFew: few answers to viewers are made at once; nobody else waits for them.
+func TestViewersLooksAreFew(t *testing.T) {
+	d := &slowStatus{began: make(chan struct{}), until: make(chan struct{})}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	var all sync.WaitGroup
+	look := func(p Peer) {
+		all.Go(func() {
+			code, _ := requestOf(t, s, p, http.MethodGet, "/v1/status", "")
+			assert.Equal(t, http.StatusOK, code)
+		})
+	}
+	for range maxViewerLooks {
+		look(viewer)
+		<-d.began
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.looks.begin(ctx, Viewer)
+	require.ErrorIs(t, err, context.Canceled)
+	look(viewer) // waits
+	look(oper)
+	<-d.began
+	look(admin)
+	<-d.began
+	close(d.until)
+	<-d.began
+	all.Wait()
+	assert.Empty(t, s.looks)
 }
 
 // TestRefusalsInTheLog: one line a minute, which counts those that have none.

@@ -34,6 +34,7 @@ type Server struct {
 	twoPersons *twoPersonRule
 	deniedLog  *deniedLog
 	dryRuns    *dryRuns
+	looks      looks
 	refusals   *refusalLog
 	helper     string // the socket of fenced-login
 }
@@ -44,7 +45,7 @@ func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...Verb) *Serv
 	return &Server{
 		daemon: d, roles: roles, log: log,
 		twoPersons: &twoPersonRule{verbs: twoPersons, waiting: map[orderKey]firstOrder{}}, deniedLog: &deniedLog{recorded: map[deniedKey]time.Time{}},
-		dryRuns: &dryRuns{by: map[uint32]bool{}}, refusals: &refusalLog{log: log},
+		dryRuns: &dryRuns{by: map[uint32]bool{}}, looks: make(looks, maxViewerLooks), refusals: &refusalLog{log: log},
 		helper: login.Socket,
 	}
 }

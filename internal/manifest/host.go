@@ -46,7 +46,7 @@ func kindAndGroup(kind, apiVersion string) string {
 // it.
 func hardware(status object) (serial string, nics []string) {
 	found := status.child("hardware")
-	for _, nic := range found.shortList("nics") {
+	for _, nic := range found.first("nics") {
 		if mac := nic.text("mac"); mac != "" && !slices.Contains(nics, mac) {
 			nics = append(nics, mac)
 		}

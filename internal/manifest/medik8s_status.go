@@ -22,10 +22,15 @@ func storm(status object) (s policy.Storm) {
 	return s
 }
 
+// maxAttempts is how many bytes more are kept of a check for what it says of the Nodes that are unhealthy: in an
+// outage that may be all of a cluster. Only an administrator writes a NodeHealthCheck.
+const maxAttempts = 1 << 21
+
 // attempts reads from the status which requests the check has made for Nodes that
 // are still unhealthy, and which of them timed out.
 func attempts(status object) map[string][]policy.Attempt {
 	var all map[string][]policy.Attempt
+	*status.left += maxAttempts
 	for _, n := range status.children("unhealthyNodes") {
 		for _, r := range n.children("remediations") {
 			made := r.child("resource")

@@ -19,20 +19,23 @@ type object struct {
 	fields map[string]any
 	path   string
 	errs   *[]error
+	left   *int // how many bytes of text may still be kept of the document
 }
 
 // read returns the top-level object of a document.
 func read(fields map[string]any) object {
-	return object{fields: fields, errs: &[]error{}}
+	left := maxKept
+	return object{fields: fields, errs: &[]error{}, left: &left}
 }
 
 // Limits for what others write: the entries of a list that is evaluated for each target, a text, all
-// labels of an object, and error messages. An API server takes objects of more than a megabyte, and
+// labels of an object, all of its texts, and error messages. An API server takes objects of more than a megabyte, and
 // what is read here is kept, compared and shown.
 const (
 	maxEntries = 256
 	maxValue   = 4096    // bytes of a text
 	maxLabels  = 1 << 16 // bytes of all keys and values
+	maxKept    = 1 << 17 // bytes of all texts of an object
 	maxErrors  = 20
 	maxText    = 500 // bytes per error
 )
@@ -87,7 +90,25 @@ func (o object) text(name string) string {
 		o.fail(o.at(name), "is %d bytes long, more than %d", len(s), maxValue)
 		return ""
 	}
-	return s
+	return o.keep(o.at(name), s)
+}
+
+// keep returns a text that is kept; the one with which the document has too many is an error.
+func (o object) keep(path, text string) string {
+	before := *o.left
+	if *o.left -= len(text); *o.left >= 0 {
+		return text
+	}
+	if before >= 0 {
+		o.fail(path, "and the texts before it are too long: together they have more than %d bytes", maxKept)
+	}
+	return ""
+}
+
+// first reads the first entries of a list that may be of any length.
+func (o object) first(name string) []object {
+	list := o.children(name)
+	return list[:min(len(list), maxEntries)]
 }
 
 // start reads the start of a text that may be of any length.
@@ -143,7 +164,7 @@ func (o object) duration(name string) time.Duration {
 // child reads an object; an absent one has no fields.
 func (o object) child(name string) object {
 	m, _ := get[map[string]any](o, name, "an object")
-	return object{fields: m, path: o.at(name), errs: o.errs}
+	return object{fields: m, path: o.at(name), errs: o.errs, left: o.left}
 }
 
 // shortList is children for a list that is kept or evaluated for each target: a long one
@@ -174,7 +195,7 @@ func (o object) children(name string) []object {
 			o.fail(path, "%s is not an object", describeValue(item))
 			continue
 		}
-		list = append(list, object{fields: m, path: path, errs: o.errs})
+		list = append(list, object{fields: m, path: path, errs: o.errs, left: o.left})
 	}
 	return list
 }
@@ -194,7 +215,7 @@ func (o object) texts(name string) []string {
 		case len(s) > maxValue:
 			o.fail(path, "is %d bytes long, more than %d", len(s), maxValue)
 		default:
-			list = append(list, s)
+			list = append(list, o.keep(path, s))
 		}
 	}
 	return list

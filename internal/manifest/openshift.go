@@ -188,7 +188,7 @@ func (o object) with(name string, value any) object {
 			fields[k] = v
 		}
 	}
-	return object{fields: fields, path: o.path, errs: o.errs}
+	return object{fields: fields, path: o.path, errs: o.errs, left: o.left}
 }
 
 // unhealthyConditions reads the list of that name; timeout is the name of its

@@ -88,7 +88,7 @@ func OwnRequest(fields map[string]any) (policy.Request, error) {
 		return q, err
 	}
 	o := read(fields)
-	q.Power = powerRequest(object{errs: o.errs}, o.child("metadata"), o.child("status"))
+	q.Power = powerRequest(object{errs: o.errs, left: o.left}, o.child("metadata"), o.child("status"))
 	q.Power.Attempts = max(1, o.child("spec").child("strategy").whole("retryLimit", 1)) + 1
 	return q, o.err()
 }

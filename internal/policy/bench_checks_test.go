@@ -15,7 +15,7 @@ import (
 var checkWorlds = map[string]struct{ checks, pools int }{
 	"10000 apart": {10_000, 10_000},
 	"1000 apart":  {1_000, 1_000},
-	"100 of all":  {100, 0},
+	"20 of all":   {20, 0},
 	"1000 of all": {1_000, 0},
 }
 

@@ -173,9 +173,12 @@ func (p clusterPhase) startupClock(m *Machine) time.Time {
 	return latest
 }
 
+// maxFindings is how many findings a message names.
+const maxFindings = 5
+
 // evaluateClocks turns findings into a verdict; it returns false if there are
 // none. Any finding past its timeout makes the target unhealthy. The message
-// names all of those, the reason is that of the first. Otherwise the finding with
+// names the first of those, the reason is that of the first. Otherwise the finding with
 // the earliest deadline counts.
 func (t *TargetReport) evaluateClocks(c *Check, list []finding, now time.Time) bool {
 	var over []string
@@ -184,7 +187,9 @@ func (t *TargetReport) evaluateClocks(c *Check, list []finding, now time.Time) b
 		f := &list[i]
 		switch {
 		case f.atOnce || expired(f.since, f.timeout, now):
-			over = append(over, f.String())
+			if len(over) < maxFindings {
+				over = append(over, f.String())
+			}
 			first = cmp.Or(first, f)
 		case next == nil || deadline(f.since, f.timeout).Before(deadline(next.since, next.timeout)):
 			next = f

@@ -65,6 +65,7 @@ func Cover(r Report, checks []Check, budgets []DisruptionBudget) []Coverage {
 			v.Overlaps = append(v.Overlaps, Shared{r.Checks[j].ID(), n})
 		}
 		slices.SortFunc(v.Overlaps, func(a, b Shared) int { return a.Check.compare(b.Check) })
+		v.Overlaps = v.Overlaps[:min(len(v.Overlaps), maxOverlaps)]
 		v.examine(written[v.Check])
 		all = append(all, v)
 	}
@@ -74,8 +75,12 @@ func Cover(r Report, checks []Check, budgets []DisruptionBudget) []Coverage {
 	return all
 }
 
+// maxOverlaps is how many others a check is shown to share targets with. Thousands of checks may
+// cover one target.
+const maxOverlaps = 50
+
 // sharedTargets counts, for each check by its index, the targets that it shares
-// with each other check.
+// with the first other checks of each target.
 func sharedTargets(r *Report) []map[int]int {
 	covering := map[string][]int{}
 	for i := range r.Checks {
@@ -90,7 +95,7 @@ func sharedTargets(r *Report) []map[int]int {
 	}
 	for _, list := range covering {
 		for _, a := range list {
-			for _, b := range list {
+			for _, b := range list[:min(len(list), maxOverlaps+1)] {
 				if a != b {
 					shared[a][b]++
 				}

@@ -32,9 +32,11 @@ type Ledger struct {
 	namesByUUID       map[string][]string
 
 	// sizes is how many targets the checks of each namespace select together, including
-	// those over the target limit; resized are the namespaces where that has changed.
+	// those over the target limit; resized are the namespaces where that has changed. resumes
+	// is when those that were over the limit and no longer are, are evaluated again.
 	sizes   map[string]int
 	resized map[string]bool
+	resumes map[string]time.Time
 
 	now  time.Time // the instant of the last evaluation
 	next time.Time // when a result changes by the passage of time alone; zero is never
@@ -68,7 +70,7 @@ func NewLedger(rules Rules) *Ledger {
 		requests: map[ObjectID]*Request{}, errors: map[ObjectID]ObjectError{},
 		onMachine: map[string][]*targetEntry{}, onNode: map[string][]*targetEntry{},
 		acting: map[*targetEntry]bool{}, zones: map[string]Fleet{}, namesByUUID: map[string][]string{},
-		sizes: map[string]int{}, resized: map[string]bool{},
+		sizes: map[string]int{}, resized: map[string]bool{}, resumes: map[string]time.Time{},
 	}
 }
 
@@ -125,6 +127,7 @@ func (l *Ledger) evaluateDue(now time.Time) time.Time {
 		now = l.now
 	}
 	l.now = now
+	l.resumeWithinLimit(now)
 	if l.full || l.stale || !l.next.IsZero() && !now.Before(l.next) {
 		for _, c := range l.checks {
 			l.refreshCheck(c)
@@ -141,6 +144,9 @@ func (l *Ledger) evaluateDue(now time.Time) time.Time {
 	l.next = time.Time{}
 	for _, c := range l.checks {
 		l.next = Sooner(l.next, c.nextDue(now))
+	}
+	for _, at := range l.resumes {
+		l.next = Sooner(l.next, at)
 	}
 	return now
 }

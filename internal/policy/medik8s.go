@@ -153,7 +153,7 @@ func (t *TargetReport) refuseRollingConfig(x *Subject) {
 		return
 	}
 	t.refuse(reason.ClusterUpgrading)
-	t.Message += fmt.Sprintf("; its machine-config changes from %q to %q", x.Node.Annotations[currentConfig], x.Node.Annotations[desiredConfig])
+	t.Message = bounded(t.Message + fmt.Sprintf("; its machine-config changes from %q to %q", x.Node.Annotations[currentConfig], x.Node.Annotations[desiredConfig]))
 }
 
 func (r *Request) key() string { return key(r.Namespace, r.Name) }

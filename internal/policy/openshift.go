@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -85,7 +86,19 @@ func (t *TargetReport) evaluateConditions(c *Check, n *Node, now time.Time) bool
 }
 
 func (t *TargetReport) set(v Verdict, r reason.Code, message string) {
-	t.Verdict, t.Reason, t.Message = v, r, message
+	t.Verdict, t.Reason, t.Message = v, r, bounded(message)
+}
+
+// maxMessage is how much of a message is kept, in bytes: each target of each check has one, and the
+// types of conditions in it were written by others.
+const maxMessage = 500
+
+// bounded is the start of a message, without the rest in memory.
+func bounded(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.Clone(strings.ToValidUTF8(message[:maxMessage], "")) + "..."
 }
 
 // wait records the running timeout: exact for the daemon's timer, and rounded as

@@ -39,11 +39,8 @@ func (w *tables) refuseOverlaps(r *Report) {
 
 func refuseConflicting(group []claim) {
 	gentlest, closed, countOnly, handedOver := severity[DeleteMachine], false, false, false
-	var doubts []claim
+	doubts := firstOfEach(group, 2, func(g claim) (string, bool) { return g.target.Machine, g.isDoubtful() })
 	for _, g := range group {
-		if g.isDoubtful() {
-			doubts = append(doubts, g)
-		}
 		closed = closed || !g.check.Allowed
 		countOnly = countOnly || g.check.countOnly
 		handedOver = handedOver || g.isHandedOver()
@@ -60,18 +57,49 @@ func refuseConflicting(group []claim) {
 		}
 	}
 	oneRequest(group)
+	stricter := firstOfEach(group, maxOverlapGates+1, claim.strictness)
 	for _, g := range group {
 		if slices.Contains(g.target.Refusals, reason.Overlap) {
-			g.target.overlaps = g.overlapGates(group)
+			g.target.overlaps = g.overlapGates(stricter)
 		}
 	}
 }
 
-// overlapGates names the checks of a group that refuse the action of one of them.
-func (g claim) overlapGates(group []claim) (gates []reason.Gate) {
-	for _, o := range group {
+// maxOverlapGates is how many checks a refusal names. One target may have as many checks as the
+// target limit allows, and each of them could name all others.
+const maxOverlapGates = 4
+
+// firstOfEach returns the first claims of each kind, in their order.
+func firstOfEach[K comparable](group []claim, most int, kind func(claim) (K, bool)) (list []claim) {
+	found := map[K]int{}
+	for _, g := range group {
+		if k, ok := kind(g); ok && found[k] < most {
+			found[k]++
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+type strictness struct {
+	countOnly, allowed, handedOver bool
+	action                         Action
+}
+
+// strictness says what of a claim may refuse the actions of others; claims that have the same refuse the same.
+func (g claim) strictness() (kind strictness, ok bool) {
+	kind = strictness{g.check.countOnly, g.check.Allowed, g.isHandedOver(), g.target.Action}
+	return kind, g.check.countOnly || !g.check.Allowed || g.target.Action != None
+}
+
+// overlapGates names checks of a group that refuse the action of one of them.
+func (g claim) overlapGates(stricter []claim) (gates []reason.Gate) {
+	for _, o := range stricter {
 		if o.check == g.check {
 			continue
+		}
+		if len(gates) == maxOverlapGates {
+			break
 		}
 		if why := o.check.overlapReason(o.target, g.target); why != "" {
 			gates = append(gates, reason.NewGate("overlap", false, reason.Overlap, why, "no stricter check", o.check.source()))

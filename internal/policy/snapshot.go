@@ -62,8 +62,10 @@ type Rules struct {
 	// ZoneKey is the label that holds the zone of a Node.
 	ZoneKey string
 	// MaxTargets is how many targets all checks of a namespace may have together. With
-	// more, none of them is evaluated. 0 means half a million.
+	// more, none of them is evaluated. 0 means 100,000, and half a million without a namespace.
 	MaxTargets int
+	// TargetLimitPause is how long they wait once they have fewer.
+	TargetLimitPause time.Duration
 	// Namespaces are those in which the administrator says that the Machines of the cluster are, and
 	// ManagementNamespace is the one of the Cluster API's; both may be empty. A Machine there owns the
 	// Node that it names; any other one only if the Node names it.

@@ -3,25 +3,37 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"time"
 )
 
-// maxTargets limits the targets of all checks of one author together, unless
-// Rules.MaxTargets overrides it: 50 checks that each cover 10,000 hosts.
-// BenchmarkChecksJudge measures the memory that they take. Without a limit,
-// whoever may write checks could exhaust the daemon's memory with checks that
-// each select everything.
-const maxTargets = 500_000
+// They limit the targets of all checks of one author together, unless Rules.MaxTargets
+// overrides both: 20 checks of one namespace that each cover 5,000 hosts, and 50 without a
+// namespace that each cover 10,000. BenchmarkChecksJudge measures the memory that they take.
+// Without a limit, whoever may write checks could exhaust the daemon's memory with checks that
+// each select everything. It is lower for a namespace, where Machines may be made up, too: then
+// each target can be one to remediate, which takes most.
+const (
+	maxTargets            = 500_000
+	maxTargetsOfNamespace = 100_000
+)
 
-// exceedsTargetLimit reports whether this number of targets is more than fenced
-// evaluates of one author.
-func (r *Rules) exceedsTargetLimit(targets int) bool {
-	return targets > cmp.Or(r.MaxTargets, maxTargets)
+// TargetLimitPause is how long the checks of an author who had too many targets wait once they are within
+// the limit. To evaluate so many targets again takes long, and one write may be enough to
+// exceed the limit or to keep it: whoever alternates them would stop everybody's checks. // I18
+const TargetLimitPause = time.Minute
+
+// targetLimit is how many targets fenced evaluates of one author.
+func (r *Rules) targetLimit(author string) int {
+	if author == "" {
+		return cmp.Or(r.MaxTargets, maxTargets)
+	}
+	return cmp.Or(r.MaxTargets, maxTargetsOfNamespace)
 }
 
-// author returns whose target limit a check counts against: its namespace's, since whoever
+// authorOf returns whose target limit a check counts against: its namespace's, since whoever
 // may write there decides about no other; "" are the checks without a namespace. Files are the
 // administrator's, and have no limit.
-func author(c *Check) (namespace string, limited bool) {
+func authorOf(c *Check) (namespace string, limited bool) {
 	return c.Namespace, c.Source == "" || c.Source == "cluster"
 }
 
@@ -32,27 +44,27 @@ func (r *Rules) targetLimitMessage(c *Check) string {
 		whose = "without a namespace"
 	}
 	return fmt.Sprintf("the checks %s select more than %d targets together, so none of them is evaluated: "+
-		"remove checks, or narrow selectors that overlap", whose, cmp.Or(r.MaxTargets, maxTargets))
+		"remove checks, or narrow selectors that overlap", whose, r.targetLimit(c.Namespace))
 }
 
 // crowds are the namespaces whose checks have too many targets together.
 type crowds map[string]bool
 
 func (w crowds) includes(c *Check) bool {
-	namespace, limited := author(c)
+	namespace, limited := authorOf(c)
 	return limited && w[namespace]
 }
 
 // applyTargetLimit sets overTargetLimit from the number of targets of the checks.
 func (w *tables) applyTargetLimit(checks []Check) {
-	if !w.rules.exceedsTargetLimit(len(checks) * max(len(w.nodes)+len(w.runs), len(w.machines))) {
+	if len(checks)*max(len(w.nodes)+len(w.runs), len(w.machines)) <= cmp.Or(w.rules.MaxTargets, min(maxTargets, maxTargetsOfNamespace)) {
 		return // not exceeded even if every check selected everything
 	}
 	targets := map[string]int{}
 	for i := range checks {
-		if namespace, limited := author(&checks[i]); limited {
+		if namespace, limited := authorOf(&checks[i]); limited {
 			targets[namespace] += w.size(&checks[i])
-			w.overTargetLimit[namespace] = w.rules.exceedsTargetLimit(targets[namespace])
+			w.overTargetLimit[namespace] = targets[namespace] > w.rules.targetLimit(namespace)
 		}
 	}
 }
@@ -76,43 +88,90 @@ func (w *tables) size(c *Check) (n int) {
 }
 
 // enforceTargetLimit stops the evaluation of the checks of an author that has too many
-// targets, and resumes it when the number is within the limit again.
+// targets, and notes who is within the limit again.
 func (l *Ledger) enforceTargetLimit() {
 	for namespace := range l.resized {
-		crowded := l.w.rules.exceedsTargetLimit(l.sizes[namespace])
-		if crowded == l.w.overTargetLimit[namespace] {
-			continue
-		}
-		l.stale = true
-		l.version++
-		if crowded {
-			l.w.overTargetLimit[namespace] = true
-		} else {
-			delete(l.w.overTargetLimit, namespace)
-		}
-		for _, c := range l.checks {
-			if of, limited := author(c.check); limited && of == namespace {
-				l.reselect(c)
+		switch over := l.w.overTargetLimit[namespace]; {
+		case l.sizes[namespace] > l.w.rules.targetLimit(namespace):
+			delete(l.resumes, namespace)
+			if !over {
+				l.w.overTargetLimit[namespace], l.stale = true, true
+				l.dropTargets(namespace)
 			}
+		case over && l.resumes[namespace].IsZero():
+			l.resumes[namespace] = l.now.Add(l.w.rules.TargetLimitPause)
 		}
 	}
 	clear(l.resized)
 }
 
-// reselect finds the targets of a check again. Those of an author with too many are
-// counted and not kept.
-func (l *Ledger) reselect(c *checkEntry) {
-	for len(c.targets) > 0 {
-		l.remove(c.targets[len(c.targets)-1])
+// resumeWithinLimit evaluates again the checks of the authors who have been within the limit for as long
+// as they must. A clock that was set back does not make that longer.
+func (l *Ledger) resumeWithinLimit(now time.Time) {
+	for namespace, at := range l.resumes {
+		if wait := at.Sub(now); wait > 0 && wait <= l.w.rules.TargetLimitPause {
+			continue
+		}
+		delete(l.resumes, namespace)
+		delete(l.w.overTargetLimit, namespace)
+		l.stale = true
+		for _, c := range l.checksOf(namespace) {
+			l.resize(c, -c.size)
+			l.addTargets(c)
+		}
 	}
-	l.resize(c, -c.size)
-	l.addTargets(c)
+	clear(l.resized) // every sum is as before
+}
+
+// checksOf lists the checks that count against the target limit of an author.
+func (l *Ledger) checksOf(author string) (list []*checkEntry) {
+	for _, c := range l.checks {
+		if namespace, limited := authorOf(c.check); limited && namespace == author {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// dropTargets removes all targets of an author's checks, but keeps their number. There are as
+// many as the limit allows, so each list is gone through once, not once for each target.
+func (l *Ledger) dropTargets(author string) {
+	machines, nodes := map[string]bool{}, map[string]bool{}
+	for _, c := range l.checksOf(author) {
+		for _, e := range c.targets {
+			e.gone, nodes[e.node] = true, true
+			if e.machine != nil {
+				machines[e.machine.Name] = true
+			}
+			delete(l.acting, e)
+		}
+		c.targets, c.clocks, c.n, c.waits, c.recount = nil, nil, count{}, nil, true
+	}
+	dropGone(l.onMachine, machines)
+	dropGone(l.onNode, nodes)
+	l.version++
+}
+
+// dropGone removes the targets that are gone from the lists of these names. The lists are copied,
+// because a caller may still hold one.
+func dropGone(index map[string][]*targetEntry, names map[string]bool) {
+	for name := range names {
+		var kept []*targetEntry
+		for _, e := range index[name] {
+			if !e.gone {
+				kept = append(kept, e)
+			}
+		}
+		if index[name] = kept; kept == nil {
+			delete(index, name)
+		}
+	}
 }
 
 // resize adds to the number of targets of the check.
 func (l *Ledger) resize(c *checkEntry, by int) {
 	c.size += by
-	if namespace, limited := author(c.check); limited && by != 0 {
+	if namespace, limited := authorOf(c.check); limited && by != 0 {
 		l.sizes[namespace] += by
 		l.resized[namespace] = true
 	}

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -34,10 +35,10 @@ func TestTooManyTargets(t *testing.T) { // I18
 	assert.Empty(t, acting[0].Targets[0].Refusals)
 }
 
-// Half a million is the bound where the rules do not say another. That the ledger says
+// 100,000 is the bound of a namespace where the rules do not say another. That the ledger says
 // what Decide does, TestLedger shows; what it costs, BenchmarkChecksJudge.
 func TestManyChecksOfEverything(t *testing.T) { // I18
-	for _, c := range policy.Decide(checkWorld(101, 0), epoch).Checks {
+	for _, c := range policy.Decide(checkWorld(21, 0), epoch).Checks {
 		require.Equal(t, policy.StateInvalid, c.State)
 	}
 }
@@ -60,5 +61,54 @@ func TestTooManyTargetsStopTheirNamespaceAlone(t *testing.T) { // I18
 		}
 		assert.Equal(t, map[string]policy.State{"a": policy.StateActive, "file": policy.StateActive,
 			"crowd-1": policy.StateInvalid, "crowd-2": policy.StateInvalid}, states)
+	}
+}
+
+// Whoever exceeds the limit and keeps it in turns, has all targets evaluated again once in a pause.
+func TestTargetLimitInTurns(t *testing.T) { // I18
+	s := sickWorld(time.Hour, powerCheck("a"), powerCheck("b"))
+	s.Rules.MaxTargets, s.Rules.TargetLimitPause = 1, policy.TargetLimitPause
+	b := &s.Checks[1]
+	id := policy.ObjectID{APIVersion: b.APIVersion, Kind: b.Kind, Namespace: b.Namespace, Name: b.Name}
+	l := ledgerOf(s)
+	now := epoch
+	for range 3 {
+		l.Apply(now, policy.Change{ID: id, Value: b}, policy.Change{ID: id})
+		for range int(policy.TargetLimitPause / time.Second) {
+			require.Empty(t, l.Acting(now))
+			require.Equal(t, policy.StateInvalid, l.Counters()[0].State)
+			now = now.Add(time.Second)
+		}
+		next, ok := l.Next()
+		require.True(t, ok)
+		require.False(t, next.After(now), "it is evaluated again without any change")
+		require.Len(t, l.Acting(now), 1)
+	}
+	l.Apply(now, policy.Change{ID: id, Value: b}, policy.Change{ID: id})
+	l.Advance(now.Add(-time.Hour))
+	assert.Equal(t, policy.StateActive, l.Counters()[0].State, "nor does it wait longer when the clock is set back")
+}
+
+// However many checks cover one target, each refusal names a few of them, and each check few that it overlaps.
+func TestManyChecksOfOneTarget(t *testing.T) { // I18
+	var checks []policy.Check
+	for i := range 1000 {
+		c := powerCheck(fmt.Sprintf("c-%03d", i))
+		if i%2 == 0 {
+			c.Strategy = policy.CountOnly
+		}
+		checks = append(checks, c)
+	}
+	r := policy.Decide(sickWorld(time.Hour, checks...), epoch)
+	gates := policy.ExplainTarget(&r.Checks[1], &r.Checks[1].Targets[0])
+	var names []string
+	for _, g := range gates {
+		if g.Reason == reason.Overlap {
+			names = append(names, g.Source)
+		}
+	}
+	assert.Equal(t, []string{"check ns/c-000", "check ns/c-002", "check ns/c-004", "check ns/c-006"}, names)
+	for _, v := range policy.Cover(r, checks, nil) {
+		assert.Len(t, v.Overlaps, 50)
 	}
 }
