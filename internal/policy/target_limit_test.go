@@ -38,8 +38,13 @@ func TestTooManyTargets(t *testing.T) { // I18
 // 100,000 is the bound of a namespace where the rules do not say another. That the ledger says
 // what Decide does, TestLedger shows; what it costs, BenchmarkChecksJudge.
 func TestManyChecksOfEverything(t *testing.T) { // I18
-	for _, c := range policy.Decide(checkWorld(21, 0), epoch).Checks {
+	s := checkWorld(21, 0)
+	for _, c := range policy.Decide(s, epoch).Checks {
 		require.Equal(t, policy.StateInvalid, c.State)
+	}
+	s.Rules.Namespaces = []string{s.Checks[0].Namespace} // the administrator's
+	for _, c := range policy.Decide(s, epoch).Checks {
+		require.Equal(t, policy.StateActive, c.State)
 	}
 }
 
