@@ -82,6 +82,33 @@ func TestObjectThatIsMissingNowAndThen(t *testing.T) {
 	})
 }
 
+// A request whose creation was late may have lost its mark before fenced knew its UID: fenced was killed, and a person
+// removed the mark. What has its name and no mark keeps everybody away until it is gone, and fenced leaves it alone. // I22
+func TestUnknownObjectThatLostItsMark(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		asked := make(chan struct{})
+		w.Do(func(s *fake.State) { s.OnHandover = func() error { close(asked); return errors.New("no answer") } })
+		e, _, stop := start(t, w, store, handingOver(w))
+		<-asked
+		newest := func() escalate.Object { return askedRecord(t, store).Objects[0] }
+		o := newest()
+		late := policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: "late", Created: time.Now(), TemplateName: o.Template, Begun: true}
+		w.Do(func(s *fake.State) { s.OnHandover = nil; s.PutOther(&late) })
+		time.Sleep(10 * time.Minute)
+		assert.True(t, newest().Gone.IsZero())
+		assert.Contains(t, gate(t, e, reason.Contested).Value, "does not carry fenced's mark")
+		refusesToFence(t, e)
+		require.Len(t, others(w), 1)
+		assert.Equal(t, late, others(w)[0])
+		w.Recover()
+		vanished := time.Now()
+		w.Do(func(s *fake.State) { s.DropOther(&late) })
+		awaitAsked(t, w, "it is gone", func() bool { return !newest().Gone.IsZero() })
+		assert.GreaterOrEqual(t, newest().Gone.Sub(vanished), 59*time.Second)
+		stop()
+	})
+}
+
 // A remediator may take its time to let go of an object that fenced has deleted: that is told only
 // when it takes long.
 func TestDeletionThatTakesAWhileIsNoAlert(t *testing.T) {

@@ -23,8 +23,8 @@ type Handovers interface {
 	// Prepare reads what a request is made from, past every cache. An error is a *reason.Refusal
 	// where a rule forbids it.
 	Prepare(ctx context.Context, check *policy.Check, t remediate.Target, template policy.Template, controlPlane bool) (HandoverDraft, error)
-	// Read reads the object of a record, past every cache; nil if it does not exist. The error is an
-	// escalate.ErrNotServed if its kind is not served.
+	// Read reads what may be the object of a record (escalate.Object.MayBe), past every cache; nil if it
+	// does not exist. The error is an escalate.ErrNotServed if its kind is not served.
 	Read(ctx context.Context, o escalate.Object) (*policy.Request, error)
 	// TimeOut tells the remediator of an object to stop, and Delay notes on it that its target has
 	// recovered now. Both, and Delete, return false if nothing was written, because the object has changed.

@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/state"
 )
 
 func addrs(texts ...string) (list []netip.Addr) {
@@ -120,4 +121,33 @@ func TestOwnBMCIsFoundByItsMAC(t *testing.T) {
 		refusedFor(t, err, reason.OwnHost)
 		stop()
 	})
+}
+
+// After a start no BMC has been read, and the Node may be gone, or another machine may have had its name: then the pin of
+// the host says that it is this one, also if that pin is void. Nobody else is asked for it, and its Machine stays. // I13
+func TestOwnHostIsFoundByItsPin(t *testing.T) {
+	for name, void := range map[string]bool{"valid": false, "void": true} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.SetReady("True")
+				e, _, stop := start(t, w, store, nil)
+				time.Sleep(2 * time.Second)
+				checkHealthy(t, e)
+				stop()
+				handOver := handingOver(w)
+				if void {
+					p := pinOf(t, store, "c/n-1")
+					p.Contradicted = "Node n-1 was seen on another machine"
+					_, err := state.SavePin(t.Context(), store, p)
+					require.NoError(t, err)
+				}
+				w.RemoveNode()
+				e, _, stop = start(t, w, store, func(o *engine.Options) { handOver(o); o.Own = hosts.Own{UUIDs: []string{hostUUID}} })
+				time.Sleep(5 * time.Minute)
+				gate(t, e, reason.OwnHost)
+				assert.Empty(t, others(w))
+				stop()
+			})
+		})
+	}
 }

@@ -142,6 +142,7 @@ func TestMachineIsFoundInItsOwnAPIFamily(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
 		w.changeCheck(func(c *policy.Check) { c.StartupTimeout, c.MachineConditions = time.Minute, nil })
+		w.RemoveNode() // it has never registered: a fresh look finds none, either
 		other := policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "another", NodeName: "elsewhere"}
 		w.Do(func(s *fake.State) { s.ChangeMachine("n-1", func(m *policy.Machine) { m.NodeName = "" }) })
 		e, _, stop := start(t, w, store, through(func(list []policy.Change) []policy.Change {

@@ -76,7 +76,7 @@ func next(s Situation, now time.Time) Step {
 	asks := s.Check != nil && slices.ContainsFunc(s.Check.Templates(), s.Object.IsFrom)
 	switch {
 	case s.Live.MadeBy != s.Object.Mark:
-		return Step{Do: Wait, Why: fmt.Sprintf("%s does not carry fenced's mark any more, and fenced leaves it alone; when its remediator is done, delete it", s.Object)}
+		return Step{Do: Wait, Why: fmt.Sprintf("%s does not carry fenced's mark, and fenced leaves it alone; when its remediator is done, delete it", s.Object)}
 	case s.Live.Deleting:
 		return Step{Do: Wait, Why: fmt.Sprintf("%s is being deleted, and a finalizer of its remediator keeps it", s.Object)}
 	case s.Unknown:

@@ -208,6 +208,18 @@ func TestRecord(t *testing.T) {
 	assert.True(t, made.IsGone(made.Made, false, now.Add(time.Second)))
 }
 
+// While it is not known what was made, an object without a mark may be it, and one with another mark is not. // I22
+func TestObjectThatMayBeIt(t *testing.T) {
+	o := escalate.Object{Mark: "store/c/1"}
+	assert.True(t, o.MayBe("u", "store/c/1"))
+	assert.True(t, o.MayBe("u", ""))
+	assert.False(t, o.MayBe("u", "store/c/2"))
+	o.UID = "u"
+	assert.True(t, o.MayBe("u", ""), "it has lost its mark")
+	assert.False(t, o.MayBe("v", "store/c/1"), "it was made again from a backup")
+	assert.False(t, o.MayBe("v", ""))
+}
+
 // remediator is a model of one that follows medik8s' contract, some rounds late.
 type remediator struct {
 	live    *policy.Request // nil: its object is gone

@@ -130,6 +130,15 @@ func (r *Record) Tried() (list []policy.Attempt) {
 // MayAppear says whether the creation of an object may still be under way.
 func (o Object) MayAppear(now time.Time) bool { return o.UID == "" && now.Sub(o.Made) < uncertainFor }
 
+// MayBe says whether an object of its name may be it: the one with its UID. While that is not known, it is one with
+// its mark, or one without any: a person may have removed the mark. // I22
+func (o Object) MayBe(uid, mark string) bool {
+	if o.UID != "" {
+		return uid == o.UID
+	}
+	return mark == o.Mark || mark == ""
+}
+
 // IsFrom says whether the object may have been made from a template.
 func (o Object) IsFrom(t policy.Template) bool {
 	return (&policy.Escalation{Template: t}).IsSourceOf(&policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, TemplateName: o.Template})

@@ -55,6 +55,17 @@ func (c *catalog) isPinned(e *hostEntry) bool {
 	return true
 }
 
+// uuids returns the system UUIDs that the devices of a host reported, and those with which it was pinned: after a start
+// no device has reported anything yet. A pin that is void proves nothing, and may still say which host this is. // I13
+func (c *catalog) uuids(e *hostEntry) []string {
+	list := e.uuids()
+	if c.isPinned(e) {
+		p, _, _ := c.pins.get(e.name)
+		list = append(list, p.SystemUUID, p.BMCUUID)
+	}
+	return list
+}
+
 // sameMACs returns another host with a MAC address of the named hosts. This alone forbids nothing:
 // a MAC address in the status of a BareMetalHost may be out of date.
 func (c *catalog) sameMACs(names []string) string {

@@ -158,11 +158,8 @@ func (o *ownHost) isTarget(n *policy.Node, t remediate.Target, uuids []string) s
 		}
 	}
 	for _, uuid := range append(uuids, t.SystemUUID) {
-		if why := o.HasUUID(uuid); why != "" {
+		if why := o.isUUID(uuid); why != "" {
 			return why
-		}
-		if o.isNodeUUID(uuid) {
-			return "the system UUID is that of this host's own Node"
 		}
 	}
 	for _, host := range names(t.Cluster, t) {
@@ -184,8 +181,8 @@ func (o *ownHost) isEntry(host string) string {
 			return why
 		}
 	}
-	for _, uuid := range e.uuids() {
-		if why := o.HasUUID(uuid); why != "" {
+	for _, uuid := range o.catalog.uuids(e) {
+		if why := o.isUUID(uuid); why != "" {
 			return why
 		}
 	}
@@ -193,6 +190,14 @@ func (o *ownHost) isEntry(host string) string {
 		return "a MAC address of " + host + " is that of this host's own BMC"
 	}
 	return ""
+}
+
+// isUUID returns why a system UUID is that of this host, "" if it is not.
+func (o *ownHost) isUUID(uuid string) string {
+	if why := o.HasUUID(uuid); why != "" || !o.isNodeUUID(uuid) {
+		return why
+	}
+	return "the system UUID is that of this host's own Node"
 }
 
 // isNodeUUID reports whether a system UUID is that of this host's own Node, as it was seen now or

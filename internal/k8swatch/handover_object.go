@@ -27,7 +27,7 @@ func identityOf(ctx context.Context, cl *clients) (string, error) {
 	return string(ns.GetUID()), nil
 }
 
-// Read reads the object of a record; nil if it does not exist. Another object of its name is not it.
+// Read reads what may be the object of a record; nil if it does not exist.
 // The error is an escalate.ErrNotServed if the API server does not serve the kind.
 func (h Handovers) Read(ctx context.Context, o escalate.Object) (*policy.Request, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -83,7 +83,7 @@ func (h Handovers) find(ctx context.Context, s *side, o escalate.Object) (dynami
 		return nil, nil, nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("read %s: %w", o, err)
-	case o.UID != "" && string(u.GetUID()) != o.UID, o.UID == "" && !carriesMark(u, o):
+	case !o.MayBe(string(u.GetUID()), u.GetAnnotations()[manifest.RequestMadeBy]):
 		return nil, nil, nil
 	}
 	return api, u, nil

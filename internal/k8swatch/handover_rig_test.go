@@ -155,6 +155,12 @@ func TestHandovers(t *testing.T) {
 	require.NoError(t, err)
 	require.NotNil(t, now, "it exists without its mark")
 	assert.Empty(t, now.MadeBy)
+	late := o
+	late.UID = ""
+	now, err = h.Read(ctx, late)
+	require.NoError(t, err)
+	require.NotNil(t, now, "it may have been made, and have lost its mark since")
+	wrote(false, "it may be somebody else's")(h.Delete(ctx, late, now))
 	unmarked = live()
 	marks[manifest.RequestMadeBy] = o.Mark
 	unmarked.SetAnnotations(marks)

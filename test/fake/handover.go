@@ -108,7 +108,7 @@ func (h Handovers) Read(_ context.Context, o escalate.Object) (found *policy.Req
 // object is the object of a record.
 func (s *State) object(o escalate.Object) *policy.Request {
 	q := s.Others[requestID(&policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name})]
-	if q == nil || o.UID != "" && q.UID != o.UID || o.UID == "" && q.MadeBy != o.Mark {
+	if q == nil || !o.MayBe(q.UID, q.MadeBy) {
 		return nil
 	}
 	return q

@@ -101,14 +101,14 @@ func (w *World) bringLostBack() {
 }
 
 // heldByNobody says whether the finalizer of a host's request is that of a run which was never stored,
-// because fenced was killed just before, and fenced has said so. w.mu is held.
+// because fenced was killed just before, or which has touched nothing as far as the store shows, so that
+// fenced takes the store for an older one; and fenced has said so. w.mu is held.
 func (w *World) heldByNobody(h *host) bool {
 	q := w.api.Asked["m-"+h.Name]
 	if q == nil || !q.Power.HasFinalizer || !w.asks.lost[q.UID] {
 		return false
 	}
-	_, known := w.ledger.runs[q.Power.HeldFor]
-	return !known
+	return !w.ledger.runs[q.Power.HeldFor].TouchedHost()
 }
 
 // durable is the part of a ledger about what is in the store.

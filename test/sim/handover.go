@@ -139,7 +139,7 @@ func (h handovers) Read(ctx context.Context, o escalate.Object) (found *policy.R
 func (h handovers) object(o escalate.Object) *policy.Request {
 	w := h.inc.i.w
 	q := w.api.Others[otherID(o)]
-	if q == nil || !w.defect.OwnsWhateverIsThere && (o.UID != "" && q.UID != o.UID || o.UID == "" && q.MadeBy != o.Mark) {
+	if q == nil || !w.defect.OwnsWhateverIsThere && !o.MayBe(q.UID, q.MadeBy) {
 		return nil
 	}
 	c, _ := dated(q, h.inc.i.clock.skew).(*policy.Request)

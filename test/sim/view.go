@@ -49,8 +49,12 @@ func (v *view) Changes() []policy.Change {
 		v.pos++
 	}
 	news := w.api.History[begun:v.pos]
-	if skew := v.inc.i.clock.skew; begun == 0 || v.dated != skew {
+	switch skew := v.inc.i.clock.skew; {
+	case begun == 0:
 		news, v.dated = fake.Listed(w.api.History[:v.pos]), skew
+	case v.dated != skew: // a new list tells also what has gone
+		gone := slices.DeleteFunc(slices.Clone(news), func(c fake.Change) bool { return c.Value != nil })
+		news, v.dated = append(gone, fake.Listed(w.api.History[:v.pos])...), skew
 	}
 	var list []policy.Change
 	for _, each := range news {
