@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/test/rig"
@@ -65,6 +66,14 @@ func copyToSecond(ctx context.Context, t *testing.T, on *rig.ControlPlane, kind 
 	}
 }
 
+// nameMachine writes into a Node of the second cluster which Machine is its, as the Cluster API does.
+func nameMachine(ctx context.Context, t *testing.T, second *scene.Scene, node, machine string) {
+	t.Helper()
+	patch := `{"metadata": {"annotations": {"cluster.x-k8s.io/cluster-namespace": "` + secondNamespace + `", "cluster.x-k8s.io/machine": "` + machine + `"}}}`
+	_, err := second.Cluster.Client().CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(t, err)
+}
+
 // refusedIn is why fenced does not act on a Node of a cluster.
 func refusedIn(ctx context.Context, s *scene.Scene, cluster, node string) string {
 	x, err := api.New(s.Socket()).Explain(ctx, cluster, node)
@@ -97,8 +106,10 @@ func TestRequestsOfTwoClustersOnOneManagementAPI(t *testing.T) {
 	templates := rig.RemediationResource
 	templates.Resource = "metal3remediationtemplates"
 	copyToSecond(ctx, t, on, rig.CAPIResource("v1beta2", "clusters"), scene.ClusterName, secondCluster)
-	copyToSecond(ctx, t, on, rig.CAPIResource("v1beta2", "machines"), "hung", "hung-b")
-	copyToSecond(ctx, t, on, rig.CAPIResource("v1beta2", "machines"), "well", "well-b")
+	for _, node := range []string{"hung", "well"} {
+		copyToSecond(ctx, t, on, rig.CAPIResource("v1beta2", "machines"), node, node+"-b")
+		nameMachine(ctx, t, second, node, node+"-b")
+	}
 	copyToSecond(ctx, t, on, rig.CAPIResource("v1beta2", "machinehealthchecks"), "metal", "metal")
 	copyToSecond(ctx, t, on, templates, "other", "other")
 	twoClusters(t, s, second)
