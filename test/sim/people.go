@@ -281,13 +281,15 @@ func (w *World) help() {
 }
 
 // waitsForOldMachine says whether a run waits for a Machine that is another one by now, with its taint on the
-// Node, or after the isolation for a BareMetalHost that is: docs/six-steps.md tells people to close it. Otherwise
-// it ends by itself. w.mu is held.
+// Node, or after the isolation for a BareMetalHost that is, or for a spare machine that has left, whose name another
+// one has: docs/six-steps.md tells people to close it. Otherwise it ends by itself. w.mu is held.
 func (w *World) waitsForOldMachine(h *host, r remediate.Run) bool {
 	m, b, n := w.api.Machines[h.Name], w.api.Metal[h.Name], w.api.Nodes[h.Name]
 	tainted := m != nil && m.UID != r.Target.MachineUID && n != nil && n.OutOfService()
-	repointed := b != nil && r.Target.BareMetalHostUID != "" && b.UID != r.Target.BareMetalHostUID && (r.Attempt > 1 || !r.Isolated.IsZero())
-	return r.Reason == reason.TargetChanged && (tainted || repointed)
+	late := r.Attempt > 1 || !r.Isolated.IsZero()
+	repointed := late && b != nil && r.Target.BareMetalHostUID != "" && b.UID != r.Target.BareMetalHostUID
+	left := late && !h.Retired && n != nil && otherUUID(r.Target.SystemUUID, n.SystemUUID)
+	return r.Reason == reason.TargetChanged && (tainted || repointed || left)
 }
 
 // explain lets a person ask why a Node is, or is not, fenced.
