@@ -295,3 +295,24 @@ func TestRunOwnsNoNodeThatNamesAnother(t *testing.T) {
 	assert.Same(t, m, l.MachineOf("w-2"))
 	assert.Zero(t, l.Doubt(m, n))
 }
+
+// Nor is what a budget would count if it were of this cluster. // I11
+func TestNothingUncountedPassesABudget(t *testing.T) {
+	for name, b := range map[string]*DisruptionBudget{
+		"of Machines": {Name: "b", SelectsMachines: true, Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
+		"of Nodes":    {Name: "b", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
+	} {
+		c := checkIn("new", PowerCycleHosts)
+		c.StartupTimeout = time.Minute
+		l := NewLedger(Rules{})
+		l.Apply(ledgerEpoch, put(c), Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "b"}, Value: b})
+		for i := range 3 {
+			l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "new", Name: fmt.Sprint("m-", i), UID: "u", Phase: "Running",
+				Created: ledgerEpoch.Add(-time.Hour), LastUpdated: ledgerEpoch.Add(-time.Hour)}))
+		}
+		require.Empty(t, acts(t, l), name)
+		x := l.Report(ledgerEpoch).Checks[0].Targets[0]
+		assert.Equal(t, []reason.Code{reason.Budget}, x.Refusals, name)
+		assert.Contains(t, x.budgets[0].Value, "add the namespace to clusters[].namespaces", name)
+	}
+}
