@@ -114,7 +114,7 @@ func (b handoverBook) blocks(t remediate.Target) string {
 func (b handoverBook) openTargets() (list []policy.OpenRun) {
 	for _, id := range slices.Sorted(maps.Keys(b.asked)) {
 		if r := b.asked[id]; r.Blocking() {
-			list = append(list, policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: r.Target.Node, Machine: r.Target.MachineKey(),
+			list = append(list, policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: r.Target.Node, Machine: r.Target.MachineKey(), MachineAPI: r.Target.MachineAPI,
 				ControlPlane: r.MayBeControlPlane(), NodeLabels: r.Labels})
 		}
 	}

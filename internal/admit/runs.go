@@ -112,7 +112,7 @@ func openTarget(r *remediate.Run) policy.OpenRun {
 	if r == nil || !r.Open() {
 		return policy.OpenRun{}
 	}
-	return policy.OpenRun{ID: r.ID, Node: r.Target.Node, Machine: r.Target.MachineKey(), ControlPlane: r.ControlPlane, NodeLabels: r.NodeLabels}
+	return policy.OpenRun{ID: r.ID, Node: r.Target.Node, Machine: r.Target.MachineKey(), MachineAPI: r.Target.MachineAPI, ControlPlane: r.ControlPlane, NodeLabels: r.NodeLabels}
 }
 
 // ended lists the runs on the host of a target that have ended, the newest first.

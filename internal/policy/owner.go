@@ -141,7 +141,7 @@ func (o owners) counts(m *Machine) bool {
 	if n := o.nodes[m.NodeName]; n != nil {
 		return o.owns(m, n)
 	}
-	return o.rules.trusts(m.Group(), m.Namespace) || o.runs[runSubject{machine: m.Key()}].ID != "" || o.spaces[m.Namespace].nodes > 0
+	return o.rules.trusts(m.Group(), m.Namespace) || o.runs[runSubject{machine: m.Key()}].isOf(m) || o.spaces[m.Namespace].nodes > 0
 }
 
 // foreign says why a Machine without a Node does not count.
@@ -152,7 +152,13 @@ func (m *Machine) foreign() string {
 
 // hasRunOn reports whether an open run is on the Machine and on the Node that it names.
 func (o owners) hasRunOn(m *Machine) bool {
-	return m.NodeName != "" && o.runs[runSubject{node: m.NodeName}].Machine == m.Key()
+	return m.NodeName != "" && o.runs[runSubject{node: m.NodeName}].isOf(m)
+}
+
+// isOf reports whether the run is on the Machine, and not on one of its name of another API, which
+// may be in a namespace of other people.
+func (r OpenRun) isOf(m *Machine) bool {
+	return r.Machine == m.Key() && (r.MachineAPI == "" || group(r.MachineAPI) == m.Group())
 }
 
 // spaceCount is how many Nodes, and Nodes of the control plane, name a Machine in a namespace.

@@ -294,6 +294,16 @@ func TestRunOwnsNoNodeThatNamesAnother(t *testing.T) {
 	assert.NotEmpty(t, l.NotOwned(forged, n).Why)
 	assert.Same(t, m, l.MachineOf("w-2"))
 	assert.Zero(t, l.Doubt(m, n))
+	n.OpenShiftMachine, m.APIVersion, forged.Namespace, forged.Name = "", ClusterAPIV1Beta2, "prod", "w-2" // of its name, on the other API
+	n.ClusterMachine = "prod/w-2"
+	for _, of := range []*Machine{m, forged} {
+		l = NewLedger(Rules{})
+		l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2", MachineAPI: of.APIVersion}})
+		n.ProviderID = ""
+		l.Apply(ledgerEpoch, put(n), put(m), put(forged))
+		assert.Equal(t, of == m, l.NotOwned(forged, n).Why != "")
+		assert.Empty(t, l.NotOwned(m, n).Why)
+	}
 }
 
 // Nor is what a budget would count if it were of this cluster. // I11
