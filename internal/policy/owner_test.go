@@ -285,6 +285,26 @@ func TestRunKeepsItsNamespaceCounted(t *testing.T) {
 	assert.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
 }
 
+// A Node that a run has deleted registers again before a controller annotates it: the run still has its Machine. Without the
+// run, nothing says so until the Node names the Machine.
+func TestNodeOfARunRegistersWithoutItsAnnotation(t *testing.T) {
+	m, n, _ := prod()
+	bare := silentNode("w-2")
+	bare.UID = "another"
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2", MachineAPI: m.APIVersion}})
+	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
+	l.Apply(ledgerEpoch, put(bare))
+	assert.Empty(t, l.NotOwned(m, bare).Why)
+	assert.Same(t, m, l.MachineOf("w-2"))
+	assert.Equal(t, reason.UnderRemediation, resultIn(t, l, "prod").Reason)
+	l.SetRuns(ledgerEpoch, nil)
+	assert.Equal(t, []reason.Code{reason.NodeNotOwned}, resultIn(t, l, "prod").Refusals)
+	l.Apply(ledgerEpoch, put(n))
+	assert.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l))
+}
+
 // A Node that names another Machine is not that of a run which began while the Node did not exist.
 func TestRunOwnsNoNodeThatNamesAnother(t *testing.T) {
 	m, n, forged := prod()
