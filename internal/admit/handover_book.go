@@ -114,7 +114,11 @@ func (b handoverBook) blocks(t remediate.Target) string {
 func (b handoverBook) openTargets() (list []policy.OpenRun) {
 	for _, id := range slices.Sorted(maps.Keys(b.asked)) {
 		if r := b.asked[id]; r.Blocking() {
-			list = append(list, policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: r.Target.Node, Machine: r.Target.MachineKey(),
+			node := r.Target.Node
+			if !r.MayBeControlPlane() {
+				node = nodeThatWas(r.Target, r.Labels)
+			}
+			list = append(list, policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: node, Machine: r.Target.MachineKey(), MachineAPI: r.Target.MachineAPI,
 				ControlPlane: r.MayBeControlPlane(), NodeLabels: r.Labels})
 		}
 	}

@@ -112,7 +112,20 @@ func openTarget(r *remediate.Run) policy.OpenRun {
 	if r == nil || !r.Open() {
 		return policy.OpenRun{}
 	}
-	return policy.OpenRun{ID: r.ID, Node: r.Target.Node, Machine: r.Target.MachineKey(), ControlPlane: r.ControlPlane, NodeLabels: r.NodeLabels}
+	node := r.Target.Node
+	if r.Strategy == remediate.DeleteMachine && !r.ControlPlane {
+		node = nodeThatWas(r.Target, r.NodeLabels)
+	}
+	return policy.OpenRun{ID: r.ID, Node: node, Machine: r.Target.MachineKey(), MachineAPI: r.Target.MachineAPI, ControlPlane: r.ControlPlane, NodeLabels: r.NodeLabels}
+}
+
+// nodeThatWas is the Node of a target whose Machine alone is acted on; "" if only the Machine says that there was one. It
+// took part in no count before the run, and whoever writes Machines could make up as many as close the limits of others. // I11
+func nodeThatWas(t remediate.Target, labels map[string]string) string {
+	if t.Machine != "" && t.NodeUID == "" && labels == nil {
+		return ""
+	}
+	return t.Node
 }
 
 // ended lists the runs on the host of a target that have ended, the newest first.

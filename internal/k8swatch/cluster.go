@@ -49,7 +49,8 @@ type Config struct {
 
 // rules are the settings about namespaces.
 func (c *Config) rules() *policy.Rules {
-	return &policy.Rules{Namespaces: c.Namespaces, ManagementNamespace: c.Management.Namespace, RequestNamespaces: c.RequestNamespaces}
+	return &policy.Rules{Namespaces: c.Namespaces, ManagementNamespace: c.Management.Namespace, ManagementApart: c.Management.Kubeconfig != "",
+		RequestNamespaces: c.RequestNamespaces}
 }
 
 // ManagementConfig is where the Cluster API keeps the Machines and the checks of

@@ -76,7 +76,7 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 		if at, _ := st.state(); at.IsZero() {
 			continue // never read: unreadRequests refused the targets that it may concern
 		}
-		for _, namespace := range l.requestSpaces() {
+		for _, namespace := range l.requestSpaces(st.side.isApart()) {
 			if who, err := l.foreignRequestIn(ctx, st, namespace); who != "" || err != nil {
 				return who, err
 			}
@@ -85,16 +85,16 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 	return "", nil
 }
 
-// requestSpaces lists the namespaces whose requests may be for the target. What anybody writes
+// requestSpaces lists the namespaces of an API whose requests may be for the target. What anybody writes
 // elsewhere is no request for it, and so many of them that a list has no end delay nothing.
-func (l *looker) requestSpaces() []string {
+func (l *looker) requestSpaces(apart bool) []string {
 	var checks []*policy.Check
 	eachCheck(l.c, func(c *policy.Check) { checks = append(checks, c) })
 	m := l.look.FreshMachine
 	if t := l.run.Target; m == nil && t.Machine != "" { // it is gone; its remediator may still be at work
-		m = &policy.Machine{Namespace: t.Namespace}
+		m = &policy.Machine{APIVersion: t.MachineAPI, Namespace: t.Namespace}
 	}
-	return l.c.cfg.rules().RequestSpaces(checks, m, l.look.FreshNode)
+	return l.c.cfg.rules().RequestSpaces(checks, apart, m, l.look.FreshNode)
 }
 
 // foreignRequestIn is foreignRequest for one kind in one namespace.

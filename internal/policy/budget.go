@@ -121,6 +121,9 @@ func (w *tables) refuseBudget(r *Report, b *DisruptionBudget, found *BudgetRepor
 			case t.Action == None || !covered:
 			case found.State != StateActive || left < 0:
 				t.refuseBudget(found)
+			case b.leavesOut(w, t):
+				t.refuse(reason.Budget)
+				t.budgets = append(t.budgets, reason.NewGate("budget", false, reason.Budget, machineOfTarget(w, t).foreign(), "counted", DisruptionBudgetKind+" "+b.Name))
 			case available:
 				candidates = append(candidates, t)
 			}

@@ -106,6 +106,13 @@ func (b *DisruptionBudget) covers(w *tables, t *TargetReport) (covered, availabl
 	return b.Selector == nil || b.Selector.Matches(set(m.Labels)), !machineUnavailable(w, m)
 }
 
+// leavesOut reports whether the budget would count the Machine of a target that it covers, and does not,
+// because nothing shows that it is of this cluster. Any number of these could be acted on at once. // I11
+func (b *DisruptionBudget) leavesOut(w *tables, t *TargetReport) bool {
+	m := machineOfTarget(w, t)
+	return m != nil && w.nodes[t.Node] == nil && (b.SelectsMachines || b.Selector.Empty()) && !w.owners().counts(m)
+}
+
 // machineOfTarget returns the Machine of an evaluated target, or nil.
 func machineOfTarget(w *tables, t *TargetReport) *Machine {
 	namespace, name := splitKey(t.Machine)

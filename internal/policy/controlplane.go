@@ -92,7 +92,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 // name, and is in the namespace, of the request.
 func machineBeside(w *tables, q *Request) *Machine {
 	for _, g := range machineGroups {
-		if m := w.machines[machineID{g, q.Namespace, q.targetName()}]; m != nil && w.owners().inControlPlane(m) {
+		if m := w.machines[machineID{g, q.Namespace, q.targetName()}]; m != nil && w.isBeside(q, m) && w.owners().inControlPlane(m) {
 			return m
 		}
 	}

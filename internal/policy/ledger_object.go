@@ -51,6 +51,16 @@ func (l *Ledger) spacesOf(old, n *Node) map[string]spaceCount {
 	return spaces
 }
 
+// spacesOfRuns returns the counts of the namespaces of the Machines of runs.
+func (l *Ledger) spacesOfRuns(runs []OpenRun) map[string]spaceCount {
+	spaces := map[string]spaceCount{}
+	for _, r := range runs {
+		namespace, _ := splitKey(r.Machine)
+		spaces[namespace] = l.w.machineSpaces[namespace]
+	}
+	return spaces
+}
+
 // countNodeless adds the Machines without a Node, where a Node more or less decides whether they count, to the
 // counts of all budgets, or removes them: by is 1 or -1. Those of the Node itself are counted with it.
 func (l *Ledger) countNodeless(before map[string]spaceCount, node string, by int) {
@@ -283,6 +293,12 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 			l.touchNode(m.NodeName)
 		}
 	}
+	spaces := l.spacesOfRuns(changed)
+	for _, m := range l.w.nodeless { // a run more or less decides whether they count
+		if _, concerned := spaces[m.Namespace]; concerned {
+			machines[m] = true
+		}
+	}
 	for m := range machines {
 		l.countMachine(m, -1)
 	}
@@ -290,7 +306,14 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 		l.touchNode(name)
 		l.countNode(l.w.nodes[name], -1)
 	}
+	for _, r := range l.runs {
+		l.w.machineSpaces.countRun(r, -1)
+	}
+	for _, r := range runs {
+		l.w.machineSpaces.countRun(r, 1)
+	}
 	l.runs, l.w.runs = slices.Clone(runs), fresh
+	l.touchSpaces(spaces)
 	for name, before := range nodes {
 		l.countNode(l.w.nodes[name], 1)
 		l.cover(before)

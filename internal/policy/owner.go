@@ -112,7 +112,7 @@ func (o owners) notOwned(m *Machine, n *Node) NotOwned {
 // owns reports whether a Machine owns the Node that it names.
 func (o owners) owns(m *Machine, n *Node) bool {
 	switch {
-	case o.rules.trusts(m.Group(), m.Namespace), n != nil && n.names(m), o.hasRunOn(m):
+	case o.rules.trusts(m.Group(), m.Namespace), n != nil && n.names(m), o.hasRunOn(m) && (n == nil || n.named(m.Group()) == ""):
 		return true
 	case n != nil:
 		return false
@@ -136,37 +136,61 @@ func (o owners) inControlPlane(m *Machine) bool {
 }
 
 // counts reports whether a Machine counts in what all share: it owns its Node, or has none and is
-// where Nodes of the cluster name their Machines.
+// where Nodes of the cluster name their Machines, or under remediation.
 func (o owners) counts(m *Machine) bool {
 	if n := o.nodes[m.NodeName]; n != nil {
 		return o.owns(m, n)
 	}
-	return o.rules.trusts(m.Group(), m.Namespace) || o.hasRunOn(m) || o.spaces[m.Namespace].nodes > 0
+	return o.rules.trusts(m.Group(), m.Namespace) || o.runs[runSubject{machine: m.Key()}].isOf(m) || o.spaces[m.Namespace].nodes > 0
+}
+
+// foreign says why a Machine without a Node does not count.
+func (m *Machine) foreign() string {
+	return fmt.Sprintf("no Node of the cluster names a Machine in namespace %s, so Machine %s counts in no limit; if it is of this cluster, add the namespace to clusters[].namespaces",
+		m.Namespace, m.Key())
 }
 
 // hasRunOn reports whether an open run is on the Machine and on the Node that it names.
 func (o owners) hasRunOn(m *Machine) bool {
-	return m.NodeName != "" && o.runs[runSubject{node: m.NodeName}].Machine == m.Key()
+	return m.NodeName != "" && o.runs[runSubject{node: m.NodeName}].isOf(m)
+}
+
+// isOf reports whether the run is on the Machine, and not on one of its name of another API, which
+// may be in a namespace of other people.
+func (r OpenRun) isOf(m *Machine) bool {
+	return r.Machine == m.Key() && (r.MachineAPI == "" || group(r.MachineAPI) == m.Group())
 }
 
 // spaceCount is how many Nodes, and Nodes of the control plane, name a Machine in a namespace.
 type spaceCount struct{ nodes, controlPlane int }
 
-// machineSpaces are the namespaces in which Nodes name a Machine.
+// machineSpaces are the namespaces in which Nodes name a Machine. An open run counts like the
+// Node on which it is: it may have deleted that. // I11
 type machineSpaces map[string]spaceCount
 
 // count counts a Node in the namespaces that it names, or removes it: by is 1 or -1.
 func (s machineSpaces) count(n *Node, by int) {
 	for _, namespace := range n.spaces() {
-		c := s[namespace]
-		c.nodes += by
-		if n.ControlPlane {
-			c.controlPlane += by
-		}
-		s[namespace] = c
-		if c.nodes == 0 {
-			delete(s, namespace)
-		}
+		s.add(namespace, n.ControlPlane, by)
+	}
+}
+
+// countRun does that with an open run.
+func (s machineSpaces) countRun(r OpenRun, by int) {
+	if namespace, _ := splitKey(r.Machine); r.Machine != "" && r.Node != "" {
+		s.add(namespace, r.ControlPlane, by)
+	}
+}
+
+func (s machineSpaces) add(namespace string, controlPlane bool, by int) {
+	c := s[namespace]
+	c.nodes += by
+	if controlPlane {
+		c.controlPlane += by
+	}
+	s[namespace] = c
+	if c.nodes == 0 {
+		delete(s, namespace)
 	}
 }
 

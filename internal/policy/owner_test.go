@@ -230,3 +230,119 @@ func TestForgedMachinesUseUpNoBudget(t *testing.T) {
 		assert.Empty(t, acts(t, l), "%s: one where Nodes name their Machines counts", name)
 	}
 }
+
+// What counts in no limit is not acted on: otherwise any number would be at once. // I11
+func TestNothingUncountedIsActedOn(t *testing.T) {
+	lone := func(i int) *Machine {
+		return &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "new", Name: fmt.Sprint("m-", i), UID: fmt.Sprint(i), Phase: "Running", Created: ledgerEpoch.Add(-time.Hour)}
+	}
+	rule := func() *Check {
+		return &Check{APIVersion: FencedAPI, Kind: FencePolicyKind, Name: "p", Source: "p.yaml:1", Strategy: PowerCycleHosts, Selector: labels.Everything(),
+			StartupTimeout: time.Minute, MaxUnhealthy: new(intstr.FromInt32(1)), Conditions: nodePolicy().Conditions}
+	}
+	for name, world := range map[string][]Change{
+		"Machines that never had a Node": {put(lone(0)), put(lone(1)), put(lone(2))},
+		"Machines whose Nodes are gone": func() (list []Change) {
+			for i := range 3 {
+				m, h := lone(i), fmt.Sprint("h-", i)
+				m.NodeName, m.ProviderID = fmt.Sprint("gone-", i), "baremetalhost:///new/"+h
+				list = append(list, put(m), Change{ID: ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: "new", Name: h},
+					Value: &Host{Namespace: "new", Name: h, Online: true, ConsumerRef: m.Key(), ConsumerKind: machineKind, State: "provisioned"}})
+			}
+			return list
+		}(),
+	} {
+		l := NewLedger(Rules{})
+		l.Apply(ledgerEpoch, append(world, put(rule()))...)
+		require.Empty(t, acts(t, l), name)
+		x := l.Report(ledgerEpoch).Checks[0].Targets[0]
+		assert.Equal(t, []reason.Code{reason.NodeNotOwned}, x.Refusals, name)
+		assert.Contains(t, x.Message, "add the namespace to clusters[].namespaces", name)
+		l = NewLedger(Rules{Namespaces: []string{"new"}})
+		l.Apply(ledgerEpoch, append(world, put(rule()))...)
+		require.Empty(t, acts(t, l), name)
+		assert.Equal(t, []reason.Code{reason.ShortCircuit}, l.Report(ledgerEpoch).Checks[0].Targets[0].Refusals, "%s: there they count", name)
+	}
+}
+
+// A run that deletes the only Node that names a Machine of the namespace makes no room for others. // I11
+func TestRunKeepsItsNamespaceCounted(t *testing.T) {
+	m, n, _ := prod()
+	never := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "prod", Name: "never", UID: "n", Phase: "Running", Created: ledgerEpoch.Add(-time.Hour)}
+	c := &Check{APIVersion: FencedAPI, Kind: FencePolicyKind, Name: "p", Source: "p.yaml:1", Strategy: PowerCycleHosts, Selector: labels.Everything(),
+		StartupTimeout: time.Minute, MaxUnhealthy: new(intstr.FromInt32(1)), Conditions: nodePolicy().Conditions}
+	b := &DisruptionBudget{Name: "b", SelectsMachines: true, Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)}
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(c), put(n), put(m), put(never), Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "b"}, Value: b})
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2"}})
+	before := l.Report(ledgerEpoch)
+	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
+	after := l.Report(ledgerEpoch)
+	assert.Equal(t, Decide(l.Snapshot(), ledgerEpoch), after)
+	assert.Equal(t, []int{2, 0}, []int{after.Checks[0].Expected, after.Checks[0].Healthy})
+	assert.Equal(t, before.Budgets, after.Budgets)
+	l.SetRuns(ledgerEpoch, nil)
+	assert.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
+}
+
+// A Node that a run has deleted registers again before a controller annotates it: the run still has its Machine. Without the
+// run, nothing says so until the Node names the Machine.
+func TestNodeOfARunRegistersWithoutItsAnnotation(t *testing.T) {
+	m, n, _ := prod()
+	bare := silentNode("w-2")
+	bare.UID = "another"
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2", MachineAPI: m.APIVersion}})
+	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
+	l.Apply(ledgerEpoch, put(bare))
+	assert.Empty(t, l.NotOwned(m, bare).Why)
+	assert.Same(t, m, l.MachineOf("w-2"))
+	assert.Equal(t, reason.UnderRemediation, resultIn(t, l, "prod").Reason)
+	l.SetRuns(ledgerEpoch, nil)
+	assert.Equal(t, []reason.Code{reason.NodeNotOwned}, resultIn(t, l, "prod").Refusals)
+	l.Apply(ledgerEpoch, put(n))
+	assert.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l))
+}
+
+// A Node that names another Machine is not that of a run which began while the Node did not exist.
+func TestRunOwnsNoNodeThatNamesAnother(t *testing.T) {
+	m, n, forged := prod()
+	l := NewLedger(Rules{})
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "tenant/x"}})
+	l.Apply(ledgerEpoch, put(n), put(m), put(forged))
+	assert.NotEmpty(t, l.NotOwned(forged, n).Why)
+	assert.Same(t, m, l.MachineOf("w-2"))
+	assert.Zero(t, l.Doubt(m, n))
+	n.OpenShiftMachine, m.APIVersion, forged.Namespace, forged.Name = "", ClusterAPIV1Beta2, "prod", "w-2" // of its name, on the other API
+	n.ClusterMachine = "prod/w-2"
+	for _, of := range []*Machine{m, forged} {
+		l = NewLedger(Rules{})
+		l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2", MachineAPI: of.APIVersion}})
+		n.ProviderID = ""
+		l.Apply(ledgerEpoch, put(n), put(m), put(forged))
+		assert.Equal(t, of == m, l.NotOwned(forged, n).Why != "")
+		assert.Empty(t, l.NotOwned(m, n).Why)
+	}
+}
+
+// Nor is what a budget would count if it were of this cluster. // I11
+func TestNothingUncountedPassesABudget(t *testing.T) {
+	for name, b := range map[string]*DisruptionBudget{
+		"of Machines": {Name: "b", SelectsMachines: true, Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
+		"of Nodes":    {Name: "b", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
+	} {
+		c := checkIn("new", PowerCycleHosts)
+		c.StartupTimeout = time.Minute
+		l := NewLedger(Rules{})
+		l.Apply(ledgerEpoch, put(c), Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "b"}, Value: b})
+		for i := range 3 {
+			l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "new", Name: fmt.Sprint("m-", i), UID: "u", Phase: "Running",
+				Created: ledgerEpoch.Add(-time.Hour), LastUpdated: ledgerEpoch.Add(-time.Hour)}))
+		}
+		require.Empty(t, acts(t, l), name)
+		x := l.Report(ledgerEpoch).Checks[0].Targets[0]
+		assert.Equal(t, []reason.Code{reason.Budget}, x.Refusals, name)
+		assert.Contains(t, x.budgets[0].Value, "add the namespace to clusters[].namespaces", name)
+	}
+}

@@ -16,7 +16,7 @@ import (
 
 // Equal reports whether two runs are the same to everything that is evaluated.
 func (r OpenRun) Equal(o OpenRun) bool {
-	return r.ID == o.ID && r.Machine == o.Machine && r.Node == o.Node && r.ControlPlane == o.ControlPlane &&
+	return r.ID == o.ID && r.Machine == o.Machine && r.MachineAPI == o.MachineAPI && r.Node == o.Node && r.ControlPlane == o.ControlPlane &&
 		(r.NodeLabels == nil) == (o.NodeLabels == nil) && maps.Equal(r.NodeLabels, o.NodeLabels)
 }
 

@@ -368,6 +368,31 @@ func TestForgedRequestsStandInNobodysWay(t *testing.T) {
 	}
 }
 
+// A namespace of the cluster with the name of one on the management API is not that one: anybody may have created it.
+func TestForgedRequestsInANamespaceOfTheManagementAPI(t *testing.T) {
+	check := nodePolicy()
+	check.Strategy, check.Template = CreateRequests, &worldTemplate
+	n := silentNode("w-2")
+	n.ClusterMachine, n.ProviderID, n.ControlPlane = "prod/w-2", "metal3://prod/h/m", true
+	m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "prod", Name: "w-2", UID: "u", NodeName: "w-2", ProviderID: n.ProviderID, ControlPlane: true}
+	for _, there := range []bool{false, true} {
+		for _, name := range []string{"", "prod"} {
+			l := NewLedger(Rules{ManagementApart: true, ManagementNamespace: name, ExternalEtcd: true})
+			l.Apply(ledgerEpoch, put(check), put(n), put(m))
+			before := resultsOf(t, l)
+			require.NotContains(t, before["nodes w-2"], reason.AlreadyRequested)
+			q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: "prod", Name: "w-2", ControlPlane: true, OnManagementAPI: there}
+			l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, OnManagementAPI: there}, Value: q})
+			assert.Equal(t, !there, assert.ObjectsAreEqual(before, resultsOf(t, l)), "%t %q", there, name)
+			assert.Equal(t, there, slices.Contains(l.w.rules.RequestSpaces([]*Check{check}, there, m, n), "prod"), "%t %q: what a look reads", there, name)
+			assert.NotContains(t, l.w.rules.RequestSpaces([]*Check{check}, false, m, n), "prod")
+			if !there {
+				assert.Empty(t, l.w.controlPlaneInFlight())
+			}
+		}
+	}
+}
+
 // resultsOf lists what is refused, by check and target.
 func resultsOf(t *testing.T, l *Ledger) map[string][]reason.Code {
 	t.Helper()

@@ -1,16 +1,23 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Whoever may create requests in some namespace could name any target. So a request says
 // something about a target only where whoever writes there may decide about it: in a
 // namespace that the administrator names, in one of the templates of checks that have no
 // namespace themselves, in that of the Machine, or in one that the Node names. Elsewhere it
-// counts nowhere. // I2
+// counts nowhere. A namespace of a management API apart is not the one of its name in the
+// cluster, which anybody may have created. // I2
 
-// requestPlace is a namespace, and the name of a target there. The namespace is "" if the
+// requestPlace is a namespace on an API, and the name of a target there. The namespace is "" if the
 // requests of all namespaces count.
-type requestPlace struct{ namespace, target string }
+type requestPlace struct {
+	apart             bool
+	namespace, target string
+}
 
 // requestIndex has the remediation requests by where they are, and by the name of their Machine or
 // Node.
@@ -18,38 +25,46 @@ type requestIndex struct {
 	byPlace map[requestPlace][]*Request
 	// spaces are the namespaces whose requests may be for every target.
 	spaces []string
-	// ofAll: those of all namespaces count.
-	ofAll bool
+	// rules say whether there is a management API apart, and whether those of all namespaces count.
+	rules Rules
 }
 
 func newRequestIndex(rules Rules) requestIndex {
-	return requestIndex{byPlace: map[requestPlace][]*Request{}, spaces: rules.commonSpaces(nil), ofAll: rules.TrustNames}
+	return requestIndex{byPlace: map[requestPlace][]*Request{}, spaces: rules.commonSpaces(nil), rules: rules}
 }
 
-func (x *requestIndex) place(namespace, target string) requestPlace {
-	if x.ofAll {
-		namespace = ""
+func (x *requestIndex) place(r *Request) requestPlace {
+	if x.rules.TrustNames {
+		return requestPlace{target: r.targetName()}
 	}
-	return requestPlace{namespace, target}
+	return requestPlace{r.OnManagementAPI, r.Namespace, r.targetName()}
 }
 
 func (x *requestIndex) put(r *Request) {
-	at := x.place(r.Namespace, r.targetName())
+	at := x.place(r)
 	x.byPlace[at] = insert(slices.Clone(x.byPlace[at]), r, byRequest)
 }
 
 func (x *requestIndex) drop(r *Request) {
-	drop(x.byPlace, x.place(r.Namespace, r.targetName()), r)
+	drop(x.byPlace, x.place(r), r)
 }
 
 // of lists the requests for a target of this name. Machine and Node may be nil.
 func (x *requestIndex) of(target string, m *Machine, n *Node) []*Request {
-	if x.ofAll {
-		return x.byPlace[x.place("", target)]
+	if x.rules.TrustNames {
+		return x.byPlace[requestPlace{target: target}]
 	}
-	var list []*Request
-	for _, namespace := range withTarget(x.spaces, m, n) {
-		if in := x.byPlace[requestPlace{namespace, target}]; len(list) == 0 {
+	list := x.on(false, target, m, n)
+	if !x.rules.ManagementApart {
+		return list
+	}
+	return slices.Concat(list, x.on(true, target, m, n))
+}
+
+// on lists those on one API.
+func (x *requestIndex) on(apart bool, target string, m *Machine, n *Node) (list []*Request) {
+	for _, namespace := range x.rules.withTarget(x.spaces, apart, m, n) {
+		if in := x.byPlace[requestPlace{apart, namespace, target}]; len(list) == 0 {
 			list = in
 		} else {
 			list = slices.Concat(list, in)
@@ -60,14 +75,21 @@ func (x *requestIndex) of(target string, m *Machine, n *Node) []*Request {
 
 // mayBeFor reports whether a request may be for a target.
 func (x *requestIndex) mayBeFor(q *Request, m *Machine, n *Node) bool {
-	return x.ofAll || slices.Contains(withTarget(x.spaces, m, n), q.Namespace)
+	return x.rules.TrustNames || slices.Contains(x.rules.withTarget(x.spaces, q.OnManagementAPI, m, n), q.Namespace)
 }
 
-// withTarget adds the namespaces that a target itself names. list must have no spare capacity.
-func withTarget(list []string, m *Machine, n *Node) []string {
+// withTarget adds the namespaces that a target itself names, on the API of the cluster or on the management API apart,
+// where the Machines of the Cluster API are. list must have no spare capacity.
+func (r *Rules) withTarget(list []string, apart bool, m *Machine, n *Node) []string {
 	own := n.spaces()
-	if m != nil {
+	if r.ManagementApart {
+		own = n.spacesOn(apart)
+	}
+	if m != nil && (!r.ManagementApart || apart == (m.Group() == group(ClusterAPIV1Beta2))) {
 		own = append(own, m.Namespace)
+	}
+	if apart && r.ManagementNamespace != "" {
+		own = append(own, r.ManagementNamespace)
 	}
 	for _, namespace := range own {
 		if !slices.Contains(list, namespace) {
@@ -77,20 +99,37 @@ func withTarget(list []string, m *Machine, n *Node) []string {
 	return list
 }
 
-// RequestSpaces lists the namespaces whose requests, of any kind, may be for a target.
-func (r *Rules) RequestSpaces(checks []*Check, m *Machine, n *Node) []string {
+// spacesOn are the namespaces of n.spaces on one of two APIs.
+func (n *Node) spacesOn(apart bool) []string {
+	if n == nil {
+		return nil
+	}
+	seen := Node{}
+	if apart {
+		seen.ClusterMachine = n.ClusterMachine
+	} else {
+		seen.OpenShiftMachine = n.OpenShiftMachine
+	}
+	if apart != strings.HasPrefix(n.ProviderID, openShiftScheme) {
+		seen.ProviderID = n.ProviderID
+	}
+	return seen.spaces()
+}
+
+// RequestSpaces lists the namespaces of an API whose requests, of any kind, may be for a target.
+func (r *Rules) RequestSpaces(checks []*Check, apart bool, m *Machine, n *Node) []string {
 	var templates []string
 	for _, c := range checks {
 		templates = append(templates, templateSpaces(c)...)
 	}
-	return withTarget(r.commonSpaces(templates), m, n)
+	return r.withTarget(r.commonSpaces(templates), apart, m, n)
 }
 
-// commonSpaces lists the namespaces whose requests may be for every target. templates are those of
-// the checks.
+// commonSpaces lists the namespaces of the cluster whose requests may be for every target. templates
+// are those of the checks.
 func (r *Rules) commonSpaces(templates []string) []string {
 	list := slices.Concat(r.RequestNamespaces, r.Namespaces, templates)
-	if r.ManagementNamespace != "" {
+	if r.ManagementNamespace != "" && !r.ManagementApart {
 		list = append(list, r.ManagementNamespace)
 	}
 	slices.Sort(list)

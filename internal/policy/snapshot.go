@@ -85,7 +85,9 @@ type Rules struct {
 type OpenRun struct {
 	ID      string
 	Machine string // "namespace/name"
-	Node    string
+	// MachineAPI is the apiVersion of the Machine; "" if it is not known.
+	MachineAPI string
+	Node       string
 	// ControlPlane: the run concerns a control-plane host. Its Machine and its Node
 	// may be gone.
 	ControlPlane bool

@@ -29,7 +29,7 @@ type tables struct {
 	nodeless nodelessIndex
 	// byNode lists the Machines that name a Node, sorted.
 	byNode map[string][]*Machine
-	// machineSpaces counts by namespace the Nodes that name a Machine there.
+	// machineSpaces counts by namespace the Nodes that name a Machine there, and the open runs.
 	machineSpaces machineSpaces
 	leases        map[string]Lease
 	clusters      map[string]*Cluster
@@ -96,6 +96,7 @@ func tablesOf(s *Snapshot) *tables {
 	}
 	for _, r := range s.OpenRuns {
 		w.runs.put(r)
+		w.machineSpaces.countRun(r, 1)
 	}
 	var templates []string
 	for i := range s.Checks {

@@ -137,6 +137,7 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		t.Action = c.action(x)
 		t.refuseTarget(c, a.Rules, x)
 		t.refuseNotOwned(x)
+		t.refuseUncounted(x)
 		t.refuseAlive(x, now)
 		if a.Rules.WaitForUpgrade {
 			t.refuseRollingConfig(x)
@@ -199,6 +200,16 @@ func (t *TargetReport) refuseNotOwned(x *Subject) {
 	}
 	t.refuse(reason.NodeNotOwned)
 	t.Message += "; " + x.NotOwned.Why
+}
+
+// refuseUncounted refuses what no limit would count: any number of such targets could be acted on
+// at once. // I11
+func (t *TargetReport) refuseUncounted(x *Subject) {
+	if t.Action == None || !t.uncounted || slices.Contains(t.Refusals, reason.NodeNotOwned) {
+		return
+	}
+	t.refuse(reason.NodeNotOwned)
+	t.Message += "; " + x.Machine.foreign()
 }
 
 // refuseDeletion refuses the deletion of a Machine that no controller recreates,
