@@ -44,6 +44,10 @@ func TestControllerAliveFindsTheController(t *testing.T) {
 			assert.Equal(t, want, got, c.id.APIVersion+" "+when)
 		}
 		require.NoError(t, c.at.CreateNamespace(ctx, c.namespace))
+		until(t, time.Minute, "the API server knows the rights of fenced", func() bool {
+			_, err := k.ControllerAlive(ctx, c.id)
+			return err == nil
+		})
 		judged(remediate.No, "without a Lease")
 		lease := rig.Lease{Namespace: c.namespace, Name: c.name, Holder: "judge-1", Duration: time.Minute}
 		require.NoError(t, c.at.PutLease(ctx, lease))
