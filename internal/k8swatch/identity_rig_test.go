@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/remediate"
@@ -44,7 +45,11 @@ func TestLookAtAnotherManagementClusterIsNoAnswer(t *testing.T) {
 		require.ErrorContains(t, l.Err, "point it to the former again")
 		assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
 
-		forget(t, b.manage, "fenced-management")
+		cfg := b.config(t) // without its rights there
+		cfg.Management.Kubeconfig, err = b.manage.Kubeconfig("somebody")
+		require.NoError(t, err)
+		k, err = New(cfg, zap.NewNop())
+		require.NoError(t, err)
 		l = k.Look(t.Context(), b.run, nil)
 		require.ErrorContains(t, l.Err, "apply rbac.yaml")
 		assert.Empty(t, l.Seen.ManagementUID)
