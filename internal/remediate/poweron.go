@@ -29,6 +29,8 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return hostPoweredOn(r, s, note, now)
 	case believedOff && falseOffReason(r, s) != "":
 		return holdFalseOff(r, falseOffReason(r, s), now)
+	case late && !on && s.LevelRefusal == reason.AddressChanged: // no command reaches what was switched off, and no time changes that // I10, L1
+		return stop(r, reason.AddressChanged, "the host leads to another BMC or outlet than when the run began", now)
 	case late && !on && daemonWasAway(r, s, now):
 		anew, _, _ := enter(r, PowerOn, daemonAwayNote, now)
 		anew.Level, anew.Intent = r.Level, r.Intent // what was sent before still counts
