@@ -78,7 +78,7 @@ func (d *daemon) options(w *world) engine.Options {
 		Store: d.store, StoreID: d.id, Instance: instance, Hosts: inventory{w}, Open: w.open, Own: hosts.Own{MachineID: "machine-" + own},
 		Events: event.NewStream(d.observe), Record: d.record, Suspended: func() time.Duration { return 0 },
 		Clusters: []engine.ClusterOptions{
-			{Name: prod, Mode: guard.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.prod.Watch(), Kube: w.prod},
+			{Name: prod, Mode: guard.ModeEvaluate, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.prod.Watch(), Kube: w.prod, Rules: policy.Rules{Namespaces: []string{"ns"}}},
 			{Name: lab, Mode: guard.ModeObserve, Isolation: remediate.IsolateDelete, IdentityMode: "required", Watch: w.lab.Watch(), Kube: w.lab,
 				FileChecks: []policy.Check{*check()}},
 		},
