@@ -176,6 +176,9 @@ func (w *World) auditAlone(node, uid, what string) {
 func (w *World) auditTouched(c *incarnation, q *policy.Request, what string) {
 	w.outcome.Actions[what+" a request"]++
 	of, ours := w.others.made[q.UID]
+	if !ours {
+		of, ours = w.others.copies[q.UID]
+	}
 	switch r, known := w.recordOf(of.mark); {
 	case !ours || q.MadeBy != of.mark:
 		w.violate("I22", w.nodeOf(q), "%s: %s %s, which fenced did not make, or which has lost its mark", c, what, q.UID)

@@ -110,6 +110,9 @@ func (w *World) meddleWith(q *policy.Request, what int) {
 		w.api.DropOther(q)
 		n := w.newOther(escalate.Object{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name, Template: c.TemplateName}, w.nodeOf(q))
 		n.NodeName, n.Owners, n.Check, n.MadeBy = c.NodeName, c.Owners, c.Check, c.MadeBy
+		if r, known := w.recordOf(c.MadeBy); known && r.Newest().UID == "" {
+			w.others.copies[n.UID] = w.others.made[q.UID] // nothing but its mark tells fenced which one it made
+		}
 		w.fault("request-restored", w.nodeOf(q), "%s instead of %s", n.UID, q.UID)
 		w.api.PutOther(n)
 	}

@@ -17,6 +17,7 @@ type others struct {
 	uids        int
 	remediators map[string]*remediator // by the UID of the request
 	made        map[string]made        // by UID: the requests that fenced made
+	copies      map[string]made        // and the copies of those whose UID no record knew when they were replaced
 	// aliveTo is until when the check's own controller is alive, aliveAt since when.
 	aliveTo, aliveAt time.Time
 	missingTo        time.Time // and until when the templates are missing
@@ -30,7 +31,7 @@ type made struct {
 }
 
 func newOthers(seed uint64) others {
-	return others{rng: rand.New(rand.NewPCG(seed, 6)), remediators: map[string]*remediator{}, made: map[string]made{}}
+	return others{rng: rand.New(rand.NewPCG(seed, 6)), remediators: map[string]*remediator{}, made: map[string]made{}, copies: map[string]made{}}
 }
 
 // kinds of remediators.
