@@ -68,6 +68,14 @@ func (hosts hostsByName) of(m *Machine) (Host, error) {
 	return HostFor(*m, found)
 }
 
+// groupOfProvider is the API group of the Machines that have such a providerID.
+func groupOfProvider(providerID string) string {
+	if strings.HasPrefix(providerID, openShiftScheme) {
+		return group(OpenShiftMachineAPI)
+	}
+	return group(ClusterAPIV1Beta2)
+}
+
 // pausedHost is the annotation that stops the bare-metal operator for one host.
 const pausedHost = "baremetalhost.metal3.io/paused"
 
