@@ -79,6 +79,23 @@ func TestMachinesOfTheOtherAPIDoNotCount(t *testing.T) {
 	}
 }
 
+// A check there does not overlap with one of the management API, although two Machines without a Node have one name.
+func TestChecksOfTheOtherAPIDoNotOverlap(t *testing.T) {
+	l, _, _ := apartWorld("")
+	theirs := checkIn("prod", MarkOwners)
+	theirs.APIVersion, theirs.StartupTimeout = ClusterAPIV1Beta2, time.Minute
+	lone := tenantMachine(func(m *Machine) {
+		m.APIVersion, m.Name, m.ControllerOwner, m.InfrastructureReadySince = ClusterAPIV1Beta2, "lone", Owner{Kind: "MachineSet", Name: "s", UID: "s"}, ledgerEpoch.Add(-time.Hour)
+	})
+	l.Apply(ledgerEpoch, put(theirs), put(lone))
+	before := acts(t, l)
+	require.Contains(t, before, "prod/lone prod/lone")
+	closed := checkIn("prod", DeleteMachines)
+	closed.StartupTimeout, closed.MaxUnhealthy = time.Minute, new(intstr.FromInt32(0))
+	l.Apply(ledgerEpoch, put(closed), put(tenantMachine(func(m *Machine) { m.Name = "lone" })))
+	assert.Equal(t, before, acts(t, l))
+}
+
 // The Machine of a run counts after its deletion, whatever has its name on the other API. // I11
 func TestMachineOfARunThatIsGoneCounts(t *testing.T) {
 	l, m, _ := apartWorld("")
