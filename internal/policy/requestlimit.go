@@ -56,8 +56,9 @@ func (p *place) countsNowhere() bool {
 
 // giveSeats lets the namespaces take a seat in turns, first those of the
 // administrator and of the Machines that Nodes name. So a namespace that wants no more than its share gets all of it,
-// whatever the others want. Within one, what fenced holds goes first, and always, because its
-// host may be off; then what waits, the oldest first; then what was answered.
+// whatever the others want. Within one, what fenced holds goes first, also where no seat is left, because its
+// host may be off; then what waits, the oldest first; then what was answered. Whoever may write a request can
+// write that fenced holds it, so no namespace has more seats for that.
 func giveSeats(in map[space][]*place, isFirst func(space) bool) {
 	free, seats := maxRequests, map[space]int{}
 	for _, first := range []bool{true, false} {
@@ -72,7 +73,7 @@ func giveSeats(in map[space][]*place, isFirst func(space) bool) {
 			turns = slices.DeleteFunc(turns, func(from space) bool { return at == len(in[from]) })
 			for _, from := range turns {
 				p := in[from][at]
-				if p.seated = p.rank() == 0 || at < maxRequestsIn && free > 0; p.seated {
+				if p.seated = at < maxRequestsIn && (free > 0 || p.rank() == 0); p.seated {
 					free--
 					seats[from]++
 				} else {
