@@ -133,6 +133,15 @@ func (m *Machine) NamesHost() bool {
 		m.Annotations[HostAnnotation] != ""
 }
 
+// refersTo reports whether a Machine names the host, which may be nil.
+func (m *Machine) refersTo(h *Host) bool {
+	if h == nil {
+		return false
+	}
+	ref, err := hostRefOf(*m)
+	return err == nil && ref.matches(h)
+}
+
 // hostRef is the BareMetalHost that a Machine names: by name, by UID, or by both.
 type hostRef struct{ namespace, name, uid string }
 

@@ -216,7 +216,7 @@ func (l *Ledger) setHost(id ObjectID, h *Host) {
 	}
 	if !old.sameConsumer(h) {
 		for _, m := range l.w.nodeless { // a BareMetalHost shows whose the Node was
-			if m.NodeName != "" {
+			if m.NodeName != "" && (m.refersTo(old) || m.refersTo(h)) {
 				l.touchMachine(m.Name)
 				l.touchNode(m.NodeName)
 			}
