@@ -66,6 +66,12 @@ func (s space) compare(o space) int {
 	return 1
 }
 
+// TrustsChecks reports whether the administrator named a namespace, where checks of an API version are, as one of the
+// Machines of the cluster.
+func (r *Rules) TrustsChecks(apiVersion, namespace string) bool {
+	return r.trustsSpace(r.spaceOf(group(apiVersion), namespace))
+}
+
 // text names the namespace in a message.
 func (s space) text() string {
 	if s.apart {
