@@ -164,3 +164,21 @@ func TestTwoAPIsShareNoLimit(t *testing.T) { // I18
 	assert.Equal(t, maxTargets, (&Rules{ManagementApart: true, ManagementNamespace: "prod"}).targetLimit(space{true, "prod"}))
 	assert.Equal(t, maxTargetsOfNamespace, (&Rules{ManagementApart: true, ManagementNamespace: "prod"}).targetLimit(space{false, "prod"}))
 }
+
+// Once no file has a check with a template there, requests of that namespace count no longer. // I2
+func TestRequestsWhereATemplateOfAFileWas(t *testing.T) {
+	check := nodePolicy()
+	check.Strategy, check.Template, check.Source = CreateRequests, &worldTemplate, "policies.d/a.yaml:1"
+	other := nodePolicy()
+	other.Name = "other"
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(other), put(silentNode("w-2")))
+	q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: worldTemplate.Namespace, Name: "w-2", ControlPlane: true}
+	l.Apply(ledgerEpoch, requestChange(q))
+	require.Empty(t, l.w.controlPlaneInFlight())
+	l.SetFiles(ledgerEpoch, []Check{*check}, nil)
+	require.NotEmpty(t, l.w.controlPlaneInFlight())
+	l.SetFiles(ledgerEpoch, nil, nil)
+	assert.Empty(t, l.w.controlPlaneInFlight())
+	assert.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
+}
