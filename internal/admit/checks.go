@@ -16,8 +16,9 @@ import (
 // checkStates remembers what was told of each check: its state, and whether its limit allows
 // remediation. Only the deciding goroutine uses it.
 type checkStates struct {
-	byID map[string]*checkState
-	pace *rate.Limiter // of all checks
+	byID   map[string]*checkState
+	crowds map[string]*crowdState
+	pace   *rate.Limiter // of all checks
 }
 
 // checkState is what was told of one check. A new one counts as Active with an open limit, so
@@ -32,7 +33,7 @@ type checkState struct {
 }
 
 func newCheckStates() checkStates {
-	return checkStates{byID: map[string]*checkState{}, pace: newClusterPace()}
+	return checkStates{byID: map[string]*checkState{}, crowds: map[string]*crowdState{}, pace: newClusterPace()}
 }
 
 // tell emits what has changed of the checks. It returns when to call it again; zero: after a change.

@@ -86,6 +86,7 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.opt.Lead.CompareSlots()
 		found, _ := c.book.Counters()
 		checksDue := c.checks.tell(found, c.emit, now) // before the refusals that follow from it
+		checksDue = policy.Sooner(checksDue, c.checks.tellCrowds(crowds(c.book), c.emit, now))
 		due = policy.Sooner(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
 		due = policy.Sooner(due, checksDue)
 		due = policy.Sooner(due, c.resumer.consider(now))

@@ -41,7 +41,11 @@ type candidate struct {
 	startingUntil time.Time
 }
 
-func targetKey(t *policy.TargetReport) string { return t.Machine + "|" + t.Node }
+// targetKey tells targets apart: both API families may have a Machine of one name, on two API servers.
+func targetKey(t *policy.TargetReport) string {
+	group, _, _ := strings.Cut(t.MachineAPIVersion, "/")
+	return group + " " + t.Machine + "|" + t.Node
+}
 
 // Drafter holds the settings with which every run of a cluster is drafted.
 type Drafter struct {

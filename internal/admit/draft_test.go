@@ -85,3 +85,12 @@ func TestLimitsOfADraft(t *testing.T) {
 	assert.True(t, draft(BookOptions{Rules: policy.Rules{DeleteControlPlaneMachines: true}}, policy.TargetReport{Node: "n"}).ReplaceControlPlane)
 	assert.False(t, draft(BookOptions{}, policy.TargetReport{Node: "n", Action: policy.DeleteMachine}).ReplaceControlPlane)
 }
+
+// A request or a probe for the Machine of one API says nothing about the Machine of its name on another.
+func TestTargetsOfTwoAPIsAreTwo(t *testing.T) {
+	of := func(api string) string {
+		return targetKey(&policy.TargetReport{Machine: "prod/m", MachineAPIVersion: api})
+	}
+	assert.NotEqual(t, of(policy.OpenShiftMachineAPI), of(policy.ClusterAPIV1Beta2))
+	assert.Equal(t, of(policy.ClusterAPIV1Beta1), of(policy.ClusterAPIV1Beta2))
+}

@@ -109,7 +109,7 @@ func newCluster(cfg Config, log *zap.Logger) *Cluster {
 	if cfg.Management.Kubeconfig != "" {
 		c.manage = newSide(c, "management", cfg.Management.Kubeconfig)
 	}
-	c.requests.init(len(c.sides()))
+	c.requests.init()
 	c.addStores()
 	return c
 }

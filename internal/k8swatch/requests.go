@@ -17,7 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// maxRequestKinds limits how many kinds the authors of checks can make fenced
+// maxRequestKinds limits how many kinds the authors of checks in namespaces can make fenced
 // watch.
 const maxRequestKinds = 16
 
@@ -31,20 +31,18 @@ type requestKind struct {
 // Those of other remediators are watched only while a check names them.
 type requestKinds struct {
 	changed chan struct{} // a check changed, or a store of requests was proven
-	sides   int           // the API servers, each with a store of our own kind
 
 	mu     sync.Mutex
 	stores map[requestKind]*store
 	ready  map[schema.GroupKind]bool
+	// full: no more kinds are watched because checks in namespaces name them.
+	full bool
 }
 
-func (r *requestKinds) init(sides int) {
-	r.changed, r.sides = make(chan struct{}, 1), sides
+func (r *requestKinds) init() {
+	r.changed = make(chan struct{}, 1)
 	r.stores, r.ready = map[requestKind]*store{}, map[schema.GroupKind]bool{}
 }
-
-// full reports whether no more kinds are watched because checks name them; r.mu is held.
-func (r *requestKinds) full() bool { return len(r.stores) >= maxRequestKinds+r.sides }
 
 // keepRequests watches the kinds that checks name, until ctx ends.
 func (c *Cluster) keepRequests(ctx context.Context) {
@@ -73,8 +71,10 @@ func (c *Cluster) adjustRequests() (news bool) {
 	r := &c.requests
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var chosen map[requestKind]bool
+	chosen, r.full = chosenKinds(wanted, c.cfg.rules())
 	for k, st := range r.stores {
-		if _, still := wanted[k]; !still {
+		if !chosen[k] {
 			k.side.drop(st)
 			delete(r.stores, k)
 		}
@@ -82,7 +82,7 @@ func (c *Cluster) adjustRequests() (news bool) {
 	ready := map[schema.GroupKind]bool{}
 	for k, wish := range wanted {
 		st := r.stores[k]
-		if st == nil && (!r.full() || wish.always) {
+		if st == nil && chosen[k] {
 			st = &store{convert: c.cfg.convertRequest(k.side.isApart()), source: source{kind: k.kind.Kind, group: k.kind.Group,
 				versions: []string{wish.version}, namespace: c.requestsIn(k.side), request: true}}
 			if k.kind == ownRequests {
@@ -130,6 +130,8 @@ type wish struct {
 	version string
 	// always: whatever the authors of checks in namespaces name. An administrator named the kind.
 	always bool
+	// namespaces are those whose checks name it.
+	namespaces map[string]bool
 }
 
 // templates returns fenced's own kind of requests, and those that the checks of the
@@ -137,16 +139,21 @@ type wish struct {
 func (c *Cluster) templates() map[requestKind]wish {
 	wanted := map[requestKind]wish{}
 	for _, s := range c.sides() {
-		wanted[requestKind{s, ownRequests}] = wish{requestGVR.Version, true}
+		wanted[requestKind{s, ownRequests}] = wish{version: requestGVR.Version, always: true}
 	}
 	if c.cfg.Metal3Remediations {
-		wanted[requestKind{c.manage, metal3Requests}] = wish{"v1beta1", true}
+		wanted[requestKind{c.manage, metal3Requests}] = wish{version: "v1beta1", always: true}
 	}
 	note := func(check *policy.Check, on *side) {
 		for _, t := range check.Templates() {
 			if kind, version := requestOf(t); kind.Group != "" {
 				k := requestKind{on, kind}
-				wanted[k] = wish{version, wanted[k].always || check.Administrators()}
+				w := wanted[k]
+				if w.namespaces == nil {
+					w.namespaces = map[string]bool{}
+				}
+				w.version, w.always, w.namespaces[check.Namespace] = version, w.always || check.Administrators(), true
+				wanted[k] = w
 			}
 		}
 	}
@@ -246,7 +253,7 @@ func (r *requestKinds) unread(check *policy.Check) string {
 // why says why a kind cannot be read; r.mu is held.
 func (r *requestKinds) why(kind schema.GroupKind) string {
 	why := "not yet"
-	if r.full() {
+	if r.full {
 		why = fmt.Sprintf("checks name more than %d kinds", maxRequestKinds)
 	}
 	for k, st := range r.stores {

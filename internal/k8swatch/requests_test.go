@@ -3,6 +3,7 @@ package k8swatch
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,6 +108,39 @@ func TestLimitOfRequestKinds(t *testing.T) {
 	c.adjustRequests()
 	assert.True(t, slices.ContainsFunc(c.requests.watched(), func(st *store) bool { return st.kind == "New" }))
 	assert.Equal(t, maxRequestKinds+2, len(c.requests.watched()), "with fenced's own")
+}
+
+// Whoever may write checks in one namespace does not take the places of the kinds that those of others name, whoever comes
+// first: a check whose requests are not watched is Invalid. The namespaces of clusters[] come first. // I18
+func TestKindsOfRequestsAreSharedByNamespace(t *testing.T) {
+	c := offline()
+	add := func(namespace, kind string) {
+		k := checkWith("example.com/v1", kind+"Template")
+		k.SetNamespace(namespace)
+		k.SetName(strings.ToLower(kind))
+		require.NoError(t, c.storeOf("MachineHealthCheck").Add(k))
+	}
+	invalid := func(kind string) string {
+		return c.requests.gateCheck(&policy.Check{Template: &policy.Template{APIVersion: "example.com/v1", Kind: kind + "Template"}}).Invalid
+	}
+	for i := range 3 * maxRequestKinds {
+		add("evil", fmt.Sprintf("A%d", i))
+	}
+	c.adjustRequests()
+	assert.Len(t, c.requests.watched(), maxRequestKinds+1, "with fenced's own")
+	add("prod", "Zed")
+	c.adjustRequests()
+	assert.Contains(t, invalid("Zed"), "not yet", "it is watched")
+	assert.Contains(t, invalid("A9"), "checks name more than 16 kinds")
+	assert.Len(t, c.requests.watched(), maxRequestKinds+1)
+	for i := range maxRequestKinds {
+		add(fmt.Sprint("more-", i), fmt.Sprintf("B%d", i))
+	}
+	c.adjustRequests()
+	assert.Contains(t, invalid("Zed"), "checks name more than 16 kinds", "it is the last of 18 namespaces")
+	c.cfg.Namespaces = []string{"prod"}
+	c.adjustRequests()
+	assert.Contains(t, invalid("Zed"), "not yet", "the administrator names it")
 }
 
 // A check whose selector cannot be read concerns the Machines of its namespace, and nobody else. // I22

@@ -28,7 +28,7 @@ type Objects struct {
 type id struct{ apiVersion, kind, namespace, name string }
 
 func (i id) key() policy.ObjectKey {
-	return policy.ObjectKey{Kind: i.kind, Namespace: i.namespace, Name: i.name}
+	return policy.ObjectID{APIVersion: i.apiVersion, Kind: i.kind, Namespace: i.namespace, Name: i.name}.Key()
 }
 
 // anyVersion is the object in any version of its API. If two dumps show it in two

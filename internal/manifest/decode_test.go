@@ -75,8 +75,8 @@ func TestLost(t *testing.T) {
 		"items are no list":  {"{apiVersion: v1, kind: List, items: x}", "in.yaml:1", `items: "x" is not a list`, anything},
 		"item is no object":  {"{apiVersion: v1, kind: List, items: [x]}", "in.yaml:1 items[0]", `"x" is not a Kubernetes object`, anything},
 		"no name":            {"{apiVersion: v1, kind: Node}", "Node (no name)", "in.yaml:1: metadata.name is missing", policy.ObjectKey{Kind: "Node"}},
-		"other version":      {"{apiVersion: machine.openshift.io/v1, kind: Machine, metadata: {namespace: a, name: m}}", "Machine a/m", "this version does not read machine.openshift.io/v1", policy.ObjectKey{Kind: "Machine", Namespace: "a", Name: "m"}},
-		"nodeRef is empty":   {"{apiVersion: machine.openshift.io/v1beta1, kind: Machine, metadata: {namespace: a, name: m}, status: {nodeRef: {}}}", "Machine a/m", "status.nodeRef.name: is missing", policy.ObjectKey{Kind: "Machine", Namespace: "a", Name: "m"}},
+		"other version":      {"{apiVersion: machine.openshift.io/v1, kind: Machine, metadata: {namespace: a, name: m}}", "Machine a/m", "this version does not read machine.openshift.io/v1", policy.ObjectKey{Kind: "Machine", Namespace: "a", Name: "m", Group: "machine.openshift.io"}},
+		"nodeRef is empty":   {"{apiVersion: machine.openshift.io/v1beta1, kind: Machine, metadata: {namespace: a, name: m}, status: {nodeRef: {}}}", "Machine a/m", "status.nodeRef.name: is missing", policy.ObjectKey{Kind: "Machine", Namespace: "a", Name: "m", Group: "machine.openshift.io"}},
 		"label is a boolean": {"{apiVersion: v1, kind: Node, metadata: {name: n, labels: {a: true}}}", "Node n", "metadata.labels: the value of a, true, is not a text", policy.ObjectKey{Kind: "Node", Name: "n"}},
 		"host flag is text":  {`{apiVersion: metal3.io/v1alpha1, kind: BareMetalHost, metadata: {namespace: a, name: h}, spec: {online: "yes"}}`, "BareMetalHost a/h", `spec.online: "yes" is not true or false`, policy.ObjectKey{Kind: "BareMetalHost", Namespace: "a", Name: "h"}},
 	} {

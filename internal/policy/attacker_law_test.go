@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -159,13 +158,25 @@ func drawVictims(t *rapid.T) (rules Rules, list []Change) {
 	return rules, list
 }
 
+// attacker says what is the attacker's: the objects of an API group in a namespace, and requests.
+type attacker struct {
+	may  func(apiVersion, namespace string) bool
+	made func(q *Request) bool
+}
+
+// inNamespace is who has one namespace, of whatever API.
+var inNamespace = attacker{
+	may:  func(_, namespace string) bool { return namespace == attackerNamespace },
+	made: func(q *Request) bool { return q.Namespace == attackerNamespace },
+}
+
 // decisions are what fenced decides about everybody but the attacker, by law, sorted. Sentences are left out: they may
 // name what the attacker wrote.
 type decisions map[string][]string
 
 func (d decisions) add(law string, what ...any) { d[law] = append(d[law], fmt.Sprint(what...)) }
 
-func decide(rules Rules, turns bool, changes ...[]Change) decisions {
+func decide(rules Rules, by attacker, turns bool, changes ...[]Change) decisions {
 	l := NewLedger(rules)
 	for _, list := range changes {
 		l.Apply(ledgerEpoch, list...)
@@ -174,15 +185,16 @@ func decide(rules Rules, turns bool, changes ...[]Change) decisions {
 	r := l.Report(ledgerEpoch)
 	for i := range r.Checks {
 		c := &r.Checks[i]
-		if c.Namespace != attackerNamespace {
+		own := by.may(c.APIVersion, c.Namespace)
+		if !own {
 			d.add("counts", c.ID(), c.State, c.Expected, c.Healthy, c.MaxUnhealthy, c.Allowed, c.RemediationsAllowed, c.gate)
 		}
 		for j := range c.Targets {
-			d.addTarget("targets", turns, c.Namespace, c.ID(), &c.Targets[j])
+			d.addTarget("targets", by, turns, own, c.ID(), &c.Targets[j])
 		}
 	}
 	for _, q := range l.Requested(true, ledgerEpoch) {
-		d.addTarget("requests", turns, q.Request.Namespace, q.Request.key(), &q.Target)
+		d.addTarget("requests", by, turns, by.made(q.Request), q.Request.key(), &q.Target)
 	}
 	d.add("budgets", r.Budgets)
 	d.add("facts", l.ControlPlaneSize(), l.Fleet("z1"))
@@ -200,13 +212,14 @@ func decide(rules Rules, turns bool, changes ...[]Change) decisions {
 
 // addTarget adds what somebody's check or request asks for. What the attacker's own ask for counts only if it acts on a
 // Node of others, and what others decide about the attacker's Machine and Node does not count.
-func (d decisions) addTarget(law string, turns bool, namespace string, who any, x *TargetReport) {
+func (d decisions) addTarget(law string, by attacker, turns, own bool, who any, x *TargetReport) {
+	namespace, _ := splitKey(x.Machine)
 	switch {
-	case namespace == attackerNamespace:
+	case own:
 		if x.Acts() && x.Node != "" && x.Node != attackerNode {
 			d.add("reach", who, x.Action, x.Node)
 		}
-	case x.Node != attackerNode && !strings.HasPrefix(x.Machine, attackerNamespace+"/"):
+	case x.Node != attackerNode && !by.may(x.MachineAPIVersion, namespace):
 		refusals := slices.Clone(x.Refusals)
 		if !turns {
 			refusals = slices.DeleteFunc(refusals, isTurn)
@@ -230,7 +243,7 @@ func attackOf(kinds ...string) func(*rapid.T) {
 			objects = append(objects, attacks[kind](t, world))
 		}
 		turns := !slices.ContainsFunc(ofKubelets, func(kind string) bool { return used[kind] })
-		before, after := decide(rules, turns, world), decide(rules, turns, world, objects)
+		before, after := decide(rules, inNamespace, turns, world), decide(rules, inNamespace, turns, world, objects)
 		for _, law := range attackLaws {
 			if !slices.ContainsFunc(kinds, func(kind string) bool { return used[kind] && accepted[kind][law] != "" }) {
 				require.Equal(t, before[law], after[law], "%s changed by %v of %q", law, slices.Sorted(maps.Keys(used)), attackerNamespace)

@@ -25,7 +25,7 @@ func isLeaving(w *tables, m *Machine) bool { return m.Deleting && w.nodes[m.Node
 // under remediation, or its Node is unavailable.
 func machineUnavailable(w *tables, m *Machine) bool {
 	n := w.nodes[m.NodeName]
-	return m.Deleting || n == nil || w.unavailable(n) || w.runs[runSubject{machine: m.Key()}].ID != ""
+	return m.Deleting || n == nil || w.unavailable(n) || w.runs.onMachine(m).ID != ""
 }
 
 // nodelessIndex holds the Machines whose Node does not exist.

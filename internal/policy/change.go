@@ -19,7 +19,13 @@ func (id ObjectID) String() string {
 }
 
 // Key is the key of the object in Snapshot.Undecoded.
-func (id ObjectID) Key() ObjectKey { return ObjectKey{id.kind(), id.Namespace, id.Name} }
+func (id ObjectID) Key() ObjectKey {
+	k := ObjectKey{Kind: id.kind(), Namespace: id.Namespace, Name: id.Name}
+	if k.Kind == "Machine" {
+		k.Group = group(id.APIVersion)
+	}
+	return k
+}
 
 // kindGroups are the API groups of the kinds that fenced reads; the core group is
 // given by its version. An object of another group may have a kind of the same

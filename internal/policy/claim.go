@@ -68,9 +68,8 @@ func (o owners) unreadMachineOf(n *Node) Doubt {
 	case n == nil:
 		return Doubt{}
 	default:
-		for _, named := range []string{n.OpenShiftMachine, n.ClusterMachine} {
-			namespace, name := splitKey(named)
-			if k := (ObjectKey{"Machine", namespace, name}); name != "" && o.undecoded[k] > 0 {
+		for _, k := range n.namedKeys() {
+			if o.undecoded[k] > 0 {
 				found = k
 			}
 		}
@@ -79,6 +78,16 @@ func (o owners) unreadMachineOf(n *Node) Doubt {
 		}
 	}
 	return Doubt{reason.Undecodable, found.text() + " could not be decoded, and it may be " + whose}
+}
+
+// namedKeys are the keys of the Machines that the Node names, if these could not be decoded.
+func (n *Node) namedKeys() (list []ObjectKey) {
+	for _, apiGroup := range machineGroups {
+		if namespace, name := splitKey(n.named(apiGroup)); name != "" {
+			list = append(list, ObjectKey{"Machine", namespace, name, apiGroup})
+		}
+	}
+	return list
 }
 
 // text names the object in a sentence.
@@ -93,7 +102,7 @@ func (k ObjectKey) text() string {
 }
 
 func byKey(a, b ObjectKey) int {
-	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Group, b.Group))
 }
 
 // doubt returns why a Machine's reference to its Node is in doubt: another

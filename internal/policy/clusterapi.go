@@ -19,7 +19,7 @@ func (w *tables) clusterOf(c *Check) (cluster *Cluster, unread bool) {
 	if cluster = w.clusters[key(c.Namespace, c.ClusterName)]; cluster != nil {
 		return cluster, false
 	}
-	for _, k := range []ObjectKey{{}, {Kind: "Cluster"}, {"Cluster", c.Namespace, ""}, {"Cluster", c.Namespace, c.ClusterName}} {
+	for _, k := range []ObjectKey{{}, {Kind: "Cluster"}, {Kind: "Cluster", Namespace: c.Namespace}, {Kind: "Cluster", Namespace: c.Namespace, Name: c.ClusterName}} {
 		if _, ok := w.undecoded[k]; ok {
 			return nil, true
 		}

@@ -21,6 +21,8 @@ const recheckCap = 3600
 // incrementally.
 func Decide(s Snapshot, now time.Time) Report {
 	now = now.UTC()
+	var crowded map[space]bool
+	s.Checks, crowded = s.Rules.seated(s.Checks)
 	w := tablesOf(&s)
 	r := Report{At: now, Checks: make([]CheckReport, 0, len(s.Checks)), Errors: []ObjectError{}}
 	for i := range s.Checks {
@@ -29,7 +31,7 @@ func Decide(s Snapshot, now time.Time) Report {
 	for i := range s.Budgets {
 		r.Budgets = append(r.Budgets, w.countBudget(&s.Budgets[i]))
 	}
-	r.Errors = append(r.Errors, s.Errors...)
+	r.Errors = append(append(r.Errors, s.Errors...), s.Rules.crowdErrors(crowded)...)
 	w.finish(&r, s.Budgets)
 	return r
 }

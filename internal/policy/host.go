@@ -68,6 +68,14 @@ func (hosts hostsByName) of(m *Machine) (Host, error) {
 	return HostFor(*m, found)
 }
 
+// groupOfProvider is the API group of the Machines that have such a providerID.
+func groupOfProvider(providerID string) string {
+	if strings.HasPrefix(providerID, openShiftScheme) {
+		return group(OpenShiftMachineAPI)
+	}
+	return group(ClusterAPIV1Beta2)
+}
+
 // pausedHost is the annotation that stops the bare-metal operator for one host.
 const pausedHost = "baremetalhost.metal3.io/paused"
 
@@ -123,6 +131,15 @@ func (w *tables) refusePowerOwners(r *Report) {
 func (m *Machine) NamesHost() bool {
 	return strings.HasPrefix(m.ProviderID, "baremetalhost:") || strings.HasPrefix(m.ProviderID, "metal3:") ||
 		m.Annotations[HostAnnotation] != ""
+}
+
+// refersTo reports whether a Machine names the host, which may be nil.
+func (m *Machine) refersTo(h *Host) bool {
+	if h == nil {
+		return false
+	}
+	ref, err := hostRefOf(*m)
+	return err == nil && ref.matches(h)
 }
 
 // hostRef is the BareMetalHost that a Machine names: by name, by UID, or by both.

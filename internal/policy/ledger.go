@@ -31,12 +31,16 @@ type Ledger struct {
 	zones             map[string]Fleet
 	namesByUUID       map[string][]string
 
+	// byAuthor lists the checks of each namespace by name, with those that are not evaluated; crowded are
+	// the namespaces that have such.
+	byAuthor map[space][]*Check
+	crowded  map[space]bool
 	// sizes is how many targets the checks of each namespace select together, including
 	// those over the target limit; resized are the namespaces where that has changed. resumes
 	// is when those that were over the limit and no longer are, are evaluated again.
-	sizes   map[string]int
-	resized map[string]bool
-	resumes map[string]time.Time
+	sizes   map[space]int
+	resized map[space]bool
+	resumes map[space]time.Time
 
 	now  time.Time // the instant of the last evaluation
 	next time.Time // when a result changes by the passage of time alone; zero is never
@@ -70,7 +74,8 @@ func NewLedger(rules Rules) *Ledger {
 		requests: map[ObjectID]*Request{}, errors: map[ObjectID]ObjectError{},
 		onMachine: map[string][]*targetEntry{}, onNode: map[string][]*targetEntry{},
 		acting: map[*targetEntry]bool{}, zones: map[string]Fleet{}, namesByUUID: map[string][]string{},
-		sizes: map[string]int{}, resized: map[string]bool{}, resumes: map[string]time.Time{},
+		byAuthor: map[space][]*Check{}, crowded: map[space]bool{},
+		sizes: map[space]int{}, resized: map[space]bool{}, resumes: map[space]time.Time{},
 	}
 }
 

@@ -46,13 +46,13 @@ func (l *Ledger) touchUndecoded(k ObjectKey) {
 // touchNodeTargets marks every target that is a Node without a Machine, and whose Machine may be
 // the one of this key.
 func (l *Ledger) touchNodeTargets(k ObjectKey) {
-	ofAny, named := k.Name == "" || l.w.rules.trusts("", k.Namespace), key(k.Namespace, k.Name)
+	ofAny, named := k.Name == "" || l.w.rules.trusts(k.Group, k.Namespace), key(k.Namespace, k.Name)
 	for _, c := range l.checks {
 		for _, e := range c.targets {
 			if e.machine != nil {
 				continue
 			}
-			if n := l.w.nodes[e.node]; ofAny || n != nil && (n.OpenShiftMachine == named || n.ClusterMachine == named) {
+			if n := l.w.nodes[e.node]; ofAny || n != nil && n.named(k.Group) == named {
 				l.touch(e)
 			}
 		}

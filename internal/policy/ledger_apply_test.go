@@ -56,5 +56,5 @@ func TestUnreadObjectBesideItsRequest(t *testing.T) {
 	l.Apply(ledgerEpoch, Change{ID: put(m).ID, Err: errors.New("x")})
 	assert.Nil(t, l.MachineIn(OpenShiftMachineAPI, "ns", "m"))
 	assert.Empty(t, l.Snapshot().Requests)
-	assert.Equal(t, []ObjectKey{{"Machine", "ns", "m"}}, l.Snapshot().Undecoded)
+	assert.Equal(t, []ObjectKey{{"Machine", "ns", "m", "machine.openshift.io"}}, l.Snapshot().Undecoded)
 }

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-func (l *Ledger) setCheck(id ObjectID, c *Check) {
+// setSeated sets or removes a check that is evaluated.
+func (l *Ledger) setSeated(id ObjectID, c *Check) {
 	k := keyOf(id, "")
 	if c != nil {
 		k = keyOf(id, c.Source)

@@ -182,7 +182,7 @@ func (t *TargetReport) same(o *TargetReport) bool {
 // exceeded.
 func (l *Ledger) add(c *checkEntry, m *Machine, node string) {
 	l.resize(c, 1)
-	if l.w.overTargetLimit.includes(c.check) {
+	if l.w.overTargetLimit.includes(&l.w.rules, c.check) {
 		return
 	}
 	e := &targetEntry{check: c, machine: m, node: node, at: int32(len(c.targets)), clock: noClock}

@@ -96,6 +96,7 @@ func (w *trial) setRuns(t *rapid.T) {
 		r := OpenRun{ID: fmt.Sprintf("r-%d", i), ControlPlane: odds(t, "role", 4), NodeLabels: of(t, "labels", append(worldLabels, labels.Set{})...)}
 		if odds(t, "a Machine", 2) {
 			r.Machine = key(of(t, "namespace", "a", "b"), of(t, "machine", worldMachines...))
+			r.MachineAPI = of(t, "api", "", OpenShiftMachineAPI, ClusterAPIV1Beta2)
 		}
 		if odds(t, "a Node", 2) {
 			r.Node = of(t, "node", append([]string{"gone"}, worldNodes...)...)

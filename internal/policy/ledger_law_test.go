@@ -284,9 +284,11 @@ func (w *trial) checkReading(t require.TestingT, s Snapshot) {
 		m := &s.Machines[i]
 		require.Equal(t, m, w.l.MachineIn(m.APIVersion, m.Namespace, m.Name))
 	}
-	for i := range s.Checks {
-		require.Equal(t, &s.Checks[i], w.l.Check(s.Checks[i].ID()))
+	seated, _ := s.Rules.seated(s.Checks)
+	for i := range seated {
+		require.Equal(t, &seated[i], w.l.Check(seated[i].ID()))
 	}
+	require.Len(t, w.l.checks, len(seated))
 }
 
 // TestLedger: after every event the ledger says what Decide says.
@@ -297,7 +299,8 @@ func TestLedger(t *testing.T) {
 			ClusterRequired: rapid.Bool().Draw(t, "required"), Instance: of(t, "instance", "", "me"),
 			MachineFailureReason: rapid.Bool().Draw(t, "failure"), WaitForUpgrade: odds(t, "wait", 4),
 			Namespaces: of(t, "namespaces", nil, []string{"a"}), ManagementNamespace: of(t, "management", "", "b"), TrustNames: odds(t, "saved", 4),
-			DeleteControlPlaneMachines: rapid.Bool().Draw(t, "delete"), MaxTargets: of(t, "most targets", 0, 0, 1, 4, 10),
+			DeleteControlPlaneMachines: rapid.Bool().Draw(t, "delete"), MaxTargets: of(t, "most targets", 0, 0, 1, 4, 10), MaxChecks: of(t, "most checks", 0, 0, 1, 2),
+			ManagementApart: odds(t, "apart", 3),
 		}
 		w := newTrial(rules)
 		w.changes(t)

@@ -17,7 +17,7 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	if relabelled {
 		before = l.coverageOf(id.Name)
 	}
-	var spaces map[string]spaceCount
+	var spaces map[space]spaceCount
 	if !same {
 		spaces = l.spacesOf(old, n)
 		l.countNode(old, -1)
@@ -43,33 +43,34 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 }
 
 // spacesOf returns the counts of the namespaces that two versions of a Node name.
-func (l *Ledger) spacesOf(old, n *Node) map[string]spaceCount {
-	spaces := map[string]spaceCount{}
-	for _, namespace := range slices.Concat(old.spaces(), n.spaces()) {
-		spaces[namespace] = l.w.machineSpaces[namespace]
+func (l *Ledger) spacesOf(old, n *Node) map[space]spaceCount {
+	spaces := map[space]spaceCount{}
+	for _, in := range slices.Concat(l.w.rules.spacesOfNode(old), l.w.rules.spacesOfNode(n)) {
+		spaces[in] = l.w.machineSpaces[in]
 	}
 	return spaces
 }
 
 // spacesOfRuns returns the counts of the namespaces of the Machines of runs.
-func (l *Ledger) spacesOfRuns(runs []OpenRun) map[string]spaceCount {
-	spaces := map[string]spaceCount{}
+func (l *Ledger) spacesOfRuns(runs []OpenRun) map[space]spaceCount {
+	spaces := map[space]spaceCount{}
 	for _, r := range runs {
-		namespace, _ := splitKey(r.Machine)
-		spaces[namespace] = l.w.machineSpaces[namespace]
+		for _, in := range l.w.rules.spacesOfRun(&r) {
+			spaces[in] = l.w.machineSpaces[in]
+		}
 	}
 	return spaces
 }
 
 // countNodeless adds the Machines without a Node, where a Node more or less decides whether they count, to the
 // counts of all budgets, or removes them: by is 1 or -1. Those of the Node itself are counted with it.
-func (l *Ledger) countNodeless(before map[string]spaceCount, node string, by int) {
+func (l *Ledger) countNodeless(before map[space]spaceCount, node string, by int) {
 	if len(l.budgets) == 0 {
 		return
 	}
-	for namespace, was := range before {
+	for in, was := range before {
 		for _, m := range l.w.nodeless {
-			if was.nodes <= 1 && m.Namespace == namespace && m.NodeName != node {
+			if was.nodes <= 1 && l.w.rules.spaceOfMachine(m) == in && m.NodeName != node {
 				l.countMachine(m, by)
 			}
 		}
@@ -77,14 +78,14 @@ func (l *Ledger) countNodeless(before map[string]spaceCount, node string, by int
 }
 
 // touchSpaces marks the Machines without a Node where another answer is true now.
-func (l *Ledger) touchSpaces(before map[string]spaceCount) {
-	for namespace, was := range before {
-		is := l.w.machineSpaces[namespace]
+func (l *Ledger) touchSpaces(before map[space]spaceCount) {
+	for in, was := range before {
+		is := l.w.machineSpaces[in]
 		if (was.nodes > 0) == (is.nodes > 0) && (was.controlPlane > 0) == (is.controlPlane > 0) {
 			continue
 		}
 		for _, m := range l.w.nodeless {
-			if m.Namespace == namespace {
+			if l.w.rules.spaceOfMachine(m) == in {
 				l.touchMachine(m.Name)
 			}
 		}
@@ -215,7 +216,7 @@ func (l *Ledger) setHost(id ObjectID, h *Host) {
 	}
 	if !old.sameConsumer(h) {
 		for _, m := range l.w.nodeless { // a BareMetalHost shows whose the Node was
-			if m.NodeName != "" {
+			if m.NodeName != "" && (m.refersTo(old) || m.refersTo(h)) {
 				l.touchMachine(m.Name)
 				l.touchNode(m.NodeName)
 			}
@@ -295,7 +296,7 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 	}
 	spaces := l.spacesOfRuns(changed)
 	for _, m := range l.w.nodeless { // a run more or less decides whether they count
-		if _, concerned := spaces[m.Namespace]; concerned {
+		if _, concerned := spaces[l.w.rules.spaceOfMachine(m)]; concerned {
 			machines[m] = true
 		}
 	}
@@ -307,10 +308,10 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 		l.countNode(l.w.nodes[name], -1)
 	}
 	for _, r := range l.runs {
-		l.w.machineSpaces.countRun(r, -1)
+		l.w.machineSpaces.countRun(&l.w.rules, r, -1)
 	}
 	for _, r := range runs {
-		l.w.machineSpaces.countRun(r, 1)
+		l.w.machineSpaces.countRun(&l.w.rules, r, 1)
 	}
 	l.runs, l.w.runs = slices.Clone(runs), fresh
 	l.touchSpaces(spaces)

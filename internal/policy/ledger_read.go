@@ -15,9 +15,7 @@ func (l *Ledger) Snapshot() Snapshot {
 		Nodes: maps.Clone(l.w.nodes), Leases: maps.Clone(l.w.leases), ReadsOff: maps.Clone(l.w.readsOff),
 		Upgrading: l.w.upgrading, OpenRuns: slices.Clone(l.runs), Rules: l.w.rules,
 	}
-	for _, c := range l.checks {
-		s.Checks = append(s.Checks, *c.check)
-	}
+	s.Checks = l.allChecks()
 	slices.SortFunc(s.Checks, func(a, b Check) int { return a.ID().compare(b.ID()) })
 	for _, b := range l.budgetList() {
 		s.Budgets = append(s.Budgets, *b.budget)

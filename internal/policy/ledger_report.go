@@ -124,7 +124,7 @@ func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Repo
 		r.Checks = append(r.Checks, l.checkReport(c, list, now))
 	}
 	budgets := l.reportBudgets(&r)
-	r.Errors = slices.AppendSeq(r.Errors, maps.Values(l.errors))
+	r.Errors = append(slices.AppendSeq(r.Errors, maps.Values(l.errors)), l.w.rules.crowdErrors(l.crowded)...)
 	l.w.finish(&r, budgets)
 	return r
 }

@@ -16,7 +16,8 @@ type claim struct {
 // most restrictive check wins. A closed gate of one check closes it for all. A
 // check that only counts forbids every action. Of two actions the gentler one is
 // allowed. A check in doubt might have asked for the gentlest action.
-// A Machine that does not own its Node is a target of its own.
+// A Machine that does not own its Node is a target of its own, and so is one on a management API apart that
+// has the name of another.
 func (w *tables) refuseOverlaps(r *Report) {
 	claims := map[string][]claim{}
 	for i := range r.Checks {
@@ -24,8 +25,10 @@ func (w *tables) refuseOverlaps(r *Report) {
 		for j := range c.Targets {
 			t := &c.Targets[j]
 			of := t.Subject()
-			if m := machineOfTarget(w, t); m != nil && of != t.Machine && !w.owners().owns(m, w.nodes[t.Node]) {
-				of += " of " + t.Machine
+			switch m := machineOfTarget(w, t); {
+			case m != nil && t.Node != "" && w.owners().owns(m, w.nodes[t.Node]):
+			case m != nil:
+				of += " of " + w.rules.spaceOfMachine(m).text() + "/" + m.Name
 			}
 			claims[of] = append(claims[of], claim{c, t})
 		}

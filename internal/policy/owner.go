@@ -39,9 +39,9 @@ func (n *Node) named(apiGroup string) string {
 }
 
 // names reports whether the Node names the Machine: by annotation, or by a providerID
-// that is the Machine's and that names a BareMetalHost in the namespace of the Machine.
-// Of any other providerID the Machine could have a copy.
-func (n *Node) names(m *Machine) bool {
+// that is the Machine's and that names a BareMetalHost in the namespace of the Machine, on
+// the same API. Of any other providerID the Machine could have a copy.
+func (r *Rules) names(n *Node, m *Machine) bool {
 	if n.named(m.Group()) == m.Key() {
 		return true
 	}
@@ -49,7 +49,7 @@ func (n *Node) names(m *Machine) bool {
 		return false
 	}
 	ref, err := parseProviderID(n.ProviderID)
-	return err == nil && ref.namespace == m.Namespace
+	return err == nil && r.spaceOf(groupOfProvider(n.ProviderID), ref.namespace) == r.spaceOfMachine(m)
 }
 
 // trusts reports whether the administrator named the namespace of Machines of an API
@@ -102,7 +102,7 @@ func (o owners) notOwned(m *Machine, n *Node) NotOwned {
 	case m.NodeName == "", o.owns(m, n):
 		return NotOwned{}
 	case n == nil:
-		return NotOwned{SpareNode: o.spaces[m.Namespace].nodes > 0, Why: fmt.Sprintf("Machine %s names Node %s, which does not exist, and no BareMetalHost names the Machine, "+
+		return NotOwned{SpareNode: o.spaces[o.rules.spaceOfMachine(m)].nodes > 0, Why: fmt.Sprintf("Machine %s names Node %s, which does not exist, and no BareMetalHost names the Machine, "+
 			"so nothing shows that the Node was its; if it was, add namespace %s to clusters[].namespaces", m.Key(), m.NodeName, m.Namespace)}
 	}
 	return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s, and the Node does not name it: it has not %s%s; correct the nodeRef, "+
@@ -112,7 +112,7 @@ func (o owners) notOwned(m *Machine, n *Node) NotOwned {
 // owns reports whether a Machine owns the Node that it names.
 func (o owners) owns(m *Machine, n *Node) bool {
 	switch {
-	case o.rules.trusts(m.Group(), m.Namespace), n != nil && n.names(m), o.hasRunOn(m) && (n == nil || n.named(m.Group()) == ""):
+	case o.rules.trusts(m.Group(), m.Namespace), n != nil && o.rules.names(n, m), o.hasRunOn(m) && (n == nil || n.named(m.Group()) == ""):
 		return true
 	case n != nil:
 		return false
@@ -132,7 +132,7 @@ func (o owners) inControlPlane(m *Machine) bool {
 	case n != nil:
 		return o.owns(m, n)
 	}
-	return o.rules.trusts(m.Group(), m.Namespace) || o.hasRunOn(m) || o.spaces[m.Namespace].controlPlane > 0
+	return o.rules.trusts(m.Group(), m.Namespace) || o.hasRunOn(m) || o.spaces[o.rules.spaceOfMachine(m)].controlPlane > 0
 }
 
 // counts reports whether a Machine counts in what all share: it owns its Node, or has none and is
@@ -141,7 +141,7 @@ func (o owners) counts(m *Machine) bool {
 	if n := o.nodes[m.NodeName]; n != nil {
 		return o.owns(m, n)
 	}
-	return o.rules.trusts(m.Group(), m.Namespace) || o.runs[runSubject{machine: m.Key()}].isOf(m) || o.spaces[m.Namespace].nodes > 0
+	return o.rules.trusts(m.Group(), m.Namespace) || o.runs.onMachine(m).ID != "" || o.spaces[o.rules.spaceOfMachine(m)].nodes > 0
 }
 
 // foreign says why a Machine without a Node does not count.
@@ -166,31 +166,34 @@ type spaceCount struct{ nodes, controlPlane int }
 
 // machineSpaces are the namespaces in which Nodes name a Machine. An open run counts like the
 // Node on which it is: it may have deleted that. // I11
-type machineSpaces map[string]spaceCount
+type machineSpaces map[space]spaceCount
 
 // count counts a Node in the namespaces that it names, or removes it: by is 1 or -1.
-func (s machineSpaces) count(n *Node, by int) {
-	for _, namespace := range n.spaces() {
-		s.add(namespace, n.ControlPlane, by)
+func (s machineSpaces) count(rules *Rules, n *Node, by int) {
+	for _, in := range rules.spacesOfNode(n) {
+		s.add(in, n.ControlPlane, by)
 	}
 }
 
 // countRun does that with an open run.
-func (s machineSpaces) countRun(r OpenRun, by int) {
-	if namespace, _ := splitKey(r.Machine); r.Machine != "" && r.Node != "" {
-		s.add(namespace, r.ControlPlane, by)
+func (s machineSpaces) countRun(rules *Rules, r OpenRun, by int) {
+	if r.Machine == "" || r.Node == "" {
+		return
+	}
+	for _, in := range rules.spacesOfRun(&r) {
+		s.add(in, r.ControlPlane, by)
 	}
 }
 
-func (s machineSpaces) add(namespace string, controlPlane bool, by int) {
-	c := s[namespace]
+func (s machineSpaces) add(in space, controlPlane bool, by int) {
+	c := s[in]
 	c.nodes += by
 	if controlPlane {
 		c.controlPlane += by
 	}
-	s[namespace] = c
+	s[in] = c
 	if c.nodes == 0 {
-		delete(s, namespace)
+		delete(s, in)
 	}
 }
 

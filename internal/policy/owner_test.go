@@ -103,6 +103,32 @@ func TestMachineOfANodeThatIsGone(t *testing.T) {
 	assert.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l), "the BareMetalHost names the Machine")
 }
 
+// A change of one BareMetalHost concerns the Machines that name it: whoever may write one has not all others evaluated again. // I18
+func TestBareMetalHostConcernsItsMachines(t *testing.T) {
+	l := NewLedger(Rules{})
+	l.Apply(ledgerEpoch, put(checkIn("tenant", PowerCycleHosts)))
+	lone := func(name, provider, host string) {
+		m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: name, UID: name, NodeName: "gone-" + name, Phase: "Running", ProviderID: provider}
+		if host != "" {
+			m.Annotations = map[string]string{HostAnnotation: host}
+		}
+		l.Apply(ledgerEpoch, put(m))
+	}
+	lone("by-provider", "baremetalhost:///tenant/h/u", "")
+	lone("by-annotation", "", "tenant/h")
+	for i := range 100 {
+		lone(fmt.Sprint("other-", i), "baremetalhost:///tenant/other/o", "")
+		lone(fmt.Sprint("none-", i), "", "")
+	}
+	l.setHost(ObjectID{Kind: "BareMetalHost", Namespace: "tenant", Name: "h"}, &Host{Namespace: "tenant", Name: "h", UID: "u", ConsumerRef: "tenant/by-annotation", ConsumerKind: machineKind, State: "provisioned"})
+	var touched []string
+	for _, e := range l.dirty {
+		touched = append(touched, e.machine.Name)
+	}
+	assert.ElementsMatch(t, []string{"by-provider", "by-annotation"}, touched)
+	assert.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
+}
+
 // A Machine whose Node is gone is deleted where Nodes of the cluster name Machines: that is done to the Machine alone.
 func TestDeletionOfAMachineWhoseNodeIsGone(t *testing.T) {
 	_, n, forged := prod()

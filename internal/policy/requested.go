@@ -47,7 +47,7 @@ func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
 	slices.SortFunc(asked, func(a, b *Request) int { return cmp.Or(a.Created.Compare(b.Created), byRequest(a, b)) })
 	r := Report{At: now}
 	list := make([]Requested, len(asked))
-	w := requestTables{l.w, l.checks}
+	w := requestTables{l.w, l}
 	places := w.places(asked)
 	for i := range places {
 		p := &places[i]

@@ -29,7 +29,7 @@ type place struct {
 
 // places finds the targets of requests, and gives out the seats; asked is sorted by age.
 func (w requestTables) places(asked []*Request) []place {
-	list, in := make([]place, len(asked)), map[string][]*place{}
+	list, in := make([]place, len(asked)), map[space][]*place{}
 	for i, q := range asked {
 		p := &list[i]
 		p.Request = q
@@ -39,11 +39,12 @@ func (w requestTables) places(asked []*Request) []place {
 		case q.Kind == MachineRequestKind: // there are no more than Machines
 			p.seated = true
 		default:
-			in[q.Namespace] = append(in[q.Namespace], p)
+			from := space{q.OnManagementAPI, q.Namespace}
+			in[from] = append(in[from], p)
 		}
 	}
-	giveSeats(in, func(namespace string) bool {
-		return w.rules.TrustNames || slices.Contains(w.requests.spaces, namespace) || w.machineSpaces[namespace].nodes > 0
+	giveSeats(in, func(from space) bool {
+		return w.rules.TrustNames || slices.Contains(w.rules.withTarget(w.requests.spaces, from.apart, nil, nil), from.namespace) || w.machineSpaces[from].nodes > 0
 	})
 	return list
 }
@@ -55,28 +56,29 @@ func (p *place) countsNowhere() bool {
 
 // giveSeats lets the namespaces take a seat in turns, first those of the
 // administrator and of the Machines that Nodes name. So a namespace that wants no more than its share gets all of it,
-// whatever the others want. Within one, what fenced holds goes first, and always, because its
-// host may be off; then what waits, the oldest first; then what was answered.
-func giveSeats(in map[string][]*place, isFirst func(namespace string) bool) {
-	free, seats := maxRequests, map[string]int{}
+// whatever the others want. Within one, what fenced holds goes first, also where no seat is left, because its
+// host may be off; then what waits, the oldest first; then what was answered. Whoever may write a request can
+// write that fenced holds it, so no namespace has more seats for that.
+func giveSeats(in map[space][]*place, isFirst func(space) bool) {
+	free, seats := maxRequests, map[space]int{}
 	for _, first := range []bool{true, false} {
-		var turns []string
-		for _, namespace := range slices.Sorted(maps.Keys(in)) {
-			if isFirst(namespace) == first {
-				turns = append(turns, namespace)
-				slices.SortStableFunc(in[namespace], func(a, b *place) int { return cmp.Compare(a.rank(), b.rank()) })
+		var turns []space
+		for _, from := range slices.SortedFunc(maps.Keys(in), space.compare) {
+			if isFirst(from) == first {
+				turns = append(turns, from)
+				slices.SortStableFunc(in[from], func(a, b *place) int { return cmp.Compare(a.rank(), b.rank()) })
 			}
 		}
 		for at := 0; len(turns) > 0; at++ {
-			turns = slices.DeleteFunc(turns, func(namespace string) bool { return at == len(in[namespace]) })
-			for _, namespace := range turns {
-				p := in[namespace][at]
-				if p.seated = p.rank() == 0 || at < maxRequestsIn && free > 0; p.seated {
+			turns = slices.DeleteFunc(turns, func(from space) bool { return at == len(in[from]) })
+			for _, from := range turns {
+				p := in[from][at]
+				if p.seated = at < maxRequestsIn && (free > 0 || p.rank() == 0); p.seated {
 					free--
-					seats[namespace]++
+					seats[from]++
 				} else {
-					p.over = fmt.Sprintf("fenced looks at %d requests of namespace %s: this one has its turn when others there are answered or deleted",
-						seats[namespace], namespace)
+					p.over = fmt.Sprintf("fenced looks at %d requests of %s: this one has its turn when others there are answered or deleted",
+						seats[from], from.text())
 				}
 			}
 		}

@@ -119,3 +119,22 @@ func TestUntrustedRequestsTakeNoSeat(t *testing.T) {
 	}
 	assert.Equal(t, 11, over)
 }
+
+// Whoever may write requests can copy fenced's finalizer into them. They take no more seats than others, and none of others.
+func TestForgedFinalizersTakeNoMoreSeats(t *testing.T) {
+	requests := []Request{{Name: "m-1", Owners: owner("mu"), Created: requestedAt, Power: &PowerRequest{HasFinalizer: true}}}
+	var all []string
+	for i := range maxRequestsIn + 500 {
+		requests = append(requests, Request{Name: fmt.Sprint("q-", i), Namespace: "tenant", Owners: []Owner{{Kind: "Machine", Name: "x", UID: "xu"}}, Created: requestedAt.Add(-time.Hour),
+			Power: &PowerRequest{HasFinalizer: true}})
+	}
+	l := askedLedger(t, requests...)
+	l.Apply(requestedAt, put(&Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "tenant", Name: "x", UID: "xu"}))
+	for _, q := range l.Requested(false, requestedAt) {
+		if q.Target.Reason == reason.RequestLimit {
+			all = append(all, q.Request.Namespace)
+		}
+	}
+	assert.Len(t, all, 500)
+	assert.Equal(t, []string{"tenant"}, slices.Compact(all))
+}

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"slices"
-	"strings"
 )
 
 // Whoever may create requests in some namespace could name any target. So a request says
@@ -79,7 +78,7 @@ func (x *requestIndex) mayBeFor(q *Request, m *Machine, n *Node) bool {
 }
 
 // withTarget adds the namespaces that a target itself names, on the API of the cluster or on the management API apart,
-// where the Machines of the Cluster API are. list must have no spare capacity.
+// where the Machines of the Cluster API are. list are those of the cluster, and must have no spare capacity.
 func (r *Rules) withTarget(list []string, apart bool, m *Machine, n *Node) []string {
 	own := n.spaces()
 	if r.ManagementApart {
@@ -88,8 +87,11 @@ func (r *Rules) withTarget(list []string, apart bool, m *Machine, n *Node) []str
 	if m != nil && (!r.ManagementApart || apart == (m.Group() == group(ClusterAPIV1Beta2))) {
 		own = append(own, m.Namespace)
 	}
-	if apart && r.ManagementNamespace != "" {
-		own = append(own, r.ManagementNamespace)
+	if apart { // nor is a namespace there the one of a template in the cluster
+		list = nil
+		if r.ManagementNamespace != "" {
+			own = append(own, r.ManagementNamespace)
+		}
 	}
 	for _, namespace := range own {
 		if !slices.Contains(list, namespace) {
@@ -110,7 +112,7 @@ func (n *Node) spacesOn(apart bool) []string {
 	} else {
 		seen.OpenShiftMachine = n.OpenShiftMachine
 	}
-	if apart != strings.HasPrefix(n.ProviderID, openShiftScheme) {
+	if apart == (groupOfProvider(n.ProviderID) == group(ClusterAPIV1Beta2)) {
 		seen.ProviderID = n.ProviderID
 	}
 	return seen.spaces()

@@ -9,10 +9,10 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// requestTables finds the targets of requests in the tables, and the checks that made them.
+// requestTables finds the targets of requests in the tables of a ledger, and the checks that made them.
 type requestTables struct {
 	*tables
-	checks map[checkKey]*checkEntry
+	l *Ledger
 }
 
 // refusal is why a request is not carried out.
@@ -42,8 +42,8 @@ func (w requestTables) requested(p *place, now time.Time) Requested {
 // timeouts is how long its Node may take to register, and one that only counts forbids every
 // action.
 func (w requestTables) fromChecks(t *TargetReport, x *Subject) (refused refusal) {
-	for _, e := range w.checks {
-		if e.st.state != StateActive || !e.check.Covers(x.Machine, x.Node) {
+	for _, e := range w.covering(x) {
+		if e.st.state != StateActive {
 			continue
 		}
 		t.StartupTimeout = max(t.StartupTimeout, e.check.StartupTimeout)
@@ -54,10 +54,29 @@ func (w requestTables) fromChecks(t *TargetReport, x *Subject) (refused refusal)
 	return refused
 }
 
+// covering lists the checks that cover a target. To ask every check about each of many requests takes long.
+func (w requestTables) covering(x *Subject) (list []*checkEntry) {
+	if m := x.Machine; m != nil {
+		for _, e := range w.l.onMachine[m.Name] {
+			if e.machine == m {
+				list = append(list, e.check)
+			}
+		}
+	}
+	if n := x.Node; n != nil {
+		for _, e := range w.l.onNode[n.Name] {
+			if e.machine == nil && e.check.check.Covers(nil, n) { // not only because a run is open
+				list = append(list, e.check)
+			}
+		}
+	}
+	return list
+}
+
 // RequestTarget finds and evaluates the target of a request as it was just read, by the objects of
 // the ledger. Budgets and the control plane are left out.
 func (l *Ledger) RequestTarget(q *Request, now time.Time) TargetReport {
-	w, p := requestTables{l.w, l.checks}, place{Request: q}
+	w, p := requestTables{l.w, l}, place{Request: q}
 	p.x, p.refused = w.requestSubject(q)
 	return w.requested(&p, now).Target
 }
@@ -111,7 +130,7 @@ func (w requestTables) mayName(q *Request, x *Subject) bool {
 	case !slices.Contains(w.requests.spaces, q.Namespace): // no such template is there
 		return false
 	}
-	for _, e := range w.checks {
+	for _, e := range w.l.checks {
 		if e.check.madeRequestIn(q) && x.Node != nil && e.check.Covers(nil, x.Node) {
 			return true
 		}

@@ -61,6 +61,8 @@ type Rules struct {
 	Instance string
 	// ZoneKey is the label that holds the zone of a Node.
 	ZoneKey string
+	// MaxChecks is how many checks of a namespace are evaluated. 0 means 1000.
+	MaxChecks int
 	// MaxTargets is how many targets all checks of a namespace may have together. With
 	// more, none of them is evaluated. 0 means 100,000, and half a million without a namespace.
 	MaxTargets int
@@ -181,6 +183,9 @@ type EtcdPod struct {
 // ObjectKey names one object.
 type ObjectKey struct {
 	Kind, Namespace, Name string
+	// Group is the API group of a Machine: both families have the kind, and one may be on another
+	// API server. It is empty for all other kinds.
+	Group string
 }
 
 // ObjectError is an object that was not evaluated, and why.

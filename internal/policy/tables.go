@@ -50,9 +50,10 @@ type tables struct {
 	unreadAny     int               // how many undecoded objects may be any Node
 	// unreadMachines are the undecoded objects that may be the Machine of any Node, and how many have this
 	// key: those where the administrator says that Machines are, and those without a name or a kind.
-	unreadMachines  map[ObjectKey]int
-	unreadEtcd      int    // how many may be an etcd Pod
-	overTargetLimit crowds // namespaces whose checks select more targets than fenced evaluates
+	unreadMachines map[ObjectKey]int
+	unreadEtcd     int // how many may be an etcd Pod
+	// overTargetLimit are the namespaces whose checks select more targets than fenced evaluates.
+	overTargetLimit crowds
 }
 
 func newTables(rules Rules) *tables {
@@ -92,11 +93,11 @@ func tablesOf(s *Snapshot) *tables {
 	}
 	for i := range s.Etcd {
 		p := &s.Etcd[i]
-		w.etcd[ObjectKey{"Pod", p.Namespace, p.Name}] = p
+		w.etcd[ObjectKey{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}] = p
 	}
 	for _, r := range s.OpenRuns {
 		w.runs.put(r)
-		w.machineSpaces.countRun(r, 1)
+		w.machineSpaces.countRun(&w.rules, r, 1)
 	}
 	var templates []string
 	for i := range s.Checks {
@@ -121,12 +122,12 @@ func (w *tables) noteNode(n *Node) {
 	if n.ControlPlane {
 		w.nodesWithRole[n.Name] = n
 	}
-	w.machineSpaces.count(n, 1)
+	w.machineSpaces.count(&w.rules, n, 1)
 	w.nodeless.noteAll(w.byNode[n.Name], true)
 }
 
 func (w *tables) dropNode(name string) {
-	w.machineSpaces.count(w.nodes[name], -1)
+	w.machineSpaces.count(&w.rules, w.nodes[name], -1)
 	delete(w.nodes, name)
 	delete(w.nodesWithRole, name)
 	w.nodeless.noteAll(w.byNode[name], false)
@@ -191,24 +192,31 @@ func (r *Request) targetName() string { return cmp.Or(r.NodeName, r.Name) }
 // openRuns are the open runs by what they are on. Each is there by its Machine and by its Node.
 type openRuns map[runSubject]OpenRun
 
-// runSubject is a Machine "namespace/name", or a Node.
-type runSubject struct{ machine, node string }
+// runSubject is a Machine "namespace/name" of an API group, or a Node.
+type runSubject struct{ group, machine, node string }
 
 func (o openRuns) put(r OpenRun) {
 	if r.Machine != "" {
-		o[runSubject{machine: r.Machine}] = r
+		o[runSubject{group: group(r.MachineAPI), machine: r.Machine}] = r
 	}
 	if r.Node != "" {
 		o[runSubject{node: r.Node}] = r
 	}
 }
 
-// machinesOf lists the Machines that a run may be for. The run's record does not
-// store the API family.
+// onMachine returns the run on a Machine. The record of an older run does not store the API family.
+func (o openRuns) onMachine(m *Machine) OpenRun {
+	if r, open := o[runSubject{group: m.Group(), machine: m.Key()}]; open {
+		return r
+	}
+	return o[runSubject{machine: m.Key()}]
+}
+
+// machinesOf lists the Machines that a run may be for.
 func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
 	namespace, name := splitKey(r.Machine)
 	for _, g := range machineGroups {
-		if m := w.machines[machineID{g, namespace, name}]; m != nil {
+		if m := w.machines[machineID{g, namespace, name}]; m != nil && r.isOf(m) {
 			list = append(list, m)
 		}
 	}
@@ -235,7 +243,7 @@ func (w *tables) countUndecoded(k ObjectKey, by int) {
 	if k.Kind == "" || k.Kind == "Node" && k.Name == "" {
 		w.unreadAny += by
 	}
-	if k.Kind == "" || k.Kind == "Machine" && (k.Name == "" || w.rules.trusts("", k.Namespace)) {
+	if k.Kind == "" || k.Kind == "Machine" && (k.Name == "" || w.rules.trusts(k.Group, k.Namespace)) {
 		if w.unreadMachines[k] += by; w.unreadMachines[k] == 0 {
 			delete(w.unreadMachines, k)
 		}
@@ -265,7 +273,7 @@ func (c *Check) covers(m *Machine) bool {
 // selected lists the targets that a check covers, by Machine and Node.
 func (w *tables) selected(c *Check) []Subject {
 	var list []Subject
-	if w.overTargetLimit.includes(c) {
+	if w.overTargetLimit.includes(&w.rules, c) {
 		return nil
 	}
 	if c.SelectsNodes {
@@ -294,7 +302,7 @@ func (w *tables) machineSubject(m *Machine) Subject {
 
 // machineAlone is a target that is a Machine, without its requests.
 func (w *tables) machineAlone(m *Machine) Subject {
-	x := Subject{Machine: m, Run: w.runs[runSubject{machine: m.Key()}].ID}
+	x := Subject{Machine: m, Run: w.runs.onMachine(m).ID}
 	if m.NodeName != "" {
 		x.Node, x.Gone = w.nodes[m.NodeName], w.gone(m.NodeName)
 		w.addNode(&x, m.NodeName)
@@ -315,7 +323,7 @@ func (w *tables) nodeSubject(n *Node) Subject {
 func (w *tables) nodeAlone(n *Node) Subject {
 	x := Subject{Node: n}
 	if x.Machine, x.Doubt = w.owners().machineOf(n); x.Machine != nil {
-		x.Run = w.runs[runSubject{machine: x.Machine.Key()}].ID
+		x.Run = w.runs.onMachine(x.Machine).ID
 	}
 	w.addNode(&x, n.Name)
 	return x
@@ -328,7 +336,7 @@ func (w *tables) addNode(x *Subject, node string) {
 
 // checkContext returns the context in which a check is evaluated.
 func (w *tables) checkContext(c *Check) CheckContext {
-	a := CheckContext{Rules: w.rules, OverTargetLimit: w.overTargetLimit.includes(c)}
+	a := CheckContext{Rules: w.rules, OverTargetLimit: w.overTargetLimit.includes(&w.rules, c)}
 	switch c.family() {
 	case clusterAPI:
 		a.Cluster, a.ClusterUnread = w.clusterOf(c)

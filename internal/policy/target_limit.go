@@ -23,36 +23,37 @@ const (
 const TargetLimitPause = time.Minute
 
 // targetLimit is how many targets fenced evaluates of one author.
-func (r *Rules) targetLimit(author string) int {
-	if author == "" || r.trusts("", author) {
+func (r *Rules) targetLimit(author space) int {
+	if author.namespace == "" || r.trustsSpace(author) {
 		return cmp.Or(r.MaxTargets, maxTargets)
 	}
 	return cmp.Or(r.MaxTargets, maxTargetsOfNamespace)
 }
 
-// authorOf returns whose target limit a check counts against: its namespace's, since whoever
-// may write there decides about no other; "" are the checks without a namespace. Files are the
+// authorOf returns whose limits a check counts against: its namespace's, since whoever
+// may write there decides about no other; that without a name is of the checks without a namespace. Files are the
 // administrator's, and have no limit.
-func authorOf(c *Check) (namespace string, limited bool) {
-	return c.Namespace, c.Source == "" || c.Source == "cluster"
+func (r *Rules) authorOf(c *Check) (author space, limited bool) {
+	return r.spaceOf(group(c.APIVersion), c.Namespace), c.Source == "" || c.Source == "cluster"
 }
 
 // targetLimitMessage says why a check is not evaluated.
 func (r *Rules) targetLimitMessage(c *Check) string {
-	whose := "of namespace " + c.Namespace
+	author, _ := r.authorOf(c)
+	whose := "of " + author.text()
 	if c.Namespace == "" {
 		whose = "without a namespace"
 	}
 	return fmt.Sprintf("the checks %s select more than %d targets together, so none of them is evaluated: "+
-		"remove checks, or narrow selectors that overlap", whose, r.targetLimit(c.Namespace))
+		"remove checks, or narrow selectors that overlap", whose, r.targetLimit(author))
 }
 
 // crowds are the namespaces whose checks have too many targets together.
-type crowds map[string]bool
+type crowds map[space]bool
 
-func (w crowds) includes(c *Check) bool {
-	namespace, limited := authorOf(c)
-	return limited && w[namespace]
+func (w crowds) includes(rules *Rules, c *Check) bool {
+	author, limited := rules.authorOf(c)
+	return limited && w[author]
 }
 
 // applyTargetLimit sets overTargetLimit from the number of targets of the checks.
@@ -60,11 +61,11 @@ func (w *tables) applyTargetLimit(checks []Check) {
 	if len(checks)*max(len(w.nodes)+len(w.runs), len(w.machines)) <= cmp.Or(w.rules.MaxTargets, min(maxTargets, maxTargetsOfNamespace)) {
 		return // not exceeded even if every check selected everything
 	}
-	targets := map[string]int{}
+	targets := map[space]int{}
 	for i := range checks {
-		if namespace, limited := authorOf(&checks[i]); limited {
-			targets[namespace] += w.size(&checks[i])
-			w.overTargetLimit[namespace] = targets[namespace] > w.rules.targetLimit(namespace)
+		if author, limited := w.rules.authorOf(&checks[i]); limited {
+			targets[author] += w.size(&checks[i])
+			w.overTargetLimit[author] = targets[author] > w.rules.targetLimit(author)
 		}
 	}
 }
@@ -90,16 +91,16 @@ func (w *tables) size(c *Check) (n int) {
 // enforceTargetLimit stops the evaluation of the checks of an author that has too many
 // targets, and notes who is within the limit again.
 func (l *Ledger) enforceTargetLimit() {
-	for namespace := range l.resized {
-		switch over := l.w.overTargetLimit[namespace]; {
-		case l.sizes[namespace] > l.w.rules.targetLimit(namespace):
-			delete(l.resumes, namespace)
+	for author := range l.resized {
+		switch over := l.w.overTargetLimit[author]; {
+		case l.sizes[author] > l.w.rules.targetLimit(author):
+			delete(l.resumes, author)
 			if !over {
-				l.w.overTargetLimit[namespace], l.stale = true, true
-				l.dropTargets(namespace)
+				l.w.overTargetLimit[author], l.stale = true, true
+				l.dropTargets(author)
 			}
-		case over && l.resumes[namespace].IsZero():
-			l.resumes[namespace] = l.now.Add(l.w.rules.TargetLimitPause)
+		case over && l.resumes[author].IsZero():
+			l.resumes[author] = l.now.Add(l.w.rules.TargetLimitPause)
 		}
 	}
 	clear(l.resized)
@@ -108,14 +109,14 @@ func (l *Ledger) enforceTargetLimit() {
 // resumeWithinLimit evaluates again the checks of the authors who have been within the limit for as long
 // as they must. A clock that was set back does not make that longer.
 func (l *Ledger) resumeWithinLimit(now time.Time) {
-	for namespace, at := range l.resumes {
+	for author, at := range l.resumes {
 		if wait := at.Sub(now); wait > 0 && wait <= l.w.rules.TargetLimitPause {
 			continue
 		}
-		delete(l.resumes, namespace)
-		delete(l.w.overTargetLimit, namespace)
+		delete(l.resumes, author)
+		delete(l.w.overTargetLimit, author)
 		l.stale = true
-		for _, c := range l.checksOf(namespace) {
+		for _, c := range l.checksOf(author) {
 			l.resize(c, -c.size)
 			l.addTargets(c)
 		}
@@ -124,9 +125,9 @@ func (l *Ledger) resumeWithinLimit(now time.Time) {
 }
 
 // checksOf lists the checks that count against the target limit of an author.
-func (l *Ledger) checksOf(author string) (list []*checkEntry) {
+func (l *Ledger) checksOf(author space) (list []*checkEntry) {
 	for _, c := range l.checks {
-		if namespace, limited := authorOf(c.check); limited && namespace == author {
+		if of, limited := l.w.rules.authorOf(c.check); limited && of == author {
 			list = append(list, c)
 		}
 	}
@@ -135,7 +136,7 @@ func (l *Ledger) checksOf(author string) (list []*checkEntry) {
 
 // dropTargets removes all targets of an author's checks, but keeps their number. There are as
 // many as the limit allows, so each list is gone through once, not once for each target.
-func (l *Ledger) dropTargets(author string) {
+func (l *Ledger) dropTargets(author space) {
 	machines, nodes := map[string]bool{}, map[string]bool{}
 	for _, c := range l.checksOf(author) {
 		for _, e := range c.targets {
@@ -171,8 +172,8 @@ func dropGone(index map[string][]*targetEntry, names map[string]bool) {
 // resize adds to the number of targets of the check.
 func (l *Ledger) resize(c *checkEntry, by int) {
 	c.size += by
-	if namespace, limited := authorOf(c.check); limited && by != 0 {
-		l.sizes[namespace] += by
-		l.resized[namespace] = true
+	if author, limited := l.w.rules.authorOf(c.check); limited && by != 0 {
+		l.sizes[author] += by
+		l.resized[author] = true
 	}
 }

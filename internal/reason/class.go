@@ -81,6 +81,7 @@ var classes = map[Code]Class{
 	Hold:                 Mended,
 	Observing:            Mended,
 	Protected:            Mended,
+	CheckLimit:           Mended,
 	InvalidCheck:         Mended,
 	CheckDisabled:        Mended,
 	NotCovered:           Mended,

@@ -58,6 +58,8 @@ const (
 
 // Refusals by the check and its API family.
 const (
+	// CheckLimit: the namespace has more checks than fenced evaluates.
+	CheckLimit Code = "CheckLimit"
 	// InvalidCheck: the check cannot be evaluated.
 	InvalidCheck Code = "InvalidCheck"
 	// CheckDisabled: the check refers to nothing that could remediate a target.

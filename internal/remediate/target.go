@@ -80,11 +80,19 @@ func (t Target) WithoutNode() string {
 // Overlaps says whether two targets share a Machine, a Node or a host.
 func (t Target) Overlaps(o Target) bool {
 	return t.Node != "" && t.Node == o.Node ||
-		t.Machine != "" && t.Namespace == o.Namespace && t.Machine == o.Machine ||
+		t.Machine != "" && t.MachineKey() == o.MachineKey() && t.mayShareAPI(o) ||
 		t.Host != "" && t.Host == o.Host ||
 		t.Address != "" && t.Address == o.Address || // one BMC under two names
 		t.SharesDevice(o) ||
 		t.BareMetalHost != "" && t.BareMetalHost == o.BareMetalHost
+}
+
+// mayShareAPI says whether the Machines of two targets may be of one API. Those of two may be on two API servers,
+// where a namespace of one name belongs to two people.
+func (t Target) mayShareAPI(o Target) bool {
+	group, _, _ := strings.Cut(t.MachineAPI, "/")
+	other, _, _ := strings.Cut(o.MachineAPI, "/")
+	return group == "" || other == "" || group == other
 }
 
 // SharesDevice says whether one device can switch the hosts of both targets.
