@@ -38,7 +38,7 @@ func taintKey(t corev1.Taint) string  { return "taint " + t.Key + ":" + string(t
 // A key that was read back on a Node is its owner's from then on: only what was saved
 // of that Node, or later, tells whether it is still wanted, and nothing does while
 // that is the live one. // I21
-func mergeBackups(backups [][]byte, restored map[string]string, live types.UID, left neverRestore) (saved, error) {
+func mergeBackups(backups [][]byte, restored map[string]string, live types.UID, never neverRestore) (saved, error) {
 	nodes := make([]corev1.Node, len(backups))
 	for i, b := range backups {
 		if err := json.Unmarshal(b, &nodes[i]); err != nil {
@@ -49,17 +49,17 @@ func mergeBackups(backups [][]byte, restored map[string]string, live types.UID, 
 	for i, n := range nodes {
 		wanted := func(key string) bool { return i >= firstThatCounts(nodes, restored[key], live) }
 		for k, v := range n.Labels {
-			if !left.label(k) && wanted(labelKey(k)) {
+			if !never.label(k) && wanted(labelKey(k)) {
 				s.labels[k] = v
 			}
 		}
 		for k, v := range n.Annotations {
-			if !left.annotation(k) && wanted(annotationKey(k)) {
+			if !never.annotation(k) && wanted(annotationKey(k)) {
 				s.annotations[k] = v
 			}
 		}
 		for _, t := range n.Spec.Taints {
-			if !left.taint(t.Key) && wanted(taintKey(t)) {
+			if !never.taint(t.Key) && wanted(taintKey(t)) {
 				s.taints = slices.DeleteFunc(s.taints, func(older corev1.Taint) bool { return older.MatchTaint(&t) })
 				s.taints = append(s.taints, t)
 			}
