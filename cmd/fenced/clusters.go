@@ -41,7 +41,7 @@ func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.
 	view, err := k8swatch.New(k8swatch.Config{
 		Name: c.Name, StoreID: k.storeID, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
 		Management:                 k8swatch.ManagementConfig(c.Management),
-		DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks, Metal3Remediations: c.Metal3Remediations,
+		DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks, Metal3Remediations: c.Metal3Remediations, NeverRestore: cfg.NeverRestore,
 		RemediateReadyNodes: c.RemediateReadyNodes, RequestNamespaces: c.RequestNamespaces, ControllerNamespaces: c.ControllerNamespaces,
 	}, k.log)
 	if err != nil {

@@ -45,6 +45,7 @@ var (
 		"machineRef":  matches(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`, "is not NAMESPACE/NAME of a Machine"),
 		"network":     checkNetwork,
 		"labelKey":    matches(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`, "is not the key of a label"),
+		"keyPattern":  checkKeyPattern,
 		"group": func(s string) error {
 			return orError(principalName().MatchString(s), fmt.Sprintf("%q is not the name of a group", s))
 		},
@@ -124,6 +125,15 @@ func hidden(pattern, text string) func(string) error {
 // when the daemon starts to listen.
 func checkSocket(path string) error {
 	return orError(len(path) <= 107, "the path of a socket has at most 107 bytes")
+}
+
+// keyPattern has the letters of a key, and * for any text without a slash.
+var keyPattern = lazily(`^([a-z0-9.*-]+/)?[A-Za-z0-9._*-]+$`)
+
+// checkKeyPattern refuses what is no key, and what would be every key.
+func checkKeyPattern(s string) error {
+	return orError(keyPattern().MatchString(s) && strings.Trim(s, "*/.-_") != "",
+		fmt.Sprintf("%q is not the key of a label, annotation or taint, as example.com/state or *.example.com/not-ready", s))
 }
 
 func checkNetwork(text string) error {

@@ -51,6 +51,9 @@ type Config struct {
 	Isolation             string         `yaml:"isolation" is:"deleteNode|outOfServiceTaint"`
 	ReleasePods           bool           `yaml:"releasePods"`
 	ControlPlaneIsolation string         `yaml:"controlPlaneIsolation" is:"auto|deleteNode|outOfServiceTaint"`
+	// NeverRestore are patterns of keys that a Node does not get back in step 5, beside those that
+	// package k8swatch knows.
+	NeverRestore []string `yaml:"neverRestore" is:"keyPattern"`
 }
 
 // Cluster is one cluster to watch.

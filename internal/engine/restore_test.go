@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // unrestored is a cluster in which somebody who admits writes refuses what is restored.
@@ -21,11 +22,11 @@ type unrestored struct {
 	refusal atomic.Pointer[error]
 }
 
-func (u *unrestored) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	if refusal := u.refusal.Load(); a == remediate.RestoreTargetNode && refusal != nil {
-		return *refusal
+func (u *unrestored) Restore(ctx context.Context, r remediate.Run, backups [][]byte) ([]string, error) {
+	if refusal := u.refusal.Load(); refusal != nil {
+		return nil, *refusal
 	}
-	return u.Kube.Act(ctx, r, a, backups, b)
+	return u.Kube.Restore(ctx, r, backups)
 }
 
 // If the API server refuses to restore the Node, the run is Held with that refusal as its
@@ -56,4 +57,54 @@ func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
 		assert.Equal(t, 1, w.Isolations())
 		stop()
 	})
+}
+
+// counted counts how often a restore put the label back on a Node that lacked it.
+type counted struct {
+	engine.Kube
+	w      *world
+	writes atomic.Int32
+}
+
+func (c *counted) Restore(ctx context.Context, r remediate.Run, backups [][]byte) ([]string, error) {
+	had := c.w.hasRack()
+	readBack, err := c.Kube.Restore(ctx, r, backups)
+	if !had && c.w.hasRack() {
+		c.writes.Add(1)
+	}
+	return readBack, err
+}
+
+func (w *world) hasRack() (has bool) {
+	w.Do(func(s *fake.State) { _, has = s.Nodes["n-1"].Labels["rack"] })
+	return has
+}
+
+// A label that was read back once belongs to its owner, also for a fenced that starts while step 5
+// waits for the Node to be Ready. // I19, I21
+func TestOwnerOfALabelIsNotFoughtAfterARestart(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.Do(func(s *fake.State) { s.ReadyAfter = 2 * time.Minute })
+			k := &counted{Kube: w, w: w}
+			counting := func(o *engine.Options) { o.Clusters[0].Kube = k }
+			e, _, stop := start(t, w, store, counting)
+			until(t, e, remediate.RestoreNode)
+			time.Sleep(10 * time.Second)
+			require.True(t, w.hasRack())
+			if restarts {
+				stop()
+			}
+			w.Do(func(s *fake.State) { s.ChangeNode("n-1", func(n *fake.Node) { delete(n.Labels, "rack") }) })
+			if restarts {
+				e, _, stop = start(t, w, store, counting)
+			}
+			time.Sleep(10 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+			assert.Equal(t, int32(1), k.writes.Load())
+			assert.Nil(t, r.Restored, "the history stays small")
+			stop()
+		})
+	}
 }

@@ -35,14 +35,12 @@ type slow struct {
 	since atomic.Int64 // when it was first tried, in Unix nanoseconds; zero: not yet
 }
 
-func (s *slow) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	if a == remediate.RestoreTargetNode {
-		s.since.CompareAndSwap(0, time.Now().UnixNano())
-		if time.Since(time.Unix(0, s.since.Load())) < 20*time.Second {
-			return fake.ErrAPI
-		}
+func (s *slow) Restore(ctx context.Context, r remediate.Run, backups [][]byte) ([]string, error) {
+	s.since.CompareAndSwap(0, time.Now().UnixNano())
+	if time.Since(time.Unix(0, s.since.Load())) < 20*time.Second {
+		return nil, fake.ErrAPI
 	}
-	return s.Kube.Act(ctx, r, a, backups, b)
+	return s.Kube.Restore(ctx, r, backups)
 }
 
 // A run has a slot from its start until its Node has registered. // I11

@@ -60,6 +60,13 @@ func (k failingKube) Act(ctx context.Context, r remediate.Run, a remediate.Actio
 	return err
 }
 
+func (k failingKube) Restore(ctx context.Context, r remediate.Run, backups [][]byte) ([]string, error) {
+	reach(r.Target.Node, "before", "write", string(r.Step), string(remediate.RestoreTargetNode))
+	readBack, err := k.Kube.Restore(ctx, r, backups)
+	reach(r.Target.Node, "after", "write", string(r.Step), string(remediate.RestoreTargetNode))
+	return readBack, err
+}
+
 func (k failingKube) LockNode(ctx context.Context, r remediate.Run) (time.Duration, string, error) {
 	reach(r.Target.Node, "before", "write", string(r.Step), "LockNode")
 	binds, foreign, err := k.Kube.LockNode(ctx, r)

@@ -56,7 +56,7 @@ func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remed
 	return data, remediate.Backup{UID: string(n.UID), ResourceVersion: n.ResourceVersion}, nil
 }
 
-// Act does one write of a run. Each write has the UID, and where needed the
+// Act does one write of a run, other than Restore. Each write has the UID, and where needed the
 // resourceVersion, of the decision as its precondition. Act is idempotent: if the
 // cluster is already in the wanted state, it returns nil. // I2
 func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
@@ -79,8 +79,6 @@ func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action
 		return api.deleteNode(ctx, run.Target.Node, b)
 	case remediate.ReleasePods:
 		return api.releasePods(ctx, run)
-	case remediate.RestoreTargetNode:
-		return api.restore(ctx, run, backups)
 	case remediate.ClearRequest:
 		return api.clearRequest(ctx, run.Target)
 	case remediate.DeleteTargetMachine:
@@ -165,45 +163,6 @@ func (cl *clients) patchNode(ctx context.Context, n *corev1.Node, ch change, ver
 		return nil, fmt.Errorf("%s Node %s: %w", verb, n.Name, err)
 	}
 	return changed, nil
-}
-
-// restore gives the new Node what the old one had. A conflict is an error; the
-// next step finds what is still missing.
-func (cl *clients) restore(ctx context.Context, run remediate.Run, backups [][]byte) error {
-	s, err := mergeBackups(backups)
-	if err != nil {
-		return err
-	}
-	n, err := cl.nodeAgain(ctx, run.Target.Node)
-	if err != nil {
-		return fmt.Errorf("restore Node %s: %w", run.Target.Node, err)
-	}
-	if string(n.UID) != run.NewNodeUID {
-		return fmt.Errorf("restore Node %s: its UID is not that of the Node that registered", run.Target.Node)
-	}
-	ch := missing(s, n, run.Isolation)
-	if ch.empty() {
-		return nil
-	}
-	if _, err = cl.patchNode(ctx, n, ch, "restore"); !mayWriteParts(ctx, err) {
-		return err
-	}
-	return cl.restoreParts(ctx, n, ch.parts())
-}
-
-// restoreParts writes the parts of a change one by one after the whole was
-// refused or timed out. An admission webhook that forbids one annotation, or does
-// not answer, must not cost the Node its labels.
-func (cl *clients) restoreParts(ctx context.Context, n *corev1.Node, parts []change) error {
-	var errs []error
-	for _, part := range parts {
-		changed, err := cl.patchNode(ctx, n, part, "restore")
-		errs = append(errs, err)
-		if err == nil {
-			n = changed
-		}
-	}
-	return errors.Join(errs...)
 }
 
 func (cl *clients) clearRequest(ctx context.Context, t remediate.Target) error {

@@ -67,17 +67,17 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 		Annotations: map[string]string{"machineconfiguration.openshift.io/state": "Done", "csi.volume.kubernetes.io/nodeid": "{}", runAnnotation: "r-1", stepAnnotation: "PowerOff", instanceAnnotation: "f"},
 		Taints:      []corev1.Taint{gpu}, Unschedulable: true,
 	})
-	backup, b := isolate(t, k, r)
+	backup, _ := isolate(t, k, r)
 	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node, Labels: map[string]string{"zone": "b"}})
 	require.NoError(t, err)
 
 	assert.Equal(t, remediate.No, look(t, k, r, backup).Seen.Restored)
 	assert.Equal(t, remediate.Yes, look(t, k, r).Seen.Restored, "nothing was saved")
 	assert.Equal(t, remediate.CannotTell, k.Look(ctx, r, nil).Seen.Restored, "the backups could not be read")
-	require.Error(t, k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b), "no Node registered for this run")
+	require.Error(t, restored(ctx, k, r, backup), "no Node registered for this run")
 	r.NewNodeUID = string(fresh.UID)
 	until(t, time.Minute, "restored, past the conflicts with controllers", func() bool {
-		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b) == nil
+		return restored(ctx, k, r, backup) == nil
 	})
 
 	s := look(t, k, r, backup).Seen
@@ -106,7 +106,7 @@ func TestTaintInPlaceOfDeletion(t *testing.T) {
 	assert.Equal(t, remediate.No, look(t, k, r, backup).Seen.Restored, "our taint is still there")
 	r.NewNodeUID = r.Target.NodeUID
 	until(t, time.Minute, "the taint is gone", func() bool {
-		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, remediate.Backup{}) == nil
+		return restored(ctx, k, r, backup) == nil
 	})
 	assert.False(t, look(t, k, r, backup).Seen.Node.OutOfService)
 }

@@ -42,6 +42,8 @@ type Config struct {
 	// ControllerNamespaces are those in which the leader Lease of another remediator counts, beside
 	// the ones where they are installed by default.
 	ControllerNamespaces []string
+	// NeverRestore are patterns of further keys that a Node does not get back; see owned.go.
+	NeverRestore []string
 	// Checks are the checks from files; the requests of their templates are
 	// watched, too.
 	Checks []policy.Check
@@ -77,6 +79,7 @@ type Cluster struct {
 	shared       *sharedReads // what is the same for all looks of one moment
 	leaders      *leaders
 	nodeLocks
+	restorer
 	withheld bool // the Cluster API's objects are withheld; only Changes uses it
 }
 
@@ -105,6 +108,7 @@ func newCluster(cfg Config, log *zap.Logger) *Cluster {
 	c.leaders = &leaders{leases: newLeaseClock(), namespaces: cfg.ControllerNamespaces, log: c.log}
 	c.work = newSide(c, "workload", cfg.Kubeconfig)
 	c.nodeLocks = nodeLocks{work: c.work, shared: c.shared, leases: c.leaders.leases, holder: ownHolder + cfg.StoreID, request: c.Requests().get}
+	c.restorer = restorer{work: c.work, never: cfg.NeverRestore}
 	c.manage = c.work
 	if cfg.Management.Kubeconfig != "" {
 		c.manage = newSide(c, "management", cfg.Management.Kubeconfig)

@@ -235,10 +235,11 @@ func (l *looker) restored(backups [][]byte) error {
 	if backups == nil || l.live == nil {
 		return nil
 	}
-	s, err := mergeBackups(backups)
+	s, err := mergeBackups(backups, l.run.Restored, l.live.UID, l.c.never)
 	if err != nil {
 		return err
 	}
+	l.look.Seen.ReadBack = s.on(l.live)
 	l.look.Seen.Restored = remediate.Ask(missing(s, l.live, l.run.Isolation).empty())
 	return nil
 }

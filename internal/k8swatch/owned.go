@@ -1,14 +1,13 @@
 package k8swatch
 
 import (
+	"path"
 	"slices"
-	"strings"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // What the kubelet or a controller writes on a Node by itself is not restored: it
-// describes the old Node, and its owner describes the new one. managedFields,
+// describes the old Node, and its owner describes the new one. These lists are all
+// that fenced knows of it; Config.NeverRestore adds to them. managedFields,
 // which record the last writer of a key, do not decide that: a label that a
 // kubelet was once configured to set belongs to the Node even if the kubelet no
 // longer sets it. So zone, region and instance type are restored, too: it is the
@@ -40,21 +39,41 @@ var networkKeys = []string{
 
 // networkPrefixes belong to plugins that own all of their annotations on Nodes;
 // labels with these prefixes are set by people.
-var networkPrefixes = []string{"k8s.ovn.org/", "network.cilium.io/", "io.cilium.network."}
+var networkPrefixes = []string{"k8s.ovn.org/*", "network.cilium.io/*", "io.cilium.network.*"}
 
-// controllerTaints are prefixes of taints that describe the state of the Node:
-// those of the node lifecycle controller, the cloud provider and the medik8s
-// remediators.
-var controllerTaints = []string{"node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "medik8s.io/"}
+// stateKeys are annotations in which a controller notes what it has seen of the boot that
+// is over: that the Node was ready once.
+var stateKeys = []string{"readiness.k8s.io/*"}
 
-func ownedLabel(key string) bool { return slices.Contains(ownedKeys, key) }
-
-func ownedAnnotation(key string) bool {
-	return slices.Contains(ownedKeys, key) || slices.Contains(networkKeys, key) || slices.Contains(markKeys, key) || hasPrefix(key, networkPrefixes)
+// stateTaints are taints that a controller sets and takes off by the state of the Node:
+// the node lifecycle controller, the cloud provider, the medik8s remediators, the
+// operators of network plugins and CSI drivers, the node readiness controller, the
+// Cluster API, the cluster autoscaler and Karpenter. One that was saved is of the host
+// before its boot. A NoExecute one that comes back evicts pods.
+var stateTaints = []string{
+	"node.kubernetes.io/*", "node.cloudprovider.kubernetes.io/*", "medik8s.io/*",
+	"node.cilium.io/*", "*/agent-not-ready", "readiness.k8s.io/*", "node.cluster.x-k8s.io/*",
+	"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler",
+	"startup-taint.cluster-autoscaler.kubernetes.io/*", "status-taint.cluster-autoscaler.kubernetes.io/*", "ignore-taint.cluster-autoscaler.kubernetes.io/*",
+	"karpenter.sh/unregistered", "karpenter.sh/disrupted", "karpenter.sh/disruption",
 }
 
-func ownedTaint(t corev1.Taint) bool { return hasPrefix(t.Key, controllerTaints) }
+// neverRestore are the patterns that an administrator adds to those above: of labels,
+// annotations and taints alike.
+type neverRestore []string
 
-func hasPrefix(key string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(key, p) })
+func (more neverRestore) label(key string) bool { return matches(key, more, ownedKeys) }
+
+func (more neverRestore) annotation(key string) bool {
+	return matches(key, more, ownedKeys, networkKeys, networkPrefixes, stateKeys, markKeys)
+}
+
+func (more neverRestore) taint(key string) bool { return matches(key, more, stateTaints) }
+
+// matches says whether a key is one of some lists. In these * stands for any text without a slash.
+func matches(key string, lists ...[]string) bool {
+	return slices.ContainsFunc(slices.Concat(lists...), func(pattern string) bool {
+		is, err := path.Match(pattern, key)
+		return is && err == nil
+	})
 }

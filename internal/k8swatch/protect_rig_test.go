@@ -92,7 +92,7 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 	}
 	isolate(t, k, r)
 	until(t, time.Minute, "the Node is restored", func() bool {
-		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{lost}, remediate.Backup{}) == nil
+		return restored(ctx, k, r, lost) == nil
 	})
 	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
 	require.NoError(t, err)

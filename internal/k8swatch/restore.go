@@ -1,11 +1,14 @@
 package k8swatch
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -14,43 +17,97 @@ import (
 // then deletes its pods and detaches its volumes at once.
 var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
 
-// saved is what the Node should have according to a run's backups.
+// saved is what the Node should still get according to a run's backups.
 type saved struct {
 	labels, annotations map[string]string
 	taints              []corev1.Taint
 	unschedulable       bool
 }
 
-// mergeBackups merges the saved Nodes of one run, oldest first. A Node that was
-// saved in a later attempt may not have been restored yet, so missing keys come
-// from earlier backups. If both have a key, the newer value counts.
-func mergeBackups(backups [][]byte) (saved, error) {
-	s := saved{labels: map[string]string{}, annotations: map[string]string{}}
-	for _, b := range backups {
-		var n corev1.Node
-		if err := json.Unmarshal(b, &n); err != nil {
+// The names of keys in the record of a run; see remediate.Run.Restored.
+const cordonKey = "cordon"
+
+func labelKey(key string) string      { return "label " + key }
+func annotationKey(key string) string { return "annotation " + key }
+func taintKey(t corev1.Taint) string  { return "taint " + t.Key + ":" + string(t.Effect) }
+
+// mergeBackups merges the saved Nodes of one run, oldest first, for the live Node of
+// a UID. A Node that was saved in a later attempt may not have been restored yet, so
+// missing keys come from earlier backups. If both have a key, the newer value counts.
+//
+// A key that was read back on a Node is its owner's from then on: only what was saved
+// of that Node, or later, tells whether it is still wanted, and nothing does while
+// that is the live one. // I21
+func mergeBackups(backups [][]byte, restored map[string]string, live types.UID, never neverRestore) (saved, error) {
+	nodes := make([]corev1.Node, len(backups))
+	for i, b := range backups {
+		if err := json.Unmarshal(b, &nodes[i]); err != nil {
 			return saved{}, fmt.Errorf("read the backup of the Node: %w", err)
 		}
-		mergeKeys(s.labels, n.Labels, ownedLabel)
-		mergeKeys(s.annotations, n.Annotations, ownedAnnotation)
-		s.unschedulable = s.unschedulable || n.Spec.Unschedulable
-		for _, t := range n.Spec.Taints {
-			if ownedTaint(t) {
-				continue
+	}
+	s := saved{labels: map[string]string{}, annotations: map[string]string{}}
+	for i, n := range nodes {
+		wanted := func(key string) bool { return i >= firstThatCounts(nodes, restored[key], live) }
+		for k, v := range n.Labels {
+			if !never.label(k) && wanted(labelKey(k)) {
+				s.labels[k] = v
 			}
-			s.taints = slices.DeleteFunc(s.taints, func(older corev1.Taint) bool { return older.MatchTaint(&t) })
-			s.taints = append(s.taints, t)
 		}
+		for k, v := range n.Annotations {
+			if !never.annotation(k) && wanted(annotationKey(k)) {
+				s.annotations[k] = v
+			}
+		}
+		for _, t := range n.Spec.Taints {
+			if !never.taint(t.Key) && wanted(taintKey(t)) {
+				s.taints = slices.DeleteFunc(s.taints, func(older corev1.Taint) bool { return older.MatchTaint(&t) })
+				s.taints = append(s.taints, t)
+			}
+		}
+		s.unschedulable = s.unschedulable || n.Spec.Unschedulable && wanted(cordonKey)
 	}
 	return s, nil
 }
 
-func mergeKeys(into, from map[string]string, owned func(string) bool) {
-	for k, v := range from {
-		if !owned(k) {
-			into[k] = v
+// firstThatCounts is the index of the first saved Node that counts for a key that was
+// last read back on the Node of a UID, "" if it was on none.
+func firstThatCounts(nodes []corev1.Node, readBackOn string, live types.UID) int {
+	switch readBackOn {
+	case "":
+		return 0
+	case string(live):
+		return len(nodes)
+	}
+	for i := len(nodes) - 1; i > 0; i-- {
+		if string(nodes[i].UID) == readBackOn {
+			return i
 		}
 	}
+	return 0 // nobody has saved that Node, which went away: its owner had no say
+}
+
+// on lists what of it is on a Node, whatever its value there. // I21
+func (s saved) on(n *corev1.Node) (keys []string) {
+	for k := range s.labels {
+		if _, is := n.Labels[k]; is {
+			keys = append(keys, labelKey(k))
+		}
+	}
+	for k := range s.annotations {
+		if _, is := n.Annotations[k]; is {
+			keys = append(keys, annotationKey(k))
+		}
+	}
+	for _, t := range s.taints {
+		if hasTaint(n.Spec.Taints, t) {
+			keys = append(keys, taintKey(t))
+		}
+	}
+	if s.unschedulable && n.Spec.Unschedulable {
+		keys = append(keys, cordonKey)
+	}
+	slices.Sort(keys)
+	return keys
 }
 
 func hasTaint(list []corev1.Taint, t corev1.Taint) bool {
@@ -139,4 +196,60 @@ func (c change) patch(n *corev1.Node) ([]byte, error) {
 		spec["unschedulable"] = true
 	}
 	return json.Marshal(map[string]any{"metadata": meta, "spec": spec})
+}
+
+// restorer gives the Nodes of runs back what they had.
+type restorer struct {
+	work  *side
+	never neverRestore
+}
+
+// Restore gives the new Node what the old one had. A conflict is an error; the
+// next step finds what is still missing. It returns the saved keys that an answer of
+// the API server showed on the Node, also beside an error: their owner may take them
+// off before the next look. // I21
+func (r *restorer) Restore(ctx context.Context, run remediate.Run, backups [][]byte) (readBack []string, err error) {
+	cl := r.work.api()
+	n, err := cl.nodeAgain(ctx, run.Target.Node)
+	if err != nil {
+		return nil, fmt.Errorf("restore Node %s: %w", run.Target.Node, err)
+	}
+	if string(n.UID) != run.NewNodeUID {
+		return nil, fmt.Errorf("restore Node %s: its UID is not that of the Node that registered", run.Target.Node)
+	}
+	s, err := mergeBackups(backups, run.Restored, n.UID, r.never)
+	if err != nil {
+		return nil, err
+	}
+	if ch := missing(s, n, run.Isolation); !ch.empty() {
+		n, err = cl.restore(ctx, n, ch)
+	}
+	return s.on(n), err
+}
+
+// restore writes a change, and returns the Node as the last answer showed it.
+func (cl *clients) restore(ctx context.Context, n *corev1.Node, ch change) (*corev1.Node, error) {
+	changed, err := cl.patchNode(ctx, n, ch, "restore")
+	switch {
+	case err == nil:
+		return changed, nil
+	case mayWriteParts(ctx, err):
+		return cl.restoreParts(ctx, n, ch.parts())
+	}
+	return n, err
+}
+
+// restoreParts writes the parts of a change one by one after the whole was
+// refused or timed out. An admission webhook that forbids one annotation, or does
+// not answer, must not cost the Node its labels.
+func (cl *clients) restoreParts(ctx context.Context, n *corev1.Node, parts []change) (*corev1.Node, error) {
+	var errs []error
+	for _, part := range parts {
+		changed, err := cl.patchNode(ctx, n, part, "restore")
+		errs = append(errs, err)
+		if err == nil {
+			n = changed
+		}
+	}
+	return n, errors.Join(errs...)
 }

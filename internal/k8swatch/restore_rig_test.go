@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func TestNodeAtItsLimitsComesBack(t *testing.T) { // I21
 	labels, annotations := atLimits()
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: labels, Annotations: annotations})
 	grow(ctx, t, c, r.Target.Node)
-	backup, b := isolate(t, k, r)
+	backup, _ := isolate(t, k, r)
 	require.Greater(t, len(backup), 1<<20)
 	require.LessOrEqual(t, len(backup), maxBackup)
 	var old corev1.Node
@@ -80,7 +81,7 @@ func TestNodeAtItsLimitsComesBack(t *testing.T) { // I21
 	require.NoError(t, err)
 	r.NewNodeUID = string(fresh.UID)
 	until(t, time.Minute, "restored", func() bool {
-		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b) == nil
+		return restored(ctx, k, r, backup) == nil
 	})
 	require.Equal(t, remediate.Yes, look(t, k, r, backup).Seen.Restored)
 	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
@@ -109,16 +110,17 @@ func TestRestoreLeavesWhatOthersOwn(t *testing.T) { // I21
 		keep, {Key: "medik8s.io/remediation", Effect: corev1.TaintEffectNoExecute},
 		{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule},
 		{Key: "node.cloudprovider.kubernetes.io/uninitialized", Effect: corev1.TaintEffectNoSchedule},
+		{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoExecute},
 	}})
 	spec := []byte(`{"spec":{"podCIDR":"10.9.0.0/24","podCIDRs":["10.9.0.0/24"],"providerID":"old://1"}}`)
 	_, err := c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.MergePatchType, spec, metav1.PatchOptions{})
 	require.NoError(t, err)
-	backup, b := isolate(t, k, r)
+	backup, _ := isolate(t, k, r)
 	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
 	require.NoError(t, err)
 	r.NewNodeUID = string(fresh.UID)
 	until(t, time.Minute, "restored", func() bool {
-		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b) == nil
+		return restored(ctx, k, r, backup) == nil
 	})
 
 	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
@@ -135,7 +137,7 @@ func TestRestoreLeavesWhatOthersOwn(t *testing.T) { // I21
 	assert.NotContains(t, n.Labels, "kubernetes.io/arch")
 	assert.True(t, hasTaint(n.Spec.Taints, keep))
 	for _, taint := range n.Spec.Taints {
-		assert.NotContains(t, []string{"medik8s.io/remediation", "node.cloudprovider.kubernetes.io/uninitialized"}, taint.Key)
+		assert.NotContains(t, []string{"medik8s.io/remediation", "node.cloudprovider.kubernetes.io/uninitialized", "node.cilium.io/agent-not-ready"}, taint.Key)
 	}
 	assert.Empty(t, n.Spec.PodCIDR)
 	assert.Empty(t, n.Spec.ProviderID)
@@ -146,7 +148,7 @@ func TestRestoreBesideAnotherWriter(t *testing.T) { // I21
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"rack": "r1", "count": "saved"}})
-	backup, b := isolate(t, k, r)
+	backup, _ := isolate(t, k, r)
 	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
 	require.NoError(t, err)
 	r.NewNodeUID = string(fresh.UID)
@@ -160,18 +162,56 @@ func TestRestoreBesideAnotherWriter(t *testing.T) { // I21
 	old, err := nodes.Get(ctx, r.Target.Node, metav1.GetOptions{})
 	require.NoError(t, err)
 	write()
-	s, err := mergeBackups([][]byte{backup})
+	s, err := mergeBackups([][]byte{backup}, nil, old.UID, nil)
 	require.NoError(t, err)
 	_, err = k.work.api().patchNode(ctx, old, missing(s, old, r.Isolation), "restore")
 	require.True(t, apierrors.IsConflict(err), "%v: what it was worked out from is no more", err)
 	until(t, time.Minute, "restored between two writes of the other", func() bool {
 		write()
-		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b) == nil && look(t, k, r, backup).Seen.Restored == remediate.Yes
+		return restored(ctx, k, r, backup) == nil && look(t, k, r, backup).Seen.Restored == remediate.Yes
 	})
 	n, err := nodes.Get(ctx, r.Target.Node, metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "r1", n.Labels["rack"])
 	assert.Equal(t, fmt.Sprint(last), n.Labels["count"])
+}
+
+// What was restored once is its owner's: whatever is taken off then is not written again. // I21
+func TestOwnerTakesOffWhatWasRestored(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"rack": "r1"}, Annotations: map[string]string{"team": "db"},
+		Taints: []corev1.Taint{{Key: "aci-containers-host/unavailable", Effect: corev1.TaintEffectNoSchedule}}, Unschedulable: true})
+	backup, _ := isolate(t, k, r)
+	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
+	require.NoError(t, err)
+	r.NewNodeUID = string(fresh.UID)
+	var readBack []string
+	until(t, time.Minute, "restored", func() bool {
+		readBack, err = k.Restore(ctx, r, [][]byte{backup})
+		return err == nil
+	})
+	want := []string{"annotation team", "cordon", "label rack", "taint aci-containers-host/unavailable:NoSchedule"}
+	assert.Subset(t, readBack, want)
+	assert.Subset(t, look(t, k, r, backup).Seen.ReadBack, want)
+
+	off := []byte(`{"metadata":{"labels":{"rack":null},"annotations":{"team":null}},"spec":{"taints":null,"unschedulable":null}}`)
+	_, err = c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.MergePatchType, off, metav1.PatchOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, remediate.No, look(t, k, r, backup).Seen.Restored, "the record does not have them")
+	r.Restored = map[string]string{}
+	for _, key := range readBack {
+		r.Restored[key] = r.NewNodeUID
+	}
+	assert.Equal(t, remediate.Yes, look(t, k, r, backup).Seen.Restored)
+	_, err = k.Restore(ctx, r, [][]byte{backup})
+	require.NoError(t, err)
+	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.NotContains(t, n.Labels, "rack")
+	assert.NotContains(t, n.Annotations, "team")
+	assert.False(t, n.Spec.Unschedulable)
+	assert.False(t, slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "aci-containers-host/unavailable" }))
 }
 
 // One annotation that may not be written costs the Node neither labels nor taints, and
@@ -182,7 +222,7 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 	gpu := corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"rack": "r1"}, Annotations: map[string]string{"team": "db"},
 		Taints: []corev1.Taint{gpu}, Unschedulable: true})
-	backup, b := isolate(t, k, r)
+	backup, _ := isolate(t, k, r)
 	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
 	require.NoError(t, err)
 	r.NewNodeUID = string(fresh.UID)
@@ -191,7 +231,7 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 
 	var refusal error
 	until(t, time.Minute, "refused, past the conflicts with controllers", func() bool {
-		refusal = k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b)
+		refusal = restored(ctx, k, r, backup)
 		return refusal != nil && !apierrors.IsConflict(errors.Unwrap(refusal)) && strings.Contains(refusal.Error(), "no teams here")
 	})
 	require.Equal(t, remediate.No, look(t, k, r, backup).Seen.Restored)
@@ -204,6 +244,6 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 
 	require.NoError(t, allow(ctx))
 	until(t, time.Minute, "the rest, once it is allowed", func() bool {
-		return k.Act(ctx, r, remediate.RestoreTargetNode, [][]byte{backup}, b) == nil && look(t, k, r, backup).Seen.Restored == remediate.Yes
+		return restored(ctx, k, r, backup) == nil && look(t, k, r, backup).Seen.Restored == remediate.Yes
 	})
 }

@@ -74,7 +74,7 @@ func TestRestoreLaws(t *testing.T) { // I21
 		}
 		live := someNode.Draw(t, "live")
 		isolation := rapid.SampledFrom([]remediate.Isolation{remediate.IsolateDelete, remediate.IsolateTaint}).Draw(t, "isolation")
-		s, err := mergeBackups(backups)
+		s, err := mergeBackups(backups, nil, "new", nil)
 		require.NoError(t, err)
 		after := apply(live, missing(s, live, isolation))
 
@@ -92,7 +92,7 @@ func TestRestoreLaws(t *testing.T) { // I21
 				assert.Equal(t, had || k != "kubernetes.io/hostname" && k != "csi.volume.kubernetes.io/nodeid", has, "label %s", k)
 			}
 			for _, taint := range b.Spec.Taints {
-				assert.Equal(t, !ownedTaint(taint) || hasTaint(live.Spec.Taints, taint), hasTaint(after.Spec.Taints, taint) ||
+				assert.Equal(t, !neverRestore(nil).taint(taint.Key) || hasTaint(live.Spec.Taints, taint), hasTaint(after.Spec.Taints, taint) ||
 					isolation == remediate.IsolateTaint && taint.MatchTaint(&outOfService) && hasTaint(live.Spec.Taints, taint), "taint %v", taint)
 			}
 			if b.Spec.Unschedulable {
@@ -108,7 +108,7 @@ func TestRestoreLaws(t *testing.T) { // I21
 func TestNewestBackupWinsAmongBackups(t *testing.T) {
 	old := nodeWith(map[string]string{"zone": "a", "only-old": "1"}, nil, true, corev1.Taint{Key: "gpu", Value: "old", Effect: corev1.TaintEffectNoSchedule})
 	newer := nodeWith(map[string]string{"zone": "b"}, nil, false, corev1.Taint{Key: "gpu", Value: "new", Effect: corev1.TaintEffectNoSchedule})
-	s, err := mergeBackups([][]byte{backupOf(t, old), backupOf(t, newer)})
+	s, err := mergeBackups([][]byte{backupOf(t, old), backupOf(t, newer)}, nil, "new", nil)
 	require.NoError(t, err)
 	assert.Equal(t, map[string]string{"zone": "b", "only-old": "1"}, s.labels)
 	assert.True(t, s.unschedulable, "the newer Node had only not been restored yet")
@@ -125,6 +125,6 @@ func TestRestorePatchBindsToOneVersionOfOneNode(t *testing.T) { // I2
 }
 
 func TestUnreadableBackupIsAnError(t *testing.T) {
-	_, err := mergeBackups([][]byte{[]byte("{")})
+	_, err := mergeBackups([][]byte{[]byte("{")}, nil, "new", nil)
 	assert.ErrorContains(t, err, "read the backup")
 }

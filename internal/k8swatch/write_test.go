@@ -81,6 +81,12 @@ func TestThrottledWritesThatHurtAreNotRepeated(t *testing.T) {
 	}
 }
 
+// restored restores a Node from one backup.
+func restored(ctx context.Context, c *Cluster, r remediate.Run, backup []byte) error {
+	_, err := c.Restore(ctx, r, [][]byte{backup})
+	return err
+}
+
 // A restore that a dead webhook keeps from its end as a whole is tried in parts: it may
 // only be asked about some of them. // I21
 func TestRestoreIsTriedInPartsAfterATimeout(t *testing.T) {
@@ -106,7 +112,7 @@ func TestRestoreIsTriedInPartsAfterATimeout(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = fmt.Fprintf(w, node, "")
 			})
-			require.Error(t, c.Act(t.Context(), run, remediate.RestoreTargetNode, [][]byte{backup}, remediate.Backup{}))
+			require.Error(t, restored(t.Context(), c, run, backup))
 			require.Len(t, patches, 3, "the whole, and its parts")
 			assert.Contains(t, patches[1], `"labels":{"a":"1"}`)
 			assert.NotContains(t, patches[1], "annotations")

@@ -30,6 +30,7 @@ func withoutOtherCluster(r Run, s Observation) Observation {
 	s.Justified, s.Withdrawn, s.Quorum, s.Contested = CannotTell, CannotTell, CannotTell, CannotTell
 	s.PodsGone, s.PodsReleased, s.VolumesReleased, s.Restored = CannotTell, CannotTell, CannotTell, CannotTell
 	s.MachineMetal, s.RenamedTo, s.NodesUnseen, s.OwnerWantsOff = "", "", true, false
+	s.ReadBack = nil
 	return s
 }
 

@@ -55,6 +55,9 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 			fail("the Machine of a Node that is back and Ready is deleted")
 		}
 	}
+	if w.worn.fought {
+		fail("I21: a label that its owner took off is put back")
+	}
 	bad = append(bad, onAsked(w, r, s, a)...)
 	bad = append(bad, onOtherMachine(w, s, a)...)
 	bad = append(bad, onFalseOff(w, r, r2)...)
@@ -163,7 +166,7 @@ func (v variant) onEnd(st state) (bad []string) {
 	}
 	if r.Step == Done {
 		switch {
-		case !w.labels: // I21
+		case !w.labels && !w.worn.took: // I21
 			fail("the labels are not back")
 		case w.requested && r.Reason != "RequestNotCleared":
 			fail("the request is on the Machine")

@@ -32,7 +32,7 @@ type flat struct {
 	abort, asIs, retry, confirmed        bool
 	recheck, hasWord                     bool
 	word                                 OffConfirmation
-	maxAttempts, tries, labels           int
+	maxAttempts, tries, labels, restored int
 	reprovision, noMore                  bool
 	hasWait, switchedOff                 bool
 	wait                                 Wait
@@ -51,7 +51,7 @@ func flatten(r Run) flat {
 	f.abort, f.asIs, f.retry = r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil
 	f.confirmed, f.recheck = r.Confirmed != nil, r.Revalidate
 	f.maxAttempts, f.reprovision, f.noMore = r.Limits.MaxAttempts, r.Limits.Reprovision, r.NoMoreAttempts
-	f.tries, f.labels, f.switchedOff = len(r.Tries), len(r.NodeLabels), r.SwitchedOff
+	f.tries, f.labels, f.switchedOff, f.restored = len(r.Tries), len(r.NodeLabels), r.SwitchedOff, len(r.Restored)
 	if f.hasWait = r.Wait != nil; f.hasWait {
 		f.wait = *r.Wait
 	}
@@ -75,7 +75,7 @@ func flatten(r Run) flat {
 }
 
 func TestFlattenKnowsTheRun(t *testing.T) {
-	require.Equal(t, 53, reflect.TypeFor[Run]().NumField(),
+	require.Equal(t, 54, reflect.TypeFor[Run]().NumField(),
 		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
 }
 
@@ -103,6 +103,7 @@ type key struct {
 	wrongFor                int8
 	other                   fencerKey
 	owner                   owner
+	worn                    worn
 	created                 int8 // the Node, after the first Off read
 }
 
@@ -110,7 +111,7 @@ func keyOf(v variant, st state) key {
 	r, w := st.rec, st.w
 	k := key{
 		step: r.Step, abandonTo: r.AbandonTo, action: r.Intent.Action, reason: string(r.Reason), abandon: string(r.Abandon),
-		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, session: w.memory.level, ahead: int16(w.ahead), wrongFor: w.wrongFor, other: v.otherKey(st), more: int8(r.Limits.MaxAttempts - r.Attempt), owner: w.owner,
+		level: int8(r.Level), offLevel: int8(r.OffLevel), supply: w.supply, people: w.people, session: w.memory.level, ahead: int16(w.ahead), wrongFor: w.wrongFor, other: v.otherKey(st), more: int8(r.Limits.MaxAttempts - r.Attempt), owner: w.owner, worn: w.worn,
 		nodeUID: r.Target.NodeUID, bootID: r.Target.BootID, newUID: r.NewNodeUID, attempt: int8(r.Attempt), left: st.left,
 	}
 	for i, b := range []bool{
@@ -119,7 +120,7 @@ func keyOf(v variant, st state) key {
 		w.accepted.OffAccepted(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
 		r.Revalidate, r.Confirmed != nil, hasNewConfirmation(r), r.Proof == ProofHuman, r.Limits.Reprovision,
 		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared, w.set && (w.ahead != 0 || !w.compared),
-		w.released, w.withdrawn,
+		w.released, w.withdrawn, restoredOn(r, w.uid),
 	} {
 		if b {
 			k.flags |= 1 << i

@@ -24,6 +24,7 @@ func (w *world) forget() {
 	w.resetProof()
 	w.session++
 	w.compared, w.set = false, true
+	w.worn.answer = false
 }
 
 func (w *world) resetProof() {

@@ -125,8 +125,11 @@ type Observation struct {
 	PodsReleased, VolumesReleased Answer
 	// Backup is the durable copy of the Node, parsed back equal. // I21
 	Backup Backup
-	// Restored: every key of the backup that fenced restores is on the Node, read back.
+	// Restored: every key of the backup that fenced still restores is on the Node, read back.
 	Restored Answer
+	// ReadBack are the keys of the backup that are on the Node, or that the API server's answer to the
+	// last restore showed on it. Those that the record has already may be left out.
+	ReadBack []string
 	// RestoreError is why the API server refused the last restore.
 	RestoreError string
 	// Paused: a person paused fenced or holds this target, or this daemon never switches

@@ -141,6 +141,9 @@ type Run struct {
 	OffLease *Lease `json:"offLease,omitempty"`
 	// NewNodeUID is the Node that registered after the power cycle.
 	NewNodeUID string `json:"newNodeUID,omitempty"`
+	// Restored are the saved keys that were read back, each with the UID of the Node on which it last
+	// was. What that Node lacks of them later was taken off by their owner, and is not written again. // I21
+	Restored map[string]string `json:"restored,omitempty"`
 	// LeaveOff: the host of a Held or Waiting run stays off on purpose.
 	LeaveOff bool `json:"leaveOff,omitempty"`
 	// Isolated is when the Node was found gone (or tainted): the run is past the point

@@ -52,6 +52,7 @@ const (
 	slowBoot     // a kubelet that did not come up after a power cycle does after all
 	nameTaken    // another machine registers under the name of the Node
 	disksMoved   // or gets the disks of the host, and its Node
+	takenOff     // the owner of a label takes it off the Node
 
 	// Between answer and act.
 	saveFails       // the record is not saved
@@ -68,7 +69,7 @@ const (
 )
 
 var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced", "clockAhead", "clockBehind", "recreated",
-	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "withdraw", "askAgain", "slowBoot", "nameTaken", "disksMoved", "saveFails", "saveAnswerLost",
+	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "withdraw", "askAgain", "slowBoot", "nameTaken", "disksMoved", "takenOff", "saveFails", "saveAnswerLost",
 	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict", "stopBeforeSave", "stopAfterSave"}
 
 func (f fault) early() bool { return f < saveFails }
@@ -225,6 +226,7 @@ func (x *explorer) choices(st state, early bool) []fault {
 			f == unfenceOrder && st.w.ordered,
 			f == slowBoot && !st.w.stuckInBoot(),
 			(f == nameTaken || f == disksMoved) && st.w.other, f == disksMoved && (st.w.uid == 0 || st.w.deleting > 0),
+			f == takenOff && (st.rec.Step != RestoreNode || st.w.uid == 0 || !st.w.labels),
 			!st.w.mayOrder(st.rec, f), !x.v.mayWake(st, f),
 			f == memberLost && st.w.noQuorum, f == memberBack && !st.w.noQuorum,
 			f >= outageShort && f <= outageEver && st.w.apiDown > 0:
@@ -253,6 +255,8 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 		w.register()
 	case nameTaken, disksMoved:
 		w.takeName(f == disksMoved)
+	case takenOff:
+		w.labels, w.worn.took = false, true
 	case slowBoot:
 		w.bootsAfterAll()
 	case replaced:
@@ -332,6 +336,8 @@ func (x *explorer) finish(st state, r Run, a Action, f fault) state {
 	case f == actFails && (a == SendOff || a == SendOn), f == answerLost && a == SendOff:
 		st.w.resetProof()
 		st.w.accepted, st.w.ack = st.w.accepted.AddCommand(bmc.CommandOff, errLost), false
+	case f == answerLost && a == RestoreTargetNode:
+		st.w.worn.answer = false
 	case f == crashAfterAct:
 		st.w.forget()
 		st.w.restartElsewhere(x.v)

@@ -2,6 +2,7 @@ package remediate
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -106,14 +107,16 @@ func awaitNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	return nextAttempt(r, s, "the Node did not register in time", now)
 }
 
-// 5 RestoreNode. Goal: every saved label, annotation and taint, and the cordon, is on the new Node,
-// read back, and the Node is Ready. // I21
+// 5 RestoreNode. Goal: every saved label, annotation and taint, and the cordon, was read back on the
+// new Node, and the Node is Ready. // I21
 func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	restored := s.Restored == Yes && !s.Node.OutOfService
 	requested := s.Machine.Requested && s.Machine.UID == r.Target.MachineUID
-	switch {
-	case s.Node.Exists == No, s.Node.Exists == Yes && (s.Node.UID != r.NewNodeUID || !isTargetMachine(r.Target, s.Node)):
+	if s.Node.Exists == No || s.Node.Exists == Yes && (s.Node.UID != r.NewNodeUID || !isTargetMachine(r.Target, s.Node)) {
 		return enter(r, AwaitNode, "the new Node went away, or is another machine's", now)
+	}
+	r = recordRestored(r, s)
+	switch {
 	case restored && s.Node.Ready == Yes && timeExpired(s, now, r.Deadline()): // a working host is never cycled because of an annotation
 		return finish(r, Done, reason.RequestNotCleared, "the remediation request could not be taken off the Machine", now)
 	case restored && requested: // otherwise the health check in the cluster counts the Machine unhealthy for ever
@@ -132,4 +135,25 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return command(r, RestoreTargetNode, resendWrite, now)
 	}
 	return r, Nothing, poll
+}
+
+// maxRestored is how many keys a record holds, so that it stays small. A Node with more keys than that
+// is restored whole, and the rest of them may be written again.
+const maxRestored = 1000
+
+// recordRestored notes the saved keys that were read back on the new Node. From then on each is its
+// owner's, who may change it or take it off at once. // I21
+func recordRestored(r Run, s Observation) Run {
+	if s.Node.Exists != Yes || len(s.ReadBack) == 0 {
+		return r
+	}
+	known := map[string]string{} // the caller's record must not change
+	maps.Copy(known, r.Restored)
+	for _, key := range s.ReadBack {
+		if _, is := known[key]; is || len(known) < maxRestored {
+			known[key] = r.NewNodeUID
+		}
+	}
+	r.Restored = known
+	return r
 }

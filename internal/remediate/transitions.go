@@ -92,8 +92,9 @@ func finish(r Run, end Step, code reason.Code, note string, now time.Time) (Run,
 		return stop(r, reason.OutletContradicted, onPendingNote, now)
 	}
 	r.Reason, r.Note, r.Ended = code, note, now
+	r.Restored = nil // the history stays small
 	if !leavesNodeGone(r, end) {
-		r.NodeLabels = nil // the history stays small
+		r.NodeLabels = nil
 	}
 	return enter(r, end, note, now)
 }

@@ -152,6 +152,7 @@ type world struct {
 	people
 	clocks
 	owner
+	worn worn
 
 	memory
 
@@ -250,7 +251,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 	if w.uid != 0 {
 		s.Node = Node{Exists: Yes, UID: uid(w.uid), ResourceVersion: versions[w.rv], BootID: boot(w.bootID),
 			SystemUUID: w.systemUUID(v), Created: clock(w.created), Deleting: w.deleting > 0, Ready: Ask(w.ready), OutOfService: w.oos}
-		s.Restored = Ask(w.labels)
+		w.lookAtLabels(r, &s)
 	}
 	return s
 }
@@ -291,7 +292,8 @@ func (w *world) act(v variant, r Run, a Action, deaf bool) {
 		w.released = w.isolatedAt >= 0
 	case RestoreTargetNode:
 		if w.uid != 0 {
-			w.labels, w.oos = true, false
+			w.putLabels(r)
+			w.oos = false
 			w.rv++
 		}
 	case ClearRequest:
@@ -399,7 +401,7 @@ func (w *world) kubeletRuns() bool { return w.on && !w.hung && w.upFor > bootDel
 
 func (w *world) newNode() {
 	w.lastUID++
-	w.uid, w.created = w.lastUID, w.now
+	w.uid, w.created, w.worn = w.lastUID, w.now, worn{}
 	w.rv++
 }
 

@@ -61,15 +61,23 @@ func (w *worker) act(ctx context.Context, d decision) {
 		err = w.writeWhileAllowed(ctx, d)
 	case remediate.SetPowerLock, remediate.DeleteTargetMachine:
 		err = w.writeWhileAllowed(ctx, d)
+	case remediate.RestoreTargetNode:
+		var keys []string
+		keys, err = w.r.opt.Kube.Restore(ctx, w.run, d.backups)
+		w.restored = restored{nodeUID: w.run.NewNodeUID, keys: keys, refusal: refusalText(err)}
 	default:
 		err = w.r.opt.Kube.Act(ctx, w.run, a, d.backups, d.backup)
-	}
-	if a == remediate.RestoreTargetNode {
-		w.restoreError = refusalText(err)
 	}
 	if err != nil {
 		w.emit(event.Event{Type: event.Failed, Action: a, Reason: failureReason(d.seen, err), Message: err.Error()})
 	}
+}
+
+// restored is what the API server answered to the last attempt to restore the Node.
+type restored struct {
+	nodeUID string
+	keys    []string // that were read back
+	refusal string   // why it failed; "" if it did not
 }
 
 // refusalText is a refusal of the API server as a record keeps it. An admission webhook may have

@@ -41,7 +41,11 @@ type Kube interface {
 	// Backup returns the target's Node as JSON, with its UID and resourceVersion. It writes
 	// nothing. An error means that the Node could not be read, or is not the target's. // I21
 	Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error)
-	// Act does one write of a run, which is not SendOff, SendOn or BackupNode. It is
+	// Restore gives the Node that has registered for a run what the backups have and it lacks, except
+	// the keys that are in r.Restored for it. It returns the saved keys that an answer of the API server
+	// showed on the Node, also beside an error. // I21
+	Restore(ctx context.Context, r remediate.Run, backups [][]byte) (readBack []string, err error)
+	// Act does one other write of a run, which is not SendOff, SendOn or BackupNode. It is
 	// idempotent: what is done already is no error. If a write finds another UID or, for the
 	// isolation, another resourceVersion than b's, it changes nothing and returns an error.
 	// After an error the write may have been done: only the next Look shows it. // I2

@@ -107,7 +107,10 @@ func (w *worker) observe(fresh Fresh, at time.Time, power remediate.Observation,
 	_, frozen := w.r.opt.Hosts.Frozen(w.run.Target)
 	seen.PowerForbidden = cmp.Or(frozen, w.r.opt.Hosts.DuplicateOf(w.run), seen.PowerForbidden) // I5, I9
 	seen.MachineMetal = w.r.opt.Hosts.BareMetalHostOf(fresh.Machine)
-	seen.Backup, seen.RestoreError = last, w.restoreError
+	seen.Backup, seen.RestoreError = last, w.restored.refusal
+	if seen.Node.UID == w.restored.nodeUID {
+		seen.ReadBack = slices.Concat(seen.ReadBack, w.restored.keys)
+	}
 	names := w.r.opt.Cluster.Names(w.run.Target, fresh)
 	if fresh.Err != nil { // it may lack one that the look before had
 		names = append(names, w.names...)

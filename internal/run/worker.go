@@ -36,8 +36,8 @@ type worker struct {
 	pending  pendingHeld
 	lock     nodeLock
 
-	restoreError string // why the last attempt to restore the Node failed
-	hadSession   bool   // this process has opened a session with the host's BMC
+	restored   restored // what became of the last attempt to restore the Node
+	hadSession bool     // this process has opened a session with the host's BMC
 	// powerFailure and clusterFailure are what was last told of reads that failed.
 	powerFailure, clusterFailure readFailure
 	ownershipLost                bool // another instance owns the cluster and continues the run

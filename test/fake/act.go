@@ -1,7 +1,6 @@
 package fake
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -46,7 +45,9 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 		f.Observation.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID,
 			SystemUUID: n.SystemUUID, Created: n.Created, Ready: remediate.Ask(n.Ready == "True"), OutOfService: n.OutOfService()}
 		if backups != nil {
-			f.Observation.Restored = remediate.Ask(len(n.Missing(backups)) == 0 && !(r.Isolation == remediate.IsolateTaint && n.OutOfService()))
+			want := n.wanted(r, backups)
+			f.Observation.Restored = remediate.Ask(len(n.lacks(want)) == 0 && !(r.Isolation == remediate.IsolateTaint && n.OutOfService()))
+			f.Observation.ReadBack = n.has(want)
 		}
 	}
 	if m != nil {
@@ -107,13 +108,6 @@ func (s *State) Act(r remediate.Run, action remediate.Action, backups [][]byte, 
 		return s.isolate(n, r, backups, b)
 	case remediate.ReleasePods:
 		s.Pods[r.Target.Node] = 0
-	case remediate.RestoreTargetNode:
-		if n == nil || n.UID != r.NewNodeUID {
-			return errors.New("it is another Node than the one that registered")
-		}
-		if !s.RestoreNothing {
-			s.restore(n.Name, r, backups)
-		}
 	case remediate.DeleteTargetMachine:
 		host, m := s.machineOf(r.Target)
 		if m == nil { // it is gone already
@@ -162,28 +156,31 @@ func (s *State) isolate(n *Node, r remediate.Run, backups [][]byte, b remediate.
 	return nil
 }
 
-// restore gives a Node what was saved; existing values take precedence.
-func (s *State) restore(node string, r remediate.Run, backups [][]byte) {
-	s.ChangeNode(node, func(n *Node) {
-		for _, b := range backups {
-			var old Node
-			if json.Unmarshal(b, &old) != nil {
-				continue
+// Restore gives the Node of a run what was saved; existing values take precedence.
+func (s *State) Restore(r remediate.Run, backups [][]byte) (readBack []string, err error) {
+	n := s.Nodes[r.Target.Node]
+	if n == nil || n.UID != r.NewNodeUID {
+		return nil, errors.New("it is another Node than the one that registered")
+	}
+	want := n.wanted(r, backups)
+	if s.RestoreNothing {
+		return n.has(want), nil
+	}
+	s.ChangeNode(n.Name, func(n *Node) {
+		live := n.Labels
+		n.Labels = want.Labels
+		maps.Copy(n.Labels, live)
+		for _, t := range want.Taints {
+			if !slices.Contains(n.Taints, t) {
+				n.Taints = append(n.Taints, t)
 			}
-			live := n.Labels
-			n.Labels = maps.Clone(old.Labels)
-			maps.Copy(n.Labels, live)
-			for _, t := range old.Taints {
-				if t != outOfService && !slices.Contains(n.Taints, t) {
-					n.Taints = append(n.Taints, t)
-				}
-			}
-			n.Cordoned = n.Cordoned || old.Cordoned
 		}
+		n.Cordoned = n.Cordoned || want.Cordoned
 		if r.Isolation == remediate.IsolateTaint {
 			n.Taints = slices.DeleteFunc(n.Taints, func(t string) bool { return t == outOfService })
 		}
 	})
+	return s.Nodes[r.Target.Node].has(want), nil
 }
 
 // replace deletes a Machine of OpenShift, or hands one of the Cluster API to its

@@ -107,6 +107,16 @@ func (c *Cluster) Act(_ context.Context, r remediate.Run, a remediate.Action, ba
 	return err
 }
 
+// Restore implements engine.Kube.
+func (c *Cluster) Restore(_ context.Context, r remediate.Run, backups [][]byte) (readBack []string, err error) {
+	c.Do(func(s *State) {
+		if err = s.apiError(); err == nil {
+			readBack, err = s.Restore(r, backups)
+		}
+	})
+	return readBack, err
+}
+
 // Credentials implements engine.Kube.
 func (c *Cluster) Credentials(_ context.Context, _, name string) (user string, password bmc.Secret, err error) {
 	c.Do(func(s *State) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // Node is a Node in the API server. Its JSON is the content of a backup.
@@ -28,6 +29,10 @@ type Node struct {
 
 // outOfService is the taint of isolation.
 const outOfService = "node.kubernetes.io/out-of-service"
+
+// NoNetwork is the taint that the operator of a network plugin sets on a Node while its agent does not
+// run; see State.Plugin.
+const NoNetwork = "example.com/no-network"
 
 // OutOfService reports whether the Node has the taint of isolation.
 func (n *Node) OutOfService() bool { return slices.Contains(n.Taints, outOfService) }
@@ -57,16 +62,9 @@ func (n *Node) JSON() []byte {
 	return b
 }
 
-// Missing returns what a Node lacks of what was saved.
-func (n *Node) Missing(backups [][]byte) (lacks []string) {
-	for _, b := range backups {
-		var old Node
-		if json.Unmarshal(b, &old) != nil {
-			return []string{"a backup that can be read"}
-		}
-		lacks = append(lacks, n.lacks(old.Labels, old.Taints, old.Cordoned)...)
-	}
-	return lacks
+// Missing returns what a Node lacks of what was saved for a run.
+func (n *Node) Missing(r remediate.Run, backups [][]byte) (lacks []string) {
+	return n.lacks(n.wanted(r, backups))
 }
 
 // Lacks returns what a Node lacks of what its owner gave it.
@@ -74,24 +72,53 @@ func (n *Node) Lacks(h *Host) (lacks []string) {
 	if n.OutOfService() {
 		lacks = append(lacks, "freedom from our taint")
 	}
-	return append(lacks, n.lacks(h.Owned.Labels, h.Owned.Taints, h.Owned.Cordoned)...)
+	return append(lacks, n.lacks(h.Owned)...)
 }
 
-func (n *Node) lacks(labels map[string]string, taints []string, cordoned bool) (lacks []string) {
-	for k := range labels {
-		if _, ok := n.Labels[k]; !ok {
-			lacks = append(lacks, "label "+k)
+// wanted is what the saved Nodes of a run had, except what was read back on this Node: that is its
+// owner's.
+func (n *Node) wanted(r remediate.Run, backups [][]byte) Owned {
+	want := Owned{Labels: map[string]string{}}
+	wanted := func(key string) bool { return r.Restored[key] != n.UID }
+	for _, b := range backups {
+		var old Node
+		if err := json.Unmarshal(b, &old); err != nil {
+			panic("fake: a backup cannot be read: " + err.Error())
+		}
+		for k, v := range old.Labels {
+			if wanted("label " + k) {
+				want.Labels[k] = v
+			}
+		}
+		for _, t := range old.Taints {
+			if t != outOfService && wanted("taint "+t) && !slices.Contains(want.Taints, t) {
+				want.Taints = append(want.Taints, t)
+			}
+		}
+		want.Cordoned = want.Cordoned || old.Cordoned && wanted("cordon")
+	}
+	return want
+}
+
+// lacks and has list what of it a Node has not, and has.
+func (n *Node) lacks(of Owned) []string { return n.compare(of, false) }
+func (n *Node) has(of Owned) []string   { return n.compare(of, true) }
+
+func (n *Node) compare(with Owned, has bool) (keys []string) {
+	for k := range with.Labels {
+		if _, ok := n.Labels[k]; ok == has {
+			keys = append(keys, "label "+k)
 		}
 	}
-	for _, t := range taints {
-		if t != outOfService && !slices.Contains(n.Taints, t) {
-			lacks = append(lacks, "taint "+t)
+	for _, t := range with.Taints {
+		if t != outOfService && slices.Contains(n.Taints, t) == has {
+			keys = append(keys, "taint "+t)
 		}
 	}
-	if cordoned && !n.Cordoned {
-		lacks = append(lacks, "cordon")
+	if with.Cordoned && n.Cordoned == has {
+		keys = append(keys, "cordon")
 	}
-	return lacks
+	return keys
 }
 
 // NodeID is the ID of a Node.

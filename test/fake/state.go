@@ -11,6 +11,7 @@ package fake
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -56,6 +57,7 @@ type State struct {
 	// How the control plane behaves.
 	PodsOfANode int                   // number of pods that start on a Ready Node
 	Lifecycle   bool                  // it sets Ready=Unknown for kubelets that send no heartbeat
+	Plugin      bool                  // an operator sets NoNetwork on the Node of a host that does not run, and takes it off
 	ReadyAfter  time.Duration         // after the registration
 	Stamp       func(*Host) time.Time // transition time of a Node that becomes Unknown; nil: now
 
@@ -190,6 +192,13 @@ func (s *State) reconcile(h *Host, now time.Time) {
 	}
 	if n.OutOfService() {
 		s.Pods[h.Name] = 0
+	}
+	if runs := h.On && h.Kernel == Runs && n.BootID == h.BootID(); s.Plugin && slices.Contains(n.Taints, NoNetwork) == runs {
+		s.ChangeNode(h.Name, func(n *Node) {
+			if n.Taints = slices.DeleteFunc(n.Taints, func(t string) bool { return t == NoNetwork }); !runs {
+				n.Taints = append(n.Taints, NoNetwork)
+			}
+		})
 	}
 }
 

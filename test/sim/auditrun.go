@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/fake"
 )
 
 // auditRun checks a run when it is stored. w.mu is held.
@@ -20,6 +22,9 @@ func (w *World) auditRun(d *storeClient, old remediate.Run, known bool, r remedi
 	}
 	if !known {
 		w.auditStart(d.inc, r)
+	}
+	for key, uid := range r.Restored {
+		w.ledger.readBack[readBackKey{r.ID, uid, key}] = true
 	}
 	asked := old.Attempt == r.Attempt && (old.Intent.Action == remediate.SendOn || old.Intent.Action == remediate.ReleasePowerLock)
 	if asked || r.Step == remediate.AwaitNode || r.Step == remediate.RestoreNode {
@@ -228,11 +233,30 @@ func (w *World) auditEnd(r remediate.Run) {
 	case err != nil || isolated && len(saved) == 0:
 		w.violate("I21", node, "run %s is Done and its backup is gone: %v", r.ID, err)
 	case n == nil: // it was deleted a moment ago
-	case n.UID == r.NewNodeUID && len(n.Missing(raw)) > 0:
-		w.violate("I21", node, "run %s is Done and the Node lacks %v", r.ID, n.Missing(raw))
+	case n.UID == r.NewNodeUID && len(missing(n, raw)) > 0:
+		w.violate("I21", node, "run %s is Done and the Node lacks %v", r.ID, missing(n, raw))
 	case time.Since(h.spare.taken) < seenWithin: // its name was taken a moment ago
 	case r.Target.SystemUUID == "" && r.Target.ReportedUUID == "": // nobody ever knew which machine it was about
 	case otherUUID(n.SystemUUID, r.Target.SystemUUID), w.machineOf(n) != h.Host && w.machineOf(n) != nil:
 		w.violate("I6", node, "run %s of machine %s is Done on another one, which tells %s in boot %s", r.ID, r.Target.SystemUUID, n.SystemUUID, n.BootID)
+	}
+}
+
+// missing is what a Node lacks of what was saved, but for what its owner takes off.
+func missing(n *fake.Node, backups [][]byte) []string {
+	return slices.DeleteFunc(n.Missing(remediate.Run{}, backups), func(key string) bool { return key == "taint "+fake.NoNetwork })
+}
+
+// auditRestore checks that nothing is put back which its owner has taken off since a stored record says
+// that it was read back. w.mu is held. // I21
+func (w *World) auditRestore(c *incarnation, r remediate.Run, backups [][]byte) {
+	n := w.api.Nodes[r.Target.Node]
+	if n == nil || n.UID != r.NewNodeUID || w.ledger.writer[r.ID] != c { // another one may have read it back since
+		return
+	}
+	for _, key := range n.Missing(r, backups) {
+		if w.ledger.readBack[readBackKey{r.ID, n.UID, key}] {
+			w.violate("I21", n.Name, "%s puts %s back on Node %s for run %s, and its owner took it off", c, key, n.UID, r.ID)
+		}
 	}
 }

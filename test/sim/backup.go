@@ -116,14 +116,14 @@ func (l *ledger) durable() ledger {
 	return ledger{runs: maps.Clone(l.runs), writer: maps.Clone(l.writer), begun: maps.Clone(l.begun), isolated: maps.Clone(l.isolated),
 		frozen: maps.Clone(l.frozen), cycles: maps.Clone(l.cycles), forgiven: maps.Clone(l.forgiven), boots: maps.Clone(l.boots),
 		on: maps.Clone(l.on), held: maps.Clone(l.held), backups: maps.Clone(l.backups), fixed: maps.Clone(l.fixed),
-		answered: maps.Clone(l.answered), old: maps.Clone(l.old), starts: slices.Clone(l.starts)}
+		answered: maps.Clone(l.answered), readBack: maps.Clone(l.readBack), old: maps.Clone(l.old), starts: slices.Clone(l.starts)}
 }
 
 // rollBack makes that part what it was.
 func (l *ledger) rollBack(to ledger) {
 	l.runs, l.writer, l.begun, l.isolated, l.frozen, l.cycles = to.runs, to.writer, to.begun, to.isolated, to.frozen, to.cycles
 	l.forgiven, l.boots, l.on, l.held, l.backups, l.fixed = to.forgiven, to.boots, to.on, to.held, to.backups, to.fixed
-	l.answered, l.old, l.starts = to.answered, to.old, to.starts
+	l.answered, l.old, l.starts, l.readBack = to.answered, to.old, to.starts, to.readBack
 }
 
 // auditOld checks what is done for a run that had ended when an old backup made it open again: while

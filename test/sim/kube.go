@@ -148,6 +148,25 @@ func (w *World) touchNode(name string) {
 
 // Act implements engine.Kube.
 func (k kube) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+	return k.write(ctx, r, a, b, func(s *fake.State) error { return s.Act(r, a, backups, b) })
+}
+
+// Restore implements engine.Kube.
+func (k kube) Restore(ctx context.Context, r remediate.Run, backups [][]byte) (readBack []string, err error) {
+	err = k.write(ctx, r, remediate.RestoreTargetNode, remediate.Backup{}, func(s *fake.State) error {
+		k.inc.i.w.auditRestore(k.inc, r, backups)
+		keys, err := s.Restore(r, backups)
+		readBack = keys
+		return err
+	})
+	if err != nil { // the answer may be lost
+		return nil, err
+	}
+	return readBack, nil
+}
+
+// write does one write of a run. Its request and its answer may be late or lost.
+func (k kube) write(ctx context.Context, r remediate.Run, a remediate.Action, b remediate.Backup, write func(*fake.State) error) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	w := k.inc.i.w
@@ -164,7 +183,7 @@ func (k kube) Act(ctx context.Context, r remediate.Run, a remediate.Action, back
 	var err error
 	w.do(func() {
 		w.auditWrite(k.inc, r, a, b)
-		err = w.api.Act(r, a, backups, b)
+		err = write(w.api)
 	})
 	if lost := k.answer(ctx, string(a)); lost != nil {
 		return lost

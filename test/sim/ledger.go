@@ -30,6 +30,7 @@ type ledger struct {
 	fixed    map[string][]logKey  // by run: the devices that it began with
 	scopes   map[string]time.Time // by name of a policy in a file: when a fenced first ran with it
 	cases    map[caseKey]bool     // that stand
+	readBack map[readBackKey]bool // on record
 	answered map[string]time.Time // by UID: when a run had carried a request out
 	asked    map[string]askedRecord
 	old      map[string]time.Time // runs that had ended when an old backup of the store made them open again
@@ -46,6 +47,9 @@ type attemptKey struct {
 	run     string
 	attempt int
 }
+
+// readBackKey is a saved key of a run that was read back on a Node.
+type readBackKey struct{ run, node, key string }
 
 type lookKey struct {
 	by   *incarnation
@@ -97,7 +101,7 @@ func newLedger() ledger {
 	return ledger{runs: map[string]remediate.Run{}, writer: map[string]*incarnation{}, begun: map[string]time.Time{}, isolated: map[string]time.Time{}, looks: map[lookKey]looked{}, leases: map[string]seenLease{},
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
-		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{},
+		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{}, readBack: map[readBackKey]bool{},
 		asked: map[string]askedRecord{}, told: map[recordedKey]time.Time{}, old: map[string]time.Time{}, lies: map[string]time.Time{}, said: map[string]saidAt{}, misdated: map[string]bool{}}
 }
 

@@ -93,3 +93,16 @@ type hasty struct{ engine.Requests }
 func (h hasty) Report(ctx context.Context, ref remediate.Request, told request.Status) error {
 	return errors.Join(h.Requests.Report(ctx, ref, told), h.RemoveFinalizer(ctx, ref, ""))
 }
+
+// forgetful is a Kube that does not know which keys a run has read back.
+type forgetful struct{ engine.Kube }
+
+func (f forgetful) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
+	r.Restored = nil
+	return f.Kube.Look(ctx, r, backups)
+}
+
+func (f forgetful) Restore(ctx context.Context, r remediate.Run, backups [][]byte) ([]string, error) {
+	r.Restored = nil
+	return f.Kube.Restore(ctx, r, backups)
+}

@@ -46,6 +46,7 @@ func quiet(p *Plan) {
 	p.Mistakes, p.Policies, p.Words, p.Absurd, p.Clocks = 0, 0, 0, 0, 0
 	p.Medik8s, p.Requests, p.Withdraws = false, false, 0
 	p.Others, p.Escalates, p.Meddles = false, false, 0
+	p.Plugin = false
 	p.Names, p.Hands, p.Restores, p.Spells, p.Breaks, p.Copies = 0, 0, 0, 0, 0, 0
 	p.Limit, p.StartsPerHour, p.Attempts, p.Retry = 0, 12, 2, 30*time.Second
 }
@@ -114,6 +115,7 @@ var mutants = []mutant{
 	{"nor are versions", "I19", fleet, Defect{IgnoresEpochs: true, IgnoresVersions: true}},
 	{"any registration will do", "I6", func(p *Plan) { alive(p); p.Isolation = remediate.IsolateTaint }, looks(anyBoot)},
 	{"labels are not restored", "I20", nothing, Defect{RestoresNothing: true, Look: func(f *run.Fresh, _ remediate.Run) { f.Observation.Restored = remediate.Yes }}},
+	{"a taint is put back for ever", "I21", func(p *Plan) { p.Plugin = true }, options(func(o *engine.Options) { o.Clusters[0].Kube = forgetful{o.Clusters[0].Kube} })},
 	{"backups vanish", "I21", nothing, Defect{LosesBackups: true}},
 	{"nobody else is ever at work", "I22", outages, looks(func(f *run.Fresh, _ remediate.Run) { f.Observation.Contested = remediate.No })},
 	{"the Lease of medik8s is not taken", "I22", medik8s, Defect{TakesNoLocks: true}},

@@ -22,6 +22,7 @@ type Plan struct {
 	Outlets       bool // a second power level
 	Isolation     remediate.Isolation
 	Git           bool // a controller creates deleted Nodes again
+	Plugin        bool // the operator of a network plugin taints Nodes, and takes that off again
 	LongLeases    bool // Leases of two minutes
 	Reprovision   bool
 	FoundOffStays bool // powerOnFoundOff: false
@@ -118,6 +119,7 @@ func NewPlan(seed uint64) Plan {
 	if p.Others { // which an old store knows nothing about
 		p.Restores = 0
 	}
+	p.Plugin = r.IntN(3) == 0
 	return p
 }
 

@@ -87,6 +87,7 @@ func NewWorld(ctx context.Context, dir string, p Plan, d Defect) *World {
 	w.asks, w.others = newAsker(), newOthers(p.Seed)
 	w.api = fake.NewState(cluster)
 	w.home, w.api.Medik8s = w.api.UID, w.plan.Medik8s
+	w.api.Plugin = p.Plugin
 	w.api.PodsOfANode, w.api.ReadyAfter, w.api.Lifecycle = 3, 5*time.Second, true
 	w.api.IgnorePreconditions, w.api.RestoreNothing = d.IgnoresPreconditions, d.RestoresNothing
 	w.api.Note, w.api.OnIsolate, w.api.Stamp = w.note, w.isolated, w.stamp
