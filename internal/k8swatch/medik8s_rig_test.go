@@ -193,7 +193,7 @@ func TestEtcdMembers(t *testing.T) { // I12
 	patch(`{"status":{"conditions":[{"type":"`+string(corev1.PodReady)+`","status":"True"}]}}`, "status")
 	assert.Contains(t, look(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true})
 	until(t, time.Minute, "the member is watched, too", func() bool {
-		p := find[policy.EtcdPod](seen(k), "Pod", "etcd-"+r.Target.Node)
+		p := find[policy.Pod](seen(k), "Pod", "etcd-"+r.Target.Node)
 		return p != nil && p.Ready && p.Node == r.Target.Node
 	})
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, r.Target.Node, metav1.DeleteOptions{}))
