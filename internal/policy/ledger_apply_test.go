@@ -58,3 +58,14 @@ func TestUnreadObjectBesideItsRequest(t *testing.T) {
 	assert.Empty(t, l.Snapshot().Requests)
 	assert.Equal(t, []ObjectKey{{"Machine", "ns", "m"}}, l.Snapshot().Undecoded)
 }
+
+// The namespace of a template is one of requests for every target as long as a policy names it.
+func TestRemovedFileTakesTheNamespaceOfItsTemplateAway(t *testing.T) {
+	c := nodePolicy()
+	c.Source, c.Strategy, c.Template = "p.yaml:1", CreateRequests, &worldTemplate
+	l := NewLedger(Rules{})
+	l.SetFiles(ledgerEpoch, []Check{*c}, nil)
+	require.Equal(t, []string{"a"}, l.w.requests.spaces)
+	l.SetFiles(ledgerEpoch, nil, nil)
+	assert.Empty(t, l.w.requests.spaces)
+}

@@ -26,6 +26,7 @@ func (l *Ledger) SetFiles(now time.Time, checks []Check, budgets []DisruptionBud
 	for i := range budgets {
 		l.setBudget(ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: budgets[i].Name}, &budgets[i])
 	}
+	l.findSpaces()
 	l.stale = true
 	l.version++
 	l.enforceTargetLimit()
