@@ -96,11 +96,11 @@ func surveyed(ctx context.Context, c *k8swatch.Cluster, cluster string, seen k8s
 	for _, o := range ledger.Snapshot().Clusters {
 		s.Clusters = append(s.Clusters, o.Name)
 	}
+	surveyNodes(ctx, c, ledger, &s)
 	if err := addStarter(ledger, &s, now); err != nil {
 		return s, err
 	}
 	s.Report = ledger.Report(now)
-	surveyNodes(ctx, c, ledger, &s)
 	return s, nil
 }
 
@@ -127,6 +127,9 @@ func surveyNodes(ctx context.Context, c *k8swatch.Cluster, ledger *policy.Ledger
 	var targets []remediate.Target
 	for _, n := range nodes {
 		row := setup.Node{Name: n.Name, UUID: n.SystemUUID, ControlPlane: n.ControlPlane, Ready: n.Ready()}
+		if n.ControlPlane && !policy.ControlPlaneNode(n.Labels) {
+			row.Hostname = n.Labels["kubernetes.io/hostname"]
+		}
 		t := remediate.Target{Cluster: s.Cluster, Node: n.Name, NodeUID: n.UID, BootID: n.BootID, SystemUUID: n.SystemUUID}
 		if m := ledger.MachineOf(n.Name); m != nil {
 			row.Machine = m.Key()

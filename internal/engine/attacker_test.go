@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -38,6 +39,7 @@ var victims = map[string]func(w *world) func(*engine.Options){
 		w.changeCheck(func(c *policy.Check) {
 			*c = policy.Check{Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "nhc", UID: "nhc-uid", Selector: labels.Everything(), SelectsNodes: true,
 				Strategy: policy.CreateRequests, Template: &policy.Template{APIVersion: policy.FencedAPI, Kind: policy.FencedRemediationKind + "Template", Namespace: "medik8s", Name: "t"},
+				MinHealthy: new(intstr.FromString("51%")),
 				Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}}
 		})
 		return nil

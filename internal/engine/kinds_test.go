@@ -257,6 +257,34 @@ func TestControlPlaneIsFencedWithAQuorumToSpare(t *testing.T) {
 	})
 }
 
+// No label says what the hosts are, but the Pods of the members of etcd do: the quorum counts, and the Node is not
+// deleted. // I12
+func TestHostWithAMemberOfEtcdIsOfTheControlPlane(t *testing.T) {
+	for _, sick := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.Do(func(s *fake.State) {
+				for _, name := range []string{"n-1", "other-0", "other-1"} {
+					s.Host(name).ControlPlane = true
+					s.ChangeNode(name, func(*fake.Node) {}) // its Pod is seen
+				}
+				s.Host("other-0").MemberSick = sick
+			})
+			e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].ControlPlaneIsolation = remediate.IsolateTaint })
+			defer stop()
+			time.Sleep(6 * time.Minute)
+			if sick {
+				assert.Empty(t, e.Runs("c"))
+				gate(t, e, reason.QuorumLost)
+				return
+			}
+			r := only(t, e)
+			assert.True(t, r.ControlPlane)
+			assert.Equal(t, remediate.IsolateTaint, r.Isolation)
+			assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		})
+	}
+}
+
 // The result of an uncached read about etcd decides. // I12
 func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
 	for _, unknown := range []bool{false, true} {

@@ -53,7 +53,7 @@ var policyRefusals = map[reason.Code]func(*world, *engine.Options){
 		w.Do(func(s *fake.State) { s.ShowUpgrade("to 4.22") })
 		w.changeCheck(func(c *policy.Check) {
 			c.Kind, c.APIVersion, c.Namespace, c.SelectsNodes = policy.NodeHealthCheckKind, policy.Medik8sAPI, "", true
-			c.Strategy = policy.CreateRequests
+			c.Strategy, c.MinHealthy = policy.CreateRequests, new(intstr.FromInt32(0))
 			c.Template = &policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "t"}
 		})
 	},

@@ -69,17 +69,18 @@ func policyNode(n *corev1.Node) *policy.Node {
 	return out
 }
 
-// convertPod extracts where an etcd member's Pod runs and whether it is ready.
+// convertPod extracts where a Pod of the control plane runs and whether it is ready.
 func convertPod(obj any) (any, error) {
 	p, ok := obj.(*corev1.Pod)
 	if !ok {
 		return nil, fmt.Errorf("a %T came from the watch on Pods", obj)
 	}
-	return etcdPod(p), nil
+	return policyPod(p), nil
 }
 
-func etcdPod(p *corev1.Pod) *policy.EtcdPod {
-	out := &policy.EtcdPod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName}
+func policyPod(p *corev1.Pod) *policy.Pod {
+	out := &policy.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName}
+	_, out.Member = policy.ControlPlanePod(p.Namespace, p.Labels)
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			out.Ready = c.Status == corev1.ConditionTrue

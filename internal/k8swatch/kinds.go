@@ -1,6 +1,7 @@
 package k8swatch
 
 import (
+	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,11 +36,10 @@ var clusterVersions = []string{"v1beta2", "v1beta1"}
 
 const clusterLabel = "cluster.x-k8s.io/cluster-name"
 
-// etcdPods are the namespaces and labels of etcd members' Pods: of OpenShift, and
-// of kubeadm and RKE2.
-var etcdPods = []source{
-	{kind: "Pod", namespace: "openshift-etcd", labels: "app=etcd"},
-	{kind: "Pod", namespace: metav1.NamespaceSystem, labels: "component=etcd"},
+// controlPlanePods is where the Pods of a namespace that are of the control plane are found. There are a few of them for
+// each control-plane host, whatever else runs in the cluster.
+func controlPlanePods(s policy.PodSpace) source {
+	return source{kind: "Pod", namespace: s.Namespace, labels: fmt.Sprintf("%s in (%s)", s.Label, strings.Join(s.Values(), ","))}
 }
 
 // addStores creates the stores of everything that is always watched. What runs in
@@ -47,8 +47,8 @@ var etcdPods = []source{
 // management API it would describe the Nodes of the management cluster.
 func (c *Cluster) addStores() {
 	c.work.add(&store{source: source{kind: "Node"}, convert: convertNode})
-	for _, pods := range etcdPods {
-		c.work.add(&store{source: pods, convert: convertPod})
+	for _, s := range policy.PodSpaces {
+		c.work.add(&store{source: controlPlanePods(s), convert: convertPod})
 	}
 	c.work.add(custom(nodeCheckGVR, policy.NodeHealthCheckKind, source{checks: true}, checkConverter(manifest.NodeHealthCheck)))
 	c.work.add(custom(upgradeGVR, "ClusterVersion", source{fields: "metadata.name=version"}, convertUpgrade))

@@ -102,7 +102,7 @@ func (l *looker) replaceable() {
 }
 
 func (l *looker) controlPlane(m *policy.Machine) bool {
-	return m.ControlPlane || l.look.FreshNode != nil && l.look.FreshNode.ControlPlane
+	return l.run.ControlPlane || m.ControlPlane || l.look.FreshNode != nil && l.look.FreshNode.ControlPlane
 }
 
 // mayReplaceControlPlane: a KubeadmControlPlane protects its own quorum; every

@@ -193,9 +193,16 @@ func TestEtcdMembers(t *testing.T) { // I12
 	patch(`{"status":{"conditions":[{"type":"`+string(corev1.PodReady)+`","status":"True"}]}}`, "status")
 	assert.Contains(t, look(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true})
 	until(t, time.Minute, "the member is watched, too", func() bool {
-		p := find[policy.EtcdPod](seen(k), "Pod", "etcd-"+r.Target.Node)
-		return p != nil && p.Ready && p.Node == r.Target.Node
+		p := find[policy.Pod](seen(k), "Pod", "etcd-"+r.Target.Node)
+		return p != nil && p.Ready && p.Member && p.Node == r.Target.Node
 	})
+	patch(`{"metadata":{"labels":{"component":"kube-apiserver"}}}`)
+	assert.NotContains(t, look(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true}, "an API server is no member")
+	until(t, time.Minute, "the API server is watched", func() bool {
+		p := find[policy.Pod](seen(k), "Pod", "etcd-"+r.Target.Node)
+		return p != nil && !p.Member && p.Node == r.Target.Node
+	})
+	patch(`{"metadata":{"labels":{"component":"etcd"}}}`)
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, r.Target.Node, metav1.DeleteOptions{}))
 	assert.Contains(t, look(t, k, r).Members, policy.Member{Node: r.Target.Node}, "a Pod on a Node that is gone is no healthy member")
 }

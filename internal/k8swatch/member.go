@@ -20,13 +20,16 @@ func (l *looker) members(ctx context.Context) error {
 		return nil // only needed for a control-plane target
 	}
 	var pods []corev1.Pod
-	for _, of := range etcdPods {
-		list, err := l.work.pods(ctx, of.namespace, metav1.ListOptions{LabelSelector: of.labels, Limit: maxMembers})
+	for _, s := range policy.PodSpaces {
+		if s.Etcd == "" {
+			continue
+		}
+		list, err := l.work.pods(ctx, s.Namespace, metav1.ListOptions{LabelSelector: s.Label + "=" + s.Etcd, Limit: maxMembers})
 		if err != nil {
-			return fmt.Errorf("list the etcd Pods of %s: %w", of.namespace, err)
+			return fmt.Errorf("list the etcd Pods of %s: %w", s.Namespace, err)
 		}
 		if list.Continue != "" {
-			return fmt.Errorf("list the etcd Pods of %s: there are more than %d", of.namespace, maxMembers)
+			return fmt.Errorf("list the etcd Pods of %s: there are more than %d", s.Namespace, maxMembers)
 		}
 		pods = append(pods, list.Items...)
 	}
@@ -34,7 +37,7 @@ func (l *looker) members(ctx context.Context) error {
 	errs := make([]error, len(pods))
 	var g sync.WaitGroup
 	for i := range pods {
-		g.Go(func() { found[i], errs[i] = l.member(ctx, etcdPod(&pods[i])) })
+		g.Go(func() { found[i], errs[i] = l.member(ctx, policyPod(&pods[i])) })
 	}
 	g.Wait()
 	for _, err := range errs {
@@ -47,7 +50,7 @@ func (l *looker) members(ctx context.Context) error {
 }
 
 // member is healthy if its Pod is Ready on a Ready Node.
-func (l *looker) member(ctx context.Context, p *policy.EtcdPod) (policy.Member, error) {
+func (l *looker) member(ctx context.Context, p *policy.Pod) (policy.Member, error) {
 	m := policy.Member{Node: p.Node}
 	if p.Node == "" || !p.Ready {
 		return m, nil

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -188,9 +189,11 @@ func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 	kubeconfig, err := c.Kubeconfig("system:serviceaccount:fenced:fenced", "system:masters")
 	require.NoError(t, err)
 	account := connected(t, kubeconfig).work.api().typed.Nodes()
-	ready, master := make(nil, corev1.ConditionTrue), make(map[string]string{"node-role.kubernetes.io/master": ""}, corev1.ConditionUnknown)
-	member := make(map[string]string{"node-role.kubernetes.io/control-plane": ""}, corev1.ConditionFalse)
-	for name, why := range map[string]string{ready: "Ready", master: "control-plane", member: "control-plane"} {
+	protected := map[string]string{make(nil, corev1.ConditionTrue): "Ready"}
+	for _, label := range policy.ControlPlaneLabels {
+		protected[make(map[string]string{label: ""}, corev1.ConditionUnknown)] = "control-plane"
+	}
+	for name, why := range protected {
 		until(t, 2*time.Minute, "the policy to be enforced", func() bool { return try(name) != nil }) // the API server loads it
 		err := try(name)
 		require.True(t, apierrors.IsForbidden(err), "%v", err)

@@ -49,7 +49,7 @@ var rights = []right{
 	{"fenced", "", "nodes", "get", `Nodes().Get(`, sees},
 	{"fenced", "", "nodes", "patch", `Nodes().Patch(`, acts},
 	{"fenced", "", "nodes", "delete", `Nodes().Delete(`, acts},
-	{"fenced", "", "pods", watches, `&store{source: pods,`, sees},
+	{"fenced", "", "pods", watches, `&store{source: controlPlanePods(s),`, sees},
 	{"fenced", coordination, "leases", "get", `Leases(namespace).Get(`, sees},
 	{"fenced", "authorization.k8s.io", "selfsubjectaccessreviews", "create", `SelfSubjectAccessReviews().Create(`, acts},
 	{"fenced", "", "events", "create patch", `Events(r.Event.Namespace)`, acts},

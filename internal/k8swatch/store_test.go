@@ -123,7 +123,7 @@ func TestKindThatIsNotInstalledIsEmpty(t *testing.T) {
 
 func TestNamespacesHaveTheirOwnStores(t *testing.T) {
 	c := offline("a", "b")
-	assert.Len(t, c.allStores(), 5+2*6, "what knows no namespace once, the other kinds per namespace")
+	assert.Len(t, c.allStores(), 6+2*6, "what knows no namespace once, the other kinds per namespace")
 }
 
 func TestListAsAStreamIsNotWatchedForLong(t *testing.T) { // I16

@@ -78,7 +78,7 @@ func TestManyTexts(t *testing.T) {
 	assert.LessOrEqual(t, size, 1<<17)
 
 	c := manifest.NodeHealthCheck(map[string]any{"apiVersion": policy.Medik8sAPI, "kind": "NodeHealthCheck", "metadata": map[string]any{"name": "nhc"},
-		"spec": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}, "remediationTemplate": map[string]any{
+		"spec": map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}, "minHealthy": "51%", "remediationTemplate": map[string]any{
 			"apiVersion": "fenced.io/v1alpha1", "kind": "FencedRemediationTemplate", "namespace": "n", "name": "t"}},
 		"status": map[string]any{"unhealthyNodes": nodes}})
 	assert.Empty(t, c.Invalid)

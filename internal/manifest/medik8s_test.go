@@ -91,7 +91,8 @@ func TestNodeHealthCheckFile(t *testing.T) {
 
 	for text, want := range map[string]string{
 		"spec: {selector: {matchLabels: {a: b}}, nodeSelector: {}}":                                          "f.yaml:4: spec.nodeSelector: unknown key",
-		"spec: {selector: {matchLabels: {a: b}}}":                                                            "f.yaml:4: spec.remediationTemplate: is missing",
+		"spec: {selector: {matchLabels: {a: b}}, minHealthy: 1}":                                             "f.yaml:4: spec.remediationTemplate: is missing",
+		"spec: {selector: {matchLabels: {a: b}}}":                                                            "f.yaml:4: spec.minHealthy: is missing, and so is spec.maxUnhealthy (set one of them)",
 		"spec:\n  selector: {matchLabels: {a: b}}\n  minHealthy: 1\n  maxUnhealthy: 1":                       "f.yaml:6: spec.minHealthy: 1 and spec.maxUnhealthy: 1 are both set",
 		"spec:\n  selector: {matchLabels: {a: b}}\n  escalatingRemediations:\n  - order: 1\n    timeout: 1s": `f.yaml:8: spec.escalatingRemediations[0].timeout: "1s" is less than 1m0s`,
 	} {

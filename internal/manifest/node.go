@@ -23,23 +23,24 @@ func Node(fields map[string]any) (policy.Node, error) {
 	return n, o.err()
 }
 
-// EtcdPod decodes the Pod of an etcd member; member is false for other Pods.
-// kubeadm and RKE2 use the label component=etcd. OpenShift sets three labels; in
-// saved objects any of them is enough. The daemon lists by app=etcd.
-func EtcdPod(fields map[string]any) (p policy.EtcdPod, member bool, err error) {
+// Pod decodes a Pod of the control plane; part is false for other Pods. OpenShift sets three labels on the Pods
+// of members of etcd; in saved objects any of them is enough. The daemon lists by one.
+func Pod(fields map[string]any) (p policy.Pod, part bool, err error) {
 	o := read(fields)
 	meta := o.child("metadata")
 	p.Namespace, p.Name, _, _ = identify(meta, true)
 	labels := meta.labels("labels")
-	member = p.Namespace == etcdSpace && (labels["app"] == "etcd" || labels["k8s-app"] == "etcd" || labels["etcd"] == "true") ||
-		p.Namespace == systemSpace && labels["component"] == "etcd"
+	part, p.Member = policy.ControlPlanePod(p.Namespace, labels)
+	if p.Namespace == etcdSpace && (labels["k8s-app"] == "etcd" || labels["etcd"] == "true") {
+		part, p.Member = true, true
+	}
 	p.Node = o.child("spec").text("nodeName")
 	for _, c := range o.child("status").shortList("conditions") {
 		if c.text("type") == "Ready" {
 			p.Ready = c.text("status") == "True"
 		}
 	}
-	return p, member, o.err()
+	return p, part, o.err()
 }
 
 // Lease decodes a kubelet's heartbeat: a coordination.k8s.io/v1 Lease named after

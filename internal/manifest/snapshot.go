@@ -19,7 +19,6 @@ const (
 	leaseVersion  = "coordination.k8s.io/v1"
 	leaseSpace    = "kube-node-lease"
 	etcdSpace     = "openshift-etcd"
-	systemSpace   = "kube-system"
 	hostVersion   = groupHost + "/v1alpha1"
 	requestSuffix = "Remediation"
 )
@@ -37,7 +36,7 @@ const (
 	lease
 	host
 	request
-	etcdPod
+	pod
 	cluster
 	upgrade
 	wrongVersion
@@ -52,8 +51,8 @@ func classify(i id) class {
 		return node
 	case i.apiVersion == leaseVersion && i.kind == "Lease" && i.namespace == leaseSpace:
 		return lease
-	case i.apiVersion == "v1" && i.kind == "Pod" && (i.namespace == etcdSpace || i.namespace == systemSpace):
-		return etcdPod
+	case i.apiVersion == "v1" && i.kind == "Pod" && policy.HasControlPlanePods(i.namespace):
+		return pod
 	case i.apiVersion == hostVersion && i.kind == "BareMetalHost":
 		return host
 	case i.apiVersion == policy.OpenShiftMachineAPI && i.kind == "Machine":
@@ -138,6 +137,12 @@ func (e *entry) addTo(s *policy.Snapshot, i id) error {
 		return errors.Join(err, bad)
 	case wrongVersion:
 		return errors.Join(err, fmt.Errorf("this version does not read %s", i.apiVersion))
+	case pod:
+		p, part, bad := Pod(e.fields)
+		if part { // whatever else it says, its Node is of the control plane // I12
+			s.Pods = append(s.Pods, p)
+		}
+		return errors.Join(err, bad)
 	case request:
 		q, err := Request(e.fields)
 		s.Requests = append(s.Requests, q)
@@ -198,12 +203,6 @@ func (e *entry) decode(s *policy.Snapshot, i id) error {
 		c, err := Cluster(e.fields)
 		if err == nil {
 			s.Clusters = append(s.Clusters, c)
-		}
-		return err
-	case etcdPod:
-		p, member, err := EtcdPod(e.fields)
-		if err == nil && member {
-			s.Etcd = append(s.Etcd, p)
 		}
 		return err
 	case lease:

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/policy"
 )
@@ -13,6 +14,7 @@ import (
 func nodeCheckOf(evaluator string) *policy.Check {
 	c := askingPolicy()
 	c.Kind, c.APIVersion, c.Name, c.UID, c.Source, c.Evaluator = policy.NodeHealthCheckKind, policy.Medik8sAPI, "n", "n", "cluster", evaluator
+	c.MinHealthy = new(intstr.FromInt32(0))
 	return c
 }
 

@@ -52,7 +52,7 @@ func (id ObjectID) kind() string {
 type Change struct {
 	ID ObjectID
 	// Value is the object: a *Node, *Machine, *Check, *DisruptionBudget, *Cluster,
-	// *Request, *EtcdPod, *Lease, *Host or *Upgrade. A nil Value with a nil Err
+	// *Request, *Pod, *Lease, *Host or *Upgrade. A nil Value with a nil Err
 	// means that the object is gone from the cluster. A check that came from a file
 	// stays.
 	Value any

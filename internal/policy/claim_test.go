@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/reason"
 )
@@ -172,7 +173,7 @@ func TestGoneNodeOfTwoMachines(t *testing.T) {
 // A doubt does not come and go with the clocks of the check.
 func TestDoubtDoesNotFollowTheClock(t *testing.T) {
 	c := &Check{Kind: NodeHealthCheckKind, APIVersion: Medik8sAPI, Name: "c", UID: "u", Selector: labels.Everything(), SelectsNodes: true,
-		Strategy: CreateRequests, Template: &worldTemplate, Conditions: []UnhealthyCondition{{"Ready", "Unknown", 2 * time.Hour}}}
+		Strategy: CreateRequests, Template: &worldTemplate, MinHealthy: new(intstr.FromInt32(0)), Conditions: []UnhealthyCondition{{"Ready", "Unknown", 2 * time.Hour}}}
 	rival := &Check{Kind: MachineHealthCheckKind, APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "spot", Selector: labels.Everything(),
 		Conditions: []UnhealthyCondition{{terminating, "True", 0}}}
 	n := silentNode("n")

@@ -100,14 +100,3 @@ func TestNamesHost(t *testing.T) {
 		assert.True(t, (&policy.Machine{ProviderID: id, Annotations: annotated}).NamesHost(), id)
 	}
 }
-
-func TestControlPlane(t *testing.T) {
-	role := "machine.openshift.io/cluster-api-machine-role"
-	assert.True(t, policy.ControlPlaneMachine(map[string]string{role: "master"}, policy.Owner{}))
-	assert.True(t, policy.ControlPlaneMachine(map[string]string{role: "control-plane"}, policy.Owner{}))
-	assert.True(t, policy.ControlPlaneMachine(nil, policy.Owner{Kind: "ControlPlaneMachineSet"}))
-	assert.False(t, policy.ControlPlaneMachine(map[string]string{role: "worker"}, policy.Owner{Kind: "MachineSet"}))
-	assert.True(t, policy.ControlPlaneNode(map[string]string{"node-role.kubernetes.io/master": ""}))
-	assert.True(t, policy.ControlPlaneNode(map[string]string{"node-role.kubernetes.io/control-plane": ""}))
-	assert.False(t, policy.ControlPlaneNode(map[string]string{"node-role.kubernetes.io/worker": ""}))
-}

@@ -63,7 +63,7 @@ func TestLawsOrderNeverMatters(t *testing.T) {
 		s.Checks = rapid.Permutation(s.Checks).Draw(t, "checks")
 		s.Machines = rapid.Permutation(s.Machines).Draw(t, "machines")
 		s.Requests = rapid.Permutation(s.Requests).Draw(t, "requests")
-		s.Etcd = rapid.Permutation(s.Etcd).Draw(t, "etcd")
+		s.Pods = rapid.Permutation(s.Pods).Draw(t, "pods")
 		s.Undecoded = rapid.Permutation(s.Undecoded).Draw(t, "undecoded")
 		s.Errors = rapid.Permutation(s.Errors).Draw(t, "errors")
 		s.Budgets = rapid.Permutation(s.Budgets).Draw(t, "budgets")

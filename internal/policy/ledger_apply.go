@@ -84,7 +84,7 @@ func (l *Ledger) put(id ObjectID, value any, err error) error {
 	case "Cluster":
 		ok = dispatch(id, value, l.setCluster)
 	case "Pod":
-		ok = dispatch(id, value, l.setEtcdPod)
+		ok = dispatch(id, value, l.setPod)
 	case "Lease":
 		ok = dispatch(id, value, l.setLease)
 	case "BareMetalHost":

@@ -51,6 +51,7 @@ func caseNode(name string, kind string, ago time.Duration, more ...Condition) *N
 func caseNodeCheck() *Check {
 	c := caseCheck(CreateRequests)
 	c.APIVersion, c.Kind, c.Namespace, c.SelectsNodes = Medik8sAPI, NodeHealthCheckKind, "", true
+	c.MinHealthy = new(intstr.FromInt32(0))
 	return c
 }
 

@@ -11,6 +11,9 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	if old == nil && n == nil || id.Namespace != "" { // a Node has no namespace
 		return
 	}
+	if n != nil {
+		n = l.w.pods.withRole(n)
+	}
 	same := old != nil && n != nil && old.equalsExceptHealth(n)
 	relabelled := old == nil || n == nil || !maps.Equal(old.Labels, n.Labels)
 	var before nodeCoverage
@@ -188,10 +191,11 @@ func (l *Ledger) setCluster(id ObjectID, c *Cluster) {
 	l.stale = true
 }
 
-func (l *Ledger) setEtcdPod(id ObjectID, p *EtcdPod) {
-	delete(l.w.etcd, id.Key())
-	if p != nil {
-		l.w.etcd[id.Key()] = p
+func (l *Ledger) setPod(id ObjectID, p *Pod) {
+	for _, name := range l.w.pods.set(id.Key(), p) {
+		if n := l.w.nodes[name]; n != nil && l.w.pods.withRole(n) != n {
+			l.setNode(ObjectID{Kind: "Node", Name: name}, n)
+		}
 	}
 	l.version++
 }

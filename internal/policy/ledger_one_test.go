@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -64,7 +65,7 @@ func TestWaitingListsWhatTimeDecides(t *testing.T) {
 func TestJudgeHeedsAPauseThatCameMeanwhile(t *testing.T) {
 	c := policy.Check{
 		Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "c", Selector: labels.Everything(), SelectsNodes: true,
-		Strategy: policy.CreateRequests, Template: &policy.Template{APIVersion: "a/v1", Kind: "ATemplate", Name: "t"},
+		Strategy: policy.CreateRequests, Template: &policy.Template{APIVersion: "a/v1", Kind: "ATemplate", Name: "t"}, MinHealthy: new(intstr.FromString("51%")),
 		Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}},
 	}
 	x := policy.Subject{Node: sickWorld(time.Hour).Nodes["n-1"]}

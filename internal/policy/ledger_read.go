@@ -26,9 +26,7 @@ func (l *Ledger) Snapshot() Snapshot {
 		return strings.Compare(key(a.Namespace, a.Name), key(b.Namespace, b.Name))
 	})
 	s.Requests = listOf(l.requests, byRequest)
-	s.Etcd = listOf(l.w.etcd, func(a, b *EtcdPod) int {
-		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
-	})
+	s.Pods = listOf(l.w.pods.byName, podOrder)
 	for id, err := range l.errors {
 		s.Errors = append(s.Errors, err)
 		s.Undecoded = append(s.Undecoded, id.Key())

@@ -154,6 +154,9 @@ func drawWorldNode(t *rapid.T, now time.Time) *Node {
 	if odds(t, "terminating", 6) {
 		n.Conditions = append(n.Conditions, Condition{terminating, "True", around(t, "terminating since", now)})
 	}
+	if n.ControlPlane && odds(t, "labelled", 2) {
+		n.Labels = labels.Merge(n.Labels, labels.Set{labelEtcd: "true"})
+	}
 	if odds(t, "confirmed", 6) {
 		n.Annotations = map[string]string{confirmAnnotation: ""}
 	}
@@ -215,7 +218,7 @@ func drawOf(t *rapid.T, kind string, now time.Time) (ObjectID, any) {
 		}
 		return ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: b.Name}, b
 	case "Pod":
-		p := &EtcdPod{"kube-system", of(t, "name", "e-0", "e-1", "e-2"), of(t, "node", worldNodes...), !odds(t, "sick", 3)}
+		p := &Pod{"kube-system", of(t, "name", "e-0", "e-1", "e-2"), of(t, "node", worldNodes...), !odds(t, "API server", 3), !odds(t, "sick", 3)}
 		return ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name}, p
 	case "Host":
 		h := &Host{Namespace: "a", Name: of(t, "name", "h-0", "h-1"), Online: rapid.Bool().Draw(t, "online"),

@@ -26,7 +26,7 @@ var (
 func nodeCheck(name string) policy.Check {
 	return policy.Check{
 		Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: name, UID: "uid-" + name, Source: "cluster",
-		Selector: labels.Everything(), SelectsNodes: true, Strategy: policy.CreateRequests, Template: &snr,
+		Selector: labels.Everything(), SelectsNodes: true, Strategy: policy.CreateRequests, Template: &snr, MinHealthy: new(intstr.FromString("51%")),
 		Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}},
 	}
 }
@@ -53,6 +53,7 @@ func TestLawUpAndDown(t *testing.T) {
 		percent := rapid.IntRange(0, 100).Draw(t, "percent")
 		text := intstr.FromString(fmt.Sprintf("%d%%", percent))
 		most, least, down := nodeCheck("most"), nodeCheck("least"), drawCheck(t, 0)
+		most.MinHealthy = nil
 		most.MaxUnhealthy, least.MinHealthy, down.MaxUnhealthy = &text, &text, &text
 		s := policy.Snapshot{Checks: []policy.Check{least, most}, Nodes: pool(total, sick)}
 		r := policy.Decide(s, epoch)
@@ -150,8 +151,10 @@ func drawNodeCheck(t *rapid.T, i int) policy.Check {
 	if rapid.Bool().Draw(t, "selective") {
 		c.Selector = labels.SelectorFromSet(labels.Set{"rack": "r1"})
 	}
-	if limit := rapid.SampledFrom([]string{"", "0%", "0%", "40%", "75%"}).Draw(t, "limit"); limit != "" {
+	if limit := rapid.SampledFrom([]string{"51%", "0%", "0%", "40%", "75%", ""}).Draw(t, "limit"); limit != "" {
 		c.MinHealthy = new(intstr.FromString(limit))
+	} else {
+		c.MinHealthy = nil // it is Invalid
 	}
 	c.HealthyDelay = rapid.SampledFrom([]time.Duration{0, -1, 10 * time.Minute}).Draw(t, "delay")
 	if rapid.IntRange(0, 5).Draw(t, "storms") == 0 {

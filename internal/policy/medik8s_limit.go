@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -11,10 +12,6 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// defaultMinHealthy is the documented default in percent, for a check without a
-// limit.
-const defaultMinHealthy = 51
-
 // quota is the limit of a NodeHealthCheck: how many Nodes must be healthy, or how
 // many may be unhealthy.
 type quota struct {
@@ -24,16 +21,17 @@ type quota struct {
 
 var wholePercent = regexp.MustCompile(`^(100|[0-9]{1,2})%$`)
 
-// quota parses the limit that the check has. medik8s does not accept a string
-// without a percent sign.
+// quota parses the limit that the check has. It must have one: medik8s' webhook refuses a check without, and its
+// controller does nothing for it. The 51 % of older versions is a default of their CRD, which the API server
+// writes into the object. medik8s does not accept a string without a percent sign.
 func (c *Check) quota() (quota, error) {
-	q := quota{field: "minHealthy", limit: limit{value: defaultMinHealthy, percent: true}}
+	q := quota{field: "minHealthy"}
 	raw := c.MinHealthy
 	switch {
 	case raw != nil && c.MaxUnhealthy != nil:
 		return q, fmt.Errorf("spec.minHealthy: %s and spec.maxUnhealthy: %s are both set; set only one of them", raw.String(), c.MaxUnhealthy.String())
 	case raw == nil && c.MaxUnhealthy == nil:
-		return q, nil
+		return q, errors.New("spec.minHealthy: is missing, and so is spec.maxUnhealthy (set one of them)")
 	case raw == nil:
 		q.field, raw = "maxUnhealthy", c.MaxUnhealthy
 	}
@@ -86,7 +84,7 @@ func (c *Check) tallyMedik8s(expected, healthy, unlabelled int) tally {
 	return y
 }
 
-// limitTextMedik8s is the limit as its author wrote it, or the documented default.
+// limitTextMedik8s is the limit as its author wrote it; "" if there is none.
 func (c *Check) limitTextMedik8s() string {
 	switch {
 	case c.MinHealthy != nil:
@@ -94,5 +92,5 @@ func (c *Check) limitTextMedik8s() string {
 	case c.MaxUnhealthy != nil:
 		return c.MaxUnhealthy.String()
 	}
-	return fmt.Sprintf("%d%%", defaultMinHealthy)
+	return ""
 }

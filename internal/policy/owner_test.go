@@ -211,7 +211,7 @@ func TestForgedControlPlane(t *testing.T) {
 		if i == 2 {
 			n.Conditions = silentNode(name).Conditions
 		}
-		p := &EtcdPod{Namespace: "openshift-etcd", Name: name, Node: name, Ready: i != 2}
+		p := &Pod{Namespace: "openshift-etcd", Name: name, Node: name, Member: true, Ready: i != 2}
 		cluster = append(cluster, put(n), put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "prod", Name: name, NodeName: name, Phase: "Running", ControlPlane: true}),
 			Change{ID: ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name}, Value: p})
 	}

@@ -49,11 +49,14 @@ func Quorum(members []Member, node string, atLeast int, rules Rules) (reason.Cod
 // members returns the etcd members that the tables show; false if an object that
 // could not be decoded may be one of them.
 func (w *tables) members() ([]Member, bool) {
-	if w.unreadEtcd > 0 || w.unreadAny > 0 {
+	if w.unreadPods > 0 || w.unreadAny > 0 {
 		return nil, false
 	}
 	var list []Member
-	for _, p := range w.etcd {
+	for _, p := range w.pods.byName {
+		if !p.Member {
+			continue
+		}
 		n := w.nodes[p.Node]
 		list = append(list, Member{Node: p.Node, Healthy: p.Ready && n != nil && n.Ready()})
 	}
@@ -63,12 +66,13 @@ func (w *tables) members() ([]Member, bool) {
 	return list, true
 }
 
-// controlPlaneSize is the number of control-plane hosts: the larger of the number
+// controlPlaneSize is the number of control-plane hosts that may have a member of etcd: the larger of the number
 // of their Machines and of their Nodes, including those that a run has deleted.
 func (w *tables) controlPlaneSize() int {
+	may := mayHaveMember(w)
 	machines := map[string]map[string]bool{} // by cluster: the Nodes are of one
 	note := func(m *Machine) {
-		if !w.owners().inControlPlane(m) {
+		if !w.owners().inControlPlane(m) || !may(m.NodeName) {
 			return
 		}
 		in := key(m.Namespace, m.ClusterName)
@@ -87,13 +91,14 @@ func (w *tables) controlPlaneSize() int {
 	}
 	nodes := map[string]bool{}
 	for name := range w.controlPlaneNodes() {
-		nodes[name] = true
+		nodes[name] = may(name)
 	}
 	for _, r := range w.runs {
 		if r.ControlPlane && r.Node != "" {
-			nodes[r.Node] = true
+			nodes[r.Node] = may(r.Node)
 		}
 	}
+	maps.DeleteFunc(nodes, func(_ string, may bool) bool { return !may })
 	size := len(nodes)
 	for _, list := range machines {
 		size = max(size, len(list))
@@ -101,15 +106,18 @@ func (w *tables) controlPlaneSize() int {
 	return size
 }
 
-// ControlPlaneSize is the known number of control-plane hosts, for Quorum.
+// ControlPlaneSize is the known number of control-plane hosts that may have a member of etcd, for Quorum.
 func (l *Ledger) ControlPlaneSize() int { return l.w.controlPlaneSize() }
 
 // membersFromNodes returns the Nodes of control-plane hosts in place of their
 // etcd members.
 func (w *tables) membersFromNodes() []Member {
 	var list []Member
+	may := mayHaveMember(w)
 	for _, n := range w.controlPlaneNodes() {
-		list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
+		if may(n.Name) {
+			list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
+		}
 	}
 	return list
 }

@@ -20,7 +20,7 @@ func readyNode(name string) *Node {
 }
 
 func member(name string) Change {
-	return Change{ID: ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: "openshift-etcd", Name: "etcd-" + name}, Value: &EtcdPod{"openshift-etcd", "etcd-" + name, name, true}}
+	return Change{ID: ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: "openshift-etcd", Name: "etcd-" + name}, Value: &Pod{"openshift-etcd", "etcd-" + name, name, true, true}}
 }
 
 // Five members, of two of which the Nodes are gone: etcd still counts five. // I12

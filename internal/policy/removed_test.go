@@ -81,6 +81,7 @@ func TestNodesThatRunsDeletedCountInEveryLimit(t *testing.T) {
 	nodeCheck := func() *Check {
 		c := caseNodeCheck()
 		c.Selector, c.Template, c.Escalation = policyCheck().Selector, &Template{FencedAPI, FencedRemediationKind + "Template", "a", "own"}, nil
+		c.MinHealthy = nil
 		return c
 	}
 	with := func(c *Check, change func(*Check)) *Check { change(c); return c }

@@ -35,7 +35,7 @@ func askedLedgerWith(t *testing.T, rules Rules, requests ...Request) *Ledger {
 			Value: &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-1", UID: "mu", NodeName: "n-1"}},
 		{ID: ObjectID{APIVersion: Medik8sAPI, Kind: NodeHealthCheckKind, Name: "metal"}, Value: &Check{
 			APIVersion: Medik8sAPI, Kind: NodeHealthCheckKind, Name: "metal", UID: "ku", SelectsNodes: true, Selector: labels.SelectorFromSet(labels.Set{"pool": "metal"}),
-			Strategy: CreateRequests, Template: &Template{APIVersion: FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "power"},
+			Strategy: CreateRequests, Template: &Template{APIVersion: FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "power"}, MinHealthy: new(intstr.FromString("51%")),
 		}},
 	}
 	for i := range requests {
@@ -339,7 +339,7 @@ func TestAnnotatedMachineIsARequest(t *testing.T) {
 // a control-plane host, whatever labels and finalizers it has. // I12, I22
 func TestForgedRequestsStandInNobodysWay(t *testing.T) {
 	check := &Check{Kind: NodeHealthCheckKind, APIVersion: Medik8sAPI, Name: "c", UID: "u", Selector: labels.Everything(), SelectsNodes: true, Evaluator: "x",
-		Strategy: CreateRequests, Template: &worldTemplate, Conditions: nodePolicy().Conditions}
+		Strategy: CreateRequests, Template: &worldTemplate, MinHealthy: new(intstr.FromString("51%")), Conditions: nodePolicy().Conditions}
 	other := nodePolicy()
 	other.Name = "other"
 	for name, c := range map[string]struct {

@@ -17,8 +17,8 @@ type Snapshot struct {
 	Clusters []Cluster
 	// Requests are the existing remediation requests.
 	Requests []Request
-	// Etcd are the Pods of etcd members.
-	Etcd []EtcdPod
+	// Pods are those of the control plane.
+	Pods []Pod
 	// Upgrading describes the upgrade of the cluster; "" if there is none.
 	Upgrading string
 	// OpenRuns are the runs that have not ended.
@@ -173,13 +173,6 @@ const (
 // the same Node needs a request of its own. // I4
 func (p *PowerRequest) Answered() bool { return p.Phase == PhaseSucceeded || p.Phase == PhaseFailed }
 
-// EtcdPod is the Pod of one etcd member.
-type EtcdPod struct {
-	Namespace, Name string
-	Node            string
-	Ready           bool
-}
-
 // ObjectKey names one object.
 type ObjectKey struct {
 	Kind, Namespace, Name string
@@ -262,7 +255,8 @@ type Node struct {
 	BootID                           string
 	MachineID                        string
 	Addresses                        []string
-	ControlPlane                     bool
+	// ControlPlane: its labels say so or, in the view, the Pods on it. fromPod: only those do.
+	ControlPlane, fromPod bool
 	// unlabelled: it does not exist, and nobody knows its labels; see targetNodes.get.
 	unlabelled bool
 }
@@ -358,30 +352,3 @@ type Host struct {
 
 // Key is "namespace/name".
 func (h *Host) Key() string { return key(h.Namespace, h.Name) }
-
-// ControlPlaneNode reports whether a Node with these labels is a control-plane
-// member.
-func ControlPlaneNode(labels map[string]string) bool {
-	_, master := labels["node-role.kubernetes.io/master"]
-	_, controlPlane := labels["node-role.kubernetes.io/control-plane"]
-	return master || controlPlane
-}
-
-// ControlPlaneMachine reports whether a Machine with these labels and this owner
-// carries a control-plane member.
-func ControlPlaneMachine(labels map[string]string, owner Owner) bool {
-	switch labels["machine.openshift.io/cluster-api-machine-role"] {
-	case "master", "control-plane":
-		return true
-	}
-	if _, ok := labels["cluster.x-k8s.io/control-plane"]; ok {
-		return true
-	}
-	return owner.recreatesControlPlane()
-}
-
-// recreatesControlPlane reports whether the owner replaces control-plane
-// Machines.
-func (o Owner) recreatesControlPlane() bool {
-	return o.Kind == "ControlPlaneMachineSet" || o.Kind == "KubeadmControlPlane"
-}

@@ -40,7 +40,7 @@ type tables struct {
 	// fenced made, and that exist no more.
 	tried    map[string]map[string][]Attempt
 	requests requestIndex
-	etcd     map[ObjectKey]*EtcdPod
+	pods     podIndex
 	runs     openRuns
 	readsOff map[string]bool
 	// machineChecks are the OpenShift checks, which conflict with a
@@ -51,7 +51,7 @@ type tables struct {
 	// unreadMachines are the undecoded objects that may be the Machine of any Node, and how many have this
 	// key: those where the administrator says that Machines are, and those without a name or a kind.
 	unreadMachines map[ObjectKey]int
-	unreadEtcd     int // how many may be an etcd Pod
+	unreadPods     int // how many may be the Pod of a member of etcd
 	// overTargetLimit are the namespaces whose checks select more targets than fenced evaluates.
 	overTargetLimit crowds
 }
@@ -62,7 +62,7 @@ func newTables(rules Rules) *tables {
 		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
 		machineSpaces: machineSpaces{},
 		leases:        map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: hostsByName{}, requests: newRequestIndex(rules),
-		etcd: map[ObjectKey]*EtcdPod{}, runs: openRuns{}, readsOff: map[string]bool{},
+		pods: newPodIndex(), runs: openRuns{}, readsOff: map[string]bool{},
 		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{}, unreadMachines: map[ObjectKey]int{}, overTargetLimit: crowds{},
 	}
 }
@@ -70,7 +70,12 @@ func newTables(rules Rules) *tables {
 // tablesOf indexes a snapshot.
 func tablesOf(s *Snapshot) *tables {
 	w := newTables(s.Rules)
-	w.upgrading, w.nodes, w.readsOff = s.Upgrading, s.Nodes, s.ReadsOff
+	w.upgrading, w.readsOff = s.Upgrading, s.ReadsOff
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		w.pods.set(ObjectKey{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}, p)
+	}
+	w.nodes = w.pods.withRoles(s.Nodes)
 	for _, n := range w.nodes {
 		w.noteNode(n)
 	}
@@ -90,10 +95,6 @@ func tablesOf(s *Snapshot) *tables {
 	}
 	for i := range s.Requests {
 		w.requests.put(&s.Requests[i])
-	}
-	for i := range s.Etcd {
-		p := &s.Etcd[i]
-		w.etcd[ObjectKey{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}] = p
 	}
 	for _, r := range s.OpenRuns {
 		w.runs.put(r)
@@ -249,7 +250,7 @@ func (w *tables) countUndecoded(k ObjectKey, by int) {
 		}
 	}
 	if k.Kind == "" || k.Kind == "Pod" {
-		w.unreadEtcd += by
+		w.unreadPods += by
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fenced/fenced/internal/policy"
 )
 
 // Rights says what fenced may do in the cluster.
@@ -168,10 +170,18 @@ func BMCAddress(address string) string {
 }
 
 // StarterPolicy is a policy for a cluster without checks; nil if it has some. Its limit lets
-// one host at a time be fenced, however small the cluster is.
+// one host at a time be fenced, however small the cluster is. It selects no Node of the control plane.
 func (s *Survey) StarterPolicy() []byte {
 	if s.HasChecks() || slices.ContainsFunc(s.Kinds, func(k Kind) bool { return k.Kind == "Machine" && k.Objects > 0 }) {
 		return nil
+	}
+	var workers strings.Builder
+	for _, label := range policy.ControlPlaneLabels {
+		fmt.Fprintf(&workers, "    - {key: %s, operator: DoesNotExist}\n", label)
+	}
+	if names := s.unlabelled(); len(names) > 0 {
+		fmt.Fprintf(&workers, "    # Their Pods show that they are of the control plane, and no label says so.\n    - {key: kubernetes.io/hostname, operator: NotIn, values: [%s]}\n",
+			strings.Join(names, ", "))
 	}
 	return []byte(`# Which nodes fenced power-cycles: see fenced-policy(5). Nothing begins before "fencectl arm".
 apiVersion: fenced.io/v1alpha1
@@ -180,13 +190,21 @@ metadata: {name: workers}
 spec:
   nodeSelector:
     matchExpressions:
-    - {key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}
-    - {key: node-role.kubernetes.io/master, operator: DoesNotExist}
-  unhealthyConditions:
+` + workers.String() + `  unhealthyConditions:
   - {type: Ready, status: Unknown, timeout: 300s}
   limit: 1
   strategy: PowerCycle
 `)
+}
+
+// unlabelled are the hostnames, quoted, of the Nodes of which only their Pods show that they are of the control plane.
+func (s *Survey) unlabelled() (names []string) {
+	for _, n := range s.Nodes {
+		if n.Hostname != "" {
+			names = append(names, quote(n.Hostname))
+		}
+	}
+	return names
 }
 
 // quote writes a text of the cluster or of a person as YAML, whatever is in it.

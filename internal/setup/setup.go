@@ -80,7 +80,9 @@ type Node struct {
 	Machine      string `json:"machine"` // "namespace/name", "" without one
 	UUID         string `json:"uuid"`
 	ControlPlane bool   `json:"controlPlane"`
-	Ready        bool   `json:"ready"`
+	// Hostname is its label of that name if it is of the control plane and no other label says so.
+	Hostname string `json:"hostname,omitempty"`
+	Ready    bool   `json:"ready"`
 	// BareMetalHost and BMC are its "namespace/name" and address; empty if no BareMetalHost names one.
 	BareMetalHost string `json:"bareMetalHost"`
 	BMC           string `json:"bmc"`
@@ -139,7 +141,7 @@ func (s *Survey) Apart() bool { return len(s.Servers) > 1 }
 // matters says what follows if a kind cannot be read.
 var matters = map[string]string{
 	"Node":                         "without the Nodes fenced can fence nothing, and init cannot list the hosts",
-	"Pod":                          "etcd members are counted by their Pods: without them no control-plane host is fenced",
+	"Pod":                          "the members of etcd and the control-plane hosts are known by their Pods: without them no host is fenced",
 	"BareMetalHost":                "BMCs of BareMetalHosts are not listed, and each host needs an entry in hosts.d",
 	"Machine":                      "which Node is on which Machine is not known, nor who else would act on it",
 	"Cluster":                      "the checks of the Cluster API cannot be evaluated",

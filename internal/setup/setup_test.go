@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
 )
 
 const hostile = "x: \"`$(id)\"\n- #'\u202e"
@@ -211,6 +212,17 @@ func TestStarterPolicy(t *testing.T) {
 	found, err := manifest.DecodePolicies("policies.d/prod.yaml", s.StarterPolicy())
 	require.NoError(t, err)
 	require.Len(t, found.Checks, 1)
+	of := func(label string) *policy.Node {
+		return &policy.Node{Labels: map[string]string{"kubernetes.io/hostname": "n-1", label: ""}}
+	}
+	assert.True(t, found.Checks[0].Covers(nil, of("node-role.kubernetes.io/worker")))
+	for _, label := range policy.ControlPlaneLabels {
+		assert.False(t, found.Checks[0].Covers(nil, of(label)), label)
+	}
+	s.Nodes = []Node{{Name: "n-1", ControlPlane: true, Hostname: "n-1"}, {Name: "n-2"}}
+	found, err = manifest.DecodePolicies("policies.d/prod.yaml", s.StarterPolicy())
+	require.NoError(t, err)
+	assert.False(t, found.Checks[0].Covers(nil, of("x")), "its Pods show that it is of the control plane")
 	for _, kind := range []string{"MachineHealthCheck", "NodeHealthCheck", "Machine"} {
 		s.Kinds = []Kind{{Kind: kind, Served: true, Objects: 1}}
 		assert.Nil(t, s.StarterPolicy(), kind)

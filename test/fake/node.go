@@ -137,7 +137,7 @@ func (s *State) PutNode(n Node) {
 	s.Nodes[n.Name] = &n
 	s.show(NodeID(n.Name), s.policyNode(&n))
 	if h := s.Host(n.Name); h != nil && h.ControlPlane {
-		s.show(podID(n.Name), &policy.EtcdPod{Namespace: etcdNamespace, Name: "etcd-" + n.Name, Node: n.Name, Ready: n.Ready == "True"})
+		s.show(podID(n.Name), &policy.Pod{Namespace: etcdNamespace, Name: "etcd-" + n.Name, Node: n.Name, Member: true, Ready: n.Ready == "True"})
 	}
 }
 
