@@ -118,3 +118,50 @@ func TestNodeHealthCheckEscalates(t *testing.T) {
 	requireNoDeletion(t, s, dead)
 	requireNotAsked(ctx, t, s, "well", "healthy")
 }
+
+// The fence-and-boot matrix: the first boot of a host fails, the first two do, or it never boots. With deleteNode the
+// check deletes its request one second after the isolation and forgets the Node; fenced goes on with
+// the retries of the request (retryLimit: 2) all the same. With the taint the Node and the request stay.
+func TestHostsOfANodeHealthCheckThatDoNotBoot(t *testing.T) {
+	for _, isolation := range []string{"deleteNode", "outOfServiceTaint"} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			s := set(t, scene.Options{
+				Machines: scene.NoMachines, Mode: "respond", CRDs: []rig.CRDs{rig.Medik8s, rig.Fenced},
+				Set: []string{"isolation=" + isolation, "power.nodeReadyTimeout=40s"},
+				Workers: []scene.Spec{{Name: "first", Protocol: scene.IPMI}, {Name: "second", Protocol: scene.IPMI}, {Name: "never", Protocol: scene.IPMI},
+					{Name: "well", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}},
+			})
+			ctx := within(t)
+			require.NoError(t, s.Cluster.InstallMedik8s(ctx))
+			installRequests(ctx, t, s.Cluster, aggregateRequests)
+			require.NoError(t, s.Cluster.Apply(ctx, soon(t, "node-health-check")))
+			require.NoError(t, s.RunNodeHealthChecks(requesters))
+			_, err := s.StartDaemon(ctx)
+			require.NoError(t, err)
+			for _, c := range []struct {
+				name          string
+				fails, cycles int
+				want          string
+			}{{"first", 1, 2, api.ResultDone}, {"second", 2, 3, api.ResultDone}, {"never", 1000, 3, api.ResultWaiting}} {
+				w := s.Worker(c.name)
+				w.Kubelet.FailBoots(c.fails)
+				w.Kubelet.Hang()
+				r := awaitRun(within(t), t, s, c.name, result(c.want))
+				assert.Equal(t, c.cycles, r.Steps[len(r.Steps)-1].Attempt, "%s: %v", c.name, stepsOf(r))
+				if c.want == api.ResultWaiting {
+					assert.Equal(t, "AttemptsExhausted", r.Reason)
+				}
+				assert.True(t, w.BMC.Power())
+			}
+			if isolation == "deleteNode" {
+				assert.Empty(t, requestsFor(ctx, t, s, "never"), "the check has forgotten the Node")
+				requireOneDeletion(t, s, s.Worker("never"))
+			} else {
+				assert.Len(t, requestsFor(ctx, t, s, "never"), 1, "the check counts the Node")
+				requireNoDeletion(t, s, s.Worker("never"))
+			}
+			requireNotAsked(ctx, t, s, "well", "healthy")
+		})
+	}
+}

@@ -102,6 +102,11 @@ func (r requests) SetFinalizer(ctx context.Context, ref remediate.Request, run s
 	})
 }
 
+// TemplateAttempts implements engine.Requests: no check of the simulation has a template of fenced.
+func (requests) TemplateAttempts(context.Context, *policy.Check, policy.Template, remediate.Target) (int, error) {
+	return 0, nil
+}
+
 // RemoveFinalizer implements engine.Requests.
 func (r requests) RemoveFinalizer(ctx context.Context, ref remediate.Request, heldBy string) error {
 	return r.exchange(ctx, "release", func(s *fake.State) error {
