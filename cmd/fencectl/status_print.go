@@ -16,7 +16,7 @@ func (c *cli) printStatus(st api.Status, now time.Time) error {
 	}
 	for _, k := range st.Clusters {
 		if k.Hint != "" {
-			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "hint:"), k.Name, escapeControl(k.Hint))
+			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "hint:"), escapeControl(k.Name), escapeControl(k.Hint))
 		}
 	}
 	if text := bmcLine(st.BMCs); text != "" {
