@@ -56,6 +56,8 @@ var droppedRequests = []variant{
 	{name: "dropped: the third boot helps, waits", states: 13_700, forgets: true, retry: 200 * time.Millisecond, badBoots: 2, maxAttempts: 3, faults: join(crashes, []fault{lostAPI, slowBoot}), budget: 2, want: "Done"},
 	{name: "dropped: never boots", states: 9_200, forgets: true, badBoots: 9, maxAttempts: 2, faults: join(crashes, []fault{slowBoot, actFails}), budget: 2, want: "Held AttemptsExhausted"},
 	{name: "dropped: never boots, waits", states: 7_000, forgets: true, retry: 200 * time.Millisecond, badBoots: 9, maxAttempts: 2, faults: join(crashes, []fault{slowBoot}), budget: 2, want: "Waiting AttemptsExhausted"},
+	{name: "dropped: never on, waits", states: 42_000, forgets: true, ignoresOn: true, retry: 200 * time.Millisecond, maxAttempts: 2, faults: join(crashes, []fault{lostPower, foreignOn}), budget: 2, want: triesAgain},
+	{name: "dropped: on late, the second boot helps", states: 13_900, forgets: true, ignoresOn: true, retry: 200 * time.Millisecond, badBoots: 1, maxAttempts: 2, faults: []fault{foreignOn, crashAfterSave}, budget: 2, want: triesAgain},
 	{name: "dropped: taint, the second boot helps", states: 5_700, forgets: true, isolation: IsolateTaint, badBoots: 1, maxAttempts: 2, faults: join(crashes, []fault{dropRequest, slowBoot}), budget: 2, want: "Done"},
 	{name: "dropped: at any time", states: 11_300, requested: true, badBoots: 1, maxAttempts: 2, faults: join(engine, []fault{dropRequest, lostAPI, slowBoot}), budget: 2, want: "Done"},
 	{name: "dropped: asked again, Nodes from Git", states: 19_500, requested: true, badBoots: 1, maxAttempts: 2, faults: []fault{dropRequest, askAgain, withdraw, crashAfterSave, recreated, slowBoot}, budget: 3, want: "Done"},
@@ -107,13 +109,16 @@ func TestIsolationNotesWhetherItWasAskedFor(t *testing.T) {
 		change func(r *Run, s *Observation)
 		want   bool
 	}{
-		"asked for":              {DeleteNode, func(*Run, *Observation) {}, true},
-		"deleted before":         {DeleteNode, func(_ *Run, s *Observation) { s.Withdrawn = Yes }, false},
-		"not known":              {DeleteNode, func(_ *Run, s *Observation) { s.Withdrawn = CannotTell }, false},
-		"no request":             {DeleteNode, func(r *Run, _ *Observation) { r.Request = nil }, false},
-		"the host comes on":      {PowerOn, func(r *Run, _ *Observation) { r.IsolatedAsked = true }, true},
-		"somebody withdraws":     {PowerOn, func(r *Run, s *Observation) { r.IsolatedAsked, s.Withdrawn = true, Yes }, false},
-		"the API does not tell":  {PowerOn, func(r *Run, s *Observation) { r.IsolatedAsked = true; noAPI(s) }, true},
+		"asked for":             {DeleteNode, func(*Run, *Observation) {}, true},
+		"deleted before":        {DeleteNode, func(_ *Run, s *Observation) { s.Withdrawn = Yes }, false},
+		"not known":             {DeleteNode, func(_ *Run, s *Observation) { s.Withdrawn = CannotTell }, false},
+		"no request":            {DeleteNode, func(r *Run, _ *Observation) { r.Request = nil }, false},
+		"the host comes on":     {PowerOn, func(r *Run, _ *Observation) { r.IsolatedAsked = true }, true},
+		"somebody withdraws":    {PowerOn, func(r *Run, s *Observation) { r.IsolatedAsked, s.Withdrawn = true, Yes }, false},
+		"the API does not tell": {PowerOn, func(r *Run, s *Observation) { r.IsolatedAsked = true; noAPI(s) }, true},
+		"the Machine stays": {Reprovision, func(r *Run, s *Observation) {
+			r.IsolatedAsked, s.Withdrawn, r.Reason, r.Limits.RetryInterval = true, Yes, reason.PowerOnFailed, minute
+		}, true},
 		"the Node has come back": {AwaitNode, func(r *Run, _ *Observation) { r.IsolatedAsked = true }, false},
 	} {
 		r, s := begin(c.in, 5*sec)

@@ -33,8 +33,7 @@ const (
 // request says that it failed, or after the template's time, and then marks the request as timed out.
 // It deletes the requests of a Node that is healthy, and those of a Node that is gone, unless its remediator
 // says PermanentNodeDeletionExpected and has not succeeded yet; a Node that is gone counts nowhere, and is
-// never escalated (node-healthcheck-operator dd44432). It needs medik8s'
-// namespace of Leases.
+// never escalated (node-healthcheck-operator dd44432). It needs medik8s' namespace of Leases.
 func (s *Scene) RunNodeHealthChecks(groups ...string) error {
 	return s.runStandIn(NodeHealthCheckUser, groups, func(ctx context.Context, c standIn) {
 		checks, _ := c.list(ctx, rig.NodeCheckResource, labels.Everything())
