@@ -126,12 +126,14 @@ func TestHostsOfANodeHealthCheckThatDoNotBoot(t *testing.T) {
 	for _, isolation := range []string{"deleteNode", "outOfServiceTaint"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()
-			s := set(t, scene.Options{
+			o := scene.Options{
 				Machines: scene.NoMachines, Mode: "respond", CRDs: []rig.CRDs{rig.Medik8s, rig.Fenced},
 				Set: []string{"isolation=" + isolation, "power.nodeReadyTimeout=40s"},
-				Workers: []scene.Spec{{Name: "first", Protocol: scene.IPMI}, {Name: "second", Protocol: scene.IPMI}, {Name: "never", Protocol: scene.IPMI},
-					{Name: "well", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}},
-			})
+			}
+			for _, name := range []string{"first", "second", "never", "well", "healthy", "fine", "sound"} { // minHealthy is 51%
+				o.Workers = append(o.Workers, scene.Spec{Name: name, Protocol: scene.IPMI})
+			}
+			s := set(t, o)
 			ctx := within(t)
 			require.NoError(t, s.Cluster.InstallMedik8s(ctx))
 			installRequests(ctx, t, s.Cluster, aggregateRequests)
@@ -139,20 +141,19 @@ func TestHostsOfANodeHealthCheckThatDoNotBoot(t *testing.T) {
 			require.NoError(t, s.RunNodeHealthChecks(requesters))
 			_, err := s.StartDaemon(ctx)
 			require.NoError(t, err)
-			for _, c := range []struct {
-				name          string
-				fails, cycles int
-				want          string
-			}{{"first", 1, 2, api.ResultDone}, {"second", 2, 3, api.ResultDone}, {"never", 1000, 3, api.ResultWaiting}} {
-				w := s.Worker(c.name)
-				w.Kubelet.FailBoots(c.fails)
-				w.Kubelet.Hang()
-				r := awaitRun(within(t), t, s, c.name, result(c.want))
-				assert.Equal(t, c.cycles, r.Steps[len(r.Steps)-1].Attempt, "%s: %v", c.name, stepsOf(r))
-				if c.want == api.ResultWaiting {
-					assert.Equal(t, "AttemptsExhausted", r.Reason)
+			for name, failing := range map[string]int{"first": 1, "second": 2, "never": 1000} {
+				s.Worker(name).Kubelet.FailBoots(failing)
+				s.Worker(name).Kubelet.Hang()
+			}
+			for name, cycles := range map[string]int{"first": 2, "second": 3, "never": 3} {
+				want, reason := api.ResultDone, ""
+				if name == "never" {
+					want, reason = api.ResultWaiting, "AttemptsExhausted"
 				}
-				assert.True(t, w.BMC.Power())
+				r := awaitRun(ctx, t, s, name, result(want))
+				assert.Equal(t, reason, r.Reason, name)
+				assert.Equal(t, cycles, r.Steps[len(r.Steps)-1].Attempt, "%s: %v", name, stepsOf(r))
+				assert.True(t, s.Worker(name).BMC.Power(), name)
 			}
 			if isolation == "deleteNode" {
 				assert.Empty(t, requestsFor(ctx, t, s, "never"), "the check has forgotten the Node")
@@ -161,7 +162,7 @@ func TestHostsOfANodeHealthCheckThatDoNotBoot(t *testing.T) {
 				assert.Len(t, requestsFor(ctx, t, s, "never"), 1, "the check counts the Node")
 				requireNoDeletion(t, s, s.Worker("never"))
 			}
-			requireNotAsked(ctx, t, s, "well", "healthy")
+			requireNotAsked(ctx, t, s, "well", "healthy", "fine", "sound")
 		})
 	}
 }
