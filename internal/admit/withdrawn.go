@@ -92,14 +92,17 @@ func (rc *runCluster) requestWithdrawn(r remediate.Run, f run.Fresh, now time.Ti
 	return remediate.Yes, "the time of the request is over"
 }
 
-// withdrawnByDeletion answers for a run whose request was deleted. Where the run outlives that, the check
-// that made the request says whether it is still wanted.
+// withdrawnByDeletion answers for a run whose request was deleted. Where the run outlives that, its Machine and the
+// check that made the request say whether it is still wanted.
 func (rc *runCluster) withdrawnByDeletion(r remediate.Run, f run.Fresh, why string) (remediate.Answer, string) {
+	m, ofMachine := f.Observation.Machine, r.Target.Machine != ""
 	switch outlives := r.OutlivesRequest(f.Observation.Node); {
 	case outlives == remediate.No:
 		return remediate.Yes, why
-	case outlives == remediate.CannotTell:
+	case outlives == remediate.CannotTell, ofMachine && m.Exists == remediate.CannotTell:
 		return remediate.CannotTell, ""
+	case ofMachine && (m.Exists == remediate.No || m.UID != r.Target.MachineUID || m.Deleting || m.Marked):
+		return remediate.Yes, why + ", and the Machine is gone or is being replaced"
 	case r.Request.Check == "":
 		return remediate.No, ""
 	}

@@ -133,6 +133,9 @@ func TestForgottenNodeMayBeWithdrawn(t *testing.T) {
 	for name, stops := range map[string]func(w *world){
 		"the check is deleted": func(w *world) { w.Do(func(s *fake.State) { s.DropCheck(s.Check) }) },
 		"the check is paused":  func(w *world) { w.changeCheck(func(c *policy.Check) { c.PauseRequests = []string{"upgrade"} }) },
+		"the Machine is being deleted": func(w *world) {
+			w.Do(func(s *fake.State) { s.ChangeMachine("n-1", func(m *policy.Machine) { m.Deleting = true }) })
+		},
 		"the Node is back": func(w *world) {
 			w.Do(func(s *fake.State) { s.ReadyAfter = never })
 			w.SetBootTime(time.Minute)
@@ -161,6 +164,26 @@ func TestForgottenNodeMayBeWithdrawn(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A pause of the check ends, and the run goes on: the controller of the check knows nothing of the Node.
+func TestForgottenNodeOutlivesAPause(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetBootTime(never)
+		w.nodeHealthCheck(3)
+		e, _, stop := start(t, w, store, w.quickRetries(remediate.IsolateDelete))
+		until(t, e, remediate.PowerOn) // the Node is gone
+		w.changeCheck(func(c *policy.Check) { c.PauseRequests = []string{"upgrade"} })
+		w.passes(time.Hour, 100)
+		require.Equal(t, reason.Withdrawn, only(t, e).Reason)
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		w.changeCheck(func(c *policy.Check) { c.PauseRequests = nil })
+		w.passes(time.Hour, 1)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, 2, w.Count(bmc.CommandOff))
+		stop()
+	})
 }
 
 // The controller sees a Node that is back and still sick: it asks anew, and the run goes on for that request.

@@ -109,12 +109,15 @@ func TestIsolationNotesWhetherItWasAskedFor(t *testing.T) {
 		change func(r *Run, s *Observation)
 		want   bool
 	}{
-		"asked for":             {DeleteNode, func(*Run, *Observation) {}, true},
-		"deleted before":        {DeleteNode, func(_ *Run, s *Observation) { s.Withdrawn = Yes }, false},
-		"not known":             {DeleteNode, func(_ *Run, s *Observation) { s.Withdrawn = CannotTell }, false},
-		"no request":            {DeleteNode, func(r *Run, _ *Observation) { r.Request = nil }, false},
-		"the host comes on":     {PowerOn, func(r *Run, _ *Observation) { r.IsolatedAsked = true }, true},
-		"somebody withdraws":    {PowerOn, func(r *Run, s *Observation) { r.IsolatedAsked, s.Withdrawn = true, Yes }, false},
+		"asked for":           {DeleteNode, func(*Run, *Observation) {}, true},
+		"deleted before":      {DeleteNode, func(_ *Run, s *Observation) { s.Withdrawn = Yes }, false},
+		"not known":           {DeleteNode, func(_ *Run, s *Observation) { s.Withdrawn = CannotTell }, false},
+		"no request":          {DeleteNode, func(r *Run, _ *Observation) { r.Request = nil }, false},
+		"the host comes on":   {PowerOn, func(r *Run, _ *Observation) { r.IsolatedAsked = true }, true},
+		"the check is paused": {PowerOn, func(r *Run, s *Observation) { r.IsolatedAsked, s.Withdrawn = true, Yes }, true},
+		"nobody asks, and there is a Node": {PowerOn, func(r *Run, s *Observation) {
+			r.IsolatedAsked, s.Withdrawn, s.Node = true, Yes, Node{Exists: Yes, UID: "u2", BootID: "b2", SystemUUID: "s"}
+		}, false},
 		"the API does not tell": {PowerOn, func(r *Run, s *Observation) { r.IsolatedAsked = true; noAPI(s) }, true},
 		"the Machine stays": {Reprovision, func(r *Run, s *Observation) {
 			r.IsolatedAsked, s.Withdrawn, r.Reason, r.Limits.RetryInterval = true, Yes, reason.PowerOnFailed, minute

@@ -96,8 +96,8 @@ type Run struct {
 	// Request is the remediation request that the run carries out; nil: a check or a person
 	// wants it.
 	Request *Request `json:"request,omitempty"`
-	// IsolatedAsked: the request still asked for the run when the run isolated the Node. It ends when the Node is
-	// back, or when a look shows that nobody asks for the run any more. See OutlivesRequest.
+	// IsolatedAsked: the request still asked for the run when the run isolated the Node, which is not back yet. See
+	// OutlivesRequest.
 	IsolatedAsked bool   `json:"isolatedAsked,omitempty"`
 	OffOnly       bool   `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
 	Unfence       *Order `json:"unfence,omitempty"` // bring the host back

@@ -33,9 +33,7 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	r = alignClock(r, s, now)
 	r = recordLeaseBaseline(takeOrders(recordContradiction(r, s, now), now), s, now)
 	r = recordBusy(recordSwitchedOff(r, s), s, now)
-	if s.Withdrawn == Yes && r.Step != Reprovision { // there it says no more than that the Machine stays
-		r.IsolatedAsked = false
-	}
+	r = endOutliving(r, s)
 	switch {
 	case s.API == APIReachable && !r.APILost.IsZero():
 		r = resumeAfterOutage(r, now)
