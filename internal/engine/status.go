@@ -84,8 +84,10 @@ func (c *cluster) hint(checks []policy.CheckReport) string {
 		return ""
 	}
 	for i := range checks {
-		k := c.book.Check(checks[i].ID())
-		if k != nil && k.Kind == policy.NodeHealthCheckKind && policy.GoesOnAfterFenced(k) {
+		if checks[i].Kind != policy.NodeHealthCheckKind {
+			continue
+		}
+		if k := c.book.Check(checks[i].ID()); k != nil && policy.GoesOnAfterFenced(k) {
 			return "NodeHealthCheck " + k.Name + " does not go on to its next template once fenced has deleted the Node (isolation: deleteNode): " +
 				"its controller does not count a Node that is gone. Set isolation: outOfServiceTaint in fenced.yaml"
 		}
