@@ -14,6 +14,11 @@ func (c *cli) printStatus(st api.Status, now time.Time) error {
 	for _, why := range st.Degraded() {
 		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "degraded:"), escapeControl(why))
 	}
+	for _, k := range st.Clusters {
+		if k.Hint != "" {
+			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "hint:"), escapeControl(k.Name), escapeControl(k.Hint))
+		}
+	}
 	if text := bmcLine(st.BMCs); text != "" {
 		fmt.Fprintln(c.out, text)
 	}

@@ -94,7 +94,7 @@ func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStat
 		Name: cs.Name, Mode: cs.Mode, Armed: cs.Armed, Owner: cs.Owner, OwnerName: cs.OwnerName, Epoch: cs.Epoch,
 		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle), Aside: cs.Aside,
 		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: cs.Nodes,
-		DeletionsInProgress: cs.Deleting, DeletionsOverdue: cs.Overdue,
+		DeletionsInProgress: cs.Deleting, DeletionsOverdue: cs.Overdue, Hint: shown(cs.Hint),
 		Checks: []api.CheckStatus{}, Deviating: []api.TargetStatus{},
 	}
 	for i := range found.Checks {

@@ -45,6 +45,10 @@ type probe struct {
 	controlPlane bool
 	quorum       reason.Code // why etcd would lose its quorum; "" if it would not
 	quorumDetail string
+	// attempts is how many power cycles the template of the check allows; 0 leaves that to the configuration.
+	attempts int
+	// templateUnread is why the template could not be read; "" if it was, or if there is none.
+	templateUnread string
 }
 
 // probes holds the last probe of each candidate, by its key.
@@ -103,7 +107,9 @@ func (ps *probes) run(ctx context.Context, a candidate) {
 	ps.mu.Lock()
 	before := ps.byKey[a.key]
 	ps.mu.Unlock()
+	attempts, unread := ps.templateAttempts(ctx, a) // first: what follows must be fresh when the run starts
 	p := ps.probe(ctx, a.draft, before)
+	p.attempts, p.templateUnread = attempts, unread
 	if ctx.Err() != nil && p.session != nil { // the daemon stops, or the leadership ends: no run will take the session
 		p.session.Close(ctx)
 		ps.drop(a.key) // otherwise it would count as running for ever // L4
@@ -113,6 +119,20 @@ func (ps *probes) run(ctx context.Context, a candidate) {
 	ps.byKey[a.key] = p
 	ps.mu.Unlock()
 	ps.wake()
+}
+
+// templateAttempts reads how many power cycles the template of a check allows, if that is fenced's own: a
+// request from it would allow no more, and its controller has perhaps not made it yet. One that cannot be read
+// may allow a single one.
+func (ps *probes) templateAttempts(ctx context.Context, a candidate) (attempts int, unread string) {
+	if ps.opt.Requests == nil || a.check == nil || a.template == nil || !a.template.IsOwn() {
+		return 0, ""
+	}
+	attempts, err := ps.opt.Requests.TemplateAttempts(ctx, a.check, *a.template, a.draft.Target)
+	if err != nil {
+		return 1, reason.Sentence(err)
+	}
+	return attempts, ""
 }
 
 // last returns the last result for a candidate; nil if there is none yet.

@@ -16,11 +16,15 @@ import (
 	"github.com/fenced/fenced/internal/run"
 )
 
-// Requests holds remediation requests, so that none vanishes while its host may be off.
+// Requests holds remediation requests, so that none vanishes while its host may be off, and reads the templates
+// that they are made from.
 type Requests interface {
 	// SetFinalizer sets the finalizer on a request, for a run as request.Holder writes it. It is idempotent. It fails if
 	// the request is gone or is being deleted.
 	SetFinalizer(ctx context.Context, q remediate.Request, run string) error
+	// TemplateAttempts is how many power cycles fenced's own template of a check allows; 0 leaves that to the
+	// configuration, also where the template does not exist. An error: it could not be read.
+	TemplateAttempts(ctx context.Context, check *policy.Check, t policy.Template, target remediate.Target) (int, error)
 }
 
 // RequestedRuns lets the remediation requests of a cluster become runs.
@@ -125,6 +129,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 			continue
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
+			a.draft.Request.Check = w.book.makerOf(q.Request)
 			due = policy.Sooner(due, w.c.consider(ctx, a, now))
 			_, open := w.book.OpenOn(t.Subject()) // it may just have begun
 			alone[a.key] = open || !w.c.refused.isRefused(k)
@@ -169,6 +174,16 @@ func (w *RequestedRuns) candidate(q *policy.Requested) (candidate, bool) {
 	a.draft.Request = &ref
 	a.draft.Limits.MaxAttempts = min(a.draft.Limits.MaxAttempts, w.c.book.opt.Draft.Limits.Run().MaxAttempts)
 	return a, ok
+}
+
+// makerOf is the ID of the check that made a request; "" if no check of the cluster did.
+func (b requestBook) makerOf(q *policy.Request) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if check := b.ledger.MakerOf(q); check != nil {
+		return checkID(check.ID())
+	}
+	return ""
 }
 
 // hold sets the finalizer before the run is saved: it must be there before the first

@@ -85,11 +85,33 @@ func (rc *runCluster) requestWithdrawn(r remediate.Run, f run.Fresh, now time.Ti
 	case !restsBeforeIsolation(r) && requestBook{rc.opt.Book}.requestedAnew(r, now):
 		return remediate.No, "" // one that rests ends instead: the new request then has a run of its own
 	case q == nil || q.Power == nil:
-		return remediate.Yes, "the request is gone"
-	case q.Deleting:
-		return remediate.Yes, "the request is being deleted"
+		return rc.withdrawnByDeletion(r, f, "the request is gone")
+	case q.Deleting && q.TimedOut.IsZero():
+		return rc.withdrawnByDeletion(r, f, "the request is being deleted")
 	}
 	return remediate.Yes, "the time of the request is over"
+}
+
+// withdrawnByDeletion answers for a run whose request was deleted. Where the run outlives that, its Machine and the
+// check that made the request say whether it is still wanted.
+func (rc *runCluster) withdrawnByDeletion(r remediate.Run, f run.Fresh, why string) (remediate.Answer, string) {
+	m, ofMachine := f.Observation.Machine, r.Target.Machine != ""
+	switch outlives := r.OutlivesRequest(f.Observation.Node); {
+	case outlives == remediate.No:
+		return remediate.Yes, why
+	case outlives == remediate.CannotTell, ofMachine && m.Exists == remediate.CannotTell:
+		return remediate.CannotTell, ""
+	case ofMachine && (m.Exists == remediate.No || m.UID != r.Target.MachineUID || m.Deleting || m.Marked):
+		return remediate.Yes, why + ", and the Machine is gone or is being replaced"
+	case r.Request.Check == "":
+		return remediate.No, ""
+	}
+	r.CheckID = r.Request.Check
+	answer, ended := checkBook{rc.opt.Book}.withdrawn(r)
+	if answer == remediate.Yes {
+		ended = why + ", and of its check: " + ended
+	}
+	return answer, ended
 }
 
 // hasRestored says whether a run has come to step 5, which takes the annotation off the Machine

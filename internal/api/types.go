@@ -57,6 +57,8 @@ type ClusterStatus struct {
 	// still exist, or whose Nodes do: within guards.deletionTimeout, and for longer.
 	DeletionsInProgress int `json:"deletionsInProgress,omitempty"`
 	DeletionsOverdue    int `json:"deletionsOverdue,omitempty"`
+	// Hint is what a person should change in the configuration. Empty means nothing.
+	Hint string `json:"hint,omitempty"`
 	// Deviating are the targets that are not plainly healthy; DeviatingMore is how many more there are.
 	// Lists that are too long are cut to equal shares of the namespaces.
 	Deviating     []TargetStatus `json:"deviating"`

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -38,6 +39,8 @@ type ClusterStatus struct {
 	// Deleting and Overdue count the Machines whose deletion fenced asked for and that still
 	// exist, or whose Nodes do: within guards.deletionTimeout, and for longer.
 	Deleting, Overdue int
+	// Hint is what a person should change in the configuration, "" for nothing.
+	Hint string
 	// Refused are the targets that a check wants remediated, and the Waiting runs, that something
 	// refuses now.
 	Refused []admit.Refused
@@ -65,12 +68,31 @@ func (c *cluster) status() ClusterStatus {
 	}
 	s.ViewBad, s.Aside = c.view.Problem(), c.admit.OwnHost.Aside()
 	s.Checks, s.Nodes = c.book.Counters()
+	s.Hint = c.hint(s.Checks)
 	inProgress, overdue := c.admit.Deletions.List(time.Now())
 	s.Deleting, s.Overdue, s.Refused = len(inProgress), len(overdue), c.admit.Refused()
 	if !s.Owner && s.Epoch != 0 && s.OwnerName != e.opt.Instance { // a standby refuses nothing by being one
 		s.Refused = slices.DeleteFunc(s.Refused, func(r admit.Refused) bool { return r.Gate.Reason == reason.NotOwner })
 	}
 	return s
+}
+
+// hint says that a NodeHealthCheck never goes on to its next template: fenced deletes the Node, and the controller
+// of the check does not count a Node that is gone.
+func (c *cluster) hint(checks []policy.CheckReport) string {
+	if c.opt.Mode != guard.ModeRespond || c.opt.Isolation != remediate.IsolateDelete {
+		return ""
+	}
+	for i := range checks {
+		if checks[i].Kind != policy.NodeHealthCheckKind {
+			continue
+		}
+		if k := c.book.Check(checks[i].ID()); k != nil && policy.GoesOnAfterFenced(k) {
+			return "NodeHealthCheck " + k.Name + " does not go on to its next template once fenced has deleted the Node (isolation: deleteNode): " +
+				"its controller does not count a Node that is gone. Set isolation: outOfServiceTaint in fenced.yaml"
+		}
+	}
+	return ""
 }
 
 // Report is what the checks find in a cluster now, with every target. Its cost grows with the

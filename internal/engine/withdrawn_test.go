@@ -36,13 +36,6 @@ func TestNobodyAsksForAnotherAttempt(t *testing.T) {
 		setUp func(w *world) func(*engine.Options)
 		stops func(t *testing.T, w *world, e *engine.Engine)
 	}{
-		"the request is deleted": {responding, func(_ *testing.T, w *world, _ *engine.Engine) { w.Do(func(s *fake.State) { s.Withdraw("m-1") }) }},
-		"the request is deleted, and a stranger names the Node": {responding, func(_ *testing.T, w *world, _ *engine.Engine) {
-			w.Do(func(s *fake.State) {
-				s.Withdraw("m-1")
-				s.Ask("stranger", func(q *policy.Request) { q.Namespace, q.NodeName = "elsewhere", "n-1" })
-			})
-		}},
 		"the request is given up": {responding, func(_ *testing.T, w *world, _ *engine.Engine) {
 			w.Do(func(s *fake.State) { s.ChangeRequest("m-1", func(q *policy.Request) { q.TimedOut = time.Now() }) })
 		}},

@@ -1,7 +1,9 @@
 package k8swatch
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -107,6 +110,22 @@ func (r Requests) get(ctx context.Context, q remediate.Request) (*policy.Request
 		return nil, fmt.Errorf("read %s %s/%s: %w", q.Kind, q.Namespace, q.Name, err)
 	}
 	return found.(*policy.Request), nil
+}
+
+// TemplateAttempts is how many power cycles fenced's own template of a check allows; 0 leaves that to the
+// configuration. The template need not exist where fenced itself evaluates the check.
+func (r Requests) TemplateAttempts(ctx context.Context, check *policy.Check, t policy.Template, target remediate.Target) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	h, namespace := Handovers(r), cmp.Or(templateNamespace(check, t), target.Namespace)
+	u, err := h.template(ctx, h.sideFor(check, target.MachineAPI), t, namespace)
+	switch {
+	case errors.Is(err, errNotInstalled), isGone(err, t.Name):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("read %s %s/%s: %w", t.Kind, namespace, t.Name, err)
+	}
+	return manifest.TemplateAttempts(u.Object)
 }
 
 // ClearStale removes the annotation that requests the remediation of a Machine

@@ -106,10 +106,18 @@ func powerRequest(spec, meta, status object) *policy.PowerRequest {
 		ReadyNodes: spec.flag("remediateReadyNodes"), HasFinalizer: slices.Contains(meta.texts("finalizers"), RequestFinalizer),
 		HeldBy: meta.annotations(RequestHolder)[RequestHolder], Phase: status.text("phase"), Run: status.text("run"),
 	}
-	if retries := spec.whole("retryLimit", -1); retries >= 0 {
-		p.Attempts = retries + 1
-	}
+	p.Attempts = powerCycles(spec)
 	return p
+}
+
+// powerCycles is how many power cycles spec.retryLimit allows; 0 leaves that to the configuration.
+func powerCycles(spec object) int { return max(-1, spec.whole("retryLimit", -1)) + 1 }
+
+// TemplateAttempts is how many power cycles the requests of a FencedRemediationTemplate allow; 0 leaves that to
+// the configuration.
+func TemplateAttempts(fields map[string]any) (int, error) {
+	o := read(fields)
+	return powerCycles(o.child("spec").child("template").child("spec")), o.err()
 }
 
 // instant reads an annotation that holds a time.

@@ -225,12 +225,18 @@ func (c *Check) HandsOver(t *TargetReport) bool {
 // ownTemplateInFront says why an escalation that fenced carries out cannot begin with fenced's
 // own template: after a Node was deleted, nobody can name it to the next remediator.
 func ownTemplateInFront(c *Check) string {
-	for i := range c.Escalation {
-		if i < len(c.Escalation)-1 && c.Escalation[i].Template.IsOwn() && c.MakesRequests() {
-			return fmt.Sprintf("the FencedRemediationTemplate must be the last of the escalation, not that of order %d", c.Escalation[i].Order)
-		}
+	if i := goesOnAfter(c); i >= 0 && c.MakesRequests() {
+		return fmt.Sprintf("the FencedRemediationTemplate must be the last of the escalation, not that of order %d", c.Escalation[i].Order)
 	}
 	return ""
+}
+
+// GoesOnAfterFenced reports whether another template of the check follows one of fenced's own.
+func GoesOnAfterFenced(c *Check) bool { return goesOnAfter(c) >= 0 }
+
+// goesOnAfter is the first template of fenced's own in the escalation that another one follows; -1: none.
+func goesOnAfter(c *Check) int {
+	return slices.IndexFunc(c.Escalation[:max(0, len(c.Escalation)-1)], func(e Escalation) bool { return e.Template.IsOwn() })
 }
 
 // Templates lists the templates of the check, in the order in which they are tried.

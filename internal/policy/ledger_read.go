@@ -80,6 +80,16 @@ func (l *Ledger) Check(id CheckID) *Check {
 	return nil
 }
 
+// MakerOf returns the check that made a request, or nil: a person, or a controller that is no check, did.
+func (l *Ledger) MakerOf(q *Request) *Check {
+	for _, e := range l.checks {
+		if e.check.madeRequest(q) {
+			return e.check
+		}
+	}
+	return nil
+}
+
 // Host returns the BareMetalHost of this name, or nil.
 func (l *Ledger) Host(namespace, name string) *Host { return l.w.hosts[key(namespace, name)] }
 

@@ -59,6 +59,7 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 		fail("I21: a label that its owner took off is put back")
 	}
 	bad = append(bad, onAsked(w, r, s, a)...)
+	bad = append(bad, onDropped(w, r, s, a)...)
 	bad = append(bad, onOtherMachine(w, s, a)...)
 	bad = append(bad, onFalseOff(w, r, r2)...)
 	bad = append(bad, v.onOrders(w, r, r2, s, a)...)
@@ -185,6 +186,8 @@ func (v variant) onEnd(st state) (bad []string) {
 func (v variant) onRest(st state) string {
 	r, w := st.rec, st.w
 	switch {
+	case v.restsForgotten(st):
+		return "L1: the request was deleted because the Node is gone, and the run rests although attempts are left"
 	case !r.Step.Idle() || v.ignoresOn || v.neverBack() || v.bmh && v.forbidden || w.apiDown > 0 || w.lied || !r.Isolated.IsZero() || r.LeaveOff:
 		return ""
 	case w.byUs && !w.on:

@@ -57,7 +57,7 @@ func deleteNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration
 		return r, Nothing, untilRead(s, now)
 	}
 	r.Target.BootID = cmp.Or(s.Node.BootID, r.Target.BootID) // it may have rebooted since the decision; step 4 wants a later boot // I6
-	return command(r, IsolateNode, poll, now)
+	return command(recordAsked(r, s), IsolateNode, poll, now)
 }
 
 // registeredInIsolation continues step 2 when a kubelet has registered another Node of the name. If

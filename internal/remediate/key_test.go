@@ -36,6 +36,7 @@ type flat struct {
 	reprovision, noMore                  bool
 	hasWait, switchedOff                 bool
 	wait                                 Wait
+	isolatedAsked                        bool
 }
 
 // flatten must know every field that Next may change; TestFlattenKnowsTheRun
@@ -51,6 +52,7 @@ func flatten(r Run) flat {
 	f.abort, f.asIs, f.retry = r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil
 	f.confirmed, f.recheck = r.Confirmed != nil, r.Revalidate
 	f.maxAttempts, f.reprovision, f.noMore = r.Limits.MaxAttempts, r.Limits.Reprovision, r.NoMoreAttempts
+	f.isolatedAsked = r.IsolatedAsked
 	f.tries, f.labels, f.switchedOff, f.restored = len(r.Tries), len(r.NodeLabels), r.SwitchedOff, len(r.Restored)
 	if f.hasWait = r.Wait != nil; f.hasWait {
 		f.wait = *r.Wait
@@ -120,7 +122,7 @@ func keyOf(v variant, st state) key {
 		w.accepted.OffAccepted(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
 		r.Revalidate, r.Confirmed != nil, hasNewConfirmation(r), r.Proof == ProofHuman, r.Limits.Reprovision,
 		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared, w.set && (w.ahead != 0 || !w.compared),
-		w.released, w.withdrawn, restoredOn(r, w.uid),
+		w.released, w.withdrawn, restoredOn(r, w.uid), r.IsolatedAsked,
 	} {
 		if b {
 			k.flags |= 1 << i

@@ -11,6 +11,8 @@ import (
 type people struct {
 	held            bool // a person holds the target
 	withdrawn       bool // nobody asks for the run any more
+	dropped         bool // the request was deleted ...
+	droppedGone     bool // ... while no kubelet had a Node, which fenced had isolated
 	aborted, closed bool // an abort was ordered; as it is
 	recheck         bool // step 1 was begun over, and no Off was sent since
 
@@ -32,8 +34,12 @@ func (w *world) mayOrder(r Run, f fault) bool {
 	switch {
 	case f == holdOrder || f == releaseOrder:
 		return w.held == (f == releaseOrder)
-	case f == withdraw || f == askAgain:
-		return w.withdrawn == (f == askAgain)
+	case f == withdraw:
+		return !w.withdrawn
+	case f == dropRequest:
+		return !w.dropped
+	case f == askAgain:
+		return w.withdrawn || w.dropped
 	case !ok:
 		return true
 	}
@@ -47,8 +53,12 @@ func (v variant) order(w *world, r Run, f fault) Run {
 	switch f {
 	case holdOrder, releaseOrder:
 		w.held = f == holdOrder
-	case withdraw, askAgain:
-		w.withdrawn = f == withdraw
+	case withdraw:
+		w.withdrawn = true
+	case dropRequest:
+		w.drop()
+	case askAgain:
+		w.withdrawn, w.dropped, w.droppedGone = false, false, false
 	case abortOrder:
 		r.Abort, w.aborted, w.leftOff, w.wanted = o, true, false, true
 	case closeOrder:

@@ -96,9 +96,12 @@ type Run struct {
 	// Request is the remediation request that the run carries out; nil: a check or a person
 	// wants it.
 	Request *Request `json:"request,omitempty"`
-	OffOnly bool     `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
-	Unfence *Order   `json:"unfence,omitempty"` // bring the host back
-	Abort   *Order   `json:"abort,omitempty"`   // bring it back, and begin nothing more
+	// IsolatedAsked: the request still asked for the run when the run isolated the Node, which is not back yet. See
+	// OutlivesRequest.
+	IsolatedAsked bool   `json:"isolatedAsked,omitempty"`
+	OffOnly       bool   `json:"offOnly,omitempty"` // stop after step 2, Held OperatorOff
+	Unfence       *Order `json:"unfence,omitempty"` // bring the host back
+	Abort         *Order `json:"abort,omitempty"`   // bring it back, and begin nothing more
 	// Retry: begin again. A person orders it, who has repaired the cause; or package admit,
 	// for a Waiting run that is due, as SelfActor.
 	Retry *Order `json:"retry,omitempty"`

@@ -48,6 +48,7 @@ const (
 	late         // what a fencer was stopped before comes, after another has taken over
 	staleRound   // such a fencer goes on with what it remembers
 	withdraw     // the request or check of the run is gone or paused, or the mode forbids the run
+	dropRequest  // the request is deleted; only that
 	askAgain     // and is there again
 	slowBoot     // a kubelet that did not come up after a power cycle does after all
 	nameTaken    // another machine registers under the name of the Node
@@ -69,7 +70,7 @@ const (
 )
 
 var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced", "clockAhead", "clockBehind", "recreated",
-	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "withdraw", "askAgain", "slowBoot", "nameTaken", "disksMoved", "takenOff", "saveFails", "saveAnswerLost",
+	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "withdraw", "dropRequest", "askAgain", "slowBoot", "nameTaken", "disksMoved", "takenOff", "saveFails", "saveAnswerLost",
 	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict", "stopBeforeSave", "stopAfterSave"}
 
 func (f fault) early() bool { return f < saveFails }

@@ -34,6 +34,7 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	r = alignClock(r, s, now)
 	r = recordLeaseBaseline(takeOrders(recordContradiction(r, s, now), now), s, now)
 	r = recordBusy(recordSwitchedOff(r, s), s, now)
+	r = endOutliving(r, s)
 	switch {
 	case s.API == APIReachable && !r.APILost.IsZero():
 		r = resumeAfterOutage(r, now)

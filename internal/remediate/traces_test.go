@@ -49,6 +49,7 @@ type trace struct {
 	now      time.Time
 	accepted bool // in this process the level took an Off
 	proof    bmc.Proof
+	deleted  bool // the request
 }
 
 // playTrace plays the lines of a story, and writes below each what came of it. Indented lines
@@ -129,6 +130,8 @@ func (x *trace) begin(t *testing.T, line string) {
 			r.ControlPlane = value == "yes"
 		case "offOnly":
 			r.OffOnly = value == "yes"
+		case "request":
+			r.Request = &Request{Kind: "FencedRemediation", Name: value, UID: "q1"}
 		case "metal3":
 			r.Target.BareMetalHost = value
 		case "node":
@@ -190,6 +193,11 @@ func (x *trace) observation() Observation {
 	s.At, s.Power.At, s.Level = x.now, x.now, x.run.Level
 	x.proof = x.proof.Add(s.Power)
 	s.Proof, s.OffAccepted = x.proof, x.accepted
+	if x.deleted { // as package admit has it
+		if s.Withdrawn, s.WithdrawnWhy = No, ""; x.run.OutlivesRequest(s.Node) != Yes {
+			s.Withdrawn, s.WithdrawnWhy = Yes, "the request is gone"
+		}
+	}
 	if x.run.Level > 0 {
 		s.Devices, s.ProofKind = "pdu-a#7", ProofDevice
 	}
@@ -244,6 +252,9 @@ func (x *trace) change(t *testing.T, key, value string) {
 		s.Justified, s.Why = yes[value], "the Node is Ready"
 	case "asked":
 		s.Withdrawn, s.WithdrawnWhy = Ask(value != "yes"), value
+	case "deleted":
+		require.Equal(t, "request", value)
+		x.deleted = true
 	case "quorum":
 		s.Quorum, s.QuorumWhy = yes[value], "2 of 3 members are healthy"
 	case "lock":

@@ -43,6 +43,9 @@ func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Durati
 	if to != PowerOff && to != DeleteNode {
 		r = expireConfirmation(r)
 	}
+	if to == RestoreNode { // whoever asks can see the Node again
+		r.IsolatedAsked = false
+	}
 	if to == PowerOn || to.Idle() {
 		r.Level = r.OffLevel // all levels from there down are switched on again // I20
 	}

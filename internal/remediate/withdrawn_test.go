@@ -138,7 +138,7 @@ func onAsked(w world, r Run, s Observation, a Action) (bad []string) {
 // wait for it, and the other machine could not be fenced. // L1
 func (v variant) restsUnasked(st state) bool {
 	r, w := st.rec, st.w
-	return (w.withdrawn || w.other) && r.Step == Waiting && r.Attempt == 1 && r.Reason != reason.NodeFinalizer && w.on && v.bmc == sound && v.outlet == sound
+	return (w.withdrawn || w.dropped && !w.droppedGone || w.other) && r.Step == Waiting && r.Attempt == 1 && r.Reason != reason.NodeFinalizer && w.on && v.bmc == sound && v.outlet == sound
 }
 
 var asked = []fault{withdraw, askAgain}

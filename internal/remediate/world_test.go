@@ -37,6 +37,8 @@ type variant struct {
 	noUUID      bool // no machine tells its system UUID
 	nodeless    bool // no Node was ever there, or nobody knows which
 	marks       bool // the Machine is handed over by condition, not deleted
+	requested   bool // a request asks for the run
+	forgets     bool // ... of a check that deletes it when the Node is gone
 	control     bool // it carries a control-plane member
 	mayReplace  bool // ... which may be replaced
 	sick        bool // the kubelet lives and renews the Lease
@@ -88,6 +90,9 @@ func (v variant) run() Run {
 	}
 	if v.deleteOnly {
 		r.Strategy, r.Target.Host = DeleteMachine, ""
+	}
+	if v.requested || v.forgets {
+		r.Request = &Request{Kind: "FencedRemediation", Name: "n", UID: "ru"}
 	}
 	r.ControlPlane, r.Limits.ReplaceControlPlane = v.control, v.mayReplace
 	if v.confirmedAtStart {
@@ -239,7 +244,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 	if v.forbidden && r.Step != PowerOff {
 		s.API = APIForbidden
 	}
-	s.Justified, s.Contested, s.Withdrawn = Ask((w.uid == 0 || !w.ready) && !w.withdrawn), No, Ask(w.withdrawn)
+	s.Justified, s.Contested = Ask((w.uid == 0 || !w.ready) && !w.withdrawn && !w.dropped), No
 	if v.control {
 		s.Quorum = Ask(!w.noQuorum)
 	}
@@ -253,6 +258,7 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 			SystemUUID: w.systemUUID(v), Created: clock(w.created), Deleting: w.deleting > 0, Ready: Ask(w.ready), OutOfService: w.oos}
 		w.lookAtLabels(r, &s)
 	}
+	s.Withdrawn = w.asksNoMore(r, s.Node)
 	return s
 }
 
@@ -338,6 +344,9 @@ func (w *world) tick(v variant) {
 	}
 	if w.deleting = countdown(w.deleting); w.deleting == 1 {
 		w.removeNode()
+	}
+	if v.forgets && w.uid == 0 && w.isolatedAt >= 0 {
+		w.drop()
 	}
 	if v.bmh {
 		w.metal3(v)

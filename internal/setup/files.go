@@ -92,8 +92,18 @@ func (s *Survey) NamespaceRecord(server int) string {
 	return s.Cluster + "-namespace.uid"
 }
 
-// keepsNodes reports whether step 2 should taint a Node in place of deleting it.
-func (s *Survey) keepsNodes() bool { return s.Distribution() == K3s || s.Distribution() == RKE2 }
+// whyKeepNodes says in comments why step 2 should taint a Node in place of deleting it; "" if it may delete.
+func (s *Survey) whyKeepNodes() string {
+	switch d := s.Distribution(); {
+	case d == K3s, d == RKE2:
+		return fmt.Sprintf("# %s keeps the password of a node in a Secret that ends with the Node, and an agent whose join token has expired may not\n"+
+			"# come back after its Node was deleted. So the Node is tainted, and keeps its labels.\n", d)
+	case slices.ContainsFunc(s.Kinds, func(k Kind) bool { return k.Kind == policy.NodeHealthCheckKind && k.Objects > 0 }):
+		return "# A NodeHealthCheck forgets a Node that is deleted: it does not count it any more, and never goes on to its next template.\n" +
+			"# So the Node is tainted, and stays.\n"
+	}
+	return ""
+}
 
 // fencedYAML is the configuration. Its paths begin at its own directory.
 func (s *Survey) fencedYAML(o *Options) []byte {
@@ -113,9 +123,8 @@ clusters:
 hosts: hosts.d
 policies: policies.d
 `)
-	if s.keepsNodes() {
-		fmt.Fprintf(&out, "# %s keeps the password of a node in a Secret that ends with the Node, and an agent whose join token has expired may not\n"+
-			"# come back after its Node was deleted. So the Node is tainted, and keeps its labels.\nisolation: outOfServiceTaint\n", s.Distribution())
+	if why := s.whyKeepNodes(); why != "" {
+		out.WriteString(why + "isolation: outOfServiceTaint\n")
 	}
 	return out.Bytes()
 }

@@ -201,6 +201,12 @@ func TestFilesFollowTheCluster(t *testing.T) {
 	assert.Len(t, hosts["hosts"], 3)
 
 	assert.NotContains(t, string(seen("v1.36.3").fencedYAML(o)), "isolation:")
+	asks := seen("v1.36.3")
+	asks.Kinds = []Kind{{Kind: "NodeHealthCheck", Served: true, Objects: 1}}
+	require.NoError(t, yaml.Unmarshal(asks.fencedYAML(o), &config))
+	assert.Equal(t, "outOfServiceTaint", config["isolation"], "a NodeHealthCheck forgets a Node that is deleted")
+	asks.Kinds[0].Objects = 0
+	assert.NotContains(t, string(asks.fencedYAML(o)), "isolation:")
 	assert.Equal(t, RKE2, seen("v1.33.1+rke2r1").Distribution())
 	assert.Equal(t, OpenShift, seen("v1.33.1", "config.openshift.io").Distribution())
 }

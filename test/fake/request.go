@@ -146,6 +146,12 @@ func (r Requests) SetFinalizer(ctx context.Context, ref remediate.Request, run s
 	return err
 }
 
+// TemplateAttempts implements engine.Requests.
+func (r Requests) TemplateAttempts(_ context.Context, _ *policy.Check, t policy.Template, _ remediate.Target) (attempts int, err error) {
+	r.c.Do(func(s *State) { attempts, err = s.TemplateAttempts[t.Name], s.TemplateFails })
+	return attempts, err
+}
+
 // RemoveFinalizer implements engine.Requests.
 func (r Requests) RemoveFinalizer(_ context.Context, ref remediate.Request, heldBy string) error {
 	r.c.Do(func(s *State) { s.ReleaseRequest(ref, heldBy) })

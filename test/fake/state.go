@@ -72,10 +72,14 @@ type State struct {
 	Contender       string
 	PowerForbidden  string
 	TemplateMissing string // why no request can be made
-	OthersFail      error  // of reads of the requests for other remediators
-	Prepared        int    // how often a request for another remediator was prepared
-	FinalizerFails  error  // the finalizer of a FencedRemediation cannot be set
-	FinalizerTakes  time.Duration
+	// TemplateAttempts are the power cycles that fenced's own templates allow, by name; TemplateFails is the
+	// error of reading one.
+	TemplateAttempts map[string]int
+	TemplateFails    error
+	OthersFail       error // of reads of the requests for other remediators
+	Prepared         int   // how often a request for another remediator was prepared
+	FinalizerFails   error // the finalizer of a FencedRemediation cannot be set
+	FinalizerTakes   time.Duration
 
 	// These break rules of an API server, to test that a test notices it.
 	IgnorePreconditions, RestoreNothing bool

@@ -31,7 +31,9 @@ const (
 // ends. While enough Nodes are healthy, it takes medik8s' Lease on an unhealthy Node, and makes a
 // request from the first template, with the rights of groups. It goes on to the next template when a
 // request says that it failed, or after the template's time, and then marks the request as timed out.
-// It deletes the requests of a Node that is healthy or gone. It needs medik8s' namespace of Leases.
+// It deletes the requests of a Node that is healthy, and those of a Node that is gone, unless its remediator
+// says PermanentNodeDeletionExpected and has not succeeded yet; a Node that is gone counts nowhere, and is
+// never escalated (node-healthcheck-operator dd44432). It needs medik8s' namespace of Leases.
 func (s *Scene) RunNodeHealthChecks(groups ...string) error {
 	return s.runStandIn(NodeHealthCheckUser, groups, func(ctx context.Context, c standIn) {
 		checks, _ := c.list(ctx, rig.NodeCheckResource, labels.Everything())
@@ -73,8 +75,9 @@ func (c standIn) nodeHealthCheck(ctx context.Context, check unstructured.Unstruc
 		return
 	}
 	var sick []*corev1.Node
-	wanted, healthy := map[string]bool{}, 0
+	wanted, exists, healthy := map[string]bool{}, map[string]bool{}, 0
 	for i := range nodes.Items {
+		exists[nodes.Items[i].Name] = true
 		switch n := &nodes.Items[i]; {
 		case unhealthySince(n, check, "duration"):
 			wanted[n.Name] = true
@@ -87,7 +90,8 @@ func (c standIn) nodeHealthCheck(ctx context.Context, check unstructured.Unstruc
 	}
 	for node, its := range requests {
 		for _, r := range its {
-			if !wanted[node] && r.GetDeletionTimestamp() == nil {
+			awaited := !exists[node] && conditionOf(r, "PermanentNodeDeletionExpected") == "True" && conditionOf(r, "Succeeded") != "True"
+			if !wanted[node] && !awaited && r.GetDeletionTimestamp() == nil {
 				_ = c.requests.Resource(resourceOf(r.GetAPIVersion(), r.GetKind())).Namespace(rig.Namespace).Delete(ctx, r.GetName(), metav1.DeleteOptions{})
 			}
 		}

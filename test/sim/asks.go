@@ -52,7 +52,10 @@ func (w *World) needsHelp(h *host, now time.Time) bool {
 		return false
 	}
 	n := w.api.Nodes[h.Name]
-	return n == nil || n.Ready != "True" && now.Sub(n.Since) > map[string]time.Duration{"Unknown": unknownFor, "False": falseFor}[n.Ready]
+	if n == nil {
+		return !w.plan.Forgets || w.calm // in the calm a person asks for what was forgotten
+	}
+	return n.Ready != "True" && now.Sub(n.Since) > map[string]time.Duration{"Unknown": unknownFor, "False": falseFor}[n.Ready]
 }
 
 // mayWithdraw deletes a request that is no longer needed, and in the storm one that is, or gives
@@ -65,6 +68,9 @@ func (w *World) mayWithdraw(h *host, q *policy.Request, now time.Time) {
 	changes := !w.calm && !answered && w.rng.Float64() < w.plan.Withdraws/3600
 	switch {
 	case w.api.Machines[h.Name] == nil, n != nil && n.Ready == "True" && !changes:
+		w.withdraw(h, q, 0)
+	case n == nil && w.plan.Forgets && !w.calm:
+		w.outcome.Actions["requests deleted with their Node"]++
 		w.withdraw(h, q, 0)
 	case w.calm && !q.TimedOut.IsZero() && now.Sub(q.TimedOut) > answeredFor: // it asks anew: nobody has repaired the host
 		w.withdraw(h, q, 0)
@@ -100,6 +106,11 @@ func (r requests) SetFinalizer(ctx context.Context, ref remediate.Request, run s
 		}
 		return s.HoldRequest(ref, run)
 	})
+}
+
+// TemplateAttempts implements engine.Requests: no check of the simulation has a template of fenced.
+func (requests) TemplateAttempts(context.Context, *policy.Check, policy.Template, remediate.Target) (int, error) {
+	return 0, nil
 }
 
 // RemoveFinalizer implements engine.Requests.

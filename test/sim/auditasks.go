@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // toldRequest is a request as one fenced knew it.
@@ -109,10 +110,18 @@ func (c *incarnation) notAskedReason(r remediate.Run, now time.Time) string {
 	if known, listed := c.knows.requests[r.Request.Name]; listed && (!known.over || now.Sub(known.at) <= seenWithin) {
 		return "" // it may be another request
 	}
-	if f := last.fresh; f.RequestRead && isOver(f.Request) {
+	if f := last.fresh; f.RequestRead && isOver(f.Request) && !c.i.w.deletedWithItsNode(r, f) {
 		return "request " + r.Request.UID + " is over"
 	}
 	return ""
+}
+
+// deletedWithItsNode says whether the request of a run was deleted only after the run had isolated its Node, which
+// is still gone: the controller that asks may have deleted it because of that, and sees nothing. w.mu is held.
+func (w *World) deletedWithItsNode(r remediate.Run, f run.Fresh) bool {
+	isolated, deleted := w.ledger.isolated[r.ID], w.asks.deleted[r.Request.UID]
+	gone := f.Node == nil || f.Node.BootID == ""
+	return gone && !isolated.IsZero() && deleted.After(isolated) && (f.Request == nil || f.Request.TimedOut.IsZero())
 }
 
 // finishRequests requires that no request which was deleted waits for ever for fenced. w.mu is

@@ -47,6 +47,8 @@ type Plan struct {
 	Mistakes, Policies, Words, Absurd float64
 	// Withdraws is how often, per hour, a request is deleted or given up although its Node is not Ready.
 	Withdraws float64
+	// Forgets: who asks deletes its request when the Node is gone, and asks for none, as NodeHealthCheck does.
+	Forgets bool
 	// Meddles is how often, per hour, somebody deletes a request for another remediator, or changes
 	// it, or makes one, or deletes its template, or starts the check's own controller.
 	Meddles float64
@@ -116,6 +118,7 @@ func NewPlan(seed uint64) Plan {
 		p.Limit, p.Git = 2, false // a Node from Git has no labels, either
 	}
 	p.Copies = pick(r, 0, 0, 0, 4)
+	p.Forgets = p.Requests && r.IntN(2) == 0
 	if p.Others { // which an old store knows nothing about
 		p.Restores = 0
 	}

@@ -1,0 +1,282 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/fake"
+)
+
+// nodeHealthCheck has a NodeHealthCheck ask for n-1, as node-healthcheck-operator dd44432 does, with so many power cycles.
+func (w *world) nodeHealthCheck(attempts int) {
+	w.changeCheck(func(c *policy.Check) {
+		*c = policy.Check{Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "nhc", UID: "nhc-uid", Selector: labels.Everything(), SelectsNodes: true,
+			Strategy: policy.CreateRequests, Template: &powerTemplate, Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}}
+	})
+	w.askByCheck("m-1", attempts)
+}
+
+// askByCheck creates a request of the NodeHealthCheck for n-1.
+func (w *world) askByCheck(name string, attempts int) {
+	w.Do(func(s *fake.State) {
+		s.Ask(name, func(q *policy.Request) {
+			q.Namespace, q.NodeName, q.TemplateName, q.Power.Attempts = powerTemplate.Namespace, "n-1", powerTemplate.Name, attempts
+			q.Owners = []policy.Owner{{Kind: policy.NodeHealthCheckKind, Name: "nhc", UID: "nhc-uid"}}
+		})
+	})
+}
+
+// forgets lets a second pass, in which the controller deletes its request if the Node is gone: fenced says
+// PermanentNodeDeletionExpected=False. It then knows nothing of the Node.
+func (w *world) forgets() {
+	time.Sleep(time.Second)
+	w.Do(func(s *fake.State) {
+		if q := s.Asked["m-1"]; q != nil && !q.Deleting && s.Nodes["n-1"] == nil {
+			s.Withdraw("m-1")
+		}
+	})
+}
+
+// passes lets time pass with such a controller. The first boots of the host do not help.
+func (w *world) passes(d time.Duration, failing int) {
+	boots := false
+	for range int(d / time.Second) {
+		if w.forgets(); !boots && w.Count(bmc.CommandOff) > failing {
+			w.SetBootTime(time.Minute)
+			boots = true
+		}
+	}
+}
+
+// quickRetries are power cycles that are soon over.
+func (w *world) quickRetries(isolation remediate.Isolation) func(*engine.Options) {
+	return func(o *engine.Options) {
+		responding(w)(o)
+		waiting(o)
+		o.Run.MaxAttempts, o.Run.ReadyTimeout, o.Clusters[0].Isolation = 3, 4*time.Minute, isolation
+		o.Clusters[0].Reprovision = isolation == remediate.IsolateDelete // with the taint the request still asks
+	}
+}
+
+// The fence-and-boot matrix of medik8s. NodeHealthCheck deletes its request one second after fenced has deleted the Node.
+// The run goes on with the retries of the request all the same, and no further. With the taint the Node
+// stays, and so does the request. // I4, I14, I20
+func TestRunOutlivesTheRequestOfAForgottenNode(t *testing.T) {
+	for _, isolation := range []remediate.Isolation{remediate.IsolateDelete, remediate.IsolateTaint} {
+		for failing := range 4 {
+			t.Run(fmt.Sprintf("%s, %d boots fail", isolation, failing), func(t *testing.T) {
+				bubble(t, func(t *testing.T, w *world, store *failingStore) {
+					w.ownMachines()
+					w.SetBootTime(never)
+					w.nodeHealthCheck(3)
+					e, _, stop := start(t, w, store, w.quickRetries(isolation))
+					w.passes(40*time.Minute, failing)
+					r := only(t, e)
+					q, _ := asked(w)
+					assert.True(t, q == nil || q.Deleting == (isolation == remediate.IsolateDelete))
+					assert.Equal(t, "NodeHealthCheck.remediation.medik8s.io nhc", r.Request.Check)
+					assert.True(t, w.On())
+					assert.Empty(t, w.Deprovisioned(), "nobody asks for another Machine")
+					if failing < 3 {
+						assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+						assert.Equal(t, failing+1, w.Count(bmc.CommandOff))
+						assert.True(t, w.Restored())
+						stop()
+						return
+					}
+					assert.Equal(t, []string{"Waiting", "AttemptsExhausted"}, []string{string(r.Step), string(r.Reason)}, r.Note)
+					assert.Equal(t, 3, w.Count(bmc.CommandOff))
+					if isolation == remediate.IsolateDelete {
+						w.passes(6*time.Hour, failing)
+						assert.Equal(t, 3, w.Count(bmc.CommandOff), "its retries are used up")
+					}
+					stop()
+				})
+			})
+		}
+	}
+}
+
+// A restart, or another instance, goes on as well: the record says what the request allowed.
+func TestForgottenNodeOutlivesARestart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetBootTime(never)
+		w.nodeHealthCheck(2)
+		e, _, stop := start(t, w, store, w.quickRetries(remediate.IsolateDelete))
+		until(t, e, remediate.AwaitNode)
+		for q, _ := asked(w); q != nil; q, _ = asked(w) {
+			w.forgets()
+		}
+		stop()
+		e, _, stop = start(t, w, store, w.quickRetries(remediate.IsolateDelete))
+		w.passes(40*time.Minute, 1)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, 2, r.Attempt)
+		stop()
+	})
+}
+
+// What still withdraws a run after fenced has deleted its Node. // I4
+func TestForgottenNodeMayBeWithdrawn(t *testing.T) {
+	for name, stops := range map[string]func(w *world){
+		"the check is deleted": func(w *world) { w.Do(func(s *fake.State) { s.DropCheck(s.Check) }) },
+		"the check is paused":  func(w *world) { w.changeCheck(func(c *policy.Check) { c.PauseRequests = []string{"upgrade"} }) },
+		"the Machine is being deleted": func(w *world) {
+			w.Do(func(s *fake.State) { s.ChangeMachine("n-1", func(m *policy.Machine) { m.Deleting = true }) })
+		},
+		"the Node is back": func(w *world) {
+			w.Do(func(s *fake.State) { s.ReadyAfter = never })
+			w.SetBootTime(time.Minute)
+		},
+		"the Node is back, and a stranger names it": func(w *world) {
+			w.Do(func(s *fake.State) {
+				s.ReadyAfter = never
+				s.Ask("stranger", func(q *policy.Request) { q.Namespace, q.NodeName = "elsewhere", "n-1" })
+			})
+			w.SetBootTime(time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.SetBootTime(never)
+				w.nodeHealthCheck(3)
+				e, _, stop := start(t, w, store, w.quickRetries(remediate.IsolateDelete))
+				until(t, e, remediate.PowerOn) // the Node is gone
+				stops(w)
+				w.passes(2*time.Hour, 100)
+				r := only(t, e)
+				assert.Equal(t, []string{"Waiting", "Withdrawn"}, []string{string(r.Step), string(r.Reason)}, r.Note)
+				assert.Equal(t, 1, w.Count(bmc.CommandOff))
+				assert.True(t, w.On())
+				stop()
+			})
+		})
+	}
+}
+
+// A pause of the check ends, and the run goes on: the controller of the check knows nothing of the Node.
+func TestForgottenNodeOutlivesAPause(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetBootTime(never)
+		w.nodeHealthCheck(3)
+		e, _, stop := start(t, w, store, w.quickRetries(remediate.IsolateDelete))
+		until(t, e, remediate.PowerOn) // the Node is gone
+		w.changeCheck(func(c *policy.Check) { c.PauseRequests = []string{"upgrade"} })
+		w.passes(time.Hour, 100)
+		require.Equal(t, reason.Withdrawn, only(t, e).Reason)
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		w.changeCheck(func(c *policy.Check) { c.PauseRequests = nil })
+		w.passes(time.Hour, 1)
+		r := only(t, e)
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.Equal(t, 2, w.Count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// The controller sees a Node that is back and still sick: it asks anew, and the run goes on for that request.
+func TestForgottenNodeIsAskedForAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.ReadyAfter = never })
+		w.nodeHealthCheck(3)
+		e, _, stop := start(t, w, store, w.quickRetries(remediate.IsolateDelete))
+		w.passes(20*time.Minute, 0)
+		r := only(t, e)
+		require.Equal(t, []string{"Waiting", "Withdrawn"}, []string{string(r.Step), string(r.Reason)}, r.Note)
+		w.askByCheck("m-1-again", 3)
+		w.passes(20*time.Minute, 0)
+		assert.Greater(t, w.Count(bmc.CommandOff), 1)
+		stop()
+	})
+}
+
+// The template of a check limits the power cycles also where fenced begins before the controller of the check has
+// made a request from it. One that cannot be read may allow a single one. // I4
+func TestTemplateLimitsTheRunOfItsCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		templates map[string]int
+		fails     error
+		want      int
+	}{
+		"retryLimit: 0":        {map[string]int{"power": 1}, nil, 1},
+		"retryLimit: 1":        {map[string]int{"power": 2}, nil, 2},
+		"more than configured": {map[string]int{"power": 9}, nil, 3},
+		"no retryLimit":        {nil, nil, 3},
+		"cannot be read":       {nil, fake.ErrAPI, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.SetBootTime(never)
+				w.Do(func(s *fake.State) { s.TemplateAttempts, s.TemplateFails = c.templates, c.fails })
+				w.changeCheck(func(k *policy.Check) { k.Strategy, k.Template = policy.CreateRequests, &powerTemplate })
+				e, _, stop := start(t, w, store, func(o *engine.Options) {
+					o.Clusters[0].Requests = w.Requests()
+					o.Run.MaxAttempts, o.Run.ReadyTimeout = 3, 2*time.Minute
+				})
+				time.Sleep(time.Hour)
+				r := only(t, e)
+				assert.Nil(t, r.Request, "fenced has begun it")
+				assert.Equal(t, c.want, r.Limits.MaxAttempts)
+				assert.Equal(t, c.want, w.Count(bmc.CommandOff))
+				assert.Equal(t, reason.AttemptsExhausted, r.Reason, r.Note)
+				if c.fails != nil {
+					assert.Contains(t, r.Trigger, "one power cycle only")
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// A NodeHealthCheck that escalates and fenced that deletes Nodes do not go together: status says so.
+func TestEscalationThatEndsWithTheNodeIsTold(t *testing.T) {
+	next := policy.Template{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "ns", Name: "next"}
+	for name, c := range map[string]struct {
+		mode      string
+		isolation remediate.Isolation
+		templates []policy.Template
+		told      bool
+	}{
+		"it escalates":             {guard.ModeRespond, remediate.IsolateDelete, []policy.Template{powerTemplate, next}, true},
+		"fenced comes last":        {guard.ModeRespond, remediate.IsolateDelete, []policy.Template{next, powerTemplate}, false},
+		"the Node is tainted":      {guard.ModeRespond, remediate.IsolateTaint, []policy.Template{powerTemplate, next}, false},
+		"fenced evaluates it, too": {guard.ModeEvaluate, remediate.IsolateDelete, []policy.Template{powerTemplate, next}, false},
+		"nothing follows":          {guard.ModeRespond, remediate.IsolateDelete, []policy.Template{powerTemplate}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.Recover()
+				w.nodeHealthCheck(1)
+				w.changeCheck(func(k *policy.Check) {
+					k.Template = nil
+					for i, template := range c.templates {
+						k.Escalation = append(k.Escalation, policy.Escalation{Template: template, Order: i, Timeout: time.Hour})
+					}
+				})
+				e, _, stop := start(t, w, store, func(o *engine.Options) {
+					responding(w)(o)
+					o.Clusters[0].Mode, o.Clusters[0].Isolation = c.mode, c.isolation
+				})
+				time.Sleep(10 * time.Second)
+				if hint := e.Status()[0].Hint; c.told {
+					assert.Contains(t, hint, "isolation: outOfServiceTaint")
+				} else {
+					assert.Empty(t, hint)
+				}
+				stop()
+			})
+		})
+	}
+}
