@@ -73,7 +73,7 @@ func (l *looker) machine(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read Machine %s/%s: %w", t.Namespace, t.Machine, err)
 	}
-	l.look.FreshMachine, l.consumer = &m, consumerOf(u)
+	l.look.FreshMachine, l.consumer = &m, m.Consumer()
 	l.look.Seen.Machine = remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting,
 		Requested: m.ExternalRemediationRequested,
 		Marked:    m.Group() == clusterGroup && isMarked(u) && m.ControllerOwner != policy.Owner{}} // without an owner nobody has it
@@ -88,6 +88,8 @@ func (l *looker) replaceable() {
 		return
 	}
 	switch {
+	case m.Suspended != "":
+		s.Why = m.Suspended
 	case l.external:
 		s.Why = "its BareMetalHost is externally provisioned"
 	case l.controlPlane(m) && !l.c.cfg.mayReplaceControlPlane(m):
