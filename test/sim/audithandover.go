@@ -110,6 +110,9 @@ func (w *World) auditAsking(c *incarnation, node string, o escalate.Object) {
 	case last.fresh.Observation.Contested != remediate.No:
 		w.violate("I22", node, "%s makes %s although %q is at work", c, o, last.fresh.Observation.Contender)
 	}
+	if l := w.api.NodeLocks[node]; w.plan.Medik8s && r.Target.Node != "" && (l.Holder != w.api.LocksAs || l.Expired()) {
+		w.violate("I22", node, "%s makes %s, and %q holds medik8s' Lease on the Node since %s", c, o, l.Holder, now.Sub(l.Renewed))
+	}
 	if h := w.hostOf(node); h.ControlPlane && !w.ledger.looks[lookKey{c, node}].quorum {
 		w.violate("I12", node, "%s makes %s although etcd would lose its quorum", c, o)
 	}
