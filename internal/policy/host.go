@@ -30,37 +30,37 @@ func HostFor(m Machine, hosts []Host) (Host, error) {
 	if err != nil {
 		return Host{}, err
 	}
-	for _, h := range m.candidates(ref, hosts) {
-		switch {
-		case ref.name != "" && ref.uid != "" && h.UID != ref.uid:
-			return Host{}, fmt.Errorf("BareMetalHost %s/%s has the uid %s, but the Machine's providerID names the uid %s", ref.namespace, ref.name, h.UID, ref.uid)
-		case h.OnManagementAPI && m.Group() == group(OpenShiftMachineAPI):
-			return Host{}, fmt.Errorf("BareMetalHost %s is on the management API, and the Machine is not", ref)
-		}
-		return h, nil
+	switch h := m.candidate(ref, hosts); {
+	case h == nil:
+		return Host{}, fmt.Errorf("BareMetalHost %s %w", ref, errNoSuchHost)
+	case ref.name != "" && ref.uid != "" && h.UID != ref.uid:
+		return Host{}, fmt.Errorf("BareMetalHost %s/%s has the uid %s, but the Machine's providerID names the uid %s", ref.namespace, ref.name, h.UID, ref.uid)
+	case h.OnManagementAPI && m.Group() == group(OpenShiftMachineAPI):
+		return Host{}, fmt.Errorf("BareMetalHost %s is on the management API, and the Machine is not", ref)
+	default:
+		return *h, nil
 	}
-	return Host{}, fmt.Errorf("BareMetalHost %s %w", ref, errNoSuchHost)
 }
 
 var errNoSuchHost = errors.New("does not exist")
 
-// candidates returns the hosts that a reference matches. A BareMetalHost that was moved to another
+// candidate returns the host that a reference matches, or nil. A BareMetalHost that was moved to another
 // cluster has another UID there, and the providerID keeps the old one. Then the host counts whose
 // consumer is the infrastructure Machine, if there is one such host.
-func (m *Machine) candidates(ref hostRef, hosts []Host) []Host {
-	var found, consumed []Host
-	for _, h := range hosts {
-		switch {
-		case ref.matches(&h):
-			found = append(found, h)
-		case ref.name == "" && m.isConsumerOf(&h):
+func (m *Machine) candidate(ref hostRef, hosts []Host) *Host {
+	var consumed []*Host
+	for i := range hosts {
+		switch h := &hosts[i]; {
+		case ref.matches(h):
+			return h
+		case ref.name == "" && m.isConsumerOf(h):
 			consumed = append(consumed, h)
 		}
 	}
-	if len(found) == 0 && len(consumed) == 1 {
-		return consumed
+	if len(consumed) == 1 {
+		return consumed[0]
 	}
-	return found
+	return nil
 }
 
 // isConsumerOf reports whether a host in the namespace of a Machine of the Cluster API names its

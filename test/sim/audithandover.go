@@ -239,6 +239,13 @@ func (w *World) finishOthers() {
 			w.violate("L1", of.node, "%s is not deleted although its Node is well since %s", q.UID, time.Since(n.Since))
 		}
 	}
+	for _, q := range w.requests() {
+		r, known := w.recordOf(q.MadeBy)
+		l := w.api.NodeLocks[r.Target.Node]
+		if w.plan.Medik8s && known && r.Blocking() && r.Target.Node != "" && r.Newest().UID == q.UID && time.Since(r.Newest().Made) > 10*time.Minute && (l.Holder != w.api.LocksAs || l.Expired()) {
+			w.violate("L1", r.Target.Node, "%s exists, and %q holds medik8s' Lease on the Node since %s", q.UID, l.Holder, time.Since(l.Renewed))
+		}
+	}
 	for _, r := range w.ledger.asked {
 		if o := r.Newest(); r.Blocking() && w.api.Others[otherID(o)] == nil && time.Since(o.Made) > 5*time.Minute && !w.lately(o.UID) {
 			w.violate("L1", hostNode(r.Target), "record %s blocks for %s, which does not exist", r.ID, o)
