@@ -92,7 +92,7 @@ func (l *looker) replaceable() {
 		s.Why = m.Suspended
 	case l.external:
 		s.Why = "its BareMetalHost is externally provisioned"
-	case l.controlPlane(m) && !l.c.cfg.mayReplaceControlPlane(m):
+	case isControlPlane(m, l.look.FreshNode) && !l.c.cfg.mayReplaceControlPlane(m):
 		s.Why = "it is a control-plane Machine"
 	case m.ControllerOwner == policy.Owner{}:
 		s.Why = "no controller owns it, so nothing would replace it"
@@ -103,8 +103,8 @@ func (l *looker) replaceable() {
 	}
 }
 
-func (l *looker) controlPlane(m *policy.Machine) bool {
-	return m.ControlPlane || l.look.FreshNode != nil && l.look.FreshNode.ControlPlane
+func isControlPlane(m *policy.Machine, n *policy.Node) bool {
+	return m.ControlPlane || n != nil && n.ControlPlane
 }
 
 // mayReplaceControlPlane: a KubeadmControlPlane protects its own quorum; every
