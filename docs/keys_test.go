@@ -104,7 +104,7 @@ func (k keys) top() (all []string) {
 // othersKeys are in documents for operators and no keys of fenced: fields of Kubernetes
 // objects, values, and one gate.
 var othersKeys = []string{
-	"backOff", "bootMACAddress", "consumerRef", "controlPlaneReady", "disableCertificateVerification", "disablePowerOff", "healthyDelay", "infrastructureReady", "lastTransitionTime",
+	"backOff", "bootMACAddress", "consumerRef", "controlPlaneReady", "disableCertificateVerification", "disablePowerOff", "healthyDelay", "infrastructureReady", "infrastructureRef", "lastTransitionTime",
 	"escalatingRemediations", "nodeStartupTimeoutSeconds", "triggerIf", "unhealthyNodeConditions",
 	"leaseDurationSeconds", "nodeLeaseDurationSeconds", "maxUnhealthy", "minHealthy", "nodeRef", "online", "pauseRequests", "providerID", "remediationsAllowed", "renewTime", "stormCooldownDuration",
 	"deleteNode", "outOfServiceTaint", "failurePolicy", "lanplus", "failureReason", "failureMessage", "observedNodes", "healthyNodes", "unhealthyNodes",

@@ -76,6 +76,8 @@ func (rc *runCluster) requestWithdrawn(r remediate.Run, f run.Fresh, now time.Ti
 		return remediate.CannotTell, ""
 	case r.Request.Kind == policy.MachineRequestKind && (f.Machine.ExternalRemediationRequested || hasRestored(r)):
 		return remediate.No, ""
+	case r.Request.Kind == policy.MachineRequestKind && f.Machine.Suspended != "":
+		return remediate.Yes, f.Machine.Suspended
 	case r.Request.Kind == policy.MachineRequestKind:
 		return remediate.Yes, "the annotation of the Machine is gone"
 	case !f.RequestRead:

@@ -62,6 +62,7 @@ type handoverWriter struct {
 	seen map[string]seenObject
 	// ignored is the last answer why nobody carries out the object of a record, by the ID of the record.
 	ignored map[string]string
+	locks   handoverLocks
 }
 
 type handoverFailure struct {
@@ -79,7 +80,8 @@ type seenObject struct {
 }
 
 func newHandoverWriter(c *cluster) *handoverWriter {
-	return &handoverWriter{c: c, failed: map[string]handoverFailure{}, seen: map[string]seenObject{}, ignored: map[string]string{}}
+	return &handoverWriter{c: c, failed: map[string]handoverFailure{}, seen: map[string]seenObject{}, ignored: map[string]string{},
+		locks: handoverLocks{kube: c.opt.Kube, held: map[string]handoverLock{}}}
 }
 
 // notifyHandoverWriter makes the writer look for changes.
@@ -110,6 +112,7 @@ func (w *handoverWriter) run(ctx context.Context) error {
 func (w *handoverWriter) round(ctx context.Context, reads bool) {
 	if w.c.lead.WhyNotAct(time.Now()) != "" {
 		clear(w.seen) // what comes after the next leadership began is another observation
+		clear(w.locks.held)
 		return
 	}
 	leadership := w.c.lead.Enter()
@@ -124,6 +127,7 @@ func (w *handoverWriter) round(ctx context.Context, reads bool) {
 	defer cancel()
 	if reads {
 		w.followAll(ctx)
+		w.lockAll(ctx)
 	}
 	for i, o := range w.c.admit.Handovers.Wanted(time.Now()) {
 		if i == maxHandovers || ctx.Err() != nil {
@@ -186,12 +190,15 @@ func (w *handoverWriter) ask(ctx context.Context, o admit.Ask) error {
 	if err != nil {
 		return err
 	}
+	if err := w.locks.take(ctx, r); err != nil {
+		return errors.Join(err, h.NotMade(ctx, r))
+	}
 	ev, err := h.WriteEvent(w.event(r, admit.CheckName(o.Check), "ask another remediator, by "+r.Newest().String()+" from "+o.Template.Kind+" "+o.Template.Name+": "+o.Target.Trigger))
 	if err != nil {
 		return errors.Join(fmt.Errorf("write the request to the audit log before it is made: %w", err), h.NotMade(ctx, r))
 	}
 	if err = h.Stopped(r, false); err == nil && time.Since(confirmed) > confirmedFor {
-		err = fmt.Errorf("state and audit log took %s; the target may have recovered meanwhile", time.Since(confirmed).Round(time.Second))
+		err = fmt.Errorf("state, audit log and Lease took %s; the target may have recovered meanwhile", time.Since(confirmed).Round(time.Second))
 	}
 	if err != nil {
 		return errors.Join(err, h.NotMade(ctx, r))

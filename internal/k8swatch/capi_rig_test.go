@@ -239,6 +239,13 @@ func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 		require.NoError(t, b.manage.PutLease(ctx, rig.Lease{Namespace: namespace, Name: clusterAPILeader, Holder: "capi-1",
 			Duration: 5 * time.Minute, Renewed: time.Now().Add(-time.Hour)}))
 		assert.Equal(t, remediate.No, look(t, k, b.run).Seen.Contested, "an expired leader is dead")
+
+		_, err = b.work.Client().CoreV1().Nodes().Patch(ctx, b.node, types.MergePatchType,
+			[]byte(`{"metadata":{"annotations":{"machine.openshift.io/machine":"ns/copy"}}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+		l := look(t, k, b.run)
+		require.NoError(t, l.Err, "no Machine of OpenShift is served")
+		assert.Equal(t, remediate.No, l.Seen.Contested)
 	})
 }
 

@@ -94,6 +94,7 @@ func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(an
 	return converter(func(fields map[string]any) (policy.Machine, error) {
 		m, err := decode(fields)
 		m.APIVersion, m.Phase, m.Namespace = intern(m.APIVersion), intern(m.Phase), intern(m.Namespace)
+		m.Infrastructure.Kind = intern(m.Infrastructure.Kind)
 		m.Labels, m.Annotations = internMap(m.Labels), internMap(m.Annotations)
 		m.Annotations = withoutMarks(m.Annotations)
 		for i := range m.Conditions {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -58,7 +56,8 @@ func (l *looker) powerOwner() {
 		return
 	}
 	why := wrongHostReason(*l.owned, l.run.Target, l.c.manage != l.c.work)
-	l.look.Seen.PowerForbidden = cmp.Or(why, powerForbidden(*l.owned, l.run.Target, l.consumer))
+	t := l.run.Target
+	l.look.Seen.PowerForbidden = cmp.Or(why, l.owned.PowerForbidden(t.MachineKey(), l.consumer, t.Node != "", t.ByHardware))
 }
 
 // wrongHostReason returns why a host of the name that a Machine gives cannot be
@@ -74,33 +73,6 @@ func wrongHostReason(h policy.Host, t remediate.Target, apart bool) string {
 		return "BareMetalHost " + h.Key() + " is on the management API, and Machine " + t.Namespace + "/" + t.Machine + " is not"
 	}
 	return ""
-}
-
-// powerForbidden returns why the owner of the host's power does not want us to
-// switch it off, or "". consumer is the host's expected consumerRef.
-func powerForbidden(h policy.Host, t remediate.Target, consumer string) string {
-	switch {
-	case h.OffForbidden(t.Node != "") != "":
-		return "BareMetalHost " + h.Key() + " " + h.OffForbidden(t.Node != "")
-	case h.ConsumerRef != "" && t.Machine != "" && h.ConsumerRef != consumer: // I8
-		return "BareMetalHost " + h.Key() + " belongs to " + h.ConsumerRef + ", not to " + consumer
-	case h.ConsumerRef == "" && t.WithoutNode() != "", h.ConsumerRef == "" && t.ByHardware: // nothing else says that the host is the Machine's
-		return "BareMetalHost " + h.Key() + " belongs to no Machine, and Machine " + t.MachineKey() + " has no Node"
-	}
-	return ""
-}
-
-// consumerOf is what the host of a Machine names as its consumer: for OpenShift
-// the Machine, for the Cluster API its infrastructure Machine. That is always in
-// the namespace of its Machine, whatever the reference of v1beta1 says: a tenant
-// may write anything there. // I8
-func consumerOf(u *unstructured.Unstructured) string {
-	if groupOf(u.GetAPIVersion()) != clusterGroup {
-		return u.GetNamespace() + "/" + u.GetName()
-	}
-	ref, _, _ := unstructured.NestedMap(u.Object, "spec", "infrastructureRef")
-	name, _ := ref["name"].(string)
-	return u.GetNamespace() + "/" + name
 }
 
 func (cl *clients) bareMetalHost(ctx context.Context, key string) (policy.Host, error) {

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -27,18 +26,6 @@ func TestHubHasNoHostsOfOpenShiftMachines(t *testing.T) {
 		_, err := l.HostOf(l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"))
 		assert.Equal(t, found, err == nil, err)
 	}
-}
-
-// A tenant writes the infrastructureRef of its Machine; the hosts are others'.
-func TestConsumerIsBesideItsMachine(t *testing.T) { // I8
-	of := func(apiVersion string) *unstructured.Unstructured {
-		u := apiObject("Machine", "m", "1", map[string]any{"infrastructureRef": map[string]any{"namespace": "victim", "name": "m3m"}})
-		u.SetAPIVersion(apiVersion)
-		return u
-	}
-	assert.Equal(t, "ns/m3m", consumerOf(of(policy.ClusterAPIV1Beta1)))
-	assert.Equal(t, "ns/m3m", consumerOf(of(policy.ClusterAPIV1Beta2)))
-	assert.Equal(t, "ns/m", consumerOf(of(policy.OpenShiftMachineAPI)))
 }
 
 func TestHostInTheWrongPlaceIsForbidden(t *testing.T) { // I8
@@ -82,7 +69,9 @@ func TestHostOfAMachineWithoutANodeNamesIt(t *testing.T) {
 		"nobody's, and the Node is there":     {remediate.Target{Node: "n", Namespace: "ns", Machine: "m"}, "", false},
 		"nobody's, and only hardware is left": {remediate.Target{Node: "n", Namespace: "ns", Machine: "m", ByHardware: true}, "", true},
 	} {
-		why := powerForbidden(policy.Host{Namespace: "ns", Name: "h", Online: true, ConsumerRef: c.consumerRef}, c.target, "ns/m")
-		assert.Equal(t, c.forbidden, why != "", "%s: %s", name, why)
+		l := &looker{c: newCluster(Config{Kubeconfig: "work"}, zap.NewNop()), run: remediate.Run{Target: c.target}, consumer: "ns/m",
+			owned: &policy.Host{Namespace: "ns", Name: "h", Online: true, ConsumerRef: c.consumerRef}}
+		l.powerOwner()
+		assert.Equal(t, c.forbidden, l.look.Seen.PowerForbidden != "", "%s: %s", name, l.look.Seen.PowerForbidden)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -46,9 +47,45 @@ func (l *looker) leader(ctx context.Context) (string, error) {
 				return l.managerNow(ctx, clusterAPILeader)
 			}
 		}
-		return "", nil
+		return l.mirrorRival(ctx)
 	}
 	return machineRivals(l.look.FreshMachine, checks, func(name string) (string, error) { return l.leaderNow(ctx, name) })
+}
+
+// mirrorRival names the controller of OpenShift's checks if it would delete the copy that a Machine of the
+// Cluster API has in OpenShift's API, and that the Node names. It does not ask which API is authoritative,
+// and the deletion of the copy is one of the Machine. // I22
+func (l *looker) mirrorRival(ctx context.Context) (string, error) {
+	n := l.look.FreshNode
+	if n == nil || n.OpenShiftMachine == "" {
+		return "", nil
+	}
+	namespace, name, _ := strings.Cut(n.OpenShiftMachine, "/")
+	u, err := l.c.machine(ctx, remediate.Target{Namespace: namespace, Machine: name, MachineAPI: policy.OpenShiftMachineAPI})
+	if isGone(err, name) || mayBeUnserved(err) && l.c.work.isNotServed(ctx, &source{kind: "Machine", group: machineGroup, resource: machineGVR.Resource}) {
+		return "", nil
+	}
+	var m policy.Machine
+	if err == nil {
+		m, err = manifest.Machine(u.Object)
+	}
+	if err != nil {
+		return "", fmt.Errorf("read Machine %s: %w", n.OpenShiftMachine, err)
+	}
+	checks, err := l.checksNow(ctx, false, namespace)
+	if err != nil {
+		return "", err
+	}
+	var covering []policy.Check
+	for i := range checks {
+		if c := &checks[i]; !c.Paused && (c.Selector == nil || c.Covers(&m, n)) {
+			covering = append(covering, *c)
+		}
+	}
+	if deletes, _ := askedOfController(&m, covering); !deletes {
+		return "", nil
+	}
+	return l.leaderNow(ctx, checkLeader)
 }
 
 // machineRivals names the controllers of OpenShift's Machine API that are alive and

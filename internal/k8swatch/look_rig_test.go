@@ -202,9 +202,20 @@ func TestLookSeesTheRivalsOfOtherChecks(t *testing.T) { // I22
 	s := look(t, k, r).Seen
 	assert.Equal(t, remediate.Yes, s.Contested)
 	assert.Contains(t, s.Contender, "pod-y holds the Lease "+rig.Namespace+"/"+checkLeader)
+	copied := func(openShift string) string { // the Machine of the Cluster API has this copy
+		l := &looker{c: k, work: k.work.api(), manage: k.manage.api()}
+		l.look.FreshNode = &policy.Node{Name: r.Target.Node, OpenShiftMachine: openShift}
+		who, err := l.mirrorRival(ctx)
+		require.NoError(t, err)
+		return who
+	}
+	assert.Contains(t, copied(r.Target.MachineKey()), "pod-y", "the deletion of the copy would be one of the Machine")
+	assert.Empty(t, copied(rig.Namespace+"/none"))
+	assert.Empty(t, copied(""))
 	paused := ""
 	require.NoError(t, c.Annotate(ctx, rig.CheckResource, check.Name, "cluster.x-k8s.io/paused", &paused))
 	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "paused, it does nothing")
+	assert.Empty(t, copied(r.Target.MachineKey()))
 }
 
 func TestLookSeesPods(t *testing.T) { // I7

@@ -73,7 +73,7 @@ func (l *looker) machine(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read Machine %s/%s: %w", t.Namespace, t.Machine, err)
 	}
-	l.look.FreshMachine, l.consumer = &m, consumerOf(u)
+	l.look.FreshMachine, l.consumer = &m, m.Consumer()
 	l.look.Seen.Machine = remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting,
 		Requested: m.ExternalRemediationRequested,
 		Marked:    m.Group() == clusterGroup && isMarked(u) && m.ControllerOwner != policy.Owner{}} // without an owner nobody has it
@@ -88,9 +88,11 @@ func (l *looker) replaceable() {
 		return
 	}
 	switch {
+	case m.Suspended != "":
+		s.Why = m.Suspended
 	case l.external:
 		s.Why = "its BareMetalHost is externally provisioned"
-	case l.controlPlane(m) && !l.c.cfg.mayReplaceControlPlane(m):
+	case isControlPlane(l.run, m, l.look.FreshNode) && !l.c.cfg.mayReplaceControlPlane(m):
 		s.Why = "it is a control-plane Machine"
 	case m.ControllerOwner == policy.Owner{}:
 		s.Why = "no controller owns it, so nothing would replace it"
@@ -101,8 +103,9 @@ func (l *looker) replaceable() {
 	}
 }
 
-func (l *looker) controlPlane(m *policy.Machine) bool {
-	return l.run.ControlPlane || m.ControlPlane || l.look.FreshNode != nil && l.look.FreshNode.ControlPlane
+// isControlPlane: the run, its Machine or the Node is of the control plane.
+func isControlPlane(r remediate.Run, m *policy.Machine, n *policy.Node) bool {
+	return r.ControlPlane || m.ControlPlane || n != nil && n.ControlPlane
 }
 
 // mayReplaceControlPlane: a KubeadmControlPlane protects its own quorum; every

@@ -186,6 +186,36 @@ func TestNodeLockIsOnlyRenewedOnTheWayBack(t *testing.T) {
 	require.NoError(t, k.UnlockNode(ctx, r))
 }
 
+// What fenced holds for a remediator that it asks itself, it holds as for a run: against every other holder,
+// also without the Node, until its own record gives it back.
+func TestNodeLockForAnotherRemediator(t *testing.T) { // I22
+	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
+	require.NoError(t, c.InstallMedik8s(ctx))
+	k, other := dial(t, c), dial(t, c)
+	k.holder, other.holder = ownHolder+"store-1", ownHolder+"store-2"
+	target := bareMetal(t, c, rig.Host{}, rig.Node{}).Target
+	r := remediate.Run{ID: "record-1", Target: target, Step: remediate.PowerOff}
+	binds, foreign, err := k.LockNode(ctx, r)
+	require.NoError(t, err)
+	require.Empty(t, foreign)
+	assert.Equal(t, nodeLockDuration, binds)
+	assert.Equal(t, "record-1", theLease(t, c, r).Annotations[runAnnotation])
+	_, foreign, err = other.LockNode(ctx, r)
+	require.NoError(t, err)
+	assert.Contains(t, foreign, ownHolder+"store-1")
+	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, target.Node, metav1.DeleteOptions{}))
+	renewed(t, theLease(t, c, r), func() *coordinationv1.Lease { // its remediator has deleted the Node
+		_, foreign, err := k.LockNode(ctx, r)
+		require.NoError(t, err)
+		require.Empty(t, foreign)
+		return theLease(t, c, r)
+	})
+	require.NoError(t, k.UnlockNode(ctx, remediate.Run{ID: "record-2", Target: target}))
+	require.NotNil(t, theLease(t, c, r), "another record's")
+	require.NoError(t, k.UnlockNode(ctx, r))
+	assert.Nil(t, theLease(t, c, r))
+}
+
 // Where medik8s is installed, a run does not begin without the right to take its
 // Lease, and says which file gives it.
 func TestNodeLockNeedsItsRight(t *testing.T) { // I22

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -48,7 +49,10 @@ func clusterMachine(o object) (policy.Machine, error) {
 	m := machineOf(o, status)
 	old := m.APIVersion == policy.ClusterAPIV1Beta1
 	seen := clusterConditions(status, old)
-	m.NodeName = status.child("nodeRef").text("name") // a reference without a name counts as none
+	node, infrastructure := status.child("nodeRef"), o.child("spec").child("infrastructureRef")
+	m.NodeName, m.NodeUID = node.text("name"), node.text("uid") // a reference without a name counts as none
+	m.Infrastructure.Name = infrastructure.text("name")
+	m.Infrastructure.Kind = kindAndGroup(infrastructure.text("kind"), cmp.Or(infrastructure.text("apiVersion"), infrastructure.text("apiGroup")+"/"))
 	m.Conditions, m.OwnerRemediated, m.Failure = seen.current, seen.status(ownerRemediated), terminalFailure(status, old)
 	m.ClusterName = m.Labels[clusterNameLabel]
 	_, m.InfrastructureReadySince = seen.holds(infrastructureReady, false)

@@ -42,7 +42,7 @@ status:
 		Namespace:  "ns", Name: "m-1", UID: "u-1", ResourceVersion: "42", Deleting: true,
 		Labels:      map[string]string{"machine.openshift.io/cluster-api-machine-role": "master"},
 		Annotations: map[string]string{"host.metal3.io/external-remediation": "", "metal3.io/BareMetalHost": "ns/h"},
-		Phase:       "Running", NodeName: "n-1", LastUpdated: stamp, ProviderID: "baremetalhost:///ns/h/u",
+		Phase:       "Running", NodeName: "n-1", NodeUID: "nu", LastUpdated: stamp, ProviderID: "baremetalhost:///ns/h/u",
 		ControllerOwner: policy.Owner{Kind: "MachineSet", Name: "ms", UID: "mu"},
 		ControlPlane:    true, ExternalRemediationRequested: true,
 	}}, s.Machines)

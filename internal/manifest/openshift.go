@@ -35,12 +35,32 @@ func Machine(fields map[string]any) (policy.Machine, error) {
 	m.LastUpdated = status.time("lastUpdated")
 	if status.has("nodeRef") {
 		ref := status.child("nodeRef")
-		if m.NodeName = ref.text("name"); m.NodeName == "" {
+		if m.NodeName, m.NodeUID = ref.text("name"), ref.text("uid"); m.NodeName == "" {
 			ref.fail(ref.at("name"), "is missing")
 		}
 	}
-	_, m.ExternalRemediationRequested = m.Annotations[RemediationAnnotation]
+	m.Suspended, m.Authoritative = authority(read(status.fields)) // it belongs to a controller: what cannot be read is unknown
+	_, requested := m.Annotations[RemediationAnnotation]
+	m.ExternalRemediationRequested = requested && m.Suspended == ""
 	return m, o.err()
+}
+
+// authority returns why OpenShift's controllers leave a Machine alone, and whether the status says
+// that their API is authoritative. While a Machine moves to or from the Cluster API, both do.
+func authority(status object) (suspended string, authoritative bool) {
+	api := status.text("authoritativeAPI")
+	switch api {
+	case "ClusterAPI":
+		return "the Cluster API is authoritative for the Machine (status.authoritativeAPI)", false
+	case "Migrating":
+		return "the Machine moves to or from the Cluster API (status.authoritativeAPI is Migrating)", false
+	}
+	for _, c := range status.first("conditions") {
+		if c.text("type") == "Paused" && c.text("status") == "True" {
+			return "the Machine is paused (its condition Paused is True)", false
+		}
+	}
+	return "", api == "MachineAPI"
 }
 
 // machineOf decodes what a Machine has in both API families. status is that of o: read once, so that

@@ -18,12 +18,17 @@ type Doubt struct {
 	Message string
 }
 
-// of lists the Machines that own a Node, sorted. n is nil if it does not exist.
+// of lists the Machines that own a Node, sorted, without those that yield to another one. n is
+// nil if it does not exist.
 func (o owners) of(node string, n *Node) (list []*Machine) {
 	for _, m := range o.byNode[node] {
 		if o.owns(m, n) {
 			list = append(list, m)
 		}
+	}
+	yields := func(m *Machine) bool { return slices.ContainsFunc(list, m.yieldsTo) }
+	if slices.ContainsFunc(list, yields) {
+		list = slices.DeleteFunc(slices.Clone(list), yields)
 	}
 	return list
 }
@@ -107,14 +112,18 @@ func byKey(a, b ObjectKey) int {
 
 // doubt returns why a Machine's reference to its Node is in doubt: another
 // Machine owns the same Node, and no providerID decides between them. One that does
-// not own the Node itself is refused for that.
+// not own the Node itself is refused for that, and one that yields asks for nothing.
 func (o owners) doubt(m *Machine) Doubt {
 	n := o.nodes[m.NodeName]
-	if m.NodeName == "" || len(o.byNode[m.NodeName]) < 2 || !o.owns(m, n) {
+	if m.NodeName == "" || len(o.byNode[m.NodeName]) < 2 {
+		return Doubt{}
+	}
+	list := o.of(m.NodeName, n)
+	if !o.owns(m, n) || slices.ContainsFunc(list, m.yieldsTo) {
 		return Doubt{}
 	}
 	isProven := n != nil && sameProvider(m.ProviderID, n.ProviderID)
-	for _, x := range o.of(m.NodeName, n) {
+	for _, x := range list {
 		same := sameProvider(x.ProviderID, m.ProviderID)
 		switch {
 		case x.id() == m.id(), same && x.Group() != m.Group(): // one Machine may exist in both API families
@@ -130,8 +139,8 @@ func disputed(node string, a, b *Machine) Doubt {
 }
 
 // mismatch reports that the Node with the name that the Machine gives belongs to
-// another host or another cluster. A Node that registered again has another UID
-// than its Machine records, so only the providerIDs count.
+// another host or another cluster. Whether the UID in the nodeRef is the Node's is
+// part of owns.
 func mismatch(m *Machine, n *Node) Doubt {
 	if m == nil || n == nil || m.ProviderID == "" || n.ProviderID == "" || sameProvider(m.ProviderID, n.ProviderID) {
 		return Doubt{}

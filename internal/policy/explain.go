@@ -100,6 +100,8 @@ func (t *TargetReport) refusalGates(c *CheckReport, code reason.Code) []reason.G
 		return []reason.Gate{closed("etcd", quorumText[code], "a quorum without it")}
 	case reason.NodeNotOwned:
 		return []reason.Gate{closed("claim", t.Message, "a Node that names the Machine")}
+	case reason.InvalidHost:
+		return []reason.Gate{closed("host", t.Message, "a BareMetalHost of the Machine")}
 	case reason.ControlPlaneBusy:
 		return []reason.Gate{closed("controlPlane", "another control-plane host is, or will be, remediated first", "one at a time")}
 	}
@@ -123,7 +125,7 @@ var targetText = map[reason.Code]struct{ gate, value, threshold string }{
 	reason.NoController:   {"owner", "no controller owns the Machine", "a controller that recreates it"},
 	reason.ControlPlane:   {"controlPlane", "a control-plane host", "allowed by guards.controlPlane or guards.deleteControlPlaneMachines, and owned by a controller that recreates it"},
 	reason.NodeAlive:      {"lease", "Ready is Unknown, but the kubelet renews its Lease", "not renewed for 60s"},
-	reason.PowerOwner:     {"powerOwner", "the BareMetalHost has disablePowerOff: true or online: false, is paused, or its operator is at work on it", "a host that may be turned off"},
+	reason.PowerOwner:     {"powerOwner", "the BareMetalHost has disablePowerOff: true or online: false, is paused, or its operator is at work on it; or it belongs to another Machine, or to none while the Machine has no Node", "a host that may be turned off"},
 	reason.NoTemplateLeft: {"escalation", "every template was tried", "a template that was not tried yet"},
 }
 

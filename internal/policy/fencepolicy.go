@@ -14,6 +14,8 @@ func (t *TargetReport) evaluateFencePolicy(c *Check, x *Subject, now time.Time) 
 	switch {
 	case m != nil && m.Paused:
 		t.set(Skipped, reason.Paused, "the Machine is paused")
+	case m != nil && !c.SelectsNodes && m.Suspended != "": // it takes nothing from a policy that selects the Node
+		t.set(Skipped, reason.Paused, m.Suspended)
 	case m != nil && m.SkipRemediation:
 		t.set(Skipped, reason.SkipRequested, "the Machine asks not to be remediated")
 	case n == nil && m.NodeName != "" && !x.Gone:

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -28,18 +30,57 @@ func HostFor(m Machine, hosts []Host) (Host, error) {
 	if err != nil {
 		return Host{}, err
 	}
-	for _, h := range hosts {
-		switch {
-		case !ref.matches(&h):
-			continue
-		case ref.uid != "" && h.UID != ref.uid:
-			return Host{}, fmt.Errorf("BareMetalHost %s/%s has the uid %s, but the Machine's providerID names the uid %s", ref.namespace, ref.name, h.UID, ref.uid)
-		case h.OnManagementAPI && m.Group() == group(OpenShiftMachineAPI):
-			return Host{}, fmt.Errorf("BareMetalHost %s is on the management API, and the Machine is not", ref)
-		}
-		return h, nil
+	switch h := m.candidate(ref, hosts); {
+	case h == nil:
+		return Host{}, fmt.Errorf("BareMetalHost %s %w", ref, errNoSuchHost)
+	case ref.name != "" && ref.uid != "" && h.UID != ref.uid:
+		return Host{}, fmt.Errorf("BareMetalHost %s/%s has the uid %s, but the Machine's providerID names the uid %s", ref.namespace, ref.name, h.UID, ref.uid)
+	case h.OnManagementAPI && m.Group() == group(OpenShiftMachineAPI):
+		return Host{}, fmt.Errorf("BareMetalHost %s is on the management API, and the Machine is not", ref)
+	default:
+		return *h, nil
 	}
-	return Host{}, fmt.Errorf("BareMetalHost %s does not exist", ref)
+}
+
+var errNoSuchHost = errors.New("does not exist")
+
+// candidate returns the host that a reference matches, or nil. A BareMetalHost that was moved to another
+// cluster has another UID there, and the providerID keeps the old one. Then the host counts whose
+// consumer is the infrastructure Machine, if there is one such host.
+func (m *Machine) candidate(ref hostRef, hosts []Host) *Host {
+	var consumed []*Host
+	for i := range hosts {
+		switch h := &hosts[i]; {
+		case ref.matches(h):
+			return h
+		case ref.name == "" && m.isConsumerOf(h):
+			consumed = append(consumed, h)
+		}
+	}
+	if len(consumed) == 1 {
+		return consumed[0]
+	}
+	return nil
+}
+
+// isConsumerOf reports whether a host in the namespace of a Machine of the Cluster API names its
+// infrastructure Machine, of Metal3, as its consumer.
+func (m *Machine) isConsumerOf(h *Host) bool {
+	return m.Infrastructure.Kind == metal3Kind && h.ConsumerKind == metal3Kind && h.Namespace == m.Namespace && h.ConsumerRef == m.Consumer()
+}
+
+// Consumer is what the BareMetalHost of a Machine names as its consumer: for OpenShift the Machine,
+// for the Cluster API its infrastructure Machine; "" if that is not known. It is always in the
+// namespace of its Machine, whatever the reference of v1beta1 says: a tenant may write anything
+// there. // I8
+func (m *Machine) Consumer() string {
+	switch {
+	case m.Group() == group(OpenShiftMachineAPI):
+		return m.Key()
+	case m.Infrastructure.Name == "":
+		return ""
+	}
+	return key(m.Namespace, m.Infrastructure.Name)
 }
 
 // HostOf finds the BareMetalHost of a Machine among those of the ledger.
@@ -60,7 +101,7 @@ func (hosts hostsByName) of(m *Machine) (Host, error) {
 	}
 	if ref.name == "" {
 		for _, h := range hosts {
-			if h.UID == ref.uid {
+			if h.UID == ref.uid || m.isConsumerOf(h) {
 				found = append(found, *h)
 			}
 		}
@@ -103,25 +144,64 @@ func (h *Host) OffForbidden(hasNode bool) string {
 	return ""
 }
 
-// refusePowerOwners refuses to power-cycle a host whose owner forbids it. A host that is not found causes no refusal here; the daemon
-// checks again with an uncached read.
+// PowerForbidden returns why the owner of the host's power does not let it be switched off for a
+// target, or "". machine is the "namespace/name" of the target, "" if it has none, and consumer
+// what the host of that names. byHardware: only its hardware says that it is the host.
+func (h *Host) PowerForbidden(machine, consumer string, hasNode, byHardware bool) string {
+	name := "BareMetalHost " + h.Key()
+	switch why := h.OffForbidden(hasNode); {
+	case why != "":
+		return name + " " + why
+	case h.ConsumerRef != "" && machine != "" && h.ConsumerRef != consumer: // I8
+		return name + " belongs to " + h.ConsumerRef + ", not to " + cmp.Or(consumer, machine)
+	case h.ConsumerRef == "" && (machine != "" && !hasNode || byHardware): // nothing else says that the host is the Machine's
+		return name + " belongs to no Machine, and Machine " + machine + " has no Node"
+	}
+	return ""
+}
+
+// areKnownFor reports whether any BareMetalHost is known where a Machine names one. Saved objects may
+// lack them all.
+func (hosts hostsByName) areKnownFor(m *Machine) bool {
+	ref, err := hostRefOf(*m)
+	for _, h := range hosts {
+		if err == nil && (ref.namespace == "" || h.Namespace == ref.namespace) {
+			return true
+		}
+	}
+	return false
+}
+
+// refusePowerOwners refuses to power-cycle a host whose owner forbids it, or that is not the Machine's.
+// The daemon checks again with an uncached read.
 func (w *tables) refusePowerOwners(r *Report) {
 	for i := range r.Checks {
-		for j := range r.Checks[i].Targets {
-			t := &r.Checks[i].Targets[j]
-			if t.Action != PowerCycle || t.Machine == "" {
+		c := &r.Checks[i]
+		for j := range c.Targets {
+			t := &c.Targets[j]
+			m := machineOfTarget(w, t)
+			if m == nil || !c.powerCycles(t) {
 				continue
 			}
-			namespace, name, _ := strings.Cut(t.Machine, "/")
-			m := w.machines[machineID{group(t.MachineAPIVersion), namespace, name}]
-			if m == nil {
-				continue
-			}
-			if h, err := w.hosts.of(m); err == nil && h.OffForbidden(t.Node != "") != "" {
+			h, err := w.hosts.of(m)
+			consumer := cmp.Or(m.Consumer(), h.ConsumerRef) // saved objects may lack the reference
+			switch {
+			case errors.Is(err, errNoSuchHost) && !w.hosts.areKnownFor(m), err != nil && !m.NamesHost():
+			case err != nil: // hosts.d may name a host, but not who else owns its power // I22
+				t.refuse(reason.InvalidHost)
+				t.Message += "; " + err.Error()
+			case h.PowerForbidden(t.Machine, consumer, t.Node != "", false) != "":
 				t.refuse(reason.PowerOwner)
 			}
 		}
 	}
+}
+
+// powerCycles reports whether fenced itself power-cycles the host for a target: a request from its
+// own template needs no object.
+func (r *CheckReport) powerCycles(t *TargetReport) bool {
+	next := cmp.Or(t.Template, r.template)
+	return t.Action == PowerCycle || t.Action == CreateRequest && next != nil && next.IsOwn()
 }
 
 // NamesHost reports whether a Machine names a BareMetalHost, in a readable form

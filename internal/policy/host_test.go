@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -53,6 +54,65 @@ func TestHostFor(t *testing.T) {
 			assert.Equal(t, c.uid, h.UID)
 		})
 	}
+}
+
+// A BareMetalHost that was moved with its cluster has another UID than the providerID of its Machine.
+func TestHostForAfterAMove(t *testing.T) { // metal3-io/cluster-api-provider-metal3#70
+	const metal3 = "Metal3Machine.infrastructure.cluster.x-k8s.io"
+	at := func(namespace, name, uid, consumer, kind string) policy.Host {
+		return policy.Host{Namespace: namespace, Name: name, UID: uid, ConsumerRef: consumer, ConsumerKind: kind, State: "provisioned"}
+	}
+	machine := policy.Machine{APIVersion: policy.ClusterAPIV1Beta1, Namespace: "ns", Name: "m", ProviderID: "metal3://old",
+		Infrastructure: policy.InfrastructureRef{Kind: metal3, Name: "m3m"}}
+	own := at("ns", "h", "new", "ns/m3m", metal3)
+	for name, c := range map[string]struct {
+		change func(*policy.Machine)
+		hosts  []policy.Host
+		uid    string // of the host found
+	}{
+		"its consumer":                {nil, []policy.Host{at("ns", "o", "x", "ns/other", metal3), own}, "new"},
+		"the UID comes first":         {nil, []policy.Host{own, at("ns", "o", "old", "", "")}, "old"},
+		"two of one consumer":         {nil, []policy.Host{own, at("ns", "o", "x", "ns/m3m", metal3)}, ""},
+		"the consumer of another":     {nil, []policy.Host{at("ns", "h", "new", "ns/other", metal3)}, ""},
+		"a consumer of another kind":  {nil, []policy.Host{at("ns", "h", "new", "ns/m3m", "Machine.machine.openshift.io")}, ""},
+		"another namespace":           {nil, []policy.Host{at("victim", "h", "new", "ns/m3m", metal3)}, ""},
+		"a consumer elsewhere":        {nil, []policy.Host{at("ns", "h", "new", "victim/m3m", metal3)}, ""},
+		"of another infrastructure":   {func(m *policy.Machine) { m.Infrastructure.Kind = "Other.group" }, []policy.Host{own}, ""},
+		"no infrastructure":           {func(m *policy.Machine) { m.Infrastructure = policy.InfrastructureRef{} }, []policy.Host{own}, ""},
+		"a name is never out of date": {func(m *policy.Machine) { m.ProviderID = "metal3://ns/gone/m3m" }, []policy.Host{own}, ""},
+	} {
+		m := machine
+		if c.change != nil {
+			c.change(&m)
+		}
+		h, err := policy.HostFor(m, c.hosts)
+		l := policy.NewLedger(policy.Rules{})
+		for i := range c.hosts {
+			at := &c.hosts[i]
+			l.Apply(epoch, policy.Change{ID: policy.ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: at.Namespace, Name: at.Name}, Value: at})
+		}
+		indexed, indexedErr := l.HostOf(&m)
+		assert.Equal(t, c.uid, h.UID, "%s: %v", name, err)
+		assert.Equal(t, c.uid, indexed.UID, "%s: %v", name, indexedErr)
+		assert.Equal(t, c.uid == "", err != nil, name)
+	}
+	assert.Empty(t, policy.NotLinked(&machine, &own))
+	other := own
+	other.ConsumerRef = "ns/other"
+	assert.NotEmpty(t, policy.NotLinked(&machine, &other))
+}
+
+// A tenant writes the infrastructureRef of its Machine; the hosts are others'.
+func TestConsumerIsBesideItsMachine(t *testing.T) { // I8
+	of := func(apiVersion string) string {
+		m, err := manifest.Machine(map[string]any{"apiVersion": apiVersion, "kind": "Machine", "metadata": map[string]any{"namespace": "ns", "name": "m"},
+			"spec": map[string]any{"infrastructureRef": map[string]any{"apiVersion": "i/v1", "kind": "M", "namespace": "victim", "name": "m3m"}}})
+		require.NoError(t, err)
+		return m.Consumer()
+	}
+	assert.Equal(t, "ns/m3m", of(policy.ClusterAPIV1Beta1))
+	assert.Equal(t, "ns/m3m", of(policy.ClusterAPIV1Beta2))
+	assert.Equal(t, "ns/m", of(policy.OpenShiftMachineAPI))
 }
 
 // A tenant's Machine of the Cluster API names the host of another namespace.

@@ -177,7 +177,8 @@ func (l *Ledger) setMachine(id ObjectID, m *Machine) {
 // equalsExceptHealth reports whether two versions of a Machine are the same to
 // everything but the health rules.
 func (m *Machine) equalsExceptHealth(o *Machine) bool {
-	return m.UID == o.UID && m.Phase == o.Phase && m.Deleting == o.Deleting && m.NodeName == o.NodeName &&
+	return m.UID == o.UID && m.Phase == o.Phase && m.Deleting == o.Deleting && m.NodeName == o.NodeName && m.NodeUID == o.NodeUID &&
+		m.Authoritative == o.Authoritative && m.isSuspended() == o.isSuspended() && m.Infrastructure == o.Infrastructure &&
 		m.ProviderID == o.ProviderID && m.ControllerOwner == o.ControllerOwner && m.ControlPlane == o.ControlPlane &&
 		m.ExternalRemediationRequested == o.ExternalRemediationRequested && maps.Equal(m.Annotations, o.Annotations)
 }

@@ -130,6 +130,15 @@ func drawWorldMachine(t *rapid.T, now time.Time) *Machine {
 		OwnerRemediated: of(t, "remediated", "", "", "False"), Paused: odds(t, "paused", 8), SkipRemediation: odds(t, "skip", 8),
 		RemediateRequested: odds(t, "remediate", 8), InfrastructureReadySince: around(t, "infrastructure", now),
 	}
+	m.NodeUID = of(t, "node uid", "", "", "", "u1", "u2")
+	if m.Group() == group(OpenShiftMachineAPI) {
+		m.Authoritative = odds(t, "authoritative", 4)
+		if odds(t, "suspended", 6) {
+			m.Suspended, m.Authoritative = "the Cluster API is authoritative", false
+		}
+	} else {
+		m.Infrastructure = InfrastructureRef{Kind: of(t, "infrastructure kind", metal3Kind, metal3Kind, "Other.group"), Name: of(t, "infrastructure name", "", "i-0", "i-1")}
+	}
 	if odds(t, "failed", 8) {
 		m.Failure = "CreateError"
 	}

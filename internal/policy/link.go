@@ -20,15 +20,15 @@ const (
 // host does not run the Machine now. It is "" if they do and it does. Without a Node,
 // nothing else says that the two belong together. // I8
 //
-// A Machine of the Cluster API is named through its infrastructure Machine, whose name
-// is not known here. Package k8swatch compares it with an uncached read.
+// A Machine of the Cluster API is named through its infrastructure Machine. Package
+// k8swatch compares the two again with an uncached read.
 func NotLinked(m *Machine, h *Host) string {
 	if why := m.notNaming(h); why != "" {
 		return why
 	}
-	want, kind := m.Key(), machineKind
+	want, kind := m.Consumer(), machineKind
 	if m.Group() != group(OpenShiftMachineAPI) {
-		want, kind = "", metal3Kind
+		kind = metal3Kind
 	}
 	switch {
 	case h.ConsumerRef == "":
@@ -56,6 +56,7 @@ func (m *Machine) notNaming(h *Host) string {
 		switch {
 		case err != nil:
 			return "Machine " + m.Key() + ": " + err.Error()
+		case ref.name == "" && m.isConsumerOf(h): // the UID may be that of before a move
 		case !ref.matches(h), ref.uid != "" && ref.uid != h.UID:
 			return "Machine " + m.Key() + " names BareMetalHost " + ref.String() + ", not " + h.Key()
 		}

@@ -13,6 +13,8 @@ import (
 func (t *TargetReport) evaluateOpenShift(c *Check, x *Subject, now time.Time) {
 	m, n := x.Machine, x.Node
 	switch {
+	case m.Suspended != "":
+		t.set(Skipped, reason.Paused, m.Suspended)
 	case m.Phase == "Failed":
 		t.set(Unhealthy, reason.MachineFailed, "the Machine's phase is Failed")
 	case m.NodeName == "":

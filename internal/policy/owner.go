@@ -11,6 +11,10 @@ import (
 // the namespace of the Machine. A Machine that does not own its Node decides nothing
 // about that Node, and raises no doubt about it: Machines in any namespace could name
 // the Node of anybody. // I4, I8
+//
+// A Node that registers anew has another UID than its Machine remembers, for as long as the
+// Cluster API's v1beta1 has the Machine. So a nodeRef with another UID is no claim, but the
+// Node's own word is one all the same.
 
 // NamedMachines returns the Machines that a Node names by its annotations, each as
 // "namespace/name" or "": that of OpenShift, and that of the Cluster API. OpenShift's
@@ -101,6 +105,9 @@ func (o owners) notOwned(m *Machine, n *Node) NotOwned {
 			"if it is of this cluster, add namespace %s to clusters[].namespaces", m.Key(), m.Namespace)}
 	case m.NodeName == "", o.owns(m, n):
 		return NotOwned{}
+	case m.namesOther(n):
+		return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s with the UID %s, and the Node of this name has %s and does not name the Machine: it has not %s%s; "+
+			"correct the nodeRef, or, if the Node is its, add the annotation", m.Key(), n.Name, m.NodeUID, n.UID, annotationFor(m), n.otherMachine(m))}
 	case n == nil:
 		return NotOwned{SpareNode: o.spaces[o.rules.spaceOfMachine(m)].nodes > 0, Why: fmt.Sprintf("Machine %s names Node %s, which does not exist, and no BareMetalHost names the Machine, "+
 			"so nothing shows that the Node was its; if it was, add namespace %s to clusters[].namespaces", m.Key(), m.NodeName, m.Namespace)}
@@ -112,13 +119,41 @@ func (o owners) notOwned(m *Machine, n *Node) NotOwned {
 // owns reports whether a Machine owns the Node that it names.
 func (o owners) owns(m *Machine, n *Node) bool {
 	switch {
-	case o.rules.trusts(m.Group(), m.Namespace), n != nil && o.rules.names(n, m), o.hasRunOn(m) && (n == nil || n.named(m.Group()) == ""):
+	case n != nil && o.rules.names(n, m), o.hasRunOn(m) && (n == nil || n.named(m.Group()) == ""):
+		return true
+	case m.namesOther(n):
+		return false
+	case o.rules.trusts(m.Group(), m.Namespace):
 		return true
 	case n != nil:
 		return false
 	}
 	h, err := o.hosts.of(m)
 	return err == nil && NotLinked(m, &h) == ""
+}
+
+// namesOther reports whether the nodeRef of a Machine says that it is of another Node with the
+// name of this one.
+func (m *Machine) namesOther(n *Node) bool {
+	return n != nil && m.NodeUID != "" && n.UID != "" && m.NodeUID != n.UID
+}
+
+// isSuspended reports whether the controllers of its API leave the Machine alone.
+func (m *Machine) isSuspended() bool {
+	return m.Suspended != "" || m.Paused || slices.ContainsFunc(m.Conditions, func(c Condition) bool { return c.Type == "Paused" && c.Status == "True" })
+}
+
+// yieldsTo reports whether a Machine leaves the Node that both own to the other one. OpenShift may
+// keep one Machine in two APIs, and the controllers of one of them leave it alone then. A pause alone
+// says nothing about whose the Node is: people pause Machines of the Cluster API.
+func (m *Machine) yieldsTo(x *Machine) bool {
+	switch openShift := group(OpenShiftMachineAPI); {
+	case m.Group() == x.Group(), x.isSuspended():
+		return false
+	case m.Group() == openShift:
+		return m.Suspended != ""
+	}
+	return m.isSuspended() && x.Authoritative
 }
 
 // inControlPlane reports whether a Machine counts as one of the control plane: it has the role, or

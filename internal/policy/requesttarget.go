@@ -91,6 +91,8 @@ func (w requestTables) requestSubject(q *Request) (x Subject, refused refusal) {
 	case named && !w.mayName(q, &x):
 		refused = refusal{reason.RequestNotTrusted, fmt.Sprintf("no NodeHealthCheck made the request for Node %s from a template in namespace %s; "+
 			"let one do that, or add the namespace to clusters[].requestNamespaces", nameOf(q), q.Namespace)}
+	case !named && m != nil && m.Suspended != "":
+		refused = refusal{reason.Paused, m.Suspended}
 	case !named && m != nil && q.NodeName != "" && q.NodeName != m.NodeName && !q.OnManagementAPI:
 		refused = refusal{reason.NodeMismatch, fmt.Sprintf("the request names Node %s, and its Machine %s has Node %q", q.NodeName, m.Key(), m.NodeName)}
 	}

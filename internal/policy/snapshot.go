@@ -198,8 +198,9 @@ type Machine struct {
 
 	Phase    string
 	Deleting bool
-	// NodeName is status.nodeRef.name; empty while no Node has joined.
-	NodeName string
+	// NodeName is status.nodeRef.name; empty while no Node has joined. NodeUID is
+	// status.nodeRef.uid; empty if the reference has none.
+	NodeName, NodeUID string
 	// Created is the creation time.
 	Created time.Time
 	// LastUpdated is the last status write, from which OpenShift counts the
@@ -213,8 +214,18 @@ type Machine struct {
 	// host.metal3.io/external-remediation.
 	ExternalRemediationRequested bool
 
+	// Suspended says why OpenShift's controllers leave the Machine alone: the Cluster
+	// API is authoritative for it, or it is paused. Empty if they act on it.
+	// Authoritative: its status says that OpenShift's API is. A cluster without copies of
+	// its Machines in the Cluster API does not say.
+	Suspended     string
+	Authoritative bool
+
 	// ClusterName is the value of the Cluster API's cluster label.
 	ClusterName string
+	// Infrastructure is the Cluster API's infrastructure Machine, in the namespace of the
+	// Machine. Its Kind is "Kind.group".
+	Infrastructure InfrastructureRef
 	// Failure is the Cluster API's failureReason and failureMessage; empty if it
 	// reports no terminal failure.
 	Failure string
@@ -235,6 +246,9 @@ func (m *Machine) Group() string { return group(m.APIVersion) }
 
 // Key is "namespace/name".
 func (m *Machine) Key() string { return key(m.Namespace, m.Name) }
+
+// InfrastructureRef names an infrastructure Machine.
+type InfrastructureRef struct{ Kind, Name string }
 
 // Owner is an owner reference; the zero value means none.
 type Owner struct {

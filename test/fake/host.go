@@ -92,6 +92,7 @@ func (s *State) AddHost(given Host, m policy.Machine) *Host {
 	s.renew(h.Name, now)
 	if m.APIVersion != "" {
 		m.NodeName, m.ControlPlane = h.Name, h.ControlPlane
+		m.NodeUID = s.Nodes[h.Name].UID // and stays so when the Node registers anew, as in the Cluster API's v1beta1
 		s.PutMachine(m)
 	}
 	return h

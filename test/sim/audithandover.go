@@ -110,6 +110,9 @@ func (w *World) auditAsking(c *incarnation, node string, o escalate.Object) {
 	case last.fresh.Observation.Contested != remediate.No:
 		w.violate("I22", node, "%s makes %s although %q is at work", c, o, last.fresh.Observation.Contender)
 	}
+	if l := w.api.NodeLocks[node]; w.plan.Medik8s && r.Target.Node != "" && (l.Holder != w.api.LocksAs || l.Expired()) {
+		w.violate("I22", node, "%s makes %s, and %q holds medik8s' Lease on the Node since %s", c, o, l.Holder, now.Sub(l.Renewed))
+	}
 	if h := w.hostOf(node); h.ControlPlane && !w.ledger.looks[lookKey{c, node}].quorum {
 		w.violate("I12", node, "%s makes %s although etcd would lose its quorum", c, o)
 	}
@@ -234,6 +237,13 @@ func (w *World) finishOthers() {
 		of, n := w.others.made[q.UID], w.api.Nodes[w.nodeOf(q)]
 		if of.mark != "" && q.MadeBy == of.mark && !q.Deleting && n != nil && n.Ready == "True" && time.Since(n.Since) > 5*time.Minute {
 			w.violate("L1", of.node, "%s is not deleted although its Node is well since %s", q.UID, time.Since(n.Since))
+		}
+	}
+	for _, q := range w.requests() {
+		r, known := w.recordOf(q.MadeBy)
+		l := w.api.NodeLocks[r.Target.Node]
+		if w.plan.Medik8s && known && r.Blocking() && r.Target.Node != "" && r.Newest().UID == q.UID && time.Since(r.Newest().Made) > 10*time.Minute && (l.Holder != w.api.LocksAs || l.Expired()) {
+			w.violate("L1", r.Target.Node, "%s exists, and %q holds medik8s' Lease on the Node since %s", q.UID, l.Holder, time.Since(l.Renewed))
 		}
 	}
 	for _, r := range w.ledger.asked {

@@ -56,6 +56,7 @@ var othersMutants = []mutant{
 	{"does not wait for who is at work", "I22", escalates, hands(func(h engine.Handovers) engine.Handovers { return impatientHandovers{h} })},
 	{"whatever has the name is its own", "I22", handedOver, Defect{OwnsWhateverIsThere: true}},
 	{"asks beside the check's own controller", "I22", func(p *Plan) { escalates(p); p.Meddles = 60 }, Defect{SeesNoController: true}},
+	{"asks without the Lease of medik8s", "I22", func(p *Plan) { handedOver(p); p.Medik8s = true }, Defect{TakesNoLocks: true}},
 	{"the record of a request is only said to be stored", "I19", handedOver, Defect{StoresNoAsked: true}},
 	{"any number of requests at once", "I11", func(p *Plan) { crowded(p); p.Others = true }, options(func(o *engine.Options) {
 		o.Guards.MaxInFlight, o.Guards.MaxInFlightPerZone = 100, 100
