@@ -119,7 +119,7 @@ func keyOf(v variant, st state) key {
 		w.accepted.OffAccepted(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
 		r.Revalidate, r.Confirmed != nil, hasNewConfirmation(r), r.Proof == ProofHuman, r.Limits.Reprovision,
 		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared, w.set && (w.ahead != 0 || !w.compared),
-		w.released, w.withdrawn,
+		w.released, w.withdrawn, w.otherLock,
 	} {
 		if b {
 			k.flags |= 1 << i
