@@ -76,7 +76,15 @@ func (rc *runCluster) Save(ctx context.Context, r remediate.Run) (remediate.Run,
 		return r, err
 	}
 	rc.opt.Book.put(saved)
+	if before.Step != saved.Step || before.Attempt != saved.Attempt || before.Intervened != saved.Intervened {
+		rc.opt.Saved()
+	}
 	return saved, nil
+}
+
+// TellRequests implements run.Cluster.
+func (rc *runCluster) TellRequests(ctx context.Context, r remediate.Run) {
+	rc.opt.TellRequests(ctx, r.ID)
 }
 
 // Show implements run.Cluster.
