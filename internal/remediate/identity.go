@@ -29,7 +29,7 @@ func withoutOtherCluster(r Run, s Observation) Observation {
 	s.Node, s.Lease, s.Machine = Node{}, Lease{}, Machine{}
 	s.Justified, s.Withdrawn, s.Quorum, s.Contested = CannotTell, CannotTell, CannotTell, CannotTell
 	s.PodsGone, s.PodsReleased, s.VolumesReleased, s.Restored = CannotTell, CannotTell, CannotTell, CannotTell
-	s.MachineMetal, s.RenamedTo, s.NodesUnseen, s.OwnerWantsOff, s.OtherPowerLock = "", "", true, false, ""
+	s.MachineMetal, s.RenamedTo, s.NodesUnseen, s.OwnerWantsOff = "", "", true, false
 	return s
 }
 

@@ -39,7 +39,7 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 		if r2.Abandon == "" && w.isolatedAt >= 0 && !w.podsGone(v) && w.now-w.isolatedAt < int(r.Limits.PodsGoneTimeout/time.Second) {
 			fail("I7: On %d s after the isolation, with pods bound", w.now-w.isolatedAt)
 		}
-		if w.otherLock && s.API == APIReachable && r.Level == 0 {
+		if w.otherLock && (s.API == APIReachable || r.OtherPowerLock != "") && r.Level == 0 {
 			fail("I22: On while somebody else requests that the host is off")
 		}
 	case ReleasePods:

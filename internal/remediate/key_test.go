@@ -35,6 +35,7 @@ type flat struct {
 	maxAttempts, tries, labels           int
 	reprovision, noMore                  bool
 	hasWait, switchedOff                 bool
+	otherPowerLock                       string
 	wait                                 Wait
 }
 
@@ -51,7 +52,7 @@ func flatten(r Run) flat {
 	f.abort, f.asIs, f.retry = r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil
 	f.confirmed, f.recheck = r.Confirmed != nil, r.Revalidate
 	f.maxAttempts, f.reprovision, f.noMore = r.Limits.MaxAttempts, r.Limits.Reprovision, r.NoMoreAttempts
-	f.tries, f.labels, f.switchedOff = len(r.Tries), len(r.NodeLabels), r.SwitchedOff
+	f.tries, f.labels, f.switchedOff, f.otherPowerLock = len(r.Tries), len(r.NodeLabels), r.SwitchedOff, r.OtherPowerLock
 	if f.hasWait = r.Wait != nil; f.hasWait {
 		f.wait = *r.Wait
 	}
@@ -75,7 +76,7 @@ func flatten(r Run) flat {
 }
 
 func TestFlattenKnowsTheRun(t *testing.T) {
-	require.Equal(t, 53, reflect.TypeFor[Run]().NumField(),
+	require.Equal(t, 54, reflect.TypeFor[Run]().NumField(),
 		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
 }
 
@@ -119,7 +120,7 @@ func keyOf(v variant, st state) key {
 		w.accepted.OffAccepted(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
 		r.Revalidate, r.Confirmed != nil, hasNewConfirmation(r), r.Proof == ProofHuman, r.Limits.Reprovision,
 		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared, w.set && (w.ahead != 0 || !w.compared),
-		w.released, w.withdrawn, w.otherLock,
+		w.released, w.withdrawn, w.otherLock, r.OtherPowerLock != "",
 	} {
 		if b {
 			k.flags |= 1 << i

@@ -28,11 +28,22 @@ func TestPowerIsLeftToAnothersRequest(t *testing.T) {
 		{"also with a lock that cannot be removed in time", PowerOn, 20 * minute, func(r *Run, s *Observation) { abandoned(r, s); s.PowerLock = Yes }, Held, Nothing, "PowerForbidden"},
 		{"the host reads On: nothing to give back", PowerOn, minute, func(r *Run, s *Observation) { abandoned(r, s); on(s) }, Aborted, Nothing, "Contested"},
 		{"nobody else wants it off", PowerOn, 6 * sec, func(r *Run, s *Observation) { abandoned(r, s); s.OtherPowerLock = "" }, PowerOn, SendOn, "Contested"},
-		{"the API does not say: the host comes back", PowerOn, 6 * sec, func(r *Run, s *Observation) {
+		{"the API never said: the host comes back", PowerOn, 6 * sec, func(r *Run, s *Observation) {
 			abandoned(r, s)
 			noAPI(s)
 			s.OtherPowerLock = ""
 		}, PowerOn, SendOn, "Contested"},
+		{"the API said it, and does not answer now", PowerOn, 6 * sec, func(r *Run, s *Observation) {
+			abandoned(r, s)
+			r.OtherPowerLock = s.OtherPowerLock
+			noAPI(s)
+		}, PowerOn, Nothing, "Contested"},
+		{"nor in time", PowerOn, 20 * minute, func(r *Run, s *Observation) {
+			abandoned(r, s)
+			r.OtherPowerLock = s.OtherPowerLock
+			noAPI(s)
+			s.OtherPowerLock = ""
+		}, Held, Nothing, "PowerForbidden"},
 		{"the operator cannot feed an outlet", PowerOn, 6 * sec, func(r *Run, s *Observation) {
 			abandoned(r, s)
 			r.Limits.Levels, r.Level, r.OffLevel, s.Level = 2, 1, 1, 1
@@ -77,8 +88,9 @@ func TestRunWaitsForAnothersRequest(t *testing.T) { // L5
 
 // otherRequests are the searches of another remediator that starts in the middle of a run.
 var otherRequests = []variant{
-	{name: "another's power request", states: 34_000, bmh: true, retry: 200 * time.Millisecond, faults: join(engine, []fault{otherRequest, otherDone, lostAPI, lostPower}), budget: 3, want: "Done"},
+	{name: "another's power request", states: 32_000, bmh: true, retry: 200 * time.Millisecond, faults: join(engine, []fault{otherRequest, otherDone, lostAPI, lostPower}), budget: 3, want: "Done"},
 	{name: "another's power request, taint, Held", states: 4_100, isolation: IsolateTaint, bmh: true, faults: join(crashes, people5, []fault{otherRequest, otherDone}), budget: 2, want: "Done"},
+	{name: "another's power request, API away", states: 14_500, bmh: true, retry: 200 * time.Millisecond, faults: []fault{otherRequest, otherDone, outageShort, outageLong, crashAfterSave}, budget: 2, want: "Done"},
 	{name: "another's power request, later attempts", states: 15_500, bmh: true, noReplace: true, retry: 200 * time.Millisecond, badBoots: 1, maxAttempts: 2, faults: join(crashes, []fault{otherRequest, otherDone, unfenceOrder}), budget: 2, want: "Done"},
 }
 
@@ -87,6 +99,12 @@ var otherRequestMutants = []mutant{
 	{"gives power back against another's request", "I22: On while somebody else", variant{name: "m", bmh: true, faults: []fault{otherRequest}, budget: 1}, seeing(func(_ Run, s *Observation, _ time.Time) {
 		s.OtherPowerLock = ""
 	})},
+	{"forgets another's request while the API does not answer", "I22: On while somebody else", variant{name: "m", bmh: true, faults: []fault{otherRequest, outageLong}, budget: 2}, func(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+		if s.API != APIReachable {
+			r.OtherPowerLock = ""
+		}
+		return Next(r, s, now)
+	}},
 	{"leaves its own lock beside another's request", "Waiting PowerForbidden: the hold stays", variant{name: "m", bmh: true, retry: time.Second, faults: []fault{otherRequest}, budget: 1}, seeing(func(r Run, s *Observation, _ time.Time) {
 		if s.OtherPowerLock != "" && (r.Step == PowerOn || r.Step.Idle()) {
 			s.PowerLock = No

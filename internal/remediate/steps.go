@@ -32,7 +32,7 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	s = withoutOtherCluster(r, withoutOtherLevels(r, s))
 	r = alignClock(r, s, now)
 	r = recordLeaseBaseline(takeOrders(recordContradiction(r, s, now), now), s, now)
-	r = recordBusy(recordSwitchedOff(r, s), s, now)
+	r = recordBusy(recordOtherPowerLock(recordSwitchedOff(r, s), s), s, now)
 	switch {
 	case s.API == APIReachable && !r.APILost.IsZero():
 		r = resumeAfterOutage(r, now)
