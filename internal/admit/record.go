@@ -76,7 +76,7 @@ func (rc *runCluster) Save(ctx context.Context, r remediate.Run) (remediate.Run,
 		return r, err
 	}
 	rc.opt.Book.put(saved)
-	if before.Step != saved.Step || before.Attempt != saved.Attempt || before.Intervened != saved.Intervened {
+	if before.Version == 0 || before.Step != saved.Step || before.Attempt != saved.Attempt {
 		rc.opt.Saved()
 	}
 	return saved, nil
