@@ -70,8 +70,8 @@ type runToTell struct {
 	done chan struct{}
 }
 
-// tellTimeout is how long a run waits at most until its requests are told that they are processed. Whoever made
-// them may not begin before they are told that they are not; so the host is not left as it is because of that.
+// tellTimeout is how long a run waits at most until its requests are told that they are processed. A host is not left
+// as it is because a status cannot be written: nobody begins for a status that is missing.
 const tellTimeout = 3 * time.Second
 
 // tellRequests has the writer tell the requests of a run, and waits for that. // I22

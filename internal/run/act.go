@@ -30,7 +30,7 @@ func (w *worker) act(ctx context.Context, d decision) {
 	if a.Destructive() && w.forbidden() != "" {
 		return
 	}
-	if a == remediate.SetPowerLock || a == remediate.SendOff && !d.seen.OffAccepted { // whoever asked may begin before that // I22
+	if a == remediate.SetPowerLock || a == remediate.SendOff && !d.seen.OffAccepted { // whoever asked may begin while its request says that nothing is done // I22
 		w.r.opt.Cluster.TellRequests(ctx, w.run)
 	}
 	if !w.announce(a, d.seen) {
