@@ -54,6 +54,10 @@ type Options struct {
 	Pods func(ctx context.Context, node string) (order.Pods, error)
 	Emit func(event.Event)
 	Beat func() // called while the deciding goroutine is alive
+	// Saved is called after a run was saved: what its request is to be told may have changed.
+	Saved func()
+	// TellRequests has the requests of a run told what its record says, and waits for that, but not for long.
+	TellRequests func(ctx context.Context, run string)
 	// Decided is called after each round of decisions: the status of checks may have changed.
 	Decided func()
 }

@@ -76,7 +76,15 @@ func (rc *runCluster) Save(ctx context.Context, r remediate.Run) (remediate.Run,
 		return r, err
 	}
 	rc.opt.Book.put(saved)
+	if before.Version == 0 || before.Step != saved.Step || before.Attempt != saved.Attempt {
+		rc.opt.Saved()
+	}
 	return saved, nil
+}
+
+// TellRequests implements run.Cluster.
+func (rc *runCluster) TellRequests(ctx context.Context, r remediate.Run) {
+	rc.opt.TellRequests(ctx, r.ID)
 }
 
 // Show implements run.Cluster.

@@ -27,13 +27,15 @@ type cluster struct {
 	checksChanged chan struct{} // signals that the status of checks may have changed
 	// requestsChanged signals that the status of remediation requests may have changed.
 	requestsChanged chan struct{}
+	// runsToTell are the runs whose requests are told before their hosts are switched off.
+	runsToTell chan runToTell
 	// handoversChanged signals that requests for other remediators may have to be made.
 	handoversChanged chan struct{}
 }
 
 // newCluster makes the parts. added: a reload adds the cluster.
 func newCluster(e *Engine, o ClusterOptions, added bool) *cluster {
-	c := &cluster{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1), handoversChanged: make(chan struct{}, 1)}
+	c := &cluster{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1), runsToTell: make(chan runToTell), handoversChanged: make(chan struct{}, 1)}
 	c.view = admit.NewFreshness(admit.FreshnessOptions{
 		Watch: o.Watch, Limits: e.limits, Awake: e.stayAwake,
 	})
@@ -52,6 +54,7 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *cluster {
 		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Book: c.book, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
 		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
 		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.pulse.beat(o.Name) },
+		Saved: c.notifyRequestWriter, TellRequests: c.tellRequests,
 		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter(); c.notifyHandoverWriter() },
 	})
 	return c

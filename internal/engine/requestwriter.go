@@ -64,37 +64,108 @@ func (c *cluster) notifyRequestWriter() {
 	}
 }
 
+// runToTell is a run that is about to switch its host off. done is closed when its requests were told.
+type runToTell struct {
+	run  string
+	done chan struct{}
+}
+
+// tellTimeout is how long a run waits at most until its requests are told that they are processed. A host is not left
+// as it is because a status cannot be written: nobody begins for a status that is missing.
+const tellTimeout = 3 * time.Second
+
+// tellRequests has the writer tell the requests of a run, and waits for that. // I22
+func (c *cluster) tellRequests(ctx context.Context, run string) {
+	if c.opt.Requests == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	defer cancel()
+	r := runToTell{run: run, done: make(chan struct{})}
+	select {
+	case c.runsToTell <- r:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+	}
+}
+
 func (w *requestWriter) run(ctx context.Context) error {
-	tick := time.NewTicker(gateRound)
+	tick, round := time.NewTicker(gateRound), time.NewTimer(0)
 	defer tick.Stop()
+	defer round.Stop()
+	var last time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case r := <-w.c.runsToTell:
+			w.tell(ctx, r.run, time.Now())
+			close(r.done)
+			continue
 		case <-w.c.requestsChanged:
+			round.Reset(max(0, time.Until(last.Add(requestRound))))
+			continue
+		case <-round.C:
 		case <-tick.C:
 			if w.unproven {
 				w.c.admit.Wake() // the next decision has what was read since
 			}
 		}
-		w.writeAll(ctx, time.Now())
+		last = time.Now()
+		if due := w.writeAll(ctx, last); !due.IsZero() {
+			round.Reset(max(requestRound, time.Until(due)))
+		}
 	}
 }
 
-// gateRound is how often the requests are looked at although nothing was decided.
-const gateRound = 2 * time.Second
+const (
+	// gateRound is how often the requests are looked at although nothing was decided.
+	gateRound = 2 * time.Second
+	// requestRound is the time between two looks at them, however much changes.
+	requestRound = 250 * time.Millisecond
+)
 
-// writeAll writes to every request that needs it.
-func (w *requestWriter) writeAll(ctx context.Context, now time.Time) {
-	if w.c.lead.WhyNotAct(now) != "" || w.c.e.stop.Paused(w.c.opt.Name) != "" {
-		return // the instance that acts writes
+// mayWrite says whether this instance writes to requests: the one that acts does.
+func (w *requestWriter) mayWrite(now time.Time) bool {
+	return w.c.lead.WhyNotAct(now) == "" && w.c.e.stop.Paused(w.c.opt.Name) == ""
+}
+
+// tell writes to the requests of one run, as soon as an earlier failure allows it.
+func (w *requestWriter) tell(ctx context.Context, run string, now time.Time) {
+	if !w.mayWrite(now) {
+		return
+	}
+	for _, s := range w.c.admit.Requested.States(now) {
+		told := w.written[s.Ref]
+		if s.Status.Run == run && (told.backoff == 0 || !now.Before(told.next)) && w.needsWrite(s, told, now) {
+			w.written[s.Ref] = w.write(ctx, s, told, now)
+		}
+	}
+}
+
+// writeAll writes to every request that needs it. It returns when it may write to those that it has left out; zero:
+// there are none.
+func (w *requestWriter) writeAll(ctx context.Context, now time.Time) (due time.Time) {
+	if !w.mayWrite(now) {
+		return time.Time{}
 	}
 	there, writes := map[remediate.Request]bool{}, 0
 	w.unproven = false
 	for _, s := range w.c.admit.Requested.States(now) {
 		there[s.Ref] = true
 		w.unproven = w.unproven || s.Unproven
-		if told := w.written[s.Ref]; ctx.Err() == nil && w.c.lead.WhyNotAct(time.Now()) == "" && writes < maxRequestWrites && !now.Before(told.next) && w.needsWrite(s, told, now) {
+		told := w.written[s.Ref]
+		switch {
+		case ctx.Err() != nil, w.c.lead.WhyNotAct(time.Now()) != "", !w.needsWrite(s, told, now):
+		case now.Before(told.next):
+			due = policy.Sooner(due, told.next)
+		case writes == maxRequestWrites:
+			due = policy.Sooner(due, now.Add(writeEvery))
+		default:
 			writes++
 			w.written[s.Ref] = w.write(ctx, s, told, now)
 		}
@@ -102,6 +173,7 @@ func (w *requestWriter) writeAll(ctx context.Context, now time.Time) {
 	maps.DeleteFunc(w.written, func(q remediate.Request, told toldRequest) bool {
 		return !there[q] && (told.cleared == 0 || now.Sub(told.next) > requestAgain)
 	})
+	return due
 }
 
 // needsWrite says whether there is something to write. A cluster that is only observed is told

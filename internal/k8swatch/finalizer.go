@@ -74,10 +74,19 @@ func (r Requests) RemoveFinalizer(ctx context.Context, q remediate.Request, held
 
 // patchFinalizers writes the finalizers and the annotation of a request as it was read.
 func (r Requests) patchFinalizers(ctx context.Context, q remediate.Request, u *unstructured.Unstructured, finalizers []string, heldBy any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+	err := r.patchMetadata(ctx, q, map[string]any{
 		"uid": u.GetUID(), "resourceVersion": u.GetResourceVersion(), "finalizers": finalizers,
 		"annotations": map[string]any{manifest.RequestHolder: heldBy},
-	}})
+	})
+	if err != nil {
+		return fmt.Errorf("change the finalizers of %s %s/%s: %w", q.Kind, q.Namespace, q.Name, err)
+	}
+	return nil
+}
+
+// patchMetadata merges into the metadata of a request.
+func (r Requests) patchMetadata(ctx context.Context, q remediate.Request, metadata map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
 	if err != nil {
 		return err
 	}
@@ -85,8 +94,5 @@ func (r Requests) patchFinalizers(ctx context.Context, q remediate.Request, u *u
 	if err == nil {
 		_, err = api.Patch(ctx, q.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
-	if err != nil {
-		return fmt.Errorf("change the finalizers of %s %s/%s: %w", q.Kind, q.Namespace, q.Name, err)
-	}
-	return nil
+	return err
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/manifest"
@@ -38,16 +40,24 @@ func (l *looker) host(ctx context.Context) error {
 	_, held := h.Annotations[powerLockKey]
 	l.look.Seen.PowerLock, l.look.Seen.BareMetalHostUID = remediate.Ask(held), h.UID
 	l.owned = &h
-	for k := range h.Annotations {
-		// Whatever the value, the bare-metal operator keeps the host off because of
-		// it.
-		if k == rebootKey || strings.HasPrefix(k, rebootKey+"/") && k != powerLockKey {
-			l.setContested(remediate.Yes, "BareMetalHost "+key+" carries the power request "+k)
-		}
+	if other := otherPowerLock(h); other != "" {
+		l.look.Seen.OtherPowerLock = other
+		l.setContested(remediate.Yes, "BareMetalHost "+key+" carries the power request "+other)
 	}
 	l.look.Seen.OwnerWantsOff = !h.Online
 	l.external = h.ExternallyProvisioned
 	return nil
+}
+
+// otherPowerLock is an annotation of somebody else because of which the bare-metal operator keeps the
+// host off, whatever its value; "" if there is none. Of several it is always the same one.
+func otherPowerLock(h policy.Host) string {
+	for _, k := range slices.Sorted(maps.Keys(h.Annotations)) {
+		if k == rebootKey || strings.HasPrefix(k, rebootKey+"/") && k != powerLockKey {
+			return k
+		}
+	}
+	return ""
 }
 
 // powerOwner determines whether the owner of the host's power lets us switch it off.

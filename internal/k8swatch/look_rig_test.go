@@ -117,6 +117,11 @@ func TestLookSeesWhoseHostItIs(t *testing.T) {
 	s := look(t, k, foreign).Seen
 	assert.Equal(t, remediate.Yes, s.Contested)
 	assert.Contains(t, s.Contender, "capbm-requested-power-off")
+	assert.Equal(t, "reboot.metal3.io/capbm-requested-power-off", s.OtherPowerLock)
+	require.NoError(t, c.Annotate(ctx, rig.HostResource, hostName(foreign), "reboot.metal3.io/capbm-requested-power-off", nil))
+	require.NoError(t, c.Annotate(ctx, rig.HostResource, hostName(foreign), powerLockKey, &hard))
+	s = look(t, k, foreign).Seen
+	assert.Equal(t, []any{remediate.No, remediate.Yes, ""}, []any{s.Contested, s.PowerLock, s.OtherPowerLock}, "fenced's own is nobody else's")
 }
 
 func TestLookSeesANodeThatJoinedLate(t *testing.T) { // I4

@@ -91,7 +91,7 @@ var rights = []right{
 	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", watches, requestsCode, sees},
 	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
 	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
-	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
+	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations/status", "patch", `writeStatus(ctx, api, u, metal3Status(`, acts},
 	{"fenced-management", fencedGroup, "fencedremediations", watches, requestsCode, sees},
 	{"fenced-management", fencedGroup, "fencedremediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
 	{"fenced-management", fencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},

@@ -197,6 +197,39 @@ func TestMetal3RequestIsOwnWhereThatIsConfigured(t *testing.T) {
 	assert.ErrorContains(t, err, "retryLimit")
 }
 
+// TestPhaseOfAMetal3Request: what fenced has told it stands in an annotation, because the API takes no other phases than
+// those of Metal3's controller. In two of them that controller does nothing more. // I4
+func TestPhaseOfAMetal3Request(t *testing.T) {
+	for _, c := range []struct {
+		told, status string
+		want         string
+		answered     bool
+	}{
+		{"", "", "", false},
+		{"Pending", "", "Pending", false},
+		{"Running", "Running", "Running", false},
+		{"Held", "Running", "Held", false},
+		{"Succeeded", "Waiting", "Succeeded", true},
+		{"Succeeded", "Running", "Succeeded", true},
+		{"Failed", "Failed", "Failed", true},
+		{"", "Running", "Running", false},
+		{"", "Waiting", "Waiting", false},
+		{"", "Deleting machine", "Failed", true},
+		{"", "Failed", "Failed", true},
+		{"", "Succeeded", "Succeeded", true}, // by an earlier fenced, where the API took it
+	} {
+		meta := map[string]any{"namespace": "ns", "name": "m"}
+		if c.told != "" {
+			meta["annotations"] = map[string]any{manifest.RequestPhase: c.told}
+		}
+		q, err := manifest.OwnRequest(map[string]any{"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta2", "kind": "Metal3Remediation",
+			"metadata": meta, "status": map[string]any{"phase": c.status}})
+		require.NoError(t, err)
+		assert.Equal(t, c.want, q.Power.Phase, c)
+		assert.Equal(t, c.answered, q.Power.Answered(), c)
+	}
+}
+
 // TestChecksStay: a check that cannot be decoded, even without a name, or that
 // this version does not judge, is Invalid and not forgotten.
 func TestChecksStay(t *testing.T) {

@@ -41,6 +41,10 @@ const RequestFinalizer = "fenced.io/power"
 // random text.
 const RequestHolder = "fenced.io/power-held-by"
 
+// RequestPhase is the annotation with the phase that a Metal3Remediation was told last. The status of that kind
+// takes only the phases of its own controller.
+const RequestPhase = "fenced.io/power-phase"
+
 // Request decodes a remediation request of any kind. The contract does not define
 // its spec.
 func Request(fields map[string]any) (policy.Request, error) {
@@ -89,15 +93,33 @@ func OwnRequest(fields map[string]any) (policy.Request, error) {
 	}
 	o := read(fields)
 	q.Power = powerRequest(object{errs: o.errs, left: o.left}, o.child("metadata"), o.child("status"))
+	q.Power.Phase = metal3Phase(o.child("metadata").annotations(RequestPhase)[RequestPhase], q.Power.Phase)
 	q.Power.Attempts = max(1, o.child("spec").child("strategy").whole("retryLimit", 1)) + 1
 	return q, o.err()
 }
 
-// The kind of the requests of Metal3's provider for the Cluster API.
+// The kind of the requests of Metal3's provider for the Cluster API, and its phases.
 const (
 	Metal3RequestGroup = "infrastructure.cluster.x-k8s.io"
 	Metal3RequestKind  = "Metal3Remediation"
+
+	Metal3Running  = "Running"
+	Metal3Waiting  = "Waiting"          // the host was power-cycled
+	Metal3Deleting = "Deleting machine" // the last: the Machine is being replaced
+	Metal3Failed   = "Failed"           // the last: the host is not remediated
 )
+
+// metal3Phase is the phase of a Metal3Remediation: what fenced has told it, else what stands in its status. One
+// whose own controller does nothing more was answered. // I4
+func metal3Phase(told, status string) string {
+	switch {
+	case told != "":
+		return told
+	case status == Metal3Deleting:
+		return policy.PhaseFailed
+	}
+	return status
+}
 
 // powerRequest decodes the spec of a FencedRemediation. Its CRD limits the numbers.
 func powerRequest(spec, meta, status object) *policy.PowerRequest {

@@ -50,7 +50,7 @@ func idleRun(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return command(r, ReleasePowerLock, idlePoll, now)
 	case r.Level != s.Level: // the next look asks that level
 		return r, Nothing, poll
-	case before && r.Intervened && needsOn(r, s) && s.Identity != No:
+	case before && r.Intervened && needsOn(r, s) && s.Identity != No && !leftToOther(r):
 		return command(r, SendOn, idleOnEvery(r, s, now), now)
 	case before && overAtRest(r, s, now):
 		return endAtRest(r, s, now)

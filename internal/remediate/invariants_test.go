@@ -39,6 +39,9 @@ func (v variant) onAnswer(st state, w world, r, r2 Run, s Observation, a Action,
 		if r2.Abandon == "" && w.isolatedAt >= 0 && !w.podsGone(v) && w.now-w.isolatedAt < int(r.Limits.PodsGoneTimeout/time.Second) {
 			fail("I7: On %d s after the isolation, with pods bound", w.now-w.isolatedAt)
 		}
+		if w.otherLock && (s.API == APIReachable || r.OtherPowerLock != "") && r.Level == 0 {
+			fail("I22: On while somebody else requests that the host is off")
+		}
 	case ReleasePods:
 		bad = append(bad, v.onRelease(w, r, s)...)
 	case DeleteTargetMachine:
@@ -190,7 +193,7 @@ func (v variant) onRest(st state) string {
 		return "L1: the request was deleted because the Node is gone, and the run rests although attempts are left"
 	case !r.Step.Idle() || v.ignoresOn || v.neverBack() || v.bmh && v.forbidden || w.apiDown > 0 || w.lied || !r.Isolated.IsZero() || r.LeaveOff:
 		return ""
-	case w.byUs && !w.on:
+	case w.byUs && !w.on && !w.otherLock:
 		return "I20: " + string(r.Step) + " " + string(r.Reason) + ": the Node was not isolated, and the host stays off"
 	case v.feedsAnother && v.outlet != lame && w.cut != [2]bool{}:
 		return "I20: " + string(r.Step) + " " + string(r.Reason) + ": another machine's outlet stays off"

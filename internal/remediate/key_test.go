@@ -35,6 +35,7 @@ type flat struct {
 	maxAttempts, tries, labels, restored int
 	reprovision, noMore                  bool
 	hasWait, switchedOff                 bool
+	otherPowerLock                       string
 	wait                                 Wait
 	isolatedAsked                        bool
 }
@@ -52,7 +53,7 @@ func flatten(r Run) flat {
 	f.abort, f.asIs, f.retry = r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil
 	f.confirmed, f.recheck = r.Confirmed != nil, r.Revalidate
 	f.maxAttempts, f.reprovision, f.noMore = r.Limits.MaxAttempts, r.Limits.Reprovision, r.NoMoreAttempts
-	f.isolatedAsked = r.IsolatedAsked
+	f.isolatedAsked, f.otherPowerLock = r.IsolatedAsked, r.OtherPowerLock
 	f.tries, f.labels, f.switchedOff, f.restored = len(r.Tries), len(r.NodeLabels), r.SwitchedOff, len(r.Restored)
 	if f.hasWait = r.Wait != nil; f.hasWait {
 		f.wait = *r.Wait
@@ -122,7 +123,7 @@ func keyOf(v variant, st state) key {
 		w.accepted.OffAccepted(), w.ack, w.sincePower, w.lied, w.byUs, st.crash, w.marked, w.noQuorum,
 		r.Revalidate, r.Confirmed != nil, hasNewConfirmation(r), r.Proof == ProofHuman, r.Limits.Reprovision,
 		r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil, r.WrongClock, v.clocked() && w.compared, w.set && (w.ahead != 0 || !w.compared),
-		w.released, w.withdrawn, restoredOn(r, w.uid), r.IsolatedAsked,
+		w.released, w.withdrawn, restoredOn(r, w.uid), r.IsolatedAsked, w.otherLock, r.OtherPowerLock != "",
 	} {
 		if b {
 			k.flags |= 1 << i

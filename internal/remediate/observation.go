@@ -118,6 +118,9 @@ type Observation struct {
 	// OwnerWantsOff: the owner of the host's power wants it off (online: false), and switches it
 	// off again whenever it is on.
 	OwnerWantsOff bool
+	// OtherPowerLock is an annotation reboot.metal3.io of somebody else on the BareMetalHost; "" if
+	// none was read. Whoever set it takes the host for off, and its power owner keeps it off.
+	OtherPowerLock string
 	// PodsGone: no pod is bound to the Node's name any more. // I7
 	PodsGone Answer
 	// PodsReleased and VolumesReleased: no pod and no VolumeAttachment of the Node is left that

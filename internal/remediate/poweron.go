@@ -31,6 +31,8 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return holdFalseOff(r, falseOffReason(r, s), now)
 	case late && !on && s.LevelRefusal == reason.AddressChanged: // no command reaches what was switched off, and no time changes that // I10, L1
 		return stop(r, reason.AddressChanged, "the host leads to another BMC or outlet than when the run began", now)
+	case !on && leftToOther(r) && (late || powerLockFree(r, s)):
+		return waitForOther(r, now)
 	case late && !on && daemonWasAway(r, s, now):
 		anew, _, _ := enter(r, PowerOn, daemonAwayNote, now)
 		anew.Level, anew.Intent = r.Level, r.Intent // what was sent before still counts
@@ -54,7 +56,7 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 		return r, Nothing, poll
 	case bmh && s.PowerLock == Yes:
 		return command(r, ReleasePowerLock, resendWrite, now)
-	case on || s.Identity == No: // waits for the API or a late Off; never commands another machine's BMC
+	case on || s.Identity == No || leftToOther(r): // waits for the API or a late Off; never commands another machine's BMC
 		return r, Nothing, poll
 	case inTheDark(s): // the record may be an old backup: the first look says whether its host is off
 		return r, Nothing, poll
@@ -74,6 +76,30 @@ func inTheDark(s Observation) bool {
 // does not fight the owner. When the owner wants the host on, the run goes on by itself.
 func waitForOwner(r Run, now time.Time) (Run, Action, time.Duration) {
 	return stop(r, reason.PowerForbidden, "the owner of the host wants it off (online: false) and switched it off again; the run goes on when that is over", now)
+}
+
+// leftToOther says whether fenced leaves the power of the host to the bare-metal operator: somebody else
+// has requested that the host is off, and may do to its Node what only a host that is off allows. The operator
+// cannot switch on what an outlet has cut off. // I20, I22
+func leftToOther(r Run) bool { return r.Level == 0 && r.OtherPowerLock != "" }
+
+// recordOtherPowerLock keeps what a look has read of the requests of others.
+func recordOtherPowerLock(r Run, s Observation) Run {
+	if s.PowerLock != CannotTell { // both are of one read
+		r.OtherPowerLock = s.OtherPowerLock
+	}
+	return r
+}
+
+// waitForOther stops a run whose host may not be switched on while somebody else's request lasts. It goes
+// on by itself when that is gone, or when the host reads On.
+func waitForOther(r Run, now time.Time) (Run, Action, time.Duration) {
+	note := "BareMetalHost " + r.Target.BareMetalHost + " carries the power request " + r.OtherPowerLock + " of somebody else, so fenced does not switch the host on; " +
+		"the run goes on when that annotation is gone or the host is On"
+	if r.Abandon != "" {
+		note = "abandoned (" + string(r.Abandon) + "); " + note
+	}
+	return stop(r, reason.PowerForbidden, note, now)
 }
 
 func hostPoweredOn(r Run, s Observation, note string, now time.Time) (Run, Action, time.Duration) {

@@ -179,6 +179,9 @@ type Run struct {
 	// Tries are the starts before the present one that switched the host off, where the run
 	// began again by itself. Each counts as a run of the day. // I15
 	Tries []time.Time `json:"tries,omitempty"`
+	// OtherPowerLock is the Observation's when the BareMetalHost was last read: an API server that does not
+	// answer takes nobody's request back. // I22
+	OtherPowerLock string `json:"otherPowerLock,omitempty"`
 	// NoMoreAttempts: a person aborted the run after the isolation.
 	NoMoreAttempts bool `json:"noMoreAttempts,omitempty"`
 }

@@ -54,6 +54,8 @@ const (
 	nameTaken    // another machine registers under the name of the Node
 	disksMoved   // or gets the disks of the host, and its Node
 	takenOff     // the owner of a label takes it off the Node
+	otherRequest // another remediator requests that Metal3 keeps the host off
+	otherDone    // and is done
 
 	// Between answer and act.
 	saveFails       // the record is not saved
@@ -70,7 +72,7 @@ const (
 )
 
 var faultNames = [...]string{"-", "lostPower", "lostAPI", "slowLook", "newSession", "lie", "foreignOn", "foreignOff", "reregister", "replaced", "clockAhead", "clockBehind", "recreated",
-	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "withdraw", "dropRequest", "askAgain", "slowBoot", "nameTaken", "disksMoved", "takenOff", "saveFails", "saveAnswerLost",
+	"outageShort", "outageLong", "outageEver", "pause", "resume", "unfence", "memberLost", "memberBack", "hold", "release", "abort", "close", "retry", "confirm", "late", "stale", "withdraw", "dropRequest", "askAgain", "slowBoot", "nameTaken", "disksMoved", "takenOff", "otherRequest", "otherDone", "saveFails", "saveAnswerLost",
 	"crashBeforeSave", "crashAfterSave", "crashAfterAct", "actFails", "answerLost", "deaf", "conflict", "stopBeforeSave", "stopAfterSave"}
 
 func (f fault) early() bool { return f < saveFails }
@@ -229,6 +231,7 @@ func (x *explorer) choices(st state, early bool) []fault {
 			(f == nameTaken || f == disksMoved) && st.w.other, f == disksMoved && (st.w.uid == 0 || st.w.deleting > 0),
 			f == takenOff && (st.rec.Step != RestoreNode || st.w.uid == 0 || !st.w.labels),
 			!st.w.mayOrder(st.rec, f), !x.v.mayWake(st, f),
+			f == otherRequest && st.w.otherLock, f == otherDone && !st.w.otherLock,
 			f == memberLost && st.w.noQuorum, f == memberBack && !st.w.noQuorum,
 			f >= outageShort && f <= outageEver && st.w.apiDown > 0:
 			continue
@@ -278,6 +281,8 @@ func (v variant) strike(w *world, r Run, f fault) Run {
 		w.paused = f == pause
 	case memberLost, memberBack:
 		w.noQuorum = f == memberLost
+	case otherRequest, otherDone:
+		w.otherLock = f == otherRequest
 	case unfenceOrder:
 		w.ordered, w.leftOff, w.wanted = true, false, true
 		r.Unfence = &Order{Actor: "a", Reason: "b"} // the engine adds it to the saved record
@@ -356,7 +361,7 @@ func (x *explorer) add(from int32, st state, pre, post fault, sec int, more []st
 		x.nodes = append(x.nodes, node{
 			parent: from, fine: -1, pre: pre, post: post, crash: st.crash, end: st.rec.Step, reason: string(st.rec.Reason),
 			excused: st.rec.Abandon != "" && st.w.apiDown >= never && st.w.on,
-			mayRest: st.rec.Step == Waiting && (st.rec.Wait.CauseSeen && !st.rec.Wait.Due || st.w.paused || st.w.held),
+			mayRest: st.rec.Step == Waiting && (st.rec.Wait.CauseSeen && !st.rec.Wait.Due || st.w.paused || st.w.held || st.w.otherLock),
 		})
 		more = append(more, st)
 		if st.rec.Step.Ended() {

@@ -33,7 +33,7 @@ func Next(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	s = withoutOtherCluster(r, withoutOtherLevels(r, s))
 	r = alignClock(r, s, now)
 	r = recordLeaseBaseline(takeOrders(recordContradiction(r, s, now), now), s, now)
-	r = recordBusy(recordSwitchedOff(r, s), s, now)
+	r = recordBusy(recordOtherPowerLock(recordSwitchedOff(r, s), s), s, now)
 	r = endOutliving(r, s)
 	switch {
 	case s.API == APIReachable && !r.APILost.IsZero():

@@ -259,6 +259,11 @@ func (x *trace) change(t *testing.T, key, value string) {
 		s.Quorum, s.QuorumWhy = yes[value], "2 of 3 members are healthy"
 	case "lock":
 		s.PowerLock = yes[value]
+	case "otherLock":
+		s.Contested, s.Contender, s.OtherPowerLock = Yes, "BareMetalHost ns/h carries the power request "+value, value
+		if value == "none" {
+			s.Contested, s.Contender, s.OtherPowerLock = No, "", ""
+		}
 	case "paused":
 		s.Paused, s.PausedWhy = true, value
 	case "renamed":

@@ -126,7 +126,7 @@ func causeLasts(r Run, s Observation) bool {
 		return s.API == APIForbidden
 	case r.Reason == reason.NodeFinalizer:
 		return s.Node.Exists != No
-	case r.Reason == reason.PowerForbidden && s.OwnerWantsOff:
+	case r.Reason == reason.PowerForbidden && (s.OwnerWantsOff || r.OtherPowerLock != "" && !(s.Power.State == bmc.On && r.Level == 0)):
 		return true
 	}
 	return r.Limits.Levels <= 1 && powerReason(s, "") != ""

@@ -37,7 +37,7 @@ func waitKeyOf(v variant, r Run, shown int) waitKey {
 // admitAgain is package admit: a Waiting run that is due gets fenced's own order to try again, if
 // nothing stops fenced.
 func (w *world) admitAgain(r Run) Run {
-	if r.Step == Waiting && r.Wait.Due && r.Retry == nil && !w.paused && !w.held && !w.withdrawn {
+	if r.Step == Waiting && r.Wait.Due && r.Retry == nil && !w.paused && !w.held && !w.withdrawn && !w.otherLock {
 		r.Retry = &Order{Actor: SelfActor, Reason: "due", At: w.time()}
 		w.recheck = r.Isolated.IsZero()
 	}

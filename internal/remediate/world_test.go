@@ -152,6 +152,7 @@ type world struct {
 	apiDown                   int
 	paused, ordered           bool // ordered: the one unfence was given
 	noQuorum                  bool // etcd would not survive the loss of the host
+	otherLock                 bool // somebody else requests that Metal3 keeps the host off
 
 	supply
 	people
@@ -247,6 +248,9 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 	s.Justified, s.Contested = Ask((w.uid == 0 || !w.ready) && !w.withdrawn && !w.dropped), No
 	if v.control {
 		s.Quorum = Ask(!w.noQuorum)
+	}
+	if w.otherLock {
+		s.Contested, s.Contender, s.OtherPowerLock = Yes, "another remediator", "reboot.metal3.io/another"
 	}
 	s.PowerLock, s.PodsGone, s.PodsReleased, s.VolumesReleased = Ask(w.hold), Ask(w.podsGone(v)), Ask(w.podsGone(v)), Ask(w.released)
 	s.Lease = Lease{Known: true, ResourceVersion: versions[w.leaseRV], RenewTime: clock(w.renewed),
@@ -377,14 +381,15 @@ func countdown(n int) int {
 	return max(0, n-1)
 }
 
-// metal3 keeps the host off while a hold stands and on while none does.
+// metal3 keeps the host off while a hold stands, ours or another's, and on while none does.
 func (w *world) metal3(v variant) {
+	held := w.hold || w.otherLock
 	switch {
-	case w.answers(v, 0) != "" || v.levels > 1 && v.ignoresOff && w.hold:
-	case w.hold && w.on:
+	case w.answers(v, 0) != "" || v.levels > 1 && v.ignoresOff && held:
+	case held && w.on:
 		w.power(false)
-		w.byUs = true
-	case !w.hold && !w.on && w.offFor >= bmoDelay:
+		w.byUs = w.hold
+	case !held && !w.on && w.offFor >= bmoDelay:
 		w.power(true)
 	}
 }

@@ -8,6 +8,7 @@ package request
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -79,7 +80,7 @@ func Of(q policy.Requested, r *remediate.Run, over bool, refused Refusal, unknow
 	unknown = t.Verdict != policy.Healthy && (unknown || r == nil && isHeldElsewhere(q.Request))
 	s.KeepFinalizer = s.KeepFinalizer || unknown
 	if unknown && !open && isLost(q) {
-		s.Run, s.Lost, s.LastError = q.Request.Power.Run, true, lost
+		s.Run, s.Lost, s.LastError = cmp.Or(q.Request.Power.Run, q.Request.Power.HeldFor), true, lost
 		return s.set(Held, "Unknown", "False", "RunUnknown", lost)
 	}
 	settled := !unknown && isSettled(q.Request, r, over)
@@ -180,6 +181,11 @@ func (s Status) set(phase, processing, succeeded, why, message string) Status {
 // ended is set for a request for which nothing more is done.
 func (s Status) ended(phase, succeeded, why, message string) Status {
 	return s.set(phase, "False", succeeded, why, message)
+}
+
+// IsPermanent says whether no Node of this name will come back.
+func (s Status) IsPermanent() bool {
+	return slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Type == PermanentDeletion && c.Status == "True" })
 }
 
 // permanent says that no Node of this name will come back.

@@ -27,7 +27,13 @@ const maxRefusal = 500 // bytes of why a Node could not be restored
 // act performs one action. It does not believe the outcome: the next look shows it.
 func (w *worker) act(ctx context.Context, d decision) {
 	a := d.action
-	if a.Destructive() && w.forbidden() != "" || !w.announce(a, d.seen) {
+	if a.Destructive() && w.forbidden() != "" {
+		return
+	}
+	if a == remediate.SetPowerLock || a == remediate.SendOff && !d.seen.OffAccepted { // whoever asked may begin while its request says that nothing is done // I22
+		w.r.opt.Cluster.TellRequests(ctx, w.run)
+	}
+	if !w.announce(a, d.seen) {
 		return
 	}
 	if a.Destructive() {

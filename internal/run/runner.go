@@ -42,6 +42,9 @@ type Cluster interface {
 	// Record makes an event durable before the action that it announces. After an error
 	// nothing destructive may be done. // I24
 	Record(ev event.Event) (event.Event, error)
+	// TellRequests tells those who asked for the run, or for its target, that it is processed, and waits for
+	// that, but not for long. // I22
+	TellRequests(ctx context.Context, r remediate.Run)
 	// Wake asks for a decision.
 	Wake()
 }

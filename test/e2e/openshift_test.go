@@ -200,6 +200,38 @@ func TestOwnerWantsTheHostOffMidRun(t *testing.T) { // I20, I22
 	requireOneDeletion(t, s, w)
 }
 
+// Metal3's own remediation (CAPM3 at 2f6d76b) begins while the host boots: it requests that the host is off, and takes it for
+// off. fenced sends no On under that request, and goes on when it is gone.
+func TestMetal3sOwnRemediationMidRun(t *testing.T) { // I20, I22
+	t.Parallel()
+	check := scene.Metal("2s")
+	check.NodeStartupTimeout = "15s"
+	s := set(t, scene.Options{
+		Checks: []rig.Check{check}, BootDelay: 15 * time.Second,
+		Set: []string{"power.nodeReadyTimeout=15s", "power.offDeadline=15s", "power.retryInterval=5s"},
+		Workers: []scene.Spec{
+			{Name: "taken", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
+		},
+	})
+	ctx := within(t)
+	s.RunMetal3(&scene.Metal3{})
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("taken")
+	w.Kubelet.Hang()
+	awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return slices.Contains(stepsOf(r), "PowerOn") })
+	const request = "reboot.metal3.io/metal3-remediation-7f3a"
+	hard := `{"mode":"hard"}`
+	require.NoError(t, s.Management.Annotate(ctx, rig.HostResource, w.Name, request, &hard))
+	r := awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return r.Result == api.ResultWaiting && r.Reason == "PowerForbidden" })
+	assert.Contains(t, r.Note, request)
+	assert.False(t, w.BMC.Power(), "another remediator takes it for off")
+	require.NoError(t, s.Management.Annotate(ctx, rig.HostResource, w.Name, request, nil))
+	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+}
+
 // medik8s' controllers keep away from a Node while fenced has it, and fenced while they
 // have it. A stand-in holds their Leases: it is no controller.
 func TestNodeLeaseOfMedik8s(t *testing.T) { // I22

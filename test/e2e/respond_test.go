@@ -153,6 +153,6 @@ func TestRespondToMetal3Remediation(t *testing.T) {
 	require.Eventually(t, func() bool {
 		obj, err := s.Cluster.Dynamic().Resource(rig.RemediationResource).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
 		phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
-		return err == nil && phase == "Succeeded" && !held(obj)
-	}, patience, 100*time.Millisecond, "the request is told, and let go")
+		return err == nil && phase == "Waiting" && obj.GetAnnotations()["fenced.io/power-phase"] == "Succeeded" && !held(obj)
+	}, patience, 100*time.Millisecond, "the request is told, in the words of the provider, and let go")
 }

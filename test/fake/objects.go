@@ -1,6 +1,7 @@
 package fake
 
 import (
+	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -156,13 +157,32 @@ func (s *State) DropMetal(name string) {
 func Held(h *policy.Host) bool { return h.Annotations[holdAnnotation] != "" }
 
 // hold sets or removes the power lock.
-func (s *State) hold(name string, on bool) {
+func (s *State) hold(name string, on bool) { s.lockPower(name, holdAnnotation, on) }
+
+// OtherPowerLock is the power request of Metal3's provider for the Cluster API, for one of its remediations.
+const OtherPowerLock = "reboot.metal3.io/metal3-remediation-7f3a"
+
+// LockPower sets or removes OtherPowerLock.
+func (s *State) LockPower(name string, on bool) { s.lockPower(name, OtherPowerLock, on) }
+
+func (s *State) lockPower(name, key string, on bool) {
 	s.ChangeMetal(name, func(h *policy.Host) {
-		h.Annotations = map[string]string{}
-		if on {
-			h.Annotations[holdAnnotation] = `{"mode":"hard"}`
+		h.Annotations = maps.Clone(h.Annotations)
+		if delete(h.Annotations, key); on {
+			if h.Annotations == nil {
+				h.Annotations = map[string]string{}
+			}
+			h.Annotations[key] = `{"mode":"hard"}`
 		}
 	})
+}
+
+// otherPowerLock is a power request of somebody else on a BareMetalHost; "" if there is none.
+func otherPowerLock(h *policy.Host) string {
+	if _, is := h.Annotations[OtherPowerLock]; is {
+		return OtherPowerLock
+	}
+	return ""
 }
 
 // MakeControlPlane gives hosts an etcd member each.

@@ -18,10 +18,11 @@ import (
 // bare-metal operator does it once a minute, and Ironic as often.
 const metal3Every = 500 * time.Millisecond
 
-// Metal3 is a stand-in for the bare-metal operator and its Ironic, which are no Go
-// modules that a test could build. It enforces spec.online of each BareMetalHost: a
+// Metal3 is a stand-in for the bare-metal operator (at 02aa505, of August 2026) and its Ironic, which
+// are no Go modules that a test could build. It enforces spec.online of each BareMetalHost: a
 // host must be on unless the annotation reboot.metal3.io or reboot.metal3.io/KEY
-// requests that it is off. It leaves detached and paused hosts alone. It writes
+// requests that it is off. It takes the former off once the host is off; the latter are for those who have
+// set them. It leaves detached and paused hosts alone. It writes
 // status.poweredOn of the hosts that it does not leave alone.
 type Metal3 struct {
 	// IgnoresLocks makes it disregard the requests of others.
@@ -77,6 +78,10 @@ func (m *Metal3) enforce(ctx context.Context, s *Scene, w *Worker) {
 	if said, _, _ := unstructured.NestedBool(h.Object, "status", "poweredOn"); said != is {
 		_ = s.Management.SetStatus(ctx, rig.HostResource, w.Name, map[string]any{"poweredOn": is}) // or at the next tick
 	}
+	if _, once := notes[rebootOnce]; once && !is && !m.IgnoresLocks {
+		_ = annotate(ctx, s.Management.Dynamic(), rig.HostResource, w.Name, map[string]any{rebootOnce: nil}) // or at the next tick
+		return
+	}
 	if is == on || w.BMC.SetPower(on) != nil {
 		return
 	}
@@ -89,7 +94,10 @@ func (m *Metal3) enforce(ctx context.Context, s *Scene, w *Worker) {
 	}
 }
 
+// rebootOnce is the annotation that requests one reboot.
+const rebootOnce = "reboot.metal3.io"
+
 // requestsOff reports whether an annotation requests that the host is off.
 func requestsOff(key string) bool {
-	return key == "reboot.metal3.io" || strings.HasPrefix(key, "reboot.metal3.io/")
+	return key == rebootOnce || strings.HasPrefix(key, rebootOnce+"/")
 }
