@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
@@ -22,7 +23,7 @@ import (
 func (w *world) nodeHealthCheck(attempts int) {
 	w.changeCheck(func(c *policy.Check) {
 		*c = policy.Check{Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "nhc", UID: "nhc-uid", Selector: labels.Everything(), SelectsNodes: true,
-			Strategy: policy.CreateRequests, Template: &powerTemplate, Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}}
+			Strategy: policy.CreateRequests, Template: &powerTemplate, MinHealthy: new(intstr.FromInt32(0)), Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}}
 	})
 	w.askByCheck("m-1", attempts)
 }

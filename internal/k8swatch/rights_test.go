@@ -38,7 +38,7 @@ type use int
 const (
 	sees    use = iota // what it watches and reads, in every mode
 	acts               // only what it does
-	reports            // only the status of checks, which it writes where it evaluates
+	reports            // only what it does where it evaluates: the status of checks, and their templates
 )
 
 const watches = "list watch"
@@ -74,6 +74,7 @@ var rights = []right{
 	{"fenced", fencedGroup, "fencedremediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
 	{"fenced", fencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
 	{"fenced", fencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
+	{"fenced", fencedGroup, "fencedremediationtemplates", "get", `h.template(ctx, h.sideFor(check, target.MachineAPI), t, namespace)`, reports},
 	{"fenced-secrets", "", "secrets", "get", `Secrets(namespace).Get(`, sees},
 	{"fenced-management", "", "namespaces", "get", `Namespaces().Get(ctx, identityNamespace`, sees},
 	{"fenced-management", hostGroup, "baremetalhosts", watches, `custom(hostGVR,`, sees},
@@ -96,6 +97,7 @@ var rights = []right{
 	{"fenced-management", fencedGroup, "fencedremediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
 	{"fenced-management", fencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
 	{"fenced-management", fencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
+	{"fenced-management", fencedGroup, "fencedremediationtemplates", "get", `h.template(ctx, h.sideFor(check, target.MachineAPI), t, namespace)`, reports},
 	{"fenced-management", coordination, "leases", "list", `cl.typed.Leases(namespace).List(`, sees},
 	{"fenced-management", "", "events", "create patch", `Events(r.Event.Namespace)`, acts},
 	{"kube-system/fenced", coordination, "leases", "create", `leases.Create(`, acts},
