@@ -186,10 +186,29 @@ func TestMachinesCountThoughARunDeletedTheNodeThatNamedTheirNamespace(t *testing
 			assert.Equal(t, []int{2, 0}, counts(), "the Node is deleted")
 			w.apply(caseChange(caseNode("n", "Ready", 0)))
 			assert.Equal(t, []int{2, 0}, counts(), "it is back, and names nothing yet")
-			w.runs = nil
-			w.l.SetRuns(w.now, nil)
-			assert.Equal(t, []int{0, 0}, counts(), "the run has ended")
+			w.runs = []OpenRun{{ID: "r", Node: "n", NodeLabels: labels.Set{}}}
+			w.l.SetRuns(w.now, w.runs)
+			assert.Equal(t, []int{0, 0}, counts(), "the record does not have the names")
 		})
+	}
+}
+
+// A Node may name a Machine of each API family. The one on which the run is not goes on to count, too, when the Node is
+// back without what it named. // I11
+func TestOtherMachineOfARemovedNodeCounts(t *testing.T) {
+	fences := nodePolicy()
+	fences.SelectsNodes, fences.Selector, fences.MaxUnhealthy = false, labels.Everything(), new(intstr.FromInt32(1))
+	n, other := caseNode("n", "Ready", time.Hour), caseMachine("o", "n")
+	n.OpenShiftMachine, n.ClusterMachine = "a/m", "a/o"
+	other.APIVersion = ClusterAPIV1Beta2
+	w := newTrial(Rules{})
+	w.runs = []OpenRun{{ID: "r", Node: "n", Machine: "a/m", MachineAPI: OpenShiftMachineAPI, NodeLabels: labels.Set{}, NodeNames: n.Names()}}
+	w.l.SetRuns(w.now, w.runs)
+	w.apply(caseChange(n), caseChange(caseMachine("m", "n")), caseChange(other), caseChange(fences))
+	for _, c := range []Change{caseChange(n), {ID: caseChange(n).ID}, caseChange(caseNode("n", "Ready", 0))} {
+		w.apply(c)
+		w.compare(t)
+		assert.Equal(t, 2, w.l.Report(w.now).Checks[0].Expected)
 	}
 }
 
