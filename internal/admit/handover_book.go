@@ -119,7 +119,7 @@ func (b handoverBook) openTargets() (list []policy.OpenRun) {
 				node = nodeThatWas(r.Target, r.Labels)
 			}
 			list = append(list, policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: node, Machine: r.Target.MachineKey(), MachineAPI: r.Target.MachineAPI,
-				ControlPlane: r.MayBeControlPlane(), NodeLabels: r.Labels})
+				ControlPlane: r.MayBeControlPlane(), NodeLabels: r.Labels, NodeNames: policy.NodeNames(r.Names)})
 		}
 	}
 	return list
@@ -181,7 +181,7 @@ func (b handoverBook) reserve(a candidate, from policy.Template, o escalate.Obje
 		return r, reason.RefusalOf(g)
 	}
 	o.Mark, o.Made = o.Mark+r.ID, now.UTC()
-	r.Objects, r.Idle, r.Labels = append(r.Objects, o), time.Time{}, a.draft.NodeLabels
+	r.Objects, r.Idle, r.Labels, r.Names = append(r.Objects, o), time.Time{}, a.draft.NodeLabels, a.draft.NodeNames
 	b.asked[r.ID], b.runsChanged, b.runs.reserved[r.ID] = r, true, true
 	return r, nil
 }

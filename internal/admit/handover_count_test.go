@@ -214,6 +214,21 @@ func TestZoneOfARecordAfterARestart(t *testing.T) {
 	}
 }
 
+// The record of a target has what its Node named, and a later one of that Node has it from there. // I11
+func TestRecordHasWhatTheNodeNamed(t *testing.T) {
+	a := newAsking(manyLimits())
+	n := a.node("n", "Unknown", func(n *policy.Node) { n.OpenShiftMachine, n.ProviderID = "ns/gone", "p://1" })
+	r, err := a.reserve(a.candidate(t, "n"), reboot)
+	require.NoError(t, err)
+	want := policy.NodeNames{OpenShiftMachine: "ns/gone", ProviderID: "p://1"}
+	require.Equal(t, want, n.Names())
+	assert.Equal(t, want, a.b.openTargets()[0].NodeNames)
+	run := asRun(&r, 0)
+	assert.Equal(t, want, openTarget(&run).NodeNames)
+	_, names := a.b.knownNode(r.Target, nil)
+	assert.Equal(t, want, policy.NodeNames(names), "the Node is gone")
+}
+
 // A record does not grow without end: what no rule needs goes, and then nothing more is made.
 func TestRecordIsBounded(t *testing.T) {
 	l := manyLimits()

@@ -24,11 +24,11 @@ func zoneOf(l *policy.Ledger, key string, r *remediate.Run) (zone string, known 
 	return "", r.NodeLabels != nil
 }
 
-// nodeLabels returns the labels of a target's Node for the record of a new run. If there is no
-// Node, they are those in the newest record of the same Node or Machine; nil: nobody knows them. // I11
-func (b handoverBook) nodeLabels(t remediate.Target, n *policy.Node) map[string]string {
+// knownNode returns the labels of a target's Node, and how it names its Machines, for the record of a new run. If there
+// is no Node, they are those in the newest record of the same Node or Machine; nil: nobody knows them. // I11
+func (b handoverBook) knownNode(t remediate.Target, n *policy.Node) (map[string]string, remediate.NodeNames) {
 	if n != nil {
-		return remediate.KnownLabels(n.Labels)
+		return remediate.KnownLabels(n.Labels), remediate.KnownNames(remediate.NodeNames(n.Names()))
 	}
 	newest := &remediate.Run{}
 	for _, r := range b.allRuns().each() {
@@ -38,7 +38,7 @@ func (b handoverBook) nodeLabels(t remediate.Target, n *policy.Node) map[string]
 			newest = r
 		}
 	}
-	return newest.NodeLabels
+	return newest.NodeLabels, newest.NodeNames
 }
 
 // zoneKey is the label that holds the zone, for a candidate.

@@ -31,6 +31,8 @@ type Record struct {
 	// Labels are those of the Node when the newest object was made, for the limits that cover it; see
 	// remediate.KnownLabels. // I11
 	Labels map[string]string `json:"labels,omitzero"`
+	// Names is how the Node named its Machines then; see remediate.KnownNames. // I11
+	Names remediate.NodeNames `json:"names,omitzero"`
 	// Idle is since when the record has no place in the limits of what is in flight: nobody
 	// carries it out, its remediator does not stop in time, or it has had a place for as long as a run
 	// may.

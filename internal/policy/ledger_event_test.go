@@ -100,6 +100,7 @@ func (w *trial) setRuns(t *rapid.T) {
 		}
 		if odds(t, "a Node", 2) {
 			r.Node = of(t, "node", append([]string{"gone"}, worldNodes...)...)
+			r.NodeNames = NodeNames{of(t, "named", worldNamed...), of(t, "named of the Cluster API", worldNamed...), of(t, "provider", worldProviders...)}
 		}
 		w.runs = append(w.runs, r)
 	}

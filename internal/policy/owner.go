@@ -34,6 +34,17 @@ const (
 	clusterMachineAnnotation   = "cluster.x-k8s.io/machine"
 )
 
+// NodeNames is how a Node names its Machines and its BareMetalHost.
+type NodeNames struct {
+	OpenShiftMachine, ClusterMachine string // see NamedMachines
+	ProviderID                       string
+}
+
+// Names returns the names by which a Node names others.
+func (n *Node) Names() NodeNames {
+	return NodeNames{n.OpenShiftMachine, n.ClusterMachine, n.ProviderID}
+}
+
 // named returns the Machine of an API group that the Node's annotations name.
 func (n *Node) named(apiGroup string) string {
 	if apiGroup == group(OpenShiftMachineAPI) {
@@ -171,10 +182,11 @@ func (o owners) inControlPlane(m *Machine) bool {
 }
 
 // counts reports whether a Machine counts in what all share: it owns its Node, or has none and is
-// where Nodes of the cluster name their Machines, or under remediation.
+// where Nodes of the cluster name their Machines, or under remediation. A Node that a run deleted
+// registers again without the names that it had. // I11
 func (o owners) counts(m *Machine) bool {
 	if n := o.nodes[m.NodeName]; n != nil {
-		return o.owns(m, n)
+		return o.owns(m, n) || o.rules.names(o.runs[runSubject{node: n.Name}].nodeThen(), m)
 	}
 	return o.rules.trusts(m.Group(), m.Namespace) || o.runs.onMachine(m).ID != "" || o.spaces[o.rules.spaceOfMachine(m)].nodes > 0
 }
@@ -183,6 +195,11 @@ func (o owners) counts(m *Machine) bool {
 func (m *Machine) foreign() string {
 	return fmt.Sprintf("no Node of the cluster names a Machine in namespace %s, so Machine %s counts in no limit; if it is of this cluster, add the namespace to clusters[].namespaces",
 		m.Namespace, m.Key())
+}
+
+// nodeThen is the Node of the run with what it named when the run began.
+func (r OpenRun) nodeThen() *Node {
+	return &Node{OpenShiftMachine: r.NodeNames.OpenShiftMachine, ClusterMachine: r.NodeNames.ClusterMachine, ProviderID: r.NodeNames.ProviderID}
 }
 
 // hasRunOn reports whether an open run is on the Machine and on the Node that it names.
@@ -200,7 +217,7 @@ func (r OpenRun) isOf(m *Machine) bool {
 type spaceCount struct{ nodes, controlPlane int }
 
 // machineSpaces are the namespaces in which Nodes name a Machine. An open run counts like the
-// Node on which it is: it may have deleted that. // I11
+// Node on which it is, as that was when the run began: it may have deleted that. // I11
 type machineSpaces map[space]spaceCount
 
 // count counts a Node in the namespaces that it names, or removes it: by is 1 or -1.
@@ -212,9 +229,6 @@ func (s machineSpaces) count(rules *Rules, n *Node, by int) {
 
 // countRun does that with an open run.
 func (s machineSpaces) countRun(rules *Rules, r OpenRun, by int) {
-	if r.Machine == "" || r.Node == "" {
-		return
-	}
 	for _, in := range rules.spacesOfRun(&r) {
 		s.add(in, r.ControlPlane, by)
 	}

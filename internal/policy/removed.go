@@ -17,7 +17,7 @@ import (
 // Equal reports whether two runs are the same to everything that is evaluated.
 func (r OpenRun) Equal(o OpenRun) bool {
 	return r.ID == o.ID && r.Machine == o.Machine && r.MachineAPI == o.MachineAPI && r.Node == o.Node && r.ControlPlane == o.ControlPlane &&
-		(r.NodeLabels == nil) == (o.NodeLabels == nil) && maps.Equal(r.NodeLabels, o.NodeLabels)
+		(r.NodeLabels == nil) == (o.NodeLabels == nil) && maps.Equal(r.NodeLabels, o.NodeLabels) && r.NodeNames == o.NodeNames
 }
 
 // targetNodes are the Nodes as the checks and budgets see them.

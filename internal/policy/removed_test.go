@@ -19,7 +19,7 @@ import (
 )
 
 // TestLawsRemovedNodeCountsAsBefore: what a run does to its Node makes no room under any limit. It
-// deletes the Node, which then registers without its labels, and every check counts the same. // I11
+// deletes the Node, which then registers without its labels and names, and every check counts the same. // I11
 func TestLawsRemovedNodeCountsAsBefore(t *testing.T) {
 	counted := 0
 	law.CheckTested(t, func() bool { return counted > 0 }, func(t *rapid.T) {
@@ -31,17 +31,19 @@ func TestLawsRemovedNodeCountsAsBefore(t *testing.T) {
 		if sick := s.Nodes["sick"]; sick != nil && rapid.Bool().Draw(t, "acted on") {
 			n = sick // a check of Nodes selects it
 		}
-		s.Rules.TrustNames = true // a Machine that does not own its Node counts only without it
-		for i := range s.Machines {
-			s.Machines[i].NodeUID = ""
+		w := tablesOf(&s).owners()
+		// A Machine that names the Node of another begins to count when it is gone, like one that was just made without a Node.
+		s.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(m Machine) bool { return m.NodeName == n.Name && !w.owns(&m, n) })
+		r := OpenRun{ID: "r", Node: n.Name, ControlPlane: n.ControlPlane, NodeLabels: labels.Set{}, NodeNames: n.Names()} // those of a Node without labels are known, too
+		maps.Copy(r.NodeLabels, n.Labels)
+		if m, _ := w.machineOf(n); m != nil {
+			r.Machine, r.MachineAPI = m.Key(), m.APIVersion
 		}
-		known := labels.Set{} // those of a Node without labels are known, too
-		maps.Copy(known, n.Labels)
-		s.OpenRuns = []OpenRun{{ID: "r", Node: n.Name, ControlPlane: n.ControlPlane, NodeLabels: known}}
+		s.OpenRuns = []OpenRun{r}
 		before := Decide(s, ledgerEpoch)
 		if delete(s.Nodes, n.Name); rapid.Bool().Draw(t, "registered") {
 			bare := *n
-			bare.Labels = nil
+			bare.Labels, bare.OpenShiftMachine, bare.ClusterMachine, bare.ProviderID = nil, "", "", ""
 			s.Nodes[n.Name] = &bare
 		}
 		after := Decide(s, ledgerEpoch)
@@ -153,6 +155,60 @@ func TestMachineWhoseNodeARunDeletedCounts(t *testing.T) {
 			require.Equal(t, StateActive, r.State, r.Message)
 			assert.Equal(t, []int{4, 3}, []int{r.Expected, r.Healthy})
 		})
+	}
+}
+
+// The Machines without a Node count because one Node names a Machine in their namespace, which does not exist. They go on
+// to count when a run has deleted that Node, and when it is back without what it named. // I11
+func TestMachinesCountThoughARunDeletedTheNodeThatNamedTheirNamespace(t *testing.T) {
+	fences := nodePolicy()
+	fences.SelectsNodes, fences.Selector, fences.MaxUnhealthy = false, labels.Everything(), new(intstr.FromInt32(1))
+	for name, names := range map[string]NodeNames{
+		"a Machine of OpenShift":       {OpenShiftMachine: "a/gone"},
+		"a Machine of the Cluster API": {ClusterMachine: "a/gone"},
+		"a BareMetalHost":              {ProviderID: "metal3://a/h/gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := caseNode("n", "Ready", time.Hour)
+			n.OpenShiftMachine, n.ClusterMachine, n.ProviderID = names.OpenShiftMachine, names.ClusterMachine, names.ProviderID
+			w := newTrial(Rules{})
+			w.apply(caseChange(n), caseChange(caseMachine("m-0", "")), caseChange(caseMachine("m-1", "")), caseChange(fences))
+			counts := func() []int {
+				t.Helper()
+				w.compare(t)
+				r := w.l.Report(w.now).Checks[0]
+				return []int{r.Expected, r.Healthy}
+			}
+			require.Equal(t, []int{2, 0}, counts())
+			w.runs = []OpenRun{{ID: "r", Node: "n", NodeLabels: labels.Set{}, NodeNames: n.Names()}}
+			w.l.SetRuns(w.now, w.runs)
+			w.apply(Change{ID: caseChange(n).ID})
+			assert.Equal(t, []int{2, 0}, counts(), "the Node is deleted")
+			w.apply(caseChange(caseNode("n", "Ready", 0)))
+			assert.Equal(t, []int{2, 0}, counts(), "it is back, and names nothing yet")
+			w.runs = []OpenRun{{ID: "r", Node: "n", NodeLabels: labels.Set{}}}
+			w.l.SetRuns(w.now, w.runs)
+			assert.Equal(t, []int{0, 0}, counts(), "the record does not have the names")
+		})
+	}
+}
+
+// A Node may name a Machine of each API family. The one on which the run is not goes on to count, too, when the Node is
+// back without what it named. // I11
+func TestOtherMachineOfARemovedNodeCounts(t *testing.T) {
+	fences := nodePolicy()
+	fences.SelectsNodes, fences.Selector, fences.MaxUnhealthy = false, labels.Everything(), new(intstr.FromInt32(1))
+	n, other := caseNode("n", "Ready", time.Hour), caseMachine("o", "n")
+	n.OpenShiftMachine, n.ClusterMachine = "a/m", "a/o"
+	other.APIVersion = ClusterAPIV1Beta2
+	w := newTrial(Rules{})
+	w.runs = []OpenRun{{ID: "r", Node: "n", Machine: "a/m", MachineAPI: OpenShiftMachineAPI, NodeLabels: labels.Set{}, NodeNames: n.Names()}}
+	w.l.SetRuns(w.now, w.runs)
+	w.apply(caseChange(n), caseChange(caseMachine("m", "n")), caseChange(other), caseChange(fences))
+	for _, c := range []Change{caseChange(n), {ID: caseChange(n).ID}, caseChange(caseNode("n", "Ready", 0))} {
+		w.apply(c)
+		w.compare(t)
+		assert.Equal(t, 2, w.l.Report(w.now).Checks[0].Expected)
 	}
 }
 

@@ -95,6 +95,8 @@ type OpenRun struct {
 	ControlPlane bool
 	// NodeLabels are those that the Node had when the run began; nil if they are not known.
 	NodeLabels map[string]string
+	// NodeNames are those that the Node named when the run began; empty if they are not known.
+	NodeNames NodeNames
 }
 
 // Cluster is what policy needs of a cluster.x-k8s.io Cluster. A time is zero if

@@ -1,6 +1,9 @@
 package policy
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // space is a namespace on an API server. Whoever may write in a namespace of the cluster decides
 // nothing about the one of its name on a management API apart, nor the other way round.
@@ -34,13 +37,22 @@ func (r *Rules) spacesOfNode(n *Node) (list []space) {
 	return list
 }
 
-// spacesOfRun returns where the Machine of a run may be: older records do not have its API.
+// spacesOfRun returns where the Machines are that the Node of a run named, and where the Machine of the run
+// may be, each space once: older records do not have its API. A run without a Node has none.
 func (r *Rules) spacesOfRun(run *OpenRun) []space {
-	namespace, _ := splitKey(run.Machine)
-	if r.ManagementApart && run.MachineAPI == "" {
-		return []space{{false, namespace}, {true, namespace}}
+	if run.Node == "" {
+		return nil
 	}
-	return []space{r.spaceOf(group(run.MachineAPI), namespace)}
+	list := r.spacesOfNode(run.nodeThen())
+	if namespace, _ := splitKey(run.Machine); namespace != "" {
+		if in := r.spaceOf(group(run.MachineAPI), namespace); !slices.Contains(list, in) {
+			list = append(list, in)
+		}
+		if apart := (space{true, namespace}); r.ManagementApart && run.MachineAPI == "" && !slices.Contains(list, apart) {
+			list = append(list, apart)
+		}
+	}
+	return list
 }
 
 // trustsSpace reports whether the administrator named the namespace as one of the Machines of the

@@ -38,6 +38,7 @@ type flat struct {
 	otherPowerLock                       string
 	wait                                 Wait
 	isolatedAsked                        bool
+	names                                NodeNames
 }
 
 // flatten must know every field that Next may change; TestFlattenKnowsTheRun
@@ -53,7 +54,7 @@ func flatten(r Run) flat {
 	f.abort, f.asIs, f.retry = r.Abort != nil, r.Abort != nil && r.Abort.AsIs, r.Retry != nil
 	f.confirmed, f.recheck = r.Confirmed != nil, r.Revalidate
 	f.maxAttempts, f.reprovision, f.noMore = r.Limits.MaxAttempts, r.Limits.Reprovision, r.NoMoreAttempts
-	f.isolatedAsked, f.otherPowerLock = r.IsolatedAsked, r.OtherPowerLock
+	f.isolatedAsked, f.otherPowerLock, f.names = r.IsolatedAsked, r.OtherPowerLock, r.NodeNames
 	f.tries, f.labels, f.switchedOff, f.restored = len(r.Tries), len(r.NodeLabels), r.SwitchedOff, len(r.Restored)
 	if f.hasWait = r.Wait != nil; f.hasWait {
 		f.wait = *r.Wait
@@ -78,7 +79,7 @@ func flatten(r Run) flat {
 }
 
 func TestFlattenKnowsTheRun(t *testing.T) {
-	require.Equal(t, 56, reflect.TypeFor[Run]().NumField(),
+	require.Equal(t, 57, reflect.TypeFor[Run]().NumField(),
 		"Run has another number of fields: teach flatten and keyOf the new one, then change this number")
 }
 

@@ -60,8 +60,28 @@ func KnownLabels(labels map[string]string) map[string]string {
 	return maps.Clone(labels)
 }
 
+// NodeNames is how a Node named its Machines and its BareMetalHost; empty: it named none, or nobody knows it.
+type NodeNames struct {
+	OpenShiftMachine string `json:"openShiftMachine,omitempty"`
+	ClusterMachine   string `json:"clusterMachine,omitempty"`
+	ProviderID       string `json:"providerID,omitempty"`
+}
+
+// maxName bounds each of the names in a record, in bytes. What exists has a shorter one.
+const maxName = 1 << 10
+
+// KnownNames are the names for a record, without those that are too long. // I11
+func KnownNames(n NodeNames) NodeNames {
+	for _, name := range []*string{&n.OpenShiftMachine, &n.ClusterMachine, &n.ProviderID} {
+		if len(*name) > maxName {
+			*name = ""
+		}
+	}
+	return n
+}
+
 // leavesNodeGone says whether a run that ends so may leave its Node deleted. The next run of the
-// same Machine then has its labels from the record.
+// same Machine then has its labels and names from the record.
 func leavesNodeGone(r Run, end Step) bool {
 	return end != Done && r.Isolation == IsolateDelete && (r.Attempt > 1 || !r.Isolated.IsZero())
 }

@@ -41,7 +41,7 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// The labels go with the end of the run, unless its Node may be gone then. // I11
+// The labels and the names go with the end of the run, unless its Node may be gone then. // I11
 func TestRunThatEndsKeepsLabelsOnlyOfANodeThatIsGone(t *testing.T) {
 	isolated := Run{Isolation: IsolateDelete, Attempt: 1, Isolated: ago(time.Hour)}
 	for name, c := range map[string]struct {
@@ -57,9 +57,9 @@ func TestRunThatEndsKeepsLabelsOnlyOfANodeThatIsGone(t *testing.T) {
 		"the Node was tainted, and never deleted": {Run{Isolation: IsolateTaint, Attempt: 1, Isolated: ago(time.Hour)}, Aborted, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.run.NodeLabels = map[string]string{"zone": "a"}
+			c.run.NodeLabels, c.run.NodeNames = map[string]string{"zone": "a"}, NodeNames{ClusterMachine: "ns/m"}
 			ended, _, _ := finish(c.run, c.end, reason.ClosedAsIs, "", ago(0))
-			assert.Equal(t, c.keeps, ended.NodeLabels != nil)
+			assert.Equal(t, []bool{c.keeps, c.keeps}, []bool{ended.NodeLabels != nil, ended.NodeNames != NodeNames{}})
 		})
 	}
 }
@@ -71,6 +71,11 @@ func TestKnownLabels(t *testing.T) {
 	assert.Equal(t, map[string]string{"zone": "a"}, kept)
 	assert.Equal(t, map[string]string{}, KnownLabels(nil), "a Node without labels: that is known")
 	assert.Nil(t, KnownLabels(map[string]string{"long": strings.Repeat("x", maxLabels)}))
+}
+
+func TestKnownNames(t *testing.T) {
+	long := strings.Repeat("x", maxName)
+	assert.Equal(t, NodeNames{"a/m", "", long}, KnownNames(NodeNames{"a/m", "a/" + long, long}))
 }
 
 // A run that went on at step 3 after a pause, and begins again at step 1 later, has begun twice. // I11, I15

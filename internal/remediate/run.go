@@ -88,6 +88,8 @@ type Run struct {
 	// NodeLabels are those that the Node had when the run began, for the limits that cover it; see
 	// KnownLabels.
 	NodeLabels map[string]string `json:"nodeLabels,omitzero"`
+	// NodeNames is how the Node named its Machines then; see KnownNames. Older records have none.
+	NodeNames NodeNames `json:"nodeNames,omitzero"`
 
 	Trigger string `json:"trigger"`           // why it began, for people
 	Check   string `json:"check,omitempty"`   // namespace/name of the check; "" for a manual fence

@@ -97,7 +97,7 @@ func finish(r Run, end Step, code reason.Code, note string, now time.Time) (Run,
 	r.Reason, r.Note, r.Ended = code, note, now
 	r.Restored = nil // the history stays small
 	if !leavesNodeGone(r, end) {
-		r.NodeLabels = nil
+		r.NodeLabels, r.NodeNames = nil, NodeNames{}
 	}
 	return enter(r, end, note, now)
 }
