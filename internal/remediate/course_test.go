@@ -202,6 +202,14 @@ func TestReprovision(t *testing.T) {
 		{"our hold is released first", Reprovision, sec, func(r *Run, s *Observation) { metal3(r, s, Yes) }, Reprovision, ReleasePowerLock, ""},
 		{"the Node is Ready, and its host reads Off: perhaps nobody has noticed", Reprovision, sec, backAtOff, Reprovision, Nothing, ""},
 		{"it is still Ready: the BMC errs", Reprovision, 91 * sec, backAtOff, AwaitNode, Nothing, ""},
+		{"its host reads Off since a moment only", Reprovision, 91 * sec, func(r *Run, s *Observation) {
+			backAtOff(r, s)
+			s.Proof = proof(bmc.Off, 10*sec, 0)
+		}, Reprovision, Nothing, ""},
+		{"its host reads Off all the time: the BMC errs", Reprovision, 3 * time.Minute, func(r *Run, s *Observation) {
+			backAtOff(r, s)
+			s.Proof = proof(bmc.Off, 91*sec, 0)
+		}, AwaitNode, Nothing, ""},
 		{"the Node is Ready after all: restored", Reprovision, sec, func(r *Run, s *Observation) {
 			s.Node, r.Reason = Node{Exists: Yes, UID: "u2", BootID: "b2", SystemUUID: "s", Ready: Yes}, "AttemptsExhausted"
 		}, AwaitNode, Nothing, ""},

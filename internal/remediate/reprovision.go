@@ -20,8 +20,9 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	}
 	found := interlockAt(at, r, s)
 	nodeIsBack := !deleteOnly && registeredSinceIsolation(r, s.Node) && isTargetMachine(r.Target, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
-	// The Node of a host that reads Off may be Ready only because nobody has noticed that yet. // I20
-	readyIsOld := s.Power.State == bmc.Off && !timeExpired(s, now, r.StepStarted.Add(readyOutlives))
+	// The Node of a host that reads Off may be Ready only because nobody has noticed that yet: our power
+	// lock, which is released late while the API does not answer, may have switched it off just now. // I20
+	readyIsOld := s.Power.State == bmc.Off && !timeExpired(s, now, later(r.StepStarted, s.Proof.Since()).Add(readyOutlives))
 	switch {
 	case anyOnPending(r):
 		return stop(r, reason.OutletContradicted, onPendingNote, now)

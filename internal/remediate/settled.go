@@ -24,12 +24,12 @@ func (r Run) Settled() bool {
 		return false
 	}
 	untouched := !r.TouchedHost() && r.OffLevel == 0
-	return untouched || !r.HealthySince.IsZero() || broughtOn(r)
+	return untouched || !r.HealthySince.IsZero() || r.ReadOn()
 }
 
-// broughtOn says whether the journal shows that step 3 read the host On, and that it was neither
+// ReadOn says whether the journal shows that step 3 read the host On, and that it was neither
 // switched off nor read Off since.
-func broughtOn(r Run) bool {
+func (r Run) ReadOn() bool {
 	last := -1
 	for i, v := range r.Steps {
 		if v.Step == PowerOn {

@@ -37,6 +37,12 @@ func TestOf(t *testing.T) {
 			r.Steps = append(r.Steps, remediate.Visit{Step: step})
 		}
 	}
+	foundReady := func(r *remediate.Run) { // its Node registered, and nothing has read it On
+		r.Intervened, r.Isolated = true, time.Unix(1, 0)
+		for _, step := range []remediate.Step{remediate.PowerOff, remediate.DeleteNode, remediate.PowerOn, remediate.Reprovision, r.Step} {
+			r.Steps = append(r.Steps, remediate.Visit{Step: step})
+		}
+	}
 	resting := func(r *remediate.Run) { // for nobody
 		r.Reason, r.Wait = reason.Withdrawn, &remediate.Wait{Code: reason.Withdrawn}
 		r.Request = &remediate.Request{Kind: policy.FencedRemediationKind, UID: "u"}
@@ -60,10 +66,12 @@ func TestOf(t *testing.T) {
 		"waiting":                       {sick, policy.Request{}, run(remediate.Waiting), "Running True Unknown False", true, "Waiting"},
 		"the host is off, deleted":      {sick, policy.Request{Deleting: true}, run(remediate.DeleteNode), "Running True Unknown False", true, "DeleteNode"},
 		"not yet on, deleted":           {sick, policy.Request{Deleting: true}, run(remediate.PowerOn), "Running True Unknown False", true, "PowerOn"},
-		"on again, deleted":             {sick, policy.Request{Deleting: true}, run(remediate.AwaitNode), "Running True Unknown False", false, "AwaitNode"},
+		"on again, deleted":             {sick, policy.Request{Deleting: true}, run(remediate.AwaitNode, broughtOn), "Running True Unknown False", false, "AwaitNode"},
+		"found Ready, deleted":          {sick, policy.Request{Deleting: true}, run(remediate.AwaitNode, foundReady), "Running True Unknown False", true, "AwaitNode"},
+		"came by itself, deleted":       {sick, policy.Request{Deleting: true}, run(remediate.RestoreNode, foundReady), "Running True Unknown False", true, "RestoreNode"},
 		"on again":                      {sick, policy.Request{}, run(remediate.AwaitNode), "Running True Unknown False", true, "AwaitNode"},
-		"outlets on again, deleted":     {sick, policy.Request{Deleting: true}, run(remediate.AwaitNode, byOutlet), "Running True Unknown False", true, "AwaitNode"},
-		"its Node registered, deleted":  {sick, policy.Request{Deleting: true}, run(remediate.RestoreNode, byOutlet), "Running True Unknown False", false, "RestoreNode"},
+		"outlets on again, deleted":     {sick, policy.Request{Deleting: true}, run(remediate.AwaitNode, broughtOn, byOutlet), "Running True Unknown False", true, "AwaitNode"},
+		"its Node registered, deleted":  {sick, policy.Request{Deleting: true}, run(remediate.RestoreNode, broughtOn, byOutlet), "Running True Unknown False", false, "RestoreNode"},
 		"a person is needed":            {sick, policy.Request{}, run(remediate.Held, sent), "Held True False False", true, "Held"},
 		"the same, never touched":       {sick, policy.Request{}, run(remediate.Held), "Held False False False", true, "Held"},
 		"the same, and its host is On":  {sick, policy.Request{}, run(remediate.Held, broughtOn), "Held False False False", true, "Held"},

@@ -89,7 +89,7 @@ func (w *World) finishHost(h *host, why string) {
 	case !h.On && len(w.ledger.cycles[h.Name]) > 0 && h.OffBy != "foreign hand":
 		w.violate("I20", h.Name, "the host is off by %s, and no run is open", h.OffBy)
 	case n != nil && n.Ready == "True":
-		if lacks := n.Lacks(h.Host); len(lacks) > 0 {
+		if lacks := n.Lacks(h.Host); len(lacks) > 0 && !w.ledger.forged[h.Name] {
 			w.violate("I20", h.Name, "the Node lacks %s, and no run is open", strings.Join(lacks, ", "))
 		}
 	case n != nil && time.Since(n.Since) < 5*time.Minute: // it has just been deleted

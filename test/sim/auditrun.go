@@ -213,10 +213,13 @@ func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 func (w *World) auditEnd(r remediate.Run) {
 	node := r.Target.Node
 	h, n := w.hostOf(node), w.api.Nodes[node]
+	before, isolated := w.ledger.boots[r.ID]
+	if r.Step == remediate.Aborted && isolated && n != nil && w.machineOf(n) == h.Host && otherUUID(n.SystemUUID, r.Target.SystemUUID) {
+		w.ledger.forged[node] = true
+	}
 	if r.Step != remediate.Done {
 		return
 	}
-	before, isolated := w.ledger.boots[r.ID]
 	same := h.Boots <= before.boots
 	if before.on { // it may have booted just before, which nobody could know
 		same = h.BootID() == before.boot

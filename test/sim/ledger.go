@@ -38,6 +38,7 @@ type ledger struct {
 	misdated map[string]bool      // runs that a fenced with a wrong clock has saved: with all their times wrong, as it sees them
 	lies     map[string]time.Time // by Node: when a BMC last read Off while its host was on
 	starts   []tried
+	forged   map[string]bool           // by Node: a run that isolated it ended while it told the UUID of another machine, which was forged
 	said     map[string]saidAt         // by UID of a request: the last Processing=False in its status
 	told     map[recordedKey]time.Time // by Node: the last entry of an audit log about a request to another remediator
 }
@@ -102,12 +103,15 @@ func newLedger() ledger {
 		recorded: map[recordedKey]recorded{}, frozen: map[string]string{}, cycles: map[string][]cycle{}, forgiven: map[string]int{}, boots: map[string]booted{},
 		backups: map[string]time.Time{}, on: map[attemptKey]bool{}, held: map[string]bool{},
 		fixed: map[string][]logKey{}, scopes: map[string]time.Time{}, cases: map[caseKey]bool{}, answered: map[string]time.Time{}, readBack: map[readBackKey]bool{},
-		asked: map[string]askedRecord{}, told: map[recordedKey]time.Time{}, old: map[string]time.Time{}, lies: map[string]time.Time{}, said: map[string]saidAt{}, misdated: map[string]bool{}}
+		asked: map[string]askedRecord{}, told: map[recordedKey]time.Time{}, old: map[string]time.Time{}, lies: map[string]time.Time{}, said: map[string]saidAt{}, forged: map[string]bool{}, misdated: map[string]bool{}}
 }
 
 // looked records an answer that reached a fenced. w.mu is held.
 func (w *World) looked(c *incarnation, r remediate.Run, f run.Fresh, began time.Time) {
 	node := r.Target.Node
+	if uid := r.Target.ClusterUID; uid != "" && f.Observation.ClusterUID != uid { // a copy's Lease says nothing about this host // I27
+		f.Observation.Lease = remediate.Lease{}
+	}
 	last := looked{began: began, fresh: f, quorum: w.survives(f, node)}
 	if before := w.ledger.looks[lookKey{c, node}].changed; changed(r.Target, f.Observation) != "" {
 		if last.changed = before; before.IsZero() {
