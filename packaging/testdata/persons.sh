@@ -90,11 +90,17 @@ done
 grep -q "$both" /tmp/answer
 echo "ok two people are two persons"
 
-main() { systemctl show --value -p MainPID "$1"; }
+main() { # main SERVICE: its process. A signal to process 0, which no service has, would be one to this script.
+	local pid
+	pid=$(systemctl show --value -p MainPID "$1")
+	[ "$pid" != 0 ] && echo "$pid"
+}
+asked() { says PersonUnknown $none root; } # fenced-login runs now, and for a minute
 sock=$(systemctl show --value -p Listen fenced-login.socket | cut -d' ' -f1)
 inside() { nsenter --target "$(main fenced)" --mount setpriv --reuid=fenced --regid=fenced --clear-groups "$@"; } # as the daemon
 inside test ! -e /proc/1
 [ "$(stat -c '%U %G %a' "$sock")" = "fenced fenced 600" ]
+asked
 user=$(stat -c %U "/proc/$(main fenced-login)")
 [ "$user" != root ] && [ "$user" != fenced ]
 echo "ok the daemon sees no process of others, and who does is nobody"
@@ -117,9 +123,11 @@ unknown() {
 	login "$anna" anna fencectl pause --reason "nobody asks who I am" >/tmp/answer 2>&1
 	fencectl status -o json >/tmp/answer 2>&1 || grep -Eq '"paused": ?true' /tmp/answer
 }
-kill -STOP "$(main fenced-login)"
+asked
+pid=$(main fenced-login)
+kill -STOP "$pid"
 unknown
-kill -CONT "$(main fenced-login)"
+kill -CONT "$pid"
 echo "ok who is not told of counts as nobody: it hangs"
 
 systemctl stop fenced-login.socket fenced-login.service
