@@ -98,7 +98,7 @@ func TestEveryInvariantHasARow(t *testing.T) {
 	text := documents(t)["safety.md"]
 	assert.NotContains(t, strings.ToLower(text), "not yet", "an invariant without a guard is none")
 	var want []string
-	for i := range 26 {
+	for i := range 27 {
 		want = append(want, "I"+strconv.Itoa(i+1))
 	}
 	for _, name := range append(want, "L1", "L2", "L3", "L4", "L5") {
@@ -106,6 +106,23 @@ func TestEveryInvariantHasARow(t *testing.T) {
 		require.NotEmpty(t, row, "safety.md has no row %s", name)
 		assert.Contains(t, row, "`Test", "safety.md: nothing guards %s", name)
 	}
+}
+
+// TestEveryDecisionIsInTheIndex: by its number and title, with a status and a date.
+func TestEveryDecisionIsInTheIndex(t *testing.T) {
+	all := documents(t)
+	index, found := all["adr/README.md"], 0
+	for file, text := range all {
+		name, ok := strings.CutPrefix(file, "adr/")
+		if !ok || name == "README.md" {
+			continue
+		}
+		found++
+		number, title, _ := strings.Cut(strings.TrimPrefix(strings.SplitN(text, "\n", 2)[0], "# "), ". ")
+		row := regexp.MustCompile(`(?m)^\| ` + number + ` \| ` + regexp.QuoteMeta("["+title+"]("+name+")") + ` \| \S.* \| \d{4}-\d\d-\d\d \|$`)
+		assert.Regexp(t, row, index, "docs/adr/README.md has no row of %s", file)
+	}
+	require.Greater(t, found, 20, "the decisions were not found")
 }
 
 // TestLinksResolve: every relative link leads to a file, and to a heading
