@@ -49,7 +49,11 @@ func (b *Book) byID(all []remediate.Run) map[string]*remediate.Run {
 func (b *Book) put(r remediate.Run) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.runsChanged = b.runsChanged || !openTarget(b.runs.byID[r.ID]).Equal(openTarget(&r)) // few saves change that
+	was := b.runs.byID[r.ID]
+	b.runsChanged = b.runsChanged || !openTarget(was).Equal(openTarget(&r)) // few saves change that
+	if b.leads && was != nil && was.Open() && !r.Open() {
+		b.runs.seenEnd[r.ID] = true
+	}
 	b.runs.byID[r.ID] = &r
 }
 
@@ -157,6 +161,7 @@ func (b *Book) Forget(ended, recent time.Time) {
 	maps.DeleteFunc(b.runs.byID, func(_ string, r *remediate.Run) bool { // the checks depend only on open runs
 		return !r.Open() && r.Ended.Before(ended)
 	})
+	maps.DeleteFunc(b.runs.seenEnd, func(id string, _ bool) bool { return b.runs.byID[id] == nil })
 	b.replacements.forget(b.ledger)
 	maps.DeleteFunc(b.stableUntil, func(_ string, until time.Time) bool { return until.Before(recent) })
 }

@@ -43,6 +43,6 @@ func (d Door) BeginLeadership(all []remediate.Run) error {
 		return errRemoved()
 	}
 	d.b.leads = true
-	d.b.runs.byID, d.b.runsChanged = mine, true
+	d.b.runs.byID, d.b.runs.seenEnd, d.b.runsChanged = mine, map[string]bool{}, true
 	return nil
 }

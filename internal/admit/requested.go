@@ -82,9 +82,9 @@ func (b requestBook) requested(now time.Time) []asked {
 		asking[requestKey(q.Request.Kind, q.Request.UID)] = !request.IsOver(q.Request)
 	}
 	for i, q := range requests {
-		r := index.of(&requests[i])
-		list[i] = asked{Requested: q, run: r, runOver: r != nil && r.Request != nil && !asking[requestKey(r.Request.Kind, r.Request.UID)]}
-		list[i].holderLost = b.leads && b.runs.lacksHolder(q.Request.Power, list[i].run)
+		lost := b.runs.lacksHolder(q.Request.Power, index.own[requestKey(q.Request.Kind, q.Request.UID)])
+		r := index.of(&requests[i], lost)
+		list[i] = asked{Requested: q, run: r, runOver: r != nil && r.Request != nil && !asking[requestKey(r.Request.Kind, r.Request.UID)], holderLost: b.leads && lost}
 	}
 	return list
 }

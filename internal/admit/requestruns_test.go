@@ -25,25 +25,28 @@ func TestRunOfARequest(t *testing.T) {
 		runs []remediate.Run
 		want string
 	}{
-		"none":                               {nil, ""},
-		"of a check, before":                 {[]remediate.Run{run("a", remediate.Done, before, nil)}, ""},
-		"of a check, Done since":             {[]remediate.Run{run("a", remediate.Done, after, nil)}, "a"},
-		"of a check, replaced since":         {[]remediate.Run{run("a", remediate.Reprovisioned, after, nil)}, "a"},
-		"the Machine before, replaced since": {[]remediate.Run{{ID: "a", Step: remediate.Reprovisioned, Ended: after, Target: remediate.Target{Node: "n", MachineUID: "earlier"}}}, ""},
-		"of a check, dropped since":          {[]remediate.Run{run("a", remediate.Aborted, after, nil)}, ""},
-		"open":                               {[]remediate.Run{run("a", remediate.PowerOff, time.Time{}, nil), run("b", remediate.Done, after, own)}, "a"},
-		"its own":                            {[]remediate.Run{run("a", remediate.Done, after, own)}, "a"},
-		"the newest of its own":              {[]remediate.Run{run("a", remediate.Aborted, after, own), run("b", remediate.Aborted, after, own)}, "b"},
-		"its own dropped, then of a check":   {[]remediate.Run{run("b", remediate.Aborted, after, own), run("a", remediate.Done, after, nil)}, "a"},
-		"of a check, by a clock ahead":       {[]remediate.Run{run("a", remediate.Done, made.Add(3*time.Hour), nil)}, ""},
-		"of another target":                  {[]remediate.Run{{ID: "a", Step: remediate.Done, Ended: after, Target: remediate.Target{Node: "other"}}}, ""},
+		"none":                                {nil, ""},
+		"of a check, before":                  {[]remediate.Run{run("a", remediate.Done, before, nil)}, ""},
+		"of a check, Done since":              {[]remediate.Run{run("a", remediate.Done, after, nil)}, "a"},
+		"of a check, replaced since":          {[]remediate.Run{run("a", remediate.Reprovisioned, after, nil)}, "a"},
+		"the Machine before, replaced since":  {[]remediate.Run{{ID: "a", Step: remediate.Reprovisioned, Ended: after, Target: remediate.Target{Node: "n", MachineUID: "earlier"}}}, ""},
+		"of a check, dropped since":           {[]remediate.Run{run("a", remediate.Aborted, after, nil)}, ""},
+		"open":                                {[]remediate.Run{run("a", remediate.PowerOff, time.Time{}, nil), run("b", remediate.Done, after, own)}, "a"},
+		"its own":                             {[]remediate.Run{run("a", remediate.Done, after, own)}, "a"},
+		"the newest of its own":               {[]remediate.Run{run("a", remediate.Aborted, after, own), run("b", remediate.Aborted, after, own)}, "b"},
+		"its own, whatever their IDs":         {[]remediate.Run{run("b", remediate.Aborted, after, own), run("a", remediate.Done, after, own)}, "a"},
+		"two of checks, one by a clock ahead": {[]remediate.Run{run("a", remediate.Done, after, nil), run("b", remediate.Done, made.Add(3*time.Hour), nil)}, "a"},
+		"its own dropped, then of a check":    {[]remediate.Run{run("b", remediate.Aborted, after, own), run("a", remediate.Done, after, nil)}, "a"},
+		"of a check, by a clock ahead":        {[]remediate.Run{run("a", remediate.Done, made.Add(3*time.Hour), nil)}, ""},
+		"of a check, by a wrong clock":        {[]remediate.Run{{ID: "a", Step: remediate.Done, Ended: after, WrongClock: true, Target: target}}, ""},
+		"of another target":                   {[]remediate.Run{{ID: "a", Step: remediate.Done, Ended: after, Target: remediate.Target{Node: "other"}}}, ""},
 	} {
 		rs := newRuns()
 		for _, r := range c.runs {
 			rs.byID[r.ID] = &r
 		}
 		q := policy.Requested{Request: &policy.Request{Kind: own.Kind, UID: own.UID, Created: made}, Target: policy.TargetReport{Machine: "ns/m", Node: "n", MachineUID: "mu"}}
-		found := rs.ofRequests(after.Add(time.Minute)).of(&q)
+		found := rs.ofRequests(after.Add(time.Minute)).of(&q, false)
 		if c.want == "" {
 			assert.Nil(t, found, name)
 			continue
@@ -55,7 +58,7 @@ func TestRunOfARequest(t *testing.T) {
 	done := run("a", remediate.Done, after, nil)
 	rs.byID["a"] = &done
 	annotation := policy.Requested{Request: policy.AnnotatedRequest(&policy.Machine{UID: "mu"}), Target: policy.TargetReport{Machine: "ns/m", Node: "n"}}
-	assert.Nil(t, rs.ofRequests(after.Add(time.Minute)).of(&annotation), "nobody knows when an annotation was set")
+	assert.Nil(t, rs.ofRequests(after.Add(time.Minute)).of(&annotation, false), "nobody knows when an annotation was set")
 }
 
 // A finalizer names its run. One of an older version does not: then any run of the request is taken for it. // I20

@@ -38,6 +38,7 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 	requested := w.book.requested(now)
 	proven := w.provenSince(requested, now)
 	w.recordHolds(requested, now)
+	clock, wrong := w.c.view.Clock()
 	for i, q := range requested {
 		r, unknown := q.run, w.isUnknown(q)
 		held := q.Request.Power.HasFinalizer
@@ -47,6 +48,9 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		a, found := w.candidate(&q.Requested)
 		if unknown && isOnOtherMachine(q.Request.Power, a.draft.Target) {
 			q.Target.Verdict, q.Target.Reason, q.Target.Message = policy.Indeterminate, reason.TargetChanged, "its Node is on another machine than the one that was switched off"
+		}
+		if clock == remediate.No && isOverByTime(q) { // I16
+			q.Target.Reason, q.Target.Message = reason.ClockSkew, wrong
 		}
 		s := RequestState{
 			Ref: refOf(q.Request), HasFinalizer: held, HeldBy: q.Request.Power.HeldBy, Starting: q.hasOpenRun() && isUnsaved(*r),
@@ -62,6 +66,12 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 		list = append(list, s)
 	}
 	return list
+}
+
+// isOverByTime says whether only the time in which its run must have begun has ended a request. A clock that is
+// wrong ends nothing: the request would be over for ever.
+func isOverByTime(q asked) bool {
+	return q.Target.Reason == reason.RequestTimeout && q.Request.TimedOut.IsZero()
 }
 
 // noteRead notes until when the ledger has all that was read of the cluster.

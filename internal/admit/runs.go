@@ -20,6 +20,8 @@ type runs struct {
 	// passed the limits, count as in flight, and take their slot themselves: also records of other
 	// remediators.
 	resuming, reserved map[string]bool
+	// seenEnd are those that have ended since this instance began to lead.
+	seenEnd map[string]bool
 	// others are what other remediators were asked, as if it were runs; see allRuns. The Book itself has
 	// none here.
 	others map[string]*remediate.Run
@@ -48,7 +50,7 @@ func (rs runs) find(id string) (*remediate.Run, bool) {
 }
 
 func newRuns() runs {
-	return runs{byID: map[string]*remediate.Run{}, resuming: map[string]bool{}, reserved: map[string]bool{}}
+	return runs{byID: map[string]*remediate.Run{}, resuming: map[string]bool{}, reserved: map[string]bool{}, seenEnd: map[string]bool{}}
 }
 
 // open lists the open runs by ID.

@@ -217,8 +217,8 @@ func TestKnownRunIsNotLost(t *testing.T) {
 	})
 }
 
-// A backup may hold a run of the target that is older than the lost one, and has touched nothing. It says nothing
-// about the host. // I20
+// A backup may hold a run of the target that is older than the lost one: it has touched nothing, or has ended before
+// that one, whatever time it has written. It says nothing about the host. // I20
 func TestOlderRunInABackupReleasesNothing(t *testing.T) {
 	for name, change := range map[string]func(r *remediate.Run, q *policy.Request){
 		"of the request, and it was given up": func(r *remediate.Run, q *policy.Request) {
@@ -226,6 +226,9 @@ func TestOlderRunInABackupReleasesNothing(t *testing.T) {
 		},
 		"of a person, and it needs one": func(r *remediate.Run, _ *policy.Request) {
 			r.Step, r.Reason, r.Manual = remediate.Held, reason.IdentityMismatch, &remediate.Order{Actor: "ada", Reason: "test", At: time.Now()}
+		},
+		"of a check, and its end was written by a clock that was ahead": func(r *remediate.Run, _ *policy.Request) {
+			r.Step, r.Intervened, r.Ended = remediate.Done, true, time.Now().Add(5*time.Minute)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
