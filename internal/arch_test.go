@@ -30,7 +30,7 @@ type rule struct {
 var table = map[string]rule{
 	"internal/reason":     {nil, nil},
 	"internal/guard":      {[]string{"reason"}, nil},
-	"internal/policy":     {[]string{"reason"}, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
+	"internal/policy":     {[]string{"reason", "bmc"}, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
 	"internal/remediate":  {[]string{"bmc", "reason"}, nil},
 	"internal/bmc":        {nil, nil},
 	"internal/power":      {[]string{"bmc", "state"}, nil},

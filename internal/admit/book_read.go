@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -131,11 +130,9 @@ func (b *Book) renamedTo(r remediate.Run) (node string, unseen bool) {
 	if !b.complete {
 		return "", true
 	}
-	for _, form := range bmc.UUIDForms(cmp.Or(r.Target.SystemUUID, r.Target.ReportedUUID)) { // none for a placeholder
-		for _, n := range b.ledger.OtherNodesWithUUID(r.Target.Node, form) {
-			if hasReturned(n, r) {
-				return n.Name, false
-			}
+	for _, n := range b.ledger.OtherNodesWithUUID(r.Target.Node, cmp.Or(r.Target.SystemUUID, r.Target.ReportedUUID)) { // none for a placeholder
+		if hasReturned(n, r) {
+			return n.Name, false
 		}
 	}
 	return "", false

@@ -14,7 +14,7 @@ import (
 func (b *Book) count(a candidate, uuid string, f *guard.Facts, releasedAt, now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	f.NodeWithSameUUID = nodeWithSameUUID(b.ledger, a.draft.Target.Node, uuid)
+	f.NodeWithSameUUID = b.ledger.NodeWithSameUUID(a.draft.Target.Node, uuid)
 	b.countAll(a, f, releasedAt, now)
 }
 

@@ -76,7 +76,7 @@ func (o Objects) HostOf(m *policy.Machine) (policy.Host, error) {
 func (o Objects) OtherNodeWithUUID(node, systemUUID string) string {
 	o.b.mu.Lock()
 	defer o.b.mu.Unlock()
-	return nodeWithSameUUID(o.b.ledger, node, systemUUID)
+	return o.b.ledger.NodeWithSameUUID(node, systemUUID)
 }
 
 // Healthy says whether the Node of a target is Ready and no run is open on its host, so that

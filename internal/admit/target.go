@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"strings"
 
-	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -68,17 +67,6 @@ func missingHost(l *policy.Ledger, m *policy.Machine) string {
 	}
 	if _, err := l.HostOf(m); err != nil {
 		return "Machine " + m.Key() + ": " + err.Error()
-	}
-	return ""
-}
-
-// nodeWithSameUUID describes another Node with this system UUID, in any byte order: a host
-// that has registered under a second name. "" for none. // I9
-func nodeWithSameUUID(l *policy.Ledger, node, uuid string) string {
-	for _, form := range bmc.UUIDForms(uuid) {
-		if other := l.OtherNodeWithUUID(node, form); other != "" {
-			return "Node " + other + " has the same system UUID"
-		}
 	}
 	return ""
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -97,7 +98,7 @@ func (cl *clients) setPowerLock(ctx context.Context, key, uid string, value any)
 	ctx, cancel := withWriteTimeout(ctx)
 	defer cancel()
 	ns, name, _ := strings.Cut(key, "/")
-	meta := map[string]any{"annotations": map[string]any{powerLockKey: value}}
+	meta := map[string]any{"annotations": map[string]any{policy.PowerLockAnnotation: value}}
 	if uid != "" {
 		meta["uid"] = uid
 	}
@@ -110,7 +111,7 @@ func (cl *clients) setPowerLock(ctx context.Context, key, uid string, value any)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("annotate BareMetalHost %s with %s: %w", key, powerLockKey, err)
+		return fmt.Errorf("annotate BareMetalHost %s with %s: %w", key, policy.PowerLockAnnotation, err)
 	}
 	return nil
 }

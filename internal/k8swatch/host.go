@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/manifest"
@@ -13,13 +11,9 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// powerLockKey is the annotation with which we request that the power owner keeps
+// holdValue is that of the annotation with which we request that the power owner keeps
 // the host off. The bare-metal operator also powers the host off for it, hard.
-const (
-	rebootKey    = "reboot.metal3.io"
-	powerLockKey = rebootKey + "/fenced"
-	holdValue    = `{"mode":"hard"}`
-)
+const holdValue = `{"mode":"hard"}`
 
 // host reads whether our power lock is set, and what else is requested of the
 // host.
@@ -37,27 +31,16 @@ func (l *looker) host(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read BareMetalHost %s: %w", key, err)
 	}
-	_, held := h.Annotations[powerLockKey]
+	_, held := h.Annotations[policy.PowerLockAnnotation]
 	l.look.Seen.PowerLock, l.look.Seen.BareMetalHostUID = remediate.Ask(held), h.UID
 	l.owned = &h
-	if other := otherPowerLock(h); other != "" {
-		l.look.Seen.OtherPowerLock = other
-		l.setContested(remediate.Yes, "BareMetalHost "+key+" carries the power request "+other)
+	if why := h.Contender(); why != "" {
+		l.look.Seen.OtherPowerLock = h.OtherPowerLock()
+		l.setContested(remediate.Yes, why)
 	}
 	l.look.Seen.OwnerWantsOff = !h.Online
 	l.external = h.ExternallyProvisioned
 	return nil
-}
-
-// otherPowerLock is an annotation of somebody else because of which the bare-metal operator keeps the
-// host off, whatever its value; "" if there is none. Of several it is always the same one.
-func otherPowerLock(h policy.Host) string {
-	for _, k := range slices.Sorted(maps.Keys(h.Annotations)) {
-		if k == rebootKey || strings.HasPrefix(k, rebootKey+"/") && k != powerLockKey {
-			return k
-		}
-	}
-	return ""
 }
 
 // powerOwner determines whether the owner of the host's power lets us switch it off.

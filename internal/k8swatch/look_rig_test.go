@@ -119,7 +119,7 @@ func TestLookSeesWhoseHostItIs(t *testing.T) {
 	assert.Contains(t, s.Contender, "capbm-requested-power-off")
 	assert.Equal(t, "reboot.metal3.io/capbm-requested-power-off", s.OtherPowerLock)
 	require.NoError(t, c.Annotate(ctx, rig.HostResource, hostName(foreign), "reboot.metal3.io/capbm-requested-power-off", nil))
-	require.NoError(t, c.Annotate(ctx, rig.HostResource, hostName(foreign), powerLockKey, &hard))
+	require.NoError(t, c.Annotate(ctx, rig.HostResource, hostName(foreign), policy.PowerLockAnnotation, &hard))
 	s = look(t, k, foreign).Seen
 	assert.Equal(t, []any{remediate.No, remediate.Yes, ""}, []any{s.Contested, s.PowerLock, s.OtherPowerLock}, "fenced's own is nobody else's")
 }

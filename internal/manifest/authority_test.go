@@ -1,6 +1,7 @@
 package manifest_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/crds"
 )
 
 // openshift/enhancements#1465: when OpenShift's controllers leave a Machine alone.
@@ -36,6 +38,17 @@ func TestMachineOfAnotherAuthority(t *testing.T) {
 		assert.Equal(t, c.authoritative, m.Authoritative, name)
 		assert.Equal(t, c.suspended == "", m.ExternalRemediationRequested, "%s: nobody is asked", name)
 		assert.Equal(t, "u", m.NodeUID, name)
+	}
+}
+
+// openshift/enhancements#1465 plans the field for MachineHealthChecks, too; openshift/api has it on Machines and
+// MachineSets alone, in every feature set. When this fails, a check whose status names the other API is a copy, and must
+// not be evaluated.
+func TestMachineHealthChecksHaveNoAuthority(t *testing.T) {
+	for kind, has := range map[string]bool{"machines": true, "machinesets": true, "machinehealthchecks": false} {
+		crd, err := crds.Files.ReadFile("openshift/machine.openshift.io_" + kind + ".yaml")
+		require.NoError(t, err)
+		assert.Equal(t, has, bytes.Contains(crd, []byte("authoritativeAPI:")), kind)
 	}
 }
 

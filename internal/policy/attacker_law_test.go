@@ -42,7 +42,8 @@ var accepted = map[string]map[string]string{
 		"targets": "the same",
 	},
 	"UUID of a kubelet": {
-		"facts": "a Node with the UUID of another makes both DuplicateUUID, because nothing says which of them is right",
+		"facts":   "a Node with the UUID of another makes both DuplicateUUID, because nothing says which of them is right",
+		"targets": "the same",
 	},
 }
 
@@ -97,7 +98,7 @@ var attacks = map[string]func(t *rapid.T, world []Change) Change{
 		})
 	},
 	"UUID of a kubelet": func(t *rapid.T, world []Change) Change {
-		return kubeletsClaims(world, func(n *Node) { n.SystemUUID = of(t, "uuid", "", "aabb", "cc") })
+		return kubeletsClaims(world, func(n *Node) { n.SystemUUID = of(t, "uuid", worldUUIDs...) })
 	},
 }
 
@@ -201,7 +202,7 @@ func decide(rules Rules, by attacker, turns bool, changes ...[]Change) decisions
 	for n := range l.Nodes() {
 		if n.Name != attackerNode {
 			m := l.MachineOf(n.Name)
-			d.add("facts", n.Name, m != nil, m, l.Doubt(m, n).Reason, l.OtherNodeWithUUID(n.Name, n.SystemUUID))
+			d.add("facts", n.Name, m != nil, m, l.Doubt(m, n).Reason, l.NodeWithSameUUID(n.Name, n.SystemUUID))
 		}
 	}
 	for _, list := range d {

@@ -43,7 +43,7 @@ func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 		return cmp.Or(strings.Compare(a.Object, b.Object), strings.Compare(a.Message, b.Message))
 	})
 	w.refuseOverlaps(r)
-	w.refusePowerOwners(r)
+	w.refuseHosts(r)
 	w.refuseBudgets(r, budgets)
 	w.guardControlPlane(r)
 	refuseDelegated(r)
@@ -54,12 +54,8 @@ func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 func refuseDelegated(r *Report) {
 	for i := range r.Checks {
 		c := &r.Checks[i]
-		if c.makesRequests {
-			continue
-		}
 		for j := range c.Targets {
-			t := &c.Targets[j]
-			if next := cmp.Or(t.Template, c.template); t.Action == CreateRequest && next != nil && !next.IsOwn() {
+			if t := &c.Targets[j]; c.isDelegated(t) {
 				t.refuse(reason.Delegated)
 			}
 		}

@@ -100,6 +100,10 @@ func (t *TargetReport) refusalGates(c *CheckReport, code reason.Code) []reason.G
 		return []reason.Gate{closed("etcd", quorumText[code], "a quorum without it")}
 	case reason.NodeNotOwned:
 		return []reason.Gate{closed("claim", t.Message, "a Node that names the Machine")}
+	case reason.DuplicateUUID:
+		return []reason.Gate{closed("uniqueUUID", t.Message, "no other Node with the system UUID")}
+	case reason.Contested:
+		return []reason.Gate{closed("contested", t.Message, "a BareMetalHost without a power request of somebody else")}
 	case reason.InvalidHost:
 		return []reason.Gate{closed("host", t.Message, "a BareMetalHost of the Machine")}
 	case reason.ControlPlaneBusy:

@@ -52,6 +52,24 @@ func TestExplainRefusals(t *testing.T) {
 	assert.Equal(t, []reason.Code{reason.Deleting, reason.QuorumUnknown}, explain(s, "n-1"))
 }
 
+// What refuses because of other objects names them.
+func TestExplainNamesWhatRefuses(t *testing.T) {
+	s := sickWorld(time.Hour, powerCheck("c"))
+	s.Nodes["n-1"].SystemUUID = "33221100-5544-7766-8899-AABBCCDDEEFF"
+	s.Nodes["n-2"] = &policy.Node{Name: "n-2", SystemUUID: "00112233-4455-6677-8899-aabbccddeeff"}
+	s.Machines[0].Annotations = map[string]string{policy.HostAnnotation: "ns/h-1"}
+	s.Hosts = []policy.Host{{Namespace: "ns", Name: "h-1", Online: true, Annotations: map[string]string{"reboot.metal3.io/capm3": "", policy.PowerLockAnnotation: ""}}}
+	found := map[string]string{}
+	for _, g := range policy.Explain(policy.Decide(s, epoch), "n-1") {
+		if !g.Pass && g.Reason != reason.NotUnhealthy {
+			found[g.Name+" "+string(g.Reason)] = g.Value
+		}
+	}
+	assert.Len(t, found, 2)
+	assert.Contains(t, found["uniqueUUID DuplicateUUID"], "Node n-2 has the same system UUID")
+	assert.Contains(t, found["contested Contested"], "BareMetalHost ns/h-1 carries the power request reboot.metal3.io/capm3")
+}
+
 func TestExplainWaits(t *testing.T) {
 	s := sickWorld(40*time.Second, powerCheck("c"))
 	gates := policy.Explain(policy.Decide(s, epoch), "n-1")

@@ -1,14 +1,9 @@
 package policy
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/fenced/fenced/internal/reason"
 )
 
 // Formats in which a Machine names its BareMetalHost. OpenShift's provider writes
@@ -115,93 +110,6 @@ func groupOfProvider(providerID string) string {
 		return group(OpenShiftMachineAPI)
 	}
 	return group(ClusterAPIV1Beta2)
-}
-
-// pausedHost is the annotation that stops the bare-metal operator for one host.
-const pausedHost = "baremetalhost.metal3.io/paused"
-
-// operatorAtWork are the provisioning states in which the bare-metal operator
-// switches the host itself. It keeps a host off for our power lock only in the
-// states of a host that is in use.
-var operatorAtWork = []string{"inspecting", "preparing", "provisioning", "deprovisioning", "powering off before delete", "deleting"}
-
-// OffForbidden returns why the owner of the host's power does not let anybody else
-// switch the host off, after "BareMetalHost NAME "; "" if it does. A detached host
-// has no owner of its power that would interfere. hasNode: the target has a Node;
-// without one, a host in such a state identifies nothing, which is refused before.
-func (h *Host) OffForbidden(hasNode bool) string {
-	_, paused := h.Annotations[pausedHost]
-	switch {
-	case h.DisablePowerOff:
-		return "has disablePowerOff: true"
-	case !h.Online:
-		return "has online: false; its owner wants it off"
-	case paused:
-		return "is paused: its operator would not keep it off, and Ironic may switch it on; remove the annotation " + pausedHost
-	case hasNode && slices.Contains(operatorAtWork, h.State):
-		return "is " + strconv.Quote(h.State) + ": its operator switches it itself"
-	}
-	return ""
-}
-
-// PowerForbidden returns why the owner of the host's power does not let it be switched off for a
-// target, or "". machine is the "namespace/name" of the target, "" if it has none, and consumer
-// what the host of that names. byHardware: only its hardware says that it is the host.
-func (h *Host) PowerForbidden(machine, consumer string, hasNode, byHardware bool) string {
-	name := "BareMetalHost " + h.Key()
-	switch why := h.OffForbidden(hasNode); {
-	case why != "":
-		return name + " " + why
-	case h.ConsumerRef != "" && machine != "" && h.ConsumerRef != consumer: // I8
-		return name + " belongs to " + h.ConsumerRef + ", not to " + cmp.Or(consumer, machine)
-	case h.ConsumerRef == "" && (machine != "" && !hasNode || byHardware): // nothing else says that the host is the Machine's
-		return name + " belongs to no Machine, and Machine " + machine + " has no Node"
-	}
-	return ""
-}
-
-// areKnownFor reports whether any BareMetalHost is known where a Machine names one. Saved objects may
-// lack them all.
-func (hosts hostsByName) areKnownFor(m *Machine) bool {
-	ref, err := hostRefOf(*m)
-	for _, h := range hosts {
-		if err == nil && (ref.namespace == "" || h.Namespace == ref.namespace) {
-			return true
-		}
-	}
-	return false
-}
-
-// refusePowerOwners refuses to power-cycle a host whose owner forbids it, or that is not the Machine's.
-// The daemon checks again with an uncached read.
-func (w *tables) refusePowerOwners(r *Report) {
-	for i := range r.Checks {
-		c := &r.Checks[i]
-		for j := range c.Targets {
-			t := &c.Targets[j]
-			m := machineOfTarget(w, t)
-			if m == nil || !c.powerCycles(t) {
-				continue
-			}
-			h, err := w.hosts.of(m)
-			consumer := cmp.Or(m.Consumer(), h.ConsumerRef) // saved objects may lack the reference
-			switch {
-			case errors.Is(err, errNoSuchHost) && !w.hosts.areKnownFor(m), err != nil && !m.NamesHost():
-			case err != nil: // hosts.d may name a host, but not who else owns its power // I22
-				t.refuse(reason.InvalidHost)
-				t.Message += "; " + err.Error()
-			case h.PowerForbidden(t.Machine, consumer, t.Node != "", false) != "":
-				t.refuse(reason.PowerOwner)
-			}
-		}
-	}
-}
-
-// powerCycles reports whether fenced itself power-cycles the host for a target: a request from its
-// own template needs no object.
-func (r *CheckReport) powerCycles(t *TargetReport) bool {
-	next := cmp.Or(t.Template, r.template)
-	return t.Action == PowerCycle || t.Action == CreateRequest && next != nil && next.IsOwn()
 }
 
 // NamesHost reports whether a Machine names a BareMetalHost, in a readable form

@@ -29,7 +29,6 @@ type Ledger struct {
 	acting            map[*targetEntry]bool
 	fleet             Fleet
 	zones             map[string]Fleet
-	namesByUUID       map[string][]string
 
 	// byAuthor lists the checks of each namespace by name, with those that are not evaluated; crowded are
 	// the namespaces that have such.
@@ -73,7 +72,7 @@ func NewLedger(rules Rules) *Ledger {
 		w: newTables(rules), checks: map[checkKey]*checkEntry{}, budgets: map[checkKey]*budgetEntry{},
 		requests: map[ObjectID]*Request{}, errors: map[ObjectID]ObjectError{},
 		onMachine: map[string][]*targetEntry{}, onNode: map[string][]*targetEntry{},
-		acting: map[*targetEntry]bool{}, zones: map[string]Fleet{}, namesByUUID: map[string][]string{},
+		acting: map[*targetEntry]bool{}, zones: map[string]Fleet{},
 		byAuthor: map[space][]*Check{}, crowded: map[space]bool{},
 		sizes: map[space]int{}, resized: map[space]bool{}, resumes: map[space]time.Time{},
 	}

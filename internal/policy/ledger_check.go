@@ -134,11 +134,4 @@ func (l *Ledger) countNode(n *Node, by int) {
 			delete(l.zones, zone)
 		}
 	}
-	switch uuid := plainUUID(n.SystemUUID); {
-	case uuid == "":
-	case by > 0:
-		l.namesByUUID[uuid] = append(l.namesByUUID[uuid], n.Name)
-	default:
-		drop(l.namesByUUID, uuid, n.Name)
-	}
 }

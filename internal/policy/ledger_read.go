@@ -124,28 +124,12 @@ func (l *Ledger) Fleet(zone string) Fleet {
 // HasZones reports whether a Node has the zone label.
 func (l *Ledger) HasZones() bool { return len(l.zones) > 0 }
 
-// OtherNodeWithUUID returns the name of another Node with the same system UUID,
-// or "". The caller must try the same UUID in other byte orders. // I9
-func (l *Ledger) OtherNodeWithUUID(node, systemUUID string) string {
-	if twins := l.OtherNodesWithUUID(node, systemUUID); len(twins) > 0 {
-		return twins[0].Name
-	}
-	return ""
+// NodeWithSameUUID says which other Node has the system UUID; "" if none has. // I9
+func (l *Ledger) NodeWithSameUUID(node, systemUUID string) string {
+	return l.w.nodesByUUID.other(node, systemUUID)
 }
 
 // OtherNodesWithUUID returns the other Nodes with the same system UUID, by name.
 func (l *Ledger) OtherNodesWithUUID(node, systemUUID string) []*Node {
-	var twins []*Node
-	for _, name := range l.namesByUUID[plainUUID(systemUUID)] {
-		if name != node {
-			twins = append(twins, l.w.nodes[name])
-		}
-	}
-	slices.SortFunc(twins, func(a, b *Node) int { return strings.Compare(a.Name, b.Name) })
-	return twins
-}
-
-// plainUUID is a UUID in lower case without its punctuation, for comparison.
-func plainUUID(s string) string {
-	return strings.ToLower(strings.ReplaceAll(strings.TrimSpace(s), "-", ""))
+	return l.w.nodesByUUID.others(node, systemUUID)
 }

@@ -14,10 +14,13 @@ var ledgerEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // The names are few, so that everything meets everything.
 var (
-	worldNodes     = []string{"n-0", "n-1", "n-2", "n-3", "m-1"}
-	worldMachines  = []string{"m-0", "m-1", "m-2", "n-1"}
-	worldLabels    = []labels.Set{nil, {"rack": "r1"}, {"rack": "r2", "zone": "z1"}, {"rack": "r1", "zone": "z2", excludeLabel: "true"}}
-	worldSelector  = []labels.Selector{labels.Everything(), labels.Everything(), labels.Everything(), labels.Everything(), labels.SelectorFromSet(labels.Set{"rack": "r1"}), labels.Nothing(), nil}
+	worldNodes    = []string{"n-0", "n-1", "n-2", "n-3", "m-1"}
+	worldMachines = []string{"m-0", "m-1", "m-2", "n-1"}
+	worldLabels   = []labels.Set{nil, {"rack": "r1"}, {"rack": "r2", "zone": "z1"}, {"rack": "r1", "zone": "z2", excludeLabel: "true"}}
+	worldSelector = []labels.Selector{labels.Everything(), labels.Everything(), labels.Everything(), labels.Everything(), labels.SelectorFromSet(labels.Set{"rack": "r1"}), labels.Nothing(), nil}
+	// none, one in three forms, another, and one that vendors give to many machines
+	worldUUIDs = []string{"", "33221100-5544-7766-8899-AABBCCDDEEFF", "00112233445566778899aabbccddeeff", "ffeeddcc-bbaa-9988-6677-445500112233",
+		"4c4c4544-0051-3010-8052-b4c04f303533", "03000200-0400-0500-0006-000700080009"}
 	worldProviders = []string{"", "", "", "p://1", "p://2", "metal3://a/h-0/m-0"}
 	worldNamed     = []string{"", "a/m-0", "a/m-1", "b/m-0"} // the Machines that Nodes name
 	worldTemplate  = Template{APIVersion: "remediation.example/v1", Kind: "FixTemplate", Namespace: "a", Name: "fix"}
@@ -154,7 +157,7 @@ func drawWorldMachine(t *rapid.T, now time.Time) *Machine {
 func drawWorldNode(t *rapid.T, now time.Time) *Node {
 	n := &Node{
 		Name: of(t, "name", worldNodes...), UID: of(t, "uid", "u1", "u2"), Labels: of(t, "labels", worldLabels...),
-		ResourceVersion: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "version")), SystemUUID: of(t, "uuid", "", "AA-bb", "aabb", "cc"),
+		ResourceVersion: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "version")), SystemUUID: of(t, "uuid", worldUUIDs...),
 		ProviderID:       of(t, "provider", worldProviders...),
 		OpenShiftMachine: of(t, "machine of OpenShift", worldNamed...), ClusterMachine: of(t, "machine of the Cluster API", worldNamed...),
 		ControlPlane: odds(t, "role", 2), Deleting: odds(t, "deleting", 8),
@@ -232,6 +235,9 @@ func drawOf(t *rapid.T, kind string, now time.Time) (ObjectID, any) {
 	case "Host":
 		h := &Host{Namespace: "a", Name: of(t, "name", "h-0", "h-1"), Online: rapid.Bool().Draw(t, "online"),
 			State: of(t, "state", "", "provisioned"), ConsumerRef: of(t, "consumer", worldNamed...), ConsumerKind: of(t, "consumer kind", machineKind, metal3Kind)}
+		if odds(t, "locked", 3) {
+			h.Annotations = map[string]string{of(t, "lock", PowerLockAnnotation, "reboot.metal3.io/capm3"): ""}
+		}
 		return ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}, h
 	}
 	return ObjectID{APIVersion: "config.openshift.io/v1", Kind: "ClusterVersion", Name: "version"}, &Upgrade{Why: of(t, "why", "", "it is Progressing")}

@@ -22,6 +22,7 @@ type tables struct {
 	// underRemediation are the Machines whose remediation has been requested, and
 	// those that are being deleted.
 	underRemediation map[machineID]*Machine
+	nodesByUUID      nodesByUUID
 	// nodesWithRole and machinesWithRole are those with the control-plane role.
 	nodesWithRole    map[string]*Node
 	machinesWithRole map[machineID]*Machine
@@ -59,7 +60,7 @@ type tables struct {
 func newTables(rules Rules) *tables {
 	return &tables{
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{},
-		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
+		nodesByUUID: nodesByUUID{}, nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
 		machineSpaces: machineSpaces{},
 		leases:        map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: hostsByName{}, requests: newRequestIndex(rules),
 		pods: newPodIndex(), runs: openRuns{}, readsOff: map[string]bool{},
@@ -123,11 +124,15 @@ func (w *tables) noteNode(n *Node) {
 	if n.ControlPlane {
 		w.nodesWithRole[n.Name] = n
 	}
+	w.nodesByUUID.note(n, true)
 	w.machineSpaces.count(&w.rules, n, 1)
 	w.nodeless.noteAll(w.byNode[n.Name], true)
 }
 
 func (w *tables) dropNode(name string) {
+	if n := w.nodes[name]; n != nil {
+		w.nodesByUUID.note(n, false)
+	}
 	w.machineSpaces.count(&w.rules, w.nodes[name], -1)
 	delete(w.nodes, name)
 	delete(w.nodesWithRole, name)

@@ -59,7 +59,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 		if f.Observation.PowerLock = remediate.Ask(Held(h)); !h.Online {
 			f.Observation.PowerForbidden, f.Observation.OwnerWantsOff = "its owner wants it off", true
 		}
-		if other := otherPowerLock(h); other != "" {
+		if other := h.OtherPowerLock(); other != "" {
 			f.Observation.Contested, f.Observation.Contender, f.Observation.OtherPowerLock = remediate.Yes, "the power request "+other, other
 		}
 		if (r.Target.WithoutNode() != "" || t.ByHardware) && h.ConsumerRef != t.MachineKey() {

@@ -125,10 +125,6 @@ func (s *State) SetOwner(apiVersion string) {
 	s.show(policy.ObjectID{APIVersion: apiVersion, Kind: "Cluster", Namespace: Namespace, Name: "c"}, s.Owner)
 }
 
-// holdAnnotation is fenced's power lock: the request to the owner of the power to
-// keep the host off.
-const holdAnnotation = "reboot.metal3.io/fenced"
-
 func metalID(name string) policy.ObjectID {
 	return policy.ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: Namespace, Name: name}
 }
@@ -154,10 +150,10 @@ func (s *State) DropMetal(name string) {
 }
 
 // Held reports whether fenced's power lock is set on a BareMetalHost.
-func Held(h *policy.Host) bool { return h.Annotations[holdAnnotation] != "" }
+func Held(h *policy.Host) bool { return h.Annotations[policy.PowerLockAnnotation] != "" }
 
 // hold sets or removes the power lock.
-func (s *State) hold(name string, on bool) { s.lockPower(name, holdAnnotation, on) }
+func (s *State) hold(name string, on bool) { s.lockPower(name, policy.PowerLockAnnotation, on) }
 
 // OtherPowerLock is the power request of Metal3's provider for the Cluster API, for one of its remediations.
 const OtherPowerLock = "reboot.metal3.io/metal3-remediation-7f3a"
@@ -175,14 +171,6 @@ func (s *State) lockPower(name, key string, on bool) {
 			h.Annotations[key] = `{"mode":"hard"}`
 		}
 	})
-}
-
-// otherPowerLock is a power request of somebody else on a BareMetalHost; "" if there is none.
-func otherPowerLock(h *policy.Host) string {
-	if _, is := h.Annotations[OtherPowerLock]; is {
-		return OtherPowerLock
-	}
-	return ""
 }
 
 // MakeControlPlane gives hosts an etcd member each.
