@@ -14,7 +14,8 @@ const (
 )
 
 // share keeps at most that many of a list, in its order, and says how many it left out. If there
-// are more, the namespaces have equal shares.
+// are more, the namespaces have equal shares; of more namespaces than that the first in the list have one each.
+// What has no namespace is of administrators, and has a share in any case.
 func share[T any](list []T, most int, namespace func(T) string) (kept []T, more int) {
 	if len(list) <= most {
 		return list, 0
@@ -24,18 +25,24 @@ func share[T any](list []T, most int, namespace func(T) string) (kept []T, more 
 		counts[namespace(x)]++
 	}
 	each := shareOfEach(counts, most)
+	free := most - min(counts[""], each) // administrators have their share, however many namespaces there are
 	clear(counts)
 	for _, x := range list {
-		if in := namespace(x); counts[in] < each {
-			counts[in]++
-			kept = append(kept, x)
+		in := namespace(x)
+		if counts[in] == each || in != "" && free == 0 {
+			continue
 		}
+		if in != "" {
+			free--
+		}
+		counts[in]++
+		kept = append(kept, x)
 	}
 	return kept, len(list) - len(kept)
 }
 
 // shareOfEach returns how many each namespace may have, so that together they have at most that
-// many. A namespace that needs less leaves the rest to the others; every namespace has one.
+// many. A namespace that needs less leaves the rest to the others. It is one if there are more namespaces than that.
 func shareOfEach(counts map[string]int, most int) int {
 	sizes := make([]int, 0, len(counts))
 	for _, n := range counts {

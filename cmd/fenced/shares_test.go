@@ -27,6 +27,24 @@ func TestShareOfEach(t *testing.T) {
 	}
 }
 
+// Whoever may create namespaces makes no answer longer than the limit.
+func TestMoreNamespacesThanTheLimit(t *testing.T) {
+	var list []string
+	for i := range 30 {
+		list = append(list, fmt.Sprint("tenant-", i/3))
+	}
+	itself := func(in string) string { return in }
+	kept, more := share(list, 4, itself)
+	assert.Equal(t, []string{"tenant-0", "tenant-1", "tenant-2", "tenant-3"}, kept)
+	assert.Equal(t, 26, more)
+	kept, more = share(append(list, "", ""), 4, itself)
+	assert.Equal(t, []string{"tenant-0", "tenant-1", "tenant-2", ""}, kept, "the last is of an administrator")
+	assert.Equal(t, 28, more)
+	kept, more = share(list, 25, itself)
+	assert.Len(t, kept, 20, "two of each of 10")
+	assert.Equal(t, 10, more)
+}
+
 // What a namespace writes neither keeps other namespaces out of the status nor makes the
 // status longer than a client reads.
 func TestStatusOfACrowdedNamespace(t *testing.T) {

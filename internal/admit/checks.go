@@ -2,6 +2,7 @@ package admit
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -16,9 +17,23 @@ import (
 // checkStates remembers what was told of each check: its state, and whether its limit allows
 // remediation. Only the deciding goroutine uses it.
 type checkStates struct {
-	byID   map[string]*checkState
-	crowds map[string]*crowdState
-	pace   *rate.Limiter // of all checks
+	byID    map[string]*checkState
+	authors map[policy.CheckID]*authorState // by an ID without a name
+	crowds  map[string]*crowdState
+	pace    *rate.Limiter // of all checks
+}
+
+// authorState is what was told of all checks of one kind and one namespace. Whoever may write there keeps nothing about
+// the checks of others from being told, also if each check has another name.
+type authorState struct {
+	untold int // checks that are gone, and were not named
+	pace   *rate.Limiter
+}
+
+// crowdState is what was told of one namespace: that it has more checks than fenced evaluates.
+type crowdState struct {
+	told bool
+	pace *rate.Limiter
 }
 
 // checkState is what was told of one check. A new one counts as Active with an open limit, so
@@ -33,7 +48,18 @@ type checkState struct {
 }
 
 func newCheckStates() checkStates {
-	return checkStates{byID: map[string]*checkState{}, crowds: map[string]*crowdState{}, pace: newClusterPace()}
+	return checkStates{byID: map[string]*checkState{}, authors: map[policy.CheckID]*authorState{}, crowds: map[string]*crowdState{}, pace: newClusterPace()}
+}
+
+// author returns what was told of all checks of the kind and the namespace of one.
+func (cs *checkStates) author(id policy.CheckID) *authorState {
+	id.Name = ""
+	a := cs.authors[id]
+	if a == nil {
+		a = &authorState{pace: newAuthorPace()}
+		cs.authors[id] = a
+	}
+	return a
 }
 
 // tell emits what has changed of the checks. It returns when to call it again; zero: after a change.
@@ -58,7 +84,7 @@ func (cs *checkStates) changes(found []policy.CheckReport, now time.Time) (news 
 		}
 		k.seen, k.id, k.uid = true, r.ID(), r.UID
 		for _, ev := range k.differences(r) {
-			at := mayTell(k.pace, cs.pace, now)
+			at := mayTell(now, k.pace, cs.author(k.id).pace, cs.pace)
 			if !at.IsZero() {
 				due = policy.Sooner(due, at)
 				break
@@ -70,20 +96,42 @@ func (cs *checkStates) changes(found []policy.CheckReport, now time.Time) (news 
 			news = append(news, k.event(id, ev))
 		}
 	}
-	return append(news, cs.gone()...), due
+	gone, later := cs.gone(now)
+	return append(news, gone...), policy.Sooner(due, later)
 }
 
-// gone returns an event for each check that is no longer there, and forgets it.
-func (cs *checkStates) gone() (news []event.Event) {
+// gone returns an event for each check that is no longer there, and forgets it. Those that may not be told now are
+// counted, and told as one later: nothing is kept of a check that is gone. It returns when to ask again.
+func (cs *checkStates) gone(now time.Time) (news []event.Event, due time.Time) {
+	var left []string
 	for id, k := range cs.byID {
 		if !k.seen {
-			news = append(news, k.event(id, event.Event{Type: event.CheckChanged, Reason: reason.NotCovered, Message: "is gone: it protects no target any more"}))
-			delete(cs.byID, id)
+			left = append(left, id)
 		}
 		k.seen = false
 	}
-	slices.SortFunc(news, func(a, b event.Event) int { return strings.Compare(a.Check, b.Check) })
-	return news
+	slices.Sort(left)
+	for _, id := range left {
+		k := cs.byID[id]
+		delete(cs.byID, id)
+		if a := cs.author(k.id); a.untold == 0 && mayTell(now, a.pace, cs.pace).IsZero() {
+			news = append(news, k.event(id, event.Event{Type: event.CheckChanged, Reason: reason.NotCovered, Message: "is gone: it protects no target any more"}))
+		} else {
+			a.untold++
+		}
+	}
+	for id, a := range cs.authors {
+		if a.untold > 0 {
+			at := mayTell(now, a.pace, cs.pace)
+			if due = policy.Sooner(due, at); at.IsZero() {
+				news = append(news, event.Event{Type: event.CheckChanged, Reason: reason.NotCovered, Message: fmt.Sprintf("%s of %s: %d more are gone: they protect no target any more", id.Kind, cmp.Or(id.Namespace, "no namespace"), a.untold)})
+				a.untold = 0
+			}
+		} else if a.pace.TokensAt(now) >= authorBurst { // as a new one
+			delete(cs.authors, id)
+		}
+	}
+	return news, due
 }
 
 // differences are the changes since what was told: the state before the limit. The limit of a
@@ -117,4 +165,48 @@ func (k *checkState) event(id string, ev event.Event) event.Event {
 // aboutCheck names the object of a check; zero for no check.
 func aboutCheck(id policy.CheckID, uid string) event.Check {
 	return event.Check{APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name, UID: uid}
+}
+
+// tellCrowds says once of each namespace that it has more checks than fenced evaluates, and once that it has
+// no longer. It returns when to call it again; zero: after a change.
+func (cs *checkStates) tellCrowds(found []policy.Crowd, emit func(event.Event), now time.Time) (due time.Time) {
+	crowded := map[string]bool{}
+	for _, c := range found {
+		crowded[c.Namespace] = true
+		k := cs.crowds[c.Namespace]
+		if k == nil {
+			k = &crowdState{pace: newPace()}
+			cs.crowds[c.Namespace] = k
+		}
+		due = policy.Sooner(due, k.tell(true, cs.pace, emit, event.Event{Type: event.CheckChanged, Reason: reason.CheckLimit, Message: c.Namespace + ": " + c.Message}, now))
+	}
+	for namespace, k := range cs.crowds {
+		if crowded[namespace] {
+			continue
+		}
+		due = policy.Sooner(due, k.tell(false, cs.pace, emit, event.Event{Type: event.CheckChanged, Message: namespace + ": all its checks are evaluated again"}, now))
+		if !k.told && k.pace.TokensAt(now) >= tellBurst { // as a new one
+			delete(cs.crowds, namespace)
+		}
+	}
+	return due
+}
+
+// tell emits an event if the namespace is otherwise than was told. It returns when to ask again.
+func (k *crowdState) tell(is bool, all *rate.Limiter, emit func(event.Event), ev event.Event, now time.Time) (due time.Time) {
+	if k.told == is {
+		return time.Time{}
+	}
+	if due = mayTell(now, k.pace, all); due.IsZero() {
+		k.told = is
+		emit(ev)
+	}
+	return due
+}
+
+// crowds lists the namespaces of a cluster with more checks than are evaluated.
+func crowds(b *Book) []policy.Crowd {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ledger.Crowds()
 }

@@ -194,7 +194,7 @@ func (rs *refusals) tell(at time.Time) (due time.Time) {
 	var news []event.Event
 	for _, k := range rs.owed() {
 		r := rs.byPair[k]
-		if again := mayTell(r.pace, rs.pace, at); !again.IsZero() {
+		if again := mayTell(at, r.pace, rs.pace); !again.IsZero() {
 			due = policy.Sooner(due, again)
 			continue
 		}

@@ -8,14 +8,16 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 )
 
 // TestBMCKey: a BMC with a key of its own (K_g) is driven with it. Without it, or with
 // another, the error says what is missing, after two logins at most: each leaves a session
 // that only the BMC can end.
 func TestBMCKey(t *testing.T) {
-	const key = "a-key-of-19-bytes-x" // ipmi_sim takes no longer one
-	onPeers(t, ipmisim.Options{KG: key}, func(t *testing.T, _ peer, b ipmisim.BMC) {
+	const key = "a-key-of-19-bytes-x"           // ipmi_sim takes no longer one
+	o := ipmisim.Options{KG: key, Sessions: 64} // on a busy machine a repeated request takes one, too
+	onPeers(t, o, func(t *testing.T, _ peer, b ipmisim.BMC) {
 		h := hostAt(t, b.Addr())
 		h.BMCKey = bmc.NewSecret(key)
 		c := New(h, timing)
@@ -28,15 +30,17 @@ func TestBMCKey(t *testing.T) {
 		require.NoError(t, c.Close(t.Context()))
 
 		for text, want := range map[string]string{"": "set kgFile", "another-key": "kgFile is not that of the BMC"} {
-			relay := relayTo(t, b)
-			h := hostAt(t, relay.Addr())
-			h.BMCKey = bmc.NewSecret(text)
-			_, err := New(h, timing).Read(t.Context())
-			assert.Equal(t, bmc.KindProtocol, bmc.KindOf(err), "%v", err)
-			assert.ErrorContains(t, err, want)
-			assert.ErrorContains(t, err, "K_g")
-			assert.NotContains(t, err.Error(), "another-key")
-			assert.Equal(t, 2, different(relay.Seen(), ipmisim.PayloadRAKP4))
+			pace.Until(t, "two logins", func() bool { // one whose answer comes late says nothing about the key
+				relay := relayTo(t, b)
+				h := hostAt(t, relay.Addr())
+				h.BMCKey = bmc.NewSecret(text)
+				_, err := New(h, timing).Read(t.Context())
+				assert.Equal(t, bmc.KindProtocol, bmc.KindOf(err), "%v", err)
+				assert.ErrorContains(t, err, want)
+				assert.ErrorContains(t, err, "K_g")
+				assert.NotContains(t, err.Error(), "another-key")
+				return different(relay.Seen(), ipmisim.PayloadRAKP4) == 2
+			})
 		}
 	})
 }
