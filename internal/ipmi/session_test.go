@@ -1,6 +1,7 @@
 package ipmi
 
 import (
+	"crypto/aes"
 	"testing"
 	"time"
 
@@ -11,6 +12,41 @@ import (
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
+
+// TestRepeatedCommand: a BMC drops what it has seen, so each try is new in its
+// session sequence number and its vector, and the same command inside.
+func TestRepeatedCommand(t *testing.T) {
+	t.Parallel()
+	relay := relayTo(t, startGo(t, ipmisim.Options{}))
+	c := clientAt(t, relay.Addr())
+	_, err := c.Read(t.Context())
+	require.NoError(t, err)
+	first := len(relay.Seen())
+	lost := 0
+	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+		if lost++; lost <= 2 {
+			return nil
+		}
+		return []ipmisim.Datagram{d}
+	})
+	_, err = c.Read(t.Context())
+	require.NoError(t, err)
+
+	sequences, vectors, commands := map[uint32]bool{}, map[[aes.BlockSize]byte]bool{}, map[string]bool{}
+	for _, d := range relay.Seen()[first:] {
+		if d.FromBMC {
+			continue
+		}
+		message, n, err := c.session.seal.open(d.Data, c.session.bmcID)
+		require.NoError(t, err)
+		p, err := parsePacket(d.Data)
+		require.NoError(t, err)
+		sequences[n], vectors[[aes.BlockSize]byte(p.payload)], commands[string(message)] = true, true, true
+	}
+	assert.Len(t, sequences, 3)
+	assert.Len(t, vectors, 3)
+	assert.Len(t, commands, 1)
+}
 
 // slowBMC is a BMC that works on one command after the other, and needs long for each.
 type slowBMC interface {
@@ -92,20 +128,20 @@ func TestPatience(t *testing.T) {
 	assert.Equal(t, newCommandTries, tries)
 	assert.Equal(t, newCommandWait, wait, "nothing is known of the BMC")
 
-	c.note(chassisStatus, 5*time.Millisecond)
+	c.record(chassisStatus, 5*time.Millisecond)
 	tries, wait = c.patience(ctx, chassisStatus)
 	assert.Equal(t, commandTries, tries)
 	assert.Equal(t, firstWait, wait, "it answers this command at once")
 	_, wait = c.patience(ctx, setPrivilege(3))
 	assert.Equal(t, newCommandWait, wait, "which says nothing about another")
 
-	c.note(chassisStatus, 2500*time.Millisecond)
+	c.record(chassisStatus, 2500*time.Millisecond)
 	_, wait = c.patience(ctx, chassisStatus)
 	assert.Equal(t, 5*time.Second, wait)
 	_, wait = c.patience(ctx, setPrivilege(3))
 	assert.Equal(t, 5*time.Second, wait, "a slow BMC is slow with all")
 
-	c.note(chassisStatus, time.Minute)
+	c.record(chassisStatus, time.Minute)
 	_, wait = c.patience(ctx, chassisStatus)
 	assert.Equal(t, longestWait, wait)
 }
