@@ -74,3 +74,9 @@ func FuzzCheckNames(f *testing.F) {
 		}
 	})
 }
+
+func TestPrintable(t *testing.T) {
+	assert.Equal(t, "a b", Printable("a\nb", 10))
+	assert.Equal(t, "ä", Printable("ää", 3), "no half character")
+	assert.Len(t, Printable(strings.Repeat("x", 1000), 300), 300)
+}

@@ -3,7 +3,10 @@ package redfish_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,8 +20,142 @@ import (
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
+// A command whose answer is lost may have been carried out.
+func TestLostAnswerIsSentMaybe(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		quirks redfishsim.Quirks
+		warm   bool
+	}{
+		"connection cut": {redfishsim.Quirks{DropReset: true}, true},
+		"cut, cold":      {redfishsim.Quirks{DropReset: true}, false},
+		"no answer":      {redfishsim.Quirks{HangReset: time.Hour}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sim := start(t, redfishsim.Options{})
+			c := open(t, hostOf(t, sim), timing)
+			var session uint64
+			if tc.warm {
+				session = bmctest.Read(t, c).Session
+			}
+			sim.Quirks(func(q *redfishsim.Quirks) { *q = tc.quirks })
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			go func() { // the caller waits until the command has arrived, and a moment more
+				for len(sim.System(0).Commands()) == 0 && ctx.Err() == nil {
+					time.Sleep(5 * time.Millisecond)
+				}
+				time.Sleep(500 * time.Millisecond)
+				cancel()
+			}()
+			_, err := c.Send(ctx, bmc.CommandOff)
+			e := bmctest.Failed(t, err, bmc.KindUnreachable)
+			assert.Equal(t, bmc.SentMaybe, e.Sent)
+			assert.Len(t, sim.System(0).Commands(), 1, "sent once: the reader decides what follows")
+			r := bmctest.Read(t, c)
+			assert.Equal(t, bmc.Off, r.State)
+			assert.NotEqual(t, session, r.Session, "a broken connection may be a restart")
+		})
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	sim := start(t, redfishsim.Options{})
+	h := hostOf(t, sim)
+	h.Endpoint.Host, h.Endpoint.Port = closedPort(t)
+	c := open(t, h, timing)
+	_, err := c.Read(t.Context())
+	bmctest.Failed(t, err, bmc.KindRefused)
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindRefused).Sent)
+}
+
+func TestSilentBMC(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // accepts in the kernel, never answers
+	require.NoError(t, err)
+	defer l.Close()
+	sim := start(t, redfishsim.Options{})
+	h := hostOf(t, sim)
+	h.Endpoint.Port = l.Addr().(*net.TCPAddr).Port
+	tm := timing
+	tm.ReadTimeout = 200 * time.Millisecond
+	c := open(t, h, tm)
+
+	_, err = c.Read(t.Context())
+	bmctest.Failed(t, err, bmc.KindUnreachable)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = c.Read(ctx)
+	bmctest.Failed(t, err, bmc.KindUnreachable)
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestBusyIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	sim, c := one(t)
+	first := bmctest.Read(t, c)
+	before := c.Requests()
+	sim.Faults(func(f *redfishsim.Faults) { f.Busy = 2 })
+	r := bmctest.Read(t, c)
+	assert.Equal(t, bmc.On, r.State)
+	assert.Equal(t, 3, c.Requests()-before)
+	assert.NotEqual(t, first.Session, r.Session, "503 may be a restart: the proof starts again")
+
+	sim.Faults(func(f *redfishsim.Faults) { f.Busy, f.RetryAfter = 1, "1" })
+	began := time.Now()
+	_, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, time.Since(began), time.Second, "Retry-After is honoured")
+	assert.Len(t, sim.System(0).Commands(), 1)
+}
+
+func TestBusyForTooLong(t *testing.T) {
+	t.Parallel()
+	sim := start(t, redfishsim.Options{})
+	tm := timing
+	tm.ReadTimeout = 5 * time.Second // as long as any Retry-After is followed
+	c := open(t, hostOf(t, sim), tm)
+	sim.Faults(func(f *redfishsim.Faults) { f.Busy, f.RetryAfter = 1000, "3600" })
+	var err error
+	pace.Until(t, "busy, and no wait for longer than there is time", func() bool {
+		began := time.Now()
+		_, err = c.Read(t.Context())
+		return time.Since(began) < tm.ReadTimeout-time.Second && bmctest.Failed(t, err, bmc.KindBusy) != nil
+	})
+	assert.Contains(t, err.Error(), "The service is starting.")
+	sim.Faults(func(f *redfishsim.Faults) { f.Busy = 0 })
+	assert.Equal(t, bmc.On, bmctest.Read(t, open(t, hostOf(t, sim), timing)).State)
+}
+
+// 429 is no restart: the proof goes on.
+func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
+	var refuse atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost:
+			w.Header().Set("X-Auth-Token", "token")
+			w.WriteHeader(http.StatusCreated)
+		case refuse.Add(-1) >= 0:
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		default:
+			_, _ = w.Write([]byte(`{"PowerState":"Off"}`))
+		}
+	}))
+	defer srv.Close()
+	c := open(t, plainHost(t, srv), timing)
+	first := bmctest.Read(t, c)
+	refuse.Store(1)
+	began := time.Now()
+	assert.Equal(t, first.Session, bmctest.Read(t, c).Session)
+	assert.GreaterOrEqual(t, time.Since(began), time.Second, "Retry-After is honoured")
+}
+
 // I1: readings from before and after a restart of the BMC never support one proof.
 func TestRestartChangesTheSession(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		faults redfishsim.Faults
 		down   time.Duration
@@ -35,12 +172,10 @@ func TestRestartChangesTheSession(t *testing.T) {
 			sim.Faults(func(f *redfishsim.Faults) { *f = tc.faults })
 			c := open(t, hostOf(t, sim), timing)
 			proof := bmc.Proof{Spacing: time.Nanosecond, MaxAge: time.Minute}
-			first := bmctest.Read(t, c)
-			assert.Equal(t, first.Session, bmctest.Read(t, c).Session)
-			sim.Restart(tc.down)
-			after := bmctest.Read(t, c)
-			assert.NotEqual(t, first.Session, after.Session)
-			assert.False(t, proof.Add(first).Add(after).Proven(time.Now()))
+			assert.Equal(t, bmctest.Read(t, c).Session, bmctest.Read(t, c).Session)
+			before, after := restarted(t, sim, c, tc.down)
+			assert.NotEqual(t, before.Session, after.Session)
+			assert.False(t, proof.Add(before).Add(after).Proven(time.Now()))
 			after = bmctest.Read(t, c) // where there is no room, a login is tried again, and its 503 is one more sign
 			again := bmctest.Read(t, c)
 			assert.Equal(t, after.Session, again.Session, "and then is stable")
@@ -49,8 +184,24 @@ func TestRestartChangesTheSession(t *testing.T) {
 	}
 }
 
+// restarted restarts the BMC between two readings. If it is down for a while, a request must
+// meet that, which on a busy machine may need another try.
+func restarted(t *testing.T, sim *redfishsim.Server, c *redfish.Client, down time.Duration) (before, after bmc.Reading) {
+	t.Helper()
+	pace.Until(t, "a request while the BMC starts", func() bool {
+		before = bmctest.Read(t, c)
+		sim.ResetRequests()
+		at := time.Now()
+		sim.Restart(down)
+		after = bmctest.Read(t, c)
+		return down == 0 || sim.Requests()[0].At.Before(at.Add(down/2))
+	})
+	return before, after
+}
+
 // A service that ends each connection must still be provable off.
 func TestConnectionPerAnswerIsNoRestart(t *testing.T) {
+	t.Parallel()
 	for name, faults := range map[string]redfishsim.Faults{
 		"session": {CloseConnections: true},
 		"Basic":   {CloseConnections: true, NoSessions: true},
@@ -71,6 +222,7 @@ func TestConnectionPerAnswerIsNoRestart(t *testing.T) {
 
 // The network and the BMC fail in ways that are neither an answer nor a refusal.
 func TestBrokenAnswers(t *testing.T) {
+	t.Parallel()
 	for name, fault := range map[string]func(*redfishsim.Faults){
 		"half-open TCP":     func(f *redfishsim.Faults) { f.HalfOpen = true },
 		"hang after TLS":    func(f *redfishsim.Faults) { f.Hang = true },
@@ -133,6 +285,7 @@ func proveOff(t *testing.T, c *redfish.Client) {
 // TestSilentEndsOfConnections: a service that ends each connection without a word is
 // provable off with Basic authentication, and obeys. It seems to restart once.
 func TestSilentEndsOfConnections(t *testing.T) {
+	t.Parallel()
 	for name, faults := range map[string]redfishsim.Faults{
 		"session":            {CloseSilently: true},
 		"Basic":              {CloseSilently: true, NoSessions: true},
@@ -165,12 +318,12 @@ func TestSilentEndsOfConnections(t *testing.T) {
 
 // A restart of such a service is seen where there is a sign of it. // I1
 func TestRestartBetweenSilentEnds(t *testing.T) {
+	t.Parallel()
 	sim := start(t, redfishsim.Options{UUID: uuid1, Off: true})
 	sim.Faults(func(f *redfishsim.Faults) { f.CloseSilently, f.NoSessions = true, true })
 	c := open(t, hostOf(t, sim), timing)
 	for range 3 {
-		before := bmctest.Read(t, c)
-		sim.Restart(300 * time.Millisecond) // 503 meanwhile
-		assert.NotEqual(t, before.Session, bmctest.Read(t, c).Session)
+		before, after := restarted(t, sim, c, 300*time.Millisecond) // 503 meanwhile
+		assert.NotEqual(t, before.Session, after.Session)
 	}
 }
