@@ -2,15 +2,16 @@
 // the commands, the proof that a host is off, and the identity of what answered.
 //
 //	bmc.go       the contract of a driver: Power, and what it reads
-//	host.go      a host and its levels
-//	driver.go    the differences between the drivers; each is declared in a driver_*.go
-//	device.go    what switches a host; also fingerprint.go, a digest of what selects it
-//	endpoint.go  addresses, with scheme.go and hostname.go
-//	proof.go     two readings that prove Off; pure
-//	identity.go  the identity of what answered, with serial.go, mac.go and placeholder.go
+//	error.go     errors, and whether a command may have arrived
 //	describe.go  what a BMC reports about itself, and its weaknesses
+//	host.go      a host, its levels and the devices that switch it
 //	secret.go    a password, which does not print
-//	error.go     errors, and whether a command may have arrived; also answer.go
+//	driver.go    the differences between the drivers
+//	endpoint.go  addresses, in every form that Metal3 has or had
+//	networks.go  where a BMC may be
+//	proof.go     two readings that prove Off; pure
+//	identity.go  the identity of what answered: UUID, serial number, MAC addresses
+//	answer.go    limits and checks of what a device sends
 //
 // These are values; nothing here waits or uses the network. The drivers do, each
 // behind Power: internal/ipmi, internal/redfish, internal/bmclib and

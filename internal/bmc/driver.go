@@ -2,14 +2,17 @@ package bmc
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
+	"strings"
 )
 
 // Driver is the name of the code that talks to a device.
 type Driver string
 
-// The drivers. Each declares its Descriptor in a file driver_*.go.
+// The drivers. Each declares its Descriptor: these four below, a new one in a file of its own.
 const (
 	DriverIPMI       Driver = "ipmi"
 	DriverRedfish    Driver = "redfish"
@@ -134,4 +137,172 @@ func (d Device) ConfigError() (key, why string) {
 func (d Device) NativeCanReplace() bool {
 	replaceable := d.Driver.Descriptor().replaceable
 	return replaceable != nil && replaceable(d)
+}
+
+func init() {
+	declare(Descriptor{
+		Name: DriverIPMI, Assurance: AssuranceStrict, Identifies: true, KeepsSession: true,
+		Protocols: []Protocol{ProtocolIPMI},
+		schemes: map[string]scheme{
+			"ipmi": {protocol: ProtocolIPMI, port: 623}, "libvirt": {protocol: ProtocolIPMI, port: 623},
+			// Metal3 switched an iRMC by IPMI at the host of the address. The port of
+			// the address was that of its SCCI interface, which switches no power.
+			"irmc": {protocol: ProtocolIPMI, port: 623, portIsOther: true},
+		},
+		DistinguishHint: "correct the address",
+	})
+}
+
+func init() {
+	declare(Descriptor{
+		Name: DriverRedfish, Assurance: AssuranceStrict, Identifies: true, KeepsSession: true,
+		Protocols: []Protocol{ProtocolRedfish},
+		schemes: map[string]scheme{
+			"redfish": {protocol: ProtocolRedfish}, "redfish-virtualmedia": {protocol: ProtocolRedfish}, "redfish-uefihttp": {protocol: ProtocolRedfish},
+			"ilo5-redfish": {protocol: ProtocolRedfish}, "ilo5-virtualmedia": {protocol: ProtocolRedfish},
+			"idrac-redfish": {protocol: ProtocolRedfish}, "idrac-virtualmedia": {protocol: ProtocolRedfish},
+
+			// Metal3 removed these schemes, and old clusters still use them. Each of
+			// these BMCs has a Redfish service on the web server of the old protocol.
+			"idrac": {protocol: ProtocolRedfish, pathIsOther: true}, // WS-Management
+			"ibmc":  {protocol: ProtocolRedfish, pathIsOther: true},
+			"ilo4":  {protocol: ProtocolRedfish, pathIsOther: true}, "ilo4-virtualmedia": {protocol: ProtocolRedfish, pathIsOther: true},
+			"ilo5": {protocol: ProtocolRedfish, pathIsOther: true},
+
+			// the form in which fenced itself writes a Redfish address
+			"https": {protocol: ProtocolRedfish}, "http": {protocol: ProtocolRedfish},
+		},
+		DistinguishHint: correctPath,
+	})
+}
+
+// correctPath is the hint for services that may have several systems.
+const correctPath = "correct the address, or write the path of each one's system, as /redfish/v1/Systems/1"
+
+func init() {
+	declare(Descriptor{
+		Name: DriverBMCLib, Assurance: AssuranceLower, KeepsSession: true,
+		Protocols: []Protocol{ProtocolIPMI, ProtocolRedfish},
+		Providers: map[Protocol][]string{
+			ProtocolIPMI:    {"ipmitool"},
+			ProtocolRedfish: {"gofish", "dell", "openbmc", "asrockrack"},
+		},
+		NoPin:           true,
+		DistinguishHint: correctPath,
+		text:            func(d Device) string { return "bmclib+" + d.Endpoint.String() },
+		configError:     bmclibConfigError,
+		replaceable:     func(Device) bool { return true },
+	})
+}
+
+func bmclibConfigError(d Device) (key, why string) {
+	standard := 443
+	if d.Endpoint.Plain {
+		standard = 80
+	}
+	switch {
+	case d.TLS.PinSHA256 != "":
+		return "tls.pinSHA256", "driver bmclib does not check pinSHA256; give the BMC's certificate or its CA as tls.ca, or use the native driver"
+	case d.Provider == "openbmc" && d.Endpoint.Port != standard:
+		// The provider checks at the standard port whether the BMC is an OpenBMC,
+		// whatever port is configured.
+		return "address", fmt.Sprintf("provider openbmc asks only port %d, not %d; use provider gofish or the native driver", standard, d.Endpoint.Port)
+	}
+	return "", ""
+}
+
+func init() {
+	declare(Descriptor{
+		Name: DriverFenceAgent, Assurance: AssuranceLower,
+		ByParameters: true, AccountOptional: true,
+		DistinguishHint: "correct the address, or write the plug of each in its parameters",
+		text:            agentText,
+		part:            agentPart,
+		configError:     agentConfigError,
+		replaceable:     func(d Device) bool { return agentsOfBMCs.MatchString(d.Agent) },
+	})
+}
+
+var agentsOfBMCs = regexp.MustCompile(`^fence_(ipmilan|ipmilanplus|redfish|idrac|ilo.*|imm|drac5)$`)
+
+func agentText(d Device) string {
+	text := d.Agent + "://"
+	if d.Endpoint.Host != "" {
+		text += d.Endpoint.HostPort()
+	}
+	if plug := d.plug(); plug != "" {
+		text += "#" + plug
+	}
+	return text
+}
+
+// agentPart is the machine or outlet that an agent switches.
+func agentPart(d Device) string {
+	all := d.Parameters
+	switch {
+	case d.isSingleMachine():
+		return all["target"]
+	case all["systems_uri"] != "" || all["systems-uri"] != "":
+		return lastSegment(d.plug())
+	}
+	return d.plug()
+}
+
+// isSingleMachine reports whether the agent switches the one machine behind the
+// address, whatever the plug. Over IPMI it may reach others, selected by target.
+func (d Device) isSingleMachine() bool {
+	switch d.Agent {
+	case "fence_idrac", "fence_imm", "fence_amt", "fence_amt_ws", "fence_rsa", "fence_rsb", "fence_alom":
+		return true
+	case "fence_ilo_moonshot": // a chassis
+		return false
+	}
+	return strings.HasPrefix(d.Agent, "fence_ipmilan") || strings.HasPrefix(d.Agent, "fence_ilo")
+}
+
+// plug is the outlet or machine that a fence agent switches. Agents call it plug;
+// port is the older name of the parameter. fence_redfish uses systems_uri instead
+// of the plug. Some agents select machines by uuid. Some chain several devices
+// and write them SWITCH:PLUG.
+func (d Device) plug() string {
+	all := d.Parameters
+	p := cmp.Or(all["systems_uri"], all["systems-uri"], all["plug"], all["port"], all["uuid"])
+	if s := all["switch"]; s != "" && p != "" {
+		p = s + ":" + p
+	}
+	return p
+}
+
+// requiredParameter names the parameter that selects a machine, for the agents
+// that otherwise select one by its position. // I8
+var requiredParameter = map[string]string{"fence_redfish": "systems_uri"}
+
+// plugSeparator separates a list of plugs by default.
+const plugSeparator = ","
+
+func agentConfigError(d Device) (key, why string) {
+	all := d.Parameters
+	if must := requiredParameter[d.Agent]; must != "" && all[must] == "" && all[strings.ReplaceAll(must, "_", "-")] == "" {
+		return "parameters", fmt.Sprintf("%s without %s selects a machine by its position; set the parameter %s", d.Agent, must, must)
+	}
+	for _, name := range []string{"plug", "port"} {
+		if why := d.severalPlugs(all[name]); why != "" {
+			return "parameters." + name, why
+		}
+	}
+	return "", ""
+}
+
+// severalPlugs rejects several outlets in one device: a second host that shares
+// one of them would not be noticed. // I9
+func (d Device) severalPlugs(plug string) string {
+	separator, ok := d.Parameters["plug_separator"]
+	if !ok {
+		separator = plugSeparator
+	}
+	if separator == "" || !strings.Contains(plug, separator) {
+		return ""
+	}
+	return fmt.Sprintf("plug %q of %s names several outlets; write each as a device of the level "+
+		"(or set plug_separator, when the %q belongs to a name)", plug, d.Agent, separator)
 }

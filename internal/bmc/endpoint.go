@@ -2,8 +2,11 @@ package bmc
 
 import (
 	"fmt"
+	"maps"
 	"net"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -65,6 +68,19 @@ func (e Endpoint) BaseURL() string {
 		return "http://" + e.HostPort()
 	}
 	return "https://" + e.HostPort()
+}
+
+// Serves reports whether a URL is on the scheme, host and port of the endpoint, and names no user. A
+// driver sends the account nowhere else. // I10
+func (e Endpoint) Serves(u *url.URL) bool {
+	scheme, port := "https", "443"
+	if e.Plain {
+		scheme, port = "http", "80"
+	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	return u.Scheme == scheme && u.User == nil && strings.EqualFold(u.Hostname(), e.Host) && port == strconv.Itoa(e.Port)
 }
 
 // ParseEndpoint parses a BMC address in every form that Metal3 has or had. Errors
@@ -129,6 +145,78 @@ func endpointOf(u *url.URL) (e Endpoint, err error) {
 	return e, err
 }
 
+// scheme is the meaning of the scheme of an address.
+type scheme struct {
+	protocol Protocol
+	// port is the port of the protocol; 0 means that of http or https.
+	port int
+	// pathIsOther: in Metal3 the path does not name the system of a Redfish
+	// service, so only a path that clearly does is used.
+	pathIsOther bool
+	// portIsOther: the port is that of another protocol.
+	portIsOther bool
+}
+
+// Schemes lists the address schemes: those of Metal3, including old ones, and
+// those of the drivers.
+func Schemes() (all []string) {
+	for _, d := range descriptors {
+		all = slices.AppendSeq(all, maps.Keys(d.schemes))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// knownScheme finds the scheme before the optional +http or +https.
+func knownScheme(text string) (s scheme, transport string, ok bool) {
+	name, transport, plus := strings.Cut(strings.ToLower(text), "+")
+	if name == "http" || name == "https" {
+		if plus {
+			return scheme{}, "", false
+		}
+		transport = name
+	}
+	for _, d := range descriptors {
+		if s, ok = d.schemes[name]; ok {
+			break
+		}
+	}
+	return s, transport, ok
+}
+
+// withScheme completes the short forms: a host alone means IPMI, and a known
+// scheme may lack its slashes. As in Metal3, a name with a port needs a scheme,
+// because the name would be parsed as one.
+func withScheme(address string) (string, error) {
+	first, rest, colon := strings.Cut(address, ":")
+	switch _, _, known := knownScheme(first); {
+	case !colon, strings.HasPrefix(rest, "//"), strings.HasPrefix(address, "["):
+	case known:
+		return first + "://" + rest, nil
+	case isAddr(address): // colons of an IPv6 address
+		return "", fmt.Errorf("BMC address %[1]s: an IPv6 address needs brackets; write ipmi://[%[1]s]", address)
+	case isAddr(first):
+	case rest != "" && strings.Trim(rest, "0123456789") == "" && validHost(first):
+		return "", fmt.Errorf("BMC address %[1]s: a name with a port needs a scheme; write ipmi://%[1]s", address)
+	default:
+		return "", fmt.Errorf("BMC address %s: %s", RedactAddress(address), unknownScheme(first))
+	}
+	if strings.HasPrefix(rest, "//") {
+		return address, nil
+	}
+	return "ipmi://" + address, nil
+}
+
+// unknownScheme is the error text for a scheme that no driver supports.
+func unknownScheme(name string) string {
+	return fmt.Sprintf("unknown scheme %q; write ipmi://HOST or redfish://HOST/redfish/v1/Systems/ID, or a variant that Metal3 supports", RedactAddress(name))
+}
+
+func isAddr(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil
+}
+
 func webPort(transport string) (port int, plain bool, err error) {
 	switch transport {
 	case "", "https":
@@ -187,15 +275,106 @@ func parsePort(text string) (int, error) {
 	return int(n), nil
 }
 
-// Serves reports whether a URL is on the scheme, host and port of the endpoint, and names no user. A
-// driver sends the account nowhere else. // I10
-func (e Endpoint) Serves(u *url.URL) bool {
-	scheme, port := "https", "443"
-	if e.Plain {
-		scheme, port = "http", "80"
+// ParseAgentAddress parses the address of a fence agent's device: HOST, HOST:PORT
+// or [IPv6]:PORT. Without a port the agent uses its default.
+func ParseAgentAddress(address string) (Endpoint, error) {
+	host, port := strings.TrimSpace(address), ""
+	if h, p, err := net.SplitHostPort(host); err == nil {
+		if host, port = h, p; port == "" {
+			return Endpoint{}, fmt.Errorf("address %s: the port is missing after the colon", RedactAddress(address))
+		}
+	} else if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {
+		host = host[1 : len(host)-1]
 	}
-	if p := u.Port(); p != "" {
-		port = p
+	if err := checkHost(host); err != nil {
+		return Endpoint{}, fmt.Errorf("address %s: %w; write HOST or HOST:PORT", RedactAddress(address), err)
 	}
-	return u.Scheme == scheme && u.User == nil && strings.EqualFold(u.Hostname(), e.Host) && port == strconv.Itoa(e.Port)
+	n, err := parsePort(port)
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("address %s: %w", RedactAddress(address), err)
+	}
+	return Endpoint{Host: host, Port: n}, nil
+}
+
+// checkHost accepts IP addresses of one machine, and DNS names by RFC 1123.
+func checkHost(h string) error {
+	ip, err := netip.ParseAddr(h)
+	switch {
+	case err != nil && strings.Contains(h, ":"):
+		return fmt.Errorf("%q is not an IP address; write an IPv6 address in brackets", RedactAddress(h))
+	case err != nil && !validHost(h):
+		return fmt.Errorf("%q is neither an IP address nor a DNS name", RedactAddress(h))
+	case err != nil:
+		return nil
+	case ip.Zone() != "":
+		return fmt.Errorf("the zone %q of the IPv6 address is valid on one host only; use a routed address", printableText(ip.Zone()))
+	case ip.IsUnspecified() || ip.IsMulticast() || ip == broadcast:
+		return fmt.Errorf("%s is not the address of one machine", ip)
+	}
+	return nil
+}
+
+// validHost accepts IP addresses and DNS names. A name that ends in a number is
+// neither: it is a mistyped IPv4 address.
+func validHost(h string) bool {
+	if isAddr(h) {
+		return true
+	}
+	if h == "" || len(h) > 253 {
+		return false
+	}
+	numeric := false
+	for label := range strings.SplitSeq(h, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return false
+		}
+		numeric = true
+		for _, c := range label {
+			switch {
+			case c >= '0' && c <= '9':
+			case c == '-', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+				numeric = false
+			default:
+				return false
+			}
+		}
+	}
+	return !numeric
+}
+
+// maxShownAddress limits what an error repeats of an address, in bytes.
+const maxShownAddress = 200
+
+// RedactAddress returns an address for errors and evidence: without user information, query
+// and fragment, which may contain a password. It also works for an address that
+// does not parse.
+func RedactAddress(address string) string {
+	scheme, rest, ok := strings.Cut(address, "://")
+	if ok && !strings.ContainsAny(scheme, "@:/?#") {
+		scheme += "://"
+	} else {
+		scheme, rest = "", address
+	}
+	at := strings.LastIndex(rest, "@")
+	if end := strings.IndexAny(rest, "?#"); end >= 0 {
+		if at > end { // which of them belongs to a password is not known
+			return printableText(scheme + "...")
+		}
+		rest = rest[:end]
+	}
+	return printableText(scheme + rest[at+1:])
+}
+
+// printableText makes a foreign text printable and short.
+func printableText(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\ufffd' {
+			return '?'
+		}
+		return r
+	}, text)
+	if len(text) > maxShownAddress {
+		text = strings.ToValidUTF8(text[:maxShownAddress], "") + "..."
+	}
+	return text
 }

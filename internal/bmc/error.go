@@ -1,8 +1,14 @@
 package bmc
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
 )
 
 // Kind classifies an error between fenced and a BMC. The values are stable: they
@@ -62,4 +68,41 @@ func KindOf(err error) Kind {
 		return e.Kind
 	}
 	return KindProtocol
+}
+
+// KindOfStatus maps the HTTP status of a failed Redfish request to a Kind.
+func KindOfStatus(status int) Kind {
+	switch status {
+	case http.StatusUnauthorized:
+		return KindAuth
+	case http.StatusForbidden:
+		return KindPrivilege
+	case http.StatusNotFound, http.StatusGone:
+		return KindIdentity
+	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return KindUnsupported
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return KindBusy
+	}
+	return KindProtocol
+}
+
+// KindOfTransport returns the Kind of an error of a connection: of TCP, of TLS, of a name, of a limit
+// in time; "" for any other error.
+func KindOfTransport(err error) Kind {
+	var timeout interface{ Timeout() bool }
+	_, certificate := errors.AsType[*tls.CertificateVerificationError](err)
+	_, network := errors.AsType[*net.OpError](err)
+	_, name := errors.AsType[*net.DNSError](err)
+	switch {
+	case certificate:
+		return KindTLS
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return KindRefused
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
+		errors.As(err, &timeout) && timeout.Timeout(), network, name,
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return KindUnreachable
+	}
+	return ""
 }

@@ -2,7 +2,10 @@ package bmc
 
 import (
 	"encoding/hex"
+	"fmt"
+	"slices"
 	"strings"
+	"unicode"
 )
 
 // Identity is who answered: the system UUID, as text or as the GUID's bytes in
@@ -84,4 +87,237 @@ func reverse(u [16]byte) [16]byte {
 		u[i], u[15-i] = u[15-i], u[i]
 	}
 	return u
+}
+
+// vendorDefaults are UUIDs that boards or images ship with if nobody wrote a real
+// one, as found in inventories and boot loaders.
+var vendorDefaults = parseAll(
+	"03000200-0400-0500-0006-000700080009", // AMI
+	"07090201-0103-0301-0807-060504030201",
+	"12345678-1234-1234-1234-123456789abc",
+	"12345678-1234-5678-9012-345678901234",
+	"12345678-1234-5678-90ab-cddeefaabbcc", // Insyde
+	"11111111-2222-3333-4444-555555555555",
+	"4c4c4544-0000-2010-8020-80c04f202020", // Dell, without a service tag
+	"4c4c4544-0020-2010-8020-a0c04f202020", // the same
+	"6ab5b300-538d-1014-9fb5-b0684d007b53",
+	"890e2d14-cacd-45d1-ae66-bc80e8bfeb0f",
+	"8a95d198-7f46-11e5-bf8b-08002704d48e", // ARM reference firmware
+	"8e275844-178f-44a8-aceb-a7d7e5178c63",
+	"dc698397-fa54-4cf2-82c8-b1b5307a6a7f",
+)
+
+// maxPatternBytes is the greatest number of different bytes in a made-up UUID. A
+// random UUID practically never has so few; one of zeros and a MAC address has
+// more.
+const maxPatternBytes = 3
+
+// isPlaceholder reports whether u is a value that many machines share: a pattern,
+// or a vendor's default, in any byte order. // I8
+func isPlaceholder(u [16]byte) bool {
+	for _, form := range [][16]byte{u, swapFields(u), reverse(u)} {
+		if isPattern(form) || vendorDefaults[form] {
+			return true
+		}
+	}
+	return false
+}
+
+// isPattern reports whether u has few different bytes, counts up, or has only ff
+// in its last ten bytes.
+func isPattern(u [16]byte) bool {
+	different := map[byte]bool{}
+	counts, blank := true, true
+	for i, b := range u {
+		different[b] = true
+		counts = counts && (i == 0 || b == u[i-1]+1)
+		blank = blank && (i < 6 || b == 0xff)
+	}
+	return counts || blank || len(different) <= maxPatternBytes
+}
+
+func parseAll(texts ...string) map[[16]byte]bool {
+	all := map[[16]byte]bool{}
+	for _, s := range texts {
+		u, ok := parseUUID(s)
+		if !ok {
+			panic("bmc: the default UUID " + s + " is not 16 bytes of hex")
+		}
+		all[u] = true
+	}
+	return all
+}
+
+// SerialsMatch compares two serial numbers of a host, the second factor of its
+// identity. known is false if either is missing or a placeholder that many
+// machines share; match is then false. // I8
+func SerialsMatch(a, b string) (match, known bool) {
+	x, y := normalSerial(a), normalSerial(b)
+	if !isRealSerial(x) || !isRealSerial(y) {
+		return false, false
+	}
+	return x == y, true
+}
+
+// NormalizeSerial returns a serial number as SerialsMatch compares it. ok is false for a
+// placeholder.
+func NormalizeSerial(s string) (serial string, ok bool) {
+	serial = normalSerial(s)
+	return serial, isRealSerial(serial)
+}
+
+// UsableSerial reports whether s can identify a machine.
+func UsableSerial(s string) bool { return isRealSerial(normalSerial(s)) }
+
+// normalSerial drops case, blanks and unprintable characters.
+func normalSerial(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || !unicode.IsPrint(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, s)
+}
+
+// sharedSerials are the placeholders of firmware without a serial number, in
+// lower case and without blanks.
+var sharedSerials = []string{
+	"n/a", "none", "null", "(null)", "(nullstring)", "empty", "invalid", "unknow", "unknown", "unspecified",
+	"notspecified", "notapplicable", "notavailable", "notpresent", "notset", "notsettable", "notdefined", "undefined", "default",
+	"eval", "iatpass", "systemserialnumb", "oem_serial", "tulipcomputers", "sys-9876543210", "sn-123456fvgv3i0b8o5n6n7k",
+	"123456789000", "123456789abcdef", "0123456789abcdef", "12345abcde", "abcdefghij",
+}
+
+// sharedWords are parts that no real serial number has.
+var sharedWords = []string{"tobefilled", "filledbyo", "defaultstring", "default_string", "serialnumber", "serial_number", "o.e.m"}
+
+// minSerialLength is the length of the shortest valid serial number.
+const minSerialLength = 4
+
+// isRealSerial reports whether s, already normalized, is a machine's own: not a
+// placeholder, not one repeated character, not a sequence.
+func isRealSerial(s string) bool {
+	if len(s) < minSerialLength || slices.Contains(sharedSerials, s) {
+		return false
+	}
+	for _, word := range sharedWords {
+		if strings.Contains(s, word) {
+			return false
+		}
+	}
+	for _, prefix := range []string{"sys-", "sn-", "mb-"} {
+		s = strings.TrimPrefix(s, prefix)
+	}
+	s = strings.Trim(s, "-_./:*#?")
+	return len(s) >= minSerialLength && strings.Count(s, s[:1]) != len(s) && !isSequence(s)
+}
+
+// isSequence reports whether s is a sequence of consecutive digits.
+func isSequence(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' || i > 0 && s[i] != '0'+(s[i-1]-'0'+1)%10 {
+			return false
+		}
+	}
+	return true
+}
+
+// sharedMACs are addresses that many machines have: those of the network
+// interface over USB to the BMC, and those of software.
+var sharedMACs = []string{
+	"b0:3a:f2:b6:05:9f", // USB to the BMC, Supermicro
+	"00:05:9a:3c:7a:00", // a VPN client
+	"00:0b:ca:fe:00:00",
+	"20:41:53:59:4e:ff",
+	"24:b6:20:52:41:53",
+	"44:45:53:54:61:6f",
+	"50:50:54:50:30:30",
+	"00:11:11:85:08:8b",
+}
+
+// sharedPrefixes are the prefixes of addresses that software assigns to the same
+// interfaces on every machine.
+var sharedPrefixes = []string{
+	"00:50:56:c0:", // VMware's networks inside one host
+	"44:45:53:54:", // dial-up adapters
+}
+
+// NormalizeMAC returns a hardware address in lower case with colons. ok is false
+// for an address that does not identify a machine (group, locally administered,
+// zero, or shared by many), and for a text that is no address.
+func NormalizeMAC(s string) (mac string, ok bool) {
+	digits := strings.NewReplacer(":", "", "-", "", ".", "").Replace(strings.TrimSpace(s))
+	b, err := hex.DecodeString(digits)
+	if err != nil || len(b) != 6 {
+		return "", false
+	}
+	if b[0]&3 != 0 { // group or locally administered, IEEE 802
+		return "", false
+	}
+	if low := [3]byte(b[3:]); low == [3]byte{} || low == [3]byte{0xff, 0xff, 0xff} {
+		return "", false
+	}
+	pairs := make([]string, len(b))
+	for i := range b {
+		pairs[i] = hex.EncodeToString(b[i : i+1])
+	}
+	mac = strings.Join(pairs, ":")
+	shared := slices.Contains(sharedMACs, mac) ||
+		slices.ContainsFunc(sharedPrefixes, func(p string) bool { return strings.HasPrefix(mac, p) })
+	if shared {
+		return "", false
+	}
+	return mac, true
+}
+
+// MACsMatch compares the hardware addresses of a host from two sources. known is
+// false if either source has none that identifies a machine. They match if they
+// have an address in common. // I8
+func MACsMatch(a, b []string) (match, known bool) {
+	x, y := usableMACs(a), usableMACs(b)
+	match = slices.ContainsFunc(x, func(mac string) bool { return slices.Contains(y, mac) })
+	return match, len(x) > 0 && len(y) > 0
+}
+
+func usableMACs(all []string) []string {
+	var usable []string
+	for _, s := range all {
+		if mac, ok := NormalizeMAC(s); ok {
+			usable = append(usable, mac)
+		}
+	}
+	return usable
+}
+
+// Hardware is what identifies a machine other than its UUID.
+type Hardware struct {
+	Serial string
+	MACs   []string
+}
+
+// SameHardware reports whether the hardware that a BMC reports is that of an inventory.
+// why says what they have in common, or what speaks against it. differs is
+// true if they contradict each other. // I8
+//
+// Each factor that both sides know must agree, because some makers write one serial
+// number into all nodes of a chassis. MAC addresses alone are enough only if the
+// inventory has every one that the BMC reports: a network card may have come from
+// another machine. A placeholder is not known.
+func SameHardware(inventory, reported Hardware) (same, differs bool, why string) {
+	sameSerial, bothSerials := SerialsMatch(inventory.Serial, reported.Serial)
+	anyMAC, bothMACs := MACsMatch(inventory.MACs, reported.MACs)
+	foreign := slices.DeleteFunc(usableMACs(reported.MACs), func(mac string) bool { return slices.Contains(usableMACs(inventory.MACs), mac) })
+	switch {
+	case bothSerials && !sameSerial:
+		return false, true, fmt.Sprintf("it reports the serial number %q, and the inventory has %q", reported.Serial, inventory.Serial)
+	case bothMACs && !anyMAC:
+		return false, true, "it reports the MAC addresses " + strings.Join(reported.MACs, ", ") + ", and the inventory has " + strings.Join(inventory.MACs, ", ")
+	case bothSerials:
+		return true, false, fmt.Sprintf("the serial number %q", reported.Serial)
+	case bothMACs && len(foreign) == 0:
+		return true, false, "the MAC addresses " + strings.Join(usableMACs(reported.MACs), ", ")
+	case bothMACs:
+		return false, false, "the inventory lacks the MAC addresses " + strings.Join(foreign, ", ") + ", which it reports"
+	}
+	return false, false, "it and the inventory have no serial number and no MAC address in common that identifies a machine"
 }

@@ -86,16 +86,16 @@ func newest(r Reading) time.Time {
 // since. The zero value means no. Like a Proof it is a plain value and is never
 // persisted. // I1
 type Acceptance struct {
-	heard, off bool
-	session    uint64 // of the last reading
+	read, off bool
+	session   uint64 // of the last reading
 }
 
 // AddReading adds a successful reading. A new session ends the acceptance: a BMC
 // that restarted may have lost the command before it was carried out, and may
 // report Off for a host that it has not checked yet.
 func (a Acceptance) AddReading(r Reading) Acceptance {
-	if !a.heard || r.Session != a.session {
-		return Acceptance{heard: true, session: r.Session}
+	if !a.read || r.Session != a.session {
+		return Acceptance{read: true, session: r.Session}
 	}
 	return a
 }
@@ -103,7 +103,7 @@ func (a Acceptance) AddReading(r Reading) Acceptance {
 // AddCommand adds a command and its result. Before the first reading the session
 // is not known, so an accepted Off does not count.
 func (a Acceptance) AddCommand(c Command, err error) Acceptance {
-	a.off = a.heard && c == CommandOff && err == nil
+	a.off = a.read && c == CommandOff && err == nil
 	return a
 }
 

@@ -22,6 +22,7 @@ func codes(findings []bmc.Finding) []bmc.FindingCode {
 }
 
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		bmc  func(*testing.T) ipmisim.BMC

@@ -6,14 +6,19 @@
 // authenticated with the keys of this session, is fresh, and answers exactly the
 // command that was sent. Everything else is dropped.
 //
-// Pure files handle the bytes: packet.go (framing), rakp.go (messages and keys of
-// the handshake), seal.go (encryption and integrity), message.go (commands),
-// deviceid.go, sel.go and fru.go (what a BMC reports about itself). The other
-// files do the I/O: wire.go (a socket, tries and deadlines), handshake.go,
-// cleanup.go and unused.go (no session stays open on the BMC), login.go (which
-// suites are asked for, and what is tried again), session.go, patience.go (how long
-// a slow BMC is waited for), operation.go and client.go. describe.go and audit.go
-// are for the BMC health check and for people.
+// From the caller to the datagram:
+//
+//	client.go    Read and Send, each an operation over as many sessions as it needs
+//	login.go     a session: which suites are asked for, the handshake, what is tried again
+//	cleanup.go   no session stays open on the BMC
+//	session.go   one command in a session, and how long a slow BMC is waited for
+//	wire.go      a socket, tries and deadlines
+//	rakp.go      messages and keys of the handshake; pure
+//	command.go   the commands and their answers; pure
+//	packet.go    framing, encryption and integrity of a datagram; pure
+//	failure.go   what went wrong, and its kind
+//	describe.go  what a BMC reports about itself, for the BMC health check
+//	audit.go     its weaknesses, for people
 //
 // Section and table numbers are those of the IPMI specification, second
 // generation, version 2.0, revision 1.1.

@@ -14,18 +14,57 @@ import (
 	"github.com/fenced/fenced/test/pace"
 )
 
+// Two BMCs have one address, or it has gone to another: who was read is not who
+// answers the command. A command goes to the machine that was read, or to none. // I8
+func TestCommandIsNotGivenToAnotherBMC(t *testing.T) {
+	t.Parallel()
+	b := startGo(t, ipmisim.Options{Suites: []int{17}})
+	c := clientAt(t, b.Addr())
+	r, err := c.Read(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, guidText, r.Identity.UUID)
+
+	require.NoError(t, b.SetUUID(otherGUID)) // from here on it is another BMC,
+	require.NoError(t, b.Restart())          // which does not know the session
+	for range 2 {                            // the second finds an open session with it
+		_, err = c.Send(t.Context(), bmc.CommandOff)
+		e, typed := errors.AsType[*bmc.Error](err)
+		require.True(t, typed, "%v", err)
+		assert.Equal(t, bmc.KindIdentity, e.Kind)
+		assert.Equal(t, bmc.SentNo, e.Sent)
+	}
+	assert.True(t, b.Power(), "the other machine was switched off")
+
+	r, err = c.Read(t.Context())
+	require.NoError(t, err)
+	require.NotEqual(t, guidText, r.Identity.UUID, "the next look shows it")
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err, "who asked knows by now whom")
+	assert.False(t, b.Power())
+}
+
+// A session that another use opened with another BMC is no leave to command it. // I8
+func TestDescribeIsNoLookAtWhoAnswers(t *testing.T) {
+	t.Parallel()
+	b := startGo(t, ipmisim.Options{Suites: []int{17}})
+	c := clientAt(t, b.Addr())
+	_, err := c.Read(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, b.SetUUID(otherGUID))
+	require.NoError(t, b.Restart())
+	_, err = c.Describe(t.Context())
+	require.NoError(t, err)
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.KindIdentity, bmc.KindOf(err))
+	assert.True(t, b.Power())
+}
+
 const noGUID = "00000000-0000-0000-0000-000000000000"
 
 // A BMC without a GUID that identifies its host, as OpenBMC comes: its inventory
 // tells the serial number, asked once in a session.
 func TestSerialInsteadOfGUID(t *testing.T) {
-	b, err := ipmisim.StartDebian(t.Context(), ipmisim.Options{UUID: noGUID})
-	if errors.Is(err, ipmisim.ErrNoDebianSim) {
-		missing(t, err.Error())
-	}
-	require.NoError(t, err)
-	t.Cleanup(b.Stop)
-	relay := relayTo(t, b)
+	relay := relayTo(t, startDebian(t, ipmisim.Options{UUID: noGUID}))
 	c := clientAt(t, relay.Addr())
 	first, err := c.Read(t.Context())
 	require.NoError(t, err)
@@ -58,9 +97,7 @@ func TestSerialOnlyWhereItIsNeeded(t *testing.T) {
 // withoutGUID is a BMC whose inventory has this serial number.
 func withoutGUID(t *testing.T, serial *atomic.Value) *ipmisim.GoBMC {
 	t.Helper()
-	b, err := ipmisim.StartGo(t.Context(), ipmisim.Options{UUID: noGUID, Suites: []int{17}})
-	require.NoError(t, err)
-	t.Cleanup(b.Stop)
+	b := startGo(t, ipmisim.Options{UUID: noGUID, Suites: []int{17}})
 	b.Intercept(func(cmd ipmisim.Command) *ipmisim.Reply {
 		if cmd.NetFn != netFnStorage {
 			return nil
@@ -109,9 +146,7 @@ func TestInventoryThatIsSilent(t *testing.T) {
 	t.Parallel()
 	timeout := 3 * time.Second
 	pace.Until(t, "two readings", func() bool {
-		b, err := ipmisim.StartGo(t.Context(), ipmisim.Options{UUID: noGUID, Suites: []int{17}})
-		require.NoError(t, err)
-		t.Cleanup(b.Stop)
+		b := startGo(t, ipmisim.Options{UUID: noGUID, Suites: []int{17}})
 		var asked atomic.Int64
 		b.Intercept(func(cmd ipmisim.Command) *ipmisim.Reply {
 			if cmd.NetFn == netFnStorage {
@@ -136,4 +171,32 @@ func TestInventoryThatIsSilent(t *testing.T) {
 		}
 		return err == nil
 	})
+}
+
+// virtualbmc has a new GUID at each start. It can be read and switched, and what it
+// reports beside the GUID stays the same.
+func TestGUIDThatIsNewAtEachStart(t *testing.T) {
+	t.Parallel()
+	var guids []string
+	for range 2 {
+		d := hostAt(t, startPyghmi(t, ipmisim.Options{NewGUID: true}).Addr())
+		d.IgnoreUUID = true
+		c := New(d, timing)
+		t.Cleanup(c.drop)
+		r, err := c.Read(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, bmc.On, r.State)
+		assert.Empty(t, r.Identity.Serial, "it has no inventory")
+		guids = append(guids, r.Identity.UUID)
+		_, err = c.Send(t.Context(), bmc.CommandOff)
+		require.NoError(t, err)
+		r, err = c.Read(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, bmc.Off, r.State)
+		require.NoError(t, c.Close(t.Context()))
+	}
+	assert.NotEqual(t, guids[0], guids[1])
+	for _, guid := range guids {
+		assert.True(t, bmc.UsableUUID(guid), "nothing in it says that it identifies no host")
+	}
 }

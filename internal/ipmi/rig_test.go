@@ -1,6 +1,7 @@
 package ipmi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -14,7 +15,13 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 )
+
+func TestMain(m *testing.M) {
+	pace.Together(16) // they wait for timeouts most of the time
+	os.Exit(m.Run())
+}
 
 const guid = "4c4c4544-0011-0000-8000-00000000cafe"
 
@@ -35,7 +42,7 @@ func missing(t *testing.T, why string) {
 
 func startGo(t *testing.T, o ipmisim.Options) *ipmisim.GoBMC {
 	t.Helper()
-	o.UUID = guid
+	o.UUID = cmp.Or(o.UUID, guid)
 	b, err := again(o, func() (*ipmisim.GoBMC, error) { return ipmisim.StartGo(t.Context(), o) })
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
@@ -44,7 +51,7 @@ func startGo(t *testing.T, o ipmisim.Options) *ipmisim.GoBMC {
 
 func startDebian(t *testing.T, o ipmisim.Options) *ipmisim.DebianBMC {
 	t.Helper()
-	o.UUID = guid
+	o.UUID = cmp.Or(o.UUID, guid)
 	b, err := again(o, func() (*ipmisim.DebianBMC, error) { return ipmisim.StartDebian(t.Context(), o) })
 	if errors.Is(err, ipmisim.ErrNoDebianSim) {
 		missing(t, err.Error())
@@ -60,7 +67,7 @@ func startPyghmi(t *testing.T, o ipmisim.Options) *ipmisim.PyghmiBMC {
 	if o.Operator {
 		t.Skip("pyghmi has no accounts of OPERATOR")
 	}
-	o.UUID = guid
+	o.UUID = cmp.Or(o.UUID, guid)
 	// The context of the test ends before its cleanup.
 	b, err := again(o, func() (*ipmisim.PyghmiBMC, error) { return ipmisim.StartPyghmi(context.Background(), o) })
 	if errors.Is(err, ipmisim.ErrNoPyghmi) {

@@ -1,151 +1,287 @@
 package ipmi
 
 import (
-	"crypto/aes"
-	"encoding/binary"
+	"context"
+	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/pace"
 )
 
-// TestRepeatedCommand: a BMC drops what it has seen, so each try is new in its
-// session sequence number and its vector, and the same command inside.
-func TestRepeatedCommand(t *testing.T) {
+// TestTriesSpreadOut: a BMC that is slow is asked again after 250 ms, 500 ms, 1 s
+// and then every 2 s, give or take 20 %.
+func TestTriesSpreadOut(t *testing.T) {
+	t.Parallel()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	times := make(chan time.Time, 20)
+	go func() {
+		var buf [256]byte
+		for {
+			if _, _, err := conn.ReadFrom(buf[:]); err != nil {
+				return // closed
+			}
+			times <- time.Now()
+		}
+	}()
+	// A busy machine makes some of the tries late, or notices late that they came.
+	onTime := func() bool {
+		for len(times) > 0 {
+			<-times
+		}
+		c := New(hostAt(t, conn.LocalAddr().String()), bmc.Timing{ReadTimeout: 7 * time.Second, SendTimeout: time.Second})
+		_, err := c.Read(t.Context())
+		require.Error(t, err)
+		seen := func() (at time.Time) { // zero if none came, or its noting is late
+			select {
+			case at = <-times:
+			case <-time.After(time.Second):
+			}
+			return at
+		}
+		last := seen()
+		for _, want := range []time.Duration{firstWait, 2 * firstWait, 4 * firstWait, lastWait} {
+			next := seen()
+			if off := next.Sub(last) - want; off.Abs() > want/5+150*time.Millisecond {
+				t.Logf("a try %s after the last one, not %s", next.Sub(last), want)
+				return false
+			}
+			last = next
+		}
+		return true
+	}
+	pace.Until(t, "tries that are spread out like this", onTime)
+}
+
+func TestJitter(t *testing.T) {
+	law.Check(t, func(t *rapid.T) {
+		d := time.Duration(rapid.Int64Range(0, int64(time.Minute)).Draw(t, "d"))
+		got := jitter(d)
+		assert.GreaterOrEqual(t, got, d*8/10-1)
+		assert.LessOrEqual(t, got, d*12/10+1)
+	})
+	seen := map[time.Duration]bool{}
+	for range 100 {
+		seen[jitter(time.Hour)] = true
+	}
+	assert.Greater(t, len(seen), 90, "clients do not ask in step")
+}
+
+// silent is a BMC that never answers.
+func silent(t *testing.T) string {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.LocalAddr().String()
+}
+
+// cutShort asserts that do lasts for d. A try that began 0.75 s after the first one,
+// give or take jitter, ends by itself only after 1.4 s: whoever waits for 0.9 s must
+// have been cut short.
+func cutShort(t *testing.T, d time.Duration, do func()) {
+	t.Helper()
+	pace.Lasts(t, d, 450*time.Millisecond, do)
+}
+
+func TestSilentBMCTakesTheDeadline(t *testing.T) {
+	t.Parallel()
+	h := hostAt(t, silent(t))
+	cutShort(t, 900*time.Millisecond, func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+		defer cancel()
+		_, err := New(h, timing).Read(ctx)
+		assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+	cutShort(t, 900*time.Millisecond, func() {
+		_, err := New(h, bmc.Timing{ReadTimeout: time.Minute, SendTimeout: 900 * time.Millisecond}).Send(t.Context(), bmc.CommandOff)
+		var e *bmc.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, bmc.SentNo, e.Sent, "no session was ever open")
+		assert.Equal(t, h.Endpoint.HostPort(), e.Addr)
+	})
+}
+
+func TestCancelIsHonouredAtOnce(t *testing.T) {
+	t.Parallel()
+	c := New(hostAt(t, silent(t)), timing)
+	cutShort(t, 900*time.Millisecond, func() {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(900*time.Millisecond, cancel)
+		_, err := c.Read(ctx)
+		assert.ErrorIs(t, err, context.Canceled)
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	relay := relayTo(t, startGo(t, ipmisim.Options{}))
+	warm := clientAt(t, relay.Addr())
+	_, err := warm.Read(t.Context())
+	require.NoError(t, err)
+	costs(t, []int{1}, func() []int { // nothing is sent for a caller that has gone
+		asked := relay.Asked()
+		_, err = warm.Send(ctx, bmc.CommandOff)
+		assert.ErrorIs(t, err, context.Canceled)
+		r, err := warm.Read(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, bmc.On, r.State)
+		return []int{relay.Asked() - asked}
+	})
+}
+
+func TestClosedPort(t *testing.T) {
+	t.Parallel()
+	// A socket that is connected elsewhere keeps the port, and the kernel refuses all others.
+	conn, err := net.Dial("udp", silent(t))
+	require.NoError(t, err)
+	defer conn.Close()
+	c := New(hostAt(t, conn.LocalAddr().String()), timing)
+	pace.Once(t, time.Second, func() {
+		_, err = c.Read(t.Context())
+		assert.Equal(t, bmc.KindRefused, bmc.KindOf(err), "%v", err)
+	})
+}
+
+func TestPortClosesUnderASession(t *testing.T) {
+	t.Parallel()
+	b := startGo(t, ipmisim.Options{})
+	c := clientAt(t, b.Addr())
+	before, err := c.Read(t.Context())
+	require.NoError(t, err)
+	b.Stop()
+	_, err = c.Read(t.Context())
+	assert.Equal(t, bmc.KindRefused, bmc.KindOf(err), "%v", err)
+
+	assert.Equal(t, ipmisim.PayloadOpenRequest, firstAsked(t, c, b.Addr()).Payload(), "the dead session is not tried first")
+
+	again := startGo(t, ipmisim.Options{Addr: b.Addr()})
+	after, err := c.Read(t.Context())
+	require.NoError(t, err)
+	assert.NotEqual(t, before.Session, after.Session, "a BMC that restarted voids a proof")
+	assert.Positive(t, again.Counts().Status)
+}
+
+// firstAsked is what a client sends first to a BMC at this address, where nobody else
+// listens.
+func firstAsked(t *testing.T, c *Client, addr string) ipmisim.Datagram {
+	t.Helper()
+	conn, err := again(ipmisim.Options{Addr: addr}, func() (net.PacketConn, error) { return net.ListenPacket("udp", addr) })
+	require.NoError(t, err)
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var first ipmisim.Datagram
+	go func() {
+		defer cancel()
+		var buf [1024]byte
+		if n, _, err := conn.ReadFrom(buf[:]); err == nil {
+			first.Data = buf[:n]
+		}
+	}()
+	_, err = c.Read(ctx)
+	require.Error(t, err)
+	<-ctx.Done()
+	return first
+}
+
+// TestBMCForgetsTheSession restarts the BMC between two reads, unnoticed.
+func TestBMCForgetsTheSession(t *testing.T) {
+	t.Parallel()
+	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
+		c := clientAt(t, b.Addr())
+		before, err := c.Read(t.Context())
+		require.NoError(t, err)
+		b.Stop()
+		p.start(t, ipmisim.Options{Addr: b.Addr()})
+		after, err := c.Read(t.Context())
+		require.NoError(t, err)
+		assert.NotEqual(t, before.Session, after.Session)
+		assert.Equal(t, before.Identity, after.Identity)
+	})
+}
+
+func TestSessionsOfTwoClientsDiffer(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	r1, err := clientAt(t, b.Addr()).Read(t.Context())
+	require.NoError(t, err)
+	r2, err := clientAt(t, b.Addr()).Read(t.Context())
+	require.NoError(t, err)
+	assert.NotEqual(t, r1.Session, r2.Session)
+}
+
+func TestIdleSessionIsReplaced(t *testing.T) {
+	t.Parallel()
+	b := startGo(t, ipmisim.Options{})
+	c := clientAt(t, b.Addr())
+	before, err := c.Read(t.Context())
+	require.NoError(t, err)
+	c.session.lastAnswer = time.Now().Add(-idleLimit - time.Second)
+	after, err := c.Read(t.Context())
+	require.NoError(t, err)
+	assert.NotEqual(t, before.Session, after.Session)
+	assert.Eventually(t, func() bool { return b.Sessions() == 1 }, pace.Tries, 5*time.Millisecond,
+		"the old one was closed on the BMC")
+}
+
+func TestNoSessionLeft(t *testing.T) {
+	t.Parallel()
+	// On a busy machine an answer may be late: another session is opened, and ended later.
+	pace.Until(t, "a session for each of four, none for a fifth, and one after a Close", func() bool {
+		b := startGo(t, ipmisim.Options{})
+		var first *Client
+		for range 4 { // as many as go-ipmi's server has
+			c := clientAt(t, b.Addr())
+			if _, err := c.Read(t.Context()); err != nil {
+				t.Log(err)
+				return false
+			}
+			if first == nil {
+				first = c
+			}
+		}
+		c := clientAt(t, b.Addr())
+		if _, err := c.Read(t.Context()); bmc.KindOf(err) != bmc.KindSessions {
+			t.Log(err)
+			return false
+		}
+		closed := first.Close(t.Context())
+		_, err := c.Read(t.Context())
+		t.Log(closed, err)
+		return closed == nil && err == nil
+	})
+}
+
+func TestCloseAfterTheCallerHasGone(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	c := clientAt(t, b.Addr())
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := c.Read(ctx)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return b.Sessions() == 1 }, pace.Tries, 5*time.Millisecond)
+	cancel()
+	require.NoError(t, c.Close(ctx))
+	assert.Eventually(t, func() bool { return b.Sessions() == 0 }, time.Minute, 5*time.Millisecond)
+}
+
+func TestCloseOfASilentBMC(t *testing.T) {
+	t.Parallel()
 	relay := relayTo(t, startGo(t, ipmisim.Options{}))
 	c := clientAt(t, relay.Addr())
+	c.timing.ReadTimeout = 10 * pace.Hang
 	_, err := c.Read(t.Context())
 	require.NoError(t, err)
-	first := len(relay.Seen())
-	lost := 0
-	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-		if lost++; lost <= 2 {
-			return nil
-		}
-		return []ipmisim.Datagram{d}
-	})
-	_, err = c.Read(t.Context())
-	require.NoError(t, err)
-
-	sequences, vectors, commands := map[uint32]bool{}, map[[aes.BlockSize]byte]bool{}, map[string]bool{}
-	for _, d := range relay.Seen()[first:] {
-		if d.FromBMC {
-			continue
-		}
-		message, n, err := c.session.seal.open(d.Data, c.session.bmcID)
-		require.NoError(t, err)
-		p, err := parsePacket(d.Data)
-		require.NoError(t, err)
-		sequences[n], vectors[[aes.BlockSize]byte(p.payload)], commands[string(message)] = true, true, true
-	}
-	assert.Len(t, sequences, 3)
-	assert.Len(t, vectors, 3)
-	assert.Len(t, commands, 1)
-}
-
-// TestHandshakeIsFresh: nothing of a handshake repeats, so no answer to an
-// earlier one can pass for an answer to this one.
-func TestHandshakeIsFresh(t *testing.T) {
-	relay := relayTo(t, startGo(t, ipmisim.Options{}))
-	c := clientAt(t, relay.Addr())
-	const sessions = 8
-	for range sessions {
-		_, err := c.Read(t.Context())
-		require.NoError(t, err)
-		require.NoError(t, c.Close(t.Context()))
-	}
-	ids, numbers, tags := map[uint32]bool{}, map[string]bool{}, map[byte]bool{}
-	for _, d := range relay.Seen() {
-		switch d.Payload() {
-		case ipmisim.PayloadOpenRequest:
-			ids[binary.LittleEndian.Uint32(d.Data[headerLen+4:])] = true
-			tags[d.Data[headerLen]] = true
-		case ipmisim.PayloadRAKP1:
-			numbers[string(d.Data[headerLen+8:headerLen+24])] = true
-		}
-	}
-	assert.Len(t, ids, sessions)
-	assert.Len(t, numbers, sessions)
-	assert.Greater(t, len(tags), 2, "tags are random too")
-}
-
-// TestAlteredHandshake flips one bit in one answer of the first handshake. That
-// answer is not believed: either it is dropped and asked for again, or a code
-// fails.
-func TestAlteredHandshake(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		payload int
-		at      int
-		kind    bmc.Kind
-	}{
-		{"tag of open session response", ipmisim.PayloadOpenResponse, 0, ""},
-		{"our id in open session response", ipmisim.PayloadOpenResponse, 4, ""},
-		{"BMC's id in open session response", ipmisim.PayloadOpenResponse, 8, ""}, // RAKP 2 refuses, then anew
-		{"tag of RAKP 2", ipmisim.PayloadRAKP2, 0, ""},
-		{"our id in RAKP 2", ipmisim.PayloadRAKP2, 4, ""},
-		{"random number in RAKP 2", ipmisim.PayloadRAKP2, 8, bmc.KindAuth},
-		{"GUID in RAKP 2", ipmisim.PayloadRAKP2, 24, bmc.KindAuth},
-		{"code in RAKP 2", ipmisim.PayloadRAKP2, 40, bmc.KindAuth},
-		{"tag of RAKP 4", ipmisim.PayloadRAKP4, 0, ""},
-		{"code in RAKP 4", ipmisim.PayloadRAKP4, 8, ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			relay := relayTo(t, startGo(t, ipmisim.Options{}))
-			altered := false
-			relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-				if !altered && d.Payload() == c.payload {
-					altered = true
-					d.Data[headerLen+c.at] ^= 0x04
-				}
-				return []ipmisim.Datagram{d}
-			})
-			_, err := clientAt(t, relay.Addr()).Read(t.Context())
-			assert.Equal(t, c.kind, bmc.KindOf(err), "%v", err)
-			answers := 0
-			for _, d := range relay.Seen() {
-				if d.Payload() == c.payload && d.Data[headerLen+1] == 0 { // not to a refusal
-					answers++
-				}
-			}
-			if c.kind == "" {
-				assert.GreaterOrEqual(t, answers, 2, "the altered one did not do")
-			}
-		})
-	}
-}
-
-// TestRefusalsOfTheHandshake lets the BMC refuse each message with each status.
-func TestRefusalsOfTheHandshake(t *testing.T) {
-	for _, c := range []struct {
-		payload    int
-		status     byte
-		kind       bmc.Kind
-		handshakes int
-	}{
-		{ipmisim.PayloadOpenResponse, 0x01, bmc.KindSessions, 1},
-		{ipmisim.PayloadOpenResponse, 0x11, bmc.KindUnsupported, 2}, // one for each suite
-		{ipmisim.PayloadOpenResponse, 0x12, bmc.KindProtocol, 4},
-		{ipmisim.PayloadRAKP2, 0x02, bmc.KindProtocol, 4},
-		{ipmisim.PayloadRAKP2, 0x0a, bmc.KindPrivilege, 1},
-		{ipmisim.PayloadRAKP2, 0x0b, bmc.KindSessions, 1},
-		{ipmisim.PayloadRAKP2, 0x0d, bmc.KindAuth, 1},
-		{ipmisim.PayloadRAKP4, 0x02, bmc.KindProtocol, 4},
-		{ipmisim.PayloadRAKP4, 0x0f, bmc.KindAuth, 2}, // not more: accounts lock
-	} {
-		relay := relayTo(t, startGo(t, ipmisim.Options{}))
-		relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-			if d.Payload() == c.payload {
-				d.Data[headerLen+1] = c.status
-			}
-			return []ipmisim.Datagram{d}
-		})
-		_, err := clientAt(t, relay.Addr()).Read(t.Context())
-		assert.Equal(t, c.kind, bmc.KindOf(err), "%v", err)
-		assert.Equal(t, c.handshakes, different(relay.Seen(), ipmisim.PayloadOpenRequest), "%v", err)
-	}
+	relay.Filter(func(ipmisim.Datagram) []ipmisim.Datagram { return nil })
+	begun := time.Now()
+	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(c.Close(t.Context())))
+	assert.Less(t, time.Since(begun), pace.Hang, "it does not take as long as a Read may")
+	assert.NoError(t, c.Close(t.Context()), "nothing is left to close")
 }

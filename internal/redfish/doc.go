@@ -12,4 +12,14 @@
 // a host is off: an accepted command is only a Receipt, and bmc.Proof decides.
 // Reading.Session changes with every sign that the BMC may have restarted;
 // restartDetector finds the restarts that no error shows.
+//
+//	client.go      Read and Send
+//	auth.go        sessions and Basic authentication
+//	system.go      which system of the service is the host, and what it answers
+//	object.go      a resource as a BMC returned it
+//	transport.go   what is sent where, how long it is waited for, and what is retried
+//	connection.go  what the end of a connection means
+//	tls.go         what is trusted, and why a handshake failed
+//	describe.go    what a BMC reports about itself, and the audit of its certificate
+//	errors.go      errors, without credentials
 package redfish

@@ -3,20 +3,38 @@ package redfish_test
 import (
 	"context"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/redfish"
+	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
-const uuid1 = "4c4c4544-0042-4810-8056-b4c04f4d3132"
+const (
+	uuid1 = "4c4c4544-0042-4810-8056-b4c04f4d3132"
+	uuid2 = "4c4c4544-0042-4810-8056-b4c04f4d3232"
+	uuid3 = "4c4c4544-0042-4810-8056-b4c04f4d3332"
+
+	sessions = "/redfish/v1/SessionService/Sessions"
+)
 
 var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
+
+func TestMain(m *testing.M) {
+	pace.Together(16) // they wait for timeouts and for what never comes most of the time
+	os.Exit(m.Run())
+}
 
 // start runs a simulated service until the test ends.
 func start(t *testing.T, o redfishsim.Options) *redfishsim.Server {
@@ -28,7 +46,7 @@ func start(t *testing.T, o redfishsim.Options) *redfishsim.Server {
 }
 
 // hostOf is the inventory's entry for the first system of sim.
-func hostOf(t *testing.T, sim *redfishsim.Server) bmc.Device {
+func hostOf(t testing.TB, sim *redfishsim.Server) bmc.Device {
 	t.Helper()
 	e, err := bmc.ParseEndpoint(sim.BMCAddress())
 	require.NoError(t, err)
@@ -36,6 +54,14 @@ func hostOf(t *testing.T, sim *redfishsim.Server) bmc.Device {
 		Driver: bmc.DriverRedfish, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"),
 		TLS: bmc.TLS{CA: sim.CAFile()},
 	}
+}
+
+// plainHost is the inventory's entry for the system of a service over plain HTTP.
+func plainHost(t *testing.T, srv *httptest.Server) bmc.Device {
+	t.Helper()
+	e, err := bmc.ParseEndpoint("redfish+http://" + strings.TrimPrefix(srv.URL, "http://") + "/redfish/v1/Systems/1")
+	require.NoError(t, err)
+	return bmc.Device{Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}
 }
 
 // open gives a client of h that is closed when the test ends.
@@ -81,4 +107,46 @@ func closedPort(t *testing.T) (host string, port int) {
 	port, err = strconv.Atoi(p)
 	require.NoError(t, err)
 	return host, port
+}
+
+// offAndOn reads, switches off and on, and checks that the host followed.
+func offAndOn(t *testing.T, sim *redfishsim.Server, d bmc.Device) {
+	t.Helper()
+	c := open(t, d, timing)
+	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
+	_, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.False(t, sim.Power())
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
+	_, err = c.Send(t.Context(), bmc.CommandOn)
+	require.NoError(t, err)
+	assert.True(t, sim.Power())
+	assert.Equal(t, []bool{false, true}, sim.System(0).Commands(), "each was carried out once")
+}
+
+// refused is how often the account's password was offered with a request.
+func refused(sim *redfishsim.Server) int {
+	n := 0
+	for _, r := range sim.Requests() {
+		if r.Auth == "basic" {
+			n++
+		}
+	}
+	return n
+}
+
+// answerWith is a BMC over plain HTTP that has sessions for all, and this
+// answer about everything else.
+func answerWith(t *testing.T, body string) bmc.Device {
+	t.Helper()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/redfish/v1/":
+			_, _ = w.Write([]byte(`{"Systems":{"@odata.id":"/redfish/v1/Systems"}}`))
+		default:
+			_, _ = w.Write([]byte(body))
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return plainHost(t, srv)
 }

@@ -17,66 +17,55 @@ import (
 // TestSuite runs the suite of all drivers over TLS, with sessions and with Basic
 // authentication, against services that are honest but for what a case asks.
 func TestSuite(t *testing.T) {
-	const noTCP = "TCP mends what a network loses"
-	t.Run("sessions", func(t *testing.T) {
-		t.Parallel()
-		bmctest.Run(t, bmctest.Driver{
-			New:    func(t *testing.T) *bmctest.World { return worldOf(start(t, redfishsim.Options{UUID: uuid1})) },
-			Cannot: map[string]string{"Bad": noTCP},
+	t.Parallel()
+	for name, change := range map[string]func(*redfishsim.Server, *bmctest.World){
+		"sessions": func(*redfishsim.Server, *bmctest.World) {},
+		"basic": func(sim *redfishsim.Server, w *bmctest.World) {
+			sim.Faults(func(f *redfishsim.Faults) { f.NoSessions = true })
+			w.Logins = func() int { return refused(sim) }
+		},
+		"tasks and ActionInfo": func(sim *redfishsim.Server, _ *bmctest.World) {
+			sim.Quirks(func(q *redfishsim.Quirks) { q.Task, q.ActionInfo = true, true })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runSuite(t, change)
 		})
-	})
-	t.Run("basic", func(t *testing.T) {
-		t.Parallel()
-		bmctest.Run(t, bmctest.Driver{
-			New: func(t *testing.T) *bmctest.World {
-				sim := start(t, redfishsim.Options{UUID: uuid1})
-				sim.Faults(func(f *redfishsim.Faults) { f.NoSessions = true })
-				w := worldOf(sim)
-				w.Logins = func() int { return refused(sim) }
-				return w
-			},
-			Cannot: map[string]string{"Bad": noTCP},
-		})
-	})
-	t.Run("tasks and ActionInfo", func(t *testing.T) {
-		t.Parallel()
-		bmctest.Run(t, bmctest.Driver{
-			New: func(t *testing.T) *bmctest.World {
-				sim := start(t, redfishsim.Options{UUID: uuid1})
-				sim.Quirks(func(q *redfishsim.Quirks) { q.Task, q.ActionInfo = true, true })
-				return worldOf(sim)
-			},
-			Cannot: map[string]string{"Bad": noTCP},
-		})
+	}
+}
+
+// The whole suite, for a device whose entry says that the login itself demands Basic authentication.
+func TestSuiteBasicOnly(t *testing.T) {
+	t.Parallel()
+	runSuite(t, func(sim *redfishsim.Server, w *bmctest.World) {
+		sim.Faults(func(f *redfishsim.Faults) { f.BasicOnly = true })
+		w.Device.BasicAuth = true
+		w.Logins = func() int { return refused(sim) }
 	})
 }
 
-// refused is how often the account's password was offered with a request.
-func refused(sim *redfishsim.Server) int {
-	n := 0
-	for _, r := range sim.Requests() {
-		if r.Auth == "basic" {
-			n++
-		}
-	}
-	return n
+// runSuite runs the suite; change makes each world what the test is about.
+func runSuite(t *testing.T, change func(*redfishsim.Server, *bmctest.World)) {
+	bmctest.Run(t, bmctest.Driver{
+		New: func(t *testing.T) *bmctest.World {
+			sim := start(t, redfishsim.Options{UUID: uuid1})
+			w := worldOf(t, sim)
+			change(sim, w)
+			return w
+		},
+		Cannot: map[string]string{"Bad": "TCP mends what a network loses"},
+	})
 }
 
-func worldOf(sim *redfishsim.Server) *bmctest.World {
-	e, err := bmc.ParseEndpoint(sim.BMCAddress())
-	if err != nil {
-		panic(err) // the simulator's own address
-	}
+func worldOf(t *testing.T, sim *redfishsim.Server) *bmctest.World {
+	t.Helper()
 	quirk := func(change func(*redfishsim.Quirks)) error { sim.Quirks(change); return nil }
 	fault := func(change func(*redfishsim.Faults)) error { sim.Faults(change); return nil }
 	return &bmctest.World{
-		Open: func(d bmc.Device) (bmc.Power, error) { return redfish.New(d, timing) },
-		Device: bmc.Device{
-			Driver: bmc.DriverRedfish, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"),
-			TLS: bmc.TLS{CA: sim.CAFile()},
-		},
-		UUID: uuid1,
-		On:   sim.Power, SetPower: sim.SetPower, IgnoreOff: sim.IgnoreOff,
+		Open:   func(d bmc.Device) (bmc.Power, error) { return redfish.New(d, timing) },
+		Device: hostOf(t, sim), UUID: uuid1,
+		On: sim.Power, SetPower: sim.SetPower, IgnoreOff: sim.IgnoreOff,
 		LateOff: func(d time.Duration) error { return quirk(func(q *redfishsim.Quirks) { q.Lag = d }) },
 		BackOn:  func(d time.Duration) error { return quirk(func(q *redfishsim.Quirks) { q.OffThenOn = d }) },
 		RefuseSame: func(refuse bool) error {
@@ -89,7 +78,7 @@ func worldOf(sim *redfishsim.Server) *bmctest.World {
 		HalfOpen:   func(open bool) error { return fault(func(f *redfishsim.Faults) { f.HalfOpen = open }) },
 		LoseAnswer: func(lose bool) error { return quirk(func(q *redfishsim.Quirks) { q.DropReset = lose }) },
 		Restart:    func() error { sim.Restart(0); return nil },
-		Logins:     func() int { return sim.Count(http.MethodPost, "/redfish/v1/SessionService/Sessions") },
+		Logins:     func() int { return sim.Count(http.MethodPost, sessions) },
 		Sessions:   sim.OpenSessions, CutLogins: sim.OpenSessions,
 		CutBodies: func(cut bool) error {
 			return fault(func(f *redfishsim.Faults) { f.Body = map[bool]redfishsim.BodyFault{true: redfishsim.BodyCut}[cut] })
@@ -103,7 +92,7 @@ func worldOf(sim *redfishsim.Server) *bmctest.World {
 
 // TestSuiteWorld: a power off whose answer is lost is carried out.
 func TestSuiteWorld(t *testing.T) {
-	w := worldOf(start(t, redfishsim.Options{UUID: uuid1}))
+	w := worldOf(t, start(t, redfishsim.Options{UUID: uuid1}))
 	require.NoError(t, w.LoseAnswer(true))
 	p, err := w.Open(w.Device)
 	require.NoError(t, err)

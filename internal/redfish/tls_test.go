@@ -1,9 +1,14 @@
 package redfish_test
 
 import (
+	"bufio"
+	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/hex"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -70,4 +75,188 @@ func TestNewRefusesWhatItCannotTrustBy(t *testing.T) {
 			bmctest.Failed(t, err, bmc.KindTLS)
 		})
 	}
+}
+
+// oldServer is Debian's OpenSSL as the web server of an old BMC: one system that is
+// on, over the TLS that these arguments of s_server leave. The certificate is a new
+// one, made with those of req.
+func oldServer(t *testing.T, server, req []string) bmc.Device {
+	t.Helper()
+	if _, err := exec.LookPath("openssl"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("openssl is not installed: run make deps")
+		}
+		t.Skip("openssl is not installed: run make deps")
+	}
+	dir := t.TempDir()
+	const page = "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + `{"PowerState":"On","UUID":"` + uuid1 + `"}`
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "redfish/v1/Systems"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "redfish/v1/Systems/1"), []byte(page), 0o600))
+	args := append([]string{"req", "-x509", "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2",
+		"-subj", "/CN=bmc", "-addext", "subjectAltName=IP:127.0.0.1"}, req...)
+	made := exec.CommandContext(t.Context(), "openssl", args...)
+	made.Dir = dir
+	out, err := made.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
+	d := bmc.Device{
+		Driver: bmc.DriverRedfish, Username: "admin", Password: bmc.NewSecret("secret"), BasicAuth: true,
+		TLS: bmc.TLS{CA: filepath.Join(dir, "cert.pem")},
+	}
+	d.Endpoint, err = bmc.ParseEndpoint("redfish://" + serve(t, dir, server) + "/redfish/v1/Systems/1")
+	require.NoError(t, err)
+	return d
+}
+
+// serve runs s_server until the test ends, and gives its address.
+func serve(t *testing.T, dir string, args []string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	s := exec.CommandContext(ctx, "openssl", append([]string{"s_server", "-accept", "127.0.0.1:0", "-cert", "cert.pem", "-key", "key.pem", "-HTTP"}, args...)...)
+	s.Dir = dir
+	out, err := s.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, s.Start())
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for sc := bufio.NewScanner(out); sc.Scan(); {
+			if addr, ok := strings.CutPrefix(sc.Text(), "ACCEPT "); ok {
+				select {
+				case lines <- addr:
+				case <-ctx.Done():
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		for range lines { // before Wait, which closes the pipe
+		}
+		_ = s.Wait() // killed
+	})
+	addr, ok := <-lines
+	require.True(t, ok, "s_server %v does not start", args)
+	return addr
+}
+
+var rsa2048 = []string{"-newkey", "rsa:2048"}
+
+// BMCs with old TLS are not unreachable: the error says what they lack.
+func TestOldTLS(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		server, req []string
+		hint        string
+		withRSA     bool // the hint for a device that has the opt-in
+	}{
+		"RSA key exchange": {[]string{"-tls1_2", "-cipher", "AES128-SHA"}, rsa2048, "set tls.rsaKeyExchange in hosts.d", false},
+		"DHE":              {[]string{"-tls1_2", "-cipher", "DHE-RSA-AES128-GCM-SHA256"}, rsa2048, "if it has only DHE", false},
+		"DHE, with the opt-in": {[]string{"-tls1_2", "-cipher", "DHE-RSA-AES128-GCM-SHA256"}, rsa2048,
+			"not even with tls.rsaKeyExchange", true},
+		"TLS 1.1":         {[]string{"-tls1_1", "-cipher", "ALL:@SECLEVEL=0"}, rsa2048, "only TLS 1.1 or older", false},
+		"negative serial": {nil, append([]string{"-set_serial", "-5"}, rsa2048...), "create a new one on the BMC", false},
+		"key of 768 bits": {[]string{"-tls1_2", "-cipher", "ALL:@SECLEVEL=0"}, []string{"-newkey", "rsa:768"}, "2048 bits", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := oldServer(t, tc.server, tc.req)
+			d.TLS = bmc.TLS{RSAKeyExchange: tc.withRSA, InsecureSkipVerify: true} // a trust would hide the rest
+			_, err := open(t, d, timing).Read(t.Context())
+			bmctest.Failed(t, err, bmc.KindTLS)
+			assert.Contains(t, err.Error(), tc.hint)
+		})
+	}
+}
+
+// A certificate that cannot be used is named, also as the one that is to be trusted.
+func TestUnusableCA(t *testing.T) {
+	t.Parallel()
+	d := oldServer(t, nil, append([]string{"-set_serial", "-5"}, rsa2048...))
+	_, err := redfish.New(d, timing)
+	bmctest.Failed(t, err, bmc.KindTLS)
+	assert.Contains(t, err.Error(), "negative serial number")
+}
+
+// An old server that knows no alert for it chooses its own version.
+func TestServerThatChoosesTLS11(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		hello := append([]byte{0x16, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2}, make([]byte, 32)...) // TLS 1.1, a random value,
+		_, _ = c.Write(append(hello, 0, 0, 0x2f, 0))                                       // no session, a cipher suite
+		_, _ = c.Read(make([]byte, 4096))
+	}()
+	d := hostOf(t, start(t, redfishsim.Options{}))
+	d.Endpoint.Port = l.Addr().(*net.TCPAddr).Port
+	_, err = open(t, d, timing).Read(t.Context())
+	bmctest.Failed(t, err, bmc.KindTLS)
+	assert.Contains(t, err.Error(), "only TLS 1.1 or older")
+}
+
+// The opt-in reaches OpenSSL without any other key exchange; what is trusted stays.
+func TestRSAKeyExchange(t *testing.T) {
+	t.Parallel()
+	d := oldServer(t, []string{"-tls1_2", "-cipher", "AES128-SHA"}, rsa2048)
+	d.TLS.RSAKeyExchange = true
+	assert.Equal(t, bmc.On, bmctest.Read(t, open(t, d, timing)).State)
+
+	other := start(t, redfishsim.Options{})
+	d.TLS.CA = other.CAFile()
+	_, err := open(t, d, timing).Read(t.Context())
+	bmctest.Failed(t, err, bmc.KindTLS)
+	assert.Contains(t, err.Error(), "certificate")
+}
+
+// A BMC of the year 2012, like iDRAC 7: only RSA key exchange.
+func TestBMCWithRSAKeyExchangeOnly(t *testing.T) {
+	sim := start(t, redfishsim.Options{UUID: uuid1, CipherSuite: tls.TLS_RSA_WITH_AES_128_CBC_SHA})
+	d := hostOf(t, sim)
+	_, err := open(t, d, timing).Read(t.Context())
+	bmctest.Failed(t, err, bmc.KindTLS)
+	d.TLS.RSAKeyExchange = true
+	offAndOn(t, sim, d)
+}
+
+// The opt-in adds; it takes nothing away.
+func TestRSAKeyExchangeIsAnAddition(t *testing.T) {
+	t.Parallel()
+	for _, suite := range tls.CipherSuites() {
+		if suite.SupportedVersions[0] == tls.VersionTLS13 {
+			continue
+		}
+		sim := start(t, redfishsim.Options{UUID: uuid1, CipherSuite: suite.ID})
+		d := hostOf(t, sim)
+		d.TLS.RSAKeyExchange = true
+		assert.Equal(t, bmc.On, bmctest.Read(t, open(t, d, timing)).State, suite.Name)
+	}
+}
+
+// What fails in the handshake and may pass is no disagreement.
+func TestHandshakeThatIsCut(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 4096))
+			_, _ = c.Write([]byte{0x15, 3, 3, 0, 2, 2, 80}) // internal_error
+			_ = c.Close()
+		}
+	}()
+	d := hostOf(t, start(t, redfishsim.Options{}))
+	d.Endpoint.Port = l.Addr().(*net.TCPAddr).Port
+	c, err := redfish.New(d, timing)
+	require.NoError(t, err)
+	_, err = c.Read(t.Context())
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 }

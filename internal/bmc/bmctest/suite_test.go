@@ -6,14 +6,22 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
 func TestFakePassesTheSuite(t *testing.T) {
-	Run(t, Driver{New: func(*testing.T) *World { return fakeWorld(mutant{}) }})
+	honest := Driver{New: func(*testing.T) *World { return fakeWorld(mutant{}) }}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runCase(t, c, honest) })
+		})
+	}
 }
 
 // record is a T that remembers whether the case failed.
@@ -36,7 +44,6 @@ func (r *record) Errorf(format string, args ...any) {
 // TestSuiteCatches: a driver with any of these faults does not pass, and the case
 // that is for it says so.
 func TestSuiteCatches(t *testing.T) {
-	var wait sync.WaitGroup
 	idle := map[string]bool{} // cases that catch nothing yet
 	for _, c := range cases {
 		idle[c.name] = true
@@ -87,17 +94,19 @@ func TestSuiteCatches(t *testing.T) {
 		"close is possible once":            {mutant{closesOnce: true}, "close"},
 		"close waits for the BMC":           {mutant{slowClose: true}, "close while the BMC hangs"},
 	} {
-		r := &record{ctx: t.Context()}
 		by := caseNamed(t, c.by)
 		delete(idle, c.by)
-		wait.Go(func() {
-			// In a goroutine of its own, which FailNow ends.
-			d := Driver{Patience: 3 * time.Second, Slack: 4 * time.Second} // nobody waits for longer than that for what must fail
-			by.run(r, d.withDefaults(), fakeWorld(c.m))
+		synctest.Test(t, func(t *testing.T) {
+			r := &record{ctx: t.Context()}
+			var wait sync.WaitGroup
+			wait.Go(func() { // FailNow ends this goroutine
+				d := Driver{Patience: 3 * time.Second, Slack: 4 * time.Second} // less than a mutant is late
+				by.run(r, d.withDefaults(), fakeWorld(c.m))
+			})
+			wait.Wait()
+			assert.NotEmpty(t, r.failed, "%s: %q lets it pass", fault, c.by)
 		})
-		defer func() { assert.NotEmpty(t, r.failed, "%s: %q lets it pass", fault, c.by) }()
 	}
-	wait.Wait()
 	assert.Empty(t, idle, "a case that no fault fails proves nothing")
 }
 

@@ -1,0 +1,400 @@
+package bmctest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/fenced/fenced/internal/bmc"
+)
+
+const (
+	fakePassword = "bmctest-right-pw"
+	fakeUUID     = "4c4c4544-0042-4810-8056-b4c04f4d3132"
+	otherUUID    = "4c4c4544-0042-4810-8056-b4c04f4d3133"
+)
+
+// fakeBMC is a BMC in memory, with its host and its network. A zero mutant is
+// an honest driver of an honest BMC.
+type fakeBMC struct {
+	mutant mutant
+
+	mu       sync.Mutex
+	on       bool
+	uuid     string
+	sessions map[uint64]bool
+	serial   uint64
+	logins   int
+	requests int
+	changed  chan struct{} // closed when a fault begins or ends
+
+	ignoreOff, refuseSame, transitional, hung, bad, loseAnswer, cutBodies, endsSilently bool
+	lateOff, backOn                                                                     time.Duration
+}
+
+// fakeWorld is a world with an honest BMC behind a driver with this fault.
+func fakeWorld(m mutant) *World {
+	b := &fakeBMC{mutant: m, on: true, uuid: fakeUUID, sessions: map[uint64]bool{}, changed: make(chan struct{})}
+	flag := func(f *bool) func(bool) error {
+		return func(v bool) error { return b.change(func() { *f = v }) }
+	}
+	length := func(f *time.Duration) func(time.Duration) error {
+		return func(v time.Duration) error { return b.change(func() { *f = v }) }
+	}
+	return &World{
+		Open: func(d bmc.Device) (bmc.Power, error) { return &fakePower{bmc: b, password: d.Password.Reveal()}, nil },
+		Device: bmc.Device{
+			Driver:   bmc.DriverIPMI,
+			Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "fake", Port: 623},
+			Username: "admin", Password: bmc.NewSecret(fakePassword),
+		},
+		UUID:     fakeUUID,
+		On:       func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.on },
+		SetPower: flag(&b.on),
+
+		IgnoreOff: flag(&b.ignoreOff), RefuseSame: flag(&b.refuseSame), Transitional: flag(&b.transitional),
+		LateOff: length(&b.lateOff), BackOn: length(&b.backOn),
+		Hang: flag(&b.hung), HalfOpen: flag(&b.hung), Bad: flag(&b.bad), LoseAnswer: flag(&b.loseAnswer),
+		CutBodies: flag(&b.cutBodies), CloseSilently: flag(&b.endsSilently),
+		Restart:        func() error { return b.change(func() { clear(b.sessions) }) },
+		Logins:         func() int { b.mu.Lock(); defer b.mu.Unlock(); return b.logins },
+		Sessions:       b.open,
+		CutLogins:      b.open,
+		ChangeIdentity: func() error { return b.change(func() { clear(b.sessions); b.uuid = otherUUID }) },
+	}
+}
+
+// open is how many sessions there are.
+func (b *fakeBMC) open() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.sessions)
+}
+
+// change changes the BMC, and wakes whoever waits for it.
+func (b *fakeBMC) change(f func()) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+	close(b.changed)
+	b.changed = make(chan struct{})
+	return nil
+}
+
+// arrive carries one request to the BMC, which takes a while, for ever when it
+// hangs, and is lost each third time in a bad network.
+func (b *fakeBMC) arrive(ctx context.Context) error {
+	for {
+		b.mu.Lock()
+		b.requests++
+		hung, lost, changed := b.hung, b.bad && b.requests%3 == 0, b.changed
+		b.mu.Unlock()
+		wait := time.After(time.Millisecond)
+		switch {
+		case hung:
+			wait = nil
+		case lost && b.mutant.fragile:
+			return errors.New("no answer")
+		case lost:
+			wait = time.After(20 * time.Millisecond) // and sent again
+		}
+		select {
+		case <-wait:
+			if !lost {
+				return ctx.Err()
+			}
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+var errPassword = errors.New("wrong password")
+
+// login opens a session.
+func (b *fakeBMC) login(password string) (uint64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.logins++
+	if password != fakePassword {
+		return 0, errPassword
+	}
+	b.serial++
+	b.sessions[b.serial] = true
+	return b.serial, nil
+}
+
+// says is what the BMC tells about its host.
+func (b *fakeBMC) says() (bmc.PowerState, string) {
+	switch {
+	case b.transitional:
+		return bmc.Unknown, "PoweringOff"
+	case b.on:
+		return bmc.On, "On"
+	}
+	return bmc.Off, "Off"
+}
+
+var errSame = errors.New("the host is in that state already")
+
+// control carries out a command, as far as the BMC does.
+func (b *fakeBMC) control(c bmc.Command) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	on := c == bmc.CommandOn
+	if b.mutant.toggles {
+		on = !b.on
+	}
+	switch {
+	case b.refuseSame && on == b.on:
+		return errSame
+	case !on && b.ignoreOff:
+	case !on && b.lateOff > 0:
+		time.AfterFunc(b.lateOff, func() { _ = b.change(func() { b.on = false }) })
+	default:
+		b.on = on
+		if !on && b.backOn > 0 {
+			time.AfterFunc(b.backOn, func() { _ = b.change(func() { b.on = true }) })
+		}
+	}
+	return nil
+}
+
+func fakeError(op string, k bmc.Kind, sent bmc.Sent, err error) error {
+	return &bmc.Error{Kind: k, Op: op, Addr: "fake", Sent: sent, Err: fmt.Errorf("%w", err)}
+}
+
+// mutant is the one fault of a driver.
+type mutant struct {
+	offOnError     bool // no answer reads as Off
+	believesSend   bool // an accepted Off is read as Off
+	movingIsOff    bool // on its way reads as Off
+	movingIsError  bool
+	movingIsMute   bool // ... without the words
+	sameSession    bool // a restart is not told
+	newSession     bool // each reading has a session of its own
+	stale          bool // a reading is given again for an hour
+	oldTime        bool // a reading is older than its answer
+	noIdentity     bool
+	toggles        bool // commands are not absolute
+	anyCommand     bool // what is no command is On
+	failsSame      bool // "already there" is an error
+	deaf           bool // ctx is not honoured
+	refusedIsMute  bool // a wrong password looks like a dead BMC
+	retriesLogin   bool
+	triesOnClose   bool
+	tellsSecret    bool
+	untyped        bool
+	neverSent      bool // a lost answer is told as never sent
+	neverRecovers  bool // after one error all is error
+	leaksSession   bool
+	leaksWhenEnded bool // ... when the caller's time is over
+	leaksCutLogin  bool
+	sessionPerRead bool
+	closesOnce     bool
+	slowClose      bool
+	fragile        bool // a lost request is the end of it all
+	clings         bool // to a session that the BMC has forgotten
+	forgetsUUID    bool // tells for ever whom it saw first
+	longRaw        bool
+	needsBodies    bool // an answer that ends after its status is none
+	countsConns    bool // each connection is a session
+}
+
+// fakePower is a driver of a fakeBMC.
+type fakePower struct {
+	bmc      *fakeBMC
+	password string
+	session  uint64
+	broken   error
+	closed   bool
+	sentOff  bool
+	cached   bmc.Reading
+	identity string
+}
+
+// Read asks for the power state.
+func (p *fakePower) Read(ctx context.Context) (bmc.Reading, error) {
+	m := p.bmc.mutant
+	if m.stale && time.Since(p.cached.At) < time.Hour {
+		r := p.cached
+		r.At = time.Now()
+		return r, nil
+	}
+	if err := p.reach(ctx, "read power state"); err != nil {
+		if m.offOnError {
+			return bmc.Reading{State: bmc.Off, At: time.Now()}, nil
+		}
+		return bmc.Reading{}, err
+	}
+	p.bmc.mu.Lock()
+	defer p.bmc.mu.Unlock()
+	state, raw := p.bmc.says()
+	r := bmc.Reading{State: state, Raw: raw, At: time.Now(), Session: p.session, Identity: bmc.Identity{UUID: p.bmc.uuid}}
+	return p.spoil(r)
+}
+
+// spoil is what a mutant makes of an honest reading.
+func (p *fakePower) spoil(r bmc.Reading) (bmc.Reading, error) {
+	m := p.bmc.mutant
+	switch moving := r.State == bmc.Unknown; {
+	case moving && m.movingIsError:
+		return bmc.Reading{}, fakeError("read power state", bmc.KindProtocol, bmc.SentNo, errors.New(r.Raw))
+	case moving && m.movingIsOff:
+		r.State = bmc.Off
+	case moving && m.movingIsMute:
+		r.Raw = ""
+	}
+	if m.believesSend && p.sentOff {
+		r.State = bmc.Off
+	}
+	if m.sameSession {
+		r.Session = 1
+	}
+	if m.newSession || m.countsConns && p.bmc.endsSilently {
+		p.bmc.serial++
+		r.Session = p.bmc.serial
+	}
+	if m.oldTime {
+		r.At = r.At.Add(-time.Second)
+	}
+	if m.noIdentity {
+		r.Identity = bmc.Identity{}
+	}
+	if m.longRaw {
+		r.Raw = string(make([]byte, 1000))
+	}
+	if p.identity == "" {
+		p.identity = r.Identity.UUID
+	}
+	if m.forgetsUUID {
+		r.Identity.UUID, r.Session = p.identity, 1
+	}
+	p.cached = r
+	return r, nil
+}
+
+// Send gives an absolute command.
+func (p *fakePower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	m, op := p.bmc.mutant, "send "+c.String()
+	if c != bmc.CommandOff && c != bmc.CommandOn && !m.anyCommand {
+		return bmc.Receipt{}, fakeError(op, bmc.KindUnsupported, bmc.SentNo, errors.New("no command"))
+	}
+	if err := p.reach(ctx, op); err != nil {
+		return bmc.Receipt{}, err
+	}
+	err := p.bmc.control(c)
+	p.bmc.mu.Lock()
+	lost, cut := p.bmc.loseAnswer, p.bmc.cutBodies
+	p.bmc.mu.Unlock()
+	switch {
+	case cut && m.needsBodies:
+		return bmc.Receipt{}, p.fail(op, bmc.KindUnreachable, bmc.SentMaybe, io.ErrUnexpectedEOF)
+	case lost:
+		<-ctx.Done()
+		sent := bmc.SentMaybe
+		if m.neverSent {
+			sent = bmc.SentNo
+		}
+		return bmc.Receipt{}, p.fail(op, bmc.KindUnreachable, sent, ctx.Err())
+	case err != nil && m.failsSame:
+		return bmc.Receipt{}, p.fail(op, bmc.KindProtocol, bmc.SentYes, err)
+	}
+	p.sentOff = c == bmc.CommandOff
+	return bmc.Receipt{Already: err != nil}, nil
+}
+
+// reach brings a request to the BMC, over a session.
+func (p *fakePower) reach(ctx context.Context, op string) error {
+	m := p.bmc.mutant
+	if p.broken != nil {
+		return p.broken
+	}
+	if m.deaf {
+		ctx = context.WithoutCancel(ctx)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, 6*time.Second)
+		defer cancel()
+	}
+	err := p.bmc.arrive(ctx)
+	if err == nil {
+		err = p.logIn()
+	} else if m.leaksCutLogin {
+		_, _ = p.bmc.login(p.password)
+	}
+	if err == nil {
+		return nil
+	}
+	p.bmc.mu.Lock()
+	mute := m.refusedIsMute || m.needsBodies && p.bmc.cutBodies
+	p.bmc.mu.Unlock()
+	kind := bmc.KindUnreachable
+	if errors.Is(err, errPassword) && !mute {
+		kind = bmc.KindAuth
+	}
+	err = p.fail(op, kind, bmc.SentNo, err)
+	if m.neverRecovers || m.fragile {
+		p.broken = err
+	}
+	return err
+}
+
+// logIn opens a session unless the BMC still knows the one there is.
+func (p *fakePower) logIn() (err error) {
+	m := p.bmc.mutant
+	p.bmc.mu.Lock()
+	known := p.bmc.sessions[p.session]
+	p.bmc.mu.Unlock()
+	switch {
+	case m.clings && p.session != 0 && !known:
+		return errors.New("the session is gone")
+	case known && !m.sessionPerRead:
+		return nil
+	}
+	tries := 1
+	if m.retriesLogin {
+		tries = 5
+	}
+	for range tries {
+		if p.session, err = p.bmc.login(p.password); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (p *fakePower) fail(op string, k bmc.Kind, sent bmc.Sent, err error) error {
+	switch m := p.bmc.mutant; {
+	case m.untyped:
+		return err
+	case m.tellsSecret:
+		err = errors.New("login with " + p.password)
+	}
+	return fakeError(op, k, sent, err)
+}
+
+// Close ends the session on the BMC.
+func (p *fakePower) Close(ctx context.Context) error {
+	m := p.bmc.mutant
+	if p.closed && m.closesOnce {
+		return fakeError("close session", bmc.KindProtocol, bmc.SentNo, errors.New("closed twice"))
+	}
+	p.closed = true
+	if m.triesOnClose {
+		_, _ = p.bmc.login(p.password)
+	}
+	p.bmc.mu.Lock()
+	hung := p.bmc.hung
+	p.bmc.mu.Unlock()
+	if hung && m.slowClose {
+		time.Sleep(7 * time.Second)
+	}
+	if m.leaksSession || ctx.Err() != nil && m.leaksWhenEnded {
+		return nil
+	}
+	return p.bmc.change(func() { delete(p.bmc.sessions, p.session) })
+}

@@ -1,0 +1,378 @@
+package ipmi
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
+)
+
+// onPeers runs fn against each kind of BMC.
+func onPeers(t *testing.T, o ipmisim.Options, fn func(*testing.T, peer, ipmisim.BMC)) {
+	for _, p := range peers {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			fn(t, p, p.start(t, o))
+		})
+	}
+}
+
+func TestPowerFollowsCommands(t *testing.T) {
+	t.Parallel()
+	for _, account := range []struct {
+		name     string
+		operator bool
+	}{{"administrator", false}, {"operator", true}} {
+		t.Run(account.name, func(t *testing.T) {
+			onPeers(t, ipmisim.Options{Operator: account.operator}, func(t *testing.T, p peer, b ipmisim.BMC) {
+				c := clientAt(t, b.Addr())
+				r, err := c.Read(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, bmc.On, r.State)
+				assert.Equal(t, guidText, r.Identity.UUID, "the GUID's bytes as on the wire")
+				assert.Empty(t, r.Fault)
+				assert.Equal(t, p.suite, c.suites[0].id, "the suite that worked comes first")
+
+				receipt, err := c.Send(t.Context(), bmc.CommandOff)
+				require.NoError(t, err)
+				assert.Equal(t, bmc.Receipt{}, receipt)
+				assert.False(t, b.Power(), "the host is off")
+				off, err := c.Read(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, bmc.Off, off.State)
+				assert.Equal(t, r.Session, off.Session, "all in one session")
+				assert.False(t, off.At.Before(r.At))
+
+				_, err = c.Send(t.Context(), bmc.CommandOn)
+				require.NoError(t, err)
+				assert.True(t, b.Power(), "the host is on again")
+				require.NoError(t, c.Close(t.Context()))
+			})
+		})
+	}
+}
+
+func TestAdministratorPrivilege(t *testing.T) {
+	t.Parallel()
+	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
+		h := hostAt(t, b.Addr())
+		h.Endpoint.Privilege = "ADMINISTRATOR"
+		c := New(h, timing)
+		t.Cleanup(c.drop)
+		_, err := c.Send(t.Context(), bmc.CommandOff)
+		require.NoError(t, err)
+		assert.False(t, b.Power())
+	})
+}
+
+func TestPrivilegeAboveTheAccount(t *testing.T) {
+	t.Parallel()
+	onPeers(t, ipmisim.Options{Operator: true}, func(t *testing.T, _ peer, b ipmisim.BMC) {
+		if _, debian := b.(*ipmisim.DebianBMC); debian {
+			t.Skip("ipmi_sim lets an OPERATOR be ADMINISTRATOR")
+		}
+		h := hostAt(t, b.Addr())
+		h.Endpoint.Privilege = "ADMINISTRATOR"
+		c := New(h, timing)
+		t.Cleanup(c.drop)
+		_, err := c.Send(t.Context(), bmc.CommandOff)
+		assert.Equal(t, bmc.KindPrivilege, bmc.KindOf(err), "%v", err)
+		var e *bmc.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, bmc.SentNo, e.Sent, "the command itself was never sent")
+		assert.True(t, b.Power())
+	})
+}
+
+func TestWrongPassword(t *testing.T) {
+	t.Parallel()
+	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
+		relay := relayTo(t, b)
+		h := hostAt(t, relay.Addr())
+		h.Password = bmc.NewSecret("not-the-password")
+		h.CipherSuites = []int{3, 17}
+		c := New(h, timing)
+		_, err := c.Read(t.Context())
+		assert.Equal(t, bmc.KindAuth, bmc.KindOf(err), "%v", err)
+		assert.NotContains(t, err.Error(), "not-the-password")
+		assert.Eventually(t, func() bool { return failedLogins(relay.Seen()) == 1 }, pace.Hang, time.Millisecond, "tried once: a BMC locks accounts")
+		assert.Zero(t, proofs(relay.Seen()), "the wrong password proves nothing, and is not sent")
+	})
+}
+
+func TestUnknownUser(t *testing.T) {
+	t.Parallel()
+	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
+		h := hostAt(t, b.Addr())
+		h.Username = "nobody"
+		c := New(h, timing)
+		_, err := c.Read(t.Context())
+		if _, pyghmi := b.(*ipmisim.PyghmiBMC); pyghmi {
+			assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
+			assert.ErrorContains(t, err, "which some BMCs do not answer for an unknown user")
+			return
+		}
+		assert.Equal(t, bmc.KindAuth, bmc.KindOf(err), "%v", err)
+	})
+}
+
+func TestSuiteThatTheBMCHasNot(t *testing.T) {
+	t.Parallel()
+	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
+		h := hostAt(t, b.Addr())
+		h.CipherSuites = []int{20 - p.suite} // the other of 3 and 17
+		c := New(h, timing)
+		_, err := c.Read(t.Context())
+		want := bmc.KindUnsupported
+		if _, pyghmi := b.(*ipmisim.PyghmiBMC); pyghmi {
+			want = bmc.KindProtocol // it answers with suite 3, whatever was asked for
+		}
+		assert.Equal(t, want, bmc.KindOf(err), "%v", err)
+		assert.ErrorContains(t, err, "cipherSuites")
+	})
+}
+
+func TestLongestCredentials(t *testing.T) {
+	t.Parallel()
+	for _, p := range peers {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			o := ipmisim.Options{User: "sixteen-bytes-ab", Password: "twenty-bytes-of-pass"}
+			if p.name == "ipmi_sim suite 3" { // it takes one byte and four less
+				o = ipmisim.Options{User: "fifteen-bytes-a", Password: "sixteen-bytes-pw"}
+			}
+			h := hostAt(t, p.start(t, o).Addr())
+			h.Username, h.Password = o.User, bmc.NewSecret(o.Password)
+			c := New(h, timing)
+			t.Cleanup(c.drop)
+			_, err := c.Read(t.Context())
+			require.NoError(t, err)
+		})
+	}
+}
+
+func TestHostsThatIPMICannotDrive(t *testing.T) {
+	for name, change := range map[string]func(*bmc.Device){
+		"password too long":  func(h *bmc.Device) { h.Password = bmc.NewSecret("twenty-one-bytes-long") },
+		"user name too long": func(h *bmc.Device) { h.Username = "seventeen-bytes-a" },
+		"suite 0":            func(h *bmc.Device) { h.CipherSuites = []int{17, 0} },
+		"odd privilege":      func(h *bmc.Device) { h.Endpoint.Privilege = "USER" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			relay := relayTo(t, startGo(t, ipmisim.Options{}))
+			h := hostAt(t, relay.Addr())
+			change(&h)
+			c := New(h, timing)
+			_, err := c.Read(t.Context())
+			assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
+			_, err = c.Send(t.Context(), bmc.CommandOff)
+			assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
+			assert.NotContains(t, err.Error(), "twenty-one-bytes-long")
+			assert.Zero(t, relay.Asked(), "nothing was sent")
+		})
+	}
+}
+
+// A name that stands for an address where no BMC may be is sent nothing. // I10
+func TestNothingIsSentWhereNoBMCMayBe(t *testing.T) {
+	there, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer there.Close()
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		d := simulated(host, there.LocalAddr().(*net.UDPAddr).Port)
+		d.Networks = &bmc.Networks{}
+		c := New(d, timing)
+		_, err := c.Read(t.Context())
+		require.ErrorContains(t, err, "loopback", host)
+		require.NoError(t, c.Close(t.Context()))
+	}
+	require.NoError(t, there.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	_, _, err = there.ReadFrom(make([]byte, 1))
+	assert.ErrorContains(t, err, "timeout", "a datagram came")
+}
+
+// answering makes b answer cmd with code, times times.
+func answering(b *ipmisim.GoBMC, cmd, code byte, times int32) {
+	var left atomic.Int32
+	left.Store(times)
+	b.Intercept(func(c ipmisim.Command) *ipmisim.Reply {
+		if c.Cmd != cmd || left.Add(-1) < 0 {
+			return nil
+		}
+		return &ipmisim.Reply{Code: code}
+	})
+}
+
+func TestCompletionCodesOfControl(t *testing.T) {
+	for _, c := range []struct {
+		code byte
+		kind bmc.Kind
+	}{
+		{0xc1, bmc.KindUnsupported}, {0xd4, bmc.KindPrivilege},
+		{0xcc, bmc.KindProtocol}, {0xff, bmc.KindProtocol}, {0xd6, bmc.KindProtocol},
+	} {
+		b := startGo(t, ipmisim.Options{})
+		answering(b, cmdChassisControl, c.code, 1)
+		_, err := clientAt(t, b.Addr()).Send(t.Context(), bmc.CommandOff)
+		assert.Equal(t, c.kind, bmc.KindOf(err), "0x%02x: %v", c.code, err)
+		var e *bmc.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, bmc.SentYes, e.Sent, "the BMC has the command, and refused it")
+		assert.True(t, b.Power())
+	}
+}
+
+func TestBusyIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	for _, code := range []byte{0xc0, 0xc3, 0xd0, 0xd1, 0xd2} {
+		for _, cmd := range []byte{cmdChassisControl, cmdSetPrivilege} {
+			t.Run(fmt.Sprintf("code 0x%02x to command 0x%02x", code, cmd), func(t *testing.T) {
+				t.Parallel()
+				b := startGo(t, ipmisim.Options{})
+				answering(b, cmd, code, 1)
+				_, err := clientAt(t, b.Addr()).Send(t.Context(), bmc.CommandOff)
+				require.NoError(t, err)
+				assert.False(t, b.Power())
+			})
+		}
+	}
+}
+
+func TestBusyForEver(t *testing.T) {
+	t.Parallel()
+	b := startGo(t, ipmisim.Options{})
+	c := clientAt(t, b.Addr())
+	_, err := c.Read(t.Context())
+	require.NoError(t, err)
+	answering(b, cmdChassisStatus, 0xc0, 1<<30)
+	c.timing.ReadTimeout = 2 * time.Second
+	pace.Until(t, "the BMC is heard, and is busy", func() bool {
+		pace.Lasts(t, 2*time.Second, 450*time.Millisecond, func() { _, err = c.Read(t.Context()) })
+		t.Log(err)
+		return bmc.KindOf(err) == bmc.KindBusy
+	})
+}
+
+func TestAlreadyInThatState(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	b.RefuseControl(0xd5)
+	c := clientAt(t, b.Addr())
+	for _, command := range []bmc.Command{bmc.CommandOff, bmc.CommandOn} {
+		receipt, err := c.Send(t.Context(), command)
+		require.NoError(t, err)
+		assert.True(t, receipt.Already)
+	}
+	assert.True(t, b.Power(), "already is a claim, not a fact")
+}
+
+func TestPrivilegeRefused(t *testing.T) {
+	for code, kind := range map[byte]bmc.Kind{
+		0x80: bmc.KindPrivilege, 0x81: bmc.KindPrivilege, 0x82: bmc.KindPrivilege, 0xd4: bmc.KindPrivilege,
+		0xc1: bmc.KindUnsupported, 0xff: bmc.KindProtocol,
+	} {
+		b := startGo(t, ipmisim.Options{})
+		answering(b, cmdSetPrivilege, code, 1)
+		_, err := clientAt(t, b.Addr()).Send(t.Context(), bmc.CommandOff)
+		assert.Equal(t, kind, bmc.KindOf(err), "0x%02x: %v", code, err)
+		assert.Zero(t, b.Counts().Off)
+	}
+}
+
+func TestOnlyAbsoluteCommands(t *testing.T) {
+	b := startGo(t, ipmisim.Options{})
+	controls := make(chan byte, 10)
+	b.Intercept(func(c ipmisim.Command) *ipmisim.Reply {
+		if c.Cmd == cmdChassisControl {
+			controls <- c.Data[0]
+		}
+		return nil
+	})
+	c := clientAt(t, b.Addr())
+	_, err := c.Send(t.Context(), bmc.Command(0))
+	assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	_, err = c.Send(t.Context(), bmc.CommandOn)
+	require.NoError(t, err)
+	assert.Equal(t, byte(0), <-controls, "power down")
+	assert.Equal(t, byte(1), <-controls, "power up")
+	assert.Empty(t, controls)
+}
+
+func TestStatusBytes(t *testing.T) {
+	for _, c := range []struct {
+		data  []byte
+		state bmc.PowerState
+		raw   string
+		fault string
+	}{
+		{[]byte{0x21, 0x10, 0x40}, bmc.On, "chassis status 0x211040", ""},
+		{[]byte{0x20, 0, 0}, bmc.Off, "chassis status 0x200000", ""},
+		{[]byte{0x10, 0, 0, 0}, bmc.Off, "chassis status 0x10000000", "power control fault"},
+		{[]byte{0x0e, 0, 0, 0, 9}, bmc.Off, "chassis status 0x0e000000", "main power fault, interlock, power overload"},
+		{[]byte{0x00, 0x00}, bmc.Unknown, "chassis status 0x0000", ""},
+		{nil, bmc.Unknown, "chassis status 0x", ""},
+	} {
+		b := startGo(t, ipmisim.Options{})
+		b.Intercept(func(cmd ipmisim.Command) *ipmisim.Reply {
+			if cmd.Cmd == cmdChassisStatus {
+				return &ipmisim.Reply{Data: c.data}
+			}
+			return nil
+		})
+		r, err := clientAt(t, b.Addr()).Read(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, c.state, r.State)
+		assert.Equal(t, c.raw, r.Raw)
+		assert.Equal(t, c.fault, r.Fault)
+	}
+}
+
+// untilOff is the time of a caller who waits in vain until the host is off.
+func untilOff(t *testing.T, b ipmisim.BMC) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for b.Power() && t.Context().Err() == nil {
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return ctx
+}
+
+// TestLostReplyToOff loses every reply after the command: whether the host went
+// off cannot be told from here.
+func TestLostReplyToOff(t *testing.T) {
+	t.Parallel()
+	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
+		relay := relayTo(t, b)
+		c := clientAt(t, relay.Addr())
+		_, err := c.Send(t.Context(), bmc.CommandOn) // raises the privilege
+		require.NoError(t, err)
+		relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+			if d.FromBMC {
+				return nil
+			}
+			return []ipmisim.Datagram{d}
+		})
+		_, err = c.Send(untilOff(t, b), bmc.CommandOff)
+		var e *bmc.Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, bmc.SentMaybe, e.Sent)
+		assert.Equal(t, bmc.KindUnreachable, e.Kind)
+		assert.False(t, b.Power(), "it was carried out")
+		relay.Filter(nil)
+		r, err := c.Read(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, bmc.Off, r.State)
+	})
+}
