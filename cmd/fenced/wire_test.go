@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http/httptest"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
@@ -23,12 +25,44 @@ import (
 	"github.com/fenced/fenced/internal/sweep"
 )
 
+// Each guard and deadline that a reload takes in changes what the engine is given; one that
+// needs a restart changes nothing then.
+func TestLiveGuardsAndDeadlinesReachTheEngine(t *testing.T) {
+	was := config.Default()
+	live := 0
+	for _, section := range []string{"Guards", "Power"} {
+		of := reflect.ValueOf(was).FieldByName(section)
+		for i := range of.NumField() {
+			now := config.Default()
+			v := reflect.ValueOf(&now).Elem().FieldByName(section).Field(i)
+			switch v.Kind() {
+			case reflect.String:
+				v.SetString("other")
+			case reflect.Bool:
+				v.SetBool(!v.Bool())
+			default:
+				v.SetInt(v.Int() + 1)
+			}
+			changes := config.Changes(was, now)
+			next := config.TakeLive(was, now)
+			taken := guardLimits(next.Guards) != guardLimits(was.Guards) || runLimits(next) != runLimits(was)
+			assert.Equal(t, changes[0].Live, taken, changes[0].Key)
+			if changes[0].Live {
+				live++
+			}
+		}
+	}
+	assert.Greater(t, live, 20)
+}
+
 // blind is a watch of an empty cluster.
 type blind struct{}
 
 func (blind) Changes() []policy.Change { return nil }
+
 func (blind) Changed() <-chan struct{} { return nil }
-func (blind) View() admit.View         { return admit.View{Synced: true} }
+
+func (blind) View() admit.View { return admit.View{Synced: true} }
 
 // others owns nothing: instance two does.
 type others struct{}
@@ -37,10 +71,14 @@ func (others) Run(ctx context.Context, _ func(context.Context, state.Claim)) err
 	<-ctx.Done()
 	return nil
 }
-func (others) Add(string)                  {}
-func (others) Remove(string)               {}
+
+func (others) Add(string) {}
+
+func (others) Remove(string) {}
+
 func (others) StepAside(string, bool) bool { return true }
-func (others) Owner(string) state.Owner    { return state.Owner{Instance: "two", Epoch: 7} }
+
+func (others) Owner(string) state.Owner { return state.Owner{Instance: "two", Epoch: 7} }
 
 // The metrics, and the words for systemd, say whether this instance acts on a cluster,
 // and in which epoch.
