@@ -1,10 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -134,4 +137,209 @@ func (c *cli) bmcAudit(ctx context.Context, node string) error {
 		return &exitError{code: exitDegraded}
 	}
 	return nil
+}
+
+func (c *cli) printBMCs(b api.BMCs) error {
+	if len(b.BMCs) == 0 {
+		_, err := fmt.Fprintln(c.out, "no host has a BMC")
+		return err
+	}
+	several, now := severalClusters(b), time.Now()
+	head := []string{"NODE", "LEVEL", "DEVICE", "DRIVER", "ASSURANCE", "POWER", "IDENTITY", "LATENCY", "CHECKED", "PROBLEM"}
+	if several {
+		head = append([]string{"CLUSTER"}, head...)
+	}
+	if c.output == "wide" {
+		head = append(head, "MODEL", "FIRMWARE", "FINDINGS")
+	}
+	t := newTable(head...)
+	for i := range b.BMCs {
+		d := &b.BMCs[i]
+		row := []any{
+			hostOf(d), levelOf(d), orDash(d.Device), orDash(d.Driver), assurance(d.Assurance), d.Power, identity(d.Identity),
+			latency(d.LatencySeconds), c.checked(d, now), problem(d),
+		}
+		if several {
+			row = append([]any{d.Cluster}, row...)
+		}
+		if c.output == "wide" {
+			row = append(row, model(d), orDash(d.Firmware), findingCodes(d))
+		}
+		t.add(row...)
+	}
+	return t.write(c.out, c.painter(c.out), "")
+}
+
+// checked is when the device was last looked at.
+func (c *cli) checked(d *api.BMC, now time.Time) cell {
+	if d.NotChecked() {
+		return cell{text: "not checked yet", color: yellow}
+	}
+	return cell{text: c.when(d.Checked, now)}
+}
+
+func severalClusters(b api.BMCs) bool {
+	return slices.ContainsFunc(b.BMCs, func(d api.BMC) bool { return d.Cluster != b.BMCs[0].Cluster })
+}
+
+// hostOf is what people call the host: its Node, or its entry.
+func hostOf(d *api.BMC) string { return cmp.Or(d.Node, d.Host, d.Source, "-") }
+
+func levelOf(d *api.BMC) string {
+	if d.Level == 0 {
+		return "-"
+	}
+	return fmt.Sprint(d.Level)
+}
+
+func assurance(text string) cell {
+	if text == "lower" {
+		return cell{text: text, color: yellow}
+	}
+	return cell{text: orDash(text)}
+}
+
+func identity(text string) cell {
+	switch text {
+	case "match", "":
+		return cell{text: orDash(text)}
+	case "mismatch":
+		return cell{text: text, color: red}
+	}
+	return cell{text: text, color: yellow}
+}
+
+func latency(seconds float64) string {
+	if seconds == 0 {
+		return "-"
+	}
+	return (time.Duration(seconds * float64(time.Second))).Round(time.Millisecond).String()
+}
+
+// problem is why a fence would fail or be refused, the reason code first; "-" for
+// none. A failure that may pass is yellow.
+func problem(d *api.BMC) cell {
+	var failed string
+	if d.Problem != "" {
+		failed = d.Reason + ": " + d.Problem
+	}
+	switch {
+	case len(d.Refused) > 0 && failed != "": // what failed may be why it is refused
+		return cell{text: failed + "; " + d.Refused[0].Code, color: red}
+	case len(d.Refused) > 0:
+		return cell{text: d.Refused[0].Code + ": " + d.Refused[0].Message, color: red}
+	case failed == "":
+		return cell{text: "-"}
+	case d.Dependable:
+		return cell{text: failed, color: yellow}
+	}
+	return cell{text: failed, color: red}
+}
+
+// model is what the device is; one that could not say so lately shows why.
+func model(d *api.BMC) cell {
+	if d.DescribeProblem == "" {
+		return cell{text: orDash(d.Model)}
+	}
+	return cell{text: orDash(d.Model) + " (not told lately: " + d.DescribeProblem + ")", color: yellow}
+}
+
+func findingCodes(d *api.BMC) cell {
+	var codes []string
+	for _, f := range d.Findings {
+		codes = append(codes, f.Code)
+	}
+	if len(codes) == 0 {
+		return cell{text: "-"}
+	}
+	return cell{text: strings.Join(codes, ","), color: yellow}
+}
+
+// printAudit shows one line for each weakness, and for what could not be looked at.
+func (c *cli) printAudit(b api.BMCs) error {
+	t := newTable("NODE", "DEVICE", "FINDING", "MESSAGE")
+	audited := 0
+	for i := range b.BMCs {
+		d := &b.BMCs[i]
+		if !d.Audited.IsZero() {
+			audited++
+		}
+		if why := cmp.Or(d.AuditProblem, d.Problem); why != "" {
+			t.add(hostOf(d), orDash(d.Device), cell{text: "not audited", color: red}, why)
+		}
+		for _, f := range d.Findings {
+			t.add(hostOf(d), orDash(d.Device), cell{text: f.Code, color: yellow}, f.Message)
+		}
+	}
+	if len(t.rows) == 0 {
+		_, err := fmt.Fprintf(c.out, "no weakness is known of %d devices, %d of them audited so far\n", len(b.BMCs), audited)
+		return err
+	}
+	return t.write(c.out, c.painter(c.out), "")
+}
+
+func newBMCEnrollCommand(c *cli) *cobra.Command {
+	var reason string
+	var yes bool
+	var a about
+	cmd := &cobra.Command{
+		Use:   "enroll NODE|--machine NAMESPACE/NAME --reason WHY",
+		Short: "confirm that a host's BMCs switch this very machine (admin)",
+		Long: `Confirm that the devices of a node's host, as they are configured now, switch this
+very machine. fenced reads every device. If a device reports an identity, it must
+match the Node. An outlet cannot prove which host it feeds, nor can a BMC that reports
+no UUID: check the cabling or the address first.
+
+This is needed for devices that report no identity, and after the address of a
+BareMetalHost changed. The command shows what would be stored, then asks for the
+node's name on the terminal; --yes skips the prompt.
+
+With --machine the order is about a Machine. If it has no Node, there is no system
+UUID to compare with: you confirm that the machine which answers there now is that of
+the Machine, and fenced stores the UUID that it reports. Look at the console of the
+BMC, or at the server itself, first.`,
+		Args: a.args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			order := a.of(api.Order{Verb: api.EnrollBMC, Cluster: c.cluster, Reason: reason}, args)
+			return c.bmcEnroll(cmd.Context(), order, yes)
+		},
+	}
+	a.flags(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the records (mandatory)")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for the node's name")
+	return cmd
+}
+
+func (c *cli) bmcEnroll(ctx context.Context, order api.Order, yes bool) error {
+	line := "fencectl bmc enroll " + asTyped(order)
+	if err := needReason(order.Reason, line); err != nil {
+		return err
+	}
+	if !yes {
+		if !isTerminal(c.in) {
+			return usageError(errors.New("bmc enroll asks for "+nameOf(order)+" on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes", line, order.Reason))
+		}
+		if err := c.confirmEnroll(ctx, order); err != nil {
+			return err
+		}
+	}
+	rep, err := c.client().Do(ctx, order)
+	if err != nil {
+		return requestError("enroll the BMCs of "+order.Of(), err)
+	}
+	return c.print(rep.Body, func() error { return c.preview(c.out, rep.Value) })
+}
+
+// confirmEnroll shows what would be stored, and asks the person to type the name.
+func (c *cli) confirmEnroll(ctx context.Context, o api.Order) error {
+	o.DryRun = true
+	rep, err := c.client().Do(ctx, o)
+	if err != nil {
+		return requestError("enroll the BMCs of "+o.Of(), err)
+	}
+	if err := c.preview(c.errs, rep.Value); err != nil {
+		return err
+	}
+	_, err = c.typeName(ctx, "type "+nameOf(o)+" to enroll them: ", o.Of(), "nothing was stored")
+	return err
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -82,10 +84,182 @@ func (c *cli) fence(ctx context.Context, args []string, o fenceOptions) error {
 	return c.showAndWait(ctx, o.waitFlags, rep, &goal{offOnly: o.offOnly, newRun: !rep.Value.Joined})
 }
 
-// needReason checks, before anything is sent, that there is a reason and that the daemon accepts it.
-func needReason(reason, line string) error {
-	if err := api.CheckReason(strings.TrimSpace(reason)); err != nil {
-		return usageError(err, line+` --reason "disk fails, ticket 4711"`)
+type confirmOptions struct {
+	waitFlags
+	reason string
+	yes    bool
+	dryRun bool
+}
+
+func newConfirmOffCommand(c *cli) *cobra.Command {
+	var o confirmOptions
+	cmd := &cobra.Command{
+		Use:   "confirm-off NODE --reason WHY",
+		Short: "confirm that a host is off when no BMC can prove it (admin)",
+		Long: `Confirm that the host of NODE is off and cannot start. Your confirmation replaces
+the proof: fenced isolates the Node, so that its pods and volumes can move to other
+nodes. If the host is running after all, two machines may write to one disk.
+Disconnect its power first.
+
+The command shows what is known about the host (the readings of its BMCs, its Node,
+its Lease) and what happens next, then asks for the node's name; --yes skips the
+prompt. fenced refuses while any BMC reads On, while the Node is Ready, while its
+Lease is renewed, and while any gate that is not about the BMC fails. The record
+shows for good that a person confirmed the power-off.
+
+Afterwards the run is Held (ConfirmedOff) and the host stays off until fencectl
+unfence, or until the Node registers again after another boot of the same machine.`,
+		Args: exactArgs("NODE"),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.confirmOff(cmd.Context(), args[0], o) },
 	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.reason, "reason", "", "why, for the records (mandatory)")
+	flags.BoolVar(&o.yes, "yes", false, "do not ask for the node's name (admin)")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "show what is known and what forbids it (exit 3), then stop")
+	o.flags(cmd)
+	return cmd
+}
+
+func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) error {
+	line := "fencectl confirm-off " + node + inCluster(c.cluster)
+	if err := needReason(o.reason, line); err != nil {
+		return err
+	}
+	if err := o.validate(); err != nil {
+		return err
+	}
+	order := api.Order{Verb: api.ConfirmOff, Cluster: c.cluster, Node: node, Reason: o.reason}
+	switch {
+	case o.dryRun:
+		return c.dryRun(ctx, order)
+	case o.yes:
+		order.Typed = node
+	case !isTerminal(c.in):
+		return usageError(errors.New("confirm-off asks for the node's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes   (role admin)", line, o.reason))
+	default:
+		typed, err := c.confirmName(ctx, order, "type the node's name to confirm that its host is off and cannot start: ")
+		if err != nil {
+			return err
+		}
+		order.Typed = typed
+	}
+	order.Yes = o.yes
+	rep, err := c.client().Do(ctx, order)
+	if err != nil {
+		return requestError("confirm-off "+node, err)
+	}
+	return c.showAndWait(ctx, o.waitFlags, rep, &goal{confirmed: true, fromHeld: true})
+}
+
+// What stands above the prompt of arm, so that it fits on a small terminal: targets of the plan,
+// and reasons for which others are held back.
+const (
+	promptTargets = 8
+	promptReasons = 4
+)
+
+func newArmCommand(c *cli) *cobra.Command {
+	var reason string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "arm --reason WHY [--cluster NAME]",
+		Short: "let fenced act on a cluster in mode observe (admin)",
+		Long: `Let fenced act on a cluster in mode observe. The command first shows what would be
+fenced when the quiet period (guards.quietPeriod) ends, then asks for the cluster's
+name on the terminal; --yes skips the prompt. Until then fencectl disarm or pause
+still stops everything.
+
+The order is stored with the state; a daemon that loses its state is disarmed again.
+A cluster in mode evaluate or respond needs no arming, and stays as it is.`,
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.arm(cmd.Context(), reason, yes) },
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the records (mandatory)")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for the cluster's name")
+	return cmd
+}
+
+func (c *cli) arm(ctx context.Context, reason string, yes bool) error {
+	line := "fencectl arm" + inCluster(c.cluster)
+	if err := needReason(reason, line); err != nil {
+		return err
+	}
+	if !yes && !isTerminal(c.in) {
+		return usageError(errors.New("arm asks for the cluster's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes", line, reason))
+	}
+	order := api.Order{Verb: api.Arm, Cluster: c.cluster, Reason: reason, DryRun: true}
+	dry, err := c.client().Do(ctx, order)
+	if err != nil {
+		return requestError("arm", err)
+	}
+	plan := dry.Value.Plan
+	if dry.Value.Unchanged || plan == nil {
+		return c.print(dry.Body, func() error { return c.preview(c.out, dry.Value) })
+	}
+	if err := c.showPlanOf(dry.Value, plan); err != nil {
+		return err
+	}
+	if !yes {
+		prompt := fmt.Sprintf("type the cluster's name (%s) to arm it: ", escapeControl(plan.Cluster))
+		if _, err := c.typeName(ctx, prompt, plan.Cluster, "nothing was done"); err != nil {
+			return err
+		}
+	}
+	order.DryRun, order.Cluster = false, plan.Cluster // the one that was shown
+	return c.sendOrder(ctx, order, "arm", waitFlags{}, nil)
+}
+
+// showPlanOf shows what would follow the order to arm.
+func (c *cli) showPlanOf(r api.OrderResult, plan *api.ClusterPlan) error {
+	r.Message = ""
+	fmt.Fprintf(c.errs, "fenced would act on cluster %s by itself:\n", escapeControl(plan.Cluster))
+	if err := c.preview(c.errs, r); err != nil {
+		return err
+	}
+	t, now, refused := newTable("  NODE", "ACTION", "CHECK"), 0, map[string]int{}
+	for _, a := range plan.Actions {
+		if a.Refused != "" {
+			refused[a.Refused]++
+			continue
+		}
+		if now++; now <= promptTargets {
+			t.add("  "+cmp.Or(a.Node, a.Machine), a.Action, a.Check)
+		}
+	}
+	switch {
+	case plan.Problem != "":
+		fmt.Fprintf(c.errs, "what would be fenced is not known: %s\n", escapeControl(plan.Problem))
+	case now == 0:
+		fmt.Fprintln(c.errs, "nothing would be fenced when the quiet period ends")
+	default:
+		fmt.Fprintf(c.errs, "%s would be fenced when the quiet period ends:\n", targets(now))
+	}
+	p := c.painter(c.errs)
+	p.width = min(cmp.Or(p.width, promptWidth), promptWidth)
+	if err := t.write(c.errs, p, ""); err != nil {
+		return err
+	}
+	if now > promptTargets {
+		fmt.Fprintf(c.errs, "  and %d more: fencectl plan%s\n", now-promptTargets, inCluster(c.cluster))
+	}
+	c.showRefused(refused)
 	return nil
+}
+
+// showRefused shows how many targets each reason holds back, the most frequent reasons first.
+func (c *cli) showRefused(refused map[string]int) {
+	codes := slices.SortedFunc(maps.Keys(refused), func(a, b string) int { return cmp.Or(cmp.Compare(refused[b], refused[a]), cmp.Compare(a, b)) })
+	for _, code := range codes[:min(len(codes), promptReasons)] {
+		fmt.Fprintf(c.errs, "not now: %s (%s)\n", targets(refused[code]), cut(escapeControl(code), promptWidth/2))
+	}
+	if more := len(codes) - promptReasons; more > 0 {
+		fmt.Fprintf(c.errs, "not now, for %d other reasons: fencectl plan%s\n", more, inCluster(c.cluster))
+	}
+}
+
+func targets(n int) string {
+	if n == 1 {
+		return "1 target"
+	}
+	return fmt.Sprint(n, " targets")
 }

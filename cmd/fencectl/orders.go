@@ -3,10 +3,13 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fenced/fenced/internal/api"
 )
@@ -25,8 +28,8 @@ type orderVerb struct {
 	goal    *goal  // what --wait waits for; nil = there is no run
 }
 
-// orderVerbs is the table. Orders that first show their effect and ask for the node's
-// name have a file each: fence.go, arm.go, confirmoff.go, bmc_enroll.go.
+// orderVerbs is the table. Orders that first show their effect and ask for the name are in
+// fence.go and bmc.go.
 func orderVerbs() []orderVerb {
 	return []orderVerb{
 		{verb: api.Hold, arg: "NODE", machine: true, forHelp: "end by itself after this time", command: &cobra.Command{
@@ -215,4 +218,127 @@ func checkFor(length time.Duration, given bool, line string) error {
 		return usageError(errors.New("--for is a time, like 2d, 4h or 30m"), line+" --for 4h")
 	}
 	return nil
+}
+
+// about is what an order is about: a NODE, or with --machine a Machine, which may have no
+// Node.
+type about struct{ machine string }
+
+func (a *about) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.machine, "machine", "", "NAMESPACE/NAME of a Machine, in place of NODE")
+}
+
+// args takes NODE, or nothing beside --machine.
+func (a *about) args(cmd *cobra.Command, args []string) error {
+	if !cmd.Flags().Changed("machine") {
+		return exactArgs("NODE")(cmd, args)
+	}
+	if len(args) > 0 {
+		return usageError(errors.New(cmd.Name()+" takes NODE or --machine, not both"), cmd.CommandPath()+" --machine NAMESPACE/NAME")
+	}
+	if err := api.CheckMachine(a.machine); err != nil {
+		return usageOf(err)
+	}
+	return nil
+}
+
+// name is the NODE, or the NAMESPACE/NAME of the Machine.
+func (a about) name(args []string) string {
+	if a.machine != "" {
+		return a.machine
+	}
+	return args[0]
+}
+
+// typed is the name as it was typed on the command line.
+func (a about) typed(args []string) string {
+	if a.machine != "" {
+		return "--machine " + a.machine
+	}
+	return args[0]
+}
+
+// of fills in what the order is about.
+func (a about) of(o api.Order, args []string) api.Order {
+	if o.Machine = a.machine; a.machine == "" {
+		o.Node = args[0]
+	}
+	return o
+}
+
+// nameOf says what a person types to confirm an order.
+func nameOf(o api.Order) string {
+	if o.Machine != "" {
+		return "the Machine's NAMESPACE/NAME"
+	}
+	return "the node's name"
+}
+
+// asTyped is the target of an order as a command line names it.
+func asTyped(o api.Order) string {
+	return about{o.Machine}.typed([]string{o.Node}) + inCluster(o.Cluster)
+}
+
+// inCluster is the flag that names a cluster; "" for none.
+func inCluster(cluster string) string {
+	if cluster == "" {
+		return ""
+	}
+	return " --cluster " + cluster
+}
+
+// needReason checks, before anything is sent, that there is a reason and that the daemon accepts it.
+func needReason(reason, line string) error {
+	if err := api.CheckReason(strings.TrimSpace(reason)); err != nil {
+		return usageError(err, line+` --reason "disk fails, ticket 4711"`)
+	}
+	return nil
+}
+
+const day = 24 * time.Hour
+
+// days is a flag for a duration that may begin with days: 2d, 1d12h, 90m.
+type days struct{ d *time.Duration }
+
+// daysVar adds such a flag; 0 is its default.
+func daysVar(flags *pflag.FlagSet, d *time.Duration, name, help string) {
+	flags.Var(days{d}, name, help)
+}
+
+// Set implements pflag.Value.
+func (f days) Set(text string) (err error) {
+	*f.d, err = parseDays(text)
+	return err
+}
+
+// String implements pflag.Value.
+func (f days) String() string {
+	if f.d == nil || *f.d == 0 {
+		return "" // cobra then shows no default
+	}
+	return f.d.String()
+}
+
+// Type implements pflag.Value.
+func (days) Type() string { return "duration" }
+
+// parseDays reads a duration as Go writes it, which may begin with whole days.
+func parseDays(text string) (time.Duration, error) {
+	before, rest, found := strings.Cut(text, "d")
+	if !found {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return 0, fmt.Errorf("%q is no duration like 2d, 4h or 30m", text)
+		}
+		return d, nil
+	}
+	count, err := strconv.ParseInt(before, 10, 32)
+	var more time.Duration
+	if err == nil && rest != "" {
+		more, err = time.ParseDuration(rest)
+	}
+	if err != nil || count > 36500 || count < 0 || more < 0 {
+		return 0, fmt.Errorf("%q is no duration like 2d, 1d12h or 30m", text)
+	}
+	return time.Duration(count)*day + more, nil
 }

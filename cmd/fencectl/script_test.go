@@ -1,14 +1,27 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log"
 	"net"
+	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fenced/fenced/internal/api"
 )
 
 func TestMain(m *testing.M) {
@@ -24,6 +37,7 @@ func TestScript(t *testing.T) {
 		Setup: func(e *testscript.Env) error { // the fenced.yaml of the package
 			reference, err := filepath.Abs("../../configs/fenced.yaml")
 			e.Setenv("REFERENCE", reference)
+			e.Setenv("GORACE", "atexit_sleep_ms=10") // the race detector would let each fencectl sleep for 1 s at its end
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -84,4 +98,187 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
+}
+
+// scripted is a daemon that answers from a fixture.
+type scripted struct {
+	api.Daemon `json:"-"` // what is not answered below
+
+	StatusIs  api.Status      `json:"status"`
+	ExplainIs api.Explanation `json:"explain"`
+	PlanIs    api.Plan        `json:"plan"`
+	CoversIs  api.Coverage    `json:"coverage"`
+	NamesAre  api.Names       `json:"names"`
+	BMCsAre   api.BMCs        `json:"bmcs"`
+	LookIs    api.BMCs        `json:"look"`
+	ExportIs  string          `json:"export"`
+	History   []api.RunRecord `json:"history"`
+	// Notes and Blocked are those of any timeline of one node.
+	Notes   []api.Note    `json:"notes"`
+	Blocked []api.Blocked `json:"blocked"`
+	// Frames are what reading the run of Result gives, one after the other.
+	Frames []api.RunRecord `json:"frames"`
+	Result api.OrderResult `json:"result"`
+	DryRun api.OrderResult `json:"dryRun"`
+	Error  struct {
+		Status int `json:"status"`
+		api.Error
+	} `json:"error"`
+
+	mu     sync.Mutex
+	seen   int       // frames given
+	orders *os.File  // a line for each order
+	wake   chan bool // an event for each frame
+}
+
+func (d *scripted) fault() error {
+	if d.Error.Status == 0 {
+		return nil
+	}
+	e := d.Error.Error
+	e.Status = d.Error.Status
+	return &e
+}
+
+// Status gives the fixture's status.
+func (d *scripted) Status(context.Context) (api.Status, error) { return d.StatusIs, d.fault() }
+
+// Explain gives the fixture's explanation.
+func (d *scripted) Explain(context.Context, string, string) (api.Explanation, error) {
+	return d.ExplainIs, d.fault()
+}
+
+// Plan gives the fixture's plan.
+func (d *scripted) Plan(context.Context, string) (api.Plan, error) { return d.PlanIs, d.fault() }
+
+// Coverage gives the fixture's coverage.
+func (d *scripted) Coverage(context.Context, string) (api.Coverage, error) {
+	return d.CoversIs, d.fault()
+}
+
+// Names gives the fixture's names, whatever they begin with.
+func (d *scripted) Names(context.Context, string, string) (api.Names, error) {
+	return d.NamesAre, d.fault()
+}
+
+// BMCs gives the fixture's devices.
+func (d *scripted) BMCs(context.Context, string) (api.BMCs, error) { return d.BMCsAre, d.fault() }
+
+// LookAtBMCs notes the order and gives what the fixture's look finds.
+func (d *scripted) LookAtBMCs(_ context.Context, o api.Order) (api.BMCs, error) {
+	fmt.Fprintf(d.orders, "%s cluster=%s node=%s\n", o.Verb, o.Cluster, o.Node)
+	return d.LookIs, d.fault()
+}
+
+// Runs gives the history, or the next frame of a run.
+func (d *scripted) Runs(_ context.Context, f api.RunFilter) (api.Timeline, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if f.ID != "" && len(d.Frames) > 0 && f.ID == d.Frames[0].ID {
+		frame := d.Frames[min(d.seen, len(d.Frames)-1)]
+		d.seen++
+		select {
+		case d.wake <- true:
+		default:
+		}
+		return api.Timeline{Runs: []api.RunRecord{frame}}, nil
+	}
+	var tl api.Timeline
+	for _, r := range d.History {
+		if (f.ID == "" || f.ID == r.ID) && (f.Node == "" || f.Node == r.Node) && !r.Started.Before(f.Since) {
+			tl.Runs = append(tl.Runs, r)
+		}
+	}
+	if f.Node != "" {
+		tl.Notes, tl.Blocked = d.Notes, d.Blocked
+	}
+	return tl, d.fault()
+}
+
+// Do notes the order.
+func (d *scripted) Do(_ context.Context, o api.Order) (api.OrderResult, error) {
+	of := "node=" + o.Node
+	if o.Machine != "" {
+		of = "machine=" + o.Machine
+	}
+	fmt.Fprintf(d.orders, "%s cluster=%s %s reason=%q offOnly=%t yes=%t dryRun=%t", o.Verb, o.Cluster, of, o.Reason, o.OffOnly, o.Yes, o.DryRun)
+	if o.Run != "" {
+		fmt.Fprintf(d.orders, " run=%s asIs=%t", o.Run, o.AsIs)
+	}
+	if o.For != 0 {
+		fmt.Fprintf(d.orders, " for=%s", time.Duration(o.For))
+	}
+	if o.Typed != "" {
+		fmt.Fprintf(d.orders, " typed=%s", o.Typed)
+	}
+	fmt.Fprintln(d.orders)
+	if o.DryRun {
+		return d.DryRun, d.fault()
+	}
+	return d.Result, d.fault()
+}
+
+// Refused is of no interest here.
+func (d *scripted) Refused(api.Order, *api.Error) {}
+
+// Export gives the fixture's export.
+func (d *scripted) Export(_ context.Context, w io.Writer) error {
+	_, err := io.WriteString(w, d.ExportIs)
+	return errors.Join(err, d.fault())
+}
+
+// Events tells that a frame was read.
+func (d *scripted) Events(ctx context.Context, _ uint64) iter.Seq2[api.Event, error] {
+	return func(yield func(api.Event, error) bool) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-d.wake:
+				if !yield(api.Event{Run: d.Result.Run, Type: "StepEntered"}, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// startDaemon serves the fixture on a socket; orders are written to a file.
+func startDaemon(fixture []byte, socket, orders string) (stop func() error, err error) {
+	d := &scripted{wake: make(chan bool, 1)}
+	dec := json.NewDecoder(bytes.NewReader(fixture))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(d); err != nil {
+		return nil, fmt.Errorf("decode the fixture: %w", err)
+	}
+	if d.orders, err = os.Create(orders); err != nil {
+		return nil, err
+	}
+	ln, err := api.Listen(socket)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() {
+		served <- api.NewServer(d, api.Roles{}, log.New(os.Stderr, "daemon: ", 0)).Serve(ctx, ln)
+	}()
+	return func() error {
+		cancel()
+		err := <-served
+		return errors.Join(err, d.orders.Close())
+	}, nil
+}
+
+// startRaw serves fixed bytes for every request: a daemon of another version.
+func startRaw(body []byte, socket string) (stop func() error, err error) {
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	srv := &http.Server{ReadHeaderTimeout: 2 * time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(body) // the client's view of it is what is tested
+	})}
+	go func() { _ = srv.Serve(ln) }() // ends with Close
+	return srv.Close, nil
 }

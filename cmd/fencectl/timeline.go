@@ -75,26 +75,18 @@ func (c *cli) printRun(r api.RunRecord, now time.Time) error {
 	if r.Proof != "" {
 		fmt.Fprintf(c.out, "  proof of off: %s\n", escapeControl(r.Proof))
 	}
-	end := r.Ended
-	if end.IsZero() {
-		end = now
-	}
 	reason := ""
 	if r.Reason != "" {
 		reason = " (" + escapeControl(r.Reason) + ")"
 	}
 	result := p.paint(resultColor(r.Result), escapeControl(r.Result))
-	fmt.Fprintf(c.out, "  result: %s%s, started %s, took %s%s\n", result, reason, c.when(r.Started, now), span(end.Sub(r.Started)), note(r.Note))
+	fmt.Fprintf(c.out, "  result: %s%s, started %s, took %s%s\n", result, reason, c.when(r.Started, now), span(cmp.Or(r.Ended, now).Sub(r.Started)), note(r.Note))
 	if e := r.LastError; e != nil {
 		fmt.Fprintf(c.out, "  %s %s ago: %s\n", p.paint(yellow, "last error:"), age(e.At, now), escapeControl(e.Text()))
 	}
 	t := newTable("  STEP", "ATTEMPT", "STARTED", "TOOK", "NOTE")
 	for _, s := range r.Steps {
-		end := s.Ended
-		if end.IsZero() {
-			end = now
-		}
-		t.add(fmt.Sprintf("  %d/6 %s", api.StepNumber(s.Step), s.Step), s.Attempt, c.when(s.Started, now), span(end.Sub(s.Started)), s.Note)
+		t.add(fmt.Sprintf("  %d/6 %s", api.StepNumber(s.Step), s.Step), s.Attempt, c.when(s.Started, now), span(cmp.Or(s.Ended, now).Sub(s.Started)), s.Note)
 	}
 	return t.write(c.out, p, "")
 }
@@ -107,4 +99,77 @@ func resultColor(result string) color {
 		return red
 	}
 	return yellow
+}
+
+// printNotes prints what forbids the remediation now, and what happened beside the steps.
+func (c *cli) printNotes(tl api.Timeline, now time.Time) error {
+	p := c.painter(c.out)
+	for _, b := range tl.Blocked {
+		who := "the remediation by " + b.Check
+		if b.Run != "" {
+			who = "run " + b.Run
+		}
+		fmt.Fprintf(c.out, "\n%s %s: %s: %s\n", p.paint(red, "blocked:"), escapeControl(who), escapeControl(blockedText(b, now)), escapeControl(b.Message))
+	}
+	t := newTable("TIME", "WHAT", "RUN", "REASON", "MESSAGE")
+	for _, n := range tl.Notes {
+		message := n.Message
+		if n.Count > 1 {
+			message += fmt.Sprintf(" (%d times, last %s)", n.Count, c.when(n.Last, now))
+		}
+		t.add(c.when(n.At, now), n.Type, orDash(n.Run), orDash(n.Reason), message)
+	}
+	return t.write(c.out, p, "NOTES")
+}
+
+func newHistoryCommand(c *cli) *cobra.Command {
+	var since time.Duration
+	cmd := &cobra.Command{
+		Use:   "history",
+		Short: "list runs, oldest first",
+		Args:  exactArgs(),
+		RunE:  func(cmd *cobra.Command, _ []string) error { return c.history(cmd.Context(), since) },
+	}
+	daysVar(cmd.Flags(), &since, "since", "only runs that started in this last time, like 7d or 24h; 0 means all")
+	return cmd
+}
+
+func (c *cli) history(ctx context.Context, since time.Duration) error {
+	if since < 0 {
+		return usageError(errors.New("--since is a time back from now"), "fencectl history --since 24h")
+	}
+	now := time.Now()
+	var from time.Time
+	if since > 0 {
+		from = now.Add(-since)
+	}
+	rep, err := c.client().Runs(ctx, c.cluster, from)
+	if err != nil {
+		return requestError("read the history", err)
+	}
+	return c.print(rep.Body, func() error {
+		if len(rep.Value.Runs) == 0 {
+			_, err := fmt.Fprintln(c.out, "no run is on record"+sinceText(from))
+			return err
+		}
+		return runsTable(rep.Value, now).write(c.out, c.painter(c.out), "")
+	})
+}
+
+// sinceText says from which time on runs are listed; "" if all are.
+func sinceText(from time.Time) string {
+	if from.IsZero() {
+		return ""
+	}
+	return " since " + clock(from)
+}
+
+// runsTable lists runs with the time at which each began: people compare these with other logs.
+func runsTable(tl api.Timeline, now time.Time) *table {
+	t := newTable("STARTED", "AGE", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "BY")
+	for _, r := range tl.Runs {
+		t.add(clock(r.Started), span(now.Sub(r.Started)), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},
+			span(cmp.Or(r.Ended, now).Sub(r.Started)), orDash(r.Reason), cmp.Or(r.Actor, "fenced"))
+	}
+	return t
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -85,4 +88,138 @@ func (k *clusters) eventsDropped() uint64 {
 		n += view.EventsDropped()
 	}
 	return n
+}
+
+// loadPolicies reads the checks and budgets of policies.d; a missing directory, or an
+// empty path, holds none.
+func loadPolicies(cfg config.Config) (manifest.Policies, error) {
+	var all manifest.Policies
+	errs := []error{config.ReadPolicies(cfg, func(file string, data []byte) error {
+		found, err := manifest.DecodePolicies(file, data)
+		all.Checks = append(all.Checks, found.Checks...)
+		all.Budgets = append(all.Budgets, found.Budgets...)
+		return err
+	})}
+	first := map[policy.CheckID]string{}
+	examine := func(id policy.CheckID, clusters []string) {
+		errs = append(errs, placed(cfg, id.Source, clusters))
+		source := id.Source
+		id.Source = ""
+		if before := first[id]; before != "" {
+			errs = append(errs, fmt.Errorf("%s: %s %s is in %s already", source, id.Kind, id.Name, before))
+			return
+		}
+		first[id] = source
+	}
+	for i := range all.Checks {
+		examine(all.Checks[i].ID(), all.Checks[i].Clusters)
+	}
+	for i := range all.Budgets {
+		b := &all.Budgets[i]
+		examine(policy.CheckID{Kind: policy.DisruptionBudgetKind, Name: b.Name, Source: b.Source}, b.Clusters)
+	}
+	return all, errors.Join(errs...)
+}
+
+// placed says what is wrong with the clusters that a document of policies.d is
+// for.
+func placed(cfg config.Config, source string, clusters []string) error {
+	var errs []error
+	for _, cluster := range clusters {
+		if !slices.Contains(cfg.ClusterNames(), cluster) {
+			errs = append(errs, fmt.Errorf("%s: no cluster %q is configured", source, cluster))
+		}
+	}
+	if len(clusters) == 0 && len(cfg.Clusters) > 1 {
+		errs = append(errs, fmt.Errorf("%s: several clusters are configured; name one with the annotation fenced.io/cluster, or spec.clusters of fenced's own kinds", source))
+	}
+	return errors.Join(errs...)
+}
+
+// checksOf picks the checks from files that are meant for one cluster.
+func checksOf(all []policy.Check, cluster string, clusters int) []policy.Check {
+	return meantFor(all, func(c *policy.Check) []string { return c.Clusters }, cluster, clusters)
+}
+
+// budgetsOf picks the budgets that are meant for one cluster.
+func budgetsOf(all []policy.DisruptionBudget, cluster string, clusters int) []policy.DisruptionBudget {
+	return meantFor(all, func(b *policy.DisruptionBudget) []string { return b.Clusters }, cluster, clusters)
+}
+
+// meantFor picks the documents that are meant for one of so many clusters: one that names none is,
+// while there is no choice.
+func meantFor[T any](all []T, named func(*T) []string, cluster string, clusters int) (own []T) {
+	for i := range all {
+		if names := named(&all[i]); len(names) == 0 && clusters == 1 || slices.Contains(names, cluster) {
+			own = append(own, all[i])
+		}
+	}
+	return own
+}
+
+// policyChanges says which checks and budgets of policies.d were added, removed and changed;
+// "" for none. That one stands on another line is no change.
+func policyChanges(before, after manifest.Policies) string {
+	was, is := policiesByName(before), policiesByName(after)
+	var added, removed, changed []string
+	for name, p := range is {
+		switch old, found := was[name]; {
+		case !found:
+			added = append(added, name)
+		case !reflect.DeepEqual(old, p):
+			changed = append(changed, name)
+		}
+	}
+	for name := range was {
+		if _, found := is[name]; !found {
+			removed = append(removed, name)
+		}
+	}
+	return config.NameChanges(added, removed, changed)
+}
+
+// policiesByName are the checks and budgets without where they stand.
+func policiesByName(p manifest.Policies) map[string]any {
+	all := map[string]any{}
+	for _, c := range p.Checks {
+		c.Source = ""
+		all[c.Kind+" "+c.Key()] = c
+	}
+	for _, b := range p.Budgets {
+		b.Source = ""
+		all[policy.DisruptionBudgetKind+" "+b.Name] = b
+	}
+	return all
+}
+
+// unwatchedTemplates refuses checks whose template makes requests of a kind that no check of
+// policies.d named when the cluster was built: it watches the kinds from then only. A request that it
+// does not see must not look like none.
+func unwatchedTemplates(built, checks []policy.Check) error {
+	watched := map[string]bool{}
+	for i := range built {
+		for _, t := range templatesOf(&built[i]) {
+			watched[t.APIVersion+" "+t.Kind] = true
+		}
+	}
+	var errs []error
+	for i := range checks {
+		for _, t := range templatesOf(&checks[i]) {
+			if !t.IsOwn() && !watched[t.APIVersion+" "+t.Kind] {
+				errs = append(errs, fmt.Errorf("%s: the %s %s names a template of the kind %s of %s, whose requests fenced watches only after a restart: restart it instead",
+					checks[i].Source, checks[i].Kind, checks[i].Key(), t.Kind, t.APIVersion))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func templatesOf(c *policy.Check) (list []policy.Template) {
+	if c.Template != nil {
+		list = append(list, *c.Template)
+	}
+	for _, e := range c.Escalation {
+		list = append(list, e.Template)
+	}
+	return list
 }

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +15,6 @@ import (
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -188,57 +185,6 @@ func (c control) Runs(ctx context.Context, f api.RunFilter) (api.Timeline, error
 	return t, nil
 }
 
-func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
-	given := order.Order{
-		Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
-		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, Yes: o.Yes, For: time.Duration(o.For),
-		Admin: o.Role == api.Admin, Viewer: o.Role == api.Viewer,
-	}
-	switch o.Verb {
-	case api.EnrollBMC:
-		return c.enroll(ctx, given)
-	case api.LogLevel:
-		return c.setLogLevel(o)
-	case api.Reload:
-		return c.reloader.order(ctx, o)
-	}
-	row, known := orders[o.Verb]
-	if !known {
-		return api.OrderResult{}, fmt.Errorf("no verb %q", o.Verb)
-	}
-	out, err := row.give(c, ctx, given)
-	if r, refused := errors.AsType[*reason.Refusal](err); refused && out.Target != nil && r.Reason != reason.UnderRemediation { // only a dry run has a target
-		return dryRunRefused(o, out, r), nil
-	}
-	if err != nil {
-		return api.OrderResult{}, apiError(o, err)
-	}
-	res := api.OrderResult{
-		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates, Target: targetOf(out.Target),
-		Evidence: out.Evidence, Until: out.Until, Unchanged: out.Unchanged != "",
-	}
-	if row.effect != nil && out.Unchanged == "" {
-		res.Effect = row.effect(o)
-	}
-	if o.Verb == api.Arm && o.DryRun && out.Unchanged == "" {
-		res.Plan = c.planArmed(ctx, o.Cluster)
-	}
-	return res, nil
-}
-
-// Refused records what a person ordered and was refused: a role, a gate, a name that
-// nobody knows; or what failed. // I24
-func (c control) Refused(o api.Order, e *api.Error) {
-	word := "refused: "
-	if e.Status >= http.StatusInternalServerError { // it may yet be carried out
-		word = "failed: "
-	}
-	c.events.Emit(event.Event{
-		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Why: o.Reason,
-		Reason: reason.Code(e.Code), Message: word + string(o.Verb) + " by " + o.Actor + ": " + e.Message,
-	})
-}
-
 func (c control) Events(ctx context.Context, after uint64) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		for {
@@ -263,4 +209,184 @@ func wireEvent(e event.Event) api.Event {
 		out.Message = string(e.Action)
 	}
 	return out
+}
+
+// clusterNames is the one cluster that was named, or all of them.
+func (c control) clusterNames(cluster string) []string {
+	if cluster != "" {
+		return []string{cluster}
+	}
+	var names []string
+	for _, cs := range c.engine.Status() {
+		names = append(names, cs.Name)
+	}
+	return names
+}
+
+// requests lists the oldest open remediation requests of a cluster, and says how many more there are.
+func (c control) requests(cluster string) (list []api.RequestStatus, more int) {
+	open, more := engine.NewLookup(c.engine).Requests(cluster, time.Now())
+	for i := range open {
+		list = append(list, requestStatus(&open[i]))
+	}
+	return list, more
+}
+
+func requestStatus(s *admit.RequestState) api.RequestStatus {
+	out := api.RequestStatus{
+		Kind: s.Ref.Kind, Namespace: s.Ref.Namespace, Name: s.Ref.Name, Node: s.Target.Node, Machine: s.Target.MachineKey(),
+		Phase: s.Status.Phase, Run: s.Status.Run, Finalizer: s.HasFinalizer,
+	}
+	if conditions := s.Status.Conditions; len(conditions) > 0 { // all say the same
+		out.Reason, out.Message = conditions[0].Reason, conditions[0].Message
+	}
+	return out
+}
+
+// What an answer lists of a cluster: whoever may write objects in one namespace must not make the
+// answer too long to read, nor keep what is of others out of it.
+const (
+	maxChecksShown  = 2000
+	maxTargetsShown = 10_000
+	maxShownText    = 1024 // bytes of a message
+)
+
+// share keeps at most that many of a list, in its order, and says how many it left out. If there
+// are more, the namespaces have equal shares; of more namespaces than that the first in the list have one each.
+// What has no namespace is of administrators, and has a share in any case.
+func share[T any](list []T, most int, namespace func(T) string) (kept []T, more int) {
+	if len(list) <= most {
+		return list, 0
+	}
+	counts := map[string]int{}
+	for _, x := range list {
+		counts[namespace(x)]++
+	}
+	each := shareOfEach(counts, most)
+	free := most - min(counts[""], each) // administrators have their share, however many namespaces there are
+	clear(counts)
+	for _, x := range list {
+		in := namespace(x)
+		if counts[in] == each || in != "" && free == 0 {
+			continue
+		}
+		if in != "" {
+			free--
+		}
+		counts[in]++
+		kept = append(kept, x)
+	}
+	return kept, len(list) - len(kept)
+}
+
+// shareOfEach returns how many each namespace may have, so that together they have at most that
+// many. A namespace that needs less leaves the rest to the others. It is one if there are more namespaces than that.
+func shareOfEach(counts map[string]int, most int) int {
+	sizes := make([]int, 0, len(counts))
+	for _, n := range counts {
+		sizes = append(sizes, n)
+	}
+	slices.Sort(sizes)
+	for i, n := range sizes {
+		left := len(sizes) - i
+		if n*left > most {
+			return max(1, most/left)
+		}
+		most -= n
+	}
+	return sizes[len(sizes)-1]
+}
+
+// namespaceIn returns the namespace of a "namespace/name", or of a "kind namespace/name"; "" if it names none.
+func namespaceIn(key string) string {
+	before, _, ok := strings.Cut(key, "/")
+	if !ok {
+		return ""
+	}
+	return before[strings.LastIndex(before, " ")+1:]
+}
+
+// shown is the start of a text that others may have written.
+func shown(text string) string {
+	if len(text) <= maxShownText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxShownText], "") + "..."
+}
+
+// blockedIn lists what is refused now in one cluster.
+func blockedIn(cs engine.ClusterStatus) []api.Blocked {
+	list := make([]api.Blocked, 0, len(cs.Refused))
+	for i := range cs.Refused {
+		r := &cs.Refused[i]
+		list = append(list, api.Blocked{
+			Cluster: cs.Name, Node: r.Node, Machine: r.Machine, Check: checkOf(r), Run: r.Run, Reason: string(r.Gate.Reason),
+			Class: string(reason.ClassOf(r.Gate.Reason)), Message: shown(r.Gate.Why()), Since: r.Since.UTC(), NextTry: r.NextTry.UTC(),
+		})
+	}
+	return list
+}
+
+// checkOf is the kind and name of the check behind a refusal.
+func checkOf(r *admit.Refused) string {
+	if r.Check != (policy.CheckID{}) {
+		return checkName(r.Check)
+	}
+	kind, name, _ := strings.Cut(r.CheckID, " ") // of a Waiting run: kind.group, name, and perhaps a file
+	kind, _, _ = strings.Cut(kind, ".")
+	name, _, _ = strings.Cut(name, " in ")
+	return strings.TrimSpace(kind + " " + name)
+}
+
+// blockedOn lists what is refused now of some Nodes and Machines, in one cluster or in all.
+func (c control) blockedOn(cluster string, names []string) (list []api.Blocked) {
+	for _, cs := range c.engine.Status() {
+		if cluster != "" && cs.Name != cluster {
+			continue
+		}
+		list = append(list, slices.DeleteFunc(blockedIn(cs), func(b api.Blocked) bool {
+			return !slices.Contains(names, cmp.Or(b.Node, b.Machine)) && !slices.Contains(names, b.Machine)
+		})...)
+	}
+	return list
+}
+
+// recalledNotes are those of the time before the start, as far as the audit log can be read.
+func recalledNotes(path string, log *zap.Logger) *timeline.Notes {
+	n := timeline.New()
+	if err := n.Recall(path); err != nil {
+		log.Warn("timelines begin now: the end of the audit log cannot be read", zap.String("file", path), zap.Error(err))
+	}
+	return n
+}
+
+// runStatus is the line of an open run, with its last error.
+func (c control) runStatus(r remediate.Run) api.RunStatus {
+	s := api.StatusOfRun(r)
+	s.LastError = c.notes.LastError(r.ID)
+	return s
+}
+
+// addNotes adds to the timeline of a Node or a run what happened beside the steps, and what forbids
+// the remediation now. Of a run, only what happened while it was open counts.
+func (c control) addNotes(t *api.Timeline, f api.RunFilter) {
+	for i := range t.Runs {
+		if t.Runs[i].Ended.IsZero() {
+			t.Runs[i].LastError = c.notes.LastError(t.Runs[i].ID)
+		}
+	}
+	if f.Node == "" && f.ID == "" {
+		return
+	}
+	names, cluster := []string{f.Node}, f.Cluster
+	for _, r := range t.Runs {
+		names = append(names, r.Node, r.Machine)
+		cluster = cmp.Or(cluster, r.Cluster)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	t.Notes, t.Blocked = c.notes.Of(cluster, names...), c.blockedOn(cluster, names)
+	if f.ID != "" {
+		t.Notes = slices.DeleteFunc(t.Notes, func(n api.Note) bool { return !timeline.During(n, t.Runs) })
+		t.Blocked = slices.DeleteFunc(t.Blocked, func(b api.Blocked) bool { return b.Run != f.ID })
+	}
 }

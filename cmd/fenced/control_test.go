@@ -3,15 +3,21 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
@@ -116,4 +122,136 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 	}
 	cancel()
 	require.NoError(t, <-ended)
+}
+
+func refusedStatus() engine.ClusterStatus {
+	check := policy.CheckID{Kind: "MachineHealthCheck", APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "workers"}
+	gate := reason.NewGate("limit", false, reason.ShortCircuit, "3 of 5 not healthy", "at most 2 (40%)", "check ns/workers")
+	return engine.ClusterStatus{Name: "prod", Refused: []admit.Refused{
+		{Check: check, Node: "n-1", Machine: "ns/m-1", Gate: gate, Since: noon},
+		{Check: check, Node: "n-2", Gate: gate, Since: noon, NextTry: noon.Add(time.Minute)},
+		{Check: policy.CheckID{Kind: "FencePolicy", Name: "all"}, Node: "n-2", Gate: gate, Since: noon},
+		{CheckID: "FencePolicy.fenced.io all in policies.d/a.yaml", Node: "n-3", Run: "r-1", Gate: reason.Gate{Name: "hold", Reason: reason.Hold, Value: "held"}, Since: noon},
+	}}
+}
+
+func TestBlockedIsWhatIsRefused(t *testing.T) {
+	list := blockedIn(refusedStatus())
+	require.Len(t, list, 4)
+	assert.Equal(t, api.Blocked{Cluster: "prod", Node: "n-1", Machine: "ns/m-1", Check: "MachineHealthCheck ns/workers", Reason: "ShortCircuit", Class: "transient",
+		Message: "limit: 3 of 5 not healthy (needed: at most 2 (40%))", Since: noon}, list[0])
+	assert.Equal(t, noon.Add(time.Minute), list[1].NextTry)
+	assert.Equal(t, "FencePolicy all", list[3].Check, "of the record of a run")
+	assert.Equal(t, "r-1", list[3].Run)
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// Why the timelines begin with the start is in the log.
+func TestUnreadableAuditLogIsTold(t *testing.T) {
+	core, logs := observer.New(zap.InfoLevel)
+	folder := t.TempDir()
+	n := recalledNotes(folder, zap.New(core)) // a folder is no log
+	assert.Empty(t, n.Of("", "n-1"))
+	if assert.Equal(t, 1, logs.Len()) {
+		said := logs.All()[0].ContextMap()
+		assert.Equal(t, folder, said["file"])
+		assert.Contains(t, said["error"], "is a directory")
+	}
+}
+
+// A daemon that restarts knows what happened before from its audit log.
+func TestNotesOutliveARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	require.NoError(t, timeline.New().Recall(path), "there is no log before the first start")
+	log, err := audit.Open(path, audit.Options{Origin: audit.Origin{Version: "1", Host: "h", Store: "s"}, OnError: func(error) {}})
+	require.NoError(t, err)
+	for _, e := range []event.Event{
+		{Cluster: "prod", Node: "n-1", Type: event.Ordered, Actor: "anna", Message: "anna holds it: disk"},
+		{Cluster: "prod", Node: "n-1", Type: event.Failed, Run: "r-1", Reason: "BMCBusy", Message: "busy"},
+	} {
+		_, err = log.Append(t.Context(), entryOf(e))
+		require.NoError(t, err)
+	}
+	require.NoError(t, log.Close())
+	n := timeline.New()
+	require.NoError(t, n.Recall(path))
+	list := n.Of("prod", "n-1")
+	require.Len(t, list, 2)
+	assert.Equal(t, "anna", list[0].Actor)
+	assert.NotZero(t, list[0].At)
+	require.NotNil(t, n.LastError("r-1"))
+	assert.Equal(t, "BMCBusy: busy", n.LastError("r-1").Text())
+}
+
+func TestShareOfEach(t *testing.T) {
+	for _, c := range []struct{ a, b, c, most, each int }{
+		{5, 5, 5, 15, 5},
+		{1, 2, 90, 10, 7},
+		{50, 60, 70, 30, 10},
+		{9, 9, 9, 2, 1},
+	} {
+		counts := map[string]int{"a": c.a, "b": c.b, "c": c.c}
+		assert.Equal(t, c.each, shareOfEach(counts, c.most), "%+v", c)
+	}
+}
+
+// Whoever may create namespaces makes no answer longer than the limit.
+func TestMoreNamespacesThanTheLimit(t *testing.T) {
+	var list []string
+	for i := range 30 {
+		list = append(list, fmt.Sprint("tenant-", i/3))
+	}
+	itself := func(in string) string { return in }
+	kept, more := share(list, 4, itself)
+	assert.Equal(t, []string{"tenant-0", "tenant-1", "tenant-2", "tenant-3"}, kept)
+	assert.Equal(t, 26, more)
+	kept, more = share(append(list, "", ""), 4, itself)
+	assert.Equal(t, []string{"tenant-0", "tenant-1", "tenant-2", ""}, kept, "the last is of an administrator")
+	assert.Equal(t, 28, more)
+	kept, more = share(list, 25, itself)
+	assert.Len(t, kept, 20, "two of each of 10")
+	assert.Equal(t, 10, more)
+}
+
+// What a namespace writes neither keeps other namespaces out of the status nor makes the
+// status longer than a client reads.
+func TestStatusOfACrowdedNamespace(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	found := policy.Report{}
+	for i := range 3000 {
+		k := policy.CheckReport{Kind: "MachineHealthCheck", Namespace: "tenant", Name: fmt.Sprint(i), State: policy.StateInvalid, Message: long}
+		for j := range 10 {
+			k.Targets = append(k.Targets, policy.TargetReport{Machine: fmt.Sprintf("tenant/m-%d", j), Verdict: policy.Indeterminate, Message: long})
+		}
+		found.Checks = append(found.Checks, k)
+	}
+	found.Checks = append(found.Checks, policy.CheckReport{
+		Kind: "MachineHealthCheck", Namespace: "workers", Name: "all",
+		Targets: []policy.TargetReport{{Node: "w-1", Verdict: policy.Unhealthy, Reason: reason.Undecodable}},
+	})
+	s := clusterStatus(engine.ClusterStatus{}, found)
+	require.Len(t, s.Checks, maxChecksShown)
+	assert.Equal(t, 1001, s.ChecksMore)
+	assert.Equal(t, "workers", s.Checks[maxChecksShown-1].Namespace)
+	require.Len(t, s.Deviating, maxTargetsShown)
+	assert.Equal(t, 20_001, s.DeviatingMore)
+	assert.Equal(t, api.TargetStatus{Node: "w-1", Check: "MachineHealthCheck workers/all", Verdict: "Unhealthy", Reason: string(reason.Undecodable)}, s.Deviating[maxTargetsShown-1])
+	for _, d := range s.Deviating {
+		require.LessOrEqual(t, len(d.Message), maxShownText+len("..."))
+	}
+}
+
+// The same of a plan.
+func TestPlanOfACrowdedNamespace(t *testing.T) {
+	p := admit.Plan{}
+	for i := range maxTargetsShown {
+		p.Items = append(p.Items, admit.Planned{Check: policy.CheckID{Kind: "MachineHealthCheck", Namespace: "tenant", Name: "all"}, Node: fmt.Sprint(i), Trigger: strings.Repeat("x", 1<<12)})
+	}
+	p.Items = append(p.Items, admit.Planned{Check: policy.CheckID{Kind: "MachineHealthCheck", Namespace: "workers", Name: "all"}, Node: "w-1"})
+	actions, more := plannedActions(p)
+	require.Len(t, actions, maxTargetsShown)
+	assert.Equal(t, 1, more)
+	assert.Equal(t, "w-1", actions[maxTargetsShown-1].Node)
+	assert.LessOrEqual(t, len(actions[0].Message), maxShownText+len("..."))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
@@ -53,4 +55,23 @@ func TestNotReadyNamesEachCluster(t *testing.T) {
 	assert.Empty(t, notReady([]engine.ClusterStatus{{Name: "a"}}))
 	assert.Equal(t, "a: the view of the cluster is not good; fencectl status says why\nb: no instance may act here; fencectl status says why",
 		notReady([]engine.ClusterStatus{{Name: "a", ViewBad: "secret.example: refused"}, {Name: "b", Idle: "nobody owns it"}, {Name: "c"}}))
+}
+
+// TestWatchdogInAContainer: there NOTIFY_SOCKET and WATCHDOG_USEC are set, and WATCHDOG_PID, which is of another process, is
+// not (packaging/image/fenced.container). The daemon sends its pings.
+func TestWatchdogInAContainer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	systemd, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = systemd.Close() })
+	t.Setenv("NOTIFY_SOCKET", path)
+	t.Setenv("WATCHDOG_USEC", "30000000")
+	t.Setenv("WATCHDOG_PID", "")
+
+	newNotifier(zap.NewNop()).beat()
+
+	said := make([]byte, 64)
+	n, err := systemd.Read(said)
+	require.NoError(t, err)
+	require.Equal(t, "WATCHDOG=1", string(said[:n]))
 }

@@ -2,10 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // giveOrder gives an order to the engine.
@@ -20,7 +29,7 @@ type orderRow struct {
 	effect func(api.Order) []string
 }
 
-// orders is the table. bmc/enroll, which answers with what it stored, is in bmcs.go.
+// orders is the table. bmc/enroll, which answers with what it stored, is in hosts.go.
 var orders = map[api.Verb]orderRow{
 	api.Fence:      {byEngine((*engine.Engine).Fence), fenceMessage, fenceEffect},
 	api.Unfence:    {byEngine((*engine.Engine).Unfence), unfenceMessage, nil},
@@ -53,4 +62,364 @@ func (c control) confirmOff(ctx context.Context, o order.Order) (order.Outcome, 
 	out, err := c.engine.ConfirmOff(ctx, o)
 	out.Evidence = append(out.Evidence, c.lastHealthCheck(ctx, o)...)
 	return out, err
+}
+
+func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
+	given := order.Order{
+		Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
+		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, Yes: o.Yes, For: time.Duration(o.For),
+		Admin: o.Role == api.Admin, Viewer: o.Role == api.Viewer,
+	}
+	switch o.Verb {
+	case api.EnrollBMC:
+		return c.enroll(ctx, given)
+	case api.LogLevel:
+		return c.setLogLevel(o)
+	case api.Reload:
+		return c.reloader.order(ctx, o)
+	}
+	row, known := orders[o.Verb]
+	if !known {
+		return api.OrderResult{}, fmt.Errorf("no verb %q", o.Verb)
+	}
+	out, err := row.give(c, ctx, given)
+	if r, refused := errors.AsType[*reason.Refusal](err); refused && out.Target != nil && r.Reason != reason.UnderRemediation { // only a dry run has a target
+		return dryRunRefused(o, out, r), nil
+	}
+	if err != nil {
+		return api.OrderResult{}, apiError(o, err)
+	}
+	res := api.OrderResult{
+		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates, Target: targetOf(out.Target),
+		Evidence: out.Evidence, Until: out.Until, Unchanged: out.Unchanged != "",
+	}
+	if row.effect != nil && out.Unchanged == "" {
+		res.Effect = row.effect(o)
+	}
+	if o.Verb == api.Arm && o.DryRun && out.Unchanged == "" {
+		res.Plan = c.planArmed(ctx, o.Cluster)
+	}
+	return res, nil
+}
+
+// Refused records what a person ordered and was refused: a role, a gate, a name that
+// nobody knows; or what failed. // I24
+func (c control) Refused(o api.Order, e *api.Error) {
+	word := "refused: "
+	if e.Status >= http.StatusInternalServerError { // it may yet be carried out
+		word = "failed: "
+	}
+	c.events.Emit(event.Event{
+		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Why: o.Reason,
+		Reason: reason.Code(e.Code), Message: word + string(o.Verb) + " by " + o.Actor + ": " + e.Message,
+	})
+}
+
+// setLevel sets how much is logged from now on: debug, info, warn or error.
+func setLevel(level zap.AtomicLevel, name string) error {
+	l, err := zapcore.ParseLevel(name)
+	if err != nil {
+		return fmt.Errorf("log level %q: %w", name, err)
+	}
+	level.SetLevel(l)
+	return nil
+}
+
+// setLogLevel carries out fencectl log-level, until the next reload or restart.
+func (c control) setLogLevel(o api.Order) (api.OrderResult, error) {
+	before := c.level.String()
+	if o.Level == before {
+		return api.OrderResult{Message: "the log level is " + before + " already", Unchanged: true}, nil
+	}
+	if err := setLevel(c.level, o.Level); err != nil { // the server has checked the word
+		return api.OrderResult{}, err
+	}
+	c.events.Emit(event.Event{Type: event.Ordered, Actor: o.Actor, Why: o.Reason,
+		Message: fmt.Sprintf("log-level by %s: it was %s and is %s", o.Actor, before, o.Level)})
+	return api.OrderResult{Message: fmt.Sprintf("the log level was %s and is %s, until fenced is reloaded or restarted", before, o.Level)}, nil
+}
+
+func unfenceMessage(o api.Order, out order.Outcome) string {
+	return "run " + out.Run + " brings " + o.Of() + " back"
+}
+
+func retryMessage(o api.Order, _ order.Outcome) string { return "run " + o.Run + " continues" }
+
+func disarmMessage(_ api.Order, out order.Outcome) string {
+	if out.Unchanged != "" {
+		return out.Unchanged + ": nothing changed"
+	}
+	return "disarmed: fenced begins no run by itself; open runs go on"
+}
+
+func armMessage(o api.Order, out order.Outcome) string {
+	switch {
+	case out.Unchanged != "":
+		return out.Unchanged + ": nothing changed"
+	case o.DryRun:
+		return "fenced would act in this cluster by itself"
+	}
+	return "armed; the quiet period begins, and nothing is fenced before " + out.Until.UTC().Format(time.RFC3339)
+}
+
+func armEffect(o api.Order) []string {
+	if !o.DryRun {
+		return nil
+	}
+	return []string{
+		"fenced fences what the checks ask for, by itself, until fencectl disarm",
+		"the quiet period of guards.quietPeriod comes first; fencectl plan shows what follows it",
+	}
+}
+
+func pauseMessage(_ api.Order, out order.Outcome) string { return stopMessage("paused", out) }
+
+func resumeMessage(_ api.Order, out order.Outcome) string {
+	switch {
+	case out.Unchanged != "" && out.Still != "":
+		return out.Unchanged + "; fencing is still stopped: " + out.Still
+	case out.Unchanged != "":
+		return out.Unchanged + ": nothing changed"
+	case out.Still != "":
+		return "resumed, but fencing is still stopped: " + out.Still
+	}
+	return "resumed; the quiet period begins"
+}
+
+// stopMessage says how long a stop binds, and whether it outlives the daemon.
+func stopMessage(what string, out order.Outcome) string {
+	switch {
+	case out.Unsaved != "":
+		return out.Unsaved
+	case !out.Until.IsZero():
+		what += " until " + out.Until.Format(time.RFC3339)
+	}
+	if out.Earlier != "" {
+		what += "; an earlier stop that ends later stays in force, by " + out.Earlier
+	}
+	return what
+}
+
+// releaseMessage says which of the two was released: a hold and a quarantine end apart.
+func releaseMessage(o api.Order, out order.Outcome) string {
+	switch {
+	case out.Quarantine:
+		return o.Of() + " is released from quarantine"
+	case out.Still != "":
+		return o.Of() + " is no longer held, but still " + out.Still + "; release it again to end that too"
+	}
+	return o.Of() + " is no longer held"
+}
+
+func holdMessage(o api.Order, out order.Outcome) string {
+	text := o.Of() + " is " + stopMessage("held", out)
+	if out.Unseen {
+		kind := "Node"
+		if o.Machine != "" {
+			kind = "Machine"
+		}
+		text += "; fenced sees no " + kind + " of this name now, and the hold applies as soon as it does"
+	}
+	return text
+}
+
+func abortMessage(o api.Order, out order.Outcome) string {
+	switch {
+	case out.Asked != "":
+		return "record " + o.Run + " is given up: fenced looks no more after " + out.Asked + "; if that object exists, nobody else acts on its target until you have deleted it"
+	case o.AsIs:
+		return "run " + o.Run + " is closed, and its host stays as it is"
+	}
+	return "run " + o.Run + " is aborted: its host is brought back"
+}
+
+func confirmMessage(o api.Order, out order.Outcome) string {
+	if o.DryRun {
+		return "this is what is known about " + o.Node
+	}
+	return "run " + out.Run + " continues on your confirmation that the host of " + o.Node + " is off"
+}
+
+// lastHealthCheck is what the health check knows of a host: when its devices last answered,
+// and what the newest look read.
+func (c control) lastHealthCheck(ctx context.Context, o order.Order) (evidence []string) {
+	found, err := c.sweep.Results(ctx, o.Cluster)
+	if err != nil { // nothing was seen yet
+		return nil
+	}
+	for i := range found {
+		r := &found[i]
+		if r.Node != o.Node || r.LastGood.IsZero() {
+			continue
+		}
+		text := "BMC health check: " + r.Address + " last answered " + time.Since(r.LastGood).Round(time.Second).String() + " ago"
+		if r.Failures == 0 {
+			text += ", and read " + r.Power.String()
+		}
+		evidence = append(evidence, text)
+	}
+	return evidence
+}
+
+// unfreezeMessage says whether the host may be switched, or stays frozen for another BMC.
+func unfreezeMessage(o api.Order, out order.Outcome) string {
+	if out.Still != "" {
+		return o.Of() + " is released, but stays frozen for another reason: " + out.Still
+	}
+	return o.Of() + " may be powered off again"
+}
+
+func confirmEffect(o api.Order) []string {
+	return []string{
+		"no BMC proves that the host of " + o.Node + " is off: your confirmation replaces the proof, and the record shows that for good",
+		"its Node is isolated and its pods and volumes can move to other nodes; if the host is running after all, two machines may write to one disk",
+		"the host stays off and the run stays Held until fencectl unfence, or until the Node registers again after another boot",
+		"make sure that the host cannot start: disconnect its power, or lock its outlet",
+	}
+}
+
+// maxPods bounds how many pods an answer names.
+const maxPods = 20
+
+// dryRunRefused is the answer to a dry run of a fence that a gate forbids: who asks wants all
+// that was found.
+func dryRunRefused(o api.Order, out order.Outcome, r *reason.Refusal) api.OrderResult {
+	return api.OrderResult{
+		Message: fmt.Sprintf("%s would not be fenced (%s): %s", o.Of(), r.Reason, r.Message),
+		Effect:  fenceEffect(o), Gates: out.Gates, Target: targetOf(out.Target),
+	}
+}
+
+// targetOf is what is known about a target, as the API says it.
+func targetOf(t *order.Target) *api.OrderTarget {
+	if t == nil {
+		return nil
+	}
+	out := &api.OrderTarget{
+		Cluster: t.Cluster, Node: t.Node, Machine: t.Machine, Ready: t.Ready, ReadySince: t.ReadySince,
+		PodsProblem: t.PodsProblem, BMC: t.BMC, Identity: t.Identity, UUID: t.UUID,
+	}
+	if t.Pods != nil {
+		count := len(t.Pods.Names)
+		out.PodCount, out.PodsMore, out.Pods = &count, t.Pods.More, t.Pods.Names[:min(count, maxPods)]
+	}
+	return out
+}
+
+func fenceMessage(o api.Order, out order.Outcome) string {
+	switch {
+	case o.DryRun && !out.Joined:
+		return o.Of() + " would be fenced"
+	case out.Joined:
+		return "joined run " + out.Run + ", which already fences " + o.Of()
+	}
+	return "run " + out.Run + " fences " + o.Of()
+}
+
+func fenceEffect(o api.Order) []string {
+	all := []string{"the power of " + o.Of() + " is cut at once, without a shutdown"}
+	if o.Machine == "" {
+		all = append(all, "after the BMC has read Off twice, its Node is isolated and its pods can move to other nodes")
+	} else {
+		all = append(all, "if it has a Node, that is isolated after the BMC has read Off twice, and its pods can move to other nodes")
+	}
+	if o.OffOnly {
+		return append(all, "the host stays off until fencectl unfence")
+	}
+	if o.Machine == "" {
+		return append(all, "the host is powered on again, and its labels, annotations, taints and cordon are restored",
+			"if the Node does not come back after guards.maxAttempts power cycles, its Machine is replaced where that is allowed")
+	}
+	return append(all, "the host is powered on again; if the Machine has no Node and none registers in time, the Machine is replaced where that is allowed")
+}
+
+// commandOn is a command line of fencectl about what an order is about; the verb may have flags.
+func commandOn(o api.Order, verb string) string {
+	of := " " + o.Node
+	if o.Machine != "" {
+		of = " --machine " + o.Machine
+	}
+	if o.Cluster != "" {
+		of += " --cluster " + o.Cluster
+	}
+	return "fencectl " + verb + of
+}
+
+// withReason is a command line that needs a reason.
+func withReason(line string) string { return line + " --reason WHY" }
+
+// apiError gives a refusal its place among the API's errors, with the command that helps. o is
+// the order, or says what was asked about.
+func apiError(o api.Order, err error) error {
+	r, ok := errors.AsType[*reason.Refusal](err)
+	if !ok {
+		return err
+	}
+	code, hint := string(r.Reason), refusalHint(o, r.Reason)
+	switch r.Reason {
+	case reason.NoSuchNode, reason.NoSuchMachine, reason.NoSuchCluster, reason.NoSuchRun:
+		return api.NotFound(code, r.Message, hint)
+	case reason.ClusterRequired:
+		return &api.Error{Status: http.StatusBadRequest, Code: code, Message: r.Message, Hint: hint}
+	case reason.NoHold, reason.NoRun, reason.UnderRemediation, reason.NotFrozen:
+		return api.Conflict(code, r.Message, hint)
+	}
+	return api.Refused(code, r.Message, hint)
+}
+
+// refusalHint is what to do about a refusal, for this very node where that helps.
+func refusalHint(o api.Order, code reason.Code) string {
+	ofCluster := ""
+	if o.Cluster != "" {
+		ofCluster = " --cluster " + o.Cluster
+	}
+	switch code {
+	case reason.NoSuchNode:
+		return "kubectl get nodes lists the names; fencectl bmc list" + ofCluster + " lists those with a BMC, fencectl status the clusters"
+	case reason.NoSuchMachine:
+		return "kubectl get machines -A lists the names, which are NAMESPACE/NAME here; fencectl status lists the clusters"
+	case reason.NoSuchCluster:
+		return "fencectl status lists the clusters"
+	case reason.NoSuchRun:
+		return "fencectl history lists the runs"
+	case reason.ClusterRequired:
+		return "add --cluster NAME"
+	case reason.NoHold, reason.TooManyHolds:
+		return "fencectl status lists the holds"
+	case reason.NoRun:
+		return "see fencectl status for the open runs"
+	case reason.NotFrozen:
+		return "fencectl bmc list" + ofCluster + " shows what is refused, and why"
+	case reason.NotOwner:
+		return "give it at the instance that owns the cluster: fencectl status names it"
+	case reason.Observing:
+		return "fencectl arm" + ofCluster + " --reason WHY lets fenced act; an admin may fence one node without that"
+	case reason.OrderRefused:
+		if o.Verb == api.Disarm {
+			return "to stop fencing there: " + withReason("fencectl pause"+ofCluster)
+		}
+	case reason.Paused:
+		return "fencectl status says who paused what; " + withReason("fencectl resume"+ofCluster) + " ends it"
+	}
+	if o.Of() == "" {
+		if o.Run != "" {
+			return "fencectl timeline " + o.Run
+		}
+		return "see fencectl status"
+	}
+	switch code {
+	case reason.Hold:
+		return withReason(commandOn(o, "release"))
+	case reason.NotEnrolled, reason.AddressChanged:
+		return "check the cabling, then run " + withReason(commandOn(o, "bmc enroll"))
+	case reason.Contested:
+		return "hand the check over, or let the other remediator finish (install.md, section 6); " + commandOn(o, "explain") + " shows who"
+	case reason.NoHost:
+		return "give the host a BareMetalHost, or an entry in hosts.d; " + commandOn(o, "explain") + " shows what was looked for"
+	case reason.PowerOwner:
+		return "the BareMetalHost's owner switches the power: install.md, section 6, Beside Metal3; " + commandOn(o, "explain") + " shows the field"
+	case reason.Frozen, reason.ClassFrozen:
+		return "repair the BMC, then run " + withReason(commandOn(o, "bmc release"))
+	}
+	return commandOn(o, "explain") + " shows every gate"
 }

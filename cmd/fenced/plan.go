@@ -1,25 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
 )
-
-// clusterNames is the one cluster that was named, or all of them.
-func (c control) clusterNames(cluster string) []string {
-	if cluster != "" {
-		return []string{cluster}
-	}
-	var names []string
-	for _, cs := range c.engine.Status() {
-		names = append(names, cs.Name)
-	}
-	return names
-}
 
 // Plan implements api.Daemon. A cluster whose watch is not complete has a
 // problem; the others are told all the same.
@@ -110,4 +101,43 @@ func checkCoverage(v *policy.Coverage) api.CheckCoverage {
 // checkName is a check as people write it.
 func checkName(id policy.CheckID) string {
 	return id.Kind + " " + strings.TrimPrefix(id.Namespace+"/"+id.Name, "/")
+}
+
+// Names implements api.Daemon.
+func (c control) Names(_ context.Context, cluster, prefix string) (api.Names, error) {
+	var n api.Names
+	for _, cs := range c.engine.Status() {
+		if strings.HasPrefix(cs.Name, prefix) {
+			n.Clusters = append(n.Clusters, cs.Name)
+		}
+		if cluster != "" && cluster != cs.Name {
+			continue
+		}
+		nodes, machines := c.engine.Names(cs.Name, prefix)
+		n.Nodes, n.Machines = append(n.Nodes, nodes...), append(n.Machines, machines...)
+		for i := range cs.Checks {
+			k := &cs.Checks[i]
+			n.Checks = append(n.Checks, strings.TrimPrefix(k.Namespace+"/"+k.Name, "/"))
+		}
+	}
+	n.Checks = slices.DeleteFunc(n.Checks, func(name string) bool { return !strings.HasPrefix(name, prefix) })
+	runs := c.engine.Runs(cluster)
+	slices.SortFunc(runs, func(a, b remediate.Run) int { return cmp.Or(b.Began().Compare(a.Began()), cmp.Compare(b.ID, a.ID)) })
+	for _, r := range runs {
+		if !strings.HasPrefix(r.ID, prefix) {
+			continue
+		}
+		n.Runs = append(n.Runs, r.ID)
+		if r.Open() {
+			n.OpenRuns = append(n.OpenRuns, r.ID)
+		}
+	}
+	for _, list := range []*[]string{&n.Clusters, &n.Nodes, &n.Machines, &n.Checks} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	for _, list := range []*[]string{&n.Clusters, &n.Nodes, &n.Machines, &n.Checks, &n.Runs, &n.OpenRuns} {
+		*list = (*list)[:min(len(*list), api.MaxNames)]
+	}
+	return n, nil
 }

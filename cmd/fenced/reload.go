@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
+	"strconv"
 	"strings"
+	"syscall"
 
 	"go.uber.org/zap/zapcore"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
@@ -174,4 +180,144 @@ func (r *reloader) unwatchedTemplates(next config.Config, policies manifest.Poli
 		errs = append(errs, unwatchedTemplates(built, checksOf(policies.Checks, name, len(next.Clusters))))
 	}
 	return errors.Join(errs...)
+}
+
+// clusterChange is what a reload does to the list of clusters.
+type clusterChange struct {
+	d       *fenced
+	added   []builtCluster
+	removed []string
+	engine  *engine.ClusterChange
+}
+
+// prepareClusters builds the clusters that next has and the running configuration has not, and asks
+// whether those that it has not can be removed. After an error, nothing has changed. Otherwise the
+// caller must call apply, which cannot fail: no run begins in a removed cluster any more.
+func (d *fenced) prepareClusters(ctx context.Context, running, next config.Config, policies manifest.Policies) (*clusterChange, error) {
+	if err := d.lostByRenaming(running, next); err != nil {
+		return nil, err
+	}
+	added, removed := config.ClusterChanges(running, next)
+	ch := &clusterChange{d: d, removed: removed}
+	var options []engine.ClusterOptions
+	for _, c := range added {
+		built, err := d.clusters.build(next, c, policies)
+		if err != nil {
+			return nil, err
+		}
+		ch.added, options = append(ch.added, built), append(options, built.options)
+	}
+	var err error
+	ch.engine, err = d.engine.TakeIn.Clusters(ctx, options, removed)
+	return ch, err
+}
+
+// maxNamedStops is how many stops a refusal names.
+const maxNamedStops = 3
+
+// lostByRenaming refuses to rename a cluster in which somebody has stopped something: a hold belongs to the
+// name of its cluster, and the host of a technician would be fenced under the other one. // I23
+func (d *fenced) lostByRenaming(running, next config.Config) error {
+	var errs []error
+	for old, name := range config.Renamed(running, next) {
+		stops := d.engine.TakeIn.Stops(old)
+		if len(stops) == 0 {
+			continue
+		}
+		text := strings.Join(stops[:min(len(stops), maxNamedStops)], "; ")
+		if more := len(stops) - maxNamedStops; more > 0 {
+			text += fmt.Sprintf("; and %d more", more)
+		}
+		errs = append(errs, fmt.Errorf("cluster %s cannot be renamed to %s: pauses and holds belong to the name of their cluster, and would bind nothing any more (%s): "+
+			"pause everything with fencectl pause, end these, rename it, and give them again before you resume", old, name, text))
+	}
+	return errors.Join(errs...)
+}
+
+// apply adds and removes the clusters. It returns when the removed ones have stopped.
+func (ch *clusterChange) apply(ctx context.Context) {
+	for _, built := range ch.added {
+		ch.d.clusters.attach(built)
+	}
+	ch.engine.Apply(ctx)
+	for _, name := range ch.removed {
+		ch.d.clusters.detach(name)
+		ch.d.metrics.forget(name)
+	}
+}
+
+// text names the clusters; "" for none.
+func (ch *clusterChange) text() string {
+	var added []string
+	for _, built := range ch.added {
+		added = append(added, built.options.Name)
+	}
+	return config.NameChanges(added, ch.removed, nil)
+}
+
+// reloadOrder is a reload that somebody waits for.
+type reloadOrder struct {
+	api.Order
+	done chan event.Event // one, when the reload has ended
+}
+
+// order has the reload done, and answers with what became of it.
+func (r *reloader) order(ctx context.Context, o api.Order) (api.OrderResult, error) {
+	asked := reloadOrder{o, make(chan event.Event, 1)}
+	select {
+	case r.orders <- asked:
+	case <-ctx.Done():
+		return api.OrderResult{}, fmt.Errorf("reload; it has not begun: %w", ctx.Err())
+	}
+	select {
+	case e := <-asked.done:
+		if e.Reason != "" {
+			return api.OrderResult{}, api.Refused(string(e.Reason), e.Message, "")
+		}
+		return api.OrderResult{Message: e.Message}, nil
+	case <-ctx.Done():
+		return api.OrderResult{}, fmt.Errorf("reload; it has begun, and the journal will say what became of it: %w", ctx.Err())
+	}
+}
+
+// mainPID is the variable in which systemd tells ExecReload= who the daemon is.
+const mainPID = "MAINPID"
+
+// askReload is fenced --reload, whose files were checked: the daemon takes them in, and the error is why it did
+// not. systemd itself learns of no refusal: so ExecReload= fails in its place.
+func askReload(file string, set []string, stdout io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	cfg, err := config.Load(file, set...)
+	if err != nil {
+		return configError{err}
+	}
+	done, err := api.New(cfg.Control.Socket).Do(ctx, api.Order{Verb: api.Reload, Reason: "fenced --reload"})
+	if err == nil {
+		fmt.Fprintln(stdout, done.Value.Message)
+		return nil
+	}
+	answer, answered := errors.AsType[*api.Error](err)
+	older := answered && answer.Code == api.CodeNotFound
+	if pid := os.Getenv(mainPID); pid != "" && (older || errors.Is(err, api.ErrUnreachable)) {
+		return signalReload(pid, err, stdout)
+	}
+	if !answered {
+		return fmt.Errorf("reload fenced: %w; is it running, and is control.socket of %s still that of its start? systemctl status fenced", err, file)
+	}
+	return fmt.Errorf("reload fenced: %w", err)
+}
+
+// signalReload reloads a daemon that cannot be asked: its socket is at another path than the files say now, or
+// it is of an older version.
+func signalReload(pid string, why error, stdout io.Writer) error {
+	n, err := strconv.Atoi(pid)
+	if err != nil || n <= 1 {
+		return fmt.Errorf("reload fenced: %w; and %s=%q names no process", why, mainPID, pid)
+	}
+	if err := syscall.Kill(n, syscall.SIGHUP); err != nil {
+		return fmt.Errorf("reload fenced: %w; and signal process %d: %w", why, n, err)
+	}
+	fmt.Fprintf(stdout, "the daemon was told by a signal, for it cannot be asked (%v): the journal says what became of it\n", why)
+	return nil
 }

@@ -6,24 +6,33 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/coreos/go-systemd/v22/daemon"
-
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/failpoint"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/k8swatch"
+	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/logging"
 	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/report"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/state/etcdstore"
 	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/internal/timeline"
 )
@@ -206,3 +215,149 @@ func (d *fenced) run(ctx context.Context, reloads <-chan os.Signal) error {
 
 // close ends what is durable, when all tasks have ended.
 func (d *fenced) close() error { return errors.Join(d.audit.close(), d.store.Close()) }
+
+// useStore opens the store of the daemon and reads its ID.
+func (d *fenced) useStore(ctx context.Context) (err error) {
+	if d.store, err = openWhole(ctx, d.cfg.State); err != nil {
+		return err
+	}
+	if d.storeID, err = state.ID(ctx, d.store); err != nil {
+		return errors.Join(err, d.store.Close())
+	}
+	return nil
+}
+
+// openStore opens the state: a file for this daemon alone, or an etcd that several
+// share.
+func openStore(ctx context.Context, c config.State) (state.Store, error) {
+	if c.Engine != config.EngineEtcd {
+		return boltstore.Open(c.Path)
+	}
+	e := c.Etcd
+	return etcdstore.Open(ctx, etcdstore.Config{Endpoints: e.Endpoints, CA: e.CA, Cert: e.Cert, Key: e.Key, Prefix: e.Prefix})
+}
+
+// openWhole opens the state, and refuses what an import left half done: only another
+// import cures that.
+func openWhole(ctx context.Context, c config.State) (state.Store, error) {
+	s, err := openStore(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := state.CheckComplete(ctx, s); err != nil {
+		if errors.Is(err, state.ErrIncompleteImport) {
+			err = configError{err}
+		}
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// owners says which clusters this daemon acts on among those that share its store; nil
+// is all.
+func (d *fenced) owners(instance string) (state.Owners, error) {
+	if d.cfg.State.Engine != config.EngineEtcd {
+		return nil, nil
+	}
+	return etcdstore.NewOwners(d.store, etcdstore.OwnersConfig{Instance: instance})
+}
+
+// watch and kube are a cluster as internal/admit and internal/run see it. The types of
+// k8swatch are its own: it is the only importer of client-go and imports nothing that acts.
+type watch struct{ *k8swatch.Cluster }
+
+// View implements admit.Watch.
+func (w watch) View() admit.View {
+	v := w.Cluster.View()
+	return admit.View{Synced: v.Synced, Age: v.Age, Since: v.Since, Skew: v.Skew, SkewKnown: v.SkewKnown, Problem: v.Problem}
+}
+
+// kube implements engine.Kube.
+type kube struct{ *k8swatch.Cluster }
+
+// Look implements run.Kube.
+func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
+	l := k.Cluster.Look(ctx, r, backups)
+	return run.Fresh{Observation: l.Seen, Node: l.FreshNode, Machine: l.FreshMachine, Cluster: l.Cluster, NoNodeLocks: l.NoNodeLocks,
+		Members: l.Members, MembersKnown: l.MembersKnown, Lease: l.Lease, Request: l.Request, RequestRead: l.RequestRead, Err: l.Err}
+}
+
+// Pods lists the pods on a Node, as engine.ClusterOptions wants it.
+func (k kube) Pods(ctx context.Context, node string) (order.Pods, error) {
+	names, more, err := k.Cluster.Pods(ctx, node)
+	return order.Pods{Names: names, More: more}, err
+}
+
+// Announce implements lead.Announcer.
+func (k kube) Announce(ctx context.Context, a lead.Announcement) (time.Duration, string, error) {
+	return k.Cluster.Announce(ctx, k8swatch.Announcement(a))
+}
+
+// handovers implements engine.Handovers.
+type handovers struct{ k8swatch.Handovers }
+
+// Prepare implements engine.Handovers.
+func (h handovers) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, controlPlane bool) (engine.HandoverDraft, error) {
+	return h.Handovers.Prepare(ctx, check, t, from, controlPlane)
+}
+
+// guardLimits are the guards of the configuration.
+func guardLimits(g config.Guards) guard.Limits {
+	return guard.Limits{
+		QuietPeriod: g.QuietPeriod, ViewMaxAge: g.ViewMaxAge, ClockSkewMax: g.ClockSkewMax, MinPowerInterval: g.MinPowerInterval,
+		MaxInFlight: g.MaxInFlight, MaxInFlightPercent: g.MaxInFlightPercent, MaxInFlightPerZone: g.MaxInFlightPerZone,
+		ZoneBreakerPercent: g.ZoneBreakerPercent, ZoneBreakerMin: g.ZoneBreakerMin, MaxFencesPerDay: g.MaxFencesPerDay, ZoneKey: g.ZoneKey,
+		MaxInFlightTotal: g.MaxInFlightTotal, StartsPerHour: g.StartsPerHour,
+		MaxDeletions: g.MaxDeletions, DeletionsPerHour: g.DeletionsPerHour, DeletionTimeout: g.DeletionTimeout,
+	}
+}
+
+// runLimits are the deadlines and limits of a run that starts with the configuration.
+func runLimits(c config.Config) remediate.Limits {
+	g, p := c.Guards, c.Power
+	return remediate.Limits{
+		OffDeadline: p.OffDeadline, APITimeout: p.APITimeout, PodsGoneTimeout: p.PodsGoneTimeout, OnDeadline: p.OnDeadline,
+		ReadyTimeout: p.NodeReadyTimeout, RestoreTimeout: p.RestoreTimeout, RunTimeout: p.RunTimeout, RetryInterval: p.RetryInterval,
+		SessionTimeout:   p.SessionTimeout,
+		MinPowerInterval: g.MinPowerInterval, MaxAttempts: g.MaxAttempts, PowerOnFoundOff: g.PowerOnFoundOff, ReleasePods: c.ReleasePods,
+	}
+}
+
+// controlPlaneIsolation is the configured one; auto is the engine's choice.
+func controlPlaneIsolation(text string) remediate.Isolation {
+	if text == config.IsolationAuto {
+		return ""
+	}
+	return remediate.Isolation(text)
+}
+
+// buildReport makes what tells the clusters of the runs, when they are attached.
+func (d *fenced) buildReport(instance string) {
+	look := engine.NewLookup(d.engine)
+	state := func(cluster string) report.State {
+		now, _ := look.Status(cluster)
+		return reportState(now)
+	}
+	d.report = report.New(report.Options{
+		Events: d.events, State: state, Instance: instance,
+		Run: look.Run, Target: look.Target, Present: look.Present, OffReadSpacing: d.cfg.Power.OffReadSpacing,
+	})
+	d.clusters.report = d.report
+	d.metrics.measureReport(d.eventsDropped)
+}
+
+// reportState is the state of a cluster for internal/report.
+func reportState(c engine.ClusterStatus) report.State {
+	s := report.State{Acts: c.Owner && c.Idle == "", Armed: c.Armed, Runs: c.Runs}
+	for i := range c.Checks {
+		if k := &c.Checks[i]; k.UID != "" { // a check from a file has none
+			s.Checks = append(s.Checks, event.Check{APIVersion: k.APIVersion, Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, UID: k.UID})
+		}
+	}
+	return s
+}
+
+// eventsDropped counts what the clusters were not told.
+func (d *fenced) eventsDropped() float64 {
+	return float64(d.report.Lost() + d.clusters.eventsDropped())
+}

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 )
 
@@ -187,4 +189,120 @@ func decodeError(status int, body []byte) error {
 			Message: fmt.Sprintf("fenced answered with HTTP status %d and no reason", status)}
 	}
 	return e
+}
+
+const (
+	dialTime = 5 * time.Second
+	// dialAgain is how soon a full queue of connections is tried again.
+	dialAgain = time.Millisecond
+)
+
+// dial connects to the daemon. While more want to connect than it has let in, it tries again.
+func dial(ctx context.Context, socket string) (net.Conn, error) {
+	dialing, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	for {
+		c, err := new(net.Dialer).DialContext(dialing, "unix", socket)
+		if err == nil {
+			return &refusableConn{Conn: c, asked: make(chan struct{})}, nil
+		}
+		if !errors.Is(err, syscall.EAGAIN) || dialing.Err() != nil {
+			return nil, err
+		}
+		select {
+		case <-dialing.Done():
+		case <-time.After(dialAgain):
+		}
+	}
+}
+
+// refusableConn is a connection that the daemon may refuse before it has read the request: what it
+// answered is read all the same, once the request was sent, although that failed.
+type refusableConn struct {
+	net.Conn
+	once  sync.Once
+	asked chan struct{} // closed after the first write, or when it is closed
+}
+
+func (c *refusableConn) Read(b []byte) (int, error) {
+	<-c.asked
+	return c.Conn.Read(b)
+}
+
+func (c *refusableConn) Write(b []byte) (int, error) {
+	defer c.once.Do(func() { close(c.asked) })
+	n, err := c.Conn.Write(b)
+	if errors.Is(err, syscall.EPIPE) {
+		return len(b), nil // why, is for Read to say
+	}
+	return n, err
+}
+
+// Close ends the connection.
+func (c *refusableConn) Close() error {
+	c.once.Do(func() { close(c.asked) })
+	return c.Conn.Close()
+}
+
+// An order may take minutes. So a request waits for silenceTime before the client asks whether
+// fenced answers anything at all, and that question waits for replyTime: a fenced that is stopped
+// or hangs answers neither.
+const (
+	silenceTime = 5 * time.Second
+	replyTime   = 5 * time.Second
+)
+
+// ErrSilent is in the chain of an error that means: fenced accepts connections and answers
+// nothing. It is beside ErrUnreachable.
+var ErrSilent = errors.New("it accepts connections and answers nothing")
+
+// watchSilence cancels a request with ErrSilent when fenced answers nothing any more. The caller
+// calls stop when the answer begins.
+func (c *Client) watchSilence(ctx context.Context, cancel context.CancelCauseFunc) (stop func()) {
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-ctx.Done():
+				return
+			case <-time.After(c.silence):
+			}
+			if !c.answers(ctx) {
+				cancel(fmt.Errorf("%w: %w since %s", ErrUnreachable, ErrSilent, c.silence+c.reply))
+				return
+			}
+		}
+	}()
+	return func() { close(done) }
+}
+
+// answers asks fenced for a route that does not exist: any answer shows that it is alive, and so
+// does a connection that it closes.
+func (c *Client) answers(ctx context.Context) bool {
+	asked, cancel := context.WithTimeout(ctx, c.reply)
+	defer cancel()
+	req, err := http.NewRequestWithContext(asked, http.MethodGet, "http://fenced/", http.NoBody)
+	if err != nil {
+		return true // the request is at fault, not fenced
+	}
+	resp, err := c.http.Do(req)
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	return asked.Err() == nil || ctx.Err() != nil
+}
+
+// body is an answer that ends its request when it is closed.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+// Close ends the request.
+func (b body) Close() error {
+	err := b.ReadCloser.Close()
+	b.cancel(nil)
+	return err
 }

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log"
 	"net"
 	"net/http"
@@ -136,4 +138,65 @@ func TestOrderBodyHidesRoute(t *testing.T) {
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"reason":"r"}`, string(body))
 	assert.True(t, strings.HasPrefix(nodePath("a/b", "fence"), "/v1/nodes/a%2Fb/"))
+}
+
+// A fenced that accepts connections and answers nothing, because it is stopped or hangs, is told
+// long before an order would have had to be answered.
+func TestSilentDaemonIsTold(t *testing.T) {
+	socket := filepath.Join(shortDir(t), "s")
+	ln, err := net.Listen("unix", socket) // nobody accepts, as when the process is stopped
+	require.NoError(t, err)
+	defer ln.Close()
+	c := New(socket)
+	c.silence, c.reply = 20*time.Millisecond, 20*time.Millisecond
+	_, err = c.Status(t.Context())
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.ErrorIs(t, err, ErrSilent)
+	assert.NotContains(t, err.Error(), "order")
+	_, err = c.Do(t.Context(), Order{Verb: Pause, Reason: "storm"})
+	require.ErrorIs(t, err, ErrSilent)
+	assert.Contains(t, err.Error(), "the order was sent, and fenced may carry it out")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = c.Status(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NotErrorIs(t, err, ErrSilent)
+}
+
+// An order that takes long is waited for as long as fenced answers anything.
+func TestSlowAnswerIsNoSilence(t *testing.T) {
+	d := &fake{block: &block{began: make(chan struct{}), until: make(chan struct{}), ended: make(chan struct{})}}
+	c := New(serve(t, d, Roles{}))
+	c.silence, c.reply = 20*time.Millisecond, time.Minute
+	answered := make(chan error, 1)
+	go func() {
+		_, err := c.Do(t.Context(), Order{Verb: Pause, Reason: "storm"})
+		answered <- err
+	}()
+	<-d.block.began
+	time.Sleep(6 * c.silence) // several questions
+	close(d.block.until)
+	require.NoError(t, <-answered)
+}
+
+func TestExportIsWholeOrAnError(t *testing.T) {
+	whole := `{"format":"x"}` + "\n" + strings.Repeat("r", 1<<20) + "\n" + `{"records":1,"sha256":"00"}` + "\n"
+	get := func(d *fake) (string, error) {
+		var out bytes.Buffer
+		err := New(serve(t, d, Roles{})).Export(t.Context(), &out)
+		return out.String(), err
+	}
+	got, err := get(&fake{export: whole})
+	require.NoError(t, err)
+	require.Equal(t, whole, got)
+
+	for _, cut := range []int{1, len(whole) / 2, strings.LastIndex(whole, `{"rec`)} {
+		_, err = get(&fake{export: whole[:cut], err: errors.New("the store is gone")})
+		require.ErrorContains(t, err, "not whole")
+	}
+	_, err = get(&fake{err: errors.New("the store is gone")})
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	require.Equal(t, http.StatusInternalServerError, e.Status)
+	require.Equal(t, "the store is gone", e.Message)
 }

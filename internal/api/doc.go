@@ -2,7 +2,7 @@
 // JSON bodies on a unix socket. It holds the wire types, the server and the
 // client, and knows the daemon only through the Daemon interface.
 //
-// Two tables hold the routes: reads (routes.go) those that change nothing, verbs
+// Two tables hold the routes: reads (server.go) those that change nothing, verbs
 // (verb.go) those of orders, with the role that may use each (a higher role may too) and
 // what its body may say. GET /v1/status is open to viewers; POST /v1/nodes/{node}/hold to
 // operators.
@@ -13,7 +13,7 @@
 // socket (SO_PEERCRED, and the login uid of that process), never what the body says. An order that was accepted
 // is carried through even when its caller goes away.
 //
-// Who has no role is refused when the connection is accepted, before anything is read (peer.go), and so is who finds no seat (seats.go).
+// Who has no role is refused when the connection is accepted, before anything is read, and so is who finds no seat (listen.go).
 //
 // Every answer that is not 200 has the body {"code", "message", "hint"}:
 //

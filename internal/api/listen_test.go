@@ -1,14 +1,22 @@
 package api
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
+	"net/http"
 	"os"
 	"os/user"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -198,4 +206,284 @@ func dialAs(t *testing.T, u *user.User, path string) net.Conn {
 	c, err := net.FileConn(f)
 	require.NoError(t, err)
 	return c
+}
+
+// follow is what a caller asks to stay connected.
+const follow = "GET /v1/events HTTP/1.1\r\nHost: f\r\n\r\n"
+
+// status gives the first line of what the daemon answers to a connection.
+func status(t *testing.T, c net.Conn) string {
+	t.Helper()
+	require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+	_, _ = io.WriteString(c, follow) // one that is refused may be closed by now
+	line := make([]byte, len("HTTP/1.1 200"))
+	_, err := io.ReadFull(c, line)
+	require.NoError(t, err)
+	return string(line[len("HTTP/1.1 "):])
+}
+
+// holdAll has a user open so many connections, and gives those that stay open, until the test ends.
+func holdAll(t *testing.T, u *user.User, path string, n int) (open int) {
+	t.Helper()
+	for range n {
+		c := dialAs(t, u, path)
+		got := status(t, c)
+		if got == "200" {
+			open++
+			t.Cleanup(func() { assert.NoError(t, c.Close()) })
+			continue
+		}
+		assert.Equal(t, "503", got)
+		rest, err := io.ReadAll(c)
+		require.True(t, err == nil || errors.Is(err, syscall.ECONNRESET), "the daemon closed it, and read nothing: %v", err)
+		assert.Contains(t, string(rest), CodeTooManyConnections)
+		require.NoError(t, c.Close())
+	}
+	return open
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
+
+// TestViewersTakeNoSeatOfAnAdmin: viewers who open as many connections as they can, with as many uids as a user namespace gives
+// them, keep neither an operator nor an admin from pausing the daemon, and the descriptors that it opens are bounded.
+func TestViewersTakeNoSeatOfAnAdmin(t *testing.T) {
+	viewers := []*user.User{otherUser(t, "nobody"), otherUser(t, "daemon"), otherUser(t, "bin"), otherUser(t, "sync"), otherUser(t, "games")}
+	group, err := user.LookupGroupId(viewers[0].Gid)
+	require.NoError(t, err)
+	rights := Roles{Viewer: []string{"group:" + group.Name}, Operator: []string{"user:mail"}}
+	for _, u := range viewers {
+		rights.Viewer = append(rights.Viewer, "user:"+u.Username)
+	}
+	path, ln := listenForAll(t)
+	d := &fake{}
+	serveOn(t, ln, d, rights)
+	before := descriptors(t)
+
+	each, all := seatsFor[Viewer].each, seatsFor[Viewer].all
+	assert.Equal(t, each, holdAll(t, viewers[0], path, 3*each))
+	open := each
+	var namespaced int
+	for i := range 3 * each {
+		namespaced += holdAll(t, &user.User{Uid: fmt.Sprint(100000 + i), Gid: viewers[0].Gid}, path, 1)
+	}
+	assert.Equal(t, each, namespaced, "uids without a name count as one user")
+	open += namespaced
+	for _, u := range viewers[1:] {
+		open += holdAll(t, u, path, 2*each)
+	}
+	assert.Equal(t, all, open)
+	assert.Less(t, descriptors(t), before+3*all+20, "both ends and a pidfd of each that is open, and nothing of the others")
+
+	assert.Contains(t, requestAs(t, otherUser(t, "mail"), path, "POST /v1/pause", `{"reason":"storm"}`), "200 OK")
+	_, err = New(path).Do(t.Context(), Order{Verb: Pause, Reason: "storm"})
+	require.NoError(t, err)
+	assert.Len(t, d.orders, 2)
+}
+
+// TestOneUserCannotTakeAllSeats: also an admin has so many, and a connection that is closed gives its seat back. Who is refused is told
+// by the client, though the daemon read nothing.
+func TestOneUserCannotTakeAllSeats(t *testing.T) {
+	path := serve(t, &fake{}, Roles{})
+	var held []net.Conn
+	for range seatsFor[Admin].each {
+		c, err := net.Dial("unix", path)
+		require.NoError(t, err)
+		require.Equal(t, "200", status(t, c))
+		held = append(held, c)
+	}
+	for range 20 {
+		_, err := New(path).Do(t.Context(), Order{Verb: Pause, Reason: strings.Repeat("x", maxReason)})
+		require.Equal(t, CodeTooManyConnections, codeOf(err), "%v", err)
+	}
+	require.NoError(t, held[0].Close())
+	require.Eventually(t, func() bool {
+		_, err := New(path).Status(t.Context())
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	for _, c := range held[1:] {
+		require.NoError(t, c.Close())
+	}
+}
+
+// TestWhoHasNoRoleIsClosed before anything is read, and told why; the log has one line a minute.
+func TestWhoHasNoRoleIsClosed(t *testing.T) {
+	nobody := otherUser(t, "nobody")
+	path, ln := listenForAll(t)
+	var text bytes.Buffer
+	s := NewServer(&fake{}, roles, log.New(&text, "", 0))
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(t.Context(), ln) }()
+	before := descriptors(t)
+	for range 50 {
+		c := dialAs(t, nobody, path)
+		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+		answer, err := io.ReadAll(c) // nothing is asked
+		require.NoError(t, err)
+		assert.Contains(t, string(answer), "403 Forbidden")
+		assert.Contains(t, string(answer), CodeNotAuthorised)
+		require.NoError(t, c.Close())
+	}
+	assert.Less(t, descriptors(t), before+20)
+	require.NoError(t, ln.Close())
+	require.ErrorIs(t, <-done, net.ErrClosed)
+	assert.Equal(t, 1, strings.Count(text.String(), "\n"), text.String())
+	assert.Contains(t, text.String(), "nobody")
+}
+
+// TestFullQueueIsWaitedFor: while as many wait to be let in as the kernel keeps, the client tries again.
+func TestFullQueueIsWaitedFor(t *testing.T) {
+	path := filepath.Join(shortDir(t), "s")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer syscall.Close(fd)
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}))
+	require.NoError(t, syscall.Listen(fd, 0))
+	var first net.Conn
+	for {
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			require.ErrorIs(t, err, syscall.EAGAIN)
+			break
+		}
+		defer c.Close()
+		first = c
+	}
+	require.NotNil(t, first)
+	dialed := make(chan error, 1)
+	go func() {
+		c, err := dial(t.Context(), path)
+		if err == nil {
+			err = c.Close()
+		}
+		dialed <- err
+	}()
+	accepted, _, err := syscall.Accept(fd)
+	require.NoError(t, err)
+	defer syscall.Close(accepted)
+	require.NoError(t, <-dialed)
+}
+
+// slowFirst is a daemon whose first order takes until it is let go.
+type slowFirst struct {
+	fake
+	given        atomic.Int32
+	began, until chan struct{}
+}
+
+func (d *slowFirst) Do(context.Context, Order) (OrderResult, error) {
+	if d.given.Add(1) == 1 {
+		close(d.began)
+		<-d.until
+	}
+	return OrderResult{}, nil
+}
+
+// TestDryRunsOfViewers: a viewer has one at a time, whatever the uid without a name; operators have no such bound.
+func TestDryRunsOfViewers(t *testing.T) {
+	d := &slowFirst{began: make(chan struct{}), until: make(chan struct{})}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	const fence, dryRun = "/v1/nodes/n-1/fence", `{"reason":"test","dryRun":true}`
+	unnamed := func(uid uint32) Peer { return Peer{UID: uid, Groups: viewer.Groups} }
+	first := make(chan int, 1)
+	go func() { first <- asked(t, s, unnamed(100000), fence, dryRun) }()
+	<-d.began
+	assert.Equal(t, http.StatusConflict, asked(t, s, unnamed(100001), fence, dryRun))
+	assert.Empty(t, d.denied, "it is no order")
+	for _, p := range []Peer{viewer, viewer, oper, admin} {
+		assert.Equal(t, http.StatusOK, asked(t, s, p, fence, dryRun), p.User)
+	}
+	close(d.until)
+	assert.Equal(t, http.StatusOK, <-first)
+	assert.Equal(t, http.StatusOK, asked(t, s, unnamed(100001), fence, dryRun))
+}
+
+// slowStatus is a daemon whose status takes until it is let go.
+type slowStatus struct {
+	fake
+	began, until chan struct{}
+}
+
+func (d *slowStatus) Status(context.Context) (Status, error) {
+	d.began <- struct{}{}
+	<-d.until
+	return Status{}, nil
+}
+
+// TestViewersLooksAreFew: few answers to viewers are made at once; nobody else waits for them.
+func TestViewersLooksAreFew(t *testing.T) {
+	d := &slowStatus{began: make(chan struct{}), until: make(chan struct{})}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	var all sync.WaitGroup
+	look := func(p Peer) {
+		all.Go(func() {
+			code, _ := requestOf(t, s, p, http.MethodGet, "/v1/status", "")
+			assert.Equal(t, http.StatusOK, code)
+		})
+	}
+	for range maxViewerLooks {
+		look(viewer)
+		<-d.began
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := s.looks.begin(ctx, Viewer)
+	require.ErrorIs(t, err, context.Canceled)
+	look(viewer) // waits
+	look(oper)
+	<-d.began
+	look(admin)
+	<-d.began
+	close(d.until)
+	<-d.began
+	all.Wait()
+	assert.Empty(t, s.looks)
+}
+
+// TestRefusalsInTheLog: one line a minute, which counts those that have none.
+func TestRefusalsInTheLog(t *testing.T) {
+	var text bytes.Buffer
+	r, now := &refusalLog{log: log.New(&text, "", 0)}, time.Now()
+	for i := range 1000 {
+		r.printf(now.Add(time.Duration(i)*time.Microsecond), "refused: %d", i)
+	}
+	r.printf(now.Add(deniedEvery), "refused: again")
+	r.printf(now.Add(2*deniedEvery), "refused: once more")
+	assert.Equal(t, "refused: 0\nrefused: again (and 999 refusals before this one that have no line)\nrefused: once more\n", text.String())
+}
+
+// TestRefusedRoutesAreOneLineOfTheLog: also what a viewer may not ask is one line a minute.
+func TestRefusedRoutesAreOneLineOfTheLog(t *testing.T) {
+	var text bytes.Buffer
+	s := NewServer(&fake{}, roles, log.New(&text, "", 0))
+	for range 10 {
+		assert.Equal(t, 403, asked(t, s, viewer, "/v1/arm", `{"reason":"storm"}`))
+	}
+	assert.Equal(t, 1, strings.Count(text.String(), "\n"), text.String())
+}
+
+// TestManyUidsOfOneUserAreOneRecord: uids without a name fill the audit log no faster than one user.
+func TestManyUidsOfOneUserAreOneRecord(t *testing.T) {
+	d, now := &deniedLog{recorded: map[deniedKey]time.Time{}}, time.Now()
+	assert.True(t, d.first(Peer{UID: 100000}, Fence, now))
+	assert.False(t, d.first(Peer{UID: 100001}, Fence, now))
+	assert.True(t, d.first(viewer, Fence, now))
+}
+
+// TestNamesAreLookedUpAgain: somebody who connects again and again costs one look a second, and how many are kept is bounded.
+func TestNamesAreLookedUpAgain(t *testing.T) {
+	n, now := &names{}, time.Now()
+	root := n.peer(0, 0, now)
+	assert.Equal(t, "root", root.User)
+	n.of[[2]uint32{0, 0}] = namedPeer{Peer{User: "kept"}, now}
+	assert.Equal(t, "kept", n.peer(0, 0, now.Add(nameTime-1)).User)
+	assert.Equal(t, root, n.peer(0, 0, now.Add(nameTime)))
+	for uid := range uint32(2 * maxNames) {
+		n.peer(100000+uid, 0, now)
+	}
+	assert.LessOrEqual(t, len(n.of), maxNames)
 }

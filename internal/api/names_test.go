@@ -1,12 +1,15 @@
 package api
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"log"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -104,4 +107,63 @@ func TestClientKeepsNamesApart(t *testing.T) {
 	require.True(t, ok)
 	assert.Equal(t, http.StatusBadRequest, e.Status)
 	assert.Empty(t, d.orders)
+}
+
+func TestReason(t *testing.T) {
+	for code, good := range map[string]bool{
+		"disk fails, ticket 4711":        true,
+		"Netzteil getauscht, 50 €":       true,
+		"電源\u3000交換":                     true, // a space of its script
+		"שרת תקול":                       true,
+		"":                               false,
+		"a\nb":                           false,
+		"a\tb":                           false,
+		"a\x7fb":                         false,
+		"a\u0085b":                       false,
+		"a\u200bb":                       false, // no width
+		"a\u2029b":                       false,
+		"a\u2066b\u2069":                 false,
+		"a\ufeffb":                       false,
+		"a\ue000b":                       false, // private use
+		"a\U000e0041b":                   false, // a tag
+		"a\xffb":                         false,
+		strings.Repeat("x", maxReason):   true,
+		strings.Repeat("x", maxReason+1): false,
+	} {
+		assert.Equal(t, good, CheckReason(code) == nil, "%q", code)
+	}
+}
+
+func TestEscapeJSON(t *testing.T) {
+	assert.Equal(t, "{ \"a\": \"\\u007f\\u009b2J\\u202e\\udb40\\udc41é€\\ufffd\"}\n", string(EscapeJSON([]byte("{\t\"a\": \"\x7f\u009b2J\u202e\U000e0041é€\xff\"}\n"))))
+	plain := []byte(`{"newer": {"z":1,  "a":[ ]}, "b":"\u001b"}` + "\n")
+	assert.Equal(t, plain, EscapeJSON(plain))
+}
+
+// FuzzEscapeJSON: what a terminal is given is harmless, and JSON means what it meant.
+func FuzzEscapeJSON(f *testing.F) {
+	for _, seed := range []string{
+		"{\"a\":\"\u202e\u009b\x7f\u2028\U000e0001\"}\r\n", "[\"\xff\xc2\",\t1]", "\x1b[2J", `"\ud800"`, "{\"\u200b\":{\"\u200b\":null}}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got := EscapeJSON(text)
+		for _, r := range string(got) {
+			require.True(t, r == '\n' || unicode.IsGraphic(r), "%U", r)
+		}
+		var want, is any
+		if unmarshal(text, &want) != nil {
+			return
+		}
+		require.NoError(t, unmarshal(got, &is))
+		require.Equal(t, want, is)
+	})
+}
+
+// unmarshal keeps numbers as they are written.
+func unmarshal(text []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	return dec.Decode(v)
 }

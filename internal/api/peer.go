@@ -1,26 +1,137 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"math"
 	"net"
-	"net/http"
+	"os"
 	"os/user"
+	"slices"
 	"strconv"
-	"sync"
-	"time"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/fenced/fenced/internal/login"
 )
 
-// refuseTime bounds how long a refusal takes; the kernel has room for it in a new connection.
-const refuseTime = 100 * time.Millisecond
+// Role is how far a caller is trusted; a higher one includes the lower.
+type Role uint8
+
+// The roles.
+const (
+	Nobody Role = iota
+	Viewer
+	Operator
+	Admin
+)
+
+// String gives the word of the configuration.
+func (r Role) String() string {
+	switch r {
+	case Viewer:
+		return "viewer"
+	case Operator:
+		return "operator"
+	case Admin:
+		return "admin"
+	}
+	return "nobody"
+}
+
+// Roles says who has which role: entries are user:NAME or group:NAME. An
+// entry of any other form gives nobody anything.
+type Roles struct {
+	Viewer   []string
+	Operator []string
+	Admin    []string
+}
+
+// Of gives the highest role of a caller. Root and the daemon's own user are
+// admin: they could replace the daemon anyway.
+func (r Roles) Of(p Peer) Role {
+	switch {
+	case isSharedAccount(p.UID), matchesAny(r.Admin, p):
+		return Admin
+	case matchesAny(r.Operator, p):
+		return Operator
+	case matchesAny(r.Viewer, p):
+		return Viewer
+	}
+	return Nobody
+}
+
+func matchesAny(entries []string, p Peer) bool {
+	return slices.ContainsFunc(entries, func(entry string) bool {
+		kind, name, _ := strings.Cut(entry, ":")
+		switch {
+		case name == "":
+			return false
+		case kind == "user":
+			return name == p.User
+		case kind == "group":
+			return slices.Contains(p.Groups, name)
+		}
+		return false
+	})
+}
+
+// Peer is the user at the other end of the socket, as the kernel says.
+type Peer struct {
+	UID    uint32
+	User   string   // "" when the user has no name here
+	Groups []string // primary and supplementary
+	// Login is who logged in and became this user, by sudo perhaps; nil where this kernel
+	// keeps no logins, or with NoLogin. It gives no role.
+	Login *Login
+	// NoLogin is why nobody is known to have logged in, where this kernel keeps logins.
+	NoLogin error
+	// login looks both up, for named; nil when they are what they are.
+	login func() (*Login, error)
+}
+
+// Actor is how the peer is named in records and logs.
+func (p Peer) Actor() string {
+	name := account(p.UID, p.User)
+	if p.Login == nil || p.Login.UID == p.UID {
+		return name
+	}
+	return account(p.Login.UID, p.Login.User) + " as " + name
+}
+
+func account(uid uint32, name string) string {
+	if name == "" {
+		return fmt.Sprintf("uid %d", uid)
+	}
+	return fmt.Sprintf("%s (uid %d)", name, uid)
+}
+
+// persons gives the uids that identify the person behind an order. Two orders come from
+// two persons if they have no uid in common, so sudo and su do not make a second person.
+// uid 0 and the daemon's user identify nobody, because several people may use them; if
+// no other uid is left, why says so.
+func (p Peer) persons() (uids []uint32, why string) {
+	switch {
+	case p.NoLogin != nil:
+		return nil, p.NoLogin.Error()
+	case p.Login == nil && isSharedAccount(p.UID):
+		return nil, account(p.UID, p.User) + " without a login does not identify a person"
+	case p.User == "" && !isSharedAccount(p.UID): // whatever its login is: a process without one may choose it
+		return nil, account(p.UID, p.User) + " has no name here, and one user may have many such uids (/etc/subuid)"
+	case p.Login == nil:
+		return []uint32{p.UID}, ""
+	case isSharedAccount(p.Login.UID):
+		return nil, "several people may log in as " + account(p.Login.UID, p.Login.User)
+	case isSharedAccount(p.UID):
+		return []uint32{p.Login.UID}, ""
+	}
+	return []uint32{p.Login.UID, p.UID}, ""
+}
+
+// isSharedAccount says whether a uid identifies no person: root and the daemon's user.
+func isSharedAccount(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
 // peerOf asks the kernel who connected. The uid and gid are those of that moment, and name
 // tells their names; who logged in is looked up by named, of that process. release lets go
@@ -83,84 +194,43 @@ func namePeer(uid, gid uint32) Peer {
 	return p
 }
 
-// peerListener lets in whoever has a role and a seat. Anybody else is refused before anything is
-// read, and nothing of them stays open.
-type peerListener struct {
-	net.Listener
-	roles    Roles
-	refusals *refusalLog
-	helper   string // the socket of fenced-login
-	names    names
-	seats    seats
+// Login is the user who logged in at the beginning of a session. sudo and su change
+// who a process is and leave this as it is.
+type Login struct {
+	UID  uint32
+	User string // "" when the user has no name here
 }
 
-// Accept waits for a connection that is let in.
-func (l *peerListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		pc, err := l.admit(c)
-		if err == nil {
-			return pc, nil
-		}
-		l.refusals.printf(time.Now(), "control socket: refused: %v", err)
-		refuse(c, errorOf(err))
+// named is the peer with the login of the process that connected. That is looked up for
+// orders and refusals alone, which name it: in the sandbox of the daemon's unit another
+// program has to be asked for it, which may take seconds, and no more than that.
+func (p Peer) named() Peer {
+	if p.login != nil {
+		p.Login, p.NoLogin = p.login()
 	}
+	return p
 }
 
-func (l *peerListener) admit(c net.Conn) (*peerConn, error) {
-	uc, ok := c.(*net.UnixConn)
-	if !ok {
-		return nil, fmt.Errorf("a connection over %s has no peer credentials", c.LocalAddr().Network())
-	}
-	name := func(uid, gid uint32) Peer { return l.names.peer(uid, gid, time.Now()) }
-	p, release, err := peerOf(uc, name, l.helper)
-	if err != nil {
-		return nil, err
-	}
-	leave, err := l.seat(p)
-	if err != nil {
-		release()
-		return nil, err
-	}
-	return &peerConn{Conn: c, peer: p, release: sync.OnceFunc(func() { release(); leave() })}, nil
-}
+// errNoLogin is that the kernel keeps login uids and the process has none: whoever can start a service of
+// a user would else be that user.
+var errNoLogin = errors.New("its process belongs to no login, as that of a service")
 
-func (l *peerListener) seat(p Peer) (leave func(), err error) {
-	role := l.roles.Of(p)
-	if role == Nobody {
-		return nil, notAuthorised(p, Viewer, "use the control socket")
+// loginOf gives the login of a process: nil where this kernel keeps none. A process that belongs to
+// none is an error, and so is one that cannot be looked at, for its login may be anybody's.
+func loginOf(p *login.Process, helper string) (*Login, error) {
+	uid, ok, err := p.UID()
+	if errors.Is(err, login.ErrHidden) {
+		uid, ok, err = p.Ask(helper)
 	}
-	leave, full := l.seats.take(p, role)
-	if full != nil {
-		return nil, full
+	switch {
+	case errors.Is(err, login.ErrNotKept):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read the login uid of its process: %w", err)
+	case !ok:
+		return nil, errNoLogin
 	}
-	return leave, nil
-}
-
-// refuse answers a connection whose request is not read, and closes it.
-func refuse(c net.Conn, e *Error) {
-	text, err := json.Marshal(e)
-	if err == nil && c.SetWriteDeadline(time.Now().Add(refuseTime)) == nil {
-		answer := http.Response{StatusCode: e.Status, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}},
-			Body: io.NopCloser(bytes.NewReader(text)), ContentLength: int64(len(text)), Close: true}
-		_ = answer.Write(c) // the caller may have gone
-	}
-	_ = c.Close() // nothing was read or promised
-}
-
-type peerConn struct {
-	net.Conn
-	peer    Peer
-	release func()
-}
-
-// Close gives the seat back.
-func (c *peerConn) Close() error {
-	c.release()
-	return c.Conn.Close()
+	return &Login{UID: uid, User: userName(uid)}, nil
 }
 
 type peerKey struct{}

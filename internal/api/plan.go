@@ -159,3 +159,20 @@ func (c *Client) Plan(ctx context.Context, cluster string) (Reply[Plan], error) 
 func (c *Client) Coverage(ctx context.Context, cluster string) (Reply[Coverage], error) {
 	return ask[Coverage](ctx, c, http.MethodGet, "/v1/check-config", inCluster(cluster), nil)
 }
+
+// Explanation is why a node is, or is not, fenced now: the gates in the order
+// in which they are asked.
+type Explanation struct {
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`              // empty if the Machine has none
+	Machine string `json:"machine,omitempty"` // namespace/name, if it was asked for
+	Verdict string `json:"verdict"`
+	// Refused is the reason code of the first gate that does not pass.
+	Refused string `json:"refused"`
+	Class   string `json:"class,omitempty"` // of Refused: transient, mended or person
+	Message string `json:"message"`
+	// Earliest is when it could be fenced if nothing else changes.
+	Earliest time.Time     `json:"earliest,omitzero"`
+	Run      *RunRecord    `json:"run,omitempty"` // the open run, if there is one
+	Gates    []reason.Gate `json:"gates"`
+}

@@ -5,14 +5,49 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"iter"
 	"log"
 	"net"
 	"net/http"
 	"path"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/login"
 )
+
+// Daemon is what the server asks. Errors of type *Error are given to the
+// caller as they are; any other is Internal.
+type Daemon interface {
+	Status(ctx context.Context) (Status, error)
+	// Explain explains one Node, or the Machine "namespace/name".
+	Explain(ctx context.Context, cluster, of string) (Explanation, error)
+	// Plan gives what would be done now; an empty cluster means all.
+	Plan(ctx context.Context, cluster string) (Plan, error)
+	// Coverage gives what each check covers; an empty cluster means all.
+	Coverage(ctx context.Context, cluster string) (Coverage, error)
+	// Names lists what can be named that begins with prefix; an empty cluster means all.
+	Names(ctx context.Context, cluster, prefix string) (Names, error)
+	// Runs gives the selected runs, open and ended, oldest first.
+	Runs(ctx context.Context, f RunFilter) (Timeline, error)
+	// BMCs gives what is known about the devices that switch power; an empty cluster
+	// means all.
+	BMCs(ctx context.Context, cluster string) (BMCs, error)
+	// LookAtBMCs looks at those of one Node's host now.
+	LookAtBMCs(ctx context.Context, o Order) (BMCs, error)
+	// Do gives an order. It returns once the order is durable, not once it is
+	// carried out.
+	Do(ctx context.Context, o Order) (OrderResult, error)
+	// Refused records an order that ended in an error, whether the server or the daemon
+	// refused it. It must not block.
+	Refused(o Order, e *Error)
+	// Export writes the whole state, as fenced --import reads it.
+	Export(ctx context.Context, w io.Writer) error
+	// Events yields the kept events whose Seq is greater than after, then each
+	// new one as it happens, until ctx is done.
+	Events(ctx context.Context, after uint64) iter.Seq2[Event, error]
+}
 
 // Bounds on what a caller can make the server hold, and for how long.
 const (
@@ -152,4 +187,89 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	enc.SetEscapeHTML(false)
 	// The types always encode; what fails is a caller that has gone away.
 	_ = enc.Encode(v)
+}
+
+// answer is the work of one route: a value to send as JSON, or an error.
+type answer func(ctx context.Context, r *http.Request) (any, error)
+
+// route is one row of the API.
+type route struct {
+	method  string
+	pattern string
+	need    Role
+	handler func(*Server) http.Handler
+}
+
+// reads are the routes that change nothing. Those of orders are the rows of verbs. Each
+// takes ?cluster=NAME, where the daemon serves several; a higher role may use it too.
+var reads = []route{
+	get("/v1/status", (*Server).status),
+	get("/v1/nodes/{node}/explain", (*Server).explain),
+	get("/v1/machines/{namespace}/{machine}/explain", (*Server).explain),
+	get("/v1/nodes/{node}/timeline", (*Server).nodeTimeline),
+	get("/v1/names", (*Server).names), // ?prefix=TEXT
+	get("/v1/plan", (*Server).plan),
+	get("/v1/check-config", (*Server).coverage),
+	get("/v1/bmcs", (*Server).bmcs),
+	get("/v1/runs", (*Server).runs),                // ?since=RFC3339
+	get("/v1/runs/{id}", (*Server).run),            // a timeline of one run
+	stream("/v1/events", Viewer, (*Server).events), // ?after=SEQ; NDJSON, never ends
+	stream("/v1/export", Admin, (*Server).export),  // NDJSON, the whole state
+}
+
+// get is a row that answers viewers with one value; its type is the handler's.
+func get[T any](pattern string, read func(*Server, context.Context, *http.Request) (T, error)) route {
+	return route{http.MethodGet, pattern, Viewer, func(s *Server) http.Handler {
+		return s.reply(func(ctx context.Context, r *http.Request) (any, error) {
+			done, err := s.looks.begin(ctx, s.roles.Of(peerFrom(r.Context())))
+			if err != nil {
+				return nil, err
+			}
+			defer done()
+			return read(s, ctx, r)
+		})
+	}}
+}
+
+// stream is a row that writes its answer itself.
+func stream(pattern string, need Role, write func(*Server, http.ResponseWriter, *http.Request)) route {
+	return route{http.MethodGet, pattern, need, func(s *Server) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { write(s, w, r) })
+	}}
+}
+
+// routes are the rows of an order. An order asks for the role itself, and records who
+// lacks it.
+func (r verb) routes() (list []route) {
+	need, handler := Nobody, func(s *Server) http.Handler { return s.reply(s.order(r.name)) }
+	if r.answer != nil {
+		need, handler = r.need, func(s *Server) http.Handler { return s.reply(r.answer(s, r.name)) }
+	}
+	for _, pattern := range r.patterns() {
+		list = append(list, route{http.MethodPost, pattern, need, handler})
+	}
+	return list
+}
+
+// routes is the whole API.
+func routes() []route {
+	all := slices.Clone(reads)
+	for _, v := range verbs {
+		all = append(all, v.routes()...)
+	}
+	return all
+}
+
+func (s *Server) handler() http.Handler {
+	mux := http.NewServeMux()
+	for _, rt := range routes() {
+		mux.Handle(rt.method+" "+rt.pattern, checkNames(s.allow(rt.need, rt.handler(s))))
+		mux.HandleFunc(rt.pattern, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Allow", rt.method)
+			writeError(w, &Error{Status: http.StatusMethodNotAllowed, Code: CodeMethodNotAllowed,
+				Message: "this route takes " + rt.method})
+		})
+	}
+	mux.HandleFunc("/", notFound)
+	return guardRequests(mux)
 }

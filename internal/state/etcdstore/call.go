@@ -26,7 +26,7 @@ func (s *store) retry(ctx context.Context, do func(context.Context) error) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, callTimeout, fmt.Errorf("no answer within %s", callTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, s.callTimeout, fmt.Errorf("no answer within %s", s.callTimeout))
 	defer cancel()
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 400*time.Millisecond) {
 		attempt, stop := context.WithTimeout(ctx, attemptTimeout)

@@ -23,6 +23,7 @@ func openBolt(t *testing.T) state.Store {
 
 // An export moves every record from bbolt to etcd and back to bbolt. Open runs stay open.
 func TestExportMovesBetweenEngines(t *testing.T) {
+	t.Parallel()
 	from, through, to := openBolt(t), openEtcd(t, sharedEtcd(t), newPrefix()), openBolt(t)
 	statetest.Fill(t, from, 400<<10) // base64 makes it too large for one key of etcd
 	want := statetest.Records(t, from)
@@ -45,6 +46,7 @@ func TestExportMovesBetweenEngines(t *testing.T) {
 }
 
 func TestImportIntoAStoreInUse(t *testing.T) {
+	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
 	a := startInstance(t, c, prefix, "a", []string{"prod"}, keepClaim)
 	a.awaitClaim(t, "prod")

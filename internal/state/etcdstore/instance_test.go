@@ -27,8 +27,8 @@ var (
 // minOwnership is OwnersConfig.MinOwnership in all tests.
 const minOwnership = 500 * time.Millisecond
 
-// looks is a time in which each instance with a lasting session looks at the others at least once.
-var looks = lasting.ttl/5 + time.Second
+// looks is a time in which each instance looks at the others at least once.
+const looks = etcdstore.ShortPace/5 + time.Second
 
 // eventually is how long a test waits for a change of the owner, which takes a few TTLs at most
 // on a machine that is not busy.

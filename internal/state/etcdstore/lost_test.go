@@ -43,6 +43,7 @@ func (s *store) carryOut(t *testing.T, kind state.Kind, version uint64, data str
 }
 
 func TestAnswersThatAreLost(t *testing.T) {
+	t.Parallel()
 	s, _ := lostAnswer(t)
 	put := func(kind state.Kind, version uint64, data string) (uint64, error) {
 		return s.Put(t.Context(), state.Record{Kind: kind, Key: "k", Version: version, Data: []byte(data)})
@@ -87,6 +88,7 @@ func TestAnswersThatAreLost(t *testing.T) {
 // A write without an answer gives a signal like a write of another user. So does, for a while,
 // every own write: it may be the one without an answer.
 func TestWatchTellsOfWritesWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
 	s, c := lostAnswer(t)
 	changed := s.Watch(t.Context())
 	signalled := func(within time.Duration) bool {

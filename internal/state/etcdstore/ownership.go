@@ -57,13 +57,17 @@ func newOwnership(i *instance, sess *session, registered int64, onClaim func(con
 	}
 }
 
+// pace is how long a released cluster is left to the others, and five times how often this
+// instance looks at them: the TTL. Only the tests make it shorter, for sessions that last.
+var pace = func(ttl time.Duration) time.Duration { return ttl }
+
 // run claims and releases clusters until ctx ends or the session is lost. It returns after the
 // last callback has returned.
 func (o *ownership) run(ctx context.Context) {
 	working, cancel := withEither(ctx, o.sess.ctx)
 	defer cancel()
 	changed := o.store.watch(working, o.store.ownershipPrefix(), func(*clientv3.Event) bool { return true })
-	tick := time.NewTicker(o.TTL / 5)
+	tick := time.NewTicker(pace(o.TTL) / 5)
 	defer tick.Stop()
 	for working.Err() == nil {
 		o.sync(ctx, working)
@@ -79,7 +83,7 @@ func (o *ownership) run(ctx context.Context) {
 		c.stop()
 	}
 	o.callbacks.Wait() // the session is still renewed, if that is possible
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.store.callTimeout)
 	defer cancel()
 	for cluster, c := range o.owned {
 		// A claim that cannot be released ends with the lease, and the next owner waits.
@@ -126,7 +130,7 @@ func (o *ownership) syncCluster(ctx, working context.Context, cluster string, no
 			return fmt.Errorf("release ownership of cluster %q: %w", cluster, err)
 		}
 		delete(o.owned, cluster)
-		o.claimableFrom[cluster] = now.Add(o.TTL)
+		o.claimableFrom[cluster] = now.Add(pace(o.TTL))
 	case c != nil && owner.epoch != c.epoch: // somebody removed the key
 		c.stop()
 	case c != nil:

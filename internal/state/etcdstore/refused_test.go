@@ -48,6 +48,7 @@ func (f forbidden) Commit() (resp *clientv3.TxnResponse, err error) {
 // While etcd refuses access to the keys of ownership, Owner reports the problem. After the end
 // of a claim, its uncertain writes are forgotten.
 func TestOwnershipThatTheStoreRefuses(t *testing.T) {
+	t.Parallel()
 	s, _ := lostAnswer(t)
 	kv := &forbidding{KV: s.client.KV}
 	s.client.KV = kv
@@ -89,7 +90,7 @@ func TestOwnershipThatTheStoreRefuses(t *testing.T) {
 // An error says only once that the time is over.
 func TestErrorSaysOnceThatTheTimeIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &store{client: clientv3.NewCtxClient(t.Context())}
+		s := &store{client: clientv3.NewCtxClient(t.Context()), callTimeout: defaultCallTimeout}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := s.retry(ctx, func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
@@ -100,5 +101,10 @@ func TestErrorSaysOnceThatTheTimeIsOver(t *testing.T) {
 		err = s.retry(ctx, func(context.Context) error { return rpctypes.ErrNoLeader })
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.ErrorContains(t, err, "no leader")
+
+		begun := time.Now()
+		err = s.retry(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
+		assert.ErrorContains(t, err, "no answer within")
+		assert.Equal(t, s.callTimeout, time.Since(begun), "a call is bounded")
 	})
 }

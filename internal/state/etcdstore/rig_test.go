@@ -29,7 +29,7 @@ var shared struct {
 }
 
 // waiting is the number of parallel tests: most of the time they wait for leases.
-const waiting = 6
+const waiting = 12
 
 func TestMain(m *testing.M) {
 	flag.Parse()

@@ -34,8 +34,8 @@ type Config struct {
 	DialTimeout time.Duration // the longest time that Open takes; 5 s if zero
 }
 
-// callTimeout ends one call of a Store, with all its attempts. Only the tests change it.
-var callTimeout = 6 * time.Second
+// defaultCallTimeout is the callTimeout of a store. Only the tests change it.
+var defaultCallTimeout = 6 * time.Second
 
 const (
 	// attemptTimeout ends one request to one member, so that the next request goes to
@@ -54,10 +54,11 @@ type store struct {
 	client *clientv3.Client
 	prefix string
 	// writerID begins the nonce of every value that this store writes.
-	writerID  [8]byte
-	uncertain uncertainWrites
-	watchers  watchers
-	close     func() error
+	writerID    [8]byte
+	callTimeout time.Duration // ends one call, with all its attempts
+	uncertain   uncertainWrites
+	watchers    watchers
+	close       func() error
 }
 
 // Open opens the store below the prefix in an etcd cluster, or creates it there. It returns
@@ -91,7 +92,9 @@ func openEtcd(ctx context.Context, c Config) (*store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &store{client: client, prefix: strings.TrimSuffix(c.Prefix, "/") + "/", close: sync.OnceValue(client.Close)}
+	s := &store{
+		client: client, prefix: strings.TrimSuffix(c.Prefix, "/") + "/", callTimeout: defaultCallTimeout, close: sync.OnceValue(client.Close),
+	}
 	if _, err := rand.Read(s.writerID[:]); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -28,6 +28,7 @@ func TestEtcdConformance(t *testing.T) {
 }
 
 func TestEtcdRefusesOtherStores(t *testing.T) {
+	t.Parallel()
 	c := sharedEtcd(t)
 	client := etcdClient(t, c)
 	open := func(prefix string) error {
@@ -83,6 +84,7 @@ func TestEtcdIsMadeByOneOfMany(t *testing.T) {
 }
 
 func TestEtcdDamagedValues(t *testing.T) {
+	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
 	s, client := openEtcd(t, c, prefix), etcdClient(t, c)
 	_, err := client.Put(t.Context(), prefix+"rec/run/r", "?")
@@ -101,6 +103,7 @@ func TestEtcdDamagedValues(t *testing.T) {
 
 // Large records are written and deleted with all their parts. No part is left.
 func TestEtcdParts(t *testing.T) {
+	t.Parallel()
 	c, prefix := sharedEtcd(t), newPrefix()
 	s, client := openEtcd(t, c, prefix), etcdClient(t, c)
 	parts := func() int64 {
@@ -149,6 +152,7 @@ func TestEtcdParts(t *testing.T) {
 }
 
 func TestEtcdListOfManyPages(t *testing.T) {
+	t.Parallel()
 	s := openEtcd(t, sharedEtcd(t), newPrefix())
 	for i := range 150 {
 		_, err := s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: fmt.Sprintf("%03d", i)})
@@ -163,6 +167,7 @@ func TestEtcdListOfManyPages(t *testing.T) {
 }
 
 func TestEtcdWithTLS(t *testing.T) {
+	t.Parallel()
 	c := ownEtcd(t, rig.EtcdOptions{Members: 1, TLS: true})
 	conf := etcdstore.Config{Endpoints: c.Endpoints(), Prefix: "/fenced", CA: c.CA(), Cert: c.Cert(), Key: c.Key(), DialTimeout: time.Minute}
 	s, err := etcdstore.Open(t.Context(), conf)

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/api"
+)
+
+// examples are command lines for each verb, by its path: what people copy. A test runs each
+// through the parser.
+var examples = map[string][]string{
+	"status":       {"fencectl status", "fencectl status -w -o wide"},
+	"explain":      {"fencectl explain worker-3", "fencectl explain --machine openshift-machine-api/worker-3-abcde"},
+	"plan":         {"fencectl plan", "fencectl plan --cluster prod -o json"},
+	"timeline":     {"fencectl timeline worker-3", "fencectl timeline mi42k0z1-4f9a1c -o wide"},
+	"history":      {"fencectl history --since 7d", "fencectl history --cluster prod -o json"},
+	"check-config": {"fencectl check-config", "fencectl check-config openshift-machine-api/workers"},
+	"fence": {
+		`fencectl fence worker-3 --dry-run --reason "is it safe?"`,
+		`fencectl fence worker-3 --reason "kernel hangs, ticket 4711" --wait`,
+		`fencectl fence worker-3 --off-only --reason "replace the disk" --wait --timeout 10m`,
+	},
+	"unfence": {`fencectl unfence worker-3 --reason "disk replaced"`, `fencectl unfence worker-3 --reason "disk replaced" --wait --timeout 20m`},
+	"hold":    {`fencectl hold worker-3 --reason "firmware update" --for 4h`, `fencectl hold worker-3 --reason "on loan to the lab" --for 2d`},
+	"release": {`fencectl release worker-3 --reason "firmware updated"`, `fencectl release --machine openshift-machine-api/worker-3-abcde --reason "back from the lab"`},
+	"pause":   {`fencectl pause --reason "switch upgrade" --for 2h`, `fencectl pause --cluster prod --reason "storage outage"`},
+	"resume":  {`fencectl resume --reason "switches upgraded"`, `fencectl resume --cluster prod --reason "storage is back"`},
+	"abort":   {`fencectl abort mi42k0z1-4f9a1c --reason "wrong node" --wait`, `fencectl abort mi42k0z1-4f9a1c --as-is --reason "the host is scrapped"`},
+	"retry":   {`fencectl retry mi42k0z1-4f9a1c --reason "BMC password corrected"`, `fencectl retry mi42k0z1-4f9a1c --reason "power supply replaced" --wait`},
+	"confirm-off": {
+		`fencectl confirm-off worker-3 --dry-run --reason "power cable disconnected"`,
+		`fencectl confirm-off worker-3 --reason "power cable disconnected by ada" --wait`,
+	},
+	"arm":         {`fencectl arm --reason "tested"`, `fencectl arm --cluster prod --reason "tested" --yes`},
+	"disarm":      {`fencectl disarm --reason "test failed"`, `fencectl disarm --cluster prod --reason "migration"`},
+	"log-level":   {`fencectl log-level debug --reason "the BMC of worker-3 drops sessions"`, `fencectl log-level info --reason "found"`},
+	"bmc list":    {"fencectl bmc list", "fencectl bmc list -o wide"},
+	"bmc test":    {"fencectl bmc test worker-3", "fencectl bmc test worker-3 --cluster prod -o json"},
+	"bmc audit":   {"fencectl bmc audit", "fencectl bmc audit worker-3"},
+	"bmc enroll":  {`fencectl bmc enroll worker-3 --reason "new PDU, cabling checked"`, `fencectl bmc enroll --machine openshift-machine-api/worker-3-abcde --reason "new board" --yes`},
+	"bmc release": {`fencectl bmc release worker-3 --reason "BMC firmware updated"`, `fencectl bmc release --machine openshift-machine-api/worker-3-abcde --reason "BMC replaced"`},
+	"audit show":  {"fencectl audit show --since 24h --node worker-3", "fencectl audit show --head"},
+	"audit verify": {
+		"fencectl audit verify",
+		"fencectl audit verify --head 4711:5a0c5ef7d4f1f2c3b0a19283746556473829100abcdef0123456789abcdef012",
+	},
+	"export":         {"fencectl export state.ndjson", "fencectl export /root/fenced-state.ndjson"},
+	"import":         {"fencectl import state.ndjson", "fencectl import state.ndjson --config /etc/fenced/fenced.yaml"},
+	"support-bundle": {"fencectl support-bundle", "fencectl support-bundle -o /root/fenced-4711.tar.gz --cluster prod"},
+	"simulate": {
+		"fencectl simulate --objects must-gather.yaml",
+		"fencectl simulate --objects nodes.yaml --objects checks.yaml --at 2026-01-01T12:00:00Z -o json",
+	},
+	"init": {
+		"fencectl init --kubeconfig admin.conf --bmc worker-1=ipmi://192.0.2.11",
+		"fencectl init --kubeconfig workload.conf --management-kubeconfig management.conf --dry-run",
+	},
+	"version": {"fencectl version", "fencectl version -o json"},
+}
+
+// addExamples gives each verb its examples.
+func addExamples(cmd *cobra.Command) {
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	if lines := examples[path]; lines != nil {
+		cmd.Example = "  " + strings.Join(lines, "\n  ")
+	}
+	for _, verb := range cmd.Commands() {
+		addExamples(verb)
+	}
+}
+
+// completionTime bounds how long a shell waits for fenced after the tab key.
+const completionTime = 2 * time.Second
+
+// named picks a list of the names that fenced knows.
+type named func(api.Names) []string
+
+func nodes(n api.Names) []string { return n.Nodes }
+
+func machines(n api.Names) []string { return n.Machines }
+
+func clusters(n api.Names) []string { return n.Clusters }
+
+func checks(n api.Names) []string { return n.Checks }
+
+func openRuns(n api.Names) []string { return n.OpenRuns }
+
+// nodesAndRuns are the names that timeline takes.
+func nodesAndRuns(n api.Names) []string { return append(n.Nodes, n.Runs...) }
+
+// argumentNames are the names that a verb takes, by its path. Verbs without arguments have no entry.
+var argumentNames = map[string]named{
+	"explain": nodes, "fence": nodes, "unfence": nodes, "hold": nodes, "release": nodes, "confirm-off": nodes,
+	"bmc test": nodes, "bmc audit": nodes, "bmc enroll": nodes, "bmc release": nodes,
+	"timeline": nodesAndRuns, "abort": openRuns, "retry": openRuns, "check-config": checks,
+}
+
+// addCompletions makes a shell complete fixed words, and names from the daemon. Without an answer of
+// the daemon it completes nothing.
+func addCompletions(c *cli, cmd *cobra.Command) {
+	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+	if of := argumentNames[path]; of != nil {
+		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return c.complete(cmd.Context(), of, typed)
+		}
+	} else if cmd.Runnable() && len(cmd.ValidArgs) == 0 && path != "import" && path != "export" {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	for flag, of := range map[string]named{"cluster": clusters, "machine": machines, "node": nodes} {
+		if cmd.Flags().Lookup(flag) != nil || cmd.PersistentFlags().Lookup(flag) != nil {
+			must(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+				return c.complete(cmd.Context(), of, typed)
+			}))
+		}
+	}
+	if cmd.PersistentFlags().Lookup("output") != nil {
+		must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp)))
+	}
+	if cmd.Flags().Lookup("rights") != nil {
+		must(cmd.RegisterFlagCompletionFunc("rights", cobra.FixedCompletions(rights, cobra.ShellCompDirectiveNoFileComp)))
+		must(cmd.MarkFlagDirname("output-dir"))
+	}
+	for _, verb := range cmd.Commands() {
+		addCompletions(c, verb)
+	}
+}
+
+// must panics on an error that only a defect of this program can cause.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// complete asks the daemon for names.
+func (c *cli) complete(ctx context.Context, of named, typed string) ([]string, cobra.ShellCompDirective) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionTime)
+	defer cancel()
+	rep, err := c.client().Names(ctx, c.cluster, typed)
+	if err != nil {
+		cobra.CompDebugln(err.Error(), false)
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for _, name := range of(rep.Value) {
+		if strings.HasPrefix(name, typed) {
+			names = append(names, escapeControl(name))
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

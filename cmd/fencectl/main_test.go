@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/api"
+)
+
+// TestWrongWordsAreNotSent: what fenced would refuse is wrong usage, told with what to
+// do, without asking it: nothing listens on this socket.
+func TestWrongWordsAreNotSent(t *testing.T) {
+	for line, want := range map[string]string{
+		"hold Worker_3 --reason x":                  `"Worker_3" is not the name of a Node`,
+		"fence n-1\u202e --reason x --yes":          `"n-1\u202e" is not the name of a Node`,
+		"explain a/b":                               "is not the name of a Node",
+		"bmc audit N":                               "is not the name of a Node",
+		"hold n-1 --reason a\u009bb":                "cannot be seen: U+009B",
+		"pause --reason a\u2067b":                   "cannot be seen: U+2067",
+		"pause --reason a\nb":                       "control characters",
+		"arm --reason " + strings.Repeat("x", 1001): "longer than 1000 bytes",
+		"abort Run --reason x":                      "is not the name of a run",
+		"retry  --reason x":                         `"" is not the name of a run`,
+		"timeline N?":                               "is not the name of a Node",
+		"status --cluster a\nb":                     `"a\nb" is not the name of a cluster`,
+	} {
+		t.Run(line, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			args := append([]string{"--socket", t.TempDir() + "/none"}, strings.Split(line, " ")...)
+			assert.Equal(t, exitUsage, run(t.Context(), args, nil, &out, &errs))
+			assert.Contains(t, errs.String(), want)
+			assert.Contains(t, errs.String(), "\nhint: ")
+		})
+	}
+}
+
+// TestTimelineOfANodeThatIsNamedLikeARun asks for both, and a name that no run has is a
+// node's at once.
+func TestTimelineOfANodeThatIsNamedLikeARun(t *testing.T) {
+	socket := hostileDaemon(t, false)
+	for _, name := range []string{"n-1", "r-1"} {
+		var out, errs bytes.Buffer
+		assert.Equal(t, exitOK, run(t.Context(), []string{"--socket", socket, "timeline", name}, nil, &out, &errs), errs.String())
+		assert.Contains(t, out.String(), "run r-1: ")
+	}
+	var out, errs bytes.Buffer
+	assert.NoError(t, api.CheckRun("n-1"))
+	assert.Error(t, api.CheckRun("worker-3.example.com"))
+	assert.Equal(t, exitOK, run(t.Context(), []string{"--socket", socket, "timeline", "worker-3.example.com"}, nil, &out, &errs), errs.String())
+	assert.Equal(t, "no run of worker-3.example.com\n", out.String())
+}
+
+// Each verb's help has two examples at least, and each of them is a command line of that verb.
+func TestEveryVerbHasTwoExamples(t *testing.T) {
+	root := newRoot(&cli{in: os.Stdin, out: &bytes.Buffer{}, errs: &bytes.Buffer{}})
+	seen := 0
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, verb := range cmd.Commands() {
+			walk(verb)
+		}
+		_, path, _ := strings.Cut(cmd.CommandPath(), " ")
+		if cmd.HasSubCommands() || strings.HasPrefix(path, "completion") || path == "help" {
+			return
+		}
+		seen++
+		lines := strings.Split(cmd.Example, "\n")
+		assert.GreaterOrEqual(t, len(lines), 2, path)
+		for _, line := range lines {
+			words := splitLine(t, line)
+			require.Equal(t, "fencectl", words[0], line)
+			found, rest, err := root.Find(words[1:])
+			require.NoError(t, err, line)
+			assert.Equal(t, cmd, found, line)
+			found.InheritedFlags() // makes the common flags those of the verb, too
+			flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+			flags.AddFlagSet(found.Flags())
+			flags.AddFlagSet(found.InheritedFlags())
+			require.NoError(t, flags.Parse(rest), line)
+			assert.NoError(t, found.Args(found, flags.Args()), line)
+			if flags.Lookup("reason") != nil {
+				assert.True(t, flags.Changed("reason"), "%s: an order needs a reason", line)
+			}
+			flags.VisitAll(func(f *pflag.Flag) { f.Changed = false })
+		}
+	}
+	walk(root)
+	assert.Greater(t, seen, 25)
+	assert.Len(t, examples, seen, "an example of what is no verb")
+}
+
+// splitLine splits a command line as a shell does, which has double quotes only.
+func splitLine(t *testing.T, line string) (words []string) {
+	t.Helper()
+	for i, part := range strings.Split(strings.TrimSpace(line), `"`) {
+		if i%2 == 1 {
+			words = append(words, part)
+		} else {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	return words
+}
+
+// No help is wider than the tables. What stands above a question fits on 80 columns.
+func TestHelpIsNoWiderThanTables(t *testing.T) {
+	var out bytes.Buffer
+	root := newRoot(&cli{in: os.Stdin, out: &out, errs: &out})
+	root.SetOut(&out)
+	for path := range examples {
+		out.Reset()
+		root.SetArgs(append(strings.Fields(path), "--help"))
+		require.NoError(t, root.Execute())
+		for line := range strings.Lines(out.String()) {
+			assert.LessOrEqual(t, len(line), maxWidth+1, "%s: %s", path, line)
+		}
+	}
+}
+
+func TestParseDays(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"2d": 48 * time.Hour, "1d12h": 36 * time.Hour, "90m": 90 * time.Minute, "0": 0, "0d": 0, "-1h": -time.Hour, "10d30s": 240*time.Hour + 30*time.Second,
+	} {
+		d, err := parseDays(text)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, d, text)
+	}
+	for _, text := range []string{"", "d", "2", "2dd", "-2d", "1.5d", "2d-1h", "99999999999d", "soon", "2 d"} {
+		_, err := parseDays(text)
+		assert.Error(t, err, text)
+	}
+}

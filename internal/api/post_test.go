@@ -1,0 +1,195 @@
+package api
+
+import (
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// byLogin is a peer that somebody became after they logged in under another name.
+func byLogin(login, is Peer) Peer {
+	is.Login = &Login{UID: login.UID, User: login.User}
+	return is
+}
+
+func secondOf(verbs ...Verb) *twoPersonRule {
+	return NewServer(&fake{}, Roles{}, log.Default(), verbs...).twoPersons
+}
+
+// TestSecondPerson: the same order by another person carries it out, with both names.
+func TestSecondPerson(t *testing.T) {
+	s, now := secondOf(ConfirmOff), time.Now()
+	root := byLogin(oper, root)
+	word := func(p Peer, change func(*Order)) (Order, error) {
+		o := Order{Verb: ConfirmOff, Cluster: "prod", Node: "n-1", Reason: p.User + " looked", Actor: p.Actor(), Typed: "n-1"}
+		if change != nil {
+			change(&o)
+		}
+		o, _, err := s.check(o, p, now)
+		return o, err
+	}
+	refused := func(_ Order, err error) {
+		t.Helper()
+		var e *Error
+		require.ErrorAs(t, err, &e)
+		assert.Equal(t, CodeSecondPersonNeeded, e.Code)
+		assert.Equal(t, http.StatusConflict, e.Status)
+	}
+	refused(word(admin, nil))
+	refused(word(admin, nil))
+	refused(word(root, func(o *Order) { o.Node = "n-2" }))
+	refused(word(root, func(o *Order) { o.Yes = true }))
+	refused(word(root, func(o *Order) { o.Node, o.Machine = "", "ns/n-1" }))
+	refused(word(admin, func(o *Order) { o.Node, o.Machine = "", "ns/n-2" })) // another Machine than root's
+	o, err := word(root, nil)
+	require.NoError(t, err)
+	assert.Equal(t, "anna (uid 4003) and olaf (uid 4002) as root (uid 0)", o.Actor)
+	assert.Equal(t, "anna looked; root looked", o.Reason)
+	refused(word(root, nil)) // the first word is used up
+
+	now = now.Add(secondWithin)
+	refused(word(admin, nil)) // and this one was forgotten
+	now = now.Add(secondWithin - time.Second)
+	_, err = word(root, nil)
+	require.NoError(t, err)
+}
+
+// TestSecondPersonIsNotAskedFor what is not configured, and what only looks.
+func TestSecondPersonIsNotAskedFor(t *testing.T) {
+	s := secondOf(ConfirmOff)
+	for _, o := range []Order{{Verb: Pause}, {Verb: ConfirmOff, DryRun: true}} {
+		got, _, err := s.check(o, root, time.Now())
+		require.NoError(t, err)
+		assert.Equal(t, o, got)
+	}
+}
+
+// TestSecondPersonIsBounded: whoever gives orders without end does not fill the memory.
+func TestSecondPersonIsBounded(t *testing.T) {
+	s, now := secondOf(Fence), time.Now()
+	for i := range 2 * maxFirsts {
+		_, _, err := s.check(Order{Verb: Fence, Node: time.Duration(i).String()}, admin, now)
+		require.Error(t, err)
+	}
+	assert.Len(t, s.waiting, maxFirsts)
+}
+
+// TestSecondPersonOverHTTP: the daemon hears of the order only when two gave it.
+func TestSecondPersonOverHTTP(t *testing.T) {
+	d := &fake{}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0), Fence)
+	order := s.order(Fence)
+	for i, p := range []Peer{admin, admin, oper} {
+		r, err := http.NewRequestWithContext(withPeer(t.Context(), p), "POST", "/", nil)
+		require.NoError(t, err)
+		r.SetPathValue("node", "n-1")
+		r.Body = io.NopCloser(strings.NewReader(`{"reason":"disk"}`))
+		_, err = order(t.Context(), r)
+		assert.Equal(t, i < 2, err != nil)
+	}
+	assert.Equal(t, []string{CodeSecondPersonNeeded, CodeSecondPersonNeeded}, d.codes, "both words are on record")
+	require.Len(t, d.orders, 1)
+	assert.Equal(t, "anna (uid 4003) and olaf (uid 4002)", d.orders[0].Actor)
+}
+
+// TestSecondPersonAndRefusal: an order that a gate refuses uses nobody's word up, and
+// one that is carried out does.
+func TestSecondPersonAndRefusal(t *testing.T) {
+	d := &fake{err: Refused("Paused", "the cluster is paused", "")}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0), Fence)
+	give := func(p Peer) error {
+		_, err := s.carryOut(t.Context(), nil, Order{Verb: Fence, Node: "n-1", Reason: "disk", Actor: p.Actor()}, p)
+		return err
+	}
+	needed := func(err error) bool {
+		e, ok := errors.AsType[*Error](err)
+		return ok && e.Code == CodeSecondPersonNeeded
+	}
+	require.True(t, needed(give(admin)))
+	for range 2 {
+		require.ErrorContains(t, give(oper), "paused")
+	}
+	d.err = nil
+	require.NoError(t, give(oper))
+	assert.Equal(t, "anna (uid 4003) and olaf (uid 4002)", d.orders[len(d.orders)-1].Actor)
+	assert.Equal(t, "disk", d.orders[len(d.orders)-1].Reason)
+	assert.True(t, needed(give(oper)))
+}
+
+// asked gives an order to a server as a peer, and its HTTP status.
+func asked(t *testing.T, s *Server, p Peer, target, body string) int {
+	t.Helper()
+	code, _ := requestOf(t, s, p, http.MethodPost, target, body)
+	return code
+}
+
+// An order that is refused is on record with who gave it, what and why; each by a
+// gate, and those for want of a role once in a while.
+func TestRefusedOrdersAreTold(t *testing.T) {
+	d := &fake{}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	const fence, reason = "/v1/nodes/n-1/fence?cluster=prod", `{"reason":"it smells"}`
+	want := func(p Peer, v Verb) Order {
+		return Order{Verb: v, Cluster: "prod", Node: "n-1", Actor: p.Actor(), Reason: "it smells"}
+	}
+
+	assert.Equal(t, http.StatusForbidden, asked(t, s, other, fence, reason))
+	assert.Equal(t, http.StatusForbidden, asked(t, s, other, fence, reason), "and again, which is not told")
+	assert.Equal(t, http.StatusForbidden, asked(t, s, viewer, fence, reason))
+	assert.Equal(t, http.StatusForbidden, asked(t, s, other, "/v1/nodes/n-1/confirm-off?cluster=prod", reason))
+	d.err = Refused("Paused", "everything is paused", "")
+	for range 2 {
+		assert.Equal(t, http.StatusUnprocessableEntity, asked(t, s, oper, fence, reason))
+	}
+	d.err = NotFound("NoSuchNode", "no node is called n-1", "")
+	assert.Equal(t, http.StatusNotFound, asked(t, s, root, fence, reason))
+
+	assert.Equal(t, []Order{want(other, Fence), want(viewer, Fence), want(other, ConfirmOff), want(oper, Fence), want(oper, Fence), want(root, Fence)}, d.denied)
+	assert.Equal(t, []string{CodeNotAuthorised, CodeNotAuthorised, CodeNotAuthorised, "Paused", "Paused", "NoSuchNode"}, d.codes)
+}
+
+// A safeguard that only an admin may do without is a role, too.
+func TestRefusedWayAroundASafeguardIsTold(t *testing.T) {
+	d := &fake{}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	assert.Equal(t, http.StatusForbidden, asked(t, s, oper, "/v1/runs/r-1/abort", `{"reason":"scrapped","asIs":true}`))
+	assert.Equal(t, []Order{{Verb: Abort, Run: "r-1", Actor: oper.Actor(), Reason: "scrapped", AsIs: true}}, d.denied)
+}
+
+// What was carried out tells of itself, and what is no order is not told.
+func TestWhatIsNoRefusedOrderIsNotTold(t *testing.T) {
+	d := &fake{}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	assert.Equal(t, http.StatusOK, asked(t, s, oper, "/v1/pause", `{"reason":"storm"}`))
+	for _, body := range []string{"", `{"reason":"a","asIs":true}`, `{"reason":"` + strings.Repeat("x", maxBodyBytes) + `"}`} {
+		assert.NotEqual(t, http.StatusOK, asked(t, s, oper, "/v1/pause", body))
+	}
+	d.err = Refused("Paused", "everything is paused", "")
+	assert.Equal(t, http.StatusUnprocessableEntity, asked(t, s, oper, "/v1/nodes/n-1/fence", `{"reason":"a","dryRun":true}`))
+	assert.Empty(t, d.denied)
+}
+
+// What somebody without a role writes goes into no record unless it is a sentence.
+func TestRefusedReasonIsASentence(t *testing.T) {
+	d := &fake{}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	assert.Equal(t, http.StatusForbidden, asked(t, s, other, "/v1/pause", `{"reason":"a\u001b[2Jb"}`))
+	assert.Equal(t, []Order{{Verb: Pause, Actor: other.Actor()}}, d.denied)
+}
+
+// Who lacks a role is told of again after a while, and is forgotten.
+func TestDeniedIsToldAgainLater(t *testing.T) {
+	d, now := &deniedLog{recorded: map[deniedKey]time.Time{}}, time.Now()
+	assert.True(t, d.first(other, Fence, now))
+	assert.False(t, d.first(other, Fence, now.Add(deniedEvery-time.Nanosecond)))
+	assert.True(t, d.first(other, Pause, now))
+	assert.True(t, d.first(other, Fence, now.Add(deniedEvery)))
+	assert.Len(t, d.recorded, 1)
+}

@@ -1,0 +1,241 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+func (s *Server) status(ctx context.Context, _ *http.Request) (Status, error) {
+	st, err := s.daemon.Status(ctx)
+	st.Clusters, st.Runs, st.Blocked = orEmpty(st.Clusters), orEmpty(st.Runs), orEmpty(st.Blocked)
+	for i := range st.Clusters {
+		c := &st.Clusters[i]
+		c.Checks, c.Deviating = orEmpty(c.Checks), orEmpty(c.Deviating)
+	}
+	return st, err
+}
+
+func (s *Server) explain(ctx context.Context, r *http.Request) (Explanation, error) {
+	e, err := s.daemon.Explain(ctx, r.URL.Query().Get("cluster"), cmp.Or(machineInPath(r), r.PathValue("node")))
+	e.Gates = orEmpty(e.Gates)
+	return e, err
+}
+
+func (s *Server) nodeTimeline(ctx context.Context, r *http.Request) (Timeline, error) {
+	return s.timeline(ctx, RunFilter{Cluster: r.URL.Query().Get("cluster"), Node: r.PathValue("node")})
+}
+
+func (s *Server) runs(ctx context.Context, r *http.Request) (Timeline, error) {
+	f := RunFilter{Cluster: r.URL.Query().Get("cluster")}
+	if text := r.URL.Query().Get("since"); text != "" {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return Timeline{}, BadRequest(fmt.Sprintf("since=%q is not a time", text), "write it like 2026-01-01T00:00:00Z")
+		}
+		f.Since = at
+	}
+	return s.timeline(ctx, f)
+}
+
+func (s *Server) run(ctx context.Context, r *http.Request) (Timeline, error) {
+	id := r.PathValue("id")
+	t, err := s.timeline(ctx, RunFilter{ID: id})
+	if err == nil && len(t.Runs) == 0 {
+		err = NotFound(CodeNoSuchRun, fmt.Sprintf("no run %q", id), "fencectl history lists the runs")
+	}
+	return t, err
+}
+
+func (s *Server) timeline(ctx context.Context, f RunFilter) (Timeline, error) {
+	t, err := s.daemon.Runs(ctx, f)
+	t.Runs = orEmpty(t.Runs)
+	for i := range t.Runs {
+		t.Runs[i].Steps = orEmpty(t.Runs[i].Steps)
+	}
+	return t, err
+}
+
+// events streams one JSON object a line, each sent as soon as it happens.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) {
+	var after uint64
+	if text := r.URL.Query().Get("after"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			writeError(w, BadRequest(fmt.Sprintf("after=%q is not a sequence number", text), ""))
+			return
+		}
+		after = n
+	}
+	ctl := http.NewResponseController(w)
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	// The stream may be silent for days. A caller that does not read what is
+	// written is disconnected.
+	if ctl.Flush() != nil || ctl.SetWriteDeadline(time.Time{}) != nil {
+		return
+	}
+	for e, err := range s.daemon.Events(r.Context(), after) {
+		if err != nil {
+			s.log.Printf("control socket: end an event stream: %v", err)
+			return
+		}
+		if ctl.SetWriteDeadline(time.Now().Add(bodyTimeout)) != nil ||
+			enc.Encode(e) != nil || ctl.Flush() != nil || ctl.SetWriteDeadline(time.Time{}) != nil {
+			return
+		}
+	}
+}
+
+// orEmpty makes an absent list an empty one: scripts expect [], not null.
+func orEmpty[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+// Event is one thing that happened, in the order it happened.
+type Event struct {
+	Seq     uint64    `json:"seq"`
+	At      time.Time `json:"at"`
+	Cluster string    `json:"cluster,omitempty"`
+	Node    string    `json:"node,omitempty"`
+	Machine string    `json:"machine,omitempty"` // namespace/name, of a target without a Node
+	Run     string    `json:"run,omitempty"`
+	Type    string    `json:"type"`
+	Step    string    `json:"step,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+}
+
+// maxEventBytes bounds one line of the event stream.
+const maxEventBytes = 1 << 20
+
+// Events follows the daemon's events after the given sequence number until ctx
+// is done or the stream breaks; a break is yielded as the last error.
+func (c *Client) Events(ctx context.Context, after uint64) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		q := url.Values{"after": {strconv.FormatUint(after, 10)}}
+		resp, err := c.open(ctx, http.MethodGet, "/v1/events", q, nil)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		if resp.StatusCode != http.StatusOK {
+			body, err := readAnswer(resp)
+			if err == nil {
+				err = decodeError(resp.StatusCode, body)
+			}
+			yield(Event{}, err)
+			return
+		}
+		defer resp.Body.Close()
+		lines := bufio.NewScanner(resp.Body)
+		lines.Buffer(nil, maxEventBytes)
+		for lines.Scan() {
+			var e Event
+			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+				yield(Event{}, fmt.Errorf("read an event: %w", err))
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+		if ctx.Err() == nil {
+			yield(Event{}, fmt.Errorf("%w: the event stream ended: %w", ErrUnreachable, cmp.Or(lines.Err(), io.EOF)))
+		}
+	}
+}
+
+// exportTrailer begins the last line of a complete export. Package state writes that line.
+const exportTrailer = `{"records":`
+
+// export streams the whole state. After the first byte an error shows only as the missing
+// last line.
+func (s *Server) export(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	out := &deadlineWriter{w: w, ctl: http.NewResponseController(w)}
+	err := s.daemon.Export(r.Context(), out)
+	switch {
+	case err == nil:
+	case out.started:
+		s.log.Printf("control socket: end an export: %v", err)
+	default:
+		writeError(w, errorOf(err))
+	}
+}
+
+// deadlineWriter bounds the time of each write, not of all of them: an export may be
+// large, but a caller that does not read is disconnected.
+type deadlineWriter struct {
+	w       io.Writer
+	ctl     *http.ResponseController
+	started bool
+}
+
+func (p *deadlineWriter) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	p.started = true
+	if err := p.ctl.SetWriteDeadline(time.Now().Add(bodyTimeout)); err != nil {
+		return 0, err
+	}
+	return p.w.Write(b)
+}
+
+// Export writes the daemon's whole state to w. After an error, discard what was written.
+func (c *Client) Export(ctx context.Context, w io.Writer) error {
+	resp, err := c.open(ctx, http.MethodGet, "/v1/export", nil, nil)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		body, err := readAnswer(resp)
+		if err != nil {
+			return fmt.Errorf("read the answer of fenced at %s: %w", c.socket, err)
+		}
+		return decodeError(resp.StatusCode, body)
+	}
+	defer resp.Body.Close()
+	end := &lastLine{}
+	if _, err := io.Copy(io.MultiWriter(w, end), resp.Body); err != nil {
+		return fmt.Errorf("read the export of fenced at %s: %w", c.socket, err)
+	}
+	if !bytes.HasPrefix(end.text, []byte(exportTrailer)) {
+		return errors.New("the export is not whole: see the journal of fenced")
+	}
+	return nil
+}
+
+// lastLine keeps how the last line that goes through it begins.
+type lastLine struct {
+	text  []byte
+	ended bool
+}
+
+func (l *lastLine) Write(b []byte) (int, error) {
+	n := len(b)
+	for len(b) > 0 {
+		if l.ended {
+			l.text, l.ended = nil, false
+		}
+		line, rest, ended := bytes.Cut(b, []byte{'\n'})
+		l.text = append(l.text, line[:min(len(line), max(0, len(exportTrailer)-len(l.text)))]...)
+		l.ended, b = ended, rest
+	}
+	return n, nil
+}
