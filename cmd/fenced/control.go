@@ -77,7 +77,7 @@ func holdStatus(h state.Hold) api.HoldStatus {
 	return out
 }
 
-// auditStatus says why the audit log cannot be written; nil when it can.
+// auditStatus returns why the audit log cannot be written; nil when it can.
 func (c control) auditStatus() *api.AuditStatus {
 	since, err := c.audit.trouble()
 	if err == nil {

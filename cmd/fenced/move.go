@@ -225,7 +225,7 @@ func firstOwner(dir string) (uint32, error) {
 	}
 }
 
-// changeable says whether users other than root may replace what is in a directory of root.
+// changeable returns whether users other than root may replace what is in a directory of root.
 func changeable(mode fs.FileMode, gid uint32) bool {
 	others := mode&0o002 != 0 || mode&0o020 != 0 && gid != 0
 	return others && mode&fs.ModeSticky == 0
