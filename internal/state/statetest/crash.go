@@ -84,29 +84,38 @@ func crash(t *testing.T, e Engine) {
 // killWriter runs a writer until it has acknowledged n writes, and kills it. It records the
 // acknowledged writes in acked and returns the last key.
 func killWriter(t *testing.T, path string, n int, acked map[string]string) (last string) {
+	seen := runUntilKilled(t, path, n, func(line string) {
+		key, rest, ok := strings.Cut(line, " ")
+		require.True(t, ok && strings.HasPrefix(key, "k"), "the writer said %q", line)
+		if rest == "0 -" {
+			rest = ""
+		}
+		acked[key], last = rest, key
+	})
+	require.NotZero(t, seen, "the writer wrote nothing")
+	return last
+}
+
+// runUntilKilled runs the calling test again in another process, which writes to the store at the
+// path, and gives each of its lines to acknowledged. After n lines it kills the process with -9; more
+// lines may come. It returns how many came.
+func runUntilKilled(t *testing.T, path string, n int, acknowledged func(line string), env ...string) (seen int) {
 	root, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(root)+"$", "-test.timeout=60s")
-	cmd.Env = append(os.Environ(), writerEnv+"="+path)
+	cmd.Env = append(append(os.Environ(), writerEnv+"="+path), env...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	watchdog := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() }) // too late is harmless
 	defer watchdog.Stop()
-	lines := bufio.NewScanner(out)
-	for i := 0; lines.Scan(); i++ {
-		key, rest, ok := strings.Cut(lines.Text(), " ")
-		require.True(t, ok && strings.HasPrefix(key, "k"), "the writer said %q", lines.Text())
-		if rest == "0 -" {
-			rest = ""
-		}
-		acked[key], last = rest, key
-		if i+1 == n {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		acknowledged(lines.Text())
+		if seen++; seen == n {
 			require.NoError(t, cmd.Process.Kill())
 		}
 	}
 	assert.Error(t, cmd.Wait(), "the writer was to be killed")
-	require.NotEmpty(t, last, "the writer wrote nothing")
-	return last
+	return seen
 }
 
 func contents(t *testing.T, s state.Store) map[string]string {
@@ -198,25 +207,12 @@ func crashOfMany(t *testing.T, e Engine) {
 
 // killManyWriters runs the writers until they have acknowledged n writes, and kills them.
 func killManyWriters(t *testing.T, path string, n int, acked map[string]int) {
-	root, _, _ := strings.Cut(t.Name(), "/")
-	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(root)+"$", "-test.timeout=60s")
-	cmd.Env = append(os.Environ(), writerEnv+"="+path, manyEnv+"=1")
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	watchdog := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() }) // too late is harmless
-	defer watchdog.Stop()
-	lines, seen := bufio.NewScanner(out), 0
-	for lines.Scan() {
+	seen := runUntilKilled(t, path, n, func(line string) {
 		var key string
 		var count int
-		_, err := fmt.Sscanf(lines.Text(), "%s %d", &key, &count)
-		require.NoError(t, err, "the writers said %q", lines.Text())
+		_, err := fmt.Sscanf(line, "%s %d", &key, &count)
+		require.NoError(t, err, "the writers said %q", line)
 		acked[key] = count
-		if seen++; seen == n {
-			require.NoError(t, cmd.Process.Kill())
-		}
-	}
-	assert.Error(t, cmd.Wait(), "the writers were to be killed")
+	}, manyEnv+"=1")
 	require.NotZero(t, seen, "the writers wrote nothing")
 }
