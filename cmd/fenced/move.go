@@ -118,12 +118,6 @@ func openAsOwner(ctx context.Context, c config.State, open func(context.Context,
 	return open(ctx, c)
 }
 
-// Export implements api.Daemon.
-func (c control) Export(ctx context.Context, w io.Writer) error {
-	_, err := state.Export(ctx, c.store, w)
-	return err
-}
-
 // maxLinks bounds the links on the way to a directory, as the kernel does.
 const maxLinks = 40
 
