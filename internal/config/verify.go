@@ -149,17 +149,18 @@ func (v *verifier) state() {
 
 func checkEndpoint(text string) error {
 	u, err := url.Parse(text)
+	wrong := fmt.Sprintf("%q is not https://HOST:PORT", bmc.RedactAddress(text))
 	switch {
 	case err == nil && u.User != nil: // it is not repeated // I25
 		return errors.New("names a user: sign in with cert and key")
 	case err != nil || u.Port() == "" || u.Hostname() == "" || u.RawQuery != "" || u.Fragment != "" || u.Path != "" && u.Path != "/":
-		return orError(false, fmt.Sprintf("%q is not https://HOST:PORT", bmc.RedactAddress(text)))
+		return errors.New(wrong)
 	case u.Scheme == "https":
 		return nil
 	case u.Scheme == "http":
 		return orError(loopback(u.Hostname()), "http is only for this host: use https")
 	}
-	return orError(false, fmt.Sprintf("%q is not https://HOST:PORT", bmc.RedactAddress(text)))
+	return errors.New(wrong)
 }
 
 // warnState warns of an etcd that does not authenticate its clients: whoever writes the
