@@ -216,7 +216,7 @@ func latency(seconds float64) string {
 	return (time.Duration(seconds * float64(time.Second))).Round(time.Millisecond).String()
 }
 
-// problem is why a fence would fail or be refused, the reason code first; "-" for
+// problem returns why a fence would fail or be refused, the reason code first; "-" for
 // none. A failure that may pass is yellow.
 func problem(d *api.BMC) cell {
 	var failed string

@@ -279,7 +279,7 @@ func asTyped(o api.Order) string {
 	return about{o.Machine}.typed([]string{o.Node}) + inCluster(o.Cluster)
 }
 
-// inCluster is the flag that names a cluster; "" for none.
+// inCluster returns the flag that names a cluster, or an empty string for none.
 func inCluster(cluster string) string {
 	if cluster == "" {
 		return ""

@@ -230,9 +230,7 @@ func hostileDaemon(t *testing.T, fails bool) (socket string) {
 	}
 	fixture, err := json.Marshal(&d)
 	require.NoError(t, err)
-	dir, err := os.MkdirTemp("", "fencectl") // whose path fits a socket
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
+	dir := shortDir(t)
 	socket = filepath.Join(dir, "s")
 	stop, err := startDaemon(fixture, socket, filepath.Join(dir, "orders"))
 	require.NoError(t, err)

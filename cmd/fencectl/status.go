@@ -280,7 +280,7 @@ func phaseCell(phase string) cell {
 	return cell{text: phase, color: yellow}
 }
 
-// bmcLine says how many BMCs a fence could not rely on, "" while none is known.
+// bmcLine returns how many BMCs a fence could not rely on, or an empty string while none is known.
 func bmcLine(n api.BMCCount) string {
 	if n.Total == 0 {
 		return ""

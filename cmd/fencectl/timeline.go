@@ -156,7 +156,7 @@ func (c *cli) history(ctx context.Context, since time.Duration) error {
 	})
 }
 
-// sinceText says from which time on runs are listed; "" if all are.
+// sinceText returns from which time on runs are listed, or an empty string if all are.
 func sinceText(from time.Time) string {
 	if from.IsZero() {
 		return ""

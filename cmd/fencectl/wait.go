@@ -15,10 +15,10 @@ import (
 	"github.com/fenced/fenced/internal/api"
 )
 
-// reasonOperatorOff is why a run is Held after `fence --off-only`.
+// reasonOperatorOff is the reason of a run that is Held after `fence --off-only`.
 const reasonOperatorOff = "OperatorOff"
 
-// reasonConfirmedOff is why a run is Held after a manual confirmation.
+// reasonConfirmedOff is that of a run that is Held after a manual confirmation.
 const reasonConfirmedOff = "ConfirmedOff"
 
 // heldGrace is how long a Held run is given to take up an unfence order.
@@ -229,7 +229,7 @@ func (c *cli) follow(ctx context.Context, id string, over func(api.RunRecord) bo
 	}
 }
 
-// stoppedWaiting says why the wait is over although the run is not.
+// stoppedWaiting returns the error of a wait that is over although the run is not.
 func stoppedWaiting(ctx context.Context, id string) error {
 	why := "interrupted"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -306,7 +306,7 @@ func (l *live) newSteps(steps []api.StepRecord) []api.StepRecord {
 	return nil
 }
 
-// waitText says why a Waiting run stands still, "" of another run.
+// waitText returns why a Waiting run stands still, or an empty string for another run.
 func waitText(r api.RunRecord) string {
 	if r.Result != api.ResultWaiting {
 		return ""

@@ -104,7 +104,7 @@ func goodKubeconfigs(cfg config.Config) []string {
 	})
 }
 
-// denied says whether the thread that asks may not read a file. Whatever else is wrong with
+// denied returns whether the thread that asks may not read a file. Whatever else is wrong with
 // the file was found before.
 func denied(path string) bool {
 	if path == "" {
@@ -120,7 +120,7 @@ func denied(path string) bool {
 // portTime bounds the question whose port it is.
 const portTime = 2 * time.Second
 
-// checkPort is why metrics could not be served; "" if they could, or if a running fenced
+// checkPort returns why metrics could not be served, or an empty string if they could, or if a running fenced
 // serves its own there.
 func checkPort(addr string) string {
 	if addr == "" {
@@ -137,7 +137,7 @@ func checkPort(addr string) string {
 	return fmt.Sprintf("%v; the daemon would run without metrics and try again, and fencing goes on: stop the other program, or choose another port", err)
 }
 
-// servesFenced says whether fenced itself answers there.
+// servesFenced returns whether fenced itself answers there.
 func servesFenced(addr string) bool {
 	client := http.Client{Timeout: portTime, Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true}}
 	resp, err := client.Get("http://" + addr + "/metrics")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -77,7 +78,7 @@ func holdStatus(h state.Hold) api.HoldStatus {
 	return out
 }
 
-// auditStatus says why the audit log cannot be written; nil when it can.
+// auditStatus returns why the audit log cannot be written; nil when it can.
 func (c control) auditStatus() *api.AuditStatus {
 	since, err := c.audit.trouble()
 	if err == nil {
@@ -200,6 +201,12 @@ func (c control) Events(ctx context.Context, after uint64) iter.Seq2[api.Event, 
 			}
 		}
 	}
+}
+
+// Export implements api.Daemon.
+func (c control) Export(ctx context.Context, w io.Writer) error {
+	_, err := state.Export(ctx, c.store, w)
+	return err
 }
 
 func wireEvent(e event.Event) api.Event {

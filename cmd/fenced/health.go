@@ -25,7 +25,7 @@ type health struct{ last atomic.Int64 }
 
 func (h *health) beat() { h.last.Store(time.Now().UnixNano()) }
 
-// problem is what is wrong with the daemon itself, "" for nothing.
+// problem returns what is wrong with the daemon itself, or an empty string.
 func (h *health) problem(now time.Time) string {
 	last := h.last.Load()
 	if last == 0 {
@@ -37,7 +37,7 @@ func (h *health) problem(now time.Time) string {
 	return ""
 }
 
-// notReady is why the daemon could not fence a node now, a line for each cluster. Everybody who can
+// notReady returns why the daemon could not fence a node now, a line for each cluster. Everybody who can
 // connect may read it, so it says no more than the metrics do.
 func notReady(clusters []engine.ClusterStatus) string {
 	var all []string

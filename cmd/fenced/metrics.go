@@ -22,7 +22,7 @@ import (
 )
 
 // metrics are all metrics of the daemon: what is counted as it happens is here, what each scrape
-// reads from the state is in gauges.go. No label names a node: clusters are large.
+// reads from the state is in gauges. No label names a node: clusters are large.
 type metrics struct {
 	registry *prometheus.Registry
 	results  *prometheus.CounterVec

@@ -118,12 +118,6 @@ func openAsOwner(ctx context.Context, c config.State, open func(context.Context,
 	return open(ctx, c)
 }
 
-// Export implements api.Daemon.
-func (c control) Export(ctx context.Context, w io.Writer) error {
-	_, err := state.Export(ctx, c.store, w)
-	return err
-}
-
 // maxLinks bounds the links on the way to a directory, as the kernel does.
 const maxLinks = 40
 
@@ -225,7 +219,7 @@ func firstOwner(dir string) (uint32, error) {
 	}
 }
 
-// changeable says whether users other than root may replace what is in a directory of root.
+// changeable returns whether users other than root may replace what is in a directory of root.
 func changeable(mode fs.FileMode, gid uint32) bool {
 	others := mode&0o002 != 0 || mode&0o020 != 0 && gid != 0
 	return others && mode&fs.ModeSticky == 0

@@ -37,7 +37,7 @@ func TestStopsAreAnsweredInASentence(t *testing.T) {
 
 // TestEveryVerbIsCarriedOut: a verb that the socket takes has somebody who does it.
 func TestEveryVerbIsCarriedOut(t *testing.T) {
-	elsewhere := []api.Verb{api.TestBMC, api.AuditBMC, api.EnrollBMC, api.LogLevel, api.Reload} // bmcs.go, loglevel.go, askreload.go
+	elsewhere := []api.Verb{api.TestBMC, api.AuditBMC, api.EnrollBMC, api.LogLevel, api.Reload} // hosts.go, control.setLogLevel, reload.go
 	for _, v := range api.Verbs() {
 		row, known := orders[v]
 		assert.Equal(t, !slices.Contains(elsewhere, v), known, v)

@@ -100,7 +100,7 @@ type pulse struct{ beats, seen atomic.Int64 }
 
 func (p *pulse) beat() { p.beats.Add(1) }
 
-// alive says whether there was a beat since the last call.
+// alive returns whether there was a beat since the last call.
 func (p *pulse) alive() bool {
 	n := p.beats.Load()
 	return p.seen.Swap(n) != n
@@ -163,7 +163,7 @@ func (o ownBMC) logChange(held bool, err error) {
 	}
 }
 
-// mayFence says whether fenced acts by itself in some cluster, or has a run that acts.
+// mayFence returns whether fenced acts by itself in some cluster, or has a run that acts.
 func mayFence(clusters []engine.ClusterStatus) bool {
 	for _, c := range clusters {
 		if c.Armed {

@@ -246,7 +246,7 @@ func (ch *clusterChange) apply(ctx context.Context) {
 	}
 }
 
-// text names the clusters; "" for none.
+// text names the clusters, or is empty for none.
 func (ch *clusterChange) text() string {
 	var added []string
 	for _, built := range ch.added {

@@ -45,7 +45,7 @@ func CheckMachine(machine string) error {
 	return badName(machine, "Machine", "write NAMESPACE/NAME, as kubectl get machines -A lists them")
 }
 
-// machineInPath is the Machine in the path of a request, "" if it has none.
+// machineInPath returns the Machine in the path of a request, or an empty string.
 func machineInPath(r *http.Request) string {
 	if r.PathValue("machine") == "" {
 		return ""

@@ -166,7 +166,7 @@ func peerOf(c *net.UnixConn, name func(uid, gid uint32) Peer, helper string) (p 
 	return p, release, nil
 }
 
-// userName is "" for a user without a name here.
+// userName returns the name of a user, or an empty string if the user has none here.
 func userName(uid uint32) string {
 	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
 	if err != nil {

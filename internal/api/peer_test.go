@@ -36,6 +36,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// endsAtOnce is for the environment of client and peer, which have one goroutine: the race detector
+// would let each sleep for a second at its end.
+const endsAtOnce = "GORACE=atexit_sleep_ms=0"
+
 // client sends its input to a socket and prints what comes back.
 func client(path string) int {
 	c, err := net.Dial("unix", path)
@@ -69,7 +73,7 @@ func requestBy(t *testing.T, uid, login uint32, path, request, body string) stri
 	t.Helper()
 	cmd := exec.Command("sh", "-c", `echo "$1" >/proc/self/loginuid && exec setpriv --reuid="$2" --regid="$2" --clear-groups "$3"`,
 		"sh", fmt.Sprint(login), fmt.Sprint(uid), program(t))
-	cmd.Env = []string{"FENCED_TEST_CLIENT=" + path, "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"FENCED_TEST_CLIENT=" + path, endsAtOnce, "PATH=" + os.Getenv("PATH")}
 	cmd.Dir = "/"
 	cmd.Stdin = strings.NewReader(fmt.Sprintf("%s HTTP/1.1\r\nHost: f\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", request, len(body), body))
 	out, err := cmd.CombinedOutput()
@@ -164,7 +168,7 @@ func connectAs(t *testing.T, uid uint32) (accepted *net.UnixConn, end func()) {
 	if uid != noLogin {
 		cmd = exec.CommandContext(t.Context(), "sh", "-c", `echo "$1" >/proc/self/loginuid && exec "$2"`, "sh", fmt.Sprint(uid), program(t))
 	}
-	cmd.Env = []string{"FENCED_TEST_CLIENT=" + path}
+	cmd.Env = []string{"FENCED_TEST_CLIENT=" + path, endsAtOnce}
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
@@ -231,7 +235,7 @@ func hiddenPeer(t *testing.T, helper string) string {
 	defer file.Close()
 	cmd := exec.Command("unshare", "--mount", "sh", "-c",
 		`mount -t proc -o hidepid=invisible proc /proc && exec setpriv --reuid=4005 --regid=4005 --clear-groups "$1"`, "sh", program(t))
-	cmd.Env = []string{"FENCED_TEST_PEER=3", "FENCED_TEST_HELPER=" + helper, "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"FENCED_TEST_PEER=3", endsAtOnce, "FENCED_TEST_HELPER=" + helper, "PATH=" + os.Getenv("PATH")}
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{file}
 	out, err := cmd.CombinedOutput()

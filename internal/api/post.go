@@ -232,7 +232,7 @@ type deniedKey struct {
 	verb Verb
 }
 
-// first says whether this user and verb were not recorded lately.
+// first returns whether this user and verb were not recorded lately.
 func (d *deniedLog) first(p Peer, v Verb, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -237,7 +237,7 @@ func (s Status) Degraded() []string {
 	return why
 }
 
-// trouble says why fenced does not do what the check is there for, "" if it does. One that is paused, for
+// trouble returns why fenced does not do what the check is there for, or an empty string. One that is paused, for
 // maintenance or because it was left to others, is as somebody wants it.
 func (k *CheckStatus) trouble() string {
 	switch {
@@ -272,7 +272,7 @@ func (s Status) notArmedSentences() (why []string) {
 	return why
 }
 
-// trouble says why an open run is not on its way, "" if it is.
+// trouble returns why an open run is not on its way, or an empty string.
 func (r *RunStatus) trouble() string {
 	text := fmt.Sprintf("run %s of %s ", r.ID, cmp.Or(r.Node, r.Machine))
 	switch {

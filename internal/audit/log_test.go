@@ -1,9 +1,14 @@
 package audit
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +17,43 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
+
+var origin = Origin{Version: "1.2.3", Host: "bastion", Store: "STOREID"}
+
+func opened(t *testing.T, path string) *Log {
+	t.Helper()
+	l, err := Open(path, Options{Origin: origin})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() }) // a second Close does nothing
+	return l
+}
+
+func newPath(t *testing.T) string { return filepath.Join(t.TempDir(), "audit.jsonl") }
+
+func appendN(t *testing.T, l *Log, n int) (last Head) {
+	t.Helper()
+	for i := range n {
+		h, err := l.Append(t.Context(), Entry{Type: "Action", Node: fmt.Sprintf("n-%d", i), Action: "SendOff"})
+		require.NoError(t, err)
+		last = h
+	}
+	return last
+}
+
+func lines(t *testing.T, path string) [][]byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return bytes.SplitAfter(bytes.TrimSuffix(data, []byte("\n")), []byte("\n"))
+}
+
+// types are those of all entries at path, which must be whole.
+func types(t *testing.T, path string) (all []string) {
+	t.Helper()
+	_, err := Walk(path, func(l Line) error { all = append(all, l.Entry.Type); return nil })
+	require.NoError(t, err)
+	return all
+}
 
 func TestChainGoesOnOverStarts(t *testing.T) {
 	path := newPath(t)
@@ -224,4 +266,77 @@ func TestFullQueueRefuses(t *testing.T) {
 	_, err := l.Append(t.Context(), Entry{Type: "Action"})
 	require.True(t, errors.Is(err, ErrFull))
 	assert.EqualValues(t, 1, l.Failures())
+}
+
+const writerEnv = "FENCED_TEST_AUDIT_WRITER"
+
+// TestMain is also the writer that TestKilledWriterLosesNothing kills: it prints
+// the place of each entry once that is acknowledged.
+func TestMain(m *testing.M) {
+	hangTime = time.Minute
+	path := os.Getenv(writerEnv)
+	if path == "" {
+		os.Exit(m.Run())
+	}
+	l, err := Open(path, Options{Origin: origin, MaxFile: 4000})
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	for range 8 {
+		go func() {
+			for {
+				h, err := l.Append(context.Background(), Entry{Type: "Action", Message: strings.Repeat("x", 300)})
+				if err != nil {
+					fmt.Println("error:", err)
+					os.Exit(1)
+				}
+				_, _ = os.Stdout.WriteString(h.String() + "\n") // one write: lines do not mix
+			}
+		}()
+	}
+	for {
+		if _, err := l.Export(); err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Every entry that was acknowledged is there after any number of kill -9.
+func TestKilledWriterLosesNothing(t *testing.T) {
+	path := newPath(t)
+	var heads []Head
+	for i := range 12 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cmd := exec.CommandContext(ctx, os.Args[0])
+		cmd.Env = append(os.Environ(), writerEnv+"="+path)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		scan := bufio.NewScanner(out)
+		for n := 0; scan.Scan(); n++ {
+			if !strings.Contains(scan.Text(), ":") {
+				break // cut by the kill
+			}
+			require.NotContains(t, scan.Text(), "error")
+			h, err := ParseHead(scan.Text())
+			require.NoError(t, err)
+			heads = append(heads, h)
+			if n == 20+7*i {
+				require.NoError(t, cmd.Process.Kill())
+			}
+		}
+		_ = cmd.Wait() // it was killed
+		cancel()
+	}
+	require.Greater(t, len(heads), 12*20)
+	l := opened(t, path)
+	require.NoError(t, l.Close())
+	_, err := Verify(path, heads...)
+	require.NoError(t, err)
+	files, err := Files(path)
+	require.NoError(t, err)
+	require.Greater(t, len(files), 2, "files were put aside, too")
 }

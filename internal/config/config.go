@@ -1,7 +1,9 @@
 package config
 
 import (
+	"fmt"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -236,3 +238,81 @@ func (c Config) AuditPath() string {
 
 // ConfDir is the directory whose files are laid over the main file.
 func (c Config) ConfDir() string { return filepath.Join(filepath.Dir(c.File), "conf.d") }
+
+// Principal is a local user or group that a role is given to.
+type Principal struct {
+	Group bool
+	Name  string // a name, or a number in digits
+}
+
+var principalName = lazily(`^([A-Za-z_][A-Za-z0-9_.@\\-]{0,254}\$?|[0-9]{1,10})$`)
+
+// ParsePrincipal reads user:NAME or group:NAME. Whether the system knows the
+// name is asked when a request comes, so that people may be added later.
+func ParsePrincipal(text string) (Principal, error) {
+	kind, name, ok := strings.Cut(text, ":")
+	if !ok || (kind != "user" && kind != "group") || !principalName().MatchString(name) {
+		return Principal{}, fmt.Errorf("%q is not user:NAME or group:NAME", text)
+	}
+	return Principal{Group: kind == "group", Name: name}, nil
+}
+
+// ViewGroup is the group of those who may look. The daemon's own group reads every
+// password.
+const ViewGroup = "fenced-view"
+
+// Default is a Config with every default and no cluster.
+func Default() Config {
+	return Config{
+		Hosts:    "/etc/fenced/hosts.d",
+		Policies: "/etc/fenced/policies.d",
+		State:    State{Engine: "bbolt", Path: "/var/lib/fenced/state.db", Etcd: Etcd{Prefix: "/fenced/"}},
+		Control: Control{
+			Socket: "/run/fenced/fenced.sock", Group: ViewGroup, Roles: Roles{Viewer: []string{"group:" + ViewGroup}}, PauseFile: "/var/lib/fenced/paused",
+		},
+		Metrics: Metrics{Listen: "127.0.0.1:9870"},
+		Log:     Log{Level: "info"},
+		Guards: Guards{
+			QuietPeriod:        300 * time.Second,
+			MaxInFlight:        5,
+			MaxInFlightPercent: 10,
+			MaxInFlightPerZone: 1,
+			MaxInFlightTotal:   20,
+			StartsPerHour:      30,
+			MaxDeletions:       1,
+			DeletionsPerHour:   30,
+			DeletionTimeout:    30 * time.Minute,
+			ZoneKey:            "topology.kubernetes.io/zone",
+			ZoneBreakerPercent: 55,
+			ZoneBreakerMin:     3,
+			MinPowerInterval:   180 * time.Second,
+			MaxAttempts:        3,
+			MaxFencesPerDay:    3,
+			ViewMaxAge:         60 * time.Second,
+			ClockSkewMax:       5 * time.Second,
+			ControlPlane:       ControlPlaneQuorum,
+			PowerOnFoundOff:    true,
+			Identity:           "required",
+		},
+		Power: Power{
+			ReadTimeout:      5 * time.Second,
+			OffDeadline:      60 * time.Second,
+			OffReadSpacing:   3 * time.Second,
+			OnDeadline:       180 * time.Second,
+			APITimeout:       120 * time.Second,
+			PodsGoneTimeout:  70 * time.Second,
+			RestoreTimeout:   10 * time.Minute,
+			RunTimeout:       2 * time.Hour,
+			NodeReadyTimeout: 20 * time.Minute,
+			SessionTimeout:   60 * time.Second,
+			RetryInterval:    time.Minute,
+		},
+		Sweep:                 Sweep{Interval: 60 * time.Second},
+		Watchdog:              Watchdog{Timeout: 60 * time.Second},
+		Isolation:             "deleteNode",
+		ControlPlaneIsolation: IsolationAuto,
+	}
+}
+
+// setDefaults is how the reader begins each element of the list.
+func (c *Cluster) setDefaults() { *c = Cluster{Mode: ModeEvaluate, Reprovision: true} }

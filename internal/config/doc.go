@@ -8,6 +8,6 @@
 // the command line. Hosts and policies are not layered: their files add up.
 //
 // A struct's tags are its schema. "yaml" is the key; "is" is a name of the
-// table in checks.go, or the words that are allowed with | between them; "empty"
+// table in verify.go, or the words that are allowed with | between them; "empty"
 // forbids an empty text.
 package config

@@ -202,3 +202,174 @@ func (r *reader) host(c Config, key string, y hostYAML) HostEntry {
 	e.Levels, e.Passwords, e.places = r.levels(key, y)
 	return e
 }
+
+// The most levels of a host, and the most devices of a level: an error beyond
+// any server that is built.
+const (
+	maxLevels  = 8
+	maxDevices = 8
+)
+
+// levels reads the ways to a host's power: bmc, which is short for one level
+// with one device, or levels.
+func (r *reader) levels(key string, y hostYAML) (levels []bmc.Level, passwords [][]PasswordSource, places [][]string) {
+	list, at := y.Levels, func(i, j int) string { return fmt.Sprintf("%s.levels[%d].devices[%d]", key, i, j) }
+	switch {
+	case y.BMC.Line != 0 && len(y.Levels) > 0:
+		r.refuse(y.Line, key, "has both bmc and levels; bmc is short for one level with one device")
+		return nil, nil, nil
+	case y.BMC.Line != 0:
+		list, at = []levelYAML{{Devices: []deviceYAML{y.BMC}}}, func(int, int) string { return key + ".bmc" }
+	case len(y.Levels) == 0:
+		r.refuse(y.Line, key, "bmc is missing")
+	case len(y.Levels) > maxLevels:
+		r.refuse(y.Line, key+".levels", "has %d levels; %d is the most", len(y.Levels), maxLevels)
+		return nil, nil, nil
+	}
+	seen := earlierDevices{}
+	for i, l := range list {
+		levelKey := fmt.Sprintf("%s.levels[%d]", key, i)
+		if n := len(l.Devices); n == 0 || n > maxDevices {
+			r.refuse(l.Line, levelKey+".devices", "has %d devices; a level has 1 to %d", n, maxDevices)
+			continue
+		}
+		level := bmc.Level{Devices: make([]bmc.Device, len(l.Devices))}
+		sources, where := make([]PasswordSource, len(l.Devices)), make([]string, len(l.Devices))
+		for j, d := range l.Devices {
+			before := len(r.errs)
+			level.Devices[j], sources[j] = r.device(at(i, j), d)
+			level.Devices[j].SystemUUID = y.UUID
+			where[j] = r.at(r.lineOf(at(i, j), d.Line)) + ": " + at(i, j)
+			if len(r.errs) == before {
+				r.repeated(at(i, j), d, seen.add(i, level.Devices[j]), i)
+			}
+		}
+		levels, passwords, places = append(levels, level), append(passwords, sources), append(places, where)
+	}
+	return levels, passwords, places
+}
+
+// repeated refuses a device that an earlier one of the same host is already: in
+// one level it would count for two, and in the next it would fail again.
+func (r *reader) repeated(key string, d deviceYAML, first, level int) {
+	switch {
+	case first == level:
+		r.refuse(d.Line, key, "the same device stands in this level already")
+	case first >= 0:
+		r.refuse(d.Line, key, "levels[%d] has this device with the same driver already; trying it again helps nothing", first)
+	}
+}
+
+// earlierDevices are those of one host, with their levels.
+type earlierDevices map[int][]bmc.Device
+
+// add notes a device and gives the level that has it already, -1 when none has.
+// Another level may reach it by another driver.
+func (seen earlierDevices) add(level int, d bmc.Device) (first int) {
+	first = -1
+	for l := 0; l <= level && first < 0; l++ {
+		for _, e := range seen[l] {
+			sameDriver := e.Driver == d.Driver && e.Provider == d.Provider && e.Agent == d.Agent
+			if overlap(e, d) && (sameDriver || l == level) {
+				first = l
+			}
+		}
+	}
+	seen[level] = append(seen[level], d)
+	return first
+}
+
+// duplicates finds entries that name one Node, one BMC or one UUID twice:
+// fencing either would switch off the wrong host for one of them. // I9
+func duplicates(hosts []HostEntry) (errs []error) {
+	names, uuids, devices := map[string]string{}, map[string]string{}, devices{}
+	for i, e := range hosts {
+		if first, ok := names[e.Name]; ok {
+			errs = append(errs, fmt.Errorf("%s.%s of cluster %s is also at %s; keep one of the entries", e.place, e.keyAndName(), e.Cluster, first))
+		}
+		names[e.Name] = e.Source
+		for l := range e.Levels {
+			for j, d := range e.Levels[l].Devices {
+				if first, ok := devices.taken(i, d); ok {
+					errs = append(errs, fmt.Errorf("%s: %s of %s is also at %s; %s",
+						e.places[l][j], describe(d), e.kindAndName(), hosts[first].Source, d.Driver.Descriptor().DistinguishHint))
+				}
+			}
+		}
+		if first, ok := sameUUID(uuids, e); ok {
+			errs = append(errs, fmt.Errorf("%s.uuid: the UUID %s of %s is also at %s; write what /sys/class/dmi/id/product_uuid of each node says",
+				e.place, e.PinnedUUID, e.kindAndName(), first))
+		}
+	}
+	return errs
+}
+
+// kindAndName is "node NAME" or "Machine NAMESPACE/NAME"; keyAndName has the key before it.
+func (e HostEntry) kindAndName() string {
+	if e.Machine != "" {
+		return "Machine " + e.Machine
+	}
+	return "node " + e.Node
+}
+
+func (e HostEntry) keyAndName() string {
+	if e.Machine != "" {
+		return "machine: " + e.kindAndName()
+	}
+	return "node: " + e.kindAndName()
+}
+
+func describe(d bmc.Device) string {
+	switch {
+	case !d.Driver.Descriptor().ByParameters:
+		return "the BMC " + d.String()
+	case d.Part() == "":
+		return "the device " + d.String() + ", without a plug,"
+	}
+	return "the outlet " + d.String()
+}
+
+// devices tells which entry, by its number, has which part of which service.
+type devices map[string]map[string]int
+
+// taken looks a device of an entry up and notes it. One service may serve
+// several systems or outlets, but then every entry must say which; one entry may
+// reach a device in several ways.
+func (seen devices) taken(entry int, d bmc.Device) (first int, ok bool) {
+	where, which := d.Service(), d.Part()
+	parts := seen[where]
+	if parts == nil {
+		parts = map[string]int{}
+		seen[where] = parts
+	}
+	for _, p := range []string{which, ""} {
+		if first, ok = parts[p]; ok && first != entry {
+			return first, true
+		}
+	}
+	if which == "" {
+		for _, first = range parts {
+			if first != entry {
+				return first, true
+			}
+		}
+	}
+	parts[which] = entry
+	return 0, false
+}
+
+// overlap returns whether two devices may switch the same thing.
+func overlap(a, b bmc.Device) bool {
+	return a.Service() == b.Service() && (a.Part() == b.Part() || a.Part() == "" || b.Part() == "")
+}
+
+// sameUUID looks the pinned UUID up in the byte orders in which it would match.
+func sameUUID(seen map[string]string, e HostEntry) (first string, ok bool) {
+	for i, form := range bmc.UUIDForms(e.PinnedUUID) {
+		if i == 0 {
+			first, ok = seen[form]
+		}
+		seen[form] = e.Source
+	}
+	return first, ok
+}

@@ -3,10 +3,15 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/test/law"
 )
 
 const oneCluster = "clusters: [{name: prod, kubeconfig: kc}]\n"
@@ -149,4 +154,155 @@ func TestLoadZeroes(t *testing.T) {
 	require.Zero(t, c.Guards.MinPowerInterval)
 	require.Zero(t, c.Power.PodsGoneTimeout)
 	require.Equal(t, time.Millisecond, c.Power.OffReadSpacing)
+}
+
+// Each text makes exactly the errors that are listed, with line and key.
+func TestLoadRefuses(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"an unknown key", oneCluster + "guards:\n  quietPeroid: 1s\n", `:3: guards.quietPeroid: unknown key (did you mean quietPeriod?)`},
+		{"a key in another case", oneCluster + "Hosts: /x\n", `:2: Hosts: unknown key (did you mean hosts?)`},
+		{"an unknown key in a list", "clusters:\n- name: a\n  kubeconfig: k\n  colour: red\n", `:4: clusters[0].colour: unknown key`},
+		{"a deep unknown key", "clusters:\n- {name: a, kubeconfig: k, management: {x: 1}}\n", `:2: clusters[0].management.x: unknown key`},
+		{"a Go field that is no key", oneCluster + "\"-\": x\n", `:2: -: unknown key`},
+		{"a duplicate key", oneCluster + "log: {level: info}\nlog: {level: warn}\n", `:3: log: duplicate key, first on line 2`},
+		{"a duplicate below", oneCluster + "guards:\n  maxAttempts: 1\n  maxAttempts: 2\n", `:4: guards.maxAttempts: duplicate key, first on line 3`},
+		{"a duration without a unit", oneCluster + "guards: {quietPeriod: 300}\n", `:2: guards.quietPeriod: "300" is not a duration`},
+		{"a negative duration", oneCluster + "guards: {quietPeriod: -1s}\n", `:2: guards.quietPeriod: must be 0 or more`},
+		{"a zero deadline", oneCluster + "power: {offDeadline: 0s, offReadSpacing: 1ns}\n", `:2: power.offDeadline: must be more than 0`},
+		{"a fraction", oneCluster + "guards: {maxInFlight: 1.5}\n", `:2: guards.maxInFlight: "1.5" is not a whole number`},
+		{"hex", oneCluster + "guards: {maxInFlight: 0x10}\n", `:2: guards.maxInFlight: "0x10" is not a whole number`},
+		{"a quoted number", oneCluster + "guards: {maxInFlight: \"5\"}\n", `:2: guards.maxInFlight: "5" is not a whole number`},
+		{"no slot", oneCluster + "guards: {maxInFlight: 0}\n", `:2: guards.maxInFlight: must be more than 0`},
+		{"101 %", oneCluster + "guards: {maxInFlightPercent: 101}\n", `:2: guards.maxInFlightPercent: must be a percentage from 1 to 100`},
+		{"yes", oneCluster + "guards: {externalEtcd: yes}\n", `:2: guards.externalEtcd: "yes" is not true or false`},
+		{"a number for text", "clusters:\n- {name: 7, kubeconfig: k}\n", `:2: clusters[0].name: 7 is not text; quote it: "7"`},
+		{"a list for text", oneCluster + "hosts: [a]\n", `:2: hosts: text is needed here, not a list`},
+		{"keys for text", oneCluster + "hosts: {a: b}\n", `:2: hosts: text is needed here, not keys with values`},
+		{"text for a list", oneCluster + "control: {roles: {admin: user:a}}\n", `:2: control.roles.admin: a list is needed here, not "user:a"`},
+		{"text for keys", oneCluster + "guards: none\n", `:2: guards: keys with values is needed here, not "none"`},
+		{"nothing for text", oneCluster + "hosts:\n", `:2: hosts: text is needed here, not nothing`},
+		{"an empty element", "clusters:\n- {name: a, kubeconfig: k}\n-\n", `:3: clusters[1]: the element is empty`},
+		{"a list for the file", "- a\n", `:1: the file: keys with values is needed here, not a list`},
+		{"an alias", "clusters: [{name: &a prod, kubeconfig: *a}]\n", `:1: clusters[0].kubeconfig: aliases are not supported`},
+		{"a merge key", "clusters:\n- &a {name: prod, kubeconfig: k}\n- {<<: *a, name: b, kubeconfig: k}\n", `:3: clusters[1].<<: unknown key`},
+		{"a key of many words", oneCluster + "? [a, b]\n: c\n", `:2: : a key must be one word`},
+		{"a second document", oneCluster + "---\nhosts: x\n", `:2: a second document begins here`},
+		{"no YAML", oneCluster + "hosts: \"x\n", `:2: found unexpected end of stream`},
+		{"a tab", oneCluster + "log:\n\tlevel: info\n", `:3: found character that cannot start any token`},
+
+		{"a management API without a cluster", "clusters:\n- {name: a, kubeconfig: k, management: {kubeconfig: m}}\n", `:2: clusters[0].management: clusterName is missing`},
+		{"an instance with a space", oneCluster + "instance: a b\n", `:2: instance: "a b" must be letters`},
+		{"an unknown mode", "clusters:\n- {name: a, kubeconfig: k, mode: on}\n", `:2: clusters[0].mode: "on" is not known; use observe, evaluate, respond`},
+		{"etcd without endpoints", oneCluster + "state: {engine: etcd}\n", `:2: state.engine: etcd needs state.etcd.endpoints`},
+		{"etcd in the clear", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"http://192.0.2.1:2379\"]}}\n", `:2: state.etcd.endpoints[0]: http is only for this host`},
+		{"etcd without a port", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://a\"]}}\n", `:2: state.etcd.endpoints[0]: "https://a" is not https://HOST:PORT`},
+		{"etcd with a password and no port", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://u:p@a:x\"]}}\n", `:2: state.etcd.endpoints[0]: "https://a:x" is not https://HOST:PORT`},
+		{"etcd with a password and no scheme", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"u:p@a:1\"]}}\n", `:2: state.etcd.endpoints[0]: "a:1" is not https://HOST:PORT`},
+		{"etcd with a password", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://u:p@a:1\"]}}\n", `:2: state.etcd.endpoints[0]: names a user`},
+		{"etcd without a prefix", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://a:1\"], prefix: \"\"}}\n", `:2: state.etcd.prefix: must not be empty`},
+		{"etcd with half a key", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://a:1\"], key: fenced.yaml}}\n", `:2: state.etcd: cert and key go together`},
+		{"etcd's CA that is not there", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://a:1\"], ca: nowhere}}\n", `:2: state.etcd.ca: open`},
+		{"etcd's key that is a device", oneCluster + "state: {engine: etcd, etcd: {endpoints: [\"https://a:1\"], cert: fenced.yaml, key: /dev/null}}\n", `:2: state.etcd.key: /dev/null is not a regular file`},
+		{"an unknown engine", oneCluster + "state: {engine: sqlite}\n", `:2: state.engine: "sqlite" is not known`},
+		{"isolation", oneCluster + "isolation: auto\n", `:2: isolation: "auto" is not known; use deleteNode, outOfServiceTaint`},
+		{"a key that is every key", oneCluster + "neverRestore: [example.com/slot, \"*.example.com/*\", \"*/*\"]\n", `:2: neverRestore[2]: "*/*" is not the key of a label, annotation or taint`},
+		{"a key with two slashes", oneCluster + "neverRestore: [a/b/c]\n", `:2: neverRestore[0]: "a/b/c" is not the key of a label, annotation or taint`},
+		{"a key of another syntax", oneCluster + "neverRestore: [\"a/[bc]\"]\n", `:2: neverRestore[0]: "a/[bc]" is not the key of a label, annotation or taint`},
+		{"identity", oneCluster + "guards: {identity: maybe}\n", `:2: guards.identity: "maybe" is not known`},
+		{"log level", oneCluster + "log: {level: loud}\n", `:2: log.level: "loud" is not known; use debug, info, warn, error`},
+		{"listen", oneCluster + "metrics: {listen: localhost}\n", `:2: metrics.listen: "localhost" is not HOST:PORT`},
+		{"port", oneCluster + "metrics: {listen: \"localhost:70000\"}\n", `:2: metrics.listen: "70000" is not a port`},
+		{"role", oneCluster + "control: {roles: {admin: [user:a, robot:b]}}\n", `:2: control.roles.admin[1]: "robot:b" is not user:NAME or group:NAME`},
+		{"socket", oneCluster + "control: {socket: /" + strings.Repeat("s", 107) + "}\n", `:2: control.socket: the path of a socket has at most 107 bytes`},
+		{"no socket", oneCluster + "control: {socket: \"\"}\n", `:2: control.socket: must not be empty`},
+		{"no state file", oneCluster + "state: {path: \"\"}\n", `:2: state.path: must not be empty`},
+		{"hosts that are not there", oneCluster + "hosts: nowhere\n", `:2: hosts: there is no directory`},
+		{"policies that are a file", oneCluster + "policies: fenced.yaml\n", `fenced.yaml is not a directory`},
+		{"a cluster's name with a slash", "clusters: [{name: a/b, kubeconfig: k}]\n", `:1: clusters[0].name: "a/b" must be letters`},
+		{"a namespace", "clusters: [{name: a, kubeconfig: k, namespaces: [A_b]}]\n", `:1: clusters[0].namespaces[0]: "A_b" is not the name of a namespace`},
+		{"a cluster twice", "clusters:\n- {name: a, kubeconfig: k}\n- {name: a, kubeconfig: l}\n", `:3: clusters[1].name: the name a is taken at FILE:2`},
+		{"a cluster without a name", "clusters:\n- {kubeconfig: k}\n", `:2: clusters[0]: name is missing`},
+		{"a cluster without a kubeconfig", "clusters:\n- {name: a}\n", `:2: clusters[0]: kubeconfig is missing`},
+		{"an empty kubeconfig", "clusters:\n- {name: a, kubeconfig: \"\"}\n", `:2: clusters[0].kubeconfig: must not be empty`},
+		{"no clusters", "clusters: []\n", `:1: clusters: at least one is needed`},
+		{"nothing", "", `FILE: clusters: at least one is needed`},
+		{"a short watchdog", oneCluster + "watchdog: {timeout: 29s}\n", `:2: watchdog.timeout: must be from 30s to 10m0s`},
+		{"a long watchdog", oneCluster + "watchdog: {timeout: 601s}\n", `:2: watchdog.timeout: must be from 30s to 10m0s`},
+		{"a watchdog without a device", oneCluster + "watchdog: {device: -1}\n", `:2: watchdog.device: must be 0 or more`},
+		{"a fast sweep", oneCluster + "sweep: {interval: 9s}\n", `:2: sweep.interval: must be 10s or more, or 0 for no sweep`},
+		{"a sweep backwards", oneCluster + "sweep: {interval: -10s}\n", `:2: sweep.interval: must be 10s or more`},
+		{"spacing and deadline", oneCluster + "power: {offReadSpacing: 60s}\n", `:2: power.offReadSpacing: 1m0s must be less than power.offDeadline, which is 1m0s`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			file := writeMain(t, c.text)
+			_, err := Load(file)
+			require.Error(t, err)
+			require.ErrorContains(t, err, strings.ReplaceAll(c.want, "FILE", file))
+			require.ErrorContains(t, err, file)
+			require.NotContains(t, err.Error(), "\n", "one mistake, one error")
+		})
+	}
+}
+
+func TestLoadReportsEverythingAtOnce(t *testing.T) {
+	file := write(t, map[string]string{
+		"fenced.yaml":   "clusters:\n- {name: a, kubeconfig: k}\n- {name: a, kubeconfig: k, mode: x}\nlog: {levle: info}\n",
+		"conf.d/a.yaml": "guards:\n  quietPeriod: 1\n  maxInFlight: no\n",
+		"conf.d/b.yaml": "guards: [\n",
+		"conf.d/c.yaml": "hosts: /nowhere/at/all\n",
+	})
+	_, err := Load(file)
+	dir := filepath.Dir(file)
+	for _, want := range []string{
+		file + ":3: clusters[1].mode:",
+		file + ":4: log.levle: unknown key (did you mean level?)",
+		filepath.Join(dir, "conf.d/a.yaml") + ":2: guards.quietPeriod:",
+		filepath.Join(dir, "conf.d/a.yaml") + ":3: guards.maxInFlight:",
+		filepath.Join(dir, "conf.d/b.yaml") + ":",
+		filepath.Join(dir, "conf.d/c.yaml") + ":1: hosts: there is no directory",
+		file + ":3: clusters[1].name: the name a is taken at " + file + ":2",
+	} {
+		require.ErrorContains(t, err, want)
+	}
+	require.Len(t, strings.Split(err.Error(), "\n"), 7)
+}
+
+// Somebody who guesses the key of the password wrong does not find it in a log. // I25
+func TestErrorsDoNotRepeatWhatMayBeAPassword(t *testing.T) {
+	const canary = "Canary-4711-Pw"
+	for name, text := range map[string]string{
+		"a Secret":              "address: 192.0.2.1, secret: " + canary,
+		"a credential":          "address: 192.0.2.1, username: u, credential: /" + canary,
+		"a password":            "address: 192.0.2.1, username: u, password: " + canary,
+		"a list of Secrets":     "address: 192.0.2.1, secret: [" + canary + "]",
+		"a tag":                 "address: 192.0.2.1, secret: !" + canary + " x",
+		"an alias":              "address: 192.0.2.1, secret: *" + canary,
+		"an anchor":             "address: 192.0.2.1, secret: &" + canary,
+		"a secret parameter":    "driver: fence-agent, agent: fence_x, secretParameters: " + canary,
+		"parameters by a comma": "driver: fence-agent, agent: fence_x, secretParameters: {community: [" + canary + "]}",
+		"a user information":    "address: \"ipmi://u:" + canary + "@x y\", secret: a/b",
+	} {
+		_, _, err := loadFiles(t, []string{"prod"}, map[string]string{"a.yaml": "hosts:\n- node: a\n  bmc: {" + text + "}\n"})
+		require.Error(t, err, name)
+		require.NotContains(t, err.Error(), canary, name)
+	}
+	for name, text := range map[string]string{
+		"a number for a Secret": "secret: 4711471147114711", "a number for a file": "username: u, passwordFile: 4711471147114711",
+		"a number for a credential": "username: u, credential: 4711471147114711", "a day": "secret: 4711-01-01",
+	} {
+		_, _, err := loadFiles(t, []string{"prod"}, map[string]string{"a.yaml": "hosts:\n- node: a\n  bmc: {address: 192.0.2.1, " + text + "}\n"})
+		require.ErrorContains(t, err, "is not text; quote it", name)
+		require.NotRegexp(t, "4711(4711|-01)", err.Error(), name) // the file's path may have a number
+	}
+}
+
+// TestClusterNameLaw: the control socket takes the name of every cluster that can be
+// configured, and no other.
+func TestClusterNameLaw(t *testing.T) {
+	law.Check(t, func(t *rapid.T) {
+		name := rapid.OneOf(rapid.String(), rapid.StringMatching(`[a-bA-B0._-]{1,6}`), rapid.StringMatching(`[a-b0.-]{60,66}`)).Draw(t, "name")
+		if configured := textChecks["clusterName"](name) == nil; (api.CheckCluster(name) == nil) != configured {
+			t.Fatalf("%q: configured %t, at the socket %v", name, configured, api.CheckCluster(name))
+		}
+	})
 }

@@ -121,7 +121,7 @@ func (p *Process) pid() (int, error) {
 	}
 }
 
-// unseen says why a process has no directory.
+// unseen returns why a process has no directory.
 func (p *Process) unseen(err error) error {
 	if dead := p.alive(); dead != nil {
 		return dead

@@ -65,22 +65,26 @@ func askedOf(key string) (r escalate.Record, err error) {
 	return r, nil
 }
 
+var askedRecord = recordType[escalate.Record]{
+	kind: KindMeta, key: func(r escalate.Record) string { return r.Key }, version: func(r *escalate.Record) *uint64 { return &r.Version },
+	name: func(r escalate.Record) string {
+		return "what another remediator was asked about " + strings.Join(r.Target.Names(), ", ")
+	},
+}
+
 // SaveAsked writes the record durably and returns it with its new version. An object is made only
 // after that. For the errors see Store.Put. // I19
 func SaveAsked(ctx context.Context, s Store, r escalate.Record) (escalate.Record, error) {
 	if r.ID == "" || r.Target.Cluster == "" || r.Unreadable != "" {
 		return r, errors.New("save what another remediator was asked: the record has no ID or no cluster, or was not read")
 	}
-	key := askedKey(&r)
-	data, err := encode(r)
-	if err == nil {
-		var version uint64
-		if version, err = s.Put(ctx, Record{Kind: KindMeta, Key: key, Version: r.Version, Data: data}); err == nil {
-			r.Key, r.Version = key, version
-			return r, nil
-		}
+	keyed := r
+	keyed.Key = askedKey(&r)
+	saved, err := askedRecord.save(ctx, s, keyed)
+	if err != nil {
+		return r, err
 	}
-	return r, fmt.Errorf("save what another remediator was asked about %s: %w", strings.Join(r.Target.Names(), ", "), err)
+	return saved, nil
 }
 
 // LoadAsked returns all records of what other remediators were asked. One that cannot be read says

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,22 +11,16 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
+var runRecord = recordType[remediate.Run]{
+	kind: KindRun, key: func(r remediate.Run) string { return r.ID }, version: func(r *remediate.Run) *uint64 { return &r.Version },
+	name:  func(r remediate.Run) string { return fmt.Sprintf("run %q", r.ID) },
+	check: checkRun,
+}
+
 // SaveRun writes the run durably and returns it with its new version. The engine acts only
 // on a run that SaveRun returned without an error. For the errors see Store.Put. // I19
 func SaveRun(ctx context.Context, s Store, run remediate.Run) (remediate.Run, error) {
-	if err := checkRun(run); err != nil {
-		return run, fmt.Errorf("save run %q: %w", run.ID, err)
-	}
-	data, err := encode(run)
-	if err != nil {
-		return run, fmt.Errorf("save run %q: %w", run.ID, err)
-	}
-	version, err := s.Put(ctx, Record{Kind: KindRun, Key: run.ID, Version: run.Version, Data: data})
-	if err != nil {
-		return run, fmt.Errorf("save run %q: %w", run.ID, err)
-	}
-	run.Version = version
-	return run, nil
+	return runRecord.save(ctx, s, run)
 }
 
 // GetRun returns one run, or ErrNotFound.
@@ -63,7 +58,7 @@ func LoadAllRuns(ctx context.Context, s Store) (runs []remediate.Run, aside []As
 	return runs, aside, err
 }
 
-// hasEnded says whether a record that cannot be read shows beyond doubt that its run has ended: it is whole, of a version that this
+// hasEnded returns whether a record that cannot be read shows beyond doubt that its run has ended: it is whole, of a version that this
 // program knows, of this run, and has the time of its end. Nothing is written any more for such a run, so nothing is lost.
 func hasEnded(r Record) bool {
 	var stored struct {
@@ -99,56 +94,14 @@ func PruneRuns(ctx context.Context, s Store, endedBefore time.Time) (int, error)
 	return n, err
 }
 
-// errSetAside makes decodeAll leave out a record.
-var errSetAside = errors.New("set aside")
-
-// decodeAll returns every record of a kind that decode accepts, and an error that names
-// the others.
-func decodeAll[T any](ctx context.Context, s Store, kind Kind, decode func(Record) (T, error)) ([]T, error) {
-	records, err := s.List(ctx, kind)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]T, 0, len(records))
-	var bad []error
-	for _, r := range records {
-		v, err := decode(r)
-		if errors.Is(err, errSetAside) {
-			continue
-		}
-		if err != nil {
-			bad = append(bad, unreadableError{err})
-			continue
-		}
-		list = append(list, v)
-	}
-	return list, errors.Join(bad...)
-}
-
-// ErrUnreadable marks the error that comes with a list. The list holds all records except
-// those that cannot be decoded.
-var ErrUnreadable = errors.New("unreadable records")
-
-// unreadableError says why one record cannot be decoded.
-type unreadableError struct{ error }
-
-func (unreadableError) Is(target error) bool { return target == ErrUnreadable }
-
-func (u unreadableError) Unwrap() error { return u.error }
-
 func decodeRun(r Record) (remediate.Run, error) {
-	var run remediate.Run
-	err := decode(r.Data, &run)
-	if err == nil {
-		err = checkRun(run)
-	}
-	if err == nil && run.ID != r.Key {
-		err = fmt.Errorf("it holds the record of %q", run.ID)
-	}
+	run, err := runRecord.decode(r)
 	if err != nil {
+		return run, err
+	}
+	if err := checkRun(run); err != nil {
 		return remediate.Run{}, fmt.Errorf("read %s: %w", RecordName(KindRun, r.Key), err)
 	}
-	run.Version = r.Version
 	return run, nil
 }
 
@@ -170,4 +123,123 @@ func checkRun(run remediate.Run) error {
 		return nil
 	}
 	return fmt.Errorf("unknown step %q", run.Step)
+}
+
+// Backup is a complete Node as it was before fenced deleted it.
+type Backup struct {
+	RunID           string    `json:"runID"`
+	NodeUID         string    `json:"nodeUID"`
+	ResourceVersion string    `json:"resourceVersion"`
+	Saved           time.Time `json:"saved"`
+	// Node is the JSON of the object. Every byte of it is kept.
+	Node []byte `json:"node"`
+}
+
+// SaveBackup saves a Node for its run, reads it back and compares. The Node may be deleted
+// only after SaveBackup returned nil. For the errors see Store.Put. // I21
+func SaveBackup(ctx context.Context, s Store, b Backup) error {
+	if err := saveBackup(ctx, s, b); err != nil {
+		return fmt.Errorf("save Node %s of run %q: %w", b.NodeUID, b.RunID, err)
+	}
+	return nil
+}
+
+func saveBackup(ctx context.Context, s Store, b Backup) error {
+	if b.NodeUID == "" || !json.Valid(b.Node) {
+		return errors.New("the backup lacks the UID of the Node or its JSON")
+	}
+	list, version, err := backups(ctx, s, b.RunID)
+	if err != nil {
+		return err
+	}
+	data, err := encode(addBackup(list, b))
+	if err != nil {
+		return err
+	}
+	if _, err := s.Put(ctx, Record{Kind: KindBackup, Key: b.RunID, Version: version, Data: data}); err != nil {
+		return err
+	}
+	list, _, err = backups(ctx, s, b.RunID)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 || !bytes.Equal(list[len(list)-1].Node, b.Node) {
+		return errors.New("the record read back differs from the record written")
+	}
+	return nil
+}
+
+// addBackup appends b and keeps at most two backups of each Node UID, so that a Node that
+// keeps changing does not make the record grow. The first is the Node that the run found,
+// and the newest is the Node that was deleted.
+func addBackup(list []Backup, b Backup) []Backup {
+	kept := make([]Backup, 0, len(list)+1)
+	first := true
+	for _, old := range list {
+		if old.NodeUID == b.NodeUID {
+			if !first {
+				continue
+			}
+			first = false
+		}
+		kept = append(kept, old)
+	}
+	return append(kept, b)
+}
+
+// Backups returns the Nodes saved for a run, oldest first. A run without backups is no
+// error.
+func Backups(ctx context.Context, s Store, runID string) ([]Backup, error) {
+	list, _, err := backups(ctx, s, runID)
+	return list, err
+}
+
+func backups(ctx context.Context, s Store, runID string) ([]Backup, uint64, error) {
+	r, err := s.Get(ctx, KindBackup, runID)
+	if errors.Is(err, ErrNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	list, err := decodeBackups(r)
+	return list, r.Version, err
+}
+
+func decodeBackups(r Record) ([]Backup, error) {
+	var list []Backup
+	if err := decode(r.Data, &list); err != nil {
+		return nil, fmt.Errorf("read %s: %w", RecordName(KindBackup, r.Key), err)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("read %s: the record holds no Node", RecordName(KindBackup, r.Key))
+	}
+	return list, nil
+}
+
+// PruneBackups deletes all backups of each run whose newest backup is older than the given
+// time, unless keep returns true for that run. It returns the number of runs. It keeps
+// unreadable records. The error names each record that it could not read or delete.
+func PruneBackups(ctx context.Context, s Store, olderThan time.Time, keep func(runID string) bool) (int, error) {
+	records, err := s.List(ctx, KindBackup)
+	if err != nil {
+		return 0, err
+	}
+	var bad []error
+	n := 0
+	for _, r := range records {
+		list, err := decodeBackups(r)
+		if err == nil && (!list[len(list)-1].Saved.Before(olderThan) || keep(r.Key)) {
+			continue
+		}
+		if err == nil {
+			err = s.Delete(ctx, r.Kind, r.Key, r.Version)
+		}
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		n++
+	}
+	return n, errors.Join(bad...)
 }

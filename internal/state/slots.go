@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -74,4 +75,156 @@ func decodeSlot(r Record) (Slot, error) {
 	}
 	slot.Key, slot.Version = r.Key, r.Version
 	return slot, nil
+}
+
+// SlotRequest asks for a slot for Holder.Run, if fewer than Limit are taken.
+type SlotRequest struct {
+	Holder Slot
+	Limit  int
+}
+
+// SlotResult says whether the run has a slot now. If Err is not nil, the run may have one.
+type SlotResult struct {
+	Has bool
+	Err error
+}
+
+// TakeSlots takes slots for several runs at once, the first of them first. A run that has a slot
+// keeps it. The slots are written at the same time, so that a store can make them durable
+// together.
+//
+// To take a slot is to create a record, and there are as many keys as the limit allows. Keys
+// above the limit, from a time with a larger limit, count too. So TakeSlots counts again after
+// it took slots, and frees those that are too many, the last first. // I11
+func TakeSlots(ctx context.Context, s Store, requests []SlotRequest) []SlotResult {
+	t := slotTaker{store: s, requests: requests, results: make([]SlotResult, len(requests))}
+	open := make([]int, len(requests))
+	for i := range open {
+		open[i] = i
+	}
+	for len(open) > 0 {
+		open = t.round(ctx, open)
+	}
+	for i, r := range t.results {
+		if r.Err != nil {
+			t.results[i].Err = fmt.Errorf("take a slot for run %q: %w", requests[i].Holder.Run, r.Err)
+		}
+	}
+	return t.results
+}
+
+type slotTaker struct {
+	store    Store
+	requests []SlotRequest
+	results  []SlotResult
+}
+
+// slotPlan is a key that a request is going to take.
+type slotPlan struct {
+	request int
+	key     string
+	version uint64
+	err     error
+}
+
+// round takes free keys for the open requests. It returns those whose key another instance was
+// faster to take, or another request for the same run is taking.
+func (t *slotTaker) round(ctx context.Context, open []int) (again []int) {
+	// Records are counted, not slots: a slot that cannot be read is taken too.
+	records, err := t.store.List(ctx, KindSlot)
+	if err != nil {
+		t.fail(open, err)
+		return nil
+	}
+	plans, again := t.plan(records, open)
+	var g sync.WaitGroup
+	for i := range plans {
+		g.Go(func() { t.put(ctx, &plans[i]) })
+	}
+	g.Wait()
+	var took []*slotPlan
+	for i := range plans {
+		p := &plans[i]
+		switch {
+		case errors.Is(p.err, ErrExists):
+			again = append(again, p.request)
+		case p.err != nil:
+			t.results[p.request].Err = p.err
+		default:
+			t.results[p.request].Has = true
+			took = append(took, p)
+		}
+	}
+	t.freeExcess(ctx, took)
+	slices.Sort(again)
+	return again
+}
+
+// plan gives each open request the lowest key that is free, if its limit allows one.
+func (t *slotTaker) plan(records []Record, open []int) (plans []slotPlan, again []int) {
+	taken, runs := map[string]bool{}, map[string]bool{}
+	for _, r := range records {
+		taken[r.Key] = true
+		if old, err := decodeSlot(r); err == nil {
+			runs[old.Run] = true
+		}
+	}
+	planned := map[string]bool{}
+	for _, i := range open {
+		run, limit := t.requests[i].Holder.Run, t.requests[i].Limit
+		switch {
+		case run == "":
+			t.results[i].Err = errors.New("the run has no ID")
+			continue
+		case runs[run]:
+			t.results[i].Has = true
+			continue
+		case planned[run]:
+			again = append(again, i)
+			continue
+		case len(taken) >= limit: // also if a key above a lowered limit is in use
+			continue
+		}
+		for n := 1; n <= min(limit, maxSlots); n++ {
+			if key := fmt.Sprintf("%04d", n); !taken[key] {
+				taken[key], planned[run] = true, true
+				plans = append(plans, slotPlan{request: i, key: key})
+				break
+			}
+		}
+	}
+	return plans, again
+}
+
+func (t *slotTaker) put(ctx context.Context, p *slotPlan) {
+	data, err := encode(t.requests[p.request].Holder)
+	if err != nil {
+		p.err = err
+		return
+	}
+	p.version, p.err = t.store.Put(ctx, Record{Kind: KindSlot, Key: p.key, Data: data})
+}
+
+// freeExcess counts again, and frees what was taken above the limits.
+func (t *slotTaker) freeExcess(ctx context.Context, took []*slotPlan) {
+	if len(took) == 0 {
+		return
+	}
+	records, err := t.store.List(ctx, KindSlot)
+	count := len(records)
+	for _, p := range slices.Backward(took) {
+		switch {
+		case err != nil:
+			t.results[p.request] = SlotResult{Err: err}
+		case count > t.requests[p.request].Limit:
+			count--
+			t.results[p.request] = SlotResult{Err: t.store.Delete(ctx, KindSlot, p.key, p.version)}
+		}
+	}
+}
+
+func (t *slotTaker) fail(requests []int, err error) {
+	for _, i := range requests {
+		t.results[i].Err = err
+	}
 }

@@ -1,12 +1,180 @@
 package state
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync"
 )
+
+// recordType describes how values of one type are stored as records of one kind.
+type recordType[T any] struct {
+	kind    Kind
+	key     func(T) string
+	version func(*T) *uint64
+	name    func(T) string // for error messages
+	// check refuses what must not be stored; nil refuses nothing.
+	check func(T) error
+	// lasts reports whether only its own Update may end a record: it stays in force even if
+	// the store lacks it, after keys were deleted or an older backup was restored. nil
+	// means that none does.
+	lasts func(T) bool
+}
+
+// save writes a value durably and returns it with its new version. After an error it
+// returns the value as it was given. For the errors see Store.Put.
+func (t recordType[T]) save(ctx context.Context, s Store, v T) (T, error) {
+	if t.check != nil {
+		if err := t.check(v); err != nil {
+			return v, fmt.Errorf("save %s: %w", t.name(v), err)
+		}
+	}
+	data, err := encode(v)
+	if err != nil {
+		return v, fmt.Errorf("save %s: %w", t.name(v), err)
+	}
+	version, err := s.Put(ctx, Record{Kind: t.kind, Key: t.key(v), Version: *t.version(&v), Data: data})
+	if err != nil {
+		return v, fmt.Errorf("save %s: %w", t.name(v), err)
+	}
+	*t.version(&v) = version
+	return v, nil
+}
+
+// list returns all values that can be read, and an error (ErrUnreadable) that names each
+// record that cannot.
+func (t recordType[T]) list(ctx context.Context, s Store) ([]T, error) {
+	return decodeAll(ctx, s, t.kind, t.decode)
+}
+
+// get returns one value, or ErrNotFound.
+func (t recordType[T]) get(ctx context.Context, s Store, key string) (T, error) {
+	r, err := s.Get(ctx, t.kind, key)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return t.decode(r)
+}
+
+// delete removes a value. For the errors see Store.Delete.
+func (t recordType[T]) delete(ctx context.Context, s Store, v T) error {
+	return s.Delete(ctx, t.kind, t.key(v), *t.version(&v))
+}
+
+// decode returns the value of a record with the version of the record.
+func (t recordType[T]) decode(r Record) (T, error) {
+	var v, none T
+	err := decode(r.Data, &v)
+	if err == nil && t.key(v) != r.Key {
+		err = fmt.Errorf("it holds the record of %q", t.key(v))
+	}
+	if err != nil {
+		return none, fmt.Errorf("read %s: %w", RecordName(t.kind, r.Key), err)
+	}
+	*t.version(&v) = r.Version
+	return v, nil
+}
+
+// decodeAll returns every record of a kind that decode accepts, and an error that names
+// the others.
+func decodeAll[T any](ctx context.Context, s Store, kind Kind, decode func(Record) (T, error)) ([]T, error) {
+	records, err := s.List(ctx, kind)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]T, 0, len(records))
+	var bad []error
+	for _, r := range records {
+		v, err := decode(r)
+		if errors.Is(err, errSetAside) {
+			continue
+		}
+		if err != nil {
+			bad = append(bad, unreadableError{err})
+			continue
+		}
+		list = append(list, v)
+	}
+	return list, errors.Join(bad...)
+}
+
+// errSetAside makes decodeAll leave out a record.
+var errSetAside = errors.New("set aside")
+
+// ErrUnreadable marks the error that comes with a list. The list holds all records except
+// those that cannot be decoded.
+var ErrUnreadable = errors.New("unreadable records")
+
+// unreadableError says why one record cannot be decoded.
+type unreadableError struct{ error }
+
+func (unreadableError) Is(target error) bool { return target == ErrUnreadable }
+
+func (u unreadableError) Unwrap() error { return u.error }
+
+// codecVersion is the version of every record that is written. Increase it for a change
+// that an older fenced cannot read, or would lose when it saves the record again.
+const codecVersion = 1
+
+// envelope is the outer JSON object of every record: {"v":1,"data":...}.
+type envelope struct {
+	V    int             `json:"v"`
+	Data json.RawMessage `json:"data"`
+}
+
+func encode(value any) ([]byte, error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(envelope{V: codecVersion, Data: data})
+}
+
+// decode reads a record. It refuses a field that this program does not know, because the
+// field would be lost when the record is saved again. A record of a newer version is
+// ErrFuture. // I20
+func decode(data []byte, value any) error {
+	var probe struct {
+		V int `json:"v"`
+	}
+	// Only the version is read at first: the rest of a newer record is unknown.
+	if err := json.Unmarshal(data, &probe); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	switch {
+	case probe.V > codecVersion:
+		return fmt.Errorf("decode version %d, this program knows %d: %w", probe.V, codecVersion, ErrFuture)
+	case probe.V < 1:
+		return errors.New("decode: the record has no version")
+	}
+	var e envelope
+	if err := decodeStrict(data, &e); err != nil {
+		return err
+	}
+	if len(e.Data) == 0 || string(e.Data) == "null" {
+		return errors.New("decode: the record is empty")
+	}
+	return decodeStrict(e.Data, value)
+}
+
+// decodeStrict decodes one JSON value and refuses unknown fields.
+func decodeStrict(data []byte, value any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(value); err != nil {
+		return fmt.Errorf("decode: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("decode: data follows the record")
+	}
+	return nil
+}
 
 // Table caches the records of one kind. It changes them in the store by compare-and-set,
 // so that several instances can share the store. Several goroutines may use a table at the

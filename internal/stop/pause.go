@@ -1,10 +1,18 @@
 package stop
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -95,4 +103,140 @@ func (s *Stop) resumeHint(why, resumed, cluster string) string {
 		}
 	}
 	return ""
+}
+
+// maxFileReason is how many bytes of the pause file a message shows.
+const maxFileReason = 200
+
+// pauseFile pauses everything while the file exists. It needs neither the API, nor the store,
+// nor the socket, so it works when nothing else does. // I23
+type pauseFile struct {
+	path string // "" if no file is configured
+
+	mu     sync.Mutex
+	exists bool
+	ended  time.Time // when the file was last found gone; zero if it never went away
+}
+
+// look returns why the file pauses everything, or "" if it does not, and when the last such
+// pause ended. If the file cannot be looked at, it pauses as well: nobody knows that it does
+// not exist.
+func (f *pauseFile) look(now time.Time) (why string, ended time.Time) {
+	if f.path == "" {
+		return "", time.Time{}
+	}
+	why = f.read()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.exists && why == "" {
+		f.ended = now
+	}
+	f.exists = why != ""
+	return why, f.ended
+}
+
+func (f *pauseFile) read() string {
+	fi, err := os.Lstat(f.path) // a dangling link counts as well
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return ""
+	case err != nil:
+		return "it cannot be seen whether everything is paused: " + err.Error()
+	}
+	why := "everything is paused by the file " + f.path
+	if !fi.Mode().IsRegular() { // opening a pipe could block for ever
+		return why
+	}
+	file, err := os.Open(f.path)
+	if err != nil {
+		return why
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFileReason))
+	if err != nil {
+		return why
+	}
+	return why + ": " + cmp.Or(strings.TrimSpace(bmc.Printable(string(text), maxFileReason)), "it gives no reason")
+}
+
+// pauseRecords are the stored records of the clusters, and one of all clusters: their pauses,
+// and what else people ordered for them.
+type pauseRecords struct {
+	store  state.Store
+	clocks *clocks
+	table  *state.Table[state.Cluster]
+}
+
+func (p *pauseRecords) load(ctx context.Context) error { return p.table.Load(ctx, p.store) }
+
+// record returns the record of a cluster, or of all clusters, as it was last stored.
+func (p *pauseRecords) record(cluster string) state.Cluster {
+	if r, known := p.table.Get(state.Cluster{Name: cluster}.Key()); known {
+		return r
+	}
+	return state.Cluster{Name: cluster}
+}
+
+// pause returns the stored pause of a cluster, or of all clusters.
+func (p *pauseRecords) pause(cluster string) stop { return pauseOf(p.record(cluster)) }
+
+// change stores a change of a record, on top of what another instance may have stored. If the
+// store refuses, nothing changes in memory.
+func (p *pauseRecords) change(ctx context.Context, cluster string, change func(*state.Cluster)) error {
+	_, err := p.table.Update(ctx, p.store, state.Cluster{Name: cluster}.Key(), func(r state.Cluster, _ bool) (state.Cluster, bool) {
+		r.Name = cluster
+		change(&r)
+		return r, true
+	})
+	return err
+}
+
+// save stores a pause, unless a longer one is stored.
+func (p *pauseRecords) save(ctx context.Context, cluster string, v stop) error {
+	return p.change(ctx, cluster, func(r *state.Cluster) {
+		v := v.orLonger(pauseOf(*r), p.clocks.endBy(cluster))
+		r.Paused, r.PausedBy, r.PausedReason, r.PausedAt, r.PausedUntil = true, v.by, v.reason, v.at, v.until
+	})
+}
+
+// resume stores that a person ended the pause at a time.
+func (p *pauseRecords) resume(ctx context.Context, cluster string, at time.Time) error {
+	return p.change(ctx, cluster, func(r *state.Cluster) { clearPause(r, at) })
+}
+
+// endOver stores that a pause has ended, if its time is over, and returns it. It returns the
+// zero value if there was no such pause, or if another instance was faster. // I16, I23
+func (p *pauseRecords) endOver(ctx context.Context, cluster string) stop {
+	now := p.clocks.endBy(cluster)
+	over := func(v stop) bool { return (v != stop{}) && !v.active(now) }
+	if !over(p.pause(cluster)) {
+		return stop{}
+	}
+	var ended stop
+	err := p.change(ctx, cluster, func(r *state.Cluster) {
+		ended = stop{}
+		if v := pauseOf(*r); over(v) {
+			ended = v
+			clearPause(r, p.clocks.endedAt(v.until))
+		}
+	})
+	if err != nil {
+		return stop{}
+	}
+	return ended
+}
+
+// clearPause removes the pause from a record.
+func clearPause(r *state.Cluster, at time.Time) {
+	r.Paused, r.PausedBy, r.PausedReason, r.PausedAt, r.PausedUntil = false, "", "", time.Time{}, time.Time{}
+	r.ResumedAt = later(r.ResumedAt, at)
+}
+
+// saveFileEnd stores when the pause file went away, so that the quiet period after it survives
+// a restart. A zero time means that the file never went away.
+func (p *pauseRecords) saveFileEnd(ctx context.Context, ended time.Time) {
+	if ended.IsZero() || !p.record(state.AllClusters).ResumedAt.Before(ended) {
+		return
+	}
+	_ = p.change(ctx, state.AllClusters, func(r *state.Cluster) { r.ResumedAt = later(r.ResumedAt, ended.UTC()) }) // runSync tries again
 }

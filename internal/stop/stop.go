@@ -4,11 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/live"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -115,3 +122,269 @@ func (s *Stop) recordChanged(r state.Cluster) {
 // EndBy is the time by which the stops of a cluster, or of all, end, and by which old records
 // are deleted. It is zero, and nothing ends, until the cluster was seen. // I23
 func (s *Stop) EndBy(cluster string) time.Time { return s.clocks.endBy(cluster) }
+
+// Cluster is what a Stop needs from one cluster.
+type Cluster interface {
+	// Clock returns the API server's clock minus this host's clock, or 0 if the two differ
+	// by no more than is allowed. seen reports whether the whole cluster was seen recently:
+	// before that, nobody knows whether this host's clock is right.
+	Clock() (skew time.Duration, seen bool)
+	// BeQuiet begins a quiet period at a time. // I16
+	BeQuiet(from time.Time)
+	// Wake makes the cluster decide again at once, because a stop began or ended.
+	Wake()
+}
+
+// clusters are the clusters of one daemon by name.
+type clusters struct{ live.Map[Cluster] }
+
+// named returns the clusters that a stop is about: the one of that name, or all of them for
+// state.AllClusters.
+func (c *clusters) named(cluster string) map[string]Cluster {
+	if cluster == state.AllClusters {
+		return c.All()
+	}
+	if one := c.Get(cluster); one != nil {
+		return map[string]Cluster{cluster: one}
+	}
+	return nil
+}
+
+func (c *clusters) beQuiet(cluster string, from time.Time) {
+	for _, one := range c.named(cluster) {
+		one.BeQuiet(from)
+	}
+}
+
+func (c *clusters) wake(cluster string) {
+	for _, one := range c.named(cluster) {
+		one.Wake()
+	}
+}
+
+// names returns the names of the clusters that a stop is about, in order.
+func (c *clusters) names(cluster string) []string { return slices.Sorted(maps.Keys(c.named(cluster))) }
+
+const saveTime = 5 * time.Second // bounds the save of a stop, which binds before it is saved
+
+// stored returns the stored stop of a key.
+func (s *Stop) stored(k key) stop {
+	if k.node == "" {
+		return s.pauses.pause(k.cluster)
+	}
+	return s.holds.hold(k)
+}
+
+// begin makes an order a stop. The stop binds at once, whatever the store does, and never
+// shortens one that is there. verb is what the person does, and done what is then true of the
+// cluster or Node; both are for messages. // I23
+func (s *Stop) begin(ctx context.Context, k key, o order.Order, verb, done string) order.Outcome {
+	v := stop{by: o.Actor, reason: o.Reason, at: time.Now().UTC(), until: o.Ends(s.clocks.startBy(k.cluster))}
+	length := untilText(v.until)
+	end := s.EndBy(k.cluster)
+	v = v.orLonger(s.unsaved.get(k), end).orLonger(s.stored(k), end)
+	s.unsaved.set(k, v)
+	s.clusters.wake(k.cluster)
+	s.opt.Emit(o.Event(verb + length))
+	out := order.Outcome{}
+	if err := s.save(ctx, k, v); err != nil {
+		out.Unsaved = done + " by this daemon alone, and until it restarts: the state could not be saved, so order it" +
+			" at every other fenced that shares the store, too: " + err.Error()
+		s.opt.Emit(k.event(event.Event{Type: event.Failed, Message: out.Unsaved}))
+	} else if stored := s.stored(k); stored.active(end) {
+		v = stored // it may be longer than what was known here
+	}
+	if out.Until = v.until; v.by != o.Actor || v.reason != o.Reason {
+		out.Earlier = v.by + ": " + v.reason
+	}
+	return out
+}
+
+// save stores an unsaved stop, unless it was ended or replaced meanwhile.
+func (s *Stop) save(ctx context.Context, k key, v stop) error {
+	ctx, cancel := context.WithTimeout(ctx, saveTime)
+	defer cancel()
+	if err := s.lockSaving(ctx); err != nil {
+		return err
+	}
+	defer s.saving.Release(1)
+	if s.unsaved.get(k) != v {
+		return nil
+	}
+	var err error
+	if k.node == "" {
+		err = s.pauses.save(ctx, k.cluster, v)
+	} else {
+		err = s.holds.save(ctx, k, v)
+	}
+	if err == nil {
+		s.unsaved.drop(k, v)
+	}
+	return err
+}
+
+// lockForOrder waits until this order may change stops, but no longer than a person should
+// wait.
+func (s *Stop) lockForOrder(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, saveTime)
+	defer cancel()
+	return s.lockSaving(ctx)
+}
+
+// lockSaving waits until the caller may change stops, as long as ctx lasts. The one who has the
+// lock may be waiting for a store that hangs.
+func (s *Stop) lockSaving(ctx context.Context) error {
+	if err := s.saving.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("wait until another change is stored: %w", err)
+	}
+	return nil
+}
+
+const syncEvery = time.Second // between two looks at the pause file, and two attempts to save
+
+// Run watches the pause file, saves what could not be saved, and ends what is over, until ctx
+// ends.
+func (s *Stop) Run(ctx context.Context) error {
+	var both sync.WaitGroup
+	both.Go(func() { s.watchFile(ctx) })
+	both.Go(func() { s.runSync(ctx) })
+	both.Wait()
+	return nil
+}
+
+// watchFile reports when the pause file appears or goes away, and wakes the clusters. The gates
+// look at the file themselves. watchFile does no other I/O: the store may hang. // I23
+func (s *Stop) watchFile(ctx context.Context) {
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
+	last := ""
+	for {
+		why, _ := s.file.look(time.Now())
+		if why != last {
+			message := why
+			if why == "" {
+				message = "the pause file is gone; the quiet period begins"
+			}
+			last = why
+			s.opt.Emit(event.Event{Type: event.Ordered, Message: message})
+			s.clusters.wake(state.AllClusters)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// runSync reconciles the stops in memory with the store every second. It does not report a
+// failure, because it tries again.
+func (s *Stop) runSync(ctx context.Context) {
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		s.syncUnsaved(ctx)
+		s.endPauses(ctx)
+		_, ended := s.file.look(time.Now())
+		s.pauses.saveFileEnd(ctx, ended)
+		s.holds.endOver(ctx, s.emitHoldOver)
+	}
+}
+
+// syncUnsaved saves the unsaved stops, and ends those whose time is over.
+func (s *Stop) syncUnsaved(ctx context.Context) {
+	unsaved := s.unsaved.all()
+	for _, k := range slices.SortedFunc(maps.Keys(unsaved), compareKeys) {
+		v := unsaved[k]
+		switch {
+		case v.active(s.EndBy(k.cluster)):
+			_ = s.save(ctx, k, v)
+			continue
+		case k.node == "":
+			s.clusters.beQuiet(k.cluster, s.clocks.endedAt(v.until))
+			s.unsaved.drop(k, v)
+		default:
+			s.unsaved.drop(k, v)
+			s.emitHoldOver(k, v.by)
+		}
+	}
+}
+
+// endPauses stores which pauses are over, and begins the quiet period. // I16, I23
+func (s *Stop) endPauses(ctx context.Context) {
+	for _, name := range append(s.clusters.names(state.AllClusters), state.AllClusters) {
+		if ended := s.pauses.endOver(ctx, name); (ended != stop{}) {
+			s.opt.Emit(event.Event{Type: event.Ordered, Cluster: name, Message: "the pause by " + ended.by + " is over; the quiet period begins"})
+		}
+	}
+}
+
+const maxUnread = 500 // bytes of the text about unreadable records
+
+// corruptRecords are the records of pauses, holds and freezes that exist and cannot be read.
+// Nobody knows what they forbid, so everything is paused. Hosts that are off still come
+// back. // I20, I23
+type corruptRecords struct {
+	mu   sync.Mutex
+	errs map[state.Kind]error
+}
+
+func newCorruptRecords() *corruptRecords { return &corruptRecords{errs: map[state.Kind]error{}} }
+
+// note records the result of reading the records of a kind. It reports whether that changed
+// anything. If the store did not answer, nothing changes.
+func (c *corruptRecords) note(kind state.Kind, err error) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old, had := c.errs[kind]
+	switch {
+	case err == nil:
+		delete(c.errs, kind)
+		return had
+	case errors.Is(err, state.ErrUnreadable):
+		c.errs[kind] = err
+		return !had || old.Error() != err.Error()
+	}
+	return false
+}
+
+// why returns why everything is paused because of such records. It is "" if there are none.
+func (c *corruptRecords) why() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.errs) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, kind := range slices.Sorted(maps.Keys(c.errs)) {
+		texts = append(texts, strings.ReplaceAll(c.errs[kind].Error(), "\n", "; "))
+	}
+	return "everything is paused: what forbids something cannot be read: " + bmc.Printable(strings.Join(texts, "; "), maxUnread)
+}
+
+// NoteUnread records the result of reading the records of a kind. It returns err if the store
+// did not answer at all. When all records can be read again, the quiet period begins. // I16
+func (s *Stop) NoteUnread(kind state.Kind, err error) error {
+	if s.corrupt.note(kind, err) {
+		ev := event.Event{Type: event.Failed, Message: s.corrupt.why()}
+		if ev.Message == "" {
+			ev = event.Event{Type: event.Internal, Message: "what forbids something can be read again; the quiet period begins"}
+		}
+		s.clusters.beQuiet(state.AllClusters, time.Now())
+		s.opt.Emit(ev)
+		s.clusters.wake(state.AllClusters)
+	}
+	if err != nil && !errors.Is(err, state.ErrUnreadable) {
+		return err
+	}
+	return nil
+}
+
+// Corrupt returns why everything is paused because of unreadable records. It is "" if there
+// are none.
+func (s *Stop) Corrupt() string { return s.corrupt.why() }

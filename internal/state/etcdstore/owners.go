@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -226,4 +227,104 @@ func withEither(ctx, other context.Context) (context.Context, context.CancelFunc
 	ctx, cancel := context.WithCancel(ctx)
 	unhook := context.AfterFunc(other, cancel)
 	return ctx, func() { unhook(); cancel() }
+}
+
+// configured are the clusters that this instance is configured for, in the order in which they were
+// added. A reload changes them while the instance owns clusters.
+type configured struct {
+	mu   sync.Mutex
+	list []*configuredCluster
+}
+
+type configuredCluster struct {
+	name string
+	stop context.CancelFunc // ends the last callback; nil: there was none
+	done chan struct{}      // closed when that has returned
+}
+
+func (c *configured) names() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for _, one := range c.list {
+		names = append(names, one.name)
+	}
+	return names
+}
+
+// find returns the cluster of a name; nil if there is none. The caller holds c.mu.
+func (c *configured) find(name string) *configuredCluster {
+	if i := slices.IndexFunc(c.list, func(one *configuredCluster) bool { return one.name == name }); i >= 0 {
+		return c.list[i]
+	}
+	return nil
+}
+
+// beginCallback notes the callback that is about to begin. It returns false if the cluster was
+// removed: then the callback must not begin.
+func (c *configured) beginCallback(name string, stop context.CancelFunc, done chan struct{}) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.find(name)
+	if one != nil {
+		one.stop, one.done = stop, done
+	}
+	return one != nil
+}
+
+// Add implements state.Owners. The key of the instance names the cluster before the instance claims
+// it.
+func (i *instance) Add(cluster string) {
+	i.mu.Lock()
+	delete(i.aside, cluster) // of the time before it was removed
+	i.mu.Unlock()
+	i.configured.mu.Lock()
+	i.configured.list = append(i.configured.list, &configuredCluster{name: cluster})
+	i.configured.mu.Unlock()
+	signal(i.changed)
+}
+
+// Remove implements state.Owners. The claim ends at once, whatever the store does. Another instance
+// can claim the cluster only when this one has released it, or has lost its session. // I19
+func (i *instance) Remove(cluster string) {
+	i.configured.mu.Lock()
+	one := i.configured.find(cluster)
+	i.configured.list = slices.DeleteFunc(i.configured.list, func(each *configuredCluster) bool { return each == one })
+	i.configured.mu.Unlock()
+	if one != nil && one.done != nil {
+		one.stop()
+		<-one.done
+	}
+	signal(i.changed)
+}
+
+// StepAside implements state.Owners. The key of an instance does not name the clusters that the
+// instance leaves to the others. So the others, also older versions, take it for an instance that
+// is not configured for them. It begins to step aside when that key has been written.
+func (i *instance) StepAside(cluster string, aside bool) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.aside[cluster] != aside {
+		i.aside[cluster] = aside
+		signal(i.changed)
+	}
+	return true
+}
+
+// isAside returns whether this instance leaves a cluster to the others.
+func (i *instance) isAside(cluster string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.aside[cluster]
+}
+
+// wanted are the clusters that this instance would own.
+func (i *instance) wanted() []string {
+	list := []string{}
+	for _, cluster := range i.configured.names() {
+		if !i.isAside(cluster) {
+			list = append(list, cluster)
+		}
+	}
+	return list
 }

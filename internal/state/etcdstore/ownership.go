@@ -2,9 +2,15 @@ package etcdstore
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -261,4 +267,188 @@ func mustEncode(value any) string {
 		panic("etcdstore: a value of ownership always encodes: " + err.Error())
 	}
 	return string(data)
+}
+
+// concerned are the clusters that this instance is configured for, and those that it still has to
+// release: a claim whose answer was lost may be known only by its key.
+func (o *ownership) concerned() []string {
+	names := o.configured.names()
+	add := func(cluster string) {
+		if !slices.Contains(names, cluster) {
+			names = append(names, cluster)
+		}
+	}
+	for cluster := range o.owned {
+		add(cluster)
+	}
+	for cluster, owner := range o.view.owners {
+		if owner.lease == o.sess.id {
+			add(cluster)
+		}
+	}
+	return names
+}
+
+// asideAfter is how many times MinOwnership an instance keeps a cluster before it steps aside.
+const asideAfter = 5
+
+// publishWanted writes the key of the instance again if it wants other clusters than the key says.
+// The key keeps its create revision and its lease.
+func (o *ownership) publishWanted(ctx context.Context) error {
+	wanted := o.wanted()
+	entry, found := o.view.instances[o.Instance]
+	if !found || slices.Equal(entry.clusters, wanted) {
+		return nil
+	}
+	key := o.store.instanceKey(o.Instance)
+	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	_, err := o.store.client.Txn(attempt).If(clientv3.Compare(clientv3.CreateRevision(key), "=", o.registered)).
+		Then(clientv3.OpPut(key, mustEncode(instanceValue{Clusters: wanted}), clientv3.WithLease(o.sess.id))).Commit()
+	if err != nil {
+		return fmt.Errorf("say which clusters instance %q wants: %w", o.Instance, err)
+	}
+	return nil // the watch shows it
+}
+
+// The values of the keys of ownership. An unknown field of a newer fenced is ignored, because
+// a value that was read is never written back.
+type (
+	instanceValue struct {
+		// Clusters are those that the instance is configured for, without those that it leaves to
+		// the others.
+		Clusters []string `json:"clusters"`
+	}
+	ownerValue struct {
+		Instance string `json:"instance"`
+	}
+	lastValue struct {
+		Instance string `json:"instance"`
+		// Released means that the owner deleted its key after its last command had ended,
+		// and after the last commands of lost owners before it had ended.
+		Released bool `json:"givenUp"`
+	}
+)
+
+// ownershipPrefix begins all keys of ownership.
+func (s *store) ownershipPrefix() string { return s.prefix + "ha/" }
+
+func (s *store) instanceKey(instance string) string {
+	return s.ownershipPrefix() + "member/" + url.PathEscape(instance)
+}
+
+func (s *store) ownerKey(cluster string) string {
+	return s.ownershipPrefix() + "owner/" + url.PathEscape(cluster)
+}
+
+func (s *store) lastKey(cluster string) string {
+	return s.ownershipPrefix() + "last/" + url.PathEscape(cluster)
+}
+
+// view says which instances run and who owns which cluster, at one revision.
+type view struct {
+	instances map[string]instanceEntry // by name
+	owners    map[string]ownerEntry    // by cluster
+	last      map[string]lastEntry     // by cluster
+}
+
+type instanceEntry struct {
+	revision int64 // create revision of the key
+	clusters []string
+}
+
+type ownerEntry struct {
+	instance string
+	epoch    int64 // create revision of the key
+	lease    clientv3.LeaseID
+}
+
+type lastEntry struct {
+	version  int64 // modification revision of the key
+	released bool
+}
+
+// readView reads all keys of ownership in one request.
+func (s *store) readView(ctx context.Context) (view, error) {
+	v := view{instances: map[string]instanceEntry{}, owners: map[string]ownerEntry{}, last: map[string]lastEntry{}}
+	var resp *clientv3.GetResponse
+	err := s.retry(ctx, func(ctx context.Context) (err error) {
+		resp, err = s.client.Get(ctx, s.ownershipPrefix(), clientv3.WithPrefix())
+		return err
+	})
+	if err != nil {
+		return view{}, err
+	}
+	for _, kv := range resp.Kvs {
+		kind, escaped, _ := strings.Cut(strings.TrimPrefix(string(kv.Key), s.ownershipPrefix()), "/")
+		name, err := url.PathUnescape(escaped)
+		if err != nil {
+			continue // fenced writes no such key
+		}
+		// A value that cannot be decoded is taken as empty: the key itself still counts.
+		switch kind {
+		case "member":
+			var value instanceValue
+			_ = json.Unmarshal(kv.Value, &value)
+			v.instances[name] = instanceEntry{revision: kv.CreateRevision, clusters: value.Clusters}
+		case "owner":
+			var value ownerValue
+			_ = json.Unmarshal(kv.Value, &value)
+			v.owners[name] = ownerEntry{instance: value.Instance, epoch: kv.CreateRevision, lease: clientv3.LeaseID(kv.Lease)}
+		case "last":
+			var value lastValue
+			_ = json.Unmarshal(kv.Value, &value)
+			v.last[name] = lastEntry{version: kv.ModRevision, released: value.Released}
+		}
+	}
+	return v, nil
+}
+
+// Import relies on this.
+var _ state.Shared = (*store)(nil)
+
+// Instances implements state.Shared.
+func (s *store) Instances(ctx context.Context) ([]string, error) {
+	v, err := s.readView(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Collect(maps.Keys(v.instances)), nil
+}
+
+// wants returns whether the key of an instance names a cluster.
+func (v view) wants(instance, cluster string) bool {
+	return slices.Contains(v.instances[instance].clusters, cluster)
+}
+
+// preferredInstance returns the instance that should own a cluster, among those that run and
+// want it. It leaves one instance out. It returns "" if there is none.
+func (v view) preferredInstance(cluster, except string) string {
+	var candidates []string
+	for name, entry := range v.instances {
+		if name != except && slices.Contains(entry.clusters, cluster) {
+			candidates = append(candidates, name)
+		}
+	}
+	return preferred(candidates, cluster)
+}
+
+// preferred returns the instance that should own a cluster: the one with the highest score
+// (rendezvous hashing). When an instance starts or stops, only the clusters for which it has
+// the highest score change their owner. preferred returns "" if there is no instance.
+func preferred(instances []string, cluster string) string {
+	var found string
+	var highest uint64
+	for _, name := range instances {
+		points := score(name, cluster)
+		if found == "" || points > highest || points == highest && name < found {
+			found, highest = name, points
+		}
+	}
+	return found
+}
+
+func score(instance, cluster string) uint64 {
+	sum := sha256.Sum256([]byte(instance + "\x00" + cluster))
+	return binary.BigEndian.Uint64(sum[:])
 }

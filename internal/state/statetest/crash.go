@@ -2,11 +2,13 @@ package statetest
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -82,29 +84,38 @@ func crash(t *testing.T, e Engine) {
 // killWriter runs a writer until it has acknowledged n writes, and kills it. It records the
 // acknowledged writes in acked and returns the last key.
 func killWriter(t *testing.T, path string, n int, acked map[string]string) (last string) {
+	seen := runUntilKilled(t, path, n, func(line string) {
+		key, rest, ok := strings.Cut(line, " ")
+		require.True(t, ok && strings.HasPrefix(key, "k"), "the writer said %q", line)
+		if rest == "0 -" {
+			rest = ""
+		}
+		acked[key], last = rest, key
+	})
+	require.NotZero(t, seen, "the writer wrote nothing")
+	return last
+}
+
+// runUntilKilled runs the calling test again in another process, which writes to the store at the
+// path, and gives each of its lines to acknowledged. After n lines it kills the process with -9; more
+// lines may come. It returns how many came.
+func runUntilKilled(t *testing.T, path string, n int, acknowledged func(line string), env ...string) (seen int) {
 	root, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(root)+"$", "-test.timeout=60s")
-	cmd.Env = append(os.Environ(), writerEnv+"="+path)
+	cmd.Env = append(append(os.Environ(), writerEnv+"="+path), env...)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	watchdog := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() }) // too late is harmless
 	defer watchdog.Stop()
-	lines := bufio.NewScanner(out)
-	for i := 0; lines.Scan(); i++ {
-		key, rest, ok := strings.Cut(lines.Text(), " ")
-		require.True(t, ok && strings.HasPrefix(key, "k"), "the writer said %q", lines.Text())
-		if rest == "0 -" {
-			rest = ""
-		}
-		acked[key], last = rest, key
-		if i+1 == n {
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		acknowledged(lines.Text())
+		if seen++; seen == n {
 			require.NoError(t, cmd.Process.Kill())
 		}
 	}
 	assert.Error(t, cmd.Wait(), "the writer was to be killed")
-	require.NotEmpty(t, last, "the writer wrote nothing")
-	return last
+	return seen
 }
 
 func contents(t *testing.T, s state.Store) map[string]string {
@@ -124,4 +135,84 @@ func nextKey(key string) string {
 		panic("statetest: not a key of the writer: " + key)
 	}
 	return fmt.Sprintf("k%d", (i+1)%crashKeys)
+}
+
+// manyEnv tells the second process that many goroutines write at the same time.
+const manyEnv = "STATETEST_MANY_WRITERS"
+
+const writers = 16
+
+// manyWriteUntilKilled has many goroutines put records without end, each a record of its own.
+// After each success it prints "key count".
+func manyWriteUntilKilled(t *testing.T, e Engine, path string) {
+	s, err := e.Open(path)
+	require.NoError(t, err)
+	var g sync.WaitGroup
+	for i := range writers {
+		g.Go(func() {
+			key := fmt.Sprintf("w%d", i)
+			old, err := s.Get(t.Context(), state.KindRun, key)
+			if err != nil {
+				assert.ErrorIs(t, err, state.ErrNotFound)
+			}
+			count := countOf(t, old.Data)
+			for version := old.Version; err == nil || errors.Is(err, state.ErrNotFound); count++ {
+				version, err = s.Put(t.Context(), state.Record{Kind: state.KindRun, Key: key, Version: version, Data: fmt.Append(nil, count+1)})
+				if assert.NoError(t, err) {
+					fmt.Printf("%s %d\n", key, count+1)
+				}
+			}
+		})
+	}
+	g.Wait()
+}
+
+func countOf(t *testing.T, data []byte) (n int) {
+	if len(data) > 0 {
+		_, err := fmt.Sscan(string(data), &n)
+		assert.NoError(t, err)
+	}
+	return n
+}
+
+// crashOfMany kills a process in which many write to one store, so that their records become
+// durable together. Afterwards each acknowledged write is there, and of each writer at most the
+// one more that was under way.
+func crashOfMany(t *testing.T, e Engine) {
+	path := e.NewPath(t)
+	acked := map[string]int{}
+	rounds, random := 5, dice.New(t)
+	if e.Soak {
+		rounds = 100
+	}
+	for round := range rounds {
+		n := 1 + random.IntN(20*writers)
+		killManyWriters(t, path, n, acked)
+		s, err := e.Open(path)
+		require.NoError(t, err, "round %d: open after the kill", round)
+		list, err := s.List(t.Context(), state.KindRun)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		found := map[string]int{}
+		for _, r := range list {
+			found[r.Key] = countOf(t, r.Data)
+		}
+		for i := range writers {
+			key := fmt.Sprintf("w%d", i)
+			assert.Contains(t, []int{acked[key], acked[key] + 1}, found[key], "round %d, after %d writes: %s", round, n, key)
+			acked[key] = found[key]
+		}
+	}
+}
+
+// killManyWriters runs the writers until they have acknowledged n writes, and kills them.
+func killManyWriters(t *testing.T, path string, n int, acked map[string]int) {
+	seen := runUntilKilled(t, path, n, func(line string) {
+		var key string
+		var count int
+		_, err := fmt.Sscanf(line, "%s %d", &key, &count)
+		require.NoError(t, err, "the writers said %q", line)
+		acked[key] = count
+	}, manyEnv+"=1")
+	require.NotZero(t, seen, "the writers wrote nothing")
 }

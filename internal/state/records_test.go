@@ -2,7 +2,9 @@ package state_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/state"
@@ -90,4 +92,48 @@ func TestQuarantineStandsBesideAHold(t *testing.T) {
 	all, err = statetest.LoadHolds(t.Context(), s)
 	require.NoError(t, err)
 	require.Equal(t, []state.Hold{quarantine}, all)
+}
+
+func TestFreezes(t *testing.T) {
+	s, ctx := openStore(t), t.Context()
+	f := state.Freeze{RunID: "r1", Host: "prod/n", Cluster: "prod", Node: "n", Devices: "192.0.2.1", Class: "dell r650 6.10", Reason: "the Lease moved", At: noon}
+	saved, err := statetest.SaveFreeze(ctx, s, f)
+	require.NoError(t, err)
+	require.True(t, saved.Active())
+	saved.ReleasedBy, saved.ReleasedReason, saved.ReleasedAt = "ada", "board replaced", noon.Add(time.Hour)
+	saved, err = statetest.SaveFreeze(ctx, s, saved)
+	require.NoError(t, err)
+	require.False(t, saved.Active())
+
+	_, err = s.Put(ctx, state.Record{Kind: state.KindFreeze, Key: "bad", Data: []byte(`{"v":1,"data":{"runID":"other"}}`)})
+	require.NoError(t, err)
+	list, err := statetest.LoadFreezes(ctx, s)
+	require.ErrorContains(t, err, `"other"`, "one that cannot be read is never taken for none")
+	require.Equal(t, []state.Freeze{saved}, list)
+}
+
+// A record that cannot be read does not stop the start of a daemon, and is overwritten.
+func TestRefusalsThatCannotBeRead(t *testing.T) {
+	s := openStore(t)
+	saved, err := state.SaveRefusedAccounts(t.Context(), s, state.RefusedAccounts{Instance: "a", Accounts: []state.RefusedAccount{{Service: "x", User: "u"}}})
+	require.NoError(t, err)
+	loaded, err := state.LoadRefusedAccounts(t.Context(), s, "a")
+	require.NoError(t, err)
+	assert.Equal(t, saved, loaded)
+
+	meta, err := s.List(t.Context(), state.KindMeta)
+	require.NoError(t, err)
+	for _, r := range meta {
+		if r.Version == saved.Version {
+			r.Data = []byte("?")
+			_, err := s.Put(t.Context(), r)
+			require.NoError(t, err)
+		}
+	}
+	loaded, err = state.LoadRefusedAccounts(t.Context(), s, "a")
+	require.NoError(t, err)
+	assert.Empty(t, loaded.Accounts)
+	assert.NotEqual(t, saved.Version, loaded.Version)
+	_, err = state.SaveRefusedAccounts(t.Context(), s, loaded)
+	require.NoError(t, err)
 }
