@@ -60,9 +60,9 @@ func TestAccounts(t *testing.T) {
 		"a right that it may have elsewhere":   {kind: bmc.KindPrivilege, next: outletOf("2", "fence", "old"), asked: true},
 		"no answer is no refusal":              {kind: bmc.KindUnreachable, next: mine, asked: true},
 		"a person mended it":                   {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.forget(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{mine}}}}) }},
-		"a health check was let in":            {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.took(mine) }},
-		"a health check with another password": {kind: bmc.KindAuth, next: mine, after: func(a *accounts) { a.took(outletOf("1", "fence", "new")) }},
-		"a health check shows no right":        {kind: bmc.KindPrivilege, next: mine, after: func(a *accounts) { a.took(mine) }},
+		"a health check was let in":            {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.accepted(mine) }},
+		"a health check with another password": {kind: bmc.KindAuth, next: mine, after: func(a *accounts) { a.accepted(outletOf("1", "fence", "new")) }},
+		"a health check shows no right":        {kind: bmc.KindPrivilege, next: mine, after: func(a *accounts) { a.accepted(mine) }},
 		"a person mended what is somewhere else": {kind: bmc.KindAuth, next: mine, after: func(a *accounts) {
 			a.forget(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{Driver: bmc.DriverIPMI}}}}})
 		}},
