@@ -70,7 +70,7 @@ func TestStuckPower(t *testing.T) {
 func assertGoroutines(t *testing.T, before int) {
 	t.Helper()
 	most := before + 3
-	for range 10_000 {
+	for range 10_000_000 { // a busy machine may let one wait for seconds
 		if runtime.NumGoroutine() <= most {
 			return
 		}
