@@ -285,24 +285,24 @@ func agentConfigError(d Device) (key, why string) {
 	if must := requiredParameter[d.Agent]; must != "" && all[must] == "" && all[strings.ReplaceAll(must, "_", "-")] == "" {
 		return "parameters", fmt.Sprintf("%s without %s selects a machine by its position; set the parameter %s", d.Agent, must, must)
 	}
+	separator, ok := all["plug_separator"]
+	if !ok {
+		separator = plugSeparator
+	}
 	for _, name := range []string{"plug", "port"} {
-		if why := d.severalPlugs(all[name]); why != "" {
+		if why := SeveralPlugs(d.Agent, all[name], separator); why != "" {
 			return "parameters." + name, why
 		}
 	}
 	return "", ""
 }
 
-// severalPlugs rejects several outlets in one device: a second host that shares
-// one of them would not be noticed. // I9
-func (d Device) severalPlugs(plug string) string {
-	separator, ok := d.Parameters["plug_separator"]
-	if !ok {
-		separator = plugSeparator
-	}
+// SeveralPlugs returns the reason to reject several outlets in one device, or an empty
+// string: a second host that shares one of them would not be noticed. // I9
+func SeveralPlugs(agent, plug, separator string) string {
 	if separator == "" || !strings.Contains(plug, separator) {
 		return ""
 	}
 	return fmt.Sprintf("plug %q of %s names several outlets; write each as a device of the level "+
-		"(or set plug_separator, when the %q belongs to a name)", plug, d.Agent, separator)
+		"(or set plug_separator, when the %q belongs to a name)", plug, agent, separator)
 }

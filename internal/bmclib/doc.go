@@ -16,4 +16,9 @@
 // never in argv. The providers over HTTPS use our own transport, which limits
 // every request in size and time, and restricts it to the BMC and the configured
 // system.
+//
+//	client.go    Read and Send, each through one provider
+//	provider.go  the providers that can be chosen, and ipmitool
+//	guard.go     our transport: what a provider may send, and what the answers say
+//	errors.go    errors, without secrets
 package bmclib

@@ -8,6 +8,11 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
+const (
+	maxRaw  = 64
+	maxText = 300 // of an error text, in bytes
+)
+
 // kindError is an error with a known Kind.
 type kindError struct {
 	kind bmc.Kind
@@ -15,6 +20,7 @@ type kindError struct {
 }
 
 func (e *kindError) Error() string { return e.err.Error() }
+
 func (e *kindError) Unwrap() error { return e.err }
 
 // safeText is an error text that may be shown. It does not unwrap to the error of

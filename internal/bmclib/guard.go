@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/bmc-toolbox/bmclib/v2/providers/asrockrack"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -206,4 +209,115 @@ func (g *guard) cause(err error) error {
 		return &kindError{bmc.KindOfStatus(g.status), fmt.Errorf("the BMC answered HTTP %d %s", g.status, http.StatusText(g.status))}
 	}
 	return err
+}
+
+// loginTimeout is how long to wait for the answer to a login after ctx ended, to
+// end the session that it may have started.
+const loginTimeout = 10 * time.Second
+
+// isLogin reports whether req starts a Redfish session.
+func isLogin(req *http.Request) bool {
+	return req.Method == http.MethodPost && strings.HasSuffix(strings.TrimSuffix(req.URL.Path, "/"), "/Sessions")
+}
+
+// login sends req beyond the end of ctx: a session that nobody ends would use one
+// of the BMC's few sessions.
+func (g *guard) login(ctx context.Context, req *http.Request) (*http.Response, error) {
+	type answer struct {
+		resp *http.Response
+		err  error
+	}
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), loginTimeout)
+	done := make(chan answer, 1)
+	go func() {
+		resp, err := g.exchange(req.Clone(own))
+		done <- answer{resp, err}
+	}()
+	select {
+	case a := <-done:
+		cancel()
+		return a.resp, a.err
+	case <-ctx.Done():
+		go func() {
+			defer cancel()
+			if a := <-done; a.err == nil {
+				g.forget(own, req, a.resp)
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// forget ends the session that resp started.
+func (g *guard) forget(ctx context.Context, req *http.Request, resp *http.Response) {
+	defer g.transport.CloseIdleConnections()
+	session, err := req.URL.Parse(resp.Header.Get("Location"))
+	token := resp.Header.Get("X-Auth-Token")
+	if err != nil || token == "" || g.checkURL(session) != nil {
+		return
+	}
+	end, err := http.NewRequestWithContext(ctx, http.MethodDelete, session.String(), nil)
+	if err != nil {
+		return
+	}
+	end.Header.Set("X-Auth-Token", token)
+	_, _ = g.exchange(end) // otherwise the BMC's own timeout ends the session
+}
+
+// inspect reads the identity in an answer, and checks that a power state that the
+// provider will use is really in it.
+func (g *guard) inspect(path string, body []byte) error {
+	if repeated, ok := errors.AsType[*bmc.RepeatedError](bmc.CheckNames(body)); ok {
+		return &kindError{bmc.KindProtocol, repeated} // the provider would take the last value // I1
+	}
+	if g.provider == asrockrack.ProviderName {
+		if strings.HasSuffix(path, "/api/chassis-status") {
+			return hasPowerStatus(body)
+		}
+		return nil
+	}
+	if who, ok := systemIdentity(body); ok {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.who = who
+	}
+	return nil
+}
+
+// hasPowerStatus returns an error if power_status is missing: the provider reads
+// a missing one as 0, which is off. // I1
+func hasPowerStatus(body []byte) error {
+	var chassis struct {
+		PowerStatus *int `json:"power_status"`
+	}
+	if err := json.Unmarshal(body, &chassis); err != nil || chassis.PowerStatus == nil {
+		return &kindError{bmc.KindProtocol, errors.New("the answer about the chassis has no power status")}
+	}
+	return nil
+}
+
+// systemIdentity returns the identity in a Redfish ComputerSystem.
+func systemIdentity(body []byte) (bmc.Identity, bool) {
+	var system struct {
+		Type         string `json:"@odata.type"`
+		UUID         string
+		SerialNumber string
+	}
+	if json.Unmarshal(body, &system) != nil || !strings.HasPrefix(system.Type, "#ComputerSystem.") {
+		return bmc.Identity{}, false
+	}
+	return bmc.Identity{UUID: bmc.Printable(system.UUID, maxIdentity), Serial: bmc.Printable(system.SerialNumber, maxIdentity)}, true
+}
+
+const maxIdentity = 64
+
+// identityError returns an error if another machine answers than the one that was
+// read. A device that reports no identity cannot be compared; it is used only if
+// it was enrolled.
+func identityError(read, answers bmc.Identity) error {
+	if read.Equal(answers) {
+		return nil
+	}
+	return &kindError{bmc.KindIdentity, fmt.Errorf("system %q (serial %q) was read, but %q (serial %q) answers now; no command was sent",
+		read.UUID, read.Serial, answers.UUID, answers.Serial)}
 }

@@ -2,8 +2,14 @@ package bmclib
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -101,6 +107,13 @@ func choose(d bmc.Device) (providerSpec, error) {
 	return providerSpec{}, fmt.Errorf("unknown provider %q; use one of %s", d.Provider, strings.Join(names, ", "))
 }
 
+// parse accepts a provider's exact texts for On and Off. Everything else,
+// including PoweringOff and an empty text, is Unknown. // I1
+func (k providerSpec) parse(text string) (bmc.PowerState, string) {
+	text = strings.TrimSpace(text)
+	return k.answers[text], bmc.Printable(text, maxRaw)
+}
+
 // host is the host in the form in which a port can follow.
 func host(d bmc.Device) string {
 	if strings.Contains(d.Endpoint.Host, ":") {
@@ -117,3 +130,65 @@ func urlHost(d bmc.Device) string {
 }
 
 func port(d bmc.Device) string { return strconv.Itoa(d.Endpoint.Port) }
+
+// systemDirs are where packages install ipmitool. PATH is not used, because the
+// program gets the password.
+var systemDirs = []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin"}
+
+// newIpmitool creates the provider that runs ipmitool from one of dirs.
+func newIpmitool(d bmc.Device, dirs []string) (provider, error) {
+	path, err := findIpmitool(dirs)
+	if err != nil {
+		return nil, err
+	}
+	suite, err := suiteOf(d.CipherSuites)
+	if err != nil {
+		return nil, err
+	}
+	// One suite: otherwise bmclib runs ipmitool with 3 and then with 17.
+	return ipmitool.New(host(d), d.Username, d.Password.Reveal(), ipmitool.WithPort(port(d)),
+		ipmitool.WithCipherSuite(suite), ipmitool.WithIpmitoolPath(path))
+}
+
+func findIpmitool(dirs []string) (string, error) {
+	for _, dir := range dirs {
+		path := filepath.Join(dir, "ipmitool")
+		switch info, err := os.Stat(path); {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			return "", fmt.Errorf("find ipmitool: %w", err)
+		case info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0:
+			return path, nil
+		}
+	}
+	return "", errors.New("ipmitool is not installed; install the package ipmitool, or remove driver: bmclib to use the native driver")
+}
+
+// suiteOf is the one cipher suite for ipmitool.
+func suiteOf(suites []int) (string, error) {
+	if len(suites) == 0 {
+		return "17", nil
+	}
+	if s := suites[0]; s == 17 || s == 3 {
+		return strconv.Itoa(s), nil
+	}
+	return "", fmt.Errorf("cipher suite %d is not allowed; use 17 or 3, which encrypt and sign", suites[0])
+}
+
+// tlsConfig verifies the BMC's certificate with the entry's CA or the system's
+// certificates. bmclib by default verifies nothing.
+func tlsConfig(t bmc.TLS) (*tls.Config, error) {
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: t.InsecureSkipVerify}
+	if t.CA == "" {
+		return conf, nil
+	}
+	pem, err := os.ReadFile(t.CA)
+	if err != nil {
+		return nil, fmt.Errorf("read the CA file: %w", err)
+	}
+	conf.RootCAs = x509.NewCertPool()
+	if !conf.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("CA file %s contains no PEM certificate", t.CA)
+	}
+	return conf, nil
+}

@@ -1,6 +1,7 @@
 package bmclib
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -9,12 +10,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
+	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 )
 
 func TestChoose(t *testing.T) {
@@ -113,4 +117,129 @@ func FuzzAnswer(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestIpmitoolSwitchesTheHost(t *testing.T) {
+	sim, d := ipmiBMC(t, ipmisim.Options{Suites: []int{17}})
+	c := open(t, d)
+	first := bmctest.Read(t, c)
+	assert.Equal(t, bmc.On, first.State)
+	assert.Equal(t, "Chassis Power is on", first.Raw)
+
+	_, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.False(t, sim.Power())
+	second := bmctest.Read(t, c)
+	assert.Equal(t, bmc.Off, second.State)
+	assert.Equal(t, first.Session, second.Session, "one Power is one session")
+	assert.Empty(t, second.Identity.UUID, "ipmitool does not tell who answers")
+
+	r, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.True(t, r.Already)
+
+	_, err = c.Send(t.Context(), bmc.CommandOn)
+	require.NoError(t, err)
+	assert.True(t, sim.Power())
+}
+
+// ipmi_sim shares nothing with the other simulator, and knows suite 3 only.
+func TestIpmitoolAgainstDebian(t *testing.T) {
+	if _, err := findIpmitool(systemDirs); err != nil {
+		missing(t, err.Error())
+	}
+	sim, err := ipmisim.StartDebian(t.Context(), ipmisim.Options{})
+	if err != nil {
+		missing(t, err.Error())
+	}
+	t.Cleanup(sim.Stop)
+	d := ipmiDevice(t, sim.Addr())
+	d.CipherSuites = []int{3}
+	c := open(t, d)
+	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.False(t, sim.Power())
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
+}
+
+// A wrong password must not look like a refused account: ipmitool says the same
+// of a BMC that is dead.
+func TestIpmitoolDoesNotTellAuthFromDeath(t *testing.T) {
+	_, d := ipmiBMC(t, ipmisim.Options{Suites: []int{17}})
+	d.Password = bmc.NewSecret("wrong-secret")
+	_, err := open(t, d).Read(t.Context())
+	e := bmctest.Failed(t, err, bmc.KindUnreachable)
+	assert.Contains(t, e.Error(), "refused account")
+}
+
+// The password is in the environment of the one child, and nowhere in argv.
+func TestIpmitoolPasswordOnlyInTheChildsEnvironment(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "seen")
+	dir := script(t, `echo "args: $*" >>`+out+`; env >>`+out+`; echo Chassis Power is on`)
+	d := ipmiDevice(t, "127.0.0.1:623")
+	d.Password = bmc.NewSecret("c4nary-secret")
+	c := open(t, d, dir)
+	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
+	text, err := os.ReadFile(out)
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "args:") {
+			assert.NotContains(t, line, "c4nary")
+			assert.Contains(t, line, "-C 17 chassis power status")
+		}
+	}
+	assert.Contains(t, string(text), "IPMITOOL_PASSWORD=c4nary-secret")
+	assert.NotContains(t, strings.Join(os.Environ(), "\n"), "c4nary")
+}
+
+// bmclib takes any text without "Chassis Power is on" for off, and sends nothing.
+func TestOddStatusIsNotOff(t *testing.T) {
+	sent := filepath.Join(t.TempDir(), "sent")
+	for _, text := range []string{"Chassis Power is unknown", "", "chassis power is off", "Chassis Power is off!", "Chassis Power is on\nChassis Power is off"} {
+		dir := script(t, `case "$*" in *"power off") touch `+sent+`;; esac; printf '`+text+`\n'`)
+		c := open(t, ipmiDevice(t, "127.0.0.1:623"), dir)
+		assert.Equal(t, bmc.Unknown, bmctest.Read(t, c).State, text)
+		_, err := c.Send(t.Context(), bmc.CommandOff)
+		e := bmctest.Failed(t, err, bmc.KindProtocol)
+		assert.Equal(t, bmc.SentNo, e.Sent)
+		assert.NoFileExists(t, sent)
+	}
+}
+
+// The command may have been carried out although ipmitool complained.
+func TestFailedOffIsMaybe(t *testing.T) {
+	dir := script(t, `case "$*" in *"power status") echo Chassis Power is on;; *) echo password secret >&2; exit 1;; esac`)
+	_, err := open(t, ipmiDevice(t, "127.0.0.1:623"), dir).Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindProtocol).Sent)
+}
+
+// Neither ipmitool nor what it leaves behind keeps the caller beyond its context.
+func TestIpmitoolIsKilledAtOnce(t *testing.T) {
+	dir := script(t, `sleep 300 & sleep 300`)
+	c := open(t, ipmiDevice(t, "127.0.0.1:623"), dir)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	_, err := c.Read(ctx)
+	bmctest.Failed(t, err, bmc.KindUnreachable)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Less(t, time.Since(begin), pace.Hang)
+}
+
+func TestIpmitoolMissing(t *testing.T) {
+	_, err := newClient(ipmiDevice(t, "127.0.0.1:623"), timing, []string{t.TempDir()})
+	assert.Contains(t, bmctest.Failed(t, err, bmc.KindUnsupported).Error(), "install the package ipmitool")
+}
+
+func TestOneCipherSuite(t *testing.T) {
+	for suites, want := range map[*[]int]string{{}: "17", {3, 17}: "3", {17}: "17"} {
+		got, err := suiteOf(*suites)
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	for _, weak := range []int{0, 1, 2, 6, 7, 8, 11, 12} {
+		_, err := suiteOf([]int{weak})
+		assert.Error(t, err)
+	}
 }

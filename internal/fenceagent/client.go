@@ -75,36 +75,6 @@ func (c *Client) Read(ctx context.Context) (bmc.Reading, error) {
 	return r, nil
 }
 
-// status interprets a status that ended with 0 or 2. The exit status and the
-// output must agree. Only the output for On may be missing. // I1
-func status(end result) (bmc.PowerState, string) {
-	words := statusLine(end.stdout)
-	raw := words
-	if raw == "" {
-		raw = fmt.Sprintf("exit status %d, no status in the output", end.code)
-	}
-	raw = bmc.Printable(raw, maxRaw)
-	switch {
-	case end.code == 2 && words == "STATUS: OFF":
-		return bmc.Off, raw
-	case end.code == 0 && (words == "" || words == "STATUS: ON"):
-		return bmc.On, raw
-	}
-	return bmc.Unknown, raw
-}
-
-// statusLine returns the line "Status: ..." of the output, in capitals. If there
-// are two, it returns both, which matches neither state.
-func statusLine(stdout []byte) string {
-	var words []string
-	for line := range strings.Lines(string(stdout)) {
-		if s := strings.ToUpper(strings.TrimSpace(line)); strings.HasPrefix(s, "STATUS:") {
-			words = append(words, s)
-		}
-	}
-	return strings.Join(words, "; ")
-}
-
 // Send runs the agent's on or off action. It is idempotent.
 func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
@@ -171,3 +141,84 @@ func (c *Client) Describe(ctx context.Context) (bmc.Description, error) {
 
 // Close does nothing: no agent outlives its operation.
 func (c *Client) Close(context.Context) error { return nil }
+
+const (
+	maxRaw  = 64
+	maxText = 300
+)
+
+// kindError is an error with a known Kind.
+type kindError struct {
+	kind bmc.Kind
+	err  error
+}
+
+func (e *kindError) Error() string { return e.err.Error() }
+
+func (e *kindError) Unwrap() error { return e.err }
+
+func unsupported(format string, args ...any) error {
+	return &kindError{bmc.KindUnsupported, fmt.Errorf(format, args...)}
+}
+
+// safeText is an error text that may be shown. It does not unwrap to the output
+// of an agent, which may repeat a secret.
+type safeText string
+
+func (s safeText) Error() string { return string(s) }
+
+// fail returns the *bmc.Error of an operation.
+func (c *Client) fail(op string, sent bmc.Sent, err error) error {
+	kind, cause := bmc.KindProtocol, error(safeText(c.scrub(err.Error())))
+	if e, ok := errors.AsType[*kindError](err); ok {
+		kind = e.kind
+	}
+	for _, ended := range []error{context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, ended) {
+			kind, cause = bmc.KindUnreachable, fmt.Errorf("%w (%w)", cause, ended)
+		}
+	}
+	return &bmc.Error{Kind: kind, Op: op, Addr: c.device.String(), Sent: sent, Err: cause}
+}
+
+// knownMessages are the last messages of ClusterLabs agents, in lower case.
+// Agents print "Unable to connect/login" both for a dead device and for a wrong
+// password, so it must not count as a refused account.
+var knownMessages = []struct {
+	text string
+	kind bmc.Kind
+}{
+	{"do not have the correct privileges", bmc.KindPrivilege},
+	{"does not have the correct privileges", bmc.KindPrivilege},
+	{"unable to connect/login", bmc.KindUnreachable},
+	{"connection lost", bmc.KindUnreachable},
+	{"timed out", bmc.KindUnreachable},
+	{"unable to obtain correct plug status", bmc.KindUnreachable},
+}
+
+// agentError returns the error of an agent that failed.
+func (c *Client) agentError(end result) error {
+	err := fmt.Errorf("exit status %d: %s", end.code, end.lastMessage())
+	all := strings.ToLower(string(end.stderr))
+	for _, known := range knownMessages {
+		if strings.Contains(all, known.text) {
+			return &kindError{known.kind, err}
+		}
+	}
+	return err
+}
+
+// scrub makes text safe to show: without secrets, even if an agent repeats them,
+// without control characters, and short. // I25
+func (c *Client) scrub(text string) string {
+	secrets := []string{c.device.Password.Reveal()}
+	for _, s := range c.device.SecretParameters {
+		secrets = append(secrets, s.Reveal())
+	}
+	for _, s := range secrets {
+		if s != "" {
+			text = strings.ReplaceAll(text, s, "[redacted]")
+		}
+	}
+	return bmc.Printable(text, maxText)
+}

@@ -20,4 +20,10 @@
 // An agent's off action polls the device until it reads off, for power_timeout
 // (20 s by default). The engine allows 40 s for it, and 20 s for a status. An
 // agent that is killed may have switched all the same; the next reading decides.
+//
+//	client.go      Read and Send, each a run of the agent
+//	off.go         what the Off of an agent is worth
+//	metadata.go    what an agent reports about itself, read once
+//	parameters.go  what an agent reads on stdin
+//	run.go         where an agent may be installed, and how it runs
 package fenceagent

@@ -1,6 +1,7 @@
 package fenceagent
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -112,8 +113,8 @@ func checkParameter(d bmc.Device, m metadata, name, value string) error {
 	return fmt.Errorf("%s has no parameter %q; `%s -o metadata` lists them", d.Agent, name, d.Agent)
 }
 
-// onePlug rejects several outlets in one device: a second host that shares one of
-// them would not be noticed. // I9
+// onePlug rejects several outlets in one device, with the separator that the agent itself
+// takes by default. // I9
 func onePlug(d bmc.Device, m metadata) error {
 	plug, port := d.Parameters["plug"], d.Parameters["port"]
 	if plug != "" && port != "" {
@@ -123,9 +124,8 @@ func onePlug(d bmc.Device, m metadata) error {
 	if p, known := m.parameter("plug_separator"); known && !ok {
 		separator = p.Content.Default
 	}
-	if plug += port; separator != "" && strings.Contains(plug, separator) {
-		return fmt.Errorf("plug %q of %s names several outlets; write each as a device of the level "+
-			"(or set plug_separator, when the %q belongs to a name)", plug, d.Agent, separator)
+	if why := bmc.SeveralPlugs(d.Agent, plug+port, separator); why != "" {
+		return errors.New(why)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package fenceagent
 
 import (
 	"context"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -110,4 +111,55 @@ func TestRealAgentIsKilled(t *testing.T) {
 	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Less(t, time.Since(begin), patience)
+}
+
+// pdu writes SNMP tools for a PDU with one outlet, number 4, that feeds worker-5.
+func pdu(t *testing.T) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	tools := map[string]string{
+		"snmpget": `case "$*" in *12.3.5.1.1.4.4*) echo .1.3.6.1.4.1.318.1.1.12.3.5.1.1.4.4 "$(cat ` + dir + `/state)";;
+*) echo ".1.3.6.1.4.1.318.1.1.12.3.5.1.1.4.9 No Such Instance currently exists at this OID";; esac`,
+		"snmpset": `case "$*" in *12.3.3.1.1.4.4*) for word; do :; done; echo $word >` + dir + `/state;; esac`,
+		"snmpwalk": `case "$*" in *.1.3.6.1.2.1.1.2.0*) echo .1.3.6.1.2.1.1.2.0 .1.3.6.1.4.1.318.1.3.4.5;;
+*12.3.5.1.1.2*) echo '.1.3.6.1.4.1.318.1.1.12.3.5.1.1.2.4 "worker-5"';; esac`,
+	}
+	p := map[string]string{"snmp_version": "2c", "power_wait": "0"}
+	for tool, body := range tools {
+		p[tool+"_path"] = filepath.Join(dir, tool)
+		executable(t, p[tool+"_path"], "#!/bin/sh\n"+body+"\n")
+	}
+	executable(t, filepath.Join(dir, "state"), "1\n")
+	return p
+}
+
+// fence_apc_snmp says off of an outlet that the PDU does not have. // I1
+func TestFenceAPCSNMP(t *testing.T) {
+	t.Parallel()
+	parameters := pdu(t)
+	power := func(plug string) *Client {
+		d := installed(t, "fence_apc_snmp", "", map[string]string{"plug": plug})
+		for name, value := range parameters {
+			d.Parameters[name] = value
+		}
+		d.Endpoint.Host = "192.0.2.9"
+		return client(t, systemPath, d)
+	}
+	c := power("9")
+	receipt, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err)
+	assert.True(t, receipt.Already, "the agent takes the outlet for off, and sends nothing")
+	r := bmctest.Read(t, c)
+	assert.Equal(t, bmc.Unknown, r.State)
+	assert.Equal(t, "outlet 9 is not listed", r.Raw)
+
+	for _, plug := range []string{"4", "worker-5"} {
+		c := power(plug)
+		_, err := c.Send(t.Context(), bmc.CommandOn)
+		require.NoError(t, err)
+		require.Equal(t, bmc.On, bmctest.Read(t, c).State)
+		_, err = c.Send(t.Context(), bmc.CommandOff)
+		require.NoError(t, err)
+		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
+	}
 }

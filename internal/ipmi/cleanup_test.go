@@ -303,14 +303,14 @@ func TestForgedDoubt(t *testing.T) {
 	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
-		alter := false
+		var alter atomic.Bool
 		relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
 			switch {
 			case d.Payload() == ipmisim.PayloadOpenResponse && len(d.Data) > headerLen+12 && d.Data[headerLen+1] == 0:
 				other := append([]byte(nil), d.Data...)
 				other[headerLen+8] ^= 0x01
 				return []ipmisim.Datagram{d, d.With(other)}
-			case d.Payload() == ipmisim.PayloadRAKP2 && alter:
+			case d.Payload() == ipmisim.PayloadRAKP2 && alter.Load():
 				d.Data[len(d.Data)-1] ^= 0x01
 			}
 			return []ipmisim.Datagram{d}
@@ -319,7 +319,7 @@ func TestForgedDoubt(t *testing.T) {
 			_, err := clientAt(t, relay.Addr()).Read(t.Context())
 			require.NoError(t, err)
 		}
-		alter = true
+		alter.Store(true)
 		before := len(relay.Seen())
 		_, err := clientAt(t, relay.Addr()).Read(t.Context())
 		assert.Equal(t, bmc.KindAuth, bmc.KindOf(err), "%v", err)

@@ -295,9 +295,12 @@ func TestBadWeather(t *testing.T) {
 // before its answer arrives.
 func TestRestartInMidCommand(t *testing.T) {
 	t.Parallel()
-	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
+	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
-		c := clientAt(t, relay.Addr())
+		h := hostAt(t, relay.Addr())
+		h.CipherSuites = []int{p.suite} // another one may be refused before the BMC is back
+		c := New(h, timing)
+		t.Cleanup(c.drop)
 		_, err := c.Send(t.Context(), bmc.CommandOn) // raises the privilege
 		require.NoError(t, err)
 		before, err := c.Read(t.Context())

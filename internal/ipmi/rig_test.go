@@ -19,7 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	pace.Together(16) // they wait for timeouts most of the time
+	pace.Together(8) // they wait for timeouts most of the time
 	os.Exit(m.Run())
 }
 

@@ -79,10 +79,11 @@ func TestSerialBMC(t *testing.T) {
 				at := 0
 				took := func(err error) {
 					now := relay.Asked()
+					sent := now - at
 					if err != nil {
-						now += 100 // a busy machine; another attempt
+						sent += 100 // a busy machine; another attempt
 					}
-					asked, at = append(asked, now-at), now
+					asked, at = append(asked, sent), now
 				}
 				for range 2 {
 					_, err := c.Read(t.Context())

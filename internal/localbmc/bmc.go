@@ -1,6 +1,6 @@
 // Package localbmc talks to the BMC of the host it runs on, through the kernel's
 // IPMI device: to read the identity of that BMC, so that its host is never fenced
-// from here, and to use its watchdog. It never switches power.
+// from here (facts.go), and to use its watchdog (watchdog.go). It never switches power.
 package localbmc
 
 import (

@@ -3,7 +3,10 @@
 // session. It combines all devices of a level into one Power, and reads the lower
 // levels when a level reads Off.
 //
-//	actor.go    one at a time for each BMC, with service.go and operation.go
+//	session.go  one use of a level: its readings, and what they prove
 //	level.go    all devices of a level as one Power
 //	witness.go  what lower levels read while it reads Off
+//	actor.go    users that share BMCs
+//	service.go  one at a time for each BMC, urgent ones first
+//	lockout.go  devices that are not asked yet: refused accounts, probes that keep failing
 package power

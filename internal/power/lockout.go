@@ -3,6 +3,14 @@ package power
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -29,8 +37,8 @@ func NewLockOut(ctx context.Context, s state.Store, instance string) (*LockOut, 
 	return &LockOut{accounts: newAccounts(kept, time.Now()), backoff: probeBackoff{failing: map[string]failing{}}, store: s}, nil
 }
 
-// Run stores which accounts are refused, until ctx ends. failed is told of the first error
-// in a row; it is tried again.
+// Run stores which accounts are refused, until ctx ends, and tries again after an error. It
+// calls failed with the first error in a row.
 func (l *LockOut) Run(ctx context.Context, failed func(error)) error {
 	return l.accounts.run(ctx, l.store, failed)
 }
@@ -38,20 +46,20 @@ func (l *LockOut) Run(ctx context.Context, failed func(error)) error {
 // Guard makes every device that is opened remember refusals, and refuse while they last.
 func (l *LockOut) Guard(open bmc.Opener) bmc.Opener { return l.accounts.guard(open) }
 
-// Refuses is how a device of a level refused its account a short while ago; nil when none
-// did. To ask it again could lock the account.
-func (l *LockOut) Refuses(level bmc.Level) error { return l.accounts.barLevel(level) }
+// Refuses returns the error with which a device of a level refused its account a short while
+// ago, or nil. To ask it again could lock the account.
+func (l *LockOut) Refuses(level bmc.Level) error { return l.accounts.levelBlocked(level) }
 
-// BackingOff is why a level is not to be probed yet; nil when it may be.
+// BackingOff returns the error for which a level is not to be probed yet, or nil.
 func (l *LockOut) BackingOff(level bmc.Level) error {
-	return cmp.Or(l.accounts.barLevel(level), l.backoff.wait(level))
+	return cmp.Or(l.accounts.levelBlocked(level), l.backoff.wait(level))
 }
 
-// Probed takes in how a probe of a level went; nil: it answered.
-func (l *LockOut) Probed(level bmc.Level, err error) { l.backoff.note(level, err) }
+// Probed records how a probe of a level went; nil means that it answered.
+func (l *LockOut) Probed(level bmc.Level, err error) { l.backoff.record(level, err) }
 
-// Accepted notes that a device let its account in.
-func (l *LockOut) Accepted(d bmc.Device) { l.accounts.took(d) }
+// Accepted records that a device accepted its account.
+func (l *LockOut) Accepted(d bmc.Device) { l.accounts.accepted(d) }
 
 // ForgetAccounts lets the devices of a host be asked whose account was refused: a person
 // may have mended it.
@@ -61,4 +69,317 @@ func (l *LockOut) ForgetAccounts(h bmc.Host) { l.accounts.forget(h) }
 func (l *LockOut) Forget(h bmc.Host) {
 	l.accounts.forget(h)
 	l.backoff.forget(h)
+}
+
+// accounts remembers which devices refused their account, whichever probe or run
+// asked: BMCs lock an account that is tried again and again. Another password
+// is another account.
+type accounts struct {
+	news chan struct{}         // something is to be stored
+	kept state.RefusedAccounts // as they were stored at the start
+
+	mu      sync.Mutex
+	refused map[account]refusedAccount
+}
+
+func newAccounts(kept state.RefusedAccounts, now time.Time) *accounts {
+	a := &accounts{news: make(chan struct{}, 1), kept: kept, refused: map[account]refusedAccount{}}
+	a.load(kept.Accounts, now)
+	return a
+}
+
+// account is a login, which all outlets of a PDU share; or, with part, what that
+// login may do to one of them.
+type account struct{ service, part, user string }
+
+type refusedAccount struct {
+	password bmc.Secret
+	salt     string
+	mark     string // in place of the password after a restart
+	err      error
+	until    time.Time
+}
+
+// record keeps a refusal of a device. Other errors say nothing about the account.
+func (a *accounts) record(d bmc.Device, err error) {
+	login := account{service: d.Service(), user: d.Username}
+	right := login
+	right.part = d.Key()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(a.refused, func(_ account, r refusedAccount) bool { return !now.Before(r.until) })
+	r := refusedAccount{password: d.Password, salt: rand.Text(), err: err, until: now.Add(AccountPause)}
+	switch bmc.KindOf(err) {
+	case bmc.KindAuth:
+		a.refused[login] = r
+	case bmc.KindPrivilege:
+		a.refused[right] = r
+	default:
+		return
+	}
+	a.changed()
+}
+
+// blocked returns the refusal of a device that is not to be asked yet, or nil.
+func (a *accounts) blocked(d bmc.Device) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	for _, part := range []string{"", d.Key()} {
+		at := account{service: d.Service(), part: part, user: d.Username}
+		if r, ok := a.refused[at]; ok && now.Before(r.until) && r.same(at, d.Password) {
+			return r.err
+		}
+	}
+	return nil
+}
+
+// levelBlocked is blocked for a power level: one device that is not asked stops it.
+func (a *accounts) levelBlocked(l bmc.Level) error {
+	for _, d := range l.Devices {
+		if err := a.blocked(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accepted ends the refusal of an account that a health check could use.
+func (a *accounts) accepted(d bmc.Device) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := account{service: d.Service(), user: d.Username}
+	if r, ok := a.refused[at]; ok && r.same(at, d.Password) {
+		delete(a.refused, at)
+		a.changed()
+	}
+}
+
+// forget lets the devices of a host be asked: a person may have mended the account.
+func (a *accounts) forget(h bmc.Host) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := len(a.refused)
+	for _, l := range h.Levels {
+		for _, d := range l.Devices {
+			maps.DeleteFunc(a.refused, func(each account, _ refusedAccount) bool { return each.service == d.Service() })
+		}
+	}
+	if len(a.refused) != before {
+		a.changed()
+	}
+}
+
+// guard makes every device that is opened remember refusals.
+func (a *accounts) guard(open bmc.Opener) bmc.Opener {
+	return func(d bmc.Device) (bmc.Power, error) {
+		p, err := open(d)
+		if err != nil {
+			return nil, err
+		}
+		return guarded{p, d, a}, nil
+	}
+}
+
+// guarded is a device that is not asked while its account is refused.
+type guarded struct {
+	bmc.Power
+	device bmc.Device
+	a      *accounts
+}
+
+// Read implements bmc.Power.
+func (g guarded) Read(ctx context.Context) (bmc.Reading, error) {
+	return ifAllowed(g, func() (bmc.Reading, error) { return g.Power.Read(ctx) })
+}
+
+// Send implements bmc.Power.
+func (g guarded) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	return ifAllowed(g, func() (bmc.Receipt, error) { return g.Power.Send(ctx, c) })
+}
+
+// Describe implements bmc.Describer. A device that cannot be described reports nothing.
+func (g guarded) Describe(ctx context.Context) (bmc.Description, error) {
+	describer, ok := g.Power.(bmc.Describer)
+	if !ok {
+		return bmc.Description{}, nil
+	}
+	return ifAllowed(g, func() (bmc.Description, error) { return describer.Describe(ctx) })
+}
+
+// ifAllowed asks a device whose account is not refused, and records the answer.
+func ifAllowed[T any](g guarded, ask func() (T, error)) (T, error) {
+	if err := g.a.blocked(g.device); err != nil {
+		var none T
+		return none, err
+	}
+	answer, err := ask()
+	g.a.record(g.device, err)
+	return answer, err
+}
+
+var errRefusedBefore = errors.New("the account was refused a short while ago, before fenced was restarted")
+
+// refusal returns what is stored of a refusal: else a daemon that comes and goes would
+// try a wrong password at each start, and lock the account.
+func refusal(at account, r refusedAccount) state.RefusedAccount {
+	if r.mark == "" {
+		r.mark = markOf(r.salt, at, r.password)
+	}
+	return state.RefusedAccount{Service: at.service, Part: at.part, User: at.user, Kind: string(bmc.KindOf(r.err)), Salt: r.salt, Mark: r.mark, Until: r.until.UTC()}
+}
+
+// markOf is one byte by which another password is known, most likely.
+func markOf(salt string, at account, password bmc.Secret) string {
+	sum := sha256.Sum256([]byte(salt + "\x00" + at.service + "\x00" + at.user + "\x00" + password.Reveal()))
+	return hex.EncodeToString(sum[:1])
+}
+
+// same says whether a password is the one that was refused.
+func (r refusedAccount) same(at account, password bmc.Secret) bool {
+	if r.mark != "" {
+		return r.mark == markOf(r.salt, at, password)
+	}
+	return r.password.Equal(password)
+}
+
+// load restores what was stored.
+func (a *accounts) load(list []state.RefusedAccount, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, each := range list {
+		until := each.Until
+		if most := now.Add(AccountPause); until.After(most) { // the clock was set back
+			until = most
+		}
+		a.refused[account{service: each.Service, part: each.Part, user: each.User}] = refusedAccount{
+			salt: each.Salt, mark: each.Mark, until: until,
+			err: &bmc.Error{Kind: bmc.Kind(each.Kind), Op: "log in", Addr: each.Service, Err: errRefusedBefore},
+		}
+	}
+}
+
+// list returns what is to be stored.
+func (a *accounts) list(now time.Time) (list []state.RefusedAccount) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for at, r := range a.refused {
+		if now.Before(r.until) {
+			list = append(list, refusal(at, r))
+		}
+	}
+	return list
+}
+
+// changed wakes run: there is something to store.
+func (a *accounts) changed() {
+	select {
+	case a.news <- struct{}{}:
+	default:
+	}
+}
+
+// run stores which accounts are refused, until ctx ends. It calls failed with the first error
+// in a row.
+func (a *accounts) run(ctx context.Context, s state.Store, failed func(error)) error {
+	kept, reported := a.kept, false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.news:
+		}
+		kept.Accounts = a.list(time.Now())
+		saved, err := state.SaveRefusedAccounts(ctx, s, kept)
+		if err == nil {
+			kept = saved
+		} else if stood, unread := state.LoadRefusedAccounts(ctx, s, kept.Instance); unread == nil {
+			kept.Version = stood.Version // only the answer was lost, perhaps
+		}
+		if err != nil && !reported && ctx.Err() == nil {
+			failed(err)
+		}
+		if reported = err != nil; !reported {
+			continue
+		}
+		a.changed()
+		select {
+		case <-ctx.Done():
+		case <-time.After(storeRetry):
+		}
+	}
+}
+
+// storeRetry is the pause after the refused accounts could not be stored.
+const storeRetry = time.Second
+
+const (
+	// ProbeRetry is the pause after a probe that a gate refused.
+	ProbeRetry = 30 * time.Second
+	// FailedTwice: a level that does not answer is passed over for the next only
+	// when it did not in two probes in a row.
+	FailedTwice = 2
+
+	backoffMost = 10 * time.Minute // between two probes of a power level that keeps failing
+	backoffKept = time.Hour        // after that it is as if it had never failed
+)
+
+// probeBackoff spaces out the probes of power levels that keep failing where a wrong
+// password looks like a dead device: ipmitool and most agents cannot tell. It is
+// for probes; a run asks in its own time.
+type probeBackoff struct {
+	mu      sync.Mutex
+	failing map[string]failing
+}
+
+// failing is a power level that did not answer.
+type failing struct {
+	times int // in a row
+	err   error
+	until time.Time
+}
+
+// levelKey names a power level by what it switches.
+func levelKey(l bmc.Level) string { return strings.Join(bmc.Host{Levels: []bmc.Level{l}}.Keys(), "\n") }
+
+// wait returns the error of a level that is not to be probed yet, or nil.
+func (p *probeBackoff) wait(l bmc.Level) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f, ok := p.failing[levelKey(l)]
+	if !ok || !time.Now().Before(f.until) {
+		return nil
+	}
+	return f.err
+}
+
+// record keeps how a probe of a level went. One that only had to make way for others
+// says nothing about the level.
+func (p *probeBackoff) record(l bmc.Level, err error) {
+	if !slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return !d.IsNative() }) || errors.Is(err, ErrInUse) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, key := time.Now(), levelKey(l)
+	maps.DeleteFunc(p.failing, func(_ string, f failing) bool { return now.Sub(f.until) > backoffKept })
+	if err == nil {
+		delete(p.failing, key)
+		return
+	}
+	f := failing{times: p.failing[key].times + 1, err: err, until: now}
+	if f.times >= FailedTwice { // before that the next level is not tried
+		f.until = now.Add(min(ProbeRetry<<min(f.times-FailedTwice, 8), backoffMost))
+	}
+	p.failing[key] = f
+}
+
+// forget lets the levels of a host be probed at once.
+func (p *probeBackoff) forget(h bmc.Host) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, l := range h.Levels {
+		delete(p.failing, levelKey(l))
+	}
 }

@@ -72,7 +72,7 @@ func (s *service) releaseClient(h *handle) *operation {
 	op := &operation{name: "close session", handle: h, closes: true, done: make(chan struct{})}
 	op.caller = context.Background() // the user's ctx may have ended, but the session on the BMC must end
 	op.run = func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+		ctx, cancel := context.WithTimeout(ctx, CloseTimeout)
 		defer cancel()
 		op.closeErr = c.power.Close(ctx)
 	}

@@ -24,7 +24,7 @@ const (
 // Times that are not configurable.
 const (
 	SendTimeout  = 10 * time.Second // one command to a BMC's own protocol
-	CloseTimeout = 2 * time.Second  // ending a session
+	CloseTimeout = 2 * time.Second  // ending a session, and the wait for it
 	AccountPause = 5 * time.Minute  // after a BMC refused the account
 	ProofMaxAge  = 5 * time.Second  // age of the newest reading of a proof // I1
 )
@@ -121,14 +121,15 @@ func (s *Session) Send(ctx context.Context, c bmc.Command) error {
 	return err
 }
 
+// Close ends the session.
 func (s *Session) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseTimeout)
 	defer cancel()
 	_ = s.conn.Close(ctx) // a session left behind is the BMC's to time out
 }
 
-// LowerLevelOn names a level below that its witnesses have heard to read On since a time; ""
-// when none has.
+// LowerLevelOn names a level below that its witnesses read On since a time; "" if none
+// did.
 func (s *Session) LowerLevelOn(since time.Time) string {
 	if level, ok := s.conn.(interface{ LowerLevelOn(since time.Time) string }); ok {
 		return level.LowerLevelOn(since)
@@ -148,20 +149,20 @@ func LevelText(h bmc.Host, level int) string {
 	return strings.Join(list, " + ")
 }
 
-// Strict says whether an Off that is read twice here proves by itself whose host is off.
+// Strict reports whether an Off that is read twice here proves by itself whose host is off.
 func (s *Session) Strict() bool { return IsStrict(s.Host.Levels[s.Level]) }
 
 // Proof is what the readings so far prove. It is that of this session alone. // I1
 func (s *Session) Proof() bmc.Proof { return s.proof }
 
-// OffAccepted says whether the level accepted an Off, and nothing since speaks against
+// OffAccepted reports whether the level accepted an Off, and nothing since speaks against
 // that.
 func (s *Session) OffAccepted() bool { return s.accepted.OffAccepted() }
 
-// AccountRefused says whether the level has refused the account in this session.
+// AccountRefused reports whether the level has refused the account in this session.
 func (s *Session) AccountRefused() bool { return s.refused }
 
-// IsStrict says whether every device of a level refuses forged answers and tells
+// IsStrict reports whether every device of a level refuses forged answers and tells
 // whose it is.
 func IsStrict(l bmc.Level) bool {
 	return !slices.ContainsFunc(l.Devices, func(d bmc.Device) bool { return d.Assurance() != bmc.AssuranceStrict })

@@ -1,7 +1,6 @@
 package power
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,24 +11,11 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 )
 
-// restarting is a BMC that says Off whatever is true, in the session that it is in.
-type restarting struct{ session uint64 }
-
-func (p *restarting) Read(context.Context) (bmc.Reading, error) {
-	return bmc.Reading{State: bmc.Off, At: time.Now(), Session: p.session}, nil
-}
-
-func (p *restarting) Send(context.Context, bmc.Command) (bmc.Receipt, error) {
-	return bmc.Receipt{}, nil
-}
-
-func (p *restarting) Close(context.Context) error { return nil }
-
 // A BMC takes the Off, restarts before it carries it out, and says Off of a chassis that
 // it has not looked at yet: the Off is sent again, and what is read after that counts. // I1
 func TestOffBeforeARestartOfTheBMCDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := &restarting{session: 1}
+		p := says(bmc.Off)
 		s := newSession(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{}}}}}, 0, p, ReadTiming{ReadTimeout: time.Second, OffReadSpacing: 3 * time.Second})
 		proven := func() bool {
 			for range 3 {
@@ -44,7 +30,7 @@ func TestOffBeforeARestartOfTheBMCDoesNotCount(t *testing.T) {
 		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
 		assert.True(t, proven())
 		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
-		p.session = 2
+		p.reading.Session++
 		assert.False(t, proven())
 		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
 		assert.True(t, proven())

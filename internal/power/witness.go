@@ -182,7 +182,7 @@ func (ws *witnesses) close(ctx context.Context) error {
 		return ws.closeAll(ctx)
 	}
 	ws.cancelRound()
-	timer := time.NewTimer(closeTimeout)
+	timer := time.NewTimer(CloseTimeout)
 	defer timer.Stop()
 	select {
 	case <-ws.done:
@@ -192,7 +192,7 @@ func (ws *witnesses) close(ctx context.Context) error {
 	}
 	go func() {
 		<-ws.done
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseTimeout)
 		defer cancel()
 		_ = ws.closeAll(ctx) // nobody waits for the result
 	}()

@@ -193,7 +193,7 @@ func TestUnreadableSibling(t *testing.T) {
 			sim, d := hgx(t)
 			sim.System(0).Quirks(quirk)
 			short := timing
-			short.ReadTimeout = 20 * time.Second // half of it for the one that does not answer
+			short.ReadTimeout = 30 * time.Second // half of it for the one that does not answer
 			c := open(t, d, short)
 			assert.Equal(t, uuid2, bmctest.Read(t, c).Identity.UUID)
 			_, err := c.Send(t.Context(), bmc.CommandOff)
@@ -215,7 +215,7 @@ func TestUnreadableSiblingIsNamed(t *testing.T) {
 			d.SystemUUID = uuid3
 			sim.System(0).Quirks(quirk)
 			short := timing
-			short.ReadTimeout = 10 * time.Second
+			short.ReadTimeout = 30 * time.Second
 			_, err := open(t, d, short).Read(t.Context())
 			require.Error(t, err)
 			assert.NotEqual(t, bmc.KindIdentity, bmc.KindOf(err), "%v", err)

@@ -99,13 +99,3 @@ func TestNoFindingOrResultHoldsAPassword(t *testing.T) { // I25
 	shown := e.result(noon)
 	assert.NotContains(t, fmt.Sprintf("%+v %#v", shown, shown), "hunter2hunter2")
 }
-
-func TestPercentile95(t *testing.T) {
-	assert.Zero(t, percentile95(nil))
-	assert.Equal(t, time.Second, percentile95([]time.Duration{time.Second}))
-	var all []time.Duration
-	for i := range 20 {
-		all = append(all, time.Duration(20-i))
-	}
-	assert.Equal(t, time.Duration(19), percentile95(all))
-}

@@ -57,8 +57,8 @@ type Result struct {
 	Findings            []bmc.Finding
 	Audited             time.Time
 	AuditProblem        string // error of the newest audit
-	// Refused is why the engine would refuse to switch the host, whatever its BMC
-	// reports.
+	// Refused are the reasons for which the engine would refuse to switch the host,
+	// whatever its BMC reports.
 	Refused []reason.Refusal
 
 	subject hosts.Subject
@@ -117,17 +117,17 @@ func (s *Sweep) resultsOf(ctx context.Context, list []*entry) []Result {
 // refused asks the engine once for each host, because the engine knows the hosts
 // of all clusters. A host that cannot be used already says why.
 func (s *Sweep) refused(ctx context.Context, list []Result) {
-	told := map[hostID][]reason.Refusal{}
+	forbidden := map[hostID][]reason.Refusal{}
 	for i := range list {
 		r := &list[i]
 		if r.Host == "" {
 			continue
 		}
 		id := idOf(r.subject)
-		if _, ok := told[id]; !ok {
-			told[id] = s.opt.Engine.Forbidden(ctx, r.subject)
+		if _, ok := forbidden[id]; !ok {
+			forbidden[id] = s.opt.Engine.Forbidden(ctx, r.subject)
 		}
-		r.Refused = told[id]
+		r.Refused = forbidden[id]
 		for _, why := range r.Refused {
 			if why.Reason == reason.DuplicateHost { // I9
 				r.Findings = append(r.Findings, bmc.Finding{Code: bmc.FindingDuplicate, Message: why.Message + ": correct the inventory"})
@@ -239,4 +239,25 @@ func (s *Sweep) Tally() (devices map[Group]int, notDependable map[string]int) {
 		}
 	}
 	return devices, notDependable
+}
+
+// LastChecks returns the result of the newest poll of each device of a host, so that explain and
+// bmc list say the same. It returns nothing for a host that is not in the inventory yet.
+func (s *Sweep) LastChecks(cluster, host string) (list []hosts.LastCheck) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, entries := range s.hosts {
+		if id.cluster != cluster || id.name != host {
+			continue
+		}
+		for _, e := range entries {
+			c := hosts.LastCheck{Level: e.id.level, Device: e.id.device, At: e.last.At, Power: e.last.Reading.State,
+				Identity: e.last.Identity, UUID: e.last.Reading.Identity.UUID}
+			if e.last.Identity != guard.IdentityDiffers && !c.At.IsZero() {
+				c.Reason, c.Problem = failure(e.last)
+			}
+			list = append(list, c)
+		}
+	}
+	return list
 }

@@ -117,7 +117,7 @@ func (w *world) Identify(_ context.Context, s hosts.Subject, level, device int, 
 	return guard.IdentityDiffers
 }
 
-// Quarantine implements Engine.
+// Forbidden implements Engine.
 func (w *world) Forbidden(_ context.Context, s hosts.Subject) []reason.Refusal {
 	w.mu.Lock()
 	defer w.mu.Unlock()

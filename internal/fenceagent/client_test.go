@@ -1,10 +1,16 @@
 package fenceagent
 
 import (
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -12,6 +18,105 @@ import (
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/redfishsim"
 )
+
+// patience is how long a test waits for an agent. An agent in Python takes half a second of
+// CPU time, and the suite runs eight of them at a time: on a busy machine one run can take
+// most of a minute.
+const patience = 5 * time.Minute
+
+// timing is generous: a test that waits for it in vain is wrong, not slow.
+var timing = bmc.Timing{ReadTimeout: patience, SendTimeout: patience}
+
+func init() { cache.timeout = patience } // the daemon reads the metadata again later, a test does not
+
+// header is the metadata of a well-behaved agent, and how it answers for it.
+const header = `#!/bin/sh
+case "$1" in
+-o) cat <<END
+<?xml version="1.0" ?>
+<resource-agent name="fence_test" shortdesc="Test">
+<parameters>
+<parameter name="action"/><parameter name="ip"/><parameter name="ipaddr"/><parameter name="username"/>
+<parameter name="password"/><parameter name="plug"/><parameter name="port"/><parameter name="community"/>
+<parameter name="missing_as_off"/><parameter name="debug_file"/>
+<parameter name="plug_separator"><content type="string" default="," /></parameter>
+<parameter name="separator"><content type="string" default="," /></parameter><parameter name="uuid"/><parameter name="switch"/>
+</parameters>
+<actions><action name="on" automatic="0"/><action name="off"/><action name="reboot"/><action name="status"/><action name="list"/></actions>
+</resource-agent>
+END
+exit 0;;
+--version) echo 4.2.1; exit 0;;
+esac
+`
+
+// agent writes a fake agent whose actions are body, and gives where it lies.
+// $input is what stood on stdin. It lists the device's outlet.
+func agent(t *testing.T, body string) searchPath {
+	t.Helper()
+	return listing(t, "echo 7,worker-5", body)
+}
+
+// listing is agent with another list.
+func listing(t *testing.T, list, body string) searchPath {
+	t.Helper()
+	return raw(t, header+"input=$(cat)\ncase \"$input\" in action=list*) "+list+"; exit;; esac\n"+body+"\n")
+}
+
+func raw(t *testing.T, text string) searchPath {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o755))
+	executable(t, filepath.Join(dir, "fence_test"), text)
+	return searchPath{dirs: []string{dir}, owner: uint32(os.Getuid())}
+}
+
+// executable writes a script while nobody forks: a child of another test that
+// holds the file open for a moment would make it "text file busy".
+func executable(t *testing.T, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
+}
+
+func device() bmc.Device {
+	return bmc.Device{
+		Driver: bmc.DriverFenceAgent, Agent: "fence_test", Username: "admin", Password: bmc.NewSecret("c4nary-secret"),
+		Endpoint: bmc.Endpoint{Host: "192.0.2.1"}, Parameters: map[string]string{"plug": "7"},
+	}
+}
+
+func client(t *testing.T, p searchPath, d bmc.Device) *Client {
+	t.Helper()
+	c, err := newClient(d, timing, p)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close(t.Context())) })
+	return c
+}
+
+// installed gives a device for an agent of the Debian package fence-agents; the
+// test is skipped where it is missing, except in CI.
+func installed(t *testing.T, name, addr string, parameters map[string]string) bmc.Device {
+	t.Helper()
+	if _, err := systemPath.find(name); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	d := bmc.Device{Driver: bmc.DriverFenceAgent, Agent: name, Parameters: parameters}
+	if addr == "" {
+		return d
+	}
+	h, p, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	n, err := strconv.Atoi(p)
+	require.NoError(t, err)
+	d.Endpoint = bmc.Endpoint{Host: h, Port: n}
+	d.Username, d.Password = "admin", bmc.NewSecret("secret")
+	return d
+}
 
 // cannot is what no agent can do or be seen to do.
 func cannot(more map[string]string) map[string]string {

@@ -1,15 +1,102 @@
 package bmclib
 
 import (
+	"net"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/redfishsim"
 )
+
+const uuid = "4c4c4544-0042-4810-8056-b4c04f4d3132"
+
+// timing is generous: a test that waits for it in vain is wrong, not slow.
+var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
+
+// A busy machine delays any of these by many seconds. Close has less, because the suite of all
+// drivers bounds it.
+func init() {
+	dialTimeout, tlsTimeout, headerTimeout, closeTimeout = time.Minute, time.Minute, time.Minute, 20*time.Second
+	bodyTimeout = 5 * time.Second // some tests wait for one that never comes
+}
+
+// missing skips where a Debian package is absent, except in CI.
+func missing(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
+// ipmiBMC is a simulated BMC, and the device to reach it by ipmitool.
+func ipmiBMC(t *testing.T, o ipmisim.Options) (*ipmisim.GoBMC, bmc.Device) {
+	t.Helper()
+	if _, err := exec.LookPath("ipmitool"); err != nil {
+		missing(t, "ipmitool is not installed: "+err.Error())
+	}
+	sim, err := ipmisim.StartGo(t.Context(), o)
+	require.NoError(t, err)
+	t.Cleanup(sim.Stop)
+	return sim, ipmiDevice(t, sim.Addr())
+}
+
+func ipmiDevice(t *testing.T, addr string) bmc.Device {
+	t.Helper()
+	h, p, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	n, err := strconv.Atoi(p)
+	require.NoError(t, err)
+	return bmc.Device{
+		Driver: bmc.DriverBMCLib, Username: "admin", Password: bmc.NewSecret("secret"),
+		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: h, Port: n, Privilege: "ADMINISTRATOR"},
+	}
+}
+
+// redfishBMC is a simulated service, and the device to reach it by gofish.
+func redfishBMC(t *testing.T, o redfishsim.Options) (*redfishsim.Server, bmc.Device) {
+	t.Helper()
+	sim, err := redfishsim.Start(o)
+	require.NoError(t, err)
+	t.Cleanup(sim.Stop)
+	e, err := bmc.ParseEndpoint(sim.BMCAddress())
+	require.NoError(t, err)
+	return sim, bmc.Device{
+		Driver: bmc.DriverBMCLib, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"),
+		TLS: bmc.TLS{CA: sim.CAFile()},
+	}
+}
+
+// open gives a client of d that is closed when the test ends.
+func open(t *testing.T, d bmc.Device, dirs ...string) *Client {
+	t.Helper()
+	if dirs == nil {
+		dirs = systemDirs
+	}
+	c, err := newClient(d, timing, dirs)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, c.Close(t.Context())) })
+	return c
+}
+
+// script writes an executable that stands in for ipmitool, and gives its directory.
+func script(t *testing.T, body string) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ipmitool"), []byte("#!/bin/sh\n"+body+"\n"), 0o755))
+	return dir
+}
 
 func opens(d bmc.Device) (bmc.Power, error) { return New(d, timing) }
 
@@ -112,4 +199,42 @@ func loseAnswer(sim *ipmisim.GoBMC, lose bool) error {
 		return &ipmisim.Reply{}
 	})
 	return nil
+}
+
+const otherUUID = "4c4c4544-0042-4810-8056-b4c04f4d3232"
+
+// Two BMCs have one address, or it has gone to another: who was read is not who
+// answers the command. A command goes to the machine that was read, or to none. // I8
+func TestCommandIsNotGivenToAnotherBMC(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
+	c := open(t, d)
+	require.Equal(t, uuid, bmctest.Read(t, c).Identity.UUID)
+	sim.Quirks(func(q *redfishsim.Quirks) { q.UUID = otherUUID }) // from here on it is another BMC,
+	sim.ExpireSessions()                                          // which does not know the session
+	for range 2 {
+		_, err := c.Send(t.Context(), bmc.CommandOff)
+		assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindIdentity).Sent)
+	}
+	assert.True(t, sim.Power(), "the other machine was switched off")
+
+	require.Equal(t, otherUUID, bmctest.Read(t, c).Identity.UUID, "the next look shows it")
+	_, err := c.Send(t.Context(), bmc.CommandOff)
+	require.NoError(t, err, "who asked knows by now whom")
+	assert.False(t, sim.Power())
+}
+
+// The machine may change between our look and bmclib's, with the login in between.
+func TestGuardHoldsTheCommandToTheMachine(t *testing.T) {
+	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
+	c := open(t, d)
+	who := bmctest.Read(t, c).Identity
+	sim.Quirks(func(q *redfishsim.Quirks) { q.UUID = otherUUID })
+	sim.ExpireSessions()
+	err := c.do(t.Context(), &who, func(p provider) error {
+		_, err := p.PowerSet(t.Context(), "off")
+		return err
+	})
+	assert.Equal(t, bmc.KindIdentity, kindOf(err), "%v", err)
+	assert.Zero(t, sim.Count(http.MethodPost, sim.System(0).URI()))
+	assert.True(t, sim.Power())
 }

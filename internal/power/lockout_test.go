@@ -1,7 +1,6 @@
 package power
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -13,24 +12,6 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/state"
 )
-
-// lock is a PDU's outlet that answers with err, and counts who asks.
-type lock struct {
-	asked *int
-	err   *error
-}
-
-func (l lock) Read(context.Context) (bmc.Reading, error) {
-	*l.asked++
-	return bmc.Reading{}, *l.err
-}
-
-func (l lock) Send(context.Context, bmc.Command) (bmc.Receipt, error) {
-	*l.asked++
-	return bmc.Receipt{}, *l.err
-}
-
-func (l lock) Close(context.Context) error { return nil }
 
 func outletOf(plug, user, password string) bmc.Device {
 	return bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc", Endpoint: bmc.Endpoint{Host: "192.0.2.200"},
@@ -60,9 +41,9 @@ func TestAccounts(t *testing.T) {
 		"a right that it may have elsewhere":   {kind: bmc.KindPrivilege, next: outletOf("2", "fence", "old"), asked: true},
 		"no answer is no refusal":              {kind: bmc.KindUnreachable, next: mine, asked: true},
 		"a person mended it":                   {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.forget(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{mine}}}}) }},
-		"a health check was let in":            {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.took(mine) }},
-		"a health check with another password": {kind: bmc.KindAuth, next: mine, after: func(a *accounts) { a.took(outletOf("1", "fence", "new")) }},
-		"a health check shows no right":        {kind: bmc.KindPrivilege, next: mine, after: func(a *accounts) { a.took(mine) }},
+		"a health check was let in":            {kind: bmc.KindAuth, next: mine, asked: true, after: func(a *accounts) { a.accepted(mine) }},
+		"a health check with another password": {kind: bmc.KindAuth, next: mine, after: func(a *accounts) { a.accepted(outletOf("1", "fence", "new")) }},
+		"a health check shows no right":        {kind: bmc.KindPrivilege, next: mine, after: func(a *accounts) { a.accepted(mine) }},
 		"a person mended what is somewhere else": {kind: bmc.KindAuth, next: mine, after: func(a *accounts) {
 			a.forget(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{Driver: bmc.DriverIPMI}}}}})
 		}},
@@ -70,8 +51,8 @@ func TestAccounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAccounts(state.RefusedAccounts{}, time.Now())
-				asked, answer := 0, refusing(c.kind)
-				open := a.guard(func(bmc.Device) (bmc.Power, error) { return lock{&asked, &answer}, nil })
+				pdu := &outlet{err: refusing(c.kind), refusal: refusing(c.kind)}
+				open := a.guard(func(bmc.Device) (bmc.Power, error) { return pdu, nil })
 				p, err := open(mine)
 				require.NoError(t, err)
 				_, err = p.Read(t.Context())
@@ -86,10 +67,10 @@ func TestAccounts(t *testing.T) {
 					func() error { _, err := p.Read(t.Context()); return err },
 					func() error { _, err := p.Send(t.Context(), bmc.CommandOff); return err },
 				} {
-					before := asked
-					answer = nil
+					before := pdu.reads + len(pdu.sent)
+					pdu.err, pdu.refusal = nil, nil
 					err := ask()
-					assert.Equal(t, c.asked, asked > before)
+					assert.Equal(t, c.asked, pdu.reads+len(pdu.sent) > before)
 					if !c.asked {
 						assert.Equal(t, c.kind, bmc.KindOf(err), "it is told what was said before")
 					}
