@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -20,9 +19,6 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 	}
 	found := interlockAt(at, r, s)
 	nodeIsBack := !deleteOnly && registeredSinceIsolation(r, s.Node) && isTargetMachine(r.Target, s.Node) && s.Node.BootID != r.Target.BootID && s.Node.Ready == Yes && !s.Node.Deleting
-	// The Node of a host that reads Off may be Ready only because nobody has noticed that yet: our power
-	// lock, which is released late while the API does not answer, may have switched it off just now. // I20
-	readyIsOld := s.Power.State == bmc.Off && !timeExpired(s, now, later(r.StepStarted, s.Proof.Since()).Add(readyOutlives))
 	switch {
 	case anyOnPending(r):
 		return stop(r, reason.OutletContradicted, onPendingNote, now)
@@ -32,7 +28,7 @@ func reprovision(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return r, Nothing, poll
 	case machineReplaced(r, s), r.Target.Machine != "" && m.Exists == Yes && (m.Deleting || m.Marked):
 		return finish(r, Reprovisioned, r.Reason, r.Note, now)
-	case nodeIsBack && !readyIsOld: // a working host is never erased
+	case nodeIsBack && !readyMayBeOld(r, s, now): // a working host is never erased
 		r.OnSeen, r.Reason, r.Note = now, "", ""
 		return enter(r, AwaitNode, "the Node is Ready after all", now)
 	case found.ends():

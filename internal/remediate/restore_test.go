@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -59,4 +60,39 @@ func TestNodeOfAnotherMachineIsNoSuccess(t *testing.T) {
 		assert.Equal(t, reason.TargetChanged, r.Reason)
 		assert.Contains(t, r.Note, "another machine")
 	}
+}
+
+// A Node is Ready for up to 90 s after its host went off. So a run whose host reads Off is not Done before that, and
+// takes no request off its Machine: if the Node then turns not Ready, the host is switched on. A Node that is still
+// Ready has a BMC that lies, and the host works. // I20, L1
+func TestReadyNodeOfAHostThatReadsOffIsNotDoneAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		ready bool // after that time
+		want  Step
+	}{"the host is off": {false, PowerOn}, "the BMC lies": {true, Done}} {
+		t.Run(name, func(t *testing.T) {
+			r, s := begin(RestoreNode, 20*time.Minute) // also after its time
+			s.Power.State, s.Proof, s.Machine.Requested = bmc.Off, proof(bmc.Off, 3*time.Second, 0), true
+			for _, at := range []time.Duration{0, 30 * time.Second, 80 * time.Second} {
+				got, action, _ := Next(r, s, noon.Add(at))
+				require.Equal(t, []any{RestoreNode, Nothing}, []any{got.Step, action}, "%s", at)
+			}
+			s.Machine.Requested = false
+			s.Node.Ready = Ask(c.ready)
+			got, _, _ := Next(r, s, noon.Add(91*time.Second))
+			assert.Equal(t, c.want, got.Step)
+		})
+	}
+}
+
+// The owner of a host who wants it off is not fought, and its Node is not taken for working.
+func TestReadyNodeOfAHostThatItsOwnerSwitchesOff(t *testing.T) {
+	r, s := begin(RestoreNode, 0)
+	s.Power.State, s.Proof, s.OwnerWantsOff = bmc.Off, proof(bmc.Off, 3*time.Second, 0), true
+	r.Limits.RetryInterval = time.Minute
+	got, _, _ := Next(r, s, noon)
+	assert.NotEqual(t, Done, got.Step)
+	s.Node.Ready = No
+	got, _, _ = Next(got, s, noon.Add(time.Minute))
+	assert.Equal(t, []any{Waiting, reason.PowerForbidden}, []any{got.Step, got.Reason})
 }

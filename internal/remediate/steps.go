@@ -117,12 +117,15 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return enter(r, AwaitNode, "the new Node went away, or is another machine's", now)
 	}
 	r = recordRestored(r, s)
+	ready := s.Node.Ready == Yes && !readyMayBeOld(r, s, now)
 	switch {
-	case restored && s.Node.Ready == Yes && timeExpired(s, now, r.Deadline()): // a working host is never cycled because of an annotation
+	case restored && s.Node.Ready == Yes && !ready:
+		return r, Nothing, poll
+	case restored && ready && timeExpired(s, now, r.Deadline()): // a working host is never cycled because of an annotation
 		return finish(r, Done, reason.RequestNotCleared, "the remediation request could not be taken off the Machine", now)
 	case restored && requested: // otherwise the health check in the cluster counts the Machine unhealthy for ever
 		return command(r, ClearRequest, resendWrite, now)
-	case restored && s.Node.Ready == Yes && (s.Machine.Exists != CannotTell || r.Target.Machine == ""):
+	case restored && ready && (s.Machine.Exists != CannotTell || r.Target.Machine == ""):
 		return finish(r, Done, "", "", now)
 	case s.Power.State == bmc.Off && s.OwnerWantsOff:
 		return waitForOwner(r, now)
@@ -136,6 +139,13 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 		return command(r, RestoreTargetNode, resendWrite, now)
 	}
 	return r, Nothing, poll
+}
+
+// readyMayBeOld says whether a Node may be Ready only because nobody has noticed yet that its host is off: the
+// host reads Off, and somebody may have switched it off just now, as our power lock does that is released late while
+// the API does not answer. A Node that stays Ready beside that has a BMC that lies. // I20
+func readyMayBeOld(r Run, s Observation, now time.Time) bool {
+	return s.Power.State == bmc.Off && !timeExpired(s, now, later(r.StepStarted, s.Proof.Since()).Add(readyOutlives))
 }
 
 // maxRestored is how many keys a record holds, so that it stays small. A Node with more keys than that
