@@ -51,3 +51,20 @@ func TestAbortLeavesThePowerToMetal3sOwnRemediation(t *testing.T) {
 		stop()
 	})
 }
+
+// Somebody else wants the host off before any run: no run begins, and no command is sent, until that is over. // I22
+func TestHostOfAnotherRemediatorIsFencedAfterIt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		m.Do(func(s *fake.State) { s.LockPower("h-1", true) })
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		assert.Contains(t, gate(t, e, reason.Contested).Value, fake.OtherPowerLock)
+		assert.Empty(t, w.Commands())
+		m.Do(func(s *fake.State) { s.LockPower("h-1", false) })
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		stop()
+	})
+}

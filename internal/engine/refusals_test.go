@@ -63,6 +63,11 @@ var policyRefusals = map[reason.Code]func(*world, *engine.Options){
 			c.Template = &policy.Template{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Namespace: "ns", Name: "t"}
 		})
 	},
+	reason.DuplicateUUID: func(w *world, _ *engine.Options) { w.duplicateUUID() },
+	reason.Contested: func(w *world, _ *engine.Options) {
+		m := newMetal(w)
+		m.Do(func(s *fake.State) { s.LockPower("h-1", true) })
+	},
 	reason.AuditFailed: func(_ *world, o *engine.Options) { o.Record = slowFullDisk }, // each try holds its place meanwhile
 }
 

@@ -22,9 +22,9 @@ func TestRequestOfAnotherMachineOfThatName(t *testing.T) {
 	target := remediate.Target{MachineAPI: policy.ClusterAPIV1Beta2, Namespace: "team-a", Machine: "worker-0", MachineUID: "a", Node: "worker-0"}
 	theirs := policy.Request{Kind: "Metal3Remediation", Namespace: "team-b", Name: "worker-0", OnManagementAPI: true,
 		Owners: []policy.Owner{{Kind: "Machine", Name: "worker-0", UID: "b"}}}
-	assert.False(t, requestFor(&theirs, target))
+	assert.False(t, isFor(&theirs, target))
 	theirs.NodeName, theirs.Owners = "worker-0", nil // a Node of another workload cluster
-	assert.False(t, requestFor(&theirs, target))
+	assert.False(t, isFor(&theirs, target))
 }
 
 // A request that is read past the cache is where the watch shows it, too: one on a separate management
@@ -46,7 +46,7 @@ func TestRequestsNowKnowTheirAPI(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		assert.Equal(t, apart, list[0].OnManagementAPI, s.name)
-		assert.Equal(t, !apart, requestFor(&list[0], remediate.Target{Node: "worker-0"}), s.name)
+		assert.Equal(t, !apart, isFor(&list[0], remediate.Target{Node: "worker-0"}), s.name)
 	}
 }
 
@@ -91,4 +91,8 @@ func TestRequestsOfAnybodyDelayNobody(t *testing.T) {
 	assert.Contains(t, who, "asks another remediator")
 	_, err = ask(Config{}, "many")
 	assert.ErrorContains(t, err, "list the requests of kind Reboot in namespace many: there are more than 500")
+}
+
+func isFor(q *policy.Request, t remediate.Target) bool {
+	return q.IsFor(t.Namespace, t.Machine, t.MachineUID, t.Node)
 }

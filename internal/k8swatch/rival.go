@@ -105,11 +105,11 @@ func (l *looker) foreignRequestIn(ctx context.Context, st *store, namespace stri
 	}
 	for i := range list {
 		q := &list[i]
-		if !requestFor(q, l.run.Target) {
+		if t := l.run.Target; !q.IsFor(t.Namespace, t.Machine, t.MachineUID, t.Node) {
 			continue
 		}
 		if !l.c.cfg.carriesOut(schema.GroupKind{Group: st.group, Kind: st.kind}) {
-			return fmt.Sprintf("%s %s/%s asks another remediator to repair it", q.Kind, q.Namespace, q.Name), nil
+			return q.Contender(), nil
 		}
 		if who, err := l.managerNow(ctx, metal3Leader); who != "" || err != nil { // it would carry the request out, too
 			return who, err
@@ -158,26 +158,6 @@ func (l *looker) covers(c *policy.Check) bool {
 		return c.Administrators() || c.Namespace == l.run.Target.Namespace
 	}
 	return c.Covers(l.look.FreshMachine, l.look.FreshNode)
-}
-
-// requestFor: a request is for the Node that it names, for the Machine that owns
-// it, or else for the target with its name. Names of Machines are of a namespace, and the Nodes of a
-// separate management API are those of another cluster.
-func requestFor(q *policy.Request, t remediate.Target) bool {
-	ofMachine := false
-	for _, o := range q.Owners {
-		if o.UID != "" && o.UID == t.MachineUID {
-			return true
-		}
-		ofMachine = ofMachine || o.Kind == "Machine"
-	}
-	if q.NodeName != "" && !q.OnManagementAPI {
-		return q.NodeName == t.Node
-	}
-	if q.Name == t.Machine && q.Namespace == t.Namespace {
-		return t.Machine != "" // also one for the Machine that had the name before: its host may be the same
-	}
-	return t.Node != "" && q.Name == t.Node && !ofMachine && !q.OnManagementAPI
 }
 
 // setContested records whether there is another remediator; a positive answer

@@ -19,6 +19,7 @@
 //	target.go        one target: its verdict, then action and refusals
 //	openshift.go, clusterapi.go, medik8s.go, fencepolicy.go   the verdicts of each API family
 //	limit.go         the limits; also clusterapi_limit.go and medik8s_limit.go
+//	host.go, hostgates.go   which BareMetalHost a Machine has, and which hosts must be left alone
 //	owner.go, claim.go   whether a Machine owns the Node that it names, and when that is in doubt
 //	requestspace.go, requestlimit.go   which requests count, and how many are looked at
 //	overlap.go, budget.go, controlplane.go, quorum.go   across checks

@@ -106,10 +106,13 @@ func (w *tables) refuseHosts(r *Report) {
 			if t.Action == None || c.isDelegated(t) {
 				continue
 			}
-			if n := w.nodes[t.Node]; n != nil {
+			n, m := w.nodes[t.Node], machineOfTarget(w, t)
+			if n != nil {
 				t.refuseBecause(reason.DuplicateUUID, w.nodesByUUID.other(n.Name, n.SystemUUID)) // I9
 			}
-			m := machineOfTarget(w, t)
+			if c.powerCycles(t) || t.Action != CreateRequest { // a check that asks others knows its own requests
+				t.refuseBecause(reason.Contested, w.requests.contender(t, m, n)) // I22
+			}
 			if m == nil {
 				continue
 			}

@@ -72,6 +72,47 @@ func (x *requestIndex) on(apart bool, target string, m *Machine, n *Node) (list 
 	return list
 }
 
+// IsFor reports whether a request is for a target: for the Node that it names, for the Machine that owns
+// it, or else for what has its name. Names of Machines are of a namespace, and the Nodes of a
+// separate management API are those of another cluster. An empty machine or node: there is none.
+func (r *Request) IsFor(namespace, machine, machineUID, node string) bool {
+	ofMachine := false
+	for _, o := range r.Owners {
+		if o.UID != "" && o.UID == machineUID {
+			return true
+		}
+		ofMachine = ofMachine || o.Kind == "Machine"
+	}
+	if r.NodeName != "" && !r.OnManagementAPI {
+		return r.NodeName == node
+	}
+	if r.Name == machine && r.Namespace == namespace {
+		return machine != "" // also one for the Machine that had the name before: its host may be the same
+	}
+	return node != "" && r.Name == node && !ofMachine && !r.OnManagementAPI
+}
+
+// contender names a request to another remediator for a target; "" if there is none.
+func (x *requestIndex) contender(t *TargetReport, m *Machine, n *Node) string {
+	namespace, machine := splitKey(t.Machine)
+	for _, name := range []string{t.Node, machine} {
+		if name == "" {
+			continue
+		}
+		for _, q := range x.of(name, m, n) {
+			if q.Power == nil && q.IsFor(namespace, machine, t.MachineUID, t.Node) {
+				return q.Contender()
+			}
+		}
+	}
+	return ""
+}
+
+// Contender says that a request is one to another remediator.
+func (r *Request) Contender() string {
+	return r.Kind + " " + r.key() + " asks another remediator to repair it"
+}
+
 // mayBeFor reports whether a request may be for a target.
 func (x *requestIndex) mayBeFor(q *Request, m *Machine, n *Node) bool {
 	return x.rules.TrustNames || slices.Contains(x.rules.withTarget(x.spaces, q.OnManagementAPI, m, n), q.Namespace)
