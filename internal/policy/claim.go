@@ -148,6 +148,11 @@ func mismatch(m *Machine, n *Node) Doubt {
 	return Doubt{reason.NodeMismatch, fmt.Sprintf("Node %s has the providerID %s, its Machine %s has %s", n.Name, n.ProviderID, m.Key(), m.ProviderID)}
 }
 
+// isDisproved reports whether the Node has another providerID than the Machine; either may be nil.
+func (m *Machine) isDisproved(n *Node) bool {
+	return m != nil && n != nil && n.ProviderID != "" && !sameProvider(m.ProviderID, n.ProviderID)
+}
+
 // sameProvider reports whether two providerIDs name the same host. Older versions
 // of OpenShift's provider wrote them without the BareMetalHost's UID.
 func sameProvider(a, b string) bool {

@@ -73,15 +73,15 @@ func parseRange(text string) (span [2]int, err error) {
 }
 
 // tallyClusterAPI applies the range if there is one, else the limit.
-func (c *Check) tallyClusterAPI(expected, healthy int) tally {
+func (c *Check) tallyClusterAPI(n count) tally {
 	span, l, _ := c.parseClusterAPILimits() // settingOf has checked that they parse
-	unhealthy := expected - healthy
+	expected, unhealthy := n.expected, n.expected-n.healthy
 	y := tally{limit: c.limitText(), max: l.of(expected)}
 	if c.UnhealthyRange != "" {
 		y.min, y.max = span[0], span[1]
 	}
 	switch {
-	case c.UnhealthyRange != "" && (unhealthy < y.min || unhealthy > y.max):
+	case c.UnhealthyRange != "" && (unhealthy-n.doubtful < y.min || unhealthy > y.max):
 		y.reason = reason.OutOfRange
 		y.message = fmt.Sprintf("%d of %d targets are not healthy, outside the range %s", unhealthy, expected, y.limit)
 	case unhealthy > y.max:

@@ -89,6 +89,8 @@ type count struct {
 	expected, healthy int
 	// unlabelled are those of which nobody knows whether they are targets. They close a gate, and open none. // I11
 	unlabelled int
+	// doubtful are those of which nobody knows whether they are healthy. They open no gate, either.
+	doubtful int
 	// sick are the targets past a timeout, whether or not the check would remediate
 	// them.
 	sick int
@@ -123,6 +125,8 @@ func (n *count) addVerdict(t *TargetReport, by int) {
 	}
 	if t.unlabelled {
 		n.unlabelled += by
+	} else if t.isDoubtful() {
+		n.doubtful += by
 	}
 }
 
@@ -151,17 +155,17 @@ func (r *CheckReport) applyLimit(c *Check, st *setting, n count, now time.Time) 
 	if st.state != StateActive {
 		return
 	}
-	y := c.tally(n.expected, n.healthy, n.unlabelled)
+	y := c.tally(n)
 	if y.invalid != "" {
 		r.invalidate(y.invalid)
 		return
 	}
-	r.Expected, r.Healthy, r.running = n.expected, n.healthy, n.running
+	r.Expected, r.Healthy, r.running, r.doubtful = n.expected, n.healthy, n.running, n.doubtful
 	r.MaxUnhealthy, r.MinUnhealthy = y.max, y.min
 	r.Allowed, r.RemediationsAllowed, r.Message = y.allowed, y.more, cmp.Or(y.message, st.message)
 	if !y.allowed {
 		r.gate = append(r.gate, y.reason)
-		r.Message += r.runningText()
+		r.Message += r.runningText() + r.doubtText()
 	}
 	r.gate = append(r.gate, st.refusals...)
 	r.updateStorm(c, st, y.allowed, n.sick > 0, now)

@@ -48,7 +48,7 @@ func (r *CheckReport) LimitGate() reason.Gate {
 	if r.MinUnhealthy > 0 {
 		threshold = fmt.Sprintf("%d to %d (%s)", r.MinUnhealthy, r.MaxUnhealthy, r.Limit)
 	}
-	return reason.NewGate("limit", r.Allowed, code, fmt.Sprintf("%d of %d not healthy", r.Expected-r.Healthy, r.Expected)+r.runningText(), threshold, r.source())
+	return reason.NewGate("limit", r.Allowed, code, fmt.Sprintf("%d of %d not healthy", r.Expected-r.Healthy, r.Expected)+r.runningText()+r.doubtText(), threshold, r.source())
 }
 
 // runningText says how many of the targets that are not healthy are under remediation: nobody sees the
@@ -58,6 +58,14 @@ func (r *CheckReport) runningText() string {
 		return ""
 	}
 	return fmt.Sprintf("; %d of them under remediation", r.running)
+}
+
+// doubtText says how many of them do not count for the minimum of a range.
+func (r *CheckReport) doubtText() string {
+	if r.doubtful == 0 || r.MinUnhealthy == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of them in doubt, so that they do not count for the minimum", r.doubtful)
 }
 
 // limitName is the limit, with the name of its field where a percentage alone
@@ -138,9 +146,10 @@ var quorumText = map[reason.Code]string{
 	reason.QuorumUnknown: "no etcd member is seen, or one of them cannot be read",
 }
 
-// overlapReason returns why the result o for a target refuses the action of
-// another check, "" if it does not.
-func (r *CheckReport) overlapReason(o, t *TargetReport) string {
+// overlapReason returns why the result of a check for a target refuses the action
+// of another check, "" if it does not.
+func (g claim) overlapReason(t *TargetReport) string {
+	r, o := g.check, g.target
 	switch {
 	case o.Subject() != t.Subject():
 		return ""
@@ -148,8 +157,10 @@ func (r *CheckReport) overlapReason(o, t *TargetReport) string {
 		return "this check only counts"
 	case !r.Allowed:
 		return "the limit of this check is exceeded"
-	case claim{r, o}.isHandedOver():
+	case o.isHandedOver():
 		return "this check has asked another remediator already"
+	case g.isDoubtful() && t.Action != PowerCycle:
+		return "this check is in doubt, and might ask for a power cycle: " + o.Message
 	case o.Action != None && severity[o.Action] < severity[t.Action]:
 		return fmt.Sprintf("this check asks for %s, which is gentler than %s", o.Action, t.Action)
 	case o.Action == CreateRequest && t.Action == CreateRequest:

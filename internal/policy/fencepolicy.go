@@ -110,9 +110,9 @@ func (c *Check) parsePolicyLimit() error {
 
 // tallyFencePolicy applies a FencePolicy's limit. settingOf has checked that it
 // parses.
-func (c *Check) tallyFencePolicy(expected, healthy, unlabelled int) tally {
+func (c *Check) tallyFencePolicy(n count) tally {
 	y := tally{limit: c.limitText(), reason: reason.ShortCircuit}
-	unhealthy, beyond := expected-healthy, "more than"
+	expected, unhealthy, beyond := n.expected, n.expected-n.healthy, "more than"
 	if c.UnhealthyRange != "" {
 		span, _ := parseRange(c.UnhealthyRange)
 		y.min, y.max, y.reason, beyond = span[0], span[1], reason.OutOfRange, "outside"
@@ -120,7 +120,7 @@ func (c *Check) tallyFencePolicy(expected, healthy, unlabelled int) tally {
 		l, _ := parseLimit(c.MaxUnhealthy)
 		y.max = l.of(expected)
 	}
-	y.allowed = y.min <= unhealthy-unlabelled && unhealthy <= y.max
+	y.allowed = y.min <= unhealthy-n.unlabelled-n.doubtful && unhealthy <= y.max
 	if y.allowed {
 		y.more = y.max - unhealthy
 		y.reason = ""

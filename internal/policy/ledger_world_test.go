@@ -56,7 +56,7 @@ func drawWorldCheck(t *rapid.T, now time.Time) *Check {
 		c.APIVersion, c.Kind = of(t, "api", ClusterAPIV1Beta1, ClusterAPIV1Beta2), MachineHealthCheckKind
 		c.Strategy, c.ClusterName = of(t, "strategy", MarkOwners, CreateRequests), "k"
 		c.MachineConditions = []UnhealthyCondition{{"Sound", "False", time.Minute}}
-		c.UnhealthyRange, c.Evaluator = of(t, "range", "", "", "[1-2]"), of(t, "evaluator", "", "me")
+		c.UnhealthyRange, c.Evaluator = of(t, "range", "", "", "[1-2]", "[2-5]"), of(t, "evaluator", "", "me")
 	case medik8s:
 		c.APIVersion, c.Kind, c.Namespace, c.SelectsNodes, c.Strategy = Medik8sAPI, NodeHealthCheckKind, "", true, CreateRequests
 		drawMedik8s(t, c, now)
@@ -64,7 +64,7 @@ func drawWorldCheck(t *rapid.T, now time.Time) *Check {
 		c.APIVersion, c.Kind, c.Namespace = FencedAPI, FencePolicyKind, ""
 		c.Source, c.SelectsNodes = of(t, "source", "p.yaml:1", "p.yaml:9"), rapid.Bool().Draw(t, "nodes")
 		c.Strategy = of(t, "strategy", PowerCycleHosts, DeleteMachines, CountOnly)
-		c.UnhealthyRange, c.ShortenOnEvidence = of(t, "range", "", "", "[0-2]"), rapid.Bool().Draw(t, "shorten")
+		c.UnhealthyRange, c.ShortenOnEvidence = of(t, "range", "", "", "[0-2]", "[2-5]"), rapid.Bool().Draw(t, "shorten")
 		if odds(t, "windows", 3) {
 			c.Windows = []Window{{Text: "hourly", Starts: hourly{}, Duration: 20 * time.Minute}}
 		}

@@ -73,23 +73,23 @@ type tally struct {
 }
 
 // tally applies the check's limit to the counters, by the rules of its API
-// family. unlabelled of the expected may be none of its targets.
-func (c *Check) tally(expected, healthy, unlabelled int) tally {
+// family.
+func (c *Check) tally(n count) tally {
 	switch c.family() {
 	case clusterAPI:
-		return c.tallyClusterAPI(expected, healthy)
+		return c.tallyClusterAPI(n)
 	case medik8s:
-		return c.tallyMedik8s(expected, healthy, unlabelled)
+		return c.tallyMedik8s(n.expected, n.healthy, n.unlabelled)
 	case fenced:
-		return c.tallyFencePolicy(expected, healthy, unlabelled)
+		return c.tallyFencePolicy(n)
 	}
 	parsed, _ := parseLimit(c.MaxUnhealthy) // settingOf has checked that it parses
-	y := tally{limit: c.limitText(), max: parsed.of(expected)}
-	unhealthy := expected - healthy
+	y := tally{limit: c.limitText(), max: parsed.of(n.expected)}
+	unhealthy := n.expected - n.healthy
 	y.allowed, y.more = unhealthy <= y.max, max(0, y.max-unhealthy)
 	if !y.allowed {
 		y.reason = reason.ShortCircuit
-		y.message = fmt.Sprintf("%d of %d targets are not healthy, more than maxUnhealthy %s (%d)", unhealthy, expected, y.limit, y.max)
+		y.message = fmt.Sprintf("%d of %d targets are not healthy, more than maxUnhealthy %s (%d)", unhealthy, n.expected, y.limit, y.max)
 	}
 	return y
 }

@@ -10,12 +10,15 @@ import (
 type claim struct {
 	check  *CheckReport
 	target *TargetReport
+	// disproved: the providerID of the Node is not that of the Machine.
+	disproved bool
 }
 
 // refuseOverlaps resolves conflicts where several checks cover one target: the
 // most restrictive check wins. A closed gate of one check closes it for all. A
 // check that only counts forbids every action. Of two actions the gentler one is
-// allowed. A check in doubt might have asked for the gentlest action.
+// allowed. A check in doubt might have asked for the gentlest action, or asks another
+// remediator already.
 // A Machine that does not own its Node is a target of its own, and so is one on a management API apart that
 // has the name of another.
 func (w *tables) refuseOverlaps(r *Report) {
@@ -24,13 +27,13 @@ func (w *tables) refuseOverlaps(r *Report) {
 		c := &r.Checks[i]
 		for j := range c.Targets {
 			t := &c.Targets[j]
-			of := t.Subject()
-			switch m := machineOfTarget(w, t); {
+			of, m := t.Subject(), machineOfTarget(w, t)
+			switch {
 			case m != nil && t.Node != "" && w.owners().owns(m, w.nodes[t.Node]):
 			case m != nil:
 				of += " of " + w.rules.spaceOfMachine(m).text() + "/" + m.Name
 			}
-			claims[of] = append(claims[of], claim{c, t})
+			claims[of] = append(claims[of], claim{c, t, m.isDisproved(w.nodes[t.Node])})
 		}
 	}
 	for _, group := range claims {
@@ -42,11 +45,11 @@ func (w *tables) refuseOverlaps(r *Report) {
 
 func refuseConflicting(group []claim) {
 	gentlest, closed, countOnly, handedOver := severity[DeleteMachine], false, false, false
-	doubts := firstOfEach(group, 2, func(g claim) (string, bool) { return g.target.Machine, g.isDoubtful() })
+	doubts := firstOfEach(group, 1, func(g claim) (*CheckReport, bool) { return g.check, g.isDoubtful() })
 	for _, g := range group {
 		closed = closed || !g.check.Allowed
 		countOnly = countOnly || g.check.countOnly
-		handedOver = handedOver || g.isHandedOver()
+		handedOver = handedOver || g.target.isHandedOver()
 		if g.target.Action != None {
 			gentlest = min(gentlest, severity[g.target.Action])
 		}
@@ -55,7 +58,7 @@ func refuseConflicting(group []claim) {
 		if g.target.Action == None {
 			continue
 		}
-		if countOnly || closed && g.check.Allowed || handedOver && !g.isHandedOver() || severity[g.target.Action] > gentlest || g.doubtedBy(doubts) {
+		if countOnly || closed && g.check.Allowed || handedOver && !g.target.isHandedOver() || severity[g.target.Action] > gentlest || g.doubtedBy(doubts) {
 			g.target.refuse(reason.Overlap)
 		}
 	}
@@ -85,14 +88,14 @@ func firstOfEach[K comparable](group []claim, most int, kind func(claim) (K, boo
 }
 
 type strictness struct {
-	countOnly, allowed, handedOver bool
-	action                         Action
+	countOnly, allowed, handedOver, doubtful bool
+	action                                   Action
 }
 
 // strictness says what of a claim may refuse the actions of others; claims that have the same refuse the same.
 func (g claim) strictness() (kind strictness, ok bool) {
-	kind = strictness{g.check.countOnly, g.check.Allowed, g.isHandedOver(), g.target.Action}
-	return kind, g.check.countOnly || !g.check.Allowed || g.target.Action != None
+	kind = strictness{g.check.countOnly, g.check.Allowed, g.target.isHandedOver(), g.isDoubtful(), g.target.Action}
+	return kind, kind.countOnly || !kind.allowed || kind.handedOver || kind.doubtful || kind.action != None
 }
 
 // overlapGates names checks of a group that refuse the action of one of them.
@@ -104,7 +107,7 @@ func (g claim) overlapGates(stricter []claim) (gates []reason.Gate) {
 		if len(gates) == maxOverlapGates {
 			break
 		}
-		if why := o.check.overlapReason(o.target, g.target); why != "" {
+		if why := o.overlapReason(g.target); why != "" {
 			gates = append(gates, reason.NewGate("overlap", false, reason.Overlap, why, "no stricter check", o.check.source()))
 		}
 	}
@@ -112,22 +115,23 @@ func (g claim) overlapGates(stricter []claim) (gates []reason.Gate) {
 }
 
 // isDoubtful: the check cannot determine the Node of the target, or its Machine.
-func (g claim) isDoubtful() bool {
-	return g.target.Verdict == Indeterminate && (g.target.Reason == reason.Undecodable || g.target.Reason == reason.NodeMismatch)
+func (t *TargetReport) isDoubtful() bool {
+	return t.Verdict == Indeterminate && (t.Reason == reason.Undecodable || t.Reason == reason.NodeMismatch)
 }
 
-// doubtedBy: another check is in doubt about the same Machine. It might have
-// asked for a power cycle, so nothing more severe is done.
+// isDoubtful: the check is in doubt, and the Node does not show that it is another Machine's.
+func (g claim) isDoubtful() bool { return g.target.isDoubtful() && !g.disproved }
+
+// doubtedBy: another check is in doubt about the same host, maybe under the name of another Machine. It might
+// have asked for a power cycle, so nothing more severe is done.
 func (g claim) doubtedBy(doubts []claim) bool {
-	return g.target.Action != PowerCycle && slices.ContainsFunc(doubts, func(o claim) bool {
-		return o.check != g.check && (o.target.Machine == "" || o.target.Machine == g.target.Machine)
-	})
+	return g.target.Action != PowerCycle && slices.ContainsFunc(doubts, func(o claim) bool { return o.check != g.check })
 }
 
 // isHandedOver: the check has already handed the target to another remediator,
-// which may be at work. // I22
-func (g claim) isHandedOver() bool {
-	return g.target.Action != PowerCycle && slices.Contains(g.target.Refusals, reason.AlreadyRequested)
+// which may be at work, also where the check is in doubt now. // I22
+func (t *TargetReport) isHandedOver() bool {
+	return t.handedOver || t.Action != PowerCycle && slices.Contains(t.Refusals, reason.AlreadyRequested)
 }
 
 // oneRequest lets only the first of several NodeHealthChecks request the

@@ -81,6 +81,8 @@ type CheckReport struct {
 	minHealthy bool
 	// running are the targets under remediation.
 	running int
+	// doubtful are the targets in doubt.
+	doubtful int
 	// countOnly: the check counts its targets and forbids every remediation.
 	countOnly bool
 	// idle are the Nodes that the check would cover if it were active. It is empty,
@@ -178,6 +180,8 @@ type TargetReport struct {
 	// uncounted: it counts in no limit. A policy covers the Machines of every namespace, and whoever
 	// may write Machines in one must not use its limit up. // I11
 	uncounted bool
+	// handedOver: the target is in doubt, and the check had handed it to another remediator.
+	handedOver bool
 	// Trigger is the sentence for the history: which check, and what it found.
 	Trigger string `json:"-"`
 }

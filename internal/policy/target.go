@@ -129,9 +129,6 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 	// A Machine that asks to be skipped is skipped whatever its Node is. Every
 	// other reason may change with time; the doubt does not.
 	skip := t.Reason == reason.Undecodable || t.Verdict == Skipped && !c.SelectsNodes
-	if d := x.doubt(); d != (Doubt{}) && !skip {
-		return t.leftIndeterminate(d.Reason, d.Message)
-	}
 	if t.Verdict == Unhealthy {
 		t.Trigger = fmt.Sprintf("check %s: %s", c.Key(), t.Message)
 		t.Action = c.action(x)
@@ -145,6 +142,11 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		if t.Action == CreateRequest && (c.family() == medik8s || c.family() == fenced) {
 			t.escalate(c, a, x, now)
 		}
+	}
+	if d := x.doubt(); d != (Doubt{}) && !skip {
+		handedOver := t.isHandedOver()
+		t = t.leftIndeterminate(d.Reason, d.Message)
+		t.handedOver = handedOver
 	}
 	return t
 }
@@ -244,7 +246,7 @@ func (t *TargetReport) refuse(r reason.Code) {
 // applies.
 func (t TargetReport) leftIndeterminate(code reason.Code, why string) TargetReport {
 	t.set(Indeterminate, code, why)
-	t.Action, t.Refusals = None, []reason.Code{}
+	t.Action, t.Refusals, t.Template, t.Trigger = None, []reason.Code{}, nil, ""
 	t.RecheckAfterSeconds, t.Due, t.reasonChangesAt, t.Since, t.Timeout = 0, time.Time{}, time.Time{}, time.Time{}, 0
 	return t
 }
