@@ -161,9 +161,9 @@ func TestRestartChangesTheSession(t *testing.T) {
 		down   time.Duration
 	}{
 		"sessions forgotten":        {redfishsim.Faults{}, 0},
-		"sessions forgotten, 503":   {redfishsim.Faults{}, 300 * time.Millisecond},
-		"sessions kept, 503":        {redfishsim.Faults{KeepSessions: true}, 300 * time.Millisecond},
-		"Basic, 503":                {redfishsim.Faults{NoSessions: true}, 300 * time.Millisecond},
+		"sessions forgotten, 503":   {redfishsim.Faults{}, time.Second},
+		"sessions kept, 503":        {redfishsim.Faults{KeepSessions: true}, time.Second},
+		"Basic, 503":                {redfishsim.Faults{NoSessions: true}, time.Second},
 		"Basic, and back at once":   {redfishsim.Faults{NoSessions: true}, 0},
 		"no room, and back at once": {redfishsim.Faults{LoginStatus: http.StatusServiceUnavailable}, 0},
 	} {
@@ -194,7 +194,7 @@ func restarted(t *testing.T, sim *redfishsim.Server, c *redfish.Client, down tim
 		at := time.Now()
 		sim.Restart(down)
 		after = bmctest.Read(t, c)
-		return down == 0 || sim.Requests()[0].At.Before(at.Add(down/2))
+		return down == 0 || sim.Requests()[0].At.Before(at.Add(down*2/3))
 	})
 	return before, after
 }
@@ -328,7 +328,7 @@ func TestRestartBetweenSilentEnds(t *testing.T) {
 	sim.Faults(func(f *redfishsim.Faults) { f.CloseSilently, f.NoSessions = true, true })
 	c := open(t, hostOf(t, sim), timing)
 	for range 3 {
-		before, after := restarted(t, sim, c, 300*time.Millisecond) // 503 meanwhile
+		before, after := restarted(t, sim, c, time.Second) // 503 meanwhile
 		assert.NotEqual(t, before.Session, after.Session)
 	}
 }

@@ -32,7 +32,7 @@ const (
 var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
 
 func TestMain(m *testing.M) {
-	pace.Together(8) // they wait for timeouts and for what never comes most of the time
+	pace.Together(16) // they wait for timeouts and for what never comes most of the time
 	os.Exit(m.Run())
 }
 
