@@ -2,6 +2,7 @@ package k8swatch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -104,20 +105,30 @@ func (l *looker) checksNow(ctx context.Context, ofCluster bool, namespace string
 }
 
 // checksNow may get the list from the API server's cache, but not older than our view: an
-// uncached list takes up to 100 ms on a busy server.
+// uncached list takes up to 100 ms on a busy server. Whoever may write checks makes no look fail: there may be any check
+// among those that are too many or too large to read.
 func (s *side) checksNow(ctx context.Context, gvr schema.GroupVersionResource, namespace string) ([]policy.Check, error) {
 	list, err := s.api().dynamic.Resource(gvr).Namespace(namespace).List(ctx, s.notOlder(policy.MachineHealthCheckKind, gvr.Group, namespace))
 	switch err = checkList(list, err); {
 	case mayBeUnserved(err) && s.isNotServed(ctx, &source{kind: policy.MachineHealthCheckKind, group: gvr.Group, resource: gvr.Resource}):
 		return nil, nil
+	case errors.Is(err, errBodyTooLarge):
+		return []policy.Check{unreadCheck(namespace)}, nil
 	case err != nil:
 		return nil, fmt.Errorf("list the MachineHealthChecks of %s: %w", namespace, err)
-	case list.GetContinue() != "":
-		return nil, fmt.Errorf("list the MachineHealthChecks of %s: there are more than %d", namespace, pageSize)
 	}
 	found := make([]policy.Check, len(list.Items))
 	for i := range list.Items {
 		found[i] = manifest.MachineHealthCheck(list.Items[i].Object)
 	}
+	if list.GetContinue() != "" {
+		found = append(found, unreadCheck(namespace))
+	}
 	return found, nil
+}
+
+// unreadCheck is the check that none of a namespace asks more of its own controller than: it may cover each Machine there,
+// as without a selector, and has it deleted. The Machine is contested if that controller is alive. // I22
+func unreadCheck(namespace string) policy.Check {
+	return policy.Check{Kind: policy.MachineHealthCheckKind, Namespace: namespace, Source: "cluster", Strategy: policy.DeleteMachines}
 }

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -166,6 +167,18 @@ func holds(q *policy.Request, r *remediate.Run) bool {
 	back := r.ReadOn() && (r.Step == remediate.RestoreNode || r.Step == remediate.AwaitNode && r.OffLevel == 0)
 	noMore := r.Reason == reason.Withdrawn || r.Reason == reason.AttemptsExhausted
 	return r.Open() && !(q.Deleting && (back || r.Step.Idle() && (noMore || !r.TouchedHost())))
+}
+
+// Holder is what the annotation beside a finalizer says of the run for which it was set, for the case that
+// the run is lost with the state: its ID and the system UUID of the machine that it may have switched off.
+func Holder(r remediate.Run) string {
+	return r.ID + "/" + cmp.Or(r.Target.SystemUUID, r.Target.ReportedUUID)
+}
+
+// ParseHolder reads what Holder wrote. An older finalizer names no machine.
+func ParseHolder(text string) (run, machine string) {
+	run, machine, _ = strings.Cut(text, "/")
+	return run, machine
 }
 
 // set fills in phase and conditions.
