@@ -69,7 +69,7 @@ func (s *State) lookAtRequest(r remediate.Run, f *run.Fresh) {
 			f.Observation.Contested, f.Observation.Contender = remediate.Yes, "a request asks another remediator"
 		}
 	}
-	if r.Request == nil || r.Request.Kind != policy.FencedRemediationKind {
+	if r.Request == nil || r.Request.Kind == policy.MachineRequestKind {
 		return
 	}
 	f.RequestRead = true
