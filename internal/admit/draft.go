@@ -73,6 +73,7 @@ func (d Drafter) override(r *remediate.Run, check *policy.Check) {
 	l.OffDeadline, l.OnDeadline = cmp.Or(of.PowerOff, l.OffDeadline), cmp.Or(of.PowerOn, l.OnDeadline)
 	l.ReadyTimeout, l.RunTimeout = cmp.Or(of.NodeReady, l.ReadyTimeout), cmp.Or(of.Run, l.RunTimeout)
 	l.MaxAttempts = cmp.Or(check.MaxAttempts, l.MaxAttempts)
+	l.Reprovision = l.Reprovision && !policy.GoesOnAfterFenced(check) // what follows decides about the Machine // I14
 	r.Isolation = cmp.Or(remediate.Isolation(check.Isolation), r.Isolation)
 	if r.ControlPlane {
 		r.Isolation = d.controlPlaneIsolation(r.Target, check)

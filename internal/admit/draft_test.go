@@ -70,6 +70,27 @@ func TestCheckSetsTheLimitsOfItsRuns(t *testing.T) {
 	assert.Equal(t, remediate.Limits{OffDeadline: time.Second, OnDeadline: 2 * time.Second, ReadyTimeout: 3 * time.Second, RunTimeout: 4 * time.Second, MaxAttempts: 9}, r.Limits)
 }
 
+// Where another template follows that of fenced, that one decides about the Machine. // I14
+func TestNextTemplateDecidesAboutTheMachine(t *testing.T) {
+	own := policy.Template{APIVersion: policy.FencedAPI, Kind: policy.FencedRemediationKind + "Template", Name: "power"}
+	other := policy.Template{APIVersion: "example.com/v1", Kind: "RebootTemplate", Name: "next"}
+	for name, c := range map[string]struct {
+		templates []policy.Template
+		replaces  bool
+	}{
+		"another follows":   {[]policy.Template{own, other}, false},
+		"fenced comes last": {[]policy.Template{other, own}, true},
+	} {
+		check := &policy.Check{Kind: policy.NodeHealthCheckKind}
+		for _, template := range c.templates {
+			check.Escalation = append(check.Escalation, policy.Escalation{Template: template})
+		}
+		r := remediate.Run{Limits: remediate.Limits{Reprovision: true}}
+		Drafter{}.override(&r, check)
+		assert.Equal(t, c.replaces, r.Limits.Reprovision, name)
+	}
+}
+
 // The limits of a run come from the configuration, the check and the target.
 func TestLimitsOfADraft(t *testing.T) {
 	draft := func(o BookOptions, target policy.TargetReport) remediate.Limits {

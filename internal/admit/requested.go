@@ -129,7 +129,10 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 			continue
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
-			a.draft.Request.Check = w.book.makerOf(q.Request)
+			if check := w.book.makerOf(q.Request); check != nil {
+				a.draft.Request.Check = checkID(check.ID())
+				a.draft.Limits.Reprovision = a.draft.Limits.Reprovision && !policy.GoesOnAfterFenced(check) // what follows decides about the Machine // I14
+			}
 			due = policy.Sooner(due, w.c.consider(ctx, a, now))
 			_, open := w.book.OpenOn(t.Subject()) // it may just have begun
 			alone[a.key] = open || !w.c.refused.isRefused(k)
@@ -176,14 +179,11 @@ func (w *RequestedRuns) candidate(q *policy.Requested) (candidate, bool) {
 	return a, ok
 }
 
-// makerOf is the ID of the check that made a request; "" if no check of the cluster did.
-func (b requestBook) makerOf(q *policy.Request) string {
+// makerOf is the check that made a request; nil if no check of the cluster did.
+func (b requestBook) makerOf(q *policy.Request) *policy.Check {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if check := b.ledger.MakerOf(q); check != nil {
-		return checkID(check.ID())
-	}
-	return ""
+	return b.ledger.MakerOf(q)
 }
 
 // hold sets the finalizer before the run is saved: it must be there before the first

@@ -50,10 +50,13 @@ func (w *world) forgets() {
 }
 
 // passes lets time pass with such a controller. The first boots of the host do not help.
-func (w *world) passes(d time.Duration, failing int) {
+func (w *world) passes(d time.Duration, failing int) { w.boots(d, failing, w.forgets) }
+
+// boots lets time pass second by second, as each does. The first boots of the host do not help.
+func (w *world) boots(d time.Duration, failing int, second func()) {
 	boots := false
 	for range int(d / time.Second) {
-		if w.forgets(); !boots && w.Count(bmc.CommandOff) > failing {
+		if second(); !boots && w.Count(bmc.CommandOff) > failing {
 			w.SetBootTime(time.Minute)
 			boots = true
 		}
