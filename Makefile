@@ -17,6 +17,8 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 CHECKS ?= 2000
+# A program with the race detector sleeps a second at its end, and the tests run hundreds of them.
+export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
