@@ -35,21 +35,23 @@ func TestOneMoreDoubtKeepsTheOverlap(t *testing.T) {
 	asked := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: "a", Name: "n"}
 
 	for name, c := range map[string]struct {
-		world []Change
-		doubt Change
+		world   []Change
+		doubt   Change
+		besides []reason.Code // of the power cycle, beside Overlap
 	}{
 		"the Node of both cannot be read": {
 			[]Change{put(&failed), put(twin("other")), put(machines(DeleteMachines)), put(twins)},
-			Change{ID: ObjectID{Name: "x"}, Err: errors.New("it has no kind")},
+			Change{ID: ObjectID{Name: "x"}, Err: errors.New("it has no kind")}, nil,
 		},
 		"of the two Machines of the Node, the check of Nodes names the other": {
 			[]Change{put(silentNode("n")), put(&running), put(machines(DeleteMachines)), put(nodePolicy())},
-			put(twin("a-other")),
+			put(twin("a-other")), nil,
 		},
 		"the other remediator is at work": {
 			[]Change{put(silentNode("n")), put(&running), put(machines(PowerCycleHosts)), put(asks),
 				{ID: ObjectID{APIVersion: asked.APIVersion, Kind: asked.Kind, Namespace: asked.Namespace, Name: asked.Name}, Value: asked}},
 			put(twin("other")),
+			[]reason.Code{reason.Contested},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,11 +62,12 @@ func TestOneMoreDoubtKeepsTheOverlap(t *testing.T) {
 				at := slices.IndexFunc(r.Checks, func(c CheckReport) bool { return c.Name == "machines" })
 				return &r.Checks[at].Targets[0]
 			}
-			require.Equal(t, []reason.Code{reason.Overlap}, onMachine().Refusals)
+			want := append([]reason.Code{reason.Overlap}, c.besides...)
+			require.Equal(t, want, onMachine().Refusals)
 			l.Apply(ledgerEpoch, c.doubt)
 			require.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
 			x := onMachine()
-			assert.Equal(t, []reason.Code{reason.Overlap}, x.Refusals)
+			assert.Equal(t, want, x.Refusals)
 			require.Len(t, x.overlaps, 1, "it says why")
 			assert.Equal(t, "check p", x.overlaps[0].Source)
 		})
