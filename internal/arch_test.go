@@ -29,9 +29,10 @@ type rule struct {
 // fails the test, so a new wall is always a decision.
 var table = map[string]rule{
 	"internal/reason":     {nil, nil},
-	"internal/guard":      {[]string{"reason"}, nil},
-	"internal/policy":     {[]string{"reason", "bmc"}, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
-	"internal/remediate":  {[]string{"bmc", "reason"}, nil},
+	"internal/times":      {nil, nil},
+	"internal/guard":      {[]string{"reason", "times"}, nil},
+	"internal/policy":     {[]string{"reason", "bmc", "times"}, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
+	"internal/remediate":  {[]string{"bmc", "reason", "times"}, nil},
 	"internal/bmc":        {nil, nil},
 	"internal/power":      {[]string{"bmc", "state"}, nil},
 	"internal/request":    {[]string{"reason", "policy", "remediate"}, nil},
@@ -51,12 +52,12 @@ var table = map[string]rule{
 	"internal/setup":      {[]string{"policy"}, []string{"go.yaml.in/yaml/", "github.com/fenced/fenced/configs"}},
 	"internal/event":      {[]string{"reason", "remediate"}, nil},
 	"internal/order":      {[]string{"event", "reason", "remediate"}, nil},
-	"internal/stop":       {[]string{"bmc", "event", "order", "reason", "state", "live"}, []string{"golang.org/x/sync/semaphore"}},
+	"internal/stop":       {[]string{"bmc", "event", "order", "reason", "state", "live", "times"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/lead":       {[]string{"event", "reason", "remediate", "state", "suspend"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/hosts":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "live"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/run":        {[]string{"reason", "policy", "remediate", "bmc", "power", "state", "event", "hosts", "lead", "guard"}, nil},
-	"internal/admit":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "suspend", "request", "escalate"}, []string{"golang.org/x/sync/", "golang.org/x/time/rate"}},
-	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "admit", "suspend", "request", "live", "escalate"}, []string{"golang.org/x/sync/"}},
+	"internal/admit":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "suspend", "request", "escalate", "times"}, []string{"golang.org/x/sync/", "golang.org/x/time/rate"}},
+	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "admit", "suspend", "request", "live", "escalate", "times"}, []string{"golang.org/x/sync/"}},
 	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "event", "lead", "admit", "engine"}, nil},
 	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason"}, nil},
 	"internal/logging":    {[]string{"api"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
@@ -108,7 +109,7 @@ func (r rule) allows(path string) bool {
 	return slices.ContainsFunc(r.outside, func(p string) bool { return strings.HasPrefix(path, p) })
 }
 
-var pure = []string{"internal/policy", "internal/request", "internal/escalate", "internal/remediate", "internal/bmc", "internal/reason", "internal/guard"}
+var pure = []string{"internal/policy", "internal/request", "internal/escalate", "internal/remediate", "internal/bmc", "internal/reason", "internal/times", "internal/guard"}
 
 // TestPurity: these packages start no goroutine and read no clock, so that the exhaustive search and the simulation run the shipped code.
 func TestPurity(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // BookOptions configures the Book of one cluster.
@@ -86,7 +87,7 @@ func (b *Book) follow(now time.Time, changes []policy.Change, outageEnd time.Tim
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range changes {
-		b.storms.applyTo(&changes[i], later(b.started, outageEnd))
+		b.storms.applyTo(&changes[i], times.Later(b.started, outageEnd))
 	}
 	b.stableUntil.recordTransitions(b.ledger, now, changes)
 	b.replacements.noteNew(b.ledger, changes)

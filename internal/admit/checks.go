@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // checkStates remembers what was told of each check: its state, and whether its limit allows
@@ -86,7 +87,7 @@ func (cs *checkStates) changes(found []policy.CheckReport, now time.Time) (news 
 		for _, ev := range k.differences(r) {
 			at := mayTell(now, k.pace, cs.author(k.id).pace, cs.pace)
 			if !at.IsZero() {
-				due = policy.Sooner(due, at)
+				due = times.Sooner(due, at)
 				break
 			}
 			k.state = r.State
@@ -97,7 +98,7 @@ func (cs *checkStates) changes(found []policy.CheckReport, now time.Time) (news 
 		}
 	}
 	gone, later := cs.gone(now)
-	return append(news, gone...), policy.Sooner(due, later)
+	return append(news, gone...), times.Sooner(due, later)
 }
 
 // gone returns an event for each check that is no longer there, and forgets it. Those that may not be told now are
@@ -123,7 +124,7 @@ func (cs *checkStates) gone(now time.Time) (news []event.Event, due time.Time) {
 	for id, a := range cs.authors {
 		if a.untold > 0 {
 			at := mayTell(now, a.pace, cs.pace)
-			if due = policy.Sooner(due, at); at.IsZero() {
+			if due = times.Sooner(due, at); at.IsZero() {
 				news = append(news, event.Event{Type: event.CheckChanged, Reason: reason.NotCovered, Message: fmt.Sprintf("%s of %s: %d more are gone: they protect no target any more", id.Kind, cmp.Or(id.Namespace, "no namespace"), a.untold)})
 				a.untold = 0
 			}
@@ -178,13 +179,13 @@ func (cs *checkStates) tellCrowds(found []policy.Crowd, emit func(event.Event), 
 			k = &crowdState{pace: newPace()}
 			cs.crowds[c.Namespace] = k
 		}
-		due = policy.Sooner(due, k.tell(true, cs.pace, emit, event.Event{Type: event.CheckChanged, Reason: reason.CheckLimit, Message: c.Namespace + ": " + c.Message}, now))
+		due = times.Sooner(due, k.tell(true, cs.pace, emit, event.Event{Type: event.CheckChanged, Reason: reason.CheckLimit, Message: c.Namespace + ": " + c.Message}, now))
 	}
 	for namespace, k := range cs.crowds {
 		if crowded[namespace] {
 			continue
 		}
-		due = policy.Sooner(due, k.tell(false, cs.pace, emit, event.Event{Type: event.CheckChanged, Message: namespace + ": all its checks are evaluated again"}, now))
+		due = times.Sooner(due, k.tell(false, cs.pace, emit, event.Event{Type: event.CheckChanged, Message: namespace + ": all its checks are evaluated again"}, now))
 		if !k.told && k.pace.TokensAt(now) >= tellBurst { // as a new one
 			delete(cs.crowds, namespace)
 		}

@@ -67,8 +67,7 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome,
 // password may be sent: that BMC could contradict the confirmation, once hosts.d or an enrolment
 // allows fenced to read it. // I26
 func (c *Cluster) confirmationGates(a candidate, p *probe, against string, held bool) []reason.Gate {
-	// "word" is a stable name: it is shown in JSON.
-	confirmation := reason.Gate{Name: "word", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
+	confirmation := reason.Gate{Name: "confirmation", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
 	if !confirmation.Pass {
 		confirmation.Reason = reason.ConfirmedOffContradicted
 	} else {

@@ -9,6 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 const (
@@ -86,13 +87,13 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.opt.Lead.CompareSlots()
 		found, _ := c.book.Counters()
 		checksDue := c.checks.tell(found, c.emit, now) // before the refusals that follow from it
-		checksDue = policy.Sooner(checksDue, c.checks.tellCrowds(crowds(c.book), c.emit, now))
-		due = policy.Sooner(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
-		due = policy.Sooner(due, checksDue)
-		due = policy.Sooner(due, c.resumer.consider(now))
+		checksDue = times.Sooner(checksDue, c.checks.tellCrowds(crowds(c.book), c.emit, now))
+		due = times.Sooner(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
+		due = times.Sooner(due, checksDue)
+		due = times.Sooner(due, c.resumer.consider(now))
 		c.opt.Decided()
 	}
-	return policy.Sooner(policy.Sooner(next, scopeDue), due), due
+	return times.Sooner(times.Sooner(next, scopeDue), due), due
 }
 
 // follow applies the changes of the watch. It returns whether a decision may change, and
@@ -121,7 +122,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 	pairs, handed := map[pair]bool{}, map[pair]bool{}
 	requested, due := c.Requested.consider(ctx, pairs, now)
 	if c.tooOld(now) {
-		return policy.Sooner(due, c.refused.tell(now))
+		return times.Sooner(due, c.refused.tell(now))
 	}
 	live := map[string]bool{}
 	for key := range requested {
@@ -141,7 +142,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 			pairs[pair{id, targetKey(t)}] = true
 			if check.HandsOver(t) && t.Acts() {
 				handed[pair{id, targetKey(t)}] = true
-				due = policy.Sooner(due, c.Handovers.consider(ctx, check, t, now))
+				due = times.Sooner(due, c.Handovers.consider(ctx, check, t, now))
 				continue
 			}
 			if !isActionable(check, t) {
@@ -153,17 +154,17 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 				continue
 			}
 			if a, ok := c.candidate(check, t); ok {
-				due = policy.Sooner(due, c.consider(ctx, a, now))
+				due = times.Sooner(due, c.consider(ctx, a, now))
 			}
 			if c.tooOld(now) {
-				return policy.Sooner(due, c.refused.tell(now))
+				return times.Sooner(due, c.refused.tell(now))
 			}
 		}
 	}
 	c.probes.dropAllBut(live)
 	c.Handovers.dropAllBut(handed)
 	c.refused.endAllBut(pairs, func(r Refused) progress { return r.progressIn(c.book) }, now)
-	return policy.Sooner(due, c.refused.tell(now))
+	return times.Sooner(due, c.refused.tell(now))
 }
 
 // tooOld says whether the report of now is too old for another candidate. It then requests a
@@ -240,9 +241,9 @@ func (c *Cluster) consider(ctx context.Context, a candidate, now time.Time) time
 	g, refused := firstFailing(a.gates)
 	switch {
 	case refused: // by what the probe has read
-		c.noteRefusal(a, g, later(g.Until, p.retryAt()), now)
+		c.noteRefusal(a, g, times.Later(g.Until, p.retryAt()), now)
 		c.quarantineIfOverLimit(ctx, a, g, now)
-		return policy.Sooner(recheckAt(g, now), p.retryAt())
+		return times.Sooner(recheckAt(g, now), p.retryAt())
 	case now.Sub(p.at) > probeFresh, !sameDraft(p.draft, a.draft):
 		c.probes.drop(a.key)
 		c.probes.get(a, now) // now: otherwise two checks with the same target could drop each other's probes for ever // L4

@@ -6,6 +6,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // createdSlack is how much earlier than the deletion its replacement may seem to be created:
@@ -93,11 +94,11 @@ func (rs runs) deletionsOf(controller string, lastGood time.Time) (s deletions) 
 			continue
 		}
 		ended = append(ended, r)
-		if s.last = later(s.last, at); s.first.IsZero() || at.Before(s.first) {
+		if s.last = times.Later(s.last, at); s.first.IsZero() || at.Before(s.first) {
 			s.first = at
 		}
 		if !r.Origin.NeverReady {
-			lastGood = later(lastGood, r.Origin.Created)
+			lastGood = times.Later(lastGood, r.Origin.Created)
 		}
 	}
 	failed := map[string]bool{} // by UID: one Machine may need several runs

@@ -11,9 +11,9 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 const (
@@ -143,7 +143,7 @@ func (er *evidenceReader) choose(wanted map[string]remediate.Run, now time.Time)
 			busy++
 		}
 		if ev.applied { // updateBook must withdraw it when it is too old
-			due = policy.Sooner(due, ev.at.Add(evidenceMaxAge+time.Millisecond))
+			due = times.Sooner(due, ev.at.Add(evidenceMaxAge+time.Millisecond))
 		}
 	}
 	byNextRead := slices.SortedFunc(maps.Keys(wanted), func(a, b string) int {
@@ -154,9 +154,9 @@ func (er *evidenceReader) choose(wanted map[string]remediate.Run, now time.Time)
 		switch {
 		case ev != nil && ev.running:
 		case ev != nil && now.Before(ev.next):
-			due = policy.Sooner(due, ev.next)
+			due = times.Sooner(due, ev.next)
 		case busy == evidenceParallel:
-			return nodes, policy.Sooner(due, now.Add(evidenceSearchEvery))
+			return nodes, times.Sooner(due, now.Add(evidenceSearchEvery))
 		default:
 			busy++
 			nodes = append(nodes, node)

@@ -9,6 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Explanation is why a Node is, or is not, fenced.
@@ -100,7 +101,7 @@ func earliestPass(gates []reason.Gate) time.Time {
 		case g.Until.IsZero():
 			return time.Time{}
 		default:
-			t = later(t, g.Until)
+			t = times.Later(t, g.Until)
 		}
 	}
 	return t

@@ -8,6 +8,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/suspend"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Watch is the cached view of one cluster.
@@ -68,7 +69,7 @@ func (f *Freshness) View() View {
 	defer f.mu.Unlock()
 	if why := f.awake.Over(); why != "" {
 		f.awake, f.suspend, f.wokeAt = f.opt.Awake(), why, now
-		f.quietUntil = later(f.quietUntil, now.Add(f.opt.Limits.Guards().QuietPeriod))
+		f.quietUntil = times.Later(f.quietUntil, now.Add(f.opt.Limits.Guards().QuietPeriod))
 	}
 	if !f.wokeAt.IsZero() && now.Sub(f.wokeAt) <= v.Age {
 		v.Synced, v.Problem = false, withDetail(f.suspend, v.Problem)
@@ -95,7 +96,7 @@ func (f *Freshness) Check() (v View, problem string, changed bool) {
 	f.problem = problem
 	if v.Since.After(f.outageEnd) {
 		f.outageEnd = v.Since
-		f.quietUntil = later(f.quietUntil, v.Since.Add(f.opt.Limits.Guards().QuietPeriod))
+		f.quietUntil = times.Later(f.quietUntil, v.Since.Add(f.opt.Limits.Guards().QuietPeriod))
 		changed = true
 	}
 	return v, problem, changed
@@ -123,7 +124,7 @@ func (f *Freshness) BeQuiet(from time.Time) {
 	if now := time.Now(); from.After(now) {
 		from = now
 	}
-	f.quietUntil = later(f.quietUntil, from.Add(f.opt.Limits.Guards().QuietPeriod))
+	f.quietUntil = times.Later(f.quietUntil, from.Add(f.opt.Limits.Guards().QuietPeriod))
 }
 
 // gapEnds returns when the last outage of the view ended, and when this host was seen to be
@@ -170,11 +171,4 @@ func withDetail(text, more string) string {
 		return text
 	}
 	return text + "; " + more
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

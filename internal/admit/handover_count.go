@@ -6,6 +6,7 @@ import (
 
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // allRuns are the runs, and what other remediators were asked as if it were runs: the limits count
@@ -38,7 +39,7 @@ func asRun(r *escalate.Record, i int) remediate.Run {
 	case !newest:
 		run.ID = fmt.Sprintf("%s/%d", r.ID, i)
 	case !r.Blocking():
-		if run.Ended = later(o.Gone, r.Ended); r.Recovered && o.TimedOut.IsZero() {
+		if run.Ended = times.Later(o.Gone, r.Ended); r.Recovered && o.TimedOut.IsZero() {
 			run.Step = remediate.Done
 		}
 	case r.Idle.IsZero():

@@ -6,6 +6,7 @@ import (
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // healthyReset: once a Node was Ready for this time after a run, that run and earlier ones
@@ -36,7 +37,7 @@ func (rs runs) history(t remediate.Target, stableUntil, releasedAt time.Time) hi
 // lastEnded is the latest end of a power cycle; zero: none has ended.
 func (h history) lastEnded() (last time.Time) {
 	for _, r := range h.powerCycles {
-		last = later(last, r.Ended)
+		last = times.Later(last, r.Ended)
 	}
 	return last
 }

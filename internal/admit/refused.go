@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Refused is a target that a check wants remediated, or a Waiting run, and what forbids it now.
@@ -195,7 +196,7 @@ func (rs *refusals) tell(at time.Time) (due time.Time) {
 	for _, k := range rs.owed() {
 		r := rs.byPair[k]
 		if again := mayTell(at, r.pace, rs.pace); !again.IsZero() {
-			due = policy.Sooner(due, again)
+			due = times.Sooner(due, again)
 			continue
 		}
 		r.told = r.Gate.Reason

@@ -7,6 +7,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // replacements holds which Machines were never Ready, as far as this daemon saw since its
@@ -67,7 +68,7 @@ func (s replacements) setReady(m *policy.Machine, n *policy.Node) {
 	}
 	delete(s.neverReady, m.UID)
 	if of := m.ControllerOwner.UID; of != "" {
-		s.lastGood[of] = later(s.lastGood[of], m.Created)
+		s.lastGood[of] = times.Later(s.lastGood[of], m.Created)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Requests holds remediation requests, so that none vanishes while its host may be off, and reads the templates
@@ -121,11 +122,11 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 		pairs[k] = true
 		if !t.Acts() {
 			w.noteRefusal(&q, now)
-			due = policy.Sooner(due, t.Due)
+			due = times.Sooner(due, t.Due)
 			continue
 		}
 		if w.leavesToChecks(q.Request, now) {
-			due = policy.Sooner(due, now.Add(holdAgain))
+			due = times.Sooner(due, now.Add(holdAgain))
 			continue
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
@@ -133,7 +134,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 				a.draft.Request.Check = checkID(check.ID())
 				a.draft.Limits.Reprovision = a.draft.Limits.Reprovision && !policy.GoesOnAfterFenced(check) // what follows decides about the Machine // I14
 			}
-			due = policy.Sooner(due, w.c.consider(ctx, a, now))
+			due = times.Sooner(due, w.c.consider(ctx, a, now))
 			_, open := w.book.OpenOn(t.Subject()) // it may just have begun
 			alone[a.key] = open || !w.c.refused.isRefused(k)
 		}

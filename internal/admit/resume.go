@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // A Waiting run whose pause is over begins step 1 again only if every gate passes that a new run
@@ -38,7 +39,7 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 		}
 		if refused {
 			w.note(a, g, now)
-			due = policy.Sooner(due, recheckAt(g, now))
+			due = times.Sooner(due, recheckAt(g, now))
 			continue
 		}
 		leadership := c.opt.Lead.Enter()
@@ -58,7 +59,7 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 		leadership.Leave()
 	}
 	w.refused.endAllBut(live, func(Refused) progress { return running }, now)
-	return policy.Sooner(due, w.refused.tell(now))
+	return times.Sooner(due, w.refused.tell(now))
 }
 
 // resume asks the gates again, with fresh reads of the cluster, takes a slot and gives the order.

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // scopeOf returns what the configuration allows the daemon to act on in one cluster.
@@ -67,9 +68,9 @@ type scopeKeeper struct {
 // whether the cluster was armed. // I16, I18
 func (k *scopeKeeper) startQuiet(started time.Time) (events []event.Event) {
 	stored := k.opt.Stop.Record(k.opt.Name)
-	from := later(stored.ResumedAt, k.opt.Stop.Record(state.AllClusters).ResumedAt)
+	from := times.Later(stored.ResumedAt, k.opt.Stop.Record(state.AllClusters).ResumedAt)
 	if stored.Armed {
-		from = later(from, stored.ArmedAt)
+		from = times.Later(from, stored.ArmedAt)
 	}
 	if k.opt.Mode == guard.ModeObserve && stored.Version == 0 {
 		events = append(events, event.Event{Type: event.Internal, Reason: reason.Observing,
@@ -80,7 +81,7 @@ func (k *scopeKeeper) startQuiet(started time.Time) (events []event.Event) {
 		why = "the cluster was added by a reload"
 	}
 	if why != "" {
-		from = later(from, started)
+		from = times.Later(from, started)
 		if stored.Version != 0 && k.opt.Limits.Guards().QuietPeriod > 0 {
 			events = append(events, event.Event{Type: event.Internal, Reason: reason.QuietPeriod,
 				Message: "fenced may act on more than before (" + why + "): the quiet period begins"})

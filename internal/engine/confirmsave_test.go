@@ -24,7 +24,7 @@ func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
 			time.Sleep(5*time.Second + 500*time.Millisecond)
 			require.Equal(t, remediate.PowerOff, only(t, e).Step)
 			store.set(outage > 0)
-			w.SetBootTime(never) // nothing else speaks against the word
+			w.SetBootTime(never) // nothing else speaks against the confirmation
 			w.SetPower(true)
 			w.FailReads(nil)
 			time.Sleep(time.Second) // one look

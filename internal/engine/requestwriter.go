@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Requests writes to the remediation requests of one cluster. Each write concerns only the
@@ -162,9 +163,9 @@ func (w *requestWriter) writeAll(ctx context.Context, now time.Time) (due time.T
 		switch {
 		case ctx.Err() != nil, w.c.lead.WhyNotAct(time.Now()) != "", !w.needsWrite(s, told, now):
 		case now.Before(told.next):
-			due = policy.Sooner(due, told.next)
+			due = times.Sooner(due, told.next)
 		case writes == maxRequestWrites:
-			due = policy.Sooner(due, now.Add(writeEvery))
+			due = times.Sooner(due, now.Add(writeEvery))
 		default:
 			writes++
 			w.written[s.Ref] = w.write(ctx, s, told, now)

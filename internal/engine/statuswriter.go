@@ -8,6 +8,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Checks writes the results of checks to their cluster, as the controller of their API
@@ -123,15 +124,15 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 		switch {
 		case !r.HasStatus() || r.UID == "": // the latter: from a file
 		case last.status == current && (last.again.IsZero() || now.Before(last.again)):
-			due = policy.Sooner(due, last.again)
+			due = times.Sooner(due, last.again)
 		case now.Before(last.next):
-			due = policy.Sooner(due, last.next)
+			due = times.Sooner(due, last.next)
 		case !w.mayWrite(ctx, r.ID(), now):
 			delete(w.written, key) // somebody else writes meanwhile
-			due = policy.Sooner(due, now.Add(controllerFresh))
+			due = times.Sooner(due, now.Add(controllerFresh))
 		default:
 			w.written[key] = w.write(ctx, r, current, last, now)
-			due = policy.Sooner(policy.Sooner(due, w.written[key].next), w.written[key].again)
+			due = times.Sooner(times.Sooner(due, w.written[key].next), w.written[key].again)
 		}
 	}
 	return due

@@ -3,6 +3,8 @@ package guard
 import (
 	"slices"
 	"time"
+
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Bucket is a token bucket without state of its own. It is computed from the
@@ -37,7 +39,7 @@ func (b Bucket) Next(starts []time.Time, now time.Time) time.Time {
 	full := time.Duration(max(1, b.Burst)) * every
 	counted := make([]time.Time, 0, len(starts))
 	for _, s := range starts {
-		counted = append(counted, earlier(s, now))
+		counted = append(counted, times.Earlier(s, now))
 	}
 	slices.SortFunc(counted, time.Time.Compare)
 	var refilled time.Time // when the bucket is full again
@@ -45,14 +47,7 @@ func (b Bucket) Next(starts []time.Time, now time.Time) time.Time {
 		if refilled.Before(s) {
 			refilled = s
 		}
-		refilled = earlier(refilled.Add(every), s.Add(full)) // the bucket cannot get emptier than empty
+		refilled = times.Earlier(refilled.Add(every), s.Add(full)) // the bucket cannot get emptier than empty
 	}
 	return refilled.Add(every - full)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -3,6 +3,8 @@ package policy
 import (
 	"slices"
 	"time"
+
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Ledger holds the objects of one cluster and the results of the checks. It gives
@@ -147,10 +149,10 @@ func (l *Ledger) evaluateDue(now time.Time) time.Time {
 	l.dirty = l.dirty[:0]
 	l.next = time.Time{}
 	for _, c := range l.checks {
-		l.next = Sooner(l.next, c.nextDue(now))
+		l.next = times.Sooner(l.next, c.nextDue(now))
 	}
 	for _, at := range l.resumes {
-		l.next = Sooner(l.next, at)
+		l.next = times.Sooner(l.next, at)
 	}
 	return now
 }

@@ -3,6 +3,8 @@ package policy
 import (
 	"container/heap"
 	"time"
+
+	"github.com/fenced/fenced/internal/times"
 )
 
 // clockHeap orders the targets of a check with a running timeout by their next
@@ -43,7 +45,7 @@ func (h clockHeap) due(at int, found time.Time) time.Time {
 	if at >= len(h) || !found.IsZero() && !h[at].report.nextChange().Before(found) {
 		return found
 	}
-	found = Sooner(found, h[at].report.Due)
+	found = times.Sooner(found, h[at].report.Due)
 	return h.due(2*at+2, h.due(2*at+1, found))
 }
 
@@ -96,5 +98,5 @@ func (c *checkEntry) nextDue(now time.Time) time.Time {
 	if len(c.clocks) == 0 {
 		return c.due
 	}
-	return Sooner(c.due, c.clocks[0].report.nextChange())
+	return times.Sooner(c.due, c.clocks[0].report.nextChange())
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // next returns the state of the storm after the limit was evaluated. An exceeded
@@ -44,5 +45,5 @@ func (r *CheckReport) updateStorm(c *Check, st *setting, allowed, sick bool, now
 		stamp(r.Storm.CooldownSince), stamp(quiet), c.StormCooldown)
 	// The cooldown is over at that very instant, unlike a timeout; medik8s still
 	// adds a second to the recheck.
-	r.Due, r.RecheckAfterSeconds = Sooner(r.Due, quiet), recheck(quiet.Add(1), now)
+	r.Due, r.RecheckAfterSeconds = times.Sooner(r.Due, quiet), recheck(quiet.Add(1), now)
 }

@@ -1,6 +1,10 @@
 package policy
 
-import "time"
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/times"
+)
 
 // NextCheck is the first instant at which the passage of time changes the report;
 // false if no timeout runs.
@@ -8,9 +12,9 @@ func (r *Report) NextCheck() (time.Time, bool) {
 	var next time.Time
 	for i := range r.Checks {
 		c := &r.Checks[i]
-		next = Sooner(next, c.Due)
+		next = times.Sooner(next, c.Due)
 		for j := range c.Targets {
-			next = Sooner(next, c.Targets[j].nextChange())
+			next = times.Sooner(next, c.Targets[j].nextChange())
 		}
 	}
 	return next, !next.IsZero()

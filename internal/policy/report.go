@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Report is the result of Decide. Its JSON is the output of `fencectl simulate`.
@@ -190,15 +191,7 @@ type TargetReport struct {
 func (t *TargetReport) Acts() bool { return t.Action != None && len(t.Refusals) == 0 }
 
 // nextChange is when the passage of time changes the result; zero means never.
-func (t *TargetReport) nextChange() time.Time { return Sooner(t.Due, t.reasonChangesAt) }
-
-// Sooner returns the earlier of two instants; zero means never.
-func Sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
+func (t *TargetReport) nextChange() time.Time { return times.Sooner(t.Due, t.reasonChangesAt) }
 
 // Acts reports whether any action would be done now.
 func (r *Report) Acts() bool {

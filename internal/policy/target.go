@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Subject is one target: a Machine with its Node, a Machine without one, or a
@@ -274,7 +275,7 @@ func RenewedUntil(n *Node, l Lease, now time.Time) time.Time {
 	case l.Before.After(since):
 		return l.Since.Add(leaseFresh)
 	case l.RenewTime.After(since):
-		return Sooner(l.Since, l.RenewTime).Add(leaseFresh)
+		return times.Sooner(l.Since, l.RenewTime).Add(leaseFresh)
 	}
 	return time.Time{}
 }

@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"time"
+
+	"github.com/fenced/fenced/internal/times"
 )
 
 // settingWindows pauses a check inside a maintenance window. due is the next
@@ -16,7 +18,7 @@ func (c *Check) settingWindows(now time.Time) setting {
 	for i := range c.Windows {
 		w := &c.Windows[i]
 		began, change := w.bounds(now)
-		st.due = Sooner(st.due, change)
+		st.due = times.Sooner(st.due, change)
 		if !began.IsZero() && st.state == StateActive {
 			st.state = StatePaused
 			st.message = fmt.Sprintf("in the maintenance window %q of %s that began at %s", w.Text, w.Duration, stamp(began))

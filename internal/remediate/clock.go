@@ -3,6 +3,8 @@ package remediate
 import (
 	"slices"
 	"time"
+
+	"github.com/fenced/fenced/internal/times"
 )
 
 // The times of a record come from the clock of the host that wrote it. The next reader may be
@@ -18,7 +20,7 @@ func alignClock(r Run, s Observation, now time.Time) Run {
 		r = mapTimes(r, func(time.Time) time.Time { return now })
 		r.WrongClock = wrong
 	}
-	return mapTimes(r, func(t time.Time) time.Time { return earlier(t, now) })
+	return mapTimes(r, func(t time.Time) time.Time { return times.Earlier(t, now) })
 }
 
 // mapTimes changes each time of a record from which something is waited for.

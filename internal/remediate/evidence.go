@@ -5,6 +5,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // offProven is the proof that step 2 needs. // I1
@@ -30,7 +31,7 @@ func leaseQuiet(r Run, s Observation, now time.Time) bool {
 	}
 	l := *r.OffLease
 	recent := (l.KubeletReporting || s.Proof.Since().Sub(l.RenewTime) < l.recentFor()) && l.ResourceVersion != ""
-	since := later(s.Proof.Since(), l.Seen) // while the API did not answer, nothing showed that it stood still
+	since := times.Later(s.Proof.Since(), l.Seen) // while the API did not answer, nothing showed that it stood still
 	return !recent || now.Sub(since) >= l.quietFor()
 }
 

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/fenced/fenced/internal/times"
 )
 
 // What the limits of package admit count of a run is derived from its record alone, so that a
@@ -35,7 +37,7 @@ func (r Run) Starts() []Start {
 	list := make([]Start, len(at))
 	for i := range at {
 		tried := slices.ContainsFunc(r.Tries, at[i].Equal)
-		list[i] = Start{At: earlier(at[i], r.Started), Acted: tried || i == len(at)-1 && r.TouchedHost()}
+		list[i] = Start{At: times.Earlier(at[i], r.Started), Acted: tried || i == len(at)-1 && r.TouchedHost()}
 	}
 	return list
 }

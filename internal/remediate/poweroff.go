@@ -5,6 +5,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // 1 PowerOff. Goal: Off, proven by two spaced reads of the identified BMC, and no renewal of the
@@ -87,7 +88,7 @@ func preflight(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 		return r, Nothing, min(idlePoll, r.NotBefore.Sub(now))
 	case levelUnusable(s) && hasNextLevel(r):
 		return nextLevel(r, s, "not usable ("+string(s.PowerError)+")", now)
-	case timeExpired(s, now, later(r.Deadline(), r.NotBefore.Add(r.Limits.OffDeadline))):
+	case timeExpired(s, now, times.Later(r.Deadline(), r.NotBefore.Add(r.Limits.OffDeadline))):
 		return giveUpOnStart(r, s, now)
 	case found.effect != proceed, s.API != APIReachable, s.Contested != No, s.Identity != Yes,
 		s.Node.Exists == CannotTell, s.Justified != Yes && !again && !confirmationActive(r), s.Withdrawn != No && !confirmationActive(r),

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // 3 PowerOn. Goal: the power lock is released and the host reads On, at the level that switched it
@@ -135,7 +136,7 @@ const daemonAwayNote = "fenced could not send On in time: the daemon or its stor
 // nothing about the host. So it gets its whole time again, before its Machine is replaced or a
 // person is called for a host that only needs to be switched on. // I20
 func daemonWasAway(r Run, s Observation, now time.Time) bool {
-	last := later(r.Intent.At, later(r.StepStarted, r.Isolated.Add(r.Limits.PodsGoneTimeout)))
+	last := times.Later(r.Intent.At, times.Later(r.StepStarted, r.Isolated.Add(r.Limits.PodsGoneTimeout)))
 	mayCommand := s.Identity != No && (!belowOffLevel(r) || !levelUnreachable(s) || onPending(r))
 	return mayCommand && now.Sub(last) > daemonAwayFor
 }

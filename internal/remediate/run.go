@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Limits are the times and counts of a run. They are copied from configuration and
@@ -219,7 +220,7 @@ func (r Run) Deadline() time.Time {
 		}
 		return r.StepStarted.Add(r.Limits.APITimeout)
 	case PowerOn: // On may have to wait for the pods first
-		return later(r.StepStarted, r.Isolated.Add(r.Limits.PodsGoneTimeout)).Add(r.Limits.OnDeadline)
+		return times.Later(r.StepStarted, r.Isolated.Add(r.Limits.PodsGoneTimeout)).Add(r.Limits.OnDeadline)
 	case AwaitNode, RestoreNode:
 		return r.OnSeen.Add(r.Limits.ReadyTimeout)
 	}

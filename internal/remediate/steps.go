@@ -8,6 +8,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Next is the whole of power remediation. From the durable record, what one look found and
@@ -73,8 +74,8 @@ func resumeAfterOutage(r Run, now time.Time) Run {
 	case DeleteNode:
 		r.StepStarted = now
 	case AwaitNode, RestoreNode:
-		r.OnSeen = r.OnSeen.Add(now.Sub(later(r.APILost, r.OnSeen)))
-		r.StepStarted = r.StepStarted.Add(now.Sub(later(r.APILost, r.StepStarted)))
+		r.OnSeen = r.OnSeen.Add(now.Sub(times.Later(r.APILost, r.OnSeen)))
+		r.StepStarted = r.StepStarted.Add(now.Sub(times.Later(r.APILost, r.StepStarted)))
 	}
 	r.APILost = time.Time{}
 	return r
@@ -145,7 +146,7 @@ func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duratio
 // host reads Off, and somebody may have switched it off just now, as our power lock does that is released late while
 // the API does not answer. A Node that stays Ready beside that has a BMC that lies. // I20
 func readyMayBeOld(r Run, s Observation, now time.Time) bool {
-	return s.Power.State == bmc.Off && !timeExpired(s, now, later(r.StepStarted, s.Proof.Since()).Add(readyOutlives))
+	return s.Power.State == bmc.Off && !timeExpired(s, now, times.Later(r.StepStarted, s.Proof.Since()).Add(readyOutlives))
 }
 
 // maxRestored is how many keys a record holds, so that it stays small. A Node with more keys than that

@@ -29,17 +29,3 @@ const (
 // LeaseDurationMax is the longest duration of a kubelet's Lease that fenced waits for. Kubelets use
 // 40 s; with this one they renew every 75 s. // I5
 const LeaseDurationMax = 5 * time.Minute
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fenced/fenced/internal/times"
 )
 
 const (
@@ -110,7 +112,7 @@ func (c *clocks) startBy(cluster string) time.Time {
 	start := now
 	for _, each := range c.counting(cluster) {
 		skew, _ := each.Clock()
-		start = later(start, now.Add(skew))
+		start = times.Later(start, now.Add(skew))
 	}
 	return start.UTC()
 }
@@ -130,7 +132,7 @@ func (c *clocks) counting(cluster string) map[string]Cluster {
 func (c *clocks) endedAt(end time.Time) time.Time {
 	ended := c.own.endedAt(end)
 	if at := c.heldBack.Load(); at != nil {
-		ended = later(ended, *at)
+		ended = times.Later(ended, *at)
 	}
 	return ended
 }
@@ -142,11 +144,4 @@ func (c *clocks) overdueText(until time.Time) string {
 		return ""
 	}
 	return " (it goes on while the API server was not seen, or its clock has not passed the end)"
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Held returns which person keeps a target from being fenced, and why. It is "" if nobody does. A
@@ -109,7 +110,7 @@ func (s *Stop) Release(ctx context.Context, o order.Order) (order.Outcome, error
 // nobody did.
 func (s *Stop) ReleasedAt(cluster string, names ...string) (at time.Time) {
 	for _, name := range names {
-		at = later(at, s.holds.releasedAt(key{cluster, name}))
+		at = times.Later(at, s.holds.releasedAt(key{cluster, name}))
 	}
 	return at
 }
@@ -248,7 +249,7 @@ func (r *holdRecords) quarantine(ctx context.Context, h state.Hold, now time.Tim
 // releasedAt returns when a person last released a Node's hold or quarantine. It is zero if
 // nobody did.
 func (r *holdRecords) releasedAt(k key) time.Time {
-	return later(r.record(k, false).ReleasedAt, r.record(k, true).ReleasedAt)
+	return times.Later(r.record(k, false).ReleasedAt, r.record(k, true).ReleasedAt)
 }
 
 // active returns the stored holds and quarantines of a cluster that are active at a time.

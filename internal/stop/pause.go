@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // pausesOf returns the two pauses that a cluster, or all clusters, can have: the unsaved one
@@ -36,7 +37,7 @@ func (s *Stop) Paused(cluster string) string {
 			switch {
 			case p == stop{}:
 			case !p.active(s.EndBy(name)):
-				ended = later(ended, s.clocks.endedAt(p.until))
+				ended = times.Later(ended, s.clocks.endedAt(p.until))
 			case why == "":
 				why = pauseText(name, p) + s.clocks.overdueText(p.until)
 			}
@@ -229,7 +230,7 @@ func (p *pauseRecords) endOver(ctx context.Context, cluster string) stop {
 // clearPause removes the pause from a record.
 func clearPause(r *state.Cluster, at time.Time) {
 	r.Paused, r.PausedBy, r.PausedReason, r.PausedAt, r.PausedUntil = false, "", "", time.Time{}, time.Time{}
-	r.ResumedAt = later(r.ResumedAt, at)
+	r.ResumedAt = times.Later(r.ResumedAt, at)
 }
 
 // saveFileEnd stores when the pause file went away, so that the quiet period after it survives
@@ -238,5 +239,5 @@ func (p *pauseRecords) saveFileEnd(ctx context.Context, ended time.Time) {
 	if ended.IsZero() || !p.record(state.AllClusters).ResumedAt.Before(ended) {
 		return
 	}
-	_ = p.change(ctx, state.AllClusters, func(r *state.Cluster) { r.ResumedAt = later(r.ResumedAt, ended.UTC()) }) // runSync tries again
+	_ = p.change(ctx, state.AllClusters, func(r *state.Cluster) { r.ResumedAt = times.Later(r.ResumedAt, ended.UTC()) }) // runSync tries again
 }
