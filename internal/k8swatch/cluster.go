@@ -153,7 +153,7 @@ func (c *Cluster) Changes() []policy.Change {
 		c.withheld = why != ""
 		c.journalClusterAPI()
 	}
-	list := c.journal.drain()
+	list := c.journal.drain(c.counts)
 	for i := range list {
 		if c.withheld {
 			withholdClusterAPI(&list[i], why)

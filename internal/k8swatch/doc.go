@@ -6,7 +6,8 @@
 //	side.go       one API server: its clients and its watches
 //	kinds.go      what is watched, and where
 //	discovery.go  the version at which a kind is served
-//	requests.go   the kinds of requests that the templates of checks name
+//	requests.go   the kinds of requests that the templates of checks name, and in
+//	              requestnamespaces.go where they count
 //	store.go      the objects of one kind as plain values
 //	journal.go    the changes since the last call
 //	mixed.go      several Clusters, and the Nodes of one

@@ -23,12 +23,18 @@ func (j *journal) add(ch policy.Change) {
 }
 
 // drain returns the changes, deletions first: an object that came back at another
-// version of its kind must not be removed after it was added.
-func (j *journal) drain() []policy.Change {
+// version of its kind must not be removed after it was added. One that does not count is
+// as good as deleted.
+func (j *journal) drain(counts func(policy.ObjectID) bool) []policy.Change {
 	j.mu.Lock()
 	pending := j.pending
 	j.pending = nil
 	j.mu.Unlock()
+	for id := range pending {
+		if !counts(id) {
+			pending[id] = policy.Change{ID: id}
+		}
+	}
 	list := make([]policy.Change, 0, len(pending))
 	for _, ch := range pending {
 		if ch.Value == nil && ch.Err == nil {

@@ -34,14 +34,16 @@ type requestKinds struct {
 
 	mu     sync.Mutex
 	stores map[requestKind]*store
-	ready  map[schema.GroupKind]bool
+	// namespaces are those where the requests of a kind count in the view; nil: in all.
+	namespaces map[requestKind]map[string]bool
+	ready      map[schema.GroupKind]bool
 	// full: no more kinds are watched because checks in namespaces name them.
 	full bool
 }
 
 func (r *requestKinds) init() {
 	r.changed = make(chan struct{}, 1)
-	r.stores, r.ready = map[requestKind]*store{}, map[schema.GroupKind]bool{}
+	r.stores, r.namespaces, r.ready = map[requestKind]*store{}, map[requestKind]map[string]bool{}, map[schema.GroupKind]bool{}
 }
 
 // keepRequests watches the kinds that checks name, until ctx ends.
@@ -77,6 +79,7 @@ func (c *Cluster) adjustRequests() (news bool) {
 		if !chosen[k] {
 			k.side.drop(st)
 			delete(r.stores, k)
+			delete(r.namespaces, k)
 		}
 	}
 	ready := map[schema.GroupKind]bool{}
@@ -92,6 +95,7 @@ func (c *Cluster) adjustRequests() (news bool) {
 			k.side.add(st)
 		}
 		if st != nil {
+			r.setNamespaces(k, wish)
 			at, _ := st.state()
 			other, twice := ready[k.kind] // on the other API
 			ready[k.kind] = !at.IsZero() && (!twice || other)
