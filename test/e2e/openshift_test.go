@@ -200,36 +200,124 @@ func TestOwnerWantsTheHostOffMidRun(t *testing.T) { // I20, I22
 	requireOneDeletion(t, s, w)
 }
 
-// Metal3's own remediation (CAPM3 at 2f6d76b) begins while the host boots: it requests that the host is off, and takes it for
-// off. fenced sends no On under that request, and goes on when it is gone.
+// Metal3's own remediation (CAPM3 at 2f6d76b) begins before fenced has switched the host on: it requests that the host is
+// off, and takes it for off. fenced sends no On under that request, and goes on when it is gone. While the
+// Metal3Remediation exists fenced begins nothing more: CAPM3 tries again, deletes the Node itself, and gives up.
 func TestMetal3sOwnRemediationMidRun(t *testing.T) { // I20, I22
 	t.Parallel()
-	check := scene.Metal("2s")
-	check.NodeStartupTimeout = "15s"
-	s := set(t, scene.Options{
-		Checks: []rig.Check{check}, BootDelay: 15 * time.Second,
-		Set: []string{"power.nodeReadyTimeout=15s", "power.offDeadline=15s", "power.retryInterval=5s"},
+	others := unhanded("others") // its template makes fenced watch the requests of that kind
+	others.Template = rig.RemediationTemplate("reboot")
+	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
+		ClusterChecks: []rig.CAPICheck{handedOver(), others}, Set: []string{"power.retryInterval=5s"},
 		Workers: []scene.Spec{
 			{Name: "taken", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
 		},
 	})
 	ctx := within(t)
-	s.RunMetal3(&scene.Metal3{})
-	_, err := s.StartDaemon(ctx)
+	require.NoError(t, s.Management.InstallCRDs(ctx, rig.Metal3Remediation))
+	_, err := s.Management.CreateTemplate(ctx, "reboot")
+	require.NoError(t, err)
+	operator := &scene.Metal3{}
+	operator.FallBehind(true) // CAPM3 still reads On
+	s.RunMetal3(operator)
+	require.NoError(t, s.RunMetal3Remediations(ctx))
+	programs, err := builds()
+	require.NoError(t, err)
+	d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+points(t, "after-save-run-PowerOn")) // the Node is deleted
 	require.NoError(t, err)
 	w := s.Worker("taken")
 	w.Kubelet.Hang()
-	awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return slices.Contains(stepsOf(r), "PowerOn") })
-	const request = "reboot.metal3.io/metal3-remediation-7f3a"
-	hard := `{"mode":"hard"}`
-	require.NoError(t, s.Management.Annotate(ctx, rig.HostResource, w.Name, request, &hard))
+	_, err = d.Wait(ctx)
+	require.NoError(t, err)
+	require.True(t, d.Killed())
+	request, err := s.Management.CreateRemediation(ctx, ofClusterAPI(ctx, t, s, "v1beta2", "machines", w.Name), "reboot")
+	require.NoError(t, err)
+	asked := func() bool { return hasNote(ctx, t, s, w.Name, scene.Metal3PowerRequest+string(request.GetUID())) }
+	require.Eventually(t, asked, patience, 100*time.Millisecond, "CAPM3 requests that the host is off")
+	_, err = s.StartDaemon(ctx)
+	require.NoError(t, err)
 	r := awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return r.Result == api.ResultWaiting && r.Reason == "PowerForbidden" })
-	assert.Contains(t, r.Note, request)
+	assert.Contains(t, r.Note, scene.Metal3PowerRequest+string(request.GetUID()))
+	sent := sentTo(t, w)
+	time.Sleep(8 * time.Second) // what should not happen has time to
+	assert.Equal(t, sent, sentTo(t, w), "fenced sends nothing")
 	assert.False(t, w.BMC.Power(), "another remediator takes it for off")
-	require.NoError(t, s.Management.Annotate(ctx, rig.HostResource, w.Name, request, nil))
+
+	operator.FallBehind(false)
 	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
+	fencedLeavesItToMetal3(ctx, t, s, operator, w)
+}
+
+// fencedLeavesItToMetal3 lets the time of CAPM3's first attempt end, and that of its second one.
+func fencedLeavesItToMetal3(ctx context.Context, t *testing.T, s *scene.Scene, operator *scene.Metal3, w *scene.Worker) {
+	t.Helper()
+	capm3 := provider{on: s.Management, kind: rig.RemediationResource, namespace: rig.Namespace}
+	done := func(obj *unstructured.Unstructured) bool {
+		return phaseOf(obj) == "Waiting" && len(obj.GetFinalizers()) == 0
+	}
+	late := func() {
+		t.Helper()
+		began := map[string]any{"lastRemediated": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}
+		require.NoError(t, s.Management.SetStatus(ctx, rig.RemediationResource, w.Name, began))
+	}
+	capm3.await(ctx, t, w.Name, "is done with the Node", done)
+	sent := sentTo(t, w)
+	operator.FallBehind(true)
+	late()
+	x := awaitRefusal(ctx, t, s, w.Name, "Contested")
+	_, value, _, _ := gateOf(t, x, "Contested")
+	assert.Regexp(t, "Metal3Remediation "+rig.Namespace+"/"+w.Name+"|"+scene.Metal3PowerRequest, value)
+	requireOneDeletion(t, s, w)
+	operator.FallBehind(false)
+	require.Eventually(t, func() bool { return len(deleters(t, s, w)) == 2 }, patience, 200*time.Millisecond, "CAPM3 deletes the Node")
+	capm3.await(ctx, t, w.Name, "is done with the Node again", done)
+	late()
+	capm3.await(ctx, t, w.Name, "has failed", func(obj *unstructured.Unstructured) bool { return phaseOf(obj) == "Deleting machine" })
+	node, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"the cordon", "taint " + scene.WornTaint}, w.Undressed(node), "CAPM3 restores neither")
+	assert.Equal(t, "False", conditionIn(ofClusterAPI(ctx, t, s, "v1beta2", "machines", w.Name), "OwnerRemediated", lists("v1beta2")[0]...))
+	assert.True(t, hasNote(ctx, t, s, w.Name, scene.Metal3Unhealthy))
+	assert.Equal(t, sent, sentTo(t, w), "fenced sent nothing more")
+	runs, err := s.Timeline(ctx, w.Name)
+	require.NoError(t, err)
+	assert.Len(t, runs, 1)
+	assert.Equal(t, []string{rig.FencedUser, scene.Metal3RemediationUser}, deleters(t, s, w))
+}
+
+// sentTo is how often Off and On were sent to a BMC.
+func sentTo(t *testing.T, w *scene.Worker) [2]int {
+	t.Helper()
+	sent := goBMC(t, w).Counts()
+	return [2]int{sent.Off, sent.On}
+}
+
+// hasNote reports whether a BareMetalHost has an annotation.
+func hasNote(ctx context.Context, t *testing.T, s *scene.Scene, host, key string) bool {
+	t.Helper()
+	h, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, host, metav1.GetOptions{})
+	require.NoError(t, err)
+	_, is := h.GetAnnotations()[key]
+	return is
+}
+
+// deleters are the users that have deleted a Node, in order.
+func deleters(t *testing.T, s *scene.Scene, w *scene.Worker) (users []string) {
+	t.Helper()
+	all, err := s.Cluster.NodeDeletions(w.Name)
+	require.NoError(t, err)
+	for _, d := range all {
+		users = append(users, d.User)
+	}
+	return users
+}
+
+// phaseOf is the phase of a request.
+func phaseOf(obj *unstructured.Unstructured) string {
+	phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
+	return phase
 }
 
 // medik8s' controllers keep away from a Node while fenced has it, and fenced while they

@@ -9,8 +9,8 @@
 //	clusterapi.go the Cluster API with its real manager
 //	etcd.go      the etcd member of a control-plane worker, as a static Pod
 //	metal.go     the BMCs, and when each was first asked
-//	standin.go   stand-ins for controllers that no test can build: metal3.go, actuator.go,
-//	             healthchecks.go, nodehealthcheck.go, machinedeletion.go
+//	standin.go   stand-ins for controllers that no test can build: metal3.go, metal3remediation.go,
+//	             actuator.go, healthchecks.go, nodehealthcheck.go, machinedeletion.go
 //	config.go    fenced.yaml and hosts.d with times that suit a test
 //	daemon.go    fenced as a process: start, TERM, KILL, log
 //	fencectl.go  fencectl as a process: output and exit status

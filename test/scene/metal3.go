@@ -29,6 +29,7 @@ type Metal3 struct {
 	IgnoresLocks bool
 
 	mu       sync.Mutex
+	behind   bool           // status.poweredOn is not written
 	switched map[string]int // how often it switched a host on, and off: "on NAME", "off NAME"
 }
 
@@ -60,6 +61,21 @@ func (m *Metal3) Switched(host string) (on, off int) {
 	return m.switched["on "+host], m.switched["off "+host]
 }
 
+// FallBehind makes the stand-in leave status.poweredOn as it is, or write it again. The real one
+// reads the power anew once a minute.
+func (m *Metal3) FallBehind(behind bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.behind = behind
+}
+
+// tellsPower reports whether the stand-in writes status.poweredOn.
+func (m *Metal3) tellsPower() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return !m.behind
+}
+
 // enforce compares one host with what is wanted. A read that fails changes nothing.
 func (m *Metal3) enforce(ctx context.Context, s *Scene, w *Worker) {
 	h, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, w.Name, metav1.GetOptions{})
@@ -75,7 +91,7 @@ func (m *Metal3) enforce(ctx context.Context, s *Scene, w *Worker) {
 		return
 	}
 	is := w.BMC.Power()
-	if said, _, _ := unstructured.NestedBool(h.Object, "status", "poweredOn"); said != is {
+	if said, _, _ := unstructured.NestedBool(h.Object, "status", "poweredOn"); said != is && m.tellsPower() {
 		_ = s.Management.SetStatus(ctx, rig.HostResource, w.Name, map[string]any{"poweredOn": is}) // or at the next tick
 	}
 	if _, once := notes[rebootOnce]; once && !is && !m.IgnoresLocks {
