@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
 	"github.com/fenced/fenced/internal/policy"
@@ -153,7 +154,13 @@ func (c *Cluster) Changes() []policy.Change {
 		c.withheld = why != ""
 		c.journalClusterAPI()
 	}
-	list := c.journal.drain(c.counts)
+	list := c.journal.drain(func(id policy.ObjectID) bool {
+		k := requestKind{c.work, schema.GroupKind{Group: groupOf(id.APIVersion), Kind: id.Kind}}
+		if id.OnManagementAPI {
+			k.side = c.manage
+		}
+		return c.requests.counts(k, id.Namespace)
+	})
 	for i := range list {
 		if c.withheld {
 			withholdClusterAPI(&list[i], why)

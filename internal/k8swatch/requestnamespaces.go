@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -34,24 +32,42 @@ func (r *requestKinds) setNamespaces(k requestKind, w wish) {
 	r.stores[k].journalAll()
 }
 
-// counts reports whether an object counts in the view: all do, except requests elsewhere than where
-// their kind is one of requests.
-func (c *Cluster) counts(id policy.ObjectID) bool {
-	k := requestKind{c.work, schema.GroupKind{Group: groupOf(id.APIVersion), Kind: id.Kind}}
-	if id.OnManagementAPI {
-		k.side = c.manage
-	}
-	c.requests.mu.Lock()
-	defer c.requests.mu.Unlock()
-	in := c.requests.namespaces[k]
-	return in == nil || in[id.Namespace]
+// counts reports whether requests of a kind in a namespace count in the view.
+func (r *requestKinds) counts(k requestKind, namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	in := r.namespaces[k]
+	return in == nil || in[namespace]
 }
 
-// spacesOfKind lists the namespaces where requests of a kind may be for the target. wishes are those of the
-// checks as they are now: the view may follow later. // I22
-func (l *looker) spacesOfKind(k requestKind, wishes map[requestKind]wish) []string {
-	spaces, w := l.requestSpaces(k.side.isApart()), wishes[k]
-	if m := l.machineOrGone(); m != nil && l.c.sideOf(m.APIVersion) == k.side && w.counts(m.Namespace) {
+// requestPlaces is where requests may be for one target, by the checks as they are now: the view may follow
+// later. // I22
+type requestPlaces struct {
+	rules   *policy.Rules
+	checks  []*policy.Check
+	wishes  map[requestKind]wish
+	machine *policy.Machine // also one that is gone: its remediator may still be at work
+	node    *policy.Node
+	side    *side // of the machine
+}
+
+func (l *looker) requestPlaces() requestPlaces {
+	p := requestPlaces{rules: l.c.cfg.rules(), wishes: l.c.templates(), machine: l.look.FreshMachine, node: l.look.FreshNode}
+	eachCheck(l.c, func(c *policy.Check) { p.checks = append(p.checks, c) })
+	if t := l.run.Target; p.machine == nil && t.Machine != "" {
+		p.machine = &policy.Machine{APIVersion: t.MachineAPI, Namespace: t.Namespace}
+	}
+	if p.machine != nil {
+		p.side = l.c.sideOf(p.machine.APIVersion)
+	}
+	return p
+}
+
+// of lists the namespaces where requests of a kind may be for the target. What anybody writes elsewhere is no
+// request for it, and so many of them that a list has no end delay nothing.
+func (p *requestPlaces) of(k requestKind) []string {
+	spaces, w := p.rules.RequestSpaces(p.checks, k.side.isApart(), p.machine, p.node), p.wishes[k]
+	if p.machine != nil && p.side == k.side && w.counts(p.machine.Namespace) {
 		return spaces
 	}
 	return slices.DeleteFunc(spaces, func(namespace string) bool { return !w.counts(namespace) })

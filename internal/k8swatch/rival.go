@@ -68,7 +68,7 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 	if who := l.unreadRequests(); who != "" {
 		return who, nil
 	}
-	wishes := l.c.templates()
+	places := l.requestPlaces()
 	for _, st := range l.c.requests.watched() {
 		kind := schema.GroupKind{Group: st.group, Kind: st.kind}
 		if kind == ownRequests {
@@ -77,29 +77,13 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 		if at, _ := st.state(); at.IsZero() {
 			continue // never read: unreadRequests refused the targets that it may concern
 		}
-		for _, namespace := range l.spacesOfKind(requestKind{st.side, kind}, wishes) {
+		for _, namespace := range places.of(requestKind{st.side, kind}) {
 			if who, err := l.foreignRequestIn(ctx, st, namespace); who != "" || err != nil {
 				return who, err
 			}
 		}
 	}
 	return "", nil
-}
-
-// requestSpaces lists the namespaces of an API whose requests may be for the target. What anybody writes
-// elsewhere is no request for it, and so many of them that a list has no end delay nothing.
-func (l *looker) requestSpaces(apart bool) []string {
-	var checks []*policy.Check
-	eachCheck(l.c, func(c *policy.Check) { checks = append(checks, c) })
-	return l.c.cfg.rules().RequestSpaces(checks, apart, l.machineOrGone(), l.look.FreshNode)
-}
-
-// machineOrGone is the Machine of the target, also one that is gone: its remediator may still be at work.
-func (l *looker) machineOrGone() *policy.Machine {
-	if t := l.run.Target; l.look.FreshMachine == nil && t.Machine != "" {
-		return &policy.Machine{APIVersion: t.MachineAPI, Namespace: t.Namespace}
-	}
-	return l.look.FreshMachine
 }
 
 // foreignRequestIn is foreignRequest for one kind in one namespace.
