@@ -6,6 +6,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -70,7 +71,8 @@ func (w *World) auditIsolatedMachine(h *host, n *fake.Node, r remediate.Run) {
 // that somebody switched on, one that nobody can read, and one whose Node tells another UUID were
 // off. w.mu is held. // I5
 func (w *World) auditFalseOff(r remediate.Run) {
-	since, h := r.Began().Add(-w.plan.apart()), w.hostOf(r.Target.Node)
+	// A fenced whose clock is right takes the times of one that was ahead for now. // I16
+	since, h := times.Earlier(r.Began(), w.ledger.begun[r.ID]).Add(-w.plan.apart()), w.hostOf(r.Target.Node)
 	if at, old := w.ledger.old[r.ID]; old {
 		since = at
 	}
