@@ -28,7 +28,7 @@ const (
 	requestsPowerOff  = "reboot.metal3.io/capbm-requested-power-off"
 )
 
-// RunActuator runs a stand-in for OpenShift's bare-metal actuator until the scene ends. It holds
+// RunActuator runs a stand-in for OpenShift's bare-metal actuator (cluster-api-provider-baremetal f2b0db1) until the scene ends. It holds
 // the actuator's leader Lease, and carries out the annotation Requested in the actuator's steps:
 // it asks the bare-metal operator to switch the host off, saves and deletes the Node, lets the
 // host go on, and restores labels and annotations. It has no deadlines. It needs RunMetal3.

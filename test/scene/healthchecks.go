@@ -16,7 +16,7 @@ import (
 // HealthCheckUser is the user of the stand-in for OpenShift's controller of MachineHealthChecks.
 const HealthCheckUser = "stand-in-machine-healthcheck"
 
-// RunHealthChecks runs a stand-in for OpenShift's controller of MachineHealthChecks until the
+// RunHealthChecks runs a stand-in for OpenShift's controller of MachineHealthChecks (machine-api-operator 9511961) until the
 // scene ends. It holds the controller's leader Lease, leaves paused checks alone, and asks for
 // every unhealthy Machine within maxUnhealthy what its check says: an object made from the
 // remediation template, with the rights of groups; the annotation for the bare-metal actuator; or
