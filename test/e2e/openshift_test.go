@@ -266,18 +266,28 @@ func fencedLeavesItToMetal3(ctx context.Context, t *testing.T, s *scene.Scene, o
 	sent := sentTo(t, w)
 	operator.FallBehind(true)
 	late()
-	x := awaitRefusal(ctx, t, s, w.Name, "Contested")
-	_, value, _, _ := gateOf(t, x, "Contested")
-	assert.Regexp(t, "Metal3Remediation "+rig.Namespace+"/"+w.Name+"|"+scene.Metal3PowerRequest, value)
+	contested := func() string {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			x, err := s.Explain(ctx, w.Name)
+			return err == nil && x.Verdict == "Unhealthy" && x.Refused == "Contested"
+		}, patience, 200*time.Millisecond, "fenced leaves it to CAPM3")
+		_, value, _, _ := gateOf(t, awaitRefusal(ctx, t, s, w.Name, "Contested"), "Contested")
+		return value
+	}
+	assert.Regexp(t, "Metal3Remediation "+rig.Namespace+"/"+w.Name+"|"+scene.Metal3PowerRequest, contested())
 	requireOneDeletion(t, s, w)
 	operator.FallBehind(false)
 	require.Eventually(t, func() bool { return len(deleters(t, s, w)) == 2 }, patience, 200*time.Millisecond, "CAPM3 deletes the Node")
 	capm3.await(ctx, t, w.Name, "is done with the Node again", done)
-	late()
-	capm3.await(ctx, t, w.Name, "has failed", func(obj *unstructured.Unstructured) bool { return phaseOf(obj) == "Deleting machine" })
 	node, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"the cordon", "taint " + scene.WornTaint}, w.Undressed(node), "CAPM3 restores neither")
+
+	w.Kubelet.Hang()
+	assert.Contains(t, contested(), "Metal3Remediation "+rig.Namespace+"/"+w.Name, "nobody wants the host off now")
+	late()
+	capm3.await(ctx, t, w.Name, "has failed", func(obj *unstructured.Unstructured) bool { return phaseOf(obj) == "Deleting machine" })
 	assert.Equal(t, "False", conditionIn(ofClusterAPI(ctx, t, s, "v1beta2", "machines", w.Name), "OwnerRemediated", lists("v1beta2")[0]...))
 	assert.True(t, hasNote(ctx, t, s, w.Name, scene.Metal3Unhealthy))
 	assert.Equal(t, sent, sentTo(t, w), "fenced sent nothing more")
