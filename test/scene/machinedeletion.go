@@ -13,7 +13,7 @@ import (
 // MachineDeletionUser is the user of the stand-in for medik8s' MachineDeletionRemediation.
 const MachineDeletionUser = "stand-in-machine-deletion"
 
-// RunMachineDeletions runs a stand-in for medik8s' MachineDeletionRemediation until the scene ends.
+// RunMachineDeletions runs a stand-in for medik8s' MachineDeletionRemediation (34285c7) until the scene ends.
 // It deletes the Machine of the Node that a request names, if a controller owns the Machine.
 func (s *Scene) RunMachineDeletions() error {
 	return s.runStandIn(MachineDeletionUser, nil, func(ctx context.Context, c standIn) {
