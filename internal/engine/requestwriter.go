@@ -128,6 +128,9 @@ const (
 	gateRound = 2 * time.Second
 	// requestRound is the time between two looks at them, however much changes.
 	requestRound = 250 * time.Millisecond
+	// requestEvery is the least time between two writes to one request: with a round after it, the status
+	// follows each step within a second.
+	requestEvery = 700 * time.Millisecond
 )
 
 // mayWrite says whether this instance writes to requests: the one that acts does.
@@ -165,7 +168,7 @@ func (w *requestWriter) writeAll(ctx context.Context, now time.Time) (due time.T
 		case now.Before(told.next):
 			due = times.Sooner(due, told.next)
 		case writes == maxRequestWrites:
-			due = times.Sooner(due, now.Add(writeEvery))
+			due = times.Sooner(due, now.Add(requestEvery))
 		default:
 			writes++
 			w.written[s.Ref] = w.write(ctx, s, told, now)
@@ -221,7 +224,7 @@ func (w *requestWriter) write(ctx context.Context, s admit.RequestState, last to
 		pause := min(max(2*last.cleared, writeRetry), writeRetryMax)
 		return toldRequest{at: now, next: now.Add(pause), cleared: pause}
 	case err == nil || ctx.Err() != nil:
-		return toldRequest{status: s.Status, at: now, next: now.Add(writeEvery), cleared: last.cleared}
+		return toldRequest{status: s.Status, at: now, next: now.Add(requestEvery), cleared: last.cleared}
 	}
 	if last.backoff == 0 { // reported once, until a write succeeds
 		w.c.emit(event.Event{Type: event.Failed, Node: s.Target.Node, Message: "write to " + s.Ref.Kind + " " + s.Ref.Namespace + "/" + s.Ref.Name + ", which is tried again: " + err.Error()})
