@@ -22,7 +22,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-systemd cover lint fmt-check vuln soak race laws courses fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-systemd cover lint fmt-check vuln soak race laws courses fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -38,16 +38,23 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager and kubectl once (about 17 minutes on 2 cores)
 	CGO_ENABLED=0 $(GO) run ./test/rig/warm
 
-# The live tests mostly wait: it takes four packages at once to keep two cores busy, the longest first. What has nothing to race
-# runs without the race detector, many times as fast: the search over a function without goroutines, and the simulations of fenced
-# with a rule broken on purpose. No result is taken from the cache: go does not see what a test builds or runs as a program.
-# Binaries without debugging tables link in a third of the time; stack traces do not need them.
+# Two halves at once keep two cores busy, the longest packages first. Where only the test's own harness could race, the race detector
+# finds nothing: programs as processes, the search over a function without goroutines, and the
+# simulations of fenced with a rule broken on purpose. No result is taken from the cache: go does not see what a test builds or
+# runs as a program. Binaries without debugging tables link in a third of the time; stack traces do not need them.
 ALONE := ^(TestExplore|TestAuditsNoticeMutants)
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
+PROGRAMS := ./test/e2e ./packaging ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
 GOTEST := $(GO) test -count=1 -timeout 40m -ldflags='-s -w'
-test: controlplane ## run every test, with the race detector; every seed is fixed
-	$(GOTEST) -race -p 4 -skip '$(ALONE)' $(LONGEST) ./...
+test: controlplane ## run every test, with the race detector where anything can race; every seed is fixed
+	$(MAKE) --no-print-directory -j2 test-programs test-race
+
+test-programs:
+	$(GOTEST) -p 2 $(PROGRAMS)
 	$(GOTEST) -run '$(ALONE)' ./internal/remediate ./test/sim
+
+test-race:
+	$(GOTEST) -race -p 2 -skip '$(ALONE)' ./internal/engine ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS)))
 
 # The RPM is built first, as CI does for all tests; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
 test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9 and a hung loop, knows who orders, and stops for good
@@ -85,6 +92,8 @@ soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, sear
 	$(MAKE) fuzz
 	$(MAKE) courses SEED=$(SEED)
 	$(MAKE) load SEED=$(SEED)
+	$(MAKE) rpm
+	packaging/rpm/again.sh $(VERSION) dist
 	$(MAKE) race
 
 # On several processors the race detector of Go 1.26 itself can end a test in virtual time with "CHECK failed"
@@ -134,7 +143,6 @@ install: build ## install below DESTDIR with PREFIX
 
 ci: lint build deps test ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
 	$(MAKE) rpm
-	packaging/rpm/again.sh $(VERSION) dist
 	test/vuln/vuln.sh ./... || [ $$? -eq 75 ] # what it cannot look up keeps nobody from building
 
 clean: ## remove what was built here (the control plane's cache stays)

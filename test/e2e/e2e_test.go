@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	programsDir = dir
-	pace.Together(7) // a scene waits far more than it computes; other packages' tests need the cores, too
+	pace.Together(9) // a scene waits far more than it computes; other packages' tests need the cores, too
 	code := m.Run()
 	_ = os.RemoveAll(dir) // left-overs in the temporary directory harm nobody
 	os.Exit(code)
