@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
@@ -39,13 +38,11 @@ type Book struct {
 	stableUntil stableUntil
 	// replacements says which Machines were never Ready.
 	replacements replacements
-	// asked are the records of what other remediators were asked, by ID.
-	asked       map[string]escalate.Record
-	runsChanged bool   // the ledger does not have the current open runs yet
-	seenVersion uint64 // version of the ledger at the last follow
-	complete    bool   // the ledger has the complete view of the cluster
-	closed      bool   // no run begins; see Door
-	leads       bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
+	runsChanged  bool   // the ledger does not have the current open runs yet
+	seenVersion  uint64 // version of the ledger at the last follow
+	complete     bool   // the ledger has the complete view of the cluster
+	closed       bool   // no run begins; see Door
+	leads        bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
 }
 
 // NewBook begins a Book with the checks from files.
@@ -55,7 +52,7 @@ func NewBook(opt BookOptions, started time.Time) *Book {
 	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
 	b := &Book{
 		opt: opt, started: started, ledger: policy.NewLedger(opt.Rules), runs: newRuns(), storms: storms{},
-		stableUntil: stableUntil{}, replacements: newReplacements(), asked: map[string]escalate.Record{}, runsChanged: true,
+		stableUntil: stableUntil{}, replacements: newReplacements(), runsChanged: true,
 	}
 	b.ledger.Apply(started, fromFiles(opt)...)
 	return b
@@ -107,9 +104,8 @@ func (b *Book) follow(now time.Time, changes []policy.Change, outageEnd time.Tim
 // healthy and asks for no second action on them. b.mu is held.
 func (b *Book) applyOpenRuns(now time.Time) {
 	if b.runsChanged {
-		h := handoverBook{b}
-		b.ledger.SetRuns(now, h.allOpenTargets())
-		b.ledger.SetTried(now, h.tried())
+		b.ledger.SetRuns(now, b.runs.openTargets())
+		b.ledger.SetTried(now, b.runs.tried())
 		b.runsChanged = false
 	}
 }

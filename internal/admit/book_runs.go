@@ -139,7 +139,7 @@ func (b *Book) endedOn(t remediate.Target) []remediate.Run {
 func (b *Book) SlotMismatches(taken map[string]bool) (lacking, needless []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := handoverBook{b}.allRuns()
+	all := b.runs.all()
 	for id, r := range all.each() {
 		if all.inFlight(r) && r.Version > 0 && !b.runs.reserved[id] && !taken[id] {
 			lacking = append(lacking, id)

@@ -11,11 +11,13 @@
 // and start nothing.
 //
 //	decide.go    the deciding goroutine: actions of the checks -> candidates -> probe -> start
-//	book.go      changes, open runs and time -> policy.Ledger; book_runs.go: the runs;
-//	             book_read.go: what others read
+//	book.go      changes, open runs and time -> policy.Ledger; book_read.go: what others read
+//	runs.go      the runs, and what other remediators were asked as if it were runs; book_runs.go:
+//	             the Book's methods for them
+//	count.go     what the limits count: Nodes, starts, places in flight and in a zone, the history of a host
 //	freshness.go how far the view can be relied on, and the quiet period after a gap
 //	draft.go     the run that a candidate would become
-//	facts.go     the facts for the guards; count.go: those that the Book knows
+//	facts.go     the facts for the guards
 //	probe.go     the first look at a target; probe_power.go: its BMC, probe_cluster.go: the cluster
 //	health.go    what the BMC health check knows, for explanations
 //	refused.go   what is refused, told once per change; checks.go: the changes of the checks
@@ -28,7 +30,7 @@
 //	deletions.go the limits of runs that delete a Machine; replacements.go: which Machines were
 //	             never Ready; overdue.go: deletions that take too long
 //	ownhost.go   leaves the cluster to the others while the own host is sick
-//	history.go   the runs before on a host, for the limits; backoff.go: the pause after a failed start
+//	backoff.go   the pause after a failed start
 //	storm.go     storm recovery of a check that is read again
 //	renamed.go   a host that registered under another name; target.go: the objects of a target
 //	objects.go   the objects of the cluster, for package hosts

@@ -155,7 +155,7 @@ func (b *Book) candidateForCheck(check *policy.Check, t *policy.TargetReport) (c
 	}
 	r := b.opt.Draft.draftForCheck(check, t, targetOf(b.ledger, b.opt.Name, m, n, t.Node))
 	r.Origin = b.replacements.originOf(m)
-	r.NodeLabels, r.NodeNames = handoverBook{b}.knownNode(r.Target, n)
+	r.NodeLabels, r.NodeNames = b.runs.knownNode(r.Target, n)
 	return candidate{
 		key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, check: check, missingHost: missingHost(b.ledger, m),
 		startingUntil: startingUntil(t, m), asksOther: check.HandsOver(t), template: cmp.Or(t.Template, check.Template),
@@ -177,7 +177,7 @@ func (b *Book) candidateForOrder(o order.Order) (candidate, error) {
 	r := d.base()
 	r.Strategy, r.OffOnly = remediate.PowerCycle, o.OffOnly
 	r.Target = targetOf(b.ledger, b.opt.Name, m, n, node)
-	r.NodeLabels, r.NodeNames = handoverBook{b}.knownNode(r.Target, n)
+	r.NodeLabels, r.NodeNames = b.runs.knownNode(r.Target, n)
 	r.ControlPlane = n != nil && n.ControlPlane || m != nil && m.ControlPlane
 	if r.ControlPlane {
 		r.Isolation = d.controlPlaneIsolation(r.Target, nil)

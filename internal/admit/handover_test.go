@@ -30,7 +30,7 @@ func TestUnreadableRecordMayBeOfTheControlPlane(t *testing.T) {
 		a.b.count(candidate{draft: remediate.Run{Target: remediate.Target{Node: node}}}, "", &f, time.Time{}, a.now)
 		assert.Equal(t, want, f.ControlPlaneRun, node)
 	}
-	assert.Equal(t, []policy.OpenRun{{ID: "of the remediator of what record 9 asks for, which cannot be read", Node: "cp-2", ControlPlane: true}}, a.b.openTargets())
+	assert.Equal(t, []policy.OpenRun{{ID: "of the remediator of what record 9 asks for, which cannot be read", Node: "cp-2", ControlPlane: true}}, a.b.runs.openTargets())
 }
 
 // What changes nothing for this cluster requests no decision: an instance reads all records after

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/guard"
@@ -57,40 +56,5 @@ func TestReserveChecksAllLimits(t *testing.T) {
 			require.Equal(t, code, refusal.Reason)
 			require.NotContains(t, b.runs.byID, "r2")
 		})
-	}
-}
-
-// A Node that a GitOps tool created again has no zone label, and the second attempt takes it for
-// its target: the host still counts in the zone where the run began, and after a change of the
-// owner, which does not know that zone, in every zone. // I11
-func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
-	const key = "zone"
-	r := remediate.Run{ID: "r1", Step: remediate.PowerOff, Attempt: 1, Target: remediate.Target{Node: "n-1", NodeUID: "u-1"}}
-	for _, c := range []struct {
-		name     string
-		attempt  int
-		uid      string            // of the Node as it is now, which is also the target's
-		node     map[string]string // its labels
-		known    bool              // this daemon started the run, in zone a
-		inA, inB bool
-	}{
-		{"as at the start", 1, "u-1", map[string]string{key: "a"}, true, true, false},
-		{"never had a label", 1, "u-1", nil, false, false, false},
-		{"created again", 2, "u-2", nil, true, true, false},
-		{"created again, another owner", 2, "u-2", nil, false, true, true},
-		{"another machine has its name", 2, "u-2", map[string]string{key: "b"}, true, true, false},
-		{"created again with its label", 2, "u-2", map[string]string{key: "b"}, false, false, true},
-	} {
-		b := NewBook(BookOptions{Name: "c"}, time.Now())
-		n := &policy.Node{Name: "n-1", UID: c.uid, Labels: c.node}
-		b.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
-		r.Attempt, r.Target.NodeUID = c.attempt, c.uid
-		r.NodeLabels = nil
-		if c.known {
-			r.NodeLabels = map[string]string{key: "a"}
-		}
-		zone, known := zoneOf(b.ledger, key, &r)
-		assert.Equal(t, c.inA, !known || zone == "a", "%s: zone a", c.name)
-		assert.Equal(t, c.inB, !known || zone == "b", "%s: zone b", c.name)
 	}
 }

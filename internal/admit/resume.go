@@ -184,7 +184,7 @@ func (b waitingRuns) stillAsked(r remediate.Run, now time.Time) []reason.Gate {
 	if r.Attempt > 1 || !r.Isolated.IsZero() {
 		return b.limitGates(r)
 	}
-	open := handoverBook(b).allOpenTargets()
+	open := b.runs.openTargets()
 	b.ledger.SetRuns(now, slices.DeleteFunc(slices.Clone(open), func(o policy.OpenRun) bool { return o.ID == r.ID }))
 	defer func() { b.ledger.SetRuns(now, open) }()
 	if r.Request != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -149,7 +150,7 @@ func TestIdleRecordHasNoPlace(t *testing.T) {
 	assert.Equal(t, [][]string{nil, {r.ID}}, [][]string{lacking, needless})
 	_, err = a.reserve(second, reboot)
 	require.NoError(t, err)
-	why := a.b.blocks(remediate.Target{Cluster: "c", Node: "n-0"})
+	why := a.b.runs.blocks(remediate.Target{Cluster: "c", Node: "n-0"})
 	assert.Contains(t, why, r.ID)
 }
 
@@ -188,7 +189,7 @@ func TestRecordCopiesNoRuns(t *testing.T) {
 	a.b.Book.put(remediate.Run{ID: "1", Step: remediate.Done, Target: remediate.Target{Cluster: "c", Node: "m"}})
 	r, err := a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
-	all := a.b.allRuns()
+	all := a.b.runs.all()
 	assert.Equal(t, reflect.ValueOf(a.b.runs.byID).Pointer(), reflect.ValueOf(all.byID).Pointer())
 	seen := map[string]bool{}
 	for id := range all.each() {
@@ -222,10 +223,10 @@ func TestRecordHasWhatTheNodeNamed(t *testing.T) {
 	require.NoError(t, err)
 	want := policy.NodeNames{OpenShiftMachine: "ns/gone", ProviderID: "p://1"}
 	require.Equal(t, want, n.Names())
-	assert.Equal(t, want, a.b.openTargets()[0].NodeNames)
+	assert.Equal(t, want, a.b.runs.openTargets()[0].NodeNames)
 	run := asRun(&r, 0)
 	assert.Equal(t, want, openTarget(&run).NodeNames)
-	_, names := a.b.knownNode(r.Target, nil)
+	_, names := a.b.runs.knownNode(r.Target, nil)
 	assert.Equal(t, want, policy.NodeNames(names), "the Node is gone")
 }
 
@@ -247,4 +248,166 @@ func TestRecordIsBounded(t *testing.T) {
 	r, err := a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
 	assert.Len(t, r.Objects, 2, "the newest of the template stays")
+}
+
+// A Machine whose Node is gone already counts in the zone that the record of an earlier run tells. If
+// none does, it counts in every zone, as long as there are zones. // I11
+func TestZoneOfAMachineWhoseNodeIsGone(t *testing.T) {
+	const off = remediate.PowerOff
+	inFlight := func(zone string) remediate.Run { // one whose Node is gone, too
+		return remediate.Run{ID: "other", Step: off, Strategy: remediate.PowerCycle, Attempt: 1, NodeLabels: map[string]string{"zone": zone},
+			Target: remediate.Target{Cluster: "c", Node: "n-2", Namespace: "ns", Machine: "m-2", MachineUID: "2"}}
+	}
+	earlier := func(change func(*remediate.Run)) remediate.Run {
+		r := remediate.Run{ID: "earlier", Step: remediate.Aborted, Strategy: remediate.PowerCycle, Attempt: 1, NodeLabels: map[string]string{"zone": "a"},
+			Target: remediate.Target{Cluster: "c", Node: "n-1", Namespace: "ns", Machine: "m-1", MachineUID: "1"}}
+		change(&r)
+		return r
+	}
+	for name, c := range map[string]struct {
+		zones   bool
+		records []remediate.Run
+		refused bool
+		value   string
+	}{
+		"of a full zone":               {true, []remediate.Run{inFlight("a"), earlier(func(*remediate.Run) {})}, true, "1 in zone a"},
+		"of another zone":              {true, []remediate.Run{inFlight("b"), earlier(func(*remediate.Run) {})}, false, "0 in zone a"},
+		"by the record of its Machine": {true, []remediate.Run{inFlight("b"), earlier(func(r *remediate.Run) { r.Target.Node = "before" })}, false, "0 in zone a"},
+		"by the record of its Node":    {true, []remediate.Run{inFlight("b"), earlier(func(r *remediate.Run) { r.Target.Machine = "before" })}, false, "0 in zone a"},
+		"of another Machine of its name": {true, []remediate.Run{inFlight("b"), earlier(func(r *remediate.Run) { r.Target.Node, r.Target.MachineUID = "before", "0" })}, true,
+			"1 in one zone, and the zone of this host is not known"},
+		"the record has no labels":  {true, []remediate.Run{inFlight("b"), earlier(func(r *remediate.Run) { r.NodeLabels = nil })}, true, "1 in one zone, and the zone of this host is not known"},
+		"no zone is full":           {true, nil, false, "0 in one zone, and the zone of this host is not known"},
+		"there are no zones at all": {false, []remediate.Run{inFlight("")}, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := manyLimits()
+			l.MaxInFlightPerZone = 1
+			b := NewBook(BookOptions{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, time.Now())
+			b.complete = true
+			m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "1", NodeName: "n-1"}
+			b.ledger.Apply(b.started, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: m.Name}, Value: m})
+			for name, zone := range map[string]string{"n-8": "a", "n-9": "b"} {
+				n := &policy.Node{Name: name, UID: name}
+				if c.zones {
+					n.Labels = map[string]string{"zone": zone}
+				}
+				b.ledger.Apply(b.started, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
+			}
+			for _, r := range c.records {
+				b.put(r)
+			}
+			a, err := b.candidateForOrder(order.Order{Machine: "ns/m-1"})
+			require.NoError(t, err)
+			f := guard.Facts{NeedsHost: true}
+			b.count(a, "", &f, time.Time{}, time.Now())
+			gate := reason.Gate{Pass: true} // there is none without zones
+			for _, g := range guard.StartGates(l, f, time.Now()) {
+				if g.Name == "zoneInFlight" {
+					gate = g
+				}
+			}
+			assert.Equal(t, c.value, gate.Value)
+			assert.Equal(t, c.refused, !gate.Pass)
+			assert.Equal(t, a.draft.NodeLabels["zone"] == "a", f.Zone == "a", "the record of the run has it")
+		})
+	}
+}
+
+// Of two Waiting runs that are due at once, with one start left, one begins: what was admitted counts
+// as a start before its record says so. // I11
+func TestAdmittedRunTakesItsStart(t *testing.T) {
+	l := manyLimits()
+	l.MaxInFlight, l.StartsPerHour = 3, 3
+	a := newAsking(l)
+	due := waitingRuns{a.b.Book}
+	for _, id := range []string{"r-1", "r-2"} {
+		a.node(id, "Unknown")
+		a.b.Book.put(remediate.Run{ID: id, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Attempt: 1, Started: a.now.Add(-time.Minute),
+			Target: remediate.Target{Cluster: "c", Node: id}})
+	}
+	begin := func(id string) error {
+		r, _ := a.b.Run(id)
+		return due.reserve(due.candidate(r), 0, time.Time{}, a.now)
+	}
+	require.NoError(t, begin("r-1"))
+	assert.Equal(t, reason.StartRate, refusedFor(t, begin("r-2")))
+
+	r, _ := a.b.Run("r-1") // the order is on record, and not carried out yet
+	r.Retry = &remediate.Order{Actor: remediate.SelfActor}
+	a.b.Book.put(r)
+	due.end("r-1")
+	assert.Equal(t, reason.StartRate, refusedFor(t, begin("r-2")))
+
+	r.Retry = nil // it was dropped, because the run was not due any more
+	a.b.Book.put(r)
+	require.NoError(t, begin("r-2"))
+}
+
+// A Node that a GitOps tool created again has no zone label, and the second attempt takes it for
+// its target: the host still counts in the zone where the run began, and after a change of the
+// owner, which does not know that zone, in every zone. // I11
+func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
+	const key = "zone"
+	r := remediate.Run{ID: "r1", Step: remediate.PowerOff, Attempt: 1, Target: remediate.Target{Node: "n-1", NodeUID: "u-1"}}
+	for _, c := range []struct {
+		name     string
+		attempt  int
+		uid      string            // of the Node as it is now, which is also the target's
+		node     map[string]string // its labels
+		known    bool              // this daemon started the run, in zone a
+		inA, inB bool
+	}{
+		{"as at the start", 1, "u-1", map[string]string{key: "a"}, true, true, false},
+		{"never had a label", 1, "u-1", nil, false, false, false},
+		{"created again", 2, "u-2", nil, true, true, false},
+		{"created again, another owner", 2, "u-2", nil, false, true, true},
+		{"another machine has its name", 2, "u-2", map[string]string{key: "b"}, true, true, false},
+		{"created again with its label", 2, "u-2", map[string]string{key: "b"}, false, false, true},
+	} {
+		b := NewBook(BookOptions{Name: "c"}, time.Now())
+		n := &policy.Node{Name: "n-1", UID: c.uid, Labels: c.node}
+		b.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
+		r.Attempt, r.Target.NodeUID = c.attempt, c.uid
+		r.NodeLabels = nil
+		if c.known {
+			r.NodeLabels = map[string]string{key: "a"}
+		}
+		zone, known := zoneOf(b.ledger, key, &r)
+		assert.Equal(t, c.inA, !known || zone == "a", "%s: zone a", c.name)
+		assert.Equal(t, c.inB, !known || zone == "b", "%s: zone b", c.name)
+	}
+}
+
+// A host counts under each of its names: by the system UUID of its Node, in another byte order too. A run
+// that is open under the old name closes the gate for the new one, and the runs of the old name count in
+// the limits of a day, of the interval and of the back-off. // I6, I11, I15
+func TestHostCountsUnderEachOfItsNames(t *testing.T) {
+	a := newAsking(manyLimits())
+	node := a.node("new", "True", func(n *policy.Node) { n.SystemUUID = "33221100-5544-7766-8899-aabbccddeeff" })
+	r := remediate.Run{ID: "r-1", Version: 1, Step: remediate.PowerOff, Strategy: remediate.PowerCycle, Attempt: 1, Intervened: true, Started: a.now.Add(-time.Hour),
+		Target: remediate.Target{Cluster: "c", Node: "old", SystemUUID: "00112233-4455-6677-8899-aabbccddeeff"}}
+	draft := remediate.Run{ID: "r-2", Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "new", SystemUUID: node.SystemUUID}}
+	c := candidate{node: node, draft: draft}
+	count := func() guard.Facts {
+		f := guard.Facts{NeedsHost: true}
+		a.b.count(c, "", &f, time.Time{}, a.now)
+		return f
+	}
+	a.b.Book.put(r)
+	assert.Equal(t, "r-1", count().OpenRun)
+	assert.False(t, a.b.Objects().Healthy(draft.Target))
+	assert.Equal(t, reason.UnderRemediation, refusedFor(t, a.b.Book.reserve(c, draft, 0, time.Time{}, a.now)))
+
+	r.Step, r.Ended = remediate.Aborted, a.now.Add(-time.Minute)
+	a.b.Book.put(r)
+	f := count()
+	assert.Empty(t, f.OpenRun)
+	assert.True(t, a.b.Objects().Healthy(draft.Target))
+	assert.Equal(t, []any{1, 1, r.Ended}, []any{f.RunsLastDay, f.FailedRunsInARow, f.LastRunEnded})
+	assert.Len(t, a.b.endedOn(draft.Target), 1)
+	other := c
+	other.draft.Target.SystemUUID = "44112233-4455-6677-8899-aabbccddeeff"
+	c = other
+	assert.Zero(t, count().RunsLastDay, "another host")
 }
