@@ -17,7 +17,7 @@ func (b *Book) EndLeadership() {
 // UpdateRuns replaces the runs by those in the store. While this instance leads it changes
 // nothing and returns false, because the Book is newer.
 func (b *Book) UpdateRuns(all []remediate.Run) bool {
-	mine := b.byID(all)
+	mine := byID(b.RunsOfCluster(all))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.leads {
@@ -36,10 +36,10 @@ func (b *Book) RunsOfCluster(all []remediate.Run) (mine []remediate.Run) {
 	return mine
 }
 
-// byID returns the runs of this cluster by ID.
-func (b *Book) byID(all []remediate.Run) map[string]*remediate.Run {
+// byID returns runs by ID.
+func byID(all []remediate.Run) map[string]*remediate.Run {
 	byID := map[string]*remediate.Run{}
-	for _, r := range b.RunsOfCluster(all) {
+	for _, r := range all {
 		byID[r.ID] = &r
 	}
 	return byID

@@ -167,7 +167,7 @@ func TestReservedTakesItsSlotItself(t *testing.T) {
 	a.b.reserved(r.ID)
 	_, err = a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
-	run := remediate.Run{ID: "due", Version: 1, Attempt: 1, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "due"}}
+	run := remediate.Run{ID: "due", Version: 1, Attempt: 1, Step: remediate.Waiting, Manual: &remediate.Order{}, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "due"}}
 	a.b.Book.put(run)
 	due := waitingRuns{a.b.Book}
 	require.NoError(t, due.reserve(due.candidate(run), 0, time.Time{}, a.now))
@@ -323,7 +323,7 @@ func TestAdmittedRunTakesItsStart(t *testing.T) {
 	due := waitingRuns{a.b.Book}
 	for _, id := range []string{"r-1", "r-2"} {
 		a.node(id, "Unknown")
-		a.b.Book.put(remediate.Run{ID: id, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Attempt: 1, Started: a.now.Add(-time.Minute),
+		a.b.Book.put(remediate.Run{ID: id, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Manual: &remediate.Order{}, Strategy: remediate.PowerCycle, Attempt: 1, Started: a.now.Add(-time.Minute),
 			Target: remediate.Target{Cluster: "c", Node: id}})
 	}
 	begin := func(id string) error {

@@ -23,7 +23,9 @@
 //	refused.go   what is refused, told once per change; checks.go: the changes of the checks
 //	start.go     a candidate becomes a run: reserve, record, save
 //	resume.go    a Waiting run that is due begins step 1 again
-//	justify.go   whether the check still asks for a run, by fresh objects
+//	reserve.go   a place under the limits: for a new run, a Waiting one, and what others are asked
+//	ask.go       whether somebody still asks for a run, by the view; justify.go: by fresh objects;
+//	             withdrawn.go: whether who asked still does, while the run is open
 //	explain.go   why a target is remediated or not; plan.go: all targets of all checks
 //	scope.go     what the configuration allows, and whether it is more than before
 //	record.go    what is emitted, and saved in the audit log; uncertainsave.go: a save without an answer

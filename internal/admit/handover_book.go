@@ -1,17 +1,13 @@
 package admit
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/escalate"
-	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
-	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/remediate"
 )
 
 // handoverBook is the part of a Book about what other remediators were asked.
@@ -89,61 +85,6 @@ func (b handoverBook) records() (list []escalate.Record) {
 		list = append(list, b.runs.asked[id])
 	}
 	return list
-}
-
-// reserve puts a new object of a record into the Book, if its check still asks for it, if no run is open
-// on the target, and if the limits still allow it. o.Mark lacks the ID of the record. From then on nobody
-// else acts on the target. An error is a *reason.Refusal. // I11, I12, I22
-func (b handoverBook) reserve(a candidate, from policy.Template, o escalate.Object, slots int, releasedAt, now time.Time) (r escalate.Record, err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	t := a.draft.Target
-	if b.closed {
-		return r, errRemoved()
-	}
-	if code := b.whyNotAsked(a, from, now); code != "" {
-		return r, &reason.Refusal{Reason: code, Message: "check " + a.check.Key() + " no longer asks for an object from " + from.Kind + " " + from.Name}
-	}
-	if why := b.runs.blocks(t); why != "" {
-		return r, &reason.Refusal{Reason: reason.AlreadyRequested, Message: why}
-	}
-	if slices.ContainsFunc(b.runs.open(), func(r remediate.Run) bool { return sameHost(r.Target, t) }) {
-		return r, &reason.Refusal{Reason: reason.UnderRemediation, Message: "a run of fenced is open on the target"}
-	}
-	r = b.recordOf(a, now)
-	if r.Trim(now); len(r.Objects) >= escalate.MaxObjects {
-		return r, &reason.Refusal{Reason: reason.FencesPerDay, Message: fmt.Sprintf("%d objects were made for it since %s; give that up with fencectl abort %s --as-is --reason WHY",
-			len(r.Objects), r.Started.Format(time.RFC3339), r.ID)}
-	}
-	a.draft.ID = r.ID
-	f := guard.Facts{ControlPlane: r.ControlPlane, AsksOther: true, InFlightTotal: slots}
-	b.countAll(a, &f, releasedAt, now)
-	if g, refused := firstFailing(guard.StartGates(b.opt.Limits.Guards(), f, now)); refused {
-		return r, reason.RefusalOf(g)
-	}
-	o.Mark, o.Made = o.Mark+r.ID, now.UTC()
-	r.Objects, r.Idle, r.Labels, r.Names = append(r.Objects, o), time.Time{}, a.draft.NodeLabels, a.draft.NodeNames
-	b.runs.asked[r.ID], b.runsChanged, b.runs.reserved[r.ID] = r, true, true
-	return r, nil
-}
-
-// reserved ends the time after reserve in which a record takes its slot itself. // I11
-func (b handoverBook) reserved(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.runs.reserved, id)
-}
-
-// recordOf is the record of a target: the one whose escalation goes on, else a new one. b.mu is held.
-func (b handoverBook) recordOf(a candidate, now time.Time) escalate.Record {
-	mark := a.check.Mark()
-	for _, r := range b.runs.asked {
-		if r.Ended.IsZero() && r.Check == mark && r.Target.Overlaps(a.draft.Target) {
-			r.Target, r.ControlPlane = a.draft.Target, a.draft.ControlPlane
-			return r
-		}
-	}
-	return escalate.Record{ID: newRunID(now), Check: mark, Target: a.draft.Target, ControlPlane: a.draft.ControlPlane, Started: now.UTC()}
 }
 
 // target says what is known now about the target of a record. ok is false before the view is

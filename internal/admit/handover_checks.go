@@ -1,12 +1,10 @@
 package admit
 
 import (
-	"cmp"
 	"maps"
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
-	"github.com/fenced/fenced/internal/reason"
 )
 
 // Makers lists the checks whose requests fenced makes, to look for their templates.
@@ -38,29 +36,6 @@ func (h *Handovers) disable(now time.Time, change func()) {
 	h.disabled = all
 	h.book.setDisabled(all, now)
 	h.c.Wake()
-}
-
-// whyNotAsked says why a check no longer asks for an object from a template on a target, now that
-// others were asked and runs have started: its limit, a budget or another check may forbid it. It is
-// "" if it still asks. b.mu is held. // I11
-func (b handoverBook) whyNotAsked(a candidate, from policy.Template, now time.Time) reason.Code {
-	b.applyOpenRuns(now)
-	check, code := b.ledger.Check(a.check.ID()), reason.NotUnhealthy
-	if check == nil {
-		return code
-	}
-	targets := b.ledger.ActingOn(check.ID(), subjectOf(a.draft.Target), now)
-	for i := range targets {
-		t := &targets[i]
-		switch {
-		case targetKey(t) != a.key:
-		case t.Acts() && check.HandsOver(t) && *cmp.Or(t.Template, check.Template) == from:
-			return ""
-		case len(t.Refusals) > 0:
-			code = t.Refusals[0]
-		}
-	}
-	return code
 }
 
 // CheckName names a check in events.

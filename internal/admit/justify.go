@@ -152,11 +152,36 @@ func ownBMCReadsOff(s remediate.Observation) bool {
 	return s.Level == 0 && s.ProofKind == remediate.ProofBMC && s.Power.State == bmc.Off && s.Identity == remediate.Yes
 }
 
-// isCheckOf says whether the run is of this check. Records without a CheckID are from a
-// version that knew only the checks of OpenShift.
-func isCheckOf(r remediate.Run, c *policy.Check) bool {
-	if r.CheckID == "" {
-		return c.APIVersion == policy.OpenShiftMachineAPI && c.Key() == r.Check
+// evaluation is what policy needs to evaluate the target of one run again: the check as it
+// is now, and its surroundings.
+type evaluation struct {
+	check      *policy.Check // nil: it is gone
+	context    policy.CheckContext
+	requests   []*policy.Request
+	doubt      policy.Doubt // why the fresh Machine and Node may not belong together
+	notOwned   policy.NotOwned
+	newMachine string // the Machine that has claimed the Node since; "" if the run has a Machine
+}
+
+// evaluationOf finds the run's check and what it needs to evaluate the fresh Machine m and
+// Node n, each of which may be nil. ok is false before the view is complete: after a start
+// the ledger knows only the checks from files.
+func (b *Book) evaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) (j evaluation, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.complete {
+		return evaluation{}, false
 	}
-	return checkID(c.ID()) == r.CheckID
+	j.doubt, j.notOwned = b.ledger.Doubt(m, n), b.ledger.NotOwned(m, n)
+	if m := b.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
+		j.newMachine = m.Key()
+	}
+	if check, _ := checkOf(b.ledger, r); check != nil {
+		name := r.Target.Machine // the name of a target in the check
+		if check.SelectsNodes {
+			name = r.Target.Node
+		}
+		j.check, j.context, j.requests = check, b.ledger.CheckContext(check), b.ledger.Requests(name, m, n)
+	}
+	return j, true
 }

@@ -209,24 +209,6 @@ func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 	return nil
 }
 
-// requestGates returns a failing gate if the request of a run does not ask for it now. b.mu is
-// held.
-func (b requestBook) requestGates(r remediate.Run, now time.Time) []reason.Gate {
-	code, value := reason.NotUnhealthy, "the request is gone"
-	for _, q := range b.ledger.Requested(b.opt.AnnotatedMachines, now) {
-		switch t := &q.Target; {
-		case !isRunOf(r, q.Request):
-		case t.Acts() && isFor(t, r):
-			return nil
-		case len(t.Refusals) > 0:
-			code, value = t.Refusals[0], t.Message
-		default:
-			value = t.Message
-		}
-	}
-	return []reason.Gate{{Name: "request", Reason: code, Value: value, Threshold: "still asked for", Source: r.Request.Kind + " " + r.Check}}
-}
-
 // isFor says whether the target of a request is that of a run.
 func isFor(t *policy.TargetReport, r remediate.Run) bool {
 	return t.Machine != "" && t.MachineUID == r.Target.MachineUID || t.Machine == "" && t.Node != "" && t.Node == r.Target.Node

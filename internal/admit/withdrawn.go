@@ -159,19 +159,15 @@ func (b checkBook) withdrawn(r remediate.Run) (remediate.Answer, string) {
 	if !b.complete {
 		return remediate.CannotTell, ""
 	}
-	for _, c := range b.ledger.Counters() {
-		check := b.ledger.Check(c.ID())
-		switch {
-		case check == nil || !isCheckOf(r, check):
-			continue
-		case c.State == policy.StateInvalid: // it may only be unreadable for now
-			return remediate.CannotTell, ""
-		case c.State != policy.StateActive:
-			return remediate.Yes, c.Message
-		case len(check.PauseRequests) > 0:
-			return remediate.Yes, "the check is paused by its spec.pauseRequests"
-		}
-		return remediate.No, ""
+	switch check, counters := checkOf(b.ledger, r); {
+	case check == nil:
+		return remediate.Yes, "the check is gone"
+	case counters.State == policy.StateInvalid: // it may only be unreadable for now
+		return remediate.CannotTell, ""
+	case counters.State != policy.StateActive:
+		return remediate.Yes, counters.Message
+	case len(check.PauseRequests) > 0:
+		return remediate.Yes, "the check is paused by its spec.pauseRequests"
 	}
-	return remediate.Yes, "the check is gone"
+	return remediate.No, ""
 }

@@ -1,0 +1,134 @@
+package admit
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Does somebody still ask for this run? A check, a request or a person asks. The question has three forms:
+// by the view, before a run begins or begins again (here); by a fresh look, before each Off (justify.go); and
+// only about who asked, while a run is open, because a run that has switched its host off has itself changed
+// what a check counts (withdrawn.go). // I4
+
+// askGates returns a failing gate if nobody asks for the action of a candidate any more, by the view as it is
+// now: other runs have begun, and its limit, a budget or another check may forbid it. A Waiting run is
+// evaluated as if it did not exist. A later attempt is justified by the one before, and only the limit of its
+// check must allow it. What a person ordered needs nobody else. b.mu is held. // I4, I11
+func (b *Book) askGates(a candidate, now time.Time) []reason.Gate {
+	r := a.draft
+	if r.Manual != nil || a.check == nil && !a.ownRetry {
+		return nil
+	}
+	b.applyOpenRuns(now)
+	switch {
+	case !a.ownRetry:
+	case r.Attempt > 1 || !r.Isolated.IsZero():
+		return limitGates(b.ledger, r)
+	default:
+		open := b.runs.openTargets()
+		b.ledger.SetRuns(now, slices.DeleteFunc(slices.Clone(open), func(o policy.OpenRun) bool { return o.ID == r.ID }))
+		defer func() { b.ledger.SetRuns(now, open) }()
+	}
+	if r.Request != nil {
+		return requestGates(b.ledger, b.opt.AnnotatedMachines, r, now)
+	}
+	return checkGates(b.ledger, a, now)
+}
+
+// checkGates returns a failing gate if the check of a candidate, as it is now, does not ask for its action.
+func checkGates(l *policy.Ledger, a candidate, now time.Time) []reason.Gate {
+	check, _ := checkOf(l, a.draft)
+	if check == nil {
+		return notAsked(a.draft, reason.NotUnhealthy, "the check is gone")
+	}
+	code := reason.NotUnhealthy
+	targets := l.ActingOn(check.ID(), subjectOf(a.draft.Target), now)
+	for i := range targets {
+		t := &targets[i]
+		switch {
+		case !a.isTarget(t):
+		case a.isAskedFor(check, t):
+			return nil
+		case len(t.Refusals) > 0:
+			code = t.Refusals[0]
+		}
+	}
+	return notAsked(a.draft, code, "the check does not ask for this action now")
+}
+
+// limitGates returns the limit of the check of a run, which counts the target of the run. A limit that is not
+// known is closed. A request has none of its own. // I11
+func limitGates(l *policy.Ledger, r remediate.Run) []reason.Gate {
+	if r.Request != nil {
+		return nil
+	}
+	switch check, counters := checkOf(l, r); {
+	case check == nil:
+		return notAsked(r, reason.NotUnhealthy, "the check is gone")
+	case counters.State != policy.StateActive:
+		return notAsked(r, reason.NotUnhealthy, "the limit of the check is not known: "+counters.Message)
+	default:
+		return []reason.Gate{counters.LimitGate()}
+	}
+}
+
+// requestGates returns a failing gate if the request of a run does not ask for it now.
+func requestGates(l *policy.Ledger, annotated bool, r remediate.Run, now time.Time) []reason.Gate {
+	code, value := reason.NotUnhealthy, "the request is gone"
+	for _, q := range l.Requested(annotated, now) {
+		switch t := &q.Target; {
+		case !isRunOf(r, q.Request):
+		case t.Acts() && isFor(t, r):
+			return nil
+		case len(t.Refusals) > 0:
+			code, value = t.Refusals[0], t.Message
+		default:
+			value = t.Message
+		}
+	}
+	return []reason.Gate{{Name: "request", Reason: code, Value: value, Threshold: "still asked for", Source: r.Request.Kind + " " + r.Check}}
+}
+
+func notAsked(r remediate.Run, code reason.Code, value string) []reason.Gate {
+	return []reason.Gate{{Name: "check", Reason: code, Value: value, Threshold: "still asked for", Source: "check " + r.Check}}
+}
+
+// isTarget says whether a target of a check is that of a candidate: the same Node, and the same Machine. A
+// Machine that has claimed the Node since makes another target of it for a new run; a Waiting run begins, finds
+// that by its fresh look, and ends.
+func (a *candidate) isTarget(t *policy.TargetReport) bool {
+	of := &a.draft.Target
+	if of.Machine == "" {
+		return t.Node == of.Node && (t.Machine == "" || a.ownRetry)
+	}
+	return t.Node == of.Node && t.Machine == of.MachineKey() && t.MachineUID == of.MachineUID
+}
+
+// isAskedFor says whether a check asks for the action of a candidate on a target: one that fenced carries out, or
+// that another remediator is asked to do, by an object from the same template.
+func (a *candidate) isAskedFor(check *policy.Check, t *policy.TargetReport) bool {
+	if a.asksOther {
+		return t.Acts() && check.HandsOver(t) && *cmp.Or(t.Template, check.Template) == *a.template
+	}
+	return isActionable(check, t) && strategyOf(check, t) == a.draft.Strategy
+}
+
+// checkOf returns the check of a run as it is now, and its counters; nil if it is gone. Records without a
+// CheckID are from a version that knew only the checks of OpenShift.
+func checkOf(l *policy.Ledger, r remediate.Run) (*policy.Check, policy.CheckReport) {
+	for _, counters := range l.Counters() {
+		check := l.Check(counters.ID())
+		switch {
+		case check == nil:
+		case r.CheckID == "" && check.APIVersion == policy.OpenShiftMachineAPI && check.Key() == r.Check,
+			r.CheckID != "" && checkID(check.ID()) == r.CheckID:
+			return check, counters
+		}
+	}
+	return nil, policy.CheckReport{}
+}
