@@ -113,9 +113,17 @@ func (a *candidate) isTarget(t *policy.TargetReport) bool {
 // that another remediator is asked to do, by an object from the same template.
 func (a *candidate) isAskedFor(check *policy.Check, t *policy.TargetReport) bool {
 	if a.asksOther {
-		return t.Acts() && check.HandsOver(t) && *cmp.Or(t.Template, check.Template) == *a.template
+		return a.isSameAction(check, t) && t.Acts()
 	}
-	return isActionable(check, t) && strategyOf(check, t) == a.draft.Strategy
+	return a.isSameAction(check, t) && isActionable(check, t)
+}
+
+// isSameAction says the same, whether anything refuses the action or not.
+func (a *candidate) isSameAction(check *policy.Check, t *policy.TargetReport) bool {
+	if a.asksOther {
+		return check.HandsOver(t) && *cmp.Or(t.Template, check.Template) == *a.template
+	}
+	return strategyOf(check, t) == a.draft.Strategy
 }
 
 // checkOf returns the check of a run as it is now, and its counters; nil if it is gone. Records without a

@@ -183,16 +183,15 @@ func (h *Handovers) Stopped(r escalate.Record, tidies bool) error {
 func (h *Handovers) Confirm(ctx context.Context, o Ask) error {
 	r := o.Run
 	r.Strategy = remediate.DeleteMachine // what is read of a target without its BMC
+	began := time.Now()
 	f := h.c.opt.Kube.Look(ctx, r, nil)
-	now := time.Now()
-	check, found, answer, why := h.c.runs.evaluateFresh(r, f, f.Observation, now)
+	f.Observation.At = began
+	answer, why := h.c.runs.askedFresh(o.candidate, f, f.Observation, time.Now())
 	switch {
 	case f.Err != nil:
 		return &reason.Refusal{Reason: reason.RequestFailed, Message: "read the target before the request: " + f.Err.Error()}
 	case answer != remediate.Yes:
 		return &reason.Refusal{Reason: reason.NotUnhealthy, Message: cmp.Or(why, "the target could not be read")}
-	case !found.Acts() || !check.HandsOver(&found) || *cmp.Or(found.Template, check.Template) != o.Template:
-		return &reason.Refusal{Reason: reason.NotUnhealthy, Message: fmt.Sprintf("the check does not ask for the request now: %v", found.Refusals)}
 	case f.Observation.Contested != remediate.No:
 		return &reason.Refusal{Reason: reason.Contested, Message: cmp.Or(f.Observation.Contender, "whether another remediator is alive could not be read")}
 	}

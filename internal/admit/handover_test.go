@@ -107,9 +107,10 @@ func (a *asking) node(name, ready string, change ...func(*policy.Node)) *policy.
 }
 
 // machine puts a Machine of OpenShift, named like its Node.
-func (a *asking) machine(name, uid string) {
+func (a *asking) machine(name, uid string) *policy.Machine {
 	m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: name, UID: uid, NodeName: name}
 	a.b.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: name}, Value: m})
+	return m
 }
 
 // candidate is that of a Node as the deciding loop sees it now.

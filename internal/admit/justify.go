@@ -64,7 +64,6 @@ func (rc *runCluster) Names(t remediate.Target, f run.Fresh) []string {
 // Justified implements run.Cluster: it evaluates the fresh objects by the rules of the run's
 // check. A person's order needs no check. // I4
 func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
-	t := r.Target
 	switch {
 	case isOrderOld(r, now): // a run that has begun to switch needs this only until a command has an effect; it may come from a backup
 		return remediate.No, orderTooOld
@@ -72,6 +71,15 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 		return remediate.No, "the host has booted since fenced began to switch it off, and its Node is Ready; give the order again"
 	case r.Manual != nil:
 		return remediate.Yes, ""
+	}
+	return rc.askedFresh(candidate{draft: r}, f, observed, now)
+}
+
+// askedFresh answers whether a check or a request asks for the action of a candidate, by the fresh objects of
+// its target: one that fenced carries out, or that another remediator is asked to do. // I4
+func (rc *runCluster) askedFresh(a candidate, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
+	r, t := a.draft, a.draft.Target
+	switch {
 	case t.Machine != "" && observed.Machine.Exists == remediate.CannotTell, t.Node != "" && observed.Node.Exists == remediate.CannotTell:
 		return remediate.CannotTell, ""
 	case t.Machine != "" && (f.Machine == nil || f.Machine.UID != t.MachineUID):
@@ -87,9 +95,9 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 	switch {
 	case answer != remediate.Yes:
 		return answer, why
-	case strategyOf(check, &found) != r.Strategy:
+	case !a.isSameAction(check, &found):
 		return remediate.No, "the check asks for something else now"
-	case !isActionable(check, &found):
+	case !a.isAskedFor(check, &found):
 		return remediate.No, "refused now: " + reason.Join(found.Refusals)
 	}
 	return remediate.Yes, ""
