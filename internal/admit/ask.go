@@ -140,3 +140,60 @@ func checkOf(l *policy.Ledger, r remediate.Run) (*policy.Check, policy.CheckRepo
 	}
 	return nil, policy.CheckReport{}
 }
+
+// evaluation is what policy needs to evaluate the target of one run again: the check as it
+// is now, and its surroundings.
+type evaluation struct {
+	check      *policy.Check // nil: it is gone
+	context    policy.CheckContext
+	requests   []*policy.Request
+	doubt      policy.Doubt // why the fresh Machine and Node may not belong together
+	notOwned   policy.NotOwned
+	newMachine string // the Machine that has claimed the Node since; "" if the run has a Machine
+}
+
+// evaluationOf finds the run's check and what it needs to evaluate the fresh Machine m and
+// Node n, each of which may be nil. ok is false before the view is complete: after a start
+// the ledger knows only the checks from files.
+func (b *Book) evaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) (j evaluation, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.complete {
+		return evaluation{}, false
+	}
+	j.doubt, j.notOwned = b.ledger.Doubt(m, n), b.ledger.NotOwned(m, n)
+	if m := b.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
+		j.newMachine = m.Key()
+	}
+	if check, _ := checkOf(b.ledger, r); check != nil {
+		name := r.Target.Machine // the name of a target in the check
+		if check.SelectsNodes {
+			name = r.Target.Node
+		}
+		j.check, j.context, j.requests = check, b.ledger.CheckContext(check), b.ledger.Requests(name, m, n)
+	}
+	return j, true
+}
+
+// checkBook is the part of a Book about the checks of open runs.
+type checkBook struct{ *Book }
+
+// withdrawn answers for a run of a check.
+func (b checkBook) withdrawn(r remediate.Run) (remediate.Answer, string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.complete {
+		return remediate.CannotTell, ""
+	}
+	switch check, counters := checkOf(b.ledger, r); {
+	case check == nil:
+		return remediate.Yes, "the check is gone"
+	case counters.State == policy.StateInvalid: // it may only be unreadable for now
+		return remediate.CannotTell, ""
+	case counters.State != policy.StateActive:
+		return remediate.Yes, counters.Message
+	case len(check.PauseRequests) > 0:
+		return remediate.Yes, "the check is paused by its spec.pauseRequests"
+	}
+	return remediate.No, ""
+}

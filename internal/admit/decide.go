@@ -87,7 +87,7 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.opt.Lead.CompareSlots()
 		found, _ := c.book.Counters()
 		checksDue := c.checks.tell(found, c.emit, now) // before the refusals that follow from it
-		checksDue = times.Sooner(checksDue, c.checks.tellCrowds(crowds(c.book), c.emit, now))
+		checksDue = times.Sooner(checksDue, c.checks.tellCrowds(c.book.Objects().crowds(), c.emit, now))
 		due = times.Sooner(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
 		due = times.Sooner(due, checksDue)
 		due = times.Sooner(due, c.resumer.consider(now))

@@ -1,10 +1,16 @@
 package admit
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
 )
@@ -114,4 +120,145 @@ func (rs runs) deletionsOf(controller string, lastGood time.Time) (s deletions) 
 // replaces says whether a Machine was created after an earlier deletion.
 func (s deletions) replaces(o remediate.Origin) bool {
 	return !s.first.IsZero() && !o.Created.IsZero() && o.Created.After(s.first.Add(-createdSlack))
+}
+
+// replacements holds which Machines were never Ready, as far as this daemon saw since its
+// start. A Machine that was not Ready at the start counts as such. The lock of the Book
+// protects it.
+type replacements struct {
+	neverReady map[string]bool // by UID of the Machine
+	// lastGood is when the newest Machine was created that has been Ready, by UID of its
+	// controller.
+	lastGood map[string]time.Time
+}
+
+func newReplacements() replacements {
+	return replacements{neverReady: map[string]bool{}, lastGood: map[string]time.Time{}}
+}
+
+// noteNew records the Machines that are seen for the first time. Call it before the ledger
+// applies the changes, and noteReady after that.
+func (s replacements) noteNew(l *policy.Ledger, changes []policy.Change) {
+	for i := range changes {
+		m, ok := changes[i].Value.(*policy.Machine)
+		if !ok || m == nil || m.UID == "" {
+			continue
+		}
+		if old := l.MachineIn(m.APIVersion, m.Namespace, m.Name); old == nil || old.UID != m.UID {
+			s.neverReady[m.UID] = true
+		}
+	}
+}
+
+// noteReady records the Machines whose Nodes are Ready.
+func (s replacements) noteReady(l *policy.Ledger, changes []policy.Change) {
+	for i := range changes {
+		switch v := changes[i].Value.(type) {
+		case *policy.Node:
+			if v != nil && v.Ready() {
+				s.setReady(l.MachineOf(v.Name), v)
+			}
+		case *policy.Machine:
+			if v == nil || v.NodeName == "" {
+				continue
+			}
+			if n := l.Node(v.NodeName); n != nil && n.Ready() {
+				s.setReady(l.MachineOf(v.NodeName), n)
+			}
+		}
+	}
+}
+
+// setReady records that the Node of a Machine is Ready. A Node that became Ready before the
+// Machine was created is the Node of the Machine before it.
+func (s replacements) setReady(m *policy.Machine, n *policy.Node) {
+	if m == nil || !s.neverReady[m.UID] {
+		return // it is unknown, or was recorded before
+	}
+	if _, at := readyCondition(n); !at.IsZero() && at.Before(m.Created.Add(-createdSlack)) {
+		return
+	}
+	delete(s.neverReady, m.UID)
+	if of := m.ControllerOwner.UID; of != "" {
+		s.lastGood[of] = times.Later(s.lastGood[of], m.Created)
+	}
+}
+
+// forget drops the Machines that are gone.
+func (s replacements) forget(l *policy.Ledger) {
+	if len(s.neverReady) == 0 {
+		return
+	}
+	live := map[string]bool{}
+	for m := range l.Machines() {
+		live[m.UID] = true
+	}
+	maps.DeleteFunc(s.neverReady, func(uid string, _ bool) bool { return !live[uid] })
+}
+
+// originOf returns what a run records about its Machine; nil without a Machine.
+func (s replacements) originOf(m *policy.Machine) *remediate.Origin {
+	if m == nil {
+		return nil
+	}
+	return &remediate.Origin{Controller: m.ControllerOwner.UID, Created: m.Created.UTC(), NeverReady: s.neverReady[m.UID]}
+}
+
+// startingUntil returns when the start-up timeout of a target's Machine ends. It is zero if
+// there is no timeout, or if the verdict is about the Machine itself, so that it cannot be
+// about the Machine before it.
+func startingUntil(t *policy.TargetReport, m *policy.Machine) time.Time {
+	switch t.Reason {
+	case reason.MachineFailed, reason.MachineCondition, reason.RemediateRequested:
+		return time.Time{}
+	}
+	if m == nil || m.Created.IsZero() || t.StartupTimeout <= 0 {
+		return time.Time{}
+	}
+	return m.Created.Add(t.StartupTimeout)
+}
+
+// overdueEvery is how often the deciding goroutine looks for deletions that are overdue.
+const overdueEvery = 5 * time.Second
+
+// Deletions are those of Machines which, or the Nodes of which, still exist.
+type Deletions struct {
+	opt  Options
+	wake func()
+
+	// Only the deciding goroutine uses what follows.
+	next     time.Time
+	reported map[string]bool // the overdue ones, by run ID
+}
+
+// List lists the runs that asked for such a deletion: those that count against
+// guards.maxDeletions, and those that have exceeded guards.deletionTimeout and count no more.
+func (d *Deletions) List(now time.Time) (inProgress, overdue []remediate.Run) {
+	return d.opt.Book.Objects().disappearing(now)
+}
+
+// reportOverdue reports each deletion once that has become overdue. Its place is free from
+// now on.
+func (d *Deletions) reportOverdue(now time.Time) {
+	if now.Before(d.next) || !d.opt.Lead.Leads() {
+		return
+	}
+	d.next = now.Add(overdueEvery)
+	_, list := d.List(now)
+	slices.SortFunc(list, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
+	reported := map[string]bool{}
+	for _, r := range list {
+		if reported[r.ID] = true; d.reported[r.ID] {
+			continue
+		}
+		d.opt.Emit(event.Event{Type: event.Failed, Cluster: d.opt.Name, Node: r.Target.Node, Run: r.ID, Check: r.CheckID,
+			Reason: reason.DeletionOverdue, Message: overdueMessage(r, d.opt.Limits.Guards().DeletionTimeout)})
+		d.wake()
+	}
+	d.reported = reported
+}
+
+func overdueMessage(r remediate.Run, timeout time.Duration) string {
+	return fmt.Sprintf("delete Machine %s/%s: the Machine or its Node still exists %s after that (guards.deletionTimeout), so it no longer counts against guards.maxDeletions; "+
+		"look at its finalizers and at the log of its controller", r.Target.Namespace, r.Target.Machine, timeout)
 }

@@ -1,7 +1,9 @@
 package admit
 
 import (
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -48,15 +50,7 @@ func (rc *runCluster) Names(t remediate.Target, f run.Fresh) []string {
 	if f.Machine != nil {
 		names = append(names, f.Machine.NodeName)
 	}
-	b := rc.opt.Book
-	b.mu.Lock()
-	if m := b.ledger.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil {
-		names = append(names, m.NodeName)
-	}
-	if m := b.ledger.MachineOf(t.Node); m != nil {
-		names = append(names, m.Key())
-	}
-	b.mu.Unlock()
+	names = append(names, rc.opt.Book.Objects().namesSince(t)...)
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
@@ -99,6 +93,50 @@ func (rc *runCluster) askedFresh(a candidate, f run.Fresh, observed remediate.Ob
 		return remediate.No, "the check asks for something else now"
 	case !a.isAskedFor(check, &found):
 		return remediate.No, "refused now: " + reason.Join(found.Refusals)
+	}
+	return remediate.Yes, ""
+}
+
+// requestJustified evaluates the fresh objects of a run by its request. Whether the time for the
+// start is over, Withdrawn says. // I4
+func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Time) (remediate.Answer, string) {
+	var q *policy.Request
+	switch {
+	case r.Request.Kind == policy.MachineRequestKind && f.Machine == nil:
+		return remediate.No, "the Machine is gone"
+	case r.Request.Kind == policy.MachineRequestKind && !f.Machine.ExternalRemediationRequested:
+		return remediate.No, "the annotation of the Machine is gone"
+	case r.Request.Kind == policy.MachineRequestKind:
+		q = policy.AnnotatedRequest(f.Machine)
+	case !f.RequestRead:
+		return remediate.CannotTell, ""
+	case f.Request == nil || f.Request.Power == nil:
+		return remediate.No, "the request is gone"
+	default:
+		q = f.Request
+	}
+	asked, power := *q, *q.Power
+	power.Timeout = 0
+	asked.Power = &power
+	j, seen := evaluation{}, rc.opt.View.View().Synced
+	if seen {
+		j, seen = rc.opt.Book.evaluationOf(r, f.Machine, f.Node)
+	}
+	switch {
+	case !seen:
+		return remediate.CannotTell, ""
+	case j.newMachine != "":
+		return remediate.No, "Machine " + j.newMachine + " has claimed the Node since"
+	}
+	if why := (requestBook{rc.opt.Book}).notFor(&asked, r, now); why != "" {
+		return remediate.No, why
+	}
+	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.doubt, NotOwned: j.notOwned}, f.Cluster, now)
+	switch {
+	case t.Verdict != policy.Unhealthy:
+		return remediate.No, "the request asks for nothing now: " + t.Message
+	case !t.Acts():
+		return remediate.No, "refused now: " + reason.Join(t.Refusals)
 	}
 	return remediate.Yes, ""
 }
@@ -160,36 +198,44 @@ func ownBMCReadsOff(s remediate.Observation) bool {
 	return s.Level == 0 && s.ProofKind == remediate.ProofBMC && s.Power.State == bmc.Off && s.Identity == remediate.Yes
 }
 
-// evaluation is what policy needs to evaluate the target of one run again: the check as it
-// is now, and its surroundings.
-type evaluation struct {
-	check      *policy.Check // nil: it is gone
-	context    policy.CheckContext
-	requests   []*policy.Request
-	doubt      policy.Doubt // why the fresh Machine and Node may not belong together
-	notOwned   policy.NotOwned
-	newMachine string // the Machine that has claimed the Node since; "" if the run has a Machine
+// leasesKept is how long the version of a Lease is remembered that nobody reads any more.
+const leasesKept = time.Hour
+
+// leasesSeen are the versions of kubelets' Leases that this process has read, by Node. The times in
+// a Lease are those of whoever wrote it. When its version changed is by the clock of this process. // I4
+type leasesSeen struct {
+	mu     sync.Mutex
+	byNode map[string]leaseSeen
 }
 
-// evaluationOf finds the run's check and what it needs to evaluate the fresh Machine m and
-// Node n, each of which may be nil. ok is false before the view is complete: after a start
-// the ledger knows only the checks from files.
-func (b *Book) evaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) (j evaluation, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.complete {
-		return evaluation{}, false
+// leaseSeen is one version of a Lease. It was first read at since, and last in a look that began at
+// read. An earlier version was last read in a look that began at before; zero: none was.
+type leaseSeen struct {
+	version             string
+	since, read, before time.Time
+}
+
+func newLeasesSeen() *leasesSeen { return &leasesSeen{byNode: map[string]leaseSeen{}} }
+
+// note adds what a look that began at a time has read of a Node's Lease. It returns the Lease with the times at
+// which its versions were read.
+func (s *leasesSeen) note(node string, l remediate.Lease, began, now time.Time) policy.Lease {
+	if !l.Known || l.ResourceVersion == "" {
+		return policy.Lease{}
 	}
-	j.doubt, j.notOwned = b.ledger.Doubt(m, n), b.ledger.NotOwned(m, n)
-	if m := b.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
-		j.newMachine = m.Key()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, known := s.byNode[node]
+	switch {
+	case !known:
+		maps.DeleteFunc(s.byNode, func(_ string, other leaseSeen) bool { return now.Sub(other.read) > leasesKept })
+		seen = leaseSeen{version: l.ResourceVersion, since: now}
+	case seen.version != l.ResourceVersion && !began.Before(seen.read): // else it is the answer of a slower look
+		seen = leaseSeen{version: l.ResourceVersion, since: now, before: seen.read}
 	}
-	if check, _ := checkOf(b.ledger, r); check != nil {
-		name := r.Target.Machine // the name of a target in the check
-		if check.SelectsNodes {
-			name = r.Target.Node
-		}
-		j.check, j.context, j.requests = check, b.ledger.CheckContext(check), b.ledger.Requests(name, m, n)
+	if began.After(seen.read) {
+		seen.read = began
 	}
-	return j, true
+	s.byNode[node] = seen
+	return policy.Lease{RenewTime: l.RenewTime, Since: seen.since, Before: seen.before}
 }

@@ -2,6 +2,8 @@ package admit
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/escalate"
@@ -105,6 +107,54 @@ func (b handoverBook) reserved(id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.runs.reserved, id)
+}
+
+// waitingRuns is the part of a Book about Waiting runs.
+type waitingRuns struct{ *Book }
+
+// due lists the Waiting runs that are due and were not resumed yet, by ID.
+func (b waitingRuns) due() (due []remediate.Run) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for id, r := range b.runs.byID {
+		if r.Step == remediate.Waiting && r.Wait.Due && r.Retry == nil && !b.runs.resuming[id] {
+			due = append(due, *r)
+		}
+	}
+	slices.SortFunc(due, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
+	return due
+}
+
+// candidate is the candidate of a Waiting run.
+func (b waitingRuns) candidate(r remediate.Run) candidate {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := candidate{key: "run|" + r.ID, draft: r, ownRetry: true, node: b.ledger.Node(r.Target.Node)}
+	if check, _ := checkOf(b.ledger, r); check != nil {
+		a.zoneKey = check.ZoneKey
+	}
+	return a
+}
+
+// begin marks a run as being resumed, so that it is not due.
+func (b waitingRuns) begin(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.runs.resuming[id] = true
+}
+
+func (b waitingRuns) end(id string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.runs.resuming, id)
+	delete(b.runs.reserved, id)
+}
+
+// stillAsked returns a failing gate if nobody asks for a Waiting run any more.
+func (b waitingRuns) stillAsked(a candidate, now time.Time) []reason.Gate {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.askGates(a, now)
 }
 
 // Door is where runs, and requests for other remediators, begin in one cluster. A reload closes it

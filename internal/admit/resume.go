@@ -2,8 +2,6 @@ package admit
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/order"
@@ -108,52 +106,4 @@ func (w *resumer) reportError(a candidate, err error) {
 		w.note(a, startGate(r), now)
 		w.refused.tell(now)
 	}
-}
-
-// waitingRuns is the part of a Book about Waiting runs.
-type waitingRuns struct{ *Book }
-
-// due lists the Waiting runs that are due and were not resumed yet, by ID.
-func (b waitingRuns) due() (due []remediate.Run) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for id, r := range b.runs.byID {
-		if r.Step == remediate.Waiting && r.Wait.Due && r.Retry == nil && !b.runs.resuming[id] {
-			due = append(due, *r)
-		}
-	}
-	slices.SortFunc(due, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
-	return due
-}
-
-// candidate is the candidate of a Waiting run.
-func (b waitingRuns) candidate(r remediate.Run) candidate {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := candidate{key: "run|" + r.ID, draft: r, ownRetry: true, node: b.ledger.Node(r.Target.Node)}
-	if check, _ := checkOf(b.ledger, r); check != nil {
-		a.zoneKey = check.ZoneKey
-	}
-	return a
-}
-
-// begin marks a run as being resumed, so that it is not due.
-func (b waitingRuns) begin(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.runs.resuming[id] = true
-}
-
-func (b waitingRuns) end(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.runs.resuming, id)
-	delete(b.runs.reserved, id)
-}
-
-// stillAsked returns a failing gate if nobody asks for a Waiting run any more.
-func (b waitingRuns) stillAsked(a candidate, now time.Time) []reason.Gate {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.askGates(a, now)
 }
