@@ -126,6 +126,21 @@ func (a *candidate) isSameAction(check *policy.Check, t *policy.TargetReport) bo
 	return strategyOf(check, t) == a.draft.Strategy
 }
 
+// isActionable says whether the check asks for an action that fenced carries out. A request
+// that the in-cluster controller has already written on the Machine does not prevent a power
+// cycle: fenced carries out that request.
+func isActionable(check *policy.Check, t *policy.TargetReport) bool {
+	if strategyOf(check, t) == "" {
+		return false
+	}
+	for _, r := range t.Refusals {
+		if r != reason.AlreadyRequested || t.Action != policy.PowerCycle {
+			return false
+		}
+	}
+	return true
+}
+
 // checkOf returns the check of a run as it is now, and its counters; nil if it is gone. Records without a
 // CheckID are from a version that knew only the checks of OpenShift.
 func checkOf(l *policy.Ledger, r remediate.Run) (*policy.Check, policy.CheckReport) {

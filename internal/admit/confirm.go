@@ -56,7 +56,7 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome,
 		out.Run = done.Run
 		return out, err
 	}
-	draft := c.book.opt.Draft.complete(p, nil)
+	draft := p.complete(c.book.opt.Draft, nil)
 	draft.Confirmed = o.ForRecord()
 	draft.Trigger = "confirmed off by " + o.Actor + ": " + o.Reason
 	a.gates = out.Gates

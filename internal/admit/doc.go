@@ -28,7 +28,8 @@
 //	scope.go     what the configuration allows, and whether it is more than before; new policies.d
 //	ownhost.go   leaves the cluster to the others while the own host is sick
 //
-// What is known about one cluster, under the lock of the Book, without I/O:
+// What is known about one cluster, under the lock of the Book, without I/O. ask.go, draft.go and reserve.go belong
+// to it as well. These files use nothing of the others:
 //
 //	book.go      changes, open runs and time -> policy.Ledger; what others read
 //	runs.go      the runs, and what other remediators were asked as if it were runs

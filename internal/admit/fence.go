@@ -52,7 +52,7 @@ func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, erro
 	}
 	a.gates = gates
 	c.emit(o.Event("fences"))
-	r, err := c.start(ctx, a, c.book.opt.Draft.complete(p, nil), p.session)
+	r, err := c.start(ctx, a, p.complete(c.book.opt.Draft, nil), p.session)
 	if err != nil && p.session != nil {
 		p.session.Close(ctx)
 	}

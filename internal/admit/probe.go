@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -51,6 +52,27 @@ type probe struct {
 	attempts int
 	// templateUnread is why the template could not be read; "" if it was, or if there is none.
 	templateUnread string
+}
+
+// complete returns the run to start after a probe: the draft with host and address, and as a
+// control-plane run if the fresh objects say so, and with one power cycle for a Machine that never
+// had a Node, or whose Node is gone and was not pinned. The template of the check limits the power cycles. check is
+// nil for an order. // I12
+func (p *probe) complete(d Drafter, check *policy.Check) remediate.Run {
+	r := p.draft
+	if p.controlPlane && !r.ControlPlane {
+		r.ControlPlane, r.Isolation = true, d.controlPlaneIsolation(r.Target, check)
+	}
+	if p.attempts > 0 {
+		r.Limits.MaxAttempts = min(r.Limits.MaxAttempts, p.attempts)
+	}
+	if p.templateUnread != "" {
+		r.Trigger += "; one power cycle only, because the template that may forbid others could not be read: " + p.templateUnread
+	}
+	if r.Target.Node == "" || r.Target.ByHardware { // a host that does not join after one boot is installed anew
+		r.Limits.MaxAttempts = 1
+	}
+	return r
 }
 
 // probes holds the last probe of each candidate, by its key.

@@ -198,3 +198,13 @@ func (d Door) BeginLeadership(all []remediate.Run) error {
 	d.b.runs.byID, d.b.runs.seenEnd, d.b.runsChanged = mine, map[string]bool{}, true
 	return nil
 }
+
+// firstFailing returns the first gate that is closed.
+func firstFailing(gates []reason.Gate) (reason.Gate, bool) {
+	for _, g := range gates {
+		if !g.Pass {
+			return g, true
+		}
+	}
+	return reason.Gate{}, false
+}

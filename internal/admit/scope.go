@@ -121,12 +121,6 @@ func (k *scopeKeeper) save(ctx context.Context, now time.Time) (due time.Time, e
 	return time.Time{}, nil
 }
 
-// Files are the checks and budgets of policies.d for one cluster.
-type Files struct {
-	Checks  []policy.Check
-	Budgets []policy.DisruptionBudget
-}
-
 // Policies takes in other Files while the cluster is being decided about.
 type Policies struct {
 	c    *Cluster
@@ -168,5 +162,3 @@ func (k *scopeKeeper) replaceFiles(checks []policy.Check, now time.Time) (events
 	}
 	return events
 }
-
-func isFromFile(id policy.CheckID) bool { return id.Source != "" && id.Source != "cluster" }

@@ -3,11 +3,8 @@ package admit
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
@@ -163,13 +160,6 @@ func (c *Cluster) saveNew(ctx context.Context, r remediate.Run) (remediate.Run, 
 		return r, asUncertain(err)
 	}
 	return saved, nil
-}
-
-// newRunID returns an ID that sorts by time and is unique without coordination.
-func newRunID(now time.Time) string {
-	var b [3]byte
-	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails
-	return strconv.FormatInt(now.UnixMilli(), 36) + "-" + hex.EncodeToString(b[:])
 }
 
 // uncertainSave is the error of a first save that the store may have done all the same: its

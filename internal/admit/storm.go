@@ -69,6 +69,12 @@ func (s storms) update(l *policy.Ledger, now time.Time) {
 	}
 }
 
+// Files are the checks and budgets of policies.d for one cluster.
+type Files struct {
+	Checks  []policy.Check
+	Budgets []policy.DisruptionBudget
+}
+
 // bookFiles is the Book as what replaces its Files.
 type bookFiles struct{ *Book }
 
@@ -93,3 +99,5 @@ func (b bookFiles) replace(f Files, now time.Time) {
 	}
 	b.ledger.SetFiles(now, checks, f.Budgets)
 }
+
+func isFromFile(id policy.CheckID) bool { return id.Source != "" && id.Source != "cluster" }
