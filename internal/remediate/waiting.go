@@ -116,7 +116,9 @@ func pauseOver(r Run, w Wait, s Observation, now time.Time) bool {
 // others.
 func causeLasts(r Run, s Observation) bool {
 	switch {
-	case s.Withdrawn == Yes && (restartsPowerOff(r) || r.Reason == reason.Withdrawn):
+	case s.Withdrawn == Yes && restartsPowerOff(r):
+		return true
+	case s.Withdrawn != No && r.Reason == reason.Withdrawn: // who asked was told that nothing more is switched // I22
 		return true
 	case r.Reason == reason.APIUnreachable:
 		return s.API != APIReachable

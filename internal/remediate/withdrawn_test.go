@@ -104,6 +104,22 @@ func TestIdleRunThatMayHaveIsolatedWaitsForItsNode(t *testing.T) {
 	})
 }
 
+// Whoever asked was told that nothing more is switched: not to know whether somebody asks again is no reason to
+// go on. // I22
+func TestRunThatWasGivenUpGoesOnOnlyForSomebody(t *testing.T) {
+	givenUp := func(r *Run, s *Observation) {
+		restingAtOn(r, s)
+		r.Isolated, r.Reason, r.Wait = ago(time.Hour), reason.Withdrawn, &Wait{Code: reason.Withdrawn, Count: 1, Since: ago(time.Hour)}
+		r.Limits.RetryInterval = time.Minute
+		s.Node = Node{Exists: CannotTell}
+	}
+	play(t, []scene{
+		{"nobody asks: rests", Waiting, minute, givenUp, Waiting, Nothing, "Withdrawn"},
+		{"nobody can tell: rests", Waiting, minute, func(r *Run, s *Observation) { givenUp(r, s); s.Withdrawn, s.API = CannotTell, APIUnreachable }, Waiting, Nothing, "Withdrawn"},
+		{"somebody asks: goes on", Waiting, minute, func(r *Run, s *Observation) { givenUp(r, s); s.Withdrawn = No }, PowerOn, Nothing, ""},
+	})
+}
+
 func TestPersonsRetryRenewsAFenceByHand(t *testing.T) { // I4
 	for actor, want := range map[string]time.Time{"ann": noon, SelfActor: ago(6 * time.Hour)} {
 		r, s := begin(Held, minute)
