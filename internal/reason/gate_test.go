@@ -37,3 +37,10 @@ func TestGate(t *testing.T) {
 	assert.Empty(t, reason.NewGate("zone", true, reason.ZoneInFlight, "0", "below 1", "x").Reason, "a gate that holds has no reason")
 	assert.Equal(t, reason.Gate{Name: "pause", Pass: true, Value: "none", Threshold: "none", Source: "state"}, reason.NoneOf("pause", reason.Paused, "", "state"))
 }
+
+// A refusal says what is in the way, and what would have to be where that says more.
+func TestGateSaysWhy(t *testing.T) {
+	assert.Equal(t, "hold: held by ann: disk", reason.Gate{Name: "hold", Value: "held by ann: disk", Threshold: "none"}.Why())
+	assert.Equal(t, "confirmation: the BMC reads On", reason.Gate{Name: "confirmation", Value: "the BMC reads On"}.Why())
+	assert.Equal(t, "inFlight: 5 (needed: below 5)", reason.Gate{Name: "inFlight", Value: "5", Threshold: "below 5"}.Why())
+}

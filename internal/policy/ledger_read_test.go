@@ -15,18 +15,46 @@ import (
 
 func ledgerOf(s policy.Snapshot) *policy.Ledger {
 	l := policy.NewLedger(s.Rules)
+	l.Apply(epoch, changesOf(s)...)
+	return l
+}
+
+// changesOf lists everything as a watch would after its first listing.
+func changesOf(s policy.Snapshot) []policy.Change {
+	list := make([]policy.Change, 0, 2*len(s.Nodes)+8)
 	for i := range s.Checks {
-		c := &s.Checks[i]
-		l.Apply(epoch, policy.Change{ID: policy.ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}, Value: c})
+		list = append(list, changeOf(&s.Checks[i]))
+	}
+	for i := range s.Budgets {
+		list = append(list, changeOf(&s.Budgets[i]))
 	}
 	for i := range s.Machines {
-		m := &s.Machines[i]
-		l.Apply(epoch, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Value: m})
+		list = append(list, changeOf(&s.Machines[i]))
 	}
-	for name, n := range s.Nodes {
-		l.Apply(epoch, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
+	for _, n := range s.Nodes {
+		list = append(list, changeOf(n))
 	}
-	return l
+	return list
+}
+
+// changeOf is the change that adds or replaces an object.
+func changeOf(value any) policy.Change {
+	var id policy.ObjectID
+	switch v := value.(type) {
+	case *policy.Check:
+		id = policy.ObjectID{APIVersion: v.APIVersion, Kind: v.Kind, Namespace: v.Namespace, Name: v.Name}
+	case *policy.DisruptionBudget:
+		id = policy.ObjectID{APIVersion: policy.FencedAPI, Kind: policy.DisruptionBudgetKind, Name: v.Name}
+	case *policy.Machine:
+		id = policy.ObjectID{APIVersion: v.APIVersion, Kind: "Machine", Namespace: v.Namespace, Name: v.Name}
+	case *policy.Node:
+		id = policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: v.Name}
+	case *policy.Host:
+		id = policy.ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: v.Namespace, Name: v.Name}
+	default:
+		panic("of no kind")
+	}
+	return policy.Change{ID: id, Value: value}
 }
 
 func TestCheckReportIsOneCheckByItself(t *testing.T) {

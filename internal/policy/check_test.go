@@ -16,6 +16,43 @@ import (
 	"github.com/fenced/fenced/test/law"
 )
 
+// The annotation names several instances that take turns.
+func TestSeveralEvaluators(t *testing.T) {
+	for text, want := range map[string]policy.State{
+		"bastion-2": policy.StateActive, "bastion-1,bastion-2": policy.StateActive, "bastion-2, bastion-3": policy.StateActive, " bastion-2 ": policy.StateActive,
+		"bastion-1": policy.StatePaused, "bastion-1,bastion-3": policy.StatePaused, "bastion-20,xbastion-2": policy.StatePaused, ",": policy.StatePaused,
+	} {
+		l := policy.NewLedger(policy.Rules{Instance: "bastion-2"})
+		check := nodeCheckOf(text)
+		l.Apply(epoch, changeOf(check))
+		found := l.Counters()
+		require.Len(t, found, 1)
+		assert.Equal(t, want, found[0].State, "%q", text)
+	}
+}
+
+// A report says whether a NodeHealthCheck is disabled by MachineHealthChecks or by itself.
+func TestReportOfAConflict(t *testing.T) {
+	own := nodeCheck("c")
+	own.Disabled = "MachineHealthCheck is no template"
+	of := func(s policy.Snapshot) policy.CheckReport {
+		for _, r := range policy.Decide(s, epoch).Checks {
+			if r.Kind == policy.NodeHealthCheckKind {
+				return r
+			}
+		}
+		return policy.CheckReport{}
+	}
+	r := of(policy.Snapshot{Checks: []policy.Check{own}})
+	assert.Equal(t, policy.StateDisabled, r.State)
+	assert.False(t, r.Conflicting)
+	machines := policy.Check{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", Selector: labels.Everything(),
+		Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}}
+	r = of(policy.Snapshot{Checks: []policy.Check{nodeCheck("c"), machines}})
+	assert.Equal(t, policy.StateDisabled, r.State)
+	assert.True(t, r.Conflicting)
+}
+
 // daily is a window as its author would say it, to hold the cron against.
 type daily struct {
 	minute, hour int

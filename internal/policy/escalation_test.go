@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -29,10 +30,10 @@ func askingPolicy() *policy.Check {
 // askingLedger has the check, and Nodes of that name and readiness.
 func askingLedger(check *policy.Check, ready map[string]string) *policy.Ledger {
 	l := policy.NewLedger(policy.Rules{})
-	l.Apply(epoch, policy.Change{ID: policy.ObjectID{APIVersion: check.APIVersion, Kind: check.Kind, Name: check.Name}, Value: check})
+	l.Apply(epoch, changeOf(check))
 	for name, status := range ready {
 		n := &policy.Node{Name: name, UID: name, Labels: map[string]string{"name": name}, Conditions: []policy.Condition{{Type: "Ready", Status: status, LastTransition: epoch.Add(-time.Hour)}}}
-		l.Apply(epoch, policy.Change{ID: policy.ObjectID{Kind: "Node", Name: name}, Value: n})
+		l.Apply(epoch, changeOf(n))
 	}
 	return l
 }
@@ -79,7 +80,7 @@ func TestAskedTarget(t *testing.T) {
 func TestAskedMachine(t *testing.T) {
 	l := policy.NewLedger(policy.Rules{})
 	m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", UID: "new"}
-	l.Apply(epoch, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: "m"}, Value: m})
+	l.Apply(epoch, changeOf(m))
 	asked := policy.Asked{MachineAPI: m.APIVersion, Namespace: "ns", Machine: "m", MachineUID: "old", Node: "n"}
 	assert.True(t, l.AskedTarget(asked, epoch).Gone)
 	asked.MachineUID = "new"
@@ -160,4 +161,36 @@ func TestAskedNodeOfAMachine(t *testing.T) {
 	machines.SelectsNodes = false
 	l.Apply(epoch, policy.Change{ID: policy.ObjectID{APIVersion: check.APIVersion, Kind: check.Kind, Name: check.Name}, Value: machines}, policy.Change{ID: node})
 	assert.False(t, l.AskedTarget(asked, epoch).Gone, "its Machine exists")
+}
+
+func nodeCheckOf(evaluator string) *policy.Check {
+	c := askingPolicy()
+	c.Kind, c.APIVersion, c.Name, c.UID, c.Source, c.Evaluator = policy.NodeHealthCheckKind, policy.Medik8sAPI, "n", "n", "cluster", evaluator
+	c.MinHealthy = new(intstr.FromInt32(0))
+	return c
+}
+
+// Two instances over one store have different names. After a change of the owner the other one does
+// not tell a remediator to stop because the annotation names the former one. It asks nobody else, and
+// deletes the object once the Node is Ready. // I22
+func TestAskedTargetAfterAChangeOfTheOwner(t *testing.T) {
+	l := policy.NewLedger(policy.Rules{Instance: "bastion-2"})
+	check := nodeCheckOf("bastion-1")
+	l.Apply(epoch, changeOf(check))
+	n := &policy.Node{Name: "sick", UID: "sick", Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: epoch.Add(-time.Hour)}}}
+	l.Apply(epoch, changeOf(n))
+	got := l.AskedTarget(policy.Asked{Check: check.Mark(), Node: "sick"}, epoch)
+	assert.NotNil(t, got.Check)
+	assert.Equal(t, policy.StateDisabled, got.State)
+}
+
+// A remediator that deletes the Node of a Machine, as it has announced, is not told to stop.
+func TestAskedTargetWhoseRemediatorDeletedTheNode(t *testing.T) {
+	l := policy.NewLedger(policy.Rules{Instance: "x"})
+	check := nodeCheckOf("x")
+	l.Apply(epoch, changeOf(check))
+	m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", UID: "m", NodeName: "sick"}
+	l.Apply(epoch, changeOf(m))
+	got := l.AskedTarget(policy.Asked{Check: check.Mark(), Node: "sick", MachineAPI: m.APIVersion, Namespace: "ns", Machine: "m", MachineUID: "m"}, epoch)
+	assert.True(t, got.Gone || got.Check != nil, "the Node is gone and the Machine is not: else escalate.Next gives up in the midst of the work")
 }

@@ -71,7 +71,7 @@ func poolOf(name string, size, silent int) (list []Change) {
 		if i < silent {
 			n.Conditions[0].Status = "Unknown"
 		}
-		list = append(list, caseChange(n))
+		list = append(list, put(n))
 	}
 	return list
 }
@@ -109,7 +109,7 @@ func TestNodesThatRunsDeletedCountInEveryLimit(t *testing.T) {
 					counts = 0
 				}
 				w := newTrial(Rules{})
-				w.apply(append(poolOf("a", size-2, 1), caseChange(c.check))...) // two Nodes of ten do not exist
+				w.apply(append(poolOf("a", size-2, 1), put(c.check))...) // two Nodes of ten do not exist
 				w.runs = []OpenRun{{ID: "r-1", Node: "x-1", NodeLabels: known}, {ID: "r-2", Node: "x-2", NodeLabels: known}}
 				w.l.SetRuns(w.now, w.runs)
 				w.compare(t)
@@ -145,9 +145,9 @@ func TestMachineWhoseNodeARunDeletedCounts(t *testing.T) {
 				if c.APIVersion == ClusterAPIV1Beta2 {
 					m.APIVersion, m.ClusterName, m.InfrastructureReadySince = ClusterAPIV1Beta2, "k", ledgerEpoch.Add(-time.Hour)
 				}
-				w.apply(caseChange(m))
+				w.apply(put(m))
 			}
-			w.apply(caseChange(c))
+			w.apply(put(c))
 			w.runs = []OpenRun{{ID: "r", Node: "n-3", Machine: "a/m-3", NodeLabels: labels.Set{}}}
 			w.l.SetRuns(w.now, w.runs)
 			w.compare(t)
@@ -172,7 +172,7 @@ func TestMachinesCountThoughARunDeletedTheNodeThatNamedTheirNamespace(t *testing
 			n := caseNode("n", "Ready", time.Hour)
 			n.OpenShiftMachine, n.ClusterMachine, n.ProviderID = names.OpenShiftMachine, names.ClusterMachine, names.ProviderID
 			w := newTrial(Rules{})
-			w.apply(caseChange(n), caseChange(caseMachine("m-0", "")), caseChange(caseMachine("m-1", "")), caseChange(fences))
+			w.apply(put(n), put(caseMachine("m-0", "")), put(caseMachine("m-1", "")), put(fences))
 			counts := func() []int {
 				t.Helper()
 				w.compare(t)
@@ -182,9 +182,9 @@ func TestMachinesCountThoughARunDeletedTheNodeThatNamedTheirNamespace(t *testing
 			require.Equal(t, []int{2, 0}, counts())
 			w.runs = []OpenRun{{ID: "r", Node: "n", NodeLabels: labels.Set{}, NodeNames: n.Names()}}
 			w.l.SetRuns(w.now, w.runs)
-			w.apply(Change{ID: caseChange(n).ID})
+			w.apply(Change{ID: put(n).ID})
 			assert.Equal(t, []int{2, 0}, counts(), "the Node is deleted")
-			w.apply(caseChange(caseNode("n", "Ready", 0)))
+			w.apply(put(caseNode("n", "Ready", 0)))
 			assert.Equal(t, []int{2, 0}, counts(), "it is back, and names nothing yet")
 			w.runs = []OpenRun{{ID: "r", Node: "n", NodeLabels: labels.Set{}}}
 			w.l.SetRuns(w.now, w.runs)
@@ -204,8 +204,8 @@ func TestOtherMachineOfARemovedNodeCounts(t *testing.T) {
 	w := newTrial(Rules{})
 	w.runs = []OpenRun{{ID: "r", Node: "n", Machine: "a/m", MachineAPI: OpenShiftMachineAPI, NodeLabels: labels.Set{}, NodeNames: n.Names()}}
 	w.l.SetRuns(w.now, w.runs)
-	w.apply(caseChange(n), caseChange(caseMachine("m", "n")), caseChange(other), caseChange(fences))
-	for _, c := range []Change{caseChange(n), {ID: caseChange(n).ID}, caseChange(caseNode("n", "Ready", 0))} {
+	w.apply(put(n), put(caseMachine("m", "n")), put(other), put(fences))
+	for _, c := range []Change{put(n), {ID: put(n).ID}, put(caseNode("n", "Ready", 0))} {
 		w.apply(c)
 		w.compare(t)
 		assert.Equal(t, 2, w.l.Report(w.now).Checks[0].Expected)
@@ -218,7 +218,7 @@ func TestNameOfARemovedNodeWithOtherLabelsMakesNoRoom(t *testing.T) {
 	c := nodePolicy()
 	c.Selector, c.MaxUnhealthy = labels.SelectorFromSet(labels.Set{"pool": "a"}), new(intstr.FromInt32(1))
 	w := newTrial(Rules{})
-	w.apply(append(poolOf("a", 9, 1), caseChange(c))...)
+	w.apply(append(poolOf("a", 9, 1), put(c))...)
 	w.runs = []OpenRun{{ID: "r", Node: "x", NodeLabels: labels.Set{"pool": "a"}}}
 	w.l.SetRuns(w.now, w.runs)
 	w.compare(t)
