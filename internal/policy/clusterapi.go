@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // controlPlaneLabel marks the control-plane Machines of the Cluster API. Before
@@ -163,15 +164,9 @@ func matching(list []finding, code reason.Code, prefix string, unhealthy []Unhea
 // startupClock returns when the wait for a Node began: the latest of the four
 // moments without which no Node could join.
 func (p clusterPhase) startupClock(m *Machine) time.Time {
-	latest := m.Created
-	moments := []time.Time{m.InfrastructureReadySince}
+	latest := times.Later(m.InfrastructureReadySince, m.Created)
 	if p.cluster != nil {
-		moments = append(moments, p.cluster.ControlPlaneSince, p.cluster.InfrastructureReadySince)
-	}
-	for _, moment := range moments {
-		if moment.After(latest) {
-			latest = moment
-		}
+		latest = times.Later(times.Later(p.cluster.ControlPlaneSince, p.cluster.InfrastructureReadySince), latest)
 	}
 	return latest
 }

@@ -203,12 +203,7 @@ func (r *CheckReport) invalidate(why string) {
 }
 
 // byName orders checks for display, independent of the input order.
-func byName(a, b CheckReport) int {
-	return cmp.Or(
-		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
-		strings.Compare(a.Kind, b.Kind), strings.Compare(a.APIVersion, b.APIVersion),
-		strings.Compare(a.Source, b.Source))
-}
+func byName(a, b CheckReport) int { return a.ID().compare(b.ID()) }
 
 // limit is a parsed maxUnhealthy: a number of targets, or a percentage.
 type limit struct {

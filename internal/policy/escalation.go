@@ -35,6 +35,36 @@ func (c *Check) HandsOver(t *TargetReport) bool {
 	return t.Action == CreateRequest && next != nil && c.MakesRequests() && !next.IsOwn()
 }
 
+// rungs are the templates of the check in the order in which they are tried. A
+// check with a single template has one step that never times out.
+func (c *Check) rungs() []Escalation {
+	if c.Template != nil {
+		return []Escalation{{Template: *c.Template}}
+	}
+	return c.Escalation
+}
+
+// Templates lists the templates of the check, in the order in which they are tried.
+func (c *Check) Templates() []Template {
+	var list []Template
+	for _, e := range c.rungs() {
+		list = append(list, e.Template)
+	}
+	return list
+}
+
+// IsSourceOf reports whether the request comes from the template of this step.
+func (e *Escalation) IsSourceOf(q *Request) bool {
+	return e.Template.isSourceOf(q.APIVersion, q.Kind, q.TemplateName)
+}
+
+// isSourceOf reports whether requests of this kind come from the template. A
+// request that does not name its template may come from any template of its kind.
+func (p *Template) isSourceOf(apiVersion, kind, template string) bool {
+	return group(apiVersion) == group(p.APIVersion) && kind == strings.TrimSuffix(p.Kind, "Template") &&
+		(template == "" || template == p.Name)
+}
+
 // ownTemplateInFront says why an escalation that fenced carries out cannot begin with fenced's
 // own template: after a Node was deleted, nobody can name it to the next remediator.
 func ownTemplateInFront(c *Check) string {
@@ -50,24 +80,6 @@ func GoesOnAfterFenced(c *Check) bool { return goesOnAfter(c) >= 0 }
 // goesOnAfter is the first template of fenced's own in the escalation that another one follows; -1: none.
 func goesOnAfter(c *Check) int {
 	return slices.IndexFunc(c.Escalation[:max(0, len(c.Escalation)-1)], func(e Escalation) bool { return e.Template.IsOwn() })
-}
-
-// Templates lists the templates of the check, in the order in which they are tried.
-func (c *Check) Templates() []Template {
-	var list []Template
-	for _, e := range c.rungs() {
-		list = append(list, e.Template)
-	}
-	return list
-}
-
-// rungs are the templates of the check in the order in which they are tried. A
-// check with a single template has one step that never times out.
-func (c *Check) rungs() []Escalation {
-	if c.Template != nil {
-		return []Escalation{{Template: *c.Template}}
-	}
-	return c.Escalation
 }
 
 // escalate selects the template for the request of an unhealthy Node. It refuses
@@ -147,21 +159,20 @@ func (e *Escalation) isExhausted(made *Request, tried []Attempt, now time.Time) 
 	return deadline(started, e.Timeout), expired(started, e.Timeout, now)
 }
 
-// IsSourceOf reports whether the request comes from the template of this step.
-func (e *Escalation) IsSourceOf(q *Request) bool {
-	return e.Template.isSourceOf(q.APIVersion, q.Kind, q.TemplateName)
-}
-
-// isSourceOf reports whether requests of this kind come from the template. A
-// request that does not name its template may come from any template of its kind.
-func (p *Template) isSourceOf(apiVersion, kind, template string) bool {
-	return group(apiVersion) == group(p.APIVersion) && kind == strings.TrimSuffix(p.Kind, "Template") &&
-		(template == "" || template == p.Name)
-}
-
 // hasFailed reports whether the remediator gave up and asks for the next one.
 func (r *Request) hasFailed() bool {
 	return slices.ContainsFunc(r.Conditions, func(c Condition) bool { return c.Type == succeededCondition && c.Status == "False" })
+}
+
+// latest returns the newest of the requests that come from the template.
+func latest(own []*Request, p *Template) *Request {
+	var found *Request
+	for _, q := range own {
+		if p.isSourceOf(q.APIVersion, q.Kind, q.TemplateName) && (found == nil || q.Created.After(found.Created)) {
+			found = q
+		}
+	}
+	return found
 }
 
 // madeRequest reports whether the check made the request: it owns the request,
@@ -182,6 +193,18 @@ func (r *Request) ownedBy(c *Check) bool {
 	})
 }
 
+// ownRequests returns the check's own requests for the target, by name.
+func (c *Check) ownRequests(x *Subject) []*Request {
+	var own []*Request
+	for _, q := range x.Requests {
+		if c.madeRequest(q) {
+			own = append(own, q)
+		}
+	}
+	slices.SortFunc(own, byRequest)
+	return own
+}
+
 // foreignRequest returns the first request for the target that the check did not
 // make.
 func (c *Check) foreignRequest(x *Subject) *Request {
@@ -194,30 +217,7 @@ func (c *Check) foreignRequest(x *Subject) *Request {
 	return first
 }
 
-// latest returns the newest of the requests that come from the template.
-func latest(own []*Request, p *Template) *Request {
-	var found *Request
-	for _, q := range own {
-		if p.isSourceOf(q.APIVersion, q.Kind, q.TemplateName) && (found == nil || q.Created.After(found.Created)) {
-			found = q
-		}
-	}
-	return found
-}
-
 func (r *Request) key() string { return key(r.Namespace, r.Name) }
-
-// ownRequests returns the check's own requests for the target, by name.
-func (c *Check) ownRequests(x *Subject) []*Request {
-	var own []*Request
-	for _, q := range x.Requests {
-		if c.madeRequest(q) {
-			own = append(own, q)
-		}
-	}
-	slices.SortFunc(own, byRequest)
-	return own
-}
 
 // Asked is one target for which fenced has asked another remediator, as it was then.
 type Asked struct {

@@ -138,9 +138,7 @@ func latestDelay(own []*Request, delay time.Duration) (until time.Time, known bo
 		if q.HealthyDelaySince.IsZero() || delay <= 0 {
 			return time.Time{}, false
 		}
-		if end := q.HealthyDelaySince.Add(delay); end.After(until) {
-			until = end
-		}
+		until = times.Later(q.HealthyDelaySince.Add(delay), until)
 	}
 	return until, true
 }
