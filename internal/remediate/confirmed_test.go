@@ -262,36 +262,6 @@ func TestRefutedWordLeavesNothingOff(t *testing.T) { // I20
 	assert.Equal(t, SendOn, a)
 }
 
-func TestRenamedHostIsNotCycled(t *testing.T) { // I6
-	gone := func(r *Run, s *Observation) { s.Node, s.RenamedTo = Node{Exists: No}, "n-new" }
-	play(t, []scene{
-		{"not under its name, in time: waits", AwaitNode, minute, gone, AwaitNode, Nothing, ""},
-		{"not in time, and under another: a human", AwaitNode, 11 * minute, gone, Held, Nothing, "NodeRenamed"},
-		{"the API cannot be read: waits", AwaitNode, 11 * minute, func(r *Run, s *Observation) { gone(r, s); noAPI(s) }, AwaitNode, Nothing, ""},
-		{"during the back-off: a human", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); gone(r, s) }, Held, Nothing, "NodeRenamed"},
-		{"before step 6: a human", Reprovision, sec, gone, Held, Nothing, "NodeRenamed"},
-	})
-}
-
-// While the Nodes cannot be seen, as just after a restart, nobody knows whether the
-// host works under another name.
-func TestUnseenNodesAreWaitedFor(t *testing.T) { // I6
-	gone := func(r *Run, s *Observation) { s.Node, s.NodesUnseen = Node{Exists: No}, true }
-	play(t, []scene{
-		{"not in time: waits", AwaitNode, 11 * minute, gone, AwaitNode, Nothing, ""},
-		{"after the back-off: waits", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); gone(r, s) }, PowerOff, Nothing, ""},
-		{"before step 6: waits", Reprovision, sec, gone, Reprovision, Nothing, ""},
-		{"the first Off asks for no other Node", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.NodesUnseen = true }, PowerOff, SendOff, ""},
-	})
-}
-
-func TestPausedSaysWhy(t *testing.T) {
-	r, s := begin(DeleteNode, sec)
-	s.Paused, s.PausedWhy = true, "held by ann: disks"
-	got, _, _ := Next(r, s, noon)
-	assert.Contains(t, got.Note, "held by ann: disks")
-}
-
 // Who confirmed may be inside the host: another person's retry does not switch it
 // on, whatever became of the run. // I26
 func TestRetryLeavesOffWhatAWordLeftOff(t *testing.T) {

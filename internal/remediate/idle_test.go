@@ -1,7 +1,6 @@
 package remediate
 
 import (
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -45,18 +44,6 @@ func TestHeld(t *testing.T) {
 		{"unfenced after it: on at step 3", Held, time.Hour, func(r *Run, s *Observation) { unfence(r); r.Isolated, r.LeaveOff = ago(minute), true }, PowerOn, Nothing, ""},
 		{"no whole time for a human", Held, time.Hour, func(r *Run, s *Observation) { r.Started = ago(99 * time.Hour) }, Held, Nothing, "PowerOffFailed"},
 	})
-}
-
-// A hold has its owner switch the host off. One that is on record and was not set, as
-// after a restart, waits like any Off until the BMC has shown whose it is. // I8
-func TestHoldWaitsForTheIdentity(t *testing.T) {
-	for identity, want := range map[Answer]Action{Yes: SetPowerLock, CannotTell: Nothing} {
-		r, s := begin(PowerOff, 0)
-		r.Target.BareMetalHost, s.PowerLock, s.Identity = "ns/h", No, identity
-		s.Power.State, s.Proof, s.OffAccepted = bmc.On, proof(bmc.On), false
-		_, got, _ := Next(r, s, noon)
-		assert.Equal(t, want, got, "%v", identity)
-	}
 }
 
 // triesAgain is the end of a run that waits and tries again for ever, in a world that never heals.
@@ -212,32 +199,6 @@ func TestRunWaitsForTheOwnerOfItsHost(t *testing.T) { // I20, L5
 	}
 }
 
-// The record of a run that tries again for weeks stays small: the store takes no record of any size.
-// When it began, that it has been at step 5, and what happened last are still in it.
-func TestJournalOfALongRunIsShortened(t *testing.T) {
-	r, _ := begin(PowerOff, 0)
-	began := r.Steps[0].Started
-	r, _, _ = enter(r, RestoreNode, "", noon)
-	for i := range 2000 {
-		now, step := noon.Add(time.Duration(i)*time.Hour), []Step{PowerOff, Waiting}[i%2]
-		before := len(r.Steps)
-		if r, _, _ = enter(r, step, "not proven off", now); step == PowerOff {
-			r.SwitchedOff, r.Started = true, now
-		} else {
-			r = recordTry(r)
-		}
-		assert.NotEqual(t, before, len(r.Steps), "package run sees by the length that there is a new visit")
-		assert.LessOrEqual(t, len(r.Steps), maxVisits)
-		assert.Equal(t, now, r.Steps[len(r.Steps)-1].Started)
-	}
-	assert.GreaterOrEqual(t, len(r.Steps), keptVisits)
-	assert.Equal(t, began, r.Began())
-	assert.True(t, slices.ContainsFunc(r.Steps, func(v Visit) bool { return v.Step == RestoreNode }))
-	assert.True(t, slices.IsSortedFunc(r.Steps, func(a, b Visit) int { return a.Started.Compare(b.Started) }))
-	assert.LessOrEqual(t, len(r.Tries), 24*7/2+1, "those of a week")
-	assert.Contains(t, r.Tries, r.Started)
-}
-
 // A later attempt whose Machine was replaced is taken back. Once its host is On, nothing is left to do: the run does
 // not wait for a Machine that is gone, and keep its target from everybody else, for ever. // L5
 func TestAttemptWhoseMachineWasReplacedEndsWhenItsHostIsOn(t *testing.T) {
@@ -360,22 +321,6 @@ func TestIdleRunThatMayHaveIsolatedWaitsForItsNode(t *testing.T) {
 		}, Waiting, Nothing, "TargetChanged"},
 		{"the Machine was replaced: ends", Held, minute, func(r *Run, s *Observation) { gone(r, s); s.Machine.UID = "mx" }, Aborted, Nothing, "Withdrawn"},
 	})
-}
-
-func TestPersonsRetryRenewsAFenceByHand(t *testing.T) { // I4
-	for actor, want := range map[string]time.Time{"ann": noon, SelfActor: ago(6 * time.Hour)} {
-		r, s := begin(Held, minute)
-		restingAtOn(&r, &s)
-		s.Withdrawn = No
-		r.Wait.Since = ago(time.Hour)
-		r.Manual = &Order{Actor: "bob", At: ago(6 * time.Hour)}
-		r.Retry = &Order{Actor: actor, At: noon}
-		before := *r.Manual
-		got, _, _ := Next(r, s, noon)
-		if got.Step != PowerOff || !got.Manual.At.Equal(want) || *r.Manual != before {
-			t.Errorf("retry by %s: step %s, the order is from %s", actor, got.Step, got.Manual.At)
-		}
-	}
 }
 
 // onAsked judges what an answer does to a target that nobody asks for any more. // I4

@@ -236,3 +236,19 @@ func TestUnfenceFromHeld(t *testing.T) {
 	got, _, _ = Next(r, s, noon)
 	assert.Empty(t, got.Target.NodeUID+got.Target.BootID, "a human vouches for the Node that stands there")
 }
+
+func TestPersonsRetryRenewsAFenceByHand(t *testing.T) { // I4
+	for actor, want := range map[string]time.Time{"ann": noon, SelfActor: ago(6 * time.Hour)} {
+		r, s := begin(Held, minute)
+		restingAtOn(&r, &s)
+		s.Withdrawn = No
+		r.Wait.Since = ago(time.Hour)
+		r.Manual = &Order{Actor: "bob", At: ago(6 * time.Hour)}
+		r.Retry = &Order{Actor: actor, At: noon}
+		before := *r.Manual
+		got, _, _ := Next(r, s, noon)
+		if got.Step != PowerOff || !got.Manual.At.Equal(want) || *r.Manual != before {
+			t.Errorf("retry by %s: step %s, the order is from %s", actor, got.Step, got.Manual.At)
+		}
+	}
+}

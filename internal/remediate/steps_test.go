@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -271,4 +272,30 @@ func TestVisitTellsItsReason(t *testing.T) {
 	}
 	held, _, _ := stop(Begin(Run{Limits: Limits{OffDeadline: minute}}, noon), reason.PowerOffFailed, "the account is refused", noon)
 	assert.Equal(t, reason.PowerOffFailed, held.Steps[0].Reason())
+}
+
+// The record of a run that tries again for weeks stays small: the store takes no record of any size.
+// When it began, that it has been at step 5, and what happened last are still in it.
+func TestJournalOfALongRunIsShortened(t *testing.T) {
+	r, _ := begin(PowerOff, 0)
+	began := r.Steps[0].Started
+	r, _, _ = enter(r, RestoreNode, "", noon)
+	for i := range 2000 {
+		now, step := noon.Add(time.Duration(i)*time.Hour), []Step{PowerOff, Waiting}[i%2]
+		before := len(r.Steps)
+		if r, _, _ = enter(r, step, "not proven off", now); step == PowerOff {
+			r.SwitchedOff, r.Started = true, now
+		} else {
+			r = recordTry(r)
+		}
+		assert.NotEqual(t, before, len(r.Steps), "package run sees by the length that there is a new visit")
+		assert.LessOrEqual(t, len(r.Steps), maxVisits)
+		assert.Equal(t, now, r.Steps[len(r.Steps)-1].Started)
+	}
+	assert.GreaterOrEqual(t, len(r.Steps), keptVisits)
+	assert.Equal(t, began, r.Began())
+	assert.True(t, slices.ContainsFunc(r.Steps, func(v Visit) bool { return v.Step == RestoreNode }))
+	assert.True(t, slices.IsSortedFunc(r.Steps, func(a, b Visit) int { return a.Started.Compare(b.Started) }))
+	assert.LessOrEqual(t, len(r.Tries), 24*7/2+1, "those of a week")
+	assert.Contains(t, r.Tries, r.Started)
 }
