@@ -21,8 +21,7 @@ import (
 func TestUnreadMachineIsNotAbsent(t *testing.T) {
 	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", UID: "u", NodeName: "n", Paused: true}
 	id := put(m).ID
-	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("n")), put(m))
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(nodePolicy()), put(silentNode("n")), put(m))
 	require.Empty(t, acts(t, l), "the Machine is paused")
 	l.Apply(ledgerEpoch, Change{ID: id, Err: errors.New("spec.providerID is a number")})
 	require.Empty(t, acts(t, l))
@@ -53,8 +52,7 @@ func TestNodeOfTheSameName(t *testing.T) {
 	n.ProviderID = "metal3://other/host-7/n"
 	m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m", UID: "u", NodeName: "n", ProviderID: "metal3://ns/host-1/m", ClusterName: "c",
 		ControllerOwner: Owner{Kind: "MachineSet", Name: "s", UID: "s"}}
-	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(c), put(n), put(m))
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(c), put(n), put(m))
 	require.Empty(t, acts(t, l))
 	assert.Equal(t, reason.NodeMismatch, l.Doubt(m, n).Reason)
 	fresh := Evaluate(c, CheckContext{}, Subject{Machine: m, Node: n}, ledgerEpoch)
@@ -108,8 +106,7 @@ func TestOneNodeOfTwoMachinesAlike(t *testing.T) {
 	c.SelectsNodes = false
 	nodes := nodePolicy()
 	nodes.Name = "nodes"
-	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(c), put(nodes), put(n), put(a), put(&b))
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(c), put(nodes), put(n), put(a), put(&b))
 	require.Empty(t, acts(t, l))
 	assert.Equal(t, reason.NodeMismatch, l.Doubt(a, n).Reason)
 	other := b
@@ -124,8 +121,7 @@ func TestGoneNodeOfTwoMachines(t *testing.T) {
 	c.SelectsNodes = false
 	a := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "a", NodeName: "n", ProviderID: "baremetalhost:///ns/h1"}
 	b := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "b", NodeName: "n"}
-	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(c), put(a))
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(c), put(a))
 	require.Equal(t, []string{"n ns/a"}, acts(t, l))
 	l.Apply(ledgerEpoch, put(b))
 	require.Empty(t, acts(t, l))

@@ -92,8 +92,7 @@ func TestRoleFollowsThePods(t *testing.T) {
 
 // An API server is no member of etcd: neither for the quorum nor in its place.
 func TestAPIServersAreNoMembers(t *testing.T) {
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(nodePolicy()))
+	l := ledgerWith(Rules{}, put(nodePolicy()))
 	for _, name := range []string{"a", "b", "c"} {
 		node := readyNode(name)
 		if name == "a" {
@@ -197,8 +196,7 @@ func TestControlPlaneSize(t *testing.T) {
 
 // Two members were lost with their Nodes; their Machines are still there.
 func TestQuorumOfTheWholeControlPlane(t *testing.T) {
-	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(nodePolicy()), put(controlPlaneOf(silentNode("c"))))
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(nodePolicy()), put(controlPlaneOf(silentNode("c"))))
 	for _, name := range []string{"d", "e"} {
 		l.Apply(ledgerEpoch, put(controlPlaneOf(readyNode(name))))
 	}
@@ -215,8 +213,7 @@ func TestQuorumOfTheWholeControlPlane(t *testing.T) {
 
 // A's run has deleted A's Node, and no Machine stands for it: B waits.
 func TestTurnOfARunWithoutNode(t *testing.T) {
-	l := NewLedger(Rules{ExternalEtcd: true})
-	l.Apply(ledgerEpoch, put(nodePolicy()), put(controlPlaneOf(silentNode("a"))), put(controlPlaneOf(silentNode("b"))))
+	l := ledgerWith(Rules{ExternalEtcd: true}, put(nodePolicy()), put(controlPlaneOf(silentNode("a"))), put(controlPlaneOf(silentNode("b"))))
 	require.Equal(t, []string{"a "}, acts(t, l), "one at a time, the first by name")
 	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "a", ControlPlane: true}})
 	require.Empty(t, acts(t, l))
@@ -231,8 +228,7 @@ func TestTurnOfARunWithoutNode(t *testing.T) {
 func TestDeletionIsAControlPlaneRemedy(t *testing.T) {
 	c := nodePolicy()
 	c.Strategy = DeleteMachines
-	l := NewLedger(Rules{DeleteControlPlaneMachines: true, Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(c))
+	l := ledgerWith(Rules{DeleteControlPlaneMachines: true, Namespaces: []string{"ns"}}, put(c))
 	var machines []*Machine
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: name, NodeName: name, ControlPlane: true,

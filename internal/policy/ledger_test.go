@@ -52,6 +52,13 @@ func put(value any) Change {
 	return Change{ID: id, Value: value}
 }
 
+// ledgerWith is a ledger that has taken changes in.
+func ledgerWith(rules Rules, changes ...Change) *Ledger {
+	l := NewLedger(rules)
+	l.Apply(ledgerEpoch, changes...)
+	return l
+}
+
 // acts lists the targets that would be acted on, as the ledger and Decide say.
 func acts(t *testing.T, l *Ledger) (list []string) {
 	t.Helper()
@@ -66,7 +73,7 @@ func acts(t *testing.T, l *Ledger) (list []string) {
 	return list
 }
 
-// The cases of this file are rare in the random trials, and each was once missed
+// The cases that follow are rare in the random trials, and each was once missed
 // by a ledger that had been broken on purpose.
 
 func caseCheck(strategy Strategy) *Check {
@@ -178,8 +185,7 @@ func TestActingOnOneTargetCountsTheOthers(t *testing.T) {
 		"control plane": {[]Change{put(master("n-1")), put(master("n-2"))}, reason.ControlPlaneBusy},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewLedger(Rules{})
-			l.Apply(ledgerEpoch, append(c.world, put(check))...)
+			l := ledgerWith(Rules{}, append(c.world, put(check))...)
 			all := l.Acting(ledgerEpoch)
 			require.Len(t, all, 1)
 			require.Len(t, all[0].Targets, 2)
@@ -237,8 +243,7 @@ func TestUnreadObjectsOfOtherGroups(t *testing.T) {
 // same name.
 func TestUnreadObjectBesideItsRequest(t *testing.T) {
 	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n"}
-	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(m), Change{ID: put(m).ID, Value: &Request{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: "m"}})
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(m), Change{ID: put(m).ID, Value: &Request{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: "m"}})
 	l.Apply(ledgerEpoch, Change{ID: put(m).ID, Err: errors.New("x")})
 	assert.Nil(t, l.MachineIn(OpenShiftMachineAPI, "ns", "m"))
 	assert.Empty(t, l.Snapshot().Requests)
@@ -271,8 +276,7 @@ func TestChecksBeyondTheLimitAreNotEvaluated(t *testing.T) { // I18
 	m, n, _ := prod()
 	file := named("tenant", "from-a-file")
 	file.Source = "policies.d/all.yaml:1"
-	l := NewLedger(Rules{MaxChecks: 2})
-	l.Apply(ledgerEpoch, put(n), put(m), put(named("prod", "c")), put(nodePolicy()), put(file))
+	l := ledgerWith(Rules{MaxChecks: 2}, put(n), put(m), put(named("prod", "c")), put(nodePolicy()), put(file))
 	before := acts(t, l)
 	for _, name := range []string{"c", "b", "d", "a"} {
 		l.Apply(ledgerEpoch, put(named("tenant", name)))

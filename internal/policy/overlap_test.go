@@ -55,8 +55,7 @@ func TestOneMoreDoubtKeepsTheOverlap(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewLedger(Rules{Namespaces: []string{"ns"}, RequestNamespaces: []string{"a"}})
-			l.Apply(ledgerEpoch, c.world...)
+			l := ledgerWith(Rules{Namespaces: []string{"ns"}, RequestNamespaces: []string{"a"}}, c.world...)
 			onMachine := func() *TargetReport {
 				r := l.Report(ledgerEpoch)
 				at := slices.IndexFunc(r.Checks, func(c CheckReport) bool { return c.Name == "machines" })
@@ -86,8 +85,7 @@ func TestDisprovedMachineFreezesNobody(t *testing.T) {
 	one.SelectsNodes, one.Strategy = false, DeleteMachines
 	two := *one
 	two.Name = "two"
-	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(one), put(&two), put(n), put(wrong), put(right))
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(one), put(&two), put(n), put(wrong), put(right))
 	assert.Equal(t, []string{"n ns/b-right", "n ns/b-right"}, acts(t, l))
 }
 
@@ -107,8 +105,7 @@ func TestDoubtReachesNoMinimum(t *testing.T) {
 			n.Conditions = []Condition{{Type: "Ready", Status: "True"}}
 			return n
 		}
-		l := NewLedger(Rules{Namespaces: []string{"ns"}})
-		l.Apply(ledgerEpoch, put(c), put(silentNode("sick")), put(healthy("n")), put(machine("m-0", "sick")), put(machine("m-1", "n")))
+		l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(c), put(silentNode("sick")), put(healthy("n")), put(machine("m-0", "sick")), put(machine("m-1", "n")))
 		require.Empty(t, acts(t, l), "one is not enough")
 		l.Apply(ledgerEpoch, put(machine("m-2", "n")))
 		assert.Empty(t, acts(t, l), "two Machines name the same Node, which is Ready")

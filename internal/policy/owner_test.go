@@ -73,8 +73,7 @@ func TestMachineOwnsItsNode(t *testing.T) {
 	} {
 		m, n := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n"}, silentNode("n")
 		c.change(m, n)
-		l := NewLedger(c.rules)
-		l.Apply(ledgerEpoch, put(n), put(m))
+		l := ledgerWith(c.rules, put(n), put(m))
 		why := l.NotOwned(m, n).Why
 		assert.Equal(t, c.says == "", why == "", "%s: %s", name, why)
 		assert.Contains(t, why, c.says, name)
@@ -85,8 +84,7 @@ func TestMachineOwnsItsNode(t *testing.T) {
 // Only the BareMetalHost of a Machine, or an open run, shows whose a Node was that is gone.
 func TestMachineOfANodeThatIsGone(t *testing.T) {
 	m, n, forged := prod()
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(checkIn("prod", PowerCycleHosts)), put(checkIn("tenant", PowerCycleHosts)), put(n), put(m), put(forged))
+	l := ledgerWith(Rules{}, put(checkIn("prod", PowerCycleHosts)), put(checkIn("tenant", PowerCycleHosts)), put(n), put(m), put(forged))
 	require.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l))
 	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2"}})
 	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
@@ -105,8 +103,7 @@ func TestMachineOfANodeThatIsGone(t *testing.T) {
 
 // A change of one BareMetalHost concerns the Machines that name it: whoever may write one has not all others evaluated again. // I18
 func TestBareMetalHostConcernsItsMachines(t *testing.T) {
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(checkIn("tenant", PowerCycleHosts)))
+	l := ledgerWith(Rules{}, put(checkIn("tenant", PowerCycleHosts)))
 	lone := func(name, provider, host string) {
 		m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: name, UID: name, NodeName: "gone-" + name, Phase: "Running", ProviderID: provider}
 		if host != "" {
@@ -133,8 +130,7 @@ func TestBareMetalHostConcernsItsMachines(t *testing.T) {
 func TestDeletionOfAMachineWhoseNodeIsGone(t *testing.T) {
 	_, n, forged := prod()
 	forged.NodeName = "gone"
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(checkIn("tenant", DeleteMachines)), put(n), put(forged))
+	l := ledgerWith(Rules{}, put(checkIn("tenant", DeleteMachines)), put(n), put(forged))
 	assert.Equal(t, []reason.Code{reason.NodeNotOwned}, resultIn(t, l, "tenant").Refusals, "a run would keep the name")
 	other := silentNode("w-3")
 	other.OpenShiftMachine = "tenant/other"
@@ -146,8 +142,7 @@ func TestDeletionOfAMachineWhoseNodeIsGone(t *testing.T) {
 func TestForgedNodeRefActsOnNothing(t *testing.T) {
 	m, n, forged := prod()
 	for _, do := range []Strategy{PowerCycleHosts, DeleteMachines} {
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, put(checkIn("tenant", do)), put(n), put(m), put(forged))
+		l := ledgerWith(Rules{}, put(checkIn("tenant", do)), put(n), put(m), put(forged))
 		require.Empty(t, acts(t, l))
 		x := resultIn(t, l, "tenant")
 		assert.Equal(t, []string{"tenant/x", "w-2", string(Unhealthy)}, []string{x.Machine, x.Node, string(x.Verdict)}, "which target a check has is up to its API family")
@@ -175,8 +170,7 @@ func TestForgedMachineRaisesNoDoubt(t *testing.T) {
 		}())},
 		"a check that is gentler": {put(forged), put(checkIn("tenant", PowerCycleHosts))},
 	} {
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, put(nodes), put(machines), put(n), put(plain), put(m))
+		l := ledgerWith(Rules{}, put(nodes), put(machines), put(n), put(plain), put(m))
 		before := acts(t, l)
 		require.Equal(t, []string{"plain ", "w-2 prod/w-2", "w-2 prod/w-2"}, before)
 		l.Apply(ledgerEpoch, attack...)
@@ -191,8 +185,7 @@ func TestForgedMachineRaisesNoDoubt(t *testing.T) {
 // One that cannot be read is the Machine of a Node that names it, and of no other. The message names it.
 func TestUnreadMachineOfTheNodeThatNamesIt(t *testing.T) {
 	m, n, _ := prod()
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(nodePolicy()), put(n), put(silentNode("plain")), put(m))
+	l := ledgerWith(Rules{}, put(nodePolicy()), put(n), put(silentNode("plain")), put(m))
 	require.Len(t, acts(t, l), 2)
 	l.Apply(ledgerEpoch, Change{ID: put(m).ID, Err: errors.New("spec.providerID is a number")})
 	assert.Equal(t, []string{"plain "}, acts(t, l))
@@ -230,8 +223,7 @@ func TestForgedControlPlane(t *testing.T) {
 		"failed, first in line":          {role("a", func(*Machine) {})},
 		"many":                           {role("a", func(*Machine) {}), role("b", func(*Machine) {}), role("c", func(*Machine) {}), role("d", func(*Machine) {}), role("e", func(*Machine) {})},
 	} {
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, append(cluster, attack...)...)
+		l := ledgerWith(Rules{}, append(cluster, attack...)...)
 		assert.Equal(t, []string{"cp-2 prod/cp-2"}, acts(t, l), name)
 		assert.Equal(t, 3, l.ControlPlaneSize(), name)
 	}
@@ -244,8 +236,7 @@ func TestForgedMachinesUseUpNoBudget(t *testing.T) {
 		"of Machines": {Name: "b", SelectsMachines: true, Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
 		"of Nodes":    {Name: "b", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
 	} {
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, put(b), put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
+		l := ledgerWith(Rules{}, put(b), put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
 		require.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l), name)
 		for i, node := range []string{"", "gone", "w-2"} {
 			l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: fmt.Sprint(i), NodeName: node}))
@@ -278,14 +269,12 @@ func TestNothingUncountedIsActedOn(t *testing.T) {
 			return list
 		}(),
 	} {
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, append(world, put(rule()))...)
+		l := ledgerWith(Rules{}, append(world, put(rule()))...)
 		require.Empty(t, acts(t, l), name)
 		x := l.Report(ledgerEpoch).Checks[0].Targets[0]
 		assert.Equal(t, []reason.Code{reason.NodeNotOwned}, x.Refusals, name)
 		assert.Contains(t, x.Message, "add the namespace to clusters[].namespaces", name)
-		l = NewLedger(Rules{Namespaces: []string{"new"}})
-		l.Apply(ledgerEpoch, append(world, put(rule()))...)
+		l = ledgerWith(Rules{Namespaces: []string{"new"}}, append(world, put(rule()))...)
 		require.Empty(t, acts(t, l), name)
 		assert.Equal(t, []reason.Code{reason.ShortCircuit}, l.Report(ledgerEpoch).Checks[0].Targets[0].Refusals, "%s: there they count", name)
 	}
@@ -298,8 +287,7 @@ func TestRunKeepsItsNamespaceCounted(t *testing.T) {
 	c := &Check{APIVersion: FencedAPI, Kind: FencePolicyKind, Name: "p", Source: "p.yaml:1", Strategy: PowerCycleHosts, Selector: labels.Everything(),
 		StartupTimeout: time.Minute, MaxUnhealthy: new(intstr.FromInt32(1)), Conditions: nodePolicy().Conditions}
 	b := &DisruptionBudget{Name: "b", SelectsMachines: true, Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)}
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(c), put(n), put(m), put(never), put(b))
+	l := ledgerWith(Rules{}, put(c), put(n), put(m), put(never), put(b))
 	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2"}})
 	before := l.Report(ledgerEpoch)
 	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
@@ -317,8 +305,7 @@ func TestNodeOfARunRegistersWithoutItsAnnotation(t *testing.T) {
 	m, n, _ := prod()
 	bare := silentNode("w-2")
 	bare.UID = "another"
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
+	l := ledgerWith(Rules{}, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
 	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2", MachineAPI: m.APIVersion}})
 	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
 	l.Apply(ledgerEpoch, put(bare))
@@ -360,8 +347,7 @@ func TestNothingUncountedPassesABudget(t *testing.T) {
 	} {
 		c := checkIn("new", PowerCycleHosts)
 		c.StartupTimeout = time.Minute
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, put(c), put(b))
+		l := ledgerWith(Rules{}, put(c), put(b))
 		for i := range 3 {
 			l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "new", Name: fmt.Sprint("m-", i), UID: "u", Phase: "Running",
 				Created: ledgerEpoch.Add(-time.Hour), LastUpdated: ledgerEpoch.Add(-time.Hour)}))
@@ -402,8 +388,7 @@ func TestMirrorClaimsNothing(t *testing.T) { // I4
 	} {
 		o, m, n := mirrored()
 		c.change(o, m)
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, put(nodePolicy()), put(n), put(o), put(m))
+		l := ledgerWith(Rules{}, put(nodePolicy()), put(n), put(o), put(m))
 		found := l.MachineOf("w-2")
 		doubt := l.Doubt(found, n)
 		if c.owner == "" {
@@ -421,8 +406,7 @@ func TestMirrorClaimsNothing(t *testing.T) { // I4
 func TestMirrorProtectsNothing(t *testing.T) {
 	o, _, n := mirrored()
 	o.Suspended = "the Cluster API is authoritative"
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(nodePolicy()), put(checkIn("mapi", PowerCycleHosts)), put(n), put(o))
+	l := ledgerWith(Rules{}, put(nodePolicy()), put(checkIn("mapi", PowerCycleHosts)), put(n), put(o))
 	assert.Equal(t, []string{"w-2 mapi/w-2"}, acts(t, l), "its host is still found by it")
 	x := resultIn(t, l, "mapi")
 	assert.Equal(t, Skipped, x.Verdict)
@@ -430,8 +414,7 @@ func TestMirrorProtectsNothing(t *testing.T) {
 	assert.Equal(t, o.Suspended, x.Message)
 	m, n, forged := prod()
 	forged.Suspended = "x"
-	l = NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(nodePolicy()), put(n), put(m), put(forged))
+	l = ledgerWith(Rules{}, put(nodePolicy()), put(n), put(m), put(forged))
 	assert.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l))
 }
 
@@ -439,8 +422,7 @@ func TestMirrorProtectsNothing(t *testing.T) {
 func TestRequestOfAMirror(t *testing.T) {
 	o, m, n := mirrored()
 	o.Suspended = "the Cluster API is authoritative"
-	l := NewLedger(Rules{RequestNamespaces: []string{"mapi"}})
-	l.Apply(ledgerEpoch, put(n), put(o), put(m))
+	l := ledgerWith(Rules{RequestNamespaces: []string{"mapi"}}, put(n), put(o), put(m))
 	own := &Request{APIVersion: FencedAPI, Kind: "FencedRemediation", Namespace: "mapi", Name: "w-2", UID: "q", Power: &PowerRequest{},
 		Owners: []Owner{{Kind: "Machine", Name: "w-2", UID: "m"}}}
 	x := l.RequestTarget(own, ledgerEpoch)
@@ -458,8 +440,7 @@ func TestRequestOfAMirror(t *testing.T) {
 func TestNodeRefOfAnotherNode(t *testing.T) { // I2
 	m, n, _ := prod()
 	m.NodeUID, n.OpenShiftMachine, n.ProviderID, m.ProviderID = "old", "", "", ""
-	l := NewLedger(Rules{Namespaces: []string{"prod"}})
-	l.Apply(ledgerEpoch, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
+	l := ledgerWith(Rules{Namespaces: []string{"prod"}}, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
 	assert.Nil(t, l.MachineOf("w-2"))
 	x := resultIn(t, l, "prod")
 	assert.Equal(t, []reason.Code{reason.NodeNotOwned}, x.Refusals)

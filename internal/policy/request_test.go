@@ -354,8 +354,7 @@ func TestForgedRequestsStandInNobodysWay(t *testing.T) {
 			_, n, _ := prod()
 			m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "prod", Name: "w-2", NodeName: "w-2"}
 			n.ProviderID, n.ControlPlane = "", true
-			l := NewLedger(Rules{RequestNamespaces: []string{"admins"}, ExternalEtcd: true})
-			l.Apply(ledgerEpoch, put(check), put(other), put(n), put(m))
+			l := ledgerWith(Rules{RequestNamespaces: []string{"admins"}, ExternalEtcd: true}, put(check), put(other), put(n), put(m))
 			before := resultsOf(t, l)
 			q.Namespace, q.Name, q.NodeName = c.namespace, "q", "w-2"
 			id := ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}
@@ -378,8 +377,7 @@ func TestForgedRequestsInANamespaceOfTheManagementAPI(t *testing.T) {
 	m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "prod", Name: "w-2", UID: "u", NodeName: "w-2", ProviderID: n.ProviderID, ControlPlane: true}
 	for _, there := range []bool{false, true} {
 		for _, name := range []string{"", "prod"} {
-			l := NewLedger(Rules{ManagementApart: true, ManagementNamespace: name, ExternalEtcd: true})
-			l.Apply(ledgerEpoch, put(check), put(n), put(m))
+			l := ledgerWith(Rules{ManagementApart: true, ManagementNamespace: name, ExternalEtcd: true}, put(check), put(n), put(m))
 			before := resultsOf(t, l)
 			require.NotContains(t, before["nodes w-2"], reason.AlreadyRequested)
 			q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: "prod", Name: "w-2", ControlPlane: true, OnManagementAPI: there}

@@ -25,8 +25,7 @@ func apartWorld(managementNamespace string) (l *Ledger, m *Machine, n *Node) {
 	n = silentNode("w-2")
 	n.ClusterMachine, n.ProviderID = "prod/w-2", "metal3://prod/h-2/w-2"
 	m = &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "prod", Name: "w-2", UID: "m", NodeName: "w-2", ProviderID: n.ProviderID, Phase: "Running", Labels: labels.Set{"pool": "metal"}}
-	l = NewLedger(Rules{ManagementApart: true, ManagementNamespace: managementNamespace})
-	l.Apply(ledgerEpoch, put(nodePolicy()), put(n), put(m), put(silentNode("plain")))
+	l = ledgerWith(Rules{ManagementApart: true, ManagementNamespace: managementNamespace}, put(nodePolicy()), put(n), put(m), put(silentNode("plain")))
 	return l, m, n
 }
 
@@ -119,8 +118,7 @@ func TestRequestsOfTheOtherAPIStandInNobodysWay(t *testing.T) {
 	check := nodePolicy()
 	check.Strategy, check.Template = CreateRequests, &worldTemplate
 	for _, there := range []bool{false, true} {
-		l := NewLedger(Rules{ManagementApart: true, RequestNamespaces: []string{"admins"}})
-		l.Apply(ledgerEpoch, put(check), put(silentNode("w-2")))
+		l := ledgerWith(Rules{ManagementApart: true, RequestNamespaces: []string{"admins"}}, put(check), put(silentNode("w-2")))
 		before := resultsOf(t, l)
 		for _, namespace := range []string{worldTemplate.Namespace, "admins"} {
 			q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: namespace, Name: "w-2", ControlPlane: true, OnManagementAPI: there}
@@ -154,8 +152,7 @@ func TestTwoAPIsShareNoLimit(t *testing.T) { // I18
 	there.APIVersion = ClusterAPIV1Beta2
 	for _, rules := range []Rules{{MaxTargets: 1}, {MaxTargets: 1, ManagementNamespace: "prod"}} {
 		rules.ManagementApart = true
-		l := NewLedger(rules)
-		l.Apply(ledgerEpoch, put(there), put(checkIn("prod", CountOnly)), put(&Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "prod", Name: "w-2"}))
+		l := ledgerWith(rules, put(there), put(checkIn("prod", CountOnly)), put(&Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "prod", Name: "w-2"}))
 		for i := range 2 {
 			l.Apply(ledgerEpoch, put(tenantMachine(func(m *Machine) { m.Name = fmt.Sprint("t-", i) })))
 		}
@@ -176,8 +173,7 @@ func TestRequestsWhereATemplateOfAFileWas(t *testing.T) {
 	check.Strategy, check.Template, check.Source = CreateRequests, &worldTemplate, "policies.d/a.yaml:1"
 	other := nodePolicy()
 	other.Name = "other"
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(other), put(silentNode("w-2")))
+	l := ledgerWith(Rules{}, put(other), put(silentNode("w-2")))
 	q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: worldTemplate.Namespace, Name: "w-2", ControlPlane: true}
 	l.Apply(ledgerEpoch, put(q))
 	require.Empty(t, l.w.controlPlaneInFlight())
@@ -188,7 +184,7 @@ func TestRequestsWhereATemplateOfAFileWas(t *testing.T) {
 	assert.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
 }
 
-// The law of this file gives an attacker a namespace of the cluster that has the name of one on the management API, where the
+// The law below gives an attacker a namespace of the cluster that has the name of one on the management API, where the
 // Machines of the cluster are.
 
 const sameName = "b"
