@@ -1,12 +1,55 @@
 package ipmisim
 
 import (
+	"context"
+	_ "embed" // the program
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
+
+// DebianBMC is an ipmi_sim process.
+type DebianBMC struct{ *process }
+
+// ErrNoDebianSim says that the package openipmi is not installed.
+var ErrNoDebianSim = errors.New("ipmi_sim is not installed (Debian package openipmi)")
+
+// StartDebian starts an ipmi_sim in a directory of its own. It runs until Stop
+// or the end of ctx. It serves cipher suite 3 and no other.
+func StartDebian(ctx context.Context, o Options) (*DebianBMC, error) {
+	bin, err := exec.LookPath("ipmi_sim")
+	if err != nil {
+		return nil, ErrNoDebianSim
+	}
+	o, guid, err := o.onlySuite3()
+	if err != nil {
+		return nil, fmt.Errorf("start ipmi_sim: %w", err)
+	}
+	p, err := launch(ctx, "ipmi_sim", o,
+		func(dir, addr string) error { return writeDebian(dir, addr, o, guid) },
+		func(dir string) []string {
+			return []string{bin, "-c", filepath.Join(dir, "lan.conf"), "-f", filepath.Join(dir, "sim.emu"), "-s", filepath.Join(dir, "state"), "-n"}
+		})
+	if err != nil {
+		return nil, err
+	}
+	return &DebianBMC{p}, nil
+}
+
+// onlySuite3 is withDefaults for a program that serves cipher suite 3 alone.
+func (o Options) onlySuite3() (Options, [16]byte, error) {
+	for _, s := range o.Suites {
+		if s != 3 {
+			return o, [16]byte{}, fmt.Errorf("it has cipher suite 3, not %d", s)
+		}
+	}
+	return o.withDefaults()
+}
 
 // chassisScript is the chassis of a process: it is run for every chassis command as "chassis.sh FILE get power" or "chassis.sh FILE set NAME VALUE".
 //
@@ -140,4 +183,75 @@ func writePower(dir string, on bool) error {
 		return fmt.Errorf("set power of simulated host: %w", err)
 	}
 	return os.Rename(tmp, filepath.Join(dir, "power"))
+}
+
+// PyghmiBMC is a process with the BMC server of pyghmi, which virtualbmc and
+// fakebmc are made of. It has one session for each client address, which each Open
+// Session Request replaces. It answers every request with cipher suite 3, does not
+// answer an unknown user, and ends at a message that it does not expect.
+type PyghmiBMC struct{ *process }
+
+// ErrNoPyghmi says that the package python3-pyghmi is not installed.
+var ErrNoPyghmi = errors.New("pyghmi is not installed (Debian package python3-pyghmi)")
+
+//go:embed pyghmibmc.py
+var pyghmiProgram string
+
+// StartPyghmi starts a BMC of pyghmi in a directory of its own. It runs until Stop
+// or the end of ctx.
+func StartPyghmi(ctx context.Context, o Options) (*PyghmiBMC, error) {
+	python := pythonWithPyghmi(ctx)
+	if python == "" {
+		return nil, ErrNoPyghmi
+	}
+	o, guid, err := o.onlySuite3()
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("start pyghmi: %w", err)
+	case o.Operator || o.NullUser:
+		return nil, errors.New("start pyghmi: its accounts have a name, and are ADMINISTRATOR")
+	}
+	p, err := launch(ctx, "pyghmi", o,
+		func(dir, addr string) error { return writePyghmi(dir, addr, o, guid) },
+		func(dir string) []string { return []string{python, filepath.Join(dir, "pyghmibmc.py"), dir} })
+	if err != nil {
+		return nil, err
+	}
+	return &PyghmiBMC{p}, nil
+}
+
+// pythonWithPyghmi is the interpreter that has the module; empty if none has. The
+// first python3 of PATH need not be the one that Debian's packages are for.
+func pythonWithPyghmi(ctx context.Context) string {
+	for _, python := range []string{"/usr/bin/python3", "python3"} {
+		if exec.CommandContext(ctx, python, "-c", "import pyghmi.ipmi.bmc").Run() == nil {
+			return python
+		}
+	}
+	return ""
+}
+
+// writePyghmi fills the directory of one BMC.
+func writePyghmi(dir, addr string, o Options, guid [16]byte) error {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%x", guid)
+	if o.NewGUID {
+		text = ""
+	}
+	config, err := json.Marshal(map[string]string{
+		"address": host, "port": port, "user": o.User, "password": o.Password, "guid": text, "kg": o.KG,
+	})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), config, 0o600); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "pyghmibmc.py"), []byte(pyghmiProgram), 0o600); err != nil {
+		return err
+	}
+	return writeChassis(dir, o)
 }
