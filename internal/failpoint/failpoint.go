@@ -112,6 +112,12 @@ func reach(node string, name ...string) {
 	}
 }
 
+// around reaches the point before an effect. The function that it returns reaches the one after it.
+func around(node string, name ...string) (after func()) {
+	reach(node, append([]string{"before"}, name...)...)
+	return func() { reach(node, append([]string{"after"}, name...)...) }
+}
+
 // chosen reports whether a point may kill.
 func chosen(dir, point string) bool {
 	text, err := os.ReadFile(filepath.Join(dir, onlyPoints))
@@ -154,10 +160,8 @@ type failingPower struct {
 
 func (p failingPower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	node, name := p.book.commanding(p.device)
-	reach(node, "before", "command", c.String(), name)
-	receipt, err := p.Power.Send(ctx, c)
-	reach(node, "after", "command", c.String(), name)
-	return receipt, err
+	defer around(node, "command", c.String(), name)()
+	return p.Power.Send(ctx, c)
 }
 
 // commanding returns the Node and the step of the open run on a device, and which
@@ -182,73 +186,55 @@ const unasked = "unsaved"
 type failingKube struct{ engine.Kube }
 
 func (k failingKube) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	reach(r.Target.Node, "before", "write", string(r.Step), string(a))
-	err := k.Kube.Act(ctx, r, a, backups, b)
-	reach(r.Target.Node, "after", "write", string(r.Step), string(a))
-	return err
+	defer around(r.Target.Node, "write", string(r.Step), string(a))()
+	return k.Kube.Act(ctx, r, a, backups, b)
 }
 
 func (k failingKube) Restore(ctx context.Context, r remediate.Run, backups [][]byte) ([]string, error) {
-	reach(r.Target.Node, "before", "write", string(r.Step), string(remediate.RestoreTargetNode))
-	readBack, err := k.Kube.Restore(ctx, r, backups)
-	reach(r.Target.Node, "after", "write", string(r.Step), string(remediate.RestoreTargetNode))
-	return readBack, err
+	defer around(r.Target.Node, "write", string(r.Step), string(remediate.RestoreTargetNode))()
+	return k.Kube.Restore(ctx, r, backups)
 }
 
 func (k failingKube) LockNode(ctx context.Context, r remediate.Run) (time.Duration, string, error) {
-	reach(r.Target.Node, "before", "write", string(r.Step), "LockNode")
-	binds, foreign, err := k.Kube.LockNode(ctx, r)
-	reach(r.Target.Node, "after", "write", string(r.Step), "LockNode")
-	return binds, foreign, err
+	defer around(r.Target.Node, "write", string(r.Step), "LockNode")()
+	return k.Kube.LockNode(ctx, r)
 }
 
 func (k failingKube) UnlockNode(ctx context.Context, r remediate.Run) error {
-	reach(r.Target.Node, "before", "write", string(r.Step), "UnlockNode")
-	err := k.Kube.UnlockNode(ctx, r)
-	reach(r.Target.Node, "after", "write", string(r.Step), "UnlockNode")
-	return err
+	defer around(r.Target.Node, "write", string(r.Step), "UnlockNode")()
+	return k.Kube.UnlockNode(ctx, r)
 }
 
 func (k failingKube) Announce(ctx context.Context, a lead.Announcement) (time.Duration, string, error) {
-	reach("", "before", "write", "Lease")
-	binds, foreign, err := k.Kube.Announce(ctx, a)
-	reach("", "after", "write", "Lease")
-	return binds, foreign, err
+	defer around("", "write", "Lease")()
+	return k.Kube.Announce(ctx, a)
 }
 
 // failingRequests kills around what is written to a remediation request.
 type failingRequests struct{ engine.Requests }
 
 func (k failingRequests) SetFinalizer(ctx context.Context, q remediate.Request, run string) error {
-	reach("", "before", "write", "finalizer")
-	err := k.Requests.SetFinalizer(ctx, q, run)
-	reach("", "after", "write", "finalizer")
-	return err
+	defer around("", "write", "finalizer")()
+	return k.Requests.SetFinalizer(ctx, q, run)
 }
 
 func (k failingRequests) RemoveFinalizer(ctx context.Context, q remediate.Request, heldBy string) error {
-	reach("", "before", "write", "release")
-	err := k.Requests.RemoveFinalizer(ctx, q, heldBy)
-	reach("", "after", "write", "release")
-	return err
+	defer around("", "write", "release")()
+	return k.Requests.RemoveFinalizer(ctx, q, heldBy)
 }
 
 // failingChecks has a point before and after every write to a check.
 type failingChecks struct{ engine.Checks }
 
 func (k failingChecks) WriteStatus(ctx context.Context, r policy.CheckReport) error {
-	reach("", "before", "write", "status")
-	err := k.Checks.WriteStatus(ctx, r)
-	reach("", "after", "write", "status")
-	return err
+	defer around("", "write", "status")()
+	return k.Checks.WriteStatus(ctx, r)
 }
 
 // failingRecord has a point before and after a record becomes durable.
 func failingRecord(record func(event.Event) error, ev event.Event) error {
-	reach(ev.Node, "before", "record", string(ev.Step), string(ev.Action))
-	err := record(ev)
-	reach(ev.Node, "after", "record", string(ev.Step), string(ev.Action))
-	return err
+	defer around(ev.Node, "record", string(ev.Step), string(ev.Action))()
+	return record(ev)
 }
 
 // logbook knows every run as it was last saved or loaded. The name of a point
@@ -328,10 +314,8 @@ func (s failingStore) Put(ctx context.Context, r state.Record) (uint64, error) {
 }
 
 func (s failingStore) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
-	reach("", "before", "drop", string(kind))
-	err := s.Store.Delete(ctx, kind, key, version)
-	reach("", "after", "drop", string(kind))
-	return err
+	defer around("", "drop", string(kind))()
+	return s.Store.Delete(ctx, kind, key, version)
 }
 
 func (s failingStore) List(ctx context.Context, kind state.Kind) ([]state.Record, error) {

@@ -166,7 +166,7 @@ func clusterHealthCheck(o object) policy.Check {
 
 func readV1Beta1(c *policy.Check, spec object) {
 	spec.failUnsupported(fieldsV1Beta2, policy.ClusterAPIV1Beta2)
-	c.Conditions = clusterUnhealthy(spec, "unhealthyConditions", "timeout", object.wholeSeconds)
+	c.Conditions = unhealthyConditions(spec, "unhealthyConditions", "timeout", object.wholeSeconds)
 	c.MachineConditions = machineUnhealthy(spec, "timeout", object.wholeSeconds)
 	if spec.has("nodeStartupTimeout") {
 		c.StartupTimeout = spec.wholeSeconds("nodeStartupTimeout")
@@ -179,8 +179,8 @@ func readV1Beta1(c *policy.Check, spec object) {
 func readV1Beta2(c *policy.Check, spec object) {
 	spec.failUnsupported(fieldsV1Beta1, policy.ClusterAPIV1Beta1)
 	checks, remediation := spec.child("checks"), spec.child("remediation")
-	c.Conditions = clusterUnhealthy(checks, "unhealthyNodeConditions", "timeoutSeconds", object.seconds)
-	c.MachineConditions = machineUnhealthy(checks, "timeoutSeconds", object.seconds)
+	c.Conditions = unhealthyConditions(checks, "unhealthyNodeConditions", timeoutSeconds, object.seconds)
+	c.MachineConditions = machineUnhealthy(checks, timeoutSeconds, object.seconds)
 	if checks.has("nodeStartupTimeoutSeconds") {
 		c.StartupTimeout = checks.seconds("nodeStartupTimeoutSeconds")
 	}
@@ -224,25 +224,9 @@ func clusterSelector(spec object, clusterName string) labels.Selector {
 	return s.Add(*own)
 }
 
-// clusterUnhealthy reads a list of unhealthy conditions. A timeout as text is
-// mandatory. A timeout in seconds may be absent and then is 0, as in the Cluster
-// API.
-func clusterUnhealthy(o object, list, timeout string, read func(object, string) time.Duration) []policy.UnhealthyCondition {
-	var found []policy.UnhealthyCondition
-	for _, u := range o.shortList(list) {
-		for _, name := range []string{"type", "status", "timeout"} {
-			if !u.has(name) && (name != "timeout" || name == timeout) {
-				u.fail(u.at(name), "is missing")
-			}
-		}
-		found = append(found, policy.UnhealthyCondition{Type: u.text("type"), Status: u.text("status"), Timeout: read(u, timeout)})
-	}
-	return found
-}
-
 func machineUnhealthy(o object, timeout string, read func(object, string) time.Duration) []policy.UnhealthyCondition {
 	const list = "unhealthyMachineConditions"
-	found := clusterUnhealthy(o, list, timeout, read)
+	found := unhealthyConditions(o, list, timeout, read)
 	for _, u := range found {
 		if slices.Contains(reservedConditions, u.Type) {
 			o.fail(o.at(list), "%q is not for checks", u.Type)
@@ -250,6 +234,9 @@ func machineUnhealthy(o object, timeout string, read func(object, string) time.D
 	}
 	return found
 }
+
+// timeoutSeconds is the field with the timeout of an unhealthy condition in v1beta2.
+const timeoutSeconds = "timeoutSeconds"
 
 // maxSeconds is the longest timeout of the Cluster API.
 const maxSeconds = math.MaxInt32

@@ -190,7 +190,7 @@ func ownTemplate(o object, nodes bool) *policy.Template {
 	o.require("apiVersion", "kind", "name")
 	p := template(o)
 	switch {
-	case p.Kind != "" && (!strings.HasSuffix(p.Kind, "Template") || p.Kind == "Template"):
+	case p.Kind != "" && requestKind(p.Kind) == "":
 		o.fail(o.at("kind"), "%q is not the kind of a template: its name must end in Template", p.Kind)
 	case nodes && p.Namespace == "":
 		o.fail(o.at("namespace"), "is missing: with a nodeSelector the request is made in the namespace of its template")

@@ -75,18 +75,14 @@ func nodeConditions(spec object) []policy.UnhealthyCondition {
 			map[string]any{"type": "Ready", "status": "Unknown", "duration": medik8sDuration},
 		})
 	}
-	return unhealthyConditions(spec, "duration")
+	return unhealthyConditions(spec, "unhealthyConditions", "duration", object.duration)
 }
 
 // escalation reads the templates that are tried one after the other.
 func escalation(spec object) []policy.Escalation {
 	var list []policy.Escalation
 	for _, o := range spec.shortList("escalatingRemediations") {
-		for _, name := range []string{"order", "timeout", "remediationTemplate"} {
-			if !o.has(name) {
-				o.fail(o.at(name), "is missing")
-			}
-		}
+		o.mustHave("order", "timeout", "remediationTemplate")
 		order, _ := get[int64](o, "order", "a whole number")
 		e := policy.Escalation{Order: int(order), Timeout: o.duration("timeout"), Template: *template(o.child("remediationTemplate"))}
 		if o.has("timeout") && e.Timeout < medik8sMinTimeout {
@@ -123,7 +119,7 @@ func templateProblem(path string, p *policy.Template) string {
 	switch {
 	case p.APIVersion == "" || p.Kind == "" || p.Name == "":
 		return path + ": names no template"
-	case !strings.HasSuffix(p.Kind, "Template") || p.Kind == "Template":
+	case requestKind(p.Kind) == "":
 		return fmt.Sprintf("%s: %s is not the kind of a template", path, p.Kind)
 	case p.Kind == metal3Template && p.Namespace != metal3Namespace:
 		// The Machine must own its request, so both must be in the same namespace.

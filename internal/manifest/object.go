@@ -75,6 +75,15 @@ func (o object) fail(path, format string, args ...any) {
 
 func (o object) has(name string) bool { return o.fields[name] != nil }
 
+// mustHave reports each of the names that is missing or null.
+func (o object) mustHave(names ...string) {
+	for _, name := range names {
+		if !o.has(name) {
+			o.fail(o.at(name), "is missing")
+		}
+	}
+}
+
 // get reads a field as a T; want describes a T in messages.
 func get[T any](o object, name, want string) (value T, ok bool) {
 	raw := o.fields[name]
@@ -152,16 +161,22 @@ func (o object) time(name string) time.Time {
 // duration reads a Go duration. A negative one is an error, because it would mean
 // "at once".
 func (o object) duration(name string) time.Duration {
+	d := o.signedDuration(name)
+	if d < 0 {
+		o.fail(o.at(name), "%s is negative", describeValue(o.fields[name]))
+	}
+	return d
+}
+
+// signedDuration reads a duration that may be negative.
+func (o object) signedDuration(name string) time.Duration {
 	s, ok := get[string](o, name, "a duration")
 	if !ok {
 		return 0
 	}
 	d, err := time.ParseDuration(s)
-	switch {
-	case err != nil:
+	if err != nil {
 		o.fail(o.at(name), "%q is not a duration", s)
-	case d < 0:
-		o.fail(o.at(name), "%q is negative", s)
 	}
 	return d
 }
@@ -281,19 +296,6 @@ func (o object) with(name string, value any) object {
 		}
 	}
 	return object{fields: fields, path: o.path, errs: o.errs, left: o.left}
-}
-
-// signedDuration reads a duration that may be negative.
-func (o object) signedDuration(name string) time.Duration {
-	s, ok := get[string](o, name, "a duration")
-	if !ok {
-		return 0
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		o.fail(o.at(name), "%q is not a duration", s)
-	}
-	return d
 }
 
 // describeValue describes a wrong value in a few words.

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"strings"
+	"time"
 
 	"github.com/fenced/fenced/internal/policy"
 )
@@ -90,7 +91,7 @@ func MachineHealthCheck(fields map[string]any) policy.Check {
 	c := checkIdentity(o)
 	spec := o.child("spec")
 	c.Selector = selector(spec.child("selector"))
-	c.Conditions = unhealthyConditions(spec, "timeout")
+	c.Conditions = unhealthyConditions(spec, "unhealthyConditions", "timeout", object.duration)
 	if !spec.has("nodeStartupTimeout") {
 		spec = spec.with("nodeStartupTimeout", defaultStartupTimeout)
 	}
@@ -172,20 +173,17 @@ func invalid(o object) string {
 	return strings.Join(texts, "; ")
 }
 
-// unhealthyConditions reads the list of that name; timeout is the name of its
-// timeout field.
-func unhealthyConditions(spec object, timeout string) []policy.UnhealthyCondition {
-	var list []policy.UnhealthyCondition
-	for _, o := range spec.shortList("unhealthyConditions") {
-		for _, name := range []string{"type", "status", timeout} {
-			// A missing timeout must not mean "at once".
-			if !o.has(name) {
-				o.fail(o.at(name), "is missing")
-			}
+// unhealthyConditions reads a list of unhealthy conditions; timeout is the name of the field with their timeout, and
+// read reads it. A missing timeout must not mean "at once". Only one in seconds may be absent and then is 0, as in
+// the Cluster API.
+func unhealthyConditions(o object, list, timeout string, read func(object, string) time.Duration) []policy.UnhealthyCondition {
+	var found []policy.UnhealthyCondition
+	for _, u := range o.shortList(list) {
+		u.mustHave("type", "status")
+		if timeout != timeoutSeconds {
+			u.mustHave(timeout)
 		}
-		list = append(list, policy.UnhealthyCondition{
-			Type: o.text("type"), Status: o.text("status"), Timeout: o.duration(timeout),
-		})
+		found = append(found, policy.UnhealthyCondition{Type: u.text("type"), Status: u.text("status"), Timeout: read(u, timeout)})
 	}
-	return list
+	return found
 }
