@@ -306,27 +306,31 @@ func (n *nodeless) identifyHardware(ctx context.Context, h bmc.Host, r bmc.Readi
 // readHardware reads what a device reports about the hardware of its host.
 func (h *Hosts) readHardware(ctx context.Context, d bmc.Device, got bmc.Identity) (bmc.Hardware, error) {
 	reported := bmc.Hardware{Serial: got.Serial}
-	p, err := h.opt.Open(d)
+	description, err := h.describe(ctx, d)
 	if err != nil {
 		return reported, err
 	}
-	defer func() { _ = p.Close(ctx) }() // a session left behind is the BMC's to time out
-	describer, ok := p.(bmc.Describer)
-	if !ok {
-		return reported, nil
-	}
-	told, err := describer.Describe(ctx)
-	if err != nil {
-		return reported, err
-	}
-	if match, known := bmc.SerialsMatch(told.Serial, got.Serial); known && !match {
-		return reported, fmt.Errorf("%s reported the serial number %q and then %q", d, got.Serial, told.Serial)
+	if match, known := bmc.SerialsMatch(description.Serial, got.Serial); known && !match {
+		return reported, fmt.Errorf("%s reported the serial number %q and then %q", d, got.Serial, description.Serial)
 	}
 	if !bmc.UsableSerial(reported.Serial) {
-		reported.Serial = told.Serial
+		reported.Serial = description.Serial
 	}
-	reported.MACs = told.MACs
+	reported.MACs = description.MACs
 	return reported, nil
+}
+
+// describe asks a device what it is. The description is empty if its driver has none.
+func (h *Hosts) describe(ctx context.Context, d bmc.Device) (bmc.Description, error) {
+	p, err := h.opt.Open(d)
+	if err != nil {
+		return bmc.Description{}, err
+	}
+	defer func() { _ = p.Close(ctx) }() // a session left behind is the BMC's to time out
+	if describer, ok := p.(bmc.Describer); ok {
+		return describer.Describe(ctx)
+	}
+	return bmc.Description{}, nil
 }
 
 // stillSame compares a reading of an open run with what the BMC reported when its hardware

@@ -60,16 +60,11 @@ func (c *Cluster) enrollableWithoutUUID(s Subject, old state.Pin, x Enrollment) 
 // reportOf returns what an unidentified device reports. MAC addresses are an
 // addition: a device that cannot be described has none.
 func (h *Hosts) reportOf(ctx context.Context, d bmc.Device, got bmc.Identity) *report {
-	var macs []string
-	if p, err := h.opt.Open(d); err == nil {
-		if describer, ok := p.(bmc.Describer); ok {
-			if t, err := describer.Describe(ctx); err == nil {
-				macs = t.MACs
-			}
-		}
-		_ = p.Close(ctx) // a session left behind is the BMC's to time out
+	description, err := h.describe(ctx, d)
+	if err != nil {
+		return newReport(got, nil)
 	}
-	return newReport(got, macs)
+	return newReport(got, description.MACs)
 }
 
 // encodeReports is the Reported of a pin: one line for each device, empty for one
