@@ -24,6 +24,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 // Server is a running Redfish service.
@@ -235,7 +237,7 @@ func (o Options) withDefaults() Options {
 			s.ID = fmt.Sprint(i + 1)
 		}
 		if s.UUID == "" {
-			s.UUID = randomUUID()
+			s.UUID = string(uuid.NewUUID())
 		}
 		if s.Serial == "" {
 			s.Serial = "SN-" + s.ID
@@ -250,12 +252,6 @@ func (o Options) withDefaults() Options {
 	}
 	o.Systems = systems
 	return o
-}
-
-func randomUUID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails, by its documentation
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // macOf is an address that is as unique as the UUID, in a range that no maker

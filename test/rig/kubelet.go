@@ -2,7 +2,6 @@ package rig
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -175,7 +175,7 @@ type boot struct {
 
 func startBoot(ctx context.Context, client kubernetes.Interface, o KubeletOptions) *boot {
 	ctx, cancel := context.WithCancel(ctx)
-	b := &boot{client: client, opts: o, bootID: newUUID(), cancel: cancel, done: make(chan struct{})}
+	b := &boot{client: client, opts: o, bootID: string(uuid.NewUUID()), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(b.done)
 		b.run(ctx)
@@ -222,13 +222,6 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	}
-}
-
-func newUUID() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[0:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // machineID is stored on the host's disk, so it is the same after each boot.

@@ -2,7 +2,6 @@ package scene
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"slices"
 	"sync"
@@ -126,13 +125,6 @@ func (m *metal) FirstAsked() time.Time {
 		return time.Unix(0, at)
 	}
 	return time.Time{}
-}
-
-func newUUID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails, by its documentation
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }
 
 // Outlet is one outlet of a power distribution unit: an ipmi_sim whose chassis is
