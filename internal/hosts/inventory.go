@@ -60,7 +60,7 @@ type Checked struct {
 type LastCheck struct {
 	Level, Device int       // indexes into bmc.Host.Levels and its Devices
 	At            time.Time // zero: not checked yet
-	// Reason and Problem are why a fence could not use the device; empty if it could.
+	// Reason and Problem say why a fence could not use the device; they are empty if it could.
 	Reason   reason.Code
 	Problem  string
 	Power    bmc.PowerState

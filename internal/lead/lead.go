@@ -276,7 +276,7 @@ func (l *Lead) ReportOwnerless() {
 	}
 }
 
-// StepAside says whether this instance leaves the cluster to the others. It returns false if the
+// StepAside makes this instance leave the cluster to the others, or no longer. It returns false if the
 // store has no other users.
 func (l *Lead) StepAside(aside bool) (shared bool) { return l.opt.Owners.StepAside(l.opt.Name, aside) }
 

@@ -76,7 +76,7 @@ func nameOf(t remediate.Target) string {
 	return "Node " + t.Node
 }
 
-// asksForPower says whether a run is what OpenShift's check asks the owner of a host for with
+// asksForPower reports whether a run is what OpenShift's check asks the owner of a host for with
 // an annotation on the Machine: a power cycle.
 func asksForPower(run remediate.Run, machine, check object) bool {
 	return run.Strategy == remediate.PowerCycle && isOpenShift(machine) && isOpenShift(check)
@@ -96,7 +96,7 @@ func visitBefore(run remediate.Run, e event.Event) remediate.Visit {
 	return remediate.Visit{}
 }
 
-// isolatedIn says whether the Node was isolated in a stay in step 2.
+// isolatedIn reports whether the Node was isolated in a stay in step 2.
 func isolatedIn(run remediate.Run, v remediate.Visit) bool {
 	return v.Step == remediate.DeleteNode && !run.Isolated.Before(v.Started) && !run.Isolated.After(v.Ended)
 }
@@ -261,5 +261,5 @@ func requestOf(run remediate.Run) (object, bool) {
 	}, true
 }
 
-// isOpenShift says whether an object is of OpenShift's Machine API.
+// isOpenShift reports whether an object is of OpenShift's Machine API.
 func isOpenShift(o object) bool { return strings.HasPrefix(o.APIVersion, "machine.openshift.io/") }

@@ -212,7 +212,7 @@ type objectName struct{ kind, namespace, name string }
 
 func nameOfObject(o object) objectName { return objectName{o.Kind, o.Namespace, o.Name} }
 
-// nodeMayChange says whether a mark on the Node is in the way of nothing that the run does,
+// nodeMayChange reports whether a mark on the Node is in the way of nothing that the run does,
 // and until when; zero: for longer than the writing takes. spacing is the time between the two
 // readings that prove an Off.
 func nodeMayChange(r *remediate.Run, spacing time.Duration, now time.Time) (may bool, until time.Time) {

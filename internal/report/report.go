@@ -182,7 +182,7 @@ func (r *Report) readEvent(e event.Event, s State) {
 	r.waiting = append(r.waiting, e)
 }
 
-// isOfRun says whether an event is of the course of a run.
+// isOfRun reports whether an event is of the course of a run.
 func isOfRun(e event.Event) bool {
 	switch e.Type {
 	case event.Started, event.Stepped, event.Failed:
@@ -191,7 +191,7 @@ func isOfRun(e event.Event) bool {
 	return false
 }
 
-// isOfPolicy says whether an event is one of those that ofPolicy reports.
+// isOfPolicy reports whether an event is one of those that ofPolicy reports.
 func isOfPolicy(e event.Event) bool {
 	switch e.Type {
 	case event.Refused, event.LimitClosed, event.LimitOpened, event.CheckChanged:
