@@ -5,9 +5,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/order"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 )
 
 // ConfirmOff accepts a manual confirmation, in place of a proof, that a Node's host is off
@@ -52,7 +56,7 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome,
 		out.Run = done.Run
 		return out, err
 	}
-	draft := c.book.opt.Draft.complete(p, nil)
+	draft := p.complete(c.book.opt.Draft, nil)
 	draft.Confirmed = o.ForRecord()
 	draft.Trigger = "confirmed off by " + o.Actor + ": " + o.Reason
 	a.gates = out.Gates
@@ -79,4 +83,93 @@ func (c *Cluster) confirmationGates(a candidate, p *probe, against string, held 
 		return g.Name == "host" && !p.passwordWithheld || g.Name == "identity" || held && g.Name == "openRun"
 	})
 	return append([]reason.Gate{confirmation}, gates...)
+}
+
+// gatherEvidence reads every power level, and then the cluster, about a host that a person
+// reports as off. against is the evidence that contradicts the report, "" for none.
+func (ps *probes) gatherEvidence(ctx context.Context, draft remediate.Run) (p *probe, evidence []string, against string) {
+	p = &probe{draft: draft}
+	evidence, against = ps.readAllLevels(ctx, p)
+	fresh := ps.probeCluster(ctx, p)
+	p.at = time.Now()
+	more, aliveBecause := describeNode(fresh, p.at)
+	if p.nodeAlive && aliveBecause == "" {
+		aliveBecause = "the Node's Lease was renewed after its Ready turned Unknown"
+	}
+	if against == "" {
+		against = aliveBecause
+	}
+	return p, append(evidence, more...), against
+}
+
+// readAllLevels reads every power level once.
+func (ps *probes) readAllLevels(ctx context.Context, p *probe) (evidence []string, against string) {
+	h, err := ps.opt.Hosts.Find(ctx, p.draft.Target)
+	if err != nil {
+		if r, ok := reason.AsRefusal(err); ok && p.draft.Target.Address == "" {
+			_, bareErr := ps.opt.Hosts.FindBare(ctx, p.draft.Target)
+			p.hostError, p.hostDetail, p.passwordWithheld = r.Reason, r.Message, bareErr == nil
+		}
+		return []string{"power: no BMC can be read: " + reason.Sentence(err)}, ""
+	}
+	ps.opt.Hosts.FixTarget(&p.draft.Target, h)
+	p.draft.Limits.Levels = len(h.Levels)
+	for i := range h.Levels {
+		name := power.LevelText(h, i)
+		r, s, err := power.OpenAndRead(ctx, ps.opt.Open, h, i, ps.opt.Timing)
+		if err != nil {
+			evidence = append(evidence, "power: "+name+" cannot be read: "+reason.Sentence(err))
+			continue
+		}
+		s.Close(ctx)
+		evidence = append(evidence, "power: "+name+" reads "+r.State.String())
+		if (r.State == bmc.On || r.Partial || r.Contradicted) && against == "" {
+			against = name + " reads On"
+		}
+	}
+	return evidence, against
+}
+
+// describeNode is what uncached reads of the cluster say about the host.
+func describeNode(f run.Fresh, now time.Time) (evidence []string, against string) {
+	switch n := f.Observation.Node; {
+	case n.Exists == remediate.CannotTell:
+		evidence = append(evidence, "node: it cannot be read")
+	case n.Exists == remediate.No:
+		evidence = append(evidence, "node: it does not exist")
+	case n.Ready == remediate.Yes:
+		evidence, against = append(evidence, "node: Ready"), "the Node is Ready"
+	default:
+		evidence = append(evidence, "node: not Ready"+notReadyFor(f.Node, now))
+	}
+	switch l := f.Observation.Lease; {
+	case !l.Known:
+		evidence = append(evidence, "lease: it cannot be read")
+	case l.ResourceVersion == "":
+		evidence = append(evidence, "lease: it does not exist")
+	default:
+		evidence = append(evidence, "lease: "+renewedText(now.Sub(l.RenewTime))+", by the Node's clock")
+	}
+	return evidence, against
+}
+
+// renewedText is how long ago a Lease says that it was renewed. Its time may be any.
+func renewedText(ago time.Duration) string {
+	if ago < 0 {
+		return "renewed at a time that is still to come"
+	}
+	return "renewed " + ago.Round(time.Second).String() + " ago"
+}
+
+// notReadyFor is the status of a Node's Ready condition and how long it has had it, as text
+// in parentheses; "" when unknown.
+func notReadyFor(n *policy.Node, now time.Time) string {
+	if n == nil {
+		return ""
+	}
+	status, at := readyCondition(n)
+	if at.IsZero() {
+		return ""
+	}
+	return " (" + status + ") for " + now.Sub(at).Round(time.Second).String()
 }

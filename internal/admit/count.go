@@ -1,13 +1,20 @@
 package admit
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
-	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
+
+// What the limits count: how many Nodes are down, and what each run uses up, which is its starts, its
+// place in flight, its place in its zone, and its part in the history of its host. What another
+// remediator was asked counts as a run. // I11, I15
 
 // count fills in the facts about Nodes and runs. f.InFlightTotal is the number of slots
 // taken. releasedAt is when a person last released the host; zero: never.
@@ -23,7 +30,7 @@ func (b *Book) countAll(a candidate, f *guard.Facts, releasedAt, now time.Time) 
 	b.countNodes(a, f)
 	b.countRuns(a, f, releasedAt, now)
 	if f.NeedsHost || f.AsksOther {
-		f.NextStart, f.StartsLastHour = handoverBook{b}.allRuns().nextStart(b.opt.Limits.Guards().Bucket(), false, now)
+		f.NextStart, f.StartsLastHour = b.runs.all().nextStart(b.opt.Limits.Guards().Bucket(), false, now)
 	} else {
 		f.Deletion = b.runs.countDeletions(b.ledger, b.replacements, b.opt.Limits.Guards(), a, now)
 	}
@@ -44,18 +51,18 @@ func (b *Book) countNodes(a candidate, f *guard.Facts) {
 
 // countRuns fills in the facts about runs. b.mu is held.
 func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time) {
-	all := handoverBook{b}.allRuns()
-	h := handoverBook{b}.history(a, releasedAt)
+	all, zones := b.runs.all(), zoneCount{}
+	h := all.history(a, b.stableUntil[a.draft.Target.Node], releasedAt)
 	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
 	for _, r := range all.each() {
 		if !r.Open() || r.ID == a.draft.ID { // the latter: a Waiting run that is due
 			continue
 		}
-		asked, isAsked := b.asked[r.ID]
-		switch {
-		case isAsked && sameHost(r.Target, a.draft.Target):
+		asked, isAsked := all.asked[r.ID]
+		switch onHost := sameHost(r.Target, a.draft.Target); {
+		case onHost && isAsked:
 			f.OpenRun = "the remediator of " + asked.Asks()
-		case r.Target.Overlaps(a.draft.Target):
+		case onHost:
 			f.OpenRun = r.ID
 		case r.ControlPlane && f.ControlPlane:
 			f.ControlPlaneRun = r.ID // Waiting and Held ones, too
@@ -63,99 +70,272 @@ func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time)
 		if all.inFlight(r) {
 			f.InFlight++
 		}
+		if all.inZone(r) {
+			zones.add(zoneOf(b.ledger, zoneKey(a, b.opt.Limits), r))
+		}
 	}
-	all.countZone(b.ledger, zoneKey(a, b.opt.Limits), &a.draft, f)
+	f.ZoneInFlight = zones.inFlight(f.Zone, f.ZoneUnknown)
 	f.InFlightTotal = max(f.InFlightTotal, f.InFlight)
 }
 
-// reserve lists a run as open if the limits still allow it: when two candidates have passed
-// all gates, the first one may have used up a limit for the second. slots is the number of
-// slots taken over all clusters. An error is a *reason.Refusal. // I11, I12
-func (b *Book) reserve(a candidate, r remediate.Run, slots int, releasedAt, now time.Time) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return errRemoved()
-	}
-	if g, refused := firstFailing(b.checkGates(a, now)); refused {
-		return reason.RefusalOf(g)
-	}
-	if why := (handoverBook{b}).blocks(r.Target); why != "" { // I22
-		return &reason.Refusal{Reason: reason.AlreadyRequested, Message: why}
-	}
-	a.draft = r
-	f := guard.Facts{
-		Manual: r.Manual != nil, ControlPlane: r.ControlPlane, NeedsHost: r.Strategy == remediate.PowerCycle, InFlightTotal: slots,
-	}
-	b.countAll(a, &f, releasedAt, now)
-	if g, refused := firstFailing(guard.StartGates(b.opt.Limits.Guards(), f, now)); refused {
-		return reason.RefusalOf(g)
-	}
-	b.runs.byID[r.ID], b.runsChanged = &r, true
-	return nil
-}
-
-// checkGates returns a failing gate if the check no longer asks for the run, now that other
-// runs have started: its limit, a budget or another check may forbid it. It returns nil if
-// the check still asks, or if a person ordered the run. b.mu is held.
-func (b *Book) checkGates(a candidate, now time.Time) []reason.Gate {
-	if a.check == nil {
+// startsOf lists when a run began, and began again, as the rate of its kind counts it: a run that
+// deletes a Machine is one kind, a power cycle the other. A power cycle that was aborted before it acted
+// on the host does not count. A Waiting run that was admitted begins now: of two that are due, the second
+// must know of the first. // I11
+func (rs runs) startsOf(r *remediate.Run, deletion bool, now time.Time) (list []time.Time) {
+	if deletesOnly(r) != deletion || r.Step == remediate.Aborted && !deletion && !r.TouchedHost() {
 		return nil
 	}
-	b.applyOpenRuns(now)
-	if a.draft.Request != nil {
-		return requestBook{b}.requestGates(a.draft, now)
+	for _, s := range r.Starts() {
+		list = append(list, s.At)
 	}
-	code := reason.NotUnhealthy
-	targets := b.ledger.ActingOn(a.check.ID(), subjectOf(a.draft.Target), now)
-	for i := range targets {
-		t := &targets[i]
-		switch {
-		case targetKey(t) != a.key:
-		case isActionable(a.check, t) && strategyOf(a.check, t) == a.draft.Strategy:
-			return nil
-		case len(t.Refusals) > 0:
-			code = t.Refusals[0]
+	if rs.isAdmitted(r) {
+		list = append(list, now)
+	}
+	return list
+}
+
+// isAdmitted says whether a Waiting run has passed the limits, and is about to begin again.
+func (rs runs) isAdmitted(r *remediate.Run) bool {
+	return r.Step == remediate.Waiting && (rs.reserved[r.ID] || r.Retry != nil)
+}
+
+// deletesOnly says whether a run deletes its Machine and switches no power.
+func deletesOnly(r *remediate.Run) bool { return r.Strategy == remediate.DeleteMachine }
+
+// inFlight says whether a run counts against the limits of power cycles in flight: from its
+// start until its Node has registered, or it is Waiting or Held or has ended. A Waiting run
+// counts again from the moment when it was admitted. // I11
+func (rs runs) inFlight(r *remediate.Run) bool {
+	return r.Open() && !deletesOnly(r) && (!r.Step.Idle() || rs.isAdmitted(r)) && r.Step != remediate.RestoreNode
+}
+
+// inZone says whether a run counts against the limit of its zone: until its host is known to be on.
+func (rs runs) inZone(r *remediate.Run) bool {
+	return rs.inFlight(r) && r.Step != remediate.AwaitNode
+}
+
+// nextStart is when the bucket has a token for another run of a kind, and how many of that
+// kind the cluster started in the last hour. // I11
+func (rs runs) nextStart(bucket guard.Bucket, deletion bool, now time.Time) (at time.Time, lastHour int) {
+	if bucket.PerHour <= 0 {
+		return time.Time{}, 0
+	}
+	var starts []time.Time
+	for _, r := range rs.each() {
+		for _, at := range rs.startsOf(r, deletion, now) {
+			starts = append(starts, at)
+			if now.Sub(at) < time.Hour {
+				lastHour++
+			}
 		}
 	}
-	return []reason.Gate{{Name: "check", Reason: code, Value: "the check no longer asks for this action", Threshold: "still asked for", Source: "check " + a.check.Key()}}
+	return bucket.Next(starts, now), lastHour
 }
 
-// evaluation is what policy needs to evaluate the target of one run again: the check as it
-// is now, and its surroundings.
-type evaluation struct {
-	check      *policy.Check // nil: it is gone
-	context    policy.CheckContext
-	requests   []*policy.Request
-	doubt      policy.Doubt // why the fresh Machine and Node may not belong together
-	notOwned   policy.NotOwned
-	newMachine string // the Machine that has claimed the Node since; "" if the run has a Machine
+// zoneOf returns the zone of the host of a run, or of a draft; "" if it is in none. The labels in the
+// record come first: a host stays where it is, and its Node may be gone, lack the zone label until step
+// 5, or be that of another machine with the same name. A run whose record has no labels counts where
+// its Node is; if that does not tell, known is false: the host counts in every zone. // I11
+func zoneOf(l *policy.Ledger, key string, r *remediate.Run) (zone string, known bool) {
+	if zone := r.NodeLabels[key]; zone != "" {
+		return zone, true
+	}
+	n := l.Node(r.Target.Node)
+	switch ours := n != nil && n.UID == r.Target.NodeUID; {
+	case n != nil && n.Labels[key] != "":
+		return n.Labels[key], true
+	case ours && n.BootID == "":
+		return "", false
+	case ours && r.Attempt <= 1:
+		return "", true
+	}
+	return "", r.NodeLabels != nil
 }
 
-// evaluationOf finds the run's check and what it needs to evaluate the fresh Machine m and
-// Node n, each of which may be nil. ok is false before the view is complete: after a start
-// the ledger knows only the checks from files.
-func (b *Book) evaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) (j evaluation, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.complete {
-		return evaluation{}, false
+// zoneKey is the label that holds the zone, for a candidate.
+func zoneKey(a candidate, limits *Limits) string { return cmp.Or(a.zoneKey, limits.Guards().ZoneKey) }
+
+// zoneCount is how many runs are in flight by zone. Those in inAny may be in each of them. The breaker of
+// a zone counts only Nodes that exist: it is about a view that cannot be trusted, and a run has proven its
+// host off. // I11
+type zoneCount struct {
+	byZone map[string]int
+	inAny  int
+}
+
+func (c *zoneCount) add(zone string, known bool) {
+	switch {
+	case !known:
+		c.inAny++
+	case zone != "":
+		if c.byZone == nil {
+			c.byZone = map[string]int{}
+		}
+		c.byZone[zone]++
 	}
-	j.doubt, j.notOwned = b.ledger.Doubt(m, n), b.ledger.NotOwned(m, n)
-	if m := b.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
-		j.newMachine = m.Key()
+}
+
+// inFlight is how many count in a zone. One that is not known may be the one with the most of them.
+func (c *zoneCount) inFlight(zone string, unknown bool) int {
+	switch {
+	case unknown:
+		return c.inAny + slices.Max(append(slices.Collect(maps.Values(c.byZone)), 0))
+	case zone != "":
+		return c.inAny + c.byZone[zone]
 	}
-	for _, counters := range b.ledger.Counters() {
-		check := b.ledger.Check(counters.ID())
-		if check == nil || !isCheckOf(r, check) {
+	return 0
+}
+
+// anyZone says whether a Node has the zone label key. The ledger knows that of its own, ledgerKey.
+func anyZone(l *policy.Ledger, ledgerKey, key string) bool {
+	if key == ledgerKey {
+		return l.HasZones()
+	}
+	for n := range l.Nodes() {
+		if n.Labels[key] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// fleetOf counts Nodes, and those of one zone. The ledger counts by one zone label,
+// ledgerKey. For a check with another zone label this function counts, which is slower.
+func fleetOf(l *policy.Ledger, ledgerKey, key, zone string) policy.Fleet {
+	if zone == "" || key == ledgerKey {
+		return l.Fleet(zone)
+	}
+	f := l.Fleet("")
+	for n := range l.Nodes() {
+		if n.Labels[key] != zone {
 			continue
 		}
-		name := r.Target.Machine // the name of a target in the check
-		if check.SelectsNodes {
-			name = r.Target.Node
+		f.ZoneNodes++
+		if !n.Ready() {
+			f.ZoneNotReady++
 		}
-		j.check, j.context, j.requests = check, b.ledger.CheckContext(check), b.ledger.Requests(name, m, n)
-		break
 	}
-	return j, true
+	return f
+}
+
+// healthyReset: once a Node was Ready for this time after a run, that run and earlier ones
+// no longer count in the back-off. // I15
+const healthyReset = time.Hour
+
+// history lists the power cycles that acted on one host.
+type history struct {
+	powerCycles []remediate.Run
+	// releasedAt is when a person released the host. Runs that started before do not count.
+	releasedAt time.Time
+	// stableUntil is when the Node's last period of at least healthyReset of Ready ended. // I15
+	stableUntil time.Time
+}
+
+// history collects what has acted on the host of a candidate, the newest first, also under another name
+// of the host. While a check goes through its escalation, the objects of its other templates do not count:
+// their number and their times are those that the author of the check chose, each comes once, and a
+// default of three a day would end an escalation of four. Afterwards all of them count. rs has others. // I15
+func (rs runs) history(a candidate, stableUntil, releasedAt time.Time) history {
+	h := history{releasedAt: releasedAt, stableUntil: stableUntil}
+	passed := rs.stepsOfEscalation(a)
+	for id, r := range rs.each() {
+		if r.Strategy == remediate.PowerCycle && r.TouchedHost() && sameHost(r.Target, a.draft.Target) && !passed[id] {
+			h.powerCycles = append(h.powerCycles, *r)
+		}
+	}
+	slices.SortFunc(h.powerCycles, func(a, b remediate.Run) int { return b.Started.Compare(a.Started) })
+	return h
+}
+
+// stepsOfEscalation are the objects that the escalation of a candidate's check has made from its other
+// templates, by the IDs that they have as runs.
+func (rs runs) stepsOfEscalation(a candidate) map[string]bool {
+	passed := map[string]bool{}
+	if a.check == nil || a.template == nil || len(a.check.Escalation) == 0 {
+		return passed
+	}
+	for _, r := range rs.asked {
+		if !r.Ended.IsZero() || r.Check != a.check.Mark() || !r.Target.Overlaps(a.draft.Target) {
+			continue
+		}
+		for i, o := range r.Objects {
+			if !o.Gone.IsZero() && !o.IsFrom(*a.template) {
+				passed[asRun(&r, i).ID] = true
+			}
+		}
+	}
+	return passed
+}
+
+// lastEnded is the latest end of a power cycle; zero: none has ended.
+func (h history) lastEnded() (last time.Time) {
+	for _, r := range h.powerCycles {
+		last = times.Later(last, r.Ended)
+	}
+	return last
+}
+
+// startedWithin counts the power cycles that started within the last d, and after the last
+// release by a person. A run that waited and began again counts for each start that acted on the
+// host. // I15
+func (h history) startedWithin(now time.Time, d time.Duration) (n int) {
+	for _, r := range h.powerCycles {
+		for _, s := range r.Starts() {
+			if s.Acted && now.Sub(s.At) < d && !s.At.Before(h.releasedAt) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// failedInARow counts the newest power cycles in a row that did not end Done, since the last
+// release and since the Node was last Ready for healthyReset. // I15
+func (h history) failedInARow() (n int) {
+	for _, r := range h.powerCycles {
+		switch {
+		case r.Open():
+			continue
+		case r.Step == remediate.Done, r.Started.Before(h.releasedAt), !r.Ended.After(h.stableUntil.Add(-healthyReset)):
+			return n
+		}
+		n++
+	}
+	return n
+}
+
+// stableUntil is, by Node, when the last period of at least healthyReset of Ready ended. The
+// lock of the Book protects it.
+type stableUntil map[string]time.Time
+
+// recordTransitions records the Nodes that become not Ready after such a period. Call it
+// before the ledger applies the changes.
+func (s stableUntil) recordTransitions(l *policy.Ledger, now time.Time, changes []policy.Change) {
+	for i := range changes {
+		n, ok := changes[i].Value.(*policy.Node)
+		if !ok || n == nil || n.Ready() {
+			continue
+		}
+		before := l.Node(n.Name)
+		if before == nil || !before.Ready() {
+			continue
+		}
+		_, from := readyCondition(before)
+		_, until := readyCondition(n)
+		if !from.IsZero() && until.Sub(from) >= healthyReset && !until.After(now) {
+			s[n.Name] = until
+		}
+	}
+}
+
+// readyCondition returns the status of a Node's Ready condition, and since when it has that
+// status; zero: unknown.
+func readyCondition(n *policy.Node) (status string, at time.Time) {
+	for _, c := range n.Conditions {
+		if c.Type == "Ready" {
+			return c.Status, c.LastTransition
+		}
+	}
+	return "", time.Time{}
 }

@@ -1,12 +1,13 @@
 package admit
 
 import (
-	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
@@ -87,7 +88,7 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.opt.Lead.CompareSlots()
 		found, _ := c.book.Counters()
 		checksDue := c.checks.tell(found, c.emit, now) // before the refusals that follow from it
-		checksDue = times.Sooner(checksDue, c.checks.tellCrowds(crowds(c.book), c.emit, now))
+		checksDue = times.Sooner(checksDue, c.checks.tellCrowds(c.book.Objects().crowds(), c.emit, now))
 		due = times.Sooner(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
 		due = times.Sooner(due, checksDue)
 		due = times.Sooner(due, c.resumer.consider(now))
@@ -178,43 +179,6 @@ func (c *Cluster) tooOld(now time.Time) bool {
 	return true
 }
 
-// isActionable says whether the check asks for an action that fenced carries out. A request
-// that the in-cluster controller has already written on the Machine does not prevent a power
-// cycle: fenced carries out that request.
-func isActionable(check *policy.Check, t *policy.TargetReport) bool {
-	if strategyOf(check, t) == "" {
-		return false
-	}
-	for _, r := range t.Refusals {
-		if r != reason.AlreadyRequested || t.Action != policy.PowerCycle {
-			return false
-		}
-	}
-	return true
-}
-
-// strategyOf is how fenced carries out the action of a check; "" when another controller
-// does. A request from fenced's own template needs no object: it is a power cycle.
-func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy {
-	switch t.Action {
-	case policy.PowerCycle:
-		return remediate.PowerCycle
-	case policy.DeleteMachine, policy.MarkOwner:
-		return remediate.DeleteMachine
-	case policy.CreateRequest:
-		if usesOwnTemplate(check, t) {
-			return remediate.PowerCycle
-		}
-	}
-	return ""
-}
-
-// usesOwnTemplate says whether the request would be made from fenced's own template.
-func usesOwnTemplate(check *policy.Check, t *policy.TargetReport) bool {
-	template := cmp.Or(t.Template, check.Template)
-	return template != nil && template.IsOwn()
-}
-
 // consider evaluates the gates of one candidate: first without I/O, then, after a probe of
 // BMC and cluster, all of them. If all pass it starts the run. It returns when to consider
 // the candidate again; zero: after the next change.
@@ -252,7 +216,7 @@ func (c *Cluster) consider(ctx context.Context, a candidate, now time.Time) time
 	with := takeover{session: p.session, look: &p.look}
 	p.session = nil
 	c.probes.drop(a.key)
-	return c.startAsync(ctx, a, c.book.opt.Draft.complete(p, a.check), with, now)
+	return c.startAsync(ctx, a, p.complete(c.book.opt.Draft, a.check), with, now)
 }
 
 // recheckAt is when a failing gate is evaluated again: most inputs of gates are not in the
@@ -272,11 +236,47 @@ func (c *Cluster) quarantineIfOverLimit(ctx context.Context, a candidate, g reas
 	}
 }
 
-func firstFailing(gates []reason.Gate) (reason.Gate, bool) {
-	for _, g := range gates {
-		if !g.Pass {
-			return g, true
-		}
+// overdueEvery is how often the deciding goroutine looks for deletions that are overdue.
+const overdueEvery = 5 * time.Second
+
+// Deletions are those of Machines which, or the Nodes of which, still exist.
+type Deletions struct {
+	opt  Options
+	wake func()
+
+	// Only the deciding goroutine uses what follows.
+	next     time.Time
+	reported map[string]bool // the overdue ones, by run ID
+}
+
+// List lists the runs that asked for such a deletion: those that count against
+// guards.maxDeletions, and those that have exceeded guards.deletionTimeout and count no more.
+func (d *Deletions) List(now time.Time) (inProgress, overdue []remediate.Run) {
+	return d.opt.Book.Objects().disappearing(now)
+}
+
+// reportOverdue reports each deletion once that has become overdue. Its place is free from
+// now on.
+func (d *Deletions) reportOverdue(now time.Time) {
+	if now.Before(d.next) || !d.opt.Lead.Leads() {
+		return
 	}
-	return reason.Gate{}, false
+	d.next = now.Add(overdueEvery)
+	_, list := d.List(now)
+	slices.SortFunc(list, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
+	reported := map[string]bool{}
+	for _, r := range list {
+		if reported[r.ID] = true; d.reported[r.ID] {
+			continue
+		}
+		d.opt.Emit(event.Event{Type: event.Failed, Cluster: d.opt.Name, Node: r.Target.Node, Run: r.ID, Check: r.CheckID,
+			Reason: reason.DeletionOverdue, Message: overdueMessage(r, d.opt.Limits.Guards().DeletionTimeout)})
+		d.wake()
+	}
+	d.reported = reported
+}
+
+func overdueMessage(r remediate.Run, timeout time.Duration) string {
+	return fmt.Sprintf("delete Machine %s/%s: the Machine or its Node still exists %s after that (guards.deletionTimeout), so it no longer counts against guards.maxDeletions; "+
+		"look at its finalizers and at the log of its controller", r.Target.Namespace, r.Target.Machine, timeout)
 }

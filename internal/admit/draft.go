@@ -2,6 +2,9 @@ package admit
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"strconv"
 	"strings"
 	"time"
 
@@ -112,25 +115,26 @@ func (d Drafter) draftForCheck(check *policy.Check, t *policy.TargetReport, targ
 	return r
 }
 
-// complete returns the run to start after a probe: the draft with host and address, and as a
-// control-plane run if the fresh objects say so, and with one power cycle for a Machine that never
-// had a Node, or whose Node is gone and was not pinned. The template of the check limits the power cycles. check is
-// nil for an order. // I12
-func (d Drafter) complete(p *probe, check *policy.Check) remediate.Run {
-	r := p.draft
-	if p.controlPlane && !r.ControlPlane {
-		r.ControlPlane, r.Isolation = true, d.controlPlaneIsolation(r.Target, check)
+// strategyOf is how fenced carries out the action of a check; "" when another controller
+// does. A request from fenced's own template needs no object: it is a power cycle.
+func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy {
+	switch t.Action {
+	case policy.PowerCycle:
+		return remediate.PowerCycle
+	case policy.DeleteMachine, policy.MarkOwner:
+		return remediate.DeleteMachine
+	case policy.CreateRequest:
+		if usesOwnTemplate(check, t) {
+			return remediate.PowerCycle
+		}
 	}
-	if p.attempts > 0 {
-		r.Limits.MaxAttempts = min(r.Limits.MaxAttempts, p.attempts)
-	}
-	if p.templateUnread != "" {
-		r.Trigger += "; one power cycle only, because the template that may forbid others could not be read: " + p.templateUnread
-	}
-	if r.Target.Node == "" || r.Target.ByHardware { // a host that does not join after one boot is installed anew
-		r.Limits.MaxAttempts = 1
-	}
-	return r
+	return ""
+}
+
+// usesOwnTemplate says whether the request would be made from fenced's own template.
+func usesOwnTemplate(check *policy.Check, t *policy.TargetReport) bool {
+	template := cmp.Or(t.Template, check.Template)
+	return template != nil && template.IsOwn()
 }
 
 // checkID identifies a check among checks of all kinds. It does not depend on the API version
@@ -155,7 +159,7 @@ func (b *Book) candidateForCheck(check *policy.Check, t *policy.TargetReport) (c
 	}
 	r := b.opt.Draft.draftForCheck(check, t, targetOf(b.ledger, b.opt.Name, m, n, t.Node))
 	r.Origin = b.replacements.originOf(m)
-	r.NodeLabels, r.NodeNames = handoverBook{b}.knownNode(r.Target, n)
+	r.NodeLabels, r.NodeNames = b.runs.knownNode(r.Target, n)
 	return candidate{
 		key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, check: check, missingHost: missingHost(b.ledger, m),
 		startingUntil: startingUntil(t, m), asksOther: check.HandsOver(t), template: cmp.Or(t.Template, check.Template),
@@ -177,7 +181,7 @@ func (b *Book) candidateForOrder(o order.Order) (candidate, error) {
 	r := d.base()
 	r.Strategy, r.OffOnly = remediate.PowerCycle, o.OffOnly
 	r.Target = targetOf(b.ledger, b.opt.Name, m, n, node)
-	r.NodeLabels, r.NodeNames = handoverBook{b}.knownNode(r.Target, n)
+	r.NodeLabels, r.NodeNames = b.runs.knownNode(r.Target, n)
 	r.ControlPlane = n != nil && n.ControlPlane || m != nil && m.ControlPlane
 	if r.ControlPlane {
 		r.Isolation = d.controlPlaneIsolation(r.Target, nil)
@@ -218,4 +222,11 @@ func objectsOf(l *policy.Ledger, o order.Order) (n *policy.Node, m *policy.Machi
 func noSuchMachine(machine string) error {
 	return &reason.Refusal{Reason: reason.NoSuchMachine,
 		Message: "no Machine is named " + machine + ", or one of OpenShift and one of the Cluster API are; list the names with kubectl get machines -A"}
+}
+
+// newRunID returns an ID that sorts by time and is unique without coordination.
+func newRunID(now time.Time) string {
+	var b [3]byte
+	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails
+	return strconv.FormatInt(now.UnixMilli(), 36) + "-" + hex.EncodeToString(b[:])
 }

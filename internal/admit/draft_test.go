@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -49,11 +51,11 @@ func TestControlPlaneIsolation(t *testing.T) {
 func TestFreshControlPlaneRoleSetsTheIsolation(t *testing.T) {
 	d := Drafter{Isolation: remediate.IsolateDelete}
 	p := &probe{draft: remediate.Run{Isolation: remediate.IsolateDelete}, controlPlane: true}
-	r := d.complete(p, nil)
+	r := p.complete(d, nil)
 	assert.True(t, r.ControlPlane)
 	assert.Equal(t, remediate.IsolateTaint, r.Isolation)
 	p.draft.Target.MachineAPI = policy.OpenShiftMachineAPI
-	assert.Equal(t, remediate.IsolateDelete, d.complete(p, nil).Isolation)
+	assert.Equal(t, remediate.IsolateDelete, p.complete(d, nil).Isolation)
 }
 
 // A check sets deadlines and attempts for its own runs. The others come from the
@@ -114,4 +116,12 @@ func TestTargetsOfTwoAPIsAreTwo(t *testing.T) {
 	}
 	assert.NotEqual(t, of(policy.OpenShiftMachineAPI), of(policy.ClusterAPIV1Beta2))
 	assert.Equal(t, of(policy.ClusterAPIV1Beta1), of(policy.ClusterAPIV1Beta2))
+}
+
+// TestRunIDsAreNames: a run that is made can be named in an order.
+func TestRunIDsAreNames(t *testing.T) {
+	for _, at := range []time.Time{time.Now(), time.UnixMilli(1), time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC)} {
+		id := newRunID(at)
+		require.NoError(t, api.CheckRun(id))
+	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 )
 
@@ -24,15 +23,13 @@ func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
 		fresh = p.look.Fresh
 	}
 	name, names := c.opt.Name, c.runs.Names(a.draft.Target, fresh) // I23
-	f := guard.Facts{
-		Manual: a.draft.Manual != nil, ByAdmin: a.draft.Manual != nil && a.draft.Manual.Admin, Requested: a.draft.Request != nil, OwnRetry: a.ownRetry,
-		Mode: c.opt.Mode, ForeignOwner: c.opt.Lead.WhyNotAct(now), OwnerSource: c.ownerSource(),
-		Paused: c.opt.Stop.Paused(name), Held: c.opt.Stop.Held(name, names...), Armed: c.opt.Stop.Record(name).Armed,
-		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, QuietUntil: c.view.QuietUntil(), Protected: a.protected,
-		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is checked just before the run starts",
-		NeedsHost: a.draft.Strategy == remediate.PowerCycle, AsksOther: a.asksOther, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
-		InFlightTotal: c.opt.Slots.Count(), HostUnread: p == nil, ClusterUnread: p == nil,
-	}
+	f := a.facts()
+	f.Mode, f.ForeignOwner, f.OwnerSource = c.opt.Mode, c.opt.Lead.WhyNotAct(now), c.ownerSource()
+	f.Paused, f.Held, f.Armed = c.opt.Stop.Paused(name), c.opt.Stop.Held(name, names...), c.opt.Stop.Record(name).Armed
+	f.ViewSynced, f.ViewAge, f.ClockSkew, f.QuietUntil = v.Synced, v.Age, v.Skew, c.view.QuietUntil()
+	f.QuorumHolds, f.QuorumDetail = true, "etcd is checked just before the run starts"
+	f.Host, f.HostUnread, f.ClusterUnread = cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"), p == nil, p == nil
+	f.InFlightTotal = c.opt.Slots.Count()
 	f.Quarantined, f.QuarantinedUntil = c.opt.Stop.Quarantined(name, names...)
 	bmcUUID := "" // the UUID that the BMC reports
 	if p != nil {

@@ -24,3 +24,8 @@ func TestQuietPeriodBeginsNow(t *testing.T) {
 		assert.Equal(t, now.Add(time.Minute), f.QuietUntil(), "it is not shortened")
 	})
 }
+
+func TestWithDetail(t *testing.T) {
+	assert.Equal(t, "not synced yet", withDetail("not synced yet", ""))
+	assert.Equal(t, "not synced yet; refused", withDetail("not synced yet", "refused"))
+}

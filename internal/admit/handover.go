@@ -183,16 +183,15 @@ func (h *Handovers) Stopped(r escalate.Record, tidies bool) error {
 func (h *Handovers) Confirm(ctx context.Context, o Ask) error {
 	r := o.Run
 	r.Strategy = remediate.DeleteMachine // what is read of a target without its BMC
+	began := time.Now()
 	f := h.c.opt.Kube.Look(ctx, r, nil)
-	now := time.Now()
-	check, found, answer, why := h.c.runs.evaluateFresh(r, f, f.Observation, now)
+	f.Observation.At = began
+	answer, why := h.c.runs.askedFresh(o.candidate, f, f.Observation, time.Now())
 	switch {
 	case f.Err != nil:
 		return &reason.Refusal{Reason: reason.RequestFailed, Message: "read the target before the request: " + f.Err.Error()}
 	case answer != remediate.Yes:
 		return &reason.Refusal{Reason: reason.NotUnhealthy, Message: cmp.Or(why, "the target could not be read")}
-	case !found.Acts() || !check.HandsOver(&found) || *cmp.Or(found.Template, check.Template) != o.Template:
-		return &reason.Refusal{Reason: reason.NotUnhealthy, Message: fmt.Sprintf("the check does not ask for the request now: %v", found.Refusals)}
 	case f.Observation.Contested != remediate.No:
 		return &reason.Refusal{Reason: reason.Contested, Message: cmp.Or(f.Observation.Contender, "whether another remediator is alive could not be read")}
 	}
@@ -203,3 +202,37 @@ func (h *Handovers) Confirm(ctx context.Context, o Ask) error {
 	}
 	return nil
 }
+
+// Makers lists the checks whose requests fenced makes, to look for their templates.
+func (h *Handovers) Makers() []policy.Check { return h.book.makers() }
+
+// SetMissing stores why the templates of checks cannot be used, by the mark of the check. These
+// checks are Disabled.
+func (h *Handovers) SetMissing(why map[string]string, now time.Time) {
+	h.disable(now, func() { h.missing = maps.Clone(why) })
+}
+
+// SetIgnored stores the checks whose requests nobody begins, by the mark of the check.
+func (h *Handovers) SetIgnored(why map[string]string, now time.Time) {
+	h.disable(now, func() { h.ignored = maps.Clone(why) })
+}
+
+// disable makes a change, tells the ledger, and requests a decision if that changes a check. Two
+// goroutines call it: the lock is kept until the ledger knows, so that it has the newer of two changes.
+func (h *Handovers) disable(now time.Time, change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+	all := map[string]string{}
+	maps.Copy(all, h.ignored)
+	maps.Copy(all, h.missing)
+	if maps.Equal(all, h.disabled) {
+		return
+	}
+	h.disabled = all
+	h.book.setDisabled(all, now)
+	h.c.Wake()
+}
+
+// CheckName names a check in events.
+func CheckName(c *policy.Check) string { return checkID(c.ID()) }

@@ -50,7 +50,7 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 	}
 	defer h.writing.Release(1)
 	object.Mark = h.c.opt.StoreID + "/" + h.c.opt.Name + "/" // and the ID of the record
-	r, err := h.book.reserve(o.candidate, o.Template, object, h.c.opt.Slots.Count(), releasedAt, now)
+	r, err := h.book.reserve(o.candidate, object, h.c.opt.Slots.Count(), releasedAt, now)
 	if err != nil {
 		return r, err
 	}

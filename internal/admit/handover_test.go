@@ -30,7 +30,7 @@ func TestUnreadableRecordMayBeOfTheControlPlane(t *testing.T) {
 		a.b.count(candidate{draft: remediate.Run{Target: remediate.Target{Node: node}}}, "", &f, time.Time{}, a.now)
 		assert.Equal(t, want, f.ControlPlaneRun, node)
 	}
-	assert.Equal(t, []policy.OpenRun{{ID: "of the remediator of what record 9 asks for, which cannot be read", Node: "cp-2", ControlPlane: true}}, a.b.openTargets())
+	assert.Equal(t, []policy.OpenRun{{ID: "of the remediator of what record 9 asks for, which cannot be read", Node: "cp-2", ControlPlane: true}}, a.b.runs.openTargets())
 }
 
 // What changes nothing for this cluster requests no decision: an instance reads all records after
@@ -106,6 +106,13 @@ func (a *asking) node(name, ready string, change ...func(*policy.Node)) *policy.
 	return n
 }
 
+// machine puts a Machine of OpenShift, named like its Node.
+func (a *asking) machine(name, uid string) *policy.Machine {
+	m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: name, UID: uid, NodeName: name}
+	a.b.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: name}, Value: m})
+	return m
+}
+
 // candidate is that of a Node as the deciding loop sees it now.
 func (a *asking) candidate(t *testing.T, node string) candidate {
 	t.Helper()
@@ -120,7 +127,8 @@ func (a *asking) candidate(t *testing.T, node string) candidate {
 }
 
 func (a *asking) reserve(c candidate, from policy.Template) (escalate.Record, error) {
-	return a.b.reserve(c, from, escalate.Object{Kind: strings.TrimSuffix(from.Kind, "Template"), APIVersion: from.APIVersion, Namespace: "ns", Name: c.draft.Target.Node, Template: from.Name}, 0, time.Time{}, a.now)
+	c.template = &from
+	return a.b.reserve(c, escalate.Object{Kind: strings.TrimSuffix(from.Kind, "Template"), APIVersion: from.APIVersion, Namespace: "ns", Name: c.draft.Target.Node, Template: from.Name}, 0, time.Time{}, a.now)
 }
 
 func refusedFor(t *testing.T, err error) reason.Code {

@@ -1,14 +1,19 @@
 package admit
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/suspend"
 )
 
 // Only the host's own, identified BMC shortens a wait.
@@ -54,7 +59,77 @@ func TestOrderOfAHostThatHasBootedSince(t *testing.T) {
 	}
 }
 
-func TestWithDetail(t *testing.T) {
-	assert.Equal(t, "not synced yet", withDetail("not synced yet", ""))
-	assert.Equal(t, "not synced yet; refused", withDetail("not synced yet", "refused"))
+// synced is a watch that has the complete view.
+type synced struct{ Watch }
+
+func (synced) View() View { return View{Synced: true} }
+
+// By a fresh look, a run of fenced and an object for another remediator are asked for in the same way: for this
+// Node and Machine, and only if all was read. // I4
+func TestOneFreshQuestionForEveryAction(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(a *asking, f *run.Fresh, s *remediate.Observation)
+		want   remediate.Answer
+		why    string
+	}{
+		"as before":                   {func(*asking, *run.Fresh, *remediate.Observation) {}, remediate.Yes, ""},
+		"another Machine of its name": {func(_ *asking, f *run.Fresh, _ *remediate.Observation) { f.Machine.UID = "2" }, remediate.No, "the Machine is gone or was replaced"},
+		"no Machine":                  {func(_ *asking, f *run.Fresh, _ *remediate.Observation) { f.Machine = nil }, remediate.No, "the Machine is gone or was replaced"},
+		"the Machine was not read":    {func(_ *asking, _ *run.Fresh, s *remediate.Observation) { s.Machine.Exists = remediate.CannotTell }, remediate.CannotTell, ""},
+		"the Node was not read":       {func(_ *asking, _ *run.Fresh, s *remediate.Observation) { s.Node.Exists = remediate.CannotTell }, remediate.CannotTell, ""},
+		"the Node is Ready":           {func(_ *asking, f *run.Fresh, _ *remediate.Observation) { f.Node.Conditions[0].Status = "True" }, remediate.No, "the target is Healthy now"},
+		"the kubelet renews its Lease": {func(a *asking, _ *run.Fresh, s *remediate.Observation) {
+			s.Lease.ResourceVersion, s.At = "2", a.now.Add(time.Second)
+		}, remediate.No, "refused now: NodeAlive"},
+		"another template": {func(a *asking, _ *run.Fresh, _ *remediate.Observation) { a.check.Template = &replace; a.put() }, remediate.No, "the check asks for something else now"},
+		"the check is gone": {func(a *asking, _ *run.Fresh, _ *remediate.Observation) {
+			a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)})
+		}, remediate.No, "the check is gone"},
+	} {
+		for _, from := range []*policy.Template{&ownTemplate, &reboot} {
+			a := newAsking(manyLimits())
+			a.check.Template = from
+			a.put()
+			m := a.machine("n", "1")
+			n := a.node("n", "Unknown", func(n *policy.Node) { n.OpenShiftMachine = "ns/n" })
+			rc := &runCluster{opt: Options{Book: a.b.Book, View: NewFreshness(FreshnessOptions{Watch: synced{}, Awake: func() suspend.Awake { return suspend.StayAwake(suspend.Total) }})}, probes: newProbes(Options{}, nil)}
+			before := a.candidate(t, "n")
+			require.Equal(t, from == &reboot, before.asksOther)
+			ask := func(change func(*asking, *run.Fresh, *remediate.Observation)) (remediate.Answer, string) {
+				freshMachine, freshNode := *m, *n
+				freshNode.Conditions = slices.Clone(n.Conditions)
+				s := remediate.Observation{At: a.now, Node: remediate.Node{Exists: remediate.Yes}, Machine: remediate.Machine{Exists: remediate.Yes}, Lease: remediate.Lease{Known: true, ResourceVersion: "1"}}
+				f := run.Fresh{Node: &freshNode, Machine: &freshMachine}
+				change(a, &f, &s)
+				return rc.askedFresh(before, f, s, a.now.Add(2*time.Second))
+			}
+			answer, _ := ask(func(*asking, *run.Fresh, *remediate.Observation) {})
+			require.Equal(t, remediate.Yes, answer)
+			answer, why := ask(c.change)
+			assert.Equal(t, c.want, answer, "%s, %s", name, from.Name)
+			assert.Contains(t, why, c.why, "%s, %s", name, from.Name)
+		}
+	}
+}
+
+// The versions of a Lease are dated by the clock of the reader. A slow look that ends after a newer one is no renewal, and names
+// that nobody reads any more are forgotten. // I4
+func TestVersionsOfALeaseAreDatedByTheirReader(t *testing.T) {
+	s, noon := newLeasesSeen(), time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	year2999 := time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+	read := func(version string, began, ended int) policy.Lease {
+		return s.note("n", remediate.Lease{Known: true, ResourceVersion: version, RenewTime: year2999}, at(began), at(ended))
+	}
+	assert.Equal(t, policy.Lease{RenewTime: year2999, Since: at(1)}, read("1", 0, 1))
+	assert.Equal(t, policy.Lease{RenewTime: year2999, Since: at(1)}, read("1", 10, 11), "it stands still")
+	assert.Equal(t, policy.Lease{RenewTime: year2999, Since: at(21), Before: at(10)}, read("2", 20, 21), "it was renewed after the look that began at 10")
+	assert.Equal(t, policy.Lease{RenewTime: year2999, Since: at(21), Before: at(10)}, read("1", 15, 22), "the answer of a slower look")
+	assert.Equal(t, policy.Lease{}, s.note("n", remediate.Lease{}, at(30), at(31)), "it could not be read")
+	assert.Equal(t, policy.Lease{}, s.note("n", remediate.Lease{Known: true}, at(32), at(33)), "there is none")
+	later := int(2 * leasesKept / time.Second)
+	for i := range 3 {
+		s.note(fmt.Sprint("n-", i), remediate.Lease{Known: true, ResourceVersion: "1"}, at(later+i), at(later+i))
+	}
+	assert.Len(t, s.byNode, 3, "n is forgotten")
 }

@@ -1,8 +1,10 @@
 package admit
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -88,6 +90,29 @@ func (o Objects) Healthy(t remediate.Target) bool {
 	return n != nil && n.Ready() && !o.b.runs.openOnHost(t)
 }
 
+// namesSince returns the Node that the Machine of a target has now, and the Machine that has its Node.
+func (o Objects) namesSince(t remediate.Target) (names []string) {
+	o.b.mu.Lock()
+	defer o.b.mu.Unlock()
+	if m := o.b.ledger.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil {
+		names = append(names, m.NodeName)
+	}
+	if m := o.b.ledger.MachineOf(t.Node); m != nil {
+		names = append(names, m.Key())
+	}
+	return names
+}
+
+// disappearing lists the runs whose Machine, or the Node of that, is still being deleted; see runs.disappearing.
+func (o Objects) disappearing(now time.Time) (inProgress, overdue []remediate.Run) {
+	o.b.mu.Lock()
+	defer o.b.mu.Unlock()
+	if !o.b.complete {
+		return nil, nil
+	}
+	return o.b.runs.disappearing(o.b.ledger, o.b.opt.Limits.Guards().DeletionTimeout, now)
+}
+
 // Names lists the Nodes and the Machines ("namespace/name") whose names begin with a prefix, in no
 // order.
 func (o Objects) Names(prefix string) (nodes, machines []string) {
@@ -104,4 +129,103 @@ func (o Objects) Names(prefix string) (nodes, machines []string) {
 		}
 	}
 	return nodes, machines
+}
+
+// crowds lists the namespaces with more checks than are evaluated.
+func (o Objects) crowds() []policy.Crowd {
+	o.b.mu.Lock()
+	defer o.b.mu.Unlock()
+	return o.b.ledger.Crowds()
+}
+
+// evaluatedMachine finds the Machine that was evaluated; nil when it is gone or was replaced.
+func evaluatedMachine(l *policy.Ledger, t *policy.TargetReport) *policy.Machine {
+	ns, name, _ := strings.Cut(t.Machine, "/")
+	m := l.MachineIn(t.MachineAPIVersion, ns, name)
+	if m == nil || m.UID != t.MachineUID {
+		return nil
+	}
+	return m
+}
+
+// targetOf returns the target of a run, with the UIDs that its objects have now. // I2
+func targetOf(l *policy.Ledger, cluster string, m *policy.Machine, n *policy.Node, nodeName string) remediate.Target {
+	t := remediate.Target{Cluster: cluster, Node: nodeName}
+	if n != nil {
+		t.NodeUID, t.BootID, t.SystemUUID = n.UID, n.BootID, n.SystemUUID
+	}
+	if m != nil {
+		t.Namespace, t.Machine, t.MachineUID, t.MachineAPI = m.Namespace, m.Name, m.UID, m.APIVersion
+		if h, err := l.HostOf(m); err == nil { // otherwise hosts.d may name the host
+			t.BareMetalHost, t.BareMetalHostUID = h.Key(), h.UID
+		}
+	}
+	return t
+}
+
+// subjectOf is the name of a target as policy has it: its Node, or the "namespace/name" of
+// a Machine that has none.
+func subjectOf(t remediate.Target) string { return cmp.Or(t.Node, t.MachineKey()) }
+
+// isOn says whether a run is on the Node of a target or, if that has none, on its Machine.
+func isOn(r *remediate.Run, subject string) bool {
+	return subject != "" && (r.Target.Node == subject || r.Target.MachineKey() == subject)
+}
+
+// machineNamed returns the Machine with this "namespace/name"; nil if there is none, or one
+// of each API family.
+func machineNamed(l *policy.Ledger, machine string) (found *policy.Machine) {
+	namespace, name, _ := strings.Cut(machine, "/")
+	for _, api := range []string{policy.OpenShiftMachineAPI, policy.ClusterAPIV1Beta2} {
+		m := l.MachineIn(api, namespace, name)
+		if m != nil && found != nil {
+			return nil
+		}
+		if m != nil {
+			found = m
+		}
+	}
+	return found
+}
+
+// missingHost says why the BareMetalHost that a Machine names is not found; "" if it is
+// found, or if none is named. Without it fenced can neither ask its owner nor set the power
+// lock, even if hosts.d names the host. // I22
+func missingHost(l *policy.Ledger, m *policy.Machine) string {
+	if m == nil || !m.NamesHost() {
+		return ""
+	}
+	if _, err := l.HostOf(m); err != nil {
+		return "Machine " + m.Key() + ": " + err.Error()
+	}
+	return ""
+}
+
+// anyMachineHasItsNode says whether Machines and Nodes are of one cluster: if every Machine's
+// Node is missing, the Nodes are those of another cluster. In a normal cluster the first Node
+// answers.
+func anyMachineHasItsNode(l *policy.Ledger) bool {
+	for n := range l.Nodes() {
+		if l.MachineOf(n.Name) != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// hasReturned says whether a Node with the UUID of a run's host shows that the host has
+// registered since the run started. A kubelet writes Ready as True or False. The control plane writes
+// Unknown when it gets no heartbeat. Such a Node may be left over from a renaming before the
+// run. It counts only if it is of another boot and became Unknown after the run started.
+func hasReturned(n *policy.Node, r remediate.Run) bool {
+	otherBoot := n.BootID != "" && n.BootID != r.Target.BootID
+	for _, c := range n.Conditions {
+		if c.Type == "Ready" && c.Status != "True" && c.Status != "False" {
+			return otherBoot && c.LastTransition.After(r.Started)
+		}
+		if c.Type == "Ready" {
+			return true
+		}
+	}
+	return otherBoot
 }

@@ -6,7 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -49,6 +52,27 @@ type probe struct {
 	attempts int
 	// templateUnread is why the template could not be read; "" if it was, or if there is none.
 	templateUnread string
+}
+
+// complete returns the run to start after a probe: the draft with host and address, and as a
+// control-plane run if the fresh objects say so, and with one power cycle for a Machine that never
+// had a Node, or whose Node is gone and was not pinned. The template of the check limits the power cycles. check is
+// nil for an order. // I12
+func (p *probe) complete(d Drafter, check *policy.Check) remediate.Run {
+	r := p.draft
+	if p.controlPlane && !r.ControlPlane {
+		r.ControlPlane, r.Isolation = true, d.controlPlaneIsolation(r.Target, check)
+	}
+	if p.attempts > 0 {
+		r.Limits.MaxAttempts = min(r.Limits.MaxAttempts, p.attempts)
+	}
+	if p.templateUnread != "" {
+		r.Trigger += "; one power cycle only, because the template that may forbid others could not be read: " + p.templateUnread
+	}
+	if r.Target.Node == "" || r.Target.ByHardware { // a host that does not join after one boot is installed anew
+		r.Limits.MaxAttempts = 1
+	}
+	return r
 }
 
 // probes holds the last probe of each candidate, by its key.
@@ -206,4 +230,66 @@ func sameDraft(probed, now remediate.Run) bool {
 	t.ClusterUID, t.ManagementUID = now.Target.ClusterUID, now.Target.ManagementUID
 	probed.Level, probed.Limits.Levels = now.Level, now.Limits.Levels
 	return reflect.DeepEqual(probed, now)
+}
+
+// How many candidates look at the cluster at the same time. The first of many then becomes a run
+// while others have not begun: if all looked at once, all would wait for the slowest. Looks at
+// the same time share what they read, which saves the API server work. So each look that ends
+// lets one more begin, until there are looksAtMost, or nobody looks. The BMCs are read before that,
+// all at once, because they may hang. // L3
+const (
+	looksAtFirst = 8
+	looksAtMost  = 32
+)
+
+// lookSlots admits candidates to their look at the cluster.
+type lookSlots struct {
+	free *semaphore.Weighted
+
+	mu     sync.Mutex
+	inside int   // who look, or wait for that
+	kept   int64 // slots that nobody may take yet
+}
+
+func newLookSlots() *lookSlots {
+	s := &lookSlots{free: semaphore.NewWeighted(looksAtMost)}
+	s.keep()
+	return s
+}
+
+// keep takes back all slots but looksAtFirst. Nobody uses one.
+func (s *lookSlots) keep() {
+	if n := looksAtMost - looksAtFirst - s.kept; s.free.TryAcquire(n) {
+		s.kept += n
+	}
+}
+
+// enter waits for a slot. Without an error, the caller must call leave.
+func (s *lookSlots) enter(ctx context.Context) error {
+	s.mu.Lock()
+	s.inside++
+	s.mu.Unlock()
+	err := s.free.Acquire(ctx, 1)
+	if err != nil {
+		s.gone()
+	}
+	return err
+}
+
+func (s *lookSlots) leave() {
+	s.free.Release(1)
+	s.gone()
+}
+
+// gone notes that somebody neither looks nor waits any more.
+func (s *lookSlots) gone() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.inside--; {
+	case s.inside == 0:
+		s.keep()
+	case s.kept > 0:
+		s.kept--
+		s.free.Release(1)
+	}
 }

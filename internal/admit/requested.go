@@ -13,7 +13,6 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
-	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/times"
 )
 
@@ -51,53 +50,6 @@ func (w *RequestedRuns) leavesToChecks(q *policy.Request, now time.Time) bool {
 	defer w.mu.Unlock()
 	maps.DeleteFunc(w.notHeld, func(_ string, at time.Time) bool { return now.Sub(at) >= holdAgain })
 	return !w.notHeld[q.UID].IsZero()
-}
-
-// requestBook is the part of a Book about requests.
-type requestBook struct{ *Book }
-
-// asked is one remediation request, with its newest run, or the open run on its target, or the
-// newest that has carried it out; nil if there is none.
-type asked struct {
-	policy.Requested
-	run *remediate.Run
-	// holderLost: this instance leads, so it knows every run in the state, and not what the one for which the
-	// finalizer was set has done.
-	holderLost bool
-	// runOver: run began for a request that asks for nothing any more, or is gone.
-	runOver bool
-}
-
-// requested lists the remediation requests that fenced carries out.
-func (b requestBook) requested(now time.Time) []asked {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	requests := b.ledger.Requested(b.opt.AnnotatedMachines, now)
-	if len(requests) == 0 {
-		return nil
-	}
-	index := b.runs.ofRequests(now)
-	list := make([]asked, len(requests))
-	asking := map[string]bool{}
-	for _, q := range requests {
-		asking[requestKey(q.Request.Kind, q.Request.UID)] = !request.IsOver(q.Request)
-	}
-	for i, q := range requests {
-		lost := b.runs.lacksHolder(q.Request.Power, index.own[requestKey(q.Request.Kind, q.Request.UID)])
-		r := index.of(&requests[i], lost)
-		list[i] = asked{Requested: q, run: r, runOver: r != nil && r.Request != nil && !asking[requestKey(r.Request.Kind, r.Request.UID)], holderLost: b.leads && lost}
-	}
-	return list
-}
-
-func requestKey(kind, uid string) string { return kind + " " + uid }
-
-func isRunOf(r remediate.Run, q *policy.Request) bool {
-	return r.Request != nil && r.Request.Kind == q.Kind && r.Request.UID == q.UID
-}
-
-func refOf(q *policy.Request) remediate.Request {
-	return remediate.Request{Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, UID: q.UID, OnManagementAPI: q.OnManagementAPI}
 }
 
 // consider considers the target of every request, and adds the pair of both to pairs. alone are
@@ -161,15 +113,6 @@ func (w *RequestedRuns) noteRefusal(q *asked, now time.Time) {
 	w.c.refused.note(pair{r.CheckID, targetKey(t)}, r.of(&q.Check), now)
 }
 
-// isCarriedOut says whether a run has carried the request out, also if it was not told yet. One
-// object is carried out once; an annotation is a new request each time that it is set. // I4
-func (q *asked) isCarriedOut() bool {
-	return q.Request.Kind != policy.MachineRequestKind && request.IsDone(q.run)
-}
-
-// hasOpenRun says whether a run is open on the target. The request is told about that one.
-func (q *asked) hasOpenRun() bool { return q.run != nil && q.run.Open() }
-
 // candidate drafts the run of a request; false when its target has changed since it was
 // evaluated.
 func (w *RequestedRuns) candidate(q *policy.Requested) (candidate, bool) {
@@ -178,13 +121,6 @@ func (w *RequestedRuns) candidate(q *policy.Requested) (candidate, bool) {
 	a.draft.Request = &ref
 	a.draft.Limits.MaxAttempts = min(a.draft.Limits.MaxAttempts, w.c.book.opt.Draft.Limits.Run().MaxAttempts)
 	return a, ok
-}
-
-// makerOf is the check that made a request; nil if no check of the cluster did.
-func (b requestBook) makerOf(q *policy.Request) *policy.Check {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ledger.MakerOf(q)
 }
 
 // hold sets the finalizer before the run is saved: it must be there before the first
@@ -207,92 +143,4 @@ func (w *RequestedRuns) hold(ctx context.Context, r remediate.Run) error {
 			", so no run starts: " + err.Error() + "; apply rbac.yaml"}
 	}
 	return nil
-}
-
-// requestGates returns a failing gate if the request of a run does not ask for it now. b.mu is
-// held.
-func (b requestBook) requestGates(r remediate.Run, now time.Time) []reason.Gate {
-	code, value := reason.NotUnhealthy, "the request is gone"
-	for _, q := range b.ledger.Requested(b.opt.AnnotatedMachines, now) {
-		switch t := &q.Target; {
-		case !isRunOf(r, q.Request):
-		case t.Acts() && isFor(t, r):
-			return nil
-		case len(t.Refusals) > 0:
-			code, value = t.Refusals[0], t.Message
-		default:
-			value = t.Message
-		}
-	}
-	return []reason.Gate{{Name: "request", Reason: code, Value: value, Threshold: "still asked for", Source: r.Request.Kind + " " + r.Check}}
-}
-
-// isFor says whether the target of a request is that of a run.
-func isFor(t *policy.TargetReport, r remediate.Run) bool {
-	return t.Machine != "" && t.MachineUID == r.Target.MachineUID || t.Machine == "" && t.Node != "" && t.Node == r.Target.Node
-}
-
-// mayNotAsk says whether what a request is, not what its target is now, forbids to carry it out.
-func mayNotAsk(t *policy.TargetReport) bool {
-	return slices.ContainsFunc(t.Refusals, func(code reason.Code) bool {
-		return code == reason.RequestNotTrusted || code == reason.Overlap || code == reason.NodeMismatch || code == reason.NodeNotOwned
-	})
-}
-
-// notFor says why a request that was just read is not, or not any more, for the target of its run:
-// somebody may have edited its owners or its annotation. // I2, I4
-func (b requestBook) notFor(q *policy.Request, r remediate.Run, now time.Time) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch t := b.ledger.RequestTarget(q, now); {
-	case !isFor(&t, r):
-		return "the request is for another target now"
-	case mayNotAsk(&t):
-		return "refused now: " + t.Message
-	}
-	return ""
-}
-
-// requestJustified evaluates the fresh objects of a run by its request. Whether the time for the
-// start is over, Withdrawn says. // I4
-func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Time) (remediate.Answer, string) {
-	var q *policy.Request
-	switch {
-	case r.Request.Kind == policy.MachineRequestKind && f.Machine == nil:
-		return remediate.No, "the Machine is gone"
-	case r.Request.Kind == policy.MachineRequestKind && !f.Machine.ExternalRemediationRequested:
-		return remediate.No, "the annotation of the Machine is gone"
-	case r.Request.Kind == policy.MachineRequestKind:
-		q = policy.AnnotatedRequest(f.Machine)
-	case !f.RequestRead:
-		return remediate.CannotTell, ""
-	case f.Request == nil || f.Request.Power == nil:
-		return remediate.No, "the request is gone"
-	default:
-		q = f.Request
-	}
-	asked, power := *q, *q.Power
-	power.Timeout = 0
-	asked.Power = &power
-	j, seen := evaluation{}, rc.opt.View.View().Synced
-	if seen {
-		j, seen = rc.opt.Book.evaluationOf(r, f.Machine, f.Node)
-	}
-	switch {
-	case !seen:
-		return remediate.CannotTell, ""
-	case j.newMachine != "":
-		return remediate.No, "Machine " + j.newMachine + " has claimed the Node since"
-	}
-	if why := (requestBook{rc.opt.Book}).notFor(&asked, r, now); why != "" {
-		return remediate.No, why
-	}
-	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.doubt, NotOwned: j.notOwned}, f.Cluster, now)
-	switch {
-	case t.Verdict != policy.Unhealthy:
-		return remediate.No, "the request asks for nothing now: " + t.Message
-	case !t.Acts():
-		return remediate.No, "refused now: " + reason.Join(t.Refusals)
-	}
-	return remediate.Yes, ""
 }

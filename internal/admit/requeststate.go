@@ -159,20 +159,6 @@ func isOnOtherMachine(p *policy.PowerRequest, t remediate.Target) bool {
 	return bmc.UsableUUID(p.HeldMachine) && bmc.UsableUUID(t.SystemUUID) && !bmc.UUIDsMatch(p.HeldMachine, t.SystemUUID)
 }
 
-// lacksHolder says whether the run for which the finalizer of a request was set is not in the state, or only as it
-// was before its first command. An older finalizer does not name it; then newest, which is nil if there is none, is
-// taken for it.
-func (rs runs) lacksHolder(p *policy.PowerRequest, newest *remediate.Run) bool {
-	if p == nil || !p.HasFinalizer {
-		return false
-	}
-	holder := newest
-	if p.HeldFor != "" {
-		holder = rs.byID[p.HeldFor]
-	}
-	return holder == nil || !holder.TouchedHost()
-}
-
 // maxExplained is for how many requests the gates are evaluated for their status.
 const maxExplained = 200
 

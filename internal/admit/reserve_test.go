@@ -8,7 +8,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -60,41 +62,66 @@ func TestReserveChecksAllLimits(t *testing.T) {
 	}
 }
 
-// A Node that a GitOps tool created again has no zone label, and the second attempt takes it for
-// its target: the host still counts in the zone where the run began, and after a change of the
-// owner, which does not know that zone, in every zone. So it does where the record of the run that deleted the
-// Node is lost, and no kubelet has registered the new one yet. // I11
-func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
-	const key = "zone"
-	r := remediate.Run{ID: "r1", Step: remediate.PowerOff, Attempt: 1, Target: remediate.Target{Node: "n-1", NodeUID: "u-1"}}
-	for _, c := range []struct {
-		name     string
-		attempt  int
-		uid      string            // of the Node as it is now, which is also the target's
-		node     map[string]string // its labels
-		known    bool              // this daemon started the run, in zone a
-		boot     string            // "" if no kubelet has registered it
-		inA, inB bool
+// ownTemplate is one that fenced carries out itself.
+var ownTemplate = policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "power"}
+
+// Between the gates of a candidate and its place, the check may have changed its mind, and somebody else may have
+// begun. That is asked of a new run, and of a Waiting run that begins again, as of what another remediator is asked
+// (TestReserveAsksTheCheckAgain). // I4, I11, I22
+func TestReserveAsksForARunAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*asking)
+		code   reason.Code
 	}{
-		{"as at the start", 1, "u-1", map[string]string{key: "a"}, true, "b", true, false},
-		{"never had a label", 1, "u-1", nil, false, "b", false, false},
-		{"created again", 2, "u-2", nil, true, "b", true, false},
-		{"created again, the run lost, not registered", 1, "u-1", nil, false, "", true, true},
-		{"created again with its label, not registered", 1, "u-1", map[string]string{key: "b"}, false, "", false, true},
-		{"created again, another owner", 2, "u-2", nil, false, "b", true, true},
-		{"another machine has its name", 2, "u-2", map[string]string{key: "b"}, true, "b", true, false},
-		{"created again with its label", 2, "u-2", map[string]string{key: "b"}, false, "b", false, true},
+		"as before":                  {func(*asking) {}, ""},
+		"recovered":                  {func(a *asking) { a.node("n", "True") }, reason.NotUnhealthy},
+		"left to another remediator": {func(a *asking) { a.check.Template = &reboot; a.put() }, reason.NotUnhealthy},
+		"over the limit": {func(a *asking) {
+			a.check.MaxUnhealthy = &intstr.IntOrString{IntVal: 1}
+			a.put()
+			a.node("second", "Unknown")
+		}, reason.ShortCircuit},
+		"the check is gone":           {func(a *asking) { a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)}) }, reason.NotUnhealthy},
+		"another Machine of its name": {func(a *asking) { a.machine("n", "2") }, reason.NotUnhealthy},
+		"another remediator is at work on the host": {func(a *asking) {
+			a.b.put(escalate.Record{ID: "9", Objects: []escalate.Object{{Kind: "K"}}, Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
+		}, reason.AlreadyRequested},
+		"a run is open on the host": {func(a *asking) {
+			a.b.Book.put(remediate.Run{ID: "9", Step: remediate.PowerOff, Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
+		}, reason.UnderRemediation},
+		"the cluster is being removed": {func(a *asking) { a.b.closed = true }, reason.NotOwner},
 	} {
-		b := NewBook(BookOptions{Name: "c"}, time.Now())
-		n := &policy.Node{Name: "n-1", UID: c.uid, Labels: c.node, BootID: c.boot}
-		b.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
-		r.Attempt, r.Target.NodeUID = c.attempt, c.uid
-		r.NodeLabels = nil
-		if c.known {
-			r.NodeLabels = map[string]string{key: "a"}
+		for _, waits := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", waiting: ", waits), func(t *testing.T) {
+				a := newAsking(manyLimits())
+				a.check.Template = &ownTemplate
+				a.put()
+				a.machine("n", "1")
+				a.node("n", "Unknown", func(n *policy.Node) {
+					n.SystemUUID, n.OpenShiftMachine = "00112233-4455-6677-8899-aabbccddeeff", "ns/n"
+				})
+				before := a.candidate(t, "n")
+				before.draft.ID = "r"
+				require.Equal(t, "1", before.draft.Target.MachineUID)
+				reserve := func() error { return a.b.Book.reserve(before, before.draft, 0, time.Time{}, a.now) }
+				if waits {
+					due := before.draft
+					due.Version, due.Attempt, due.Step, due.Wait = 1, 1, remediate.Waiting, &remediate.Wait{Due: true}
+					a.b.Book.put(due)
+					waiting := waitingRuns{a.b.Book}
+					before = waiting.candidate(due)
+					require.Empty(t, waiting.stillAsked(before, a.now))
+					reserve = func() error { return waiting.reserve(before, 0, time.Time{}, a.now) }
+				}
+				c.change(a)
+				err := reserve()
+				if c.code == "" {
+					require.NoError(t, err)
+					return
+				}
+				assert.Equal(t, c.code, refusedFor(t, err))
+				assert.Empty(t, a.b.runs.reserved)
+			})
 		}
-		zone, known := zoneOf(b.ledger, key, &r)
-		assert.Equal(t, c.inA, !known || zone == "a", "%s: zone a", c.name)
-		assert.Equal(t, c.inB, !known || zone == "b", "%s: zone b", c.name)
 	}
 }

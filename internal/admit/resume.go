@@ -2,13 +2,9 @@ package admit
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/order"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
@@ -35,7 +31,7 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 		live[pair{target: a.key}] = true
 		g, refused := firstFailing(c.gates(a, nil, now))
 		if !refused {
-			g, refused = firstFailing(w.book.stillAsked(r, now))
+			g, refused = firstFailing(w.book.stillAsked(a, now))
 		}
 		if refused {
 			w.note(a, g, now)
@@ -110,112 +106,4 @@ func (w *resumer) reportError(a candidate, err error) {
 		w.note(a, startGate(r), now)
 		w.refused.tell(now)
 	}
-}
-
-// waitingRuns is the part of a Book about Waiting runs.
-type waitingRuns struct{ *Book }
-
-// due lists the Waiting runs that are due and were not resumed yet, by ID.
-func (b waitingRuns) due() (due []remediate.Run) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for id, r := range b.runs.byID {
-		if r.Step == remediate.Waiting && r.Wait.Due && r.Retry == nil && !b.runs.resuming[id] {
-			due = append(due, *r)
-		}
-	}
-	slices.SortFunc(due, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
-	return due
-}
-
-// candidate is the candidate of a Waiting run.
-func (b waitingRuns) candidate(r remediate.Run) candidate {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := candidate{key: "run|" + r.ID, draft: r, ownRetry: true, node: b.ledger.Node(r.Target.Node)}
-	for _, counters := range b.ledger.Counters() {
-		if check := b.ledger.Check(counters.ID()); check != nil && r.CheckID != "" && isCheckOf(r, check) {
-			a.zoneKey = check.ZoneKey
-		}
-	}
-	return a
-}
-
-// begin marks a run as being resumed, so that it is not due.
-func (b waitingRuns) begin(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.runs.resuming[id] = true
-}
-
-func (b waitingRuns) end(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.runs.resuming, id)
-	delete(b.runs.reserved, id)
-}
-
-// reserve counts a Waiting run as in flight from now on, if the limits allow it, until
-// end. An error is a *reason.Refusal. // I11, I12
-func (b waitingRuns) reserve(a candidate, slots int, releasedAt, now time.Time) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f := guard.Facts{
-		Manual: a.draft.Manual != nil, OwnRetry: true, ControlPlane: a.draft.ControlPlane, NeedsHost: true, InFlightTotal: slots,
-	}
-	b.countAll(a, &f, releasedAt, now)
-	if g, refused := firstFailing(guard.StartGates(b.opt.Limits.Guards(), f, now)); refused {
-		return reason.RefusalOf(g)
-	}
-	b.runs.reserved[a.draft.ID] = true
-	return nil
-}
-
-// stillAsked returns a failing gate if the check of a run would not ask for it now, if the run
-// did not exist. A later attempt is justified by the one before, and only the limit of its check must allow it; it
-// is not due while its check or request is gone or paused (Observation.Withdrawn). The check is asked
-// once more by the run itself, about its fresh target. // I4
-func (b waitingRuns) stillAsked(r remediate.Run, now time.Time) []reason.Gate {
-	if r.Manual != nil {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if r.Attempt > 1 || !r.Isolated.IsZero() {
-		return b.limitGates(r)
-	}
-	open := handoverBook(b).allOpenTargets()
-	b.ledger.SetRuns(now, slices.DeleteFunc(slices.Clone(open), func(o policy.OpenRun) bool { return o.ID == r.ID }))
-	defer func() { b.ledger.SetRuns(now, open) }()
-	if r.Request != nil {
-		return requestBook(b).requestGates(r, now)
-	}
-	code, source := reason.NotUnhealthy, r.Check
-	for _, check := range b.ledger.Acting(now) {
-		full := b.ledger.Check(check.ID())
-		if full == nil || !isCheckOf(r, full) {
-			continue
-		}
-		for i := range check.Targets {
-			t := &check.Targets[i]
-			switch {
-			case t.Node != r.Target.Node || r.Target.Machine != "" && t.Machine != r.Target.Namespace+"/"+r.Target.Machine:
-			case isActionable(full, t) && strategyOf(full, t) == r.Strategy:
-				return nil
-			case len(t.Refusals) > 0:
-				code = t.Refusals[0]
-			}
-		}
-	}
-	return []reason.Gate{{Name: "check", Reason: code, Value: "the check does not ask for this action now", Threshold: "still asked for", Source: "check " + source}}
-}
-
-// limitGates returns the limit of the check of a run, which counts the target of the run. b.mu is held. // I11
-func (b waitingRuns) limitGates(r remediate.Run) []reason.Gate {
-	for _, c := range b.ledger.Counters() {
-		if check := b.ledger.Check(c.ID()); check != nil && isCheckOf(r, check) && c.State == policy.StateActive {
-			return []reason.Gate{c.LimitGate()}
-		}
-	}
-	return nil
 }

@@ -3,10 +3,8 @@ package admit
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"strconv"
+	"fmt"
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
@@ -15,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // takeover is what a run takes over from its probe.
@@ -163,9 +162,93 @@ func (c *Cluster) saveNew(ctx context.Context, r remediate.Run) (remediate.Run, 
 	return saved, nil
 }
 
-// newRunID returns an ID that sorts by time and is unique without coordination.
-func newRunID(now time.Time) string {
-	var b [3]byte
-	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails
-	return strconv.FormatInt(now.UnixMilli(), 36) + "-" + hex.EncodeToString(b[:])
+// uncertainSave is the error of a first save that the store may have done all the same: its
+// answer may have been lost.
+type uncertainSave struct{ error }
+
+// Unwrap returns the error of the store.
+func (u uncertainSave) Unwrap() error { return u.error }
+
+// asUncertain marks an error of a first save as uncertain, unless it says that nothing was
+// written.
+func asUncertain(err error) error {
+	if errors.Is(err, state.ErrNotOwner) {
+		return err
+	}
+	return uncertainSave{err}
+}
+
+// abortUncertain ends a run whose first record may be in the store although the save failed:
+// the next owner of the cluster would find it open, beside a later run on the same host. The
+// run stays reserved until its end is stored, or until ctx ends; the next owner then loads
+// what is in the store. // I19
+func (c *Cluster) abortUncertain(ctx context.Context, r remediate.Run) {
+	r = remediate.AbortUnsaved(r, time.Now().UTC())
+	for {
+		saved, err := state.SaveRun(ctx, c.opt.Lead.Store(), r)
+		switch {
+		case err == nil:
+			c.showEnded(saved)
+			return
+		case errors.Is(err, state.ErrNotOwner):
+			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "abort the run, whose start was not confirmed by the store: " + err.Error() + "; another instance may find it open and continue it"})
+			return
+		}
+		switch inStore, err := state.GetRun(ctx, c.opt.Lead.Store(), r.ID); {
+		case err == nil && !inStore.Open(): // again only the answer was lost
+			c.showEnded(inStore)
+			return
+		case err == nil:
+			r.Version = inStore.Version
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(run.SaveRetry):
+		}
+	}
+}
+
+// showEnded puts a run that has ended into the Book and reports its end.
+func (c *Cluster) showEnded(r remediate.Run) {
+	c.book.put(r)
+	c.emit(event.Event{Type: event.Stepped, Node: r.Target.Node, Run: r.ID, Step: r.Step, Reason: r.Reason, Message: r.Note})
+	c.Wake()
+}
+
+const (
+	rerunAfter = 10 * time.Second // minimum time between two runs on one target
+	rerunMax   = 10 * time.Minute // upper limit of that time after many runs without an action
+)
+
+// backOffGates returns a failing gate while the last run on the target ended too recently.
+// The wait doubles with each run in a row that ended without an action. It returns nil when
+// enough time has passed.
+func (c *Cluster) backOffGates(a candidate, now time.Time) []reason.Gate {
+	ended := c.book.endedOn(a.draft.Target)
+	if len(ended) == 0 {
+		return nil
+	}
+	wait, unproductive := rerunAfter, 0
+	for i, r := range ended {
+		if !endedWithoutAction(r) || i > 0 && ended[i-1].Started.Sub(r.Ended) > 2*rerunMax {
+			break
+		}
+		if unproductive++; unproductive > 1 {
+			wait = min(2*wait, rerunMax)
+		}
+	}
+	next := ended[0].Ended.Add(wait)
+	if !now.Before(next) {
+		return nil
+	}
+	return []reason.Gate{{
+		Name: "backOff", Reason: reason.PowerInterval, Until: next, Source: "state", Threshold: wait.String(),
+		Value: fmt.Sprintf("the last run ended at %s; %d runs in a row ended without an action", ended[0].Ended.UTC().Format(time.RFC3339), unproductive),
+	}}
+}
+
+// endedWithoutAction says whether a run that a check asked for ended before it did anything.
+func endedWithoutAction(r remediate.Run) bool {
+	return r.Step == remediate.Aborted && !r.Intervened && r.Manual == nil
 }

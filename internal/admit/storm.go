@@ -68,3 +68,36 @@ func (s storms) update(l *policy.Ledger, now time.Time) {
 		l.Apply(now, policy.Change{ID: checkObject(check), Value: &with})
 	}
 }
+
+// Files are the checks and budgets of policies.d for one cluster.
+type Files struct {
+	Checks  []policy.Check
+	Budgets []policy.DisruptionBudget
+}
+
+// bookFiles is the Book as what replaces its Files.
+type bookFiles struct{ *Book }
+
+// replace replaces the checks and budgets from files. A check of the same name keeps the
+// state of its storm, on whatever line it stands now.
+func (b bookFiles) replace(f Files, now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	was := map[string]policy.Storm{}
+	for k, storm := range b.storms {
+		if isFromFile(k.id) {
+			was[checkID(k.id)] = storm
+			delete(b.storms, k)
+		}
+	}
+	checks := append([]policy.Check(nil), f.Checks...)
+	for i := range checks {
+		if storm, known := was[checkID(checks[i].ID())]; known {
+			checks[i].Storm = storm
+			b.storms[checkKey{checks[i].ID(), checks[i].UID}] = storm
+		}
+	}
+	b.ledger.SetFiles(now, checks, f.Budgets)
+}
+
+func isFromFile(id policy.CheckID) bool { return id.Source != "" && id.Source != "cluster" }

@@ -1,7 +1,6 @@
 package admit
 
 import (
-	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/guard"
@@ -138,40 +137,4 @@ func startTimeOver(r remediate.Run, q *policy.Request, now time.Time) bool {
 // the Node: nothing is lost if it ends.
 func restsBeforeIsolation(r remediate.Run) bool {
 	return r.Step.Idle() && r.Attempt == 1 && r.Isolated.IsZero()
-}
-
-// requestedAnew says whether another request that may ask for the target of a run does: the check
-// has deleted the first one, and has made a new one meanwhile.
-func (b requestBook) requestedAnew(r remediate.Run, now time.Time) bool {
-	return slices.ContainsFunc(b.requested(now), func(q asked) bool {
-		t := &q.Target
-		return isFor(t, r) && q.Request.UID != r.Request.UID && t.Action != policy.None && !mayNotAsk(t)
-	})
-}
-
-// checkBook is the part of a Book about the checks of open runs.
-type checkBook struct{ *Book }
-
-// withdrawn answers for a run of a check.
-func (b checkBook) withdrawn(r remediate.Run) (remediate.Answer, string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.complete {
-		return remediate.CannotTell, ""
-	}
-	for _, c := range b.ledger.Counters() {
-		check := b.ledger.Check(c.ID())
-		switch {
-		case check == nil || !isCheckOf(r, check):
-			continue
-		case c.State == policy.StateInvalid: // it may only be unreadable for now
-			return remediate.CannotTell, ""
-		case c.State != policy.StateActive:
-			return remediate.Yes, c.Message
-		case len(check.PauseRequests) > 0:
-			return remediate.Yes, "the check is paused by its spec.pauseRequests"
-		}
-		return remediate.No, ""
-	}
-	return remediate.Yes, "the check is gone"
 }

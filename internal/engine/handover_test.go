@@ -103,6 +103,24 @@ func TestNoRequestWhileAGateRefuses(t *testing.T) {
 	})
 }
 
+// Who else is asked to repair a host is asked as late, and by the same fresh reads, as fenced would switch it off
+// itself: a kubelet that renews its Lease lives, whatever its clock says. // I4
+func TestNoRequestForANodeWhoseKubeletLives(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetLeaseMoving(true)
+		w.setContested(remediate.Yes)
+		e, _, stop := start(t, w, store, handingOver(w))
+		time.Sleep(2 * time.Minute) // its Lease is read at each try
+		w.setContested(remediate.No)
+		time.Sleep(2 * time.Minute)
+		assert.Contains(t, gate(t, e, reason.NotUnhealthy).Value, "NodeAlive")
+		assert.Empty(t, others(w))
+		w.SetLeaseMoving(false)
+		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
+		stop()
+	})
+}
+
 // While a request is being made, no run starts on its target, not even by hand. // I22
 func TestNoRunWhileARequestIsMade(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

@@ -43,7 +43,7 @@ func TestNodeThatNeverWasIsNotCountedWhenHandedOver(t *testing.T) {
 	a.put()
 	a.node("n", "Unknown")
 	a.b.begin([]escalate.Record{ghost("1"), ghost("2"), ghost("3")})
-	assert.Equal(t, policy.OpenRun{ID: "of the remediator of Reboot /1 of record 1", Machine: "tenant/1", MachineAPI: policy.OpenShiftMachineAPI}, a.b.openTargets()[0])
+	assert.Equal(t, policy.OpenRun{ID: "of the remediator of Reboot /1 of record 1", Machine: "tenant/1", MachineAPI: policy.OpenShiftMachineAPI}, a.b.runs.openTargets()[0])
 	a.candidate(t, "n")
 	counted := a.b.ledger.Counters()
 	require.Len(t, counted, 1)
@@ -58,6 +58,6 @@ func TestNodeThatNeverWasIsNotCountedWhenHandedOver(t *testing.T) {
 		r := ghost("1")
 		change(&r)
 		a.b.begin([]escalate.Record{r})
-		assert.Equal(t, "ghost-1", a.b.openTargets()[0].Node, name)
+		assert.Equal(t, "ghost-1", a.b.runs.openTargets()[0].Node, name)
 	}
 }

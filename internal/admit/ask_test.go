@@ -55,7 +55,8 @@ func TestDueRunForgetsNoOtherRemediator(t *testing.T) {
 		require.Len(t, targets, 1)
 		return targets[0]
 	}
-	waitingRuns{a.b.Book}.stillAsked(due, a.now)
+	waiting := waitingRuns{a.b.Book}
+	waiting.stillAsked(waiting.candidate(due), a.now)
 	assert.Equal(t, reason.UnderRemediation, asks("n-1").Reason)
 	assert.Equal(t, []reason.Code{reason.Budget}, asks("n-3").Refusals)
 	_, err = a.reserve(third, reboot)
@@ -73,11 +74,12 @@ func TestLaterAttemptAsksTheLimitOfItsCheck(t *testing.T) {
 	a.b.Book.put(due) // it has deleted its Node
 	a.node("n-2", "Unknown")
 	a.node("n-3", "True")
+	waiting := waitingRuns{a.b.Book}
 	refused := func() []reason.Code {
 		a.b.mu.Lock()
 		a.b.applyOpenRuns(a.now)
 		a.b.mu.Unlock()
-		g, failing := firstFailing(waitingRuns{a.b.Book}.stillAsked(due, a.now))
+		g, failing := firstFailing(waiting.stillAsked(waiting.candidate(due), a.now))
 		if !failing {
 			return nil
 		}
@@ -88,4 +90,13 @@ func TestLaterAttemptAsksTheLimitOfItsCheck(t *testing.T) {
 	assert.Equal(t, []reason.Code{reason.ShortCircuit}, refused())
 	a.node("n-3", "True")
 	assert.Empty(t, refused())
+
+	a.check.Invalid = "spec.maxUnhealthy: no number"
+	a.put()
+	assert.Equal(t, []reason.Code{reason.NotUnhealthy}, refused(), "nobody knows the limit")
+	a.check.Invalid = ""
+	a.put()
+	assert.Empty(t, refused())
+	a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)})
+	assert.Equal(t, []reason.Code{reason.NotUnhealthy}, refused(), "nobody asks")
 }
