@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -34,9 +35,9 @@ var (
 // that this program does not know. It fails if the Node's UID is not that of the
 // target. // I2, I21
 func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
-	data, err := c.work.api().typed.core.Get().Resource("nodes").Name(t.Node).
+	data, err := c.work.API().Typed.Core.Get().Resource("nodes").Name(t.Node).
 		SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
 		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %w", t.Node, err)
@@ -62,31 +63,31 @@ func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remed
 // cluster is already in the wanted state, it returns nil. // I2
 func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
 	if a.Destructive() {
-		ctx = withoutRetry(ctx)
+		ctx = client.WithoutRetry(ctx)
 	}
-	api, manage := c.work.api(), c.manage.api()
+	api, manage := c.work.API(), c.manage.API()
 	switch a {
 	case remediate.SetPowerLock:
-		return manage.setPowerLock(ctx, run.Target.BareMetalHost, run.Target.BareMetalHostUID, holdValue)
+		return setPowerLock(ctx, manage, run.Target.BareMetalHost, run.Target.BareMetalHostUID, holdValue)
 	case remediate.ReleasePowerLock:
-		return manage.setPowerLock(ctx, run.Target.BareMetalHost, "", nil)
+		return setPowerLock(ctx, manage, run.Target.BareMetalHost, "", nil)
 	case remediate.IsolateNode:
 		if b.UID == "" || b.UID != run.Target.NodeUID || b.ResourceVersion == "" {
 			return fmt.Errorf("isolate Node %s: there is no backup of this Node", run.Target.Node)
 		}
 		if run.Isolation == remediate.IsolateTaint {
-			return api.taint(ctx, run.Target.Node, b)
+			return taint(ctx, api, run.Target.Node, b)
 		}
-		return api.deleteNode(ctx, run.Target.Node, b)
+		return deleteNode(ctx, api, run.Target.Node, b)
 	case remediate.ReleasePods:
-		return api.releasePods(ctx, run)
+		return releasePods(ctx, api, run)
 	case remediate.ClearRequest:
-		return api.clearRequest(ctx, run.Target)
+		return clearRequest(ctx, api, run.Target)
 	case remediate.DeleteTargetMachine:
-		if groupOf(run.Target.MachineAPI) == clusterGroup {
+		if client.GroupOf(run.Target.MachineAPI) == client.ClusterGroup {
 			return c.mark(ctx, run)
 		}
-		return api.deleteMachine(ctx, run.Target)
+		return deleteMachine(ctx, api, run.Target)
 	}
 	return fmt.Errorf("action %s is not one of the cluster", a)
 }
@@ -94,8 +95,8 @@ func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action
 // setPowerLock sets our power lock on a BareMetalHost, or removes it if value is
 // nil. Its owner switches the host off for it, so another host of that name must
 // not get it; the uid is empty where any may lose it. // I2
-func (cl *clients) setPowerLock(ctx context.Context, key, uid string, value any) error {
-	ctx, cancel := withWriteTimeout(ctx)
+func setPowerLock(ctx context.Context, cl *client.Conn, key, uid string, value any) error {
+	ctx, cancel := client.WithWriteTimeout(ctx)
 	defer cancel()
 	ns, name, _ := strings.Cut(key, "/")
 	meta := map[string]any{"annotations": map[string]any{policy.PowerLockAnnotation: value}}
@@ -106,8 +107,8 @@ func (cl *clients) setPowerLock(ctx context.Context, key, uid string, value any)
 	if err != nil {
 		return err
 	}
-	_, err = cl.dynamic.Resource(hostGVR).Namespace(ns).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if value == nil && isGone(err, name) {
+	_, err = cl.Dynamic.Resource(client.HostGVR).Namespace(ns).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if value == nil && client.IsGone(err, name) {
 		return nil
 	}
 	if err != nil {
@@ -116,49 +117,49 @@ func (cl *clients) setPowerLock(ctx context.Context, key, uid string, value any)
 	return nil
 }
 
-func (cl *clients) deleteNode(ctx context.Context, name string, b remediate.Backup) error {
-	ctx, cancel := withWriteTimeout(ctx)
+func deleteNode(ctx context.Context, cl *client.Conn, name string, b remediate.Backup) error {
+	ctx, cancel := client.WithWriteTimeout(ctx)
 	defer cancel()
 	uid := types.UID(b.UID)
-	err := cl.typed.Nodes().Delete(ctx, name, metav1.DeleteOptions{
+	err := cl.Typed.Nodes().Delete(ctx, name, metav1.DeleteOptions{
 		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &b.ResourceVersion},
 	})
-	if err != nil && !isGone(err, name) {
+	if err != nil && !client.IsGone(err, name) {
 		return fmt.Errorf("delete Node %s: %w", name, err)
 	}
 	return nil
 }
 
-func (cl *clients) taint(ctx context.Context, name string, b remediate.Backup) error {
-	n, err := cl.nodeAgain(ctx, name)
+func taint(ctx context.Context, cl *client.Conn, name string, b remediate.Backup) error {
+	n, err := nodeAgain(ctx, cl, name)
 	if err != nil {
 		return fmt.Errorf("taint Node %s: %w", name, err)
 	}
 	if string(n.UID) != b.UID || n.ResourceVersion != b.ResourceVersion {
 		return fmt.Errorf("taint Node %s: it has changed since the backup", name)
 	}
-	if hasTaint(n.Spec.Taints, outOfService) {
+	if client.HasTaint(n.Spec.Taints, client.OutOfService) {
 		return nil
 	}
-	_, err = cl.patchNode(ctx, n, change{taints: append(n.Spec.Taints, outOfService)}, "taint")
+	_, err = patchNode(ctx, cl, n, change{taints: append(n.Spec.Taints, client.OutOfService)}, "taint")
 	return err
 }
 
 // nodeAgain reads the Node before a change.
-func (cl *clients) nodeAgain(ctx context.Context, name string) (*corev1.Node, error) {
-	ctx, cancel := withReadTimeout(ctx)
+func nodeAgain(ctx context.Context, cl *client.Conn, name string) (*corev1.Node, error) {
+	ctx, cancel := client.WithReadTimeout(ctx)
 	defer cancel()
-	return cl.node(ctx, name)
+	return cl.Node(ctx, name)
 }
 
 // patchNode changes the Node and returns the result.
-func (cl *clients) patchNode(ctx context.Context, n *corev1.Node, ch change, verb string) (*corev1.Node, error) {
-	ctx, cancel := withWriteTimeout(ctx)
+func patchNode(ctx context.Context, cl *client.Conn, n *corev1.Node, ch change, verb string) (*corev1.Node, error) {
+	ctx, cancel := client.WithWriteTimeout(ctx)
 	defer cancel()
 	patch, err := ch.patch(n)
 	var changed *corev1.Node
 	if err == nil {
-		changed, err = cl.typed.Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		changed, err = cl.Typed.Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s Node %s: %w", verb, n.Name, err)
@@ -166,7 +167,7 @@ func (cl *clients) patchNode(ctx context.Context, n *corev1.Node, ch change, ver
 	return changed, nil
 }
 
-func (cl *clients) clearRequest(ctx context.Context, t remediate.Target) error {
+func clearRequest(ctx context.Context, cl *client.Conn, t remediate.Target) error {
 	if t.MachineUID == "" {
 		return fmt.Errorf("change Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
 	}
@@ -176,25 +177,25 @@ func (cl *clients) clearRequest(ctx context.Context, t remediate.Target) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := withWriteTimeout(ctx)
+	ctx, cancel := client.WithWriteTimeout(ctx)
 	defer cancel()
-	_, err = cl.dynamic.Resource(machineGVR).Namespace(t.Namespace).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !isGone(err, t.Machine) {
+	_, err = cl.Dynamic.Resource(client.MachineGVR).Namespace(t.Namespace).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !client.IsGone(err, t.Machine) {
 		return fmt.Errorf("remove %s from Machine %s/%s: %w", manifest.RemediationAnnotation, t.Namespace, t.Machine, err)
 	}
 	return nil
 }
 
-func (cl *clients) deleteMachine(ctx context.Context, t remediate.Target) error {
+func deleteMachine(ctx context.Context, cl *client.Conn, t remediate.Target) error {
 	if t.MachineUID == "" {
 		return fmt.Errorf("delete Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
 	}
-	ctx, cancel := withWriteTimeout(ctx)
+	ctx, cancel := client.WithWriteTimeout(ctx)
 	defer cancel()
 	uid := types.UID(t.MachineUID)
-	err := cl.dynamic.Resource(machineGVR).Namespace(t.Namespace).Delete(ctx, t.Machine,
+	err := cl.Dynamic.Resource(client.MachineGVR).Namespace(t.Namespace).Delete(ctx, t.Machine,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if err != nil && !isGone(err, t.Machine) {
+	if err != nil && !client.IsGone(err, t.Machine) {
 		return fmt.Errorf("delete Machine %s/%s: %w", t.Namespace, t.Machine, err)
 	}
 	return nil
@@ -204,10 +205,10 @@ func (cl *clients) deleteMachine(ctx context.Context, t remediate.Target) error 
 // white space, as Metal3 does. The error wraps ErrSecretMissing or
 // ErrSecretIncomplete where these apply.
 func (c *Cluster) Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
-	s, err := c.manage.api().typed.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-	if isGone(err, name) {
+	s, err := c.manage.API().Typed.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	if client.IsGone(err, name) {
 		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, ErrSecretMissing)
 	}
 	if apierrors.IsForbidden(err) {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -93,7 +94,7 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 		assert.NotContains(t, n.Annotations, key, "a mark is of its time")
 	}
 	assert.True(t, n.Spec.Unschedulable)
-	assert.True(t, hasTaint(n.Spec.Taints, gpu))
+	assert.True(t, client.HasTaint(n.Spec.Taints, gpu))
 }
 
 func TestTaintInPlaceOfDeletion(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -39,7 +40,7 @@ func (l *looker) readAhead(ctx context.Context, g *sync.WaitGroup) {
 	if t.Machine == "" {
 		return
 	}
-	ofCluster := groupOf(t.MachineAPI) == clusterGroup
+	ofCluster := client.GroupOf(t.MachineAPI) == client.ClusterGroup
 	g.Go(func() { a.checks, a.checksErr = l.checksNow(ctx, ofCluster, t.Namespace) })
 	if ofCluster { // its manager counts only for some checks
 		return
@@ -64,22 +65,22 @@ func (l *looker) leaderNow(ctx context.Context, name string) (string, error) {
 // The reads below are the same for all targets, so looks of the same moment share them.
 
 func (l *looker) readLeader(ctx context.Context, name string) (string, error) {
-	return readShared(ctx, l.c.shared, "leader "+name, func(ctx context.Context) (string, error) {
-		return l.c.leaders.at(ctx, l.c.work.api(), machineAPINamespace, name)
+	return client.ReadShared(ctx, l.c.shared, "leader "+name, func(ctx context.Context) (string, error) {
+		return l.c.leaders.at(ctx, l.c.work.API(), machineAPINamespace, name)
 	})
 }
 
 // managerNow names the leader of a manager on the management API.
 func (l *looker) managerNow(ctx context.Context, name string) (string, error) {
-	return readShared(ctx, l.c.shared, "manager "+name, func(ctx context.Context) (string, error) {
-		return l.c.leaders.in(ctx, l.c.manage.api(), name)
+	return client.ReadShared(ctx, l.c.shared, "manager "+name, func(ctx context.Context) (string, error) {
+		return l.c.leaders.in(ctx, l.c.manage.API(), name)
 	})
 }
 
 // requestsNow lists the remediation requests of one kind in a namespace. One that is only partly
 // readable counts, too.
 func (l *looker) requestsNow(ctx context.Context, st *store, namespace string) ([]policy.Request, error) {
-	return readShared(ctx, l.c.shared, fmt.Sprintf("requests %p %s", st, namespace), func(ctx context.Context) ([]policy.Request, error) {
+	return client.ReadShared(ctx, l.c.shared, fmt.Sprintf("requests %p %s", st, namespace), func(ctx context.Context) ([]policy.Request, error) {
 		list, err := st.listNow(ctx, namespace)
 		if err != nil {
 			return nil, err
@@ -87,7 +88,7 @@ func (l *looker) requestsNow(ctx context.Context, st *store, namespace string) (
 		all := make([]policy.Request, len(list))
 		for i := range list {
 			all[i], _ = manifest.Request(list[i].Object)
-			all[i].OnManagementAPI = st.side.isApart()
+			all[i].OnManagementAPI = st.side.IsApart()
 		}
 		return all, nil
 	})
@@ -95,11 +96,11 @@ func (l *looker) requestsNow(ctx context.Context, st *store, namespace string) (
 
 // checksNow lists the MachineHealthChecks of a namespace.
 func (l *looker) checksNow(ctx context.Context, ofCluster bool, namespace string) ([]policy.Check, error) {
-	at, gvr := l.c.work, checkGVR
+	at, gvr := l.c.work, client.CheckGVR
 	if ofCluster {
 		at, gvr = l.c.manage, l.c.served("machinehealthchecks")
 	}
-	return readShared(ctx, l.c.shared, fmt.Sprintf("checks %s %s", gvr, namespace), func(ctx context.Context) ([]policy.Check, error) {
+	return client.ReadShared(ctx, l.c.shared, fmt.Sprintf("checks %s %s", gvr, namespace), func(ctx context.Context) ([]policy.Check, error) {
 		return at.checksNow(ctx, gvr, namespace)
 	})
 }
@@ -108,11 +109,11 @@ func (l *looker) checksNow(ctx context.Context, ofCluster bool, namespace string
 // uncached list takes up to 100 ms on a busy server. Whoever may write checks makes no look fail: there may be any check
 // among those that are too many or too large to read.
 func (s *side) checksNow(ctx context.Context, gvr schema.GroupVersionResource, namespace string) ([]policy.Check, error) {
-	list, err := s.api().dynamic.Resource(gvr).Namespace(namespace).List(ctx, s.notOlder(policy.MachineHealthCheckKind, gvr.Group, namespace))
-	switch err = checkList(list, err); {
-	case mayBeUnserved(err) && s.isNotServed(ctx, &source{kind: policy.MachineHealthCheckKind, group: gvr.Group, resource: gvr.Resource}):
+	list, err := s.API().Dynamic.Resource(gvr).Namespace(namespace).List(ctx, s.notOlder(policy.MachineHealthCheckKind, gvr.Group, namespace))
+	switch err = client.CheckList(list, err); {
+	case client.MayBeUnserved(err) && s.IsNotServed(ctx, client.Resource{Kind: policy.MachineHealthCheckKind, Group: gvr.Group, Plural: gvr.Resource}):
 		return nil, nil
-	case errors.Is(err, errBodyTooLarge):
+	case errors.Is(err, client.ErrBodyTooLarge):
 		return []policy.Check{unreadCheck(namespace)}, nil
 	case err != nil:
 		return nil, fmt.Errorf("list the MachineHealthChecks of %s: %w", namespace, err)

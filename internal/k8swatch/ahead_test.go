@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -30,7 +31,7 @@ func TestSameQuestionsShareOneRequest(t *testing.T) {
 				_, err := (&looker{c: k}).checksNow(ctx, false, "ns")
 				return err
 			},
-			key: fmt.Sprintf("checks %s ns", checkGVR), got: `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[]}`,
+			key: fmt.Sprintf("checks %s ns", client.CheckGVR), got: `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[]}`,
 		},
 		"the leader of a controller": {
 			ask: func(ctx context.Context, k *Cluster) error {
@@ -52,23 +53,24 @@ func TestSameQuestionsShareOneRequest(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = fmt.Fprint(w, c.got)
 			})
-			k.shared.patience = time.Hour
-			k.shared.running[c.key] = 1 // a read of somebody who asked before
+			k.shared.Patience = time.Hour
 			var g sync.WaitGroup
+			began, ends := make(chan struct{}), make(chan struct{})
+			g.Go(func() { // a read of somebody who asked before
+				_, err := client.ReadShared(t.Context(), k.shared, c.key, func(context.Context) (string, error) {
+					close(began)
+					<-ends
+					return "", nil
+				})
+				assert.NoError(t, err)
+			})
+			<-began
 			for range many {
 				g.Go(func() { assert.NoError(t, c.ask(t.Context(), k)) })
 			}
-			waiting := func() *sharedRead {
-				k.shared.mu.Lock()
-				defer k.shared.mu.Unlock()
-				if r := k.shared.next[c.key]; r != nil && r.waiting == many {
-					return r
-				}
-				return nil
-			}
-			until(t, time.Minute, "all that ask", func() bool { return waiting() != nil })
+			until(t, time.Minute, "all that ask", func() bool { return k.shared.Waiting(c.key) == many })
 			require.Zero(t, requests.Load())
-			k.shared.beginLate(c.key, waiting())
+			close(ends)
 			g.Wait()
 			assert.EqualValues(t, 1, requests.Load())
 		})
@@ -80,7 +82,7 @@ func TestSameQuestionsShareOneRequest(t *testing.T) {
 func TestTooManyChecksFailNoLook(t *testing.T) { // I22
 	for name, body := range map[string]string{
 		"too many":  `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7","continue":"more"},"items":[]}`,
-		"too large": `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[{"kind":"` + strings.Repeat("x", maxBody) + `"}]}`,
+		"too large": `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[{"kind":"` + strings.Repeat("x", client.MaxBody) + `"}]}`,
 	} {
 		for _, alive := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", its controller alive ", alive), func(t *testing.T) {
@@ -96,7 +98,7 @@ func TestTooManyChecksFailNoLook(t *testing.T) { // I22
 						status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
 					}
 				})
-				l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: remediate.Run{Target: remediate.Target{Namespace: "ns", Machine: "m", MachineAPI: policy.OpenShiftMachineAPI}}}
+				l := &looker{c: c, work: c.work.API(), manage: c.manage.API(), run: remediate.Run{Target: remediate.Target{Namespace: "ns", Machine: "m", MachineAPI: policy.OpenShiftMachineAPI}}}
 				l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m"}
 				l.ahead.checks, l.ahead.checksErr = l.checksNow(t.Context(), false, "ns")
 				who, err := l.leader(t.Context())

@@ -11,6 +11,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fenced/fenced/internal/k8swatch/client"
 )
 
 // The Lease that says which installation fences in a cluster. Two installations
@@ -53,7 +55,7 @@ type announcer struct {
 // when we have seen it unchanged for its duration; clocks are never compared. An
 // instance with the same store and a lower epoch loses the Lease at once.
 func (c *Cluster) Announce(ctx context.Context, a Announcement) (binds time.Duration, foreign string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	w := &c.announcer
 	w.mu.Lock()
@@ -61,10 +63,10 @@ func (c *Cluster) Announce(ctx context.Context, a Announcement) (binds time.Dura
 	if w.process == "" {
 		w.process = processOf(bootTime(), rand.Text())
 	}
-	leases := c.work.api().typed.Leases(ownLeaseNamespace)
-	l, err := c.work.api().lease(ctx, ownLeaseNamespace, ownLease)
+	leases := c.work.API().Typed.Leases(ownLeaseNamespace)
+	l, err := c.work.API().Lease(ctx, ownLeaseNamespace, ownLease)
 	switch {
-	case isGone(err, ownLease):
+	case client.IsGone(err, ownLease):
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: ownLease, Namespace: ownLeaseNamespace}}
 		w.takeLease(l, a)
 		if _, err = leases.Create(ctx, l, metav1.CreateOptions{}); err != nil {

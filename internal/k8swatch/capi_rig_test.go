@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -204,7 +205,7 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 // servedAt makes a Cluster that does not run know where the Cluster API is.
 func servedAt(k *Cluster, version string) {
 	for _, s := range k.manage.watched() {
-		if s.group == clusterGroup {
+		if s.Group == client.ClusterGroup {
 			s.gvr.Version = version
 		}
 	}

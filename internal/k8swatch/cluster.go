@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -74,13 +76,15 @@ type Cluster struct {
 	// work is the workload API, manage the management API. They are the same if
 	// there is only one API.
 	work, manage *side
+	servers      client.Servers
 	requests     requestKinds
 	fresh        freshness
 	announcer    announcer
-	shared       *sharedReads // what is the same for all looks of one moment
+	shared       *client.SharedReads // what is the same for all looks of one moment
 	leaders      *leaders
 	nodeLocks
 	restorer
+	*Events
 	withheld bool // the Cluster API's objects are withheld; only Changes uses it
 }
 
@@ -91,29 +95,29 @@ func New(cfg Config, log *zap.Logger) (*Cluster, error) {
 	}
 	c := newCluster(cfg, log)
 	for _, s := range c.sides() {
-		if s.kubeconfig == "" { // client-go would use in-cluster configuration, or localhost
+		if s.Kubeconfig == "" { // client-go would use in-cluster configuration, or localhost
 			return nil, fmt.Errorf("cluster %q names no kubeconfig", cfg.Name)
 		}
-		cl, err := s.connect()
-		if err != nil {
+		if err := s.Connect(); err != nil {
 			return nil, err
 		}
-		s.clients = cl
 	}
 	return c, nil
 }
 
 // newCluster is a Cluster that is not connected yet.
 func newCluster(cfg Config, log *zap.Logger) *Cluster {
-	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)), changed: make(chan struct{}, 1), shared: newSharedReads()}
-	c.leaders = &leaders{leases: newLeaseClock(), namespaces: cfg.ControllerNamespaces, log: c.log}
-	c.work = newSide(c, "workload", cfg.Kubeconfig)
+	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)), changed: make(chan struct{}, 1), shared: client.NewSharedReads()}
+	c.leaders = &leaders{leases: client.NewLeaseClock(), namespaces: cfg.ControllerNamespaces, log: c.log}
+	c.work = newSide(c, "workload", cfg.Kubeconfig, false)
 	c.nodeLocks = nodeLocks{work: c.work, shared: c.shared, leases: c.leaders.leases, holder: ownHolder + cfg.StoreID, request: c.Requests().get}
 	c.restorer = restorer{work: c.work, never: cfg.NeverRestore}
 	c.manage = c.work
 	if cfg.Management.Kubeconfig != "" {
-		c.manage = newSide(c, "management", cfg.Management.Kubeconfig)
+		c.manage = newSide(c, "management", cfg.Management.Kubeconfig, true)
 	}
+	c.servers = client.Servers{Work: c.work.Server, Manage: c.manage.Server, Served: c.served}
+	c.Events = NewEvents(&c.servers)
 	c.requests.init()
 	c.addStores()
 	return c
@@ -135,8 +139,8 @@ func (c *Cluster) Run(ctx context.Context) error {
 	var g sync.WaitGroup
 	for _, s := range c.sides() {
 		g.Go(func() { s.run(ctx) })
-		g.Go(func() { s.events.run(ctx) })
 	}
+	g.Go(func() { c.DeliverEvents(ctx) })
 	g.Go(func() { c.keepRequests(ctx) })
 	g.Wait()
 	return nil
@@ -155,7 +159,7 @@ func (c *Cluster) Changes() []policy.Change {
 		c.journalClusterAPI()
 	}
 	list := c.journal.drain(func(id policy.ObjectID) bool {
-		k := requestKind{c.work, schema.GroupKind{Group: groupOf(id.APIVersion), Kind: id.Kind}}
+		k := requestKind{c.work, schema.GroupKind{Group: client.GroupOf(id.APIVersion), Kind: id.Kind}}
 		if id.OnManagementAPI {
 			k.side = c.manage
 		}
@@ -181,3 +185,11 @@ func signal(c chan<- struct{}) {
 	default:
 	}
 }
+
+// CheckKubeconfig says whether a daemon could use a kubeconfig; see client.CheckKubeconfig.
+func CheckKubeconfig(kubeconfig string) (secrets []string, err error) {
+	return client.CheckKubeconfig(kubeconfig)
+}
+
+// LogTo sends to w what client-go logs by itself; see client.LogTo.
+func LogTo(w io.Writer) { client.LogTo(w) }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/fenced/fenced/internal/k8swatch/client"
 )
 
 // conditionStyle is one of the two styles of conditions that the Cluster API
@@ -23,9 +25,9 @@ type conditionPaths map[conditionStyle][]string
 // conditionPathsOf returns the paths for each API version that has conditions.
 func conditionPathsOf(apiVersion string) conditionPaths {
 	switch apiVersion {
-	case clusterGroup + "/v1beta2":
+	case client.ClusterGroup + "/v1beta2":
 		return conditionPaths{standard: {"conditions"}, severe: {"deprecated", "v1beta1", "conditions"}}
-	case clusterGroup + "/v1beta1":
+	case client.ClusterGroup + "/v1beta1":
 		return conditionPaths{standard: {"v1beta2", "conditions"}, severe: {"conditions"}}
 	}
 	return conditionPaths{severe: {"conditions"}} // OpenShift's

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/request"
@@ -155,7 +156,7 @@ func (c Config) convertRequest(apart bool) func(any) (any, error) {
 func ruleAnnotations(annotations map[string]string) map[string]string {
 	var kept map[string]string
 	for k, v := range annotations {
-		if strings.HasPrefix(k, medik8sGroup+"/") || strings.HasPrefix(k, "machineconfiguration.openshift.io/") {
+		if strings.HasPrefix(k, client.Medik8sGroup+"/") || strings.HasPrefix(k, "machineconfiguration.openshift.io/") {
 			if kept == nil {
 				kept = map[string]string{}
 			}

@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fenced/fenced/internal/k8swatch/client"
 )
 
 // machinesAt serves Machines of the Cluster API at one version, and discovery
@@ -44,14 +46,14 @@ const noGroups = `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"ap
 func listed(t *testing.T, h http.HandlerFunc) (proven time.Time, problem string) {
 	t.Helper()
 	s := clusterMachines(served(t, h))
-	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
 	require.Error(t, err)
 	return s.state()
 }
 
 func clusterMachines(c *Cluster) *store {
 	for _, s := range c.allStores() {
-		if s.group == clusterGroup && s.kind == "Machine" {
+		if s.Group == client.ClusterGroup && s.Kind == "Machine" {
 			return s
 		}
 	}
@@ -60,10 +62,10 @@ func clusterMachines(c *Cluster) *store {
 
 func TestServedVersionIsFollowed(t *testing.T) {
 	s := clusterMachines(served(t, machinesAt("v1beta1", "v1beta1")))
-	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
 	require.Error(t, err, "it was expected at v1beta2")
 	assert.False(t, s.synced, "a kind that moved is not absent")
-	list, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	list, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
 	require.NoError(t, err)
 	at, err := listRevision(list)
 	require.NoError(t, err)
@@ -74,7 +76,7 @@ func TestServedVersionIsFollowed(t *testing.T) {
 // Machines are there, and nobody here can read them.
 func TestUnknownVersionIsNotAbsent(t *testing.T) {
 	s := clusterMachines(served(t, machinesAt("v1beta9", "v1beta9")))
-	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
 	require.Error(t, err)
 	proven, problem := s.state()
 	assert.True(t, proven.IsZero())
@@ -83,7 +85,7 @@ func TestUnknownVersionIsNotAbsent(t *testing.T) {
 
 func TestListedButNotServedIsNotAbsent(t *testing.T) {
 	s := clusterMachines(served(t, machinesAt("", "v1beta2")))
-	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
 	require.Error(t, err)
 	proven, problem := s.state()
 	assert.True(t, proven.IsZero(), "discovery lags behind; it may be coming or going")
@@ -98,7 +100,7 @@ func TestDiscoveryThatFailsSaysNothing(t *testing.T) {
 		}
 		http.NotFound(w, r)
 	}))
-	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
 	require.Error(t, err)
 	proven, _ := s.state()
 	assert.True(t, proven.IsZero())
@@ -129,7 +131,7 @@ func TestForbiddenKindThatIsNotInstalledIsAbsent(t *testing.T) {
 				return
 			}
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprint(w, strings.Replace(noGroups, "apps", clusterGroup, 1))
+			fmt.Fprint(w, strings.Replace(noGroups, "apps", client.ClusterGroup, 1))
 		},
 	} {
 		proven, problem := listed(t, forbid(then))
@@ -158,7 +160,7 @@ func TestErrorPagesOfAProxyAreNoAbsence(t *testing.T) { // I16
 
 func TestKindUnknownToDiscoveryIsAbsent(t *testing.T) {
 	s := clusterMachines(served(t, machinesAt("")))
-	_, err := s.list(t.Context(), s.side.api(), metav1.ListOptions{Limit: 1})
+	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
 	require.Error(t, err)
 	proven, problem := s.state()
 	assert.False(t, proven.IsZero())

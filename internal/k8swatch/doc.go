@@ -1,11 +1,10 @@
 // Package k8swatch is the only access to Kubernetes: watches in, few writes out,
-// plain values of internal/policy and internal/remediate inside. No other package
-// of the product imports client-go.
+// plain values of internal/policy and internal/remediate inside. No package outside
+// this directory imports client-go. Package client has the connections.
 //
 //	cluster.go    one cluster: the workload API, and a management API if separate
-//	side.go       one API server: its clients and its watches
+//	side.go       one API server: its connections and its watches
 //	kinds.go      what is watched, and where
-//	discovery.go  the version at which a kind is served
 //	requests.go   the kinds of requests that the templates of checks name, and in
 //	              requestnamespaces.go where they count
 //	store.go      the objects of one kind as plain values
@@ -17,7 +16,6 @@
 //	leader.go     which of the other controllers are alive
 //	survey.go     one look at a cluster, for the first configuration
 //	ahead.go      what a look reads before it knows the Machine
-//	shared.go     one read for all that need the same answer at the same time
 //	judge.go      who writes the status of a check
 //	act.go        the writes, each with UID and resourceVersion as preconditions // I2
 //	mark.go       handing a Cluster API Machine to its owner

@@ -2,7 +2,9 @@ package k8swatch
 
 import (
 	"cmp"
+	"context"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 )
 
 // maxEventMessage is the longest message of an Event that the API server accepts.
@@ -19,24 +22,49 @@ const maxEventMessage = 1024
 // reporter is the component that reports the Events.
 const reporter = "fenced"
 
+// Events writes the Events about the objects of a cluster.
+type Events struct {
+	servers      *client.Servers
+	work, manage *eventWriter // the same if there is only one API
+}
+
+// NewEvents returns what writes Events while DeliverEvents runs.
+func NewEvents(s *client.Servers) *Events {
+	e := &Events{servers: s, work: newEventWriter(s.Work)}
+	if e.manage = e.work; s.Manage != s.Work {
+		e.manage = newEventWriter(s.Manage)
+	}
+	return e
+}
+
+// DeliverEvents writes what is queued, until ctx ends.
+func (w *Events) DeliverEvents(ctx context.Context) {
+	var g sync.WaitGroup
+	g.Go(func() { w.work.run(ctx) })
+	if w.manage != w.work {
+		g.Go(func() { w.manage.run(ctx) })
+	}
+	g.Wait()
+}
+
 // QueueEvent queues an Event about an object of the cluster, for the API server that has the
 // object. It never waits. While the API server does not answer, the oldest Events are
 // dropped once too many are queued.
-func (c *Cluster) QueueEvent(e event.KubeEvent) {
-	s := c.sideOf(e.APIVersion)
-	if e.OnManagementAPI {
-		s = c.manage
+func (w *Events) QueueEvent(e event.KubeEvent) {
+	if e.OnManagementAPI || w.servers.Of(e.APIVersion) == w.servers.Manage {
+		w.manage.put(e)
+		return
 	}
-	s.events.put(e)
+	w.work.put(e)
 }
 
 // EventsDropped is how many Events were not written: too many were queued, they grew too
 // old, there were too many about one object, or the API server refused them.
-func (c *Cluster) EventsDropped() (n uint64) {
-	for _, s := range c.sides() {
-		n += s.events.dropped.Load()
+func (w *Events) EventsDropped() uint64 {
+	if w.manage == w.work {
+		return w.work.dropped.Load()
 	}
-	return n
+	return w.work.dropped.Load() + w.manage.dropped.Load()
 }
 
 // kubernetesEvent is the Event as the API has it. An Event about an object without a namespace is

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 )
 
 // Events must never be in the way of a write that fences: they begin a second late, one is
@@ -43,7 +44,8 @@ const (
 // eventWriter writes the Events about the objects of one API server, in the order in which
 // they happened. Package record of client-go combines equal and similar ones.
 type eventWriter struct {
-	side    *side
+	api     func(namespace string) eventAPI
+	log     *zap.Logger
 	similar *record.EventCorrelator
 	limit   flowcontrol.RateLimiter
 	wake    chan struct{}
@@ -54,9 +56,15 @@ type eventWriter struct {
 	queue []event.KubeEvent // the oldest first
 }
 
-func newEventWriter(s *side) *eventWriter {
+// eventAPI is what a writer of Events needs.
+type eventAPI interface {
+	Create(ctx context.Context, e *corev1.Event, o metav1.CreateOptions) (*corev1.Event, error)
+	Patch(ctx context.Context, name string, p types.PatchType, data []byte, o metav1.PatchOptions, subresources ...string) (*corev1.Event, error)
+}
+
+func newEventWriter(s *client.Server) *eventWriter {
 	return &eventWriter{
-		side: s, wake: make(chan struct{}, 1), refused: map[string]bool{}, limit: flowcontrol.NewTokenBucketRateLimiter(eventsPerSec, eventBurst),
+		api: func(namespace string) eventAPI { return s.API().Typed.Events(namespace) }, log: s.Log, wake: make(chan struct{}, 1), refused: map[string]bool{}, limit: flowcontrol.NewTokenBucketRateLimiter(eventsPerSec, eventBurst),
 		similar: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{
 			LRUCacheSize: objectsKnown, BurstSize: objectBurst, QPS: float32(1 / objectInterval.Seconds()), SpamKeyFunc: spamKey,
 		}),
@@ -79,7 +87,10 @@ func (w *eventWriter) put(n event.KubeEvent) {
 	}
 	w.queue = append(w.queue, n)
 	w.mu.Unlock()
-	signal(w.wake)
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
 }
 
 // take removes the oldest Event from the queue.
@@ -139,9 +150,9 @@ func (w *eventWriter) deliver(ctx context.Context, n event.KubeEvent) bool {
 // write creates an Event, or counts up the one that was written before. The latter may have
 // expired.
 func (w *eventWriter) write(ctx context.Context, r *record.EventCorrelateResult) (written *corev1.Event, verb string, err error) {
-	ctx, cancel := context.WithTimeout(withoutRetry(ctx), requestTimeout)
+	ctx, cancel := context.WithTimeout(client.WithoutRetry(ctx), client.RequestTimeout)
 	defer cancel()
-	api := w.side.api().typed.Events(r.Event.Namespace)
+	api := w.api(r.Event.Namespace)
 	if r.Event.Count > 1 {
 		written, err = api.Patch(ctx, r.Event.Name, types.StrategicMergePatchType, r.Patch, metav1.PatchOptions{})
 		if !apierrors.IsNotFound(err) {
@@ -160,13 +171,13 @@ func (w *eventWriter) isFinal(verb string, err error) bool {
 	var construction *rest.RequestConstructionError
 	switch {
 	case errors.As(err, &construction):
-	case isRefused(err), apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+	case client.IsRefused(err), apierrors.IsNotFound(err), apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 	default:
 		return false
 	}
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) && !w.refused[verb] {
 		w.refused[verb] = true
-		w.side.log.Warn("Kubernetes Events cannot be written, which delays no fencing: "+
+		w.log.Warn("Kubernetes Events cannot be written, which delays no fencing: "+
 			"give fenced the rights to create and patch events, as configs/rbac.yaml does", zap.Error(err))
 	}
 	return true

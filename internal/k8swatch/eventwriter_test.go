@@ -24,11 +24,12 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 )
 
 // eventScene is a writer of Events and the API server it writes to, in virtual time.
 type eventScene struct {
-	c      *Cluster
+	c      *Events
 	api    *fake.Clientset
 	logged *observer.ObservedLogs
 	stop   func()
@@ -41,8 +42,9 @@ func withEvents(t *testing.T, run func(t *testing.T, s *eventScene)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zapcore.InfoLevel)
-		s := &eventScene{c: newCluster(Config{Name: "c"}, zap.New(core)), api: fake.NewClientset(), logged: logged}
-		s.c.work.clients = &clients{typed: &typed{events: func(ns string) eventAPI { return s.api.CoreV1().Events(ns) }}}
+		server := client.NewServer("workload", "", false, nil, zap.New(core))
+		s := &eventScene{c: NewEvents(&client.Servers{Work: server, Manage: server}), api: fake.NewClientset(), logged: logged}
+		s.c.work.api = func(ns string) eventAPI { return s.api.CoreV1().Events(ns) }
 		s.api.PrependReactor("*", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			s.mu.Lock()
 			answer := s.answer
@@ -55,7 +57,7 @@ func withEvents(t *testing.T, run func(t *testing.T, s *eventScene)) {
 		})
 		done := make(chan struct{})
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { defer close(done); s.c.work.events.run(ctx) }()
+		go func() { defer close(done); s.c.DeliverEvents(ctx) }()
 		s.stop = func() { cancel(); <-done }
 		defer s.stop()
 		run(t, s)
@@ -92,18 +94,19 @@ func TestEventsOfOneName(t *testing.T) {
 
 // An Event goes to the API server that has the object.
 func TestEventsGoWhereTheirObjectIs(t *testing.T) {
-	c := newCluster(Config{Name: "c", Management: ManagementConfig{Kubeconfig: "elsewhere"}}, zap.NewNop())
+	work, manage := client.NewServer("workload", "", false, nil, zap.NewNop()), client.NewServer("management", "", true, nil, zap.NewNop())
+	c := NewEvents(&client.Servers{Work: work, Manage: manage})
 	require.NotSame(t, c.work, c.manage)
-	for where, list := range map[*side][]event.KubeEvent{
+	for where, list := range map[*eventWriter][]event.KubeEvent{
 		c.work: {{APIVersion: "v1", Kind: "Node"}, {APIVersion: "machine.openshift.io/v1beta1", Kind: "Machine"}, {APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation"}},
 		c.manage: {{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Machine"}, {APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediation", OnManagementAPI: true},
 			{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3Remediation", OnManagementAPI: true}},
 	} {
 		for _, n := range list {
 			n.Name, n.At = "x", time.Now()
-			before := len(where.events.queue)
+			before := len(where.queue)
 			c.QueueEvent(n)
-			assert.Len(t, where.events.queue, before+1, "%+v", n)
+			assert.Len(t, where.queue, before+1, "%+v", n)
 		}
 	}
 }

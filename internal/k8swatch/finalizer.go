@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -30,7 +31,7 @@ const heldFor = "run/"
 // host may be off. It fails if the object is gone, was replaced or is being deleted, or if
 // somebody else holds it.
 func (r Requests) SetFinalizer(ctx context.Context, q remediate.Request, run string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	what := fmt.Sprintf("%s %s/%s", q.Kind, q.Namespace, q.Name)
 	u, err := r.read(ctx, q)
@@ -54,11 +55,11 @@ func (r Requests) SetFinalizer(ctx context.Context, q remediate.Request, run str
 // RemoveFinalizer removes the finalizer that was set as heldBy says; not one that was set anew since. It is
 // idempotent.
 func (r Requests) RemoveFinalizer(ctx context.Context, q remediate.Request, heldBy string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	u, err := r.read(ctx, q)
 	switch {
-	case isGone(err, q.Name), err == nil && (string(u.GetUID()) != q.UID || u.GetAnnotations()[manifest.RequestHolder] != heldBy):
+	case client.IsGone(err, q.Name), err == nil && (string(u.GetUID()) != q.UID || u.GetAnnotations()[manifest.RequestHolder] != heldBy):
 		return nil
 	case err != nil:
 		return fmt.Errorf("read %s %s/%s: %w", q.Kind, q.Namespace, q.Name, err)
@@ -66,7 +67,7 @@ func (r Requests) RemoveFinalizer(ctx context.Context, q remediate.Request, held
 		return nil
 	}
 	left := slices.DeleteFunc(u.GetFinalizers(), func(f string) bool { return f == manifest.RequestFinalizer })
-	if err = r.patchFinalizers(ctx, q, u, left, nil); isGone(err, q.Name) {
+	if err = r.patchFinalizers(ctx, q, u, left, nil); client.IsGone(err, q.Name) {
 		return nil
 	}
 	return err

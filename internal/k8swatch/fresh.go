@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fenced/fenced/internal/k8swatch/client"
 )
 
 // outageAfter is the length of an outage after which a quiet period
@@ -80,7 +82,7 @@ func (c *Cluster) View() View {
 func (c *Cluster) skew() (worst time.Duration, known bool) {
 	known, now := true, time.Now()
 	for _, s := range c.sides() {
-		skew, measured := s.clock.current(now)
+		skew, measured := s.Skew(now)
 		if known = known && measured; skew.Abs() > worst.Abs() {
 			worst = skew
 		}
@@ -101,7 +103,7 @@ func (c *Cluster) proven() (oldest time.Time, problem string) {
 				wrong = s.whyUnread(wrong)
 			}
 			if problem == "" && wrong != "" {
-				problem = "watch " + s.kind + c.label(side) + ": " + wrong
+				problem = "watch " + s.Kind + c.label(side) + ": " + wrong
 			}
 			if !unread && (first || at.Before(oldest)) {
 				oldest, first = at, false
@@ -116,7 +118,7 @@ func (c *Cluster) proven() (oldest time.Time, problem string) {
 // be told that nobody carries it out.
 func (s *store) whyUnread(wrong string) string {
 	switch waits := time.Since(s.added); {
-	case !s.side.c.cfg.carriesOut(schema.GroupKind{Group: s.group, Kind: s.kind}):
+	case !s.side.c.cfg.carriesOut(schema.GroupKind{Group: s.Group, Kind: s.Kind}):
 		return ""
 	case wrong == "" && waits > outageAfter:
 		return "not read for " + waits.Round(time.Second).String()
@@ -129,7 +131,7 @@ func (c *Cluster) label(s *side) string {
 	if c.work == c.manage {
 		return ""
 	}
-	return " on the " + s.name + " API"
+	return " on the " + s.Name + " API"
 }
 
 // keepFresh compares the view with the API server periodically, and after each
@@ -139,7 +141,7 @@ func (s *side) keepFresh(ctx context.Context, startOver func()) {
 	defer tick.Stop()
 	for {
 		if s.readAllFresh(ctx) {
-			s.log.Warn("the API went back in time; all objects are listed again")
+			s.Log.Warn("the API went back in time; all objects are listed again")
 			s.rewind()
 			startOver()
 			return
@@ -173,17 +175,17 @@ func (s *side) readAllFresh(ctx context.Context) (back bool) {
 // is the state of the API server: a view that reaches it is proven to be as new
 // as this read. back means that the API is at an older version than the view.
 func (s *side) readFresh(ctx context.Context, st *store) (back bool) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	before := st.version()
 	sent := time.Now()
-	list, err := st.list(ctx, s.api(), metav1.ListOptions{Limit: 1}) // no resourceVersion: a quorum read
+	list, err := st.list(ctx, s.API(), metav1.ListOptions{Limit: 1}) // no resourceVersion: a quorum read
 	if err != nil {
 		return false
 	}
 	at, err := listRevision(list)
 	if err != nil {
-		st.fail(fmt.Sprintf("read one %s: %s", st.kind, err))
+		st.fail(fmt.Sprintf("read one %s: %s", st.Kind, err))
 		return false
 	}
 	if at < before {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -40,7 +41,7 @@ var handoverRights = []string{"get", "list", "watch", "create", "patch", "delete
 // a kind does not exist, fenced has no right to it, or its requests have not been listed.
 // "" if one can. An error means that this could not be read.
 func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Template) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	s, kind := h.sideFor(check, ""), t.Kind+" of "+t.APIVersion
 	request, version := requestOf(t)
@@ -54,8 +55,8 @@ func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Te
 		return fmt.Sprintf("fenced itself carries out every %s in this cluster (clusters[].metal3Remediations); use a FencedRemediationTemplate", request.Kind), nil
 	}
 	for _, need := range []schema.GroupKind{{Group: request.Group, Kind: t.Kind}, request} {
-		_, err := s.find(ctx, &source{kind: need.Kind, group: need.Group, versions: []string{version}, request: true})
-		if errors.Is(err, errNotInstalled) {
+		_, err := s.Find(ctx, client.Resource{Kind: need.Kind, Group: need.Group, Versions: []string{version}, AnyVersion: true})
+		if errors.Is(err, client.ErrNotInstalled) {
 			return fmt.Sprintf("the kind %s is not installed; install the remediator of the template %s, or change the check", need, t.Name), nil
 		}
 		if err != nil {
@@ -76,8 +77,8 @@ func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Te
 	if why, err := h.forbidden(ctx, s, request, version, namespace); why != "" || err != nil {
 		return why, err
 	}
-	if _, err := identityOf(ctx, s.api()); apierrors.IsForbidden(err) {
-		return fmt.Sprintf("fenced may not get Namespace %s, by which it knows the cluster of its requests again; see configs/kubernetes/templates.yaml", identityNamespace), nil
+	if _, err := s.API().Identity(ctx); apierrors.IsForbidden(err) {
+		return fmt.Sprintf("fenced may not get Namespace %s, by which it knows the cluster of its requests again; see configs/kubernetes/templates.yaml", client.IdentityNamespace), nil
 	} else if err != nil {
 		return "", err
 	}
@@ -88,13 +89,13 @@ func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Te
 }
 
 // forbidden says which right to the requests fenced lacks.
-func (h Handovers) forbidden(ctx context.Context, s *side, kind schema.GroupKind, version, namespace string) (string, error) {
-	gvr, err := s.find(ctx, &source{kind: kind.Kind, group: kind.Group, versions: []string{version}, request: true})
+func (h Handovers) forbidden(ctx context.Context, s *client.Server, kind schema.GroupKind, version, namespace string) (string, error) {
+	gvr, err := s.Find(ctx, client.Resource{Kind: kind.Kind, Group: kind.Group, Versions: []string{version}, AnyVersion: true})
 	if err != nil {
 		return "", err
 	}
 	for _, verb := range handoverRights {
-		err := s.api().allows(ctx, authorizationv1.ResourceAttributes{Verb: verb, Group: gvr.Group, Resource: gvr.Resource, Namespace: namespace})
+		err := s.API().Allows(ctx, authorizationv1.ResourceAttributes{Verb: verb, Group: gvr.Group, Resource: gvr.Resource, Namespace: namespace})
 		switch {
 		case apierrors.IsForbidden(err):
 			return fmt.Sprintf("fenced may not %s %s; grant it, as in configs/kubernetes/templates.yaml", verb, gvr.GroupResource()), nil
@@ -107,14 +108,14 @@ func (h Handovers) forbidden(ctx context.Context, s *side, kind schema.GroupKind
 
 // sideFor is where the requests of a check are. A FencePolicy makes them where the
 // Machine is.
-func (h Handovers) sideFor(check *policy.Check, machineAPI string) *side {
+func (h Handovers) sideFor(check *policy.Check, machineAPI string) *client.Server {
 	if check.Kind == policy.FencePolicyKind && !check.SelectsNodes {
 		if machineAPI == "" {
-			return h.c.manage
+			return h.c.servers.Manage
 		}
-		return h.c.sideOf(machineAPI)
+		return h.c.servers.Of(machineAPI)
 	}
-	return h.c.sideOf(check.APIVersion)
+	return h.c.servers.Of(check.APIVersion)
 }
 
 // templateNamespace is the namespace of a template; "" if the Machine decides.
@@ -126,16 +127,16 @@ func templateNamespace(check *policy.Check, t policy.Template) string {
 }
 
 // template reads a template.
-func (h Handovers) template(ctx context.Context, s *side, t policy.Template, namespace string) (*unstructured.Unstructured, error) {
+func (h Handovers) template(ctx context.Context, s *client.Server, t policy.Template, namespace string) (*unstructured.Unstructured, error) {
 	gv, err := schema.ParseGroupVersion(t.APIVersion)
 	if err != nil {
 		return nil, err
 	}
-	gvr, err := s.find(ctx, &source{kind: t.Kind, group: gv.Group, versions: []string{gv.Version}, request: true})
+	gvr, err := s.Find(ctx, client.Resource{Kind: t.Kind, Group: gv.Group, Versions: []string{gv.Version}, AnyVersion: true})
 	if err != nil {
 		return nil, err
 	}
-	return readCustom(ctx, s.api().dynamic.Resource(gvr).Namespace(namespace), gv.Group, namespace, t.Name)
+	return client.ReadCustom(ctx, s.API().Dynamic.Resource(gvr).Namespace(namespace), gv.Group, namespace, t.Name)
 }
 
 // Draft is a request before it is made.
@@ -150,7 +151,7 @@ func (d Draft) Object() escalate.Object { return d.object }
 
 // Prepare reads what the request for a target is made from, by the rules of the check's API family.
 func (h Handovers) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, controlPlane bool) (Draft, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	d := draft{check: check, target: t, from: from, namespace: templateNamespace(check, from)}
 	if d.namespace == "" {
@@ -161,7 +162,7 @@ func (h Handovers) Prepare(ctx context.Context, check *policy.Check, t remediate
 		return Draft{}, err
 	}
 	if t.Machine != "" {
-		if d.machine, err = h.c.machine(ctx, t); err != nil {
+		if d.machine, err = h.c.servers.Machine(ctx, t); err != nil {
 			return Draft{}, fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
 		}
 		if string(d.machine.GetUID()) != t.MachineUID {
@@ -169,7 +170,7 @@ func (h Handovers) Prepare(ctx context.Context, check *policy.Check, t remediate
 		}
 	}
 	s := h.sideFor(check, t.MachineAPI)
-	d.together = s == h.c.sideOf(t.MachineAPI)
+	d.together = s == h.c.servers.Of(t.MachineAPI)
 	if d.template, err = h.template(ctx, s, from, d.namespace); err != nil {
 		return Draft{}, fmt.Errorf("read the template %s %s/%s: %w", from.Kind, d.namespace, from.Name, err)
 	}
@@ -181,18 +182,18 @@ func (h Handovers) Prepare(ctx context.Context, check *policy.Check, t remediate
 	if err != nil {
 		return Draft{}, err
 	}
-	on, err := identityOf(ctx, s.api())
+	on, err := s.API().Identity(ctx)
 	if err != nil {
 		return Draft{}, err
 	}
 	return Draft{body: body, api: api, object: escalate.Object{
-		APIVersion: body.GetAPIVersion(), Kind: body.GetKind(), Namespace: d.namespace, Name: body.GetName(), OnManagementAPI: s.isApart(), On: on, Template: from.Name,
+		APIVersion: body.GetAPIVersion(), Kind: body.GetKind(), Namespace: d.namespace, Name: body.GetName(), OnManagementAPI: s.IsApart(), On: on, Template: from.Name,
 	}}, nil
 }
 
 // Create makes the request with the mark of its record. It never takes over an object that exists.
 func (d Draft) Create(ctx context.Context, o escalate.Object, check string) (uid string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	marks := d.body.GetAnnotations()
 	marks[manifest.RequestCheck], marks[manifest.RequestMadeBy] = check, o.Mark
@@ -201,7 +202,7 @@ func (d Draft) Create(ctx context.Context, o escalate.Object, check string) (uid
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		return d.existing(ctx, o)
-	case isRefused(err), apierrors.IsNotFound(err):
+	case client.IsRefused(err), apierrors.IsNotFound(err):
 		return "", fmt.Errorf("create %s: %w (%w)", o, err, escalate.ErrNotMade)
 	case err != nil:
 		return "", fmt.Errorf("create %s: %w", o, err)
@@ -212,7 +213,7 @@ func (d Draft) Create(ctx context.Context, o escalate.Object, check string) (uid
 // existing returns the UID of an object that exists already, if it is the one that was to be made:
 // the answer to its creation was lost.
 func (d Draft) existing(ctx context.Context, o escalate.Object) (uid string, err error) {
-	u, err := readCustom(ctx, d.api, groupOf(o.APIVersion), o.Namespace, o.Name)
+	u, err := client.ReadCustom(ctx, d.api, client.GroupOf(o.APIVersion), o.Namespace, o.Name)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("read %s, which exists: %w", o, err)
@@ -232,15 +233,15 @@ func (h Handovers) liveCheck(ctx context.Context, check *policy.Check) (*unstruc
 		return nil, nil
 	}
 	var api dynamic.ResourceInterface
-	switch groupOf(check.APIVersion) {
-	case medik8sGroup:
-		api = h.c.work.api().dynamic.Resource(nodeCheckGVR)
-	case clusterGroup:
-		api = h.c.clusterResource("machinehealthchecks", check.Namespace)
+	switch client.GroupOf(check.APIVersion) {
+	case client.Medik8sGroup:
+		api = h.c.servers.Work.API().Dynamic.Resource(client.NodeCheckGVR)
+	case client.ClusterGroup:
+		api = h.c.servers.ClusterResource("machinehealthchecks", check.Namespace)
 	default:
-		api = h.c.work.api().dynamic.Resource(checkGVR).Namespace(check.Namespace)
+		api = h.c.servers.Work.API().Dynamic.Resource(client.CheckGVR).Namespace(check.Namespace)
 	}
-	u, err := readCustom(ctx, api, groupOf(check.APIVersion), check.Namespace, check.Name)
+	u, err := client.ReadCustom(ctx, api, client.GroupOf(check.APIVersion), check.Namespace, check.Name)
 	if err != nil {
 		return nil, fmt.Errorf("read check %s: %w", check.Key(), err)
 	}
@@ -252,13 +253,13 @@ func (h Handovers) liveCheck(ctx context.Context, check *policy.Check) (*unstruc
 }
 
 // requestsOf is where requests of a kind are.
-func (h Handovers) requestsOf(ctx context.Context, s *side, apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
+func (h Handovers) requestsOf(ctx context.Context, s *client.Server, apiVersion, kind, namespace string) (dynamic.ResourceInterface, error) {
 	_, version, _ := strings.Cut(apiVersion, "/")
-	gvr, err := s.find(ctx, &source{kind: kind, group: groupOf(apiVersion), versions: []string{version}, request: true})
+	gvr, err := s.Find(ctx, client.Resource{Kind: kind, Group: client.GroupOf(apiVersion), Versions: []string{version}, AnyVersion: true})
 	if err != nil {
 		return nil, fmt.Errorf("find the kind %s of %s: %w", kind, apiVersion, err)
 	}
-	return s.api().dynamic.Resource(gvr).Namespace(namespace), nil
+	return s.API().Dynamic.Resource(gvr).Namespace(namespace), nil
 }
 
 // carriesMark says whether an object has exactly the mark of a record: of this installation, for this
@@ -313,7 +314,7 @@ func (h Handovers) Delete(ctx context.Context, o escalate.Object, live *policy.R
 func (h Handovers) change(ctx context.Context, o escalate.Object,
 	do func(context.Context, dynamic.ResourceInterface, *unstructured.Unstructured) (wrote bool, err error),
 ) (wrote bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	api, u, err := h.object(ctx, o)
 	if errors.Is(err, escalate.ErrNotServed) {
@@ -323,7 +324,7 @@ func (h Handovers) change(ctx context.Context, o escalate.Object,
 		return false, err
 	}
 	wrote, err = do(ctx, api, u)
-	if err != nil && !isGone(err, o.Name) && !apierrors.IsConflict(err) { // after a conflict the next read shows what is new
+	if err != nil && !client.IsGone(err, o.Name) && !apierrors.IsConflict(err) { // after a conflict the next read shows what is new
 		return false, fmt.Errorf("change %s: %w", o, err)
 	}
 	return wrote, nil

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -85,12 +86,12 @@ func (d draft) forNode(labels, annotations map[string]string, controlPlane bool)
 // forMachine adds what the Cluster API and OpenShift write on their requests.
 func (d draft) forMachine(labels, annotations map[string]string) {
 	group := "machine.openshift.io"
-	if groupOf(d.target.MachineAPI) == clusterGroup {
-		group = clusterGroup
-		labels[clusterLabel] = d.machine.GetLabels()[clusterLabel]
+	if client.GroupOf(d.target.MachineAPI) == client.ClusterGroup {
+		group = client.ClusterGroup
+		labels[client.ClusterLabel] = d.machine.GetLabels()[client.ClusterLabel]
 	}
 	annotations[group+"/cloned-from-name"] = d.from.Name
-	annotations[group+"/cloned-from-groupkind"] = d.from.Kind + "." + groupOf(d.from.APIVersion)
+	annotations[group+"/cloned-from-groupkind"] = d.from.Kind + "." + client.GroupOf(d.from.APIVersion)
 	if d.live == nil { // a FencePolicy tells its requests apart by their template
 		annotations["remediation.medik8s.io/template-name"] = d.from.Name
 	}

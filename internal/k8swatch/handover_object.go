@@ -5,32 +5,19 @@ import (
 	"errors"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// identityNamespace is the namespace whose UID says which cluster an API server belongs to. It is as
-// old as the cluster, and cannot be deleted.
-const identityNamespace = "kube-system"
-
-// identityOf says which cluster an API server belongs to.
-func identityOf(ctx context.Context, cl *clients) (string, error) {
-	ns, err := cl.typed.Namespaces().Get(ctx, identityNamespace, metav1.GetOptions{})
-	if err = checkObject(ns, err, "", identityNamespace); err != nil {
-		return "", fmt.Errorf("read Namespace %s, to know the cluster again: %w", identityNamespace, err)
-	}
-	return string(ns.GetUID()), nil
-}
-
 // Read reads what may be the object of a record; nil if it does not exist.
 // The error is an escalate.ErrNotServed if the API server does not serve the kind.
 func (h Handovers) Read(ctx context.Context, o escalate.Object) (*policy.Request, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	_, u, err := h.object(ctx, o)
 	if err != nil || u == nil {
@@ -47,39 +34,39 @@ func (h Handovers) Read(ctx context.Context, o escalate.Object) (*policy.Request
 // which it was made says so: a kubeconfig may point to another one now, and the management API may
 // have been added, moved or taken away. // I22
 func (h Handovers) object(ctx context.Context, o escalate.Object) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
-	s := h.c.work
+	s := h.c.servers.Work
 	if o.OnManagementAPI {
-		if s = h.c.manage; !s.isApart() {
+		if s = h.c.servers.Manage; !s.IsApart() {
 			return nil, nil, fmt.Errorf("%s was made on the management API, and the configuration names none now; name it again, or give the record up", o)
 		}
 	}
-	cl := s.api()
+	cl := s.API()
 	api, u, err := h.find(ctx, s, o)
 	if err != nil && !errors.Is(err, escalate.ErrNotServed) || u != nil {
 		return api, u, err
 	}
-	switch on, unknown := identityOf(ctx, cl); {
+	switch on, unknown := cl.Identity(ctx); {
 	case unknown != nil:
 		return nil, nil, fmt.Errorf("%s was not found: %w", o, unknown)
-	case on != o.On || s.api() != cl:
+	case on != o.On || s.API() != cl:
 		return nil, nil, fmt.Errorf("%s was made in the cluster whose Namespace %s has the UID %s, and the kubeconfig points to the one with %s; point it to the former again, or give the record up",
-			o, identityNamespace, o.On, on)
+			o, client.IdentityNamespace, o.On, on)
 	}
 	return nil, nil, err
 }
 
 // find reads the object of a record; nil if it is not there.
-func (h Handovers) find(ctx context.Context, s *side, o escalate.Object) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
+func (h Handovers) find(ctx context.Context, s *client.Server, o escalate.Object) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
 	api, err := h.requestsOf(ctx, s, o.APIVersion, o.Kind, o.Namespace)
-	if errors.Is(err, errNotInstalled) {
+	if errors.Is(err, client.ErrNotInstalled) {
 		return nil, nil, fmt.Errorf("%w: %s of %s", escalate.ErrNotServed, o.Kind, o.APIVersion)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	u, err := readCustom(ctx, api, groupOf(o.APIVersion), o.Namespace, o.Name)
+	u, err := client.ReadCustom(ctx, api, client.GroupOf(o.APIVersion), o.Namespace, o.Name)
 	switch {
-	case isGone(err, o.Name):
+	case client.IsGone(err, o.Name):
 		return nil, nil, nil
 	case err != nil:
 		return nil, nil, fmt.Errorf("read %s: %w", o, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -23,8 +24,8 @@ func (l *looker) host(ctx context.Context) error {
 		l.look.Seen.PowerLock = remediate.No
 		return nil
 	}
-	h, err := l.manage.bareMetalHost(ctx, key)
-	if _, name, _ := strings.Cut(key, "/"); isGone(err, name) {
+	h, err := bareMetalHost(ctx, l.manage, key)
+	if _, name, _ := strings.Cut(key, "/"); client.IsGone(err, name) {
 		l.look.Seen.PowerLock, l.look.Seen.PowerForbidden = remediate.No, "BareMetalHost "+key+" does not exist any more"
 		return nil
 	}
@@ -57,7 +58,7 @@ func (l *looker) powerOwner() {
 // the Machine's, or "". The Cluster API keeps both in one namespace, and a
 // separate management API has no hosts of OpenShift Machines. // I8
 func wrongHostReason(h policy.Host, t remediate.Target, apart bool) string {
-	switch ofCluster := groupOf(t.MachineAPI) == clusterGroup; {
+	switch ofCluster := client.GroupOf(t.MachineAPI) == client.ClusterGroup; {
 	case t.Machine == "":
 		return ""
 	case ofCluster && h.Namespace != t.Namespace:
@@ -68,9 +69,9 @@ func wrongHostReason(h policy.Host, t remediate.Target, apart bool) string {
 	return ""
 }
 
-func (cl *clients) bareMetalHost(ctx context.Context, key string) (policy.Host, error) {
+func bareMetalHost(ctx context.Context, cl *client.Conn, key string) (policy.Host, error) {
 	ns, name, _ := strings.Cut(key, "/")
-	u, err := readCustom(ctx, cl.dynamic.Resource(hostGVR).Namespace(ns), hostGroup, ns, name)
+	u, err := client.ReadCustom(ctx, cl.Dynamic.Resource(client.HostGVR).Namespace(ns), client.HostGroup, ns, name)
 	if err != nil {
 		return policy.Host{}, err
 	}

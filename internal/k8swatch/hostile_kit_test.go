@@ -24,11 +24,6 @@ func running(t *testing.T, c *Cluster) (stop func()) {
 	}
 }
 
-// roundTrip is a transport that answers by itself.
-type roundTrip func(*http.Request) *http.Response
-
-func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r), nil }
-
 // tally counts the requests that were answered, by path, other than those of freshness.
 type tally struct {
 	mu      sync.Mutex
@@ -62,7 +57,7 @@ func (a *tally) again(c *Cluster) bool {
 		case s.pods():
 			path = "/api/v1/namespaces/" + s.namespace + "/pods"
 		case !s.builtIn():
-			path = "/apis/" + s.group + "/" + s.gvr.Version + "/" + s.gvr.Resource // no impostor moves it
+			path = "/apis/" + s.Group + "/" + s.gvr.Version + "/" + s.gvr.Resource // no impostor moves it
 		}
 		if a.answers[path] < 3 {
 			return false

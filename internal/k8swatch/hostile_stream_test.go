@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -80,15 +81,15 @@ func TestEndlessAnswersEnd(t *testing.T) {
 			began := time.Now()
 			_, _, err := c.Backup(t.Context(), aRun.Target)
 			assert.Error(t, err)
-			assert.LessOrEqual(t, sent.Load(), int64(maxObject+slack))
+			assert.LessOrEqual(t, sent.Load(), int64(client.MaxObject+slack))
 			run := aRun
 			run.Step = remediate.PowerOn
 			l := c.Look(t.Context(), run, [][]byte{})
 			require.Error(t, l.Err)
 			assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
 			assert.Equal(t, remediate.CannotTell, l.Seen.PodsGone)
-			assert.LessOrEqual(t, sent.Load(), int64(maxBody+slack))
-			assert.Less(t, time.Since(began), 9*requestTimeout, "it ends")
+			assert.LessOrEqual(t, sent.Load(), int64(client.MaxBody+slack))
+			assert.Less(t, time.Since(began), 9*client.RequestTimeout, "it ends")
 		})
 	}
 }
@@ -116,7 +117,7 @@ func TestEndlessFrameOfAWatchEnds(t *testing.T) {
 		assert.Fail(t, "the watch was not given up")
 	}
 	stop()
-	assert.LessOrEqual(t, sent.Load(), int64(maxObject+slack))
+	assert.LessOrEqual(t, sent.Load(), int64(client.MaxObject+slack))
 	assert.False(t, c.View().Synced)
 	assert.Empty(t, c.Changes())
 }

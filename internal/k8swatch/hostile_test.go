@@ -2,9 +2,7 @@ package k8swatch
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"path"
 	"strings"
 	"sync/atomic"
@@ -102,31 +100,6 @@ func TestImpostorOfTheAPIServerIsNoView(t *testing.T) { // I16
 			assert.False(t, c.View().Synced)
 			assert.Empty(t, c.Changes())
 		})
-	}
-}
-
-// An object is read up to a bound that no real one reaches; a list's is larger.
-func TestAnswersAreBounded(t *testing.T) {
-	for name, c := range map[string]struct {
-		request url.Values
-		want    int64
-	}{
-		"object":       {nil, maxObject},
-		"list":         {url.Values{"limit": {"500"}}, maxBody},
-		"failed watch": {url.Values{"watch": {"true"}}, maxObject},
-	} {
-		body := strings.NewReader(strings.Repeat("x", int(c.want)+1))
-		g := limitedTransport{next: roundTrip(func(r *http.Request) *http.Response {
-			return &http.Response{StatusCode: http.StatusForbidden, Body: io.NopCloser(body), Request: r}
-		}), clock: &offset{}}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://h/?"+c.request.Encode(), nil)
-		require.NoError(t, err)
-		resp, err := g.RoundTrip(r)
-		require.NoError(t, err, name)
-		n, err := io.Copy(io.Discard, resp.Body)
-		assert.ErrorIs(t, err, errBodyTooLarge, name)
-		assert.LessOrEqual(t, n, c.want, name)
-		require.NoError(t, resp.Body.Close())
 	}
 }
 

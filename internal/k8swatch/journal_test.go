@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"pgregory.net/rapid"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/law"
 )
@@ -93,7 +94,7 @@ func TestSeveralClustersAreNotJudged(t *testing.T) {
 	c := offline()
 	store := func(kind string) *store {
 		for _, s := range c.allStores() {
-			if s.group == clusterGroup && s.kind == kind {
+			if s.Group == client.ClusterGroup && s.Kind == kind {
 				return s
 			}
 		}

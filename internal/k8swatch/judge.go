@@ -3,6 +3,7 @@ package k8swatch
 import (
 	"context"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -11,16 +12,16 @@ import (
 // cluster. While it is, only that controller writes their status. The status of a
 // kind without a controller is not written at all.
 func (c *Cluster) ControllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	who, err := "", error(nil)
-	switch groupOf(id.APIVersion) {
-	case machineGroup:
-		who, err = c.leaders.at(ctx, c.work.api(), machineAPINamespace, checkLeader)
-	case clusterGroup:
-		who, err = c.leaders.in(ctx, c.manage.api(), clusterAPILeader)
-	case medik8sGroup:
-		who, err = c.leaders.in(ctx, c.work.api(), nodeCheckLeader)
+	switch client.GroupOf(id.APIVersion) {
+	case client.MachineGroup:
+		who, err = c.leaders.at(ctx, c.work.API(), machineAPINamespace, checkLeader)
+	case client.ClusterGroup:
+		who, err = c.leaders.in(ctx, c.manage.API(), clusterAPILeader)
+	case client.Medik8sGroup:
+		who, err = c.leaders.in(ctx, c.work.API(), nodeCheckLeader)
 	default:
 		return remediate.Yes, nil
 	}

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -42,7 +43,7 @@ type Look struct {
 // looker reads the parts of a Look in parallel.
 type looker struct {
 	c            *Cluster
-	work, manage *clients
+	work, manage *client.Conn
 	run          remediate.Run
 
 	mu   sync.Mutex // guards errs and the name of another remediator; each other field has one writer
@@ -67,9 +68,9 @@ type looker struct {
 // Leases of a run, without any cache. What cannot be read stays unknown; a 404 of
 // the API server is an answer. nil backups mean that they could not be read.
 func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte) Look {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
-	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
+	l := &looker{c: c, work: c.work.API(), manage: c.manage.API(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
 	l.medik8sLeases = sync.OnceValues(func() (bool, error) { return c.hasMedik8sLeases(ctx) })
 	var g sync.WaitGroup
 	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate, l.request, l.identity, l.managementIdentity} {
@@ -86,7 +87,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	g.Wait()
 	l.powerOwner()
 	l.replaceable()
-	if l.work != c.work.api() || l.manage != c.manage.api() { // the reads may be of two clusters // I27
+	if l.work != c.work.API() || l.manage != c.manage.API() { // the reads may be of two clusters // I27
 		l.look.Seen.ClusterUID, l.look.Seen.ManagementUID = "", ""
 		l.addError(errors.New("a kubeconfig changed during the look"))
 	}
@@ -123,14 +124,14 @@ func (l *looker) managementIdentity(ctx context.Context) (err error) {
 
 // sameCluster reads the identity of a cluster. An error says that it is not the one in which the run began.
 func (l *looker) sameCluster(ctx context.Context, s *side, began string) (uid string, err error) {
-	uid, err = readShared(ctx, l.c.shared, s.name+" namespace "+identityNamespace, func(ctx context.Context) (string, error) {
-		return identityOf(ctx, s.api())
+	uid, err = client.ReadShared(ctx, l.c.shared, s.Name+" namespace "+client.IdentityNamespace, func(ctx context.Context) (string, error) {
+		return s.API().Identity(ctx)
 	})
 	switch {
 	case apierrors.IsForbidden(err):
 		return "", fmt.Errorf("%w (apply rbac.yaml)", err)
 	case err == nil && began != "" && uid != began:
-		err = fmt.Errorf("the run began in the cluster whose Namespace %s has the UID %s, and the kubeconfig leads to the one with %s: point it to the former again", identityNamespace, began, uid)
+		err = fmt.Errorf("the run began in the cluster whose Namespace %s has the UID %s, and the kubeconfig leads to the one with %s: point it to the former again", client.IdentityNamespace, began, uid)
 	}
 	return uid, err
 }
@@ -139,8 +140,8 @@ func (l *looker) node(ctx context.Context) error {
 	if l.run.Target.Node == "" {
 		return nil // lateNode reads it, after the Machine
 	}
-	n, err := l.work.node(ctx, l.run.Target.Node)
-	if isGone(err, l.run.Target.Node) {
+	n, err := l.work.Node(ctx, l.run.Target.Node)
+	if client.IsGone(err, l.run.Target.Node) {
 		l.look.Seen.Node.Exists = remediate.No
 		return nil
 	}
@@ -148,20 +149,11 @@ func (l *looker) node(ctx context.Context) error {
 		return fmt.Errorf("read Node %s: %w", l.run.Target.Node, err)
 	}
 	l.live, l.look.FreshNode = n, policyNode(n)
-	l.look.Seen.Node = seenNode(n)
-	skew, _ := l.c.work.clock.current(time.Now())
+	l.look.Seen.Node = client.ObservedNode(n)
+	skew, _ := l.c.work.Skew(time.Now())
 	l.look.Seen.Node.Created = n.CreationTimestamp.Add(-skew)
 	l.look.Seen.Node.Ready = remediate.Ask(l.look.FreshNode.Ready())
 	return nil
-}
-
-// seenNode is what an observation says about a Node, except whether it is Ready.
-func seenNode(n *corev1.Node) remediate.Node {
-	return remediate.Node{
-		Exists: remediate.Yes, UID: string(n.UID), ResourceVersion: n.ResourceVersion,
-		BootID: n.Status.NodeInfo.BootID, SystemUUID: n.Status.NodeInfo.SystemUUID,
-		Deleting: n.DeletionTimestamp != nil, OutOfService: hasTaint(n.Spec.Taints, outOfService),
-	}
 }
 
 // lateNode reads the Node of a target that had none at the time of the decision.
@@ -186,8 +178,8 @@ func (l *looker) lease(ctx context.Context) error {
 		l.look.Seen.Lease.Known = true
 		return nil
 	}
-	lease, err := l.work.lease(ctx, nodeLeases, l.run.Target.Node)
-	if isGone(err, l.run.Target.Node) {
+	lease, err := l.work.Lease(ctx, nodeLeases, l.run.Target.Node)
+	if client.IsGone(err, l.run.Target.Node) {
 		l.look.Seen.Lease.Known = true
 		return nil
 	}
@@ -217,7 +209,7 @@ func (l *looker) pods(ctx context.Context) error {
 		l.look.Seen.PodsGone = remediate.Yes
 		return nil
 	}
-	bound, more, err := l.work.podsOf(ctx, l.run.Target.Node)
+	bound, more, err := l.work.PodsOf(ctx, l.run.Target.Node)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func TestLookSeesTheTarget(t *testing.T) {
 	assert.Equal(t, remediate.Node{Exists: remediate.Yes, UID: r.Target.NodeUID, ResourceVersion: s.Node.ResourceVersion,
 		BootID: "b1", SystemUUID: "su", Created: s.Node.Created, Ready: remediate.Yes}, s.Node)
 	assert.WithinDuration(t, time.Now(), s.Node.Created, time.Minute)
-	h, err := k.manage.api().bareMetalHost(ctx, r.Target.BareMetalHost)
+	h, err := bareMetalHost(ctx, k.manage.API(), r.Target.BareMetalHost)
 	require.NoError(t, err)
 	assert.Equal(t, h.UID, s.BareMetalHostUID)
 	assert.Equal(t, remediate.Machine{Exists: remediate.Yes, UID: r.Target.MachineUID, Replaceable: remediate.Yes}, s.Machine)
@@ -208,7 +208,7 @@ func TestLookSeesTheRivalsOfOtherChecks(t *testing.T) { // I22
 	assert.Equal(t, remediate.Yes, s.Contested)
 	assert.Contains(t, s.Contender, "pod-y holds the Lease "+rig.Namespace+"/"+checkLeader)
 	copied := func(openShift string) string { // the Machine of the Cluster API has this copy
-		l := &looker{c: k, work: k.work.api(), manage: k.manage.api()}
+		l := &looker{c: k, work: k.work.API(), manage: k.manage.API()}
 		l.look.FreshNode = &policy.Node{Name: r.Target.Node, OpenShiftMachine: openShift}
 		who, err := l.mirrorRival(ctx)
 		require.NoError(t, err)

@@ -3,56 +3,24 @@ package k8swatch
 import (
 	"context"
 	"fmt"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// groupOf returns the API group of an apiVersion.
-func groupOf(apiVersion string) string {
-	group, _, _ := strings.Cut(apiVersion, "/")
-	return group
-}
-
-// machines returns the resource of a target's Machine. Records of older runs have
-// no API version; they are of OpenShift.
-func (c *Cluster) machines(t remediate.Target) dynamic.ResourceInterface {
-	if groupOf(t.MachineAPI) == clusterGroup {
-		return c.clusterResource("machines", t.Namespace)
-	}
-	return c.work.api().dynamic.Resource(machineGVR).Namespace(t.Namespace)
-}
-
-// machine reads the Machine of a target with an uncached read.
-func (c *Cluster) machine(ctx context.Context, t remediate.Target) (*unstructured.Unstructured, error) {
-	group := machineGroup
-	if groupOf(t.MachineAPI) == clusterGroup {
-		group = clusterGroup
-	}
-	return readCustom(ctx, c.machines(t), group, t.Namespace, t.Machine)
-}
-
-// clusterResource is a resource of the Cluster API at the version that is served
-// now. A run may have started at another.
-func (c *Cluster) clusterResource(resource, namespace string) dynamic.ResourceInterface {
-	return c.manage.api().dynamic.Resource(c.served(resource)).Namespace(namespace)
-}
-
 func (c *Cluster) served(resource string) schema.GroupVersionResource {
 	for _, s := range c.manage.watched() {
-		if s.group == clusterGroup && s.resource == resource {
+		if s.Group == client.ClusterGroup && s.Plural == resource {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.gvr
 		}
 	}
-	return clusterGVR(resource)
+	return client.ClusterGVR(resource)
 }
 
 func (l *looker) machine(ctx context.Context) error {
@@ -61,8 +29,8 @@ func (l *looker) machine(ctx context.Context) error {
 		l.look.Seen.Machine.Exists = remediate.No
 		return nil
 	}
-	u, err := l.c.machine(ctx, t)
-	if isGone(err, t.Machine) {
+	u, err := l.c.servers.Machine(ctx, t)
+	if client.IsGone(err, t.Machine) {
 		l.look.Seen.Machine.Exists = remediate.No
 		return nil
 	}
@@ -76,7 +44,7 @@ func (l *looker) machine(ctx context.Context) error {
 	l.look.FreshMachine, l.consumer = &m, m.Consumer()
 	l.look.Seen.Machine = remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting,
 		Requested: m.ExternalRemediationRequested,
-		Marked:    m.Group() == clusterGroup && isMarked(u) && m.ControllerOwner != policy.Owner{}} // without an owner nobody has it
+		Marked:    m.Group() == client.ClusterGroup && isMarked(u) && m.ControllerOwner != policy.Owner{}} // without an owner nobody has it
 	return nil
 }
 
@@ -113,7 +81,7 @@ func isControlPlane(r remediate.Run, m *policy.Machine, n *policy.Node) bool {
 func (c Config) mayReplaceControlPlane(m *policy.Machine) bool {
 	switch m.ControllerOwner.Kind {
 	case "KubeadmControlPlane":
-		return m.Group() == clusterGroup || c.DeleteControlPlaneMachines
+		return m.Group() == client.ClusterGroup || c.DeleteControlPlaneMachines
 	case "ControlPlaneMachineSet":
 		return c.DeleteControlPlaneMachines
 	}
@@ -123,11 +91,11 @@ func (c Config) mayReplaceControlPlane(m *policy.Machine) bool {
 // cluster reads the Cluster of the Machine.
 func (l *looker) cluster(ctx context.Context) error {
 	m := l.look.FreshMachine
-	if m == nil || m.Group() != clusterGroup || m.ClusterName == "" {
+	if m == nil || m.Group() != client.ClusterGroup || m.ClusterName == "" {
 		return nil
 	}
-	u, err := readCustom(ctx, l.c.clusterResource("clusters", m.Namespace), clusterGroup, m.Namespace, m.ClusterName)
-	if isGone(err, m.ClusterName) {
+	u, err := client.ReadCustom(ctx, l.c.servers.ClusterResource("clusters", m.Namespace), client.ClusterGroup, m.Namespace, m.ClusterName)
+	if client.IsGone(err, m.ClusterName) {
 		return nil
 	}
 	var found policy.Cluster

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -37,11 +38,11 @@ func (c *Cluster) mark(ctx context.Context, run remediate.Run) error {
 	if t.MachineUID == "" {
 		return fmt.Errorf("mark Machine %s/%s: its UID is not known", t.Namespace, t.Machine)
 	}
-	asking, cancel := withReadTimeout(ctx)
-	u, err := c.machine(asking, t)
+	asking, cancel := client.WithReadTimeout(ctx)
+	u, err := c.servers.Machine(asking, t)
 	cancel()
 	switch {
-	case isGone(err, t.Machine):
+	case client.IsGone(err, t.Machine):
 		return nil
 	case err != nil:
 		return fmt.Errorf("mark Machine %s/%s: %w", t.Namespace, t.Machine, err)
@@ -53,9 +54,9 @@ func (c *Cluster) mark(ctx context.Context, run remediate.Run) error {
 	patch, err := markPatch(u, run.Trigger, time.Now())
 	if err == nil {
 		var cancel context.CancelFunc
-		ctx, cancel = withWriteTimeout(ctx)
+		ctx, cancel = client.WithWriteTimeout(ctx)
 		defer cancel()
-		_, err = c.machines(t).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, err = c.servers.Machines(t).Patch(ctx, t.Machine, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
 	if err != nil {
 		return fmt.Errorf("mark Machine %s/%s: %w", t.Namespace, t.Machine, err)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -24,7 +25,7 @@ func (l *looker) members(ctx context.Context) error {
 		if s.Etcd == "" {
 			continue
 		}
-		list, err := l.work.pods(ctx, s.Namespace, metav1.ListOptions{LabelSelector: s.Label + "=" + s.Etcd, Limit: maxMembers})
+		list, err := l.work.Pods(ctx, s.Namespace, metav1.ListOptions{LabelSelector: s.Label + "=" + s.Etcd, Limit: maxMembers})
 		if err != nil {
 			return fmt.Errorf("list the etcd Pods of %s: %w", s.Namespace, err)
 		}
@@ -55,8 +56,8 @@ func (l *looker) member(ctx context.Context, p *policy.Pod) (policy.Member, erro
 	if p.Node == "" || !p.Ready {
 		return m, nil
 	}
-	n, err := l.work.node(ctx, p.Node)
-	if isGone(err, p.Node) {
+	n, err := l.work.Node(ctx, p.Node)
+	if client.IsGone(err, p.Node) {
 		return m, nil
 	}
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 func TestOnlyPodsOfTheControlPlaneAreWatched(t *testing.T) {
 	watched := map[string]*store{}
 	for _, s := range offline().allStores() {
-		if s.kind == "Pod" {
+		if s.Kind == "Pod" {
 			watched[s.namespace] = s
 		}
 	}

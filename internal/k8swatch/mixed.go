@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -15,7 +16,7 @@ import (
 func (c *Cluster) severalClusters() string {
 	var names []string
 	for _, s := range c.manage.watched() {
-		if s.group == clusterGroup && s.kind == "Cluster" {
+		if s.Group == client.ClusterGroup && s.Kind == "Cluster" {
 			s.mu.Lock()
 			for name := range s.items {
 				names = append(names, name.namespace+"/"+name.name)
@@ -33,7 +34,7 @@ func (c *Cluster) severalClusters() string {
 // withholdClusterAPI replaces objects of the Cluster API with an error, so that
 // they are neither evaluated nor treated as absent.
 func withholdClusterAPI(ch *policy.Change, why string) {
-	if ch.Value == nil || groupOf(ch.ID.APIVersion) != clusterGroup {
+	if ch.Value == nil || client.GroupOf(ch.ID.APIVersion) != client.ClusterGroup {
 		return
 	}
 	switch v := ch.Value.(type) {
@@ -50,7 +51,7 @@ func withholdClusterAPI(ch *policy.Change, why string) {
 // reason to withhold them appeared or disappeared.
 func (c *Cluster) journalClusterAPI() {
 	for _, s := range c.manage.watched() {
-		if s.group == clusterGroup {
+		if s.Group == client.ClusterGroup {
 			s.journalAll()
 		}
 	}

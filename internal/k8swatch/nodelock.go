@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -35,8 +36,8 @@ const (
 // nodeLocks are the Leases on Nodes of the workload API, with the holder that fenced is.
 type nodeLocks struct {
 	work   *side
-	shared *sharedReads
-	leases *leaseClock
+	shared *client.SharedReads
+	leases *client.LeaseClock
 	holder string
 	// request reads the remediation request of a run; nil if it is gone.
 	request func(context.Context, remediate.Request) (*policy.Request, error)
@@ -50,22 +51,22 @@ type nodeLocks struct {
 // what fenced holds: a Lease that medik8s took for its request to fenced is gone with
 // the Node, and medik8s takes it again for the new one. // I22
 func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time.Duration, foreign string, err error) {
-	ctx, cancel := context.WithTimeout(withoutRetry(ctx), requestTimeout)
+	ctx, cancel := context.WithTimeout(client.WithoutRetry(ctx), client.RequestTimeout)
 	defer cancel()
 	if installed, err := n.medik8sNow(ctx); err != nil || !installed {
 		return 0, "", err
 	}
-	api, name := n.work.api(), nodeLease+run.Target.Node
-	ctx, clock := withClock(ctx)
-	l, err := api.lease(ctx, medik8sLeases, name)
+	api, name := n.work.API(), nodeLease+run.Target.Node
+	ctx, clock := client.WithClock(ctx)
+	l, err := api.Lease(ctx, medik8sLeases, name)
 	onlyRenew := !run.Step.Destructive()
-	if isGone(err, name) {
+	if client.IsGone(err, name) {
 		if onlyRenew {
 			return 0, "", nil
 		}
 		l = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: medik8sLeases}}
-		n.holdNode(l, run, clock.now(time.Now()))
-		if _, err := api.typed.Leases(medik8sLeases).Create(ctx, l, metav1.CreateOptions{}); err != nil {
+		n.holdNode(l, run, clock.Now(time.Now()))
+		if _, err := api.Typed.Leases(medik8sLeases).Create(ctx, l, metav1.CreateOptions{}); err != nil {
 			return 0, "", fmt.Errorf("create Lease %s/%s: %w", medik8sLeases, name, err)
 		}
 		return nodeLockDuration, "", nil
@@ -73,7 +74,7 @@ func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time
 	if err != nil {
 		return 0, "", fmt.Errorf("read Lease %s/%s: %w", medik8sLeases, name, err)
 	}
-	now := clock.now(time.Now())
+	now := clock.Now(time.Now())
 	foreign, err = n.foreignNodeLease(ctx, l, now)
 	if err == nil && foreign != "" && run.Request != nil {
 		foreign, err = n.unlessAsked(ctx, run, l, foreign)
@@ -82,14 +83,14 @@ func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time
 		return 0, foreign, err
 	}
 	own := time.Now()
-	if who, until := n.leases.heldUntil(l, longestNodeHold, now, own); who != "" && !n.holdsNode(l) { // a check that asks fenced holds it for us
+	if who, until := n.leases.HeldUntil(l, client.LongestNodeHold, now, own); who != "" && !n.holdsNode(l) { // a check that asks fenced holds it for us
 		return until.Sub(own), "", nil
 	}
 	if onlyRenew && !n.holdsNode(l) {
 		return 0, "", nil
 	}
 	n.holdNode(l, run, now)
-	if _, err := api.typed.Leases(medik8sLeases).Update(ctx, l, metav1.UpdateOptions{}); err != nil { // fails if the version changed
+	if _, err := api.Typed.Leases(medik8sLeases).Update(ctx, l, metav1.UpdateOptions{}); err != nil { // fails if the version changed
 		return 0, "", fmt.Errorf("renew Lease %s/%s: %w", medik8sLeases, name, err)
 	}
 	return nodeLockDuration, "", nil
@@ -98,12 +99,12 @@ func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time
 // UnlockNode deletes the Lease that LockNode took for this run. A Lease that somebody
 // else, or a later run, holds by now is left alone.
 func (n *nodeLocks) UnlockNode(ctx context.Context, run remediate.Run) error {
-	ctx, cancel := context.WithTimeout(withoutRetry(ctx), requestTimeout)
+	ctx, cancel := context.WithTimeout(client.WithoutRetry(ctx), client.RequestTimeout)
 	defer cancel()
-	api, name := n.work.api(), nodeLease+run.Target.Node
-	l, err := api.lease(ctx, medik8sLeases, name)
+	api, name := n.work.API(), nodeLease+run.Target.Node
+	l, err := api.Lease(ctx, medik8sLeases, name)
 	switch {
-	case isGone(err, name):
+	case client.IsGone(err, name):
 		return nil
 	case err != nil:
 		return fmt.Errorf("read Lease %s/%s: %w", medik8sLeases, name, err)
@@ -111,9 +112,9 @@ func (n *nodeLocks) UnlockNode(ctx context.Context, run remediate.Run) error {
 		return nil
 	}
 	uid := types.UID(l.UID)
-	err = api.typed.Leases(medik8sLeases).Delete(ctx, name,
+	err = api.Typed.Leases(medik8sLeases).Delete(ctx, name,
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &l.ResourceVersion}})
-	if err != nil && !isGone(err, name) && !apierrors.IsConflict(err) {
+	if err != nil && !client.IsGone(err, name) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("delete Lease %s/%s: %w", medik8sLeases, name, err)
 	}
 	return nil
@@ -145,7 +146,7 @@ func (n *nodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Leas
 	if n.holdsNode(l) {
 		return "", nil
 	}
-	who := n.leases.holderOf(l, longestNodeHold, now, time.Now())
+	who := n.leases.HolderOf(l, client.LongestNodeHold, now, time.Now())
 	if who == "" {
 		return "", nil
 	}
@@ -153,7 +154,7 @@ func (n *nodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Leas
 	if !is {
 		return who, nil
 	}
-	u, err := readCustom(ctx, n.work.api().dynamic.Resource(nodeCheckGVR), medik8sGroup, "", name)
+	u, err := client.ReadCustom(ctx, n.work.API().Dynamic.Resource(client.NodeCheckGVR), client.Medik8sGroup, "", name)
 	if err != nil {
 		return who, nil // any holder counts
 	}
@@ -189,16 +190,16 @@ func (l *looker) readNodeLease(ctx context.Context) (string, error) {
 		l.look.NoNodeLocks = true
 		return "", nil
 	}
-	ctx, clock := withClock(ctx)
+	ctx, clock := client.WithClock(ctx)
 	name := nodeLease + l.run.Target.Node
-	lease, err := l.work.lease(ctx, medik8sLeases, name)
-	if isGone(err, name) {
+	lease, err := l.work.Lease(ctx, medik8sLeases, name)
+	if client.IsGone(err, name) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("read Lease %s/%s: %w", medik8sLeases, name, err)
 	}
-	return l.c.foreignNodeLease(ctx, lease, clock.now(time.Now()))
+	return l.c.foreignNodeLease(ctx, lease, clock.Now(time.Now()))
 }
 
 // medik8sNow reports whether medik8s is installed: whether the namespace of its Leases
@@ -211,7 +212,7 @@ func (n *nodeLocks) medik8sNow(ctx context.Context) (bool, error) {
 
 // isMedik8sInstalled is the same by what is known of that namespace.
 func (n *nodeLocks) isMedik8sInstalled(ctx context.Context, exists bool, err error) (bool, error) {
-	if apierrors.IsForbidden(err) && n.work.isNotServed(ctx, &source{kind: policy.NodeHealthCheckKind, group: medik8sGroup, resource: nodeCheckGVR.Resource}) {
+	if apierrors.IsForbidden(err) && n.work.IsNotServed(ctx, client.Resource{Kind: policy.NodeHealthCheckKind, Group: client.Medik8sGroup, Plural: client.NodeCheckGVR.Resource}) {
 		return false, nil
 	}
 	if err != nil {
@@ -223,10 +224,10 @@ func (n *nodeLocks) isMedik8sInstalled(ctx context.Context, exists bool, err err
 // hasMedik8sLeases reports whether the namespace of medik8s' Leases exists. Looks of the
 // same moment share the read.
 func (n *nodeLocks) hasMedik8sLeases(ctx context.Context) (bool, error) {
-	return readShared(ctx, n.shared, "namespace "+medik8sLeases, func(ctx context.Context) (bool, error) {
-		ns, err := n.work.api().typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
-		err = checkObject(ns, err, "", medik8sLeases)
-		if isGone(err, medik8sLeases) {
+	return client.ReadShared(ctx, n.shared, "namespace "+medik8sLeases, func(ctx context.Context) (bool, error) {
+		ns, err := n.work.API().Typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
+		err = client.CheckObject(ns, err, "", medik8sLeases)
+		if client.IsGone(err, medik8sLeases) {
 			return false, nil
 		}
 		return err == nil, err

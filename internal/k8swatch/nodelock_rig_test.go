@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -56,13 +57,13 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 	require.NoError(t, err)
 	for i, rule := range role.Rules { // the right to read that of medik8s is missing
 		if len(rule.Resources) == 1 && rule.Resources[0] == "namespaces" {
-			role.Rules[i].ResourceNames = []string{identityNamespace}
+			role.Rules[i].ResourceNames = []string{client.IdentityNamespace}
 		}
 	}
 	role, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	until(t, time.Minute, "the namespace cannot be read any more", func() bool {
-		_, err := k.work.api().typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
+		_, err := k.work.API().Typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
 		return apierrors.IsForbidden(err)
 	})
 	_, _, err = k.LockNode(ctx, r)
@@ -78,7 +79,7 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 	_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	until(t, time.Minute, "the cluster cannot be told any more", func() bool {
-		_, err := identityOf(ctx, k.work.api())
+		_, err := k.work.API().Identity(ctx)
 		return apierrors.IsForbidden(err)
 	})
 	l := k.Look(ctx, r, nil)
@@ -242,10 +243,10 @@ func TestNodeLockOfTheCheckThatAsked(t *testing.T) { // I22
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	check := nodeCheck(t, c, rig.TemplateRef{APIVersion: "self-node-remediation.medik8s.io/v1alpha1", Kind: "SelfNodeRemediationTemplate", Name: "next"})
-	live, err := c.Dynamic().Resource(nodeCheckGVR).Get(ctx, check, metav1.GetOptions{})
+	live, err := c.Dynamic().Resource(client.NodeCheckGVR).Get(ctx, check, metav1.GetOptions{})
 	require.NoError(t, err)
 	q := askedFor(t, c, r.Target)
-	requests := c.Dynamic().Resource(requestGVR).Namespace(rig.Namespace)
+	requests := c.Dynamic().Resource(client.RequestGVR).Namespace(rig.Namespace)
 	u, err := requests.Get(ctx, q.Name, metav1.GetOptions{})
 	require.NoError(t, err)
 	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: live.GetAPIVersion(), Kind: live.GetKind(), Name: check, UID: live.GetUID()}})
@@ -265,7 +266,7 @@ func TestNodeLockOfTheCheckThatAsked(t *testing.T) { // I22
 	assert.Equal(t, medik8sHolder+check, *theLease(t, c, r).Spec.HolderIdentity, "it keeps the Lease")
 
 	at := time.Now().UTC().Format(time.RFC3339)
-	require.NoError(t, c.Annotate(ctx, requestGVR, q.Name, "remediation.medik8s.io/nhc-timed-out", &at))
+	require.NoError(t, c.Annotate(ctx, client.RequestGVR, q.Name, "remediation.medik8s.io/nhc-timed-out", &at))
 	_, foreign, err = k.LockNode(ctx, r)
 	require.NoError(t, err)
 	assert.Contains(t, foreign, medik8sHolder+check, "it has given up on fenced")

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -71,17 +72,17 @@ func (c *Cluster) Requests() Requests { return Requests{c} }
 
 // at is where a request is.
 func (r Requests) at(ctx context.Context, q remediate.Request) (dynamic.ResourceInterface, error) {
-	s, gvr := r.c.work, requestGVR
+	s, gvr := r.c.servers.Work, client.RequestGVR
 	if q.OnManagementAPI {
-		s = r.c.manage
+		s = r.c.servers.Manage
 	}
 	if q.Kind == metal3Requests.Kind {
 		var err error
-		if gvr, err = s.find(ctx, &source{kind: metal3Requests.Kind, group: metal3Requests.Group, request: true}); err != nil {
+		if gvr, err = s.Find(ctx, client.Resource{Kind: metal3Requests.Kind, Group: metal3Requests.Group, AnyVersion: true}); err != nil {
 			return nil, err
 		}
 	}
-	return s.api().dynamic.Resource(gvr).Namespace(q.Namespace), nil
+	return s.API().Dynamic.Resource(gvr).Namespace(q.Namespace), nil
 }
 
 func (r Requests) read(ctx context.Context, q remediate.Request) (*unstructured.Unstructured, error) {
@@ -93,13 +94,13 @@ func (r Requests) read(ctx context.Context, q remediate.Request) (*unstructured.
 	if q.Kind == metal3Requests.Kind {
 		group = metal3Requests.Group
 	}
-	return readCustom(ctx, api, group, q.Namespace, q.Name)
+	return client.ReadCustom(ctx, api, group, q.Namespace, q.Name)
 }
 
 // get reads a request; nil if it is gone or was replaced.
 func (r Requests) get(ctx context.Context, q remediate.Request) (*policy.Request, error) {
 	u, err := r.read(ctx, q)
-	if isGone(err, q.Name) || err == nil && string(u.GetUID()) != q.UID {
+	if client.IsGone(err, q.Name) || err == nil && string(u.GetUID()) != q.UID {
 		return nil, nil
 	}
 	var found any
@@ -115,12 +116,12 @@ func (r Requests) get(ctx context.Context, q remediate.Request) (*policy.Request
 // TemplateAttempts is how many power cycles fenced's own template of a check allows; 0 leaves that to the
 // configuration. The template need not exist where fenced itself evaluates the check.
 func (r Requests) TemplateAttempts(ctx context.Context, check *policy.Check, t policy.Template, target remediate.Target) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	h, namespace := Handovers(r), cmp.Or(templateNamespace(check, t), target.Namespace)
 	u, err := h.template(ctx, h.sideFor(check, target.MachineAPI), t, namespace)
 	switch {
-	case errors.Is(err, errNotInstalled), isGone(err, t.Name):
+	case errors.Is(err, client.ErrNotInstalled), client.IsGone(err, t.Name):
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("read %s %s/%s: %w", t.Kind, namespace, t.Name, err)
@@ -132,15 +133,15 @@ func (r Requests) TemplateAttempts(ctx context.Context, check *policy.Check, t p
 // whose Node is Ready without it. It does nothing if another remediator may have begun:
 // without the annotation that one would leave the host off. // I22
 func (r Requests) ClearStale(ctx context.Context, t remediate.Target) (removed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
-	who, err := r.c.leaders.at(ctx, r.c.work.api(), machineAPINamespace, powerCycleLeader)
+	who, err := r.c.leaders.at(ctx, r.c.work.API(), machineAPINamespace, powerCycleLeader)
 	if err != nil || who != "" {
 		return false, err
 	}
-	u, err := r.c.machine(ctx, t)
+	u, err := r.c.servers.Machine(ctx, t)
 	switch {
-	case isGone(err, t.Machine), err == nil && string(u.GetUID()) != t.MachineUID:
+	case client.IsGone(err, t.Machine), err == nil && string(u.GetUID()) != t.MachineUID:
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
@@ -151,14 +152,14 @@ func (r Requests) ClearStale(ctx context.Context, t remediate.Target) (removed b
 				"let that one finish, or remove its annotations", t.MachineKey(), key)
 		}
 	}
-	n, err := r.c.work.api().node(ctx, t.Node)
+	n, err := r.c.work.API().Node(ctx, t.Node)
 	if err != nil {
 		return false, fmt.Errorf("read Node %s: %w", t.Node, err)
 	}
 	if !policyNode(n).Ready() {
 		return false, nil
 	}
-	err = r.c.work.api().clearRequest(ctx, t)
+	err = clearRequest(ctx, r.c.work.API(), t)
 	return err == nil, err
 }
 

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
@@ -24,7 +25,7 @@ func askedFor(t *testing.T, c *rig.ControlPlane, target remediate.Target) remedi
 	obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "fenced.io/v1alpha1", "kind": "FencedRemediation"}}
 	obj.SetName(target.Machine)
 	obj.SetFinalizers([]string{"example.com/other"})
-	made, err := c.Dynamic().Resource(requestGVR).Namespace(rig.Namespace).Create(t.Context(), obj, metav1.CreateOptions{})
+	made, err := c.Dynamic().Resource(client.RequestGVR).Namespace(rig.Namespace).Create(t.Context(), obj, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return remediate.Request{Kind: policy.FencedRemediationKind, Namespace: rig.Namespace, Name: target.Machine, UID: string(made.GetUID())}
 }
@@ -89,7 +90,7 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	assert.Len(t, live().GetFinalizers(), 2, "held anew since")
 	by = look(t, k, r).Request.Power.HeldBy
 
-	require.NoError(t, c.Dynamic().Resource(requestGVR).Namespace(rig.Namespace).Delete(ctx, q.Name, metav1.DeleteOptions{}))
+	require.NoError(t, c.Dynamic().Resource(client.RequestGVR).Namespace(rig.Namespace).Delete(ctx, q.Name, metav1.DeleteOptions{}))
 	for range 2 {
 		require.NoError(t, k.Requests().RemoveFinalizer(ctx, q, by))
 		assert.NotContains(t, live().GetAnnotations(), "fenced.io/power-held-by")
@@ -135,7 +136,7 @@ func TestRequestThatIsGivenUpIsContested(t *testing.T) {
 	r.Request = &q
 	require.Equal(t, remediate.No, look(t, k, r).Seen.Contested)
 	at := time.Now().UTC().Format(time.RFC3339)
-	require.NoError(t, c.Annotate(ctx, requestGVR, q.Name, "remediation.medik8s.io/nhc-timed-out", &at))
+	require.NoError(t, c.Annotate(ctx, client.RequestGVR, q.Name, "remediation.medik8s.io/nhc-timed-out", &at))
 	s := look(t, k, r).Seen
 	assert.Equal(t, remediate.Yes, s.Contested)
 	assert.Contains(t, s.Contender, "has given up on FencedRemediation")
@@ -148,7 +149,7 @@ func TestStaleAnnotationIsCleared(t *testing.T) {
 	const key, mark = "host.metal3.io/external-remediation", "remediation.metal3.io/powered-off-for-remediation"
 	r, empty := bareMetal(t, c, rig.Host{}, rig.Node{}), ""
 	asked := func() bool {
-		u, err := k.machine(ctx, r.Target)
+		u, err := k.servers.Machine(ctx, r.Target)
 		require.NoError(t, err)
 		_, is := u.GetAnnotations()[key]
 		return is

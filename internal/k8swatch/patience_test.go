@@ -1,6 +1,10 @@
 package k8swatch
 
-import "time"
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/k8swatch/client"
+)
 
 // A busy machine delays an API server by many seconds.
-func init() { requestTimeout = 20 * time.Second }
+func init() { client.RequestTimeout = 20 * time.Second }

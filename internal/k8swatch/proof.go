@@ -111,6 +111,6 @@ func (s *store) fail(problem string) {
 	s.problem = problem
 	s.mu.Unlock()
 	if news {
-		s.log.Warn("the view of the cluster cannot be refreshed", zap.String("kind", s.kind), zap.String("problem", problem))
+		s.log.Warn("the view of the cluster cannot be refreshed", zap.String("kind", s.Kind), zap.String("problem", problem))
 	}
 }

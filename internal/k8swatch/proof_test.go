@@ -1,6 +1,8 @@
 package k8swatch
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"testing"
 	"time"
@@ -45,7 +47,7 @@ func TestOneStuckKindMakesTheViewOld(t *testing.T) { // I16
 	listAll(t, c, 10, long)
 	for _, s := range c.allStores() {
 		s.noteRead(freshRead{time.Now(), 50})
-		if s.kind != "Machine" {
+		if s.Kind != "Machine" {
 			s.UpdateResourceVersion("50")
 		}
 	}
@@ -60,24 +62,32 @@ func TestOneStuckKindMakesTheViewOld(t *testing.T) { // I16
 // workload API that is not read hides Nodes.
 func TestEitherAPIMakesTheViewOld(t *testing.T) { // I16
 	for _, stuck := range []string{"workload", "management"} {
-		c := newCluster(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: "manage"}}, zap.NewNop())
+		slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Date", time.Now().Add(-10*time.Minute).UTC().Format(http.TimeFormat))
+			status(w, http.StatusNotFound, "NotFound", "n")
+		}))
+		t.Cleanup(slow.Close)
+		path := kubeconfigFor(t, slow.URL)
+		c := newCluster(Config{Kubeconfig: path, Management: ManagementConfig{Kubeconfig: path}}, zap.NewNop())
 		listAll(t, c, 10, time.Now().Add(-40*time.Second))
 		for _, side := range c.sides() {
 			for _, s := range side.watched() {
 				s.noteRead(freshRead{time.Now(), 50})
-				if side.name != stuck {
+				if side.Name != stuck {
 					s.UpdateResourceVersion("50")
 				}
 			}
 		}
 		assert.GreaterOrEqual(t, c.View().Age, 40*time.Second, stuck)
 		for _, side := range c.sides() {
-			if side.name == stuck {
+			if side.Name == stuck {
 				side.watched()[0].fail("connection refused")
 				assert.Contains(t, c.View().Problem, "on the "+stuck+" API: connection refused")
 				assert.False(t, c.View().SkewKnown)
-				side.clock.skew, side.clock.at = -7*time.Second, time.Now()
-				assert.Equal(t, -7*time.Second, c.View().Skew.Round(time.Second), "the worst clock counts")
+				require.NoError(t, side.Connect())
+				_, err := side.API().Node(t.Context(), "n")
+				require.Error(t, err)
+				assert.InDelta(t, -10*time.Minute, c.View().Skew, float64(2*time.Second), "the worst clock counts")
 				assert.False(t, c.View().SkewKnown, "of the other nothing is known")
 				side.rewind()
 			}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -30,7 +31,7 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 	// The ServiceAccount of fencectl init; the group gives it every right, so that only the policies refuse.
 	kubeconfig, err := c.Kubeconfig("system:serviceaccount:fenced:fenced", "system:masters")
 	require.NoError(t, err)
-	thief, k := connected(t, kubeconfig).work.api().dynamic, dial(t, c)
+	thief, k := connected(t, kubeconfig).work.API().Dynamic, dial(t, c)
 
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"node-role.kubernetes.io/control-plane": "", "rack": "a"},
 		Annotations: map[string]string{"machine.openshift.io/machine": "ns/m"}})
@@ -43,8 +44,8 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 		}
 	}
 	node := object(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "", r.Target.Node)
-	host := object(hostGVR, rig.Namespace, hostName(r))
-	machine, capi := object(machineGVR, rig.Namespace, r.Target.Machine), object(rig.CAPIResource("v1beta2", "machines"), rig.Namespace, blue.machine)
+	host := object(client.HostGVR, rig.Namespace, hostName(r))
+	machine, capi := object(client.MachineGVR, rig.Namespace, r.Target.Machine), object(rig.CAPIResource("v1beta2", "machines"), rig.Namespace, blue.machine)
 	of := map[string]func(string, ...string) error{"node": node, "host": host, "machine": machine, "capi": capi}
 
 	until(t, 2*time.Minute, "the policies to be enforced", func() bool { // the API server loads them
@@ -82,7 +83,7 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 		}
 	}
 	require.NoError(t, machine(`{"metadata":{"labels":{}}}`), "what changes nothing")
-	_, err = c.Dynamic().Resource(machineGVR).Namespace(rig.Namespace).Patch(ctx, r.Target.Machine, types.MergePatchType,
+	_, err = c.Dynamic().Resource(client.MachineGVR).Namespace(rig.Namespace).Patch(ctx, r.Target.Machine, types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"host.metal3.io/external-remediation":""}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	r.Isolation, r.NewNodeUID = remediate.IsolateTaint, r.Target.NodeUID

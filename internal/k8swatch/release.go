@@ -12,14 +12,14 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
 // Bounds of one release.
 const (
-	releaseAtMost   = 200 // pods, and as many VolumeAttachments; the next look asks for the rest
-	releaseAtOnce   = 8   // requests
-	attachmentPages = 40  // of pageSize
+	releaseAtMost = 200 // pods, and as many VolumeAttachments; the next look asks for the rest
+	releaseAtOnce = 8   // requests
 )
 
 // releasePods deletes the pods and the VolumeAttachments of the isolated Node, so
@@ -28,27 +28,27 @@ const (
 // Node is read after the lists: if it is still as the isolation left it, each pod
 // in them was bound to it before, and none to a Node that registered since.
 // // I2, I7
-func (cl *clients) releasePods(ctx context.Context, run remediate.Run) error {
+func releasePods(ctx context.Context, cl *client.Conn, run remediate.Run) error {
 	node := run.Target.Node
 	if run.Isolated.IsZero() {
 		return fmt.Errorf("release the pods of Node %s: its isolation is not on the record", node)
 	}
-	reading, cancel := withReadTimeout(ctx)
+	reading, cancel := client.WithReadTimeout(ctx)
 	defer cancel()
-	pods, _, err := cl.podsOf(reading, node)
+	pods, _, err := cl.PodsOf(reading, node)
 	if err != nil {
 		return err
 	}
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName != node || !isReleasable(&p, run.Isolation) })
-	attachments, attachmentsErr := cl.attachmentsOf(reading, node)
-	if err := cl.stillIsolated(reading, run); err != nil {
+	attachments, attachmentsErr := cl.AttachmentsOf(reading, node)
+	if err := stillIsolated(reading, cl, run); err != nil {
 		return errors.Join(fmt.Errorf("release the pods of Node %s: %w", node, err), attachmentsErr)
 	}
-	writing, cancel := withWriteTimeout(ctx)
+	writing, cancel := client.WithWriteTimeout(ctx)
 	defer cancel()
-	podsErr := releaseEach(pods, func(p *corev1.Pod) error { return cl.releasePod(writing, p) })
+	podsErr := releaseEach(pods, func(p *corev1.Pod) error { return releasePod(writing, cl, p) })
 	return errors.Join(podsErr, attachmentsErr,
-		releaseEach(attachments, func(a *storagev1.VolumeAttachment) error { return cl.releaseAttachment(writing, a) }))
+		releaseEach(attachments, func(a *storagev1.VolumeAttachment) error { return releaseAttachment(writing, cl, a) }))
 }
 
 // releaseEach releases the first of the objects, some at once. It returns one of
@@ -79,37 +79,16 @@ func isReleasable(p *corev1.Pod, isolation remediate.Isolation) bool {
 	return !forced && !(isolation == remediate.IsolateTaint && toleratesOutOfService(p))
 }
 
-// attachmentsOf lists the VolumeAttachments of a Node that nobody has deleted yet.
-// The API server cannot select them by Node.
-func (cl *clients) attachmentsOf(ctx context.Context, node string) (attached []storagev1.VolumeAttachment, err error) {
-	options := metav1.ListOptions{Limit: pageSize}
-	for range attachmentPages {
-		list, err := cl.typed.VolumeAttachments().List(ctx, options)
-		if err = checkList(list, err); err != nil {
-			return nil, fmt.Errorf("list the VolumeAttachments of Node %s: %w", node, err)
-		}
-		for i := range list.Items {
-			if a := &list.Items[i]; a.Spec.NodeName == node && a.DeletionTimestamp == nil {
-				attached = append(attached, *a)
-			}
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return attached, nil
-		}
-	}
-	return nil, fmt.Errorf("list the VolumeAttachments of Node %s: there are more than %d", node, attachmentPages*pageSize)
-}
-
 // stillIsolated returns an error unless the Node is as the isolation left it.
-func (cl *clients) stillIsolated(ctx context.Context, run remediate.Run) error {
-	n, err := cl.node(ctx, run.Target.Node)
+func stillIsolated(ctx context.Context, cl *client.Conn, run remediate.Run) error {
+	n, err := cl.Node(ctx, run.Target.Node)
 	seen := remediate.Node{Exists: remediate.No}
 	switch {
-	case isGone(err, run.Target.Node):
+	case client.IsGone(err, run.Target.Node):
 	case err != nil:
 		return err
 	default:
-		seen = seenNode(n)
+		seen = client.ObservedNode(n)
 	}
 	switch {
 	case remediate.StillIsolated(run, seen):
@@ -121,12 +100,12 @@ func (cl *clients) stillIsolated(ctx context.Context, run remediate.Run) error {
 }
 
 // releasePod forces a pod out.
-func (cl *clients) releasePod(ctx context.Context, p *corev1.Pod) error {
+func releasePod(ctx context.Context, cl *client.Conn, p *corev1.Pod) error {
 	now := int64(0)
-	err := cl.typed.Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+	err := cl.Typed.Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.UID},
 	})
-	if err != nil && !isGone(err, p.Name) {
+	if err != nil && !client.IsGone(err, p.Name) {
 		return fmt.Errorf("delete pod %s/%s: %w", p.Namespace, p.Name, err)
 	}
 	return nil
@@ -135,9 +114,9 @@ func (cl *clients) releasePod(ctx context.Context, p *corev1.Pod) error {
 func toleratesOutOfService(p *corev1.Pod) bool {
 	for i := range p.Spec.Tolerations {
 		t := &p.Spec.Tolerations[i]
-		key := t.Key == outOfService.Key || t.Key == "" && t.Operator == corev1.TolerationOpExists
-		effect := t.Effect == "" || t.Effect == outOfService.Effect
-		value := t.Operator == corev1.TolerationOpExists || t.Value == outOfService.Value
+		key := t.Key == client.OutOfService.Key || t.Key == "" && t.Operator == corev1.TolerationOpExists
+		effect := t.Effect == "" || t.Effect == client.OutOfService.Effect
+		value := t.Operator == corev1.TolerationOpExists || t.Value == client.OutOfService.Value
 		if key && effect && value {
 			return true
 		}
@@ -145,9 +124,9 @@ func toleratesOutOfService(p *corev1.Pod) bool {
 	return false
 }
 
-func (cl *clients) releaseAttachment(ctx context.Context, a *storagev1.VolumeAttachment) error {
-	err := cl.typed.VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
-	if err != nil && !isGone(err, a.Name) {
+func releaseAttachment(ctx context.Context, cl *client.Conn, a *storagev1.VolumeAttachment) error {
+	err := cl.Typed.VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
+	if err != nil && !client.IsGone(err, a.Name) {
 		return fmt.Errorf("delete VolumeAttachment %s: %w", a.Name, err)
 	}
 	return nil
@@ -165,7 +144,7 @@ func (l *looker) volumes(ctx context.Context) error {
 	if !isReleasing(&l.run) {
 		return nil
 	}
-	if left, err := l.work.attachmentsOf(ctx, l.run.Target.Node); err == nil {
+	if left, err := l.work.AttachmentsOf(ctx, l.run.Target.Node); err == nil {
 		l.look.Seen.VolumesReleased = remediate.Ask(len(left) == 0)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -40,13 +41,13 @@ func TestRequestsNowKnowTheirAPI(t *testing.T) {
 	c, err := New(Config{Name: "test", Kubeconfig: file, Management: ManagementConfig{Kubeconfig: file}, FreshEvery: time.Second}, zap.NewNop())
 	require.NoError(t, err)
 	for s, apart := range map[*side]bool{c.work: false, c.manage: true} {
-		st := &store{source: source{kind: "Reboot", group: "example.com", request: true}, gvr: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "reboots"}}
+		st := &store{source: source{Resource: client.Resource{Kind: "Reboot", Group: "example.com", AnyVersion: true}, request: true}, gvr: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "reboots"}}
 		s.add(st)
 		list, err := (&looker{c: c}).requestsNow(t.Context(), st, "ns")
 		require.NoError(t, err)
 		require.Len(t, list, 1)
-		assert.Equal(t, apart, list[0].OnManagementAPI, s.name)
-		assert.Equal(t, !apart, isFor(&list[0], remediate.Target{Node: "worker-0"}), s.name)
+		assert.Equal(t, apart, list[0].OnManagementAPI, s.Name)
+		assert.Equal(t, !apart, isFor(&list[0], remediate.Target{Node: "worker-0"}), s.Name)
 	}
 }
 
@@ -73,7 +74,7 @@ func TestRequestsOfAnybodyDelayNobody(t *testing.T) {
 		cfg.Name, cfg.Kubeconfig, cfg.FreshEvery = "test", kubeconfigFor(t, server.URL), time.Second
 		c, err := New(cfg, zap.NewNop())
 		require.NoError(t, err)
-		st := &store{source: source{kind: "Reboot", group: "example.com", request: true}, gvr: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "reboots"},
+		st := &store{source: source{Resource: client.Resource{Kind: "Reboot", Group: "example.com", AnyVersion: true}, request: true}, gvr: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "reboots"},
 			synced: true, reached: 7, proven: time.Now()}
 		c.work.add(st)
 		c.requests.stores[requestKind{c.work, schema.GroupKind{Group: "example.com", Kind: "Reboot"}}] = st

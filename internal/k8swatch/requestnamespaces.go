@@ -66,7 +66,7 @@ func (l *looker) requestPlaces() requestPlaces {
 // of lists the namespaces where requests of a kind may be for the target. What anybody writes elsewhere is no
 // request for it, and so many of them that a list has no end delay nothing.
 func (p *requestPlaces) of(k requestKind) []string {
-	spaces, w := p.rules.RequestSpaces(p.checks, k.side.isApart(), p.machine, p.node), p.wishes[k]
+	spaces, w := p.rules.RequestSpaces(p.checks, k.side.IsApart(), p.machine, p.node), p.wishes[k]
 	if p.machine != nil && p.side == k.side && w.counts(p.machine.Namespace) {
 		return spaces
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -78,14 +79,14 @@ func TestKindOfANamespacesChecksIsToldOfThatNamespace(t *testing.T) {
 func TestKindOfANamespacesChecksIsOfOneAPI(t *testing.T) {
 	c := newCluster(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: "manage"}}, zap.NewNop())
 	put := func(s *side, group string, u *unstructured.Unstructured) {
-		at := slices.IndexFunc(s.watched(), func(st *store) bool { return st.kind == u.GetKind() && st.group == group })
+		at := slices.IndexFunc(s.watched(), func(st *store) bool { return st.Kind == u.GetKind() && st.Group == group })
 		require.NoError(t, s.watched()[at].Add(u))
 	}
 	ofCluster := checkOfInfraMachines("managed")
 	ofCluster.SetAPIVersion(policy.ClusterAPIV1Beta1)
 	require.NoError(t, unstructured.SetNestedField(ofCluster.Object, "blue", "spec", "clusterName"))
-	put(c.work, machineGroup, checkOfInfraMachines("tenant"))
-	put(c.manage, clusterGroup, ofCluster)
+	put(c.work, client.MachineGroup, checkOfInfraMachines("tenant"))
+	put(c.manage, client.ClusterGroup, ofCluster)
 	c.adjustRequests()
 	for _, namespace := range []string{"tenant", "managed"} {
 		put(c.work, infraMachines.Group, infraMachine(namespace, "m"))

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 )
@@ -86,10 +87,10 @@ func (c *Cluster) adjustRequests() (news bool) {
 	for k, wish := range wanted {
 		st := r.stores[k]
 		if st == nil && chosen[k] {
-			st = &store{convert: c.cfg.convertRequest(k.side.isApart()), source: source{kind: k.kind.Kind, group: k.kind.Group,
-				versions: []string{wish.version}, namespace: c.requestsIn(k.side), request: true}}
+			st = &store{convert: c.cfg.convertRequest(k.side.IsApart()), source: source{Resource: client.Resource{Kind: k.kind.Kind, Group: k.kind.Group,
+				Versions: []string{wish.version}, AnyVersion: true}, namespace: c.requestsIn(k.side), request: true}}
 			if k.kind == ownRequests {
-				st.gvr = requestGVR // as of all kinds that are always watched
+				st.gvr = client.RequestGVR // as of all kinds that are always watched
 			}
 			r.stores[k] = st
 			k.side.add(st)
@@ -119,7 +120,7 @@ func (c *Cluster) requestsIn(s *side) string {
 
 // ownRequests is the kind of the requests that fenced carries out. It is watched on
 // each API server, whatever the checks name.
-var ownRequests = schema.GroupKind{Group: fencedGroup, Kind: policy.FencedRemediationKind}
+var ownRequests = schema.GroupKind{Group: client.FencedGroup, Kind: policy.FencedRemediationKind}
 
 // metal3Requests are those of Metal3's provider for the Cluster API.
 var metal3Requests = schema.GroupKind{Group: manifest.Metal3RequestGroup, Kind: manifest.Metal3RequestKind}
@@ -143,7 +144,7 @@ type wish struct {
 func (c *Cluster) templates() map[requestKind]wish {
 	wanted := map[requestKind]wish{}
 	for _, s := range c.sides() {
-		wanted[requestKind{s, ownRequests}] = wish{version: requestGVR.Version, always: true}
+		wanted[requestKind{s, ownRequests}] = wish{version: client.RequestGVR.Version, always: true}
 	}
 	if c.cfg.Metal3Remediations {
 		wanted[requestKind{c.manage, metal3Requests}] = wish{version: "v1beta1", always: true}
@@ -204,9 +205,9 @@ func requestOf(t policy.Template) (schema.GroupKind, string) {
 // not be added to and removed from the view as a request.
 func remediates(kind schema.GroupKind) bool {
 	switch kind.Group {
-	case machineGroup, clusterGroup, hostGroup, medik8sGroup, configGroup:
+	case client.MachineGroup, client.ClusterGroup, client.HostGroup, client.Medik8sGroup, client.ConfigGroup:
 		return false
-	case fencedGroup:
+	case client.FencedGroup:
 		return kind.Kind == policy.FencedRemediationKind
 	}
 	return strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
@@ -285,21 +286,21 @@ func (s *store) listNow(ctx context.Context, namespace string) ([]unstructured.U
 		return nil, nil
 	}
 	gvr, err := s.at(ctx)
-	if errors.Is(err, errNotInstalled) {
+	if errors.Is(err, client.ErrNotInstalled) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.side.api().dynamic.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
-	switch err = checkList(list, err); {
-	case mayBeUnserved(err) && s.side.isNotServed(ctx, &s.source): // its CRD was deleted
+	list, err := s.side.API().Dynamic.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: client.PageSize})
+	switch err = client.CheckList(list, err); {
+	case client.MayBeUnserved(err) && s.side.IsNotServed(ctx, s.Resource): // its CRD was deleted
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
 	if list.GetContinue() != "" {
-		return nil, fmt.Errorf("there are more than %d", pageSize)
+		return nil, fmt.Errorf("there are more than %d", client.PageSize)
 	}
 	return list.Items, nil
 }

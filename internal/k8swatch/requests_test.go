@@ -74,7 +74,7 @@ func TestTemplateErasesNoMachine(t *testing.T) {
 	apply()
 	assert.NotNil(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"))
 	for _, st := range c.requests.watched() {
-		assert.Equal(t, ownRequests, schema.GroupKind{Group: st.group, Kind: st.kind}, "the only kind that is watched without a template")
+		assert.Equal(t, ownRequests, schema.GroupKind{Group: st.Group, Kind: st.Kind}, "the only kind that is watched without a template")
 	}
 	k := l.Check(policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "k", Source: "cluster"})
 	require.NotNil(t, k)
@@ -106,7 +106,7 @@ func TestLimitOfRequestKinds(t *testing.T) {
 	assert.Contains(t, c.requests.gateCheck(named("New")).Invalid, "checks name more than 16 kinds")
 	c.cfg.Checks = []policy.Check{*named("New")} // a check of an administrator: no namespace can use up its place
 	c.adjustRequests()
-	assert.True(t, slices.ContainsFunc(c.requests.watched(), func(st *store) bool { return st.kind == "New" }))
+	assert.True(t, slices.ContainsFunc(c.requests.watched(), func(st *store) bool { return st.Kind == "New" }))
 	assert.Equal(t, maxRequestKinds+2, len(c.requests.watched()), "with fenced's own")
 }
 
@@ -277,7 +277,7 @@ func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
 			k.adjustRequests()
 			at := time.Now()
 			for _, s := range k.allStores() {
-				if s.kind != metal3Requests.Kind {
+				if s.Kind != metal3Requests.Kind {
 					s.noteNotInstalled(at)
 				}
 			}

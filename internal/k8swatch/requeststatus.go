@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
@@ -18,10 +19,10 @@ import (
 
 // Report writes the status of a request, if it differs.
 func (r Requests) Report(ctx context.Context, q remediate.Request, s request.Status) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	u, err := r.read(ctx, q)
-	if isGone(err, q.Name) || err == nil && string(u.GetUID()) != q.UID {
+	if client.IsGone(err, q.Name) || err == nil && string(u.GetUID()) != q.UID {
 		return nil
 	}
 	var api dynamic.ResourceInterface

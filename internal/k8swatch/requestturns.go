@@ -49,7 +49,7 @@ func chosenKinds(wanted map[requestKind]wish, rules *policy.Rules) (chosen map[r
 
 // isTrusted reports whether the administrator named the namespace as one of the Machines of the cluster.
 func (a author) isTrusted(rules *policy.Rules) bool {
-	if a.side.isApart() {
+	if a.side.IsApart() {
 		return rules.TrustsChecks(policy.ClusterAPIV1Beta2, a.namespace)
 	}
 	return rules.TrustsChecks("", a.namespace)
@@ -60,7 +60,7 @@ func (a author) compare(b author) int {
 	switch {
 	case a.side == b.side:
 		return strings.Compare(a.namespace, b.namespace)
-	case b.side.isApart():
+	case b.side.IsApart():
 		return -1
 	}
 	return 1

@@ -8,14 +8,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/remediate"
 )
-
-// outOfService is the taint that tells Kubernetes that a Node is off: Kubernetes
-// then deletes its pods and detaches its volumes at once.
-var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
 
 // saved is what the Node should still get according to a run's backups.
 type saved struct {
@@ -99,7 +97,7 @@ func (s saved) on(n *corev1.Node) (keys []string) {
 		}
 	}
 	for _, t := range s.taints {
-		if hasTaint(n.Spec.Taints, t) {
+		if client.HasTaint(n.Spec.Taints, t) {
 			keys = append(keys, taintKey(t))
 		}
 	}
@@ -108,10 +106,6 @@ func (s saved) on(n *corev1.Node) (keys []string) {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-func hasTaint(list []corev1.Taint, t corev1.Taint) bool {
-	return slices.ContainsFunc(list, func(o corev1.Taint) bool { return o.MatchTaint(&t) })
 }
 
 // change is what a live Node lacks of what was saved.
@@ -151,14 +145,14 @@ func missing(s saved, n *corev1.Node, isolation remediate.Isolation) change {
 func missingTaints(want, have []corev1.Taint, isolation remediate.Isolation) []corev1.Taint {
 	list, changed := []corev1.Taint{}, false // not nil: an empty list may be a change
 	for _, t := range have {
-		if isolation == remediate.IsolateTaint && t.MatchTaint(&outOfService) {
+		if isolation == remediate.IsolateTaint && t.MatchTaint(&client.OutOfService) {
 			changed = true
 			continue
 		}
 		list = append(list, t)
 	}
 	for _, t := range want {
-		if !hasTaint(list, t) {
+		if !client.HasTaint(list, t) {
 			list, changed = append(list, t), true
 		}
 	}
@@ -209,8 +203,8 @@ type restorer struct {
 // the API server showed on the Node, also beside an error: their owner may take them
 // off before the next look. // I21
 func (r *restorer) Restore(ctx context.Context, run remediate.Run, backups [][]byte) (readBack []string, err error) {
-	cl := r.work.api()
-	n, err := cl.nodeAgain(ctx, run.Target.Node)
+	cl := r.work.API()
+	n, err := nodeAgain(ctx, cl, run.Target.Node)
 	if err != nil {
 		return nil, fmt.Errorf("restore Node %s: %w", run.Target.Node, err)
 	}
@@ -222,19 +216,19 @@ func (r *restorer) Restore(ctx context.Context, run remediate.Run, backups [][]b
 		return nil, err
 	}
 	if ch := missing(s, n, run.Isolation); !ch.empty() {
-		n, err = cl.restore(ctx, n, ch)
+		n, err = restoreNode(ctx, cl, n, ch)
 	}
 	return s.on(n), err
 }
 
-// restore writes a change, and returns the Node as the last answer showed it.
-func (cl *clients) restore(ctx context.Context, n *corev1.Node, ch change) (*corev1.Node, error) {
-	changed, err := cl.patchNode(ctx, n, ch, "restore")
+// restoreNode writes a change, and returns the Node as the last answer showed it.
+func restoreNode(ctx context.Context, cl *client.Conn, n *corev1.Node, ch change) (*corev1.Node, error) {
+	changed, err := patchNode(ctx, cl, n, ch, "restore")
 	switch {
 	case err == nil:
 		return changed, nil
 	case mayWriteParts(ctx, err):
-		return cl.restoreParts(ctx, n, ch.parts())
+		return restoreParts(ctx, cl, n, ch.parts())
 	}
 	return n, err
 }
@@ -242,14 +236,22 @@ func (cl *clients) restore(ctx context.Context, n *corev1.Node, ch change) (*cor
 // restoreParts writes the parts of a change one by one after the whole was
 // refused or timed out. An admission webhook that forbids one annotation, or does
 // not answer, must not cost the Node its labels.
-func (cl *clients) restoreParts(ctx context.Context, n *corev1.Node, parts []change) (*corev1.Node, error) {
+func restoreParts(ctx context.Context, cl *client.Conn, n *corev1.Node, parts []change) (*corev1.Node, error) {
 	var errs []error
 	for _, part := range parts {
-		changed, err := cl.patchNode(ctx, n, part, "restore")
+		changed, err := patchNode(ctx, cl, n, part, "restore")
 		errs = append(errs, err)
 		if err == nil {
 			n = changed
 		}
 	}
 	return n, errors.Join(errs...)
+}
+
+// mayWriteParts reports whether to try the parts of a write after the whole
+// failed: the API server or a webhook refused it, or did not finish in time. ctx
+// is that of all parts.
+func mayWriteParts(ctx context.Context, err error) bool {
+	return client.IsRefused(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
+		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
 }

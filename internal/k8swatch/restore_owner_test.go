@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -31,7 +32,7 @@ func ownedTaint(key string) owned {
 		takeOff: func(n *corev1.Node) {
 			n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&taint) })
 		},
-		is: func(n *corev1.Node) bool { return hasTaint(n.Spec.Taints, taint) },
+		is: func(n *corev1.Node) bool { return client.HasTaint(n.Spec.Taints, taint) },
 	}
 }
 

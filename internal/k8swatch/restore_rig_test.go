@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -135,7 +136,7 @@ func TestRestoreLeavesWhatOthersOwn(t *testing.T) { // I21
 		assert.Contains(t, n.Labels, key)
 	}
 	assert.NotContains(t, n.Labels, "kubernetes.io/arch")
-	assert.True(t, hasTaint(n.Spec.Taints, keep))
+	assert.True(t, client.HasTaint(n.Spec.Taints, keep))
 	for _, taint := range n.Spec.Taints {
 		assert.NotContains(t, []string{"medik8s.io/remediation", "node.cloudprovider.kubernetes.io/uninitialized", "node.cilium.io/agent-not-ready"}, taint.Key)
 	}
@@ -164,7 +165,7 @@ func TestRestoreBesideAnotherWriter(t *testing.T) { // I21
 	write()
 	s, err := mergeBackups([][]byte{backup}, nil, old.UID, nil)
 	require.NoError(t, err)
-	_, err = k.work.api().patchNode(ctx, old, missing(s, old, r.Isolation), "restore")
+	_, err = patchNode(ctx, k.work.API(), old, missing(s, old, r.Isolation), "restore")
 	require.True(t, apierrors.IsConflict(err), "%v: what it was worked out from is no more", err)
 	until(t, time.Minute, "restored between two writes of the other", func() bool {
 		write()
@@ -239,7 +240,7 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 	require.NoError(t, err)
 	assert.Equal(t, "r1", n.Labels["rack"])
 	assert.True(t, n.Spec.Unschedulable)
-	assert.True(t, hasTaint(n.Spec.Taints, gpu))
+	assert.True(t, client.HasTaint(n.Spec.Taints, gpu))
 	assert.NotContains(t, n.Annotations, "team")
 
 	require.NoError(t, allow(ctx))

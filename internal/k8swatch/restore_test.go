@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/law"
 )
@@ -92,15 +93,15 @@ func TestRestoreLaws(t *testing.T) { // I21
 				assert.Equal(t, had || k != "kubernetes.io/hostname" && k != "csi.volume.kubernetes.io/nodeid", has, "label %s", k)
 			}
 			for _, taint := range b.Spec.Taints {
-				assert.Equal(t, !neverRestore(nil).taint(taint.Key) || hasTaint(live.Spec.Taints, taint), hasTaint(after.Spec.Taints, taint) ||
-					isolation == remediate.IsolateTaint && taint.MatchTaint(&outOfService) && hasTaint(live.Spec.Taints, taint), "taint %v", taint)
+				assert.Equal(t, !neverRestore(nil).taint(taint.Key) || client.HasTaint(live.Spec.Taints, taint), client.HasTaint(after.Spec.Taints, taint) ||
+					isolation == remediate.IsolateTaint && taint.MatchTaint(&client.OutOfService) && client.HasTaint(live.Spec.Taints, taint), "taint %v", taint)
 			}
 			if b.Spec.Unschedulable {
 				assert.True(t, after.Spec.Unschedulable, "a cordon is restored")
 			}
 		}
 		if isolation == remediate.IsolateTaint {
-			assert.False(t, hasTaint(after.Spec.Taints, outOfService), "our own taint is gone")
+			assert.False(t, client.HasTaint(after.Spec.Taints, client.OutOfService), "our own taint is gone")
 		}
 	})
 }

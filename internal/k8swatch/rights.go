@@ -6,9 +6,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -25,7 +22,7 @@ func (l *looker) mayIsolate(ctx context.Context) error {
 	if r.Isolation == remediate.IsolateTaint {
 		verb = "patch"
 	}
-	return l.work.allows(ctx, authorizationv1.ResourceAttributes{Verb: verb, Resource: "nodes", Name: r.Target.Node})
+	return l.work.Allows(ctx, authorizationv1.ResourceAttributes{Verb: verb, Resource: "nodes", Name: r.Target.Node})
 }
 
 // mayLockNode asks the same about medik8s' Lease on the Node of a run that has not begun, where
@@ -41,26 +38,11 @@ func (l *looker) mayLockNode(ctx context.Context) (string, error) {
 		return "", err
 	}
 	for _, verb := range []string{"create", "update"} {
-		err := l.work.allows(ctx, authorizationv1.ResourceAttributes{
+		err := l.work.Allows(ctx, authorizationv1.ResourceAttributes{
 			Verb: verb, Group: coordinationv1.GroupName, Resource: "leases", Namespace: medik8sLeases})
 		if err != nil {
 			return "", fmt.Errorf("lock Node %s for medik8s (apply rbac-medik8s.yaml): %w", l.run.Target.Node, err)
 		}
 	}
 	return "", nil
-}
-
-// allows asks the API server for a right of this user. An error is one of kind Forbidden if the
-// user does not have it.
-func (cl *clients) allows(ctx context.Context, what authorizationv1.ResourceAttributes) error {
-	review, err := cl.typed.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("ask for the right to %s %s %s: %w", what.Verb, what.Resource, what.Name, err)
-	}
-	if !review.Status.Allowed {
-		return apierrors.NewForbidden(schema.GroupResource{Group: what.Group, Resource: what.Resource}, what.Name, fmt.Errorf("this user may not %s %s", what.Verb, what.Resource))
-	}
-	return nil
 }

@@ -70,7 +70,7 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 	}
 	places := l.requestPlaces()
 	for _, st := range l.c.requests.watched() {
-		kind := schema.GroupKind{Group: st.group, Kind: st.kind}
+		kind := schema.GroupKind{Group: st.Group, Kind: st.Kind}
 		if kind == ownRequests {
 			continue // fenced carries these out
 		}
@@ -90,14 +90,14 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 func (l *looker) foreignRequestIn(ctx context.Context, st *store, namespace string) (string, error) {
 	list, err := l.requestsNow(ctx, st, namespace)
 	if err != nil {
-		return "", fmt.Errorf("list the requests of kind %s in namespace %s: %w", st.kind, namespace, err)
+		return "", fmt.Errorf("list the requests of kind %s in namespace %s: %w", st.Kind, namespace, err)
 	}
 	for i := range list {
 		q := &list[i]
 		if t := l.run.Target; !q.IsFor(t.Namespace, t.Machine, t.MachineUID, t.Node) {
 			continue
 		}
-		if !l.c.cfg.carriesOut(schema.GroupKind{Group: st.group, Kind: st.kind}) {
+		if !l.c.cfg.carriesOut(schema.GroupKind{Group: st.Group, Kind: st.Kind}) {
 			return q.Contender(), nil
 		}
 		if who, err := l.managerNow(ctx, metal3Leader); who != "" || err != nil { // it would carry the request out, too

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -81,7 +82,7 @@ func (c *Cluster) Marked() (list []event.RunMark) {
 // another object has the name now. It takes at most two seconds, and the API server carries
 // it out within these or not at all.
 func (c *Cluster) Mark(ctx context.Context, m event.RunMark) error {
-	ctx, cancel := context.WithTimeout(withoutRetry(ctx), markTimeout)
+	ctx, cancel := context.WithTimeout(client.WithoutRetry(ctx), markTimeout)
 	defer cancel()
 	values := map[string]any{runAnnotation: m.Run, stepAnnotation: m.Step, instanceAnnotation: m.Instance}
 	if m.Run == "" {
@@ -91,10 +92,10 @@ func (c *Cluster) Mark(ctx context.Context, m event.RunMark) error {
 	if err != nil {
 		return err
 	}
-	request := c.sideOf(m.APIVersion).api().typed.core.Patch(types.MergePatchType)
-	if group := groupOf(m.APIVersion); m.Kind == "Machine" {
-		gvr := machineGVR
-		if group == clusterGroup {
+	request := c.servers.Of(m.APIVersion).API().Typed.Core.Patch(types.MergePatchType)
+	if group := client.GroupOf(m.APIVersion); m.Kind == "Machine" {
+		gvr := client.MachineGVR
+		if group == client.ClusterGroup {
 			gvr = c.served(gvr.Resource)
 		}
 		request = request.AbsPath("apis", gvr.Group, gvr.Version).Namespace(m.Namespace).Resource(gvr.Resource)
@@ -102,7 +103,7 @@ func (c *Cluster) Mark(ctx context.Context, m event.RunMark) error {
 		request = request.Resource("nodes")
 	}
 	switch err := request.Name(m.Name).Timeout(markTimeout).Body(patch).Do(ctx).Error(); {
-	case err == nil, isGone(err, m.Name):
+	case err == nil, client.IsGone(err, m.Name):
 		return nil
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("annotate %s %s: %w: apply rbac.yaml, which has this right", m.Kind, m.Name, err)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -32,22 +33,22 @@ func (c *Cluster) WriteStatus(ctx context.Context, r policy.CheckReport) error {
 	if r.Source != fromCluster || !r.HasStatus() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	var api dynamic.ResourceInterface
 	changed := changedStatus
-	switch groupOf(r.APIVersion) {
-	case medik8sGroup:
-		api, changed = c.work.api().dynamic.Resource(nodeCheckGVR), changedNodeStatus
-	case machineGroup:
-		api = c.work.api().dynamic.Resource(checkGVR).Namespace(r.Namespace)
-	case clusterGroup:
-		api = c.clusterResource("machinehealthchecks", r.Namespace)
+	switch client.GroupOf(r.APIVersion) {
+	case client.Medik8sGroup:
+		api, changed = c.work.API().Dynamic.Resource(client.NodeCheckGVR), changedNodeStatus
+	case client.MachineGroup:
+		api = c.work.API().Dynamic.Resource(client.CheckGVR).Namespace(r.Namespace)
+	case client.ClusterGroup:
+		api = c.servers.ClusterResource("machinehealthchecks", r.Namespace)
 	default:
 		return nil
 	}
-	live, err := readCustom(ctx, api, groupOf(r.APIVersion), r.Namespace, r.Name)
-	if isGone(err, r.Name) || err == nil && string(live.GetUID()) != r.UID {
+	live, err := client.ReadCustom(ctx, api, client.GroupOf(r.APIVersion), r.Namespace, r.Name)
+	if client.IsGone(err, r.Name) || err == nil && string(live.GetUID()) != r.UID {
 		return nil // another check has the name now, and has its own report
 	}
 	if err == nil {
@@ -80,7 +81,7 @@ func changedStatus(live *unstructured.Unstructured, r *policy.CheckReport, now t
 			status[name] = int64(n)
 		}
 	}
-	if targets, ok := targetNames(r); ok && groupOf(r.APIVersion) == clusterGroup {
+	if targets, ok := targetNames(r); ok && client.GroupOf(r.APIVersion) == client.ClusterGroup {
 		if old, _, err := unstructured.NestedStringSlice(live.Object, "status", "targets"); err != nil || !slices.Equal(old, targets) {
 			status["targets"] = targets
 		}

@@ -57,9 +57,7 @@ func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckRep
 	ctx := rigtest.Context(t, 3*time.Minute)
 	writing, stop := context.WithCancel(ctx)
 	var g sync.WaitGroup
-	for _, s := range k.sides() {
-		g.Go(func() { s.events.run(writing) })
-	}
+	g.Go(func() { k.DeliverEvents(writing) })
 	defer func() { stop(); g.Wait() }()
 	for range 2 {
 		k.QueueEvent(event.KubeEvent{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, At: time.Now(), Warning: true,

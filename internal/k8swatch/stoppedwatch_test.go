@@ -57,7 +57,7 @@ func TestWatchesThatAreStoppedEndWithoutAnError(t *testing.T) {
 	})
 	for _, kind := range []string{"Node", "Pod"} { // the kinds that need no discovery
 		s := c.storeOf(kind)
-		lw := s.listWatch(s.side.api())
+		lw := s.listWatch(s.side.API())
 		for range 50 {
 			w, err := lw.WatchFuncWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
 			require.NoError(t, err)

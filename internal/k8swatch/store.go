@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -87,14 +86,14 @@ func (s *store) decode(obj any) (*decoded, error) {
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return nil, fmt.Errorf("an object of kind %s without metadata: %w", s.kind, err)
+		return nil, fmt.Errorf("an object of kind %s without metadata: %w", s.Kind, err)
 	}
 	d := &decoded{ours: true}
 	d.Namespace, d.Name = intern(m.GetNamespace()), m.GetName()
-	d.id = policy.ObjectID{APIVersion: "v1", Kind: s.kind, Namespace: d.Namespace, Name: d.Name}
+	d.id = policy.ObjectID{APIVersion: "v1", Kind: s.Kind, Namespace: d.Namespace, Name: d.Name}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		d.id.APIVersion = intern(u.GetAPIVersion())
-		d.id.OnManagementAPI = s.request && s.side.isApart()
+		d.id.OnManagementAPI = s.request && s.side.IsApart()
 	}
 	d.mark = markOn(d.id, m)
 	if _, err = revision(m.GetResourceVersion()); err == nil {
@@ -192,7 +191,7 @@ func (s *store) Delete(obj any) error {
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return fmt.Errorf("a deleted object of kind %s without metadata: %w", s.kind, err)
+		return fmt.Errorf("a deleted object of kind %s without metadata: %w", s.Kind, err)
 	}
 	s.remove(objectName{m.GetNamespace(), m.GetName()})
 	return nil

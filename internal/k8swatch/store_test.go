@@ -30,7 +30,7 @@ func (c *Cluster) allStores() []*store {
 // storeOf is the first store of a kind: OpenShift's of those that both API families have.
 func (c *Cluster) storeOf(kind string) *store {
 	for _, s := range c.allStores() {
-		if s.kind == kind {
+		if s.Kind == kind {
 			return s
 		}
 	}

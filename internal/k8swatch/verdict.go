@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -40,7 +41,7 @@ var unhealthyReasons = map[string][2]string{
 // WriteVerdicts keeps it up to date. The caller forgets it when somebody else may have
 // written.
 func (c *Cluster) WriteVerdicts(ctx context.Context, r policy.CheckReport, written map[string]string) (more bool, err error) {
-	if r.Source != fromCluster || r.State != policy.StateActive || groupOf(r.APIVersion) != clusterGroup {
+	if r.Source != fromCluster || r.State != policy.StateActive || client.GroupOf(r.APIVersion) != client.ClusterGroup {
 		return false, nil
 	}
 	forgetUncovered(written, &r)
@@ -88,13 +89,13 @@ func verdictStatus(t *policy.TargetReport) string {
 // writeVerdict writes the condition on one Machine, unless it is there. done is
 // false if somebody else wrote the Machine meanwhile.
 func (c *Cluster) writeVerdict(ctx context.Context, t *policy.TargetReport, want string) (done bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	namespace, name, _ := strings.Cut(t.Machine, "/")
 	target := remediate.Target{Namespace: namespace, Machine: name, MachineAPI: t.MachineAPIVersion}
-	u, err := c.machine(ctx, target)
+	u, err := c.servers.Machine(ctx, target)
 	switch {
-	case isGone(err, name):
+	case client.IsGone(err, name):
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("read Machine %s: %w", t.Machine, err)
@@ -111,7 +112,7 @@ func (c *Cluster) writeVerdict(ctx context.Context, t *policy.TargetReport, want
 	}
 	patch, err := statusPatch(u, status)
 	if err == nil {
-		_, err = c.machines(target).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+		_, err = c.servers.Machines(target).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 	}
 	if apierrors.IsConflict(err) {
 		return false, nil

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/rig"
@@ -126,8 +127,8 @@ func TestKindsWithoutRights(t *testing.T) {
 	read := []string{"get", "list", "watch"}
 	_, err := c.Client().RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
-		{APIGroups: []string{hostGroup}, Resources: []string{"baremetalhosts"}, Verbs: read},
-		{APIGroups: []string{machineGroup}, Resources: []string{"machines"}, Verbs: read},
+		{APIGroups: []string{client.HostGroup}, Resources: []string{"baremetalhosts"}, Verbs: read},
+		{APIGroups: []string{client.MachineGroup}, Resources: []string{"machines"}, Verbs: read},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
@@ -140,12 +141,12 @@ func TestKindsWithoutRights(t *testing.T) {
 	unread := func() (kinds []string) {
 		for _, s := range k.work.watched() {
 			if at, _ := s.state(); at.IsZero() {
-				kinds = append(kinds, s.group+"/"+s.kind)
+				kinds = append(kinds, s.Group+"/"+s.Kind)
 			}
 		}
 		return kinds
 	}
-	installed := []string{machineGroup + "/" + policy.MachineHealthCheckKind}
+	installed := []string{client.MachineGroup + "/" + policy.MachineHealthCheckKind}
 	until(t, time.Minute, "what is not installed is empty", func() bool { return slices.Equal(unread(), installed) })
 	until(t, time.Minute, "what is installed is not, and the view says why", func() bool {
 		v := k.View()

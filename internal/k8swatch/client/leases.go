@@ -1,4 +1,4 @@
-package k8swatch
+package client
 
 import (
 	"maps"
@@ -14,16 +14,16 @@ import (
 // written into it. Leaders use up to 270 s (OpenShift on one node). The Node Maintenance Operator
 // takes a Lease on a Node for an hour.
 const (
-	longestLeadership = 5 * time.Minute
-	longestNodeHold   = time.Hour
+	LongestLeadership = 5 * time.Minute
+	LongestNodeHold   = time.Hour
 )
 
 const maxHolder = 300 // bytes of a holder that are shown
 
-// leaseClock says which Leases of other controllers are held. What counts is for how long this
+// LeaseClock says which Leases of other controllers are held. What counts is for how long this
 // process has seen a Lease unchanged, by its own clock: whoever may write a Lease may write any time and any
 // duration into it. // I22
-type leaseClock struct {
+type LeaseClock struct {
 	mu    sync.Mutex
 	byKey map[string]leaseVersion
 }
@@ -38,12 +38,12 @@ type leaseVersion struct {
 	renewing bool
 }
 
-func newLeaseClock() *leaseClock { return &leaseClock{byKey: map[string]leaseVersion{}} }
+func NewLeaseClock() *LeaseClock { return &LeaseClock{byKey: map[string]leaseVersion{}} }
 
-// heldUntil returns who holds a Lease and until when it is held at the most; "" if nobody holds it. server
+// HeldUntil returns who holds a Lease and until when it is held at the most; "" if nobody holds it. server
 // is the API server's time at now. The first time that a Lease is read, the times in it can say that it has
 // expired; later they can only end it earlier. A Lease without them is held while it changes.
-func (c *leaseClock) heldUntil(l *coordinationv1.Lease, longest time.Duration, server, now time.Time) (who string, until time.Time) {
+func (c *LeaseClock) HeldUntil(l *coordinationv1.Lease, longest time.Duration, server, now time.Time) (who string, until time.Time) {
 	d, renewed := longest, time.Time{}
 	if s := l.Spec.LeaseDurationSeconds; s != nil && *s > 0 {
 		d = min(d, time.Duration(*s)*time.Second)
@@ -63,13 +63,13 @@ func (c *leaseClock) heldUntil(l *coordinationv1.Lease, longest time.Duration, s
 }
 
 // note remembers the version of a Lease.
-func (c *leaseClock) note(l *coordinationv1.Lease, d time.Duration, renewed, now time.Time) leaseVersion {
+func (c *LeaseClock) note(l *coordinationv1.Lease, d time.Duration, renewed, now time.Time) leaseVersion {
 	key := string(l.UID) + " " + l.Namespace + "/" + l.Name
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	seen, known := c.byKey[key]
 	if !known {
-		maps.DeleteFunc(c.byKey, func(_ string, other leaseVersion) bool { return now.Sub(other.read) > 2*longestNodeHold })
+		maps.DeleteFunc(c.byKey, func(_ string, other leaseVersion) bool { return now.Sub(other.read) > 2*LongestNodeHold })
 	}
 	if seen.version != l.ResourceVersion || !known {
 		renewing := known && renewed.After(seen.renewed) && now.Sub(seen.read) <= d
@@ -80,9 +80,9 @@ func (c *leaseClock) note(l *coordinationv1.Lease, d time.Duration, renewed, now
 	return seen
 }
 
-// holderOf names who holds a Lease, in a sentence; "" if nobody does.
-func (c *leaseClock) holderOf(l *coordinationv1.Lease, longest time.Duration, server, now time.Time) string {
-	who, _ := c.heldUntil(l, longest, server, now)
+// HolderOf names who holds a Lease, in a sentence; "" if nobody does.
+func (c *LeaseClock) HolderOf(l *coordinationv1.Lease, longest time.Duration, server, now time.Time) string {
+	who, _ := c.HeldUntil(l, longest, server, now)
 	if who == "" {
 		return ""
 	}

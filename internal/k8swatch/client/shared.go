@@ -1,4 +1,4 @@
-package k8swatch
+package client
 
 import (
 	"context"
@@ -14,11 +14,12 @@ const sharedPatience = 50 * time.Millisecond
 // at once, those who ask in that time share the next read. Who looks alone never waits for it.
 const sharedEvery = 10 * time.Millisecond
 
-// sharedReads lets those who need the same answer at the same time share one read. A read
+// SharedReads lets those who need the same answer at the same time share one read. A read
 // answers only those who asked before it began. So each of them gets what a read of its own
 // could have returned, and no rule about the age of a look changes. // I4, I22
-type sharedReads struct {
-	patience, every time.Duration
+type SharedReads struct {
+	Patience time.Duration // sharedPatience, except in tests
+	every    time.Duration
 
 	mu      sync.Mutex
 	next    map[string]*sharedRead // asked for, not begun
@@ -30,19 +31,19 @@ type sharedRead struct {
 	read    func(context.Context) (any, error)
 	ctx     context.Context // ends when nobody waits any more
 	cancel  context.CancelFunc
-	waiting int           // guarded by the lock of sharedReads
+	waiting int           // guarded by the lock of SharedReads
 	done    chan struct{} // closed when value and err are set
 	value   any
 	err     error
 }
 
-func newSharedReads() *sharedReads {
-	return &sharedReads{patience: sharedPatience, every: sharedEvery, next: map[string]*sharedRead{}, running: map[string]int{}}
+func NewSharedReads() *SharedReads {
+	return &SharedReads{Patience: sharedPatience, every: sharedEvery, next: map[string]*sharedRead{}, running: map[string]int{}}
 }
 
-// readShared returns the result of a read that began after the call. All callers with the same
+// ReadShared returns the result of a read that began after the call. All callers with the same
 // key must give the same read, and must not change what it returns.
-func readShared[T any](ctx context.Context, s *sharedReads, key string, read func(context.Context) (T, error)) (T, error) {
+func ReadShared[T any](ctx context.Context, s *SharedReads, key string, read func(context.Context) (T, error)) (T, error) {
 	r := s.join(key, func(ctx context.Context) (any, error) { return read(ctx) })
 	defer s.leave(r)
 	select {
@@ -57,7 +58,7 @@ func readShared[T any](ctx context.Context, s *sharedReads, key string, read fun
 
 // join returns the next read of a key, which has not begun when join is called. It begins at
 // once, or as soon as the one before it has ended and is not too new, or has taken too long.
-func (s *sharedReads) join(key string, read func(context.Context) (any, error)) *sharedRead {
+func (s *SharedReads) join(key string, read func(context.Context) (any, error)) *sharedRead {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.next[key]
@@ -68,7 +69,7 @@ func (s *sharedReads) join(key string, read func(context.Context) (any, error)) 
 		if s.running[key] == 0 {
 			s.begin(key, r)
 		} else {
-			time.AfterFunc(s.patience, func() { s.beginLate(key, r) })
+			time.AfterFunc(s.Patience, func() { s.beginLate(key, r) })
 		}
 	}
 	r.waiting++
@@ -76,7 +77,7 @@ func (s *sharedReads) join(key string, read func(context.Context) (any, error)) 
 }
 
 // leave ends a read that nobody waits for any more.
-func (s *sharedReads) leave(r *sharedRead) {
+func (s *SharedReads) leave(r *sharedRead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r.waiting--; r.waiting == 0 {
@@ -84,8 +85,18 @@ func (s *sharedReads) leave(r *sharedRead) {
 	}
 }
 
+// Waiting is how many wait for a read of a key that has not begun.
+func (s *SharedReads) Waiting(key string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.next[key]; r != nil {
+		return r.waiting
+	}
+	return 0
+}
+
 // beginLate begins a read whose predecessor takes long.
-func (s *sharedReads) beginLate(key string, r *sharedRead) {
+func (s *SharedReads) beginLate(key string, r *sharedRead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next[key] == r {
@@ -94,15 +105,15 @@ func (s *sharedReads) beginLate(key string, r *sharedRead) {
 }
 
 // begin starts a read. From now on nobody can join it. s.mu is held.
-func (s *sharedReads) begin(key string, r *sharedRead) {
+func (s *SharedReads) begin(key string, r *sharedRead) {
 	delete(s.next, key)
 	s.running[key]++
 	go s.run(key, r)
 }
 
-func (s *sharedReads) run(key string, r *sharedRead) {
+func (s *SharedReads) run(key string, r *sharedRead) {
 	defer r.cancel()
-	ctx, cancel := context.WithTimeout(r.ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(r.ctx, RequestTimeout)
 	defer cancel()
 	began := time.Now()
 	r.value, r.err = r.read(ctx)
@@ -115,7 +126,7 @@ func (s *sharedReads) run(key string, r *sharedRead) {
 }
 
 // end begins the next read of a key, if somebody has asked for it.
-func (s *sharedReads) end(key string) {
+func (s *SharedReads) end(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running[key]--; s.running[key] == 0 {

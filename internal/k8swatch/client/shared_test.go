@@ -1,4 +1,4 @@
-package k8swatch
+package client
 
 import (
 	"context"
@@ -33,17 +33,17 @@ func (c *counted) read(ctx context.Context) (int64, error) {
 // all who asked before it began. // I4, I22
 func TestSharedReadBeginsAfterTheQuestion(t *testing.T) {
 	t.Parallel()
-	s, c := newSharedReads(), &counted{answer: make(chan error)}
+	s, c := NewSharedReads(), &counted{answer: make(chan error)}
 	var g sync.WaitGroup
 	g.Go(func() {
-		got, err := readShared(t.Context(), s, "checks", c.read)
+		got, err := ReadShared(t.Context(), s, "checks", c.read)
 		assert.NoError(t, err)
 		assert.EqualValues(t, 1, got)
 	})
 	until(t, time.Minute, "the first read", func() bool { return c.begun.Load() == 1 })
 	for range 20 {
 		g.Go(func() {
-			got, err := readShared(t.Context(), s, "checks", c.read)
+			got, err := ReadShared(t.Context(), s, "checks", c.read)
 			assert.NoError(t, err)
 			assert.Greater(t, got, int64(1), "an answer from before the question")
 		})
@@ -71,10 +71,10 @@ func TestSharedReadBeginsAfterTheQuestion(t *testing.T) {
 
 func TestSharedReadsOfOtherKeysDoNotWait(t *testing.T) {
 	t.Parallel()
-	s, hung := newSharedReads(), &counted{answer: make(chan error)}
-	go func() { _, _ = readShared(t.Context(), s, "leader a", hung.read) }()
+	s, hung := NewSharedReads(), &counted{answer: make(chan error)}
+	go func() { _, _ = ReadShared(t.Context(), s, "leader a", hung.read) }()
 	until(t, time.Minute, "the read that hangs", func() bool { return hung.begun.Load() == 1 })
-	got, err := readShared(t.Context(), s, "leader b", func(context.Context) (string, error) { return "b", nil })
+	got, err := ReadShared(t.Context(), s, "leader b", func(context.Context) (string, error) { return "b", nil })
 	require.NoError(t, err)
 	assert.Equal(t, "b", got)
 }
@@ -82,10 +82,10 @@ func TestSharedReadsOfOtherKeysDoNotWait(t *testing.T) {
 // A read that hangs keeps nobody else from the answer.
 func TestSharedReadThatHangsDelaysNobodyForLong(t *testing.T) {
 	t.Parallel()
-	s, hung := newSharedReads(), &counted{answer: make(chan error)}
-	go func() { _, _ = readShared(t.Context(), s, "checks", hung.read) }()
+	s, hung := NewSharedReads(), &counted{answer: make(chan error)}
+	go func() { _, _ = ReadShared(t.Context(), s, "checks", hung.read) }()
 	until(t, time.Minute, "the read that hangs", func() bool { return hung.begun.Load() == 1 })
-	got, err := readShared(t.Context(), s, "checks", func(context.Context) (int64, error) { return 2, nil })
+	got, err := ReadShared(t.Context(), s, "checks", func(context.Context) (int64, error) { return 2, nil })
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, got)
 	assert.EqualValues(t, 1, hung.begun.Load(), "the first read still hangs")
@@ -94,8 +94,8 @@ func TestSharedReadThatHangsDelaysNobodyForLong(t *testing.T) {
 // A read goes on while anybody waits for it, and ends with the last one.
 func TestSharedReadEndsWithTheLastWhoWaits(t *testing.T) {
 	t.Parallel()
-	s, before, c := newSharedReads(), &counted{answer: make(chan error)}, &counted{answer: make(chan error)}
-	s.patience = time.Hour
+	s, before, c := NewSharedReads(), &counted{answer: make(chan error)}, &counted{answer: make(chan error)}
+	s.Patience = time.Hour
 	ask := func(c *counted) *sharedRead {
 		return s.join("checks", func(ctx context.Context) (any, error) { return c.read(ctx) })
 	}
@@ -116,13 +116,13 @@ func TestSharedReadEndsWithTheLastWhoWaits(t *testing.T) {
 // A read that everybody has given up before it began is not joined: its context has ended.
 func TestSharedReadThatWasGivenUpIsNotJoined(t *testing.T) {
 	t.Parallel()
-	s, c := newSharedReads(), &counted{answer: make(chan error)}
-	s.patience = time.Millisecond
+	s, c := NewSharedReads(), &counted{answer: make(chan error)}
+	s.Patience = time.Millisecond
 	given := s.join("checks", func(ctx context.Context) (any, error) { return c.read(ctx) }) // begins at once
 	until(t, time.Minute, "the first read", func() bool { return c.begun.Load() == 1 })
 	waiting := s.join("checks", func(context.Context) (any, error) { return nil, errors.New("given up") })
 	s.leave(waiting)
-	got, err := readShared(t.Context(), s, "checks", func(context.Context) (int64, error) { return 7, nil })
+	got, err := ReadShared(t.Context(), s, "checks", func(context.Context) (int64, error) { return 7, nil })
 	require.NoError(t, err)
 	assert.EqualValues(t, 7, got)
 	s.leave(given)
@@ -132,9 +132,9 @@ func TestSharedReadThatWasGivenUpIsNotJoined(t *testing.T) {
 func TestSharedReadsBeginAWhileApart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, reads := newSharedReads(), 0
+		s, reads := NewSharedReads(), 0
 		ask := func() int {
-			n, err := readShared(t.Context(), s, "checks", func(context.Context) (int, error) {
+			n, err := ReadShared(t.Context(), s, "checks", func(context.Context) (int, error) {
 				reads++
 				return reads, nil
 			})
@@ -157,4 +157,9 @@ func TestSharedReadsBeginAWhileApart(t *testing.T) {
 		synctest.Wait()
 		assert.Empty(t, s.running)
 	})
+}
+
+func until(t *testing.T, within time.Duration, what string, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, within, 20*time.Millisecond, what)
 }

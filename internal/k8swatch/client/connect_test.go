@@ -1,30 +1,17 @@
-package k8swatch
+package client
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 )
-
-// A password in the URL of the server is in no error of the look at it either. // I25
-func TestServerWithAPassword(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "kc")
-	for _, server := range []string{"https://root:Canary-4711@127.0.0.1:1", "https://root:Canary-4711@127.0.0.1:port"} {
-		require.NoError(t, os.WriteFile(path, []byte("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '"+server+
-			"'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\nusers: []\n"), 0o600))
-		c, err := New(Config{Name: "prod", Kubeconfig: path, StoreID: "x", FreshEvery: time.Second}, zap.NewNop())
-		if err == nil {
-			_, err = TakeSurvey(t.Context(), c, "fenced")
-		}
-		require.ErrorContains(t, err, "127.0.0.1:")
-		require.NotContains(t, err.Error(), "Canary")
-	}
-}
 
 // A kubeconfig is checked without an API server, and nothing of its content is in an error.
 func TestCheckKubeconfig(t *testing.T) {
@@ -67,4 +54,14 @@ func TestCheckKubeconfig(t *testing.T) {
 		}
 		require.Equal(t, c.secrets, secrets, c.text)
 	}
+}
+
+// What client-go logs by itself, as a warning of the API server, goes to the daemon's log.
+func TestLogTo(t *testing.T) {
+	var said bytes.Buffer
+	LogTo(&said)
+	defer klog.ClearLogger()
+	rest.WarningLogger{}.HandleWarningHeader(299, "", "this version is deprecated")
+	assert.Contains(t, said.String(), "this version is deprecated")
+	assert.NotContains(t, said.String(), "time=")
 }
