@@ -1,6 +1,7 @@
 package k8swatch
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -65,7 +67,7 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 	gpu := corev1.Taint{Key: "gpu", Value: "yes", Effect: corev1.TaintEffectNoSchedule}
 	r := bareMetal(t, c, rig.Host{}, rig.Node{
 		Labels:      map[string]string{"node-role.kubernetes.io/worker": "", "zone": "a", "kubernetes.io/hostname": "old"},
-		Annotations: map[string]string{"machineconfiguration.openshift.io/state": "Done", "csi.volume.kubernetes.io/nodeid": "{}", runAnnotation: "r-1", stepAnnotation: "PowerOff", instanceAnnotation: "f"},
+		Annotations: map[string]string{"machineconfiguration.openshift.io/state": "Done", "csi.volume.kubernetes.io/nodeid": "{}", client.RunAnnotation: "r-1", client.StepAnnotation: "PowerOff", client.InstanceAnnotation: "f"},
 		Taints:      []corev1.Taint{gpu}, Unschedulable: true,
 	})
 	backup, _ := isolate(t, k, r)
@@ -90,7 +92,7 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 	assert.NotEqual(t, "old", n.Labels["kubernetes.io/hostname"], "the kubelet's own")
 	assert.Equal(t, "Done", n.Annotations["machineconfiguration.openshift.io/state"])
 	assert.NotContains(t, n.Annotations, "csi.volume.kubernetes.io/nodeid")
-	for _, key := range markKeys {
+	for _, key := range client.MarkKeys {
 		assert.NotContains(t, n.Annotations, key, "a mark is of its time")
 	}
 	assert.True(t, n.Spec.Unschedulable)
@@ -169,10 +171,16 @@ func TestCredentials(t *testing.T) {
 	assert.Equal(t, "admin", user)
 	assert.Equal(t, "hush", password.Reveal())
 	_, _, err = k.Credentials(ctx, rig.Namespace, half)
-	assert.ErrorIs(t, err, ErrSecretIncomplete)
+	assert.ErrorIs(t, err, write.ErrSecretIncomplete)
 	_, _, err = k.Credentials(ctx, rig.Namespace, "none")
-	assert.ErrorIs(t, err, ErrSecretMissing)
+	assert.ErrorIs(t, err, write.ErrSecretMissing)
 	_, _, err = k.Credentials(ctx, metav1.NamespaceSystem, whole)
 	require.True(t, apierrors.IsForbidden(err), "a namespace without BareMetalHosts: %v", err)
 	assert.ErrorContains(t, err, "in the namespace kube-system the ClusterRole fenced-secrets is not bound; run fencectl init and its script again")
+}
+
+// restored restores a Node from one backup.
+func restored(ctx context.Context, c *Cluster, r remediate.Run, backup []byte) error {
+	_, err := c.Restore(ctx, r, [][]byte{backup})
+	return err
 }

@@ -182,12 +182,11 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 		}
 		u, err := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).Get(ctx, b.machine, metav1.GetOptions{})
 		require.NoError(t, err)
-		for which := range conditionPathsOf(u.GetAPIVersion()) {
-			list := conditionPathsOf(u.GetAPIVersion()).read(u, which)
+		for which, list := range conditionsOf(u) {
 			assert.Equal(t, "False", list.status("HealthCheckSucceeded"))
 			assert.Equal(t, "False", list.status("OwnerRemediated"))
 			assert.Equal(t, "True", list.status("InfrastructureReady"), "what others wrote stays")
-			_, cond := list.find("OwnerRemediated")
+			cond := list.find("OwnerRemediated")
 			assert.Equal(t, "WaitingForRemediation", cond["reason"])
 			assert.Equal(t, which == severe, cond["severity"] != nil)
 		}
@@ -262,10 +261,9 @@ func TestVerdictsAreWritten(t *testing.T) {
 		conditionsNow := func() (status, why [2]string) {
 			u, err := machines.Get(ctx, b.machine, metav1.GetOptions{})
 			require.NoError(t, err)
-			for which := range conditionPathsOf(u.GetAPIVersion()) {
-				list := conditionPathsOf(u.GetAPIVersion()).read(u, which)
-				_, found := list.find(checkSucceeded)
-				status[which] = list.status(checkSucceeded)
+			for which, list := range conditionsOf(u) {
+				found := list.find("HealthCheckSucceeded")
+				status[which] = list.status("HealthCheckSucceeded")
 				why[which], _ = found["reason"].(string)
 				assert.Equal(t, "True", list.status("InfrastructureReady"), "what others wrote stays")
 			}
@@ -330,8 +328,8 @@ func TestStatusOfAClusterAPICheck(t *testing.T) {
 			Targets: []policy.TargetReport{{Machine: rig.Namespace + "/b"}, {Machine: rig.Namespace + "/a", Verdict: policy.Healthy}, {Verdict: policy.Skipped}},
 		}
 		checkStatusWrites(t, k, r, read, func(u *unstructured.Unstructured, allowed string) {
-			for which := range conditionPathsOf(u.GetAPIVersion()) {
-				assert.Equal(t, allowed, conditionPathsOf(u.GetAPIVersion()).read(u, which).status("RemediationAllowed"))
+			for _, list := range conditionsOf(u) {
+				assert.Equal(t, allowed, list.status("RemediationAllowed"))
 			}
 			targets, _, err := unstructured.NestedStringSlice(u.Object, "status", "targets")
 			require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -75,16 +76,18 @@ type Cluster struct {
 	journal journal
 	// work is the workload API, manage the management API. They are the same if
 	// there is only one API.
-	work, manage *side
-	servers      client.Servers
-	requests     requestKinds
-	fresh        freshness
-	announcer    announcer
-	shared       *client.SharedReads // what is the same for all looks of one moment
-	leaders      *leaders
-	nodeLocks
-	restorer
-	*Events
+	work, manage   *side
+	servers        client.Servers
+	requests       requestKinds
+	fresh          freshness
+	shared         *client.SharedReads // what is the same for all looks of one moment
+	leaders        *leaders
+	writesRequests write.Requests
+	*write.NodeLocks
+	*write.Runs
+	*write.Checks
+	*write.Announcer
+	*write.Events
 	withheld bool // the Cluster API's objects are withheld; only Changes uses it
 }
 
@@ -110,14 +113,15 @@ func newCluster(cfg Config, log *zap.Logger) *Cluster {
 	c := &Cluster{cfg: cfg, log: log.Named("k8swatch").With(zap.String("cluster", cfg.Name)), changed: make(chan struct{}, 1), shared: client.NewSharedReads()}
 	c.leaders = &leaders{leases: client.NewLeaseClock(), namespaces: cfg.ControllerNamespaces, log: c.log}
 	c.work = newSide(c, "workload", cfg.Kubeconfig, false)
-	c.nodeLocks = nodeLocks{work: c.work, shared: c.shared, leases: c.leaders.leases, holder: ownHolder + cfg.StoreID, request: c.Requests().get}
-	c.restorer = restorer{work: c.work, never: cfg.NeverRestore}
 	c.manage = c.work
 	if cfg.Management.Kubeconfig != "" {
 		c.manage = newSide(c, "management", cfg.Management.Kubeconfig, true)
 	}
 	c.servers = client.Servers{Work: c.work.Server, Manage: c.manage.Server, Served: c.served}
-	c.Events = NewEvents(&c.servers)
+	c.Events = write.NewEvents(&c.servers)
+	c.writesRequests = write.NewRequests(&c.servers, cfg.requestHolder(), cfg.decodeRequest)
+	c.NodeLocks = write.NewNodeLocks(c.work.Server, c.shared, c.leaders.leases, cfg.StoreID, c.writesRequests.Get)
+	c.Runs, c.Checks, c.Announcer = write.NewRuns(&c.servers, cfg.NeverRestore), write.NewChecks(&c.servers), write.NewAnnouncer(c.work.Server)
 	c.requests.init()
 	c.addStores()
 	return c
@@ -186,6 +190,17 @@ func signal(c chan<- struct{}) {
 	}
 }
 
+// What writes to the cluster; see package write.
+type (
+	Announcement = write.Announcement
+	Handovers    = write.Handovers
+)
+
+// NewHandovers returns what makes the requests for other remediators in a cluster.
+func NewHandovers(c *Cluster) Handovers {
+	return write.NewHandovers(&c.servers, c.cfg.carriesOut, c.requests.gateCheck)
+}
+
 // CheckKubeconfig says whether a daemon could use a kubeconfig; see client.CheckKubeconfig.
 func CheckKubeconfig(kubeconfig string) (secrets []string, err error) {
 	return client.CheckKubeconfig(kubeconfig)
@@ -193,3 +208,7 @@ func CheckKubeconfig(kubeconfig string) (secrets []string, err error) {
 
 // LogTo sends to w what client-go logs by itself; see client.LogTo.
 func LogTo(w io.Writer) { client.LogTo(w) }
+
+// requestHolder begins the annotation of the requests that this installation holds for this
+// cluster.
+func (c Config) requestHolder() string { return c.StoreID + "/" + c.Name + "/" }

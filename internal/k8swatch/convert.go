@@ -108,7 +108,7 @@ func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(an
 // withoutMarks removes fenced's own marks from interned annotations: no rule reads them, and
 // they must cause no evaluation.
 func withoutMarks(annotations map[string]string) map[string]string {
-	for _, key := range markKeys {
+	for _, key := range client.MarkKeys {
 		delete(annotations, key)
 	}
 	if len(annotations) == 0 {
@@ -141,13 +141,22 @@ func (c Config) convertRequest(apart bool) func(any) (any, error) {
 		if p := q.Power; p != nil {
 			p.ReadyNodes = p.ReadyNodes && c.RemediateReadyNodes
 			by, ours := strings.CutPrefix(p.HeldBy, c.requestHolder())
-			if run, named := strings.CutPrefix(by, heldFor); ours && named {
+			if run, named := strings.CutPrefix(by, client.HeldFor); ours && named {
 				p.HeldFor, p.HeldMachine = request.ParseHolder(run)
 			}
 			p.HasFinalizer, p.FinalizerElsewhere = p.HasFinalizer && ours, p.HasFinalizer && !ours
 		}
 		return q, err
 	})
+}
+
+// decodeRequest decodes a request as the view does.
+func (c Config) decodeRequest(u *unstructured.Unstructured, onManagementAPI bool) (*policy.Request, error) {
+	found, err := c.convertRequest(onManagementAPI)(u)
+	if err != nil {
+		return nil, err
+	}
+	return found.(*policy.Request), nil
 }
 
 // ruleAnnotations returns the few annotations of a Node that a rule reads: those

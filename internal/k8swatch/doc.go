@@ -1,6 +1,7 @@
 // Package k8swatch is the only access to Kubernetes: watches in, few writes out,
 // plain values of internal/policy and internal/remediate inside. No package outside
-// this directory imports client-go. Package client has the connections.
+// this directory imports client-go. Package client has the
+// connections, package write the writes.
 //
 //	cluster.go    one cluster: the workload API, and a management API if separate
 //	side.go       one API server: its connections and its watches
@@ -17,10 +18,6 @@
 //	survey.go     one look at a cluster, for the first configuration
 //	ahead.go      what a look reads before it knows the Machine
 //	judge.go      who writes the status of a check
-//	act.go        the writes, each with UID and resourceVersion as preconditions // I2
-//	mark.go       handing a Cluster API Machine to its owner
-//	status.go     what a check's own controller would write into its status
-//	restore.go    which labels, annotations and taints are restored
 //
 // The cached view only decides whether to look closer. Everything that justifies
 // a write is read again without the cache.

@@ -262,7 +262,7 @@ func TestLookSeesAClockThatWasSet(t *testing.T) {
 		status(w, http.StatusNotFound, "NotFound", "n")
 	})
 	assert.False(t, c.View().SkewKnown)
-	c.Look(t.Context(), toDelete, nil)
+	c.Look(t.Context(), aRun, nil)
 	v := c.View()
 	assert.True(t, v.SkewKnown)
 	assert.InDelta(t, -10*time.Minute, v.Skew, float64(2*time.Second))

@@ -12,10 +12,6 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// holdValue is that of the annotation with which we request that the power owner keeps
-// the host off. The bare-metal operator also powers the host off for it, hard.
-const holdValue = `{"mode":"hard"}`
-
 // host reads whether our power lock is set, and what else is requested of the
 // host.
 func (l *looker) host(ctx context.Context) error {

@@ -121,32 +121,3 @@ func TestEndlessFrameOfAWatchEnds(t *testing.T) {
 	assert.False(t, c.View().Synced)
 	assert.Empty(t, c.Changes())
 }
-
-// An Event may quote what others wrote.
-func TestEventTextIsPrintable(t *testing.T) {
-	text := limitMessage("\x1b[2Jgone\r\n" + strings.Repeat("ä", maxEventMessage))
-	assert.LessOrEqual(t, len(text), maxEventMessage)
-	assert.NotContains(t, text, "\x1b")
-	assert.NotContains(t, text, "\n")
-}
-
-// A Node that is larger than what is saved is never isolated: nothing of it would come
-// back.
-func TestNodeThatCannotBeSavedIsRefused(t *testing.T) { // I21
-	for extra, saved := range map[int]bool{-1 << 10: true, 1: false} {
-		node := `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1","uid":"u1","resourceVersion":"1","annotations":{"a":"` +
-			strings.Repeat("a", maxBackup+extra) + `"}}}`
-		if saved {
-			node = strings.Replace(node, strings.Repeat("a", 1<<10), "", 1)
-		}
-		c := served(t, page(200, "application/json", node))
-		data, b, err := c.Backup(t.Context(), aRun.Target)
-		if !saved {
-			assert.ErrorContains(t, err, "more than the")
-			continue
-		}
-		require.NoError(t, err)
-		assert.Len(t, data, len(node))
-		assert.Equal(t, remediate.Backup{UID: "u1", ResourceVersion: "1"}, b)
-	}
-}

@@ -136,7 +136,7 @@ func askedOfController(m *policy.Machine, checks []policy.Check) (deletes, annot
 		switch c := &checks[i]; {
 		case c.Strategy == policy.PowerCycleHosts && m.Phase != "Failed":
 			annotates = true
-		case !isHandledByFenced(c):
+		case !client.IsHandledByFenced(c):
 			deletes = true
 		}
 	}
@@ -262,3 +262,6 @@ func (c *leaders) at(ctx context.Context, cl *client.Conn, namespace, name strin
 	now := time.Now()
 	return c.leases.HolderOf(lease, client.LongestLeadership, clock.Now(now), now), nil
 }
+
+// nodeCheckLeader is the leader Lease of medik8s' NodeHealthCheck operator.
+const nodeCheckLeader = "e1f13584.medik8s.io"

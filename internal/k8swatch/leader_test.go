@@ -114,9 +114,9 @@ func TestUnreadLeaderIsNoAbsence(t *testing.T) { // I22
 
 func TestWhoAsksUs(t *testing.T) {
 	fence, other := policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate"}, policy.Template{APIVersion: "example.com/v1"}
-	assert.True(t, isHandledByFenced(&policy.Check{Template: &fence}))
-	assert.False(t, isHandledByFenced(&policy.Check{Escalation: []policy.Escalation{{Template: fence}, {Template: other}}}))
-	assert.False(t, isHandledByFenced(&policy.Check{}), "a check without templates asks nobody")
+	assert.True(t, client.IsHandledByFenced(&policy.Check{Template: &fence}))
+	assert.False(t, client.IsHandledByFenced(&policy.Check{Escalation: []policy.Escalation{{Template: fence}, {Template: other}}}))
+	assert.False(t, client.IsHandledByFenced(&policy.Check{}), "a check without templates asks nobody")
 }
 
 func TestUnreadMachineHidesNoCheck(t *testing.T) {

@@ -71,7 +71,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	l := &looker{c: c, work: c.work.API(), manage: c.manage.API(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
-	l.medik8sLeases = sync.OnceValues(func() (bool, error) { return c.hasMedik8sLeases(ctx) })
+	l.medik8sLeases = sync.OnceValues(func() (bool, error) { return c.HasLeases(ctx) })
 	var g sync.WaitGroup
 	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate, l.request, l.identity, l.managementIdentity} {
 		g.Go(func() { l.addError(read(ctx)) })
@@ -215,7 +215,7 @@ func (l *looker) pods(ctx context.Context) error {
 	}
 	l.look.Seen.PodsGone = remediate.Ask(len(bound) == 0 && !more)
 	if isReleasing(&l.run) {
-		left := slices.ContainsFunc(bound, func(p corev1.Pod) bool { return isReleasable(&p, l.run.Isolation) })
+		left := slices.ContainsFunc(bound, func(p corev1.Pod) bool { return client.IsReleasable(&p, l.run.Isolation) })
 		l.look.Seen.PodsReleased = remediate.Ask(!left && !more)
 	}
 	return nil
@@ -227,11 +227,28 @@ func (l *looker) restored(backups [][]byte) error {
 	if backups == nil || l.live == nil {
 		return nil
 	}
-	s, err := mergeBackups(backups, l.run.Restored, l.live.UID, l.c.never)
+	readBack, all, err := l.c.Restored(l.run, backups, l.live)
 	if err != nil {
 		return err
 	}
-	l.look.Seen.ReadBack = s.on(l.live)
-	l.look.Seen.Restored = remediate.Ask(missing(s, l.live, l.run.Isolation).empty())
+	l.look.Seen.ReadBack, l.look.Seen.Restored = readBack, remediate.Ask(all)
 	return nil
+}
+
+// volumes reads whether VolumeAttachments of the Node are left, for a run that
+// releases them. A right that is missing is no outage of the API, so an error only
+// leaves the answer open; the release itself says what failed.
+func (l *looker) volumes(ctx context.Context) error {
+	if !isReleasing(&l.run) {
+		return nil
+	}
+	if left, err := l.work.AttachmentsOf(ctx, l.run.Target.Node); err == nil {
+		l.look.Seen.VolumesReleased = remediate.Ask(len(left) == 0)
+	}
+	return nil
+}
+
+// isReleasing reports whether the run deletes the pods of its Node in this step.
+func isReleasing(r *remediate.Run) bool {
+	return r.Limits.ReleasePods && r.Step == remediate.PowerOn && r.Abandon == "" && r.Target.Node != ""
 }

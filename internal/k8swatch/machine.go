@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -44,7 +45,7 @@ func (l *looker) machine(ctx context.Context) error {
 	l.look.FreshMachine, l.consumer = &m, m.Consumer()
 	l.look.Seen.Machine = remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting,
 		Requested: m.ExternalRemediationRequested,
-		Marked:    m.Group() == client.ClusterGroup && isMarked(u) && m.ControllerOwner != policy.Owner{}} // without an owner nobody has it
+		Marked:    m.Group() == client.ClusterGroup && write.IsMarked(u) && m.ControllerOwner != policy.Owner{}} // without an owner nobody has it
 	return nil
 }
 

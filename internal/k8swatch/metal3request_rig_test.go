@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
@@ -33,14 +34,14 @@ func TestMetal3RemediationIsTold(t *testing.T) {
 	require.NoError(t, err)
 	made, err := c.CreateRemediation(ctx, machine, "reboot")
 	require.NoError(t, err)
-	q := remediate.Request{Kind: metal3Requests.Kind, Namespace: rig.Namespace, Name: made.GetName(), UID: string(made.GetUID())}
+	q := remediate.Request{Kind: client.Metal3Requests.Kind, Namespace: rig.Namespace, Name: made.GetName(), UID: string(made.GetUID())}
 	r.Request = &q
+	own := schema.GroupVersionResource{Group: client.Metal3Requests.Group, Version: "v1beta2", Resource: "metal3remediations"}
 	live := func() *unstructured.Unstructured {
-		u, err := k.Requests().read(ctx, q)
+		u, err := k.manage.API().Dynamic.Resource(own).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
 		require.NoError(t, err)
 		return u
 	}
-	own := schema.GroupVersionResource{Group: metal3Requests.Group, Version: "v1beta2", Resource: "metal3remediations"}
 	for _, phase := range []string{request.Pending, request.Held, request.Succeeded} {
 		require.True(t, apierrors.IsInvalid(c.SetStatus(ctx, own, q.Name, map[string]any{"phase": phase})), phase)
 	}

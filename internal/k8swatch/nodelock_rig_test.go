@@ -17,6 +17,14 @@ import (
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
 
+// The Lease of medik8s on a Node, as others know it.
+const (
+	medik8sLeases    = "medik8s-leases"
+	nodeLease        = "node-"
+	medik8sHolder    = "NodeHealthCheck-"
+	nodeLockDuration = 5 * time.Minute
+)
+
 // theLease reads medik8s' Lease on the Node of a run; nil if there is none.
 func theLease(t *testing.T, c *rig.ControlPlane, r remediate.Run) *coordinationv1.Lease {
 	t.Helper()
@@ -92,8 +100,7 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 func TestNodeLock(t *testing.T) { // I22
 	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.InstallMedik8s(ctx))
-	k := dial(t, c)
-	k.holder = ownHolder + "store-1"
+	k := dialAs(t, c, "store-1")
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	r.ID = "run-1"
 	theirs := func(holder string, age time.Duration) {
@@ -116,8 +123,7 @@ func TestNodeLock(t *testing.T) { // I22
 	assert.Empty(t, first.OwnerReferences, "the deletion of the Node would delete it")
 	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "our own lock is no rival")
 
-	other := dial(t, c)
-	other.holder = ownHolder + "store-2"
+	other := dialAs(t, c, "store-2")
 	assert.Contains(t, look(t, other, r).Seen.Contender, "fenced-store-1", "it is one for another installation")
 	_, foreign, err := other.LockNode(ctx, r)
 	require.NoError(t, err)
@@ -192,18 +198,17 @@ func TestNodeLockIsOnlyRenewedOnTheWayBack(t *testing.T) {
 func TestNodeLockForAnotherRemediator(t *testing.T) { // I22
 	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.InstallMedik8s(ctx))
-	k, other := dial(t, c), dial(t, c)
-	k.holder, other.holder = ownHolder+"store-1", ownHolder+"store-2"
+	k, other := dialAs(t, c, "store-1"), dialAs(t, c, "store-2")
 	target := bareMetal(t, c, rig.Host{}, rig.Node{}).Target
 	r := remediate.Run{ID: "record-1", Target: target, Step: remediate.PowerOff}
 	binds, foreign, err := k.LockNode(ctx, r)
 	require.NoError(t, err)
 	require.Empty(t, foreign)
 	assert.Equal(t, nodeLockDuration, binds)
-	assert.Equal(t, "record-1", theLease(t, c, r).Annotations[runAnnotation])
+	assert.Equal(t, "record-1", theLease(t, c, r).Annotations[client.RunAnnotation])
 	_, foreign, err = other.LockNode(ctx, r)
 	require.NoError(t, err)
-	assert.Contains(t, foreign, ownHolder+"store-1")
+	assert.Contains(t, foreign, "fenced-store-1")
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, target.Node, metav1.DeleteOptions{}))
 	renewed(t, theLease(t, c, r), func() *coordinationv1.Lease { // its remediator has deleted the Node
 		_, foreign, err := k.LockNode(ctx, r)

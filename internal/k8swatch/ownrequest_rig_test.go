@@ -38,7 +38,7 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	q := askedFor(t, c, r.Target)
 	r.Request = &q
 	live := func() *unstructured.Unstructured {
-		u, err := k.Requests().read(ctx, q)
+		u, err := k.work.API().Dynamic.Resource(client.RequestGVR).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
 		require.NoError(t, err)
 		return u
 	}

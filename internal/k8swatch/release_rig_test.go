@@ -140,27 +140,6 @@ func TestReleaseLeavesTheNextNodeAlone(t *testing.T) {
 	assert.True(t, podExists(t, c, pod))
 }
 
-func TestTolerationOfTheTaint(t *testing.T) {
-	for name, row := range map[string]struct {
-		toleration corev1.Toleration
-		want       bool
-	}{
-		"everything":    {corev1.Toleration{Operator: corev1.TolerationOpExists}, true},
-		"the key":       {corev1.Toleration{Key: client.OutOfService.Key, Operator: corev1.TolerationOpExists}, true},
-		"the value":     {corev1.Toleration{Key: client.OutOfService.Key, Value: client.OutOfService.Value, Effect: client.OutOfService.Effect}, true},
-		"another value": {corev1.Toleration{Key: client.OutOfService.Key, Value: "x"}, false},
-		"other effect":  {corev1.Toleration{Key: client.OutOfService.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}, false},
-		"another taint": {corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{row.toleration}}}
-			assert.Equal(t, row.want, toleratesOutOfService(p))
-			assert.Equal(t, !row.want, isReleasable(p, remediate.IsolateTaint))
-			assert.True(t, isReleasable(p, remediate.IsolateDelete))
-		})
-	}
-}
-
 // The account of fenced may not delete a Ready Node, nor one of the control plane, whatever its
 // role says. Other accounts may.
 func TestAdmissionPolicyProtectsNodes(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
-	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -89,7 +87,7 @@ func (c *Cluster) adjustRequests() (news bool) {
 		if st == nil && chosen[k] {
 			st = &store{convert: c.cfg.convertRequest(k.side.IsApart()), source: source{Resource: client.Resource{Kind: k.kind.Kind, Group: k.kind.Group,
 				Versions: []string{wish.version}, AnyVersion: true}, namespace: c.requestsIn(k.side), request: true}}
-			if k.kind == ownRequests {
+			if k.kind == client.OwnRequests {
 				st.gvr = client.RequestGVR // as of all kinds that are always watched
 			}
 			r.stores[k] = st
@@ -118,16 +116,9 @@ func (c *Cluster) requestsIn(s *side) string {
 	return c.cfg.Management.Namespace
 }
 
-// ownRequests is the kind of the requests that fenced carries out. It is watched on
-// each API server, whatever the checks name.
-var ownRequests = schema.GroupKind{Group: client.FencedGroup, Kind: policy.FencedRemediationKind}
-
-// metal3Requests are those of Metal3's provider for the Cluster API.
-var metal3Requests = schema.GroupKind{Group: manifest.Metal3RequestGroup, Kind: manifest.Metal3RequestKind}
-
 // carriesOut reports whether fenced carries out the requests of a kind.
 func (c Config) carriesOut(kind schema.GroupKind) bool {
-	return kind == ownRequests || c.Metal3Remediations && kind == metal3Requests
+	return kind == client.OwnRequests || c.Metal3Remediations && kind == client.Metal3Requests
 }
 
 // wish is a kind of requests that is to be watched.
@@ -144,14 +135,14 @@ type wish struct {
 func (c *Cluster) templates() map[requestKind]wish {
 	wanted := map[requestKind]wish{}
 	for _, s := range c.sides() {
-		wanted[requestKind{s, ownRequests}] = wish{version: client.RequestGVR.Version, always: true}
+		wanted[requestKind{s, client.OwnRequests}] = wish{version: client.RequestGVR.Version, always: true}
 	}
 	if c.cfg.Metal3Remediations {
-		wanted[requestKind{c.manage, metal3Requests}] = wish{version: "v1beta1", always: true}
+		wanted[requestKind{c.manage, client.Metal3Requests}] = wish{version: "v1beta1", always: true}
 	}
 	note := func(check *policy.Check, on *side) {
 		for _, t := range check.Templates() {
-			if kind, version := requestOf(t); kind.Group != "" {
+			if kind, version := client.RequestOf(t); kind.Group != "" {
 				k := requestKind{on, kind}
 				w := wanted[k]
 				if w.namespaces == nil {
@@ -188,36 +179,11 @@ func (s *store) eachCheck(visit func(*policy.Check)) {
 	}
 }
 
-// requestOf returns the kind of requests that a template makes; none if the
-// template cannot be a remediator's.
-func requestOf(t policy.Template) (schema.GroupKind, string) {
-	gv, err := schema.ParseGroupVersion(t.APIVersion)
-	name, isTemplate := strings.CutSuffix(t.Kind, "Template")
-	kind := schema.GroupKind{Group: gv.Group, Kind: name}
-	if err != nil || !isTemplate || name == "" || !remediates(kind) {
-		return schema.GroupKind{}, ""
-	}
-	return kind, gv.Version
-}
-
-// remediates reports whether a kind can be that of remediation requests. The
-// kinds of Kubernetes itself and of known API groups cannot be: a Machine must
-// not be added to and removed from the view as a request.
-func remediates(kind schema.GroupKind) bool {
-	switch kind.Group {
-	case client.MachineGroup, client.ClusterGroup, client.HostGroup, client.Medik8sGroup, client.ConfigGroup:
-		return false
-	case client.FencedGroup:
-		return kind.Kind == policy.FencedRemediationKind
-	}
-	return strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
-}
-
 // foreignTemplate returns a template of a check that cannot be a remediator's;
 // nil if there is none.
 func foreignTemplate(c *policy.Check) *policy.Template {
 	for _, t := range c.Templates() {
-		if kind, _ := requestOf(t); kind.Group == "" && c.Disabled == "" {
+		if kind, _ := client.RequestOf(t); kind.Group == "" && c.Disabled == "" {
 			return &t
 		}
 	}
@@ -248,7 +214,7 @@ func (r *requestKinds) unread(check *policy.Check) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range check.Templates() {
-		if kind, _ := requestOf(t); kind.Group != "" && !r.ready[kind] {
+		if kind, _ := client.RequestOf(t); kind.Group != "" && !r.ready[kind] {
 			return fmt.Sprintf("the remediation requests of kind %s have not been read: %s", kind, r.why(kind))
 		}
 	}

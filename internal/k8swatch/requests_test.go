@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -45,7 +46,7 @@ func TestOnlyKindsOfRemediatorsAreRequests(t *testing.T) {
 		{"example.com/v1", "Reboot"}:                                                 "",
 		{"a/b/c", "RebootTemplate"}:                                                  "",
 	} {
-		kind, _ := requestOf(policy.Template{APIVersion: template[0], Kind: template[1]})
+		kind, _ := client.RequestOf(policy.Template{APIVersion: template[0], Kind: template[1]})
 		assert.Equal(t, want, kind.Kind, template)
 	}
 }
@@ -74,7 +75,7 @@ func TestTemplateErasesNoMachine(t *testing.T) {
 	apply()
 	assert.NotNil(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"))
 	for _, st := range c.requests.watched() {
-		assert.Equal(t, ownRequests, schema.GroupKind{Group: st.Group, Kind: st.Kind}, "the only kind that is watched without a template")
+		assert.Equal(t, client.OwnRequests, schema.GroupKind{Group: st.Group, Kind: st.Kind}, "the only kind that is watched without a template")
 	}
 	k := l.Check(policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "k", Source: "cluster"})
 	require.NotNil(t, k)
@@ -277,11 +278,11 @@ func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
 			k.adjustRequests()
 			at := time.Now()
 			for _, s := range k.allStores() {
-				if s.Kind != metal3Requests.Kind {
+				if s.Kind != client.Metal3Requests.Kind {
 					s.noteNotInstalled(at)
 				}
 			}
-			c.change(k.storeOf(metal3Requests.Kind))
+			c.change(k.storeOf(client.Metal3Requests.Kind))
 			v := k.View()
 			assert.Equal(t, c.want, v.Problem)
 			assert.True(t, v.Synced)

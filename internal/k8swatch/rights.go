@@ -2,10 +2,8 @@ package k8swatch
 
 import (
 	"context"
-	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -33,16 +31,5 @@ func (l *looker) mayLockNode(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	exists, err := l.medik8sLeases()
-	installed, err := l.c.isMedik8sInstalled(ctx, exists, err)
-	if err != nil || !installed {
-		return "", err
-	}
-	for _, verb := range []string{"create", "update"} {
-		err := l.work.Allows(ctx, authorizationv1.ResourceAttributes{
-			Verb: verb, Group: coordinationv1.GroupName, Resource: "leases", Namespace: medik8sLeases})
-		if err != nil {
-			return "", fmt.Errorf("lock Node %s for medik8s (apply rbac-medik8s.yaml): %w", l.run.Target.Node, err)
-		}
-	}
-	return "", nil
+	return "", l.c.MayLock(ctx, l.work, l.run.Target.Node, exists, err)
 }

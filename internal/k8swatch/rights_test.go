@@ -21,6 +21,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -90,7 +91,7 @@ var rights = []right{
 	{"fenced-management", client.ClusterGroup, "machinehealthchecks", watches, `custom(ClusterGVR("machinehealthchecks")`, sees},
 	{"fenced-management", client.ClusterGroup, "machinehealthchecks", "get", `ClusterResource("machinehealthchecks", r.Namespace)`, reports},
 	{"fenced-management", client.ClusterGroup, "machinehealthchecks/status", "patch", `api.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")`, reports},
-	{"fenced-management", client.ClusterGroup, "machines/status", "patch", `c.servers.Machines(t).Patch(`, acts},
+	{"fenced-management", client.ClusterGroup, "machines/status", "patch", `w.servers.Machines(t).Patch(`, acts},
 	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", watches, requestsCode, sees},
 	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get", `ReadCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
 	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
@@ -103,7 +104,7 @@ var rights = []right{
 	{"fenced-management", coordination, "leases", "list", `cl.Typed.Leases(namespace).List(`, sees},
 	{"fenced-management", "", "events", "create patch", `Typed.Events(namespace)`, acts},
 	{"kube-system/fenced", coordination, "leases", "create", `leases.Create(`, acts},
-	{"kube-system/fenced", coordination, "leases", "get", `Lease(ctx, ownLeaseNamespace, ownLease)`, acts},
+	{"kube-system/fenced", coordination, "leases", "get", `Lease(ctx, OwnLeaseNamespace, OwnLease)`, acts},
 	{"kube-system/fenced", coordination, "leases", "update", `leases.Update(`, acts},
 	{"fenced-release-pods", "", "pods", "delete", `Pods(p.Namespace).Delete(`, acts},
 	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "list", `VolumeAttachments().List(`, acts},
@@ -217,7 +218,7 @@ func TestObserveRights(t *testing.T) {
 	c, ctx := rigtest.Own(t, rig.Options{CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.Medik8s}}), rigtest.Context(t, 3*time.Minute)
 	forget(t, c, "fenced")
 	forget(t, c, "fenced-management")
-	require.NoError(t, c.Client().RbacV1().RoleBindings(ownLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
+	require.NoError(t, c.Client().RbacV1().RoleBindings(write.OwnLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
 	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/observe.yaml"))
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	k := watching(t, c)

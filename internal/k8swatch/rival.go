@@ -3,11 +3,11 @@ package k8swatch
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -54,13 +54,6 @@ func (l *looker) nodeLease(ctx context.Context) (string, error) {
 	return held.who, held.err
 }
 
-// isHandledByFenced reports whether fenced carries out all requests of a check.
-func isHandledByFenced(c *policy.Check) bool {
-	all := c.Templates()
-	others := slices.ContainsFunc(all, func(t policy.Template) bool { return !t.IsOwn() })
-	return len(all) > 0 && !others
-}
-
 // foreignRequest names a remediation request for the target that another
 // remediator carries out. Every existing request counts, also one that is being
 // deleted: its remediator may keep the host off until it is done.
@@ -71,7 +64,7 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 	places := l.requestPlaces()
 	for _, st := range l.c.requests.watched() {
 		kind := schema.GroupKind{Group: st.Group, Kind: st.Kind}
-		if kind == ownRequests {
+		if kind == client.OwnRequests {
 			continue // fenced carries these out
 		}
 		if at, _ := st.state(); at.IsZero() {
@@ -113,7 +106,7 @@ func (l *looker) foreignRequestIn(ctx context.Context, st *store, namespace stri
 func (l *looker) unreadRequests() string {
 	var covering []*policy.Check
 	note := func(c *policy.Check) {
-		if !isHandledByFenced(c) && l.covers(c) {
+		if !client.IsHandledByFenced(c) && l.covers(c) {
 			covering = append(covering, c)
 		}
 	}
@@ -158,4 +151,48 @@ func (l *looker) setContested(a remediate.Answer, who string) {
 		l.look.Seen.Contender = who
 	}
 	l.look.Seen.Contested = max(l.look.Seen.Contested, a)
+}
+
+// readNodeLease names who else holds medik8s' Lease on the Node.
+func (l *looker) readNodeLease(ctx context.Context) (string, error) {
+	if l.run.Target.Node == "" {
+		return "", nil
+	}
+	if exists, err := l.medik8sLeases(); err == nil && !exists { // otherwise the Lease itself tells
+		l.look.NoNodeLocks = true
+		return "", nil
+	}
+	return l.c.Foreign(ctx, l.work, l.run.Target.Node)
+}
+
+// request reads the remediation request of the run. Until the isolation nothing may be done without
+// it: its check may have given up on it, or it may be gone. So an error counts as one of the whole
+// API. After that the host must come back and its Node be restored, whatever the request says: it
+// only stays unknown whether another remediator was asked, and whether somebody still asks. // I20, I22
+func (l *looker) request(ctx context.Context) error {
+	q := l.run.Request
+	if q == nil || q.Kind == policy.MachineRequestKind { // the latter is the Machine, which is read anyway
+		return nil
+	}
+	found, err := l.c.Requests().Get(ctx, *q)
+	l.look.Request, l.look.RequestRead = found, err == nil
+	if !l.run.Isolated.IsZero() {
+		l.unread, err = err, nil
+	}
+	return err
+}
+
+// givenUpRequest names the check that has given up on the request of the run. It asks
+// the next remediator, so this one must stop. // I22
+func (l *looker) givenUpRequest(context.Context) (string, error) {
+	if q := l.look.Request; q != nil && !q.TimedOut.IsZero() {
+		return fmt.Sprintf("its check has given up on %s %s/%s and may ask another remediator", q.Kind, q.Namespace, q.Name), nil
+	}
+	return "", nil
+}
+
+// askedBy reports whether the holder of medik8s' Lease is the check that made the
+// request of the run.
+func (l *looker) askedBy(who string) bool {
+	return l.c.AskedBy(l.look.Request, who)
 }

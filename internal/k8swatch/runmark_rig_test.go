@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -59,7 +60,7 @@ func TestMarksComeAndGo(t *testing.T) {
 	n, err = c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "yes", n.Annotations["kept"])
-	for _, key := range markKeys {
+	for _, key := range client.MarkKeys {
 		assert.NotContains(t, n.Annotations, key)
 	}
 	gone := node

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 )
 
 // A mark changes nothing that policy reads, and goes with its object.
@@ -21,15 +22,15 @@ func TestMarkIsNoNews(t *testing.T) {
 	told(c)
 
 	marked := apiNode("a", "2", "True")
-	marked.Annotations = map[string]string{runAnnotation: "r-1", stepAnnotation: "PowerOn", instanceAnnotation: strings.Repeat("f", 1000)}
+	marked.Annotations = map[string]string{client.RunAnnotation: "r-1", client.StepAnnotation: "PowerOn", client.InstanceAnnotation: strings.Repeat("f", 1000)}
 	require.NoError(t, nodes.Update(marked))
 	machine := apiObject("Machine", "m", "2", nil)
-	machine.SetAnnotations(map[string]string{runAnnotation: "r-1"})
+	machine.SetAnnotations(map[string]string{client.RunAnnotation: "r-1"})
 	require.NoError(t, machines.Update(machine))
 	assert.False(t, told(c))
 	assert.Empty(t, c.Changes())
 	require.ElementsMatch(t, []event.RunMark{
-		{APIVersion: "v1", Kind: "Node", Name: "a", UID: "uid-1", Run: "r-1", Step: "PowerOn", Instance: strings.Repeat("f", maxMarkValue)},
+		{APIVersion: "v1", Kind: "Node", Name: "a", UID: "uid-1", Run: "r-1", Step: "PowerOn", Instance: strings.Repeat("f", client.MaxMarkValue)},
 		{APIVersion: "machine.openshift.io/v1beta1", Kind: "Machine", Namespace: "ns", Name: "m", UID: "u-m", Run: "r-1"},
 	}, c.Marked())
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -93,7 +94,7 @@ func TakeSurvey(ctx context.Context, of *Cluster, namespace string) (Survey, err
 	stop()
 	g.Wait()
 	s.Controllers = c.controllers(ctx, s.Servers)
-	s.Medik8s, s.Medik8sErr = c.medik8sNow(ctx)
+	s.Medik8s, s.Medik8sErr = c.Medik8s(ctx)
 	return s, nil
 }
 
@@ -219,8 +220,8 @@ func (c surveyor) controllers(ctx context.Context, servers []SurveyedServer) []S
 		{"OpenShift's bare-metal actuator", powerCycleLeader, client.MachineGroup, work, inMachineAPI(powerCycleLeader)},
 		{"Cluster API manager", clusterAPILeader, client.ClusterGroup, manage, manager(c.manage, clusterAPILeader)},
 		{"Metal3's Cluster API provider", metal3Leader, client.ClusterGroup, manage, manager(c.manage, metal3Leader)},
-		{"an installation of fenced that may act", ownLease, coordinationv1.GroupName, work, func(ctx context.Context) (string, error) {
-			return c.leaders.at(ctx, c.work.API(), metav1.NamespaceSystem, ownLease)
+		{"an installation of fenced that may act", write.OwnLease, coordinationv1.GroupName, work, func(ctx context.Context) (string, error) {
+			return c.leaders.at(ctx, c.work.API(), metav1.NamespaceSystem, write.OwnLease)
 		}},
 		{"medik8s' NodeHealthCheck operator", nodeCheckLeader, client.Medik8sGroup, work, manager(c.work, nodeCheckLeader)},
 	} {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -77,7 +78,7 @@ func TestSurvey(t *testing.T) { // I22
 	assert.Contains(t, alive[powerCycleLeader], "holds-"+powerCycleLeader)
 	assert.Contains(t, alive[checkLeader], "holds-"+checkLeader)
 	assert.Empty(t, alive[nodeCheckLeader])
-	assert.Empty(t, alive[ownLease])
+	assert.Empty(t, alive[write.OwnLease])
 
 	machine := policy.Machine{}
 	for _, ch := range s.Changes {

@@ -52,7 +52,7 @@ func GroupOf(apiVersion string) string {
 	return group
 }
 
-// ErrNotInstalled: no version of the API serves the kind. This is an answer, not
+// ErrNotInstalled says that no version of the API serves the kind. This is an answer, not
 // a failure.
 var ErrNotInstalled = errors.New("the kind is not installed")
 

@@ -181,6 +181,27 @@ func HasTaint(list []corev1.Taint, t corev1.Taint) bool {
 	return slices.ContainsFunc(list, func(o corev1.Taint) bool { return o.MatchTaint(&t) })
 }
 
+// IsReleasable reports whether a pod is to be forced out. One that tolerates the
+// taint is left where the Node stays: its controller would only put it there
+// again. One that was forced out already waits for its finalizers.
+func IsReleasable(p *corev1.Pod, isolation remediate.Isolation) bool {
+	forced := p.DeletionTimestamp != nil && p.DeletionGracePeriodSeconds != nil && *p.DeletionGracePeriodSeconds == 0
+	return !forced && !(isolation == remediate.IsolateTaint && toleratesOutOfService(p))
+}
+
+func toleratesOutOfService(p *corev1.Pod) bool {
+	for i := range p.Spec.Tolerations {
+		t := &p.Spec.Tolerations[i]
+		key := t.Key == OutOfService.Key || t.Key == "" && t.Operator == corev1.TolerationOpExists
+		effect := t.Effect == "" || t.Effect == OutOfService.Effect
+		value := t.Operator == corev1.TolerationOpExists || t.Value == OutOfService.Value
+		if key && effect && value {
+			return true
+		}
+	}
+	return false
+}
+
 // ObservedNode is what an observation says about a Node, except whether it is Ready.
 func ObservedNode(n *corev1.Node) remediate.Node {
 	return remediate.Node{

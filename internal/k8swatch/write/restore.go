@@ -1,10 +1,11 @@
-package k8swatch
+package write
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -192,18 +193,22 @@ func (c change) patch(n *corev1.Node) ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": meta, "spec": spec})
 }
 
-// restorer gives the Nodes of runs back what they had.
-type restorer struct {
-	work  *side
-	never neverRestore
+// Restored compares the live Node of a run with its backups: which saved keys are on it, and whether
+// nothing is missing. // I21
+func (w *Runs) Restored(run remediate.Run, backups [][]byte, live *corev1.Node) (readBack []string, all bool, err error) {
+	s, err := mergeBackups(backups, run.Restored, live.UID, w.never)
+	if err != nil {
+		return nil, false, err
+	}
+	return s.on(live), missing(s, live, run.Isolation).empty(), nil
 }
 
 // Restore gives the new Node what the old one had. A conflict is an error; the
 // next step finds what is still missing. It returns the saved keys that an answer of
 // the API server showed on the Node, also beside an error: their owner may take them
 // off before the next look. // I21
-func (r *restorer) Restore(ctx context.Context, run remediate.Run, backups [][]byte) (readBack []string, err error) {
-	cl := r.work.API()
+func (w *Runs) Restore(ctx context.Context, run remediate.Run, backups [][]byte) (readBack []string, err error) {
+	cl := w.servers.Work.API()
 	n, err := nodeAgain(ctx, cl, run.Target.Node)
 	if err != nil {
 		return nil, fmt.Errorf("restore Node %s: %w", run.Target.Node, err)
@@ -211,7 +216,7 @@ func (r *restorer) Restore(ctx context.Context, run remediate.Run, backups [][]b
 	if string(n.UID) != run.NewNodeUID {
 		return nil, fmt.Errorf("restore Node %s: its UID is not that of the Node that registered", run.Target.Node)
 	}
-	s, err := mergeBackups(backups, run.Restored, n.UID, r.never)
+	s, err := mergeBackups(backups, run.Restored, n.UID, w.never)
 	if err != nil {
 		return nil, err
 	}
@@ -254,4 +259,77 @@ func restoreParts(ctx context.Context, cl *client.Conn, n *corev1.Node, parts []
 func mayWriteParts(ctx context.Context, err error) bool {
 	return client.IsRefused(err) || apierrors.IsInternalError(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) ||
 		errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+}
+
+// What the kubelet or a controller writes on a Node by itself is not restored: it
+// describes the old Node, and its owner describes the new one. These lists are all
+// that fenced knows of it; the configuration adds to them (clusters[].neverRestore). managedFields,
+// which record the last writer of a key, do not decide that: a label that a
+// kubelet was once configured to set belongs to the Node even if the kubelet no
+// longer sets it. So zone, region and instance type are restored, too: it is the
+// same machine.
+
+// ownedKeys are keys of the kubelet and of its controllers. Sources: the
+// kubelet's initialNode and its reconcilers (hostname, os, arch, windows-build,
+// provided-node-ip, controller-managed-attach-detach), the CSI plugin manager
+// (csi nodeid), the TTL controller (ttl).
+var ownedKeys = []string{
+	"kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+	"node.kubernetes.io/windows-build", "volumes.kubernetes.io/controller-managed-attach-detach", "alpha.kubernetes.io/provided-node-ip",
+	"csi.volume.kubernetes.io/nodeid", "node.alpha.kubernetes.io/ttl",
+}
+
+// networkKeys are annotations in which a network plugin stores what it assigned
+// to the Node: subnets, tunnel addresses, keys. The deletion of the Node returned
+// these, so an old value may now belong to another Node. Annotations that people
+// set are not among them.
+var networkKeys = []string{
+	"flannel.alpha.coreos.com/backend-data", "flannel.alpha.coreos.com/backend-v6-data", "flannel.alpha.coreos.com/backend-type",
+	"flannel.alpha.coreos.com/kube-subnet-manager", "flannel.alpha.coreos.com/public-ip", "flannel.alpha.coreos.com/public-ipv6",
+	"projectcalico.org/IPv4IPIPTunnelAddr", "projectcalico.org/IPv4VXLANTunnelAddr", "projectcalico.org/IPv6VXLANTunnelAddr",
+	"projectcalico.org/VXLANTunnelMACAddr", "projectcalico.org/VXLANTunnelMACAddrV6",
+	"projectcalico.org/IPv4WireguardInterfaceAddr", "projectcalico.org/IPv6WireguardInterfaceAddr",
+	"projectcalico.org/WireguardPublicKey", "projectcalico.org/WireguardPublicKeyV6",
+	"node.antrea.io/mac-address", "node.antrea.io/transport-addresses", "node.antrea.io/wireguard-public-key",
+}
+
+// networkPrefixes belong to plugins that own all of their annotations on Nodes;
+// labels with these prefixes are set by people.
+var networkPrefixes = []string{"k8s.ovn.org/*", "network.cilium.io/*", "io.cilium.network.*"}
+
+// stateKeys are annotations in which a controller notes what it has seen of the boot that
+// is over: that the Node was ready once.
+var stateKeys = []string{"readiness.k8s.io/*"}
+
+// stateTaints are taints that a controller sets and takes off by the state of the Node:
+// the node lifecycle controller, the cloud provider, the medik8s remediators, the
+// operators of network plugins and CSI drivers, the node readiness controller, the
+// Cluster API, the cluster autoscaler and Karpenter. One that was saved is of the host
+// before its boot. A NoExecute one that comes back evicts pods.
+var stateTaints = []string{
+	"node.kubernetes.io/*", "node.cloudprovider.kubernetes.io/*", "medik8s.io/*",
+	"node.cilium.io/*", "*/agent-not-ready", "readiness.k8s.io/*", "node.cluster.x-k8s.io/*",
+	"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler",
+	"startup-taint.cluster-autoscaler.kubernetes.io/*", "status-taint.cluster-autoscaler.kubernetes.io/*", "ignore-taint.cluster-autoscaler.kubernetes.io/*",
+	"karpenter.sh/unregistered", "karpenter.sh/disrupted", "karpenter.sh/disruption",
+}
+
+// neverRestore are the patterns that an administrator adds to those above: of labels,
+// annotations and taints alike.
+type neverRestore []string
+
+func (more neverRestore) label(key string) bool { return matches(key, more, ownedKeys) }
+
+func (more neverRestore) annotation(key string) bool {
+	return matches(key, more, ownedKeys, networkKeys, networkPrefixes, stateKeys, client.MarkKeys)
+}
+
+func (more neverRestore) taint(key string) bool { return matches(key, more, stateTaints) }
+
+// matches says whether a key is one of some lists. In these * stands for any text without a slash.
+func matches(key string, lists ...[]string) bool {
+	return slices.ContainsFunc(slices.Concat(lists...), func(pattern string) bool {
+		is, err := path.Match(pattern, key)
+		return is && err == nil
+	})
 }

@@ -1,4 +1,4 @@
-package k8swatch
+package write
 
 import (
 	"context"
@@ -27,7 +27,7 @@ var (
 func TestDeletionOutlastsADeadWebhook(t *testing.T) {
 	t.Parallel()
 	webhook := client.RequestTimeout + time.Second // longer than a read may take
-	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+	c := runsAt(t, func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 		case <-time.After(webhook):
@@ -46,7 +46,7 @@ func TestDeletionOutlastsADeadWebhook(t *testing.T) {
 func TestPowerLockIsForOneBareMetalHost(t *testing.T) {
 	t.Parallel()
 	var patch []byte
-	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+	c := runsAt(t, func(w http.ResponseWriter, r *http.Request) {
 		patch, _ = io.ReadAll(r.Body)
 		status(w, http.StatusConflict, "Conflict", "h")
 	})
@@ -67,7 +67,7 @@ func TestThrottledWritesThatHurtAreNotRepeated(t *testing.T) {
 		t.Run(string(action), func(t *testing.T) {
 			t.Parallel()
 			var sent atomic.Int32
-			c := served(t, func(w http.ResponseWriter, _ *http.Request) {
+			c := runsAt(t, func(w http.ResponseWriter, _ *http.Request) {
 				if sent.Add(1) == 1 {
 					w.Header().Set("Retry-After", "1")
 					status(w, http.StatusTooManyRequests, "TooManyRequests", "n")
@@ -85,12 +85,6 @@ func TestThrottledWritesThatHurtAreNotRepeated(t *testing.T) {
 	}
 }
 
-// restored restores a Node from one backup.
-func restored(ctx context.Context, c *Cluster, r remediate.Run, backup []byte) error {
-	_, err := c.Restore(ctx, r, [][]byte{backup})
-	return err
-}
-
 // A restore that a dead webhook keeps from its end as a whole is tried in parts: it may
 // only be asked about some of them. // I21
 func TestRestoreIsTriedInPartsAfterATimeout(t *testing.T) {
@@ -104,7 +98,7 @@ func TestRestoreIsTriedInPartsAfterATimeout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var patches []string
-			c := served(t, func(w http.ResponseWriter, r *http.Request) {
+			c := runsAt(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.Method == http.MethodPatch {
 					body, err := io.ReadAll(r.Body)
 					assert.NoError(t, err)
@@ -116,7 +110,8 @@ func TestRestoreIsTriedInPartsAfterATimeout(t *testing.T) {
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = fmt.Fprintf(w, node, "")
 			})
-			require.Error(t, restored(t.Context(), c, run, backup))
+			_, err := c.Restore(t.Context(), run, [][]byte{backup})
+			require.Error(t, err)
 			require.Len(t, patches, 3, "the whole, and its parts")
 			assert.Contains(t, patches[1], `"labels":{"a":"1"}`)
 			assert.NotContains(t, patches[1], "annotations")
@@ -126,4 +121,28 @@ func TestRestoreIsTriedInPartsAfterATimeout(t *testing.T) {
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.False(t, mayWriteParts(over, context.DeadlineExceeded), "the time of all of them is over")
+}
+
+// A Node that is larger than what is saved is never isolated: nothing of it would come
+// back.
+func TestNodeThatCannotBeSavedIsRefused(t *testing.T) { // I21
+	for extra, saved := range map[int]bool{-1 << 10: true, 1: false} {
+		node := `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1","uid":"u1","resourceVersion":"1","annotations":{"a":"` +
+			strings.Repeat("a", maxBackup+extra) + `"}}}`
+		if saved {
+			node = strings.Replace(node, strings.Repeat("a", 1<<10), "", 1)
+		}
+		c := runsAt(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, node)
+		})
+		data, b, err := c.Backup(t.Context(), remediate.Target{Node: "n1", NodeUID: "u1"})
+		if !saved {
+			assert.ErrorContains(t, err, "more than the")
+			continue
+		}
+		require.NoError(t, err)
+		assert.Len(t, data, len(node))
+		assert.Equal(t, remediate.Backup{UID: "u1", ResourceVersion: "1"}, b)
+	}
 }

@@ -1,4 +1,4 @@
-package k8swatch
+package write
 
 import (
 	"encoding/hex"

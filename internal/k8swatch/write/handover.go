@@ -1,6 +1,7 @@
-package k8swatch
+package write
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,10 +27,17 @@ import (
 
 // Handovers makes the remediation requests of checks in place of their own
 // controllers. It changes only objects with the UID and the mark of a record.
-type Handovers struct{ c *Cluster }
+type Handovers struct {
+	servers    *client.Servers
+	carriesOut func(schema.GroupKind) bool
+	gate       func(*policy.Check) *policy.Check
+}
 
-// NewHandovers returns what makes the requests for other remediators in a cluster.
-func NewHandovers(c *Cluster) Handovers { return Handovers{c} }
+// NewHandovers returns what makes the requests for other remediators in a cluster. carriesOut reports whether fenced
+// carries out the requests of a kind; gate makes a check Invalid whose requests the view has not read.
+func NewHandovers(servers *client.Servers, carriesOut func(schema.GroupKind) bool, gate func(*policy.Check) *policy.Check) Handovers {
+	return Handovers{servers, carriesOut, gate}
+}
 
 // maxTemplate is how large a template may be, as JSON.
 const maxTemplate = 256 << 10
@@ -44,14 +52,14 @@ func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Te
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	s, kind := h.sideFor(check, ""), t.Kind+" of "+t.APIVersion
-	request, version := requestOf(t)
+	request, version := client.RequestOf(t)
 	if request.Group == "" {
 		return "", nil // the check is Invalid for that
 	}
 	if check.Kind != policy.FencePolicyKind && check.Source != "" && check.Source != "cluster" {
 		return "a check from a file cannot be handed over to fenced, except a FencePolicy; annotate the check in the cluster", nil
 	}
-	if h.c.cfg.carriesOut(request) {
+	if h.carriesOut(request) {
 		return fmt.Sprintf("fenced itself carries out every %s in this cluster (clusters[].metal3Remediations); use a FencedRemediationTemplate", request.Kind), nil
 	}
 	for _, need := range []schema.GroupKind{{Group: request.Group, Kind: t.Kind}, request} {
@@ -82,7 +90,7 @@ func (h Handovers) Missing(ctx context.Context, check *policy.Check, t policy.Te
 	} else if err != nil {
 		return "", err
 	}
-	if gated := h.c.requests.gateCheck(check); gated.Invalid != "" {
+	if gated := h.gate(check); gated.Invalid != "" {
 		return gated.Invalid, nil
 	}
 	return "", nil
@@ -111,11 +119,11 @@ func (h Handovers) forbidden(ctx context.Context, s *client.Server, kind schema.
 func (h Handovers) sideFor(check *policy.Check, machineAPI string) *client.Server {
 	if check.Kind == policy.FencePolicyKind && !check.SelectsNodes {
 		if machineAPI == "" {
-			return h.c.servers.Manage
+			return h.servers.Manage
 		}
-		return h.c.servers.Of(machineAPI)
+		return h.servers.Of(machineAPI)
 	}
-	return h.c.servers.Of(check.APIVersion)
+	return h.servers.Of(check.APIVersion)
 }
 
 // templateNamespace is the namespace of a template; "" if the Machine decides.
@@ -162,7 +170,7 @@ func (h Handovers) Prepare(ctx context.Context, check *policy.Check, t remediate
 		return Draft{}, err
 	}
 	if t.Machine != "" {
-		if d.machine, err = h.c.servers.Machine(ctx, t); err != nil {
+		if d.machine, err = h.servers.Machine(ctx, t); err != nil {
 			return Draft{}, fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
 		}
 		if string(d.machine.GetUID()) != t.MachineUID {
@@ -170,7 +178,7 @@ func (h Handovers) Prepare(ctx context.Context, check *policy.Check, t remediate
 		}
 	}
 	s := h.sideFor(check, t.MachineAPI)
-	d.together = s == h.c.servers.Of(t.MachineAPI)
+	d.together = s == h.servers.Of(t.MachineAPI)
 	if d.template, err = h.template(ctx, s, from, d.namespace); err != nil {
 		return Draft{}, fmt.Errorf("read the template %s %s/%s: %w", from.Kind, d.namespace, from.Name, err)
 	}
@@ -235,11 +243,11 @@ func (h Handovers) liveCheck(ctx context.Context, check *policy.Check) (*unstruc
 	var api dynamic.ResourceInterface
 	switch client.GroupOf(check.APIVersion) {
 	case client.Medik8sGroup:
-		api = h.c.servers.Work.API().Dynamic.Resource(client.NodeCheckGVR)
+		api = h.servers.Work.API().Dynamic.Resource(client.NodeCheckGVR)
 	case client.ClusterGroup:
-		api = h.c.servers.ClusterResource("machinehealthchecks", check.Namespace)
+		api = h.servers.ClusterResource("machinehealthchecks", check.Namespace)
 	default:
-		api = h.c.servers.Work.API().Dynamic.Resource(client.CheckGVR).Namespace(check.Namespace)
+		api = h.servers.Work.API().Dynamic.Resource(client.CheckGVR).Namespace(check.Namespace)
 	}
 	u, err := client.ReadCustom(ctx, api, client.GroupOf(check.APIVersion), check.Namespace, check.Name)
 	if err != nil {
@@ -328,4 +336,82 @@ func (h Handovers) change(ctx context.Context, o escalate.Object,
 		return false, fmt.Errorf("change %s: %w", o, err)
 	}
 	return wrote, nil
+}
+
+// Read reads what may be the object of a record; nil if it does not exist.
+// The error is an escalate.ErrNotServed if the API server does not serve the kind.
+func (h Handovers) Read(ctx context.Context, o escalate.Object) (*policy.Request, error) {
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
+	defer cancel()
+	_, u, err := h.object(ctx, o)
+	if err != nil || u == nil {
+		return nil, err
+	}
+	q, err := manifest.Request(u.Object)
+	if err != nil {
+		return nil, fmt.Errorf("decode %s: %w", o, err)
+	}
+	return &q, nil
+}
+
+// object reads the object of a record. It is nil if it does not exist. Only an answer of the cluster in
+// which it was made says so: a kubeconfig may point to another one now, and the management API may
+// have been added, moved or taken away. // I22
+func (h Handovers) object(ctx context.Context, o escalate.Object) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
+	s := h.servers.Work
+	if o.OnManagementAPI {
+		if s = h.servers.Manage; !s.IsApart() {
+			return nil, nil, fmt.Errorf("%s was made on the management API, and the configuration names none now; name it again, or give the record up", o)
+		}
+	}
+	cl := s.API()
+	api, u, err := h.find(ctx, s, o)
+	if err != nil && !errors.Is(err, escalate.ErrNotServed) || u != nil {
+		return api, u, err
+	}
+	switch on, unknown := cl.Identity(ctx); {
+	case unknown != nil:
+		return nil, nil, fmt.Errorf("%s was not found: %w", o, unknown)
+	case on != o.On || s.API() != cl:
+		return nil, nil, fmt.Errorf("%s was made in the cluster whose Namespace %s has the UID %s, and the kubeconfig points to the one with %s; point it to the former again, or give the record up",
+			o, client.IdentityNamespace, o.On, on)
+	}
+	return nil, nil, err
+}
+
+// find reads the object of a record; nil if it is not there.
+func (h Handovers) find(ctx context.Context, s *client.Server, o escalate.Object) (dynamic.ResourceInterface, *unstructured.Unstructured, error) {
+	api, err := h.requestsOf(ctx, s, o.APIVersion, o.Kind, o.Namespace)
+	if errors.Is(err, client.ErrNotInstalled) {
+		return nil, nil, fmt.Errorf("%w: %s of %s", escalate.ErrNotServed, o.Kind, o.APIVersion)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	u, err := client.ReadCustom(ctx, api, client.GroupOf(o.APIVersion), o.Namespace, o.Name)
+	switch {
+	case client.IsGone(err, o.Name):
+		return nil, nil, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("read %s: %w", o, err)
+	case !o.MayBe(string(u.GetUID()), u.GetAnnotations()[manifest.RequestMadeBy]):
+		return nil, nil, nil
+	}
+	return api, u, nil
+}
+
+// TemplateAttempts is how many power cycles fenced's own template of a check allows; 0 leaves that to the
+// configuration. The template need not exist where fenced itself evaluates the check.
+func (h Handovers) TemplateAttempts(ctx context.Context, check *policy.Check, t policy.Template, target remediate.Target) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
+	defer cancel()
+	namespace := cmp.Or(templateNamespace(check, t), target.Namespace)
+	u, err := h.template(ctx, h.sideFor(check, target.MachineAPI), t, namespace)
+	switch {
+	case errors.Is(err, client.ErrNotInstalled), client.IsGone(err, t.Name):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("read %s %s/%s: %w", t.Kind, namespace, t.Name, err)
+	}
+	return manifest.TemplateAttempts(u.Object)
 }

@@ -1,13 +1,17 @@
-package k8swatch
+package write
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,13 +35,24 @@ var (
 	ErrSecretIncomplete = errors.New("the Secret has no username or no password")
 )
 
+// Runs does the writes of runs, and the reads that only these need.
+type Runs struct {
+	servers *client.Servers
+	never   neverRestore
+}
+
+// NewRuns returns what does the writes of runs. never are patterns of keys that a Node does not get back.
+func NewRuns(servers *client.Servers, never []string) *Runs {
+	return &Runs{servers: servers, never: never}
+}
+
 // Backup reads the whole Node with an uncached read, as JSON, including fields
 // that this program does not know. It fails if the Node's UID is not that of the
 // target. // I2, I21
-func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error) {
+func (w *Runs) Backup(ctx context.Context, t remediate.Target) ([]byte, remediate.Backup, error) {
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
-	data, err := c.work.API().Typed.Core.Get().Resource("nodes").Name(t.Node).
+	data, err := w.servers.Work.API().Typed.Core.Get().Resource("nodes").Name(t.Node).
 		SetHeader("Accept", "application/json").DoRaw(ctx)
 	if err != nil {
 		return nil, remediate.Backup{}, fmt.Errorf("read Node %s: %w", t.Node, err)
@@ -61,11 +76,11 @@ func (c *Cluster) Backup(ctx context.Context, t remediate.Target) ([]byte, remed
 // Act does one write of a run, other than Restore. Each write has the UID, and where needed the
 // resourceVersion, of the decision as its precondition. Act is idempotent: if the
 // cluster is already in the wanted state, it returns nil. // I2
-func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
+func (w *Runs) Act(ctx context.Context, run remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
 	if a.Destructive() {
 		ctx = client.WithoutRetry(ctx)
 	}
-	api, manage := c.work.API(), c.manage.API()
+	api, manage := w.servers.Work.API(), w.servers.Manage.API()
 	switch a {
 	case remediate.SetPowerLock:
 		return setPowerLock(ctx, manage, run.Target.BareMetalHost, run.Target.BareMetalHostUID, holdValue)
@@ -85,7 +100,7 @@ func (c *Cluster) Act(ctx context.Context, run remediate.Run, a remediate.Action
 		return clearRequest(ctx, api, run.Target)
 	case remediate.DeleteTargetMachine:
 		if client.GroupOf(run.Target.MachineAPI) == client.ClusterGroup {
-			return c.mark(ctx, run)
+			return w.mark(ctx, run)
 		}
 		return deleteMachine(ctx, api, run.Target)
 	}
@@ -204,10 +219,10 @@ func deleteMachine(ctx context.Context, cl *client.Conn, t remediate.Target) err
 // Credentials reads the user name and password of a BMC. It removes surrounding
 // white space, as Metal3 does. The error wraps ErrSecretMissing or
 // ErrSecretIncomplete where these apply.
-func (c *Cluster) Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error) {
+func (w *Runs) Credentials(ctx context.Context, namespace, name string) (string, bmc.Secret, error) {
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
-	s, err := c.manage.API().Typed.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
+	s, err := w.servers.Manage.API().Typed.Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	if client.IsGone(err, name) {
 		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, ErrSecretMissing)
 	}
@@ -223,4 +238,103 @@ func (c *Cluster) Credentials(ctx context.Context, namespace, name string) (stri
 		return "", bmc.Secret{}, fmt.Errorf("read Secret %s/%s: %w", namespace, name, ErrSecretIncomplete)
 	}
 	return user, bmc.NewSecret(password), nil
+}
+
+// holdValue is that of the annotation with which we request that the power owner keeps
+// the host off. The bare-metal operator also powers the host off for it, hard.
+const holdValue = `{"mode":"hard"}`
+
+// Bounds of one release.
+const (
+	releaseAtMost = 200 // pods, and as many VolumeAttachments; the next look asks for the rest
+	releaseAtOnce = 8   // requests
+)
+
+// releasePods deletes the pods and the VolumeAttachments of the isolated Node, so
+// that others take their place without waiting for controllers. A pod is forced
+// out: the host that ran it is proven off. Each object is deleted by its UID. The
+// Node is read after the lists: if it is still as the isolation left it, each pod
+// in them was bound to it before, and none to a Node that registered since.
+// // I2, I7
+func releasePods(ctx context.Context, cl *client.Conn, run remediate.Run) error {
+	node := run.Target.Node
+	if run.Isolated.IsZero() {
+		return fmt.Errorf("release the pods of Node %s: its isolation is not on the record", node)
+	}
+	reading, cancel := client.WithReadTimeout(ctx)
+	defer cancel()
+	pods, _, err := cl.PodsOf(reading, node)
+	if err != nil {
+		return err
+	}
+	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool { return p.Spec.NodeName != node || !client.IsReleasable(&p, run.Isolation) })
+	attachments, attachmentsErr := cl.AttachmentsOf(reading, node)
+	if err := stillIsolated(reading, cl, run); err != nil {
+		return errors.Join(fmt.Errorf("release the pods of Node %s: %w", node, err), attachmentsErr)
+	}
+	writing, cancel := client.WithWriteTimeout(ctx)
+	defer cancel()
+	podsErr := releaseEach(pods, func(p *corev1.Pod) error { return releasePod(writing, cl, p) })
+	return errors.Join(podsErr, attachmentsErr,
+		releaseEach(attachments, func(a *storagev1.VolumeAttachment) error { return releaseAttachment(writing, cl, a) }))
+}
+
+// releaseEach releases the first of the objects, some at once. It returns one of
+// the errors.
+func releaseEach[T any](list []T, release func(*T) error) (first error) {
+	var g sync.WaitGroup
+	var mu sync.Mutex
+	places := make(chan struct{}, releaseAtOnce)
+	for i := range list[:min(len(list), releaseAtMost)] {
+		places <- struct{}{}
+		g.Go(func() {
+			defer func() { <-places }()
+			err := release(&list[i])
+			mu.Lock()
+			defer mu.Unlock()
+			first = cmp.Or(first, err)
+		})
+	}
+	g.Wait()
+	return first
+}
+
+// stillIsolated returns an error unless the Node is as the isolation left it.
+func stillIsolated(ctx context.Context, cl *client.Conn, run remediate.Run) error {
+	n, err := cl.Node(ctx, run.Target.Node)
+	seen := remediate.Node{Exists: remediate.No}
+	switch {
+	case client.IsGone(err, run.Target.Node):
+	case err != nil:
+		return err
+	default:
+		seen = client.ObservedNode(n)
+	}
+	switch {
+	case remediate.StillIsolated(run, seen):
+		return nil
+	case run.Isolation != remediate.IsolateTaint:
+		return errors.New("a Node of this name exists again")
+	}
+	return errors.New("the tainted Node is gone or is being deleted, it is another one, or it has booted since")
+}
+
+// releasePod forces a pod out.
+func releasePod(ctx context.Context, cl *client.Conn, p *corev1.Pod) error {
+	now := int64(0)
+	err := cl.Typed.Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.UID},
+	})
+	if err != nil && !client.IsGone(err, p.Name) {
+		return fmt.Errorf("delete pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	return nil
+}
+
+func releaseAttachment(ctx context.Context, cl *client.Conn, a *storagev1.VolumeAttachment) error {
+	err := cl.Typed.VolumeAttachments().Delete(ctx, a.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &a.UID}})
+	if err != nil && !client.IsGone(err, a.Name) {
+		return fmt.Errorf("delete VolumeAttachment %s: %w", a.Name, err)
+	}
+	return nil
 }

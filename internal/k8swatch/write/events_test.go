@@ -1,10 +1,11 @@
-package k8swatch
+package write
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -225,4 +226,12 @@ func TestEventIsBounded(t *testing.T) {
 	assert.NotContains(t, kubernetesEvent(n).Message, "\x00")
 	assert.Equal(t, metav1.NamespaceDefault, kubernetesEvent(n).Namespace, "of an object without a namespace")
 	assert.Equal(t, "a", string(kubernetesEvent(n).InvolvedObject.UID))
+}
+
+// An Event may quote what others wrote.
+func TestEventTextIsPrintable(t *testing.T) {
+	text := limitMessage("\x1b[2Jgone\r\n" + strings.Repeat("ä", maxEventMessage))
+	assert.LessOrEqual(t, len(text), maxEventMessage)
+	assert.NotContains(t, text, "\x1b")
+	assert.NotContains(t, text, "\n")
 }

@@ -1,7 +1,8 @@
-package k8swatch
+package write
 
 import (
 	"context"
+	"math"
 	"testing"
 	"time"
 
@@ -11,25 +12,26 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
 
 func ownLeaseOf(t *testing.T, ctx context.Context, c *rig.ControlPlane) *coordinationv1.Lease {
 	t.Helper()
-	l, err := c.Client().CoordinationV1().Leases(ownLeaseNamespace).Get(ctx, ownLease, metav1.GetOptions{})
+	l, err := c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Get(ctx, OwnLease, metav1.GetOptions{})
 	require.NoError(t, err)
 	return l
 }
 
 // aged lets a process believe that it has watched the Lease stand still for so long.
-func aged(k *Cluster, by time.Duration) {
-	k.announcer.mu.Lock()
-	defer k.announcer.mu.Unlock()
-	k.announcer.since = k.announcer.since.Add(-by)
+func aged(k *Announcer, by time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.since = k.since.Add(-by)
 }
 
-func announces(t *testing.T, ctx context.Context, k *Cluster, a Announcement) string {
+func announces(t *testing.T, ctx context.Context, k *Announcer, a Announcement) string {
 	t.Helper()
 	binds, foreign, err := k.Announce(ctx, a)
 	require.NoError(t, err)
@@ -41,7 +43,7 @@ func announces(t *testing.T, ctx context.Context, k *Cluster, a Announcement) st
 func unannounced(t *testing.T, ctx context.Context) *rig.ControlPlane {
 	t.Helper()
 	c := rigtest.Shared(t)
-	err := c.Client().CoordinationV1().Leases(ownLeaseNamespace).Delete(ctx, ownLease, metav1.DeleteOptions{})
+	err := c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Delete(ctx, OwnLease, metav1.DeleteOptions{})
 	require.True(t, err == nil || apierrors.IsNotFound(err), err)
 	return c
 }
@@ -51,7 +53,7 @@ func unannounced(t *testing.T, ctx context.Context) *rig.ControlPlane {
 func TestOneLeaseSaysWhoFences(t *testing.T) {
 	ctx := rigtest.Context(t, 3*time.Minute)
 	c := unannounced(t, ctx)
-	mine, theirs := dial(t, c), dial(t, c)
+	mine, theirs := announcerAt(t, c), announcerAt(t, c)
 	a, other := Announcement{"a", "store-1", 1}, Announcement{"z", "store-2", 7}
 
 	binds, foreign, err := mine.Announce(ctx, a)
@@ -75,7 +77,7 @@ func TestOneLeaseSaysWhoFences(t *testing.T) {
 	assert.Equal(t, renewed.ResourceVersion, ownLeaseOf(t, ctx, c).ResourceVersion)
 	old := ownLeaseOf(t, ctx, c)
 	old.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
-	_, err = c.Client().CoordinationV1().Leases(ownLeaseNamespace).Update(ctx, old, metav1.UpdateOptions{})
+	_, err = c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Update(ctx, old, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	assert.NotEmpty(t, announces(t, ctx, theirs, other), "it has moved")
 
@@ -97,7 +99,7 @@ func TestOneLeaseSaysWhoFences(t *testing.T) {
 func TestLeaseGoesToTheHigherEpoch(t *testing.T) {
 	ctx := rigtest.Context(t, 3*time.Minute)
 	c := unannounced(t, ctx)
-	one, two := dial(t, c), dial(t, c)
+	one, two := announcerAt(t, c), announcerAt(t, c)
 	require.Empty(t, announces(t, ctx, one, Announcement{"a", "store", 3}))
 	require.Empty(t, announces(t, ctx, two, Announcement{"b", "store", 4}))
 	assert.Contains(t, announces(t, ctx, one, Announcement{"a", "store", 3}), "owns the cluster now")
@@ -111,13 +113,13 @@ func TestLeaseOfTheSameName(t *testing.T) {
 	ctx := rigtest.Context(t, 3*time.Minute)
 	c := unannounced(t, ctx)
 	a := Announcement{"a", "store", 1}
-	before, after := dial(t, c), dial(t, c)
+	before, after := announcerAt(t, c), announcerAt(t, c)
 	require.Empty(t, announces(t, ctx, before, a))
 	require.Empty(t, announces(t, ctx, after, a))
 	assert.Contains(t, announces(t, ctx, before, a), "a copy of our store")
 	assert.Empty(t, announces(t, ctx, after, a))
 	assert.NotEmpty(t, announces(t, ctx, before, a))
-	assert.NotEmpty(t, announces(t, ctx, dial(t, c), Announcement{"b", "store", 1}), "another name in the same epoch: a copy, too")
+	assert.NotEmpty(t, announces(t, ctx, announcerAt(t, c), Announcement{"b", "store", 1}), "another name in the same epoch: a copy, too")
 }
 
 // A copy of the host that lives is not told from the host before its last boot: the
@@ -126,8 +128,8 @@ func TestLeaseOfTheSameNameInAnotherBoot(t *testing.T) {
 	ctx := rigtest.Context(t, 3*time.Minute)
 	c := unannounced(t, ctx)
 	a := Announcement{"a", "store", 1}
-	before, after := dial(t, c), dial(t, c)
-	before.announcer.process = processOf(bootTime().Add(-time.Hour), "before")
+	before, after := announcerAt(t, c), announcerAt(t, c)
+	before.process = processOf(bootTime().Add(-time.Hour), "before")
 	require.Empty(t, announces(t, ctx, before, a))
 	_, foreign, err := after.Announce(ctx, a)
 	require.ErrorContains(t, err, "another boot of this host")
@@ -136,7 +138,7 @@ func TestLeaseOfTheSameNameInAnotherBoot(t *testing.T) {
 	assert.Contains(t, announces(t, ctx, after, a), "a copy of our store")
 	require.Empty(t, announces(t, ctx, before, a), "and goes on")
 
-	rebooted := dial(t, c)
+	rebooted := announcerAt(t, c)
 	_, _, err = rebooted.Announce(ctx, a)
 	require.Error(t, err)
 	aged(rebooted, ownLeaseDuration)
@@ -162,10 +164,10 @@ func TestLeaseThatIsDamaged(t *testing.T) {
 	put := func(change func(*coordinationv1.Lease)) {
 		l := ownLeaseOf(t, ctx, c)
 		change(l)
-		_, err := c.Client().CoordinationV1().Leases(ownLeaseNamespace).Update(ctx, l, metav1.UpdateOptions{})
+		_, err := c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Update(ctx, l, metav1.UpdateOptions{})
 		require.NoError(t, err)
 	}
-	k := dial(t, c)
+	k := announcerAt(t, c)
 	a := Announcement{"a", "store", 2}
 	require.Empty(t, announces(t, ctx, k, a))
 	put(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil })
@@ -189,8 +191,8 @@ func TestLeaseThatIsDamaged(t *testing.T) {
 func TestLeaseThatCannotBeTaken(t *testing.T) {
 	c := rigtest.Own(t, rig.Options{})
 	ctx := rigtest.Context(t, 3*time.Minute)
-	k := dial(t, c)
-	require.NoError(t, c.Client().RbacV1().Roles(ownLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
+	k := announcerAt(t, c)
+	require.NoError(t, c.Client().RbacV1().Roles(OwnLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
 	a := Announcement{"a", "store", 1}
 	until(t, time.Minute, "it is forbidden", func() bool {
 		binds, foreign, err := k.Announce(ctx, a)
@@ -201,4 +203,17 @@ func TestLeaseThatCannotBeTaken(t *testing.T) {
 	assert.Zero(t, binds)
 	assert.Empty(t, foreign)
 	assert.Error(t, err)
+}
+
+// Whoever wrote the highest number of changes into a Lease does not keep fenced from taking it.
+func TestLeaseWithTheHighestNumberOfChangesIsTaken(t *testing.T) {
+	for was, want := range map[int32]int32{0: 1, 7: 8, math.MaxInt32: math.MaxInt32} {
+		holder := "nobody"
+		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseTransitions: &was}}
+		(&NodeLocks{holder: "fenced-1"}).holdNode(l, remediate.Run{}, time.Now())
+		assert.Equal(t, want, *l.Spec.LeaseTransitions)
+		l.Spec.LeaseTransitions, l.Spec.HolderIdentity = &was, nil
+		(&Announcer{}).takeLease(l, Announcement{Instance: "a"})
+		assert.Equal(t, want, *l.Spec.LeaseTransitions)
+	}
 }

@@ -1,11 +1,13 @@
-package k8swatch
+package write
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,14 +35,21 @@ const (
 	nodeLockDuration = 5 * time.Minute
 )
 
-// nodeLocks are the Leases on Nodes of the workload API, with the holder that fenced is.
-type nodeLocks struct {
-	work   *side
+// NodeLocks are the Leases on Nodes of the workload API, with the holder that fenced is.
+type NodeLocks struct {
+	work   *client.Server
 	shared *client.SharedReads
 	leases *client.LeaseClock
 	holder string
 	// request reads the remediation request of a run; nil if it is gone.
 	request func(context.Context, remediate.Request) (*policy.Request, error)
+}
+
+// NewNodeLocks returns the Leases on Nodes of a workload API. request reads the remediation request of a run.
+func NewNodeLocks(work *client.Server, shared *client.SharedReads, leases *client.LeaseClock, storeID string,
+	request func(context.Context, remediate.Request) (*policy.Request, error),
+) *NodeLocks {
+	return &NodeLocks{work: work, shared: shared, leases: leases, holder: ownHolder + storeID, request: request}
 }
 
 // LockNode takes or renews medik8s' Lease on the Node of a run, as a second interlock
@@ -50,10 +59,10 @@ type nodeLocks struct {
 // returns the holder as a sentence. At a step that is not destructive it only renews
 // what fenced holds: a Lease that medik8s took for its request to fenced is gone with
 // the Node, and medik8s takes it again for the new one. // I22
-func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time.Duration, foreign string, err error) {
+func (n *NodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time.Duration, foreign string, err error) {
 	ctx, cancel := context.WithTimeout(client.WithoutRetry(ctx), client.RequestTimeout)
 	defer cancel()
-	if installed, err := n.medik8sNow(ctx); err != nil || !installed {
+	if installed, err := n.Medik8s(ctx); err != nil || !installed {
 		return 0, "", err
 	}
 	api, name := n.work.API(), nodeLease+run.Target.Node
@@ -98,7 +107,7 @@ func (n *nodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time
 
 // UnlockNode deletes the Lease that LockNode took for this run. A Lease that somebody
 // else, or a later run, holds by now is left alone.
-func (n *nodeLocks) UnlockNode(ctx context.Context, run remediate.Run) error {
+func (n *NodeLocks) UnlockNode(ctx context.Context, run remediate.Run) error {
 	ctx, cancel := context.WithTimeout(client.WithoutRetry(ctx), client.RequestTimeout)
 	defer cancel()
 	api, name := n.work.API(), nodeLease+run.Target.Node
@@ -108,7 +117,7 @@ func (n *nodeLocks) UnlockNode(ctx context.Context, run remediate.Run) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("read Lease %s/%s: %w", medik8sLeases, name, err)
-	case !n.holdsNode(l) || l.Annotations[runAnnotation] != run.ID:
+	case !n.holdsNode(l) || l.Annotations[client.RunAnnotation] != run.ID:
 		return nil
 	}
 	uid := types.UID(l.UID)
@@ -121,13 +130,13 @@ func (n *nodeLocks) UnlockNode(ctx context.Context, run remediate.Run) error {
 }
 
 // holdsNode reports whether this installation holds a Lease on a Node.
-func (n *nodeLocks) holdsNode(l *coordinationv1.Lease) bool {
+func (n *NodeLocks) holdsNode(l *coordinationv1.Lease) bool {
 	return l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == n.holder
 }
 
 // holdNode changes a Lease on a Node so that we hold it for a run from now on. now is
 // the API server's time: medik8s ignores a Lease that was renewed in the future.
-func (n *nodeLocks) holdNode(l *coordinationv1.Lease, run remediate.Run, now time.Time) {
+func (n *NodeLocks) holdNode(l *coordinationv1.Lease, run remediate.Run, now time.Time) {
 	holder, seconds, at := n.holder, int32(nodeLockDuration/time.Second), metav1.NewMicroTime(now)
 	if !n.holdsNode(l) {
 		l.Spec.AcquireTime, l.Spec.LeaseTransitions = &at, nextTransition(l.Spec)
@@ -137,12 +146,12 @@ func (n *nodeLocks) holdNode(l *coordinationv1.Lease, run remediate.Run, now tim
 	if l.Annotations == nil {
 		l.Annotations = map[string]string{}
 	}
-	l.Annotations[runAnnotation] = run.ID
+	l.Annotations[client.RunAnnotation] = run.ID
 }
 
 // foreignNodeLease names who else holds a Lease on a Node at the API server's time; ""
 // if nobody does, or a check that asks fenced to remediate the Node. // I22
-func (n *nodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Lease, now time.Time) (string, error) {
+func (n *NodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Lease, now time.Time) (string, error) {
 	if n.holdsNode(l) {
 		return "", nil
 	}
@@ -158,7 +167,7 @@ func (n *nodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Leas
 	if err != nil {
 		return who, nil // any holder counts
 	}
-	if check := manifest.NodeHealthCheck(u.Object); isHandledByFenced(&check) {
+	if check := manifest.NodeHealthCheck(u.Object); client.IsHandledByFenced(&check) {
 		return "", nil
 	}
 	return who, nil
@@ -167,7 +176,7 @@ func (n *nodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Leas
 // unlessAsked returns foreign, the holder of a Lease on a Node as a sentence; "" if the holder
 // is the check that made the request of the run and has not given up on it: it holds the Node
 // for whoever carries the request out. // I22
-func (n *nodeLocks) unlessAsked(ctx context.Context, run remediate.Run, l *coordinationv1.Lease, foreign string) (string, error) {
+func (n *NodeLocks) unlessAsked(ctx context.Context, run remediate.Run, l *coordinationv1.Lease, foreign string) (string, error) {
 	if run.Request.Kind == policy.MachineRequestKind {
 		return foreign, nil
 	}
@@ -181,37 +190,47 @@ func (n *nodeLocks) unlessAsked(ctx context.Context, run remediate.Run, l *coord
 	return foreign, nil
 }
 
-// readNodeLease names who else holds medik8s' Lease on the Node.
-func (l *looker) readNodeLease(ctx context.Context) (string, error) {
-	if l.run.Target.Node == "" {
-		return "", nil
-	}
-	if exists, err := l.medik8sLeases(); err == nil && !exists { // otherwise the Lease itself tells
-		l.look.NoNodeLocks = true
-		return "", nil
-	}
+// Foreign names who else holds the Lease on a Node, by an uncached read; "" if nobody does. // I22
+func (n *NodeLocks) Foreign(ctx context.Context, api *client.Conn, node string) (string, error) {
 	ctx, clock := client.WithClock(ctx)
-	name := nodeLease + l.run.Target.Node
-	lease, err := l.work.Lease(ctx, medik8sLeases, name)
+	name := nodeLease + node
+	lease, err := api.Lease(ctx, medik8sLeases, name)
 	if client.IsGone(err, name) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("read Lease %s/%s: %w", medik8sLeases, name, err)
 	}
-	return l.c.foreignNodeLease(ctx, lease, clock.Now(time.Now()))
+	return n.foreignNodeLease(ctx, lease, clock.Now(time.Now()))
 }
 
-// medik8sNow reports whether medik8s is installed: whether the namespace of its Leases
+// MayLock asks the API server whether this user may lock a Node for medik8s, where that is installed: without
+// the right a run would wait in vain for its interlock. exists and notRead are what HasLeases answered.
+func (n *NodeLocks) MayLock(ctx context.Context, api *client.Conn, node string, exists bool, notRead error) error {
+	installed, err := n.isMedik8sInstalled(ctx, exists, notRead)
+	if err != nil || !installed {
+		return err
+	}
+	for _, verb := range []string{"create", "update"} {
+		err := api.Allows(ctx, authorizationv1.ResourceAttributes{
+			Verb: verb, Group: coordinationv1.GroupName, Resource: "leases", Namespace: medik8sLeases})
+		if err != nil {
+			return fmt.Errorf("lock Node %s for medik8s (apply rbac-medik8s.yaml): %w", node, err)
+		}
+	}
+	return nil
+}
+
+// Medik8s reports whether medik8s is installed: whether the namespace of its Leases
 // exists. Where fenced may not read that, medik8s counts as installed if the API
 // serves NodeHealthChecks.
-func (n *nodeLocks) medik8sNow(ctx context.Context) (bool, error) {
-	exists, err := n.hasMedik8sLeases(ctx)
+func (n *NodeLocks) Medik8s(ctx context.Context) (bool, error) {
+	exists, err := n.HasLeases(ctx)
 	return n.isMedik8sInstalled(ctx, exists, err)
 }
 
 // isMedik8sInstalled is the same by what is known of that namespace.
-func (n *nodeLocks) isMedik8sInstalled(ctx context.Context, exists bool, err error) (bool, error) {
+func (n *NodeLocks) isMedik8sInstalled(ctx context.Context, exists bool, err error) (bool, error) {
 	if apierrors.IsForbidden(err) && n.work.IsNotServed(ctx, client.Resource{Kind: policy.NodeHealthCheckKind, Group: client.Medik8sGroup, Plural: client.NodeCheckGVR.Resource}) {
 		return false, nil
 	}
@@ -221,9 +240,9 @@ func (n *nodeLocks) isMedik8sInstalled(ctx context.Context, exists bool, err err
 	return exists, nil
 }
 
-// hasMedik8sLeases reports whether the namespace of medik8s' Leases exists. Looks of the
+// HasLeases reports whether the namespace of medik8s' Leases exists. Looks of the
 // same moment share the read.
-func (n *nodeLocks) hasMedik8sLeases(ctx context.Context) (bool, error) {
+func (n *NodeLocks) HasLeases(ctx context.Context) (bool, error) {
 	return client.ReadShared(ctx, n.shared, "namespace "+medik8sLeases, func(ctx context.Context) (bool, error) {
 		ns, err := n.work.API().Typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
 		err = client.CheckObject(ns, err, "", medik8sLeases)
@@ -232,4 +251,22 @@ func (n *nodeLocks) hasMedik8sLeases(ctx context.Context) (bool, error) {
 		}
 		return err == nil, err
 	})
+}
+
+// AskedBy reports whether the holder of medik8s' Lease, in a sentence, is the check that made a request.
+func (n *NodeLocks) AskedBy(q *policy.Request, who string) bool { return madeBy(q, firstWord(who)) }
+
+// madeBy reports whether the holder of medik8s' Lease on a Node is the check that made a
+// request, and whose next remediator may be another one.
+func madeBy(q *policy.Request, holder string) bool {
+	check, is := strings.CutPrefix(holder, medik8sHolder)
+	return is && q != nil && slices.ContainsFunc(q.Owners, func(o policy.Owner) bool {
+		return o.Kind == policy.NodeHealthCheckKind && o.Name == check
+	})
+}
+
+// firstWord is the holder in a sentence about a Lease.
+func firstWord(s string) string {
+	word, _, _ := strings.Cut(s, " ")
+	return word
 }
