@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // Config is how to reach one cluster.
@@ -46,7 +49,7 @@ type Config struct {
 	// ControllerNamespaces are those in which the leader Lease of another remediator counts, beside
 	// the ones where they are installed by default.
 	ControllerNamespaces []string
-	// NeverRestore are patterns of further keys that a Node does not get back; see owned.go.
+	// NeverRestore are patterns of further keys that a Node does not get back; see write/restore.go.
 	NeverRestore []string
 	// Checks are the checks from files; the requests of their templates are
 	// watched, too.
@@ -190,6 +193,110 @@ func signal(c chan<- struct{}) {
 	}
 }
 
+// requestHolder begins the annotation of the requests that this installation holds for this
+// cluster.
+func (c Config) requestHolder() string { return c.StoreID + "/" + c.Name + "/" }
+
+// severalClusters returns why the Cluster API's objects cannot be evaluated; ""
+// if they can. If there are several Clusters, the Nodes that we see belong to
+// one. The Machines of the others would seem to have lost their Nodes, or be
+// matched with a Node of the same name.
+func (c *Cluster) severalClusters() string {
+	var names []string
+	for _, s := range c.manage.watched() {
+		if s.Group == client.ClusterGroup && s.Kind == "Cluster" {
+			s.mu.Lock()
+			for name := range s.items {
+				names = append(names, name.namespace+"/"+name.name)
+			}
+			s.mu.Unlock()
+		}
+	}
+	if len(names) < 2 {
+		return ""
+	}
+	slices.Sort(names)
+	return fmt.Sprintf("Clusters %s and %s are both on this API, but the Nodes belong to one of them: set management.clusterName", names[0], names[1])
+}
+
+// withholdClusterAPI replaces objects of the Cluster API with an error, so that
+// they are neither evaluated nor treated as absent.
+func withholdClusterAPI(ch *policy.Change, why string) {
+	if ch.Value == nil || client.GroupOf(ch.ID.APIVersion) != client.ClusterGroup {
+		return
+	}
+	switch v := ch.Value.(type) {
+	case *policy.Machine:
+		ch.Value, ch.Err = nil, errors.New(why)
+	case *policy.Check:
+		barred := *v
+		barred.Invalid = why
+		ch.Value = &barred
+	}
+}
+
+// journalClusterAPI journals all objects of the Cluster API again, after the
+// reason to withhold them appeared or disappeared.
+func (c *Cluster) journalClusterAPI() {
+	for _, s := range c.manage.watched() {
+		if s.Group == client.ClusterGroup {
+			s.journalAll()
+		}
+	}
+}
+
+// Requests writes what fenced tells the remediation requests that it carries out.
+type Requests struct {
+	write.Requests
+	c *Cluster
+}
+
+// Requests returns what writes to the requests of the cluster.
+func (c *Cluster) Requests() Requests { return Requests{c.writesRequests, c} }
+
+// TemplateAttempts is how many power cycles fenced's own template of a check allows; see write.Handovers.
+func (r Requests) TemplateAttempts(ctx context.Context, check *policy.Check, t policy.Template, target remediate.Target) (int, error) {
+	return NewHandovers(r.c).TemplateAttempts(ctx, check, t, target)
+}
+
+// ClearStale removes the annotation that requests the remediation of a Machine
+// whose Node is Ready without it. It does nothing if another remediator may have begun:
+// without the annotation that one would leave the host off. // I22
+func (r Requests) ClearStale(ctx context.Context, t remediate.Target) (removed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
+	defer cancel()
+	who, err := r.c.leaders.at(ctx, r.c.work.API(), machineAPINamespace, powerCycleLeader)
+	if err != nil || who != "" {
+		return false, err
+	}
+	u, err := r.c.servers.Machine(ctx, t)
+	switch {
+	case client.IsGone(err, t.Machine), err == nil && string(u.GetUID()) != t.MachineUID:
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
+	}
+	for key := range u.GetAnnotations() {
+		if strings.HasPrefix(key, startedMarks) {
+			return false, fmt.Errorf("clear the request of Machine %s: its annotation %s says that another remediator has begun; "+
+				"let that one finish, or remove its annotations", t.MachineKey(), key)
+		}
+	}
+	n, err := r.c.work.API().Node(ctx, t.Node)
+	if err != nil {
+		return false, fmt.Errorf("read Node %s: %w", t.Node, err)
+	}
+	if !policyNode(n).Ready() {
+		return false, nil
+	}
+	err = r.Clear(ctx, t)
+	return err == nil, err
+}
+
+// startedMarks begins the annotations that OpenShift's bare-metal actuator leaves on a
+// Machine whose host it has begun to switch.
+const startedMarks = "remediation.metal3.io/"
+
 // What writes to the cluster; see package write.
 type (
 	Announcement = write.Announcement
@@ -208,7 +315,3 @@ func CheckKubeconfig(kubeconfig string) (secrets []string, err error) {
 
 // LogTo sends to w what client-go logs by itself; see client.LogTo.
 func LogTo(w io.Writer) { client.LogTo(w) }
-
-// requestHolder begins the annotation of the requests that this installation holds for this
-// cluster.
-func (c Config) requestHolder() string { return c.StoreID + "/" + c.Name + "/" }

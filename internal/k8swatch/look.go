@@ -10,8 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -251,4 +253,104 @@ func (l *looker) volumes(ctx context.Context) error {
 // isReleasing reports whether the run deletes the pods of its Node in this step.
 func isReleasing(r *remediate.Run) bool {
 	return r.Limits.ReleasePods && r.Step == remediate.PowerOn && r.Abandon == "" && r.Target.Node != ""
+}
+
+// cluster reads the Cluster of the Machine.
+func (l *looker) cluster(ctx context.Context) error {
+	m := l.look.FreshMachine
+	if m == nil || m.Group() != client.ClusterGroup || m.ClusterName == "" {
+		return nil
+	}
+	u, err := client.ReadCustom(ctx, l.c.servers.ClusterResource("clusters", m.Namespace), client.ClusterGroup, m.Namespace, m.ClusterName)
+	if client.IsGone(err, m.ClusterName) {
+		return nil
+	}
+	var found policy.Cluster
+	if err == nil {
+		found, err = manifest.Cluster(u.Object)
+	}
+	if err != nil {
+		return fmt.Errorf("read Cluster %s/%s: %w", m.Namespace, m.ClusterName, err)
+	}
+	l.look.Cluster = &found
+	return nil
+}
+
+// maxMembers is more members than etcd can have.
+const maxMembers = 50
+
+// members reads the members of etcd and their Nodes. // I12
+func (l *looker) members(ctx context.Context) error {
+	if !l.run.ControlPlane {
+		return nil // only needed for a control-plane target
+	}
+	var pods []corev1.Pod
+	for _, s := range policy.PodSpaces {
+		if s.Etcd == "" {
+			continue
+		}
+		list, err := l.work.Pods(ctx, s.Namespace, metav1.ListOptions{LabelSelector: s.Label + "=" + s.Etcd, Limit: maxMembers})
+		if err != nil {
+			return fmt.Errorf("list the etcd Pods of %s: %w", s.Namespace, err)
+		}
+		if list.Continue != "" {
+			return fmt.Errorf("list the etcd Pods of %s: there are more than %d", s.Namespace, maxMembers)
+		}
+		pods = append(pods, list.Items...)
+	}
+	found := make([]policy.Member, len(pods))
+	errs := make([]error, len(pods))
+	var g sync.WaitGroup
+	for i := range pods {
+		g.Go(func() { found[i], errs[i] = l.member(ctx, policyPod(&pods[i])) })
+	}
+	g.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	l.look.Members, l.look.MembersKnown = found, true
+	return nil
+}
+
+// member is healthy if its Pod is Ready on a Ready Node.
+func (l *looker) member(ctx context.Context, p *policy.Pod) (policy.Member, error) {
+	m := policy.Member{Node: p.Node}
+	if p.Node == "" || !p.Ready {
+		return m, nil
+	}
+	n, err := l.work.Node(ctx, p.Node)
+	if client.IsGone(err, p.Node) {
+		return m, nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("read Node %s of an etcd member: %w", p.Node, err)
+	}
+	m.Healthy = policyNode(n).Ready()
+	return m, nil
+}
+
+// apiState summarizes errors: a refusal by the API is different from no answer.
+func apiState(errs []error) remediate.APIState {
+	shut := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+	switch {
+	case len(errs) == 0:
+		return remediate.APIReachable
+	case slices.ContainsFunc(errs, shut):
+		return remediate.APIForbidden
+	}
+	return remediate.APIUnreachable
+}
+
+// Pods lists the pods that are bound to a Node, as namespace/name, with an uncached read. more
+// says that there are others.
+func (c *Cluster) Pods(ctx context.Context, node string) (names []string, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
+	defer cancel()
+	pods, more, err := c.work.API().PodsOf(ctx, node)
+	for i := range pods {
+		names = append(names, pods[i].Namespace+"/"+pods[i].Name)
+	}
+	return names, more, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -269,4 +270,128 @@ func (s *store) listNow(ctx context.Context, namespace string) ([]unstructured.U
 		return nil, fmt.Errorf("there are more than %d", client.PageSize)
 	}
 	return list.Items, nil
+}
+
+// A check of a namespace concerns the Machines there. The controllers of OpenShift and of the Cluster
+// API make its requests in that namespace, that of medik8s in the one of the template. So a kind that
+// only such checks name is one of requests there, and for those Machines: whoever may write a check
+// could name any kind, also one of which every Machine owns an object. // I2
+
+// counts reports whether the requests of a kind count in a namespace. Without a check that names the
+// kind nobody knows, so they do.
+func (w wish) counts(namespace string) bool {
+	return w.always || w.namespaces == nil || w.namespaces[namespace]
+}
+
+// setNamespaces notes where the requests of a kind count in the view. If that changed, they are told again:
+// what counts no longer goes. r.mu is held.
+func (r *requestKinds) setNamespaces(k requestKind, w wish) {
+	var now map[string]bool
+	if !w.always {
+		now = w.namespaces
+	}
+	if before, known := r.namespaces[k]; known && maps.Equal(before, now) {
+		return
+	}
+	r.namespaces[k] = now
+	r.stores[k].journalAll()
+}
+
+// counts reports whether requests of a kind in a namespace count in the view.
+func (r *requestKinds) counts(k requestKind, namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	in := r.namespaces[k]
+	return in == nil || in[namespace]
+}
+
+// requestPlaces is where requests may be for one target, by the checks as they are now: the view may follow
+// later. // I22
+type requestPlaces struct {
+	rules   *policy.Rules
+	checks  []*policy.Check
+	wishes  map[requestKind]wish
+	machine *policy.Machine // also one that is gone: its remediator may still be at work
+	node    *policy.Node
+	side    *side // of the machine
+}
+
+func (l *looker) requestPlaces() requestPlaces {
+	p := requestPlaces{rules: l.c.cfg.rules(), wishes: l.c.templates(), machine: l.look.FreshMachine, node: l.look.FreshNode}
+	eachCheck(l.c, func(c *policy.Check) { p.checks = append(p.checks, c) })
+	if t := l.run.Target; p.machine == nil && t.Machine != "" {
+		p.machine = &policy.Machine{APIVersion: t.MachineAPI, Namespace: t.Namespace}
+	}
+	if p.machine != nil {
+		p.side = l.c.sideOf(p.machine.APIVersion)
+	}
+	return p
+}
+
+// of lists the namespaces where requests of a kind may be for the target. What anybody writes elsewhere is no
+// request for it, and so many of them that a list has no end delay nothing.
+func (p *requestPlaces) of(k requestKind) []string {
+	spaces, w := p.rules.RequestSpaces(p.checks, k.side.IsApart(), p.machine, p.node), p.wishes[k]
+	if p.machine != nil && p.side == k.side && w.counts(p.machine.Namespace) {
+		return spaces
+	}
+	return slices.DeleteFunc(spaces, func(namespace string) bool { return !w.counts(namespace) })
+}
+
+// author is a namespace on an API server whose checks name kinds of requests.
+type author struct {
+	side      *side
+	namespace string
+}
+
+// chosenKinds returns the kinds that are watched: all that an administrator named, and as many as there is room for of those that
+// only checks in namespaces name; full says that there is no more room. The namespaces have their turns, first those that
+// clusters[] names: whoever may write checks in one takes the places of no other. // I18
+func chosenKinds(wanted map[requestKind]wish, rules *policy.Rules) (chosen map[requestKind]bool, full bool) {
+	chosen = map[requestKind]bool{}
+	named := map[author][]requestKind{}
+	for k, w := range wanted {
+		if chosen[k] = w.always; w.always {
+			continue
+		}
+		for namespace := range w.namespaces {
+			named[author{k.side, namespace}] = append(named[author{k.side, namespace}], k)
+		}
+	}
+	free := maxRequestKinds
+	for _, first := range []bool{true, false} {
+		turns := slices.DeleteFunc(slices.SortedFunc(maps.Keys(named), author.compare), func(a author) bool { return a.isTrusted(rules) != first })
+		for _, a := range turns {
+			slices.SortFunc(named[a], func(x, y requestKind) int { return strings.Compare(x.kind.String(), y.kind.String()) })
+		}
+		for at := 0; len(turns) > 0; at++ {
+			turns = slices.DeleteFunc(turns, func(a author) bool { return at == len(named[a]) })
+			for _, a := range turns {
+				if k := named[a][at]; !chosen[k] && free > 0 {
+					chosen[k] = true
+					free--
+				}
+			}
+		}
+	}
+	return chosen, free == 0
+}
+
+// isTrusted reports whether the administrator named the namespace as one of the Machines of the cluster.
+func (a author) isTrusted(rules *policy.Rules) bool {
+	if a.side.IsApart() {
+		return rules.TrustsChecks(policy.ClusterAPIV1Beta2, a.namespace)
+	}
+	return rules.TrustsChecks("", a.namespace)
+}
+
+// compare orders authors independent of the order of the checks; those of the cluster come first.
+func (a author) compare(b author) int {
+	switch {
+	case a.side == b.side:
+		return strings.Compare(a.namespace, b.namespace)
+	case b.side.IsApart():
+		return -1
+	}
+	return 1
 }
