@@ -38,10 +38,11 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager and kubectl once (about 17 minutes on 2 cores)
 	CGO_ENABLED=0 $(GO) run ./test/rig/warm
 
-# Two halves at once keep two cores busy, the longest packages first. Where only the test's own harness could race, the race detector
-# finds nothing: programs as processes, the search over a function without goroutines, and the
-# simulations of fenced with a rule broken on purpose. No result is taken from the cache: go does not see what a test builds or
-# runs as a program. Binaries without debugging tables link in a third of the time; stack traces do not need them.
+# Two halves at once keep two cores busy, the longest packages first. The race detector runs where the product shares a process with
+# the test. It does not where it would see the harness alone (the daemon is a program of its own there), nor in the search over a
+# function without goroutines and the simulations of fenced with a rule broken on purpose; make race, part of the soak, has it nearly
+# everywhere. No result is taken from the cache: go does not see what a test builds or runs as a program. Binaries without debugging
+# tables link in a third of the time; stack traces do not need them.
 ALONE := ^(TestExplore|TestAuditsNoticeMutants)
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 PROGRAMS := ./test/e2e ./packaging ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs

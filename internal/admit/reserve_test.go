@@ -62,7 +62,8 @@ func TestReserveChecksAllLimits(t *testing.T) {
 
 // A Node that a GitOps tool created again has no zone label, and the second attempt takes it for
 // its target: the host still counts in the zone where the run began, and after a change of the
-// owner, which does not know that zone, in every zone. // I11
+// owner, which does not know that zone, in every zone. So it does where the record of the run that deleted the
+// Node is lost, and no kubelet has registered the new one yet. // I11
 func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
 	const key = "zone"
 	r := remediate.Run{ID: "r1", Step: remediate.PowerOff, Attempt: 1, Target: remediate.Target{Node: "n-1", NodeUID: "u-1"}}
@@ -72,17 +73,20 @@ func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
 		uid      string            // of the Node as it is now, which is also the target's
 		node     map[string]string // its labels
 		known    bool              // this daemon started the run, in zone a
+		boot     string            // "" if no kubelet has registered it
 		inA, inB bool
 	}{
-		{"as at the start", 1, "u-1", map[string]string{key: "a"}, true, true, false},
-		{"never had a label", 1, "u-1", nil, false, false, false},
-		{"created again", 2, "u-2", nil, true, true, false},
-		{"created again, another owner", 2, "u-2", nil, false, true, true},
-		{"another machine has its name", 2, "u-2", map[string]string{key: "b"}, true, true, false},
-		{"created again with its label", 2, "u-2", map[string]string{key: "b"}, false, false, true},
+		{"as at the start", 1, "u-1", map[string]string{key: "a"}, true, "b", true, false},
+		{"never had a label", 1, "u-1", nil, false, "b", false, false},
+		{"created again", 2, "u-2", nil, true, "b", true, false},
+		{"created again, the run lost, not registered", 1, "u-1", nil, false, "", true, true},
+		{"created again with its label, not registered", 1, "u-1", map[string]string{key: "b"}, false, "", false, true},
+		{"created again, another owner", 2, "u-2", nil, false, "b", true, true},
+		{"another machine has its name", 2, "u-2", map[string]string{key: "b"}, true, "b", true, false},
+		{"created again with its label", 2, "u-2", map[string]string{key: "b"}, false, "b", false, true},
 	} {
 		b := NewBook(BookOptions{Name: "c"}, time.Now())
-		n := &policy.Node{Name: "n-1", UID: c.uid, Labels: c.node}
+		n := &policy.Node{Name: "n-1", UID: c.uid, Labels: c.node, BootID: c.boot}
 		b.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
 		r.Attempt, r.Target.NodeUID = c.attempt, c.uid
 		r.NodeLabels = nil

@@ -18,8 +18,14 @@ func zoneOf(l *policy.Ledger, key string, r *remediate.Run) (zone string, known 
 	if zone := r.NodeLabels[key]; zone != "" {
 		return zone, true
 	}
-	if n := l.Node(r.Target.Node); n != nil && (n.Labels[key] != "" || r.Attempt <= 1 && n.UID == r.Target.NodeUID) {
+	n := l.Node(r.Target.Node)
+	switch ours := n != nil && n.UID == r.Target.NodeUID; {
+	case n != nil && n.Labels[key] != "":
 		return n.Labels[key], true
+	case ours && n.BootID == "":
+		return "", false
+	case ours && r.Attempt <= 1:
+		return "", true
 	}
 	return "", r.NodeLabels != nil
 }

@@ -35,7 +35,7 @@ const (
 // Step is what is to be done next with an object.
 type Step struct {
 	Do Do
-	// Why is why it is done, or what is waited for.
+	// Why says why it is done, or what is waited for.
 	Why string
 	// Over: the time of the template is over, or its remediator failed. The record must say so
 	// before the step is done: the next template follows then.

@@ -18,7 +18,7 @@ type Record struct {
 	Version uint64 `json:"-"`
 	// Key is that of the record in the store; empty before it was stored.
 	Key string `json:"-"`
-	// Unreadable is why the stored record cannot be read; "" if it was. Then nothing but the ID and
+	// Unreadable says why the stored record cannot be read; "" if it was. Then nothing but the ID and
 	// the target is known.
 	Unreadable string `json:"-"`
 	// Check is the mark of the check.

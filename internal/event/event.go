@@ -4,6 +4,7 @@ package event
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -135,3 +136,35 @@ func (s *Stream) After(ctx context.Context, seq uint64) ([]Event, error) {
 		}
 	}
 }
+
+// KubeEvent is a Kubernetes Event about one object: internal/report words it, and
+// internal/k8swatch writes it.
+type KubeEvent struct {
+	// The object. One without a Namespace is of the whole cluster.
+	APIVersion, Kind, Namespace, Name, UID string
+	// OnManagementAPI: it is on a separate management API, where its kind alone does not say so.
+	OnManagementAPI bool
+
+	At      time.Time
+	Warning bool
+	// Reason is a CamelCase word, Message a sentence.
+	Reason, Message string
+}
+
+// RunMark says on a Node or a Machine which run is open on it, as annotations.
+type RunMark struct {
+	// The object.
+	APIVersion, Kind, Namespace, Name, UID string
+
+	// Run is the ID of the run; if it is empty, the object carries no mark, or is to carry
+	// none.
+	Run string
+	// Step is the step that the run was in when the mark was written, and Instance the
+	// daemon that carries it out.
+	Step, Instance string
+}
+
+// PerhapsRecorded says whether a record may become durable although its writer has stopped
+// waiting for it. Then the caller reports each time what was not done, or the log would say
+// more than was done. // I24
+func PerhapsRecorded(err error) bool { return errors.Is(err, context.DeadlineExceeded) }

@@ -81,7 +81,7 @@ type Facts struct {
 	OwnerSource  string
 	Paused       string
 	Held         string
-	// Quarantined is why the daemon does not fence a host that was fenced too
+	// Quarantined says why the daemon does not fence a host that was fenced too
 	// often, QuarantinedUntil when that ends. It does not bind people. // I15
 	Quarantined      string
 	QuarantinedUntil time.Time
@@ -94,7 +94,7 @@ type Facts struct {
 	QuietUntil      time.Time
 	ClusterNodes    int
 	ClusterNotReady int
-	// NodesMismatch is why the visible Nodes are not those of this cluster.
+	// NodesMismatch says why the visible Nodes are not those of this cluster.
 	NodesMismatch string
 	InFlight      int
 	// InFlightTotal is the number of open runs in all clusters.
@@ -134,7 +134,7 @@ type Facts struct {
 	FrozenReason reason.Code
 	// Duplicate names another host with the same machine. // I9
 	Duplicate string
-	// OwnHost is why the target is the host that this daemon runs on.
+	// OwnHost says why the target is the host that this daemon runs on.
 	OwnHost   string
 	Protected bool
 
@@ -156,7 +156,7 @@ type Facts struct {
 
 	// NodeAlive: Ready is Unknown, but the kubelet still renews its Lease.
 	NodeAlive bool
-	// LeaseTooLong is why fenced cannot wait for a renewal of the kubelet's Lease. // I5
+	// LeaseTooLong says why fenced cannot wait for a renewal of the kubelet's Lease. // I5
 	LeaseTooLong string
 	LastRunEnded time.Time
 	// FailedRunsInARow counts the newest runs of the host without success among
@@ -192,4 +192,24 @@ type IdentityFact struct {
 	Verdict IdentityVerdict
 	// Why explains an identity that is not proven, and says what to do; it may be empty.
 	Why string
+}
+
+// DeletionFact is what is known for a run that deletes a Machine and switches no
+// power.
+type DeletionFact struct {
+	// InProgress counts the Machines of the check whose deletion was asked for, and of
+	// which the Machine or its Node still exists.
+	InProgress int
+	// LastHour is the number of such runs that the cluster started in the last hour.
+	// Next is when the bucket has a token for the next one.
+	LastHour int
+	Next     time.Time
+	// Last is the last deletion of a Machine of the same controller; zero: none is
+	// known. FailedReplacements counts the Machines that the controller made in place
+	// of deleted ones and that failed before they were ever Ready, in a row.
+	Last               time.Time
+	FailedReplacements int
+	// StartingUntil is when the start-up timeout of a replacement ends that was never
+	// Ready and has not failed itself; zero: the Machine is none.
+	StartingUntil time.Time
 }

@@ -151,7 +151,6 @@ func TestAdministratorPassesTheModeAndNothingElse(t *testing.T) {
 	assert.Equal(t, []reason.Code{reason.Observing}, refusals(guard.Gates(limits(), f, epoch)), "fenced's own decision")
 }
 
-// TestGuardsLimits stands one step before each objection above.
 // What a person ordered once waives nothing when fenced tries again by itself, and still counts for
 // the mode.
 func TestOwnRetryOfAFenceByHandWaivesNothing(t *testing.T) {
@@ -184,6 +183,7 @@ func TestModeAllows(t *testing.T) {
 	}
 }
 
+// TestGuardsLimits stands one step before each objection above.
 func TestGuardsLimits(t *testing.T) {
 	for name, spoil := range map[string]func(*guard.Facts){
 		"armed observer":        func(f *guard.Facts) { f.Mode, f.Armed = guard.ModeObserve, true },

@@ -2,9 +2,11 @@ package guard
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // day is the window of the limit on runs per host.
@@ -37,12 +39,7 @@ func rateGuards(l Limits, f Facts, now time.Time) []reason.Gate {
 // intervalGuard requires MinPowerInterval between two runs on one host, and twice
 // as much for each further failed run in a row. // I15
 func intervalGuard(l Limits, f Facts, now time.Time) reason.Gate {
-	wait := l.MinPowerInterval
-	for n := 1; n < f.FailedRunsInARow && wait < day; n++ {
-		wait *= 2
-	}
-	wait = min(wait, max(day, l.MinPowerInterval))
-	free := now
+	wait, free := doubled(l.MinPowerInterval, f.FailedRunsInARow, max(day, l.MinPowerInterval)), now
 	if !f.LastRunEnded.IsZero() {
 		free = f.LastRunEnded.Add(wait)
 	}
@@ -51,6 +48,14 @@ func intervalGuard(l Limits, f Facts, now time.Time) reason.Gate {
 		value += fmt.Sprintf("; %d runs in a row failed", f.FailedRunsInARow)
 	}
 	return reason.NewGate("powerInterval", !now.Before(free), reason.PowerInterval, value, wait.String(), "guards.minPowerInterval").PassesFrom(free)
+}
+
+// doubled is a wait that doubles with each failure after the first, up to most.
+func doubled(wait time.Duration, failures int, most time.Duration) time.Duration {
+	for n := 1; n < failures && wait < most; n++ {
+		wait *= 2
+	}
+	return min(wait, most)
 }
 
 // totalInFlightGuard limits the open runs in all clusters. It always allows one.
@@ -123,4 +128,97 @@ func lastRunText(ended, now time.Time) string {
 		return "no run yet"
 	}
 	return fmt.Sprintf("last run ended %s ago", now.Sub(ended).Round(time.Second))
+}
+
+// Bucket is a token bucket without state of its own. It is computed from the
+// recorded start times, so it survives whatever the record survives. // I11
+type Bucket struct {
+	Burst   int // starts allowed at once
+	PerHour int // tokens added per hour; 0 means no limit
+}
+
+// Bucket is the token bucket for the starts of power cycles in one cluster. Its
+// burst is MaxInFlight.
+func (l Limits) Bucket() Bucket {
+	return Bucket{Burst: max(1, l.MaxInFlight), PerHour: l.StartsPerHour}
+}
+
+// DeletionBucket is the token bucket for the runs in one cluster that delete a
+// Machine. Its burst is MaxDeletions.
+func (l Limits) DeletionBucket() Bucket {
+	return Bucket{Burst: max(1, l.MaxDeletions), PerHour: l.DeletionsPerHour}
+}
+
+// Next returns the earliest time at which one more start is allowed; a time not
+// after now means at once. In any period it allows no more starts than Burst plus
+// what PerHour adds in that period. A start that happened without asking also
+// takes a token if there is one. A start in the future, because the clock was set
+// back, counts as now: it returns no token early.
+func (b Bucket) Next(starts []time.Time, now time.Time) time.Time {
+	if b.PerHour <= 0 {
+		return now
+	}
+	every := (time.Hour + time.Duration(b.PerHour) - 1) / time.Duration(b.PerHour) // rounded up, so never faster than PerHour
+	full := time.Duration(max(1, b.Burst)) * every
+	counted := make([]time.Time, 0, len(starts))
+	for _, s := range starts {
+		counted = append(counted, times.Earlier(s, now))
+	}
+	slices.SortFunc(counted, time.Time.Compare)
+	var refilled time.Time // when the bucket is full again
+	for _, s := range counted {
+		if refilled.Before(s) {
+			refilled = s
+		}
+		refilled = times.Earlier(refilled.Add(every), s.Add(full)) // the bucket cannot get emptier than empty
+	}
+	return refilled.Add(every - full)
+}
+
+// The back-off between two deletions of Machines of one controller, while the
+// Machines that it makes in their place fail before they were ever Ready.
+const (
+	deletionBackOff    = time.Minute // doubled for each further failure in a row
+	deletionBackOffMax = time.Hour
+)
+
+// deletionGuards limit how many Machines are deleted at a time, how often, and how
+// soon their replacements may be deleted. // I11
+func deletionGuards(l Limits, d DeletionFact, now time.Time) []reason.Gate {
+	limit := max(1, l.MaxDeletions)
+	return []reason.Gate{
+		reason.NewGate("deletions", d.InProgress < limit, reason.DeletionLimit,
+			fmt.Sprintf("%d of this check in progress", d.InProgress), fmt.Sprintf("below %d", limit), "guards.maxDeletions"),
+		reason.NewGate("deletionRate", !d.Next.After(now), reason.DeletionRate,
+			fmt.Sprintf("%d within the last hour", d.LastHour), bucketText(l.DeletionBucket()), "guards.deletionsPerHour").PassesFrom(d.Next),
+		deletionBackOffGuard(d, now),
+		replacementGuard(d, now),
+	}
+}
+
+// deletionBackOffGuard delays the next deletion of a Machine whose controller makes
+// no Machine that works.
+func deletionBackOffGuard(d DeletionFact, now time.Time) reason.Gate {
+	wait, free := time.Duration(0), now
+	if d.FailedReplacements > 0 && !d.Last.IsZero() {
+		wait = doubled(deletionBackOff, d.FailedReplacements, deletionBackOffMax)
+		free = d.Last.Add(wait)
+	}
+	value := "no replacement failed"
+	if d.FailedReplacements > 0 {
+		value = fmt.Sprintf("%s of its controller in a row failed before they were Ready", countText(d.FailedReplacements, "replacement"))
+	}
+	return reason.NewGate("deletionBackOff", !now.Before(free), reason.DeletionBackOff, value,
+		wait.String()+" after the last deletion", "the Machine's controller").PassesFrom(free)
+}
+
+// replacementGuard gives a replacement its whole start-up timeout: what is seen of it
+// before may be about the Machine or the Node before it.
+func replacementGuard(d DeletionFact, now time.Time) reason.Gate {
+	value := "not a replacement that is starting"
+	if d.StartingUntil.After(now) {
+		value = "a replacement that is starting, until " + d.StartingUntil.UTC().Format(time.RFC3339)
+	}
+	return reason.NewGate("replacement", !d.StartingUntil.After(now), reason.ReplacementStarting, value,
+		"its start-up timeout is over", "the check's start-up timeout").PassesFrom(d.StartingUntil)
 }

@@ -182,3 +182,27 @@ func hostNames(t remediate.Target) []string {
 	}
 	return names(t.Cluster, t)
 }
+
+// Unfreeze ends the freeze of a Node's host, by order of a person who knows why its BMC reported a
+// false Off. Outcome.Still says why the host must still not be switched off. // I5
+func (c *Cluster) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, error) {
+	if err := c.opt.Lead.Refuse(); err != nil {
+		return order.Outcome{}, err
+	}
+	t := c.targetNamed(o.Of())
+	t.Cluster = c.opt.Name
+	released, err := c.hosts.freezes.release(ctx, c.opt.Lead.Store(), o, t)
+	for _, f := range released {
+		o.Node, o.Run = f.Node, f.RunID
+		c.emit(o.Event("releases " + f.Host))
+	}
+	if err == nil && len(released) == 0 {
+		return order.Outcome{}, &reason.Refusal{Reason: reason.NotFrozen, Message: "no freeze stands on " + o.Of()}
+	}
+	c.hosts.wakeAll()
+	if err != nil {
+		return order.Outcome{}, err
+	}
+	_, why := c.Frozen(t)
+	return order.Outcome{Still: why}, nil
+}

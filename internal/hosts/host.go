@@ -114,13 +114,6 @@ func (c *Cluster) listed(ctx context.Context, t remediate.Target) (entry bmc.Hos
 	return entry, found, nil
 }
 
-func noHostText(t remediate.Target) string {
-	if t.Node == "" {
-		return fmt.Sprintf("Machine %s has no Node, no entry in hosts.d, and names no BareMetalHost; add an entry with machine: %s", t.MachineKey(), t.MachineKey())
-	}
-	return fmt.Sprintf("no entry in hosts.d for Node %q and no BareMetalHost for Machine %q; add one", t.Node, t.Machine)
-}
-
 // hostOf makes a host of a BareMetalHost, without its credentials.
 func (c *Cluster) hostOf(b *policy.Host) (bmc.Host, error) {
 	ep, err := bmc.ParseEndpoint(b.Address)
@@ -152,16 +145,11 @@ func (h *Hosts) withAccounts(ctx context.Context, e *hostEntry) (bmc.Host, bool)
 	return withSecrets(ctx, found, c.secrets.recent), true
 }
 
-// ReasonOf is the reason code of an error with a host.
-func ReasonOf(err error) reason.Code {
-	return hostErrorReason(err, reason.OfBMC(string(bmc.KindOf(err))))
-}
-
-func hostErrorReason(err error, fallback reason.Code) reason.Code {
-	if r, ok := reason.AsRefusal(err); ok {
-		return r.Reason
+func noHostText(t remediate.Target) string {
+	if t.Node == "" {
+		return fmt.Sprintf("Machine %s has no Node, no entry in hosts.d, and names no BareMetalHost; add an entry with machine: %s", t.MachineKey(), t.MachineKey())
 	}
-	return fallback
+	return fmt.Sprintf("no entry in hosts.d for Node %q and no BareMetalHost for Machine %q; add one", t.Node, t.Machine)
 }
 
 // bareMetalHost returns the target's BareMetalHost, nil if it has none.
@@ -185,4 +173,16 @@ func names(cluster string, t remediate.Target) (list []string) {
 		list = append(list, cluster+"/"+t.BareMetalHost)
 	}
 	return list
+}
+
+// ReasonOf is the reason code of an error with a host.
+func ReasonOf(err error) reason.Code {
+	return hostErrorReason(err, reason.OfBMC(string(bmc.KindOf(err))))
+}
+
+func hostErrorReason(err error, fallback reason.Code) reason.Code {
+	if r, ok := reason.AsRefusal(err); ok {
+		return r.Reason
+	}
+	return fallback
 }

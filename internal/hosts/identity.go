@@ -1,12 +1,16 @@
 package hosts
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -194,4 +198,194 @@ func choiceOf(h bmc.Host) string {
 		}
 	}
 	return strings.Join(list, "\n")
+}
+
+// A Machine without a Node has no system UUID with which the BMC could be compared. If nothing is
+// pinned or enrolled either, its BareMetalHost identifies the BMC, if all of these agree: // I8
+//
+//   - The Machine names the BareMetalHost, and the BareMetalHost names the Machine and runs it.
+//   - The BMC reports the serial number or the MAC addresses that the inspection found, and no other
+//     BareMetalHost has them.
+//   - The machine that answers was pinned nowhere else.
+//
+// The rules of metalTrust come first, as for each BareMetalHost.
+
+// Identification is what the first reading of a target's BMC shows.
+type Identification struct {
+	Verdict guard.IdentityVerdict
+	// Why explains an unproven identity of a target without a Node, and says what to do.
+	Why string
+	// ByHardware: only the hardware of the BareMetalHost identifies the BMC.
+	ByHardware bool
+	// ReportedUUID is the system UUID that the BMC of a target without a Node, or whose Node tells none, reports;
+	// "" if it reports none that counts.
+	ReportedUUID string
+}
+
+// nodeless identifies the BMCs of one cluster's Machines that have no Node.
+type nodeless struct {
+	cluster string
+	view    View
+	hosts   *Hosts
+	metal   *metalTrust
+}
+
+// IdentifyNew is Identify for a target whose run is to start. If the target has no Node, it may ask
+// the BMC for its hardware.
+func (c *Cluster) IdentifyNew(ctx context.Context, h bmc.Host, level int, r bmc.Reading, t remediate.Target, manual bool) Identification {
+	want := c.expected(h, t, manual)
+	x := Identification{Verdict: identify(h, level, r, want)}
+	switch {
+	case x.Verdict == guard.IdentityMatches && t.SystemUUID == "": // also of a Node that tells none: it may have been made from Git
+		x.ReportedUUID = reportedUUID(h, level, r)
+	case t.NodeUID != "" || t.Machine == "" || x.Verdict == guard.IdentityMatches:
+	case c.nodeless.hardwareCounts(h, t, want):
+		found, why := c.nodeless.identifyHardware(ctx, h, r, t)
+		if x.Verdict == guard.IdentityUnproven { // nothing here undoes a contradiction
+			x = found
+		}
+		x.Why = c.nodeless.explain(h, t, why)
+	case x.Verdict == guard.IdentityDiffers:
+		x.Why = c.nodeless.explain(h, t, fmt.Sprintf("it reports the system UUID %q and the serial number %q, and others are pinned or written down",
+			r.Identity.UUID, r.Identity.Serial))
+	case x.Verdict == guard.IdentityUnproven:
+		x.Why = c.nodeless.explain(h, t, cmp.Or(want.pin.Contradicted, "nothing is pinned or enrolled that it could be compared with"))
+	}
+	return x
+}
+
+// explain says why the BMC of a target without a Node is not identified, and what to do.
+func (n *nodeless) explain(h bmc.Host, t remediate.Target, why string) string {
+	action := "check which machine answers there, then run fencectl bmc enroll --machine " + t.MachineKey()
+	if !n.metal.isMetal(h, t) {
+		action += ", or write its uuid into " + h.Source
+	}
+	return fmt.Sprintf("Machine %s has no Node, and nothing proves that %s is the BMC of its machine: %s; %s", t.MachineKey(), h.Address(), why, action)
+}
+
+// hardwareCounts reports whether the hardware of a BareMetalHost may identify the BMC of a target:
+// there is no Node, and nothing better is known.
+func (n *nodeless) hardwareCounts(h bmc.Host, t remediate.Target, want expectedIdentity) bool {
+	known := bmc.UsableUUID(want.node) || h.PinnedUUID != "" || bmc.UsableUUID(want.pin.SystemUUID)
+	compares := h.IdentityMode != identityPinned && h.IdentityMode != identityOff
+	return t.NodeUID == "" && t.Machine != "" && n.metal.isMetal(h, t) && !known && compares
+}
+
+// identifyHardware compares the hardware that the BMC reports with the inspection of the
+// BareMetalHost. why explains the verdict.
+func (n *nodeless) identifyHardware(ctx context.Context, h bmc.Host, r bmc.Reading, t remediate.Target) (x Identification, why string) {
+	x.Verdict = guard.IdentityUnproven
+	if why := n.unlinked(t); why != "" {
+		return x, why
+	}
+	if why := n.hosts.catalog.sameHardware(names(n.cluster, t)); why != "" {
+		return x, why
+	}
+	if other, found := n.hosts.catalog.pins.underAnotherName(h, r.Identity.UUID); found {
+		x.Verdict = guard.IdentityDiffers
+		return x, "the machine that answers was pinned at " + other.Address + " (" + other.Host + ")"
+	}
+	b, d := bareMetalHost(n.view, t), h.Levels[0].Devices[0]
+	reported, err := n.hosts.readHardware(ctx, d, r.Identity)
+	if err != nil {
+		return x, "its hardware cannot be read: " + reason.Sentence(err)
+	}
+	same, differs, why := bmc.SameHardware(bmc.Hardware{Serial: b.Serial, MACs: b.NICs}, reported)
+	switch uuid := reportedUUID(h, 0, r); {
+	case differs:
+		x.Verdict = guard.IdentityDiffers
+	case !same:
+	case uuid == "" && identifySerial(r.Identity, b) != guard.IdentityMatches: // later readings must show that it is still this machine
+		why = "it reports neither a system UUID nor a serial number with each reading"
+	default:
+		x.Verdict, x.ByHardware, x.ReportedUUID = guard.IdentityMatches, true, uuid
+	}
+	return x, why
+}
+
+// readHardware reads what a device reports about the hardware of its host.
+func (h *Hosts) readHardware(ctx context.Context, d bmc.Device, got bmc.Identity) (bmc.Hardware, error) {
+	reported := bmc.Hardware{Serial: got.Serial}
+	description, err := h.describe(ctx, d)
+	if err != nil {
+		return reported, err
+	}
+	if match, known := bmc.SerialsMatch(description.Serial, got.Serial); known && !match {
+		return reported, fmt.Errorf("%s reported the serial number %q and then %q", d, got.Serial, description.Serial)
+	}
+	if !bmc.UsableSerial(reported.Serial) {
+		reported.Serial = description.Serial
+	}
+	reported.MACs = description.MACs
+	return reported, nil
+}
+
+// describe asks a device what it is. The description is empty if its driver has none.
+func (h *Hosts) describe(ctx context.Context, d bmc.Device) (bmc.Description, error) {
+	p, err := h.opt.Open(d)
+	if err != nil {
+		return bmc.Description{}, err
+	}
+	defer func() { _ = p.Close(ctx) }() // a session left behind is the BMC's to time out
+	if describer, ok := p.(bmc.Describer); ok {
+		return describer.Describe(ctx)
+	}
+	return bmc.Description{}, nil
+}
+
+// stillSame compares a reading of an open run with what the BMC reported when its hardware
+// identified it. It asks the BMC nothing more.
+func (n *nodeless) stillSame(got bmc.Identity, t remediate.Target) guard.IdentityVerdict {
+	b := bareMetalHost(n.view, t)
+	switch {
+	case contradicts(got.UUID, t.ReportedUUID):
+		return guard.IdentityDiffers
+	case b == nil || n.unlinked(t) != "":
+		return guard.IdentityUnproven
+	case bmc.UUIDsMatch(got.UUID, t.ReportedUUID):
+		return guard.IdentityMatches
+	case bmc.UsableUUID(t.ReportedUUID):
+		return guard.IdentityUnproven
+	}
+	return identifySerial(got, b)
+}
+
+// identifySerial compares the serial number of a reading with that of a BareMetalHost.
+func identifySerial(got bmc.Identity, b *policy.Host) guard.IdentityVerdict {
+	match, known := bmc.SerialsMatch(got.Serial, b.Serial)
+	switch {
+	case !known:
+		return guard.IdentityUnproven
+	case !match:
+		return guard.IdentityDiffers
+	}
+	return guard.IdentityMatches
+}
+
+// unlinked returns why the Machine and the BareMetalHost of a target do not belong together, as the
+// watch shows them; "" if they do.
+func (n *nodeless) unlinked(t remediate.Target) string {
+	m, b := n.view.MachineOf(t), bareMetalHost(n.view, t)
+	switch {
+	case m == nil:
+		return "Machine " + t.MachineKey() + " is gone or was replaced"
+	case b == nil:
+		return "BareMetalHost " + t.BareMetalHost + " is gone"
+	}
+	return policy.NotLinked(m, b)
+}
+
+// reportedUUID is the system UUID that the first device of a level which identifies its host
+// reports; "" if none does.
+func reportedUUID(h bmc.Host, level int, r bmc.Reading) string {
+	parts := r.Parts
+	if len(parts) == 0 {
+		parts = []bmc.Reading{r}
+	}
+	for i, d := range h.Levels[level].Devices {
+		if i < len(parts) && d.Identifies() && bmc.UsableUUID(parts[i].Identity.UUID) {
+			return parts[i].Identity.UUID
+		}
+	}
+	return ""
 }

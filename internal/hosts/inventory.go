@@ -27,7 +27,7 @@ type Subject struct {
 	Host bmc.Host
 	// Err is a *reason.Refusal that says why the host cannot be used; nil if it can.
 	Err error
-	// Withheld is why its BMCs are not read, except to enroll them: the password would go to
+	// Withheld says why its BMCs are not read, except to enroll them: the password would go to
 	// an address that nobody has confirmed. // I10
 	Withheld *reason.Refusal
 	// SystemUUID is the Node's.
@@ -46,7 +46,7 @@ type Checked struct {
 	Subject       Subject
 	Level, Device int // indexes into Subject.Host.Levels and its Devices
 	At            time.Time
-	// Reading is the power reading. Err is why there is none.
+	// Reading is the power reading. Err says why there is none.
 	Reading bmc.Reading
 	Err     error
 	Latency time.Duration // of the reading, with the setup of the session
@@ -60,7 +60,7 @@ type Checked struct {
 type LastCheck struct {
 	Level, Device int       // indexes into bmc.Host.Levels and its Devices
 	At            time.Time // zero: not checked yet
-	// Reason and Problem are why a fence could not use the device; empty if it could.
+	// Reason and Problem say why a fence could not use the device; they are empty if it could.
 	Reason   reason.Code
 	Problem  string
 	Power    bmc.PowerState

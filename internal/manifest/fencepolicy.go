@@ -5,7 +5,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -161,6 +163,43 @@ func strictSelector(o object) labels.Selector {
 	return selector(o)
 }
 
+// ownTemplates reads the templates of a FencePolicy with the strategy CreateRequest:
+// either one, or several that are tried one after the other.
+func ownTemplates(spec object, c *policy.Check) {
+	single, several := spec.has("remediationTemplate"), spec.has("escalatingRemediations")
+	switch {
+	case c.Strategy != policy.CreateRequests && (single || several):
+		spec.fail(spec.at("strategy"), "must be CreateRequest: the policy has a template")
+	case c.Strategy == policy.CreateRequests && single == several:
+		spec.fail(spec.path, "strategy CreateRequest needs remediationTemplate or escalatingRemediations, and not both")
+	case single:
+		c.Template = ownTemplate(spec.child("remediationTemplate"), c.SelectsNodes)
+	case several:
+		for _, o := range spec.shortList("escalatingRemediations") {
+			o.allowKeys("order", "timeout", "remediationTemplate")
+			ownTemplate(o.child("remediationTemplate"), c.SelectsNodes)
+		}
+		c.Escalation = escalation(spec)
+	}
+}
+
+// ownTemplate reads one template. A request for a Machine is in the namespace of the
+// Machine, one for a Node in that of its template.
+func ownTemplate(o object, nodes bool) *policy.Template {
+	o.allowKeys("apiVersion", "kind", "namespace", "name")
+	o.require("apiVersion", "kind", "name")
+	p := template(o)
+	switch {
+	case p.Kind != "" && requestKind(p.Kind) == "":
+		o.fail(o.at("kind"), "%q is not the kind of a template: its name must end in Template", p.Kind)
+	case nodes && p.Namespace == "":
+		o.fail(o.at("namespace"), "is missing: with a nodeSelector the request is made in the namespace of its template")
+	case !nodes && p.Namespace != "":
+		o.fail(o.at("namespace"), "cannot be set with a machineSelector: template and request are in the namespace of the Machine")
+	}
+	return p
+}
+
 func ownConditions(spec object) []policy.UnhealthyCondition {
 	var list []policy.UnhealthyCondition
 	first := map[[2]string]string{}
@@ -240,4 +279,61 @@ func labelKey(spec object, name string) string {
 		spec.fail(spec.at(name), "%q is not a label key: %s", s, strings.ReplaceAll(text, ";", ","))
 	}
 	return s
+}
+
+// maxWindow is the longest maintenance window. A longer one would disable the
+// policy for a time that nobody notices.
+const maxWindow = 7 * 24 * time.Hour
+
+// windows reads the maintenance windows of a FencePolicy.
+func windows(spec object) []policy.Window {
+	var list []policy.Window
+	for _, o := range spec.shortList("maintenanceWindows") {
+		o.allowKeys("schedule", "duration", "action")
+		o.require("schedule", "duration")
+		o.choice("action", "Pause") // the only action
+		w := policy.Window{Text: o.text("schedule"), Duration: o.positiveDuration("duration")}
+		if w.Duration > maxWindow {
+			o.fail(o.at("duration"), "%q is longer than 7 days", o.text("duration"))
+		}
+		if o.has("schedule") {
+			starts, err := schedule(w.Text)
+			if err != nil {
+				o.fail(o.at("schedule"), "%q is not a schedule: %s", w.Text, strings.ReplaceAll(err.Error(), ";", ","))
+			}
+			w.Starts = starts
+		}
+		list = append(list, w)
+	}
+	return list
+}
+
+const zonePrefix = "CRON_TZ="
+
+var fiveFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+
+// schedule parses five cron fields, in UTC unless CRON_TZ= sets another zone.
+// This host's own zone is never used, so that a policy has the same meaning
+// everywhere.
+func schedule(text string) (cron.Schedule, error) {
+	zone, rest := "UTC", text
+	if after, ok := strings.CutPrefix(text, zonePrefix); ok {
+		zone, rest, _ = strings.Cut(after, " ")
+	}
+	if zone == "" || zone == "Local" {
+		return nil, fmt.Errorf("%s%s is not a time zone", zonePrefix, zone)
+	}
+	if strings.Contains(rest, "TZ=") {
+		return nil, fmt.Errorf("%s may occur only once, at the beginning", zonePrefix)
+	}
+	s, err := fiveFields.Parse(zonePrefix + zone + " " + rest)
+	if err != nil {
+		return nil, err
+	}
+	// A fixed time, so that a valid policy stays valid. A leap day is less than
+	// five years away from it, which is how far the library searches.
+	if s.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+		return nil, fmt.Errorf("it never matches")
+	}
+	return s, nil
 }

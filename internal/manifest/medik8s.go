@@ -26,24 +26,6 @@ const (
 	clusterVersionAPI  = "config.openshift.io/v1"
 )
 
-// nodeCheckSchema is the schema of a NodeHealthCheck.
-var nodeCheckSchema = schema{
-	"apiVersion": nil, "kind": nil, "metadata": nil, "status": nil,
-	"spec": {
-		"selector":              checkSchema["spec"]["selector"],
-		"unhealthyConditions":   {"type": nil, "status": nil, "duration": nil},
-		"minHealthy":            nil,
-		"maxUnhealthy":          nil,
-		"pauseRequests":         nil,
-		"healthyDelay":          nil,
-		"stormCooldownDuration": nil,
-		"remediationTemplate":   checkSchema["spec"]["remediationTemplate"],
-		"escalatingRemediations": {
-			"order": nil, "timeout": nil, "remediationTemplate": checkSchema["spec"]["remediationTemplate"],
-		},
-	},
-}
-
 // NodeHealthCheck decodes a remediation.medik8s.io/v1alpha1 NodeHealthCheck. It
 // always returns a check; an error makes it Invalid.
 func NodeHealthCheck(fields map[string]any) policy.Check {
@@ -93,31 +75,14 @@ func nodeConditions(spec object) []policy.UnhealthyCondition {
 			map[string]any{"type": "Ready", "status": "Unknown", "duration": medik8sDuration},
 		})
 	}
-	return unhealthyConditions(spec, "duration")
-}
-
-// signedDuration reads a duration that may be negative.
-func (o object) signedDuration(name string) time.Duration {
-	s, ok := get[string](o, name, "a duration")
-	if !ok {
-		return 0
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil {
-		o.fail(o.at(name), "%q is not a duration", s)
-	}
-	return d
+	return unhealthyConditions(spec, "unhealthyConditions", "duration", object.duration)
 }
 
 // escalation reads the templates that are tried one after the other.
 func escalation(spec object) []policy.Escalation {
 	var list []policy.Escalation
 	for _, o := range spec.shortList("escalatingRemediations") {
-		for _, name := range []string{"order", "timeout", "remediationTemplate"} {
-			if !o.has(name) {
-				o.fail(o.at(name), "is missing")
-			}
-		}
+		o.mustHave("order", "timeout", "remediationTemplate")
 		order, _ := get[int64](o, "order", "a whole number")
 		e := policy.Escalation{Order: int(order), Timeout: o.duration("timeout"), Template: *template(o.child("remediationTemplate"))}
 		if o.has("timeout") && e.Timeout < medik8sMinTimeout {
@@ -154,7 +119,7 @@ func templateProblem(path string, p *policy.Template) string {
 	switch {
 	case p.APIVersion == "" || p.Kind == "" || p.Name == "":
 		return path + ": names no template"
-	case !strings.HasSuffix(p.Kind, "Template") || p.Kind == "Template":
+	case requestKind(p.Kind) == "":
 		return fmt.Sprintf("%s: %s is not the kind of a template", path, p.Kind)
 	case p.Kind == metal3Template && p.Namespace != metal3Namespace:
 		// The Machine must own its request, so both must be in the same namespace.
@@ -168,4 +133,63 @@ func deletesMachines(c *policy.Check) bool {
 	deletes := func(p *policy.Template) bool { return strings.EqualFold(p.Kind, deletionTemplate) }
 	return c.Template != nil && deletes(c.Template) ||
 		slices.ContainsFunc(c.Escalation, func(e policy.Escalation) bool { return deletes(&e.Template) })
+}
+
+// storm reads the state of the last storm from the check's status.
+func storm(status object) (s policy.Storm) {
+	for _, c := range conditions(status) {
+		if c.Status != "True" {
+			continue
+		}
+		switch c.Type {
+		case stormCondition:
+			s.Active = true
+		case cooldownCondition:
+			s.CooldownSince = c.LastTransition
+		}
+	}
+	return s
+}
+
+// maxAttempts is how many bytes more are kept of a check for what it says of the Nodes that are unhealthy: in an
+// outage that may be all of a cluster. Only an administrator writes a NodeHealthCheck.
+const maxAttempts = 1 << 21
+
+// attempts reads from the status which requests the check has made for Nodes that
+// are still unhealthy, and which of them timed out.
+func attempts(status object) map[string][]policy.Attempt {
+	var all map[string][]policy.Attempt
+	*status.left += maxAttempts
+	for _, n := range status.children("unhealthyNodes") {
+		for _, r := range n.children("remediations") {
+			made := r.child("resource")
+			if all == nil {
+				all = map[string][]policy.Attempt{}
+			}
+			name := n.text("name")
+			all[name] = append(all[name], policy.Attempt{
+				APIVersion: made.text("apiVersion"), Kind: made.text("kind"), TemplateName: r.text("templateName"),
+				Started: r.time("started"), TimedOut: r.time("timedOut"),
+			})
+		}
+	}
+	return all
+}
+
+// nodeCheckSchema is the schema of a NodeHealthCheck.
+var nodeCheckSchema = schema{
+	"apiVersion": nil, "kind": nil, "metadata": nil, "status": nil,
+	"spec": {
+		"selector":              checkSchema["spec"]["selector"],
+		"unhealthyConditions":   {"type": nil, "status": nil, "duration": nil},
+		"minHealthy":            nil,
+		"maxUnhealthy":          nil,
+		"pauseRequests":         nil,
+		"healthyDelay":          nil,
+		"stormCooldownDuration": nil,
+		"remediationTemplate":   checkSchema["spec"]["remediationTemplate"],
+		"escalatingRemediations": {
+			"order": nil, "timeout": nil, "remediationTemplate": checkSchema["spec"]["remediationTemplate"],
+		},
+	},
 }

@@ -3,11 +3,16 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/policy"
 )
@@ -69,6 +74,15 @@ func (o object) fail(path, format string, args ...any) {
 }
 
 func (o object) has(name string) bool { return o.fields[name] != nil }
+
+// mustHave reports each of the names that is missing or null.
+func (o object) mustHave(names ...string) {
+	for _, name := range names {
+		if !o.has(name) {
+			o.fail(o.at(name), "is missing")
+		}
+	}
+}
 
 // get reads a field as a T; want describes a T in messages.
 func get[T any](o object, name, want string) (value T, ok bool) {
@@ -147,16 +161,22 @@ func (o object) time(name string) time.Time {
 // duration reads a Go duration. A negative one is an error, because it would mean
 // "at once".
 func (o object) duration(name string) time.Duration {
+	d := o.signedDuration(name)
+	if d < 0 {
+		o.fail(o.at(name), "%s is negative", describeValue(o.fields[name]))
+	}
+	return d
+}
+
+// signedDuration reads a duration that may be negative.
+func (o object) signedDuration(name string) time.Duration {
 	s, ok := get[string](o, name, "a duration")
 	if !ok {
 		return 0
 	}
 	d, err := time.ParseDuration(s)
-	switch {
-	case err != nil:
+	if err != nil {
 		o.fail(o.at(name), "%q is not a duration", s)
-	case d < 0:
-		o.fail(o.at(name), "%q is negative", s)
 	}
 	return d
 }
@@ -267,6 +287,17 @@ func (o object) textMap(name string) map[string]string {
 	return m
 }
 
+// with returns o with one field set.
+func (o object) with(name string, value any) object {
+	fields := map[string]any{name: value}
+	for k, v := range o.fields {
+		if k != name {
+			fields[k] = v
+		}
+	}
+	return object{fields: fields, path: o.path, errs: o.errs, left: o.left}
+}
+
 // describeValue describes a wrong value in a few words.
 func describeValue(v any) string {
 	switch v := v.(type) {
@@ -279,3 +310,110 @@ func describeValue(v any) string {
 	}
 	return fmt.Sprint(v)
 }
+
+func template(o object) *policy.Template {
+	return &policy.Template{
+		APIVersion: o.text("apiVersion"), Kind: o.text("kind"),
+		Namespace: o.text("namespace"), Name: o.text("name"),
+	}
+}
+
+// intOrText reads an IntOrString; policy validates the text.
+func intOrText(o object, name string) *intstr.IntOrString {
+	switch v := o.fields[name].(type) {
+	case nil:
+	case string:
+		return &intstr.IntOrString{Type: intstr.String, StrVal: o.text(name)}
+	case int64:
+		if int64(int32(v)) == v {
+			return &intstr.IntOrString{Type: intstr.Int, IntVal: int32(v)}
+		}
+		o.fail(o.at(name), "%d is too large", v)
+	default:
+		o.fail(o.at(name), "%s is neither a whole number nor a percentage", describeValue(v))
+	}
+	return nil
+}
+
+// selector reads a label selector. An absent or empty one matches everything, as
+// in OpenShift. One that does not parse is nil.
+func selector(o object) labels.Selector {
+	before := len(*o.errs)
+	parsed := metav1.LabelSelector{MatchLabels: o.labels("matchLabels")}
+	if n := len(parsed.MatchLabels); n > maxEntries {
+		o.fail(o.at("matchLabels"), "has %d entries, more than %d", n, maxEntries)
+	}
+	for _, e := range o.shortList("matchExpressions") {
+		parsed.MatchExpressions = append(parsed.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: e.text("key"), Operator: metav1.LabelSelectorOperator(e.text("operator")), Values: e.texts("values"),
+		})
+	}
+	s, err := metav1.LabelSelectorAsSelector(&parsed)
+	if err != nil {
+		o.fail(o.path, "%s", err)
+	}
+	if len(*o.errs) > before {
+		return nil
+	}
+	return s
+}
+
+// The methods below are for fenced's own documents. No API server has validated those before,
+// so a key that is unknown or has no value is an error.
+
+// allowKeys reports every key that is not among names, and every one without a
+// value.
+func (o object) allowKeys(names ...string) {
+	for _, name := range slices.Sorted(maps.Keys(o.fields)) {
+		switch {
+		case !slices.Contains(names, name):
+			o.fail(o.at(name), "unknown key")
+		case o.fields[name] == nil:
+			o.fail(o.at(name), "has no value")
+		}
+	}
+}
+
+// require reports each of the names that is missing.
+func (o object) require(names ...string) {
+	for _, name := range names {
+		if _, ok := o.fields[name]; !ok {
+			o.fail(o.at(name), "is missing")
+		}
+	}
+}
+
+// choice reads one of the given texts; the default is the first.
+func (o object) choice(name string, choices ...string) string {
+	if !o.has(name) {
+		return choices[0]
+	}
+	s, ok := get[string](o, name, "a text")
+	if ok && !slices.Contains(choices, s) {
+		o.fail(o.at(name), "%q is none of %s", s, strings.Join(choices, ", "))
+	}
+	return s
+}
+
+// integer reads a whole number between two limits; absent is 0.
+func (o object) integer(name string, low, high int64) int {
+	n, ok := get[int64](o, name, "a whole number")
+	if ok && (n < low || n > high) {
+		o.fail(o.at(name), "%d is not between %d and %d", n, low, high)
+	}
+	return int(n)
+}
+
+// positiveDuration reads a duration greater than zero; absent is 0.
+func (o object) positiveDuration(name string) time.Duration {
+	d := o.duration(name)
+	if s, ok := o.fields[name].(string); ok && d == 0 {
+		if _, err := time.ParseDuration(s); err == nil {
+			o.fail(o.at(name), "%q is not greater than 0", s)
+		}
+	}
+	return d
+}
+
+// onlyValues reports every key without a value.
+func (o object) onlyValues() { o.allowKeys(slices.Collect(maps.Keys(o.fields))...) }

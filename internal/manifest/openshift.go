@@ -2,8 +2,7 @@ package manifest
 
 import (
 	"strings"
-
-	"k8s.io/apimachinery/pkg/util/intstr"
+	"time"
 
 	"github.com/fenced/fenced/internal/policy"
 )
@@ -92,7 +91,7 @@ func MachineHealthCheck(fields map[string]any) policy.Check {
 	c := checkIdentity(o)
 	spec := o.child("spec")
 	c.Selector = selector(spec.child("selector"))
-	c.Conditions = unhealthyConditions(spec, "timeout")
+	c.Conditions = unhealthyConditions(spec, "unhealthyConditions", "timeout", object.duration)
 	if !spec.has("nodeStartupTimeout") {
 		spec = spec.with("nodeStartupTimeout", defaultStartupTimeout)
 	}
@@ -112,6 +111,26 @@ func MachineHealthCheck(fields map[string]any) policy.Check {
 	readPause(&c)
 	c.Invalid = invalid(o)
 	return c
+}
+
+// checkSchema is the schema of an OpenShift MachineHealthCheck. What the API
+// server writes (metadata, status) is not checked, so that a check can be saved
+// from a cluster unchanged.
+var checkSchema = schema{
+	"apiVersion": nil, "kind": nil, "metadata": nil, "status": nil,
+	"spec": {
+		"selector": {
+			"matchLabels":      nil,
+			"matchExpressions": {"key": nil, "operator": nil, "values": nil},
+		},
+		"unhealthyConditions": {"type": nil, "status": nil, "timeout": nil},
+		"maxUnhealthy":        nil,
+		"nodeStartupTimeout":  nil,
+		"remediationTemplate": {
+			"apiVersion": nil, "kind": nil, "namespace": nil, "name": nil,
+			"uid": nil, "resourceVersion": nil, "fieldPath": nil,
+		},
+	},
 }
 
 // readPause reads whether a MachineHealthCheck is paused for its own controller, and
@@ -154,77 +173,17 @@ func invalid(o object) string {
 	return strings.Join(texts, "; ")
 }
 
-// identify reads the identity of an object; namespaced kinds need a namespace.
-func identify(meta object, namespaced bool) (namespace, name, uid, version string) {
-	namespace, name = meta.text("namespace"), meta.text("name")
-	if name == "" {
-		meta.fail(meta.at("name"), "is missing")
-	}
-	if namespaced && namespace == "" {
-		meta.fail(meta.at("namespace"), "is missing")
-	}
-	return namespace, name, meta.text("uid"), meta.text("resourceVersion")
-}
-
-// controllerOwner is the owner, of any kind, that recreates the object.
-func controllerOwner(meta object) policy.Owner {
-	for _, ref := range meta.shortList("ownerReferences") {
-		if ref.flag("controller") {
-			return policy.Owner{Kind: ref.text("kind"), Name: ref.text("name"), UID: ref.text("uid")}
+// unhealthyConditions reads a list of unhealthy conditions; timeout is the name of the field with their timeout, and
+// read reads it. A missing timeout must not mean "at once". Only one in seconds may be absent and then is 0, as in
+// the Cluster API.
+func unhealthyConditions(o object, list, timeout string, read func(object, string) time.Duration) []policy.UnhealthyCondition {
+	var found []policy.UnhealthyCondition
+	for _, u := range o.shortList(list) {
+		u.mustHave("type", "status")
+		if timeout != timeoutSeconds {
+			u.mustHave(timeout)
 		}
+		found = append(found, policy.UnhealthyCondition{Type: u.text("type"), Status: u.text("status"), Timeout: read(u, timeout)})
 	}
-	return policy.Owner{}
-}
-
-func template(o object) *policy.Template {
-	return &policy.Template{
-		APIVersion: o.text("apiVersion"), Kind: o.text("kind"),
-		Namespace: o.text("namespace"), Name: o.text("name"),
-	}
-}
-
-// intOrText reads an IntOrString; policy validates the text.
-func intOrText(o object, name string) *intstr.IntOrString {
-	switch v := o.fields[name].(type) {
-	case nil:
-	case string:
-		return &intstr.IntOrString{Type: intstr.String, StrVal: o.text(name)}
-	case int64:
-		if int64(int32(v)) == v {
-			return &intstr.IntOrString{Type: intstr.Int, IntVal: int32(v)}
-		}
-		o.fail(o.at(name), "%d is too large", v)
-	default:
-		o.fail(o.at(name), "%s is neither a whole number nor a percentage", describeValue(v))
-	}
-	return nil
-}
-
-// with returns o with one field set.
-func (o object) with(name string, value any) object {
-	fields := map[string]any{name: value}
-	for k, v := range o.fields {
-		if k != name {
-			fields[k] = v
-		}
-	}
-	return object{fields: fields, path: o.path, errs: o.errs, left: o.left}
-}
-
-// unhealthyConditions reads the list of that name; timeout is the name of its
-// timeout field.
-func unhealthyConditions(spec object, timeout string) []policy.UnhealthyCondition {
-	var list []policy.UnhealthyCondition
-	for _, o := range spec.shortList("unhealthyConditions") {
-		for _, name := range []string{"type", "status", timeout} {
-			// A missing timeout must not mean "at once".
-			if !o.has(name) {
-				o.fail(o.at(name), "is missing")
-			}
-		}
-		list = append(list, policy.UnhealthyCondition{
-			Type: o.text("type"), Status: o.text("status"), Timeout: o.duration(timeout),
-		})
-	}
-	return list
+	return found
 }

@@ -154,14 +154,3 @@ func instant(meta object, annotations map[string]string, key string) (t time.Tim
 	}
 	return policy.Bounded(t)
 }
-
-// conditions reads the list of that name.
-func conditions(o object) []policy.Condition {
-	var list []policy.Condition
-	for _, c := range o.shortList("conditions") {
-		list = append(list, policy.Condition{
-			Type: c.text("type"), Status: c.text("status"), LastTransition: c.time("lastTransitionTime"),
-		})
-	}
-	return list
-}

@@ -4,10 +4,26 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"reflect"
 	"strings"
 
 	"github.com/fenced/fenced/internal/policy"
 )
+
+// ErrUnreadable means that nothing could be read from an input.
+var ErrUnreadable = errors.New("nothing could be read")
+
+// Objects collects the objects of any number of inputs.
+type Objects struct {
+	order []id
+	found map[id]*entry
+	// unreadable are the documents and items without an identity.
+	unreadable []policy.ObjectError
+	// unreadableKeys are the objects that those may have been.
+	unreadableKeys []policy.ObjectKey
+}
 
 // The API groups that are read.
 const (
@@ -22,6 +38,197 @@ const (
 	hostVersion   = groupHost + "/v1alpha1"
 	requestSuffix = "Remediation"
 )
+
+// id identifies an object.
+type id struct{ apiVersion, kind, namespace, name string }
+
+func (i id) key() policy.ObjectKey {
+	return policy.ObjectID{APIVersion: i.apiVersion, Kind: i.kind, Namespace: i.namespace, Name: i.name}.Key()
+}
+
+// anyVersion is the object in any version of its API. If two dumps show it in two
+// versions with different contents, it is unknown which is right.
+func (i id) anyVersion() id {
+	i.apiVersion, _, _ = strings.Cut(i.apiVersion, "/")
+	return i
+}
+
+// String names the object in messages.
+func (i id) String() string {
+	name := i.name
+	if name == "" {
+		name = "(no name)"
+	}
+	if i.namespace != "" {
+		name = i.namespace + "/" + name
+	}
+	return i.kind + " " + name
+}
+
+// entry is one object as it was read.
+type entry struct {
+	fields   map[string]any
+	source   string
+	conflict string // source of another object with the same name
+}
+
+// Read reads one input up to the maximum size.
+func (o *Objects) Read(name string, r io.Reader) error {
+	data, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(data) > maxInput {
+		return fmt.Errorf("read %s: it is larger than %d MiB: %w", name, maxInput>>20, ErrUnreadable)
+	}
+	return o.Add(name, data)
+}
+
+// Add decodes one input. It records parts that do not parse. It returns an error,
+// and records it, if nothing of the input could be read.
+func (o *Objects) Add(name string, data []byte) error {
+	docs, errs := documents(data)
+	if len(docs) == 0 {
+		if len(errs) == 0 {
+			errs = append(errs, errors.New("it is empty"))
+		}
+		err := errors.Join(errs...)
+		o.addUnreadable(name, policy.ObjectKey{}, err)
+		return fmt.Errorf("decode %s: %w: %w", name, ErrUnreadable, err)
+	}
+	for _, err := range errs {
+		o.addUnreadable(name, policy.ObjectKey{}, err)
+	}
+	for _, d := range docs {
+		source := fmt.Sprintf("%s:%d", name, d.line)
+		fields, ok := d.value.(map[string]any)
+		if !ok {
+			o.addUnreadable(source, policy.ObjectKey{}, fmt.Errorf("%s is not a Kubernetes object", describeValue(d.value)))
+			continue
+		}
+		o.add(fields, source)
+	}
+	return nil
+}
+
+// addUnreadable records an object that could not be read.
+func (o *Objects) addUnreadable(object string, key policy.ObjectKey, err error) {
+	o.unreadable = append(o.unreadable, policy.ObjectError{Object: object, Message: err.Error()})
+	o.unreadableKeys = append(o.unreadableKeys, key)
+}
+
+// add stores one object, or each object of a list.
+func (o *Objects) add(fields map[string]any, source string) {
+	i := idOf(fields)
+	if i.kind == "" || i.apiVersion == "" {
+		o.addUnreadable(source, policy.ObjectKey{}, errors.New("apiVersion or kind is missing"))
+		return
+	}
+	if items, ok := fields["items"]; ok && strings.HasSuffix(i.kind, "List") {
+		o.addList(i, items, source)
+		return
+	}
+	if !isRelevant(i) {
+		return
+	}
+	if i.namespace == "" && isNamespaced(i) {
+		fields, i.namespace = inDefault(fields), defaultNamespace
+	}
+	if i.name == "" {
+		o.addNameless(i, fields, source)
+		return
+	}
+	o.store(i, fields, source)
+}
+
+// defaultNamespace is where kubectl creates an object without a namespace.
+// Objects from a cluster always have one; those in documents or repositories may
+// not.
+const defaultNamespace = "default"
+
+func isNamespaced(i id) bool {
+	switch classify(i) {
+	case machine, cluster, host:
+		return true
+	case check, unsupportedCheck:
+		return i.kind == policy.MachineHealthCheckKind
+	}
+	return false
+}
+
+// inDefault is a copy of the object with that namespace.
+func inDefault(fields map[string]any) map[string]any {
+	meta, ok := fields["metadata"].(map[string]any)
+	if !ok || meta["namespace"] != nil && meta["namespace"] != "" {
+		return fields
+	}
+	meta = maps.Clone(meta)
+	meta["namespace"] = defaultNamespace
+	return read(fields).with("metadata", meta).fields
+}
+
+// store records one object. The same object may occur twice, in overlapping
+// dumps, with the same content.
+func (o *Objects) store(i id, fields map[string]any, source string) {
+	same := i.anyVersion()
+	before := o.found[same]
+	if before == nil {
+		if o.found == nil {
+			o.found = map[id]*entry{}
+		}
+		o.order = append(o.order, i)
+		o.found[same] = &entry{fields: fields, source: source}
+		return
+	}
+	if !reflect.DeepEqual(before.fields, fields) {
+		before.conflict = source
+	}
+}
+
+// addNameless records an object without a name. A check stays, as Invalid, with
+// its source as its name.
+func (o *Objects) addNameless(i id, fields map[string]any, source string) {
+	if c := classify(i); c == check || c == unsupportedCheck || c == budget {
+		i.name = source
+		o.store(i, fields, source)
+		return
+	}
+	o.addUnreadable(i.String(), i.key(), fmt.Errorf("%s: metadata.name is missing", source))
+}
+
+func (o *Objects) addList(i id, items any, source string) {
+	list, ok := items.([]any)
+	if !ok && items != nil {
+		o.addUnreadable(source, policy.ObjectKey{}, fmt.Errorf("items: %s is not a list", describeValue(items)))
+		return
+	}
+	for n, item := range list {
+		at := fmt.Sprintf("%s items[%d]", source, n)
+		fields, ok := item.(map[string]any)
+		if !ok {
+			o.addUnreadable(at, policy.ObjectKey{}, fmt.Errorf("%s is not a Kubernetes object", describeValue(item)))
+			continue
+		}
+		o.add(withType(fields, i), at)
+	}
+}
+
+// withType returns an item of a typed list (NodeList) with the type that it
+// leaves out.
+func withType(fields map[string]any, list id) map[string]any {
+	kind := strings.TrimSuffix(list.kind, "List")
+	if kind == "" || fields["kind"] != nil || fields["apiVersion"] != nil {
+		return fields
+	}
+	return read(fields).with("kind", kind).with("apiVersion", list.apiVersion).fields
+}
+
+// idOf reads the identity of an object, as far as it can be read.
+func idOf(fields map[string]any) id {
+	o := read(fields)
+	meta := o.child("metadata")
+	return id{o.text("apiVersion"), o.text("kind"), meta.text("namespace"), meta.text("name")}
+}
 
 // class is the role of an object.
 type class int
@@ -163,19 +370,6 @@ func (e *entry) check(i id, err error) policy.Check {
 	return c
 }
 
-// checkDecoder returns the decoder of a check, by its API family.
-func checkDecoder(i id) func(map[string]any) policy.Check {
-	switch {
-	case classify(i) == unsupportedCheck:
-		return decodeUnsupported
-	case i.kind == policy.FencePolicyKind:
-		return FencePolicy
-	case i.kind == policy.NodeHealthCheckKind:
-		return NodeHealthCheck
-	}
-	return MachineHealthCheck
-}
-
 func (e *entry) budget(err error) policy.DisruptionBudget {
 	b := DisruptionBudget(e.fields)
 	b.Source = e.source
@@ -217,4 +411,17 @@ func (e *entry) decode(s *policy.Snapshot, i id) error {
 		s.Hosts = append(s.Hosts, h)
 	}
 	return err
+}
+
+// checkDecoder returns the decoder of a check, by its API family.
+func checkDecoder(i id) func(map[string]any) policy.Check {
+	switch {
+	case classify(i) == unsupportedCheck:
+		return decodeUnsupported
+	case i.kind == policy.FencePolicyKind:
+		return FencePolicy
+	case i.kind == policy.NodeHealthCheckKind:
+		return NodeHealthCheck
+	}
+	return MachineHealthCheck
 }

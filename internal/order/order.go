@@ -39,6 +39,19 @@ func (o Order) Ends(now time.Time) time.Time {
 	return now.Add(o.For)
 }
 
+// ForRecord is an order as it is kept in a run's record.
+func (o Order) ForRecord() *remediate.Order {
+	return &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), AsIs: o.AsIs}
+}
+
+// Event tells that an order was carried out; did is the verb, as a sentence wants it.
+func (o Order) Event(did string) event.Event {
+	return event.Event{
+		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Why: o.Reason,
+		Message: o.Actor + " " + did + ": " + o.Reason,
+	}
+}
+
 // Outcome is what became of an order.
 type Outcome struct {
 	Run    string
@@ -49,7 +62,7 @@ type Outcome struct {
 	// Asked is what a record of another remediator asks for, which an abort has given up; "" for a
 	// run.
 	Asked string
-	// Unchanged is why the order had nothing to change, "" if it changed something.
+	// Unchanged says why the order had nothing to change, "" if it changed something.
 	Unchanged string
 	// Evidence is what is known about a host that a person is to vouch for.
 	Evidence []string
@@ -62,22 +75,32 @@ type Outcome struct {
 	Earlier string
 	// Quarantine: a quarantine was released, not a hold.
 	Quarantine bool
-	// Still is why a cluster is paused although it was resumed, or why a Node that was
+	// Still says why a cluster is paused although it was resumed, or why a Node that was
 	// released is not fenced.
 	Still string
 	// Unseen: no Node of the held name is seen now.
 	Unseen bool
 }
 
-// ForRecord is an order as it is kept in a run's record.
-func (o Order) ForRecord() *remediate.Order {
-	return &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), AsIs: o.AsIs}
+// Target is what is known about the target of a fence, for the person who orders it.
+type Target struct {
+	Cluster, Node, Machine string
+	// Ready is the status of the Node's condition Ready, ReadySince when it became so. Ready is
+	// "" if there is no Node, or if it has no such condition.
+	Ready      string
+	ReadySince time.Time
+	// Pods are those on the Node; nil: they are not known, and PodsProblem may say why.
+	Pods        *Pods
+	PodsProblem string
+	// BMC is the address of what switches the host's power; "" if it was not asked.
+	BMC string
+	// Identity is whether the BMC that answered is that of the machine, as the gate says it, and
+	// UUID what it reported. Both are "" if no BMC was asked.
+	Identity, UUID string
 }
 
-// Event tells that an order was carried out; did is the verb, as a sentence wants it.
-func (o Order) Event(did string) event.Event {
-	return event.Event{
-		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Why: o.Reason,
-		Message: o.Actor + " " + did + ": " + o.Reason,
-	}
+// Pods are the pods that are bound to a Node, as namespace/name.
+type Pods struct {
+	Names []string
+	More  bool // there are others
 }

@@ -52,7 +52,7 @@ var attacks = map[string]func(t *rapid.T, world []Change) Change{
 	"Machine": func(t *rapid.T, _ []Change) Change {
 		m := drawWorldMachine(t, ledgerEpoch)
 		m.Namespace = attackerNamespace
-		return Change{ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Value: m}
+		return put(m)
 	},
 	"undecodable Machine": func(t *rapid.T, _ []Change) Change {
 		return Change{ID: ObjectID{APIVersion: of(t, "api", OpenShiftMachineAPI, ClusterAPIV1Beta2), Kind: "Machine", Namespace: attackerNamespace, Name: of(t, "name", worldMachines...)},
@@ -64,22 +64,22 @@ var attacks = map[string]func(t *rapid.T, world []Change) Change{
 			c.APIVersion, c.Kind, c.SelectsNodes, c.Escalation = OpenShiftMachineAPI, MachineHealthCheckKind, false, nil
 		}
 		c.Namespace, c.Source = attackerNamespace, "cluster"
-		return Change{ID: ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}, Value: c}
+		return put(c)
 	},
 	"request": func(t *rapid.T, _ []Change) Change {
 		q := drawWorldRequest(t, ledgerEpoch)
 		q.Namespace = attackerNamespace
-		return requestChange(q)
+		return put(q)
 	},
-	"FencedRemediation": func(t *rapid.T, _ []Change) Change { return requestChange(drawPowerRequest(t, attackerNamespace)) },
+	"FencedRemediation": func(t *rapid.T, _ []Change) Change { return put(drawPowerRequest(t, attackerNamespace)) },
 	"BareMetalHost": func(t *rapid.T, _ []Change) Change {
 		h := &Host{Namespace: attackerNamespace, Name: of(t, "name", "h-0", "h-1"), Online: rapid.Bool().Draw(t, "online"), DisablePowerOff: rapid.Bool().Draw(t, "owner"),
 			ConsumerKind: machineKind, ConsumerRef: key("a", of(t, "consumer", worldMachines...)), State: "provisioned"}
-		return Change{ID: ObjectID{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}, Value: h}
+		return put(h)
 	},
 	"Cluster": func(t *rapid.T, _ []Change) Change {
 		c := &Cluster{Namespace: attackerNamespace, Name: "k", Paused: rapid.Bool().Draw(t, "paused")}
-		return Change{ID: ObjectID{APIVersion: ClusterAPIV1Beta2, Kind: "Cluster", Namespace: c.Namespace, Name: c.Name}, Value: c}
+		return put(c)
 	},
 	"Lease of a kubelet": func(t *rapid.T, _ []Change) Change {
 		renewed := of(t, "renewed", ledgerEpoch, ledgerEpoch.AddDate(973, 0, 0), time.Time{})
@@ -125,10 +125,6 @@ func kubeletsClaims(world []Change, claim func(*Node)) Change {
 	return Change{ID: id, Value: &n}
 }
 
-func requestChange(q *Request) Change {
-	return Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: q}
-}
-
 // drawPowerRequest draws a FencedRemediation: for what has its name, for a Node that it names, or for the Machine or the
 // Node of the NodeHealthCheck that it says owns it.
 func drawPowerRequest(t *rapid.T, namespace string) *Request {
@@ -154,7 +150,7 @@ func drawVictims(t *rapid.T) (rules Rules, list []Change) {
 		list = append(list, drawChange(t, ledgerEpoch))
 	}
 	for range rapid.IntRange(0, 3).Draw(t, "requests") {
-		list = append(list, requestChange(drawPowerRequest(t, of(t, "namespace", "a", trustedNamespace))))
+		list = append(list, put(drawPowerRequest(t, of(t, "namespace", "a", trustedNamespace))))
 	}
 	return rules, list
 }

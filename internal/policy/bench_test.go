@@ -57,31 +57,6 @@ func benchNode(i int, ready string, since time.Time) *policy.Node {
 	return n
 }
 
-// changesOf lists everything as a watch would after its first listing.
-func changesOf(s policy.Snapshot) []policy.Change {
-	list := make([]policy.Change, 0, 2*len(s.Nodes)+8)
-	for i := range s.Checks {
-		c := &s.Checks[i]
-		list = append(list, policy.Change{ID: policy.ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}, Value: c})
-	}
-	for i := range s.Budgets {
-		b := &s.Budgets[i]
-		list = append(list, policy.Change{ID: policy.ObjectID{APIVersion: policy.FencedAPI, Kind: policy.DisruptionBudgetKind, Name: b.Name}, Value: b})
-	}
-	for i := range s.Machines {
-		m := &s.Machines[i]
-		list = append(list, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Value: m})
-	}
-	for _, n := range s.Nodes {
-		list = append(list, nodeChange(n))
-	}
-	return list
-}
-
-func nodeChange(n *policy.Node) policy.Change {
-	return policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n}
-}
-
 // filled is a ledger with a cluster of so many hosts.
 func filled(size int) *policy.Ledger {
 	s := benchWorld(size)
@@ -114,7 +89,7 @@ func BenchmarkLedgerNodeUpdate(b *testing.B) {
 	perEvent(b, func(i int) policy.Change {
 		n := *benchNode(i/100*100, "True", epoch.Add(-time.Hour))
 		n.ResourceVersion, n.Labels = fmt.Sprint(8+i), maps.Clone(n.Labels)
-		return nodeChange(&n)
+		return changeOf(&n)
 	}, func(l *policy.Ledger, _ int, c policy.Change) { l.Apply(epoch, c) })
 }
 
@@ -122,7 +97,7 @@ func BenchmarkLedgerNodeUpdate(b *testing.B) {
 // the engine asks after it: what is to be done now, and when to look again.
 func BenchmarkLedgerVerdictChange(b *testing.B) {
 	perEvent(b, func(i int) policy.Change {
-		return nodeChange(benchNode(i/2, []string{"Unknown", "True"}[i%2], epoch))
+		return changeOf(benchNode(i/2, []string{"Unknown", "True"}[i%2], epoch))
 	}, func(l *policy.Ledger, _ int, c policy.Change) {
 		l.Apply(epoch, c)
 		l.Next()
@@ -134,7 +109,7 @@ func BenchmarkLedgerVerdictChange(b *testing.B) {
 func BenchmarkLedgerDeadline(b *testing.B) {
 	now := epoch
 	perEvent(b, func(int) policy.Change { return policy.Change{} }, func(l *policy.Ledger, _ int, _ policy.Change) {
-		l.Apply(now, nodeChange(benchNode(1, "Unknown", now)))
+		l.Apply(now, changeOf(benchNode(1, "Unknown", now)))
 		due, ok := l.Next()
 		if !ok {
 			b.Fatal("no clock runs")
@@ -198,4 +173,84 @@ func BenchmarkDecide(b *testing.B) {
 			}
 		})
 	}
+}
+
+// checkWorlds are clusters of 5,000 hosts with very many checks: each of its own hosts,
+// fewer that are all of every host, and so many of these that none is evaluated.
+var checkWorlds = map[string]struct{ checks, pools int }{
+	"10000 apart": {10_000, 10_000},
+	"1000 apart":  {1_000, 1_000},
+	"20 of all":   {20, 0},
+	"1000 of all": {1_000, 0},
+}
+
+func checkWorld(checks, pools int) policy.Snapshot {
+	s := benchWorld(5_000)
+	for i := range s.Machines {
+		s.Machines[i].Labels = map[string]string{"pool": fmt.Sprint(i % max(1, pools))}
+	}
+	s.Checks, s.Budgets = nil, nil
+	for i := range checks {
+		c := powerCheck(fmt.Sprintf("check-%d", i))
+		if c.Selector = labels.Everything(); pools != 0 {
+			c.Selector = labels.SelectorFromSet(labels.Set{"pool": fmt.Sprint(i)})
+		}
+		s.Checks = append(s.Checks, c)
+	}
+	return s
+}
+
+// perCheckWorld measures something in each of the clusters with many checks.
+func perCheckWorld(b *testing.B, measure func(b *testing.B, s policy.Snapshot)) {
+	for name, w := range checkWorlds {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			measure(b, checkWorld(w.checks, w.pools))
+		})
+	}
+}
+
+// BenchmarkChecksJudge fills a ledger and asks what is to be done, as after a start.
+func BenchmarkChecksJudge(b *testing.B) {
+	perCheckWorld(b, func(b *testing.B, s policy.Snapshot) {
+		all := changesOf(s)
+		before := heapInUse()
+		var l *policy.Ledger
+		for b.Loop() {
+			l = policy.NewLedger(s.Rules)
+			l.Apply(epoch, all...)
+			l.Acting(epoch)
+		}
+		b.ReportMetric(float64(heapInUse()-before)/(1<<20), "MiB")
+		runtime.KeepAlive(l)
+		runtime.KeepAlive(all)
+	})
+}
+
+// BenchmarkChecksNodeUpdate is a Node that falls ill or recovers, and what is asked
+// after it, amid many checks.
+func BenchmarkChecksNodeUpdate(b *testing.B) {
+	perCheckWorld(b, func(b *testing.B, s policy.Snapshot) {
+		l := policy.NewLedger(s.Rules)
+		l.Apply(epoch, changesOf(s)...)
+		for i := 0; b.Loop(); i++ {
+			l.Apply(epoch, changeOf(benchNode(1, []string{"Unknown", "True"}[i%2], epoch)))
+			l.Next()
+		}
+	})
+}
+
+// BenchmarkChecksMachineUpdate is a Machine that gets a new label: every check is asked
+// whether it selects it.
+func BenchmarkChecksMachineUpdate(b *testing.B) {
+	perCheckWorld(b, func(b *testing.B, s policy.Snapshot) {
+		l := policy.NewLedger(s.Rules)
+		l.Apply(epoch, changesOf(s)...)
+		for i := 0; b.Loop(); i++ {
+			m := s.Machines[1]
+			m.Labels = map[string]string{"pool": m.Labels["pool"], "changed": fmt.Sprint(i)}
+			l.Apply(epoch, policy.Change{
+				ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Value: &m})
+		}
+	})
 }

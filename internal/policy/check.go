@@ -9,6 +9,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // The kinds of checks, and the API versions that fenced evaluates.
@@ -124,9 +127,9 @@ type Check struct {
 	// ShortenOnEvidence skips the timeout of a target whose BMC reads Off twice.
 	ShortenOnEvidence bool
 
-	// Invalid is why the check cannot be evaluated: field and value. // I18
+	// Invalid says why the check cannot be evaluated: field and value. // I18
 	Invalid string
-	// Disabled is why the controller of the API family would ignore the check.
+	// Disabled says why the controller of the API family would ignore the check.
 	Disabled string
 
 	// Clusters restricts a check that came from a file; empty is every cluster.
@@ -197,57 +200,6 @@ type Template struct {
 	APIVersion, Kind, Namespace, Name string
 }
 
-// IsOwn reports whether fenced itself carries out the requests that are made from
-// the template.
-func (p *Template) IsOwn() bool {
-	return group(p.APIVersion) == group(FencedAPI) && p.Kind == FencedRemediationKind+"Template"
-}
-
-// MakesRequests reports whether fenced makes the remediation requests of the check,
-// in place of a controller of its own. The check must be Active.
-func (c *Check) MakesRequests() bool {
-	return c.Strategy == CreateRequests && (c.family() == fenced || c.Evaluator != "" && (c.Paused || c.family() == medik8s))
-}
-
-// AsksOthers reports whether fenced makes requests of the check that another remediator carries
-// out. For those from its own template it makes no object.
-func (c *Check) AsksOthers() bool {
-	return c.MakesRequests() && slices.ContainsFunc(c.rungs(), func(e Escalation) bool { return !e.Template.IsOwn() })
-}
-
-// HandsOver reports whether an action of the check is done by a request that fenced
-// makes. fenced's own template needs no request: fenced fences at once.
-func (c *Check) HandsOver(t *TargetReport) bool {
-	next := cmp.Or(t.Template, c.Template)
-	return t.Action == CreateRequest && next != nil && c.MakesRequests() && !next.IsOwn()
-}
-
-// ownTemplateInFront says why an escalation that fenced carries out cannot begin with fenced's
-// own template: after a Node was deleted, nobody can name it to the next remediator.
-func ownTemplateInFront(c *Check) string {
-	if i := goesOnAfter(c); i >= 0 && c.MakesRequests() {
-		return fmt.Sprintf("the FencedRemediationTemplate must be the last of the escalation, not that of order %d", c.Escalation[i].Order)
-	}
-	return ""
-}
-
-// GoesOnAfterFenced reports whether another template of the check follows one of fenced's own.
-func GoesOnAfterFenced(c *Check) bool { return goesOnAfter(c) >= 0 }
-
-// goesOnAfter is the first template of fenced's own in the escalation that another one follows; -1: none.
-func goesOnAfter(c *Check) int {
-	return slices.IndexFunc(c.Escalation[:max(0, len(c.Escalation)-1)], func(e Escalation) bool { return e.Template.IsOwn() })
-}
-
-// Templates lists the templates of the check, in the order in which they are tried.
-func (c *Check) Templates() []Template {
-	var list []Template
-	for _, e := range c.rungs() {
-		list = append(list, e.Template)
-	}
-	return list
-}
-
 // Mark names the check on the requests that fenced makes for it.
 func (c *Check) Mark() string { return c.Kind + "." + group(c.APIVersion) + " " + c.Key() }
 
@@ -264,12 +216,27 @@ type CheckID struct {
 	Kind, APIVersion, Namespace, Name, Source string
 }
 
+func (id CheckID) compare(o CheckID) int {
+	return cmp.Or(
+		strings.Compare(id.Namespace, o.Namespace), strings.Compare(id.Name, o.Name), strings.Compare(id.Kind, o.Kind),
+		strings.Compare(id.APIVersion, o.APIVersion), strings.Compare(id.Source, o.Source))
+}
+
 func (c *Check) family() apiFamily { return apiFamilies[[2]string{c.APIVersion, c.Kind}] }
 
 // AppliesTo reports whether the check is meant for a cluster.
 func (c *Check) AppliesTo(cluster string) bool {
 	return len(c.Clusters) == 0 || slices.Contains(c.Clusters, cluster)
 }
+
+// Administrators reports whether only administrators can write a check: it has no namespace, or comes
+// from a file.
+func (c *Check) Administrators() bool {
+	return c.Namespace == "" || !fromCluster(c.Source)
+}
+
+// fromCluster reports whether the source of a check or budget is the cluster, and not a file.
+func fromCluster(source string) bool { return source == "" || source == "cluster" }
 
 // group returns the API group of an apiVersion.
 func group(apiVersion string) string {
@@ -292,4 +259,146 @@ func splitKey(key string) (namespace, name string) {
 		return "", key
 	}
 	return namespace, name
+}
+
+// CheckContext is what a check depends on besides its targets.
+type CheckContext struct {
+	Rules Rules
+	// Cluster is the Cluster of a Cluster API check; nil if it is not known.
+	Cluster *Cluster
+	// ClusterUnread: Cluster is nil because it could not be decoded.
+	ClusterUnread bool
+	// Upgrading describes the upgrade of the cluster that the check waits for; "" if
+	// there is none.
+	Upgrading string
+	// MachineChecks are the OpenShift checks of the same cluster.
+	MachineChecks map[CheckID]*Check
+	// Disabled says why nobody carries out the requests that fenced makes for the check;
+	// "" if somebody does.
+	Disabled string
+	// Tried lists by the name of a Node or Machine the requests that fenced made for the check, and
+	// that exist no more.
+	Tried map[string][]Attempt
+	// OverTargetLimit: the checks of its author select too many targets together.
+	OverTargetLimit bool
+}
+
+// setting is whether, and how, a check is evaluated at one instant.
+type setting struct {
+	state   State
+	message string
+	// conflicting: state is StateDisabled because of the MachineHealthChecks of the cluster.
+	conflicting bool
+	// refusals forbid all actions of the check.
+	refusals []reason.Code
+	// due is when the passage of time changes the setting; zero means never.
+	due time.Time
+	// exempt is a Node condition. Another check handles the Nodes that have it.
+	exempt string
+}
+
+// settingOf determines whether a check can be evaluated, and if not, why. The
+// result is the same for all of its targets.
+func settingOf(c *Check, a CheckContext, now time.Time) setting {
+	switch {
+	case c.family() == unknownFamily:
+		return setting{state: StateInvalid, message: fmt.Sprintf("this version does not evaluate %s %s", c.APIVersion, c.Kind)}
+	case c.Invalid != "":
+		return setting{state: StateInvalid, message: c.Invalid}
+	case a.OverTargetLimit:
+		return setting{state: StateInvalid, message: a.Rules.targetLimitMessage(c)}
+	}
+	if err := c.parseLimits(); err != nil {
+		return setting{state: StateInvalid, message: err.Error()}
+	}
+	st := c.settingOfFamily(a, now)
+	if why := cmp.Or(ownTemplateInFront(c), a.Disabled); st.state == StateActive && why != "" {
+		return setting{state: StateDisabled, message: why, due: st.due}
+	}
+	if st.state == StateActive && a.Upgrading != "" {
+		st.refuseFirst(reason.ClusterUpgrading, a.Upgrading)
+	}
+	return st
+}
+
+// refuseFirst forbids all actions of the check, before its other refusals.
+func (st *setting) refuseFirst(code reason.Code, why string) {
+	st.refusals = append([]reason.Code{code}, st.refusals...)
+	if st.message != "" {
+		why += "; " + st.message
+	}
+	st.message = why
+}
+
+// settingOfFamily applies the rules of the check's API family.
+func (c *Check) settingOfFamily(a CheckContext, now time.Time) setting {
+	switch {
+	case c.family() == clusterAPI:
+		return c.settingClusterAPI(a)
+	case c.Paused && !c.isEvaluatedBy(a.Rules.Instance):
+		return setting{state: StatePaused, message: "the check is paused"}
+	case c.Disabled != "":
+		return setting{state: StateDisabled, message: c.Disabled}
+	case c.family() == medik8s:
+		return c.settingMedik8s(a)
+	case len(c.Windows) > 0:
+		return c.settingWindows(now)
+	}
+	return setting{state: StateActive}
+}
+
+// isEvaluatedBy reports whether the check was paused only for its own controller,
+// so that this instance of fenced evaluates it, alone or in turn with others.
+func (c *Check) isEvaluatedBy(instance string) bool {
+	if c.Evaluator == "" || instance == "" {
+		return c.Evaluator != ""
+	}
+	for name := range strings.SplitSeq(c.Evaluator, ",") {
+		if strings.TrimSpace(name) == instance {
+			return true
+		}
+	}
+	return false
+}
+
+// State reports whether the check can be evaluated by its own content,
+// independent of the time, with a message if it cannot.
+func (c *Check) State() (State, string) {
+	s := settingOf(c, CheckContext{}, time.Time{})
+	return s.state, s.message
+}
+
+// settingWindows pauses a check inside a maintenance window. due is the next
+// instant at which one of its windows begins or ends.
+func (c *Check) settingWindows(now time.Time) setting {
+	st := setting{state: StateActive}
+	if now.IsZero() {
+		return st // evaluated independent of the time
+	}
+	now = now.UTC()
+	for i := range c.Windows {
+		w := &c.Windows[i]
+		began, change := w.bounds(now)
+		st.due = times.Sooner(st.due, change)
+		if !began.IsZero() && st.state == StateActive {
+			st.state = StatePaused
+			st.message = fmt.Sprintf("in the maintenance window %q of %s that began at %s", w.Text, w.Duration, stamp(began))
+		}
+	}
+	return st
+}
+
+// bounds returns when the window that contains now began, zero if there is none,
+// and the next instant at which that changes, zero if it never does.
+func (w *Window) bounds(now time.Time) (began, change time.Time) {
+	// The first start whose window is still open. If windows overlap, it is the one
+	// that closes first.
+	start := w.Starts.Next(now.Add(-w.Duration))
+	switch {
+	case start.IsZero(): // no start within the years that the schedule looks ahead
+		return began, change
+	case start.After(now):
+		return began, start
+	}
+	return start, start.Add(w.Duration)
 }

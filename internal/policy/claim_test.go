@@ -2,6 +2,7 @@ package policy
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,53 +10,18 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/test/law"
 )
-
-// nodePolicy power-cycles every Node that is silent for a minute.
-func nodePolicy() *Check {
-	return &Check{Kind: FencePolicyKind, APIVersion: FencedAPI, Name: "p", Selector: labels.Everything(), SelectsNodes: true, Strategy: PowerCycleHosts,
-		Conditions: []UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}}
-}
-
-func silentNode(name string) *Node {
-	return &Node{Name: name, UID: name, Conditions: []Condition{{Type: "Ready", Status: "Unknown", LastTransition: ledgerEpoch.Add(-time.Hour)}}}
-}
-
-func put(value any) Change {
-	switch v := value.(type) {
-	case *Check:
-		return Change{ID: ObjectID{APIVersion: v.APIVersion, Kind: v.Kind, Namespace: v.Namespace, Name: v.Name}, Value: v}
-	case *Node:
-		return Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: v.Name}, Value: v}
-	case *Machine:
-		return Change{ID: ObjectID{APIVersion: v.APIVersion, Kind: "Machine", Namespace: v.Namespace, Name: v.Name}, Value: v}
-	}
-	panic("of no kind")
-}
-
-// acts lists the targets that would be acted on, as the ledger and Decide say.
-func acts(t *testing.T, l *Ledger) (list []string) {
-	t.Helper()
-	require.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
-	for _, c := range l.Acting(ledgerEpoch) {
-		for _, x := range c.Targets {
-			if x.Acts() {
-				list = append(list, subjectName(x.Node, x.Machine)+" "+x.Machine)
-			}
-		}
-	}
-	return list
-}
 
 // The paused Machine of a Node turns unreadable: it is not absent, and neither is
 // what nobody can tell the kind of.
 func TestUnreadMachineIsNotAbsent(t *testing.T) {
 	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", UID: "u", NodeName: "n", Paused: true}
 	id := put(m).ID
-	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("n")), put(m))
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(nodePolicy()), put(silentNode("n")), put(m))
 	require.Empty(t, acts(t, l), "the Machine is paused")
 	l.Apply(ledgerEpoch, Change{ID: id, Err: errors.New("spec.providerID is a number")})
 	require.Empty(t, acts(t, l))
@@ -86,8 +52,7 @@ func TestNodeOfTheSameName(t *testing.T) {
 	n.ProviderID = "metal3://other/host-7/n"
 	m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m", UID: "u", NodeName: "n", ProviderID: "metal3://ns/host-1/m", ClusterName: "c",
 		ControllerOwner: Owner{Kind: "MachineSet", Name: "s", UID: "s"}}
-	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(c), put(n), put(m))
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(c), put(n), put(m))
 	require.Empty(t, acts(t, l))
 	assert.Equal(t, reason.NodeMismatch, l.Doubt(m, n).Reason)
 	fresh := Evaluate(c, CheckContext{}, Subject{Machine: m, Node: n}, ledgerEpoch)
@@ -141,8 +106,7 @@ func TestOneNodeOfTwoMachinesAlike(t *testing.T) {
 	c.SelectsNodes = false
 	nodes := nodePolicy()
 	nodes.Name = "nodes"
-	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(c), put(nodes), put(n), put(a), put(&b))
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(c), put(nodes), put(n), put(a), put(&b))
 	require.Empty(t, acts(t, l))
 	assert.Equal(t, reason.NodeMismatch, l.Doubt(a, n).Reason)
 	other := b
@@ -157,8 +121,7 @@ func TestGoneNodeOfTwoMachines(t *testing.T) {
 	c.SelectsNodes = false
 	a := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "a", NodeName: "n", ProviderID: "baremetalhost:///ns/h1"}
 	b := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "b", NodeName: "n"}
-	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(c), put(a))
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(c), put(a))
 	require.Equal(t, []string{"n ns/a"}, acts(t, l))
 	l.Apply(ledgerEpoch, put(b))
 	require.Empty(t, acts(t, l))
@@ -180,9 +143,94 @@ func TestDoubtDoesNotFollowTheClock(t *testing.T) {
 	n.Conditions = append(n.Conditions, Condition{Type: terminating, Status: "False"})
 	q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: "a", Name: "n", Owners: []Owner{{Kind: NodeHealthCheckKind, Name: "c", UID: "u"}}}
 	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	l.Apply(ledgerEpoch, put(c), put(rival), put(n), Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: q},
+	l.Apply(ledgerEpoch, put(c), put(rival), put(n), put(q),
 		Change{ID: ObjectID{APIVersion: OpenShiftMachineAPI, Kind: "Machine", Namespace: "ns", Name: "m"}, Err: errors.New("x")})
 	for _, now := range []time.Time{ledgerEpoch, ledgerEpoch.Add(3 * time.Hour)} {
 		assert.Equal(t, reason.Undecodable, Decide(l.Snapshot(), now).Checks[0].Targets[0].Reason, now)
 	}
+}
+
+// TestLawsDoubtfulIsLeftAlone: what the engine is told before it drafts a run is
+// what the checks have gone by.
+func TestLawsDoubtfulIsLeftAlone(t *testing.T) {
+	found := map[reason.Code]bool{}
+	law.CheckTested(t, func() bool { return found[reason.NodeMismatch] && found[reason.Undecodable] }, func(t *rapid.T) {
+		rules := Rules{NodesCountAsMembers: true, TrustNames: true}
+		w := &trial{model: newModel(rules), l: NewLedger(rules), now: ledgerEpoch}
+		w.populate(t)
+		w.apply(drawActing(t)...)
+		w.apply(drawMismatch(t)...)
+		if odds(t, "unread", 2) {
+			w.apply(Change{ID: ObjectID{APIVersion: OpenShiftMachineAPI, Kind: "Machine", Namespace: "a", Name: of(t, "unread", worldMachines...)}, Err: errors.New("it is broken")})
+		}
+		for _, c := range w.l.Report(w.now).Checks {
+			for _, x := range c.Targets {
+				namespace, name := splitKey(x.Machine)
+				d := w.l.Doubt(w.l.MachineIn(x.MachineAPIVersion, namespace, name), w.l.Node(x.Node))
+				if d != (Doubt{}) {
+					require.Equal(t, None, x.Action, "%+v: %+v", d, x)
+					found[x.Reason] = true
+				} else if !w.l.Check(c.ID()).SelectsNodes { // which API family's Machine a Node is of is not known, either
+					require.NotEqual(t, reason.NodeMismatch, x.Reason, "%+v", x)
+				}
+			}
+		}
+	})
+}
+
+// drawMismatch draws, every other time, a Machine whose Node is another host's, and a
+// check of all Machines.
+func drawMismatch(t *rapid.T) []Change {
+	if !rapid.Bool().Draw(t, "mismatch") {
+		return nil
+	}
+	m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "a", Name: "m-0", NodeName: "n-0", ProviderID: "p://1", Phase: "Running"}
+	n := &Node{Name: m.NodeName, ProviderID: "p://2", Conditions: []Condition{{"Ready", "Unknown", ledgerEpoch.Add(-time.Hour)}}}
+	c := &Check{APIVersion: OpenShiftMachineAPI, Kind: MachineHealthCheckKind, Namespace: m.Namespace, Name: "all", Source: "cluster",
+		Selector: labels.Everything(), Strategy: PowerCycleHosts, Conditions: []UnhealthyCondition{{"Ready", "Unknown", time.Minute}}}
+	return []Change{
+		{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n}, {ID: ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, Value: m},
+		{ID: ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}, Value: c},
+	}
+}
+
+// TestLawsOneMoreDoubt: another Machine that claims a Node, or one that cannot be
+// read, lets nobody act on what was left alone before.
+func TestLawsOneMoreDoubt(t *testing.T) {
+	acted := false
+	law.CheckTested(t, func() bool { return acted }, func(t *rapid.T) {
+		m := newModel(Rules{NodesCountAsMembers: true, TrustNames: true})
+		for _, c := range append(drawCluster(t, ledgerEpoch), drawActing(t)...) {
+			m.apply(c)
+		}
+		s := m.snapshot()
+		before, isDoubt := Decide(s, ledgerEpoch), true
+		if odds(t, "unread", 2) {
+			s.Undecoded = append(s.Undecoded, ObjectKey{Kind: of(t, "kind", "", "Machine"), Namespace: "a", Name: "unread"})
+		} else if at := slices.IndexFunc(s.Machines, func(m Machine) bool { return m.NodeName != "" }); at >= 0 {
+			s.Machines = append(s.Machines, Machine{APIVersion: of(t, "another's API", OpenShiftMachineAPI, ClusterAPIV1Beta2), Namespace: of(t, "another's namespace", "0", "a", "z"), Name: "another",
+				NodeName: s.Machines[at].NodeName, ProviderID: of(t, "another", "", "p://another", s.Machines[at].ProviderID)})
+			x := tablesOf(&s).machineSubject(&s.Machines[len(s.Machines)-1])
+			isDoubt = x.doubt() != Doubt{}
+		}
+		after := Decide(s, ledgerEpoch)
+		if !isDoubt && (opened(before, after) || settled(s.Machines)) {
+			return // the only Machine of a Node, or a copy in the other API: one more target of a limit
+		}
+		require.Empty(t, newlyActing(before, after))
+		acted = acted || before.Acts()
+	})
+}
+
+// opened reports whether the limit of a check of before opened.
+func opened(before, after Report) bool {
+	return slices.ContainsFunc(after.Checks, func(a CheckReport) bool {
+		return a.Allowed && slices.ContainsFunc(before.Checks, func(b CheckReport) bool { return b.ID() == a.ID() && !b.Allowed })
+	})
+}
+
+// settled reports whether a Machine yields to the last one: that shows whose the Node is.
+func settled(list []Machine) bool {
+	last := &list[len(list)-1]
+	return slices.ContainsFunc(list, func(m Machine) bool { return m.NodeName == last.NodeName && m.yieldsTo(last) })
 }

@@ -2,16 +2,17 @@ package policy
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/fenced/fenced/internal/reason"
 )
-
-// recheckCap is the longest time in seconds until an OpenShift check is evaluated
-// again while one of its timeouts runs.
-const recheckCap = 3600
 
 // Decide evaluates every check of the snapshot at one instant. The order of the
 // rules is the order of the lines: each check by itself, then the effect of one
@@ -62,6 +63,13 @@ func refuseDelegated(r *Report) {
 	}
 }
 
+// isDelegated reports whether the check's own controller acts on a target, by a request that fenced does
+// not make.
+func (r *CheckReport) isDelegated(t *TargetReport) bool {
+	next := cmp.Or(t.Template, r.template)
+	return t.Action == CreateRequest && !r.makesRequests && next != nil && !next.IsOwn()
+}
+
 // decideCheck evaluates one check as if it were the only one in the cluster.
 func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 	a := w.checkContext(c)
@@ -82,6 +90,10 @@ func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 	r.applyLimit(c, &st, n, now)
 	return r
 }
+
+// recheckCap is the longest time in seconds until an OpenShift check is evaluated
+// again while one of its timeouts runs.
+const recheckCap = 3600
 
 // count holds the counters of a check's targets.
 type count struct {
@@ -191,9 +203,101 @@ func (r *CheckReport) invalidate(why string) {
 }
 
 // byName orders checks for display, independent of the input order.
-func byName(a, b CheckReport) int {
-	return cmp.Or(
-		strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
-		strings.Compare(a.Kind, b.Kind), strings.Compare(a.APIVersion, b.APIVersion),
-		strings.Compare(a.Source, b.Source))
+func byName(a, b CheckReport) int { return a.ID().compare(b.ID()) }
+
+// limit is a parsed maxUnhealthy: a number of targets, or a percentage.
+type limit struct {
+	value   int
+	percent bool
+}
+
+// parseLimit parses maxUnhealthy as OpenShift does: an integer, or a string of an
+// integer with an optional percent sign. "2" is two targets, not two percent. Nil
+// is 100%.
+func parseLimit(raw *intstr.IntOrString) (limit, error) {
+	if raw == nil {
+		return limit{value: 100, percent: true}, nil
+	}
+	if raw.Type == intstr.Int {
+		return limit{value: int(raw.IntVal)}, nil
+	}
+	digits, percent := strings.CutSuffix(raw.StrVal, "%")
+	value, err := strconv.Atoi(digits)
+	if err != nil {
+		return limit{}, fmt.Errorf("spec.maxUnhealthy: %q is neither a whole number nor a percentage", raw.StrVal)
+	}
+	return limit{value: value, percent: percent}, nil
+}
+
+// of returns the limit as a number of expected targets: rounded down, never
+// negative, and not capped, so 150% is more than all.
+func (l limit) of(expected int) int {
+	if !l.percent {
+		return max(0, l.value)
+	}
+	// Floating point, because a huge percentage must not overflow.
+	return int(min(max(0, math.Floor(float64(l.value)*float64(expected)/100)), math.MaxInt32))
+}
+
+// parseLimits checks the check's limits.
+func (c *Check) parseLimits() error {
+	switch c.family() {
+	case clusterAPI:
+		_, _, err := c.parseClusterAPILimits()
+		return err
+	case medik8s:
+		_, err := c.quota()
+		return err
+	case fenced:
+		return c.parsePolicyLimit()
+	}
+	_, err := parseLimit(c.MaxUnhealthy)
+	return err
+}
+
+// tally is the limit of a check applied to its counters.
+type tally struct {
+	limit    string // as written
+	max, min int    // as numbers of targets
+	allowed  bool
+	more     int         // remediations that the limit still allows
+	reason   reason.Code // why it is not allowed
+	message  string
+	invalid  string // why the limit cannot be applied to these counters
+}
+
+// tally applies the check's limit to the counters, by the rules of its API
+// family.
+func (c *Check) tally(n count) tally {
+	switch c.family() {
+	case clusterAPI:
+		return c.tallyClusterAPI(n)
+	case medik8s:
+		return c.tallyMedik8s(n.expected, n.healthy, n.unlabelled)
+	case fenced:
+		return c.tallyFencePolicy(n)
+	}
+	parsed, _ := parseLimit(c.MaxUnhealthy) // settingOf has checked that it parses
+	y := tally{limit: c.limitText(), max: parsed.of(n.expected)}
+	unhealthy := n.expected - n.healthy
+	y.allowed, y.more = unhealthy <= y.max, max(0, y.max-unhealthy)
+	if !y.allowed {
+		y.reason = reason.ShortCircuit
+		y.message = fmt.Sprintf("%d of %d targets are not healthy, more than maxUnhealthy %s (%d)", unhealthy, n.expected, y.limit, y.max)
+	}
+	return y
+}
+
+// limitText is the limit as its author wrote it, or the documented default.
+func (c *Check) limitText() string {
+	switch {
+	case c.family() == medik8s:
+		return c.limitTextMedik8s()
+	case c.UnhealthyRange != "":
+		return c.UnhealthyRange
+	}
+	if c.MaxUnhealthy == nil {
+		return "100%"
+	}
+	return c.MaxUnhealthy.String()
 }

@@ -16,15 +16,17 @@
 //
 // Read decide.go first: it is the order of the rules from top to bottom.
 //
+//	snapshot.go, check.go, report.go   what goes in, what a check is, what comes out
 //	target.go        one target: its verdict, then action and refusals
-//	openshift.go, clusterapi.go, medik8s.go, fencepolicy.go   the verdicts of each API family
-//	limit.go         the limits; also clusterapi_limit.go and medik8s_limit.go
-//	host.go, hostgates.go   which BareMetalHost a Machine has, and which hosts must be left alone
-//	owner.go, claim.go   whether a Machine owns the Node that it names, and when that is in doubt
-//	requestspace.go, requestlimit.go   which requests count, and how many are looked at
-//	overlap.go, budget.go, controlplane.go, quorum.go   across checks
-//	ledger.go        the incremental form, for the daemon
-//	coverage.go, explain.go   the same for people
+//	openshift.go, clusterapi.go, medik8s.go, fencepolicy.go   the verdicts and limits of each API family
+//	escalation.go, request.go   how a check asks another remediator; the requests that fenced carries out
+//	host.go          which BareMetalHost a Machine has, and which hosts must be left alone
+//	owner.go         whether a Machine owns the Node that it names, and when that is in doubt
+//	space.go         in which namespaces Machines and requests count
+//	overlap.go, budget.go, controlplane.go, author_limit.go   across checks
+//	tables.go        the objects by what is asked of them; what a check covers
+//	ledger.go        the incremental form, for the daemon; ledger_*.go: what changes it, what it answers
+//	explain.go       the same for people
 //
 // Package guard holds the guards that the daemon adds.
 package policy

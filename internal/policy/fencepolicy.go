@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // evaluateFencePolicy applies fenced's own health rules to one target, a Machine
@@ -57,12 +58,7 @@ func (c *Check) objections(x *Subject) []finding {
 }
 
 // startupClock is the latest known moment from which a Node could have joined.
-func (m *Machine) startupClock() time.Time {
-	if m.LastUpdated.After(m.Created) {
-		return m.LastUpdated
-	}
-	return m.Created
-}
+func (m *Machine) startupClock() time.Time { return times.Later(m.LastUpdated, m.Created) }
 
 // shorten removes the timeouts of a host that is already off, if the policy says
 // so: waiting gains nothing. The finding is the same before and after the

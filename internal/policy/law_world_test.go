@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/law"
 )
 
@@ -207,4 +208,18 @@ func TestLawsMoreGuardsNeverAllowMore(t *testing.T) {
 		}
 		assert.Empty(t, newlyActing(before, Decide(s, ledgerEpoch)))
 	})
+}
+
+// NextCheck is the first instant at which the passage of time changes the report;
+// false if no timeout runs.
+func (r *Report) NextCheck() (time.Time, bool) {
+	var next time.Time
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		next = times.Sooner(next, c.Due)
+		for j := range c.Targets {
+			next = times.Sooner(next, c.Targets[j].nextChange())
+		}
+	}
+	return next, !next.IsZero()
 }

@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"container/heap"
+	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -59,10 +62,9 @@ type checkKey struct {
 	source string
 }
 
-// keyOf is the key of a check or budget. A source of "" or "cluster" means the
-// cluster.
+// keyOf is the key of a check or budget.
 func keyOf(id ObjectID, source string) checkKey {
-	if source == "cluster" {
+	if fromCluster(source) {
 		source = ""
 	}
 	return checkKey{group(id.APIVersion), id.Kind, id.Namespace, id.Name, source}
@@ -105,6 +107,28 @@ func (l *Ledger) SetReadsOff(now time.Time, node string, off bool) {
 		}
 		l.touchNode(node)
 	}
+	l.evaluateDue(now)
+}
+
+// SetDisabled tells the ledger why nobody carries out the requests of checks, by their
+// mark. Such a check is Disabled.
+func (l *Ledger) SetDisabled(now time.Time, why map[string]string) {
+	if maps.Equal(l.w.disabled, why) {
+		return
+	}
+	l.w.disabled, l.stale = maps.Clone(why), true
+	l.version++
+	l.evaluateDue(now)
+}
+
+// SetTried tells the ledger which requests fenced has made and are gone, by the mark of
+// the check and the name of the Node or the Machine.
+func (l *Ledger) SetTried(now time.Time, tried map[string]map[string][]Attempt) {
+	if reflect.DeepEqual(l.w.tried, tried) {
+		return
+	}
+	l.w.tried, l.stale = tried, true
+	l.version++
 	l.evaluateDue(now)
 }
 
@@ -155,4 +179,268 @@ func (l *Ledger) evaluateDue(now time.Time) time.Time {
 		l.next = times.Sooner(l.next, at)
 	}
 	return now
+}
+
+// checkEntry is a check with its targets.
+type checkEntry struct {
+	check   *Check
+	context CheckContext
+	st      setting
+	targets []*targetEntry
+	// size is how many targets it selects, including those over the target limit.
+	size int
+	// n holds the counts of the targets, without their waits.
+	n      count
+	clocks clockHeap
+	// waits counts the targets by the seconds that they wait, starting at each
+	// evaluation.
+	waits map[int]int
+	// due is when the passage of time alone changes the check as a whole. recount
+	// means that it must be computed again.
+	due     time.Time
+	recount bool
+	// fresh: nothing has been computed yet.
+	fresh bool
+}
+
+// targetEntry is one target of one check: a Machine, or a Node. It is kept small,
+// because a large cluster has one for each target of each check.
+type targetEntry struct {
+	check   *checkEntry
+	machine *Machine // nil: the target is a Node
+	node    string   // its Node; empty while a Machine has none
+	// report is the result; nil for a target that is healthy and nothing else, and
+	// for one that was not evaluated.
+	report *TargetReport
+	// at is the index in the check's targets, clock the index in its heap.
+	at, clock int32
+	evaluated bool
+	dirty     bool
+	gone      bool
+}
+
+const noClock = -1
+
+// plain is the result of every target that is healthy and nothing else.
+var plain = TargetReport{Verdict: Healthy, Action: None}
+
+// found returns the result of an evaluated target for counting.
+func (e *targetEntry) found() *TargetReport {
+	if e.report == nil {
+		return &plain
+	}
+	return e.report
+}
+
+// subject is the target's name, the same in every check.
+func (e *targetEntry) subject() string {
+	if e.machine == nil {
+		return e.node
+	}
+	return subjectName(e.node, e.machine.Key())
+}
+
+func (l *Ledger) subjectOf(e *targetEntry) Subject {
+	if e.machine != nil {
+		return l.w.machineSubject(e.machine)
+	}
+	return l.w.nodeSubject(l.w.targetNodes().get(e.node))
+}
+
+// touch marks a target for evaluation.
+func (l *Ledger) touch(e *targetEntry) {
+	if !e.dirty {
+		e.dirty = true
+		l.dirty = append(l.dirty, e)
+	}
+}
+
+// touchNode marks the targets of a Node's name.
+func (l *Ledger) touchNode(name string) {
+	for _, e := range l.onNode[name] {
+		l.touch(e)
+	}
+}
+
+// touchMachine marks the targets that are Machines of this name.
+func (l *Ledger) touchMachine(name string) {
+	for _, e := range l.onMachine[name] {
+		l.touch(e)
+	}
+}
+
+// refreshCheck computes the context of a check again, and marks the targets that
+// a changed context or the passage of time concerns.
+func (l *Ledger) refreshCheck(c *checkEntry) {
+	due := !c.due.IsZero() && !l.now.Before(c.due)
+	if l.full || l.stale || due || c.fresh {
+		around := l.CheckContext(c.check)
+		st := settingOf(c.check, around, l.now)
+		if l.full || c.fresh || !reflect.DeepEqual(st, c.st) || !reflect.DeepEqual(around, c.context) {
+			c.context, c.st = around, st
+			for _, e := range c.targets {
+				l.touch(e)
+			}
+			l.version++
+		}
+		c.recount, c.fresh = true, false
+	}
+	if due {
+		l.version++
+	}
+	for len(c.clocks) > 0 && !l.now.Before(c.clocks[0].report.nextChange()) {
+		l.touch(heap.Pop(&c.clocks).(*targetEntry))
+	}
+}
+
+// evaluate evaluates one target and stores the result.
+func (l *Ledger) evaluate(e *targetEntry) {
+	c := e.check
+	if c.st.state != StateActive {
+		l.setReport(e, false, nil)
+		return
+	}
+	x := l.subjectOf(e)
+	t := evaluate(c.check, c.context, &c.st, &x, l.now)
+	if t.isPlain() {
+		l.setReport(e, true, nil)
+		return
+	}
+	kept := t
+	l.setReport(e, true, &kept)
+}
+
+// isPlain reports whether the result is healthy and nothing else.
+func (t *TargetReport) isPlain() bool {
+	return t.Verdict == Healthy && !t.uncounted && t.Reason == "" && t.Message == "" && t.Action == None && t.RecheckAfterSeconds == 0 && t.nextChange().IsZero()
+}
+
+// setReport replaces the result of a target and updates every counter.
+func (l *Ledger) setReport(e *targetEntry, judged bool, t *TargetReport) {
+	c := e.check
+	if e.evaluated != judged || !e.report.same(t) {
+		l.version++
+		c.recount = true
+	}
+	if e.evaluated {
+		c.n.addVerdict(e.found(), -1)
+	}
+	c.wait(e.report, -1)
+	e.evaluated, e.report = judged, t
+	if judged {
+		c.n.addVerdict(e.found(), 1)
+	}
+	c.wait(t, 1)
+	c.setClock(e)
+	if t != nil && t.Action != None {
+		l.acting[e] = true
+	} else {
+		delete(l.acting, e)
+	}
+}
+
+// same reports whether two results differ in nothing that anybody acts on. Nil is
+// plain.
+func (t *TargetReport) same(o *TargetReport) bool {
+	if t == nil || o == nil {
+		return t == o
+	}
+	return t.Verdict == o.Verdict && t.Reason == o.Reason && t.Message == o.Message && t.Action == o.Action &&
+		slices.Equal(t.Refusals, o.Refusals) && t.ControlPlane == o.ControlPlane && t.Node == o.Node &&
+		t.MachineUID == o.MachineUID && t.NodeUID == o.NodeUID && t.RecheckAfterSeconds > 0 == (o.RecheckAfterSeconds > 0) && t.uncounted == o.uncounted &&
+		t.Due.Equal(o.Due) && t.reasonChangesAt.Equal(o.reasonChangesAt) && t.Since.Equal(o.Since) && t.Timeout == o.Timeout && reflect.DeepEqual(t.Template, o.Template)
+}
+
+// clockHeap orders the targets of a check with a running timeout by their next
+// change.
+type clockHeap []*targetEntry
+
+func (h clockHeap) Len() int { return len(h) }
+
+func (h clockHeap) Less(i, j int) bool {
+	return h[i].report.nextChange().Before(h[j].report.nextChange())
+}
+
+func (h clockHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].clock, h[j].clock = int32(i), int32(j)
+}
+
+// Push implements heap.Interface.
+func (h *clockHeap) Push(x any) {
+	e := x.(*targetEntry)
+	e.clock = int32(len(*h))
+	*h = append(*h, e)
+}
+
+// Pop implements heap.Interface.
+func (h *clockHeap) Pop() any {
+	last := len(*h) - 1
+	e := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	e.clock = noClock
+	return e
+}
+
+// due returns the earliest Due in the subtree at an index, or found if that is
+// earlier. It visits only entries whose next change is before the result.
+func (h clockHeap) due(at int, found time.Time) time.Time {
+	if at >= len(h) || !found.IsZero() && !h[at].report.nextChange().Before(found) {
+		return found
+	}
+	found = times.Sooner(found, h[at].report.Due)
+	return h.due(2*at+2, h.due(2*at+1, found))
+}
+
+// setClock inserts a target into the heap, moves it, or removes it.
+func (c *checkEntry) setClock(e *targetEntry) {
+	runs := e.report != nil && !e.report.nextChange().IsZero()
+	switch {
+	case runs && e.clock == noClock:
+		heap.Push(&c.clocks, e)
+	case runs:
+		heap.Fix(&c.clocks, int(e.clock))
+	case e.clock != noClock:
+		heap.Remove(&c.clocks, int(e.clock))
+	}
+}
+
+// wait counts a target that waits without a timeout, or removes it: by is 1 or
+// -1.
+func (c *checkEntry) wait(t *TargetReport, by int) {
+	if t == nil || t.RecheckAfterSeconds == 0 || !t.Due.IsZero() {
+		return
+	}
+	if c.waits == nil {
+		c.waits = map[int]int{}
+	}
+	if c.waits[t.RecheckAfterSeconds] += by; c.waits[t.RecheckAfterSeconds] == 0 {
+		delete(c.waits, t.RecheckAfterSeconds)
+	}
+}
+
+// count returns the counters of the check's targets at an instant.
+func (c *checkEntry) count(now time.Time) count {
+	n := c.n
+	if due := c.clocks.due(0, time.Time{}); !due.IsZero() {
+		n.wait(recheck(due, now))
+	}
+	for seconds := range c.waits {
+		n.wait(seconds)
+	}
+	return n
+}
+
+// nextDue is when the passage of time alone changes the check or its targets;
+// zero means never.
+func (c *checkEntry) nextDue(now time.Time) time.Time {
+	if c.recount {
+		r := c.report(nil, nil, now)
+		c.due, c.recount = r.Due, false
+	}
+	if len(c.clocks) == 0 {
+		return c.due
+	}
+	return times.Sooner(c.due, c.clocks[0].report.nextChange())
 }

@@ -2,8 +2,77 @@ package policy
 
 import (
 	"fmt"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 )
+
+// ObjectID names one object of a cluster.
+type ObjectID struct {
+	APIVersion, Kind, Namespace, Name string
+	// OnManagementAPI: a remediation request on a separate management API. The workload API
+	// may have another one of the same name.
+	OnManagementAPI bool
+}
+
+// String names the object for people.
+func (id ObjectID) String() string {
+	if id.Name == "" {
+		return id.Kind + " (no name)"
+	}
+	return id.Kind + " " + key(id.Namespace, id.Name)
+}
+
+// Key is the key of the object in Snapshot.Undecoded.
+func (id ObjectID) Key() ObjectKey {
+	k := ObjectKey{Kind: id.kind(), Namespace: id.Namespace, Name: id.Name}
+	if k.Kind == "Machine" {
+		k.Group = group(id.APIVersion)
+	}
+	return k
+}
+
+// kindGroups are the API groups of the kinds that fenced reads; the core group is
+// given by its version. An object of another group may have a kind of the same
+// name, for example a remediation request of a kind that the author of a check
+// chose.
+var kindGroups = map[string][]string{
+	"Node": {"v1"}, "Pod": {"v1"}, "Lease": {"coordination.k8s.io"},
+	"Machine": machineGroups, MachineHealthCheckKind: machineGroups, "Cluster": {group(ClusterAPIV1Beta2)},
+	NodeHealthCheckKind: {group(Medik8sAPI)}, FencePolicyKind: {group(FencedAPI)}, DisruptionBudgetKind: {group(FencedAPI)},
+	"BareMetalHost": {"metal3.io"}, "ClusterVersion": {"config.openshift.io"},
+}
+
+// kind is the kind, with the API group appended if the group is not one that
+// fenced reads under this kind. An ID without an apiVersion keeps its plain kind.
+func (id ObjectID) kind() string {
+	groups, ours := kindGroups[id.Kind]
+	if !ours || id.APIVersion == "" || slices.Contains(groups, group(id.APIVersion)) {
+		return id.Kind
+	}
+	return id.Kind + "." + group(id.APIVersion)
+}
+
+// Change is one object that was added, changed or deleted.
+type Change struct {
+	ID ObjectID
+	// Value is the object: a *Node, *Machine, *Check, *DisruptionBudget, *Cluster,
+	// *Request, *Pod, *Lease, *Host or *Upgrade. A nil Value with a nil Err
+	// means that the object is gone from the cluster. A check that came from a file
+	// stays.
+	Value any
+	// Err means that the object exists but could not be decoded. It is not
+	// evaluated, and never treated as absent. A Value next to Err is what could be
+	// read.
+	Err error
+}
+
+// Upgrade is the state of a ClusterVersion: Why describes the upgrade in
+// progress; "" means that there is none.
+type Upgrade struct {
+	Why string
+}
 
 // apply records one change. If an object could not be decoded, its old value is
 // no longer used.
@@ -105,4 +174,301 @@ func dispatch[T any](id ObjectID, value any, set func(ObjectID, *T)) bool {
 	v, ok := value.(*T)
 	set(id, v)
 	return ok || value == nil
+}
+
+func (l *Ledger) setNode(id ObjectID, n *Node) {
+	old := l.w.nodes[id.Name]
+	if old == nil && n == nil || id.Namespace != "" { // a Node has no namespace
+		return
+	}
+	if n != nil {
+		n = l.w.pods.withRole(n)
+	}
+	same := old != nil && n != nil && old.equalsExceptHealth(n)
+	relabelled := old == nil || n == nil || !maps.Equal(old.Labels, n.Labels)
+	var before nodeCoverage
+	if relabelled {
+		before = l.coverageOf(id.Name)
+	}
+	var spaces map[space]spaceCount
+	if !same {
+		spaces = l.spacesOf(old, n)
+		l.countNode(old, -1)
+		l.countMachinesOf(id.Name, -1)
+		l.countNodeless(spaces, id.Name, -1)
+	}
+	l.w.dropNode(id.Name)
+	if n != nil {
+		l.w.putNode(n)
+	}
+	l.touchNode(id.Name)
+	if same {
+		return
+	}
+	l.countNode(n, 1)
+	l.countMachinesOf(id.Name, 1)
+	l.countNodeless(spaces, id.Name, 1)
+	if relabelled {
+		l.cover(before)
+	}
+	l.touchSpaces(spaces)
+	l.version++
+}
+
+// spacesOf returns the counts of the namespaces that two versions of a Node name.
+func (l *Ledger) spacesOf(old, n *Node) map[space]spaceCount {
+	spaces := map[space]spaceCount{}
+	for _, in := range slices.Concat(l.w.rules.spacesOfNode(old), l.w.rules.spacesOfNode(n)) {
+		spaces[in] = l.w.machineSpaces[in]
+	}
+	return spaces
+}
+
+// spacesOfRuns returns the counts of the namespaces of the Machines of runs.
+func (l *Ledger) spacesOfRuns(runs []OpenRun) map[space]spaceCount {
+	spaces := map[space]spaceCount{}
+	for _, r := range runs {
+		for _, in := range l.w.rules.spacesOfRun(&r) {
+			spaces[in] = l.w.machineSpaces[in]
+		}
+	}
+	return spaces
+}
+
+// countNodeless adds the Machines without a Node, where a Node more or less decides whether they count, to the
+// counts of all budgets, or removes them: by is 1 or -1. Those of the Node itself are counted with it.
+func (l *Ledger) countNodeless(before map[space]spaceCount, node string, by int) {
+	if len(l.budgets) == 0 {
+		return
+	}
+	for in, was := range before {
+		for _, m := range l.w.nodeless {
+			if was.nodes <= 1 && l.w.rules.spaceOfMachine(m) == in && m.NodeName != node {
+				l.countMachine(m, by)
+			}
+		}
+	}
+}
+
+// touchSpaces marks the Machines without a Node where another answer is true now.
+func (l *Ledger) touchSpaces(before map[space]spaceCount) {
+	for in, was := range before {
+		is := l.w.machineSpaces[in]
+		if (was.nodes > 0) == (is.nodes > 0) && (was.controlPlane > 0) == (is.controlPlane > 0) {
+			continue
+		}
+		for _, m := range l.w.nodeless {
+			if l.w.rules.spaceOfMachine(m) == in {
+				l.touchMachine(m.Name)
+			}
+		}
+	}
+}
+
+// equalsExceptHealth reports whether two versions of a Node are the same to
+// everything but the health rules.
+func (n *Node) equalsExceptHealth(o *Node) bool {
+	return n.UID == o.UID && n.SystemUUID == o.SystemUUID && n.BootID == o.BootID && n.MachineID == o.MachineID &&
+		n.ProviderID == o.ProviderID && n.OpenShiftMachine == o.OpenShiftMachine && n.ClusterMachine == o.ClusterMachine && n.ControlPlane == o.ControlPlane && n.Deleting == o.Deleting &&
+		n.Ready() == o.Ready() && maps.Equal(n.Labels, o.Labels) && slices.Equal(n.Addresses, o.Addresses)
+}
+
+func (l *Ledger) setMachine(id ObjectID, m *Machine) {
+	old := l.w.machines[machineID{group(id.APIVersion), id.Namespace, id.Name}]
+	if m == nil && (old == nil || old.APIVersion != id.APIVersion) {
+		return // it does not exist, or still exists in another version of the API
+	}
+	if old != nil {
+		l.countMachine(old, -1)
+		l.w.dropMachine(old)
+		l.touchNode(old.NodeName)
+	}
+	if m != nil {
+		l.w.putMachine(m)
+		l.countMachine(m, 1)
+	}
+	for _, c := range l.checks {
+		var e *targetEntry
+		if old != nil {
+			e = l.machineTarget(c, old)
+		}
+		if e != nil && m != nil {
+			e.machine = m
+			l.move(e, m.NodeName)
+		}
+		if c.check.SelectsNodes {
+			continue
+		}
+		if old == nil || m == nil || !maps.Equal(old.Labels, m.Labels) {
+			was, node := old != nil && c.check.covers(old), ""
+			if m != nil {
+				node = m.NodeName
+			}
+			l.setCovered(c, e, was, m != nil && c.check.covers(m), m, node)
+		}
+	}
+	if m != nil {
+		l.touchMachine(m.Name)
+		l.touchNode(m.NodeName)
+	}
+	if old == nil || m == nil || !old.equalsExceptHealth(m) {
+		l.version++
+	}
+}
+
+// equalsExceptHealth reports whether two versions of a Machine are the same to
+// everything but the health rules.
+func (m *Machine) equalsExceptHealth(o *Machine) bool {
+	return m.UID == o.UID && m.Phase == o.Phase && m.Deleting == o.Deleting && m.NodeName == o.NodeName && m.NodeUID == o.NodeUID &&
+		m.Authoritative == o.Authoritative && m.isSuspended() == o.isSuspended() && m.Infrastructure == o.Infrastructure &&
+		m.ProviderID == o.ProviderID && m.ControllerOwner == o.ControllerOwner && m.ControlPlane == o.ControlPlane &&
+		m.ExternalRemediationRequested == o.ExternalRemediationRequested && maps.Equal(m.Annotations, o.Annotations)
+}
+
+func (l *Ledger) setCluster(id ObjectID, c *Cluster) {
+	name := key(id.Namespace, id.Name)
+	delete(l.w.clusters, name)
+	if c != nil {
+		l.w.clusters[name] = c
+	}
+	l.stale = true
+}
+
+func (l *Ledger) setPod(id ObjectID, p *Pod) {
+	for _, name := range l.w.pods.set(id.Key(), p) {
+		if n := l.w.nodes[name]; n != nil && l.w.pods.withRole(n) != n {
+			l.setNode(ObjectID{Kind: "Node", Name: name}, n)
+		}
+	}
+	l.version++
+}
+
+func (l *Ledger) setLease(id ObjectID, v *Lease) {
+	delete(l.w.leases, id.Name)
+	if v != nil {
+		l.w.leases[id.Name] = *v
+	}
+	l.touchNode(id.Name)
+}
+
+func (l *Ledger) setHost(id ObjectID, h *Host) {
+	name := key(id.Namespace, id.Name)
+	old := l.w.hosts[name]
+	if !reflect.DeepEqual(old, h) {
+		l.version++
+	}
+	delete(l.w.hosts, name)
+	if h != nil {
+		l.w.hosts[name] = h
+	}
+	if !old.sameConsumer(h) {
+		for _, m := range l.w.nodeless { // a BareMetalHost shows whose the Node was
+			if m.NodeName != "" && (m.refersTo(old) || m.refersTo(h)) {
+				l.touchMachine(m.Name)
+				l.touchNode(m.NodeName)
+			}
+		}
+	}
+}
+
+// sameConsumer reports whether two versions of a host name the same Machine.
+func (h *Host) sameConsumer(o *Host) bool {
+	if h == nil || o == nil {
+		return h == o
+	}
+	return h.UID == o.UID && h.OnManagementAPI == o.OnManagementAPI && h.ConsumerRef == o.ConsumerRef && h.ConsumerKind == o.ConsumerKind && h.State == o.State
+}
+
+func (l *Ledger) setUpgrade(id ObjectID, u *Upgrade) {
+	switch {
+	case u != nil:
+		l.upgradeOf, l.w.upgrading = id, u.Why
+	case l.upgradeOf == id:
+		l.w.upgrading = ""
+	}
+	l.stale = true
+}
+
+func (l *Ledger) setRequest(id ObjectID, r *Request) {
+	old := l.requests[id]
+	if old != nil {
+		delete(l.requests, id)
+		l.w.requests.drop(old)
+		l.touchTargetsOf(old)
+	}
+	if r != nil {
+		l.requests[id] = r
+		l.w.requests.put(r)
+		l.touchTargetsOf(r)
+	}
+	if old != nil || r != nil {
+		l.version++
+	}
+}
+
+// touchTargetsOf marks the targets that a request may be for.
+func (l *Ledger) touchTargetsOf(r *Request) {
+	l.touchMachine(r.targetName())
+	l.touchNode(r.targetName())
+}
+
+// replaceRuns marks the targets of every run that started, ended or changed.
+func (l *Ledger) replaceRuns(runs []OpenRun) {
+	old, fresh := l.w.runs, make(openRuns, 2*len(runs))
+	for _, r := range runs {
+		fresh.put(r)
+	}
+	var changed []OpenRun
+	for k, r := range old {
+		if !r.Equal(fresh[k]) {
+			changed = append(changed, r)
+		}
+	}
+	for k, r := range fresh {
+		if !r.Equal(old[k]) {
+			changed = append(changed, r)
+		}
+	}
+	nodes, machines := map[string]nodeCoverage{}, map[*Machine]bool{}
+	for _, r := range changed {
+		nodes[r.Node] = l.coverageOf(r.Node)
+		for _, m := range l.w.byNode[r.Node] {
+			machines[m] = true
+		}
+		for _, m := range l.w.machinesOf(r) {
+			machines[m] = true
+			l.touchMachine(m.Name)
+			l.touchNode(m.NodeName)
+		}
+	}
+	spaces := l.spacesOfRuns(changed)
+	for _, m := range l.w.nodeless { // a run more or less decides whether they count
+		if _, concerned := spaces[l.w.rules.spaceOfMachine(m)]; concerned {
+			machines[m] = true
+		}
+	}
+	for m := range machines {
+		l.countMachine(m, -1)
+	}
+	for name := range nodes {
+		l.touchNode(name)
+		l.countNode(l.w.nodes[name], -1)
+	}
+	for _, r := range l.runs {
+		l.w.machineSpaces.countRun(&l.w.rules, r, -1)
+	}
+	for _, r := range runs {
+		l.w.machineSpaces.countRun(&l.w.rules, r, 1)
+	}
+	l.runs, l.w.runs = slices.Clone(runs), fresh
+	l.touchSpaces(spaces)
+	for name, before := range nodes {
+		l.countNode(l.w.nodes[name], 1)
+		l.cover(before)
+	}
+	l.enforceTargetLimit()
+	for m := range machines {
+		l.countMachine(m, 1)
+	}
+	l.version++
 }

@@ -1,12 +1,263 @@
 package policy
 
 import (
-	"cmp"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
+
+// Report returns what Decide returns for the Snapshot.
+func (l *Ledger) Report(now time.Time) Report {
+	all := map[*checkEntry][]*targetEntry{}
+	now = l.evaluateDue(now)
+	for _, c := range l.checks {
+		all[c] = c.targets
+	}
+	return l.report(all, now)
+}
+
+// Acting returns the checks that ask for an action, only with the targets
+// concerned, refused or not.
+func (l *Ledger) Acting(now time.Time) []CheckReport {
+	now = l.evaluateDue(now)
+	r := l.report(l.involved(""), now)
+	for i := range r.Checks {
+		r.Checks[i].Targets = slices.DeleteFunc(r.Checks[i].Targets, func(t TargetReport) bool { return t.Action == None })
+	}
+	return slices.DeleteFunc(r.Checks, func(c CheckReport) bool { return len(c.Targets) == 0 })
+}
+
+// ActingOn returns the targets of this name that one check asks to remediate, as Acting does. Its
+// cost does not grow with the other targets, unless a budget or the control plane makes them
+// count: nothing else in a report depends on more than the results for one name.
+func (l *Ledger) ActingOn(id CheckID, subject string, now time.Time) []TargetReport {
+	now = l.evaluateDue(now)
+	some := map[*checkEntry][]*targetEntry{}
+	for _, e := range l.targetsNamed(subject) {
+		some[e.check] = append(some[e.check], e)
+	}
+	r := l.report(some, now)
+	if len(l.budgets) > 0 || r.anyControlPlane() {
+		r = l.report(l.involved(""), now)
+	}
+	for i := range r.Checks {
+		if r.Checks[i].ID() == id {
+			return slices.DeleteFunc(r.Checks[i].Targets, func(t TargetReport) bool { return t.Action == None || t.Subject() != subject })
+		}
+	}
+	return nil
+}
+
+// anyControlPlane says whether a target is of the control plane.
+func (r *Report) anyControlPlane() bool {
+	return slices.ContainsFunc(r.Checks, func(c CheckReport) bool {
+		return slices.ContainsFunc(c.Targets, func(t TargetReport) bool { return t.ControlPlane })
+	})
+}
+
+// OnNode is the report restricted to one Node: the checks that evaluate it, or
+// would if they were active, with that target only. A Machine without a Node has the
+// name "namespace/name".
+func (l *Ledger) OnNode(node string, now time.Time) Report {
+	now = l.evaluateDue(now)
+	r := l.report(l.involved(node), now)
+	r.restrict(node)
+	return r
+}
+
+// Counters returns every check without its targets, as of the last change.
+func (l *Ledger) Counters() []CheckReport {
+	list := make([]CheckReport, 0, len(l.checks))
+	for _, c := range l.checks {
+		list = append(list, c.report([]TargetReport{}, map[string]bool{}, l.now))
+	}
+	slices.SortFunc(list, byName)
+	return list
+}
+
+// involved lists the targets for which a check asks for an action, all other
+// results for the same subjects, and the targets of one Node.
+func (l *Ledger) involved(node string) map[*checkEntry][]*targetEntry {
+	some := map[*checkEntry][]*targetEntry{}
+	seen := map[string]bool{}
+	add := func(subject string) {
+		if seen[subject] {
+			return
+		}
+		seen[subject] = true
+		for _, e := range l.targetsNamed(subject) {
+			some[e.check] = append(some[e.check], e)
+		}
+	}
+	for e := range l.acting {
+		add(e.subject())
+	}
+	if node == "" {
+		return some
+	}
+	add(node)
+	for _, c := range l.checks {
+		if _, ok := some[c]; !ok {
+			some[c] = nil // a check that is not active may cover the Node, too
+		}
+	}
+	return some
+}
+
+// targetsNamed lists the targets with this name in all checks.
+func (l *Ledger) targetsNamed(subject string) []*targetEntry {
+	_, name := splitKey(subject)
+	list := slices.Clone(l.onNode[subject])
+	for _, e := range l.onMachine[name] {
+		if e.node != subject && e.subject() == subject {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// report makes a report of some targets. If some contains all that are involved,
+// each of them has the same result as in the full report.
+func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Report {
+	r := Report{At: now, Checks: make([]CheckReport, 0, len(some)), Errors: []ObjectError{}}
+	for c, list := range some {
+		r.Checks = append(r.Checks, l.checkReport(c, list, now))
+	}
+	budgets := l.reportBudgets(&r)
+	r.Errors = append(slices.AppendSeq(r.Errors, maps.Values(l.errors)), l.w.rules.crowdErrors(l.crowded)...)
+	l.w.finish(&r, budgets)
+	return r
+}
+
+// reportBudgets adds the budgets and their use to a report, and returns them in the same order.
+func (l *Ledger) reportBudgets(r *Report) []DisruptionBudget {
+	budgets := make([]DisruptionBudget, 0, len(l.budgets))
+	for _, b := range l.budgetList() {
+		budgets = append(budgets, *b.budget)
+		r.Budgets = append(r.Budgets, b.n.report(b.budget, b.budget.unseen(l.w)))
+	}
+	return budgets
+}
+
+// checkReport is the report of a check with some of its targets.
+func (l *Ledger) checkReport(c *checkEntry, list []*targetEntry, now time.Time) CheckReport {
+	type place struct {
+		Subject
+		entry *targetEntry
+	}
+	places := make([]place, 0, len(list))
+	for _, e := range list {
+		places = append(places, place{l.subjectOf(e), e})
+	}
+	slices.SortFunc(places, func(a, b place) int { return bySubject(a.Subject, b.Subject) })
+	targets := make([]TargetReport, 0, len(list))
+	idle := map[string]bool{}
+	for i := range places {
+		x, e := &places[i].Subject, places[i].entry
+		switch {
+		case c.st.state != StateActive:
+			idle[subjectName(x.nodeName(), x.machineKey())] = true
+		case e.report == nil:
+			targets = append(targets, evaluate(c.check, c.context, &c.st, x, now))
+		default:
+			targets = append(targets, e.report.asOf(now))
+		}
+	}
+	return c.report(targets, idle, now)
+}
+
+// report is the report of the check with these targets. Its counters cover all
+// targets.
+func (c *checkEntry) report(targets []TargetReport, idle map[string]bool, now time.Time) CheckReport {
+	r := newCheckReport(c.check, c.context, &c.st)
+	r.Targets, r.idle = targets, idle
+	r.applyLimit(c.check, &c.st, c.count(now), now)
+	return r
+}
+
+// asOf returns the same result at a later time, before it is due.
+func (t *TargetReport) asOf(now time.Time) TargetReport {
+	later := *t
+	if !t.Due.IsZero() {
+		later.RecheckAfterSeconds = recheck(t.Due, now)
+	}
+	return later
+}
+
+// restrict keeps only what concerns one Node.
+func (r *Report) restrict(node string) {
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		c.Targets = slices.DeleteFunc(c.Targets, func(t TargetReport) bool { return t.Subject() != node })
+		if c.idle[node] {
+			c.idle = map[string]bool{node: true}
+		} else {
+			c.idle = map[string]bool{}
+		}
+	}
+	r.Checks = slices.DeleteFunc(r.Checks, func(c CheckReport) bool {
+		return len(c.Targets) == 0 && (c.State == StateActive || !c.unread && !c.idle[node])
+	})
+}
+
+// CheckReport is the result of one check for all of its targets. It does not
+// include the refusals by other checks, budgets and the control plane. It returns
+// false if the check is unknown.
+func (l *Ledger) CheckReport(id CheckID, now time.Time) (CheckReport, bool) {
+	now = l.evaluateDue(now)
+	c := l.entry(id)
+	if c == nil {
+		return CheckReport{}, false
+	}
+	return l.checkReport(c, c.targets, now), true
+}
+
+// Waiting lists, in no order, the targets of one check with a running timeout,
+// and those whose host has just been read Off. Its cost does not grow with the
+// other targets.
+func (l *Ledger) Waiting(id CheckID) []TargetReport {
+	c := l.entry(id)
+	if c == nil || c.st.state != StateActive {
+		return nil
+	}
+	var list []TargetReport
+	for _, e := range c.clocks {
+		if !e.report.Due.IsZero() && !l.w.readsOff[e.node] {
+			list = append(list, e.report.asOf(l.now))
+		}
+	}
+	for node := range l.w.readsOff {
+		for _, e := range l.onNode[node] {
+			if e.check == c && e.report != nil {
+				list = append(list, e.report.asOf(l.now))
+			}
+		}
+	}
+	return list
+}
+
+// Requests returns the remediation requests for the Machine or Node of this name, each of
+// which may be nil.
+func (l *Ledger) Requests(target string, m *Machine, n *Node) []*Request {
+	return l.w.requests.of(target, m, n)
+}
+
+// entry returns the check with this ID, or nil.
+func (l *Ledger) entry(id CheckID) *checkEntry {
+	c := l.checks[keyOf(ObjectID{APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}, id.Source)]
+	if c == nil || c.check.ID() != id {
+		return nil
+	}
+	return c
+}
+
+// MachineIn returns the Machine of this name in the API group of apiVersion, or
+// nil.
+func (l *Ledger) MachineIn(apiVersion, namespace, name string) *Machine {
+	return l.w.machines[machineID{group(apiVersion), namespace, name}]
+}
 
 // Snapshot returns everything that the ledger holds, as input for Decide. The
 // caller owns its slices and maps; the objects in them are shared.
@@ -36,9 +287,7 @@ func (l *Ledger) Snapshot() Snapshot {
 
 // budgetList lists the budgets by name.
 func (l *Ledger) budgetList() []*budgetEntry {
-	return slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int {
-		return cmp.Or(strings.Compare(a.budget.Name, b.budget.Name), strings.Compare(a.budget.Source, b.budget.Source))
-	})
+	return slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int { return byBudget(a.budget, b.budget) })
 }
 
 // listOf copies the values of a map, sorted.

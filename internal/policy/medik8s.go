@@ -1,12 +1,18 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Labels, annotations and conditions that medik8s reads on Nodes.
@@ -132,9 +138,7 @@ func latestDelay(own []*Request, delay time.Duration) (until time.Time, known bo
 		if q.HealthyDelaySince.IsZero() || delay <= 0 {
 			return time.Time{}, false
 		}
-		if end := q.HealthyDelaySince.Add(delay); end.After(until) {
-			until = end
-		}
+		until = times.Later(q.HealthyDelaySince.Add(delay), until)
 	}
 	return until, true
 }
@@ -156,16 +160,125 @@ func (t *TargetReport) refuseRollingConfig(x *Subject) {
 	t.Message = bounded(t.Message + fmt.Sprintf("; its machine-config changes from %q to %q", x.Node.Annotations[currentConfig], x.Node.Annotations[desiredConfig]))
 }
 
-func (r *Request) key() string { return key(r.Namespace, r.Name) }
+// quota is the limit of a NodeHealthCheck: how many Nodes must be healthy, or how
+// many may be unhealthy.
+type quota struct {
+	field string
+	limit limit
+}
 
-// ownRequests returns the check's own requests for the target, by name.
-func (c *Check) ownRequests(x *Subject) []*Request {
-	var own []*Request
-	for _, q := range x.Requests {
-		if c.madeRequest(q) {
-			own = append(own, q)
-		}
+var wholePercent = regexp.MustCompile(`^(100|[0-9]{1,2})%$`)
+
+// quota parses the limit that the check has. It must have one: medik8s' webhook refuses a check without, and its
+// controller does nothing for it. The 51 % of older versions is a default of their CRD, which the API server
+// writes into the object. medik8s does not accept a string without a percent sign.
+func (c *Check) quota() (quota, error) {
+	q := quota{field: "minHealthy"}
+	raw := c.MinHealthy
+	switch {
+	case raw != nil && c.MaxUnhealthy != nil:
+		return q, fmt.Errorf("spec.minHealthy: %s and spec.maxUnhealthy: %s are both set; set only one of them", raw.String(), c.MaxUnhealthy.String())
+	case raw == nil && c.MaxUnhealthy == nil:
+		return q, errors.New("spec.minHealthy: is missing, and so is spec.maxUnhealthy (set one of them)")
+	case raw == nil:
+		q.field, raw = "maxUnhealthy", c.MaxUnhealthy
 	}
-	slices.SortFunc(own, byRequest)
-	return own
+	if raw.Type == intstr.Int {
+		q.limit = limit{value: int(raw.IntVal)}
+		if raw.IntVal < 0 {
+			return q, fmt.Errorf("spec.%s: %d is negative", q.field, raw.IntVal)
+		}
+		return q, nil
+	}
+	if !wholePercent.MatchString(raw.StrVal) {
+		return q, fmt.Errorf("spec.%s: %q is neither a whole number nor a percentage up to 100%%", q.field, raw.StrVal)
+	}
+	value, err := strconv.Atoi(strings.TrimSuffix(raw.StrVal, "%"))
+	q.limit = limit{value: value, percent: true}
+	return q, err
+}
+
+// roundedUp returns the limit as a number of expected targets. medik8s rounds
+// percentages up; the other API families round down.
+func (l limit) roundedUp(expected int) int {
+	if !l.percent {
+		return l.value
+	}
+	return (l.value*expected + 99) / 100
+}
+
+// tallyMedik8s allows remediation while enough Nodes are healthy.
+func (c *Check) tallyMedik8s(expected, healthy, unlabelled int) tally {
+	q, _ := c.quota() // settingOf has checked that it parses
+	y := tally{limit: c.limitText()}
+	least := q.limit.roundedUp(expected)
+	if q.field == "maxUnhealthy" {
+		if known := expected - unlabelled; q.limit.roundedUp(known) > known {
+			y.invalid = fmt.Sprintf("spec.maxUnhealthy: %s is more than the %d Nodes that are selected", y.limit, known)
+			return y
+		}
+		least = expected - least
+	}
+	y.max = expected - least
+	y.allowed, y.more = healthy >= least, max(0, healthy-least)
+	if y.allowed {
+		return y
+	}
+	y.reason = reason.ShortCircuit
+	y.message = fmt.Sprintf("%d of %d Nodes are healthy, fewer than minHealthy %s (%d)", healthy, expected, y.limit, least)
+	if q.field == "maxUnhealthy" {
+		y.message = fmt.Sprintf("%d of %d Nodes are not healthy, more than maxUnhealthy %s (%d)", expected-healthy, expected, y.limit, y.max)
+	}
+	return y
+}
+
+// limitTextMedik8s is the limit as its author wrote it; "" if there is none.
+func (c *Check) limitTextMedik8s() string {
+	switch {
+	case c.MinHealthy != nil:
+		return c.MinHealthy.String()
+	case c.MaxUnhealthy != nil:
+		return c.MaxUnhealthy.String()
+	}
+	return ""
+}
+
+// next returns the state of the storm after the limit was evaluated. An exceeded
+// limit starts a storm and ends every cooldown. The first evaluation that is
+// within the limit again starts the cooldown. quiet is when the cooldown ends;
+// zero if none runs.
+func (s Storm) next(allowed bool, cooldown time.Duration, now time.Time) (next Storm, quiet time.Time) {
+	switch {
+	case !allowed:
+		return Storm{Active: true}, time.Time{}
+	case !s.Active:
+		return Storm{}, time.Time{}
+	case s.CooldownSince.IsZero():
+		s.CooldownSince = now
+	}
+	quiet = s.CooldownSince.Add(cooldown)
+	if now.Before(quiet) {
+		return s, quiet
+	}
+	return Storm{}, time.Time{}
+}
+
+// updateStorm applies the storm rule to an evaluated check. As in medik8s, the
+// state does not change while no Node is unhealthy, while the check is paused and
+// during an upgrade. So a storm whose Nodes all recover delays the next incident.
+func (r *CheckReport) updateStorm(c *Check, st *setting, allowed, sick bool, now time.Time) {
+	if c.StormCooldown == 0 || !sick || len(st.refusals) > 0 {
+		return
+	}
+	var quiet time.Time
+	r.Storm, quiet = c.Storm.next(allowed, c.StormCooldown, now)
+	if quiet.IsZero() {
+		return
+	}
+	r.gate = append(r.gate, reason.StormCooldown)
+	r.Message = fmt.Sprintf("more Nodes than allowed were not healthy until %s; nothing new begins before %s, stormCooldownDuration %s",
+		stamp(r.Storm.CooldownSince), stamp(quiet), c.StormCooldown)
+	// The cooldown is over at that very instant, unlike a timeout; medik8s still
+	// adds a second to the recheck.
+	r.Due, r.RecheckAfterSeconds = times.Sooner(r.Due, quiet), recheck(quiet.Add(1), now)
 }

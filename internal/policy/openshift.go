@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -85,65 +84,4 @@ func (t *TargetReport) evaluateConditions(c *Check, n *Node, now time.Time) bool
 		waiting = true
 	}
 	return waiting
-}
-
-func (t *TargetReport) set(v Verdict, r reason.Code, message string) {
-	t.Verdict, t.Reason, t.Message = v, r, bounded(message)
-}
-
-// maxMessage is how much of a message is kept, in bytes: each target of each check has one, and the
-// types of conditions in it were written by others.
-const maxMessage = 500
-
-// bounded is the start of a message, without the rest in memory.
-func bounded(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return strings.Clone(strings.ToValidUTF8(message[:maxMessage], "")) + "..."
-}
-
-// wait records the running timeout: exact for the daemon's timer, and rounded as
-// the API family does for the report.
-func (t *TargetReport) wait(since time.Time, timeout time.Duration, now time.Time) {
-	t.Since, t.Timeout = since, timeout
-	t.waitUntil(deadline(since, timeout), now)
-}
-
-// waitUntil records that the result changes at due by the passage of time alone.
-func (t *TargetReport) waitUntil(due, now time.Time) {
-	t.Due, t.RecheckAfterSeconds = due, recheck(due, now)
-}
-
-// recheck is a wait in whole seconds, rounded as the upstream controllers do:
-// timeout - elapsed + 1 s.
-func recheck(due, now time.Time) int {
-	return int((due.Sub(now) - 1 + time.Second) / time.Second)
-}
-
-// expired reports whether a timeout is over: strictly after its instant. A zero
-// since is infinitely old; a since in the future extends the wait.
-func expired(since time.Time, timeout time.Duration, now time.Time) bool {
-	return since.IsZero() || since.Add(timeout).Before(now)
-}
-
-// deadline is the first instant at which expired is true.
-func deadline(since time.Time, timeout time.Duration) time.Time {
-	return since.Add(timeout + 1)
-}
-
-// wholeSeconds rounds up to seconds.
-func wholeSeconds(d time.Duration) int {
-	s := d / time.Second
-	if d > s*time.Second { // not d + time.Second - 1, which may be more than there are
-		s++
-	}
-	return int(s)
-}
-
-func stamp(t time.Time) string {
-	if t.IsZero() {
-		return "an unknown time"
-	}
-	return t.UTC().Format(time.RFC3339)
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/fenced/fenced/internal/reason"
@@ -155,3 +156,26 @@ func oneRequest(group []claim) {
 // the choice to another controller. An owner applies limits of its own. A
 // deletion is final.
 var severity = map[Action]int{PowerCycle: 1, CreateRequest: 2, MarkOwner: 3, DeleteMachine: 4}
+
+// overlapReason returns why the result of a check for a target refuses the action
+// of another check, "" if it does not.
+func (g claim) overlapReason(t *TargetReport) string {
+	r, o := g.check, g.target
+	switch {
+	case o.Subject() != t.Subject():
+		return ""
+	case r.countOnly:
+		return "this check only counts"
+	case !r.Allowed:
+		return "the limit of this check is exceeded"
+	case o.isHandedOver():
+		return "this check has asked another remediator already"
+	case g.isDoubtful() && t.Action != PowerCycle:
+		return "this check is in doubt, and might ask for a power cycle: " + o.Message
+	case o.Action != None && severity[o.Action] < severity[t.Action]:
+		return fmt.Sprintf("this check asks for %s, which is gentler than %s", o.Action, t.Action)
+	case o.Action == CreateRequest && t.Action == CreateRequest:
+		return "this check asks first"
+	}
+	return ""
+}

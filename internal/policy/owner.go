@@ -1,9 +1,13 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+
+	"github.com/fenced/fenced/internal/reason"
 )
 
 // Whoever may write a Machine writes its nodeRef and its providerID. So a Machine owns
@@ -95,7 +99,7 @@ func (w *tables) owners() owners {
 	return owners{&w.rules, w.nodes, w.byNode, w.hosts, w.runs, w.machineSpaces, w.undecoded, w.unreadMachines}
 }
 
-// NotOwned is why a Machine does not own the Node that it names; the zero value: it does, or
+// NotOwned says why a Machine does not own the Node that it names; the zero value: it does, or
 // it names none.
 type NotOwned struct {
 	Why string
@@ -213,60 +217,6 @@ func (r OpenRun) isOf(m *Machine) bool {
 	return r.Machine == m.Key() && (r.MachineAPI == "" || group(r.MachineAPI) == m.Group())
 }
 
-// spaceCount is how many Nodes, and Nodes of the control plane, name a Machine in a namespace.
-type spaceCount struct{ nodes, controlPlane int }
-
-// machineSpaces are the namespaces in which Nodes name a Machine. An open run counts like the
-// Node on which it is, as that was when the run began: it may have deleted that. // I11
-type machineSpaces map[space]spaceCount
-
-// count counts a Node in the namespaces that it names, or removes it: by is 1 or -1.
-func (s machineSpaces) count(rules *Rules, n *Node, by int) {
-	for _, in := range rules.spacesOfNode(n) {
-		s.add(in, n.ControlPlane, by)
-	}
-}
-
-// countRun does that with an open run.
-func (s machineSpaces) countRun(rules *Rules, r OpenRun, by int) {
-	for _, in := range rules.spacesOfRun(&r) {
-		s.add(in, r.ControlPlane, by)
-	}
-}
-
-func (s machineSpaces) add(in space, controlPlane bool, by int) {
-	c := s[in]
-	c.nodes += by
-	if controlPlane {
-		c.controlPlane += by
-	}
-	s[in] = c
-	if c.nodes == 0 {
-		delete(s, in)
-	}
-}
-
-// spaces are the namespaces of the Machines that the Node names, each once.
-func (n *Node) spaces() (list []string) {
-	if n == nil {
-		return nil
-	}
-	add := func(namespace string) {
-		if namespace != "" && !slices.Contains(list, namespace) {
-			list = append(list, namespace)
-		}
-	}
-	for _, named := range []string{n.OpenShiftMachine, n.ClusterMachine} {
-		if namespace, _, found := strings.Cut(named, "/"); found {
-			add(namespace)
-		}
-	}
-	if ref, err := parseProviderID(n.ProviderID); err == nil {
-		add(ref.namespace)
-	}
-	return list
-}
-
 // annotationFor is the annotation with which a Node names the Machine.
 func annotationFor(m *Machine) string {
 	if m.Group() == group(OpenShiftMachineAPI) {
@@ -286,3 +236,171 @@ func (n *Node) otherMachine(m *Machine) string {
 // NotOwned returns why the Machine does not own the Node that it names. n is nil if that
 // Node does not exist.
 func (l *Ledger) NotOwned(m *Machine, n *Node) NotOwned { return l.w.owners().notOwned(m, n) }
+
+// Doubt says why it is unclear which Machine a Node belongs to; the zero value is
+// no doubt. An action in spite of it may hit another host than the unhealthy one,
+// or a host whose owner was not asked. // I4
+type Doubt struct {
+	Reason  reason.Code
+	Message string
+}
+
+// of lists the Machines that own a Node, sorted, without those that yield to another one. n is
+// nil if it does not exist.
+func (o owners) of(node string, n *Node) (list []*Machine) {
+	for _, m := range o.byNode[node] {
+		if o.owns(m, n) {
+			list = append(list, m)
+		}
+	}
+	yields := func(m *Machine) bool { return slices.ContainsFunc(list, m.yieldsTo) }
+	if slices.ContainsFunc(list, yields) {
+		list = slices.DeleteFunc(slices.Clone(list), yields)
+	}
+	return list
+}
+
+// machineOf returns the Machine of a Node. If several Machines own the Node, the
+// Node's providerID decides. A nil Machine with a zero Doubt means that the Node
+// has none.
+func (o owners) machineOf(n *Node) (*Machine, Doubt) {
+	list := o.of(n.Name, n)
+	switch len(list) {
+	case 0:
+		return nil, o.unreadMachineOf(n)
+	case 1:
+		return list[0], mismatch(list[0], n)
+	}
+	var own *Machine
+	for _, m := range list {
+		switch {
+		case !sameProvider(m.ProviderID, n.ProviderID):
+		case own != nil:
+			return list[0], disputed(n.Name, own, m)
+		default:
+			own = m
+		}
+	}
+	if own == nil {
+		return list[0], disputed(n.Name, list[0], list[1])
+	}
+	return own, Doubt{}
+}
+
+// unreadMachineOf returns the doubt about a Node without a Machine: one that could not be
+// decoded may be its. n is nil if nothing is known of the Node.
+func (o owners) unreadMachineOf(n *Node) Doubt {
+	found, whose := ObjectKey{}, "this Node's"
+	if n == nil {
+		whose = "the target's"
+	}
+	switch {
+	case len(o.unread) > 0:
+		found = slices.MinFunc(slices.Collect(maps.Keys(o.unread)), byKey)
+	case n == nil:
+		return Doubt{}
+	default:
+		for _, k := range n.namedKeys() {
+			if o.undecoded[k] > 0 {
+				found = k
+			}
+		}
+		if found == (ObjectKey{}) {
+			return Doubt{}
+		}
+	}
+	return Doubt{reason.Undecodable, found.text() + " could not be decoded, and it may be " + whose}
+}
+
+// namedKeys are the keys of the Machines that the Node names, if these could not be decoded.
+func (n *Node) namedKeys() (list []ObjectKey) {
+	for _, apiGroup := range machineGroups {
+		if namespace, name := splitKey(n.named(apiGroup)); name != "" {
+			list = append(list, ObjectKey{"Machine", namespace, name, apiGroup})
+		}
+	}
+	return list
+}
+
+// text names the object in a sentence.
+func (k ObjectKey) text() string {
+	switch {
+	case k.Kind == "":
+		return "an object of an unknown kind"
+	case k.Name == "":
+		return "a " + k.Kind
+	}
+	return k.Kind + " " + key(k.Namespace, k.Name)
+}
+
+func byKey(a, b ObjectKey) int {
+	return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), strings.Compare(a.Group, b.Group))
+}
+
+// doubt returns why a Machine's reference to its Node is in doubt: another
+// Machine owns the same Node, and no providerID decides between them. One that does
+// not own the Node itself is refused for that, and one that yields asks for nothing.
+func (o owners) doubt(m *Machine) Doubt {
+	n := o.nodes[m.NodeName]
+	if m.NodeName == "" || len(o.byNode[m.NodeName]) < 2 {
+		return Doubt{}
+	}
+	list := o.of(m.NodeName, n)
+	if !o.owns(m, n) || slices.ContainsFunc(list, m.yieldsTo) {
+		return Doubt{}
+	}
+	isProven := n != nil && sameProvider(m.ProviderID, n.ProviderID)
+	for _, x := range list {
+		same := sameProvider(x.ProviderID, m.ProviderID)
+		switch {
+		case x.id() == m.id(), same && x.Group() != m.Group(): // one Machine may exist in both API families
+		case same || !isProven:
+			return disputed(m.NodeName, m, x)
+		}
+	}
+	return Doubt{}
+}
+
+func disputed(node string, a, b *Machine) Doubt {
+	return Doubt{reason.NodeMismatch, fmt.Sprintf("Machines %s and %s both name Node %s, and no providerID shows which of them it belongs to", a.Key(), b.Key(), node)}
+}
+
+// mismatch reports that the Node with the name that the Machine gives belongs to
+// another host or another cluster. Whether the UID in the nodeRef is the Node's is
+// part of owns.
+func mismatch(m *Machine, n *Node) Doubt {
+	if m == nil || n == nil || m.ProviderID == "" || n.ProviderID == "" || sameProvider(m.ProviderID, n.ProviderID) {
+		return Doubt{}
+	}
+	return Doubt{reason.NodeMismatch, fmt.Sprintf("Node %s has the providerID %s, its Machine %s has %s", n.Name, n.ProviderID, m.Key(), m.ProviderID)}
+}
+
+// isDisproved reports whether the Node has another providerID than the Machine; either may be nil.
+func (m *Machine) isDisproved(n *Node) bool {
+	return m != nil && n != nil && n.ProviderID != "" && !sameProvider(m.ProviderID, n.ProviderID)
+}
+
+// sameProvider reports whether two providerIDs name the same host. Older versions
+// of OpenShift's provider wrote them without the BareMetalHost's UID.
+func sameProvider(a, b string) bool {
+	if a == "" || b == "" {
+		return false
+	}
+	return a == b || strings.HasPrefix(a, openShiftScheme) && (strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/"))
+}
+
+// Doubt returns why it is in doubt that the Machine belongs to the Node, or, if m
+// is nil, that the Node has no Machine.
+func (l *Ledger) Doubt(m *Machine, n *Node) Doubt {
+	switch {
+	case m == nil && n == nil:
+		return l.w.owners().unreadMachineOf(nil)
+	case m == nil:
+		_, d := l.w.owners().machineOf(n)
+		return d
+	}
+	if d := mismatch(m, n); d != (Doubt{}) {
+		return d
+	}
+	return l.w.owners().doubt(m)
+}

@@ -73,8 +73,7 @@ func TestMachineOwnsItsNode(t *testing.T) {
 	} {
 		m, n := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: "m", NodeName: "n"}, silentNode("n")
 		c.change(m, n)
-		l := NewLedger(c.rules)
-		l.Apply(ledgerEpoch, put(n), put(m))
+		l := ledgerWith(c.rules, put(n), put(m))
 		why := l.NotOwned(m, n).Why
 		assert.Equal(t, c.says == "", why == "", "%s: %s", name, why)
 		assert.Contains(t, why, c.says, name)
@@ -85,8 +84,7 @@ func TestMachineOwnsItsNode(t *testing.T) {
 // Only the BareMetalHost of a Machine, or an open run, shows whose a Node was that is gone.
 func TestMachineOfANodeThatIsGone(t *testing.T) {
 	m, n, forged := prod()
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(checkIn("prod", PowerCycleHosts)), put(checkIn("tenant", PowerCycleHosts)), put(n), put(m), put(forged))
+	l := ledgerWith(Rules{}, put(checkIn("prod", PowerCycleHosts)), put(checkIn("tenant", PowerCycleHosts)), put(n), put(m), put(forged))
 	require.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l))
 	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2"}})
 	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
@@ -105,8 +103,7 @@ func TestMachineOfANodeThatIsGone(t *testing.T) {
 
 // A change of one BareMetalHost concerns the Machines that name it: whoever may write one has not all others evaluated again. // I18
 func TestBareMetalHostConcernsItsMachines(t *testing.T) {
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(checkIn("tenant", PowerCycleHosts)))
+	l := ledgerWith(Rules{}, put(checkIn("tenant", PowerCycleHosts)))
 	lone := func(name, provider, host string) {
 		m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: name, UID: name, NodeName: "gone-" + name, Phase: "Running", ProviderID: provider}
 		if host != "" {
@@ -133,8 +130,7 @@ func TestBareMetalHostConcernsItsMachines(t *testing.T) {
 func TestDeletionOfAMachineWhoseNodeIsGone(t *testing.T) {
 	_, n, forged := prod()
 	forged.NodeName = "gone"
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(checkIn("tenant", DeleteMachines)), put(n), put(forged))
+	l := ledgerWith(Rules{}, put(checkIn("tenant", DeleteMachines)), put(n), put(forged))
 	assert.Equal(t, []reason.Code{reason.NodeNotOwned}, resultIn(t, l, "tenant").Refusals, "a run would keep the name")
 	other := silentNode("w-3")
 	other.OpenShiftMachine = "tenant/other"
@@ -146,8 +142,7 @@ func TestDeletionOfAMachineWhoseNodeIsGone(t *testing.T) {
 func TestForgedNodeRefActsOnNothing(t *testing.T) {
 	m, n, forged := prod()
 	for _, do := range []Strategy{PowerCycleHosts, DeleteMachines} {
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, put(checkIn("tenant", do)), put(n), put(m), put(forged))
+		l := ledgerWith(Rules{}, put(checkIn("tenant", do)), put(n), put(m), put(forged))
 		require.Empty(t, acts(t, l))
 		x := resultIn(t, l, "tenant")
 		assert.Equal(t, []string{"tenant/x", "w-2", string(Unhealthy)}, []string{x.Machine, x.Node, string(x.Verdict)}, "which target a check has is up to its API family")
@@ -175,8 +170,7 @@ func TestForgedMachineRaisesNoDoubt(t *testing.T) {
 		}())},
 		"a check that is gentler": {put(forged), put(checkIn("tenant", PowerCycleHosts))},
 	} {
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, put(nodes), put(machines), put(n), put(plain), put(m))
+		l := ledgerWith(Rules{}, put(nodes), put(machines), put(n), put(plain), put(m))
 		before := acts(t, l)
 		require.Equal(t, []string{"plain ", "w-2 prod/w-2", "w-2 prod/w-2"}, before)
 		l.Apply(ledgerEpoch, attack...)
@@ -191,8 +185,7 @@ func TestForgedMachineRaisesNoDoubt(t *testing.T) {
 // One that cannot be read is the Machine of a Node that names it, and of no other. The message names it.
 func TestUnreadMachineOfTheNodeThatNamesIt(t *testing.T) {
 	m, n, _ := prod()
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(nodePolicy()), put(n), put(silentNode("plain")), put(m))
+	l := ledgerWith(Rules{}, put(nodePolicy()), put(n), put(silentNode("plain")), put(m))
 	require.Len(t, acts(t, l), 2)
 	l.Apply(ledgerEpoch, Change{ID: put(m).ID, Err: errors.New("spec.providerID is a number")})
 	assert.Equal(t, []string{"plain "}, acts(t, l))
@@ -213,7 +206,7 @@ func TestForgedControlPlane(t *testing.T) {
 		}
 		p := &Pod{Namespace: "openshift-etcd", Name: name, Node: name, Member: true, Ready: i != 2}
 		cluster = append(cluster, put(n), put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "prod", Name: name, NodeName: name, Phase: "Running", ControlPlane: true}),
-			Change{ID: ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name}, Value: p})
+			put(p))
 	}
 	cluster = append(cluster, put(checkIn("prod", PowerCycleHosts)), put(checkIn("tenant", MarkOwners)))
 	role := func(name string, change func(m *Machine)) Change {
@@ -230,8 +223,7 @@ func TestForgedControlPlane(t *testing.T) {
 		"failed, first in line":          {role("a", func(*Machine) {})},
 		"many":                           {role("a", func(*Machine) {}), role("b", func(*Machine) {}), role("c", func(*Machine) {}), role("d", func(*Machine) {}), role("e", func(*Machine) {})},
 	} {
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, append(cluster, attack...)...)
+		l := ledgerWith(Rules{}, append(cluster, attack...)...)
 		assert.Equal(t, []string{"cp-2 prod/cp-2"}, acts(t, l), name)
 		assert.Equal(t, 3, l.ControlPlaneSize(), name)
 	}
@@ -244,8 +236,7 @@ func TestForgedMachinesUseUpNoBudget(t *testing.T) {
 		"of Machines": {Name: "b", SelectsMachines: true, Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
 		"of Nodes":    {Name: "b", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)},
 	} {
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "b"}, Value: b}, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
+		l := ledgerWith(Rules{}, put(b), put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
 		require.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l), name)
 		for i, node := range []string{"", "gone", "w-2"} {
 			l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "tenant", Name: fmt.Sprint(i), NodeName: node}))
@@ -278,14 +269,12 @@ func TestNothingUncountedIsActedOn(t *testing.T) {
 			return list
 		}(),
 	} {
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, append(world, put(rule()))...)
+		l := ledgerWith(Rules{}, append(world, put(rule()))...)
 		require.Empty(t, acts(t, l), name)
 		x := l.Report(ledgerEpoch).Checks[0].Targets[0]
 		assert.Equal(t, []reason.Code{reason.NodeNotOwned}, x.Refusals, name)
 		assert.Contains(t, x.Message, "add the namespace to clusters[].namespaces", name)
-		l = NewLedger(Rules{Namespaces: []string{"new"}})
-		l.Apply(ledgerEpoch, append(world, put(rule()))...)
+		l = ledgerWith(Rules{Namespaces: []string{"new"}}, append(world, put(rule()))...)
 		require.Empty(t, acts(t, l), name)
 		assert.Equal(t, []reason.Code{reason.ShortCircuit}, l.Report(ledgerEpoch).Checks[0].Targets[0].Refusals, "%s: there they count", name)
 	}
@@ -298,8 +287,7 @@ func TestRunKeepsItsNamespaceCounted(t *testing.T) {
 	c := &Check{APIVersion: FencedAPI, Kind: FencePolicyKind, Name: "p", Source: "p.yaml:1", Strategy: PowerCycleHosts, Selector: labels.Everything(),
 		StartupTimeout: time.Minute, MaxUnhealthy: new(intstr.FromInt32(1)), Conditions: nodePolicy().Conditions}
 	b := &DisruptionBudget{Name: "b", SelectsMachines: true, Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)}
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(c), put(n), put(m), put(never), Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "b"}, Value: b})
+	l := ledgerWith(Rules{}, put(c), put(n), put(m), put(never), put(b))
 	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2"}})
 	before := l.Report(ledgerEpoch)
 	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
@@ -317,8 +305,7 @@ func TestNodeOfARunRegistersWithoutItsAnnotation(t *testing.T) {
 	m, n, _ := prod()
 	bare := silentNode("w-2")
 	bare.UID = "another"
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
+	l := ledgerWith(Rules{}, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
 	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2", MachineAPI: m.APIVersion}})
 	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
 	l.Apply(ledgerEpoch, put(bare))
@@ -360,8 +347,7 @@ func TestNothingUncountedPassesABudget(t *testing.T) {
 	} {
 		c := checkIn("new", PowerCycleHosts)
 		c.StartupTimeout = time.Minute
-		l := NewLedger(Rules{})
-		l.Apply(ledgerEpoch, put(c), Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "b"}, Value: b})
+		l := ledgerWith(Rules{}, put(c), put(b))
 		for i := range 3 {
 			l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "new", Name: fmt.Sprint("m-", i), UID: "u", Phase: "Running",
 				Created: ledgerEpoch.Add(-time.Hour), LastUpdated: ledgerEpoch.Add(-time.Hour)}))
@@ -371,4 +357,116 @@ func TestNothingUncountedPassesABudget(t *testing.T) {
 		assert.Equal(t, []reason.Code{reason.Budget}, x.Refusals, name)
 		assert.Contains(t, x.budgets[0].Value, "add the namespace to clusters[].namespaces", name)
 	}
+}
+
+// mirrored is the Machine of Node w-2 in both APIs of an OpenShift cluster, whose providerIDs differ.
+func mirrored() (openShift, clusterAPI *Machine, n *Node) {
+	n = silentNode("w-2")
+	n.OpenShiftMachine, n.ClusterMachine = "mapi/w-2", "capi/w-2"
+	openShift = &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "mapi", Name: "w-2", UID: "m", NodeName: "w-2", ProviderID: "baremetalhost:///mapi/h/u"}
+	clusterAPI = &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "capi", Name: "w-2", UID: "c", NodeName: "w-2", ProviderID: "metal3://capi/h/w-2"}
+	return openShift, clusterAPI, n
+}
+
+// openshift/enhancements#1465: one Machine in two APIs. The controllers of one of them leave it alone.
+func TestMirrorClaimsNothing(t *testing.T) { // I4
+	for name, c := range map[string]struct {
+		change func(openShift, clusterAPI *Machine)
+		owner  string // the API group; "" if nobody knows
+	}{
+		"no word of an authority": {func(_, _ *Machine) {}, ""},
+		"the Cluster API":         {func(o, _ *Machine) { o.Suspended = "x" }, group(ClusterAPIV1Beta2)},
+		"OpenShift's":             {func(o, c *Machine) { o.Authoritative, c.Paused = true, true }, group(OpenShiftMachineAPI)},
+		"OpenShift's, by the condition": {func(o, c *Machine) {
+			o.Authoritative, c.Conditions = true, []Condition{{Type: "Paused", Status: "True"}}
+		},
+			group(OpenShiftMachineAPI)},
+		"neither, on the way":                      {func(o, c *Machine) { o.Suspended, c.Paused = "x", true }, ""},
+		"a person paused the Cluster API's":        {func(_, c *Machine) { c.Paused = true }, ""},
+		"both say so":                              {func(o, _ *Machine) { o.Authoritative = true }, ""},
+		"the Cluster API's was paused, and is not": {func(o, c *Machine) { o.Suspended, c.Conditions = "x", []Condition{{Type: "Paused", Status: "False"}} }, group(ClusterAPIV1Beta2)},
+	} {
+		o, m, n := mirrored()
+		c.change(o, m)
+		l := ledgerWith(Rules{}, put(nodePolicy()), put(n), put(o), put(m))
+		found := l.MachineOf("w-2")
+		doubt := l.Doubt(found, n)
+		if c.owner == "" {
+			assert.Equal(t, reason.NodeMismatch, doubt.Reason, name)
+			assert.Empty(t, acts(t, l), name)
+			continue
+		}
+		assert.Equal(t, c.owner, found.Group(), name)
+		assert.Empty(t, doubt, name)
+	}
+}
+
+// Whoever may write the status of a Machine takes away what the Machine asks for, and neither the
+// check of an administrator nor the Machine of others.
+func TestMirrorProtectsNothing(t *testing.T) {
+	o, _, n := mirrored()
+	o.Suspended = "the Cluster API is authoritative"
+	l := ledgerWith(Rules{}, put(nodePolicy()), put(checkIn("mapi", PowerCycleHosts)), put(n), put(o))
+	assert.Equal(t, []string{"w-2 mapi/w-2"}, acts(t, l), "its host is still found by it")
+	x := resultIn(t, l, "mapi")
+	assert.Equal(t, Skipped, x.Verdict)
+	assert.Equal(t, reason.Paused, x.Reason)
+	assert.Equal(t, o.Suspended, x.Message)
+	m, n, forged := prod()
+	forged.Suspended = "x"
+	l = ledgerWith(Rules{}, put(nodePolicy()), put(n), put(m), put(forged))
+	assert.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l))
+}
+
+// A request that a mirror owns asks for nothing; one for its Node does.
+func TestRequestOfAMirror(t *testing.T) {
+	o, m, n := mirrored()
+	o.Suspended = "the Cluster API is authoritative"
+	l := ledgerWith(Rules{RequestNamespaces: []string{"mapi"}}, put(n), put(o), put(m))
+	own := &Request{APIVersion: FencedAPI, Kind: "FencedRemediation", Namespace: "mapi", Name: "w-2", UID: "q", Power: &PowerRequest{},
+		Owners: []Owner{{Kind: "Machine", Name: "w-2", UID: "m"}}}
+	x := l.RequestTarget(own, ledgerEpoch)
+	assert.Contains(t, x.Refusals, reason.Paused)
+	assert.Equal(t, o.Suspended, x.Message)
+	byNode := *own
+	byNode.Owners, byNode.NodeName, byNode.Name = nil, "w-2", "x"
+	x = l.RequestTarget(&byNode, ledgerEpoch)
+	assert.Empty(t, x.Refusals, x.Message)
+	assert.Equal(t, "capi/w-2", x.Machine)
+}
+
+// A Node that registered anew has another UID than the nodeRef of its Machine, which the Cluster API's
+// v1beta1 never writes again.
+func TestNodeRefOfAnotherNode(t *testing.T) { // I2
+	m, n, _ := prod()
+	m.NodeUID, n.OpenShiftMachine, n.ProviderID, m.ProviderID = "old", "", "", ""
+	l := ledgerWith(Rules{Namespaces: []string{"prod"}}, put(checkIn("prod", PowerCycleHosts)), put(n), put(m))
+	assert.Nil(t, l.MachineOf("w-2"))
+	x := resultIn(t, l, "prod")
+	assert.Equal(t, []reason.Code{reason.NodeNotOwned}, x.Refusals)
+	assert.Contains(t, x.Message, "Machine prod/w-2 names Node w-2 with the UID old, and the Node of this name has w-2")
+	require.Empty(t, acts(t, l))
+
+	named := *n
+	named.OpenShiftMachine = "prod/w-2"
+	l.Apply(ledgerEpoch, put(&named))
+	assert.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l), "the Node names the Machine")
+
+	l.Apply(ledgerEpoch, put(n))
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2"}})
+	assert.Same(t, m, l.MachineOf("w-2"), "the run of this Machine had the Node register anew")
+
+	next := *m
+	next.Name, next.UID, next.NodeUID = "w-2b", "m2", n.UID
+	l.SetRuns(ledgerEpoch, nil)
+	l.Apply(ledgerEpoch, put(&next))
+	assert.Same(t, &next, l.MachineOf("w-2"))
+	assert.Empty(t, l.Doubt(&next, n), "the older one is of another Node")
+
+	gone := *m
+	gone.NodeUID = "w-2"
+	assert.Empty(t, l.NotOwned(&gone, n).Why)
+	saved := *n
+	saved.UID = ""
+	assert.Empty(t, l.NotOwned(m, &saved).Why, "nothing to compare with")
 }

@@ -204,3 +204,19 @@ func (r *Report) Acts() bool {
 	}
 	return false
 }
+
+// ID identifies the check of the report.
+func (r *CheckReport) ID() CheckID {
+	return CheckID{r.Kind, r.APIVersion, r.Namespace, r.Name, r.Source}
+}
+
+// Subject names the target, the same in every check: the Node, or the Machine
+// "namespace/name" while it has no Node.
+func (t *TargetReport) Subject() string { return subjectName(t.Node, t.Machine) }
+
+func subjectName(node, machine string) string {
+	if node != "" {
+		return node
+	}
+	return machine
+}

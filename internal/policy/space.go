@@ -91,3 +91,245 @@ func (s space) text() string {
 	}
 	return "namespace " + s.namespace
 }
+
+// spaceCount is how many Nodes, and Nodes of the control plane, name a Machine in a namespace.
+type spaceCount struct{ nodes, controlPlane int }
+
+// machineSpaces are the namespaces in which Nodes name a Machine. An open run counts like the
+// Node on which it is, as that was when the run began: it may have deleted that. // I11
+type machineSpaces map[space]spaceCount
+
+// count counts a Node in the namespaces that it names, or removes it: by is 1 or -1.
+func (s machineSpaces) count(rules *Rules, n *Node, by int) {
+	for _, in := range rules.spacesOfNode(n) {
+		s.add(in, n.ControlPlane, by)
+	}
+}
+
+// countRun does that with an open run.
+func (s machineSpaces) countRun(rules *Rules, r OpenRun, by int) {
+	for _, in := range rules.spacesOfRun(&r) {
+		s.add(in, r.ControlPlane, by)
+	}
+}
+
+func (s machineSpaces) add(in space, controlPlane bool, by int) {
+	c := s[in]
+	c.nodes += by
+	if controlPlane {
+		c.controlPlane += by
+	}
+	s[in] = c
+	if c.nodes == 0 {
+		delete(s, in)
+	}
+}
+
+// spaces are the namespaces of the Machines that the Node names, each once.
+func (n *Node) spaces() (list []string) {
+	if n == nil {
+		return nil
+	}
+	add := func(namespace string) {
+		if namespace != "" && !slices.Contains(list, namespace) {
+			list = append(list, namespace)
+		}
+	}
+	for _, named := range []string{n.OpenShiftMachine, n.ClusterMachine} {
+		if namespace, _, found := strings.Cut(named, "/"); found {
+			add(namespace)
+		}
+	}
+	if ref, err := parseProviderID(n.ProviderID); err == nil {
+		add(ref.namespace)
+	}
+	return list
+}
+
+// spacesOn are the namespaces of n.spaces on one of two APIs.
+func (n *Node) spacesOn(apart bool) []string {
+	if n == nil {
+		return nil
+	}
+	seen := Node{}
+	if apart {
+		seen.ClusterMachine = n.ClusterMachine
+	} else {
+		seen.OpenShiftMachine = n.OpenShiftMachine
+	}
+	if apart == (groupOfProvider(n.ProviderID) == group(ClusterAPIV1Beta2)) {
+		seen.ProviderID = n.ProviderID
+	}
+	return seen.spaces()
+}
+
+// Whoever may create requests in some namespace could name any target. So a request says
+// something about a target only where whoever writes there may decide about it: in a
+// namespace that the administrator names, in one of the templates of checks that have no
+// namespace themselves, in that of the Machine, or in one that the Node names. Elsewhere it
+// counts nowhere. A namespace of a management API apart is not the one of its name in the
+// cluster, which anybody may have created. // I2
+
+// requestPlace is a namespace on an API, and the name of a target there. The namespace is "" if the
+// requests of all namespaces count.
+type requestPlace struct {
+	apart             bool
+	namespace, target string
+}
+
+// requestIndex has the remediation requests by where they are, and by the name of their Machine or
+// Node.
+type requestIndex struct {
+	byPlace map[requestPlace][]*Request
+	// spaces are the namespaces whose requests may be for every target.
+	spaces []string
+	// rules say whether there is a management API apart, and whether those of all namespaces count.
+	rules Rules
+}
+
+func newRequestIndex(rules Rules) requestIndex {
+	return requestIndex{byPlace: map[requestPlace][]*Request{}, spaces: rules.commonSpaces(nil), rules: rules}
+}
+
+func (x *requestIndex) place(r *Request) requestPlace {
+	if x.rules.TrustNames {
+		return requestPlace{target: r.targetName()}
+	}
+	return requestPlace{r.OnManagementAPI, r.Namespace, r.targetName()}
+}
+
+func (x *requestIndex) put(r *Request) {
+	at := x.place(r)
+	x.byPlace[at] = insert(slices.Clone(x.byPlace[at]), r, byRequest)
+}
+
+func (x *requestIndex) drop(r *Request) {
+	drop(x.byPlace, x.place(r), r)
+}
+
+// of lists the requests for a target of this name. Machine and Node may be nil.
+func (x *requestIndex) of(target string, m *Machine, n *Node) []*Request {
+	if x.rules.TrustNames {
+		return x.byPlace[requestPlace{target: target}]
+	}
+	list := x.on(false, target, m, n)
+	if !x.rules.ManagementApart {
+		return list
+	}
+	return slices.Concat(list, x.on(true, target, m, n))
+}
+
+// on lists those on one API.
+func (x *requestIndex) on(apart bool, target string, m *Machine, n *Node) (list []*Request) {
+	for _, namespace := range x.rules.withTarget(x.spaces, apart, m, n) {
+		if in := x.byPlace[requestPlace{apart, namespace, target}]; len(list) == 0 {
+			list = in
+		} else {
+			list = slices.Concat(list, in)
+		}
+	}
+	return list
+}
+
+// IsFor reports whether a request is for a target: for the Node that it names, for the Machine that owns
+// it, or else for what has its name. Names of Machines are of a namespace, and the Nodes of a
+// separate management API are those of another cluster. An empty machine or node: there is none.
+func (r *Request) IsFor(namespace, machine, machineUID, node string) bool {
+	ofMachine := false
+	for _, o := range r.Owners {
+		if o.UID != "" && o.UID == machineUID {
+			return true
+		}
+		ofMachine = ofMachine || o.Kind == "Machine"
+	}
+	if r.NodeName != "" && !r.OnManagementAPI {
+		return r.NodeName == node
+	}
+	if r.Name == machine && r.Namespace == namespace {
+		return machine != "" // also one for the Machine that had the name before: its host may be the same
+	}
+	return node != "" && r.Name == node && !ofMachine && !r.OnManagementAPI
+}
+
+// contender names a request to another remediator for a target; "" if there is none.
+func (x *requestIndex) contender(t *TargetReport, m *Machine, n *Node) string {
+	namespace, machine := splitKey(t.Machine)
+	for _, name := range []string{t.Node, machine} {
+		if name == "" {
+			continue
+		}
+		for _, q := range x.of(name, m, n) {
+			if q.Power == nil && q.IsFor(namespace, machine, t.MachineUID, t.Node) {
+				return q.Contender()
+			}
+		}
+	}
+	return ""
+}
+
+// Contender says that a request is one to another remediator.
+func (r *Request) Contender() string {
+	return r.Kind + " " + r.key() + " asks another remediator to repair it"
+}
+
+// mayBeFor reports whether a request may be for a target.
+func (x *requestIndex) mayBeFor(q *Request, m *Machine, n *Node) bool {
+	return x.rules.TrustNames || slices.Contains(x.rules.withTarget(x.spaces, q.OnManagementAPI, m, n), q.Namespace)
+}
+
+// withTarget adds the namespaces that a target itself names, on the API of the cluster or on the management API apart,
+// where the Machines of the Cluster API are. list are those of the cluster, and must have no spare capacity.
+func (r *Rules) withTarget(list []string, apart bool, m *Machine, n *Node) []string {
+	own := n.spaces()
+	if r.ManagementApart {
+		own = n.spacesOn(apart)
+	}
+	if m != nil && (!r.ManagementApart || apart == (m.Group() == group(ClusterAPIV1Beta2))) {
+		own = append(own, m.Namespace)
+	}
+	if apart { // nor is a namespace there the one of a template in the cluster
+		list = nil
+		if r.ManagementNamespace != "" {
+			own = append(own, r.ManagementNamespace)
+		}
+	}
+	for _, namespace := range own {
+		if !slices.Contains(list, namespace) {
+			list = append(list, namespace)
+		}
+	}
+	return list
+}
+
+// RequestSpaces lists the namespaces of an API whose requests, of any kind, may be for a target.
+func (r *Rules) RequestSpaces(checks []*Check, apart bool, m *Machine, n *Node) []string {
+	var templates []string
+	for _, c := range checks {
+		templates = append(templates, templateSpaces(c)...)
+	}
+	return r.withTarget(r.commonSpaces(templates), apart, m, n)
+}
+
+// commonSpaces lists the namespaces of the cluster whose requests may be for every target. templates
+// are those of the checks.
+func (r *Rules) commonSpaces(templates []string) []string {
+	list := slices.Concat(r.RequestNamespaces, r.Namespaces, templates)
+	if r.ManagementNamespace != "" && !r.ManagementApart {
+		list = append(list, r.ManagementNamespace)
+	}
+	slices.Sort(list)
+	return slices.Clip(slices.Compact(list))
+}
+
+// templateSpaces are the namespaces of the templates of a check of administrators.
+func templateSpaces(c *Check) (list []string) {
+	if !c.Administrators() {
+		return nil
+	}
+	for _, e := range c.rungs() {
+		if e.Template.Namespace != "" {
+			list = append(list, e.Template.Namespace)
+		}
+	}
+	return list
+}

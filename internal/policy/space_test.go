@@ -3,6 +3,9 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,8 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/test/law"
 )
 
 // apartWorld is a cluster whose Machines are in the namespace prod of a management API apart. Whoever may write in the
@@ -20,8 +25,7 @@ func apartWorld(managementNamespace string) (l *Ledger, m *Machine, n *Node) {
 	n = silentNode("w-2")
 	n.ClusterMachine, n.ProviderID = "prod/w-2", "metal3://prod/h-2/w-2"
 	m = &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "prod", Name: "w-2", UID: "m", NodeName: "w-2", ProviderID: n.ProviderID, Phase: "Running", Labels: labels.Set{"pool": "metal"}}
-	l = NewLedger(Rules{ManagementApart: true, ManagementNamespace: managementNamespace})
-	l.Apply(ledgerEpoch, put(nodePolicy()), put(n), put(m), put(silentNode("plain")))
+	l = ledgerWith(Rules{ManagementApart: true, ManagementNamespace: managementNamespace}, put(nodePolicy()), put(n), put(m), put(silentNode("plain")))
 	return l, m, n
 }
 
@@ -68,7 +72,7 @@ func TestMachinesOfTheOtherAPIDoNotCount(t *testing.T) {
 	for _, managementNamespace := range []string{"", "prod"} {
 		l, _, n := apartWorld(managementNamespace)
 		n.ControlPlane = true
-		l.Apply(ledgerEpoch, put(n), Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "b"}, Value: budget})
+		l.Apply(ledgerEpoch, put(n), put(budget))
 		before, size := l.Report(ledgerEpoch).Budgets, l.ControlPlaneSize()
 		for i := range 3 {
 			l.Apply(ledgerEpoch, put(tenantMachine(func(m *Machine) { m.Name, m.ControlPlane = fmt.Sprint("t-", i), true })))
@@ -100,7 +104,7 @@ func TestChecksOfTheOtherAPIDoNotOverlap(t *testing.T) {
 func TestMachineOfARunThatIsGoneCounts(t *testing.T) {
 	l, m, _ := apartWorld("")
 	budget := &DisruptionBudget{Name: "b", SelectsMachines: true, Selector: labels.SelectorFromSet(labels.Set{"pool": "metal"}), MaxUnavailable: intstr.FromInt32(1)}
-	l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: "b"}, Value: budget}, Change{ID: put(m).ID})
+	l.Apply(ledgerEpoch, put(budget), Change{ID: put(m).ID})
 	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2", MachineAPI: m.APIVersion}})
 	before := l.Report(ledgerEpoch).Budgets
 	require.Equal(t, 1, before[0].Unavailable)
@@ -114,8 +118,7 @@ func TestRequestsOfTheOtherAPIStandInNobodysWay(t *testing.T) {
 	check := nodePolicy()
 	check.Strategy, check.Template = CreateRequests, &worldTemplate
 	for _, there := range []bool{false, true} {
-		l := NewLedger(Rules{ManagementApart: true, RequestNamespaces: []string{"admins"}})
-		l.Apply(ledgerEpoch, put(check), put(silentNode("w-2")))
+		l := ledgerWith(Rules{ManagementApart: true, RequestNamespaces: []string{"admins"}}, put(check), put(silentNode("w-2")))
 		before := resultsOf(t, l)
 		for _, namespace := range []string{worldTemplate.Namespace, "admins"} {
 			q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: namespace, Name: "w-2", ControlPlane: true, OnManagementAPI: there}
@@ -149,8 +152,7 @@ func TestTwoAPIsShareNoLimit(t *testing.T) { // I18
 	there.APIVersion = ClusterAPIV1Beta2
 	for _, rules := range []Rules{{MaxTargets: 1}, {MaxTargets: 1, ManagementNamespace: "prod"}} {
 		rules.ManagementApart = true
-		l := NewLedger(rules)
-		l.Apply(ledgerEpoch, put(there), put(checkIn("prod", CountOnly)), put(&Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "prod", Name: "w-2"}))
+		l := ledgerWith(rules, put(there), put(checkIn("prod", CountOnly)), put(&Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "prod", Name: "w-2"}))
 		for i := range 2 {
 			l.Apply(ledgerEpoch, put(tenantMachine(func(m *Machine) { m.Name = fmt.Sprint("t-", i) })))
 		}
@@ -171,14 +173,115 @@ func TestRequestsWhereATemplateOfAFileWas(t *testing.T) {
 	check.Strategy, check.Template, check.Source = CreateRequests, &worldTemplate, "policies.d/a.yaml:1"
 	other := nodePolicy()
 	other.Name = "other"
-	l := NewLedger(Rules{})
-	l.Apply(ledgerEpoch, put(other), put(silentNode("w-2")))
+	l := ledgerWith(Rules{}, put(other), put(silentNode("w-2")))
 	q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: worldTemplate.Namespace, Name: "w-2", ControlPlane: true}
-	l.Apply(ledgerEpoch, requestChange(q))
+	l.Apply(ledgerEpoch, put(q))
 	require.Empty(t, l.w.controlPlaneInFlight())
 	l.SetFiles(ledgerEpoch, []Check{*check}, nil)
 	require.NotEmpty(t, l.w.controlPlaneInFlight())
 	l.SetFiles(ledgerEpoch, nil, nil)
 	assert.Empty(t, l.w.controlPlaneInFlight())
 	assert.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
+}
+
+// The law below gives an attacker a namespace of the cluster that has the name of one on the management API, where the
+// Machines of the cluster are.
+
+const sameName = "b"
+
+var inTheOtherAPI = attacker{
+	may: func(apiVersion, namespace string) bool {
+		return namespace == sameName && group(apiVersion) == group(OpenShiftMachineAPI)
+	},
+	made: func(q *Request) bool { return q.Namespace == sameName && !q.OnManagementAPI },
+}
+
+// attacksFromTheOtherAPI draw what the attacker may write.
+var attacksFromTheOtherAPI = map[string]func(t *rapid.T) Change{
+	"Machine": func(t *rapid.T) Change {
+		m := drawWorldMachine(t, ledgerEpoch)
+		m.APIVersion, m.Namespace = OpenShiftMachineAPI, sameName
+		return put(m)
+	},
+	"undecodable Machine": func(t *rapid.T) Change {
+		return Change{ID: ObjectID{APIVersion: OpenShiftMachineAPI, Kind: "Machine", Namespace: sameName, Name: of(t, "name", worldMachines...)}, Err: errors.New("status.nodeRef: is wrong")}
+	},
+	"check": func(t *rapid.T) Change {
+		c := drawWorldCheck(t, ledgerEpoch)
+		c.APIVersion, c.Kind, c.SelectsNodes, c.Escalation, c.Namespace, c.Source = OpenShiftMachineAPI, MachineHealthCheckKind, false, nil, sameName, "cluster"
+		return put(c)
+	},
+	"request": func(t *rapid.T) Change {
+		q := drawWorldRequest(t, ledgerEpoch)
+		q.Namespace = sameName
+		return put(q)
+	},
+	"FencedRemediation": func(t *rapid.T) Change { return put(drawPowerRequest(t, sameName)) },
+}
+
+// onTwoAPIs is a world whose Machines, with their checks and BareMetalHosts, are on the management API.
+func onTwoAPIs(world []Change) (list []Change) {
+	for _, c := range world {
+		if c.ID.kind() == "Machine" || c.ID.kind() == MachineHealthCheckKind {
+			if c.ID.kind() == MachineHealthCheckKind && group(c.ID.APIVersion) == group(OpenShiftMachineAPI) {
+				continue
+			}
+			c.ID.APIVersion = ClusterAPIV1Beta2
+		}
+		switch v := c.Value.(type) {
+		case *Machine:
+			v.APIVersion = ClusterAPIV1Beta2
+		case *Check:
+			if c.ID.kind() == MachineHealthCheckKind {
+				v.APIVersion = ClusterAPIV1Beta2
+			}
+		case *Node:
+			v.OpenShiftMachine = ""
+			if strings.HasPrefix(v.ProviderID, openShiftScheme) {
+				v.ProviderID = ""
+			}
+		case *Host:
+			v.OnManagementAPI = true
+		case *Request:
+			v.OnManagementAPI = v.Namespace == sameName
+			c.ID.OnManagementAPI = v.OnManagementAPI
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// ofMedik8s: the checks of OpenShift put it out of force.
+func ofMedik8s(c Change) bool { return c.ID.Kind == NodeHealthCheckKind }
+
+// attackFromTheOtherAPI checks that nothing changes for those of the management API.
+func attackFromTheOtherAPI(kinds ...string) func(*rapid.T) {
+	return func(t *rapid.T) {
+		rules, world := drawVictims(t)
+		rules.ManagementApart, rules.ManagementNamespace = true, of(t, "management namespace", "", sameName)
+		world = onTwoAPIs(world)
+		var objects []Change
+		used := map[string]bool{}
+		for range rapid.IntRange(1, 4).Draw(t, "objects") {
+			kind := of(t, "kind", kinds...)
+			used[kind] = true
+			objects = append(objects, attacksFromTheOtherAPI[kind](t))
+		}
+		before, after := decide(rules, inTheOtherAPI, true, world), decide(rules, inTheOtherAPI, true, world, objects)
+		for _, law := range attackLaws {
+			if accepted["check"][law] == "" || !used["check"] || !slices.ContainsFunc(world, ofMedik8s) {
+				require.Equal(t, before[law], after[law], "%s changed by %v of the namespace of the same name", law, slices.Sorted(maps.Keys(used)))
+			}
+		}
+	}
+}
+
+// TestLawsAttackerOfTheOtherAPI: nothing that is written in a namespace of one API changes what is decided about that of its name on
+// the other one.
+func TestLawsAttackerOfTheOtherAPI(t *testing.T) {
+	kinds := slices.Sorted(maps.Keys(attacksFromTheOtherAPI))
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) { law.Check(t, attackFromTheOtherAPI(kind)) })
+	}
+	t.Run("all", func(t *testing.T) { law.Check(t, attackFromTheOtherAPI(kinds...)) })
 }

@@ -2,8 +2,12 @@ package policy
 
 import (
 	"cmp"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // machineID identifies a Machine. Both API families may have one of the same
@@ -161,6 +165,39 @@ func (w *tables) dropMachine(m *Machine) {
 	drop(w.byNode, m.NodeName, m)
 }
 
+func (w *tables) putMachineCheck(c *Check) {
+	if c.family() == openShift {
+		w.machineChecks[c.ID()] = c
+	}
+}
+
+func (w *tables) putUndecoded(k ObjectKey) { w.countUndecoded(k, 1) }
+
+func (w *tables) dropUndecoded(k ObjectKey) { w.countUndecoded(k, -1) }
+
+func (w *tables) countUndecoded(k ObjectKey, by int) {
+	if w.undecoded[k] += by; w.undecoded[k] == 0 {
+		delete(w.undecoded, k)
+	}
+	if k.Kind == "" || k.Kind == "Node" && k.Name == "" {
+		w.unreadAny += by
+	}
+	if k.Kind == "" || k.Kind == "Machine" && (k.Name == "" || w.rules.trusts(k.Group, k.Namespace)) {
+		if w.unreadMachines[k] += by; w.unreadMachines[k] == 0 {
+			delete(w.unreadMachines, k)
+		}
+	}
+	if k.Kind == "" || k.Kind == "Pod" {
+		w.unreadPods += by
+	}
+}
+
+// gone reports whether a Node is known not to exist. A Node that could not be
+// decoded exists.
+func (w *tables) gone(node string) bool {
+	return w.nodes[node] == nil && w.unreadAny == 0 && w.undecoded[ObjectKey{Kind: "Node", Name: node}] == 0
+}
+
 // insert inserts a value at its place in a sorted list.
 func insert[T any](list []T, v T, order func(a, b T) int) []T {
 	at, _ := slices.BinarySearchFunc(list, v, order)
@@ -194,6 +231,9 @@ func byRequest(a, b *Request) int {
 // targetName is the name of the target that a request is for: its Node if it
 // names one, else the request has the name of its Machine.
 func (r *Request) targetName() string { return cmp.Or(r.NodeName, r.Name) }
+
+// machineGroups are the API groups whose Machines are read.
+var machineGroups = []string{group(OpenShiftMachineAPI), group(ClusterAPIV1Beta2)}
 
 // openRuns are the open runs by what they are on. Each is there by its Machine and by its Node.
 type openRuns map[runSubject]OpenRun
@@ -229,40 +269,83 @@ func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
 	return list
 }
 
-// machineGroups are the API groups whose Machines are read.
-var machineGroups = []string{group(OpenShiftMachineAPI), group(ClusterAPIV1Beta2)}
-
-func (w *tables) putMachineCheck(c *Check) {
-	if c.family() == openShift {
-		w.machineChecks[c.ID()] = c
-	}
+// Equal reports whether two runs are the same to everything that is evaluated.
+func (r OpenRun) Equal(o OpenRun) bool {
+	return r.ID == o.ID && r.Machine == o.Machine && r.MachineAPI == o.MachineAPI && r.Node == o.Node && r.ControlPlane == o.ControlPlane &&
+		(r.NodeLabels == nil) == (o.NodeLabels == nil) && maps.Equal(r.NodeLabels, o.NodeLabels) && r.NodeNames == o.NodeNames
 }
 
-func (w *tables) putUndecoded(k ObjectKey) { w.countUndecoded(k, 1) }
+// While a run is open on a Node, every check that selected the Node goes on to count it: also when
+// the run has deleted it, and when it registers again without the labels that step 5 restores, or
+// another machine registers under its name.
+// Otherwise each Node that fenced removes would make room under the limit for the next one, and a
+// percentage would shrink with them. Such a Node is a target like any other. It is under
+// remediation, so no check asks for anything there. // I11
 
-func (w *tables) dropUndecoded(k ObjectKey) { w.countUndecoded(k, -1) }
+// targetNodes are the Nodes as the checks and budgets see them.
+type targetNodes struct {
+	nodes map[string]*Node
+	runs  openRuns
+}
 
-func (w *tables) countUndecoded(k ObjectKey, by int) {
-	if w.undecoded[k] += by; w.undecoded[k] == 0 {
-		delete(w.undecoded, k)
+func (w *tables) targetNodes() targetNodes { return targetNodes{w.nodes, w.runs} }
+
+// get returns the Node of this name. A Node that does not exist and that an open run names has the
+// labels that the run knows. It is nil if there is neither.
+func (x targetNodes) get(name string) *Node {
+	if n := x.nodes[name]; n != nil {
+		return n
 	}
-	if k.Kind == "" || k.Kind == "Node" && k.Name == "" {
-		w.unreadAny += by
+	if r, open := x.runs[runSubject{node: name}]; open {
+		return &Node{Name: name, Labels: r.NodeLabels, ControlPlane: r.ControlPlane, unlabelled: r.NodeLabels == nil}
 	}
-	if k.Kind == "" || k.Kind == "Machine" && (k.Name == "" || w.rules.trusts(k.Group, k.Namespace)) {
-		if w.unreadMachines[k] += by; w.unreadMachines[k] == 0 {
-			delete(w.unreadMachines, k)
+	return nil
+}
+
+// all iterates over the Nodes, in no order.
+func (x targetNodes) all() iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		for _, n := range x.nodes {
+			if !yield(n) {
+				return
+			}
+		}
+		for on := range x.runs {
+			if on.node != "" && x.nodes[on.node] == nil && !yield(x.get(on.node)) {
+				return
+			}
 		}
 	}
-	if k.Kind == "" || k.Kind == "Pod" {
-		w.unreadPods += by
-	}
 }
 
-// gone reports whether a Node is known not to exist. A Node that could not be
-// decoded exists.
-func (w *tables) gone(node string) bool {
-	return w.nodes[node] == nil && w.unreadAny == 0 && w.undecoded[ObjectKey{Kind: "Node", Name: node}] == 0
+// covers reports whether a check that selects Nodes covers this one.
+func (x targetNodes) covers(c *Check, n *Node) bool {
+	return c.SelectsNodes && x.labelsOf(n).match(c.Selector)
+}
+
+// selects reports whether a selector matches a Node.
+func (x targetNodes) selects(s labels.Selector, n *Node) bool { return x.labelsOf(n).match(s) }
+
+// targetLabels are the labels of a Node as selectors see them. While a run is open on it, a selector
+// that matched it when the run began matches, too: the Node may lack its labels now, or another
+// machine may have its name. If a Node does not exist and its labels are not known, every selector
+// matches it, as every budget counts it.
+type targetLabels struct {
+	own     labels.Set
+	begun   labels.Set // when the run began; nil: no run is open, or they are not known
+	unknown bool
+}
+
+func (x targetNodes) labelsOf(n *Node) targetLabels {
+	v := targetLabels{own: n.Labels}
+	if r, open := x.runs[runSubject{node: n.Name}]; open {
+		v.begun, v.unknown = r.NodeLabels, r.NodeLabels == nil && x.nodes[n.Name] == nil
+	}
+	return v
+}
+
+func (v targetLabels) match(s labels.Selector) bool {
+	return s != nil && (v.unknown || s.Matches(v.own) || v.begun != nil && s.Matches(v.begun))
 }
 
 // covers reports whether a check that selects Machines covers this one.
@@ -276,23 +359,45 @@ func (c *Check) covers(m *Machine) bool {
 	return m.Namespace == c.Namespace && m.Group() == group(c.APIVersion) && c.Selector.Matches(set(m.Labels))
 }
 
+// Covers reports whether the check selects a target with this Machine and this
+// Node, either of which may be nil.
+func (c *Check) Covers(m *Machine, n *Node) bool {
+	if c.SelectsNodes {
+		return n != nil && c.Selector != nil && c.Selector.Matches(set(n.Labels))
+	}
+	return m != nil && c.covers(m)
+}
+
+// covered iterates over what a check covers, in no order: Machines, or else Nodes.
+func (w *tables) covered(c *Check) iter.Seq2[*Machine, *Node] {
+	return func(yield func(*Machine, *Node) bool) {
+		if c.SelectsNodes {
+			for n := range w.targetNodes().all() {
+				if w.targetNodes().covers(c, n) && !yield(nil, n) {
+					return
+				}
+			}
+			return
+		}
+		for _, m := range w.machines {
+			if c.covers(m) && !yield(m, nil) {
+				return
+			}
+		}
+	}
+}
+
 // selected lists the targets that a check covers, by Machine and Node.
 func (w *tables) selected(c *Check) []Subject {
 	var list []Subject
 	if w.overTargetLimit.includes(&w.rules, c) {
 		return nil
 	}
-	if c.SelectsNodes {
-		for n := range w.targetNodes().all() {
-			if w.targetNodes().covers(c, n) {
-				list = append(list, w.nodeSubject(n))
-			}
-		}
-	} else {
-		for _, m := range w.machines {
-			if c.covers(m) {
-				list = append(list, w.machineSubject(m))
-			}
+	for m, n := range w.covered(c) {
+		if m != nil {
+			list = append(list, w.machineSubject(m))
+		} else {
+			list = append(list, w.nodeSubject(n))
 		}
 	}
 	slices.SortFunc(list, bySubject)

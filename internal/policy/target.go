@@ -29,9 +29,9 @@ type Subject struct {
 	Lease Lease
 	// ReadsOff: the BMC has just been read Off twice.
 	ReadsOff bool
-	// Doubt is why the Machine and the Node may not belong together.
+	// Doubt says why the Machine and the Node may not belong together.
 	Doubt Doubt
-	// NotOwned is why the Machine does not own the Node that it names.
+	// NotOwned says why the Machine does not own the Node that it names.
 	NotOwned NotOwned
 	// Foreign: nothing shows that the Machine is of this cluster.
 	Foreign bool
@@ -311,3 +311,77 @@ func stateReason(s State) reason.Code {
 }
 
 func set(l map[string]string) labels.Labels { return labels.Set(l) }
+
+func (t *TargetReport) set(v Verdict, r reason.Code, message string) {
+	t.Verdict, t.Reason, t.Message = v, r, bounded(message)
+}
+
+// maxMessage is how much of a message is kept, in bytes: each target of each check has one, and the
+// types of conditions in it were written by others.
+const maxMessage = 500
+
+// bounded is the start of a message, without the rest in memory.
+func bounded(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.Clone(strings.ToValidUTF8(message[:maxMessage], "")) + "..."
+}
+
+// isHealthReason reports whether the reason is what a Node or its Machine reports
+// or fails to report, not somebody's order.
+func isHealthReason(r reason.Code) bool {
+	return r == reason.NodeCondition || r == reason.MachineCondition || r == reason.NodeStartupTimeout
+}
+
+// wait records the running timeout: exact for the daemon's timer, and rounded as
+// the API family does for the report.
+func (t *TargetReport) wait(since time.Time, timeout time.Duration, now time.Time) {
+	t.Since, t.Timeout = since, timeout
+	t.waitUntil(deadline(since, timeout), now)
+}
+
+// waitUntil records that the result changes at due by the passage of time alone.
+func (t *TargetReport) waitUntil(due, now time.Time) {
+	t.Due, t.RecheckAfterSeconds = due, recheck(due, now)
+}
+
+// waitAtMost records that the result changes at due, unless it changes earlier.
+func (t *TargetReport) waitAtMost(due, now time.Time) {
+	if !due.IsZero() && (t.Due.IsZero() || due.Before(t.Due)) {
+		t.waitUntil(due, now)
+	}
+}
+
+// recheck is a wait in whole seconds, rounded as the upstream controllers do:
+// timeout - elapsed + 1 s.
+func recheck(due, now time.Time) int {
+	return int((due.Sub(now) - 1 + time.Second) / time.Second)
+}
+
+// expired reports whether a timeout is over: strictly after its instant. A zero
+// since is infinitely old; a since in the future extends the wait.
+func expired(since time.Time, timeout time.Duration, now time.Time) bool {
+	return since.IsZero() || since.Add(timeout).Before(now)
+}
+
+// deadline is the first instant at which expired is true.
+func deadline(since time.Time, timeout time.Duration) time.Time {
+	return since.Add(timeout + 1)
+}
+
+// wholeSeconds rounds up to seconds.
+func wholeSeconds(d time.Duration) int {
+	s := d / time.Second
+	if d > s*time.Second { // not d + time.Second - 1, which may be more than there are
+		s++
+	}
+	return int(s)
+}
+
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return "an unknown time"
+	}
+	return t.UTC().Format(time.RFC3339)
+}

@@ -2,6 +2,9 @@ package reason
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
 )
 
@@ -62,4 +65,39 @@ func (g Gate) PassesFrom(t time.Time) Gate {
 // NoneOf is a gate that passes if there is no objection.
 func NoneOf(name string, code Code, objection, source string) Gate {
 	return NewGate(name, objection == "", code, cmp.Or(objection, "none"), "none", source)
+}
+
+// Refusal is the error of an action that a gate forbids: a stable code, and a
+// sentence for people.
+type Refusal struct {
+	Reason  Code
+	Message string
+}
+
+func (r *Refusal) Error() string { return fmt.Sprintf("%s: %s", r.Reason, r.Message) }
+
+// RefusalOf turns a closed gate into an error.
+func RefusalOf(g Gate) *Refusal {
+	return &Refusal{Reason: g.Reason, Message: g.Why()}
+}
+
+// AsRefusal returns the Refusal that err is or wraps.
+func AsRefusal(err error) (*Refusal, bool) { return errors.AsType[*Refusal](err) }
+
+// Sentence is the text of an error for a display that shows the code separately.
+// The code of a Refusal in it is left out.
+func Sentence(err error) string {
+	if r, ok := AsRefusal(err); ok {
+		return strings.Replace(err.Error(), r.Error(), r.Message, 1)
+	}
+	return err.Error()
+}
+
+// Join writes codes for people.
+func Join(codes []Code) string {
+	all := make([]string, len(codes))
+	for i, c := range codes {
+		all[i] = string(c)
+	}
+	return strings.Join(all, ", ")
 }

@@ -262,36 +262,6 @@ func TestRefutedWordLeavesNothingOff(t *testing.T) { // I20
 	assert.Equal(t, SendOn, a)
 }
 
-func TestRenamedHostIsNotCycled(t *testing.T) { // I6
-	gone := func(r *Run, s *Observation) { s.Node, s.RenamedTo = Node{Exists: No}, "n-new" }
-	play(t, []scene{
-		{"not under its name, in time: waits", AwaitNode, minute, gone, AwaitNode, Nothing, ""},
-		{"not in time, and under another: a human", AwaitNode, 11 * minute, gone, Held, Nothing, "NodeRenamed"},
-		{"the API cannot be read: waits", AwaitNode, 11 * minute, func(r *Run, s *Observation) { gone(r, s); noAPI(s) }, AwaitNode, Nothing, ""},
-		{"during the back-off: a human", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); gone(r, s) }, Held, Nothing, "NodeRenamed"},
-		{"before step 6: a human", Reprovision, sec, gone, Held, Nothing, "NodeRenamed"},
-	})
-}
-
-// While the Nodes cannot be seen, as just after a restart, nobody knows whether the
-// host works under another name.
-func TestUnseenNodesAreWaitedFor(t *testing.T) { // I6
-	gone := func(r *Run, s *Observation) { s.Node, s.NodesUnseen = Node{Exists: No}, true }
-	play(t, []scene{
-		{"not in time: waits", AwaitNode, 11 * minute, gone, AwaitNode, Nothing, ""},
-		{"after the back-off: waits", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); gone(r, s) }, PowerOff, Nothing, ""},
-		{"before step 6: waits", Reprovision, sec, gone, Reprovision, Nothing, ""},
-		{"the first Off asks for no other Node", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.NodesUnseen = true }, PowerOff, SendOff, ""},
-	})
-}
-
-func TestPausedSaysWhy(t *testing.T) {
-	r, s := begin(DeleteNode, sec)
-	s.Paused, s.PausedWhy = true, "held by ann: disks"
-	got, _, _ := Next(r, s, noon)
-	assert.Contains(t, got.Note, "held by ann: disks")
-}
-
 // Who confirmed may be inside the host: another person's retry does not switch it
 // on, whatever became of the run. // I26
 func TestRetryLeavesOffWhatAWordLeftOff(t *testing.T) {
@@ -311,4 +281,61 @@ func TestRetryLeavesOffWhatAWordLeftOff(t *testing.T) {
 		assert.NotEqual(t, SendOn, action)
 		assert.Equal(t, Held, r.Step)
 	}
+}
+
+// Beside an active confirmation, the BMC takes the Off and reads Off twice, and then the
+// Lease moves: the BMC has lied, and is frozen, whatever the person said. // I5
+func TestBMCThatLiesBesideAWordIsFalseOff(t *testing.T) {
+	lied := func(in Step) (Run, Observation) {
+		r, s := begin(in, 20*sec)
+		confirm(&r)
+		r.Confirmation = &OffConfirmation{Given: r.Confirmed.At, Since: ago(minute), Lease: Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(minute)}}
+		if in == DeleteNode {
+			r.Proof = ProofBMC
+		}
+		s.Lease.ResourceVersion = "v2"
+		return r, s
+	}
+	for _, in := range []Step{PowerOff, DeleteNode} {
+		r, s := lied(in)
+		got, _, _ := Next(r, s, noon)
+		assert.Equal(t, Held, got.Step, in)
+		assert.Equal(t, reason.FalseOff, got.Reason, "in %s: %s", in, got.Note)
+
+		on(&s)
+		got, _, _ = Next(r, s, noon)
+		assert.Equal(t, reason.ConfirmedOffContradicted, got.Reason, "in %s: who reads On does not lie", in)
+	}
+	r, s := lied(DeleteNode)
+	r.Proof = ProofHuman
+	unread(&s, bmc.KindUnreachable)
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, reason.ConfirmedOffContradicted, got.Reason, "no BMC has said that the host is off")
+}
+
+// A run that comes back from step 2 has nothing from a BMC; what the Lease was when the
+// word was given does not make one a liar. // I5
+func TestLeaseOfAWordIsNoOffRead(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	confirmedFor(minute)(&r, &s)
+	r.Proof = ProofHuman
+	metal3(&r, &s, No)
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, PowerOff, got.Step)
+	assert.Nil(t, got.OffLease)
+	assert.Empty(t, got.Proof)
+}
+
+// confirmationLies are the searches of BMCs that lie beside a confirmation.
+var confirmationLies = []variant{
+	{name: "confirmed: wrong, and the BMC lies", states: 3_200, confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: join(crashes, []fault{lie, lostPower, lostAPI}), budget: 2, want: "Held ConfirmedOffContradicted"},
+	{name: "confirmed: wrong, and the BMC lies, Metal3", states: 1_000, confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, bmh: true, lieFor: 100, faults: join(crashes, []fault{lie, pause}), budget: 2, want: "Held ConfirmedOffContradicted"},
+}
+
+var confirmationLieMutants = []mutant{
+	{"believes a BMC beside a confirmation", "I5: a BMC that lies beside a confirmation", variant{name: "m", confirmedAtStart: true, mistaken: true, sick: true, ignoresOff: true, lieFor: 100, faults: []fault{lie}, budget: 1}, saying(func(r Run, s Observation, r2 *Run, _ *Action, _ time.Time) {
+		if confirmationActive(r) && r2.Reason == reason.FalseOff {
+			*r2, _, _ = holdContradicted(r, "the Node's Lease was renewed since", clock(0))
+		}
+	})},
 }

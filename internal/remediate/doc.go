@@ -17,19 +17,15 @@
 // it, or tainting it out-of-service). Before it, any doubt ends the run with the host powered
 // back on. After it, the run only goes forward.
 //
-//	steps.go         Next, and steps 4 AwaitNode and 5 RestoreNode
-//	poweroff.go      step 1; evidence.go: the proof of off and the Lease; levels.go: power levels
-//	isolate.go       step 2, which isolates the Node
-//	poweron.go       step 3, and the way back of an abandoned run
-//	reprovision.go   step 6; attempts.go: when the next attempt or step 6 follows
-//	waiting.go       a run that goes on by itself later; idle.go: one that waits or needs a person
-//	busy.go          a BMC without a free session; sessions.go: what the runs leave of its sessions
-//	release.go       when the pods of an isolated Node are deleted
-//	interlocks.go    the table of what forbids a run to go on
-//	orders.go        unfence, abort, retry; confirmed.go: the manual confirmation
-//	contradicted.go  outlets that read Off while the host's BMC reads On
-//	transitions.go   how the record changes: enter a step, command, abandon, hold, finish
-//	clock.go         what a wrong clock may do to deadlines; times.go: the fixed times
-//	run.go           the record; target.go, request.go, origin.go: of what, for whom, and where from
+//	run.go, record.go   the record; what others read in it
 //	observation.go   what one look found, and the actions
+//	identity.go      whether a look shows the objects of the record
+//	steps.go         Next, how the record changes, and what a wrong clock may do to its times
+//	poweroff.go      step 1, the proof of off and the Lease; levels.go: power levels
+//	isolate.go       step 2, which isolates the Node
+//	poweron.go       step 3, the way back of an abandoned run, and when pods are deleted
+//	restore.go       steps 4 to 6, and when the next attempt or step 6 follows
+//	idle.go          a run that waits, or needs a person
+//	interlocks.go    the table of what forbids a run to go on
+//	orders.go        unfence, abort, retry, and the manual confirmation
 package remediate

@@ -124,3 +124,8 @@ func otherThanReported(t Target, n Node) bool {
 // sameUUID says whether two system UUIDs are of one machine. A kernel update changes how the
 // UUID is written: small letters, or another order of bytes.
 func sameUUID(a, b string) bool { return a == b || bmc.UUIDsMatch(a, b) }
+
+// registeredSinceIsolation says whether the present Node registered after the isolation.
+func registeredSinceIsolation(r Run, n Node) bool {
+	return n.Exists == Yes && n.BootID != "" && (r.Isolation == IsolateTaint || n.UID != r.Target.NodeUID)
+}

@@ -131,16 +131,21 @@ func pausedWhy(_ Run, s Observation) (code reason.Code, note string) {
 }
 
 func contestedWhy(_ Run, s Observation) (reason.Code, string) { return reason.Contested, s.Contender }
+
 func recoveredWhy(_ Run, s Observation) (reason.Code, string) { return reason.Recovered, s.Why }
+
 func withdrawnWhy(_ Run, s Observation) (reason.Code, string) {
 	return reason.Withdrawn, s.WithdrawnWhy
 }
+
 func forbiddenWhy(_ Run, s Observation) (reason.Code, string) {
 	return reason.PowerForbidden, s.PowerForbidden
 }
+
 func leaseWhy(_ Run, s Observation) (reason.Code, string) {
 	return reason.LeaseTooLong, s.Lease.TooLong()
 }
+
 func quorumWhy(_ Run, s Observation) (reason.Code, string) { return reason.QuorumLost, s.QuorumWhy }
 
 func identityWhy(Run, Observation) (reason.Code, string) {

@@ -219,3 +219,10 @@ func interlockTable() string {
 	}
 	return b.String()
 }
+
+func TestPausedSaysWhy(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	s.Paused, s.PausedWhy = true, "held by ann: disks"
+	got, _, _ := Next(r, s, noon)
+	assert.Contains(t, got.Note, "held by ann: disks")
+}

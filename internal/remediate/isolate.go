@@ -143,3 +143,33 @@ func giveUpIsolation(r Run, s Observation, now time.Time) (Run, Action, time.Dur
 	}
 	return abandon(r, reason.IsolationFailed, "the Node could not be isolated; last power read: "+powerReadText(s), Held, now)
 }
+
+// OutlivesRequest says whether a run goes on with the retries of its record although its request was deleted.
+// NodeHealthCheck deletes the requests of a Node that is gone, so a deletion after fenced's own isolation
+// says nothing: nobody can see that the Node is still needed. That is over when the Node is back, or when the
+// retries are used up; then the run needs a request as before. No Machine is replaced for a request that
+// is gone. // I4, I14
+func (r Run) OutlivesRequest(n Node) Answer {
+	switch {
+	case !r.IsolatedAsked, r.Step == Reprovision, r.Reason == reason.AttemptsExhausted:
+		return No
+	case n.Exists == CannotTell:
+		return CannotTell
+	}
+	return Ask(!n.registered())
+}
+
+// endOutliving notes that a run needs a request again: nobody asks for it, and not only because of a pause, which
+// may end. In step 6 that says no more than that the Machine stays.
+func endOutliving(r Run, s Observation) Run {
+	if s.Withdrawn == Yes && r.Step != Reprovision && r.OutlivesRequest(s.Node) == No {
+		r.IsolatedAsked = false
+	}
+	return r
+}
+
+// recordAsked notes whether the request of a run asks for it when it sends the isolation.
+func recordAsked(r Run, s Observation) Run {
+	r.IsolatedAsked = r.Request != nil && s.Withdrawn == No
+	return r
+}

@@ -52,7 +52,7 @@ type Observation struct {
 	// ProofKind is the kind of proof that two Off reads of this level make.
 	ProofKind ProofKind
 	Power     bmc.Reading // State Unknown when the read failed
-	// PowerError is why the read failed, or the level could not be opened; "" when
+	// PowerError says why the read failed, or the level could not be opened; "" when
 	// neither did.
 	PowerError bmc.Kind
 	// LevelRefusal is the reason code if the level could not be asked at all, for example
@@ -111,7 +111,7 @@ type Observation struct {
 	BareMetalHostUID string
 	// MachineMetal is the BareMetalHost that the Machine names now; "" if none, or if it is not known.
 	MachineMetal string
-	// PowerForbidden is why the host must not be switched off: its power owner forbids
+	// PowerForbidden says why the host must not be switched off: its power owner forbids
 	// it (disablePowerOff, online: false), its BMC is frozen (I5), or two hosts lead to
 	// it by now (I9); "" = it may be switched off.
 	PowerForbidden string
@@ -133,7 +133,7 @@ type Observation struct {
 	// ReadBack are the keys of the backup that are on the Node, or that the API server's answer to the
 	// last restore showed on it. Those that the record has already may be left out.
 	ReadBack []string
-	// RestoreError is why the API server refused the last restore.
+	// RestoreError says why the API server refused the last restore.
 	RestoreError string
 	// Paused: a person paused fenced or holds this target, or this daemon never switches
 	// the target off, or the clock is wrong. // I13, I16, I23
@@ -196,6 +196,7 @@ type Lease struct {
 func (l Lease) recentFor() time.Duration {
 	return max(leaseRecentFor, min(l.Duration, LeaseDurationMax))
 }
+
 func (l Lease) quietFor() time.Duration {
 	return max(leaseQuietFor, min(l.Duration, LeaseDurationMax)/2)
 }

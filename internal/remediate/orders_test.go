@@ -219,3 +219,36 @@ func TestOrdersThatMakeNoSense(t *testing.T) {
 		}
 	}
 }
+
+func TestUnfenceFromHeld(t *testing.T) {
+	r, s := begin(Held, time.Hour)
+	unfence(&r)
+	r.Isolated, r.LeaveOff, r.OffOnly, r.Reason = ago(minute), true, true, "OperatorOff"
+	r.Steps = []Visit{{Step: PowerOff, Started: ago(2 * time.Hour)}, {Step: Held, Started: ago(time.Hour)}}
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, ago(2*time.Hour), got.Began(), "which it does not for who reads the record")
+	assert.Equal(t, noon, got.Started, "the whole time starts over")
+	assert.Equal(t, noon, got.OnSeen, "a Node that stands there is no FalseOff")
+	assert.False(t, got.LeaveOff || got.OffOnly || got.Unfence != nil, "the order is carried out once")
+	assert.Equal(t, "u1", got.Target.NodeUID, "the first attempt keeps its Node")
+
+	r.Reason = "FalseOff"
+	got, _, _ = Next(r, s, noon)
+	assert.Empty(t, got.Target.NodeUID+got.Target.BootID, "a human vouches for the Node that stands there")
+}
+
+func TestPersonsRetryRenewsAFenceByHand(t *testing.T) { // I4
+	for actor, want := range map[string]time.Time{"ann": noon, SelfActor: ago(6 * time.Hour)} {
+		r, s := begin(Held, minute)
+		restingAtOn(&r, &s)
+		s.Withdrawn = No
+		r.Wait.Since = ago(time.Hour)
+		r.Manual = &Order{Actor: "bob", At: ago(6 * time.Hour)}
+		r.Retry = &Order{Actor: actor, At: noon}
+		before := *r.Manual
+		got, _, _ := Next(r, s, noon)
+		if got.Step != PowerOff || !got.Manual.At.Equal(want) || *r.Manual != before {
+			t.Errorf("retry by %s: step %s, the order is from %s", actor, got.Step, got.Manual.At)
+		}
+	}
+}

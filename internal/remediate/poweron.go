@@ -31,7 +31,7 @@ func powerOn(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
 	case believedOff && falseOffReason(r, s) != "":
 		return holdFalseOff(r, falseOffReason(r, s), now)
 	case late && !on && s.LevelRefusal == reason.AddressChanged: // no command reaches what was switched off, and no time changes that // I10, L1
-		return stop(r, reason.AddressChanged, "the host leads to another BMC or outlet than when the run began", now)
+		return holdAddressChanged(r, now)
 	case !on && leftToOther(r) && (late || powerLockFree(r, s)):
 		return waitForOther(r, now)
 	case late && !on && daemonWasAway(r, s, now):
@@ -139,4 +139,32 @@ func daemonWasAway(r Run, s Observation, now time.Time) bool {
 	last := times.Later(r.Intent.At, times.Later(r.StepStarted, r.Isolated.Add(r.Limits.PodsGoneTimeout)))
 	mayCommand := s.Identity != No && (!belowOffLevel(r) || !levelUnreachable(s) || onPending(r))
 	return mayCommand && now.Sub(last) > daemonAwayFor
+}
+
+// mayReleasePods says whether the pods and VolumeAttachments of the isolated Node are to be
+// deleted at once. The isolation must be on the record, the host must still be proven off by
+// this process, and no kubelet may have registered since: a pod that is bound to the Node's name
+// now was bound to the Node that was proven off. It delays On for no longer than the wait for
+// the pods. // I1, I2, I7
+func mayReleasePods(r Run, s Observation, now time.Time) bool {
+	switch {
+	case !r.Limits.ReleasePods, r.Isolated.IsZero(), r.Abandon != "", r.Target.NodeUID == "":
+		return false
+	case now.Sub(r.Isolated) >= max(r.Limits.PodsGoneTimeout, pauseBeforeOn), now.Sub(s.At) > freshFor:
+		return false
+	case s.Power.State != bmc.Off, !offProven(r, s, now), s.API != APIReachable, s.Paused, s.Contested != No:
+		return false
+	case !StillIsolated(r, s.Node), targetReplaced(r, s) != "": // I27
+		return false
+	}
+	return s.PodsReleased == No || s.VolumesReleased == No
+}
+
+// StillIsolated says whether the Node is as the isolation left it: gone, or tainted and not
+// booted since.
+func StillIsolated(r Run, n Node) bool {
+	if r.Isolation == IsolateTaint {
+		return n.Exists == Yes && n.UID == r.Target.NodeUID && n.BootID == r.Target.BootID && n.OutOfService && !n.Deleting
+	}
+	return n.Exists == No
 }

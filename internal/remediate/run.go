@@ -1,11 +1,69 @@
 package remediate
 
 import (
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/times"
+)
+
+// Step is the present step of a run. The six steps come in order. A Waiting run goes
+// on by itself, a Held run needs a person. Done, Aborted and Reprovisioned are the ends.
+type Step string
+
+// The steps and ends of a run.
+const (
+	PowerOff    Step = "PowerOff"
+	DeleteNode  Step = "DeleteNode"
+	PowerOn     Step = "PowerOn"
+	AwaitNode   Step = "AwaitNode"
+	RestoreNode Step = "RestoreNode"
+	Reprovision Step = "Reprovision"
+
+	Waiting       Step = "Waiting"
+	Held          Step = "Held"
+	Done          Step = "Done"
+	Aborted       Step = "Aborted"
+	Reprovisioned Step = "Reprovisioned"
+)
+
+// Ended says whether nothing more will be done for this run.
+func (s Step) Ended() bool { return s == Done || s == Aborted || s == Reprovisioned }
+
+// Idle says whether no step is in progress: the run is Waiting or Held.
+func (s Step) Idle() bool { return s == Waiting || s == Held }
+
+// Destructive says whether the step does what takes something away (Action.Destructive).
+func (s Step) Destructive() bool { return s == PowerOff || s == DeleteNode || s == Reprovision }
+
+// Strategy is how the target is to be made safe.
+type Strategy string
+
+// The strategies of a run.
+const (
+	PowerCycle    Strategy = "PowerCycle"    // the six steps
+	DeleteMachine Strategy = "DeleteMachine" // step 6 alone, where the Machine is to be replaced
+)
+
+// Isolation is what step 2 does to the Node of a host that is proven off.
+type Isolation string
+
+// The isolations.
+const (
+	IsolateDelete Isolation = "deleteNode"
+	IsolateTaint  Isolation = "outOfServiceTaint"
+)
+
+// ProofKind is what proved a host off.
+type ProofKind string
+
+// The kinds of proof.
+const (
+	ProofBMC    ProofKind = "BMC"    // the host's own BMC, which tells its identity
+	ProofDevice ProofKind = "Device" // enrolled devices without an identity: outlets, agents
+	ProofHuman  ProofKind = "Human"  // the manual confirmation of a person; stays on the record // I26
 )
 
 // Limits are the times and counts of a run. They are copied from configuration and
@@ -155,7 +213,7 @@ type Run struct {
 	// Isolated is when the Node was found gone (or tainted): the run is past the point
 	// of no return.
 	Isolated time.Time `json:"isolated,omitzero"`
-	// Abandon is why a power cycle goes back to On without isolation. AbandonTo is how
+	// Abandon says why a power cycle goes back to On without isolation. AbandonTo is how
 	// the run ends once the host is back.
 	Abandon   reason.Code `json:"abandon,omitempty"`
 	AbandonTo Step        `json:"abandonTo,omitempty"`
@@ -237,4 +295,140 @@ func (r Run) longLeaseExtra() (more time.Duration) {
 		more = max(more, 2*(r.Confirmation.Lease.quietFor()-leaseQuietFor))
 	}
 	return more
+}
+
+// Target is the Machine, Node and host of one run. UIDs and the boot ID are
+// those the decision was made on; names alone never authorise a write. // I2
+type Target struct {
+	Cluster string `json:"cluster"`
+	// ClusterUID is the UID of the cluster's Namespace kube-system: a kubeconfig may lead to another
+	// cluster later, with equal names. Empty in older records.
+	ClusterUID string `json:"clusterUID,omitempty"`
+	// ManagementUID is the same of a separate management cluster, which has the Machines; empty without one, and in
+	// older records.
+	ManagementUID string `json:"managementUID,omitempty"`
+	Node          string `json:"node"`
+	NodeUID       string `json:"nodeUID,omitempty"`
+	BootID        string `json:"bootID,omitempty"`
+	SystemUUID    string `json:"systemUUID,omitempty"`
+	Namespace     string `json:"machineNamespace,omitempty"`
+	Machine       string `json:"machine,omitempty"`
+	MachineUID    string `json:"machineUID,omitempty"`
+	// MachineAPI is the apiVersion of the Machine; "" in older records, which only
+	// knew one. It decides how step 6 has the owner replace the Machine.
+	MachineAPI string `json:"machineAPI,omitempty"`
+	Host       string `json:"host,omitempty"` // bmc.Host.Name, "" for DeleteMachine
+	// Address is the BMC's address at the start. A run never follows a host whose
+	// address is changed later. // I10
+	Address string `json:"address,omitempty"`
+	// Devices names every device that can switch the host, one to a line
+	// (bmc.Host.Keys); empty in older records, which have Address alone.
+	Devices string `json:"devices,omitempty"`
+	// Choice is what selects the machine behind each device at the start
+	// (bmc.Device.Fingerprint); empty in older records. // I10
+	Choice string `json:"choice,omitempty"`
+	// ReportedUUID is the system UUID that the BMC reported when the run began without a
+	// Node, or with one that told none. Only a Node with this UUID is one of the same machine. // I6
+	ReportedUUID string `json:"reportedUUID,omitempty"`
+	// ByHardware: without a Node, the BMC was identified by the serial number or the MAC
+	// addresses of the BareMetalHost, and by nothing else. // I8
+	ByHardware bool `json:"byHardware,omitempty"`
+	// Secret names the Secrets of the devices at the start, one to a line; empty in older
+	// records, and where none comes from a Secret.
+	Secret string `json:"secret,omitempty"`
+	// BareMetalHost is namespace/name when Metal3 also owns this host's power. Our
+	// power lock must then be on it before the host is switched off.
+	BareMetalHost    string `json:"bareMetalHost,omitempty"`
+	BareMetalHostUID string `json:"bareMetalHostUID,omitempty"` // of that object; empty in older records
+}
+
+// MachineKey is the "namespace/name" of the Machine; "" if the target has none.
+func (t Target) MachineKey() string {
+	if t.Machine == "" {
+		return ""
+	}
+	return t.Namespace + "/" + t.Machine
+}
+
+// Names are those under which people hold the target: of its Node, and of its Machine.
+func (t Target) Names() (names []string) {
+	for _, name := range []string{t.Node, t.MachineKey()} {
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// WithoutNode is the "namespace/name" of a Machine that has no Node; "" for every other
+// target.
+func (t Target) WithoutNode() string {
+	if t.Node != "" {
+		return ""
+	}
+	return t.MachineKey()
+}
+
+// Overlaps says whether two targets share a Machine, a Node or a host.
+func (t Target) Overlaps(o Target) bool {
+	return t.Node != "" && t.Node == o.Node ||
+		t.Machine != "" && t.MachineKey() == o.MachineKey() && t.mayShareAPI(o) ||
+		t.Host != "" && t.Host == o.Host ||
+		t.Address != "" && t.Address == o.Address || // one BMC under two names
+		t.SharesDevice(o) ||
+		t.BareMetalHost != "" && t.BareMetalHost == o.BareMetalHost
+}
+
+// mayShareAPI says whether the Machines of two targets may be of one API. Those of two may be on two API servers,
+// where a namespace of one name belongs to two people.
+func (t Target) mayShareAPI(o Target) bool {
+	group, _, _ := strings.Cut(t.MachineAPI, "/")
+	other, _, _ := strings.Cut(o.MachineAPI, "/")
+	return group == "" || other == "" || group == other
+}
+
+// SharesDevice says whether one device can switch the hosts of both targets.
+func (t Target) SharesDevice(o Target) bool {
+	theirs := strings.Split(o.Devices, "\n")
+	return t.Devices != "" && slices.ContainsFunc(strings.Split(t.Devices, "\n"), func(key string) bool {
+		return slices.Contains(theirs, key)
+	})
+}
+
+// Request names one remediation request: an object in the cluster that asks for the run. An
+// in-cluster controller, or a person, made it.
+type Request struct {
+	Kind      string `json:"kind"` // FencedRemediation, or Machine for one that is annotated
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"` // tells it from a later one of the same name
+	// OnManagementAPI: the object is on a separate management API.
+	OnManagementAPI bool `json:"onManagementAPI,omitempty"`
+	// Check is the ID of the check that made it; "" in older records, and if no check did. Once the
+	// object is gone, this check says whether the run is still wanted.
+	Check string `json:"check,omitempty"`
+}
+
+// Origin is where the Machine of a run came from, as fenced saw it when the run began.
+// Later deletions of Machines of the same controller are limited by it. Next does not
+// read it.
+type Origin struct {
+	Controller string    `json:"controller,omitempty"` // UID of the Machine's controller
+	Created    time.Time `json:"created,omitzero"`
+	// NeverReady: no Node of the Machine was ever seen Ready.
+	NeverReady bool `json:"neverReady,omitempty"`
+}
+
+// MachineDeletedAt is when a run that has ended asked for the deletion of its Machine, or
+// found the Machine being deleted; zero if it did neither.
+func (r Run) MachineDeletedAt() time.Time {
+	switch {
+	case r.Open():
+		return time.Time{}
+	case r.Intent.Action == DeleteTargetMachine: // also without an answer
+		return r.Intent.At
+	case r.Step == Reprovisioned:
+		return r.Ended
+	}
+	return time.Time{}
 }

@@ -2,8 +2,9 @@ package remediate
 
 import (
 	"cmp"
-	"maps"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -81,91 +82,230 @@ func resumeAfterOutage(r Run, now time.Time) Run {
 	return r
 }
 
-// 4 AwaitNode. Goal: the host booted and registered: new UID, new boot ID, same
-// system UUID. Mere existence is not enough. // I6
-func awaitNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	n, t := s.Node, r.Target
-	registered := registeredSinceIsolation(r, n)
-	switch {
-	case registered && !isTargetMachine(t, n):
-		return stop(r, reason.TargetChanged, targetReplaced(r, s), now)
-	case registered && otherThanReported(t, n):
-		return stop(r, reason.IdentityMismatch, "the Node registered with the systemUUID "+n.SystemUUID+", but the BMC reported "+t.ReportedUUID+
-			": find out which machine the BMC belongs to", now)
-	case registered && n.BootID != t.BootID:
-		r.NewNodeUID = n.UID
-		return enter(r, RestoreNode, "", now)
-	case registered && (r.Isolation == IsolateDelete || n.Ready == Yes): // a tainted Node stays: only Ready says that it runs
-		return holdFalseOff(r, "the Node registered again without a reboot: its host was never off", now)
-	case s.Power.State == bmc.Off && s.OwnerWantsOff:
-		return waitForOwner(r, now)
-	case s.Power.State == bmc.Off:
-		return enter(r, PowerOn, "the host reads Off again", now)
-	case !timeExpired(s, now, r.Deadline()), s.API != APIReachable, s.NodesUnseen:
-		return r, Nothing, poll
-	case s.RenamedTo != "":
-		return holdRenamed(r, s, now)
-	}
-	return nextAttempt(r, s, "the Node did not register in time", now)
-}
+// Times that the safety rules rest on. They are therefore not configurable.
+const (
+	freshFor       = 2 * time.Second  // age of the reads that justify step 1 // I4
+	leaseRecentFor = 60 * time.Second // a Lease renewed this shortly before Off ...
+	clockRounding  = 2 * time.Second  // of an object's time of creation by this host's clock: the API gives whole seconds
+	leaseQuietFor  = 15 * time.Second // ... must stand still this long after it, at least // I5
+	answerTime     = 15 * time.Second // how long a level may take to answer beside a manual confirmation
+	pauseBeforeOn  = 5 * time.Second  // between proof and On: BMCs drop an On that is sent earlier
+	offSettle      = 15 * time.Second // after a run was abandoned an On read counts only then: BMCs switch off late
+	healthyFor     = 5 * time.Minute  // before a Held run ends by itself
+	waitsHealthy   = time.Minute      // before a Waiting run does
+	poll           = time.Second      // between two looks
+	busyAtMost     = 10 * time.Minute // that a busy BMC adds to step 1, each time: the run holds a slot meanwhile
+	ownRetryFor    = 15 * time.Second // fenced's own order to retry counts for this long
+	idlePoll       = 10 * time.Second // between two looks at an idle run
+	resendPower    = 10 * time.Second // between two equal power commands
+	resendWrite    = 2 * time.Second  // between two equal writes to the cluster
+	resendHeldOn   = time.Minute      // between two On commands of an idle run
+	lowerLevelWait = 2 * time.Minute  // for a level below the one that cut the host off: its BMC boots when mains return
+	daemonAwayFor  = 2 * time.Minute  // since the last On: while fenced runs it sends On more often
+	readyOutlives  = 90 * time.Second // for so long a Node may be Ready although its host is off
+	heldLevelWait  = 5 * time.Minute  // for a level of an idle run that does not answer: BMCs lock accounts
+)
 
-// 5 RestoreNode. Goal: every saved label, annotation and taint, and the cordon, was read back on the
-// new Node, and the Node is Ready. // I21
-func restoreNode(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
-	restored := s.Restored == Yes && !s.Node.OutOfService
-	requested := s.Machine.Requested && s.Machine.UID == r.Target.MachineUID
-	if s.Node.Exists == No || s.Node.Exists == Yes && (s.Node.UID != r.NewNodeUID || !isTargetMachine(r.Target, s.Node)) {
-		return enter(r, AwaitNode, "the new Node went away, or is another machine's", now)
-	}
-	r = recordRestored(r, s)
-	ready := s.Node.Ready == Yes && !readyMayBeOld(r, s, now)
-	switch {
-	case restored && s.Node.Ready == Yes && !ready:
-		return r, Nothing, poll
-	case restored && ready && timeExpired(s, now, r.Deadline()): // a working host is never cycled because of an annotation
-		return finish(r, Done, reason.RequestNotCleared, "the remediation request could not be taken off the Machine", now)
-	case restored && requested: // otherwise the health check in the cluster counts the Machine unhealthy for ever
-		return command(r, ClearRequest, resendWrite, now)
-	case restored && ready && (s.Machine.Exists != CannotTell || r.Target.Machine == ""):
-		return finish(r, Done, "", "", now)
-	case s.Power.State == bmc.Off && s.OwnerWantsOff:
-		return waitForOwner(r, now)
-	case s.Power.State == bmc.Off:
-		return enter(r, PowerOn, "the host reads Off again", now)
-	case !restored && s.API == APIReachable && timeExpired(s, now, r.StepStarted.Add(r.Limits.RestoreTimeout)):
-		return stop(r, reason.RestoreFailed, cmp.Or(s.RestoreError, "labels, annotations or taints could not be read back"), now)
-	case timeExpired(s, now, r.Deadline()) && restored:
-		return nextAttempt(r, s, "the Node was not Ready in time", now)
-	case s.Restored == No, s.Restored == Yes && s.Node.OutOfService:
-		return command(r, RestoreTargetNode, resendWrite, now)
-	}
-	return r, Nothing, poll
-}
+// LeaseDurationMax is the longest duration of a kubelet's Lease that fenced waits for. Kubelets use
+// 40 s; with this one they renew every 75 s. // I5
+const LeaseDurationMax = 5 * time.Minute
 
-// readyMayBeOld says whether a Node may be Ready only because nobody has noticed yet that its host is off: the
-// host reads Off, and somebody may have switched it off just now, as our power lock does that is released late while
-// the API does not answer. A Node that stays Ready beside that has a BMC that lies. // I20
-func readyMayBeOld(r Run, s Observation, now time.Time) bool {
-	return s.Power.State == bmc.Off && !timeExpired(s, now, times.Later(r.StepStarted, s.Proof.Since()).Add(readyOutlives))
-}
-
-// maxRestored is how many keys a record holds, so that it stays small. A Node with more keys than that
-// is restored whole, and the rest of them may be written again.
-const maxRestored = 1000
-
-// recordRestored notes the saved keys that were read back on the new Node. From then on each is its
-// owner's, who may change it or take it off at once. // I21
-func recordRestored(r Run, s Observation) Run {
-	if s.Node.Exists != Yes || len(s.ReadBack) == 0 {
-		return r
+// Begin gives the record of a new run its first step.
+func Begin(r Run, now time.Time) Run {
+	r.Attempt, r.Started = 1, now
+	first := PowerOff
+	if r.Strategy == DeleteMachine {
+		first = Reprovision
 	}
-	known := map[string]string{} // the caller's record must not change
-	maps.Copy(known, r.Restored)
-	for _, key := range s.ReadBack {
-		if _, is := known[key]; is || len(known) < maxRestored {
-			known[key] = r.NewNodeUID
-		}
+	r, _, _ = enter(r, first, "", now)
+	if r.Level > 0 { // the probe before the run has tried the lower levels
+		why := fmt.Sprintf("power level 1 did not answer before the run; it begins at level %d", r.Level+1)
+		r.Steps = slices.Insert(r.Steps, len(r.Steps)-1, Visit{Step: first, Attempt: 1, Started: now, Ended: now, Note: why})
 	}
-	r.Restored = known
 	return r
 }
+
+// AbortUnsaved ends a run whose first record may not have been saved. Nothing was done for it,
+// and nothing will be.
+func AbortUnsaved(r Run, now time.Time) Run {
+	r, _, _ = finish(r, Aborted, reason.NotSaved, "the store did not confirm that it saved the run", now)
+	return r
+}
+
+// enter goes to a step and writes the journal. The note says why the step before was left, if
+// not because its goal was reached.
+func enter(r Run, to Step, note string, now time.Time) (Run, Action, time.Duration) {
+	if n := len(r.Steps); n > 0 {
+		r.Steps[n-1].Ended, r.Steps[n-1].Note = now, note
+	}
+	r.Step, r.StepStarted, r.Intent = to, now, Intent{} // a command's interval belongs to one step
+	r.BusySince = time.Time{}
+	if to != PowerOff && to != DeleteNode {
+		r = expireConfirmation(r)
+	}
+	if to == RestoreNode { // whoever asks can see the Node again
+		r.IsolatedAsked = false
+	}
+	if to == PowerOn || to.Idle() {
+		r.Level = r.OffLevel // all levels from there down are switched on again // I20
+	}
+	if !to.Ended() { // Held has an entry too: later notes must not overwrite why the step before was left
+		r.Steps = shortenJournal(append(r.Steps, Visit{Step: to, Attempt: r.Attempt, Started: now}))
+	}
+	return r, Nothing, 0
+}
+
+// A journal that has more than maxVisits is cut to about keptVisits.
+const (
+	maxVisits  = 200
+	keptVisits = 150
+)
+
+// shortenJournal drops old visits of a run that waits and tries again for weeks: its record must
+// stay small enough for the store, whatever the host is down for. The first visit stays, which says
+// when the run began, and the first to step 5, which says that the run took the request off the
+// Machine.
+func shortenJournal(visits []Visit) []Visit {
+	if len(visits) <= maxVisits {
+		return visits
+	}
+	old := visits[1 : len(visits)-keptVisits]
+	kept := slices.Clone(visits[:1])
+	if i := slices.IndexFunc(old, func(v Visit) bool { return v.Step == RestoreNode }); i >= 0 {
+		kept = append(kept, old[i])
+	}
+	return append(kept, visits[len(visits)-keptVisits:]...)
+}
+
+// command gives an action once per interval. The intent is in the record before package
+// run acts. // I19
+func command(r Run, a Action, every time.Duration, now time.Time) (Run, Action, time.Duration) {
+	if since := now.Sub(r.Intent.At); r.Intent.Action == a && since >= 0 && since < every { // < 0: the clock was set back
+		return r, Nothing, min(poll, every-since)
+	}
+	r.Intent = Intent{Action: a, At: now}
+	return r, a, 0
+}
+
+// leftFor is the note of a step that was left for a reason. Visit.Reason reads it.
+func leftFor(code reason.Code, note string) string { return string(code) + ": " + note }
+
+func finish(r Run, end Step, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
+	if anyOnPending(r) { // I20
+		return stop(r, reason.OutletContradicted, onPendingNote, now)
+	}
+	r.Reason, r.Note, r.Ended = code, note, now
+	r.Restored = nil // the history stays small
+	if !leavesNodeGone(r, end) {
+		r.NodeLabels, r.NodeNames = nil, NodeNames{}
+	}
+	return enter(r, end, note, now)
+}
+
+// abandon goes back to On without isolation, and then to the given end. A later attempt has
+// isolated a Node before, so the run does not end in any case.
+func abandon(r Run, code reason.Code, note string, to Step, now time.Time) (Run, Action, time.Duration) {
+	if confirmationActive(r) {
+		return stop(r, code, strings.TrimPrefix(note+"; ", "; ")+"left off on the confirmation by "+r.Confirmed.Actor+"; unfence brings it back", now)
+	}
+	if r.Attempt > 1 {
+		to = Held
+	}
+	r.Abandon, r.AbandonTo, r.Reason, r.Note, r.LeaveOff = code, to, code, note, false
+	return enter(r, PowerOn, leftFor(code, note), now)
+}
+
+// stop lets the run wait, or keeps it for a person: the class of the reason decides. While a
+// manual confirmation is active, the host is left as it is, whatever stops the run: the person
+// may be working inside it, and only a person switches it on again. // I26
+func stop(r Run, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
+	if confirmationActive(r) && !voidsConfirmation[code] {
+		r.LeaveOff = true
+	}
+	bringBack := r.Abandon != "" && r.AbandonTo == Aborted // it ends once the host is back, so its own reason is kept
+	r.Reason, r.Note = code, note
+	if mayWait(r, code) {
+		if !bringBack {
+			r.Abandon, r.AbandonTo = "", ""
+		}
+		return enter(beginWait(r, code, now), Waiting, leftFor(code, note), now)
+	}
+	r.Abandon, r.AbandonTo = "", ""
+	return enter(r, Held, leftFor(code, note), now)
+}
+
+// rest stops a run for which there may be no other power cycle now. A host that this attempt has
+// touched goes back On first. A reason that the run has already stays: it says what is wrong with
+// the host.
+func rest(r Run, code reason.Code, note string, now time.Time) (Run, Action, time.Duration) {
+	if r.Intervened && r.Isolated.IsZero() {
+		return abandon(r, code, note, Aborted, now)
+	}
+	return stop(r, cmp.Or(r.Reason, code), cmp.Or(r.Note, note), now)
+}
+
+// holdRenamed holds a run whose host works under another name: it is not cycled. // I6
+func holdRenamed(r Run, s Observation, now time.Time) (Run, Action, time.Duration) {
+	return stop(r, reason.NodeRenamed, "the host registered as Node "+s.RenamedTo, now)
+}
+
+// holdAddressChanged holds a run that cannot reach what it has switched off. // I10
+func holdAddressChanged(r Run, now time.Time) (Run, Action, time.Duration) {
+	return stop(r, reason.AddressChanged, "the host leads to another BMC or outlet than when the run began", now)
+}
+
+// The times of a record come from the clock of the host that wrote it. The next reader may be
+// another host, or the same one after its clock was set. What follows bounds what a wrong clock can
+// do: no deadline expires because of it, and no wait goes on for ever. // I16, I20
+
+// alignClock makes the times of a record comparable with now. A time in the future was written
+// by a clock that was ahead, and becomes now. While this host's clock does not agree with the API
+// server's, or was not compared with it, all waits start again, with each such clock, and once
+// more when a clock agrees again.
+func alignClock(r Run, s Observation, now time.Time) Run {
+	if wrong := s.Clock != Yes; wrong != r.WrongClock || wrong && s.ClockSet {
+		r = mapTimes(r, func(time.Time) time.Time { return now })
+		r.WrongClock = wrong
+	}
+	return mapTimes(r, func(t time.Time) time.Time { return times.Earlier(t, now) })
+}
+
+// mapTimes changes each time of a record from which something is waited for.
+func mapTimes(r Run, to func(time.Time) time.Time) Run {
+	set := func(t time.Time) time.Time {
+		if t.IsZero() {
+			return t
+		}
+		return to(t)
+	}
+	r.Started, r.StepStarted, r.Isolated = set(r.Started), set(r.StepStarted), set(r.Isolated)
+	r.OnSeen, r.APILost, r.HealthySince = set(r.OnSeen), set(r.APILost), set(r.HealthySince)
+	r.BusySince = set(r.BusySince)
+	if !r.NotBefore.IsZero() { // it is in the future, by one interval at most
+		pause := pauseBefore(r)
+		r.NotBefore = to(r.NotBefore.Add(-pause)).Add(pause)
+	}
+	if l := r.OffLease; l != nil && !set(l.Seen).Equal(l.Seen) {
+		r.OffLease = l.seenAt(set(l.Seen))
+	}
+	if r.Wait != nil && !to(r.Wait.Since).Equal(r.Wait.Since) {
+		w := *r.Wait
+		w.Since = to(w.Since)
+		r.Wait = &w
+	}
+	if r.Confirmation != nil && !set(r.Confirmation.Since).Equal(r.Confirmation.Since) {
+		w := *r.Confirmation // the caller's record must not change
+		w.Since = set(w.Since)
+		r.Confirmation = &w
+	}
+	for i, c := range r.Contradicted {
+		if at := to(c.Since); !at.Equal(c.Since) {
+			r.Contradicted = slices.Clone(r.Contradicted)
+			r.Contradicted[i].Since = at
+		}
+	}
+	return r
+}
+
+// timeExpired says whether a time has passed, by a clock that is not known to be wrong.
+func timeExpired(s Observation, now, at time.Time) bool { return s.Clock != No && now.After(at) }

@@ -1,6 +1,7 @@
 package remediate
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -15,241 +16,286 @@ const (
 	minute = time.Minute
 )
 
-func TestBeforePowerOff(t *testing.T) {
-	play(t, []scene{
-		{"a fresh reason sends Off", PowerOff, 0, fresh, PowerOff, SendOff, ""},
-		{"Metal3 gets the hold first", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); metal3(r, s, No) }, PowerOff, SetPowerLock, ""},
-		{"a hold that stands is not set again", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); metal3(r, s, Yes) }, PowerOff, SendOff, ""},
-		{"recovered: dropped", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.Justified = No }, Aborted, Nothing, "Recovered"},
-		{"cannot tell: waits", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.Justified = CannotTell }, PowerOff, Nothing, ""},
-		{"reads two seconds old are fresh", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.At = ago(2 * sec) }, PowerOff, SendOff, ""},
-		{"older reads are not", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.At = ago(2*sec + 1) }, PowerOff, Nothing, ""},
-		{"paused: dropped", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.Paused = true }, Aborted, Nothing, "Paused"},
-		{"unfenced: dropped", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); unfence(r) }, Aborted, Nothing, "Unfenced"},
-		{"another machine's BMC: dropped", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.Identity = No }, Aborted, Nothing, "IdentityMismatch"},
-		{"identity unknown: waits", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.Identity = CannotTell }, PowerOff, Nothing, ""},
-		{"contested: dropped", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.Contested = Yes }, Aborted, Nothing, "Contested"},
-		{"contest unknown: waits", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.Contested = CannotTell }, PowerOff, Nothing, ""},
-		{"forbidden by the power owner: dropped", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.PowerForbidden = "disablePowerOff" }, Aborted, Nothing, "PowerForbidden"},
-		{"a control plane without quorum to spare: dropped", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); r.ControlPlane, s.Quorum = true, No }, Aborted, Nothing, "QuorumLost"},
-		{"a control plane of unknown quorum: waits", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); r.ControlPlane = true }, PowerOff, Nothing, ""},
-		{"a control plane with quorum to spare", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); r.ControlPlane, s.Quorum = true, Yes }, PowerOff, SendOff, ""},
-		{"another Node: dropped", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.Node.UID = "u2" }, Aborted, Nothing, "TargetChanged"},
-		{"Ready, but sick in another way", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.Node.Ready = Yes }, PowerOff, SendOff, ""},
-		{"no Node: goes on", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.Node = Node{Exists: No} }, PowerOff, SendOff, ""},
-		{"Node unknown: waits", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.Node = Node{} }, PowerOff, Nothing, ""},
-		{"API gone: waits", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); noAPI(s) }, PowerOff, Nothing, ""},
-		{"API forbids: waits", PowerOff, 0, func(r *Run, s *Observation) { fresh(r, s); s.API = APIForbidden }, PowerOff, Nothing, ""},
-		{"could not begin in time: dropped", PowerOff, 61 * sec, func(r *Run, s *Observation) { fresh(r, s); noAPI(s) }, Aborted, Nothing, "NotJudged"},
-		{"BMC not reached in time: dropped, says why", PowerOff, 61 * sec, func(r *Run, s *Observation) { fresh(r, s); unread(s, bmc.KindUnreachable) }, Aborted, Nothing, "BMCUnreachable"},
-	})
+// scene is one question to Next: a step in its good course, at a time since it
+// was entered, with what is changed about it.
+type scene struct {
+	name   string
+	in     Step
+	at     time.Duration
+	change func(r *Run, s *Observation)
+	step   Step // the expected answer
+	action Action
+	reason string
 }
 
-func TestSecondAttempt(t *testing.T) {
-	play(t, []scene{
-		{"waits for its back-off", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); r.NotBefore = noon.Add(1) }, PowerOff, Nothing, ""},
-		{"begins after it", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); r.NotBefore = noon }, PowerOff, SendOff, ""},
-		{"needs no reason but the missed deadline", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); s.Justified = CannotTell }, PowerOff, SendOff, ""},
-		{"is not dropped for want of a reason", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); s.Justified = No }, PowerOff, SendOff, ""},
-		{"takes the Node that registered", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); s.Node.UID = "u2" }, PowerOff, SendOff, ""},
-		{"a Node that is Ready after all is restored", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); s.Node.UID, s.Node.Ready = "u2", Yes }, AwaitNode, Nothing, ""},
-		{"paused: waits", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); s.Paused = true }, PowerOff, Nothing, ""},
-		{"contested: waits", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); s.Contested = Yes }, PowerOff, Nothing, ""},
-		{"forbidden by the power owner: waits", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); s.PowerForbidden = "online: false" }, PowerOff, Nothing, ""},
-		{"no quorum to spare: waits", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); r.ControlPlane, s.Quorum = true, No }, PowerOff, Nothing, ""},
-		{"another machine's BMC: waits", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); s.Identity = No }, PowerOff, Nothing, ""},
-		{"could not begin in time: a human", PowerOff, 61 * sec, func(r *Run, s *Observation) { again(r, s); noAPI(s) }, Held, Nothing, "NotJudged"},
-		{"the time to begin counts from the back-off", PowerOff, 4 * minute, func(r *Run, s *Observation) { again(r, s); noAPI(s); r.NotBefore = ago(59 * sec) }, PowerOff, Nothing, ""},
-		{"unfenced: on, and whatever Node stands there", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); unfence(r) }, PowerOn, Nothing, ""},
-		{"over the whole time, untouched: a human", PowerOff, 0, func(r *Run, s *Observation) { again(r, s); r.Started = ago(2*time.Hour + 1) }, Held, Nothing, "RunTimeout"},
-		{"an abandoned one ends with a human", PowerOff, sec, func(r *Run, s *Observation) { r.Attempt, s.Proof = 2, proof(bmc.Off); s.Paused = true }, PowerOn, Nothing, "Paused"},
-	})
-}
+// noon is the time of every scene.
+var noon = clock(12 * 3600)
 
-func TestPowerOff(t *testing.T) {
-	one := func(s *Observation) { s.Proof = proof(bmc.Off, 0) }
-	recent := func(r *Run, since time.Duration) {
-		r.OffLease.RenewTime, r.OffLease.Seen = ago(since+59*sec), ago(since)
+// ago is a time before noon.
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
+
+// proof is what readings in one state, so long ago each, prove.
+func proof(state bmc.PowerState, ages ...time.Duration) bmc.Proof {
+	p := bmc.Proof{Spacing: 3 * time.Second, MaxAge: 5 * time.Second}
+	for _, a := range ages {
+		p = p.Add(bmc.Reading{State: state, At: ago(a)})
 	}
-	long := func(r *Run, s *Observation, since time.Duration) {
-		r.OffLease.Duration, r.OffLease.RenewTime, r.OffLease.Seen, s.Proof = 2*minute, ago(since+sec), ago(since), proof(bmc.Off, since, 0)
+	return p
+}
+
+// begin is a run in the good course of a step, with the look that belongs to it.
+func begin(in Step, at time.Duration) (Run, Observation) {
+	l := Limits{
+		OffDeadline: time.Minute, APITimeout: 2 * time.Minute, PodsGoneTimeout: 70 * time.Second, OnDeadline: 5 * time.Minute,
+		ReadyTimeout: 10 * time.Minute, RestoreTimeout: time.Minute, RunTimeout: 2 * time.Hour, MinPowerInterval: 3 * time.Minute,
+		MaxAttempts: 2, PowerOnFoundOff: true, Reprovision: true,
 	}
-	play(t, []scene{
-		{"proven off: on to step 2", PowerOff, 4 * sec, nil, DeleteNode, Nothing, ""},
-		{"one Off read is no proof", PowerOff, 4 * sec, func(r *Run, s *Observation) { one(s) }, PowerOff, Nothing, ""},
-		{"an On read sends Off again", PowerOff, 12 * sec, func(r *Run, s *Observation) { on(s) }, PowerOff, SendOff, ""},
-		{"but not within ten seconds", PowerOff, 12 * sec, func(r *Run, s *Observation) { on(s); r.Intent = Intent{SendOff, ago(9 * sec)} }, PowerOff, Nothing, ""},
-		{"a clock set back does not hinder it", PowerOff, 12 * sec, func(r *Run, s *Observation) { on(s); r.Intent = Intent{SendOff, noon.Add(time.Hour)} }, PowerOff, SendOff, ""},
-		{"a restart sends Off again", PowerOff, 12 * sec, func(r *Run, s *Observation) { s.OffAccepted = false }, PowerOff, SendOff, ""},
-		{"Off without identity is not sent", PowerOff, 12 * sec, func(r *Run, s *Observation) { on(s); s.Identity = CannotTell }, PowerOff, Nothing, ""},
-		{"another machine's BMC: a human", PowerOff, 12 * sec, func(r *Run, s *Observation) { on(s); s.Identity = No }, Held, Nothing, "IdentityMismatch"},
-		{"password refused: a human at once", PowerOff, sec, func(r *Run, s *Observation) { unread(s, bmc.KindAuth) }, Held, Nothing, "BMCAuth"},
-		{"privilege refused: a human at once", PowerOff, sec, func(r *Run, s *Observation) { unread(s, bmc.KindPrivilege) }, Held, Nothing, "BMCPrivilege"},
-		{"never off: a human", PowerOff, minute + 1, func(r *Run, s *Observation) { on(s) }, Held, Nothing, "PowerOffFailed"},
-		{"not yet at the deadline", PowerOff, minute, func(r *Run, s *Observation) { on(s) }, PowerOff, SendOff, ""},
-		{"never read: a human, and why", PowerOff, minute + 1, func(r *Run, s *Observation) { unread(s, bmc.KindUnreachable) }, Held, Nothing, "BMCUnreachable"},
-		{"the Lease moved: FalseOff", PowerOff, 4 * sec, func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }, Held, Nothing, "FalseOff"},
-		{"the Lease is gone: fine", PowerOff, 4 * sec, func(r *Run, s *Observation) { s.Lease.ResourceVersion = "" }, DeleteNode, Nothing, ""},
-		{"the Lease cannot be read: waits", PowerOff, 4 * sec, func(r *Run, s *Observation) { s.Lease.Known = false }, PowerOff, Nothing, ""},
-		{"there never was a Lease", PowerOff, 4 * sec, func(r *Run, s *Observation) {
-			r.OffLease.ResourceVersion, s.Lease.ResourceVersion = "", ""
-			recent(r, 3*sec)
-		}, DeleteNode, Nothing, ""},
-		{"a Lease renewed 59 s before waits 15 s", PowerOff, 4 * sec, func(r *Run, s *Observation) { recent(r, 3*sec) }, PowerOff, Nothing, ""},
-		{"not less", PowerOff, 15 * sec, func(r *Run, s *Observation) { recent(r, 15*sec-1); s.Proof = proof(bmc.Off, 15*sec-1, 0) }, PowerOff, Nothing, ""},
-		{"and then goes on", PowerOff, 16 * sec, func(r *Run, s *Observation) { recent(r, 15*sec); s.Proof = proof(bmc.Off, 15*sec, 0) }, DeleteNode, Nothing, ""},
-		{"a Lease of two minutes waits one", PowerOff, 4 * sec, func(r *Run, s *Observation) { long(r, s, 60*sec-1) }, PowerOff, Nothing, ""},
-		{"and then goes on, though the usual time is over", PowerOff, 149 * sec, func(r *Run, s *Observation) { long(r, s, 60*sec) }, DeleteNode, Nothing, ""},
-		{"if not for ever", PowerOff, 151 * sec, func(r *Run, s *Observation) { long(r, s, 59*sec) }, Held, Nothing, "PowerOffFailed"},
-		{"a long Lease may be renewed again when a usual one is lost", PowerOff, 4 * sec, func(r *Run, s *Observation) { long(r, s, 3*sec); r.OffLease.RenewTime = ago(100 * sec) }, PowerOff, Nothing, ""},
-		{"a Lease that was heard late waits from then", PowerOff, 30 * sec, func(r *Run, s *Observation) {
-			recent(r, 20*sec)
-			r.OffLease.Seen = ago(14 * sec)
-			s.Proof = proof(bmc.Off, 20*sec, 0)
-		}, PowerOff, Nothing, ""},
-		{"one that was heard waits, too, if its clock is an hour behind", PowerOff, 4 * sec, func(r *Run, _ *Observation) { r.OffLease.KubeletReporting = true }, PowerOff, Nothing, ""},
-		{"a Lease renewed 60 s before does not wait", PowerOff, 4 * sec, func(r *Run, s *Observation) { r.OffLease.RenewTime = ago(63 * sec) }, DeleteNode, Nothing, ""},
-		{"proven, but the hold was taken away", PowerOff, 4 * sec, func(r *Run, s *Observation) { metal3(r, s, No) }, PowerOff, SetPowerLock, ""},
-		{"proven, but the hold cannot be read", PowerOff, 4 * sec, func(r *Run, s *Observation) { metal3(r, s, CannotTell) }, PowerOff, Nothing, ""},
-		{"paused: back to On", PowerOff, sec, func(r *Run, s *Observation) { one(s); s.Paused = true }, PowerOn, Nothing, "Paused"},
-		{"unfenced: back to On", PowerOff, sec, func(r *Run, s *Observation) { one(s); unfence(r) }, PowerOn, Nothing, "Unfenced"},
-		{"contested: back to On", PowerOff, sec, func(r *Run, s *Observation) { one(s); s.Contested = Yes }, PowerOn, Nothing, "Contested"},
-		{"on again, and contest unknown: no Off is repeated", PowerOff, sec, func(r *Run, s *Observation) { on(s); s.Contested = CannotTell }, PowerOff, Nothing, ""},
-		{"nor the lock set again", PowerOff, sec, func(r *Run, s *Observation) { metal3(r, s, No); on(s); s.Contested = CannotTell }, PowerOff, Nothing, ""},
-		{"what reads Off is proven again all the same", PowerOff, sec, func(r *Run, s *Observation) { s.OffAccepted, s.Contested = false, CannotTell }, PowerOff, SendOff, ""},
-		{"off, but the API is gone: back to On", PowerOff, minute + 1, func(r *Run, s *Observation) { noAPI(s) }, PowerOn, Nothing, "APIUnreachable"},
-		{"off, and the API gone for now: waits", PowerOff, sec, func(r *Run, s *Observation) { noAPI(s) }, PowerOff, Nothing, ""},
-		{"never off, and the API is gone: a human", PowerOff, minute + 1, func(r *Run, s *Observation) { noAPI(s); on(s) }, Held, Nothing, "PowerOffFailed"},
-		{"off, but the Lease too recent at the deadline: a human", PowerOff, minute + 1, func(r *Run, s *Observation) { recent(r, 3*sec) }, Held, Nothing, "PowerOffFailed"},
-		{"recovered before Off was taken: dropped", PowerOff, sec, func(r *Run, s *Observation) { on(s); s.OffAccepted, s.Justified = false, No }, PowerOn, Nothing, "Recovered"},
-		{"recovered behind a BMC that does not answer: dropped", PowerOff, sec, func(r *Run, s *Observation) { unread(s, bmc.KindUnreachable); s.OffAccepted, s.Justified = false, No }, PowerOn, Nothing, "Recovered"},
-		{"forbidden before Off was taken: dropped", PowerOff, sec, func(r *Run, s *Observation) { on(s); s.OffAccepted, s.PowerForbidden = false, "online: false" }, PowerOn, Nothing, "PowerForbidden"},
-		{"no quorum to spare before Off was taken: dropped", PowerOff, sec, func(r *Run, s *Observation) { on(s); s.OffAccepted, r.ControlPlane, s.Quorum = false, true, No }, PowerOn, Nothing, "QuorumLost"},
-		{"cannot tell before Off was taken: waits", PowerOff, 12 * sec, func(r *Run, s *Observation) { on(s); s.OffAccepted, s.Justified = false, CannotTell }, PowerOff, Nothing, ""},
-		{"recovered after Off: completes", PowerOff, sec, func(r *Run, s *Observation) { on(s); s.Justified = No }, PowerOff, SendOff, ""},
-		{"over the whole time: back to On", PowerOff, sec, func(r *Run, s *Observation) { r.Started = ago(2*time.Hour + 1) }, PowerOn, Nothing, "RunTimeout"},
-	})
-}
-
-// A Node that a lost run has left tainted may have booted since the decision. That boot ends with this Off. // I6
-func TestTaintOfALostRunEndsThePresentBoot(t *testing.T) {
-	r, s := begin(DeleteNode, sec)
-	taint(&r)
-	s.Backup, s.Node.OutOfService, s.Node.BootID = Backup{}, true, "b2"
-	r, _, _ = Next(r, s, noon)
-	assert.Equal(t, []any{PowerOn, "b2"}, []any{r.Step, r.Target.BootID})
-}
-
-func TestDeleteNode(t *testing.T) {
-	late := func(r *Run, s *Observation) { noAPI(s); r.APILost = ago(2*minute + 1) }
-	leftTaint := func(r *Run, s *Observation) {
-		taint(r)
-		s.Backup, s.Node.OutOfService, s.Node.Ready = Backup{}, true, Yes
+	r := Run{Step: in, StepStarted: ago(at), Started: ago(at + time.Minute), Attempt: 1, Intervened: true, Limits: l,
+		Isolation: IsolateDelete, Strategy: PowerCycle, OffLease: &Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour), Seen: ago(2 * sec), BootID: "b1"},
+		Target: Target{Node: "n", NodeUID: "u1", BootID: "b1", SystemUUID: "s", Machine: "m", MachineUID: "mu", Host: "h"},
+		Steps:  []Visit{{Step: in, Attempt: 1, Started: ago(at)}},
 	}
-	play(t, []scene{
-		{"backed up and proven: deleted", DeleteNode, sec, nil, DeleteNode, IsolateNode, ""},
-		{"no backup: saved first", DeleteNode, sec, func(r *Run, s *Observation) { s.Backup = Backup{} }, DeleteNode, BackupNode, ""},
-		{"a conflict saves again", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.ResourceVersion = "2"; r.Intent = Intent{IsolateNode, ago(sec)} }, DeleteNode, BackupNode, ""},
-		{"a backup of another Node does not count", DeleteNode, sec, func(r *Run, s *Observation) { s.Backup.UID = "u0" }, DeleteNode, BackupNode, ""},
-		{"gone: on to step 3", DeleteNode, sec, func(r *Run, s *Observation) { s.Node = Node{Exists: No} }, PowerOn, Nothing, ""},
-		{"tainted: on to step 3", DeleteNode, sec, func(r *Run, s *Observation) { taint(r); s.Node.OutOfService = true }, PowerOn, Nothing, ""},
-		{"tainted by a lost run, Ready until it times out: waits", DeleteNode, sec, leftTaint, DeleteNode, Nothing, ""},
-		{"timed out: on to step 3", DeleteNode, sec, func(r *Run, s *Observation) { leftTaint(r, s); s.Node.Ready = No }, PowerOn, Nothing, ""},
-		{"tainted by a lost run, Ready, and given up: the end", PowerOn, minute, func(r *Run, s *Observation) {
-			s.Node = Node{Exists: Yes, UID: "u1", BootID: "b1", SystemUUID: "s"}
-			leftTaint(r, s)
-			on(s)
-			r.Isolated, r.Abandon, r.AbandonTo, r.Reason = time.Time{}, reason.Paused, Aborted, reason.Paused
-		}, Aborted, Nothing, "Paused"},
-		{"a taint isolates nothing that is to be deleted", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.OutOfService = true }, DeleteNode, IsolateNode, ""},
-		{"the proof is six seconds old", DeleteNode, sec, func(r *Run, s *Observation) { s.Proof = proof(bmc.Off, 9*sec, 6*sec) }, DeleteNode, Nothing, ""},
-		{"identity not read", DeleteNode, sec, func(r *Run, s *Observation) { s.Identity = CannotTell }, DeleteNode, Nothing, ""},
-		{"an On read goes back to step 1", DeleteNode, sec, func(r *Run, s *Observation) { on(s) }, PowerOff, Nothing, ""},
-		{"a restart goes back to step 1", DeleteNode, sec, func(r *Run, s *Observation) { s.OffAccepted = false }, PowerOff, Nothing, ""},
-		{"a lost hold goes back to step 1", DeleteNode, sec, func(r *Run, s *Observation) { metal3(r, s, No) }, PowerOff, Nothing, ""},
-		{"a hold that cannot be read waits", DeleteNode, sec, func(r *Run, s *Observation) { metal3(r, s, CannotTell) }, DeleteNode, Nothing, ""},
-		{"another Node of that name, made since Off was read: FalseOff", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Node.Created = "u2", noon }, Held, Nothing, "FalseOff"},
-		{"that cannot be said while the clocks differ", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Node.Created, s.Clock = "u2", noon, CannotTell }, PowerOn, Nothing, ""},
-		{"another Node of that name, made before: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Backup = "u2", Backup{} }, PowerOn, Nothing, "TargetChanged"},
-		{"another Node of that name, and the store does not say whether the target's was saved", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Backup = "u2", Backup{Unread: true} }, PowerOn, Nothing, ""},
-		{"another Node of that name, and the target's was saved: it was isolated", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID = "u2" }, PowerOn, Nothing, ""},
-		{"the same with another machine's Node: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.SystemUUID = "x" }, PowerOn, Nothing, "TargetChanged"},
-		{"another machine's Lease moved: no FalseOff", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.SystemUUID, s.Lease.ResourceVersion = "x", "v2" }, PowerOn, Nothing, "TargetChanged"},
-		{"another Machine: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Machine.UID = "mx" }, PowerOn, Nothing, "TargetChanged"},
-		{"no Machine: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Machine = Machine{Exists: No} }, PowerOn, Nothing, "TargetChanged"},
-		{"another BareMetalHost: back to On", DeleteNode, sec, func(r *Run, s *Observation) {
-			metal3(r, s, Yes)
-			r.Target.BareMetalHostUID, s.BareMetalHostUID = "h1", "h2"
-		}, PowerOn, Nothing, "TargetChanged"},
-		{"the Machine names a BareMetalHost by now: back to On", DeleteNode, sec, func(_ *Run, s *Observation) { s.MachineMetal = "ns/h" }, PowerOn, Nothing, "TargetChanged"},
-		{"another cluster is no answer", DeleteNode, sec, func(r *Run, s *Observation) { r.Target.ClusterUID, s.ClusterUID = "c1", "c2" }, DeleteNode, Nothing, ""},
-		{"nor is one that cannot be told", DeleteNode, sec, func(r *Run, s *Observation) { r.Target.ClusterUID = "c1" }, DeleteNode, Nothing, ""},
-		{"a Node that a cluster does not have is not isolated if nobody knows which cluster that is", DeleteNode, sec, func(r *Run, s *Observation) {
-			r.Target.ClusterUID, s.API, s.Node = "c1", APIForbidden, Node{Exists: No}
-		}, DeleteNode, Nothing, ""},
-		{"the cluster of the record isolates", DeleteNode, sec, func(r *Run, s *Observation) { r.Target.ClusterUID, s.ClusterUID = "c1", "c1" }, DeleteNode, IsolateNode, ""},
-		{"a Node from Git took its place: on to step 3", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.UID, s.Node.BootID = "u2", "" }, PowerOn, Nothing, ""},
-		{"another Node, tainted by whomever: FalseOff", DeleteNode, sec, func(r *Run, s *Observation) {
-			taint(r)
-			s.Node.UID, s.Node.OutOfService, s.Node.Created = "u2", true, noon
-		}, Held, Nothing, "FalseOff"},
-		{"the Lease moved since a proof before a restart: Off is proven again", DeleteNode, sec, func(r *Run, s *Observation) { r.OffLease.Seen, s.Lease.ResourceVersion = ago(minute), "v2" }, PowerOff, Nothing, ""},
-		{"the Lease of another boot moved: Off is proven again", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.BootID, s.Lease.ResourceVersion = "b2", "v2" }, PowerOff, Nothing, ""},
-		{"the Lease moved: FalseOff", DeleteNode, sec, func(r *Run, s *Observation) { s.Lease.ResourceVersion = "v2" }, Held, Nothing, "FalseOff"},
-		{"the Lease cannot be read", DeleteNode, sec, func(r *Run, s *Observation) { s.Lease.Known = false }, DeleteNode, Nothing, ""},
-		{"contest cannot be read", DeleteNode, sec, func(r *Run, s *Observation) { s.Contested = CannotTell }, DeleteNode, Nothing, ""},
-		{"contested: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Contested = Yes }, PowerOn, Nothing, "Contested"},
-		{"paused: back to On", DeleteNode, sec, func(r *Run, s *Observation) { s.Paused = true }, PowerOn, Nothing, "Paused"},
-		{"unfenced: back to On", DeleteNode, sec, func(r *Run, s *Observation) { unfence(r) }, PowerOn, Nothing, "Unfenced"},
-		{"still Ready: waits", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.Ready = Yes }, DeleteNode, Nothing, ""},
-		{"still Ready too long: back to On", DeleteNode, 2*minute + 1, func(r *Run, s *Observation) { s.Node.Ready = Yes }, PowerOn, Nothing, "NodeStillReady"},
-		{"the Node cannot be read: waits", DeleteNode, sec, func(r *Run, s *Observation) { s.Node, s.Backup = Node{}, Backup{} }, DeleteNode, Nothing, ""},
-		{"API gone: waits", DeleteNode, sec, func(r *Run, s *Observation) { noAPI(s) }, DeleteNode, Nothing, ""},
-		{"API gone 120 s: back to On", DeleteNode, 3 * minute, late, PowerOn, Nothing, "APIUnreachable"},
-		{"the time counts from the loss", DeleteNode, 3 * minute, func(r *Run, s *Observation) { late(r, s); r.APILost = ago(2 * minute) }, DeleteNode, Nothing, ""},
-		{"API back: the time starts over", DeleteNode, 3 * minute, func(r *Run, s *Observation) { r.APILost = ago(minute) }, DeleteNode, IsolateNode, ""},
-		{"API forbids 120 s: back to On", DeleteNode, 3 * minute, func(r *Run, s *Observation) { late(r, s); s.API = APIForbidden }, PowerOn, Nothing, "APIForbidden"},
-		{"a finalizer: waits", DeleteNode, sec, func(r *Run, s *Observation) { s.Node.Deleting = true }, DeleteNode, Nothing, ""},
-		{"a finalizer for ever: a human, and off", DeleteNode, 2*minute + 1, func(r *Run, s *Observation) { s.Node.Deleting = true }, Held, Nothing, "NodeFinalizer"},
-		{"never isolated: back to On", DeleteNode, 2*minute + 1, nil, PowerOn, Nothing, "IsolationFailed"},
-		{"off only: a human", DeleteNode, sec, func(r *Run, s *Observation) { r.OffOnly = true; s.Node = Node{Exists: No} }, Held, Nothing, "OperatorOff"},
-		{"found off, to stay off: a human", DeleteNode, sec, func(r *Run, s *Observation) {
-			r.FoundOff, r.Limits.PowerOnFoundOff, s.Node = true, false, Node{Exists: No}
-		}, Held, Nothing, "FoundOff"},
-		{"not found off: on to step 3", DeleteNode, sec, func(r *Run, s *Observation) { r.Limits.PowerOnFoundOff, s.Node = false, Node{Exists: No} }, PowerOn, Nothing, ""},
-		{"found off: on to step 3", DeleteNode, sec, func(r *Run, s *Observation) { r.FoundOff, s.Node = true, Node{Exists: No} }, PowerOn, Nothing, ""},
-	})
+	s := Observation{At: noon, Clock: Yes, Power: bmc.Reading{State: bmc.Off, At: noon}, Proof: proof(bmc.Off, 3*time.Second, 0), OffAccepted: true,
+		Identity: Yes, API: APIReachable, Justified: Yes, Withdrawn: No, Contested: No, PowerLock: No, PodsGone: Yes, Restored: Yes,
+		Node:    Node{Exists: Yes, UID: "u1", ResourceVersion: "1", BootID: "b1", SystemUUID: "s", Ready: No},
+		Lease:   Lease{Known: true, ResourceVersion: "v1", RenewTime: ago(time.Hour)},
+		Machine: Machine{Exists: Yes, UID: "mu", Replaceable: Yes},
+		Backup:  Backup{UID: "u1", ResourceVersion: "1"},
+	}
+	switch in {
+	case PowerOn:
+		r.Isolated, s.Node = ago(at), Node{Exists: No}
+	case AwaitNode, RestoreNode, Reprovision:
+		r.Isolated, r.OnSeen, r.NewNodeUID = ago(at+time.Minute), ago(at), "u2"
+		s.Power.State, s.Proof, s.OffAccepted = bmc.On, proof(bmc.Off), false
+		s.Node = Node{Exists: Yes, UID: "u2", ResourceVersion: "2", BootID: "b2", SystemUUID: "s", Ready: Yes}
+		if in == Reprovision {
+			s.Node = Node{Exists: No}
+		}
+	case Held:
+		r.Reason, s.Power.State, s.Node.Ready = "PowerOffFailed", bmc.On, Yes
+	}
+	return r, s
 }
 
-// What cannot isolate in time goes back to On, and ends by itself only where nobody has
-// to mend anything.
-func TestNotIsolatedInTime(t *testing.T) {
+func (c scene) test(t *testing.T) { c.ask(t) }
+
+// ask plays the scene and gives the answer's record for more questions.
+func (c scene) ask(t *testing.T) Run {
+	r, s := begin(c.in, c.at)
+	if c.change != nil {
+		c.change(&r, &s)
+	}
+	got, action, wait := Next(r, s, noon)
+	assert.Equal(t, c.step, got.Step, "step")
+	assert.Equal(t, c.action, action, "action")
+	assert.Equal(t, c.reason, string(got.Reason), "reason")
+	if action != Nothing {
+		assert.Equal(t, Intent{Action: action, At: noon}, got.Intent, "I19")
+	}
+	assert.GreaterOrEqual(t, wait, time.Duration(0), "wait")
+	if action == Nothing && c.step == c.in && got.Level == r.Level {
+		assert.Positive(t, wait, "an idle answer must wait")
+	}
+	return got
+}
+
+func play(t *testing.T, scenes []scene) {
+	for _, c := range scenes {
+		t.Run(string(c.in)+": "+c.name, c.test)
+	}
+}
+
+func fresh(r *Run, s *Observation) { // nothing was touched yet
+	r.Intervened, r.OffLease = false, nil
+	s.OffAccepted, s.Proof, s.Power.State = false, proof(bmc.Off), bmc.On
+}
+
+func again(r *Run, s *Observation) { fresh(r, s); r.Attempt = 2 }
+
+func on(s *Observation) { s.Power.State, s.Proof = bmc.On, proof(bmc.Off) }
+
+func unread(s *Observation, k bmc.Kind) {
+	s.Power.State, s.Power.Raw, s.PowerError, s.Identity, s.Proof = bmc.Unknown, "", k, CannotTell, proof(bmc.Off)
+}
+
+func noAPI(s *Observation) {
+	s.API, s.Node, s.Lease, s.Machine, s.PowerLock, s.Justified, s.Contested = APIUnreachable, Node{}, Lease{}, Machine{}, CannotTell, CannotTell, CannotTell
+	s.Withdrawn = CannotTell
+	s.PodsGone, s.Restored = CannotTell, CannotTell
+}
+
+func metal3(r *Run, s *Observation, hold Answer) { r.Target.BareMetalHost, s.PowerLock = "ns/h", hold }
+
+func unfence(r *Run) { r.Unfence = &Order{Actor: "ann", Reason: "back"} }
+
+func taint(r *Run) { r.Isolation = IsolateTaint }
+
+func TestHeldForgetsWhatWasGivenUp(t *testing.T) {
+	r, s := begin(PowerOn, 6*minute)
+	r.Isolated, r.Abandon, r.AbandonTo, r.Reason = time.Time{}, "Paused", Aborted, "Paused"
+	r.Intent = Intent{SendOn, ago(sec)}
+	s.Node = Node{Exists: Yes, UID: "u1"}
+	visits := len(r.Steps)
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, Held, got.Step)
+	assert.Empty(t, string(got.Abandon)+string(got.AbandonTo))
+	assert.Contains(t, got.Note, "abandoned (Paused)")
+	assert.Len(t, got.Steps, visits+1, "the stay in Held is noted, too")
+	why := got.Steps[visits-1].Note
+	assert.Contains(t, why, "PowerOnFailed: abandoned (Paused)")
+	got.Unfence = &Order{Actor: "ann", Reason: "mended"}
+	s.Power.State = bmc.On
+	later, _, _ := Next(got, s, noon.Add(time.Hour))
+	assert.NotEqual(t, Held, later.Step)
+	assert.Equal(t, why, later.Steps[visits-1].Note, "and what follows does not overwrite why the step was left")
+	assert.Equal(t, noon, later.Steps[visits-1].Ended)
+
+	s.Node = Node{Exists: No}
+	r.AbandonTo = Held
+	got, _, _ = Next(r, s, noon)
+	assert.Empty(t, string(got.Abandon)+string(got.AbandonTo)+got.Note, "isolated after all: nothing is given up")
+	assert.Equal(t, noon, got.Isolated)
+}
+
+func TestNotesSayWhatWasRead(t *testing.T) {
+	r, s := begin(PowerOff, minute+1)
 	for _, c := range []struct {
-		name string
-		seen func(s *Observation)
-		to   Step
-		off  bool
+		power bmc.Reading
+		kind  bmc.Kind
+		want  string
 	}{
-		{"the API does not answer", func(s *Observation) { noAPI(s) }, Aborted, false},
-		{"it forbids", func(s *Observation) { noAPI(s); s.API = APIForbidden }, Held, false},
-		{"still Ready", func(s *Observation) { s.Node.Ready = Yes }, Held, false},
-		{"never deleted", func(*Observation) {}, Held, false},
-		{"a finalizer: a kubelet that starts would not register", func(s *Observation) { s.Node.Deleting = true }, Held, true},
+		{bmc.Reading{State: bmc.On}, "", "last read: On"},
+		{bmc.Reading{Raw: "PoweringOff"}, "", "last read: Unknown (PoweringOff)"},
+		{bmc.Reading{}, bmc.KindProtocol, "last read: failed (Protocol)"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r, s := begin(DeleteNode, 3*minute)
-			c.seen(&s)
-			if s.API != APIReachable {
-				r.APILost = ago(3 * minute)
-			}
-			got, _, _ := Next(r, s, noon)
-			assert.Equal(t, c.off, got.LeaveOff)
-			if c.off {
-				assert.Equal(t, c.to, got.Step)
-				return
-			}
-			assert.Equal(t, PowerOn, got.Step)
-			assert.Equal(t, c.to, got.AbandonTo)
-		})
+		s.Power, s.PowerError, s.Proof = c.power, c.kind, proof(bmc.Off)
+		got, _, _ := Next(r, s, noon)
+		assert.Contains(t, got.Note, c.want)
 	}
+}
+
+func TestFirstCommandStartsTheTime(t *testing.T) {
+	r, s := begin(PowerOff, 50*sec)
+	fresh(&r, &s)
+	s.Power.State = bmc.Off
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, noon, r.StepStarted)
+	assert.True(t, r.Intervened && r.FoundOff)
+	assert.Nil(t, r.OffLease, "the Lease is noted after Off was sent")
+}
+
+func TestFirstOffReadNotesTheLease(t *testing.T) { // I5
+	r, s := begin(PowerOff, sec)
+	r.OffLease = nil
+	got, _, _ := Next(r, s, noon)
+	want := s.Lease
+	want.Seen, want.BootID = noon, "b1"
+	assert.Equal(t, &want, got.OffLease)
+
+	s.Lease.Known = false
+	got, _, _ = Next(r, s, noon)
+	assert.Nil(t, got.OffLease, "not read")
+
+	s.Lease.Known = true
+	unread(&s, bmc.KindUnreachable)
+	got, _, _ = Next(r, s, noon)
+	assert.Nil(t, got.OffLease, "a host that may be on may renew its Lease")
+}
+
+func TestOnReadForgetsTheLease(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	on(&s)
+	r, _, _ = Next(r, s, noon)
+	assert.Nil(t, r.OffLease, "a host that is on may renew its Lease")
+}
+
+func TestIsolatedIsNotedForTheSteps(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	s.Node = Node{Exists: No}
+	r, _, _ = Next(r, s, noon)
+	assert.Equal(t, noon, r.Isolated, "the clock of the pods")
+	assert.False(t, r.LeaveOff, "a later attempt that is Held must be powered on")
+	assert.Zero(t, r.Intent, "the interval of a command belongs to one step")
+}
+
+func TestOffOnlyStaysOff(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	r.OffOnly, s.Node = true, Node{Exists: No}
+	r, _, _ = Next(r, s, noon)
+	assert.True(t, r.LeaveOff)
+}
+
+func TestIsolationNotesTheBootThatItEnds(t *testing.T) {
+	r, s := begin(DeleteNode, sec)
+	s.Node.BootID = "b9"
+	got, action, _ := Next(r, s, noon)
+	assert.Equal(t, IsolateNode, action)
+	assert.Equal(t, "b9", got.Target.BootID, "I6: the next boot must differ from this one")
+}
+
+func TestJournal(t *testing.T) {
+	r := Begin(Run{Limits: Limits{RunTimeout: time.Hour}}, ago(minute))
+	assert.Equal(t, []Visit{{Step: PowerOff, Attempt: 1, Started: ago(minute)}}, r.Steps)
+	_, s := begin(PowerOff, 0)
+	s.Justified, s.Why, s.Node.UID = No, "Ready again", ""
+	got, _, _ := Next(r, s, noon)
+	assert.Equal(t, []Visit{{Step: PowerOff, Attempt: 1, Started: ago(minute), Ended: noon, Note: "Ready again"}}, got.Steps)
+	assert.Equal(t, noon, got.Ended)
+	assert.True(t, r.Steps[0].Ended.IsZero(), "the record asked about is as it was")
+	assert.False(t, got.Open())
+	assert.Equal(t, Reprovision, Begin(Run{Strategy: DeleteMachine}, noon).Step)
+
+	upper := Begin(Run{Level: 1}, noon)
+	assert.Equal(t, Visit{Step: PowerOff, Attempt: 1, Started: noon}, upper.Steps[1])
+	assert.Equal(t, "power level 1 did not answer before the run; it begins at level 2", upper.Steps[0].Note)
+	assert.Equal(t, noon, upper.Steps[0].Ended)
+
+	same, action, wait := Next(got, s, noon.Add(time.Hour))
+	assert.Equal(t, got, same, "an ended run stays as it is")
+	assert.Equal(t, Nothing, action)
+	assert.Zero(t, wait)
+}
+
+// The journal says for which reason a step was left, also in the records of versions before.
+func TestVisitTellsItsReason(t *testing.T) {
+	for note, want := range map[string]reason.Code{
+		leftFor(reason.AttemptsExhausted, "reprovisioning is not allowed here"): reason.AttemptsExhausted,
+		"NodeRenamed: the host registered as Node x":                            reason.NodeRenamed,
+		"PowerOffFailed: ":                      reason.PowerOffFailed,
+		"the Node is Ready after all":           "",
+		"confirmed off by ada: NodeRenamed: no": "",
+		"NoSuchCode: x":                         "",
+		"":                                      "",
+	} {
+		assert.Equal(t, want, Visit{Note: note}.Reason(), note)
+	}
+	held, _, _ := stop(Begin(Run{Limits: Limits{OffDeadline: minute}}, noon), reason.PowerOffFailed, "the account is refused", noon)
+	assert.Equal(t, reason.PowerOffFailed, held.Steps[0].Reason())
+}
+
+// The record of a run that tries again for weeks stays small: the store takes no record of any size.
+// When it began, that it has been at step 5, and what happened last are still in it.
+func TestJournalOfALongRunIsShortened(t *testing.T) {
+	r, _ := begin(PowerOff, 0)
+	began := r.Steps[0].Started
+	r, _, _ = enter(r, RestoreNode, "", noon)
+	for i := range 2000 {
+		now, step := noon.Add(time.Duration(i)*time.Hour), []Step{PowerOff, Waiting}[i%2]
+		before := len(r.Steps)
+		if r, _, _ = enter(r, step, "not proven off", now); step == PowerOff {
+			r.SwitchedOff, r.Started = true, now
+		} else {
+			r = recordTry(r)
+		}
+		assert.NotEqual(t, before, len(r.Steps), "package run sees by the length that there is a new visit")
+		assert.LessOrEqual(t, len(r.Steps), maxVisits)
+		assert.Equal(t, now, r.Steps[len(r.Steps)-1].Started)
+	}
+	assert.GreaterOrEqual(t, len(r.Steps), keptVisits)
+	assert.Equal(t, began, r.Began())
+	assert.True(t, slices.ContainsFunc(r.Steps, func(v Visit) bool { return v.Step == RestoreNode }))
+	assert.True(t, slices.IsSortedFunc(r.Steps, func(a, b Visit) int { return a.Started.Compare(b.Started) }))
+	assert.LessOrEqual(t, len(r.Tries), 24*7/2+1, "those of a week")
+	assert.Contains(t, r.Tries, r.Started)
 }

@@ -1,7 +1,9 @@
 package report
 
 import (
+	"cmp"
 	"maps"
+	"strings"
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/reason"
@@ -14,6 +16,12 @@ type news struct {
 	reason, message string
 	about           objects
 }
+
+// object names an object of the cluster, of any kind.
+type object = event.Check
+
+// objects are those that an Event can be about.
+type objects map[Subject]object
 
 // ofRun returns what an event of a run reports. The record may be newer than the event.
 func ofRun(e event.Event, run remediate.Run, checks []event.Check) (list []news) {
@@ -68,7 +76,7 @@ func nameOf(t remediate.Target) string {
 	return "Node " + t.Node
 }
 
-// asksForPower says whether a run is what OpenShift's check asks the owner of a host for with
+// asksForPower reports whether a run is what OpenShift's check asks the owner of a host for with
 // an annotation on the Machine: a power cycle.
 func asksForPower(run remediate.Run, machine, check object) bool {
 	return run.Strategy == remediate.PowerCycle && isOpenShift(machine) && isOpenShift(check)
@@ -88,7 +96,7 @@ func visitBefore(run remediate.Run, e event.Event) remediate.Visit {
 	return remediate.Visit{}
 }
 
-// isolatedIn says whether the Node was isolated in a stay in step 2.
+// isolatedIn reports whether the Node was isolated in a stay in step 2.
 func isolatedIn(run remediate.Run, v remediate.Visit) bool {
 	return v.Step == remediate.DeleteNode && !run.Isolated.Before(v.Started) && !run.Isolated.After(v.Ended)
 }
@@ -199,3 +207,59 @@ func ofPolicy(e event.Event, target remediate.Target) []news {
 	}
 	return nil
 }
+
+const machineKind = "Machine"
+
+// openShiftMachines is the API of Machines in records that name none.
+const openShiftMachines = "machine.openshift.io/v1beta1"
+
+// objectsOf are the Node and the Machine of a target.
+func objectsOf(t remediate.Target) objects {
+	all := objects{}
+	if t.Node != "" {
+		all[Node] = nodeObject(t.Node)
+	}
+	if t.Machine != "" {
+		all[Machine] = object{APIVersion: cmp.Or(t.MachineAPI, openShiftMachines), Kind: machineKind, Namespace: t.Namespace, Name: t.Machine, UID: t.MachineUID}
+	}
+	return all
+}
+
+// nodeObject is a Node in an Event. Its UID is its name, as in the Events of the kubelet:
+// `kubectl describe node` looks for these, and they stay when the Node registers with
+// another UID.
+func nodeObject(name string) object {
+	return object{APIVersion: "v1", Kind: "Node", Name: name, UID: name}
+}
+
+// checkOf finds the check that asked for a run, by the ID in the record: "Kind.group
+// namespace/name", with the file if it is from one. A check from a file is no object.
+func checkOf(id string, checks []event.Check) (object, bool) {
+	for _, c := range checks {
+		group, _, _ := strings.Cut(c.APIVersion, "/")
+		if id == c.Kind+"."+group+" "+strings.TrimPrefix(c.Namespace+"/"+c.Name, "/") {
+			return c, true
+		}
+	}
+	return object{}, false
+}
+
+// requestVersions are the API versions of the requests that are objects of their own.
+var requestVersions = map[string]string{
+	"FencedRemediation": "fenced.io/v1alpha1",
+	"Metal3Remediation": "infrastructure.cluster.x-k8s.io/v1beta1",
+}
+
+// requestOf is the object that asked for a run; not an annotation on the Machine.
+func requestOf(run remediate.Run) (object, bool) {
+	q := run.Request
+	if q == nil || requestVersions[q.Kind] == "" {
+		return object{}, false
+	}
+	return object{
+		APIVersion: requestVersions[q.Kind], Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, UID: q.UID, OnManagementAPI: q.OnManagementAPI,
+	}, true
+}
+
+// isOpenShift reports whether an object is of OpenShift's Machine API.
+func isOpenShift(o object) bool { return strings.HasPrefix(o.APIVersion, "machine.openshift.io/") }

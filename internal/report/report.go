@@ -2,6 +2,7 @@ package report
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/live"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -95,3 +97,133 @@ func (r *Report) Run(ctx context.Context) error {
 
 // Lost is how many events came faster than they were read. They are in no Kubernetes Event.
 func (r *Report) Lost() uint64 { return r.lost.Load() }
+
+const (
+	// tickEvery is how often events are looked at that this instance may not report yet.
+	tickEvery = 2 * time.Second
+	// waitFor is how long they wait. A check that is found with a closed limit at the start
+	// is told before this instance owns the cluster. After that time another instance owns
+	// it, and reports.
+	waitFor = time.Minute
+	// maxWaiting is of how many events that is done; the oldest are dropped.
+	maxWaiting = 256
+)
+
+// runEvents follows the stream of events. The stream keeps the newest events, so a reader
+// never delays who emits one.
+func (r *Report) runEvents(ctx context.Context) error {
+	for ctx.Err() == nil {
+		tick, cancel := context.WithTimeout(ctx, tickEvery)
+		news, _ := r.opt.Events.After(tick, r.seq) // the error is the end of the tick
+		cancel()
+		if len(news) == 0 && len(r.waiting) == 0 {
+			continue
+		}
+		r.readEvents(news, time.Now())
+		rest(ctx)
+	}
+	return nil
+}
+
+// gather is how long what follows is collected, so that many runs at once cost little.
+const gather = 200 * time.Millisecond
+
+// rest waits for gather, or until ctx ends.
+func rest(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(gather):
+	}
+}
+
+// readEvents reports new events, and those that waited.
+func (r *Report) readEvents(news []event.Event, now time.Time) {
+	states := map[string]State{} // one for all events of a cluster
+	stateOf := func(cluster string) State {
+		s, asked := states[cluster]
+		if !asked {
+			s = r.opt.State(cluster)
+			states[cluster] = s
+		}
+		return s
+	}
+	r.waiting = slices.DeleteFunc(r.waiting, func(e event.Event) bool {
+		s := stateOf(e.Cluster)
+		if s.Acts {
+			r.note(e, s)
+		}
+		return s.Acts || now.Sub(e.At) > waitFor
+	})
+	for _, e := range news {
+		r.lost.Add(e.Seq - r.seq - 1)
+		r.seq = e.Seq
+		r.readEvent(e, stateOf(e.Cluster))
+	}
+}
+
+func (r *Report) readEvent(e event.Event, s State) {
+	m := r.markers.Get(e.Cluster)
+	if m == nil {
+		return
+	}
+	if e.Type == event.Started || e.Type == event.Stepped {
+		m.wake()
+	}
+	if isOfRun(e) || s.Acts { // only the instance that carries a run out emits events of it
+		r.note(e, s)
+		return
+	}
+	if !isOfPolicy(e) {
+		return
+	}
+	if len(r.waiting) == maxWaiting {
+		r.waiting = slices.Delete(r.waiting, 0, 1)
+	}
+	r.waiting = append(r.waiting, e)
+}
+
+// isOfRun reports whether an event is of the course of a run.
+func isOfRun(e event.Event) bool {
+	switch e.Type {
+	case event.Started, event.Stepped, event.Failed:
+		return e.Run != ""
+	}
+	return false
+}
+
+// isOfPolicy reports whether an event is one of those that ofPolicy reports.
+func isOfPolicy(e event.Event) bool {
+	switch e.Type {
+	case event.Refused, event.LimitClosed, event.LimitOpened, event.CheckChanged:
+		return true
+	}
+	return false
+}
+
+// note writes the Events for an event. While fenced only observes, it writes none about
+// what it would not do; nor in mode respond about what nobody has requested.
+func (r *Report) note(e event.Event, s State) {
+	var found []news
+	if isOfRun(e) {
+		if run, known := r.opt.Run(e.Cluster, e.Run); known {
+			found = ofRun(e, run, s.Checks)
+		}
+	} else if s.Armed && e.Reason != reason.Observing {
+		target, _ := r.opt.Target(e.Cluster, e.Node, e.Machine)
+		found = ofPolicy(e, target)
+	}
+	m := r.markers.Get(e.Cluster)
+	if m == nil { // the cluster was removed meanwhile
+		return
+	}
+	for _, n := range found {
+		for _, subject := range rows[n.reason].On {
+			if o, there := n.about[subject]; there {
+				m.c.QueueEvent(event.KubeEvent{
+					APIVersion: o.APIVersion, Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, OnManagementAPI: o.OnManagementAPI,
+					At: e.At, Warning: rows[n.reason].Warning, Reason: n.reason, Message: n.message,
+				})
+			}
+		}
+	}
+}

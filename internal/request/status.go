@@ -52,7 +52,7 @@ type Status struct {
 // Condition is one condition of a request.
 type Condition struct{ Type, Status, Reason, Message string }
 
-// Refusal is why no run has begun; the zero value: nothing refuses it.
+// Refusal says why no run has begun; the zero value: nothing refuses it.
 type Refusal struct {
 	Reason  reason.Code
 	Message string
@@ -64,7 +64,7 @@ func IsDone(r *remediate.Run) bool {
 }
 
 // Of returns the status of a request. r is its newest run, or the open run on its target; nil if
-// there is none. over: r began for a request that asks for nothing any more. refused is why the target is not a run.
+// there is none. over: r began for a request that asks for nothing any more. refused says why the target has no run.
 // unknown: a run that was lost with the state may have set the finalizer, and no run has touched the host since.
 func Of(q policy.Requested, r *remediate.Run, over bool, refused Refusal, unknown bool) Status {
 	s := Status{Phase: Pending}

@@ -1,14 +1,21 @@
 package run
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/power"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // Bounds of one action.
@@ -17,10 +24,6 @@ const (
 	writeTimeout   = 45 * time.Second // an API server may wait half a minute for a webhook
 	restoreTimeout = 3 * time.Minute  // of up to four writes
 )
-
-// writeCheck is how often fenced checks, while a destructive write is in progress, whether its
-// conditions still hold. A proof stays fresh for longer than that and one read.
-const writeCheck = time.Second
 
 const maxRefusal = 500 // bytes of why a Node could not be restored
 
@@ -95,6 +98,236 @@ func refusalText(err error) string {
 	return bmc.Printable(err.Error(), maxRefusal)
 }
 
+// actContext bounds one action. The end of ctx does not interrupt it, unless it is a restore,
+// which can take long and continues at the next start.
+func (w *worker) actContext(ctx context.Context, a remediate.Action) (context.Context, context.CancelFunc) {
+	timeout := writeTimeout
+	switch a {
+	case remediate.RestoreTargetNode:
+		return context.WithTimeout(ctx, restoreTimeout)
+	case remediate.BackupNode:
+		timeout = actTimeout
+	case remediate.SendOff, remediate.SendOn:
+		timeout = w.power.sendTimeout()
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
+}
+
+// failureReason is the reason code of an action that failed.
+func failureReason(seen remediate.Observation, err error) reason.Code {
+	if e, ok := errors.AsType[*bmc.Error](err); ok {
+		return reason.OfBMC(string(e.Kind))
+	}
+	if seen.API == remediate.APIForbidden {
+		return reason.APIForbidden
+	}
+	return ""
+}
+
+// announce emits that an action is about to be done, and returns whether it may be done. A
+// destructive action may be done only after that is durable. // I24
+func (w *worker) announce(a remediate.Action, seen remediate.Observation) bool {
+	ev := event.Event{Type: event.Acting, Action: a, Node: w.run.Target.Node, Machine: w.run.Target.WithoutNode(), Run: w.run.ID, Step: w.run.Step, Check: w.run.CheckID, Inputs: inputs(w.run, seen, time.Now())}
+	if by := w.run.Confirmed; by != nil {
+		ev.Actor, ev.Why = by.Actor, by.Reason // the confirmation may be all that the action is done on // I26
+	}
+	if !a.Destructive() {
+		w.r.emit(ev)
+		return true
+	}
+	ev, err := w.r.opt.Cluster.Record(ev)
+	if err != nil {
+		if event.PerhapsRecorded(err) { // I24
+			w.emitNotDone(a, err.Error())
+		}
+		return false
+	}
+	w.r.emit(ev)
+	return true
+}
+
+// emitNotDone emits that an announced action was not attempted.
+func (w *worker) emitNotDone(a remediate.Action, why string) {
+	w.emit(event.Event{Type: event.Failed, Action: a, Message: "not done: " + why})
+}
+
+// inputs describes what an action was decided on, for the audit log. // I24
+func inputs(r remediate.Run, s remediate.Observation, now time.Time) string {
+	answer := map[remediate.Answer]string{remediate.CannotTell: "unknown", remediate.No: "no", remediate.Yes: "yes"}
+	api := map[remediate.APIState]string{remediate.APIUnreachable: "unreachable", remediate.APIReachable: "reachable", remediate.APIForbidden: "forbidden"}
+	var b strings.Builder
+	fmt.Fprintf(&b, "level=%d power=%s raw=%q", s.Level, s.Power.State, s.Power.Raw)
+	if s.PowerError != "" {
+		fmt.Fprintf(&b, " powerError=%s", cmp.Or(string(s.LevelRefusal), string(s.PowerError)))
+	}
+	fmt.Fprintf(&b, " proof=%s proven=%t offAccepted=%t identity=%s api=%s", proofOf(r, s), s.Proof.Proven(now), s.OffAccepted, answer[s.Identity], api[s.API])
+	fmt.Fprintf(&b, " node=%s nodeUID=%s bootID=%s ready=%s", answer[s.Node.Exists], s.Node.UID, s.Node.BootID, answer[s.Node.Ready])
+	if s.Lease.Known {
+		fmt.Fprintf(&b, " lease=%q", s.Lease.ResourceVersion)
+	}
+	fmt.Fprintf(&b, " machineUID=%s justified=%s contested=%s quorum=%s hold=%s podsGone=%s backup=%s",
+		s.Machine.UID, answer[s.Justified], answer[s.Contested], answer[s.Quorum], answer[s.PowerLock], answer[s.PodsGone], s.Backup.UID)
+	for _, why := range []struct{ key, value string }{{"why", s.Why}, {"withdrawn", s.WithdrawnWhy}, {"contender", s.Contender}, {"quorumWhy", s.QuorumWhy}} {
+		if why.value != "" {
+			fmt.Fprintf(&b, " %s=%q", why.key, why.value)
+		}
+	}
+	return b.String()
+}
+
+// proofOf names what proves the host off, for the audit log. It is the person if the run relies
+// on a confirmation alone. // I26
+func proofOf(r remediate.Run, s remediate.Observation) string {
+	if r.IsolatesOnConfirmation() {
+		return fmt.Sprintf("%s by=%q", remediate.ProofHuman, r.Confirmed.Actor)
+	}
+	return string(s.ProofKind)
+}
+
+// actFresh is how old a look may be when a destructive action is done on it. remediate.Next
+// checks the same, but saving and recording take time after that. // I4
+const actFresh = 2 * time.Second
+
+// decision is an action and what it was decided on.
+type decision struct {
+	action  remediate.Action
+	from    remediate.Run // the record before it
+	seen    remediate.Observation
+	backups [][]byte // the saved Nodes
+	backup  remediate.Backup
+}
+
+// forbidden returns why nothing destructive may be done now, whatever was observed. It is "" if
+// it may.
+func (w *worker) forbidden() string {
+	if why := w.stopped(); why != "" { // I23
+		return why
+	}
+	_, frozen := w.r.opt.Hosts.Frozen(w.run.Target) // I5
+	return frozen
+}
+
+// stopped returns why the run must stop before anything destructive. An order of a person binds
+// the very next write. // I13, I23
+func (w *worker) stopped() string {
+	if w.inbox.hasOrders() {
+		return "an order has come"
+	}
+	_, why := w.stopReason()
+	return why
+}
+
+// stopReason returns why the run must stop before anything destructive. code is "" for a pause
+// or a hold. // I13, I16, I23
+func (w *worker) stopReason() (code reason.Code, why string) {
+	if why := w.r.opt.Stop.Why(w.r.opt.Name, w.names...); why != "" {
+		return "", why
+	}
+	if _, why := w.r.opt.Cluster.Clock(); why != "" {
+		return reason.ClockSkew, why
+	}
+	return w.r.opt.Hosts.OffLimits(w.run)
+}
+
+// lastMoment checks, when all is saved and recorded, whether a destructive action may still be
+// done. why is "" if it may. If saving took long, a fresh look must ask for the same action on
+// the record as it was; then the action is done on that look. // I1, I4
+func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why string) {
+	if w.isStale(d) {
+		if d, why = w.decideAgain(ctx, d); why != "" {
+			return d, why
+		}
+	}
+	if why := w.recheckHost(ctx, d); why != "" {
+		return d, why
+	}
+	if why := w.power.finalRead(ctx, w.run, d.action); why != "" {
+		return d, why
+	}
+	if why := w.forbidden(); why != "" {
+		return d, why
+	}
+	if why := w.unasked(d.action); why != "" {
+		return d, why
+	}
+	if w.isStale(d) {
+		return d, "what it was decided on grew old"
+	}
+	return d, ""
+}
+
+// unasked returns why an action that begins something may not be done although it was decided:
+// somebody has disarmed the cluster since. What isolates a host that is off brings it back. // I4
+func (w *worker) unasked(a remediate.Action) string {
+	switch a {
+	case remediate.SendOff, remediate.SetPowerLock, remediate.DeleteTargetMachine:
+		if w.run.Confirmed == nil {
+			return w.r.opt.Cluster.ModeForbids(w.run)
+		}
+	}
+	return ""
+}
+
+// recheckHost returns why a host must not be switched off although the machine was identified:
+// there is a duplicate by now, or the BareMetalHost now leads to another BMC, whose owner would
+// carry out the power lock there. Every Off is checked: a record that has begun one does not
+// say that it was sent. // I9, I10
+func (w *worker) recheckHost(ctx context.Context, d decision) string {
+	switch d.action {
+	case remediate.SetPowerLock:
+		if _, err := w.r.opt.Hosts.FindBare(ctx, w.run.Target); err != nil {
+			return reason.Sentence(err)
+		}
+		fallthrough
+	case remediate.SendOff:
+		return w.r.opt.Hosts.DuplicateOf(w.run)
+	}
+	return ""
+}
+
+// decideAgain returns the same decision on a fresh look. why says that the fresh look leads to
+// another decision.
+func (w *worker) decideAgain(ctx context.Context, d decision) (again decision, why string) {
+	again = decision{from: d.from}
+	again.seen, again.backups, again.backup = w.look(ctx)
+	if ctx.Err() != nil { // the look was interrupted, so it proves nothing
+		return d, "it took long, and is to stop"
+	}
+	now := time.Now()
+	next, action, _ := remediate.Next(d.from, again.seen, now)
+	if action == d.action && sameExceptTime(next, w.run) {
+		again.action = action
+		return again, ""
+	}
+	next, _, _ = remediate.Next(w.run, again.seen, now)
+	w.pending.note(w.run, next) // its reason may not be observed again // I5, I26
+	return d, "it took long, and a fresh look asks for something else"
+}
+
+// isStale reports whether what an action was decided on is too old: the proof of off, if the
+// action needs one, and for all but the isolation the look. // I1, I4
+func (w *worker) isStale(d decision) bool {
+	if needsProof(d.action) && !w.power.proven(w.run, d.seen) {
+		return true
+	}
+	return d.action != remediate.IsolateNode && time.Since(d.seen.At) > actFresh
+}
+
+// needsProof reports whether the host must be proven off until the action is done. // I1
+func needsProof(a remediate.Action) bool {
+	return a == remediate.IsolateNode || a == remediate.ReleasePods
+}
+
+// sameExceptTime reports whether two records of one decision differ only in its time.
+func sameExceptTime(a, b remediate.Run) bool {
+	a.Version, a.StepStarted, a.Intent.At = b.Version, b.StepStarted, b.Intent.At
+	return reflect.DeepEqual(a, b)
+}
+
+// writeCheck is how often fenced checks, while a destructive write is in progress, whether its
+// conditions still hold. A proof stays fresh for longer than that and one read.
+const writeCheck = time.Second
+
 // writeWhileAllowed does a destructive write to the cluster. Until the API server answers, it
 // checks the conditions of the write again and again: an API server that waits for a webhook may
 // carry the write out half a minute later. If a condition no longer holds, it cuts the write
@@ -151,17 +384,40 @@ func (w *worker) whyCutOff(ctx context.Context, d decision, checked time.Time) s
 	return ""
 }
 
-// actContext bounds one action. The end of ctx does not interrupt it, unless it is a restore,
-// which can take long and continues at the next start.
-func (w *worker) actContext(ctx context.Context, a remediate.Action) (context.Context, context.CancelFunc) {
-	timeout := writeTimeout
-	switch a {
-	case remediate.RestoreTargetNode:
-		return context.WithTimeout(ctx, restoreTimeout)
-	case remediate.BackupNode:
-		timeout = actTimeout
-	case remediate.SendOff, remediate.SendOn:
-		timeout = w.power.sendTimeout()
+// savedBackups are the copies of the Node that were saved for one run. Nobody else writes them,
+// so they are read from the store only once.
+type savedBackups struct {
+	lead *lead.Lead
+	run  string         // its ID
+	list []state.Backup // as stored; nil if that is not known
+}
+
+// read returns the saved Nodes as JSON and, from the newest, what a deletion must match. An
+// error means that they could not be read, which is not the same as none.
+func (b *savedBackups) read(ctx context.Context) (nodes [][]byte, last remediate.Backup, err error) {
+	if b.list == nil {
+		list, err := state.Backups(ctx, b.lead.Store(), b.run)
+		if err != nil {
+			return nil, remediate.Backup{Unread: true}, err
+		}
+		b.list = append([]state.Backup{}, list...)
 	}
-	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	nodes = make([][]byte, 0, len(b.list))
+	for _, each := range b.list {
+		nodes = append(nodes, each.Node)
+		last = remediate.Backup{UID: each.NodeUID, ResourceVersion: each.ResourceVersion}
+	}
+	return nodes, last, nil
+}
+
+// save saves a fresh copy of the whole Node. SaveBackup reads it back. // I21
+func (b *savedBackups) save(ctx context.Context, kube Kube, t remediate.Target) error {
+	node, read, err := kube.Backup(ctx, t)
+	if err != nil {
+		return err
+	}
+	b.list = nil
+	return state.SaveBackup(ctx, b.lead.Store(), state.Backup{
+		RunID: b.run, NodeUID: read.UID, ResourceVersion: read.ResourceVersion, Saved: time.Now().UTC(), Node: node,
+	})
 }

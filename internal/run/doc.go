@@ -3,19 +3,10 @@
 // destructive only if the record is durable, the look is fresh, and nothing forbids it. It
 // checks all of that once more immediately before the action. // I1, I4, I19, I23, I24
 //
-//	runner.go        the runs of one cluster, each with a worker in a goroutine of its own
-//	worker.go        the loop of one run: look, ask, save, act
-//	look.go          everything that one look reads; kube.go: what it needs of the cluster
-//	power.go         access to the BMC of the run's host; backups.go: the saved Node
-//	session.go       sessions that killed processes left open
-//	failure.go       reads that fail, told once per change
-//	queue.go         whose turn it is to read the API
-//	act.go           one action, and the checks while a destructive write is in progress
-//	nodelock.go      the times of the Lease on a Node, where medik8s is installed
-//	lastmoment.go    the checks immediately before a destructive action
-//	confirmation.go  the checks of a manual confirmation
-//	record.go        the audit entry of an action; worker.go saves the record of the run
-//	pending.go       the step into Held that could not be saved yet
-//	inbox.go         orders of people
-//	clock.go         whether this host's clock was set since the record was saved
+//	runner.go    the runs of one cluster, each with a worker in a goroutine of its own, and what they need of the cluster
+//	worker.go    the loop of one run: look, ask, save, act; between two looks it takes the orders of people
+//	look.go      everything that one look reads, and the queue for the API; failed reads are told once per change
+//	power.go     access to the BMC of the run's host, and the checks of a manual confirmation
+//	act.go       one action, its audit entry, and the checks before and during a destructive one
+//	nodelock.go  the times of the Lease on a Node, where medik8s is installed
 package run

@@ -3,8 +3,8 @@ package run
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -140,17 +140,6 @@ func (w *worker) lookDue(power remediate.Observation) time.Time {
 	return time.Now().Add(overtakeLimit)
 }
 
-// failureReason is the reason code of an action that failed.
-func failureReason(seen remediate.Observation, err error) reason.Code {
-	if e, ok := errors.AsType[*bmc.Error](err); ok {
-		return reason.OfBMC(string(e.Kind))
-	}
-	if seen.API == remediate.APIForbidden {
-		return reason.APIForbidden
-	}
-	return ""
-}
-
 // quorum answers from a fresh look whether etcd survives the loss of the host. If the members
 // could not be read, there is no answer. // I12
 func (w *worker) quorum(f Fresh) (remediate.Answer, string) {
@@ -171,4 +160,133 @@ func (r *Runner) addContender(s *remediate.Observation, now time.Time) {
 	case answer == remediate.Yes, answer == remediate.CannotTell && s.Contested == remediate.No:
 		s.Contested, s.Contender = answer, who
 	}
+}
+
+// failureEvery is the time between two reports of failed reads of one run: a BMC may answer every
+// other read.
+const failureEvery = time.Minute
+
+// readFailure remembers how reads of one kind fail, so that it is reported once per change.
+type readFailure struct {
+	failing bool
+	code    reason.Code
+	at      time.Time // of the last report
+}
+
+// report emits that a read of a run failed, if that is new. A nil err means that it succeeded.
+func (f *readFailure) report(w *worker, code reason.Code, err error) {
+	now := time.Now()
+	switch {
+	case err == nil:
+		f.failing = false
+	case f.failing && f.code == code, !f.at.IsZero() && now.Sub(f.at) < failureEvery:
+	default:
+		*f = readFailure{failing: true, code: code, at: now}
+		w.emit(event.Event{Type: event.Failed, Reason: code, Message: reason.Sentence(err)})
+	}
+}
+
+// lookReason is the reason code of a look at the cluster that failed.
+func lookReason(api remediate.APIState) reason.Code {
+	switch api {
+	case remediate.APIForbidden:
+		return reason.APIForbidden
+	case remediate.APIUnreachable:
+		return reason.APIUnreachable
+	}
+	return ""
+}
+
+// clockStep is by how much a clock may be set without counting as another clock.
+const clockStep = 2 * time.Second
+
+// wallClock is the clock by which one run is looked at.
+type wallClock struct {
+	last  time.Time // the time of the last look
+	saved bool      // the record was saved since the process started, and since the clock was set
+}
+
+// unsaved reports whether no record was saved yet by this clock as it is now.
+func (c *wallClock) unsaved(now time.Time) bool {
+	if by := now.Round(0).Sub(c.last.Round(0)) - now.Sub(c.last); by.Abs() > clockStep && !c.last.IsZero() {
+		c.saved = false
+	}
+	c.last = now
+	return !c.saved
+}
+
+const (
+	// looksAtOnce is how many runs may look at one API at the same time. It is more than the
+	// default of guards.maxInFlightTotal. If too many looked at the same time, they would share
+	// the client's rate limit. Then each look would take so long that no proof of off is fresh
+	// when it ends, and no run would make progress.
+	looksAtOnce = 32
+	// deletedAtOnce is how many runs may look at the same time whether the Machine is gone that
+	// they have deleted. Nothing depends on it but their end, so the Machines that are still to
+	// be deleted go before.
+	deletedAtOnce = 2
+	// overtakeLimit is for how long later, more urgent looks may overtake a look.
+	overtakeLimit = 5 * time.Second
+)
+
+// queue admits a limited number at a time, in the order of their due times. However many urgent
+// ones arrive, each waiter is admitted in the end.
+type queue struct {
+	size int
+
+	mu      sync.Mutex
+	inside  int
+	waiting []*waiter // in the order of their due times
+}
+
+type waiter struct {
+	due  time.Time
+	turn chan struct{} // closed when the waiter is admitted
+}
+
+// enter waits until the caller is admitted. It returns false if ctx ended before. After true,
+// the caller must call leave.
+func (q *queue) enter(ctx context.Context, due time.Time) bool {
+	q.mu.Lock()
+	if q.inside < q.size {
+		q.inside++
+		q.mu.Unlock()
+		return true
+	}
+	w := &waiter{due: due, turn: make(chan struct{})}
+	at, _ := slices.BinarySearchFunc(q.waiting, due, func(w *waiter, due time.Time) int {
+		if w.due.After(due) {
+			return 1
+		}
+		return -1 // after those that are due at the same time
+	})
+	q.waiting = slices.Insert(q.waiting, at, w)
+	q.mu.Unlock()
+	select {
+	case <-w.turn:
+		return true
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	i := slices.Index(q.waiting, w)
+	if i >= 0 {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
+	q.mu.Unlock()
+	if i < 0 { // it was admitted meanwhile
+		q.leave()
+	}
+	return false
+}
+
+// leave admits the first waiter, if there is one.
+func (q *queue) leave() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) == 0 {
+		q.inside--
+		return
+	}
+	close(q.waiting[0].turn)
+	q.waiting = q.waiting[1:]
 }

@@ -229,7 +229,7 @@ func quote(text string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// plainText says whether a text needs no quotes, not even in a flow mapping.
+// plainText reports whether a text needs no quotes, not even in a flow mapping.
 func plainText(text string) bool {
 	return text != "" && strings.IndexFunc(text, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("-._/", r)
@@ -246,7 +246,7 @@ func comment(text string) string {
 	}, text)
 }
 
-// IsLoopback says whether an API server is reachable from its own host only.
+// IsLoopback reports whether an API server is reachable from its own host only.
 func (v Server) IsLoopback() bool {
 	u, err := url.Parse(v.URL)
 	if err != nil {

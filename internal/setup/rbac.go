@@ -126,7 +126,7 @@ func rightsFrom(out *bytes.Buffer, source []byte, of side, groups []string) erro
 	}
 }
 
-// belongs says whether an object is for a side. The management part is what has that name, and the role for the Secrets of
+// belongs reports whether an object is for a side. The management part is what has that name, and the role for the Secrets of
 // BareMetalHosts; it is for hosts and Machines that Kubernetes alone does not have.
 func belongs(object *yaml.Node, of side, groups []string) bool {
 	name := value(get(object, "metadata"), "name")
@@ -147,7 +147,7 @@ func restrict(object *yaml.Node, groups []string) {
 	}
 }
 
-// needed says whether a server has what a rule is about. It keeps the names of a rule's objects that
+// needed reports whether a server has what a rule is about. It keeps the names of a rule's objects that
 // may exist there.
 func needed(rule *yaml.Node, groups []string) bool {
 	served := func(group string) bool { return group == "" || slices.Contains(groups, group) }

@@ -78,7 +78,7 @@ func rightsOf(t *testing.T, s *Survey, o *Options, of side) []object {
 	return objects(t, text)
 }
 
-// may says whether any rule gives a verb on a resource.
+// may reports whether any rule gives a verb on a resource.
 func may(list []object, verb, resource string) bool {
 	return slices.ContainsFunc(list, func(o object) bool {
 		return slices.ContainsFunc(o.Rules, func(r rule) bool { return slices.Contains(r.Verbs, verb) && slices.Contains(r.Resources, resource) })

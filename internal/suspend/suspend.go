@@ -1,8 +1,9 @@
-// Package suspend measures how long this host was suspended. Meanwhile monotonic
-// time, which timers and ages use, stands still.
+// Package suspend measures how long this host was suspended. In a suspend monotonic
+// time, by which timers run and proofs, claims and views grow old, stands still.
 package suspend
 
 import (
+	"context"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,4 +38,44 @@ func read(clock int32) time.Duration {
 		panic("suspend: read a clock that each Linux has: " + err.Error())
 	}
 	return time.Duration(at.Nano())
+}
+
+const (
+	// nap is the longest suspend that is none: claims and proofs leave that much.
+	nap   = time.Second
+	check = time.Second // how often it is asked whether there was a suspend
+)
+
+// Awake is a time in which this host was not suspended. No proof, claim or view outlasts
+// it. // I1, I16, I19
+type Awake struct {
+	total  func() time.Duration
+	before time.Duration
+}
+
+// StayAwake begins such a time. total is Total, except in tests.
+func StayAwake(total func() time.Duration) Awake { return Awake{total, total()} }
+
+// Over returns why the time is over: for how long the host was suspended. It is "" while the time lasts.
+func (a Awake) Over() string {
+	if by := a.total() - a.before; by > nap {
+		return "this host was suspended for " + by.Round(time.Second).String()
+	}
+	return ""
+}
+
+// Wait returns what Over says as soon as the time is over, or "" when ctx ends.
+func (a Awake) Wait(ctx context.Context) string {
+	tick := time.NewTicker(check)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ""
+		case <-tick.C:
+		}
+		if why := a.Over(); why != "" {
+			return why
+		}
+	}
 }

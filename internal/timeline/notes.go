@@ -146,7 +146,7 @@ func (n *Notes) LastError(run string) *api.RunError {
 	return nil
 }
 
-// During says whether a note is about one of the runs, or about nothing else while it was open.
+// During reports whether a note is about one of the runs, or about nothing else while it was open.
 func During(n api.Note, runs []api.RunRecord) bool {
 	return slices.ContainsFunc(runs, func(r api.RunRecord) bool {
 		if n.Run != "" {

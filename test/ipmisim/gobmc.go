@@ -2,17 +2,20 @@ package ipmisim
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/bougou/go-ipmi/pkg/bmc"
 	"github.com/bougou/go-ipmi/pkg/clock"
 	"github.com/bougou/go-ipmi/pkg/hal/mock"
 	"github.com/bougou/go-ipmi/pkg/handlers"
 	"github.com/bougou/go-ipmi/pkg/server"
+	"github.com/bougou/go-ipmi/pkg/transport"
 	"github.com/bougou/go-ipmi/pkg/transport/udp"
 	"github.com/bougou/go-ipmi/pkg/types"
 )
@@ -214,3 +217,174 @@ func (b *GoBMC) LieOff(lie bool) error {
 
 // Stop ends the BMC and frees its port.
 func (b *GoBMC) Stop() { b.stop() }
+
+// Faults are what a BMC of either kind can be made to do wrong, beyond BMC.
+type Faults interface {
+	BMC
+	// Hang makes the BMC take no notice of anything, and answer nothing.
+	Hang(hang bool) error
+	// LateOff makes the host go off only d after the BMC accepted the command,
+	// as one does that asks the operating system; 0 ends it.
+	LateOff(d time.Duration) error
+	// BackOn makes the host come on again by itself d after it went off by a
+	// command; 0 ends it.
+	BackOn(d time.Duration) error
+	// Restart restarts the BMC, not the host: it forgets all sessions.
+	Restart() error
+}
+
+var _ Faults = (*GoBMC)(nil)
+
+// Hang makes the BMC deaf and mute; it returns nil.
+func (b *GoBMC) Hang(hang bool) error {
+	b.conn.mu.Lock()
+	defer b.conn.mu.Unlock()
+	b.conn.hung = hang
+	return nil
+}
+
+// Slow makes each answer leave d late.
+func (b *GoBMC) Slow(d time.Duration) {
+	b.conn.mu.Lock()
+	defer b.conn.mu.Unlock()
+	b.conn.slow = d
+}
+
+// LateOff makes the host go off d after the command; it returns nil.
+func (b *GoBMC) LateOff(d time.Duration) error {
+	b.host.change(func() { b.host.lateOff = d })
+	return nil
+}
+
+// BackOn makes the host come on again d after it went off; it returns nil.
+func (b *GoBMC) BackOn(d time.Duration) error {
+	b.host.change(func() { b.host.backOn = d })
+	return nil
+}
+
+// Restart makes the BMC forget all sessions, and nothing else; it returns nil.
+func (b *GoBMC) Restart() error {
+	b.conn.mu.Lock()
+	ids := b.conn.sessions
+	b.conn.sessions = nil
+	b.conn.mu.Unlock()
+	for _, id := range ids {
+		_ = b.state.Sessions.Close(id) // most were closed by their client
+	}
+	return nil
+}
+
+// SetUUID makes the BMC that of another machine, from the next session on.
+func (b *GoBMC) SetUUID(uuid string) error {
+	_, guid, err := Options{UUID: uuid}.withDefaults()
+	if err != nil {
+		return err
+	}
+	b.conn.mu.Lock()
+	defer b.conn.mu.Unlock()
+	b.conn.guid = &guid
+	return nil
+}
+
+// RefuseControl answers each Chassis Control with the completion code, like 0xd5
+// (not in the present state), and carries none out; 0 ends it.
+func (b *GoBMC) RefuseControl(code byte) {
+	if code == 0 {
+		b.Intercept(nil)
+		return
+	}
+	const chassis, control = 0x00, 0x02
+	b.Intercept(func(c Command) *Reply {
+		if c.NetFn == chassis && c.Cmd == control {
+			return &Reply{Code: code}
+		}
+		return nil
+	})
+}
+
+// Exhaust takes all sessions that are left, as clients do that died without
+// closing theirs. Restart frees them, and so does a minute of silence.
+func (b *GoBMC) Exhaust() error {
+	for {
+		s, err := b.state.Sessions.Allocate(1, 0, 0, 0, bmc.PrivilegeLevelUser, 1)
+		if err != nil {
+			return nil // full: what was wanted
+		}
+		if err := b.state.Sessions.Activate(s.BMCID); err != nil {
+			return fmt.Errorf("take a session: %w", err)
+		}
+		b.conn.mu.Lock()
+		b.conn.sessions = append(b.conn.sessions, s.BMCID)
+		b.conn.mu.Unlock()
+	}
+}
+
+// faultyConn is the socket of a GoBMC with the faults that are seen there.
+type faultyConn struct {
+	transport.PacketConn
+
+	asked atomic.Int64 // datagrams that came
+
+	mu       sync.Mutex
+	hung     bool
+	slow     time.Duration
+	guid     *[16]byte // to be the BMC's from the next datagram on
+	sessions []uint32  // the ids that the BMC gave out
+	state    *bmc.BMC
+}
+
+// ReadFrom gives the next datagram that the BMC may see.
+func (c *faultyConn) ReadFrom(buf []byte) (int, net.Addr, error) {
+	for {
+		n, addr, err := c.PacketConn.ReadFrom(buf)
+		if err == nil {
+			c.asked.Add(1)
+		}
+		if err != nil || !c.drops() {
+			return n, addr, err
+		}
+	}
+}
+
+// drops says whether the BMC is deaf. It also changes the GUID here, where no
+// handler can be reading it unless one is at work at this moment.
+func (c *faultyConn) drops() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.guid != nil {
+		c.state.GUID, c.guid = *c.guid, nil
+	}
+	return c.hung
+}
+
+// WriteTo sends an answer, at once or late.
+func (c *faultyConn) WriteTo(data []byte, addr net.Addr) (int, error) {
+	c.mu.Lock()
+	c.note(data)
+	hung, slow := c.hung, c.slow
+	c.mu.Unlock()
+	switch {
+	case hung:
+		return len(data), nil
+	case slow > 0:
+		late := append([]byte(nil), data...)
+		time.AfterFunc(slow, func() { _, _ = c.PacketConn.WriteTo(late, addr) }) // lost when the BMC was stopped
+		return len(data), nil
+	}
+	return c.PacketConn.WriteTo(data, addr)
+}
+
+// note remembers the session id in an Open Session Response.
+func (c *faultyConn) note(data []byte) {
+	const idAt = 16 + 8 // RMCP+ header, then tag, status, level, console's id
+	if (Datagram{Data: data}).Payload() != PayloadOpenResponse || len(data) < idAt+4 {
+		return
+	}
+	live := c.sessions[:0]
+	for _, id := range c.sessions {
+		if _, err := c.state.Sessions.Get(id); err == nil {
+			live = append(live, id)
+		}
+	}
+	c.sessions = append(live, binary.LittleEndian.Uint32(data[idAt:]))
+}

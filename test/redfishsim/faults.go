@@ -1,6 +1,14 @@
 package redfishsim
 
-import "time"
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"time"
+)
 
 // Faults are what the service does wrong. The zero value is an honest BMC.
 type Faults struct {
@@ -140,4 +148,190 @@ func (s *System) Quirks(change func(*Quirks)) {
 	s.srv.mu.Lock()
 	defer s.srv.mu.Unlock()
 	change(&s.quirks)
+}
+
+// listener accepts connections as the network and the BMC's kernel would.
+type listener struct {
+	net.Listener
+	srv *Server
+}
+
+// Accept gives the next connection that anyone will answer.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		l.srv.mu.Lock()
+		f := l.srv.faults
+		if f.HalfOpen {
+			l.srv.held = append(l.srv.held, c)
+		}
+		l.srv.mu.Unlock()
+		switch {
+		case f.HalfOpen: // the kernel accepted; nobody reads
+		case f.RTT > 0:
+			return distant(c, f.RTT), nil
+		default:
+			return c, nil
+		}
+	}
+}
+
+// distant is c as seen over a network with this round-trip time. The TCP
+// handshake is over when we see c, so its round trip delays the first bytes.
+func distant(c net.Conn, rtt time.Duration) net.Conn {
+	here, there := net.Pipe()
+	go carry(there, c, rtt/2, rtt)
+	go carry(c, there, rtt/2, 0)
+	return here
+}
+
+// parcel is bytes under way, and when they arrive.
+type parcel struct {
+	bytes []byte
+	due   time.Time
+}
+
+// carry copies from one connection to another, each byte after delay and the
+// first ones after more than that, and closes both at the end of either.
+func carry(to, from net.Conn, delay, first time.Duration) {
+	underway := make(chan parcel, 256)
+	go func() {
+		defer close(underway)
+		opened := time.Now().Add(first)
+		for {
+			b := make([]byte, 16<<10)
+			n, err := from.Read(b)
+			if n > 0 {
+				sent := time.Now()
+				if sent.Before(opened) {
+					sent = opened
+				}
+				underway <- parcel{b[:n], sent.Add(delay)}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for p := range underway {
+		time.Sleep(time.Until(p.due))
+		if _, err := to.Write(p.bytes); err != nil {
+			_ = from.Close() // which ends the reader; what is under way is lost, as it would be
+		}
+	}
+	_ = to.Close() // its other end may have closed it already
+}
+
+// track keeps the open connections, so that a restart can cut them.
+func (s *Server) track(c net.Conn, open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if open {
+		s.conns++
+		s.open[c] = true
+		return
+	}
+	delete(s.open, c)
+}
+
+// cut closes all connections that anyone answers.
+func (s *Server) cut() {
+	s.mu.Lock()
+	var open []net.Conn
+	for c := range s.open {
+		open = append(open, c)
+	}
+	s.mu.Unlock()
+	for _, c := range open {
+		_ = c.Close() // may be closed already
+	}
+}
+
+// BodyFault is what is wrong with the body of an answer.
+type BodyFault string
+
+const (
+	// BodyCut: it is chunked, and the connection ends before the first chunk, as iDRAC 8
+	// answers 401.
+	BodyCut BodyFault = "cut"
+	// BodyHalf: the connection ends after half of it.
+	BodyHalf BodyFault = "half"
+	// BodyBeyond: it is longer than its Content-Length.
+	BodyBeyond BodyFault = "beyond"
+	// BodyBadChunk: the length of its second chunk is no number.
+	BodyBadChunk BodyFault = "bad chunk"
+	// BodyStops: half of it comes, and then nothing.
+	BodyStops BodyFault = "stops"
+)
+
+// BodyFaults are all of them.
+var BodyFaults = []BodyFault{BodyCut, BodyHalf, BodyBeyond, BodyBadChunk, BodyStops}
+
+// serveRaw answers r and what follows on its connection byte by byte, which net/http
+// would not do.
+func (s *Server) serveRaw(w http.ResponseWriter, r *http.Request) {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic("redfishsim: " + err.Error()) // it is HTTP/1.1
+	}
+	defer s.drop(conn)
+	for err == nil && s.answerRaw(conn, r) {
+		r, err = http.ReadRequest(buffered.Reader)
+	}
+}
+
+// answerRaw answers r, and says whether the connection stays.
+func (s *Server) answerRaw(conn net.Conn, r *http.Request) bool {
+	s.mu.Lock()
+	f := s.faults
+	s.mu.Unlock()
+	recorder := httptest.NewRecorder()
+	s.answer(recorder, r)
+	_, _ = io.Copy(io.Discard, r.Body) // else it would be taken for the next request
+	got := recorder.Result()
+	if r.Close {
+		got.Header.Set("Connection", "close")
+	}
+	fault := f.Body
+	if r.Method == http.MethodGet && got.StatusCode < http.StatusMultipleChoices && !f.BodyOfReads {
+		fault = ""
+	}
+	_, err := conn.Write(raw(got, recorder.Body.Bytes(), fault))
+	ends := fault == BodyCut || fault == BodyHalf || f.CloseSilently || got.Header.Get("Connection") == "close"
+	return err == nil && !ends
+}
+
+// raw is an answer as it goes over the connection.
+func raw(got *http.Response, body []byte, fault BodyFault) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "HTTP/1.1 %d %s\r\n", got.StatusCode, http.StatusText(got.StatusCode))
+	half := body[:len(body)/2]
+	length, sent := fmt.Sprintf("Content-Length: %d", len(body)), body
+	switch fault {
+	case BodyCut:
+		length, sent = "Transfer-Encoding: chunked", nil
+	case BodyHalf:
+		sent = half
+	case BodyStops: // an empty one, too
+		length, sent = fmt.Sprintf("Content-Length: %d", len(body)+1), half
+	case BodyBeyond:
+		length = fmt.Sprintf("Content-Length: %d", len(half))
+	case BodyBadChunk:
+		length = "Transfer-Encoding: chunked"
+		sent = fmt.Appendf(nil, "%x\r\n%s\r\nlength\r\n", len(half), half)
+	}
+	got.Header.Del("Content-Length")
+	_ = got.Header.Write(&b) // a buffer takes everything
+	b.WriteString(length + "\r\n\r\n")
+	b.Write(sent)
+	return b.Bytes()
+}
+
+// drop closes a connection that net/http no longer knows.
+func (s *Server) drop(conn net.Conn) {
+	s.track(conn, false)
+	_ = conn.Close()
 }

@@ -1,7 +1,16 @@
 package redfishsim
 
 import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
+	"path"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -157,4 +166,216 @@ func (s *Server) pause(r *http.Request, d time.Duration) {
 	case <-s.stopped:
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// OpenSessions is how many sessions clients have left open.
+func (s *Server) OpenSessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)
+}
+
+// WrongLogins is how often another account or password was tried.
+func (s *Server) WrongLogins() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.wrong
+}
+
+// ExpireSessions forgets all sessions, as a restart or an idle timeout does.
+func (s *Server) ExpireSessions() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.sessions)
+}
+
+// SetPassword changes the account's password; open sessions stay.
+func (s *Server) SetPassword(password string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.opts.Password = password
+}
+
+// authorised says whether r carries a valid session or the account's password.
+func (s *Server) authorised(r *http.Request) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.faults.Unauthorized > 0 {
+		s.faults.Unauthorized--
+		return false
+	}
+	if token := r.Header.Get("X-Auth-Token"); token != "" {
+		for _, t := range s.sessions {
+			if same(t, token) {
+				return true
+			}
+		}
+		return false
+	}
+	user, password, ok := r.BasicAuth()
+	return ok && !s.faults.NoBasic && same(user, s.opts.User) && same(password, s.opts.Password)
+}
+
+// login answers a POST to the collection of sessions.
+func (s *Server) login(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 1<<16))
+	var ask struct{ UserName, Password string }
+	if err != nil || json.Unmarshal(body, &ask) != nil {
+		s.fail(w, http.StatusBadRequest, "MalformedJSON", "The request body is not JSON.")
+		return
+	}
+	s.mu.Lock()
+	f := s.faults
+	right := same(ask.UserName, s.opts.User) && same(ask.Password, s.opts.Password)
+	if !right {
+		s.wrong++
+	}
+	open := len(s.sessions)
+	s.mu.Unlock()
+	switch {
+	case f.NoSessions:
+		s.fail(w, http.StatusNotFound, "ResourceMissingAtURI", "There is no such resource.")
+	case f.LoginStatus != 0:
+		s.fail(w, f.LoginStatus, "GeneralError", "Login is refused."+s.echo(string(body)))
+	case !right:
+		s.fail(w, http.StatusUnauthorized, "InsufficientPrivilege", "Invalid username or password."+s.echo(string(body)))
+	case f.SessionLimit > 0 && open >= f.SessionLimit:
+		s.fail(w, http.StatusServiceUnavailable, "SessionLimitExceeded", "The session limit was reached.")
+	default:
+		id, token := s.newSession()
+		s.pause(r, f.LoginLatency)
+		w.Header().Set("X-Auth-Token", token)
+		w.Header().Set("Location", sessionsURI+"/"+id)
+		s.reply(w, http.StatusCreated, map[string]any{"@odata.id": sessionsURI + "/" + id, "Id": id, "UserName": ask.UserName})
+	}
+}
+
+// newSession makes a session.
+func (s *Server) newSession() (id, token string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.logins++
+	id, token = fmt.Sprint(s.logins), rand.Text()
+	s.sessions[id] = token
+	return id, token
+}
+
+// logout answers a DELETE of a session.
+func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	id := path.Base(r.URL.Path)
+	_, known := s.sessions[id]
+	delete(s.sessions, id)
+	s.mu.Unlock()
+	if !known {
+		s.fail(w, http.StatusNotFound, "ResourceMissingAtURI", "There is no such session.")
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// echo repeats credentials in an error text, as careless firmware does.
+func (s *Server) echo(text string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.faults.EchoCredentials {
+		return ""
+	}
+	return " You sent: " + text
+}
+
+func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
+
+// reply sends v as JSON.
+func (s *Server) reply(w http.ResponseWriter, status int, v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("redfishsim: an answer of our own does not marshal: " + err.Error())
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("OData-Version", "4.0")
+	s.mu.Lock()
+	f := s.faults
+	s.mu.Unlock()
+	if f.Encoding != "" {
+		w.Header().Set("Content-Encoding", f.Encoding)
+	}
+	if f.Gzip {
+		w.Header().Set("Content-Encoding", "gzip")
+		b = compress(b)
+	}
+	if f.CutAnswers {
+		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+		b = b[:len(b)/2]
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(b) // the client may be gone
+	if f.CutAnswers {
+		_ = http.NewResponseController(w).Flush() // else not even half would leave
+		panic(http.ErrAbortHandler)               // net/http cuts the connection
+	}
+}
+
+func compress(b []byte) []byte {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, _ = z.Write(b) // a buffer takes everything
+	_ = z.Close()
+	return out.Bytes()
+}
+
+// Request is one request that reached the service.
+type Request struct {
+	Method, Path string
+	// Auth is "none", "basic" or "session".
+	Auth string
+	// IfMatch is that header.
+	IfMatch string
+	At      time.Time
+}
+
+// Requests are all requests since the start or the last ResetRequests, in order.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Request(nil), s.requests...)
+}
+
+// ResetRequests empties the log of requests.
+func (s *Server) ResetRequests() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.requests = nil
+}
+
+// Count is how many logged requests have this method and a path that begins so;
+// an empty method is any.
+func (s *Server) Count(method, pathPrefix string) int {
+	n := 0
+	for _, r := range s.Requests() {
+		if (method == "" || r.Method == method) && strings.HasPrefix(r.Path, pathPrefix) {
+			n++
+		}
+	}
+	return n
+}
+
+// Connections is how many TCP connections were accepted since the start.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conns
+}
+
+// record logs r. s.mu is held.
+func (s *Server) record(r *http.Request) {
+	auth := "none"
+	if r.Header.Get("X-Auth-Token") != "" {
+		auth = "session"
+	} else if _, _, ok := r.BasicAuth(); ok {
+		auth = "basic"
+	}
+	s.requests = append(s.requests, Request{
+		Method: r.Method, Path: r.URL.Path, Auth: auth, IfMatch: r.Header.Get("If-Match"), At: time.Now(),
+	})
 }

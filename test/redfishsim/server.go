@@ -2,16 +2,30 @@ package redfishsim
 
 import (
 	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
 // Server is a running Redfish service.
@@ -153,3 +167,169 @@ func (s *Server) LieOff(lie bool) error { return s.systems[0].LieOff(lie) }
 
 // Quirks changes what the BMC does wrong about the first system.
 func (s *Server) Quirks(change func(*Quirks)) { s.systems[0].Quirks(change) }
+
+// Options describe a service. The zero value is one host that is on, with a
+// random UUID, behind the account admin, password secret.
+type Options struct {
+	// Addr is where to listen; empty lets the kernel choose on loopback.
+	Addr string
+	// User and Password are the one account.
+	User, Password string
+	// UUID is that of the one system, when Systems is empty; empty is random.
+	UUID string
+	// Off starts that one system powered off.
+	Off bool
+	// Systems are the hosts behind the service, in the collection's order.
+	Systems []SystemOptions
+	// Model and Firmware are what the BMC says it is itself.
+	Model, Firmware string
+	// CertificateUntil is the end of its certificate; zero is a day from now.
+	CertificateUntil time.Time
+	// CipherSuite is the only one that the service accepts, over TLS 1.2; 0 is Go's own
+	// choice.
+	CipherSuite uint16
+	// Latency delays every answer; Faults can change it later.
+	Latency time.Duration
+}
+
+// SystemOptions describe one host behind the service.
+type SystemOptions struct {
+	// ID is the last part of its URI; empty is its number, from 1.
+	ID string
+	// UUID is what it says it is; empty is random.
+	UUID string
+	// Serial is its serial number; empty is SN- and the ID.
+	Serial string
+	// MACs are those of its network interfaces; empty is one, made from its UUID.
+	MACs []string
+	// RestorePolicy is its PowerRestorePolicy; empty is LastState.
+	RestorePolicy string
+	// Off starts it powered off.
+	Off bool
+}
+
+// withDefaults fills what o leaves open.
+func (o Options) withDefaults() Options {
+	if o.Addr == "" {
+		o.Addr = "127.0.0.1:0"
+	}
+	if o.User == "" {
+		o.User = "admin"
+	}
+	if o.Password == "" {
+		o.Password = "secret"
+	}
+	if o.Model == "" {
+		o.Model = "SimBMC"
+	}
+	if o.Firmware == "" {
+		o.Firmware = "1.0.0"
+	}
+	if o.CertificateUntil.IsZero() {
+		o.CertificateUntil = time.Now().Add(24 * time.Hour)
+	}
+	if len(o.Systems) == 0 {
+		o.Systems = []SystemOptions{{UUID: o.UUID, Off: o.Off}}
+	}
+	systems := make([]SystemOptions, len(o.Systems))
+	for i, s := range o.Systems {
+		if s.ID == "" {
+			s.ID = fmt.Sprint(i + 1)
+		}
+		if s.UUID == "" {
+			s.UUID = string(uuid.NewUUID())
+		}
+		if s.Serial == "" {
+			s.Serial = "SN-" + s.ID
+		}
+		if len(s.MACs) == 0 {
+			s.MACs = []string{macOf(s.UUID)}
+		}
+		if s.RestorePolicy == "" {
+			s.RestorePolicy = "LastState"
+		}
+		systems[i] = s
+	}
+	o.Systems = systems
+	return o
+}
+
+// macOf is an address that is as unique as the UUID, in a range that no maker
+// of network interfaces uses.
+func macOf(uuid string) string {
+	sum := sha256.Sum256([]byte(uuid))
+	return fmt.Sprintf("AC:DE:48:%02X:%02X:%02X", sum[0], sum[1], sum[2])
+}
+
+// identity is the service's certificate, signed by a CA of its own.
+type identity struct {
+	cert  tls.Certificate
+	caPEM []byte
+	spki  string // SHA-256 of the leaf's SubjectPublicKeyInfo, hex
+}
+
+// newIdentity makes a certificate that a cipher suite can use; 0 is any.
+func newIdentity(until time.Time, suite uint16) (identity, error) {
+	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return identity{}, fmt.Errorf("make CA key: %w", err)
+	}
+	key, err := newKey(suite)
+	if err != nil {
+		return identity{}, fmt.Errorf("make service key: %w", err)
+	}
+	began := until.Add(-365 * 24 * time.Hour)
+	ca := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Redfish simulator CA"},
+		NotBefore: began, NotAfter: until,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	leaf := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "Redfish simulator"},
+		NotBefore: ca.NotBefore, NotAfter: ca.NotAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, DNSNames: []string{"localhost"},
+	}
+	caDER, err := x509.CreateCertificate(rand.Reader, ca, ca, &caKey.PublicKey, caKey)
+	if err != nil {
+		return identity{}, fmt.Errorf("sign CA certificate: %w", err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, ca, key.Public(), caKey)
+	if err != nil {
+		return identity{}, fmt.Errorf("sign service certificate: %w", err)
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		return identity{}, fmt.Errorf("parse service certificate: %w", err)
+	}
+	sum := sha256.Sum256(parsed.RawSubjectPublicKeyInfo)
+	return identity{
+		cert:  tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+		caPEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}),
+		spki:  hex.EncodeToString(sum[:]),
+	}, nil
+}
+
+// newKey is an RSA key for the suites that need one, else a shorter one.
+func newKey(suite uint16) (crypto.Signer, error) {
+	if strings.Contains(tls.CipherSuiteName(suite), "_RSA_") {
+		return rsa.GenerateKey(rand.Reader, 2048)
+	}
+	return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+}
+
+// Restart is a restart of the BMC, not of its host: every connection is cut,
+// sessions are forgotten unless Faults.KeepSessions, and for down each request
+// gets 503.
+func (s *Server) Restart(down time.Duration) {
+	s.mu.Lock()
+	if !s.faults.KeepSessions {
+		clear(s.sessions)
+	}
+	s.booted = time.Now().Add(down)
+	s.mu.Unlock()
+	s.cut()
+}
+
+// booting says whether a restart is under way. s.mu is held.
+func (s *Server) booting() bool { return time.Now().Before(s.booted) }

@@ -5,12 +5,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -39,6 +41,16 @@ const linkFlags = "-s -w" +
 // of them builds and the others wait.
 func Binaries(ctx context.Context, progress io.Writer) (string, error) {
 	return cached(ctx, "controlplane", kubernetesVersion, linkFlags, progress, buildAll)
+}
+
+const kubectlPackage = "k8s.io/kubernetes/cmd/kubectl"
+
+// Kubectl returns the directory that holds kubectl, of the version of the control plane. Like
+// Binaries, it builds it if this user never did.
+func Kubectl(ctx context.Context, progress io.Writer) (string, error) {
+	return cached(ctx, "kubectl", kubernetesVersion, linkFlags, progress, func(ctx context.Context, module, dir string, progress io.Writer) error {
+		return buildOne(ctx, module, filepath.Join(dir, "kubectl"), kubectlPackage, linkFlags, "kubectl", "a minute on 2 cores", progress)
+	})
 }
 
 // cached returns the directory in the user's cache that holds what is built from the module
@@ -159,4 +171,76 @@ func goBuild(ctx context.Context, module, out, pkg, flags string) error {
 func lastLines(s string, n int) string {
 	lines := strings.Split(strings.TrimRight(s, "\n"), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// lock takes an advisory lock across processes. The kernel releases it when the process ends, so no
+// stale lock remains.
+func lock(ctx context.Context, path string, progress io.Writer) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open the build lock: %w", err)
+	}
+	start := time.Now()
+	stop := func() {}
+	defer func() { stop() }()
+	for waiting := false; ; waiting = true {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil // Close releases the lock
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		if !waiting {
+			fmt.Fprintln(progress, "another process is building the programs of the tests, waiting for it")
+			stop = heartbeat(progress, "them in another process", start)
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, fmt.Errorf("wait for the build in another process: %w", ctx.Err())
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// heartbeat writes every 15 seconds that a long build is still running.
+func heartbeat(progress io.Writer, what string, start time.Time) (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(15 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case now := <-tick.C:
+				fmt.Fprintf(progress, "  ... building %s, %s so far\n", what, now.Sub(start).Round(time.Second))
+			}
+		}
+	})
+	return func() { close(done); wg.Wait() }
+}
+
+const modulePath = "github.com/fenced/fenced"
+
+// Root finds the directory of the main module in the working directory or above it: a test runs in the
+// directory of its package, the demo at the top. The nested module and the shipped manifests are read
+// from there.
+func Root() (string, error) {
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the working directory: %w", err)
+	}
+	for dir := wd; ; dir = filepath.Dir(dir) {
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(mod, []byte("module "+modulePath+"\n")) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no go.mod of %s at or above %s", modulePath, wd)
+		}
+	}
 }

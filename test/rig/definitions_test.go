@@ -78,3 +78,205 @@ func TestSetThatDoesNotExist(t *testing.T) {
 	_, err := rig.Start(t.Context(), rig.Options{CRDs: []rig.CRDs{"nothing"}})
 	require.EqualError(t, err, `there is no set of CRDs "nothing"`)
 }
+
+// The holes in the schema are those of real clusters, and fenced must live with
+// what comes through them; were a hole closed here, its test would test nothing.
+func TestCheckSchemaHasTheHolesOfRealClusters(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
+	for _, row := range []struct {
+		name   string
+		check  rig.Check
+		passes bool
+	}{
+		{"negative startup timeout", rig.Check{NodeStartupTimeout: "-5m"}, true},
+		{"startup timeout with a word before", rig.Check{NodeStartupTimeout: "foo10m"}, true},
+		{"startup timeout of words", rig.Check{NodeStartupTimeout: "soon"}, false},
+		{"absolute limit in a string", rig.Check{MaxUnhealthy: "2"}, true},
+		{"percentage", rig.Check{MaxUnhealthy: "40%"}, true},
+		{"negative number", rig.Check{MaxUnhealthy: int64(-1)}, true},
+		{"limit of words", rig.Check{MaxUnhealthy: "some"}, false},
+		{"more than all", rig.Check{MaxUnhealthy: "150%"}, false},
+		{"timeout of a condition without a unit", rig.Check{Conditions: rig.NotReadyFor("0")}, false},
+		{"timeout of a condition", rig.Check{Conditions: rig.NotReadyFor("300s")}, true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.check.Name = "schema-check"
+			_, err := c.CreateCheck(ctx, row.check)
+			if !row.passes {
+				require.True(t, apierrors.IsInvalid(err), "got %v", err)
+				return
+			}
+			require.NoError(t, err)
+			client := c.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace)
+			require.NoError(t, client.Delete(ctx, "schema-check", metav1.DeleteOptions{}))
+		})
+	}
+}
+
+func TestCheckDefaultsAreThoseOfTheAPI(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
+	made, err := c.CreateCheck(ctx, rig.Check{Name: rigtest.Name("defaults"), Strategy: rig.BareMetalStrategy})
+	require.NoError(t, err)
+	assert.Equal(t, "10m", field(made, "spec", "nodeStartupTimeout"))
+	assert.Equal(t, "100%", field(made, "spec", "maxUnhealthy"))
+	assert.Equal(t, rig.BareMetalStrategy, made.GetAnnotations()[rig.StrategyAnnotation])
+}
+
+func field(obj *unstructured.Unstructured, path ...string) any {
+	v, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
+	return v
+}
+
+func TestMachineWithHostAndOwner(t *testing.T) {
+	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
+	pool, machine, host := rigtest.Name("pool"), rigtest.Name("machine"), rigtest.Name("host")
+	set, err := c.CreateMachineSet(ctx, pool)
+	require.NoError(t, err)
+	m, err := c.CreateMachine(ctx, rig.Machine{
+		Name: machine, MachineSet: pool, Host: host, NodeName: "node-1", Labels: map[string]string{"pool": "metal"},
+	})
+	require.NoError(t, err)
+	require.Len(t, m.GetOwnerReferences(), 1)
+	assert.Equal(t, set.GetUID(), m.GetOwnerReferences()[0].UID)
+	assert.True(t, *m.GetOwnerReferences()[0].Controller)
+	assert.Equal(t, "Running", field(m, "status", "phase"))
+	assert.Equal(t, "node-1", field(m, "status", "nodeRef", "name"))
+	assert.Equal(t, "baremetalhost:///openshift-machine-api/"+host, field(m, "spec", "providerID"))
+	assert.Equal(t, "worker", m.GetLabels()["machine.openshift.io/cluster-api-machine-role"])
+	assert.Equal(t, "metal", m.GetLabels()["pool"])
+
+	h, err := c.CreateHost(ctx, rig.Host{
+		Name: host, Address: "ipmi://192.0.2.9", User: "admin", Password: "secret", Machine: machine, DisablePowerOff: true,
+	})
+	require.NoError(t, err)
+	assert.Equal(t, true, field(h, "status", "poweredOn"))
+	assert.Equal(t, "provisioned", field(h, "status", "provisioning", "state"))
+	assert.Equal(t, true, field(h, "spec", "disablePowerOff"), "an unknown field would have been pruned")
+	assert.Equal(t, machine, field(h, "spec", "consumerRef", "name"))
+
+	require.NoError(t, c.SetStatus(ctx, rig.HostResource, host, map[string]any{"poweredOn": false}))
+	value := ""
+	require.NoError(t, c.Annotate(ctx, rig.MachineResource, machine, "host.metal3.io/external-remediation", &value))
+	h, err = c.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, host, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, false, field(h, "status", "poweredOn"))
+	m, err = c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, machine, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Contains(t, m.GetAnnotations(), "host.metal3.io/external-remediation")
+	require.NoError(t, c.Annotate(ctx, rig.MachineResource, machine, "host.metal3.io/external-remediation", nil))
+}
+
+func TestNodeCheckKeepsWhatItIsGiven(t *testing.T) {
+	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
+	name := rigtest.Name("check")
+	_, err := c.CreateNodeCheck(ctx, rig.NodeCheck{
+		Name: name, Match: map[string]string{"pool": "metal"},
+		Conditions:    []rig.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: "1m"}},
+		MaxUnhealthy:  int64(2),
+		PauseRequests: []string{"upgrade"}, HealthyDelay: "-1s", StormCooldown: "10m",
+		Escalating: []rig.Escalation{{Order: 1, Template: rig.RemediationTemplate("reboot"), Timeout: "5m"}},
+	})
+	require.NoError(t, err)
+	got, err := c.Dynamic().Resource(rig.NodeCheckResource).Get(ctx, name, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Empty(t, got.GetNamespace())
+	assert.Equal(t, map[string]any{
+		"selector":            map[string]any{"matchLabels": map[string]any{"pool": "metal"}},
+		"unhealthyConditions": []any{map[string]any{"type": "Ready", "status": "Unknown", "duration": "1m"}},
+		"maxUnhealthy":        int64(2), "pauseRequests": []any{"upgrade"},
+		"healthyDelay": "-1s", "stormCooldownDuration": "10m",
+		"escalatingRemediations": []any{map[string]any{"order": int64(1), "timeout": "5m", "remediationTemplate": map[string]any{
+			"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Metal3RemediationTemplate",
+			"name": "reboot", "namespace": rig.Namespace,
+		}}},
+	}, got.Object["spec"], "an unknown field would have been pruned")
+
+	require.NoError(t, c.SetStatus(ctx, rig.NodeCheckResource, name, map[string]any{
+		"observedNodes": int64(3), "healthyNodes": int64(2), "phase": "Remediating",
+		"unhealthyNodes": []any{map[string]any{"name": "node-1", "healthyDelayed": true}},
+	}))
+	value := "yes"
+	require.NoError(t, c.Annotate(ctx, rig.NodeCheckResource, name, "seen", &value))
+	got, err = c.Dynamic().Resource(rig.NodeCheckResource).Get(ctx, name, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, int64(3), field(got, "status", "observedNodes"))
+	assert.Len(t, field(got, "status", "unhealthyNodes"), 1)
+	assert.Equal(t, "yes", got.GetAnnotations()["seen"])
+}
+
+func TestNodeCheckDefaultsAreThoseOfTheAPI(t *testing.T) {
+	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
+	made, err := c.CreateNodeCheck(ctx, rig.NodeCheck{Name: rigtest.Name("defaults"), Template: rig.RemediationTemplate("reboot")})
+	require.NoError(t, err)
+	assert.Equal(t, []any{
+		map[string]any{"type": "Ready", "status": "False", "duration": "300s"},
+		map[string]any{"type": "Ready", "status": "Unknown", "duration": "300s"},
+	}, field(made, "spec", "unhealthyConditions"))
+	assert.Nil(t, field(made, "spec", "minHealthy"), "a limit is what the operator's webhook asks for")
+	assert.Equal(t, "reboot", field(made, "spec", "remediationTemplate", "name"))
+}
+
+// The holes in the schema are those of real clusters: fenced must refuse or bear
+// what comes through them.
+func TestNodeCheckSchemaHasTheHolesOfRealClusters(t *testing.T) {
+	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
+	twice := []rig.UnhealthyCondition{{Type: "Ready", Status: "False", Timeout: "1m"}, {Type: "Ready", Status: "False", Timeout: "2m"}}
+	short := []rig.Escalation{{Order: 1, Timeout: "1s"}, {Order: 1, Timeout: "1s"}}
+	for _, row := range []struct {
+		name   string
+		check  rig.NodeCheck
+		passes bool
+	}{
+		{"both limits", rig.NodeCheck{MinHealthy: "51%", MaxUnhealthy: "49%"}, true},
+		{"a number in a string", rig.NodeCheck{MinHealthy: "10"}, true},
+		{"negative number", rig.NodeCheck{MinHealthy: int64(-1)}, true},
+		{"escalation with one order twice and too short", rig.NodeCheck{Escalating: short}, true},
+		{"percentage beyond 100", rig.NodeCheck{MinHealthy: "101%"}, false},
+		{"limit of words", rig.NodeCheck{MaxUnhealthy: "some"}, false},
+		{"one condition twice", rig.NodeCheck{Conditions: twice}, false},
+		{"negative duration", rig.NodeCheck{Conditions: rig.NotReadyFor("-1m")}, false},
+		{"negative cooldown", rig.NodeCheck{StormCooldown: "-1m"}, false},
+		{"healthy delay of words", rig.NodeCheck{HealthyDelay: "never"}, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.check.Name = rigtest.Name("schema")
+			_, err := c.CreateNodeCheck(ctx, row.check)
+			if row.passes {
+				require.NoError(t, err)
+				return
+			}
+			require.True(t, apierrors.IsInvalid(err), "got %v", err)
+		})
+	}
+}
+
+func TestUpgradeOfOpenShift(t *testing.T) {
+	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
+	for _, progressing := range []bool{true, false} {
+		require.NoError(t, c.PutClusterVersion(ctx, progressing))
+		got, err := c.Dynamic().Resource(rig.ClusterVersionResource).Get(ctx, "version", metav1.GetOptions{})
+		require.NoError(t, err)
+		want := map[bool]string{true: "True", false: "False"}[progressing]
+		assert.Equal(t, want, listed(t, got, "Progressing", "status", "conditions")["status"])
+	}
+}
+
+func TestRemediationAsTheManagerMakesIt(t *testing.T) {
+	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, version string) {
+		ctx, name := rigtest.Context(t, 3*time.Minute), rigtest.Name("machine")
+		template, err := c.CreateTemplate(ctx, rigtest.Name("reboot"))
+		require.NoError(t, err)
+		assert.Equal(t, "Reboot", field(template, "spec", "template", "spec", "strategy", "type"))
+		machine, err := c.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: name, Cluster: "blue"})
+		require.NoError(t, err)
+		got, err := c.CreateRemediation(ctx, machine, template.GetName())
+		require.NoError(t, err)
+		assert.Equal(t, name, got.GetName())
+		assert.Equal(t, template.GetName(), got.GetAnnotations()["cluster.x-k8s.io/cloned-from-name"])
+		assert.Equal(t, "Reboot", field(got, "spec", "strategy", "type"), "an unknown field would have been pruned")
+		require.Len(t, got.GetOwnerReferences(), 1)
+		assert.Equal(t, machine.GetUID(), got.GetOwnerReferences()[0].UID)
+		assert.Equal(t, "cluster.x-k8s.io/"+version, got.GetOwnerReferences()[0].APIVersion)
+		assert.Nil(t, got.GetOwnerReferences()[0].Controller)
+	})
+}

@@ -4,11 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // process is one program of the control plane.
@@ -93,4 +98,133 @@ func readEnd(path string, limit int64) ([]byte, error) {
 		return nil, err // EINVAL: the file is shorter, read it from its start
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
+}
+
+// freezeTime limits the wait until a stopped process has no running thread.
+const freezeTime = 2 * time.Minute
+
+// freeze stops the process, and returns when none of its threads runs.
+func (p *process) freeze() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for end := time.Now().Add(freezeTime); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if stopped(p.cmd.Process.Pid) {
+			return nil
+		}
+	}
+	return fmt.Errorf("stop %s: it runs on after %s", p.name, freezeTime)
+}
+
+// stopped reports whether no thread of a process runs. The state is the first
+// word after the name in parentheses, proc_pid_stat(5).
+func stopped(pid int) bool {
+	stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(stats) == 0 {
+		return false
+	}
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the thread ended
+		}
+		end := strings.LastIndex(string(text), ") ")
+		if err != nil || end < 0 || !strings.HasPrefix(string(text)[end+2:], "T") {
+			return false
+		}
+	}
+	return true
+}
+
+// thaw continues the process.
+func (p *process) thaw() error { return p.signal(syscall.SIGCONT) }
+
+func (p *process) signal(s syscall.Signal) error {
+	if err := p.cmd.Process.Signal(s); err != nil {
+		return fmt.Errorf("send %s to %s: %w", s, p.name, err)
+	}
+	return nil
+}
+
+// port is a loopback port that stays reserved. The socket is bound with
+// SO_REUSEPORT and never listens. A program of the same user can listen on the
+// port if it also uses SO_REUSEPORT; others cannot, and the kernel gives the port
+// to no outgoing connection. While no program listens, clients are refused at
+// once. So an API server can stop and restart on its port.
+type port struct {
+	fd     int
+	number int
+}
+
+func reservePort() (*port, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("reserve a port: %w", os.NewSyscallError("socket", err))
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("reserve a port: %w", os.NewSyscallError("setsockopt", err))
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("reserve a port: %w", os.NewSyscallError("bind", err))
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("reserve a port: %w", os.NewSyscallError("getsockname", err))
+	}
+	return &port{fd: fd, number: sa.(*unix.SockaddrInet4).Port}, nil
+}
+
+func (p *port) address() string { return fmt.Sprintf("127.0.0.1:%d", p.number) }
+
+func (p *port) release() {
+	if p != nil {
+		_ = unix.Close(p.fd)
+	}
+}
+
+// workDir is the directory in which programs write. It is removed at the end, except logs that are
+// kept.
+type workDir struct {
+	path string
+	keep atomic.Bool
+}
+
+// make creates the directory in parent, or in the system's temporary directory.
+func (d *workDir) make(parent, prefix string) (err error) {
+	d.path, err = os.MkdirTemp(parent, prefix)
+	return err
+}
+
+func (d *workDir) keepLogs() string {
+	d.keep.Store(true)
+	return d.path
+}
+
+// clear removes everything, or everything but the logs. Errors are harmless in a
+// temporary directory.
+func (d *workDir) clear() {
+	switch {
+	case d.path == "":
+	case d.keep.Load():
+		removeAllButLogs(d.path)
+	default:
+		_ = os.RemoveAll(d.path)
+	}
+}
+
+func removeAllButLogs(dir string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		switch {
+		case e.IsDir():
+			removeAllButLogs(path)
+			_ = os.Remove(path) // this fails if a log is in it
+		case !strings.HasSuffix(e.Name(), ".log"):
+			_ = os.Remove(path)
+		}
+	}
 }

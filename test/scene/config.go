@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -88,4 +90,104 @@ func (s *Scene) flags() []string {
 		args = append(args, "--set", kv)
 	}
 	return args
+}
+
+// Driver is the driver with which fenced uses a device.
+type Driver string
+
+// The drivers. Devices by the last two must be enrolled.
+const (
+	Native Driver = ""            // fenced's own, by the address
+	BMCLib Driver = "bmclib"      // ipmitool or gofish
+	Agent  Driver = "fence-agent" // fence_ipmilan or fence_redfish
+)
+
+// writeHosts lists the BMCs that no BareMetalHost describes.
+func (s *Scene) writeHosts() error {
+	var hosts []any
+	for _, w := range s.Workers {
+		if w.BMC == nil || w.Metal3 || w.Unlisted {
+			continue
+		}
+		secret := s.path(w.Name + ".password")
+		if err := os.WriteFile(secret, []byte(w.told()+"\n"), 0o600); err != nil {
+			return fmt.Errorf("write the password of %s: %w", w.Name, err)
+		}
+		hosts = append(hosts, map[string]any{"node": w.Name, "levels": s.levels(w, secret)})
+	}
+	text, err := yaml.Marshal(map[string]any{"hosts": hosts})
+	if err != nil {
+		return fmt.Errorf("encode hosts.d: %w", err)
+	}
+	if err := os.WriteFile(s.path("hosts.d/hosts.yaml"), text, 0o600); err != nil {
+		return fmt.Errorf("write hosts.d: %w", err)
+	}
+	return nil
+}
+
+// levels are a worker's power levels: its BMC, then its outlets.
+func (s *Scene) levels(w *Worker, secret string) []any {
+	bmc := s.named(w).entry(w.Driver)
+	bmc["username"], bmc["passwordFile"] = User, secret
+	levels := []any{level(bmc)}
+	var outlets []map[string]any
+	for i, o := range w.Outlets {
+		d := overIPMI(o.Driver, w.Outlet(i).Addr(), 3)
+		d["username"], d["passwordFile"] = User, secret
+		outlets = append(outlets, d)
+	}
+	if len(outlets) > 0 {
+		levels = append(levels, level(outlets...))
+	}
+	return levels
+}
+
+func level(devices ...map[string]any) map[string]any { return map[string]any{"devices": devices} }
+
+// named is the worker whose BMC is in the entry of w.
+func (s *Scene) named(w *Worker) *Worker {
+	if w.At == "" {
+		return w
+	}
+	return s.Worker(w.At)
+}
+
+// IPMIAddress is HOST:PORT of its BMC, if that speaks IPMI.
+func (w *Worker) IPMIAddress() string { return w.relay.Addr() }
+
+// entry is the BMC as a device of hosts.d, without the account.
+func (w *Worker) entry(driver Driver) map[string]any {
+	switch {
+	case w.Service == nil && w.Protocol == IPMISim: // it has no other suite; trying 17 first would cost a timeout
+		return overIPMI(driver, w.relay.Addr(), 3)
+	case w.Service == nil:
+		return overIPMI(driver, w.relay.Addr(), 0)
+	case driver == Agent:
+		return map[string]any{"driver": driver, "agent": "fence_redfish", "address": w.Service.Addr(),
+			"parameters": map[string]string{"ssl_insecure": "1", "systems_uri": w.Service.System(0).URI()}}
+	}
+	d := map[string]any{"address": w.Address(), "tls": map[string]any{"ca": w.Service.CAFile()}}
+	if driver != Native {
+		d["driver"] = driver
+	}
+	return d
+}
+
+// overIPMI is a device that speaks IPMI, by one cipher suite if that is not 0.
+func overIPMI(driver Driver, addr string, suite int) map[string]any {
+	if driver == Agent {
+		p := map[string]string{"lanplus": "1", "power_wait": "0"}
+		if suite != 0 {
+			p["cipher"] = fmt.Sprint(suite)
+		}
+		return map[string]any{"driver": driver, "agent": "fence_ipmilan", "address": addr, "parameters": p}
+	}
+	d := map[string]any{"address": "ipmi://" + addr}
+	if driver != Native {
+		d["driver"] = driver
+	}
+	if suite != 0 {
+		d["cipherSuites"] = []int{suite}
+	}
+	return d
 }

@@ -2,8 +2,9 @@ package scene
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -126,9 +127,144 @@ func (m *metal) FirstAsked() time.Time {
 	return time.Time{}
 }
 
-func newUUID() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails, by its documentation
-	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+// Outlet is one outlet of a power distribution unit: an ipmi_sim whose chassis is
+// the connected load.
+type Outlet struct {
+	// Driver is the driver with which fenced uses it; it must be one that needs
+	// enrolment.
+	Driver Driver
+	// FeedsAnother: the outlet feeds something else than its entry says.
+	FeedsAnother bool
+}
+
+const (
+	mainsPoll = 20 * time.Millisecond
+	// bmcBoot is how long a BMC takes to answer after its mains returned.
+	bmcBoot = 2 * time.Second
+)
+
+// mains is what feeds a worker: its outlets, or without outlets a supply that
+// never fails.
+type mains struct {
+	outlets, feeding []*ipmisim.DebianBMC
+	follow           sync.WaitGroup
+
+	mu        sync.Mutex
+	cut, dead bool // the mains, and the BMC whatever its mains
+	broken    bool // no kubelet starts, whatever the power
+}
+
+// wire connects a worker to its outlets.
+func (s *Scene) wire(life context.Context, w *Worker) error {
+	for i, o := range w.Outlets {
+		b, err := ipmisim.StartDebian(life, ipmisim.Options{User: User, Password: Password})
+		if err != nil {
+			return fmt.Errorf("start outlet %d of %s: %w", i+1, w.Name, err)
+		}
+		w.mains.outlets = append(w.mains.outlets, b)
+		if !o.FeedsAnother {
+			w.mains.feeding = append(w.mains.feeding, b)
+		}
+	}
+	if len(w.mains.feeding) > 0 {
+		w.mains.follow.Go(func() { w.followMains(life) })
+	}
+	return nil
+}
+
+func (m *mains) stop() {
+	m.follow.Wait()
+	for _, b := range m.outlets {
+		b.Stop()
+	}
+}
+
+// fed reports whether an outlet has power: one is enough for the whole host.
+func (m *mains) fed() bool {
+	return len(m.feeding) == 0 || slices.ContainsFunc(m.feeding, (*ipmisim.DebianBMC).Power)
+}
+
+// followMains switches host and BMC when the mains fail and return, until life
+// ends.
+func (w *Worker) followMains(life context.Context) {
+	for fed := true; wait(life, mainsPoll); {
+		if w.mains.fed() == fed {
+			continue
+		}
+		if fed = !fed; !fed {
+			w.mute(func(m *mains) { m.cut = true })
+			_ = w.BMC.SetPower(false) // fails only for a host that then reads On, which the play sees
+			continue
+		}
+		if !wait(life, bmcBoot) {
+			return
+		}
+		_ = w.BMC.SetPower(w.AlwaysOn)
+		w.mute(func(m *mains) { m.cut = false })
+	}
+}
+
+func wait(life context.Context, d time.Duration) bool {
+	select {
+	case <-life.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// KillBMC makes the BMC stop answering, whatever happens to its mains. The host
+// continues to run.
+func (w *Worker) KillBMC() { w.mute(func(m *mains) { m.dead = true }) }
+
+// ReviveBMC ends KillBMC.
+func (w *Worker) ReviveBMC() { w.mute(func(m *mains) { m.dead = false }) }
+
+// LoseMains takes the power from host and BMC together, as when a rack loses it.
+func (w *Worker) LoseMains() error {
+	w.mute(func(m *mains) { m.cut = true })
+	return w.BMC.SetPower(false)
+}
+
+// RestoreMains ends LoseMains. The host is on then, or stays off.
+func (w *Worker) RestoreMains(on bool) error {
+	if err := w.BMC.SetPower(on); err != nil {
+		return err
+	}
+	w.mute(func(m *mains) { m.cut = false })
+	return nil
+}
+
+// Break keeps the host from booting until Repair, although it can be switched on.
+func (w *Worker) Break() { w.setBroken(true) }
+
+// Repair ends Break. A host that is on boots then.
+func (w *Worker) Repair() { w.setBroken(false) }
+
+func (w *Worker) setBroken(broken bool) {
+	w.mains.mu.Lock()
+	defer w.mains.mu.Unlock()
+	w.mains.broken = broken
+}
+
+// mute changes the state of a BMC's mains, and silences the BMC accordingly.
+func (w *Worker) mute(change func(*mains)) {
+	w.mains.mu.Lock()
+	defer w.mains.mu.Unlock()
+	change(&w.mains)
+	w.silence(w.mains.cut || w.mains.dead)
+}
+
+// Outlet returns the outlet with this number, from 0.
+func (w *Worker) Outlet(i int) *ipmisim.DebianBMC { return w.mains.outlets[i] }
+
+// On reports whether the host runs: it is switched on and has mains power.
+func (w *Worker) On() bool { return w.BMC.Power() && w.mains.fed() }
+
+// power is On in the form that a simulated kubelet needs.
+func (w *Worker) power(ctx context.Context) (bool, error) {
+	on, err := w.BMC.Source(ctx)
+	w.mains.mu.Lock()
+	defer w.mains.mu.Unlock()
+	return on && w.mains.fed() && !w.mains.broken, err
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/fenced/fenced/test/rig"
 )
@@ -85,12 +86,12 @@ const (
 // start starts a worker.
 func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, error) {
 	spec.Pool = spec.pool()
-	w := &Worker{Spec: spec, UUID: newUUID()}
-	uuid := w.UUID
+	w := &Worker{Spec: spec, UUID: string(uuid.NewUUID())}
+	reported := w.UUID
 	if spec.OtherUUID {
-		uuid = newUUID()
+		reported = string(uuid.NewUUID())
 	}
-	if err := w.startBMC(life, spec.Protocol, uuid, spec.Serial, s.opts.BMCSessions); err != nil {
+	if err := w.startBMC(life, spec.Protocol, reported, spec.Serial, s.opts.BMCSessions); err != nil {
 		return nil, err
 	}
 	if err := s.wire(life, w); err != nil {

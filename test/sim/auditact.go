@@ -3,11 +3,14 @@ package sim
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -284,4 +287,157 @@ func (w *World) auditIsolated(n *fake.Node, r remediate.Run, b remediate.Backup)
 	default:
 		w.violate("I1", n.Name, "the host is on, since %s", time.Since(h.OnSince))
 	}
+}
+
+// seenWithin is how soon an update must affect the decisions of a fenced.
+const seenWithin = 3 * time.Second
+
+// auditAddress checks which machine a new run leads to. w.mu is held.
+func (w *World) auditAddress(c *incarnation, r remediate.Run, now time.Time) {
+	node := r.Target.Node
+	h := w.hostOf(node)
+	if why, since := c.duplicateReason(h, r.Target.SystemUUID); why != "" && now.Sub(since) > seenWithin {
+		w.violate("I9", node, "run %s was begun although %s, as was told %s ago", r.ID, why, now.Sub(since))
+	}
+	fixed := w.devices(r.Target.Devices)
+	w.ledger.fixed[r.ID] = fixed
+	if len(fixed) == 0 {
+		return
+	}
+	to := fixed[0].h
+	switch {
+	case fixed[0].outlet != nil || to == nil:
+		w.violate("I10", node, "run %s was begun with %s first", r.ID, names(fixed))
+	case h.listed && to != c.knows.ways[node].bmc:
+		w.violate("I10", node, "run %s was begun with %s, and hosts.d says the BMC of %s", r.ID, names(fixed), c.knows.ways[node].bmc.Name)
+	case !h.listed && h.pinned && to != h:
+		w.violate("I10", node, "run %s was begun with %s, and was enrolled with its own", r.ID, names(fixed))
+	case !h.listed && !slices.ContainsFunc(c.knows.metal[node], func(t toldMetal) bool { return t.to == to }):
+		w.violate("I10", node, "run %s was begun with %s, where no BareMetalHost led", r.ID, names(fixed))
+	}
+}
+
+// commander finds the run for which a fenced sends a command to a device: one
+// whose record contains the command, preferably one that started with that
+// device. w.mu is held.
+func (w *World) commander(l *link, a remediate.Action) (r remediate.Run, found bool) {
+	for _, each := range w.ledger.runs {
+		if !each.Open() || each.Intent.Action != a || w.ledger.writer[each.ID] != l.inc {
+			continue
+		}
+		if slices.Contains(w.ledger.fixed[each.ID], logKey{l.h, l.outlet}) {
+			return each, true
+		}
+		if !found || each.Target.Node == l.h.Name {
+			r, found = each, true
+		}
+	}
+	if !found { // a run of another fenced, or none // I19
+		return w.open(l.h.Name)
+	}
+	return r, true
+}
+
+// auditReach checks that a command reaches no machine other than those that its
+// run started with. w.mu is held. // I10
+func (w *World) auditReach(l *link, r remediate.Run, a remediate.Action) {
+	fixed := w.ledger.fixed[r.ID]
+	switch to := (logKey{l.h, l.outlet}); {
+	case slices.Contains(fixed, to):
+		if c := l.inc; c.hostMoved(r, time.Now()) {
+			w.outcome.Cases["I10 commands of runs whose host is said to be elsewhere"]++
+		}
+	case len(fixed) == 0: // it started with a manual confirmation, without an address
+		w.ledger.fixed[r.ID] = []logKey{to}
+	default:
+		w.violate("I10", r.Target.Node, "%s of run %s reaches %s, and it began with %s", a, r.ID, names([]logKey{to}), names(fixed))
+	}
+}
+
+// hostMoved reports whether this fenced knew that a run's host has another
+// address than at the start of the run.
+func (c *incarnation) hostMoved(r remediate.Run, now time.Time) bool {
+	fixed := c.i.w.ledger.fixed[r.ID]
+	if len(fixed) == 0 {
+		return false
+	}
+	if leads, listed := c.knows.ways[r.Target.Node]; listed {
+		return leads.bmc != fixed[0].h || len(fixed) > 1 && leads.outlets != fixed[1].h
+	}
+	list := c.knows.metal[r.Target.Node]
+	return len(list) > 0 && list[len(list)-1].to != fixed[0].h && now.Sub(list[len(list)-1].at) > seenWithin
+}
+
+// otherUUID says whether two UUIDs are known and are of two machines.
+func otherUUID(a, b string) bool { return a != "" && b != "" && !bmc.UUIDsMatch(a, b) }
+
+// machineOf is the machine whose kubelet has registered a Node; nil if none has. w.mu is held.
+func (w *World) machineOf(n *fake.Node) *fake.Host {
+	chassis, _, _ := strings.Cut(n.BootID, "-boot-")
+	return w.chassis[chassis]
+}
+
+// changed is what a look shows of the objects that a run was decided on, where these are others by
+// now; "" where they are not.
+func changed(t remediate.Target, o remediate.Observation) string {
+	switch {
+	case o.Node.Exists == remediate.Yes && otherUUID(t.SystemUUID, o.Node.SystemUUID):
+		return "the Node is on machine " + o.Node.SystemUUID
+	case o.Machine.Exists == remediate.Yes && t.MachineUID != "" && o.Machine.UID != t.MachineUID:
+		return "the Machine is another one, " + o.Machine.UID
+	case o.BareMetalHostUID != "" && t.BareMetalHostUID != "" && o.BareMetalHostUID != t.BareMetalHostUID:
+		return "the BareMetalHost is another one, " + o.BareMetalHostUID
+	case o.ClusterUID != "" && t.ClusterUID != "" && o.ClusterUID != t.ClusterUID:
+		return "the cluster is another one, " + o.ClusterUID
+	}
+	return ""
+}
+
+// auditTarget checks that what a run takes away is still that of its record, by what this fenced has
+// been shown, and that no Off goes to a host that is another machine than its Node's. w.mu is
+// held. // I8, I27
+func (w *World) auditTarget(c *incarnation, h *host, r remediate.Run, a remediate.Action) {
+	last := w.ledger.looks[lookKey{c, h.Name}]
+	// Which cluster answers does not matter to an Off for what is off: it changes nothing.
+	repeated := a == remediate.SendOff && !h.On && last.fresh.Observation.ClusterUID != r.Target.ClusterUID
+	if !last.changed.IsZero() && time.Since(last.changed) > seenWithin && !repeated {
+		w.violate("I27", h.Name, "%s does %s for run %s (%s, attempt %d), and sees since %s that %s", c, a, r.ID, r.Step, r.Attempt,
+			time.Since(last.changed), changed(r.Target, last.fresh.Observation))
+	}
+	if a != remediate.SendOff && a != remediate.SetPowerLock {
+		return
+	}
+	if at := h.spare.refuted; h.On && !at.IsZero() && r.Began().After(at.Add(seenWithin+w.plan.apart())) && !otherUUID(r.Target.SystemUUID, h.UUID) {
+		w.violate("I8", h.Name, "%s does %s to a host that a health check found to be another machine's than the Node's, %s before run %s",
+			c, a, r.Began().Sub(at), r.ID)
+	}
+}
+
+// auditIsolatedMachine checks which machine a Node that is being isolated is on. A person's word is
+// about the Node, whatever machine that is on. w.mu is held. // I27
+func (w *World) auditIsolatedMachine(h *host, n *fake.Node, r remediate.Run) {
+	m := w.machineOf(n)
+	if otherUUID(r.Target.SystemUUID, n.SystemUUID) {
+		w.violate("I27", h.Name, "run %s of machine %s isolates the Node of %s", r.ID, r.Target.SystemUUID, n.SystemUUID)
+	}
+	if m != nil && m != h.Host && !r.IsolatesOnConfirmation() {
+		w.violate("I27", h.Name, "run %s isolates the Node of %s, of which nobody has read Off; it is on: %t", r.ID, m.Chassis, m.On)
+	}
+}
+
+// auditFalseOff checks that a false Off was one: a device has read Off while its host was on. A host
+// that somebody switched on, one that nobody can read, and one whose Node tells another UUID were
+// off. w.mu is held. // I5
+func (w *World) auditFalseOff(r remediate.Run) {
+	// A fenced whose clock is right takes the times of one that was ahead for now. // I16
+	since, h := times.Earlier(r.Began(), w.ledger.begun[r.ID]).Add(-w.plan.apart()), w.hostOf(r.Target.Node)
+	if at, old := w.ledger.old[r.ID]; old {
+		since = at
+	}
+	for _, d := range append(w.ledger.fixed[r.ID], logKey{h: h}) {
+		if d.h != h || w.ledger.lies[h.Name].After(since) { // another host's device says nothing about this one
+			return
+		}
+	}
+	w.violate("I5", h.Name, "run %s is Held for FalseOff, and no reading of Off was false: %s", r.ID, r.Note)
 }

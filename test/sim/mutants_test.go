@@ -1,18 +1,25 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -162,4 +169,156 @@ func TestAuditsNoticeMutants(t *testing.T) {
 			m.play(t)
 		})
 	}
+}
+
+// staleness serves for ever the first sick Node that was seen, with the UID of now,
+// and its Lease.
+func staleness() func(f *run.Fresh, r remediate.Run) {
+	var mu sync.Mutex
+	sick := map[string]run.Fresh{}
+	return func(f *run.Fresh, r remediate.Run) {
+		mu.Lock()
+		defer mu.Unlock()
+		if f.Node == nil || r.Step != remediate.PowerOff && r.Step != "" {
+			return
+		}
+		old, known := sick[f.Node.Name]
+		switch {
+		case !f.Node.Ready():
+			sick[f.Node.Name] = *f
+		case known:
+			n := *old.Node
+			n.UID = f.Node.UID
+			f.Node, f.Observation.Node.Ready, f.Lease, f.Observation.Lease = &n, remediate.No, old.Lease, old.Observation.Lease
+		}
+	}
+}
+
+// anyBoot makes every Node one that has just booted, and its Lease one that stands
+// still.
+func anyBoot(f *run.Fresh, r remediate.Run) {
+	f.Observation.Lease.ResourceVersion = "1"
+	if r.Step == remediate.AwaitNode || r.Step == remediate.RestoreNode {
+		f.Observation.Node.BootID = "another"
+	}
+}
+
+// deafWatch tells of what is there first, and of nothing that happens then.
+type deafWatch struct {
+	admit.Watch
+	told bool
+}
+
+func (d *deafWatch) Changes() []policy.Change {
+	list := d.Watch.Changes()
+	if d.told {
+		return nil
+	}
+	d.told = len(list) > 0
+	return list
+}
+
+// unskewed is a view that does not compare the clocks.
+type unskewed struct{ admit.Watch }
+
+func (u unskewed) View() admit.View {
+	v := u.Watch.View()
+	v.Skew = 0
+	return v
+}
+
+// remembersRequests serves each request for ever as it was seen first.
+func remembersRequests() Defect {
+	var mu sync.Mutex
+	seen := map[string]*policy.Request{}
+	return looks(func(f *run.Fresh, r remediate.Run) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Request == nil {
+			return
+		}
+		if f.Request != nil && !isOver(f.Request) {
+			seen[r.Request.UID] = f.Request
+		} else if q := seen[r.Request.UID]; q != nil {
+			f.Request, f.Observation.Contested = q, remediate.No
+		}
+	})
+}
+
+// hasty lets every request go as soon as its run is told.
+type hasty struct{ engine.Requests }
+
+func (h hasty) Report(ctx context.Context, ref remediate.Request, told request.Status) error {
+	return errors.Join(h.Requests.Report(ctx, ref, told), h.RemoveFinalizer(ctx, ref, ""))
+}
+
+// forgetful is a Kube that does not know which keys a run has read back.
+type forgetful struct{ engine.Kube }
+
+func (f forgetful) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.Fresh {
+	r.Restored = nil
+	return f.Kube.Look(ctx, r, backups)
+}
+
+func (f forgetful) Restore(ctx context.Context, r remediate.Run, backups [][]byte) ([]string, error) {
+	r.Restored = nil
+	return f.Kube.Restore(ctx, r, backups)
+}
+
+// handedOver is a world of requests to other remediators, with which people and controllers meddle.
+func handedOver(p *Plan) { few(p); p.Others, p.Meddles = true, 60 }
+
+// escalates is such a world with several remediators for one host.
+func escalates(p *Plan) { handedOver(p); p.Escalates, p.Meddles = true, 5 }
+
+// blindHandovers sees no request that was made.
+type blindHandovers struct{ engine.Handovers }
+
+func (blindHandovers) Read(context.Context, escalate.Object) (*policy.Request, error) {
+	return nil, nil
+}
+
+// impatientHandovers takes every remediator for one that has not begun.
+type impatientHandovers struct{ engine.Handovers }
+
+func (i impatientHandovers) Read(ctx context.Context, o escalate.Object) (*policy.Request, error) {
+	live, err := i.Handovers.Read(ctx, o)
+	if live != nil {
+		live.Begun, live.Conditions = false, nil
+	}
+	return live, err
+}
+
+func (i impatientHandovers) Delete(ctx context.Context, o escalate.Object, _ *policy.Request) (wrote bool, err error) {
+	live, err := i.Handovers.Read(ctx, o)
+	if live == nil {
+		return false, err
+	}
+	return i.Handovers.Delete(ctx, o, live)
+}
+
+// hoardingHandovers only says that it deletes requests.
+type hoardingHandovers struct{ engine.Handovers }
+
+func (hoardingHandovers) Delete(context.Context, escalate.Object, *policy.Request) (wrote bool, err error) {
+	return true, nil
+}
+
+func hands(wrap func(engine.Handovers) engine.Handovers) Defect {
+	return options(func(o *engine.Options) { o.Clusters[0].Handovers = wrap(o.Clusters[0].Handovers) })
+}
+
+var othersMutants = []mutant{
+	{"does not see what it made", "I22", escalates, hands(func(h engine.Handovers) engine.Handovers { return blindHandovers{h} })},
+	{"does not wait for who is at work", "I22", escalates, hands(func(h engine.Handovers) engine.Handovers { return impatientHandovers{h} })},
+	{"whatever has the name is its own", "I22", handedOver, Defect{OwnsWhateverIsThere: true}},
+	{"asks beside the check's own controller", "I22", func(p *Plan) { escalates(p); p.Meddles = 60 }, Defect{SeesNoController: true}},
+	{"asks without the Lease of medik8s", "I22", func(p *Plan) { handedOver(p); p.Medik8s = true }, Defect{TakesNoLocks: true}},
+	{"the record of a request is only said to be stored", "I19", handedOver, Defect{StoresNoAsked: true}},
+	{"any number of requests at once", "I11", func(p *Plan) { crowded(p); p.Others = true }, options(func(o *engine.Options) {
+		o.Guards.MaxInFlight, o.Guards.MaxInFlightPerZone = 100, 100
+	})},
+	{"nothing is recorded of requests", "I24", handedOver, options(func(o *engine.Options) { o.Record = nil })},
+	{"a start finds no requests", "L1", func(p *Plan) { handedOver(p); p.Kill = 0.005 }, Defect{ForgetsAsked: true}},
+	{"leaves what it made behind", "L1", handedOver, hands(func(h engine.Handovers) engine.Handovers { return hoardingHandovers{h} })},
 }

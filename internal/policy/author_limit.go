@@ -1,0 +1,306 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fenced/fenced/internal/reason"
+)
+
+// They limit the targets of all checks of one author together, unless Rules.MaxTargets
+// overrides both: 20 checks of one namespace that each cover 5,000 hosts, and 50 that each cover
+// 10,000 without a namespace, or in one that the administrator named. BenchmarkChecksJudge measures the memory that they take.
+// Without a limit, whoever may write checks could exhaust the daemon's memory with checks that
+// each select everything. It is lower for a namespace, where Machines may be made up, too: then
+// each target can be one to remediate, which takes most.
+const (
+	maxTargets            = 500_000
+	maxTargetsOfNamespace = 100_000
+)
+
+// TargetLimitPause is how long the checks of an author who had too many targets wait once they are within
+// the limit. To evaluate so many targets again takes long, and one write may be enough to
+// exceed the limit or to keep it: whoever alternates them would stop everybody's checks. // I18
+const TargetLimitPause = time.Minute
+
+// targetLimit is how many targets fenced evaluates of one author.
+func (r *Rules) targetLimit(author space) int {
+	if author.namespace == "" || r.trustsSpace(author) {
+		return cmp.Or(r.MaxTargets, maxTargets)
+	}
+	return cmp.Or(r.MaxTargets, maxTargetsOfNamespace)
+}
+
+// authorOf returns whose limits a check counts against: its namespace's, since whoever
+// may write there decides about no other; that without a name is of the checks without a namespace. Files are the
+// administrator's, and have no limit.
+func (r *Rules) authorOf(c *Check) (author space, limited bool) {
+	return r.spaceOf(group(c.APIVersion), c.Namespace), fromCluster(c.Source)
+}
+
+// targetLimitMessage says why a check is not evaluated.
+func (r *Rules) targetLimitMessage(c *Check) string {
+	author, _ := r.authorOf(c)
+	whose := "of " + author.text()
+	if c.Namespace == "" {
+		whose = "without a namespace"
+	}
+	return fmt.Sprintf("the checks %s select more than %d targets together, so none of them is evaluated: "+
+		"remove checks, or narrow selectors that overlap", whose, r.targetLimit(author))
+}
+
+// crowds are the namespaces whose checks have too many targets together.
+type crowds map[space]bool
+
+func (w crowds) includes(rules *Rules, c *Check) bool {
+	author, limited := rules.authorOf(c)
+	return limited && w[author]
+}
+
+// applyTargetLimit sets overTargetLimit from the number of targets of the checks.
+func (w *tables) applyTargetLimit(checks []Check) {
+	if len(checks)*max(len(w.nodes)+len(w.runs), len(w.machines)) <= cmp.Or(w.rules.MaxTargets, min(maxTargets, maxTargetsOfNamespace)) {
+		return // not exceeded even if every check selected everything
+	}
+	targets := map[space]int{}
+	for i := range checks {
+		if author, limited := w.rules.authorOf(&checks[i]); limited {
+			for range w.covered(&checks[i]) {
+				targets[author]++
+			}
+			w.overTargetLimit[author] = targets[author] > w.rules.targetLimit(author)
+		}
+	}
+}
+
+// enforceTargetLimit stops the evaluation of the checks of an author that has too many
+// targets, and notes who is within the limit again.
+func (l *Ledger) enforceTargetLimit() {
+	for author := range l.resized {
+		switch over := l.w.overTargetLimit[author]; {
+		case l.sizes[author] > l.w.rules.targetLimit(author):
+			delete(l.resumes, author)
+			if !over {
+				l.w.overTargetLimit[author], l.stale = true, true
+				l.dropTargets(author)
+			}
+		case over && l.resumes[author].IsZero():
+			l.resumes[author] = l.now.Add(l.w.rules.TargetLimitPause)
+		}
+	}
+	clear(l.resized)
+}
+
+// resumeWithinLimit evaluates again the checks of the authors who have been within the limit for as long
+// as they must. A clock that was set back does not make that longer.
+func (l *Ledger) resumeWithinLimit(now time.Time) {
+	for author, at := range l.resumes {
+		if wait := at.Sub(now); wait > 0 && wait <= l.w.rules.TargetLimitPause {
+			continue
+		}
+		delete(l.resumes, author)
+		delete(l.w.overTargetLimit, author)
+		l.stale = true
+		for _, c := range l.checksOf(author) {
+			l.resize(c, -c.size)
+			l.addTargets(c)
+		}
+	}
+	clear(l.resized) // every sum is as before
+}
+
+// checksOf lists the checks that count against the target limit of an author.
+func (l *Ledger) checksOf(author space) (list []*checkEntry) {
+	for _, c := range l.checks {
+		if of, limited := l.w.rules.authorOf(c.check); limited && of == author {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// dropTargets removes all targets of an author's checks, but keeps their number. There are as
+// many as the limit allows, so each list is gone through once, not once for each target.
+func (l *Ledger) dropTargets(author space) {
+	machines, nodes := map[string]bool{}, map[string]bool{}
+	for _, c := range l.checksOf(author) {
+		for _, e := range c.targets {
+			e.gone, nodes[e.node] = true, true
+			if e.machine != nil {
+				machines[e.machine.Name] = true
+			}
+			delete(l.acting, e)
+		}
+		c.targets, c.clocks, c.n, c.waits, c.recount = nil, nil, count{}, nil, true
+	}
+	dropGone(l.onMachine, machines)
+	dropGone(l.onNode, nodes)
+	l.version++
+}
+
+// dropGone removes the targets that are gone from the lists of these names. The lists are copied,
+// because a caller may still hold one.
+func dropGone(index map[string][]*targetEntry, names map[string]bool) {
+	for name := range names {
+		var kept []*targetEntry
+		for _, e := range index[name] {
+			if !e.gone {
+				kept = append(kept, e)
+			}
+		}
+		if index[name] = kept; kept == nil {
+			delete(index, name)
+		}
+	}
+}
+
+// resize adds to the number of targets of the check.
+func (l *Ledger) resize(c *checkEntry, by int) {
+	c.size += by
+	if author, limited := l.w.rules.authorOf(c.check); limited && by != 0 {
+		l.sizes[author] += by
+		l.resized[author] = true
+	}
+}
+
+// maxChecksOfNamespace is how many checks of one namespace fenced evaluates, unless Rules.MaxChecks overrides it: the
+// first by name. Each check has metrics and a place in every answer, and every event asks all of them for the time, so
+// that whoever may write checks in one namespace could make each decision take long. The others are in no table: they
+// select nothing, and limit nothing. Checks without a namespace, and files, are the administrator's, and have no limit. // I18
+const maxChecksOfNamespace = 1000
+
+// checkLimit is how many checks of a namespace are evaluated.
+func (r *Rules) checkLimit() int { return cmp.Or(r.MaxChecks, maxChecksOfNamespace) }
+
+// takesSeat reports whether a check is one of those of whose namespace only so many are evaluated.
+func (r *Rules) takesSeat(c *Check) (author space, limited bool) {
+	author, limited = r.authorOf(c)
+	return author, limited && author.namespace != ""
+}
+
+// byCheckName orders the checks of a namespace. A check keeps its place in another version of its API.
+func byCheckName(a, b *Check) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind), strings.Compare(group(a.APIVersion), group(b.APIVersion)))
+}
+
+// seated returns the checks that are evaluated, in their order, and the namespaces that have more.
+func (r *Rules) seated(checks []Check) (list []Check, crowded map[space]bool) {
+	byAuthor := map[space][]*Check{}
+	for i := range checks {
+		if author, limited := r.takesSeat(&checks[i]); limited {
+			byAuthor[author] = append(byAuthor[author], &checks[i])
+		}
+	}
+	over := map[*Check]bool{}
+	crowded = map[space]bool{}
+	for author, all := range byAuthor {
+		if len(all) <= r.checkLimit() {
+			continue
+		}
+		crowded[author] = true
+		slices.SortFunc(all, byCheckName)
+		for _, c := range all[r.checkLimit():] {
+			over[c] = true
+		}
+	}
+	if len(over) == 0 {
+		return checks, crowded
+	}
+	for i := range checks {
+		if !over[&checks[i]] {
+			list = append(list, checks[i])
+		}
+	}
+	return list, crowded
+}
+
+// crowdErrors says of each namespace that has more checks that not all of them are evaluated.
+func (r *Rules) crowdErrors(crowded map[space]bool) (list []ObjectError) {
+	for author := range crowded {
+		list = append(list, ObjectError{Object: author.text(), Message: string(reason.CheckLimit) + ": " + r.checkLimitMessage()})
+	}
+	return list
+}
+
+func (r *Rules) checkLimitMessage() string {
+	return fmt.Sprintf("it has more than %d checks, and fenced evaluates the first %d by name: the others select nothing and limit nothing; delete those that are not needed",
+		r.checkLimit(), r.checkLimit())
+}
+
+// Crowd is a namespace with more checks than fenced evaluates.
+type Crowd struct{ Namespace, Message string }
+
+// Crowds lists the namespaces with more checks than fenced evaluates.
+func (l *Ledger) Crowds() (list []Crowd) {
+	for _, author := range slices.SortedFunc(maps.Keys(l.crowded), space.compare) {
+		list = append(list, Crowd{author.text(), l.w.rules.checkLimitMessage()})
+	}
+	return list
+}
+
+// setCheck puts a check into its place among those of its namespace. The first have a seat.
+func (l *Ledger) setCheck(id ObjectID, c *Check) {
+	sought := &Check{APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}
+	if c != nil {
+		sought.Source = c.Source
+	}
+	author, limited := l.w.rules.takesSeat(sought)
+	if !limited {
+		l.setSeated(id, c)
+		return
+	}
+	list, most := l.byAuthor[author], l.w.rules.checkLimit()
+	at, found := slices.BinarySearchFunc(list, sought, byCheckName)
+	switch {
+	case c == nil && (!found || list[at].APIVersion != id.APIVersion):
+		return // it does not exist, or still exists in another version of the API
+	case c != nil && found:
+		list[at] = c
+	case c != nil:
+		if at < most && len(list) >= most { // it has the seat of the last
+			l.setSeated(objectOf(list[most-1]), nil)
+		}
+		list = slices.Insert(list, at, c)
+	default:
+		list = slices.Delete(list, at, at+1)
+	}
+	if at < most {
+		l.setSeated(id, c)
+		if c == nil && len(list) >= most {
+			l.setSeated(objectOf(list[most-1]), list[most-1])
+		}
+	}
+	l.noteCrowd(author, list)
+}
+
+// noteCrowd stores the checks of a namespace, and whether there are too many.
+func (l *Ledger) noteCrowd(author space, list []*Check) {
+	if l.byAuthor[author] = list; len(list) == 0 {
+		delete(l.byAuthor, author)
+	}
+	if over := len(list) > l.w.rules.checkLimit(); over != l.crowded[author] {
+		l.version++
+		if l.crowded[author] = over; !over {
+			delete(l.crowded, author)
+		}
+	}
+}
+
+// allChecks lists the checks, with those that are not evaluated.
+func (l *Ledger) allChecks() (list []Check) {
+	for _, e := range l.checks {
+		if _, limited := l.w.rules.takesSeat(e.check); !limited {
+			list = append(list, *e.check)
+		}
+	}
+	for _, checks := range l.byAuthor {
+		for _, c := range checks {
+			list = append(list, *c)
+		}
+	}
+	return list
+}

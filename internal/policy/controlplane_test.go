@@ -1,0 +1,257 @@
+package policy
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/reason"
+)
+
+func TestControlPlaneByLabels(t *testing.T) {
+	role := "machine.openshift.io/cluster-api-machine-role"
+	for _, labels := range []map[string]string{
+		{role: "master"}, {role: "control-plane"}, {role: "arbiter"}, {"cluster.x-k8s.io/control-plane": ""}, {"rke.cattle.io/etcd-role": "true"},
+	} {
+		assert.True(t, ControlPlaneMachine(labels, Owner{}), "%v", labels)
+	}
+	assert.True(t, ControlPlaneMachine(nil, Owner{Kind: "ControlPlaneMachineSet"}))
+	assert.False(t, ControlPlaneMachine(map[string]string{role: "worker", "rke.cattle.io/etcd-role": "false"}, Owner{Kind: "MachineSet"}))
+	assert.False(t, ControlPlaneNode(map[string]string{"node-role.kubernetes.io/worker": ""}))
+	for _, label := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master", "node-role.kubernetes.io/etcd",
+		"node-role.kubernetes.io/controlplane", "node-role.kubernetes.io/arbiter", "node.kubernetes.io/microk8s-controlplane"} {
+		assert.True(t, ControlPlaneNode(map[string]string{label: "true"}), label)
+		assert.Contains(t, ControlPlaneLabels, label)
+	}
+}
+
+// What cannot call the code has the same labels.
+func TestControlPlaneLabelsAreTheSameEverywhere(t *testing.T) {
+	for _, file := range []string{"configs/kubernetes/protect-nodes.yaml", "configs/policies.d/fencepolicy.yaml", "docs/policy.md"} {
+		text, err := os.ReadFile("../../" + file)
+		require.NoError(t, err)
+		for _, label := range ControlPlaneLabels {
+			assert.Contains(t, string(text), label, file)
+		}
+	}
+}
+
+// Only the Pods of the namespaces that no tenant writes into count.
+func TestControlPlaneByPods(t *testing.T) {
+	for _, row := range []struct {
+		namespace, key, value string
+		part, member          bool
+	}{
+		{"kube-system", "component", "etcd", true, true},
+		{"kube-system", "component", "kube-apiserver", true, false},
+		{"openshift-etcd", "app", "etcd", true, true},
+		{"openshift-kube-apiserver", "app", "openshift-kube-apiserver", true, false},
+		{"kube-system", "component", "kube-proxy", false, false},
+		{"kube-system", "app", "etcd", false, false},
+		{"kube-system", "component", "", false, false},
+		{"openshift-etcd", "app", "", false, false},
+		{"tenant", "component", "etcd", false, false},
+		{"tenant", "app", "openshift-kube-apiserver", false, false},
+	} {
+		part, member := ControlPlanePod(row.namespace, map[string]string{row.key: row.value, "x": "y"})
+		assert.Equal(t, []bool{row.part, row.member}, []bool{part, member}, "%v", row)
+	}
+	part, _ := ControlPlanePod("kube-system", nil)
+	assert.False(t, part)
+}
+
+// A Node is of the control plane as long as a Pod shows it, whichever of the two is seen first, and for good
+// if its labels do.
+func TestRoleFollowsThePods(t *testing.T) {
+	apiServer := put(&Pod{"kube-system", "api", "a", false, true})
+	gone := func(c Change) Change { return Change{ID: c.ID} }
+	l := NewLedger(Rules{})
+	role := func() []bool {
+		r := l.Report(ledgerEpoch).Checks[0].Targets
+		return []bool{r[0].ControlPlane, r[1].ControlPlane}
+	}
+	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("a")), apiServer, put(controlPlaneOf(silentNode("b"))), member("b"))
+	assert.Equal(t, []bool{true, true}, role())
+	assert.Equal(t, 2, l.ControlPlaneSize())
+	assert.Equal(t, l.Report(ledgerEpoch), Decide(l.Snapshot(), ledgerEpoch))
+
+	l.Apply(ledgerEpoch, member("a"), gone(apiServer), gone(member("b")))
+	assert.Equal(t, []bool{true, true}, role(), "another Pod shows the one, its labels show the other")
+	l.Apply(ledgerEpoch, put(silentNode("a")))
+	assert.Equal(t, []bool{true, true}, role(), "a new version of the Node")
+	l.Apply(ledgerEpoch, gone(member("a")))
+	assert.Equal(t, []bool{false, true}, role())
+	assert.Equal(t, 1, l.ControlPlaneSize())
+
+	l.Apply(ledgerEpoch, apiServer, Change{ID: apiServer.ID, Value: &Pod{"kube-system", "api", "", false, true}})
+	assert.Equal(t, []bool{false, true}, role(), "it is on no Node")
+}
+
+// An API server is no member of etcd: neither for the quorum nor in its place.
+func TestAPIServersAreNoMembers(t *testing.T) {
+	l := ledgerWith(Rules{}, put(nodePolicy()))
+	for _, name := range []string{"a", "b", "c"} {
+		node := readyNode(name)
+		if name == "a" {
+			node = silentNode(name)
+		}
+		l.Apply(ledgerEpoch, put(node), put(&Pod{"kube-system", name, name, false, true}))
+	}
+	assert.Empty(t, acts(t, l), "no member is seen")
+	l.Apply(ledgerEpoch, member("b"))
+	assert.Empty(t, acts(t, l), "one member of three is")
+	l.Apply(ledgerEpoch, member("c"))
+	assert.Equal(t, []string{"a "}, acts(t, l))
+}
+
+// Where the cluster labels the Nodes with a member, servers without the label have none. One label that somebody
+// sets elsewhere changes nothing. // I12
+func TestServersWithoutAMember(t *testing.T) {
+	server := func(name string, labels ...string) *Node {
+		n := readyNode(name)
+		n.Labels = map[string]string{}
+		for _, l := range labels {
+			n.Labels[l] = "true"
+		}
+		return controlPlaneOf(n)
+	}
+	l := NewLedger(Rules{})
+	for _, name := range []string{"e-1", "e-2", "e-3"} {
+		l.Apply(ledgerEpoch, put(server(name, labelEtcd)), member(name))
+	}
+	l.Apply(ledgerEpoch, put(server("s-1", "node-role.kubernetes.io/control-plane")), put(server("s-2", "node-role.kubernetes.io/control-plane")))
+	assert.Equal(t, 3, l.ControlPlaneSize())
+	l.Apply(ledgerEpoch, put(server("x", labelArbiter)))
+	assert.Equal(t, 4, l.ControlPlaneSize(), "an arbiter has one")
+	l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "x"}})
+
+	run := func(node string, labels map[string]string) {
+		l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: node, ControlPlane: true, NodeLabels: labels}})
+	}
+	l.Apply(ledgerEpoch, put(server("e-3")), Change{ID: member("e-3").ID})
+	run("e-3", map[string]string{labelEtcd: "true"})
+	assert.Equal(t, 3, l.ControlPlaneSize(), "it has registered anew, and has no labels yet")
+	run("e-3", nil)
+	assert.Equal(t, 3, l.ControlPlaneSize(), "nobody knows which it had")
+	run("s-1", map[string]string{})
+	assert.Equal(t, 2, l.ControlPlaneSize())
+	l.SetRuns(ledgerEpoch, nil)
+
+	l.Apply(ledgerEpoch, put(server("e-3")), member("e-3"))
+	assert.Equal(t, 5, l.ControlPlaneSize(), "a member is on a Node without the label")
+	l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "e-3"}})
+	assert.Equal(t, 4, l.ControlPlaneSize(), "or on one that is gone")
+}
+
+func controlPlaneOf(node *Node) *Node {
+	node.ControlPlane = true
+	return node
+}
+
+func readyNode(name string) *Node {
+	return &Node{Name: name, UID: name, Conditions: []Condition{{Type: "Ready", Status: "True"}}}
+}
+
+func member(name string) Change {
+	return put(&Pod{"openshift-etcd", "etcd-" + name, name, true, true})
+}
+
+// Five members, of two of which the Nodes are gone: etcd still counts five. // I12
+func TestQuorumCountsMembersThatAreGone(t *testing.T) {
+	seen := []Member{{"c", true}, {"d", true}, {"e", true}}
+	code, _ := Quorum(seen, "c", 3, Rules{})
+	require.Empty(t, code)
+	code, text := Quorum(seen, "c", 5, Rules{})
+	assert.Equal(t, reason.QuorumLost, code)
+	assert.Equal(t, "2 of 5 members are healthy without it, 3 are needed", text)
+	code, _ = Quorum(seen, "c", 0, Rules{})
+	assert.Empty(t, code, "nobody knows of more than what is seen")
+	code, _ = Quorum(seen, "c", 3, Rules{ControlPlaneNever: true})
+	assert.Equal(t, reason.ControlPlane, code, "never is never, whatever the quorum")
+	code, _ = Quorum(nil, "c", 3, Rules{ControlPlaneNever: true, ExternalEtcd: true})
+	assert.Equal(t, reason.ControlPlane, code)
+}
+
+// What is known of the size of the control plane, by whatever shows most of it.
+func TestControlPlaneSize(t *testing.T) {
+	of := func(api, name, node, cluster string) *Machine {
+		return &Machine{APIVersion: api, Namespace: "ns", Name: name, NodeName: node, ClusterName: cluster, ControlPlane: true}
+	}
+	l := NewLedger(Rules{Namespaces: []string{"ns"}})
+	require.Zero(t, l.ControlPlaneSize())
+	l.Apply(ledgerEpoch, put(controlPlaneOf(readyNode("a"))), put(readyNode("worker")))
+	assert.Equal(t, 1, l.ControlPlaneSize(), "by the Node's role")
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "b", ControlPlane: true}, {ID: "s", Node: "gone"}})
+	assert.Equal(t, 2, l.ControlPlaneSize(), "our run has taken b's Node away")
+	l.Apply(ledgerEpoch, put(of(OpenShiftMachineAPI, "m-a", "a", "")), put(of(OpenShiftMachineAPI, "m-b", "b", "")), put(of(OpenShiftMachineAPI, "m-c", "", "")))
+	assert.Equal(t, 3, l.ControlPlaneSize(), "by the Machines")
+	l.Apply(ledgerEpoch, put(of(ClusterAPIV1Beta2, "m-a", "a", "")))
+	assert.Equal(t, 3, l.ControlPlaneSize(), "both API families show one Machine")
+	l.Apply(ledgerEpoch, put(of(ClusterAPIV1Beta2, "o", "", "other")))
+	assert.Equal(t, 3, l.ControlPlaneSize(), "another cluster's")
+}
+
+// Two members were lost with their Nodes; their Machines are still there.
+func TestQuorumOfTheWholeControlPlane(t *testing.T) {
+	l := ledgerWith(Rules{Namespaces: []string{"ns"}}, put(nodePolicy()), put(controlPlaneOf(silentNode("c"))))
+	for _, name := range []string{"d", "e"} {
+		l.Apply(ledgerEpoch, put(controlPlaneOf(readyNode(name))))
+	}
+	for _, name := range []string{"c", "d", "e"} {
+		l.Apply(ledgerEpoch, member(name))
+	}
+	require.Equal(t, []string{"c "}, acts(t, l), "three of three")
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: name, NodeName: name, ControlPlane: true}))
+	}
+	require.Empty(t, acts(t, l), "three of five")
+	assert.Equal(t, []reason.Code{reason.QuorumLost}, l.Report(ledgerEpoch).Checks[0].Targets[0].Refusals)
+}
+
+// A's run has deleted A's Node, and no Machine stands for it: B waits.
+func TestTurnOfARunWithoutNode(t *testing.T) {
+	l := ledgerWith(Rules{ExternalEtcd: true}, put(nodePolicy()), put(controlPlaneOf(silentNode("a"))), put(controlPlaneOf(silentNode("b"))))
+	require.Equal(t, []string{"a "}, acts(t, l), "one at a time, the first by name")
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "a", ControlPlane: true}})
+	require.Empty(t, acts(t, l))
+	l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "a"}})
+	require.Empty(t, acts(t, l), "a's Node is away")
+	l.SetRuns(ledgerEpoch, nil)
+	assert.Equal(t, []string{"b "}, acts(t, l))
+}
+
+// A deletion of a control-plane Machine, where the administrator allows it, takes
+// a member away like a power cycle, and as long as it lasts.
+func TestDeletionIsAControlPlaneRemedy(t *testing.T) {
+	c := nodePolicy()
+	c.Strategy = DeleteMachines
+	l := ledgerWith(Rules{DeleteControlPlaneMachines: true, Namespaces: []string{"ns"}}, put(c))
+	var machines []*Machine
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		m := &Machine{APIVersion: OpenShiftMachineAPI, Namespace: "ns", Name: name, NodeName: name, ControlPlane: true,
+			ControllerOwner: Owner{Kind: "ControlPlaneMachineSet", Name: "cpms", UID: "u"}}
+		node := readyNode(name)
+		if name < "c" {
+			node = silentNode(name)
+		}
+		machines = append(machines, m)
+		l.Apply(ledgerEpoch, put(m), put(controlPlaneOf(node)))
+	}
+	require.Empty(t, acts(t, l), "no etcd member is seen")
+	for _, m := range machines {
+		l.Apply(ledgerEpoch, member(m.NodeName))
+	}
+	require.Equal(t, []string{"a ns/a"}, acts(t, l), "one at a time")
+	for _, gone := range []int{0, 3} { // a itself, or one that a person deletes
+		deleting := *machines[gone]
+		deleting.Deleting = true
+		l.Apply(ledgerEpoch, put(&deleting))
+		assert.Empty(t, acts(t, l), deleting.Name)
+		l.Apply(ledgerEpoch, put(machines[gone]))
+	}
+	l.Apply(ledgerEpoch, Change{ID: member("e").ID, Err: errors.New("x")})
+	assert.Empty(t, acts(t, l), "a member cannot be read")
+}

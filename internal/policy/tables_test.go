@@ -1,0 +1,259 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/test/law"
+)
+
+// TestLawsRemovedNodeCountsAsBefore: what a run does to its Node makes no room under any limit. It
+// deletes the Node, which then registers without its labels and names, and every check counts the same. // I11
+func TestLawsRemovedNodeCountsAsBefore(t *testing.T) {
+	counted := 0
+	law.CheckTested(t, func() bool { return counted > 0 }, func(t *rapid.T) {
+		s := drawWorld(t)
+		if len(s.Nodes) == 0 {
+			return
+		}
+		n := s.Nodes[of(t, "removed", slices.Sorted(maps.Keys(s.Nodes))...)]
+		if sick := s.Nodes["sick"]; sick != nil && rapid.Bool().Draw(t, "acted on") {
+			n = sick // a check of Nodes selects it
+		}
+		w := tablesOf(&s).owners()
+		// A Machine that names the Node of another begins to count when it is gone, like one that was just made without a Node.
+		s.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(m Machine) bool { return m.NodeName == n.Name && !w.owns(&m, n) })
+		r := OpenRun{ID: "r", Node: n.Name, ControlPlane: n.ControlPlane, NodeLabels: labels.Set{}, NodeNames: n.Names()} // those of a Node without labels are known, too
+		maps.Copy(r.NodeLabels, n.Labels)
+		if m, _ := w.machineOf(n); m != nil {
+			r.Machine, r.MachineAPI = m.Key(), m.APIVersion
+		}
+		s.OpenRuns = []OpenRun{r}
+		before := Decide(s, ledgerEpoch)
+		if delete(s.Nodes, n.Name); rapid.Bool().Draw(t, "registered") {
+			bare := *n
+			bare.Labels, bare.OpenShiftMachine, bare.ClusterMachine, bare.ProviderID = nil, "", "", ""
+			s.Nodes[n.Name] = &bare
+		}
+		after := Decide(s, ledgerEpoch)
+		for i := range before.Checks {
+			b, a := &before.Checks[i], &after.Checks[i]
+			assert.Equal(t, []int{b.Expected, b.Healthy, b.MinUnhealthy, b.MaxUnhealthy, b.RemediationsAllowed},
+				[]int{a.Expected, a.Healthy, a.MinUnhealthy, a.MaxUnhealthy, a.RemediationsAllowed}, b.Name)
+			assert.Equal(t, []any{b.State, b.Allowed}, []any{a.State, a.Allowed}, b.Name)
+			for _, x := range a.Targets {
+				if x.Node == n.Name {
+					assert.Equal(t, reason.UnderRemediation, x.Reason)
+					counted++
+				}
+			}
+		}
+		assert.Empty(t, newlyActing(before, after))
+	})
+}
+
+// poolOf makes Nodes of one label; the first are silent.
+func poolOf(name string, size, silent int) (list []Change) {
+	for i := range size {
+		n := &Node{Name: fmt.Sprintf("%s-%d", name, i), UID: "u", Labels: labels.Set{"pool": name},
+			Conditions: []Condition{{"Ready", "True", ledgerEpoch.Add(-time.Hour)}}}
+		if i < silent {
+			n.Conditions[0].Status = "Unknown"
+		}
+		list = append(list, put(n))
+	}
+	return list
+}
+
+// The Nodes that runs have deleted count in each form of a limit, as expected and as not healthy, so
+// that neither a number nor a percentage has room for the next one. // I11
+func TestNodesThatRunsDeletedCountInEveryLimit(t *testing.T) {
+	policyCheck := func() *Check {
+		c := nodePolicy()
+		c.Selector = labels.SelectorFromSet(labels.Set{"pool": "a"})
+		return c
+	}
+	nodeCheck := func() *Check {
+		c := caseNodeCheck()
+		c.Selector, c.Template, c.Escalation = policyCheck().Selector, &Template{FencedAPI, FencedRemediationKind + "Template", "a", "own"}, nil
+		c.MinHealthy = nil
+		return c
+	}
+	with := func(c *Check, change func(*Check)) *Check { change(c); return c }
+	for name, c := range map[string]struct {
+		check *Check
+		code  reason.Code
+	}{
+		"a number":                     {with(policyCheck(), func(c *Check) { c.MaxUnhealthy = new(intstr.FromInt32(2)) }), reason.ShortCircuit},
+		"a percentage":                 {with(policyCheck(), func(c *Check) { c.MaxUnhealthy = new(intstr.FromString("20%")) }), reason.ShortCircuit},
+		"a range":                      {with(policyCheck(), func(c *Check) { c.UnhealthyRange = "[1-2]" }), reason.OutOfRange},
+		"maxUnhealthy":                 {with(nodeCheck(), func(c *Check) { c.MaxUnhealthy = new(intstr.FromInt32(2)) }), reason.ShortCircuit},
+		"maxUnhealthy as a percentage": {with(nodeCheck(), func(c *Check) { c.MaxUnhealthy = new(intstr.FromString("20%")) }), reason.ShortCircuit},
+		"minHealthy as a percentage":   {with(nodeCheck(), func(c *Check) { c.MinHealthy = new(intstr.FromString("80%")) }), reason.ShortCircuit},
+	} {
+		for of, known := range map[string]map[string]string{"this pool": {"pool": "a"}, "another pool": {"pool": "b"}, "nobody knows": nil} {
+			t.Run(name+", of "+of, func(t *testing.T) {
+				size, counts := 10, 2
+				if of == "another pool" {
+					counts = 0
+				}
+				w := newTrial(Rules{})
+				w.apply(append(poolOf("a", size-2, 1), put(c.check))...) // two Nodes of ten do not exist
+				w.runs = []OpenRun{{ID: "r-1", Node: "x-1", NodeLabels: known}, {ID: "r-2", Node: "x-2", NodeLabels: known}}
+				w.l.SetRuns(w.now, w.runs)
+				w.compare(t)
+				r := w.l.Report(w.now).Checks[0]
+				assert.Equal(t, []int{size - 2 + counts, size - 3}, []int{r.Expected, r.Healthy})
+				assert.Equal(t, counts == 0, r.Allowed)
+				assert.Equal(t, counts > 0, slices.Contains(w.l.Acting(w.now)[0].Targets[0].Refusals, c.code))
+				const why = "; 2 of them under remediation" // nobody sees these Nodes
+				assert.Equal(t, counts > 0, strings.HasSuffix(r.Message, why), r.Message)
+				assert.Equal(t, counts > 0, strings.HasSuffix(r.LimitGate().Value, why))
+
+				w.runs = nil // the runs have ended, and nobody misses the Nodes any more
+				w.l.SetRuns(w.now, nil)
+				w.compare(t)
+				require.True(t, w.l.Report(w.now).Checks[0].Allowed)
+			})
+		}
+	}
+}
+
+// A Machine whose Node a run has deleted still exists: the checks that select Machines count it as not
+// healthy, in each API family. // I11
+func TestMachineWhoseNodeARunDeletedCounts(t *testing.T) {
+	openShiftCheck, clusterAPICheck, fenceCheck := caseCheck(PowerCycleHosts), caseCheck(CreateRequests), nodePolicy()
+	clusterAPICheck.APIVersion, clusterAPICheck.ClusterName = ClusterAPIV1Beta2, "k"
+	fenceCheck.SelectsNodes, fenceCheck.Selector = false, labels.Everything()
+	for name, c := range map[string]*Check{"OpenShift": openShiftCheck, "Cluster API": clusterAPICheck, "FencePolicy": fenceCheck} {
+		t.Run(name, func(t *testing.T) {
+			w := newTrial(Rules{Namespaces: []string{"a"}})
+			w.apply(poolOf("n", 3, 0)...)
+			for i := range 4 {
+				m := caseMachine(fmt.Sprint("m-", i), fmt.Sprint("n-", i))
+				if c.APIVersion == ClusterAPIV1Beta2 {
+					m.APIVersion, m.ClusterName, m.InfrastructureReadySince = ClusterAPIV1Beta2, "k", ledgerEpoch.Add(-time.Hour)
+				}
+				w.apply(put(m))
+			}
+			w.apply(put(c))
+			w.runs = []OpenRun{{ID: "r", Node: "n-3", Machine: "a/m-3", NodeLabels: labels.Set{}}}
+			w.l.SetRuns(w.now, w.runs)
+			w.compare(t)
+			r := w.l.Report(w.now).Checks[0]
+			require.Equal(t, StateActive, r.State, r.Message)
+			assert.Equal(t, []int{4, 3}, []int{r.Expected, r.Healthy})
+		})
+	}
+}
+
+// The Machines without a Node count because one Node names a Machine in their namespace, which does not exist. They go on
+// to count when a run has deleted that Node, and when it is back without what it named. // I11
+func TestMachinesCountThoughARunDeletedTheNodeThatNamedTheirNamespace(t *testing.T) {
+	fences := nodePolicy()
+	fences.SelectsNodes, fences.Selector, fences.MaxUnhealthy = false, labels.Everything(), new(intstr.FromInt32(1))
+	for name, names := range map[string]NodeNames{
+		"a Machine of OpenShift":       {OpenShiftMachine: "a/gone"},
+		"a Machine of the Cluster API": {ClusterMachine: "a/gone"},
+		"a BareMetalHost":              {ProviderID: "metal3://a/h/gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := caseNode("n", "Ready", time.Hour)
+			n.OpenShiftMachine, n.ClusterMachine, n.ProviderID = names.OpenShiftMachine, names.ClusterMachine, names.ProviderID
+			w := newTrial(Rules{})
+			w.apply(put(n), put(caseMachine("m-0", "")), put(caseMachine("m-1", "")), put(fences))
+			counts := func() []int {
+				t.Helper()
+				w.compare(t)
+				r := w.l.Report(w.now).Checks[0]
+				return []int{r.Expected, r.Healthy}
+			}
+			require.Equal(t, []int{2, 0}, counts())
+			w.runs = []OpenRun{{ID: "r", Node: "n", NodeLabels: labels.Set{}, NodeNames: n.Names()}}
+			w.l.SetRuns(w.now, w.runs)
+			w.apply(Change{ID: put(n).ID})
+			assert.Equal(t, []int{2, 0}, counts(), "the Node is deleted")
+			w.apply(put(caseNode("n", "Ready", 0)))
+			assert.Equal(t, []int{2, 0}, counts(), "it is back, and names nothing yet")
+			w.runs = []OpenRun{{ID: "r", Node: "n", NodeLabels: labels.Set{}}}
+			w.l.SetRuns(w.now, w.runs)
+			assert.Equal(t, []int{0, 0}, counts(), "the record does not have the names")
+		})
+	}
+}
+
+// A Node may name a Machine of each API family. The one on which the run is not goes on to count, too, when the Node is
+// back without what it named. // I11
+func TestOtherMachineOfARemovedNodeCounts(t *testing.T) {
+	fences := nodePolicy()
+	fences.SelectsNodes, fences.Selector, fences.MaxUnhealthy = false, labels.Everything(), new(intstr.FromInt32(1))
+	n, other := caseNode("n", "Ready", time.Hour), caseMachine("o", "n")
+	n.OpenShiftMachine, n.ClusterMachine = "a/m", "a/o"
+	other.APIVersion = ClusterAPIV1Beta2
+	w := newTrial(Rules{})
+	w.runs = []OpenRun{{ID: "r", Node: "n", Machine: "a/m", MachineAPI: OpenShiftMachineAPI, NodeLabels: labels.Set{}, NodeNames: n.Names()}}
+	w.l.SetRuns(w.now, w.runs)
+	w.apply(put(n), put(caseMachine("m", "n")), put(other), put(fences))
+	for _, c := range []Change{put(n), {ID: put(n).ID}, put(caseNode("n", "Ready", 0))} {
+		w.apply(c)
+		w.compare(t)
+		assert.Equal(t, 2, w.l.Report(w.now).Checks[0].Expected)
+	}
+}
+
+// Another machine may take the name of a Node that a run has deleted, with labels of its own. The checks
+// that selected the deleted Node go on to count it. // I11
+func TestNameOfARemovedNodeWithOtherLabelsMakesNoRoom(t *testing.T) {
+	c := nodePolicy()
+	c.Selector, c.MaxUnhealthy = labels.SelectorFromSet(labels.Set{"pool": "a"}), new(intstr.FromInt32(1))
+	w := newTrial(Rules{})
+	w.apply(append(poolOf("a", 9, 1), put(c))...)
+	w.runs = []OpenRun{{ID: "r", Node: "x", NodeLabels: labels.Set{"pool": "a"}}}
+	w.l.SetRuns(w.now, w.runs)
+	w.compare(t)
+	require.False(t, w.l.Report(w.now).Checks[0].Allowed)
+
+	other := poolOf("b", 1, 0)[0]
+	n := *other.Value.(*Node)
+	n.Name, other.ID.Name, other.Value = "x", "x", &n
+	w.apply(other)
+	w.compare(t)
+	r := w.l.Report(w.now).Checks[0]
+	assert.Equal(t, []int{10, 8}, []int{r.Expected, r.Healthy})
+	assert.False(t, r.Allowed)
+}
+
+// A Node that does not exist, and whose labels nobody knows, counts against each limit, and opens none: not even one that
+// wants a number of unhealthy targets. // I11
+func TestLawsUnknownNodeOpensNoGate(t *testing.T) {
+	counted := 0
+	law.CheckTested(t, func() bool { return counted > 0 }, func(t *rapid.T) {
+		s := drawWorld(t)
+		s.OpenRuns = nil
+		ranged := nodePolicy()
+		ranged.Name, ranged.Selector = "ranged", labels.Everything()
+		ranged.UnhealthyRange = of(t, "range", "[1-3]", "[2-3]", "[3-9]")
+		s.Checks = append(s.Checks, *ranged)
+		before := Decide(s, ledgerEpoch)
+		s.OpenRuns = []OpenRun{{ID: "r", Node: "nobody knows"}}
+		after := Decide(s, ledgerEpoch)
+		for i := range before.Checks {
+			b, a := &before.Checks[i], &after.Checks[i]
+			if assert.False(t, a.Allowed && !b.Allowed, "%s: %s, then %s", b.Name, b.Message, a.Message); a.Expected > b.Expected && b.MinUnhealthy > 0 {
+				counted++
+			}
+		}
+		assert.Empty(t, newlyActing(before, after))
+	})
+}
