@@ -47,7 +47,7 @@ var table = map[string]rule{
 	"internal/audit":      {nil, nil},
 	"internal/live":       {nil, []string{"golang.org/x/sync/errgroup"}},
 	"internal/state":      {[]string{"remediate", "live", "escalate"}, nil},
-	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc", "request", "event", "escalate"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
+	"internal/k8swatch":   {[]string{"k8swatch/client", "k8swatch/write", "policy", "remediate", "manifest", "bmc", "request", "event"}, []string{"k8s.io/", "go.uber.org/zap"}},
 	"internal/config":     {[]string{"bmc"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
 	"internal/setup":      {[]string{"policy"}, []string{"go.yaml.in/yaml/", "github.com/fenced/fenced/configs"}},
 	"internal/event":      {[]string{"reason", "remediate"}, nil},
@@ -69,6 +69,9 @@ var table = map[string]rule{
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup", "golang.org/x/sys/unix"}},
 	"cmd/fenced-login":    {[]string{"login"}, []string{"github.com/coreos/go-systemd/v22/activation"}},
 	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config", "setup", "support"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
+
+	"internal/k8swatch/client": {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
+	"internal/k8swatch/write":  {[]string{"k8swatch/client", "policy", "remediate", "manifest", "bmc", "request", "event", "escalate"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 
 	"internal/state/boltstore": {[]string{"state"}, []string{"go.etcd.io/bbolt"}},
 	"internal/state/etcdstore": {[]string{"state", "suspend"}, []string{"go.etcd.io/etcd/", "go.uber.org/zap"}},

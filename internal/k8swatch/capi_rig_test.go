@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -181,12 +182,11 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 		}
 		u, err := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).Get(ctx, b.machine, metav1.GetOptions{})
 		require.NoError(t, err)
-		for which := range conditionPathsOf(u.GetAPIVersion()) {
-			list := conditionPathsOf(u.GetAPIVersion()).read(u, which)
+		for which, list := range conditionsOf(u) {
 			assert.Equal(t, "False", list.status("HealthCheckSucceeded"))
 			assert.Equal(t, "False", list.status("OwnerRemediated"))
 			assert.Equal(t, "True", list.status("InfrastructureReady"), "what others wrote stays")
-			_, cond := list.find("OwnerRemediated")
+			cond := list.find("OwnerRemediated")
 			assert.Equal(t, "WaitingForRemediation", cond["reason"])
 			assert.Equal(t, which == severe, cond["severity"] != nil)
 		}
@@ -204,7 +204,7 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 // servedAt makes a Cluster that does not run know where the Cluster API is.
 func servedAt(k *Cluster, version string) {
 	for _, s := range k.manage.watched() {
-		if s.group == clusterGroup {
+		if s.Group == client.ClusterGroup {
 			s.gvr.Version = version
 		}
 	}
@@ -261,10 +261,9 @@ func TestVerdictsAreWritten(t *testing.T) {
 		conditionsNow := func() (status, why [2]string) {
 			u, err := machines.Get(ctx, b.machine, metav1.GetOptions{})
 			require.NoError(t, err)
-			for which := range conditionPathsOf(u.GetAPIVersion()) {
-				list := conditionPathsOf(u.GetAPIVersion()).read(u, which)
-				_, found := list.find(checkSucceeded)
-				status[which] = list.status(checkSucceeded)
+			for which, list := range conditionsOf(u) {
+				found := list.find("HealthCheckSucceeded")
+				status[which] = list.status("HealthCheckSucceeded")
 				why[which], _ = found["reason"].(string)
 				assert.Equal(t, "True", list.status("InfrastructureReady"), "what others wrote stays")
 			}
@@ -329,8 +328,8 @@ func TestStatusOfAClusterAPICheck(t *testing.T) {
 			Targets: []policy.TargetReport{{Machine: rig.Namespace + "/b"}, {Machine: rig.Namespace + "/a", Verdict: policy.Healthy}, {Verdict: policy.Skipped}},
 		}
 		checkStatusWrites(t, k, r, read, func(u *unstructured.Unstructured, allowed string) {
-			for which := range conditionPathsOf(u.GetAPIVersion()) {
-				assert.Equal(t, allowed, conditionPathsOf(u.GetAPIVersion()).read(u, which).status("RemediationAllowed"))
+			for _, list := range conditionsOf(u) {
+				assert.Equal(t, allowed, list.status("RemediationAllowed"))
 			}
 			targets, _, err := unstructured.NestedStringSlice(u.Object, "status", "targets")
 			require.NoError(t, err)

@@ -3,10 +3,12 @@ package k8swatch
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/request"
@@ -107,7 +109,7 @@ func convertMachine(decode func(map[string]any) (policy.Machine, error)) func(an
 // withoutMarks removes fenced's own marks from interned annotations: no rule reads them, and
 // they must cause no evaluation.
 func withoutMarks(annotations map[string]string) map[string]string {
-	for _, key := range markKeys {
+	for _, key := range client.MarkKeys {
 		delete(annotations, key)
 	}
 	if len(annotations) == 0 {
@@ -140,7 +142,7 @@ func (c Config) convertRequest(apart bool) func(any) (any, error) {
 		if p := q.Power; p != nil {
 			p.ReadyNodes = p.ReadyNodes && c.RemediateReadyNodes
 			by, ours := strings.CutPrefix(p.HeldBy, c.requestHolder())
-			if run, named := strings.CutPrefix(by, heldFor); ours && named {
+			if run, named := strings.CutPrefix(by, client.HeldFor); ours && named {
 				p.HeldFor, p.HeldMachine = request.ParseHolder(run)
 			}
 			p.HasFinalizer, p.FinalizerElsewhere = p.HasFinalizer && ours, p.HasFinalizer && !ours
@@ -149,13 +151,22 @@ func (c Config) convertRequest(apart bool) func(any) (any, error) {
 	})
 }
 
+// decodeRequest decodes a request as the view does.
+func (c Config) decodeRequest(u *unstructured.Unstructured, onManagementAPI bool) (*policy.Request, error) {
+	found, err := c.convertRequest(onManagementAPI)(u)
+	if err != nil {
+		return nil, err
+	}
+	return found.(*policy.Request), nil
+}
+
 // ruleAnnotations returns the few annotations of a Node that a rule reads: those
 // of medik8s, and those in which OpenShift records the current and the desired
 // configuration.
 func ruleAnnotations(annotations map[string]string) map[string]string {
 	var kept map[string]string
 	for k, v := range annotations {
-		if strings.HasPrefix(k, medik8sGroup+"/") || strings.HasPrefix(k, "machineconfiguration.openshift.io/") {
+		if strings.HasPrefix(k, client.Medik8sGroup+"/") || strings.HasPrefix(k, "machineconfiguration.openshift.io/") {
 			if kept == nil {
 				kept = map[string]string{}
 			}
@@ -194,4 +205,51 @@ func convertUpgrade(obj any) (any, error) {
 // Invalid.
 func checkConverter(decode func(map[string]any) policy.Check) func(any) (any, error) {
 	return converter(func(fields map[string]any) (policy.Check, error) { return decode(fields), nil })
+}
+
+// interned keeps one copy of each text that many objects share: label keys,
+// condition types, zones. With 100,000 Nodes these are most of the memory.
+var interned = struct {
+	mu    sync.Mutex
+	texts map[string]string
+}{texts: map[string]string{}}
+
+const (
+	maxInterned     = 1 << 14 // then the map is cleared
+	maxInternedSize = 128
+)
+
+// intern returns the shared copy of a text.
+func intern(s string) string {
+	if len(s) == 0 || len(s) > maxInternedSize {
+		return s
+	}
+	interned.mu.Lock()
+	defer interned.mu.Unlock()
+	if known, ok := interned.texts[s]; ok {
+		return known
+	}
+	if len(interned.texts) >= maxInterned {
+		clear(interned.texts)
+	}
+	interned.texts[s] = s
+	return s
+}
+
+// lastApplied is kubectl's copy of a whole object.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// internMap shares keys and values of labels or annotations.
+func internMap(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return nil
+	}
+	shared := make(map[string]string, len(m))
+	for k, v := range m {
+		if k == lastApplied {
+			continue
+		}
+		shared[intern(k)] = intern(v)
+	}
+	return shared
 }

@@ -3,6 +3,7 @@ package k8swatch
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,8 +17,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -28,9 +32,9 @@ var aRun = remediate.Run{
 
 func TestAPIServerSaysNotFound(t *testing.T) {
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/api/v1/namespaces/"+identityNamespace {
+		if r.URL.Path == "/api/v1/namespaces/"+client.IdentityNamespace {
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": identityNamespace, "uid": "c", "resourceVersion": "1"}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": client.IdentityNamespace, "uid": "c", "resourceVersion": "1"}})
 			return
 		}
 		status(w, 404, "NotFound", path.Base(r.URL.Path))
@@ -54,14 +58,11 @@ func TestKubeconfigThatChangesDuringALookIsNoAnswer(t *testing.T) {
 	var c *Cluster
 	c = served(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/nodes/n1" {
-			c.work.mu.Lock()
-			again := *c.work.clients
-			c.work.clients = &again
-			c.work.mu.Unlock()
+			assert.NoError(t, c.work.Connect())
 		}
-		if r.URL.Path == "/api/v1/namespaces/"+identityNamespace {
+		if r.URL.Path == "/api/v1/namespaces/"+client.IdentityNamespace {
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": identityNamespace, "uid": "c", "resourceVersion": "1"}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": client.IdentityNamespace, "uid": "c", "resourceVersion": "1"}})
 			return
 		}
 		status(w, 404, "NotFound", path.Base(r.URL.Path))
@@ -156,14 +157,14 @@ func TestAnswerWithoutEndIsRefused(t *testing.T) {
 	c := served(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		chunk := []byte(strings.Repeat(" ", 1<<20))
-		for range maxBody>>20 + 2 {
+		for range client.MaxBody>>20 + 2 {
 			if _, err := w.Write(chunk); err != nil {
 				return
 			}
 		}
 	})
 	_, _, err := c.Backup(t.Context(), aRun.Target)
-	assert.ErrorIs(t, err, errBodyTooLarge)
+	assert.ErrorIs(t, err, client.ErrBodyTooLarge)
 }
 
 func TestBadKubeconfig(t *testing.T) {
@@ -206,14 +207,16 @@ func TestChangedKubeconfigThatEverybodyMayWriteIsNotTakenUp(t *testing.T) {
 	answer := func(n *atomic.Int32) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { n.Add(1); status(w, 503, "ServiceUnavailable", "") }
 	}
-	c := served(t, answer(&before))
-	c.cfg.Guard = func(path string) error {
+	first := httptest.NewServer(answer(&before))
+	defer first.Close()
+	c, err := New(Config{Name: "test", Kubeconfig: kubeconfigFor(t, first.URL), FreshEvery: time.Second, Guard: func(path string) error {
 		err := config.CheckGuarded(path)
 		if err != nil {
 			refused.Add(1)
 		}
 		return err
-	}
+	}}, zap.NewNop())
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
@@ -250,4 +253,58 @@ func TestActRefusesWithoutTheUIDDecidedOn(t *testing.T) { // I2
 	assert.Error(t, c.Act(ctx, nameless, remediate.ClearRequest, nil, remediate.Backup{}))
 	assert.Error(t, c.Act(ctx, aRun, remediate.SendOff, nil, remediate.Backup{}))
 	assert.Zero(t, requests.Load(), "nothing may reach the API server")
+}
+
+// The look on which an Off is decided compares the clocks, too. // I16
+func TestLookSeesAClockThatWasSet(t *testing.T) {
+	c := served(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(-10*time.Minute).UTC().Format(http.TimeFormat))
+		status(w, http.StatusNotFound, "NotFound", "n")
+	})
+	assert.False(t, c.View().SkewKnown)
+	c.Look(t.Context(), aRun, nil)
+	v := c.View()
+	assert.True(t, v.SkewKnown)
+	assert.InDelta(t, -10*time.Minute, v.Skew, float64(2*time.Second))
+}
+
+// A password in the URL of the server is in no error of the look at it either. // I25
+func TestServerWithAPassword(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kc")
+	for _, server := range []string{"https://root:Canary-4711@127.0.0.1:1", "https://root:Canary-4711@127.0.0.1:port"} {
+		require.NoError(t, os.WriteFile(path, []byte("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '"+server+
+			"'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\nusers: []\n"), 0o600))
+		c, err := New(Config{Name: "prod", Kubeconfig: path, StoreID: "x", FreshEvery: time.Second}, zap.NewNop())
+		if err == nil {
+			_, err = TakeSurvey(t.Context(), c, "fenced")
+		}
+		require.ErrorContains(t, err, "127.0.0.1:")
+		require.NotContains(t, err.Error(), "Canary")
+	}
+}
+
+// A kubelet that writes times beyond the calendar into its Node and its Lease keeps no run from being saved.
+func TestTimesOfAKubeletAreJSON(t *testing.T) {
+	t.Parallel()
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/leases/n") {
+			status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"n","namespace":"kube-node-lease","resourceVersion":"1","uid":"u"},
+			"spec":{"holderIdentity":"n","leaseDurationSeconds":40,"renewTime":"9999-12-31T23:59:59.000000-12:00"}}`)
+	})
+	l := c.Look(t.Context(), remediate.Run{Target: remediate.Target{Node: "n"}}, nil)
+	require.True(t, l.Seen.Lease.Known)
+	require.Equal(t, "1", l.Seen.Lease.ResourceVersion)
+	l.Seen.Lease.RenewTime = l.Seen.Lease.RenewTime.UTC()
+	_, err := json.Marshal(l.Seen.Lease)
+	require.NoError(t, err)
+	for _, year := range []int{-5000, 0, 1, 2026, 9999, 10000, 290000} { // protobuf holds more than JSON
+		at := metav1.NewTime(time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC))
+		n := policyNode(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "Unknown", LastTransitionTime: at}}}})
+		_, err := json.Marshal(n.Conditions[0].LastTransition.UTC())
+		assert.NoError(t, err, year)
+	}
 }

@@ -6,9 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/fenced/fenced/internal/k8swatch/client"
 )
 
 // outageAfter is the length of an outage after which a quiet period
@@ -80,7 +83,7 @@ func (c *Cluster) View() View {
 func (c *Cluster) skew() (worst time.Duration, known bool) {
 	known, now := true, time.Now()
 	for _, s := range c.sides() {
-		skew, measured := s.clock.current(now)
+		skew, measured := s.Skew(now)
 		if known = known && measured; skew.Abs() > worst.Abs() {
 			worst = skew
 		}
@@ -101,7 +104,7 @@ func (c *Cluster) proven() (oldest time.Time, problem string) {
 				wrong = s.whyUnread(wrong)
 			}
 			if problem == "" && wrong != "" {
-				problem = "watch " + s.kind + c.label(side) + ": " + wrong
+				problem = "watch " + s.Kind + c.label(side) + ": " + wrong
 			}
 			if !unread && (first || at.Before(oldest)) {
 				oldest, first = at, false
@@ -116,7 +119,7 @@ func (c *Cluster) proven() (oldest time.Time, problem string) {
 // be told that nobody carries it out.
 func (s *store) whyUnread(wrong string) string {
 	switch waits := time.Since(s.added); {
-	case !s.side.c.cfg.carriesOut(schema.GroupKind{Group: s.group, Kind: s.kind}):
+	case !s.side.c.cfg.carriesOut(schema.GroupKind{Group: s.Group, Kind: s.Kind}):
 		return ""
 	case wrong == "" && waits > outageAfter:
 		return "not read for " + waits.Round(time.Second).String()
@@ -129,7 +132,7 @@ func (c *Cluster) label(s *side) string {
 	if c.work == c.manage {
 		return ""
 	}
-	return " on the " + s.name + " API"
+	return " on the " + s.Name + " API"
 }
 
 // keepFresh compares the view with the API server periodically, and after each
@@ -139,7 +142,7 @@ func (s *side) keepFresh(ctx context.Context, startOver func()) {
 	defer tick.Stop()
 	for {
 		if s.readAllFresh(ctx) {
-			s.log.Warn("the API went back in time; all objects are listed again")
+			s.Log.Warn("the API went back in time; all objects are listed again")
 			s.rewind()
 			startOver()
 			return
@@ -173,17 +176,17 @@ func (s *side) readAllFresh(ctx context.Context) (back bool) {
 // is the state of the API server: a view that reaches it is proven to be as new
 // as this read. back means that the API is at an older version than the view.
 func (s *side) readFresh(ctx context.Context, st *store) (back bool) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	before := st.version()
 	sent := time.Now()
-	list, err := st.list(ctx, s.api(), metav1.ListOptions{Limit: 1}) // no resourceVersion: a quorum read
+	list, err := st.list(ctx, s.API(), metav1.ListOptions{Limit: 1}) // no resourceVersion: a quorum read
 	if err != nil {
 		return false
 	}
 	at, err := listRevision(list)
 	if err != nil {
-		st.fail(fmt.Sprintf("read one %s: %s", st.kind, err))
+		st.fail(fmt.Sprintf("read one %s: %s", st.Kind, err))
 		return false
 	}
 	if at < before {
@@ -235,4 +238,113 @@ func (s *side) rewind() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.good, f.start, f.rewound = time.Time{}, time.Now(), true
+}
+
+// freshRead is one uncached read: at this time the API server was at this
+// version.
+type freshRead struct {
+	at       time.Time
+	revision uint64
+}
+
+// maxFreshReads limits the reads that a stuck watch leaves unproven. The oldest
+// are kept, because they are proven first.
+const maxFreshReads = 32
+
+// noteRead records a read that the view must reach.
+func (s *store) noteRead(a freshRead) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.asked) < maxFreshReads {
+		s.asked = append(s.asked, a)
+	}
+	s.updateProven()
+}
+
+// updateProven records the newest read that the view has reached; s.mu is held.
+func (s *store) updateProven() {
+	if !s.synced {
+		return
+	}
+	left := s.asked[:0]
+	for _, a := range s.asked {
+		switch {
+		case a.revision > s.reached:
+			left = append(left, a)
+		case a.at.After(s.proven):
+			s.proven, s.problem = a.at, ""
+		}
+	}
+	s.asked = left
+}
+
+// UpdateResourceVersion implements cache.ResourceVersionUpdater: every event up
+// to this version has been received. Bookmarks advance it while nothing changes.
+func (s *store) UpdateResourceVersion(version string) {
+	at, err := revision(version)
+	s.mu.Lock()
+	if err != nil {
+		s.problem = err.Error()
+	} else {
+		s.reached = at
+		s.updateProven()
+	}
+	s.mu.Unlock()
+	s.notifyProgress()
+}
+
+// version is the version that the view has reached; 0 before the first list.
+func (s *store) version() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reached
+}
+
+// state returns when the store was last proven fresh, and the problem.
+func (s *store) state() (proven time.Time, problem string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.synced {
+		return time.Time{}, s.problem
+	}
+	return s.proven, s.problem
+}
+
+// noteNotInstalled records that the cluster did not have this kind at that time:
+// an answer as fresh as any. If the kind was served until then, a quiet period
+// starts, because somebody may be changing the API. // I16
+func (s *store) noteNotInstalled(asked time.Time) {
+	s.mu.Lock()
+	if s.reached > 0 || len(s.items) > 0 {
+		s.side.c.fresh.markOutage(time.Now()) // before the removals are journaled
+	}
+	news := s.clear() || !s.synced
+	s.synced, s.reached, s.asked, s.problem = true, 0, nil, ""
+	if asked.After(s.proven) {
+		s.proven = asked
+	}
+	s.mu.Unlock()
+	if news {
+		s.notifyChange()
+	}
+	s.notifyProgress()
+}
+
+// rewind discards how fresh the content is, not the content.
+func (s *store) rewind() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.synced, s.reached, s.asked, s.proven = false, 0, nil, time.Time{}
+	s.problem = "the API went back in time"
+}
+
+// fail records why a request failed; it is logged once.
+func (s *store) fail(problem string) {
+	s.mu.Lock()
+	news := s.problem == ""
+	s.problem = problem
+	s.mu.Unlock()
+	if news {
+		s.log.Warn("the view of the cluster cannot be refreshed", zap.String("kind", s.Kind), zap.String("problem", problem))
+	}
 }

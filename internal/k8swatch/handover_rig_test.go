@@ -50,7 +50,7 @@ func TestHandovers(t *testing.T) {
 		t.Helper()
 		require.NoError(t, c.Apply(ctx, []byte("apiVersion: "+from.APIVersion+"\nkind: "+from.Kind+"\nmetadata: {name: "+from.Name+", namespace: "+rig.Namespace+"}\nspec: "+spec+"\n")))
 	}
-	make(`{template: {metadata: {labels: {own: "1"}}, spec: {mode: ` + strings.Repeat("x", maxTemplate) + `}}}`)
+	make(`{template: {metadata: {labels: {own: "1"}}, spec: {mode: ` + strings.Repeat("x", 256<<10) + `}}}`)
 	missing("have not been read: not yet")
 	k.requests.mu.Lock()
 	k.requests.ready[schema.GroupKind{Group: rebootGVR.Group, Kind: "SelfNodeRemediation"}] = true

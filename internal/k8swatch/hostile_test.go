@@ -2,9 +2,8 @@ package k8swatch
 
 import (
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
+	"net/http/httptest"
 	"path"
 	"strings"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -105,31 +105,6 @@ func TestImpostorOfTheAPIServerIsNoView(t *testing.T) { // I16
 	}
 }
 
-// An object is read up to a bound that no real one reaches; a list's is larger.
-func TestAnswersAreBounded(t *testing.T) {
-	for name, c := range map[string]struct {
-		request url.Values
-		want    int64
-	}{
-		"object":       {nil, maxObject},
-		"list":         {url.Values{"limit": {"500"}}, maxBody},
-		"failed watch": {url.Values{"watch": {"true"}}, maxObject},
-	} {
-		body := strings.NewReader(strings.Repeat("x", int(c.want)+1))
-		g := limitedTransport{next: roundTrip(func(r *http.Request) *http.Response {
-			return &http.Response{StatusCode: http.StatusForbidden, Body: io.NopCloser(body), Request: r}
-		}), clock: &offset{}}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://h/?"+c.request.Encode(), nil)
-		require.NoError(t, err)
-		resp, err := g.RoundTrip(r)
-		require.NoError(t, err, name)
-		n, err := io.Copy(io.Discard, resp.Body)
-		assert.ErrorIs(t, err, errBodyTooLarge, name)
-		assert.LessOrEqual(t, n, c.want, name)
-		require.NoError(t, resp.Body.Close())
-	}
-}
-
 // A list that never ends is given up, and what was read of it is not the view.
 func TestListWithoutEndIsGivenUp(t *testing.T) {
 	t.Parallel()
@@ -173,4 +148,111 @@ func TestNameThatIsAPathIsNotFollowed(t *testing.T) {
 		assert.Equal(t, remediate.CannotTell, l.Seen.PowerLock, name)
 	}
 	assert.Zero(t, asked.Load())
+}
+
+// A redirect leads our token to nobody, whatever was asked for.
+func TestTokenDoesNotFollowARedirect(t *testing.T) {
+	var met atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		met.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1","uid":"u1","resourceVersion":"1"}}`))
+	}))
+	t.Cleanup(other.Close)
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		c := served(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+r.URL.RequestURI(), code) })
+		l := c.Look(t.Context(), aRun, [][]byte{})
+		assert.Error(t, l.Err)
+		assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
+		_, _, err := c.Backup(t.Context(), aRun.Target)
+		assert.Error(t, err)
+		for _, a := range []remediate.Action{remediate.SetPowerLock, remediate.IsolateNode, remediate.ClearRequest, remediate.DeleteTargetMachine} {
+			assert.Error(t, c.Act(t.Context(), aRun, a, nil, remediate.Backup{UID: "u1", ResourceVersion: "1"}), "%s", a)
+		}
+		stop := running(t, c)
+		time.Sleep(300 * time.Millisecond)
+		stop()
+	}
+	assert.Zero(t, met.Load())
+}
+
+// endless answers every request with a beginning, and then with more and more of the
+// same until the client goes away.
+func endless(begin, more string, sent *atomic.Int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if _, err := w.Write([]byte(begin)); err != nil {
+			return
+		}
+		one := int64(0)
+		for chunk := []byte(strings.Repeat(more, 64<<10/len(more))); ; {
+			n, err := w.Write(chunk)
+			if one += int64(n); one > sent.Load() {
+				sent.Store(one)
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+// slack is more than what lies in the buffers between a server and a client: those of the kernel
+// alone hold up to 40 MiB.
+const slack = 64 << 20
+
+// What never ends is read up to a bound, and says nothing.
+func TestEndlessAnswersEnd(t *testing.T) {
+	for name, body := range map[string][2]string{
+		"white space":    {"", " "},
+		"text":           {`{"kind":"Node","apiVersion":"v1","metadata":{"name":"`, "n"},
+		"a list":         {`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{}`, ",{}"},
+		"an error page":  {`<html>`, "<br>"},
+		"nested objects": {``, `{"a":`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent atomic.Int64
+			c := served(t, endless(body[0], body[1], &sent))
+			began := time.Now()
+			_, _, err := c.Backup(t.Context(), aRun.Target)
+			assert.Error(t, err)
+			assert.LessOrEqual(t, sent.Load(), int64(client.MaxObject+slack))
+			run := aRun
+			run.Step = remediate.PowerOn
+			l := c.Look(t.Context(), run, [][]byte{})
+			require.Error(t, l.Err)
+			assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
+			assert.Equal(t, remediate.CannotTell, l.Seen.PodsGone)
+			assert.LessOrEqual(t, sent.Load(), int64(client.MaxBody+slack))
+			assert.Less(t, time.Since(began), 9*client.RequestTimeout, "it ends")
+		})
+	}
+}
+
+// A frame of a watch that never ends is given up, too, and is no view.
+func TestEndlessFrameOfAWatchEnds(t *testing.T) {
+	var sent atomic.Int64
+	givenUp := make(chan struct{}, 1)
+	frame := endless(`{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"`, "n", &sent)
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("watch") != "" {
+			frame(w, r)
+			select {
+			case givenUp <- struct{}{}:
+			default:
+			}
+			return
+		}
+		status(w, 404, "NotFound", "x")
+	})
+	stop := running(t, c)
+	select {
+	case <-givenUp:
+	case <-time.After(time.Minute):
+		assert.Fail(t, "the watch was not given up")
+	}
+	stop()
+	assert.LessOrEqual(t, sent.Load(), int64(client.MaxObject+slack))
+	assert.False(t, c.View().Synced)
+	assert.Empty(t, c.Changes())
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -41,7 +42,7 @@ func (l *looker) leader(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if groupOf(t.MachineAPI) == clusterGroup {
+	if client.GroupOf(t.MachineAPI) == client.ClusterGroup {
 		for i := range checks {
 			if checks[i].Template == nil { // its own manager marks the Machine
 				return l.managerNow(ctx, clusterAPILeader)
@@ -61,8 +62,8 @@ func (l *looker) mirrorRival(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	namespace, name, _ := strings.Cut(n.OpenShiftMachine, "/")
-	u, err := l.c.machine(ctx, remediate.Target{Namespace: namespace, Machine: name, MachineAPI: policy.OpenShiftMachineAPI})
-	if isGone(err, name) || mayBeUnserved(err) && l.c.work.isNotServed(ctx, &source{kind: "Machine", group: machineGroup, resource: machineGVR.Resource}) {
+	u, err := l.c.servers.Machine(ctx, remediate.Target{Namespace: namespace, Machine: name, MachineAPI: policy.OpenShiftMachineAPI})
+	if client.IsGone(err, name) || client.MayBeUnserved(err) && l.c.work.IsNotServed(ctx, client.Resource{Kind: "Machine", Group: client.MachineGroup, Plural: client.MachineGVR.Resource}) {
 		return "", nil
 	}
 	var m policy.Machine
@@ -135,7 +136,7 @@ func askedOfController(m *policy.Machine, checks []policy.Check) (deletes, annot
 		switch c := &checks[i]; {
 		case c.Strategy == policy.PowerCycleHosts && m.Phase != "Failed":
 			annotates = true
-		case !isHandledByFenced(c):
+		case !client.IsHandledByFenced(c):
 			deletes = true
 		}
 	}
@@ -175,14 +176,14 @@ var leaderNamespaces = map[string][]string{
 
 // leaders says which other controllers are alive, by their leader Leases.
 type leaders struct {
-	leases     *leaseClock
+	leases     *client.LeaseClock
 	namespaces []string // that the administrator names
 	log        *zap.Logger
 	told       sync.Map // when the log last had the Leases of a name that do not count
 }
 
 // in names the leader of a manager, by the name of its Lease.
-func (c *leaders) in(ctx context.Context, cl *clients, name string) (string, error) {
+func (c *leaders) in(ctx context.Context, cl *client.Conn, name string) (string, error) {
 	namespaces := slices.Concat(leaderNamespaces[name], c.namespaces)
 	found := make([]string, len(namespaces))
 	errs := make([]error, len(namespaces))
@@ -192,7 +193,7 @@ func (c *leaders) in(ctx context.Context, cl *clients, name string) (string, err
 			leases, server, err := leasesNamed(ctx, cl, namespace, name)
 			errs[i] = err
 			for j := range leases {
-				found[i] = c.leases.holderOf(&leases[j], longestLeadership, server, time.Now())
+				found[i] = c.leases.HolderOf(&leases[j], client.LongestLeadership, server, time.Now())
 			}
 		})
 	}
@@ -211,7 +212,7 @@ const (
 
 // tellElsewhere logs now and then where a Lease is held that does not count: a manager that its administrator installed
 // there acts beside fenced until the namespace is named.
-func (c *leaders) tellElsewhere(ctx context.Context, cl *clients, name string) {
+func (c *leaders) tellElsewhere(ctx context.Context, cl *client.Conn, name string) {
 	now := time.Now()
 	if last, told := c.told.Swap(name, now); told && now.Sub(last.(time.Time)) < tellElsewhereEvery {
 		c.told.Store(name, last)
@@ -224,7 +225,7 @@ func (c *leaders) tellElsewhere(ctx context.Context, cl *clients, name string) {
 }
 
 // elsewhere names in which other namespaces Leases of this name have a holder. They do not count.
-func (c *leaders) elsewhere(ctx context.Context, cl *clients, name string) ([]string, error) {
+func (c *leaders) elsewhere(ctx context.Context, cl *client.Conn, name string) ([]string, error) {
 	counting := slices.Concat(leaderNamespaces[name], c.namespaces)
 	leases, _, err := leasesNamed(ctx, cl, metav1.NamespaceAll, name)
 	var found []string
@@ -237,27 +238,53 @@ func (c *leaders) elsewhere(ctx context.Context, cl *clients, name string) ([]st
 }
 
 // leasesNamed returns the Leases of a name in one namespace or, for some of them, in all. server is the API server's time.
-func leasesNamed(ctx context.Context, cl *clients, namespace, name string) (leases []coordinationv1.Lease, server time.Time, err error) {
-	ctx, clock := withClock(ctx)
-	list, err := cl.typed.Leases(namespace).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: pageSize,
+func leasesNamed(ctx context.Context, cl *client.Conn, namespace, name string) (leases []coordinationv1.Lease, server time.Time, err error) {
+	ctx, clock := client.WithClock(ctx)
+	list, err := cl.Typed.Leases(namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), Limit: client.PageSize,
 	})
-	if err = checkList(list, err); err != nil {
+	if err = client.CheckList(list, err); err != nil {
 		return nil, time.Time{}, fmt.Errorf("list the Leases %s: %w", name, err)
 	}
-	return list.Items, clock.now(time.Now()), nil
+	return list.Items, clock.Now(time.Now()), nil
 }
 
 // at names the current holder of a Lease, in a sentence; "" if there is none.
-func (c *leaders) at(ctx context.Context, cl *clients, namespace, name string) (string, error) {
-	ctx, clock := withClock(ctx)
-	lease, err := cl.lease(ctx, namespace, name)
-	if isGone(err, name) {
+func (c *leaders) at(ctx context.Context, cl *client.Conn, namespace, name string) (string, error) {
+	ctx, clock := client.WithClock(ctx)
+	lease, err := cl.Lease(ctx, namespace, name)
+	if client.IsGone(err, name) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("read Lease %s/%s: %w", namespace, name, err)
 	}
 	now := time.Now()
-	return c.leases.holderOf(lease, longestLeadership, clock.now(now), now), nil
+	return c.leases.HolderOf(lease, client.LongestLeadership, clock.Now(now), now), nil
+}
+
+// nodeCheckLeader is the leader Lease of medik8s' NodeHealthCheck operator.
+const nodeCheckLeader = "e1f13584.medik8s.io"
+
+// ControllerAlive reports whether the controller of checks of this kind is alive in the
+// cluster. While it is, only that controller writes their status. The status of a
+// kind without a controller is not written at all.
+func (c *Cluster) ControllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
+	defer cancel()
+	who, err := "", error(nil)
+	switch client.GroupOf(id.APIVersion) {
+	case client.MachineGroup:
+		who, err = c.leaders.at(ctx, c.work.API(), machineAPINamespace, checkLeader)
+	case client.ClusterGroup:
+		who, err = c.leaders.in(ctx, c.manage.API(), clusterAPILeader)
+	case client.Medik8sGroup:
+		who, err = c.leaders.in(ctx, c.work.API(), nodeCheckLeader)
+	default:
+		return remediate.Yes, nil
+	}
+	if err != nil {
+		return remediate.CannotTell, err
+	}
+	return remediate.Ask(who != ""), nil
 }

@@ -1,15 +1,20 @@
 package k8swatch
 
 import (
+	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -109,9 +114,9 @@ func TestUnreadLeaderIsNoAbsence(t *testing.T) { // I22
 
 func TestWhoAsksUs(t *testing.T) {
 	fence, other := policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate"}, policy.Template{APIVersion: "example.com/v1"}
-	assert.True(t, isHandledByFenced(&policy.Check{Template: &fence}))
-	assert.False(t, isHandledByFenced(&policy.Check{Escalation: []policy.Escalation{{Template: fence}, {Template: other}}}))
-	assert.False(t, isHandledByFenced(&policy.Check{}), "a check without templates asks nobody")
+	assert.True(t, client.IsHandledByFenced(&policy.Check{Template: &fence}))
+	assert.False(t, client.IsHandledByFenced(&policy.Check{Escalation: []policy.Escalation{{Template: fence}, {Template: other}}}))
+	assert.False(t, client.IsHandledByFenced(&policy.Check{}), "a check without templates asks nobody")
 }
 
 func TestUnreadMachineHidesNoCheck(t *testing.T) {
@@ -123,10 +128,10 @@ func TestUnreadMachineHidesNoCheck(t *testing.T) {
 // TestListIsNotBehindTheView: what the view has seen, a list of rivals has seen.
 func TestListIsNotBehindTheView(t *testing.T) {
 	s := &side{stores: []*store{
-		{source: source{kind: "MachineHealthCheck", group: "a.io", namespace: "ns"}, reached: 7},
-		{source: source{kind: "MachineHealthCheck", group: "b.io"}, reached: 8},
-		{source: source{kind: "Machine", group: "a.io"}, reached: 9},
-		{source: source{kind: "MachineHealthCheck", group: "c.io"}},
+		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "a.io"}, namespace: "ns"}, reached: 7},
+		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "b.io"}}, reached: 8},
+		{source: source{Resource: client.Resource{Kind: "Machine", Group: "a.io"}}, reached: 9},
+		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "c.io"}}},
 	}}
 	o := s.notOlder("MachineHealthCheck", "a.io", "ns")
 	assert.Equal(t, "7", o.ResourceVersion)
@@ -134,4 +139,55 @@ func TestListIsNotBehindTheView(t *testing.T) {
 	assert.Equal(t, "8", s.notOlder("MachineHealthCheck", "b.io", "ns").ResourceVersion, "a store of all namespaces")
 	assert.Empty(t, s.notOlder("MachineHealthCheck", "a.io", "other").ResourceVersion, "nothing is known of it: as new as can be")
 	assert.Empty(t, s.notOlder("MachineHealthCheck", "c.io", "ns").ResourceVersion, "there is no view yet")
+}
+
+// Anybody may have a Lease of a manager's name in a namespace of their own. It counts where the manager is installed, or where
+// the administrator says that it is, and a refusal names it. // I22
+func TestLeaderCountsOnlyWhereItIsInstalled(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	leases := map[string]*coordinationv1.Lease{}
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/leases") {
+			status(w, http.StatusNotFound, "NotFound", "x")
+			return
+		}
+		_, namespace, _ := strings.Cut(strings.TrimSuffix(r.URL.Path, "/leases"), "/namespaces/")
+		list := coordinationv1.LeaseList{TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"}}
+		list.ResourceVersion = "9"
+		mu.Lock()
+		for ns, l := range leases {
+			if namespace == "" || namespace == ns {
+				list.Items = append(list.Items, *l)
+			}
+		}
+		mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		assert.NoError(t, json.NewEncoder(w).Encode(list))
+	})
+	alive := func() remediate.Answer {
+		got, err := c.ControllerAlive(t.Context(), policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.ClusterAPIV1Beta2})
+		require.NoError(t, err)
+		return got
+	}
+	put := func(namespace string) {
+		holder, now, seconds := "nobody", metav1.NowMicro(), int32(1<<31-1)
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterAPILeader, UID: "u", ResourceVersion: "1"},
+			Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &now, LeaseDurationSeconds: &seconds}}
+		mu.Lock()
+		defer mu.Unlock()
+		leases[namespace] = l
+	}
+	put("tenant")
+	assert.Equal(t, remediate.No, alive(), "a tenant's Lease")
+	found, err := c.leaders.elsewhere(t.Context(), c.manage.API(), clusterAPILeader)
+	require.NoError(t, err)
+	assert.Equal(t, []string{"tenant"}, found, "which is told")
+	c.leaders.namespaces = []string{"tenant"}
+	assert.Equal(t, remediate.Yes, alive(), "the administrator names it")
+	c.leaders.namespaces = nil
+	put("capi-system")
+	who, err := c.leaders.in(t.Context(), c.manage.API(), clusterAPILeader)
+	require.NoError(t, err)
+	assert.Equal(t, "nobody holds the Lease capi-system/"+clusterAPILeader, who)
 }

@@ -10,7 +10,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -42,7 +45,7 @@ type Look struct {
 // looker reads the parts of a Look in parallel.
 type looker struct {
 	c            *Cluster
-	work, manage *clients
+	work, manage *client.Conn
 	run          remediate.Run
 
 	mu   sync.Mutex // guards errs and the name of another remediator; each other field has one writer
@@ -67,10 +70,10 @@ type looker struct {
 // Leases of a run, without any cache. What cannot be read stays unknown; a 404 of
 // the API server is an answer. nil backups mean that they could not be read.
 func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte) Look {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
-	l := &looker{c: c, work: c.work.api(), manage: c.manage.api(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
-	l.medik8sLeases = sync.OnceValues(func() (bool, error) { return c.hasMedik8sLeases(ctx) })
+	l := &looker{c: c, work: c.work.API(), manage: c.manage.API(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
+	l.medik8sLeases = sync.OnceValues(func() (bool, error) { return c.HasLeases(ctx) })
 	var g sync.WaitGroup
 	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate, l.request, l.identity, l.managementIdentity} {
 		g.Go(func() { l.addError(read(ctx)) })
@@ -86,7 +89,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	g.Wait()
 	l.powerOwner()
 	l.replaceable()
-	if l.work != c.work.api() || l.manage != c.manage.api() { // the reads may be of two clusters // I27
+	if l.work != c.work.API() || l.manage != c.manage.API() { // the reads may be of two clusters // I27
 		l.look.Seen.ClusterUID, l.look.Seen.ManagementUID = "", ""
 		l.addError(errors.New("a kubeconfig changed during the look"))
 	}
@@ -123,14 +126,14 @@ func (l *looker) managementIdentity(ctx context.Context) (err error) {
 
 // sameCluster reads the identity of a cluster. An error says that it is not the one in which the run began.
 func (l *looker) sameCluster(ctx context.Context, s *side, began string) (uid string, err error) {
-	uid, err = readShared(ctx, l.c.shared, s.name+" namespace "+identityNamespace, func(ctx context.Context) (string, error) {
-		return identityOf(ctx, s.api())
+	uid, err = client.ReadShared(ctx, l.c.shared, s.Name+" namespace "+client.IdentityNamespace, func(ctx context.Context) (string, error) {
+		return s.API().Identity(ctx)
 	})
 	switch {
 	case apierrors.IsForbidden(err):
 		return "", fmt.Errorf("%w (apply rbac.yaml)", err)
 	case err == nil && began != "" && uid != began:
-		err = fmt.Errorf("the run began in the cluster whose Namespace %s has the UID %s, and the kubeconfig leads to the one with %s: point it to the former again", identityNamespace, began, uid)
+		err = fmt.Errorf("the run began in the cluster whose Namespace %s has the UID %s, and the kubeconfig leads to the one with %s: point it to the former again", client.IdentityNamespace, began, uid)
 	}
 	return uid, err
 }
@@ -139,8 +142,8 @@ func (l *looker) node(ctx context.Context) error {
 	if l.run.Target.Node == "" {
 		return nil // lateNode reads it, after the Machine
 	}
-	n, err := l.work.node(ctx, l.run.Target.Node)
-	if isGone(err, l.run.Target.Node) {
+	n, err := l.work.Node(ctx, l.run.Target.Node)
+	if client.IsGone(err, l.run.Target.Node) {
 		l.look.Seen.Node.Exists = remediate.No
 		return nil
 	}
@@ -148,20 +151,11 @@ func (l *looker) node(ctx context.Context) error {
 		return fmt.Errorf("read Node %s: %w", l.run.Target.Node, err)
 	}
 	l.live, l.look.FreshNode = n, policyNode(n)
-	l.look.Seen.Node = seenNode(n)
-	skew, _ := l.c.work.clock.current(time.Now())
+	l.look.Seen.Node = client.ObservedNode(n)
+	skew, _ := l.c.work.Skew(time.Now())
 	l.look.Seen.Node.Created = n.CreationTimestamp.Add(-skew)
 	l.look.Seen.Node.Ready = remediate.Ask(l.look.FreshNode.Ready())
 	return nil
-}
-
-// seenNode is what an observation says about a Node, except whether it is Ready.
-func seenNode(n *corev1.Node) remediate.Node {
-	return remediate.Node{
-		Exists: remediate.Yes, UID: string(n.UID), ResourceVersion: n.ResourceVersion,
-		BootID: n.Status.NodeInfo.BootID, SystemUUID: n.Status.NodeInfo.SystemUUID,
-		Deleting: n.DeletionTimestamp != nil, OutOfService: hasTaint(n.Spec.Taints, outOfService),
-	}
 }
 
 // lateNode reads the Node of a target that had none at the time of the decision.
@@ -186,8 +180,8 @@ func (l *looker) lease(ctx context.Context) error {
 		l.look.Seen.Lease.Known = true
 		return nil
 	}
-	lease, err := l.work.lease(ctx, nodeLeases, l.run.Target.Node)
-	if isGone(err, l.run.Target.Node) {
+	lease, err := l.work.Lease(ctx, nodeLeases, l.run.Target.Node)
+	if client.IsGone(err, l.run.Target.Node) {
 		l.look.Seen.Lease.Known = true
 		return nil
 	}
@@ -217,13 +211,13 @@ func (l *looker) pods(ctx context.Context) error {
 		l.look.Seen.PodsGone = remediate.Yes
 		return nil
 	}
-	bound, more, err := l.work.podsOf(ctx, l.run.Target.Node)
+	bound, more, err := l.work.PodsOf(ctx, l.run.Target.Node)
 	if err != nil {
 		return err
 	}
 	l.look.Seen.PodsGone = remediate.Ask(len(bound) == 0 && !more)
 	if isReleasing(&l.run) {
-		left := slices.ContainsFunc(bound, func(p corev1.Pod) bool { return isReleasable(&p, l.run.Isolation) })
+		left := slices.ContainsFunc(bound, func(p corev1.Pod) bool { return client.IsReleasable(&p, l.run.Isolation) })
 		l.look.Seen.PodsReleased = remediate.Ask(!left && !more)
 	}
 	return nil
@@ -235,11 +229,128 @@ func (l *looker) restored(backups [][]byte) error {
 	if backups == nil || l.live == nil {
 		return nil
 	}
-	s, err := mergeBackups(backups, l.run.Restored, l.live.UID, l.c.never)
+	readBack, all, err := l.c.Restored(l.run, backups, l.live)
 	if err != nil {
 		return err
 	}
-	l.look.Seen.ReadBack = s.on(l.live)
-	l.look.Seen.Restored = remediate.Ask(missing(s, l.live, l.run.Isolation).empty())
+	l.look.Seen.ReadBack, l.look.Seen.Restored = readBack, remediate.Ask(all)
 	return nil
+}
+
+// volumes reads whether VolumeAttachments of the Node are left, for a run that
+// releases them. A right that is missing is no outage of the API, so an error only
+// leaves the answer open; the release itself says what failed.
+func (l *looker) volumes(ctx context.Context) error {
+	if !isReleasing(&l.run) {
+		return nil
+	}
+	if left, err := l.work.AttachmentsOf(ctx, l.run.Target.Node); err == nil {
+		l.look.Seen.VolumesReleased = remediate.Ask(len(left) == 0)
+	}
+	return nil
+}
+
+// isReleasing reports whether the run deletes the pods of its Node in this step.
+func isReleasing(r *remediate.Run) bool {
+	return r.Limits.ReleasePods && r.Step == remediate.PowerOn && r.Abandon == "" && r.Target.Node != ""
+}
+
+// cluster reads the Cluster of the Machine.
+func (l *looker) cluster(ctx context.Context) error {
+	m := l.look.FreshMachine
+	if m == nil || m.Group() != client.ClusterGroup || m.ClusterName == "" {
+		return nil
+	}
+	u, err := client.ReadCustom(ctx, l.c.servers.ClusterResource("clusters", m.Namespace), client.ClusterGroup, m.Namespace, m.ClusterName)
+	if client.IsGone(err, m.ClusterName) {
+		return nil
+	}
+	var found policy.Cluster
+	if err == nil {
+		found, err = manifest.Cluster(u.Object)
+	}
+	if err != nil {
+		return fmt.Errorf("read Cluster %s/%s: %w", m.Namespace, m.ClusterName, err)
+	}
+	l.look.Cluster = &found
+	return nil
+}
+
+// maxMembers is more members than etcd can have.
+const maxMembers = 50
+
+// members reads the members of etcd and their Nodes. // I12
+func (l *looker) members(ctx context.Context) error {
+	if !l.run.ControlPlane {
+		return nil // only needed for a control-plane target
+	}
+	var pods []corev1.Pod
+	for _, s := range policy.PodSpaces {
+		if s.Etcd == "" {
+			continue
+		}
+		list, err := l.work.Pods(ctx, s.Namespace, metav1.ListOptions{LabelSelector: s.Label + "=" + s.Etcd, Limit: maxMembers})
+		if err != nil {
+			return fmt.Errorf("list the etcd Pods of %s: %w", s.Namespace, err)
+		}
+		if list.Continue != "" {
+			return fmt.Errorf("list the etcd Pods of %s: there are more than %d", s.Namespace, maxMembers)
+		}
+		pods = append(pods, list.Items...)
+	}
+	found := make([]policy.Member, len(pods))
+	errs := make([]error, len(pods))
+	var g sync.WaitGroup
+	for i := range pods {
+		g.Go(func() { found[i], errs[i] = l.member(ctx, policyPod(&pods[i])) })
+	}
+	g.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	l.look.Members, l.look.MembersKnown = found, true
+	return nil
+}
+
+// member is healthy if its Pod is Ready on a Ready Node.
+func (l *looker) member(ctx context.Context, p *policy.Pod) (policy.Member, error) {
+	m := policy.Member{Node: p.Node}
+	if p.Node == "" || !p.Ready {
+		return m, nil
+	}
+	n, err := l.work.Node(ctx, p.Node)
+	if client.IsGone(err, p.Node) {
+		return m, nil
+	}
+	if err != nil {
+		return m, fmt.Errorf("read Node %s of an etcd member: %w", p.Node, err)
+	}
+	m.Healthy = policyNode(n).Ready()
+	return m, nil
+}
+
+// apiState summarizes errors: a refusal by the API is different from no answer.
+func apiState(errs []error) remediate.APIState {
+	shut := func(err error) bool { return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) }
+	switch {
+	case len(errs) == 0:
+		return remediate.APIReachable
+	case slices.ContainsFunc(errs, shut):
+		return remediate.APIForbidden
+	}
+	return remediate.APIUnreachable
+}
+
+// Pods lists the pods that are bound to a Node, as namespace/name, with an uncached read. more
+// says that there are others.
+func (c *Cluster) Pods(ctx context.Context, node string) (names []string, more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
+	defer cancel()
+	pods, more, err := c.work.API().PodsOf(ctx, node)
+	for i := range pods {
+		names = append(names, pods[i].Namespace+"/"+pods[i].Name)
+	}
+	return names, more, err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -63,7 +64,7 @@ func TestLookSeesTheTarget(t *testing.T) {
 	assert.Equal(t, remediate.Node{Exists: remediate.Yes, UID: r.Target.NodeUID, ResourceVersion: s.Node.ResourceVersion,
 		BootID: "b1", SystemUUID: "su", Created: s.Node.Created, Ready: remediate.Yes}, s.Node)
 	assert.WithinDuration(t, time.Now(), s.Node.Created, time.Minute)
-	h, err := k.manage.api().bareMetalHost(ctx, r.Target.BareMetalHost)
+	h, err := bareMetalHost(ctx, k.manage.API(), r.Target.BareMetalHost)
 	require.NoError(t, err)
 	assert.Equal(t, h.UID, s.BareMetalHostUID)
 	assert.Equal(t, remediate.Machine{Exists: remediate.Yes, UID: r.Target.MachineUID, Replaceable: remediate.Yes}, s.Machine)
@@ -208,7 +209,7 @@ func TestLookSeesTheRivalsOfOtherChecks(t *testing.T) { // I22
 	assert.Equal(t, remediate.Yes, s.Contested)
 	assert.Contains(t, s.Contender, "pod-y holds the Lease "+rig.Namespace+"/"+checkLeader)
 	copied := func(openShift string) string { // the Machine of the Cluster API has this copy
-		l := &looker{c: k, work: k.work.api(), manage: k.manage.api()}
+		l := &looker{c: k, work: k.work.API(), manage: k.manage.API()}
 		l.look.FreshNode = &policy.Node{Name: r.Target.Node, OpenShiftMachine: openShift}
 		who, err := l.mirrorRival(ctx)
 		require.NoError(t, err)
@@ -244,4 +245,102 @@ func TestLookWithoutRights(t *testing.T) {
 	assert.Equal(t, remediate.APIForbidden, l.Seen.API)
 	assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
 	assert.ErrorContains(t, l.Err, "forbidden")
+}
+
+// A kubeconfig may lead to another cluster with equal names later. // I2, I27
+func TestLookAtAnotherClusterIsNoAnswer(t *testing.T) {
+	c := rigtest.Shared(t)
+	k := dial(t, c)
+	r := bareMetal(t, c, rig.Host{}, rig.Node{SystemUUID: "su", BootID: "b1"})
+	ns, err := c.Client().CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+	require.NoError(t, err)
+	r.Target.ClusterUID = string(ns.UID)
+	assert.Equal(t, string(ns.UID), look(t, k, r).Seen.ClusterUID)
+
+	r.Target.ClusterUID = "of another cluster"
+	l := k.Look(t.Context(), r, nil)
+	require.ErrorContains(t, l.Err, "point it to the former again")
+	assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
+}
+
+// So may that of a separate management cluster: a Machine that another one lacks is not gone. // I2, I27
+func TestLookAtAnotherManagementClusterIsNoAnswer(t *testing.T) {
+	inBothVersions(t, func(t *testing.T, b *blue) {
+		k := watched(t, b.config(t))
+		ns, err := b.manage.Client().CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
+		require.NoError(t, err)
+		l := look(t, k, b.run)
+		require.NoError(t, l.Err)
+		assert.Equal(t, string(ns.UID), l.Seen.ManagementUID)
+		assert.NotEqual(t, l.Seen.ClusterUID, l.Seen.ManagementUID)
+
+		b.run.Target.ManagementUID = "of another cluster"
+		l = k.Look(t.Context(), b.run, nil)
+		require.ErrorContains(t, l.Err, "point it to the former again")
+		assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
+
+		cfg := b.config(t) // without its rights there
+		cfg.Management.Kubeconfig, err = b.manage.Kubeconfig("somebody")
+		require.NoError(t, err)
+		k, err = New(cfg, zap.NewNop())
+		require.NoError(t, err)
+		l = k.Look(t.Context(), b.run, nil)
+		require.ErrorContains(t, l.Err, "apply rbac.yaml")
+		assert.Empty(t, l.Seen.ManagementUID)
+	})
+}
+
+// Each API family's controller is asked on the API where it runs, with no more rights
+// than fenced has there.
+func TestControllerAliveFindsTheController(t *testing.T) {
+	ctx := rigtest.Context(t, 3*time.Minute)
+	manage, work := rigtest.Apart(t, rig.CAPIv1beta2, rig.Metal3)
+	forget(t, manage, "fenced")
+	forget(t, work, "fenced-management")
+	cfg := (&blue{manage: manage, work: work, cluster: "judged"}).config(t)
+	capi, medik8s := rigtest.Name("wherever-capi-runs"), rigtest.Name("wherever-medik8s-runs")
+	cfg.ControllerNamespaces = []string{capi, medik8s}
+	k, err := New(cfg, zap.NewNop())
+	require.NoError(t, err)
+	for _, c := range []struct {
+		id              policy.CheckID
+		at              *rig.ControlPlane
+		namespace, name string
+	}{
+		{policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI}, work, machineAPINamespace, checkLeader},
+		{policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.ClusterAPIV1Beta1}, manage, capi, clusterAPILeader},
+		{policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.ClusterAPIV1Beta2}, manage, capi, clusterAPILeader},
+		{policy.CheckID{Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI}, work, medik8s, nodeCheckLeader},
+	} {
+		judged := func(want remediate.Answer, when string) {
+			t.Helper()
+			got, err := k.ControllerAlive(ctx, c.id)
+			require.NoError(t, err)
+			assert.Equal(t, want, got, c.id.APIVersion+" "+when)
+		}
+		require.NoError(t, c.at.CreateNamespace(ctx, c.namespace))
+		until(t, time.Minute, "the API server knows the rights of fenced", func() bool {
+			_, err := k.ControllerAlive(ctx, c.id)
+			return err == nil
+		})
+		judged(remediate.No, "without a Lease")
+		lease := rig.Lease{Namespace: c.namespace, Name: c.name, Holder: "judge-1", Duration: time.Minute}
+		require.NoError(t, c.at.PutLease(ctx, lease))
+		judged(remediate.Yes, "while its leader lives")
+		lease.Renewed = time.Now().Add(-time.Hour)
+		require.NoError(t, c.at.PutLease(ctx, lease))
+		judged(remediate.No, "when its leader is dead")
+
+		leases := c.at.Client().CoordinationV1().Leases(c.namespace)
+		timeless, err := leases.Get(ctx, c.name, metav1.GetOptions{})
+		require.NoError(t, err)
+		timeless.Spec.RenewTime = nil
+		_, err = leases.Update(ctx, timeless, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		judged(remediate.Yes, "with a holder and no time, while it changes")
+		require.NoError(t, leases.Delete(ctx, c.name, metav1.DeleteOptions{}))
+	}
+	got, err := k.ControllerAlive(ctx, policy.CheckID{Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI})
+	require.NoError(t, err)
+	assert.Equal(t, remediate.Yes, got, "nobody here writes the status of a FencePolicy")
 }

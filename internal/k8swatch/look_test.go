@@ -1,13 +1,24 @@
 package k8swatch
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 	"path"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -50,4 +61,183 @@ func TestNodeLocksThatCannotBeReadMayExist(t *testing.T) {
 		status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
 	})
 	assert.False(t, c.Look(t.Context(), remediate.Run{Target: remediate.Target{Node: "n"}}, nil).NoNodeLocks)
+}
+
+// What is the same for all targets is asked once for those who wait for it, whatever the target.
+func TestSameQuestionsShareOneRequest(t *testing.T) {
+	const many = 20
+	for name, c := range map[string]struct {
+		ask      func(context.Context, *Cluster) error
+		key, got string
+	}{
+		"the checks of a namespace": {
+			ask: func(ctx context.Context, k *Cluster) error {
+				_, err := (&looker{c: k}).checksNow(ctx, false, "ns")
+				return err
+			},
+			key: fmt.Sprintf("checks %s ns", client.CheckGVR), got: `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[]}`,
+		},
+		"the leader of a controller": {
+			ask: func(ctx context.Context, k *Cluster) error {
+				_, err := (&looker{c: k}).readLeader(ctx, checkLeader)
+				return err
+			},
+			key: "leader " + checkLeader,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var requests atomic.Int64
+			k := served(t, func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				if c.got == "" {
+					status(w, http.StatusNotFound, "NotFound", checkLeader)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = fmt.Fprint(w, c.got)
+			})
+			k.shared.Patience = time.Hour
+			var g sync.WaitGroup
+			began, ends := make(chan struct{}), make(chan struct{})
+			g.Go(func() { // a read of somebody who asked before
+				_, err := client.ReadShared(t.Context(), k.shared, c.key, func(context.Context) (string, error) {
+					close(began)
+					<-ends
+					return "", nil
+				})
+				assert.NoError(t, err)
+			})
+			<-began
+			for range many {
+				g.Go(func() { assert.NoError(t, c.ask(t.Context(), k)) })
+			}
+			until(t, time.Minute, "all that ask", func() bool { return k.shared.Waiting(c.key) == many })
+			require.Zero(t, requests.Load())
+			close(ends)
+			g.Wait()
+			assert.EqualValues(t, 1, requests.Load())
+		})
+	}
+}
+
+// More checks of a namespace than a look reads, or larger ones, make no look fail: whoever wrote them would keep all Machines there
+// from being fenced. As one that was not read may ask its own controller, they count while that one is alive.
+func TestTooManyChecksFailNoLook(t *testing.T) { // I22
+	for name, body := range map[string]string{
+		"too many":  `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7","continue":"more"},"items":[]}`,
+		"too large": `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[{"kind":"` + strings.Repeat("x", client.MaxBody) + `"}]}`,
+	} {
+		for _, alive := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", its controller alive ", alive), func(t *testing.T) {
+				c := served(t, func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					switch {
+					case strings.HasSuffix(r.URL.Path, "/machinehealthchecks"):
+						_, _ = fmt.Fprint(w, body)
+					case strings.HasSuffix(r.URL.Path, "/"+checkLeader) && alive:
+						_, _ = fmt.Fprintf(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":%q,"namespace":"openshift-machine-api","uid":"u","resourceVersion":"5"},"spec":{"holderIdentity":"mhc-0","leaseDurationSeconds":120,"renewTime":%q}}`,
+							checkLeader, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+					default:
+						status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+					}
+				})
+				l := &looker{c: c, work: c.work.API(), manage: c.manage.API(), run: remediate.Run{Target: remediate.Target{Namespace: "ns", Machine: "m", MachineAPI: policy.OpenShiftMachineAPI}}}
+				l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m"}
+				l.ahead.checks, l.ahead.checksErr = l.checksNow(t.Context(), false, "ns")
+				who, err := l.leader(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, alive, who != "", who)
+			})
+		}
+	}
+}
+
+// An OpenShift Machine is of the cluster itself; a host of the same name may be on
+// the management API, and is another one.
+func TestHubHasNoHostsOfOpenShiftMachines(t *testing.T) {
+	host, machine := apiObject("BareMetalHost", "h", "1", nil), apiObject("Machine", "m", "1", map[string]any{"providerID": "baremetalhost:///ns/h"})
+	host.SetAPIVersion("metal3.io/v1alpha1")
+	for manage, found := range map[string]bool{"": true, "manage": false} {
+		c, l := newCluster(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: manage}}, zap.NewNop()), policy.NewLedger(policy.Rules{})
+		require.NoError(t, c.storeOf("BareMetalHost").Add(host.DeepCopy()))
+		require.NoError(t, c.storeOf("Machine").Add(machine.DeepCopy()))
+		l.Apply(time.Now(), c.Changes()...)
+		require.True(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m").NamesHost())
+		_, err := l.HostOf(l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"))
+		assert.Equal(t, found, err == nil, err)
+	}
+}
+
+func TestHostInTheWrongPlaceIsForbidden(t *testing.T) { // I8
+	one := newCluster(Config{Kubeconfig: "work"}, zap.NewNop())
+	apart := newCluster(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: "manage"}}, zap.NewNop())
+	for name, c := range map[string]struct {
+		c               *Cluster
+		machineAPI, why string
+		namespace       string // of the host
+	}{
+		"OpenShift's":                       {one, policy.OpenShiftMachineAPI, "", "ns"},
+		"OpenShift's elsewhere":             {one, policy.OpenShiftMachineAPI, "", "hosts"},
+		"OpenShift's of an old record":      {one, "", "", "ns"},
+		"OpenShift's, a hub's host":         {apart, policy.OpenShiftMachineAPI, "is on the management API", "ns"},
+		"OpenShift's of an old record, hub": {apart, "", "is on the management API", "ns"},
+		"the Cluster API's":                 {apart, policy.ClusterAPIV1Beta2, "", "ns"},
+		"the Cluster API's, one API":        {one, policy.ClusterAPIV1Beta1, "", "ns"},
+		"the Cluster API's, a victim's":     {apart, policy.ClusterAPIV1Beta2, "in another namespace than Machine ns/m", "victim"},
+	} {
+		l := &looker{c: c.c, owned: &policy.Host{Namespace: c.namespace, Name: "h", Online: true},
+			run: remediate.Run{Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m", MachineAPI: c.machineAPI, BareMetalHost: c.namespace + "/h"}}}
+		l.powerOwner()
+		if c.why == "" {
+			assert.Empty(t, l.look.Seen.PowerForbidden, name)
+		} else {
+			assert.Contains(t, l.look.Seen.PowerForbidden, c.why, name)
+		}
+	}
+}
+
+// Without a Node, only the consumerRef says that a host is the Machine's. // I8
+func TestHostOfAMachineWithoutANodeNamesIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		target      remediate.Target
+		consumerRef string
+		forbidden   bool
+	}{
+		"its own":                             {remediate.Target{Namespace: "ns", Machine: "m"}, "ns/m", false},
+		"nobody's":                            {remediate.Target{Namespace: "ns", Machine: "m"}, "", true},
+		"another's":                           {remediate.Target{Namespace: "ns", Machine: "m"}, "ns/m-9", true},
+		"nobody's, and the Node is there":     {remediate.Target{Node: "n", Namespace: "ns", Machine: "m"}, "", false},
+		"nobody's, and only hardware is left": {remediate.Target{Node: "n", Namespace: "ns", Machine: "m", ByHardware: true}, "", true},
+	} {
+		l := &looker{c: newCluster(Config{Kubeconfig: "work"}, zap.NewNop()), run: remediate.Run{Target: c.target}, consumer: "ns/m",
+			owned: &policy.Host{Namespace: "ns", Name: "h", Online: true, ConsumerRef: c.consumerRef}}
+		l.powerOwner()
+		assert.Equal(t, c.forbidden, l.look.Seen.PowerForbidden != "", "%s: %s", name, l.look.Seen.PowerForbidden)
+	}
+}
+
+// The API server sends the Pods of the control plane, and no others: a cluster may have millions.
+func TestOnlyPodsOfTheControlPlaneAreWatched(t *testing.T) {
+	watched := map[string]*store{}
+	for _, s := range offline().allStores() {
+		if s.Kind == "Pod" {
+			watched[s.namespace] = s
+		}
+	}
+	require.Len(t, watched, len(policy.PodSpaces))
+	for _, of := range policy.PodSpaces {
+		s := watched[of.Namespace]
+		selector, err := labels.Parse(s.labels)
+		require.NoError(t, err)
+		assert.False(t, selector.Matches(labels.Set{of.Label: "x"}), s.labels)
+		assert.False(t, selector.Matches(labels.Set{}), s.labels)
+		for _, value := range of.Values() {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: "p", Labels: labels.Set{of.Label: value}}, Spec: corev1.PodSpec{NodeName: "n"}}
+			assert.True(t, selector.Matches(labels.Set(pod.Labels)), s.labels)
+			found, err := s.convert(pod)
+			require.NoError(t, err)
+			assert.Equal(t, &policy.Pod{Namespace: of.Namespace, Name: "p", Node: "n", Member: value == of.Etcd}, found)
+		}
+	}
 }

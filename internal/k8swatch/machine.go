@@ -1,58 +1,29 @@
 package k8swatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// groupOf returns the API group of an apiVersion.
-func groupOf(apiVersion string) string {
-	group, _, _ := strings.Cut(apiVersion, "/")
-	return group
-}
-
-// machines returns the resource of a target's Machine. Records of older runs have
-// no API version; they are of OpenShift.
-func (c *Cluster) machines(t remediate.Target) dynamic.ResourceInterface {
-	if groupOf(t.MachineAPI) == clusterGroup {
-		return c.clusterResource("machines", t.Namespace)
-	}
-	return c.work.api().dynamic.Resource(machineGVR).Namespace(t.Namespace)
-}
-
-// machine reads the Machine of a target with an uncached read.
-func (c *Cluster) machine(ctx context.Context, t remediate.Target) (*unstructured.Unstructured, error) {
-	group := machineGroup
-	if groupOf(t.MachineAPI) == clusterGroup {
-		group = clusterGroup
-	}
-	return readCustom(ctx, c.machines(t), group, t.Namespace, t.Machine)
-}
-
-// clusterResource is a resource of the Cluster API at the version that is served
-// now. A run may have started at another.
-func (c *Cluster) clusterResource(resource, namespace string) dynamic.ResourceInterface {
-	return c.manage.api().dynamic.Resource(c.served(resource)).Namespace(namespace)
-}
-
 func (c *Cluster) served(resource string) schema.GroupVersionResource {
 	for _, s := range c.manage.watched() {
-		if s.group == clusterGroup && s.resource == resource {
+		if s.Group == client.ClusterGroup && s.Plural == resource {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.gvr
 		}
 	}
-	return clusterGVR(resource)
+	return client.ClusterGVR(resource)
 }
 
 func (l *looker) machine(ctx context.Context) error {
@@ -61,8 +32,8 @@ func (l *looker) machine(ctx context.Context) error {
 		l.look.Seen.Machine.Exists = remediate.No
 		return nil
 	}
-	u, err := l.c.machine(ctx, t)
-	if isGone(err, t.Machine) {
+	u, err := l.c.servers.Machine(ctx, t)
+	if client.IsGone(err, t.Machine) {
 		l.look.Seen.Machine.Exists = remediate.No
 		return nil
 	}
@@ -76,7 +47,7 @@ func (l *looker) machine(ctx context.Context) error {
 	l.look.FreshMachine, l.consumer = &m, m.Consumer()
 	l.look.Seen.Machine = remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting,
 		Requested: m.ExternalRemediationRequested,
-		Marked:    m.Group() == clusterGroup && isMarked(u) && m.ControllerOwner != policy.Owner{}} // without an owner nobody has it
+		Marked:    m.Group() == client.ClusterGroup && write.IsMarked(u) && m.ControllerOwner != policy.Owner{}} // without an owner nobody has it
 	return nil
 }
 
@@ -113,30 +84,71 @@ func isControlPlane(r remediate.Run, m *policy.Machine, n *policy.Node) bool {
 func (c Config) mayReplaceControlPlane(m *policy.Machine) bool {
 	switch m.ControllerOwner.Kind {
 	case "KubeadmControlPlane":
-		return m.Group() == clusterGroup || c.DeleteControlPlaneMachines
+		return m.Group() == client.ClusterGroup || c.DeleteControlPlaneMachines
 	case "ControlPlaneMachineSet":
 		return c.DeleteControlPlaneMachines
 	}
 	return false
 }
 
-// cluster reads the Cluster of the Machine.
-func (l *looker) cluster(ctx context.Context) error {
-	m := l.look.FreshMachine
-	if m == nil || m.Group() != clusterGroup || m.ClusterName == "" {
+// host reads whether our power lock is set, and what else is requested of the
+// host.
+func (l *looker) host(ctx context.Context) error {
+	key := l.run.Target.BareMetalHost
+	if key == "" {
+		l.look.Seen.PowerLock = remediate.No
 		return nil
 	}
-	u, err := readCustom(ctx, l.c.clusterResource("clusters", m.Namespace), clusterGroup, m.Namespace, m.ClusterName)
-	if isGone(err, m.ClusterName) {
+	h, err := bareMetalHost(ctx, l.manage, key)
+	if _, name, _ := strings.Cut(key, "/"); client.IsGone(err, name) {
+		l.look.Seen.PowerLock, l.look.Seen.PowerForbidden = remediate.No, "BareMetalHost "+key+" does not exist any more"
 		return nil
-	}
-	var found policy.Cluster
-	if err == nil {
-		found, err = manifest.Cluster(u.Object)
 	}
 	if err != nil {
-		return fmt.Errorf("read Cluster %s/%s: %w", m.Namespace, m.ClusterName, err)
+		return fmt.Errorf("read BareMetalHost %s: %w", key, err)
 	}
-	l.look.Cluster = &found
+	_, held := h.Annotations[policy.PowerLockAnnotation]
+	l.look.Seen.PowerLock, l.look.Seen.BareMetalHostUID = remediate.Ask(held), h.UID
+	l.owned = &h
+	if why := h.Contender(); why != "" {
+		l.look.Seen.OtherPowerLock = h.OtherPowerLock()
+		l.setContested(remediate.Yes, why)
+	}
+	l.look.Seen.OwnerWantsOff = !h.Online
+	l.external = h.ExternallyProvisioned
 	return nil
+}
+
+// powerOwner determines whether the owner of the host's power lets us switch it off.
+func (l *looker) powerOwner() {
+	if l.owned == nil {
+		return
+	}
+	why := wrongHostReason(*l.owned, l.run.Target, l.c.manage != l.c.work)
+	t := l.run.Target
+	l.look.Seen.PowerForbidden = cmp.Or(why, l.owned.PowerForbidden(t.MachineKey(), l.consumer, t.Node != "", t.ByHardware))
+}
+
+// wrongHostReason returns why a host of the name that a Machine gives cannot be
+// the Machine's, or "". The Cluster API keeps both in one namespace, and a
+// separate management API has no hosts of OpenShift Machines. // I8
+func wrongHostReason(h policy.Host, t remediate.Target, apart bool) string {
+	switch ofCluster := client.GroupOf(t.MachineAPI) == client.ClusterGroup; {
+	case t.Machine == "":
+		return ""
+	case ofCluster && h.Namespace != t.Namespace:
+		return "BareMetalHost " + h.Key() + " is in another namespace than Machine " + t.Namespace + "/" + t.Machine
+	case !ofCluster && apart:
+		return "BareMetalHost " + h.Key() + " is on the management API, and Machine " + t.Namespace + "/" + t.Machine + " is not"
+	}
+	return ""
+}
+
+func bareMetalHost(ctx context.Context, cl *client.Conn, key string) (policy.Host, error) {
+	ns, name, _ := strings.Cut(key, "/")
+	u, err := client.ReadCustom(ctx, cl.Dynamic.Resource(client.HostGVR).Namespace(ns), client.HostGroup, ns, name)
+	if err != nil {
+		return policy.Host{}, err
+	}
+	return manifest.BareMetalHost(u.Object)
 }

@@ -70,7 +70,7 @@ func TestStatusOfANodeHealthCheck(t *testing.T) {
 	assert.EqualValues(t, 2, status["healthyNodes"])
 	assert.Equal(t, "Remediating", status["phase"])
 	assert.Len(t, status["unhealthyNodes"], 1, "the history stays")
-	assert.Equal(t, "False", conditionList(status["conditions"].([]any)).status("Disabled"))
+	assert.Equal(t, "False", conditions(status["conditions"].([]any)).status("Disabled"))
 	require.NoError(t, k.WriteStatus(ctx, r))
 	assert.Equal(t, written.GetResourceVersion(), read().GetResourceVersion(), "nothing changed, nothing is written")
 
@@ -79,7 +79,7 @@ func TestStatusOfANodeHealthCheck(t *testing.T) {
 	status = read().Object["status"].(map[string]any)
 	assert.Equal(t, "Disabled", status["phase"])
 	assert.Contains(t, status["reason"], "MachineHealthCheck a/b", "the check that conflicts is named")
-	_, disabled := conditionList(status["conditions"].([]any)).find("Disabled")
+	disabled := conditions(status["conditions"].([]any)).find("Disabled")
 	assert.Equal(t, "True", disabled["status"])
 	assert.Equal(t, "ConflictingMachineHealthCheckDetected", disabled["reason"])
 	assert.EqualValues(t, 3, status["observedNodes"])

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fenced/fenced/internal/manifest"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -86,10 +86,10 @@ func (c *Cluster) adjustRequests() (news bool) {
 	for k, wish := range wanted {
 		st := r.stores[k]
 		if st == nil && chosen[k] {
-			st = &store{convert: c.cfg.convertRequest(k.side.isApart()), source: source{kind: k.kind.Kind, group: k.kind.Group,
-				versions: []string{wish.version}, namespace: c.requestsIn(k.side), request: true}}
-			if k.kind == ownRequests {
-				st.gvr = requestGVR // as of all kinds that are always watched
+			st = &store{convert: c.cfg.convertRequest(k.side.IsApart()), source: source{Resource: client.Resource{Kind: k.kind.Kind, Group: k.kind.Group,
+				Versions: []string{wish.version}, AnyVersion: true}, namespace: c.requestsIn(k.side), request: true}}
+			if k.kind == client.OwnRequests {
+				st.gvr = client.RequestGVR // as of all kinds that are always watched
 			}
 			r.stores[k] = st
 			k.side.add(st)
@@ -117,16 +117,9 @@ func (c *Cluster) requestsIn(s *side) string {
 	return c.cfg.Management.Namespace
 }
 
-// ownRequests is the kind of the requests that fenced carries out. It is watched on
-// each API server, whatever the checks name.
-var ownRequests = schema.GroupKind{Group: fencedGroup, Kind: policy.FencedRemediationKind}
-
-// metal3Requests are those of Metal3's provider for the Cluster API.
-var metal3Requests = schema.GroupKind{Group: manifest.Metal3RequestGroup, Kind: manifest.Metal3RequestKind}
-
 // carriesOut reports whether fenced carries out the requests of a kind.
 func (c Config) carriesOut(kind schema.GroupKind) bool {
-	return kind == ownRequests || c.Metal3Remediations && kind == metal3Requests
+	return kind == client.OwnRequests || c.Metal3Remediations && kind == client.Metal3Requests
 }
 
 // wish is a kind of requests that is to be watched.
@@ -143,14 +136,14 @@ type wish struct {
 func (c *Cluster) templates() map[requestKind]wish {
 	wanted := map[requestKind]wish{}
 	for _, s := range c.sides() {
-		wanted[requestKind{s, ownRequests}] = wish{version: requestGVR.Version, always: true}
+		wanted[requestKind{s, client.OwnRequests}] = wish{version: client.RequestGVR.Version, always: true}
 	}
 	if c.cfg.Metal3Remediations {
-		wanted[requestKind{c.manage, metal3Requests}] = wish{version: "v1beta1", always: true}
+		wanted[requestKind{c.manage, client.Metal3Requests}] = wish{version: "v1beta1", always: true}
 	}
 	note := func(check *policy.Check, on *side) {
 		for _, t := range check.Templates() {
-			if kind, version := requestOf(t); kind.Group != "" {
+			if kind, version := client.RequestOf(t); kind.Group != "" {
 				k := requestKind{on, kind}
 				w := wanted[k]
 				if w.namespaces == nil {
@@ -187,36 +180,11 @@ func (s *store) eachCheck(visit func(*policy.Check)) {
 	}
 }
 
-// requestOf returns the kind of requests that a template makes; none if the
-// template cannot be a remediator's.
-func requestOf(t policy.Template) (schema.GroupKind, string) {
-	gv, err := schema.ParseGroupVersion(t.APIVersion)
-	name, isTemplate := strings.CutSuffix(t.Kind, "Template")
-	kind := schema.GroupKind{Group: gv.Group, Kind: name}
-	if err != nil || !isTemplate || name == "" || !remediates(kind) {
-		return schema.GroupKind{}, ""
-	}
-	return kind, gv.Version
-}
-
-// remediates reports whether a kind can be that of remediation requests. The
-// kinds of Kubernetes itself and of known API groups cannot be: a Machine must
-// not be added to and removed from the view as a request.
-func remediates(kind schema.GroupKind) bool {
-	switch kind.Group {
-	case machineGroup, clusterGroup, hostGroup, medik8sGroup, configGroup:
-		return false
-	case fencedGroup:
-		return kind.Kind == policy.FencedRemediationKind
-	}
-	return strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
-}
-
 // foreignTemplate returns a template of a check that cannot be a remediator's;
 // nil if there is none.
 func foreignTemplate(c *policy.Check) *policy.Template {
 	for _, t := range c.Templates() {
-		if kind, _ := requestOf(t); kind.Group == "" && c.Disabled == "" {
+		if kind, _ := client.RequestOf(t); kind.Group == "" && c.Disabled == "" {
 			return &t
 		}
 	}
@@ -247,7 +215,7 @@ func (r *requestKinds) unread(check *policy.Check) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, t := range check.Templates() {
-		if kind, _ := requestOf(t); kind.Group != "" && !r.ready[kind] {
+		if kind, _ := client.RequestOf(t); kind.Group != "" && !r.ready[kind] {
 			return fmt.Sprintf("the remediation requests of kind %s have not been read: %s", kind, r.why(kind))
 		}
 	}
@@ -285,21 +253,145 @@ func (s *store) listNow(ctx context.Context, namespace string) ([]unstructured.U
 		return nil, nil
 	}
 	gvr, err := s.at(ctx)
-	if errors.Is(err, errNotInstalled) {
+	if errors.Is(err, client.ErrNotInstalled) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.side.api().dynamic.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: pageSize})
-	switch err = checkList(list, err); {
-	case mayBeUnserved(err) && s.side.isNotServed(ctx, &s.source): // its CRD was deleted
+	list, err := s.side.API().Dynamic.Resource(gvr).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: client.PageSize})
+	switch err = client.CheckList(list, err); {
+	case client.MayBeUnserved(err) && s.side.IsNotServed(ctx, s.Resource): // its CRD was deleted
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
 	if list.GetContinue() != "" {
-		return nil, fmt.Errorf("there are more than %d", pageSize)
+		return nil, fmt.Errorf("there are more than %d", client.PageSize)
 	}
 	return list.Items, nil
+}
+
+// A check of a namespace concerns the Machines there. The controllers of OpenShift and of the Cluster
+// API make its requests in that namespace, that of medik8s in the one of the template. So a kind that
+// only such checks name is one of requests there, and for those Machines: whoever may write a check
+// could name any kind, also one of which every Machine owns an object. // I2
+
+// counts reports whether the requests of a kind count in a namespace. Without a check that names the
+// kind nobody knows, so they do.
+func (w wish) counts(namespace string) bool {
+	return w.always || w.namespaces == nil || w.namespaces[namespace]
+}
+
+// setNamespaces notes where the requests of a kind count in the view. If that changed, they are told again:
+// what counts no longer goes. r.mu is held.
+func (r *requestKinds) setNamespaces(k requestKind, w wish) {
+	var now map[string]bool
+	if !w.always {
+		now = w.namespaces
+	}
+	if before, known := r.namespaces[k]; known && maps.Equal(before, now) {
+		return
+	}
+	r.namespaces[k] = now
+	r.stores[k].journalAll()
+}
+
+// counts reports whether requests of a kind in a namespace count in the view.
+func (r *requestKinds) counts(k requestKind, namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	in := r.namespaces[k]
+	return in == nil || in[namespace]
+}
+
+// requestPlaces is where requests may be for one target, by the checks as they are now: the view may follow
+// later. // I22
+type requestPlaces struct {
+	rules   *policy.Rules
+	checks  []*policy.Check
+	wishes  map[requestKind]wish
+	machine *policy.Machine // also one that is gone: its remediator may still be at work
+	node    *policy.Node
+	side    *side // of the machine
+}
+
+func (l *looker) requestPlaces() requestPlaces {
+	p := requestPlaces{rules: l.c.cfg.rules(), wishes: l.c.templates(), machine: l.look.FreshMachine, node: l.look.FreshNode}
+	eachCheck(l.c, func(c *policy.Check) { p.checks = append(p.checks, c) })
+	if t := l.run.Target; p.machine == nil && t.Machine != "" {
+		p.machine = &policy.Machine{APIVersion: t.MachineAPI, Namespace: t.Namespace}
+	}
+	if p.machine != nil {
+		p.side = l.c.sideOf(p.machine.APIVersion)
+	}
+	return p
+}
+
+// of lists the namespaces where requests of a kind may be for the target. What anybody writes elsewhere is no
+// request for it, and so many of them that a list has no end delay nothing.
+func (p *requestPlaces) of(k requestKind) []string {
+	spaces, w := p.rules.RequestSpaces(p.checks, k.side.IsApart(), p.machine, p.node), p.wishes[k]
+	if p.machine != nil && p.side == k.side && w.counts(p.machine.Namespace) {
+		return spaces
+	}
+	return slices.DeleteFunc(spaces, func(namespace string) bool { return !w.counts(namespace) })
+}
+
+// author is a namespace on an API server whose checks name kinds of requests.
+type author struct {
+	side      *side
+	namespace string
+}
+
+// chosenKinds returns the kinds that are watched: all that an administrator named, and as many as there is room for of those that
+// only checks in namespaces name; full says that there is no more room. The namespaces have their turns, first those that
+// clusters[] names: whoever may write checks in one takes the places of no other. // I18
+func chosenKinds(wanted map[requestKind]wish, rules *policy.Rules) (chosen map[requestKind]bool, full bool) {
+	chosen = map[requestKind]bool{}
+	named := map[author][]requestKind{}
+	for k, w := range wanted {
+		if chosen[k] = w.always; w.always {
+			continue
+		}
+		for namespace := range w.namespaces {
+			named[author{k.side, namespace}] = append(named[author{k.side, namespace}], k)
+		}
+	}
+	free := maxRequestKinds
+	for _, first := range []bool{true, false} {
+		turns := slices.DeleteFunc(slices.SortedFunc(maps.Keys(named), author.compare), func(a author) bool { return a.isTrusted(rules) != first })
+		for _, a := range turns {
+			slices.SortFunc(named[a], func(x, y requestKind) int { return strings.Compare(x.kind.String(), y.kind.String()) })
+		}
+		for at := 0; len(turns) > 0; at++ {
+			turns = slices.DeleteFunc(turns, func(a author) bool { return at == len(named[a]) })
+			for _, a := range turns {
+				if k := named[a][at]; !chosen[k] && free > 0 {
+					chosen[k] = true
+					free--
+				}
+			}
+		}
+	}
+	return chosen, free == 0
+}
+
+// isTrusted reports whether the administrator named the namespace as one of the Machines of the cluster.
+func (a author) isTrusted(rules *policy.Rules) bool {
+	if a.side.IsApart() {
+		return rules.TrustsChecks(policy.ClusterAPIV1Beta2, a.namespace)
+	}
+	return rules.TrustsChecks("", a.namespace)
+}
+
+// compare orders authors independent of the order of the checks; those of the cluster come first.
+func (a author) compare(b author) int {
+	switch {
+	case a.side == b.side:
+		return strings.Compare(a.namespace, b.namespace)
+	case b.side.IsApart():
+		return -1
+	}
+	return 1
 }

@@ -2,6 +2,8 @@ package k8swatch
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -9,10 +11,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -45,7 +49,7 @@ func TestOnlyKindsOfRemediatorsAreRequests(t *testing.T) {
 		{"example.com/v1", "Reboot"}:                                                 "",
 		{"a/b/c", "RebootTemplate"}:                                                  "",
 	} {
-		kind, _ := requestOf(policy.Template{APIVersion: template[0], Kind: template[1]})
+		kind, _ := client.RequestOf(policy.Template{APIVersion: template[0], Kind: template[1]})
 		assert.Equal(t, want, kind.Kind, template)
 	}
 }
@@ -74,7 +78,7 @@ func TestTemplateErasesNoMachine(t *testing.T) {
 	apply()
 	assert.NotNil(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"))
 	for _, st := range c.requests.watched() {
-		assert.Equal(t, ownRequests, schema.GroupKind{Group: st.group, Kind: st.kind}, "the only kind that is watched without a template")
+		assert.Equal(t, client.OwnRequests, schema.GroupKind{Group: st.Group, Kind: st.Kind}, "the only kind that is watched without a template")
 	}
 	k := l.Check(policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "k", Source: "cluster"})
 	require.NotNil(t, k)
@@ -106,7 +110,7 @@ func TestLimitOfRequestKinds(t *testing.T) {
 	assert.Contains(t, c.requests.gateCheck(named("New")).Invalid, "checks name more than 16 kinds")
 	c.cfg.Checks = []policy.Check{*named("New")} // a check of an administrator: no namespace can use up its place
 	c.adjustRequests()
-	assert.True(t, slices.ContainsFunc(c.requests.watched(), func(st *store) bool { return st.kind == "New" }))
+	assert.True(t, slices.ContainsFunc(c.requests.watched(), func(st *store) bool { return st.Kind == "New" }))
 	assert.Equal(t, maxRequestKinds+2, len(c.requests.watched()), "with fenced's own")
 }
 
@@ -277,15 +281,228 @@ func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
 			k.adjustRequests()
 			at := time.Now()
 			for _, s := range k.allStores() {
-				if s.kind != metal3Requests.Kind {
+				if s.Kind != client.Metal3Requests.Kind {
 					s.noteNotInstalled(at)
 				}
 			}
-			c.change(k.storeOf(metal3Requests.Kind))
+			c.change(k.storeOf(client.Metal3Requests.Kind))
 			v := k.View()
 			assert.Equal(t, c.want, v.Problem)
 			assert.True(t, v.Synced)
 			assert.Less(t, v.Age, time.Minute)
+		})
+	}
+}
+
+// A request that another Machine owns, or of another namespace, is not for a Machine of the same name.
+func TestRequestOfAnotherMachineOfThatName(t *testing.T) {
+	target := remediate.Target{MachineAPI: policy.ClusterAPIV1Beta2, Namespace: "team-a", Machine: "worker-0", MachineUID: "a", Node: "worker-0"}
+	theirs := policy.Request{Kind: "Metal3Remediation", Namespace: "team-b", Name: "worker-0", OnManagementAPI: true,
+		Owners: []policy.Owner{{Kind: "Machine", Name: "worker-0", UID: "b"}}}
+	assert.False(t, isFor(&theirs, target))
+	theirs.NodeName, theirs.Owners = "worker-0", nil // a Node of another workload cluster
+	assert.False(t, isFor(&theirs, target))
+}
+
+// A request that is read past the cache is where the watch shows it, too: one on a separate management
+// API names a Node of that cluster.
+func TestRequestsNowKnowTheirAPI(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, `{"kind":"RebootList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"7"},"items":[{"kind":"Reboot","apiVersion":"example.com/v1",
+			"metadata":{"namespace":"ns","name":"r","annotations":{"remediation.medik8s.io/node-name":"worker-0"}}}]}`)
+	}))
+	t.Cleanup(server.Close)
+	file := kubeconfigFor(t, server.URL)
+	c, err := New(Config{Name: "test", Kubeconfig: file, Management: ManagementConfig{Kubeconfig: file}, FreshEvery: time.Second}, zap.NewNop())
+	require.NoError(t, err)
+	for s, apart := range map[*side]bool{c.work: false, c.manage: true} {
+		st := &store{source: source{Resource: client.Resource{Kind: "Reboot", Group: "example.com", AnyVersion: true}, request: true}, gvr: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "reboots"}}
+		s.add(st)
+		list, err := (&looker{c: c}).requestsNow(t.Context(), st, "ns")
+		require.NoError(t, err)
+		require.Len(t, list, 1)
+		assert.Equal(t, apart, list[0].OnManagementAPI, s.Name)
+		assert.Equal(t, !apart, isFor(&list[0], remediate.Target{Node: "worker-0"}), s.Name)
+	}
+}
+
+// Only where a request may be for the target is it read. So many of one kind that a list of them has
+// no end delay nothing elsewhere, and whoever is delayed is told in which namespace they are. // I22
+func TestRequestsOfAnybodyDelayNobody(t *testing.T) {
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		more, name := "", "other"
+		switch {
+		case strings.Contains(r.URL.Path, "/namespaces/many/"):
+			more = "there is more"
+		case strings.Contains(r.URL.Path, "/namespaces/admins/"):
+			name = "w-2"
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"kind":"RebootList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"7","continue":%q},"items":[{"kind":"Reboot","apiVersion":"example.com/v1",
+			"metadata":{"namespace":"x","name":%q}}]}`, more, name)
+	}))
+	t.Cleanup(server.Close)
+	ask := func(cfg Config, namespace string) (string, error) {
+		asked = nil
+		cfg.Name, cfg.Kubeconfig, cfg.FreshEvery = "test", kubeconfigFor(t, server.URL), time.Second
+		c, err := New(cfg, zap.NewNop())
+		require.NoError(t, err)
+		st := &store{source: source{Resource: client.Resource{Kind: "Reboot", Group: "example.com", AnyVersion: true}, request: true}, gvr: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "reboots"},
+			synced: true, reached: 7, proven: time.Now()}
+		c.work.add(st)
+		c.requests.stores[requestKind{c.work, schema.GroupKind{Group: "example.com", Kind: "Reboot"}}] = st
+		l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Machine: "m", Namespace: namespace, Node: "w-2"}}}
+		l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: namespace, Name: "m"}
+		l.look.FreshNode = &policy.Node{Name: "w-2", OpenShiftMachine: namespace + "/m"}
+		return l.foreignRequest(t.Context())
+	}
+	who, err := ask(Config{}, "prod")
+	require.NoError(t, err)
+	assert.Empty(t, who)
+	assert.Equal(t, []string{"/apis/example.com/v1/namespaces/prod/reboots"}, asked)
+	who, err = ask(Config{RequestNamespaces: []string{"admins"}}, "prod")
+	require.NoError(t, err)
+	assert.Contains(t, who, "asks another remediator")
+	_, err = ask(Config{}, "many")
+	assert.ErrorContains(t, err, "list the requests of kind Reboot in namespace many: there are more than 500")
+}
+
+func isFor(q *policy.Request, t remediate.Target) bool {
+	return q.IsFor(t.Namespace, t.Machine, t.MachineUID, t.Node)
+}
+
+// infraMachines are no requests. Every Machine of Metal3 owns one, and a check can name the kind's template.
+var infraMachines = schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Resource: "metal3machines"}
+
+// checkOfInfraMachines is a check in a namespace, of medik8s without one, that says they are requests.
+func checkOfInfraMachines(namespace string) *unstructured.Unstructured {
+	k := checkWith(infraMachines.GroupVersion().String(), "Metal3MachineTemplate")
+	k.SetNamespace(namespace)
+	if namespace == "" {
+		k.SetAPIVersion(policy.Medik8sAPI)
+		k.SetKind(policy.NodeHealthCheckKind)
+	}
+	return k
+}
+
+func infraMachine(namespace, name string) *unstructured.Unstructured {
+	u := apiObject("Metal3Machine", name, "1", nil)
+	u.SetAPIVersion(infraMachines.GroupVersion().String())
+	u.SetNamespace(namespace)
+	return u
+}
+
+// What only the checks of a namespace call a request is one in that namespace, wherever fenced may read the kind.
+// Whoever names it, and no longer names it, changes what is told of the others. // I2
+func TestKindOfANamespacesChecksIsToldOfThatNamespace(t *testing.T) {
+	c := offline()
+	checks, clusterWide := c.storeOf(policy.MachineHealthCheckKind), c.storeOf(policy.NodeHealthCheckKind)
+	told := func() (list []string) {
+		c.adjustRequests()
+		for id := range seen(c) {
+			if id.Kind == "Metal3Machine" {
+				list = append(list, id.Namespace+"/"+id.Name)
+			}
+		}
+		return list
+	}
+	require.NoError(t, checks.Add(checkOfInfraMachines("tenant")))
+	require.Empty(t, told())
+	require.NoError(t, c.storeOf("Metal3Machine").Replace([]any{infraMachine("tenant", "m"), infraMachine("prod", "m"), infraMachine("other", "m")}, "5"))
+	assert.ElementsMatch(t, []string{"tenant/m"}, told())
+	bad := infraMachine("prod", "bad")
+	bad.SetResourceVersion("not a number")
+	require.NoError(t, c.storeOf("Metal3Machine").Add(bad))
+	assert.ElementsMatch(t, []string{"tenant/m"}, told(), "nor does one raise doubt that cannot be read")
+	require.NoError(t, c.storeOf("Metal3Machine").Delete(bad))
+
+	require.NoError(t, checks.Add(checkOfInfraMachines("prod")))
+	assert.ElementsMatch(t, []string{"tenant/m", "prod/m"}, told())
+	require.NoError(t, clusterWide.Add(checkOfInfraMachines("")))
+	assert.ElementsMatch(t, []string{"tenant/m", "prod/m", "other/m"}, told(), "an administrator names the kind")
+	require.NoError(t, clusterWide.Delete(checkOfInfraMachines("")))
+	require.NoError(t, checks.Delete(checkOfInfraMachines("prod")))
+	assert.ElementsMatch(t, []string{"tenant/m"}, told())
+	require.NoError(t, checks.Delete(checkOfInfraMachines("tenant")))
+	assert.Empty(t, told())
+}
+
+// A namespace is one of one API server: who names a kind in one makes none a request in its namesake on the other. // I2
+func TestKindOfANamespacesChecksIsOfOneAPI(t *testing.T) {
+	c := newCluster(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: "manage"}}, zap.NewNop())
+	put := func(s *side, group string, u *unstructured.Unstructured) {
+		at := slices.IndexFunc(s.watched(), func(st *store) bool { return st.Kind == u.GetKind() && st.Group == group })
+		require.NoError(t, s.watched()[at].Add(u))
+	}
+	ofCluster := checkOfInfraMachines("managed")
+	ofCluster.SetAPIVersion(policy.ClusterAPIV1Beta1)
+	require.NoError(t, unstructured.SetNestedField(ofCluster.Object, "blue", "spec", "clusterName"))
+	put(c.work, client.MachineGroup, checkOfInfraMachines("tenant"))
+	put(c.manage, client.ClusterGroup, ofCluster)
+	c.adjustRequests()
+	for _, namespace := range []string{"tenant", "managed"} {
+		put(c.work, infraMachines.Group, infraMachine(namespace, "m"))
+		put(c.manage, infraMachines.Group, infraMachine(namespace, "m"))
+	}
+	var told []string
+	for id := range seen(c) {
+		if id.Kind == "Metal3Machine" {
+			told = append(told, fmt.Sprintf("%s %t", id.Namespace, id.OnManagementAPI))
+		}
+	}
+	assert.ElementsMatch(t, []string{"tenant false", "managed true"}, told)
+}
+
+// A look, too, reads requests of such a kind only where its checks are, or for the Machines there: the controller of
+// medik8s makes those of a MachineHealthCheck in the namespace of the template. What is known of the checks counts at once. // I2 I22
+func TestKindOfANamespacesChecksContestsOnlyThere(t *testing.T) {
+	for name, tc := range map[string]struct {
+		checks, late []string
+		target       string
+		asked        []string
+		contested    bool
+	}{
+		"the Machines of others":            {checks: []string{"tenant"}, target: "prod"},
+		"its own Machines":                  {checks: []string{"tenant"}, target: "tenant", asked: []string{"admins", "tenant"}, contested: true},
+		"those of another check":            {checks: []string{"tenant", "prod"}, target: "prod", asked: []string{"admins", "prod"}, contested: true},
+		"those of an administrator":         {checks: []string{"tenant", ""}, target: "prod", asked: []string{"admins", "ns", "prod"}, contested: true},
+		"an administrator's that just came": {checks: []string{"tenant"}, late: []string{""}, target: "prod", asked: []string{"admins", "ns", "prod"}, contested: true},
+		"a namespace that counts for all":   {checks: []string{"tenant", "admins"}, target: "prod", asked: []string{"admins"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []string
+			c := served(t, func(w http.ResponseWriter, r *http.Request) {
+				_, in, _ := strings.Cut(r.URL.Path, "/namespaces/")
+				namespace, _, _ := strings.Cut(in, "/")
+				asked = append(asked, namespace)
+				owner := "u-" + namespace // of the Machine there
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = fmt.Fprintf(w, `{"kind":"Metal3MachineList","apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[
+					{"kind":"Metal3Machine","apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1","metadata":{"namespace":%q,"name":"x","ownerReferences":[{"kind":"Machine","name":"m","uid":%q}]}}]}`, namespace, owner)
+			})
+			c.cfg.RequestNamespaces = []string{"admins"}
+			add := func(namespaces []string) {
+				for _, namespace := range namespaces {
+					k := checkOfInfraMachines(namespace)
+					require.NoError(t, c.storeOf(k.GetKind()).Add(k))
+				}
+			}
+			add(tc.checks)
+			c.adjustRequests()
+			st := c.storeOf("Metal3Machine")
+			st.gvr, st.synced, st.reached, st.proven = infraMachines, true, 7, time.Now()
+			c.adjustRequests()
+			add(tc.late)
+			l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Machine: "m", MachineUID: "u-" + tc.target, Namespace: tc.target, Node: "w-2"}}}
+			l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: tc.target, Name: "m"}
+			l.look.FreshNode = &policy.Node{Name: "w-2", OpenShiftMachine: tc.target + "/m"}
+			who, err := l.foreignRequest(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, tc.contested, who != "", who)
+			assert.Equal(t, tc.asked, asked)
 		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -87,14 +88,14 @@ func (s *store) decode(obj any) (*decoded, error) {
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return nil, fmt.Errorf("an object of kind %s without metadata: %w", s.kind, err)
+		return nil, fmt.Errorf("an object of kind %s without metadata: %w", s.Kind, err)
 	}
 	d := &decoded{ours: true}
 	d.Namespace, d.Name = intern(m.GetNamespace()), m.GetName()
-	d.id = policy.ObjectID{APIVersion: "v1", Kind: s.kind, Namespace: d.Namespace, Name: d.Name}
+	d.id = policy.ObjectID{APIVersion: "v1", Kind: s.Kind, Namespace: d.Namespace, Name: d.Name}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		d.id.APIVersion = intern(u.GetAPIVersion())
-		d.id.OnManagementAPI = s.request && s.side.isApart()
+		d.id.OnManagementAPI = s.request && s.side.IsApart()
 	}
 	d.mark = markOn(d.id, m)
 	if _, err = revision(m.GetResourceVersion()); err == nil {
@@ -192,7 +193,7 @@ func (s *store) Delete(obj any) error {
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return fmt.Errorf("a deleted object of kind %s without metadata: %w", s.kind, err)
+		return fmt.Errorf("a deleted object of kind %s without metadata: %w", s.Kind, err)
 	}
 	s.remove(objectName{m.GetNamespace(), m.GetName()})
 	return nil
@@ -305,3 +306,91 @@ func (s *store) notifyProgress() {
 
 // Resync implements cache.ReflectorStore; there is nothing to resync.
 func (s *store) Resync() error { return nil }
+
+// journal collects changes until they are read. It keeps only the last state of
+// each object, so it never grows beyond the size of the cluster.
+type journal struct {
+	mu      sync.Mutex
+	pending map[policy.ObjectID]policy.Change
+}
+
+func (j *journal) add(ch policy.Change) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.pending == nil {
+		j.pending = map[policy.ObjectID]policy.Change{}
+	}
+	j.pending[ch.ID] = ch
+}
+
+// drain returns the changes, deletions first: an object that came back at another
+// version of its kind must not be removed after it was added. One that does not count is
+// as good as deleted.
+func (j *journal) drain(counts func(policy.ObjectID) bool) []policy.Change {
+	j.mu.Lock()
+	pending := j.pending
+	j.pending = nil
+	j.mu.Unlock()
+	for id := range pending {
+		if !counts(id) {
+			pending[id] = policy.Change{ID: id}
+		}
+	}
+	list := make([]policy.Change, 0, len(pending))
+	for _, ch := range pending {
+		if ch.Value == nil && ch.Err == nil {
+			list = append(list, ch)
+		}
+	}
+	for _, ch := range pending {
+		if ch.Value != nil || ch.Err != nil {
+			list = append(list, ch)
+		}
+	}
+	return list
+}
+
+// markOn returns the mark on an object; nil if there is none. Other objects than Nodes and
+// Machines carry none.
+func markOn(id policy.ObjectID, m metav1.Object) *event.RunMark {
+	if id.Kind != "Node" && id.Kind != "Machine" {
+		return nil
+	}
+	all := m.GetAnnotations()
+	found := false
+	for _, key := range client.MarkKeys {
+		_, has := all[key]
+		found = found || has
+	}
+	if !found {
+		return nil
+	}
+	value := func(key string) string { return bmc.Printable(all[key], client.MaxMarkValue) }
+	return &event.RunMark{
+		APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name, UID: string(m.GetUID()),
+		Run: value(client.RunAnnotation), Step: value(client.StepAnnotation), Instance: value(client.InstanceAnnotation),
+	}
+}
+
+// noteMark keeps the mark of an object; s.mu is held.
+func (s *store) noteMark(name objectName, m *event.RunMark) {
+	if m == nil {
+		delete(s.marks, name)
+		return
+	}
+	s.marks[name] = *m
+}
+
+// Marked lists the Nodes and Machines of the view that carry a mark, in no order.
+func (c *Cluster) Marked() (list []event.RunMark) {
+	for _, side := range c.sides() {
+		for _, s := range side.watched() {
+			s.mu.Lock()
+			for _, m := range s.marks {
+				list = append(list, m)
+			}
+			s.mu.Unlock()
+		}
+	}
+	return list
+}

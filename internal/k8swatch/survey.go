@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -74,7 +76,7 @@ func TakeSurvey(ctx context.Context, of *Cluster, namespace string) (Survey, err
 	c := surveyor{of}
 	var s Survey
 	for _, side := range c.sides() {
-		server, err := side.identify(ctx, namespace)
+		server, err := identify(ctx, side.Server, namespace)
 		if err != nil {
 			return s, err
 		}
@@ -92,41 +94,41 @@ func TakeSurvey(ctx context.Context, of *Cluster, namespace string) (Survey, err
 	stop()
 	g.Wait()
 	s.Controllers = c.controllers(ctx, s.Servers)
-	s.Medik8s, s.Medik8sErr = c.medik8sNow(ctx)
+	s.Medik8s, s.Medik8sErr = c.Medik8s(ctx)
 	return s, nil
 }
 
 // identify asks an API server who it is, and what it serves.
-func (s *side) identify(ctx context.Context, namespace string) (SurveyedServer, error) {
-	base, err := load(s.kubeconfig)
+func identify(ctx context.Context, s *client.Server, namespace string) (SurveyedServer, error) {
+	host, err := s.Address()
 	if err != nil {
 		return SurveyedServer{}, err
 	}
-	server := SurveyedServer{URL: bmc.RedactAddress(base.Host)} // it may hold a password // I25
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	server := SurveyedServer{URL: bmc.RedactAddress(host)} // it may hold a password // I25
+	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
-	raw, err := s.api().typed.core.Get().AbsPath("/version").Do(ctx).Raw()
+	raw, err := s.API().Typed.Core.Get().AbsPath("/version").Do(ctx).Raw()
 	var version struct{ GitVersion string }
 	if err == nil {
 		err = json.Unmarshal(raw, &version)
 	}
 	var groups metav1.APIGroupList
 	if err == nil {
-		err = s.api().document(ctx, "/apis", &groups)
+		err = s.API().Document(ctx, "/apis", &groups)
 	}
 	if err != nil {
-		return server, fmt.Errorf("ask the %s API server %s of kubeconfig %s: %w", s.name, server.URL, s.kubeconfig, err)
+		return server, fmt.Errorf("ask the %s API server %s of kubeconfig %s: %w", s.Name, server.URL, s.Kubeconfig, err)
 	}
 	server.Version = version.GitVersion
 	for _, g := range groups.Groups {
 		server.Groups = append(server.Groups, g.Name)
 	}
-	ns, err := s.api().typed.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	ns, err := s.API().Typed.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	switch {
 	case err == nil:
 		server.NamespaceUID = string(ns.UID)
-	case !isGone(err, namespace):
-		server.NamespaceErr = fmt.Errorf("read Namespace %s of the %s API server: %w", namespace, s.name, err)
+	case !client.IsGone(err, namespace):
+		server.NamespaceErr = fmt.Errorf("read Namespace %s of the %s API server: %w", namespace, s.Name, err)
 	}
 	return server, nil
 }
@@ -163,10 +165,10 @@ func (c surveyor) kinds(ctx context.Context) []SurveyedKind {
 	var kinds []SurveyedKind
 	for _, side := range c.sides() {
 		for _, st := range side.watched() {
-			k := SurveyedKind{Management: side.isApart(), Group: st.group, Kind: st.kind, Served: true}
+			k := SurveyedKind{Management: side.IsApart(), Group: st.Group, Kind: st.Kind, Served: true}
 			if !st.builtIn() {
-				_, err := side.find(ctx, &st.source)
-				if k.Served = err == nil; err != nil && !errors.Is(err, errNotInstalled) {
+				_, err := side.Find(ctx, st.Resource)
+				if k.Served = err == nil; err != nil && !errors.Is(err, client.ErrNotInstalled) {
 					k.Problem = err.Error()
 				}
 			}
@@ -201,11 +203,11 @@ func (c surveyor) controllers(ctx context.Context, servers []SurveyedServer) []S
 	work, manage := servers[0].Groups, servers[len(servers)-1].Groups
 	inMachineAPI := func(lease string) func(context.Context) (string, error) {
 		return func(ctx context.Context) (string, error) {
-			return c.leaders.at(ctx, c.work.api(), machineAPINamespace, lease)
+			return c.leaders.at(ctx, c.work.API(), machineAPINamespace, lease)
 		}
 	}
 	manager := func(s *side, lease string) func(context.Context) (string, error) {
-		return func(ctx context.Context) (string, error) { return c.leaders.in(ctx, s.api(), lease) }
+		return func(ctx context.Context) (string, error) { return c.leaders.in(ctx, s.API(), lease) }
 	}
 	namespaced := map[string]*side{clusterAPILeader: c.manage, metal3Leader: c.manage, nodeCheckLeader: c.work}
 	var found []SurveyedController
@@ -214,22 +216,22 @@ func (c surveyor) controllers(ctx context.Context, servers []SurveyedServer) []S
 		served             []string
 		ask                func(context.Context) (string, error)
 	}{
-		{"OpenShift's MachineHealthCheck controller", checkLeader, machineGroup, work, inMachineAPI(checkLeader)},
-		{"OpenShift's bare-metal actuator", powerCycleLeader, machineGroup, work, inMachineAPI(powerCycleLeader)},
-		{"Cluster API manager", clusterAPILeader, clusterGroup, manage, manager(c.manage, clusterAPILeader)},
-		{"Metal3's Cluster API provider", metal3Leader, clusterGroup, manage, manager(c.manage, metal3Leader)},
-		{"an installation of fenced that may act", ownLease, coordinationv1.GroupName, work, func(ctx context.Context) (string, error) {
-			return c.leaders.at(ctx, c.work.api(), metav1.NamespaceSystem, ownLease)
+		{"OpenShift's MachineHealthCheck controller", checkLeader, client.MachineGroup, work, inMachineAPI(checkLeader)},
+		{"OpenShift's bare-metal actuator", powerCycleLeader, client.MachineGroup, work, inMachineAPI(powerCycleLeader)},
+		{"Cluster API manager", clusterAPILeader, client.ClusterGroup, manage, manager(c.manage, clusterAPILeader)},
+		{"Metal3's Cluster API provider", metal3Leader, client.ClusterGroup, manage, manager(c.manage, metal3Leader)},
+		{"an installation of fenced that may act", write.OwnLease, coordinationv1.GroupName, work, func(ctx context.Context) (string, error) {
+			return c.leaders.at(ctx, c.work.API(), metav1.NamespaceSystem, write.OwnLease)
 		}},
-		{"medik8s' NodeHealthCheck operator", nodeCheckLeader, medik8sGroup, work, manager(c.work, nodeCheckLeader)},
+		{"medik8s' NodeHealthCheck operator", nodeCheckLeader, client.Medik8sGroup, work, manager(c.work, nodeCheckLeader)},
 	} {
 		if !slices.Contains(k.served, k.group) {
 			continue
 		}
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+		ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 		one := SurveyedController{Name: k.name, Lease: k.lease}
 		if one.Holder, one.Err = k.ask(ctx); one.Holder == "" && one.Err == nil && namespaced[k.lease] != nil {
-			one.Elsewhere, one.Err = c.leaders.elsewhere(ctx, namespaced[k.lease].api(), k.lease)
+			one.Elsewhere, one.Err = c.leaders.elsewhere(ctx, namespaced[k.lease].API(), k.lease)
 		}
 		cancel()
 		found = append(found, one)

@@ -17,10 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/fenced/fenced/internal/k8swatch/client"
 )
 
 const (
-	pageSize = 500 // of lists that the API server cannot stream
 	retryMin = 250 * time.Millisecond
 	retryMax = 5 * time.Second
 	// watchBeyond is how much longer a watch lasts than the interval of freshness
@@ -38,10 +39,10 @@ const (
 )
 
 // errTooManyPages: the list is longer than that of any cluster.
-var errTooManyPages = fmt.Errorf("the list has more than %d objects", maxPages*pageSize)
+var errTooManyPages = fmt.Errorf("the list has more than %d objects", maxPages*client.PageSize)
 
 // watch lists and watches a store's kind until ctx ends.
-func (s *store) watch(ctx context.Context, cl *clients, g *sync.WaitGroup) {
+func (s *store) watch(ctx context.Context, cl *client.Conn, g *sync.WaitGroup) {
 	var expected any = &unstructured.Unstructured{}
 	switch {
 	case s.pods():
@@ -50,15 +51,15 @@ func (s *store) watch(ctx context.Context, cl *clients, g *sync.WaitGroup) {
 		expected = &corev1.Node{}
 	}
 	r := cache.NewReflectorWithOptions(s.listWatch(cl), expected, s, cache.ReflectorOptions{
-		Name: s.side.c.cfg.Name + "/" + s.kind, Logger: &klog.Logger{},
+		Name: s.side.c.cfg.Name + "/" + s.Kind, Logger: &klog.Logger{},
 		Backoff: &wait.Backoff{Duration: retryMin, Factor: 2, Jitter: 0.5, Steps: 6, Cap: retryMax},
 	})
-	r.WatchListPageSize = pageSize
+	r.WatchListPageSize = client.PageSize
 	g.Go(func() { r.RunWithContext(ctx) })
 }
 
 // listWatch lists and watches a store's kind and records the results.
-func (s *store) listWatch(cl *clients) *cache.ListWatch {
+func (s *store) listWatch(cl *client.Conn) *cache.ListWatch {
 	turn := int64((s.side.c.cfg.FreshEvery + watchBeyond).Round(time.Second).Seconds())
 	pages := 0 // a reflector requests one page at a time
 	return &cache.ListWatch{
@@ -87,7 +88,7 @@ func (s *store) listWatch(cl *clients) *cache.ListWatch {
 			gvr, err := s.at(ctx)
 			var w watch.Interface
 			if err == nil {
-				w, err = cl.watch(ctx, &s.source, gvr, o)
+				w, err = s.watchAt(ctx, cl, gvr, o)
 			}
 			s.note(ctx, err, asked)
 			if err != nil {
@@ -104,12 +105,12 @@ func (s *store) listWatch(cl *clients) *cache.ListWatch {
 }
 
 // list lists the kind where it is served, and records the result.
-func (s *store) list(ctx context.Context, cl *clients, o metav1.ListOptions) (runtime.Object, error) {
+func (s *store) list(ctx context.Context, cl *client.Conn, o metav1.ListOptions) (runtime.Object, error) {
 	asked := time.Now()
 	gvr, err := s.at(ctx)
 	var list runtime.Object
 	if err == nil {
-		list, err = cl.list(ctx, &s.source, gvr, o)
+		list, err = s.listAt(ctx, cl, gvr, o)
 	}
 	s.note(ctx, err, asked)
 	return list, err
@@ -123,7 +124,7 @@ func (s *store) at(ctx context.Context) (schema.GroupVersionResource, error) {
 	if s.builtIn() || gvr.Resource != "" {
 		return gvr, nil
 	}
-	gvr, err := s.side.find(ctx, &s.source)
+	gvr, err := s.side.Find(ctx, s.Resource)
 	if err == nil {
 		s.mu.Lock()
 		s.gvr = gvr
@@ -139,10 +140,10 @@ func (s *store) note(ctx context.Context, err error, asked time.Time) {
 	switch {
 	case err == nil, ctx.Err() == context.Canceled:
 		return
-	case errors.Is(err, errNotInstalled):
+	case errors.Is(err, client.ErrNotInstalled):
 		s.noteNotInstalled(asked)
 		return
-	case !s.builtIn() && apierrors.IsForbidden(err) && s.side.isNotServed(ctx, &s.source):
+	case !s.builtIn() && apierrors.IsForbidden(err) && s.side.IsNotServed(ctx, s.Resource):
 		s.noteNotInstalled(asked)
 		return
 	case s.builtIn() || !apierrors.IsNotFound(err):
@@ -150,9 +151,9 @@ func (s *store) note(ctx context.Context, err error, asked time.Time) {
 		return
 	}
 	was, _ := s.at(ctx)
-	now, find := s.side.find(ctx, &s.source)
+	now, find := s.side.Find(ctx, s.Resource)
 	switch {
-	case errors.Is(find, errNotInstalled):
+	case errors.Is(find, client.ErrNotInstalled):
 		s.noteNotInstalled(asked)
 	case find != nil && ctx.Err() != context.Canceled:
 		s.fail(find.Error())
@@ -181,4 +182,47 @@ func (s *store) endStream() {
 		s.stream = nil
 		time.AfterFunc(watchBeyond, w.Stop)
 	}
+}
+
+// stoppedWatch is a watch that ends without an error when it is stopped. The client's own sends,
+// as often as not, that it could not read the stream any more. A reflector takes that for an error
+// of the API server, and lists all objects again.
+type stoppedWatch struct {
+	watch   watch.Interface
+	results chan watch.Event
+	stopped chan struct{}
+	stop    sync.Once
+}
+
+func newStoppedWatch(w watch.Interface) *stoppedWatch {
+	s := &stoppedWatch{watch: w, results: make(chan watch.Event), stopped: make(chan struct{})}
+	go s.pass()
+	return s
+}
+
+// pass passes events on until the watch ends or is stopped. An event that is not passed on is not
+// lost: the reflector watches on from the last one that it received.
+func (s *stoppedWatch) pass() {
+	defer close(s.results)
+	for e := range s.watch.ResultChan() {
+		select {
+		case <-s.stopped: // before the next select, which would choose at random
+			return
+		default:
+		}
+		select {
+		case <-s.stopped:
+			return
+		case s.results <- e:
+		}
+	}
+}
+
+// ResultChan implements watch.Interface.
+func (s *stoppedWatch) ResultChan() <-chan watch.Event { return s.results }
+
+// Stop implements watch.Interface.
+func (s *stoppedWatch) Stop() {
+	s.stop.Do(func() { close(s.stopped) })
+	s.watch.Stop()
 }

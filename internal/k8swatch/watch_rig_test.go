@@ -12,7 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -126,8 +128,8 @@ func TestKindsWithoutRights(t *testing.T) {
 	read := []string{"get", "list", "watch"}
 	_, err := c.Client().RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
-		{APIGroups: []string{hostGroup}, Resources: []string{"baremetalhosts"}, Verbs: read},
-		{APIGroups: []string{machineGroup}, Resources: []string{"machines"}, Verbs: read},
+		{APIGroups: []string{client.HostGroup}, Resources: []string{"baremetalhosts"}, Verbs: read},
+		{APIGroups: []string{client.MachineGroup}, Resources: []string{"machines"}, Verbs: read},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
@@ -140,12 +142,12 @@ func TestKindsWithoutRights(t *testing.T) {
 	unread := func() (kinds []string) {
 		for _, s := range k.work.watched() {
 			if at, _ := s.state(); at.IsZero() {
-				kinds = append(kinds, s.group+"/"+s.kind)
+				kinds = append(kinds, s.Group+"/"+s.Kind)
 			}
 		}
 		return kinds
 	}
-	installed := []string{machineGroup + "/" + policy.MachineHealthCheckKind}
+	installed := []string{client.MachineGroup + "/" + policy.MachineHealthCheckKind}
 	until(t, time.Minute, "what is not installed is empty", func() bool { return slices.Equal(unread(), installed) })
 	until(t, time.Minute, "what is installed is not, and the view says why", func() bool {
 		v := k.View()
@@ -156,4 +158,34 @@ func TestKindsWithoutRights(t *testing.T) {
 		[]byte(`[{"op":"add","path":"/rules/2/resources/-","value":"machinehealthchecks"}]`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	until(t, time.Minute, "the right helps at once", func() bool { return k.View().Synced })
+}
+
+// The API server is killed and comes back; it hangs and goes on. Each time the
+// view grows old, says so, and returns without a restart of ours. // I16
+func TestViewGrowsOldInAnOutageAndReturns(t *testing.T) {
+	c := rigtest.Own(t, rig.Options{})
+	ctx := rigtest.Context(t, 2*time.Minute)
+	_, err := c.CreateNode(ctx, rig.Node{Name: "before"})
+	require.NoError(t, err)
+	k := watching(t, c)
+	until(t, time.Minute, "the Node is seen", func() bool { return seen(k).node("before") != nil })
+
+	c.StopAPIServer()
+	until(t, time.Minute, "the view is old, and says why", func() bool { return k.View().Age > 6*time.Second && k.View().Problem != "" })
+	assert.NotNil(t, seen(k).node("before"), "what is old is still there")
+	l := k.Look(ctx, remediate.Run{Target: remediate.Target{Node: "before"}}, nil)
+	assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
+	assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
+
+	require.NoError(t, c.StartAPIServer(ctx))
+	_, err = c.CreateNode(ctx, rig.Node{Name: "after"})
+	require.NoError(t, err)
+	until(t, time.Minute, "the view is back", func() bool {
+		return seen(k).node("after") != nil && k.View().Age < 3*time.Second && k.View().Problem == ""
+	})
+
+	require.NoError(t, c.FreezeAPIServer())
+	until(t, time.Minute, "a hanging API server makes the view old", func() bool { return k.View().Age > 6*time.Second })
+	require.NoError(t, c.ThawAPIServer())
+	until(t, time.Minute, "the view is back", func() bool { return k.View().Age < 3*time.Second && k.View().Problem == "" })
 }
