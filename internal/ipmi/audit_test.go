@@ -80,13 +80,10 @@ func TestAuditLeavesNoSession(t *testing.T) {
 func TestSilenceIsNoFinding(t *testing.T) {
 	t.Parallel()
 	relay := relayTo(t, startGo(t, ipmisim.Options{}))
-	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+	relay.Filter(losing(func(d ipmisim.Datagram) bool {
 		zero := d.Payload() == ipmisim.PayloadOpenRequest && d.Data[headerLen+12] == 0
-		if zero || d.Payload() == ipmisim.PayloadRAKP1 {
-			return nil
-		}
-		return []ipmisim.Datagram{d}
-	})
+		return zero || d.Payload() == ipmisim.PayloadRAKP1
+	}))
 	found, err := clientAt(t, relay.Addr()).Audit(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, found)

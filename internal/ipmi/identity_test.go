@@ -1,7 +1,7 @@
 package ipmi
 
 import (
-	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -26,21 +27,27 @@ func TestCommandIsNotGivenToAnotherBMC(t *testing.T) {
 
 	require.NoError(t, b.SetUUID(otherGUID)) // from here on it is another BMC,
 	require.NoError(t, b.Restart())          // which does not know the session
-	for range 2 {                            // the second finds an open session with it
-		_, err = c.Send(t.Context(), bmc.CommandOff)
-		e, typed := errors.AsType[*bmc.Error](err)
-		require.True(t, typed, "%v", err)
-		assert.Equal(t, bmc.KindIdentity, e.Kind)
-		assert.Equal(t, bmc.SentNo, e.Sent)
-	}
-	assert.True(t, b.Power(), "the other machine was switched off")
+	refusedAsStranger(t, b, c)
 
+	before := r.Session
 	r, err = c.Read(t.Context())
 	require.NoError(t, err)
-	require.NotEqual(t, guidText, r.Identity.UUID, "the next look shows it")
+	require.Equal(t, strings.ReplaceAll(otherGUID, "-", ""), r.Identity.UUID, "the next look shows it")
+	assert.NotEqual(t, before, r.Session)
 	_, err = c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err, "who asked knows by now whom")
 	assert.False(t, b.Power())
+}
+
+// refusedAsStranger sends an Off twice, which must go to nobody: the second finds an open session
+// with the other machine.
+func refusedAsStranger(t *testing.T, b *ipmisim.GoBMC, c *Client) {
+	t.Helper()
+	for range 2 {
+		_, err := c.Send(t.Context(), bmc.CommandOff)
+		assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindIdentity).Sent)
+	}
+	assert.True(t, b.Power(), "the other machine was switched off")
 }
 
 // A session that another use opened with another BMC is no leave to command it. // I8
@@ -85,11 +92,7 @@ func TestSerialOnlyWhereItIsNeeded(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, bmc.Identity{UUID: guidText}, r.Identity)
 
-	d := hostAt(t, relay.Addr())
-	d.IgnoreUUID = true
-	c := New(d, timing)
-	t.Cleanup(c.drop)
-	r, err = c.Read(t.Context())
+	r, err = clientAt(t, relay.Addr(), ignoringUUID).Read(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, bmc.Identity{UUID: guidText, Serial: "SRV12345"}, r.Identity)
 }
@@ -122,13 +125,7 @@ func TestCommandIsNotGivenToAnotherSerial(t *testing.T) {
 	require.Equal(t, "SRV1", r.Identity.Serial)
 	serial.Store("SRV2")
 	require.NoError(t, b.Restart())
-	for range 2 { // the second finds an open session with it
-		_, err = c.Send(t.Context(), bmc.CommandOff)
-		e, typed := errors.AsType[*bmc.Error](err)
-		require.True(t, typed, "%v", err)
-		assert.Equal(t, bmc.KindIdentity, e.Kind)
-	}
-	assert.True(t, b.Power(), "the other machine was switched off")
+	refusedAsStranger(t, b, c)
 
 	r, err = c.Read(t.Context())
 	require.NoError(t, err)
@@ -179,10 +176,7 @@ func TestGUIDThatIsNewAtEachStart(t *testing.T) {
 	t.Parallel()
 	var guids []string
 	for range 2 {
-		d := hostAt(t, startPyghmi(t, ipmisim.Options{NewGUID: true}).Addr())
-		d.IgnoreUUID = true
-		c := New(d, timing)
-		t.Cleanup(c.drop)
+		c := clientAt(t, startPyghmi(t, ipmisim.Options{NewGUID: true}).Addr(), ignoringUUID)
 		r, err := c.Read(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, bmc.On, r.State)

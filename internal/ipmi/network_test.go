@@ -2,7 +2,6 @@ package ipmi
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -66,13 +65,11 @@ func TestEachDatagramLostOnce(t *testing.T) {
 	t.Parallel()
 	onNetworks(t, func(t *testing.T, b ipmisim.BMC, r *ipmisim.Relay, is func(ipmisim.Datagram) bool) {
 		lost := false
-		r.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-			if !lost && is(d) {
-				lost = true
-				return nil
-			}
-			return []ipmisim.Datagram{d}
-		})
+		r.Filter(losing(func(d ipmisim.Datagram) bool {
+			first := !lost && is(d)
+			lost = lost || first
+			return first
+		}))
 		offAndOn(t, clientAt(t, r.Addr()), b)
 	})
 }
@@ -137,8 +134,6 @@ func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
-		h := hostAt(t, relay.Addr())
-		h.CipherSuites = []int{p.suite}
 		costs(t, []int{
 			4, // status, cold
 			1, // status, warm
@@ -158,7 +153,7 @@ func TestRoundTrips(t *testing.T) {
 				require.NoError(t, err)
 				read(c)
 			}
-			c := New(h, timing)
+			c := clientAt(t, relay.Addr(), withSuites(p.suite))
 			read(c)
 			took()
 			read(c)
@@ -169,7 +164,7 @@ func TestRoundTrips(t *testing.T) {
 			took()
 			closes(t, c)
 			took()
-			c = New(h, timing)
+			c = clientAt(t, relay.Addr(), withSuites(p.suite))
 			off(c)
 			took()
 			closes(t, c)
@@ -209,32 +204,6 @@ func persist(do func() error) (err error) {
 	return err
 }
 
-// TestLossyNetwork loses one datagram in ten each way, for eight hosts at once.
-func TestLossyNetwork(t *testing.T) {
-	t.Parallel()
-	var wg sync.WaitGroup
-	for host := range 8 {
-		b := startGo(t, ipmisim.Options{Sessions: 64}) // those that are lost are not what is tested
-		r := relayTo(t, b)
-		r.Network(ipmisim.Network{Loss: 0.1, Seed: uint64(host)})
-		wg.Go(func() {
-			c := New(hostAt(t, r.Addr()), bmc.Timing{ReadTimeout: 2 * time.Minute, SendTimeout: 2 * time.Minute})
-			defer c.drop()
-			send := func(command bmc.Command) {
-				assert.NoError(t, persist(func() error { _, err := c.Send(t.Context(), command); return err }), "host %d", host)
-			}
-			for range 5 {
-				send(bmc.CommandOff)
-				var reading bmc.Reading
-				assert.NoError(t, persist(func() (err error) { reading, err = c.Read(t.Context()); return err }), "host %d", host)
-				assert.Equal(t, bmc.Off, reading.State)
-				send(bmc.CommandOn)
-			}
-		})
-	}
-	wg.Wait()
-}
-
 // different is how many different messages of a kind there were: on a busy machine one is
 // sent again that was not lost.
 func different(seen []ipmisim.Datagram, payload int) int {
@@ -245,24 +214,6 @@ func different(seen []ipmisim.Datagram, payload int) int {
 		}
 	}
 	return len(messages)
-}
-
-// TestSlowBMC answers later than the first tries wait for: what comes late for
-// one try is not taken for another, and nothing is carried out twice in vain.
-func TestSlowBMC(t *testing.T) {
-	t.Parallel()
-	b := startGo(t, ipmisim.Options{Sessions: 64})
-	b.Slow(700 * time.Millisecond)
-	pace.Until(t, "an off that is carried out twice at most", func() bool {
-		before := b.Counts().Off
-		c := clientAt(t, b.Addr())
-		_, err := c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.Off, r.State)
-		return b.Counts().Off-before <= 2
-	})
 }
 
 // TestBadWeather: delay, jitter, loss, doubles and reordering at once.
@@ -297,11 +248,8 @@ func TestRestartInMidCommand(t *testing.T) {
 	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
-		h := hostAt(t, relay.Addr())
-		h.CipherSuites = []int{p.suite} // another one may be refused before the BMC is back
-		c := New(h, timing)
-		t.Cleanup(c.drop)
-		_, err := c.Send(t.Context(), bmc.CommandOn) // raises the privilege
+		c := clientAt(t, relay.Addr(), withSuites(p.suite)) // another one may be refused before the BMC is back
+		_, err := c.Send(t.Context(), bmc.CommandOn)        // raises the privilege
 		require.NoError(t, err)
 		before, err := c.Read(t.Context())
 		require.NoError(t, err)
@@ -322,41 +270,5 @@ func TestRestartInMidCommand(t *testing.T) {
 		assert.Equal(t, bmc.Off, r.State)
 		assert.NotEqual(t, before.Session, r.Session, "a restart of the BMC voids a proof")
 		assert.Equal(t, before.Identity, r.Identity)
-	})
-}
-
-// TestAnotherMachineAnswers: from the next session on the BMC tells another GUID,
-// as after a mix-up of cables or addresses.
-func TestAnotherMachineAnswers(t *testing.T) {
-	t.Parallel()
-	b := startGo(t, ipmisim.Options{})
-	c := clientAt(t, b.Addr())
-	before, err := c.Read(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, b.SetUUID("4c4c4544-0022-0000-8000-00000000cafe"))
-	require.NoError(t, b.Restart())
-	after, err := c.Read(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, "4c4c4544002200008000"+"00000000cafe", after.Identity.UUID)
-	assert.NotEqual(t, before.Session, after.Session)
-}
-
-// TestHungBMC: one that hangs costs the deadline, and is as good as new after.
-func TestHungBMC(t *testing.T) {
-	t.Parallel()
-	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
-		c := clientAt(t, b.Addr())
-		_, err := c.Read(t.Context())
-		require.NoError(t, err)
-		c.timing.ReadTimeout = 600 * time.Millisecond
-		require.NoError(t, b.(ipmisim.Faults).Hang(true))
-		begun := time.Now()
-		_, err = c.Read(t.Context())
-		assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
-		assert.Less(t, time.Since(begun), pace.Hang)
-		require.NoError(t, b.(ipmisim.Faults).Hang(false))
-		c.timing = timing
-		_, err = c.Read(t.Context())
-		require.NoError(t, err)
 	})
 }

@@ -132,13 +132,27 @@ func simulated(host string, port int) bmc.Device {
 	}
 }
 
-// clientAt is a client of the BMC at addr that closes with the test.
-func clientAt(t *testing.T, addr string) *Client {
+// clientAt is a client of the BMC at addr, with these changes of its entry, that closes with the test.
+func clientAt(t *testing.T, addr string, changes ...func(*bmc.Device)) *Client {
 	t.Helper()
-	c := New(hostAt(t, addr), timing)
+	d := hostAt(t, addr)
+	for _, change := range changes {
+		change(&d)
+	}
+	c := New(d, timing)
 	t.Cleanup(c.drop)
 	return c
 }
+
+func withSuites(ids ...int) func(*bmc.Device) { return func(d *bmc.Device) { d.CipherSuites = ids } }
+
+func withPassword(text string) func(*bmc.Device) {
+	return func(d *bmc.Device) { d.Password = bmc.NewSecret(text) }
+}
+
+func asAdministrator(d *bmc.Device) { d.Endpoint.Privilege = "ADMINISTRATOR" }
+
+func ignoringUUID(d *bmc.Device) { d.IgnoreUUID = true }
 
 // closes closes the session of c. No answer in the time that a Close may take is no
 // defect of the client: the machine may be busy.
@@ -159,6 +173,16 @@ func relayTo(t *testing.T, b ipmisim.BMC) *ipmisim.Relay {
 	require.NoError(t, err)
 	t.Cleanup(r.Stop)
 	return r
+}
+
+// losing is a network that loses these datagrams.
+func losing(lost func(ipmisim.Datagram) bool) func(ipmisim.Datagram) []ipmisim.Datagram {
+	return func(d ipmisim.Datagram) []ipmisim.Datagram {
+		if lost(d) {
+			return nil
+		}
+		return []ipmisim.Datagram{d}
+	}
 }
 
 // proofs is how many datagrams hold a proof of a password.

@@ -39,33 +39,6 @@ func TestReadGivesStateAndIdentity(t *testing.T) {
 	assert.Equal(t, 1, sim.Connections(), "one TLS handshake")
 }
 
-func TestOffAndOn(t *testing.T) {
-	sim, c := one(t)
-	bmctest.Read(t, c)
-	before := c.Requests()
-	receipt, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
-	assert.False(t, receipt.Already)
-	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
-	assert.Equal(t, 2, c.Requests()-before, "warm: off and confirm are one request each")
-	assert.False(t, sim.Power())
-
-	_, err = c.Send(t.Context(), bmc.CommandOn)
-	require.NoError(t, err)
-	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
-	for _, r := range sim.Requests() {
-		assert.Empty(t, r.IfMatch, "If-Match would race with the power state")
-	}
-}
-
-func TestColdOffReadsTheAllowedTypesFirst(t *testing.T) {
-	sim, c := one(t)
-	_, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
-	assert.False(t, sim.Power())
-	assert.Equal(t, 3, c.Requests(), "login, system, reset")
-}
-
 func TestProofOfOff(t *testing.T) {
 	_, c := one(t)
 	proof := bmc.Proof{Spacing: 20 * time.Millisecond, MaxAge: pace.Tries}
@@ -93,50 +66,12 @@ func TestStatesThatAreNotOff(t *testing.T) {
 	}
 }
 
-func TestLateOffIsUnknownMeanwhile(t *testing.T) {
-	t.Parallel()
-	sim, c := one(t)
-	pace.Before(t, time.Second, func(lag time.Duration) func() {
-		require.NoError(t, sim.SetPower(true))
-		sim.Quirks(func(q *redfishsim.Quirks) { q.Lag, q.Task = lag, true })
-		_, err := c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err, "202 with a task is accepted")
-		r := bmctest.Read(t, c)
-		return func() {
-			assert.Equal(t, bmc.Unknown, r.State)
-			assert.Equal(t, "PoweringOff", r.Raw)
-		}
-	})
-	assert.Eventually(t, func() bool { return bmctest.Read(t, c).State == bmc.Off }, pace.Tries, 50*time.Millisecond)
-	assert.False(t, sim.Power())
-}
-
 func TestAcceptedIsNotOff(t *testing.T) {
 	sim, c := one(t)
 	require.NoError(t, sim.IgnoreOff(true))
 	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err)
 	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
-}
-
-func TestLyingBMCIsReadAsItSays(t *testing.T) {
-	sim, c := one(t)
-	require.NoError(t, sim.LieOff(true))
-	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
-	assert.True(t, sim.Power(), "only the Node's Lease can tell (FalseOff)")
-}
-
-func TestAlreadyThere(t *testing.T) {
-	for _, status := range []int{http.StatusConflict, http.StatusBadRequest} {
-		t.Run(http.StatusText(status), func(t *testing.T) {
-			sim, c := one(t)
-			sim.Quirks(func(q *redfishsim.Quirks) { q.RefuseSame = status })
-			require.NoError(t, sim.SetPower(false))
-			receipt, err := c.Send(t.Context(), bmc.CommandOff)
-			require.NoError(t, err)
-			assert.True(t, receipt.Already)
-		})
-	}
 }
 
 func TestRefusedAndNotThere(t *testing.T) {

@@ -1,12 +1,9 @@
 package redfish_test
 
 import (
-	"context"
 	"net/http"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
@@ -88,16 +85,4 @@ func worldOf(t *testing.T, sim *redfishsim.Server) *bmctest.World {
 			return quirk(func(q *redfishsim.Quirks) { q.UUID = "4c4c4544-0042-4810-8056-b4c04f4d9999" })
 		},
 	}
-}
-
-// TestSuiteWorld: a power off whose answer is lost is carried out.
-func TestSuiteWorld(t *testing.T) {
-	w := worldOf(t, start(t, redfishsim.Options{UUID: uuid1}))
-	require.NoError(t, w.LoseAnswer(true))
-	p, err := w.Open(w.Device)
-	require.NoError(t, err)
-	_, err = p.Send(t.Context(), bmc.CommandOff)
-	bmctest.Failed(t, err, bmc.KindUnreachable)
-	require.False(t, w.On())
-	require.NoError(t, p.Close(context.Background()))
 }

@@ -113,6 +113,8 @@ func TestChassisIsNoSystem(t *testing.T) {
 	sim.Quirks(func(q *redfishsim.Quirks) { q.ODataType = "#Chassis.v1_25_0.Chassis" })
 	_, err := c.Read(t.Context())
 	bmctest.Failed(t, err, bmc.KindIdentity)
+	_, err = c.Describe(t.Context())
+	bmctest.Failed(t, err, bmc.KindIdentity)
 }
 
 // A blade that moved takes its UUID along: its old slot is not the host.
@@ -132,10 +134,13 @@ func TestSystemFoundByUUIDMustKeepIt(t *testing.T) {
 	assert.Empty(t, sim.System(1).Commands())
 }
 
+// only is the one system of an edited service, and link leads to it.
+const only = "/redfish/v1/Systems/system"
+
+var link = map[string]any{"@odata.id": only}
+
 // A list of systems that is not whole could leave one that is not the host.
 func TestHalfAListOfSystemsIsNone(t *testing.T) {
-	const only = "/redfish/v1/Systems/system"
-	link := map[string]any{"@odata.id": only}
 	for name, list := range map[string]map[string]any{
 		"a member without a link":  {"Members": []any{link, map[string]any{}}},
 		"a member of another kind": {"Members": []any{link, 7}},
@@ -239,8 +244,6 @@ func TestExpiredSessionAmongStrangers(t *testing.T) {
 // TestPinnedAmongInvalidMembers: what the list has beside the system with the pinned UUID
 // does not matter; without a pin, half a list is none (TestHalfAListOfSystemsIsNone).
 func TestPinnedAmongInvalidMembers(t *testing.T) {
-	const only = "/redfish/v1/Systems/system"
-	link := map[string]any{"@odata.id": only}
 	for name, list := range map[string]map[string]any{
 		"a member without a link": {"Members": []any{map[string]any{}, link}},
 		"a link to elsewhere":     {"Members": []any{map[string]any{"@odata.id": "@elsewhere/"}, link}},
