@@ -112,16 +112,6 @@ func TestPowerAsAnotherClientSeesIt(t *testing.T) {
 	}
 }
 
-func TestStopFreesThePort(t *testing.T) {
-	for _, b := range []ipmisim.BMC{startGo(t, ipmisim.Options{}), startDebian(t, ipmisim.Options{}), startPyghmi(t, ipmisim.Options{})} {
-		b.Stop()
-		b.Stop()
-		again, err := ipmisim.StartGo(t.Context(), ipmisim.Options{Addr: b.Addr()})
-		require.NoError(t, err)
-		again.Stop()
-	}
-}
-
 func TestOptionsThatCannotBeServed(t *testing.T) {
 	for _, o := range []ipmisim.Options{{Suites: []int{99}}, {Suites: []int{0, 12}}, {UUID: "4c4c"}, {Addr: "nowhere"}} {
 		_, err := ipmisim.StartGo(t.Context(), o)
@@ -153,32 +143,6 @@ func status(t *testing.T, b ipmisim.BMC) string {
 	return ipmitool(t, b, "3", "chassis", "power", "status")
 }
 
-// answers says whether the BMC answers within half a second.
-func answers(t *testing.T, b ipmisim.BMC) bool {
-	t.Helper()
-	host, port, err := net.SplitHostPort(b.Addr())
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	return exec.CommandContext(ctx, "ipmitool", "-I", "lan", "-H", host, "-p", port, "-A", "NONE", "channel", "authcap", "14", "2").Run() == nil
-}
-
-func TestOffComesLate(t *testing.T) {
-	onEach(t, func(t *testing.T, b ipmisim.Faults) {
-		pace.Before(t, 5*time.Second, func(late time.Duration) func() {
-			require.NoError(t, b.SetPower(true))
-			require.NoError(t, b.LateOff(late))
-			powerOff(t, b)
-			on, said := b.Power(), status(t, b)
-			return func() {
-				assert.True(t, on, "accepted is not off")
-				assert.Equal(t, "Chassis Power is on", said, "and the BMC does not lie")
-			}
-		})
-		assert.Eventually(t, func() bool { return !b.Power() }, pace.Tries, 10*time.Millisecond)
-	})
-}
-
 func TestANewOrderOverrulesALateOne(t *testing.T) {
 	onEach(t, func(t *testing.T, b ipmisim.Faults) {
 		var wait time.Duration
@@ -194,47 +158,6 @@ func TestANewOrderOverrulesALateOne(t *testing.T) {
 		time.Sleep(wait + 200*time.Millisecond)
 		assert.True(t, b.Power())
 	})
-}
-
-func TestHostComesBackByItself(t *testing.T) {
-	onEach(t, func(t *testing.T, b ipmisim.Faults) {
-		pace.Before(t, 5*time.Second, func(back time.Duration) func() {
-			require.NoError(t, b.SetPower(true))
-			require.NoError(t, b.BackOn(back))
-			powerOff(t, b)
-			on := b.Power()
-			return func() { assert.False(t, on) }
-		})
-		assert.Eventually(t, b.Power, pace.Tries, 10*time.Millisecond)
-		assert.Equal(t, "Chassis Power is on", status(t, b))
-	})
-}
-
-func TestHangAndGoOn(t *testing.T) {
-	onEach(t, func(t *testing.T, b ipmisim.Faults) {
-		status(t, b) // or skips without ipmitool
-		require.NoError(t, b.Hang(true))
-		assert.False(t, answers(t, b))
-		require.NoError(t, b.Hang(false))
-		assert.Equal(t, "Chassis Power is on", status(t, b))
-	})
-}
-
-func TestRestartKeepsTheHost(t *testing.T) {
-	onEach(t, func(t *testing.T, b ipmisim.Faults) {
-		powerOff(t, b)
-		require.NoError(t, b.Restart())
-		assert.False(t, b.Power())
-		assert.Equal(t, "Chassis Power is off", status(t, b))
-	})
-}
-
-func TestSessionsAreExhaustedAndFreed(t *testing.T) {
-	b := startGo(t, ipmisim.Options{})
-	require.NoError(t, b.Exhaust())
-	assert.Equal(t, 4, b.Sessions())
-	require.NoError(t, b.Restart())
-	assert.Zero(t, b.Sessions())
 }
 
 // TestAPortThatIsTaken: another BMC that answers at the address of an ipmi_sim is

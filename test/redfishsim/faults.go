@@ -86,9 +86,6 @@ type Faults struct {
 type Quirks struct {
 	// Lag is how long a power change takes; PoweringOff or PoweringOn meanwhile.
 	Lag time.Duration
-	// Early says On or Off at once, while the change takes Lag; a power on in
-	// that window is accepted and dropped.
-	Early bool
 	// OffThenOn says Off for this long after a power off, which was not done at all.
 	OffThenOn time.Duration
 	// IgnoreOff accepts a power off and does nothing, IgnoreOn a power on.

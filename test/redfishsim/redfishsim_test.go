@@ -108,23 +108,6 @@ func TestQuirksOfPower(t *testing.T) {
 	assert.Equal(t, "On", c.state())
 }
 
-func TestSessions(t *testing.T) {
-	sim, c := start(t, Options{})
-	sim.Faults(func(f *Faults) { f.SessionLimit = 1 })
-
-	resp, _ := c.do(http.MethodPost, sessionsURI, `{"UserName":"admin","Password":"wrong"}`)
-	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
-	resp, _ = c.do(http.MethodPost, sessionsURI, `{"UserName":"admin","Password":"secret"}`)
-	require.Equal(t, http.StatusCreated, resp.StatusCode)
-	assert.NotEmpty(t, resp.Header.Get("X-Auth-Token"))
-	assert.Equal(t, 1, sim.OpenSessions())
-	full, _ := c.do(http.MethodPost, sessionsURI, `{"UserName":"admin","Password":"secret"}`)
-	assert.Equal(t, http.StatusServiceUnavailable, full.StatusCode)
-	resp, _ = c.do(http.MethodDelete, resp.Header.Get("Location"), "")
-	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
-	assert.Zero(t, sim.OpenSessions())
-}
-
 func TestStopIsFinalAndRepeatable(t *testing.T) {
 	sim, c := start(t, Options{})
 	sim.Stop()

@@ -66,7 +66,6 @@ func Start(o Options) (*Server, error) {
 		opts: o, id: id, dir: dir, sessions: map[string]string{}, stopped: make(chan struct{}),
 		open: map[net.Conn]bool{}, booted: time.Now(),
 	}
-	s.faults.Latency = o.Latency
 	for _, so := range o.Systems {
 		s.systems = append(s.systems, &System{srv: s, opts: so, on: !so.Off})
 	}
@@ -188,8 +187,6 @@ type Options struct {
 	// CipherSuite is the only one that the service accepts, over TLS 1.2; 0 is Go's own
 	// choice.
 	CipherSuite uint16
-	// Latency delays every answer; Faults can change it later.
-	Latency time.Duration
 }
 
 // SystemOptions describe one host behind the service.

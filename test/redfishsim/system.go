@@ -29,9 +29,6 @@ type System struct {
 // URI is the path of the system.
 func (s *System) URI() string { return systemsURI + "/" + s.opts.ID }
 
-// UUID is the true one.
-func (s *System) UUID() string { return s.opts.UUID }
-
 // Power says whether the host is truly on now, whatever the BMC claims.
 func (s *System) Power() bool {
 	s.srv.mu.Lock()
@@ -81,7 +78,6 @@ func (s *System) command(on bool) {
 	q := s.quirks
 	switch {
 	case on && q.IgnoreOn || !on && q.IgnoreOff:
-	case q.Early && !s.due.IsZero(): // the window in which a command is lost
 	case !on && q.OffThenOn > 0:
 		s.lieEnds = time.Now().Add(q.OffThenOn)
 	case q.Lag == 0 || s.on == on:
@@ -101,8 +97,6 @@ func (s *System) says() string {
 		return q.SayPower
 	case q.LieOff || time.Now().Before(s.lieEnds):
 		on = false
-	case changing && q.Early:
-		on = s.dueOn
 	case changing && s.dueOn:
 		return `"PoweringOn"`
 	case changing:

@@ -31,10 +31,6 @@ type Driver struct {
 	// Blind: the driver cannot tell that a command whose account was refused was not
 	// carried out, and says Maybe.
 	Blind bool
-	// Logins is how often one operation may offer a password that was refused; 0 is once.
-	Logins int
-	// LaterSession: Restart shows no earlier than at the second reading after it.
-	LaterSession bool
 }
 
 // World is a simulated BMC and the host behind it, which is on. A nil function
@@ -155,9 +151,6 @@ func (d Driver) withDefaults() Driver {
 	}
 	if d.Refusal == "" {
 		d.Refusal = bmc.KindAuth
-	}
-	if d.Logins == 0 {
-		d.Logins = 1
 	}
 	return d
 }
