@@ -19,6 +19,7 @@ var (
 	dialTimeout   = 3 * time.Second
 	tlsTimeout    = 5 * time.Second
 	headerTimeout = 10 * time.Second
+	loginTimeout  = 10 * time.Second // of a login whose caller stopped waiting
 	bodyTimeout   = time.Second // for a body that is not needed; less than minBootTime
 	closeTimeout  = 2 * time.Second
 )
