@@ -1,12 +1,10 @@
 package bmclib
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -31,20 +29,11 @@ func init() {
 	bodyTimeout = 5 * time.Second // some tests wait for one that never comes
 }
 
-// missing skips where a Debian package is absent, except in CI.
-func missing(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
 // ipmiBMC is a simulated BMC, and the device to reach it by ipmitool.
 func ipmiBMC(t *testing.T, o ipmisim.Options) (*ipmisim.GoBMC, bmc.Device) {
 	t.Helper()
 	if _, err := exec.LookPath("ipmitool"); err != nil {
-		missing(t, "ipmitool is not installed: "+err.Error())
+		bmctest.Missing(t, "ipmitool is not installed: "+err.Error())
 	}
 	sim, err := ipmisim.StartGo(t.Context(), o)
 	require.NoError(t, err)
@@ -54,14 +43,9 @@ func ipmiBMC(t *testing.T, o ipmisim.Options) (*ipmisim.GoBMC, bmc.Device) {
 
 func ipmiDevice(t *testing.T, addr string) bmc.Device {
 	t.Helper()
-	h, p, err := net.SplitHostPort(addr)
+	e, err := bmc.ParseEndpoint("ipmi://" + addr + "?privilegelevel=ADMINISTRATOR")
 	require.NoError(t, err)
-	n, err := strconv.Atoi(p)
-	require.NoError(t, err)
-	return bmc.Device{
-		Driver: bmc.DriverBMCLib, Username: "admin", Password: bmc.NewSecret("secret"),
-		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: h, Port: n, Privilege: "ADMINISTRATOR"},
-	}
+	return bmc.Device{Driver: bmc.DriverBMCLib, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}
 }
 
 // redfishBMC is a simulated service, and the device to reach it by gofish.

@@ -25,8 +25,7 @@ func TestGofishTellsMore(t *testing.T) {
 func secondIsAlready(t *testing.T, c *Client) {
 	t.Helper()
 	for _, already := range []bool{false, true} {
-		r, err := c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
+		r := bmctest.Send(t, c, bmc.CommandOff)
 		assert.Equal(t, already, r.Already)
 	}
 }

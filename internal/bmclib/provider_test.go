@@ -130,19 +130,18 @@ func TestIpmitoolTellsMore(t *testing.T) {
 // ipmi_sim shares nothing with the other simulator, and knows suite 3 only.
 func TestIpmitoolAgainstDebian(t *testing.T) {
 	if _, err := findIpmitool(systemDirs); err != nil {
-		missing(t, err.Error())
+		bmctest.Missing(t, err.Error())
 	}
 	sim, err := ipmisim.StartDebian(t.Context(), ipmisim.Options{})
 	if err != nil {
-		missing(t, err.Error())
+		bmctest.Missing(t, err.Error())
 	}
 	t.Cleanup(sim.Stop)
 	d := ipmiDevice(t, sim.Addr())
 	d.CipherSuites = []int{3}
 	c := open(t, d)
 	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
-	_, err = c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	assert.False(t, sim.Power())
 	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 }

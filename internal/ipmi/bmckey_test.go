@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -22,11 +23,8 @@ func TestBMCKey(t *testing.T) {
 			return func(d *bmc.Device) { d.BMCKey = bmc.NewSecret(text) }
 		}
 		c := clientAt(t, b.Addr(), withKey(key))
-		_, err := c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.Off, r.State)
+		bmctest.Send(t, c, bmc.CommandOff)
+		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 		require.NoError(t, c.Close(t.Context()))
 
 		for text, want := range map[string]string{"": "set kgFile", "another-key": "kgFile is not that of the BMC"} {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -73,11 +74,8 @@ func TestSlowBMC(t *testing.T) {
 		b.Slow(700 * time.Millisecond)
 		relay := relayTo(t, b)
 		c := clientAt(t, relay.Addr())
-		_, err := c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.Off, r.State)
+		bmctest.Send(t, c, bmc.CommandOff)
+		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 		opened := 0
 		for _, d := range relay.Seen() {
 			if d.Payload() == ipmisim.PayloadOpenRequest {
@@ -105,9 +103,7 @@ func TestFloodOfSessions(t *testing.T) {
 		}
 		return flood
 	})
-	r, err := clientAt(t, relay.Addr()).Read(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, bmc.On, r.State)
+	assert.Equal(t, bmc.On, bmctest.Read(t, clientAt(t, relay.Addr())).State)
 	assert.Less(t, relay.Asked(), 100, "half of what was forged")
 }
 
@@ -141,9 +137,7 @@ func TestPyghmiLives(t *testing.T) {
 					}
 					c.drop()
 					time.Sleep(lingerTime) // what is still sent in the background must not end it either
-					r, err := clientAt(t, relay.Addr()).Read(t.Context())
-					require.NoError(t, err)
-					assert.Equal(t, bmc.On, r.State)
+					assert.Equal(t, bmc.On, bmctest.Read(t, clientAt(t, relay.Addr())).State)
 				})
 			})
 		}
@@ -209,13 +203,11 @@ func TestReplacedSession(t *testing.T) {
 		t.Parallel()
 		relay := relayTo(t, startPyghmi(t, ipmisim.Options{}))
 		relay.Delay(600 * time.Millisecond)
-		r, err := clientAt(t, relay.Addr(), withSuites(3)).Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.On, r.State)
+		assert.Equal(t, bmc.On, bmctest.Read(t, clientAt(t, relay.Addr(), withSuites(3))).State)
 		assert.Equal(t, proofs(relay.Seen()), failedLogins(relay.Seen()), "the password was never called wrong")
 
 		before := len(relay.Seen())
-		_, err = clientAt(t, relay.Addr(), withSuites(3), withPassword("not-the-password")).Read(t.Context())
+		_, err := clientAt(t, relay.Addr(), withSuites(3), withPassword("not-the-password")).Read(t.Context())
 		assert.Equal(t, bmc.KindAuth, bmc.KindOf(err), "%v", err)
 		assert.Zero(t, proofs(relay.Seen()[before:]))
 		assert.LessOrEqual(t, failedLogins(relay.Seen()[before:]), 1, "a BMC locks accounts")
@@ -224,8 +216,7 @@ func TestReplacedSession(t *testing.T) {
 		t.Parallel()
 		relay := relayTo(t, startPyghmi(t, ipmisim.Options{}))
 		relay.Filter(doublesOneRequest())
-		_, err := clientAt(t, relay.Addr()).Read(t.Context())
-		require.NoError(t, err)
+		bmctest.Read(t, clientAt(t, relay.Addr()))
 	})
 }
 
@@ -247,8 +238,7 @@ func TestNewestSession(t *testing.T) {
 			}
 			return []ipmisim.Datagram{*first, d}
 		})
-		_, err := clientAt(t, relay.Addr(), withSuites(3)).Read(t.Context())
-		require.NoError(t, err)
+		bmctest.Read(t, clientAt(t, relay.Addr(), withSuites(3)))
 		return len(consoles(relay.Seen())) == 1
 	})
 }
@@ -308,8 +298,7 @@ func TestForgedDoubt(t *testing.T) {
 			return []ipmisim.Datagram{d}
 		})
 		if _, pyghmi := b.(*ipmisim.PyghmiBMC); !pyghmi { // which takes RAKP 1 for the forged session as its own
-			_, err := clientAt(t, relay.Addr()).Read(t.Context())
-			require.NoError(t, err)
+			bmctest.Read(t, clientAt(t, relay.Addr()))
 		}
 		alter.Store(true)
 		before := len(relay.Seen())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,25 +38,21 @@ func TestPowerFollowsCommands(t *testing.T) {
 		t.Run(account.name, func(t *testing.T) {
 			onPeers(t, ipmisim.Options{Operator: account.operator}, func(t *testing.T, p peer, b ipmisim.BMC) {
 				c := clientAt(t, b.Addr(), func(d *bmc.Device) { d.Endpoint.Privilege = account.privilege })
-				r, err := c.Read(t.Context())
-				require.NoError(t, err)
+				r := bmctest.Read(t, c)
 				assert.Equal(t, bmc.On, r.State)
 				assert.Equal(t, guidText, r.Identity.UUID, "the GUID's bytes as on the wire")
 				assert.Empty(t, r.Fault)
 				assert.Equal(t, p.suite, c.suites[0].id, "the suite that worked comes first")
 
-				receipt, err := c.Send(t.Context(), bmc.CommandOff)
-				require.NoError(t, err)
+				receipt := bmctest.Send(t, c, bmc.CommandOff)
 				assert.Equal(t, bmc.Receipt{}, receipt)
 				assert.False(t, b.Power(), "the host is off")
-				off, err := c.Read(t.Context())
-				require.NoError(t, err)
+				off := bmctest.Read(t, c)
 				assert.Equal(t, bmc.Off, off.State)
 				assert.Equal(t, r.Session, off.Session, "all in one session")
 				assert.False(t, off.At.Before(r.At))
 
-				_, err = c.Send(t.Context(), bmc.CommandOn)
-				require.NoError(t, err)
+				bmctest.Send(t, c, bmc.CommandOn)
 				assert.True(t, b.Power(), "the host is on again")
 				require.NoError(t, c.Close(t.Context()))
 			})
@@ -122,8 +119,7 @@ func TestLongestCredentials(t *testing.T) {
 			if p.name == "ipmi_sim suite 3" { // it takes one byte and four less
 				o = ipmisim.Options{User: "fifteen-bytes-a", Password: "sixteen-bytes-pw"}
 			}
-			_, err := clientAt(t, p.start(t, o).Addr(), withPassword(o.Password), func(d *bmc.Device) { d.Username = o.User }).Read(t.Context())
-			require.NoError(t, err)
+			bmctest.Read(t, clientAt(t, p.start(t, o).Addr(), withPassword(o.Password), func(d *bmc.Device) { d.Username = o.User }))
 		})
 	}
 }
@@ -156,9 +152,8 @@ func TestNothingIsSentWhereNoBMCMayBe(t *testing.T) {
 	require.NoError(t, err)
 	defer there.Close()
 	for _, host := range []string{"127.0.0.1", "localhost"} {
-		d := simulated(host, there.LocalAddr().(*net.UDPAddr).Port)
-		d.Networks = &bmc.Networks{}
-		c := New(d, timing)
+		addr := net.JoinHostPort(host, strconv.Itoa(there.LocalAddr().(*net.UDPAddr).Port))
+		c := clientAt(t, addr, func(d *bmc.Device) { d.Networks = &bmc.Networks{} })
 		_, err := c.Read(t.Context())
 		require.ErrorContains(t, err, "loopback", host)
 		require.NoError(t, c.Close(t.Context()))
@@ -200,8 +195,7 @@ func TestBusyIsWaitedOut(t *testing.T) {
 				t.Parallel()
 				b := startGo(t, ipmisim.Options{})
 				answering(b, cmd, code, 1)
-				_, err := clientAt(t, b.Addr()).Send(t.Context(), bmc.CommandOff)
-				require.NoError(t, err)
+				bmctest.Send(t, clientAt(t, b.Addr()), bmc.CommandOff)
 				assert.False(t, b.Power())
 			})
 		}
@@ -212,10 +206,10 @@ func TestBusyForEver(t *testing.T) {
 	t.Parallel()
 	b := startGo(t, ipmisim.Options{})
 	c := clientAt(t, b.Addr())
-	_, err := c.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, c)
 	answering(b, cmdChassisStatus, 0xc0, 1<<30)
 	c.timing.ReadTimeout = 2 * time.Second
+	var err error
 	pace.Until(t, "the BMC is heard, and is busy", func() bool {
 		pace.Lasts(t, 2*time.Second, 450*time.Millisecond, func() { _, err = c.Read(t.Context()) })
 		t.Log(err)
@@ -228,8 +222,7 @@ func TestAlreadyInThatState(t *testing.T) {
 	b.RefuseControl(0xd5)
 	c := clientAt(t, b.Addr())
 	for _, command := range []bmc.Command{bmc.CommandOff, bmc.CommandOn} {
-		receipt, err := c.Send(t.Context(), command)
-		require.NoError(t, err)
+		receipt := bmctest.Send(t, c, command)
 		assert.True(t, receipt.Already)
 	}
 	assert.True(t, b.Power(), "already is a claim, not a fact")
@@ -260,10 +253,8 @@ func TestOnlyAbsoluteCommands(t *testing.T) {
 	c := clientAt(t, b.Addr())
 	_, err := c.Send(t.Context(), bmc.Command(0))
 	assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
-	_, err = c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
-	_, err = c.Send(t.Context(), bmc.CommandOn)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
+	bmctest.Send(t, c, bmc.CommandOn)
 	assert.Equal(t, byte(0), <-controls, "power down")
 	assert.Equal(t, byte(1), <-controls, "power up")
 	assert.Empty(t, controls)
@@ -290,8 +281,7 @@ func TestStatusBytes(t *testing.T) {
 			}
 			return nil
 		})
-		r, err := clientAt(t, b.Addr()).Read(t.Context())
-		require.NoError(t, err)
+		r := bmctest.Read(t, clientAt(t, b.Addr()))
 		assert.Equal(t, bmc.Reading{State: c.state, Raw: c.raw, Fault: c.fault}, bmc.Reading{State: r.State, Raw: r.Raw, Fault: r.Fault})
 	}
 }
@@ -322,8 +312,6 @@ func TestLostReplyToOff(t *testing.T) {
 		assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
 		assert.False(t, b.Power(), "it was carried out")
 		loseAnswers(b, relay, false)
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.Off, r.State)
+		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 	})
 }

@@ -21,8 +21,7 @@ func TestCommandIsNotGivenToAnotherBMC(t *testing.T) {
 	t.Parallel()
 	b := startGo(t, ipmisim.Options{Suites: []int{17}})
 	c := clientAt(t, b.Addr())
-	r, err := c.Read(t.Context())
-	require.NoError(t, err)
+	r := bmctest.Read(t, c)
 	require.Equal(t, guidText, r.Identity.UUID)
 
 	require.NoError(t, b.SetUUID(otherGUID)) // from here on it is another BMC,
@@ -30,11 +29,10 @@ func TestCommandIsNotGivenToAnotherBMC(t *testing.T) {
 	refusedAsStranger(t, b, c)
 
 	before := r.Session
-	r, err = c.Read(t.Context())
-	require.NoError(t, err)
+	r = bmctest.Read(t, c)
 	require.Equal(t, strings.ReplaceAll(otherGUID, "-", ""), r.Identity.UUID, "the next look shows it")
 	assert.NotEqual(t, before, r.Session)
-	_, err = c.Send(t.Context(), bmc.CommandOff)
+	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err, "who asked knows by now whom")
 	assert.False(t, b.Power())
 }
@@ -55,11 +53,10 @@ func TestDescribeIsNoLookAtWhoAnswers(t *testing.T) {
 	t.Parallel()
 	b := startGo(t, ipmisim.Options{Suites: []int{17}})
 	c := clientAt(t, b.Addr())
-	_, err := c.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, c)
 	require.NoError(t, b.SetUUID(otherGUID))
 	require.NoError(t, b.Restart())
-	_, err = c.Describe(t.Context())
+	_, err := c.Describe(t.Context())
 	require.NoError(t, err)
 	_, err = c.Send(t.Context(), bmc.CommandOff)
 	assert.Equal(t, bmc.KindIdentity, bmc.KindOf(err))
@@ -73,13 +70,11 @@ const noGUID = "00000000-0000-0000-0000-000000000000"
 func TestSerialInsteadOfGUID(t *testing.T) {
 	relay := relayTo(t, startDebian(t, ipmisim.Options{UUID: noGUID}))
 	c := clientAt(t, relay.Addr())
-	first, err := c.Read(t.Context())
-	require.NoError(t, err)
+	first := bmctest.Read(t, c)
 	assert.Equal(t, bmc.On, first.State)
 	assert.Equal(t, "SRV12345", first.Identity.Serial)
 	asked := relay.Asked()
-	second, err := c.Read(t.Context())
-	require.NoError(t, err)
+	second := bmctest.Read(t, c)
 	assert.Equal(t, first.Identity, second.Identity)
 	assert.Equal(t, first.Session, second.Session)
 	assert.Equal(t, 1, relay.Asked()-asked)
@@ -88,12 +83,10 @@ func TestSerialInsteadOfGUID(t *testing.T) {
 // A GUID that identifies its host is enough, and one that is to be ignored is not.
 func TestSerialOnlyWhereItIsNeeded(t *testing.T) {
 	relay := relayTo(t, startDebian(t, ipmisim.Options{}))
-	r, err := clientAt(t, relay.Addr()).Read(t.Context())
-	require.NoError(t, err)
+	r := bmctest.Read(t, clientAt(t, relay.Addr()))
 	assert.Equal(t, bmc.Identity{UUID: guidText}, r.Identity)
 
-	r, err = clientAt(t, relay.Addr(), ignoringUUID).Read(t.Context())
-	require.NoError(t, err)
+	r = bmctest.Read(t, clientAt(t, relay.Addr(), ignoringUUID))
 	assert.Equal(t, bmc.Identity{UUID: guidText, Serial: "SRV12345"}, r.Identity)
 }
 
@@ -120,21 +113,18 @@ func TestCommandIsNotGivenToAnotherSerial(t *testing.T) {
 	serial.Store("SRV1")
 	b := withoutGUID(t, &serial)
 	c := clientAt(t, b.Addr())
-	r, err := c.Read(t.Context())
-	require.NoError(t, err)
+	r := bmctest.Read(t, c)
 	require.Equal(t, "SRV1", r.Identity.Serial)
 	serial.Store("SRV2")
 	require.NoError(t, b.Restart())
 	refusedAsStranger(t, b, c)
 
-	r, err = c.Read(t.Context())
-	require.NoError(t, err)
+	r = bmctest.Read(t, c)
 	require.Equal(t, "SRV2", r.Identity.Serial, "the next look shows it")
-	_, err = c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	assert.False(t, b.Power())
 	require.NoError(t, b.Restart())
-	_, err = c.Send(t.Context(), bmc.CommandOn)
+	_, err := c.Send(t.Context(), bmc.CommandOn)
 	require.NoError(t, err, "the same machine in another session")
 }
 
@@ -177,16 +167,12 @@ func TestGUIDThatIsNewAtEachStart(t *testing.T) {
 	var guids []string
 	for range 2 {
 		c := clientAt(t, startPyghmi(t, ipmisim.Options{NewGUID: true}).Addr(), ignoringUUID)
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
+		r := bmctest.Read(t, c)
 		assert.Equal(t, bmc.On, r.State)
 		assert.Empty(t, r.Identity.Serial, "it has no inventory")
 		guids = append(guids, r.Identity.UUID)
-		_, err = c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
-		r, err = c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.Off, r.State)
+		bmctest.Send(t, c, bmc.CommandOff)
+		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 		require.NoError(t, c.Close(t.Context()))
 	}
 	assert.NotEqual(t, guids[0], guids[1])

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -22,8 +23,7 @@ func TestHandshakeIsFresh(t *testing.T) {
 	c := clientAt(t, relay.Addr())
 	const sessions = 8
 	for range sessions {
-		_, err := c.Read(t.Context())
-		require.NoError(t, err)
+		bmctest.Read(t, c)
 		require.NoError(t, c.Close(t.Context()))
 	}
 	numbers, tags := map[string]bool{}, map[byte]bool{}
@@ -140,15 +140,13 @@ func TestSuiteThatIsDropped(t *testing.T) {
 		}
 		relay := dropsSuites(t, b, suites[0])
 		c := clientAt(t, relay.Addr())
-		_, err := c.Read(t.Context())
-		require.NoError(t, err)
+		bmctest.Read(t, c)
 		assert.Equal(t, 3, c.suites[0].id)
 		require.NoError(t, c.Close(t.Context()))
 		costs(t, []int{4}, func() []int {
 			require.NoError(t, c.Close(t.Context()))
 			at := relay.Asked()
-			_, err = c.Read(t.Context())
-			require.NoError(t, err)
+			bmctest.Read(t, c)
 			return []int{relay.Asked() - at}
 		})
 	})
@@ -167,8 +165,7 @@ func TestSuiteAfterARefusedOne(t *testing.T) {
 		return d.Payload() == ipmisim.PayloadOpenRequest && lost <= openTries
 	}))
 	c := clientAt(t, relay.Addr())
-	_, err := c.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, c)
 	assert.Equal(t, 17, c.suites[0].id)
 }
 
@@ -256,9 +253,7 @@ func TestSuiteThatOpenBMCHasNot(t *testing.T) {
 	costs(t, []int{5}, func() []int { // one request more than with the right suite
 		asked := relay.Asked()
 		c := clientAt(t, relay.Addr())
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.On, r.State)
+		assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 		closes(t, c)
 		return []int{relay.Asked() - asked - 1} // without the end of the session
 	})

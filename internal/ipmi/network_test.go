@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -46,17 +47,12 @@ func onNetworks(t *testing.T, fn func(t *testing.T, b ipmisim.BMC, r *ipmisim.Re
 // offAndOn reads On, switches off, reads Off, and switches on again.
 func offAndOn(t *testing.T, c *Client, b ipmisim.BMC) {
 	t.Helper()
-	r, err := c.Read(t.Context())
-	require.NoError(t, err)
+	r := bmctest.Read(t, c)
 	require.Equal(t, bmc.On, r.State)
-	_, err = c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	require.False(t, b.Power())
-	r, err = c.Read(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, bmc.Off, r.State)
-	_, err = c.Send(t.Context(), bmc.CommandOn)
-	require.NoError(t, err)
+	require.Equal(t, bmc.Off, bmctest.Read(t, c).State)
+	bmctest.Send(t, c, bmc.CommandOn)
 	require.True(t, b.Power())
 	closes(t, c)
 }
@@ -145,12 +141,10 @@ func TestRoundTrips(t *testing.T) {
 			at := relay.Asked()
 			took := func() { asked, at = append(asked, relay.Asked()-at), relay.Asked() }
 			read := func(c *Client) {
-				_, err := c.Read(t.Context())
-				require.NoError(t, err)
+				bmctest.Read(t, c)
 			}
 			off := func(c *Client) {
-				_, err := c.Send(t.Context(), bmc.CommandOff)
-				require.NoError(t, err)
+				bmctest.Send(t, c, bmc.CommandOff)
 				read(c)
 			}
 			c := clientAt(t, relay.Addr(), withSuites(p.suite))
@@ -181,8 +175,7 @@ func TestRememberedSuite(t *testing.T) {
 		c := clientAt(t, relay.Addr())
 		for range 2 {
 			at := relay.Asked()
-			_, err := c.Read(t.Context())
-			require.NoError(t, err)
+			bmctest.Read(t, c)
 			asked = append(asked, relay.Asked()-at)
 			closes(t, c)
 			at = relay.Asked()
@@ -251,8 +244,7 @@ func TestRestartInMidCommand(t *testing.T) {
 		c := clientAt(t, relay.Addr(), withSuites(p.suite)) // another one may be refused before the BMC is back
 		_, err := c.Send(t.Context(), bmc.CommandOn)        // raises the privilege
 		require.NoError(t, err)
-		before, err := c.Read(t.Context())
-		require.NoError(t, err)
+		before := bmctest.Read(t, c)
 		restarted, begun := make(chan error, 1), false
 		relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
 			if d.FromBMC && !begun {
@@ -262,11 +254,9 @@ func TestRestartInMidCommand(t *testing.T) {
 			}
 			return []ipmisim.Datagram{d}
 		})
-		_, err = c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
+		bmctest.Send(t, c, bmc.CommandOff)
 		require.NoError(t, <-restarted)
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
+		r := bmctest.Read(t, c)
 		assert.Equal(t, bmc.Off, r.State)
 		assert.NotEqual(t, before.Session, r.Session, "a restart of the BMC voids a proof")
 		assert.Equal(t, before.Identity, r.Identity)

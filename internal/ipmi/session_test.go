@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -19,13 +20,11 @@ func TestRepeatedCommand(t *testing.T) {
 	t.Parallel()
 	relay := relayTo(t, startGo(t, ipmisim.Options{}))
 	c := clientAt(t, relay.Addr())
-	_, err := c.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, c)
 	first := len(relay.Seen())
 	lost := 0
 	relay.Filter(losing(func(ipmisim.Datagram) bool { lost++; return lost <= 2 }))
-	_, err = c.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, c)
 
 	sequences, vectors, commands := map[uint32]bool{}, map[[aes.BlockSize]byte]bool{}, map[string]bool{}
 	for _, d := range relay.Seen()[first:] {
@@ -104,9 +103,7 @@ func TestSlowerThanTheFirstWait(t *testing.T) {
 	require.NoError(t, b.Slow(4*time.Second))
 	pace.Until(t, "one handshake", func() bool {
 		relay := relayTo(t, b)
-		r, err := clientAt(t, relay.Addr(), withSuites(3)).Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.On, r.State)
+		assert.Equal(t, bmc.On, bmctest.Read(t, clientAt(t, relay.Addr(), withSuites(3))).State)
 		return len(consoles(relay.Seen())) == 1
 	})
 }

@@ -125,15 +125,12 @@ func TestCancelIsHonouredAtOnce(t *testing.T) {
 	cancel()
 	relay := relayTo(t, startGo(t, ipmisim.Options{}))
 	warm := clientAt(t, relay.Addr())
-	_, err := warm.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, warm)
 	costs(t, []int{1}, func() []int { // nothing is sent for a caller that has gone
 		asked := relay.Asked()
-		_, err = warm.Send(ctx, bmc.CommandOff)
+		_, err := warm.Send(ctx, bmc.CommandOff)
 		assert.ErrorIs(t, err, context.Canceled)
-		r, err := warm.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.On, r.State)
+		assert.Equal(t, bmc.On, bmctest.Read(t, warm).State)
 		return []int{relay.Asked() - asked}
 	})
 }
@@ -155,17 +152,15 @@ func TestPortClosesUnderASession(t *testing.T) {
 	t.Parallel()
 	b := startGo(t, ipmisim.Options{})
 	c := clientAt(t, b.Addr())
-	before, err := c.Read(t.Context())
-	require.NoError(t, err)
+	before := bmctest.Read(t, c)
 	b.Stop()
-	_, err = c.Read(t.Context())
+	_, err := c.Read(t.Context())
 	assert.Equal(t, bmc.KindRefused, bmc.KindOf(err), "%v", err)
 
 	assert.Equal(t, ipmisim.PayloadOpenRequest, firstAsked(t, c, b.Addr()).Payload(), "the dead session is not tried first")
 
 	again := startGo(t, ipmisim.Options{Addr: b.Addr()})
-	after, err := c.Read(t.Context())
-	require.NoError(t, err)
+	after := bmctest.Read(t, c)
 	assert.NotEqual(t, before.Session, after.Session, "a BMC that restarted voids a proof")
 	assert.Positive(t, again.Counts().Status)
 }
@@ -198,12 +193,10 @@ func TestBMCForgetsTheSession(t *testing.T) {
 	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
 		c := clientAt(t, b.Addr())
-		before, err := c.Read(t.Context())
-		require.NoError(t, err)
+		before := bmctest.Read(t, c)
 		b.Stop()
 		p.start(t, ipmisim.Options{Addr: b.Addr()})
-		after, err := c.Read(t.Context())
-		require.NoError(t, err)
+		after := bmctest.Read(t, c)
 		assert.NotEqual(t, before.Session, after.Session)
 		assert.Equal(t, before.Identity, after.Identity)
 	})
@@ -211,10 +204,8 @@ func TestBMCForgetsTheSession(t *testing.T) {
 
 func TestSessionsOfTwoClientsDiffer(t *testing.T) {
 	b := startGo(t, ipmisim.Options{})
-	r1, err := clientAt(t, b.Addr()).Read(t.Context())
-	require.NoError(t, err)
-	r2, err := clientAt(t, b.Addr()).Read(t.Context())
-	require.NoError(t, err)
+	r1 := bmctest.Read(t, clientAt(t, b.Addr()))
+	r2 := bmctest.Read(t, clientAt(t, b.Addr()))
 	assert.NotEqual(t, r1.Session, r2.Session)
 }
 
@@ -222,11 +213,9 @@ func TestIdleSessionIsReplaced(t *testing.T) {
 	t.Parallel()
 	b := startGo(t, ipmisim.Options{})
 	c := clientAt(t, b.Addr())
-	before, err := c.Read(t.Context())
-	require.NoError(t, err)
+	before := bmctest.Read(t, c)
 	c.session.lastAnswer = time.Now().Add(-idleLimit - time.Second)
-	after, err := c.Read(t.Context())
-	require.NoError(t, err)
+	after := bmctest.Read(t, c)
 	assert.NotEqual(t, before.Session, after.Session)
 	assert.Eventually(t, func() bool { return b.Sessions() == 1 }, pace.Tries, 5*time.Millisecond,
 		"the old one was closed on the BMC")
@@ -265,8 +254,7 @@ func TestCloseOfASilentBMC(t *testing.T) {
 	relay := relayTo(t, startGo(t, ipmisim.Options{}))
 	c := clientAt(t, relay.Addr())
 	c.timing.ReadTimeout = 10 * pace.Hang
-	_, err := c.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, c)
 	relay.Filter(func(ipmisim.Datagram) []ipmisim.Datagram { return nil })
 	begun := time.Now()
 	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(c.Close(t.Context())))

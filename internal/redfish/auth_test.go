@@ -101,8 +101,7 @@ func TestExpiredSessionIsOpenedAgain(t *testing.T) {
 	assert.Equal(t, 3, c.Requests()-before, "401, login, system")
 
 	sim.ExpireSessions()
-	_, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	assert.Len(t, sim.System(0).Commands(), 1)
 }
 
@@ -146,8 +145,7 @@ func TestBasicWhereThereIsNoSession(t *testing.T) {
 			sim.Faults(func(f *redfishsim.Faults) { *f = faults })
 			first := bmctest.Read(t, c)
 			assert.Equal(t, bmc.On, first.State)
-			_, err := c.Send(t.Context(), bmc.CommandOff)
-			require.NoError(t, err)
+			bmctest.Send(t, c, bmc.CommandOff)
 			r := bmctest.Read(t, c)
 			assert.Equal(t, bmc.Off, r.State)
 			assert.Equal(t, first.Session, r.Session, "answers without a break are one session")

@@ -20,7 +20,7 @@ var (
 	tlsTimeout    = 5 * time.Second
 	headerTimeout = 10 * time.Second
 	loginTimeout  = 10 * time.Second // of a login whose caller stopped waiting
-	bodyTimeout   = time.Second // for a body that is not needed; less than minBootTime
+	bodyTimeout   = time.Second      // for a body that is not needed; less than minBootTime
 	closeTimeout  = 2 * time.Second
 )
 

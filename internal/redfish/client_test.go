@@ -42,8 +42,7 @@ func TestReadGivesStateAndIdentity(t *testing.T) {
 func TestProofOfOff(t *testing.T) {
 	_, c := one(t)
 	proof := bmc.Proof{Spacing: 20 * time.Millisecond, MaxAge: pace.Tries}
-	_, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	proof = proof.Add(bmctest.Read(t, c))
 	assert.False(t, proof.Proven(time.Now()))
 	time.Sleep(25 * time.Millisecond)
@@ -69,8 +68,7 @@ func TestStatesThatAreNotOff(t *testing.T) {
 func TestAcceptedIsNotOff(t *testing.T) {
 	sim, c := one(t)
 	require.NoError(t, sim.IgnoreOff(true))
-	_, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 }
 
@@ -146,8 +144,7 @@ func TestResetThatNeedsAnETag(t *testing.T) {
 		c := open(t, hostOf(t, sim), timing)
 		bmctest.Read(t, c)
 		sim.ResetRequests()
-		_, err := c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
+		bmctest.Send(t, c, bmc.CommandOff)
 		var asked []string
 		for _, r := range sim.Requests() {
 			asked = append(asked, r.Method+" "+r.IfMatch)
@@ -317,36 +314,6 @@ func TestRoundTrips(t *testing.T) {
 			require.NoError(t, j.do(t.Context(), c))
 			assert.Equal(t, j.requests, c.Requests()-requests)
 			assert.Equal(t, j.handshakes/2, sim.Connections()-connections)
-		})
-	}
-}
-
-// BenchmarkPower gives wall time and requests over TLS on loopback; a cold job
-// ends its session, which is one request more that nobody waits for.
-func BenchmarkPower(b *testing.B) {
-	for _, j := range jobs {
-		b.Run(j.name, func(b *testing.B) {
-			sim, err := redfishsim.Start(redfishsim.Options{})
-			require.NoError(b, err)
-			defer sim.Stop()
-			c, err := redfish.New(hostOf(b, sim), timing)
-			require.NoError(b, err)
-			if j.warm {
-				require.NoError(b, status(b.Context(), c))
-			}
-			requests := 0
-			for b.Loop() {
-				before := c.Requests()
-				require.NoError(b, j.do(b.Context(), c))
-				requests += c.Requests() - before
-				if !j.warm {
-					b.StopTimer()
-					require.NoError(b, c.Close(b.Context()))
-					b.StartTimer()
-				}
-			}
-			b.ReportMetric(float64(requests)/float64(b.N), "requests/op")
-			require.NoError(b, c.Close(context.Background()))
 		})
 	}
 }

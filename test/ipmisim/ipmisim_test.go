@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -21,7 +22,7 @@ import (
 func ipmitool(t *testing.T, b ipmisim.BMC, suite string, words ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("ipmitool"); err != nil {
-		missing(t, "ipmitool is not installed")
+		bmctest.Missing(t, "ipmitool is not installed")
 	}
 	host, port, err := net.SplitHostPort(b.Addr())
 	require.NoError(t, err)
@@ -36,20 +37,11 @@ func ipmitool(t *testing.T, b ipmisim.BMC, suite string, words ...string) string
 	return strings.TrimSpace(string(out))
 }
 
-// missing skips where a Debian package is absent, except in CI.
-func missing(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
 func startDebian(t *testing.T, o ipmisim.Options) *ipmisim.DebianBMC {
 	t.Helper()
 	b, err := ipmisim.StartDebian(t.Context(), o)
 	if errors.Is(err, ipmisim.ErrNoDebianSim) {
-		missing(t, err.Error())
+		bmctest.Missing(t, err.Error())
 	}
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
@@ -60,7 +52,7 @@ func startPyghmi(t *testing.T, o ipmisim.Options) *ipmisim.PyghmiBMC {
 	t.Helper()
 	b, err := ipmisim.StartPyghmi(t.Context(), o)
 	if errors.Is(err, ipmisim.ErrNoPyghmi) {
-		missing(t, err.Error())
+		bmctest.Missing(t, err.Error())
 	}
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/ipmi"
 	"github.com/fenced/fenced/test/port"
 )
@@ -120,11 +121,7 @@ func (m *machine) answers(t *testing.T) {
 func need(t *testing.T, program, debianPackage string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
-		reason := program + " is not installed (Debian package " + debianPackage + ")"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(reason)
-		}
-		t.Skip(reason)
+		bmctest.Missing(t, program+" is not installed (Debian package "+debianPackage+")")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"sync"
 	"testing"
@@ -310,12 +311,29 @@ func (w *World) state() bmc.PowerState {
 	return bmc.Off
 }
 
+// Missing skips a test without a peer that it needs; CI has them all.
+func Missing(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" {
+		t.Fatal(why)
+	}
+	t.Skip(why)
+}
+
 // Read returns a reading that must succeed.
 func Read(t *testing.T, p bmc.Power) bmc.Reading {
 	t.Helper()
 	r, err := p.Read(t.Context())
 	require.NoError(t, err)
 	return r
+}
+
+// Send gives a command that must be accepted.
+func Send(t *testing.T, p bmc.Power, c bmc.Command) bmc.Receipt {
+	t.Helper()
+	receipt, err := p.Send(t.Context(), c)
+	require.NoError(t, err)
+	return receipt
 }
 
 // Failed asserts that err is a typed error of this kind, and returns it. The passwords of the tests
