@@ -13,6 +13,7 @@
 package ipmisim
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -72,15 +73,9 @@ type Options struct {
 
 // withDefaults fills what o leaves open, and returns the GUID's bytes.
 func (o Options) withDefaults() (Options, [16]byte, error) {
-	if o.Addr == "" {
-		o.Addr = "127.0.0.1:0"
-	}
-	if o.User == "" {
-		o.User = "admin"
-	}
-	if o.Password == "" {
-		o.Password = "secret"
-	}
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
+	o.User = cmp.Or(o.User, "admin")
+	o.Password = cmp.Or(o.Password, "secret")
 	var guid [16]byte
 	if o.UUID == "" {
 		rand.Read(guid[:]) // never fails, by its documentation

@@ -1,6 +1,7 @@
 package redfishsim
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -207,21 +208,11 @@ type SystemOptions struct {
 
 // withDefaults fills what o leaves open.
 func (o Options) withDefaults() Options {
-	if o.Addr == "" {
-		o.Addr = "127.0.0.1:0"
-	}
-	if o.User == "" {
-		o.User = "admin"
-	}
-	if o.Password == "" {
-		o.Password = "secret"
-	}
-	if o.Model == "" {
-		o.Model = "SimBMC"
-	}
-	if o.Firmware == "" {
-		o.Firmware = "1.0.0"
-	}
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
+	o.User = cmp.Or(o.User, "admin")
+	o.Password = cmp.Or(o.Password, "secret")
+	o.Model = cmp.Or(o.Model, "SimBMC")
+	o.Firmware = cmp.Or(o.Firmware, "1.0.0")
 	if o.CertificateUntil.IsZero() {
 		o.CertificateUntil = time.Now().Add(24 * time.Hour)
 	}
@@ -230,21 +221,13 @@ func (o Options) withDefaults() Options {
 	}
 	systems := make([]SystemOptions, len(o.Systems))
 	for i, s := range o.Systems {
-		if s.ID == "" {
-			s.ID = fmt.Sprint(i + 1)
-		}
-		if s.UUID == "" {
-			s.UUID = string(uuid.NewUUID())
-		}
-		if s.Serial == "" {
-			s.Serial = "SN-" + s.ID
-		}
+		s.ID = cmp.Or(s.ID, fmt.Sprint(i+1))
+		s.UUID = cmp.Or(s.UUID, string(uuid.NewUUID()))
+		s.Serial = cmp.Or(s.Serial, "SN-"+s.ID)
 		if len(s.MACs) == 0 {
 			s.MACs = []string{macOf(s.UUID)}
 		}
-		if s.RestorePolicy == "" {
-			s.RestorePolicy = "LastState"
-		}
+		s.RestorePolicy = cmp.Or(s.RestorePolicy, "LastState")
 		systems[i] = s
 	}
 	o.Systems = systems

@@ -1,6 +1,7 @@
 package bmctest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,15 +145,9 @@ func runCase(t *testing.T, c suiteCase, d Driver) {
 }
 
 func (d Driver) withDefaults() Driver {
-	if d.Slack == 0 {
-		d.Slack = 30 * time.Second // a busy machine takes no such time
-	}
-	if d.Patience == 0 {
-		d.Patience = time.Minute
-	}
-	if d.Refusal == "" {
-		d.Refusal = bmc.KindAuth
-	}
+	d.Slack = cmp.Or(d.Slack, 30*time.Second) // a busy machine takes no such time
+	d.Patience = cmp.Or(d.Patience, time.Minute)
+	d.Refusal = cmp.Or(d.Refusal, bmc.KindAuth)
 	return d
 }
 
