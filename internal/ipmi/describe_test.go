@@ -57,13 +57,6 @@ func TestDescribeOfABMCThatRefusesAll(t *testing.T) {
 	assert.Equal(t, bmc.Description{}, d)
 }
 
-func TestDescribeOfASilentBMC(t *testing.T) {
-	t.Parallel()
-	c := New(hostAt(t, silent(t)), bmc.Timing{ReadTimeout: 500 * time.Millisecond, SendTimeout: time.Second})
-	_, err := c.Describe(t.Context())
-	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
-}
-
 // TestDescribeGivesUpWhatIsNotAnswered: a BMC that drops a command it does not
 // know costs one wait, and what it told before is kept.
 func TestDescribeGivesUpWhatIsNotAnswered(t *testing.T) {

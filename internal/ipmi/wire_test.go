@@ -110,6 +110,8 @@ func TestSilentBMCTakesTheDeadline(t *testing.T) {
 		assert.Equal(t, bmc.SentNo, e.Sent, "no session was ever open")
 		assert.Equal(t, h.Endpoint.HostPort(), e.Addr)
 	})
+	_, err := New(h, bmc.Timing{ReadTimeout: 500 * time.Millisecond, SendTimeout: time.Second}).Describe(t.Context())
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 }
 
 func TestCancelIsHonouredAtOnce(t *testing.T) {

@@ -43,10 +43,7 @@ func quiet(t *testing.T, a *Actors) {
 }
 
 func TestActorsAskAServiceOneAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(time.Second)
-		a := NewActors(y.open)
+	inYard(t, time.Second, func(t *testing.T, y *yard, a *Actors) {
 		var devices []bmc.Device
 		for _, system := range []string{"/redfish/v1/Systems/1", "/redfish/v1/Systems/2", "/redfish/v1/Systems/3"} {
 			for _, host := range []string{"a", "b"} {
@@ -74,9 +71,7 @@ func TestActorsAskAServiceOneAtATime(t *testing.T) {
 }
 
 func TestActorsShareAClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		a := NewActors(y.open)
+	inYard(t, 0, func(t *testing.T, y *yard, a *Actors) {
 		run, person, sweep := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Patient(), deviceAt("a"))
 		first, err := run.Read(t.Context())
 		require.NoError(t, err)
@@ -179,10 +174,7 @@ func TestActorsForward(t *testing.T) {
 }
 
 func TestUsedAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(10 * time.Second)
-		a := NewActors(y.open)
+	inYard(t, 10*time.Second, func(t *testing.T, y *yard, a *Actors) {
 		p, other := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a"))
 		go func() { _, _ = other.Read(t.Context()) }() // keeps the client busy, and open
 		synctest.Wait()
@@ -220,10 +212,7 @@ func TestPatientUsersOnlyRead(t *testing.T) {
 }
 
 func TestUrgentGoesFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(10 * time.Second)
-		a := NewActors(y.open)
+	inYard(t, 10*time.Second, func(t *testing.T, y *yard, a *Actors) {
 		sweep, run := opened(t, a.Patient(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a"))
 		swept := make(chan error)
 		go func() { swept <- errOf(sweep.Read(t.Context())) }()
@@ -240,10 +229,7 @@ func TestUrgentGoesFirst(t *testing.T) {
 }
 
 func TestUrgentOnesInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(time.Second)
-		a := NewActors(y.open)
+	inYard(t, time.Second, func(t *testing.T, y *yard, a *Actors) {
 		var wait sync.WaitGroup
 		order := make(chan int, 5)
 		for i := range 5 {
@@ -284,10 +270,7 @@ func TestDescribeGivesWay(t *testing.T) {
 }
 
 func TestWaiterLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(10 * time.Second)
-		a := NewActors(y.open)
+	inYard(t, 10*time.Second, func(t *testing.T, y *yard, a *Actors) {
 		p, q := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a"))
 		reading := make(chan error)
 		go func() { reading <- errOf(p.Read(t.Context())) }()
@@ -312,9 +295,7 @@ func TestWaiterLeaves(t *testing.T) {
 }
 
 func TestPatientWaitsForQuiet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		a := NewActors(y.open)
+	inYard(t, 0, func(t *testing.T, y *yard, a *Actors) {
 		run, sweep := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Patient(), deviceAt("a"))
 		other := opened(t, a.Patient(), deviceAt("a"))
 		took := func(p bmc.Power) time.Duration {

@@ -109,10 +109,7 @@ func TestStuckServiceKeepsLittle(t *testing.T) {
 // TestClosesAfterWhatIsInFlight: the session ends when the last user's reading
 // has, and a user who comes before that goes on with it.
 func TestClosesAfterWhatIsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(time.Second)
-		a := NewActors(y.open)
+	inYard(t, time.Second, func(t *testing.T, y *yard, a *Actors) {
 		p := opened(t, a.Urgent(), deviceAt("a"))
 		go func() { _, _ = p.Read(t.Context()) }()
 		synctest.Wait()

@@ -37,18 +37,6 @@ func TestOneSessionAndNoneAfterClose(t *testing.T) {
 	assert.Equal(t, 1, sim.Count(http.MethodDelete, sessions), "closed once")
 }
 
-func TestSessionClosedAfterCancelledRead(t *testing.T) {
-	sim, c := one(t)
-	bmctest.Read(t, c)
-	sim.Faults(func(f *redfishsim.Faults) { f.Latency = time.Hour })
-	bmctest.Failed(t, giveUp(t, sim, c), bmc.KindUnreachable)
-	sim.Faults(func(f *redfishsim.Faults) { f.Latency = 0 })
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.NoError(t, c.Close(ctx))
-	assert.Zero(t, sim.OpenSessions())
-}
-
 // gofish leaks a session on the BMC when a login is cancelled.
 func TestAbandonedLoginLeavesNoSession(t *testing.T) {
 	t.Parallel()

@@ -67,8 +67,9 @@ func alreadyThere(t T, d Driver, w *World) {
 		if on {
 			command = bmc.CommandOn
 		}
-		_, err := u.send(command, d.Patience)
+		receipt, err := u.send(command, d.Patience)
 		require.NoError(t, err, "the host is where it should be")
+		assert.True(t, on || receipt.Already, "an Off that was not needed is told as such")
 		assert.Equal(t, on, w.On())
 		assert.Equal(t, w.state(), u.read().State)
 	}

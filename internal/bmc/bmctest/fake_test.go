@@ -183,6 +183,7 @@ type mutant struct {
 	toggles        bool // commands are not absolute
 	anyCommand     bool // what is no command is On
 	failsSame      bool // "already there" is an error
+	hidesSame      bool // ... or is not told
 	deaf           bool // ctx is not honoured
 	refusedIsMute  bool // a wrong password looks like a dead BMC
 	retriesLogin   bool
@@ -305,7 +306,7 @@ func (p *fakePower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error
 		return bmc.Receipt{}, p.fail(op, bmc.KindProtocol, bmc.SentYes, err)
 	}
 	p.sentOff = c == bmc.CommandOff
-	return bmc.Receipt{Already: err != nil}, nil
+	return bmc.Receipt{Already: err != nil && !m.hidesSame}, nil
 }
 
 // reach brings a request to the BMC, over a session.

@@ -71,6 +71,7 @@ func TestSuiteCatches(t *testing.T) {
 		"off is a toggle":                   {mutant{toggles: true}, "commands are absolute"},
 		"anything is on":                    {mutant{anyCommand: true}, "commands are absolute"},
 		"already there fails":               {mutant{failsSame: true}, "already there is no failure"},
+		"already there is not told":         {mutant{hidesSame: true}, "already there is no failure"},
 		"ctx is not honoured":               {mutant{deaf: true}, "hang"},
 		"ctx is not honoured, half-open":    {mutant{deaf: true}, "half-open connection"},
 		"a refused account is a dead BMC":   {mutant{refusedIsMute: true}, "wrong password"},
