@@ -67,6 +67,8 @@ type Options struct {
 	// Sessions is how many may be open at once; go-ipmi's 4 if zero. Those of
 	// the processes are their own affair.
 	Sessions int
+	// Machine: ipmi_sim alone; the lines of its configuration that run a machine, in place of a host that we control.
+	Machine string
 	// NewGUID: pyghmi alone; a new GUID at each start, as virtualbmc has.
 	NewGUID bool
 }
