@@ -111,8 +111,12 @@ type Quirks struct {
 	// NoResetTypes lists them nowhere; NoReset offers no action at all.
 	ActionInfo, NoResetTypes, NoReset bool
 	// RefuseSame is the status when the host is in the wanted state already;
-	// 0 is plain success.
+	// 0 is plain success. RefuseBody replaces the body of that answer.
 	RefuseSame int
+	RefuseBody []byte
+	// AcceptAs is the status of a reset that is accepted, when not 0, and AcceptBody its body.
+	AcceptAs   int
+	AcceptBody []byte
 	// RefuseReset is the status that answers every reset, when not 0.
 	RefuseReset int
 	// Task answers a reset with 202 and a task.

@@ -181,6 +181,9 @@ type Options struct {
 	Off bool
 	// Systems are the hosts behind the service, in the collection's order.
 	Systems []SystemOptions
+	// Resources are all that the service shows, by path without a slash at the end; nil shows its own. The
+	// PowerState of a system there is what the BMC makes of the truth.
+	Resources map[string]map[string]any
 	// Model and Firmware are what the BMC says it is itself.
 	Model, Firmware string
 	// CertificateUntil is the end of its certificate; zero is a day from now.
