@@ -43,8 +43,8 @@ type Faults struct {
 	NoSystemsLink bool
 	// NoManager is a service without managers.
 	NoManager bool
-	// Busy is how many of the next requests get 503; each counts it down.
-	Busy int
+	// Busy is how many of the next requests get 503, or BusyAs when it is not 0; each counts it down.
+	Busy, BusyAs int
 	// RetryAfter is the header of those answers, as it is; empty is none.
 	RetryAfter string
 	// LoginStatus refuses logins with this HTTP status, when not 0.

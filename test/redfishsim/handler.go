@@ -2,6 +2,7 @@ package redfishsim
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/rand"
 	"crypto/subtle"
@@ -56,7 +57,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		if f.RetryAfter != "" {
 			w.Header().Set("Retry-After", f.RetryAfter)
 		}
-		s.fail(w, http.StatusServiceUnavailable, "ServiceTemporarilyUnavailable", "The service is starting.")
+		s.fail(w, cmp.Or(f.BusyAs, http.StatusServiceUnavailable), "ServiceTemporarilyUnavailable", "The service is starting.")
 		return
 	}
 	p := strings.TrimSuffix(r.URL.Path, "/")
