@@ -111,7 +111,8 @@ func (c *Client) read(ctx context.Context) (bmc.Reading, error) {
 	if c.guard != nil {
 		r.Identity = c.guard.identity()
 		if u := r.Identity.UUID; c.device.SystemUUID != "" && bmc.UsableUUID(u) && !bmc.UUIDsMatch(u, c.device.SystemUUID) {
-			return bmc.Reading{}, bmc.WithKind(bmc.KindIdentity, fmt.Errorf("the BMC answered for system %s, not for the configured %s", u, c.device.SystemUUID))
+			return bmc.Reading{}, bmc.WithKind(bmc.KindIdentity,
+				fmt.Errorf("the BMC answered for system %s, not for the configured %s", u, c.device.SystemUUID))
 		}
 	}
 	return r, nil
