@@ -61,7 +61,7 @@ var table = map[string]rule{
 	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "event", "lead", "admit", "engine"}, nil},
 	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason"}, nil},
 	"internal/logging":    {[]string{"api"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
-	"internal/report":     {[]string{"bmc", "event", "reason", "remediate", "live"}, []string{"golang.org/x/sync/errgroup"}},
+	"internal/report":     {[]string{"bmc", "event", "reason", "remediate", "live", "times"}, []string{"golang.org/x/sync/errgroup"}},
 	"internal/timeline":   {[]string{"api", "audit", "bmc", "event", "reason", "remediate", "sweep"}, nil},
 	"internal/login":      {nil, []string{"golang.org/x/sys/unix"}},
 	"internal/support":    {[]string{"api", "audit", "bmc", "config"}, nil},

@@ -30,7 +30,7 @@ const (
 func (e *Engine) runReload(ctx context.Context) error {
 	changed := e.opt.Store.Watch(ctx)
 	var follow <-chan time.Time
-	failed := false
+	var told event.Told[bool]
 	for {
 		var err error
 		pause := reloadPause
@@ -49,10 +49,9 @@ func (e *Engine) runReload(ctx context.Context) error {
 		if err != nil {
 			pause, follow = reloadRetry, time.After(reloadRetry)
 		}
-		if err != nil && !failed && ctx.Err() == nil {
+		if told.News(err != nil) && ctx.Err() == nil {
 			e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "read from the store what other instances have written, which is tried again every second: " + err.Error()})
 		}
-		failed = err != nil
 		select {
 		case <-ctx.Done():
 			return nil
