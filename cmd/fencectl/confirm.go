@@ -168,18 +168,18 @@ func podsText(t *wire.OrderTarget) string {
 	switch {
 	case t.PodsProblem != "":
 		return "not known: " + t.PodsProblem
-	case t.PodCount == nil:
+	case t.Pods == nil:
 		return "not known"
-	case *t.PodCount == 0:
+	case t.Count == 0:
 		return "none"
 	}
-	text := fmt.Sprint(*t.PodCount)
-	if t.PodsMore {
+	text := fmt.Sprint(t.Count)
+	if t.More {
 		text = "more than " + text
 	}
-	named := t.Pods[:min(len(t.Pods), promptPods)]
+	named := t.Names[:min(len(t.Names), promptPods)]
 	text += ": " + strings.Join(named, ", ")
-	if *t.PodCount > len(named) || t.PodsMore {
+	if t.Count > len(named) || t.More {
 		text += ", ..."
 	}
 	return text

@@ -15,7 +15,6 @@ import (
 	"github.com/fenced/fenced/internal/fenceagent"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/ipmi"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/redfish"
@@ -171,10 +170,10 @@ func wireBMC(r *sweep.Result) wire.BMC {
 }
 
 // enroll stores, or shows, which devices a person confirms.
-func (c control) enroll(ctx context.Context, o order.Order) (wire.OrderResult, error) {
+func (c control) enroll(ctx context.Context, o wire.Order) (wire.OrderResult, error) {
 	x, err := c.engine.Enroll(ctx, o)
 	if err != nil {
-		return wire.OrderResult{}, apiError(wire.Order{Cluster: o.Cluster, Node: o.Node, Machine: o.Machine}, err)
+		return wire.OrderResult{}, apiError(o, err)
 	}
 	res := wire.OrderResult{Message: "the BMCs of " + o.Of() + " are enrolled"}
 	if o.DryRun {

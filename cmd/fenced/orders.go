@@ -19,7 +19,7 @@ import (
 )
 
 // giveOrder gives an order to the engine.
-type giveOrder func(control, context.Context, order.Order) (order.Outcome, error)
+type giveOrder func(control, context.Context, wire.Order) (order.Outcome, error)
 
 // orderRow is what the daemon does with the orders of one verb.
 type orderRow struct {
@@ -46,34 +46,29 @@ var orders = map[wire.Verb]orderRow{
 	wire.ReleaseBMC: {byEngine((*engine.Engine).Unfreeze), unfreezeMessage, nil},
 }
 
-func byEngine(give func(*engine.Engine, context.Context, order.Order) (order.Outcome, error)) giveOrder {
-	return func(c control, ctx context.Context, o order.Order) (order.Outcome, error) {
+func byEngine(give func(*engine.Engine, context.Context, wire.Order) (order.Outcome, error)) giveOrder {
+	return func(c control, ctx context.Context, o wire.Order) (order.Outcome, error) {
 		return give(c.engine, ctx, o)
 	}
 }
 
-func arming(give func(engine.Arming, context.Context, order.Order) (order.Outcome, error)) giveOrder {
-	return func(c control, ctx context.Context, o order.Order) (order.Outcome, error) {
+func arming(give func(engine.Arming, context.Context, wire.Order) (order.Outcome, error)) giveOrder {
+	return func(c control, ctx context.Context, o wire.Order) (order.Outcome, error) {
 		return give(c.engine.Arming, ctx, o)
 	}
 }
 
 // confirmOff adds to the evidence what the health check of BMCs read.
-func (c control) confirmOff(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (c control) confirmOff(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	out, err := c.engine.ConfirmOff(ctx, o)
 	out.Evidence = append(out.Evidence, c.lastHealthCheck(ctx, o)...)
 	return out, err
 }
 
 func (c control) Do(ctx context.Context, o wire.Order) (wire.OrderResult, error) {
-	given := order.Order{
-		Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
-		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, Yes: o.Yes, For: time.Duration(o.For),
-		Admin: o.Role == wire.Admin, Viewer: o.Role == wire.Viewer,
-	}
 	switch o.Verb {
 	case wire.EnrollBMC:
-		return c.enroll(ctx, given)
+		return c.enroll(ctx, o)
 	case wire.LogLevel:
 		return c.setLogLevel(o)
 	case wire.Reload:
@@ -83,7 +78,7 @@ func (c control) Do(ctx context.Context, o wire.Order) (wire.OrderResult, error)
 	if !known {
 		return wire.OrderResult{}, fmt.Errorf("no verb %q", o.Verb)
 	}
-	out, err := row.give(c, ctx, given)
+	out, err := row.give(c, ctx, o)
 	if r, refused := errors.AsType[*reason.Refusal](err); refused && out.Target != nil && r.Reason != reason.UnderRemediation { // only a dry run has a target
 		return dryRunRefused(o, out, r), nil
 	}
@@ -91,7 +86,7 @@ func (c control) Do(ctx context.Context, o wire.Order) (wire.OrderResult, error)
 		return wire.OrderResult{}, apiError(o, err)
 	}
 	res := wire.OrderResult{
-		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates, Target: targetOf(out.Target),
+		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates, Target: out.Target,
 		Evidence: out.Evidence, Until: out.Until, Unchanged: out.Unchanged != "",
 	}
 	if row.effect != nil && out.Unchanged == "" {
@@ -243,7 +238,7 @@ func confirmMessage(o wire.Order, out order.Outcome) string {
 
 // lastHealthCheck is what the health check knows of a host: when its devices last answered,
 // and what the newest look read.
-func (c control) lastHealthCheck(ctx context.Context, o order.Order) (evidence []string) {
+func (c control) lastHealthCheck(ctx context.Context, o wire.Order) (evidence []string) {
 	found, err := c.sweep.Results(ctx, o.Cluster)
 	if err != nil { // nothing was seen yet
 		return nil
@@ -279,32 +274,13 @@ func confirmEffect(o wire.Order) []string {
 	}
 }
 
-// maxPods bounds how many pods an answer names.
-const maxPods = 20
-
 // dryRunRefused is the answer to a dry run of a fence that a gate forbids: who asks wants all
 // that was found.
 func dryRunRefused(o wire.Order, out order.Outcome, r *reason.Refusal) wire.OrderResult {
 	return wire.OrderResult{
 		Message: fmt.Sprintf("%s would not be fenced (%s): %s", o.Of(), r.Reason, r.Message),
-		Effect:  fenceEffect(o), Gates: out.Gates, Target: targetOf(out.Target),
+		Effect:  fenceEffect(o), Gates: out.Gates, Target: out.Target,
 	}
-}
-
-// targetOf is what is known about a target, as the API says it.
-func targetOf(t *order.Target) *wire.OrderTarget {
-	if t == nil {
-		return nil
-	}
-	out := &wire.OrderTarget{
-		Cluster: t.Cluster, Node: t.Node, Machine: t.Machine, Ready: t.Ready, ReadySince: t.ReadySince,
-		PodsProblem: t.PodsProblem, BMC: t.BMC, Identity: t.Identity, UUID: t.UUID,
-	}
-	if t.Pods != nil {
-		count := len(t.Pods.Names)
-		out.PodCount, out.PodsMore, out.Pods = &count, t.Pods.More, t.Pods.Names[:min(count, maxPods)]
-	}
-	return out
 }
 
 func fenceMessage(o wire.Order, out order.Outcome) string {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // Role is how far a caller is trusted; a higher one includes the lower.
@@ -56,7 +58,35 @@ type Order struct {
 }
 
 // Of is what the order is about: the name of a Node, or the "namespace/name" of a Machine.
+// No Node's name has a slash.
 func (o Order) Of() string { return cmp.Or(o.Machine, o.Node) }
+
+// ByAdmin reports whether the Actor has the role admin.
+func (o Order) ByAdmin() bool { return o.Role == Admin }
+
+// ByViewer reports whether the Actor may only look: it is a dry run.
+func (o Order) ByViewer() bool { return o.Role == Viewer }
+
+// Ends is when what was ordered for some time is over; zero is never.
+func (o Order) Ends(now time.Time) time.Time {
+	if o.For <= 0 {
+		return time.Time{}
+	}
+	return now.Add(time.Duration(o.For))
+}
+
+// ForRecord is an order as it is kept in a run's record.
+func (o Order) ForRecord() *remediate.Order {
+	return &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), AsIs: o.AsIs}
+}
+
+// Event tells that an order was carried out; did is the verb, as a sentence wants it.
+func (o Order) Event(did string) event.Event {
+	return event.Event{
+		Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Why: o.Reason,
+		Message: o.Actor + " " + did + ": " + o.Reason,
+	}
+}
 
 // Span is a duration that is written like 4h30m.
 type Span time.Duration
@@ -100,17 +130,30 @@ type OrderTarget struct {
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
 	Machine string `json:"machine,omitempty"` // namespace/name
-	// Ready is the status of the Node's condition Ready; "" if there is no Node.
+	// Ready is the status of the Node's condition Ready; "" if there is no Node, or if it has no
+	// such condition.
 	Ready      string    `json:"ready"`
 	ReadySince time.Time `json:"readySince,omitzero"`
-	// Pods are those on the Node, namespace/name. PodCount counts them all, and is absent if
-	// they are not known; PodsProblem may say why.
-	Pods        []string `json:"pods,omitempty"`
-	PodCount    *int     `json:"podCount,omitempty"`
-	PodsMore    bool     `json:"podsMore,omitempty"` // there are more than PodCount
-	PodsProblem string   `json:"podsProblem,omitempty"`
+	// Pods are those on the Node; nil: they are not known, and PodsProblem may say why.
+	*Pods
+	PodsProblem string `json:"podsProblem,omitempty"`
 	// BMC is the address of what switches the power; "" if it was not asked.
 	BMC      string `json:"bmc,omitempty"`
 	Identity string `json:"identity,omitempty"` // match, mismatch, unknown, not enrolled
 	UUID     string `json:"uuid,omitempty"`     // that the BMC reported
+}
+
+// Pods are the pods that are bound to a Node.
+type Pods struct {
+	Names []string `json:"pods,omitempty"` // namespace/name, the first of them
+	Count int      `json:"podCount"`
+	More  bool     `json:"podsMore,omitempty"` // there are more than Count
+}
+
+// maxPods bounds how many pods an answer names.
+const maxPods = 20
+
+// PodsOf counts pods, and names the first of them. more: there are others.
+func PodsOf(names []string, more bool) Pods {
+	return Pods{Names: names[:min(len(names), maxPods)], Count: len(names), More: more}
 }
