@@ -81,8 +81,7 @@ func twoPersons(c config.Config) []wire.Verb {
 
 // apiRoles are the groups of the three roles.
 func apiRoles(c config.Config) api.Roles {
-	r := c.Control.Roles
-	return api.Roles{Viewer: r.Viewer, Operator: r.Operator, Admin: r.Admin}
+	return api.Roles(c.Control.Roles)
 }
 
 // giveSocket gives the control socket its group. If that fails, only root may use the socket, and

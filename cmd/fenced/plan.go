@@ -90,7 +90,7 @@ func checkCoverage(v *policy.Coverage) wire.CheckCoverage {
 		Message: shown(v.Message), Targets: v.Targets, Limit: v.Limit, MaxUnhealthy: v.MaxUnhealthy,
 	}
 	for _, f := range v.Findings {
-		k.Findings = append(k.Findings, wire.Finding{Warning: f.Warning, Code: f.Code, Message: f.Message})
+		k.Findings = append(k.Findings, wire.Finding(f))
 	}
 	for _, o := range v.Overlaps {
 		k.Overlaps = append(k.Overlaps, wire.Overlap{Check: checkName(o.Check), Targets: o.Targets})
