@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // examples are command lines for each verb, by its path: what people copy. A test runs each
@@ -77,20 +77,20 @@ func addExamples(cmd *cobra.Command) {
 const completionTime = 2 * time.Second
 
 // named picks a list of the names that fenced knows.
-type named func(api.Names) []string
+type named func(wire.Names) []string
 
-func nodes(n api.Names) []string { return n.Nodes }
+func nodes(n wire.Names) []string { return n.Nodes }
 
-func machines(n api.Names) []string { return n.Machines }
+func machines(n wire.Names) []string { return n.Machines }
 
-func clusters(n api.Names) []string { return n.Clusters }
+func clusters(n wire.Names) []string { return n.Clusters }
 
-func checks(n api.Names) []string { return n.Checks }
+func checks(n wire.Names) []string { return n.Checks }
 
-func openRuns(n api.Names) []string { return n.OpenRuns }
+func openRuns(n wire.Names) []string { return n.OpenRuns }
 
 // nodesAndRuns are the names that timeline takes.
-func nodesAndRuns(n api.Names) []string { return append(n.Nodes, n.Runs...) }
+func nodesAndRuns(n wire.Names) []string { return append(n.Nodes, n.Runs...) }
 
 // argumentNames are the names that a verb takes, by its path. Verbs without arguments have no entry.
 var argumentNames = map[string]named{

@@ -31,7 +31,7 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome,
 		}
 		a.draft = open
 		a.draft.Manual = o.ForRecord() // the gates for orders apply, whoever started the run
-		a.draft.Manual.Admin = o.Admin
+		a.draft.Manual.Admin = o.ByAdmin()
 	case err != nil:
 		return order.Outcome{}, err
 	default: // in mode observe a confirmation begins no run: a fence asks the BMC first

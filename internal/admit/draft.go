@@ -186,7 +186,7 @@ func (b *Book) candidateForOrder(o order.Order) (candidate, error) {
 	if r.ControlPlane {
 		r.Isolation = d.controlPlaneIsolation(r.Target, nil)
 	}
-	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), Admin: o.Admin}
+	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), Admin: o.ByAdmin()}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason
 	return candidate{key: "manual|" + o.Of(), draft: r, node: n, missingHost: missingHost(b.ledger, m), doubt: doubtOf(b.ledger, m, n)}, nil
 }

@@ -188,7 +188,7 @@ func (h *ByHand) takeLease(ctx context.Context, a candidate) (done func()) {
 func (h *ByHand) dryRun(ctx context.Context, o order.Order, a candidate) (order.Outcome, error) {
 	c := h.c
 	places := h.dryRuns
-	if o.Viewer {
+	if o.ByViewer() {
 		places = h.viewerDryRuns
 	}
 	if err := places.Acquire(ctx, 1); err != nil {
@@ -198,7 +198,7 @@ func (h *ByHand) dryRun(ctx context.Context, o order.Order, a candidate) (order.
 	gates := append(uncertainMachineGates(a), c.gates(a, nil, time.Now())...)
 	var p *probe
 	if !slices.ContainsFunc(gates, forbidsToAsk) {
-		p = c.probes.probeForOrder(ctx, a.draft, &probe{onlyLooks: o.Viewer})
+		p = c.probes.probeForOrder(ctx, a.draft, &probe{onlyLooks: o.ByViewer()})
 		if p.hostError != "" { // the gates about the cluster are asked all the same
 			c.probes.probeCluster(ctx, p)
 		}

@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
@@ -95,7 +96,7 @@ func orderStops(t *testing.T, d *daemon) {
 	inLab := order.Order{Cluster: lab, Actor: "ada (uid 1000)", Reason: "try it"}
 	_, err := d.Arming.Arm(t.Context(), inLab)
 	require.NoError(t, err)
-	inLab.Actor, inLab.Reason, inLab.For = "bob (uid 1001)", "new switches", 48*time.Hour
+	inLab.Actor, inLab.Reason, inLab.For = "bob (uid 1001)", "new switches", wire.Span(48*time.Hour)
 	_, err = d.Pause(t.Context(), inLab)
 	require.NoError(t, err)
 	everywhere := order.Order{Actor: "bob (uid 1001)", Reason: "a drill"}
@@ -105,7 +106,7 @@ func orderStops(t *testing.T, d *daemon) {
 	_, err = d.Resume(t.Context(), everywhere)
 	require.NoError(t, err)
 	long := by("carol (uid 1002)", maintained, "a fan is changed")
-	long.For = 72 * time.Hour
+	long.For = wire.Span(72 * time.Hour)
 	_, err = d.Hold(t.Context(), long)
 	require.NoError(t, err)
 	_, err = d.Hold(t.Context(), by("carol (uid 1002)", handed, "a disk is changed"))

@@ -1,4 +1,4 @@
-package api
+package wire
 
 import (
 	"time"
@@ -215,4 +215,18 @@ func (e RunError) Text() string {
 		return e.Message
 	}
 	return e.Reason + ": " + e.Message
+}
+
+// Event is one thing that happened, in the order it happened.
+type Event struct {
+	Seq     uint64    `json:"seq"`
+	At      time.Time `json:"at"`
+	Cluster string    `json:"cluster,omitempty"`
+	Node    string    `json:"node,omitempty"`
+	Machine string    `json:"machine,omitempty"` // namespace/name, of a target without a Node
+	Run     string    `json:"run,omitempty"`
+	Type    string    `json:"type"`
+	Step    string    `json:"step,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
 }
