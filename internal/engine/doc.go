@@ -11,7 +11,7 @@
 //	status.go        what people read: status, report, coverage, explain, plan, runs
 //	lookup.go        single records and objects, for package report
 //	statuswriter.go  writes the status of checks to the cluster; requestwriter.go: that of requests
-//	reload.go        reads what other instances have written; prune.go: removes old records
+//	resync.go        reads what other instances have written; prune.go: removes old records
 //	lead.go          implements lead.Cluster; hosts.go: implements hosts.View
 //
 // New gets everything that the engine needs as values and small interfaces. Run stops when

@@ -183,7 +183,7 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.tasks.Run(ctx) })
 	g.Go(func() error { return e.opt.Owners.Run(ctx, e.guard) })
-	g.Go(func() error { return e.runReload(ctx) })
+	g.Go(func() error { return e.runResync(ctx) })
 	g.Go(func() error { return e.runReread(ctx) })
 	g.Go(func() error { return e.runPrune(ctx) })
 	g.Go(func() error {

@@ -22,7 +22,7 @@ func (e *Engine) guard(ctx context.Context, claim state.Claim) {
 // open: the leadership then does not begin. // I20
 func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	e := l.c.e
-	if err := errors.Join(e.reload(ctx), e.hosts.LoadPins(ctx, e.opt.Store)); err != nil {
+	if err := errors.Join(e.resync(ctx), e.hosts.LoadPins(ctx, e.opt.Store)); err != nil {
 		return err
 	}
 	runs, err := state.LoadRuns(ctx, e.opt.Store)

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// reloadPause is the minimum time between two reloads: an instance that fences writes
+	// resyncPause is the minimum time between two of them: an instance that fences writes
 	// many records.
-	reloadPause = 250 * time.Millisecond
-	reloadRetry = time.Second
-	// reloadTime is enough for a few calls that are each answered just before their timeout:
+	resyncPause = 250 * time.Millisecond
+	resyncRetry = time.Second
+	// resyncTime is enough for a few calls that are each answered just before their timeout:
 	// an instance must be able to take a cluster over with a slow store, too.
-	reloadTime = 30 * time.Second
+	resyncTime = 30 * time.Second
 	// followEvery is the time after a change until follow reads the runs and pins of other
 	// instances. No decision of this instance depends on them.
 	followEvery = 5 * time.Second
@@ -25,20 +25,20 @@ const (
 	rereadEvery = time.Second
 )
 
-// runReload reads what other instances write, until ctx ends: people may set a pause or a
+// runResync reads what other instances write, until ctx ends: people may set a pause or a
 // hold at any instance.
-func (e *Engine) runReload(ctx context.Context) error {
+func (e *Engine) runResync(ctx context.Context) error {
 	changed := e.opt.Store.Watch(ctx)
 	var follow <-chan time.Time
 	var told event.Told[bool]
 	for {
 		var err error
-		pause := reloadPause
+		pause := resyncPause
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-			err = e.reload(ctx)
+			err = e.resync(ctx)
 			if follow == nil {
 				follow = time.After(followEvery)
 			}
@@ -47,7 +47,7 @@ func (e *Engine) runReload(ctx context.Context) error {
 			err = e.follow(ctx)
 		}
 		if err != nil {
-			pause, follow = reloadRetry, time.After(reloadRetry)
+			pause, follow = resyncRetry, time.After(resyncRetry)
 		}
 		if told.News(err != nil) && ctx.Err() == nil {
 			e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "read from the store what other instances have written, which is tried again every second: " + err.Error()})
@@ -63,10 +63,10 @@ func (e *Engine) runReload(ctx context.Context) error {
 // follow reads everything: also the runs of clusters that other instances own. People can see
 // them here, and a standby needs them to evaluate its checks correctly.
 func (e *Engine) follow(ctx context.Context) error {
-	if err := e.reload(ctx); err != nil {
+	if err := e.resync(ctx); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, reloadTime)
+	ctx, cancel := context.WithTimeout(ctx, resyncTime)
 	defer cancel()
 	if err := e.hosts.LoadPins(ctx, e.opt.Store); err != nil {
 		return err
@@ -90,10 +90,10 @@ func (e *Engine) follow(ctx context.Context) error {
 	return nil
 }
 
-// reload reads pauses, holds, quarantines and freezes, whichever instance owns the clusters.
+// resync reads pauses, holds, quarantines and freezes, whichever instance owns the clusters.
 // A record that cannot be read is no error: it forbids everything. // I20
-func (e *Engine) reload(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, reloadTime)
+func (e *Engine) resync(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, resyncTime)
 	defer cancel()
 	return errors.Join(
 		e.stop.Load(ctx),
@@ -101,7 +101,7 @@ func (e *Engine) reload(ctx context.Context) error {
 	)
 }
 
-// runReread calls reload every second while this instance may act in a cluster that other
+// runReread calls resync every second while this instance may act in a cluster that other
 // instances may own, too: it can take long to notice that a watch of the store has ended. It
 // does not report an error, because it tries again, and a claim ends without the store. // I23
 func (e *Engine) runReread(ctx context.Context) error {
@@ -114,7 +114,7 @@ func (e *Engine) runReread(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if e.mayActOnSharedCluster() {
-			_ = e.reload(ctx)
+			_ = e.resync(ctx)
 		}
 	}
 }
