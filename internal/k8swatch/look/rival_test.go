@@ -151,8 +151,8 @@ func (b besideRequests) RequestPlaces(*policy.Machine, *policy.Node) []view.Plac
 	return []view.Place{b.place}
 }
 
-// Another's request for the target contests it; one that cannot be listed is no absence. What fenced carries out itself does not. // I22
-func TestRequestOfAnotherRemediatorContests(t *testing.T) {
+// Another's request for the target contests it; one that cannot be listed is no absence. What fenced carries out itself does not.
+func TestRequestOfAnotherRemediatorContests(t *testing.T) { // I22
 	reboot := schema.GroupKind{Group: "example.com", Kind: "Reboot"}
 	for name, c := range map[string]struct {
 		kind  schema.GroupKind
@@ -187,8 +187,8 @@ func TestRequestOfAnotherRemediatorContests(t *testing.T) {
 	}
 }
 
-// OpenShift's controller would delete the copy that a Machine of the Cluster API has in OpenShift's API. // I22
-func TestCopyOfAMachineHasARival(t *testing.T) {
+// OpenShift's controller would delete the copy that a Machine of the Cluster API has in its own API.
+func TestCopyOfAMachineHasARival(t *testing.T) { // I22
 	paused := atomic.Bool{}
 	r := served(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
