@@ -47,7 +47,7 @@ var table = map[string]rule{
 	"internal/audit":      {nil, nil},
 	"internal/live":       {nil, []string{"golang.org/x/sync/errgroup"}},
 	"internal/state":      {[]string{"remediate", "live", "escalate"}, nil},
-	"internal/k8swatch":   {[]string{"k8swatch/client", "k8swatch/write", "policy", "remediate", "manifest", "bmc", "request", "event"}, []string{"k8s.io/", "go.uber.org/zap"}},
+	"internal/k8swatch":   {[]string{"k8swatch/client", "k8swatch/view", "k8swatch/look", "k8swatch/write", "policy", "remediate"}, []string{"go.uber.org/zap"}},
 	"internal/config":     {[]string{"bmc"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
 	"internal/setup":      {[]string{"policy"}, []string{"go.yaml.in/yaml/", "github.com/fenced/fenced/configs"}},
 	"internal/event":      {[]string{"reason", "remediate"}, nil},
@@ -72,6 +72,8 @@ var table = map[string]rule{
 	"cmd/fencectl":        {[]string{"api", "wire", "audit", "policy", "reason", "manifest", "config", "setup", "support"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
 
 	"internal/k8swatch/client": {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
+	"internal/k8swatch/view":   {[]string{"k8swatch/client", "policy", "manifest", "bmc", "request", "event"}, []string{"k8s.io/", "go.uber.org/zap"}},
+	"internal/k8swatch/look":   {[]string{"k8swatch/client", "k8swatch/view", "policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
 	"internal/k8swatch/write":  {[]string{"k8swatch/client", "policy", "remediate", "manifest", "bmc", "request", "event", "escalate"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 
 	"internal/state/boltstore": {[]string{"state"}, []string{"go.etcd.io/bbolt"}},
@@ -79,7 +81,7 @@ var table = map[string]rule{
 }
 
 // testHelpers are packages that only tests import; they answer to nobody's row.
-var testHelpers = []string{"internal/bmc/bmctest", "internal/state/statetest"}
+var testHelpers = []string{"internal/bmc/bmctest", "internal/k8swatch/k8stest", "internal/state/statetest"}
 
 func TestImportTable(t *testing.T) {
 	seen, used := map[string]bool{}, map[string]bool{}

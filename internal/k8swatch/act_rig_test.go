@@ -20,6 +20,7 @@ import (
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
@@ -31,7 +32,7 @@ import (
 // isolate saves and isolates the Node, again while controllers still change it.
 func isolate(t *testing.T, k *Cluster, r remediate.Run) (data []byte, b remediate.Backup) {
 	t.Helper()
-	until(t, time.Minute, "isolated as saved", func() (ok bool) {
+	k8stest.Until(t, time.Minute, "isolated as saved", func() (ok bool) {
 		var err error
 		data, b, err = k.Backup(t.Context(), r.Target)
 		return err == nil && k.Act(t.Context(), r, remediate.IsolateNode, nil, b) == nil
@@ -62,7 +63,7 @@ func TestNodeIsDeletedOnlyAsSaved(t *testing.T) { // I2
 
 	_, b = isolate(t, k, r)
 	require.NoError(t, k.Act(ctx, r, remediate.IsolateNode, nil, b), "already gone is a success")
-	assert.Equal(t, remediate.No, look(t, k, r).Seen.Node.Exists)
+	assert.Equal(t, remediate.No, lookAt(t, k, r).Seen.Node.Exists)
 	deletions, err = c.NodeDeletions(r.Target.Node)
 	require.NoError(t, err)
 	require.Len(t, deletions, 1)
@@ -82,16 +83,16 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node, Labels: map[string]string{"zone": "b"}})
 	require.NoError(t, err)
 
-	assert.Equal(t, remediate.No, look(t, k, r, backup).Seen.Restored)
-	assert.Equal(t, remediate.Yes, look(t, k, r).Seen.Restored, "nothing was saved")
+	assert.Equal(t, remediate.No, lookAt(t, k, r, backup).Seen.Restored)
+	assert.Equal(t, remediate.Yes, lookAt(t, k, r).Seen.Restored, "nothing was saved")
 	assert.Equal(t, remediate.CannotTell, k.Look(ctx, r, nil).Seen.Restored, "the backups could not be read")
 	require.Error(t, restored(ctx, k, r, backup), "no Node registered for this run")
 	r.NewNodeUID = string(fresh.UID)
-	until(t, time.Minute, "restored, past the conflicts with controllers", func() bool {
+	k8stest.Until(t, time.Minute, "restored, past the conflicts with controllers", func() bool {
 		return restored(ctx, k, r, backup) == nil
 	})
 
-	s := look(t, k, r, backup).Seen
+	s := lookAt(t, k, r, backup).Seen
 	assert.Equal(t, remediate.Yes, s.Restored, "read back")
 	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -113,13 +114,13 @@ func TestTaintInPlaceOfDeletion(t *testing.T) {
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	r.Isolation = remediate.IsolateTaint
 	backup, _ := isolate(t, k, r)
-	assert.True(t, look(t, k, r, backup).Seen.Node.OutOfService)
-	assert.Equal(t, remediate.No, look(t, k, r, backup).Seen.Restored, "our taint is still there")
+	assert.True(t, lookAt(t, k, r, backup).Seen.Node.OutOfService)
+	assert.Equal(t, remediate.No, lookAt(t, k, r, backup).Seen.Restored, "our taint is still there")
 	r.NewNodeUID = r.Target.NodeUID
-	until(t, time.Minute, "the taint is gone", func() bool {
+	k8stest.Until(t, time.Minute, "the taint is gone", func() bool {
 		return restored(ctx, k, r, backup) == nil
 	})
-	assert.False(t, look(t, k, r, backup).Seen.Node.OutOfService)
+	assert.False(t, lookAt(t, k, r, backup).Seen.Node.OutOfService)
 }
 
 func TestHoldStandsAndGoes(t *testing.T) {
@@ -128,7 +129,7 @@ func TestHoldStandsAndGoes(t *testing.T) {
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	for range 2 { // each is absolute
 		require.NoError(t, k.Act(ctx, r, remediate.SetPowerLock, nil, remediate.Backup{}))
-		s := look(t, k, r).Seen
+		s := lookAt(t, k, r).Seen
 		require.Equal(t, remediate.Yes, s.PowerLock)
 		require.Equal(t, remediate.No, s.Contested, "our own hold is no rival")
 	}
@@ -137,11 +138,11 @@ func TestHoldStandsAndGoes(t *testing.T) {
 	assert.JSONEq(t, `{"mode":"hard"}`, u.GetAnnotations()["reboot.metal3.io/fenced"])
 	for range 2 {
 		require.NoError(t, k.Act(ctx, r, remediate.ReleasePowerLock, nil, remediate.Backup{}))
-		require.Equal(t, remediate.No, look(t, k, r).Seen.PowerLock)
+		require.Equal(t, remediate.No, lookAt(t, k, r).Seen.PowerLock)
 	}
 	r.Target.BareMetalHostUID = "00000000-0000-0000-0000-000000000000"
 	require.Error(t, k.Act(ctx, r, remediate.SetPowerLock, nil, remediate.Backup{}), "another BareMetalHost of this name")
-	require.Equal(t, remediate.No, look(t, k, r).Seen.PowerLock)
+	require.Equal(t, remediate.No, lookAt(t, k, r).Seen.PowerLock)
 	r.Target.BareMetalHost = rig.Namespace + "/none"
 	require.NoError(t, k.Act(ctx, r, remediate.ReleasePowerLock, nil, remediate.Backup{}), "no host, no hold")
 	require.Error(t, k.Act(ctx, r, remediate.SetPowerLock, nil, remediate.Backup{}))
@@ -153,19 +154,19 @@ func TestMachineRequestAndDeletion(t *testing.T) { // I2
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	empty := ""
 	require.NoError(t, c.Annotate(ctx, rig.MachineResource, r.Target.Machine, manifest.RemediationAnnotation, &empty))
-	require.True(t, look(t, k, r).Seen.Machine.Requested)
+	require.True(t, lookAt(t, k, r).Seen.Machine.Requested)
 	wrong := r
 	wrong.Target.MachineUID = "00000000-0000-0000-0000-000000000000"
 	require.Error(t, k.Act(ctx, wrong, remediate.ClearRequest, nil, remediate.Backup{}), "another Machine of this name")
 	require.Error(t, k.Act(ctx, wrong, remediate.DeleteTargetMachine, nil, remediate.Backup{}), "another Machine of this name")
-	require.True(t, look(t, k, r).Seen.Machine.Requested)
+	require.True(t, lookAt(t, k, r).Seen.Machine.Requested)
 
 	require.NoError(t, k.Act(ctx, r, remediate.ClearRequest, nil, remediate.Backup{}))
-	require.False(t, look(t, k, r).Seen.Machine.Requested)
+	require.False(t, lookAt(t, k, r).Seen.Machine.Requested)
 	for range 2 {
 		require.NoError(t, k.Act(ctx, r, remediate.DeleteTargetMachine, nil, remediate.Backup{}))
 	}
-	assert.Equal(t, remediate.No, look(t, k, r).Seen.Machine.Exists)
+	assert.Equal(t, remediate.No, lookAt(t, k, r).Seen.Machine.Exists)
 }
 
 func TestCredentials(t *testing.T) {
@@ -202,7 +203,7 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 	// The ServiceAccount of fencectl init; the group gives it every right, so that only the policies refuse.
 	kubeconfig, err := c.Kubeconfig("system:serviceaccount:fenced:fenced", "system:masters")
 	require.NoError(t, err)
-	thief, k := connected(t, kubeconfig).work.API().Dynamic, dial(t, c)
+	thief, k := connected(t, kubeconfig).servers.Work.API().Dynamic, dial(t, c)
 
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"node-role.kubernetes.io/control-plane": "", "rack": "a"},
 		Annotations: map[string]string{"machine.openshift.io/machine": "ns/m"}})
@@ -219,7 +220,7 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 	machine, capi := object(client.MachineGVR, rig.Namespace, r.Target.Machine), object(rig.CAPIResource("v1beta2", "machines"), rig.Namespace, blue.machine)
 	of := map[string]func(string, ...string) error{"node": node, "host": host, "machine": machine, "capi": capi}
 
-	until(t, 2*time.Minute, "the policies to be enforced", func() bool { // the API server loads them
+	k8stest.Until(t, 2*time.Minute, "the policies to be enforced", func() bool { // the API server loads them
 		return node(`{"metadata":{"labels":{"rack":null}}}`) != nil && host(`{"spec":{"online":false}}`) != nil
 	})
 	ready := `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`
@@ -263,7 +264,7 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 		require.NoError(t, k.Act(ctx, r, a, nil, remediate.Backup{}), "%s", a)
 	}
 	isolate(t, k, r)
-	until(t, time.Minute, "the Node is restored", func() bool {
+	k8stest.Until(t, time.Minute, "the Node is restored", func() bool {
 		return restored(ctx, k, r, lost) == nil
 	})
 	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
@@ -297,7 +298,7 @@ func TestMarksComeAndGo(t *testing.T) {
 		require.NoError(t, k.Mark(ctx, m))
 		require.NoError(t, k.Mark(ctx, m), "again")
 	}
-	until(t, time.Minute, "both marks are seen", func() bool { return assert.ObjectsAreEqual(both, marksOn(k, r.Target)) })
+	k8stest.Until(t, time.Minute, "both marks are seen", func() bool { return assert.ObjectsAreEqual(both, marksOn(k, r.Target)) })
 	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, []string{"r-1", "PowerOff", "f-1", "yes"},
@@ -309,7 +310,7 @@ func TestMarksComeAndGo(t *testing.T) {
 	node.Run, machine.Run = "", ""
 	require.NoError(t, k.Mark(ctx, node))
 	require.NoError(t, k.Mark(ctx, machine))
-	until(t, time.Minute, "no mark is seen", func() bool { return len(marksOn(k, r.Target)) == 0 })
+	k8stest.Until(t, time.Minute, "no mark is seen", func() bool { return len(marksOn(k, r.Target)) == 0 })
 	n, err = c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "yes", n.Annotations["kept"])

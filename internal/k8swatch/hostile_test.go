@@ -1,7 +1,6 @@
 package k8swatch
 
 import (
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -14,45 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// page answers everything with one text, as a proxy may.
-func page(code int, contentType, text string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", contentType)
-		w.WriteHeader(code)
-		_, _ = fmt.Fprint(w, text)
-	}
-}
-
-// impostors are answers with which something that is not the API server, or not
-// well, may answer any request.
-var impostors = map[string]http.HandlerFunc{
-	"empty object":   page(200, "application/json", `{}`),
-	"health page":    page(200, "application/json", `{"status":"ok"}`),
-	"maintenance":    page(200, "application/json", `{"status":{"phase":"maintenance"},"items":[]}`),
-	"success":        page(200, "application/json", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`),
-	"another kind":   page(200, "application/json", `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"n1","uid":"u1","resourceVersion":"1"}}`),
-	"another name":   page(200, "application/json", `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n2","uid":"u1","resourceVersion":"1"}}`),
-	"no identity":    page(200, "application/json", `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1"}}`),
-	"list of nobody": page(200, "application/json", `{"kind":"PodList","apiVersion":"v1","items":[]}`),
-	"null":           page(200, "application/json", `null`),
-	"cut off":        page(200, "application/json", `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1"`),
-	"deep":           page(200, "application/json", strings.Repeat(`{"a":`, 1<<20)),
-	"html":           page(200, "text/html", `<html>welcome</html>`),
-	"nothing":        page(204, "application/json", ``),
-	"empty body":     page(200, "application/json", ``),
-	"no type":        page(200, "", `{}`),
-	"not protobuf":   page(200, "application/vnd.kubernetes.protobuf", "k8s\x00garbage\xff\xff\xff\xff\xff"),
-	"unauthorised":   page(401, "text/html", `<form>`),
-}
-
 // What does not come from the API server says nothing: neither that somebody is
 // gone, nor that he never renewed a Lease, nor that nobody else is at work.
 func TestImpostorOfTheAPIServerIsNoAnswer(t *testing.T) { // I2
-	for name, answer := range impostors {
+	for name, answer := range k8stest.Impostors {
 		t.Run(name, func(t *testing.T) {
 			c := served(t, answer)
 			for _, step := range []remediate.Step{remediate.PowerOff, remediate.PowerOn} {
@@ -87,47 +56,6 @@ func TestImpostorOfTheAPIServerIsNoAnswer(t *testing.T) { // I2
 	}
 }
 
-// The view that everything is judged by never comes from an impostor.
-func TestImpostorOfTheAPIServerIsNoView(t *testing.T) { // I16
-	t.Parallel()
-	for name, answer := range impostors {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var asked tally
-			c := served(t, asked.counts(answer))
-			stop := running(t, c)
-			defer stop()
-			until(t, time.Minute, "every kind was asked for again after an answer", func() bool { return asked.again(c) })
-			stop()
-			assert.False(t, c.View().Synced)
-			assert.Empty(t, c.Changes())
-		})
-	}
-}
-
-// A list that never ends is given up, and what was read of it is not the view.
-func TestListWithoutEndIsGivenUp(t *testing.T) {
-	t.Parallel()
-	var pages atomic.Int64
-	c := served(t, func(w http.ResponseWriter, r *http.Request) {
-		if path.Base(r.URL.Path) != "nodes" || r.URL.Query().Get("watch") != "" || r.URL.Query().Get("limit") == "1" {
-			status(w, 404, "NotFound", path.Base(r.URL.Path))
-			return
-		}
-		n := pages.Add(1)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1","continue":"more-%d"},"items":[]}`, n)
-	})
-	stop := running(t, c)
-	defer stop()
-	until(t, time.Minute, "the list is given up", func() bool {
-		return strings.Contains(c.View().Problem, "objects") || pages.Load() > maxPages+10
-	})
-	stop()
-	assert.LessOrEqual(t, pages.Load(), int64(maxPages))
-	assert.False(t, c.View().Synced)
-}
-
 // Names come from objects that others write: one that is no name reaches no path.
 func TestNameThatIsAPathIsNotFollowed(t *testing.T) {
 	var asked atomic.Int32
@@ -135,7 +63,7 @@ func TestNameThatIsAPathIsNotFollowed(t *testing.T) {
 		if strings.Contains(r.URL.Path, "evil") {
 			asked.Add(1)
 		}
-		status(w, 404, "NotFound", path.Base(r.URL.Path))
+		k8stest.Status(w, 404, "NotFound", path.Base(r.URL.Path))
 	})
 	for _, name := range []string{"../evil", "a/evil", "..", ".", "evil%2f", "/evil"} {
 		run := aRun
@@ -227,32 +155,4 @@ func TestEndlessAnswersEnd(t *testing.T) {
 			assert.Less(t, time.Since(began), 9*client.RequestTimeout, "it ends")
 		})
 	}
-}
-
-// A frame of a watch that never ends is given up, too, and is no view.
-func TestEndlessFrameOfAWatchEnds(t *testing.T) {
-	var sent atomic.Int64
-	givenUp := make(chan struct{}, 1)
-	frame := endless(`{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"`, "n", &sent)
-	c := served(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Get("watch") != "" {
-			frame(w, r)
-			select {
-			case givenUp <- struct{}{}:
-			default:
-			}
-			return
-		}
-		status(w, 404, "NotFound", "x")
-	})
-	stop := running(t, c)
-	select {
-	case <-givenUp:
-	case <-time.After(time.Minute):
-		assert.Fail(t, "the watch was not given up")
-	}
-	stop()
-	assert.LessOrEqual(t, sent.Load(), int64(client.MaxObject+slack))
-	assert.False(t, c.View().Synced)
-	assert.Empty(t, c.Changes())
 }

@@ -2,12 +2,9 @@ package k8swatch
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
+	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -37,14 +36,14 @@ func dialAs(t *testing.T, c *rig.ControlPlane, storeID string) *Cluster {
 	t.Helper()
 	path, err := c.Kubeconfig(rig.FencedUser)
 	require.NoError(t, err)
-	k, err := New(Config{Name: "rig", Kubeconfig: path, StoreID: storeID, FreshEvery: time.Second}, zap.NewNop())
+	k, err := New(Config{Config: view.Config{Name: "rig", Kubeconfig: path, StoreID: storeID, FreshEvery: time.Second}}, zap.NewNop())
 	require.NoError(t, err)
 	return k
 }
 
 func connected(t *testing.T, kubeconfig string) *Cluster {
 	t.Helper()
-	k, err := New(Config{Name: "rig", Kubeconfig: kubeconfig, FreshEvery: time.Second}, zap.NewNop())
+	k, err := New(Config{Config: view.Config{Name: "rig", Kubeconfig: kubeconfig, FreshEvery: time.Second}}, zap.NewNop())
 	require.NoError(t, err)
 	return k
 }
@@ -55,7 +54,7 @@ func watching(t *testing.T, c *rig.ControlPlane) *Cluster {
 	path, err := c.Kubeconfig(rig.FencedUser)
 	require.NoError(t, err)
 	k := run(t, path)
-	until(t, time.Minute, "the first view", func() bool { return k.View().Synced })
+	k8stest.Until(t, time.Minute, "the first view", func() bool { return k.View().Synced })
 	return k
 }
 
@@ -71,11 +70,6 @@ func run(t *testing.T, kubeconfig string) *Cluster {
 		require.NoError(t, <-done)
 	})
 	return k
-}
-
-func until(t *testing.T, within time.Duration, what string, ok func() bool) {
-	t.Helper()
-	require.Eventually(t, ok, within, 20*time.Millisecond, what)
 }
 
 // conditions is a list of conditions as it is in the API.
@@ -128,49 +122,17 @@ func joinedMaps(a, b map[string]string) map[string]string {
 // A busy machine delays an API server by many seconds.
 func init() { client.RequestTimeout = 20 * time.Second }
 
-// served is a Cluster whose API server is this handler: only for answers that a
-// real API server does not give on demand.
-func served(t *testing.T, h http.HandlerFunc) *Cluster {
-	t.Helper()
-	server := httptest.NewServer(h)
-	t.Cleanup(server.Close)
-	c, err := New(Config{Name: "test", Kubeconfig: kubeconfigFor(t, server.URL), FreshEvery: time.Second}, zap.NewNop())
-	require.NoError(t, err)
-	return c
-}
-
-func kubeconfigFor(t *testing.T, url string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	text := fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: %q}}]
-users: [{name: u, user: {token: hush}}]
-contexts: [{name: x, context: {cluster: c, user: u}}]
-current-context: x
-`, url)
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-	return path
-}
-
-// status answers with a Status object, as an API server refuses.
-func status(w http.ResponseWriter, code int, reason, name string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"message":%q,"code":%d,"details":{"name":%q}}`, reason, reason+" "+name, code, name)
-}
-
 // views are what tests have been told of each Cluster: the changes are given
 // out once, and several assertions look at them.
 var views sync.Map
 
-// view is everything a Cluster has told so far.
-type view map[policy.ObjectID]policy.Change
+// objects are everything a Cluster has told so far.
+type objects map[policy.ObjectID]policy.Change
 
 // seen takes what changed and gives the whole view.
-func seen(c *Cluster) view {
-	kept, _ := views.LoadOrStore(c, view{})
-	v := kept.(view)
+func seen(c *Cluster) objects {
+	kept, _ := views.LoadOrStore(c, objects{})
+	v := kept.(objects)
 	for _, ch := range c.Changes() {
 		if ch.Value == nil && ch.Err == nil {
 			delete(v, ch.ID)
@@ -182,7 +144,7 @@ func seen(c *Cluster) view {
 }
 
 // find is the object of a type with a name, nil if there is none.
-func find[T any](v view, kind, name string) *T {
+func find[T any](v objects, kind, name string) *T {
 	for id, ch := range v {
 		if id.Kind == kind && id.Name == name {
 			if found, ok := ch.Value.(*T); ok {
@@ -193,18 +155,20 @@ func find[T any](v view, kind, name string) *T {
 	return nil
 }
 
-func (v view) node(name string) *policy.Node { return find[policy.Node](v, "Node", name) }
+func (v objects) node(name string) *policy.Node { return find[policy.Node](v, "Node", name) }
 
-func (v view) machine(name string) *policy.Machine { return find[policy.Machine](v, "Machine", name) }
+func (v objects) machine(name string) *policy.Machine {
+	return find[policy.Machine](v, "Machine", name)
+}
 
-func (v view) check(name string) *policy.Check {
+func (v objects) check(name string) *policy.Check {
 	if c := find[policy.Check](v, policy.MachineHealthCheckKind, name); c != nil {
 		return c
 	}
 	return find[policy.Check](v, policy.NodeHealthCheckKind, name)
 }
 
-func (v view) hosts() []policy.Host {
+func (v objects) hosts() []policy.Host {
 	var list []policy.Host
 	for _, ch := range v {
 		if h, ok := ch.Value.(*policy.Host); ok {
@@ -229,44 +193,21 @@ func running(t *testing.T, c *Cluster) (stop func()) {
 	}
 }
 
-// tally counts the requests that were answered, by path, other than those of freshness.
-type tally struct {
-	mu      sync.Mutex
-	answers map[string]int
+// served is a Cluster whose API server is this handler: only for answers that a
+// real API server does not give on demand.
+func served(t *testing.T, h http.HandlerFunc) *Cluster {
+	t.Helper()
+	c, err := New(Config{Config: view.Config{Name: "test", Kubeconfig: k8stest.Served(t, h), FreshEvery: time.Second}}, zap.NewNop())
+	require.NoError(t, err)
+	return c
 }
 
-func (a *tally) counts(h http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		h(w, r)
-		if r.URL.Query().Get("limit") == "1" {
-			return
-		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.answers == nil {
-			a.answers = map[string]int{}
-		}
-		a.answers[r.URL.Path]++
-	}
-}
-
-// again says whether every kind that a Cluster watches was asked for three times: as a
-// stream, as a list, and after the answer to that was taken in.
-func (a *tally) again(c *Cluster) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	stores := c.work.watched()
-	for _, s := range stores {
-		path := "/api/v1/nodes"
-		switch {
-		case s.pods():
-			path = "/api/v1/namespaces/" + s.namespace + "/pods"
-		case !s.builtIn():
-			path = "/apis/" + s.Group + "/" + s.gvr.Version + "/" + s.gvr.Resource // no impostor moves it
-		}
-		if a.answers[path] < 3 {
-			return false
-		}
-	}
-	return len(stores) > 0
-}
+// The leader Leases of other remediation controllers, and the namespace of OpenShift's.
+const (
+	machineAPINamespace = "openshift-machine-api"
+	powerCycleLeader    = "controller-leader-election-capbm"
+	checkLeader         = "cluster-api-provider-healthcheck-leader"
+	clusterAPILeader    = "controller-leader-election-capi"
+	metal3Leader        = "controller-leader-election-capm3"
+	nodeCheckLeader     = "e1f13584.medik8s.io"
+)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -39,7 +40,7 @@ func theLease(t *testing.T, c *rig.ControlPlane, r remediate.Run) *coordinationv
 // renewed waits until a lock renews the Lease: the API server's time has whole seconds.
 func renewed(t *testing.T, before *coordinationv1.Lease, lock func() *coordinationv1.Lease) {
 	t.Helper()
-	until(t, time.Minute, "the Lease is renewed", func() bool {
+	k8stest.Until(t, time.Minute, "the Lease is renewed", func() bool {
 		l := lock()
 		require.Equal(t, before.UID, l.UID, "it is the same Lease")
 		require.Equal(t, *before.Spec.AcquireTime, *l.Spec.AcquireTime)
@@ -57,7 +58,7 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 	assert.Zero(t, binds)
 	assert.Empty(t, foreign)
 	require.NoError(t, k.UnlockNode(t.Context(), r))
-	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested)
+	assert.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested)
 
 	ctx := rigtest.Context(t, 3*time.Minute)
 	roles := c.Client().RbacV1().ClusterRoles()
@@ -70,13 +71,13 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 	}
 	role, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	until(t, time.Minute, "the namespace cannot be read any more", func() bool {
-		_, err := k.work.API().Typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
+	k8stest.Until(t, time.Minute, "the namespace cannot be read any more", func() bool {
+		_, err := k.servers.Work.API().Typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
 		return apierrors.IsForbidden(err)
 	})
 	_, _, err = k.LockNode(ctx, r)
 	require.NoError(t, err, "the API serves no NodeHealthChecks either")
-	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested)
+	assert.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested)
 
 	forget(t, c, "fenced-management")
 	for i, rule := range role.Rules { // nor may fenced read which cluster this is: it does nothing, and says what is missing // I27
@@ -86,8 +87,8 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 	}
 	_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	until(t, time.Minute, "the cluster cannot be told any more", func() bool {
-		_, err := k.work.API().Identity(ctx)
+	k8stest.Until(t, time.Minute, "the cluster cannot be told any more", func() bool {
+		_, err := k.servers.Work.API().Identity(ctx)
 		return apierrors.IsForbidden(err)
 	})
 	l := k.Look(ctx, r, nil)
@@ -121,10 +122,10 @@ func TestNodeLock(t *testing.T) { // I22
 	assert.Equal(t, "fenced-store-1", *first.Spec.HolderIdentity)
 	assert.Equal(t, int32(300), *first.Spec.LeaseDurationSeconds)
 	assert.Empty(t, first.OwnerReferences, "the deletion of the Node would delete it")
-	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "our own lock is no rival")
+	assert.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested, "our own lock is no rival")
 
 	other := dialAs(t, c, "store-2")
-	assert.Contains(t, look(t, other, r).Seen.Contender, "fenced-store-1", "it is one for another installation")
+	assert.Contains(t, lookAt(t, other, r).Seen.Contender, "fenced-store-1", "it is one for another installation")
 	_, foreign, err := other.LockNode(ctx, r)
 	require.NoError(t, err)
 	assert.Contains(t, foreign, "fenced-store-1")

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/retry"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -77,7 +78,7 @@ func TestReleasePodsOfTheIsolatedNode(t *testing.T) {
 			require.True(t, isAttached(t, c, volume))
 
 			isolateByHand(t, c, &r)
-			s := look(t, k, r).Seen
+			s := lookAt(t, k, r).Seen
 			if isolation == remediate.IsolateDelete { // a tainted Node's pod is evicted at once, and may be gone
 				assert.Equal(t, remediate.No, s.PodsReleased)
 			}
@@ -87,7 +88,7 @@ func TestReleasePodsOfTheIsolatedNode(t *testing.T) {
 			assert.False(t, isAttached(t, c, volume))
 			assert.True(t, podExists(t, c, stays), "of another Node")
 			assert.True(t, isAttached(t, c, otherVolume))
-			s = look(t, k, r).Seen
+			s = lookAt(t, k, r).Seen
 			assert.Equal(t, remediate.Yes, s.PodsReleased)
 			assert.Equal(t, remediate.Yes, s.VolumesReleased)
 			require.NoError(t, release(), "nothing is left")
@@ -146,7 +147,7 @@ func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 	c := rigtest.Own(t, rig.Options{GracePeriod: time.Hour}) // no controller makes a Ready Node Unknown meanwhile
 	ctx := rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/protect-nodes.yaml"))
-	fenced := dial(t, c).work.API().Typed.Nodes()
+	fenced := dial(t, c).servers.Work.API().Typed.Nodes()
 	make := func(labels map[string]string, ready corev1.ConditionStatus) string {
 		name := rigtest.Name("protected")
 		_, err := c.CreateNode(ctx, rig.Node{Name: name, Labels: labels})
@@ -168,13 +169,13 @@ func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 	// The ServiceAccount of fencectl init; the group gives it every right.
 	kubeconfig, err := c.Kubeconfig("system:serviceaccount:fenced:fenced", "system:masters")
 	require.NoError(t, err)
-	account := connected(t, kubeconfig).work.API().Typed.Nodes()
+	account := connected(t, kubeconfig).servers.Work.API().Typed.Nodes()
 	protected := map[string]string{make(nil, corev1.ConditionTrue): "Ready"}
 	for _, label := range policy.ControlPlaneLabels {
 		protected[make(map[string]string{label: ""}, corev1.ConditionUnknown)] = "control-plane"
 	}
 	for name, why := range protected {
-		until(t, 2*time.Minute, "the policy to be enforced", func() bool { return try(name) != nil }) // the API server loads it
+		k8stest.Until(t, 2*time.Minute, "the policy to be enforced", func() bool { return try(name) != nil }) // the API server loads it
 		err := try(name)
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		assert.ErrorContains(t, err, why)

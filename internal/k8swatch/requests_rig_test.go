@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/look"
+	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/request"
@@ -40,11 +42,11 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	q := askedFor(t, c, r.Target)
 	r.Request = &q
 	live := func() *unstructured.Unstructured {
-		u, err := k.work.API().Dynamic.Resource(client.RequestGVR).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
+		u, err := k.servers.Work.API().Dynamic.Resource(client.RequestGVR).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
 		require.NoError(t, err)
 		return u
 	}
-	seen := look(t, k, r)
+	seen := lookAt(t, k, r)
 	require.NotNil(t, seen.Request)
 	assert.False(t, seen.Request.Power.HasFinalizer)
 
@@ -52,8 +54,8 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 		require.NoError(t, k.Requests().SetFinalizer(ctx, q, "r1/uuid"))
 		assert.Equal(t, []string{"example.com/other", "fenced.io/power"}, live().GetFinalizers())
 	}
-	assert.True(t, look(t, k, r).Request.Power.HasFinalizer)
-	power := look(t, k, r).Request.Power
+	assert.True(t, lookAt(t, k, r).Request.Power.HasFinalizer)
+	power := lookAt(t, k, r).Request.Power
 	assert.Equal(t, []string{"r1", "uuid"}, []string{power.HeldFor, power.HeldMachine})
 
 	told := request.Of(policy.Requested{Request: seen.Request}, &remediate.Run{ID: "r1", Step: remediate.PowerOff, Attempt: 2, Started: time.Now()}, false, request.Refusal{}, false)
@@ -70,27 +72,27 @@ func TestRequestIsHeldReportedAndReleased(t *testing.T) {
 	require.Error(t, k.Requests().SetFinalizer(ctx, other, "r1"))
 	require.NoError(t, k.Requests().Report(ctx, other, told), "it is gone")
 	r.Request = &other
-	seen = look(t, k, r)
+	seen = lookAt(t, k, r)
 	assert.True(t, seen.RequestRead)
 	assert.Nil(t, seen.Request)
 
 	// Another installation, and another cluster of this one, neither hold nor release it. Nor does
 	// a release that was decided before the request was held anew.
 	r.Request = &q
-	by := look(t, k, r).Request.Power.HeldBy
-	for _, cfg := range []Config{{Name: "rig", StoreID: "other"}, {Name: "other"}} {
-		cfg.Kubeconfig, cfg.FreshEvery = k.cfg.Kubeconfig, time.Second
-		foreign, err := New(cfg, zap.NewNop())
+	by := lookAt(t, k, r).Request.Power.HeldBy
+	for _, cfg := range []view.Config{{Name: "rig", StoreID: "other"}, {Name: "other"}} {
+		cfg.Kubeconfig, cfg.FreshEvery = k.servers.Work.Kubeconfig, time.Second
+		foreign, err := New(Config{Config: cfg}, zap.NewNop())
 		require.NoError(t, err)
 		require.ErrorContains(t, foreign.Requests().SetFinalizer(ctx, q, "r1"), "another installation of fenced holds it")
-		power := look(t, foreign, r).Request.Power
+		power := lookAt(t, foreign, r).Request.Power
 		assert.False(t, power.HasFinalizer)
 		assert.True(t, power.FinalizerElsewhere)
 	}
 	require.NoError(t, k.Requests().SetFinalizer(ctx, q, "r2"))
 	require.NoError(t, k.Requests().RemoveFinalizer(ctx, q, by))
 	assert.Len(t, live().GetFinalizers(), 2, "held anew since")
-	by = look(t, k, r).Request.Power.HeldBy
+	by = lookAt(t, k, r).Request.Power.HeldBy
 
 	require.NoError(t, c.Dynamic().Resource(client.RequestGVR).Namespace(rig.Namespace).Delete(ctx, q.Name, metav1.DeleteOptions{}))
 	for range 2 {
@@ -112,7 +114,7 @@ func TestRequestThatCannotBeRead(t *testing.T) {
 	forget(t, c, "fenced")
 	forget(t, c, "fenced-management")
 	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/observe.yaml")) // it may list requests, and get none
-	var before Look
+	var before look.Look
 	require.Eventually(t, func() bool { // the API server learns of rights a moment later
 		before = k.Look(ctx, r, [][]byte{})
 		return before.Seen.Node.Exists == remediate.Yes && !before.RequestRead
@@ -136,10 +138,10 @@ func TestRequestThatIsGivenUpIsContested(t *testing.T) {
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	q := askedFor(t, c, r.Target)
 	r.Request = &q
-	require.Equal(t, remediate.No, look(t, k, r).Seen.Contested)
+	require.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested)
 	at := time.Now().UTC().Format(time.RFC3339)
 	require.NoError(t, c.Annotate(ctx, client.RequestGVR, q.Name, "remediation.medik8s.io/nhc-timed-out", &at))
-	s := look(t, k, r).Seen
+	s := lookAt(t, k, r).Seen
 	assert.Equal(t, remediate.Yes, s.Contested)
 	assert.Contains(t, s.Contender, "has given up on FencedRemediation")
 }
@@ -185,7 +187,7 @@ func TestMetal3RemediationIsTold(t *testing.T) {
 	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
 	path, err := c.Kubeconfig(rig.FencedUser)
 	require.NoError(t, err)
-	k, err := New(Config{Name: "rig", Kubeconfig: path, FreshEvery: time.Second, StoreID: "s", Metal3Remediations: true}, zap.NewNop())
+	k, err := New(Config{Config: view.Config{Name: "rig", Kubeconfig: path, FreshEvery: time.Second, StoreID: "s", Metal3Remediations: true}}, zap.NewNop())
 	require.NoError(t, err)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	machine, err := c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, r.Target.Machine, metav1.GetOptions{})
@@ -196,7 +198,7 @@ func TestMetal3RemediationIsTold(t *testing.T) {
 	r.Request = &q
 	own := schema.GroupVersionResource{Group: client.Metal3Requests.Group, Version: "v1beta2", Resource: "metal3remediations"}
 	live := func() *unstructured.Unstructured {
-		u, err := k.manage.API().Dynamic.Resource(own).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
+		u, err := k.servers.Manage.API().Dynamic.Resource(own).Namespace(q.Namespace).Get(ctx, q.Name, metav1.GetOptions{})
 		require.NoError(t, err)
 		return u
 	}
@@ -235,7 +237,7 @@ func TestMetal3RemediationIsTold(t *testing.T) {
 		assert.Equal(t, first.GetResourceVersion(), live().GetResourceVersion(), "what is the same is not written")
 		status, _, _ := unstructured.NestedMap(first.Object, "status")
 		assert.Equal(t, []any{told.phase, told.count}, []any{status["phase"], status["retryCount"]}, told.want)
-		seen := look(t, k, r).Request
+		seen := lookAt(t, k, r).Request
 		require.NotNil(t, seen)
 		assert.Equal(t, told.want, seen.Power.Phase)
 		assert.Equal(t, told.want == request.Succeeded || told.want == request.Failed, seen.Power.Answered())
@@ -246,5 +248,5 @@ func TestMetal3RemediationIsTold(t *testing.T) {
 	never := request.Status{Phase: request.Failed, Started: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}
 	err = k.Requests().Report(ctx, q, never)
 	require.True(t, apierrors.IsInvalid(err), "%v", err)
-	assert.Equal(t, request.Failed, look(t, k, r).Request.Power.Phase)
+	assert.Equal(t, request.Failed, lookAt(t, k, r).Request.Power.Phase)
 }

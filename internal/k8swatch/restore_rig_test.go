@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -81,10 +82,10 @@ func TestNodeAtItsLimitsComesBack(t *testing.T) { // I21
 	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
 	require.NoError(t, err)
 	r.NewNodeUID = string(fresh.UID)
-	until(t, time.Minute, "restored", func() bool {
+	k8stest.Until(t, time.Minute, "restored", func() bool {
 		return restored(ctx, k, r, backup) == nil
 	})
-	require.Equal(t, remediate.Yes, look(t, k, r, backup).Seen.Restored)
+	require.Equal(t, remediate.Yes, lookAt(t, k, r, backup).Seen.Restored)
 	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
 	require.NoError(t, err)
 	for key, v := range labels {
@@ -120,7 +121,7 @@ func TestRestoreLeavesWhatOthersOwn(t *testing.T) { // I21
 	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
 	require.NoError(t, err)
 	r.NewNodeUID = string(fresh.UID)
-	until(t, time.Minute, "restored", func() bool {
+	k8stest.Until(t, time.Minute, "restored", func() bool {
 		return restored(ctx, k, r, backup) == nil
 	})
 
@@ -160,9 +161,9 @@ func TestRestoreBesideAnotherWriter(t *testing.T) { // I21
 		_, err := nodes.Patch(ctx, r.Target.Node, types.MergePatchType, patch, metav1.PatchOptions{})
 		require.NoError(t, err)
 	}
-	until(t, time.Minute, "restored between two writes of the other", func() bool {
+	k8stest.Until(t, time.Minute, "restored between two writes of the other", func() bool {
 		write()
-		return restored(ctx, k, r, backup) == nil && look(t, k, r, backup).Seen.Restored == remediate.Yes
+		return restored(ctx, k, r, backup) == nil && lookAt(t, k, r, backup).Seen.Restored == remediate.Yes
 	})
 	n, err := nodes.Get(ctx, r.Target.Node, metav1.GetOptions{})
 	require.NoError(t, err)
@@ -181,23 +182,23 @@ func TestOwnerTakesOffWhatWasRestored(t *testing.T) {
 	require.NoError(t, err)
 	r.NewNodeUID = string(fresh.UID)
 	var readBack []string
-	until(t, time.Minute, "restored", func() bool {
+	k8stest.Until(t, time.Minute, "restored", func() bool {
 		readBack, err = k.Restore(ctx, r, [][]byte{backup})
 		return err == nil
 	})
 	want := []string{"annotation team", "cordon", "label rack", "taint aci-containers-host/unavailable:NoSchedule"}
 	assert.Subset(t, readBack, want)
-	assert.Subset(t, look(t, k, r, backup).Seen.ReadBack, want)
+	assert.Subset(t, lookAt(t, k, r, backup).Seen.ReadBack, want)
 
 	off := []byte(`{"metadata":{"labels":{"rack":null},"annotations":{"team":null}},"spec":{"taints":null,"unschedulable":null}}`)
 	_, err = c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.MergePatchType, off, metav1.PatchOptions{})
 	require.NoError(t, err)
-	assert.Equal(t, remediate.No, look(t, k, r, backup).Seen.Restored, "the record does not have them")
+	assert.Equal(t, remediate.No, lookAt(t, k, r, backup).Seen.Restored, "the record does not have them")
 	r.Restored = map[string]string{}
 	for _, key := range readBack {
 		r.Restored[key] = r.NewNodeUID
 	}
-	assert.Equal(t, remediate.Yes, look(t, k, r, backup).Seen.Restored)
+	assert.Equal(t, remediate.Yes, lookAt(t, k, r, backup).Seen.Restored)
 	_, err = k.Restore(ctx, r, [][]byte{backup})
 	require.NoError(t, err)
 	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
@@ -224,11 +225,11 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 	require.NoError(t, err)
 
 	var refusal error
-	until(t, time.Minute, "refused, past the conflicts with controllers", func() bool {
+	k8stest.Until(t, time.Minute, "refused, past the conflicts with controllers", func() bool {
 		refusal = restored(ctx, k, r, backup)
 		return refusal != nil && !apierrors.IsConflict(errors.Unwrap(refusal)) && strings.Contains(refusal.Error(), "no teams here")
 	})
-	require.Equal(t, remediate.No, look(t, k, r, backup).Seen.Restored)
+	require.Equal(t, remediate.No, lookAt(t, k, r, backup).Seen.Restored)
 	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.Equal(t, "r1", n.Labels["rack"])
@@ -237,7 +238,7 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 	assert.NotContains(t, n.Annotations, "team")
 
 	require.NoError(t, allow(ctx))
-	until(t, time.Minute, "the rest, once it is allowed", func() bool {
-		return restored(ctx, k, r, backup) == nil && look(t, k, r, backup).Seen.Restored == remediate.Yes
+	k8stest.Until(t, time.Minute, "the rest, once it is allowed", func() bool {
+		return restored(ctx, k, r, backup) == nil && lookAt(t, k, r, backup).Seen.Restored == remediate.Yes
 	})
 }

@@ -21,6 +21,7 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -67,7 +68,7 @@ var rights = []right{
 	{"fenced", client.Medik8sGroup, "nodehealthchecks", watches, `custom(NodeCheckGVR,`, sees},
 	{"fenced", client.Medik8sGroup, "nodehealthchecks", "get", `Resource(NodeCheckGVR), Medik8sGroup, "", name)`, sees},
 	{"fenced", client.Medik8sGroup, "nodehealthchecks/status", "patch", `Resource(NodeCheckGVR), changedNodeStatus`, reports},
-	{"fenced", coordination, "leases", "list", `c.leaders.in(ctx, c.work.API(), nodeCheckLeader)`, reports},
+	{"fenced", coordination, "leases", "list", `c.leaders.in(ctx, c.servers.Work.API(), nodeCheckLeader)`, reports},
 	{"fenced", client.ConfigGroup, "clusterversions", watches, `custom(UpgradeGVR,`, sees},
 	{"fenced", "self-node-remediation.medik8s.io", "selfnoderemediations", watches, requestsCode, sees},
 	{"fenced", "fence-agents-remediation.medik8s.io", "fenceagentsremediations", watches, requestsCode, sees},
@@ -182,7 +183,7 @@ func TestEachRightIsUsed(t *testing.T) {
 		require.NoError(t, err)
 		text.Write(data)
 	}
-	source := regexp.MustCompile(`\b(client|write)\.`).ReplaceAllString(text.String(), "")
+	source := regexp.MustCompile(`\b(client|view|look|write)\.`).ReplaceAllString(text.String(), "")
 	evaluate, respond, observe, release, templates := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, r := range rights {
 		assert.True(t, strings.Contains(source, r.code), "nothing uses the right to %s %s of %s", r.verbs, r.resource, r.role)
@@ -222,9 +223,9 @@ func TestObserveRights(t *testing.T) {
 	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/observe.yaml"))
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	k := watching(t, c)
-	until(t, time.Minute, "the Node in the view", func() bool { return seen(k).node(r.Target.Node) != nil })
+	k8stest.Until(t, time.Minute, "the Node in the view", func() bool { return seen(k).node(r.Target.Node) != nil })
 	assert.Empty(t, k.View().Problem)
-	l := look(t, k, r)
+	l := lookAt(t, k, r)
 	require.NoError(t, l.Err)
 	assert.Equal(t, remediate.APIReachable, l.Seen.API)
 	assert.Equal(t, remediate.Yes, l.Seen.Machine.Exists)

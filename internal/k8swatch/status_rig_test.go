@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -64,7 +65,7 @@ func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckRep
 			Reason: "RemediationRestricted", Message: strings.Repeat("ä", 1024)})
 	}
 	about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + r.Name}
-	until(t, time.Minute, "the Event is counted", func() bool {
+	k8stest.Until(t, time.Minute, "the Event is counted", func() bool {
 		list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, about)
 		return err == nil && len(list.Items) == 1 && list.Items[0].Count == 2
 	})

@@ -1,4 +1,4 @@
-package k8swatch
+package view
 
 import (
 	"errors"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 )
 
 // machinesAt serves Machines of the Cluster API at one version, and discovery
@@ -55,7 +56,7 @@ func listed(t *testing.T, h http.HandlerFunc) (proven time.Time, problem string)
 	return s.state()
 }
 
-func clusterMachines(c *Cluster) *store {
+func clusterMachines(c *Cache) *store {
 	for _, s := range c.allStores() {
 		if s.Group == client.ClusterGroup && s.Kind == "Machine" {
 			return s
@@ -99,7 +100,7 @@ func TestListedButNotServedIsNotAbsent(t *testing.T) {
 func TestDiscoveryThatFailsSaysNothing(t *testing.T) {
 	s := clusterMachines(served(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/apis/cluster.x-k8s.io" {
-			status(w, 503, "ServiceUnavailable", "")
+			k8stest.Status(w, 503, "ServiceUnavailable", "")
 			return
 		}
 		http.NotFound(w, r)
@@ -115,7 +116,7 @@ func TestForbiddenKindThatIsNotInstalledIsAbsent(t *testing.T) {
 	forbid := func(then http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/machines") {
-				status(w, 403, "Forbidden", "")
+				k8stest.Status(w, 403, "Forbidden", "")
 				return
 			}
 			then(w, r)
@@ -127,7 +128,7 @@ func TestForbiddenKindThatIsNotInstalledIsAbsent(t *testing.T) {
 
 	for why, then := range map[string]http.HandlerFunc{
 		"it is installed":             machinesAt("v1beta2", "v1beta2"),
-		"discovery is forbidden, too": func(w http.ResponseWriter, _ *http.Request) { status(w, 403, "Forbidden", "") },
+		"discovery is forbidden, too": func(w http.ResponseWriter, _ *http.Request) { k8stest.Status(w, 403, "Forbidden", "") },
 		"discovery is somebody's 404": http.NotFound,
 		"the API lists the group itself": func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path != "/apis" {

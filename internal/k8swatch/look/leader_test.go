@@ -1,4 +1,4 @@
-package k8swatch
+package look
 
 import (
 	"encoding/json"
@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -120,25 +121,9 @@ func TestWhoAsksUs(t *testing.T) {
 }
 
 func TestUnreadMachineHidesNoCheck(t *testing.T) {
-	l := &looker{c: offline(), run: remediate.Run{Target: remediate.Target{Machine: "m", Namespace: "ns"}}}
+	l := &looker{r: beside(t), run: remediate.Run{Target: remediate.Target{Machine: "m", Namespace: "ns"}}}
 	_, err := l.leader(t.Context())
 	require.ErrorContains(t, err, "could not be read")
-}
-
-// TestListIsNotBehindTheView: what the view has seen, a list of rivals has seen.
-func TestListIsNotBehindTheView(t *testing.T) {
-	s := &side{stores: []*store{
-		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "a.io"}, namespace: "ns"}, reached: 7},
-		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "b.io"}}, reached: 8},
-		{source: source{Resource: client.Resource{Kind: "Machine", Group: "a.io"}}, reached: 9},
-		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "c.io"}}},
-	}}
-	o := s.notOlder("MachineHealthCheck", "a.io", "ns")
-	assert.Equal(t, "7", o.ResourceVersion)
-	assert.Equal(t, metav1.ResourceVersionMatchNotOlderThan, o.ResourceVersionMatch)
-	assert.Equal(t, "8", s.notOlder("MachineHealthCheck", "b.io", "ns").ResourceVersion, "a store of all namespaces")
-	assert.Empty(t, s.notOlder("MachineHealthCheck", "a.io", "other").ResourceVersion, "nothing is known of it: as new as can be")
-	assert.Empty(t, s.notOlder("MachineHealthCheck", "c.io", "ns").ResourceVersion, "there is no view yet")
 }
 
 // Anybody may have a Lease of a manager's name in a namespace of their own. It counts where the manager is installed, or where
@@ -149,7 +134,7 @@ func TestLeaderCountsOnlyWhereItIsInstalled(t *testing.T) {
 	leases := map[string]*coordinationv1.Lease{}
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "/leases") {
-			status(w, http.StatusNotFound, "NotFound", "x")
+			k8stest.Status(w, http.StatusNotFound, "NotFound", "x")
 			return
 		}
 		_, namespace, _ := strings.Cut(strings.TrimSuffix(r.URL.Path, "/leases"), "/namespaces/")
@@ -180,14 +165,14 @@ func TestLeaderCountsOnlyWhereItIsInstalled(t *testing.T) {
 	}
 	put("tenant")
 	assert.Equal(t, remediate.No, alive(), "a tenant's Lease")
-	found, err := c.leaders.elsewhere(t.Context(), c.manage.API(), clusterAPILeader)
+	found, err := c.Leaders.elsewhere(t.Context(), c.Servers.Manage.API(), clusterAPILeader)
 	require.NoError(t, err)
 	assert.Equal(t, []string{"tenant"}, found, "which is told")
-	c.leaders.namespaces = []string{"tenant"}
+	c.Leaders.Namespaces = []string{"tenant"}
 	assert.Equal(t, remediate.Yes, alive(), "the administrator names it")
-	c.leaders.namespaces = nil
+	c.Leaders.Namespaces = nil
 	put("capi-system")
-	who, err := c.leaders.in(t.Context(), c.manage.API(), clusterAPILeader)
+	who, err := c.Leaders.in(t.Context(), c.Servers.Manage.API(), clusterAPILeader)
 	require.NoError(t, err)
 	assert.Equal(t, "nobody holds the Lease capi-system/"+clusterAPILeader, who)
 }

@@ -1,4 +1,4 @@
-package k8swatch
+package view
 
 import (
 	"fmt"
@@ -20,12 +20,12 @@ import (
 	"github.com/fenced/fenced/test/law"
 )
 
-// offline is a Cluster that nobody connected: its stores are filled by hand.
-func offline(namespaces ...string) *Cluster {
-	return newCluster(Config{Namespaces: namespaces}, zap.NewNop())
+// offline is a Cache that nobody connected: its stores are filled by hand.
+func offline(namespaces ...string) *Cache {
+	return newCache(Config{Namespaces: namespaces}, zap.NewNop())
 }
 
-func (c *Cluster) allStores() []*store {
+func (c *Cache) allStores() []*store {
 	var all []*store
 	for _, s := range c.sides() {
 		all = append(all, s.watched()...)
@@ -34,7 +34,7 @@ func (c *Cluster) allStores() []*store {
 }
 
 // storeOf is the first store of a kind: OpenShift's of those that both API families have.
-func (c *Cluster) storeOf(kind string) *store {
+func (c *Cache) storeOf(kind string) *store {
 	for _, s := range c.allStores() {
 		if s.Kind == kind {
 			return s
@@ -43,7 +43,7 @@ func (c *Cluster) storeOf(kind string) *store {
 	return nil
 }
 
-func told(c *Cluster) bool {
+func told(c *Cache) bool {
 	select {
 	case <-c.Changed():
 		return true
@@ -150,7 +150,7 @@ func TestListAsAStreamIsNotWatchedForLong(t *testing.T) { // I16
 func TestChangesAddUp(t *testing.T) {
 	law.Check(t, func(t *rapid.T) {
 		c := offline()
-		s, told := c.storeOf("Machine"), view{}
+		s, told := c.storeOf("Machine"), objects{}
 		want := map[string]string{} // name -> phase
 		object := func(name string) *unstructured.Unstructured {
 			u := apiObject("Machine", name, fmt.Sprint(rapid.IntRange(1, 1000).Draw(t, "version")), nil)
@@ -188,7 +188,7 @@ func TestChangesAddUp(t *testing.T) {
 }
 
 // apply takes changes as the engine does.
-func (v view) apply(t require.TestingT, changes []policy.Change) {
+func (v objects) apply(t require.TestingT, changes []policy.Change) {
 	removals := true
 	for _, ch := range changes {
 		gone := ch.Value == nil && ch.Err == nil

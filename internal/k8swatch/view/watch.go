@@ -1,4 +1,4 @@
-package k8swatch
+package view
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package k8swatch
+package view
 
 import (
 	"context"
@@ -63,7 +63,7 @@ func (f *freshness) markStart(now time.Time) {
 }
 
 // View returns how current the view is now.
-func (c *Cluster) View() View {
+func (c *Cache) View() View {
 	whole, problem := c.proven()
 	c.fresh.mu.Lock()
 	defer c.fresh.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *Cluster) View() View {
 
 // skew returns the largest difference from our clock; known only if all servers'
 // clocks are.
-func (c *Cluster) skew() (worst time.Duration, known bool) {
+func (c *Cache) skew() (worst time.Duration, known bool) {
 	known, now := true, time.Now()
 	for _, s := range c.sides() {
 		skew, measured := s.Skew(now)
@@ -94,7 +94,7 @@ func (c *Cluster) skew() (worst time.Duration, known bool) {
 // proven returns when the oldest kind was last proven fresh, zero if one never
 // was, and the problem. Requests count after they were read; until then the
 // checks that name them are not evaluated.
-func (c *Cluster) proven() (oldest time.Time, problem string) {
+func (c *Cache) proven() (oldest time.Time, problem string) {
 	first := true
 	for _, side := range c.sides() {
 		for _, s := range side.watched() {
@@ -128,7 +128,7 @@ func (s *store) whyUnread(wrong string) string {
 }
 
 // label names an API server in messages if there are two.
-func (c *Cluster) label(s *side) string {
+func (c *Cache) label(s *side) string {
 	if c.work == c.manage {
 		return ""
 	}
@@ -206,7 +206,7 @@ func listRevision(list any) (uint64, error) {
 }
 
 // updateFreshness records what is proven now, and the end of an outage.
-func (c *Cluster) updateFreshness(now time.Time) {
+func (c *Cache) updateFreshness(now time.Time) {
 	whole, _ := c.proven()
 	f := &c.fresh
 	f.mu.Lock()

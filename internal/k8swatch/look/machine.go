@@ -1,4 +1,4 @@
-package k8swatch
+package look
 
 import (
 	"cmp"
@@ -6,25 +6,12 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/fenced/fenced/internal/k8swatch/client"
-	"github.com/fenced/fenced/internal/k8swatch/write"
+	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
-
-func (c *Cluster) served(resource string) schema.GroupVersionResource {
-	for _, s := range c.manage.watched() {
-		if s.Group == client.ClusterGroup && s.Plural == resource {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return s.gvr
-		}
-	}
-	return client.ClusterGVR(resource)
-}
 
 func (l *looker) machine(ctx context.Context) error {
 	t := l.run.Target
@@ -32,7 +19,7 @@ func (l *looker) machine(ctx context.Context) error {
 		l.look.Seen.Machine.Exists = remediate.No
 		return nil
 	}
-	u, err := l.c.servers.Machine(ctx, t)
+	u, err := l.r.Servers.Machine(ctx, t)
 	if client.IsGone(err, t.Machine) {
 		l.look.Seen.Machine.Exists = remediate.No
 		return nil
@@ -47,7 +34,7 @@ func (l *looker) machine(ctx context.Context) error {
 	l.look.FreshMachine, l.consumer = &m, m.Consumer()
 	l.look.Seen.Machine = remediate.Machine{Exists: remediate.Yes, UID: m.UID, Deleting: m.Deleting,
 		Requested: m.ExternalRemediationRequested,
-		Marked:    m.Group() == client.ClusterGroup && write.IsMarked(u) && m.ControllerOwner != policy.Owner{}} // without an owner nobody has it
+		Marked:    m.Group() == client.ClusterGroup && l.r.IsMarked(u) && m.ControllerOwner != policy.Owner{}} // without an owner nobody has it
 	return nil
 }
 
@@ -63,7 +50,7 @@ func (l *looker) replaceable() {
 		s.Why = m.Suspended
 	case l.external:
 		s.Why = "its BareMetalHost is externally provisioned"
-	case isControlPlane(l.run, m, l.look.FreshNode) && !l.c.cfg.mayReplaceControlPlane(m):
+	case isControlPlane(l.run, m, l.look.FreshNode) && !mayReplaceControlPlane(m, l.r.DeleteControlPlaneMachines):
 		s.Why = "it is a control-plane Machine"
 	case m.ControllerOwner == policy.Owner{}:
 		s.Why = "no controller owns it, so nothing would replace it"
@@ -81,12 +68,12 @@ func isControlPlane(r remediate.Run, m *policy.Machine, n *policy.Node) bool {
 
 // mayReplaceControlPlane: a KubeadmControlPlane protects its own quorum; every
 // other way to replace a member needs the administrator's permission.
-func (c Config) mayReplaceControlPlane(m *policy.Machine) bool {
+func mayReplaceControlPlane(m *policy.Machine, permitted bool) bool {
 	switch m.ControllerOwner.Kind {
 	case "KubeadmControlPlane":
-		return m.Group() == client.ClusterGroup || c.DeleteControlPlaneMachines
+		return m.Group() == client.ClusterGroup || permitted
 	case "ControlPlaneMachineSet":
-		return c.DeleteControlPlaneMachines
+		return permitted
 	}
 	return false
 }
@@ -124,7 +111,7 @@ func (l *looker) powerOwner() {
 	if l.owned == nil {
 		return
 	}
-	why := wrongHostReason(*l.owned, l.run.Target, l.c.manage != l.c.work)
+	why := wrongHostReason(*l.owned, l.run.Target, l.r.Servers.Manage != l.r.Servers.Work)
 	t := l.run.Target
 	l.look.Seen.PowerForbidden = cmp.Or(why, l.owned.PowerForbidden(t.MachineKey(), l.consumer, t.Node != "", t.ByHardware))
 }
@@ -152,3 +139,34 @@ func bareMetalHost(ctx context.Context, cl *client.Conn, key string) (policy.Hos
 	}
 	return manifest.BareMetalHost(u.Object)
 }
+
+// MayClear reports whether the annotation that requests the remediation of a Machine may be removed: its Node is Ready
+// without it, and no other remediator may have begun. Without the annotation that one would leave the host off. // I22
+func (r *Reader) MayClear(ctx context.Context, t remediate.Target) (bool, error) {
+	who, err := r.Leaders.at(ctx, r.Servers.Work.API(), machineAPINamespace, powerCycleLeader)
+	if err != nil || who != "" {
+		return false, err
+	}
+	u, err := r.Servers.Machine(ctx, t)
+	switch {
+	case client.IsGone(err, t.Machine), err == nil && string(u.GetUID()) != t.MachineUID:
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("read Machine %s: %w", t.MachineKey(), err)
+	}
+	for key := range u.GetAnnotations() {
+		if strings.HasPrefix(key, startedMarks) {
+			return false, fmt.Errorf("clear the request of Machine %s: its annotation %s says that another remediator has begun; "+
+				"let that one finish, or remove its annotations", t.MachineKey(), key)
+		}
+	}
+	n, err := r.Servers.Work.API().Node(ctx, t.Node)
+	if err != nil {
+		return false, fmt.Errorf("read Node %s: %w", t.Node, err)
+	}
+	return view.PolicyNode(n).Ready(), nil
+}
+
+// startedMarks begins the annotations that OpenShift's bare-metal actuator leaves on a
+// Machine whose host it has begun to switch.
+const startedMarks = "remediation.metal3.io/"

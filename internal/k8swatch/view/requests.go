@@ -1,4 +1,4 @@
-package k8swatch
+package view
 
 import (
 	"context"
@@ -47,7 +47,7 @@ func (r *requestKinds) init() {
 }
 
 // keepRequests watches the kinds that checks name, until ctx ends.
-func (c *Cluster) keepRequests(ctx context.Context) {
+func (c *Cache) keepRequests(ctx context.Context) {
 	for {
 		if c.adjustRequests() {
 			for _, s := range c.sides() {
@@ -68,7 +68,7 @@ func (c *Cluster) keepRequests(ctx context.Context) {
 
 // adjustRequests starts and stops watches as checks change. news means that a
 // check can now be evaluated that could not before, or the reverse.
-func (c *Cluster) adjustRequests() (news bool) {
+func (c *Cache) adjustRequests() (news bool) {
 	wanted := c.templates()
 	r := &c.requests
 	r.mu.Lock()
@@ -110,7 +110,7 @@ func (c *Cluster) adjustRequests() (news bool) {
 
 // requestsIn is the namespace of requests: the Cluster API's are in that of their
 // Machines, medik8s' in that of their template.
-func (c *Cluster) requestsIn(s *side) string {
+func (c *Cache) requestsIn(s *side) string {
 	if s == c.work {
 		return metav1.NamespaceAll
 	}
@@ -121,6 +121,9 @@ func (c *Cluster) requestsIn(s *side) string {
 func (c Config) carriesOut(kind schema.GroupKind) bool {
 	return kind == client.OwnRequests || c.Metal3Remediations && kind == client.Metal3Requests
 }
+
+// CarriesOut reports whether fenced carries out the requests of a kind.
+func (c *Cache) CarriesOut(kind schema.GroupKind) bool { return c.cfg.carriesOut(kind) }
 
 // wish is a kind of requests that is to be watched.
 type wish struct {
@@ -133,7 +136,7 @@ type wish struct {
 
 // templates returns fenced's own kind of requests, and those that the checks of the
 // view and those from files name, each with the version of a template.
-func (c *Cluster) templates() map[requestKind]wish {
+func (c *Cache) templates() map[requestKind]wish {
 	wanted := map[requestKind]wish{}
 	for _, s := range c.sides() {
 		wanted[requestKind{s, client.OwnRequests}] = wish{version: client.RequestGVR.Version, always: true}
@@ -190,6 +193,12 @@ func foreignTemplate(c *policy.Check) *policy.Template {
 	}
 	return nil
 }
+
+// Gate makes a check Invalid while its requests cannot be read.
+func (c *Cache) Gate(check *policy.Check) *policy.Check { return c.requests.gateCheck(check) }
+
+// Unread says why the requests of a check cannot be read; "" if they are.
+func (c *Cache) Unread(check *policy.Check) string { return c.requests.unread(check) }
 
 // gateCheck makes a check Invalid while its requests cannot be read: a target
 // whose remediation has been requested must not look like one without.
@@ -305,37 +314,59 @@ func (r *requestKinds) counts(k requestKind, namespace string) bool {
 	return in == nil || in[namespace]
 }
 
-// requestPlaces is where requests may be for one target, by the checks as they are now: the view may follow
-// later. // I22
-type requestPlaces struct {
-	rules   *policy.Rules
-	checks  []*policy.Check
-	wishes  map[requestKind]wish
-	machine *policy.Machine // also one that is gone: its remediator may still be at work
-	node    *policy.Node
-	side    *side // of the machine
+// Place is a namespace in which requests of a kind may be for a target.
+type Place struct {
+	Kind            schema.GroupKind
+	Namespace       string
+	OnManagementAPI bool // on a separate one
+	// Key names what List reads, for those who share their reads.
+	Key string
+	// List reads the requests there without the cache.
+	List func(context.Context) ([]unstructured.Unstructured, error)
 }
 
-func (l *looker) requestPlaces() requestPlaces {
-	p := requestPlaces{rules: l.c.cfg.rules(), wishes: l.c.templates(), machine: l.look.FreshMachine, node: l.look.FreshNode}
-	eachCheck(l.c, func(c *policy.Check) { p.checks = append(p.checks, c) })
-	if t := l.run.Target; p.machine == nil && t.Machine != "" {
-		p.machine = &policy.Machine{APIVersion: t.MachineAPI, Namespace: t.Namespace}
+// RequestPlaces is where requests may be for a target, by the checks as they are now: what is told of the view may
+// follow later. A Machine that is gone counts, too: its remediator may still be at work. Kinds that were never
+// read have no place: Unread says so of the checks that name them. // I22
+func (c *Cache) RequestPlaces(machine *policy.Machine, node *policy.Node) (places []Place) {
+	var checks []*policy.Check
+	c.EachCheck(func(check *policy.Check) { checks = append(checks, check) })
+	rules, wishes := c.cfg.rules(), c.templates()
+	for _, st := range c.requests.watched() {
+		if at, _ := st.state(); at.IsZero() {
+			continue
+		}
+		k := requestKind{st.side, schema.GroupKind{Group: st.Group, Kind: st.Kind}}
+		spaces, w := rules.RequestSpaces(checks, k.side.IsApart(), machine, node), wishes[k]
+		// What anybody writes elsewhere is no request for the target, and so many of them that a list has no end delay nothing.
+		if machine == nil || c.sideOf(machine.APIVersion) != k.side || !w.counts(machine.Namespace) {
+			spaces = slices.DeleteFunc(spaces, func(namespace string) bool { return !w.counts(namespace) })
+		}
+		for _, namespace := range spaces {
+			places = append(places, st.place(namespace))
+		}
 	}
-	if p.machine != nil {
-		p.side = l.c.sideOf(p.machine.APIVersion)
-	}
-	return p
+	return places
 }
 
-// of lists the namespaces where requests of a kind may be for the target. What anybody writes elsewhere is no
-// request for it, and so many of them that a list has no end delay nothing.
-func (p *requestPlaces) of(k requestKind) []string {
-	spaces, w := p.rules.RequestSpaces(p.checks, k.side.IsApart(), p.machine, p.node), p.wishes[k]
-	if p.machine != nil && p.side == k.side && w.counts(p.machine.Namespace) {
-		return spaces
+func (s *store) place(namespace string) Place {
+	return Place{Kind: schema.GroupKind{Group: s.Group, Kind: s.Kind}, Namespace: namespace, OnManagementAPI: s.side.IsApart(),
+		Key:  fmt.Sprintf("requests %p %s", s, namespace),
+		List: func(ctx context.Context) ([]unstructured.Unstructured, error) { return s.listNow(ctx, namespace) }}
+}
+
+// EachCheck visits the checks of the view, and those from files.
+func (c *Cache) EachCheck(visit func(*policy.Check)) {
+	for _, s := range c.sides() {
+		for _, st := range s.watched() {
+			if st.checks {
+				st.eachCheck(visit)
+			}
+		}
 	}
-	return slices.DeleteFunc(spaces, func(namespace string) bool { return !w.counts(namespace) })
+	for i := range c.cfg.Checks {
+		visit(&c.cfg.Checks[i])
+	}
 }
 
 // author is a namespace on an API server whose checks name kinds of requests.

@@ -1,4 +1,4 @@
-package k8swatch
+package view
 
 import (
 	"context"
@@ -307,49 +307,6 @@ func (s *store) notifyProgress() {
 // Resync implements cache.ReflectorStore; there is nothing to resync.
 func (s *store) Resync() error { return nil }
 
-// journal collects changes until they are read. It keeps only the last state of
-// each object, so it never grows beyond the size of the cluster.
-type journal struct {
-	mu      sync.Mutex
-	pending map[policy.ObjectID]policy.Change
-}
-
-func (j *journal) add(ch policy.Change) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.pending == nil {
-		j.pending = map[policy.ObjectID]policy.Change{}
-	}
-	j.pending[ch.ID] = ch
-}
-
-// drain returns the changes, deletions first: an object that came back at another
-// version of its kind must not be removed after it was added. One that does not count is
-// as good as deleted.
-func (j *journal) drain(counts func(policy.ObjectID) bool) []policy.Change {
-	j.mu.Lock()
-	pending := j.pending
-	j.pending = nil
-	j.mu.Unlock()
-	for id := range pending {
-		if !counts(id) {
-			pending[id] = policy.Change{ID: id}
-		}
-	}
-	list := make([]policy.Change, 0, len(pending))
-	for _, ch := range pending {
-		if ch.Value == nil && ch.Err == nil {
-			list = append(list, ch)
-		}
-	}
-	for _, ch := range pending {
-		if ch.Value != nil || ch.Err != nil {
-			list = append(list, ch)
-		}
-	}
-	return list
-}
-
 // markOn returns the mark on an object; nil if there is none. Other objects than Nodes and
 // Machines carry none.
 func markOn(id policy.ObjectID, m metav1.Object) *event.RunMark {
@@ -382,7 +339,7 @@ func (s *store) noteMark(name objectName, m *event.RunMark) {
 }
 
 // Marked lists the Nodes and Machines of the view that carry a mark, in no order.
-func (c *Cluster) Marked() (list []event.RunMark) {
+func (c *Cache) Marked() (list []event.RunMark) {
 	for _, side := range c.sides() {
 		for _, s := range side.watched() {
 			s.mu.Lock()

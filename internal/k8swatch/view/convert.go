@@ -1,4 +1,4 @@
-package k8swatch
+package view
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func convertNode(obj any) (any, error) {
 	if size := sizeOf(n); size > maxNode {
 		return nil, fmt.Errorf("its labels, annotations, conditions, addresses and IDs have %d bytes, more than %d", size, maxNode)
 	}
-	return policyNode(n), nil
+	return PolicyNode(n), nil
 }
 
 // maxNode bounds what is kept of a Node, in bytes. Its kubelet may write any length.
@@ -51,7 +51,8 @@ func sizeOf(n *corev1.Node) int {
 	return size
 }
 
-func policyNode(n *corev1.Node) *policy.Node {
+// PolicyNode is what is kept of a Node.
+func PolicyNode(n *corev1.Node) *policy.Node {
 	out := &policy.Node{
 		Name: n.Name, UID: string(n.UID), ResourceVersion: n.ResourceVersion, Labels: internMap(n.Labels), Annotations: ruleAnnotations(n.Annotations),
 		Deleting: n.DeletionTimestamp != nil, ProviderID: n.Spec.ProviderID,
@@ -77,10 +78,11 @@ func convertPod(obj any) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("a %T came from the watch on Pods", obj)
 	}
-	return policyPod(p), nil
+	return PolicyPod(p), nil
 }
 
-func policyPod(p *corev1.Pod) *policy.Pod {
+// PolicyPod is what is kept of a Pod of the control plane.
+func PolicyPod(p *corev1.Pod) *policy.Pod {
 	out := &policy.Pod{Namespace: p.Namespace, Name: p.Name, Node: p.Spec.NodeName}
 	_, out.Member = policy.ControlPlanePod(p.Namespace, p.Labels)
 	for _, c := range p.Status.Conditions {
@@ -141,7 +143,7 @@ func (c Config) convertRequest(apart bool) func(any) (any, error) {
 		q.OnManagementAPI = apart
 		if p := q.Power; p != nil {
 			p.ReadyNodes = p.ReadyNodes && c.RemediateReadyNodes
-			by, ours := strings.CutPrefix(p.HeldBy, c.requestHolder())
+			by, ours := strings.CutPrefix(p.HeldBy, c.RequestHolder())
 			if run, named := strings.CutPrefix(by, client.HeldFor); ours && named {
 				p.HeldFor, p.HeldMachine = request.ParseHolder(run)
 			}
@@ -151,8 +153,8 @@ func (c Config) convertRequest(apart bool) func(any) (any, error) {
 	})
 }
 
-// decodeRequest decodes a request as the view does.
-func (c Config) decodeRequest(u *unstructured.Unstructured, onManagementAPI bool) (*policy.Request, error) {
+// DecodeRequest decodes a request as the view does.
+func (c Config) DecodeRequest(u *unstructured.Unstructured, onManagementAPI bool) (*policy.Request, error) {
 	found, err := c.convertRequest(onManagementAPI)(u)
 	if err != nil {
 		return nil, err

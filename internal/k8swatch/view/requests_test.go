@@ -1,4 +1,4 @@
-package k8swatch
+package view
 
 import (
 	"fmt"
@@ -13,10 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -147,119 +148,6 @@ func TestKindsOfRequestsAreSharedByNamespace(t *testing.T) {
 	assert.Contains(t, invalid("Zed"), "not yet", "the administrator names it")
 }
 
-// A check whose selector cannot be read concerns the Machines of its namespace, and nobody else. // I22
-func TestBrokenCheckOfANamespaceContestsOnlyThere(t *testing.T) {
-	c := offline()
-	broken := checkWith("apps/v1", "DeploymentTemplate")
-	require.NoError(t, unstructured.SetNestedField(broken.Object, "nonsense", "spec", "selector"))
-	require.NoError(t, c.storeOf("MachineHealthCheck").Add(broken))
-	for namespace, contested := range map[string]bool{"ns": true, "prod": false} {
-		l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Machine: "m", Namespace: namespace}}}
-		l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: namespace, Name: "m"}
-		who, err := l.foreignRequest(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, contested, who != "", namespace)
-	}
-}
-
-// Whether somebody is asked to repair the target cannot be known then.
-func TestTargetOfAStrangeTemplateIsContested(t *testing.T) { // I22
-	c := offline()
-	require.NoError(t, c.storeOf("MachineHealthCheck").Add(checkWith("apps/v1", "DeploymentTemplate")))
-	l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Machine: "m", Namespace: "ns"}}}
-	l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", Labels: labels.Set{"a": "b"}}
-	who, err := l.foreignRequest(t.Context())
-	require.NoError(t, err)
-	assert.Contains(t, who, "MachineHealthCheck ns/k covers it: its template is a DeploymentTemplate of apps/v1")
-	l.look.FreshMachine.Labels = nil
-	who, err = l.foreignRequest(t.Context())
-	require.NoError(t, err)
-	assert.Empty(t, who, "the check covers other Machines")
-}
-
-// Until the requests of a kind were listed, nobody acts on a target of a check that names the kind: not
-// even of a check from a file, and whoever makes its requests.
-func TestTargetOfUnreadRequestsIsContested(t *testing.T) { // I22
-	for name, machines := range map[string]bool{"Nodes": false, "Machines": true} {
-		t.Run(name, func(t *testing.T) {
-			c := offline()
-			c.cfg.Checks = []policy.Check{{
-				Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI, Name: "p", Strategy: policy.CreateRequests, SelectsNodes: !machines,
-				Selector: labels.SelectorFromSet(labels.Set{"a": "b"}), Template: &policy.Template{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "ns", Name: "t"},
-			}}
-			ask := func(set labels.Set) string {
-				l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Node: "n", Machine: "m", Namespace: "ns"}}}
-				l.look.FreshNode = &policy.Node{Name: "n", Labels: set}
-				l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", Labels: set}
-				who, err := l.foreignRequest(t.Context())
-				require.NoError(t, err)
-				return who
-			}
-			covered := labels.Set{"a": "b"}
-			assert.Contains(t, ask(covered), "FencePolicy p covers it: the remediation requests of kind Reboot.example.com have not been read: not yet", "not even watched")
-			c.adjustRequests()
-			assert.Contains(t, ask(covered), "have not been read")
-			assert.Empty(t, ask(nil), "the check covers other targets")
-		})
-	}
-}
-
-// The requests that fenced itself carries out ask nobody else: a target of a check that makes only such
-// is free for a run before they were listed.
-func TestTargetOfTheOwnTemplateIsNotContested(t *testing.T) {
-	own := policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "t"}
-	other := policy.Template{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "ns", Name: "t"}
-	for name, c := range map[string]struct {
-		check policy.Check
-		who   string
-	}{
-		"one template": {policy.Check{Template: &own}, ""},
-		"beside another's": {policy.Check{Escalation: []policy.Escalation{{Template: other}, {Template: own}}},
-			"the remediation requests of kind Reboot.example.com have not been read"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := offline()
-			p := c.check
-			p.Kind, p.APIVersion, p.Name, p.Strategy, p.SelectsNodes, p.Selector = policy.FencePolicyKind, policy.FencedAPI, "p", policy.CreateRequests, true, labels.Everything()
-			k.cfg.Checks = []policy.Check{p}
-			l := &looker{c: k, run: remediate.Run{Target: remediate.Target{Node: "n"}}}
-			l.look.FreshNode = &policy.Node{Name: "n"}
-			who, err := l.foreignRequest(t.Context())
-			require.NoError(t, err)
-			if c.who == "" {
-				assert.Empty(t, who)
-			} else {
-				assert.Contains(t, who, c.who)
-			}
-		})
-	}
-}
-
-// The controller of a check acts on it also if only fenced finds it Invalid, so its requests that were
-// never listed contest its targets.
-func TestUnreadRequestsOfAnInvalidCheckContest(t *testing.T) { // I22
-	c := offline()
-	u := apiObject("NodeHealthCheck", "nhc", "1", map[string]any{
-		"selector":            map[string]any{"matchLabels": map[string]any{"a": "b"}},
-		"healthyDelay":        "a while", // fenced cannot read it
-		"remediationTemplate": map[string]any{"apiVersion": "example.com/v1", "kind": "RebootTemplate", "name": "x", "namespace": "ns"},
-	})
-	u.SetAPIVersion(policy.Medik8sAPI)
-	u.SetNamespace("")
-	require.NoError(t, c.storeOf("NodeHealthCheck").Add(u))
-	c.adjustRequests()
-	require.NotEmpty(t, seen(c).check("nhc").Invalid)
-	l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Node: "n"}}}
-	l.look.FreshNode = &policy.Node{Name: "n", Labels: labels.Set{"a": "b"}}
-	who, err := l.foreignRequest(t.Context())
-	require.NoError(t, err)
-	assert.Contains(t, who, "NodeHealthCheck nhc covers it: the remediation requests of kind Reboot.example.com have not been read")
-	l.look.FreshNode.Labels = nil
-	who, err = l.foreignRequest(t.Context())
-	require.NoError(t, err)
-	assert.Empty(t, who, "the check covers other Nodes")
-}
-
 // An operator learns that fenced cannot see the requests that it is to carry out. That ages no view of
 // the Nodes, and whoever fences by checks alone goes on.
 func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
@@ -294,16 +182,6 @@ func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
 	}
 }
 
-// A request that another Machine owns, or of another namespace, is not for a Machine of the same name.
-func TestRequestOfAnotherMachineOfThatName(t *testing.T) {
-	target := remediate.Target{MachineAPI: policy.ClusterAPIV1Beta2, Namespace: "team-a", Machine: "worker-0", MachineUID: "a", Node: "worker-0"}
-	theirs := policy.Request{Kind: "Metal3Remediation", Namespace: "team-b", Name: "worker-0", OnManagementAPI: true,
-		Owners: []policy.Owner{{Kind: "Machine", Name: "worker-0", UID: "b"}}}
-	assert.False(t, isFor(&theirs, target))
-	theirs.NodeName, theirs.Owners = "worker-0", nil // a Node of another workload cluster
-	assert.False(t, isFor(&theirs, target))
-}
-
 // A request that is read past the cache is where the watch shows it, too: one on a separate management
 // API names a Node of that cluster.
 func TestRequestsNowKnowTheirAPI(t *testing.T) {
@@ -313,17 +191,17 @@ func TestRequestsNowKnowTheirAPI(t *testing.T) {
 			"metadata":{"namespace":"ns","name":"r","annotations":{"remediation.medik8s.io/node-name":"worker-0"}}}]}`)
 	}))
 	t.Cleanup(server.Close)
-	file := kubeconfigFor(t, server.URL)
+	file := k8stest.Kubeconfig(t, server.URL)
 	c, err := New(Config{Name: "test", Kubeconfig: file, Management: ManagementConfig{Kubeconfig: file}, FreshEvery: time.Second}, zap.NewNop())
 	require.NoError(t, err)
 	for s, apart := range map[*side]bool{c.work: false, c.manage: true} {
 		st := &store{source: source{Resource: client.Resource{Kind: "Reboot", Group: "example.com", AnyVersion: true}, request: true}, gvr: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "reboots"}}
 		s.add(st)
-		list, err := (&looker{c: c}).requestsNow(t.Context(), st, "ns")
+		place := st.place("ns")
+		assert.Equal(t, apart, place.OnManagementAPI, s.Name)
+		found, err := isRequested(t, []Place{place}, remediate.Target{Node: "worker-0"})
 		require.NoError(t, err)
-		require.Len(t, list, 1)
-		assert.Equal(t, apart, list[0].OnManagementAPI, s.Name)
-		assert.Equal(t, !apart, isFor(&list[0], remediate.Target{Node: "worker-0"}), s.Name)
+		assert.Equal(t, !apart, found, s.Name)
 	}
 }
 
@@ -345,29 +223,45 @@ func TestRequestsOfAnybodyDelayNobody(t *testing.T) {
 			"metadata":{"namespace":"x","name":%q}}]}`, more, name)
 	}))
 	t.Cleanup(server.Close)
-	ask := func(cfg Config, namespace string) (string, error) {
+	ask := func(cfg Config, namespace string) (bool, error) {
 		asked = nil
-		cfg.Name, cfg.Kubeconfig, cfg.FreshEvery = "test", kubeconfigFor(t, server.URL), time.Second
+		cfg.Name, cfg.Kubeconfig, cfg.FreshEvery = "test", k8stest.Kubeconfig(t, server.URL), time.Second
 		c, err := New(cfg, zap.NewNop())
 		require.NoError(t, err)
 		st := &store{source: source{Resource: client.Resource{Kind: "Reboot", Group: "example.com", AnyVersion: true}, request: true}, gvr: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "reboots"},
 			synced: true, reached: 7, proven: time.Now()}
 		c.work.add(st)
 		c.requests.stores[requestKind{c.work, schema.GroupKind{Group: "example.com", Kind: "Reboot"}}] = st
-		l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Machine: "m", Namespace: namespace, Node: "w-2"}}}
-		l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: namespace, Name: "m"}
-		l.look.FreshNode = &policy.Node{Name: "w-2", OpenShiftMachine: namespace + "/m"}
-		return l.foreignRequest(t.Context())
+		return isRequested(t, c.RequestPlaces(&policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: namespace, Name: "m"},
+			&policy.Node{Name: "w-2", OpenShiftMachine: namespace + "/m"}), remediate.Target{Machine: "m", Namespace: namespace, Node: "w-2"})
 	}
-	who, err := ask(Config{}, "prod")
+	found, err := ask(Config{}, "prod")
 	require.NoError(t, err)
-	assert.Empty(t, who)
+	assert.False(t, found)
 	assert.Equal(t, []string{"/apis/example.com/v1/namespaces/prod/reboots"}, asked)
-	who, err = ask(Config{RequestNamespaces: []string{"admins"}}, "prod")
+	found, err = ask(Config{RequestNamespaces: []string{"admins"}}, "prod")
 	require.NoError(t, err)
-	assert.Contains(t, who, "asks another remediator")
+	assert.True(t, found)
 	_, err = ask(Config{}, "many")
-	assert.ErrorContains(t, err, "list the requests of kind Reboot in namespace many: there are more than 500")
+	assert.ErrorContains(t, err, "there are more than 500")
+}
+
+// isRequested reads whether there is a request for a target in one of these places.
+func isRequested(t *testing.T, places []Place, target remediate.Target) (found bool, err error) {
+	t.Helper()
+	for _, p := range places {
+		list, err := p.List(t.Context())
+		if err != nil {
+			return false, err
+		}
+		for i := range list {
+			q, err := manifest.Request(list[i].Object)
+			require.NoError(t, err)
+			q.OnManagementAPI = p.OnManagementAPI
+			found = found || isFor(&q, target)
+		}
+	}
+	return found, nil
 }
 
 func isFor(q *policy.Request, t remediate.Target) bool {
@@ -432,7 +326,7 @@ func TestKindOfANamespacesChecksIsToldOfThatNamespace(t *testing.T) {
 
 // A namespace is one of one API server: who names a kind in one makes none a request in its namesake on the other. // I2
 func TestKindOfANamespacesChecksIsOfOneAPI(t *testing.T) {
-	c := newCluster(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: "manage"}}, zap.NewNop())
+	c := newCache(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: "manage"}}, zap.NewNop())
 	put := func(s *side, group string, u *unstructured.Unstructured) {
 		at := slices.IndexFunc(s.watched(), func(st *store) bool { return st.Kind == u.GetKind() && st.Group == group })
 		require.NoError(t, s.watched()[at].Add(u))
@@ -496,12 +390,10 @@ func TestKindOfANamespacesChecksContestsOnlyThere(t *testing.T) {
 			st.gvr, st.synced, st.reached, st.proven = infraMachines, true, 7, time.Now()
 			c.adjustRequests()
 			add(tc.late)
-			l := &looker{c: c, run: remediate.Run{Target: remediate.Target{Machine: "m", MachineUID: "u-" + tc.target, Namespace: tc.target, Node: "w-2"}}}
-			l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: tc.target, Name: "m"}
-			l.look.FreshNode = &policy.Node{Name: "w-2", OpenShiftMachine: tc.target + "/m"}
-			who, err := l.foreignRequest(t.Context())
+			found, err := isRequested(t, c.RequestPlaces(&policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: tc.target, Name: "m"},
+				&policy.Node{Name: "w-2", OpenShiftMachine: tc.target + "/m"}), remediate.Target{Machine: "m", MachineUID: "u-" + tc.target, Namespace: tc.target, Node: "w-2"})
 			require.NoError(t, err)
-			assert.Equal(t, tc.contested, who != "", who)
+			assert.Equal(t, tc.contested, found)
 			assert.Equal(t, tc.asked, asked)
 		})
 	}

@@ -1,4 +1,4 @@
-package k8swatch
+package look
 
 import (
 	"context"
@@ -13,12 +13,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/zap"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
+	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -33,7 +31,7 @@ func TestLookAsksOnce(t *testing.T) {
 		mu.Lock()
 		asked[r.URL.Path]++
 		mu.Unlock()
-		status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+		k8stest.Status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
 	})
 	l := c.Look(t.Context(), remediate.Run{
 		Strategy: remediate.DeleteMachine, Step: remediate.Reprovision,
@@ -41,7 +39,7 @@ func TestLookAsksOnce(t *testing.T) {
 	}, nil)
 	assert.True(t, l.NoNodeLocks)
 	leases := "/apis/coordination.k8s.io/v1/namespaces/"
-	assert.Equal(t, 1, asked["/api/v1/namespaces/"+medik8sLeases])
+	assert.Equal(t, 1, asked["/api/v1/namespaces/"+"medik8s-leases"])
 	assert.Equal(t, 1, asked[leases+machineAPINamespace+"/leases/"+checkLeader])
 	assert.Equal(t, 1, asked[leases+nodeLeases+"/leases/n"])
 	for path, n := range asked {
@@ -54,11 +52,11 @@ func TestLookAsksOnce(t *testing.T) {
 func TestNodeLocksThatCannotBeReadMayExist(t *testing.T) {
 	t.Parallel()
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
-		if path.Base(r.URL.Path) == medik8sLeases {
-			status(w, http.StatusForbidden, "Forbidden", medik8sLeases)
+		if path.Base(r.URL.Path) == "medik8s-leases" {
+			k8stest.Status(w, http.StatusForbidden, "Forbidden", "medik8s-leases")
 			return
 		}
-		status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+		k8stest.Status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
 	})
 	assert.False(t, c.Look(t.Context(), remediate.Run{Target: remediate.Target{Node: "n"}}, nil).NoNodeLocks)
 }
@@ -67,19 +65,19 @@ func TestNodeLocksThatCannotBeReadMayExist(t *testing.T) {
 func TestSameQuestionsShareOneRequest(t *testing.T) {
 	const many = 20
 	for name, c := range map[string]struct {
-		ask      func(context.Context, *Cluster) error
+		ask      func(context.Context, *Reader) error
 		key, got string
 	}{
 		"the checks of a namespace": {
-			ask: func(ctx context.Context, k *Cluster) error {
-				_, err := (&looker{c: k}).checksNow(ctx, false, "ns")
+			ask: func(ctx context.Context, k *Reader) error {
+				_, err := (&looker{r: k}).checksNow(ctx, false, "ns")
 				return err
 			},
 			key: fmt.Sprintf("checks %s ns", client.CheckGVR), got: `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[]}`,
 		},
 		"the leader of a controller": {
-			ask: func(ctx context.Context, k *Cluster) error {
-				_, err := (&looker{c: k}).readLeader(ctx, checkLeader)
+			ask: func(ctx context.Context, k *Reader) error {
+				_, err := (&looker{r: k}).readLeader(ctx, checkLeader)
 				return err
 			},
 			key: "leader " + checkLeader,
@@ -91,17 +89,17 @@ func TestSameQuestionsShareOneRequest(t *testing.T) {
 			k := served(t, func(w http.ResponseWriter, r *http.Request) {
 				requests.Add(1)
 				if c.got == "" {
-					status(w, http.StatusNotFound, "NotFound", checkLeader)
+					k8stest.Status(w, http.StatusNotFound, "NotFound", checkLeader)
 					return
 				}
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = fmt.Fprint(w, c.got)
 			})
-			k.shared.Patience = time.Hour
+			k.Shared.Patience = time.Hour
 			var g sync.WaitGroup
 			began, ends := make(chan struct{}), make(chan struct{})
 			g.Go(func() { // a read of somebody who asked before
-				_, err := client.ReadShared(t.Context(), k.shared, c.key, func(context.Context) (string, error) {
+				_, err := client.ReadShared(t.Context(), k.Shared, c.key, func(context.Context) (string, error) {
 					close(began)
 					<-ends
 					return "", nil
@@ -112,7 +110,7 @@ func TestSameQuestionsShareOneRequest(t *testing.T) {
 			for range many {
 				g.Go(func() { assert.NoError(t, c.ask(t.Context(), k)) })
 			}
-			until(t, time.Minute, "all that ask", func() bool { return k.shared.Waiting(c.key) == many })
+			k8stest.Until(t, time.Minute, "all that ask", func() bool { return k.Shared.Waiting(c.key) == many })
 			require.Zero(t, requests.Load())
 			close(ends)
 			g.Wait()
@@ -136,13 +134,12 @@ func TestTooManyChecksFailNoLook(t *testing.T) { // I22
 					case strings.HasSuffix(r.URL.Path, "/machinehealthchecks"):
 						_, _ = fmt.Fprint(w, body)
 					case strings.HasSuffix(r.URL.Path, "/"+checkLeader) && alive:
-						_, _ = fmt.Fprintf(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":%q,"namespace":"openshift-machine-api","uid":"u","resourceVersion":"5"},"spec":{"holderIdentity":"mhc-0","leaseDurationSeconds":120,"renewTime":%q}}`,
-							checkLeader, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+						_, _ = fmt.Fprint(w, leaseNow(checkLeader, "mhc-0"))
 					default:
-						status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+						k8stest.Status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
 					}
 				})
-				l := &looker{c: c, work: c.work.API(), manage: c.manage.API(), run: remediate.Run{Target: remediate.Target{Namespace: "ns", Machine: "m", MachineAPI: policy.OpenShiftMachineAPI}}}
+				l := &looker{r: c, work: c.Servers.Work.API(), manage: c.Servers.Manage.API(), run: remediate.Run{Target: remediate.Target{Namespace: "ns", Machine: "m", MachineAPI: policy.OpenShiftMachineAPI}}}
 				l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m"}
 				l.ahead.checks, l.ahead.checksErr = l.checksNow(t.Context(), false, "ns")
 				who, err := l.leader(t.Context())
@@ -153,27 +150,11 @@ func TestTooManyChecksFailNoLook(t *testing.T) { // I22
 	}
 }
 
-// An OpenShift Machine is of the cluster itself; a host of the same name may be on
-// the management API, and is another one.
-func TestHubHasNoHostsOfOpenShiftMachines(t *testing.T) {
-	host, machine := apiObject("BareMetalHost", "h", "1", nil), apiObject("Machine", "m", "1", map[string]any{"providerID": "baremetalhost:///ns/h"})
-	host.SetAPIVersion("metal3.io/v1alpha1")
-	for manage, found := range map[string]bool{"": true, "manage": false} {
-		c, l := newCluster(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: manage}}, zap.NewNop()), policy.NewLedger(policy.Rules{})
-		require.NoError(t, c.storeOf("BareMetalHost").Add(host.DeepCopy()))
-		require.NoError(t, c.storeOf("Machine").Add(machine.DeepCopy()))
-		l.Apply(time.Now(), c.Changes()...)
-		require.True(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m").NamesHost())
-		_, err := l.HostOf(l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"))
-		assert.Equal(t, found, err == nil, err)
-	}
-}
-
 func TestHostInTheWrongPlaceIsForbidden(t *testing.T) { // I8
-	one := newCluster(Config{Kubeconfig: "work"}, zap.NewNop())
-	apart := newCluster(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: "manage"}}, zap.NewNop())
+	nowhere := k8stest.Kubeconfig(t, "http://127.0.0.1:1")
+	one, apart := beside(t), readerOf(t, view.Config{Kubeconfig: nowhere, Management: view.ManagementConfig{Kubeconfig: nowhere}})
 	for name, c := range map[string]struct {
-		c               *Cluster
+		c               *Reader
 		machineAPI, why string
 		namespace       string // of the host
 	}{
@@ -186,7 +167,7 @@ func TestHostInTheWrongPlaceIsForbidden(t *testing.T) { // I8
 		"the Cluster API's, one API":        {one, policy.ClusterAPIV1Beta1, "", "ns"},
 		"the Cluster API's, a victim's":     {apart, policy.ClusterAPIV1Beta2, "in another namespace than Machine ns/m", "victim"},
 	} {
-		l := &looker{c: c.c, owned: &policy.Host{Namespace: c.namespace, Name: "h", Online: true},
+		l := &looker{r: c.c, owned: &policy.Host{Namespace: c.namespace, Name: "h", Online: true},
 			run: remediate.Run{Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m", MachineAPI: c.machineAPI, BareMetalHost: c.namespace + "/h"}}}
 		l.powerOwner()
 		if c.why == "" {
@@ -210,34 +191,9 @@ func TestHostOfAMachineWithoutANodeNamesIt(t *testing.T) {
 		"nobody's, and the Node is there":     {remediate.Target{Node: "n", Namespace: "ns", Machine: "m"}, "", false},
 		"nobody's, and only hardware is left": {remediate.Target{Node: "n", Namespace: "ns", Machine: "m", ByHardware: true}, "", true},
 	} {
-		l := &looker{c: newCluster(Config{Kubeconfig: "work"}, zap.NewNop()), run: remediate.Run{Target: c.target}, consumer: "ns/m",
+		l := &looker{r: beside(t), run: remediate.Run{Target: c.target}, consumer: "ns/m",
 			owned: &policy.Host{Namespace: "ns", Name: "h", Online: true, ConsumerRef: c.consumerRef}}
 		l.powerOwner()
 		assert.Equal(t, c.forbidden, l.look.Seen.PowerForbidden != "", "%s: %s", name, l.look.Seen.PowerForbidden)
-	}
-}
-
-// The API server sends the Pods of the control plane, and no others: a cluster may have millions.
-func TestOnlyPodsOfTheControlPlaneAreWatched(t *testing.T) {
-	watched := map[string]*store{}
-	for _, s := range offline().allStores() {
-		if s.Kind == "Pod" {
-			watched[s.namespace] = s
-		}
-	}
-	require.Len(t, watched, len(policy.PodSpaces))
-	for _, of := range policy.PodSpaces {
-		s := watched[of.Namespace]
-		selector, err := labels.Parse(s.labels)
-		require.NoError(t, err)
-		assert.False(t, selector.Matches(labels.Set{of.Label: "x"}), s.labels)
-		assert.False(t, selector.Matches(labels.Set{}), s.labels)
-		for _, value := range of.Values() {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: "p", Labels: labels.Set{of.Label: value}}, Spec: corev1.PodSpec{NodeName: "n"}}
-			assert.True(t, selector.Matches(labels.Set(pod.Labels)), s.labels)
-			found, err := s.convert(pod)
-			require.NoError(t, err)
-			assert.Equal(t, &policy.Pod{Namespace: of.Namespace, Name: "p", Node: "n", Member: value == of.Etcd}, found)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package k8swatch
+package look
 
 import (
 	"context"
@@ -11,8 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -20,6 +23,40 @@ import (
 
 // nodeLeases is the namespace of the kubelets' heartbeats.
 const nodeLeases = "kube-node-lease"
+
+// Reader reads one cluster past the cache.
+type Reader struct {
+	Servers *client.Servers
+	View    View
+	Leaders *Leaders
+	Shared  *client.SharedReads // what is the same for all looks of one moment
+	Locks   NodeLocks
+	// Request reads a remediation request; nil if it is gone.
+	Request func(context.Context, remediate.Request) (*policy.Request, error)
+	// Restored compares a Node with what was saved of it; IsMarked tells whether the owner of a Machine was asked to replace it.
+	Restored func(run remediate.Run, backups [][]byte, live *corev1.Node) (readBack []string, all bool, err error)
+	IsMarked func(machine *unstructured.Unstructured) bool
+	// DeleteControlPlaneMachines allows the deletion of a control-plane Machine if
+	// a controller that recreates it owns it.
+	DeleteControlPlaneMachines bool
+}
+
+// View is what a look asks the cached view: which checks there are, and where requests for the target may be.
+type View interface {
+	EachCheck(visit func(*policy.Check))
+	Unread(check *policy.Check) string
+	RequestPlaces(machine *policy.Machine, node *policy.Node) []view.Place
+	CarriesOut(kind schema.GroupKind) bool
+	NotOlder(at *client.Server, kind, group, namespace string) metav1.ListOptions
+}
+
+// NodeLocks are medik8s' Leases on Nodes.
+type NodeLocks interface {
+	HasLeases(ctx context.Context) (bool, error)
+	Foreign(ctx context.Context, api *client.Conn, node string) (string, error)
+	MayLock(ctx context.Context, api *client.Conn, node string, exists bool, notRead error) error
+	AskedBy(q *policy.Request, who string) bool
+}
 
 // Look is the result of the uncached reads of one step of a run.
 type Look struct {
@@ -44,7 +81,7 @@ type Look struct {
 
 // looker reads the parts of a Look in parallel.
 type looker struct {
-	c            *Cluster
+	r            *Reader
 	work, manage *client.Conn
 	run          remediate.Run
 
@@ -69,11 +106,11 @@ type looker struct {
 // Look reads the Node, Lease, Machine, BareMetalHost, pods and other remediators'
 // Leases of a run, without any cache. What cannot be read stays unknown; a 404 of
 // the API server is an answer. nil backups mean that they could not be read.
-func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte) Look {
+func (r *Reader) Look(ctx context.Context, run remediate.Run, backups [][]byte) Look {
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
-	l := &looker{c: c, work: c.work.API(), manage: c.manage.API(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
-	l.medik8sLeases = sync.OnceValues(func() (bool, error) { return c.HasLeases(ctx) })
+	l := &looker{r: r, work: r.Servers.Work.API(), manage: r.Servers.Manage.API(), run: run, consumer: run.Target.Namespace + "/" + run.Target.Machine}
+	l.medik8sLeases = sync.OnceValues(func() (bool, error) { return r.Locks.HasLeases(ctx) })
 	var g sync.WaitGroup
 	for _, read := range []func(context.Context) error{l.node, l.lease, l.machine, l.host, l.pods, l.volumes, l.members, l.mayIsolate, l.request, l.identity, l.managementIdentity} {
 		g.Go(func() { l.addError(read(ctx)) })
@@ -89,7 +126,7 @@ func (c *Cluster) Look(ctx context.Context, run remediate.Run, backups [][]byte)
 	g.Wait()
 	l.powerOwner()
 	l.replaceable()
-	if l.work != c.work.API() || l.manage != c.manage.API() { // the reads may be of two clusters // I27
+	if l.work != r.Servers.Work.API() || l.manage != r.Servers.Manage.API() { // the reads may be of two clusters // I27
 		l.look.Seen.ClusterUID, l.look.Seen.ManagementUID = "", ""
 		l.addError(errors.New("a kubeconfig changed during the look"))
 	}
@@ -111,22 +148,22 @@ func (l *looker) addError(err error) {
 // identity reads which cluster answers. A run does nothing destructive in a cluster other than the
 // one in which it began: the same names may exist there. // I2
 func (l *looker) identity(ctx context.Context) (err error) {
-	l.look.Seen.ClusterUID, err = l.sameCluster(ctx, l.c.work, l.run.Target.ClusterUID)
+	l.look.Seen.ClusterUID, err = l.sameCluster(ctx, l.r.Servers.Work, l.run.Target.ClusterUID)
 	return err
 }
 
 // managementIdentity does that for a separate management cluster.
 func (l *looker) managementIdentity(ctx context.Context) (err error) {
-	if l.c.manage == l.c.work {
+	if l.r.Servers.Manage == l.r.Servers.Work {
 		return nil
 	}
-	l.look.Seen.ManagementUID, err = l.sameCluster(ctx, l.c.manage, l.run.Target.ManagementUID)
+	l.look.Seen.ManagementUID, err = l.sameCluster(ctx, l.r.Servers.Manage, l.run.Target.ManagementUID)
 	return err
 }
 
 // sameCluster reads the identity of a cluster. An error says that it is not the one in which the run began.
-func (l *looker) sameCluster(ctx context.Context, s *side, began string) (uid string, err error) {
-	uid, err = client.ReadShared(ctx, l.c.shared, s.Name+" namespace "+client.IdentityNamespace, func(ctx context.Context) (string, error) {
+func (l *looker) sameCluster(ctx context.Context, s *client.Server, began string) (uid string, err error) {
+	uid, err = client.ReadShared(ctx, l.r.Shared, s.Name+" namespace "+client.IdentityNamespace, func(ctx context.Context) (string, error) {
 		return s.API().Identity(ctx)
 	})
 	switch {
@@ -150,9 +187,9 @@ func (l *looker) node(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read Node %s: %w", l.run.Target.Node, err)
 	}
-	l.live, l.look.FreshNode = n, policyNode(n)
+	l.live, l.look.FreshNode = n, view.PolicyNode(n)
 	l.look.Seen.Node = client.ObservedNode(n)
-	skew, _ := l.c.work.Skew(time.Now())
+	skew, _ := l.r.Servers.Work.Skew(time.Now())
 	l.look.Seen.Node.Created = n.CreationTimestamp.Add(-skew)
 	l.look.Seen.Node.Ready = remediate.Ask(l.look.FreshNode.Ready())
 	return nil
@@ -229,7 +266,7 @@ func (l *looker) restored(backups [][]byte) error {
 	if backups == nil || l.live == nil {
 		return nil
 	}
-	readBack, all, err := l.c.Restored(l.run, backups, l.live)
+	readBack, all, err := l.r.Restored(l.run, backups, l.live)
 	if err != nil {
 		return err
 	}
@@ -261,7 +298,7 @@ func (l *looker) cluster(ctx context.Context) error {
 	if m == nil || m.Group() != client.ClusterGroup || m.ClusterName == "" {
 		return nil
 	}
-	u, err := client.ReadCustom(ctx, l.c.servers.ClusterResource("clusters", m.Namespace), client.ClusterGroup, m.Namespace, m.ClusterName)
+	u, err := client.ReadCustom(ctx, l.r.Servers.ClusterResource("clusters", m.Namespace), client.ClusterGroup, m.Namespace, m.ClusterName)
 	if client.IsGone(err, m.ClusterName) {
 		return nil
 	}
@@ -302,7 +339,7 @@ func (l *looker) members(ctx context.Context) error {
 	errs := make([]error, len(pods))
 	var g sync.WaitGroup
 	for i := range pods {
-		g.Go(func() { found[i], errs[i] = l.member(ctx, policyPod(&pods[i])) })
+		g.Go(func() { found[i], errs[i] = l.member(ctx, view.PolicyPod(&pods[i])) })
 	}
 	g.Wait()
 	for _, err := range errs {
@@ -327,7 +364,7 @@ func (l *looker) member(ctx context.Context, p *policy.Pod) (policy.Member, erro
 	if err != nil {
 		return m, fmt.Errorf("read Node %s of an etcd member: %w", p.Node, err)
 	}
-	m.Healthy = policyNode(n).Ready()
+	m.Healthy = view.PolicyNode(n).Ready()
 	return m, nil
 }
 
@@ -345,10 +382,10 @@ func apiState(errs []error) remediate.APIState {
 
 // Pods lists the pods that are bound to a Node, as namespace/name, with an uncached read. more
 // says that there are others.
-func (c *Cluster) Pods(ctx context.Context, node string) (names []string, more bool, err error) {
+func (r *Reader) Pods(ctx context.Context, node string) (names []string, more bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
-	pods, more, err := c.work.API().PodsOf(ctx, node)
+	pods, more, err := r.Servers.Work.API().PodsOf(ctx, node)
 	for i := range pods {
 		names = append(names, pods[i].Namespace+"/"+pods[i].Name)
 	}

@@ -1,4 +1,4 @@
-package k8swatch
+package view
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,7 +24,7 @@ import (
 // side is one API server of a cluster, with the kinds that are watched there.
 type side struct {
 	*client.Server
-	c      *Cluster
+	c      *Cache
 	listed chan struct{} // a full list was received: keepFresh reads at once
 
 	mu     sync.Mutex
@@ -32,22 +33,8 @@ type side struct {
 	begin func(*store)
 }
 
-func newSide(c *Cluster, name, kubeconfig string, apart bool) *side {
-	return &side{c: c, Server: client.NewServer(name, kubeconfig, apart, c.cfg.Guard, c.log), listed: make(chan struct{}, 1)}
-}
-
-// notOlder returns the options of a list that is at least as new as the view of a
-// kind; without a view, the newest.
-func (s *side) notOlder(kind, group, namespace string) metav1.ListOptions {
-	o := metav1.ListOptions{Limit: client.PageSize}
-	for _, st := range s.watched() {
-		if st.Kind == kind && st.Group == group && (st.namespace == "" || st.namespace == namespace) {
-			if v := st.version(); v > 0 {
-				o.ResourceVersion, o.ResourceVersionMatch = strconv.FormatUint(v, 10), metav1.ResourceVersionMatchNotOlderThan
-			}
-		}
-	}
-	return o
+func newSide(c *Cache, name, kubeconfig string, apart bool, log *zap.Logger) *side {
+	return &side{c: c, Server: client.NewServer(name, kubeconfig, apart, c.cfg.Guard, log), listed: make(chan struct{}, 1)}
 }
 
 // watched returns the current stores of this side.
@@ -157,7 +144,7 @@ func controlPlanePods(s policy.PodSpace) source {
 // addStores creates the stores of everything that is always watched. What runs in
 // the cluster itself is on the workload API. So is OpenShift's Machine API: on a
 // management API it would describe the Nodes of the management cluster.
-func (c *Cluster) addStores() {
+func (c *Cache) addStores() {
 	c.work.add(&store{source: source{Resource: client.Resource{Kind: "Node"}}, convert: convertNode})
 	for _, s := range policy.PodSpaces {
 		c.work.add(&store{source: controlPlanePods(s), convert: convertPod})
@@ -177,7 +164,7 @@ func (c *Cluster) addStores() {
 
 // addClusterAPI creates the stores of the Cluster API, restricted to one Cluster
 // if one is named.
-func (c *Cluster) addClusterAPI(namespace string) {
+func (c *Cache) addClusterAPI(namespace string) {
 	machines, clusters := source{namespace: namespace}, source{namespace: namespace}
 	var ours func(any) bool
 	if name := c.cfg.Management.ClusterName; name != "" {
@@ -206,7 +193,7 @@ func custom(gvr schema.GroupVersionResource, kind string, s source, convert func
 }
 
 // managed returns the namespaces of the management API.
-func (c *Cluster) managed() []string {
+func (c *Cache) managed() []string {
 	if ns := c.cfg.Management.Namespace; ns != "" {
 		return []string{ns}
 	}
@@ -220,8 +207,38 @@ func orAll(namespaces []string) []string {
 	return namespaces
 }
 
+// served is where a resource of the Cluster API was found last.
+func (c *Cache) served(resource string) schema.GroupVersionResource {
+	for _, s := range c.manage.watched() {
+		if s.Group == client.ClusterGroup && s.Plural == resource {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.gvr
+		}
+	}
+	return client.ClusterGVR(resource)
+}
+
+// NotOlder returns the options of a list that is at least as new as the view of a
+// kind on an API server; without a view, the newest.
+func (c *Cache) NotOlder(at *client.Server, kind, group, namespace string) metav1.ListOptions {
+	o := metav1.ListOptions{Limit: client.PageSize}
+	s := c.work
+	if at == c.manage.Server {
+		s = c.manage
+	}
+	for _, st := range s.watched() {
+		if st.Kind == kind && st.Group == group && (st.namespace == "" || st.namespace == namespace) {
+			if v := st.version(); v > 0 {
+				o.ResourceVersion, o.ResourceVersionMatch = strconv.FormatUint(v, 10), metav1.ResourceVersionMatchNotOlderThan
+			}
+		}
+	}
+	return o
+}
+
 // sideOf returns the API server with the objects of an API version.
-func (c *Cluster) sideOf(apiVersion string) *side {
+func (c *Cache) sideOf(apiVersion string) *side {
 	if c.servers.Of(apiVersion) == c.servers.Manage {
 		return c.manage
 	}

@@ -1,4 +1,4 @@
-package k8swatch
+package look
 
 import (
 	"context"
@@ -62,8 +62,8 @@ func (l *looker) mirrorRival(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	namespace, name, _ := strings.Cut(n.OpenShiftMachine, "/")
-	u, err := l.c.servers.Machine(ctx, remediate.Target{Namespace: namespace, Machine: name, MachineAPI: policy.OpenShiftMachineAPI})
-	if client.IsGone(err, name) || client.MayBeUnserved(err) && l.c.work.IsNotServed(ctx, client.Resource{Kind: "Machine", Group: client.MachineGroup, Plural: client.MachineGVR.Resource}) {
+	u, err := l.r.Servers.Machine(ctx, remediate.Target{Namespace: namespace, Machine: name, MachineAPI: policy.OpenShiftMachineAPI})
+	if client.IsGone(err, name) || client.MayBeUnserved(err) && l.r.Servers.Work.IsNotServed(ctx, client.Resource{Kind: "Machine", Group: client.MachineGroup, Plural: client.MachineGVR.Resource}) {
 		return "", nil
 	}
 	var m policy.Machine
@@ -174,17 +174,19 @@ var leaderNamespaces = map[string][]string{
 	nodeCheckLeader:  {"openshift-workload-availability", "openshift-operators", "operators", "medik8s"},
 }
 
-// leaders says which other controllers are alive, by their leader Leases.
-type leaders struct {
-	leases     *client.LeaseClock
-	namespaces []string // that the administrator names
-	log        *zap.Logger
+// Leaders says which other controllers are alive, by their leader Leases.
+type Leaders struct {
+	Leases *client.LeaseClock
+	// Namespaces are those in which the leader Lease of another remediator counts, beside the ones where
+	// they are installed by default: the administrator names them.
+	Namespaces []string
+	Log        *zap.Logger
 	told       sync.Map // when the log last had the Leases of a name that do not count
 }
 
 // in names the leader of a manager, by the name of its Lease.
-func (c *leaders) in(ctx context.Context, cl *client.Conn, name string) (string, error) {
-	namespaces := slices.Concat(leaderNamespaces[name], c.namespaces)
+func (c *Leaders) in(ctx context.Context, cl *client.Conn, name string) (string, error) {
+	namespaces := slices.Concat(leaderNamespaces[name], c.Namespaces)
 	found := make([]string, len(namespaces))
 	errs := make([]error, len(namespaces))
 	var g sync.WaitGroup
@@ -193,7 +195,7 @@ func (c *leaders) in(ctx context.Context, cl *client.Conn, name string) (string,
 			leases, server, err := leasesNamed(ctx, cl, namespace, name)
 			errs[i] = err
 			for j := range leases {
-				found[i] = c.leases.HolderOf(&leases[j], client.LongestLeadership, server, time.Now())
+				found[i] = c.Leases.HolderOf(&leases[j], client.LongestLeadership, server, time.Now())
 			}
 		})
 	}
@@ -212,21 +214,21 @@ const (
 
 // tellElsewhere logs now and then where a Lease is held that does not count: a manager that its administrator installed
 // there acts beside fenced until the namespace is named.
-func (c *leaders) tellElsewhere(ctx context.Context, cl *client.Conn, name string) {
+func (c *Leaders) tellElsewhere(ctx context.Context, cl *client.Conn, name string) {
 	now := time.Now()
 	if last, told := c.told.Swap(name, now); told && now.Sub(last.(time.Time)) < tellElsewhereEvery {
 		c.told.Store(name, last)
 		return
 	}
 	if found, err := c.elsewhere(ctx, cl, name); err == nil && len(found) > 0 {
-		c.log.Warn("a leader Lease that does not count: if its manager runs there, add the namespace to clusters[].controllerNamespaces",
+		c.Log.Warn("a leader Lease that does not count: if its manager runs there, add the namespace to clusters[].controllerNamespaces",
 			zap.String("lease", name), zap.Strings("namespaces", found[:min(len(found), elsewhereShown)]), zap.Int("count", len(found)))
 	}
 }
 
 // elsewhere names in which other namespaces Leases of this name have a holder. They do not count.
-func (c *leaders) elsewhere(ctx context.Context, cl *client.Conn, name string) ([]string, error) {
-	counting := slices.Concat(leaderNamespaces[name], c.namespaces)
+func (c *Leaders) elsewhere(ctx context.Context, cl *client.Conn, name string) ([]string, error) {
+	counting := slices.Concat(leaderNamespaces[name], c.Namespaces)
 	leases, _, err := leasesNamed(ctx, cl, metav1.NamespaceAll, name)
 	var found []string
 	for i := range leases {
@@ -250,7 +252,7 @@ func leasesNamed(ctx context.Context, cl *client.Conn, namespace, name string) (
 }
 
 // at names the current holder of a Lease, in a sentence; "" if there is none.
-func (c *leaders) at(ctx context.Context, cl *client.Conn, namespace, name string) (string, error) {
+func (c *Leaders) at(ctx context.Context, cl *client.Conn, namespace, name string) (string, error) {
 	ctx, clock := client.WithClock(ctx)
 	lease, err := cl.Lease(ctx, namespace, name)
 	if client.IsGone(err, name) {
@@ -260,7 +262,7 @@ func (c *leaders) at(ctx context.Context, cl *client.Conn, namespace, name strin
 		return "", fmt.Errorf("read Lease %s/%s: %w", namespace, name, err)
 	}
 	now := time.Now()
-	return c.leases.HolderOf(lease, client.LongestLeadership, clock.Now(now), now), nil
+	return c.Leases.HolderOf(lease, client.LongestLeadership, clock.Now(now), now), nil
 }
 
 // nodeCheckLeader is the leader Lease of medik8s' NodeHealthCheck operator.
@@ -269,17 +271,17 @@ const nodeCheckLeader = "e1f13584.medik8s.io"
 // ControllerAlive reports whether the controller of checks of this kind is alive in the
 // cluster. While it is, only that controller writes their status. The status of a
 // kind without a controller is not written at all.
-func (c *Cluster) ControllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
+func (r *Reader) ControllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	who, err := "", error(nil)
 	switch client.GroupOf(id.APIVersion) {
 	case client.MachineGroup:
-		who, err = c.leaders.at(ctx, c.work.API(), machineAPINamespace, checkLeader)
+		who, err = r.Leaders.at(ctx, r.Servers.Work.API(), machineAPINamespace, checkLeader)
 	case client.ClusterGroup:
-		who, err = c.leaders.in(ctx, c.manage.API(), clusterAPILeader)
+		who, err = r.Leaders.in(ctx, r.Servers.Manage.API(), clusterAPILeader)
 	case client.Medik8sGroup:
-		who, err = c.leaders.in(ctx, c.work.API(), nodeCheckLeader)
+		who, err = r.Leaders.in(ctx, r.Servers.Work.API(), nodeCheckLeader)
 	default:
 		return remediate.Yes, nil
 	}

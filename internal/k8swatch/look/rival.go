@@ -1,4 +1,4 @@
-package k8swatch
+package look
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -64,36 +65,37 @@ func (l *looker) foreignRequest(ctx context.Context) (string, error) {
 	if who := l.unreadRequests(); who != "" {
 		return who, nil
 	}
-	places := l.requestPlaces()
-	for _, st := range l.c.requests.watched() {
-		kind := schema.GroupKind{Group: st.Group, Kind: st.Kind}
-		if kind == client.OwnRequests {
+	for _, place := range l.r.View.RequestPlaces(l.placeOfMachine(), l.look.FreshNode) {
+		if place.Kind == client.OwnRequests {
 			continue // fenced carries these out
 		}
-		if at, _ := st.state(); at.IsZero() {
-			continue // never read: unreadRequests refused the targets that it may concern
-		}
-		for _, namespace := range places.of(requestKind{st.side, kind}) {
-			if who, err := l.foreignRequestIn(ctx, st, namespace); who != "" || err != nil {
-				return who, err
-			}
+		if who, err := l.foreignRequestIn(ctx, place); who != "" || err != nil {
+			return who, err
 		}
 	}
 	return "", nil
 }
 
+// placeOfMachine is the Machine of the target, or of one that is gone or was not read at least where it was.
+func (l *looker) placeOfMachine() *policy.Machine {
+	if t := l.run.Target; l.look.FreshMachine == nil && t.Machine != "" {
+		return &policy.Machine{APIVersion: t.MachineAPI, Namespace: t.Namespace}
+	}
+	return l.look.FreshMachine
+}
+
 // foreignRequestIn is foreignRequest for one kind in one namespace.
-func (l *looker) foreignRequestIn(ctx context.Context, st *store, namespace string) (string, error) {
-	list, err := l.requestsNow(ctx, st, namespace)
+func (l *looker) foreignRequestIn(ctx context.Context, at view.Place) (string, error) {
+	list, err := l.requestsNow(ctx, at)
 	if err != nil {
-		return "", fmt.Errorf("list the requests of kind %s in namespace %s: %w", st.Kind, namespace, err)
+		return "", fmt.Errorf("list the requests of kind %s in namespace %s: %w", at.Kind.Kind, at.Namespace, err)
 	}
 	for i := range list {
 		q := &list[i]
 		if t := l.run.Target; !q.IsFor(t.Namespace, t.Machine, t.MachineUID, t.Node) {
 			continue
 		}
-		if !l.c.cfg.carriesOut(schema.GroupKind{Group: st.Group, Kind: st.Kind}) {
+		if !l.r.View.CarriesOut(at.Kind) {
 			return q.Contender(), nil
 		}
 		if who, err := l.managerNow(ctx, metal3Leader); who != "" || err != nil { // it would carry the request out, too
@@ -113,27 +115,13 @@ func (l *looker) unreadRequests() string {
 			covering = append(covering, c)
 		}
 	}
-	eachCheck(l.c, note)
+	l.r.View.EachCheck(note)
 	for _, c := range covering {
-		if why := l.c.requests.unread(c); why != "" {
+		if why := l.r.View.Unread(c); why != "" {
 			return fmt.Sprintf("%s %s covers it: %s", c.Kind, c.Key(), why)
 		}
 	}
 	return ""
-}
-
-// eachCheck visits the checks of the view, and those from files.
-func eachCheck(c *Cluster, visit func(*policy.Check)) {
-	for _, s := range c.sides() {
-		for _, st := range s.watched() {
-			if st.checks {
-				st.eachCheck(visit)
-			}
-		}
-	}
-	for i := range c.cfg.Checks {
-		visit(&c.cfg.Checks[i])
-	}
 }
 
 // covers reports whether a check covers the target as it is now. A check whose
@@ -165,7 +153,7 @@ func (l *looker) readNodeLease(ctx context.Context) (string, error) {
 		l.look.NoNodeLocks = true
 		return "", nil
 	}
-	return l.c.Foreign(ctx, l.work, l.run.Target.Node)
+	return l.r.Locks.Foreign(ctx, l.work, l.run.Target.Node)
 }
 
 // request reads the remediation request of the run. Until the isolation nothing may be done without
@@ -177,7 +165,7 @@ func (l *looker) request(ctx context.Context) error {
 	if q == nil || q.Kind == policy.MachineRequestKind { // the latter is the Machine, which is read anyway
 		return nil
 	}
-	found, err := l.c.Requests().Get(ctx, *q)
+	found, err := l.r.Request(ctx, *q)
 	l.look.Request, l.look.RequestRead = found, err == nil
 	if !l.run.Isolated.IsZero() {
 		l.unread, err = err, nil
@@ -197,7 +185,7 @@ func (l *looker) givenUpRequest(context.Context) (string, error) {
 // askedBy reports whether the holder of medik8s' Lease is the check that made the
 // request of the run.
 func (l *looker) askedBy(who string) bool {
-	return l.c.AskedBy(l.look.Request, who)
+	return l.r.Locks.AskedBy(l.look.Request, who)
 }
 
 // ahead is what a look reads at the same time as the Machine, because the record of the run
@@ -251,30 +239,30 @@ func (l *looker) leaderNow(ctx context.Context, name string) (string, error) {
 // The reads below are the same for all targets, so looks of the same moment share them.
 
 func (l *looker) readLeader(ctx context.Context, name string) (string, error) {
-	return client.ReadShared(ctx, l.c.shared, "leader "+name, func(ctx context.Context) (string, error) {
-		return l.c.leaders.at(ctx, l.c.work.API(), machineAPINamespace, name)
+	return client.ReadShared(ctx, l.r.Shared, "leader "+name, func(ctx context.Context) (string, error) {
+		return l.r.Leaders.at(ctx, l.r.Servers.Work.API(), machineAPINamespace, name)
 	})
 }
 
 // managerNow names the leader of a manager on the management API.
 func (l *looker) managerNow(ctx context.Context, name string) (string, error) {
-	return client.ReadShared(ctx, l.c.shared, "manager "+name, func(ctx context.Context) (string, error) {
-		return l.c.leaders.in(ctx, l.c.manage.API(), name)
+	return client.ReadShared(ctx, l.r.Shared, "manager "+name, func(ctx context.Context) (string, error) {
+		return l.r.Leaders.in(ctx, l.r.Servers.Manage.API(), name)
 	})
 }
 
 // requestsNow lists the remediation requests of one kind in a namespace. One that is only partly
 // readable counts, too.
-func (l *looker) requestsNow(ctx context.Context, st *store, namespace string) ([]policy.Request, error) {
-	return client.ReadShared(ctx, l.c.shared, fmt.Sprintf("requests %p %s", st, namespace), func(ctx context.Context) ([]policy.Request, error) {
-		list, err := st.listNow(ctx, namespace)
+func (l *looker) requestsNow(ctx context.Context, at view.Place) ([]policy.Request, error) {
+	return client.ReadShared(ctx, l.r.Shared, at.Key, func(ctx context.Context) ([]policy.Request, error) {
+		list, err := at.List(ctx)
 		if err != nil {
 			return nil, err
 		}
 		all := make([]policy.Request, len(list))
 		for i := range list {
 			all[i], _ = manifest.Request(list[i].Object)
-			all[i].OnManagementAPI = st.side.IsApart()
+			all[i].OnManagementAPI = at.OnManagementAPI
 		}
 		return all, nil
 	})
@@ -282,20 +270,20 @@ func (l *looker) requestsNow(ctx context.Context, st *store, namespace string) (
 
 // checksNow lists the MachineHealthChecks of a namespace.
 func (l *looker) checksNow(ctx context.Context, ofCluster bool, namespace string) ([]policy.Check, error) {
-	at, gvr := l.c.work, client.CheckGVR
+	at, gvr := l.r.Servers.Work, client.CheckGVR
 	if ofCluster {
-		at, gvr = l.c.manage, l.c.served("machinehealthchecks")
+		at, gvr = l.r.Servers.Manage, l.r.Servers.Served("machinehealthchecks")
 	}
-	return client.ReadShared(ctx, l.c.shared, fmt.Sprintf("checks %s %s", gvr, namespace), func(ctx context.Context) ([]policy.Check, error) {
-		return at.checksNow(ctx, gvr, namespace)
+	return client.ReadShared(ctx, l.r.Shared, fmt.Sprintf("checks %s %s", gvr, namespace), func(ctx context.Context) ([]policy.Check, error) {
+		return l.r.checksNow(ctx, at, gvr, namespace)
 	})
 }
 
 // checksNow may get the list from the API server's cache, but not older than our view: an
 // uncached list takes up to 100 ms on a busy server. Whoever may write checks makes no look fail: there may be any check
 // among those that are too many or too large to read.
-func (s *side) checksNow(ctx context.Context, gvr schema.GroupVersionResource, namespace string) ([]policy.Check, error) {
-	list, err := s.API().Dynamic.Resource(gvr).Namespace(namespace).List(ctx, s.notOlder(policy.MachineHealthCheckKind, gvr.Group, namespace))
+func (r *Reader) checksNow(ctx context.Context, s *client.Server, gvr schema.GroupVersionResource, namespace string) ([]policy.Check, error) {
+	list, err := s.API().Dynamic.Resource(gvr).Namespace(namespace).List(ctx, r.View.NotOlder(s, policy.MachineHealthCheckKind, gvr.Group, namespace))
 	switch err = client.CheckList(list, err); {
 	case client.MayBeUnserved(err) && s.IsNotServed(ctx, client.Resource{Kind: policy.MachineHealthCheckKind, Group: gvr.Group, Plural: gvr.Resource}):
 		return nil, nil
@@ -343,5 +331,5 @@ func (l *looker) mayLockNode(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	exists, err := l.medik8sLeases()
-	return "", l.c.MayLock(ctx, l.work, l.run.Target.Node, exists, err)
+	return "", l.r.Locks.MayLock(ctx, l.work, l.run.Target.Node, exists, err)
 }

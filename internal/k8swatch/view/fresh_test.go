@@ -1,4 +1,4 @@
-package k8swatch
+package view
 
 import (
 	"net/http"
@@ -12,11 +12,12 @@ import (
 	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/test/law"
 )
 
 // listAll gives every store a full list at this version, proven at that time.
-func listAll(t require.TestingT, c *Cluster, version uint64, at time.Time) {
+func listAll(t require.TestingT, c *Cache, version uint64, at time.Time) {
 	for _, s := range c.allStores() {
 		require.NoError(t, s.Replace(nil, strconv.FormatUint(version, 10)))
 		s.noteRead(freshRead{at, version})
@@ -64,11 +65,11 @@ func TestEitherAPIMakesTheViewOld(t *testing.T) { // I16
 	for _, stuck := range []string{"workload", "management"} {
 		slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Date", time.Now().Add(-10*time.Minute).UTC().Format(http.TimeFormat))
-			status(w, http.StatusNotFound, "NotFound", "n")
+			k8stest.Status(w, http.StatusNotFound, "NotFound", "n")
 		}))
 		t.Cleanup(slow.Close)
-		path := kubeconfigFor(t, slow.URL)
-		c := newCluster(Config{Kubeconfig: path, Management: ManagementConfig{Kubeconfig: path}}, zap.NewNop())
+		path := k8stest.Kubeconfig(t, slow.URL)
+		c := newCache(Config{Kubeconfig: path, Management: ManagementConfig{Kubeconfig: path}}, zap.NewNop())
 		listAll(t, c, 10, time.Now().Add(-40*time.Second))
 		for _, side := range c.sides() {
 			for _, s := range side.watched() {
