@@ -28,7 +28,7 @@ type family interface {
 type (
 	openShiftFamily  struct{ common }
 	clusterAPIFamily struct{ common }
-	medik8sFamily    struct{ common }
+	medik8sFamily    struct{}
 	fencedFamily     struct{ common }
 )
 
