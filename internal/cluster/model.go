@@ -31,7 +31,7 @@ type Options struct {
 // shows, and the runs. One lock protects both, so that only one of two candidates that
 // exclude each other becomes a run. // I11
 type Model struct {
-	Options Options
+	Options Options // as New completed them; nobody changes them
 	Started time.Time
 
 	mu          sync.Mutex
@@ -44,7 +44,7 @@ type Model struct {
 	runsChanged  bool   // the ledger does not have the current open runs yet
 	seenVersion  uint64 // version of the ledger at the last follow
 	complete     bool   // the ledger has the complete view of the cluster
-	closed       bool   // no run begins; see Door
+	closed       bool   // no run begins; see AdmissionSwitch
 	leads        bool   // between BeginLeadership and EndLeadership: the runs here are newer than the store
 }
 

@@ -179,14 +179,13 @@ func (d AdmissionSwitch) Open() {
 	d.Model.closed = false
 }
 
-// errRemoved refuses what would begin while the switch is off.
+// errRemoved refuses what would begin while the AdmissionSwitch is closed.
 func errRemoved() error {
 	return &reason.Refusal{Reason: reason.NotOwner, Message: "the cluster is being removed from the configuration of this instance"}
 }
 
 // BeginLeadership sets the runs to those in the store. From now on the Model of this
-// instance is newer than the store, until EndLeadership. It refuses while the switch is
-// closed. // I19
+// instance is newer than the store, until EndLeadership. It refuses while it is closed. // I19
 func (d AdmissionSwitch) BeginLeadership(all []remediate.Run) error {
 	mine := byID(d.Model.RunsOfCluster(all))
 	d.Model.mu.Lock()

@@ -70,7 +70,7 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 	return ch, nil
 }
 
-// whyNotRemoved returns what would be left behind in the cluster, whose door is closed, or in the
+// whyNotRemoved returns what would be left behind in the cluster, whose AdmissionSwitch is closed, or in the
 // store.
 func (c *clusterParts) whyNotRemoved(ctx context.Context, runs []remediate.Run, asked []escalate.Record) error {
 	name := c.opt.Name
