@@ -13,8 +13,8 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
-	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
@@ -150,7 +150,7 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	r.d.engine.TakeIn.Limits(guardLimits(next.Guards), runLimits(next))
 	t.add("policies.d", policyChanges(r.policies, policies))
 	for _, c := range next.Clusters {
-		r.d.engine.TakeIn.Policies(c.Name, admit.Files{
+		r.d.engine.TakeIn.Policies(c.Name, cluster.Files{
 			Checks: checksOf(policies.Checks, c.Name, len(next.Clusters)), Budgets: budgetsOf(policies.Budgets, c.Name, len(next.Clusters)),
 		})
 	}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -77,7 +78,7 @@ func (cs *checkStates) tell(found []policy.CheckReport, emit func(event.Event), 
 func (cs *checkStates) changes(found []policy.CheckReport, now time.Time) (news []event.Event, due time.Time) {
 	for i := range found {
 		r := &found[i]
-		id := checkID(r.ID())
+		id := cluster.CheckID(r.ID())
 		k := cs.byID[id]
 		if k == nil {
 			k = &checkState{state: policy.StateActive, allowed: true, pace: newPace()}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
@@ -22,24 +23,24 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome,
 	if err := c.opt.Lead.Refuse(); err != nil { // a standby reads no BMC
 		return order.Outcome{}, err
 	}
-	open, held := c.book.OpenOn(o.Node)
-	a, err := c.book.candidateForOrder(o)
+	open, held := c.model.OpenOn(o.Node)
+	a, err := c.model.CandidateForOrder(o)
 	switch {
 	case held:
 		if may, why := remediate.CanConfirm(open); !may {
 			return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused, Message: "run " + open.ID + ": " + why}
 		}
-		a.draft = open
-		a.draft.Manual = o.ForRecord() // the gates for orders apply, whoever started the run
-		a.draft.Manual.Admin = o.ByAdmin()
+		a.Draft = open
+		a.Draft.Manual = o.ForRecord() // the gates for orders apply, whoever started the run
+		a.Draft.Manual.Admin = o.ByAdmin()
 	case err != nil:
 		return order.Outcome{}, err
 	default: // in mode observe a confirmation begins no run: a fence asks the BMC first
-		a.draft.Manual.Admin = false
+		a.Draft.Manual.Admin = false
 	}
-	p, evidence, against := c.probes.gatherEvidence(ctx, a.draft)
+	p, evidence, against := c.probes.gatherEvidence(ctx, a.Draft)
 	out := order.Outcome{Run: open.ID, Evidence: evidence, Gates: append(uncertainMachineGates(a), c.confirmationGates(a, p, against, held)...)}
-	g, refused := firstFailing(out.Gates)
+	g, refused := cluster.FirstFailing(out.Gates)
 	switch {
 	case o.DryRun:
 		return out, nil
@@ -56,10 +57,10 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome,
 		out.Run = done.Run
 		return out, err
 	}
-	draft := p.complete(c.book.opt.Draft, nil)
+	draft := p.complete(c.model.Options.Draft, nil)
 	draft.Confirmed = o.ForRecord()
 	draft.Trigger = "confirmed off by " + o.Actor + ": " + o.Reason
-	a.gates = out.Gates
+	a.Gates = out.Gates
 	c.emit(o.Event("confirms that the host is off"))
 	r, err := c.start(ctx, a, draft, nil)
 	out.Run = r.ID
@@ -70,7 +71,7 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome,
 // for evidence against the confirmation. The gate "host" stays if the host has a BMC to which no
 // password may be sent: that BMC could contradict the confirmation, once hosts.d or an enrolment
 // allows fenced to read it. // I26
-func (c *Cluster) confirmationGates(a candidate, p *probe, against string, held bool) []reason.Gate {
+func (c *Cluster) confirmationGates(a cluster.Candidate, p *probe, against string, held bool) []reason.Gate {
 	confirmation := reason.Gate{Name: "confirmation", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
 	if !confirmation.Pass {
 		confirmation.Reason = reason.ConfirmedOffContradicted
@@ -167,7 +168,7 @@ func notReadyFor(n *policy.Node, now time.Time) string {
 	if n == nil {
 		return ""
 	}
-	status, at := readyCondition(n)
+	status, at := cluster.ReadyCondition(n)
 	if at.IsZero() {
 		return ""
 	}

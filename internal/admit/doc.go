@@ -1,7 +1,7 @@
 // Package admit decides which targets of one cluster are remediated, and starts their
 // runs.
 //
-// The deciding goroutine updates the Book from the watch. The Book holds the ledger of
+// The deciding goroutine updates the cluster.Model from the watch. It holds the ledger of
 // policy and the runs. Each target that a check wants remediated is a candidate. Its gates
 // are evaluated twice: first with what is known already, and again after a probe has read
 // its BMC and the API server without any cache. A candidate whose gates all pass becomes a
@@ -14,30 +14,17 @@
 //
 //	cluster.go   the parts of one cluster
 //	decide.go    the deciding goroutine: actions of the checks -> candidates -> probe -> start
-//	draft.go     the run that a candidate would become
 //	facts.go     the facts for the guards; freshness.go: how far the view can be relied on
 //	probe.go     the first look at a target; probe_power.go: its BMC, probe_cluster.go: the cluster;
 //	             evidence.go: a BMC that reads Off ends a wait, if the check allows it
-//	ask.go       whether somebody still asks for a run, by the view; justify.go: by fresh objects;
-//	             withdrawn.go: whether who asked still does, while the run is open
-//	reserve.go   a place under the limits: for a new run, a Waiting one, and what others are asked
+//	justify.go   whether somebody still asks for a run, by fresh objects; withdrawn.go: whether who asked
+//	             still does, while the run is open. By the view, package cluster says it
 //	start.go     a candidate becomes a run: reserve, record, save; record.go: what is recorded and saved
 //	resume.go    a Waiting run that is due begins step 1 again
 //	refused.go   what is refused, told once per change; checks.go: the changes of the checks
 //	explain.go   why a target is remediated or not; the plan for all targets of all checks
 //	scope.go     what the configuration allows, and whether it is more than before; new policies.d
 //	ownhost.go   leaves the cluster to the others while the own host is sick
-//
-// What is known about one cluster, under the lock of the Book, without I/O. ask.go, draft.go and reserve.go belong
-// to it as well. These files use nothing of the others:
-//
-//	book.go      changes, open runs and time -> policy.Ledger; what others read
-//	runs.go      the runs, and what other remediators were asked as if it were runs
-//	count.go     what the limits count: Nodes, starts, places in flight and in a zone, the history of a host
-//	deletions.go the limits of runs that delete a Machine; which Machines were never Ready
-//	objects.go   the objects of the cluster and of a target; storm.go: storm recovery of a check that is read again
-//	requests.go  the remediation requests, each with its run; handover_book.go: what other remediators were asked
-//	limits.go    the limits, which a reload replaces
 //
 // Orders from people are in fence.go (with retries and dry runs) and confirm.go. Remediation requests are in
 // requested.go (they become runs) and requeststate.go (what they are told). What other remediators are asked is in

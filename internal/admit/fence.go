@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
@@ -20,12 +21,12 @@ import (
 // Fence starts a run on one Node or Machine. It skips the limit of the check, the waits and the rates,
 // and no other gate. A refusal is a *reason.Refusal.
 func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, error) {
-	a, err := c.book.candidateForOrder(o)
+	a, err := c.model.CandidateForOrder(o)
 	if err != nil {
 		return order.Outcome{}, err
 	}
-	for _, r := range c.book.OpenRuns() {
-		if isOn(&r, o.Of()) && r.OffOnly == o.OffOnly && !r.Step.Idle() && r.Strategy == remediate.PowerCycle {
+	for _, r := range c.model.OpenRuns() {
+		if cluster.IsOn(&r, o.Of()) && r.OffOnly == o.OffOnly && !r.Step.Idle() && r.Strategy == remediate.PowerCycle {
 			return order.Outcome{Run: r.ID, Joined: true}, nil
 		}
 	}
@@ -35,24 +36,24 @@ func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, erro
 	defer c.ByHand.takeLease(ctx, a)()
 	now := time.Now()
 	gates := append(uncertainMachineGates(a), c.gates(a, nil, now)...)
-	if g, refused := firstFailing(gates); refused {
+	if g, refused := cluster.FirstFailing(gates); refused {
 		return order.Outcome{Gates: gates}, reason.RefusalOf(g)
 	}
-	p := c.probes.probeForOrder(ctx, a.draft, nil)
+	p := c.probes.probeForOrder(ctx, a.Draft, nil)
 	now = time.Now()
-	if again, err := c.book.candidateForOrder(o); err == nil { // the cluster may have changed during the probe
-		a.doubt, a.missingHost = again.doubt, again.missingHost
+	if again, err := c.model.CandidateForOrder(o); err == nil { // the cluster may have changed during the probe
+		a.Doubt, a.MissingHost = again.Doubt, again.MissingHost
 	}
 	gates = append(uncertainMachineGates(a), c.gates(a, p, now)...)
-	if g, refused := firstFailing(gates); refused {
+	if g, refused := cluster.FirstFailing(gates); refused {
 		if p.session != nil {
 			p.session.Close(ctx)
 		}
 		return order.Outcome{Gates: gates}, reason.RefusalOf(g)
 	}
-	a.gates = gates
+	a.Gates = gates
 	c.emit(o.Event("fences"))
-	r, err := c.start(ctx, a, p.complete(c.book.opt.Draft, nil), p.session)
+	r, err := c.start(ctx, a, p.complete(c.model.Options.Draft, nil), p.session)
 	if err != nil && p.session != nil {
 		p.session.Close(ctx)
 	}
@@ -62,16 +63,16 @@ func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, erro
 // uncertainMachineGates returns a failing gate if it is uncertain which Machine the Node
 // belongs to: that Machine may forbid remediation, and may not be in the view. The gate's
 // name "claim" is stable: it is shown in JSON.
-func uncertainMachineGates(a candidate) []reason.Gate {
-	if a.doubt == (policy.Doubt{}) {
+func uncertainMachineGates(a cluster.Candidate) []reason.Gate {
+	if a.Doubt == (policy.Doubt{}) {
 		return nil
 	}
-	return []reason.Gate{{Name: "claim", Reason: a.doubt.Reason, Value: a.doubt.Message, Threshold: "a Machine of its own, or none", Source: "watch"}}
+	return []reason.Gate{{Name: "claim", Reason: a.Doubt.Reason, Value: a.Doubt.Message, Threshold: "a Machine of its own, or none", Source: "watch"}}
 }
 
 // Order passes an order to the worker of a run, and returns when it is durable.
 func (c *Cluster) Order(ctx context.Context, id string, o order.Order, verb string, change func(remediate.Run) (remediate.Run, error)) (order.Outcome, error) {
-	r, _ := c.book.Run(id)
+	r, _ := c.model.Run(id)
 	o.Node, o.Machine, o.Run = r.Target.Node, r.Target.WithoutNode(), id
 	known, err := c.Runner.Order(ctx, id, change, o.Event(verb))
 	switch {
@@ -95,7 +96,7 @@ func (c *Cluster) Retry(ctx context.Context, o order.Order, r remediate.Run) (or
 			return r, &reason.Refusal{Reason: reason.OrderRefused, Message: why}
 		}
 		now := time.Now()
-		if g, refused := firstFailing(c.retryGates(r, p, now)); refused {
+		if g, refused := cluster.FirstFailing(c.retryGates(r, p, now)); refused {
 			return r, reason.RefusalOf(g)
 		}
 		if why := c.runs.whyNotAsked(r, p, now); why != "" {
@@ -108,7 +109,7 @@ func (c *Cluster) Retry(ctx context.Context, o order.Order, r remediate.Run) (or
 
 // retryGates are the gates that prevent a run from continuing. // I5, I22, I23
 func (c *Cluster) retryGates(r remediate.Run, p *probe, now time.Time) []reason.Gate {
-	gates := c.gates(candidate{draft: r}, p, now)
+	gates := c.gates(cluster.Candidate{Draft: r}, p, now)
 	return slices.DeleteFunc(gates, func(g reason.Gate) bool {
 		switch g.Name {
 		case "owner", "pause", "hold", "frozen", "target", "contested", "powerOwner", "nodeLease":
@@ -163,9 +164,9 @@ func (h *ByHand) Acts() bool { return h.orders.Load() > 0 }
 // observe, in which nothing else takes it, and waits until nobody else acts there. If somebody
 // does, or if that is not known, the gate "owner" refuses the order. The caller calls done when
 // the order is carried out: then the open run keeps the Lease. // I22
-func (h *ByHand) takeLease(ctx context.Context, a candidate) (done func()) {
+func (h *ByHand) takeLease(ctx context.Context, a cluster.Candidate) (done func()) {
 	c := h.c
-	if c.opt.Mode != guard.ModeObserve || a.draft.Manual == nil || !a.draft.Manual.Admin || c.opt.Lead.WhyNot() != "" {
+	if c.opt.Mode != guard.ModeObserve || a.Draft.Manual == nil || !a.Draft.Manual.Admin || c.opt.Lead.WhyNot() != "" {
 		return func() {}
 	}
 	h.orders.Add(1)
@@ -185,7 +186,7 @@ func (h *ByHand) takeLease(ctx context.Context, a candidate) (done func()) {
 
 // dryRun asks every gate about an order to fence, and the BMC, also after a gate has failed, and
 // begins nothing. A refusal comes beside what was found.
-func (h *ByHand) dryRun(ctx context.Context, o order.Order, a candidate) (order.Outcome, error) {
+func (h *ByHand) dryRun(ctx context.Context, o order.Order, a cluster.Candidate) (order.Outcome, error) {
 	c := h.c
 	places := h.dryRuns
 	if o.ByViewer() {
@@ -198,7 +199,7 @@ func (h *ByHand) dryRun(ctx context.Context, o order.Order, a candidate) (order.
 	gates := append(uncertainMachineGates(a), c.gates(a, nil, time.Now())...)
 	var p *probe
 	if !slices.ContainsFunc(gates, forbidsToAsk) {
-		p = c.probes.probeForOrder(ctx, a.draft, &probe{onlyLooks: o.ByViewer()})
+		p = c.probes.probeForOrder(ctx, a.Draft, &probe{onlyLooks: o.ByViewer()})
 		if p.hostError != "" { // the gates about the cluster are asked all the same
 			c.probes.probeCluster(ctx, p)
 		}
@@ -208,7 +209,7 @@ func (h *ByHand) dryRun(ctx context.Context, o order.Order, a candidate) (order.
 		gates = append(uncertainMachineGates(a), c.gates(a, p, time.Now())...)
 	}
 	out := order.Outcome{Gates: gates, Target: h.target(ctx, a, p)}
-	if g, refused := firstFailing(gates); refused {
+	if g, refused := cluster.FirstFailing(gates); refused {
 		return out, reason.RefusalOf(g)
 	}
 	return out, nil
@@ -221,9 +222,9 @@ func forbidsToAsk(g reason.Gate) bool {
 
 // target describes the target of an order to the person who gives it. p is its probe; nil:
 // no BMC was asked.
-func (h *ByHand) target(ctx context.Context, a candidate, p *probe) *order.Target {
-	of := a.draft.Target
-	node := a.node
+func (h *ByHand) target(ctx context.Context, a cluster.Candidate, p *probe) *order.Target {
+	of := a.Draft.Target
+	node := a.Node
 	t := &order.Target{Cluster: h.c.opt.Name, Node: of.Node, Machine: of.MachineKey()}
 	if p != nil {
 		of = p.draft.Target

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/remediate"
 )
@@ -17,7 +18,7 @@ func TestQuietPeriodBeginsNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		now := time.Now()
 		f := &Freshness{}
-		f.opt.Limits = NewLimits(guard.Limits{QuietPeriod: time.Minute}, remediate.Limits{})
+		f.opt.Limits = cluster.NewLimits(guard.Limits{QuietPeriod: time.Minute}, remediate.Limits{})
 		f.BeQuiet(now.Add(2 * time.Hour))
 		assert.Equal(t, now.Add(time.Minute), f.QuietUntil())
 		f.BeQuiet(now.Add(-time.Hour))

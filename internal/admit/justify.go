@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -37,7 +38,7 @@ func (rc *runCluster) RenamedTo(r remediate.Run) (node string, unseen bool) {
 	if !rc.opt.View.View().Synced {
 		return "", true
 	}
-	return rc.opt.Book.renamedTo(r)
+	return rc.opt.Model.RenamedTo(r)
 }
 
 // Names implements run.Cluster: the names of the record, and what a look or the view adds: the Node that
@@ -50,7 +51,7 @@ func (rc *runCluster) Names(t remediate.Target, f run.Fresh) []string {
 	if f.Machine != nil {
 		names = append(names, f.Machine.NodeName)
 	}
-	names = append(names, rc.opt.Book.Objects().namesSince(t)...)
+	names = append(names, rc.opt.Model.Objects().NamesSince(t)...)
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
@@ -66,13 +67,13 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 	case r.Manual != nil:
 		return remediate.Yes, ""
 	}
-	return rc.askedFresh(candidate{draft: r}, f, observed, now)
+	return rc.askedFresh(cluster.Candidate{Draft: r}, f, observed, now)
 }
 
 // askedFresh answers whether a check or a request asks for the action of a candidate, by the fresh objects of
 // its target: one that fenced carries out, or that another remediator is asked to do. // I4
-func (rc *runCluster) askedFresh(a candidate, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
-	r, t := a.draft, a.draft.Target
+func (rc *runCluster) askedFresh(a cluster.Candidate, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
+	r, t := a.Draft, a.Draft.Target
 	switch {
 	case t.Machine != "" && observed.Machine.Exists == remediate.CannotTell, t.Node != "" && observed.Node.Exists == remediate.CannotTell:
 		return remediate.CannotTell, ""
@@ -89,9 +90,9 @@ func (rc *runCluster) askedFresh(a candidate, f run.Fresh, observed remediate.Ob
 	switch {
 	case answer != remediate.Yes:
 		return answer, why
-	case !a.isSameAction(check, &found):
+	case !a.IsSameAction(check, &found):
 		return remediate.No, "the check asks for something else now"
-	case !a.isAskedFor(check, &found):
+	case !a.IsAskedFor(check, &found):
 		return remediate.No, "refused now: " + reason.Join(found.Refusals)
 	}
 	return remediate.Yes, ""
@@ -118,20 +119,20 @@ func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Ti
 	asked, power := *q, *q.Power
 	power.Timeout = 0
 	asked.Power = &power
-	j, seen := evaluation{}, rc.opt.View.View().Synced
+	j, seen := cluster.Evaluation{}, rc.opt.View.View().Synced
 	if seen {
-		j, seen = rc.opt.Book.evaluationOf(r, f.Machine, f.Node)
+		j, seen = rc.opt.Model.EvaluationOf(r, f.Machine, f.Node)
 	}
 	switch {
 	case !seen:
 		return remediate.CannotTell, ""
-	case j.newMachine != "":
-		return remediate.No, "Machine " + j.newMachine + " has claimed the Node since"
+	case j.NewMachine != "":
+		return remediate.No, "Machine " + j.NewMachine + " has claimed the Node since"
 	}
-	if why := (requestBook{rc.opt.Book}).notFor(&asked, r, now); why != "" {
+	if why := (cluster.Requests{Model: rc.opt.Model}).NotFor(&asked, r, now); why != "" {
 		return remediate.No, why
 	}
-	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.doubt, NotOwned: j.notOwned}, f.Cluster, now)
+	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.Doubt, NotOwned: j.NotOwned}, f.Cluster, now)
 	switch {
 	case t.Verdict != policy.Unhealthy:
 		return remediate.No, "the request asks for nothing now: " + t.Message
@@ -152,30 +153,30 @@ func hasHadEffect(r remediate.Run, n remediate.Node) bool {
 // is Yes, the check finds nothing wrong with them, for the reason why.
 func (rc *runCluster) evaluateFresh(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time,
 ) (check *policy.Check, found policy.TargetReport, answer remediate.Answer, why string) {
-	j, seen := evaluation{}, rc.opt.View.View().Synced
+	j, seen := cluster.Evaluation{}, rc.opt.View.View().Synced
 	if seen {
-		j, seen = rc.opt.Book.evaluationOf(r, f.Machine, f.Node)
+		j, seen = rc.opt.Model.EvaluationOf(r, f.Machine, f.Node)
 	}
-	check = j.check
+	check = j.Check
 	switch {
 	case !seen:
 		return nil, found, remediate.CannotTell, ""
-	case j.newMachine != "":
-		return nil, found, remediate.No, "Machine " + j.newMachine + " has claimed the Node since"
+	case j.NewMachine != "":
+		return nil, found, remediate.No, "Machine " + j.NewMachine + " has claimed the Node since"
 	case check == nil:
 		return nil, found, remediate.No, "the check is gone"
 	case !check.Covers(f.Machine, f.Node):
 		return nil, found, remediate.No, "the check no longer selects the target"
 	}
 	if check.ClusterName != "" { // a check of the Cluster API depends on its Cluster
-		if f.Cluster == nil && j.context.Cluster != nil {
+		if f.Cluster == nil && j.Context.Cluster != nil {
 			return nil, found, remediate.CannotTell, ""
 		}
-		j.context.Cluster = f.Cluster
+		j.Context.Cluster = f.Cluster
 	}
-	found = policy.Evaluate(check, j.context, policy.Subject{
+	found = policy.Evaluate(check, j.Context, policy.Subject{
 		Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && observed.Node.Exists == remediate.No, Lease: f.Lease,
-		Doubt: j.doubt, NotOwned: j.notOwned, Requests: j.requests, ReadsOff: ownBMCReadsOff(observed),
+		Doubt: j.Doubt, NotOwned: j.NotOwned, Requests: j.Requests, ReadsOff: ownBMCReadsOff(observed),
 	}, now)
 	if found.Verdict != policy.Unhealthy {
 		return nil, found, remediate.No, "the target is " + string(found.Verdict) + " now: " + found.Message

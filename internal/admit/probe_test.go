@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/cluster"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 )
@@ -80,4 +82,16 @@ func TestProbeThatEndsBeforeItsTurnPassesNoGate(t *testing.T) {
 		ps.looks.leave()
 		assert.Empty(t, ps.probe(t.Context(), remediate.Run{Strategy: remediate.DeleteMachine}, nil).contested)
 	})
+}
+
+// If only the fresh objects show that the host is a control-plane host, its run gets the
+// isolation for such hosts. // I12
+func TestFreshControlPlaneRoleSetsTheIsolation(t *testing.T) {
+	d := cluster.Drafter{Isolation: remediate.IsolateDelete}
+	p := &probe{draft: remediate.Run{Isolation: remediate.IsolateDelete}, controlPlane: true}
+	r := p.complete(d, nil)
+	assert.True(t, r.ControlPlane)
+	assert.Equal(t, remediate.IsolateTaint, r.Isolation)
+	p.draft.Target.MachineAPI = policy.OpenShiftMachineAPI
+	assert.Equal(t, remediate.IsolateDelete, p.complete(d, nil).Isolation)
 }

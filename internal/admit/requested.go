@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -29,8 +30,8 @@ type Requests interface {
 
 // RequestedRuns lets the remediation requests of a cluster become runs.
 type RequestedRuns struct {
-	c    *Cluster
-	book requestBook
+	c        *Cluster
+	requests cluster.Requests
 
 	mu        sync.Mutex
 	notHeld   map[string]time.Time // when a request could not be held, by UID
@@ -61,16 +62,16 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 	if w.c.opt.Requests == nil {
 		return alone, time.Time{}
 	}
-	list := w.book.requested(now)
+	list := w.requests.Requested(now)
 	w.recordHolds(list, now)
 	due = w.forgetLost(ctx, list, now)
 	w.noteLimit(list)
 	for _, q := range list {
 		t := &q.Target
-		if _, considered := alone[targetKey(t)]; considered || t.Action == policy.None || q.isCarriedOut() || q.hasOpenRun() {
+		if _, considered := alone[cluster.TargetKey(t)]; considered || t.Action == policy.None || q.IsCarriedOut() || q.HasOpenRun() {
 			continue
 		}
-		k := pair{checkID(q.Check.ID()), targetKey(t)}
+		k := pair{cluster.CheckID(q.Check.ID()), cluster.TargetKey(t)}
 		pairs[k] = true
 		if !t.Acts() {
 			w.noteRefusal(&q, now)
@@ -82,13 +83,13 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 			continue
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
-			if check := w.book.makerOf(q.Request); check != nil {
-				a.draft.Request.Check = checkID(check.ID())
-				a.draft.Limits.Reprovision = a.draft.Limits.Reprovision && !policy.GoesOnAfterFenced(check) // what follows decides about the Machine // I14
+			if check := w.requests.MakerOf(q.Request); check != nil {
+				a.Draft.Request.Check = cluster.CheckID(check.ID())
+				a.Draft.Limits.Reprovision = a.Draft.Limits.Reprovision && !policy.GoesOnAfterFenced(check) // what follows decides about the Machine // I14
 			}
 			due = times.Sooner(due, w.c.consider(ctx, a, now))
-			_, open := w.book.OpenOn(t.Subject()) // it may just have begun
-			alone[a.key] = open || !w.c.refused.isRefused(k)
+			_, open := w.requests.OpenOn(t.Subject()) // it may just have begun
+			alone[a.Key] = open || !w.c.refused.isRefused(k)
 		}
 		if w.c.tooOld(now) {
 			return alone, due
@@ -98,8 +99,8 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 }
 
 // noteLimit says once that there are too many requests. Each of the others is told in its status.
-func (w *RequestedRuns) noteLimit(list []asked) {
-	at := slices.IndexFunc(list, func(q asked) bool { return q.Target.Reason == reason.RequestLimit })
+func (w *RequestedRuns) noteLimit(list []cluster.RequestWithRun) {
+	at := slices.IndexFunc(list, func(q cluster.RequestWithRun) bool { return q.Target.Reason == reason.RequestLimit })
 	if at >= 0 && !w.overLimit {
 		w.c.emit(event.Event{Type: event.Failed, Reason: reason.RequestLimit, Message: "there are " + strconv.Itoa(len(list)) + " remediation requests, and not all are looked at: " + list[at].Target.Message})
 	}
@@ -107,19 +108,19 @@ func (w *RequestedRuns) noteLimit(list []asked) {
 }
 
 // noteRefusal stores why the policy refuses the target of a request.
-func (w *RequestedRuns) noteRefusal(q *asked, now time.Time) {
+func (w *RequestedRuns) noteRefusal(q *cluster.RequestWithRun, now time.Time) {
 	g, t := w.requestGate(q), &q.Target
-	r := Refused{CheckID: checkID(q.Check.ID()), Node: t.Node, Machine: t.Machine, Gate: g, NextTry: g.Until}
-	w.c.refused.note(pair{r.CheckID, targetKey(t)}, r.of(&q.Check), now)
+	r := Refused{CheckID: cluster.CheckID(q.Check.ID()), Node: t.Node, Machine: t.Machine, Gate: g, NextTry: g.Until}
+	w.c.refused.note(pair{r.CheckID, cluster.TargetKey(t)}, r.of(&q.Check), now)
 }
 
 // candidate drafts the run of a request; false when its target has changed since it was
 // evaluated.
-func (w *RequestedRuns) candidate(q *policy.Requested) (candidate, bool) {
+func (w *RequestedRuns) candidate(q *policy.Requested) (cluster.Candidate, bool) {
 	a, ok := w.c.candidate(&q.Check, &q.Target)
-	ref := refOf(q.Request)
-	a.draft.Request = &ref
-	a.draft.Limits.MaxAttempts = min(a.draft.Limits.MaxAttempts, w.c.book.opt.Draft.Limits.Run().MaxAttempts)
+	ref := cluster.RefOf(q.Request)
+	a.Draft.Request = &ref
+	a.Draft.Limits.MaxAttempts = min(a.Draft.Limits.MaxAttempts, w.c.model.Options.Draft.Limits.Run().MaxAttempts)
 	return a, ok
 }
 

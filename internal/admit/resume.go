@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -17,7 +18,7 @@ import (
 // resumer lets the Waiting runs of a cluster go on.
 type resumer struct {
 	c       *Cluster
-	book    waitingRuns
+	waiting cluster.WaitingRuns
 	refused *refusals
 }
 
@@ -25,13 +26,13 @@ type resumer struct {
 // zero: after the next change.
 func (w *resumer) consider(now time.Time) (due time.Time) {
 	c, live := w.c, map[pair]bool{}
-	for _, r := range w.book.due() {
-		a := w.book.candidate(r)
-		a.protected = c.opt.Hosts.Protected(r.Target) // I13
-		live[pair{target: a.key}] = true
-		g, refused := firstFailing(c.gates(a, nil, now))
+	for _, r := range w.waiting.Due() {
+		a := w.waiting.Candidate(r)
+		a.Protected = c.opt.Hosts.Protected(r.Target) // I13
+		live[pair{target: a.Key}] = true
+		g, refused := cluster.FirstFailing(c.gates(a, nil, now))
 		if !refused {
-			g, refused = firstFailing(w.book.stillAsked(a, now))
+			g, refused = cluster.FirstFailing(w.waiting.StillAsked(a, now))
 		}
 		if refused {
 			w.note(a, g, now)
@@ -42,9 +43,9 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 		if leadership == nil {
 			continue
 		}
-		w.book.begin(r.ID)
+		w.waiting.Begin(r.ID)
 		leadership.Go(func(ctx context.Context) {
-			defer w.book.end(r.ID)
+			defer w.waiting.End(r.ID)
 			w.resume(ctx, a)
 			select { // the run begins, or is considered again
 			case <-ctx.Done():
@@ -60,17 +61,17 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 
 // resume asks the gates again, with fresh reads of the cluster, takes a slot and gives the order.
 // Identity and power of the host are read by the run itself.
-func (w *resumer) resume(ctx context.Context, a candidate) {
-	c, r := w.c, a.draft
+func (w *resumer) resume(ctx context.Context, a cluster.Candidate) {
+	c, r := w.c, a.Draft
 	p := c.probes.lookForContenders(ctx, r)
 	now := time.Now()
-	if g, refused := firstFailing(c.gates(a, p, now)); refused {
+	if g, refused := cluster.FirstFailing(c.gates(a, p, now)); refused {
 		w.note(a, g, now)
 		w.refused.tell(now)
 		return
 	}
 	slots := c.opt.Slots.Count()
-	if err := w.book.reserve(a, slots, c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, p.look.Fresh)...), now); err != nil {
+	if err := w.waiting.Reserve(a, slots, c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, p.look.Fresh)...), now); err != nil {
 		w.reportError(a, err)
 		return
 	}
@@ -93,14 +94,14 @@ func (w *resumer) resume(ctx context.Context, a candidate) {
 }
 
 // note stores why a Waiting run does not go on.
-func (w *resumer) note(a candidate, g reason.Gate, now time.Time) {
-	r := a.draft
-	w.refused.note(pair{target: a.key}, Refused{
+func (w *resumer) note(a cluster.Candidate, g reason.Gate, now time.Time) {
+	r := a.Draft
+	w.refused.note(pair{target: a.Key}, Refused{
 		CheckID: r.CheckID, Node: r.Target.Node, Machine: r.Target.MachineKey(), Run: r.ID, Gate: g, NextTry: nextTry(g, now),
 	}, now)
 }
 
-func (w *resumer) reportError(a candidate, err error) {
+func (w *resumer) reportError(a cluster.Candidate, err error) {
 	if r, ok := reason.AsRefusal(err); ok { // other errors were reported where they occurred
 		now := time.Now()
 		w.note(a, startGate(r), now)

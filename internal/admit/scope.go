@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
@@ -124,11 +125,11 @@ func (k *scopeKeeper) save(ctx context.Context, now time.Time) (due time.Time, e
 // Policies takes in other Files while the cluster is being decided about.
 type Policies struct {
 	c    *Cluster
-	next atomic.Pointer[Files] // nil: there is nothing to take in
+	next atomic.Pointer[cluster.Files] // nil: there is nothing to take in
 }
 
 // Replace has the deciding goroutine take the Files in between two decisions.
-func (p *Policies) Replace(f Files) {
+func (p *Policies) Replace(f cluster.Files) {
 	p.next.Store(&f)
 	p.c.Wake()
 }
@@ -143,7 +144,7 @@ func (p *Policies) takeIn(now time.Time) {
 	for _, ev := range p.c.scope.replaceFiles(f.Checks, now) {
 		p.c.emit(ev)
 	}
-	bookFiles{p.c.book}.replace(*f, now)
+	cluster.PolicyFiles{Model: p.c.model}.Replace(*f, now)
 }
 
 // replaceFiles begins a quiet period if fenced may act on more with these checks than with

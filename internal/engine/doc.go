@@ -1,6 +1,6 @@
 // Package engine joins the parts of the daemon. The control API calls it.
 //
-// For each cluster it creates an admit.Book (what is known), an admit.Freshness (how far the
+// For each cluster it creates a cluster.Model (what is known), an admit.Freshness (how far the
 // view can be relied on), a lead.Lead (the right to act), a hosts.Cluster (which machine a
 // host is) and an admit.Cluster (from a target to a run). All clusters share one stop.Stop,
 // one hosts.Hosts, one power.LockOut and the lead.Slots.

@@ -56,7 +56,7 @@ const (
 // and from the objects, which it reads in each round. So a restart loses nothing, and neither does
 // whoever changes or deletes the check.
 type handoverWriter struct {
-	c *cluster
+	c *clusterParts
 	// failed is when a step that failed is tried again, by what it is.
 	failed map[string]times.Backoff
 	// seen is what is known of the objects of records, by the ID of the record.
@@ -75,13 +75,13 @@ type seenObject struct {
 	deleting time.Time
 }
 
-func newHandoverWriter(c *cluster) *handoverWriter {
+func newHandoverWriter(c *clusterParts) *handoverWriter {
 	return &handoverWriter{c: c, failed: map[string]times.Backoff{}, seen: map[string]seenObject{}, ignored: map[string]string{},
 		locks: handoverLocks{kube: c.opt.Kube, held: map[string]handoverLock{}}}
 }
 
 // notifyHandoverWriter makes the writer look for changes.
-func (c *cluster) notifyHandoverWriter() {
+func (c *clusterParts) notifyHandoverWriter() {
 	select {
 	case c.handoversChanged <- struct{}{}:
 	default:

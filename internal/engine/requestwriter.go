@@ -37,7 +37,7 @@ const maxRequestWrites = 50
 // need no finalizer any more. It has its own goroutine, so that no run waits for it. What it
 // writes follows from the runs and the requests, so a restart loses nothing.
 type requestWriter struct {
-	c       *cluster
+	c       *clusterParts
 	written map[remediate.Request]toldRequest
 	// unproven: in the last round there were requests for which the ledger was too old.
 	unproven bool
@@ -58,7 +58,7 @@ type toldRequest struct {
 const requestAgain = 10 * time.Minute
 
 // notifyRequestWriter makes the writer look for changes.
-func (c *cluster) notifyRequestWriter() {
+func (c *clusterParts) notifyRequestWriter() {
 	select {
 	case c.requestsChanged <- struct{}{}:
 	default:
@@ -76,7 +76,7 @@ type runToTell struct {
 const tellTimeout = 3 * time.Second
 
 // tellRequests has the writer tell the requests of a run, and waits for that. // I22
-func (c *cluster) tellRequests(ctx context.Context, run string) {
+func (c *clusterParts) tellRequests(ctx context.Context, run string) {
 	if c.opt.Requests == nil {
 		return
 	}

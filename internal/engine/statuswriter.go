@@ -36,7 +36,7 @@ const (
 // statusWriter writes the results of the checks to their status. It has its own goroutine,
 // so that a slow API server never delays a decision.
 type statusWriter struct {
-	c           *cluster
+	c           *clusterParts
 	written     map[checkKey]written
 	controllers map[string]controller      // by kind of check
 	unread      event.ToldOf[string, bool] // whether the question about a kind failed
@@ -74,7 +74,7 @@ type controller struct {
 }
 
 // notifyStatusWriter makes the status writer look for changes.
-func (c *cluster) notifyStatusWriter() {
+func (c *clusterParts) notifyStatusWriter() {
 	select {
 	case c.checksChanged <- struct{}{}:
 	default:
@@ -110,7 +110,7 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 		clear(w.written) // somebody else writes meanwhile
 		return time.Time{}
 	}
-	found, _ := w.c.book.Counters()
+	found, _ := w.c.model.Counters()
 	w.forget(found)
 	for i := range found {
 		if ctx.Err() != nil {
@@ -149,7 +149,7 @@ func (w *statusWriter) forget(found []policy.CheckReport) {
 // mayWrite says whether no controller in the cluster writes the status of this check: the
 // controller is not alive, or the check was handed over to fenced.
 func (w *statusWriter) mayWrite(ctx context.Context, id policy.CheckID, now time.Time) bool {
-	check := w.c.book.Check(id)
+	check := w.c.model.Check(id)
 	if check == nil {
 		return false
 	}
@@ -203,11 +203,11 @@ func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current
 // withTargets adds the targets for the API families whose status lists them. hasVerdicts is
 // false if what the check finds may not be written on the Machines, because their Nodes may be
 // those of another cluster.
-func (c *cluster) withTargets(r policy.CheckReport, now time.Time) (full policy.CheckReport, hasVerdicts bool) {
+func (c *clusterParts) withTargets(r policy.CheckReport, now time.Time) (full policy.CheckReport, hasVerdicts bool) {
 	if r.APIVersion == policy.OpenShiftMachineAPI {
 		return r, false
 	}
-	full, matched, found := c.book.WithTargets(r.ID(), now)
+	full, matched, found := c.model.WithTargets(r.ID(), now)
 	if !found {
 		return r, false
 	}

@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"testing"
@@ -35,14 +35,14 @@ func TestDueRunForgetsNoOtherRemediator(t *testing.T) {
 	_, err := a.reserve(a.candidate(t, "n-1"), reboot)
 	require.NoError(t, err)
 	due := remediate.Run{ID: "due", Attempt: 1, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n-9"}}
-	a.b.Book.put(due)
+	a.b.Model.Put(due)
 	third := a.candidate(t, "n-3")
 	_, err = a.reserve(third, reboot)
 	require.Equal(t, reason.Budget, refusedFor(t, err))
 
 	asks := func(node string) policy.TargetReport {
 		t.Helper()
-		a.b.follow(a.now, nil, time.Time{})
+		a.b.Follow(a.now, nil, time.Time{})
 		targets := a.b.ledger.ActingOn(a.check.ID(), node, a.now)
 		if len(targets) == 0 {
 			r, _, _ := a.b.WithTargets(a.check.ID(), a.now)
@@ -55,8 +55,8 @@ func TestDueRunForgetsNoOtherRemediator(t *testing.T) {
 		require.Len(t, targets, 1)
 		return targets[0]
 	}
-	waiting := waitingRuns{a.b.Book}
-	waiting.stillAsked(waiting.candidate(due), a.now)
+	waiting := WaitingRuns{a.b.Model}
+	waiting.StillAsked(waiting.Candidate(due), a.now)
 	assert.Equal(t, reason.UnderRemediation, asks("n-1").Reason)
 	assert.Equal(t, []reason.Code{reason.Budget}, asks("n-3").Refusals)
 	_, err = a.reserve(third, reboot)
@@ -70,16 +70,16 @@ func TestLaterAttemptAsksTheLimitOfItsCheck(t *testing.T) {
 	a.check.MaxUnhealthy = new(intstr.FromInt32(2))
 	a.put()
 	due := remediate.Run{ID: "due", Attempt: 2, Step: remediate.Waiting, Reason: reason.AttemptsExhausted, Wait: &remediate.Wait{Due: true}, Isolated: a.now.Add(-time.Hour),
-		Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n-1"}, NodeLabels: map[string]string{}, CheckID: checkID(a.check.ID())}
-	a.b.Book.put(due) // it has deleted its Node
+		Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n-1"}, NodeLabels: map[string]string{}, CheckID: CheckID(a.check.ID())}
+	a.b.Model.Put(due) // it has deleted its Node
 	a.node("n-2", "Unknown")
 	a.node("n-3", "True")
-	waiting := waitingRuns{a.b.Book}
+	waiting := WaitingRuns{a.b.Model}
 	refused := func() []reason.Code {
 		a.b.mu.Lock()
 		a.b.applyOpenRuns(a.now)
 		a.b.mu.Unlock()
-		g, failing := firstFailing(waiting.stillAsked(waiting.candidate(due), a.now))
+		g, failing := FirstFailing(waiting.StillAsked(waiting.Candidate(due), a.now))
 		if !failing {
 			return nil
 		}

@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"cmp"
@@ -14,38 +14,38 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// candidate is a target that a check or a person wants remediated, and the run that it
+// Candidate is a target that a check or a person wants remediated, and the run that it
 // would become.
-type candidate struct {
-	key   string
-	draft remediate.Run
-	node  *policy.Node
+type Candidate struct {
+	Key   string
+	Draft remediate.Run
+	Node  *policy.Node
 	// zoneKey is the zone label of the check; empty: that of the cluster.
 	zoneKey string
 	// ownRetry: the candidate is a Waiting run that fenced itself begins again.
 	ownRetry bool
 	// protected: the entry in hosts.d forbids automatic runs.
-	protected bool
+	Protected bool
 	// asksOther: another remediator is asked.
-	asksOther bool
+	AsksOther bool
 	// missingHost says why the BareMetalHost that the Machine names is not found.
-	missingHost string
+	MissingHost string
 	// doubt is why the Node may belong to another Machine, or to none. It is set for orders only: the
 	// evaluation of a check includes it.
-	doubt policy.Doubt
+	Doubt policy.Doubt
 	// gates are those that were evaluated before the run starts, for the audit log.
-	gates []reason.Gate
+	Gates []reason.Gate
 	// check is the check, or the request, that wants the run; nil: a person does.
-	check *policy.Check
+	Check *policy.Check
 	// template is the next one of a check that asks for requests; nil: the check has none.
-	template *policy.Template
+	Template *policy.Template
 	// startingUntil is when the start-up timeout of the Machine ends, if the Machine has not
 	// failed itself; zero: it has, or there is no timeout.
 	startingUntil time.Time
 }
 
-// targetKey tells targets apart: both API families may have a Machine of one name, on two API servers.
-func targetKey(t *policy.TargetReport) string {
+// TargetKey tells targets apart: both API families may have a Machine of one name, on two API servers.
+func TargetKey(t *policy.TargetReport) string {
 	group, _, _ := strings.Cut(t.MachineAPIVersion, "/")
 	return group + " " + t.Machine + "|" + t.Node
 }
@@ -79,14 +79,14 @@ func (d Drafter) override(r *remediate.Run, check *policy.Check) {
 	l.Reprovision = l.Reprovision && !policy.GoesOnAfterFenced(check) // what follows decides about the Machine // I14
 	r.Isolation = cmp.Or(remediate.Isolation(check.Isolation), r.Isolation)
 	if r.ControlPlane {
-		r.Isolation = d.controlPlaneIsolation(r.Target, check)
+		r.Isolation = d.IsolationOf(r.Target, check)
 	}
 }
 
-// controlPlaneIsolation returns how a control-plane Node is isolated. Deleting the Node of a
+// IsolationOf returns how a control-plane Node is isolated. Deleting the Node of a
 // k3s or RKE2 server removes its etcd member, so fenced deletes only if the configuration or
 // the kind of cluster says so. A check may ask for the taint, but not for the deletion.
-func (d Drafter) controlPlaneIsolation(t remediate.Target, check *policy.Check) remediate.Isolation {
+func (d Drafter) IsolationOf(t remediate.Target, check *policy.Check) remediate.Isolation {
 	openShift := t.MachineAPI == policy.OpenShiftMachineAPI
 	if check != nil {
 		openShift = openShift || check.APIVersion == policy.OpenShiftMachineAPI
@@ -108,7 +108,7 @@ func (d Drafter) draftForCheck(check *policy.Check, t *policy.TargetReport, targ
 	r := d.base()
 	r.Target = target
 	r.Strategy, r.ControlPlane = strategyOf(check, t), t.ControlPlane
-	r.Trigger, r.Check, r.CheckID = t.Trigger, check.Key(), checkID(check.ID())
+	r.Trigger, r.Check, r.CheckID = t.Trigger, check.Key(), CheckID(check.ID())
 	r.Limits.ReplaceControlPlane = t.Action == policy.MarkOwner || d.deleteControlPlane
 	r.Limits.ReadyTimeout = max(r.Limits.ReadyTimeout, t.StartupTimeout)
 	d.override(&r, check)
@@ -137,9 +137,9 @@ func usesOwnTemplate(check *policy.Check, t *policy.TargetReport) bool {
 	return template != nil && template.IsOwn()
 }
 
-// checkID identifies a check among checks of all kinds. It does not depend on the API version
+// CheckID identifies a check among checks of all kinds. It does not depend on the API version
 // in which the check is read, nor on its position in a file.
-func checkID(id policy.CheckID) string {
+func CheckID(id policy.CheckID) string {
 	group, _, _ := strings.Cut(id.APIVersion, "/")
 	text := id.Kind + "." + group + " " + strings.TrimPrefix(id.Namespace+"/"+id.Name, "/")
 	if at := strings.LastIndex(id.Source, ":"); at > 0 {
@@ -148,47 +148,47 @@ func checkID(id policy.CheckID) string {
 	return text
 }
 
-// candidateForCheck drafts the run of one target of a check; false when the target has
+// CandidateForCheck drafts the run of one target of a check; false when the target has
 // changed since it was evaluated.
-func (b *Book) candidateForCheck(check *policy.Check, t *policy.TargetReport) (candidate, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n, m := b.ledger.Node(t.Node), evaluatedMachine(b.ledger, t)
+func (c *Model) CandidateForCheck(check *policy.Check, t *policy.TargetReport) (Candidate, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, m := c.ledger.Node(t.Node), evaluatedMachine(c.ledger, t)
 	if (t.Machine != "") != (m != nil) {
-		return candidate{}, false
+		return Candidate{}, false
 	}
-	r := b.opt.Draft.draftForCheck(check, t, targetOf(b.ledger, b.opt.Name, m, n, t.Node))
-	r.Origin = b.replacements.originOf(m)
-	r.NodeLabels, r.NodeNames = b.runs.knownNode(r.Target, n)
-	return candidate{
-		key: targetKey(t), draft: r, node: n, zoneKey: check.ZoneKey, check: check, missingHost: missingHost(b.ledger, m),
-		startingUntil: startingUntil(t, m), asksOther: check.HandsOver(t), template: cmp.Or(t.Template, check.Template),
+	r := c.Options.Draft.draftForCheck(check, t, targetOf(c.ledger, c.Options.Name, m, n, t.Node))
+	r.Origin = c.replacements.originOf(m)
+	r.NodeLabels, r.NodeNames = c.runs.knownNode(r.Target, n)
+	return Candidate{
+		Key: TargetKey(t), Draft: r, Node: n, zoneKey: check.ZoneKey, Check: check, MissingHost: missingHost(c.ledger, m),
+		startingUntil: startingUntil(t, m), AsksOther: check.HandsOver(t), Template: cmp.Or(t.Template, check.Template),
 	}, true
 }
 
-// candidateForOrder drafts the run that a person ordered. An error is a *reason.Refusal.
-func (b *Book) candidateForOrder(o order.Order) (candidate, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.complete {
-		return candidate{}, errNotSeen()
+// CandidateForOrder drafts the run that a person ordered. An error is a *reason.Refusal.
+func (c *Model) CandidateForOrder(o order.Order) (Candidate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.complete {
+		return Candidate{}, ErrNotSeen()
 	}
-	n, m, node, err := objectsOf(b.ledger, o)
+	n, m, node, err := objectsOf(c.ledger, o)
 	if err != nil {
-		return candidate{}, err
+		return Candidate{}, err
 	}
-	d := b.opt.Draft
+	d := c.Options.Draft
 	r := d.base()
 	r.Strategy, r.OffOnly = remediate.PowerCycle, o.OffOnly
-	r.Target = targetOf(b.ledger, b.opt.Name, m, n, node)
-	r.NodeLabels, r.NodeNames = b.runs.knownNode(r.Target, n)
+	r.Target = targetOf(c.ledger, c.Options.Name, m, n, node)
+	r.NodeLabels, r.NodeNames = c.runs.knownNode(r.Target, n)
 	r.ControlPlane = n != nil && n.ControlPlane || m != nil && m.ControlPlane
 	if r.ControlPlane {
-		r.Isolation = d.controlPlaneIsolation(r.Target, nil)
+		r.Isolation = d.IsolationOf(r.Target, nil)
 	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), Admin: o.ByAdmin()}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason
-	return candidate{key: "manual|" + o.Of(), draft: r, node: n, missingHost: missingHost(b.ledger, m), doubt: doubtOf(b.ledger, m, n)}, nil
+	return Candidate{Key: "manual|" + o.Of(), Draft: r, Node: n, MissingHost: missingHost(c.ledger, m), Doubt: doubtOf(c.ledger, m, n)}, nil
 }
 
 // doubtOf returns why a person cannot know which host an order is for: the Machine may not be that of
@@ -224,8 +224,8 @@ func noSuchMachine(machine string) error {
 		Message: "no Machine is named " + machine + ", or one of OpenShift and one of the Cluster API are; list the names with kubectl get machines -A"}
 }
 
-// newRunID returns an ID that sorts by time and is unique without coordination.
-func newRunID(now time.Time) string {
+// NewRunID returns an ID that sorts by time and is unique without coordination.
+func NewRunID(now time.Time) string {
 	var b [3]byte
 	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails
 	return strconv.FormatInt(now.UnixMilli(), 36) + "-" + hex.EncodeToString(b[:])

@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"errors"
@@ -78,50 +78,50 @@ func aborted(r remediate.Run) remediate.Run {
 // A deleted Machine counts until it and its Node are gone, but not for longer than the
 // timeout, and only in its own check.
 func TestDeletionsInProgress(t *testing.T) {
-	machine := func(b *Book, uid string, deleting bool) {
+	machine := func(b *Model, uid string, deleting bool) {
 		m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: uid, Deleting: deleting}
 		b.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: m.Name}, Value: m})
 	}
-	node := func(b *Book, uid string) {
+	node := func(b *Model, uid string) {
 		b.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &policy.Node{Name: "n-1", UID: uid}})
 	}
 	for name, c := range map[string]struct {
-		change  func(b *Book, r *remediate.Run)
+		change  func(b *Model, r *remediate.Run)
 		now     time.Time
 		counts  int
 		overdue int
 	}{
-		"both are gone":          {func(*Book, *remediate.Run) {}, after(1), 0, 0},
-		"the Machine exists":     {func(b *Book, _ *remediate.Run) { machine(b, "uid-1", true) }, after(1), 1, 0},
-		"not shown yet":          {func(b *Book, _ *remediate.Run) { machine(b, "uid-1", false) }, after(1).Add(-1), 1, 0},
-		"taken back":             {func(b *Book, _ *remediate.Run) { machine(b, "uid-1", false) }, after(1), 0, 0},
-		"a Machine of that name": {func(b *Book, _ *remediate.Run) { machine(b, "uid-2", false) }, after(1), 0, 0},
-		"the Node exists":        {func(b *Book, _ *remediate.Run) { node(b, "node-1") }, after(1), 1, 0},
-		"a Node of that name":    {func(b *Book, _ *remediate.Run) { node(b, "node-2") }, after(1), 0, 0},
-		"the Node after a power cycle": {func(b *Book, r *remediate.Run) {
+		"both are gone":          {func(*Model, *remediate.Run) {}, after(1), 0, 0},
+		"the Machine exists":     {func(b *Model, _ *remediate.Run) { machine(b, "uid-1", true) }, after(1), 1, 0},
+		"not shown yet":          {func(b *Model, _ *remediate.Run) { machine(b, "uid-1", false) }, after(1).Add(-1), 1, 0},
+		"taken back":             {func(b *Model, _ *remediate.Run) { machine(b, "uid-1", false) }, after(1), 0, 0},
+		"a Machine of that name": {func(b *Model, _ *remediate.Run) { machine(b, "uid-2", false) }, after(1), 0, 0},
+		"the Node exists":        {func(b *Model, _ *remediate.Run) { node(b, "node-1") }, after(1), 1, 0},
+		"a Node of that name":    {func(b *Model, _ *remediate.Run) { node(b, "node-2") }, after(1), 0, 0},
+		"the Node after a power cycle": {func(b *Model, r *remediate.Run) {
 			r.Strategy, r.NewNodeUID = remediate.PowerCycle, "node-2"
 			node(b, "node-2")
 		}, after(1), 1, 0},
-		"just in time":     {func(b *Book, _ *remediate.Run) { node(b, "node-1") }, after(30).Add(-1), 1, 0},
-		"overdue":          {func(b *Book, _ *remediate.Run) { node(b, "node-1") }, after(30), 0, 1},
-		"of another check": {func(b *Book, r *remediate.Run) { r.CheckID = "another"; node(b, "node-1") }, after(1), 0, 0},
-		"by hand":          {func(b *Book, r *remediate.Run) { r.Manual = &remediate.Order{}; node(b, "node-1") }, after(1), 0, 0},
-		"open":             {func(_ *Book, r *remediate.Run) { r.Step = remediate.Reprovision }, after(1), 1, 0},
-		"Held":             {func(b *Book, r *remediate.Run) { r.Step = remediate.Held; machine(b, "uid-1", false) }, after(1), 0, 0},
-		"an open power cycle": {func(_ *Book, r *remediate.Run) {
+		"just in time":     {func(b *Model, _ *remediate.Run) { node(b, "node-1") }, after(30).Add(-1), 1, 0},
+		"overdue":          {func(b *Model, _ *remediate.Run) { node(b, "node-1") }, after(30), 0, 1},
+		"of another check": {func(b *Model, r *remediate.Run) { r.CheckID = "another"; node(b, "node-1") }, after(1), 0, 0},
+		"by hand":          {func(b *Model, r *remediate.Run) { r.Manual = &remediate.Order{}; node(b, "node-1") }, after(1), 0, 0},
+		"open":             {func(_ *Model, r *remediate.Run) { r.Step = remediate.Reprovision }, after(1), 1, 0},
+		"Held":             {func(b *Model, r *remediate.Run) { r.Step = remediate.Held; machine(b, "uid-1", false) }, after(1), 0, 0},
+		"an open power cycle": {func(_ *Model, r *remediate.Run) {
 			r.Step, r.Strategy = remediate.Reprovision, remediate.PowerCycle
 		}, after(1), 0, 0},
-		"no answer, and it is being deleted": {func(b *Book, r *remediate.Run) { r.Step = remediate.Aborted; machine(b, "uid-1", true) }, after(1), 1, 0},
-		"no answer, and it was refused":      {func(b *Book, r *remediate.Run) { r.Step = remediate.Aborted; machine(b, "uid-1", false) }, after(1), 0, 0},
+		"no answer, and it is being deleted": {func(b *Model, r *remediate.Run) { r.Step = remediate.Aborted; machine(b, "uid-1", true) }, after(1), 1, 0},
+		"no answer, and it was refused":      {func(b *Model, r *remediate.Run) { r.Step = remediate.Aborted; machine(b, "uid-1", false) }, after(1), 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := NewBook(BookOptions{Name: "c", Limits: NewLimits(guard.Limits{DeletionTimeout: 30 * time.Minute}, remediate.Limits{})}, noon)
+			b := New(Options{Name: "c", Limits: NewLimits(guard.Limits{DeletionTimeout: 30 * time.Minute}, remediate.Limits{})}, noon)
 			r := deleted(1, after(0), noon.Add(-time.Hour), false)
 			c.change(b, &r)
 			b.runs.byID[r.ID] = &r
-			a := candidate{draft: remediate.Run{CheckID: "check", Strategy: remediate.DeleteMachine}}
-			assert.Equal(t, c.counts, b.runs.countDeletions(b.ledger, b.replacements, b.opt.Limits.Guards(), a, c.now).InProgress)
-			_, overdue := b.runs.disappearing(b.ledger, b.opt.Limits.Guards().DeletionTimeout, c.now)
+			a := Candidate{Draft: remediate.Run{CheckID: "check", Strategy: remediate.DeleteMachine}}
+			assert.Equal(t, c.counts, b.runs.countDeletions(b.ledger, b.replacements, b.Options.Limits.Guards(), a, c.now).InProgress)
+			_, overdue := b.runs.disappearing(b.ledger, b.Options.Limits.Guards().DeletionTimeout, c.now)
 			assert.Len(t, overdue, c.overdue)
 		})
 	}
@@ -146,18 +146,18 @@ func TestReserveKeepsDeletionsApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := c.limits
 			l.MaxInFlightPercent, l.MaxFencesPerDay, l.ZoneBreakerMin, l.ZoneKey = 100, 5, 9, "zone"
-			b := NewBook(BookOptions{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, noon)
+			b := New(Options{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, noon)
 			node := &policy.Node{Name: "n-1", UID: "u-1", Labels: map[string]string{"zone": "z"}}
 			b.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: node.Name}, Value: node})
 			reserve := func(n int, strategy remediate.Strategy, check string) error {
 				r := remediate.Begin(remediate.Run{ID: fmt.Sprint("r", n), Strategy: strategy, CheckID: check, Target: remediate.Target{Cluster: "c", Node: fmt.Sprint("n-", n)}}, noon)
 				slots := 0
 				for _, open := range b.OpenRuns() {
-					if !deletesOnly(&open) {
+					if !DeletesOnly(&open) {
 						slots++
 					}
 				}
-				return b.reserve(candidate{draft: r, node: node}, r, slots, time.Time{}, noon)
+				return b.Reserve(Candidate{Draft: r, Node: node}, r, slots, time.Time{}, noon)
 			}
 			require.NoError(t, reserve(1, c.first, "one"))
 			err := reserve(2, c.second, c.check)
@@ -174,8 +174,8 @@ func TestReserveKeepsDeletionsApart(t *testing.T) {
 
 // A Machine was Ready if its Node was Ready at any time since it was first seen.
 func TestWhichMachinesWereNeverReady(t *testing.T) {
-	b := NewBook(BookOptions{Name: "c", Rules: policy.Rules{Namespaces: []string{"ns"}}}, noon)
-	put := func(changes ...policy.Change) { b.follow(noon, changes, time.Time{}) }
+	b := New(Options{Name: "c", Rules: policy.Rules{Namespaces: []string{"ns"}}}, noon)
+	put := func(changes ...policy.Change) { b.Follow(noon, changes, time.Time{}) }
 	machine := func(n int, node string) policy.Change {
 		m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: fmt.Sprint("m-", n), UID: fmt.Sprint("uid-", n), NodeName: node,
 			Created: after(n), ControllerOwner: policy.Owner{Kind: "MachineSet", Name: "s", UID: "u"}}

@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"errors"
@@ -41,15 +41,15 @@ func TestReserveChecksAllLimits(t *testing.T) {
 			}
 			first, second := run(1), run(2)
 			change(&l, &first, &second)
-			b := NewBook(BookOptions{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, time.Now())
+			b := New(Options{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, time.Now())
 			nodes := map[string]*policy.Node{}
 			for i := range 6 {
 				n := &policy.Node{Name: fmt.Sprint("n-", i), UID: fmt.Sprint("u-", i), Labels: map[string]string{"zone": "z"}}
 				nodes[n.Name] = n
 				b.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
 			}
-			require.NoError(t, b.reserve(candidate{draft: first, node: nodes["n-1"]}, first, 0, time.Time{}, time.Now()))
-			err := b.reserve(candidate{draft: second, node: nodes["n-2"]}, second, 0, time.Time{}, time.Now())
+			require.NoError(t, b.Reserve(Candidate{Draft: first, Node: nodes["n-1"]}, first, 0, time.Time{}, time.Now()))
+			err := b.Reserve(Candidate{Draft: second, Node: nodes["n-2"]}, second, 0, time.Time{}, time.Now())
 			if code == "" {
 				require.NoError(t, err)
 				return
@@ -84,10 +84,10 @@ func TestReserveAsksForARunAgain(t *testing.T) {
 		"the check is gone":           {func(a *asking) { a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)}) }, reason.NotUnhealthy},
 		"another Machine of its name": {func(a *asking) { a.machine("n", "2") }, reason.NotUnhealthy},
 		"another remediator is at work on the host": {func(a *asking) {
-			a.b.put(escalate.Record{ID: "9", Objects: []escalate.Object{{Kind: "K"}}, Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
+			a.b.Put(escalate.Record{ID: "9", Objects: []escalate.Object{{Kind: "K"}}, Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
 		}, reason.AlreadyRequested},
 		"a run is open on the host": {func(a *asking) {
-			a.b.Book.put(remediate.Run{ID: "9", Step: remediate.PowerOff, Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
+			a.b.Model.Put(remediate.Run{ID: "9", Step: remediate.PowerOff, Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
 		}, reason.UnderRemediation},
 		"the cluster is being removed": {func(a *asking) { a.b.closed = true }, reason.NotOwner},
 	} {
@@ -101,17 +101,17 @@ func TestReserveAsksForARunAgain(t *testing.T) {
 					n.SystemUUID, n.OpenShiftMachine = "00112233-4455-6677-8899-aabbccddeeff", "ns/n"
 				})
 				before := a.candidate(t, "n")
-				before.draft.ID = "r"
-				require.Equal(t, "1", before.draft.Target.MachineUID)
-				reserve := func() error { return a.b.Book.reserve(before, before.draft, 0, time.Time{}, a.now) }
+				before.Draft.ID = "r"
+				require.Equal(t, "1", before.Draft.Target.MachineUID)
+				reserve := func() error { return a.b.Model.Reserve(before, before.Draft, 0, time.Time{}, a.now) }
 				if waits {
-					due := before.draft
+					due := before.Draft
 					due.Version, due.Attempt, due.Step, due.Wait = 1, 1, remediate.Waiting, &remediate.Wait{Due: true}
-					a.b.Book.put(due)
-					waiting := waitingRuns{a.b.Book}
-					before = waiting.candidate(due)
-					require.Empty(t, waiting.stillAsked(before, a.now))
-					reserve = func() error { return waiting.reserve(before, 0, time.Time{}, a.now) }
+					a.b.Model.Put(due)
+					waiting := WaitingRuns{a.b.Model}
+					before = waiting.Candidate(due)
+					require.Empty(t, waiting.StillAsked(before, a.now))
+					reserve = func() error { return waiting.Reserve(before, 0, time.Time{}, a.now) }
 				}
 				c.change(a)
 				err := reserve()

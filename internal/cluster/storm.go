@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"time"
@@ -12,7 +12,7 @@ type checkKey struct {
 	uid string
 }
 
-// storms holds the state of each check's storm recovery. The lock of the Book protects it.
+// storms holds the state of each check's storm recovery. The lock of the Model protects it.
 type storms map[checkKey]policy.Storm
 
 // applyTo copies the known storm state into a check that was read again. seenSince is when
@@ -75,29 +75,29 @@ type Files struct {
 	Budgets []policy.DisruptionBudget
 }
 
-// bookFiles is the Book as what replaces its Files.
-type bookFiles struct{ *Book }
+// PolicyFiles is the Model as what replaces its Files.
+type PolicyFiles struct{ *Model }
 
-// replace replaces the checks and budgets from files. A check of the same name keeps the
+// Replace replaces the checks and budgets from files. A check of the same name keeps the
 // state of its storm, on whatever line it stands now.
-func (b bookFiles) replace(f Files, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (c PolicyFiles) Replace(f Files, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	was := map[string]policy.Storm{}
-	for k, storm := range b.storms {
+	for k, storm := range c.storms {
 		if isFromFile(k.id) {
-			was[checkID(k.id)] = storm
-			delete(b.storms, k)
+			was[CheckID(k.id)] = storm
+			delete(c.storms, k)
 		}
 	}
 	checks := append([]policy.Check(nil), f.Checks...)
 	for i := range checks {
-		if storm, known := was[checkID(checks[i].ID())]; known {
+		if storm, known := was[CheckID(checks[i].ID())]; known {
 			checks[i].Storm = storm
-			b.storms[checkKey{checks[i].ID(), checks[i].UID}] = storm
+			c.storms[checkKey{checks[i].ID(), checks[i].UID}] = storm
 		}
 	}
-	b.ledger.SetFiles(now, checks, f.Budgets)
+	c.ledger.SetFiles(now, checks, f.Budgets)
 }
 
 func isFromFile(id policy.CheckID) bool { return id.Source != "" && id.Source != "cluster" }

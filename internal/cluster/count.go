@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"cmp"
@@ -16,50 +16,50 @@ import (
 // place in flight, its place in its zone, and its part in the history of its host. What another
 // remediator was asked counts as a run. // I11, I15
 
-// count fills in the facts about Nodes and runs. f.InFlightTotal is the number of slots
+// Count fills in the facts about Nodes and runs. f.InFlightTotal is the number of slots
 // taken. releasedAt is when a person last released the host; zero: never.
-func (b *Book) count(a candidate, uuid string, f *guard.Facts, releasedAt, now time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f.NodeWithSameUUID = b.ledger.NodeWithSameUUID(a.draft.Target.Node, uuid)
-	b.countAll(a, f, releasedAt, now)
+func (c *Model) Count(a Candidate, uuid string, f *guard.Facts, releasedAt, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.NodeWithSameUUID = c.ledger.NodeWithSameUUID(a.Draft.Target.Node, uuid)
+	c.countAll(a, f, releasedAt, now)
 }
 
 // countAll fills in the facts that reserve evaluates again. b.mu is held.
-func (b *Book) countAll(a candidate, f *guard.Facts, releasedAt, now time.Time) {
-	b.countNodes(a, f)
-	b.countRuns(a, f, releasedAt, now)
+func (c *Model) countAll(a Candidate, f *guard.Facts, releasedAt, now time.Time) {
+	c.countNodes(a, f)
+	c.countRuns(a, f, releasedAt, now)
 	if f.NeedsHost || f.AsksOther {
-		f.NextStart, f.StartsLastHour = b.runs.all().nextStart(b.opt.Limits.Guards().Bucket(), false, now)
+		f.NextStart, f.StartsLastHour = c.runs.all().nextStart(c.Options.Limits.Guards().Bucket(), false, now)
 	} else {
-		f.Deletion = b.runs.countDeletions(b.ledger, b.replacements, b.opt.Limits.Guards(), a, now)
+		f.Deletion = c.runs.countDeletions(c.ledger, c.replacements, c.Options.Limits.Guards(), a, now)
 	}
 }
 
 // countNodes fills in how many Nodes are down, in the cluster and in the zone. b.mu is held.
-func (b *Book) countNodes(a candidate, f *guard.Facts) {
-	key := zoneKey(a, b.opt.Limits)
-	zone, known := zoneOf(b.ledger, key, &a.draft)
-	f.Zone, f.ZoneUnknown = zone, !known && anyZone(b.ledger, b.opt.Rules.ZoneKey, key)
-	fleet := fleetOf(b.ledger, b.opt.Rules.ZoneKey, key, f.Zone)
+func (c *Model) countNodes(a Candidate, f *guard.Facts) {
+	key := zoneKey(a, c.Options.Limits)
+	zone, known := zoneOf(c.ledger, key, &a.Draft)
+	f.Zone, f.ZoneUnknown = zone, !known && anyZone(c.ledger, c.Options.Rules.ZoneKey, key)
+	fleet := fleetOf(c.ledger, c.Options.Rules.ZoneKey, key, f.Zone)
 	f.ClusterNodes, f.ClusterNotReady = fleet.Nodes, fleet.NotReady
 	f.ZoneNodes, f.ZoneNotReady = fleet.ZoneNodes, fleet.ZoneNotReady
-	if a.node == nil && a.draft.Target.Machine != "" && a.draft.Target.Node != "" && !anyMachineHasItsNode(b.ledger) {
+	if a.Node == nil && a.Draft.Target.Machine != "" && a.Draft.Target.Node != "" && !anyMachineHasItsNode(c.ledger) {
 		f.NodesMismatch = "no Machine's Node is among them"
 	}
 }
 
 // countRuns fills in the facts about runs. b.mu is held.
-func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time) {
-	all, zones := b.runs.all(), zoneCount{}
-	h := all.history(a, b.stableUntil[a.draft.Target.Node], releasedAt)
+func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time) {
+	all, zones := c.runs.all(), zoneCount{}
+	h := all.history(a, c.stableUntil[a.Draft.Target.Node], releasedAt)
 	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
 	for _, r := range all.each() {
-		if !r.Open() || r.ID == a.draft.ID { // the latter: a Waiting run that is due
+		if !r.Open() || r.ID == a.Draft.ID { // the latter: a Waiting run that is due
 			continue
 		}
 		asked, isAsked := all.asked[r.ID]
-		switch onHost := sameHost(r.Target, a.draft.Target); {
+		switch onHost := sameHost(r.Target, a.Draft.Target); {
 		case onHost && isAsked:
 			f.OpenRun = "the remediator of " + asked.Asks()
 		case onHost:
@@ -71,7 +71,7 @@ func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time)
 			f.InFlight++
 		}
 		if all.inZone(r) {
-			zones.add(zoneOf(b.ledger, zoneKey(a, b.opt.Limits), r))
+			zones.add(zoneOf(c.ledger, zoneKey(a, c.Options.Limits), r))
 		}
 	}
 	f.ZoneInFlight = zones.inFlight(f.Zone, f.ZoneUnknown)
@@ -83,7 +83,7 @@ func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time)
 // on the host does not count. A Waiting run that was admitted begins now: of two that are due, the second
 // must know of the first. // I11
 func (rs runs) startsOf(r *remediate.Run, deletion bool, now time.Time) (list []time.Time) {
-	if deletesOnly(r) != deletion || r.Step == remediate.Aborted && !deletion && !r.TouchedHost() {
+	if DeletesOnly(r) != deletion || r.Step == remediate.Aborted && !deletion && !r.TouchedHost() {
 		return nil
 	}
 	for _, s := range r.Starts() {
@@ -100,14 +100,14 @@ func (rs runs) isAdmitted(r *remediate.Run) bool {
 	return r.Step == remediate.Waiting && (rs.reserved[r.ID] || r.Retry != nil)
 }
 
-// deletesOnly says whether a run deletes its Machine and switches no power.
-func deletesOnly(r *remediate.Run) bool { return r.Strategy == remediate.DeleteMachine }
+// DeletesOnly says whether a run deletes its Machine and switches no power.
+func DeletesOnly(r *remediate.Run) bool { return r.Strategy == remediate.DeleteMachine }
 
 // inFlight says whether a run counts against the limits of power cycles in flight: from its
 // start until its Node has registered, or it is Waiting or Held or has ended. A Waiting run
 // counts again from the moment when it was admitted. // I11
 func (rs runs) inFlight(r *remediate.Run) bool {
-	return r.Open() && !deletesOnly(r) && (!r.Step.Idle() || rs.isAdmitted(r)) && r.Step != remediate.RestoreNode
+	return r.Open() && !DeletesOnly(r) && (!r.Step.Idle() || rs.isAdmitted(r)) && r.Step != remediate.RestoreNode
 }
 
 // inZone says whether a run counts against the limit of its zone: until its host is known to be on.
@@ -154,7 +154,7 @@ func zoneOf(l *policy.Ledger, key string, r *remediate.Run) (zone string, known 
 }
 
 // zoneKey is the label that holds the zone, for a candidate.
-func zoneKey(a candidate, limits *Limits) string { return cmp.Or(a.zoneKey, limits.Guards().ZoneKey) }
+func zoneKey(a Candidate, limits *Limits) string { return cmp.Or(a.zoneKey, limits.Guards().ZoneKey) }
 
 // zoneCount is how many runs are in flight by zone. Those in inAny may be in each of them. The breaker of
 // a zone counts only Nodes that exist: it is about a view that cannot be trusted, and a run has proven its
@@ -236,11 +236,11 @@ type history struct {
 // of the host. While a check goes through its escalation, the objects of its other templates do not count:
 // their number and their times are those that the author of the check chose, each comes once, and a
 // default of three a day would end an escalation of four. Afterwards all of them count. rs has others. // I15
-func (rs runs) history(a candidate, stableUntil, releasedAt time.Time) history {
+func (rs runs) history(a Candidate, stableUntil, releasedAt time.Time) history {
 	h := history{releasedAt: releasedAt, stableUntil: stableUntil}
 	passed := rs.stepsOfEscalation(a)
 	for id, r := range rs.each() {
-		if r.Strategy == remediate.PowerCycle && r.TouchedHost() && sameHost(r.Target, a.draft.Target) && !passed[id] {
+		if r.Strategy == remediate.PowerCycle && r.TouchedHost() && sameHost(r.Target, a.Draft.Target) && !passed[id] {
 			h.powerCycles = append(h.powerCycles, *r)
 		}
 	}
@@ -250,17 +250,17 @@ func (rs runs) history(a candidate, stableUntil, releasedAt time.Time) history {
 
 // stepsOfEscalation are the objects that the escalation of a candidate's check has made from its other
 // templates, by the IDs that they have as runs.
-func (rs runs) stepsOfEscalation(a candidate) map[string]bool {
+func (rs runs) stepsOfEscalation(a Candidate) map[string]bool {
 	passed := map[string]bool{}
-	if a.check == nil || a.template == nil || len(a.check.Escalation) == 0 {
+	if a.Check == nil || a.Template == nil || len(a.Check.Escalation) == 0 {
 		return passed
 	}
 	for _, r := range rs.asked {
-		if !r.Ended.IsZero() || r.Check != a.check.Mark() || !r.Target.Overlaps(a.draft.Target) {
+		if !r.Ended.IsZero() || r.Check != a.Check.Mark() || !r.Target.Overlaps(a.Draft.Target) {
 			continue
 		}
 		for i, o := range r.Objects {
-			if !o.Gone.IsZero() && !o.IsFrom(*a.template) {
+			if !o.Gone.IsZero() && !o.IsFrom(*a.Template) {
 				passed[asRun(&r, i).ID] = true
 			}
 		}
@@ -306,7 +306,7 @@ func (h history) failedInARow() (n int) {
 }
 
 // stableUntil is, by Node, when the last period of at least healthyReset of Ready ended. The
-// lock of the Book protects it.
+// lock of the Model protects it.
 type stableUntil map[string]time.Time
 
 // recordTransitions records the Nodes that become not Ready after such a period. Call it
@@ -321,17 +321,17 @@ func (s stableUntil) recordTransitions(l *policy.Ledger, now time.Time, changes 
 		if before == nil || !before.Ready() {
 			continue
 		}
-		_, from := readyCondition(before)
-		_, until := readyCondition(n)
+		_, from := ReadyCondition(before)
+		_, until := ReadyCondition(n)
 		if !from.IsZero() && until.Sub(from) >= healthyReset && !until.After(now) {
 			s[n.Name] = until
 		}
 	}
 }
 
-// readyCondition returns the status of a Node's Ready condition, and since when it has that
+// ReadyCondition returns the status of a Node's Ready condition, and since when it has that
 // status; zero: unknown.
-func readyCondition(n *policy.Node) (status string, at time.Time) {
+func ReadyCondition(n *policy.Node) (status string, at time.Time) {
 	for _, c := range n.Conditions {
 		if c.Type == "Ready" {
 			return c.Status, c.LastTransition

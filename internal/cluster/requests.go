@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"slices"
@@ -10,39 +10,39 @@ import (
 	"github.com/fenced/fenced/internal/request"
 )
 
-// requestBook is the part of a Book about requests.
-type requestBook struct{ *Book }
+// Requests is the part of a Model about requests.
+type Requests struct{ *Model }
 
-// asked is one remediation request, with its newest run, or the open run on its target, or the
+// RequestWithRun is one remediation request, with its newest run, or the open run on its target, or the
 // newest that has carried it out; nil if there is none.
-type asked struct {
+type RequestWithRun struct {
 	policy.Requested
-	run *remediate.Run
+	Run *remediate.Run
 	// holderLost: this instance leads, so it knows every run in the state, and not what the one for which the
 	// finalizer was set has done.
-	holderLost bool
+	HolderLost bool
 	// runOver: run began for a request that asks for nothing any more, or is gone.
-	runOver bool
+	RunOver bool
 }
 
-// requested lists the remediation requests that fenced carries out.
-func (b requestBook) requested(now time.Time) []asked {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	requests := b.ledger.Requested(b.opt.AnnotatedMachines, now)
+// Requested lists the remediation requests that fenced carries out.
+func (c Requests) Requested(now time.Time) []RequestWithRun {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	requests := c.ledger.Requested(c.Options.AnnotatedMachines, now)
 	if len(requests) == 0 {
 		return nil
 	}
-	index := b.runs.ofRequests(now)
-	list := make([]asked, len(requests))
+	index := c.runs.ofRequests(now)
+	list := make([]RequestWithRun, len(requests))
 	asking := map[string]bool{}
 	for _, q := range requests {
 		asking[requestKey(q.Request.Kind, q.Request.UID)] = !request.IsOver(q.Request)
 	}
 	for i, q := range requests {
-		lost := b.runs.lacksHolder(q.Request.Power, index.own[requestKey(q.Request.Kind, q.Request.UID)])
+		lost := c.runs.lacksHolder(q.Request.Power, index.own[requestKey(q.Request.Kind, q.Request.UID)])
 		r := index.of(&requests[i], lost)
-		list[i] = asked{Requested: q, run: r, runOver: r != nil && r.Request != nil && !asking[requestKey(r.Request.Kind, r.Request.UID)], holderLost: b.leads && lost}
+		list[i] = RequestWithRun{Requested: q, Run: r, RunOver: r != nil && r.Request != nil && !asking[requestKey(r.Request.Kind, r.Request.UID)], HolderLost: c.leads && lost}
 	}
 	return list
 }
@@ -53,24 +53,24 @@ func isRunOf(r remediate.Run, q *policy.Request) bool {
 	return r.Request != nil && r.Request.Kind == q.Kind && r.Request.UID == q.UID
 }
 
-func refOf(q *policy.Request) remediate.Request {
+func RefOf(q *policy.Request) remediate.Request {
 	return remediate.Request{Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, UID: q.UID, OnManagementAPI: q.OnManagementAPI}
 }
 
-// isCarriedOut says whether a run has carried the request out, also if it was not told yet. One
+// IsCarriedOut says whether a run has carried the request out, also if it was not told yet. One
 // object is carried out once; an annotation is a new request each time that it is set. // I4
-func (q *asked) isCarriedOut() bool {
-	return q.Request.Kind != policy.MachineRequestKind && request.IsDone(q.run)
+func (q *RequestWithRun) IsCarriedOut() bool {
+	return q.Request.Kind != policy.MachineRequestKind && request.IsDone(q.Run)
 }
 
-// hasOpenRun says whether a run is open on the target. The request is told about that one.
-func (q *asked) hasOpenRun() bool { return q.run != nil && q.run.Open() }
+// HasOpenRun says whether a run is open on the target. The request is told about that one.
+func (q *RequestWithRun) HasOpenRun() bool { return q.Run != nil && q.Run.Open() }
 
-// makerOf is the check that made a request; nil if no check of the cluster did.
-func (b requestBook) makerOf(q *policy.Request) *policy.Check {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ledger.MakerOf(q)
+// MakerOf is the check that made a request; nil if no check of the cluster did.
+func (c Requests) MakerOf(q *policy.Request) *policy.Check {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledger.MakerOf(q)
 }
 
 // isFor says whether the target of a request is that of a run.
@@ -85,12 +85,12 @@ func mayNotAsk(t *policy.TargetReport) bool {
 	})
 }
 
-// notFor says why a request that was just read is not, or not any more, for the target of its run:
+// NotFor says why a request that was just read is not, or not any more, for the target of its run:
 // somebody may have edited its owners or its annotation. // I2, I4
-func (b requestBook) notFor(q *policy.Request, r remediate.Run, now time.Time) string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch t := b.ledger.RequestTarget(q, now); {
+func (c Requests) NotFor(q *policy.Request, r remediate.Run, now time.Time) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch t := c.ledger.RequestTarget(q, now); {
 	case !isFor(&t, r):
 		return "the request is for another target now"
 	case mayNotAsk(&t):
@@ -99,10 +99,10 @@ func (b requestBook) notFor(q *policy.Request, r remediate.Run, now time.Time) s
 	return ""
 }
 
-// requestedAnew says whether another request that may ask for the target of a run does: the check
+// RequestedAnew says whether another request that may ask for the target of a run does: the check
 // has deleted the first one, and has made a new one meanwhile.
-func (b requestBook) requestedAnew(r remediate.Run, now time.Time) bool {
-	return slices.ContainsFunc(b.requested(now), func(q asked) bool {
+func (c Requests) RequestedAnew(r remediate.Run, now time.Time) bool {
+	return slices.ContainsFunc(c.Requested(now), func(q RequestWithRun) bool {
 		t := &q.Target
 		return isFor(t, r) && q.Request.UID != r.Request.UID && t.Action != policy.None && !mayNotAsk(t)
 	})
@@ -131,7 +131,7 @@ type requestRuns struct {
 	seenEnd map[string]bool             // see runs
 }
 
-// ofRequests indexes the runs in one pass. The lock of the Book is held.
+// ofRequests indexes the runs in one pass. The lock of the Model is held.
 func (rs runs) ofRequests(now time.Time) requestRuns {
 	x := requestRuns{now: now, open: map[string]*remediate.Run{}, done: map[string][]*remediate.Run{}, own: map[string]*remediate.Run{}, seenEnd: rs.seenEnd}
 	for _, r := range rs.byID {

@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"cmp"
@@ -19,46 +19,46 @@ import (
 // now: other runs have begun, and its limit, a budget or another check may forbid it. A Waiting run is
 // evaluated as if it did not exist. A later attempt is justified by the one before, and only the limit of its
 // check must allow it. What a person ordered needs nobody else. b.mu is held. // I4, I11
-func (b *Book) askGates(a candidate, now time.Time) []reason.Gate {
-	r := a.draft
-	if r.Manual != nil || a.check == nil && !a.ownRetry {
+func (c *Model) askGates(a Candidate, now time.Time) []reason.Gate {
+	r := a.Draft
+	if r.Manual != nil || a.Check == nil && !a.ownRetry {
 		return nil
 	}
-	b.applyOpenRuns(now)
+	c.applyOpenRuns(now)
 	switch {
 	case !a.ownRetry:
 	case r.Attempt > 1 || !r.Isolated.IsZero():
-		return limitGates(b.ledger, r)
+		return limitGates(c.ledger, r)
 	default:
-		open := b.runs.openTargets()
-		b.ledger.SetRuns(now, slices.DeleteFunc(slices.Clone(open), func(o policy.OpenRun) bool { return o.ID == r.ID }))
-		defer func() { b.ledger.SetRuns(now, open) }()
+		open := c.runs.openTargets()
+		c.ledger.SetRuns(now, slices.DeleteFunc(slices.Clone(open), func(o policy.OpenRun) bool { return o.ID == r.ID }))
+		defer func() { c.ledger.SetRuns(now, open) }()
 	}
 	if r.Request != nil {
-		return requestGates(b.ledger, b.opt.AnnotatedMachines, r, now)
+		return requestGates(c.ledger, c.Options.AnnotatedMachines, r, now)
 	}
-	return checkGates(b.ledger, a, now)
+	return checkGates(c.ledger, a, now)
 }
 
 // checkGates returns a failing gate if the check of a candidate, as it is now, does not ask for its action.
-func checkGates(l *policy.Ledger, a candidate, now time.Time) []reason.Gate {
-	check, _ := checkOf(l, a.draft)
+func checkGates(l *policy.Ledger, a Candidate, now time.Time) []reason.Gate {
+	check, _ := checkOf(l, a.Draft)
 	if check == nil {
-		return notAsked(a.draft, reason.NotUnhealthy, "the check is gone")
+		return notAsked(a.Draft, reason.NotUnhealthy, "the check is gone")
 	}
 	code := reason.NotUnhealthy
-	targets := l.ActingOn(check.ID(), subjectOf(a.draft.Target), now)
+	targets := l.ActingOn(check.ID(), SubjectOf(a.Draft.Target), now)
 	for i := range targets {
 		t := &targets[i]
 		switch {
 		case !a.isTarget(t):
-		case a.isAskedFor(check, t):
+		case a.IsAskedFor(check, t):
 			return nil
 		case len(t.Refusals) > 0:
 			code = t.Refusals[0]
 		}
 	}
-	return notAsked(a.draft, code, "the check does not ask for this action now")
+	return notAsked(a.Draft, code, "the check does not ask for this action now")
 }
 
 // limitGates returns the limit of the check of a run, which counts the target of the run. A limit that is not
@@ -101,35 +101,35 @@ func notAsked(r remediate.Run, code reason.Code, value string) []reason.Gate {
 // isTarget says whether a target of a check is that of a candidate: the same Node, and the same Machine. A
 // Machine that has claimed the Node since makes another target of it for a new run; a Waiting run begins, finds
 // that by its fresh look, and ends.
-func (a *candidate) isTarget(t *policy.TargetReport) bool {
-	of := &a.draft.Target
+func (a *Candidate) isTarget(t *policy.TargetReport) bool {
+	of := &a.Draft.Target
 	if of.Machine == "" {
 		return t.Node == of.Node && (t.Machine == "" || a.ownRetry)
 	}
 	return t.Node == of.Node && t.Machine == of.MachineKey() && t.MachineUID == of.MachineUID
 }
 
-// isAskedFor says whether a check asks for the action of a candidate on a target: one that fenced carries out, or
+// IsAskedFor says whether a check asks for the action of a candidate on a target: one that fenced carries out, or
 // that another remediator is asked to do, by an object from the same template.
-func (a *candidate) isAskedFor(check *policy.Check, t *policy.TargetReport) bool {
-	if a.asksOther {
-		return a.isSameAction(check, t) && t.Acts()
+func (a *Candidate) IsAskedFor(check *policy.Check, t *policy.TargetReport) bool {
+	if a.AsksOther {
+		return a.IsSameAction(check, t) && t.Acts()
 	}
-	return a.isSameAction(check, t) && isActionable(check, t)
+	return a.IsSameAction(check, t) && IsActionable(check, t)
 }
 
-// isSameAction says the same, whether anything refuses the action or not.
-func (a *candidate) isSameAction(check *policy.Check, t *policy.TargetReport) bool {
-	if a.asksOther {
-		return check.HandsOver(t) && *cmp.Or(t.Template, check.Template) == *a.template
+// IsSameAction says the same, whether anything refuses the action or not.
+func (a *Candidate) IsSameAction(check *policy.Check, t *policy.TargetReport) bool {
+	if a.AsksOther {
+		return check.HandsOver(t) && *cmp.Or(t.Template, check.Template) == *a.Template
 	}
-	return strategyOf(check, t) == a.draft.Strategy
+	return strategyOf(check, t) == a.Draft.Strategy
 }
 
-// isActionable says whether the check asks for an action that fenced carries out. A request
+// IsActionable says whether the check asks for an action that fenced carries out. A request
 // that the in-cluster controller has already written on the Machine does not prevent a power
 // cycle: fenced carries out that request.
-func isActionable(check *policy.Check, t *policy.TargetReport) bool {
+func IsActionable(check *policy.Check, t *policy.TargetReport) bool {
 	if strategyOf(check, t) == "" {
 		return false
 	}
@@ -149,58 +149,58 @@ func checkOf(l *policy.Ledger, r remediate.Run) (*policy.Check, policy.CheckRepo
 		switch {
 		case check == nil:
 		case r.CheckID == "" && check.APIVersion == policy.OpenShiftMachineAPI && check.Key() == r.Check,
-			r.CheckID != "" && checkID(check.ID()) == r.CheckID:
+			r.CheckID != "" && CheckID(check.ID()) == r.CheckID:
 			return check, counters
 		}
 	}
 	return nil, policy.CheckReport{}
 }
 
-// evaluation is what policy needs to evaluate the target of one run again: the check as it
+// Evaluation is what policy needs to evaluate the target of one run again: the check as it
 // is now, and its surroundings.
-type evaluation struct {
-	check      *policy.Check // nil: it is gone
-	context    policy.CheckContext
-	requests   []*policy.Request
-	doubt      policy.Doubt // why the fresh Machine and Node may not belong together
-	notOwned   policy.NotOwned
-	newMachine string // the Machine that has claimed the Node since; "" if the run has a Machine
+type Evaluation struct {
+	Check      *policy.Check // nil: it is gone
+	Context    policy.CheckContext
+	Requests   []*policy.Request
+	Doubt      policy.Doubt // why the fresh Machine and Node may not belong together
+	NotOwned   policy.NotOwned
+	NewMachine string // the Machine that has claimed the Node since; "" if the run has a Machine
 }
 
-// evaluationOf finds the run's check and what it needs to evaluate the fresh Machine m and
+// EvaluationOf finds the run's check and what it needs to evaluate the fresh Machine m and
 // Node n, each of which may be nil. ok is false before the view is complete: after a start
 // the ledger knows only the checks from files.
-func (b *Book) evaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) (j evaluation, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.complete {
-		return evaluation{}, false
+func (c *Model) EvaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) (j Evaluation, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.complete {
+		return Evaluation{}, false
 	}
-	j.doubt, j.notOwned = b.ledger.Doubt(m, n), b.ledger.NotOwned(m, n)
-	if m := b.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
-		j.newMachine = m.Key()
+	j.Doubt, j.NotOwned = c.ledger.Doubt(m, n), c.ledger.NotOwned(m, n)
+	if m := c.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
+		j.NewMachine = m.Key()
 	}
-	if check, _ := checkOf(b.ledger, r); check != nil {
+	if check, _ := checkOf(c.ledger, r); check != nil {
 		name := r.Target.Machine // the name of a target in the check
 		if check.SelectsNodes {
 			name = r.Target.Node
 		}
-		j.check, j.context, j.requests = check, b.ledger.CheckContext(check), b.ledger.Requests(name, m, n)
+		j.Check, j.Context, j.Requests = check, c.ledger.CheckContext(check), c.ledger.Requests(name, m, n)
 	}
 	return j, true
 }
 
-// checkBook is the part of a Book about the checks of open runs.
-type checkBook struct{ *Book }
+// Checks is the part of a Model about the checks of open runs.
+type Checks struct{ *Model }
 
-// withdrawn answers for a run of a check.
-func (b checkBook) withdrawn(r remediate.Run) (remediate.Answer, string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.complete {
+// Withdrawn answers for a run of a check.
+func (c Checks) Withdrawn(r remediate.Run) (remediate.Answer, string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.complete {
 		return remediate.CannotTell, ""
 	}
-	switch check, counters := checkOf(b.ledger, r); {
+	switch check, counters := checkOf(c.ledger, r); {
 	case check == nil:
 		return remediate.Yes, "the check is gone"
 	case counters.State == policy.StateInvalid: // it may only be unreadable for now

@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 )
 
 // runs holds the runs of one cluster, including ended ones, and what other remediators were asked.
-// The lock of the Book protects it. A run in it never changes: another one takes its place. So a
+// The lock of the Model protects it. A run in it never changes: another one takes its place. So a
 // pointer to it may be kept, and thousands of runs are passed over without a copy of each.
 type runs struct {
 	byID map[string]*remediate.Run
@@ -122,15 +122,15 @@ func (rs runs) anyOpen() bool {
 // openOn returns the open run on a Node, or on the Machine "namespace/name".
 func (rs runs) openOn(node string) (remediate.Run, bool) {
 	for _, r := range rs.byID {
-		if r.Open() && isOn(r, node) {
+		if r.Open() && IsOn(r, node) {
 			return *r, true
 		}
 	}
 	return remediate.Run{}, false
 }
 
-// isUnsaved says whether a run is only reserved: its start may fail yet.
-func isUnsaved(r remediate.Run) bool { return r.Version == 0 }
+// IsUnsaved says whether a run is only reserved: its start may fail yet.
+func IsUnsaved(r remediate.Run) bool { return r.Version == 0 }
 
 // openOnHost says whether a run is open on the host of a target.
 func (rs runs) openOnHost(t remediate.Target) bool {

@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"testing"
@@ -13,12 +13,12 @@ import (
 // The ledger gets the open runs anew when one opens, ends or gets another target, and not at each
 // save.
 func TestOnlySavesThatMatterReachTheLedger(t *testing.T) {
-	b := NewBook(BookOptions{Name: "c"}, time.Now())
+	b := New(Options{Name: "c"}, time.Now())
 	r := remediate.Run{ID: "1", Step: remediate.PowerOff, Target: remediate.Target{Cluster: "c", Node: "n", Namespace: "ns", Machine: "m"}}
 	put := func(change func(*remediate.Run)) bool {
 		b.runsChanged = false
 		change(&r)
-		b.put(r)
+		b.Put(r)
 		return b.runsChanged
 	}
 	assert.True(t, put(func(*remediate.Run) {}), "it opens")
@@ -30,7 +30,7 @@ func TestOnlySavesThatMatterReachTheLedger(t *testing.T) {
 	assert.False(t, put(func(r *remediate.Run) { r.Version++ }))
 
 	b.runsChanged = true // by another run
-	b.put(r)
+	b.Put(r)
 	assert.True(t, b.runsChanged)
 }
 

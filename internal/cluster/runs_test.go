@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"testing"
@@ -42,7 +42,7 @@ func TestNodeThatNeverWasIsNotCountedWhenHandedOver(t *testing.T) {
 	a.check.MaxUnhealthy = new(intstr.FromInt32(1))
 	a.put()
 	a.node("n", "Unknown")
-	a.b.begin([]escalate.Record{ghost("1"), ghost("2"), ghost("3")})
+	a.b.Begin([]escalate.Record{ghost("1"), ghost("2"), ghost("3")})
 	assert.Equal(t, policy.OpenRun{ID: "of the remediator of Reboot /1 of record 1", Machine: "tenant/1", MachineAPI: policy.OpenShiftMachineAPI}, a.b.runs.openTargets()[0])
 	a.candidate(t, "n")
 	counted := a.b.ledger.Counters()
@@ -57,7 +57,7 @@ func TestNodeThatNeverWasIsNotCountedWhenHandedOver(t *testing.T) {
 	} {
 		r := ghost("1")
 		change(&r)
-		a.b.begin([]escalate.Record{r})
+		a.b.Begin([]escalate.Record{r})
 		assert.Equal(t, "ghost-1", a.b.runs.openTargets()[0].Node, name)
 	}
 }

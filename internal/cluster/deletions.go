@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"maps"
@@ -20,14 +20,14 @@ const createdSlack = 10 * time.Second
 const deletionSeen = time.Minute
 
 // countDeletions returns the facts for a run that deletes a Machine.
-func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard.Limits, a candidate, now time.Time) (d guard.DeletionFact) {
+func (rs runs) countDeletions(l *policy.Ledger, known replacements, limits guard.Limits, a Candidate, now time.Time) (d guard.DeletionFact) {
 	d.Next, d.LastHour = rs.nextStart(limits.DeletionBucket(), true, now)
 	for _, r := range rs.byID {
-		if isOfCheck(r, &a.draft) && (deletesOnly(r) && r.Step == remediate.Reprovision || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
+		if isOfCheck(r, &a.Draft) && (DeletesOnly(r) && r.Step == remediate.Reprovision || isWithin(r, limits.DeletionTimeout, now) && isDisappearing(l, r, now)) {
 			d.InProgress++
 		}
 	}
-	if o := a.draft.Origin; o != nil && o.Controller != "" {
+	if o := a.Draft.Origin; o != nil && o.Controller != "" {
 		s := rs.deletionsOf(o.Controller, known.lastGood[o.Controller])
 		d.Last, d.FailedReplacements = s.last, s.failed
 		if o.NeverReady && s.replaces(*o) {
@@ -119,7 +119,7 @@ func (s deletions) replaces(o remediate.Origin) bool {
 }
 
 // replacements holds which Machines were never Ready, as far as this daemon saw since its
-// start. A Machine that was not Ready at the start counts as such. The lock of the Book
+// start. A Machine that was not Ready at the start counts as such. The lock of the Model
 // protects it.
 type replacements struct {
 	neverReady map[string]bool // by UID of the Machine
@@ -171,7 +171,7 @@ func (s replacements) setReady(m *policy.Machine, n *policy.Node) {
 	if m == nil || !s.neverReady[m.UID] {
 		return // it is unknown, or was recorded before
 	}
-	if _, at := readyCondition(n); !at.IsZero() && at.Before(m.Created.Add(-createdSlack)) {
+	if _, at := ReadyCondition(n); !at.IsZero() && at.Before(m.Created.Add(-createdSlack)) {
 		return
 	}
 	delete(s.neverReady, m.UID)

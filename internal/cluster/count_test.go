@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func (a *asking) end(r escalate.Record, timedOut bool) escalate.Record {
 	if o.Gone = a.now; timedOut {
 		o.TimedOut = a.now
 	}
-	a.b.put(r)
+	a.b.Put(r)
 	return r
 }
 
@@ -52,8 +52,8 @@ func TestEachObjectCountsInTheRates(t *testing.T) {
 			}
 			_, err := a.reserve(a.candidate(t, "n"), reboot)
 			assert.Equal(t, c.code, refusedFor(t, err))
-			require.Len(t, a.b.records(), 1)
-			assert.Len(t, a.b.records()[0].Objects, c.made)
+			require.Len(t, a.b.Records(), 1)
+			assert.Len(t, a.b.Records()[0].Objects, c.made)
 		})
 	}
 }
@@ -83,12 +83,12 @@ func TestEscalationInTheLimitOfADay(t *testing.T) {
 	require.Len(t, r.Objects, 2)
 
 	c := a.candidate(t, "n")
-	c.draft.ID, c.draft.Step, c.draft.Started = "run", remediate.PowerOff, a.now
-	require.NoError(t, a.b.Book.reserve(c, c.draft, 0, time.Time{}, a.now), "fenced is the last")
-	a.b.Book.drop("run")
+	c.Draft.ID, c.Draft.Step, c.Draft.Started = "run", remediate.PowerOff, a.now
+	require.NoError(t, a.b.Model.Reserve(c, c.Draft, 0, time.Time{}, a.now), "fenced is the last")
+	a.b.Model.Drop("run")
 
 	r.Ended = a.now
-	a.b.put(r)
+	a.b.Put(r)
 	_, err = a.reserve(a.candidate(t, "n"), reboot)
 	assert.Equal(t, reason.PowerInterval, refusedFor(t, err))
 	a.now = a.now.Add(10 * time.Hour)
@@ -115,9 +115,9 @@ func TestOnlyARecoveryIsASuccess(t *testing.T) {
 				r = a.end(r, c.timedOut)
 			}
 			r.Ended, r.Recovered = a.now, c.recovered
-			a.b.put(r)
+			a.b.Put(r)
 			f := guard.Facts{AsksOther: true}
-			a.b.count(a.candidate(t, "n"), "", &f, time.Time{}, a.now)
+			a.b.Count(a.candidate(t, "n"), "", &f, time.Time{}, a.now)
 			assert.Equal(t, c.failed, f.FailedRunsInARow)
 			assert.Equal(t, 3, f.RunsLastDay)
 		})
@@ -139,13 +139,13 @@ func TestIdleRecordHasNoPlace(t *testing.T) {
 	_, err = a.reserve(second, reboot)
 	assert.Equal(t, reason.InFlightLimit, refusedFor(t, err))
 	r.Version = 1
-	a.b.put(r)
-	a.b.reserved(r.ID)
+	a.b.Put(r)
+	a.b.Reserved(r.ID)
 	lacking, needless := a.b.SlotMismatches(map[string]bool{})
 	assert.Equal(t, [][]string{{r.ID}, nil}, [][]string{lacking, needless}, "it has a slot over all clusters")
 
 	r.Idle = a.now
-	a.b.put(r)
+	a.b.Put(r)
 	lacking, needless = a.b.SlotMismatches(map[string]bool{r.ID: true})
 	assert.Equal(t, [][]string{nil, {r.ID}}, [][]string{lacking, needless})
 	_, err = a.reserve(second, reboot)
@@ -164,20 +164,20 @@ func TestReservedTakesItsSlotItself(t *testing.T) {
 	require.NoError(t, err)
 	r.Version = 1
 	r = a.end(r, false)
-	a.b.reserved(r.ID)
+	a.b.Reserved(r.ID)
 	_, err = a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
 	run := remediate.Run{ID: "due", Version: 1, Attempt: 1, Step: remediate.Waiting, Manual: &remediate.Order{}, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "due"}}
-	a.b.Book.put(run)
-	due := waitingRuns{a.b.Book}
-	require.NoError(t, due.reserve(due.candidate(run), 0, time.Time{}, a.now))
+	a.b.Model.Put(run)
+	due := WaitingRuns{a.b.Model}
+	require.NoError(t, due.Reserve(due.Candidate(run), 0, time.Time{}, a.now))
 	lacking, _ := a.b.SlotMismatches(map[string]bool{})
 	assert.Empty(t, lacking)
 
 	run.Retry = &remediate.Order{}
-	a.b.Book.put(run)
-	a.b.reserved(r.ID)
-	due.end(run.ID)
+	a.b.Model.Put(run)
+	a.b.Reserved(r.ID)
+	due.End(run.ID)
 	lacking, _ = a.b.SlotMismatches(map[string]bool{})
 	assert.ElementsMatch(t, []string{r.ID, run.ID}, lacking)
 }
@@ -186,7 +186,7 @@ func TestReservedTakesItsSlotItself(t *testing.T) {
 func TestRecordCopiesNoRuns(t *testing.T) {
 	a := newAsking(manyLimits())
 	a.node("n", "Unknown")
-	a.b.Book.put(remediate.Run{ID: "1", Step: remediate.Done, Target: remediate.Target{Cluster: "c", Node: "m"}})
+	a.b.Model.Put(remediate.Run{ID: "1", Step: remediate.Done, Target: remediate.Target{Cluster: "c", Node: "m"}})
 	r, err := a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
 	all := a.b.runs.all()
@@ -206,11 +206,11 @@ func TestZoneOfARecordAfterARestart(t *testing.T) {
 	r, err := a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
 	again := newAsking(manyLimits())
-	again.b.begin([]escalate.Record{r})
+	again.b.Begin([]escalate.Record{r})
 	for zone, want := range map[string]int{"z": 1, "y": 0} {
 		n := again.node("other", "Unknown", func(n *policy.Node) { n.Labels = map[string]string{"zone": zone} })
 		f := guard.Facts{AsksOther: true}
-		again.b.count(candidate{node: n, draft: remediate.Run{Target: remediate.Target{Node: "other"}}}, "", &f, time.Time{}, again.now)
+		again.b.Count(Candidate{Node: n, Draft: remediate.Run{Target: remediate.Target{Node: "other"}}}, "", &f, time.Time{}, again.now)
 		assert.Equal(t, want, f.ZoneInFlight, zone)
 	}
 }
@@ -283,24 +283,24 @@ func TestZoneOfAMachineWhoseNodeIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := manyLimits()
 			l.MaxInFlightPerZone = 1
-			b := NewBook(BookOptions{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, time.Now())
+			b := New(Options{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, time.Now())
 			b.complete = true
 			m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "1", NodeName: "n-1"}
-			b.ledger.Apply(b.started, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: m.Name}, Value: m})
+			b.ledger.Apply(b.Started, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: m.Name}, Value: m})
 			for name, zone := range map[string]string{"n-8": "a", "n-9": "b"} {
 				n := &policy.Node{Name: name, UID: name}
 				if c.zones {
 					n.Labels = map[string]string{"zone": zone}
 				}
-				b.ledger.Apply(b.started, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
+				b.ledger.Apply(b.Started, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
 			}
 			for _, r := range c.records {
-				b.put(r)
+				b.Put(r)
 			}
-			a, err := b.candidateForOrder(order.Order{Machine: "ns/m-1"})
+			a, err := b.CandidateForOrder(order.Order{Machine: "ns/m-1"})
 			require.NoError(t, err)
 			f := guard.Facts{NeedsHost: true}
-			b.count(a, "", &f, time.Time{}, time.Now())
+			b.Count(a, "", &f, time.Time{}, time.Now())
 			gate := reason.Gate{Pass: true} // there is none without zones
 			for _, g := range guard.StartGates(l, f, time.Now()) {
 				if g.Name == "zoneInFlight" {
@@ -309,7 +309,7 @@ func TestZoneOfAMachineWhoseNodeIsGone(t *testing.T) {
 			}
 			assert.Equal(t, c.value, gate.Value)
 			assert.Equal(t, c.refused, !gate.Pass)
-			assert.Equal(t, a.draft.NodeLabels["zone"] == "a", f.Zone == "a", "the record of the run has it")
+			assert.Equal(t, a.Draft.NodeLabels["zone"] == "a", f.Zone == "a", "the record of the run has it")
 		})
 	}
 }
@@ -320,27 +320,27 @@ func TestAdmittedRunTakesItsStart(t *testing.T) {
 	l := manyLimits()
 	l.MaxInFlight, l.StartsPerHour = 3, 3
 	a := newAsking(l)
-	due := waitingRuns{a.b.Book}
+	due := WaitingRuns{a.b.Model}
 	for _, id := range []string{"r-1", "r-2"} {
 		a.node(id, "Unknown")
-		a.b.Book.put(remediate.Run{ID: id, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Manual: &remediate.Order{}, Strategy: remediate.PowerCycle, Attempt: 1, Started: a.now.Add(-time.Minute),
+		a.b.Model.Put(remediate.Run{ID: id, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Manual: &remediate.Order{}, Strategy: remediate.PowerCycle, Attempt: 1, Started: a.now.Add(-time.Minute),
 			Target: remediate.Target{Cluster: "c", Node: id}})
 	}
 	begin := func(id string) error {
 		r, _ := a.b.Run(id)
-		return due.reserve(due.candidate(r), 0, time.Time{}, a.now)
+		return due.Reserve(due.Candidate(r), 0, time.Time{}, a.now)
 	}
 	require.NoError(t, begin("r-1"))
 	assert.Equal(t, reason.StartRate, refusedFor(t, begin("r-2")))
 
 	r, _ := a.b.Run("r-1") // the order is on record, and not carried out yet
 	r.Retry = &remediate.Order{Actor: remediate.SelfActor}
-	a.b.Book.put(r)
-	due.end("r-1")
+	a.b.Model.Put(r)
+	due.End("r-1")
 	assert.Equal(t, reason.StartRate, refusedFor(t, begin("r-2")))
 
 	r.Retry = nil // it was dropped, because the run was not due any more
-	a.b.Book.put(r)
+	a.b.Model.Put(r)
 	require.NoError(t, begin("r-2"))
 }
 
@@ -369,7 +369,7 @@ func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
 		{"another machine has its name", 2, "u-2", map[string]string{key: "b"}, true, "b", true, false},
 		{"created again with its label", 2, "u-2", map[string]string{key: "b"}, false, "b", false, true},
 	} {
-		b := NewBook(BookOptions{Name: "c"}, time.Now())
+		b := New(Options{Name: "c"}, time.Now())
 		n := &policy.Node{Name: "n-1", UID: c.uid, Labels: c.node, BootID: c.boot}
 		b.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
 		r.Attempt, r.Target.NodeUID = c.attempt, c.uid
@@ -392,26 +392,26 @@ func TestHostCountsUnderEachOfItsNames(t *testing.T) {
 	r := remediate.Run{ID: "r-1", Version: 1, Step: remediate.PowerOff, Strategy: remediate.PowerCycle, Attempt: 1, Intervened: true, Started: a.now.Add(-time.Hour),
 		Target: remediate.Target{Cluster: "c", Node: "old", SystemUUID: "00112233-4455-6677-8899-aabbccddeeff"}}
 	draft := remediate.Run{ID: "r-2", Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "new", SystemUUID: node.SystemUUID}}
-	c := candidate{node: node, draft: draft}
+	c := Candidate{Node: node, Draft: draft}
 	count := func() guard.Facts {
 		f := guard.Facts{NeedsHost: true}
-		a.b.count(c, "", &f, time.Time{}, a.now)
+		a.b.Count(c, "", &f, time.Time{}, a.now)
 		return f
 	}
-	a.b.Book.put(r)
+	a.b.Model.Put(r)
 	assert.Equal(t, "r-1", count().OpenRun)
 	assert.False(t, a.b.Objects().Healthy(draft.Target))
-	assert.Equal(t, reason.UnderRemediation, refusedFor(t, a.b.Book.reserve(c, draft, 0, time.Time{}, a.now)))
+	assert.Equal(t, reason.UnderRemediation, refusedFor(t, a.b.Model.Reserve(c, draft, 0, time.Time{}, a.now)))
 
 	r.Step, r.Ended = remediate.Aborted, a.now.Add(-time.Minute)
-	a.b.Book.put(r)
+	a.b.Model.Put(r)
 	f := count()
 	assert.Empty(t, f.OpenRun)
 	assert.True(t, a.b.Objects().Healthy(draft.Target))
 	assert.Equal(t, []any{1, 1, r.Ended}, []any{f.RunsLastDay, f.FailedRunsInARow, f.LastRunEnded})
-	assert.Len(t, a.b.endedOn(draft.Target), 1)
+	assert.Len(t, a.b.EndedOn(draft.Target), 1)
 	other := c
-	other.draft.Target.SystemUUID = "44112233-4455-6677-8899-aabbccddeeff"
+	other.Draft.Target.SystemUUID = "44112233-4455-6677-8899-aabbccddeeff"
 	c = other
 	assert.Zero(t, count().RunsLastDay, "another host")
 }

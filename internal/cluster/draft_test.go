@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"testing"
@@ -46,18 +46,6 @@ func TestControlPlaneIsolation(t *testing.T) {
 	}
 }
 
-// If only the fresh objects show that the host is a control-plane host, its run gets the
-// isolation for such hosts. // I12
-func TestFreshControlPlaneRoleSetsTheIsolation(t *testing.T) {
-	d := Drafter{Isolation: remediate.IsolateDelete}
-	p := &probe{draft: remediate.Run{Isolation: remediate.IsolateDelete}, controlPlane: true}
-	r := p.complete(d, nil)
-	assert.True(t, r.ControlPlane)
-	assert.Equal(t, remediate.IsolateTaint, r.Isolation)
-	p.draft.Target.MachineAPI = policy.OpenShiftMachineAPI
-	assert.Equal(t, remediate.IsolateDelete, p.complete(d, nil).Isolation)
-}
-
 // A check sets deadlines and attempts for its own runs. The others come from the
 // configuration.
 func TestCheckSetsTheLimitsOfItsRuns(t *testing.T) {
@@ -95,24 +83,24 @@ func TestNextTemplateDecidesAboutTheMachine(t *testing.T) {
 
 // The limits of a run come from the configuration, the check and the target.
 func TestLimitsOfADraft(t *testing.T) {
-	draft := func(o BookOptions, target policy.TargetReport) remediate.Limits {
+	draft := func(o Options, target policy.TargetReport) remediate.Limits {
 		o.Draft.Limits = NewLimits(guard.Limits{}, remediate.Limits{ReadyTimeout: 10 * time.Minute})
-		a, ok := NewBook(o, time.Now()).candidateForCheck(&policy.Check{Strategy: policy.PowerCycleHosts}, &target)
+		a, ok := New(o, time.Now()).CandidateForCheck(&policy.Check{Strategy: policy.PowerCycleHosts}, &target)
 		assert.True(t, ok)
-		return a.draft.Limits
+		return a.Draft.Limits
 	}
-	assert.Equal(t, remediate.Limits{ReadyTimeout: 10 * time.Minute}, draft(BookOptions{}, policy.TargetReport{Node: "n", StartupTimeout: time.Minute}))
-	assert.Equal(t, 20*time.Minute, draft(BookOptions{}, policy.TargetReport{Node: "n", StartupTimeout: 20 * time.Minute}).ReadyTimeout, "the larger one")
-	assert.True(t, draft(BookOptions{Draft: Drafter{Reprovision: true}}, policy.TargetReport{Node: "n"}).Reprovision)
-	assert.True(t, draft(BookOptions{}, policy.TargetReport{Node: "n", Action: policy.MarkOwner}).ReplaceControlPlane, "its owner guards the quorum") // I14
-	assert.True(t, draft(BookOptions{Rules: policy.Rules{DeleteControlPlaneMachines: true}}, policy.TargetReport{Node: "n"}).ReplaceControlPlane)
-	assert.False(t, draft(BookOptions{}, policy.TargetReport{Node: "n", Action: policy.DeleteMachine}).ReplaceControlPlane)
+	assert.Equal(t, remediate.Limits{ReadyTimeout: 10 * time.Minute}, draft(Options{}, policy.TargetReport{Node: "n", StartupTimeout: time.Minute}))
+	assert.Equal(t, 20*time.Minute, draft(Options{}, policy.TargetReport{Node: "n", StartupTimeout: 20 * time.Minute}).ReadyTimeout, "the larger one")
+	assert.True(t, draft(Options{Draft: Drafter{Reprovision: true}}, policy.TargetReport{Node: "n"}).Reprovision)
+	assert.True(t, draft(Options{}, policy.TargetReport{Node: "n", Action: policy.MarkOwner}).ReplaceControlPlane, "its owner guards the quorum") // I14
+	assert.True(t, draft(Options{Rules: policy.Rules{DeleteControlPlaneMachines: true}}, policy.TargetReport{Node: "n"}).ReplaceControlPlane)
+	assert.False(t, draft(Options{}, policy.TargetReport{Node: "n", Action: policy.DeleteMachine}).ReplaceControlPlane)
 }
 
 // A request or a probe for the Machine of one API says nothing about the Machine of its name on another.
 func TestTargetsOfTwoAPIsAreTwo(t *testing.T) {
 	of := func(api string) string {
-		return targetKey(&policy.TargetReport{Machine: "prod/m", MachineAPIVersion: api})
+		return TargetKey(&policy.TargetReport{Machine: "prod/m", MachineAPIVersion: api})
 	}
 	assert.NotEqual(t, of(policy.OpenShiftMachineAPI), of(policy.ClusterAPIV1Beta2))
 	assert.Equal(t, of(policy.ClusterAPIV1Beta1), of(policy.ClusterAPIV1Beta2))
@@ -121,7 +109,7 @@ func TestTargetsOfTwoAPIsAreTwo(t *testing.T) {
 // TestRunIDsAreNames: a run that is made can be named in an order.
 func TestRunIDsAreNames(t *testing.T) {
 	for _, at := range []time.Time{time.Now(), time.UnixMilli(1), time.Date(2500, 1, 1, 0, 0, 0, 0, time.UTC)} {
-		id := newRunID(at)
+		id := NewRunID(at)
 		require.NoError(t, api.CheckRun(id))
 	}
 }

@@ -1,4 +1,4 @@
-package admit
+package cluster
 
 import (
 	"cmp"
@@ -10,36 +10,36 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Objects reads the objects of a cluster from its Book, for package hosts.
-type Objects struct{ b *Book }
+// Objects reads the objects of a cluster from its Model, for package hosts.
+type Objects struct{ model *Model }
 
-// Objects returns the objects in the Book.
-func (b *Book) Objects() Objects { return Objects{b} }
+// Objects returns the objects in the Model.
+func (c *Model) Objects() Objects { return Objects{c} }
 
-// Seen says whether the Book has the complete view of the cluster.
-func (o Objects) Seen() bool { return o.b.Seen() }
+// Seen says whether the Model has the complete view of the cluster.
+func (o Objects) Seen() bool { return o.model.Seen() }
 
 // TargetOn returns the objects of one Node as the target of a run.
-func (o Objects) TargetOn(node string) (remediate.Target, bool) { return o.b.TargetOn(node) }
+func (o Objects) TargetOn(node string) (remediate.Target, bool) { return o.model.TargetOn(node) }
 
 // TargetOf returns the objects of one Machine, which may have no Node, as the target of a
 // run. machine is its "namespace/name". It returns false when no Machine has this name, or
 // one of each API family has.
 func (o Objects) TargetOf(machine string) (remediate.Target, bool) {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	m := machineNamed(o.b.ledger, machine)
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	m := machineNamed(o.model.ledger, machine)
 	if m == nil {
 		return remediate.Target{}, false
 	}
-	return targetOf(o.b.ledger, o.b.opt.Name, m, o.b.ledger.Node(m.NodeName), m.NodeName), true
+	return targetOf(o.model.ledger, o.model.Options.Name, m, o.model.ledger.Node(m.NodeName), m.NodeName), true
 }
 
 // MachineOf returns the Machine of a target; nil when it is gone or was replaced.
 func (o Objects) MachineOf(t remediate.Target) *policy.Machine {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	m := o.b.ledger.MachineIn(t.MachineAPI, t.Namespace, t.Machine)
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	m := o.model.ledger.MachineIn(t.MachineAPI, t.Namespace, t.Machine)
 	if m == nil || m.UID != t.MachineUID {
 		return nil
 	}
@@ -48,82 +48,82 @@ func (o Objects) MachineOf(t remediate.Target) *policy.Machine {
 
 // Node returns the Node with this name, or nil.
 func (o Objects) Node(name string) *policy.Node {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	return o.b.ledger.Node(name)
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	return o.model.ledger.Node(name)
 }
 
 // Machines lists all Machines, in no order.
 func (o Objects) Machines() []*policy.Machine {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	return slices.Collect(o.b.ledger.Machines())
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	return slices.Collect(o.model.ledger.Machines())
 }
 
 // BareMetalHost returns the BareMetalHost with this name, or nil.
 func (o Objects) BareMetalHost(namespace, name string) *policy.Host {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	return o.b.ledger.Host(namespace, name)
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	return o.model.ledger.Host(namespace, name)
 }
 
 // HostOf finds the BareMetalHost of a Machine.
 func (o Objects) HostOf(m *policy.Machine) (policy.Host, error) {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	return o.b.ledger.HostOf(m)
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	return o.model.ledger.HostOf(m)
 }
 
 // OtherNodeWithUUID describes another Node that has the system UUID; "" if none has. // I9
 func (o Objects) OtherNodeWithUUID(node, systemUUID string) string {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	return o.b.ledger.NodeWithSameUUID(node, systemUUID)
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	return o.model.ledger.NodeWithSameUUID(node, systemUUID)
 }
 
 // Healthy says whether the Node of a target is Ready and no run is open on its host, so that
 // fenced does not switch it now.
 func (o Objects) Healthy(t remediate.Target) bool {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	n := o.b.ledger.Node(t.Node)
-	return n != nil && n.Ready() && !o.b.runs.openOnHost(t)
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	n := o.model.ledger.Node(t.Node)
+	return n != nil && n.Ready() && !o.model.runs.openOnHost(t)
 }
 
-// namesSince returns the Node that the Machine of a target has now, and the Machine that has its Node.
-func (o Objects) namesSince(t remediate.Target) (names []string) {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	if m := o.b.ledger.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil {
+// NamesSince returns the Node that the Machine of a target has now, and the Machine that has its Node.
+func (o Objects) NamesSince(t remediate.Target) (names []string) {
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	if m := o.model.ledger.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil {
 		names = append(names, m.NodeName)
 	}
-	if m := o.b.ledger.MachineOf(t.Node); m != nil {
+	if m := o.model.ledger.MachineOf(t.Node); m != nil {
 		names = append(names, m.Key())
 	}
 	return names
 }
 
-// disappearing lists the runs whose Machine, or the Node of that, is still being deleted; see runs.disappearing.
-func (o Objects) disappearing(now time.Time) (inProgress, overdue []remediate.Run) {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	if !o.b.complete {
+// Disappearing lists the runs whose Machine, or the Node of that, is still being deleted; see runs.disappearing.
+func (o Objects) Disappearing(now time.Time) (inProgress, overdue []remediate.Run) {
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	if !o.model.complete {
 		return nil, nil
 	}
-	return o.b.runs.disappearing(o.b.ledger, o.b.opt.Limits.Guards().DeletionTimeout, now)
+	return o.model.runs.disappearing(o.model.ledger, o.model.Options.Limits.Guards().DeletionTimeout, now)
 }
 
 // Names lists the Nodes and the Machines ("namespace/name") whose names begin with a prefix, in no
 // order.
 func (o Objects) Names(prefix string) (nodes, machines []string) {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	for n := range o.b.ledger.Nodes() {
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	for n := range o.model.ledger.Nodes() {
 		if strings.HasPrefix(n.Name, prefix) {
 			nodes = append(nodes, n.Name)
 		}
 	}
-	for m := range o.b.ledger.Machines() {
+	for m := range o.model.ledger.Machines() {
 		if name := m.Namespace + "/" + m.Name; strings.HasPrefix(name, prefix) {
 			machines = append(machines, name)
 		}
@@ -131,11 +131,11 @@ func (o Objects) Names(prefix string) (nodes, machines []string) {
 	return nodes, machines
 }
 
-// crowds lists the namespaces with more checks than are evaluated.
-func (o Objects) crowds() []policy.Crowd {
-	o.b.mu.Lock()
-	defer o.b.mu.Unlock()
-	return o.b.ledger.Crowds()
+// Crowds lists the namespaces with more checks than are evaluated.
+func (o Objects) Crowds() []policy.Crowd {
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	return o.model.ledger.Crowds()
 }
 
 // evaluatedMachine finds the Machine that was evaluated; nil when it is gone or was replaced.
@@ -163,12 +163,12 @@ func targetOf(l *policy.Ledger, cluster string, m *policy.Machine, n *policy.Nod
 	return t
 }
 
-// subjectOf is the name of a target as policy has it: its Node, or the "namespace/name" of
+// SubjectOf is the name of a target as policy has it: its Node, or the "namespace/name" of
 // a Machine that has none.
-func subjectOf(t remediate.Target) string { return cmp.Or(t.Node, t.MachineKey()) }
+func SubjectOf(t remediate.Target) string { return cmp.Or(t.Node, t.MachineKey()) }
 
-// isOn says whether a run is on the Node of a target or, if that has none, on its Machine.
-func isOn(r *remediate.Run, subject string) bool {
+// IsOn says whether a run is on the Node of a target or, if that has none, on its Machine.
+func IsOn(r *remediate.Run, subject string) bool {
 	return subject != "" && (r.Target.Node == subject || r.Target.MachineKey() == subject)
 }
 
