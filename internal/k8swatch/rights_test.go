@@ -68,7 +68,7 @@ var rights = []right{
 	{"fenced", client.Medik8sGroup, "nodehealthchecks", watches, `custom(NodeCheckGVR,`, sees},
 	{"fenced", client.Medik8sGroup, "nodehealthchecks", "get", `Resource(NodeCheckGVR), Medik8sGroup, "", name)`, sees},
 	{"fenced", client.Medik8sGroup, "nodehealthchecks/status", "patch", `Resource(NodeCheckGVR), changedNodeStatus`, reports},
-	{"fenced", coordination, "leases", "list", `c.leaders.in(ctx, c.servers.Work.API(), nodeCheckLeader)`, reports},
+	{"fenced", coordination, "leases", "list", `r.Leaders.in(ctx, r.Servers.Work.API(), nodeCheckLeader)`, reports},
 	{"fenced", client.ConfigGroup, "clusterversions", watches, `custom(UpgradeGVR,`, sees},
 	{"fenced", "self-node-remediation.medik8s.io", "selfnoderemediations", watches, requestsCode, sees},
 	{"fenced", "fence-agents-remediation.medik8s.io", "fenceagentsremediations", watches, requestsCode, sees},
