@@ -34,7 +34,11 @@ type orderVerb struct {
 func orderVerbs() []orderVerb {
 	return []orderVerb{
 		{verb: wire.Hold, arg: "NODE", machine: true, forHelp: "end by itself after this time", command: &cobra.Command{
-			Use:   "hold NODE|--machine NAMESPACE/NAME --reason WHY [--for 4h]",
+			Use: "hold NODE|--machine NAMESPACE/NAME --reason WHY [--for 4h]",
+			Example: lines(
+				`fencectl hold worker-3 --reason "firmware update" --for 4h`,
+				`fencectl hold worker-3 --reason "on loan to the lab" --for 2d`,
+			),
 			Short: "prevent one node from being fenced",
 			Long: `Prevent one node from being fenced, by checks and by people, until fencectl release
 or for the time of --for. If a run on the node has not isolated its Node yet, it
@@ -45,14 +49,22 @@ The hold takes effect at once. If fenced cannot save it, the answer says so, and
 fenced tries again. A new hold never shortens an existing one; release that first.`,
 		}},
 		{verb: wire.Release, arg: "NODE", machine: true, command: &cobra.Command{
-			Use:   "release NODE|--machine NAMESPACE/NAME --reason WHY",
+			Use: "release NODE|--machine NAMESPACE/NAME --reason WHY",
+			Example: lines(
+				`fencectl release worker-3 --reason "firmware updated"`,
+				`fencectl release --machine openshift-machine-api/worker-3-abcde --reason "back from the lab"`,
+			),
 			Short: "end a node's hold, or its quarantine",
 			Long: `End the hold of a node, or the quarantine of a host that was fenced too often; its
 earlier runs no longer count. To end the freeze of a BMC that reported a false Off,
 use fencectl bmc release.`,
 		}},
 		{verb: wire.Unfence, arg: "NODE", machine: true, goal: &goal{unfence: true}, command: &cobra.Command{
-			Use:   "unfence NODE|--machine NAMESPACE/NAME --reason WHY",
+			Use: "unfence NODE|--machine NAMESPACE/NAME --reason WHY",
+			Example: lines(
+				`fencectl unfence worker-3 --reason "disk replaced"`,
+				`fencectl unfence worker-3 --reason "disk replaced" --wait --timeout 20m`,
+			),
 			Short: "bring back a host whose run is Waiting or Held, or that was fenced with --off-only",
 			Long: `Power the host on again, wait for its Node and restore it. This is for a host that
 was fenced with --off-only, or whose run is Waiting or Held. If the Node is not
@@ -62,7 +74,11 @@ With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
 --timeout. A Waiting run is waited for: give --timeout.`,
 		}},
 		{verb: wire.Abort, arg: "RUN", asIs: true, goal: &goal{unfence: true}, command: &cobra.Command{
-			Use:   "abort RUN --reason WHY",
+			Use: "abort RUN --reason WHY",
+			Example: lines(
+				`fencectl abort mi42k0z1-4f9a1c --reason "wrong node" --wait`,
+				`fencectl abort mi42k0z1-4f9a1c --as-is --reason "the host is scrapped"`,
+			),
 			Short: "stop a run and bring its host back",
 			Long: `Stop a run. If its Node is not isolated yet, fenced powers the host on again and the
 run ends Aborted. If the Node is isolated, fenced brings the host and its Node back
@@ -81,7 +97,11 @@ With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
 --timeout. A Waiting run is waited for: give --timeout.`,
 		}},
 		{verb: wire.Retry, arg: "RUN", goal: &goal{fromHeld: true}, command: &cobra.Command{
-			Use:   "retry RUN --reason WHY",
+			Use: "retry RUN --reason WHY",
+			Example: lines(
+				`fencectl retry mi42k0z1-4f9a1c --reason "BMC password corrected"`,
+				`fencectl retry mi42k0z1-4f9a1c --reason "power supply replaced" --wait`,
+			),
 			Short: "continue a run that is Waiting or Held, or that rests before its next attempt",
 			Long: `Continue a run after you repaired what stopped it. A run that rests before its next
 attempt continues at once. A Waiting or Held run continues at step 1, where fenced
@@ -92,7 +112,11 @@ With --wait the exit status is 0 if the run is done, 1 if it is Held again, 3 if
 gate aborted it, and 6 after --timeout. A Waiting run is waited for: give --timeout.`,
 		}},
 		{verb: wire.Pause, forHelp: "resume by itself after this time", command: &cobra.Command{
-			Use:   "pause --reason WHY [--for 2h] [--cluster NAME]",
+			Use: "pause --reason WHY [--for 2h] [--cluster NAME]",
+			Example: lines(
+				`fencectl pause --reason "switch upgrade" --for 2h`,
+				`fencectl pause --cluster prod --reason "storage outage"`,
+			),
 			Short: "stop fencing, in one cluster or in all",
 			Long: `Start no new runs, in one cluster or in all. A run whose Node is not isolated yet
 powers its host on again and ends Aborted. A run whose Node is isolated already
@@ -104,14 +128,22 @@ fenced tries again. A new pause never shortens an existing one. If this socket d
 not work, use systemctl start fenced-pause.`,
 		}},
 		{verb: wire.Resume, command: &cobra.Command{
-			Use:   "resume --reason WHY [--cluster NAME]",
+			Use: "resume --reason WHY [--cluster NAME]",
+			Example: lines(
+				`fencectl resume --reason "switches upgraded"`,
+				`fencectl resume --cluster prod --reason "storage is back"`,
+			),
 			Short: "resume after a pause",
 			Long: `Resume after a pause. New fencing starts after the quiet period. If nothing is paused,
 nothing changes. If the file of control.pauseFile exists, fenced stays paused until
 it is removed: run systemctl start fenced-resume.`,
 		}},
 		{verb: wire.Disarm, command: &cobra.Command{
-			Use:   "disarm --reason WHY [--cluster NAME]",
+			Use: "disarm --reason WHY [--cluster NAME]",
+			Example: lines(
+				`fencectl disarm --reason "test failed"`,
+				`fencectl disarm --cluster prod --reason "migration"`,
+			),
 			Short: "undo arm (admin)",
 			Long: `Undo arm in a cluster in mode observe: fenced evaluates and explains, but begins no
 run by itself. Open runs go on, also those that are Waiting and were ordered by an

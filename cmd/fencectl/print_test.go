@@ -279,8 +279,8 @@ func TestOutputIsHarmless(t *testing.T) {
 // TestCompletedNamesAreHarmless: a shell prints them.
 func TestCompletedNamesAreHarmless(t *testing.T) {
 	c := &cli{socket: hostileDaemon(t, false)}
-	for _, of := range []named{nodes, machines, clusters, checks, openRuns, nodesAndRuns} {
-		names, _ := c.complete(t.Context(), of, "")
+	for _, of := range []named{nodes, machines, clusters, checks, openRuns, allRuns} {
+		names, _ := c.complete(t.Context(), []named{of}, "")
 		assertHarmless(t, "completion", strings.Join(names, ""))
 		assert.NotContains(t, strings.Join(names, ""), "\n")
 	}
