@@ -114,11 +114,20 @@ func (b *Book) Coverage() ([]policy.Coverage, error) {
 	return policy.Cover(b.ledger.Report(time.Now()), snap.Checks, snap.Budgets), nil
 }
 
-// controlPlaneSize is the number of control-plane members in the view.
-func (b *Book) controlPlaneSize() int {
+// quorum says why etcd would lose its quorum without the member on a Node, by members that were just
+// read; "" if it would not. // I12
+func (b *Book) quorum(members []policy.Member, node string) (reason.Code, string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.ledger.ControlPlaneSize()
+	return b.ledger.Quorum(members, node)
+}
+
+// takesTurn says whether other control-plane hosts wait for the one with this Node and this Machine,
+// either of which may be nil. // I12
+func (b *Book) takesTurn(n *policy.Node, m *policy.Machine) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ledger.TakesTurn(n, m)
 }
 
 // renamedTo returns the name of another Node with the system UUID of the run's host: the

@@ -57,7 +57,7 @@ func (b *Book) countRuns(a candidate, f *guard.Facts, releasedAt, now time.Time)
 			f.OpenRun = "the remediator of " + asked.Asks()
 		case r.Target.Overlaps(a.draft.Target):
 			f.OpenRun = r.ID
-		case r.ControlPlane && f.ControlPlane:
+		case r.ControlPlane && !r.TakesNoTurn && f.ControlPlane:
 			f.ControlPlaneRun = r.ID // Waiting and Held ones, too
 		}
 		if all.inFlight(r) {

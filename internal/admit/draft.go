@@ -113,14 +113,15 @@ func (d Drafter) draftForCheck(check *policy.Check, t *policy.TargetReport, targ
 }
 
 // complete returns the run to start after a probe: the draft with host and address, and as a
-// control-plane run if the fresh objects say so, and with one power cycle for a Machine that never
+// control-plane run, for which others wait, if the fresh objects say so, and with one power cycle for a Machine that never
 // had a Node, or whose Node is gone and was not pinned. The template of the check limits the power cycles. check is
 // nil for an order. // I12
 func (d Drafter) complete(p *probe, check *policy.Check) remediate.Run {
 	r := p.draft
 	if p.controlPlane && !r.ControlPlane {
-		r.ControlPlane, r.Isolation = true, d.controlPlaneIsolation(r.Target, check)
+		r.ControlPlane, r.Isolation, r.TakesNoTurn = true, d.controlPlaneIsolation(r.Target, check), true
 	}
+	r.TakesNoTurn = r.TakesNoTurn && !p.takesTurn
 	if p.attempts > 0 {
 		r.Limits.MaxAttempts = min(r.Limits.MaxAttempts, p.attempts)
 	}
@@ -154,6 +155,7 @@ func (b *Book) candidateForCheck(check *policy.Check, t *policy.TargetReport) (c
 		return candidate{}, false
 	}
 	r := b.opt.Draft.draftForCheck(check, t, targetOf(b.ledger, b.opt.Name, m, n, t.Node))
+	r.TakesNoTurn = r.ControlPlane && !b.ledger.TakesTurn(n, m)
 	r.Origin = b.replacements.originOf(m)
 	r.NodeLabels, r.NodeNames = handoverBook{b}.knownNode(r.Target, n)
 	return candidate{
@@ -180,7 +182,7 @@ func (b *Book) candidateForOrder(o order.Order) (candidate, error) {
 	r.NodeLabels, r.NodeNames = handoverBook{b}.knownNode(r.Target, n)
 	r.ControlPlane = n != nil && n.ControlPlane || m != nil && m.ControlPlane
 	if r.ControlPlane {
-		r.Isolation = d.controlPlaneIsolation(r.Target, nil)
+		r.Isolation, r.TakesNoTurn = d.controlPlaneIsolation(r.Target, nil), !b.ledger.TakesTurn(n, m)
 	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), Admin: o.Admin}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason

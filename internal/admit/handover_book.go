@@ -119,7 +119,7 @@ func (b handoverBook) openTargets() (list []policy.OpenRun) {
 				node = nodeThatWas(r.Target, r.Labels)
 			}
 			list = append(list, policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: node, Machine: r.Target.MachineKey(), MachineAPI: r.Target.MachineAPI,
-				ControlPlane: r.MayBeControlPlane(), NodeLabels: r.Labels, NodeNames: policy.NodeNames(r.Names)})
+				ControlPlane: r.MayBeControlPlane(), TakesNoTurn: r.TakesNoTurn, NodeLabels: r.Labels, NodeNames: policy.NodeNames(r.Names)})
 		}
 	}
 	return list
@@ -198,11 +198,12 @@ func (b handoverBook) recordOf(a candidate, now time.Time) escalate.Record {
 	mark := a.check.Mark()
 	for _, r := range b.asked {
 		if r.Ended.IsZero() && r.Check == mark && r.Target.Overlaps(a.draft.Target) {
-			r.Target, r.ControlPlane = a.draft.Target, a.draft.ControlPlane
+			r.Target, r.ControlPlane, r.TakesNoTurn = a.draft.Target, a.draft.ControlPlane, a.draft.TakesNoTurn
 			return r
 		}
 	}
-	return escalate.Record{ID: newRunID(now), Check: mark, Target: a.draft.Target, ControlPlane: a.draft.ControlPlane, Started: now.UTC()}
+	return escalate.Record{ID: newRunID(now), Check: mark, Target: a.draft.Target, ControlPlane: a.draft.ControlPlane, TakesNoTurn: a.draft.TakesNoTurn,
+		Started: now.UTC()}
 }
 
 // target says what is known now about the target of a record. ok is false before the view is

@@ -33,7 +33,7 @@ func (b handoverBook) allRuns() runs {
 // still exist; it has the ID of the record. // I15
 func asRun(r *escalate.Record, i int) remediate.Run {
 	o, newest := r.Objects[i], i == len(r.Objects)-1
-	run := remediate.Run{ID: r.ID, Version: r.Version, Target: r.Target, ControlPlane: r.ControlPlane, NodeLabels: r.Labels, NodeNames: r.Names,
+	run := remediate.Run{ID: r.ID, Version: r.Version, Target: r.Target, ControlPlane: r.ControlPlane, TakesNoTurn: r.TakesNoTurn, NodeLabels: r.Labels, NodeNames: r.Names,
 		Started: o.Made, Strategy: remediate.PowerCycle, Attempt: 1, Intervened: true, Step: remediate.Aborted, Ended: o.Gone}
 	switch {
 	case !newest:

@@ -43,6 +43,8 @@ type probe struct {
 	leaseTooLong string
 	// controlPlane: the draft, the fresh Node or the fresh Machine says so.
 	controlPlane bool
+	// takesTurn: other control-plane hosts wait for it.
+	takesTurn    bool
 	quorum       reason.Code // why etcd would lose its quorum; "" if it would not
 	quorumDetail string
 	// attempts is how many power cycles the template of the check allows; 0 leaves that to the configuration.

@@ -119,7 +119,7 @@ func openTarget(r *remediate.Run) policy.OpenRun {
 		node = nodeThatWas(r.Target, r.NodeLabels)
 	}
 	return policy.OpenRun{ID: r.ID, Node: node, Machine: r.Target.MachineKey(), MachineAPI: r.Target.MachineAPI, ControlPlane: r.ControlPlane,
-		NodeLabels: r.NodeLabels, NodeNames: policy.NodeNames(r.NodeNames)}
+		TakesNoTurn: r.TakesNoTurn, NodeLabels: r.NodeLabels, NodeNames: policy.NodeNames(r.NodeNames)}
 }
 
 // nodeThatWas is the Node of a target whose Machine alone is acted on; "" if only the Machine says that there was one. It

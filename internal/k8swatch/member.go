@@ -11,8 +11,9 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 )
 
-// maxMembers is more members than etcd can have.
-const maxMembers = 50
+// memberPages is how many pages of what looks like a member of etcd are read: a kubelet can make any number of such
+// Pods on its own Node, and must not keep those of others from being seen with a few.
+const memberPages, membersOnPage = 20, 500
 
 // members reads the members of etcd and their Nodes. // I12
 func (l *looker) members(ctx context.Context) error {
@@ -24,20 +25,36 @@ func (l *looker) members(ctx context.Context) error {
 		if s.Etcd == "" {
 			continue
 		}
-		list, err := l.work.pods(ctx, s.Namespace, metav1.ListOptions{LabelSelector: s.Label + "=" + s.Etcd, Limit: maxMembers})
-		if err != nil {
-			return fmt.Errorf("list the etcd Pods of %s: %w", s.Namespace, err)
+		page := metav1.ListOptions{LabelSelector: s.Label + "=" + s.Etcd, Limit: membersOnPage}
+		for range memberPages {
+			list, err := l.work.pods(ctx, s.Namespace, page)
+			if err != nil {
+				return fmt.Errorf("list the etcd Pods of %s: %w", s.Namespace, err)
+			}
+			pods = append(pods, list.Items...)
+			if page.Continue = list.Continue; page.Continue == "" {
+				break
+			}
 		}
-		if list.Continue != "" {
-			return fmt.Errorf("list the etcd Pods of %s: there are more than %d", s.Namespace, maxMembers)
+		if page.Continue != "" {
+			return fmt.Errorf("list the etcd Pods of %s: there are more than %d", s.Namespace, memberPages*membersOnPage)
 		}
-		pods = append(pods, list.Items...)
 	}
-	found := make([]policy.Member, len(pods))
-	errs := make([]error, len(pods))
-	var g sync.WaitGroup
+	var found []policy.Member // one for each Node, healthy so far if all its Pods are Ready
+	at := map[string]int{}
 	for i := range pods {
-		g.Go(func() { found[i], errs[i] = l.member(ctx, policyPod(&pods[i])) })
+		p := policyPod(&pods[i])
+		if first, seen := at[p.Node]; seen {
+			found[first].Healthy = found[first].Healthy && p.Ready
+			continue
+		}
+		at[p.Node] = len(found)
+		found = append(found, policy.Member{Node: p.Node, Healthy: p.Ready})
+	}
+	errs := make([]error, len(found))
+	var g sync.WaitGroup
+	for i := range found {
+		g.Go(func() { found[i], errs[i] = l.member(ctx, found[i]) })
 	}
 	g.Wait()
 	for _, err := range errs {
@@ -49,18 +66,19 @@ func (l *looker) members(ctx context.Context) error {
 	return nil
 }
 
-// member is healthy if its Pod is Ready on a Ready Node.
-func (l *looker) member(ctx context.Context, p *policy.Pod) (policy.Member, error) {
-	m := policy.Member{Node: p.Node}
-	if p.Node == "" || !p.Ready {
+// member is healthy if its Pods are Ready on a Ready Node.
+func (l *looker) member(ctx context.Context, m policy.Member) (policy.Member, error) {
+	ready := m.Healthy && m.Node != ""
+	m.Healthy = false
+	if !ready {
 		return m, nil
 	}
-	n, err := l.work.node(ctx, p.Node)
-	if isGone(err, p.Node) {
+	n, err := l.work.node(ctx, m.Node)
+	if isGone(err, m.Node) {
 		return m, nil
 	}
 	if err != nil {
-		return m, fmt.Errorf("read Node %s of an etcd member: %w", p.Node, err)
+		return m, fmt.Errorf("read Node %s of an etcd member: %w", m.Node, err)
 	}
 	m.Healthy = policyNode(n).Ready()
 	return m, nil
