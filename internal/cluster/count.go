@@ -39,8 +39,8 @@ func (c *Model) countAll(a Candidate, f *guard.Facts, releasedAt, now time.Time)
 // countNodes fills in how many Nodes are down, in the cluster and in the zone. b.mu is held.
 func (c *Model) countNodes(a Candidate, f *guard.Facts) {
 	key := zoneKey(a, c.Options.Limits)
-	zone, known := zoneOf(c.ledger, key, &a.Draft)
-	f.Zone, f.ZoneUnknown = zone, !known && anyZone(c.ledger, c.Options.Rules.ZoneKey, key)
+	f.Zone = zoneOf(c.ledger, key, &a.Draft)
+	f.ZoneUnknown = f.Zone == "" && anyZone(c.ledger, c.Options.Rules.ZoneKey, key)
 	fleet := fleetOf(c.ledger, c.Options.Rules.ZoneKey, key, f.Zone)
 	f.ClusterNodes, f.ClusterNotReady = fleet.Nodes, fleet.NotReady
 	f.ZoneNodes, f.ZoneNotReady = fleet.ZoneNodes, fleet.ZoneNotReady
@@ -133,24 +133,18 @@ func (rs runs) nextStart(bucket guard.Bucket, deletion bool, now time.Time) (at 
 	return bucket.Next(starts, now), lastHour
 }
 
-// zoneOf returns the zone of the host of a run, or of a draft; "" if it is in none. The labels in the
-// record come first: a host stays where it is, and its Node may be gone, lack the zone label until step
-// 5, or be that of another machine with the same name. A run whose record has no labels counts where
-// its Node is; if that does not tell, known is false: the host counts in every zone. // I11
-func zoneOf(l *policy.Ledger, key string, r *remediate.Run) (zone string, known bool) {
+// zoneOf returns the zone of the host of a run, or of a draft. The labels in the record come first: a host stays
+// where it is, and its Node may be gone, lack the zone label until step 5, or be that of another machine with the
+// same name. It is "" if neither tells the zone. In a cluster with zones the host then counts in every zone, whatever
+// its Node: somebody may have made that again without its label. // I11
+func zoneOf(l *policy.Ledger, key string, r *remediate.Run) string {
 	if zone := r.NodeLabels[key]; zone != "" {
-		return zone, true
+		return zone
 	}
-	n := l.Node(r.Target.Node)
-	switch ours := n != nil && n.UID == r.Target.NodeUID; {
-	case n != nil && n.Labels[key] != "":
-		return n.Labels[key], true
-	case ours && n.BootID == "":
-		return "", false
-	case ours && r.Attempt <= 1:
-		return "", true
+	if n := l.Node(r.Target.Node); n != nil {
+		return n.Labels[key]
 	}
-	return "", r.NodeLabels != nil
+	return ""
 }
 
 // zoneKey is the label that holds the zone, for a candidate.
@@ -164,16 +158,15 @@ type zoneCount struct {
 	inAny  int
 }
 
-func (c *zoneCount) add(zone string, known bool) {
-	switch {
-	case !known:
+func (c *zoneCount) add(zone string) {
+	if zone == "" {
 		c.inAny++
-	case zone != "":
-		if c.byZone == nil {
-			c.byZone = map[string]int{}
-		}
-		c.byZone[zone]++
+		return
 	}
+	if c.byZone == nil {
+		c.byZone = map[string]int{}
+	}
+	c.byZone[zone]++
 }
 
 // inFlight is how many count in a zone. One that is not known may be the one with the most of them.
