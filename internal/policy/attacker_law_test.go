@@ -137,7 +137,7 @@ func labelledWorld(rules Rules, world []Change) (list []Change, ok bool) {
 	}
 	l := NewLedger(rules)
 	l.Apply(ledgerEpoch, list...)
-	return list, !l.w.isOfAll(l.Node(attackerNode))
+	return list, !l.w.owners().isOfAll(l.Node(attackerNode))
 }
 
 // kubeletsClaims is the Node of the attacker with other claims about its machine. How healthy it says it is stays as it

@@ -171,7 +171,7 @@ func mayHaveMember(w *tables) func(name string) bool {
 func labelsMembers(w *tables) bool {
 	for _, p := range w.pods.byName {
 		n := w.nodes[p.Node]
-		if counts, _ := w.showsMembers(p.Node); p.Member && counts && (n == nil || !hasMember(n.Labels)) {
+		if counts, _ := w.owners().showsMembers(p.Node); p.Member && counts && (n == nil || !hasMember(n.Labels)) {
 			return false
 		}
 	}
@@ -241,7 +241,7 @@ func (w *tables) members() ([]Member, bool) {
 		n := w.nodes[p.Node]
 		list = append(list, Member{Node: p.Node, Healthy: p.Ready && n != nil && n.Ready()})
 	}
-	list = w.counted(list)
+	list = w.owners().counted(list)
 	if len(list) == 0 && w.rules.NodesCountAsMembers {
 		list = w.membersFromNodes()
 	}
@@ -290,7 +290,7 @@ func (w *tables) controlPlaneSize() int {
 
 // Quorum reports whether etcd keeps its quorum without the member on a Node, by members that were just read.
 func (l *Ledger) Quorum(members []Member, node string) (reason.Code, string) {
-	return Quorum(l.w.counted(members), node, l.w.controlPlaneSize(), l.w.rules)
+	return Quorum(l.w.owners().counted(members), node, l.w.controlPlaneSize(), l.w.rules)
 }
 
 // membersFromNodes returns the Nodes of control-plane hosts in place of their
@@ -310,7 +310,7 @@ func (w *tables) membersFromNodes() []Member {
 // Node or of its Machine.
 func (w *tables) controlPlaneNodes() map[string]*Node {
 	all := maps.Clone(w.nodesWithRole)
-	maps.DeleteFunc(all, func(_ string, n *Node) bool { return !w.isOfAll(n) })
+	maps.DeleteFunc(all, func(_ string, n *Node) bool { return !w.owners().isOfAll(n) })
 	for _, m := range w.machinesWithRole {
 		if n := w.nodes[m.NodeName]; n != nil && w.owners().inControlPlane(m) {
 			all[n.Name] = n
@@ -346,7 +346,9 @@ func (w *tables) guardControlPlane(r *Report) {
 	}
 	inFlight := w.controlPlaneInFlight()
 	if len(inFlight) == 0 {
-		if first := firstInLine(slices.DeleteFunc(slices.Clone(waiting), func(t *TargetReport) bool { return !w.targetTakesTurn(t) })); first != "" {
+		if first := firstInLine(slices.DeleteFunc(slices.Clone(waiting), func(t *TargetReport) bool {
+			return !w.owners().takesTurn(w.nodes[t.Node], machineOfTarget(w, t))
+		})); first != "" {
 			inFlight = map[string]bool{first: true}
 		}
 	}
@@ -383,7 +385,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 		for _, m := range w.machinesOf(r) {
 			mark(m)
 		}
-		if n := w.nodes[r.Node]; w.isOfAll(n) {
+		if n := w.nodes[r.Node]; w.owners().isOfAll(n) {
 			busy[n.Name] = true
 		}
 	}
@@ -393,7 +395,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 			if q.Power != nil && !q.Power.FinalizerElsewhere {
 				continue // fenced carries it out, one at a time: its run counts, and not an object that stays behind
 			}
-			if (q.ControlPlane || w.isOfAll(n)) && w.requests.mayBeFor(q, machineBeside(w, q), n) {
+			if (q.ControlPlane || w.owners().isOfAll(n)) && w.requests.mayBeFor(q, machineBeside(w, q), n) {
 				busy[at.target] = true
 			}
 		}

@@ -49,30 +49,25 @@ func (c *labelledRoles) setRuns(runs openRuns) {
 func (c labelledRoles) any() bool { return c.nodes+c.runs > 0 }
 
 // isOfAll reports whether a Node is of the control plane to all others, and not only for itself. It may be nil.
-func (w *tables) isOfAll(n *Node) bool {
-	if n == nil || n.isLabelled() || !w.labelled.any() {
+func (o owners) isOfAll(n *Node) bool {
+	if n == nil || n.isLabelled() || !o.labelled {
 		return n != nil && n.ControlPlane
 	}
-	return slices.ContainsFunc(w.byNode[n.Name], w.owners().inControlPlane)
+	return slices.ContainsFunc(o.byNode[n.Name], o.inControlPlane)
 }
 
 // TakesTurn reports whether other hosts of the control plane wait for the one with this Node and this Machine, either of
 // which may be nil.
-func (l *Ledger) TakesTurn(n *Node, m *Machine) bool { return l.w.takesTurn(n, m) }
+func (l *Ledger) TakesTurn(n *Node, m *Machine) bool { return l.w.owners().takesTurn(n, m) }
 
-func (w *tables) takesTurn(n *Node, m *Machine) bool {
-	return !w.labelled.any() || w.isOfAll(n) || m != nil && w.owners().inControlPlane(m)
-}
-
-func (w *tables) targetTakesTurn(t *TargetReport) bool {
-	namespace, name := splitKey(t.Machine)
-	return w.takesTurn(w.nodes[t.Node], w.machines[machineID{group(t.MachineAPIVersion), namespace, name}])
+func (o owners) takesTurn(n *Node, m *Machine) bool {
+	return !o.labelled || o.isOfAll(n) || m != nil && o.inControlPlane(m)
 }
 
 // counted leaves out the members of etcd that count for nobody.
-func (w *tables) counted(members []Member) (list []Member) {
+func (o owners) counted(members []Member) (list []Member) {
 	for _, m := range members {
-		if counts, mayBeHealthy := w.showsMembers(m.Node); counts {
+		if counts, mayBeHealthy := o.showsMembers(m.Node); counts {
 			list = append(list, Member{Node: m.Node, Healthy: m.Healthy && mayBeHealthy})
 		}
 	}
@@ -81,11 +76,11 @@ func (w *tables) counted(members []Member) (list []Member) {
 
 // showsMembers reports whether the Pods on a Node count as members of etcd, and whether they may be healthy ones. A
 // Node that is gone, or that could not be decoded, may have had the label; one on which a run is open may have lost it.
-func (w *tables) showsMembers(node string) (counts, mayBeHealthy bool) {
-	n := w.nodes[node]
-	r, open := w.runs[runSubject{node: node}]
+func (o owners) showsMembers(node string) (counts, mayBeHealthy bool) {
+	n := o.nodes[node]
+	r, open := o.runs[runSubject{node: node}]
 	switch {
-	case !w.labelled.any(), w.isOfAll(n), open && r.takesTurn():
+	case !o.labelled, o.isOfAll(n), open && r.takesTurn():
 		return true, true
 	}
 	return n == nil && !open, false
