@@ -23,11 +23,11 @@ func (c *Model) mayBegin(a Candidate, slots int, releasedAt, now time.Time) erro
 	if c.closed {
 		return errRemoved()
 	}
+	if why := c.runs.blocks(a.Draft.Target); why != "" { // first: it says which record to give up
+		return &reason.Refusal{Reason: reason.AlreadyRequested, Message: why}
+	}
 	if g, refused := FirstFailing(c.askGates(a, now)); refused {
 		return reason.RefusalOf(g)
-	}
-	if why := c.runs.blocks(a.Draft.Target); why != "" {
-		return &reason.Refusal{Reason: reason.AlreadyRequested, Message: why}
 	}
 	f := a.Facts()
 	f.InFlightTotal = slots

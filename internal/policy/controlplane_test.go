@@ -73,7 +73,9 @@ func TestRoleFollowsThePods(t *testing.T) {
 		r := l.Report(ledgerEpoch).Checks[0].Targets
 		return []bool{r[0].ControlPlane, r[1].ControlPlane}
 	}
-	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("a")), apiServer, put(controlPlaneOf(silentNode("b"))), member("b"))
+	b := controlPlaneOf(silentNode("b"))
+	b.Labels = map[string]string{labelEtcd: ""}
+	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("a")), apiServer, put(b), member("b"))
 	assert.Equal(t, []bool{true, true}, role())
 	assert.Equal(t, 1, l.w.controlPlaneSize(), "to others only the Node that has a label")
 	assert.Equal(t, l.Report(ledgerEpoch), Decide(l.Snapshot(), ledgerEpoch))
@@ -141,6 +143,8 @@ func TestServersWithoutAMember(t *testing.T) {
 	l.SetRuns(ledgerEpoch, nil)
 
 	l.Apply(ledgerEpoch, put(server("e-3")), member("e-3"))
+	assert.Equal(t, 2, l.w.controlPlaneSize(), "a kubelet may have made that Pod")
+	l.Apply(ledgerEpoch, put(server("e-3", "node-role.kubernetes.io/control-plane")))
 	assert.Equal(t, 5, l.w.controlPlaneSize(), "a member is on a Node without the label")
 	l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "e-3"}})
 	assert.Equal(t, 4, l.w.controlPlaneSize(), "or on one that is gone")

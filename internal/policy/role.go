@@ -15,7 +15,7 @@ const labelMicroK8s = "node.kubernetes.io/microk8s-controlplane"
 
 // isLabelled reports whether a label that no kubelet can set says that the Node is of the control plane.
 func (n *Node) isLabelled() bool {
-	return n != nil && n.ControlPlane && !n.fromPod && (!has(n.Labels, labelMicroK8s) || hasRoleOfAdministrator(n.Labels))
+	return n != nil && hasRoleOfAdministrator(n.Labels)
 }
 
 // hasRoleOfAdministrator reports whether one of these labels of a Node is one of the control plane that no kubelet can set.

@@ -275,7 +275,7 @@ func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
 
 // Equal reports whether two runs are the same to everything that is evaluated.
 func (r OpenRun) Equal(o OpenRun) bool {
-	return r.ID == o.ID && r.Machine == o.Machine && r.MachineAPI == o.MachineAPI && r.Node == o.Node && r.ControlPlane == o.ControlPlane && r.TakesNoTurn == o.TakesNoTurn &&
+	return r.ID == o.ID && r.Machine == o.Machine && r.MachineAPI == o.MachineAPI && r.Node == o.Node && r.ControlPlane == o.ControlPlane && r.TakesNoTurn == o.TakesNoTurn && r.SystemUUID == o.SystemUUID &&
 		(r.NodeLabels == nil) == (o.NodeLabels == nil) && maps.Equal(r.NodeLabels, o.NodeLabels) && r.NodeNames == o.NodeNames
 }
 
