@@ -148,6 +148,14 @@ func (o Objects) TakesTurn(n *policy.Node, m *policy.Machine) bool {
 	return o.model.ledger.TakesTurn(n, m)
 }
 
+// Unlabelled lists the Nodes that only their kubelets make one of the control plane, in a cluster that labels its
+// control plane. // I12
+func (o Objects) Unlabelled() []string {
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	return o.model.ledger.Unlabelled()
+}
+
 // Crowds lists the namespaces with more checks than are evaluated.
 func (o Objects) Crowds() []policy.Crowd {
 	o.model.mu.Lock()

@@ -64,6 +64,18 @@ func (o owners) takesTurn(n *Node, m *Machine) bool {
 	return !o.labelled || o.isOfAll(n) || m != nil && o.inControlPlane(m)
 }
 
+// Unlabelled lists the Nodes that only their kubelets make one of the control plane, where that counts for nobody else.
+func (l *Ledger) Unlabelled() (names []string) {
+	o := l.w.owners()
+	for name, n := range l.w.nodesWithRole {
+		if !o.isOfAll(n) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // counted leaves out the members of etcd that count for nobody.
 func (o owners) counted(members []Member) (list []Member) {
 	for _, m := range members {
