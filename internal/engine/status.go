@@ -91,8 +91,8 @@ func labelHint(nodes []string) string {
 		others = fmt.Sprintf(" and %d more", more)
 	}
 	return fmt.Sprintf("Pods of etcd or of an API server, or the label of MicroK8s, say that these Nodes are of the control plane, and no label that a kubelet cannot set does: %s%s. "+
-		"No other control-plane host waits for them, and members of etcd there do not count. If they are of the control plane: "+
-		"kubectl label node %s %s= ; if not, look who made these Pods: a kubelet can", strings.Join(named, ", "), others, strings.Join(named, " "), policy.ControlPlaneLabels[0])
+		"No other control-plane host waits for them, and members of etcd there do not count. A kubelet can make this up, so look at each first; one that is of the control plane gets its label back with "+
+		"kubectl label node %s %s=", strings.Join(named, ", "), others, named[0], policy.ControlPlaneLabels[0])
 }
 
 // escalationHint says that a NodeHealthCheck never goes on to its next template: fenced deletes the Node, and the controller
