@@ -407,13 +407,6 @@ func (c *Model) Coverage() ([]policy.Coverage, error) {
 	return policy.Cover(c.ledger.Report(time.Now()), snap.Checks, snap.Budgets), nil
 }
 
-// ControlPlaneSize is the number of control-plane members in the view.
-func (c *Model) ControlPlaneSize() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ledger.ControlPlaneSize()
-}
-
 // RenamedTo returns the name of another Node with the system UUID of the run's host: the
 // host has registered under that name. unseen: the view is not complete, so the answer is
 // not known. // I6

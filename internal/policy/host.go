@@ -353,6 +353,7 @@ func (hosts hostsByName) areKnownFor(m *Machine) bool {
 // refuseHosts refuses what fenced would do to a host that the objects show must be left alone. The daemon
 // checks again with uncached reads.
 func (w *tables) refuseHosts(r *Report) {
+	runs := w.runs.byUUID()
 	for i := range r.Checks {
 		c := &r.Checks[i]
 		for j := range c.Targets {
@@ -362,6 +363,7 @@ func (w *tables) refuseHosts(r *Report) {
 			}
 			n, m := w.nodes[t.Node], machineOfTarget(w, t)
 			if n != nil {
+				t.refuseBecause(reason.UnderRemediation, runs.onHostOf(n))                       // I6
 				t.refuseBecause(reason.DuplicateUUID, w.nodesByUUID.other(n.Name, n.SystemUUID)) // I9
 			}
 			if c.powerCycles(t) || t.Action != CreateRequest { // a check that asks others knows its own requests
@@ -440,6 +442,30 @@ func (x nodesByUUID) others(node, systemUUID string) (twins []*Node) {
 func (x nodesByUUID) other(node, systemUUID string) string {
 	if twins := x.others(node, systemUUID); len(twins) > 0 {
 		return "Node " + twins[0].Name + " has the same system UUID"
+	}
+	return ""
+}
+
+// runsByUUID are the open runs by the system UUID that their Node had. A run may have deleted that Node, and its host
+// may have registered under another name: nobody else acts on it there. // I6, I9
+type runsByUUID map[string]OpenRun
+
+func (o openRuns) byUUID() runsByUUID {
+	x := runsByUUID{}
+	for _, r := range o {
+		if forms := bmc.UUIDForms(r.SystemUUID); len(forms) > 0 && (x[forms[0]].ID == "" || r.ID < x[forms[0]].ID) {
+			x[forms[0]] = r
+		}
+	}
+	return x
+}
+
+// onHostOf says which run on another Node, or on a Machine, is on the host of a Node; "" if none is.
+func (x runsByUUID) onHostOf(n *Node) string {
+	for _, form := range bmc.UUIDForms(n.SystemUUID) {
+		if r := x[form]; r.ID != "" && r.Node != n.Name {
+			return "run " + r.ID + " is open on " + subjectName(r.Node, r.Machine) + ", which has the same system UUID"
+		}
 	}
 	return ""
 }
