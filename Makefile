@@ -93,6 +93,7 @@ soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, sear
 	$(MAKE) fuzz
 	$(MAKE) courses SEED=$(SEED)
 	$(MAKE) load SEED=$(SEED)
+	FENCED_RECIPES=build $(GO) test -count=1 ./test/recipes
 	$(MAKE) rpm
 	packaging/rpm/again.sh $(VERSION) dist
 	$(MAKE) race
