@@ -122,11 +122,11 @@ load: controlplane ## 300 hosts remediated at once while fenced is killed with -
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
-golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, tables of docs/testing.md, docs/six-steps.md and docs/kubernetes-events.md
+golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, tables and the picture of docs/
 	$(GO) test ./internal/policy -run '^TestCorpus$$' -update
 	$(GO) test ./internal/remediate -run '^(TestInterlockTable|TestTraces)$$' -update
 	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update
-	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable)$$' -update
+	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms)$$' -update
 
 demo: ## fence a hung node for real on a local control plane, and bring it back
 	CGO_ENABLED=0 $(GO) run ./test/demo
