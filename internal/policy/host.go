@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Formats in which a Machine names its BareMetalHost. OpenShift's provider writes
@@ -353,6 +354,10 @@ func (hosts hostsByName) areKnownFor(m *Machine) bool {
 // refuseHosts refuses what fenced would do to a host that the objects show must be left alone. The daemon
 // checks again with uncached reads.
 func (w *tables) refuseHosts(r *Report) {
+	var services hostsByService
+	if w.rules.HostsUnpinned {
+		services = w.hosts.byService()
+	}
 	for i := range r.Checks {
 		c := &r.Checks[i]
 		for j := range c.Targets {
@@ -367,6 +372,10 @@ func (w *tables) refuseHosts(r *Report) {
 			if c.powerCycles(t) || t.Action != CreateRequest { // a check that asks others knows its own requests
 				t.refuseBecause(reason.Contested, w.requests.contender(t, m, n)) // I22
 			}
+			t.refuseBecause(reason.Contested, w.nodeLocks[t.Node].contender(t.Node, r.At)) // I22
+			if c.powerCycles(t) {
+				t.refuseBecause(reason.LeaseTooLong, times.LeaseTooLong(w.leases[t.Node].Duration)) // I5
+			}
 			if m == nil {
 				continue
 			}
@@ -374,6 +383,7 @@ func (w *tables) refuseHosts(r *Report) {
 			t.refuseBecause(reason.Contested, h.Contender()) // I22
 			if c.powerCycles(t) {
 				w.hosts.refusePowerOwner(t, m, &h, err)
+				services.refuse(t, &h)
 			}
 		}
 	}
