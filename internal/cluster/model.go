@@ -50,7 +50,8 @@ type Model struct {
 
 // New begins a Model with the checks from files.
 func New(opt Options, started time.Time) *Model {
-	opt.Rules.ClusterRequired, opt.Rules.NodesCountAsMembers, opt.Rules.TrustNames = true, false, false // this is a live cluster
+	opt.Rules.ClusterRequired = true // this is a live cluster
+	opt.Rules.NodesCountAsMembers, opt.Rules.TrustNames, opt.Rules.HostsUnpinned = false, false, false
 	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Limits.Guards().ZoneKey)
 	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
 	b := &Model{

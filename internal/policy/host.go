@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Formats in which a Machine names its BareMetalHost. OpenShift's provider writes
@@ -354,6 +355,10 @@ func (hosts hostsByName) areKnownFor(m *Machine) bool {
 // checks again with uncached reads.
 func (w *tables) refuseHosts(r *Report) {
 	runs := w.runs.byUUID()
+	var services hostsByService
+	if w.rules.HostsUnpinned {
+		services = w.hosts.byService()
+	}
 	for i := range r.Checks {
 		c := &r.Checks[i]
 		for j := range c.Targets {
@@ -369,6 +374,10 @@ func (w *tables) refuseHosts(r *Report) {
 			if c.powerCycles(t) || t.Action != CreateRequest { // a check that asks others knows its own requests
 				t.refuseBecause(reason.Contested, w.requests.contender(t, m, n)) // I22
 			}
+			t.refuseBecause(reason.Contested, w.nodeLocks[t.Node].contender(t.Node, r.At)) // I22
+			if c.powerCycles(t) {
+				t.refuseBecause(reason.LeaseTooLong, times.LeaseTooLong(w.leases[t.Node].Duration)) // I5
+			}
 			if m == nil {
 				continue
 			}
@@ -376,6 +385,7 @@ func (w *tables) refuseHosts(r *Report) {
 			t.refuseBecause(reason.Contested, h.Contender()) // I22
 			if c.powerCycles(t) {
 				w.hosts.refusePowerOwner(t, m, &h, err)
+				services.refuse(t, &h)
 			}
 		}
 	}

@@ -38,6 +38,7 @@ type tables struct {
 	// machineSpaces counts by namespace the Nodes that name a Machine there, and the open runs.
 	machineSpaces machineSpaces
 	leases        map[string]Lease
+	nodeLocks     map[string]NodeLock // of others
 	clusters      map[string]*Cluster
 	hosts         hostsByName
 	// disabled says by the mark of a check why nobody carries out its requests.
@@ -88,6 +89,7 @@ func tablesOf(s *Snapshot) *tables {
 	if s.Leases != nil {
 		w.leases = s.Leases
 	}
+	w.nodeLocks = foreignLocks(s)
 	for i := range s.Machines {
 		w.putMachine(&s.Machines[i])
 	}

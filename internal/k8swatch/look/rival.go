@@ -111,7 +111,7 @@ func (l *looker) foreignRequestIn(ctx context.Context, at view.Place) (string, e
 func (l *looker) unreadRequests() string {
 	var covering []*policy.Check
 	note := func(c *policy.Check) {
-		if !client.IsHandledByFenced(c) && l.covers(c) {
+		if !c.IsHandledByFenced() && l.covers(c) {
 			covering = append(covering, c)
 		}
 	}
