@@ -26,7 +26,7 @@ type freezes struct {
 }
 
 func newFreezes() *freezes {
-	return &freezes{writing: semaphore.NewWeighted(1), table: state.NewFreezes(func(state.Freeze) {})}
+	return &freezes{writing: semaphore.NewWeighted(1), table: state.NewTable(state.Freezes, func(state.Freeze) {})}
 }
 
 // load reads the freezes. After an error, what was known stays.

@@ -52,8 +52,8 @@ func New(ctx context.Context, opt Options) (*Stop, error) {
 		unsaved: &unsavedStops{byKey: map[key]stop{}}, saving: semaphore.NewWeighted(1),
 	}
 	s.clocks = &clocks{clusters: s.clusters}
-	s.pauses = &pauseRecords{store: opt.Store, clocks: s.clocks, table: state.NewClusters(s.recordChanged)}
-	s.holds = &holdRecords{store: opt.Store, clocks: s.clocks, table: state.NewHolds(func(h state.Hold) { s.clusters.wake(h.Cluster) })}
+	s.pauses = &pauseRecords{store: opt.Store, clocks: s.clocks, table: state.NewTable(state.Clusters, s.recordChanged)}
+	s.holds = &holdRecords{store: opt.Store, clocks: s.clocks, table: state.NewTable(state.Holds, func(h state.Hold) { s.clusters.wake(h.Cluster) })}
 	if err := s.NoteUnread(state.KindCluster, s.pauses.load(ctx)); err != nil {
 		return nil, fmt.Errorf("load the state of the clusters: %w", err)
 	}
