@@ -276,7 +276,7 @@ func withSecret(ctx context.Context, source string, d *bmc.Device, read readSecr
 	}
 	user, password, err := read(ctx, d.Secret)
 	if err != nil {
-		d.Unusable = &reason.Refusal{Reason: hostErrorReason(err, reason.SecretMissing), Message: source + ": " + reason.Sentence(err)}
+		d.Unusable = &reason.Refusal{Reason: RefusalReason(err, reason.SecretMissing), Message: source + ": " + reason.Sentence(err)}
 		return
 	}
 	d.Username, d.Password = user, password

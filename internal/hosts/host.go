@@ -103,7 +103,7 @@ func (c *Cluster) listed(ctx context.Context, t remediate.Target) (entry bmc.Hos
 		h, ok, err := c.hosts.listed.inventory().Find(ctx, c.opt.Name, of)
 		switch {
 		case err != nil:
-			return h, false, &reason.Refusal{Reason: hostErrorReason(err, reason.InvalidHost), Message: reason.Sentence(err)}
+			return h, false, &reason.Refusal{Reason: RefusalReason(err, reason.InvalidHost), Message: reason.Sentence(err)}
 		case ok && found:
 			return h, false, &reason.Refusal{Reason: reason.DuplicateHost, Message: fmt.Sprintf(
 				"%s is the entry of Node %s, and %s that of its Machine %s: keep one of them", entry.Source, t.Node, h.Source, t.MachineKey())}
@@ -177,10 +177,11 @@ func names(cluster string, t remediate.Target) (list []string) {
 
 // ReasonOf is the reason code of an error with a host.
 func ReasonOf(err error) reason.Code {
-	return hostErrorReason(err, reason.OfBMC(string(bmc.KindOf(err))))
+	return RefusalReason(err, reason.OfBMC(string(bmc.KindOf(err))))
 }
 
-func hostErrorReason(err error, fallback reason.Code) reason.Code {
+// RefusalReason is the reason code if fenced itself refuses a host or a power level, else fallback.
+func RefusalReason(err error, fallback reason.Code) reason.Code {
 	if r, ok := reason.AsRefusal(err); ok {
 		return r.Reason
 	}

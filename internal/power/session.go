@@ -137,9 +137,6 @@ func (s *Session) LowerLevelOn(since time.Time) string {
 	return ""
 }
 
-// Devices are those of the session's level, for people.
-func (s *Session) Devices() string { return LevelText(s.Host, s.Level) }
-
 // LevelText names the devices of a power level, for people.
 func LevelText(h bmc.Host, level int) string {
 	var list []string
@@ -148,9 +145,6 @@ func LevelText(h bmc.Host, level int) string {
 	}
 	return strings.Join(list, " + ")
 }
-
-// Strict reports whether an Off that is read twice here proves by itself whose host is off.
-func (s *Session) Strict() bool { return IsStrict(s.Host.Levels[s.Level]) }
 
 // Proof is what the readings so far prove. It is that of this session alone. // I1
 func (s *Session) Proof() bmc.Proof { return s.proof }

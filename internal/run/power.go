@@ -12,8 +12,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
-	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -50,19 +50,22 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 	}
 	if p.session == nil {
 		if err := p.open(ctx, run); err != nil {
-			seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), levelRefusal(err), p.contradicts(ctx, run)
+			seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), hosts.RefusalReason(err, ""), p.contradicts(ctx, run)
 			return seen, err
 		}
 	}
 	s := p.session
-	seen.Devices, seen.ProofKind = s.Devices(), proofKind(s)
+	seen.Devices, seen.ProofKind = power.LevelText(s.Host, s.Level), remediate.ProofDevice
+	if power.IsStrict(s.Host.Levels[s.Level]) {
+		seen.ProofKind = remediate.ProofBMC
+	}
 	r, err := s.Read(ctx)
 	p.readError = err
-	seen.Power, seen.PowerError, seen.LevelRefusal = r, bmc.KindOf(err), levelRefusal(err)
+	seen.Power, seen.PowerError, seen.LevelRefusal = r, bmc.KindOf(err), hosts.RefusalReason(err, "")
 	if err != nil {
 		seen.LowerLevelOn = p.contradicts(ctx, run)
 	} else {
-		seen.Identity = answer(p.opt.Hosts.Identify(ctx, s.Host, s.Level, r, run.Target, run.Manual != nil))
+		seen.Identity = identityAnswers[p.opt.Hosts.Identify(ctx, s.Host, s.Level, r, run.Target, run.Manual != nil)]
 	}
 	seen.Proof, seen.OffAccepted = s.Proof(), s.OffAccepted()
 	return seen, nil
@@ -117,14 +120,6 @@ func (p *powerAccess) send(ctx context.Context, run remediate.Run, c bmc.Command
 		return &bmc.Error{Kind: bmc.KindUnreachable, Op: "send " + c.String(), Addr: run.Target.Address, Err: errNoSession}
 	}
 	return p.session.Send(ctx, c)
-}
-
-// sendTimeout bounds one command, and the end of its session.
-func (p *powerAccess) sendTimeout() time.Duration {
-	if p.session == nil {
-		return actTimeout
-	}
-	return max(actTimeout, p.session.SendTime+power.CloseTimeout)
 }
 
 // proven reports whether the proof of off holds now: saving may have taken time. On a
@@ -249,29 +244,9 @@ func (p *powerAccess) finalRead(ctx context.Context, run remediate.Run, a remedi
 	return ""
 }
 
-// levelRefusal is the reason code if fenced itself refuses a power level. It is "" if the error
-// is that of the BMC.
-func levelRefusal(err error) reason.Code {
-	if r, ok := reason.AsRefusal(err); ok {
-		return r.Reason
-	}
-	return ""
-}
-
-// proofKind is how much two Off readings of a session prove.
-func proofKind(s *power.Session) remediate.ProofKind {
-	if s.Strict() {
-		return remediate.ProofBMC
-	}
-	return remediate.ProofDevice
-}
-
-func answer(v guard.IdentityVerdict) remediate.Answer {
-	switch v {
-	case guard.IdentityMatches:
-		return remediate.Yes
-	case guard.IdentityDiffers:
-		return remediate.No
-	}
-	return remediate.CannotTell
+// identityAnswers says whether a verdict means that the BMC is the host's. Every other one means
+// that this cannot be told.
+var identityAnswers = map[guard.IdentityVerdict]remediate.Answer{
+	guard.IdentityMatches: remediate.Yes,
+	guard.IdentityDiffers: remediate.No,
 }
