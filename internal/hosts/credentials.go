@@ -203,10 +203,6 @@ type cachedCredentials struct {
 	until    time.Time
 }
 
-func newSecretCache(source Secrets) *secretCache {
-	return &secretCache{source: source, byKey: map[string]cachedCredentials{}}
-}
-
 // read reads a Secret from the cluster, and caches what it held.
 func (s *secretCache) read(ctx context.Context, key string) (string, bmc.Secret, error) {
 	ns, name, _ := strings.Cut(key, "/")
