@@ -20,12 +20,7 @@ import (
 // quorum, another remediator or the own host.
 func Gates(l Limits, f Facts, now time.Time) []reason.Gate {
 	gates := slices.Concat(viewGuards(l, f, now), targetGuards(f), hostGuards(f), rateGuards(l, f, now))
-	return waive(f, markUnread(f, gates))
-}
-
-// markUnread marks the gates of which nothing was read yet.
-func markUnread(f Facts, gates []reason.Gate) []reason.Gate {
-	for i := range gates {
+	for i := range gates { // of some, nothing was read yet
 		switch gates[i].Name {
 		case "target", "nodeAlive", "nodeLease", "contested", "powerOwner":
 			if f.ClusterUnread {
@@ -41,7 +36,7 @@ func markUnread(f Facts, gates []reason.Gate) []reason.Gate {
 			}
 		}
 	}
-	return gates
+	return waive(f, gates)
 }
 
 // StartGates are the gates that a run which just started can close for the next

@@ -116,7 +116,11 @@ func (c *Cluster) NoteNodes(ctx context.Context, changes []policy.Change) {
 	own := c.hosts.own
 	for i := range changes {
 		if n, ok := changes[i].Value.(*policy.Node); ok && n != nil {
-			own.see(n)
+			if bmc.UsableUUID(n.SystemUUID) && own.Is(n) != "" {
+				own.mu.Lock()
+				own.nodeUUID = n.SystemUUID
+				own.mu.Unlock()
+			}
 			c.pins.compareNode(n)
 		}
 	}
@@ -320,16 +324,6 @@ func (o *ownHost) isUUID(uuid string) string {
 		return "the system UUID is that of this host's own Node"
 	}
 	return ""
-}
-
-// see records the system UUID of a Node if it is this host's.
-func (o *ownHost) see(n *policy.Node) {
-	if !bmc.UsableUUID(n.SystemUUID) || o.Is(n) == "" {
-		return
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.nodeUUID = n.SystemUUID
 }
 
 // seenUUID returns the system UUID of this host's Node, "" if it was not seen yet.

@@ -294,11 +294,31 @@ func (h *Hosts) mayPin(ctx context.Context, s Subject) bool {
 	return !slices.ContainsFunc(h.Forbidden(ctx, s), func(r reason.Refusal) bool { return r.Reason != reason.NotEnrolled })
 }
 
-// PinProven stores that a run has proven which machine a BMC powers, for a later run without a
-// Node. After a failure only that later run lacks it.
+// PinProven stores that a run has proven which machine a BMC powers, for a later run without a Node.
+// It leaves an enrolment as it is, the pin of a BareMetalHost that has moved, and one that is
+// contradicted: what the run has read may be older than that. After a failure only the later run
+// lacks it.
 func (c *Cluster) PinProven(ctx context.Context, r remediate.Run) {
-	if err := c.pins.proven(ctx, r.Target); err != nil {
-		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "store the identity pin: " + err.Error()})
+	t := r.Target
+	if t.Host == "" || !bmc.UsableUUID(t.SystemUUID) {
+		return
+	}
+	old, found, err := c.hosts.catalog.pins.get(t.Host)
+	moved := old.Devices != t.Devices || old.Choice != "" && old.Choice != t.Choice
+	if err == nil && found && (old.EnrolledBy != "" || old.Contradicted != "" || t.BareMetalHost != "" && old.Devices != "" && moved) {
+		return
+	}
+	if err == nil {
+		next := old
+		next.Host, next.Node, next.SystemUUID = t.Host, t.Node, t.SystemUUID
+		next.Address, next.Devices, next.Choice, next.Secret = t.Address, t.Devices, t.Choice, t.Secret
+		if moved {
+			next.Serial, next.BMCUUID, next.Reported = "", "", ""
+		}
+		err = c.pins.update(ctx, old, next, time.Now())
+	}
+	if err != nil {
+		c.emit(event.Event{Type: event.Failed, Node: t.Node, Run: r.ID, Message: "store the identity pin: " + err.Error()})
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -288,30 +287,6 @@ func (w *pinWriter) healthy(ctx context.Context, k Checked, d bmc.Device, old st
 		next.SystemUUID, next.BMCUUID, next.Secret, next.Contradicted = old.SystemUUID, old.BMCUUID, cmp.Or(old.Secret, next.Secret), old.Contradicted
 	}
 	return w.update(ctx, old, next, k.At)
-}
-
-// proven stores that a run has proven which machine a BMC powers, for a later run without a Node.
-// It leaves an enrolment as it is, the pin of a BareMetalHost that has moved, and one that is
-// contradicted: what the run has read may be older than that.
-func (w *pinWriter) proven(ctx context.Context, t remediate.Target) error {
-	if t.Host == "" || !bmc.UsableUUID(t.SystemUUID) {
-		return nil
-	}
-	old, found, err := w.catalog.pins.get(t.Host)
-	if err != nil {
-		return err
-	}
-	moved := old.Devices != t.Devices || old.Choice != "" && old.Choice != t.Choice
-	if found && (old.EnrolledBy != "" || old.Contradicted != "" || t.BareMetalHost != "" && old.Devices != "" && moved) {
-		return nil
-	}
-	next := old
-	next.Host, next.Node, next.SystemUUID = t.Host, t.Node, t.SystemUUID
-	next.Address, next.Devices, next.Choice, next.Secret = t.Address, t.Devices, t.Choice, t.Secret
-	if moved {
-		next.Serial, next.BMCUUID, next.Reported = "", "", ""
-	}
-	return w.update(ctx, old, next, time.Now())
 }
 
 // A pin or an enrolment says which machine a host is. If its Node is seen on another machine, that

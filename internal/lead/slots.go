@@ -154,19 +154,6 @@ func (s *Slots) free(ctx context.Context, store state.Store, runs []string) (int
 	return len(freed), err
 }
 
-// of returns the runs of a cluster that have slots.
-func (s *Slots) of(cluster string) map[string]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	runs := map[string]bool{}
-	for run, of := range s.taken {
-		if of == cluster {
-			runs[run] = true
-		}
-	}
-	return runs
-}
-
 // compareSlots frees the slots of runs that need none any more, also those that a crash left behind.
 // It takes one, even above the limit, for each open run that has none: that run is in flight, and
 // counts. It stops at the first error, because each further call would wait as long for a store
@@ -176,7 +163,15 @@ func (l *Lead) compareSlots(ctx context.Context) error {
 	if err := s.refresh(ctx, l.opt.Store); err != nil {
 		return err
 	}
-	lacking, needless := l.opt.Cluster.Unsettled(s.of(l.opt.Name))
+	taken := map[string]bool{}
+	s.mu.Lock()
+	for run, cluster := range s.taken {
+		if cluster == l.opt.Name {
+			taken[run] = true
+		}
+	}
+	s.mu.Unlock()
+	lacking, needless := l.opt.Cluster.Unsettled(taken)
 	for _, run := range lacking {
 		if _, err := l.TakeSlot(ctx, EverySlot, run); err != nil {
 			return err

@@ -278,7 +278,7 @@ func (w *worker) decideAgain(ctx context.Context, d decision) (again decision, w
 		return again, ""
 	}
 	next, _, _ = remediate.Next(w.run, again.seen, now)
-	w.pending.note(w.run, next) // its reason may not be observed again // I5, I26
+	w.keepHeld(next) // its reason may not be observed again // I5, I26
 	return d, "it took long, and a fresh look asks for something else"
 }
 

@@ -45,7 +45,7 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 	if !run.HasConfirmation() {
 		p.contradiction = ""
 	}
-	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused() && !p.lockedOut(ctx, run)) {
+	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused && !p.lockedOut(ctx, run)) {
 		p.drop(ctx) // the account may be accepted by now, or is another
 	}
 	if p.session == nil {
@@ -67,7 +67,7 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 	} else {
 		seen.Identity = identityAnswers[p.opt.Hosts.Identify(ctx, s.Host, s.Level, r, run.Target, run.Manual != nil)]
 	}
-	seen.Proof, seen.OffAccepted = s.Proof(), s.OffAccepted()
+	seen.Proof, seen.OffAccepted = s.Proof, s.Accepted.OffAccepted()
 	return seen, nil
 }
 
@@ -110,7 +110,7 @@ func (p *powerAccess) retryAccount(ctx context.Context, run remediate.Run) {
 	if h, err := p.opt.Hosts.Entry(ctx, run.Target); err == nil {
 		p.opt.LockOut.ForgetAccounts(h)
 	}
-	if p.session != nil && p.session.AccountRefused() {
+	if p.session != nil && p.session.AccountRefused {
 		p.drop(ctx)
 	}
 }
@@ -129,18 +129,18 @@ func (p *powerAccess) proven(run remediate.Run, seen remediate.Observation) bool
 	if run.IsolatesOnConfirmation() {
 		return time.Since(seen.At) <= power.ProofMaxAge
 	}
-	return p.session != nil && p.session.Proof().Proven(time.Now())
+	return p.session != nil && p.session.Proof.Proven(time.Now())
 }
 
 // proofLost reads once more, and returns why the host is no longer proven off. It is "" if the
 // host still is. // I1
 func (p *powerAccess) proofLost(ctx context.Context) string {
-	ctx, cancel := context.WithDeadline(ctx, p.session.Proof().Until()) // a longer read would let the write go on with an old proof
+	ctx, cancel := context.WithDeadline(ctx, p.session.Proof.Until()) // a longer read would let the write go on with an old proof
 	defer cancel()
 	if _, err := p.session.Read(ctx); err != nil {
 		return "the power state cannot be read any more: " + err.Error()
 	}
-	if !p.session.OffAccepted() || !p.session.Proof().Proven(time.Now()) {
+	if !p.session.Accepted.OffAccepted() || !p.session.Proof.Proven(time.Now()) {
 		return "the host is no longer proven off"
 	}
 	return ""

@@ -217,7 +217,7 @@ type worker struct {
 	admitted *Admitted
 	names    []string // under which people may have stopped the target, as the last look knew them
 	clock    wallClock
-	pending  pendingHeld
+	held     *remediate.Run // a step into Held that the store did not save; nil if there is none
 	lock     nodeLock
 
 	restored   restored // what became of the last attempt to restore the Node
@@ -240,9 +240,13 @@ func (w *worker) loop(ctx context.Context) {
 		w.takeOrders(ctx) // a look can be slow
 		d.from = w.run
 		next, action, wait := remediate.Next(w.run, d.seen, time.Now())
-		next, d.action = w.pending.take(w.run, next, action)
+		d.action = action
+		if w.held != nil && w.held.Version == w.run.Version { // it takes the place of the answer to a later look, once
+			next, d.action = *w.held, remediate.Nothing
+		}
+		w.held = nil
 		if !w.commit(ctx, next) {
-			w.pending.note(w.run, next)
+			w.keepHeld(next)
 			if w.ownershipLost {
 				return
 			}
@@ -268,7 +272,12 @@ func (w *worker) end(ctx context.Context) {
 	w.r.mu.Lock()
 	delete(w.r.workers, w.id)
 	w.r.mu.Unlock()
-	w.inbox.close(ErrEnded(w.id))
+	w.inbox.mu.Lock()
+	w.inbox.closed = true // all later orders are refused as well
+	w.inbox.mu.Unlock()
+	for _, o := range w.inbox.take() {
+		o.done <- ErrEnded(w.id)
+	}
 	w.r.opt.Cluster.Wake()
 }
 
@@ -408,16 +417,6 @@ func (b *inbox) take() []order {
 	return list
 }
 
-// close refuses every order that was not taken, and all later ones.
-func (b *inbox) close(why error) {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	for _, o := range b.take() {
-		o.done <- why
-	}
-}
-
 // takeOrders applies the orders of people to the record, where the record allows them.
 func (w *worker) takeOrders(ctx context.Context) {
 	for _, o := range w.inbox.take() {
@@ -449,26 +448,10 @@ func (w *worker) apply(ctx context.Context, ev event.Event, next remediate.Run) 
 	return nil
 }
 
-// pendingHeld is a step into Held that the store did not save. It is kept because its reason,
-// like one On reading that contradicts a confirmation, may not be observed again. // I5, I26
-type pendingHeld struct {
-	next *remediate.Run // nil if there is none
-}
-
-// note keeps next, which could not be saved in place of run, if it is a step into Held.
-func (p *pendingHeld) note(run, next remediate.Run) {
-	if next.Step == remediate.Held && run.Step != remediate.Held {
-		p.next = &next
+// keepHeld keeps next, which could not be saved, if it is a step into Held: its reason, like one On
+// reading that contradicts a confirmation, may not be observed again. // I5, I26
+func (w *worker) keepHeld(next remediate.Run) {
+	if next.Step == remediate.Held && w.run.Step != remediate.Held {
+		w.held = &next
 	}
-}
-
-// take returns the pending step in place of the answer to a later look, once. If run has changed
-// since, or if there is no pending step, it returns the answer.
-func (p *pendingHeld) take(run, next remediate.Run, a remediate.Action) (remediate.Run, remediate.Action) {
-	held := p.next
-	p.next = nil
-	if held == nil || held.Version != run.Version {
-		return next, a
-	}
-	return *held, remediate.Nothing
 }

@@ -130,10 +130,6 @@ func (s *Stop) recordChanged(r state.Cluster) {
 	s.clusters.wake(r.Name)
 }
 
-// EndBy is the time by which the stops of a cluster, or of all, end, and by which old records
-// are deleted. It is zero, and nothing ends, until the cluster was seen. // I23
-func (s *Stop) EndBy(cluster string) time.Time { return s.clocks.endBy(cluster) }
-
 // Cluster is what a Stop needs from one cluster.
 type Cluster interface {
 	// Clock returns the API server's clock minus this host's clock, or 0 if the two differ

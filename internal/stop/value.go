@@ -194,10 +194,12 @@ type clocks struct {
 	heldBack atomic.Pointer[time.Time]
 }
 
-// endBy is the time by which the stops of a cluster, or of all, end. It is the clock that is
-// farthest behind, so that a clock that is ahead ends nothing. It is zero, and nothing ends,
-// until the cluster was seen: before that, nobody knows whether this host's clock is right. // I23
-func (c *clocks) endBy(cluster string) time.Time {
+// EndBy is the time by which the stops of a cluster, or of all, end, and by which old records are
+// deleted. It is the clock that is farthest behind, so that a clock that is ahead ends nothing. It is
+// zero, and nothing ends, until the cluster was seen: before that, nobody knows whether this host's
+// clock is right. // I23
+func (s *Stop) EndBy(cluster string) time.Time {
+	c := s.clocks
 	own, anySeen := c.own.now(), false
 	end := own
 	for _, each := range c.counting(cluster) {
