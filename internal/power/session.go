@@ -103,11 +103,11 @@ func (s *Session) Read(ctx context.Context) (bmc.Reading, error) {
 	r, err := s.conn.Read(ctx)
 	if err != nil {
 		r = bmc.Reading{At: time.Now()}
+		s.AccountRefused = s.AccountRefused || bmc.KindOf(err).RefusesAccount()
 	} else {
 		s.Accepted = s.Accepted.AddReading(r)
 	}
 	s.Proof = s.Proof.Add(r)
-	s.AccountRefused = s.AccountRefused || bmc.KindOf(err).RefusesAccount()
 	return r, err
 }
 
@@ -118,7 +118,9 @@ func (s *Session) Send(ctx context.Context, c bmc.Command) error {
 	_, err := s.conn.Send(ctx, c)
 	s.Proof = s.Proof.Reset()
 	s.Accepted = s.Accepted.AddCommand(c, err)
-	s.AccountRefused = s.AccountRefused || bmc.KindOf(err).RefusesAccount() // the next look shows it
+	if err != nil {
+		s.AccountRefused = s.AccountRefused || bmc.KindOf(err).RefusesAccount() // the next look shows it
+	}
 	return err
 }
 

@@ -76,7 +76,11 @@ func (w *worker) lookAtPowerAndStore(ctx context.Context) (power remediate.Obser
 	power, err := w.power.look(reading, w.run)
 	cancel()
 	if err = cmp.Or(err, w.power.readError); ctx.Err() == nil { // otherwise the read was interrupted
-		w.powerFailure.report(w, hosts.ReasonOf(err), err)
+		var code reason.Code
+		if err != nil {
+			code = hosts.ReasonOf(err)
+		}
+		w.powerFailure.report(w, code, err)
 	}
 	loading, cancel := context.WithTimeout(ctx, LookTimeout)
 	defer cancel()

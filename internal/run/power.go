@@ -61,9 +61,9 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 	}
 	r, err := s.Read(ctx)
 	p.readError = err
-	seen.Power, seen.PowerError, seen.LevelRefusal = r, bmc.KindOf(err), hosts.RefusalReason(err, "")
+	seen.Power = r
 	if err != nil {
-		seen.LowerLevelOn = p.contradicts(ctx, run)
+		seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), hosts.RefusalReason(err, ""), p.contradicts(ctx, run)
 	} else {
 		seen.Identity = identityAnswers[p.opt.Hosts.Identify(ctx, s.Host, s.Level, r, run.Target, run.Manual != nil)]
 	}
