@@ -136,7 +136,7 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	}, opt.Store); err != nil {
 		return nil, err
 	}
-	if err := e.stop.NoteUnread(state.KindFreeze, e.hosts.LoadFreezes(ctx, opt.Store)); err != nil {
+	if err := e.stop.NoteUnread(state.KindFreeze, e.hosts.Freezes.Load(ctx, opt.Store)); err != nil {
 		return nil, err
 	}
 	runs, aside, err := state.LoadAllRuns(ctx, opt.Store)

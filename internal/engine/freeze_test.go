@@ -97,7 +97,7 @@ func TestMissingFreezeIsMadeFromTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, stop := lie(t, w, store)
 		stop()
-		require.NoError(t, state.NewFreezes(func(state.Freeze) {}).Delete(t.Context(), store, freezesIn(t, store)[0]))
+		require.NoError(t, state.NewTable(state.Freezes, func(state.Freeze) {}).Delete(t.Context(), store, freezesIn(t, store)[0]))
 		_, _, stop = start(t, w, store, nil)
 		time.Sleep(time.Second)
 		assert.Len(t, freezesIn(t, store), 1)

@@ -75,7 +75,7 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 	if o.DryRun {
 		return x, nil
 	}
-	if x.Pin, err = c.pins.supersede(ctx, x.Pin); err != nil {
+	if x.Pin, err = c.pins.save(ctx, x.Pin, true); err != nil {
 		return Enrollment{}, err
 	}
 	c.emit(o.Event("enrolls " + s.Host.Address()))

@@ -22,20 +22,20 @@ func heldFor(id, node string) remediate.Run {
 		Cluster: "c", Node: node, Host: "c/" + node, Devices: "bmc-" + node}}
 }
 
-func openFreezes(t *testing.T, runs ...remediate.Run) (*freezes, state.Store) {
+func openFreezes(t *testing.T, runs ...remediate.Run) (*Freezes, state.Store) {
 	t.Helper()
 	s, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	f := readFreezes(t, s)
-	require.NoError(t, f.complete(t.Context(), s, runs, func(string) string { return "" }))
+	require.NoError(t, f.Complete(t.Context(), s, runs))
 	return f, s
 }
 
-func readFreezes(t *testing.T, s state.Store) *freezes {
+func readFreezes(t *testing.T, s state.Store) *Freezes {
 	t.Helper()
-	f := newFreezes()
-	require.NoError(t, f.load(t.Context(), s))
+	f := newFreezes(func(string) string { return "" })
+	require.NoError(t, f.Load(t.Context(), s))
 	return f
 }
 
@@ -108,10 +108,10 @@ func TestReleasedFreezesArePruned(t *testing.T) {
 		require.NoError(t, err)
 	}
 	silent := &unpruned{Store: s}
-	require.ErrorIs(t, f.prune(t.Context(), silent, func(string) bool { return false }), context.DeadlineExceeded)
+	require.ErrorIs(t, f.Prune(t.Context(), silent, func(string) bool { return false }), context.DeadlineExceeded)
 	assert.Equal(t, 1, silent.asked, "a freeze must not wait for more than one")
 	assert.Len(t, f.table.All(), 3)
-	require.NoError(t, f.prune(t.Context(), s, func(run string) bool { return run == "r2" }))
+	require.NoError(t, f.Prune(t.Context(), s, func(run string) bool { return run == "r2" }))
 	again := readFreezes(t, s)
 	assert.Len(t, again.table.All(), 2)
 	_, known := again.table.Get("r1")
