@@ -12,10 +12,10 @@ import (
 
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Nobody knows whether a record that cannot be read is about a control-plane host: while it is there, no
@@ -46,7 +46,7 @@ func TestRunThatTakesNoTurn(t *testing.T) {
 		})
 	}
 	for _, node := range []string{"cp", "worker"} {
-		x, err := a.b.CandidateForOrder(order.Order{Node: node, Actor: "x", Reason: "x"})
+		x, err := a.b.CandidateForOrder(wire.Order{Node: node, Actor: "x", Reason: "x"})
 		require.NoError(t, err)
 		r, busy := x.Draft, map[string]string{"cp": "1", "worker": ""}[node]
 		assert.True(t, r.ControlPlane, node)

@@ -10,10 +10,10 @@ import (
 
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // ClusterStatus is the state of one cluster now.
@@ -139,7 +139,7 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (admit.Expla
 	if err != nil {
 		return admit.Explanation{}, err
 	}
-	return c.admit.Explain(ctx, order.Order{Node: node})
+	return c.admit.Explain(ctx, wire.Order{Node: node})
 }
 
 // ExplainMachine is Explain for a Machine, which may have no Node. machine is its
@@ -149,7 +149,7 @@ func (e *Engine) ExplainMachine(ctx context.Context, cluster, machine string) (a
 	if err != nil {
 		return admit.Explanation{}, err
 	}
-	return c.admit.Explain(ctx, order.Order{Machine: machine})
+	return c.admit.Explain(ctx, wire.Order{Machine: machine})
 }
 
 // Plan is what fenced would do now in one cluster. It reads no BMC: results of a probe are

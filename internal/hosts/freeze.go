@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Freezes are the hosts that nothing may switch off until a person releases them: their BMCs
@@ -104,7 +105,7 @@ func isAbout(f state.Freeze, t remediate.Target) bool {
 
 // release ends every freeze of a target's host, and returns those that it ended. A freeze from a
 // run on a Machine without a Node names no Node.
-func (f *Freezes) release(ctx context.Context, s state.Store, o order.Order, t remediate.Target) (released []state.Freeze, err error) {
+func (f *Freezes) release(ctx context.Context, s state.Store, o wire.Order, t remediate.Target) (released []state.Freeze, err error) {
 	if err := f.writing.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -181,7 +182,7 @@ func hostNames(t remediate.Target) []string {
 
 // Unfreeze ends the freeze of a Node's host, by order of a person who knows why its BMC reported a
 // false Off. Outcome.Still says why the host must still not be switched off. // I5
-func (c *Cluster) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (c *Cluster) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	if err := c.opt.Lead.Refuse(); err != nil {
 		return order.Outcome{}, err
 	}

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // heldFor is a run that is Held because a BMC reported a false Off.
@@ -84,7 +84,7 @@ func TestFreezeOfAClassNeedsTwoHosts(t *testing.T) {
 	assert.False(t, frozen("m 2"))
 
 	assert.Equal(t, f.table.All(), readFreezes(t, s).table.All())
-	_, err := f.release(t.Context(), s, order.Order{Node: "e", Actor: "ada"}, remediate.Target{Cluster: "c", Node: "e"})
+	_, err := f.release(t.Context(), s, wire.Order{Node: "e", Actor: "ada"}, remediate.Target{Cluster: "c", Node: "e"})
 	require.NoError(t, err)
 	assert.False(t, frozen("m 1"))
 }
@@ -104,7 +104,7 @@ func (s *unpruned) Delete(context.Context, state.Kind, string, uint64) error {
 func TestReleasedFreezesArePruned(t *testing.T) {
 	f, s := openFreezes(t, heldFor("r1", "a"), heldFor("r2", "b"), heldFor("r3", "c"))
 	for _, node := range []string{"a", "b"} {
-		_, err := f.release(t.Context(), s, order.Order{Node: node, Actor: "ada"}, remediate.Target{Cluster: "c", Node: node})
+		_, err := f.release(t.Context(), s, wire.Order{Node: node, Actor: "ada"}, remediate.Target{Cluster: "c", Node: node})
 		require.NoError(t, err)
 	}
 	silent := &unpruned{Store: s}
@@ -137,7 +137,7 @@ func (u *unanswered) Put(ctx context.Context, r state.Record) (uint64, error) {
 // succeeds. // I5, L1
 func TestFreezeStoredWithoutAnAnswerCounts(t *testing.T) {
 	f, inner := openFreezes(t)
-	s, r, o := &unanswered{inner, true}, heldFor("r1", "n-1"), order.Order{Node: "n-1", Actor: "ada", Reason: "board replaced"}
+	s, r, o := &unanswered{inner, true}, heldFor("r1", "n-1"), wire.Order{Node: "n-1", Actor: "ada", Reason: "board replaced"}
 	require.Error(t, f.add(t.Context(), s, r, ""))
 	require.NoError(t, f.add(t.Context(), s, r, ""))
 	require.True(t, first(f.table.Get("r1")).Active())

@@ -395,23 +395,17 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 			if q.Power != nil && !q.Power.FinalizerElsewhere {
 				continue // fenced carries it out, one at a time: its run counts, and not an object that stays behind
 			}
-			if (q.ControlPlane || w.owners().isOfAll(n)) && w.requests.mayBeFor(q, machineBeside(w, q), n) {
+			if at.target == q.targetName() && (q.ControlPlane || w.owners().isOfAll(n)) && w.requests.mayBeFor(q, nil, n) {
 				busy[at.target] = true
+			}
+			for _, m := range w.byKey[at.target] {
+				if q.IsFor(m.names()) && w.requests.mayBeFor(q, m, w.nodes[m.NodeName]) {
+					mark(m)
+				}
 			}
 		}
 	}
 	return busy
-}
-
-// machineBeside returns a Machine of the control plane that a request may be for: it has the
-// name, and is in the namespace, of the request.
-func machineBeside(w *tables, q *Request) *Machine {
-	for _, g := range machineGroups {
-		if m := w.machines[machineID{g, q.Namespace, q.targetName()}]; m != nil && w.isBeside(q, m) && w.owners().inControlPlane(m) {
-			return m
-		}
-	}
-	return nil
 }
 
 // firstInLine returns the first target by name that nothing refuses, or else the

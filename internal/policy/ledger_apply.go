@@ -415,8 +415,13 @@ func (l *Ledger) setRequest(id ObjectID, r *Request) {
 
 // touchTargetsOf marks the targets that a request may be for.
 func (l *Ledger) touchTargetsOf(r *Request) {
-	l.touchMachine(r.targetName())
-	l.touchNode(r.targetName())
+	for _, key := range r.keys() {
+		l.touchNode(key)
+		for _, m := range l.w.byKey[key] {
+			l.touchMachine(m.Name)
+			l.touchNode(m.NodeName)
+		}
+	}
 }
 
 // replaceRuns marks the targets of every run that started, ended or changed.

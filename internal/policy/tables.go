@@ -35,6 +35,8 @@ type tables struct {
 	nodeless nodelessIndex
 	// byNode lists the Machines that name a Node, sorted.
 	byNode map[string][]*Machine
+	// byKey lists the Machines by their name, and by their UID.
+	byKey map[string][]*Machine
 	// machineSpaces counts by namespace the Nodes that name a Machine there, and the open runs.
 	machineSpaces machineSpaces
 	leases        map[string]Lease
@@ -67,6 +69,7 @@ func newTables(rules Rules) *tables {
 	return &tables{
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{},
 		nodesByUUID: nodesByUUID{}, nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
+		byKey:         map[string][]*Machine{},
 		machineSpaces: machineSpaces{},
 		leases:        map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: hostsByName{}, requests: newRequestIndex(rules),
 		pods: newPodIndex(), runs: openRuns{}, readsOff: map[string]bool{},
@@ -151,6 +154,9 @@ func (w *tables) dropNode(name string) {
 
 func (w *tables) putMachine(m *Machine) {
 	w.machines[m.id()] = m
+	for _, key := range []string{m.Name, m.UID} {
+		w.byKey[key] = append(w.byKey[key], m)
+	}
 	w.nodeless.note(m, w.nodes[m.NodeName] != nil)
 	if m.ControlPlane {
 		w.machinesWithRole[m.id()] = m
@@ -169,6 +175,8 @@ func (w *tables) dropMachine(m *Machine) {
 	delete(w.machinesWithRole, m.id())
 	delete(w.nodeless, m.id())
 	drop(w.byNode, m.NodeName, m)
+	drop(w.byKey, m.Name, m)
+	drop(w.byKey, m.UID, m)
 }
 
 func (w *tables) putMachineCheck(c *Check) {
@@ -233,10 +241,6 @@ func byRequest(a, b *Request) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
 		strings.Compare(a.Kind, b.Kind), strings.Compare(a.APIVersion, b.APIVersion))
 }
-
-// targetName is the name of the target that a request is for: its Node if it
-// names one, else the request has the name of its Machine.
-func (r *Request) targetName() string { return cmp.Or(r.NodeName, r.Name) }
 
 // machineGroups are the API groups whose Machines are read.
 var machineGroups = []string{group(OpenShiftMachineAPI), group(ClusterAPIV1Beta2)}
@@ -413,7 +417,7 @@ func (w *tables) selected(c *Check) []Subject {
 // machineSubject is a target of a check that selects Machines.
 func (w *tables) machineSubject(m *Machine) Subject {
 	x := w.machineAlone(m)
-	x.Requests = w.requests.of(m.Name, m, nil)
+	x.Requests = w.requests.of(x.names(), m, x.Node)
 	return x
 }
 
@@ -432,7 +436,7 @@ func (w *tables) machineAlone(m *Machine) Subject {
 // nodeSubject is a target of a check that selects Nodes.
 func (w *tables) nodeSubject(n *Node) Subject {
 	x := w.nodeAlone(n)
-	x.Requests = w.requests.of(n.Name, nil, n)
+	x.Requests = w.requests.of(x.names(), x.Machine, n)
 	return x
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/times"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Held returns which person keeps a target from being fenced, and why. It is "" if nobody does. A
@@ -37,7 +38,7 @@ const MaxUnseenHolds = 1000
 
 // Hold keeps one Node or Machine from being fenced. It need not exist: seen says of which names fenced knows that
 // they do. // I23
-func (s *Stop) Hold(ctx context.Context, o order.Order, seen func(name string) bool) (order.Outcome, error) {
+func (s *Stop) Hold(ctx context.Context, o wire.Order, seen func(name string) bool) (order.Outcome, error) {
 	k := key{o.Cluster, o.Of()}
 	if !seen(k.node) && !s.hasRoom(ctx, k, seen) {
 		return order.Outcome{}, &reason.Refusal{Reason: reason.TooManyHolds, Message: fmt.Sprintf(
@@ -77,7 +78,7 @@ func (s *Stop) hasRoom(ctx context.Context, k key, seen func(name string) bool) 
 
 // Release ends the hold of a Node or Machine by people. If there is none, it ends the quarantine.
 // It never ends both, so that a person who ends a hold does not also lift the quarantine.
-func (s *Stop) Release(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (s *Stop) Release(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	if err := s.lock(ctx); err != nil {
 		return order.Outcome{}, fmt.Errorf("release it; it stays held: %w", err)
 	}
@@ -216,7 +217,7 @@ func (s *Stop) changeHold(ctx context.Context, k key, quarantine bool, change fu
 
 // release stores that a person ended a hold or a quarantine. It reports whether that was
 // active.
-func (s *Stop) release(ctx context.Context, o order.Order, k key, quarantine bool) (released bool, err error) {
+func (s *Stop) release(ctx context.Context, o wire.Order, k key, quarantine bool) (released bool, err error) {
 	err = s.changeHold(ctx, k, quarantine, func(h *state.Hold) bool {
 		released = holdOf(*h).active(s.EndBy(k.cluster))
 		h.ReleasedBy, h.ReleasedReason, h.ReleasedAt = o.Actor, o.Reason, time.Now().UTC()

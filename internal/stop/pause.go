@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/times"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // pausesOf returns the two pauses that a cluster, or all clusters, can have: the unsaved one
@@ -53,13 +54,13 @@ func (s *Stop) Paused(cluster string) string {
 
 // Pause stops everything that is new and everything that can still be taken back, in one
 // cluster or, if the order names none, in all. // I23
-func (s *Stop) Pause(ctx context.Context, o order.Order) order.Outcome {
+func (s *Stop) Pause(ctx context.Context, o wire.Order) order.Outcome {
 	return s.begin(ctx, key{cluster: o.Cluster}, o, "pauses", "paused")
 }
 
 // Resume ends a pause; the quiet period follows. It does not remove the pause file. If there is no
 // such pause, it changes nothing. Outcome.Still says what continues to pause.
-func (s *Stop) Resume(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (s *Stop) Resume(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	if err := s.lock(ctx); err != nil {
 		return order.Outcome{}, fmt.Errorf("resume; it stays as it is: %w", err)
 	}

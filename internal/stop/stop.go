@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Options is what a Stop is made from.
@@ -182,7 +183,7 @@ func (s *Stop) stored(k key) stop {
 // begin makes an order a stop. The stop binds at once, whatever the store does, and never
 // shortens one that is there. verb is what the person does, and done what is then true of the
 // cluster or Node; both are for messages. // I23
-func (s *Stop) begin(ctx context.Context, k key, o order.Order, verb, done string) order.Outcome {
+func (s *Stop) begin(ctx context.Context, k key, o wire.Order, verb, done string) order.Outcome {
 	v := stop{by: o.Actor, reason: o.Reason, at: time.Now().UTC(), until: o.Ends(s.clocks.startBy(k.cluster))}
 	length := untilText(v.until)
 	end := s.EndBy(k.cluster)

@@ -139,7 +139,7 @@ func TestRequestOfAnotherMachineOfThatName(t *testing.T) {
 }
 
 func isFor(q *policy.Request, t remediate.Target) bool {
-	return q.IsFor(t.Namespace, t.Machine, t.MachineUID, t.Node)
+	return q.IsFor(policy.TargetNames{Namespace: t.Namespace, Machine: t.Machine, MachineUID: t.MachineUID, Node: t.Node})
 }
 
 // besideRequests is a view with one place of requests.

@@ -267,7 +267,7 @@ func isRequested(t *testing.T, places []Place, target remediate.Target) (found b
 }
 
 func isFor(q *policy.Request, t remediate.Target) bool {
-	return q.IsFor(t.Namespace, t.Machine, t.MachineUID, t.Node)
+	return q.IsFor(policy.TargetNames{Namespace: t.Namespace, Machine: t.Machine, MachineUID: t.MachineUID, Node: t.Node})
 }
 
 // infraMachines are no requests. Every Machine of Metal3 owns one, and a check can name the kind's template.
