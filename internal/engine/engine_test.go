@@ -1,6 +1,10 @@
 package engine_test
 
 import (
+	"bytes"
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +17,8 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
@@ -233,4 +239,148 @@ func TestCorrectedPasswordIsUsed(t *testing.T) {
 		assert.Zero(t, w.Isolations())
 		stop()
 	})
+}
+
+// Runs that end without an action start more and more rarely, and explain says why.
+func TestRunsWithoutAnActionBackOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p := nodePolicy()
+		p.Strategy, p.ShortenOnEvidence = policy.DeleteMachines, true // a run itself reads no BMC for this
+		p.Conditions[0].Timeout = time.Hour
+		w.SetPower(false)
+		w.ownMachines()
+		e, _, stop := start(t, w, store, withPolicy(w, p))
+		time.Sleep(30 * time.Minute)
+		runs := e.Runs("c")
+		require.Greater(t, len(runs), 5)
+		assert.Less(t, len(runs), 11, "after 10, 20, 40 s and so on")
+		assert.Equal(t, remediate.Aborted, runs[0].Step)
+		g := gate(t, e, reason.PowerInterval)
+		assert.Equal(t, "backOff", g.Name)
+		assert.Equal(t, "10m0s", g.Threshold, "and no more seldom than that")
+		assert.True(t, g.Until.After(time.Now()))
+		stop()
+	})
+}
+
+// The host of the etcd member that serves the owner's watch dies silently, which takes
+// long to notice, while all other requests go to the next member. A stop that is set at
+// the other instance meanwhile applies. // I23
+func TestStopElsewhereAppliesWhileTheWatchIsDead(t *testing.T) {
+	for name, stopNow := range map[string]func(t *testing.T, e *engine.Engine) error{
+		"hold":  func(t *testing.T, e *engine.Engine) error { _, err := e.Hold(t.Context(), byHand); return err },
+		"pause": func(t *testing.T, e *engine.Engine) error { _, err := e.Pause(t.Context(), byHand); return err },
+	} {
+		for given, offs := range map[time.Duration]int{55 * time.Second: 0, untilOff: 1} {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				p := newPair(t, w, store, func(_ string, o *engine.Options) { slowProof(o) })
+				p.give("a")
+				time.Sleep(given)
+				p.store["a"].deaf.Store(true)
+				require.NoError(t, stopNow(t, p.engine["b"]))
+				time.Sleep(3 * time.Minute)
+				assert.Equal(t, offs, w.Count(bmc.CommandOff), "%s at %s", name, given)
+				assert.Zero(t, w.Isolations(), "%s at %s", name, given)
+				assert.True(t, w.On())
+				p.end()
+			})
+		}
+	}
+}
+
+// A BMC that falls silent during a run is told when it begins, and not at each look; one that
+// answers every other look, once a minute at most.
+func TestSilentBMCOfARunIsToldOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetFault(fake.IgnoresOff)
+		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Run.OffDeadline = time.Hour })
+		time.Sleep(70 * time.Second)
+		require.Equal(t, remediate.PowerOff, only(t, e).Step)
+		told := func() []event.Event {
+			return eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed && ev.Run != "" })
+		}
+		require.Empty(t, told())
+		w.FailReads(noAnswer())
+		time.Sleep(10 * time.Minute)
+		require.Len(t, told(), 1)
+		assert.Equal(t, "BMCUnreachable", string(told()[0].Reason))
+		assert.Contains(t, told()[0].Message, "no answer")
+		assert.Equal(t, remediate.PowerOff, told()[0].Step)
+		for i := range 150 {
+			if i%2 == 0 {
+				w.FailReads(nil)
+			} else {
+				w.FailReads(noAnswer())
+			}
+			time.Sleep(4 * time.Second)
+		}
+		assert.Greater(t, len(told()), 3)
+		assert.LessOrEqual(t, len(told()), 12, "in 10 minutes")
+		stop()
+	})
+}
+
+// reboots is a BMC that restarts: it neither answers nor takes commands meanwhile.
+type reboots struct {
+	bmc.Power
+	away *atomic.Bool
+}
+
+func (b reboots) Read(ctx context.Context) (bmc.Reading, error) {
+	if b.away.Load() {
+		return bmc.Reading{}, noAnswer()
+	}
+	return b.Power.Read(ctx)
+}
+
+func (b reboots) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	if b.away.Load() {
+		return bmc.Receipt{}, noAnswer()
+	}
+	return b.Power.Send(ctx, c)
+}
+
+// The BMC does not accept the Off of the second attempt. Meanwhile the slow kubelet
+// registers and the Node is Ready. The Off is not sent again, and the run ends Done. // I4
+func TestSecondAttemptSparesANodeThatBecameReady(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		var away atomic.Bool
+		var once sync.Once
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Run.ReadyTimeout = 40 * time.Second
+			o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
+		})
+		began := make(chan struct{})
+		store.watch(func(run []byte) {
+			if bytes.Contains(run, []byte(`"attempt":2`)) && bytes.Contains(run, []byte(`"intent":{"action":"SendOff"`)) {
+				once.Do(func() { away.Store(true); close(began) })
+			}
+		})
+		w.SetBootTime(never) // the kubelet is slow: it has not registered before that
+		<-began
+		w.SetBootTime(19 * time.Second)
+		time.Sleep(25 * time.Second)
+		require.True(t, w.Ready())
+		away.Store(false)
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff), "Off to a Node that is Ready")
+		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
+		stop()
+	})
+}
+
+// Libraries and external programs get more time, and never less than is configured.
+func TestTiming(t *testing.T) {
+	const read = 5 * time.Second
+	for driver, want := range map[bmc.Driver]bmc.Timing{
+		bmc.DriverIPMI:       {ReadTimeout: read, SendTimeout: power.SendTimeout},
+		bmc.DriverRedfish:    {ReadTimeout: read, SendTimeout: power.SendTimeout},
+		bmc.DriverBMCLib:     {ReadTimeout: power.AgentReadTimeout, SendTimeout: power.AgentSendTimeout},
+		bmc.DriverFenceAgent: {ReadTimeout: power.AgentReadTimeout, SendTimeout: power.AgentSendTimeout},
+	} {
+		assert.Equal(t, want, power.Timing(bmc.Device{Driver: driver}, read), driver)
+	}
+	assert.Equal(t, time.Minute, power.Timing(bmc.Device{Driver: bmc.DriverFenceAgent}, time.Minute).ReadTimeout)
 }

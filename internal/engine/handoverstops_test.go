@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -209,5 +211,153 @@ func TestNothingIsTriedForACheckThatDoesNotAsk(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, before, prepared())
 		stop()
+	})
+}
+
+// In place of a NodeHealthCheck's controller fenced holds medik8s' Lease on the Node from before it asks
+// another remediator until the request is gone, also after a restart.
+func TestAskedRemediatorHasTheNodeLock(t *testing.T) { // I22
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.installMedik8s()
+		w.Do(func(s *fake.State) {
+			s.OnHandover = func() error {
+				assert.NotEmpty(t, w.lockOf().Run, "the Lease is taken before the request is made")
+				return nil
+			}
+		})
+		change := handingOver(w)
+		_, _, stop := start(t, w, store, change)
+		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
+		record := askedRecord(t, store).ID
+		answer(w, "True")
+		for range 20 {
+			time.Sleep(time.Minute)
+			assert.Equal(t, record, w.lockOf().Run)
+			assert.Less(t, time.Since(w.lockOf().Renewed), 2*time.Minute, "it is renewed")
+		}
+		stop()
+		_, _, stop = start(t, w, store, change)
+		time.Sleep(20 * time.Minute)
+		assert.Equal(t, record, w.lockOf().Run)
+		assert.False(t, w.lockOf().Expired())
+		answer(w, "False")
+		w.Recover()
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, others(w))
+		assert.Empty(t, w.lockOf(), "it is given back")
+		stop()
+	})
+}
+
+// While somebody else has the Node, no other remediator is asked.
+func TestNodeLockOfOthersDelaysTheRequest(t *testing.T) { // I22
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.installMedik8s()
+		w.Do(func(s *fake.State) {
+			s.NodeLocks["n-1"] = fake.NodeLock{Holder: "node-maintenance", Renewed: time.Now().Add(10 * time.Minute)}
+		})
+		e, _, stop := start(t, w, store, handingOver(w))
+		time.Sleep(14 * time.Minute)
+		assert.Empty(t, others(w))
+		assert.Contains(t, gate(t, e, reason.Contested).Value, "node-maintenance")
+		awaitAsked(t, w, "one is asked when the Lease has expired", func() bool { return len(others(w)) == 1 })
+		stop()
+	})
+}
+
+// foreignLockKube answers that somebody has taken the Lease on the Node since it was looked at.
+type foreignLockKube struct {
+	engine.Kube
+	until time.Time
+}
+
+func (k foreignLockKube) LockNode(ctx context.Context, r remediate.Run) (time.Duration, string, error) {
+	if time.Now().Before(k.until) {
+		return 0, "node-maintenance holds the Lease node-n-1", nil
+	}
+	return k.Kube.LockNode(ctx, r)
+}
+
+// Somebody takes the Node after the look, or the Lease cannot be taken: the request is not made, and no
+// record of it stays.
+func TestNoRequestWithoutTheNodeLock(t *testing.T) { // I22
+	for name, c := range map[string]struct {
+		change func(o *engine.Options, mended time.Time)
+		code   reason.Code
+		says   string
+	}{
+		"taken by somebody": {func(o *engine.Options, mended time.Time) {
+			o.Clusters[0].Kube = foreignLockKube{o.Clusters[0].Kube, mended}
+		}, reason.Contested, "node-maintenance"},
+		"refused": {func(o *engine.Options, mended time.Time) {
+			withLock(func(context.Context, remediate.Run) error {
+				if time.Now().Before(mended) {
+					return errors.New("forbidden")
+				}
+				return nil
+			})(o)
+		}, reason.RequestFailed, "keep other remediators away from Node n-1: forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.installMedik8s()
+				mended := time.Now().Add(30 * time.Minute)
+				hand := handingOver(w)
+				e, _, stop := start(t, w, store, func(o *engine.Options) { hand(o); c.change(o, mended) })
+				time.Sleep(29 * time.Minute)
+				assert.Empty(t, others(w))
+				assert.Contains(t, gate(t, e, c.code).Value, c.says)
+				awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
+				assert.Len(t, askedRecord(t, store).Objects, 1)
+				stop()
+			})
+		})
+	}
+}
+
+// A Lease that is lost while a remediator works delays nothing that fenced does with the request.
+func TestLostNodeLockDelaysNoEndOfARequest(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.installMedik8s()
+		_, _, stop := start(t, w, store, handingOver(w))
+		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
+		answer(w, "True")
+		w.Do(func(s *fake.State) {
+			s.NodeLocks["n-1"] = fake.NodeLock{Holder: "node-maintenance", Renewed: time.Now().Add(time.Hour)}
+		})
+		time.Sleep(10 * time.Minute)
+		require.Len(t, others(w), 1)
+		answer(w, "False")
+		w.Recover()
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, others(w))
+		assert.Equal(t, "node-maintenance", w.lockOf().Holder)
+		stop()
+	})
+}
+
+// An owner whose own host is to be repaired by another remediator hands the cluster over, too: only the
+// other instance may ask for that. // I13
+func TestOwnerOfAHandedOverHostHandsTheClusterOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		handOver := handingOver(w)
+		isOn := on(map[string]string{"a": "n-1"})
+		p := newPair(t, w, store, func(name string, o *engine.Options) { isOn(name, o); handOver(o) })
+		p.give("a")
+		time.Sleep(75 * time.Second)
+		s := p.engine["a"].Status()[0]
+		assert.False(t, s.Owner)
+		assert.Contains(t, s.Aside, "the Node's machineID is this host's /etc/machine-id; instance b owns the cluster")
+		awaitAsked(t, w, "the other instance asks", func() bool { return len(others(w)) == 1 })
+		answer(w, "True")
+		time.Sleep(4 * time.Minute)
+		assert.NotEmpty(t, p.engine["a"].Status()[0].Aside, "it is not repaired yet")
+		w.Recover()
+		time.Sleep(8 * time.Minute) // a minute for a remediator that was slow, and five minutes well
+		assert.Empty(t, others(w))
+		assert.Empty(t, p.engine["a"].Status()[0].Aside)
+		require.Len(t, p.asides(t, "a"), 2)
+		assert.Empty(t, w.Commands())
+		p.end()
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
@@ -137,4 +138,182 @@ func TestOwnPartitionNeverFences(t *testing.T) {
 		assert.False(t, gate(t, e, reason.ViewStale).Pass)
 		stop()
 	})
+}
+
+// A host does not come back after its power cycle, so its run waits for the next try. A person
+// has a spare machine take over the name of the Node. Later the kubelet of the spare machine dies,
+// while its pods run on. The run's next try proves the former machine off: that says nothing about
+// the spare one, whose Node must not be isolated. // I1, I8, I27
+func TestSpareMachineWithTheNameIsNotIsolated(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetBootTime(never)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			waiting(o)
+			o.Run.MaxAttempts = 1
+		})
+		time.Sleep(15 * time.Minute)
+		r := only(t, e)
+		require.Equal(t, remediate.Waiting, r.Step)
+		require.Equal(t, reason.AttemptsExhausted, r.Reason)
+		require.Equal(t, 1, w.Isolations())
+
+		var isolated []string // the machines whose Nodes fenced deletes
+		w.Do(func(s *fake.State) {
+			s.OnIsolate = func(n *fake.Node, _ remediate.Run, _ remediate.Backup) { isolated = append(isolated, n.SystemUUID) }
+			s.PutNode(fake.Node{Name: "n-1", BootID: "spare-boot-1", SystemUUID: spareUUID, Labels: map[string]string{"rack": "r1"}, Ready: "True", Since: time.Now()})
+			s.Leases["n-1"] = fake.Lease{Version: 100000, Renewed: time.Now()}
+		})
+		time.Sleep(10 * time.Minute)
+		w.SetReady("Unknown") // its kubelet is dead; its pods run on
+		offs := w.Count(bmc.CommandOff)
+		time.Sleep(3 * time.Hour)
+		assert.Equal(t, offs, w.Count(bmc.CommandOff), "the machine that was switched off is not that of the Node")
+		assert.Empty(t, isolated, "the Node of a machine that runs was deleted")
+		stop()
+	})
+}
+
+// A new run is refused there: the BMC is not that of the Node.
+func TestNewRunIsRefusedThere(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.ChangeNode("n-1", func(n *fake.Node) { n.SystemUUID = spareUUID }) })
+		e, _, stop := start(t, w, store, waiting)
+		time.Sleep(time.Hour)
+		assert.Empty(t, e.Runs("c"))
+		gate(t, e, reason.IdentityMismatch)
+		stop()
+	})
+}
+
+// goneOver gives the Node to another machine, whose kubelet is dead by now.
+func goneOver(s *fake.State) {
+	s.PutNode(fake.Node{Name: "n-1", BootID: "spare-boot-1", SystemUUID: spareUUID, Labels: map[string]string{"rack": "r1"}, Ready: "Unknown", Since: time.Now()})
+}
+
+// A run waits, and what it was decided on goes. When its pause is over, it must not go on with what has the
+// name by now. // I2, I27
+func TestWaitingRunDoesNothingToWhatTookItsPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*fake.State)
+		ends   remediate.Step
+		cuts   bool
+	}{
+		"nothing changed": {func(*fake.State) {}, remediate.Waiting, true},
+		"another machine": {goneOver, remediate.Waiting, false},
+		"no Machine":      {func(s *fake.State) { s.RemoveMachine("n-1") }, remediate.Reprovisioned, false},
+		"another host":    {func(s *fake.State) { s.ChangeMetal("h-1", func(h *policy.Host) { h.UID = "another" }) }, remediate.Waiting, false},
+		"another cluster": {func(s *fake.State) { s.UID = "another" }, remediate.Waiting, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				newMetal(w).set("h-1", func(h *policy.Host) { h.ConsumerRef, h.ConsumerKind = "ns/m-1", "Machine.machine.openshift.io" })
+				w.SetBootTime(never)
+				e, _, stop := start(t, w, store, func(o *engine.Options) {
+					waiting(o)
+					o.Run.MaxAttempts = 1
+				})
+				time.Sleep(20 * time.Minute)
+				r := only(t, e)
+				require.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
+				require.Equal(t, reason.AttemptsExhausted, r.Reason)
+				offs := w.Count(bmc.CommandOff)
+				w.Do(c.change)
+				time.Sleep(4 * time.Hour)
+				assert.Equal(t, c.cuts, w.Count(bmc.CommandOff) > offs, "the host is switched off again")
+				assert.Equal(t, 1, w.Isolations())
+				if r = only(t, e); !c.cuts {
+					assert.Equal(t, c.ends, r.Step, "%s: %s", r.Reason, r.Note)
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// The same before the isolation: the BMC was silent after the first Off, and while the run waits, the disks go to
+// another chassis. // I2, I27
+func TestDisksThatMovedAreNotIsolated(t *testing.T) {
+	for _, moved := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.SetBootTime(never)
+			e, _, stop := start(t, w, store, waiting)
+			until(t, e, remediate.PowerOff)
+			w.FailReads(noAnswer())
+			r := until(t, e, remediate.Waiting)
+			offs := w.Count(bmc.CommandOff)
+			if moved {
+				w.Do(func(s *fake.State) {
+					s.ChangeNode("n-1", func(n *fake.Node) { n.SystemUUID, n.BootID = spareUUID, "spare-boot-1" })
+				})
+				_, err := e.ConfirmOff(t.Context(), byHand)
+				refusedFor(t, err, reason.TargetChanged)
+				_, err = e.Retry(t.Context(), ofRun(r))
+				refusedFor(t, err, reason.TargetChanged)
+			}
+			w.FailReads(nil)
+			time.Sleep(time.Hour)
+			assert.Equal(t, moved, w.Count(bmc.CommandOff) == offs)
+			assert.Equal(t, moved, w.Isolations() == 0)
+			assert.True(t, w.On())
+			stop()
+		})
+	}
+}
+
+// The same run ends when what it was decided on is gone, and its host is On: it would wait for ever, and whatever has
+// the name by now could not be fenced. // L1, L5
+func TestWaitingRunEndsWhenItsTargetIsReplaced(t *testing.T) {
+	for name, change := range map[string]func(*fake.State){
+		"another machine": goneOver,
+		"no Machine":      func(s *fake.State) { s.RemoveMachine("n-1") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.SetBootTime(never)
+				e, _, stop := start(t, w, store, waiting)
+				until(t, e, remediate.PowerOff)
+				w.FailReads(noAnswer())
+				until(t, e, remediate.Waiting)
+				w.FailReads(nil)
+				w.Do(change)
+				time.Sleep(time.Hour)
+				r := only(t, e)
+				assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
+				assert.Equal(t, reason.TargetChanged, r.Reason)
+				assert.True(t, w.On())
+				assert.Zero(t, w.Isolations())
+				stop()
+			})
+		})
+	}
+}
+
+// hosts.d alone named the host when the run began. Since then a BareMetalHost has become the owner of its power, which
+// would switch it on again: without a power lock there, the host is not switched off. // I2, I27
+func TestBareMetalHostThatHasAppearedIsNotPassedOver(t *testing.T) {
+	for _, appears := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.SetBootTime(never)
+			e, _, stop := start(t, w, store, func(o *engine.Options) {
+				waiting(o)
+				o.Run.MaxAttempts = 1
+			})
+			time.Sleep(15 * time.Minute)
+			r := only(t, e)
+			require.Equal(t, reason.AttemptsExhausted, r.Reason)
+			require.Empty(t, r.Target.BareMetalHost)
+			if appears {
+				m := metal{w}
+				m.set("h-1", func(h *policy.Host) { h.ConsumerRef, h.ConsumerKind = "ns/m-1", "Machine.machine.openshift.io" })
+				m.use("h-1")
+				time.Sleep(time.Second)
+				_, err := e.Retry(t.Context(), ofRun(r))
+				refusedFor(t, err, reason.TargetChanged)
+			}
+			offs := w.Count(bmc.CommandOff)
+			time.Sleep(4 * time.Hour)
+			assert.Equal(t, appears, w.Count(bmc.CommandOff) == offs)
+			stop()
+		})
+	}
 }

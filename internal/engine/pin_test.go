@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -9,8 +10,10 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
@@ -227,6 +230,267 @@ func TestPinSavedWithoutAnAnswerCounts(t *testing.T) {
 			reasons = append(reasons, r.Reason)
 		}
 		assert.Contains(t, reasons, reason.NotEnrolled)
+		stop()
+	})
+}
+
+const spareUUID = "4c4c4544-0042-3510-8054-b4c04f4d7777"
+
+// movesToSpare has another machine take over the name n-1. The old one stays at its BMC, for
+// something else.
+func movesToSpare(w *world) {
+	w.Do(func(s *fake.State) {
+		s.Host("n-1").Kernel = fake.Dead // it is no part of the cluster any more
+		s.ChangeNode("n-1", func(n *fake.Node) {
+			n.SystemUUID, n.BootID, n.Ready, n.Since = spareUUID, "spare-boot-1", "True", time.Now()
+		})
+	})
+}
+
+// movesBack has the Node n-1 be Ready on its own machine.
+func movesBack(w *world) {
+	w.Do(func(s *fake.State) {
+		s.ChangeNode("n-1", func(n *fake.Node) {
+			n.SystemUUID, n.BootID, n.Ready, n.Since = hostUUID, "boot-back", "True", time.Now()
+		})
+	})
+}
+
+// unreadable is a health check of n-1's first device that fails.
+func unreadable(t *testing.T, e *engine.Engine) {
+	t.Helper()
+	k := checked(t, e, "", "")
+	k.Reading, k.Err = bmc.Reading{}, noAnswer()
+	e.Checked(t.Context(), k)
+}
+
+// pinnedOnce is a world whose n-1 is healthy, and was pinned.
+func pinnedOnce(t *testing.T, w *world, store *failingStore) (*engine.Engine, *event.Stream, func()) {
+	t.Helper()
+	w.Recover()
+	w.changeCheck(func(c *policy.Check) { c.StartupTimeout = 10 * time.Minute })
+	e, events, stop := start(t, w, store, nil)
+	time.Sleep(time.Second)
+	checkHealthy(t, e)
+	require.Equal(t, hostUUID, pinOf(t, store, "c/n-1").SystemUUID)
+	return e, events, stop
+}
+
+// When another machine has taken over the name, what was pinned before identifies nothing: when the
+// Node is gone, the machine at the old BMC may be anything. No restart, no failing store and no
+// silent BMC brings the pin back. A later match makes a new one. // I8, I10
+func TestContradictedPinIdentifiesNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(t *testing.T, w *world, store *failingStore, e *engine.Engine)
+		restart   bool
+		cycles    bool
+	}{
+		"the BMC answers all the while": {meanwhile: func(t *testing.T, w *world, _ *failingStore, e *engine.Engine) {
+			for range 10 {
+				k := checked(t, e, hostUUID, "ABC1234")
+				require.Equal(t, guard.IdentityDiffers, k.Identity)
+				e.Checked(t.Context(), k)
+				time.Sleep(time.Minute)
+			}
+			require.Empty(t, w.Commands())
+		}},
+		"a single check of a silent BMC, and a restart": {meanwhile: func(t *testing.T, _ *world, _ *failingStore, e *engine.Engine) {
+			unreadable(t, e)
+		}, restart: true},
+		"no check at all": {meanwhile: func(*testing.T, *world, *failingStore, *engine.Engine) {}},
+		"the store fails": {meanwhile: func(t *testing.T, _ *world, store *failingStore, e *engine.Engine) {
+			store.set(true)
+			unreadable(t, e)
+		}},
+		"the store failed for a while, and a restart": {meanwhile: func(t *testing.T, w *world, store *failingStore, e *engine.Engine) {
+			store.set(true)
+			unreadable(t, e)
+			w.RemoveNode()
+			time.Sleep(2 * time.Second)
+			store.set(false)
+			unreadable(t, e) // shows no Node any more
+		}, restart: true},
+		"a check that is older than the other machine": {meanwhile: func(t *testing.T, w *world, _ *failingStore, e *engine.Engine) {
+			movesBack(w)
+			time.Sleep(2 * time.Second)
+			old := checked(t, e, hostUUID, "ABC1234")
+			movesToSpare(w)
+			time.Sleep(2 * time.Second)
+			e.Checked(t.Context(), old)
+		}, restart: true},
+		"back on its machine, and pinned again": {meanwhile: func(t *testing.T, w *world, _ *failingStore, e *engine.Engine) {
+			unreadable(t, e)
+			movesBack(w)
+			time.Sleep(2 * time.Second)
+			checkHealthy(t, e)
+		}, restart: true, cycles: true},
+		"back while the store fails, and pinned again": {meanwhile: func(t *testing.T, w *world, store *failingStore, e *engine.Engine) {
+			store.set(true)
+			unreadable(t, e)
+			movesBack(w)
+			time.Sleep(2 * time.Second)
+			checkHealthy(t, e)
+			store.set(false)
+			checkHealthy(t, e)
+		}, cycles: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				e, _, stop := pinnedOnce(t, w, store)
+				movesToSpare(w)
+				time.Sleep(time.Minute)
+				c.meanwhile(t, w, store, e)
+				if c.restart {
+					stop()
+					w.RemoveNode()
+					e, _, stop = start(t, w, store, nil)
+				}
+				w.RemoveNode()
+				time.Sleep(10 * time.Second)
+				store.set(false)
+				if !c.cycles {
+					time.Sleep(time.Hour)
+					assert.Zero(t, w.Count(bmc.CommandOff), "a machine that is not that of n-1 was switched off")
+					assert.Equal(t, reason.IdentityUnknown, gateOfMachine(t, e).Reason)
+				} else {
+					for w.Count(bmc.CommandOff) == 0 {
+						time.Sleep(time.Second)
+					}
+				}
+				stop()
+			})
+		})
+	}
+}
+
+// People are told once what is void and why.
+func TestContradictedPinIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, events, stop := pinnedOnce(t, w, store)
+		movesToSpare(w)
+		time.Sleep(time.Minute)
+		for range 3 {
+			unreadable(t, e)
+		}
+		told := eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "was seen on the machine") })
+		require.Len(t, told, 1)
+		assert.Equal(t, []string{"n-1", string(reason.IdentityMismatch)}, []string{told[0].Node, string(told[0].Reason)})
+		assert.Equal(t, pinOf(t, store, "c/n-1").Contradicted, told[0].Message)
+		for _, uuid := range []string{hostUUID, spareUUID} {
+			assert.Contains(t, told[0].Message, uuid)
+		}
+		w.RemoveNode()
+		time.Sleep(15 * time.Minute)
+		assert.Contains(t, gateOfMachine(t, e).Value, "was seen on the machine", "the refusal says it, too")
+		stop()
+	})
+}
+
+// Letter case and byte order of a UUID contradict nothing.
+func TestSameUUIDInAnotherFormContradictsNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := pinnedOnce(t, w, store)
+		for _, uuid := range []string{strings.ToUpper(hostUUID), bmc.UUIDForms(hostUUID)[1], "", "03000200-0400-0500-0006-000700080009"} {
+			w.Do(func(s *fake.State) { s.ChangeNode("n-1", func(n *fake.Node) { n.SystemUUID = uuid }) })
+			time.Sleep(2 * time.Second)
+			unreadable(t, e)
+			assert.Empty(t, pinOf(t, store, "c/n-1").Contradicted, uuid)
+		}
+		stop()
+	})
+}
+
+// What a person enrolled is void in the same way, and counts again when the Node is Ready on the
+// machine for which it was enrolled. // I8
+func TestContradictedEnrolmentIsVoid(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		lives(w)
+		p, levels := withOutlet(w)
+		w.changeCheck(func(c *policy.Check) { c.StartupTimeout = 10 * time.Minute })
+		e, stop := enrolled(t, w, store, levels)
+		outlet := func() guard.IdentityVerdict { return outletOf(t, e, bmc.On).Identity }
+		require.Equal(t, guard.IdentityMatches, outlet())
+		movesToSpare(w)
+		time.Sleep(2 * time.Second)
+		outletReads(t, e, bmc.On)
+		require.NotEmpty(t, pinOf(t, store, "c/n-1").Contradicted)
+		movesBack(w)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, guard.IdentityNotEnrolled, outlet(), "until a health check")
+		outletReads(t, e, bmc.On)
+		require.Equal(t, guard.IdentityMatches, outlet())
+		require.Equal(t, "ada (uid 1000)", pinOf(t, store, "c/n-1").EnrolledBy)
+
+		movesToSpare(w)
+		time.Sleep(2 * time.Second)
+		w.RemoveNode()
+		w.FailReads(noAnswer()) // of the BMC: only the outlet is left
+		time.Sleep(time.Second)
+		require.Equal(t, guard.IdentityNotEnrolled, outlet())
+		s, err := e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		assert.Contains(t, e.Forbidden(t.Context(), s)[0].Message, "was seen on the machine "+spareUUID)
+		time.Sleep(time.Hour)
+		assert.Empty(t, p.Commands())
+		stop()
+	})
+}
+
+// With identity: pinned the Node's machine is not compared with the BMC. So an enrolment for
+// another machine than the Node's must not count even while the Node is there: the old machine would
+// be proven off, and the Node of the running one be deleted. // I8
+func TestPinnedModeFencesNoNodeOfAnotherMachine(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Recover()
+		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "pinned" })
+		e, stop := enrolled(t, w, store, nil)
+		movesToSpare(w)
+		time.Sleep(time.Minute)
+		w.SetReady("Unknown")
+		w.SetLeaseMoving(false)
+		time.Sleep(time.Hour)
+		assert.Empty(t, w.Commands())
+		gate(t, e, reason.NotEnrolled)
+		stop()
+	})
+}
+
+// What an administrator has written down is about the machine that has left the name, too. No health check
+// and no pin is needed to see that. // I8
+func TestWrittenUUIDFencesNoNodeOfAnotherMachine(t *testing.T) {
+	for _, mode := range []string{"required", "pinned"} {
+		t.Run(mode, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.Recover()
+				w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode, h.PinnedUUID = mode, hostUUID })
+				e, _, stop := start(t, w, store, nil)
+				movesToSpare(w)
+				time.Sleep(time.Minute)
+				w.SetReady("Unknown")
+				w.SetLeaseMoving(false)
+				time.Sleep(time.Hour)
+				assert.Zero(t, w.Isolations())
+				assert.Empty(t, w.Commands())
+				gate(t, e, reason.IdentityMismatch)
+				stop()
+			})
+		})
+	}
+}
+
+// A device that cannot prove its identity, but reports at one check that it is another machine's,
+// was enrolled for something else. // I8
+func TestReportOfAnotherMachineEndsTheEnrolment(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ChangeEntry(func(h *bmc.Host) {
+			h.Levels[0].Devices[0].Driver, h.Levels[0].Devices[0].Provider = bmc.DriverBMCLib, "gofish"
+		})
+		e, stop := enrolled(t, w, store, nil)
+		e.Checked(t.Context(), checked(t, e, hostUUID, ""))
+		require.NotEmpty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+		e.Checked(t.Context(), checked(t, e, spareUUID, ""))
+		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
+		assert.Equal(t, guard.IdentityNotEnrolled, checked(t, e, "", "").Identity, "although it reports nothing now")
 		stop()
 	})
 }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
@@ -177,4 +180,279 @@ func TestRefusedAccountOutlivesItsProbe(t *testing.T) {
 		assert.Greater(t, w.Reads(), 2, "it is asked again")
 		stop()
 	})
+}
+
+// by gives n-1's BMC another driver.
+func (w *world) by(d bmc.Driver) {
+	w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Driver = d })
+}
+
+// ipmitool and most agents cannot distinguish a wrong password from a dead BMC. So they
+// are not probed every 30 s while the Node is unhealthy.
+func TestProbesOfLowerAssuranceBackOff(t *testing.T) {
+	for driver, most := range map[bmc.Driver]int{bmc.DriverBMCLib: 12, bmc.DriverIPMI: 1000} {
+		t.Run(string(driver), func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.by(driver)
+				e, stop := enrolled(t, w, store, nil)
+				w.FailReads(noAnswer())
+				before := w.Reads()
+				time.Sleep(61*time.Second + 32*time.Second)
+				assert.Equal(t, 2, w.Reads()-before, "a second one soon")
+				time.Sleep(time.Hour)
+				n := w.Reads() - before
+				assert.LessOrEqual(t, n, most)
+				assert.Greater(t, n, most/20)
+				gate(t, e, "BMCUnreachable")
+				if driver == bmc.DriverIPMI {
+					stop()
+					return
+				}
+				_, err := e.Fence(t.Context(), byHand)
+				refusedFor(t, err, "BMCUnreachable")
+				assert.Greater(t, w.Reads()-before, n, "a person has it asked")
+
+				w.FailReads(nil)
+				time.Sleep(11 * time.Minute)
+				require.Len(t, e.Runs("c"), 1)
+				stop()
+			})
+		})
+	}
+}
+
+// If the health check finds that the BMC works again, the next probe does not wait.
+func TestHealthCheckEndsTheProbeBackoff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.by(bmc.DriverBMCLib)
+		e, stop := enrolled(t, w, store, nil)
+		w.FailReads(noAnswer())
+		time.Sleep(40 * time.Minute)
+		w.FailReads(nil)
+		s, err := e.SubjectOf(t.Context(), "c", "n-1")
+		require.NoError(t, err)
+		e.Checked(t.Context(), hosts.Checked{Subject: s, Reading: bmc.Reading{State: bmc.On, At: time.Now()}})
+		time.Sleep(32 * time.Second)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
+
+// gatesOf are the gates of a Node by name.
+func gatesOf(t *testing.T, e *engine.Engine, node string) map[string]reason.Gate {
+	t.Helper()
+	x, err := e.Explain(t.Context(), "c", node)
+	require.NoError(t, err)
+	byName := map[string]reason.Gate{}
+	for _, g := range x.Gates {
+		byName[g.Name] = g
+	}
+	return byName
+}
+
+// Before anything was read, explain says so, and does not call a BMC usable that nobody has asked.
+func TestExplainSaysWhatWasNotChecked(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Recover()
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(5 * time.Second)
+		gates := gatesOf(t, e, "n-1")
+		for _, name := range []string{"host", "identity", "contested", "powerOwner", "nodeAlive"} {
+			g := gates[name]
+			assert.True(t, g.Pass && g.Unchecked, "%s: %+v", name, g)
+			assert.Contains(t, g.Value, "not checked yet")
+		}
+		assert.False(t, gates["pause"].Unchecked)
+		stop()
+	})
+}
+
+// Once a probe has read the target, nothing is unchecked. A probe whose BMC does not answer reads
+// nothing else.
+func TestExplainOfAProbedTarget(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.setContested(remediate.Yes)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		gates := gatesOf(t, e, "n-1")
+		assert.Equal(t, reason.Contested, gates["contested"].Reason)
+		for name, g := range gates {
+			assert.False(t, g.Unchecked, name)
+		}
+		w.FailReads(noAnswer())
+		time.Sleep(2 * time.Minute)
+		gates = gatesOf(t, e, "n-1")
+		assert.Equal(t, reason.Code("BMCUnreachable"), gates["host"].Reason)
+		assert.False(t, gates["host"].Unchecked)
+		assert.True(t, gates["identity"].Unchecked)
+		assert.True(t, gates["contested"].Unchecked)
+		stop()
+	})
+}
+
+// explain of a host that was not probed agrees with the BMC health check, level by level.
+func TestExplainAgreesWithTheHealthCheck(t *testing.T) {
+	at := time.Date(2000, 1, 1, 0, 0, 4, 0, time.UTC)
+	ok := func(level int) hosts.LastCheck {
+		return hosts.LastCheck{Level: level, At: at, Power: bmc.On, Identity: guard.IdentityMatches, UUID: hostUUID}
+	}
+	failed := func(level int, code reason.Code) hosts.LastCheck {
+		return hosts.LastCheck{Level: level, At: at, Reason: code, Problem: "the account is refused"}
+	}
+	other := ok(0)
+	other.Identity, other.UUID = guard.IdentityDiffers, "4c4c4544-0042-3510-8054-ffffffffffff"
+	unproven := ok(0)
+	unproven.Identity, unproven.UUID = guard.IdentityUnproven, ""
+	for name, tc := range map[string]struct {
+		last           []hosts.LastCheck
+		host, identity reason.Code
+		unchecked      bool
+		value          string
+	}{
+		"nothing is known":            {nil, "", "", true, "c/n-1: the BMC is not checked yet"},
+		"not checked yet":             {[]hosts.LastCheck{{Level: 0}, {Level: 1}}, "", "", true, "c/n-1: the BMC is not checked yet"},
+		"good":                        {[]hosts.LastCheck{ok(0), ok(1)}, "", "", false, "c/n-1: read On by the BMC health check at 2000-01-01T00:00:04Z"},
+		"refused account":             {[]hosts.LastCheck{failed(0, "BMCAuth"), failed(1, "BMCUnreachable")}, "BMCAuth", "", true, "the account is refused (BMC health check at 2000-01-01T00:00:04Z)"},
+		"the second level is left":    {[]hosts.LastCheck{failed(0, "BMCAuth"), ok(1)}, "", "", false, "c/n-1: read On by"},
+		"the second is not checked":   {[]hosts.LastCheck{failed(0, "BMCAuth"), {Level: 1}}, "", "", true, "c/n-1: the BMC is not checked yet"},
+		"another machine answers":     {[]hosts.LastCheck{other, ok(1)}, "", reason.IdentityMismatch, false, "c/n-1: read On"},
+		"nothing proves the identity": {[]hosts.LastCheck{unproven, ok(1)}, "", reason.IdentityUnknown, false, "c/n-1: read On"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				w.Recover()
+				w.ChangeEntry(func(h *bmc.Host) {
+					second := h.Levels[0].Devices[0]
+					second.Endpoint.Host = "192.0.2.2"
+					h.Levels = append(h.Levels, bmc.Level{Devices: []bmc.Device{second}})
+				})
+				e, _, stop := start(t, w, store, func(o *engine.Options) {
+					o.LastChecks = func(cluster, host string) []hosts.LastCheck {
+						assert.Equal(t, "c c/n-1", cluster+" "+host)
+						return tc.last
+					}
+				})
+				time.Sleep(5 * time.Second)
+				gates := gatesOf(t, e, "n-1")
+				assert.Equal(t, tc.host, gates["host"].Reason)
+				assert.Contains(t, gates["host"].Value, tc.value)
+				assert.Equal(t, tc.identity, gates["identity"].Reason)
+				assert.Equal(t, tc.unchecked, gates["identity"].Unchecked)
+				stop()
+			})
+		})
+	}
+}
+
+// What the health check knows is for people: a run begins on what its own probe reads.
+func TestHealthCheckDecidesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.LastChecks = func(string, string) []hosts.LastCheck {
+				return []hosts.LastCheck{{At: time.Now(), Reason: "BMCAuth", Problem: "refused"}}
+			}
+		})
+		time.Sleep(5 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1, "the probe reads for itself")
+		assert.Empty(t, refusedNow(e))
+		stop()
+	})
+}
+
+// A run that only replaces a Machine begins with the look that admitted it.
+func TestMachineIsReplacedByTheLookThatAdmittedIt(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ofClusterAPI()
+		before := -1 // looks before the Machine was handed over
+		w.OnLook(func(looks int) {
+			if w.HandedOver() == 0 {
+				before = looks
+			}
+		})
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, 1, w.HandedOver())
+		assert.Equal(t, 1, before)
+		assert.Len(t, e.Runs("c"), 1)
+		stop()
+	})
+}
+
+// What became of a deletion is not asked at once: other Machines may still have to be deleted.
+func TestDeletedMachineIsLookedAtAMomentLater(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ofClusterAPI()
+		var last, next time.Time // the last look before the Machine was handed over, and the next one
+		w.OnLook(func(int) {
+			switch {
+			case w.HandedOver() == 0:
+				last = time.Now()
+			case next.IsZero():
+				next = time.Now()
+			}
+		})
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, 1, w.HandedOver())
+		assert.GreaterOrEqual(t, next.Sub(last), time.Second)
+		assert.Equal(t, remediate.Reprovisioned, only(t, e).Step)
+		stop()
+	})
+}
+
+// If the start of the run takes long, that look no longer counts, although an action may be done
+// on it for longer: the run looks again. // I4
+func TestLookThatAdmittedARunGrowsOld(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ofClusterAPI()
+		e, _, stop := start(t, w, store, slowStart(300*time.Millisecond, w.Recover))
+		time.Sleep(5 * time.Minute)
+		assert.Zero(t, w.HandedOver())
+		assert.Equal(t, "Recovered", string(only(t, e).Reason))
+		stop()
+	})
+}
+
+// What is known without a look counts at once, however young the look is. // I23
+func TestPauseAfterTheLookThatAdmittedARun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ofClusterAPI()
+		started := make(chan *engine.Engine, 1)
+		e, _, stop := start(t, w, store, slowStart(time.Millisecond, func() {
+			_, err := (<-started).Pause(t.Context(), byHand)
+			assert.NoError(t, err)
+		}))
+		started <- e
+		time.Sleep(5 * time.Minute)
+		assert.Zero(t, w.HandedOver())
+		stop()
+	})
+}
+
+// A host is looked at again before it is switched off, however young the look is that admitted
+// the run. // I4
+func TestHostIsLookedAtAgainBeforeItIsSwitchedOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, slowStart(time.Millisecond, w.Recover))
+		time.Sleep(5 * time.Minute)
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		assert.Equal(t, "Recovered", string(only(t, e).Reason))
+		stop()
+	})
+}
+
+// slowStart has the record of the start of the first run take a while, and does something first.
+func slowStart(takes time.Duration, first func()) func(*engine.Options) {
+	var once sync.Once
+	return func(o *engine.Options) {
+		o.Record = func(e event.Event) error {
+			if e.Type == event.Started {
+				once.Do(func() {
+					first()
+					time.Sleep(takes)
+				})
+			}
+			return nil
+		}
+	}
 }

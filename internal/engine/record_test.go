@@ -1,9 +1,14 @@
 package engine_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -137,4 +142,114 @@ func TestHostsComeBackWithoutARecord(t *testing.T) {
 		assert.Zero(t, w.Isolations())
 		stop()
 	})
+}
+
+// orders are those on record.
+func (l *ledger) orders() (all []event.Event) {
+	for _, e := range l.all() {
+		if e.Type == event.Ordered {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// I24: no crash leaves the effect of an order on a run without a record of the order. The
+// record comes before the run is stored, also if nobody waits for the answer.
+func TestOrderIsOnRecordBeforeItsEffect(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			l, people := &ledger{}, &stubborn{Store: store}
+			e, events, stop := start(t, w, people, func(o *engine.Options) { o.Record = l.record })
+			for len(e.Runs("c")) == 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+			var stored atomic.Int32
+			people.watch(func(run []byte) {
+				if bytes.Contains(run, []byte(`"abort":`)) && stored.Add(1) == 1 {
+					assert.Len(t, l.orders(), 1)
+				}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			if gone {
+				cancel()
+			}
+			_, err := e.Abort(ctx, order.Order{Cluster: "c", Run: e.Runs("c")[0].ID, Actor: "ada", Reason: "wrong host"})
+			cancel()
+			if !gone {
+				require.NoError(t, err)
+			}
+			time.Sleep(5 * time.Minute)
+			assert.Equal(t, remediate.Aborted, only(t, e).Step)
+			require.NotZero(t, stored.Load())
+			require.Len(t, l.orders(), 1)
+			on := l.orders()[0]
+			assert.Equal(t, []string{"ada", "wrong host", "n-1", e.Runs("c")[0].ID}, []string{on.Actor, on.Why, on.Node, on.Run})
+			assert.Equal(t, 1, heard(t, events, "ada aborts"))
+			stop()
+		})
+	}
+}
+
+// An order that cannot be recorded is carried out all the same: it may bring a host
+// back. // I24
+func TestOrderIsCarriedOutWithoutARecord(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		l := &ledger{}
+		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
+		for w.Count(bmc.CommandOff) == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		l.set(func(event.Event) bool { return true })
+		_, err := e.Abort(t.Context(), order.Order{Cluster: "c", Run: only(t, e).ID, Actor: "ada", Reason: "wrong host"})
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, 1, w.Count(bmc.CommandOn))
+		assert.Equal(t, remediate.Aborted, only(t, e).Step)
+		recorded := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Ordered && ev.Recorded })
+		assert.Empty(t, recorded, "the audit log is to take it when it can")
+		stop()
+	})
+}
+
+// An action that was recorded too late, and so was not done, may still appear in the log.
+// Each time an event says that it was not done. // I24
+func TestLateRecordIsFollowedByNotDone(t *testing.T) {
+	for _, tc := range []struct {
+		late func(event.Event) bool
+		told string
+	}{
+		{func(e event.Event) bool { return e.Action == remediate.SendOff }, "not done: "},
+		{func(e event.Event) bool { return e.Type == event.Started }, "not started: "},
+	} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			var mu sync.Mutex
+			inLog := map[string]int{} // by run
+			_, events, stop := start(t, w, store, func(o *engine.Options) {
+				o.Record = func(e event.Event) error {
+					if !tc.late(e) {
+						return nil
+					}
+					time.Sleep(5 * time.Second)
+					mu.Lock()
+					defer mu.Unlock()
+					inLog[e.Run]++
+					return fmt.Errorf("wait for the audit log: %w", context.DeadlineExceeded)
+				}
+			})
+			time.Sleep(10 * time.Minute)
+			stop()
+			mu.Lock()
+			defer mu.Unlock()
+			require.NotEmpty(t, inLog)
+			require.Zero(t, w.Count(bmc.CommandOff))
+			undone := map[string]int{}
+			for _, ev := range eventsOf(t, events, func(ev event.Event) bool {
+				return ev.Type == event.Failed && strings.HasPrefix(ev.Message, tc.told)
+			}) {
+				undone[ev.Run]++
+			}
+			assert.Equal(t, inLog, undone)
+		})
+	}
 }

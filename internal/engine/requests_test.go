@@ -1,12 +1,14 @@
 package engine_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
@@ -359,4 +361,134 @@ func TestWaitingRunGoesOnWhileItIsRequested(t *testing.T) {
 			})
 		})
 	}
+}
+
+// explain says of a request that came to nothing why, and not that its time has not come.
+func TestRequestThatIsOverIsExplained(t *testing.T) {
+	for code, over := range map[reason.Code]func(*policy.Request){
+		reason.RequestTimeout: func(q *policy.Request) { q.TimedOut = time.Now() },
+		reason.Deleting:       func(q *policy.Request) { q.Deleting = true },
+	} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			ask(w, over)
+			e, _, stop := start(t, w, store, responding(w))
+			time.Sleep(5 * time.Minute)
+			require.Empty(t, e.Runs("c"))
+			assert.Equal(t, "request", gate(t, e, code).Name)
+			stop()
+		})
+	}
+}
+
+// lateNodes is a watch whose Nodes arrive later than everything else, while it is late.
+type lateNodes struct {
+	admit.Watch
+	mu   sync.Mutex
+	late time.Time // since when; zero: not
+	held []policy.Change
+}
+
+func (l *lateNodes) setLate(late bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = time.Time{}
+	if late {
+		l.late = time.Now()
+	}
+}
+
+func (l *lateNodes) Changes() (list []policy.Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := append(l.held, l.Watch.Changes()...)
+	l.held = nil
+	for _, c := range all {
+		if c.ID.Kind == "Node" && !l.late.IsZero() {
+			l.held = append(l.held, c)
+		} else {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (l *lateNodes) View() admit.View {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.Watch.View()
+	if !l.late.IsZero() {
+		v.Age = time.Since(l.late)
+	}
+	return v
+}
+
+// The watches of two kinds keep no order: a request may be seen while the view still shows the Node
+// Ready. It is not told that its target has recovered, for then nobody would carry it out.
+func TestRequestThatIsSeenBeforeItsNode(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetReady("True")
+		l := &lateNodes{}
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			responding(w)(o)
+			l.Watch = o.Clusters[0].Watch
+			o.Clusters[0].Watch = l
+		})
+		time.Sleep(time.Minute)
+		l.setLate(true)
+		w.Hang()
+		w.SetReady("Unknown")
+		ask(w, nil)
+		time.Sleep(30 * time.Second)
+		_, told := asked(w)
+		require.Empty(t, told.Phase, "nothing is known about the Node of that moment")
+		l.setLate(false)
+		w.SetReady("Unknown")
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		_, told = asked(w)
+		assert.Equal(t, request.Succeeded, told.Phase)
+		stop()
+	})
+}
+
+// A request whose Node is Ready in a view that is newer than the request is told so.
+func TestRequestOfARecoveredNodeIsAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetReady("True")
+		e, _, stop := start(t, w, store, responding(w))
+		time.Sleep(time.Minute)
+		ask(w, nil)
+		time.Sleep(10 * time.Second)
+		_, told := asked(w)
+		assert.Equal(t, request.Succeeded, told.Phase)
+		assert.Empty(t, e.Runs("c"))
+		stop()
+	})
+}
+
+// A clock that is ahead ends no request, whose end would be for ever: the time in which its run must have begun is
+// over by a clock that agrees with the API server's. // I16, I22
+func TestClockThatIsAheadEndsNoRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		made := func(at time.Time) func(q *policy.Request) {
+			return func(q *policy.Request) { q.Created, q.Power.Timeout = at, 10*time.Minute }
+		}
+		ask(w, made(time.Now().Add(-2*time.Hour))) // a moment ago, by the API server
+		w.setSkew(-2 * time.Hour)
+		e, _, stop := start(t, w, store, responding(w))
+		time.Sleep(time.Minute)
+		_, told := asked(w)
+		assert.Equal(t, request.Pending, told.Phase)
+		assert.Equal(t, string(reason.ClockSkew), told.Conditions[0].Reason)
+		assert.Empty(t, e.Runs("c"))
+
+		w.Do(func(s *fake.State) { s.ChangeRequest("m-1", made(time.Now())) })
+		time.Sleep(10 * time.Second)
+		w.setSkew(0)
+		until(t, e, remediate.Done)
+		time.Sleep(10 * time.Second)
+		_, told = asked(w)
+		assert.Equal(t, request.Succeeded, told.Phase)
+		stop()
+	})
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -295,6 +297,178 @@ func TestEntryWithoutIdentityStaysADuplicate(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.Count(bmc.CommandOff))
+		stop()
+	})
+}
+
+func refusedByHand(t *testing.T, e *engine.Engine, code reason.Code) {
+	t.Helper()
+	_, err := e.Fence(t.Context(), byHand)
+	var refusal *reason.Refusal
+	require.ErrorAs(t, err, &refusal, "people are bound, too")
+	assert.Equal(t, code, refusal.Reason)
+	assert.False(t, gate(t, e, code).Pass, "and explain shows it")
+}
+
+// A Machine that cannot be read may be paused, and may be the Machine of this Node.
+func TestUnreadableMachineIsNotTreatedAsAbsent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		policies := withPolicy(w, nodePolicy())
+		unreadable := eachMachine(func(ch *policy.Change, m *policy.Machine) {
+			if m.Name == "m-1" {
+				ch.Value, ch.Err = nil, errors.New("spec.providerID is a number")
+			}
+		})
+		e, _, stop := start(t, w, store, func(o *engine.Options) { policies(o); unreadable(o) })
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		refusedByHand(t, e, reason.Undecodable)
+		assert.Empty(t, w.Commands())
+		stop()
+	})
+}
+
+// If the providerIDs differ, a Node with the same name is the Node of another host.
+func TestNodeOfAnotherHostIsLeftAlone(t *testing.T) {
+	otherProvider := func(list []policy.Change) []policy.Change {
+		for i := range list {
+			switch v := list[i].Value.(type) {
+			case *policy.Machine:
+				v.ProviderID = "k3s://a/" + v.NodeName
+			case *policy.Node:
+				v.ProviderID = "k3s://b/" + v.Name
+			}
+		}
+		return list
+	}
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _, stop := start(t, w, store, through(otherProvider))
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		refusedByHand(t, e, reason.NodeMismatch)
+		assert.Empty(t, w.Commands())
+		stop()
+	})
+}
+
+// silentAtFirst keeps a run from its first command until the test lets it go on.
+func silentAtFirst(w *world) (answer func()) {
+	w.OnLook(func(looks int) {
+		if looks == 1 {
+			w.FailReads(errors.New("no answer yet"))
+		}
+	})
+	return func() { w.FailReads(nil) }
+}
+
+// The fresh Node and Machine must belong together, whatever the view shows. // I4
+func TestFreshNodeOfAnotherHostDropsTheRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		answer := silentAtFirst(w)
+		e, _, stop := start(t, w, store, func(o *engine.Options) {
+			o.Clusters[0].Kube = lookingAt{w, func(f *run.Fresh) {
+				if w.Looks() > 1 && f.Node != nil && f.Machine != nil {
+					f.Machine.ProviderID, f.Node.ProviderID = "k3s://a/n-1", "k3s://b/n-1"
+				}
+			}}
+		})
+		time.Sleep(65 * time.Second)
+		answer()
+		time.Sleep(5 * time.Second)
+		r := only(t, e)
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Contains(t, r.Note, "providerID")
+		assert.Empty(t, w.Commands())
+		stop()
+	})
+}
+
+// If a Machine claims a Node after the run of that Node began, the run is dropped: the
+// Machine's rules apply.
+func TestNewMachineOfTheNodeDropsItsRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		answer := silentAtFirst(w)
+		w.dropMachines()
+		e, _, stop := start(t, w, store, withPolicy(w, nodePolicy()))
+		time.Sleep(65 * time.Second)
+		require.Len(t, e.Runs("c"), 1)
+		w.Do(func(s *fake.State) {
+			s.PutMachine(policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "m-m-1", NodeName: "n-1", Phase: "Running"})
+		})
+		time.Sleep(3 * time.Second)
+		answer()
+		time.Sleep(2 * time.Second)
+		r := e.Runs("c")[len(e.Runs("c"))-1]
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Contains(t, r.Note, "Machine ns/m-1 has claimed the Node")
+		assert.Empty(t, w.Commands())
+		stop()
+	})
+}
+
+// writeLease has somebody write the Lease of n-1, with any time and duration.
+func writeLease(w *world, renewed time.Time, duration time.Duration) {
+	w.Do(func(s *fake.State) {
+		s.Leases["n-1"] = fake.Lease{Version: s.Leases["n-1"].Version + 1, Renewed: renewed, Duration: duration}
+	})
+}
+
+// longestLease is leaseDurationSeconds: 2147483647.
+const longestLease = (1<<31 - 1) * time.Second
+
+// No power is cut on a host of which nobody can wait until its kubelet has missed a renewal. A shorter
+// duration, or no Lease, lets it be fenced. // I5
+func TestTooLongLeaseIsRefusedBeforeTheFirstOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.Host("n-1").LeaseFor = longestLease })
+		writeLease(w, time.Now().Add(-time.Minute), longestLease)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		g := gate(t, e, reason.LeaseTooLong)
+		assert.False(t, g.Pass)
+		assert.Contains(t, g.Value, "leaseDurationSeconds of the Node's Lease is 2147483647")
+		_, err := e.Fence(t.Context(), byHand)
+		refusedFor(t, err, reason.LeaseTooLong)
+		writeLease(w, time.Now().Add(-time.Hour), 40*time.Second)
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		stop()
+	})
+}
+
+// A duration that is written once the Off was sent delays the isolation by half of the longest duration that
+// fenced waits for, and no more. // I5, L1
+func TestLeaseWrittenAfterTheOffDelaysNoLongerThanTheCap(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		written := false
+		w.OnLook(func(int) { // the first look after the Off
+			if !written && w.Count(bmc.CommandOff) > 0 {
+				written = true
+				writeLease(w, time.Now(), longestLease)
+			}
+		})
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(untilOff + remediate.LeaseDurationMax/4)
+		require.Zero(t, w.Isolations())
+		time.Sleep(remediate.LeaseDurationMax/4 + 20*time.Second)
+		assert.Equal(t, 1, w.Isolations(), "%s: %s", only(t, e).Reason, only(t, e).Note)
+		stop()
+	})
+}
+
+// A Lease that was renewed in the year 2999 is one that stands still: its Node is fenced as soon as fenced has seen it
+// unchanged for a minute. // I4
+func TestLeaseOfTheYear2999EscapesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		writeLease(w, time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC), 40*time.Second)
+		e, _, stop := start(t, w, store, nil)
+		time.Sleep(untilOff)
+		assert.False(t, gate(t, e, reason.NodeAlive).Pass, "one observation does not tell")
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		assert.Equal(t, 1, w.Isolations())
 		stop()
 	})
 }
