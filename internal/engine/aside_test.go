@@ -76,22 +76,20 @@ func TestOwnerOfASickHostWithoutAStandby(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		d := newDeed()
 		own := func(o *engine.Options) { o.Own = hosts.Own{MachineID: "machine-n-1"} }
-		e, _, stop := start(t, w, store, func(o *engine.Options) { own(o); o.Instance, o.Owners = "a", d.heir("a", store) })
+		e := running(t, w, store, func(o *engine.Options) { own(o); o.Instance, o.Owners = "a", d.heir("a", store) })
 		d.give("a")
 		time.Sleep(10 * time.Minute)
 		assert.True(t, e.Status()[0].Owner)
 		assert.Contains(t, e.Status()[0].Aside, "no other instance stands by")
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Own = hosts.Own{MachineID: "machine-n-1"} })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Own = hosts.Own{MachineID: "machine-n-1"} })
 		time.Sleep(10 * time.Minute)
 		assert.True(t, e.Status()[0].Owner)
 		assert.Empty(t, e.Status()[0].Aside)
 		assert.Equal(t, 1, len(refusals(t, events)))
 		assert.Zero(t, heard(t, events, "leaves the cluster"))
-		stop()
 	})
 }
 
@@ -146,22 +144,19 @@ func TestOwnerKeepsTheClusterWhileNobodyCouldFence(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, w *world, p *pair){
 		"paused check": func(_ *testing.T, w *world, _ *pair) { w.pauseCheck() },
 		"held": func(t *testing.T, _ *world, p *pair) {
-			_, err := p.engine["a"].Hold(t.Context(), byHand)
-			require.NoError(t, err)
+			accepted(t)(p.engine["a"].Hold(t.Context(), byHand))
 		},
 		"healthy": func(_ *testing.T, w *world, _ *pair) { w.Recover() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				p := newPair(t, w, store, on(map[string]string{"a": "n-1"}))
-				p.give("a")
-				time.Sleep(5 * time.Second)
-				change(t, w, p)
-				time.Sleep(20 * time.Minute)
-				assert.True(t, p.engine["a"].Status()[0].Owner)
-				assert.Empty(t, p.asides(t, "a"))
-				p.end()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			p := newPair(t, w, store, on(map[string]string{"a": "n-1"}))
+			p.give("a")
+			time.Sleep(5 * time.Second)
+			change(t, w, p)
+			time.Sleep(20 * time.Minute)
+			assert.True(t, p.engine["a"].Status()[0].Owner)
+			assert.Empty(t, p.asides(t, "a"))
+			p.end()
 		})
 	}
 }
@@ -211,22 +206,20 @@ func TestSecondInstallationOnlyObserves(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const foreigner = "fenced instance x holds the Lease"
 		w.setForeignHolder(foreigner)
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Instance, o.StoreID = "a", "id" })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Instance, o.StoreID = "a", "id" })
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, w.Commands())
 		assert.Equal(t, foreigner, gate(t, e, reason.NotOwner).Value)
 		assert.Equal(t, "Lease fenced", gate(t, e, reason.NotOwner).Source)
 		assert.Equal(t, foreigner, e.Status()[0].Idle)
 		assert.Equal(t, 1, contests(t, events), "told once")
-		_, err := e.Fence(t.Context(), byHand)
-		refusedFor(t, err, reason.NotOwner)
+		refused(t, reason.NotOwner)(e.Fence(t.Context(), byHand))
 		_, told := w.Announcements()
 		assert.Equal(t, lead.Announcement{Instance: "a", StoreID: "id", Epoch: 1}, told)
 		w.setForeignHolder("")
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Empty(t, e.Status()[0].Idle)
-		stop()
 	})
 }
 
@@ -239,7 +232,7 @@ func slowProof(o *engine.Options) {
 // When another installation starts to act, an open run is rolled back.
 func TestForeignInstallationRollsBackAnOpenRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, slowProof)
+		e := running(t, w, store, slowProof)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.setForeignHolder("fenced instance x holds the Lease")
@@ -251,7 +244,6 @@ func TestForeignInstallationRollsBackAnOpenRun(t *testing.T) {
 		assert.True(t, w.On())
 		assert.Zero(t, w.Isolations())
 		assert.Len(t, e.Runs("c"), 1, "and no other run is begun")
-		stop()
 	})
 }
 
@@ -260,7 +252,7 @@ func TestForeignInstallationRollsBackAnOpenRun(t *testing.T) {
 func TestForbiddenLeaseForbidsEveryRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.failAnnouncements(errForbidden)
-		e, events, stop := start(t, w, store, nil)
+		e, events, _ := start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, w.Commands())
 		assert.Contains(t, gate(t, e, reason.NotOwner).Value, "forbidden")
@@ -268,7 +260,6 @@ func TestForbiddenLeaseForbidsEveryRun(t *testing.T) {
 		w.failAnnouncements(nil)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
@@ -276,7 +267,7 @@ func TestForbiddenLeaseForbidsEveryRun(t *testing.T) {
 // powered on again.
 func TestLeaseThatIsNotRenewedForbidsTheIsolation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, slowProof)
+		e := running(t, w, store, slowProof)
 		time.Sleep(untilOff) // announced at 60 s, proven off at 80 s
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.failAnnouncements(errForbidden)
@@ -284,14 +275,13 @@ func TestLeaseThatIsNotRenewedForbidsTheIsolation(t *testing.T) {
 		assert.Zero(t, w.Isolations())
 		assert.True(t, w.On())
 		assert.NotEqual(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
 // If the Lease expires between the look and the command, the command is not sent.
 func TestExpiredLeaseForbidsTheNextCommand(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		_, _, stop := start(t, w, store, func(o *engine.Options) {
+		running(t, w, store, func(o *engine.Options) {
 			o.Record = func(ev event.Event) error {
 				if ev.Action == remediate.SendOff {
 					w.failAnnouncements(errForbidden)
@@ -302,14 +292,13 @@ func TestExpiredLeaseForbidsTheNextCommand(t *testing.T) {
 		})
 		time.Sleep(3 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
 // An instance that only observes does not take the Lease. It takes it when it is armed.
 func TestObserverTakesNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
 		time.Sleep(10 * time.Minute)
 		n, _ := w.Announcements()
 		assert.Zero(t, n)
@@ -329,7 +318,6 @@ func TestObserverTakesNoLease(t *testing.T) {
 		time.Sleep(time.Minute)
 		n, _ = w.Announcements()
 		assert.Equal(t, before, n)
-		stop()
 	})
 }
 
@@ -353,29 +341,26 @@ func (w hangingWatch) Changes() []policy.Change {
 // though all other goroutines live, the deciding loop of another cluster among them.
 func TestOneHungLoopFeedsNoWatchdog(t *testing.T) {
 	for _, hung := range []string{"one", "other"} {
-		t.Run(hung, func(t *testing.T) {
-			bubble(t, func(t *testing.T, _ *world, store *failingStore) {
-				p, from, till := &pulse{}, make(chan struct{}), make(chan struct{})
-				all := fleets{newFleet("one", 3, "z"), newFleet("other", 3, "z")}
-				e, _, stop := all.guardBeating(t, store, func(o *engine.Options) {
-					for i := range o.Clusters {
-						if c := &o.Clusters[i]; c.Name == hung {
-							c.Watch = hangingWatch{c.Watch, from, till}
-						}
+		scene(t, hung, func(t *testing.T, _ *world, store *failingStore) {
+			p, from, till := &pulse{}, make(chan struct{}), make(chan struct{})
+			all := fleets{newFleet("one", 3, "z"), newFleet("other", 3, "z")}
+			e, _, _ := all.guardBeating(t, store, func(o *engine.Options) {
+				for i := range o.Clusters {
+					if c := &o.Clusters[i]; c.Name == hung {
+						c.Watch = hangingWatch{c.Watch, from, till}
 					}
-				}, p.beat)
-				time.Sleep(10 * time.Minute)
-				p.requireAlive(t)
-
-				close(from)
-				time.Sleep(10 * time.Minute)
-				require.Greater(t, p.silence(), watchdogTime, "the longest time without a beat")
-				for _, c := range e.Status() {
-					assert.Less(t, c.View.Age, time.Minute, "what watches %s lives", c.Name)
 				}
-				close(till)
-				stop()
-			})
+			}, p.beat)
+			time.Sleep(10 * time.Minute)
+			p.requireAlive(t)
+
+			close(from)
+			time.Sleep(10 * time.Minute)
+			require.Greater(t, p.silence(), watchdogTime, "the longest time without a beat")
+			for _, c := range e.Status() {
+				assert.Less(t, c.View.Age, time.Minute, "what watches %s lives", c.Name)
+			}
+			close(till)
 		})
 	}
 }

@@ -60,7 +60,7 @@ func TestHostWithTooManyRunsIsQuarantined(t *testing.T) {
 		assert.Equal(t, 24*time.Hour, h.Until.Sub(h.At))
 
 		time.Sleep(time.Until(h.Until) - 5*time.Minute) // nobody runs: each second of a day would cost its rounds
-		e, _, stop := start(t, w, store, twiceADay)
+		e := running(t, w, store, twiceADay)
 		time.Sleep(4 * time.Minute)
 		require.Len(t, e.Runs("c"), 2)
 		g := gate(t, e, reason.Quarantined)
@@ -70,7 +70,6 @@ func TestHostWithTooManyRunsIsQuarantined(t *testing.T) {
 		holds, err = statetest.LoadHolds(t.Context(), store)
 		require.NoError(t, err)
 		assert.True(t, holds[0].At.After(h.Until), "and quarantined anew")
-		stop()
 	})
 }
 
@@ -82,19 +81,16 @@ func TestQuarantineIsReleased(t *testing.T) {
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(time.Hour)
 		gate(t, e, reason.Quarantined)
-		_, err := e.ReleaseHold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "new disk"})
-		require.NoError(t, err)
+		accepted(t)(e.ReleaseHold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "new disk"}))
 		time.Sleep(10 * time.Second)
 		stop()
-		e, _, stop = start(t, w, store, twiceADay)
+		e = running(t, w, store, twiceADay)
 		time.Sleep(time.Hour)
 		require.Len(t, e.Runs("c"), 4, "two more")
 		gate(t, e, reason.Quarantined)
-		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"})
-		require.NoError(t, err)
+		accepted(t)(e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"}))
 		time.Sleep(time.Hour)
 		assert.Len(t, e.Runs("c"), 5)
-		stop()
 	})
 }
 
@@ -102,16 +98,14 @@ func TestQuarantineIsReleased(t *testing.T) {
 func TestQuarantineDoesNotReplaceAHold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		defer relapsing(t, w)()
-		e, _, stop := start(t, w, store, twiceADay)
+		e := running(t, w, store, twiceADay)
 		time.Sleep(3 * time.Minute)
-		_, err := e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: wire.Span(48 * time.Hour)})
-		require.NoError(t, err)
+		accepted(t)(e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: wire.Span(48 * time.Hour)}))
 		time.Sleep(time.Hour)
 		gate(t, e, reason.Hold)
 		for _, h := range e.Holds("c") {
 			assert.False(t, h.Quarantine)
 		}
-		stop()
 	})
 }
 
@@ -140,20 +134,17 @@ func TestFailedRunsBackOff(t *testing.T) {
 		"before one that did":    {[]remediate.Step{remediate.Done, remediate.Aborted, remediate.Aborted}, 20 * time.Minute},
 		"and nothing before now": {nil, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				for i, step := range c.ends {
-					ended(t, store, i, time.Duration(i+1)*time.Minute, step)
-				}
-				e, _, stop := start(t, w, store, interval)
-				begun := time.Now()
-				for len(e.Runs("c")) == len(c.ends) && time.Since(begun) < 3*time.Hour {
-					time.Sleep(time.Second)
-				}
-				waited := time.Since(begun) + time.Minute // since the newest ended
-				assert.InDelta(t, max(c.want, 2*time.Minute).Seconds(), waited.Seconds(), 15)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			for i, step := range c.ends {
+				ended(t, store, i, time.Duration(i+1)*time.Minute, step)
+			}
+			e := running(t, w, store, interval)
+			begun := time.Now()
+			for len(e.Runs("c")) == len(c.ends) && time.Since(begun) < 3*time.Hour {
+				time.Sleep(time.Second)
+			}
+			waited := time.Since(begun) + time.Minute // since the newest ended
+			assert.InDelta(t, max(c.want, 2*time.Minute).Seconds(), waited.Seconds(), 15)
 		})
 	}
 }
@@ -166,12 +157,11 @@ func TestHealthyHourResetsTheBackoff(t *testing.T) {
 			for i := range 3 {
 				ended(t, store, i, time.Duration(i+1)*time.Minute, remediate.Aborted)
 			}
-			e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MinPowerInterval = 30 * time.Minute })
+			e := running(t, w, store, func(o *engine.Options) { o.Guards.MinPowerInterval = 30 * time.Minute })
 			time.Sleep(healthy)
 			w.Hang()
 			time.Sleep(3 * time.Minute)
 			assert.Equal(t, healthy >= time.Hour, len(e.Runs("c")) > 3, "after %s", healthy)
-			stop()
 		})
 	}
 }
@@ -197,7 +187,7 @@ func stormy(w *world) {
 func TestStormStateSurvivesAReread(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		stormy(w)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.ShortCircuit)
 		w.setOthersDown(false)
@@ -206,7 +196,6 @@ func TestStormStateSurvivesAReread(t *testing.T) {
 		gate(t, e, reason.StormCooldown)
 		time.Sleep(31 * time.Minute)
 		assert.NotEmpty(t, e.Runs("c"), "the end of the cooldown needs no event")
-		stop()
 	})
 }
 
@@ -220,13 +209,12 @@ func TestRestartAssumesAStorm(t *testing.T) {
 		w.setOthersDown(false)
 		time.Sleep(time.Minute)
 		stop()
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(59 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.StormCooldown)
 		time.Sleep(2 * time.Minute)
 		assert.NotEmpty(t, e.Runs("c"))
-		stop()
 	})
 }
 
@@ -234,7 +222,7 @@ func TestRestartAssumesAStorm(t *testing.T) {
 func TestStormGoesWithItsCheck(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		stormy(w)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Hour)
 		w.setOthersDown(false)
 		time.Sleep(time.Minute)
@@ -242,7 +230,6 @@ func TestStormGoesWithItsCheck(t *testing.T) {
 		w.changeCheck(func(c *policy.Check) { c.UID = "another" })
 		time.Sleep(5 * time.Second)
 		assert.NotEmpty(t, e.Runs("c"), "the daemon has watched for longer than the cooldown")
-		stop()
 	})
 }
 
@@ -265,7 +252,7 @@ func TestStormIsAssumedAfterItsKindWasMissing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		stormy(w)
 		watch := &returning{}
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			watch.Watch, o.Clusters[0].Watch = o.Clusters[0].Watch, watch
 		})
 		time.Sleep(3 * time.Hour)
@@ -279,6 +266,5 @@ func TestStormIsAssumedAfterItsKindWasMissing(t *testing.T) {
 		assert.Empty(t, e.Runs("c"))
 		time.Sleep(2 * time.Minute)
 		assert.NotEmpty(t, e.Runs("c"))
-		stop()
 	})
 }

@@ -37,38 +37,34 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 		"no BMC":             func(w *world, _ *engine.Options) { w.DropEntry() },
 		"an entry of no use": func(w *world, o *engine.Options) { o.Hosts = unusable{w} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.pauseCheck()
-				l := &ledger{}
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					o.Record = l.record
-					change(w, o)
-				})
-				time.Sleep(time.Second)
-				dry := dryRun(byHand)
-				out, err := e.ConfirmOff(t.Context(), dry)
-				require.NoError(t, err)
-				assert.Len(t, out.Evidence, 3, "power, Node and Lease: %v", out.Evidence)
-				require.Empty(t, e.Runs("c"))
-
-				out, err = e.ConfirmOff(t.Context(), byHand)
-				require.NoError(t, err)
-				time.Sleep(10 * time.Minute)
-				r := only(t, e)
-				assert.Equal(t, out.Run, r.ID)
-				assert.Equal(t, remediate.Held, r.Step, r.Note)
-				assert.Equal(t, "ConfirmedOff", string(r.Reason), r.Note)
-				assert.Equal(t, remediate.ProofHuman, r.Proof)
-				assert.Equal(t, byHand.Actor, r.Confirmed.Actor)
-				assert.Equal(t, 1, w.Isolations())
-				assert.Zero(t, w.Count(bmc.CommandOn))
-				stop()
-				took := l.all()
-				at := slices.IndexFunc(took, func(ev event.Event) bool { return ev.Action == remediate.IsolateNode })
-				require.NotEqual(t, -1, at)
-				assert.Contains(t, took[at].Inputs, ` proof=Human by="ada (uid 1000)" proven=false`, "nobody takes it for a reading")
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.pauseCheck()
+			l := &ledger{}
+			e, _, stop := start(t, w, store, func(o *engine.Options) {
+				o.Record = l.record
+				change(w, o)
 			})
+			time.Sleep(time.Second)
+			dry := dryRun(byHand)
+			out := accepted(t)(e.ConfirmOff(t.Context(), dry))
+			assert.Len(t, out.Evidence, 3, "power, Node and Lease: %v", out.Evidence)
+			require.Empty(t, e.Runs("c"))
+
+			out = accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			time.Sleep(10 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, out.Run, r.ID)
+			assert.Equal(t, remediate.Held, r.Step, r.Note)
+			assert.Equal(t, "ConfirmedOff", string(r.Reason), r.Note)
+			assert.Equal(t, remediate.ProofHuman, r.Proof)
+			assert.Equal(t, byHand.Actor, r.Confirmed.Actor)
+			assert.Equal(t, 1, w.Isolations())
+			assert.Zero(t, w.Count(bmc.CommandOn))
+			stop()
+			took := l.all()
+			at := slices.IndexFunc(took, func(ev event.Event) bool { return ev.Action == remediate.IsolateNode })
+			require.NotEqual(t, -1, at)
+			assert.Contains(t, took[at].Inputs, ` proof=Human by="ada (uid 1000)" proven=false`, "nobody takes it for a reading")
 		})
 	}
 }
@@ -76,15 +72,13 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 // A run that is Held because it has no proof accepts the confirmation.
 func TestConfirmOffOfAHeldRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		r := until(t, e, remediate.PowerOff)
-		_, err := e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, reason.OrderRefused)
+		refused(t, reason.OrderRefused)(e.ConfirmOff(t.Context(), byHand))
 		w.dead()
 		until(t, e, remediate.Held)
 		require.Zero(t, w.Isolations())
-		_, err = e.ConfirmOff(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
 		got := only(t, e)
 		assert.Equal(t, r.ID, got.ID)
@@ -98,7 +92,6 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 		assert.Equal(t, remediate.Done, got.Step, "%s: %s", got.Reason, got.Note)
 		assert.NotNil(t, got.Confirmed, "for ever")
 		assert.True(t, w.Restored())
-		stop()
 	})
 }
 
@@ -110,19 +103,15 @@ func TestConfirmOffIsRefused(t *testing.T) {
 		reason.Contested:                func(w *world, _ *engine.Engine) { w.setContested(remediate.Yes) },
 		reason.NotSynced:                func(w *world, _ *engine.Engine) { w.setUnsynced(true) },
 	} {
-		t.Run(string(code), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.pauseCheck()
-				w.dead()
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(time.Second)
-				change(w, e)
-				_, err := e.ConfirmOff(t.Context(), byHand)
-				refusedFor(t, err, code)
-				assert.Empty(t, e.Runs("c"))
-				assert.Zero(t, w.Isolations())
-				stop()
-			})
+		scene(t, string(code), func(t *testing.T, w *world, store *failingStore) {
+			w.pauseCheck()
+			w.dead()
+			e := running(t, w, store, nil)
+			time.Sleep(time.Second)
+			change(w, e)
+			refused(t, code)(e.ConfirmOff(t.Context(), byHand))
+			assert.Empty(t, e.Runs("c"))
+			assert.Zero(t, w.Isolations())
 		})
 	}
 	for name, seen := range map[string]func(w *world){
@@ -130,22 +119,18 @@ func TestConfirmOffIsRefused(t *testing.T) {
 		"renewing":  func(w *world) { w.SetLeaseMoving(true) },
 		"coming on": func(w *world) { w.SetBootTime(never); w.SetPower(true); w.FailReads(nil) }, // the BMC alone says so
 	} {
-		t.Run("later seen "+name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.pauseCheck()
-				w.dead()
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(time.Second)
-				_, err := e.ConfirmOff(t.Context(), byHand)
-				require.NoError(t, err)
-				time.Sleep(5 * time.Second) // the Lease must stand still for longer
-				seen(w)
-				time.Sleep(5 * time.Minute)
-				r := only(t, e)
-				assert.Equal(t, string(reason.ConfirmedOffContradicted), string(r.Reason), r.Note)
-				assert.Zero(t, w.Isolations())
-				stop()
-			})
+		scene(t, "later seen "+name, func(t *testing.T, w *world, store *failingStore) {
+			w.pauseCheck()
+			w.dead()
+			e := running(t, w, store, nil)
+			time.Sleep(time.Second)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			time.Sleep(5 * time.Second) // the Lease must stand still for longer
+			seen(w)
+			time.Sleep(5 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, string(reason.ConfirmedOffContradicted), string(r.Reason), r.Note)
+			assert.Zero(t, w.Isolations())
 		})
 	}
 }
@@ -155,17 +140,12 @@ func TestConfirmOffRespectsStops(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
 		w.dead()
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
-		_, err := e.Hold(t.Context(), byHand)
-		require.NoError(t, err)
-		_, err = e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, reason.Hold)
-		_, err = e.Pause(t.Context(), byHand)
-		require.NoError(t, err)
-		_, err = e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, reason.Paused)
-		stop()
+		accepted(t)(e.Hold(t.Context(), byHand))
+		refused(t, reason.Hold)(e.ConfirmOff(t.Context(), byHand))
+		accepted(t)(e.Pause(t.Context(), byHand))
+		refused(t, reason.Paused)(e.ConfirmOff(t.Context(), byHand))
 	})
 }
 
@@ -195,8 +175,7 @@ func wrongWord(t *testing.T, w *world, store state.Store, first bmc.Opener) (e *
 		}
 	})
 	time.Sleep(time.Second)
-	_, err := e.ConfirmOff(t.Context(), byHand)
-	require.NoError(t, err)
+	accepted(t)(e.ConfirmOff(t.Context(), byHand))
 	for only(t, e).Level == 0 {
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -207,7 +186,7 @@ func wrongWord(t *testing.T, w *world, store state.Store, first bmc.Opener) (e *
 // The BMC returns and reads On before the Node is isolated. // I26
 func TestConfirmationIsContradictedByABMCThatReadsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return w.bmc(), nil })
+		e, _ := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return w.bmc(), nil })
 		w.FailReads(nil)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
@@ -216,7 +195,6 @@ func TestConfirmationIsContradictedByABMCThatReadsOn(t *testing.T) {
 		assert.Regexp(t, "^(power level 1 .*|ipmi://192.0.2.1:623) reads On", r.Note, "asked by the run, or heard by the witness of the level above")
 		assert.Contains(t, r.Note, "reads On, although ada (uid 1000) confirmed that the host is off")
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -247,7 +225,7 @@ func TestAllLevelsAreReadBeforeAConfirmationCounts(t *testing.T) {
 		store := &stubborn{Store: inner}
 		var answers atomic.Bool
 		var moment atomic.Int64
-		e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{w.bmc(), &answers, &moment}, nil })
+		e, _ := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{w.bmc(), &answers, &moment}, nil })
 		var isolates atomic.Int32
 		store.watch(func(run []byte) {
 			if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) {
@@ -260,7 +238,6 @@ func TestAllLevelsAreReadBeforeAConfirmationCounts(t *testing.T) {
 		assert.EqualValues(t, 1, isolates.Load())
 		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -270,14 +247,13 @@ func TestOneOnReadingContradictsAConfirmation(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, 3 * time.Second, 5 * time.Second, 7 * time.Second} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			var answers atomic.Bool
-			e, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{w.bmc(), &answers, nil}, nil })
+			e, _ := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{w.bmc(), &answers, nil}, nil })
 			time.Sleep(after)
 			answers.Store(true)
 			time.Sleep(10 * time.Minute)
 			r := only(t, e)
 			assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), "after %s: %s", after, r.Note)
 			assert.Zero(t, w.Isolations())
-			stop()
 		})
 	}
 }
@@ -289,10 +265,9 @@ func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			w.pauseCheck()
 			w.dead()
-			e, _, stop := start(t, w, store, nil)
+			e := running(t, w, store, nil)
 			time.Sleep(time.Second)
-			_, err := e.ConfirmOff(t.Context(), byHand)
-			require.NoError(t, err)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
 			time.Sleep(5*time.Second + 500*time.Millisecond)
 			require.Equal(t, remediate.PowerOff, only(t, e).Step)
 			store.set(outage > 0)
@@ -308,7 +283,6 @@ func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
 			assert.Equal(t, remediate.Held, r.Step, "outage of %s: %s", outage, r.Note)
 			assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason))
 			assert.Zero(t, w.Isolations())
-			stop()
 		})
 	}
 }
@@ -335,14 +309,12 @@ func TestHungAgentsDoNotBlockAConfirmation(t *testing.T) {
 				Driver: bmc.DriverFenceAgent, Agent: "fence_eaton_snmp", Endpoint: bmc.Endpoint{Host: "192.0.2.201"}, Parameters: map[string]string{"plug": "3"}}}})
 		})
 		w.dead()
-		e, _, stop := start(t, w, store, opening(w.bmc(), hungOutlet{}))
+		e := running(t, w, store, opening(w.bmc(), hungOutlet{}))
 		time.Sleep(time.Second)
-		_, err := e.ConfirmOff(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
 		time.Sleep(30 * time.Minute)
 		assert.Equal(t, "ConfirmedOff", string(only(t, e).Reason), only(t, e).Note)
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 

@@ -36,8 +36,7 @@ func outletReads(t *testing.T, e *engine.Engine, s bmc.PowerState) {
 // outletOf is a health check of the outlet of n-1.
 func outletOf(t *testing.T, e *engine.Engine, s bmc.PowerState) hosts.Checked {
 	t.Helper()
-	subject, err := e.SubjectOf(t.Context(), "c", "n-1")
-	require.NoError(t, err)
+	subject := subject(t, e)
 	r := bmc.Reading{State: s, At: time.Now(), Session: 1}
 	return hosts.Checked{Subject: subject, Level: 1, At: r.At, Reading: r, Identity: e.Identify(t.Context(), subject, 1, 0, r)}
 }
@@ -53,8 +52,7 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 		p, levels := withOutlet(w)
 		e, events, stop := start(t, w, store, levels)
 		time.Sleep(time.Second)
-		_, err := e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		enroll(t, e)
 		outletReads(t, e, bmc.Off)
 		time.Sleep(59 * time.Second)
 		outletReads(t, e, bmc.Off)
@@ -69,15 +67,14 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 		const why = "fence_apc_snmp://192.0.2.200#7 read Off while Node n-1 was Ready; enroll again after checking the outlet"
 		assert.Equal(t, []string{why}, told(t, events, reason.NotEnrolled))
 
-		s, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		s := subject(t, e)
 		assert.Equal(t, []reason.Refusal{{Reason: reason.NotEnrolled, Message: why}}, e.Forbidden(t.Context(), s))
 		checkHealthy(t, e)
 		outletReads(t, e, bmc.Off)
 		assert.Equal(t, []string{why}, told(t, events, reason.NotEnrolled), "once")
 		stop()
 
-		e, _, stop = start(t, w, store, levels)
+		e = running(t, w, store, levels)
 		time.Sleep(time.Second)
 		assert.Equal(t, why, e.Forbidden(t.Context(), s)[0].Message, "a restart forgets nothing")
 		w.Hang()
@@ -86,13 +83,10 @@ func TestOffOfALiveNodeEndsTheEnrolment(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, p.Commands())
 		assert.Empty(t, e.Runs("c"))
-		_, err = e.Enroll(t.Context(), byHand)
-		refusedFor(t, err, "BMCUnreachable")
+		notEnrolled(t, e, "BMCUnreachable")
 		w.FailReads(nil)
-		_, err = e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		enroll(t, e)
 		assert.Empty(t, e.Forbidden(t.Context(), s))
-		stop()
 	})
 }
 
@@ -136,19 +130,16 @@ func TestWhatEndsNoEnrolment(t *testing.T) {
 			w.SetReady("True")
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.SetReady("True")
-				_, levels := withOutlet(w)
-				e, stop := enrolled(t, w, store, levels)
-				outletReads(t, e, bmc.Off)
-				w.SetLeaseMoving(true)
-				between(t, e, w)
-				time.Sleep(time.Minute)
-				outletReads(t, e, bmc.Off)
-				assert.NotEmpty(t, pinOf(t, store, "c/n-1").EnrolledBy)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.SetReady("True")
+			_, levels := withOutlet(w)
+			e, _ := enrolled(t, w, store, levels)
+			outletReads(t, e, bmc.Off)
+			w.SetLeaseMoving(true)
+			between(t, e, w)
+			time.Sleep(time.Minute)
+			outletReads(t, e, bmc.Off)
+			assert.NotEmpty(t, pinOf(t, store, "c/n-1").EnrolledBy)
 		})
 	}
 }
@@ -158,7 +149,7 @@ func TestFailedReadingIsNeitherOffNorOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lives(w)
 		_, levels := withOutlet(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		for range 3 {
 			outletReads(t, e, bmc.Unknown)
 			time.Sleep(time.Minute)
@@ -170,7 +161,6 @@ func TestFailedReadingIsNeitherOffNorOn(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		outletReads(t, e, bmc.Off)
 		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
-		stop()
 	})
 }
 
@@ -180,7 +170,7 @@ func TestOffOfAnIdentifiedBMCEndsNoEnrolment(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lives(w)
 		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "pinned" })
-		e, stop := enrolled(t, w, store, nil)
+		e, _ := enrolled(t, w, store, nil)
 		for range 3 {
 			k := checked(t, e, hostUUID, "")
 			k.Reading.State = bmc.Off
@@ -188,7 +178,6 @@ func TestOffOfAnIdentifiedBMCEndsNoEnrolment(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		assert.NotEmpty(t, pinOf(t, store, "c/n-1").EnrolledBy)
-		stop()
 	})
 }
 
@@ -204,20 +193,15 @@ func TestOnlyADeviceThatReadsOnIsEnrolled(t *testing.T) {
 		"Off while it is not":             {"Unknown", bmc.Off, reason.IdentityUnknown},
 		"Unknown while the Node is Ready": {"True", bmc.Unknown, reason.IdentityUnknown},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.SetReady(c.ready)
-				p, levels := withOutlet(w)
-				p.Change(func(o *fake.Outlet) { o.FixedReading = new(c.reads) })
-				e, _, stop := start(t, w, store, levels)
-				time.Sleep(time.Second)
-				_, err := e.Enroll(t.Context(), byHand)
-				refusedFor(t, err, c.want)
-				p.Change(func(o *fake.Outlet) { o.FixedReading = nil })
-				_, err = e.Enroll(t.Context(), byHand)
-				require.NoError(t, err)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.SetReady(c.ready)
+			p, levels := withOutlet(w)
+			p.Change(func(o *fake.Outlet) { o.FixedReading = new(c.reads) })
+			e := running(t, w, store, levels)
+			time.Sleep(time.Second)
+			notEnrolled(t, e, c.want)
+			p.Change(func(o *fake.Outlet) { o.FixedReading = nil })
+			enroll(t, e)
 		})
 	}
 }
@@ -248,19 +232,16 @@ func TestEnrolmentEndsWithTheParameters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		_, levels := withLPAR(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		verdict := func() guard.IdentityVerdict {
-			s, err := e.SubjectOf(t.Context(), "c", "n-1")
-			require.NoError(t, err)
+			s := subject(t, e)
 			return e.Identify(t.Context(), s, 1, 0, bmc.Reading{})
 		}
 		require.Equal(t, guard.IdentityMatches, verdict())
 		w.choose("managed", "system-b")
 		assert.Equal(t, guard.IdentityNotEnrolled, verdict(), "node1 of system-b was never enrolled")
-		_, err := e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		enroll(t, e)
 		assert.Equal(t, guard.IdentityMatches, verdict())
-		stop()
 	})
 }
 
@@ -271,7 +252,7 @@ func TestOldEnrolmentWithoutParameters(t *testing.T) {
 		w.SetReady("True")
 		host := w.Entry()
 		_, levels := withLPAR(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		older := func() {
 			p := pinOf(t, store, "c/n-1")
 			p.Choice = ""
@@ -280,16 +261,13 @@ func TestOldEnrolmentWithoutParameters(t *testing.T) {
 			store.syncChanges()
 		}
 		older()
-		s, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		s := subject(t, e)
 		assert.Equal(t, guard.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
 		host.IdentityMode = "pinned"
 		w.ChangeEntry(func(h *bmc.Host) { *h = host })
-		_, err = e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		enroll(t, e)
 		older()
 		assert.Equal(t, guard.IdentityMatches, checked(t, e, hostUUID, "").Identity)
-		stop()
 	})
 }
 
@@ -299,16 +277,14 @@ func TestRunDoesNotFollowOtherParameters(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withLPAR(w)
 		w.SetFault(fake.IgnoresOff)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		time.Sleep(untilOff)
 		require.Zero(t, only(t, e).Level)
 		w.choose("managed", "system-b")
-		_, err := e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		enroll(t, e)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Held, only(t, e).Step)
 		assert.Empty(t, p.Commands(), "node1 of system-b is another machine")
-		stop()
 	})
 }
 
@@ -328,25 +304,19 @@ func TestMachineThatNamesAnotherHostIsNotFollowed(t *testing.T) {
 		m.drop("h-1")
 		m.use("h-2")
 		time.Sleep(5 * time.Second)
-		s, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		s := subject(t, e)
 		require.Equal(t, "ns/h-2", s.BareMetalHost)
 		reads := w.Reads()
-		_, err = e.Fence(t.Context(), byHand)
-		refusedFor(t, err, reason.AddressChanged)
+		refused(t, reason.AddressChanged)(e.Fence(t.Context(), byHand))
 		checkHealthy(t, e)
 		assert.Empty(t, pinOf(t, store, "c/ns/h-2").Address, "no health check follows it")
 		stop()
-		e, _, stop = start(t, w, store, nil) // nor does a restart forget
+		e = running(t, w, store, nil) // nor does a restart forget
 		time.Sleep(5 * time.Second)
-		_, err = e.Fence(t.Context(), byHand)
-		refusedFor(t, err, reason.AddressChanged)
+		refused(t, reason.AddressChanged)(e.Fence(t.Context(), byHand))
 		assert.Equal(t, reads, w.Reads(), "the new address is not even asked")
-		_, err = e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
-		_, err = e.Fence(t.Context(), dryRun(byHand))
-		require.NoError(t, err)
-		stop()
+		enroll(t, e)
+		accepted(t)(e.Fence(t.Context(), dryRun(byHand)))
 	})
 }
 
@@ -355,7 +325,7 @@ func TestRenamedHostWithTheSameBMCIsFollowed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		w.SetReady("True")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		checkHealthy(t, e)
 		m.drop("h-1")
@@ -364,7 +334,6 @@ func TestRenamedHostWithTheSameBMCIsFollowed(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		checkHealthy(t, e)
 		assert.Equal(t, hostUUID, pinOf(t, store, "c/ns/h-2").SystemUUID)
-		stop()
 	})
 }
 
@@ -380,12 +349,10 @@ func TestPinnedBMCIsNotUsedForAnotherNode(t *testing.T) {
 		_, err := state.SavePin(t.Context(), store, state.Pin{Host: "c/ns/h-2", Node: "n-2", SystemUUID: otherUUID, Address: "ipmi://192.0.2.20:623",
 			Devices: bmc.Device{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Host: "192.0.2.20", Port: 623}}.Key()})
 		require.NoError(t, err)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Second)
-		_, err = e.Fence(t.Context(), byHand)
-		refusedFor(t, err, reason.AddressChanged)
+		refused(t, reason.AddressChanged)(e.Fence(t.Context(), byHand))
 		assert.Zero(t, w.Reads())
-		stop()
 	})
 }
 
@@ -396,15 +363,11 @@ func TestUnreadablePinsForbidNewAddresses(t *testing.T) {
 		newMetal(w)
 		_, err := store.Put(t.Context(), state.Record{Kind: state.KindPin, Key: "c/ns/h-9", Data: []byte("{")})
 		require.NoError(t, err)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Second)
-		_, err = e.Fence(t.Context(), byHand)
-		refusedFor(t, err, reason.InvalidHost)
-		_, err = e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
-		_, err = e.Fence(t.Context(), dryRun(byHand))
-		require.NoError(t, err, "a person has vouched for this one")
-		stop()
+		refused(t, reason.InvalidHost)(e.Fence(t.Context(), byHand))
+		enroll(t, e)
+		accepted(t)(e.Fence(t.Context(), dryRun(byHand))) // a person has vouched for this one
 	})
 }
 
@@ -459,7 +422,7 @@ func TestPasswordDoesNotFollowABareMetalHost(t *testing.T) {
 		const otherAddress = "203.0.113.66"
 		m := newMetal(w)
 		w.SetReady("True")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		checkHealthy(t, e)
 		s, passwords, end := sweeping(t, w, e)
@@ -480,14 +443,12 @@ func TestPasswordDoesNotFollowABareMetalHost(t *testing.T) {
 		refusedFor(t, err, reason.AddressChanged)
 		assert.Empty(t, passwords.at(otherAddress), "who wants it asked enrolls it")
 
-		_, err = e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		enroll(t, e)
 		time.Sleep(3 * time.Minute)
 		assert.Equal(t, "hush", passwords.at(otherAddress))
 		list, err = s.Results(t.Context(), "c")
 		require.NoError(t, err)
 		assert.True(t, list[0].Dependable)
 		end()
-		stop()
 	})
 }

@@ -58,17 +58,14 @@ func TestPowerLockIsNotSetIfTheAddressChanged(t *testing.T) {
 		"another host leads to its":   func(m metal) { to(m, "h-2", "ipmi://192.0.2.10") },
 		"another Node tells its UUID": func(m metal) { m.duplicateUUID() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				m := &meanwhile{metal: newMetal(w)}
-				m.happens = func() { happens(m.metal) }
-				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = m })
-				time.Sleep(90 * time.Second)
-				require.Len(t, e.Runs("c"), 1)
-				assert.Equal(t, name == "nothing", m.held.Load() > 0, "held %d times", m.held.Load())
-				assert.Zero(t, w.Count(bmc.CommandOff))
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			m := &meanwhile{metal: newMetal(w)}
+			m.happens = func() { happens(m.metal) }
+			e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = m })
+			time.Sleep(90 * time.Second)
+			require.Len(t, e.Runs("c"), 1)
+			assert.Equal(t, name == "nothing", m.held.Load() > 0, "held %d times", m.held.Load())
+			assert.Zero(t, w.Count(bmc.CommandOff))
 		})
 	}
 }
@@ -86,10 +83,9 @@ func TestPowerLockWaitsForTheIdentityAfterARestart(t *testing.T) {
 		stop()
 		m.set("h-1", func(h *policy.Host) { h.Address = "ipmi://192.0.2.66" })
 		before := m.held.Load()
-		_, _, stop = start(t, w, store, options)
+		running(t, w, store, options)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, before, m.held.Load(), "the hold would switch off whatever is at the new address")
-		stop()
 	})
 }
 
@@ -99,32 +95,29 @@ func TestDuplicateHostGetsNoOff(t *testing.T) {
 	for name, saved := range map[string]string{
 		"the run has just begun": `"step":"PowerOff"`, "the first Off was recorded, and not taken": `"intent":{"action":"SendOff"`,
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, inner *failingStore) {
-				var away atomic.Bool
-				var once sync.Once
-				begun, store := make(chan struct{}), &stubborn{Store: inner}
-				store.watch(func(run []byte) {
-					if bytes.Contains(run, []byte(saved)) {
-						once.Do(func() { away.Store(true); close(begun) })
-					}
-				})
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
-				})
-				<-begun
-				w.duplicateUUID()
-				time.Sleep(10 * time.Second)
-				away.Store(false)
-				time.Sleep(10 * time.Minute)
-				assert.Zero(t, w.Count(bmc.CommandOff))
-				assert.Zero(t, w.Isolations())
-				r := only(t, e)
-				assert.Equal(t, remediate.Aborted, r.Step)
-				assert.Equal(t, "PowerForbidden", string(r.Reason))
-				assert.Contains(t, r.Note, "the same system UUID")
-				stop()
+		scene(t, name, func(t *testing.T, w *world, inner *failingStore) {
+			var away atomic.Bool
+			var once sync.Once
+			begun, store := make(chan struct{}), &stubborn{Store: inner}
+			store.watch(func(run []byte) {
+				if bytes.Contains(run, []byte(saved)) {
+					once.Do(func() { away.Store(true); close(begun) })
+				}
 			})
+			e := running(t, w, store, func(o *engine.Options) {
+				o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
+			})
+			<-begun
+			w.duplicateUUID()
+			time.Sleep(10 * time.Second)
+			away.Store(false)
+			time.Sleep(10 * time.Minute)
+			assert.Zero(t, w.Count(bmc.CommandOff))
+			assert.Zero(t, w.Isolations())
+			r := only(t, e)
+			assert.Equal(t, remediate.Aborted, r.Step)
+			assert.Equal(t, "PowerForbidden", string(r.Reason))
+			assert.Contains(t, r.Note, "the same system UUID")
 		})
 	}
 }
@@ -188,7 +181,7 @@ func TestHostThatRegistersUnderAnotherName(t *testing.T) { // I6
 		w.show("n-new", "boot-2", "True", time.Now())
 		stop()
 		w.setUnsynced(true) // the next daemon has not seen the cluster yet
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(30 * time.Minute)
 		require.Equal(t, remediate.AwaitNode, only(t, e).Step, "nobody can say whether the host works elsewhere")
 		w.setUnsynced(false)
@@ -198,7 +191,6 @@ func TestHostThatRegistersUnderAnotherName(t *testing.T) { // I6
 		assert.Equal(t, "NodeRenamed", string(run.Reason))
 		assert.Contains(t, run.Note, "n-new")
 		assert.Equal(t, 1, w.Count(bmc.CommandOff), "it works: it is not switched off again")
-		stop()
 	})
 }
 
@@ -206,7 +198,7 @@ func TestHostThatRegistersUnderAnotherName(t *testing.T) { // I6
 // is power-cycled.
 func TestOldNodeOfARenamedHostIsNoReturn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, stop := isolated(t, w, store)
+		e, _ := isolated(t, w, store)
 		w.show("n-old", "boot-0", "Unknown", time.Now().Add(-time.Hour))
 		time.Sleep(15 * time.Minute)
 		assert.Equal(t, 2, w.Count(bmc.CommandOff))
@@ -215,7 +207,6 @@ func TestOldNodeOfARenamedHostIsNoReturn(t *testing.T) {
 		time.Sleep(15 * time.Minute)
 		assert.Equal(t, "NodeRenamed", string(only(t, e).Reason))
 		assert.Equal(t, 2, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -223,11 +214,10 @@ func TestOldNodeOfARenamedHostIsNoReturn(t *testing.T) {
 // Unknown only during the run.
 func TestBootFromBeforeTheRunIsNoReturn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, stop := isolated(t, w, store)
+		e, _ := isolated(t, w, store)
 		w.show("n-old", only(t, e).Target.BootID, "Unknown", time.Now())
 		time.Sleep(15 * time.Minute)
 		assert.Equal(t, 2, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -241,19 +231,13 @@ func TestMissingBareMetalHostIsRefused(t *testing.T) {
 		"annotated":  func(m *policy.Machine) { m.Annotations = map[string]string{"metal3.io/BareMetalHost": "ns/h-1"} },
 	}
 	for name, change := range named {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := start(t, w, store, eachMachine(func(_ *policy.Change, m *policy.Machine) { change(m) }))
-				time.Sleep(5 * time.Minute)
-				assert.Empty(t, e.Runs("c"))
-				assert.False(t, gate(t, e, reason.InvalidHost).Pass)
-				_, err := e.Fence(t.Context(), byHand)
-				var refusal *reason.Refusal
-				require.ErrorAs(t, err, &refusal, "people are bound, too")
-				assert.Equal(t, reason.InvalidHost, refusal.Reason)
-				assert.Zero(t, w.Reads(), "its BMC is not even asked")
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			e := running(t, w, store, eachMachine(func(_ *policy.Change, m *policy.Machine) { change(m) }))
+			time.Sleep(5 * time.Minute)
+			assert.Empty(t, e.Runs("c"))
+			assert.False(t, gate(t, e, reason.InvalidHost).Pass)
+			refused(t, reason.InvalidHost)(e.Fence(t.Context(), byHand)) // people are bound, too
+			assert.Zero(t, w.Reads(), "its BMC is not even asked")
 		})
 	}
 }
@@ -261,10 +245,9 @@ func TestMissingBareMetalHostIsRefused(t *testing.T) {
 // The providerID of another infrastructure names no BareMetalHost.
 func TestOtherProviderIDIsFencedByHostsD(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, eachMachine(func(_ *policy.Change, m *policy.Machine) { m.ProviderID = "k3s://n-1" }))
+		e := running(t, w, store, eachMachine(func(_ *policy.Change, m *policy.Machine) { m.ProviderID = "k3s://n-1" }))
 		time.Sleep(65 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -282,31 +265,27 @@ func TestForgedMachineFencesNobody(t *testing.T) {
 			s.ShowCheck(&c)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.Do(func(s *fake.State) {
-					s.ChangeCheck(func(c *policy.Check) { c.Paused = true }) // the Node's own
-					s.PutStranger(forged)
-				})
-				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
-				w.Do(func(s *fake.State) { asks(w, s) })
-				time.Sleep(10 * time.Minute)
-				assert.Empty(t, e.Runs("c"))
-				assert.Empty(t, w.Commands())
-				_, err := e.Fence(t.Context(), order.Order{Cluster: "c", Machine: "tenant/x", Actor: byHand.Actor, Reason: byHand.Reason})
-				refusedFor(t, err, reason.NodeNotOwned)
-				assert.ErrorContains(t, err, "it has not the annotation machine.openshift.io/machine: tenant/x (it names ns/m-1)")
-				w.Do(func(s *fake.State) {
-					if q := s.Asked["x"]; q != nil {
-						told := s.Told[q.UID]
-						require.NotEmpty(t, told.Conditions)
-						assert.Contains(t, told.Conditions[0].Message, "Machine tenant/x names Node n-1, and the Node does not name it")
-					}
-				})
-				_, err = e.Fence(t.Context(), byHand)
-				assert.NoError(t, err, "the Node's own Machine is in no doubt")
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.Do(func(s *fake.State) {
+				s.ChangeCheck(func(c *policy.Check) { c.Paused = true }) // the Node's own
+				s.PutStranger(forged)
 			})
+			e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
+			w.Do(func(s *fake.State) { asks(w, s) })
+			time.Sleep(10 * time.Minute)
+			assert.Empty(t, e.Runs("c"))
+			assert.Empty(t, w.Commands())
+			why := refused(t, reason.NodeNotOwned)(e.Fence(t.Context(), order.Order{Cluster: "c", Machine: "tenant/x", Actor: byHand.Actor, Reason: byHand.Reason}))
+			assert.Contains(t, why, "it has not the annotation machine.openshift.io/machine: tenant/x (it names ns/m-1)")
+			w.Do(func(s *fake.State) {
+				if q := s.Asked["x"]; q != nil {
+					told := s.Told[q.UID]
+					require.NotEmpty(t, told.Conditions)
+					assert.Contains(t, told.Conditions[0].Message, "Machine tenant/x names Node n-1, and the Node does not name it")
+				}
+			})
+			_, err := e.Fence(t.Context(), byHand)
+			assert.NoError(t, err, "the Node's own Machine is in no doubt")
 		})
 	}
 }
@@ -342,8 +321,7 @@ func TestOutletIsNotLeftOffBecauseTheBMCReadsOn(t *testing.T) {
 		assert.Equal(t, remediate.Held, only(t, e).Step, "the outlet is off")
 		time.Sleep(13 * time.Minute)
 		r = only(t, e)
-		subject, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		subject := subject(t, e)
 		refusals := e.Forbidden(t.Context(), subject)
 		stop()
 		require.Len(t, refusals, 1, "the next run must not cut it again")
@@ -372,12 +350,11 @@ func patient() policy.Check {
 func TestHostThatReadsOffIsNotWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetPower(false)
-		e, _, stop := start(t, w, store, withPolicy(w, patient()))
+		e := running(t, w, store, withPolicy(w, patient()))
 		time.Sleep(6 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.True(t, r.FoundOff)
-		stop()
 	})
 }
 
@@ -387,24 +364,22 @@ func TestOutletThatReadsOffIsNoEvidence(t *testing.T) {
 		p, levels := withOutlet(w)
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels = h.Levels[1:] })
 		file := withPolicy(w, patient())
-		e, stop := enrolled(t, w, store, func(o *engine.Options) { levels(o); file(o) })
+		e, _ := enrolled(t, w, store, func(o *engine.Options) { levels(o); file(o) })
 		_, err := p.Send(t.Context(), bmc.CommandOff) // by another hand
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		stop()
 	})
 }
 
 // The BMC is read at a limited rate, and On shortens no wait.
 func TestHostThatReadsOnIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, withPolicy(w, patient()))
+		e := running(t, w, store, withPolicy(w, patient()))
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		reads := w.Reads()
 		assert.InDelta(t, 41, reads, 2, "one look each 15 s")
-		stop()
 	})
 }
 
@@ -413,10 +388,9 @@ func TestOldReadingNoLongerCounts(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetPower(false)
 		w.setContested(remediate.Yes) // keeps the run from being begun
-		e, _, stop := start(t, w, store, withPolicy(w, patient()))
+		e := running(t, w, store, withPolicy(w, patient()))
 		verdict := func() policy.Verdict {
-			x, err := e.Explain(t.Context(), "c", "n-1")
-			require.NoError(t, err)
+			x := explained(t, e)
 			return x.Verdict
 		}
 		time.Sleep(10 * time.Minute)
@@ -425,7 +399,6 @@ func TestOldReadingNoLongerCounts(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		assert.Equal(t, policy.Pending, verdict())
 		assert.Empty(t, e.Runs("c"))
-		stop()
 	})
 }
 
@@ -437,18 +410,15 @@ func TestWaitIsShortenedOnlyWithIdentityAndWhenArmed(t *testing.T) {
 		"observing": func(_ *world, o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve },
 	}
 	for name, change := range cases {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.SetPower(false)
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					withPolicy(w, patient())(o)
-					change(w, o)
-				})
-				time.Sleep(10 * time.Minute)
-				assert.Empty(t, e.Runs("c"))
-				assert.Equal(t, name == "observing", w.Reads() == 0)
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.SetPower(false)
+			e := running(t, w, store, func(o *engine.Options) {
+				withPolicy(w, patient())(o)
+				change(w, o)
 			})
+			time.Sleep(10 * time.Minute)
+			assert.Empty(t, e.Runs("c"))
+			assert.Equal(t, name == "observing", w.Reads() == 0)
 		})
 	}
 }
@@ -457,13 +427,12 @@ func TestWaitIsShortenedOnlyWithIdentityAndWhenArmed(t *testing.T) {
 func TestBMCsOfWaitingHostsAreReadInTurn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		crowd := inCrowd(w, 200)
-		_, _, stop := start(t, w, store, func(o *engine.Options) {
+		running(t, w, store, func(o *engine.Options) {
 			withPolicy(w, patient())(o)
 			crowd.options(o)
 		})
 		time.Sleep(time.Minute)
 		nodes, _ := crowd.counted()
 		assert.Equal(t, 201, nodes)
-		stop()
 	})
 }

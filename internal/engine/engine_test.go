@@ -35,12 +35,16 @@ func bubble(t *testing.T, f func(t *testing.T, w *world, store *failingStore)) {
 	})
 }
 
+// scene is a bubble in a table of them.
+func scene(t *testing.T, name string, f func(t *testing.T, w *world, store *failingStore)) {
+	t.Run(name, func(t *testing.T) { bubble(t, f) })
+}
+
 func only(t *testing.T, e *engine.Engine) remediate.Run {
 	t.Helper()
 	runs := e.Runs("c")
 	if len(runs) != 1 {
-		x, err := e.Explain(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		x := explained(t, e)
 		require.Len(t, runs, 1, "gates: %+v", x.Gates)
 	}
 	return runs[0]
@@ -48,8 +52,7 @@ func only(t *testing.T, e *engine.Engine) remediate.Run {
 
 func gate(t *testing.T, e *engine.Engine, code reason.Code) reason.Gate {
 	t.Helper()
-	x, err := e.Explain(t.Context(), "c", "n-1")
-	require.NoError(t, err)
+	x := explained(t, e)
 	for _, g := range x.Gates {
 		if g.Reason == code {
 			return g
@@ -61,7 +64,7 @@ func gate(t *testing.T, e *engine.Engine, code reason.Code) reason.Gate {
 
 func TestUnknownNodeIsFencedAndComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(59 * time.Second)
 		require.Zero(t, w.Count(bmc.CommandOff), "inside the timeout nothing is sent")
 		time.Sleep(5 * time.Minute)
@@ -70,14 +73,13 @@ func TestUnknownNodeIsFencedAndComesBack(t *testing.T) {
 		assert.Equal(t, 1, w.Isolations())
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
 		assert.True(t, w.Restored())
-		stop()
 	})
 }
 
 // A record that is not durable authorises no action. // I19
 func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, events, stop := start(t, w, store, nil)
+		e, events, _ := start(t, w, store, nil)
 		time.Sleep(30 * time.Second)
 		store.set(true)
 		time.Sleep(10 * time.Minute)
@@ -88,7 +90,6 @@ func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 		store.set(false)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step, "the run starts once the store works")
-		stop()
 	})
 }
 
@@ -100,12 +101,11 @@ func TestRestartAtAnyMomentReachesTheSameEnd(t *testing.T) {
 			_, _, stop := start(t, w, store, nil)
 			time.Sleep(at * time.Second)
 			stop()
-			e, _, stop := start(t, w, store, nil)
+			e := running(t, w, store, nil)
 			time.Sleep(10 * time.Minute)
 			r := only(t, e)
 			assert.Equal(t, remediate.Done, r.Step, "stopped after %ds: %s %s", at, r.Reason, r.Note)
 			assert.Equal(t, 1, w.Isolations(), "stopped after %ds", at)
-			stop()
 		})
 	}
 }
@@ -123,15 +123,12 @@ func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
 		reason.QuietPeriod: func(_ *world, o *engine.Options) { o.Guards.QuietPeriod = time.Hour },
 	}
 	for code, change := range cases {
-		t.Run(string(code), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := start(t, w, store, func(o *engine.Options) { change(w, o) })
-				time.Sleep(10 * time.Minute)
-				assert.False(t, gate(t, e, code).Pass)
-				assert.Empty(t, e.Runs("c"))
-				assert.Empty(t, w.Commands())
-				stop()
-			})
+		scene(t, string(code), func(t *testing.T, w *world, store *failingStore) {
+			e := running(t, w, store, func(o *engine.Options) { change(w, o) })
+			time.Sleep(10 * time.Minute)
+			assert.False(t, gate(t, e, code).Pass)
+			assert.Empty(t, e.Runs("c"))
+			assert.Empty(t, w.Commands())
 		})
 	}
 }
@@ -139,27 +136,25 @@ func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
 func TestBMCThatNeverTurnsOffIsHeldAndNothingIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(4 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "PowerOffFailed", string(r.Reason))
 		assert.Zero(t, w.Isolations())
 		gate(t, e, reason.UnderRemediation)
-		stop()
 	})
 }
 
 func TestMovingLeaseWhileOffIsFalseOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetLeaseMoving(true)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(4 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "FalseOff", string(r.Reason))
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -167,7 +162,7 @@ func TestMovingLeaseWhileOffIsFalseOff(t *testing.T) {
 // registration. // I11
 func TestInFlightLimitDelaysTheSecondNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight = 0 })
+		e := running(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight = 0 })
 		time.Sleep(untilOff + time.Second)
 		require.Len(t, e.Runs("c"), 1, "at least one is always allowed")
 		w.setOthersDown(true)
@@ -180,7 +175,6 @@ func TestInFlightLimitDelaysTheSecondNode(t *testing.T) {
 			reasons[g.Reason] = true
 		}
 		assert.True(t, reasons[reason.InFlightLimit], "%+v", x.Gates)
-		stop()
 	})
 }
 
@@ -193,14 +187,13 @@ func TestRunDoesNotFollowAChangedAddress(t *testing.T) {
 		stop()
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Endpoint.Host = "192.0.2.66" })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, string(reason.AddressChanged), string(r.Reason), r.Note)
 		assert.Zero(t, w.Isolations())
 		assert.Len(t, w.Commands(), 1, "nothing is sent to the new address")
-		stop()
 	})
 }
 
@@ -214,19 +207,18 @@ func TestOwnHostIsFoundByUUIDWithoutItsNode(t *testing.T) {
 		stop()
 		w.RemoveNode()
 		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
-		e, _, stop := start(t, w, store, own)
+		e := running(t, w, store, own)
 		time.Sleep(time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())
 		gate(t, e, reason.OwnHost)
-		stop()
 	})
 }
 
 // After a refusal the run uses a password that was corrected.
 func TestCorrectedPasswordIsUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.FailReads(refusedAccount())
@@ -237,7 +229,6 @@ func TestCorrectedPasswordIsUsed(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		assert.NotZero(t, w.Count(bmc.CommandOn), "the host is back on")
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -249,7 +240,7 @@ func TestRunsWithoutAnActionBackOff(t *testing.T) {
 		p.Conditions[0].Timeout = time.Hour
 		w.SetPower(false)
 		w.ownMachines()
-		e, _, stop := start(t, w, store, withPolicy(w, p))
+		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(30 * time.Minute)
 		runs := e.Runs("c")
 		require.Greater(t, len(runs), 5)
@@ -259,7 +250,6 @@ func TestRunsWithoutAnActionBackOff(t *testing.T) {
 		assert.Equal(t, "backOff", g.Name)
 		assert.Equal(t, "10m0s", g.Threshold, "and no more seldom than that")
 		assert.True(t, g.Until.After(time.Now()))
-		stop()
 	})
 }
 
@@ -293,7 +283,7 @@ func TestStopElsewhereAppliesWhileTheWatchIsDead(t *testing.T) {
 func TestSilentBMCOfARunIsToldOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetFault(fake.IgnoresOff)
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Run.OffDeadline = time.Hour })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Run.OffDeadline = time.Hour })
 		time.Sleep(70 * time.Second)
 		require.Equal(t, remediate.PowerOff, only(t, e).Step)
 		told := func() []event.Event {
@@ -316,7 +306,6 @@ func TestSilentBMCOfARunIsToldOnce(t *testing.T) {
 		}
 		assert.Greater(t, len(told()), 3)
 		assert.LessOrEqual(t, len(told()), 12, "in 10 minutes")
-		stop()
 	})
 }
 
@@ -347,7 +336,7 @@ func TestSecondAttemptSparesANodeThatBecameReady(t *testing.T) {
 		store := &stubborn{Store: inner}
 		var away atomic.Bool
 		var once sync.Once
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Run.ReadyTimeout = 40 * time.Second
 			o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
 		})
@@ -367,7 +356,6 @@ func TestSecondAttemptSparesANodeThatBecameReady(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff), "Off to a Node that is Ready")
 		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
-		stop()
 	})
 }
 

@@ -27,7 +27,7 @@ import (
 func TestManyChecksWithTheOwnTemplate(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		change := escalating(w, otherTemplate)
-		_, events, stop := start(t, w, store, func(o *engine.Options) {
+		_, events, _ := start(t, w, store, func(o *engine.Options) {
 			change(o)
 			for i := range 60 {
 				p := nodePolicy()
@@ -38,7 +38,6 @@ func TestManyChecksWithTheOwnTemplate(t *testing.T) {
 		awaitAsked(t, w, "the remediator of the last check is asked", func() bool { return len(others(w)) == 1 })
 		time.Sleep(time.Minute)
 		assert.Empty(t, eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.CheckChanged && ev.Reason == reason.CheckDisabled }))
-		stop()
 	})
 }
 
@@ -47,7 +46,7 @@ func TestManyChecksWithTheOwnTemplate(t *testing.T) {
 func TestObjectThatVanishesAgainAndAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		change := handingOver(w)
-		e, _, stop := start(t, w, store, func(o *engine.Options) { change(o); o.Guards.MaxFencesPerDay = 3 })
+		e := running(t, w, store, func(o *engine.Options) { change(o); o.Guards.MaxFencesPerDay = 3 })
 		made := 0
 		for range 3600 {
 			time.Sleep(time.Second)
@@ -60,7 +59,6 @@ func TestObjectThatVanishesAgainAndAgain(t *testing.T) {
 		assert.Len(t, askedRecord(t, store).Objects, 3)
 		gate(t, e, reason.Quarantined)
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
@@ -80,7 +78,7 @@ func TestRequestsAreInFlight(t *testing.T) {
 			w.addOther(100) // well, and then not
 			w.Do(func(s *fake.State) { s.Host("other-100").Hang(time.Time{}); s.SetReady("other-100", "Unknown") })
 			stop()
-			e, _, stop := start(t, w, store, limited)
+			e := running(t, w, store, limited)
 			time.Sleep(3 * time.Minute)
 			assert.Len(t, others(w), 1, "%s", name)
 			x, err := e.Explain(t.Context(), "c", "other-100")
@@ -94,7 +92,6 @@ func TestRequestsAreInFlight(t *testing.T) {
 			time.Sleep(3 * time.Minute)
 			require.Len(t, others(w), 1, "%s", name)
 			assert.NotEqual(t, "m-1", others(w)[0].Name, "the place is free")
-			stop()
 		})
 	}
 }
@@ -111,10 +108,7 @@ func askedRecord(t *testing.T, store state.Store) escalate.Record {
 // refusesToFence requires that not even a person fences the target.
 func refusesToFence(t *testing.T, e *engine.Engine) {
 	t.Helper()
-	_, err := e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
-	refusal, is := reason.AsRefusal(err)
-	require.True(t, is, "%v", err)
-	assert.Equal(t, reason.UnderRemediation, refusal.Reason)
+	refused(t, reason.UnderRemediation)(e.Fence(t.Context(), byAdmin()))
 }
 
 // Who is asked takes a slot of all clusters, and gives it up when it has worked for as long as a run
@@ -138,13 +132,12 @@ func TestAskedRemediatorHasASlot(t *testing.T) {
 		assert.Empty(t, slotsOf(t, store))
 		refusesToFence(t, e)
 		stop()
-		e, _, stop = start(t, w, store, limit)
+		e = running(t, w, store, limit)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, slotsOf(t, store))
 		require.Len(t, others(w), 1)
 		refusesToFence(t, e)
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
@@ -154,21 +147,18 @@ func TestRecordThatStandsStillHasNoSlot(t *testing.T) {
 		"nobody carries it out": handingOver,
 		"it does not stop":      func(w *world) func(*engine.Options) { return escalating(w, otherTemplate, thirdTemplate) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := start(t, w, store, change(w))
-				awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-				assert.Len(t, slotsOf(t, store), 1)
-				if name == "it does not stop" {
-					answer(w, "True")
-				}
-				time.Sleep(10 * time.Minute)
-				assert.Empty(t, slotsOf(t, store))
-				require.Len(t, others(w), 1)
-				assert.False(t, askedRecord(t, store).Idle.IsZero())
-				refusesToFence(t, e)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			e := running(t, w, store, change(w))
+			awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+			assert.Len(t, slotsOf(t, store), 1)
+			if name == "it does not stop" {
+				answer(w, "True")
+			}
+			time.Sleep(10 * time.Minute)
+			assert.Empty(t, slotsOf(t, store))
+			require.Len(t, others(w), 1)
+			assert.False(t, askedRecord(t, store).Idle.IsZero())
+			refusesToFence(t, e)
 		})
 	}
 }
@@ -187,22 +177,19 @@ func TestRemediatorThatMustStopHasASlot(t *testing.T) {
 			w.Do(func(s *fake.State) { s.PutOther(&q) })
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				_, _, stop := start(t, w, store, c.change(w))
-				awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-				answer(w, "True")
-				c.stops(w)
-				awaitAsked(t, w, "it must stop", func() bool { return others(w)[0].Deleting || !others(w)[0].TimedOut.IsZero() })
-				for range 30 {
-					time.Sleep(time.Second)
-					require.Equal(t, []string{askedRecord(t, store).ID}, slotsOf(t, store))
-				}
-				time.Sleep(escalate.IgnoredAfter)
-				assert.Empty(t, slotsOf(t, store))
-				require.Len(t, others(w), 1)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			running(t, w, store, c.change(w))
+			awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+			answer(w, "True")
+			c.stops(w)
+			awaitAsked(t, w, "it must stop", func() bool { return others(w)[0].Deleting || !others(w)[0].TimedOut.IsZero() })
+			for range 30 {
+				time.Sleep(time.Second)
+				require.Equal(t, []string{askedRecord(t, store).ID}, slotsOf(t, store))
+			}
+			time.Sleep(escalate.IgnoredAfter)
+			assert.Empty(t, slotsOf(t, store))
+			require.Len(t, others(w), 1)
 		})
 	}
 }
@@ -210,7 +197,7 @@ func TestRemediatorThatMustStopHasASlot(t *testing.T) {
 // The next object of an escalation has its place again. // I11
 func TestNextRemediatorHasASlotAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		_, _, stop := start(t, w, store, escalating(w, otherTemplate, thirdTemplate))
+		running(t, w, store, escalating(w, otherTemplate, thirdTemplate))
 		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
 		answer(w, "True")
 		time.Sleep(10 * time.Minute)
@@ -225,7 +212,6 @@ func TestNextRemediatorHasASlotAgain(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.True(t, askedRecord(t, store).Recovered)
 		assert.Empty(t, slotsOf(t, store))
-		stop()
 	})
 }
 
@@ -251,7 +237,7 @@ func TestPersonGivesUpARecord(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		audited := []string{}
 		change := handingOver(w)
-		e, events, stop := start(t, w, store, func(o *engine.Options) {
+		e, events, _ := start(t, w, store, func(o *engine.Options) {
 			change(o)
 			o.Record = func(ev event.Event) error { audited = append(audited, ev.Message); return nil }
 		})
@@ -268,8 +254,7 @@ func TestPersonGivesUpARecord(t *testing.T) {
 		refusesToFence(t, e)
 		w.Do(func(s *fake.State) { s.OthersFail = nil })
 
-		out, err := e.Abort(t.Context(), giveUp(id, true))
-		require.NoError(t, err)
+		out := accepted(t)(e.Abort(t.Context(), giveUp(id, true)))
 		assert.Equal(t, "Reboot ns/m-1 of record "+id, out.Asked)
 		r := askedRecord(t, store)
 		require.NotNil(t, r.GivenUp)
@@ -279,19 +264,14 @@ func TestPersonGivesUpARecord(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, slotsOf(t, store))
 		assert.Len(t, others(w), 1, "it is left as it is, and no other is made beside it")
-		_, err = e.Abort(t.Context(), giveUp(id, true))
-		refusal, is := reason.AsRefusal(err)
-		require.True(t, is, "%v", err)
-		assert.Equal(t, reason.NoRun, refusal.Reason)
+		refused(t, reason.NoRun)(e.Abort(t.Context(), giveUp(id, true)))
 
 		w.changeCheck(func(c *policy.Check) { c.Evaluator = "" }) // else it asks again at once
 		time.Sleep(time.Second)
 		q := others(w)[0]
 		w.Do(func(s *fake.State) { s.DropOther(&q) })
 		time.Sleep(time.Second)
-		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "r", Role: wire.Admin})
-		require.NoError(t, err)
-		stop()
+		accepted(t)(e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "r", Role: wire.Admin}))
 	})
 }
 
@@ -299,9 +279,8 @@ func TestPersonGivesUpARecord(t *testing.T) {
 func TestRecordGivenUpBeforeItsObjectIsMade(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var e *engine.Engine
-		var stop func()
 		given, change := "", handingOver(w)
-		e, _, stop = start(t, w, store, func(o *engine.Options) {
+		e = running(t, w, store, func(o *engine.Options) {
 			change(o)
 			o.Record = func(ev event.Event) error {
 				if ev.Type != event.Requested || given != "" {
@@ -326,22 +305,19 @@ func TestRecordGivenUpBeforeItsObjectIsMade(t *testing.T) {
 			assert.Equal(t, r.ID == given, r.GivenUp != nil)
 			assert.False(t, r.Ended.IsZero())
 		}
-		stop()
 	})
 }
 
 // Where the object is known not to exist, no more is needed.
 func TestPersonGivesUpARecordWithoutAnObject(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
 		q := others(w)[0]
 		w.Do(func(s *fake.State) { s.DropOther(&q) })
 		time.Sleep(10 * time.Second)
 		require.True(t, askedRecord(t, store).Objects[0].Gone.IsZero(), "it is not believed yet")
-		_, err := e.Abort(t.Context(), giveUp(askedRecord(t, store).ID, false))
-		require.NoError(t, err)
-		stop()
+		accepted(t)(e.Abort(t.Context(), giveUp(askedRecord(t, store).ID, false)))
 	})
 }
 
@@ -349,18 +325,16 @@ func TestPersonGivesUpARecordWithoutAnObject(t *testing.T) {
 func TestPersonGivesUpARecordThatCannotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		spoilAsked(t, store, "asked c 9 n-1 - -")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		require.Empty(t, e.Runs("c"))
 		refuses(t, e, store, giveUp("9", false), "cannot be read")
-		_, err := e.Abort(t.Context(), giveUp("9", true))
-		require.NoError(t, err)
+		accepted(t)(e.Abort(t.Context(), giveUp("9", true)))
 		list, err := state.LoadAsked(t.Context(), store)
 		require.NoError(t, err)
 		assert.Empty(t, list)
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -368,11 +342,10 @@ func TestPersonGivesUpARecordThatCannotBeRead(t *testing.T) {
 func TestRecordIsNotGivenUpWithoutTheAuditLog(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		spoilAsked(t, store, "asked c 9 n-1 - -")
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Record = func(event.Event) error { return errors.New("disk full") } })
+		e := running(t, w, store, func(o *engine.Options) { o.Record = func(event.Event) error { return errors.New("disk full") } })
 		time.Sleep(time.Minute)
 		_, err := e.Abort(t.Context(), giveUp("9", true))
 		require.ErrorContains(t, err, "disk full")
 		assert.NotEmpty(t, askedRecord(t, store).Unreadable)
-		stop()
 	})
 }

@@ -36,32 +36,29 @@ func TestObjectThatVanishes(t *testing.T) {
 		"its kind is served no more": {true, fmt.Errorf("%w: Reboot", escalate.ErrNotServed), time.Minute},
 		"another cluster answers":    {true, errors.New("it was made in another cluster"), 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := start(t, w, store, handingOver(w))
-				awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-				q := others(w)[0]
-				q.Begun, q.Finalizer, q.Conditions = true, c.finalizer, []policy.Condition{{Type: "Processing", Status: "True"}}
-				w.Do(func(s *fake.State) { s.PutOther(&q) })
-				time.Sleep(time.Minute)
-				vanished := time.Now()
-				w.Do(func(s *fake.State) { s.DropOther(&q); s.OthersFail = c.fails })
-				if c.gone == 0 {
-					time.Sleep(time.Hour)
-					assert.True(t, askedRecord(t, store).Objects[0].Gone.IsZero())
-					assert.Contains(t, gate(t, e, reason.RequestFailed).Value, "in another cluster")
-					refusesToFence(t, e)
-					stop()
-					return
-				}
-				awaitAsked(t, w, "it is gone", func() bool { return !askedRecord(t, store).Objects[0].Gone.IsZero() })
-				after := askedRecord(t, store).Objects[0].Gone.Sub(vanished)
-				require.GreaterOrEqual(t, after, c.gone-time.Second)
-				if c.finalizer && c.fails == nil {
-					assert.Less(t, after, time.Minute)
-				}
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			e, _, stop := start(t, w, store, handingOver(w))
+			awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+			q := others(w)[0]
+			q.Begun, q.Finalizer, q.Conditions = true, c.finalizer, []policy.Condition{{Type: "Processing", Status: "True"}}
+			w.Do(func(s *fake.State) { s.PutOther(&q) })
+			time.Sleep(time.Minute)
+			vanished := time.Now()
+			w.Do(func(s *fake.State) { s.DropOther(&q); s.OthersFail = c.fails })
+			if c.gone == 0 {
+				time.Sleep(time.Hour)
+				assert.True(t, askedRecord(t, store).Objects[0].Gone.IsZero())
+				assert.Contains(t, gate(t, e, reason.RequestFailed).Value, "in another cluster")
+				refusesToFence(t, e)
 				stop()
-			})
+				return
+			}
+			awaitAsked(t, w, "it is gone", func() bool { return !askedRecord(t, store).Objects[0].Gone.IsZero() })
+			after := askedRecord(t, store).Objects[0].Gone.Sub(vanished)
+			require.GreaterOrEqual(t, after, c.gone-time.Second)
+			if c.finalizer && c.fails == nil {
+				assert.Less(t, after, time.Minute)
+			}
 		})
 	}
 }
@@ -70,7 +67,7 @@ func TestObjectThatVanishes(t *testing.T) {
 // it may have been there. // I22
 func TestObjectThatIsMissingNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		_, _, stop := start(t, w, store, handingOver(w))
+		running(t, w, store, handingOver(w))
 		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
 		q := others(w)[0]
 		q.Begun, q.Conditions = true, []policy.Condition{{Type: "Processing", Status: "True"}}
@@ -84,7 +81,6 @@ func TestObjectThatIsMissingNowAndThen(t *testing.T) {
 		w.Do(func(s *fake.State) { s.OthersFail = nil })
 		awaitAsked(t, w, "it is gone", func() bool { return !askedRecord(t, store).Objects[0].Gone.IsZero() })
 		assert.GreaterOrEqual(t, askedRecord(t, store).Objects[0].Gone.Sub(back), 59*time.Second)
-		stop()
 	})
 }
 
@@ -94,7 +90,7 @@ func TestUnknownObjectThatLostItsMark(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		asked := make(chan struct{})
 		w.Do(func(s *fake.State) { s.OnHandover = func() error { close(asked); return errors.New("no answer") } })
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		<-asked
 		newest := func() escalate.Object { return askedRecord(t, store).Objects[0] }
 		o := newest()
@@ -111,7 +107,6 @@ func TestUnknownObjectThatLostItsMark(t *testing.T) {
 		w.Do(func(s *fake.State) { s.DropOther(&late) })
 		awaitAsked(t, w, "it is gone", func() bool { return !newest().Gone.IsZero() })
 		assert.GreaterOrEqual(t, newest().Gone.Sub(vanished), 59*time.Second)
-		stop()
 	})
 }
 
@@ -119,7 +114,7 @@ func TestUnknownObjectThatLostItsMark(t *testing.T) {
 // when it takes long.
 func TestDeletionThatTakesAWhileIsNoAlert(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		_, events, stop := start(t, w, store, handingOver(w))
+		_, events, _ := start(t, w, store, handingOver(w))
 		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
 		q := others(w)[0]
 		q.Begun, q.Finalizer, q.Deleting = true, true, true
@@ -129,7 +124,6 @@ func TestDeletionThatTakesAWhileIsNoAlert(t *testing.T) {
 		assert.Empty(t, eventsOf(t, events, contested))
 		time.Sleep(time.Minute)
 		assert.Len(t, eventsOf(t, events, contested), 1)
-		stop()
 	})
 }
 
@@ -147,7 +141,7 @@ func TestFirstRemediatorAfterALostAnswerOfTheStore(t *testing.T) {
 		mute := &muteStore{Store: store, kind: state.KindMeta}
 		change := escalating(w, otherTemplate, thirdTemplate)
 		w.setContested(remediate.Yes)
-		e, _, stop := start(t, w, mute, change)
+		e := running(t, w, mute, change)
 		time.Sleep(2 * time.Minute)
 		mute.loses()
 		w.setContested(remediate.No)
@@ -156,7 +150,6 @@ func TestFirstRemediatorAfterALostAnswerOfTheStore(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		assert.Equal(t, []string{askedRecord(t, store).ID}, slotsOf(t, store))
 		refusesToFence(t, e)
-		stop()
 	})
 }
 
@@ -165,13 +158,12 @@ func TestFirstRemediatorAfterALostAnswerOfTheStore(t *testing.T) {
 func TestNextRemediatorAfterALostAnswerAboutTheFirst(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		mute := &muteStore{Store: store, kind: state.KindMeta}
-		_, _, stop := start(t, w, mute, escalating(w, otherTemplate, thirdTemplate))
+		running(t, w, mute, escalating(w, otherTemplate, thirdTemplate))
 		awaitAsked(t, w, "the first is asked", func() bool { return len(others(w)) == 1 })
 		awaitAsked(t, w, "its request goes", func() bool { return len(others(w)) == 0 })
 		mute.loses()
 		awaitAsked(t, w, "the second is asked", func() bool { return len(others(w)) == 1 })
 		assert.Equal(t, "Replace", others(w)[0].Kind)
-		stop()
 	})
 }
 
@@ -179,7 +171,7 @@ func TestNextRemediatorAfterALostAnswerAboutTheFirst(t *testing.T) {
 func TestNextRemediatorAfterALostAnswerOfTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		mute := &muteStore{Store: store, kind: state.KindMeta}
-		e, _, stop := start(t, w, mute, escalating(w, otherTemplate, thirdTemplate))
+		e := running(t, w, mute, escalating(w, otherTemplate, thirdTemplate))
 		awaitAsked(t, w, "the first is asked", func() bool { return len(others(w)) == 1 })
 		w.setContested(remediate.Yes)
 		awaitAsked(t, w, "its request goes", func() bool { return len(others(w)) == 0 })
@@ -190,7 +182,6 @@ func TestNextRemediatorAfterALostAnswerOfTheStore(t *testing.T) {
 		assert.Equal(t, "Replace", others(w)[0].Kind)
 		assert.Len(t, askedRecord(t, store).Objects, 2)
 		refusesToFence(t, e)
-		stop()
 	})
 }
 
@@ -214,21 +205,18 @@ func TestRecordThatCannotBeRead(t *testing.T) {
 		"of another cluster":           {"asked d 9 n-1 ns m-1", true},
 		"of nobody knows which target": {"asked 9", true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				spoilAsked(t, store, c.key)
-				e, events, stop := start(t, w, store, nil)
-				time.Sleep(20 * time.Minute)
-				assert.Equal(t, 1, heard(t, events, "what other remediators were asked cannot be read"))
-				if c.fenced {
-					assert.Equal(t, remediate.Done, only(t, e).Step)
-				} else {
-					assert.Empty(t, w.Commands())
-					assert.Contains(t, gate(t, e, reason.UnderRemediation).Value, "record 9 asks for, which cannot be read")
-					assert.Equal(t, 1, heard(t, events, "fencectl abort 9 --as-is"))
-				}
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			spoilAsked(t, store, c.key)
+			e, events, _ := start(t, w, store, nil)
+			time.Sleep(20 * time.Minute)
+			assert.Equal(t, 1, heard(t, events, "what other remediators were asked cannot be read"))
+			if c.fenced {
+				assert.Equal(t, remediate.Done, only(t, e).Step)
+			} else {
+				assert.Empty(t, w.Commands())
+				assert.Contains(t, gate(t, e, reason.UnderRemediation).Value, "record 9 asks for, which cannot be read")
+				assert.Equal(t, 1, heard(t, events, "fencectl abort 9 --as-is"))
+			}
 		})
 	}
 }
@@ -251,13 +239,12 @@ func (s noMeta) List(ctx context.Context, kind state.Kind) ([]state.Record, erro
 func TestStandbyFollowsRunsWithoutRecords(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		down := &atomic.Bool{}
-		e, _, stop := start(t, w, noMeta{store, down}, func(o *engine.Options) { o.Instance, o.Owners = "a", newDeed().heir("a", store) })
+		e := running(t, w, noMeta{store, down}, func(o *engine.Options) { o.Instance, o.Owners = "a", newDeed().heir("a", store) })
 		down.Store(true)
 		_, err := state.SaveRun(t.Context(), store, remediate.Run{ID: "r-1", Step: remediate.Held, Target: remediate.Target{Cluster: "c", Node: "n-1"}})
 		require.NoError(t, err)
 		store.syncChanges()
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -279,7 +266,7 @@ func TestOnlyWhatWasWrittenIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		busy, change := &atomic.Bool{}, handingOver(w)
 		busy.Store(true)
-		_, events, stop := start(t, w, store, func(o *engine.Options) {
+		_, events, _ := start(t, w, store, func(o *engine.Options) {
 			change(o)
 			o.Clusters[0].Handovers = busyHandovers{o.Clusters[0].Handovers, busy}
 		})
@@ -295,7 +282,6 @@ func TestOnlyWhatWasWrittenIsTold(t *testing.T) {
 		busy.Store(false)
 		awaitAsked(t, w, "it is deleted", func() bool { return len(others(w)) == 0 })
 		assert.Equal(t, 1, deleted())
-		stop()
 	})
 }
 
@@ -328,7 +314,7 @@ func TestRecordMadeWhileAnotherIsReadAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		slow := &slowAnswers{Store: store}
 		change := handingOver(w)
-		e, _, stop := start(t, w, slow, change)
+		e := running(t, w, slow, change)
 		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
 		answer(w, "True")
 		time.Sleep(time.Minute)
@@ -354,6 +340,5 @@ func TestRecordMadeWhileAnotherIsReadAgain(t *testing.T) {
 		w.setOthersDown(false)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, others(w), "both are looked after")
-		stop()
 	})
 }

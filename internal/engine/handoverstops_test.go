@@ -44,28 +44,25 @@ func TestStopsForbidWritesAboutRequests(t *testing.T) {
 			func(t *testing.T, e *engine.Engine) error { _, err := e.Arming.Arm(t.Context(), by); return err }, true,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				change := escalating(w, otherTemplate, thirdTemplate)
-				e, _, stop := start(t, w, store, func(o *engine.Options) { change(o); o.Clusters[0].Mode = "observe" })
-				time.Sleep(time.Second) // until it leads
-				_, err := e.Arming.Arm(t.Context(), by)
-				require.NoError(t, err)
-				awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-				answer(w, "True")
-				require.NoError(t, c.stop(t, e))
-				time.Sleep(10 * time.Minute)
-				require.True(t, others(w)[0].TimedOut.IsZero(), "its time is over, and it was not told")
-				w.Recover()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			change := escalating(w, otherTemplate, thirdTemplate)
+			e := running(t, w, store, func(o *engine.Options) { change(o); o.Clusters[0].Mode = "observe" })
+			time.Sleep(time.Second) // until it leads
+			_, err := e.Arming.Arm(t.Context(), by)
+			require.NoError(t, err)
+			awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+			answer(w, "True")
+			require.NoError(t, c.stop(t, e))
+			time.Sleep(10 * time.Minute)
+			require.True(t, others(w)[0].TimedOut.IsZero(), "its time is over, and it was not told")
+			w.Recover()
+			time.Sleep(2 * time.Minute)
+			if !c.tidies {
+				require.Len(t, others(w), 1)
+				require.NoError(t, c.end(t, e))
 				time.Sleep(2 * time.Minute)
-				if !c.tidies {
-					require.Len(t, others(w), 1)
-					require.NoError(t, c.end(t, e))
-					time.Sleep(2 * time.Minute)
-				}
-				assert.Empty(t, others(w))
-				stop()
-			})
+			}
+			assert.Empty(t, others(w))
 		})
 	}
 }
@@ -74,26 +71,25 @@ func TestStopsForbidWritesAboutRequests(t *testing.T) {
 // record behind. // I23
 func TestPauseJustBeforeARequest(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		var running atomic.Pointer[engine.Engine]
+		var here atomic.Pointer[engine.Engine]
 		change := handingOver(w)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			change(o)
 			o.Record = func(ev event.Event) error {
 				if ev.Type == event.Requested {
-					_, err := running.Load().Pause(t.Context(), order.Order{Cluster: "c", Actor: "p", Reason: "r"})
+					_, err := here.Load().Pause(t.Context(), order.Order{Cluster: "c", Actor: "p", Reason: "r"})
 					assert.NoError(t, err)
 				}
 				return nil
 			}
 		})
-		running.Store(e)
+		here.Store(e)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
 		gate(t, e, reason.Paused)
 		asked, err := state.LoadAsked(t.Context(), store)
 		require.NoError(t, err)
 		assert.Empty(t, asked)
-		stop()
 	})
 }
 
@@ -102,7 +98,7 @@ func TestLimitsCountWhatOthersRepair(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.setOthersDown(true)
 		change := handingOver(w)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			change(o)
 			o.Guards.MaxInFlight, o.Guards.MinPowerInterval = 1, 10*time.Minute
 		})
@@ -114,7 +110,6 @@ func TestLimitsCountWhatOthersRepair(t *testing.T) {
 		x, err := e.Explain(t.Context(), "c", waits)
 		require.NoError(t, err)
 		assert.True(t, slices.ContainsFunc(x.Gates, func(g reason.Gate) bool { return !g.Pass && g.Reason == reason.InFlightLimit }), "%+v", x.Gates)
-		stop()
 	})
 }
 
@@ -133,13 +128,12 @@ func TestCreationWithoutAnAnswer(t *testing.T) {
 				return errors.New("no answer")
 			}
 		})
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		awaitAsked(t, w, "it is tried", func() bool { return tries.Load() == 1 })
 		time.Sleep(time.Minute)
 		gate(t, e, reason.UnderRemediation)
 		awaitAsked(t, w, "it is tried again", func() bool { return len(others(w)) == 1 })
 		assert.GreaterOrEqual(t, time.Since(time.Unix(first.Load(), 0)), 2*time.Minute)
-		stop()
 	})
 }
 
@@ -147,20 +141,19 @@ func TestCreationWithoutAnAnswer(t *testing.T) {
 func TestCreationThatIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.OnHandover = func() error { return escalate.ErrNotMade } })
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.RequestFailed)
 		asked, err := state.LoadAsked(t.Context(), store)
 		require.NoError(t, err)
 		assert.Empty(t, asked)
-		stop()
 	})
 }
 
 // While the store refuses the record, nobody is asked. // I19
 func TestNoRequestWithoutARecord(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		time.Sleep(30 * time.Second)
 		store.set(true)
 		time.Sleep(5 * time.Minute)
@@ -169,7 +162,6 @@ func TestNoRequestWithoutARecord(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		assert.Len(t, others(w), 1)
 		gate(t, e, reason.UnderRemediation)
-		stop()
 	})
 }
 
@@ -178,7 +170,7 @@ func TestNoRequestOnOldReads(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		change, slow := handingOver(w), atomic.Int32{}
 		slow.Store(1)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			change(o)
 			o.Record = func(ev event.Event) error {
 				if ev.Type == event.Requested && slow.Add(-1) == 0 {
@@ -193,7 +185,6 @@ func TestNoRequestOnOldReads(t *testing.T) {
 		assert.Contains(t, gate(t, e, reason.RequestFailed).Value, "may have recovered meanwhile")
 		time.Sleep(time.Minute)
 		assert.Len(t, others(w), 1)
-		stop()
 	})
 }
 
@@ -203,14 +194,13 @@ func TestNothingIsTriedForACheckThatDoesNotAsk(t *testing.T) {
 		prepared := func() (n int) { w.Do(func(s *fake.State) { n = s.Prepared }); return n }
 		again := errors.Join(&reason.Refusal{Reason: reason.Contested, Message: "it is tried again soon"}, escalate.ErrNotMade)
 		w.Do(func(s *fake.State) { s.OnHandover = func() error { return again } })
-		_, _, stop := start(t, w, store, handingOver(w))
+		running(t, w, store, handingOver(w))
 		awaitAsked(t, w, "it is tried", func() bool { return prepared() > 0 })
 		w.changeCheck(func(c *policy.Check) { c.Evaluator = "" })
 		time.Sleep(500 * time.Millisecond)
 		before := prepared()
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, before, prepared())
-		stop()
 	})
 }
 
@@ -236,7 +226,7 @@ func TestAskedRemediatorHasTheNodeLock(t *testing.T) { // I22
 			assert.Less(t, time.Since(w.lockOf().Renewed), 2*time.Minute, "it is renewed")
 		}
 		stop()
-		_, _, stop = start(t, w, store, change)
+		running(t, w, store, change)
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, record, w.lockOf().Run)
 		assert.False(t, w.lockOf().Expired())
@@ -245,7 +235,6 @@ func TestAskedRemediatorHasTheNodeLock(t *testing.T) { // I22
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
 		assert.Empty(t, w.lockOf(), "it is given back")
-		stop()
 	})
 }
 
@@ -256,12 +245,11 @@ func TestNodeLockOfOthersDelaysTheRequest(t *testing.T) { // I22
 		w.Do(func(s *fake.State) {
 			s.NodeLocks["n-1"] = fake.NodeLock{Holder: "node-maintenance", Renewed: time.Now().Add(10 * time.Minute)}
 		})
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		time.Sleep(14 * time.Minute)
 		assert.Empty(t, others(w))
 		assert.Contains(t, gate(t, e, reason.Contested).Value, "node-maintenance")
 		awaitAsked(t, w, "one is asked when the Lease has expired", func() bool { return len(others(w)) == 1 })
-		stop()
 	})
 }
 
@@ -298,19 +286,16 @@ func TestNoRequestWithoutTheNodeLock(t *testing.T) { // I22
 			})(o)
 		}, reason.RequestFailed, "keep other remediators away from Node n-1: forbidden"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.installMedik8s()
-				mended := time.Now().Add(30 * time.Minute)
-				hand := handingOver(w)
-				e, _, stop := start(t, w, store, func(o *engine.Options) { hand(o); c.change(o, mended) })
-				time.Sleep(29 * time.Minute)
-				assert.Empty(t, others(w))
-				assert.Contains(t, gate(t, e, c.code).Value, c.says)
-				awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
-				assert.Len(t, askedRecord(t, store).Objects, 1)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.installMedik8s()
+			mended := time.Now().Add(30 * time.Minute)
+			hand := handingOver(w)
+			e := running(t, w, store, func(o *engine.Options) { hand(o); c.change(o, mended) })
+			time.Sleep(29 * time.Minute)
+			assert.Empty(t, others(w))
+			assert.Contains(t, gate(t, e, c.code).Value, c.says)
+			awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
+			assert.Len(t, askedRecord(t, store).Objects, 1)
 		})
 	}
 }
@@ -319,7 +304,7 @@ func TestNoRequestWithoutTheNodeLock(t *testing.T) { // I22
 func TestLostNodeLockDelaysNoEndOfARequest(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.installMedik8s()
-		_, _, stop := start(t, w, store, handingOver(w))
+		running(t, w, store, handingOver(w))
 		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
 		answer(w, "True")
 		w.Do(func(s *fake.State) {
@@ -332,7 +317,6 @@ func TestLostNodeLockDelaysNoEndOfARequest(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
 		assert.Equal(t, "node-maintenance", w.lockOf().Holder)
-		stop()
 	})
 }
 

@@ -10,15 +10,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
@@ -64,6 +69,13 @@ func (s *failingStore) set(fail bool) {
 func start(t *testing.T, w *world, store state.Store, change func(*engine.Options)) (*engine.Engine, *event.Stream, func()) {
 	t.Helper()
 	return startBeating(t, w, store, change, func() {})
+}
+
+// running is start for a test that only asks the engine.
+func running(t *testing.T, w *world, store state.Store, change func(*engine.Options)) *engine.Engine {
+	t.Helper()
+	e, _, _ := start(t, w, store, change)
+	return e
 }
 
 // startBeating is start for a test that listens to the beats for the watchdog.
@@ -257,4 +269,57 @@ func (w *world) dead() {
 		h.Power(false, "mains")
 		h.BMC.Fails = noAnswer()
 	})
+}
+
+// accepted requires that an order is carried out, and returns what it says.
+func accepted(t *testing.T) func(order.Outcome, error) order.Outcome {
+	return func(out order.Outcome, err error) order.Outcome {
+		t.Helper()
+		require.NoError(t, err)
+		return out
+	}
+}
+
+// refused requires that an order is refused for a reason, and returns the message.
+func refused(t *testing.T, code reason.Code) func(order.Outcome, error) string {
+	return func(_ order.Outcome, err error) string {
+		t.Helper()
+		refusedFor(t, err, code)
+		return err.Error()
+	}
+}
+
+func refusedFor(t *testing.T, err error, code reason.Code) {
+	t.Helper()
+	var refusal *reason.Refusal
+	require.ErrorAs(t, err, &refusal)
+	assert.Equal(t, code, refusal.Reason, refusal.Message)
+}
+
+// enroll has a person enroll n-1's devices.
+func enroll(t *testing.T, e *engine.Engine) hosts.Enrollment {
+	t.Helper()
+	x, err := e.Enroll(t.Context(), byHand)
+	require.NoError(t, err)
+	return x
+}
+
+func notEnrolled(t *testing.T, e *engine.Engine, code reason.Code) {
+	t.Helper()
+	_, err := e.Enroll(t.Context(), byHand)
+	refusedFor(t, err, code)
+}
+
+func subject(t *testing.T, e *engine.Engine) hosts.Subject {
+	t.Helper()
+	s, err := e.SubjectOf(t.Context(), "c", "n-1")
+	require.NoError(t, err)
+	return s
+}
+
+func explained(t *testing.T, e *engine.Engine) admit.Explanation {
+	t.Helper()
+	x, err := e.Explain(t.Context(), "c", "n-1")
+	require.NoError(t, err)
+	return x
 }

@@ -41,16 +41,14 @@ func TestHoldExpires(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Second)
-		out, err := e.Hold(t.Context(), heldFor(time.Hour))
-		require.NoError(t, err)
+		out := accepted(t)(e.Hold(t.Context(), heldFor(time.Hour)))
 		assert.Equal(t, order.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
-		out, err = e.Hold(t.Context(), heldFor(time.Minute))
-		require.NoError(t, err)
+		out = accepted(t)(e.Hold(t.Context(), heldFor(time.Minute)))
 		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until, "a hold that stands is not shortened")
 		time.Sleep(30 * time.Minute)
 		stop()
 
-		e, events, stop := start(t, w, store, nil)
+		e, events, _ := start(t, w, store, nil)
 		time.Sleep(29 * time.Minute)
 		require.Empty(t, e.Runs("c"))
 		assert.Contains(t, gate(t, e, reason.Hold).Value, "ada")
@@ -58,7 +56,6 @@ func TestHoldExpires(t *testing.T) {
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, heard(t, events, "the hold by ada"))
 		assert.Empty(t, e.Holds("c"))
-		stop()
 	})
 }
 
@@ -66,7 +63,7 @@ func TestHoldExpires(t *testing.T) {
 func TestHoldsOfNodesThatDoNotExistAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		hold := func(name string) error {
 			o := byHand
@@ -79,8 +76,7 @@ func TestHoldsOfNodesThatDoNotExistAreBounded(t *testing.T) {
 		release := func(name string) {
 			o := byHand
 			o.Node = name
-			_, err := e.ReleaseHold(t.Context(), o)
-			require.NoError(t, err)
+			accepted(t)(e.ReleaseHold(t.Context(), o))
 		}
 		stored := func() int {
 			list, err := store.List(t.Context(), state.KindHold)
@@ -106,7 +102,6 @@ func TestHoldsOfNodesThatDoNotExistAreBounded(t *testing.T) {
 		}
 		assert.Equal(t, manyHolds+2, stored(), "the holds that have ended made room")
 		refusedFor(t, hold("typo"), reason.TooManyHolds)
-		stop()
 	})
 }
 
@@ -115,55 +110,45 @@ const manyHolds = stop.MaxUnseenHolds
 func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
-		_, err := e.ReleaseHold(t.Context(), byHand)
-		refusedFor(t, err, reason.NoHold)
-		_, err = e.Hold(t.Context(), heldFor(0))
-		require.NoError(t, err)
+		refused(t, reason.NoHold)(e.ReleaseHold(t.Context(), byHand))
+		accepted(t)(e.Hold(t.Context(), heldFor(0)))
 		refusedByHand(t, e, reason.Hold)
 		other := byHand
 		other.Node = "other-0"
-		out, err := e.Hold(t.Context(), other)
-		require.NoError(t, err)
+		out := accepted(t)(e.Hold(t.Context(), other))
 		assert.False(t, out.Unseen)
 		other.Node = "typo"
-		out, err = e.Hold(t.Context(), other)
-		require.NoError(t, err, "a stop is always allowed")
+		out = accepted(t)(e.Hold(t.Context(), other)) // a stop is always allowed
 		assert.True(t, out.Unseen)
 
-		_, err = e.ReleaseHold(t.Context(), byHand)
-		require.NoError(t, err)
-		_, err = e.ReleaseHold(t.Context(), byHand)
-		refusedFor(t, err, reason.NoHold)
-		_, err = e.Fence(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.ReleaseHold(t.Context(), byHand))
+		refused(t, reason.NoHold)(e.ReleaseHold(t.Context(), byHand))
+		accepted(t)(e.Fence(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
 // After the isolation a held host is still brought back. // I20
 func TestHoldAfterTheIsolationLeavesNoHostOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		for w.Isolations() == 0 {
 			time.Sleep(time.Second)
 		}
-		_, err := e.Hold(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Hold(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Count(bmc.CommandOn))
-		stop()
 	})
 }
 
 // Holds and pauses that people set at another instance apply here, too.
 func TestStopsOfAnotherInstanceApply(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		held, err := statetest.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "bea", Reason: "disk", At: time.Now()})
 		require.NoError(t, err)
@@ -185,7 +170,6 @@ func TestStopsOfAnotherInstanceApply(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Contains(t, gate(t, e, reason.Paused).Value, "bea")
-		stop()
 	})
 }
 
@@ -197,20 +181,17 @@ func TestQuarantineAndHold(t *testing.T) {
 		until := time.Now().UTC().Add(24 * time.Hour)
 		_, err := statetest.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "fenced", Reason: "restless", Quarantine: true, At: time.Now(), Until: until})
 		require.NoError(t, err)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
-		_, err = e.Fence(t.Context(), dryRun(byHand))
-		require.NoError(t, err)
-		out, err := e.Hold(t.Context(), heldFor(time.Hour))
-		require.NoError(t, err)
+		accepted(t)(e.Fence(t.Context(), dryRun(byHand)))
+		out := accepted(t)(e.Hold(t.Context(), heldFor(time.Hour)))
 		assert.Equal(t, order.Outcome{Until: time.Now().UTC().Add(time.Hour)}, out)
 		refusedByHand(t, e, reason.Hold)
 		holds := e.Holds("c")
 		require.Len(t, holds, 2)
 		assert.Equal(t, []bool{false, true}, []bool{holds[0].Quarantine, holds[1].Quarantine})
 
-		out, err = e.ReleaseHold(t.Context(), byHand)
-		require.NoError(t, err)
+		out = accepted(t)(e.ReleaseHold(t.Context(), byHand))
 		assert.False(t, out.Quarantine)
 		assert.Contains(t, out.Still, "in quarantine until "+until.Format(time.RFC3339))
 		holds = e.Holds("c")
@@ -218,13 +199,10 @@ func TestQuarantineAndHold(t *testing.T) {
 		assert.True(t, holds[0].Quarantine)
 		assert.Equal(t, until, holds[0].Until)
 
-		out, err = e.ReleaseHold(t.Context(), byHand)
-		require.NoError(t, err)
+		out = accepted(t)(e.ReleaseHold(t.Context(), byHand))
 		assert.Equal(t, order.Outcome{Quarantine: true}, out)
 		assert.Empty(t, e.Holds("c"))
-		_, err = e.ReleaseHold(t.Context(), byHand)
-		refusedFor(t, err, reason.NoHold)
-		stop()
+		refused(t, reason.NoHold)(e.ReleaseHold(t.Context(), byHand))
 	})
 }
 
@@ -244,29 +222,26 @@ func TestLongerStopKeepsItsActor(t *testing.T) {
 			func(e *engine.Engine) string { return e.Status()[0].Paused },
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(time.Second)
-				first, second := heldFor(time.Hour), heldFor(time.Minute)
-				second.Actor, second.Reason = "bea", "fan"
-				out, err := c.give(e, t.Context(), first)
-				require.NoError(t, err)
-				assert.Empty(t, out.Earlier)
-				until := out.Until
-				out, err = c.give(e, t.Context(), second)
-				require.NoError(t, err)
-				assert.Equal(t, until, out.Until)
-				assert.Equal(t, first.Actor+": "+first.Reason, out.Earlier)
-				assert.Contains(t, c.why(e), first.Reason)
-				second.For = wire.Span(2 * time.Hour)
-				out, err = c.give(e, t.Context(), second)
-				require.NoError(t, err)
-				assert.Empty(t, out.Earlier)
-				assert.Contains(t, c.why(e), "bea")
-				assert.Contains(t, c.why(e), "fan")
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			e := running(t, w, store, nil)
+			time.Sleep(time.Second)
+			first, second := heldFor(time.Hour), heldFor(time.Minute)
+			second.Actor, second.Reason = "bea", "fan"
+			out, err := c.give(e, t.Context(), first)
+			require.NoError(t, err)
+			assert.Empty(t, out.Earlier)
+			until := out.Until
+			out, err = c.give(e, t.Context(), second)
+			require.NoError(t, err)
+			assert.Equal(t, until, out.Until)
+			assert.Equal(t, first.Actor+": "+first.Reason, out.Earlier)
+			assert.Contains(t, c.why(e), first.Reason)
+			second.For = wire.Span(2 * time.Hour)
+			out, err = c.give(e, t.Context(), second)
+			require.NoError(t, err)
+			assert.Empty(t, out.Earlier)
+			assert.Contains(t, c.why(e), "bea")
+			assert.Contains(t, c.why(e), "fan")
 		})
 	}
 }
@@ -275,25 +250,20 @@ func TestLongerStopKeepsItsActor(t *testing.T) {
 // which pause remains, and how to end it. // I23
 func TestResumeSaysHowTheOtherPauseEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		all, one := heldFor(0), heldFor(0)
 		all.Cluster, all.Node, one.Node = state.AllClusters, "", ""
 		for _, o := range []order.Order{all, one} {
-			_, err := e.Pause(t.Context(), o)
-			require.NoError(t, err)
+			accepted(t)(e.Pause(t.Context(), o))
 		}
-		out, err := e.Resume(t.Context(), one)
-		require.NoError(t, err)
+		out := accepted(t)(e.Resume(t.Context(), one))
 		assert.Contains(t, out.Still, "everything is paused by ada")
 		assert.Contains(t, out.Still, "(that ends without --cluster)")
-		_, err = e.Pause(t.Context(), one)
-		require.NoError(t, err)
-		out, err = e.Resume(t.Context(), all)
-		require.NoError(t, err)
+		accepted(t)(e.Pause(t.Context(), one))
+		out = accepted(t)(e.Resume(t.Context(), all))
 		assert.Contains(t, out.Still, "cluster c is paused by ada")
 		assert.Contains(t, out.Still, "(that ends with --cluster c)")
-		stop()
 	})
 }
 
@@ -306,7 +276,7 @@ func TestHoldOfTheNodeStopsTheRunOfItsMachine(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			neverJoined(w)
 			w.SetBootTime(never)
-			e, _, stop := start(t, w, store, waiting)
+			e := running(t, w, store, waiting)
 			time.Sleep(20 * time.Minute)
 			r := only(t, e)
 			require.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
@@ -319,8 +289,7 @@ func TestHoldOfTheNodeStopsTheRunOfItsMachine(t *testing.T) {
 			case "hosts.d":
 				w.Do(func(s *fake.State) { s.Entries["n-1"] = bmc.Host{Protected: true} })
 			case "hold":
-				_, err := e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: wire.Span(48 * time.Hour)})
-				require.NoError(t, err)
+				accepted(t)(e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: wire.Span(48 * time.Hour)}))
 			}
 			offs, locked := w.Count(bmc.CommandOff), false
 			for range 4 * 60 {
@@ -330,10 +299,8 @@ func TestHoldOfTheNodeStopsTheRunOfItsMachine(t *testing.T) {
 			assert.Equal(t, held, w.Count(bmc.CommandOff) == offs)
 			assert.Equal(t, held, !locked, "the power lock is a power command")
 			if by == "hold" {
-				_, err := e.Retry(t.Context(), ofRun(r))
-				refusedFor(t, err, reason.Hold)
+				refused(t, reason.Hold)(e.Retry(t.Context(), ofRun(r)))
 			}
-			stop()
 		})
 	}
 }
@@ -344,7 +311,7 @@ func TestReleaseOfTheMachineLetsItsRunGoOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		neverJoined(w)
 		w.SetBootTime(never)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			waiting(o)
 			o.Run.MaxAttempts, o.Guards.MaxFencesPerDay = 1, 1
 		})
@@ -355,12 +322,9 @@ func TestReleaseOfTheMachineLetsItsRunGoOn(t *testing.T) {
 		require.Equal(t, 1, offs)
 
 		of := order.Order{Cluster: "c", Machine: "ns/m-1", Actor: "ada", Reason: "disk replaced", For: wire.Span(time.Hour)}
-		_, err := e.Hold(t.Context(), of)
-		require.NoError(t, err)
-		_, err = e.ReleaseHold(t.Context(), of)
-		require.NoError(t, err)
+		accepted(t)(e.Hold(t.Context(), of))
+		accepted(t)(e.ReleaseHold(t.Context(), of))
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, offs+1, w.Count(bmc.CommandOff))
-		stop()
 	})
 }

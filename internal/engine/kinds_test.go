@@ -45,7 +45,7 @@ func TestNodeWithoutMachineIsFenced(t *testing.T) {
 		w.dropMachines()
 		p := nodePolicy()
 		p.MaxAttempts, p.Deadlines.PowerOff = 7, 50*time.Second
-		e, _, stop := start(t, w, store, withPolicy(w, p))
+		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(6 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
@@ -55,7 +55,6 @@ func TestNodeWithoutMachineIsFenced(t *testing.T) {
 		assert.Equal(t, "FencePolicy.fenced.io nodes in policies.d/a.yaml", r.CheckID, "not by line: files are edited")
 		assert.Equal(t, 7, r.Limits.MaxAttempts)
 		assert.Equal(t, 50*time.Second, r.Limits.OffDeadline)
-		stop()
 	})
 }
 
@@ -82,10 +81,9 @@ func TestRunFindsItsCheckAfterARestart(t *testing.T) {
 				_, err = state.SaveRun(t.Context(), store, runs[0])
 				require.NoError(t, err)
 			}
-			e, _, stop := start(t, w, store, change)
+			e := running(t, w, store, change)
 			time.Sleep(5 * time.Second)
 			assert.Equal(t, remediate.PowerOff, only(t, e).Step, only(t, e).Note)
-			stop()
 		})
 	}
 }
@@ -102,19 +100,18 @@ func TestOlderRecordMatchesNoOtherKind(t *testing.T) {
 		_, err := state.SaveRun(t.Context(), store, older)
 		require.NoError(t, err)
 		w.SetReadySince("Unknown", time.Now().Add(-time.Hour))
-		e, _, stop := start(t, w, store, withPolicy(w, p))
+		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(5 * time.Second)
 		assert.Equal(t, remediate.Aborted, only(t, e).Step)
 		assert.Contains(t, only(t, e).Note, "the check is gone")
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
 func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Reprovisioned, r.Step, "%s: %s", r.Reason, r.Note)
@@ -122,7 +119,6 @@ func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 		assert.Empty(t, w.Deprovisioned(), "the owner deletes it")
 		assert.Empty(t, w.Commands())
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -131,12 +127,11 @@ func TestMachineWithoutAnOwnerIsNotHandedOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
 		w.eachMachine(func(m *policy.Machine) { m.ControllerOwner = policy.Owner{} })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.HandedOver())
 		gate(t, e, reason.NoController)
-		stop()
 	})
 }
 
@@ -145,12 +140,11 @@ func TestMachineIsNotMarkedWhileItsManagerIsAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
 		w.setContested(remediate.Yes)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.HandedOver())
 		gate(t, e, reason.Contested)
-		stop()
 	})
 }
 
@@ -160,11 +154,10 @@ func TestRequestOfAForeignTemplateIsDelegated(t *testing.T) {
 			c.Strategy = policy.CreateRequests
 			c.Template = &policy.Template{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Namespace: "ns", Name: "t"}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.Delegated)
-		stop()
 	})
 }
 
@@ -174,23 +167,21 @@ func TestOwnTemplateIsCarriedOutAtOnce(t *testing.T) {
 			c.Strategy = policy.CreateRequests
 			c.Template = &policy.Template{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "t"}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(6 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
 // A DisruptionBudget that is used up refuses every run, and explain shows its numbers.
 func TestExhaustedBudgetRefusesEveryRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Clusters[0].FileBudgets = []policy.DisruptionBudget{{Name: "all", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(0)}}
 		})
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Equal(t, "DisruptionBudget all", gate(t, e, reason.Budget).Source)
-		stop()
 	})
 }
 
@@ -206,13 +197,12 @@ func TestMaintenanceWindowPausesUntilItsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := nodePolicy()
 		p.Windows = []policy.Window{{Text: "@daily", Starts: every(24 * time.Hour), Duration: 4 * time.Hour}}
-		e, _, stop := start(t, w, store, withPolicy(w, p))
+		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(4*time.Hour - time.Second) // the bubble's clock begins at midnight
 		require.Empty(t, e.Runs("c"))
 		assert.Equal(t, time.Date(2000, 1, 1, 4, 0, 0, 0, time.UTC), gate(t, e, reason.Paused).Until.UTC())
 		time.Sleep(3 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -227,12 +217,11 @@ func TestNodesOfAnotherClusterAreNoAbsence(t *testing.T) {
 				s.PutNode(fake.Node{Name: "foreign-" + h.Name, Labels: rack, Ready: "True"})
 			}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())
 		gate(t, e, reason.NoNodesVisible)
-		stop()
 	})
 }
 
@@ -247,13 +236,12 @@ func controlPlaneOf(w *world, healthy bool) {
 func TestControlPlaneIsFencedWithAQuorumToSpare(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(6 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.True(t, r.ControlPlane)
 		assert.Equal(t, remediate.IsolateDelete, r.Isolation, "OpenShift keeps etcd members apart from Nodes")
-		stop()
 	})
 }
 
@@ -295,16 +283,12 @@ func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
 				w.Do(func(s *fake.State) { s.MembersUnknown = true })
 				code = reason.QuorumUnknown
 			}
-			e, _, stop := start(t, w, store, nil)
+			e := running(t, w, store, nil)
 			time.Sleep(10 * time.Minute)
 			assert.Empty(t, e.Runs("c"))
 			assert.Empty(t, w.Commands())
 			gate(t, e, code)
-			_, err := e.Fence(t.Context(), byHand)
-			var refusal *reason.Refusal
-			require.ErrorAs(t, err, &refusal, "people are bound, too")
-			assert.Equal(t, code, refusal.Reason)
-			stop()
+			refused(t, code)(e.Fence(t.Context(), byHand)) // people are bound, too
 		})
 	}
 }
@@ -321,11 +305,10 @@ func TestMembersWithoutANodeStillCount(t *testing.T) {
 				s.Host(node).MemberUnseen = true
 			}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Equal(t, "2 of 5 members are healthy without it, 3 are needed", gate(t, e, reason.QuorumLost).Value)
-		stop()
 	})
 }
 
@@ -338,13 +321,12 @@ func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
 				w.Do(func(s *fake.State) { s.Host("other-0").MemberSick = true })
 			}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(65 * time.Second)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "QuorumLost", string(r.Reason))
 		assert.Zero(t, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -353,16 +335,12 @@ func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
 func TestSecondControlPlaneHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(65 * time.Second)
 		require.True(t, only(t, e).Open())
 		o := byHand
 		o.Node = "other-1"
-		_, err := e.Fence(t.Context(), o)
-		var refusal *reason.Refusal
-		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, reason.ControlPlaneBusy, refusal.Reason)
-		stop()
+		refused(t, reason.ControlPlaneBusy)(e.Fence(t.Context(), o))
 	})
 }
 
@@ -372,14 +350,12 @@ func TestHeldControlPlaneRunBlocksTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
 		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, remediate.Held, only(t, e).Step)
 		o := byHand
 		o.Node = "other-1"
-		_, err := e.Fence(t.Context(), o)
-		refusedFor(t, err, reason.ControlPlaneBusy)
-		stop()
+		refused(t, reason.ControlPlaneBusy)(e.Fence(t.Context(), o))
 	})
 }
 
@@ -393,12 +369,11 @@ func TestTargetThatIsNoLongerSelectedIsLeftAlone(t *testing.T) {
 				w.Do(func(s *fake.State) { s.ChangeNode("n-1", func(n *fake.Node) { delete(n.Labels, "rack") }) })
 			}
 		})
-		e, _, stop := start(t, w, store, withPolicy(w, p))
+		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(65 * time.Second)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Contains(t, r.Note, "select")
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }

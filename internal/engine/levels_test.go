@@ -43,8 +43,7 @@ func opening(first, outlet bmc.Power) func(*engine.Options) {
 func enrolled(t *testing.T, w *world, store *failingStore, change func(*engine.Options)) (*engine.Engine, func()) {
 	e, _, stop := start(t, w, store, change)
 	time.Sleep(time.Second)
-	_, err := e.Enroll(t.Context(), byHand)
-	require.NoError(t, err)
+	enroll(t, e)
 	return e, stop
 }
 
@@ -52,7 +51,7 @@ func enrolled(t *testing.T, w *world, store *failingStore, change func(*engine.O
 func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		w.FailReads(noAnswer())
 		time.Sleep(70 * time.Second)
 		require.Empty(t, e.Runs("c"), "one failure may be chance")
@@ -67,7 +66,6 @@ func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 		assert.Equal(t, []bmc.Command{bmc.CommandOff, bmc.CommandOn}, p.Commands()[:2])
 		assert.Zero(t, w.Count(bmc.CommandOff), "the BMC was given none")
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
@@ -75,7 +73,7 @@ func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 func TestLevelThatFailedOnceIsUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		w.FailReads(noAnswer())
 		time.Sleep(65 * time.Second)
 		w.FailReads(nil)
@@ -84,7 +82,6 @@ func TestLevelThatFailedOnceIsUsed(t *testing.T) {
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.Equal(t, remediate.ProofBMC, r.Proof)
 		assert.Empty(t, p.Commands())
-		stop()
 	})
 }
 
@@ -93,7 +90,7 @@ func TestFailuresInARowPassALevelOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
 		w.setContested(remediate.Yes)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		time.Sleep(44 * time.Second)
 		for _, err := range []error{noAnswer(), nil, noAnswer()} { // at the probes, at 60, 90 and 120 s
 			w.FailReads(err)
@@ -105,7 +102,6 @@ func TestFailuresInARowPassALevelOver(t *testing.T) {
 		assert.Equal(t, 1, p.Reads(), "when it was enrolled")
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 1, only(t, e).Level)
-		stop()
 	})
 }
 
@@ -116,7 +112,7 @@ func TestRunGoesOnToTheNextLevel(t *testing.T) {
 		p, levels := withOutlet(w)
 		w.SetFault(fake.IgnoresOff)
 		w.Do(func(s *fake.State) { s.Host("n-1").StartsWithMains = false })
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		time.Sleep(90 * time.Second)
 		r := only(t, e)
 		require.Zero(t, r.Level)
@@ -128,7 +124,6 @@ func TestRunGoesOnToTheNextLevel(t *testing.T) {
 		assert.Equal(t, bmc.CommandOff, p.Commands()[0])
 		assert.Equal(t, bmc.CommandOn, w.Commands()[len(w.Commands())-1], "mains alone do not start the host") // I20
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
@@ -142,12 +137,11 @@ func TestRunResumesAtItsLevel(t *testing.T) {
 		require.Equal(t, 1, only(t, e).Level)
 		stop()
 		sent := w.Count(bmc.CommandOff)
-		e, _, stop = start(t, w, store, levels)
+		e = running(t, w, store, levels)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, sent, w.Count(bmc.CommandOff))
 		assert.NotEmpty(t, p.Commands())
-		stop()
 	})
 }
 
@@ -202,13 +196,12 @@ func TestRefusedAccountIsRemembered(t *testing.T) {
 func TestAnswerOfAnotherMachineTriesNoNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999")
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, p.Commands())
 		assert.Equal(t, "BMC 4c4c4544-0042-3510-8054-b4c04f4d9999, Node "+hostUUID, gate(t, e, reason.IdentityMismatch).Value)
-		stop()
 	})
 }
 
@@ -216,24 +209,19 @@ func TestAnswerOfAnotherMachineTriesNoNextLevel(t *testing.T) {
 func TestOutletThatIsNotEnrolledIsNeverSwitched(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		e, _, stop := start(t, w, store, levels)
+		e := running(t, w, store, levels)
 		time.Sleep(time.Second)
 		w.FailReads(noAnswer())
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.NotEnrolled)
-		_, err := e.Fence(t.Context(), byHand)
-		var refusal *reason.Refusal
-		require.ErrorAs(t, err, &refusal, "people are bound, too")
-		assert.Equal(t, reason.NotEnrolled, refusal.Reason)
+		refused(t, reason.NotEnrolled)(e.Fence(t.Context(), byHand)) // people are bound, too
 		w.FailReads(nil)
-		_, err = e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		enroll(t, e)
 		w.FailReads(noAnswer())
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, 1, only(t, e).OffLevel)
 		assert.NotEmpty(t, p.Commands())
-		stop()
 	})
 }
 
@@ -242,15 +230,13 @@ func TestManualFenceTriesTheNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
 		p, levels := withOutlet(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		w.FailReads(noAnswer())
-		_, err := e.Fence(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Fence(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.NotEmpty(t, p.Commands())
-		stop()
 	})
 }
 
@@ -327,16 +313,13 @@ func withSlowAgent(w *world, off, on time.Duration) (*slowAgent, func(*engine.Op
 // acts is never valid for so long at once. // L1
 func TestSlowAgentFences(t *testing.T) {
 	for _, needs := range []time.Duration{8 * time.Second, 18 * time.Second, 25 * time.Second} {
-		t.Run(needs.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				_, slow := withSlowAgent(w, needs, needs)
-				e, stop := enrolled(t, w, store, slow)
-				w.FailReads(noAnswer())
-				time.Sleep(30 * time.Minute)
-				r := only(t, e)
-				assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-				stop()
-			})
+		scene(t, needs.String(), func(t *testing.T, w *world, store *failingStore) {
+			_, slow := withSlowAgent(w, needs, needs)
+			e, _ := enrolled(t, w, store, slow)
+			w.FailReads(noAnswer())
+			time.Sleep(30 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		})
 	}
 }
@@ -387,13 +370,12 @@ func TestCommandDoesNotOutliveAHandOver(t *testing.T) {
 func TestForeignInstallationCancelsACommand(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		agent, slow := withSlowAgent(w, 35*time.Second, time.Second)
-		_, stop := enrolled(t, w, store, slow)
+		enrolled(t, w, store, slow)
 		w.FailReads(noAnswer())
 		agent.awaitCommand(bmc.CommandOff)
 		w.setForeignHolder("fenced instance x holds the Lease")
 		time.Sleep(10 * time.Second)
 		assert.False(t, agent.isAt(bmc.CommandOff))
 		assert.True(t, w.On())
-		stop()
 	})
 }

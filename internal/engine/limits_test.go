@@ -79,27 +79,25 @@ func disturbed(t *testing.T, all fleets, store state.Store, every time.Duration,
 // limit is exceeded, and all hosts come back. // I11, I12
 func TestLimitsHoldForManyAtOnce(t *testing.T) {
 	for _, every := range []time.Duration{0, 7 * time.Second, 40 * time.Second} {
-		t.Run(every.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, _ *world, store *failingStore) {
-				a, b := newFleet("a", 8, "x", "y"), newFleet("b", 5, "x")
-				a.fail(12)
-				b.fail(4)
-				change := func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightTotal = 3, 4 }
-				together := 0
-				disturbed(t, fleets{a, b}, store, every, change, func(e *engine.Engine) {
-					inA, offA, inB := atOnce(e)
-					assert.LessOrEqual(t, inA, 3, "in the cluster")
-					assert.LessOrEqual(t, inA+inB, 4, "over all clusters")
-					assert.LessOrEqual(t, offA, 2, "in two zones")
-					together = max(together, inA+inB)
-				})
-				assert.LessOrEqual(t, a.MostOff("x"), 1, "in the zone")
-				assert.LessOrEqual(t, a.MostOff("y"), 1, "in the zone")
-				assert.Equal(t, 4, together, "the limit is reached")
-				slots, err := state.LoadSlots(t.Context(), store)
-				require.NoError(t, err)
-				assert.Empty(t, slots, "all are free again")
+		scene(t, every.String(), func(t *testing.T, _ *world, store *failingStore) {
+			a, b := newFleet("a", 8, "x", "y"), newFleet("b", 5, "x")
+			a.fail(12)
+			b.fail(4)
+			change := func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightTotal = 3, 4 }
+			together := 0
+			disturbed(t, fleets{a, b}, store, every, change, func(e *engine.Engine) {
+				inA, offA, inB := atOnce(e)
+				assert.LessOrEqual(t, inA, 3, "in the cluster")
+				assert.LessOrEqual(t, inA+inB, 4, "over all clusters")
+				assert.LessOrEqual(t, offA, 2, "in two zones")
+				together = max(together, inA+inB)
 			})
+			assert.LessOrEqual(t, a.MostOff("x"), 1, "in the zone")
+			assert.LessOrEqual(t, a.MostOff("y"), 1, "in the zone")
+			assert.Equal(t, 4, together, "the limit is reached")
+			slots, err := state.LoadSlots(t.Context(), store)
+			require.NoError(t, err)
+			assert.Empty(t, slots, "all are free again")
 		})
 	}
 }
@@ -108,24 +106,22 @@ func TestLimitsHoldForManyAtOnce(t *testing.T) {
 // the daemon has not seen the old Node. // I11
 func TestNodeWithoutLabelsIsStillInItsZone(t *testing.T) {
 	for _, every := range []time.Duration{0, 20 * time.Second} {
-		t.Run(every.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, _ *world, store *failingStore) {
-				f := newFleet("a", 8, "x")
-				f.fail(3)
-				made := 0
-				disturbed(t, fleets{f}, store, every, func(*engine.Options) {}, func(*engine.Engine) {
-					f.Do(func(s *fake.State) {
-						for _, h := range s.Hosts {
-							if s.Nodes[h.Name] == nil {
-								s.PutFromGit(h.Name)
-								made++
-							}
+		scene(t, every.String(), func(t *testing.T, _ *world, store *failingStore) {
+			f := newFleet("a", 8, "x")
+			f.fail(3)
+			made := 0
+			disturbed(t, fleets{f}, store, every, func(*engine.Options) {}, func(*engine.Engine) {
+				f.Do(func(s *fake.State) {
+					for _, h := range s.Hosts {
+						if s.Nodes[h.Name] == nil {
+							s.PutFromGit(h.Name)
+							made++
 						}
-					})
+					}
 				})
-				assert.Equal(t, 3, made)
-				assert.Equal(t, 1, f.MostOff("x"))
 			})
+			assert.Equal(t, 3, made)
+			assert.Equal(t, 1, f.MostOff("x"))
 		})
 	}
 }
@@ -226,7 +222,7 @@ func TestLimitOfTheCheckIsEvaluatedAgainAtTheStart(t *testing.T) {
 			assert.NoError(t, err)
 		})
 		one := intstr.FromInt32(1)
-		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { meddles(o); o.Clusters[0].FileChecks[0].MaxUnhealthy = &one })
+		e, events, _ := fleets{f}.guard(t, store, func(o *engine.Options) { meddles(o); o.Clusters[0].FileChecks[0].MaxUnhealthy = &one })
 		running.Store(e)
 		time.Sleep(15 * time.Second)
 		require.True(t, meddled.Load())
@@ -234,7 +230,6 @@ func TestLimitOfTheCheckIsEvaluatedAgainAtTheStart(t *testing.T) {
 			assert.Equal(t, "a-001", r.Target.Node, "%s", r.Trigger)
 		}
 		assert.Contains(t, refusals(t, events), string(reason.ShortCircuit))
-		stop()
 	})
 }
 
@@ -243,7 +238,7 @@ func TestLimitOfTheCheckIsEvaluatedAgainAtTheStart(t *testing.T) {
 // host is quarantined. // I15
 func TestRunsThatEndBeforeTheirNextAttemptCount(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Run.ReadyTimeout = 15 * time.Second // the kubelet needs 20 s
 			o.Guards.MaxFencesPerDay, o.Guards.MinPowerInterval = 3, 3*time.Minute
 		})
@@ -255,7 +250,6 @@ func TestRunsThatEndBeforeTheirNextAttemptCount(t *testing.T) {
 		}
 		assert.Equal(t, 3, w.Count(bmc.CommandOff), "power cycles within a day")
 		assert.NotEmpty(t, e.Holds("c"), "quarantine")
-		stop()
 	})
 }
 
@@ -286,7 +280,7 @@ func (s *slow) Restore(ctx context.Context, r remediate.Run, backups [][]byte) (
 // A run has a slot from its start until its Node has registered. // I11
 func TestSlotIsHeldUntilRegistration(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = &slow{Kube: w} })
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = &slow{Kube: w} })
 		var held, free int
 		var registered time.Time
 		for range 5 * 60 {
@@ -313,7 +307,6 @@ func TestSlotIsHeldUntilRegistration(t *testing.T) {
 		}
 		assert.Positive(t, held)
 		assert.Positive(t, free)
-		stop()
 	})
 }
 
@@ -321,14 +314,13 @@ func TestSlotIsHeldUntilRegistration(t *testing.T) {
 func TestHeldRunHasNoSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightTotal = 1, 1 })
+		e := running(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightTotal = 1, 1 })
 		time.Sleep(70 * time.Second)
 		require.Equal(t, remediate.PowerOff, only(t, e).Step)
 		require.Len(t, slotsOf(t, store), 1)
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, remediate.Held, only(t, e).Step)
 		assert.Empty(t, slotsOf(t, store))
-		stop()
 	})
 }
 
@@ -346,10 +338,9 @@ func TestSlotsAreCorrectedAtTheStart(t *testing.T) {
 			_, err := statetest.TakeSlot(t.Context(), store, 9, state.Slot{Cluster: cluster, Run: run})
 			require.NoError(t, err)
 		}
-		_, _, stop = start(t, w, store, limit)
+		running(t, w, store, limit)
 		time.Sleep(2 * time.Second)
 		assert.ElementsMatch(t, []string{id, "r9"}, slotsOf(t, store))
-		stop()
 	})
 }
 
@@ -366,7 +357,7 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 				assert.NoError(t, err)
 			}
 		})
-		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { meddles(o); o.Guards.MaxInFlightTotal = 1 })
+		e, events, _ := fleets{f}.guard(t, store, func(o *engine.Options) { meddles(o); o.Guards.MaxInFlightTotal = 1 })
 		time.Sleep(time.Minute)
 		require.True(t, meddled.Load())
 		require.Empty(t, e.Runs("a"))
@@ -375,8 +366,7 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, refusing(x.Gates, reason.TotalInFlight), "explain counts the others', too: %+v", x.Gates)
 
-		out, err := e.Fence(t.Context(), order.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
-		require.NoError(t, err, "a person does not wait for a slot")
+		out := accepted(t)(e.Fence(t.Context(), order.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})) // a person does not wait for a slot
 		assert.ElementsMatch(t, []string{"theirs", out.Run}, slotsOf(t, store), "but the run has one")
 		time.Sleep(5 * time.Minute)
 		require.Len(t, e.Runs("a"), 1)
@@ -385,7 +375,6 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Len(t, e.Runs("a"), 2)
 		assert.Zero(t, f.NotReady())
-		stop()
 	})
 }
 
@@ -401,7 +390,7 @@ func refusing(gates []reason.Gate, code reason.Code) bool {
 // Without the store there is no slot, and without a slot no run starts.
 func TestNoSlotWithoutTheStore(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(30 * time.Second)
 		store.set(true)
 		time.Sleep(2 * time.Minute)
@@ -411,6 +400,5 @@ func TestNoSlotWithoutTheStore(t *testing.T) {
 		assert.Empty(t, slotsOf(t, store))
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }

@@ -89,25 +89,22 @@ func TestMachineThatNeverJoinedIsIdentifiedByItsHardware(t *testing.T) {
 			w.Do(func(s *fake.State) { s.ChangeMachine("n-1", func(m *policy.Machine) { m.NodeName = "n-1" }) })
 		}, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				c.spoil(w, neverJoined(w))
-				e, events, stop := start(t, w, store, withMACs(w, c.macs...))
-				time.Sleep(5 * time.Minute)
-				runs := e.Runs("c")
-				require.Len(t, runs, 1, "%+v", gateOfMachine(t, e))
-				r := runs[0]
-				assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
-				assert.True(t, r.Target.ByHardware)
-				assert.Equal(t, 1, r.Limits.MaxAttempts, "one power cycle")
-				assert.Equal(t, []bmc.Command{bmc.CommandOff, bmc.CommandOn}, w.Commands())
-				assert.True(t, w.Ready())
-				assert.Empty(t, w.Deprovisioned())
-				if r.Target.Node == "" {
-					assert.NotEmpty(t, eventsOf(t, events, func(ev event.Event) bool { return ev.Run == r.ID && ev.Machine == "ns/m-1" }))
-				}
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			c.spoil(w, neverJoined(w))
+			e, events, _ := start(t, w, store, withMACs(w, c.macs...))
+			time.Sleep(5 * time.Minute)
+			runs := e.Runs("c")
+			require.Len(t, runs, 1, "%+v", gateOfMachine(t, e))
+			r := runs[0]
+			assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
+			assert.True(t, r.Target.ByHardware)
+			assert.Equal(t, 1, r.Limits.MaxAttempts, "one power cycle")
+			assert.Equal(t, []bmc.Command{bmc.CommandOff, bmc.CommandOn}, w.Commands())
+			assert.True(t, w.Ready())
+			assert.Empty(t, w.Deprovisioned())
+			if r.Target.Node == "" {
+				assert.NotEmpty(t, eventsOf(t, events, func(ev event.Event) bool { return ev.Run == r.ID && ev.Machine == "ns/m-1" }))
+			}
 		})
 	}
 }
@@ -159,31 +156,28 @@ func TestMachineWithoutANodeIsRefusedOnce(t *testing.T) {
 		"a Node with the UUID that the BMC reports": {func(w *world, _ metal) { w.duplicateUUID() }, nil, reason.DuplicateUUID, ""},
 		"identity: pinned":                          {func(w *world, _ metal) {}, nil, reason.NotEnrolled, "bmc enroll"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				c.spoil(w, neverJoined(w))
-				e, events, stop := start(t, w, store, func(o *engine.Options) {
-					withMACs(w, c.macs...)(o)
-					if name == "identity: pinned" {
-						o.Clusters[0].IdentityMode = "pinned"
-					}
-				})
-				time.Sleep(20 * time.Minute)
-				assert.Empty(t, e.Runs("c"))
-				assert.Empty(t, w.Commands())
-				g := gateOfMachine(t, e)
-				assert.Equal(t, c.code, g.Reason, "%+v", g)
-				assert.Contains(t, g.Value, c.says)
-				told := eventsOf(t, events, func(ev event.Event) bool {
-					return ev.Type == event.Refused && ev.Machine == "ns/m-1" && ev.Reason != reason.NotOwner
-				})
-				require.Len(t, told, 1, "%+v", told)
-				assert.Equal(t, c.code, told[0].Reason)
-				if c.code == reason.IdentityUnknown || c.code == reason.IdentityMismatch {
-					assert.Contains(t, told[0].Message, "fencectl bmc enroll --machine ns/m-1", "it says what to do")
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			c.spoil(w, neverJoined(w))
+			e, events, _ := start(t, w, store, func(o *engine.Options) {
+				withMACs(w, c.macs...)(o)
+				if name == "identity: pinned" {
+					o.Clusters[0].IdentityMode = "pinned"
 				}
-				stop()
 			})
+			time.Sleep(20 * time.Minute)
+			assert.Empty(t, e.Runs("c"))
+			assert.Empty(t, w.Commands())
+			g := gateOfMachine(t, e)
+			assert.Equal(t, c.code, g.Reason, "%+v", g)
+			assert.Contains(t, g.Value, c.says)
+			told := eventsOf(t, events, func(ev event.Event) bool {
+				return ev.Type == event.Refused && ev.Machine == "ns/m-1" && ev.Reason != reason.NotOwner
+			})
+			require.Len(t, told, 1, "%+v", told)
+			assert.Equal(t, c.code, told[0].Reason)
+			if c.code == reason.IdentityUnknown || c.code == reason.IdentityMismatch {
+				assert.Contains(t, told[0].Message, "fencectl bmc enroll --machine ns/m-1", "it says what to do")
+			}
 		})
 	}
 }
@@ -194,27 +188,24 @@ func (m metal) serial(serial string) { m.set("h-1", func(h *policy.Host) { h.Ser
 // owner and the host may be provisioned. // I14
 func TestMachineThatDoesNotJoinIsReplacedAfterOneCycle(t *testing.T) {
 	for name, owned := range map[string]bool{"owned": true, "without an owner": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				neverJoined(w)
-				if !owned {
-					w.eachMachine(func(m *policy.Machine) { m.ControllerOwner = policy.Owner{} })
-				}
-				w.SetBootTime(never)
-				e, _, stop := start(t, w, store, withMACs(w))
-				time.Sleep(30 * time.Minute)
-				r := e.Runs("c")[0]
-				assert.Equal(t, 1, w.Count(bmc.CommandOff))
-				if owned {
-					assert.Equal(t, remediate.Reprovisioned, r.Step, r.Note)
-					assert.Equal(t, []string{"n-1"}, w.Deprovisioned())
-				} else {
-					assert.Equal(t, remediate.Held, r.Step)
-					assert.Equal(t, reason.AttemptsExhausted, r.Reason)
-					assert.Empty(t, w.Deprovisioned())
-				}
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			neverJoined(w)
+			if !owned {
+				w.eachMachine(func(m *policy.Machine) { m.ControllerOwner = policy.Owner{} })
+			}
+			w.SetBootTime(never)
+			e := running(t, w, store, withMACs(w))
+			time.Sleep(30 * time.Minute)
+			r := e.Runs("c")[0]
+			assert.Equal(t, 1, w.Count(bmc.CommandOff))
+			if owned {
+				assert.Equal(t, remediate.Reprovisioned, r.Step, r.Note)
+				assert.Equal(t, []string{"n-1"}, w.Deprovisioned())
+			} else {
+				assert.Equal(t, remediate.Held, r.Step)
+				assert.Equal(t, reason.AttemptsExhausted, r.Reason)
+				assert.Empty(t, w.Deprovisioned())
+			}
 		})
 	}
 }
@@ -225,7 +216,7 @@ func TestLinkThatBreaksDuringARunWithoutANode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := neverJoined(w)
 		w.Do(func(s *fake.State) { s.MembersUnknown = false })
-		e, _, stop := start(t, w, store, withMACs(w))
+		e := running(t, w, store, withMACs(w))
 		for len(w.Commands()) == 0 {
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -235,7 +226,6 @@ func TestLinkThatBreaksDuringARunWithoutANode(t *testing.T) {
 		assert.Equal(t, reason.IdentityMismatch, r.Reason, r.Note)
 		assert.Equal(t, []bmc.Command{bmc.CommandOff}, w.Commands(), "another machine answers")
 		m.drop("h-1")
-		stop()
 	})
 }
 
@@ -245,7 +235,7 @@ func TestNodeWithAnotherUUIDThanReported(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		neverJoined(w)
 		w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999")
-		e, _, stop := start(t, w, store, withMACs(w))
+		e := running(t, w, store, withMACs(w))
 		time.Sleep(10 * time.Minute)
 		r := e.Runs("c")[0]
 		assert.Equal(t, remediate.Held, r.Step)
@@ -253,7 +243,6 @@ func TestNodeWithAnotherUUIDThanReported(t *testing.T) {
 		freezes, err := store.List(t.Context(), state.KindFreeze)
 		require.NoError(t, err)
 		assert.Empty(t, freezes)
-		stop()
 	})
 }
 
@@ -261,35 +250,29 @@ func TestNodeWithAnotherUUIDThanReported(t *testing.T) {
 // the Machine, or of the Node that it has by then. // I5
 func TestFreezeOfAMachineWithoutANodeIsReleased(t *testing.T) {
 	for name, o := range map[string]order.Order{"by the Machine": byMachine, "by the Node": byHand} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				neverJoined(w)
-				w.SetFault(fake.Liar)
-				w.SetBootTime(4 * time.Second)
-				e, _, stop := start(t, w, store, withMACs(w))
-				for len(w.Commands()) == 0 {
-					time.Sleep(100 * time.Millisecond)
-				}
-				w.Do(func(s *fake.State) {
-					s.Host("n-1").On = true
-					s.Host("n-1").Boot()
-				})
-				time.Sleep(time.Minute)
-				r := e.Runs("c")[0]
-				require.Equal(t, reason.FalseOff, r.Reason, r.Note)
-				_, err := e.Unfence(t.Context(), byMachine)
-				require.NoError(t, err)
-				w.SetFault(fake.NoFault)
-				time.Sleep(10 * time.Minute)
-				assert.Equal(t, remediate.Done, e.Runs("c")[0].Step, "%+v", e.Runs("c")[0])
-				gate(t, e, reason.Frozen)
-				out, err := e.Unfreeze(t.Context(), o)
-				require.NoError(t, err)
-				assert.Empty(t, out.Still)
-				_, err = e.Unfreeze(t.Context(), o)
-				refusedFor(t, err, reason.NotFrozen)
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			neverJoined(w)
+			w.SetFault(fake.Liar)
+			w.SetBootTime(4 * time.Second)
+			e := running(t, w, store, withMACs(w))
+			for len(w.Commands()) == 0 {
+				time.Sleep(100 * time.Millisecond)
+			}
+			w.Do(func(s *fake.State) {
+				s.Host("n-1").On = true
+				s.Host("n-1").Boot()
 			})
+			time.Sleep(time.Minute)
+			r := e.Runs("c")[0]
+			require.Equal(t, reason.FalseOff, r.Reason, r.Note)
+			accepted(t)(e.Unfence(t.Context(), byMachine))
+			w.SetFault(fake.NoFault)
+			time.Sleep(10 * time.Minute)
+			assert.Equal(t, remediate.Done, e.Runs("c")[0].Step, "%+v", e.Runs("c")[0])
+			gate(t, e, reason.Frozen)
+			out := accepted(t)(e.Unfreeze(t.Context(), o))
+			assert.Empty(t, out.Still)
+			refused(t, reason.NotFrozen)(e.Unfreeze(t.Context(), o))
 		})
 	}
 }
@@ -302,13 +285,12 @@ func TestMachineWithoutANodeThatIsPinnedElsewhere(t *testing.T) {
 		_, err := state.SavePin(t.Context(), store, state.Pin{Host: "c/n-9", Node: "n-9", SystemUUID: hostUUID, Address: "ipmi://192.0.2.99:623",
 			Devices: "192.0.2.99"})
 		require.NoError(t, err)
-		e, _, stop := start(t, w, store, withMACs(w))
+		e := running(t, w, store, withMACs(w))
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		g := gateOfMachine(t, e)
 		assert.Equal(t, reason.IdentityMismatch, g.Reason)
 		assert.Contains(t, g.Value, "was pinned at ipmi://192.0.2.99:623 (c/n-9)")
-		stop()
 	})
 }
 
@@ -340,14 +322,13 @@ func runOfMachine(t *testing.T, w *world, runs func(string) []remediate.Run) rem
 func TestEntryOfAMachineIdentifiesItsBMC(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		listedMachine(w, hostUUID)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		r := runOfMachine(t, w, e.Runs)
 		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
 		assert.Equal(t, "c/machine/ns/m-1", r.Target.Host)
 		assert.False(t, r.Target.ByHardware)
 		assert.Equal(t, hostUUID, r.Target.ReportedUUID)
 		assert.Equal(t, 1, r.Limits.MaxAttempts)
-		stop()
 	})
 }
 
@@ -355,7 +336,7 @@ func TestEntryOfAMachineIdentifiesItsBMC(t *testing.T) {
 func TestBMCIsEnrolledForAMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		listedMachine(w, "")
-		e, events, stop := start(t, w, store, nil)
+		e, events, _ := start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, w.Commands())
 		assert.Equal(t, reason.IdentityUnknown, gateOfMachine(t, e).Reason)
@@ -375,7 +356,6 @@ func TestBMCIsEnrolledForAMachine(t *testing.T) {
 		require.NoError(t, err)
 		r := runOfMachine(t, w, e.Runs)
 		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
-		stop()
 	})
 }
 
@@ -385,18 +365,15 @@ func TestEnrolmentOfAMachineEndsWithIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		listedMachine(w, "")
 		w.pauseCheck()
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		_, err := e.Enroll(t.Context(), byMachine)
 		require.NoError(t, err)
 		o := dryRun(byMachine)
-		_, err = e.Fence(t.Context(), o)
-		require.NoError(t, err)
+		accepted(t)(e.Fence(t.Context(), o))
 		w.Do(func(s *fake.State) { s.ChangeMachine("n-1", func(m *policy.Machine) { m.UID = "another" }) })
 		time.Sleep(2 * time.Second)
-		_, err = e.Fence(t.Context(), o)
-		refusedFor(t, err, reason.IdentityUnknown)
-		stop()
+		refused(t, reason.IdentityUnknown)(e.Fence(t.Context(), o))
 	})
 }
 
@@ -411,16 +388,13 @@ func TestEnrollOfAMachineRefuses(t *testing.T) {
 		"the UUID of another Node": {func(w *world) { w.duplicateUUID() }, reason.DuplicateUUID},
 		"no such Machine":          {func(w *world) { w.Do(func(s *fake.State) { delete(s.Entries, "ns/m-1"); s.RemoveMachine("n-1") }) }, reason.NoSuchMachine},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				listedMachine(w, "")
-				c.spoil(w)
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(2 * time.Second)
-				_, err := e.Enroll(t.Context(), byMachine)
-				refusedFor(t, err, c.code)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			listedMachine(w, "")
+			c.spoil(w)
+			e := running(t, w, store, nil)
+			time.Sleep(2 * time.Second)
+			_, err := e.Enroll(t.Context(), byMachine)
+			refusedFor(t, err, c.code)
 		})
 	}
 }
@@ -433,11 +407,10 @@ func TestEntriesOfANodeAndItsMachineAreRefused(t *testing.T) {
 			entry.Name = bmc.EntryName("c", "ns/m-1")
 			s.Entries["ns/m-1"] = entry
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.DuplicateHost)
-		stop()
 	})
 }
 
@@ -449,29 +422,25 @@ func TestHoldOfAMachineBinds(t *testing.T) {
 		w.Do(func(s *fake.State) { s.ChangeMachine("n-1", func(m *policy.Machine) { m.LastUpdated = time.Now() }) })
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
-		out, err := e.Hold(t.Context(), byMachine)
-		require.NoError(t, err)
+		out := accepted(t)(e.Hold(t.Context(), byMachine))
 		assert.False(t, out.Unseen)
 		time.Sleep(20 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Equal(t, reason.Hold, gateOfMachine(t, e).Reason)
-		_, err = e.Fence(t.Context(), byMachine)
-		refusedFor(t, err, reason.Hold)
+		refused(t, reason.Hold)(e.Fence(t.Context(), byMachine))
 		stop()
 
 		w.Do(func(s *fake.State) { s.Host("n-1").Boot() }) // it joins by itself, and dies
-		e, _, stop = start(t, w, store, nil)
+		e = running(t, w, store, nil)
 		time.Sleep(time.Minute)
 		require.True(t, w.Ready())
 		w.Hang()
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.Hold)
-		_, err = e.ReleaseHold(t.Context(), byMachine)
-		require.NoError(t, err)
+		accepted(t)(e.ReleaseHold(t.Context(), byMachine))
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -480,16 +449,14 @@ func TestHoldOfAMachineStopsItsRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		listedMachine(w, hostUUID)
 		w.SetBootTime(never)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		for len(w.Commands()) == 0 {
 			time.Sleep(100 * time.Millisecond)
 		}
-		_, err := e.Hold(t.Context(), byMachine)
-		require.NoError(t, err)
+		accepted(t)(e.Hold(t.Context(), byMachine))
 		r := runOfMachine(t, w, e.Runs)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, reason.Paused, r.Reason)
-		stop()
 	})
 }
 
@@ -499,19 +466,16 @@ func TestOrdersByMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		listedMachine(w, hostUUID)
 		w.pauseCheck()
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		o := byMachine
 		o.OffOnly = true
-		out, err := e.Fence(t.Context(), o)
-		require.NoError(t, err)
-		again, err := e.Fence(t.Context(), o)
-		require.NoError(t, err)
+		out := accepted(t)(e.Fence(t.Context(), o))
+		again := accepted(t)(e.Fence(t.Context(), o))
 		assert.Equal(t, order.Outcome{Run: out.Run, Joined: true}, again)
 		time.Sleep(time.Minute)
 		assert.Equal(t, reason.OperatorOff, e.Runs("c")[0].Reason)
-		_, err = e.Unfence(t.Context(), byMachine)
-		require.NoError(t, err)
+		accepted(t)(e.Unfence(t.Context(), byMachine))
 		r := runOfMachine(t, w, e.Runs)
 		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
 		require.True(t, w.Ready())
@@ -522,15 +486,13 @@ func TestOrdersByMachine(t *testing.T) {
 
 		unknown := byMachine
 		unknown.Machine = "ns/m-9"
-		_, err = e.Fence(t.Context(), unknown)
-		refusedFor(t, err, reason.NoSuchMachine)
+		refused(t, reason.NoSuchMachine)(e.Fence(t.Context(), unknown))
 		w.Hang()
 		_, err = e.Fence(t.Context(), byMachine) // its Node is there by now
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, 1, w.Isolations())
 		assert.Equal(t, "n-1", e.Runs("c")[0].Target.Node)
-		stop()
 	})
 }
 
@@ -543,10 +505,9 @@ func TestEntryOfAMachineProtects(t *testing.T) {
 			entry.Protected = true
 			s.Entries["ns/m-1"] = entry
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Equal(t, reason.Protected, gateOfMachine(t, e).Reason)
-		stop()
 	})
 }

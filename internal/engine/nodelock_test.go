@@ -104,24 +104,22 @@ func TestNoCommandWithoutTheNodeLock(t *testing.T) { // I22
 		"refused": func(context.Context) error { return errors.New("forbidden") },
 		"hangs":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.installMedik8s()
-				mended := time.Now().Add(30 * time.Minute)
-				e, _, stop := start(t, w, store, withLock(func(ctx context.Context, _ remediate.Run) error {
-					if time.Now().Before(mended) {
-						return fail(ctx)
-					}
-					return nil
-				}))
-				defer stop()
-				time.Sleep(29 * time.Minute)
-				assert.Empty(t, w.Commands())
-				assert.Zero(t, w.Isolations())
-				time.Sleep(2 * time.Hour)
-				assert.True(t, slices.ContainsFunc(e.Runs("c"), func(r remediate.Run) bool { return r.Step == remediate.Done }))
-				assert.Equal(t, 1, w.Isolations())
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.installMedik8s()
+			mended := time.Now().Add(30 * time.Minute)
+			e, _, stop := start(t, w, store, withLock(func(ctx context.Context, _ remediate.Run) error {
+				if time.Now().Before(mended) {
+					return fail(ctx)
+				}
+				return nil
+			}))
+			defer stop()
+			time.Sleep(29 * time.Minute)
+			assert.Empty(t, w.Commands())
+			assert.Zero(t, w.Isolations())
+			time.Sleep(2 * time.Hour)
+			assert.True(t, slices.ContainsFunc(e.Runs("c"), func(r remediate.Run) bool { return r.Step == remediate.Done }))
+			assert.Equal(t, 1, w.Isolations())
 		})
 	}
 }
@@ -199,11 +197,10 @@ func TestNodeLockOutlivesARestart(t *testing.T) { // I20, I22
 			before := w.lockOf()
 			stop()
 			assert.Equal(t, before.Run, w.lockOf().Run, "stopped after %ds: an open run keeps it", at)
-			e, _, stop := start(t, w, store, nil)
+			e := running(t, w, store, nil)
 			time.Sleep(10 * time.Minute)
 			assert.Equal(t, remediate.Done, only(t, e).Step, "stopped after %ds", at)
 			assert.Equal(t, 1, w.Isolations())
-			stop()
 		})
 	}
 }
@@ -222,8 +219,7 @@ func TestHeldRunKeepsTheNodeLock(t *testing.T) { // I22
 		assert.False(t, w.lockOf().Expired())
 		abort := byHand
 		abort.Run = r.ID
-		_, err := e.Abort(t.Context(), abort)
-		require.NoError(t, err)
+		accepted(t)(e.Abort(t.Context(), abort))
 		assert.Eventually(t, func() bool { return w.lockOf().Run != r.ID }, 5*time.Minute, time.Second, "it is given back")
 	})
 }
@@ -242,7 +238,7 @@ func TestNodeLockThatIsLeftEnds(t *testing.T) { // I22
 		r := until(t, e, remediate.Done)
 		require.Equal(t, r.ID, w.lockOf().Run, "left behind")
 		stop()
-		e, _, stop = start(t, w, store, nil)
+		e = running(t, w, store, nil)
 		time.Sleep(fake.LockDuration + time.Minute)
 		assert.True(t, w.lockOf().Expired(), "nobody renews it")
 		time.Sleep(time.Hour)
@@ -250,7 +246,6 @@ func TestNodeLockThatIsLeftEnds(t *testing.T) { // I22
 		require.Eventually(t, func() bool { l := w.lockOf(); return l.Run != "" && l.Run != r.ID }, time.Hour, time.Second)
 		require.Eventually(t, func() bool { return w.lockOf() == fake.NodeLock{} }, time.Hour, time.Second, "given back by the next run")
 		assert.Len(t, e.Runs("c"), 2)
-		stop()
 	})
 }
 
@@ -259,7 +254,7 @@ func TestNodeLockThatIsLeftEnds(t *testing.T) { // I22
 func TestAbortLeavesThePowerToMetal3sOwnRemediation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Run.RetryInterval = time.Minute })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Run.RetryInterval = time.Minute })
 		for w.Count(bmc.CommandOff) == 0 {
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -287,7 +282,6 @@ func TestAbortLeavesThePowerToMetal3sOwnRemediation(t *testing.T) {
 		assert.True(t, w.On())
 		r, _ = engine.NewLookup(e).Run("c", r.ID)
 		assert.Equal(t, []any{remediate.Aborted, reason.Contested}, []any{r.Step, r.Reason}, r.Note)
-		stop()
 	})
 }
 
@@ -296,7 +290,7 @@ func TestHostOfAnotherRemediatorIsFencedAfterIt(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		m.Do(func(s *fake.State) { s.LockPower("h-1", true) })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		require.Empty(t, e.Runs("c"))
 		assert.Contains(t, gate(t, e, reason.Contested).Value, fake.OtherPowerLock)
@@ -304,7 +298,6 @@ func TestHostOfAnotherRemediatorIsFencedAfterIt(t *testing.T) {
 		m.Do(func(s *fake.State) { s.LockPower("h-1", false) })
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
@@ -363,20 +356,16 @@ func TestBareMetalHostThatMovedIsNotFollowed(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		checkHealthy(t, e)
 		assert.Equal(t, "ipmi://192.0.2.10:623", pinOf(t, store, "c/ns/h-1").Address, "no health check follows it, though the right machine answers there")
-		_, err := e.Fence(t.Context(), byHand)
-		refusedFor(t, err, reason.AddressChanged)
+		refused(t, reason.AddressChanged)(e.Fence(t.Context(), byHand))
 		gate(t, e, reason.AddressChanged)
 		stop()
 		w.Hang()
-		e, _, stop = start(t, w, store, nil)
+		e = running(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.Reads(), "the new address is not even asked")
-		_, err = e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
-		_, err = e.Fence(t.Context(), dryRun(byHand))
-		require.NoError(t, err)
-		stop()
+		enroll(t, e)
+		accepted(t)(e.Fence(t.Context(), dryRun(byHand)))
 	})
 }
 
@@ -385,12 +374,11 @@ func TestSerialOfTheHardwareIsCompared(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		m.set("h-1", func(h *policy.Host) { h.Serial = "XYZ9876" })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, guard.IdentityDiffers, checked(t, e, hostUUID, "ABC1234").Identity)
 		assert.Equal(t, guard.IdentityMatches, checked(t, e, hostUUID, "xyz 9876").Identity)
 		assert.Equal(t, guard.IdentityMatches, checked(t, e, hostUUID, "").Identity)
-		stop()
 	})
 }
 
@@ -400,7 +388,7 @@ func TestOtherMACsAreNotPinned(t *testing.T) {
 		m := newMetal(w)
 		w.SetReady("True")
 		m.set("h-1", func(h *policy.Host) { h.MACs = []string{"00:1b:21:00:00:01"} })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		k := checked(t, e, hostUUID, "")
 		k.Description.MACs = []string{"00:1b:21:00:00:99"}
@@ -409,7 +397,6 @@ func TestOtherMACsAreNotPinned(t *testing.T) {
 		k.Description.MACs = append(k.Description.MACs, "00:1b:21:00:00:01")
 		e.Checked(t.Context(), k)
 		assert.Equal(t, hostUUID, pinOf(t, store, "c/ns/h-1").SystemUUID)
-		stop()
 	})
 }
 
@@ -430,32 +417,28 @@ func TestDuplicateHostsAreBothRefused(t *testing.T) {
 			e.Checked(t.Context(), hosts.Checked{Subject: other, Reading: bmc.Reading{Identity: bmc.Identity{UUID: "44454c4c-4200-1035-8054-b4c04f4d3132"}}})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				m := newMetal(w)
-				m.set("h-3", func(*policy.Host) {}) // not concerned
-				m.useOn("other-0", "h-2")
-				m.useOn("other-1", "h-3")
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(2 * time.Second)
-				spoil(t, e, m)
-				time.Sleep(2 * time.Minute)
-				assert.Empty(t, e.Runs("c"))
-				assert.Contains(t, gate(t, e, reason.DuplicateHost).Value, "c/ns/h-2")
-				_, err := e.Fence(t.Context(), byHand)
-				refusedFor(t, err, reason.DuplicateHost)
-				for _, key := range []string{"ns/h-1", "ns/h-2"} {
-					list := e.Forbidden(t.Context(), subjectOf(t, e, key))
-					require.NotEmpty(t, list, key)
-					assert.Equal(t, reason.DuplicateHost, list[0].Reason)
-				}
-				assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-3")))
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			m := newMetal(w)
+			m.set("h-3", func(*policy.Host) {}) // not concerned
+			m.useOn("other-0", "h-2")
+			m.useOn("other-1", "h-3")
+			e := running(t, w, store, nil)
+			time.Sleep(2 * time.Second)
+			spoil(t, e, m)
+			time.Sleep(2 * time.Minute)
+			assert.Empty(t, e.Runs("c"))
+			assert.Contains(t, gate(t, e, reason.DuplicateHost).Value, "c/ns/h-2")
+			refused(t, reason.DuplicateHost)(e.Fence(t.Context(), byHand))
+			for _, key := range []string{"ns/h-1", "ns/h-2"} {
+				list := e.Forbidden(t.Context(), subjectOf(t, e, key))
+				require.NotEmpty(t, list, key)
+				assert.Equal(t, reason.DuplicateHost, list[0].Reason)
+			}
+			assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-3")))
 
-				m.drop("h-2")
-				time.Sleep(2 * time.Second)
-				assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-1")), "it is the only one again")
-				stop()
-			})
+			m.drop("h-2")
+			time.Sleep(2 * time.Second)
+			assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-1")), "it is the only one again")
 		})
 	}
 }
@@ -484,7 +467,7 @@ func TestInventory(t *testing.T) {
 		m.Do(func(s *fake.State) { s.ChangeMachine("other-0", func(x *policy.Machine) { x.NodeName = "" }) })
 		w.SetReady("True")
 		w.setUnsynced(true)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		unseen := e.Inventory(t.Context())
 		require.Len(t, unseen, 1, "nobody knows yet whose they are")
@@ -516,7 +499,6 @@ func TestInventory(t *testing.T) {
 		assert.Greater(t, m.secretReads(), read, "they may have been changed")
 		_, err = e.SubjectOf(t.Context(), "c", "nobody")
 		refusedFor(t, err, reason.NoSuchNode)
-		stop()
 	})
 }
 
@@ -527,7 +509,7 @@ func TestEntryBesideItsBareMetalHostIsNoDuplicate(t *testing.T) {
 		m := newMetal(w)
 		w.ChangeEntry(func(h *bmc.Host) { *h = host })
 		m.set("h-1", func(h *policy.Host) { h.Address = "ipmi://192.0.2.1" })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		list := e.Inventory(t.Context())
 		require.Len(t, list, 1)
@@ -538,7 +520,6 @@ func TestEntryBesideItsBareMetalHostIsNoDuplicate(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-1")), "the administrator's entry stands for it")
 		assert.Len(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-2")), 1)
-		stop()
 	})
 }
 
@@ -552,7 +533,7 @@ func TestDuplicateIsFoundByTheReportOfALibrary(t *testing.T) {
 		w.by(bmc.DriverBMCLib)
 		m.set("h-2", func(*policy.Host) {})
 		m.useOn("other-0", "h-2")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		e.Checked(t.Context(), checked(t, e, hostUUID, ""))
 		assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-2")))
@@ -560,6 +541,5 @@ func TestDuplicateIsFoundByTheReportOfALibrary(t *testing.T) {
 		list := e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-2"))
 		require.Len(t, list, 1)
 		assert.Equal(t, reason.DuplicateHost, list[0].Reason)
-		stop()
 	})
 }

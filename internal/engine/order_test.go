@@ -30,14 +30,12 @@ func dryRun(o order.Order) order.Order {
 func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck() // only people act here
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		o := byHand
 		o.OffOnly = true
-		out, err := e.Fence(t.Context(), o)
-		require.NoError(t, err)
-		again, err := e.Fence(t.Context(), o)
-		require.NoError(t, err)
+		out := accepted(t)(e.Fence(t.Context(), o))
+		again := accepted(t)(e.Fence(t.Context(), o))
 		assert.Equal(t, order.Outcome{Run: out.Run, Joined: true}, again)
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
@@ -45,27 +43,24 @@ func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 		assert.Equal(t, "OperatorOff", string(r.Reason))
 		assert.Zero(t, w.Count(bmc.CommandOn))
 
-		_, err = e.Unfence(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Unfence(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
 func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		o := dryRun(byHand)
-		out, err := e.Fence(t.Context(), o)
-		require.NoError(t, err)
+		out := accepted(t)(e.Fence(t.Context(), o))
 		assert.NotEmpty(t, out.Gates)
 
 		w.setContested(remediate.Yes)
-		_, err = e.Fence(t.Context(), byHand)
+		_, err := e.Fence(t.Context(), byHand)
 		var refusal *reason.Refusal
 		require.ErrorAs(t, err, &refusal)
 		assert.Equal(t, reason.Contested, refusal.Reason, "a rival binds people too")
@@ -76,7 +71,6 @@ func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 		assert.Equal(t, reason.NoSuchNode, refusal.Reason)
 		assert.Empty(t, w.Commands())
 		assert.Empty(t, e.Runs(""))
-		stop()
 	})
 }
 
@@ -86,8 +80,7 @@ func TestPauseRollsBackBeforeTheIsolation(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
-		_, err := e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"})
-		require.NoError(t, err)
+		accepted(t)(e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"}))
 		time.Sleep(time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
@@ -96,17 +89,16 @@ func TestPauseRollsBackBeforeTheIsolation(t *testing.T) {
 		assert.True(t, w.On())
 		stop()
 
-		e, _, stop = start(t, w, store, nil)
+		e = running(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1, "the pause survives a restart")
-		stop()
 	})
 }
 
 func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const quietPeriod = 5 * time.Minute
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Clusters[0].Mode, o.Guards.QuietPeriod = guard.ModeObserve, quietPeriod
 		})
 		time.Sleep(2 * quietPeriod)
@@ -126,7 +118,6 @@ func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 		require.Len(t, e.Runs("c"), 1)
 		_, err = e.Arming.Disarm(t.Context(), byHand)
 		require.NoError(t, err)
-		stop()
 	})
 }
 
@@ -161,10 +152,9 @@ func TestDisarmStopsNoOtherMode(t *testing.T) {
 			assert.True(t, e.Status()[0].Armed)
 			stop()
 
-			e, _, stop = start(t, w, store, in(guard.ModeObserve))
+			e = running(t, w, store, in(guard.ModeObserve))
 			time.Sleep(time.Second)
 			assert.False(t, e.Status()[0].Armed)
-			stop()
 		})
 	}
 }
@@ -225,27 +215,20 @@ func TestAbortAtEachStep(t *testing.T) {
 		{remediate.PowerOn, remediate.Done, 1},
 		{remediate.AwaitNode, remediate.Done, 1},
 	} {
-		t.Run(string(tc.at), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := start(t, w, store, nil)
-				r := until(t, e, tc.at)
-				out, err := e.Abort(t.Context(), ofRun(r))
-				require.NoError(t, err)
-				assert.Equal(t, r.ID, out.Run)
-				w.pauseCheck()
-				time.Sleep(10 * time.Minute)
-				assert.Equal(t, tc.end, only(t, e).Step)
-				assert.Equal(t, tc.deleted, w.Isolations())
-				assert.True(t, w.On())
-				_, err = e.Abort(t.Context(), ofRun(r))
-				refusedFor(t, err, reason.NoRun)
-				_, err = e.Retry(t.Context(), ofRun(r))
-				refusedFor(t, err, reason.NoRun)
-				r.ID = "of-nobody"
-				_, err = e.Abort(t.Context(), ofRun(r))
-				refusedFor(t, err, reason.NoSuchRun)
-				stop()
-			})
+		scene(t, string(tc.at), func(t *testing.T, w *world, store *failingStore) {
+			e := running(t, w, store, nil)
+			r := until(t, e, tc.at)
+			out := accepted(t)(e.Abort(t.Context(), ofRun(r)))
+			assert.Equal(t, r.ID, out.Run)
+			w.pauseCheck()
+			time.Sleep(10 * time.Minute)
+			assert.Equal(t, tc.end, only(t, e).Step)
+			assert.Equal(t, tc.deleted, w.Isolations())
+			assert.True(t, w.On())
+			refused(t, reason.NoRun)(e.Abort(t.Context(), ofRun(r)))
+			refused(t, reason.NoRun)(e.Retry(t.Context(), ofRun(r)))
+			r.ID = "of-nobody"
+			refused(t, reason.NoSuchRun)(e.Abort(t.Context(), ofRun(r)))
 		})
 	}
 }
@@ -263,31 +246,28 @@ func TestOrderDuringASaveStopsTheNextWrite(t *testing.T) {
 		{remediate.SendOn, remediate.Done, 1, 1},
 		{remediate.RestoreTargetNode, remediate.Done, 1, 1},
 	} {
-		t.Run(string(tc.write), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, inner *failingStore) {
-				store := &stubborn{Store: inner}
-				e, _, stop := start(t, w, store, nil)
-				answered := make(chan error, 1)
-				var ordered atomic.Bool
-				store.watch(func(run []byte) {
-					if !bytes.Contains(run, []byte(`"`+tc.write+`"`)) || ordered.Swap(true) {
-						return
-					}
-					go func() {
-						_, err := e.Abort(t.Context(), ofRun(e.Runs("c")[0]))
-						answered <- err
-					}()
-					time.Sleep(time.Second)
-					w.pauseCheck() // no other run begins
-				})
-				time.Sleep(10 * time.Minute)
-				require.NoError(t, <-answered)
-				r := only(t, e)
-				assert.Equal(t, tc.end, r.Step, "%s: %s", r.Reason, r.Note)
-				assert.Equal(t, []int{tc.off, tc.gone}, []int{w.Count(bmc.CommandOff), w.Isolations()})
-				assert.True(t, w.On())
-				stop()
+		scene(t, string(tc.write), func(t *testing.T, w *world, inner *failingStore) {
+			store := &stubborn{Store: inner}
+			e := running(t, w, store, nil)
+			answered := make(chan error, 1)
+			var ordered atomic.Bool
+			store.watch(func(run []byte) {
+				if !bytes.Contains(run, []byte(`"`+tc.write+`"`)) || ordered.Swap(true) {
+					return
+				}
+				go func() {
+					_, err := e.Abort(t.Context(), ofRun(e.Runs("c")[0]))
+					answered <- err
+				}()
+				time.Sleep(time.Second)
+				w.pauseCheck() // no other run begins
 			})
+			time.Sleep(10 * time.Minute)
+			require.NoError(t, <-answered)
+			r := only(t, e)
+			assert.Equal(t, tc.end, r.Step, "%s: %s", r.Reason, r.Note)
+			assert.Equal(t, []int{tc.off, tc.gone}, []int{w.Count(bmc.CommandOff), w.Isolations()})
+			assert.True(t, w.On())
 		})
 	}
 }
@@ -297,26 +277,22 @@ func TestOrderDuringASaveStopsTheNextWrite(t *testing.T) {
 func TestAbortAsIs(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		o := byHand
 		o.OffOnly = true
-		_, err := e.Fence(t.Context(), o)
-		require.NoError(t, err)
+		accepted(t)(e.Fence(t.Context(), o))
 		asIs := ofRun(until(t, e, remediate.PowerOff))
 		asIs.AsIs = true
-		_, err = e.Abort(t.Context(), asIs)
-		refusedFor(t, err, reason.OrderRefused)
+		refused(t, reason.OrderRefused)(e.Abort(t.Context(), asIs))
 		until(t, e, remediate.Held)
-		_, err = e.Abort(t.Context(), asIs)
-		require.NoError(t, err)
+		accepted(t)(e.Abort(t.Context(), asIs))
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "ClosedAsIs", string(r.Reason))
 		assert.False(t, w.On())
 		assert.Zero(t, w.Count(bmc.CommandOn))
-		stop()
 	})
 }
 
@@ -324,39 +300,34 @@ func TestAbortAsIs(t *testing.T) {
 func TestRetryOfAHeldRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		r := until(t, e, remediate.PowerOff)
-		_, err := e.Retry(t.Context(), ofRun(r))
-		refusedFor(t, err, reason.OrderRefused)
+		refused(t, reason.OrderRefused)(e.Retry(t.Context(), ofRun(r)))
 		until(t, e, remediate.Held)
 		w.SetFault(fake.NoFault)
-		_, err = e.Retry(t.Context(), ofRun(r))
-		require.NoError(t, err)
+		accepted(t)(e.Retry(t.Context(), ofRun(r)))
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
 // A retry does not make a BMC trusted that has falsely read Off. // I5
 func TestRetryOfAFrozenHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		until(t, e, remediate.PowerOff)
 		w.SetLeaseMoving(true)
 		r := until(t, e, remediate.Held)
 		require.Equal(t, "FalseOff", string(r.Reason))
-		_, err := e.Retry(t.Context(), ofRun(r))
-		refusedFor(t, err, reason.Frozen)
-		stop()
+		refused(t, reason.Frozen)(e.Retry(t.Context(), ofRun(r)))
 	})
 }
 
 // If the store refuses, the order fails: an order is durable when it is answered. // I19
 func TestOrdersAreDurableWhenAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		r := until(t, e, remediate.AwaitNode)
 		store.set(true)
 		_, err := e.Abort(t.Context(), ofRun(r))
@@ -364,7 +335,6 @@ func TestOrdersAreDurableWhenAnswered(t *testing.T) {
 		store.set(false)
 		time.Sleep(10 * time.Minute)
 		assert.Nil(t, only(t, e).Abort)
-		stop()
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 // host on, and stays open until the Node was read again.
 func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, slowProof)
+		e := running(t, w, store, slowProof)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.takeAPIDown()
@@ -33,7 +33,6 @@ func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Equal(t, "APIUnreachable", string(r.Reason))
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -42,7 +41,7 @@ func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 func TestDeletionWithALostAnswerIsCompleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.DownAtIsolation = true })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, 1, w.Isolations())
 		assert.True(t, w.On())
@@ -52,7 +51,6 @@ func TestDeletionWithALostAnswerIsCompleted(t *testing.T) {
 		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
 		assert.True(t, w.Restored())
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
@@ -60,7 +58,7 @@ func TestDeletionWithALostAnswerIsCompleted(t *testing.T) {
 // deleted without a reading.
 func TestBMCNetworkLostIsHeldAndNothingIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, slowProof)
+		e := running(t, w, store, slowProof)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.FailReads(noAnswer())
@@ -71,7 +69,6 @@ func TestBMCNetworkLostIsHeldAndNothingIsDeleted(t *testing.T) {
 		w.FailReads(nil)
 		time.Sleep(5 * time.Minute)
 		assert.True(t, w.On(), "it is brought back once its BMC answers")
-		stop()
 	})
 }
 
@@ -106,7 +103,7 @@ func TestStoreLostInMidRun(t *testing.T) {
 func TestOutageEndsInAQuietPeriod(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		e := running(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
 		time.Sleep(10 * time.Minute)
 		w.takeAPIDown()
 		time.Sleep(5 * time.Minute)
@@ -121,7 +118,6 @@ func TestOutageEndsInAQuietPeriod(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
@@ -129,14 +125,13 @@ func TestOutageEndsInAQuietPeriod(t *testing.T) {
 // long that takes. // I16
 func TestOwnPartitionNeverFences(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(30 * time.Second) // the check's minute runs
 		w.takeAPIDown()
 		time.Sleep(time.Hour)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())
 		assert.False(t, gate(t, e, reason.ViewStale).Pass)
-		stop()
 	})
 }
 
@@ -147,7 +142,7 @@ func TestOwnPartitionNeverFences(t *testing.T) {
 func TestSpareMachineWithTheNameIsNotIsolated(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBootTime(never)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			waiting(o)
 			o.Run.MaxAttempts = 1
 		})
@@ -169,7 +164,6 @@ func TestSpareMachineWithTheNameIsNotIsolated(t *testing.T) {
 		time.Sleep(3 * time.Hour)
 		assert.Equal(t, offs, w.Count(bmc.CommandOff), "the machine that was switched off is not that of the Node")
 		assert.Empty(t, isolated, "the Node of a machine that runs was deleted")
-		stop()
 	})
 }
 
@@ -177,11 +171,10 @@ func TestSpareMachineWithTheNameIsNotIsolated(t *testing.T) {
 func TestNewRunIsRefusedThere(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.ChangeNode("n-1", func(n *fake.Node) { n.SystemUUID = spareUUID }) })
-		e, _, stop := start(t, w, store, waiting)
+		e := running(t, w, store, waiting)
 		time.Sleep(time.Hour)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.IdentityMismatch)
-		stop()
 	})
 }
 
@@ -204,28 +197,25 @@ func TestWaitingRunDoesNothingToWhatTookItsPlace(t *testing.T) {
 		"another host":    {func(s *fake.State) { s.ChangeMetal("h-1", func(h *policy.Host) { h.UID = "another" }) }, remediate.Waiting, false},
 		"another cluster": {func(s *fake.State) { s.UID = "another" }, remediate.Waiting, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				newMetal(w).set("h-1", func(h *policy.Host) { h.ConsumerRef, h.ConsumerKind = "ns/m-1", "Machine.machine.openshift.io" })
-				w.SetBootTime(never)
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					waiting(o)
-					o.Run.MaxAttempts = 1
-				})
-				time.Sleep(20 * time.Minute)
-				r := only(t, e)
-				require.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
-				require.Equal(t, reason.AttemptsExhausted, r.Reason)
-				offs := w.Count(bmc.CommandOff)
-				w.Do(c.change)
-				time.Sleep(4 * time.Hour)
-				assert.Equal(t, c.cuts, w.Count(bmc.CommandOff) > offs, "the host is switched off again")
-				assert.Equal(t, 1, w.Isolations())
-				if r = only(t, e); !c.cuts {
-					assert.Equal(t, c.ends, r.Step, "%s: %s", r.Reason, r.Note)
-				}
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			newMetal(w).set("h-1", func(h *policy.Host) { h.ConsumerRef, h.ConsumerKind = "ns/m-1", "Machine.machine.openshift.io" })
+			w.SetBootTime(never)
+			e := running(t, w, store, func(o *engine.Options) {
+				waiting(o)
+				o.Run.MaxAttempts = 1
 			})
+			time.Sleep(20 * time.Minute)
+			r := only(t, e)
+			require.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
+			require.Equal(t, reason.AttemptsExhausted, r.Reason)
+			offs := w.Count(bmc.CommandOff)
+			w.Do(c.change)
+			time.Sleep(4 * time.Hour)
+			assert.Equal(t, c.cuts, w.Count(bmc.CommandOff) > offs, "the host is switched off again")
+			assert.Equal(t, 1, w.Isolations())
+			if r = only(t, e); !c.cuts {
+				assert.Equal(t, c.ends, r.Step, "%s: %s", r.Reason, r.Note)
+			}
 		})
 	}
 }
@@ -236,7 +226,7 @@ func TestDisksThatMovedAreNotIsolated(t *testing.T) {
 	for _, moved := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			w.SetBootTime(never)
-			e, _, stop := start(t, w, store, waiting)
+			e := running(t, w, store, waiting)
 			until(t, e, remediate.PowerOff)
 			w.FailReads(noAnswer())
 			r := until(t, e, remediate.Waiting)
@@ -245,17 +235,14 @@ func TestDisksThatMovedAreNotIsolated(t *testing.T) {
 				w.Do(func(s *fake.State) {
 					s.ChangeNode("n-1", func(n *fake.Node) { n.SystemUUID, n.BootID = spareUUID, "spare-boot-1" })
 				})
-				_, err := e.ConfirmOff(t.Context(), byHand)
-				refusedFor(t, err, reason.TargetChanged)
-				_, err = e.Retry(t.Context(), ofRun(r))
-				refusedFor(t, err, reason.TargetChanged)
+				refused(t, reason.TargetChanged)(e.ConfirmOff(t.Context(), byHand))
+				refused(t, reason.TargetChanged)(e.Retry(t.Context(), ofRun(r)))
 			}
 			w.FailReads(nil)
 			time.Sleep(time.Hour)
 			assert.Equal(t, moved, w.Count(bmc.CommandOff) == offs)
 			assert.Equal(t, moved, w.Isolations() == 0)
 			assert.True(t, w.On())
-			stop()
 		})
 	}
 }
@@ -267,23 +254,20 @@ func TestWaitingRunEndsWhenItsTargetIsReplaced(t *testing.T) {
 		"another machine": goneOver,
 		"no Machine":      func(s *fake.State) { s.RemoveMachine("n-1") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.SetBootTime(never)
-				e, _, stop := start(t, w, store, waiting)
-				until(t, e, remediate.PowerOff)
-				w.FailReads(noAnswer())
-				until(t, e, remediate.Waiting)
-				w.FailReads(nil)
-				w.Do(change)
-				time.Sleep(time.Hour)
-				r := only(t, e)
-				assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
-				assert.Equal(t, reason.TargetChanged, r.Reason)
-				assert.True(t, w.On())
-				assert.Zero(t, w.Isolations())
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.SetBootTime(never)
+			e := running(t, w, store, waiting)
+			until(t, e, remediate.PowerOff)
+			w.FailReads(noAnswer())
+			until(t, e, remediate.Waiting)
+			w.FailReads(nil)
+			w.Do(change)
+			time.Sleep(time.Hour)
+			r := only(t, e)
+			assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
+			assert.Equal(t, reason.TargetChanged, r.Reason)
+			assert.True(t, w.On())
+			assert.Zero(t, w.Isolations())
 		})
 	}
 }
@@ -294,7 +278,7 @@ func TestBareMetalHostThatHasAppearedIsNotPassedOver(t *testing.T) {
 	for _, appears := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			w.SetBootTime(never)
-			e, _, stop := start(t, w, store, func(o *engine.Options) {
+			e := running(t, w, store, func(o *engine.Options) {
 				waiting(o)
 				o.Run.MaxAttempts = 1
 			})
@@ -307,13 +291,11 @@ func TestBareMetalHostThatHasAppearedIsNotPassedOver(t *testing.T) {
 				m.set("h-1", func(h *policy.Host) { h.ConsumerRef, h.ConsumerKind = "ns/m-1", "Machine.machine.openshift.io" })
 				m.use("h-1")
 				time.Sleep(time.Second)
-				_, err := e.Retry(t.Context(), ofRun(r))
-				refusedFor(t, err, reason.TargetChanged)
+				refused(t, reason.TargetChanged)(e.Retry(t.Context(), ofRun(r)))
 			}
 			offs := w.Count(bmc.CommandOff)
 			time.Sleep(4 * time.Hour)
 			assert.Equal(t, appears, w.Count(bmc.CommandOff) == offs)
-			stop()
 		})
 	}
 }

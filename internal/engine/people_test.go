@@ -38,15 +38,13 @@ func byAdmin() order.Order {
 // In mode observe only an administrator's order fences, and it fences nothing else.
 func TestAdministratorFencesByHandInModeObserve(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, observing)
+		e := running(t, w, store, observing)
 		time.Sleep(2 * time.Minute)
-		_, err := e.Fence(t.Context(), byHand)
-		refusedFor(t, err, reason.Observing)
+		refused(t, reason.Observing)(e.Fence(t.Context(), byHand))
 		n, _ := w.Announcements()
 		require.Zero(t, n, "nothing acts")
 
-		out, err := e.Fence(t.Context(), byAdmin())
-		require.NoError(t, err)
+		out := accepted(t)(e.Fence(t.Context(), byAdmin()))
 		n, _ = w.Announcements()
 		assert.NotZero(t, n, "the Lease keeps other installations from acting")
 		time.Sleep(10 * time.Minute)
@@ -59,7 +57,6 @@ func TestAdministratorFencesByHandInModeObserve(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		after, _ := w.Announcements()
 		assert.Equal(t, before, after, "the Lease is kept for the run only")
-		stop()
 	})
 }
 
@@ -76,26 +73,20 @@ func TestGatesBindAnAdministratorInModeObserve(t *testing.T) {
 		{reason.NotOwner, func(_ *testing.T, w *world, _ *engine.Engine) { w.failAnnouncements(errForbidden) }},
 		{reason.Contested, func(_ *testing.T, w *world, _ *engine.Engine) { w.setContested(remediate.Yes) }},
 		{reason.Paused, func(t *testing.T, _ *world, e *engine.Engine) {
-			_, err := e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"})
-			require.NoError(t, err)
+			accepted(t)(e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"}))
 		}},
 		{reason.Hold, func(t *testing.T, _ *world, e *engine.Engine) {
-			_, err := e.Hold(t.Context(), byHand)
-			require.NoError(t, err)
+			accepted(t)(e.Hold(t.Context(), byHand))
 		}},
 	} {
-		t.Run(string(tc.reason), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := start(t, w, store, observing)
-				time.Sleep(2 * time.Minute)
-				tc.set(t, w, e)
-				_, err := e.Fence(t.Context(), byAdmin())
-				refusedFor(t, err, tc.reason)
-				time.Sleep(time.Minute)
-				assert.Empty(t, w.Commands())
-				assert.Empty(t, e.Runs("c"))
-				stop()
-			})
+		scene(t, string(tc.reason), func(t *testing.T, w *world, store *failingStore) {
+			e := running(t, w, store, observing)
+			time.Sleep(2 * time.Minute)
+			tc.set(t, w, e)
+			refused(t, tc.reason)(e.Fence(t.Context(), byAdmin()))
+			time.Sleep(time.Minute)
+			assert.Empty(t, w.Commands())
+			assert.Empty(t, e.Runs("c"))
 		})
 	}
 }
@@ -104,7 +95,7 @@ func TestGatesBindAnAdministratorInModeObserve(t *testing.T) {
 // begins nothing.
 func TestDryRunInModeObserveAsksTheBMC(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			observing(o)
 			o.Clusters[0].Pods = func(_ context.Context, node string) (order.Pods, error) {
 				return order.Pods{Names: []string{"default/web-on-" + node}}, nil
@@ -145,7 +136,6 @@ func TestDryRunInModeObserveAsksTheBMC(t *testing.T) {
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		n, _ := w.Announcements()
 		assert.Zero(t, n)
-		stop()
 	})
 }
 
@@ -155,21 +145,17 @@ func TestDryRunOfAViewerLeavesARefusedAccountAlone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
 		w.FailReads(refusedAccount())
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		o := dryRun(byHand)
-		_, err := e.Fence(t.Context(), o)
-		refusedFor(t, err, "BMCAuth")
+		refused(t, "BMCAuth")(e.Fence(t.Context(), o))
 		asked := w.Reads()
 		o.Role = wire.Viewer
-		_, err = e.Fence(t.Context(), o)
-		refusedFor(t, err, "BMCAuth")
+		refused(t, "BMCAuth")(e.Fence(t.Context(), o))
 		assert.Equal(t, asked, w.Reads(), "the account is not tried again")
 		w.FailReads(nil)
 		o.Role = wire.Operator
-		_, err = e.Fence(t.Context(), o)
-		require.NoError(t, err)
-		stop()
+		accepted(t)(e.Fence(t.Context(), o))
 	})
 }
 
@@ -179,7 +165,7 @@ func TestOperatorsDryRunWaitsForNoViewer(t *testing.T) {
 		w.pauseCheck()
 		slow := make(chan struct{})
 		var began atomic.Int32
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Clusters[0].Pods = func(ctx context.Context, _ string) (order.Pods, error) {
 				if ctx.Value(slow) != nil {
 					began.Add(1)
@@ -202,11 +188,9 @@ func TestOperatorsDryRunWaitsForNoViewer(t *testing.T) {
 		assert.Equal(t, int32(2), began.Load(), "the others wait")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := e.Fence(ctx, dryRun(byHand))
-		require.NoError(t, err)
+		accepted(t)(e.Fence(ctx, dryRun(byHand)))
 		close(slow)
 		viewers.Wait()
-		stop()
 	})
 }
 
@@ -214,28 +198,23 @@ func TestOperatorsDryRunWaitsForNoViewer(t *testing.T) {
 // administrator began and that cannot go on without it. // I26
 func TestConfirmationInModeObserve(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, observing)
+		e := running(t, w, store, observing)
 		time.Sleep(2 * time.Minute)
-		out, err := e.Fence(t.Context(), byAdmin())
-		require.NoError(t, err)
+		out := accepted(t)(e.Fence(t.Context(), byAdmin()))
 		for w.Count(bmc.CommandOff) == 0 {
 			time.Sleep(100 * time.Millisecond)
 		}
 		w.dead()
 		until(t, e, remediate.Held)
-		confirmed, err := e.ConfirmOff(t.Context(), byAdmin())
-		require.NoError(t, err)
+		confirmed := accepted(t)(e.ConfirmOff(t.Context(), byAdmin()))
 		assert.Equal(t, out.Run, confirmed.Run)
-		stop()
 	})
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.dead()
-		e, _, stop := start(t, w, store, observing)
+		e := running(t, w, store, observing)
 		time.Sleep(2 * time.Minute)
-		_, err := e.ConfirmOff(t.Context(), byAdmin())
-		refusedFor(t, err, reason.Observing)
+		refused(t, reason.Observing)(e.ConfirmOff(t.Context(), byAdmin()))
 		assert.Empty(t, e.Runs("c"))
-		stop()
 	})
 }
 
@@ -275,18 +254,15 @@ func (s *stubborn) set(refuse bool) {
 // stopBy is every way in which people stop something.
 var stopBy = map[string]func(t *testing.T, e *engine.Engine, file string) order.Outcome{
 	"pause": func(t *testing.T, e *engine.Engine, _ string) order.Outcome {
-		out, err := e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"})
-		require.NoError(t, err)
+		out := accepted(t)(e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"}))
 		return out
 	},
 	"pause of the cluster": func(t *testing.T, e *engine.Engine, _ string) order.Outcome {
-		out, err := e.Pause(t.Context(), byHand)
-		require.NoError(t, err)
+		out := accepted(t)(e.Pause(t.Context(), byHand))
 		return out
 	},
 	"hold": func(t *testing.T, e *engine.Engine, _ string) order.Outcome {
-		out, err := e.Hold(t.Context(), byHand)
-		require.NoError(t, err)
+		out := accepted(t)(e.Hold(t.Context(), byHand))
 		return out
 	},
 	"file": func(t *testing.T, _ *engine.Engine, file string) order.Outcome {
@@ -363,50 +339,42 @@ func TestEndOfThePauseFileBeginsAQuietPeriod(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		require.Empty(t, e.Runs("c"))
 		assert.Contains(t, gate(t, e, reason.Paused).Value, "ticket")
-		_, err := e.Resume(t.Context(), order.Order{Actor: "ada", Reason: "go"})
-		require.NoError(t, err)
+		accepted(t)(e.Resume(t.Context(), order.Order{Actor: "ada", Reason: "go"}))
 		assert.False(t, gate(t, e, reason.Paused).Pass, "only who takes the file away ends its pause")
 		require.NoError(t, os.Remove(file))
 		time.Sleep(2 * time.Second)
 		stop()
 
-		e, _, stop = start(t, w, store, configured)
+		e = running(t, w, store, configured)
 		time.Sleep(4 * time.Minute)
 		require.Empty(t, e.Runs("c"))
 		time.Sleep(5 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
 // To resume what is not paused changes nothing: no quiet period begins.
 func TestResumeWithNothingPausedChangesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
 		w.pauseCheck()
 		time.Sleep(10 * time.Minute)
 		before := store.cluster(t, state.AllClusters)
 		for _, cluster := range []string{state.AllClusters, "c"} {
-			out, err := e.Resume(t.Context(), order.Order{Cluster: cluster, Actor: "ada", Reason: "go"})
-			require.NoError(t, err)
+			out := accepted(t)(e.Resume(t.Context(), order.Order{Cluster: cluster, Actor: "ada", Reason: "go"}))
 			assert.NotEmpty(t, out.Unchanged)
 		}
 		assert.Equal(t, before, store.cluster(t, state.AllClusters))
-		x, err := e.Explain(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		x := explained(t, e)
 		assert.False(t, refusing(x.Gates, reason.QuietPeriod))
 		assert.Equal(t, 2, heard(t, events, "although nothing was paused"), "the orders are on record")
 
-		_, err = e.Pause(t.Context(), byHand)
-		require.NoError(t, err)
-		out, err := e.Resume(t.Context(), order.Order{Actor: "ada", Reason: "go"})
-		require.NoError(t, err)
+		accepted(t)(e.Pause(t.Context(), byHand))
+		out := accepted(t)(e.Resume(t.Context(), order.Order{Actor: "ada", Reason: "go"}))
 		assert.NotEmpty(t, out.Unchanged, "the cluster is paused, and not all clusters")
 		assert.Contains(t, out.Still, "that ends with --cluster c")
-		out, err = e.Resume(t.Context(), byHand)
-		require.NoError(t, err)
+		out = accepted(t)(e.Resume(t.Context(), byHand))
 		assert.Empty(t, out.Unchanged)
-		stop()
 	})
 }
 
@@ -418,11 +386,10 @@ func TestUnreadablePauseFilePauses(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "directory"), 0o700))
 	for _, path := range []string{"file", "file/below", "link", "directory"} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
-			e, _, stop := start(t, w, store, pausedBy(filepath.Join(dir, path)))
+			e := running(t, w, store, pausedBy(filepath.Join(dir, path)))
 			time.Sleep(2 * time.Minute)
 			assert.Empty(t, e.Runs("c"), path)
 			assert.False(t, gate(t, e, reason.Paused).Pass, path)
-			stop()
 		})
 	}
 }
@@ -433,24 +400,21 @@ func TestPauseForAWhileEndsByItself(t *testing.T) {
 		e, _, stop := start(t, w, store, quiet)
 		time.Sleep(time.Second)
 		o := order.Order{Actor: "ada", Reason: "switch upgrade", For: wire.Span(time.Hour)}
-		out, err := e.Pause(t.Context(), o)
-		require.NoError(t, err)
+		out := accepted(t)(e.Pause(t.Context(), o))
 		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until)
 		o.For = wire.Span(time.Minute)
-		out, err = e.Pause(t.Context(), o)
-		require.NoError(t, err)
+		out = accepted(t)(e.Pause(t.Context(), o))
 		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until, "a pause that stands is not shortened")
 		time.Sleep(30 * time.Minute)
 		stop()
 
-		e, events, stop := start(t, w, store, quiet)
+		e, events, _ := start(t, w, store, quiet)
 		time.Sleep(34 * time.Minute)
 		require.Empty(t, e.Runs("c"), "the quiet period follows")
 		assert.NotContains(t, store.cluster(t, state.AllClusters).PausedBy, "ada", "the end is stored")
 		assert.Equal(t, 1, heard(t, events, "is over"))
 		time.Sleep(5 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -471,36 +435,29 @@ func TestUnsavedStopsAreSavedLater(t *testing.T) {
 		time.Sleep(time.Second)
 		store.set(true)
 		for range 2 {
-			out, err := e.Pause(t.Context(), byHand)
-			require.NoError(t, err)
+			out := accepted(t)(e.Pause(t.Context(), byHand))
 			require.NotEmpty(t, out.Unsaved)
-			_, err = e.Resume(t.Context(), byHand)
-			require.NoError(t, err, "it was never stored")
-			_, err = e.Hold(t.Context(), byHand)
-			require.NoError(t, err)
-			_, err = e.ReleaseHold(t.Context(), byHand)
-			require.NoError(t, err)
+			accepted(t)(e.Resume(t.Context(), byHand)) // it was never stored
+			accepted(t)(e.Hold(t.Context(), byHand))
+			accepted(t)(e.ReleaseHold(t.Context(), byHand))
 		}
-		_, err := e.Pause(t.Context(), byHand)
-		require.NoError(t, err)
-		_, err = e.Hold(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Pause(t.Context(), byHand))
+		accepted(t)(e.Hold(t.Context(), byHand))
 		time.Sleep(time.Minute)
 		store.set(false)
 		time.Sleep(2 * time.Second)
 		stop()
 
-		e, _, stop = start(t, w, store, nil)
+		e = running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Len(t, e.Holds("c"), 1)
 		store.set(true)
-		_, err = e.Resume(t.Context(), byHand)
+		_, err := e.Resume(t.Context(), byHand)
 		require.Error(t, err, "what is stored is not ended in memory alone")
 		_, err = e.ReleaseHold(t.Context(), byHand)
 		require.Error(t, err)
 		assert.Len(t, e.Holds("c"), 1)
-		stop()
 	})
 }
 
@@ -515,20 +472,18 @@ func TestQuietPeriodAfterAStopNeedsNoStore(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
 		bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 			store := &stubborn{Store: inner}
-			e, _, stop := start(t, w, store, func(o *engine.Options) { o.PauseFile, o.Guards.QuietPeriod = file, 5*time.Minute })
+			e := running(t, w, store, func(o *engine.Options) { o.PauseFile, o.Guards.QuietPeriod = file, 5*time.Minute })
 			time.Sleep(20 * time.Minute)
 			store.set(true)
 			if name == "by itself" {
 				require.NoError(t, os.Remove(file))
-				_, err := e.Pause(t.Context(), heldFor(5*time.Minute))
-				require.NoError(t, err)
+				accepted(t)(e.Pause(t.Context(), heldFor(5*time.Minute)))
 			}
 			end()
 			time.Sleep(4*time.Minute + 58*time.Second)
 			assert.Empty(t, e.Runs("c"), name)
 			time.Sleep(10 * time.Second)
 			assert.Len(t, e.Runs("c"), 1, name)
-			stop()
 		})
 	}
 }

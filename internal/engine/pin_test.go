@@ -22,8 +22,7 @@ import (
 // checked is a health check of n-1's first device that read this UUID and serial.
 func checked(t *testing.T, e *engine.Engine, uuid, serial string) hosts.Checked {
 	t.Helper()
-	s, err := e.SubjectOf(t.Context(), "c", "n-1")
-	require.NoError(t, err)
+	s := subject(t, e)
 	require.NoError(t, s.Err)
 	r := bmc.Reading{State: bmc.On, At: time.Now(), Session: 1, Identity: bmc.Identity{UUID: uuid, Serial: serial}}
 	return hosts.Checked{Subject: s, At: time.Now(), Reading: r, Identity: e.Identify(t.Context(), s, 0, 0, r)}
@@ -50,7 +49,7 @@ func pinOf(t *testing.T, store state.Store, host string) state.Pin {
 // Node is gone. // I10
 func TestIdentityIsPinnedWhileHealthy(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		checkHealthy(t, e)
 		assert.Empty(t, pinOf(t, store, "c/n-1").SystemUUID, "its Node is not Ready")
@@ -68,7 +67,6 @@ func TestIdentityIsPinnedWhileHealthy(t *testing.T) {
 		time.Sleep(time.Minute)
 		checkHealthy(t, e)
 		assert.Equal(t, first, pinOf(t, store, "c/n-1"), "written on a change only")
-		stop()
 	})
 }
 
@@ -76,13 +74,12 @@ func TestIdentityIsPinnedWhileHealthy(t *testing.T) {
 func TestOtherSerialIsAnotherMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		checkHealthy(t, e)
 		assert.Equal(t, guard.IdentityMatches, checked(t, e, hostUUID, "").Identity, "not told is not contradicted")
 		assert.Equal(t, guard.IdentityMatches, checked(t, e, hostUUID, "To be filled by O.E.M.").Identity)
 		assert.Equal(t, guard.IdentityDiffers, checked(t, e, hostUUID, "XYZ9876").Identity)
-		stop()
 	})
 }
 
@@ -92,25 +89,21 @@ func TestEnrolmentEndsWithTheDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		_, levels := withOutlet(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		assert.Equal(t, "ada (uid 1000)", pinOf(t, store, "c/n-1").EnrolledBy)
-		s, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		s := subject(t, e)
 		assert.Empty(t, e.Forbidden(t.Context(), s))
 		assert.Equal(t, guard.IdentityMatches, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[1].Devices[0].Parameters = map[string]string{"plug": "8"} })
-		s, err = e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		s = subject(t, e)
 		assert.Equal(t, guard.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
 		checkHealthy(t, e)
 		p := pinOf(t, store, "c/n-1")
 		assert.Empty(t, p.EnrolledBy)
 		assert.Contains(t, p.Devices, " 8")
-		s, err = e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		s = subject(t, e)
 		assert.Equal(t, guard.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
 		assert.Equal(t, reason.NotEnrolled, e.Forbidden(t.Context(), s)[0].Reason)
-		stop()
 	})
 }
 
@@ -119,12 +112,10 @@ func TestEnrolmentEndsWithTheDevices(t *testing.T) {
 func TestEnrolmentIsForOneMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, levels := withOutlet(w)
-		e, stop := enrolled(t, w, store, levels)
-		s, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		e, _ := enrolled(t, w, store, levels)
+		s := subject(t, e)
 		s.SystemUUID = "4c4c4544-0042-3510-8054-b4c04f4d9999"
 		assert.Equal(t, guard.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
-		stop()
 	})
 }
 
@@ -145,17 +136,13 @@ func TestEnrollRefuses(t *testing.T) {
 		"no Node":              {func(w *world, _ *fake.OutletHandle) { w.RemoveNode() }, reason.IdentityUnknown},
 		"no host":              {func(w *world, _ *fake.OutletHandle) { w.DropEntry() }, reason.NoHost},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				p, levels := withOutlet(w)
-				c.spoil(w, p)
-				e, _, stop := start(t, w, store, levels)
-				time.Sleep(time.Second)
-				_, err := e.Enroll(t.Context(), byHand)
-				refusedFor(t, err, c.want)
-				assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			p, levels := withOutlet(w)
+			c.spoil(w, p)
+			e := running(t, w, store, levels)
+			time.Sleep(time.Second)
+			notEnrolled(t, e, c.want)
+			assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
 		})
 	}
 }
@@ -164,7 +151,7 @@ func TestEnrollRefuses(t *testing.T) {
 func TestPinnedModeRequiresAnEnrolment(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "pinned" })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.NotEnrolled)
@@ -172,11 +159,9 @@ func TestPinnedModeRequiresAnEnrolment(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, hostUUID, x.Devices[0].UUID)
 		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
-		_, err = e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		enroll(t, e)
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -188,14 +173,12 @@ func TestReportedIdentityOverridesTheEnrolment(t *testing.T) {
 		w.ChangeEntry(func(h *bmc.Host) {
 			h.Levels[0].Devices[0].Driver, h.Levels[0].Devices[0].Provider = bmc.DriverBMCLib, "gofish"
 		})
-		e, stop := enrolled(t, w, store, nil)
+		e, _ := enrolled(t, w, store, nil)
 		w.SetBMCUUID(other)
 		assert.Equal(t, guard.IdentityDiffers, checked(t, e, other, "").Identity)
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff), "another machine was switched off")
-		_, err := e.Enroll(t.Context(), byHand)
-		refusedFor(t, err, reason.IdentityMismatch)
-		stop()
+		notEnrolled(t, e, reason.IdentityMismatch)
 	})
 }
 
@@ -207,15 +190,14 @@ func TestPinSavedWithoutAnAnswerCounts(t *testing.T) {
 		store := &muteStore{Store: inner, kind: state.KindPin}
 		lose := func() { store.mu.Lock(); store.mute = 1; store.mu.Unlock() }
 		_, levels := withOutlet(w)
-		e, _, stop := start(t, w, store, levels)
+		e := running(t, w, store, levels)
 		time.Sleep(time.Second)
 		lose()
 		_, err := e.Enroll(t.Context(), byHand)
 		require.Error(t, err)
 		_, err = e.Enroll(t.Context(), byHand)
 		require.Error(t, err, "another pin stands by now")
-		_, err = e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		enroll(t, e)
 		outletReads(t, e, bmc.Off)
 		time.Sleep(time.Minute)
 		lose()
@@ -223,14 +205,12 @@ func TestPinSavedWithoutAnAnswerCounts(t *testing.T) {
 			outletReads(t, e, bmc.Off)
 		}
 		require.Empty(t, pinOf(t, inner, "c/n-1").EnrolledBy)
-		subject, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		subject := subject(t, e)
 		var reasons []reason.Code
 		for _, r := range e.Forbidden(t.Context(), subject) {
 			reasons = append(reasons, r.Reason)
 		}
 		assert.Contains(t, reasons, reason.NotEnrolled)
-		stop()
 	})
 }
 
@@ -334,31 +314,28 @@ func TestContradictedPinIdentifiesNothing(t *testing.T) {
 			checkHealthy(t, e)
 		}, cycles: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := pinnedOnce(t, w, store)
-				movesToSpare(w)
-				time.Sleep(time.Minute)
-				c.meanwhile(t, w, store, e)
-				if c.restart {
-					stop()
-					w.RemoveNode()
-					e, _, stop = start(t, w, store, nil)
-				}
-				w.RemoveNode()
-				time.Sleep(10 * time.Second)
-				store.set(false)
-				if !c.cycles {
-					time.Sleep(time.Hour)
-					assert.Zero(t, w.Count(bmc.CommandOff), "a machine that is not that of n-1 was switched off")
-					assert.Equal(t, reason.IdentityUnknown, gateOfMachine(t, e).Reason)
-				} else {
-					for w.Count(bmc.CommandOff) == 0 {
-						time.Sleep(time.Second)
-					}
-				}
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			e, _, stop := pinnedOnce(t, w, store)
+			movesToSpare(w)
+			time.Sleep(time.Minute)
+			c.meanwhile(t, w, store, e)
+			if c.restart {
 				stop()
-			})
+				w.RemoveNode()
+				e, _, stop = start(t, w, store, nil)
+			}
+			w.RemoveNode()
+			time.Sleep(10 * time.Second)
+			store.set(false)
+			if !c.cycles {
+				time.Sleep(time.Hour)
+				assert.Zero(t, w.Count(bmc.CommandOff), "a machine that is not that of n-1 was switched off")
+				assert.Equal(t, reason.IdentityUnknown, gateOfMachine(t, e).Reason)
+			} else {
+				for w.Count(bmc.CommandOff) == 0 {
+					time.Sleep(time.Second)
+				}
+			}
 		})
 	}
 }
@@ -366,7 +343,7 @@ func TestContradictedPinIdentifiesNothing(t *testing.T) {
 // People are told once what is void and why.
 func TestContradictedPinIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, events, stop := pinnedOnce(t, w, store)
+		e, events, _ := pinnedOnce(t, w, store)
 		movesToSpare(w)
 		time.Sleep(time.Minute)
 		for range 3 {
@@ -382,21 +359,19 @@ func TestContradictedPinIsTold(t *testing.T) {
 		w.RemoveNode()
 		time.Sleep(15 * time.Minute)
 		assert.Contains(t, gateOfMachine(t, e).Value, "was seen on the machine", "the refusal says it, too")
-		stop()
 	})
 }
 
 // Letter case and byte order of a UUID contradict nothing.
 func TestSameUUIDInAnotherFormContradictsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := pinnedOnce(t, w, store)
+		e, _, _ := pinnedOnce(t, w, store)
 		for _, uuid := range []string{strings.ToUpper(hostUUID), bmc.UUIDForms(hostUUID)[1], "", "03000200-0400-0500-0006-000700080009"} {
 			w.Do(func(s *fake.State) { s.ChangeNode("n-1", func(n *fake.Node) { n.SystemUUID = uuid }) })
 			time.Sleep(2 * time.Second)
 			unreadable(t, e)
 			assert.Empty(t, pinOf(t, store, "c/n-1").Contradicted, uuid)
 		}
-		stop()
 	})
 }
 
@@ -407,7 +382,7 @@ func TestContradictedEnrolmentIsVoid(t *testing.T) {
 		lives(w)
 		p, levels := withOutlet(w)
 		w.changeCheck(func(c *policy.Check) { c.StartupTimeout = 10 * time.Minute })
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		outlet := func() guard.IdentityVerdict { return outletOf(t, e, bmc.On).Identity }
 		require.Equal(t, guard.IdentityMatches, outlet())
 		movesToSpare(w)
@@ -427,12 +402,10 @@ func TestContradictedEnrolmentIsVoid(t *testing.T) {
 		w.FailReads(noAnswer()) // of the BMC: only the outlet is left
 		time.Sleep(time.Second)
 		require.Equal(t, guard.IdentityNotEnrolled, outlet())
-		s, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		s := subject(t, e)
 		assert.Contains(t, e.Forbidden(t.Context(), s)[0].Message, "was seen on the machine "+spareUUID)
 		time.Sleep(time.Hour)
 		assert.Empty(t, p.Commands())
-		stop()
 	})
 }
 
@@ -443,7 +416,7 @@ func TestPinnedModeFencesNoNodeOfAnotherMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Recover()
 		w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode = "pinned" })
-		e, stop := enrolled(t, w, store, nil)
+		e, _ := enrolled(t, w, store, nil)
 		movesToSpare(w)
 		time.Sleep(time.Minute)
 		w.SetReady("Unknown")
@@ -451,7 +424,6 @@ func TestPinnedModeFencesNoNodeOfAnotherMachine(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Empty(t, w.Commands())
 		gate(t, e, reason.NotEnrolled)
-		stop()
 	})
 }
 
@@ -459,21 +431,18 @@ func TestPinnedModeFencesNoNodeOfAnotherMachine(t *testing.T) {
 // and no pin is needed to see that. // I8
 func TestWrittenUUIDFencesNoNodeOfAnotherMachine(t *testing.T) {
 	for _, mode := range []string{"required", "pinned"} {
-		t.Run(mode, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.Recover()
-				w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode, h.PinnedUUID = mode, hostUUID })
-				e, _, stop := start(t, w, store, nil)
-				movesToSpare(w)
-				time.Sleep(time.Minute)
-				w.SetReady("Unknown")
-				w.SetLeaseMoving(false)
-				time.Sleep(time.Hour)
-				assert.Zero(t, w.Isolations())
-				assert.Empty(t, w.Commands())
-				gate(t, e, reason.IdentityMismatch)
-				stop()
-			})
+		scene(t, mode, func(t *testing.T, w *world, store *failingStore) {
+			w.Recover()
+			w.ChangeEntry(func(h *bmc.Host) { h.IdentityMode, h.PinnedUUID = mode, hostUUID })
+			e := running(t, w, store, nil)
+			movesToSpare(w)
+			time.Sleep(time.Minute)
+			w.SetReady("Unknown")
+			w.SetLeaseMoving(false)
+			time.Sleep(time.Hour)
+			assert.Zero(t, w.Isolations())
+			assert.Empty(t, w.Commands())
+			gate(t, e, reason.IdentityMismatch)
 		})
 	}
 }
@@ -485,12 +454,11 @@ func TestReportOfAnotherMachineEndsTheEnrolment(t *testing.T) {
 		w.ChangeEntry(func(h *bmc.Host) {
 			h.Levels[0].Devices[0].Driver, h.Levels[0].Devices[0].Provider = bmc.DriverBMCLib, "gofish"
 		})
-		e, stop := enrolled(t, w, store, nil)
+		e, _ := enrolled(t, w, store, nil)
 		e.Checked(t.Context(), checked(t, e, hostUUID, ""))
 		require.NotEmpty(t, pinOf(t, store, "c/n-1").EnrolledBy)
 		e.Checked(t.Context(), checked(t, e, spareUUID, ""))
 		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
 		assert.Equal(t, guard.IdentityNotEnrolled, checked(t, e, "", "").Identity, "although it reports nothing now")
-		stop()
 	})
 }

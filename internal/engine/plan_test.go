@@ -31,11 +31,9 @@ func TestPlanNamesWhatLimits(t *testing.T) {
 		w.setUnsynced(true)
 		w.setOthersDown(true)
 		w.setContested(remediate.Yes) // only a probe shows the rival
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
 		_, err := e.Plan(t.Context(), "c")
-		var refusal *reason.Refusal
-		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, reason.NotSynced, refusal.Reason, "nothing was seen yet")
+		refusedFor(t, err, reason.NotSynced) // nothing was seen yet
 		w.setUnsynced(false)
 		time.Sleep(2 * time.Minute)
 		p, err := e.Plan(t.Context(), "c")
@@ -55,7 +53,6 @@ func TestPlanNamesWhatLimits(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, reason.Contested, p.Items[0].Gate.Reason, "as the probe found")
 		assert.Equal(t, reason.NoHost, p.Items[1].Gate.Reason)
-		stop()
 	})
 }
 
@@ -63,7 +60,7 @@ func TestCoverageOfTheLiveCluster(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, little := nodePolicy(), intstr.FromString("20%")
 		p.MaxUnhealthy = &little
-		e, _, stop := start(t, w, store, withPolicy(w, p))
+		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(time.Second)
 		all, err := e.Coverage("c")
 		require.NoError(t, err)
@@ -72,7 +69,6 @@ func TestCoverageOfTheLiveCluster(t *testing.T) {
 		assert.Equal(t, 4, all[0].Targets)
 		assert.Equal(t, policy.FoundLimitIsZero, all[0].Findings[0].Code)
 		assert.Equal(t, policy.FoundNotEvaluated, all[1].Findings[0].Code)
-		stop()
 	})
 }
 
@@ -80,20 +76,18 @@ func TestCoverageOfTheLiveCluster(t *testing.T) {
 func TestUnsyncedViewIsNotEvaluated(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(1500 * time.Millisecond) // no decision runs at this moment
 		w.setUnsynced(true)
 		w.RemoveNode()
 		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
 		time.Sleep(time.Minute)
-		x, err := e.Explain(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		x := explained(t, e)
 		assert.Equal(t, policy.Healthy, x.Verdict, "as last seen")
 		assert.Empty(t, w.Commands())
 		w.setUnsynced(false)
 		time.Sleep(5 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -104,7 +98,7 @@ func TestBreakerCountsByTheChecksOwnZoneKey(t *testing.T) {
 			w.setOthersDown(true)
 			p := nodePolicy()
 			p.ZoneKey = key
-			e, _, stop := start(t, w, store, func(o *engine.Options) {
+			e := running(t, w, store, func(o *engine.Options) {
 				withPolicy(w, p)(o)
 				o.Guards.ZoneBreakerPercent, o.Guards.ZoneBreakerMin = 50, 2
 			})
@@ -115,7 +109,6 @@ func TestBreakerCountsByTheChecksOwnZoneKey(t *testing.T) {
 				assert.Empty(t, e.Runs("c"))
 				assert.Equal(t, "2 of 4 of zone r1 not ready", gate(t, e, reason.ZoneBreaker).Value)
 			}
-			stop()
 		})
 	}
 }
@@ -140,7 +133,7 @@ func TestPlanOfALargeOutageLooksUpLittle(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			crowd := inCrowd(w, 80)
 			crowd.hangs = true // no probe comes to an end
-			e, _, stop := start(t, w, store, func(o *engine.Options) {
+			e := running(t, w, store, func(o *engine.Options) {
 				withPolicy(w, nodePolicy())(o)
 				crowd.options(o)
 				o.Guards.MaxInFlight, o.Clusters[0].Mode = 100, mode
@@ -156,7 +149,6 @@ func TestPlanOfALargeOutageLooksUpLittle(t *testing.T) {
 			assert.Len(t, p.Items, 81)
 			_, after := crowd.counted()
 			assert.Equal(t, lookups, after-before, mode)
-			stop()
 		})
 	}
 }
@@ -273,17 +265,15 @@ func TestStatusIsLeftToALiveController(t *testing.T) {
 		"observer": func(_ *board, o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve },
 	}
 	for name, change := range cases {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				b := &board{alive: remediate.No}
-				_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); change(b, o) })
-				w.setOthersDown(true)
-				time.Sleep(5 * time.Minute)
-				stop()
-				written := b.told()
-				assert.Empty(t, written)
-				assert.LessOrEqual(t, b.questions(), 21, "one question each 15 s")
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			b := &board{alive: remediate.No}
+			_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); change(b, o) })
+			w.setOthersDown(true)
+			time.Sleep(5 * time.Minute)
+			stop()
+			written := b.told()
+			assert.Empty(t, written)
+			assert.LessOrEqual(t, b.questions(), 21, "one question each 15 s")
 		})
 	}
 }
@@ -309,11 +299,10 @@ func TestUnreadableControllerIsReportedOnce(t *testing.T) {
 func TestStatusWriteNeverDelaysADecision(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		b := &board{alive: remediate.No, hangs: true}
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Checks = b })
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Checks = b })
 		w.changeCheck(func(c *policy.Check) { c.UID, c.Source = "check-uid", "cluster" })
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		b := &board{alive: remediate.No, refuses: true}

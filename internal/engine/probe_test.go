@@ -34,11 +34,10 @@ func TestRunStartsAsTheCheckAsksNow(t *testing.T) {
 				w.changeCheck(func(c *policy.Check) { c.Strategy = policy.DeleteMachines })
 			}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(untilOff)
 		assert.Equal(t, remediate.DeleteMachine, only(t, e).Strategy)
 		assert.Zero(t, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -58,15 +57,13 @@ func (c *counting) Find(ctx context.Context, cluster, node string) (bmc.Host, bo
 func TestDecidingReadsNoPassword(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var x *counting
-		e, _, stop := start(t, w, store, func(o *engine.Options) { x = &counting{Inventory: o.Hosts}; o.Hosts = x })
+		e := running(t, w, store, func(o *engine.Options) { x = &counting{Inventory: o.Hosts}; o.Hosts = x })
 		time.Sleep(2 * time.Second)
-		_, err := e.Hold(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "test"})
-		require.NoError(t, err)
+		accepted(t)(e.Hold(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "test"}))
 		before := x.finds.Load()
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, before, x.finds.Load())
 		assert.False(t, gate(t, e, reason.Hold).Pass)
-		stop()
 	})
 }
 
@@ -87,11 +84,10 @@ func TestTwoChecksOnOneHostStartOneRun(t *testing.T) {
 				w.Do(func(s *fake.State) { s.DropCheck(&first) })
 			}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(untilOff)
 		assert.Contains(t, []string{first.Key(), other}, only(t, e).Check, "the one whose probe has just ended")
 		assert.Less(t, looks, 20)
-		stop()
 	})
 }
 
@@ -106,19 +102,17 @@ func TestFreshControlPlaneRoleIsTheRunsRole(t *testing.T) {
 	for _, manual := range []bool{false, true} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			w.changeCheck(func(c *policy.Check) { c.Paused = manual })
-			e, _, stop := start(t, w, store, func(o *engine.Options) {
+			e := running(t, w, store, func(o *engine.Options) {
 				o.Clusters[0].Kube = lookingAt{w, role}
 				o.Clusters[0].Rules.ExternalEtcd, o.Clusters[0].ControlPlaneIsolation = true, remediate.IsolateTaint
 			})
 			time.Sleep(untilOff)
 			if manual {
-				_, err := e.Fence(t.Context(), byHand)
-				require.NoError(t, err)
+				accepted(t)(e.Fence(t.Context(), byHand))
 			}
 			r := only(t, e)
 			assert.True(t, r.ControlPlane)
 			assert.Equal(t, remediate.IsolateTaint, r.Isolation, "its Node is an etcd member elsewhere")
-			stop()
 		})
 	}
 }
@@ -129,14 +123,13 @@ func TestRenewedLeaseIsAliveWhateverItsClock(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.setContested(remediate.Yes)
 		w.SetLeaseMoving(true)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.Contested)
 		assert.False(t, gate(t, e, reason.NodeAlive).Pass)
 		w.setContested(remediate.No)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
-		stop()
 	})
 }
 
@@ -148,14 +141,13 @@ func TestMachineIsFoundInItsOwnAPIFamily(t *testing.T) {
 		w.RemoveNode() // it has never registered: a fresh look finds none, either
 		other := policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "another", NodeName: "elsewhere"}
 		w.Do(func(s *fake.State) { s.ChangeMachine("n-1", func(m *policy.Machine) { m.NodeName = "" }) })
-		e, _, stop := start(t, w, store, through(func(list []policy.Change) []policy.Change {
+		e := running(t, w, store, through(func(list []policy.Change) []policy.Change {
 			return append(list, policy.Change{ID: policy.ObjectID{APIVersion: other.APIVersion, Kind: "Machine", Namespace: "ns", Name: "m-1"}, Value: &other})
 		}))
 		time.Sleep(2 * time.Minute)
 		runs := e.Runs("c")
 		require.NotEmpty(t, runs)
 		assert.True(t, strings.HasPrefix(runs[0].Target.MachineAPI, "cluster.x-k8s.io/"))
-		stop()
 	})
 }
 
@@ -163,7 +155,7 @@ func TestMachineIsFoundInItsOwnAPIFamily(t *testing.T) {
 // between. An order to fence tries it.
 func TestRefusedAccountOutlivesItsProbe(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		w.FailReads(refusedAccount())
 		time.Sleep(65 * time.Second)
 		require.Equal(t, 1, w.Reads())
@@ -173,12 +165,10 @@ func TestRefusedAccountOutlivesItsProbe(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		assert.Equal(t, 1, w.Reads())
 		gate(t, e, "BMCAuth")
-		_, err := e.Fence(t.Context(), byHand)
-		refusedFor(t, err, "BMCAuth")
+		refused(t, "BMCAuth")(e.Fence(t.Context(), byHand))
 		assert.Equal(t, 2, w.Reads())
 		time.Sleep(6 * time.Minute)
 		assert.Greater(t, w.Reads(), 2, "it is asked again")
-		stop()
 	})
 }
 
@@ -191,32 +181,28 @@ func (w *world) by(d bmc.Driver) {
 // are not probed every 30 s while the Node is unhealthy.
 func TestProbesOfLowerAssuranceBackOff(t *testing.T) {
 	for driver, most := range map[bmc.Driver]int{bmc.DriverBMCLib: 12, bmc.DriverIPMI: 1000} {
-		t.Run(string(driver), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.by(driver)
-				e, stop := enrolled(t, w, store, nil)
-				w.FailReads(noAnswer())
-				before := w.Reads()
-				time.Sleep(61*time.Second + 32*time.Second)
-				assert.Equal(t, 2, w.Reads()-before, "a second one soon")
-				time.Sleep(time.Hour)
-				n := w.Reads() - before
-				assert.LessOrEqual(t, n, most)
-				assert.Greater(t, n, most/20)
-				gate(t, e, "BMCUnreachable")
-				if driver == bmc.DriverIPMI {
-					stop()
-					return
-				}
-				_, err := e.Fence(t.Context(), byHand)
-				refusedFor(t, err, "BMCUnreachable")
-				assert.Greater(t, w.Reads()-before, n, "a person has it asked")
-
-				w.FailReads(nil)
-				time.Sleep(11 * time.Minute)
-				require.Len(t, e.Runs("c"), 1)
+		scene(t, string(driver), func(t *testing.T, w *world, store *failingStore) {
+			w.by(driver)
+			e, stop := enrolled(t, w, store, nil)
+			w.FailReads(noAnswer())
+			before := w.Reads()
+			time.Sleep(61*time.Second + 32*time.Second)
+			assert.Equal(t, 2, w.Reads()-before, "a second one soon")
+			time.Sleep(time.Hour)
+			n := w.Reads() - before
+			assert.LessOrEqual(t, n, most)
+			assert.Greater(t, n, most/20)
+			gate(t, e, "BMCUnreachable")
+			if driver == bmc.DriverIPMI {
 				stop()
-			})
+				return
+			}
+			refused(t, "BMCUnreachable")(e.Fence(t.Context(), byHand))
+			assert.Greater(t, w.Reads()-before, n, "a person has it asked")
+
+			w.FailReads(nil)
+			time.Sleep(11 * time.Minute)
+			require.Len(t, e.Runs("c"), 1)
 		})
 	}
 }
@@ -225,16 +211,14 @@ func TestProbesOfLowerAssuranceBackOff(t *testing.T) {
 func TestHealthCheckEndsTheProbeBackoff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.by(bmc.DriverBMCLib)
-		e, stop := enrolled(t, w, store, nil)
+		e, _ := enrolled(t, w, store, nil)
 		w.FailReads(noAnswer())
 		time.Sleep(40 * time.Minute)
 		w.FailReads(nil)
-		s, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		s := subject(t, e)
 		e.Checked(t.Context(), hosts.Checked{Subject: s, Reading: bmc.Reading{State: bmc.On, At: time.Now()}})
 		time.Sleep(32 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -254,7 +238,7 @@ func gatesOf(t *testing.T, e *engine.Engine, node string) map[string]reason.Gate
 func TestExplainSaysWhatWasNotChecked(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Recover()
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Second)
 		gates := gatesOf(t, e, "n-1")
 		for _, name := range []string{"host", "identity", "contested", "powerOwner", "nodeAlive"} {
@@ -263,7 +247,6 @@ func TestExplainSaysWhatWasNotChecked(t *testing.T) {
 			assert.Contains(t, g.Value, "not checked yet")
 		}
 		assert.False(t, gates["pause"].Unchecked)
-		stop()
 	})
 }
 
@@ -272,7 +255,7 @@ func TestExplainSaysWhatWasNotChecked(t *testing.T) {
 func TestExplainOfAProbedTarget(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.setContested(remediate.Yes)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		gates := gatesOf(t, e, "n-1")
 		assert.Equal(t, reason.Contested, gates["contested"].Reason)
@@ -286,7 +269,6 @@ func TestExplainOfAProbedTarget(t *testing.T) {
 		assert.False(t, gates["host"].Unchecked)
 		assert.True(t, gates["identity"].Unchecked)
 		assert.True(t, gates["contested"].Unchecked)
-		stop()
 	})
 }
 
@@ -318,28 +300,25 @@ func TestExplainAgreesWithTheHealthCheck(t *testing.T) {
 		"another machine answers":     {[]hosts.LastCheck{other, ok(1)}, "", reason.IdentityMismatch, false, "c/n-1: read On"},
 		"nothing proves the identity": {[]hosts.LastCheck{unproven, ok(1)}, "", reason.IdentityUnknown, false, "c/n-1: read On"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.Recover()
-				w.ChangeEntry(func(h *bmc.Host) {
-					second := h.Levels[0].Devices[0]
-					second.Endpoint.Host = "192.0.2.2"
-					h.Levels = append(h.Levels, bmc.Level{Devices: []bmc.Device{second}})
-				})
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					o.LastChecks = func(cluster, host string) []hosts.LastCheck {
-						assert.Equal(t, "c c/n-1", cluster+" "+host)
-						return tc.last
-					}
-				})
-				time.Sleep(5 * time.Second)
-				gates := gatesOf(t, e, "n-1")
-				assert.Equal(t, tc.host, gates["host"].Reason)
-				assert.Contains(t, gates["host"].Value, tc.value)
-				assert.Equal(t, tc.identity, gates["identity"].Reason)
-				assert.Equal(t, tc.unchecked, gates["identity"].Unchecked)
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.Recover()
+			w.ChangeEntry(func(h *bmc.Host) {
+				second := h.Levels[0].Devices[0]
+				second.Endpoint.Host = "192.0.2.2"
+				h.Levels = append(h.Levels, bmc.Level{Devices: []bmc.Device{second}})
 			})
+			e := running(t, w, store, func(o *engine.Options) {
+				o.LastChecks = func(cluster, host string) []hosts.LastCheck {
+					assert.Equal(t, "c c/n-1", cluster+" "+host)
+					return tc.last
+				}
+			})
+			time.Sleep(5 * time.Second)
+			gates := gatesOf(t, e, "n-1")
+			assert.Equal(t, tc.host, gates["host"].Reason)
+			assert.Contains(t, gates["host"].Value, tc.value)
+			assert.Equal(t, tc.identity, gates["identity"].Reason)
+			assert.Equal(t, tc.unchecked, gates["identity"].Unchecked)
 		})
 	}
 }
@@ -347,7 +326,7 @@ func TestExplainAgreesWithTheHealthCheck(t *testing.T) {
 // What the health check knows is for people: a run begins on what its own probe reads.
 func TestHealthCheckDecidesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.LastChecks = func(string, string) []hosts.LastCheck {
 				return []hosts.LastCheck{{At: time.Now(), Reason: "BMCAuth", Problem: "refused"}}
 			}
@@ -355,7 +334,6 @@ func TestHealthCheckDecidesNothing(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1, "the probe reads for itself")
 		assert.Empty(t, refusedNow(e))
-		stop()
 	})
 }
 
@@ -369,12 +347,11 @@ func TestMachineIsReplacedByTheLookThatAdmittedIt(t *testing.T) {
 				before = looks
 			}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, 1, w.HandedOver())
 		assert.Equal(t, 1, before)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -391,12 +368,11 @@ func TestDeletedMachineIsLookedAtAMomentLater(t *testing.T) {
 				next = time.Now()
 			}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, 1, w.HandedOver())
 		assert.GreaterOrEqual(t, next.Sub(last), time.Second)
 		assert.Equal(t, remediate.Reprovisioned, only(t, e).Step)
-		stop()
 	})
 }
 
@@ -405,11 +381,10 @@ func TestDeletedMachineIsLookedAtAMomentLater(t *testing.T) {
 func TestLookThatAdmittedARunGrowsOld(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ofClusterAPI()
-		e, _, stop := start(t, w, store, slowStart(300*time.Millisecond, w.Recover))
+		e := running(t, w, store, slowStart(300*time.Millisecond, w.Recover))
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.HandedOver())
 		assert.Equal(t, "Recovered", string(only(t, e).Reason))
-		stop()
 	})
 }
 
@@ -418,14 +393,13 @@ func TestPauseAfterTheLookThatAdmittedARun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ofClusterAPI()
 		started := make(chan *engine.Engine, 1)
-		e, _, stop := start(t, w, store, slowStart(time.Millisecond, func() {
+		e := running(t, w, store, slowStart(time.Millisecond, func() {
 			_, err := (<-started).Pause(t.Context(), byHand)
 			assert.NoError(t, err)
 		}))
 		started <- e
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.HandedOver())
-		stop()
 	})
 }
 
@@ -433,11 +407,10 @@ func TestPauseAfterTheLookThatAdmittedARun(t *testing.T) {
 // the run. // I4
 func TestHostIsLookedAtAgainBeforeItIsSwitchedOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, slowStart(time.Millisecond, w.Recover))
+		e := running(t, w, store, slowStart(time.Millisecond, w.Recover))
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		assert.Equal(t, "Recovered", string(only(t, e).Reason))
-		stop()
 	})
 }
 

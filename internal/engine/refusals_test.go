@@ -84,31 +84,28 @@ var policyRefusals = map[reason.Code]func(*world, *engine.Options){
 // What a check refuses is told once, and stands in the status for as long as it lasts.
 func TestRefusalOfACheckIsToldOnce(t *testing.T) {
 	for code, refuse := range policyRefusals {
-		t.Run(string(code), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, events, stop := start(t, w, store, func(o *engine.Options) { refuse(w, o) })
-				time.Sleep(20 * time.Minute)
-				require.Empty(t, e.Runs("c"))
-				told := eventsOf(t, events, isRefusal)
-				require.Len(t, told, 1, "%+v", told)
-				assert.Equal(t, code, told[0].Reason)
-				assert.NotEmpty(t, told[0].About.Kind)
-				assert.Contains(t, told[0].Message, "needs")
-				now := refusedNow(e)
-				require.Len(t, now, 1)
-				assert.Equal(t, "n-1", now[0].Node)
-				assert.Equal(t, code, now[0].Gate.Reason)
-				assert.Greater(t, time.Since(now[0].Since), 15*time.Minute)
+		scene(t, string(code), func(t *testing.T, w *world, store *failingStore) {
+			e, events, _ := start(t, w, store, func(o *engine.Options) { refuse(w, o) })
+			time.Sleep(20 * time.Minute)
+			require.Empty(t, e.Runs("c"))
+			told := eventsOf(t, events, isRefusal)
+			require.Len(t, told, 1, "%+v", told)
+			assert.Equal(t, code, told[0].Reason)
+			assert.NotEmpty(t, told[0].About.Kind)
+			assert.Contains(t, told[0].Message, "needs")
+			now := refusedNow(e)
+			require.Len(t, now, 1)
+			assert.Equal(t, "n-1", now[0].Node)
+			assert.Equal(t, code, now[0].Gate.Reason)
+			assert.Greater(t, time.Since(now[0].Since), 15*time.Minute)
 
-				w.Recover()
-				time.Sleep(2 * time.Minute)
-				assert.Empty(t, refusedNow(e))
-				told = eventsOf(t, events, isRefusal)
-				require.Len(t, told, 2)
-				assert.Equal(t, event.RefusalEnded, told[1].Type)
-				assert.Equal(t, code, told[1].Reason)
-				stop()
-			})
+			w.Recover()
+			time.Sleep(2 * time.Minute)
+			assert.Empty(t, refusedNow(e))
+			told = eventsOf(t, events, isRefusal)
+			require.Len(t, told, 2)
+			assert.Equal(t, event.RefusalEnded, told[1].Type)
+			assert.Equal(t, code, told[1].Reason)
 		})
 	}
 }
@@ -124,7 +121,7 @@ func TestChecksWithDifferentRefusalsAreToldOnceEach(t *testing.T) {
 			deleting.MaxUnhealthy = &none
 			s.ShowCheck(&deleting)
 		})
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
 		time.Sleep(30 * time.Minute)
 		var told []string
 		for _, ev := range eventsOf(t, events, isRefusal) {
@@ -133,14 +130,13 @@ func TestChecksWithDifferentRefusalsAreToldOnceEach(t *testing.T) {
 		slices.Sort(told)
 		assert.Equal(t, []string{"all ShortCircuit", "workers Overlap"}, told)
 		assert.Len(t, refusedNow(e), 2)
-		stop()
 	})
 }
 
 // A reason that flaps is told for a while, and then seldom; in the end the last one is told.
 func TestFlappingRefusalDoesNotFlood(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
 		time.Sleep(2 * time.Minute)
 		const flaps = 200
 		for i := range flaps {
@@ -164,7 +160,6 @@ func TestFlappingRefusalDoesNotFlood(t *testing.T) {
 		assert.Equal(t, reason.ShortCircuit, refusedNow(e)[0].Gate.Reason)
 		limits = eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.LimitClosed || ev.Type == event.LimitOpened })
 		assert.Equal(t, event.LimitClosed, limits[len(limits)-1].Type)
-		stop()
 	})
 }
 
@@ -172,17 +167,15 @@ func TestFlappingRefusalDoesNotFlood(t *testing.T) {
 func TestWaitingRunThatIsRefusedIsInTheStatus(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, waiting)
+		e := running(t, w, store, waiting)
 		until(t, e, "Waiting")
-		_, err := e.Hold(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Hold(t.Context(), byHand))
 		w.SetFault(fake.NoFault)
 		time.Sleep(10 * time.Minute)
 		now := refusedNow(e)
 		require.Len(t, now, 1)
 		assert.Equal(t, only(t, e).ID, now[0].Run)
 		assert.Equal(t, reason.Hold, now[0].Gate.Reason)
-		stop()
 	})
 }
 
@@ -196,7 +189,7 @@ func TestManyRefusalsAreToldAtARate(t *testing.T) {
 			w.addHost(name, name, fmt.Sprintf("4c4c4544-0042-3510-8054-b4c04f4e%04d", i))
 			w.Cluster.Handle(name).Hang()
 		}
-		_, events, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
+		_, events, _ := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
 		perSecond, all := map[int64]int{}, map[string]int{}
 		for range 180 {
 			time.Sleep(time.Second)
@@ -212,7 +205,6 @@ func TestManyRefusalsAreToldAtARate(t *testing.T) {
 		for what, n := range all {
 			assert.Equal(t, 1, n, what)
 		}
-		stop()
 	})
 }
 
@@ -223,7 +215,7 @@ func TestChangesOfAChecksStateAndLimitAreTold(t *testing.T) {
 		w.changeCheck(func(c *policy.Check) { c.MaxUnhealthy, c.UID = &none, "uid-1" })
 		broken := nodePolicy()
 		broken.Invalid = "spec.selector: no such operator"
-		_, events, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].FileChecks = []policy.Check{broken} })
+		_, events, _ := start(t, w, store, func(o *engine.Options) { o.Clusters[0].FileChecks = []policy.Check{broken} })
 		told := func() (list []string) {
 			for _, ev := range eventsOf(t, events, func(ev event.Event) bool {
 				return ev.Type == event.CheckChanged || ev.Type == event.LimitClosed || ev.Type == event.LimitOpened
@@ -255,7 +247,6 @@ func TestChangesOfAChecksStateAndLimitAreTold(t *testing.T) {
 		limit := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.LimitClosed })[0]
 		assert.Equal(t, "uid-1", limit.About.UID)
 		assert.Equal(t, "check ns/workers allows no remediation: 1 of 4 not healthy, at most 0 (0)", limit.Message)
-		stop()
 	})
 }
 
@@ -311,14 +302,13 @@ func TestIsolationOutlastsADeadWebhook(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		before := 0
 		k := &deadWebhook{Kube: w, wait: 30 * time.Second, begun: func() { before = w.Reads() }}
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
 		until(t, e, remediate.PowerOn)
 		assert.GreaterOrEqual(t, w.Reads()-before, 25, "the proof is kept young")
 		time.Sleep(30 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Isolations())
 		assert.Zero(t, k.cutOff.Load())
-		stop()
 	})
 }
 
@@ -340,24 +330,21 @@ func TestIsolationIsCancelledWithItsProof(t *testing.T) {
 			assert.NoError(t, err)
 		}, remediate.Aborted},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				begun := make(chan *engine.Engine, 1)
-				k := &deadWebhook{Kube: w, wait: 20 * time.Second}
-				k.begun = func() {
-					time.AfterFunc(5*time.Second, func() { c.happens(t, w, <-begun) })
-					time.AfterFunc(19*time.Second, func() {
-						assert.EqualValues(t, 1, k.cutOff.Load())
-						assert.Zero(t, w.Isolations())
-					})
-				}
-				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
-				begun <- e
-				time.Sleep(40 * time.Minute)
-				assert.Equal(t, c.later, only(t, e).Step, only(t, e).Note)
-				assert.Equal(t, c.later == remediate.Done, w.Isolations() == 1)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			begun := make(chan *engine.Engine, 1)
+			k := &deadWebhook{Kube: w, wait: 20 * time.Second}
+			k.begun = func() {
+				time.AfterFunc(5*time.Second, func() { c.happens(t, w, <-begun) })
+				time.AfterFunc(19*time.Second, func() {
+					assert.EqualValues(t, 1, k.cutOff.Load())
+					assert.Zero(t, w.Isolations())
+				})
+			}
+			e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
+			begun <- e
+			time.Sleep(40 * time.Minute)
+			assert.Equal(t, c.later, only(t, e).Step, only(t, e).Note)
+			assert.Equal(t, c.later == remediate.Done, w.Isolations() == 1)
 		})
 	}
 }
@@ -373,27 +360,24 @@ func TestIsolationOnAConfirmationUnderADeadWebhook(t *testing.T) {
 		"the Lease is renewed": {func(w *world) { w.SetLeaseMoving(true) }, true},
 		"the BMC reads On":     {func(w *world) { w.SetPower(true); w.FailReads(nil) }, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.pauseCheck()
-				w.dead()
-				k := &deadWebhook{Kube: w, wait: 25 * time.Second}
-				k.begun = func() { time.AfterFunc(8*time.Second, func() { c.happens(w) }) }
-				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
-				time.Sleep(time.Second)
-				_, err := e.ConfirmOff(t.Context(), byHand)
-				assert.NoError(t, err)
-				time.Sleep(30 * time.Minute)
-				r := only(t, e)
-				if c.cut { // Held, until all is well
-					assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
-				} else {
-					assert.Equal(t, "ConfirmedOff", string(r.Reason), r.Note)
-				}
-				assert.Equal(t, c.cut, w.Isolations() == 0)
-				assert.Equal(t, c.cut, k.cutOff.Load() == 1)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.pauseCheck()
+			w.dead()
+			k := &deadWebhook{Kube: w, wait: 25 * time.Second}
+			k.begun = func() { time.AfterFunc(8*time.Second, func() { c.happens(w) }) }
+			e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = k })
+			time.Sleep(time.Second)
+			_, err := e.ConfirmOff(t.Context(), byHand)
+			assert.NoError(t, err)
+			time.Sleep(30 * time.Minute)
+			r := only(t, e)
+			if c.cut { // Held, until all is well
+				assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
+			} else {
+				assert.Equal(t, "ConfirmedOff", string(r.Reason), r.Note)
+			}
+			assert.Equal(t, c.cut, w.Isolations() == 0)
+			assert.Equal(t, c.cut, k.cutOff.Load() == 1)
 		})
 	}
 }
@@ -402,30 +386,27 @@ func TestIsolationOnAConfirmationUnderADeadWebhook(t *testing.T) {
 // Otherwise it is. // I14
 func TestMachineDeletionUnderADeadWebhook(t *testing.T) {
 	for name, back := range map[string]bool{"stays away": false, "comes back": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.ownMachines()
-				w.SetBootTime(never)
-				k := &deadWebhook{Kube: w, of: remediate.DeleteTargetMachine, wait: 25 * time.Second}
-				k.begun = func() {
-					if back {
-						time.AfterFunc(8*time.Second, w.Recover)
-					}
-				}
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					o.Run.MaxAttempts, o.Clusters[0].Reprovision, o.Clusters[0].Kube = 1, true, k
-				})
-				time.Sleep(90 * time.Minute)
-				r := only(t, e)
-				assert.Equal(t, back, len(w.Deprovisioned()) == 0)
-				assert.Equal(t, back, k.cutOff.Load() > 0)
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.ownMachines()
+			w.SetBootTime(never)
+			k := &deadWebhook{Kube: w, of: remediate.DeleteTargetMachine, wait: 25 * time.Second}
+			k.begun = func() {
 				if back {
-					assert.Equal(t, remediate.Done, r.Step, r.Note)
-				} else {
-					assert.Equal(t, remediate.Reprovisioned, r.Step, r.Note)
+					time.AfterFunc(8*time.Second, w.Recover)
 				}
-				stop()
+			}
+			e := running(t, w, store, func(o *engine.Options) {
+				o.Run.MaxAttempts, o.Clusters[0].Reprovision, o.Clusters[0].Kube = 1, true, k
 			})
+			time.Sleep(90 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, back, len(w.Deprovisioned()) == 0)
+			assert.Equal(t, back, k.cutOff.Load() > 0)
+			if back {
+				assert.Equal(t, remediate.Done, r.Step, r.Note)
+			} else {
+				assert.Equal(t, remediate.Reprovisioned, r.Step, r.Note)
+			}
 		})
 	}
 }
@@ -476,10 +457,9 @@ func TestRefusedAccountOutlivesRestarts(t *testing.T) {
 		}
 		w.login(mended)
 		w.FailReads(nil)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(20 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -493,12 +473,11 @@ func TestRefusedAccountIsTriedAgain(t *testing.T) {
 			Service: service, User: "fence", Kind: string(bmc.KindAuth), Salt: "s", Mark: markOf(w, "s", "wrong"), Until: time.Now().Add(24 * time.Hour),
 		}}})
 		require.NoError(t, err)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(4 * time.Minute)
 		gate(t, e, "BMCAuth")
 		require.Empty(t, e.Runs("c"))
 		time.Sleep(3 * time.Minute)
 		assert.NotEmpty(t, e.Runs("c"))
-		stop()
 	})
 }

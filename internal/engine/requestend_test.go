@@ -71,32 +71,29 @@ func TestFinalizerWithoutAPhaseOutlivesTheState(t *testing.T) {
 		"deleted":  func(w *world) { w.Do(func(s *fake.State) { s.Withdraw("m-1") }) },
 		"given up": giveUpRequest,
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				lostRun(t, w, store)
-				over(w)
-				older := &failingStore{Store: openStore(t, t.TempDir())}
-				for range 2 { // and through one more restart
-					e, events, stop := start(t, w, older, responding(w))
-					time.Sleep(10 * time.Minute)
-					require.Empty(t, e.Runs("c"))
-					q, told := asked(w)
-					require.NotNil(t, q, "nothing else shows that the host is off")
-					require.True(t, q.Power.HasFinalizer)
-					require.Equal(t, []string{request.Held, "Unknown"}, []string{told.Phase, processing(w)})
-					require.Contains(t, told.LastError, "see that it is on")
-					require.Len(t, lostRunEvents(t, events), 1)
-					stop()
-				}
-				_, _, stop := start(t, w, older, responding(w))
-				w.Recover() // a person switches the host on
-				time.Sleep(time.Minute)
-				if q, _ := asked(w); q != nil {
-					assert.False(t, q.Power.HasFinalizer)
-					assert.Equal(t, "False", processing(w))
-				}
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			lostRun(t, w, store)
+			over(w)
+			older := &failingStore{Store: openStore(t, t.TempDir())}
+			for range 2 { // and through one more restart
+				e, events, stop := start(t, w, older, responding(w))
+				time.Sleep(10 * time.Minute)
+				require.Empty(t, e.Runs("c"))
+				q, told := asked(w)
+				require.NotNil(t, q, "nothing else shows that the host is off")
+				require.True(t, q.Power.HasFinalizer)
+				require.Equal(t, []string{request.Held, "Unknown"}, []string{told.Phase, processing(w)})
+				require.Contains(t, told.LastError, "see that it is on")
+				require.Len(t, lostRunEvents(t, events), 1)
 				stop()
-			})
+			}
+			running(t, w, older, responding(w))
+			w.Recover() // a person switches the host on
+			time.Sleep(time.Minute)
+			if q, _ := asked(w); q != nil {
+				assert.False(t, q.Power.HasFinalizer)
+				assert.Equal(t, "False", processing(w))
+			}
 		})
 	}
 }
@@ -110,14 +107,13 @@ func TestNodeOfAnotherMachineReleasesNothing(t *testing.T) {
 			s.Withdraw("m-1")
 			s.PutNode(fake.Node{Name: "n-1", BootID: "spare-boot-1", SystemUUID: spareUUID, Ready: "True", Since: time.Now()})
 		})
-		_, events, stop := start(t, w, &failingStore{Store: openStore(t, t.TempDir())}, responding(w))
+		_, events, _ := start(t, w, &failingStore{Store: openStore(t, t.TempDir())}, responding(w))
 		time.Sleep(10 * time.Minute)
 		q, told := asked(w)
 		require.NotNil(t, q, "nothing else shows that the host is off")
 		assert.True(t, q.Power.HasFinalizer)
 		assert.Equal(t, []string{request.Held, "Unknown"}, []string{told.Phase, processing(w)})
 		assert.Len(t, lostRunEvents(t, events), 1)
-		stop()
 	})
 }
 
@@ -125,14 +121,13 @@ func TestNodeOfAnotherMachineReleasesNothing(t *testing.T) {
 func TestNewRunFollowsALostOne(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lostRun(t, w, store)
-		e, events, stop := start(t, w, &failingStore{Store: openStore(t, t.TempDir())}, responding(w))
+		e, events, _ := start(t, w, &failingStore{Store: openStore(t, t.TempDir())}, responding(w))
 		until(t, e, remediate.Done)
 		time.Sleep(10 * time.Second)
 		q, told := asked(w)
 		assert.False(t, q.Power.HasFinalizer)
 		assert.Equal(t, request.Succeeded, told.Phase)
 		assert.Empty(t, lostRunEvents(t, events))
-		stop()
 	})
 }
 
@@ -140,7 +135,7 @@ func TestNewRunFollowsALostOne(t *testing.T) {
 func TestDroppedRunAfterALostOneReleasesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lostRun(t, w, store)
-		e, _, stop := start(t, w, &failingStore{Store: openStore(t, t.TempDir())}, func(o *engine.Options) {
+		e := running(t, w, &failingStore{Store: openStore(t, t.TempDir())}, func(o *engine.Options) {
 			responding(w)(o)
 			looks := 0
 			w.OnLook(func(int) {
@@ -160,7 +155,6 @@ func TestDroppedRunAfterALostOneReleasesNothing(t *testing.T) {
 		require.NotNil(t, q)
 		assert.True(t, q.Power.HasFinalizer)
 		assert.Equal(t, request.Held, told.Phase)
-		stop()
 	})
 }
 
@@ -168,33 +162,30 @@ func TestDroppedRunAfterALostOneReleasesNothing(t *testing.T) {
 // process does not know, and lets it go when the Node is Ready.
 func TestRequestWhoseRunDidNotStartIsReleased(t *testing.T) {
 	for name, restart := range map[string]bool{"at once": false, "after a restart, when the Node is Ready": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				full := func(o *engine.Options) { responding(w)(o); o.Record = slowFullDisk }
-				ask(w, nil)
-				e, events, stop := start(t, w, store, full)
-				for q, _ := asked(w); q == nil || !q.Power.HasFinalizer; q, _ = asked(w) {
-					time.Sleep(100 * time.Millisecond)
-				}
-				if restart {
-					stop()
-					e, events, stop = start(t, w, store, full)
-				}
-				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-				time.Sleep(30 * time.Second)
-				q, _ := asked(w)
-				assert.Equal(t, restart, q != nil)
-				if restart {
-					assert.Len(t, lostRunEvents(t, events), 1)
-					w.Recover()
-					time.Sleep(30 * time.Second)
-					q, _ = asked(w)
-					assert.Nil(t, q)
-				}
-				assert.Empty(t, e.Runs("c"))
-				assert.Zero(t, w.Count(bmc.CommandOff))
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			full := func(o *engine.Options) { responding(w)(o); o.Record = slowFullDisk }
+			ask(w, nil)
+			e, events, stop := start(t, w, store, full)
+			for q, _ := asked(w); q == nil || !q.Power.HasFinalizer; q, _ = asked(w) {
+				time.Sleep(100 * time.Millisecond)
+			}
+			if restart {
 				stop()
-			})
+				e, events, stop = start(t, w, store, full)
+			}
+			w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+			time.Sleep(30 * time.Second)
+			q, _ := asked(w)
+			assert.Equal(t, restart, q != nil)
+			if restart {
+				assert.Len(t, lostRunEvents(t, events), 1)
+				w.Recover()
+				time.Sleep(30 * time.Second)
+				q, _ = asked(w)
+				assert.Nil(t, q)
+			}
+			assert.Empty(t, e.Runs("c"))
+			assert.Zero(t, w.Count(bmc.CommandOff))
 		})
 	}
 }
@@ -204,7 +195,7 @@ func TestKnownRunIsNotLost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lostRun(t, w, store)
 		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-		e, events, stop := start(t, w, store, responding(w))
+		e, events, _ := start(t, w, store, responding(w))
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, []string{string(remediate.Aborted), string(reason.Withdrawn)}, []string{string(r.Step), string(r.Reason)})
@@ -213,7 +204,6 @@ func TestKnownRunIsNotLost(t *testing.T) {
 		assert.True(t, w.On())
 		assert.Empty(t, lostRunEvents(t, events))
 		w.Do(func(s *fake.State) { assert.Empty(t, s.Asked) })
-		stop()
 	})
 }
 
@@ -231,26 +221,23 @@ func TestOlderRunInABackupReleasesNothing(t *testing.T) {
 			r.Step, r.Intervened, r.Ended = remediate.Done, true, time.Now().Add(5*time.Minute)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				lostRun(t, w, store)
-				runs, err := state.LoadRuns(t.Context(), store)
-				require.NoError(t, err)
-				q, _ := asked(w)
-				older := remediate.Run{ID: "0-older", Target: runs[0].Target, Strategy: remediate.PowerCycle, Attempt: 1, Limits: runs[0].Limits, Started: time.Now()}
-				change(&older, q)
-				backup := &failingStore{Store: openStore(t, t.TempDir())}
-				_, err = state.SaveRun(t.Context(), backup, older)
-				require.NoError(t, err)
-				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-				_, _, stop := start(t, w, backup, responding(w))
-				time.Sleep(10 * time.Minute)
-				require.False(t, w.On())
-				q, _ = asked(w)
-				require.NotNil(t, q, "nothing else shows that the host is off")
-				assert.True(t, q.Power.HasFinalizer)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			lostRun(t, w, store)
+			runs, err := state.LoadRuns(t.Context(), store)
+			require.NoError(t, err)
+			q, _ := asked(w)
+			older := remediate.Run{ID: "0-older", Target: runs[0].Target, Strategy: remediate.PowerCycle, Attempt: 1, Limits: runs[0].Limits, Started: time.Now()}
+			change(&older, q)
+			backup := &failingStore{Store: openStore(t, t.TempDir())}
+			_, err = state.SaveRun(t.Context(), backup, older)
+			require.NoError(t, err)
+			w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+			running(t, w, backup, responding(w))
+			time.Sleep(10 * time.Minute)
+			require.False(t, w.On())
+			q, _ = asked(w)
+			require.NotNil(t, q, "nothing else shows that the host is off")
+			assert.True(t, q.Power.HasFinalizer)
 		})
 	}
 }
@@ -262,54 +249,51 @@ func TestLostRunIsReleasedWhenItsHostReadsOn(t *testing.T) {
 		"the state was lost":                            func(*remediate.Run) bool { return false },
 		"a backup has the run before its first command": func(r *remediate.Run) bool { r.Intervened, r.Intent = false, remediate.Intent{}; return true },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				lostRun(t, w, store)
-				runs, err := state.LoadRuns(t.Context(), store)
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			lostRun(t, w, store)
+			runs, err := state.LoadRuns(t.Context(), store)
+			require.NoError(t, err)
+			backup := &failingStore{Store: openStore(t, t.TempDir())}
+			if r := runs[0]; keep(&r) {
+				r.Step, r.Steps, r.OffLease, r.Version = remediate.PowerOff, r.Steps[:1], nil, 0
+				_, err = state.SaveRun(t.Context(), backup, r)
 				require.NoError(t, err)
-				backup := &failingStore{Store: openStore(t, t.TempDir())}
-				if r := runs[0]; keep(&r) {
-					r.Step, r.Steps, r.OffLease, r.Version = remediate.PowerOff, r.Steps[:1], nil, 0
-					_, err = state.SaveRun(t.Context(), backup, r)
-					require.NoError(t, err)
-				}
-				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-				last := hosts.LastCheck{Power: bmc.On, At: time.Now(), Identity: guard.IdentityMatches}
-				var mu sync.Mutex
-				e, _, stop := start(t, w, backup, func(o *engine.Options) {
-					responding(w)(o)
-					o.LastChecks = func(string, string) []hosts.LastCheck {
-						mu.Lock()
-						defer mu.Unlock()
-						return []hosts.LastCheck{last}
-					}
-				})
-				check := func(c hosts.LastCheck) {
+			}
+			w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+			last := hosts.LastCheck{Power: bmc.On, At: time.Now(), Identity: guard.IdentityMatches}
+			var mu sync.Mutex
+			e := running(t, w, backup, func(o *engine.Options) {
+				responding(w)(o)
+				o.LastChecks = func(string, string) []hosts.LastCheck {
 					mu.Lock()
-					last = c
-					mu.Unlock()
-					time.Sleep(time.Minute)
+					defer mu.Unlock()
+					return []hosts.LastCheck{last}
 				}
-				for why, c := range map[string]hosts.LastCheck{
-					"read On before":          last,
-					"reads Off":               {Power: bmc.Off, At: time.Now().Add(time.Hour), Identity: guard.IdentityMatches},
-					"another machine's is On": {Power: bmc.On, At: time.Now().Add(time.Hour), Identity: guard.IdentityDiffers},
-					"cannot be read":          {Reason: reason.OfBMC(string(bmc.KindUnreachable)), At: time.Now().Add(time.Hour)},
-				} {
-					check(c)
-					q, told := asked(w)
-					require.NotNil(t, q, why)
-					require.True(t, q.Power.HasFinalizer, why)
-					require.Contains(t, told.LastError, "see that it is on", why)
-				}
-				check(hosts.LastCheck{Power: bmc.On, At: time.Now(), Identity: guard.IdentityMatches})
-				q, _ := asked(w)
-				assert.Nil(t, q, "its host is On")
-				for _, r := range e.Runs("c") {
-					assert.Equal(t, []any{remediate.Aborted, false}, []any{r.Step, r.TouchedHost()})
-				}
-				stop()
 			})
+			check := func(c hosts.LastCheck) {
+				mu.Lock()
+				last = c
+				mu.Unlock()
+				time.Sleep(time.Minute)
+			}
+			for why, c := range map[string]hosts.LastCheck{
+				"read On before":          last,
+				"reads Off":               {Power: bmc.Off, At: time.Now().Add(time.Hour), Identity: guard.IdentityMatches},
+				"another machine's is On": {Power: bmc.On, At: time.Now().Add(time.Hour), Identity: guard.IdentityDiffers},
+				"cannot be read":          {Reason: reason.OfBMC(string(bmc.KindUnreachable)), At: time.Now().Add(time.Hour)},
+			} {
+				check(c)
+				q, told := asked(w)
+				require.NotNil(t, q, why)
+				require.True(t, q.Power.HasFinalizer, why)
+				require.Contains(t, told.LastError, "see that it is on", why)
+			}
+			check(hosts.LastCheck{Power: bmc.On, At: time.Now(), Identity: guard.IdentityMatches})
+			q, _ := asked(w)
+			assert.Nil(t, q, "its host is On")
+			for _, r := range e.Runs("c") {
+				assert.Equal(t, []any{remediate.Aborted, false}, []any{r.Step, r.TouchedHost()})
+			}
 		})
 	}
 }
@@ -348,7 +332,7 @@ func TestGivenUpRequestIsProcessedUntilTheHostIsOn(t *testing.T) {
 		ask(w, nil)
 		var once sync.Once
 		atOff := ""
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			responding(w)(o)
 			o.Open = func(bmc.Device) (bmc.Power, error) {
 				return slowOff{w.bmc(), &once, func() { giveUpRequest(w) }, func() { atOff = processing(w) }}, nil
@@ -372,7 +356,6 @@ func TestGivenUpRequestIsProcessedUntilTheHostIsOn(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		_, told := asked(w)
 		assert.Equal(t, []string{request.Failed, "False"}, []string{told.Phase, processing(w)})
-		stop()
 	})
 }
 
@@ -381,7 +364,7 @@ func TestGivenUpRequestIsProcessedUntilTheEndIsSaved(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
 		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		for w.Count(bmc.CommandOff) == 0 {
 			time.Sleep(time.Second)
 		}
@@ -398,7 +381,6 @@ func TestGivenUpRequestIsProcessedUntilTheEndIsSaved(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		assert.Equal(t, "False", processing(w))
-		stop()
 	})
 }
 
@@ -408,7 +390,7 @@ func TestGivenUpRequestWithoutARunIsOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ChangeEntry(func(h *bmc.Host) { h.Protected = true })
 		ask(w, nil)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(time.Minute)
 		_, told := asked(w)
 		assert.Equal(t, []string{request.Pending, "Unknown"}, []string{told.Phase, processing(w)})
@@ -420,7 +402,6 @@ func TestGivenUpRequestWithoutARunIsOver(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
@@ -453,28 +434,25 @@ func TestGivenUpRequestIsOverWhenTheAttemptsAreUsedUp(t *testing.T) {
 		"given up": giveUpRequest,
 		"deleted":  func(w *world) { w.Do(func(s *fake.State) { s.Withdraw("m-1") }) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				ask(w, nil)
-				w.SetBootTime(never)
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					responding(w)(o)
-					waiting(o)
-					o.Run.MaxAttempts, o.Run.ReadyTimeout = 1, time.Minute
-				})
-				require.Equal(t, reason.AttemptsExhausted, until(t, e, remediate.Waiting).Reason)
-				require.True(t, w.On())
-				require.Equal(t, "True", processing(w))
-				offs := w.Count(bmc.CommandOff)
-				over(w)
-				time.Sleep(time.Minute)
-				if q, told := asked(w); q != nil {
-					assert.Equal(t, []string{request.Failed, "False"}, []string{told.Phase, processing(w)})
-				}
-				time.Sleep(3 * time.Hour)
-				assert.Equal(t, offs, w.Count(bmc.CommandOff))
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			ask(w, nil)
+			w.SetBootTime(never)
+			e := running(t, w, store, func(o *engine.Options) {
+				responding(w)(o)
+				waiting(o)
+				o.Run.MaxAttempts, o.Run.ReadyTimeout = 1, time.Minute
 			})
+			require.Equal(t, reason.AttemptsExhausted, until(t, e, remediate.Waiting).Reason)
+			require.True(t, w.On())
+			require.Equal(t, "True", processing(w))
+			offs := w.Count(bmc.CommandOff)
+			over(w)
+			time.Sleep(time.Minute)
+			if q, told := asked(w); q != nil {
+				assert.Equal(t, []string{request.Failed, "False"}, []string{told.Phase, processing(w)})
+			}
+			time.Sleep(3 * time.Hour)
+			assert.Equal(t, offs, w.Count(bmc.CommandOff))
 		})
 	}
 }
@@ -485,7 +463,7 @@ func TestLaterRequestIsOverBesideARestingRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
 		w.SetBootTime(never)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			responding(w)(o)
 			waiting(o)
 			o.Run.MaxAttempts, o.Run.ReadyTimeout = 1, time.Minute
@@ -505,7 +483,6 @@ func TestLaterRequestIsOverBesideARestingRun(t *testing.T) {
 		time.Sleep(3 * time.Hour)
 		assert.Equal(t, offs, w.Count(bmc.CommandOff))
 		assert.True(t, only(t, e).Open())
-		stop()
 	})
 }
 
@@ -515,7 +492,7 @@ func TestGivenUpRequestIsOverWhenALaterAttemptWasTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
 		w.SetBootTime(never)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			responding(w)(o)
 			waiting(o)
 			o.Run.MaxAttempts, o.Run.ReadyTimeout, o.Run.MinPowerInterval = 2, time.Minute, time.Second
@@ -537,6 +514,5 @@ func TestGivenUpRequestIsOverWhenALaterAttemptWasTakenBack(t *testing.T) {
 		_, told := asked(w)
 		assert.Equal(t, []string{request.Failed, "False"}, []string{told.Phase, processing(w)})
 		assert.Equal(t, offs, w.Count(bmc.CommandOff))
-		stop()
 	})
 }

@@ -56,7 +56,7 @@ func conditionOf(s request.Status, kind string) string {
 // the host is back, and it is told all of that.
 func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(time.Hour)
 		require.Empty(t, e.Runs("c"))
 		gate(t, e, reason.Observing)
@@ -88,7 +88,6 @@ func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 		ask(w, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, e.Runs("c"), 2, "a new one does")
-		stop()
 	})
 }
 
@@ -97,13 +96,12 @@ func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 func TestRequestBesideAnEvaluatedCheck(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
 		time.Sleep(6 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		_, told := asked(w)
 		assert.Equal(t, only(t, e).ID, told.Run)
 		assert.Equal(t, request.Succeeded, told.Phase)
-		stop()
 	})
 }
 
@@ -116,7 +114,7 @@ func TestDeletedRequestDropsItsRun(t *testing.T) {
 				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
 			}
 		})
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(2 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Aborted, r.Step)
@@ -124,7 +122,6 @@ func TestDeletedRequestDropsItsRun(t *testing.T) {
 		assert.Empty(t, w.Commands())
 		q, _ := asked(w)
 		assert.Nil(t, q, "nothing holds the request any more")
-		stop()
 	})
 }
 
@@ -132,7 +129,7 @@ func TestDeletedRequestDropsItsRun(t *testing.T) {
 func TestDeletedRequestGoesWhenItsHostIsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		for w.On() {
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -147,7 +144,6 @@ func TestDeletedRequestGoesWhenItsHostIsOn(t *testing.T) {
 		assert.Equal(t, remediate.Aborted, r.Step, "it was not proven off")
 		assert.Equal(t, reason.Withdrawn, r.Reason)
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -156,7 +152,7 @@ func TestTimedOutRequestStopsBeforeTheIsolation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
 		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(20 * time.Second)
 		require.NotZero(t, w.Count(bmc.CommandOff))
 		w.Do(func(s *fake.State) { s.ChangeRequest("m-1", func(q *policy.Request) { q.TimedOut = time.Now() }) })
@@ -170,7 +166,6 @@ func TestTimedOutRequestStopsBeforeTheIsolation(t *testing.T) {
 		assert.Equal(t, request.Failed, told.Phase)
 		assert.Equal(t, "False", conditionOf(told, request.Processing))
 		assert.Equal(t, "False", conditionOf(told, request.SucceededType), "the next template's turn")
-		stop()
 	})
 }
 
@@ -180,7 +175,7 @@ func TestRequestThatIsRefusedOrRecovered(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ChangeEntry(func(h *bmc.Host) { h.Protected = true })
 		ask(w, func(q *policy.Request) { q.Power.Timeout = 5 * time.Minute })
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(4 * time.Minute)
 		_, told := asked(w)
 		assert.Equal(t, request.Pending, told.Phase)
@@ -202,7 +197,6 @@ func TestRequestThatIsRefusedOrRecovered(t *testing.T) {
 		assert.Empty(t, e.Runs("c"))
 		_, told = asked(w)
 		assert.Equal(t, string(reason.Recovered), told.Conditions[1].Reason)
-		stop()
 	})
 }
 
@@ -211,7 +205,7 @@ func TestRequestThatIsRefusedOrRecovered(t *testing.T) {
 func TestHeldRunFailsItsRequest(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		for w.On() {
 			time.Sleep(time.Second)
 		}
@@ -222,7 +216,6 @@ func TestHeldRunFailsItsRequest(t *testing.T) {
 		assert.True(t, q.Power.HasFinalizer)
 		assert.Equal(t, request.Held, told.Phase)
 		assert.Equal(t, "False", conditionOf(told, request.SucceededType))
-		stop()
 	})
 }
 
@@ -235,13 +228,12 @@ func TestRequestSurvivesARestart(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		stop()
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		q, told := asked(w)
 		assert.False(t, q.Power.HasFinalizer)
 		assert.Equal(t, request.Succeeded, told.Phase)
-		stop()
 	})
 }
 
@@ -264,7 +256,7 @@ func TestRespondCarriesOutTheAnnotation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
 		annotate(w, true)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(6 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, "Machine.machine.openshift.io ns/m-1", only(t, e).CheckID)
@@ -282,7 +274,6 @@ func TestRespondCarriesOutTheAnnotation(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, e.Runs("c"), 2)
 		assert.False(t, annotated(w))
-		stop()
 	})
 }
 
@@ -292,7 +283,7 @@ func TestStaleAnnotationIsClearedMoreAndMoreSeldom(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
 		w.Recover()
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		cleared := 0
 		for range 60 * 60 {
 			if !annotated(w) {
@@ -311,7 +302,6 @@ func TestStaleAnnotationIsClearedMoreAndMoreSeldom(t *testing.T) {
 		annotate(w, true)
 		time.Sleep(10 * time.Second)
 		assert.False(t, annotated(w), "after a while without it, at once again")
-		stop()
 	})
 }
 
@@ -321,44 +311,40 @@ func TestAnnotationIsLeftToALivingActuator(t *testing.T) {
 		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
 		w.setContested(remediate.Yes)
 		annotate(w, true)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		w.Recover()
 		time.Sleep(10 * time.Minute)
 		assert.True(t, annotated(w), "without the annotation the actuator would leave the host off")
-		stop()
 	})
 }
 
 // A run that waits begins again only while its request asks for it.
 func TestWaitingRunGoesOnWhileItIsRequested(t *testing.T) {
 	for name, withdrawn := range map[string]bool{"still asked for": false, "withdrawn": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				ask(w, nil)
-				w.SetFault(fake.IgnoresOff)
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					responding(w)(o)
-					o.Run.RetryInterval = time.Minute
-				})
-				for len(e.Runs("c")) == 0 || only(t, e).Step != remediate.Waiting {
-					time.Sleep(time.Second)
-				}
-				if withdrawn {
-					w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-				}
-				w.SetFault(fake.NoFault)
-				sent := w.Count(bmc.CommandOff)
-				time.Sleep(30 * time.Minute)
-				r := only(t, e)
-				if withdrawn {
-					assert.Equal(t, sent, w.Count(bmc.CommandOff), "%s: %s", r.Step, r.Note)
-				} else {
-					assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-				}
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			ask(w, nil)
+			w.SetFault(fake.IgnoresOff)
+			e := running(t, w, store, func(o *engine.Options) {
+				responding(w)(o)
+				o.Run.RetryInterval = time.Minute
 			})
+			for len(e.Runs("c")) == 0 || only(t, e).Step != remediate.Waiting {
+				time.Sleep(time.Second)
+			}
+			if withdrawn {
+				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+			}
+			w.SetFault(fake.NoFault)
+			sent := w.Count(bmc.CommandOff)
+			time.Sleep(30 * time.Minute)
+			r := only(t, e)
+			if withdrawn {
+				assert.Equal(t, sent, w.Count(bmc.CommandOff), "%s: %s", r.Step, r.Note)
+			} else {
+				assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+			}
 		})
 	}
 }
@@ -371,11 +357,10 @@ func TestRequestThatIsOverIsExplained(t *testing.T) {
 	} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			ask(w, over)
-			e, _, stop := start(t, w, store, responding(w))
+			e := running(t, w, store, responding(w))
 			time.Sleep(5 * time.Minute)
 			require.Empty(t, e.Runs("c"))
 			assert.Equal(t, "request", gate(t, e, code).Name)
-			stop()
 		})
 	}
 }
@@ -428,7 +413,7 @@ func TestRequestThatIsSeenBeforeItsNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		l := &lateNodes{}
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			responding(w)(o)
 			l.Watch = o.Clusters[0].Watch
 			o.Clusters[0].Watch = l
@@ -447,7 +432,6 @@ func TestRequestThatIsSeenBeforeItsNode(t *testing.T) {
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		_, told = asked(w)
 		assert.Equal(t, request.Succeeded, told.Phase)
-		stop()
 	})
 }
 
@@ -455,14 +439,13 @@ func TestRequestThatIsSeenBeforeItsNode(t *testing.T) {
 func TestRequestOfARecoveredNodeIsAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(time.Minute)
 		ask(w, nil)
 		time.Sleep(10 * time.Second)
 		_, told := asked(w)
 		assert.Equal(t, request.Succeeded, told.Phase)
 		assert.Empty(t, e.Runs("c"))
-		stop()
 	})
 }
 
@@ -475,7 +458,7 @@ func TestClockThatIsAheadEndsNoRequest(t *testing.T) {
 		}
 		ask(w, made(time.Now().Add(-2*time.Hour))) // a moment ago, by the API server
 		w.setSkew(-2 * time.Hour)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(time.Minute)
 		_, told := asked(w)
 		assert.Equal(t, request.Pending, told.Phase)
@@ -489,6 +472,5 @@ func TestClockThatIsAheadEndsNoRequest(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		_, told = asked(w)
 		assert.Equal(t, request.Succeeded, told.Phase)
-		stop()
 	})
 }

@@ -38,7 +38,7 @@ func TestRequestThatCannotBeHeldIsNotCarriedOut(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.FinalizerFails = errors.New("forbidden") })
 		ask(w, nil)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())
@@ -50,7 +50,6 @@ func TestRequestThatCannotBeHeldIsNotCarriedOut(t *testing.T) {
 		w.Do(func(s *fake.State) { s.FinalizerFails = nil })
 		time.Sleep(6 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
@@ -69,30 +68,28 @@ func TestRefusalOfARequestIsToldOnce(t *testing.T) {
 		reason.AuditFailed: func(_ *world, o *engine.Options) { o.Record = slowFullDisk },
 	}
 	for code, refuse := range cases {
-		t.Run(string(code), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				ask(w, nil)
-				e, events, stop := start(t, w, store, func(o *engine.Options) { responding(w)(o); refuse(w, o) })
-				time.Sleep(2 * time.Minute)
-				for range 30 * 60 { // also while a start is tried
-					time.Sleep(time.Second)
-					_, told := asked(w)
-					require.Equal(t, request.Pending, told.Phase)
-				}
-				listed := slices.ContainsFunc(refusedNow(e), func(r admit.Refused) bool {
-					return r.Check.Kind == policy.FencedRemediationKind && r.Gate.Reason == code
-				})
-				assert.True(t, listed, "status lists it")
-				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-				time.Sleep(5 * time.Minute)
-				stop()
-				told := eventsOf(t, events, func(ev event.Event) bool {
-					return ev.Check == "FencedRemediation.fenced.io ns/m-1" && (ev.Type == event.RefusalEnded || ev.Type == event.Refused && ev.Reason == code)
-				})
-				if assert.Len(t, told, 2) { // a start that found the request gone, at the end, is told by itself
-					assert.Equal(t, []string{event.Refused, event.RefusalEnded}, []string{told[0].Type, told[1].Type})
-				}
+		scene(t, string(code), func(t *testing.T, w *world, store *failingStore) {
+			ask(w, nil)
+			e, events, stop := start(t, w, store, func(o *engine.Options) { responding(w)(o); refuse(w, o) })
+			time.Sleep(2 * time.Minute)
+			for range 30 * 60 { // also while a start is tried
+				time.Sleep(time.Second)
+				_, told := asked(w)
+				require.Equal(t, request.Pending, told.Phase)
+			}
+			listed := slices.ContainsFunc(refusedNow(e), func(r admit.Refused) bool {
+				return r.Check.Kind == policy.FencedRemediationKind && r.Gate.Reason == code
 			})
+			assert.True(t, listed, "status lists it")
+			w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+			time.Sleep(5 * time.Minute)
+			stop()
+			told := eventsOf(t, events, func(ev event.Event) bool {
+				return ev.Check == "FencedRemediation.fenced.io ns/m-1" && (ev.Type == event.RefusalEnded || ev.Type == event.Refused && ev.Reason == code)
+			})
+			if assert.Len(t, told, 2) { // a start that found the request gone, at the end, is told by itself
+				assert.Equal(t, []string{event.Refused, event.RefusalEnded}, []string{told[0].Type, told[1].Type})
+			}
 		})
 	}
 }
@@ -108,7 +105,7 @@ func TestTooManyRequestsAreTold(t *testing.T) {
 			}
 		})
 		w.ChangeEntry(func(h *bmc.Host) { h.Protected = true }) // until all are told
-		e, events, stop := start(t, w, store, responding(w))
+		e, events, _ := start(t, w, store, responding(w))
 		time.Sleep(90 * time.Second) // 50 in two seconds
 		reasons := map[string]int{}
 		w.Do(func(s *fake.State) {
@@ -129,7 +126,6 @@ func TestTooManyRequestsAreTold(t *testing.T) {
 		open, more = engine.NewLookup(e).Requests("c", time.Now())
 		assert.Empty(t, open, "nothing is left to do")
 		assert.Zero(t, more)
-		stop()
 	})
 }
 
@@ -141,14 +137,13 @@ func TestRefusedRequestLeavesTheTargetToTheCheck(t *testing.T) {
 		w.changeCheck(func(c *policy.Check) { c.Strategy = policy.DeleteMachines })
 		w.DropEntry()
 		ask(w, nil)
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
 		until(t, e, remediate.Reprovisioned)
 		assert.Nil(t, only(t, e).Request)
 		told := eventsOf(t, events, func(ev event.Event) bool {
 			return ev.Reason == reason.NoHost && ev.Check == "FencedRemediation.fenced.io ns/m-1"
 		})
 		assert.NotEmpty(t, told)
-		stop()
 	})
 }
 
@@ -191,36 +186,33 @@ func TestRequestIsToldBeforeTheOff(t *testing.T) {
 		"its own run":      func(w *world, o *engine.Options) { responding(w)(o) },
 		"a run of a check": func(w *world, o *engine.Options) { o.Clusters[0].Requests = w.Requests() },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				var told [][]string
-				offs := &atomic.Int64{}
-				w.SetBootTime(never) // at first
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					change(w, o)
-					o.Open = func(bmc.Device) (bmc.Power, error) {
-						return watchedPower{w.bmc(), func() {
-							_, s := asked(w)
-							told = append(told, []string{s.Phase, conditionOf(s, request.Processing), s.Run})
-							offs.Add(1)
-						}}, nil
-					}
-				})
-				time.Sleep(10 * time.Second)
-				ask(w, nil)
-				for offs.Load() < 2 { // the second attempt has switched it off: a host that boots earlier needs no second Off
-					time.Sleep(time.Second)
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			var told [][]string
+			offs := &atomic.Int64{}
+			w.SetBootTime(never) // at first
+			e := running(t, w, store, func(o *engine.Options) {
+				change(w, o)
+				o.Open = func(bmc.Device) (bmc.Power, error) {
+					return watchedPower{w.bmc(), func() {
+						_, s := asked(w)
+						told = append(told, []string{s.Phase, conditionOf(s, request.Processing), s.Run})
+						offs.Add(1)
+					}}, nil
 				}
-				w.SetBootTime(time.Minute)
-				time.Sleep(time.Hour)
-				r := only(t, e)
-				require.Equal(t, []any{remediate.Done, 2}, []any{r.Step, r.Attempt}, "%s: %s", r.Reason, r.Note)
-				require.GreaterOrEqual(t, len(told), 2)
-				for _, s := range told {
-					assert.Equal(t, []string{request.Running, "True", r.ID}, s)
-				}
-				stop()
 			})
+			time.Sleep(10 * time.Second)
+			ask(w, nil)
+			for offs.Load() < 2 { // the second attempt has switched it off: a host that boots earlier needs no second Off
+				time.Sleep(time.Second)
+			}
+			w.SetBootTime(time.Minute)
+			time.Sleep(time.Hour)
+			r := only(t, e)
+			require.Equal(t, []any{remediate.Done, 2}, []any{r.Step, r.Attempt}, "%s: %s", r.Reason, r.Note)
+			require.GreaterOrEqual(t, len(told), 2)
+			for _, s := range told {
+				assert.Equal(t, []string{request.Running, "True", r.ID}, s)
+			}
 		})
 	}
 }
@@ -231,13 +223,12 @@ func TestOffDoesNotWaitForAStatusThatCannotBeWritten(t *testing.T) {
 		fails := &atomic.Bool{}
 		fails.Store(true)
 		ask(w, nil)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			responding(w)(o)
 			o.Clusters[0].Requests = withoutStatus{w.Requests(), fails}
 		})
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
@@ -245,43 +236,40 @@ func TestOffDoesNotWaitForAStatusThatCannotBeWritten(t *testing.T) {
 // than that needs.
 func TestRequestFollowsItsRun(t *testing.T) {
 	for name, waits := range map[string]bool{"switches at once": false, "waits before its Off": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				writes := &atomic.Int64{}
-				w.OnLook(func(looks int) {
-					if waits && looks == 2 { // the first of the run, after that of the probe
-						w.setContested(remediate.CannotTell)
-					}
-				})
-				e, _, stop := start(t, w, leisurelyStore{store}, func(o *engine.Options) {
-					responding(w)(o)
-					o.Clusters[0].Requests = countedRequests{w.Requests(), writes}
-				})
-				time.Sleep(time.Minute + 900*time.Millisecond) // the run is saved right after one of the looks that need no change
-				ask(w, nil)
-				var behind, most time.Duration
-				began := time.Now()
-				done := func() bool { runs := e.Runs("c"); return len(runs) > 0 && runs[0].Step == remediate.Done }
-				for !done() {
-					time.Sleep(50 * time.Millisecond)
-					if time.Since(began) > 20*time.Second {
-						w.setContested(remediate.No)
-					}
-					behind += 50 * time.Millisecond
-					if runs := e.Runs("c"); len(runs) == 0 || runs[0].Version == 0 { // it is not saved yet
-						behind = 0
-					} else if _, told := asked(w); len(told.Conditions) > 0 && told.Conditions[0].Reason == string(runs[0].Step) {
-						behind = 0
-					}
-					most = max(most, behind)
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			writes := &atomic.Int64{}
+			w.OnLook(func(looks int) {
+				if waits && looks == 2 { // the first of the run, after that of the probe
+					w.setContested(remediate.CannotTell)
 				}
-				assert.LessOrEqual(t, most, time.Second)
-				time.Sleep(5 * time.Second)
-				_, told := asked(w)
-				assert.Equal(t, request.Succeeded, told.Phase)
-				assert.LessOrEqual(t, int(writes.Load()), len(only(t, e).Steps)+3)
-				stop()
 			})
+			e := running(t, w, leisurelyStore{store}, func(o *engine.Options) {
+				responding(w)(o)
+				o.Clusters[0].Requests = countedRequests{w.Requests(), writes}
+			})
+			time.Sleep(time.Minute + 900*time.Millisecond) // the run is saved right after one of the looks that need no change
+			ask(w, nil)
+			var behind, most time.Duration
+			began := time.Now()
+			done := func() bool { runs := e.Runs("c"); return len(runs) > 0 && runs[0].Step == remediate.Done }
+			for !done() {
+				time.Sleep(50 * time.Millisecond)
+				if time.Since(began) > 20*time.Second {
+					w.setContested(remediate.No)
+				}
+				behind += 50 * time.Millisecond
+				if runs := e.Runs("c"); len(runs) == 0 || runs[0].Version == 0 { // it is not saved yet
+					behind = 0
+				} else if _, told := asked(w); len(told.Conditions) > 0 && told.Conditions[0].Reason == string(runs[0].Step) {
+					behind = 0
+				}
+				most = max(most, behind)
+			}
+			assert.LessOrEqual(t, most, time.Second)
+			time.Sleep(5 * time.Second)
+			_, told := asked(w)
+			assert.Equal(t, request.Succeeded, told.Phase)
+			assert.LessOrEqual(t, int(writes.Load()), len(only(t, e).Steps)+3)
 		})
 	}
 }

@@ -42,7 +42,7 @@ func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
 		refusal := errors.New("restore Node n-1: admission webhook \"no\x1b[31mlabels\" denied the request")
 		u := &unrestored{Kube: w}
 		u.refusal.Store(&refusal)
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = u })
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = u })
 		time.Sleep(20 * time.Minute)
 		r := only(t, e)
 		require.Equal(t, remediate.Held, r.Step)
@@ -54,13 +54,11 @@ func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
 		require.NotEmpty(t, saved)
 
 		u.refusal.Store(nil)
-		_, err = e.Retry(t.Context(), ofRun(r))
-		require.NoError(t, err)
+		accepted(t)(e.Retry(t.Context(), ofRun(r)))
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.True(t, w.Restored())
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
@@ -109,7 +107,6 @@ func TestOwnerOfALabelIsNotFoughtAfterARestart(t *testing.T) {
 			assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 			assert.Equal(t, int32(1), k.writes.Load())
 			assert.Nil(t, r.Restored, "the history stays small")
-			stop()
 		})
 	}
 }
@@ -132,57 +129,54 @@ func backupOf(t *testing.T, s state.Store) (all []state.Record) {
 func TestRunOfAnOldBackupEndsByItself(t *testing.T) {
 	for at := 60 * time.Second; at < 90*time.Second; at += time.Second {
 		dir := t.TempDir()
-		t.Run(at.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				var backup []state.Record
-				step := remediate.Step("none")
-				if at == time.Minute { // in place of that: in the moment of the isolation
-					w.Do(func(s *fake.State) {
-						s.OnIsolate = func(_ *fake.Node, r remediate.Run, _ remediate.Backup) { backup, step = backupOf(t, store), r.Step }
-					})
+		scene(t, at.String(), func(t *testing.T, w *world, store *failingStore) {
+			var backup []state.Record
+			step := remediate.Step("none")
+			if at == time.Minute { // in place of that: in the moment of the isolation
+				w.Do(func(s *fake.State) {
+					s.OnIsolate = func(_ *fake.Node, r remediate.Run, _ remediate.Backup) { backup, step = backupOf(t, store), r.Step }
+				})
+			}
+			e, _, stop := start(t, w, store, waiting)
+			time.Sleep(at)
+			if at != time.Minute {
+				backup = backupOf(t, store)
+				if runs := e.Runs("c"); len(runs) == 1 {
+					step = runs[0].Step
 				}
-				e, _, stop := start(t, w, store, waiting)
-				time.Sleep(at)
-				if at != time.Minute {
-					backup = backupOf(t, store)
-					if runs := e.Runs("c"); len(runs) == 1 {
-						step = runs[0].Step
-					}
-				} else {
-					time.Sleep(time.Minute)
-				}
-				if step == "none" || step.Ended() {
-					stop()
-					return
-				}
-				if at != time.Minute {
-					until(t, e, remediate.Done)
-				}
-				time.Sleep(time.Hour)
-				require.Equal(t, remediate.Done, only(t, e).Step)
+			} else {
+				time.Sleep(time.Minute)
+			}
+			if step == "none" || step.Ended() {
 				stop()
-				require.Equal(t, 1, w.Isolations())
-				offs := w.Count(bmc.CommandOff)
+				return
+			}
+			if at != time.Minute {
+				until(t, e, remediate.Done)
+			}
+			time.Sleep(time.Hour)
+			require.Equal(t, remediate.Done, only(t, e).Step)
+			stop()
+			require.Equal(t, 1, w.Isolations())
+			offs := w.Count(bmc.CommandOff)
 
-				old, err := boltstore.Open(dir + "/old.db")
+			old, err := boltstore.Open(dir + "/old.db")
+			require.NoError(t, err)
+			defer func() { require.NoError(t, old.Close()) }()
+			for _, r := range backup {
+				r.Version = 0
+				_, err := old.Put(t.Context(), r)
 				require.NoError(t, err)
-				defer func() { require.NoError(t, old.Close()) }()
-				for _, r := range backup {
-					r.Version = 0
-					_, err := old.Put(t.Context(), r)
-					require.NoError(t, err)
-				}
-				e, _, stop = start(t, w, old, waiting)
-				time.Sleep(time.Hour)
-				r := only(t, e)
-				assert.True(t, r.Step.Ended(), "backup at %s, in step %s: %s %s: %s", at, step, r.Step, r.Reason, r.Note)
-				assert.Equal(t, offs, w.Count(bmc.CommandOff), "backup in step %s", step)
-				assert.Equal(t, 1, w.Isolations(), "backup in step %s", step)
-				freezes, err := old.List(t.Context(), state.KindFreeze)
-				require.NoError(t, err)
-				assert.Empty(t, len(freezes), "backup in step %s: the BMC is frozen", step)
-				stop()
-			})
+			}
+			e = running(t, w, old, waiting)
+			time.Sleep(time.Hour)
+			r := only(t, e)
+			assert.True(t, r.Step.Ended(), "backup at %s, in step %s: %s %s: %s", at, step, r.Step, r.Reason, r.Note)
+			assert.Equal(t, offs, w.Count(bmc.CommandOff), "backup in step %s", step)
+			assert.Equal(t, 1, w.Isolations(), "backup in step %s", step)
+			freezes, err := old.List(t.Context(), state.KindFreeze)
+			require.NoError(t, err)
+			assert.Empty(t, len(freezes), "backup in step %s: the BMC is frozen", step)
 		})
 	}
 }
@@ -196,8 +190,7 @@ func TestOrderOfAnOldBackupSwitchesNothing(t *testing.T) {
 		slowly := func(o *engine.Options) { waiting(o); o.Run.OffDeadline = time.Hour }
 		e, _, stop := start(t, w, store, slowly)
 		time.Sleep(10 * time.Second)
-		_, err := e.Fence(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Fence(t.Context(), byHand))
 		var backup []state.Record
 		for only(t, e).Step == remediate.PowerOff {
 			if backup == nil && only(t, e).Intervened {
@@ -219,12 +212,11 @@ func TestOrderOfAnOldBackupSwitchesNothing(t *testing.T) {
 			_, err := old.Put(t.Context(), r)
 			require.NoError(t, err)
 		}
-		e, _, stop = start(t, w, old, slowly)
+		e = running(t, w, old, slowly)
 		time.Sleep(30 * time.Minute)
 		r := only(t, e)
 		assert.True(t, r.Step.Ended(), "%s %s: %s", r.Step, r.Reason, r.Note)
 		assert.Equal(t, offs, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -279,12 +271,10 @@ func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 				assert.Equal(t, 1, alarms(t, events, "cannot be read"), "told once: %s", name)
 				_, err := e.Fence(t.Context(), byHand)
 				require.Error(t, err, name)
-				_, err = e.Pause(t.Context(), byHand)
-				require.NoError(t, err, "a stop is always allowed")
+				accepted(t)(e.Pause(t.Context(), byHand)) // a stop is always allowed
 				bad, err := store.Get(t.Context(), record.Kind, record.Key)
 				require.NoError(t, err)
 				assert.Contains(t, string(bad.Data), "a bad disk", "it is not written over")
-				stop()
 			})
 		}
 	}
@@ -299,10 +289,9 @@ func TestUnreadableFreezeOfAHeldRun(t *testing.T) {
 			Target: remediate.Target{Cluster: "c", Node: "n-9", Host: "c/n-9"}})
 		require.NoError(t, err)
 		spoil(t, store, spoiled["freeze"])
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Second)
 		assert.True(t, e.Status()[0].Owner)
-		stop()
 	})
 }
 
@@ -310,7 +299,7 @@ func TestUnreadableFreezeOfAHeldRun(t *testing.T) {
 func TestUnreadableStopThatIsRepaired(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		spoil(t, store, spoiled["hold"])
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
 		time.Sleep(20 * time.Minute)
 		require.Empty(t, e.Runs("c"))
 		bad, err := store.Get(t.Context(), state.KindHold, "c/other-1")
@@ -322,7 +311,6 @@ func TestUnreadableStopThatIsRepaired(t *testing.T) {
 		require.Empty(t, e.Runs("c"), "the quiet period follows")
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
@@ -330,7 +318,7 @@ func TestUnreadableStopThatIsRepaired(t *testing.T) {
 // before.
 func TestStopThatBecomesUnreadable(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, slowProof)
+		e := running(t, w, store, slowProof)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		spoil(t, store, spoiled["pause of everything"])
@@ -341,7 +329,6 @@ func TestStopThatBecomesUnreadable(t *testing.T) {
 		assert.Contains(t, r.Note, "cannot be read")
 		assert.True(t, w.On())
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -353,7 +340,7 @@ func TestHostPoweredOnByHandWhileTheStoreIsLost(t *testing.T) {
 		w.Do(func(s *fake.State) {
 			s.OnIsolate = func(*fake.Node, remediate.Run, remediate.Backup) { store.set(true) }
 		})
-		e, _, stop := start(t, w, store, waiting)
+		e := running(t, w, store, waiting)
 		for w.Isolations() == 0 {
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -369,6 +356,5 @@ func TestHostPoweredOnByHandWhileTheStoreIsLost(t *testing.T) {
 		freezes, err := store.List(t.Context(), state.KindFreeze)
 		require.NoError(t, err)
 		assert.Empty(t, freezes, "the BMC is frozen although it told the truth")
-		stop()
 	})
 }

@@ -23,12 +23,10 @@ import (
 // bars keep a Held run where it is, whoever orders otherwise.
 var bars = map[reason.Code]func(t *testing.T, w *world, e *engine.Engine){
 	reason.Paused: func(t *testing.T, _ *world, e *engine.Engine) {
-		_, err := e.Pause(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Pause(t.Context(), byHand))
 	},
 	reason.Hold: func(t *testing.T, _ *world, e *engine.Engine) {
-		_, err := e.Hold(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Hold(t.Context(), byHand))
 	},
 	reason.Contested: func(_ *testing.T, w *world, _ *engine.Engine) {
 		w.setContested(remediate.Yes)
@@ -60,21 +58,18 @@ func TestOrdersForAHeldRunAreRefusedBeforeTheyAreSaved(t *testing.T) {
 			if code == reason.PowerOwner && name == "confirm-off" {
 				continue // nobody's power is touched
 			}
-			t.Run(name+" "+string(code), func(t *testing.T) {
-				bubble(t, func(t *testing.T, w *world, store *failingStore) {
-					e, _, stop := start(t, w, store, nil)
-					until(t, e, remediate.PowerOff)
-					w.dead()
-					until(t, e, remediate.Held)
-					bar(t, w, e)
-					r := only(t, e)
-					refusedFor(t, give(e, r, t), code)
-					assert.Equal(t, r.Version, only(t, e).Version, "nothing is saved")
-					time.Sleep(10 * time.Minute)
-					assert.Equal(t, remediate.Held, only(t, e).Step)
-					assert.Zero(t, w.Isolations())
-					stop()
-				})
+			scene(t, name+" "+string(code), func(t *testing.T, w *world, store *failingStore) {
+				e := running(t, w, store, nil)
+				until(t, e, remediate.PowerOff)
+				w.dead()
+				until(t, e, remediate.Held)
+				bar(t, w, e)
+				r := only(t, e)
+				refusedFor(t, give(e, r, t), code)
+				assert.Equal(t, r.Version, only(t, e).Version, "nothing is saved")
+				time.Sleep(10 * time.Minute)
+				assert.Equal(t, remediate.Held, only(t, e).Step)
+				assert.Zero(t, w.Isolations())
 			})
 		}
 	}
@@ -86,7 +81,7 @@ func TestOrdersForAHeldRunAreRefusedBeforeTheyAreSaved(t *testing.T) {
 func TestRetryOfARunThatNobodyAsksForIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBootTime(never)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			waiting(o)
 			o.Run.MaxAttempts, o.Run.ReadyTimeout = 1, 2*time.Minute
 		})
@@ -95,32 +90,27 @@ func TestRetryOfARunThatNobodyAsksForIsRefused(t *testing.T) {
 		w.pauseCheck()
 		time.Sleep(time.Minute)
 		before := only(t, e).Version
-		_, err := e.Retry(t.Context(), ofRun(r))
-		refusedFor(t, err, reason.Withdrawn)
-		assert.Contains(t, err.Error(), "paused")
+		assert.Contains(t, refused(t, reason.Withdrawn)(e.Retry(t.Context(), ofRun(r))), "paused")
 		assert.Equal(t, before, only(t, e).Version, "nothing is saved")
 		w.changeCheck(func(c *policy.Check) { c.Paused = false })
 		time.Sleep(time.Minute)
-		_, err = e.Retry(t.Context(), ofRun(r))
-		require.NoError(t, err)
+		accepted(t)(e.Retry(t.Context(), ofRun(r)))
 		until(t, e, remediate.AwaitNode)
 		assert.Equal(t, 2, w.Count(bmc.CommandOff))
 
 		w.pauseCheck()
 		r = until(t, e, remediate.Waiting)
 		require.Equal(t, reason.Withdrawn, r.Reason)
-		_, err = e.Retry(t.Context(), ofRun(r))
-		require.NoError(t, err)
+		accepted(t)(e.Retry(t.Context(), ofRun(r)))
 		until(t, e, remediate.AwaitNode)
 		assert.Equal(t, 2, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
 // A frozen host cannot be confirmed off: its BMC has falsely read Off before. // I5
 func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		until(t, e, remediate.PowerOff)
 		w.SetLeaseMoving(true)
 		r := until(t, e, remediate.Held)
@@ -130,11 +120,9 @@ func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 		_, err := e.ConfirmOff(t.Context(), byHand)
 		refusedFor(t, err, reason.ConfirmedOffContradicted) // fenced has just seen a renewal
 		time.Sleep(time.Minute)
-		_, err = e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, reason.Frozen)
+		refused(t, reason.Frozen)(e.ConfirmOff(t.Context(), byHand))
 		assert.Nil(t, only(t, e).Confirmed)
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -188,21 +176,18 @@ func TestWaitingRunGoesOnByItself(t *testing.T) {
 		"the rack has no power after the isolation": {reason.PowerOnFailed, remediate.PowerOn,
 			func(w *world) { w.SetFault(fake.Hangs) }, func(w *world) { w.SetFault(fake.NoFault) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, events, stop := start(t, w, store, waiting)
-				until(t, e, c.from)
-				c.breaks(w)
-				r := until(t, e, remediate.Waiting)
-				assert.Equal(t, c.code, r.Reason)
-				time.Sleep(20 * time.Minute)
-				assert.Zero(t, len(eventsOf(t, events, func(ev event.Event) bool { return ev.Step == remediate.Held })), "nobody is called")
-				c.heal(w)
-				until(t, e, remediate.Done)
-				assert.True(t, w.On())
-				assert.Equal(t, 1, w.Isolations())
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			e, events, _ := start(t, w, store, waiting)
+			until(t, e, c.from)
+			c.breaks(w)
+			r := until(t, e, remediate.Waiting)
+			assert.Equal(t, c.code, r.Reason)
+			time.Sleep(20 * time.Minute)
+			assert.Zero(t, len(eventsOf(t, events, func(ev event.Event) bool { return ev.Step == remediate.Held })), "nobody is called")
+			c.heal(w)
+			until(t, e, remediate.Done)
+			assert.True(t, w.On())
+			assert.Equal(t, 1, w.Isolations())
 		})
 	}
 }
@@ -212,7 +197,7 @@ func TestWaitingRunGoesOnByItself(t *testing.T) {
 func TestRepairedHostIsTakenBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBootTime(never)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			waiting(o)
 			o.Run.MaxAttempts = 1
 		})
@@ -229,7 +214,6 @@ func TestRepairedHostIsTakenBack(t *testing.T) {
 		until(t, e, remediate.Done)
 		assert.True(t, w.Restored())
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
@@ -237,7 +221,7 @@ func TestRepairedHostIsTakenBack(t *testing.T) {
 func TestAttemptsAreTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBootTime(never)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			waiting(o)
 			o.Run.MaxAttempts = 1
 		})
@@ -249,32 +233,28 @@ func TestAttemptsAreTriedAgain(t *testing.T) {
 		w.SetBootTime(time.Minute)
 		time.Sleep(4 * time.Hour)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
 // Every gate is asked again before step 1 begins again: the run waits while one refuses. // I4, I11, I22, I23
 func TestWaitingRunAsksEveryGateAgain(t *testing.T) {
 	for code, bar := range bars {
-		t.Run(string(code), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.SetFault(fake.IgnoresOff)
-				e, events, stop := start(t, w, store, waiting)
-				until(t, e, remediate.Waiting)
-				bar(t, w, e)
-				offs := w.Count(bmc.CommandOff)
-				w.SetFault(fake.NoFault)
-				time.Sleep(10 * time.Minute)
-				assert.Equal(t, remediate.Waiting, only(t, e).Step)
-				assert.Equal(t, offs, w.Count(bmc.CommandOff), "nothing is sent")
-				assert.Zero(t, w.Isolations())
-				refused := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Refused && ev.Run != "" })
-				if code != reason.NotOwner { // it has no voice then
-					require.NotEmpty(t, refused)
-					assert.Equal(t, code, refused[0].Reason)
-				}
-				stop()
-			})
+		scene(t, string(code), func(t *testing.T, w *world, store *failingStore) {
+			w.SetFault(fake.IgnoresOff)
+			e, events, _ := start(t, w, store, waiting)
+			until(t, e, remediate.Waiting)
+			bar(t, w, e)
+			offs := w.Count(bmc.CommandOff)
+			w.SetFault(fake.NoFault)
+			time.Sleep(10 * time.Minute)
+			assert.Equal(t, remediate.Waiting, only(t, e).Step)
+			assert.Equal(t, offs, w.Count(bmc.CommandOff), "nothing is sent")
+			assert.Zero(t, w.Isolations())
+			refused := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Refused && ev.Run != "" })
+			if code != reason.NotOwner { // it has no voice then
+				require.NotEmpty(t, refused)
+				assert.Equal(t, code, refused[0].Reason)
+			}
 		})
 	}
 }
@@ -283,26 +263,23 @@ func TestWaitingRunAsksEveryGateAgain(t *testing.T) {
 func TestTargetThatIsReadyAgainEndsTheWaitingRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, waiting)
+		e := running(t, w, store, waiting)
 		until(t, e, remediate.Waiting)
 		w.Recover()
 		until(t, e, remediate.Aborted)
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
 // An unfence or an abort of a Waiting run holds: it is not fenced again. // I23
 func TestUnfencedRunIsNotFencedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, waiting)
+		e := running(t, w, store, waiting)
 		until(t, e, remediate.PowerOff)
 		w.dead()
 		until(t, e, remediate.Waiting)
-		_, err := e.Hold(t.Context(), byHand)
-		require.NoError(t, err)
-		_, err = e.Unfence(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Hold(t.Context(), byHand))
+		accepted(t)(e.Unfence(t.Context(), byHand))
 		until(t, e, remediate.Waiting) // the BMC is silent, so the host cannot be brought back
 		time.Sleep(time.Hour)
 		offs := w.Count(bmc.CommandOff)
@@ -311,7 +288,6 @@ func TestUnfencedRunIsNotFencedAgain(t *testing.T) {
 		assert.Equal(t, reason.Unfenced, r.Reason)
 		assert.True(t, w.On())
 		assert.Equal(t, offs, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -319,7 +295,7 @@ func TestUnfencedRunIsNotFencedAgain(t *testing.T) {
 func TestWaitingRunHasNoSlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			waiting(o)
 			o.Guards.MaxFencesPerDay = 2
 		})
@@ -332,7 +308,6 @@ func TestWaitingRunHasNoSlot(t *testing.T) {
 		r := only(t, e)
 		assert.Equal(t, remediate.Waiting, r.Step)
 		assert.Len(t, r.Tries, 1, "an accepted Off counts as a run of the day") // I15
-		stop()
 	})
 }
 
@@ -348,23 +323,20 @@ func TestMachineOfAHostThatStaysAwayIsDeleted(t *testing.T) {
 		"not allowed":      {false, true, remediate.Held, nil},
 		"nobody's Machine": {true, false, remediate.Held, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				if c.owned {
-					w.ownMachines()
-				}
-				w.SetBootTime(never)
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					o.Run.MaxAttempts, o.Clusters[0].Reprovision = 1, c.allowed
-				})
-				time.Sleep(90 * time.Minute)
-				r := only(t, e)
-				assert.Equal(t, c.want, r.Step, "%s: %s", r.Reason, r.Note)
-				assert.Equal(t, c.deprovisioned, w.Deprovisioned())
-				assert.Equal(t, c.deprovisioned == nil, w.On(), "a host is erased with its Machine, and with nothing else")
-				assert.Zero(t, w.HandedOver())
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			if c.owned {
+				w.ownMachines()
+			}
+			w.SetBootTime(never)
+			e := running(t, w, store, func(o *engine.Options) {
+				o.Run.MaxAttempts, o.Clusters[0].Reprovision = 1, c.allowed
 			})
+			time.Sleep(90 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, c.want, r.Step, "%s: %s", r.Reason, r.Note)
+			assert.Equal(t, c.deprovisioned, w.Deprovisioned())
+			assert.Equal(t, c.deprovisioned == nil, w.On(), "a host is erased with its Machine, and with nothing else")
+			assert.Zero(t, w.HandedOver())
 		})
 	}
 }
@@ -393,12 +365,11 @@ func TestAnsweredRequestFencesNoLaterFailure(t *testing.T) {
 		stop()
 
 		sent := len(w.Commands())
-		e, _, stop = start(t, w, &failingStore{Store: openStore(t, t.TempDir())}, responding(w))
+		e = running(t, w, &failingStore{Store: openStore(t, t.TempDir())}, responding(w))
 		w.Hang()
 		time.Sleep(time.Hour)
 		assert.Empty(t, e.Runs("c"))
 		assert.Len(t, w.Commands(), sent)
-		stop()
 	})
 }
 
@@ -422,21 +393,18 @@ func TestRequestIsJudgedAtTheLastMoment(t *testing.T) {
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				time.Sleep(time.Minute)
-				ask(w, nil)
-				w.OnLook(func(looks int) {
-					if looks == 2 { // the first of the run, after that of the probe
-						change(w)
-					}
-				})
-				e, _, stop := start(t, w, store, responding(w))
-				time.Sleep(50 * time.Second)
-				require.NotEmpty(t, e.Runs("c"))
-				assert.Empty(t, w.Commands())
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			time.Sleep(time.Minute)
+			ask(w, nil)
+			w.OnLook(func(looks int) {
+				if looks == 2 { // the first of the run, after that of the probe
+					change(w)
+				}
 			})
+			e := running(t, w, store, responding(w))
+			time.Sleep(50 * time.Second)
+			require.NotEmpty(t, e.Runs("c"))
+			assert.Empty(t, w.Commands())
 		})
 	}
 }
@@ -446,14 +414,13 @@ func TestRequestThatCannotBeHeldLeavesItsTargetToTheChecks(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.FinalizerFails = errors.New("forbidden") })
 		ask(w, nil)
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step)
 		assert.Nil(t, r.Request)
 		_, told := asked(w)
 		assert.Equal(t, request.Succeeded, told.Phase)
-		stop()
 	})
 }
 
@@ -462,10 +429,9 @@ func TestRequestMayNotExceedTheAttempts(t *testing.T) {
 	for asks, allowed := range map[int]int{0: 3, 2: 2, 1 << 31: 3} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			ask(w, func(q *policy.Request) { q.Power.Attempts = asks })
-			e, _, stop := start(t, w, store, func(o *engine.Options) { responding(w)(o); o.Run.MaxAttempts = 3 })
+			e := running(t, w, store, func(o *engine.Options) { responding(w)(o); o.Run.MaxAttempts = 3 })
 			time.Sleep(10 * time.Second)
 			assert.Equal(t, allowed, only(t, e).Limits.MaxAttempts)
-			stop()
 		})
 	}
 }
@@ -505,12 +471,11 @@ func TestRequestOfAnotherClusterIsLeftAlone(t *testing.T) {
 		w.Do(func(s *fake.State) {
 			s.Ask("elsewhere", func(q *policy.Request) { q.Power.FinalizerElsewhere = true })
 		})
-		_, _, stop := start(t, w, store, responding(w))
+		running(t, w, store, responding(w))
 		time.Sleep(5 * time.Minute)
 		w.Do(func(s *fake.State) {
 			assert.Empty(t, s.Told)
 			assert.True(t, s.Asked["elsewhere"].Power.FinalizerElsewhere)
 		})
-		stop()
 	})
 }

@@ -30,7 +30,7 @@ func TestPauseAppliesWithinASecondWithAPIAndStoreDown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "paused")
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := start(t, w, store, func(o *engine.Options) { slowProof(o); o.PauseFile = file })
+				e := running(t, w, store, func(o *engine.Options) { slowProof(o); o.PauseFile = file })
 				allDown(t, w, store)
 				assert.NotEmpty(t, stopNow(t, e, file).Unsaved)
 				time.Sleep(time.Second)
@@ -46,7 +46,6 @@ func TestPauseAppliesWithinASecondWithAPIAndStoreDown(t *testing.T) {
 				assert.Zero(t, w.Isolations())
 				assert.Equal(t, 1, w.Count(bmc.CommandOff))
 				assert.True(t, w.On())
-				stop()
 			})
 		})
 	}
@@ -56,14 +55,13 @@ func TestPauseAppliesWithinASecondWithAPIAndStoreDown(t *testing.T) {
 // stop.
 func TestRunEndsAfterAPIAndStoreWereDown(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, slowProof)
+		e := running(t, w, store, slowProof)
 		allDown(t, w, store)
 		time.Sleep(11 * time.Second)
 		allBack(w, store)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
@@ -72,7 +70,7 @@ func TestRunEndsAfterAPIAndStoreWereDown(t *testing.T) {
 func TestPausedHostComesBackWithTheStoreAlone(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "paused")
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) { slowProof(o); o.PauseFile = file })
+		e := running(t, w, store, func(o *engine.Options) { slowProof(o); o.PauseFile = file })
 		allDown(t, w, store)
 		require.NoError(t, os.WriteFile(file, nil, 0o600))
 		time.Sleep(time.Minute)
@@ -82,7 +80,6 @@ func TestPausedHostComesBackWithTheStoreAlone(t *testing.T) {
 		assert.True(t, w.On(), "the API is not needed for that")
 		assert.Zero(t, w.Isolations())
 		assert.True(t, only(t, e).Open())
-		stop()
 	})
 }
 
@@ -111,14 +108,12 @@ func TestFastClockEndsNoStop(t *testing.T) {
 	for _, skew := range []time.Duration{-2 * time.Hour, 2 * time.Hour} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			w.SetReady("True")
-			e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 2 * time.Minute })
+			e := running(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 2 * time.Minute })
 			time.Sleep(time.Minute)
-			_, err := e.Pause(t.Context(), pausedFor(10*time.Minute))
-			require.NoError(t, err)
+			accepted(t)(e.Pause(t.Context(), pausedFor(10*time.Minute)))
 			hold := byHand
 			hold.For = wire.Span(10 * time.Minute)
-			_, err = e.Hold(t.Context(), hold)
-			require.NoError(t, err)
+			accepted(t)(e.Hold(t.Context(), hold))
 			w.setSkew(skew)
 			time.Sleep(9 * time.Minute)
 			assert.NotEmpty(t, e.Status()[0].Paused)
@@ -133,7 +128,6 @@ func TestFastClockEndsNoStop(t *testing.T) {
 			w.SetReadySince("Unknown", time.Now().Add(-time.Hour))
 			time.Sleep(time.Second)
 			assert.Equal(t, skew < 0, firstRefusal(t, e) == reason.QuietPeriod, "it follows the end as it was, not as it was to be")
-			stop()
 		})
 	}
 }
@@ -143,20 +137,17 @@ func TestFastClockEndsNoStop(t *testing.T) {
 func TestStopGivenByAWrongClockLastsItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Minute)
 		w.setSkew(2 * time.Hour)
 		begun := time.Now().UTC()
-		out, err := e.Pause(t.Context(), pausedFor(10*time.Minute))
-		require.NoError(t, err)
+		out := accepted(t)(e.Pause(t.Context(), pausedFor(10*time.Minute)))
 		assert.Equal(t, begun.Add(2*time.Hour+10*time.Minute), out.Until)
 		w.setSkew(-2 * time.Hour)
 		hold := byHand
 		hold.For = wire.Span(10 * time.Minute)
-		out, err = e.Hold(t.Context(), hold)
-		require.NoError(t, err)
+		out = accepted(t)(e.Hold(t.Context(), hold))
 		assert.Equal(t, begun.Add(10*time.Minute), out.Until, "this clock is the one that is ahead")
-		stop()
 	})
 }
 
@@ -167,17 +158,15 @@ func TestNoStopEndsBeforeTheClusterIsSeen(t *testing.T) {
 		w.SetReady("True")
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(time.Minute)
-		_, err := e.Pause(t.Context(), pausedFor(10*time.Minute))
-		require.NoError(t, err)
+		accepted(t)(e.Pause(t.Context(), pausedFor(10*time.Minute)))
 		stop()
 		w.Do(func(s *fake.State) { s.Unsynced = true })
-		e, _, stop = start(t, w, store, nil)
+		e = running(t, w, store, nil)
 		time.Sleep(time.Hour)
 		assert.NotEmpty(t, e.Status()[0].Paused)
 		w.Do(func(s *fake.State) { s.Unsynced = false })
 		time.Sleep(2 * time.Second)
 		assert.Empty(t, e.Status()[0].Paused)
-		stop()
 	})
 }
 
@@ -190,8 +179,7 @@ func TestExpiredHoldStaysExpired(t *testing.T) {
 		time.Sleep(time.Minute)
 		hold := byHand
 		hold.For = wire.Span(time.Minute)
-		_, err := e.Hold(t.Context(), hold)
-		require.NoError(t, err)
+		accepted(t)(e.Hold(t.Context(), hold))
 		time.Sleep(3 * time.Minute)
 		w.setSkew(-2 * time.Hour)
 		time.Sleep(time.Minute)
@@ -203,21 +191,19 @@ func TestExpiredHoldStaysExpired(t *testing.T) {
 		until(t, e, remediate.AwaitNode)
 		stop()
 		w.Do(func(s *fake.State) { s.Unsynced = true })
-		e, _, stop = start(t, w, store, nil)
+		e = running(t, w, store, nil)
 		time.Sleep(5 * time.Second)
 		w.Do(func(s *fake.State) { s.Unsynced = false })
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
-		stop()
 	})
 }
 
 // firstRefusal is the reason of the first gate that forbids to fence n-1.
 func firstRefusal(t *testing.T, e *engine.Engine) reason.Code {
 	t.Helper()
-	x, err := e.Explain(t.Context(), "c", "n-1")
-	require.NoError(t, err)
+	x := explained(t, e)
 	for _, g := range x.Gates {
 		if !g.Pass {
 			return g.Reason
@@ -245,14 +231,13 @@ func (s *lateList) List(ctx context.Context, kind state.Kind) ([]state.Record, e
 func TestHoldDuringAReloadApplies(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		late := &lateList{failingStore: store}
-		e, _, stop := start(t, w, late, nil)
+		e := running(t, w, late, nil)
 		time.Sleep(time.Second)
 		late.late.Store(true)
 		store.changed <- struct{}{}
 		time.Sleep(time.Second)
 		require.False(t, late.late.Load(), "the holds are being read")
-		out, err := e.Hold(t.Context(), byHand)
-		require.NoError(t, err)
+		out := accepted(t)(e.Hold(t.Context(), byHand))
 		require.Empty(t, out.Unsaved)
 		for range 10 { // before the next reload could mend it
 			time.Sleep(500 * time.Millisecond)
@@ -261,7 +246,6 @@ func TestHoldDuringAReloadApplies(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Contains(t, gate(t, e, reason.Hold).Value, "ada")
-		stop()
 	})
 }
 
@@ -269,27 +253,23 @@ func TestHoldDuringAReloadApplies(t *testing.T) {
 // instance does not know the other one yet. // I23
 func TestPauseOfAnotherInstanceIsNotShortened(t *testing.T) {
 	for name, theirs := range map[string]time.Duration{"endless": 0, "longer": 2 * time.Hour} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(time.Second)
-				until := time.Time{}
-				if theirs > 0 {
-					until = time.Now().UTC().Add(theirs)
-				}
-				c := store.cluster(t, "c")
-				c.Paused, c.PausedBy, c.PausedAt, c.PausedUntil = true, "bea", time.Now().UTC(), until
-				_, err := statetest.SaveCluster(t.Context(), store, c)
-				require.NoError(t, err)
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			e := running(t, w, store, nil)
+			time.Sleep(time.Second)
+			until := time.Time{}
+			if theirs > 0 {
+				until = time.Now().UTC().Add(theirs)
+			}
+			c := store.cluster(t, "c")
+			c.Paused, c.PausedBy, c.PausedAt, c.PausedUntil = true, "bea", time.Now().UTC(), until
+			_, err := statetest.SaveCluster(t.Context(), store, c)
+			require.NoError(t, err)
 
-				out, err := e.Pause(t.Context(), heldFor(time.Minute))
-				require.NoError(t, err)
-				assert.Equal(t, until, out.Until)
-				assert.Equal(t, until, store.cluster(t, "c").PausedUntil)
-				time.Sleep(90 * time.Minute)
-				assert.Empty(t, e.Runs("c"))
-				stop()
-			})
+			out := accepted(t)(e.Pause(t.Context(), heldFor(time.Minute)))
+			assert.Equal(t, until, out.Until)
+			assert.Equal(t, until, store.cluster(t, "c").PausedUntil)
+			time.Sleep(90 * time.Minute)
+			assert.Empty(t, e.Runs("c"))
 		})
 	}
 }
@@ -317,21 +297,18 @@ func TestEndOfAHoldIsReportedLate(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
 		slow := &hangingPut{Store: store}
-		e, events, stop := start(t, w, slow, nil)
+		e, events, _ := start(t, w, slow, nil)
 		time.Sleep(time.Second)
-		_, err := e.Hold(t.Context(), heldFor(13*time.Second))
-		require.NoError(t, err)
+		accepted(t)(e.Hold(t.Context(), heldFor(13*time.Second)))
 		slow.hang.Store(true)
 		other := heldFor(time.Hour)
 		other.Node = "other-0"
-		out, err := e.Hold(t.Context(), other)
-		require.NoError(t, err)
+		out := accepted(t)(e.Hold(t.Context(), other))
 		require.NotEmpty(t, out.Unsaved)
 		time.Sleep(20 * time.Second)
 		slow.hang.Store(false)
 		time.Sleep(20 * time.Second)
 		assert.Equal(t, 1, heard(t, events, "the hold by ada"))
-		stop()
 	})
 }
 
@@ -354,7 +331,7 @@ func (s *hangingPut) Put(ctx context.Context, r state.Record) (uint64, error) {
 func TestStopsDoNotWaitForOneAnother(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		slow := &hangingPut{Store: store}
-		e, _, stop := start(t, w, slow, nil)
+		e := running(t, w, slow, nil)
 		time.Sleep(time.Second)
 		slow.hang.Store(true)
 		var given sync.WaitGroup
@@ -383,6 +360,5 @@ func TestStopsDoNotWaitForOneAnother(t *testing.T) {
 		require.NoError(t, err)
 		assert.Len(t, holds, 5)
 		assert.True(t, store.cluster(t, "c").Paused)
-		stop()
 	})
 }

@@ -122,7 +122,7 @@ func TestSlowStoreSlowsARun(t *testing.T) {
 	for _, delay := range []time.Duration{2 * time.Second, 5 * time.Second} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			slow, p := &slowStore{Store: store}, &pulse{}
-			e, _, stop := startBeating(t, w, slow, func(o *engine.Options) { o.Run.OffDeadline = 5 * time.Minute }, p.beat)
+			e, _, _ := startBeating(t, w, slow, func(o *engine.Options) { o.Run.OffDeadline = 5 * time.Minute }, p.beat)
 			slow.set(delay, false)
 			time.Sleep(20 * time.Minute)
 			r := e.Runs("c")[0]
@@ -132,7 +132,6 @@ func TestSlowStoreSlowsARun(t *testing.T) {
 			assert.Equal(t, 1, w.Count(bmc.CommandOff))
 			p.requireAlive(t)
 			slow.set(0, false)
-			stop()
 		})
 	}
 }
@@ -143,7 +142,7 @@ func TestBlockedStoreAtAnyMoment(t *testing.T) {
 	for at := 58; at <= 100; at += 3 {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			slow, p := &slowStore{Store: store}, &pulse{}
-			e, _, stop := startBeating(t, w, slow, nil, p.beat)
+			e, _, _ := startBeating(t, w, slow, nil, p.beat)
 			time.Sleep(time.Duration(at) * time.Second)
 			slow.set(0, true)
 			time.Sleep(15 * time.Second)
@@ -160,7 +159,6 @@ func TestBlockedStoreAtAnyMoment(t *testing.T) {
 			assert.True(t, w.On(), "blocked after %ds", at)
 			assert.Equal(t, 1, w.Isolations(), "blocked after %ds", at)
 			p.requireAlive(t)
-			stop()
 		})
 	}
 }
@@ -202,7 +200,7 @@ func TestBlockedStoreWithManyCandidates(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		f := newFleet("c", 40, "z")
 		slow, p := &slowStore{Store: store}, &pulse{}
-		_, _, stop := fleets{f}.guardBeating(t, slow, func(o *engine.Options) { o.Guards.MaxInFlightPerZone = 50 }, p.beat)
+		fleets{f}.guardBeating(t, slow, func(o *engine.Options) { o.Guards.MaxInFlightPerZone = 50 }, p.beat)
 		time.Sleep(30 * time.Second)
 		slow.set(0, true)
 		f.fail(20)
@@ -212,7 +210,6 @@ func TestBlockedStoreWithManyCandidates(t *testing.T) {
 		slow.set(0, false)
 		time.Sleep(20 * time.Minute)
 		assert.Zero(t, f.NotReady())
-		stop()
 	})
 }
 
@@ -263,11 +260,10 @@ func TestSlowStartDoesNotStopTheDecidingLoop(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, record := recordingStarts(time.Minute)
 		p := &pulse{}
-		e, _, stop := startBeating(t, w, store, func(o *engine.Options) { o.Record = record }, p.beat)
+		e, _, _ := startBeating(t, w, store, func(o *engine.Options) { o.Record = record }, p.beat)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Less(t, p.silence(), 3*time.Second, "the longest time without a beat")
-		stop()
 	})
 }
 
@@ -323,7 +319,7 @@ func TestFirstSaveWithoutAnAnswerLeavesNoRunBehind(t *testing.T) {
 func TestUncertainFirstSaveKeepsItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		mute := &muteStore{Store: store, mute: 1}
-		e, _, stop := start(t, w, mute, nil)
+		e := running(t, w, mute, nil)
 		for len(e.Runs("c")) == 0 {
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -333,7 +329,6 @@ func TestUncertainFirstSaveKeepsItsPlace(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
 		assert.Zero(t, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -410,12 +405,11 @@ func TestSlowSaveDoesNotPowerOffAReadyNode(t *testing.T) {
 	for _, hang := range []time.Duration{5 * time.Second, time.Minute} {
 		bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 			store := &stubborn{Store: inner}
-			e, _, stop := start(t, w, store, nil)
+			e := running(t, w, store, nil)
 			onIntent(store, remediate.SendOff, func() { w.Recover(); time.Sleep(hang) })
 			time.Sleep(5 * time.Minute)
 			assert.Zero(t, w.Count(bmc.CommandOff), "a save of %s", hang)
 			assert.Equal(t, "Recovered", string(only(t, e).Reason))
-			stop()
 		})
 	}
 }
@@ -425,12 +419,11 @@ func TestSlowSaveDoesNotPowerOffBesideARemediator(t *testing.T) {
 	for _, hang := range []time.Duration{5 * time.Second, time.Minute} {
 		bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 			store := &stubborn{Store: inner}
-			e, _, stop := start(t, w, store, nil)
+			e := running(t, w, store, nil)
 			onIntent(store, remediate.SendOff, func() { w.setContested(remediate.Yes); time.Sleep(hang) })
 			time.Sleep(5 * time.Minute)
 			assert.Zero(t, w.Count(bmc.CommandOff), "a save of %s", hang)
 			assert.Equal(t, "Contested", string(only(t, e).Reason))
-			stop()
 		})
 	}
 }
@@ -439,7 +432,7 @@ func TestSlowSaveDoesNotPowerOffBesideARemediator(t *testing.T) {
 func TestSlowRecordDoesNotPowerOffAReadyNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var once sync.Once
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Record = func(e event.Event) error {
 				if e.Action == remediate.SendOff {
 					once.Do(func() { w.Recover(); time.Sleep(4900 * time.Millisecond) })
@@ -450,7 +443,6 @@ func TestSlowRecordDoesNotPowerOffAReadyNode(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		assert.Equal(t, "Recovered", string(only(t, e).Reason))
-		stop()
 	})
 }
 
@@ -459,20 +451,19 @@ func TestSlowSaveDoesNotReplaceAReadyMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		w.ofClusterAPI()
 		store := &stubborn{Store: inner}
-		_, _, stop := start(t, w, store, nil)
+		running(t, w, store, nil)
 		var saved atomic.Bool
 		onIntent(store, remediate.DeleteTargetMachine, func() { saved.Store(true); w.Recover(); time.Sleep(time.Minute) })
 		time.Sleep(5 * time.Minute)
 		require.True(t, saved.Load())
 		assert.Zero(t, w.HandedOver())
-		stop()
 	})
 }
 
 // A BMC that is found to read Off falsely while the record is written gets no Off. // I5
 func TestFreezeDuringTheRecordPreventsOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		_, _, stop := start(t, w, store, func(o *engine.Options) {
+		running(t, w, store, func(o *engine.Options) {
 			o.Record = func(e event.Event) error {
 				if e.Action == remediate.SendOff {
 					lied(t, store, "n-1", "")
@@ -484,7 +475,6 @@ func TestFreezeDuringTheRecordPreventsOff(t *testing.T) {
 		})
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -494,7 +484,7 @@ func TestSlowStoreAndRecordStillFence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
 		store := &stubborn{Store: inner}
 		store.watch(func([]byte) { time.Sleep(7 * time.Second) })
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Run.OffDeadline = 5 * time.Minute
 			o.Record = func(event.Event) error { time.Sleep(4 * time.Second); return nil }
 		})
@@ -504,7 +494,6 @@ func TestSlowStoreAndRecordStillFence(t *testing.T) {
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
 		assert.Equal(t, 1, w.Isolations())
 		store.watch(func([]byte) {})
-		stop()
 	})
 }
 
@@ -527,18 +516,16 @@ func TestSecondLookIsEvidence(t *testing.T) {
 		w.pauseCheck()
 		w.dead()
 		store, once := &stubborn{Store: inner}, new(atomic.Bool)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Open = func(bmc.Device) (bmc.Power, error) { return blinking{w.bmc(), once}, nil }
 		})
 		onIntent(store, remediate.IsolateNode, func() { time.Sleep(7 * time.Second); once.Store(true) })
 		time.Sleep(time.Second)
-		_, err := e.ConfirmOff(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
 		r := only(t, e)
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason))
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }

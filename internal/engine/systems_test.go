@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
@@ -198,8 +197,7 @@ var systems = map[string]system{
 		},
 		order: func(t *testing.T, e *engine.Engine) {
 			time.Sleep(10 * time.Second)
-			_, err := e.Fence(t.Context(), byHand)
-			require.NoError(t, err)
+			accepted(t)(e.Fence(t.Context(), byHand))
 		},
 		end: remediate.Reprovisioned, fate: "deleted"},
 }
@@ -304,7 +302,7 @@ func (w *world) setSkew(by time.Duration) { w.Do(func(s *fake.State) { s.Skew = 
 // is off is powered on, and the run starts again when the clock is right. // I16
 func TestWrongClockBringsTheHostBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		until(t, e, remediate.PowerOff)
 		for w.On() {
 			time.Sleep(100 * time.Millisecond)
@@ -329,7 +327,6 @@ func TestWrongClockBringsTheHostBack(t *testing.T) {
 		}
 		assert.Equal(t, 1, w.Isolations())
 		assert.True(t, w.Ready())
-		stop()
 	})
 }
 
@@ -340,7 +337,7 @@ func TestWrongClockDeletesNoMachine(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ownMachines()
 		w.SetBootTime(3 * time.Hour)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		until(t, e, remediate.AwaitNode)
 		w.setSkew(time.Hour)
 		time.Sleep(2 * time.Hour)
@@ -355,6 +352,5 @@ func TestWrongClockDeletesNoMachine(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, 2, only(t, e).Attempt)
 		assert.Empty(t, w.Deprovisioned())
-		stop()
 	})
 }

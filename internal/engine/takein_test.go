@@ -45,7 +45,7 @@ func at(node, address string) bmc.Host {
 // ends as without it.
 func TestHostsAreTakenInDuringARun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Hosts = listing{"n-1": at("n-1", "192.0.2.1"), "other-0": at("other-0", "192.0.2.2")}
 		})
 		time.Sleep(untilOff)
@@ -61,7 +61,6 @@ func TestHostsAreTakenInDuringARun(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -71,7 +70,7 @@ func TestRunKeepsItsBMCInAReload(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var mu sync.Mutex
 		asked := map[string]int{}
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Hosts = listing{"n-1": at("n-1", "192.0.2.1")}
 			o.Open = func(d bmc.Device) (bmc.Power, error) {
 				mu.Lock()
@@ -90,7 +89,6 @@ func TestRunKeepsItsBMCInAReload(t *testing.T) {
 		defer mu.Unlock()
 		assert.NotZero(t, asked["192.0.2.1"])
 		assert.Zero(t, asked["192.0.2.66"])
-		stop()
 	})
 }
 
@@ -98,7 +96,7 @@ func TestRunKeepsItsBMCInAReload(t *testing.T) {
 // other host's entry came with it. // I9
 func TestReloadedEntriesOfOneBMCAreNotSwitched(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Hosts = listing{"n-1": at("n-1", "192.0.2.1")} })
+		e := running(t, w, store, func(o *engine.Options) { o.Hosts = listing{"n-1": at("n-1", "192.0.2.1")} })
 		time.Sleep(30 * time.Second)
 		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1"), "other-1": at("other-1", "192.0.2.1")})
 		time.Sleep(5 * time.Minute)
@@ -108,7 +106,6 @@ func TestReloadedEntriesOfOneBMCAreNotSwitched(t *testing.T) {
 		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1")})
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
@@ -175,7 +172,7 @@ func TestQuietPeriodOfAReloadOutlivesARestart(t *testing.T) {
 // deleted check: the host is not left off.
 func TestRemovedPolicyStartsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, withPolicy(w, nodePolicy()))
+		e := running(t, w, store, withPolicy(w, nodePolicy()))
 		time.Sleep(untilOff)
 		require.True(t, only(t, e).Open())
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
@@ -186,7 +183,6 @@ func TestRemovedPolicyStartsNothing(t *testing.T) {
 		w.Hang()
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -195,7 +191,7 @@ func TestRemovedPolicyStartsNothing(t *testing.T) {
 func TestLimitsAreTakenInDuringARun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var opt engine.Options
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Run.OnDeadline = 4 * time.Minute; opt = *o })
+		e := running(t, w, store, func(o *engine.Options) { o.Run.OnDeadline = 4 * time.Minute; opt = *o })
 		time.Sleep(untilOff)
 		require.Equal(t, 4*time.Minute, only(t, e).Limits.OnDeadline)
 		opt.Run.OnDeadline, opt.Guards.MaxFencesPerDay = 9*time.Minute, 1
@@ -209,15 +205,13 @@ func TestLimitsAreTakenInDuringARun(t *testing.T) {
 		assert.Equal(t, 1, w.Count(bmc.CommandOff), "the second fence of the day")
 		opt.Guards.MaxFencesPerDay = 10
 		e.TakeIn.Limits(opt.Guards, opt.Run)
-		_, err := e.ReleaseHold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "repaired"})
-		require.NoError(t, err)
+		accepted(t)(e.ReleaseHold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "repaired"}))
 		time.Sleep(20 * time.Minute)
 		var deadlines []time.Duration
 		for _, r := range e.Runs("c") {
 			deadlines = append(deadlines, r.Limits.OnDeadline)
 		}
 		assert.ElementsMatch(t, []time.Duration{4 * time.Minute, 9 * time.Minute}, deadlines)
-		stop()
 	})
 }
 
@@ -225,7 +219,7 @@ func TestLimitsAreTakenInDuringARun(t *testing.T) {
 func TestReloadCutsNoQuietPeriodShort(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var opt engine.Options
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 10 * time.Minute; opt = *o })
+		e := running(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 10 * time.Minute; opt = *o })
 		time.Sleep(2 * time.Minute)
 		require.False(t, gate(t, e, reason.QuietPeriod).Pass)
 		opt.Guards.QuietPeriod = 0
@@ -234,7 +228,6 @@ func TestReloadCutsNoQuietPeriodShort(t *testing.T) {
 		require.Empty(t, e.Runs("c"))
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -247,8 +240,7 @@ func atStart(t *testing.T, w *world, store state.Store, change func(*engine.Opti
 		change(o)
 	})
 	time.Sleep(2 * time.Second)
-	x, err := e.Explain(t.Context(), "c", "n-1")
-	require.NoError(t, err)
+	x := explained(t, e)
 	for _, ev := range eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Internal }) {
 		told += ev.Message + "\n"
 	}
@@ -266,12 +258,11 @@ func TestQuietPeriodAfterArmOutlivesARestart(t *testing.T) {
 		_, err := e.Arming.Arm(t.Context(), byHand)
 		require.NoError(t, err)
 		stop()
-		e, _, stop = start(t, w, store, observe)
+		e = running(t, w, store, observe)
 		time.Sleep(4 * time.Minute)
 		require.Empty(t, e.Runs("c"))
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -327,8 +318,7 @@ func TestScopeIsSavedAfterTheQuietPeriod(t *testing.T) {
 		w.SetReady("True")
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
 		time.Sleep(time.Minute)
-		_, err := e.Pause(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "look"})
-		require.NoError(t, err)
+		accepted(t)(e.Pause(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "look"}))
 		stop()
 		quiet, told := atStart(t, w, store, func(*engine.Options) {})
 		assert.True(t, quiet)
@@ -354,7 +344,7 @@ func TestScopeOfAClusterWithoutEventsIsSaved(t *testing.T) {
 func TestLostArmingIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		observe := func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
-		e, events, stop := start(t, w, store, observe)
+		e, events, _ := start(t, w, store, observe)
 		time.Sleep(5 * time.Minute)
 		lost := eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "run fencectl arm") })
 		require.Len(t, lost, 1)
@@ -362,6 +352,5 @@ func TestLostArmingIsReported(t *testing.T) {
 		assert.Equal(t, "c", lost[0].Cluster)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }

@@ -62,7 +62,7 @@ func TestPinnedHostIsNotSentAnothersPassword(t *testing.T) {
 		m.set("h-2", func(*policy.Host) {})
 		m.has("h-2", "another's")
 		m.useOn("other-0", "h-2")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		checkHealthy(t, e) // h-1 is pinned, and its tenant's BMC was there
 		_, passwords, end := sweeping(t, w, e)
@@ -73,7 +73,6 @@ func TestPinnedHostIsNotSentAnothersPassword(t *testing.T) {
 		assert.False(t, passwords.were("192.0.2.10", "another's"))
 		assert.Equal(t, reason.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason)
 		end()
-		stop()
 	})
 }
 
@@ -84,22 +83,19 @@ func TestSecretOfAPinnedHostStaysReserved(t *testing.T) {
 		"edited": func(m metal) { m.set("h-1", func(h *policy.Host) { h.CredentialsName = "other" }) },
 		"gone":   func(m metal) { m.drop("h-1") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				const trap = "203.0.113.66"
-				m := newMetal(w)
-				w.SetReady("True")
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(2 * time.Second)
-				checkHealthy(t, e)
-				_, passwords, end := sweeping(t, w, e)
-				bait(m, "ipmi://"+trap)
-				change(m)
-				time.Sleep(15 * time.Minute)
-				assert.Empty(t, passwords.at(trap))
-				end()
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			const trap = "203.0.113.66"
+			m := newMetal(w)
+			w.SetReady("True")
+			e := running(t, w, store, nil)
+			time.Sleep(2 * time.Second)
+			checkHealthy(t, e)
+			_, passwords, end := sweeping(t, w, e)
+			bait(m, "ipmi://"+trap)
+			change(m)
+			time.Sleep(15 * time.Minute)
+			assert.Empty(t, passwords.at(trap))
+			end()
 		})
 	}
 }
@@ -116,7 +112,7 @@ func TestRunIsNotGivenAnothersPassword(t *testing.T) {
 		m.set("h-1", func(h *policy.Host) { h.CredentialsName = "bmc-h-2" })
 		stop()
 		var asked opened
-		_, _, stop = start(t, w, store, asked.note)
+		running(t, w, store, asked.note)
 		time.Sleep(time.Minute)
 		assert.False(t, asked.has("ipmi://192.0.2.10:623 another's"))
 		m.set("h-1", func(h *policy.Host) { h.CredentialsName = "bmc-new" })
@@ -128,7 +124,6 @@ func TestRunIsNotGivenAnothersPassword(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		assert.True(t, asked.has("ipmi://192.0.2.10:623 renamed"), "the host is to be brought back")
-		stop()
 	})
 }
 
@@ -141,17 +136,14 @@ func TestConfirmationSendsNoPassword(t *testing.T) {
 		m.set("h-2", func(h *policy.Host) { h.CredentialsName = "bmc-h-1" })
 		m.useOn("other-0", "h-2")
 		var asked opened
-		e, _, stop := start(t, w, store, asked.note)
+		e := running(t, w, store, asked.note)
 		time.Sleep(2 * time.Second)
 		require.Equal(t, reason.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason)
-		_, err := e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, reason.SecretShared)
+		refused(t, reason.SecretShared)(e.ConfirmOff(t.Context(), byHand))
 		assert.Empty(t, asked.list)
 		m.drop("h-2")
 		time.Sleep(2 * time.Second)
-		_, err = e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, reason.ConfirmedOffContradicted)
-		stop()
+		refused(t, reason.ConfirmedOffContradicted)(e.ConfirmOff(t.Context(), byHand))
 	})
 }
 
@@ -164,15 +156,13 @@ func TestRunOnAConfirmationSendsNoPassword(t *testing.T) {
 		w.dead()
 		m.set("h-1", func(h *policy.Host) { h.Address = "nonsense://x" })
 		var asked opened
-		e, _, stop := start(t, w, store, asked.note)
+		e := running(t, w, store, asked.note)
 		time.Sleep(2 * time.Second)
-		_, err := e.ConfirmOff(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
 		m.set("h-1", func(h *policy.Host) { h.Address = "redfish+http://203.0.113.66/redfish/v1/Systems/1" })
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, asked.list)
 		assert.Empty(t, pinOf(t, store, "c/ns/h-1").Devices)
-		stop()
 	})
 }
 
@@ -185,7 +175,7 @@ func TestNarrowerNetworksLeaveNoHostOff(t *testing.T) {
 		until(t, e, remediate.PowerOff)
 		stop()
 		var refusing []string
-		_, _, stop = start(t, w, store, func(o *engine.Options) {
+		running(t, w, store, func(o *engine.Options) {
 			o.Metal = hosts.MetalRules{Networks: &bmc.Networks{}}
 			inner := o.Open
 			o.Open = func(d bmc.Device) (bmc.Power, error) {
@@ -197,7 +187,6 @@ func TestNarrowerNetworksLeaveNoHostOff(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		assert.Empty(t, refusing)
-		stop()
 	})
 }
 
@@ -220,7 +209,7 @@ func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
 			m := newMetal(w)
 			m.set("h-1", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/1" })
 			w.SetReady("True")
-			e, _, stop := start(t, w, store, nil)
+			e := running(t, w, store, nil)
 			time.Sleep(2 * time.Second)
 			checkHealthy(t, e)
 			m.set("h-bait", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/2" })
@@ -249,7 +238,6 @@ func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
 			require.NoError(t, <-done)
 			time.Sleep(time.Minute)
 			assert.Zero(t, n, "logins with a wrong password")
-			stop()
 		})
 	}
 }
@@ -262,7 +250,7 @@ func TestPinnedBMCWithAForeignUUIDForbidsNothing(t *testing.T) {
 		w.SetReady("True")
 		m.set("h-2", func(*policy.Host) {})
 		m.useOn("other-0", "h-2")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		checkHealthy(t, e)
 		says := func(host, uuid string) {
@@ -276,7 +264,6 @@ func TestPinnedBMCWithAForeignUUIDForbidsNothing(t *testing.T) {
 		says("ns/h-2", hostUUID)
 		assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-1")))
 		assert.Equal(t, reason.DuplicateHost, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-2"))[0].Reason)
-		stop()
 	})
 }
 
@@ -290,23 +277,18 @@ func TestEntryWithoutIdentityStaysADuplicate(t *testing.T) {
 		m.useOn("other-0", "h-2")
 		w.ChangeEntry(func(h *bmc.Host) { *h = host })
 		w.by(bmc.DriverFenceAgent)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
-		_, err := e.Enroll(t.Context(), byHand)
-		refusedFor(t, err, reason.DuplicateHost)
+		notEnrolled(t, e, reason.DuplicateHost)
 		time.Sleep(3 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
 func refusedByHand(t *testing.T, e *engine.Engine, code reason.Code) {
 	t.Helper()
-	_, err := e.Fence(t.Context(), byHand)
-	var refusal *reason.Refusal
-	require.ErrorAs(t, err, &refusal, "people are bound, too")
-	assert.Equal(t, code, refusal.Reason)
+	refused(t, code)(e.Fence(t.Context(), byHand))
 	assert.False(t, gate(t, e, code).Pass, "and explain shows it")
 }
 
@@ -319,12 +301,11 @@ func TestUnreadableMachineIsNotTreatedAsAbsent(t *testing.T) {
 				ch.Value, ch.Err = nil, errors.New("spec.providerID is a number")
 			}
 		})
-		e, _, stop := start(t, w, store, func(o *engine.Options) { policies(o); unreadable(o) })
+		e := running(t, w, store, func(o *engine.Options) { policies(o); unreadable(o) })
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		refusedByHand(t, e, reason.Undecodable)
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
@@ -342,12 +323,11 @@ func TestNodeOfAnotherHostIsLeftAlone(t *testing.T) {
 		return list
 	}
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, through(otherProvider))
+		e := running(t, w, store, through(otherProvider))
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		refusedByHand(t, e, reason.NodeMismatch)
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
@@ -365,7 +345,7 @@ func silentAtFirst(w *world) (answer func()) {
 func TestFreshNodeOfAnotherHostDropsTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		answer := silentAtFirst(w)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Clusters[0].Kube = lookingAt{w, func(f *run.Fresh) {
 				if w.Looks() > 1 && f.Node != nil && f.Machine != nil {
 					f.Machine.ProviderID, f.Node.ProviderID = "k3s://a/n-1", "k3s://b/n-1"
@@ -379,7 +359,6 @@ func TestFreshNodeOfAnotherHostDropsTheRun(t *testing.T) {
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Contains(t, r.Note, "providerID")
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
@@ -389,7 +368,7 @@ func TestNewMachineOfTheNodeDropsItsRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		answer := silentAtFirst(w)
 		w.dropMachines()
-		e, _, stop := start(t, w, store, withPolicy(w, nodePolicy()))
+		e := running(t, w, store, withPolicy(w, nodePolicy()))
 		time.Sleep(65 * time.Second)
 		require.Len(t, e.Runs("c"), 1)
 		w.Do(func(s *fake.State) {
@@ -402,7 +381,6 @@ func TestNewMachineOfTheNodeDropsItsRun(t *testing.T) {
 		assert.Equal(t, remediate.Aborted, r.Step)
 		assert.Contains(t, r.Note, "Machine ns/m-1 has claimed the Node")
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
@@ -422,18 +400,16 @@ func TestTooLongLeaseIsRefusedBeforeTheFirstOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.Host("n-1").LeaseFor = longestLease })
 		writeLease(w, time.Now().Add(-time.Minute), longestLease)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		g := gate(t, e, reason.LeaseTooLong)
 		assert.False(t, g.Pass)
 		assert.Contains(t, g.Value, "leaseDurationSeconds of the Node's Lease is 2147483647")
-		_, err := e.Fence(t.Context(), byHand)
-		refusedFor(t, err, reason.LeaseTooLong)
+		refused(t, reason.LeaseTooLong)(e.Fence(t.Context(), byHand))
 		writeLease(w, time.Now().Add(-time.Hour), 40*time.Second)
 		time.Sleep(3 * time.Minute)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -448,12 +424,11 @@ func TestLeaseWrittenAfterTheOffDelaysNoLongerThanTheCap(t *testing.T) {
 				writeLease(w, time.Now(), longestLease)
 			}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(untilOff + remediate.LeaseDurationMax/4)
 		require.Zero(t, w.Isolations())
 		time.Sleep(remediate.LeaseDurationMax/4 + 20*time.Second)
 		assert.Equal(t, 1, w.Isolations(), "%s: %s", only(t, e).Reason, only(t, e).Note)
-		stop()
 	})
 }
 
@@ -462,13 +437,12 @@ func TestLeaseWrittenAfterTheOffDelaysNoLongerThanTheCap(t *testing.T) {
 func TestLeaseOfTheYear2999EscapesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		writeLease(w, time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC), 40*time.Second)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(untilOff)
 		assert.False(t, gate(t, e, reason.NodeAlive).Pass, "one observation does not tell")
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }

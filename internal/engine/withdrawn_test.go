@@ -50,42 +50,39 @@ func TestNobodyAsksForAnotherAttempt(t *testing.T) {
 	}
 	for name, c := range cases {
 		for _, attempts := range []int{1, 3} {
-			t.Run(fmt.Sprint(name, ", ", attempts), func(t *testing.T) {
-				bubble(t, func(t *testing.T, w *world, store *failingStore) {
-					ask(w, nil)
-					w.ownMachines()
-					w.SetBootTime(never)
-					e, _, stop := start(t, w, store, func(o *engine.Options) {
-						c.setUp(w)(o)
-						waiting(o)
-						o.Run.MaxAttempts, o.Run.ReadyTimeout, o.Clusters[0].Reprovision = attempts, 2*time.Minute, true
-					})
-					if o := e.Status()[0]; o.Mode == guard.ModeObserve {
-						time.Sleep(10 * time.Second) // until it owns the cluster
-						_, err := e.Arming.Arm(t.Context(), byHand)
-						require.NoError(t, err)
-					}
-					until(t, e, remediate.AwaitNode)
-					c.stops(t, w, e)
-					time.Sleep(2 * time.Hour)
-					r := only(t, e)
-					assert.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
-					assert.Equal(t, reason.Withdrawn, r.Reason)
-					assert.Equal(t, 1, w.Count(bmc.CommandOff), "power is not cut again")
-					assert.True(t, w.On())
-					assert.Empty(t, w.Deprovisioned())
-					q, _ := asked(w)
-					assert.True(t, q == nil || !q.Deleting, "nothing keeps the request")
-
-					w.SetBootTime(time.Minute)
-					w.Do(func(s *fake.State) { // the repair
-						s.Host("n-1").Power(false, "hand")
-						s.Host("n-1").Power(true, "hand")
-					})
-					until(t, e, remediate.Done)
-					assert.True(t, w.Restored())
-					stop()
+			scene(t, fmt.Sprint(name, ", ", attempts), func(t *testing.T, w *world, store *failingStore) {
+				ask(w, nil)
+				w.ownMachines()
+				w.SetBootTime(never)
+				e := running(t, w, store, func(o *engine.Options) {
+					c.setUp(w)(o)
+					waiting(o)
+					o.Run.MaxAttempts, o.Run.ReadyTimeout, o.Clusters[0].Reprovision = attempts, 2*time.Minute, true
 				})
+				if o := e.Status()[0]; o.Mode == guard.ModeObserve {
+					time.Sleep(10 * time.Second) // until it owns the cluster
+					_, err := e.Arming.Arm(t.Context(), byHand)
+					require.NoError(t, err)
+				}
+				until(t, e, remediate.AwaitNode)
+				c.stops(t, w, e)
+				time.Sleep(2 * time.Hour)
+				r := only(t, e)
+				assert.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
+				assert.Equal(t, reason.Withdrawn, r.Reason)
+				assert.Equal(t, 1, w.Count(bmc.CommandOff), "power is not cut again")
+				assert.True(t, w.On())
+				assert.Empty(t, w.Deprovisioned())
+				q, _ := asked(w)
+				assert.True(t, q == nil || !q.Deleting, "nothing keeps the request")
+
+				w.SetBootTime(time.Minute)
+				w.Do(func(s *fake.State) { // the repair
+					s.Host("n-1").Power(false, "hand")
+					s.Host("n-1").Power(true, "hand")
+				})
+				until(t, e, remediate.Done)
+				assert.True(t, w.Restored())
 			})
 		}
 	}
@@ -111,7 +108,7 @@ func TestUnreadableArmingWithdrawsNothing(t *testing.T) {
 		spoil(t, store, state.Record{Kind: state.KindCluster, Key: "c"})
 		w.SetFault(fake.NoFault)
 
-		e, _, stop = start(t, w, store, armed)
+		e = running(t, w, store, armed)
 		time.Sleep(30 * time.Minute)
 		now := only(t, e)
 		require.Equal(t, remediate.Waiting, now.Step, "%s: %s", now.Reason, now.Note)
@@ -123,7 +120,6 @@ func TestUnreadableArmingWithdrawsNothing(t *testing.T) {
 		require.NoError(t, err)
 		store.syncChanges()
 		until(t, e, remediate.Done)
-		stop()
 	})
 }
 
@@ -131,7 +127,7 @@ func TestUnreadableArmingWithdrawsNothing(t *testing.T) {
 func TestPausedCheckKeepsARestingRunFromPower(t *testing.T) { // I4, L5
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBootTime(never)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			waiting(o)
 			o.Run.MaxAttempts, o.Run.ReadyTimeout = 1, 2*time.Minute
 		})
@@ -143,7 +139,6 @@ func TestPausedCheckKeepsARestingRunFromPower(t *testing.T) { // I4, L5
 		w.changeCheck(func(c *policy.Check) { c.Paused = false })
 		time.Sleep(3 * time.Hour)
 		assert.Greater(t, w.Count(bmc.CommandOff), 1, "it asks again")
-		stop()
 	})
 }
 
@@ -152,7 +147,7 @@ func TestPausedCheckKeepsARestingRunFromPower(t *testing.T) { // I4, L5
 func TestDeletedRequestEndsItsWaitingRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			responding(w)(o)
 			waiting(o)
 		})
@@ -173,7 +168,6 @@ func TestDeletedRequestEndsItsWaitingRun(t *testing.T) {
 		assert.Zero(t, w.Isolations())
 		q, _ = asked(w)
 		assert.Nil(t, q)
-		stop()
 	})
 }
 
@@ -182,7 +176,7 @@ func TestDeletedRequestEndsItsWaitingRun(t *testing.T) {
 func TestNewRequestHasARunOfItsOwn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			responding(w)(o)
 			waiting(o)
 		})
@@ -202,7 +196,6 @@ func TestNewRequestHasARunOfItsOwn(t *testing.T) {
 			ended[r.Request.Name] = r.Step == remediate.Aborted
 		}
 		assert.Equal(t, map[string]bool{"m-1": true, "m-1-again": false}, ended)
-		stop()
 	})
 }
 
@@ -211,11 +204,10 @@ func TestNewRequestHasARunOfItsOwn(t *testing.T) {
 func TestOldOrderIsNotTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
-		e, _, stop := start(t, w, store, waiting)
+		e := running(t, w, store, waiting)
 		time.Sleep(10 * time.Second)
 		w.SetFault(fake.IgnoresOff)
-		_, err := e.Fence(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Fence(t.Context(), byHand))
 		time.Sleep(2 * time.Second)
 		require.NotZero(t, w.Count(bmc.CommandOff))
 		w.FailReads(noAnswer())
@@ -228,7 +220,6 @@ func TestOldOrderIsNotTriedAgain(t *testing.T) {
 		assert.Equal(t, sent, w.Count(bmc.CommandOff))
 		assert.Equal(t, remediate.Aborted, only(t, e).Step)
 		assert.True(t, w.On())
-		stop()
 	})
 }
 
@@ -245,17 +236,16 @@ func TestRequestFailsOnlyWhenItsRunHasEnded(t *testing.T) {
 				w.Do(late)
 			}
 		})
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, remediate.Aborted, only(t, e).Step)
 		assert.Empty(t, w.Commands())
 		_, told := asked(w)
 		assert.Equal(t, request.Failed, told.Phase)
-		stop()
 	})
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
-		e, _, stop := start(t, w, store, func(o *engine.Options) { responding(w)(o); waiting(o) })
+		e := running(t, w, store, func(o *engine.Options) { responding(w)(o); waiting(o) })
 		until(t, e, remediate.PowerOff)
 		w.FailReads(noAnswer())
 		until(t, e, remediate.Waiting)
@@ -270,7 +260,6 @@ func TestRequestFailsOnlyWhenItsRunHasEnded(t *testing.T) {
 		assert.True(t, w.On())
 		_, told = asked(w)
 		assert.Equal(t, request.Failed, told.Phase)
-		stop()
 	})
 }
 
@@ -279,7 +268,7 @@ func TestDisarmDuringTheRecordPreventsOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var once sync.Once
 		recorded := make(chan struct{})
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Clusters[0].Mode = guard.ModeObserve
 			o.Record = func(ev event.Event) error {
 				if ev.Action == remediate.SendOff {
@@ -297,7 +286,6 @@ func TestDisarmDuringTheRecordPreventsOff(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		assert.Equal(t, remediate.Aborted, only(t, e).Step)
-		stop()
 	})
 }
 
@@ -315,7 +303,7 @@ func TestPasswordOfAnothersSecretIsNotSent(t *testing.T) {
 		const trap = "203.0.113.66"
 		m := newMetal(w)
 		w.SetReady("True")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		checkHealthy(t, e) // h-1 is pinned
 		s, passwords, end := sweeping(t, w, e)
@@ -329,11 +317,9 @@ func TestPasswordOfAnothersSecretIsNotSent(t *testing.T) {
 		assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-1")))
 		_, err := s.Test(t.Context(), "c", "other-0")
 		refusedFor(t, err, reason.SecretShared)
-		_, err = e.Fence(t.Context(), order.Order{Node: "other-0", Actor: "root", Reason: "test"})
-		refusedFor(t, err, reason.SecretShared)
+		refused(t, reason.SecretShared)(e.Fence(t.Context(), order.Order{Node: "other-0", Actor: "root", Reason: "test"}))
 		assert.Empty(t, passwords.at(trap))
 		end()
-		stop()
 	})
 }
 
@@ -343,14 +329,12 @@ func TestSharedSecretIsUsedOnceEnrolled(t *testing.T) {
 		m := newMetal(w)
 		w.SetReady("True")
 		bait(m, "ipmi://192.0.2.77")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, reason.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason, "nobody knows yet whose it is")
-		_, err := e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		enroll(t, e)
 		assert.Nil(t, subjectOf(t, e, "ns/h-1").Withheld)
 		assert.Equal(t, reason.SecretShared, subjectOf(t, e, "ns/h-bait").Withheld.Reason)
-		stop()
 	})
 }
 
@@ -360,14 +344,13 @@ func TestHostWithoutAMachineIsNotRead(t *testing.T) {
 		m := newMetal(w)
 		w.SetReady("True")
 		m.set("h-2", func(h *policy.Host) { h.ConsumerRef = "ns/m-1" }) // it says so, and m-1 names h-1
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		_, passwords, end := sweeping(t, w, e)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, passwords.at("192.0.2.11"))
 		assert.Equal(t, "hush", passwords.at("192.0.2.10"))
 		end()
-		stop()
 	})
 }
 
@@ -396,27 +379,23 @@ func TestBareMetalHostMayNotSayEverything(t *testing.T) {
 			hosts.MetalRules{Unverified: true},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				m := newMetal(w)
-				m.set("h-1", c.says)
-				listed := netip.MustParsePrefix("192.0.2.0/24")
-				rules := hosts.MetalRules{Networks: &bmc.Networks{Listed: []netip.Prefix{listed}}}
-				e, _, stop := start(t, w, store, func(o *engine.Options) { o.Metal = rules })
-				time.Sleep(2 * time.Minute)
-				assert.Empty(t, e.Runs("c"))
-				gate(t, e, reason.InvalidHost)
-				assert.Equal(t, reason.InvalidHost, subjectOf(t, e, "ns/h-1").Withheld.Reason)
-				_, err := e.Enroll(t.Context(), byHand)
-				refusedFor(t, err, reason.InvalidHost)
-				assert.Zero(t, w.Reads())
-				assert.Zero(t, m.secretReads(), "not even its Secret is read for that")
-				stop()
-				e, _, stop = start(t, w, store, func(o *engine.Options) { o.Metal = c.allow })
-				time.Sleep(2 * time.Minute)
-				assert.NotEmpty(t, e.Runs("c"))
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			m := newMetal(w)
+			m.set("h-1", c.says)
+			listed := netip.MustParsePrefix("192.0.2.0/24")
+			rules := hosts.MetalRules{Networks: &bmc.Networks{Listed: []netip.Prefix{listed}}}
+			e, _, stop := start(t, w, store, func(o *engine.Options) { o.Metal = rules })
+			time.Sleep(2 * time.Minute)
+			assert.Empty(t, e.Runs("c"))
+			gate(t, e, reason.InvalidHost)
+			assert.Equal(t, reason.InvalidHost, subjectOf(t, e, "ns/h-1").Withheld.Reason)
+			notEnrolled(t, e, reason.InvalidHost)
+			assert.Zero(t, w.Reads())
+			assert.Zero(t, m.secretReads(), "not even its Secret is read for that")
+			stop()
+			e = running(t, w, store, func(o *engine.Options) { o.Metal = c.allow })
+			time.Sleep(2 * time.Minute)
+			assert.NotEmpty(t, e.Runs("c"))
 		})
 	}
 }
@@ -445,33 +424,29 @@ func TestForeignHostForbidsNothing(t *testing.T) {
 			m := newMetal(w)
 			e, _, stop := start(t, w, store, nil)
 			time.Sleep(2 * time.Second)
-			_, err := e.Enroll(t.Context(), byHand)
-			require.NoError(t, err)
+			enroll(t, e)
 			stop()
 			return m
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				m := begin(t, w, store)
-				m.set("h-bait", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/1" })
-				m.Do(func(s *fake.State) {
-					s.Secrets["bmc-h-bait"] = fake.Account{User: "admin", Password: bmc.NewSecret("wrong")}
-				})
-				m.useOn("other-0", "h-bait")
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(2 * time.Second)
-				_, passwords, end := sweeping(t, w, e)
-				time.Sleep(2 * time.Minute)
-				assert.False(t, passwords.were("192.0.2.10", "wrong"), "it would lock the account of the other")
-				list := e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-bait"))
-				require.Len(t, list, 1)
-				assert.Equal(t, reason.DuplicateHost, list[0].Reason)
-				require.NotEmpty(t, e.Runs("c"))
-				assert.Equal(t, "n-1", e.Runs("c")[0].Target.Node)
-				end()
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			m := begin(t, w, store)
+			m.set("h-bait", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/1" })
+			m.Do(func(s *fake.State) {
+				s.Secrets["bmc-h-bait"] = fake.Account{User: "admin", Password: bmc.NewSecret("wrong")}
 			})
+			m.useOn("other-0", "h-bait")
+			e := running(t, w, store, nil)
+			time.Sleep(2 * time.Second)
+			_, passwords, end := sweeping(t, w, e)
+			time.Sleep(2 * time.Minute)
+			assert.False(t, passwords.were("192.0.2.10", "wrong"), "it would lock the account of the other")
+			list := e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-bait"))
+			require.Len(t, list, 1)
+			assert.Equal(t, reason.DuplicateHost, list[0].Reason)
+			require.NotEmpty(t, e.Runs("c"))
+			assert.Equal(t, "n-1", e.Runs("c")[0].Target.Node)
+			end()
 		})
 	}
 }
@@ -487,15 +462,13 @@ func TestTwoKnownHostsAreBothRefused(t *testing.T) {
 			_, err := state.SavePin(t.Context(), store, state.Pin{Host: host, Devices: d.Key(), Choice: d.Fingerprint(), Address: d.String()})
 			require.NoError(t, err)
 		}
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		for _, key := range []string{"ns/h-1", "ns/h-2"} {
 			assert.Equal(t, reason.DuplicateHost, subjectOf(t, e, key).Withheld.Reason, key)
 		}
-		_, err := e.Enroll(t.Context(), byHand)
-		refusedFor(t, err, reason.DuplicateHost)
-		stop()
+		notEnrolled(t, e, reason.DuplicateHost)
 	})
 }
 
@@ -507,13 +480,12 @@ func TestSameMACsAreOnlyReported(t *testing.T) {
 		m.set("h-1", func(h *policy.Host) { h.MACs = []string{"00-1B-21-00-00-01"} })
 		m.set("h-2", func(h *policy.Host) { h.MACs = []string{"00:1b:21:00:00:01"} })
 		m.useOn("other-0", "h-2")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.NotEmpty(t, e.Runs("c"))
 		s := subjectOf(t, e, "ns/h-1")
 		assert.Contains(t, s.SameMACs, "c/ns/h-2")
 		assert.Contains(t, s.SameMACs, "00:1b:21:00:00:01")
 		assert.Empty(t, e.Forbidden(t.Context(), s))
-		stop()
 	})
 }
