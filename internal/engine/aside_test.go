@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // on has the instances run on hosts of the cluster.
@@ -66,7 +67,6 @@ func TestOwnerOfASickHostHandsTheClusterOver(t *testing.T) {
 		assert.Contains(t, p.asides(t, "a")[1], "may own the cluster again")
 		assert.Empty(t, p.asides(t, "b"))
 		assert.EqualValues(t, 2, p.latest())
-		p.end()
 	})
 }
 
@@ -110,7 +110,6 @@ func TestSickHostsOfAllInstances(t *testing.T) {
 			done[r.Target.Node] = r.Step
 		}
 		assert.Equal(t, remediate.Done, done["n-1"])
-		p.end()
 	})
 }
 
@@ -156,7 +155,6 @@ func TestOwnerKeepsTheClusterWhileNobodyCouldFence(t *testing.T) {
 			time.Sleep(20 * time.Minute)
 			assert.True(t, p.engine["a"].Status()[0].Owner)
 			assert.Empty(t, p.asides(t, "a"))
-			p.end()
 		})
 	}
 }
@@ -186,7 +184,6 @@ func TestHandOverWaitsForTheLastMomentOfARun(t *testing.T) {
 			assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		}
 		assert.Equal(t, offs, w.Count(bmc.CommandOff), "nothing was begun again")
-		p.end()
 	})
 }
 
@@ -303,12 +300,10 @@ func TestObserverTakesNoLease(t *testing.T) {
 		n, _ := w.Announcements()
 		assert.Zero(t, n)
 		assert.Empty(t, e.Status()[0].Idle)
-		_, err := e.Arming.Arm(t.Context(), byHand)
-		require.NoError(t, err)
+		must.Do(e.Arming.Arm(t.Context(), byHand))(t)
 		time.Sleep(4 * time.Second)
 		require.Len(t, e.Runs("c"), 1)
-		_, err = e.Arming.Disarm(t.Context(), byHand)
-		require.NoError(t, err)
+		must.Do(e.Arming.Disarm(t.Context(), byHand))(t)
 		before, _ := w.Announcements()
 		time.Sleep(20 * time.Second)
 		n, _ = w.Announcements()

@@ -22,6 +22,7 @@ import (
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // relapsing lets a Node fall silent again shortly after each recovery, until it is
@@ -52,8 +53,7 @@ func TestHostWithTooManyRunsIsQuarantined(t *testing.T) {
 		time.Sleep(time.Hour)
 		stop()
 		assert.Contains(t, refusals(t, events), string(reason.Quarantined))
-		holds, err := statetest.LoadHolds(t.Context(), store)
-		require.NoError(t, err)
+		holds := must.Do(statetest.LoadHolds(t.Context(), store))(t)
 		require.Len(t, holds, 1)
 		h := holds[0]
 		assert.True(t, h.Quarantine)
@@ -67,8 +67,7 @@ func TestHostWithTooManyRunsIsQuarantined(t *testing.T) {
 		assert.Equal(t, h.Until, g.Until.UTC())
 		time.Sleep(30 * time.Minute)
 		assert.Len(t, e.Runs("c"), 4, "a new day, and no more than that")
-		holds, err = statetest.LoadHolds(t.Context(), store)
-		require.NoError(t, err)
+		holds = must.Do(statetest.LoadHolds(t.Context(), store))(t)
 		assert.True(t, holds[0].At.After(h.Until), "and quarantined anew")
 	})
 }
@@ -115,8 +114,7 @@ func ended(t *testing.T, store state.Store, n int, ago time.Duration, step remed
 	at := time.Now().Add(-ago).UTC()
 	r := remediate.Begin(remediate.Run{ID: fmt.Sprint("r", n), Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n-1"}}, at.Add(-time.Minute))
 	r.Step, r.Ended, r.Intervened = step, at, true
-	_, err := state.SaveRun(t.Context(), store, r)
-	require.NoError(t, err)
+	must.Do(state.SaveRun(t.Context(), store, r))(t)
 }
 
 // The wait between runs that fail doubles. // I15

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // countingKube counts the announcements to a cluster.
@@ -88,7 +89,6 @@ func TestClusterIsAddedDuringARun(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
 		g := startGrowing(t, store, 5*time.Minute, a, b)
-		defer g.stop()
 		time.Sleep(6 * time.Minute)
 		a.fail(1)
 		b.fail(1)
@@ -99,8 +99,7 @@ func TestClusterIsAddedDuringARun(t *testing.T) {
 
 		require.NoError(t, g.change([]string{"b"}))
 		assert.Equal(t, []string{"a", "b"}, g.names())
-		s, err := g.SubjectOf(t.Context(), "b", "b-000")
-		require.NoError(t, err)
+		s := must.Do(g.SubjectOf(t.Context(), "b", "b-000"))(t)
 		require.NoError(t, s.Err, "its hosts are in the index")
 		time.Sleep(4*time.Minute + 50*time.Second)
 		assert.Empty(t, g.Runs("b"), "the quiet period holds it")
@@ -120,7 +119,6 @@ func TestClusterWithAnOpenRunIsNotRemoved(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		a, b, c := newFleet("a", 5, "x"), newFleet("b", 5, "x"), newFleet("c", 5, "x")
 		g := startGrowing(t, store, 0, a, b, c)
-		defer g.stop()
 		require.NoError(t, g.change([]string{"b", "c"}))
 		time.Sleep(time.Minute)
 		b.fail(1)
@@ -151,8 +149,7 @@ func TestClusterWithAnOpenRunIsNotRemoved(t *testing.T) {
 		assert.Equal(t, before, g.announced["b"].Load(), "nor renews the Lease")
 		assert.Equal(t, 1, a.offs(), "the other cluster is guarded as before")
 		refused(t, reason.NoSuchCluster)(g.Fence(t.Context(), order.Order{Cluster: "b", Node: "b-001", Actor: "ada"}))
-		kept, err := state.GetRun(t.Context(), store, run.ID)
-		require.NoError(t, err)
+		kept := must.Do(state.GetRun(t.Context(), store, run.ID))(t)
 		assert.Equal(t, remediate.Done, kept.Step, "the store keeps what happened")
 	})
 }
@@ -163,7 +160,6 @@ func TestClusterComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
 		g := startGrowing(t, store, 5*time.Minute, a, b)
-		defer g.stop()
 		require.NoError(t, g.change([]string{"b"}))
 		time.Sleep(10 * time.Minute)
 		b.fail(1)
@@ -196,7 +192,6 @@ func TestClusterThatComesBackIsQuiet(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
 		g := startGrowing(t, store, 5*time.Minute, a, b)
-		defer g.stop()
 		require.NoError(t, g.change([]string{"b"}))
 		time.Sleep(10 * time.Minute) // its scope is stored
 		require.NoError(t, g.change(nil, "b"))
@@ -215,7 +210,6 @@ func TestEveryClusterIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
 		g := startGrowing(t, store, 0, a, b)
-		defer g.stop()
 		time.Sleep(time.Minute)
 		require.NoError(t, g.change([]string{"b"}, "a"))
 		assert.Equal(t, []string{"b"}, g.names())
@@ -236,7 +230,6 @@ func TestHostsOfARemovedClusterAreForgotten(t *testing.T) {
 		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
 		b.changeEntryOf("b-000", "a-000.test")
 		g := startGrowing(t, store, 0, a, b)
-		defer g.stop()
 		require.NoError(t, g.change([]string{"b"}))
 		a.fail(1)
 		time.Sleep(5 * time.Minute)
@@ -258,7 +251,6 @@ func TestAddedClusterHasItsMode(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
 		g := startGrowing(t, store, 0, a, b)
-		defer g.stop()
 		o := g.options["b"]
 		o.Mode = guard.ModeObserve
 		g.options["b"] = o
@@ -275,7 +267,6 @@ func TestAddedClusterHasItsMode(t *testing.T) {
 func TestStandbyKeepsAClusterWithAnOpenRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := newPair(t, w, store, nil)
-		defer p.end()
 		p.store["b"].deaf.Store(true)
 		p.give("a")
 		time.Sleep(untilOff)
@@ -285,8 +276,7 @@ func TestStandbyKeepsAClusterWithAnOpenRun(t *testing.T) {
 		require.ErrorContains(t, err, "while a run is open in it")
 		time.Sleep(20 * time.Minute)
 		require.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
-		change, err := p.engine["b"].TakeIn.Clusters(t.Context(), nil, []string{"c"})
-		require.NoError(t, err)
+		change := must.Do(p.engine["b"].TakeIn.Clusters(t.Context(), nil, []string{"c"}))(t)
 		change.Apply(t.Context())
 		assert.Empty(t, p.engine["b"].Status())
 	})
@@ -298,11 +288,9 @@ func TestRemovedClusterIsHandedOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		p := newPair(t, w, store, nil)
-		defer p.end()
 		p.give("a")
 		time.Sleep(time.Minute)
-		change, err := p.engine["a"].TakeIn.Clusters(t.Context(), nil, []string{"c"})
-		require.NoError(t, err)
+		change := must.Do(p.engine["a"].TakeIn.Clusters(t.Context(), nil, []string{"c"}))(t)
 		change.Apply(t.Context())
 		assert.Contains(t, p.told(t, "a", event.OwnerChanged), "releases ownership of the cluster in epoch 1")
 		p.give("b")
@@ -319,11 +307,9 @@ func TestNoRunBeginsInAClusterThatIsBeingRemoved(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
 		g := startGrowing(t, store, 0, a, b)
-		defer g.stop()
 		require.NoError(t, g.change([]string{"b"}))
 		time.Sleep(time.Minute)
-		change, err := g.TakeIn.Clusters(t.Context(), nil, []string{"b"})
-		require.NoError(t, err)
+		change := must.Do(g.TakeIn.Clusters(t.Context(), nil, []string{"b"}))(t)
 		b.fail(1)
 		time.Sleep(5 * time.Minute)
 		why := refused(t, reason.NotOwner)(g.Fence(t.Context(), order.Order{Cluster: "b", Node: "b-001", Actor: "ada", Reason: "r"}))
@@ -353,11 +339,10 @@ func TestClusterWithAFinalizerIsNotRemoved(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var stuck atomic.Bool
 		stuck.Store(true)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			responding(w)(o)
 			o.Clusters[0].Requests = stuckRequests{w.Requests(), &stuck}
 		})
-		defer stop()
 		ask(w, nil)
 		time.Sleep(20 * time.Minute)
 		require.Equal(t, remediate.Done, only(t, e).Step)
@@ -365,8 +350,7 @@ func TestClusterWithAFinalizerIsNotRemoved(t *testing.T) {
 		require.ErrorContains(t, err, "cluster c cannot be removed yet: fenced's finalizer is still on the FencedRemediation ns/m-1")
 		stuck.Store(false)
 		time.Sleep(10 * time.Minute)
-		change, err := e.TakeIn.Clusters(t.Context(), nil, []string{"c"})
-		require.NoError(t, err)
+		change := must.Do(e.TakeIn.Clusters(t.Context(), nil, []string{"c"}))(t)
 		change.Apply(t.Context())
 		assert.Empty(t, e.Status())
 	})
@@ -378,7 +362,6 @@ func TestClusterIsNotRemovedWithoutTheStore(t *testing.T) {
 		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
 		unread := &unreadStore{failingStore: store}
 		g := startGrowing(t, unread, 0, a, b)
-		defer g.stop()
 		require.NoError(t, g.change([]string{"b"}))
 		time.Sleep(time.Minute)
 		unread.down.Store(true)
@@ -396,7 +379,6 @@ func TestReloadWithoutAChangeOfClustersNeedsNoStore(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
 		unread := &unreadStore{failingStore: store}
 		g := startGrowing(t, unread, 0, newFleet("a", 5, "x"), newFleet("b", 5, "x"))
-		defer g.stop()
 		unread.down.Store(true)
 		require.NoError(t, g.change(nil))
 		require.ErrorContains(t, g.change([]string{"b"}), "load runs")
@@ -446,13 +428,10 @@ func TestClusterWithASlotIsNotRemoved(t *testing.T) {
 		a, b := newFleet("a", 5, "x"), newFleet("b", 5, "x")
 		slots := &slotStore{failingStore: store}
 		g := startGrowing(t, slots, 0, a, b)
-		defer g.stop()
 		require.NoError(t, g.change([]string{"b"}))
 		time.Sleep(time.Minute)
 		b.fail(1)
-		for len(slotsOf(t, store)) == 0 {
-			time.Sleep(time.Second)
-		}
+		await(t, func() bool { return len(slotsOf(t, store)) > 0 })
 		slots.stuck.Store(true)
 		time.Sleep(20 * time.Minute)
 		require.Equal(t, remediate.Done, g.Runs("b")[0].Step)
@@ -468,9 +447,7 @@ func TestClusterWithASlotIsNotRemoved(t *testing.T) {
 func TestNoLeadershipBeginsInAClusterThatIsBeingRemoved(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := newPair(t, w, store, nil)
-		defer p.end()
-		change, err := p.engine["b"].TakeIn.Clusters(t.Context(), nil, []string{"c"})
-		require.NoError(t, err)
+		change := must.Do(p.engine["b"].TakeIn.Clusters(t.Context(), nil, []string{"c"}))(t)
 		p.give("b")
 		time.Sleep(5 * time.Minute)
 		assert.False(t, p.engine["b"].Status()[0].Owner)

@@ -88,8 +88,7 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 		w.SetPower(true) // somebody mends the mains, and the host boots
 		w.FailReads(nil)
 		time.Sleep(20 * time.Minute)
-		got = only(t, e)
-		assert.Equal(t, remediate.Done, got.Step, "%s: %s", got.Reason, got.Note)
+		got = stands(t, e, remediate.Done)
 		assert.NotNil(t, got.Confirmed, "for ever")
 		assert.True(t, w.Restored())
 	})
@@ -176,9 +175,7 @@ func wrongWord(t *testing.T, w *world, store state.Store, first bmc.Opener) (e *
 	})
 	time.Sleep(time.Second)
 	accepted(t)(e.ConfirmOff(t.Context(), byHand))
-	for only(t, e).Level == 0 {
-		time.Sleep(100 * time.Millisecond)
-	}
+	await(t, func() bool { return only(t, e).Level > 0 })
 	require.Equal(t, remediate.PowerOff, only(t, e).Step)
 	return e, stop
 }
@@ -189,9 +186,7 @@ func TestConfirmationIsContradictedByABMCThatReadsOn(t *testing.T) {
 		e, _ := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return w.bmc(), nil })
 		w.FailReads(nil)
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason))
+		r := stands(t, e, remediate.Held, "ConfirmedOffContradicted")
 		assert.Regexp(t, "^(power level 1 .*|ipmi://192.0.2.1:623) reads On", r.Note, "asked by the run, or heard by the witness of the level above")
 		assert.Contains(t, r.Note, "reads On, although ada (uid 1000) confirmed that the host is off")
 		assert.Zero(t, w.Isolations())
@@ -279,9 +274,7 @@ func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
 			time.Sleep(outage)
 			store.set(false)
 			time.Sleep(10 * time.Minute)
-			r := only(t, e)
-			assert.Equal(t, remediate.Held, r.Step, "outage of %s: %s", outage, r.Note)
-			assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason))
+			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
 			assert.Zero(t, w.Isolations())
 		})
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // outletReads lets a health check find the outlet of n-1 in this state.
@@ -256,8 +257,7 @@ func TestOldEnrolmentWithoutParameters(t *testing.T) {
 		older := func() {
 			p := pinOf(t, store, "c/n-1")
 			p.Choice = ""
-			_, err := state.SavePin(t.Context(), store, p)
-			require.NoError(t, err)
+			must.Do(state.SavePin(t.Context(), store, p))(t)
 			store.syncChanges()
 		}
 		older()
@@ -433,21 +433,19 @@ func TestPasswordDoesNotFollowABareMetalHost(t *testing.T) {
 		time.Sleep(15 * time.Minute)
 		assert.Empty(t, passwords.at(otherAddress), "nobody has vouched for that address")
 		assert.True(t, subjectOf(t, e, "ns/h-1").Host.Levels[0].Devices[0].Password.Empty())
-		list, err := s.Results(t.Context(), "c")
-		require.NoError(t, err)
+		list := must.Do(s.Results(t.Context(), "c"))(t)
 		require.Len(t, list, 1)
 		assert.Equal(t, reason.AddressChanged, list[0].Reason)
 		assert.False(t, list[0].Dependable)
 
-		_, err = s.Test(t.Context(), "c", "n-1")
+		_, err := s.Test(t.Context(), "c", "n-1")
 		refusedFor(t, err, reason.AddressChanged)
 		assert.Empty(t, passwords.at(otherAddress), "who wants it asked enrolls it")
 
 		enroll(t, e)
 		time.Sleep(3 * time.Minute)
 		assert.Equal(t, "hush", passwords.at(otherAddress))
-		list, err = s.Results(t.Context(), "c")
-		require.NoError(t, err)
+		list = must.Do(s.Results(t.Context(), "c"))(t)
 		assert.True(t, list[0].Dependable)
 		end()
 	})

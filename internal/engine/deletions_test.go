@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // ofACloud makes the world a pool without BMCs: its check deletes Machines, a MachineSet
@@ -38,8 +39,7 @@ func oneDeletion(o *engine.Options) {
 // gateOf is the gate of a Node with this name.
 func gateOf(t *testing.T, e *engine.Engine, node, name string) reason.Gate {
 	t.Helper()
-	x, err := e.Explain(t.Context(), "c", node)
-	require.NoError(t, err)
+	x := must.Do(e.Explain(t.Context(), "c", node))(t)
 	for _, g := range x.Gates {
 		if g.Name == name {
 			return g
@@ -57,8 +57,7 @@ func TestOneMachineOfACheckIsDeletedAtATime(t *testing.T) {
 		w.Cluster.Handle("other-0").Hang()
 		e, _, stop := start(t, w, store, oneDeletion)
 		time.Sleep(5 * time.Minute)
-		first := only(t, e)
-		assert.Equal(t, remediate.Reprovisioned, first.Step)
+		first := stands(t, e, remediate.Reprovisioned)
 		node, other := first.Target.Node, "n-1"
 		if node == other {
 			other = "other-0"
@@ -230,8 +229,7 @@ func TestBrokenMachineSetIsNoHotLoop(t *testing.T) {
 func planned(t *testing.T, e *engine.Engine) reason.Gate {
 	t.Helper()
 	time.Sleep(2 * time.Second) // after a start
-	p, err := e.Plan(t.Context(), "c")
-	require.NoError(t, err)
+	p := must.Do(e.Plan(t.Context(), "c"))(t)
 	require.Len(t, p.Items, 1)
 	require.NotNil(t, p.Items[0].Gate)
 	return *p.Items[0].Gate

@@ -77,9 +77,7 @@ func TestPowerLockWaitsForTheIdentityAfterARestart(t *testing.T) {
 		m := &meanwhile{metal: newMetal(w), happens: func() {}}
 		options := func(o *engine.Options) { o.Clusters[0].Kube = m }
 		_, _, stop := start(t, w, store, options)
-		for m.held.Load() == 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return m.held.Load() > 0 })
 		stop()
 		m.set("h-1", func(h *policy.Host) { h.Address = "ipmi://192.0.2.66" })
 		before := m.held.Load()
@@ -114,9 +112,7 @@ func TestDuplicateHostGetsNoOff(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			assert.Zero(t, w.Count(bmc.CommandOff))
 			assert.Zero(t, w.Isolations())
-			r := only(t, e)
-			assert.Equal(t, remediate.Aborted, r.Step)
-			assert.Equal(t, "PowerForbidden", string(r.Reason))
+			r := stands(t, e, remediate.Aborted, "PowerForbidden")
 			assert.Contains(t, r.Note, "the same system UUID")
 		})
 	}
@@ -151,7 +147,6 @@ func TestCancelledProbeIsMadeAgain(t *testing.T) {
 		p.give("a")
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
-		p.end()
 	})
 }
 
@@ -186,9 +181,7 @@ func TestHostThatRegistersUnderAnotherName(t *testing.T) { // I6
 		require.Equal(t, remediate.AwaitNode, only(t, e).Step, "nobody can say whether the host works elsewhere")
 		w.setUnsynced(false)
 		time.Sleep(30 * time.Minute)
-		run := only(t, e)
-		assert.Equal(t, remediate.Held, run.Step)
-		assert.Equal(t, "NodeRenamed", string(run.Reason))
+		run := stands(t, e, remediate.Held, "NodeRenamed")
 		assert.Contains(t, run.Note, "n-new")
 		assert.Equal(t, 1, w.Count(bmc.CommandOff), "it works: it is not switched off again")
 	})
@@ -273,8 +266,7 @@ func TestForgedMachineFencesNobody(t *testing.T) {
 			e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
 			w.Do(func(s *fake.State) { asks(w, s) })
 			time.Sleep(10 * time.Minute)
-			assert.Empty(t, e.Runs("c"))
-			assert.Empty(t, w.Commands())
+			untouched(t, w, e)
 			why := refused(t, reason.NodeNotOwned)(e.Fence(t.Context(), order.Order{Cluster: "c", Machine: "tenant/x", Actor: byHand.Actor, Reason: byHand.Reason}))
 			assert.Contains(t, why, "it has not the annotation machine.openshift.io/machine: tenant/x (it names ns/m-1)")
 			w.Do(func(s *fake.State) {
@@ -352,8 +344,7 @@ func TestHostThatReadsOffIsNotWaitedFor(t *testing.T) {
 		w.SetPower(false)
 		e := running(t, w, store, withPolicy(w, patient()))
 		time.Sleep(6 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r := stands(t, e, remediate.Done)
 		assert.True(t, r.FoundOff)
 	})
 }

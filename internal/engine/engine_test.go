@@ -22,6 +22,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
@@ -50,6 +51,36 @@ func only(t *testing.T, e *engine.Engine) remediate.Run {
 	return runs[0]
 }
 
+// stands requires that the only run is at a step, for a reason if one is given.
+func stands(t *testing.T, e *engine.Engine, at remediate.Step, why ...reason.Code) remediate.Run {
+	t.Helper()
+	r := only(t, e)
+	require.Equal(t, at, r.Step, "%s: %s", r.Reason, r.Note)
+	for _, code := range why {
+		require.Equal(t, code, r.Reason, r.Note)
+	}
+	return r
+}
+
+// untouched requires that there is no run, and that no command was sent.
+func untouched(t *testing.T, w *world, e *engine.Engine) {
+	t.Helper()
+	assert.Empty(t, e.Runs("c"))
+	assert.Empty(t, w.Commands())
+}
+
+// await lets time pass until ok.
+func await(t *testing.T, ok func() bool) {
+	t.Helper()
+	for range 36000 {
+		if ok() {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	require.Fail(t, "it does not happen within an hour")
+}
+
 func gate(t *testing.T, e *engine.Engine, code reason.Code) reason.Gate {
 	t.Helper()
 	x := explained(t, e)
@@ -68,8 +99,7 @@ func TestUnknownNodeIsFencedAndComesBack(t *testing.T) {
 		time.Sleep(59 * time.Second)
 		require.Zero(t, w.Count(bmc.CommandOff), "inside the timeout nothing is sent")
 		time.Sleep(5 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		stands(t, e, remediate.Done)
 		assert.Equal(t, 1, w.Isolations())
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
 		assert.True(t, w.Restored())
@@ -103,8 +133,7 @@ func TestRestartAtAnyMomentReachesTheSameEnd(t *testing.T) {
 			stop()
 			e := running(t, w, store, nil)
 			time.Sleep(10 * time.Minute)
-			r := only(t, e)
-			assert.Equal(t, remediate.Done, r.Step, "stopped after %ds: %s %s", at, r.Reason, r.Note)
+			stands(t, e, remediate.Done)
 			assert.Equal(t, 1, w.Isolations(), "stopped after %ds", at)
 		})
 	}
@@ -127,8 +156,7 @@ func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
 			e := running(t, w, store, func(o *engine.Options) { change(w, o) })
 			time.Sleep(10 * time.Minute)
 			assert.False(t, gate(t, e, code).Pass)
-			assert.Empty(t, e.Runs("c"))
-			assert.Empty(t, w.Commands())
+			untouched(t, w, e)
 		})
 	}
 }
@@ -138,9 +166,7 @@ func TestBMCThatNeverTurnsOffIsHeldAndNothingIsDeleted(t *testing.T) {
 		w.SetFault(fake.IgnoresOff)
 		e := running(t, w, store, nil)
 		time.Sleep(4 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "PowerOffFailed", string(r.Reason))
+		stands(t, e, remediate.Held, "PowerOffFailed")
 		assert.Zero(t, w.Isolations())
 		gate(t, e, reason.UnderRemediation)
 	})
@@ -151,9 +177,7 @@ func TestMovingLeaseWhileOffIsFalseOff(t *testing.T) {
 		w.SetLeaseMoving(true)
 		e := running(t, w, store, nil)
 		time.Sleep(4 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "FalseOff", string(r.Reason))
+		stands(t, e, remediate.Held, "FalseOff")
 		assert.Zero(t, w.Isolations())
 	})
 }
@@ -168,8 +192,7 @@ func TestInFlightLimitDelaysTheSecondNode(t *testing.T) {
 		w.setOthersDown(true)
 		time.Sleep(2 * time.Second)
 		require.Len(t, e.Runs("c"), 1)
-		x, err := e.Explain(t.Context(), "c", "other-0")
-		require.NoError(t, err)
+		x := must.Do(e.Explain(t.Context(), "c", "other-0"))(t)
 		reasons := map[reason.Code]bool{}
 		for _, g := range x.Gates {
 			reasons[g.Reason] = true
@@ -189,9 +212,7 @@ func TestRunDoesNotFollowAChangedAddress(t *testing.T) {
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Endpoint.Host = "192.0.2.66" })
 		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, string(reason.AddressChanged), string(r.Reason), r.Note)
+		stands(t, e, remediate.Held, reason.AddressChanged)
 		assert.Zero(t, w.Isolations())
 		assert.Len(t, w.Commands(), 1, "nothing is sent to the new address")
 	})
@@ -209,8 +230,7 @@ func TestOwnHostIsFoundByUUIDWithoutItsNode(t *testing.T) {
 		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
 		e := running(t, w, store, own)
 		time.Sleep(time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.Commands())
+		untouched(t, w, e)
 		gate(t, e, reason.OwnHost)
 	})
 }
@@ -272,7 +292,6 @@ func TestStopElsewhereAppliesWhileTheWatchIsDead(t *testing.T) {
 				assert.Equal(t, offs, w.Count(bmc.CommandOff), "%s at %s", name, given)
 				assert.Zero(t, w.Isolations(), "%s at %s", name, given)
 				assert.True(t, w.On())
-				p.end()
 			})
 		}
 	}

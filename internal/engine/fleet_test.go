@@ -119,7 +119,9 @@ func (all fleets) guardBeating(t *testing.T, store state.Store, change func(*eng
 	for _, f := range all {
 		lives.Go(func() { f.Run(ctx) })
 	}
-	return e, events, func() { stop(); cancel(); lives.Wait() }
+	stopAll := sync.OnceFunc(func() { stop(); cancel(); lives.Wait() })
+	t.Cleanup(stopAll)
+	return e, events, stopAll
 }
 
 // meddling is an inventory that has f called in the middle of a decision: when it is asked

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // nodeHealthCheck has a NodeHealthCheck ask for n-1, as node-healthcheck-operator dd44432 does, with so many power cycles.
@@ -122,8 +123,7 @@ func TestForgottenNodeOutlivesARestart(t *testing.T) {
 		stop()
 		e = running(t, w, store, w.quickRetries(remediate.IsolateDelete))
 		w.passes(40*time.Minute, 1)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r := stands(t, e, remediate.Done)
 		assert.Equal(t, 2, r.Attempt)
 	})
 }
@@ -176,8 +176,7 @@ func TestForgottenNodeOutlivesAPause(t *testing.T) {
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.changeCheck(func(c *policy.Check) { c.PauseRequests = nil })
 		w.passes(time.Hour, 1)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		stands(t, e, remediate.Done)
 		assert.Equal(t, 2, w.Count(bmc.CommandOff))
 	})
 }
@@ -350,8 +349,7 @@ func TestLabelsOfADeletedNodeOutliveARestart(t *testing.T) {
 		stop()
 		e, _, _ := fleets{f}.guard(t, store, change)
 		time.Sleep(time.Minute)
-		report, err := e.Report("c")
-		require.NoError(t, err)
+		report := must.Do(e.Report("c"))(t)
 		counted := map[string][2]int{}
 		for _, c := range report.Checks {
 			counted[c.Name] = [2]int{c.Expected, c.Healthy}

@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/test/must"
 )
 
 // lie lets n-1's BMC say Off while its kubelet lives, until the run is Held.
@@ -31,8 +32,7 @@ func lie(t *testing.T, w *world, store state.Store) (*engine.Engine, func()) {
 
 func freezesIn(t *testing.T, store state.Store) []state.Freeze {
 	t.Helper()
-	list, err := statetest.LoadFreezes(t.Context(), store)
-	require.NoError(t, err)
+	list := must.Do(statetest.LoadFreezes(t.Context(), store))(t)
 	return list
 }
 
@@ -118,8 +118,7 @@ const class = "dell poweredge 6.10"
 // lied stores that a BMC of the class said Off falsely about a host elsewhere.
 func lied(t *testing.T, store state.Store, node, class string) {
 	t.Helper()
-	_, err := statetest.SaveFreeze(t.Context(), store, state.Freeze{RunID: "r-" + node, Host: "c/" + node, Cluster: "c", Node: node, Class: class, At: time.Now().UTC()})
-	require.NoError(t, err)
+	must.Do(statetest.SaveFreeze(t.Context(), store, state.Freeze{RunID: "r-" + node, Host: "c/" + node, Cluster: "c", Node: node, Class: class, At: time.Now().UTC()}))(t)
 }
 
 // tellClass lets a health check find the model and firmware of n-1's BMC.
@@ -186,8 +185,7 @@ func TestRunOfAFrozenClassIsDropped(t *testing.T) {
 			}
 		})
 		time.Sleep(untilOff + time.Second)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
+		r := stands(t, e, remediate.Aborted)
 		assert.Contains(t, r.Note, "c/other-0, c/other-1")
 		assert.Empty(t, w.Commands())
 	})
@@ -240,8 +238,7 @@ func unfreeze(t *testing.T, e *engine.Engine, o order.Order) error {
 // it may.
 func stillFrozen(t *testing.T, e *engine.Engine, node string) string {
 	t.Helper()
-	x, err := e.Explain(t.Context(), "c", node)
-	require.NoError(t, err)
+	x := must.Do(e.Explain(t.Context(), "c", node))(t)
 	i := slices.IndexFunc(x.Gates, func(g reason.Gate) bool { return g.Name == "frozen" })
 	require.GreaterOrEqual(t, i, 0)
 	if x.Gates[i].Pass {

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // The limit of checks by which others are asked does not count those from fenced's own template: no
@@ -81,8 +82,7 @@ func TestRequestsAreInFlight(t *testing.T) {
 			e := running(t, w, store, limited)
 			time.Sleep(3 * time.Minute)
 			assert.Len(t, others(w), 1, "%s", name)
-			x, err := e.Explain(t.Context(), "c", "other-100")
-			require.NoError(t, err)
+			x := must.Do(e.Explain(t.Context(), "c", "other-100"))(t)
 			codes := map[reason.Code]bool{}
 			for _, g := range x.Gates {
 				codes[g.Reason] = codes[g.Reason] || !g.Pass
@@ -99,8 +99,7 @@ func TestRequestsAreInFlight(t *testing.T) {
 // askedRecord is the only record in the store.
 func askedRecord(t *testing.T, store state.Store) escalate.Record {
 	t.Helper()
-	list, err := state.LoadAsked(t.Context(), store)
-	require.NoError(t, err)
+	list := must.Do(state.LoadAsked(t.Context(), store))(t)
 	require.Len(t, list, 1)
 	return list[0]
 }
@@ -117,8 +116,7 @@ func TestAskedRemediatorHasASlot(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		change := handingOver(w)
 		limit := func(o *engine.Options) { change(o); o.Guards.MaxInFlightTotal = 1 }
-		_, err := statetest.TakeSlot(t.Context(), store, 9, state.Slot{Cluster: "d", Run: "theirs"})
-		require.NoError(t, err)
+		must.Do(statetest.TakeSlot(t.Context(), store, 9, state.Slot{Cluster: "d", Run: "theirs"}))(t)
 		e, _, stop := start(t, w, store, limit)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
@@ -298,8 +296,7 @@ func TestRecordGivenUpBeforeItsObjectIsMade(t *testing.T) {
 		w.Recover()
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
-		list, err := state.LoadAsked(t.Context(), store)
-		require.NoError(t, err)
+		list := must.Do(state.LoadAsked(t.Context(), store))(t)
 		require.Len(t, list, 2)
 		for _, r := range list {
 			assert.Equal(t, r.ID == given, r.GivenUp != nil)
@@ -330,8 +327,7 @@ func TestPersonGivesUpARecordThatCannotBeRead(t *testing.T) {
 		require.Empty(t, e.Runs("c"))
 		refuses(t, e, store, giveUp("9", false), "cannot be read")
 		accepted(t)(e.Abort(t.Context(), giveUp("9", true)))
-		list, err := state.LoadAsked(t.Context(), store)
-		require.NoError(t, err)
+		list := must.Do(state.LoadAsked(t.Context(), store))(t)
 		assert.Empty(t, list)
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // An object that vanishes is gone at once only if its remediator had a finalizer on it, and only if its
@@ -241,8 +242,7 @@ func TestStandbyFollowsRunsWithoutRecords(t *testing.T) {
 		down := &atomic.Bool{}
 		e := running(t, w, noMeta{store, down}, func(o *engine.Options) { o.Instance, o.Owners = "a", newDeed().heir("a", store) })
 		down.Store(true)
-		_, err := state.SaveRun(t.Context(), store, remediate.Run{ID: "r-1", Step: remediate.Held, Target: remediate.Target{Cluster: "c", Node: "n-1"}})
-		require.NoError(t, err)
+		must.Do(state.SaveRun(t.Context(), store, remediate.Run{ID: "r-1", Step: remediate.Held, Target: remediate.Target{Cluster: "c", Node: "n-1"}}))(t)
 		store.syncChanges()
 		assert.Len(t, e.Runs("c"), 1)
 	})

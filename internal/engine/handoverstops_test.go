@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // What people stop stops the writes about a request, too: a pause, a hold, and a cluster that was
@@ -48,8 +49,7 @@ func TestStopsForbidWritesAboutRequests(t *testing.T) {
 			change := escalating(w, otherTemplate, thirdTemplate)
 			e := running(t, w, store, func(o *engine.Options) { change(o); o.Clusters[0].Mode = "observe" })
 			time.Sleep(time.Second) // until it leads
-			_, err := e.Arming.Arm(t.Context(), by)
-			require.NoError(t, err)
+			must.Do(e.Arming.Arm(t.Context(), by))(t)
 			awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
 			answer(w, "True")
 			require.NoError(t, c.stop(t, e))
@@ -87,8 +87,7 @@ func TestPauseJustBeforeARequest(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
 		gate(t, e, reason.Paused)
-		asked, err := state.LoadAsked(t.Context(), store)
-		require.NoError(t, err)
+		asked := must.Do(state.LoadAsked(t.Context(), store))(t)
 		assert.Empty(t, asked)
 	})
 }
@@ -107,8 +106,7 @@ func TestLimitsCountWhatOthersRepair(t *testing.T) {
 		require.Len(t, others(w), 1)
 		first := others(w)[0].Name
 		waits := map[string]string{"m-1": "other-0", "other-0": "n-1"}[first]
-		x, err := e.Explain(t.Context(), "c", waits)
-		require.NoError(t, err)
+		x := must.Do(e.Explain(t.Context(), "c", waits))(t)
 		assert.True(t, slices.ContainsFunc(x.Gates, func(g reason.Gate) bool { return !g.Pass && g.Reason == reason.InFlightLimit }), "%+v", x.Gates)
 	})
 }
@@ -144,8 +142,7 @@ func TestCreationThatIsRefused(t *testing.T) {
 		e := running(t, w, store, handingOver(w))
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.RequestFailed)
-		asked, err := state.LoadAsked(t.Context(), store)
-		require.NoError(t, err)
+		asked := must.Do(state.LoadAsked(t.Context(), store))(t)
 		assert.Empty(t, asked)
 	})
 }
@@ -342,6 +339,5 @@ func TestOwnerOfAHandedOverHostHandsTheClusterOver(t *testing.T) {
 		assert.Empty(t, p.engine["a"].Status()[0].Aside)
 		require.Len(t, p.asides(t, "a"), 2)
 		assert.Empty(t, w.Commands())
-		p.end()
 	})
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // untilOff is when the hung host of a world has been sent its first Off: the check waits
@@ -96,8 +97,7 @@ func startBeating(t *testing.T, w *world, store state.Store, change func(*engine
 	if change != nil {
 		change(&opt)
 	}
-	e, err := engine.New(t.Context(), opt)
-	require.NoError(t, err)
+	e := must.Do(engine.New(t.Context(), opt))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx, beat) }()
@@ -117,16 +117,14 @@ func startBeating(t *testing.T, w *world, store state.Store, change func(*engine
 
 func openStore(t *testing.T, dir string) state.Store {
 	t.Helper()
-	s, err := boltstore.Open(filepath.Join(dir, "state.db"))
-	require.NoError(t, err)
+	s := must.Do(boltstore.Open(filepath.Join(dir, "state.db")))(t)
 	return s
 }
 
 // eventsOf are the events so far that a test asks for.
 func eventsOf(t *testing.T, s *event.Stream, keep func(event.Event) bool) []event.Event {
 	t.Helper()
-	all, err := s.After(t.Context(), 0)
-	require.NoError(t, err)
+	all := must.Do(s.After(t.Context(), 0))(t)
 	return slices.DeleteFunc(all, func(ev event.Event) bool { return !keep(ev) })
 }
 
@@ -299,8 +297,7 @@ func refusedFor(t *testing.T, err error, code reason.Code) {
 // enroll has a person enroll n-1's devices.
 func enroll(t *testing.T, e *engine.Engine) hosts.Enrollment {
 	t.Helper()
-	x, err := e.Enroll(t.Context(), byHand)
-	require.NoError(t, err)
+	x := must.Do(e.Enroll(t.Context(), byHand))(t)
 	return x
 }
 
@@ -312,14 +309,12 @@ func notEnrolled(t *testing.T, e *engine.Engine, code reason.Code) {
 
 func subject(t *testing.T, e *engine.Engine) hosts.Subject {
 	t.Helper()
-	s, err := e.SubjectOf(t.Context(), "c", "n-1")
-	require.NoError(t, err)
+	s := must.Do(e.SubjectOf(t.Context(), "c", "n-1"))(t)
 	return s
 }
 
 func explained(t *testing.T, e *engine.Engine) admit.Explanation {
 	t.Helper()
-	x, err := e.Explain(t.Context(), "c", "n-1")
-	require.NoError(t, err)
+	x := must.Do(e.Explain(t.Context(), "c", "n-1"))(t)
 	return x
 }

@@ -21,12 +21,12 @@ import (
 	"github.com/fenced/fenced/internal/stop"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 func (s *failingStore) cluster(t *testing.T, name string) state.Cluster {
 	t.Helper()
-	c, err := statetest.LoadCluster(t.Context(), s, name)
-	require.NoError(t, err)
+	c := must.Do(statetest.LoadCluster(t.Context(), s, name))(t)
 	return c
 }
 
@@ -79,8 +79,7 @@ func TestHoldsOfNodesThatDoNotExistAreBounded(t *testing.T) {
 			accepted(t)(e.ReleaseHold(t.Context(), o))
 		}
 		stored := func() int {
-			list, err := store.List(t.Context(), state.KindHold)
-			require.NoError(t, err)
+			list := must.Do(store.List(t.Context(), state.KindHold))(t)
 			return len(list)
 		}
 		for i := range manyHolds {
@@ -135,9 +134,7 @@ func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 func TestHoldAfterTheIsolationLeavesNoHostOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e := running(t, w, store, nil)
-		for w.Isolations() == 0 {
-			time.Sleep(time.Second)
-		}
+		await(t, func() bool { return w.Isolations() > 0 })
 		accepted(t)(e.Hold(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
@@ -150,22 +147,19 @@ func TestStopsOfAnotherInstanceApply(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
-		held, err := statetest.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "bea", Reason: "disk", At: time.Now()})
-		require.NoError(t, err)
+		held := must.Do(statetest.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "bea", Reason: "disk", At: time.Now()}))(t)
 		store.syncChanges()
 		require.Len(t, e.Holds("c"), 1)
 		held.Reason = "disk and fan"
-		_, err = statetest.SaveHold(t.Context(), store, held)
-		require.NoError(t, err)
-		_, err = e.ReleaseHold(t.Context(), byHand) // on a version that is not the newest any more
+		must.Do(statetest.SaveHold(t.Context(), store, held))(t)
+		_, err := e.ReleaseHold(t.Context(), byHand) // on a version that is not the newest any more
 		require.NoError(t, err)
 		store.syncChanges()
 		require.Empty(t, e.Holds("c"))
 
 		c := store.cluster(t, "c")
 		c.Paused, c.PausedBy = true, "bea"
-		_, err = statetest.SaveCluster(t.Context(), store, c)
-		require.NoError(t, err)
+		must.Do(statetest.SaveCluster(t.Context(), store, c))(t)
 		store.syncChanges()
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
@@ -179,8 +173,7 @@ func TestQuarantineAndHold(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
 		until := time.Now().UTC().Add(24 * time.Hour)
-		_, err := statetest.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "fenced", Reason: "restless", Quarantine: true, At: time.Now(), Until: until})
-		require.NoError(t, err)
+		must.Do(statetest.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "fenced", Reason: "restless", Quarantine: true, At: time.Now(), Until: until}))(t)
 		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		accepted(t)(e.Fence(t.Context(), dryRun(byHand)))
@@ -227,18 +220,15 @@ func TestLongerStopKeepsItsActor(t *testing.T) {
 			time.Sleep(time.Second)
 			first, second := heldFor(time.Hour), heldFor(time.Minute)
 			second.Actor, second.Reason = "bea", "fan"
-			out, err := c.give(e, t.Context(), first)
-			require.NoError(t, err)
+			out := must.Do(c.give(e, t.Context(), first))(t)
 			assert.Empty(t, out.Earlier)
 			until := out.Until
-			out, err = c.give(e, t.Context(), second)
-			require.NoError(t, err)
+			out = must.Do(c.give(e, t.Context(), second))(t)
 			assert.Equal(t, until, out.Until)
 			assert.Equal(t, first.Actor+": "+first.Reason, out.Earlier)
 			assert.Contains(t, c.why(e), first.Reason)
 			second.For = wire.Span(2 * time.Hour)
-			out, err = c.give(e, t.Context(), second)
-			require.NoError(t, err)
+			out = must.Do(c.give(e, t.Context(), second))(t)
 			assert.Empty(t, out.Earlier)
 			assert.Contains(t, c.why(e), "bea")
 			assert.Contains(t, c.why(e), "fan")
@@ -278,8 +268,7 @@ func TestHoldOfTheNodeStopsTheRunOfItsMachine(t *testing.T) {
 			w.SetBootTime(never)
 			e := running(t, w, store, waiting)
 			time.Sleep(20 * time.Minute)
-			r := only(t, e)
-			require.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
+			r := stands(t, e, remediate.Waiting)
 			require.Empty(t, r.Target.Node)
 			w.Do(func(s *fake.State) { // it registers at last, and its kubelet dies
 				s.PutNode(fake.Node{Name: "n-1", BootID: "boot-2", SystemUUID: hostUUID, Ready: "Unknown", Since: time.Now()})
@@ -316,8 +305,7 @@ func TestReleaseOfTheMachineLetsItsRunGoOn(t *testing.T) {
 			o.Run.MaxAttempts, o.Guards.MaxFencesPerDay = 1, 1
 		})
 		time.Sleep(5 * time.Hour)
-		r := only(t, e)
-		require.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
+		stands(t, e, remediate.Waiting)
 		offs := w.Count(bmc.CommandOff)
 		require.Equal(t, 1, offs)
 

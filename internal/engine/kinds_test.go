@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // nodePolicy is a FencePolicy over all Nodes.
@@ -47,8 +48,7 @@ func TestNodeWithoutMachineIsFenced(t *testing.T) {
 		p.MaxAttempts, p.Deadlines.PowerOff = 7, 50*time.Second
 		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(6 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r := stands(t, e, remediate.Done)
 		assert.Equal(t, 1, w.Isolations())
 		assert.Empty(t, r.Target.Machine)
 		assert.Equal(t, "nodes", r.Check)
@@ -75,11 +75,9 @@ func TestRunFindsItsCheckAfterARestart(t *testing.T) {
 				change = withPolicy(w, p)
 			}
 			if old {
-				runs, err := state.LoadRuns(t.Context(), store)
-				require.NoError(t, err)
+				runs := must.Do(state.LoadRuns(t.Context(), store))(t)
 				runs[0].CheckID = ""
-				_, err = state.SaveRun(t.Context(), store, runs[0])
-				require.NoError(t, err)
+				must.Do(state.SaveRun(t.Context(), store, runs[0]))(t)
 			}
 			e := running(t, w, store, change)
 			time.Sleep(5 * time.Second)
@@ -97,8 +95,7 @@ func TestOlderRecordMatchesNoOtherKind(t *testing.T) {
 		older := remediate.Begin(remediate.Run{ID: "r1", Check: p.Key(), Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete,
 			Target: remediate.Target{Cluster: "c", Node: "n-1", NodeUID: "uid-1", BootID: "n-1-boot-1", SystemUUID: hostUUID, Host: "c/n-1"},
 			Limits: remediate.Limits{OffDeadline: time.Minute, RunTimeout: 2 * time.Hour, APITimeout: time.Hour}}, time.Now())
-		_, err := state.SaveRun(t.Context(), store, older)
-		require.NoError(t, err)
+		must.Do(state.SaveRun(t.Context(), store, older))(t)
 		w.SetReadySince("Unknown", time.Now().Add(-time.Hour))
 		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(5 * time.Second)
@@ -113,8 +110,7 @@ func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 		handOver(w)
 		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Reprovisioned, r.Step, "%s: %s", r.Reason, r.Note)
+		stands(t, e, remediate.Reprovisioned)
 		assert.Equal(t, 1, w.HandedOver())
 		assert.Empty(t, w.Deprovisioned(), "the owner deletes it")
 		assert.Empty(t, w.Commands())
@@ -219,8 +215,7 @@ func TestNodesOfAnotherClusterAreNoAbsence(t *testing.T) {
 		})
 		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.Commands())
+		untouched(t, w, e)
 		gate(t, e, reason.NoNodesVisible)
 	})
 }
@@ -238,8 +233,7 @@ func TestControlPlaneIsFencedWithAQuorumToSpare(t *testing.T) {
 		controlPlaneOf(w, true)
 		e := running(t, w, store, nil)
 		time.Sleep(6 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r := stands(t, e, remediate.Done)
 		assert.True(t, r.ControlPlane)
 		assert.Equal(t, remediate.IsolateDelete, r.Isolation, "OpenShift keeps etcd members apart from Nodes")
 	})
@@ -257,8 +251,7 @@ func TestHostWithAMemberOfEtcdIsOfTheControlPlane(t *testing.T) {
 				}
 				s.Host("other-0").MemberSick = sick
 			})
-			e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].ControlPlaneIsolation = remediate.IsolateTaint })
-			defer stop()
+			e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].ControlPlaneIsolation = remediate.IsolateTaint })
 			time.Sleep(6 * time.Minute)
 			if sick {
 				assert.Empty(t, e.Runs("c"))
@@ -285,8 +278,7 @@ func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
 			}
 			e := running(t, w, store, nil)
 			time.Sleep(10 * time.Minute)
-			assert.Empty(t, e.Runs("c"))
-			assert.Empty(t, w.Commands())
+			untouched(t, w, e)
 			gate(t, e, code)
 			refused(t, code)(e.Fence(t.Context(), byHand)) // people are bound, too
 		})
@@ -323,9 +315,7 @@ func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
 		})
 		e := running(t, w, store, nil)
 		time.Sleep(65 * time.Second)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, "QuorumLost", string(r.Reason))
+		stands(t, e, remediate.Aborted, "QuorumLost")
 		assert.Zero(t, w.Count(bmc.CommandOff))
 	})
 }
@@ -371,8 +361,7 @@ func TestTargetThatIsNoLongerSelectedIsLeftAlone(t *testing.T) {
 		})
 		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(65 * time.Second)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
+		r := stands(t, e, remediate.Aborted)
 		assert.Contains(t, r.Note, "select")
 		assert.Empty(t, w.Commands())
 	})

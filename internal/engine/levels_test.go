@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // withOutlet gives the host a second power level, by an outlet that tells no identity and
@@ -60,8 +61,7 @@ func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 		assert.Equal(t, 1, r.Level)
 		assert.Equal(t, 2, r.Limits.Levels)
 		time.Sleep(10 * time.Minute)
-		r = only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r = stands(t, e, remediate.Done)
 		assert.Equal(t, remediate.ProofDevice, r.Proof)
 		assert.Equal(t, []bmc.Command{bmc.CommandOff, bmc.CommandOn}, p.Commands()[:2])
 		assert.Zero(t, w.Count(bmc.CommandOff), "the BMC was given none")
@@ -78,8 +78,7 @@ func TestLevelThatFailedOnceIsUsed(t *testing.T) {
 		time.Sleep(65 * time.Second)
 		w.FailReads(nil)
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r := stands(t, e, remediate.Done)
 		assert.Equal(t, remediate.ProofBMC, r.Proof)
 		assert.Empty(t, p.Commands())
 	})
@@ -118,8 +117,7 @@ func TestRunGoesOnToTheNextLevel(t *testing.T) {
 		require.Zero(t, r.Level)
 		require.NotZero(t, w.Count(bmc.CommandOff))
 		time.Sleep(15 * time.Minute)
-		r = only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r = stands(t, e, remediate.Done)
 		assert.Equal(t, remediate.ProofDevice, r.Proof)
 		assert.Equal(t, bmc.CommandOff, p.Commands()[0])
 		assert.Equal(t, bmc.CommandOn, w.Commands()[len(w.Commands())-1], "mains alone do not start the host") // I20
@@ -234,8 +232,7 @@ func TestManualFenceTriesTheNextLevel(t *testing.T) {
 		w.FailReads(noAnswer())
 		accepted(t)(e.Fence(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		stands(t, e, remediate.Done)
 		assert.NotEmpty(t, p.Commands())
 	})
 }
@@ -318,8 +315,7 @@ func TestSlowAgentFences(t *testing.T) {
 			e, _ := enrolled(t, w, store, slow)
 			w.FailReads(noAnswer())
 			time.Sleep(30 * time.Minute)
-			r := only(t, e)
-			assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+			stands(t, e, remediate.Done)
 		})
 	}
 }
@@ -332,8 +328,7 @@ func slowPair(t *testing.T, w *world, store *failingStore, off, on time.Duration
 	p := newPair(t, w, store, func(_ string, o *engine.Options) { slow(o) })
 	p.give("a")
 	time.Sleep(time.Second)
-	_, err := p.engine["a"].Enroll(t.Context(), byHand)
-	require.NoError(t, err)
+	must.Do(p.engine["a"].Enroll(t.Context(), byHand))(t)
 	w.FailReads(noAnswer())
 	return p, agent
 }
@@ -346,7 +341,6 @@ func TestSlowAgentPowersOnUnderAClaim(t *testing.T) {
 		r := only(t, p.engine["a"])
 		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
 		assert.True(t, w.On(), "the host is left off")
-		p.end()
 	})
 }
 
@@ -361,7 +355,6 @@ func TestCommandDoesNotOutliveAHandOver(t *testing.T) {
 		p.take("a") // and waits for it
 		assert.InDelta(t, 12, time.Since(begun).Seconds(), 1)
 		assert.Less(t, time.Duration(agent.took.Load()), 35*time.Second)
-		p.end()
 	})
 }
 

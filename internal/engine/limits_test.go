@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // flying counts the runs that hold a place, and those whose host may be off.
@@ -95,8 +96,7 @@ func TestLimitsHoldForManyAtOnce(t *testing.T) {
 			assert.LessOrEqual(t, a.MostOff("x"), 1, "in the zone")
 			assert.LessOrEqual(t, a.MostOff("y"), 1, "in the zone")
 			assert.Equal(t, 4, together, "the limit is reached")
-			slots, err := state.LoadSlots(t.Context(), store)
-			require.NoError(t, err)
+			slots := must.Do(state.LoadSlots(t.Context(), store))(t)
 			assert.Empty(t, slots, "all are free again")
 		})
 	}
@@ -255,8 +255,7 @@ func TestRunsThatEndBeforeTheirNextAttemptCount(t *testing.T) {
 
 func slotsOf(t *testing.T, store state.Store) (runs []string) {
 	t.Helper()
-	list, err := state.LoadSlots(t.Context(), store)
-	require.NoError(t, err)
+	list := must.Do(state.LoadSlots(t.Context(), store))(t)
 	for _, s := range list {
 		runs = append(runs, s.Run)
 	}
@@ -335,8 +334,7 @@ func TestSlotsAreCorrectedAtTheStart(t *testing.T) {
 		id := only(t, e).ID
 		require.NoError(t, statetest.FreeSlot(t.Context(), store, id))
 		for cluster, run := range map[string]string{"c": "crashed-before-it-was-saved", "other": "r9"} {
-			_, err := statetest.TakeSlot(t.Context(), store, 9, state.Slot{Cluster: cluster, Run: run})
-			require.NoError(t, err)
+			must.Do(statetest.TakeSlot(t.Context(), store, 9, state.Slot{Cluster: cluster, Run: run}))(t)
 		}
 		running(t, w, store, limit)
 		time.Sleep(2 * time.Second)
@@ -362,8 +360,7 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 		require.True(t, meddled.Load())
 		require.Empty(t, e.Runs("a"))
 		require.Contains(t, refusals(t, events), string(reason.TotalInFlight))
-		x, err := e.Explain(t.Context(), "a", "a-000")
-		require.NoError(t, err)
+		x := must.Do(e.Explain(t.Context(), "a", "a-000"))(t)
 		require.True(t, refusing(x.Gates, reason.TotalInFlight), "explain counts the others', too: %+v", x.Gates)
 
 		out := accepted(t)(e.Fence(t.Context(), order.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})) // a person does not wait for a slot

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 const (
@@ -55,8 +56,7 @@ func withMACs(w *world, macs ...string) func(*engine.Options) {
 // gateOfMachine returns the first failing gate of the Machine.
 func gateOfMachine(t *testing.T, e *engine.Engine) reason.Gate {
 	t.Helper()
-	x, err := e.ExplainMachine(t.Context(), "c", "ns/m-1")
-	require.NoError(t, err)
+	x := must.Do(e.ExplainMachine(t.Context(), "c", "ns/m-1"))(t)
 	for _, g := range x.Gates {
 		if !g.Pass {
 			return g
@@ -165,8 +165,7 @@ func TestMachineWithoutANodeIsRefusedOnce(t *testing.T) {
 				}
 			})
 			time.Sleep(20 * time.Minute)
-			assert.Empty(t, e.Runs("c"))
-			assert.Empty(t, w.Commands())
+			untouched(t, w, e)
 			g := gateOfMachine(t, e)
 			assert.Equal(t, c.code, g.Reason, "%+v", g)
 			assert.Contains(t, g.Value, c.says)
@@ -217,9 +216,7 @@ func TestLinkThatBreaksDuringARunWithoutANode(t *testing.T) {
 		m := neverJoined(w)
 		w.Do(func(s *fake.State) { s.MembersUnknown = false })
 		e := running(t, w, store, withMACs(w))
-		for len(w.Commands()) == 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return len(w.Commands()) > 0 })
 		w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999")
 		time.Sleep(10 * time.Minute)
 		r := e.Runs("c")[0]
@@ -240,8 +237,7 @@ func TestNodeWithAnotherUUIDThanReported(t *testing.T) {
 		r := e.Runs("c")[0]
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, reason.IdentityMismatch, r.Reason, r.Note)
-		freezes, err := store.List(t.Context(), state.KindFreeze)
-		require.NoError(t, err)
+		freezes := must.Do(store.List(t.Context(), state.KindFreeze))(t)
 		assert.Empty(t, freezes)
 	})
 }
@@ -255,9 +251,7 @@ func TestFreezeOfAMachineWithoutANodeIsReleased(t *testing.T) {
 			w.SetFault(fake.Liar)
 			w.SetBootTime(4 * time.Second)
 			e := running(t, w, store, withMACs(w))
-			for len(w.Commands()) == 0 {
-				time.Sleep(100 * time.Millisecond)
-			}
+			await(t, func() bool { return len(w.Commands()) > 0 })
 			w.Do(func(s *fake.State) {
 				s.Host("n-1").On = true
 				s.Host("n-1").Boot()
@@ -346,14 +340,12 @@ func TestBMCIsEnrolledForAMachine(t *testing.T) {
 		_, err := e.Enroll(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "by the name of the Node"})
 		refusedFor(t, err, reason.NoSuchNode)
 
-		x, err := e.Enroll(t.Context(), dryRun(byMachine))
-		require.NoError(t, err)
+		x := must.Do(e.Enroll(t.Context(), dryRun(byMachine)))(t)
 		assert.Equal(t, hostUUID, x.Pin.SystemUUID, "what answers now")
 		assert.Equal(t, "m-m-1", x.Pin.MachineUID)
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.Commands(), "a dry run stores nothing")
-		_, err = e.Enroll(t.Context(), byMachine)
-		require.NoError(t, err)
+		must.Do(e.Enroll(t.Context(), byMachine))(t)
 		r := runOfMachine(t, w, e.Runs)
 		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
 	})
@@ -367,8 +359,7 @@ func TestEnrolmentOfAMachineEndsWithIt(t *testing.T) {
 		w.pauseCheck()
 		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
-		_, err := e.Enroll(t.Context(), byMachine)
-		require.NoError(t, err)
+		must.Do(e.Enroll(t.Context(), byMachine))(t)
 		o := dryRun(byMachine)
 		accepted(t)(e.Fence(t.Context(), o))
 		w.Do(func(s *fake.State) { s.ChangeMachine("n-1", func(m *policy.Machine) { m.UID = "another" }) })
@@ -450,9 +441,7 @@ func TestHoldOfAMachineStopsItsRun(t *testing.T) {
 		listedMachine(w, hostUUID)
 		w.SetBootTime(never)
 		e := running(t, w, store, nil)
-		for len(w.Commands()) == 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return len(w.Commands()) > 0 })
 		accepted(t)(e.Hold(t.Context(), byMachine))
 		r := runOfMachine(t, w, e.Runs)
 		assert.Equal(t, remediate.Aborted, r.Step)
@@ -479,8 +468,7 @@ func TestOrdersByMachine(t *testing.T) {
 		r := runOfMachine(t, w, e.Runs)
 		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
 		require.True(t, w.Ready())
-		x, err := e.ExplainMachine(t.Context(), "c", "ns/m-1")
-		require.NoError(t, err)
+		x := must.Do(e.ExplainMachine(t.Context(), "c", "ns/m-1"))(t)
 		require.NotNil(t, x.Run, "it is shown after the Machine has got a Node, too")
 		assert.Equal(t, out.Run, x.Run.ID)
 
@@ -488,7 +476,7 @@ func TestOrdersByMachine(t *testing.T) {
 		unknown.Machine = "ns/m-9"
 		refused(t, reason.NoSuchMachine)(e.Fence(t.Context(), unknown))
 		w.Hang()
-		_, err = e.Fence(t.Context(), byMachine) // its Node is there by now
+		_, err := e.Fence(t.Context(), byMachine) // its Node is there by now
 		require.NoError(t, err)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, 1, w.Isolations())

@@ -35,8 +35,7 @@ func (w *world) installMedik8s() { w.Do(func(s *fake.State) { s.Medik8s = true }
 func TestRunHoldsTheNodeLock(t *testing.T) { // I22
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.installMedik8s()
-		e, _, stop := start(t, w, store, nil)
-		defer stop()
+		e := running(t, w, store, nil)
 		require.Eventually(t, func() bool { return len(w.Commands()) > 0 }, 10*time.Minute, time.Second)
 		r := only(t, e)
 		assert.Equal(t, r.ID, w.lockOf().Run)
@@ -56,8 +55,7 @@ func TestNodeLockOfMedik8sIsWaitedFor(t *testing.T) { // I22
 		w.Do(func(s *fake.State) {
 			s.NodeLocks["n-1"] = fake.NodeLock{Holder: "NodeHealthCheck-x", Renewed: time.Now().Add(10 * time.Minute)}
 		})
-		e, _, stop := start(t, w, store, nil)
-		defer stop()
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Contains(t, gate(t, e, reason.Contested).Value, "NodeHealthCheck-x")
 		assert.Empty(t, w.Commands())
@@ -70,11 +68,10 @@ func TestNodeLockOfMedik8sIsWaitedFor(t *testing.T) { // I22
 func TestNoNodeLockIsAskedForWithoutMedik8s(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		asked := 0
-		e, _, stop := start(t, w, store, withLock(func(context.Context, remediate.Run) error {
+		e := running(t, w, store, withLock(func(context.Context, remediate.Run) error {
 			asked++
 			return nil
 		}))
-		defer stop()
 		require.Eventually(t, func() bool { return len(e.Runs("c")) == 1 && only(t, e).Step == remediate.Done }, time.Hour, time.Second)
 		assert.Zero(t, asked)
 	})
@@ -107,13 +104,12 @@ func TestNoCommandWithoutTheNodeLock(t *testing.T) { // I22
 		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
 			w.installMedik8s()
 			mended := time.Now().Add(30 * time.Minute)
-			e, _, stop := start(t, w, store, withLock(func(ctx context.Context, _ remediate.Run) error {
+			e := running(t, w, store, withLock(func(ctx context.Context, _ remediate.Run) error {
 				if time.Now().Before(mended) {
 					return fail(ctx)
 				}
 				return nil
 			}))
-			defer stop()
 			time.Sleep(29 * time.Minute)
 			assert.Empty(t, w.Commands())
 			assert.Zero(t, w.Isolations())
@@ -130,8 +126,7 @@ func TestNodeLockDelaysNoWayBack(t *testing.T) { // I20, I22
 	run := func(t *testing.T, lock func(ctx context.Context, r remediate.Run) error) (took time.Duration) {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			w.installMedik8s()
-			e, _, stop := start(t, w, store, withLock(lock))
-			defer stop()
+			e := running(t, w, store, withLock(lock))
 			began := time.Now()
 			require.Eventually(t, func() bool { return len(e.Runs("c")) == 1 && only(t, e).Step == remediate.Done }, time.Hour, time.Second)
 			took = time.Since(began)
@@ -157,7 +152,7 @@ func TestLostNodeLockIsTakenAgain(t *testing.T) { // I22
 		w.ownMachines()
 		w.SetBootTime(never)
 		var held []string
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Run.MaxAttempts, o.Clusters[0].Reprovision = 1, true
 			o.Clusters[0].Kube = actKube{o.Clusters[0].Kube, func(a remediate.Action) {
 				if a == remediate.DeleteTargetMachine {
@@ -165,12 +160,10 @@ func TestLostNodeLockIsTakenAgain(t *testing.T) { // I22
 				}
 			}}
 		})
-		defer stop()
 		until(t, e, remediate.AwaitNode)
 		w.Do(func(s *fake.State) { delete(s.NodeLocks, "n-1") })
 		time.Sleep(30 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Reprovisioned, r.Step)
+		r := stands(t, e, remediate.Reprovisioned)
 		assert.Equal(t, []string{r.ID}, held)
 	})
 }
@@ -210,11 +203,9 @@ func TestHeldRunKeepsTheNodeLock(t *testing.T) { // I22
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.installMedik8s()
 		w.Do(func(s *fake.State) { s.Host("n-1").BMC.Fault = fake.IgnoresOff })
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Run.RetryInterval = 0 })
-		defer stop()
+		e := running(t, w, store, func(o *engine.Options) { o.Run.RetryInterval = 0 })
 		time.Sleep(20 * time.Minute)
-		r := only(t, e)
-		require.Equal(t, remediate.Held, r.Step)
+		r := stands(t, e, remediate.Held)
 		assert.Equal(t, r.ID, w.lockOf().Run)
 		assert.False(t, w.lockOf().Expired())
 		abort := byHand
@@ -255,14 +246,10 @@ func TestAbortLeavesThePowerToMetal3sOwnRemediation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		m := newMetal(w)
 		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Run.RetryInterval = time.Minute })
-		for w.Count(bmc.CommandOff) == 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return w.Count(bmc.CommandOff) > 0 })
 		m.Do(func(s *fake.State) { s.LockPower("h-1", true) })
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		require.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.Equal(t, reason.PowerForbidden, r.Reason)
+		r := stands(t, e, remediate.Waiting, reason.PowerForbidden)
 		assert.Contains(t, r.Note, fake.OtherPowerLock)
 		assert.False(t, w.On())
 		assert.Zero(t, w.Count(bmc.CommandOn), "the provider takes the host for off")

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 var byHand = order.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
@@ -38,9 +39,7 @@ func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 		again := accepted(t)(e.Fence(t.Context(), o))
 		assert.Equal(t, order.Outcome{Run: out.Run, Joined: true}, again)
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "OperatorOff", string(r.Reason))
+		stands(t, e, remediate.Held, "OperatorOff")
 		assert.Zero(t, w.Count(bmc.CommandOn))
 
 		accepted(t)(e.Unfence(t.Context(), byHand))
@@ -82,9 +81,7 @@ func TestPauseRollsBackBeforeTheIsolation(t *testing.T) {
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		accepted(t)(e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"}))
 		time.Sleep(time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, "Paused", string(r.Reason))
+		stands(t, e, remediate.Aborted, "Paused")
 		assert.Zero(t, w.Isolations())
 		assert.True(t, w.On())
 		stop()
@@ -104,20 +101,16 @@ func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 		time.Sleep(2 * quietPeriod)
 		require.Empty(t, e.Runs("c"))
 		dry := dryRun(byHand)
-		_, err := e.Arming.Arm(t.Context(), dry)
-		require.NoError(t, err)
-		armed, err := e.Arming.Arm(t.Context(), byHand)
-		require.NoError(t, err)
+		must.Do(e.Arming.Arm(t.Context(), dry))(t)
+		armed := must.Do(e.Arming.Arm(t.Context(), byHand))(t)
 		assert.Equal(t, time.Now().Add(quietPeriod).Unix(), armed.Until.Unix())
 		time.Sleep(quietPeriod - time.Second)
 		require.Empty(t, e.Runs("c"), "the quiet period comes first")
-		again, err := e.Arming.Arm(t.Context(), byHand)
-		require.NoError(t, err)
+		again := must.Do(e.Arming.Arm(t.Context(), byHand))(t)
 		assert.Contains(t, again.Unchanged, "armed already")
 		time.Sleep(3 * time.Second)
 		require.Len(t, e.Runs("c"), 1)
-		_, err = e.Arming.Disarm(t.Context(), byHand)
-		require.NoError(t, err)
+		must.Do(e.Arming.Disarm(t.Context(), byHand))(t)
 	})
 }
 
@@ -138,11 +131,9 @@ func TestDisarmStopsNoOtherMode(t *testing.T) {
 			}
 			e, _, stop := start(t, w, store, in(guard.ModeObserve))
 			time.Sleep(time.Second)
-			out, err := e.Arming.Disarm(t.Context(), byHand)
-			require.NoError(t, err)
+			out := must.Do(e.Arming.Disarm(t.Context(), byHand))(t)
 			require.Contains(t, out.Unchanged, "is not armed")
-			_, err = e.Arming.Arm(t.Context(), byHand)
-			require.NoError(t, err)
+			must.Do(e.Arming.Arm(t.Context(), byHand))(t)
 			stop()
 
 			e, _, stop = start(t, w, store, in(mode))
@@ -164,18 +155,15 @@ func TestOldRunsAndBackupsArePruned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		require.Equal(t, remediate.Done, r.Step)
+		r := stands(t, e, remediate.Done)
 		stop()
 		left := func(after time.Duration) (backups, runs int) {
 			time.Sleep(after)
 			e, _, stop := start(t, w, store, nil)
 			time.Sleep(2 * time.Second)
 			stop()
-			saved, err := state.Backups(t.Context(), store, r.ID)
-			require.NoError(t, err)
-			stored, err := state.LoadRuns(t.Context(), store)
-			require.NoError(t, err)
+			saved := must.Do(state.Backups(t.Context(), store, r.ID))(t)
+			stored := must.Do(state.LoadRuns(t.Context(), store))(t)
 			require.Len(t, e.Runs("c"), len(stored))
 			return len(saved), len(stored)
 		}
@@ -288,9 +276,7 @@ func TestAbortAsIs(t *testing.T) {
 		until(t, e, remediate.Held)
 		accepted(t)(e.Abort(t.Context(), asIs))
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, "ClosedAsIs", string(r.Reason))
+		stands(t, e, remediate.Aborted, "ClosedAsIs")
 		assert.False(t, w.On())
 		assert.Zero(t, w.Count(bmc.CommandOn))
 	})
@@ -342,8 +328,7 @@ func TestOrdersAreDurableWhenAnswered(t *testing.T) {
 // object only while the view has it.
 func TestLookup(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
-		defer stop()
+		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		look, r := engine.NewLookup(e), only(t, e)
 		require.Equal(t, remediate.Done, r.Step)

@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 )
 
 func addrs(texts ...string) (list []netip.Addr) {
@@ -133,8 +134,7 @@ func TestOwnHostIsFoundByItsPin(t *testing.T) {
 			if void {
 				p := pinOf(t, store, "c/n-1")
 				p.Contradicted = "Node n-1 was seen on another machine"
-				_, err := state.SavePin(t.Context(), store, p)
-				require.NoError(t, err)
+				must.Do(state.SavePin(t.Context(), store, p))(t)
 			}
 			w.RemoveNode()
 			e = running(t, w, store, func(o *engine.Options) { handOver(o); o.Own = hosts.Own{UUIDs: []string{hostUUID}} })
@@ -186,7 +186,6 @@ func TestRunOnTheOwnHostIsTakenOver(t *testing.T) {
 			assert.Equal(t, remediate.Aborted, r.Step)
 			assert.Equal(t, "OwnHost", string(r.Reason))
 			assert.Contains(t, r.Note, "the host that this daemon runs on")
-			p.end()
 		})
 	}
 }

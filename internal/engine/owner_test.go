@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 )
 
 // Without a claim an instance evaluates and explains, and acts on nothing.
@@ -29,8 +30,7 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 		assert.Zero(t, w.Reads(), "no probe is made")
 		n, _ := w.Announcements()
 		assert.Zero(t, n, "no Lease is taken")
-		records, err := store.List(t.Context(), state.KindCluster)
-		require.NoError(t, err)
+		records := must.Do(store.List(t.Context(), state.KindCluster))(t)
 		assert.Empty(t, records, "nothing is saved")
 		g := gate(t, p.engine["b"], reason.NotOwner)
 		assert.Contains(t, g.Value, "no instance owns")
@@ -43,11 +43,10 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		g = gate(t, p.engine["b"], reason.NotOwner)
 		assert.Equal(t, "instance a owns the cluster (epoch 1)", g.Value)
-		x, err := p.engine["b"].Explain(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		x := must.Do(p.engine["b"].Explain(t.Context(), "c", "n-1"))(t)
 		assert.Equal(t, policy.Unhealthy, x.Verdict)
 		refused(t, reason.NotOwner)(p.engine["b"].Fence(t.Context(), byHand))
-		_, err = p.engine["b"].Arming.Arm(t.Context(), byHand)
+		_, err := p.engine["b"].Arming.Arm(t.Context(), byHand)
 		refusedFor(t, err, reason.NotOwner)
 		refusedFor(t, unfreeze(t, p.engine["b"], byHand), reason.NotOwner)
 		_, err = p.engine["b"].Enroll(t.Context(), byHand)
@@ -61,7 +60,6 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 		assert.Equal(t, uint64(1), s.Epoch)
 		assert.Empty(t, s.Idle)
 		assert.True(t, p.engine["a"].Status()[0].Owner)
-		p.end()
 	})
 }
 
@@ -80,7 +78,6 @@ func TestHandOverAtAnyMoment(t *testing.T) {
 			assert.Equal(t, remediate.Done, r.Step, "handed over after %ds: %s %s", at, r.Reason, r.Note)
 			assert.Equal(t, 1, w.Isolations(), "handed over after %ds", at)
 			assert.Equal(t, r.Version, only(t, p.engine["a"]).Version, "the old owner sees how it ended")
-			p.end()
 		})
 	}
 }
@@ -105,7 +102,6 @@ func TestRegainedClusterIsReadAgain(t *testing.T) {
 		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
 		time.Sleep(time.Minute)
 		assert.Len(t, w.Commands(), sent)
-		p.end()
 	})
 }
 
@@ -128,7 +124,6 @@ func TestFormerOwnerDoesNothingMore(t *testing.T) {
 			assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
 			assert.Equal(t, 1, w.Isolations())
 			p.take("a")
-			p.end()
 		})
 	}
 }
@@ -163,7 +158,6 @@ func TestCommandEndsWithTheClaim(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		require.Len(t, took, 1, "none was begun with less than the margin left")
 		assert.LessOrEqual(t, <-took, 4*time.Second, "at 60 s a command was begun, and cut at 64 s")
-		p.end()
 	})
 }
 
@@ -186,7 +180,6 @@ func TestPauseAtAStandbyStopsTheOwner(t *testing.T) {
 		accepted(t)(p.engine["b"].ReleaseHold(t.Context(), byHand))
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
-		p.end()
 	})
 }
 
@@ -194,14 +187,12 @@ func TestPauseAtAStandbyStopsTheOwner(t *testing.T) {
 func TestEndedRunThatCannotBeReadKeepsNobodyDown(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const bad = `{"v":1,"data":{"id":"r-0","step":"Done","ended":"2026-01-01T00:00:00Z","of":"another version"}}`
-		_, err := store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r-0", Data: []byte(bad)})
-		require.NoError(t, err)
+		must.Do(store.Put(t.Context(), state.Record{Kind: state.KindRun, Key: "r-0", Data: []byte(bad)}))(t)
 		e, events, _ := start(t, w, store, nil)
 		time.Sleep(2 * time.Hour) // and it is pruned around
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, heard(t, events, `"r-0"`))
-		r, err := store.Get(t.Context(), state.KindRun, "r-0")
-		require.NoError(t, err)
+		r := must.Do(store.Get(t.Context(), state.KindRun, "r-0"))(t)
 		assert.Equal(t, bad, string(r.Data))
 	})
 }
@@ -221,12 +212,10 @@ func TestUnreadableRecordsAreNotTakenOver(t *testing.T) {
 		assert.NotEmpty(t, s.Idle, "and people see that nobody acts")
 		require.Len(t, p.told(t, "a", event.Failed), 1)
 		assert.Contains(t, p.told(t, "a", event.Failed)[0], "r-1")
-		r, err := store.Get(t.Context(), state.KindRun, "r-1")
-		require.NoError(t, err)
+		r := must.Do(store.Get(t.Context(), state.KindRun, "r-1"))(t)
 		require.NoError(t, store.Delete(t.Context(), state.KindRun, "r-1", r.Version))
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
-		p.end()
 	})
 }
 

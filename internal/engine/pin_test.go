@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // checked is a health check of n-1's first device that read this UUID and serial.
@@ -155,8 +156,7 @@ func TestPinnedModeRequiresAnEnrolment(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.NotEnrolled)
-		x, err := e.Enroll(t.Context(), dryRun(byHand))
-		require.NoError(t, err)
+		x := must.Do(e.Enroll(t.Context(), dryRun(byHand)))(t)
 		assert.Equal(t, hostUUID, x.Devices[0].UUID)
 		assert.Empty(t, pinOf(t, store, "c/n-1").EnrolledBy)
 		enroll(t, e)
@@ -332,9 +332,7 @@ func TestContradictedPinIdentifiesNothing(t *testing.T) {
 				assert.Zero(t, w.Count(bmc.CommandOff), "a machine that is not that of n-1 was switched off")
 				assert.Equal(t, reason.IdentityUnknown, gateOfMachine(t, e).Reason)
 			} else {
-				for w.Count(bmc.CommandOff) == 0 {
-					time.Sleep(time.Second)
-				}
+				await(t, func() bool { return w.Count(bmc.CommandOff) > 0 })
 			}
 		})
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestPlanNamesWhatLimits(t *testing.T) {
@@ -36,21 +37,17 @@ func TestPlanNamesWhatLimits(t *testing.T) {
 		refusedFor(t, err, reason.NotSynced) // nothing was seen yet
 		w.setUnsynced(false)
 		time.Sleep(2 * time.Minute)
-		p, err := e.Plan(t.Context(), "c")
-		require.NoError(t, err)
+		p := must.Do(e.Plan(t.Context(), "c"))(t)
 		require.Len(t, p.Items, 2)
 		assert.Equal(t, []string{"n-1", "other-0"}, []string{p.Items[0].Node, p.Items[1].Node}, "in the order of the report")
 		assert.Equal(t, reason.Observing, p.Items[0].Gate.Reason)
 		assert.Zero(t, w.Reads(), "a plan asks no BMC")
-		armed, err := e.Arming.Plan(t.Context(), "c")
-		require.NoError(t, err)
+		armed := must.Do(e.Arming.Plan(t.Context(), "c"))(t)
 		assert.Nil(t, armed.Items[0].Gate, "it would be fenced as soon as the cluster is armed")
 		assert.Equal(t, reason.NoHost, armed.Items[1].Gate.Reason)
-		_, err = e.Arming.Arm(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "go"})
-		require.NoError(t, err)
+		must.Do(e.Arming.Arm(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "go"}))(t)
 		synctest.Wait()
-		p, err = e.Plan(t.Context(), "c")
-		require.NoError(t, err)
+		p = must.Do(e.Plan(t.Context(), "c"))(t)
 		assert.Equal(t, reason.Contested, p.Items[0].Gate.Reason, "as the probe found")
 		assert.Equal(t, reason.NoHost, p.Items[1].Gate.Reason)
 	})
@@ -62,8 +59,7 @@ func TestCoverageOfTheLiveCluster(t *testing.T) {
 		p.MaxUnhealthy = &little
 		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(time.Second)
-		all, err := e.Coverage("c")
-		require.NoError(t, err)
+		all := must.Do(e.Coverage("c"))(t)
 		require.Len(t, all, 2)
 		assert.Equal(t, policy.FencePolicyKind, all[0].Check.Kind)
 		assert.Equal(t, 4, all[0].Targets)
@@ -115,11 +111,9 @@ func TestBreakerCountsByTheChecksOwnZoneKey(t *testing.T) {
 
 // One event never causes an evaluation of all targets: only the ledger evaluates.
 func TestEngineNeverEvaluatesAllTargets(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("*.go"))(t)
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(f))(t)
 		if !strings.HasSuffix(f, "_test.go") {
 			assert.NotContains(t, string(text), "policy.Decide(", f)
 		}
@@ -144,8 +138,7 @@ func TestPlanOfALargeOutageLooksUpLittle(t *testing.T) {
 			crowd.mu.Lock()
 			crowd.hangs = false
 			crowd.mu.Unlock()
-			p, err := e.Plan(t.Context(), "c")
-			require.NoError(t, err)
+			p := must.Do(e.Plan(t.Context(), "c"))(t)
 			assert.Len(t, p.Items, 81)
 			_, after := crowd.counted()
 			assert.Equal(t, lookups, after-before, mode)

@@ -22,6 +22,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // If a check changes while its target is probed, the run starts with what the check asks
@@ -225,8 +226,7 @@ func TestHealthCheckEndsTheProbeBackoff(t *testing.T) {
 // gatesOf are the gates of a Node by name.
 func gatesOf(t *testing.T, e *engine.Engine, node string) map[string]reason.Gate {
 	t.Helper()
-	x, err := e.Explain(t.Context(), "c", node)
-	require.NoError(t, err)
+	x := must.Do(e.Explain(t.Context(), "c", node))(t)
 	byName := map[string]reason.Gate{}
 	for _, g := range x.Gates {
 		byName[g.Name] = g

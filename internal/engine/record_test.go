@@ -154,9 +154,7 @@ func TestOrderIsOnRecordBeforeItsEffect(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			l, people := &ledger{}, &stubborn{Store: store}
 			e, events, _ := start(t, w, people, func(o *engine.Options) { o.Record = l.record })
-			for len(e.Runs("c")) == 0 {
-				time.Sleep(100 * time.Millisecond)
-			}
+			await(t, func() bool { return len(e.Runs("c")) > 0 })
 			var stored atomic.Int32
 			people.watch(func(run []byte) {
 				if bytes.Contains(run, []byte(`"abort":`)) && stored.Add(1) == 1 {
@@ -189,9 +187,7 @@ func TestOrderIsCarriedOutWithoutARecord(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		l := &ledger{}
 		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
-		for w.Count(bmc.CommandOff) == 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return w.Count(bmc.CommandOff) > 0 })
 		l.set(func(event.Event) bool { return true })
 		accepted(t)(e.Abort(t.Context(), order.Order{Cluster: "c", Run: only(t, e).ID, Actor: "ada", Reason: "wrong host"}))
 		time.Sleep(5 * time.Minute)

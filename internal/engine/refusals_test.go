@@ -28,6 +28,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // isRefusal keeps what was told of refusals of n-1 by the checks and gates.
@@ -265,7 +266,6 @@ func TestStandbyRefusesNothingByBeingOne(t *testing.T) {
 		assert.Equal(t, reason.Code("BMCUnreachable"), refusedNow(p.engine["a"])[0].Gate.Reason)
 		assert.NotZero(t, refusedNow(p.engine["a"])[0].NextTry)
 		assert.Empty(t, refusedNow(p.engine["b"]))
-		p.end()
 	})
 }
 
@@ -443,11 +443,9 @@ func TestRefusedAccountOutlivesRestarts(t *testing.T) {
 			stop()
 		}
 		assert.Equal(t, first, w.Reads(), "in the 5 minutes after it was refused")
-		kept, err := state.LoadRefusedAccounts(t.Context(), store, "")
-		require.NoError(t, err)
+		kept := must.Do(state.LoadRefusedAccounts(t.Context(), store, ""))(t)
 		require.Len(t, kept.Accounts, 1)
-		text, err := json.Marshal(kept)
-		require.NoError(t, err)
+		text := must.Do(json.Marshal(kept))(t)
 		assert.NotContains(t, string(text), "4711")
 		assert.Len(t, kept.Accounts[0].Mark, 2, "one byte")
 

@@ -23,6 +23,7 @@ import (
 	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // withoutStatus writes to requests, but not their status while it fails.
@@ -223,14 +224,12 @@ func TestOlderRunInABackupReleasesNothing(t *testing.T) {
 	} {
 		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
 			lostRun(t, w, store)
-			runs, err := state.LoadRuns(t.Context(), store)
-			require.NoError(t, err)
+			runs := must.Do(state.LoadRuns(t.Context(), store))(t)
 			q, _ := asked(w)
 			older := remediate.Run{ID: "0-older", Target: runs[0].Target, Strategy: remediate.PowerCycle, Attempt: 1, Limits: runs[0].Limits, Started: time.Now()}
 			change(&older, q)
 			backup := &failingStore{Store: openStore(t, t.TempDir())}
-			_, err = state.SaveRun(t.Context(), backup, older)
-			require.NoError(t, err)
+			must.Do(state.SaveRun(t.Context(), backup, older))(t)
 			w.Do(func(s *fake.State) { s.Withdraw("m-1") })
 			running(t, w, backup, responding(w))
 			time.Sleep(10 * time.Minute)
@@ -251,13 +250,11 @@ func TestLostRunIsReleasedWhenItsHostReadsOn(t *testing.T) {
 	} {
 		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
 			lostRun(t, w, store)
-			runs, err := state.LoadRuns(t.Context(), store)
-			require.NoError(t, err)
+			runs := must.Do(state.LoadRuns(t.Context(), store))(t)
 			backup := &failingStore{Store: openStore(t, t.TempDir())}
 			if r := runs[0]; keep(&r) {
 				r.Step, r.Steps, r.OffLease, r.Version = remediate.PowerOff, r.Steps[:1], nil, 0
-				_, err = state.SaveRun(t.Context(), backup, r)
-				require.NoError(t, err)
+				must.Do(state.SaveRun(t.Context(), backup, r))(t)
 			}
 			w.Do(func(s *fake.State) { s.Withdraw("m-1") })
 			last := hosts.LastCheck{Power: bmc.On, At: time.Now(), Identity: guard.IdentityMatches}
@@ -365,9 +362,7 @@ func TestGivenUpRequestIsProcessedUntilTheEndIsSaved(t *testing.T) {
 		ask(w, nil)
 		w.SetFault(fake.IgnoresOff)
 		e := running(t, w, store, responding(w))
-		for w.Count(bmc.CommandOff) == 0 {
-			time.Sleep(time.Second)
-		}
+		await(t, func() bool { return w.Count(bmc.CommandOff) > 0 })
 		giveUpRequest(w)
 		store.set(true)
 		for range 300 {
@@ -400,8 +395,7 @@ func TestGivenUpRequestWithoutARunIsOver(t *testing.T) {
 		assert.Equal(t, []string{request.Failed, "False"}, []string{told.Phase, processing(w)})
 		w.ChangeEntry(func(h *bmc.Host) { h.Protected = false })
 		time.Sleep(time.Hour)
-		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.Commands())
+		untouched(t, w, e)
 	})
 }
 

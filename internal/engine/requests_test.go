@@ -72,8 +72,7 @@ func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 			}
 		}
 		time.Sleep(6 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r := stands(t, e, remediate.Done)
 		assert.Equal(t, "FencedRemediation.fenced.io ns/m-1", r.CheckID)
 		q, told := asked(w)
 		assert.False(t, q.Power.HasFinalizer)
@@ -116,9 +115,7 @@ func TestDeletedRequestDropsItsRun(t *testing.T) {
 		})
 		e := running(t, w, store, responding(w))
 		time.Sleep(2 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, reason.Recovered, r.Reason, r.Note)
+		stands(t, e, remediate.Aborted, reason.Recovered)
 		assert.Empty(t, w.Commands())
 		q, _ := asked(w)
 		assert.Nil(t, q, "nothing holds the request any more")
@@ -140,9 +137,7 @@ func TestDeletedRequestGoesWhenItsHostIsOn(t *testing.T) {
 		}
 		assert.True(t, w.On())
 		time.Sleep(6 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step, "it was not proven off")
-		assert.Equal(t, reason.Withdrawn, r.Reason)
+		stands(t, e, remediate.Aborted, reason.Withdrawn)
 		assert.Zero(t, w.Isolations())
 	})
 }
@@ -157,9 +152,7 @@ func TestTimedOutRequestStopsBeforeTheIsolation(t *testing.T) {
 		require.NotZero(t, w.Count(bmc.CommandOff))
 		w.Do(func(s *fake.State) { s.ChangeRequest("m-1", func(q *policy.Request) { q.TimedOut = time.Now() }) })
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.Equal(t, reason.Contested, r.Reason)
+		stands(t, e, remediate.Aborted, reason.Contested)
 		assert.Zero(t, w.Isolations())
 		q, told := asked(w)
 		assert.False(t, q.Power.HasFinalizer)

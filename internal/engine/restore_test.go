@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // unrestored is a cluster in which somebody who admits writes refuses what is restored.
@@ -44,13 +45,10 @@ func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
 		u.refusal.Store(&refusal)
 		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = u })
 		time.Sleep(20 * time.Minute)
-		r := only(t, e)
-		require.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "RestoreFailed", string(r.Reason))
+		r := stands(t, e, remediate.Held, "RestoreFailed")
 		assert.Contains(t, r.Note, "denied the request")
 		assert.NotContains(t, r.Note, "\x1b")
-		saved, err := state.Backups(t.Context(), store, r.ID)
-		require.NoError(t, err)
+		saved := must.Do(state.Backups(t.Context(), store, r.ID))(t)
 		require.NotEmpty(t, saved)
 
 		u.refusal.Store(nil)
@@ -103,8 +101,7 @@ func TestOwnerOfALabelIsNotFoughtAfterARestart(t *testing.T) {
 				e, _, stop = start(t, w, store, counting)
 			}
 			time.Sleep(10 * time.Minute)
-			r := only(t, e)
-			assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+			r := stands(t, e, remediate.Done)
 			assert.Equal(t, int32(1), k.writes.Load())
 			assert.Nil(t, r.Restored, "the history stays small")
 		})
@@ -116,8 +113,7 @@ var backedUp = []state.Kind{state.KindRun, state.KindBackup, state.KindCluster, 
 func backupOf(t *testing.T, s state.Store) (all []state.Record) {
 	t.Helper()
 	for _, k := range backedUp {
-		list, err := s.List(t.Context(), k)
-		require.NoError(t, err)
+		list := must.Do(s.List(t.Context(), k))(t)
 		all = append(all, list...)
 	}
 	return all
@@ -160,13 +156,11 @@ func TestRunOfAnOldBackupEndsByItself(t *testing.T) {
 			require.Equal(t, 1, w.Isolations())
 			offs := w.Count(bmc.CommandOff)
 
-			old, err := boltstore.Open(dir + "/old.db")
-			require.NoError(t, err)
+			old := must.Do(boltstore.Open(dir + "/old.db"))(t)
 			defer func() { require.NoError(t, old.Close()) }()
 			for _, r := range backup {
 				r.Version = 0
-				_, err := old.Put(t.Context(), r)
-				require.NoError(t, err)
+				must.Do(old.Put(t.Context(), r))(t)
 			}
 			e = running(t, w, old, waiting)
 			time.Sleep(time.Hour)
@@ -174,8 +168,7 @@ func TestRunOfAnOldBackupEndsByItself(t *testing.T) {
 			assert.True(t, r.Step.Ended(), "backup at %s, in step %s: %s %s: %s", at, step, r.Step, r.Reason, r.Note)
 			assert.Equal(t, offs, w.Count(bmc.CommandOff), "backup in step %s", step)
 			assert.Equal(t, 1, w.Isolations(), "backup in step %s", step)
-			freezes, err := old.List(t.Context(), state.KindFreeze)
-			require.NoError(t, err)
+			freezes := must.Do(old.List(t.Context(), state.KindFreeze))(t)
 			assert.Empty(t, len(freezes), "backup in step %s: the BMC is frozen", step)
 		})
 	}
@@ -204,13 +197,11 @@ func TestOrderOfAnOldBackupSwitchesNothing(t *testing.T) {
 		time.Sleep(12 * time.Minute)
 		offs := w.Count(bmc.CommandOff)
 
-		old, err := boltstore.Open(dir + "/old.db")
-		require.NoError(t, err)
+		old := must.Do(boltstore.Open(dir + "/old.db"))(t)
 		defer func() { require.NoError(t, old.Close()) }()
 		for _, r := range backup {
 			r.Version = 0
-			_, err := old.Put(t.Context(), r)
-			require.NoError(t, err)
+			must.Do(old.Put(t.Context(), r))(t)
 		}
 		e = running(t, w, old, slowly)
 		time.Sleep(30 * time.Minute)
@@ -236,8 +227,7 @@ func spoil(t *testing.T, s state.Store, r state.Record) {
 		r.Version = old.Version
 	}
 	r.Data = []byte(`{"v":1,"data":{"from":"a bad disk"}}`)
-	_, err := s.Put(t.Context(), r)
-	require.NoError(t, err)
+	must.Do(s.Put(t.Context(), r))(t)
 }
 
 // alarms counts what failed in no run, of a wording.
@@ -272,8 +262,7 @@ func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 				_, err := e.Fence(t.Context(), byHand)
 				require.Error(t, err, name)
 				accepted(t)(e.Pause(t.Context(), byHand)) // a stop is always allowed
-				bad, err := store.Get(t.Context(), record.Kind, record.Key)
-				require.NoError(t, err)
+				bad := must.Do(store.Get(t.Context(), record.Kind, record.Key))(t)
 				assert.Contains(t, string(bad.Data), "a bad disk", "it is not written over")
 			})
 		}
@@ -302,8 +291,7 @@ func TestUnreadableStopThatIsRepaired(t *testing.T) {
 		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
 		time.Sleep(20 * time.Minute)
 		require.Empty(t, e.Runs("c"))
-		bad, err := store.Get(t.Context(), state.KindHold, "c/other-1")
-		require.NoError(t, err)
+		bad := must.Do(store.Get(t.Context(), state.KindHold, "c/other-1"))(t)
 		require.NoError(t, store.Delete(t.Context(), bad.Kind, bad.Key, bad.Version))
 		store.syncChanges()
 		assert.Equal(t, 1, heard(t, events, "can be read again"))
@@ -324,8 +312,7 @@ func TestStopThatBecomesUnreadable(t *testing.T) {
 		spoil(t, store, spoiled["pause of everything"])
 		store.syncChanges()
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
+		r := stands(t, e, remediate.Aborted)
 		assert.Contains(t, r.Note, "cannot be read")
 		assert.True(t, w.On())
 		assert.Zero(t, w.Isolations())
@@ -341,9 +328,7 @@ func TestHostPoweredOnByHandWhileTheStoreIsLost(t *testing.T) {
 			s.OnIsolate = func(*fake.Node, remediate.Run, remediate.Backup) { store.set(true) }
 		})
 		e := running(t, w, store, waiting)
-		for w.Isolations() == 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return w.Isolations() > 0 })
 		time.Sleep(5 * time.Minute)
 		require.False(t, w.On(), "On needs a record")
 		w.SetPower(true) // as docs/state.md says
@@ -351,10 +336,8 @@ func TestHostPoweredOnByHandWhileTheStoreIsLost(t *testing.T) {
 		require.True(t, w.Ready())
 		store.set(false)
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-		freezes, err := store.List(t.Context(), state.KindFreeze)
-		require.NoError(t, err)
+		stands(t, e, remediate.Done)
+		freezes := must.Do(store.List(t.Context(), state.KindFreeze))(t)
 		assert.Empty(t, freezes, "the BMC is frozen although it told the truth")
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // bars keep a Held run where it is, whoever orders otherwise.
@@ -150,11 +151,9 @@ func TestOrdersAtAStandbyAreRefused(t *testing.T) {
 		}
 		assert.Equal(t, r.Version, only(t, p.engine["b"]).Version)
 		assert.Equal(t, reads, w.Reads())
-		stored, err := state.GetRun(t.Context(), store, r.ID)
-		require.NoError(t, err)
+		stored := must.Do(state.GetRun(t.Context(), store, r.ID))(t)
 		assert.Nil(t, stored.Retry)
 		assert.Zero(t, w.Count(bmc.CommandOn))
-		p.end()
 	})
 }
 
@@ -202,9 +201,7 @@ func TestRepairedHostIsTakenBack(t *testing.T) {
 			o.Run.MaxAttempts = 1
 		})
 		time.Sleep(15 * time.Minute)
-		r := only(t, e)
-		require.Equal(t, remediate.Waiting, r.Step)
-		require.Equal(t, reason.AttemptsExhausted, r.Reason)
+		r := stands(t, e, remediate.Waiting, reason.AttemptsExhausted)
 		assert.WithinDuration(t, time.Now().Add(time.Hour), r.NextTry(), 15*time.Minute)
 		w.SetBootTime(time.Minute)
 		w.Do(func(s *fake.State) { // the repair
@@ -226,8 +223,7 @@ func TestAttemptsAreTriedAgain(t *testing.T) {
 			o.Run.MaxAttempts = 1
 		})
 		time.Sleep(100 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Waiting, r.Step)
+		r := stands(t, e, remediate.Waiting)
 		assert.Equal(t, 2, r.Attempt)
 		assert.Equal(t, 2, r.Wait.Count)
 		w.SetBootTime(time.Minute)
@@ -301,12 +297,10 @@ func TestWaitingRunHasNoSlot(t *testing.T) {
 		})
 		until(t, e, remediate.Waiting)
 		time.Sleep(2 * time.Second)
-		slots, err := state.LoadSlots(t.Context(), store)
-		require.NoError(t, err)
+		slots := must.Do(state.LoadSlots(t.Context(), store))(t)
 		assert.Empty(t, slots)
 		time.Sleep(3 * time.Hour)
-		r := only(t, e)
-		assert.Equal(t, remediate.Waiting, r.Step)
+		r := stands(t, e, remediate.Waiting)
 		assert.Len(t, r.Tries, 1, "an accepted Off counts as a run of the day") // I15
 	})
 }
@@ -353,8 +347,7 @@ func TestAnsweredRequestFencesNoLaterFailure(t *testing.T) {
 		require.Equal(t, request.Succeeded, told.Phase)
 		w.Hang()
 		time.Sleep(time.Hour)
-		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.Commands())
+		untouched(t, w, e)
 		q, _ := asked(w)
 		assert.Equal(t, request.Succeeded, q.Power.Phase, "nor is it told anything else")
 
@@ -416,8 +409,7 @@ func TestRequestThatCannotBeHeldLeavesItsTargetToTheChecks(t *testing.T) {
 		ask(w, nil)
 		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step)
+		r := stands(t, e, remediate.Done)
 		assert.Nil(t, r.Request)
 		_, told := asked(w)
 		assert.Equal(t, request.Succeeded, told.Phase)

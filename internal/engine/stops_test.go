@@ -21,6 +21,7 @@ import (
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // A stop that is given while neither the API nor the store answers applies within a
@@ -40,9 +41,7 @@ func TestPauseAppliesWithinASecondWithAPIAndStoreDown(t *testing.T) {
 				time.Sleep(10 * time.Second) // the host would be proven off by now
 				allBack(w, store)
 				time.Sleep(5 * time.Minute)
-				r := only(t, e)
-				assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
-				assert.Equal(t, "Paused", string(r.Reason))
+				stands(t, e, remediate.Aborted, "Paused")
 				assert.Zero(t, w.Isolations())
 				assert.Equal(t, 1, w.Count(bmc.CommandOff))
 				assert.True(t, w.On())
@@ -195,8 +194,7 @@ func TestExpiredHoldStaysExpired(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		w.Do(func(s *fake.State) { s.Unsynced = false })
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
+		stands(t, e, remediate.Done)
 	})
 }
 
@@ -262,8 +260,7 @@ func TestPauseOfAnotherInstanceIsNotShortened(t *testing.T) {
 			}
 			c := store.cluster(t, "c")
 			c.Paused, c.PausedBy, c.PausedAt, c.PausedUntil = true, "bea", time.Now().UTC(), until
-			_, err := statetest.SaveCluster(t.Context(), store, c)
-			require.NoError(t, err)
+			must.Do(statetest.SaveCluster(t.Context(), store, c))(t)
 
 			out := accepted(t)(e.Pause(t.Context(), heldFor(time.Minute)))
 			assert.Equal(t, until, out.Until)
@@ -281,13 +278,11 @@ func TestQuarantineDoesNotReplaceAHoldOfAnotherInstance(t *testing.T) {
 		defer relapsing(t, w)()
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(3 * time.Minute)
-		theirs, err := statetest.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "bea", Reason: "disk", At: time.Now().UTC()})
-		require.NoError(t, err)
+		theirs := must.Do(statetest.SaveHold(t.Context(), store, state.Hold{Cluster: "c", Node: "n-1", By: "bea", Reason: "disk", At: time.Now().UTC()}))(t)
 		time.Sleep(time.Hour)
 		assert.NotEmpty(t, e.Holds("c"))
 		stop()
-		holds, err := statetest.LoadHolds(t.Context(), store)
-		require.NoError(t, err)
+		holds := must.Do(statetest.LoadHolds(t.Context(), store))(t)
 		assert.Contains(t, holds, theirs)
 	})
 }
@@ -356,8 +351,7 @@ func TestStopsDoNotWaitForOneAnother(t *testing.T) {
 		assert.Len(t, e.Holds("c"), 5)
 		slow.hang.Store(false)
 		time.Sleep(30 * time.Second)
-		holds, err := statetest.LoadHolds(t.Context(), store)
-		require.NoError(t, err)
+		holds := must.Do(statetest.LoadHolds(t.Context(), store))(t)
 		assert.Len(t, holds, 5)
 		assert.True(t, store.cluster(t, "c").Paused)
 	})

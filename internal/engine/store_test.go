@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 )
 
 const (
@@ -189,7 +190,6 @@ func TestBlockedStoreEndsALeadership(t *testing.T) {
 			assert.Equal(t, remediate.Done, r.Step, "blocked after %ds: %s %s", at, r.Reason, r.Note)
 			assert.Equal(t, 1, w.Isolations())
 			assert.True(t, w.On())
-			p.end()
 		})
 	}
 }
@@ -239,9 +239,7 @@ func TestStartDoesNotOutliveItsLeadership(t *testing.T) {
 		<-begun
 		p.take("a")
 		p.give("b")
-		for len(p.engine["b"].Runs("c")) == 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return len(p.engine["b"].Runs("c")) > 0 })
 		p.take("b")
 		p.give("a")
 		time.Sleep(5 * time.Second)
@@ -251,7 +249,6 @@ func TestStartDoesNotOutliveItsLeadership(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
 		assert.Equal(t, 1, w.Isolations())
-		p.end()
 	})
 }
 
@@ -302,8 +299,7 @@ func TestFirstSaveWithoutAnAnswerLeavesNoRunBehind(t *testing.T) {
 			e, _, stop := start(t, w, mute, nil)
 			time.Sleep(10 * time.Minute)
 			stop()
-			runs, err := state.LoadRuns(t.Context(), store)
-			require.NoError(t, err)
+			runs := must.Do(state.LoadRuns(t.Context(), store))(t)
 			require.Len(t, runs, 2)
 			assert.Equal(t, remediate.Aborted, runs[0].Step, "%d answers lost", lost)
 			assert.Equal(t, "NotSaved", string(runs[0].Reason))
@@ -320,9 +316,7 @@ func TestUncertainFirstSaveKeepsItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		mute := &muteStore{Store: store, mute: 1}
 		e := running(t, w, mute, nil)
-		for len(e.Runs("c")) == 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return len(e.Runs("c")) > 0 })
 		mute.mu.Lock()
 		mute.deaf = true
 		mute.mu.Unlock()
@@ -339,9 +333,7 @@ func TestUncertainFirstSaveOfAnotherOwnerIsReported(t *testing.T) {
 		mute := &muteStore{Store: store.Store, mute: 1}
 		p := newPair(t, w, &failingStore{Store: mute}, nil)
 		p.give("a")
-		for len(p.engine["a"].Runs("c")) == 0 {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return len(p.engine["a"].Runs("c")) > 0 })
 		mute.mu.Lock()
 		mute.deaf = true
 		mute.mu.Unlock()
@@ -349,7 +341,6 @@ func TestUncertainFirstSaveOfAnotherOwnerIsReported(t *testing.T) {
 		p.give("b")
 		time.Sleep(3 * time.Second)
 		assert.Contains(t, strings.Join(p.told(t, "a", event.Failed), "\n"), "another instance may find it open and continue it")
-		p.end()
 	})
 }
 
@@ -489,8 +480,7 @@ func TestSlowStoreAndRecordStillFence(t *testing.T) {
 			o.Record = func(event.Event) error { time.Sleep(4 * time.Second); return nil }
 		})
 		time.Sleep(30 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		stands(t, e, remediate.Done)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
 		assert.Equal(t, 1, w.Isolations())
 		store.watch(func([]byte) {})
@@ -523,9 +513,7 @@ func TestSecondLookIsEvidence(t *testing.T) {
 		time.Sleep(time.Second)
 		accepted(t)(e.ConfirmOff(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason))
+		stands(t, e, remediate.Held, "ConfirmedOffContradicted")
 		assert.Zero(t, w.Isolations())
 	})
 }

@@ -26,8 +26,7 @@ func (l *lid) options(o *engine.Options) { o.Suspended = l.suspended }
 func isolatesOnce(t *testing.T, w *world, e *engine.Engine) {
 	t.Helper()
 	time.Sleep(10 * time.Minute)
-	r := only(t, e)
-	assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
+	stands(t, e, remediate.Done)
 	assert.Equal(t, 1, w.Isolations())
 	assert.Equal(t, 2, w.Count(bmc.CommandOff), "Off was forgotten with its session")
 	assert.True(t, w.Ready())
@@ -83,9 +82,7 @@ func TestSuspendVoidsTheProof(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			var l lid
 			e := running(t, w, store, l.options)
-			for w.Count(bmc.CommandOff) == 0 {
-				time.Sleep(100 * time.Millisecond)
-			}
+			await(t, func() bool { return w.Count(bmc.CommandOff) > 0 })
 			time.Sleep(after)
 			require.Zero(t, w.Isolations())
 			l.suspend(time.Hour)

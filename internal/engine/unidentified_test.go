@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
 
 const zeroUUID = "00000000-0000-0000-0000-000000000000"
@@ -62,8 +63,7 @@ func TestBMCWithoutUUIDIsEnrolled(t *testing.T) {
 			gate(t, e, reason.IdentityUnknown)
 			assert.Zero(t, w.Count(bmc.CommandOff))
 
-			x, err := e.Enroll(t.Context(), dryRun(byHand))
-			require.NoError(t, err)
+			x := must.Do(e.Enroll(t.Context(), dryRun(byHand)))(t)
 			assert.Equal(t, []hosts.EnrolledDevice{{
 				Device: "ipmi://192.0.2.1:623", Driver: bmc.DriverIPMI, Power: bmc.On, Serial: "SRV1234", MACs: macs,
 				Identity: x.Devices[0].Identity, Assurance: bmc.AssuranceLower,

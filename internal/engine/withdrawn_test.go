@@ -22,14 +22,14 @@ import (
 	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // Whoever asked for a run stops asking while its host boots. The host is not cut again and its
 // Machine stays. When the host was mended, it gets its labels back. // I4, I14
 func TestNobodyAsksForAnotherAttempt(t *testing.T) {
 	disarm := func(t *testing.T, _ *world, e *engine.Engine) {
-		_, err := e.Arming.Disarm(t.Context(), byHand)
-		require.NoError(t, err)
+		must.Do(e.Arming.Disarm(t.Context(), byHand))(t)
 	}
 	armed := func(w *world) func(*engine.Options) {
 		return func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
@@ -61,15 +61,12 @@ func TestNobodyAsksForAnotherAttempt(t *testing.T) {
 				})
 				if o := e.Status()[0]; o.Mode == guard.ModeObserve {
 					time.Sleep(10 * time.Second) // until it owns the cluster
-					_, err := e.Arming.Arm(t.Context(), byHand)
-					require.NoError(t, err)
+					must.Do(e.Arming.Arm(t.Context(), byHand))(t)
 				}
 				until(t, e, remediate.AwaitNode)
 				c.stops(t, w, e)
 				time.Sleep(2 * time.Hour)
-				r := only(t, e)
-				assert.Equal(t, remediate.Waiting, r.Step, "%s: %s", r.Reason, r.Note)
-				assert.Equal(t, reason.Withdrawn, r.Reason)
+				stands(t, e, remediate.Waiting, reason.Withdrawn)
 				assert.Equal(t, 1, w.Count(bmc.CommandOff), "power is not cut again")
 				assert.True(t, w.On())
 				assert.Empty(t, w.Deprovisioned())
@@ -99,25 +96,20 @@ func TestUnreadableArmingWithdrawsNothing(t *testing.T) {
 		}
 		e, _, stop := start(t, w, store, armed)
 		time.Sleep(10 * time.Second)
-		_, err := e.Arming.Arm(t.Context(), byHand)
-		require.NoError(t, err)
+		must.Do(e.Arming.Arm(t.Context(), byHand))(t)
 		r := until(t, e, remediate.Waiting)
 		stop()
-		good, err := store.Get(t.Context(), state.KindCluster, "c")
-		require.NoError(t, err)
+		good := must.Do(store.Get(t.Context(), state.KindCluster, "c"))(t)
 		spoil(t, store, state.Record{Kind: state.KindCluster, Key: "c"})
 		w.SetFault(fake.NoFault)
 
 		e = running(t, w, store, armed)
 		time.Sleep(30 * time.Minute)
-		now := only(t, e)
-		require.Equal(t, remediate.Waiting, now.Step, "%s: %s", now.Reason, now.Note)
+		now := stands(t, e, remediate.Waiting)
 		assert.Equal(t, r.Reason, now.Reason)
-		bad, err := store.Get(t.Context(), state.KindCluster, "c")
-		require.NoError(t, err)
+		bad := must.Do(store.Get(t.Context(), state.KindCluster, "c"))(t)
 		good.Version = bad.Version
-		_, err = store.Put(t.Context(), good)
-		require.NoError(t, err)
+		must.Do(store.Put(t.Context(), good))(t)
 		store.syncChanges()
 		until(t, e, remediate.Done)
 	})
@@ -161,9 +153,7 @@ func TestDeletedRequestEndsItsWaitingRun(t *testing.T) {
 		w.SetBootTime(never) // the Node does not become Ready
 		w.FailReads(nil)
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.Equal(t, reason.Withdrawn, r.Reason)
+		stands(t, e, remediate.Aborted, reason.Withdrawn)
 		assert.True(t, w.On())
 		assert.Zero(t, w.Isolations())
 		q, _ = asked(w)
@@ -278,11 +268,9 @@ func TestDisarmDuringTheRecordPreventsOff(t *testing.T) {
 			}
 		})
 		time.Sleep(10 * time.Second) // until it owns the cluster
-		_, err := e.Arming.Arm(t.Context(), byHand)
-		require.NoError(t, err)
+		must.Do(e.Arming.Arm(t.Context(), byHand))(t)
 		<-recorded
-		_, err = e.Arming.Disarm(t.Context(), byHand)
-		require.NoError(t, err)
+		must.Do(e.Arming.Disarm(t.Context(), byHand))(t)
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		assert.Equal(t, remediate.Aborted, only(t, e).Step)
@@ -459,8 +447,7 @@ func TestTwoKnownHostsAreBothRefused(t *testing.T) {
 		m.useOn("other-0", "h-2")
 		d := bmc.Device{Driver: bmc.DriverIPMI, Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "192.0.2.10", Port: 623}}
 		for _, host := range []string{"c/ns/h-1", "c/ns/h-2"} {
-			_, err := state.SavePin(t.Context(), store, state.Pin{Host: host, Devices: d.Key(), Choice: d.Fingerprint(), Address: d.String()})
-			require.NoError(t, err)
+			must.Do(state.SavePin(t.Context(), store, state.Pin{Host: host, Devices: d.Key(), Choice: d.Fingerprint(), Address: d.String()}))(t)
 		}
 		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
