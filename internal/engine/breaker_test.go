@@ -20,7 +20,6 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
-	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
 )
@@ -90,21 +89,6 @@ func TestQuarantineIsReleased(t *testing.T) {
 		accepted(t)(e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"}))
 		time.Sleep(time.Hour)
 		assert.Len(t, e.Runs("c"), 5)
-	})
-}
-
-// A quarantine does not replace a hold by a person.
-func TestQuarantineDoesNotReplaceAHold(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		defer relapsing(t, w)()
-		e := running(t, w, store, twiceADay)
-		time.Sleep(3 * time.Minute)
-		accepted(t)(e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: wire.Span(48 * time.Hour)}))
-		time.Sleep(time.Hour)
-		gate(t, e, reason.Hold)
-		for _, h := range e.Holds("c") {
-			assert.False(t, h.Quarantine)
-		}
 	})
 }
 

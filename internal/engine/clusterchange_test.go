@@ -149,8 +149,7 @@ func TestClusterWithAnOpenRunIsNotRemoved(t *testing.T) {
 		assert.Equal(t, before, g.announced["b"].Load(), "nor renews the Lease")
 		assert.Equal(t, 1, a.offs(), "the other cluster is guarded as before")
 		refused(t, reason.NoSuchCluster)(g.Fence(t.Context(), order.Order{Cluster: "b", Node: "b-001", Actor: "ada"}))
-		kept := must.Do(state.GetRun(t.Context(), store, run.ID))(t)
-		assert.Equal(t, remediate.Done, kept.Step, "the store keeps what happened")
+		assert.Equal(t, remediate.Done, must.Do(state.GetRun(t.Context(), store, run.ID))(t).Step, "the store keeps what happened")
 	})
 }
 

@@ -97,17 +97,19 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 // A manual confirmation is refused if evidence contradicts it, or if a gate that is not
 // about the BMC fails. // I26
 func TestConfirmOffIsRefused(t *testing.T) {
-	for code, change := range map[reason.Code]func(w *world, e *engine.Engine){
-		reason.ConfirmedOffContradicted: func(w *world, _ *engine.Engine) { w.SetPower(true); w.FailReads(nil) },
-		reason.Contested:                func(w *world, _ *engine.Engine) { w.setContested(remediate.Yes) },
-		reason.NotSynced:                func(w *world, _ *engine.Engine) { w.setUnsynced(true) },
+	for code, change := range map[reason.Code]func(t *testing.T, w *world, e *engine.Engine){
+		reason.ConfirmedOffContradicted: func(_ *testing.T, w *world, _ *engine.Engine) { w.SetPower(true); w.FailReads(nil) },
+		reason.Contested:                func(_ *testing.T, w *world, _ *engine.Engine) { w.setContested(remediate.Yes) },
+		reason.NotSynced:                func(_ *testing.T, w *world, _ *engine.Engine) { w.setUnsynced(true) },
+		reason.Hold:                     func(t *testing.T, _ *world, e *engine.Engine) { accepted(t)(e.Hold(t.Context(), byHand)) },
+		reason.Paused:                   func(t *testing.T, _ *world, e *engine.Engine) { accepted(t)(e.Pause(t.Context(), byHand)) },
 	} {
 		scene(t, string(code), func(t *testing.T, w *world, store *failingStore) {
 			w.pauseCheck()
 			w.dead()
 			e := running(t, w, store, nil)
 			time.Sleep(time.Second)
-			change(w, e)
+			change(t, w, e)
 			refused(t, code)(e.ConfirmOff(t.Context(), byHand))
 			assert.Empty(t, e.Runs("c"))
 			assert.Zero(t, w.Isolations())
@@ -132,20 +134,6 @@ func TestConfirmOffIsRefused(t *testing.T) {
 			assert.Zero(t, w.Isolations())
 		})
 	}
-}
-
-// A pause and a hold also refuse a manual confirmation.
-func TestConfirmOffRespectsStops(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.pauseCheck()
-		w.dead()
-		e := running(t, w, store, nil)
-		time.Sleep(time.Second)
-		accepted(t)(e.Hold(t.Context(), byHand))
-		refused(t, reason.Hold)(e.ConfirmOff(t.Context(), byHand))
-		accepted(t)(e.Pause(t.Context(), byHand))
-		refused(t, reason.Paused)(e.ConfirmOff(t.Context(), byHand))
-	})
 }
 
 // deadOutlet is one that nobody can reach.

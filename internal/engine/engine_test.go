@@ -45,8 +45,7 @@ func only(t *testing.T, e *engine.Engine) remediate.Run {
 	t.Helper()
 	runs := e.Runs("c")
 	if len(runs) != 1 {
-		x := explained(t, e)
-		require.Len(t, runs, 1, "gates: %+v", x.Gates)
+		require.Len(t, runs, 1, "gates: %+v", explained(t, e).Gates)
 	}
 	return runs[0]
 }
@@ -117,6 +116,7 @@ func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 		require.Zero(t, w.Isolations())
 		failed := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed })
 		require.NotEmpty(t, failed, "the refusal of the store was not told")
+		require.Empty(t, slotsOf(t, store))
 		store.set(false)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step, "the run starts once the store works")
@@ -159,27 +159,6 @@ func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
 			untouched(t, w, e)
 		})
 	}
-}
-
-func TestBMCThatNeverTurnsOffIsHeldAndNothingIsDeleted(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.SetFault(fake.IgnoresOff)
-		e := running(t, w, store, nil)
-		time.Sleep(4 * time.Minute)
-		stands(t, e, remediate.Held, "PowerOffFailed")
-		assert.Zero(t, w.Isolations())
-		gate(t, e, reason.UnderRemediation)
-	})
-}
-
-func TestMovingLeaseWhileOffIsFalseOff(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.SetLeaseMoving(true)
-		e := running(t, w, store, nil)
-		time.Sleep(4 * time.Minute)
-		stands(t, e, remediate.Held, "FalseOff")
-		assert.Zero(t, w.Isolations())
-	})
 }
 
 // Only as many runs start as the limit allows. The place is free again at

@@ -102,7 +102,7 @@ func TestRunOutlivesTheRequestOfAForgottenNode(t *testing.T) {
 				assert.Equal(t, []string{"Waiting", "AttemptsExhausted"}, []string{string(r.Step), string(r.Reason)}, r.Note)
 				assert.Equal(t, 3, w.Count(bmc.CommandOff))
 				if isolation == remediate.IsolateDelete {
-					w.passes(6*time.Hour, failing)
+					w.passes(2*time.Hour, failing)
 					assert.Equal(t, 3, w.Count(bmc.CommandOff), "its retries are used up")
 				}
 			})
@@ -154,7 +154,7 @@ func TestForgottenNodeMayBeWithdrawn(t *testing.T) {
 			e := running(t, w, store, w.quickRetries(remediate.IsolateDelete))
 			until(t, e, remediate.PowerOn) // the Node is gone
 			stops(w)
-			w.passes(2*time.Hour, 100)
+			w.passes(90*time.Minute, 100)
 			r := only(t, e)
 			assert.Equal(t, []string{"Waiting", "Withdrawn"}, []string{string(r.Step), string(r.Reason)}, r.Note)
 			assert.Equal(t, 1, w.Count(bmc.CommandOff))

@@ -78,6 +78,8 @@ func TestRequestsAreInFlight(t *testing.T) {
 			answer(w, "True")
 			w.addOther(100) // well, and then not
 			w.Do(func(s *fake.State) { s.Host("other-100").Hang(time.Time{}); s.SetReady("other-100", "Unknown") })
+			time.Sleep(90 * time.Second)
+			require.Len(t, others(w), 1, "%s", name)
 			stop()
 			e := running(t, w, store, limited)
 			time.Sleep(3 * time.Minute)
@@ -252,8 +254,7 @@ func TestPersonGivesUpARecord(t *testing.T) {
 		refusesToFence(t, e)
 		w.Do(func(s *fake.State) { s.OthersFail = nil })
 
-		out := accepted(t)(e.Abort(t.Context(), giveUp(id, true)))
-		assert.Equal(t, "Reboot ns/m-1 of record "+id, out.Asked)
+		assert.Equal(t, "Reboot ns/m-1 of record "+id, accepted(t)(e.Abort(t.Context(), giveUp(id, true))).Asked)
 		r := askedRecord(t, store)
 		require.NotNil(t, r.GivenUp)
 		assert.Equal(t, []string{"ada", "the remediator is gone"}, []string{r.GivenUp.Actor, r.GivenUp.Reason})
@@ -327,8 +328,7 @@ func TestPersonGivesUpARecordThatCannotBeRead(t *testing.T) {
 		require.Empty(t, e.Runs("c"))
 		refuses(t, e, store, giveUp("9", false), "cannot be read")
 		accepted(t)(e.Abort(t.Context(), giveUp("9", true)))
-		list := must.Do(state.LoadAsked(t.Context(), store))(t)
-		assert.Empty(t, list)
+		assert.Empty(t, must.Do(state.LoadAsked(t.Context(), store))(t))
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
 	})

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -87,27 +86,7 @@ func TestPauseJustBeforeARequest(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
 		gate(t, e, reason.Paused)
-		asked := must.Do(state.LoadAsked(t.Context(), store))(t)
-		assert.Empty(t, asked)
-	})
-}
-
-// Targets that others repair count in the limits of the cluster.
-func TestLimitsCountWhatOthersRepair(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.setOthersDown(true)
-		change := handingOver(w)
-		e := running(t, w, store, func(o *engine.Options) {
-			change(o)
-			o.Guards.MaxInFlight, o.Guards.MinPowerInterval = 1, 10*time.Minute
-		})
-		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
-		time.Sleep(4 * time.Minute)
-		require.Len(t, others(w), 1)
-		first := others(w)[0].Name
-		waits := map[string]string{"m-1": "other-0", "other-0": "n-1"}[first]
-		x := must.Do(e.Explain(t.Context(), "c", waits))(t)
-		assert.True(t, slices.ContainsFunc(x.Gates, func(g reason.Gate) bool { return !g.Pass && g.Reason == reason.InFlightLimit }), "%+v", x.Gates)
+		assert.Empty(t, must.Do(state.LoadAsked(t.Context(), store))(t))
 	})
 }
 
@@ -142,8 +121,7 @@ func TestCreationThatIsRefused(t *testing.T) {
 		e := running(t, w, store, handingOver(w))
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.RequestFailed)
-		asked := must.Do(state.LoadAsked(t.Context(), store))(t)
-		assert.Empty(t, asked)
+		assert.Empty(t, must.Do(state.LoadAsked(t.Context(), store))(t))
 	})
 }
 

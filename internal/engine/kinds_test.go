@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
@@ -144,19 +143,6 @@ func TestMachineIsNotMarkedWhileItsManagerIsAlive(t *testing.T) {
 	})
 }
 
-func TestRequestOfAForeignTemplateIsDelegated(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.changeCheck(func(c *policy.Check) {
-			c.Strategy = policy.CreateRequests
-			c.Template = &policy.Template{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Namespace: "ns", Name: "t"}
-		})
-		e := running(t, w, store, nil)
-		time.Sleep(2 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		gate(t, e, reason.Delegated)
-	})
-}
-
 func TestOwnTemplateIsCarriedOutAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.changeCheck(func(c *policy.Check) {
@@ -166,18 +152,6 @@ func TestOwnTemplateIsCarriedOutAtOnce(t *testing.T) {
 		e := running(t, w, store, nil)
 		time.Sleep(6 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-	})
-}
-
-// A DisruptionBudget that is used up refuses every run, and explain shows its numbers.
-func TestExhaustedBudgetRefusesEveryRun(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e := running(t, w, store, func(o *engine.Options) {
-			o.Clusters[0].FileBudgets = []policy.DisruptionBudget{{Name: "all", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(0)}}
-		})
-		time.Sleep(2 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Equal(t, "DisruptionBudget all", gate(t, e, reason.Budget).Source)
 	})
 }
 

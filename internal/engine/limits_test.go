@@ -96,8 +96,7 @@ func TestLimitsHoldForManyAtOnce(t *testing.T) {
 			assert.LessOrEqual(t, a.MostOff("x"), 1, "in the zone")
 			assert.LessOrEqual(t, a.MostOff("y"), 1, "in the zone")
 			assert.Equal(t, 4, together, "the limit is reached")
-			slots := must.Do(state.LoadSlots(t.Context(), store))(t)
-			assert.Empty(t, slots, "all are free again")
+			assert.Empty(t, must.Do(state.LoadSlots(t.Context(), store))(t), "all are free again")
 		})
 	}
 }
@@ -318,7 +317,9 @@ func TestHeldRunHasNoSlot(t *testing.T) {
 		require.Equal(t, remediate.PowerOff, only(t, e).Step)
 		require.Len(t, slotsOf(t, store), 1)
 		time.Sleep(2 * time.Minute)
-		require.Equal(t, remediate.Held, only(t, e).Step)
+		stands(t, e, remediate.Held, "PowerOffFailed")
+		assert.Zero(t, w.Isolations())
+		gate(t, e, reason.UnderRemediation)
 		assert.Empty(t, slotsOf(t, store))
 	})
 }
@@ -382,20 +383,4 @@ func refusing(gates []reason.Gate, code reason.Code) bool {
 		}
 	}
 	return false
-}
-
-// Without the store there is no slot, and without a slot no run starts.
-func TestNoSlotWithoutTheStore(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e := running(t, w, store, nil)
-		time.Sleep(30 * time.Second)
-		store.set(true)
-		time.Sleep(2 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Zero(t, w.Count(bmc.CommandOff))
-		store.set(false)
-		assert.Empty(t, slotsOf(t, store))
-		time.Sleep(5 * time.Minute)
-		assert.Equal(t, remediate.Done, only(t, e).Step)
-	})
 }

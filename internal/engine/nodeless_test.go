@@ -237,8 +237,7 @@ func TestNodeWithAnotherUUIDThanReported(t *testing.T) {
 		r := e.Runs("c")[0]
 		assert.Equal(t, remediate.Held, r.Step)
 		assert.Equal(t, reason.IdentityMismatch, r.Reason, r.Note)
-		freezes := must.Do(store.List(t.Context(), state.KindFreeze))(t)
-		assert.Empty(t, freezes)
+		assert.Empty(t, must.Do(store.List(t.Context(), state.KindFreeze))(t))
 	})
 }
 
@@ -264,8 +263,7 @@ func TestFreezeOfAMachineWithoutANodeIsReleased(t *testing.T) {
 			time.Sleep(10 * time.Minute)
 			assert.Equal(t, remediate.Done, e.Runs("c")[0].Step, "%+v", e.Runs("c")[0])
 			gate(t, e, reason.Frozen)
-			out := accepted(t)(e.Unfreeze(t.Context(), o))
-			assert.Empty(t, out.Still)
+			assert.Empty(t, accepted(t)(e.Unfreeze(t.Context(), o)).Still)
 			refused(t, reason.NotFrozen)(e.Unfreeze(t.Context(), o))
 		})
 	}
@@ -413,8 +411,7 @@ func TestHoldOfAMachineBinds(t *testing.T) {
 		w.Do(func(s *fake.State) { s.ChangeMachine("n-1", func(m *policy.Machine) { m.LastUpdated = time.Now() }) })
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(2 * time.Second)
-		out := accepted(t)(e.Hold(t.Context(), byMachine))
-		assert.False(t, out.Unseen)
+		assert.False(t, accepted(t)(e.Hold(t.Context(), byMachine)).Unseen)
 		time.Sleep(20 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Equal(t, reason.Hold, gateOfMachine(t, e).Reason)
@@ -460,8 +457,7 @@ func TestOrdersByMachine(t *testing.T) {
 		o := byMachine
 		o.OffOnly = true
 		out := accepted(t)(e.Fence(t.Context(), o))
-		again := accepted(t)(e.Fence(t.Context(), o))
-		assert.Equal(t, order.Outcome{Run: out.Run, Joined: true}, again)
+		assert.Equal(t, order.Outcome{Run: out.Run, Joined: true}, accepted(t)(e.Fence(t.Context(), o)))
 		time.Sleep(time.Minute)
 		assert.Equal(t, reason.OperatorOff, e.Runs("c")[0].Reason)
 		accepted(t)(e.Unfence(t.Context(), byMachine))

@@ -329,33 +329,6 @@ func (m metal) useOn(node, name string) {
 // secretReads is how often the Secrets were read.
 func (m metal) secretReads() (n int) { m.Do(func(s *fake.State) { n = s.SecretReads }); return n }
 
-// If a BareMetalHost names another BMC, fenced does not follow it: only a person may
-// confirm the change. // I10
-func TestBareMetalHostThatMovedIsNotFollowed(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		m := newMetal(w)
-		w.SetReady("True")
-		e, _, stop := start(t, w, store, nil)
-		time.Sleep(2 * time.Second)
-		checkHealthy(t, e)
-		require.Equal(t, "ipmi://192.0.2.10:623", pinOf(t, store, "c/ns/h-1").Address)
-		m.set("h-1", func(h *policy.Host) { h.Address = "ipmi://192.0.2.66" })
-		time.Sleep(2 * time.Second)
-		checkHealthy(t, e)
-		assert.Equal(t, "ipmi://192.0.2.10:623", pinOf(t, store, "c/ns/h-1").Address, "no health check follows it, though the right machine answers there")
-		refused(t, reason.AddressChanged)(e.Fence(t.Context(), byHand))
-		gate(t, e, reason.AddressChanged)
-		stop()
-		w.Hang()
-		e = running(t, w, store, nil)
-		time.Sleep(5 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Zero(t, w.Reads(), "the new address is not even asked")
-		enroll(t, e)
-		accepted(t)(e.Fence(t.Context(), dryRun(byHand)))
-	})
-}
-
 // The serial number that the inspection found is the second factor of the identity. // I8
 func TestSerialOfTheHardwareIsCompared(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

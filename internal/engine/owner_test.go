@@ -30,8 +30,7 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 		assert.Zero(t, w.Reads(), "no probe is made")
 		n, _ := w.Announcements()
 		assert.Zero(t, n, "no Lease is taken")
-		records := must.Do(store.List(t.Context(), state.KindCluster))(t)
-		assert.Empty(t, records, "nothing is saved")
+		assert.Empty(t, must.Do(store.List(t.Context(), state.KindCluster))(t), "nothing is saved")
 		g := gate(t, p.engine["b"], reason.NotOwner)
 		assert.Contains(t, g.Value, "no instance owns")
 		assert.Equal(t, "store", g.Source)
@@ -43,8 +42,7 @@ func TestStandbyExplainsAndTouchesNothing(t *testing.T) {
 		time.Sleep(time.Second)
 		g = gate(t, p.engine["b"], reason.NotOwner)
 		assert.Equal(t, "instance a owns the cluster (epoch 1)", g.Value)
-		x := must.Do(p.engine["b"].Explain(t.Context(), "c", "n-1"))(t)
-		assert.Equal(t, policy.Unhealthy, x.Verdict)
+		assert.Equal(t, policy.Unhealthy, must.Do(p.engine["b"].Explain(t.Context(), "c", "n-1"))(t).Verdict)
 		refused(t, reason.NotOwner)(p.engine["b"].Fence(t.Context(), byHand))
 		_, err := p.engine["b"].Arming.Arm(t.Context(), byHand)
 		refusedFor(t, err, reason.NotOwner)
@@ -192,8 +190,7 @@ func TestEndedRunThatCannotBeReadKeepsNobodyDown(t *testing.T) {
 		time.Sleep(2 * time.Hour) // and it is pruned around
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, heard(t, events, `"r-0"`))
-		r := must.Do(store.Get(t.Context(), state.KindRun, "r-0"))(t)
-		assert.Equal(t, bad, string(r.Data))
+		assert.Equal(t, bad, string(must.Do(store.Get(t.Context(), state.KindRun, "r-0"))(t).Data))
 	})
 }
 

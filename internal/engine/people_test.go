@@ -203,8 +203,7 @@ func TestConfirmationInModeObserve(t *testing.T) {
 		await(t, func() bool { return w.Count(bmc.CommandOff) > 0 })
 		w.dead()
 		until(t, e, remediate.Held)
-		confirmed := accepted(t)(e.ConfirmOff(t.Context(), byAdmin()))
-		assert.Equal(t, out.Run, confirmed.Run)
+		assert.Equal(t, out.Run, accepted(t)(e.ConfirmOff(t.Context(), byAdmin())).Run)
 	})
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.dead()
@@ -251,16 +250,13 @@ func (s *stubborn) set(refuse bool) {
 // stopBy is every way in which people stop something.
 var stopBy = map[string]func(t *testing.T, e *engine.Engine, file string) order.Outcome{
 	"pause": func(t *testing.T, e *engine.Engine, _ string) order.Outcome {
-		out := accepted(t)(e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"}))
-		return out
+		return accepted(t)(e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"}))
 	},
 	"pause of the cluster": func(t *testing.T, e *engine.Engine, _ string) order.Outcome {
-		out := accepted(t)(e.Pause(t.Context(), byHand))
-		return out
+		return accepted(t)(e.Pause(t.Context(), byHand))
 	},
 	"hold": func(t *testing.T, e *engine.Engine, _ string) order.Outcome {
-		out := accepted(t)(e.Hold(t.Context(), byHand))
-		return out
+		return accepted(t)(e.Hold(t.Context(), byHand))
 	},
 	"file": func(t *testing.T, _ *engine.Engine, file string) order.Outcome {
 		require.NoError(t, os.WriteFile(file, []byte("ticket 4711\n"), 0o600))
@@ -356,12 +352,10 @@ func TestResumeWithNothingPausedChangesNothing(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		before := store.cluster(t, state.AllClusters)
 		for _, cluster := range []string{state.AllClusters, "c"} {
-			out := accepted(t)(e.Resume(t.Context(), order.Order{Cluster: cluster, Actor: "ada", Reason: "go"}))
-			assert.NotEmpty(t, out.Unchanged)
+			assert.NotEmpty(t, accepted(t)(e.Resume(t.Context(), order.Order{Cluster: cluster, Actor: "ada", Reason: "go"})).Unchanged)
 		}
 		assert.Equal(t, before, store.cluster(t, state.AllClusters))
-		x := explained(t, e)
-		assert.False(t, refusing(x.Gates, reason.QuietPeriod))
+		assert.False(t, refusing(explained(t, e).Gates, reason.QuietPeriod))
 		assert.Equal(t, 2, heard(t, events, "although nothing was paused"), "the orders are on record")
 
 		accepted(t)(e.Pause(t.Context(), byHand))
@@ -430,8 +424,7 @@ func TestUnsavedStopsAreSavedLater(t *testing.T) {
 		time.Sleep(time.Second)
 		store.set(true)
 		for range 2 {
-			out := accepted(t)(e.Pause(t.Context(), byHand))
-			require.NotEmpty(t, out.Unsaved)
+			require.NotEmpty(t, accepted(t)(e.Pause(t.Context(), byHand)).Unsaved)
 			accepted(t)(e.Resume(t.Context(), byHand)) // it was never stored
 			accepted(t)(e.Hold(t.Context(), byHand))
 			accepted(t)(e.ReleaseHold(t.Context(), byHand))

@@ -411,7 +411,8 @@ func TestHeldRunIsProcessedWhileItsHostMayBeOff(t *testing.T) {
 		w.SetLeaseMoving(true)
 		time.Sleep(3 * time.Minute)
 		require.Equal(t, reason.FalseOff, only(t, e).Reason)
-		_, told := asked(w)
+		q, told := asked(w)
+		assert.True(t, q.Power.HasFinalizer)
 		assert.Equal(t, []string{request.Held, "True", "False"}, []string{told.Phase, processing(w), conditionOf(told, request.SucceededType)})
 		giveUpRequest(w)
 		time.Sleep(time.Minute)
@@ -445,7 +446,7 @@ func TestGivenUpRequestIsOverWhenTheAttemptsAreUsedUp(t *testing.T) {
 			if q, told := asked(w); q != nil {
 				assert.Equal(t, []string{request.Failed, "False"}, []string{told.Phase, processing(w)})
 			}
-			time.Sleep(3 * time.Hour)
+			time.Sleep(100 * time.Minute)
 			assert.Equal(t, offs, w.Count(bmc.CommandOff))
 		})
 	}
@@ -474,7 +475,7 @@ func TestLaterRequestIsOverBesideARestingRun(t *testing.T) {
 		q, told := asked(w)
 		require.NotNil(t, q)
 		assert.Equal(t, []string{request.Failed, "False"}, []string{told.Phase, processing(w)})
-		time.Sleep(3 * time.Hour)
+		time.Sleep(100 * time.Minute)
 		assert.Equal(t, offs, w.Count(bmc.CommandOff))
 		assert.True(t, only(t, e).Open())
 	})
@@ -503,7 +504,7 @@ func TestGivenUpRequestIsOverWhenALaterAttemptWasTakenBack(t *testing.T) {
 		until(t, e, remediate.Waiting)
 		require.True(t, w.On())
 		offs := w.Count(bmc.CommandOff)
-		time.Sleep(3 * time.Hour)
+		time.Sleep(100 * time.Minute)
 		require.True(t, only(t, e).Open())
 		_, told := asked(w)
 		assert.Equal(t, []string{request.Failed, "False"}, []string{told.Phase, processing(w)})

@@ -90,20 +90,6 @@ func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 	})
 }
 
-// While a check of fenced's own makes the same run, a request changes nothing: one run, and the
-// request is told about it.
-func TestRequestBesideAnEvaluatedCheck(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		ask(w, nil)
-		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
-		time.Sleep(6 * time.Minute)
-		assert.Equal(t, remediate.Done, only(t, e).Step)
-		_, told := asked(w)
-		assert.Equal(t, only(t, e).ID, told.Run)
-		assert.Equal(t, request.Succeeded, told.Phase)
-	})
-}
-
 // Before the first command a deletion drops the run.
 func TestDeletedRequestDropsItsRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -190,25 +176,6 @@ func TestRequestThatIsRefusedOrRecovered(t *testing.T) {
 		assert.Empty(t, e.Runs("c"))
 		_, told = asked(w)
 		assert.Equal(t, string(reason.Recovered), told.Conditions[1].Reason)
-	})
-}
-
-// A run that needs a person tells the request that it failed, so that another remediator gets its
-// turn, and keeps the finalizer.
-func TestHeldRunFailsItsRequest(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		ask(w, nil)
-		e := running(t, w, store, responding(w))
-		for w.On() {
-			time.Sleep(time.Second)
-		}
-		w.SetLeaseMoving(true)
-		time.Sleep(3 * time.Minute)
-		require.Equal(t, remediate.Held, only(t, e).Step)
-		q, told := asked(w)
-		assert.True(t, q.Power.HasFinalizer)
-		assert.Equal(t, request.Held, told.Phase)
-		assert.Equal(t, "False", conditionOf(told, request.SucceededType))
 	})
 }
 
@@ -425,20 +392,6 @@ func TestRequestThatIsSeenBeforeItsNode(t *testing.T) {
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		_, told = asked(w)
 		assert.Equal(t, request.Succeeded, told.Phase)
-	})
-}
-
-// A request whose Node is Ready in a view that is newer than the request is told so.
-func TestRequestOfARecoveredNodeIsAnswered(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.SetReady("True")
-		e := running(t, w, store, responding(w))
-		time.Sleep(time.Minute)
-		ask(w, nil)
-		time.Sleep(10 * time.Second)
-		_, told := asked(w)
-		assert.Equal(t, request.Succeeded, told.Phase)
-		assert.Empty(t, e.Runs("c"))
 	})
 }
 

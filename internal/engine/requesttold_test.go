@@ -208,6 +208,8 @@ func TestRequestIsToldBeforeTheOff(t *testing.T) {
 			time.Sleep(time.Hour)
 			r := only(t, e)
 			require.Equal(t, []any{remediate.Done, 2}, []any{r.Step, r.Attempt}, "%s: %s", r.Reason, r.Note)
+			_, last := asked(w)
+			assert.Equal(t, request.Succeeded, last.Phase)
 			require.GreaterOrEqual(t, len(told), 2)
 			for _, s := range told {
 				assert.Equal(t, []string{request.Running, "True", r.ID}, s)

@@ -108,7 +108,7 @@ func TestRetryOfARunThatNobodyAsksForIsRefused(t *testing.T) {
 	})
 }
 
-// A frozen host cannot be confirmed off: its BMC has falsely read Off before. // I5
+// A frozen host cannot be confirmed off, nor does a retry make its BMC trusted: it has falsely read Off before. // I5
 func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e := running(t, w, store, nil)
@@ -116,6 +116,7 @@ func TestConfirmOffOfAFrozenHostIsRefused(t *testing.T) {
 		w.SetLeaseMoving(true)
 		r := until(t, e, remediate.Held)
 		require.Equal(t, "FalseOff", string(r.Reason))
+		refused(t, reason.Frozen)(e.Retry(t.Context(), ofRun(r)))
 		w.SetLeaseMoving(false)
 		w.dead()
 		_, err := e.ConfirmOff(t.Context(), byHand)
@@ -151,8 +152,7 @@ func TestOrdersAtAStandbyAreRefused(t *testing.T) {
 		}
 		assert.Equal(t, r.Version, only(t, p.engine["b"]).Version)
 		assert.Equal(t, reads, w.Reads())
-		stored := must.Do(state.GetRun(t.Context(), store, r.ID))(t)
-		assert.Nil(t, stored.Retry)
+		assert.Nil(t, must.Do(state.GetRun(t.Context(), store, r.ID))(t).Retry)
 		assert.Zero(t, w.Count(bmc.CommandOn))
 	})
 }
@@ -297,8 +297,7 @@ func TestWaitingRunHasNoSlot(t *testing.T) {
 		})
 		until(t, e, remediate.Waiting)
 		time.Sleep(2 * time.Second)
-		slots := must.Do(state.LoadSlots(t.Context(), store))(t)
-		assert.Empty(t, slots)
+		assert.Empty(t, must.Do(state.LoadSlots(t.Context(), store))(t))
 		time.Sleep(3 * time.Hour)
 		r := stands(t, e, remediate.Waiting)
 		assert.Len(t, r.Tries, 1, "an accepted Off counts as a run of the day") // I15

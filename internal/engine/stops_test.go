@@ -235,8 +235,7 @@ func TestHoldDuringAReloadApplies(t *testing.T) {
 		store.changed <- struct{}{}
 		time.Sleep(time.Second)
 		require.False(t, late.late.Load(), "the holds are being read")
-		out := accepted(t)(e.Hold(t.Context(), byHand))
-		require.Empty(t, out.Unsaved)
+		require.Empty(t, accepted(t)(e.Hold(t.Context(), byHand)).Unsaved)
 		for range 10 { // before the next reload could mend it
 			time.Sleep(500 * time.Millisecond)
 			require.Len(t, e.Holds("c"), 1)
@@ -262,8 +261,7 @@ func TestPauseOfAnotherInstanceIsNotShortened(t *testing.T) {
 			c.Paused, c.PausedBy, c.PausedAt, c.PausedUntil = true, "bea", time.Now().UTC(), until
 			must.Do(statetest.SaveCluster(t.Context(), store, c))(t)
 
-			out := accepted(t)(e.Pause(t.Context(), heldFor(time.Minute)))
-			assert.Equal(t, until, out.Until)
+			assert.Equal(t, until, accepted(t)(e.Pause(t.Context(), heldFor(time.Minute))).Until)
 			assert.Equal(t, until, store.cluster(t, "c").PausedUntil)
 			time.Sleep(90 * time.Minute)
 			assert.Empty(t, e.Runs("c"))
@@ -282,8 +280,7 @@ func TestQuarantineDoesNotReplaceAHoldOfAnotherInstance(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.NotEmpty(t, e.Holds("c"))
 		stop()
-		holds := must.Do(statetest.LoadHolds(t.Context(), store))(t)
-		assert.Contains(t, holds, theirs)
+		assert.Contains(t, must.Do(statetest.LoadHolds(t.Context(), store))(t), theirs)
 	})
 }
 
@@ -298,8 +295,7 @@ func TestEndOfAHoldIsReportedLate(t *testing.T) {
 		slow.hang.Store(true)
 		other := heldFor(time.Hour)
 		other.Node = "other-0"
-		out := accepted(t)(e.Hold(t.Context(), other))
-		require.NotEmpty(t, out.Unsaved)
+		require.NotEmpty(t, accepted(t)(e.Hold(t.Context(), other)).Unsaved)
 		time.Sleep(20 * time.Second)
 		slow.hang.Store(false)
 		time.Sleep(20 * time.Second)
@@ -351,8 +347,7 @@ func TestStopsDoNotWaitForOneAnother(t *testing.T) {
 		assert.Len(t, e.Holds("c"), 5)
 		slow.hang.Store(false)
 		time.Sleep(30 * time.Second)
-		holds := must.Do(statetest.LoadHolds(t.Context(), store))(t)
-		assert.Len(t, holds, 5)
+		assert.Len(t, must.Do(statetest.LoadHolds(t.Context(), store))(t), 5)
 		assert.True(t, store.cluster(t, "c").Paused)
 	})
 }

@@ -258,7 +258,7 @@ func (s system) boots(t *testing.T, w *world, store *failingStore, isolation rem
 	e, _, stop := start(t, w, store, func(o *engine.Options) {
 		s.begin(w, o)
 		waiting(o)
-		o.Run.MaxAttempts, o.Run.ReadyTimeout = 3, 4*time.Minute
+		o.Run.MaxAttempts, o.Run.ReadyTimeout = 3, 3*time.Minute
 		o.Clusters[0].Isolation, o.Clusters[0].Reprovision = isolation, true
 	})
 	if s.order != nil {
@@ -268,7 +268,7 @@ func (s system) boots(t *testing.T, w *world, store *failingStore, isolation rem
 	if second == nil {
 		second = nothing
 	}
-	w.boots(45*time.Minute, failing, func() { second(w) })
+	w.boots(36*time.Minute, failing, func() { second(w) })
 	r := only(t, e)
 	told, fate := s.outcome(t, w)
 	if failing < 3 {
@@ -289,7 +289,7 @@ func (s system) boots(t *testing.T, w *world, store *failingStore, isolation rem
 		time.Sleep(time.Hour)
 		assert.Equal(t, 4, w.Count(bmc.CommandOff))
 		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-		time.Sleep(6 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		assert.Equal(t, 4, w.Count(bmc.CommandOff))
 		assert.True(t, w.On())
 	}
@@ -338,7 +338,7 @@ func TestWrongClockDeletesNoMachine(t *testing.T) {
 		e := running(t, w, store, nil)
 		until(t, e, remediate.AwaitNode)
 		w.setSkew(time.Hour)
-		time.Sleep(2 * time.Hour)
+		time.Sleep(40 * time.Minute)
 		r := stands(t, e, remediate.AwaitNode)
 		assert.Equal(t, 1, r.Attempt)
 		assert.True(t, r.WrongClock)

@@ -72,8 +72,7 @@ func TestBMCWithoutUUIDIsEnrolled(t *testing.T) {
 			assert.False(t, isEnrolled(t, store))
 
 			enroll(t, e)
-			s := subject(t, e)
-			assert.Equal(t, bmc.AssuranceLower, s.Host.Levels[0].Devices[0].Assurance())
+			assert.Equal(t, bmc.AssuranceLower, subject(t, e).Host.Levels[0].Devices[0].Assurance())
 			time.Sleep(2 * time.Minute)
 			assert.Equal(t, 1, w.Count(bmc.CommandOff))
 			assert.Len(t, e.Runs("c"), 1)

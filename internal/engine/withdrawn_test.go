@@ -65,7 +65,7 @@ func TestNobodyAsksForAnotherAttempt(t *testing.T) {
 				}
 				until(t, e, remediate.AwaitNode)
 				c.stops(t, w, e)
-				time.Sleep(2 * time.Hour)
+				time.Sleep(90 * time.Minute)
 				stands(t, e, remediate.Waiting, reason.Withdrawn)
 				assert.Equal(t, 1, w.Count(bmc.CommandOff), "power is not cut again")
 				assert.True(t, w.On())
@@ -126,7 +126,7 @@ func TestPausedCheckKeepsARestingRunFromPower(t *testing.T) { // I4, L5
 		r := until(t, e, remediate.Waiting)
 		require.Equal(t, reason.AttemptsExhausted, r.Reason)
 		w.pauseCheck()
-		time.Sleep(4 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.changeCheck(func(c *policy.Check) { c.Paused = false })
 		time.Sleep(3 * time.Hour)

@@ -295,8 +295,7 @@ func TestControllerAliveFindsTheController(t *testing.T) {
 	} {
 		judged := func(want remediate.Answer, when string) {
 			t.Helper()
-			got := must.Do(k.ControllerAlive(ctx, c.id))(t)
-			assert.Equal(t, want, got, c.id.APIVersion+" "+when)
+			assert.Equal(t, want, must.Do(k.ControllerAlive(ctx, c.id))(t), c.id.APIVersion+" "+when)
 		}
 		require.NoError(t, c.at.CreateNamespace(ctx, c.namespace))
 		k8stest.Until(t, time.Minute, "the API server knows the rights of fenced", func() bool {
@@ -362,8 +361,7 @@ func TestSurvey(t *testing.T) { // I22
 	kubeconfig := must.Do(c.Kubeconfig("an-administrator", "system:masters"))(t)
 	server := must.Do(look.Identify(ctx, connected(t, kubeconfig).servers.Work, "fenced"))(t)
 	require.NoError(t, server.NamespaceErr)
-	ns := must.Do(c.Client().CoreV1().Namespaces().Get(ctx, "fenced", metav1.GetOptions{}))(t)
-	assert.Equal(t, string(ns.UID), server.NamespaceUID)
+	assert.Equal(t, string(must.Do(c.Client().CoreV1().Namespaces().Get(ctx, "fenced", metav1.GetOptions{}))(t).UID), server.NamespaceUID)
 	assert.True(t, s.Medik8s)
 	require.NoError(t, s.Medik8sErr)
 	alive := map[string]string{}

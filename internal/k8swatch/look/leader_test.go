@@ -165,8 +165,7 @@ func TestLeaderCountsOnlyWhereItIsInstalled(t *testing.T) {
 	}
 	put("tenant")
 	assert.Equal(t, remediate.No, alive(), "a tenant's Lease")
-	found := must.Do(c.Leaders.elsewhere(t.Context(), c.Servers.Manage.API(), clusterAPILeader))(t)
-	assert.Equal(t, []string{"tenant"}, found, "which is told")
+	assert.Equal(t, []string{"tenant"}, must.Do(c.Leaders.elsewhere(t.Context(), c.Servers.Manage.API(), clusterAPILeader))(t), "which is told")
 	c.Leaders.Namespaces = []string{"tenant"}
 	assert.Equal(t, remediate.Yes, alive(), "the administrator names it")
 	c.Leaders.Namespaces = nil

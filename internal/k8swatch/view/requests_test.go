@@ -62,8 +62,7 @@ func TestReadyNodesAreUpToTheAdministrator(t *testing.T) {
 	for _, allowed := range []bool{false, true} {
 		u := apiObject("FencedRemediation", "q", "1", map[string]any{"remediateReadyNodes": true})
 		u.SetAPIVersion(policy.FencedAPI)
-		found := must.Do(Config{RemediateReadyNodes: allowed}.convertRequest(false)(u))(t)
-		assert.Equal(t, allowed, found.(*policy.Request).Power.ReadyNodes)
+		assert.Equal(t, allowed, must.Do(Config{RemediateReadyNodes: allowed}.convertRequest(false)(u))(t).(*policy.Request).Power.ReadyNodes)
 	}
 }
 
@@ -198,8 +197,7 @@ func TestRequestsNowKnowTheirAPI(t *testing.T) {
 		s.add(st)
 		place := st.place("ns")
 		assert.Equal(t, apart, place.OnManagementAPI, s.Name)
-		found := must.Do(isRequested(t, []Place{place}, remediate.Target{Node: "worker-0"}))(t)
-		assert.Equal(t, !apart, found, s.Name)
+		assert.Equal(t, !apart, must.Do(isRequested(t, []Place{place}, remediate.Target{Node: "worker-0"}))(t), s.Name)
 	}
 }
 

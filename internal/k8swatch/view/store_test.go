@@ -402,8 +402,7 @@ func TestOnlyPodsOfTheControlPlaneAreWatched(t *testing.T) {
 		for _, value := range of.Values() {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: "p", Labels: labels.Set{of.Label: value}}, Spec: corev1.PodSpec{NodeName: "n"}}
 			assert.True(t, selector.Matches(labels.Set(pod.Labels)), s.labels)
-			found := must.Do(s.convert(pod))(t)
-			assert.Equal(t, &policy.Pod{Namespace: of.Namespace, Name: "p", Node: "n", Member: value == of.Etcd}, found)
+			assert.Equal(t, &policy.Pod{Namespace: of.Namespace, Name: "p", Node: "n", Member: value == of.Etcd}, must.Do(s.convert(pod))(t))
 		}
 	}
 }

@@ -58,8 +58,7 @@ func TestHandoversSayWhetherTheyWrote(t *testing.T) {
 				func() (bool, error) { return h.Delay(t.Context(), o) },
 				func() (bool, error) { return h.Delete(t.Context(), o, &policy.Request{}) },
 			} {
-				wrote := must.Do(write())(t)
-				assert.Equal(t, c.wrote[i], wrote, i)
+				assert.Equal(t, c.wrote[i], must.Do(write())(t), i)
 			}
 		})
 	}

@@ -370,6 +370,5 @@ func TestRestoreOfAStaleNodeConflicts(t *testing.T) {
 	s := must.Do(mergeBackups([][]byte{fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":"before","labels":{"rack":"r1"}}}`, name)}, nil, old.UID, nil))(t)
 	_, err := patchNode(ctx, dial(t, c).Work.API(), old, missing(s, old, remediate.IsolateDelete), "restore")
 	require.True(t, apierrors.IsConflict(err), "%v: what it was worked out from is no more", err)
-	n := must.Do(nodes.Get(ctx, name, metav1.GetOptions{}))(t)
-	require.NotContains(t, n.Labels, "rack")
+	require.NotContains(t, must.Do(nodes.Get(ctx, name, metav1.GetOptions{}))(t).Labels, "rack")
 }
