@@ -144,9 +144,7 @@ func TestClassIsFrozenAtTheSecondHost(t *testing.T) {
 		assert.Contains(t, gate(t, e, reason.ClassFrozen).Value, "c/other-0, c/other-1")
 		refused(t, reason.ClassFrozen)(e.Fence(t.Context(), byHand))
 
-		o := byHand
-		o.Node = "other-1"
-		require.NoError(t, unfreeze(t, e, o))
+		require.NoError(t, unfreeze(t, e, byHandAt("other-1")))
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1, "one host alone freezes no class")
 	})
@@ -221,9 +219,7 @@ func TestUnfreezeReportsTheRemainingFreeze(t *testing.T) {
 		tellClass(t, e)
 		assert.Contains(t, accepted(t)(e.Unfreeze(t.Context(), byHand)).Still, "c/other-0, c/other-1")
 		assert.Contains(t, stillFrozen(t, e, byHand.Node), "c/other-0, c/other-1")
-		o := byHand
-		o.Node = "other-1"
-		require.NoError(t, unfreeze(t, e, o))
+		require.NoError(t, unfreeze(t, e, byHandAt("other-1")))
 		assert.Empty(t, stillFrozen(t, e, byHand.Node))
 	})
 }

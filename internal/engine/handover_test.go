@@ -188,13 +188,19 @@ func awaitAsked(t *testing.T, w *world, what string, ok func() bool) {
 	require.Fail(t, what)
 }
 
+// askedAndBegun lets the time pass until another remediator is asked, which begins.
+func askedAndBegun(t *testing.T, w *world) {
+	t.Helper()
+	awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+	answer(w, "True")
+}
+
 // fenced as the second remediator: it waits until the first has stopped, and until its request is
 // gone, and only then a host is switched. // I22
 func TestFencedAfterAnotherRemediator(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e := running(t, w, store, escalating(w, otherTemplate, powerTemplate))
-		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-		answer(w, "True")
+		askedAndBegun(t, w)
 		time.Sleep(10 * time.Minute)
 		require.Len(t, others(w), 1)
 		assert.False(t, others(w)[0].TimedOut.IsZero(), "it was told to stop")
@@ -242,8 +248,7 @@ func TestNextRemediatorAfterASilentOne(t *testing.T) {
 func TestRequestOfACheckThatIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, _, stop := start(t, w, store, escalating(w, otherTemplate, thirdTemplate))
-		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-		answer(w, "True")
+		askedAndBegun(t, w)
 		stop()
 		e, events, stop := start(t, w, store, func(o *engine.Options) {
 			o.StoreID, o.Clusters[0].Handovers = "store", w.Handovers()
@@ -367,8 +372,7 @@ func TestDeadTemplateDelaysNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		change, looks, dead := escalating(w, otherTemplate), &atomic.Int32{}, &atomic.Int32{}
 		running(t, w, store, func(o *engine.Options) { change(o); beside(o, 20, slowTemplates{looks: looks, dead: dead}) })
-		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-		answer(w, "True")
+		askedAndBegun(t, w)
 		time.Sleep(10 * time.Second)
 		require.Len(t, others(w), 1)
 		before := dead.Load()

@@ -124,8 +124,7 @@ func TestAskedRemediatorHasASlot(t *testing.T) {
 		assert.Empty(t, others(w))
 		gate(t, e, reason.TotalInFlight)
 		require.NoError(t, statetest.FreeSlot(t.Context(), store, "theirs"))
-		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-		answer(w, "True")
+		askedAndBegun(t, w)
 		time.Sleep(time.Hour)
 		assert.Equal(t, []string{askedRecord(t, store).ID}, slotsOf(t, store))
 		time.Sleep(time.Hour + time.Minute)
@@ -179,8 +178,7 @@ func TestRemediatorThatMustStopHasASlot(t *testing.T) {
 	} {
 		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
 			running(t, w, store, c.change(w))
-			awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-			answer(w, "True")
+			askedAndBegun(t, w)
 			c.stops(w)
 			awaitAsked(t, w, "it must stop", func() bool { return others(w)[0].Deleting || !others(w)[0].TimedOut.IsZero() })
 			for range 30 {
@@ -198,8 +196,7 @@ func TestRemediatorThatMustStopHasASlot(t *testing.T) {
 func TestNextRemediatorHasASlotAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		running(t, w, store, escalating(w, otherTemplate, thirdTemplate))
-		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-		answer(w, "True")
+		askedAndBegun(t, w)
 		time.Sleep(10 * time.Minute)
 		require.Empty(t, slotsOf(t, store))
 		answer(w, "False")
@@ -241,8 +238,7 @@ func TestPersonGivesUpARecord(t *testing.T) {
 			change(o)
 			o.Record = func(ev event.Event) error { audited = append(audited, ev.Message); return nil }
 		})
-		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-		answer(w, "True")
+		askedAndBegun(t, w)
 		time.Sleep(time.Minute)
 		id := askedRecord(t, store).ID
 		notAsIs := giveUp(id, true)

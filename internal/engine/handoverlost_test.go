@@ -315,8 +315,7 @@ func TestRecordMadeWhileAnotherIsReadAgain(t *testing.T) {
 		slow := &slowAnswers{Store: store}
 		change := handingOver(w)
 		e := running(t, w, slow, change)
-		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
-		answer(w, "True")
+		askedAndBegun(t, w)
 		time.Sleep(time.Minute)
 		first := askedRecord(t, store).ID
 		w.setContested(remediate.Yes)

@@ -49,8 +49,7 @@ func TestStopsForbidWritesAboutRequests(t *testing.T) {
 			e := running(t, w, store, func(o *engine.Options) { change(o); o.Clusters[0].Mode = "observe" })
 			time.Sleep(time.Second) // until it leads
 			must.Do(e.Arming.Arm(t.Context(), by))(t)
-			awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-			answer(w, "True")
+			askedAndBegun(t, w)
 			require.NoError(t, c.stop(t, e))
 			time.Sleep(10 * time.Minute)
 			require.True(t, others(w)[0].TimedOut.IsZero(), "its time is over, and it was not told")
@@ -280,8 +279,7 @@ func TestLostNodeLockDelaysNoEndOfARequest(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.installMedik8s()
 		running(t, w, store, handingOver(w))
-		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
-		answer(w, "True")
+		askedAndBegun(t, w)
 		w.Do(func(s *fake.State) {
 			s.NodeLocks["n-1"] = fake.NodeLock{Holder: "node-maintenance", Renewed: time.Now().Add(time.Hour)}
 		})

@@ -114,8 +114,7 @@ func TestHoldBindsPeopleAndIsReleased(t *testing.T) {
 		refused(t, reason.NoHold)(e.ReleaseHold(t.Context(), byHand))
 		accepted(t)(e.Hold(t.Context(), heldFor(0)))
 		refusedByHand(t, e, reason.Hold)
-		other := byHand
-		other.Node = "other-0"
+		other := byHandAt("other-0")
 		out := accepted(t)(e.Hold(t.Context(), other))
 		assert.False(t, out.Unseen)
 		other.Node = "typo"

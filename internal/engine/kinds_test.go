@@ -302,9 +302,7 @@ func TestSecondControlPlaneHostIsRefused(t *testing.T) {
 		e := running(t, w, store, nil)
 		time.Sleep(65 * time.Second)
 		require.True(t, only(t, e).Open())
-		o := byHand
-		o.Node = "other-1"
-		refused(t, reason.ControlPlaneBusy)(e.Fence(t.Context(), o))
+		refused(t, reason.ControlPlaneBusy)(e.Fence(t.Context(), byHandAt("other-1")))
 	})
 }
 
@@ -317,9 +315,7 @@ func TestHeldControlPlaneRunBlocksTheNext(t *testing.T) {
 		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, remediate.Held, only(t, e).Step)
-		o := byHand
-		o.Node = "other-1"
-		refused(t, reason.ControlPlaneBusy)(e.Fence(t.Context(), o))
+		refused(t, reason.ControlPlaneBusy)(e.Fence(t.Context(), byHandAt("other-1")))
 	})
 }
 

@@ -22,6 +22,13 @@ import (
 
 var byHand = order.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
 
+// byHandAt is the same order for another Node.
+func byHandAt(node string) order.Order {
+	o := byHand
+	o.Node = node
+	return o
+}
+
 // dryRun is the order that only shows what it would do.
 func dryRun(o order.Order) order.Order {
 	o.DryRun = true

@@ -50,9 +50,7 @@ func lostRun(t *testing.T, w *world, store *failingStore) {
 		responding(w)(o)
 		o.Clusters[0].Requests = withoutStatus{w.Requests(), fails}
 	})
-	for w.On() {
-		time.Sleep(100 * time.Millisecond)
-	}
+	await(t, func() bool { return !w.On() })
 	stop()
 	q, _ := asked(w)
 	require.True(t, q.Power.HasFinalizer)
@@ -335,9 +333,7 @@ func TestGivenUpRequestIsProcessedUntilTheHostIsOn(t *testing.T) {
 				return slowOff{w.bmc(), &once, func() { giveUpRequest(w) }, func() { atOff = processing(w) }}, nil
 			}
 		})
-		for w.On() {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return !w.On() })
 		assert.Equal(t, "True", atOff, "Processing when fenced's Off takes effect")
 		off := 0
 		for ; !w.On(); off++ {
@@ -405,9 +401,7 @@ func TestHeldRunIsProcessedWhileItsHostMayBeOff(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
 		e, _, stop := start(t, w, store, responding(w))
-		for w.On() {
-			time.Sleep(time.Second)
-		}
+		await(t, func() bool { return !w.On() })
 		w.SetLeaseMoving(true)
 		time.Sleep(3 * time.Minute)
 		require.Equal(t, reason.FalseOff, only(t, e).Reason)

@@ -113,9 +113,7 @@ func TestDeletedRequestGoesWhenItsHostIsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
 		e := running(t, w, store, responding(w))
-		for w.On() {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return !w.On() })
 		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
 		for q, _ := asked(w); q != nil; q, _ = asked(w) {
 			require.Truef(t, w.On() || q.Power.HasFinalizer, "the request is held while the host is off")
@@ -184,9 +182,7 @@ func TestRequestSurvivesARestart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
 		_, _, stop := start(t, w, store, responding(w))
-		for w.On() {
-			time.Sleep(time.Second)
-		}
+		await(t, func() bool { return !w.On() })
 		stop()
 		e := running(t, w, store, responding(w))
 		time.Sleep(10 * time.Minute)

@@ -432,9 +432,7 @@ func TestFinalizerOutlivesTheState(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
 		_, _, stop := start(t, w, store, responding(w))
-		for w.On() {
-			time.Sleep(time.Second)
-		}
+		await(t, func() bool { return !w.On() })
 		time.Sleep(3 * time.Second) // it is told of the run
 		stop()
 		w.Do(func(s *fake.State) { s.Withdraw("m-1") })

@@ -110,9 +110,7 @@ func TestFastClockEndsNoStop(t *testing.T) {
 			e := running(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 2 * time.Minute })
 			time.Sleep(time.Minute)
 			accepted(t)(e.Pause(t.Context(), pausedFor(10*time.Minute)))
-			hold := byHand
-			hold.For = wire.Span(10 * time.Minute)
-			accepted(t)(e.Hold(t.Context(), hold))
+			accepted(t)(e.Hold(t.Context(), heldFor(10*time.Minute)))
 			w.setSkew(skew)
 			time.Sleep(9 * time.Minute)
 			assert.NotEmpty(t, e.Status()[0].Paused)
@@ -143,9 +141,7 @@ func TestStopGivenByAWrongClockLastsItsTime(t *testing.T) {
 		out := accepted(t)(e.Pause(t.Context(), pausedFor(10*time.Minute)))
 		assert.Equal(t, begun.Add(2*time.Hour+10*time.Minute), out.Until)
 		w.setSkew(-2 * time.Hour)
-		hold := byHand
-		hold.For = wire.Span(10 * time.Minute)
-		out = accepted(t)(e.Hold(t.Context(), hold))
+		out = accepted(t)(e.Hold(t.Context(), heldFor(10*time.Minute)))
 		assert.Equal(t, begun.Add(10*time.Minute), out.Until, "this clock is the one that is ahead")
 	})
 }

@@ -304,9 +304,7 @@ func TestWrongClockBringsTheHostBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e := running(t, w, store, nil)
 		until(t, e, remediate.PowerOff)
-		for w.On() {
-			time.Sleep(100 * time.Millisecond)
-		}
+		await(t, func() bool { return !w.On() })
 		w.setSkew(-time.Hour)
 		time.Sleep(10 * time.Minute)
 		r := stands(t, e, remediate.PowerOn, reason.ClockSkew)
