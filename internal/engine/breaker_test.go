@@ -3,18 +3,25 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // relapsing lets a Node fall silent again shortly after each recovery, until it is
@@ -45,25 +52,22 @@ func TestHostWithTooManyRunsIsQuarantined(t *testing.T) {
 		time.Sleep(time.Hour)
 		stop()
 		assert.Contains(t, refusals(t, events), string(reason.Quarantined))
-		holds, err := statetest.LoadHolds(t.Context(), store)
-		require.NoError(t, err)
+		holds := must.Do(statetest.LoadHolds(t.Context(), store))(t)
 		require.Len(t, holds, 1)
 		h := holds[0]
 		assert.True(t, h.Quarantine)
 		assert.Equal(t, 24*time.Hour, h.Until.Sub(h.At))
 
 		time.Sleep(time.Until(h.Until) - 5*time.Minute) // nobody runs: each second of a day would cost its rounds
-		e, _, stop := start(t, w, store, twiceADay)
+		e := running(t, w, store, twiceADay)
 		time.Sleep(4 * time.Minute)
 		require.Len(t, e.Runs("c"), 2)
 		g := gate(t, e, reason.Quarantined)
 		assert.Equal(t, h.Until, g.Until.UTC())
 		time.Sleep(30 * time.Minute)
 		assert.Len(t, e.Runs("c"), 4, "a new day, and no more than that")
-		holds, err = statetest.LoadHolds(t.Context(), store)
-		require.NoError(t, err)
+		holds = must.Do(statetest.LoadHolds(t.Context(), store))(t)
 		assert.True(t, holds[0].At.After(h.Until), "and quarantined anew")
-		stop()
 	})
 }
 
@@ -75,36 +79,16 @@ func TestQuarantineIsReleased(t *testing.T) {
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(time.Hour)
 		gate(t, e, reason.Quarantined)
-		_, err := e.ReleaseHold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "new disk"})
-		require.NoError(t, err)
+		accepted(t)(e.ReleaseHold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "new disk"}))
 		time.Sleep(10 * time.Second)
 		stop()
-		e, _, stop = start(t, w, store, twiceADay)
+		e = running(t, w, store, twiceADay)
 		time.Sleep(time.Hour)
 		require.Len(t, e.Runs("c"), 4, "two more")
 		gate(t, e, reason.Quarantined)
-		_, err = e.Fence(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"})
-		require.NoError(t, err)
+		accepted(t)(e.Fence(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"}))
 		time.Sleep(time.Hour)
 		assert.Len(t, e.Runs("c"), 5)
-		stop()
-	})
-}
-
-// A quarantine does not replace a hold by a person.
-func TestQuarantineDoesNotReplaceAHold(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		defer relapsing(t, w)()
-		e, _, stop := start(t, w, store, twiceADay)
-		time.Sleep(3 * time.Minute)
-		_, err := e.Hold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: wire.Span(48 * time.Hour)})
-		require.NoError(t, err)
-		time.Sleep(time.Hour)
-		gate(t, e, reason.Hold)
-		for _, h := range e.Holds("c") {
-			assert.False(t, h.Quarantine)
-		}
-		stop()
 	})
 }
 
@@ -114,8 +98,7 @@ func ended(t *testing.T, store state.Store, n int, ago time.Duration, step remed
 	at := time.Now().Add(-ago).UTC()
 	r := remediate.Begin(remediate.Run{ID: fmt.Sprint("r", n), Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n-1"}}, at.Add(-time.Minute))
 	r.Step, r.Ended, r.Intervened = step, at, true
-	_, err := state.SaveRun(t.Context(), store, r)
-	require.NoError(t, err)
+	must.Do(state.SaveRun(t.Context(), store, r))(t)
 }
 
 // The wait between runs that fail doubles. // I15
@@ -133,20 +116,17 @@ func TestFailedRunsBackOff(t *testing.T) {
 		"before one that did":    {[]remediate.Step{remediate.Done, remediate.Aborted, remediate.Aborted}, 20 * time.Minute},
 		"and nothing before now": {nil, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				for i, step := range c.ends {
-					ended(t, store, i, time.Duration(i+1)*time.Minute, step)
-				}
-				e, _, stop := start(t, w, store, interval)
-				begun := time.Now()
-				for len(e.Runs("c")) == len(c.ends) && time.Since(begun) < 3*time.Hour {
-					time.Sleep(time.Second)
-				}
-				waited := time.Since(begun) + time.Minute // since the newest ended
-				assert.InDelta(t, max(c.want, 2*time.Minute).Seconds(), waited.Seconds(), 15)
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			for i, step := range c.ends {
+				ended(t, store, i, time.Duration(i+1)*time.Minute, step)
+			}
+			e := running(t, w, store, interval)
+			begun := time.Now()
+			for len(e.Runs("c")) == len(c.ends) && time.Since(begun) < 3*time.Hour {
+				time.Sleep(time.Second)
+			}
+			waited := time.Since(begun) + time.Minute // since the newest ended
+			assert.InDelta(t, max(c.want, 2*time.Minute).Seconds(), waited.Seconds(), 15)
 		})
 	}
 }
@@ -159,12 +139,114 @@ func TestHealthyHourResetsTheBackoff(t *testing.T) {
 			for i := range 3 {
 				ended(t, store, i, time.Duration(i+1)*time.Minute, remediate.Aborted)
 			}
-			e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MinPowerInterval = 30 * time.Minute })
+			e := running(t, w, store, func(o *engine.Options) { o.Guards.MinPowerInterval = 30 * time.Minute })
 			time.Sleep(healthy)
 			w.Hang()
 			time.Sleep(3 * time.Minute)
 			assert.Equal(t, healthy >= time.Hour, len(e.Runs("c")) > 3, "after %s", healthy)
-			stop()
 		})
 	}
+}
+
+// stormy makes the world's check a NodeHealthCheck that waits after a storm, in
+// the middle of one.
+func stormy(w *world) {
+	one := intstr.FromInt32(1)
+	w.changeCheck(func(c *policy.Check) {
+		*c = policy.Check{
+			Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: "nhc", UID: "nhc-uid", Selector: labels.Everything(), SelectsNodes: true,
+			Strategy: policy.CreateRequests, MaxUnhealthy: &one, StormCooldown: time.Hour,
+			Template:   &policy.Template{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Name: "t"},
+			Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}},
+		}
+	})
+	w.dropMachines()
+	w.setOthersDown(true)
+}
+
+// A cooldown can be computed only by one who saw the storm. The state survives when the
+// check is read again.
+func TestStormStateSurvivesAReread(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		stormy(w)
+		e := running(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		gate(t, e, reason.ShortCircuit)
+		w.setOthersDown(false)
+		time.Sleep(30 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		gate(t, e, reason.StormCooldown)
+		time.Sleep(31 * time.Minute)
+		assert.NotEmpty(t, e.Runs("c"), "the end of the cooldown needs no event")
+	})
+}
+
+// After a start it is not known whether there was a storm: fenced assumes that one has
+// just ended.
+func TestRestartAssumesAStorm(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		stormy(w)
+		_, _, stop := start(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		w.setOthersDown(false)
+		time.Sleep(time.Minute)
+		stop()
+		e := running(t, w, store, nil)
+		time.Sleep(59 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		gate(t, e, reason.StormCooldown)
+		time.Sleep(2 * time.Minute)
+		assert.NotEmpty(t, e.Runs("c"))
+	})
+}
+
+// A check that is created again under an old name starts without the storm of the old one.
+func TestStormGoesWithItsCheck(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		stormy(w)
+		e := running(t, w, store, nil)
+		time.Sleep(2 * time.Hour)
+		w.setOthersDown(false)
+		time.Sleep(time.Minute)
+		gate(t, e, reason.StormCooldown)
+		w.changeCheck(func(c *policy.Check) { c.UID = "another" })
+		time.Sleep(5 * time.Second)
+		assert.NotEmpty(t, e.Runs("c"), "the daemon has watched for longer than the cooldown")
+	})
+}
+
+// returning is a watch whose outage ends just before what changed is told.
+type returning struct {
+	admit.Watch
+	before atomic.Pointer[func()]
+}
+
+func (r *returning) Changes() []policy.Change {
+	if ends := r.before.Swap(nil); ends != nil {
+		(*ends)()
+	}
+	return r.Watch.Changes()
+}
+
+// When a kind of check vanishes, the storm state of its checks is dropped. When it
+// returns, fenced assumes that a storm has just ended.
+func TestStormIsAssumedAfterItsKindWasMissing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		stormy(w)
+		watch := &returning{}
+		e := running(t, w, store, func(o *engine.Options) {
+			watch.Watch, o.Clusters[0].Watch = o.Clusters[0].Watch, watch
+		})
+		time.Sleep(3 * time.Hour)
+		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
+		time.Sleep(2 * time.Second)
+		w.setOthersDown(false)
+		ends := func() { w.Do(func(s *fake.State) { s.BringUp(); s.ShowCheck(s.Check) }) }
+		watch.before.Store(&ends)
+		w.Do(func(s *fake.State) { s.ChangeNode("n-1", func(*fake.Node) {}) }) // something is told
+		time.Sleep(59 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		time.Sleep(2 * time.Minute)
+		assert.NotEmpty(t, e.Runs("c"))
+	})
 }

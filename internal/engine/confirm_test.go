@@ -1,9 +1,11 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,8 +16,10 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // unusable is a hosts.d whose entry of n-1 is refused.
@@ -33,38 +37,34 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 		"no BMC":             func(w *world, _ *engine.Options) { w.DropEntry() },
 		"an entry of no use": func(w *world, o *engine.Options) { o.Hosts = unusable{w} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.pauseCheck()
-				l := &ledger{}
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					o.Record = l.record
-					change(w, o)
-				})
-				time.Sleep(time.Second)
-				dry := dryRun(byHand)
-				out, err := e.ConfirmOff(t.Context(), dry)
-				require.NoError(t, err)
-				assert.Len(t, out.Evidence, 3, "power, Node and Lease: %v", out.Evidence)
-				require.Empty(t, e.Runs("c"))
-
-				out, err = e.ConfirmOff(t.Context(), byHand)
-				require.NoError(t, err)
-				time.Sleep(10 * time.Minute)
-				r := only(t, e)
-				assert.Equal(t, out.Run, r.ID)
-				assert.Equal(t, remediate.Held, r.Step, r.Note)
-				assert.Equal(t, "ConfirmedOff", string(r.Reason), r.Note)
-				assert.Equal(t, remediate.ProofHuman, r.Proof)
-				assert.Equal(t, byHand.Actor, r.Confirmed.Actor)
-				assert.Equal(t, 1, w.Isolations())
-				assert.Zero(t, w.Count(bmc.CommandOn))
-				stop()
-				took := l.all()
-				at := slices.IndexFunc(took, func(ev event.Event) bool { return ev.Action == remediate.IsolateNode })
-				require.NotEqual(t, -1, at)
-				assert.Contains(t, took[at].Inputs, ` proof=Human by="ada (uid 1000)" proven=false`, "nobody takes it for a reading")
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.pauseCheck()
+			l := &ledger{}
+			e, _, stop := start(t, w, store, func(o *engine.Options) {
+				o.Record = l.record
+				change(w, o)
 			})
+			time.Sleep(time.Second)
+			dry := dryRun(byHand)
+			out := accepted(t)(e.ConfirmOff(t.Context(), dry))
+			assert.Len(t, out.Evidence, 3, "power, Node and Lease: %v", out.Evidence)
+			require.Empty(t, e.Runs("c"))
+
+			out = accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			time.Sleep(10 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, out.Run, r.ID)
+			assert.Equal(t, remediate.Held, r.Step, r.Note)
+			assert.Equal(t, "ConfirmedOff", string(r.Reason), r.Note)
+			assert.Equal(t, remediate.ProofHuman, r.Proof)
+			assert.Equal(t, byHand.Actor, r.Confirmed.Actor)
+			assert.Equal(t, 1, w.Isolations())
+			assert.Zero(t, w.Count(bmc.CommandOn))
+			stop()
+			took := l.all()
+			at := slices.IndexFunc(took, func(ev event.Event) bool { return ev.Action == remediate.IsolateNode })
+			require.NotEqual(t, -1, at)
+			assert.Contains(t, took[at].Inputs, ` proof=Human by="ada (uid 1000)" proven=false`, "nobody takes it for a reading")
 		})
 	}
 }
@@ -72,15 +72,13 @@ func TestConfirmOffWithoutARun(t *testing.T) {
 // A run that is Held because it has no proof accepts the confirmation.
 func TestConfirmOffOfAHeldRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		r := until(t, e, remediate.PowerOff)
-		_, err := e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, reason.OrderRefused)
+		refused(t, reason.OrderRefused)(e.ConfirmOff(t.Context(), byHand))
 		w.dead()
 		until(t, e, remediate.Held)
 		require.Zero(t, w.Isolations())
-		_, err = e.ConfirmOff(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
 		got := only(t, e)
 		assert.Equal(t, r.ID, got.ID)
@@ -90,35 +88,31 @@ func TestConfirmOffOfAHeldRun(t *testing.T) {
 		w.SetPower(true) // somebody mends the mains, and the host boots
 		w.FailReads(nil)
 		time.Sleep(20 * time.Minute)
-		got = only(t, e)
-		assert.Equal(t, remediate.Done, got.Step, "%s: %s", got.Reason, got.Note)
+		got = stands(t, e, remediate.Done)
 		assert.NotNil(t, got.Confirmed, "for ever")
 		assert.True(t, w.Restored())
-		stop()
 	})
 }
 
 // A manual confirmation is refused if evidence contradicts it, or if a gate that is not
 // about the BMC fails. // I26
 func TestConfirmOffIsRefused(t *testing.T) {
-	for code, change := range map[reason.Code]func(w *world, e *engine.Engine){
-		reason.ConfirmedOffContradicted: func(w *world, _ *engine.Engine) { w.SetPower(true); w.FailReads(nil) },
-		reason.Contested:                func(w *world, _ *engine.Engine) { w.setContested(remediate.Yes) },
-		reason.NotSynced:                func(w *world, _ *engine.Engine) { w.setUnsynced(true) },
+	for code, change := range map[reason.Code]func(t *testing.T, w *world, e *engine.Engine){
+		reason.ConfirmedOffContradicted: func(_ *testing.T, w *world, _ *engine.Engine) { w.SetPower(true); w.FailReads(nil) },
+		reason.Contested:                func(_ *testing.T, w *world, _ *engine.Engine) { w.setContested(remediate.Yes) },
+		reason.NotSynced:                func(_ *testing.T, w *world, _ *engine.Engine) { w.setUnsynced(true) },
+		reason.Hold:                     func(t *testing.T, _ *world, e *engine.Engine) { accepted(t)(e.Hold(t.Context(), byHand)) },
+		reason.Paused:                   func(t *testing.T, _ *world, e *engine.Engine) { accepted(t)(e.Pause(t.Context(), byHand)) },
 	} {
-		t.Run(string(code), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.pauseCheck()
-				w.dead()
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(time.Second)
-				change(w, e)
-				_, err := e.ConfirmOff(t.Context(), byHand)
-				refusedFor(t, err, code)
-				assert.Empty(t, e.Runs("c"))
-				assert.Zero(t, w.Isolations())
-				stop()
-			})
+		scene(t, string(code), func(t *testing.T, w *world, store *failingStore) {
+			w.pauseCheck()
+			w.dead()
+			e := running(t, w, store, nil)
+			time.Sleep(time.Second)
+			change(t, w, e)
+			refused(t, code)(e.ConfirmOff(t.Context(), byHand))
+			assert.Empty(t, e.Runs("c"))
+			assert.Zero(t, w.Isolations())
 		})
 	}
 	for name, seen := range map[string]func(w *world){
@@ -126,41 +120,217 @@ func TestConfirmOffIsRefused(t *testing.T) {
 		"renewing":  func(w *world) { w.SetLeaseMoving(true) },
 		"coming on": func(w *world) { w.SetBootTime(never); w.SetPower(true); w.FailReads(nil) }, // the BMC alone says so
 	} {
-		t.Run("later seen "+name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.pauseCheck()
-				w.dead()
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(time.Second)
-				_, err := e.ConfirmOff(t.Context(), byHand)
-				require.NoError(t, err)
-				time.Sleep(5 * time.Second) // the Lease must stand still for longer
-				seen(w)
-				time.Sleep(5 * time.Minute)
-				r := only(t, e)
-				assert.Equal(t, string(reason.ConfirmedOffContradicted), string(r.Reason), r.Note)
-				assert.Zero(t, w.Isolations())
-				stop()
-			})
+		scene(t, "later seen "+name, func(t *testing.T, w *world, store *failingStore) {
+			w.pauseCheck()
+			w.dead()
+			e := running(t, w, store, nil)
+			time.Sleep(time.Second)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			time.Sleep(5 * time.Second) // the Lease must stand still for longer
+			seen(w)
+			time.Sleep(5 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, string(reason.ConfirmedOffContradicted), string(r.Reason), r.Note)
+			assert.Zero(t, w.Isolations())
 		})
 	}
 }
 
-// A pause and a hold also refuse a manual confirmation.
-func TestConfirmOffRespectsStops(t *testing.T) {
+// deadOutlet is one that nobody can reach.
+type deadOutlet struct{}
+
+func (deadOutlet) Read(context.Context) (bmc.Reading, error) { return bmc.Reading{}, noAnswer() }
+
+func (deadOutlet) Send(context.Context, bmc.Command) (bmc.Receipt, error) {
+	return bmc.Receipt{}, noAnswer()
+}
+
+func (deadOutlet) Close(context.Context) error { return nil }
+
+// wrongWord is a switch that is down: neither the Node, nor its BMC, nor the PDU answers, and a person
+// says that the host is off, which runs.
+func wrongWord(t *testing.T, w *world, store state.Store, first bmc.Opener) (e *engine.Engine, stop func()) {
+	w.pauseCheck()
+	withOutlet(w)
+	w.FailReads(noAnswer()) // w.On() stays
+	e, _, stop = start(t, w, store, func(o *engine.Options) {
+		o.Open = func(d bmc.Device) (bmc.Power, error) {
+			if d.Driver == bmc.DriverFenceAgent {
+				return deadOutlet{}, nil
+			}
+			return first(d)
+		}
+	})
+	time.Sleep(time.Second)
+	accepted(t)(e.ConfirmOff(t.Context(), byHand))
+	await(t, func() bool { return only(t, e).Level > 0 })
+	require.Equal(t, remediate.PowerOff, only(t, e).Step)
+	return e, stop
+}
+
+// The BMC returns and reads On before the Node is isolated. // I26
+func TestConfirmationIsContradictedByABMCThatReadsOn(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, _ := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return w.bmc(), nil })
+		w.FailReads(nil)
+		time.Sleep(10 * time.Minute)
+		r := stands(t, e, remediate.Held, "ConfirmedOffContradicted")
+		assert.Regexp(t, "^(power level 1 .*|ipmi://192.0.2.1:623) reads On", r.Note, "asked by the run, or heard by the witness of the level above")
+		assert.Contains(t, r.Note, "reads On, although ada (uid 1000) confirmed that the host is off")
+		assert.Zero(t, w.Isolations())
+	})
+}
+
+// heardOnce is a BMC that answers once after it was told to: one question, or all of one
+// moment.
+type heardOnce struct {
+	bmc.Power
+	told   *atomic.Bool
+	moment *atomic.Int64 // nil for one question
+}
+
+func (h heardOnce) Read(ctx context.Context) (bmc.Reading, error) {
+	now := time.Now()
+	first := h.told.CompareAndSwap(true, false)
+	if first && h.moment != nil {
+		h.moment.Store(now.UnixNano())
+	}
+	if first || h.moment != nil && h.moment.Load() == now.UnixNano() {
+		return bmc.Reading{State: bmc.On, At: now, Session: 1}, nil
+	}
+	return h.Power.Read(ctx)
+}
+
+// All levels are read once more before the isolation. An On then counts, even if no level
+// answers in the next look. // I26
+func TestAllLevelsAreReadBeforeAConfirmationCounts(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		var answers atomic.Bool
+		var moment atomic.Int64
+		e, _ := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{w.bmc(), &answers, &moment}, nil })
+		var isolates atomic.Int32
+		store.watch(func(run []byte) {
+			if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) {
+				isolates.Add(1)
+				answers.Store(true) // its look is over: only the last question hears this
+			}
+		})
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.EqualValues(t, 1, isolates.Load())
+		assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), r.Note)
+		assert.Zero(t, w.Isolations())
+	})
+}
+
+// If a BMC answers a single read, its On contradicts the confirmation, whether the look
+// read it or the witnesses of the level above, whose own reading failed. // I26
+func TestOneOnReadingContradictsAConfirmation(t *testing.T) {
+	for _, after := range []time.Duration{0, time.Second, 3 * time.Second, 5 * time.Second, 7 * time.Second} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			var answers atomic.Bool
+			e, _ := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardOnce{w.bmc(), &answers, nil}, nil })
+			time.Sleep(after)
+			answers.Store(true)
+			time.Sleep(10 * time.Minute)
+			r := only(t, e)
+			assert.Equal(t, "ConfirmedOffContradicted", string(r.Reason), "after %s: %s", after, r.Note)
+			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
+// One reading of On contradicts a manual confirmation permanently, even if the store could
+// not save it at once and the BMC no longer answers. // I26
+func TestEvidenceAgainstAConfirmationOutlivesAFailedSave(t *testing.T) {
+	for _, outage := range []time.Duration{0, time.Second, 20 * time.Second} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.pauseCheck()
+			w.dead()
+			e := running(t, w, store, nil)
+			time.Sleep(time.Second)
+			accepted(t)(e.ConfirmOff(t.Context(), byHand))
+			time.Sleep(5*time.Second + 500*time.Millisecond)
+			require.Equal(t, remediate.PowerOff, only(t, e).Step)
+			store.set(outage > 0)
+			w.SetBootTime(never) // nothing else speaks against the confirmation
+			w.SetPower(true)
+			w.FailReads(nil)
+			time.Sleep(time.Second) // one look
+			w.FailReads(noAnswer())
+			time.Sleep(outage)
+			store.set(false)
+			time.Sleep(10 * time.Minute)
+			stands(t, e, remediate.Held, "ConfirmedOffContradicted")
+			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
+// hungOutlet is one whose agent says nothing for as long as it may.
+type hungOutlet struct{ deadOutlet }
+
+func (hungOutlet) Read(ctx context.Context) (bmc.Reading, error) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(power.AgentReadTimeout):
+	}
+	return bmc.Reading{}, noAnswer()
+}
+
+// Agents that take all of their time leave enough time to read the backup of the Node: a
+// confirmation that nothing contradicts counts in the end. // I26
+func TestHungAgentsDoNotBlockAConfirmation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
+		withOutlet(w)
+		w.ChangeEntry(func(h *bmc.Host) {
+			h.Levels = append(h.Levels, bmc.Level{Devices: []bmc.Device{{
+				Driver: bmc.DriverFenceAgent, Agent: "fence_eaton_snmp", Endpoint: bmc.Endpoint{Host: "192.0.2.201"}, Parameters: map[string]string{"plug": "3"}}}})
+		})
 		w.dead()
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, opening(w.bmc(), hungOutlet{}))
 		time.Sleep(time.Second)
-		_, err := e.Hold(t.Context(), byHand)
-		require.NoError(t, err)
-		_, err = e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, reason.Hold)
-		_, err = e.Pause(t.Context(), byHand)
-		require.NoError(t, err)
-		_, err = e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, reason.Paused)
-		stop()
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
+		time.Sleep(30 * time.Minute)
+		assert.Equal(t, "ConfirmedOff", string(only(t, e).Reason), only(t, e).Note)
+		assert.Equal(t, 1, w.Isolations())
+	})
+}
+
+// heardAgain is a BMC that answers again, from when it was told to.
+type heardAgain struct {
+	bmc.Power
+	now *atomic.Bool
+}
+
+func (h heardAgain) Read(ctx context.Context) (bmc.Reading, error) {
+	if err := ctx.Err(); err != nil {
+		return bmc.Reading{}, err
+	}
+	if h.now.Load() {
+		return bmc.Reading{State: bmc.On, At: time.Now(), Session: 1}, nil
+	}
+	return h.Power.Read(ctx)
+}
+
+// A daemon that is stopping cannot read the levels once more, so it isolates nothing on a
+// manual confirmation. // I26
+func TestConfirmationIsolatesNothingWhileStopping(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		var answers atomic.Bool
+		_, stop := wrongWord(t, w, store, func(bmc.Device) (bmc.Power, error) { return heardAgain{w.bmc(), &answers}, nil })
+		stopped := make(chan struct{})
+		store.watch(func(run []byte) {
+			if bytes.Contains(run, []byte(`"intent":{"action":"IsolateNode"`)) && answers.CompareAndSwap(false, true) {
+				go func() { stop(); close(stopped) }()
+				time.Sleep(10 * time.Millisecond) // the save ends after the stop was asked for
+			}
+		})
+		<-stopped
+		assert.True(t, answers.Load())
+		assert.Zero(t, w.Isolations())
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // ofACloud makes the world a pool without BMCs: its check deletes Machines, a MachineSet
@@ -38,8 +39,7 @@ func oneDeletion(o *engine.Options) {
 // gateOf is the gate of a Node with this name.
 func gateOf(t *testing.T, e *engine.Engine, node, name string) reason.Gate {
 	t.Helper()
-	x, err := e.Explain(t.Context(), "c", node)
-	require.NoError(t, err)
+	x := must.Do(e.Explain(t.Context(), "c", node))(t)
 	for _, g := range x.Gates {
 		if g.Name == name {
 			return g
@@ -57,8 +57,7 @@ func TestOneMachineOfACheckIsDeletedAtATime(t *testing.T) {
 		w.Cluster.Handle("other-0").Hang()
 		e, _, stop := start(t, w, store, oneDeletion)
 		time.Sleep(5 * time.Minute)
-		first := only(t, e)
-		assert.Equal(t, remediate.Reprovisioned, first.Step)
+		first := stands(t, e, remediate.Reprovisioned)
 		node, other := first.Target.Node, "n-1"
 		if node == other {
 			other = "other-0"
@@ -73,7 +72,7 @@ func TestOneMachineOfACheckIsDeletedAtATime(t *testing.T) {
 		}
 		waits()
 		stop()
-		e, _, stop = start(t, w, store, oneDeletion)
+		e = running(t, w, store, oneDeletion)
 		waits()
 		w.Do(func(s *fake.State) { s.RemoveMachine(node) }) // its Node is still there
 		waits()
@@ -81,7 +80,6 @@ func TestOneMachineOfACheckIsDeletedAtATime(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		assert.Len(t, e.Runs("c"), 2)
 		assert.Equal(t, other, e.Runs("c")[0].Target.Node)
-		stop()
 	})
 }
 
@@ -91,7 +89,7 @@ func TestDeletionThatTakesTooLongFreesItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ofACloud()
 		w.Cluster.Handle("other-0").Hang()
-		e, events, stop := start(t, w, store, oneDeletion)
+		e, events, _ := start(t, w, store, oneDeletion)
 		overdue := func() []event.Event {
 			return eventsOf(t, events, func(ev event.Event) bool { return ev.Reason == reason.DeletionOverdue })
 		}
@@ -107,7 +105,6 @@ func TestDeletionThatTakesTooLongFreesItsPlace(t *testing.T) {
 		assert.Equal(t, 1, e.Status()[0].Deleting)
 		time.Sleep(25 * time.Minute)
 		assert.Len(t, overdue(), 1)
-		stop()
 	})
 }
 
@@ -126,10 +123,9 @@ func TestDeletionTakesNoSlot(t *testing.T) {
 				s.RemoveNode(m.NodeName)
 			}
 		})
-		_, _, stop := start(t, w, store, oneDeletion)
+		running(t, w, store, oneDeletion)
 		time.Sleep(2 * time.Minute)
 		assert.Zero(t, taken.Load())
-		stop()
 	})
 }
 
@@ -200,34 +196,31 @@ func (ms *machineSet) gaps() (list []int) {
 // restarts again and again. One replacement that becomes Ready ends that.
 func TestBrokenMachineSetIsNoHotLoop(t *testing.T) {
 	for _, every := range []time.Duration{0, 7 * time.Minute} {
-		t.Run(every.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				ms := brokenSet(w)
-				e, _, stop := start(t, w, store, oneDeletion)
-				pass := func(d time.Duration) {
-					for end := time.Now().Add(d); time.Now().Before(end); {
-						if every == 0 {
-							time.Sleep(d)
-							return
-						}
-						time.Sleep(every)
-						stop()
-						e, _, stop = start(t, w, store, oneDeletion)
+		scene(t, every.String(), func(t *testing.T, w *world, store *failingStore) {
+			ms := brokenSet(w)
+			e, _, stop := start(t, w, store, oneDeletion)
+			pass := func(d time.Duration) {
+				for end := time.Now().Add(d); time.Now().Before(end); {
+					if every == 0 {
+						time.Sleep(d)
+						return
 					}
+					time.Sleep(every)
+					stop()
+					e, _, stop = start(t, w, store, oneDeletion)
 				}
-				pass(4*time.Hour + 30*time.Minute)
-				assert.Equal(t, []int{1, 2, 4, 8, 16, 32, 60, 60, 60}, ms.gaps())
-				assert.Equal(t, reason.DeletionBackOff, planned(t, e).Reason)
+			}
+			pass(4*time.Hour + 30*time.Minute)
+			assert.Equal(t, []int{1, 2, 4, 8, 16, 32, 60, 60, 60}, ms.gaps())
+			assert.Equal(t, reason.DeletionBackOff, planned(t, e).Reason)
 
-				ms.setWorks(true)
-				pass(time.Hour)
-				require.Len(t, ms.deletions(), 11)
-				time.Sleep(5 * time.Minute) // it is seen Ready
-				ms.breakDown()
-				pass(20 * time.Minute)
-				assert.Equal(t, []int{1, 2, 4, 8}, ms.gaps(), "it begins again")
-				stop()
-			})
+			ms.setWorks(true)
+			pass(time.Hour)
+			require.Len(t, ms.deletions(), 11)
+			time.Sleep(5 * time.Minute) // it is seen Ready
+			ms.breakDown()
+			pass(20 * time.Minute)
+			assert.Equal(t, []int{1, 2, 4, 8}, ms.gaps(), "it begins again")
 		})
 	}
 }
@@ -236,8 +229,7 @@ func TestBrokenMachineSetIsNoHotLoop(t *testing.T) {
 func planned(t *testing.T, e *engine.Engine) reason.Gate {
 	t.Helper()
 	time.Sleep(2 * time.Second) // after a start
-	p, err := e.Plan(t.Context(), "c")
-	require.NoError(t, err)
+	p := must.Do(e.Plan(t.Context(), "c"))(t)
 	require.Len(t, p.Items, 1)
 	require.NotNil(t, p.Items[0].Gate)
 	return *p.Items[0].Gate
@@ -256,7 +248,7 @@ func TestReplacementIsNotDeletedForTheMachineBefore(t *testing.T) {
 				s.PutMachine(m) // on the old Node
 			}
 		})
-		e, _, stop := start(t, w, store, func(o *engine.Options) { oneDeletion(o); o.Guards.MaxDeletions = 9 })
+		e := running(t, w, store, func(o *engine.Options) { oneDeletion(o); o.Guards.MaxDeletions = 9 })
 		time.Sleep(5 * time.Minute)
 		require.Len(t, ms.deletions(), 1)
 		g := gateOf(t, e, "n-1", "replacement")
@@ -264,6 +256,5 @@ func TestReplacementIsNotDeletedForTheMachineBefore(t *testing.T) {
 		assert.Equal(t, ms.deletions()[0].Add(10*time.Minute).UTC(), g.Until.UTC())
 		time.Sleep(7 * time.Minute)
 		assert.Equal(t, []int{10}, ms.gaps())
-		stop()
 	})
 }

@@ -1,6 +1,10 @@
 package engine_test
 
 import (
+	"bytes"
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +17,12 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
@@ -29,21 +36,53 @@ func bubble(t *testing.T, f func(t *testing.T, w *world, store *failingStore)) {
 	})
 }
 
+// scene is a bubble in a table of them.
+func scene(t *testing.T, name string, f func(t *testing.T, w *world, store *failingStore)) {
+	t.Run(name, func(t *testing.T) { bubble(t, f) })
+}
+
 func only(t *testing.T, e *engine.Engine) remediate.Run {
 	t.Helper()
 	runs := e.Runs("c")
 	if len(runs) != 1 {
-		x, err := e.Explain(t.Context(), "c", "n-1")
-		require.NoError(t, err)
-		require.Len(t, runs, 1, "gates: %+v", x.Gates)
+		require.Len(t, runs, 1, "gates: %+v", explained(t, e).Gates)
 	}
 	return runs[0]
 }
 
+// stands requires that the only run is at a step, for a reason if one is given.
+func stands(t *testing.T, e *engine.Engine, at remediate.Step, why ...reason.Code) remediate.Run {
+	t.Helper()
+	r := only(t, e)
+	require.Equal(t, at, r.Step, "%s: %s", r.Reason, r.Note)
+	for _, code := range why {
+		require.Equal(t, code, r.Reason, r.Note)
+	}
+	return r
+}
+
+// untouched requires that there is no run, and that no command was sent.
+func untouched(t *testing.T, w *world, e *engine.Engine) {
+	t.Helper()
+	assert.Empty(t, e.Runs("c"))
+	assert.Empty(t, w.Commands())
+}
+
+// await lets time pass until ok.
+func await(t *testing.T, ok func() bool) {
+	t.Helper()
+	for range 36000 {
+		if ok() {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	require.Fail(t, "it does not happen within an hour")
+}
+
 func gate(t *testing.T, e *engine.Engine, code reason.Code) reason.Gate {
 	t.Helper()
-	x, err := e.Explain(t.Context(), "c", "n-1")
-	require.NoError(t, err)
+	x := explained(t, e)
 	for _, g := range x.Gates {
 		if g.Reason == code {
 			return g
@@ -55,23 +94,21 @@ func gate(t *testing.T, e *engine.Engine, code reason.Code) reason.Gate {
 
 func TestUnknownNodeIsFencedAndComesBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(59 * time.Second)
 		require.Zero(t, w.Count(bmc.CommandOff), "inside the timeout nothing is sent")
 		time.Sleep(5 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		stands(t, e, remediate.Done)
 		assert.Equal(t, 1, w.Isolations())
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
 		assert.True(t, w.Restored())
-		stop()
 	})
 }
 
 // A record that is not durable authorises no action. // I19
 func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, events, stop := start(t, w, store, nil)
+		e, events, _ := start(t, w, store, nil)
 		time.Sleep(30 * time.Second)
 		store.set(true)
 		time.Sleep(10 * time.Minute)
@@ -79,10 +116,10 @@ func TestNothingIsDoneWhileTheStoreRefuses(t *testing.T) {
 		require.Zero(t, w.Isolations())
 		failed := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed })
 		require.NotEmpty(t, failed, "the refusal of the store was not told")
+		require.Empty(t, slotsOf(t, store))
 		store.set(false)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step, "the run starts once the store works")
-		stop()
 	})
 }
 
@@ -94,12 +131,10 @@ func TestRestartAtAnyMomentReachesTheSameEnd(t *testing.T) {
 			_, _, stop := start(t, w, store, nil)
 			time.Sleep(at * time.Second)
 			stop()
-			e, _, stop := start(t, w, store, nil)
+			e := running(t, w, store, nil)
 			time.Sleep(10 * time.Minute)
-			r := only(t, e)
-			assert.Equal(t, remediate.Done, r.Step, "stopped after %ds: %s %s", at, r.Reason, r.Note)
+			stands(t, e, remediate.Done)
 			assert.Equal(t, 1, w.Isolations(), "stopped after %ds", at)
-			stop()
 		})
 	}
 }
@@ -117,64 +152,31 @@ func TestRefusalsHaveReasonsAndTouchNothing(t *testing.T) {
 		reason.QuietPeriod: func(_ *world, o *engine.Options) { o.Guards.QuietPeriod = time.Hour },
 	}
 	for code, change := range cases {
-		t.Run(string(code), func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				e, _, stop := start(t, w, store, func(o *engine.Options) { change(w, o) })
-				time.Sleep(10 * time.Minute)
-				assert.False(t, gate(t, e, code).Pass)
-				assert.Empty(t, e.Runs("c"))
-				assert.Empty(t, w.Commands())
-				stop()
-			})
+		scene(t, string(code), func(t *testing.T, w *world, store *failingStore) {
+			e := running(t, w, store, func(o *engine.Options) { change(w, o) })
+			time.Sleep(10 * time.Minute)
+			assert.False(t, gate(t, e, code).Pass)
+			untouched(t, w, e)
 		})
 	}
-}
-
-func TestBMCThatNeverTurnsOffIsHeldAndNothingIsDeleted(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, nil)
-		time.Sleep(4 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "PowerOffFailed", string(r.Reason))
-		assert.Zero(t, w.Isolations())
-		gate(t, e, reason.UnderRemediation)
-		stop()
-	})
-}
-
-func TestMovingLeaseWhileOffIsFalseOff(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.SetLeaseMoving(true)
-		e, _, stop := start(t, w, store, nil)
-		time.Sleep(4 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "FalseOff", string(r.Reason))
-		assert.Zero(t, w.Isolations())
-		stop()
-	})
 }
 
 // Only as many runs start as the limit allows. The place is free again at
 // registration. // I11
 func TestInFlightLimitDelaysTheSecondNode(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight = 0 })
+		e := running(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight = 0 })
 		time.Sleep(untilOff + time.Second)
 		require.Len(t, e.Runs("c"), 1, "at least one is always allowed")
 		w.setOthersDown(true)
 		time.Sleep(2 * time.Second)
 		require.Len(t, e.Runs("c"), 1)
-		x, err := e.Explain(t.Context(), "c", "other-0")
-		require.NoError(t, err)
+		x := must.Do(e.Explain(t.Context(), "c", "other-0"))(t)
 		reasons := map[reason.Code]bool{}
 		for _, g := range x.Gates {
 			reasons[g.Reason] = true
 		}
 		assert.True(t, reasons[reason.InFlightLimit], "%+v", x.Gates)
-		stop()
 	})
 }
 
@@ -187,14 +189,11 @@ func TestRunDoesNotFollowAChangedAddress(t *testing.T) {
 		stop()
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].Endpoint.Host = "192.0.2.66" })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, string(reason.AddressChanged), string(r.Reason), r.Note)
+		stands(t, e, remediate.Held, reason.AddressChanged)
 		assert.Zero(t, w.Isolations())
 		assert.Len(t, w.Commands(), 1, "nothing is sent to the new address")
-		stop()
 	})
 }
 
@@ -208,19 +207,17 @@ func TestOwnHostIsFoundByUUIDWithoutItsNode(t *testing.T) {
 		stop()
 		w.RemoveNode()
 		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
-		e, _, stop := start(t, w, store, own)
+		e := running(t, w, store, own)
 		time.Sleep(time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.Commands())
+		untouched(t, w, e)
 		gate(t, e, reason.OwnHost)
-		stop()
 	})
 }
 
 // After a refusal the run uses a password that was corrected.
 func TestCorrectedPasswordIsUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.FailReads(refusedAccount())
@@ -231,6 +228,145 @@ func TestCorrectedPasswordIsUsed(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		assert.NotZero(t, w.Count(bmc.CommandOn), "the host is back on")
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
+}
+
+// Runs that end without an action start more and more rarely, and explain says why.
+func TestRunsWithoutAnActionBackOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p := nodePolicy()
+		p.Strategy, p.ShortenOnEvidence = policy.DeleteMachines, true // a run itself reads no BMC for this
+		p.Conditions[0].Timeout = time.Hour
+		w.SetPower(false)
+		w.ownMachines()
+		e := running(t, w, store, withPolicy(w, p))
+		time.Sleep(30 * time.Minute)
+		runs := e.Runs("c")
+		require.Greater(t, len(runs), 5)
+		assert.Less(t, len(runs), 11, "after 10, 20, 40 s and so on")
+		assert.Equal(t, remediate.Aborted, runs[0].Step)
+		g := gate(t, e, reason.PowerInterval)
+		assert.Equal(t, "backOff", g.Name)
+		assert.Equal(t, "10m0s", g.Threshold, "and no more seldom than that")
+		assert.True(t, g.Until.After(time.Now()))
+	})
+}
+
+// The host of the etcd member that serves the owner's watch dies silently, which takes
+// long to notice, while all other requests go to the next member. A stop that is set at
+// the other instance meanwhile applies. // I23
+func TestStopElsewhereAppliesWhileTheWatchIsDead(t *testing.T) {
+	for name, stopNow := range map[string]func(t *testing.T, e *engine.Engine) error{
+		"hold":  func(t *testing.T, e *engine.Engine) error { _, err := e.Hold(t.Context(), byHand); return err },
+		"pause": func(t *testing.T, e *engine.Engine) error { _, err := e.Pause(t.Context(), byHand); return err },
+	} {
+		for given, offs := range map[time.Duration]int{55 * time.Second: 0, untilOff: 1} {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				p := newPair(t, w, store, func(_ string, o *engine.Options) { slowProof(o) })
+				p.give("a")
+				time.Sleep(given)
+				p.store["a"].deaf.Store(true)
+				require.NoError(t, stopNow(t, p.engine["b"]))
+				time.Sleep(3 * time.Minute)
+				assert.Equal(t, offs, w.Count(bmc.CommandOff), "%s at %s", name, given)
+				assert.Zero(t, w.Isolations(), "%s at %s", name, given)
+				assert.True(t, w.On())
+			})
+		}
+	}
+}
+
+// A BMC that falls silent during a run is told when it begins, and not at each look; one that
+// answers every other look, once a minute at most.
+func TestSilentBMCOfARunIsToldOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetFault(fake.IgnoresOff)
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Run.OffDeadline = time.Hour })
+		time.Sleep(70 * time.Second)
+		require.Equal(t, remediate.PowerOff, only(t, e).Step)
+		told := func() []event.Event {
+			return eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed && ev.Run != "" })
+		}
+		require.Empty(t, told())
+		w.FailReads(noAnswer())
+		time.Sleep(10 * time.Minute)
+		require.Len(t, told(), 1)
+		assert.Equal(t, "BMCUnreachable", string(told()[0].Reason))
+		assert.Contains(t, told()[0].Message, "no answer")
+		assert.Equal(t, remediate.PowerOff, told()[0].Step)
+		for i := range 150 {
+			if i%2 == 0 {
+				w.FailReads(nil)
+			} else {
+				w.FailReads(noAnswer())
+			}
+			time.Sleep(4 * time.Second)
+		}
+		assert.Greater(t, len(told()), 3)
+		assert.LessOrEqual(t, len(told()), 12, "in 10 minutes")
+	})
+}
+
+// reboots is a BMC that restarts: it neither answers nor takes commands meanwhile.
+type reboots struct {
+	bmc.Power
+	away *atomic.Bool
+}
+
+func (b reboots) Read(ctx context.Context) (bmc.Reading, error) {
+	if b.away.Load() {
+		return bmc.Reading{}, noAnswer()
+	}
+	return b.Power.Read(ctx)
+}
+
+func (b reboots) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	if b.away.Load() {
+		return bmc.Receipt{}, noAnswer()
+	}
+	return b.Power.Send(ctx, c)
+}
+
+// The BMC does not accept the Off of the second attempt. Meanwhile the slow kubelet
+// registers and the Node is Ready. The Off is not sent again, and the run ends Done. // I4
+func TestSecondAttemptSparesANodeThatBecameReady(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		store := &stubborn{Store: inner}
+		var away atomic.Bool
+		var once sync.Once
+		e := running(t, w, store, func(o *engine.Options) {
+			o.Run.ReadyTimeout = 40 * time.Second
+			o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
+		})
+		began := make(chan struct{})
+		store.watch(func(run []byte) {
+			if bytes.Contains(run, []byte(`"attempt":2`)) && bytes.Contains(run, []byte(`"intent":{"action":"SendOff"`)) {
+				once.Do(func() { away.Store(true); close(began) })
+			}
+		})
+		w.SetBootTime(never) // the kubelet is slow: it has not registered before that
+		<-began
+		w.SetBootTime(19 * time.Second)
+		time.Sleep(25 * time.Second)
+		require.True(t, w.Ready())
+		away.Store(false)
+		time.Sleep(10 * time.Minute)
+		r := only(t, e)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff), "Off to a Node that is Ready")
+		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
+	})
+}
+
+// Libraries and external programs get more time, and never less than is configured.
+func TestTiming(t *testing.T) {
+	const read = 5 * time.Second
+	for driver, want := range map[bmc.Driver]bmc.Timing{
+		bmc.DriverIPMI:       {ReadTimeout: read, SendTimeout: power.SendTimeout},
+		bmc.DriverRedfish:    {ReadTimeout: read, SendTimeout: power.SendTimeout},
+		bmc.DriverBMCLib:     {ReadTimeout: power.AgentReadTimeout, SendTimeout: power.AgentSendTimeout},
+		bmc.DriverFenceAgent: {ReadTimeout: power.AgentReadTimeout, SendTimeout: power.AgentSendTimeout},
+	} {
+		assert.Equal(t, want, power.Timing(bmc.Device{Driver: driver}, read), driver)
+	}
+	assert.Equal(t, time.Minute, power.Timing(bmc.Device{Driver: bmc.DriverFenceAgent}, time.Minute).ReadTimeout)
 }

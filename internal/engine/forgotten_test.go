@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // nodeHealthCheck has a NodeHealthCheck ask for n-1, as node-healthcheck-operator dd44432 does, with so many power cycles.
@@ -79,34 +80,31 @@ func (w *world) quickRetries(isolation remediate.Isolation) func(*engine.Options
 func TestRunOutlivesTheRequestOfAForgottenNode(t *testing.T) {
 	for _, isolation := range []remediate.Isolation{remediate.IsolateDelete, remediate.IsolateTaint} {
 		for failing := range 4 {
-			t.Run(fmt.Sprintf("%s, %d boots fail", isolation, failing), func(t *testing.T) {
-				bubble(t, func(t *testing.T, w *world, store *failingStore) {
-					w.ownMachines()
-					w.SetBootTime(never)
-					w.nodeHealthCheck(3)
-					e, _, stop := start(t, w, store, w.quickRetries(isolation))
-					w.passes(40*time.Minute, failing)
-					r := only(t, e)
-					q, _ := asked(w)
-					assert.True(t, q == nil || q.Deleting == (isolation == remediate.IsolateDelete))
-					assert.Equal(t, "NodeHealthCheck.remediation.medik8s.io nhc", r.Request.Check)
-					assert.True(t, w.On())
-					assert.Empty(t, w.Deprovisioned(), "nobody asks for another Machine")
-					if failing < 3 {
-						assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-						assert.Equal(t, failing+1, w.Count(bmc.CommandOff))
-						assert.True(t, w.Restored())
-						stop()
-						return
-					}
-					assert.Equal(t, []string{"Waiting", "AttemptsExhausted"}, []string{string(r.Step), string(r.Reason)}, r.Note)
-					assert.Equal(t, 3, w.Count(bmc.CommandOff))
-					if isolation == remediate.IsolateDelete {
-						w.passes(6*time.Hour, failing)
-						assert.Equal(t, 3, w.Count(bmc.CommandOff), "its retries are used up")
-					}
+			scene(t, fmt.Sprintf("%s, %d boots fail", isolation, failing), func(t *testing.T, w *world, store *failingStore) {
+				w.ownMachines()
+				w.SetBootTime(never)
+				w.nodeHealthCheck(3)
+				e, _, stop := start(t, w, store, w.quickRetries(isolation))
+				w.passes(40*time.Minute, failing)
+				r := only(t, e)
+				q, _ := asked(w)
+				assert.True(t, q == nil || q.Deleting == (isolation == remediate.IsolateDelete))
+				assert.Equal(t, "NodeHealthCheck.remediation.medik8s.io nhc", r.Request.Check)
+				assert.True(t, w.On())
+				assert.Empty(t, w.Deprovisioned(), "nobody asks for another Machine")
+				if failing < 3 {
+					assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+					assert.Equal(t, failing+1, w.Count(bmc.CommandOff))
+					assert.True(t, w.Restored())
 					stop()
-				})
+					return
+				}
+				assert.Equal(t, []string{"Waiting", "AttemptsExhausted"}, []string{string(r.Step), string(r.Reason)}, r.Note)
+				assert.Equal(t, 3, w.Count(bmc.CommandOff))
+				if isolation == remediate.IsolateDelete {
+					w.passes(2*time.Hour, failing)
+					assert.Equal(t, 3, w.Count(bmc.CommandOff), "its retries are used up")
+				}
 			})
 		}
 	}
@@ -123,12 +121,10 @@ func TestForgottenNodeOutlivesARestart(t *testing.T) {
 			w.forgets()
 		}
 		stop()
-		e, _, stop = start(t, w, store, w.quickRetries(remediate.IsolateDelete))
+		e = running(t, w, store, w.quickRetries(remediate.IsolateDelete))
 		w.passes(40*time.Minute, 1)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r := stands(t, e, remediate.Done)
 		assert.Equal(t, 2, r.Attempt)
-		stop()
 	})
 }
 
@@ -152,20 +148,17 @@ func TestForgottenNodeMayBeWithdrawn(t *testing.T) {
 			w.SetBootTime(time.Minute)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.SetBootTime(never)
-				w.nodeHealthCheck(3)
-				e, _, stop := start(t, w, store, w.quickRetries(remediate.IsolateDelete))
-				until(t, e, remediate.PowerOn) // the Node is gone
-				stops(w)
-				w.passes(2*time.Hour, 100)
-				r := only(t, e)
-				assert.Equal(t, []string{"Waiting", "Withdrawn"}, []string{string(r.Step), string(r.Reason)}, r.Note)
-				assert.Equal(t, 1, w.Count(bmc.CommandOff))
-				assert.True(t, w.On())
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.SetBootTime(never)
+			w.nodeHealthCheck(3)
+			e := running(t, w, store, w.quickRetries(remediate.IsolateDelete))
+			until(t, e, remediate.PowerOn) // the Node is gone
+			stops(w)
+			w.passes(90*time.Minute, 100)
+			r := only(t, e)
+			assert.Equal(t, []string{"Waiting", "Withdrawn"}, []string{string(r.Step), string(r.Reason)}, r.Note)
+			assert.Equal(t, 1, w.Count(bmc.CommandOff))
+			assert.True(t, w.On())
 		})
 	}
 }
@@ -175,7 +168,7 @@ func TestForgottenNodeOutlivesAPause(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBootTime(never)
 		w.nodeHealthCheck(3)
-		e, _, stop := start(t, w, store, w.quickRetries(remediate.IsolateDelete))
+		e := running(t, w, store, w.quickRetries(remediate.IsolateDelete))
 		until(t, e, remediate.PowerOn) // the Node is gone
 		w.changeCheck(func(c *policy.Check) { c.PauseRequests = []string{"upgrade"} })
 		w.passes(time.Hour, 100)
@@ -183,10 +176,8 @@ func TestForgottenNodeOutlivesAPause(t *testing.T) {
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.changeCheck(func(c *policy.Check) { c.PauseRequests = nil })
 		w.passes(time.Hour, 1)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		stands(t, e, remediate.Done)
 		assert.Equal(t, 2, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -195,14 +186,13 @@ func TestForgottenNodeIsAskedForAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.ReadyAfter = never })
 		w.nodeHealthCheck(3)
-		e, _, stop := start(t, w, store, w.quickRetries(remediate.IsolateDelete))
+		e := running(t, w, store, w.quickRetries(remediate.IsolateDelete))
 		w.passes(20*time.Minute, 0)
 		r := only(t, e)
 		require.Equal(t, []string{"Waiting", "Withdrawn"}, []string{string(r.Step), string(r.Reason)}, r.Note)
 		w.askByCheck("m-1-again", 3)
 		w.passes(20*time.Minute, 0)
 		assert.Greater(t, w.Count(bmc.CommandOff), 1)
-		stop()
 	})
 }
 
@@ -220,26 +210,23 @@ func TestTemplateLimitsTheRunOfItsCheck(t *testing.T) {
 		"no retryLimit":        {nil, nil, 3},
 		"cannot be read":       {nil, fake.ErrAPI, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.SetBootTime(never)
-				w.Do(func(s *fake.State) { s.TemplateAttempts, s.TemplateFails = c.templates, c.fails })
-				w.changeCheck(func(k *policy.Check) { k.Strategy, k.Template = policy.CreateRequests, &powerTemplate })
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					o.Clusters[0].Requests = w.Requests()
-					o.Run.MaxAttempts, o.Run.ReadyTimeout = 3, 2*time.Minute
-				})
-				time.Sleep(time.Hour)
-				r := only(t, e)
-				assert.Nil(t, r.Request, "fenced has begun it")
-				assert.Equal(t, c.want, r.Limits.MaxAttempts)
-				assert.Equal(t, c.want, w.Count(bmc.CommandOff))
-				assert.Equal(t, reason.AttemptsExhausted, r.Reason, r.Note)
-				if c.fails != nil {
-					assert.Contains(t, r.Trigger, "one power cycle only")
-				}
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.SetBootTime(never)
+			w.Do(func(s *fake.State) { s.TemplateAttempts, s.TemplateFails = c.templates, c.fails })
+			w.changeCheck(func(k *policy.Check) { k.Strategy, k.Template = policy.CreateRequests, &powerTemplate })
+			e := running(t, w, store, func(o *engine.Options) {
+				o.Clusters[0].Requests = w.Requests()
+				o.Run.MaxAttempts, o.Run.ReadyTimeout = 3, 2*time.Minute
 			})
+			time.Sleep(time.Hour)
+			r := only(t, e)
+			assert.Nil(t, r.Request, "fenced has begun it")
+			assert.Equal(t, c.want, r.Limits.MaxAttempts)
+			assert.Equal(t, c.want, w.Count(bmc.CommandOff))
+			assert.Equal(t, reason.AttemptsExhausted, r.Reason, r.Note)
+			if c.fails != nil {
+				assert.Contains(t, r.Trigger, "one power cycle only")
+			}
 		})
 	}
 }
@@ -259,28 +246,180 @@ func TestEscalationThatEndsWithTheNodeIsTold(t *testing.T) {
 		"fenced evaluates it, too": {guard.ModeEvaluate, remediate.IsolateDelete, []policy.Template{powerTemplate, next}, false},
 		"nothing follows":          {guard.ModeRespond, remediate.IsolateDelete, []policy.Template{powerTemplate}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.Recover()
-				w.nodeHealthCheck(1)
-				w.changeCheck(func(k *policy.Check) {
-					k.Template = nil
-					for i, template := range c.templates {
-						k.Escalation = append(k.Escalation, policy.Escalation{Template: template, Order: i, Timeout: time.Hour})
-					}
-				})
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					responding(w)(o)
-					o.Clusters[0].Mode, o.Clusters[0].Isolation = c.mode, c.isolation
-				})
-				time.Sleep(10 * time.Second)
-				if hint := e.Status()[0].Hint; c.told {
-					assert.Contains(t, hint, "isolation: outOfServiceTaint")
-				} else {
-					assert.Empty(t, hint)
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.Recover()
+			w.nodeHealthCheck(1)
+			w.changeCheck(func(k *policy.Check) {
+				k.Template = nil
+				for i, template := range c.templates {
+					k.Escalation = append(k.Escalation, policy.Escalation{Template: template, Order: i, Timeout: time.Hour})
 				}
-				stop()
 			})
+			e := running(t, w, store, func(o *engine.Options) {
+				responding(w)(o)
+				o.Clusters[0].Mode, o.Clusters[0].Isolation = c.mode, c.isolation
+			})
+			time.Sleep(10 * time.Second)
+			if hint := e.Status()[0].Hint; c.told {
+				assert.Contains(t, hint, "isolation: outOfServiceTaint")
+			} else {
+				assert.Empty(t, hint)
+			}
+		})
+	}
+}
+
+// Runs whose Nodes do not exist any more, because they deleted them, and the limits.
+
+// breakHost takes a host down, for good: it does not come back after a power cycle.
+func (f *fleet) breakHost(name string) {
+	h := f.Handle(name)
+	h.SetBootTime(never)
+	h.Hang()
+}
+
+// A FencePolicy for ten Nodes allows two of them to be unhealthy. Every twenty minutes one more host
+// hangs and does not return after its power cycle. fenced must not go on through the whole cluster
+// only because the Nodes that it has deleted itself are not there any more. // I11
+func TestLimitOfACheckCountsTheNodesThatFencedDeleted(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		scene(t, fmt.Sprintf("restarts=%v", restarts), func(t *testing.T, _ *world, store *failingStore) {
+			f := newFleet("c", 5, "a", "b")
+			change := func(o *engine.Options) {
+				waiting(o)
+				o.Clusters[0].FileChecks[0].MaxUnhealthy = new(intstr.FromInt32(2))
+				o.Run.MaxAttempts = 1
+			}
+			_, _, stop := fleets{f}.guard(t, store, change)
+			time.Sleep(time.Minute)
+			for i := range 9 {
+				f.breakHost(fmt.Sprintf("c-%03d", i))
+				time.Sleep(20 * time.Minute)
+				if restarts {
+					stop()
+					_, _, stop = fleets{f}.guard(t, store, change)
+				}
+			}
+			fenced, deleted := 0, 0
+			for i := range 10 {
+				h := f.Handle(fmt.Sprintf("c-%03d", i))
+				fenced += min(1, h.Count(bmc.CommandOff))
+				deleted += min(1, h.Isolations())
+			}
+			assert.Equal(t, 2, fenced, "hosts that were switched off; the limit of the check is 2")
+			assert.Equal(t, 2, deleted, "of ten Nodes")
+		})
+	}
+}
+
+// Three hosts that hang at once are left alone by that check.
+func TestLimitOfACheckHoldsForThreeAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+		f := newFleet("c", 5, "a", "b")
+		e, _, _ := fleets{f}.guard(t, store, func(o *engine.Options) {
+			waiting(o)
+			o.Clusters[0].FileChecks[0].MaxUnhealthy = new(intstr.FromInt32(2))
+		})
+		time.Sleep(time.Minute)
+		f.fail(3)
+		time.Sleep(time.Hour)
+		assert.Empty(t, e.Runs("c"))
+	})
+}
+
+// A Node that is gone counts in the checks that selected it, also after a restart of the daemon, and
+// in no others. // I11
+func TestLabelsOfADeletedNodeOutliveARestart(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+		f := newFleet("c", 5, "a", "b")
+		change := func(o *engine.Options) {
+			waiting(o)
+			o.Run.MaxAttempts = 1
+			all := o.Clusters[0].FileChecks[0]
+			o.Clusters[0].FileChecks = nil
+			for _, zone := range []string{"a", "b"} {
+				p := all
+				p.Name, p.Selector, p.MaxUnhealthy = zone, labels.SelectorFromSet(labels.Set{"zone": zone}), new(intstr.FromInt32(1))
+				o.Clusters[0].FileChecks = append(o.Clusters[0].FileChecks, p)
+			}
+		}
+		_, _, stop := fleets{f}.guard(t, store, change)
+		f.breakHost("c-000")
+		time.Sleep(20 * time.Minute)
+		stop()
+		e, _, _ := fleets{f}.guard(t, store, change)
+		time.Sleep(time.Minute)
+		report := must.Do(e.Report("c"))(t)
+		counted := map[string][2]int{}
+		for _, c := range report.Checks {
+			counted[c.Name] = [2]int{c.Expected, c.Healthy}
+		}
+		assert.Equal(t, map[string][2]int{"a": {5, 4}, "b": {5, 5}}, counted)
+
+		f.breakHost("c-001")
+		f.breakHost("c-005")
+		time.Sleep(20 * time.Minute)
+		assert.Zero(t, f.Handle("c-001").Count(bmc.CommandOff), "the second of its check")
+		assert.NotZero(t, f.Handle("c-005").Count(bmc.CommandOff), "the first of its check")
+		for _, r := range e.Runs("c") {
+			assert.Equal(t, remediate.Waiting, r.Step)
+			assert.Equal(t, map[string]string{"c-000": "a", "c-005": "b"}[r.Target.Node], r.NodeLabels["zone"])
+		}
+	})
+}
+
+// maxInFlightPerZone is 1. None of four hosts of a zone comes back after its power cycle. The runs wait
+// with AttemptsExhausted and try again by themselves, one at a time. // I11
+func TestZoneLimitHoldsForRunsThatBeginAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+		f := newFleet("c", 8, "a", "b")
+		for i := range 4 {
+			f.breakHost(fmt.Sprintf("c-%03d", i))
+		}
+		e, _, _ := fleets{f}.guard(t, store, func(o *engine.Options) {
+			o.Run.RetryInterval, o.Run.MaxAttempts, o.Run.ReadyTimeout, o.Run.MinPowerInterval = time.Second, 1, time.Minute, time.Second
+			o.Guards.MaxFencesPerDay = 50
+		})
+		time.Sleep(90 * time.Minute)
+		again := 0
+		for _, r := range e.Runs("c") {
+			if r.Attempt > 1 {
+				again++
+			}
+		}
+		assert.Equal(t, 4, again, "all of them have tried again")
+		assert.Equal(t, 1, f.MostOff("a"), "hosts of the zone that were off at once")
+	})
+}
+
+// A run that begins again takes a start like a new run, each time: runs that never end do not pass the
+// rate, with and without restarts of the daemon. // I11
+func TestRunThatBeginsAgainCountsAtEachStart(t *testing.T) {
+	for _, every := range []time.Duration{0, 25 * time.Minute} {
+		scene(t, every.String(), func(t *testing.T, _ *world, store *failingStore) {
+			f := newFleet("c", 8, "")
+			for i := range 3 {
+				f.breakHost(fmt.Sprintf("c-%03d", i))
+			}
+			change := func(o *engine.Options) {
+				o.Run.RetryInterval, o.Run.MaxAttempts, o.Run.ReadyTimeout, o.Run.MinPowerInterval = time.Second, 1, time.Minute, time.Second
+				o.Guards.MaxFencesPerDay, o.Guards.MaxInFlight, o.Guards.StartsPerHour = 50, 2, 4
+			}
+			e, _, stop := fleets{f}.guard(t, store, change)
+			begun, offs := time.Now(), 0
+			for age := 5 * time.Minute; age <= 3*time.Hour; age += 5 * time.Minute {
+				time.Sleep(5 * time.Minute)
+				offs = f.Handle("c-000").Count(bmc.CommandOff) + f.Handle("c-001").Count(bmc.CommandOff) + f.Handle("c-002").Count(bmc.CommandOff)
+				assert.LessOrEqual(t, float64(offs), 2+4*time.Since(begun).Hours(), "after %s", age)
+				if every > 0 && age%every == 0 {
+					stop()
+					e, _, stop = fleets{f}.guard(t, store, change)
+				}
+			}
+			for _, r := range e.Runs("c") {
+				assert.True(t, r.Open(), "no run has ended")
+			}
+			assert.Greater(t, offs, 9, "and they have begun again")
 		})
 	}
 }

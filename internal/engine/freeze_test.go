@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 // lie lets n-1's BMC say Off while its kubelet lives, until the run is Held.
@@ -25,21 +26,14 @@ func lie(t *testing.T, w *world, store state.Store) (*engine.Engine, func()) {
 	w.SetLeaseMoving(true)
 	e, _, stop := start(t, w, store, nil)
 	time.Sleep(4 * time.Minute)
-	require.Equal(t, "FalseOff", string(only(t, e).Reason))
+	stands(t, e, remediate.Held, reason.FalseOff)
+	require.Zero(t, w.Isolations())
 	return e, stop
-}
-
-func refusedFor(t *testing.T, err error, code reason.Code) {
-	t.Helper()
-	var refusal *reason.Refusal
-	require.ErrorAs(t, err, &refusal)
-	assert.Equal(t, code, refusal.Reason, refusal.Message)
 }
 
 func freezesIn(t *testing.T, store state.Store) []state.Freeze {
 	t.Helper()
-	list, err := statetest.LoadFreezes(t.Context(), store)
-	require.NoError(t, err)
+	list := must.Do(statetest.LoadFreezes(t.Context(), store))(t)
 	return list
 }
 
@@ -49,22 +43,19 @@ func TestFalseOffFreezesTheHost(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, stop := lie(t, w, store)
 		require.Len(t, freezesIn(t, store), 1)
-		_, err := e.Unfence(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Unfence(t.Context(), byHand))
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, remediate.Aborted, only(t, e).Step)
 		stop()
 
 		w.SetLeaseMoving(false)
 		w.Hang()
-		e, _, stop = start(t, w, store, nil)
+		e = running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		require.Len(t, e.Runs("c"), 1, "no further run")
 		assert.Contains(t, gate(t, e, reason.Frozen).Value, "run "+only(t, e).ID)
-		_, err = e.Fence(t.Context(), byHand)
-		refusedFor(t, err, reason.Frozen)
-		s, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		refused(t, reason.Frozen)(e.Fence(t.Context(), byHand))
+		s := subject(t, e)
 		assert.Equal(t, reason.Frozen, e.Forbidden(t.Context(), s)[0].Reason)
 
 		require.NoError(t, unfreeze(t, e, byHand))
@@ -72,7 +63,6 @@ func TestFalseOffFreezesTheHost(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 2)
 		assert.Equal(t, "ada (uid 1000)", freezesIn(t, store)[0].ReleasedBy)
-		stop()
 	})
 }
 
@@ -83,11 +73,10 @@ func TestUnfreezeOutlivesARestart(t *testing.T) {
 		e, stop := lie(t, w, store)
 		require.NoError(t, unfreeze(t, e, byHand))
 		stop()
-		e, _, stop = start(t, w, store, nil)
+		e = running(t, w, store, nil)
 		time.Sleep(time.Second)
 		require.Equal(t, remediate.Held, only(t, e).Step)
 		refusedFor(t, unfreeze(t, e, byHand), reason.NotFrozen)
-		stop()
 	})
 }
 
@@ -98,10 +87,9 @@ func TestMissingFreezeIsMadeFromTheRun(t *testing.T) {
 		_, stop := lie(t, w, store)
 		stop()
 		require.NoError(t, state.NewTable(state.Freezes, func(state.Freeze) {}).Delete(t.Context(), store, freezesIn(t, store)[0]))
-		_, _, stop = start(t, w, store, nil)
+		running(t, w, store, nil)
 		time.Sleep(time.Second)
 		assert.Len(t, freezesIn(t, store), 1)
-		stop()
 	})
 }
 
@@ -119,11 +107,10 @@ func (s noFreezes) Put(ctx context.Context, r state.Record) (uint64, error) {
 func TestFreezeIsSavedBeforeTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetLeaseMoving(true)
-		e, _, stop := start(t, w, noFreezes{store}, nil)
+		e := running(t, w, noFreezes{store}, nil)
 		time.Sleep(4 * time.Minute)
 		assert.Equal(t, remediate.PowerOff, only(t, e).Step)
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -132,15 +119,13 @@ const class = "dell poweredge 6.10"
 // lied stores that a BMC of the class said Off falsely about a host elsewhere.
 func lied(t *testing.T, store state.Store, node, class string) {
 	t.Helper()
-	_, err := statetest.SaveFreeze(t.Context(), store, state.Freeze{RunID: "r-" + node, Host: "c/" + node, Cluster: "c", Node: node, Class: class, At: time.Now().UTC()})
-	require.NoError(t, err)
+	must.Do(statetest.SaveFreeze(t.Context(), store, state.Freeze{RunID: "r-" + node, Host: "c/" + node, Cluster: "c", Node: node, Class: class, At: time.Now().UTC()}))(t)
 }
 
 // tellClass lets a health check find the model and firmware of n-1's BMC.
 func tellClass(t *testing.T, e *engine.Engine) {
 	t.Helper()
-	s, err := e.SubjectOf(t.Context(), "c", "n-1")
-	require.NoError(t, err)
+	s := subject(t, e)
 	e.Checked(t.Context(), hosts.Checked{Subject: s, At: time.Now(), Description: bmc.Description{Manufacturer: "Dell", Model: "PowerEdge", Firmware: "6.10"}})
 }
 
@@ -151,21 +136,17 @@ func TestClassIsFrozenAtTheSecondHost(t *testing.T) {
 		lied(t, store, "other-0", class)
 		lied(t, store, "other-1", class)
 		lied(t, store, "other-2", "another")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		tellClass(t, e)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Contains(t, gate(t, e, reason.ClassFrozen).Value, "c/other-0, c/other-1")
-		_, err := e.Fence(t.Context(), byHand)
-		refusedFor(t, err, reason.ClassFrozen)
+		refused(t, reason.ClassFrozen)(e.Fence(t.Context(), byHand))
 
-		o := byHand
-		o.Node = "other-1"
-		require.NoError(t, unfreeze(t, e, o))
+		require.NoError(t, unfreeze(t, e, byHandAt("other-1")))
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1, "one host alone freezes no class")
-		stop()
 	})
 }
 
@@ -182,11 +163,10 @@ func TestClassIsPinned(t *testing.T) {
 		lied(t, store, "other-0", class)
 		lied(t, store, "other-1", class)
 		w.Hang()
-		e, _, stop = start(t, w, store, nil)
+		e = running(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.ClassFrozen)
-		stop()
 	})
 }
 
@@ -195,21 +175,18 @@ func TestRunOfAFrozenClassIsDropped(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lied(t, store, "other-0", class)
 		lied(t, store, "other-1", class)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
-		s, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		s := subject(t, e)
 		w.OnLook(func(looks int) {
 			if looks == 2 { // the probe was the first
 				e.Checked(t.Context(), hosts.Checked{Subject: s, Description: bmc.Description{Manufacturer: "Dell", Model: "PowerEdge", Firmware: "6.10"}})
 			}
 		})
 		time.Sleep(untilOff + time.Second)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
+		r := stands(t, e, remediate.Aborted)
 		assert.Contains(t, r.Note, "c/other-0, c/other-1")
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
@@ -219,7 +196,7 @@ func TestOpenRunOfAFrozenClassIsRolledBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lied(t, store, "other-0", class)
 		lied(t, store, "other-1", class)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		tellClass(t, e)
@@ -228,7 +205,6 @@ func TestOpenRunOfAFrozenClassIsRolledBack(t *testing.T) {
 		assert.True(t, r.Step == remediate.Held || r.Step == remediate.Aborted, "%s: %s", r.Step, r.Note)
 		assert.Zero(t, w.Isolations())
 		assert.True(t, w.On())
-		stop()
 	})
 }
 
@@ -238,18 +214,13 @@ func TestUnfreezeReportsTheRemainingFreeze(t *testing.T) {
 		for _, node := range []string{"n-1", "other-0", "other-1"} {
 			lied(t, store, node, class)
 		}
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		tellClass(t, e)
-		out, err := e.Unfreeze(t.Context(), byHand)
-		require.NoError(t, err)
-		assert.Contains(t, out.Still, "c/other-0, c/other-1")
+		assert.Contains(t, accepted(t)(e.Unfreeze(t.Context(), byHand)).Still, "c/other-0, c/other-1")
 		assert.Contains(t, stillFrozen(t, e, byHand.Node), "c/other-0, c/other-1")
-		o := byHand
-		o.Node = "other-1"
-		require.NoError(t, unfreeze(t, e, o))
+		require.NoError(t, unfreeze(t, e, byHandAt("other-1")))
 		assert.Empty(t, stillFrozen(t, e, byHand.Node))
-		stop()
 	})
 }
 
@@ -263,8 +234,7 @@ func unfreeze(t *testing.T, e *engine.Engine, o wire.Order) error {
 // it may.
 func stillFrozen(t *testing.T, e *engine.Engine, node string) string {
 	t.Helper()
-	x, err := e.Explain(t.Context(), "c", node)
-	require.NoError(t, err)
+	x := must.Do(e.Explain(t.Context(), "c", node))(t)
 	i := slices.IndexFunc(x.Gates, func(g reason.Gate) bool { return g.Name == "frozen" })
 	require.GreaterOrEqual(t, i, 0)
 	if x.Gates[i].Pass {

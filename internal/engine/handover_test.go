@@ -1,12 +1,17 @@
 package engine_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
@@ -58,27 +63,23 @@ func answer(w *world, processing string) {
 // host is switched, and the request is deleted when the Node is well. What was done is told.
 func TestHandedOverCheckAsksAnotherRemediator(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, events, stop := start(t, w, store, handingOver(w))
+		e, events, _ := start(t, w, store, handingOver(w))
 		time.Sleep(2 * time.Minute)
 		require.Len(t, others(w), 1)
 		q := others(w)[0]
 		assert.Equal(t, []string{"Reboot", "m-1", "reboot"}, []string{q.Kind, q.Name, q.TemplateName})
 		assert.Regexp(t, "^store/c/[0-9a-z]+-[0-9a-f]{6}$", q.MadeBy, "the installation, the cluster and the record")
 		assert.Contains(t, gate(t, e, reason.UnderRemediation).Value, "Reboot ns/m-1 of record ")
-		x, err := e.Explain(t.Context(), "c", "n-1")
-		require.NoError(t, err)
-		assert.Equal(t, policy.Indeterminate, x.Verdict, "no check asks for anything else, and every limit counts it")
+		assert.Equal(t, policy.Indeterminate, explained(t, e).Verdict, "no check asks for anything else, and every limit counts it")
 		answer(w, "True")
 		w.Recover()
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, others(w))
-		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.Commands())
+		untouched(t, w, e)
 		told := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Requested })
 		require.Len(t, told, 2)
 		assert.Contains(t, told[0].Message, "by Reboot ns/m-1 from RebootTemplate reboot")
 		assert.Contains(t, told[1].Message, "delete Reboot ns/m-1")
-		stop()
 	})
 }
 
@@ -86,20 +87,17 @@ func TestHandedOverCheckAsksAnotherRemediator(t *testing.T) {
 func TestNoRequestWhileAGateRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.setContested(remediate.Yes)
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.Contested)
-		_, err := e.Hold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r"})
-		require.NoError(t, err)
+		accepted(t)(e.Hold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r"}))
 		w.setContested(remediate.No)
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.Hold)
 		assert.Empty(t, others(w))
-		_, err = e.ReleaseHold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r"})
-		require.NoError(t, err)
+		accepted(t)(e.ReleaseHold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r"}))
 		time.Sleep(time.Minute)
 		assert.Len(t, others(w), 1)
-		stop()
 	})
 }
 
@@ -109,7 +107,7 @@ func TestNoRequestForANodeWhoseKubeletLives(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetLeaseMoving(true)
 		w.setContested(remediate.Yes)
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		time.Sleep(2 * time.Minute) // its Lease is read at each try
 		w.setContested(remediate.No)
 		time.Sleep(2 * time.Minute)
@@ -117,7 +115,6 @@ func TestNoRequestForANodeWhoseKubeletLives(t *testing.T) {
 		assert.Empty(t, others(w))
 		w.SetLeaseMoving(false)
 		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
-		stop()
 	})
 }
 
@@ -126,18 +123,14 @@ func TestNoRunWhileARequestIsMade(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		begun, release := make(chan struct{}), make(chan struct{})
 		w.Do(func(s *fake.State) { s.OnHandover = func() error { close(begun); <-release; return nil } })
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		<-begun
 		require.Empty(t, others(w), "it is being made")
-		_, err := e.Fence(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
-		refusal, is := reason.AsRefusal(err)
-		require.True(t, is, "%v", err)
-		assert.Equal(t, reason.UnderRemediation, refusal.Reason)
+		refused(t, reason.UnderRemediation)(e.Fence(t.Context(), byAdmin()))
 		assert.Empty(t, w.Commands())
 		close(release)
 		time.Sleep(10 * time.Second)
 		assert.Len(t, others(w), 1)
-		stop()
 	})
 }
 
@@ -146,7 +139,7 @@ func TestNoRunWhileARequestIsMade(t *testing.T) {
 func TestTemplateThatNobodyCarriesOut(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.TemplateMissing = "there is no RebootTemplate ns/reboot" })
-		e, events, stop := start(t, w, store, handingOver(w))
+		e, events, _ := start(t, w, store, handingOver(w))
 		time.Sleep(time.Minute)
 		gate(t, e, reason.CheckDisabled)
 		assert.Empty(t, others(w))
@@ -164,7 +157,6 @@ func TestTemplateThatNobodyCarriesOut(t *testing.T) {
 			states = append(states, string(ev.Reason))
 		}
 		assert.Equal(t, []string{"CheckDisabled", "", "CheckDisabled", ""}, states)
-		stop()
 	})
 }
 
@@ -196,13 +188,19 @@ func awaitAsked(t *testing.T, w *world, what string, ok func() bool) {
 	require.Fail(t, what)
 }
 
+// askedAndBegun lets the time pass until another remediator is asked, which begins.
+func askedAndBegun(t *testing.T, w *world) {
+	t.Helper()
+	awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+	answer(w, "True")
+}
+
 // fenced as the second remediator: it waits until the first has stopped, and until its request is
 // gone, and only then a host is switched. // I22
 func TestFencedAfterAnotherRemediator(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, escalating(w, otherTemplate, powerTemplate))
-		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-		answer(w, "True")
+		e := running(t, w, store, escalating(w, otherTemplate, powerTemplate))
+		askedAndBegun(t, w)
 		time.Sleep(10 * time.Minute)
 		require.Len(t, others(w), 1)
 		assert.False(t, others(w)[0].TimedOut.IsZero(), "it was told to stop")
@@ -216,7 +214,6 @@ func TestFencedAfterAnotherRemediator(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		w.Do(func(s *fake.State) { assert.Empty(t, s.Asked, "fenced needs no request to itself") })
-		stop()
 	})
 }
 
@@ -224,7 +221,7 @@ func TestFencedAfterAnotherRemediator(t *testing.T) {
 // is asked a minute after the request is gone, and the first is not asked again. // I22
 func TestNextRemediatorAfterASilentOne(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, escalating(w, otherTemplate, thirdTemplate))
+		e := running(t, w, store, escalating(w, otherTemplate, thirdTemplate))
 		awaitAsked(t, w, "the first is asked", func() bool { return len(others(w)) == 1 })
 		awaitAsked(t, w, "its request goes", func() bool { return len(others(w)) == 0 })
 		gone := time.Now()
@@ -242,7 +239,6 @@ func TestNextRemediatorAfterASilentOne(t *testing.T) {
 		assert.Empty(t, others(w))
 		gate(t, e, reason.NoTemplateLeft)
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
@@ -252,8 +248,7 @@ func TestNextRemediatorAfterASilentOne(t *testing.T) {
 func TestRequestOfACheckThatIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, _, stop := start(t, w, store, escalating(w, otherTemplate, thirdTemplate))
-		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-		answer(w, "True")
+		askedAndBegun(t, w)
 		stop()
 		e, events, stop := start(t, w, store, func(o *engine.Options) {
 			o.StoreID, o.Clusters[0].Handovers = "store", w.Handovers()
@@ -261,23 +256,17 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.Len(t, others(w), 1)
 		assert.False(t, others(w)[0].TimedOut.IsZero(), "it was told to stop")
-		x, err := e.Explain(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		x := explained(t, e)
 		assert.Equal(t, reason.Contested, x.Gates[0].Reason, "it is what the others wait for")
 		assert.Contains(t, x.Gates[0].Value, "no check asks for it any more, and the remediator of Reboot ns/n-1 has not stopped")
 		told := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed && ev.Reason == reason.Contested })
 		assert.Len(t, told, 1, "once")
-		_, err = e.Fence(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
-		refusal, is := reason.AsRefusal(err)
-		require.True(t, is, "%v", err)
-		assert.Equal(t, reason.UnderRemediation, refusal.Reason)
+		refused(t, reason.UnderRemediation)(e.Fence(t.Context(), byAdmin()))
 
 		answer(w, "False")
 		time.Sleep(2 * time.Minute) // it had only a status
 		assert.Empty(t, others(w))
-		_, err = e.Fence(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
-		require.NoError(t, err)
-		stop()
+		accepted(t)(e.Fence(t.Context(), byAdmin()))
 	})
 }
 
@@ -297,30 +286,27 @@ func TestRequestOfAClusterThatIsGone(t *testing.T) {
 // request. // I22
 func TestRequestOfAnotherStore(t *testing.T) {
 	for name, hidden := range map[string]bool{"watched": false, "hidden": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				change := escalating(w, otherTemplate, powerTemplate)
-				_, _, stop := start(t, w, store, change)
-				awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-				answer(w, "False")
-				stop()
-				before, code := others(w), reason.AlreadyRequested
-				if hidden {
-					w.Do(func(s *fake.State) { s.HideOthers() })
-					code = reason.Contested
-				}
-				other := openStore(t, t.TempDir())
-				defer func() { require.NoError(t, other.Close()) }()
-				e, _, stop := start(t, w, other, func(o *engine.Options) { change(o); o.StoreID = "another" })
-				time.Sleep(time.Hour)
-				gate(t, e, code)
-				assert.Equal(t, before, others(w))
-				assert.Empty(t, w.Commands())
-				w.Recover()
-				time.Sleep(10 * time.Minute)
-				assert.Equal(t, before, others(w))
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			change := escalating(w, otherTemplate, powerTemplate)
+			_, _, stop := start(t, w, store, change)
+			awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+			answer(w, "False")
+			stop()
+			before, code := others(w), reason.AlreadyRequested
+			if hidden {
+				w.Do(func(s *fake.State) { s.HideOthers() })
+				code = reason.Contested
+			}
+			other := openStore(t, t.TempDir())
+			defer func() { require.NoError(t, other.Close()) }()
+			e := running(t, w, other, func(o *engine.Options) { change(o); o.StoreID = "another" })
+			time.Sleep(time.Hour)
+			gate(t, e, code)
+			assert.Equal(t, before, others(w))
+			assert.Empty(t, w.Commands())
+			w.Recover()
+			time.Sleep(10 * time.Minute)
+			assert.Equal(t, before, others(w))
 		})
 	}
 }
@@ -328,7 +314,7 @@ func TestRequestOfAnotherStore(t *testing.T) {
 // Without its mark an object is not fenced's any more, and it still keeps everybody away.
 func TestRequestWithoutItsMark(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
 		q := others(w)[0]
 		q.MadeBy = "store/d/1"
@@ -340,13 +326,99 @@ func TestRequestWithoutItsMark(t *testing.T) {
 		w.Do(func(s *fake.State) { s.DropOther(&q) })
 		time.Sleep(2 * time.Minute)
 		assert.False(t, hasGate(t, e, reason.Contested))
-		stop()
 	})
 }
 
 func hasGate(t *testing.T, e *engine.Engine, code reason.Code) bool {
 	t.Helper()
-	x, err := e.Explain(t.Context(), "c", "n-1")
-	require.NoError(t, err)
+	x := explained(t, e)
 	return slices.ContainsFunc(x.Gates, func(g reason.Gate) bool { return !g.Pass && g.Reason == code })
+}
+
+// slowTemplates counts who looks for templates. Those of one kind are not answered for.
+type slowTemplates struct {
+	engine.Handovers
+	looks, dead *atomic.Int32
+}
+
+func (s slowTemplates) Missing(ctx context.Context, check *policy.Check, t policy.Template) (string, error) {
+	s.looks.Add(1)
+	if t.Kind != "DeadTemplate" {
+		return s.Handovers.Missing(ctx, check, t)
+	}
+	s.dead.Add(1)
+	select {
+	case <-time.After(5 * time.Second):
+	case <-ctx.Done():
+	}
+	return "", errors.New("no answer")
+}
+
+// beside adds checks with templates for whose kind nobody answers.
+func beside(o *engine.Options, n int, s slowTemplates) {
+	s.Handovers = o.Clusters[0].Handovers
+	o.Clusters[0].Handovers = s
+	for i := range n {
+		p := nodePolicy()
+		p.Name, p.Selector, p.Strategy = fmt.Sprint("a", i), labels.Nothing(), policy.CreateRequests
+		p.Template = &policy.Template{APIVersion: "example.com/v1", Kind: "DeadTemplate", Namespace: "ns", Name: fmt.Sprint("t", i)}
+		o.Clusters[0].FileChecks = append(o.Clusters[0].FileChecks, p)
+	}
+}
+
+// A kind of template for which nobody answers delays no object of another kind: that of a target that
+// has recovered goes in the next round. Such a kind costs one timeout in each look.
+func TestDeadTemplateDelaysNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		change, looks, dead := escalating(w, otherTemplate), &atomic.Int32{}, &atomic.Int32{}
+		running(t, w, store, func(o *engine.Options) { change(o); beside(o, 20, slowTemplates{looks: looks, dead: dead}) })
+		askedAndBegun(t, w)
+		time.Sleep(10 * time.Second)
+		require.Len(t, others(w), 1)
+		before := dead.Load()
+		w.Recover()
+		time.Sleep(3 * time.Second)
+		assert.Empty(t, others(w))
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, dead.Load()-before, int32(5), "one for each look, of which there is one in twenty seconds")
+	})
+}
+
+// That nobody carries out an object is known also while it cannot be read: its check stays Disabled.
+func TestIgnoredObjectThatCannotBeRead(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e, events, _ := start(t, w, store, handingOver(w))
+		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
+		time.Sleep(escalate.IgnoredAfter + time.Minute)
+		gate(t, e, reason.CheckDisabled)
+		w.Do(func(s *fake.State) { s.OthersFail = errors.New("no answer") })
+		time.Sleep(5 * time.Minute)
+		gate(t, e, reason.CheckDisabled)
+		w.Do(func(s *fake.State) { s.OthersFail = nil })
+		time.Sleep(10 * time.Minute)
+		assert.Len(t, eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.CheckChanged }), 1, "it was never Active again")
+		answer(w, "True")
+		time.Sleep(time.Minute)
+		assert.False(t, hasGate(t, e, reason.CheckDisabled))
+	})
+}
+
+// A standby asks nothing about templates: it makes no request. When it leads, it asks.
+func TestStandbyLooksForNoTemplate(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		change, looks := handingOver(w), map[string]*atomic.Int32{"a": {}, "b": {}}
+		p := newPair(t, w, store, func(name string, o *engine.Options) {
+			change(o)
+			beside(o, 0, slowTemplates{looks: looks[name], dead: &atomic.Int32{}})
+		})
+		p.give("a")
+		time.Sleep(10 * time.Minute)
+		assert.Greater(t, looks["a"].Load(), int32(30))
+		assert.Zero(t, looks["b"].Load())
+		p.stop["a"]()
+		p.give("b")
+		time.Sleep(time.Minute)
+		assert.NotZero(t, looks["b"].Load())
+		p.stop["b"]()
+	})
 }

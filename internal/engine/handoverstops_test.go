@@ -1,8 +1,8 @@
 package engine_test
 
 import (
+	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,9 +15,11 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // What people stop stops the writes about a request, too: a pause, a hold, and a cluster that was
@@ -42,28 +44,23 @@ func TestStopsForbidWritesAboutRequests(t *testing.T) {
 			func(t *testing.T, e *engine.Engine) error { _, err := e.Arming.Arm(t.Context(), by); return err }, true,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				change := escalating(w, otherTemplate, thirdTemplate)
-				e, _, stop := start(t, w, store, func(o *engine.Options) { change(o); o.Clusters[0].Mode = "observe" })
-				time.Sleep(time.Second) // until it leads
-				_, err := e.Arming.Arm(t.Context(), by)
-				require.NoError(t, err)
-				awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
-				answer(w, "True")
-				require.NoError(t, c.stop(t, e))
-				time.Sleep(10 * time.Minute)
-				require.True(t, others(w)[0].TimedOut.IsZero(), "its time is over, and it was not told")
-				w.Recover()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			change := escalating(w, otherTemplate, thirdTemplate)
+			e := running(t, w, store, func(o *engine.Options) { change(o); o.Clusters[0].Mode = "observe" })
+			time.Sleep(time.Second) // until it leads
+			must.Do(e.Arming.Arm(t.Context(), by))(t)
+			askedAndBegun(t, w)
+			require.NoError(t, c.stop(t, e))
+			time.Sleep(10 * time.Minute)
+			require.True(t, others(w)[0].TimedOut.IsZero(), "its time is over, and it was not told")
+			w.Recover()
+			time.Sleep(2 * time.Minute)
+			if !c.tidies {
+				require.Len(t, others(w), 1)
+				require.NoError(t, c.end(t, e))
 				time.Sleep(2 * time.Minute)
-				if !c.tidies {
-					require.Len(t, others(w), 1)
-					require.NoError(t, c.end(t, e))
-					time.Sleep(2 * time.Minute)
-				}
-				assert.Empty(t, others(w))
-				stop()
-			})
+			}
+			assert.Empty(t, others(w))
 		})
 	}
 }
@@ -72,47 +69,23 @@ func TestStopsForbidWritesAboutRequests(t *testing.T) {
 // record behind. // I23
 func TestPauseJustBeforeARequest(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		var running atomic.Pointer[engine.Engine]
+		var here atomic.Pointer[engine.Engine]
 		change := handingOver(w)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			change(o)
 			o.Record = func(ev event.Event) error {
 				if ev.Type == event.Requested {
-					_, err := running.Load().Pause(t.Context(), wire.Order{Cluster: "c", Actor: "p", Reason: "r"})
+					_, err := here.Load().Pause(t.Context(), wire.Order{Cluster: "c", Actor: "p", Reason: "r"})
 					assert.NoError(t, err)
 				}
 				return nil
 			}
 		})
-		running.Store(e)
+		here.Store(e)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
 		gate(t, e, reason.Paused)
-		asked, err := state.LoadAsked(t.Context(), store)
-		require.NoError(t, err)
-		assert.Empty(t, asked)
-		stop()
-	})
-}
-
-// Targets that others repair count in the limits of the cluster.
-func TestLimitsCountWhatOthersRepair(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.setOthersDown(true)
-		change := handingOver(w)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
-			change(o)
-			o.Guards.MaxInFlight, o.Guards.MinPowerInterval = 1, 10*time.Minute
-		})
-		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
-		time.Sleep(4 * time.Minute)
-		require.Len(t, others(w), 1)
-		first := others(w)[0].Name
-		waits := map[string]string{"m-1": "other-0", "other-0": "n-1"}[first]
-		x, err := e.Explain(t.Context(), "c", waits)
-		require.NoError(t, err)
-		assert.True(t, slices.ContainsFunc(x.Gates, func(g reason.Gate) bool { return !g.Pass && g.Reason == reason.InFlightLimit }), "%+v", x.Gates)
-		stop()
+		assert.Empty(t, must.Do(state.LoadAsked(t.Context(), store))(t))
 	})
 }
 
@@ -131,13 +104,12 @@ func TestCreationWithoutAnAnswer(t *testing.T) {
 				return errors.New("no answer")
 			}
 		})
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		awaitAsked(t, w, "it is tried", func() bool { return tries.Load() == 1 })
 		time.Sleep(time.Minute)
 		gate(t, e, reason.UnderRemediation)
 		awaitAsked(t, w, "it is tried again", func() bool { return len(others(w)) == 1 })
 		assert.GreaterOrEqual(t, time.Since(time.Unix(first.Load(), 0)), 2*time.Minute)
-		stop()
 	})
 }
 
@@ -145,20 +117,17 @@ func TestCreationWithoutAnAnswer(t *testing.T) {
 func TestCreationThatIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.OnHandover = func() error { return escalate.ErrNotMade } })
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.RequestFailed)
-		asked, err := state.LoadAsked(t.Context(), store)
-		require.NoError(t, err)
-		assert.Empty(t, asked)
-		stop()
+		assert.Empty(t, must.Do(state.LoadAsked(t.Context(), store))(t))
 	})
 }
 
 // While the store refuses the record, nobody is asked. // I19
 func TestNoRequestWithoutARecord(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, handingOver(w))
+		e := running(t, w, store, handingOver(w))
 		time.Sleep(30 * time.Second)
 		store.set(true)
 		time.Sleep(5 * time.Minute)
@@ -167,7 +136,6 @@ func TestNoRequestWithoutARecord(t *testing.T) {
 		time.Sleep(6 * time.Minute)
 		assert.Len(t, others(w), 1)
 		gate(t, e, reason.UnderRemediation)
-		stop()
 	})
 }
 
@@ -176,7 +144,7 @@ func TestNoRequestOnOldReads(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		change, slow := handingOver(w), atomic.Int32{}
 		slow.Store(1)
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			change(o)
 			o.Record = func(ev event.Event) error {
 				if ev.Type == event.Requested && slow.Add(-1) == 0 {
@@ -191,7 +159,6 @@ func TestNoRequestOnOldReads(t *testing.T) {
 		assert.Contains(t, gate(t, e, reason.RequestFailed).Value, "may have recovered meanwhile")
 		time.Sleep(time.Minute)
 		assert.Len(t, others(w), 1)
-		stop()
 	})
 }
 
@@ -201,13 +168,152 @@ func TestNothingIsTriedForACheckThatDoesNotAsk(t *testing.T) {
 		prepared := func() (n int) { w.Do(func(s *fake.State) { n = s.Prepared }); return n }
 		again := errors.Join(&reason.Refusal{Reason: reason.Contested, Message: "it is tried again soon"}, escalate.ErrNotMade)
 		w.Do(func(s *fake.State) { s.OnHandover = func() error { return again } })
-		_, _, stop := start(t, w, store, handingOver(w))
+		running(t, w, store, handingOver(w))
 		awaitAsked(t, w, "it is tried", func() bool { return prepared() > 0 })
 		w.changeCheck(func(c *policy.Check) { c.Evaluator = "" })
 		time.Sleep(500 * time.Millisecond)
 		before := prepared()
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, before, prepared())
+	})
+}
+
+// In place of a NodeHealthCheck's controller fenced holds medik8s' Lease on the Node from before it asks
+// another remediator until the request is gone, also after a restart.
+func TestAskedRemediatorHasTheNodeLock(t *testing.T) { // I22
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.installMedik8s()
+		w.Do(func(s *fake.State) {
+			s.OnHandover = func() error {
+				assert.NotEmpty(t, w.lockOf().Run, "the Lease is taken before the request is made")
+				return nil
+			}
+		})
+		change := handingOver(w)
+		_, _, stop := start(t, w, store, change)
+		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
+		record := askedRecord(t, store).ID
+		answer(w, "True")
+		for range 20 {
+			time.Sleep(time.Minute)
+			assert.Equal(t, record, w.lockOf().Run)
+			assert.Less(t, time.Since(w.lockOf().Renewed), 2*time.Minute, "it is renewed")
+		}
 		stop()
+		running(t, w, store, change)
+		time.Sleep(20 * time.Minute)
+		assert.Equal(t, record, w.lockOf().Run)
+		assert.False(t, w.lockOf().Expired())
+		answer(w, "False")
+		w.Recover()
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, others(w))
+		assert.Empty(t, w.lockOf(), "it is given back")
+	})
+}
+
+// While somebody else has the Node, no other remediator is asked.
+func TestNodeLockOfOthersDelaysTheRequest(t *testing.T) { // I22
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.installMedik8s()
+		w.Do(func(s *fake.State) {
+			s.NodeLocks["n-1"] = fake.NodeLock{Holder: "node-maintenance", Renewed: time.Now().Add(10 * time.Minute)}
+		})
+		e := running(t, w, store, handingOver(w))
+		time.Sleep(14 * time.Minute)
+		assert.Empty(t, others(w))
+		assert.Contains(t, gate(t, e, reason.Contested).Value, "node-maintenance")
+		awaitAsked(t, w, "one is asked when the Lease has expired", func() bool { return len(others(w)) == 1 })
+	})
+}
+
+// foreignLockKube answers that somebody has taken the Lease on the Node since it was looked at.
+type foreignLockKube struct {
+	engine.Kube
+	until time.Time
+}
+
+func (k foreignLockKube) LockNode(ctx context.Context, r remediate.Run) (time.Duration, string, error) {
+	if time.Now().Before(k.until) {
+		return 0, "node-maintenance holds the Lease node-n-1", nil
+	}
+	return k.Kube.LockNode(ctx, r)
+}
+
+// Somebody takes the Node after the look, or the Lease cannot be taken: the request is not made, and no
+// record of it stays.
+func TestNoRequestWithoutTheNodeLock(t *testing.T) { // I22
+	for name, c := range map[string]struct {
+		change func(o *engine.Options, mended time.Time)
+		code   reason.Code
+		says   string
+	}{
+		"taken by somebody": {func(o *engine.Options, mended time.Time) {
+			o.Clusters[0].Kube = foreignLockKube{o.Clusters[0].Kube, mended}
+		}, reason.Contested, "node-maintenance"},
+		"refused": {func(o *engine.Options, mended time.Time) {
+			withLock(func(context.Context, remediate.Run) error {
+				if time.Now().Before(mended) {
+					return errors.New("forbidden")
+				}
+				return nil
+			})(o)
+		}, reason.RequestFailed, "keep other remediators away from Node n-1: forbidden"},
+	} {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.installMedik8s()
+			mended := time.Now().Add(30 * time.Minute)
+			hand := handingOver(w)
+			e := running(t, w, store, func(o *engine.Options) { hand(o); c.change(o, mended) })
+			time.Sleep(29 * time.Minute)
+			assert.Empty(t, others(w))
+			assert.Contains(t, gate(t, e, c.code).Value, c.says)
+			awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
+			assert.Len(t, askedRecord(t, store).Objects, 1)
+		})
+	}
+}
+
+// A Lease that is lost while a remediator works delays nothing that fenced does with the request.
+func TestLostNodeLockDelaysNoEndOfARequest(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.installMedik8s()
+		running(t, w, store, handingOver(w))
+		askedAndBegun(t, w)
+		w.Do(func(s *fake.State) {
+			s.NodeLocks["n-1"] = fake.NodeLock{Holder: "node-maintenance", Renewed: time.Now().Add(time.Hour)}
+		})
+		time.Sleep(10 * time.Minute)
+		require.Len(t, others(w), 1)
+		answer(w, "False")
+		w.Recover()
+		time.Sleep(5 * time.Minute)
+		assert.Empty(t, others(w))
+		assert.Equal(t, "node-maintenance", w.lockOf().Holder)
+	})
+}
+
+// An owner whose own host is to be repaired by another remediator hands the cluster over, too: only the
+// other instance may ask for that. // I13
+func TestOwnerOfAHandedOverHostHandsTheClusterOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		handOver := handingOver(w)
+		isOn := on(map[string]string{"a": "n-1"})
+		p := newPair(t, w, store, func(name string, o *engine.Options) { isOn(name, o); handOver(o) })
+		p.give("a")
+		time.Sleep(75 * time.Second)
+		s := p.engine["a"].Status()[0]
+		assert.False(t, s.Owner)
+		assert.Contains(t, s.Aside, "the Node's machineID is this host's /etc/machine-id; instance b owns the cluster")
+		awaitAsked(t, w, "the other instance asks", func() bool { return len(others(w)) == 1 })
+		answer(w, "True")
+		time.Sleep(4 * time.Minute)
+		assert.NotEmpty(t, p.engine["a"].Status()[0].Aside, "it is not repaired yet")
+		w.Recover()
+		time.Sleep(8 * time.Minute) // a minute for a remediator that was slow, and five minutes well
+		assert.Empty(t, others(w))
+		assert.Empty(t, p.engine["a"].Status()[0].Aside)
+		require.Len(t, p.asides(t, "a"), 2)
+		assert.Empty(t, w.Commands())
 	})
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
@@ -16,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // nodePolicy is a FencePolicy over all Nodes.
@@ -45,17 +45,15 @@ func TestNodeWithoutMachineIsFenced(t *testing.T) {
 		w.dropMachines()
 		p := nodePolicy()
 		p.MaxAttempts, p.Deadlines.PowerOff = 7, 50*time.Second
-		e, _, stop := start(t, w, store, withPolicy(w, p))
+		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(6 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r := stands(t, e, remediate.Done)
 		assert.Equal(t, 1, w.Isolations())
 		assert.Empty(t, r.Target.Machine)
 		assert.Equal(t, "nodes", r.Check)
 		assert.Equal(t, "FencePolicy.fenced.io nodes in policies.d/a.yaml", r.CheckID, "not by line: files are edited")
 		assert.Equal(t, 7, r.Limits.MaxAttempts)
 		assert.Equal(t, 50*time.Second, r.Limits.OffDeadline)
-		stop()
 	})
 }
 
@@ -76,16 +74,13 @@ func TestRunFindsItsCheckAfterARestart(t *testing.T) {
 				change = withPolicy(w, p)
 			}
 			if old {
-				runs, err := state.LoadRuns(t.Context(), store)
-				require.NoError(t, err)
+				runs := must.Do(state.LoadRuns(t.Context(), store))(t)
 				runs[0].CheckID = ""
-				_, err = state.SaveRun(t.Context(), store, runs[0])
-				require.NoError(t, err)
+				must.Do(state.SaveRun(t.Context(), store, runs[0]))(t)
 			}
-			e, _, stop := start(t, w, store, change)
+			e := running(t, w, store, change)
 			time.Sleep(5 * time.Second)
 			assert.Equal(t, remediate.PowerOff, only(t, e).Step, only(t, e).Note)
-			stop()
 		})
 	}
 }
@@ -99,30 +94,26 @@ func TestOlderRecordMatchesNoOtherKind(t *testing.T) {
 		older := remediate.Begin(remediate.Run{ID: "r1", Check: p.Key(), Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete,
 			Target: remediate.Target{Cluster: "c", Node: "n-1", NodeUID: "uid-1", BootID: "n-1-boot-1", SystemUUID: hostUUID, Host: "c/n-1"},
 			Limits: remediate.Limits{OffDeadline: time.Minute, RunTimeout: 2 * time.Hour, APITimeout: time.Hour}}, time.Now())
-		_, err := state.SaveRun(t.Context(), store, older)
-		require.NoError(t, err)
+		must.Do(state.SaveRun(t.Context(), store, older))(t)
 		w.SetReadySince("Unknown", time.Now().Add(-time.Hour))
-		e, _, stop := start(t, w, store, withPolicy(w, p))
+		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(5 * time.Second)
 		assert.Equal(t, remediate.Aborted, only(t, e).Step)
 		assert.Contains(t, only(t, e).Note, "the check is gone")
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }
 
 func TestMachineIsHandedOverToItsOwner(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Reprovisioned, r.Step, "%s: %s", r.Reason, r.Note)
+		stands(t, e, remediate.Reprovisioned)
 		assert.Equal(t, 1, w.HandedOver())
 		assert.Empty(t, w.Deprovisioned(), "the owner deletes it")
 		assert.Empty(t, w.Commands())
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -131,12 +122,11 @@ func TestMachineWithoutAnOwnerIsNotHandedOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
 		w.eachMachine(func(m *policy.Machine) { m.ControllerOwner = policy.Owner{} })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.HandedOver())
 		gate(t, e, reason.NoController)
-		stop()
 	})
 }
 
@@ -145,26 +135,11 @@ func TestMachineIsNotMarkedWhileItsManagerIsAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		handOver(w)
 		w.setContested(remediate.Yes)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.HandedOver())
 		gate(t, e, reason.Contested)
-		stop()
-	})
-}
-
-func TestRequestOfAForeignTemplateIsDelegated(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.changeCheck(func(c *policy.Check) {
-			c.Strategy = policy.CreateRequests
-			c.Template = &policy.Template{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Namespace: "ns", Name: "t"}
-		})
-		e, _, stop := start(t, w, store, nil)
-		time.Sleep(2 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		gate(t, e, reason.Delegated)
-		stop()
 	})
 }
 
@@ -174,23 +149,9 @@ func TestOwnTemplateIsCarriedOutAtOnce(t *testing.T) {
 			c.Strategy = policy.CreateRequests
 			c.Template = &policy.Template{APIVersion: "fenced.io/v1alpha1", Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "t"}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(6 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
-	})
-}
-
-// A DisruptionBudget that is used up refuses every run, and explain shows its numbers.
-func TestExhaustedBudgetRefusesEveryRun(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
-			o.Clusters[0].FileBudgets = []policy.DisruptionBudget{{Name: "all", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(0)}}
-		})
-		time.Sleep(2 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Equal(t, "DisruptionBudget all", gate(t, e, reason.Budget).Source)
-		stop()
 	})
 }
 
@@ -206,13 +167,12 @@ func TestMaintenanceWindowPausesUntilItsEnd(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := nodePolicy()
 		p.Windows = []policy.Window{{Text: "@daily", Starts: every(24 * time.Hour), Duration: 4 * time.Hour}}
-		e, _, stop := start(t, w, store, withPolicy(w, p))
+		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(4*time.Hour - time.Second) // the bubble's clock begins at midnight
 		require.Empty(t, e.Runs("c"))
 		assert.Equal(t, time.Date(2000, 1, 1, 4, 0, 0, 0, time.UTC), gate(t, e, reason.Paused).Until.UTC())
 		time.Sleep(3 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -227,12 +187,10 @@ func TestNodesOfAnotherClusterAreNoAbsence(t *testing.T) {
 				s.PutNode(fake.Node{Name: "foreign-" + h.Name, Labels: rack, Ready: "True"})
 			}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.Commands())
+		untouched(t, w, e)
 		gate(t, e, reason.NoNodesVisible)
-		stop()
 	})
 }
 
@@ -247,13 +205,11 @@ func controlPlaneOf(w *world, healthy bool) {
 func TestControlPlaneIsFencedWithAQuorumToSpare(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(6 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r := stands(t, e, remediate.Done)
 		assert.True(t, r.ControlPlane)
 		assert.Equal(t, remediate.IsolateDelete, r.Isolation, "OpenShift keeps etcd members apart from Nodes")
-		stop()
 	})
 }
 
@@ -269,8 +225,7 @@ func TestHostWithAMemberOfEtcdIsOfTheControlPlane(t *testing.T) {
 				}
 				s.Host("other-0").MemberSick = sick
 			})
-			e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].ControlPlaneIsolation = remediate.IsolateTaint })
-			defer stop()
+			e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].ControlPlaneIsolation = remediate.IsolateTaint })
 			time.Sleep(6 * time.Minute)
 			if sick {
 				assert.Empty(t, e.Runs("c"))
@@ -330,16 +285,11 @@ func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
 				w.Do(func(s *fake.State) { s.MembersUnknown = true })
 				code = reason.QuorumUnknown
 			}
-			e, _, stop := start(t, w, store, nil)
+			e := running(t, w, store, nil)
 			time.Sleep(10 * time.Minute)
-			assert.Empty(t, e.Runs("c"))
-			assert.Empty(t, w.Commands())
+			untouched(t, w, e)
 			gate(t, e, code)
-			_, err := e.Fence(t.Context(), byHand)
-			var refusal *reason.Refusal
-			require.ErrorAs(t, err, &refusal, "people are bound, too")
-			assert.Equal(t, code, refusal.Reason)
-			stop()
+			refused(t, code)(e.Fence(t.Context(), byHand)) // people are bound, too
 		})
 	}
 }
@@ -356,11 +306,10 @@ func TestMembersWithoutANodeStillCount(t *testing.T) {
 				s.Host(node).MemberUnseen = true
 			}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Equal(t, "2 of 5 members are healthy without it, 3 are needed", gate(t, e, reason.QuorumLost).Value)
-		stop()
 	})
 }
 
@@ -373,13 +322,10 @@ func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
 				w.Do(func(s *fake.State) { s.Host("other-0").MemberSick = true })
 			}
 		})
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(65 * time.Second)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, "QuorumLost", string(r.Reason))
+		stands(t, e, remediate.Aborted, "QuorumLost")
 		assert.Zero(t, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -388,16 +334,10 @@ func TestQuorumLostAfterTheProbeDropsTheRun(t *testing.T) {
 func TestSecondControlPlaneHostIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(65 * time.Second)
 		require.True(t, only(t, e).Open())
-		o := byHand
-		o.Node = "other-1"
-		_, err := e.Fence(t.Context(), o)
-		var refusal *reason.Refusal
-		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, reason.ControlPlaneBusy, refusal.Reason)
-		stop()
+		refused(t, reason.ControlPlaneBusy)(e.Fence(t.Context(), byHandAt("other-1")))
 	})
 }
 
@@ -407,14 +347,10 @@ func TestHeldControlPlaneRunBlocksTheNext(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		controlPlaneOf(w, true)
 		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, remediate.Held, only(t, e).Step)
-		o := byHand
-		o.Node = "other-1"
-		_, err := e.Fence(t.Context(), o)
-		refusedFor(t, err, reason.ControlPlaneBusy)
-		stop()
+		refused(t, reason.ControlPlaneBusy)(e.Fence(t.Context(), byHandAt("other-1")))
 	})
 }
 
@@ -428,12 +364,10 @@ func TestTargetThatIsNoLongerSelectedIsLeftAlone(t *testing.T) {
 				w.Do(func(s *fake.State) { s.ChangeNode("n-1", func(n *fake.Node) { delete(n.Labels, "rack") }) })
 			}
 		})
-		e, _, stop := start(t, w, store, withPolicy(w, p))
+		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(65 * time.Second)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
+		r := stands(t, e, remediate.Aborted)
 		assert.Contains(t, r.Note, "select")
 		assert.Empty(t, w.Commands())
-		stop()
 	})
 }

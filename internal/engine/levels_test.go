@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // withOutlet gives the host a second power level, by an outlet that tells no identity and
@@ -41,8 +44,7 @@ func opening(first, outlet bmc.Power) func(*engine.Options) {
 func enrolled(t *testing.T, w *world, store *failingStore, change func(*engine.Options)) (*engine.Engine, func()) {
 	e, _, stop := start(t, w, store, change)
 	time.Sleep(time.Second)
-	_, err := e.Enroll(t.Context(), byHand)
-	require.NoError(t, err)
+	enroll(t, e)
 	return e, stop
 }
 
@@ -50,7 +52,7 @@ func enrolled(t *testing.T, w *world, store *failingStore, change func(*engine.O
 func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		w.FailReads(noAnswer())
 		time.Sleep(70 * time.Second)
 		require.Empty(t, e.Runs("c"), "one failure may be chance")
@@ -59,13 +61,11 @@ func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 		assert.Equal(t, 1, r.Level)
 		assert.Equal(t, 2, r.Limits.Levels)
 		time.Sleep(10 * time.Minute)
-		r = only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r = stands(t, e, remediate.Done)
 		assert.Equal(t, remediate.ProofDevice, r.Proof)
 		assert.Equal(t, []bmc.Command{bmc.CommandOff, bmc.CommandOn}, p.Commands()[:2])
 		assert.Zero(t, w.Count(bmc.CommandOff), "the BMC was given none")
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
@@ -73,16 +73,14 @@ func TestDeadBMCIsPassedOverForTheOutlet(t *testing.T) {
 func TestLevelThatFailedOnceIsUsed(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		w.FailReads(noAnswer())
 		time.Sleep(65 * time.Second)
 		w.FailReads(nil)
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r := stands(t, e, remediate.Done)
 		assert.Equal(t, remediate.ProofBMC, r.Proof)
 		assert.Empty(t, p.Commands())
-		stop()
 	})
 }
 
@@ -91,7 +89,7 @@ func TestFailuresInARowPassALevelOver(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
 		w.setContested(remediate.Yes)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		time.Sleep(44 * time.Second)
 		for _, err := range []error{noAnswer(), nil, noAnswer()} { // at the probes, at 60, 90 and 120 s
 			w.FailReads(err)
@@ -103,7 +101,6 @@ func TestFailuresInARowPassALevelOver(t *testing.T) {
 		assert.Equal(t, 1, p.Reads(), "when it was enrolled")
 		time.Sleep(10 * time.Second)
 		require.Equal(t, 1, only(t, e).Level)
-		stop()
 	})
 }
 
@@ -114,19 +111,17 @@ func TestRunGoesOnToTheNextLevel(t *testing.T) {
 		p, levels := withOutlet(w)
 		w.SetFault(fake.IgnoresOff)
 		w.Do(func(s *fake.State) { s.Host("n-1").StartsWithMains = false })
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		time.Sleep(90 * time.Second)
 		r := only(t, e)
 		require.Zero(t, r.Level)
 		require.NotZero(t, w.Count(bmc.CommandOff))
 		time.Sleep(15 * time.Minute)
-		r = only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r = stands(t, e, remediate.Done)
 		assert.Equal(t, remediate.ProofDevice, r.Proof)
 		assert.Equal(t, bmc.CommandOff, p.Commands()[0])
 		assert.Equal(t, bmc.CommandOn, w.Commands()[len(w.Commands())-1], "mains alone do not start the host") // I20
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
@@ -140,12 +135,11 @@ func TestRunResumesAtItsLevel(t *testing.T) {
 		require.Equal(t, 1, only(t, e).Level)
 		stop()
 		sent := w.Count(bmc.CommandOff)
-		e, _, stop = start(t, w, store, levels)
+		e = running(t, w, store, levels)
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, sent, w.Count(bmc.CommandOff))
 		assert.NotEmpty(t, p.Commands())
-		stop()
 	})
 }
 
@@ -200,13 +194,12 @@ func TestRefusedAccountIsRemembered(t *testing.T) {
 func TestAnswerOfAnotherMachineTriesNoNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		w.SetBMCUUID("4c4c4544-0042-3510-8054-b4c04f4d9999")
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Empty(t, p.Commands())
 		assert.Equal(t, "BMC 4c4c4544-0042-3510-8054-b4c04f4d9999, Node "+hostUUID, gate(t, e, reason.IdentityMismatch).Value)
-		stop()
 	})
 }
 
@@ -214,24 +207,19 @@ func TestAnswerOfAnotherMachineTriesNoNextLevel(t *testing.T) {
 func TestOutletThatIsNotEnrolledIsNeverSwitched(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, levels := withOutlet(w)
-		e, _, stop := start(t, w, store, levels)
+		e := running(t, w, store, levels)
 		time.Sleep(time.Second)
 		w.FailReads(noAnswer())
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.NotEnrolled)
-		_, err := e.Fence(t.Context(), byHand)
-		var refusal *reason.Refusal
-		require.ErrorAs(t, err, &refusal, "people are bound, too")
-		assert.Equal(t, reason.NotEnrolled, refusal.Reason)
+		refused(t, reason.NotEnrolled)(e.Fence(t.Context(), byHand)) // people are bound, too
 		w.FailReads(nil)
-		_, err = e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		enroll(t, e)
 		w.FailReads(noAnswer())
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, 1, only(t, e).OffLevel)
 		assert.NotEmpty(t, p.Commands())
-		stop()
 	})
 }
 
@@ -240,14 +228,147 @@ func TestManualFenceTriesTheNextLevel(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
 		p, levels := withOutlet(w)
-		e, stop := enrolled(t, w, store, levels)
+		e, _ := enrolled(t, w, store, levels)
 		w.FailReads(noAnswer())
-		_, err := e.Fence(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Fence(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		stands(t, e, remediate.Done)
 		assert.NotEmpty(t, p.Commands())
+	})
+}
+
+// sluggish is a BMC that needs some time for an answer, less than a read may take.
+type sluggish struct{ bmc.Power }
+
+func (s sluggish) Read(ctx context.Context) (bmc.Reading, error) {
+	select {
+	case <-ctx.Done():
+		return bmc.Reading{}, noAnswer()
+	case <-time.After(2500 * time.Millisecond):
+	}
+	return s.Power.Read(ctx)
+}
+
+// A BMC that reads On in 2.5 s, where a read may take 5 s, is a witness like any other:
+// the host runs, and the Off of an outlet proves nothing. // I1
+func TestSlowBMCIsAWitness(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, _ := withOutlet(w)
+		p.Change(func(o *fake.Outlet) { o.FeedsAnother = true })
+		w.SetFault(fake.IgnoresOff) // the host stays On, and its BMC says so
+		e, stop := enrolled(t, w, store, opening(sluggish{w.bmc()}, p))
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, 1, only(t, e).OffLevel)
 		stop()
+		assert.NotEmpty(t, p.Commands())
+		assert.Zero(t, w.Isolations(), "the Node of a running host was deleted")
+	})
+}
+
+// slowAgent takes its time for each command, as fence agents do, which wait until the
+// power has followed. It may take power.AgentSendTimeout.
+type slowAgent struct {
+	bmc.Power
+	off, on time.Duration
+	at      atomic.Int64 // the command that it is at work on; zero: nothing
+	took    atomic.Int64 // the last command
+}
+
+func (s *slowAgent) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
+	needs, begun := s.off, time.Now()
+	if c == bmc.CommandOn {
+		needs = s.on
+	}
+	s.at.Store(int64(c))
+	defer func() { s.at.Store(0); s.took.Store(int64(time.Since(begun))) }()
+	select {
+	case <-ctx.Done(): // the agent is killed
+		return bmc.Receipt{}, &bmc.Error{Kind: bmc.KindUnreachable, Op: "send", Err: ctx.Err()}
+	case <-time.After(needs):
+		return s.Power.Send(ctx, c)
+	}
+}
+
+// isAt says whether the agent is at work on a command.
+func (s *slowAgent) isAt(c bmc.Command) bool { return bmc.Command(s.at.Load()) == c }
+
+// awaitCommand returns when it is.
+func (s *slowAgent) awaitCommand(c bmc.Command) {
+	for !s.isAt(c) {
+		time.Sleep(time.Second)
+	}
+}
+
+// withSlowAgent gives the host an outlet with an agent that needs so long.
+func withSlowAgent(w *world, off, on time.Duration) (*slowAgent, func(*engine.Options)) {
+	p, _ := withOutlet(w)
+	s := &slowAgent{Power: p, off: off, on: on}
+	return s, opening(w.bmc(), s)
+}
+
+// An agent gets the time that it may take, although the Lease that says which installation
+// acts is never valid for so long at once. // L1
+func TestSlowAgentFences(t *testing.T) {
+	for _, needs := range []time.Duration{8 * time.Second, 18 * time.Second, 25 * time.Second} {
+		scene(t, needs.String(), func(t *testing.T, w *world, store *failingStore) {
+			_, slow := withSlowAgent(w, needs, needs)
+			e, _ := enrolled(t, w, store, slow)
+			w.FailReads(noAnswer())
+			time.Sleep(30 * time.Minute)
+			stands(t, e, remediate.Done)
+		})
+	}
+}
+
+// slowPair are two instances, of which a owns the cluster, and a host whose BMC has
+// died and whose agent needs so long to switch it.
+func slowPair(t *testing.T, w *world, store *failingStore, off, on time.Duration) (*pair, *slowAgent) {
+	t.Helper()
+	agent, slow := withSlowAgent(w, off, on)
+	p := newPair(t, w, store, func(_ string, o *engine.Options) { slow(o) })
+	p.give("a")
+	time.Sleep(time.Second)
+	must.Do(p.engine["a"].Enroll(t.Context(), byHand))(t)
+	w.FailReads(noAnswer())
+	return p, agent
+}
+
+// The same under a claim, which is valid for 12 s at any moment. // I20
+func TestSlowAgentPowersOnUnderAClaim(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, _ := slowPair(t, w, store, time.Second, 14*time.Second)
+		time.Sleep(40 * time.Minute)
+		r := only(t, p.engine["a"])
+		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		assert.True(t, w.On(), "the host is left off")
+	})
+}
+
+// A renewal after the loss of a claim belongs to another owner: a running command keeps
+// the end that it had. // I19
+func TestCommandDoesNotOutliveAHandOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p, agent := slowPair(t, w, store, time.Second, 35*time.Second)
+		agent.awaitCommand(bmc.CommandOn)
+		time.Sleep(20 * time.Second)
+		begun := time.Now()
+		p.take("a") // and waits for it
+		assert.InDelta(t, 12, time.Since(begun).Seconds(), 1)
+		assert.Less(t, time.Duration(agent.took.Load()), 35*time.Second)
+	})
+}
+
+// A destructive command is cancelled as soon as another installation is known to
+// act. // I22
+func TestForeignInstallationCancelsACommand(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		agent, slow := withSlowAgent(w, 35*time.Second, time.Second)
+		enrolled(t, w, store, slow)
+		w.FailReads(noAnswer())
+		agent.awaitCommand(bmc.CommandOff)
+		w.setForeignHolder("fenced instance x holds the Lease")
+		time.Sleep(10 * time.Second)
+		assert.False(t, agent.isAt(bmc.CommandOff))
+		assert.True(t, w.On())
 	})
 }

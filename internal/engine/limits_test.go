@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"sync/atomic"
@@ -11,12 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // flying counts the runs that hold a place, and those whose host may be off.
@@ -76,27 +80,23 @@ func disturbed(t *testing.T, all fleets, store state.Store, every time.Duration,
 // limit is exceeded, and all hosts come back. // I11, I12
 func TestLimitsHoldForManyAtOnce(t *testing.T) {
 	for _, every := range []time.Duration{0, 7 * time.Second, 40 * time.Second} {
-		t.Run(every.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, _ *world, store *failingStore) {
-				a, b := newFleet("a", 8, "x", "y"), newFleet("b", 5, "x")
-				a.fail(12)
-				b.fail(4)
-				change := func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightTotal = 3, 4 }
-				together := 0
-				disturbed(t, fleets{a, b}, store, every, change, func(e *engine.Engine) {
-					inA, offA, inB := atOnce(e)
-					assert.LessOrEqual(t, inA, 3, "in the cluster")
-					assert.LessOrEqual(t, inA+inB, 4, "over all clusters")
-					assert.LessOrEqual(t, offA, 2, "in two zones")
-					together = max(together, inA+inB)
-				})
-				assert.LessOrEqual(t, a.MostOff("x"), 1, "in the zone")
-				assert.LessOrEqual(t, a.MostOff("y"), 1, "in the zone")
-				assert.Equal(t, 4, together, "the limit is reached")
-				slots, err := state.LoadSlots(t.Context(), store)
-				require.NoError(t, err)
-				assert.Empty(t, slots, "all are free again")
+		scene(t, every.String(), func(t *testing.T, _ *world, store *failingStore) {
+			a, b := newFleet("a", 8, "x", "y"), newFleet("b", 5, "x")
+			a.fail(12)
+			b.fail(4)
+			change := func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightTotal = 3, 4 }
+			together := 0
+			disturbed(t, fleets{a, b}, store, every, change, func(e *engine.Engine) {
+				inA, offA, inB := atOnce(e)
+				assert.LessOrEqual(t, inA, 3, "in the cluster")
+				assert.LessOrEqual(t, inA+inB, 4, "over all clusters")
+				assert.LessOrEqual(t, offA, 2, "in two zones")
+				together = max(together, inA+inB)
 			})
+			assert.LessOrEqual(t, a.MostOff("x"), 1, "in the zone")
+			assert.LessOrEqual(t, a.MostOff("y"), 1, "in the zone")
+			assert.Equal(t, 4, together, "the limit is reached")
+			assert.Empty(t, must.Do(state.LoadSlots(t.Context(), store))(t), "all are free again")
 		})
 	}
 }
@@ -105,24 +105,22 @@ func TestLimitsHoldForManyAtOnce(t *testing.T) {
 // the daemon has not seen the old Node. // I11
 func TestNodeWithoutLabelsIsStillInItsZone(t *testing.T) {
 	for _, every := range []time.Duration{0, 20 * time.Second} {
-		t.Run(every.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T, _ *world, store *failingStore) {
-				f := newFleet("a", 8, "x")
-				f.fail(3)
-				made := 0
-				disturbed(t, fleets{f}, store, every, func(*engine.Options) {}, func(*engine.Engine) {
-					f.Do(func(s *fake.State) {
-						for _, h := range s.Hosts {
-							if s.Nodes[h.Name] == nil {
-								s.PutFromGit(h.Name)
-								made++
-							}
+		scene(t, every.String(), func(t *testing.T, _ *world, store *failingStore) {
+			f := newFleet("a", 8, "x")
+			f.fail(3)
+			made := 0
+			disturbed(t, fleets{f}, store, every, func(*engine.Options) {}, func(*engine.Engine) {
+				f.Do(func(s *fake.State) {
+					for _, h := range s.Hosts {
+						if s.Nodes[h.Name] == nil {
+							s.PutFromGit(h.Name)
+							made++
 						}
-					})
+					}
 				})
-				assert.Equal(t, 3, made)
-				assert.Equal(t, 1, f.MostOff("x"))
 			})
+			assert.Equal(t, 3, made)
+			assert.Equal(t, 1, f.MostOff("x"))
 		})
 	}
 }
@@ -223,7 +221,7 @@ func TestLimitOfTheCheckIsEvaluatedAgainAtTheStart(t *testing.T) {
 			assert.NoError(t, err)
 		})
 		one := intstr.FromInt32(1)
-		e, events, stop := fleets{f}.guard(t, store, func(o *engine.Options) { meddles(o); o.Clusters[0].FileChecks[0].MaxUnhealthy = &one })
+		e, events, _ := fleets{f}.guard(t, store, func(o *engine.Options) { meddles(o); o.Clusters[0].FileChecks[0].MaxUnhealthy = &one })
 		running.Store(e)
 		time.Sleep(15 * time.Second)
 		require.True(t, meddled.Load())
@@ -231,6 +229,158 @@ func TestLimitOfTheCheckIsEvaluatedAgainAtTheStart(t *testing.T) {
 			assert.Equal(t, "a-001", r.Target.Node, "%s", r.Trigger)
 		}
 		assert.Contains(t, refusals(t, events), string(reason.ShortCircuit))
-		stop()
 	})
+}
+
+// A host that always returns slightly too late is fenced again and again, and each run
+// ends while it waits for its second attempt. The daily limit counts these runs, and the
+// host is quarantined. // I15
+func TestRunsThatEndBeforeTheirNextAttemptCount(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e := running(t, w, store, func(o *engine.Options) {
+			o.Run.ReadyTimeout = 15 * time.Second // the kubelet needs 20 s
+			o.Guards.MaxFencesPerDay, o.Guards.MinPowerInterval = 3, 3*time.Minute
+		})
+		for end := time.Now().Add(4 * time.Hour); time.Now().Before(end); {
+			time.Sleep(10 * time.Minute)
+			if w.On() && w.Ready() {
+				w.Hang()
+			}
+		}
+		assert.Equal(t, 3, w.Count(bmc.CommandOff), "power cycles within a day")
+		assert.NotEmpty(t, e.Holds("c"), "quarantine")
+	})
+}
+
+func slotsOf(t *testing.T, store state.Store) (runs []string) {
+	t.Helper()
+	list := must.Do(state.LoadSlots(t.Context(), store))(t)
+	for _, s := range list {
+		runs = append(runs, s.Run)
+	}
+	return runs
+}
+
+// slow is the world where labels come back a while after the Node.
+type slow struct {
+	engine.Kube
+	since atomic.Int64 // when it was first tried, in Unix nanoseconds; zero: not yet
+}
+
+func (s *slow) Restore(ctx context.Context, r remediate.Run, backups [][]byte) ([]string, error) {
+	s.since.CompareAndSwap(0, time.Now().UnixNano())
+	if time.Since(time.Unix(0, s.since.Load())) < 20*time.Second {
+		return nil, fake.ErrAPI
+	}
+	return s.Kube.Restore(ctx, r, backups)
+}
+
+// A run has a slot from its start until its Node has registered. // I11
+func TestSlotIsHeldUntilRegistration(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = &slow{Kube: w} })
+		var held, free int
+		var registered time.Time
+		for range 5 * 60 {
+			time.Sleep(time.Second)
+			if len(e.Runs("c")) == 0 {
+				require.Empty(t, slotsOf(t, store))
+				continue
+			}
+			switch r, slots := only(t, e), slotsOf(t, store); r.Step {
+			case remediate.PowerOff, remediate.DeleteNode, remediate.PowerOn, remediate.AwaitNode:
+				held++
+				assert.Equal(t, []string{r.ID}, slots, "in %s", r.Step)
+			case remediate.RestoreNode:
+				if registered.IsZero() {
+					registered = time.Now()
+				}
+				if time.Since(registered) > 2*time.Second {
+					free++
+					assert.Empty(t, slots)
+				}
+			case remediate.Done:
+				assert.Empty(t, slots)
+			}
+		}
+		assert.Positive(t, held)
+		assert.Positive(t, free)
+	})
+}
+
+// A Held run does not keep a slot from other runs. // I11
+func TestHeldRunHasNoSlot(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetFault(fake.IgnoresOff)
+		e := running(t, w, store, func(o *engine.Options) { o.Guards.MaxInFlight, o.Guards.MaxInFlightTotal = 1, 1 })
+		time.Sleep(70 * time.Second)
+		require.Equal(t, remediate.PowerOff, only(t, e).Step)
+		require.Len(t, slotsOf(t, store), 1)
+		time.Sleep(2 * time.Minute)
+		stands(t, e, remediate.Held, "PowerOffFailed")
+		assert.Zero(t, w.Isolations())
+		gate(t, e, reason.UnderRemediation)
+		assert.Empty(t, slotsOf(t, store))
+	})
+}
+
+// At the start, slots left over from a crash are freed, a run that lost its slot gets one
+// again, even above the limit, and slots of clusters that other instances own stay. // I11
+func TestSlotsAreCorrectedAtTheStart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		limit := func(o *engine.Options) { o.Guards.MaxInFlightTotal = 1 }
+		e, _, stop := start(t, w, store, limit)
+		time.Sleep(70 * time.Second)
+		stop()
+		id := only(t, e).ID
+		require.NoError(t, statetest.FreeSlot(t.Context(), store, id))
+		for cluster, run := range map[string]string{"c": "crashed-before-it-was-saved", "other": "r9"} {
+			must.Do(statetest.TakeSlot(t.Context(), store, 9, state.Slot{Cluster: cluster, Run: run}))(t)
+		}
+		running(t, w, store, limit)
+		time.Sleep(2 * time.Second)
+		assert.ElementsMatch(t, []string{id, "r9"}, slotsOf(t, store))
+	})
+}
+
+// Another instance may take the last slot after the gate was evaluated: the store decides.
+func TestLastSlotIsTakenInTheStore(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *world, store *failingStore) {
+		f := newFleet("a", 4, "")
+		f.fail(1)
+		var meddled atomic.Bool
+		meddles := onDecision(func(node string) {
+			if !meddled.Load() && f.Handle(node).Reads() > 0 {
+				meddled.Store(true) // the probe is done, the gate is asked
+				_, err := statetest.TakeSlot(t.Context(), store, 1, state.Slot{Cluster: "elsewhere", Run: "theirs"})
+				assert.NoError(t, err)
+			}
+		})
+		e, events, _ := fleets{f}.guard(t, store, func(o *engine.Options) { meddles(o); o.Guards.MaxInFlightTotal = 1 })
+		time.Sleep(time.Minute)
+		require.True(t, meddled.Load())
+		require.Empty(t, e.Runs("a"))
+		require.Contains(t, refusals(t, events), string(reason.TotalInFlight))
+		x := must.Do(e.Explain(t.Context(), "a", "a-000"))(t)
+		require.True(t, refusing(x.Gates, reason.TotalInFlight), "explain counts the others', too: %+v", x.Gates)
+
+		out := accepted(t)(e.Fence(t.Context(), wire.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})) // a person does not wait for a slot
+		assert.ElementsMatch(t, []string{"theirs", out.Run}, slotsOf(t, store), "but the run has one")
+		time.Sleep(5 * time.Minute)
+		require.Len(t, e.Runs("a"), 1)
+
+		require.NoError(t, statetest.FreeSlot(t.Context(), store, "theirs"))
+		time.Sleep(5 * time.Minute)
+		assert.Len(t, e.Runs("a"), 2)
+		assert.Zero(t, f.NotReady())
+	})
+}
+
+func refusing(gates []reason.Gate, code reason.Code) bool {
+	for _, g := range gates {
+		if g.Reason == code {
+			return true
+		}
+	}
+	return false
 }

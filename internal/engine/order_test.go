@@ -1,6 +1,8 @@
 package engine_test
 
 import (
+	"bytes"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,9 +17,18 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 var byHand = wire.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
+
+// byHandAt is the same order for another Node.
+func byHandAt(node string) wire.Order {
+	o := byHand
+	o.Node = node
+	return o
+}
 
 // dryRun is the order that only shows what it would do.
 func dryRun(o wire.Order) wire.Order {
@@ -28,42 +39,33 @@ func dryRun(o wire.Order) wire.Order {
 func TestFenceOffOnlyStaysOffUntilUnfence(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck() // only people act here
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		o := byHand
 		o.OffOnly = true
-		out, err := e.Fence(t.Context(), o)
-		require.NoError(t, err)
-		again, err := e.Fence(t.Context(), o)
-		require.NoError(t, err)
-		assert.Equal(t, order.Outcome{Run: out.Run, Joined: true}, again)
+		out := accepted(t)(e.Fence(t.Context(), o))
+		assert.Equal(t, order.Outcome{Run: out.Run, Joined: true}, accepted(t)(e.Fence(t.Context(), o)))
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "OperatorOff", string(r.Reason))
+		stands(t, e, remediate.Held, "OperatorOff")
 		assert.Zero(t, w.Count(bmc.CommandOn))
 
-		_, err = e.Unfence(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.Unfence(t.Context(), byHand))
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
 func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		o := dryRun(byHand)
-		out, err := e.Fence(t.Context(), o)
-		require.NoError(t, err)
-		assert.NotEmpty(t, out.Gates)
+		assert.NotEmpty(t, accepted(t)(e.Fence(t.Context(), o)).Gates)
 
 		w.setContested(remediate.Yes)
-		_, err = e.Fence(t.Context(), byHand)
+		_, err := e.Fence(t.Context(), byHand)
 		var refusal *reason.Refusal
 		require.ErrorAs(t, err, &refusal)
 		assert.Equal(t, reason.Contested, refusal.Reason, "a rival binds people too")
@@ -74,7 +76,6 @@ func TestDryRunAndRefusedFenceTouchNothing(t *testing.T) {
 		assert.Equal(t, reason.NoSuchNode, refusal.Reason)
 		assert.Empty(t, w.Commands())
 		assert.Empty(t, e.Runs(""))
-		stop()
 	})
 }
 
@@ -84,47 +85,37 @@ func TestPauseRollsBackBeforeTheIsolation(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
-		_, err := e.Pause(t.Context(), wire.Order{Actor: "ada", Reason: "stop"})
-		require.NoError(t, err)
+		accepted(t)(e.Pause(t.Context(), wire.Order{Actor: "ada", Reason: "stop"}))
 		time.Sleep(time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, "Paused", string(r.Reason))
+		stands(t, e, remediate.Aborted, "Paused")
 		assert.Zero(t, w.Isolations())
 		assert.True(t, w.On())
 		stop()
 
-		e, _, stop = start(t, w, store, nil)
+		e = running(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1, "the pause survives a restart")
-		stop()
 	})
 }
 
 func TestArmingAnObservingClusterActsAndDisarmingStops(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		const quietPeriod = 5 * time.Minute
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Clusters[0].Mode, o.Guards.QuietPeriod = guard.ModeObserve, quietPeriod
 		})
 		time.Sleep(2 * quietPeriod)
 		require.Empty(t, e.Runs("c"))
 		dry := dryRun(byHand)
-		_, err := e.Arming.Arm(t.Context(), dry)
-		require.NoError(t, err)
-		armed, err := e.Arming.Arm(t.Context(), byHand)
-		require.NoError(t, err)
+		must.Do(e.Arming.Arm(t.Context(), dry))(t)
+		armed := must.Do(e.Arming.Arm(t.Context(), byHand))(t)
 		assert.Equal(t, time.Now().Add(quietPeriod).Unix(), armed.Until.Unix())
 		time.Sleep(quietPeriod - time.Second)
 		require.Empty(t, e.Runs("c"), "the quiet period comes first")
-		again, err := e.Arming.Arm(t.Context(), byHand)
-		require.NoError(t, err)
-		assert.Contains(t, again.Unchanged, "armed already")
+		assert.Contains(t, must.Do(e.Arming.Arm(t.Context(), byHand))(t).Unchanged, "armed already")
 		time.Sleep(3 * time.Second)
 		require.Len(t, e.Runs("c"), 1)
-		_, err = e.Arming.Disarm(t.Context(), byHand)
-		require.NoError(t, err)
-		stop()
+		must.Do(e.Arming.Disarm(t.Context(), byHand))(t)
 	})
 }
 
@@ -145,11 +136,8 @@ func TestDisarmStopsNoOtherMode(t *testing.T) {
 			}
 			e, _, stop := start(t, w, store, in(guard.ModeObserve))
 			time.Sleep(time.Second)
-			out, err := e.Arming.Disarm(t.Context(), byHand)
-			require.NoError(t, err)
-			require.Contains(t, out.Unchanged, "is not armed")
-			_, err = e.Arming.Arm(t.Context(), byHand)
-			require.NoError(t, err)
+			require.Contains(t, must.Do(e.Arming.Disarm(t.Context(), byHand))(t).Unchanged, "is not armed")
+			must.Do(e.Arming.Arm(t.Context(), byHand))(t)
 			stop()
 
 			e, _, stop = start(t, w, store, in(mode))
@@ -159,10 +147,9 @@ func TestDisarmStopsNoOtherMode(t *testing.T) {
 			assert.True(t, e.Status()[0].Armed)
 			stop()
 
-			e, _, stop = start(t, w, store, in(guard.ModeObserve))
+			e = running(t, w, store, in(guard.ModeObserve))
 			time.Sleep(time.Second)
 			assert.False(t, e.Status()[0].Armed)
-			stop()
 		})
 	}
 }
@@ -172,18 +159,15 @@ func TestOldRunsAndBackupsArePruned(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		require.Equal(t, remediate.Done, r.Step)
+		r := stands(t, e, remediate.Done)
 		stop()
 		left := func(after time.Duration) (backups, runs int) {
 			time.Sleep(after)
 			e, _, stop := start(t, w, store, nil)
 			time.Sleep(2 * time.Second)
 			stop()
-			saved, err := state.Backups(t.Context(), store, r.ID)
-			require.NoError(t, err)
-			stored, err := state.LoadRuns(t.Context(), store)
-			require.NoError(t, err)
+			saved := must.Do(state.Backups(t.Context(), store, r.ID))(t)
+			stored := must.Do(state.LoadRuns(t.Context(), store))(t)
 			require.Len(t, e.Runs("c"), len(stored))
 			return len(saved), len(stored)
 		}
@@ -193,5 +177,169 @@ func TestOldRunsAndBackupsArePruned(t *testing.T) {
 		assert.Equal(t, []int{0, 1}, []int{backups, runs}, "the run is history for ninety")
 		backups, runs = left(90 * 24 * time.Hour)
 		assert.Equal(t, []int{0, 0}, []int{backups, runs})
+	})
+}
+
+// until waits for the only run to stand at a step.
+func until(t *testing.T, e *engine.Engine, step remediate.Step) remediate.Run {
+	t.Helper()
+	for range 100 * 60 {
+		if runs := e.Runs("c"); len(runs) > 0 && runs[0].Step == step {
+			return runs[0]
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	require.Failf(t, "the step is not reached", "%s; runs: %+v", step, e.Runs("c"))
+	return remediate.Run{}
+}
+
+func ofRun(r remediate.Run) wire.Order {
+	return wire.Order{Run: r.ID, Actor: "ada", Reason: "enough"}
+}
+
+// An abort rolls back a run before the isolation, and completes it after that. // I20
+func TestAbortAtEachStep(t *testing.T) {
+	for _, tc := range []struct {
+		at, end remediate.Step
+		deleted int
+	}{
+		{remediate.PowerOff, remediate.Aborted, 0},
+		{remediate.PowerOn, remediate.Done, 1},
+		{remediate.AwaitNode, remediate.Done, 1},
+	} {
+		scene(t, string(tc.at), func(t *testing.T, w *world, store *failingStore) {
+			e := running(t, w, store, nil)
+			r := until(t, e, tc.at)
+			assert.Equal(t, r.ID, accepted(t)(e.Abort(t.Context(), ofRun(r))).Run)
+			w.pauseCheck()
+			time.Sleep(10 * time.Minute)
+			assert.Equal(t, tc.end, only(t, e).Step)
+			assert.Equal(t, tc.deleted, w.Isolations())
+			assert.True(t, w.On())
+			refused(t, reason.NoRun)(e.Abort(t.Context(), ofRun(r)))
+			refused(t, reason.NoRun)(e.Retry(t.Context(), ofRun(r)))
+			r.ID = "of-nobody"
+			refused(t, reason.NoSuchRun)(e.Abort(t.Context(), ofRun(r)))
+		})
+	}
+}
+
+// An order that arrives while a record is saved prevents the destructive write for which
+// the record is saved: the order was given before that write.
+func TestOrderDuringASaveStopsTheNextWrite(t *testing.T) {
+	for _, tc := range []struct {
+		write     remediate.Action
+		end       remediate.Step
+		off, gone int // commands, deletions
+	}{
+		{remediate.SendOff, remediate.Aborted, 0, 0},
+		{remediate.IsolateNode, remediate.Aborted, 1, 0},
+		{remediate.SendOn, remediate.Done, 1, 1},
+		{remediate.RestoreTargetNode, remediate.Done, 1, 1},
+	} {
+		scene(t, string(tc.write), func(t *testing.T, w *world, inner *failingStore) {
+			store := &stubborn{Store: inner}
+			e := running(t, w, store, nil)
+			answered := make(chan error, 1)
+			var ordered atomic.Bool
+			store.watch(func(run []byte) {
+				if !bytes.Contains(run, []byte(`"`+tc.write+`"`)) || ordered.Swap(true) {
+					return
+				}
+				go func() {
+					_, err := e.Abort(t.Context(), ofRun(e.Runs("c")[0]))
+					answered <- err
+				}()
+				time.Sleep(time.Second)
+				w.pauseCheck() // no other run begins
+			})
+			time.Sleep(10 * time.Minute)
+			require.NoError(t, <-answered)
+			r := only(t, e)
+			assert.Equal(t, tc.end, r.Step, "%s: %s", r.Reason, r.Note)
+			assert.Equal(t, []int{tc.off, tc.gone}, []int{w.Count(bmc.CommandOff), w.Isolations()})
+			assert.True(t, w.On())
+		})
+	}
+}
+
+// With AsIs a Held run ends, and its host stays as it is. For any other run AsIs is
+// refused.
+func TestAbortAsIs(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		e := running(t, w, store, nil)
+		time.Sleep(time.Second)
+		o := byHand
+		o.OffOnly = true
+		accepted(t)(e.Fence(t.Context(), o))
+		asIs := ofRun(until(t, e, remediate.PowerOff))
+		asIs.AsIs = true
+		refused(t, reason.OrderRefused)(e.Abort(t.Context(), asIs))
+		until(t, e, remediate.Held)
+		accepted(t)(e.Abort(t.Context(), asIs))
+		time.Sleep(10 * time.Minute)
+		stands(t, e, remediate.Aborted, "ClosedAsIs")
+		assert.False(t, w.On())
+		assert.Zero(t, w.Count(bmc.CommandOn))
+	})
+}
+
+// A retry continues a Held run, and every reason is evaluated again.
+func TestRetryOfAHeldRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetFault(fake.IgnoresOff)
+		e := running(t, w, store, nil)
+		r := until(t, e, remediate.PowerOff)
+		refused(t, reason.OrderRefused)(e.Retry(t.Context(), ofRun(r)))
+		until(t, e, remediate.Held)
+		w.SetFault(fake.NoFault)
+		accepted(t)(e.Retry(t.Context(), ofRun(r)))
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		assert.Equal(t, 1, w.Isolations())
+	})
+}
+
+// If the store refuses, the order fails: an order is durable when it is answered. // I19
+func TestOrdersAreDurableWhenAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e := running(t, w, store, nil)
+		r := until(t, e, remediate.AwaitNode)
+		store.set(true)
+		_, err := e.Abort(t.Context(), ofRun(r))
+		require.ErrorContains(t, err, "disk full")
+		store.set(false)
+		time.Sleep(10 * time.Minute)
+		assert.Nil(t, only(t, e).Abort)
+	})
+}
+
+// What is reported in the cluster is looked up by name: a run also after its end, and an
+// object only while the view has it.
+func TestLookup(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e := running(t, w, store, nil)
+		time.Sleep(5 * time.Minute)
+		look, r := engine.NewLookup(e), only(t, e)
+		require.Equal(t, remediate.Done, r.Step)
+		found, known := look.Run("c", r.ID)
+		assert.True(t, known)
+		assert.Equal(t, r, found)
+		now, there := look.Target("c", r.Target.Node, "")
+		assert.True(t, there)
+		assert.Equal(t, r.NewNodeUID, now.NodeUID)
+		uid, machine := look.Present("c", r.Target)
+		assert.Equal(t, r.NewNodeUID, uid)
+		assert.Equal(t, r.Target.Machine != "", machine)
+
+		_, known = look.Run("c", "r-0")
+		assert.False(t, known)
+		_, there = look.Target("c", "", "ns/no-such-machine")
+		assert.False(t, there)
+		_, known = look.Run("another", r.ID)
+		_, there = look.Target("another", r.Target.Node, "")
+		uid, machine = look.Present("another", r.Target)
+		assert.Equal(t, []any{false, false, "", false}, []any{known, there, uid, machine})
 	})
 }

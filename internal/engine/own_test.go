@@ -1,9 +1,11 @@
 package engine_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,7 +17,9 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/must"
 )
 
 func addrs(texts ...string) (list []netip.Addr) {
@@ -46,14 +50,12 @@ var ownHosts = map[string]struct {
 // The host on which the daemon runs is never fenced, not even by an order. // I13
 func TestOwnHostIsFoundByItsBMC(t *testing.T) {
 	for name, c := range ownHosts {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.ChangeEntry(func(h *bmc.Host) {
-					e := &h.Levels[0].Devices[0].Endpoint
-					e.Host, e.Port = cmp.Or(c.host, e.Host), cmp.Or(c.port, e.Port)
-				})
-				refusesOwnHost(t, w, store, c.own, c.is)
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.ChangeEntry(func(h *bmc.Host) {
+				e := &h.Levels[0].Devices[0].Endpoint
+				e.Host, e.Port = cmp.Or(c.host, e.Host), cmp.Or(c.port, e.Port)
 			})
+			refusesOwnHost(t, w, store, c.own, c.is)
 		})
 	}
 }
@@ -92,19 +94,16 @@ func TestOwnBMCIsFoundByItsName(t *testing.T) {
 			assert.Equal(t, "bmc-1.example.com", name)
 			return addrs("192.0.2.8", "192.0.2.9"), nil
 		}}
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = own })
+		e := running(t, w, store, func(o *engine.Options) { o.Own = own })
 		time.Sleep(2 * time.Second)
 		o := dryRun(byHand)
-		_, err := e.Fence(t.Context(), o)
-		require.NoError(t, err)
+		accepted(t)(e.Fence(t.Context(), o))
 		assert.Zero(t, asked.Load())
 		for range 3 {
 			checkHealthy(t, e)
 		}
 		assert.EqualValues(t, 1, asked.Load())
-		_, err = e.Fence(t.Context(), o)
-		refusedFor(t, err, reason.OwnHost)
-		stop()
+		refused(t, reason.OwnHost)(e.Fence(t.Context(), o))
 	})
 }
 
@@ -112,14 +111,12 @@ func TestOwnBMCIsFoundByItsName(t *testing.T) {
 func TestOwnBMCIsFoundByItsMAC(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.pauseCheck()
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own = hosts.Own{BMCMACs: []string{"00:1B:21:00:00:01"}} })
+		e := running(t, w, store, func(o *engine.Options) { o.Own = hosts.Own{BMCMACs: []string{"00:1B:21:00:00:01"}} })
 		time.Sleep(2 * time.Second)
 		k := checked(t, e, hostUUID, "")
 		k.Description = bmc.Description{MACs: []string{"00:1b:21:00:00:01"}}
 		e.Checked(t.Context(), k)
-		_, err := e.Fence(t.Context(), byHand)
-		refusedFor(t, err, reason.OwnHost)
-		stop()
+		refused(t, reason.OwnHost)(e.Fence(t.Context(), byHand))
 	})
 }
 
@@ -127,27 +124,129 @@ func TestOwnBMCIsFoundByItsMAC(t *testing.T) {
 // the host says that it is this one, also if that pin is void. Nobody else is asked for it, and its Machine stays. // I13
 func TestOwnHostIsFoundByItsPin(t *testing.T) {
 	for name, void := range map[string]bool{"valid": false, "void": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.SetReady("True")
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(2 * time.Second)
-				checkHealthy(t, e)
-				stop()
-				handOver := handingOver(w)
-				if void {
-					p := pinOf(t, store, "c/n-1")
-					p.Contradicted = "Node n-1 was seen on another machine"
-					_, err := state.SavePin(t.Context(), store, p)
-					require.NoError(t, err)
-				}
-				w.RemoveNode()
-				e, _, stop = start(t, w, store, func(o *engine.Options) { handOver(o); o.Own = hosts.Own{UUIDs: []string{hostUUID}} })
-				time.Sleep(5 * time.Minute)
-				gate(t, e, reason.OwnHost)
-				assert.Empty(t, others(w))
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.SetReady("True")
+			e, _, stop := start(t, w, store, nil)
+			time.Sleep(2 * time.Second)
+			checkHealthy(t, e)
+			stop()
+			handOver := handingOver(w)
+			if void {
+				p := pinOf(t, store, "c/n-1")
+				p.Contradicted = "Node n-1 was seen on another machine"
+				must.Do(state.SavePin(t.Context(), store, p))(t)
+			}
+			w.RemoveNode()
+			e = running(t, w, store, func(o *engine.Options) { handOver(o); o.Own = hosts.Own{UUIDs: []string{hostUUID}} })
+			time.Sleep(5 * time.Minute)
+			gate(t, e, reason.OwnHost)
+			assert.Empty(t, others(w))
 		})
 	}
+}
+
+// A daemon that takes over a cluster may find an open run on its own host. It does nothing
+// destructive there, at any step of the run, and lets the run end. // I13
+func TestRunOnTheOwnHostIsTakenOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		saved string
+		offs  int // that the daemon before it gave
+	}{
+		"just begun":           {`"step":"PowerOff"`, 0},
+		"the Off was recorded": {`"intent":{"action":"SendOff"`, 0},
+		"the BMC says Off":     {`"step":"DeleteNode"`, 1},
+	} {
+		scene(t, name, func(t *testing.T, w *world, inner *failingStore) {
+			var away atomic.Bool
+			var once sync.Once
+			begun, store := make(chan struct{}), &stubborn{Store: inner.Store}
+			store.watch(func(run []byte) {
+				if bytes.Contains(run, []byte(c.saved)) {
+					once.Do(func() { away.Store(true); close(begun) })
+				}
+			})
+			p := newPair(t, w, &failingStore{Store: store}, func(name string, o *engine.Options) {
+				o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
+				if name == "b" {
+					o.Own = hosts.Own{MachineID: "machine-n-1"}
+				}
+			})
+			p.give("a")
+			<-begun
+			time.Sleep(200 * time.Millisecond)
+			p.take("a")
+			p.setAside("a", true) // b stays the owner
+			p.give("b")
+			away.Store(false)
+			time.Sleep(30 * time.Minute)
+			assert.Equal(t, c.offs, w.Count(bmc.CommandOff))
+			assert.Zero(t, w.Isolations())
+			assert.True(t, w.On())
+			r := only(t, p.engine["b"])
+			assert.Equal(t, remediate.Aborted, r.Step)
+			assert.Equal(t, "OwnHost", string(r.Reason))
+			assert.Contains(t, r.Note, "the host that this daemon runs on")
+		})
+	}
+}
+
+// An entry that has become protected applies to a run that has not acted yet. // I13
+func TestProtectedSinceTheRunBegan(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, inner *failingStore) {
+		var away atomic.Bool
+		var once sync.Once
+		begun, store := make(chan struct{}), &stubborn{Store: inner}
+		store.watch(func([]byte) { once.Do(func() { away.Store(true); close(begun) }) })
+		opened := func(o *engine.Options) {
+			o.Open = func(bmc.Device) (bmc.Power, error) { return reboots{w.bmc(), &away}, nil }
+		}
+		_, _, stop := start(t, w, store, opened)
+		<-begun
+		time.Sleep(time.Second)
+		stop()
+		w.ChangeEntry(func(h *bmc.Host) { h.Protected = true })
+		away.Store(false)
+		e := running(t, w, store, opened)
+		time.Sleep(30 * time.Minute)
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		r := only(t, e)
+		assert.Equal(t, "Protected", string(r.Reason))
+		assert.Contains(t, r.Note, "protected")
+	})
+}
+
+// blind are owners whose store refuses to say whose the clusters are.
+type blind struct {
+	*heir
+	refused *atomic.Bool
+}
+
+// Owner implements state.Owners.
+func (b blind) Owner(cluster string) state.Owner {
+	o := b.heir.Owner(cluster)
+	if b.refused.Load() {
+		o.Problem = "permission denied"
+	}
+	return o
+}
+
+// If the store refuses to say which instance owns a cluster, this is reported once, and
+// shown while it lasts.
+func TestClusterThatCannotBeOwnedSaysWhy(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		var unknown atomic.Bool
+		unknown.Store(true)
+		d := newDeed()
+		e, events, _ := start(t, w, store, func(o *engine.Options) {
+			o.Instance, o.Owners = "a", blind{d.heir("a", store), &unknown}
+		})
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, "no instance owns the cluster now, as far as this instance knows: permission denied", e.Status()[0].Idle)
+		assert.Contains(t, gate(t, e, reason.NotOwner).Value, "permission denied")
+		assert.NotContains(t, refused(t, reason.NotOwner)(e.ConfirmOff(t.Context(), byHand)), "orders are given there", "there is no such place")
+		assert.Equal(t, 1, heard(t, events, "know who owns the cluster"))
+		unknown.Store(false)
+		time.Sleep(5 * time.Second)
+		assert.NotContains(t, e.Status()[0].Idle, "permission denied")
+	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
@@ -18,7 +19,7 @@ import (
 // host on, and stays open until the Node was read again.
 func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, slowProof)
+		e := running(t, w, store, slowProof)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.takeAPIDown()
@@ -28,11 +29,8 @@ func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 		w.SetReady("True")
 		w.bringAPIUp()
 		time.Sleep(5 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, "APIUnreachable", string(r.Reason))
+		stands(t, e, remediate.Aborted, "APIUnreachable")
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -41,17 +39,15 @@ func TestAPILostAfterOffBringsTheHostBack(t *testing.T) {
 func TestDeletionWithALostAnswerIsCompleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.DownAtIsolation = true })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(10 * time.Minute)
 		require.Equal(t, 1, w.Isolations())
 		assert.True(t, w.On())
 		w.bringAPIUp()
 		time.Sleep(5 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
+		stands(t, e, remediate.Done)
 		assert.True(t, w.Restored())
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
@@ -59,18 +55,16 @@ func TestDeletionWithALostAnswerIsCompleted(t *testing.T) {
 // deleted without a reading.
 func TestBMCNetworkLostIsHeldAndNothingIsDeleted(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, slowProof)
+		e := running(t, w, store, slowProof)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
 		w.FailReads(noAnswer())
 		time.Sleep(20 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Held, r.Step)
+		stands(t, e, remediate.Held)
 		assert.Zero(t, w.Isolations())
 		w.FailReads(nil)
 		time.Sleep(5 * time.Minute)
 		assert.True(t, w.On(), "it is brought back once its BMC answers")
-		stop()
 	})
 }
 
@@ -95,7 +89,6 @@ func TestStoreLostInMidRun(t *testing.T) {
 			r := p.engine["b"].Runs("c")[0]
 			assert.Equal(t, remediate.Done, r.Step, "lost after %ds: %s %s", at, r.Reason, r.Note)
 			assert.Equal(t, 1, w.Isolations())
-			p.end()
 		})
 	}
 }
@@ -105,7 +98,7 @@ func TestStoreLostInMidRun(t *testing.T) {
 func TestOutageEndsInAQuietPeriod(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		e := running(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
 		time.Sleep(10 * time.Minute)
 		w.takeAPIDown()
 		time.Sleep(5 * time.Minute)
@@ -118,9 +111,7 @@ func TestOutageEndsInAQuietPeriod(t *testing.T) {
 		w.Recover()
 		w.setOthersDown(false)
 		time.Sleep(10 * time.Minute)
-		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.Commands())
-		stop()
+		untouched(t, w, e)
 	})
 }
 
@@ -128,13 +119,159 @@ func TestOutageEndsInAQuietPeriod(t *testing.T) {
 // long that takes. // I16
 func TestOwnPartitionNeverFences(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(30 * time.Second) // the check's minute runs
 		w.takeAPIDown()
 		time.Sleep(time.Hour)
-		assert.Empty(t, e.Runs("c"))
-		assert.Empty(t, w.Commands())
+		untouched(t, w, e)
 		assert.False(t, gate(t, e, reason.ViewStale).Pass)
-		stop()
 	})
+}
+
+// A host does not come back after its power cycle, so its run waits for the next try. A person
+// has a spare machine take over the name of the Node. Later the kubelet of the spare machine dies,
+// while its pods run on. The run's next try proves the former machine off: that says nothing about
+// the spare one, whose Node must not be isolated. // I1, I8, I27
+func TestSpareMachineWithTheNameIsNotIsolated(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetBootTime(never)
+		e := running(t, w, store, func(o *engine.Options) {
+			waiting(o)
+			o.Run.MaxAttempts = 1
+		})
+		time.Sleep(15 * time.Minute)
+		stands(t, e, remediate.Waiting, reason.AttemptsExhausted)
+		require.Equal(t, 1, w.Isolations())
+
+		var isolated []string // the machines whose Nodes fenced deletes
+		w.Do(func(s *fake.State) {
+			s.OnIsolate = func(n *fake.Node, _ remediate.Run, _ remediate.Backup) { isolated = append(isolated, n.SystemUUID) }
+			s.PutNode(fake.Node{Name: "n-1", BootID: "spare-boot-1", SystemUUID: spareUUID, Labels: map[string]string{"rack": "r1"}, Ready: "True", Since: time.Now()})
+			s.Leases["n-1"] = fake.Lease{Version: 100000, Renewed: time.Now()}
+		})
+		time.Sleep(10 * time.Minute)
+		w.SetReady("Unknown") // its kubelet is dead; its pods run on
+		offs := w.Count(bmc.CommandOff)
+		time.Sleep(100 * time.Minute)
+		assert.Equal(t, offs, w.Count(bmc.CommandOff), "the machine that was switched off is not that of the Node")
+		assert.Empty(t, isolated, "the Node of a machine that runs was deleted")
+	})
+}
+
+// goneOver gives the Node to another machine, whose kubelet is dead by now.
+func goneOver(s *fake.State) {
+	s.PutNode(fake.Node{Name: "n-1", BootID: "spare-boot-1", SystemUUID: spareUUID, Labels: map[string]string{"rack": "r1"}, Ready: "Unknown", Since: time.Now()})
+}
+
+// A run waits, and what it was decided on goes. When its pause is over, it must not go on with what has the
+// name by now. // I2, I27
+func TestWaitingRunDoesNothingToWhatTookItsPlace(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*fake.State)
+		ends   remediate.Step
+		cuts   bool
+	}{
+		"nothing changed": {func(*fake.State) {}, remediate.Waiting, true},
+		"another machine": {goneOver, remediate.Waiting, false},
+		"no Machine":      {func(s *fake.State) { s.RemoveMachine("n-1") }, remediate.Reprovisioned, false},
+		"another host":    {func(s *fake.State) { s.ChangeMetal("h-1", func(h *policy.Host) { h.UID = "another" }) }, remediate.Waiting, false},
+		"another cluster": {func(s *fake.State) { s.UID = "another" }, remediate.Waiting, false},
+	} {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			newMetal(w).set("h-1", func(h *policy.Host) { h.ConsumerRef, h.ConsumerKind = "ns/m-1", "Machine.machine.openshift.io" })
+			w.SetBootTime(never)
+			e := running(t, w, store, func(o *engine.Options) {
+				waiting(o)
+				o.Run.MaxAttempts = 1
+			})
+			time.Sleep(20 * time.Minute)
+			r := stands(t, e, remediate.Waiting, reason.AttemptsExhausted)
+			offs := w.Count(bmc.CommandOff)
+			w.Do(c.change)
+			time.Sleep(100 * time.Minute)
+			assert.Equal(t, c.cuts, w.Count(bmc.CommandOff) > offs, "the host is switched off again")
+			assert.Equal(t, 1, w.Isolations())
+			if r = only(t, e); !c.cuts {
+				assert.Equal(t, c.ends, r.Step, "%s: %s", r.Reason, r.Note)
+			}
+		})
+	}
+}
+
+// The same before the isolation: the BMC was silent after the first Off, and while the run waits, the disks go to
+// another chassis. // I2, I27
+func TestDisksThatMovedAreNotIsolated(t *testing.T) {
+	for _, moved := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.SetBootTime(never)
+			e := running(t, w, store, waiting)
+			until(t, e, remediate.PowerOff)
+			w.FailReads(noAnswer())
+			r := until(t, e, remediate.Waiting)
+			offs := w.Count(bmc.CommandOff)
+			if moved {
+				w.Do(func(s *fake.State) {
+					s.ChangeNode("n-1", func(n *fake.Node) { n.SystemUUID, n.BootID = spareUUID, "spare-boot-1" })
+				})
+				refused(t, reason.TargetChanged)(e.ConfirmOff(t.Context(), byHand))
+				refused(t, reason.TargetChanged)(e.Retry(t.Context(), ofRun(r)))
+			}
+			w.FailReads(nil)
+			time.Sleep(time.Hour)
+			assert.Equal(t, moved, w.Count(bmc.CommandOff) == offs)
+			assert.Equal(t, moved, w.Isolations() == 0)
+			assert.True(t, w.On())
+		})
+	}
+}
+
+// The same run ends when what it was decided on is gone, and its host is On: it would wait for ever, and whatever has
+// the name by now could not be fenced. // L1, L5
+func TestWaitingRunEndsWhenItsTargetIsReplaced(t *testing.T) {
+	for name, change := range map[string]func(*fake.State){
+		"another machine": goneOver,
+		"no Machine":      func(s *fake.State) { s.RemoveMachine("n-1") },
+	} {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.SetBootTime(never)
+			e := running(t, w, store, waiting)
+			until(t, e, remediate.PowerOff)
+			w.FailReads(noAnswer())
+			until(t, e, remediate.Waiting)
+			w.FailReads(nil)
+			w.Do(change)
+			time.Sleep(time.Hour)
+			stands(t, e, remediate.Aborted, reason.TargetChanged)
+			assert.True(t, w.On())
+			assert.Zero(t, w.Isolations())
+		})
+	}
+}
+
+// hosts.d alone named the host when the run began. Since then a BareMetalHost has become the owner of its power, which
+// would switch it on again: without a power lock there, the host is not switched off. // I2, I27
+func TestBareMetalHostThatHasAppearedIsNotPassedOver(t *testing.T) {
+	for _, appears := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			w.SetBootTime(never)
+			e := running(t, w, store, func(o *engine.Options) {
+				waiting(o)
+				o.Run.MaxAttempts = 1
+			})
+			time.Sleep(15 * time.Minute)
+			r := only(t, e)
+			require.Equal(t, reason.AttemptsExhausted, r.Reason)
+			require.Empty(t, r.Target.BareMetalHost)
+			if appears {
+				m := metal{w}
+				m.set("h-1", func(h *policy.Host) { h.ConsumerRef, h.ConsumerKind = "ns/m-1", "Machine.machine.openshift.io" })
+				m.use("h-1")
+				time.Sleep(time.Second)
+				refused(t, reason.TargetChanged)(e.Retry(t.Context(), ofRun(r)))
+			}
+			offs := w.Count(bmc.CommandOff)
+			time.Sleep(100 * time.Minute)
+			assert.Equal(t, appears, w.Count(bmc.CommandOff) == offs)
+		})
+	}
 }

@@ -1,9 +1,13 @@
 package engine_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,11 +18,13 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 func TestPlanNamesWhatLimits(t *testing.T) {
@@ -26,31 +32,24 @@ func TestPlanNamesWhatLimits(t *testing.T) {
 		w.setUnsynced(true)
 		w.setOthersDown(true)
 		w.setContested(remediate.Yes) // only a probe shows the rival
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve })
 		_, err := e.Plan(t.Context(), "c")
-		var refusal *reason.Refusal
-		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, reason.NotSynced, refusal.Reason, "nothing was seen yet")
+		refusedFor(t, err, reason.NotSynced) // nothing was seen yet
 		w.setUnsynced(false)
 		time.Sleep(2 * time.Minute)
-		p, err := e.Plan(t.Context(), "c")
-		require.NoError(t, err)
+		p := must.Do(e.Plan(t.Context(), "c"))(t)
 		require.Len(t, p.Items, 2)
 		assert.Equal(t, []string{"n-1", "other-0"}, []string{p.Items[0].Node, p.Items[1].Node}, "in the order of the report")
 		assert.Equal(t, reason.Observing, p.Items[0].Gate.Reason)
 		assert.Zero(t, w.Reads(), "a plan asks no BMC")
-		armed, err := e.Arming.Plan(t.Context(), "c")
-		require.NoError(t, err)
+		armed := must.Do(e.Arming.Plan(t.Context(), "c"))(t)
 		assert.Nil(t, armed.Items[0].Gate, "it would be fenced as soon as the cluster is armed")
 		assert.Equal(t, reason.NoHost, armed.Items[1].Gate.Reason)
-		_, err = e.Arming.Arm(t.Context(), wire.Order{Cluster: "c", Actor: "ada", Reason: "go"})
-		require.NoError(t, err)
+		must.Do(e.Arming.Arm(t.Context(), wire.Order{Cluster: "c", Actor: "ada", Reason: "go"}))(t)
 		synctest.Wait()
-		p, err = e.Plan(t.Context(), "c")
-		require.NoError(t, err)
+		p = must.Do(e.Plan(t.Context(), "c"))(t)
 		assert.Equal(t, reason.Contested, p.Items[0].Gate.Reason, "as the probe found")
 		assert.Equal(t, reason.NoHost, p.Items[1].Gate.Reason)
-		stop()
 	})
 }
 
@@ -58,16 +57,14 @@ func TestCoverageOfTheLiveCluster(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p, little := nodePolicy(), intstr.FromString("20%")
 		p.MaxUnhealthy = &little
-		e, _, stop := start(t, w, store, withPolicy(w, p))
+		e := running(t, w, store, withPolicy(w, p))
 		time.Sleep(time.Second)
-		all, err := e.Coverage("c")
-		require.NoError(t, err)
+		all := must.Do(e.Coverage("c"))(t)
 		require.Len(t, all, 2)
 		assert.Equal(t, policy.FencePolicyKind, all[0].Check.Kind)
 		assert.Equal(t, 4, all[0].Targets)
 		assert.Equal(t, policy.FoundLimitIsZero, all[0].Findings[0].Code)
 		assert.Equal(t, policy.FoundNotEvaluated, all[1].Findings[0].Code)
-		stop()
 	})
 }
 
@@ -75,20 +72,17 @@ func TestCoverageOfTheLiveCluster(t *testing.T) {
 func TestUnsyncedViewIsNotEvaluated(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(1500 * time.Millisecond) // no decision runs at this moment
 		w.setUnsynced(true)
 		w.RemoveNode()
 		w.ChangeEntry(func(h *bmc.Host) { h.PinnedUUID = hostUUID })
 		time.Sleep(time.Minute)
-		x, err := e.Explain(t.Context(), "c", "n-1")
-		require.NoError(t, err)
-		assert.Equal(t, policy.Healthy, x.Verdict, "as last seen")
+		assert.Equal(t, policy.Healthy, explained(t, e).Verdict, "as last seen")
 		assert.Empty(t, w.Commands())
 		w.setUnsynced(false)
 		time.Sleep(5 * time.Second)
 		assert.Len(t, e.Runs("c"), 1)
-		stop()
 	})
 }
 
@@ -99,7 +93,7 @@ func TestBreakerCountsByTheChecksOwnZoneKey(t *testing.T) {
 			w.setOthersDown(true)
 			p := nodePolicy()
 			p.ZoneKey = key
-			e, _, stop := start(t, w, store, func(o *engine.Options) {
+			e := running(t, w, store, func(o *engine.Options) {
 				withPolicy(w, p)(o)
 				o.Guards.ZoneBreakerPercent, o.Guards.ZoneBreakerMin = 50, 2
 			})
@@ -110,18 +104,15 @@ func TestBreakerCountsByTheChecksOwnZoneKey(t *testing.T) {
 				assert.Empty(t, e.Runs("c"))
 				assert.Equal(t, "2 of 4 of zone r1 not ready", gate(t, e, reason.ZoneBreaker).Value)
 			}
-			stop()
 		})
 	}
 }
 
 // One event never causes an evaluation of all targets: only the ledger evaluates.
 func TestEngineNeverEvaluatesAllTargets(t *testing.T) {
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("*.go"))(t)
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		require.NoError(t, err)
+		text := must.Do(os.ReadFile(f))(t)
 		if !strings.HasSuffix(f, "_test.go") {
 			assert.NotContains(t, string(text), "policy.Decide(", f)
 		}
@@ -135,7 +126,7 @@ func TestPlanOfALargeOutageLooksUpLittle(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			crowd := inCrowd(w, 80)
 			crowd.hangs = true // no probe comes to an end
-			e, _, stop := start(t, w, store, func(o *engine.Options) {
+			e := running(t, w, store, func(o *engine.Options) {
 				withPolicy(w, nodePolicy())(o)
 				crowd.options(o)
 				o.Guards.MaxInFlight, o.Clusters[0].Mode = 100, mode
@@ -146,12 +137,257 @@ func TestPlanOfALargeOutageLooksUpLittle(t *testing.T) {
 			crowd.mu.Lock()
 			crowd.hangs = false
 			crowd.mu.Unlock()
-			p, err := e.Plan(t.Context(), "c")
-			require.NoError(t, err)
-			assert.Len(t, p.Items, 81)
+			assert.Len(t, must.Do(e.Plan(t.Context(), "c"))(t).Items, 81)
 			_, after := crowd.counted()
 			assert.Equal(t, lookups, after-before, mode)
-			stop()
 		})
 	}
+}
+
+// board is where the checks live: it keeps what it is told.
+type board struct {
+	mu       sync.Mutex
+	alive    remediate.Answer
+	refuses  bool
+	denies   bool // ControllerAlive fails
+	hangs    bool
+	written  []policy.CheckReport
+	asked    int
+	verdicts []policy.CheckReport // what WriteVerdicts was told
+	known    []int                // how many Machines it was told to be written, in each call
+	more     int                  // how often it says that Machines are left
+}
+
+func (b *board) WriteVerdicts(_ context.Context, r policy.CheckReport, written map[string]string) (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.verdicts = append(b.verdicts, r)
+	b.known = append(b.known, len(written))
+	for i := range r.Targets {
+		written[r.Targets[i].MachineUID] = "True"
+	}
+	b.more--
+	return b.more >= 0, nil
+}
+
+func (b *board) verdictCalls() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.verdicts)
+}
+
+func (b *board) ControllerAlive(context.Context, policy.CheckID) (remediate.Answer, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked++
+	if b.denies {
+		return b.alive, errors.New("leases are forbidden")
+	}
+	return b.alive, nil
+}
+
+func (b *board) WriteStatus(ctx context.Context, r policy.CheckReport) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.hangs {
+		b.mu.Unlock()
+		<-ctx.Done()
+		b.mu.Lock()
+		return ctx.Err()
+	}
+	b.written = append(b.written, r)
+	if b.refuses {
+		return errors.New("forbidden")
+	}
+	return nil
+}
+
+// questions is how often it was asked who is alive.
+func (b *board) questions() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.asked
+}
+
+// told gives what was told so far.
+func (b *board) told() []policy.CheckReport {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.written)
+}
+
+// calm is a world in which nothing is wrong and one unhealthy Node is too many.
+func calm(w *world, b *board) func(*engine.Options) {
+	zero := intstr.FromInt32(0)
+	w.SetReady("True")
+	w.changeCheck(func(c *policy.Check) { c.MaxUnhealthy, c.UID, c.Source = &zero, "check-uid", "cluster" })
+	return func(o *engine.Options) { o.Clusters[0].Checks = b }
+}
+
+func TestStatusIsWrittenOnChangeOnly(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No}
+		_, events, stop := start(t, w, store, calm(w, b))
+		time.Sleep(10 * time.Minute)
+		assert.Len(t, b.told(), 1)
+		w.setOthersDown(true)
+		time.Sleep(10 * time.Minute)
+		written := b.told()
+		assert.Len(t, written, 2)
+		assert.Equal(t, []int{4, 3}, []int{written[1].Expected, written[1].Healthy})
+		w.setOthersDown(false)
+		time.Sleep(10 * time.Minute)
+		stop()
+		assert.Len(t, b.told(), 3)
+		limit := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.LimitClosed || ev.Type == event.LimitOpened })
+		if assert.Len(t, limit, 2, "a start is no transition") {
+			assert.Equal(t, []string{event.LimitClosed, event.LimitOpened}, []string{limit[0].Type, limit[1].Type})
+			assert.Equal(t, "check-uid", limit[0].About.UID)
+		}
+	})
+}
+
+// While the controller of a check is alive only it writes the status. An instance that
+// only observes writes nothing.
+func TestStatusIsLeftToALiveController(t *testing.T) {
+	cases := map[string]func(*board, *engine.Options){
+		"alive":    func(b *board, _ *engine.Options) { b.alive = remediate.Yes },
+		"unknown":  func(b *board, _ *engine.Options) { b.alive = remediate.CannotTell },
+		"observer": func(_ *board, o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve },
+	}
+	for name, change := range cases {
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			b := &board{alive: remediate.No}
+			_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); change(b, o) })
+			w.setOthersDown(true)
+			time.Sleep(5 * time.Minute)
+			stop()
+			written := b.told()
+			assert.Empty(t, written)
+			assert.LessOrEqual(t, b.questions(), 21, "one question each 15 s")
+		})
+	}
+}
+
+// Who may not read the Leases of the controllers is told so, once.
+func TestUnreadableControllerIsReportedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No, denies: true}
+		_, events, stop := start(t, w, store, calm(w, b))
+		time.Sleep(5 * time.Minute)
+		stop()
+		assert.Empty(t, b.told())
+		failed := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed })
+		if assert.Len(t, failed, 1) {
+			assert.Contains(t, failed[0].Message, "machine.openshift.io/v1beta1 MachineHealthCheck")
+			assert.Contains(t, failed[0].Message, "leases are forbidden")
+		}
+	})
+}
+
+// An API server that refuses or hangs is tried again with a back-off, and delays no
+// decision.
+func TestStatusWriteNeverDelaysADecision(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No, hangs: true}
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Checks = b })
+		w.changeCheck(func(c *policy.Check) { c.UID, c.Source = "check-uid", "cluster" })
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+	})
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No, refuses: true}
+		_, events, stop := start(t, w, store, calm(w, b))
+		time.Sleep(5 * time.Minute)
+		stop()
+		written := b.told()
+		assert.Len(t, written, 5, "after 0, 10, 30, 70 and 150 s")
+		failed := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed })
+		assert.Len(t, failed, 1, "told once")
+	})
+}
+
+// The status of a check that was handed over to fenced is written although the controller
+// is alive.
+func TestStatusOfACheckThatWasHandedOver(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.Yes}
+		_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); handOver(w) })
+		time.Sleep(time.Minute)
+		stop()
+		if written := b.told(); assert.Len(t, written, 1) {
+			assert.Len(t, written[0].Targets, 4, "this lineage's status names the targets")
+		}
+		assert.Zero(t, b.questions())
+	})
+}
+
+// The health of Machines is written on them in several calls, and compared again every five
+// minutes, because two Machines may have changed places.
+func TestVerdictsAreWrittenInParts(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.Yes, more: 2}
+		_, _, stop := start(t, w, store, func(o *engine.Options) { calm(w, b)(o); handOver(w) })
+		time.Sleep(time.Minute)
+		assert.Equal(t, 3, b.verdictCalls(), "until none is left")
+		time.Sleep(6 * time.Minute)
+		assert.Equal(t, 4, b.verdictCalls())
+		stop()
+		assert.Len(t, b.verdicts[0].Targets, 4)
+	})
+}
+
+// Where the controller is alive, it writes the health of the Machines itself; and OpenShift's
+// Machines have no such condition.
+func TestVerdictsOfOthersAreLeftAlone(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No}
+		_, _, stop := start(t, w, store, calm(w, b))
+		time.Sleep(time.Minute)
+		stop()
+		written := b.told()
+		assert.NotEmpty(t, written)
+		assert.Zero(t, b.verdictCalls())
+	})
+}
+
+// A check that is created again is another check: nothing was written about it yet.
+func TestStatusOfARecreatedCheckIsWritten(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		b := &board{alive: remediate.No}
+		change := calm(w, b)
+		w.setOthersDown(true) // from the first look on
+		_, _, stop := start(t, w, store, change)
+		time.Sleep(time.Minute)
+		w.changeCheck(func(c *policy.Check) { c.UID, c.MaxUnhealthy = "another", nil })
+		time.Sleep(time.Minute)
+		stop()
+		written := b.told()
+		assert.Equal(t, "another", written[len(written)-1].UID)
+	})
+}
+
+// What this instance wrote is forgotten while another one owns the cluster, which may have
+// written something else.
+func TestStatusIsWrittenAnewByAnOwnerThatReturns(t *testing.T) {
+	inTurn := func(t *testing.T, w *world, store *failingStore, alive remediate.Answer, change func()) *board {
+		boards := map[string]*board{"a": {alive: alive}, "b": {alive: alive}}
+		p := newPair(t, w, store, func(name string, o *engine.Options) { calm(w, boards[name])(o); change() })
+		for _, owner := range []string{"a", "b", "a"} {
+			p.give(owner)
+			time.Sleep(time.Minute)
+			p.take(owner)
+			time.Sleep(time.Second)
+		}
+		p.end()
+		return boards["a"]
+	}
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		a := inTurn(t, w, store, remediate.No, func() {})
+		assert.Len(t, a.told(), 2, "the status, although it is the same")
+	})
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		a := inTurn(t, w, store, remediate.Yes, func() { handOver(w) })
+		assert.Equal(t, []int{0, 0}, a.known, "nothing is known of the Machines any more")
+	})
 }

@@ -1,9 +1,14 @@
 package engine_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,7 +79,7 @@ func TestDestructiveActionIsRecordedBeforeItIsDone(t *testing.T) {
 			assert.False(t, e.Action == remediate.IsolateNode && w.Isolations() > 0)
 			return false
 		})
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
 		time.Sleep(6 * time.Minute)
 		require.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, []remediate.Action{remediate.SendOff, remediate.IsolateNode}, l.actions())
@@ -93,7 +98,6 @@ func TestDestructiveActionIsRecordedBeforeItIsDone(t *testing.T) {
 		assert.Equal(t, map[remediate.Action]bool{
 			remediate.SendOff: true, remediate.BackupNode: false, remediate.IsolateNode: true, remediate.SendOn: false, remediate.RestoreTargetNode: false,
 		}, told)
-		stop()
 	})
 }
 
@@ -102,20 +106,16 @@ func TestDestructiveActionIsRecordedBeforeItIsDone(t *testing.T) {
 func TestNoRunStartsWithoutARecord(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		l := &ledger{refuse: func(event.Event) bool { return true }}
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
 		time.Sleep(6 * time.Minute)
 		require.Empty(t, e.Runs("c"))
 		require.Empty(t, w.Commands())
 		assert.Equal(t, 1, auditFailures(t, events), "it is told once")
 		assert.Equal(t, "no space left on device", gate(t, e, reason.AuditFailed).Value)
-		_, err := e.Fence(t.Context(), wire.Order{Node: "n-1", Actor: "root", Reason: "test"})
-		var refusal *reason.Refusal
-		require.ErrorAs(t, err, &refusal)
-		assert.Equal(t, reason.AuditFailed, refusal.Reason)
+		refused(t, reason.AuditFailed)(e.Fence(t.Context(), wire.Order{Node: "n-1", Actor: "root", Reason: "test"}))
 		l.set(nil)
 		time.Sleep(6 * time.Minute)
 		require.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
@@ -124,17 +124,118 @@ func TestNoRunStartsWithoutARecord(t *testing.T) {
 func TestHostsComeBackWithoutARecord(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		l := &ledger{refuse: func(e event.Event) bool { return e.Action == remediate.IsolateNode }}
-		e, events, stop := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, remediate.DeleteNode, only(t, e).Step)
 		l.set(func(event.Event) bool { return true })
 		require.Eventually(t, func() bool { return auditFailures(t, events) == 1 }, time.Minute, time.Second)
-		_, err := e.Unfence(t.Context(), wire.Order{Node: "n-1", Actor: "root", Reason: "the disk is full"})
-		require.NoError(t, err)
+		accepted(t)(e.Unfence(t.Context(), wire.Order{Node: "n-1", Actor: "root", Reason: "the disk is full"}))
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Aborted, only(t, e).Step, only(t, e).Note)
 		assert.NotZero(t, w.Count(bmc.CommandOn))
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
+}
+
+// orders are those on record.
+func (l *ledger) orders() (all []event.Event) {
+	for _, e := range l.all() {
+		if e.Type == event.Ordered {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// I24: no crash leaves the effect of an order on a run without a record of the order. The
+// record comes before the run is stored, also if nobody waits for the answer.
+func TestOrderIsOnRecordBeforeItsEffect(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			l, people := &ledger{}, &stubborn{Store: store}
+			e, events, _ := start(t, w, people, func(o *engine.Options) { o.Record = l.record })
+			await(t, func() bool { return len(e.Runs("c")) > 0 })
+			var stored atomic.Int32
+			people.watch(func(run []byte) {
+				if bytes.Contains(run, []byte(`"abort":`)) && stored.Add(1) == 1 {
+					assert.Len(t, l.orders(), 1)
+				}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			if gone {
+				cancel()
+			}
+			_, err := e.Abort(ctx, wire.Order{Cluster: "c", Run: e.Runs("c")[0].ID, Actor: "ada", Reason: "wrong host"})
+			cancel()
+			if !gone {
+				require.NoError(t, err)
+			}
+			time.Sleep(5 * time.Minute)
+			assert.Equal(t, remediate.Aborted, only(t, e).Step)
+			require.NotZero(t, stored.Load())
+			require.Len(t, l.orders(), 1)
+			on := l.orders()[0]
+			assert.Equal(t, []string{"ada", "wrong host", "n-1", e.Runs("c")[0].ID}, []string{on.Actor, on.Why, on.Node, on.Run})
+			assert.Equal(t, 1, heard(t, events, "ada aborts"))
+		})
+	}
+}
+
+// An order that cannot be recorded is carried out all the same: it may bring a host
+// back. // I24
+func TestOrderIsCarriedOutWithoutARecord(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		l := &ledger{}
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Record = l.record })
+		await(t, func() bool { return w.Count(bmc.CommandOff) > 0 })
+		l.set(func(event.Event) bool { return true })
+		accepted(t)(e.Abort(t.Context(), wire.Order{Cluster: "c", Run: only(t, e).ID, Actor: "ada", Reason: "wrong host"}))
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, 1, w.Count(bmc.CommandOn))
+		assert.Equal(t, remediate.Aborted, only(t, e).Step)
+		recorded := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Ordered && ev.Recorded })
+		assert.Empty(t, recorded, "the audit log is to take it when it can")
+	})
+}
+
+// An action that was recorded too late, and so was not done, may still appear in the log.
+// Each time an event says that it was not done. // I24
+func TestLateRecordIsFollowedByNotDone(t *testing.T) {
+	for _, tc := range []struct {
+		late func(event.Event) bool
+		told string
+	}{
+		{func(e event.Event) bool { return e.Action == remediate.SendOff }, "not done: "},
+		{func(e event.Event) bool { return e.Type == event.Started }, "not started: "},
+	} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			var mu sync.Mutex
+			inLog := map[string]int{} // by run
+			_, events, stop := start(t, w, store, func(o *engine.Options) {
+				o.Record = func(e event.Event) error {
+					if !tc.late(e) {
+						return nil
+					}
+					time.Sleep(5 * time.Second)
+					mu.Lock()
+					defer mu.Unlock()
+					inLog[e.Run]++
+					return fmt.Errorf("wait for the audit log: %w", context.DeadlineExceeded)
+				}
+			})
+			time.Sleep(10 * time.Minute)
+			stop()
+			mu.Lock()
+			defer mu.Unlock()
+			require.NotEmpty(t, inLog)
+			require.Zero(t, w.Count(bmc.CommandOff))
+			undone := map[string]int{}
+			for _, ev := range eventsOf(t, events, func(ev event.Event) bool {
+				return ev.Type == event.Failed && strings.HasPrefix(ev.Message, tc.told)
+			}) {
+				undone[ev.Run]++
+			}
+			assert.Equal(t, inLog, undone)
+		})
+	}
 }

@@ -1,12 +1,14 @@
 package engine_test
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
@@ -54,7 +56,7 @@ func conditionOf(s request.Status, kind string) string {
 // the host is back, and it is told all of that.
 func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(time.Hour)
 		require.Empty(t, e.Runs("c"))
 		gate(t, e, reason.Observing)
@@ -70,8 +72,7 @@ func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 			}
 		}
 		time.Sleep(6 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+		r := stands(t, e, remediate.Done)
 		assert.Equal(t, "FencedRemediation.fenced.io ns/m-1", r.CheckID)
 		q, told := asked(w)
 		assert.False(t, q.Power.HasFinalizer)
@@ -86,22 +87,6 @@ func TestRespondCarriesOutARequestAndNothingElse(t *testing.T) {
 		ask(w, nil)
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, e.Runs("c"), 2, "a new one does")
-		stop()
-	})
-}
-
-// While a check of fenced's own makes the same run, a request changes nothing: one run, and the
-// request is told about it.
-func TestRequestBesideAnEvaluatedCheck(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		ask(w, nil)
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Requests = w.Requests() })
-		time.Sleep(6 * time.Minute)
-		assert.Equal(t, remediate.Done, only(t, e).Step)
-		_, told := asked(w)
-		assert.Equal(t, only(t, e).ID, told.Run)
-		assert.Equal(t, request.Succeeded, told.Phase)
-		stop()
 	})
 }
 
@@ -114,15 +99,12 @@ func TestDeletedRequestDropsItsRun(t *testing.T) {
 				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
 			}
 		})
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(2 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step)
-		assert.Equal(t, reason.Recovered, r.Reason, r.Note)
+		stands(t, e, remediate.Aborted, reason.Recovered)
 		assert.Empty(t, w.Commands())
 		q, _ := asked(w)
 		assert.Nil(t, q, "nothing holds the request any more")
-		stop()
 	})
 }
 
@@ -130,10 +112,8 @@ func TestDeletedRequestDropsItsRun(t *testing.T) {
 func TestDeletedRequestGoesWhenItsHostIsOn(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
-		e, _, stop := start(t, w, store, responding(w))
-		for w.On() {
-			time.Sleep(100 * time.Millisecond)
-		}
+		e := running(t, w, store, responding(w))
+		await(t, func() bool { return !w.On() })
 		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
 		for q, _ := asked(w); q != nil; q, _ = asked(w) {
 			require.Truef(t, w.On() || q.Power.HasFinalizer, "the request is held while the host is off")
@@ -141,11 +121,8 @@ func TestDeletedRequestGoesWhenItsHostIsOn(t *testing.T) {
 		}
 		assert.True(t, w.On())
 		time.Sleep(6 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step, "it was not proven off")
-		assert.Equal(t, reason.Withdrawn, r.Reason)
+		stands(t, e, remediate.Aborted, reason.Withdrawn)
 		assert.Zero(t, w.Isolations())
-		stop()
 	})
 }
 
@@ -154,21 +131,18 @@ func TestTimedOutRequestStopsBeforeTheIsolation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
 		w.SetFault(fake.IgnoresOff)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(20 * time.Second)
 		require.NotZero(t, w.Count(bmc.CommandOff))
 		w.Do(func(s *fake.State) { s.ChangeRequest("m-1", func(q *policy.Request) { q.TimedOut = time.Now() }) })
 		time.Sleep(10 * time.Minute)
-		r := only(t, e)
-		assert.Equal(t, remediate.Aborted, r.Step, "%s: %s", r.Reason, r.Note)
-		assert.Equal(t, reason.Contested, r.Reason)
+		stands(t, e, remediate.Aborted, reason.Contested)
 		assert.Zero(t, w.Isolations())
 		q, told := asked(w)
 		assert.False(t, q.Power.HasFinalizer)
 		assert.Equal(t, request.Failed, told.Phase)
 		assert.Equal(t, "False", conditionOf(told, request.Processing))
 		assert.Equal(t, "False", conditionOf(told, request.SucceededType), "the next template's turn")
-		stop()
 	})
 }
 
@@ -178,7 +152,7 @@ func TestRequestThatIsRefusedOrRecovered(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.ChangeEntry(func(h *bmc.Host) { h.Protected = true })
 		ask(w, func(q *policy.Request) { q.Power.Timeout = 5 * time.Minute })
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(4 * time.Minute)
 		_, told := asked(w)
 		assert.Equal(t, request.Pending, told.Phase)
@@ -200,27 +174,6 @@ func TestRequestThatIsRefusedOrRecovered(t *testing.T) {
 		assert.Empty(t, e.Runs("c"))
 		_, told = asked(w)
 		assert.Equal(t, string(reason.Recovered), told.Conditions[1].Reason)
-		stop()
-	})
-}
-
-// A run that needs a person tells the request that it failed, so that another remediator gets its
-// turn, and keeps the finalizer.
-func TestHeldRunFailsItsRequest(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		ask(w, nil)
-		e, _, stop := start(t, w, store, responding(w))
-		for w.On() {
-			time.Sleep(time.Second)
-		}
-		w.SetLeaseMoving(true)
-		time.Sleep(3 * time.Minute)
-		require.Equal(t, remediate.Held, only(t, e).Step)
-		q, told := asked(w)
-		assert.True(t, q.Power.HasFinalizer)
-		assert.Equal(t, request.Held, told.Phase)
-		assert.Equal(t, "False", conditionOf(told, request.SucceededType))
-		stop()
 	})
 }
 
@@ -229,17 +182,14 @@ func TestRequestSurvivesARestart(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		ask(w, nil)
 		_, _, stop := start(t, w, store, responding(w))
-		for w.On() {
-			time.Sleep(time.Second)
-		}
+		await(t, func() bool { return !w.On() })
 		stop()
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		q, told := asked(w)
 		assert.False(t, q.Power.HasFinalizer)
 		assert.Equal(t, request.Succeeded, told.Phase)
-		stop()
 	})
 }
 
@@ -262,7 +212,7 @@ func TestRespondCarriesOutTheAnnotation(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
 		annotate(w, true)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(6 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, "Machine.machine.openshift.io ns/m-1", only(t, e).CheckID)
@@ -280,7 +230,6 @@ func TestRespondCarriesOutTheAnnotation(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, e.Runs("c"), 2)
 		assert.False(t, annotated(w))
-		stop()
 	})
 }
 
@@ -290,7 +239,7 @@ func TestStaleAnnotationIsClearedMoreAndMoreSeldom(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
 		w.Recover()
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		cleared := 0
 		for range 60 * 60 {
 			if !annotated(w) {
@@ -309,7 +258,6 @@ func TestStaleAnnotationIsClearedMoreAndMoreSeldom(t *testing.T) {
 		annotate(w, true)
 		time.Sleep(10 * time.Second)
 		assert.False(t, annotated(w), "after a while without it, at once again")
-		stop()
 	})
 }
 
@@ -319,44 +267,152 @@ func TestAnnotationIsLeftToALivingActuator(t *testing.T) {
 		w.Do(func(s *fake.State) { s.DropCheck(s.Check) })
 		w.setContested(remediate.Yes)
 		annotate(w, true)
-		e, _, stop := start(t, w, store, responding(w))
+		e := running(t, w, store, responding(w))
 		time.Sleep(10 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		w.Recover()
 		time.Sleep(10 * time.Minute)
 		assert.True(t, annotated(w), "without the annotation the actuator would leave the host off")
-		stop()
 	})
 }
 
 // A run that waits begins again only while its request asks for it.
 func TestWaitingRunGoesOnWhileItIsRequested(t *testing.T) {
 	for name, withdrawn := range map[string]bool{"still asked for": false, "withdrawn": true} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				ask(w, nil)
-				w.SetFault(fake.IgnoresOff)
-				e, _, stop := start(t, w, store, func(o *engine.Options) {
-					responding(w)(o)
-					o.Run.RetryInterval = time.Minute
-				})
-				for len(e.Runs("c")) == 0 || only(t, e).Step != remediate.Waiting {
-					time.Sleep(time.Second)
-				}
-				if withdrawn {
-					w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-				}
-				w.SetFault(fake.NoFault)
-				sent := w.Count(bmc.CommandOff)
-				time.Sleep(30 * time.Minute)
-				r := only(t, e)
-				if withdrawn {
-					assert.Equal(t, sent, w.Count(bmc.CommandOff), "%s: %s", r.Step, r.Note)
-				} else {
-					assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
-				}
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			ask(w, nil)
+			w.SetFault(fake.IgnoresOff)
+			e := running(t, w, store, func(o *engine.Options) {
+				responding(w)(o)
+				o.Run.RetryInterval = time.Minute
 			})
+			for len(e.Runs("c")) == 0 || only(t, e).Step != remediate.Waiting {
+				time.Sleep(time.Second)
+			}
+			if withdrawn {
+				w.Do(func(s *fake.State) { s.Withdraw("m-1") })
+			}
+			w.SetFault(fake.NoFault)
+			sent := w.Count(bmc.CommandOff)
+			time.Sleep(30 * time.Minute)
+			r := only(t, e)
+			if withdrawn {
+				assert.Equal(t, sent, w.Count(bmc.CommandOff), "%s: %s", r.Step, r.Note)
+			} else {
+				assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+			}
 		})
 	}
+}
+
+// explain says of a request that came to nothing why, and not that its time has not come.
+func TestRequestThatIsOverIsExplained(t *testing.T) {
+	for code, over := range map[reason.Code]func(*policy.Request){
+		reason.RequestTimeout: func(q *policy.Request) { q.TimedOut = time.Now() },
+		reason.Deleting:       func(q *policy.Request) { q.Deleting = true },
+	} {
+		bubble(t, func(t *testing.T, w *world, store *failingStore) {
+			ask(w, over)
+			e := running(t, w, store, responding(w))
+			time.Sleep(5 * time.Minute)
+			require.Empty(t, e.Runs("c"))
+			assert.Equal(t, "request", gate(t, e, code).Name)
+		})
+	}
+}
+
+// lateNodes is a watch whose Nodes arrive later than everything else, while it is late.
+type lateNodes struct {
+	admit.Watch
+	mu   sync.Mutex
+	late time.Time // since when; zero: not
+	held []policy.Change
+}
+
+func (l *lateNodes) setLate(late bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = time.Time{}
+	if late {
+		l.late = time.Now()
+	}
+}
+
+func (l *lateNodes) Changes() (list []policy.Change) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := append(l.held, l.Watch.Changes()...)
+	l.held = nil
+	for _, c := range all {
+		if c.ID.Kind == "Node" && !l.late.IsZero() {
+			l.held = append(l.held, c)
+		} else {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (l *lateNodes) View() admit.View {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	v := l.Watch.View()
+	if !l.late.IsZero() {
+		v.Age = time.Since(l.late)
+	}
+	return v
+}
+
+// The watches of two kinds keep no order: a request may be seen while the view still shows the Node
+// Ready. It is not told that its target has recovered, for then nobody would carry it out.
+func TestRequestThatIsSeenBeforeItsNode(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetReady("True")
+		l := &lateNodes{}
+		e := running(t, w, store, func(o *engine.Options) {
+			responding(w)(o)
+			l.Watch = o.Clusters[0].Watch
+			o.Clusters[0].Watch = l
+		})
+		time.Sleep(time.Minute)
+		l.setLate(true)
+		w.Hang()
+		w.SetReady("Unknown")
+		ask(w, nil)
+		time.Sleep(30 * time.Second)
+		_, told := asked(w)
+		require.Empty(t, told.Phase, "nothing is known about the Node of that moment")
+		l.setLate(false)
+		w.SetReady("Unknown")
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+		_, told = asked(w)
+		assert.Equal(t, request.Succeeded, told.Phase)
+	})
+}
+
+// A clock that is ahead ends no request, whose end would be for ever: the time in which its run must have begun is
+// over by a clock that agrees with the API server's. // I16, I22
+func TestClockThatIsAheadEndsNoRequest(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		made := func(at time.Time) func(q *policy.Request) {
+			return func(q *policy.Request) { q.Created, q.Power.Timeout = at, 10*time.Minute }
+		}
+		ask(w, made(time.Now().Add(-2*time.Hour))) // a moment ago, by the API server
+		w.setSkew(-2 * time.Hour)
+		e := running(t, w, store, responding(w))
+		time.Sleep(time.Minute)
+		_, told := asked(w)
+		assert.Equal(t, request.Pending, told.Phase)
+		assert.Equal(t, string(reason.ClockSkew), told.Conditions[0].Reason)
+		assert.Empty(t, e.Runs("c"))
+
+		w.Do(func(s *fake.State) { s.ChangeRequest("m-1", made(time.Now())) })
+		time.Sleep(10 * time.Second)
+		w.setSkew(0)
+		until(t, e, remediate.Done)
+		time.Sleep(10 * time.Second)
+		_, told = asked(w)
+		assert.Equal(t, request.Succeeded, told.Phase)
+	})
 }

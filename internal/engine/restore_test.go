@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,10 +11,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/test/fake"
+	"github.com/fenced/fenced/test/must"
 )
 
 // unrestored is a cluster in which somebody who admits writes refuses what is restored.
@@ -37,25 +43,19 @@ func TestRefusedRestoreIsHeldWithItsReason(t *testing.T) {
 		refusal := errors.New("restore Node n-1: admission webhook \"no\x1b[31mlabels\" denied the request")
 		u := &unrestored{Kube: w}
 		u.refusal.Store(&refusal)
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = u })
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].Kube = u })
 		time.Sleep(20 * time.Minute)
-		r := only(t, e)
-		require.Equal(t, remediate.Held, r.Step)
-		assert.Equal(t, "RestoreFailed", string(r.Reason))
+		r := stands(t, e, remediate.Held, "RestoreFailed")
 		assert.Contains(t, r.Note, "denied the request")
 		assert.NotContains(t, r.Note, "\x1b")
-		saved, err := state.Backups(t.Context(), store, r.ID)
-		require.NoError(t, err)
-		require.NotEmpty(t, saved)
+		require.NotEmpty(t, must.Do(state.Backups(t.Context(), store, r.ID))(t))
 
 		u.refusal.Store(nil)
-		_, err = e.Retry(t.Context(), ofRun(r))
-		require.NoError(t, err)
+		accepted(t)(e.Retry(t.Context(), ofRun(r)))
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.True(t, w.Restored())
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
@@ -100,11 +100,241 @@ func TestOwnerOfALabelIsNotFoughtAfterARestart(t *testing.T) {
 				e, _, stop = start(t, w, store, counting)
 			}
 			time.Sleep(10 * time.Minute)
-			r := only(t, e)
-			assert.Equal(t, remediate.Done, r.Step, "%s: %s", r.Reason, r.Note)
+			r := stands(t, e, remediate.Done)
 			assert.Equal(t, int32(1), k.writes.Load())
 			assert.Nil(t, r.Restored, "the history stays small")
-			stop()
 		})
 	}
+}
+
+var backedUp = []state.Kind{state.KindRun, state.KindBackup, state.KindCluster, state.KindHold, state.KindPin, state.KindFreeze}
+
+func backupOf(t *testing.T, s state.Store) (all []state.Record) {
+	t.Helper()
+	for _, k := range backedUp {
+		list := must.Do(s.List(t.Context(), k))(t)
+		all = append(all, list...)
+	}
+	return all
+}
+
+// docs/state.md, "Restore": a run that was open in the backup and has ended since "is open again, looks, and ends by
+// itself. A host that is healthy keeps its power, and its Node is not deleted again". This takes a backup in each second of
+// a run, lets the run end, and puts the backup back (cp -a) half an hour later.
+func TestRunOfAnOldBackupEndsByItself(t *testing.T) {
+	for at := 60 * time.Second; at < 90*time.Second; at += time.Second {
+		dir := t.TempDir()
+		scene(t, at.String(), func(t *testing.T, w *world, store *failingStore) {
+			var backup []state.Record
+			step := remediate.Step("none")
+			if at == time.Minute { // in place of that: in the moment of the isolation
+				w.Do(func(s *fake.State) {
+					s.OnIsolate = func(_ *fake.Node, r remediate.Run, _ remediate.Backup) { backup, step = backupOf(t, store), r.Step }
+				})
+			}
+			e, _, stop := start(t, w, store, waiting)
+			time.Sleep(at)
+			if at != time.Minute {
+				backup = backupOf(t, store)
+				if runs := e.Runs("c"); len(runs) == 1 {
+					step = runs[0].Step
+				}
+			} else {
+				time.Sleep(time.Minute)
+			}
+			if step == "none" || step.Ended() {
+				stop()
+				return
+			}
+			if at != time.Minute {
+				until(t, e, remediate.Done)
+			}
+			time.Sleep(30 * time.Minute)
+			require.Equal(t, remediate.Done, only(t, e).Step)
+			stop()
+			require.Equal(t, 1, w.Isolations())
+			offs := w.Count(bmc.CommandOff)
+
+			old := must.Do(boltstore.Open(dir + "/old.db"))(t)
+			defer func() { require.NoError(t, old.Close()) }()
+			for _, r := range backup {
+				r.Version = 0
+				must.Do(old.Put(t.Context(), r))(t)
+			}
+			e = running(t, w, old, waiting)
+			time.Sleep(30 * time.Minute)
+			r := only(t, e)
+			assert.True(t, r.Step.Ended(), "backup at %s, in step %s: %s %s: %s", at, step, r.Step, r.Reason, r.Note)
+			assert.Equal(t, offs, w.Count(bmc.CommandOff), "backup in step %s", step)
+			assert.Equal(t, 1, w.Isolations(), "backup in step %s", step)
+			assert.Empty(t, len(must.Do(old.List(t.Context(), state.KindFreeze))(t)), "backup in step %s: the BMC is frozen", step)
+		})
+	}
+}
+
+// The same for a host that was fenced by hand: the order has had its effect long ago, and is not given anew by a
+// backup. This one is of the moment after the first command was saved. // I4
+func TestOrderOfAnOldBackupSwitchesNothing(t *testing.T) {
+	dir := t.TempDir()
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Recover()
+		slowly := func(o *engine.Options) { waiting(o); o.Run.OffDeadline = time.Hour }
+		e, _, stop := start(t, w, store, slowly)
+		time.Sleep(10 * time.Second)
+		accepted(t)(e.Fence(t.Context(), byHand))
+		var backup []state.Record
+		for only(t, e).Step == remediate.PowerOff {
+			if backup == nil && only(t, e).Intervened {
+				backup = backupOf(t, store)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(20 * time.Minute)
+		require.Equal(t, remediate.Aborted, only(t, e).Step, "the control plane reports the Node Ready all the time")
+		stop()
+		time.Sleep(12 * time.Minute)
+		offs := w.Count(bmc.CommandOff)
+
+		old := must.Do(boltstore.Open(dir + "/old.db"))(t)
+		defer func() { require.NoError(t, old.Close()) }()
+		for _, r := range backup {
+			r.Version = 0
+			must.Do(old.Put(t.Context(), r))(t)
+		}
+		e = running(t, w, old, slowly)
+		time.Sleep(30 * time.Minute)
+		r := only(t, e)
+		assert.True(t, r.Step.Ended(), "%s %s: %s", r.Step, r.Reason, r.Note)
+		assert.Equal(t, offs, w.Count(bmc.CommandOff))
+	})
+}
+
+// spoiled are the records of what is forbidden, each of which may be damaged.
+var spoiled = map[string]state.Record{
+	"hold":                 {Kind: state.KindHold, Key: "c/other-1"},
+	"freeze":               {Kind: state.KindFreeze, Key: "r-1"},
+	"pause of a cluster":   {Kind: state.KindCluster, Key: "c"},
+	"pause of another one": {Kind: state.KindCluster, Key: "elsewhere"},
+	"pause of everything":  {Kind: state.KindCluster, Key: "*"},
+}
+
+// spoil writes a record that nobody can read.
+func spoil(t *testing.T, s state.Store, r state.Record) {
+	t.Helper()
+	if old, err := s.Get(t.Context(), r.Kind, r.Key); err == nil {
+		r.Version = old.Version
+	}
+	r.Data = []byte(`{"v":1,"data":{"from":"a bad disk"}}`)
+	must.Do(s.Put(t.Context(), r))(t)
+}
+
+// alarms counts what failed in no run, of a wording.
+func alarms(t *testing.T, events *event.Stream, words string) int {
+	t.Helper()
+	return len(eventsOf(t, events, func(ev event.Event) bool {
+		return ev.Type == event.Failed && ev.Node == "" && strings.Contains(ev.Message, words)
+	}))
+}
+
+// Stops that cannot be read forbid everything, and keep no host off: a run before the
+// isolation is rolled back, and an isolated host is brought back. // I20, I23
+func TestUnreadableStopsStopAndBringBack(t *testing.T) {
+	for name, record := range spoiled {
+		for isolated, end := range map[bool]remediate.Step{false: remediate.Aborted, true: remediate.Done} {
+			bubble(t, func(t *testing.T, w *world, store *failingStore) {
+				_, _, stop := start(t, w, store, nil)
+				for w.Count(bmc.CommandOff) == 0 || isolated && w.Isolations() == 0 {
+					time.Sleep(500 * time.Millisecond)
+				}
+				stop()
+				spoil(t, store, record)
+
+				e, events, stop := start(t, w, store, nil)
+				time.Sleep(10 * time.Minute)
+				assert.Equal(t, end, only(t, e).Step, "%s, isolated: %t", name, isolated)
+				assert.True(t, w.On(), name)
+				assert.Equal(t, 1, w.Count(bmc.CommandOff), name)
+				assert.Contains(t, gate(t, e, reason.Paused).Value, "cannot be read", name)
+				assert.Contains(t, e.Status()[0].Paused, "cannot be read", name)
+				assert.Equal(t, 1, alarms(t, events, "cannot be read"), "told once: %s", name)
+				_, err := e.Fence(t.Context(), byHand)
+				require.Error(t, err, name)
+				accepted(t)(e.Pause(t.Context(), byHand)) // a stop is always allowed
+				bad := must.Do(store.Get(t.Context(), record.Kind, record.Key))(t)
+				assert.Contains(t, string(bad.Data), "a bad disk", "it is not written over")
+			})
+		}
+	}
+}
+
+// A freeze that cannot be read does not prevent the takeover of a cluster, although its
+// run is Held for it.
+func TestUnreadableFreezeOfAHeldRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.pauseCheck()
+		_, err := state.SaveRun(t.Context(), store, remediate.Run{ID: "r-1", Step: remediate.Held, Reason: "FalseOff",
+			Target: remediate.Target{Cluster: "c", Node: "n-9", Host: "c/n-9"}})
+		require.NoError(t, err)
+		spoil(t, store, spoiled["freeze"])
+		e := running(t, w, store, nil)
+		time.Sleep(10 * time.Second)
+		assert.True(t, e.Status()[0].Owner)
+	})
+}
+
+// Once all records can be read again, fenced continues, after a quiet period. // I16
+func TestUnreadableStopThatIsRepaired(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		spoil(t, store, spoiled["hold"])
+		e, events, _ := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		time.Sleep(20 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		bad := must.Do(store.Get(t.Context(), state.KindHold, "c/other-1"))(t)
+		require.NoError(t, store.Delete(t.Context(), bad.Kind, bad.Key, bad.Version))
+		store.syncChanges()
+		assert.Equal(t, 1, heard(t, events, "can be read again"))
+		time.Sleep(4*time.Minute + 50*time.Second)
+		require.Empty(t, e.Runs("c"), "the quiet period follows")
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, remediate.Done, only(t, e).Step)
+	})
+}
+
+// A record that is damaged while fenced runs has the same effect as one that was damaged
+// before.
+func TestStopThatBecomesUnreadable(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e := running(t, w, store, slowProof)
+		time.Sleep(untilOff)
+		require.Equal(t, 1, w.Count(bmc.CommandOff))
+		spoil(t, store, spoiled["pause of everything"])
+		store.syncChanges()
+		time.Sleep(10 * time.Minute)
+		r := stands(t, e, remediate.Aborted)
+		assert.Contains(t, r.Note, "cannot be read")
+		assert.True(t, w.On())
+		assert.Zero(t, w.Isolations())
+	})
+}
+
+// The store fails just after the isolation, so nobody can send On. docs/state.md ("When the etcd has no
+// quorum") says what to do: "power the host on with its BMC. The run notices that." The host was
+// off, and boots anew: its BMC told the truth, and must not be frozen. // I5, I20
+func TestHostPoweredOnByHandWhileTheStoreIsLost(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) {
+			s.OnIsolate = func(*fake.Node, remediate.Run, remediate.Backup) { store.set(true) }
+		})
+		e := running(t, w, store, waiting)
+		await(t, func() bool { return w.Isolations() > 0 })
+		time.Sleep(5 * time.Minute)
+		require.False(t, w.On(), "On needs a record")
+		w.SetPower(true) // as docs/state.md says
+		time.Sleep(5 * time.Minute)
+		require.True(t, w.Ready())
+		store.set(false)
+		time.Sleep(10 * time.Minute)
+		stands(t, e, remediate.Done)
+		assert.Empty(t, must.Do(store.List(t.Context(), state.KindFreeze))(t), "the BMC is frozen although it told the truth")
+	})
 }

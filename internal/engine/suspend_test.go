@@ -26,8 +26,7 @@ func (l *lid) options(o *engine.Options) { o.Suspended = l.suspended }
 func isolatesOnce(t *testing.T, w *world, e *engine.Engine) {
 	t.Helper()
 	time.Sleep(10 * time.Minute)
-	r := only(t, e)
-	assert.Equal(t, remediate.Done, r.Step, "%s %s", r.Reason, r.Note)
+	stands(t, e, remediate.Done)
 	assert.Equal(t, 1, w.Isolations())
 	assert.Equal(t, 2, w.Count(bmc.CommandOff), "Off was forgotten with its session")
 	assert.True(t, w.Ready())
@@ -39,7 +38,7 @@ func TestSuspendEndsInAQuietPeriod(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetReady("True")
 		var l lid
-		e, events, stop := start(t, w, store, func(o *engine.Options) {
+		e, events, _ := start(t, w, store, func(o *engine.Options) {
 			l.options(o)
 			o.Guards.QuietPeriod = 5 * time.Minute
 		})
@@ -58,7 +57,6 @@ func TestSuspendEndsInAQuietPeriod(t *testing.T) {
 		assert.Contains(t, told, "this host was suspended for 4m0s: the state is read again")
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
@@ -83,15 +81,12 @@ func TestSuspendVoidsTheProof(t *testing.T) {
 	for _, after := range []time.Duration{0, time.Second, 2900 * time.Millisecond} {
 		bubble(t, func(t *testing.T, w *world, store *failingStore) {
 			var l lid
-			e, _, stop := start(t, w, store, l.options)
-			for w.Count(bmc.CommandOff) == 0 {
-				time.Sleep(100 * time.Millisecond)
-			}
+			e := running(t, w, store, l.options)
+			await(t, func() bool { return w.Count(bmc.CommandOff) > 0 })
 			time.Sleep(after)
 			require.Zero(t, w.Isolations())
 			l.suspend(time.Hour)
 			isolatesOnce(t, w, e)
-			stop()
 		})
 	}
 }
@@ -99,34 +94,28 @@ func TestSuspendVoidsTheProof(t *testing.T) {
 // An action that is running when the host is suspended is cancelled when the host wakes
 // up. // I1, I19
 func TestSuspendCancelsWhatIsRunning(t *testing.T) {
-	t.Run("isolation", func(t *testing.T) {
-		bubble(t, func(t *testing.T, w *world, store *failingStore) {
-			var l lid
-			k := &deadWebhook{Kube: w, wait: 20 * time.Second, begun: func() { l.suspend(time.Hour) }}
-			e, _, stop := start(t, w, store, func(o *engine.Options) {
-				l.options(o)
-				o.Clusters[0].Kube = k
-			})
-			isolatesOnce(t, w, e)
-			assert.Equal(t, int32(1), k.cutOff.Load())
-			stop()
+	scene(t, "isolation", func(t *testing.T, w *world, store *failingStore) {
+		var l lid
+		k := &deadWebhook{Kube: w, wait: 20 * time.Second, begun: func() { l.suspend(time.Hour) }}
+		e := running(t, w, store, func(o *engine.Options) {
+			l.options(o)
+			o.Clusters[0].Kube = k
 		})
+		isolatesOnce(t, w, e)
+		assert.Equal(t, int32(1), k.cutOff.Load())
 	})
-	t.Run("command", func(t *testing.T) {
-		bubble(t, func(t *testing.T, w *world, store *failingStore) {
-			var l lid
-			took := make(chan time.Duration, 10)
-			_, _, stop := start(t, w, store, func(o *engine.Options) {
-				l.options(o)
-				o.Open = func(bmc.Device) (bmc.Power, error) { return slowPower{w.bmc(), took, time.Hour}, nil }
-			})
-			time.Sleep(untilOff)
-			l.suspend(time.Hour)
-			time.Sleep(2 * time.Second)
-			require.Len(t, took, 1)
-			assert.Less(t, <-took, 5*time.Second, "else it may take ten")
-			stop()
+	scene(t, "command", func(t *testing.T, w *world, store *failingStore) {
+		var l lid
+		took := make(chan time.Duration, 10)
+		running(t, w, store, func(o *engine.Options) {
+			l.options(o)
+			o.Open = func(bmc.Device) (bmc.Power, error) { return slowPower{w.bmc(), took, time.Hour}, nil }
 		})
+		time.Sleep(untilOff)
+		l.suspend(time.Hour)
+		time.Sleep(2 * time.Second)
+		require.Len(t, took, 1)
+		assert.Less(t, <-took, 5*time.Second, "else it may take ten")
 	})
 }
 
@@ -153,7 +142,7 @@ func TestViewFromBeforeASuspendJustifiesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var l lid
 		old := &oldWatch{}
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			l.options(o)
 			old.Watch = o.Clusters[0].Watch
 			o.Clusters[0].Watch = old
@@ -172,7 +161,6 @@ func TestViewFromBeforeASuspendJustifiesNothing(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Isolations())
-		stop()
 	})
 }
 
@@ -189,19 +177,17 @@ func TestOldOrderIsNotCarriedOut(t *testing.T) {
 					time.Sleep(time.Second)
 				}
 			})
-			_, err := e.Fence(t.Context(), byHand)
-			require.NoError(t, err)
+			accepted(t)(e.Fence(t.Context(), byHand))
 			stop() // while it looks for the first time
 			w.OnLook(nil)
 			require.Zero(t, w.Count(bmc.CommandOff))
 			time.Sleep(after)
-			e, _, stop = start(t, w, store, func(o *engine.Options) { // its deadlines begin anew
+			e = running(t, w, store, func(o *engine.Options) { // its deadlines begin anew
 				o.Clusters[0].Watch = &oldWatch{Watch: o.Clusters[0].Watch, noClock: true}
 			})
 			time.Sleep(10 * time.Minute)
 			assert.False(t, only(t, e).Open())
 			assert.Equal(t, after < time.Minute, w.Count(bmc.CommandOff) > 0)
-			stop()
 		})
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
@@ -197,8 +197,7 @@ var systems = map[string]system{
 		},
 		order: func(t *testing.T, e *engine.Engine) {
 			time.Sleep(10 * time.Second)
-			_, err := e.Fence(t.Context(), byHand)
-			require.NoError(t, err)
+			accepted(t)(e.Fence(t.Context(), byHand))
 		},
 		end: remediate.Reprovisioned, fate: "deleted"},
 }
@@ -259,7 +258,7 @@ func (s system) boots(t *testing.T, w *world, store *failingStore, isolation rem
 	e, _, stop := start(t, w, store, func(o *engine.Options) {
 		s.begin(w, o)
 		waiting(o)
-		o.Run.MaxAttempts, o.Run.ReadyTimeout = 3, 4*time.Minute
+		o.Run.MaxAttempts, o.Run.ReadyTimeout = 3, 3*time.Minute
 		o.Clusters[0].Isolation, o.Clusters[0].Reprovision = isolation, true
 	})
 	if s.order != nil {
@@ -269,7 +268,7 @@ func (s system) boots(t *testing.T, w *world, store *failingStore, isolation rem
 	if second == nil {
 		second = nothing
 	}
-	w.boots(45*time.Minute, failing, func() { second(w) })
+	w.boots(36*time.Minute, failing, func() { second(w) })
 	r := only(t, e)
 	told, fate := s.outcome(t, w)
 	if failing < 3 {
@@ -290,9 +289,63 @@ func (s system) boots(t *testing.T, w *world, store *failingStore, isolation rem
 		time.Sleep(time.Hour)
 		assert.Equal(t, 4, w.Count(bmc.CommandOff))
 		w.Do(func(s *fake.State) { s.Withdraw("m-1") })
-		time.Sleep(6 * time.Hour)
+		time.Sleep(2 * time.Hour)
 		assert.Equal(t, 4, w.Count(bmc.CommandOff))
 		assert.True(t, w.On())
 	}
 	stop()
+}
+
+func (w *world) setSkew(by time.Duration) { w.Do(func(s *fake.State) { s.Skew = by }) }
+
+// If a clock is found to be wrong during a run, nothing destructive is done: a host that
+// is off is powered on, and the run starts again when the clock is right. // I16
+func TestWrongClockBringsTheHostBack(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e := running(t, w, store, nil)
+		until(t, e, remediate.PowerOff)
+		await(t, func() bool { return !w.On() })
+		w.setSkew(-time.Hour)
+		time.Sleep(10 * time.Minute)
+		r := stands(t, e, remediate.PowerOn, reason.ClockSkew)
+		assert.Contains(t, r.Note, "this clock and the API server's differ by 1h0m0s")
+		assert.True(t, w.On())
+		w.Hang()
+		time.Sleep(30 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+		assert.NotEmpty(t, gate(t, e, reason.ClockSkew).Value)
+		assert.Zero(t, w.Isolations())
+		w.setSkew(0)
+		time.Sleep(30 * time.Minute)
+		runs := e.Runs("c")
+		if assert.Len(t, runs, 2) {
+			assert.ElementsMatch(t, []remediate.Step{remediate.Aborted, remediate.Done}, []remediate.Step{runs[0].Step, runs[1].Step})
+		}
+		assert.Equal(t, 1, w.Isolations())
+		assert.True(t, w.Ready())
+	})
+}
+
+// If a clock becomes wrong while the host boots, the run neither deletes the Machine nor
+// cycles the host again while that lasts. Afterwards the host has its whole
+// time. // I14, I16
+func TestWrongClockDeletesNoMachine(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.ownMachines()
+		w.SetBootTime(3 * time.Hour)
+		e := running(t, w, store, nil)
+		until(t, e, remediate.AwaitNode)
+		w.setSkew(time.Hour)
+		time.Sleep(40 * time.Minute)
+		r := stands(t, e, remediate.AwaitNode)
+		assert.Equal(t, 1, r.Attempt)
+		assert.True(t, r.WrongClock)
+		w.setSkew(0)
+		time.Sleep(9 * time.Minute)
+		assert.Equal(t, remediate.AwaitNode, only(t, e).Step)
+		assert.False(t, only(t, e).WrongClock)
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, 2, only(t, e).Attempt)
+		assert.Empty(t, w.Deprovisioned())
+	})
 }

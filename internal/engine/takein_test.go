@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,10 +17,13 @@ import (
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/must"
 )
 
 // listing is a content of hosts.d: entries by the name of their Node.
@@ -42,7 +46,7 @@ func at(node, address string) bmc.Host {
 // ends as without it.
 func TestHostsAreTakenInDuringARun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Hosts = listing{"n-1": at("n-1", "192.0.2.1"), "other-0": at("other-0", "192.0.2.2")}
 		})
 		time.Sleep(untilOff)
@@ -50,15 +54,13 @@ func TestHostsAreTakenInDuringARun(t *testing.T) {
 		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1"), "other-1": at("other-1", "192.0.2.3")})
 		_, err := e.SubjectOf(t.Context(), "c", "other-0")
 		refusedFor(t, err, reason.NoHost)
-		s, err := e.SubjectOf(t.Context(), "c", "other-1")
-		require.NoError(t, err)
+		s := must.Do(e.SubjectOf(t.Context(), "c", "other-1"))(t)
 		require.NoError(t, s.Err)
 		assert.Equal(t, "192.0.2.3", s.Host.Levels[0].Devices[0].Endpoint.Host)
 
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -68,7 +70,7 @@ func TestRunKeepsItsBMCInAReload(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var mu sync.Mutex
 		asked := map[string]int{}
-		e, _, stop := start(t, w, store, func(o *engine.Options) {
+		e := running(t, w, store, func(o *engine.Options) {
 			o.Hosts = listing{"n-1": at("n-1", "192.0.2.1")}
 			o.Open = func(d bmc.Device) (bmc.Power, error) {
 				mu.Lock()
@@ -87,7 +89,6 @@ func TestRunKeepsItsBMCInAReload(t *testing.T) {
 		defer mu.Unlock()
 		assert.NotZero(t, asked["192.0.2.1"])
 		assert.Zero(t, asked["192.0.2.66"])
-		stop()
 	})
 }
 
@@ -95,7 +96,7 @@ func TestRunKeepsItsBMCInAReload(t *testing.T) {
 // other host's entry came with it. // I9
 func TestReloadedEntriesOfOneBMCAreNotSwitched(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Hosts = listing{"n-1": at("n-1", "192.0.2.1")} })
+		e := running(t, w, store, func(o *engine.Options) { o.Hosts = listing{"n-1": at("n-1", "192.0.2.1")} })
 		time.Sleep(30 * time.Second)
 		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1"), "other-1": at("other-1", "192.0.2.1")})
 		time.Sleep(5 * time.Minute)
@@ -105,7 +106,6 @@ func TestReloadedEntriesOfOneBMCAreNotSwitched(t *testing.T) {
 		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1")})
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
-		stop()
 	})
 }
 
@@ -172,7 +172,7 @@ func TestQuietPeriodOfAReloadOutlivesARestart(t *testing.T) {
 // deleted check: the host is not left off.
 func TestRemovedPolicyStartsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		e, _, stop := start(t, w, store, withPolicy(w, nodePolicy()))
+		e := running(t, w, store, withPolicy(w, nodePolicy()))
 		time.Sleep(untilOff)
 		require.True(t, only(t, e).Open())
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
@@ -183,7 +183,6 @@ func TestRemovedPolicyStartsNothing(t *testing.T) {
 		w.Hang()
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -192,7 +191,7 @@ func TestRemovedPolicyStartsNothing(t *testing.T) {
 func TestLimitsAreTakenInDuringARun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var opt engine.Options
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Run.OnDeadline = 4 * time.Minute; opt = *o })
+		e := running(t, w, store, func(o *engine.Options) { o.Run.OnDeadline = 4 * time.Minute; opt = *o })
 		time.Sleep(untilOff)
 		require.Equal(t, 4*time.Minute, only(t, e).Limits.OnDeadline)
 		opt.Run.OnDeadline, opt.Guards.MaxFencesPerDay = 9*time.Minute, 1
@@ -206,15 +205,13 @@ func TestLimitsAreTakenInDuringARun(t *testing.T) {
 		assert.Equal(t, 1, w.Count(bmc.CommandOff), "the second fence of the day")
 		opt.Guards.MaxFencesPerDay = 10
 		e.TakeIn.Limits(opt.Guards, opt.Run)
-		_, err := e.ReleaseHold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "repaired"})
-		require.NoError(t, err)
+		accepted(t)(e.ReleaseHold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "repaired"}))
 		time.Sleep(20 * time.Minute)
 		var deadlines []time.Duration
 		for _, r := range e.Runs("c") {
 			deadlines = append(deadlines, r.Limits.OnDeadline)
 		}
 		assert.ElementsMatch(t, []time.Duration{4 * time.Minute, 9 * time.Minute}, deadlines)
-		stop()
 	})
 }
 
@@ -222,7 +219,7 @@ func TestLimitsAreTakenInDuringARun(t *testing.T) {
 func TestReloadCutsNoQuietPeriodShort(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var opt engine.Options
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 10 * time.Minute; opt = *o })
+		e := running(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 10 * time.Minute; opt = *o })
 		time.Sleep(2 * time.Minute)
 		require.False(t, gate(t, e, reason.QuietPeriod).Pass)
 		opt.Guards.QuietPeriod = 0
@@ -231,6 +228,127 @@ func TestReloadCutsNoQuietPeriodShort(t *testing.T) {
 		require.Empty(t, e.Runs("c"))
 		time.Sleep(2 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
+	})
+}
+
+// atStart is what an engine that is started now says of its scope, and whether it
+// began with a quiet period. It is left running for long enough to remember it.
+func atStart(t *testing.T, w *world, store state.Store, change func(*engine.Options)) (quiet bool, told string) {
+	t.Helper()
+	e, events, stop := start(t, w, store, func(o *engine.Options) {
+		o.Guards.QuietPeriod = 5 * time.Minute
+		change(o)
+	})
+	time.Sleep(2 * time.Second)
+	x := explained(t, e)
+	for _, ev := range eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Internal }) {
+		told += ev.Message + "\n"
+	}
+	time.Sleep(6 * time.Minute)
+	stop()
+	return refusing(x.Gates, reason.QuietPeriod), told
+}
+
+// A restart after the order to arm does not shorten the quiet period. // I16
+func TestQuietPeriodAfterArmOutlivesARestart(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		observe := func(o *engine.Options) { o.Clusters[0].Mode, o.Guards.QuietPeriod = guard.ModeObserve, 5*time.Minute }
+		e, _, stop := start(t, w, store, observe)
+		time.Sleep(10 * time.Minute)
+		must.Do(e.Arming.Arm(t.Context(), byHand))(t)
 		stop()
+		e = running(t, w, store, observe)
+		time.Sleep(4 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		time.Sleep(2 * time.Minute)
+		assert.Len(t, e.Runs("c"), 1)
+	})
+}
+
+// A start that may act on more than the one before begins with a quiet period, and says
+// why. One that may act on the same or less does not. // I18
+func TestLargerScopeBeginsAQuietPeriod(t *testing.T) {
+	in := func(mode string, checks ...policy.Check) func(*engine.Options) {
+		return func(o *engine.Options) { o.Clusters[0].Mode, o.Clusters[0].FileChecks = mode, checks }
+	}
+	named := func(name string, selector labels.Set) policy.Check {
+		p := nodePolicy()
+		p.Name, p.Selector = name, labels.SelectorFromSet(selector)
+		return p
+	}
+	a, b := named("a", labels.Set{"x": "1"}), named("b", labels.Set{"x": "1"})
+	paused := named("c", labels.Set{"x": "1"})
+	paused.Paused = true
+	handedOver := paused
+	handedOver.Evaluator = "us"
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetReady("True")
+		for _, c := range []struct {
+			start func(*engine.Options)
+			want  string // what is told; "" = it is not quiet
+		}{
+			{in(guard.ModeObserve, a), "the store has no record of this cluster"},
+			{in(guard.ModeObserve, a), ""},
+			{in(guard.ModeEvaluate, a), "mode was observe and is evaluate"},
+			{in(guard.ModeEvaluate, a), ""},
+			{in(guard.ModeEvaluate, a, b), "FencePolicy b is new"},
+			{in(guard.ModeEvaluate, b), ""},
+			{in(guard.ModeEvaluate, named("b", labels.Set{"x": "2"})), "FencePolicy b selects something else"},
+			{in(guard.ModeEvaluate, paused), "FencePolicy c is new"},
+			{in(guard.ModeEvaluate, handedOver), "FencePolicy c selects something else"},
+			{in(guard.ModeObserve), ""},
+			{in(guard.ModeEvaluate), "mode was observe and is evaluate"},
+		} {
+			quiet, told := atStart(t, w, store, c.start)
+			assert.Equal(t, c.want != "", quiet, "%s", told)
+			if c.want == "" {
+				assert.Empty(t, told)
+			} else {
+				assert.Contains(t, told, c.want)
+			}
+		}
+	})
+}
+
+// A start that ends during its quiet period saves no scope, nor does a start that is
+// paused during it. // I16
+func TestScopeIsSavedAfterTheQuietPeriod(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetReady("True")
+		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		time.Sleep(time.Minute)
+		accepted(t)(e.Pause(t.Context(), wire.Order{Cluster: "c", Actor: "ada", Reason: "look"}))
+		stop()
+		quiet, told := atStart(t, w, store, func(*engine.Options) {})
+		assert.True(t, quiet)
+		assert.Contains(t, told, "not on record")
+	})
+}
+
+// The scope of a cluster in which nothing happens is saved, too.
+func TestScopeOfAClusterWithoutEventsIsSaved(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetReady("True")
+		_, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
+		time.Sleep(5*time.Minute + time.Second)
+		stop()
+		quiet, told := atStart(t, w, store, func(*engine.Options) {})
+		assert.False(t, quiet)
+		assert.Empty(t, told)
+	})
+}
+
+// If the store has lost that a cluster was armed, the cluster is only observed, and this
+// is reported.
+func TestLostArmingIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		observe := func(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
+		e, events, _ := start(t, w, store, observe)
+		time.Sleep(5 * time.Minute)
+		lost := eventsOf(t, events, func(ev event.Event) bool { return strings.Contains(ev.Message, "run fencectl arm") })
+		require.Len(t, lost, 1)
+		assert.Equal(t, string(reason.Observing), string(lost[0].Reason))
+		assert.Equal(t, "c", lost[0].Cluster)
+		untouched(t, w, e)
 	})
 }

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -18,7 +19,9 @@ import (
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/sweep"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -60,7 +63,7 @@ func TestPinnedHostIsNotSentAnothersPassword(t *testing.T) {
 		m.set("h-2", func(*policy.Host) {})
 		m.has("h-2", "another's")
 		m.useOn("other-0", "h-2")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		checkHealthy(t, e) // h-1 is pinned, and its tenant's BMC was there
 		_, passwords, end := sweeping(t, w, e)
@@ -71,7 +74,6 @@ func TestPinnedHostIsNotSentAnothersPassword(t *testing.T) {
 		assert.False(t, passwords.were("192.0.2.10", "another's"))
 		assert.Equal(t, reason.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason)
 		end()
-		stop()
 	})
 }
 
@@ -82,22 +84,19 @@ func TestSecretOfAPinnedHostStaysReserved(t *testing.T) {
 		"edited": func(m metal) { m.set("h-1", func(h *policy.Host) { h.CredentialsName = "other" }) },
 		"gone":   func(m metal) { m.drop("h-1") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				const trap = "203.0.113.66"
-				m := newMetal(w)
-				w.SetReady("True")
-				e, _, stop := start(t, w, store, nil)
-				time.Sleep(2 * time.Second)
-				checkHealthy(t, e)
-				_, passwords, end := sweeping(t, w, e)
-				bait(m, "ipmi://"+trap)
-				change(m)
-				time.Sleep(15 * time.Minute)
-				assert.Empty(t, passwords.at(trap))
-				end()
-				stop()
-			})
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			const trap = "203.0.113.66"
+			m := newMetal(w)
+			w.SetReady("True")
+			e := running(t, w, store, nil)
+			time.Sleep(2 * time.Second)
+			checkHealthy(t, e)
+			_, passwords, end := sweeping(t, w, e)
+			bait(m, "ipmi://"+trap)
+			change(m)
+			time.Sleep(15 * time.Minute)
+			assert.Empty(t, passwords.at(trap))
+			end()
 		})
 	}
 }
@@ -114,7 +113,7 @@ func TestRunIsNotGivenAnothersPassword(t *testing.T) {
 		m.set("h-1", func(h *policy.Host) { h.CredentialsName = "bmc-h-2" })
 		stop()
 		var asked opened
-		_, _, stop = start(t, w, store, asked.note)
+		running(t, w, store, asked.note)
 		time.Sleep(time.Minute)
 		assert.False(t, asked.has("ipmi://192.0.2.10:623 another's"))
 		m.set("h-1", func(h *policy.Host) { h.CredentialsName = "bmc-new" })
@@ -126,7 +125,6 @@ func TestRunIsNotGivenAnothersPassword(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		assert.True(t, asked.has("ipmi://192.0.2.10:623 renamed"), "the host is to be brought back")
-		stop()
 	})
 }
 
@@ -139,17 +137,14 @@ func TestConfirmationSendsNoPassword(t *testing.T) {
 		m.set("h-2", func(h *policy.Host) { h.CredentialsName = "bmc-h-1" })
 		m.useOn("other-0", "h-2")
 		var asked opened
-		e, _, stop := start(t, w, store, asked.note)
+		e := running(t, w, store, asked.note)
 		time.Sleep(2 * time.Second)
 		require.Equal(t, reason.SecretShared, subjectOf(t, e, "ns/h-1").Withheld.Reason)
-		_, err := e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, reason.SecretShared)
+		refused(t, reason.SecretShared)(e.ConfirmOff(t.Context(), byHand))
 		assert.Empty(t, asked.list)
 		m.drop("h-2")
 		time.Sleep(2 * time.Second)
-		_, err = e.ConfirmOff(t.Context(), byHand)
-		refusedFor(t, err, reason.ConfirmedOffContradicted)
-		stop()
+		refused(t, reason.ConfirmedOffContradicted)(e.ConfirmOff(t.Context(), byHand))
 	})
 }
 
@@ -162,15 +157,13 @@ func TestRunOnAConfirmationSendsNoPassword(t *testing.T) {
 		w.dead()
 		m.set("h-1", func(h *policy.Host) { h.Address = "nonsense://x" })
 		var asked opened
-		e, _, stop := start(t, w, store, asked.note)
+		e := running(t, w, store, asked.note)
 		time.Sleep(2 * time.Second)
-		_, err := e.ConfirmOff(t.Context(), byHand)
-		require.NoError(t, err)
+		accepted(t)(e.ConfirmOff(t.Context(), byHand))
 		m.set("h-1", func(h *policy.Host) { h.Address = "redfish+http://203.0.113.66/redfish/v1/Systems/1" })
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, asked.list)
 		assert.Empty(t, pinOf(t, store, "c/ns/h-1").Devices)
-		stop()
 	})
 }
 
@@ -183,7 +176,7 @@ func TestNarrowerNetworksLeaveNoHostOff(t *testing.T) {
 		until(t, e, remediate.PowerOff)
 		stop()
 		var refusing []string
-		_, _, stop = start(t, w, store, func(o *engine.Options) {
+		running(t, w, store, func(o *engine.Options) {
 			o.Metal = hosts.MetalRules{Networks: &bmc.Networks{}}
 			inner := o.Open
 			o.Open = func(d bmc.Device) (bmc.Power, error) {
@@ -195,7 +188,6 @@ func TestNarrowerNetworksLeaveNoHostOff(t *testing.T) {
 		})
 		time.Sleep(time.Minute)
 		assert.Empty(t, refusing)
-		stop()
 	})
 }
 
@@ -218,7 +210,7 @@ func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
 			m := newMetal(w)
 			m.set("h-1", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/1" })
 			w.SetReady("True")
-			e, _, stop := start(t, w, store, nil)
+			e := running(t, w, store, nil)
 			time.Sleep(2 * time.Second)
 			checkHealthy(t, e)
 			m.set("h-bait", func(h *policy.Host) { h.Address = "redfish://192.0.2.10/redfish/v1/Systems/2" })
@@ -247,7 +239,6 @@ func TestNoOtherAccountAtAKnownHostsBMC(t *testing.T) {
 			require.NoError(t, <-done)
 			time.Sleep(time.Minute)
 			assert.Zero(t, n, "logins with a wrong password")
-			stop()
 		})
 	}
 }
@@ -260,7 +251,7 @@ func TestPinnedBMCWithAForeignUUIDForbidsNothing(t *testing.T) {
 		w.SetReady("True")
 		m.set("h-2", func(*policy.Host) {})
 		m.useOn("other-0", "h-2")
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		checkHealthy(t, e)
 		says := func(host, uuid string) {
@@ -274,7 +265,6 @@ func TestPinnedBMCWithAForeignUUIDForbidsNothing(t *testing.T) {
 		says("ns/h-2", hostUUID)
 		assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-1")))
 		assert.Equal(t, reason.DuplicateHost, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-2"))[0].Reason)
-		stop()
 	})
 }
 
@@ -288,13 +278,171 @@ func TestEntryWithoutIdentityStaysADuplicate(t *testing.T) {
 		m.useOn("other-0", "h-2")
 		w.ChangeEntry(func(h *bmc.Host) { *h = host })
 		w.by(bmc.DriverFenceAgent)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
-		_, err := e.Enroll(t.Context(), byHand)
-		refusedFor(t, err, reason.DuplicateHost)
+		notEnrolled(t, e, reason.DuplicateHost)
 		time.Sleep(3 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		assert.Zero(t, w.Count(bmc.CommandOff))
-		stop()
+	})
+}
+
+func refusedByHand(t *testing.T, e *engine.Engine, code reason.Code) {
+	t.Helper()
+	refused(t, code)(e.Fence(t.Context(), byHand))
+	assert.False(t, gate(t, e, code).Pass, "and explain shows it")
+}
+
+// A Machine that cannot be read may be paused, and may be the Machine of this Node.
+func TestUnreadableMachineIsNotTreatedAsAbsent(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		policies := withPolicy(w, nodePolicy())
+		unreadable := eachMachine(func(ch *policy.Change, m *policy.Machine) {
+			if m.Name == "m-1" {
+				ch.Value, ch.Err = nil, errors.New("spec.providerID is a number")
+			}
+		})
+		e := running(t, w, store, func(o *engine.Options) { policies(o); unreadable(o) })
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		refusedByHand(t, e, reason.Undecodable)
+		assert.Empty(t, w.Commands())
+	})
+}
+
+// If the providerIDs differ, a Node with the same name is the Node of another host.
+func TestNodeOfAnotherHostIsLeftAlone(t *testing.T) {
+	otherProvider := func(list []policy.Change) []policy.Change {
+		for i := range list {
+			switch v := list[i].Value.(type) {
+			case *policy.Machine:
+				v.ProviderID = "k3s://a/" + v.NodeName
+			case *policy.Node:
+				v.ProviderID = "k3s://b/" + v.Name
+			}
+		}
+		return list
+	}
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		e := running(t, w, store, through(otherProvider))
+		time.Sleep(2 * time.Minute)
+		assert.Empty(t, e.Runs("c"))
+		refusedByHand(t, e, reason.NodeMismatch)
+		assert.Empty(t, w.Commands())
+	})
+}
+
+// silentAtFirst keeps a run from its first command until the test lets it go on.
+func silentAtFirst(w *world) (answer func()) {
+	w.OnLook(func(looks int) {
+		if looks == 1 {
+			w.FailReads(errors.New("no answer yet"))
+		}
+	})
+	return func() { w.FailReads(nil) }
+}
+
+// The fresh Node and Machine must belong together, whatever the view shows. // I4
+func TestFreshNodeOfAnotherHostDropsTheRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		answer := silentAtFirst(w)
+		e := running(t, w, store, func(o *engine.Options) {
+			o.Clusters[0].Kube = lookingAt{w, func(f *run.Fresh) {
+				if w.Looks() > 1 && f.Node != nil && f.Machine != nil {
+					f.Machine.ProviderID, f.Node.ProviderID = "k3s://a/n-1", "k3s://b/n-1"
+				}
+			}}
+		})
+		time.Sleep(65 * time.Second)
+		answer()
+		time.Sleep(5 * time.Second)
+		r := stands(t, e, remediate.Aborted)
+		assert.Contains(t, r.Note, "providerID")
+		assert.Empty(t, w.Commands())
+	})
+}
+
+// If a Machine claims a Node after the run of that Node began, the run is dropped: the
+// Machine's rules apply.
+func TestNewMachineOfTheNodeDropsItsRun(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		answer := silentAtFirst(w)
+		w.dropMachines()
+		e := running(t, w, store, withPolicy(w, nodePolicy()))
+		time.Sleep(65 * time.Second)
+		require.Len(t, e.Runs("c"), 1)
+		w.Do(func(s *fake.State) {
+			s.PutMachine(policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "m-m-1", NodeName: "n-1", Phase: "Running"})
+		})
+		time.Sleep(3 * time.Second)
+		answer()
+		time.Sleep(2 * time.Second)
+		r := e.Runs("c")[len(e.Runs("c"))-1]
+		assert.Equal(t, remediate.Aborted, r.Step)
+		assert.Contains(t, r.Note, "Machine ns/m-1 has claimed the Node")
+		assert.Empty(t, w.Commands())
+	})
+}
+
+// writeLease has somebody write the Lease of n-1, with any time and duration.
+func writeLease(w *world, renewed time.Time, duration time.Duration) {
+	w.Do(func(s *fake.State) {
+		s.Leases["n-1"] = fake.Lease{Version: s.Leases["n-1"].Version + 1, Renewed: renewed, Duration: duration}
+	})
+}
+
+// longestLease is leaseDurationSeconds: 2147483647.
+const longestLease = (1<<31 - 1) * time.Second
+
+// No power is cut on a host of which nobody can wait until its kubelet has missed a renewal. A shorter
+// duration, or no Lease, lets it be fenced. // I5
+func TestTooLongLeaseIsRefusedBeforeTheFirstOff(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Do(func(s *fake.State) { s.Host("n-1").LeaseFor = longestLease })
+		writeLease(w, time.Now().Add(-time.Minute), longestLease)
+		e := running(t, w, store, nil)
+		time.Sleep(10 * time.Minute)
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		g := gate(t, e, reason.LeaseTooLong)
+		assert.False(t, g.Pass)
+		assert.Contains(t, g.Value, "leaseDurationSeconds of the Node's Lease is 2147483647")
+		refused(t, reason.LeaseTooLong)(e.Fence(t.Context(), byHand))
+		writeLease(w, time.Now().Add(-time.Hour), 40*time.Second)
+		time.Sleep(3 * time.Minute)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+	})
+}
+
+// A duration that is written once the Off was sent delays the isolation by half of the longest duration that
+// fenced waits for, and no more. // I5, L1
+func TestLeaseWrittenAfterTheOffDelaysNoLongerThanTheCap(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		written := false
+		w.OnLook(func(int) { // the first look after the Off
+			if !written && w.Count(bmc.CommandOff) > 0 {
+				written = true
+				writeLease(w, time.Now(), longestLease)
+			}
+		})
+		e := running(t, w, store, nil)
+		time.Sleep(untilOff + times.LongestLease/4)
+		require.Zero(t, w.Isolations())
+		time.Sleep(times.LongestLease/4 + 20*time.Second)
+		assert.Equal(t, 1, w.Isolations(), "%s: %s", only(t, e).Reason, only(t, e).Note)
+	})
+}
+
+// A Lease that was renewed in the year 2999 is one that stands still: its Node is fenced as soon as fenced has seen it
+// unchanged for a minute. // I4
+func TestLeaseOfTheYear2999EscapesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		writeLease(w, time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC), 40*time.Second)
+		e := running(t, w, store, nil)
+		time.Sleep(untilOff)
+		assert.False(t, gate(t, e, reason.NodeAlive).Pass, "one observation does not tell")
+		assert.Zero(t, w.Count(bmc.CommandOff))
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, 1, w.Count(bmc.CommandOff))
+		assert.Equal(t, 1, w.Isolations())
 	})
 }

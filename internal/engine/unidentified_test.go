@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
 
 const zeroUUID = "00000000-0000-0000-0000-000000000000"
@@ -24,8 +25,7 @@ const zeroUUID = "00000000-0000-0000-0000-000000000000"
 // description these MAC addresses.
 func reports(t *testing.T, e *engine.Engine, id bmc.Identity, macs ...string) hosts.Checked {
 	t.Helper()
-	s, err := e.SubjectOf(t.Context(), "c", "n-1")
-	require.NoError(t, err)
+	s := subject(t, e)
 	r := bmc.Reading{State: bmc.On, At: time.Now(), Session: 1, Identity: id}
 	k := hosts.Checked{Subject: s, At: time.Now(), Reading: r, Identity: e.Identify(t.Context(), s, 0, 0, r), Description: bmc.Description{MACs: macs}}
 	e.Checked(t.Context(), k)
@@ -55,7 +55,7 @@ func TestBMCWithoutUUIDIsEnrolled(t *testing.T) {
 			w.SetBMCUUID(uuid)
 			w.SetBMCSerial("SRV1234")
 			macs := []string{"b8:ca:3a:00:00:01"}
-			e, _, stop := start(t, w, store, func(o *engine.Options) {
+			e := running(t, w, store, func(o *engine.Options) {
 				o.Open = func(bmc.Device) (bmc.Power, error) { return described{w.bmc(), macs}, nil }
 			})
 			time.Sleep(2 * time.Minute)
@@ -63,8 +63,7 @@ func TestBMCWithoutUUIDIsEnrolled(t *testing.T) {
 			gate(t, e, reason.IdentityUnknown)
 			assert.Zero(t, w.Count(bmc.CommandOff))
 
-			x, err := e.Enroll(t.Context(), dryRun(byHand))
-			require.NoError(t, err)
+			x := must.Do(e.Enroll(t.Context(), dryRun(byHand)))(t)
 			assert.Equal(t, []hosts.EnrolledDevice{{
 				Device: "ipmi://192.0.2.1:623", Driver: bmc.DriverIPMI, Power: bmc.On, Serial: "SRV1234", MACs: macs,
 				Identity: x.Devices[0].Identity, Assurance: bmc.AssuranceLower,
@@ -72,15 +71,11 @@ func TestBMCWithoutUUIDIsEnrolled(t *testing.T) {
 			assert.NotEqual(t, guard.IdentityMatches, x.Devices[0].Identity, "nothing but the person says so")
 			assert.False(t, isEnrolled(t, store))
 
-			_, err = e.Enroll(t.Context(), byHand)
-			require.NoError(t, err)
-			s, err := e.SubjectOf(t.Context(), "c", "n-1")
-			require.NoError(t, err)
-			assert.Equal(t, bmc.AssuranceLower, s.Host.Levels[0].Devices[0].Assurance())
+			enroll(t, e)
+			assert.Equal(t, bmc.AssuranceLower, subject(t, e).Host.Levels[0].Devices[0].Assurance())
 			time.Sleep(2 * time.Minute)
 			assert.Equal(t, 1, w.Count(bmc.CommandOff))
 			assert.Len(t, e.Runs("c"), 1)
-			stop()
 		})
 	}
 }
@@ -118,30 +113,25 @@ func TestChangeOfWhatIsReportedEndsTheEnrolment(t *testing.T) {
 		"another's UUID":       {bmc.Identity{UUID: other, Serial: "SRV1234"}, nil, guard.IdentityDiffers, false},
 		"other MAC addresses":  {was, []string{"b8:ca:3a:00:00:99"}, guard.IdentityMatches, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T, w *world, store *failingStore) {
-				w.pauseCheck()
-				p := described{stubbed{w.bmc(), was}, []string{mac}}
-				e, events, stop := start(t, w, store, func(o *engine.Options) {
-					o.Open = func(bmc.Device) (bmc.Power, error) { return p, nil }
-				})
-				time.Sleep(time.Second)
-				_, err := e.Enroll(t.Context(), byHand)
-				require.NoError(t, err)
-				k := reports(t, e, c.now, c.macs...)
-				assert.Equal(t, c.want, k.Identity)
-				assert.Equal(t, c.remains, isEnrolled(t, store))
-				if !c.remains {
-					ended := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Refused && ev.Reason == reason.NotEnrolled })
-					require.Len(t, ended, 1)
-					assert.Contains(t, ended[0].Message, "enroll again after checking the device")
-					s, err := e.SubjectOf(t.Context(), "c", "n-1")
-					require.NoError(t, err)
-					assert.Equal(t, []reason.Refusal{{Reason: reason.NotEnrolled, Message: ended[0].Message}}, e.Forbidden(t.Context(), s))
-					assert.NotEqual(t, guard.IdentityMatches, reports(t, e, was).Identity, "not even as it was: a person looks first")
-				}
-				stop()
+		scene(t, name, func(t *testing.T, w *world, store *failingStore) {
+			w.pauseCheck()
+			p := described{stubbed{w.bmc(), was}, []string{mac}}
+			e, events, _ := start(t, w, store, func(o *engine.Options) {
+				o.Open = func(bmc.Device) (bmc.Power, error) { return p, nil }
 			})
+			time.Sleep(time.Second)
+			enroll(t, e)
+			k := reports(t, e, c.now, c.macs...)
+			assert.Equal(t, c.want, k.Identity)
+			assert.Equal(t, c.remains, isEnrolled(t, store))
+			if !c.remains {
+				ended := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Refused && ev.Reason == reason.NotEnrolled })
+				require.Len(t, ended, 1)
+				assert.Contains(t, ended[0].Message, "enroll again after checking the device")
+				s := subject(t, e)
+				assert.Equal(t, []reason.Refusal{{Reason: reason.NotEnrolled, Message: ended[0].Message}}, e.Forbidden(t.Context(), s))
+				assert.NotEqual(t, guard.IdentityMatches, reports(t, e, was).Identity, "not even as it was: a person looks first")
+			}
 		})
 	}
 }
@@ -163,12 +153,11 @@ func TestRunSeesTheOtherSerial(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBMCUUID("")
 		w.SetBMCSerial("SRV1234")
-		e, stop := enrolled(t, w, store, nil)
+		e, _ := enrolled(t, w, store, nil)
 		w.SetBMCSerial("SRV9999")
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff), "another machine was switched off")
 		gate(t, e, reason.IdentityMismatch)
-		stop()
 	})
 }
 
@@ -177,10 +166,9 @@ func TestOffOfALiveNodeEndsTheEnrolmentWithoutUUID(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lives(w)
 		w.SetBMCUUID("")
-		e, stop := enrolled(t, w, store, nil)
+		e, _ := enrolled(t, w, store, nil)
 		off := func() {
-			s, err := e.SubjectOf(t.Context(), "c", "n-1")
-			require.NoError(t, err)
+			s := subject(t, e)
 			r := bmc.Reading{State: bmc.Off, At: time.Now(), Session: 1}
 			e.Checked(t.Context(), hosts.Checked{Subject: s, At: r.At, Reading: r, Identity: e.Identify(t.Context(), s, 0, 0, r)})
 		}
@@ -189,7 +177,6 @@ func TestOffOfALiveNodeEndsTheEnrolmentWithoutUUID(t *testing.T) {
 		time.Sleep(time.Minute)
 		off()
 		assert.False(t, isEnrolled(t, store))
-		stop()
 	})
 }
 
@@ -199,18 +186,16 @@ func TestUUIDThatIsToBeIgnored(t *testing.T) {
 	const first, second = "0d2f3f46-7e1b-4c53-9d3b-2f2d9a1c7e11", "7c1e5d9a-52f0-4f0e-8f5e-64f0f1f7a2b3"
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBMCUUID(first)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.IdentityMismatch)
-		_, err := e.Enroll(t.Context(), byHand)
-		refusedFor(t, err, reason.IdentityMismatch)
+		notEnrolled(t, e, reason.IdentityMismatch)
 
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].IgnoreUUID = true })
 		time.Sleep(2 * time.Minute)
 		assert.Empty(t, e.Runs("c"))
 		gate(t, e, reason.NotEnrolled)
-		x, err := e.Enroll(t.Context(), byHand)
-		require.NoError(t, err)
+		x := enroll(t, e)
 		assert.Empty(t, x.Devices[0].UUID, "it is not stored")
 		assert.Equal(t, bmc.AssuranceLower, x.Devices[0].Assurance)
 		w.SetBMCUUID(second)
@@ -218,7 +203,6 @@ func TestUUIDThatIsToBeIgnored(t *testing.T) {
 		assert.True(t, isEnrolled(t, store))
 		time.Sleep(2 * time.Minute)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
-		stop()
 	})
 }
 
@@ -228,11 +212,10 @@ func TestEnrolmentEndsWithIgnoreUUID(t *testing.T) {
 		w.pauseCheck()
 		w.SetBMCUUID("")
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].IgnoreUUID = true })
-		e, stop := enrolled(t, w, store, nil)
+		e, _ := enrolled(t, w, store, nil)
 		assert.Equal(t, guard.IdentityMatches, reports(t, e, bmc.Identity{}).Identity)
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].IgnoreUUID = false })
 		assert.Equal(t, guard.IdentityUnproven, reports(t, e, bmc.Identity{}).Identity)
-		stop()
 	})
 }
 
@@ -241,14 +224,12 @@ func TestEnrolmentEndsWithIgnoreUUID(t *testing.T) {
 func TestLostUUIDIsNotEnrolledAway(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		lives(w)
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(time.Second)
 		checkHealthy(t, e)
 		w.SetBMCUUID("")
-		_, err := e.Enroll(t.Context(), byHand)
-		refusedFor(t, err, reason.IdentityUnknown)
+		notEnrolled(t, e, reason.IdentityUnknown)
 		assert.Equal(t, guard.IdentityUnproven, reports(t, e, bmc.Identity{}).Identity)
-		stop()
 	})
 }
 
@@ -258,19 +239,16 @@ func TestOwnBMCIsNotEnrolledByIgnoringItsUUID(t *testing.T) {
 		const own = "4c4c4544-0042-3510-8054-b4c04f4d7777"
 		w.SetBMCUUID(own)
 		w.ChangeEntry(func(h *bmc.Host) { h.Levels[0].Devices[0].IgnoreUUID = true })
-		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Own.UUIDs = []string{own} })
+		e := running(t, w, store, func(o *engine.Options) { o.Own.UUIDs = []string{own} })
 		time.Sleep(time.Second)
-		_, err := e.Enroll(t.Context(), byHand)
-		refusedFor(t, err, reason.OwnHost)
+		notEnrolled(t, e, reason.OwnHost)
 		reports(t, e, bmc.Identity{UUID: own})
-		s, err := e.SubjectOf(t.Context(), "c", "n-1")
-		require.NoError(t, err)
+		s := subject(t, e)
 		var codes []reason.Code
 		for _, r := range e.Forbidden(t.Context(), s) {
 			codes = append(codes, r.Reason)
 		}
 		assert.Contains(t, codes, reason.OwnHost)
-		stop()
 	})
 }
 
@@ -279,10 +257,9 @@ func TestOwnBMCIsNotEnrolledByIgnoringItsUUID(t *testing.T) {
 func TestProofOfABMCWithoutUUIDIsLower(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		w.SetBMCUUID("")
-		e, stop := enrolled(t, w, store, nil)
+		e, _ := enrolled(t, w, store, nil)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.ProofDevice, only(t, e).Proof)
-		stop()
 	})
 }
 
@@ -294,7 +271,7 @@ func TestTwinIsNotEnrolledWithoutUUID(t *testing.T) {
 		m := newMetal(w)
 		m.useOn("other-0", "h-2")
 		m.set("h-2", func(h *policy.Host) { h.Address = "ipmi://192.0.2.10:623" })
-		e, _, stop := start(t, w, store, nil)
+		e := running(t, w, store, nil)
 		time.Sleep(2 * time.Second)
 		o := dryRun(byHand)
 		_, err := e.Enroll(t.Context(), o)
@@ -307,6 +284,5 @@ func TestTwinIsNotEnrolledWithoutUUID(t *testing.T) {
 		_, err = e.Enroll(t.Context(), byHand)
 		require.NoError(t, err, "a BareMetalHost needs no entry in hosts.d for that")
 		assert.Equal(t, guard.IdentityMatches, reports(t, e, bmc.Identity{}).Identity)
-		stop()
 	})
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -48,8 +49,7 @@ func TestNodeIsDeletedOnlyAsSaved(t *testing.T) { // I2
 	require.NoError(t, err)
 
 	patch := []byte(`{"metadata":{"labels":{"changed":"since"}}}`)
-	_, err = c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.MergePatchType, patch, metav1.PatchOptions{})
-	require.NoError(t, err)
+	must.Do(c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 	require.Error(t, k.Act(ctx, r, remediate.IsolateNode, nil, b), "it changed since it was saved")
 
 	wrong, otherUID := r, b
@@ -57,15 +57,13 @@ func TestNodeIsDeletedOnlyAsSaved(t *testing.T) { // I2
 	_, _, err = k.Backup(ctx, wrong.Target)
 	require.Error(t, err, "another Node's backup")
 	require.Error(t, k.Act(ctx, wrong, remediate.IsolateNode, nil, otherUID), "another Node of this name")
-	deletions, err := c.NodeDeletions(r.Target.Node)
-	require.NoError(t, err)
+	deletions := must.Do(c.NodeDeletions(r.Target.Node))(t)
 	require.Empty(t, deletions)
 
 	_, b = isolate(t, k, r)
 	require.NoError(t, k.Act(ctx, r, remediate.IsolateNode, nil, b), "already gone is a success")
 	assert.Equal(t, remediate.No, lookAt(t, k, r).Seen.Node.Exists)
-	deletions, err = c.NodeDeletions(r.Target.Node)
-	require.NoError(t, err)
+	deletions = must.Do(c.NodeDeletions(r.Target.Node))(t)
 	require.Len(t, deletions, 1)
 	assert.Equal(t, b, remediate.Backup{UID: deletions[0].UID, ResourceVersion: deletions[0].ResourceVersion})
 }
@@ -80,8 +78,7 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 		Taints:      []corev1.Taint{gpu}, Unschedulable: true,
 	})
 	backup, _ := isolate(t, k, r)
-	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node, Labels: map[string]string{"zone": "b"}})
-	require.NoError(t, err)
+	fresh := must.Do(c.CreateNode(ctx, rig.Node{Name: r.Target.Node, Labels: map[string]string{"zone": "b"}}))(t)
 
 	assert.Equal(t, remediate.No, lookAt(t, k, r, backup).Seen.Restored)
 	assert.Equal(t, remediate.Yes, lookAt(t, k, r).Seen.Restored, "nothing was saved")
@@ -94,8 +91,7 @@ func TestNodeGetsBackWhatItHad(t *testing.T) { // I21
 
 	s := lookAt(t, k, r, backup).Seen
 	assert.Equal(t, remediate.Yes, s.Restored, "read back")
-	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
-	require.NoError(t, err)
+	n := must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	assert.Equal(t, "b", n.Labels["zone"], "the live value wins")
 	assert.Contains(t, n.Labels, "node-role.kubernetes.io/worker")
 	assert.NotEqual(t, "old", n.Labels["kubernetes.io/hostname"], "the kubelet's own")
@@ -133,8 +129,7 @@ func TestHoldStandsAndGoes(t *testing.T) {
 		require.Equal(t, remediate.Yes, s.PowerLock)
 		require.Equal(t, remediate.No, s.Contested, "our own hold is no rival")
 	}
-	u, err := c.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, hostName(r), metav1.GetOptions{})
-	require.NoError(t, err)
+	u := must.Do(c.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, hostName(r), metav1.GetOptions{}))(t)
 	assert.JSONEq(t, `{"mode":"hard"}`, u.GetAnnotations()["reboot.metal3.io/fenced"])
 	for range 2 {
 		require.NoError(t, k.Act(ctx, r, remediate.ReleasePowerLock, nil, remediate.Backup{}))
@@ -201,8 +196,7 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 	ctx := rigtest.Context(t, 5*time.Minute)
 	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/protect-nodes.yaml"))
 	// The ServiceAccount of fencectl init; the group gives it every right, so that only the policies refuse.
-	kubeconfig, err := c.Kubeconfig("system:serviceaccount:fenced:fenced", "system:masters")
-	require.NoError(t, err)
+	kubeconfig := must.Do(c.Kubeconfig("system:serviceaccount:fenced:fenced", "system:masters"))(t)
 	thief, k := connected(t, kubeconfig).servers.Work.API().Dynamic, dial(t, c)
 
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"node-role.kubernetes.io/control-plane": "", "rack": "a"},
@@ -255,7 +249,7 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 		}
 	}
 	require.NoError(t, machine(`{"metadata":{"labels":{}}}`), "what changes nothing")
-	_, err = c.Dynamic().Resource(client.MachineGVR).Namespace(rig.Namespace).Patch(ctx, r.Target.Machine, types.MergePatchType,
+	_, err := c.Dynamic().Resource(client.MachineGVR).Namespace(rig.Namespace).Patch(ctx, r.Target.Machine, types.MergePatchType,
 		[]byte(`{"metadata":{"annotations":{"host.metal3.io/external-remediation":""}}}`), metav1.PatchOptions{})
 	require.NoError(t, err)
 	r.Isolation, r.NewNodeUID = remediate.IsolateTaint, r.Target.NodeUID
@@ -267,8 +261,7 @@ func TestAdmissionPolicyGuardsItsConditions(t *testing.T) {
 	k8stest.Until(t, time.Minute, "the Node is restored", func() bool {
 		return restored(ctx, k, r, lost) == nil
 	})
-	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
-	require.NoError(t, err)
+	n := must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	assert.Subset(t, slices.Collect(maps.Keys(n.Labels)), []string{"lost", "rack"})
 	require.NoError(t, k.Act(ctx, blue.run, remediate.DeleteTargetMachine, nil, remediate.Backup{}), "the conditions of a Machine")
 }
@@ -299,8 +292,7 @@ func TestMarksComeAndGo(t *testing.T) {
 		require.NoError(t, k.Mark(ctx, m), "again")
 	}
 	k8stest.Until(t, time.Minute, "both marks are seen", func() bool { return assert.ObjectsAreEqual(both, marksOn(k, r.Target)) })
-	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
-	require.NoError(t, err)
+	n := must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	assert.Equal(t, []string{"r-1", "PowerOff", "f-1", "yes"},
 		[]string{n.Annotations["fenced.io/run"], n.Annotations["fenced.io/step"], n.Annotations["fenced.io/instance"], n.Annotations["kept"]})
 
@@ -311,8 +303,7 @@ func TestMarksComeAndGo(t *testing.T) {
 	require.NoError(t, k.Mark(ctx, node))
 	require.NoError(t, k.Mark(ctx, machine))
 	k8stest.Until(t, time.Minute, "no mark is seen", func() bool { return len(marksOn(k, r.Target)) == 0 })
-	n, err = c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
-	require.NoError(t, err)
+	n = must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	assert.Equal(t, "yes", n.Annotations["kept"])
 	for _, key := range client.MarkKeys {
 		assert.NotContains(t, n.Annotations, key)

@@ -19,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -65,16 +66,11 @@ func (b *blue) create(t *testing.T) {
 	ctx := rigtest.Context(t, 3*time.Minute)
 	b.cluster, b.machine, b.node, b.host = rigtest.Name("blue"), rigtest.Name("capi-machine"), rigtest.Name("capi-node"), rigtest.Name("capi-host")
 	set := rigtest.Name("capi-set")
-	_, err := b.manage.CreateCAPICluster(ctx, rig.CAPICluster{Name: b.cluster})
-	require.NoError(t, err)
-	_, err = b.manage.CreateCAPIMachineSet(ctx, b.cluster, set)
-	require.NoError(t, err)
-	_, err = b.manage.CreateHost(ctx, rig.Host{Name: b.host, Address: "ipmi://192.0.2.1", User: "u", Password: "hush", Machine: b.machine})
-	require.NoError(t, err)
-	m, err := b.manage.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: b.machine, Cluster: b.cluster, MachineSet: set, Host: b.host, NodeName: b.node})
-	require.NoError(t, err)
-	n, err := b.work.CreateNode(ctx, rig.Node{Name: b.node})
-	require.NoError(t, err)
+	must.Do(b.manage.CreateCAPICluster(ctx, rig.CAPICluster{Name: b.cluster}))(t)
+	must.Do(b.manage.CreateCAPIMachineSet(ctx, b.cluster, set))(t)
+	must.Do(b.manage.CreateHost(ctx, rig.Host{Name: b.host, Address: "ipmi://192.0.2.1", User: "u", Password: "hush", Machine: b.machine}))(t)
+	m := must.Do(b.manage.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: b.machine, Cluster: b.cluster, MachineSet: set, Host: b.host, NodeName: b.node}))(t)
+	n := must.Do(b.work.CreateNode(ctx, rig.Node{Name: b.node}))(t)
 	b.run = remediate.Run{
 		Strategy: remediate.PowerCycle, Step: remediate.PowerOff, Trigger: "Ready is Unknown",
 		Target: remediate.Target{Node: b.node, NodeUID: string(n.UID), Namespace: rig.Namespace, Machine: b.machine,
@@ -85,10 +81,8 @@ func (b *blue) create(t *testing.T) {
 // config reaches the cluster over both APIs.
 func (b *blue) config(t *testing.T) Config {
 	t.Helper()
-	work, err := b.work.Kubeconfig(rig.FencedUser)
-	require.NoError(t, err)
-	manage, err := b.manage.Kubeconfig(rig.FencedUser)
-	require.NoError(t, err)
+	work := must.Do(b.work.Kubeconfig(rig.FencedUser))(t)
+	manage := must.Do(b.manage.Kubeconfig(rig.FencedUser))(t)
 	return Config{Config: view.Config{Name: b.cluster, Kubeconfig: work, FreshEvery: time.Second,
 		Management: view.ManagementConfig{Kubeconfig: manage, Namespace: rig.Namespace, ClusterName: b.cluster}}}
 }
@@ -96,8 +90,7 @@ func (b *blue) config(t *testing.T) Config {
 // watched runs a Cluster until the test ends, and waits for its first view.
 func watched(t *testing.T, cfg Config) *Cluster {
 	t.Helper()
-	k, err := New(cfg, zap.NewNop())
-	require.NoError(t, err)
+	k := must.Do(New(cfg, zap.NewNop()))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- k.Run(ctx) }()
@@ -113,35 +106,31 @@ func TestClusterAPIApart(t *testing.T) {
 	inBothVersions(t, func(t *testing.T, b *blue) {
 		ctx := rigtest.Context(t, 3*time.Minute)
 		other, stranger, check, foreign := rigtest.Name("green"), rigtest.Name("green-machine"), rigtest.Name("blue-check"), rigtest.Name("green-check")
-		_, err := b.manage.CreateCAPICluster(ctx, rig.CAPICluster{Name: other})
-		require.NoError(t, err)
-		_, err = b.manage.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: stranger, Cluster: other})
-		require.NoError(t, err)
+		must.Do(b.manage.CreateCAPICluster(ctx, rig.CAPICluster{Name: other}))(t)
+		must.Do(b.manage.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: stranger, Cluster: other}))(t)
 		for name, of := range map[string]string{check: b.cluster, foreign: other} {
-			_, err := b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: of, Conditions: rig.NotReadyFor("300s"), MaxUnhealthy: "40%"})
-			require.NoError(t, err)
+			must.Do(b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: of, Conditions: rig.NotReadyFor("300s"), MaxUnhealthy: "40%"}))(t)
 		}
 		k := watched(t, b.config(t))
-		v := seen(k)
-		require.NotNil(t, v.machine(b.machine))
-		assert.Equal(t, "cluster.x-k8s.io/"+b.version, v.machine(b.machine).APIVersion)
-		assert.Equal(t, b.node, v.machine(b.machine).NodeName)
-		assert.NotNil(t, v.node(b.node), "from the workload API")
-		require.NotNil(t, v.check(check))
-		assert.Empty(t, v.check(check).Invalid)
-		assert.Len(t, v.check(check).Conditions, 2)
-		require.NotNil(t, find[policy.Cluster](v, "Cluster", b.cluster))
-		assert.True(t, find[policy.Cluster](v, "Cluster", b.cluster).ControlPlaneInitialized)
-		h, err := policy.HostFor(*v.machine(b.machine), v.hosts())
-		require.NoError(t, err)
+		v := k8stest.Seen(k)
+		require.NotNil(t, v.Machine(b.machine))
+		assert.Equal(t, "cluster.x-k8s.io/"+b.version, v.Machine(b.machine).APIVersion)
+		assert.Equal(t, b.node, v.Machine(b.machine).NodeName)
+		assert.NotNil(t, v.Node(b.node), "from the workload API")
+		require.NotNil(t, v.Check(check))
+		assert.Empty(t, v.Check(check).Invalid)
+		assert.Len(t, v.Check(check).Conditions, 2)
+		require.NotNil(t, k8stest.Find[policy.Cluster](v, "Cluster", b.cluster))
+		assert.True(t, k8stest.Find[policy.Cluster](v, "Cluster", b.cluster).ControlPlaneInitialized)
+		h := must.Do(policy.HostFor(*v.Machine(b.machine), v.Hosts()))(t)
 		assert.Equal(t, b.host, h.Name)
 		_, password, err := k.Credentials(ctx, rig.Namespace, h.CredentialsName)
 		require.NoError(t, err)
 		assert.Equal(t, "hush", password.Reveal())
 
-		assert.Nil(t, v.machine(stranger), "of another Cluster")
-		assert.Nil(t, v.check(foreign), "of another Cluster")
-		assert.Nil(t, find[policy.Cluster](v, "Cluster", other))
+		assert.Nil(t, v.Machine(stranger), "of another Cluster")
+		assert.Nil(t, v.Check(foreign), "of another Cluster")
+		assert.Nil(t, k8stest.Find[policy.Cluster](v, "Cluster", other))
 	})
 }
 
@@ -150,21 +139,19 @@ func TestClusterAPIApart(t *testing.T) {
 // its own, nor hide the Machines.
 func TestMixedUpAPIsShowMachinesWithoutTheirNodes(t *testing.T) {
 	inBothVersions(t, func(t *testing.T, b *blue) {
-		admin, err := b.manage.Kubeconfig("root", rig.AdminGroup)
-		require.NoError(t, err)
+		admin := must.Do(b.manage.Kubeconfig("root", rig.AdminGroup))(t)
 		cfg := b.config(t)
 		cfg.Kubeconfig = admin // the management API in place of the workload API
-		v := seen(watched(t, cfg))
-		require.NotNil(t, v.machine(b.machine))
-		assert.Nil(t, v.node(b.node))
+		v := k8stest.Seen(watched(t, cfg))
+		require.NotNil(t, v.Machine(b.machine))
+		assert.Nil(t, v.Node(b.node))
 	})
 }
 
 func TestMarkInPlaceOfDeletion(t *testing.T) {
 	inBothVersions(t, func(t *testing.T, b *blue) {
 		ctx := rigtest.Context(t, 3*time.Minute)
-		k, err := New(b.config(t), zap.NewNop())
-		require.NoError(t, err)
+		k := must.Do(New(b.config(t), zap.NewNop()))(t)
 		servedAt(k, b.version)
 		l := lookAt(t, k, b.run)
 		assert.Equal(t, remediate.Machine{Exists: remediate.Yes, UID: b.run.Target.MachineUID, Replaceable: remediate.Yes}, l.Seen.Machine)
@@ -182,8 +169,7 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 			require.True(t, s.Marked)
 			require.Equal(t, remediate.Yes, s.Exists, "its owner deletes it")
 		}
-		u, err := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).Get(ctx, b.machine, metav1.GetOptions{})
-		require.NoError(t, err)
+		u := must.Do(b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).Get(ctx, b.machine, metav1.GetOptions{}))(t)
 		for which, list := range conditionsOf(u) {
 			assert.Equal(t, "False", list.status("HealthCheckSucceeded"))
 			assert.Equal(t, "False", list.status("OwnerRemediated"))
@@ -193,7 +179,7 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 			assert.Equal(t, which == severe, cond["severity"] != nil)
 		}
 
-		_, err = b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).
+		_, err := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).
 			Patch(ctx, b.machine, types.MergePatchType, []byte(`{"metadata": {"ownerReferences": null}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		orphan := lookAt(t, k, b.run).Seen.Machine
@@ -216,21 +202,18 @@ func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 		const namespace = "our-own-capi-system" // as its administrator likes
 		cfg := b.config(t)
 		cfg.ControllerNamespaces = []string{namespace}
-		k, err := New(cfg, zap.NewNop())
-		require.NoError(t, err)
+		k := must.Do(New(cfg, zap.NewNop()))(t)
 		servedAt(k, b.version)
 		require.NoError(t, b.manage.CreateNamespace(ctx, namespace))
 		require.NoError(t, b.manage.PutLease(ctx, rig.Lease{Namespace: namespace, Name: clusterAPILeader, Holder: "capi-1", Duration: 5 * time.Minute}))
 		assert.Equal(t, remediate.No, lookAt(t, k, b.run).Seen.Contested, "no check of the manager's covers the Machine")
 
 		name := rigtest.Name("rival-check")
-		_, err = b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: b.cluster, Conditions: rig.NotReadyFor("300s")})
-		require.NoError(t, err)
+		must.Do(b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: b.cluster, Conditions: rig.NotReadyFor("300s")}))(t)
 		s := lookAt(t, k, b.run).Seen
 		assert.Equal(t, remediate.Yes, s.Contested)
 		assert.Contains(t, s.Contender, "capi-1")
-		alive, err := k.ControllerAlive(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: b.run.Target.MachineAPI})
-		require.NoError(t, err)
+		alive := must.Do(k.ControllerAlive(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: b.run.Target.MachineAPI}))(t)
 		assert.Equal(t, remediate.Yes, alive)
 		paused := "true"
 		require.NoError(t, b.manage.Annotate(ctx, rig.CAPIResource(b.version, "machinehealthchecks"), name, "cluster.x-k8s.io/paused", &paused))
@@ -240,7 +223,7 @@ func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 			Duration: 5 * time.Minute, Renewed: time.Now().Add(-time.Hour)}))
 		assert.Equal(t, remediate.No, lookAt(t, k, b.run).Seen.Contested, "an expired leader is dead")
 
-		_, err = b.work.Client().CoreV1().Nodes().Patch(ctx, b.node, types.MergePatchType,
+		_, err := b.work.Client().CoreV1().Nodes().Patch(ctx, b.node, types.MergePatchType,
 			[]byte(`{"metadata":{"annotations":{"machine.openshift.io/machine":"ns/copy"}}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
 		l := lookAt(t, k, b.run)
@@ -254,13 +237,11 @@ func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 func TestVerdictsAreWritten(t *testing.T) {
 	inBothVersions(t, func(t *testing.T, b *blue) {
 		ctx := rigtest.Context(t, 3*time.Minute)
-		k, err := New(b.config(t), zap.NewNop())
-		require.NoError(t, err)
+		k := must.Do(New(b.config(t), zap.NewNop()))(t)
 		servedAt(k, b.version)
 		machines := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace)
 		conditionsNow := func() (status, why [2]string) {
-			u, err := machines.Get(ctx, b.machine, metav1.GetOptions{})
-			require.NoError(t, err)
+			u := must.Do(machines.Get(ctx, b.machine, metav1.GetOptions{}))(t)
 			for which, list := range conditionsOf(u) {
 				found := list.find("HealthCheckSucceeded")
 				status[which] = list.status("HealthCheckSucceeded")
@@ -276,8 +257,7 @@ func TestVerdictsAreWritten(t *testing.T) {
 			r := policy.CheckReport{Kind: policy.MachineHealthCheckKind, APIVersion: b.run.Target.MachineAPI, UID: "check", Source: "cluster",
 				State: policy.StateActive, Targets: []policy.TargetReport{target}}
 			for more := true; more; {
-				more, err = k.WriteVerdicts(ctx, r, written)
-				require.NoError(t, err)
+				more = must.Do(k.WriteVerdicts(ctx, r, written))(t)
 			}
 		}
 		write(policy.Pending, reason.NodeCondition)
@@ -311,15 +291,12 @@ func TestVerdictsAreWritten(t *testing.T) {
 func TestStatusOfAClusterAPICheck(t *testing.T) {
 	inBothVersions(t, func(t *testing.T, b *blue) {
 		ctx := rigtest.Context(t, 3*time.Minute)
-		k, err := New(b.config(t), zap.NewNop())
-		require.NoError(t, err)
+		k := must.Do(New(b.config(t), zap.NewNop()))(t)
 		servedAt(k, b.version)
 		name := rigtest.Name("told-check")
-		made, err := b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: b.cluster, Conditions: rig.NotReadyFor("300s")})
-		require.NoError(t, err)
+		made := must.Do(b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: b.cluster, Conditions: rig.NotReadyFor("300s")}))(t)
 		read := func() *unstructured.Unstructured {
-			u, err := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machinehealthchecks")).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
-			require.NoError(t, err)
+			u := must.Do(b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machinehealthchecks")).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 			return u
 		}
 		r := policy.CheckReport{

@@ -25,6 +25,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
 
 var aRun = remediate.Run{
@@ -198,8 +199,7 @@ func TestChangedKubeconfigIsTakenUp(t *testing.T) {
 	k8stest.Until(t, time.Minute, "a broken file changes nothing", func() bool { return before.Load() > asked+4 })
 	second := httptest.NewServer(answer(&after))
 	defer second.Close()
-	text, err := os.ReadFile(k8stest.Kubeconfig(t, second.URL))
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(k8stest.Kubeconfig(t, second.URL)))(t)
 	require.NoError(t, os.WriteFile(c.servers.Work.Kubeconfig, text, 0o600))
 	k8stest.Until(t, time.Minute, "the second server is asked", func() bool { return after.Load() > 0 })
 	cancel()
@@ -224,20 +224,18 @@ func TestChangedKubeconfigThatEverybodyMayWriteIsNotTakenUp(t *testing.T) {
 		}
 		return err
 	}}}
-	c, err := New(cfg, zap.NewNop())
-	require.NoError(t, err)
+	c := must.Do(New(cfg, zap.NewNop()))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 
 	second := httptest.NewServer(answer(&after))
 	defer second.Close()
-	text, err := os.ReadFile(k8stest.Kubeconfig(t, second.URL))
-	require.NoError(t, err)
+	text := must.Do(os.ReadFile(k8stest.Kubeconfig(t, second.URL)))(t)
 	require.NoError(t, os.Chmod(c.servers.Work.Kubeconfig, 0o666))
 	require.NoError(t, os.WriteFile(c.servers.Work.Kubeconfig, append(text, '\n'), 0o666))
 	k8stest.Until(t, time.Minute, "the changed file is refused", func() bool { return refused.Load() > 1 })
-	_, err = New(cfg, zap.NewNop())
+	_, err := New(cfg, zap.NewNop())
 	require.ErrorContains(t, err, "everybody may write "+c.servers.Work.Kubeconfig)
 	require.Zero(t, after.Load())
 
@@ -311,8 +309,7 @@ func TestTimesOfAKubeletAreJSON(t *testing.T) {
 	require.True(t, l.Seen.Lease.Known)
 	require.Equal(t, "1", l.Seen.Lease.ResourceVersion)
 	l.Seen.Lease.RenewTime = l.Seen.Lease.RenewTime.UTC()
-	_, err := json.Marshal(l.Seen.Lease)
-	require.NoError(t, err)
+	must.Do(json.Marshal(l.Seen.Lease))(t)
 	for _, year := range []int{-5000, 0, 1, 2026, 9999, 10000, 290000} { // protobuf holds more than JSON
 		at := metav1.NewTime(time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC))
 		n := view.PolicyNode(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "Unknown", LastTransitionTime: at}}}})

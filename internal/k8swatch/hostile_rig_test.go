@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -30,13 +31,11 @@ func overloaded(ctx context.Context, t *testing.T, c *rig.ControlPlane, name str
 	for i := range 1000 {
 		taints = append(taints, corev1.Taint{Key: fmt.Sprint("t-", i), Effect: corev1.TaintEffectNoSchedule})
 	}
-	_, err := c.CreateNode(ctx, rig.Node{Name: name, Taints: taints})
-	require.NoError(t, err)
+	must.Do(c.CreateNode(ctx, rig.Node{Name: name, Taints: taints}))(t)
 	times := []metav1.Time{{}, metav1.Unix(-1<<35, 0), metav1.Unix(253402300799, 0), metav1.NewTime(time.Now().Add(100 * 365 * 24 * time.Hour))}
 	nodes := c.Client().CoreV1().Nodes()
 	k8stest.Until(t, time.Minute, "the status is written, past the conflicts with controllers", func() bool {
-		n, err := nodes.Get(ctx, name, metav1.GetOptions{})
-		require.NoError(t, err)
+		n := must.Do(nodes.Get(ctx, name, metav1.GetOptions{}))(t)
 		for i := range 3000 {
 			at := times[i%len(times)]
 			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeConditionType(fmt.Sprint("C", i)),
@@ -44,7 +43,7 @@ func overloaded(ctx context.Context, t *testing.T, c *rig.ControlPlane, name str
 			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: fmt.Sprint("a-", i, "\r\n")})
 		}
 		n.Status.NodeInfo = corev1.NodeSystemInfo{}
-		_, err = nodes.UpdateStatus(ctx, n, metav1.UpdateOptions{})
+		_, err := nodes.UpdateStatus(ctx, n, metav1.UpdateOptions{})
 		return err == nil
 	})
 }
@@ -63,41 +62,37 @@ func TestHostileObjectsHarmNoOther(t *testing.T) { // I16
 	require.NoError(t, err)
 	machine.SetAnnotations(annotations)
 	machines := c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace)
-	_, err = machines.Update(ctx, machine, metav1.UpdateOptions{})
-	require.NoError(t, err)
-	_, err = c.CreateCheck(ctx, rig.Check{Name: "hostile", Strategy: rig.BareMetalStrategy, Conditions: rig.NotReadyFor("1s"), MaxUnhealthy: "100%"})
-	require.NoError(t, err)
+	must.Do(machines.Update(ctx, machine, metav1.UpdateOptions{}))(t)
+	must.Do(c.CreateCheck(ctx, rig.Check{Name: "hostile", Strategy: rig.BareMetalStrategy, Conditions: rig.NotReadyFor("1s"), MaxUnhealthy: "100%"}))(t)
 	expressions := make([]any, 5000)
 	for i := range expressions {
 		expressions[i] = map[string]any{"key": fmt.Sprint("k-", i), "operator": "DoesNotExist"}
 	}
 	checks := c.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace)
-	check, err := checks.Get(ctx, "hostile", metav1.GetOptions{})
-	require.NoError(t, err)
+	check := must.Do(checks.Get(ctx, "hostile", metav1.GetOptions{}))(t)
 	require.NoError(t, unstructured.SetNestedSlice(check.Object, expressions, "spec", "selector", "matchExpressions"))
-	_, err = checks.Update(ctx, check, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	must.Do(checks.Update(ctx, check, metav1.UpdateOptions{}))(t)
 
 	k := watching(t, c)
-	v := seen(k)
-	require.NotNil(t, v.node(r.Target.Node))
-	require.NotNil(t, v.machine(r.Target.Machine))
+	v := k8stest.Seen(k)
+	require.NotNil(t, v.Node(r.Target.Node))
+	require.NotNil(t, v.Machine(r.Target.Machine))
 	assert.ErrorContains(t, v[policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "hostile"}].Err, "more than 131072")
-	assert.Empty(t, v.machine("hostile").Annotations, "no rule reads them")
-	assert.Contains(t, v.check("hostile").Invalid, "5000 entries")
+	assert.Empty(t, v.Machine("hostile").Annotations, "no rule reads them")
+	assert.Contains(t, v.Check("hostile").Invalid, "5000 entries")
 	l := lookAt(t, k, r)
 	assert.Equal(t, remediate.Yes, l.Seen.Node.Exists)
 
 	var s policy.Snapshot
-	s.Machines = []policy.Machine{*v.machine("hostile")}
-	s.Checks = []policy.Check{*v.check("hostile")}
+	s.Machines = []policy.Machine{*v.Machine("hostile")}
+	s.Checks = []policy.Check{*v.Check("hostile")}
 	for _, report := range policy.Decide(s, time.Now()).Checks {
 		for _, target := range report.Targets {
 			assert.False(t, target.Acts())
 		}
 	}
 	evil := r
-	evil.Target.Node, evil.Target.Machine = v.machine("hostile").NodeName, "hostile"
+	evil.Target.Node, evil.Target.Machine = v.Machine("hostile").NodeName, "hostile"
 	assert.Error(t, k.Look(ctx, evil, [][]byte{}).Err, "a name that is a path")
 }
 

@@ -104,31 +104,6 @@ func TestTokenDoesNotFollowARedirect(t *testing.T) {
 	assert.Zero(t, met.Load())
 }
 
-// endless answers every request with a beginning, and then with more and more of the
-// same until the client goes away.
-func endless(begin, more string, sent *atomic.Int64) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if _, err := w.Write([]byte(begin)); err != nil {
-			return
-		}
-		one := int64(0)
-		for chunk := []byte(strings.Repeat(more, 64<<10/len(more))); ; {
-			n, err := w.Write(chunk)
-			if one += int64(n); one > sent.Load() {
-				sent.Store(one)
-			}
-			if err != nil {
-				return
-			}
-		}
-	}
-}
-
-// slack is more than what lies in the buffers between a server and a client: those of the kernel
-// alone hold up to 40 MiB.
-const slack = 64 << 20
-
 // What never ends is read up to a bound, and says nothing.
 func TestEndlessAnswersEnd(t *testing.T) {
 	for name, body := range map[string][2]string{
@@ -140,18 +115,18 @@ func TestEndlessAnswersEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sent atomic.Int64
-			c := served(t, endless(body[0], body[1], &sent))
+			c := served(t, k8stest.Endless(body[0], body[1], &sent))
 			began := time.Now()
 			_, _, err := c.Backup(t.Context(), aRun.Target)
 			assert.Error(t, err)
-			assert.LessOrEqual(t, sent.Load(), int64(client.MaxObject+slack))
+			assert.LessOrEqual(t, sent.Load(), int64(client.MaxObject+k8stest.Slack))
 			run := aRun
 			run.Step = remediate.PowerOn
 			l := c.Look(t.Context(), run, [][]byte{})
 			require.Error(t, l.Err)
 			assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
 			assert.Equal(t, remediate.CannotTell, l.Seen.PodsGone)
-			assert.LessOrEqual(t, sent.Load(), int64(client.MaxBody+slack))
+			assert.LessOrEqual(t, sent.Load(), int64(client.MaxBody+k8stest.Slack))
 			assert.Less(t, time.Since(began), 9*client.RequestTimeout, "it ends")
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/k8swatch/view"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -26,33 +26,28 @@ func TestMain(m *testing.M) { os.Exit(rigtest.Main(m)) }
 // dial is a Cluster with the rights that the product ships; nobody runs it.
 func dial(t *testing.T, c *rig.ControlPlane) *Cluster {
 	t.Helper()
-	path, err := c.Kubeconfig(rig.FencedUser)
-	require.NoError(t, err)
+	path := must.Do(c.Kubeconfig(rig.FencedUser))(t)
 	return connected(t, path)
 }
 
 // dialAs is dial for an installation.
 func dialAs(t *testing.T, c *rig.ControlPlane, storeID string) *Cluster {
 	t.Helper()
-	path, err := c.Kubeconfig(rig.FencedUser)
-	require.NoError(t, err)
-	k, err := New(Config{Config: view.Config{Name: "rig", Kubeconfig: path, StoreID: storeID, FreshEvery: time.Second}}, zap.NewNop())
-	require.NoError(t, err)
+	path := must.Do(c.Kubeconfig(rig.FencedUser))(t)
+	k := must.Do(New(Config{Config: view.Config{Name: "rig", Kubeconfig: path, StoreID: storeID, FreshEvery: time.Second}}, zap.NewNop()))(t)
 	return k
 }
 
 func connected(t *testing.T, kubeconfig string) *Cluster {
 	t.Helper()
-	k, err := New(Config{Config: view.Config{Name: "rig", Kubeconfig: kubeconfig, FreshEvery: time.Second}}, zap.NewNop())
-	require.NoError(t, err)
+	k := must.Do(New(Config{Config: view.Config{Name: "rig", Kubeconfig: kubeconfig, FreshEvery: time.Second}}, zap.NewNop()))(t)
 	return k
 }
 
 // watching runs a Cluster until the test ends, and waits for its first view.
 func watching(t *testing.T, c *rig.ControlPlane) *Cluster {
 	t.Helper()
-	path, err := c.Kubeconfig(rig.FencedUser)
-	require.NoError(t, err)
+	path := must.Do(c.Kubeconfig(rig.FencedUser))(t)
 	k := run(t, path)
 	k8stest.Until(t, time.Minute, "the first view", func() bool { return k.View().Synced })
 	return k
@@ -122,62 +117,6 @@ func joinedMaps(a, b map[string]string) map[string]string {
 // A busy machine delays an API server by many seconds.
 func init() { client.RequestTimeout = 20 * time.Second }
 
-// views are what tests have been told of each Cluster: the changes are given
-// out once, and several assertions look at them.
-var views sync.Map
-
-// objects are everything a Cluster has told so far.
-type objects map[policy.ObjectID]policy.Change
-
-// seen takes what changed and gives the whole view.
-func seen(c *Cluster) objects {
-	kept, _ := views.LoadOrStore(c, objects{})
-	v := kept.(objects)
-	for _, ch := range c.Changes() {
-		if ch.Value == nil && ch.Err == nil {
-			delete(v, ch.ID)
-		} else {
-			v[ch.ID] = ch
-		}
-	}
-	return v
-}
-
-// find is the object of a type with a name, nil if there is none.
-func find[T any](v objects, kind, name string) *T {
-	for id, ch := range v {
-		if id.Kind == kind && id.Name == name {
-			if found, ok := ch.Value.(*T); ok {
-				return found
-			}
-		}
-	}
-	return nil
-}
-
-func (v objects) node(name string) *policy.Node { return find[policy.Node](v, "Node", name) }
-
-func (v objects) machine(name string) *policy.Machine {
-	return find[policy.Machine](v, "Machine", name)
-}
-
-func (v objects) check(name string) *policy.Check {
-	if c := find[policy.Check](v, policy.MachineHealthCheckKind, name); c != nil {
-		return c
-	}
-	return find[policy.Check](v, policy.NodeHealthCheckKind, name)
-}
-
-func (v objects) hosts() []policy.Host {
-	var list []policy.Host
-	for _, ch := range v {
-		if h, ok := ch.Value.(*policy.Host); ok {
-			list = append(list, *h)
-		}
-	}
-	return list
-}
-
 // running runs a Cluster until stop, which may be called again.
 func running(t *testing.T, c *Cluster) (stop func()) {
 	t.Helper()
@@ -197,8 +136,7 @@ func running(t *testing.T, c *Cluster) (stop func()) {
 // real API server does not give on demand.
 func served(t *testing.T, h http.HandlerFunc) *Cluster {
 	t.Helper()
-	c, err := New(Config{Config: view.Config{Name: "test", Kubeconfig: k8stest.Served(t, h), FreshEvery: time.Second}}, zap.NewNop())
-	require.NoError(t, err)
+	c := must.Do(New(Config{Config: view.Config{Name: "test", Kubeconfig: k8stest.Served(t, h), FreshEvery: time.Second}}, zap.NewNop()))(t)
 	return c
 }
 

@@ -2,6 +2,7 @@ package k8swatch
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,10 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/k8swatch/look"
+	"github.com/fenced/fenced/internal/k8swatch/view"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -27,14 +32,10 @@ func bareMetal(t *testing.T, c *rig.ControlPlane, h rig.Host, n rig.Node) remedi
 	set, machine := rigtest.Name("set"), rigtest.Name("machine")
 	n.Name, h.Name, h.Machine = rigtest.Name("node"), rigtest.Name("host"), machine
 	h.Address = "ipmi://192.0.2.1"
-	_, err := c.CreateMachineSet(ctx, set)
-	require.NoError(t, err)
-	_, err = c.CreateHost(ctx, h)
-	require.NoError(t, err)
-	m, err := c.CreateMachine(ctx, rig.Machine{Name: machine, MachineSet: set, Host: h.Name, NodeName: n.Name})
-	require.NoError(t, err)
-	node, err := c.CreateNode(ctx, n)
-	require.NoError(t, err)
+	must.Do(c.CreateMachineSet(ctx, set))(t)
+	must.Do(c.CreateHost(ctx, h))(t)
+	m := must.Do(c.CreateMachine(ctx, rig.Machine{Name: machine, MachineSet: set, Host: h.Name, NodeName: n.Name}))(t)
+	node := must.Do(c.CreateNode(ctx, n))(t)
 	return remediate.Run{
 		Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete, Step: remediate.PowerOff,
 		Target: remediate.Target{Node: n.Name, NodeUID: string(node.UID), Namespace: rig.Namespace, Machine: machine,
@@ -66,8 +67,7 @@ func TestLookSeesTheTarget(t *testing.T) {
 	assert.Equal(t, remediate.Node{Exists: remediate.Yes, UID: r.Target.NodeUID, ResourceVersion: s.Node.ResourceVersion,
 		BootID: "b1", SystemUUID: "su", Created: s.Node.Created, Ready: remediate.Yes}, s.Node)
 	assert.WithinDuration(t, time.Now(), s.Node.Created, time.Minute)
-	h, err := c.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, hostName(r), metav1.GetOptions{})
-	require.NoError(t, err)
+	h := must.Do(c.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, hostName(r), metav1.GetOptions{}))(t)
 	assert.Equal(t, string(h.GetUID()), s.BareMetalHostUID)
 	assert.Equal(t, remediate.Machine{Exists: remediate.Yes, UID: r.Target.MachineUID, Replaceable: remediate.Yes}, s.Machine)
 	assert.True(t, s.Lease.Known)
@@ -82,7 +82,7 @@ func TestLookSeesTheTarget(t *testing.T) {
 	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: "kube-node-lease", Name: r.Target.Node, Holder: r.Target.Node, Duration: 40 * time.Second}))
 	assert.NotEqual(t, s.Lease.ResourceVersion, lookAt(t, k, r).Seen.Lease.ResourceVersion, "a renewal is seen at once")
 
-	_, err = c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.StrategicMergePatchType,
+	_, err := c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.StrategicMergePatchType,
 		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`), metav1.PatchOptions{}, "status")
 	require.NoError(t, err)
 	assert.False(t, lookAt(t, k, r).Seen.Lease.KubeletReporting)
@@ -155,8 +155,7 @@ func TestLookSeesRivals(t *testing.T) { // I22
 	}
 	evaluated := func(want remediate.Answer) {
 		t.Helper()
-		got, err := k.ControllerAlive(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI})
-		require.NoError(t, err)
+		got := must.Do(k.ControllerAlive(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI}))(t)
 		assert.Equal(t, want, got)
 	}
 	evaluated(remediate.No)
@@ -178,8 +177,7 @@ func TestLookSeesRivals(t *testing.T) { // I22
 	assert.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested, "an expired leader is dead")
 
 	alive(powerCycleLeader, "pod-x", 0)
-	_, err := c.CreateCheck(ctx, rig.Check{Name: rigtest.Name("cycles"), Strategy: rig.BareMetalStrategy, Conditions: rig.NotReadyFor("300s")})
-	require.NoError(t, err)
+	must.Do(c.CreateCheck(ctx, rig.Check{Name: rigtest.Name("cycles"), Strategy: rig.BareMetalStrategy, Conditions: rig.NotReadyFor("300s")}))(t)
 	s = lookAt(t, k, other).Seen
 	assert.Equal(t, remediate.Yes, s.Contested, "the controller of the check may annotate it at any moment")
 	assert.Contains(t, s.Contender, "pod-x")
@@ -195,8 +193,7 @@ func TestLookSeesTheRivalsOfOtherChecks(t *testing.T) { // I22
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	machines := c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace)
-	_, err := machines.Patch(ctx, r.Target.Machine, types.MergePatchType, []byte(`{"metadata":{"labels":{"only":"`+r.Target.Machine+`"}}}`), metav1.PatchOptions{})
-	require.NoError(t, err)
+	must.Do(machines.Patch(ctx, r.Target.Machine, types.MergePatchType, []byte(`{"metadata":{"labels":{"only":"`+r.Target.Machine+`"}}}`), metav1.PatchOptions{}))(t)
 	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: rig.Namespace, Name: checkLeader, Holder: "pod-y", Duration: time.Minute}))
 	t.Cleanup(func() { // it would stop other tests
 		err := c.Client().CoordinationV1().Leases(rig.Namespace).Delete(context.Background(), checkLeader, metav1.DeleteOptions{})
@@ -205,8 +202,7 @@ func TestLookSeesTheRivalsOfOtherChecks(t *testing.T) { // I22
 	require.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested, "no check that deletes covers the Machine")
 
 	check := rig.Check{Name: rigtest.Name("deletes"), Match: map[string]string{"only": r.Target.Machine}, Conditions: rig.NotReadyFor("300s")}
-	_, err = c.CreateCheck(ctx, check)
-	require.NoError(t, err)
+	must.Do(c.CreateCheck(ctx, check))(t)
 	s := lookAt(t, k, r).Seen
 	assert.Equal(t, remediate.Yes, s.Contested)
 	assert.Contains(t, s.Contender, "pod-y holds the Lease "+rig.Namespace+"/"+checkLeader)
@@ -230,8 +226,7 @@ func TestLookSeesPods(t *testing.T) { // I7
 func TestLookWithoutRights(t *testing.T) {
 	c := rigtest.Shared(t)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
-	path, err := c.Kubeconfig("stranger")
-	require.NoError(t, err)
+	path := must.Do(c.Kubeconfig("stranger"))(t)
 	l := connected(t, path).Look(context.Background(), r, nil)
 	assert.Equal(t, remediate.APIForbidden, l.Seen.API)
 	assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
@@ -243,8 +238,7 @@ func TestLookAtAnotherClusterIsNoAnswer(t *testing.T) {
 	c := rigtest.Shared(t)
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{SystemUUID: "su", BootID: "b1"})
-	ns, err := c.Client().CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
-	require.NoError(t, err)
+	ns := must.Do(c.Client().CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{}))(t)
 	r.Target.ClusterUID = string(ns.UID)
 	assert.Equal(t, string(ns.UID), lookAt(t, k, r).Seen.ClusterUID)
 
@@ -258,8 +252,7 @@ func TestLookAtAnotherClusterIsNoAnswer(t *testing.T) {
 func TestLookAtAnotherManagementClusterIsNoAnswer(t *testing.T) {
 	inBothVersions(t, func(t *testing.T, b *blue) {
 		k := watched(t, b.config(t))
-		ns, err := b.manage.Client().CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
-		require.NoError(t, err)
+		ns := must.Do(b.manage.Client().CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{}))(t)
 		l := lookAt(t, k, b.run)
 		require.NoError(t, l.Err)
 		assert.Equal(t, string(ns.UID), l.Seen.ManagementUID)
@@ -271,10 +264,8 @@ func TestLookAtAnotherManagementClusterIsNoAnswer(t *testing.T) {
 		assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
 
 		cfg := b.config(t) // without its rights there
-		cfg.Management.Kubeconfig, err = b.manage.Kubeconfig("somebody")
-		require.NoError(t, err)
-		k, err = New(cfg, zap.NewNop())
-		require.NoError(t, err)
+		cfg.Management.Kubeconfig = must.Do(b.manage.Kubeconfig("somebody"))(t)
+		k = must.Do(New(cfg, zap.NewNop()))(t)
 		l = k.Look(t.Context(), b.run, nil)
 		require.ErrorContains(t, l.Err, "apply rbac.yaml")
 		assert.Empty(t, l.Seen.ManagementUID)
@@ -291,8 +282,7 @@ func TestControllerAliveFindsTheController(t *testing.T) {
 	cfg := (&blue{manage: manage, work: work, cluster: "judged"}).config(t)
 	capi, medik8s := rigtest.Name("wherever-capi-runs"), rigtest.Name("wherever-medik8s-runs")
 	cfg.ControllerNamespaces = []string{capi, medik8s}
-	k, err := New(cfg, zap.NewNop())
-	require.NoError(t, err)
+	k := must.Do(New(cfg, zap.NewNop()))(t)
 	for _, c := range []struct {
 		id              policy.CheckID
 		at              *rig.ControlPlane
@@ -305,9 +295,7 @@ func TestControllerAliveFindsTheController(t *testing.T) {
 	} {
 		judged := func(want remediate.Answer, when string) {
 			t.Helper()
-			got, err := k.ControllerAlive(ctx, c.id)
-			require.NoError(t, err)
-			assert.Equal(t, want, got, c.id.APIVersion+" "+when)
+			assert.Equal(t, want, must.Do(k.ControllerAlive(ctx, c.id))(t), c.id.APIVersion+" "+when)
 		}
 		require.NoError(t, c.at.CreateNamespace(ctx, c.namespace))
 		k8stest.Until(t, time.Minute, "the API server knows the rights of fenced", func() bool {
@@ -323,15 +311,110 @@ func TestControllerAliveFindsTheController(t *testing.T) {
 		judged(remediate.No, "when its leader is dead")
 
 		leases := c.at.Client().CoordinationV1().Leases(c.namespace)
-		timeless, err := leases.Get(ctx, c.name, metav1.GetOptions{})
-		require.NoError(t, err)
+		timeless := must.Do(leases.Get(ctx, c.name, metav1.GetOptions{}))(t)
 		timeless.Spec.RenewTime = nil
-		_, err = leases.Update(ctx, timeless, metav1.UpdateOptions{})
-		require.NoError(t, err)
+		must.Do(leases.Update(ctx, timeless, metav1.UpdateOptions{}))(t)
 		judged(remediate.Yes, "with a holder and no time, while it changes")
 		require.NoError(t, leases.Delete(ctx, c.name, metav1.DeleteOptions{}))
 	}
-	got, err := k.ControllerAlive(ctx, policy.CheckID{Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI})
-	require.NoError(t, err)
+	got := must.Do(k.ControllerAlive(ctx, policy.CheckID{Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI}))(t)
 	assert.Equal(t, remediate.Yes, got, "nobody here writes the status of a FencePolicy")
+}
+
+func surveyedKind(t *testing.T, s Survey, group, kind string) view.SurveyedKind {
+	t.Helper()
+	i := slices.IndexFunc(s.Kinds, func(k view.SurveyedKind) bool { return k.Group == group && k.Kind == kind })
+	require.GreaterOrEqual(t, i, 0, "%s of %s in %v", kind, group, s.Kinds)
+	return s.Kinds[i]
+}
+
+// One look says what is served, who is alive, what exists, and who would act on a Machine.
+func TestSurvey(t *testing.T) { // I22
+	ctx := rigtest.Context(t, 5*time.Minute)
+	c := rigtest.Own(t, rig.Options{CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.Medik8s, rig.Metal3Remediation}})
+	require.NoError(t, c.InstallMedik8s(ctx))
+	node := must.Do(c.CreateNode(ctx, rig.Node{Name: "worker-1"}))(t)
+	must.Do(c.CreateMachine(ctx, rig.Machine{Name: "worker-1", NodeName: "worker-1", Labels: map[string]string{"pool": "metal"}}))(t)
+	must.Do(c.CreateCheck(ctx, rig.Check{Name: "metal", Strategy: rig.BareMetalStrategy, Match: map[string]string{"pool": "metal"}, Conditions: rig.NotReadyFor("300s")}))(t)
+	for _, lease := range []string{checkLeader, powerCycleLeader} {
+		require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: machineAPINamespace, Name: lease, Holder: "holds-" + lease, Duration: time.Hour}))
+	}
+	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: "default", Name: nodeCheckLeader, Holder: "nobody", Duration: time.Hour}))
+	k := dial(t, c)
+	s := must.Do(TakeSurvey(ctx, k, "fenced"))(t)
+
+	require.Len(t, s.Servers, 1)
+	assert.Equal(t, c.URL(), s.Servers[0].URL)
+	assert.Regexp(t, `^v1\.\d+\.\d+$`, s.Servers[0].Version)
+	assert.Contains(t, s.Servers[0].Groups, client.MachineGroup)
+	assert.NotContains(t, s.Servers[0].Groups, client.ClusterGroup)
+	assert.Equal(t, view.SurveyedKind{Kind: "Node", Served: true, Objects: 1}, surveyedKind(t, s, "", "Node"))
+	assert.Equal(t, view.SurveyedKind{Group: client.MachineGroup, Kind: "Machine", Served: true, Objects: 1}, surveyedKind(t, s, client.MachineGroup, "Machine"))
+	assert.Equal(t, view.SurveyedKind{Group: client.HostGroup, Kind: "BareMetalHost", Served: true}, surveyedKind(t, s, client.HostGroup, "BareMetalHost"))
+	assert.Equal(t, view.SurveyedKind{Group: client.ClusterGroup, Kind: "Machine"}, surveyedKind(t, s, client.ClusterGroup, "Machine"))
+	assert.True(t, slices.ContainsFunc(s.Changes, func(ch policy.Change) bool {
+		check, ok := ch.Value.(*policy.Check)
+		return ok && check.Name == "metal"
+	}))
+	assert.ErrorContains(t, s.Servers[0].NamespaceErr, "forbidden", "fenced itself may not read it, and need not")
+	require.NoError(t, c.CreateNamespace(ctx, "fenced"))
+	kubeconfig := must.Do(c.Kubeconfig("an-administrator", "system:masters"))(t)
+	server := must.Do(look.Identify(ctx, connected(t, kubeconfig).servers.Work, "fenced"))(t)
+	require.NoError(t, server.NamespaceErr)
+	assert.Equal(t, string(must.Do(c.Client().CoreV1().Namespaces().Get(ctx, "fenced", metav1.GetOptions{}))(t).UID), server.NamespaceUID)
+	assert.True(t, s.Medik8s)
+	require.NoError(t, s.Medik8sErr)
+	alive := map[string]string{}
+	for _, o := range s.Controllers {
+		require.NoError(t, o.Err)
+		alive[o.Lease] = o.Holder
+		assert.Equal(t, o.Lease == nodeCheckLeader, slices.Equal(o.Elsewhere, []string{"default"}), "%s: %s", o.Lease, o.Elsewhere)
+	}
+	assert.Len(t, alive, 4, "no Cluster API is served")
+	assert.Contains(t, alive[powerCycleLeader], "holds-"+powerCycleLeader)
+	assert.Contains(t, alive[checkLeader], "holds-"+checkLeader)
+	assert.Empty(t, alive[nodeCheckLeader])
+	assert.Empty(t, alive[write.OwnLease])
+
+	machine := policy.Machine{}
+	for _, ch := range s.Changes {
+		if m, ok := ch.Value.(*policy.Machine); ok {
+			machine = *m
+		}
+	}
+	target := remediate.Target{Cluster: "rig", Node: node.Name, NodeUID: string(node.UID), Namespace: machine.Namespace, Machine: machine.Name, MachineUID: machine.UID, MachineAPI: machine.APIVersion}
+	who := Contenders(ctx, k, []remediate.Target{target, {Cluster: "rig", Node: node.Name, NodeUID: string(node.UID)}})
+	require.NoError(t, who[0].Err)
+	assert.Contains(t, who[0].Who, "holds-"+powerCycleLeader, "it would act on the Machine")
+	assert.Equal(t, look.Contender{}, who[1], "nobody acts on a Node without a Machine")
+}
+
+// A user who may read nothing learns what was not seen, and the survey ends by itself.
+func TestSurveyOfAUserWithoutRights(t *testing.T) {
+	ctx := rigtest.Context(t, 5*time.Minute)
+	c := okd(t)
+	kubeconfig := must.Do(c.Kubeconfig("nobody-in-particular"))(t)
+	s := must.Do(TakeSurvey(ctx, connected(t, kubeconfig), "fenced"))(t)
+	for _, k := range []view.SurveyedKind{surveyedKind(t, s, "", "Node"), surveyedKind(t, s, client.MachineGroup, "Machine"), surveyedKind(t, s, client.HostGroup, "BareMetalHost")} {
+		assert.Contains(t, k.Problem, "forbidden", k.Kind)
+		assert.True(t, k.Served, k.Kind)
+	}
+	assert.Empty(t, surveyedKind(t, s, client.ClusterGroup, "Machine").Problem, "what is not served is not missing")
+	for _, o := range s.Controllers {
+		assert.ErrorContains(t, o.Err, "forbidden", o.Lease)
+	}
+	assert.ErrorContains(t, s.Medik8sErr, "forbidden")
+	assert.ErrorContains(t, s.Servers[0].NamespaceErr, "forbidden")
+}
+
+// An API server that cannot be reached, or that does not know the user, is an error that names it.
+func TestSurveyWithoutAServer(t *testing.T) {
+	ctx := rigtest.Context(t, 5*time.Minute)
+	c := rigtest.Own(t, rig.Options{Bare: true, NoManager: true})
+	kubeconfig := must.Do(c.Kubeconfig("an-administrator", "system:masters"))(t)
+	k := connected(t, kubeconfig)
+	c.StopAPIServer()
+	_, err := TakeSurvey(ctx, k, "fenced")
+	require.ErrorContains(t, err, "ask the workload API server "+c.URL())
+	assert.ErrorContains(t, err, kubeconfig)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -30,8 +31,7 @@ func okd(t *testing.T) *rig.ControlPlane {
 func nodeCheck(t *testing.T, c *rig.ControlPlane, template rig.TemplateRef) string {
 	t.Helper()
 	name := rigtest.Name("nhc")
-	_, err := c.CreateNodeCheck(t.Context(), rig.NodeCheck{Name: name, Match: map[string]string{"pool": name}, MinHealthy: "51%", Template: template})
-	require.NoError(t, err)
+	must.Do(c.CreateNodeCheck(t.Context(), rig.NodeCheck{Name: name, Match: map[string]string{"pool": name}, MinHealthy: "51%", Template: template}))(t)
 	t.Cleanup(func() { dropNodeCheck(t, c, name) }) // others look for what names no template
 	return name
 }
@@ -54,13 +54,11 @@ func TestStatusOfANodeHealthCheck(t *testing.T) {
 	name := nodeCheck(t, c, rig.RemediationTemplate("reboot"))
 	checks := c.Dynamic().Resource(rig.NodeCheckResource)
 	read := func() *unstructured.Unstructured {
-		u, err := checks.Get(ctx, name, metav1.GetOptions{})
-		require.NoError(t, err)
+		u := must.Do(checks.Get(ctx, name, metav1.GetOptions{}))(t)
 		return u
 	}
 	history := `{"status": {"unhealthyNodes": [{"name": "n-9", "remediations": [{"resource": {"apiVersion": "a/v1", "kind": "K", "name": "n-9"}, "started": "2026-01-01T00:00:00Z"}]}]}}`
-	_, err := checks.Patch(ctx, name, types.MergePatchType, []byte(history), metav1.PatchOptions{}, "status")
-	require.NoError(t, err)
+	must.Do(checks.Patch(ctx, name, types.MergePatchType, []byte(history), metav1.PatchOptions{}, "status"))(t)
 
 	r := policy.CheckReport{Kind: policy.NodeHealthCheckKind, APIVersion: policy.Medik8sAPI, Name: name, UID: string(read().GetUID()), Source: "cluster",
 		State: policy.StateActive, Expected: 3, Healthy: 2, Allowed: true, Targets: []policy.TargetReport{{Node: "n-1", Verdict: policy.Indeterminate, Reason: "UnderRemediation"}}}
@@ -86,8 +84,7 @@ func TestStatusOfANodeHealthCheck(t *testing.T) {
 	assert.EqualValues(t, 3, status["observedNodes"])
 
 	id := policy.CheckID{Kind: r.Kind, APIVersion: r.APIVersion, Name: name}
-	alive, err := k.ControllerAlive(ctx, id)
-	require.NoError(t, err)
+	alive := must.Do(k.ControllerAlive(ctx, id))(t)
 	assert.Equal(t, remediate.No, alive)
 	const namespace = "openshift-workload-availability"
 	require.NoError(t, c.CreateNamespace(ctx, namespace))
@@ -95,8 +92,7 @@ func TestStatusOfANodeHealthCheck(t *testing.T) {
 	t.Cleanup(func() { // it would stop other tests
 		assert.NoError(t, c.Client().CoordinationV1().Leases(namespace).Delete(context.Background(), nodeCheckLeader, metav1.DeleteOptions{}))
 	})
-	alive, err = k.ControllerAlive(ctx, id)
-	require.NoError(t, err)
+	alive = must.Do(k.ControllerAlive(ctx, id))(t)
 	assert.Equal(t, remediate.Yes, alive)
 }
 
@@ -111,20 +107,18 @@ func TestNodeHealthCheckAndItsRequests(t *testing.T) {
 	strange := nodeCheck(t, c, rig.TemplateRef{APIVersion: "apps/v1", Kind: "DeploymentTemplate", Name: "x"})
 	absent := nodeCheck(t, c, rig.TemplateRef{APIVersion: "example.com/v1", Kind: "NoneTemplate", Name: "x"})
 	k8stest.Until(t, time.Minute, "what can be read is judged", func() bool {
-		v := seen(k)
-		return v.check(good) != nil && v.check(good).Invalid == "" && v.check(absent) != nil && v.check(absent).Invalid == "" &&
-			v.check(secret) != nil && strings.Contains(v.check(secret).Invalid, "forbidden") && v.check(strange) != nil
+		v := k8stest.Seen(k)
+		return v.Check(good) != nil && v.Check(good).Invalid == "" && v.Check(absent) != nil && v.Check(absent).Invalid == "" &&
+			v.Check(secret) != nil && strings.Contains(v.Check(secret).Invalid, "forbidden") && v.Check(strange) != nil
 	})
-	assert.Contains(t, seen(k).check(strange).Invalid, "from which no remediator makes requests")
+	assert.Contains(t, k8stest.Seen(k).Check(strange).Invalid, "from which no remediator makes requests")
 	k8stest.Until(t, time.Minute, "requests that cannot be read hold up nobody else", func() bool { return k.View().Age < 5*time.Second })
 
-	machine, err := c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, r.Target.Machine, metav1.GetOptions{})
-	require.NoError(t, err)
+	machine := must.Do(c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, r.Target.Machine, metav1.GetOptions{}))(t)
 	require.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested)
-	_, err = c.CreateRemediation(ctx, machine, "reboot")
-	require.NoError(t, err)
+	must.Do(c.CreateRemediation(ctx, machine, "reboot"))(t)
 	k8stest.Until(t, time.Minute, "the request is seen", func() bool {
-		return find[policy.Request](seen(k), "Metal3Remediation", r.Target.Machine) != nil
+		return k8stest.Find[policy.Request](k8stest.Seen(k), "Metal3Remediation", r.Target.Machine) != nil
 	})
 	s := lookAt(t, k, r).Seen
 	assert.Equal(t, remediate.Yes, s.Contested, "I22")
@@ -139,7 +133,7 @@ func TestNodeHealthCheckAndItsRequests(t *testing.T) {
 		dropNodeCheck(t, c, name)
 	}
 	k8stest.Until(t, time.Minute, "no check names the kind any more", func() bool {
-		return find[policy.Request](seen(k), "Metal3Remediation", r.Target.Machine) == nil
+		return k8stest.Find[policy.Request](k8stest.Seen(k), "Metal3Remediation", r.Target.Machine) == nil
 	})
 }
 
@@ -168,7 +162,7 @@ func TestUpgradeIsSeen(t *testing.T) {
 	for _, progressing := range []bool{true, false} {
 		require.NoError(t, c.PutClusterVersion(ctx, progressing))
 		k8stest.Until(t, time.Minute, "the upgrade begins and ends", func() bool {
-			u := find[policy.Upgrade](seen(k), "ClusterVersion", "version")
+			u := k8stest.Find[policy.Upgrade](k8stest.Seen(k), "ClusterVersion", "version")
 			return u != nil && (u.Why != "") == progressing
 		})
 	}
@@ -186,21 +180,20 @@ func TestEtcdMembers(t *testing.T) { // I12
 	require.NoError(t, c.CreatePod(ctx, metav1.NamespaceSystem, "etcd-"+r.Target.Node, r.Target.Node))
 	pods := c.Client().CoreV1().Pods(metav1.NamespaceSystem)
 	patch := func(text string, sub ...string) {
-		_, err := pods.Patch(ctx, "etcd-"+r.Target.Node, types.MergePatchType, []byte(text), metav1.PatchOptions{}, sub...)
-		require.NoError(t, err)
+		must.Do(pods.Patch(ctx, "etcd-"+r.Target.Node, types.MergePatchType, []byte(text), metav1.PatchOptions{}, sub...))(t)
 	}
 	patch(`{"metadata":{"labels":{"component":"etcd"}}}`)
 	assert.Equal(t, append(before.Members, policy.Member{Node: r.Target.Node}), lookAt(t, k, r).Members, "not Ready yet")
 	patch(`{"status":{"conditions":[{"type":"`+string(corev1.PodReady)+`","status":"True"}]}}`, "status")
 	assert.Contains(t, lookAt(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true})
 	k8stest.Until(t, time.Minute, "the member is watched, too", func() bool {
-		p := find[policy.Pod](seen(k), "Pod", "etcd-"+r.Target.Node)
+		p := k8stest.Find[policy.Pod](k8stest.Seen(k), "Pod", "etcd-"+r.Target.Node)
 		return p != nil && p.Ready && p.Member && p.Node == r.Target.Node
 	})
 	patch(`{"metadata":{"labels":{"component":"kube-apiserver"}}}`)
 	assert.NotContains(t, lookAt(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true}, "an API server is no member")
 	k8stest.Until(t, time.Minute, "the API server is watched", func() bool {
-		p := find[policy.Pod](seen(k), "Pod", "etcd-"+r.Target.Node)
+		p := k8stest.Find[policy.Pod](k8stest.Seen(k), "Pod", "etcd-"+r.Target.Node)
 		return p != nil && !p.Member && p.Node == r.Target.Node
 	})
 	patch(`{"metadata":{"labels":{"component":"etcd"}}}`)

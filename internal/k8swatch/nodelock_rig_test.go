@@ -14,6 +14,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -62,15 +63,13 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 
 	ctx := rigtest.Context(t, 3*time.Minute)
 	roles := c.Client().RbacV1().ClusterRoles()
-	role, err := roles.Get(ctx, "fenced", metav1.GetOptions{})
-	require.NoError(t, err)
+	role := must.Do(roles.Get(ctx, "fenced", metav1.GetOptions{}))(t)
 	for i, rule := range role.Rules { // the right to read that of medik8s is missing
 		if len(rule.Resources) == 1 && rule.Resources[0] == "namespaces" {
 			role.Rules[i].ResourceNames = []string{client.IdentityNamespace}
 		}
 	}
-	role, err = roles.Update(ctx, role, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	role = must.Do(roles.Update(ctx, role, metav1.UpdateOptions{}))(t)
 	k8stest.Until(t, time.Minute, "the namespace cannot be read any more", func() bool {
 		_, err := k.servers.Work.API().Typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
 		return apierrors.IsForbidden(err)
@@ -85,8 +84,7 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 			role.Rules[i].ResourceNames = []string{medik8sLeases}
 		}
 	}
-	_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	must.Do(roles.Update(ctx, role, metav1.UpdateOptions{}))(t)
 	k8stest.Until(t, time.Minute, "the cluster cannot be told any more", func() bool {
 		_, err := k.servers.Work.API().Identity(ctx)
 		return apierrors.IsForbidden(err)
@@ -153,8 +151,7 @@ func TestNodeLock(t *testing.T) { // I22
 	owner := bareMetal(t, c, rig.Host{}, rig.Node{}).Target // that exists: the garbage collector leaves the Lease alone
 	owned := theLease(t, c, r)                              // as medik8s makes it
 	owned.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: owner.Node, UID: types.UID(owner.NodeUID)}}
-	_, err = c.Client().CoordinationV1().Leases(medik8sLeases).Update(ctx, owned, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	must.Do(c.Client().CoordinationV1().Leases(medik8sLeases).Update(ctx, owned, metav1.UpdateOptions{}))(t)
 	locked()
 	taken := theLease(t, c, r)
 	assert.Equal(t, "fenced-store-1", *taken.Spec.HolderIdentity)
@@ -249,15 +246,12 @@ func TestNodeLockOfTheCheckThatAsked(t *testing.T) { // I22
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	check := nodeCheck(t, c, rig.TemplateRef{APIVersion: "self-node-remediation.medik8s.io/v1alpha1", Kind: "SelfNodeRemediationTemplate", Name: "next"})
-	live, err := c.Dynamic().Resource(client.NodeCheckGVR).Get(ctx, check, metav1.GetOptions{})
-	require.NoError(t, err)
+	live := must.Do(c.Dynamic().Resource(client.NodeCheckGVR).Get(ctx, check, metav1.GetOptions{}))(t)
 	q := askedFor(t, c, r.Target)
 	requests := c.Dynamic().Resource(client.RequestGVR).Namespace(rig.Namespace)
-	u, err := requests.Get(ctx, q.Name, metav1.GetOptions{})
-	require.NoError(t, err)
+	u := must.Do(requests.Get(ctx, q.Name, metav1.GetOptions{}))(t)
 	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: live.GetAPIVersion(), Kind: live.GetKind(), Name: check, UID: live.GetUID()}})
-	_, err = requests.Update(ctx, u, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	must.Do(requests.Update(ctx, u, metav1.UpdateOptions{}))(t)
 	require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: medik8sLeases, Name: nodeLease + r.Target.Node, Holder: medik8sHolder + check,
 		Duration: 10 * time.Minute, Renewed: time.Now()}))
 

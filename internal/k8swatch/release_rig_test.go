@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -63,8 +64,7 @@ func TestReleasePodsOfTheIsolatedNode(t *testing.T) {
 			r := bareMetal(t, c, rig.Host{}, rig.Node{})
 			r.Isolation, r.Limits.ReleasePods, r.Step = isolation, true, remediate.PowerOn
 			other := rigtest.Name("other-node")
-			_, err := c.CreateNode(ctx, rig.Node{Name: other})
-			require.NoError(t, err)
+			must.Do(c.CreateNode(ctx, rig.Node{Name: other}))(t)
 			own, stays := rigtest.Name("pod"), rigtest.Name("pod")
 			require.NoError(t, c.CreatePod(ctx, "released", own, r.Target.Node))
 			require.NoError(t, c.CreatePod(ctx, "released", stays, other))
@@ -128,8 +128,7 @@ func TestReleaseLeavesTheNextNodeAlone(t *testing.T) {
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	r.Isolation, r.Limits.ReleasePods, r.Step, r.Isolated = remediate.IsolateDelete, true, remediate.PowerOn, time.Now()
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, r.Target.Node, metav1.DeleteOptions{}))
-	_, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
-	require.NoError(t, err)
+	must.Do(c.CreateNode(ctx, rig.Node{Name: r.Target.Node}))(t)
 	pod := rigtest.Name("pod")
 	require.NoError(t, c.CreatePod(ctx, "released", pod, r.Target.Node))
 	require.ErrorContains(t, k.Act(ctx, r, remediate.ReleasePods, nil, remediate.Backup{}), "a Node of this name exists again")
@@ -150,8 +149,7 @@ func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 	fenced := dial(t, c).servers.Work.API().Typed.Nodes()
 	make := func(labels map[string]string, ready corev1.ConditionStatus) string {
 		name := rigtest.Name("protected")
-		_, err := c.CreateNode(ctx, rig.Node{Name: name, Labels: labels})
-		require.NoError(t, err)
+		must.Do(c.CreateNode(ctx, rig.Node{Name: name, Labels: labels}))(t)
 		require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			n, err := c.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
@@ -167,8 +165,7 @@ func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 		return fenced.Delete(context.WithoutCancel(ctx), name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 	}
 	// The ServiceAccount of fencectl init; the group gives it every right.
-	kubeconfig, err := c.Kubeconfig("system:serviceaccount:fenced:fenced", "system:masters")
-	require.NoError(t, err)
+	kubeconfig := must.Do(c.Kubeconfig("system:serviceaccount:fenced:fenced", "system:masters"))(t)
 	account := connected(t, kubeconfig).servers.Work.API().Typed.Nodes()
 	protected := map[string]string{make(nil, corev1.ConditionTrue): "Ready"}
 	for _, label := range policy.ControlPlaneLabels {

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -79,15 +80,13 @@ func TestNodeAtItsLimitsComesBack(t *testing.T) { // I21
 	require.NoError(t, json.Unmarshal(backup, &old))
 	assert.NotEmpty(t, old.Status.Images)
 
-	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
-	require.NoError(t, err)
+	fresh := must.Do(c.CreateNode(ctx, rig.Node{Name: r.Target.Node}))(t)
 	r.NewNodeUID = string(fresh.UID)
 	k8stest.Until(t, time.Minute, "restored", func() bool {
 		return restored(ctx, k, r, backup) == nil
 	})
 	require.Equal(t, remediate.Yes, lookAt(t, k, r, backup).Seen.Restored)
-	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
-	require.NoError(t, err)
+	n := must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	for key, v := range labels {
 		require.Equal(t, v, n.Labels[key])
 	}
@@ -115,18 +114,15 @@ func TestRestoreLeavesWhatOthersOwn(t *testing.T) { // I21
 		{Key: "node.cilium.io/agent-not-ready", Effect: corev1.TaintEffectNoExecute},
 	}})
 	spec := []byte(`{"spec":{"podCIDR":"10.9.0.0/24","podCIDRs":["10.9.0.0/24"],"providerID":"old://1"}}`)
-	_, err := c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.MergePatchType, spec, metav1.PatchOptions{})
-	require.NoError(t, err)
+	must.Do(c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.MergePatchType, spec, metav1.PatchOptions{}))(t)
 	backup, _ := isolate(t, k, r)
-	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
-	require.NoError(t, err)
+	fresh := must.Do(c.CreateNode(ctx, rig.Node{Name: r.Target.Node}))(t)
 	r.NewNodeUID = string(fresh.UID)
 	k8stest.Until(t, time.Minute, "restored", func() bool {
 		return restored(ctx, k, r, backup) == nil
 	})
 
-	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
-	require.NoError(t, err)
+	n := must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	for key, v := range theirs {
 		assert.NotEqual(t, v, n.Annotations[key], key)
 	}
@@ -151,22 +147,19 @@ func TestRestoreBesideAnotherWriter(t *testing.T) { // I21
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"rack": "r1", "count": "saved"}})
 	backup, _ := isolate(t, k, r)
-	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
-	require.NoError(t, err)
+	fresh := must.Do(c.CreateNode(ctx, rig.Node{Name: r.Target.Node}))(t)
 	r.NewNodeUID = string(fresh.UID)
 	nodes, last := c.Client().CoreV1().Nodes(), 0
 	write := func() {
 		last++
 		patch := fmt.Appendf(nil, `{"metadata":{"labels":{"count":"%d"}}}`, last)
-		_, err := nodes.Patch(ctx, r.Target.Node, types.MergePatchType, patch, metav1.PatchOptions{})
-		require.NoError(t, err)
+		must.Do(nodes.Patch(ctx, r.Target.Node, types.MergePatchType, patch, metav1.PatchOptions{}))(t)
 	}
 	k8stest.Until(t, time.Minute, "restored between two writes of the other", func() bool {
 		write()
 		return restored(ctx, k, r, backup) == nil && lookAt(t, k, r, backup).Seen.Restored == remediate.Yes
 	})
-	n, err := nodes.Get(ctx, r.Target.Node, metav1.GetOptions{})
-	require.NoError(t, err)
+	n := must.Do(nodes.Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	assert.Equal(t, "r1", n.Labels["rack"])
 	assert.Equal(t, fmt.Sprint(last), n.Labels["count"])
 }
@@ -178,10 +171,10 @@ func TestOwnerTakesOffWhatWasRestored(t *testing.T) {
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"rack": "r1"}, Annotations: map[string]string{"team": "db"},
 		Taints: []corev1.Taint{{Key: "aci-containers-host/unavailable", Effect: corev1.TaintEffectNoSchedule}}, Unschedulable: true})
 	backup, _ := isolate(t, k, r)
-	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
-	require.NoError(t, err)
+	fresh := must.Do(c.CreateNode(ctx, rig.Node{Name: r.Target.Node}))(t)
 	r.NewNodeUID = string(fresh.UID)
 	var readBack []string
+	var err error
 	k8stest.Until(t, time.Minute, "restored", func() bool {
 		readBack, err = k.Restore(ctx, r, [][]byte{backup})
 		return err == nil
@@ -191,18 +184,15 @@ func TestOwnerTakesOffWhatWasRestored(t *testing.T) {
 	assert.Subset(t, lookAt(t, k, r, backup).Seen.ReadBack, want)
 
 	off := []byte(`{"metadata":{"labels":{"rack":null},"annotations":{"team":null}},"spec":{"taints":null,"unschedulable":null}}`)
-	_, err = c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.MergePatchType, off, metav1.PatchOptions{})
-	require.NoError(t, err)
+	must.Do(c.Client().CoreV1().Nodes().Patch(ctx, r.Target.Node, types.MergePatchType, off, metav1.PatchOptions{}))(t)
 	assert.Equal(t, remediate.No, lookAt(t, k, r, backup).Seen.Restored, "the record does not have them")
 	r.Restored = map[string]string{}
 	for _, key := range readBack {
 		r.Restored[key] = r.NewNodeUID
 	}
 	assert.Equal(t, remediate.Yes, lookAt(t, k, r, backup).Seen.Restored)
-	_, err = k.Restore(ctx, r, [][]byte{backup})
-	require.NoError(t, err)
-	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
-	require.NoError(t, err)
+	must.Do(k.Restore(ctx, r, [][]byte{backup}))(t)
+	n := must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	assert.NotContains(t, n.Labels, "rack")
 	assert.NotContains(t, n.Annotations, "team")
 	assert.False(t, n.Spec.Unschedulable)
@@ -218,11 +208,9 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 	r := bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"rack": "r1"}, Annotations: map[string]string{"team": "db"},
 		Taints: []corev1.Taint{gpu}, Unschedulable: true})
 	backup, _ := isolate(t, k, r)
-	fresh, err := c.CreateNode(ctx, rig.Node{Name: r.Target.Node})
-	require.NoError(t, err)
+	fresh := must.Do(c.CreateNode(ctx, rig.Node{Name: r.Target.Node}))(t)
 	r.NewNodeUID = string(fresh.UID)
-	allow, err := c.Forbid(ctx, r.Target.Node, "team", "no teams here")
-	require.NoError(t, err)
+	allow := must.Do(c.Forbid(ctx, r.Target.Node, "team", "no teams here"))(t)
 
 	var refusal error
 	k8stest.Until(t, time.Minute, "refused, past the conflicts with controllers", func() bool {
@@ -230,8 +218,7 @@ func TestRestoreThatIsRefusedInPart(t *testing.T) { // I21
 		return refusal != nil && !apierrors.IsConflict(errors.Unwrap(refusal)) && strings.Contains(refusal.Error(), "no teams here")
 	})
 	require.Equal(t, remediate.No, lookAt(t, k, r, backup).Seen.Restored)
-	n, err := c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
-	require.NoError(t, err)
+	n := must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 	assert.Equal(t, "r1", n.Labels["rack"])
 	assert.True(t, n.Spec.Unschedulable)
 	assert.True(t, client.HasTaint(n.Spec.Taints, gpu))

@@ -24,6 +24,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -131,8 +132,7 @@ const (
 // granted are the rights in a manifest of configs/, one text for each.
 func granted(t *testing.T, name string) map[string]bool {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("../../configs", name))
-	require.NoError(t, err)
+	data := must.Do(os.ReadFile(filepath.Join("../../configs", name)))(t)
 	found := map[string]bool{}
 	d := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 	for {
@@ -169,17 +169,14 @@ func roleName(m metav1.ObjectMeta) string {
 // Each right of each manifest that is written by hand is used by the code. That none is missing is shown by the tests that run with them.
 func TestEachRightIsUsed(t *testing.T) {
 	var text strings.Builder
-	files, err := filepath.Glob("*.go")
-	require.NoError(t, err)
-	below, err := filepath.Glob("*/*.go")
-	require.NoError(t, err)
+	files := must.Do(filepath.Glob("*.go"))(t)
+	below := must.Do(filepath.Glob("*/*.go"))(t)
 	files = append(files, below...)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		data, err := os.ReadFile(file)
-		require.NoError(t, err)
+		data := must.Do(os.ReadFile(file))(t)
 		text.Write(data)
 	}
 	source := regexp.MustCompile(`\b(client|view|look|write)\.`).ReplaceAllString(text.String(), "")
@@ -215,7 +212,7 @@ func TestObserveRights(t *testing.T) {
 	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/observe.yaml"))
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	k := watching(t, c)
-	k8stest.Until(t, time.Minute, "the Node in the view", func() bool { return seen(k).node(r.Target.Node) != nil })
+	k8stest.Until(t, time.Minute, "the Node in the view", func() bool { return k8stest.Seen(k).Node(r.Target.Node) != nil })
 	assert.Empty(t, k.View().Problem)
 	l := lookAt(t, k, r)
 	require.NoError(t, l.Err)
@@ -231,6 +228,5 @@ func TestObserveRights(t *testing.T) {
 		err := k.Act(ctx, r, action, [][]byte{data}, b)
 		require.True(t, apierrors.IsForbidden(err), "%s: %v", action, err)
 	}
-	_, err = c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{})
-	require.NoError(t, err)
+	must.Do(c.Client().CoreV1().Nodes().Get(ctx, r.Target.Node, metav1.GetOptions{}))(t)
 }

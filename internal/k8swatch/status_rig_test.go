@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
@@ -69,8 +70,7 @@ func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckRep
 		list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, about)
 		return err == nil && len(list.Items) == 1 && list.Items[0].Count == 2
 	})
-	list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, about)
-	require.NoError(t, err)
+	list := must.Do(c.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, about))(t)
 	require.Len(t, list.Items, 1)
 	e := list.Items[0]
 	assert.Equal(t, "Warning", e.Type)
@@ -84,11 +84,9 @@ func TestStatusOfAnOpenShiftCheck(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	k := dial(t, c)
 	name := rigtest.Name("told-check")
-	made, err := c.CreateCheck(ctx, rig.Check{Name: name, Match: map[string]string{"none": name}, Conditions: rig.NotReadyFor("300s")})
-	require.NoError(t, err)
+	made := must.Do(c.CreateCheck(ctx, rig.Check{Name: name, Match: map[string]string{"none": name}, Conditions: rig.NotReadyFor("300s")}))(t)
 	read := func() *unstructured.Unstructured {
-		u, err := c.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
-		require.NoError(t, err)
+		u := must.Do(c.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{}))(t)
 		return u
 	}
 	r := policy.CheckReport{

@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -26,31 +27,27 @@ func TestWatchFollowsTheCluster(t *testing.T) {
 	k := watching(t, c)
 	node, machine := rigtest.Name("follow-node"), rigtest.Name("follow-machine")
 	host, set := rigtest.Name("follow-host"), rigtest.Name("follow-set")
-	_, err := c.CreateNode(ctx, rig.Node{Name: node, SystemUUID: "su", Labels: map[string]string{"a": "1"}, Annotations: rig.NamesMachine(machine)})
-	require.NoError(t, err)
-	_, err = c.CreateMachineSet(ctx, set)
-	require.NoError(t, err)
-	_, err = c.CreateHost(ctx, rig.Host{Name: host, Address: "ipmi://192.0.2.1", User: "u", Password: "p", Machine: machine})
-	require.NoError(t, err)
-	_, err = c.CreateMachine(ctx, rig.Machine{Name: machine, MachineSet: set, Host: host, NodeName: node})
-	require.NoError(t, err)
+	must.Do(c.CreateNode(ctx, rig.Node{Name: node, SystemUUID: "su", Labels: map[string]string{"a": "1"}, Annotations: rig.NamesMachine(machine)}))(t)
+	must.Do(c.CreateMachineSet(ctx, set))(t)
+	must.Do(c.CreateHost(ctx, rig.Host{Name: host, Address: "ipmi://192.0.2.1", User: "u", Password: "p", Machine: machine}))(t)
+	must.Do(c.CreateMachine(ctx, rig.Machine{Name: machine, MachineSet: set, Host: host, NodeName: node}))(t)
 
 	k8stest.Until(t, time.Minute, "everything is seen", func() bool {
-		v := seen(k)
-		m := v.machine(machine)
-		if m == nil || m.NodeName != node || v.node(node) == nil {
+		v := k8stest.Seen(k)
+		m := v.Machine(machine)
+		if m == nil || m.NodeName != node || v.Node(node) == nil {
 			return false
 		}
-		h, err := policy.HostFor(*m, v.hosts())
+		h, err := policy.HostFor(*m, v.Hosts())
 		return err == nil && h.Name == host && m.ControllerOwner.Name == set
 	})
-	n := seen(k).node(node)
+	n := k8stest.Seen(k).Node(node)
 	assert.Equal(t, "1", n.Labels["a"])
 	assert.Equal(t, "su", n.SystemUUID)
 	assert.Equal(t, rig.Namespace+"/"+machine, n.OpenShiftMachine, "the Node names its Machine")
 
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}))
-	k8stest.Until(t, time.Minute, "the deletion is seen", func() bool { return seen(k).node(node) == nil })
+	k8stest.Until(t, time.Minute, "the deletion is seen", func() bool { return k8stest.Seen(k).Node(node) == nil })
 }
 
 func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
@@ -63,10 +60,10 @@ func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
 		require.NoError(t, err, "the API server lets it in")
 	}
 	k8stest.Until(t, time.Minute, "both are seen", func() bool {
-		return seen(k).check(good) != nil && seen(k).check(bad) != nil
+		return k8stest.Seen(k).Check(good) != nil && k8stest.Seen(k).Check(bad) != nil
 	})
-	assert.Empty(t, seen(k).check(good).Invalid)
-	assert.Contains(t, seen(k).check(bad).Invalid, "foo10m")
+	assert.Empty(t, k8stest.Seen(k).Check(good).Invalid)
+	assert.Contains(t, k8stest.Seen(k).Check(bad).Invalid, "foo10m")
 }
 
 // Bookmarks prove an idle cluster's view again and again. // I16
@@ -96,29 +93,26 @@ func oldestIdle(t *testing.T) (worst time.Duration, problem string) {
 // followed, TestServedVersionIsFollowed and TestMoveToAnotherVersion show.
 func TestKindsComeAndGo(t *testing.T) {
 	c, ctx := rigtest.Own(t, rig.Options{Bare: true, NoManager: true}), rigtest.Context(t, 5*time.Minute)
-	path, err := c.Kubeconfig("root", rig.AdminGroup)
-	require.NoError(t, err)
+	path := must.Do(c.Kubeconfig("root", rig.AdminGroup))(t)
 	k := run(t, path)
 	k8stest.Until(t, time.Minute, "a view without Machines", func() bool { return k.View().Synced })
-	assert.Empty(t, seen(k))
+	assert.Empty(t, k8stest.Seen(k))
 	assert.Empty(t, k.View().Problem, "a missing kind is no problem")
 
 	require.NoError(t, c.CreateNamespace(ctx, rig.Namespace))
 	require.NoError(t, c.InstallCRDs(ctx))
-	_, err = c.CreateCheck(ctx, rig.Check{Name: "late", Conditions: rig.NotReadyFor("300s")})
-	require.NoError(t, err)
-	k8stest.Until(t, time.Minute, "the check appears", func() bool { return seen(k).check("late") != nil })
+	must.Do(c.CreateCheck(ctx, rig.Check{Name: "late", Conditions: rig.NotReadyFor("300s")}))(t)
+	k8stest.Until(t, time.Minute, "the check appears", func() bool { return k8stest.Seen(k).Check("late") != nil })
 	k8stest.Until(t, time.Minute, "and is proven", func() bool { return k.View().Age < 5*time.Second })
 
 	require.NoError(t, c.InstallCRDs(ctx, rig.CAPIv1beta2))
-	_, err = c.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: "m", Cluster: "blue"})
-	require.NoError(t, err)
-	k8stest.Until(t, time.Minute, "the Machine appears", func() bool { return seen(k).machine("m") != nil })
+	must.Do(c.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: "m", Cluster: "blue"}))(t)
+	k8stest.Until(t, time.Minute, "the Machine appears", func() bool { return k8stest.Seen(k).Machine("m") != nil })
 	k8stest.Until(t, time.Minute, "and is proven", func() bool { return k.View().Synced && k.View().Age < 5*time.Second && k.View().Problem == "" })
 
 	require.NoError(t, c.RemoveCRDs(ctx, rig.CAPIv1beta2))
-	k8stest.Until(t, time.Minute, "the Machine vanishes", func() bool { return seen(k).machine("m") == nil })
-	assert.NotNil(t, seen(k).check("late"))
+	k8stest.Until(t, time.Minute, "the Machine vanishes", func() bool { return k8stest.Seen(k).Machine("m") == nil })
+	assert.NotNil(t, k8stest.Seen(k).Check("late"))
 }
 
 // Rights of an older release: kinds that they do not name are forbidden, whether
@@ -137,8 +131,7 @@ func TestKindsWithoutRights(t *testing.T) {
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	path, err := c.Kubeconfig(user)
-	require.NoError(t, err)
+	path := must.Do(c.Kubeconfig(user))(t)
 	k := run(t, path)
 	unread := func() (kinds []string) {
 		for _, kind := range k.Kinds(ctx) {
@@ -166,23 +159,21 @@ func TestKindsWithoutRights(t *testing.T) {
 func TestViewGrowsOldInAnOutageAndReturns(t *testing.T) {
 	c := rigtest.Own(t, rig.Options{})
 	ctx := rigtest.Context(t, 2*time.Minute)
-	_, err := c.CreateNode(ctx, rig.Node{Name: "before"})
-	require.NoError(t, err)
+	must.Do(c.CreateNode(ctx, rig.Node{Name: "before"}))(t)
 	k := watching(t, c)
-	k8stest.Until(t, time.Minute, "the Node is seen", func() bool { return seen(k).node("before") != nil })
+	k8stest.Until(t, time.Minute, "the Node is seen", func() bool { return k8stest.Seen(k).Node("before") != nil })
 
 	c.StopAPIServer()
 	k8stest.Until(t, time.Minute, "the view is old, and says why", func() bool { return k.View().Age > 6*time.Second && k.View().Problem != "" })
-	assert.NotNil(t, seen(k).node("before"), "what is old is still there")
+	assert.NotNil(t, k8stest.Seen(k).Node("before"), "what is old is still there")
 	l := k.Look(ctx, remediate.Run{Target: remediate.Target{Node: "before"}}, nil)
 	assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
 	assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
 
 	require.NoError(t, c.StartAPIServer(ctx))
-	_, err = c.CreateNode(ctx, rig.Node{Name: "after"})
-	require.NoError(t, err)
+	must.Do(c.CreateNode(ctx, rig.Node{Name: "after"}))(t)
 	k8stest.Until(t, time.Minute, "the view is back", func() bool {
-		return seen(k).node("after") != nil && k.View().Age < 3*time.Second && k.View().Problem == ""
+		return k8stest.Seen(k).Node("after") != nil && k.View().Age < 3*time.Second && k.View().Problem == ""
 	})
 
 	require.NoError(t, c.FreezeAPIServer())

@@ -1,9 +1,12 @@
 package client
 
 import (
+	"bytes"
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -11,7 +14,12 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/wall"
 )
 
@@ -77,8 +85,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		g := limitedTransport{next: roundTrip(func(r *http.Request) *http.Response {
 			return &http.Response{StatusCode: http.StatusForbidden, Body: io.NopCloser(body), Request: r}
 		}), clock: &offset{}}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://h/?"+c.request.Encode(), nil)
-		require.NoError(t, err)
+		r := must.Do(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://h/?"+c.request.Encode(), nil))(t)
 		resp, err := g.RoundTrip(r)
 		require.NoError(t, err, name)
 		n, err := io.Copy(io.Discard, resp.Body)
@@ -114,6 +121,80 @@ func TestFramesAreBounded(t *testing.T) {
 			if c.want == nil {
 				assert.Equal(t, int64(len(c.one)*c.times), read)
 			}
+		})
+	}
+}
+
+// A kubeconfig is checked without an API server, and nothing of its content is in an error.
+func TestCheckKubeconfig(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "kc")
+	// Nothing else is read in the place of what is missing.
+	t.Setenv("KUBECONFIG", path)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "192.0.2.9")
+	_, err := CheckKubeconfig(filepath.Join(dir, "none"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+
+	const head = "apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://192.0.2.1'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n"
+	withProxy := func(url string) string {
+		return strings.Replace(head, "{server:", "{proxy-url: '"+url+"', server:", 1) + "users: []\n"
+	}
+	for _, c := range []struct {
+		text, err string
+		secrets   []string
+	}{
+		{text: "", err: "it names no cluster"},
+		{text: "Canary-4711", err: "read kubeconfig"},
+		{text: head + "users: [{name: u, user: {token: Canary-4711}}]\n"},
+		{text: head + "users: [{name: u, user: {client-certificate-data: Q2FuYXJ5, client-key-data: Q2FuYXJ5}}]\n", err: "use kubeconfig"},
+		{text: head + "users: [{name: u, user: {tokenFile: none}}]\n", err: "no such file"},
+		{text: head + "users: [{name: u, user: {token: *Canary-4711}}]\n", err: "quote a text that begins with *"},
+		{text: head + "users: [{name: u, user: Canary-4711}]\n", err: "read kubeconfig"},
+		{text: strings.Replace(head, "https://", "https://root:Canary-4711@", 1) + "users: []\n"},
+		{text: withProxy("http://root:Canary-4711@192.0.2.2:port"), err: "invalid 'proxy-url' \"http://[redacted]@192.0.2.2:port\""},
+		{text: withProxy("socks9://root:Canary-4711@192.0.2.2"), err: "unsupported scheme"},
+		{text: head + "users: [{name: u, user: {tokenFile: token}}]\n", secrets: []string{dir + "/token"}},
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(c.text), 0o600))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "token"), []byte("Canary-4711"), 0o600))
+		secrets, err := CheckKubeconfig(path)
+		if c.err == "" {
+			require.NoError(t, err, c.text)
+		} else {
+			require.ErrorContains(t, err, c.err, c.text)
+			require.NotContains(t, err.Error(), "Canary")
+		}
+		require.Equal(t, c.secrets, secrets, c.text)
+	}
+}
+
+// What client-go logs by itself, as a warning of the API server, goes to the daemon's log.
+func TestLogTo(t *testing.T) {
+	var said bytes.Buffer
+	LogTo(&said)
+	defer klog.ClearLogger()
+	rest.WarningLogger{}.HandleWarningHeader(299, "", "this version is deprecated")
+	assert.Contains(t, said.String(), "this version is deprecated")
+	assert.NotContains(t, said.String(), "time=")
+}
+
+func TestTolerationOfTheTaint(t *testing.T) {
+	for name, row := range map[string]struct {
+		toleration corev1.Toleration
+		want       bool
+	}{
+		"everything":    {corev1.Toleration{Operator: corev1.TolerationOpExists}, true},
+		"the key":       {corev1.Toleration{Key: OutOfService.Key, Operator: corev1.TolerationOpExists}, true},
+		"the value":     {corev1.Toleration{Key: OutOfService.Key, Value: OutOfService.Value, Effect: OutOfService.Effect}, true},
+		"another value": {corev1.Toleration{Key: OutOfService.Key, Value: "x"}, false},
+		"other effect":  {corev1.Toleration{Key: OutOfService.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}, false},
+		"another taint": {corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{row.toleration}}}
+			assert.Equal(t, row.want, toleratesOutOfService(p))
+			assert.Equal(t, !row.want, IsReleasable(p, remediate.IsolateTaint))
+			assert.True(t, IsReleasable(p, remediate.IsolateDelete))
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +60,31 @@ func Page(code int, contentType, text string) http.HandlerFunc {
 		_, _ = fmt.Fprint(w, text)
 	}
 }
+
+// Endless answers every request with a beginning, and then with more and more of the
+// same until the client goes away.
+func Endless(begin, more string, sent *atomic.Int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if _, err := w.Write([]byte(begin)); err != nil {
+			return
+		}
+		one := int64(0)
+		for chunk := []byte(strings.Repeat(more, 64<<10/len(more))); ; {
+			n, err := w.Write(chunk)
+			if one += int64(n); one > sent.Load() {
+				sent.Store(one)
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Slack is more than what lies in the buffers between a server and a client: those of the kernel
+// alone hold up to 40 MiB.
+const Slack = 64 << 20
 
 // Impostors are answers with which something that is not the API server, or not
 // well, may answer any request.

@@ -17,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
 
 // Which controllers of OpenShift's Machine API would act on a Machine. A row that was
@@ -143,8 +144,7 @@ func TestLeaderCountsOnlyWhereItIsInstalled(t *testing.T) {
 		assert.NoError(t, json.NewEncoder(w).Encode(list))
 	})
 	alive := func() remediate.Answer {
-		got, err := c.ControllerAlive(t.Context(), policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.ClusterAPIV1Beta2})
-		require.NoError(t, err)
+		got := must.Do(c.ControllerAlive(t.Context(), policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.ClusterAPIV1Beta2}))(t)
 		return got
 	}
 	put := func(namespace string) {
@@ -157,14 +157,11 @@ func TestLeaderCountsOnlyWhereItIsInstalled(t *testing.T) {
 	}
 	put("tenant")
 	assert.Equal(t, remediate.No, alive(), "a tenant's Lease")
-	found, err := c.Leaders.elsewhere(t.Context(), c.Servers.Manage.API(), clusterAPILeader)
-	require.NoError(t, err)
-	assert.Equal(t, []string{"tenant"}, found, "which is told")
+	assert.Equal(t, []string{"tenant"}, must.Do(c.Leaders.elsewhere(t.Context(), c.Servers.Manage.API(), clusterAPILeader))(t), "which is told")
 	c.Leaders.Namespaces = []string{"tenant"}
 	assert.Equal(t, remediate.Yes, alive(), "the administrator names it")
 	c.Leaders.Namespaces = nil
 	put("capi-system")
-	who, err := c.Leaders.in(t.Context(), c.Servers.Manage.API(), clusterAPILeader)
-	require.NoError(t, err)
+	who := must.Do(c.Leaders.in(t.Context(), c.Servers.Manage.API(), clusterAPILeader))(t)
 	assert.Equal(t, "nobody holds the Lease capi-system/"+clusterAPILeader, who)
 }

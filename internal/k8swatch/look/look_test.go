@@ -13,13 +13,44 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/k8swatch/view"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
+
+// A busy machine delays an API server by many seconds.
+func init() { client.RequestTimeout = 20 * time.Second }
+
+// readerOf is a Reader beside a view that nobody runs, joined as k8swatch joins them.
+func readerOf(t *testing.T, cfg view.Config) *Reader {
+	t.Helper()
+	cfg.Name, cfg.FreshEvery = "test", time.Second
+	cache := must.Do(view.New(cfg, zap.NewNop()))(t)
+	servers, shared, leases := cache.Servers(), client.NewSharedReads(), client.NewLeaseClock()
+	requests := write.NewRequests(servers, cfg.RequestHolder(), cfg.DecodeRequest)
+	return &Reader{Servers: servers, View: cache, Leaders: &Leaders{Leases: leases, Log: zap.NewNop()}, Shared: shared,
+		Locks: write.NewNodeLocks(servers.Work, shared, leases, "s", requests.Get), Request: requests.Get,
+		Restored: write.NewRuns(servers, nil).Restored, IsMarked: write.IsMarked}
+}
+
+// served is a Reader whose API server is this handler: only for answers that a
+// real API server does not give on demand.
+func served(t *testing.T, h http.HandlerFunc) *Reader {
+	t.Helper()
+	return readerOf(t, view.Config{Kubeconfig: k8stest.Served(t, h)})
+}
+
+// beside is a Reader beside a view that knows these checks, and whose API server is not there.
+func beside(t *testing.T, checks ...policy.Check) *Reader {
+	t.Helper()
+	return readerOf(t, view.Config{Kubeconfig: k8stest.Kubeconfig(t, "http://127.0.0.1:1"), Checks: checks})
+}
 
 // A look at a target that is only replaced asks the API server everything once, and nothing that
 // it does not need.
@@ -142,8 +173,7 @@ func TestTooManyChecksFailNoLook(t *testing.T) { // I22
 				l := &looker{r: c, work: c.Servers.Work.API(), manage: c.Servers.Manage.API(), run: remediate.Run{Target: remediate.Target{Namespace: "ns", Machine: "m", MachineAPI: policy.OpenShiftMachineAPI}}}
 				l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m"}
 				l.ahead.checks, l.ahead.checksErr = l.checksNow(t.Context(), false, "ns")
-				who, err := l.leader(t.Context())
-				require.NoError(t, err)
+				who := must.Do(l.leader(t.Context()))(t)
 				assert.Equal(t, alive, who != "", who)
 			})
 		}

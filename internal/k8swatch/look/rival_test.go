@@ -23,6 +23,7 @@ import (
 	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
 
 // checkOf is a check of the Machines in ns that are labelled a=b.
@@ -39,9 +40,7 @@ func TestBrokenCheckOfANamespaceContestsOnlyThere(t *testing.T) {
 	for namespace, contested := range map[string]bool{"ns": true, "prod": false} {
 		l := &looker{r: r, run: remediate.Run{Target: remediate.Target{Machine: "m", Namespace: namespace}}}
 		l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: namespace, Name: "m"}
-		who, err := l.foreignRequest(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, contested, who != "", namespace)
+		assert.Equal(t, contested, must.Do(l.foreignRequest(t.Context()))(t) != "", namespace)
 	}
 }
 
@@ -49,12 +48,10 @@ func TestBrokenCheckOfANamespaceContestsOnlyThere(t *testing.T) {
 func TestTargetOfAStrangeTemplateIsContested(t *testing.T) { // I22
 	l := &looker{r: beside(t, checkOf("apps/v1", "DeploymentTemplate")), run: remediate.Run{Target: remediate.Target{Machine: "m", Namespace: "ns"}}}
 	l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", Labels: labels.Set{"a": "b"}}
-	who, err := l.foreignRequest(t.Context())
-	require.NoError(t, err)
+	who := must.Do(l.foreignRequest(t.Context()))(t)
 	assert.Contains(t, who, "MachineHealthCheck ns/k covers it: its template is a DeploymentTemplate of apps/v1")
 	l.look.FreshMachine.Labels = nil
-	who, err = l.foreignRequest(t.Context())
-	require.NoError(t, err)
+	who = must.Do(l.foreignRequest(t.Context()))(t)
 	assert.Empty(t, who, "the check covers other Machines")
 }
 
@@ -71,8 +68,7 @@ func TestTargetOfUnreadRequestsIsContested(t *testing.T) { // I22
 				l := &looker{r: c, run: remediate.Run{Target: remediate.Target{Node: "n", Machine: "m", Namespace: "ns"}}}
 				l.look.FreshNode = &policy.Node{Name: "n", Labels: set}
 				l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m", Labels: set}
-				who, err := l.foreignRequest(t.Context())
-				require.NoError(t, err)
+				who := must.Do(l.foreignRequest(t.Context()))(t)
 				return who
 			}
 			covered := labels.Set{"a": "b"}
@@ -100,8 +96,7 @@ func TestTargetOfTheOwnTemplateIsNotContested(t *testing.T) {
 			p.Kind, p.APIVersion, p.Name, p.Strategy, p.SelectsNodes, p.Selector = policy.FencePolicyKind, policy.FencedAPI, "p", policy.CreateRequests, true, labels.Everything()
 			l := &looker{r: beside(t, p), run: remediate.Run{Target: remediate.Target{Node: "n"}}}
 			l.look.FreshNode = &policy.Node{Name: "n"}
-			who, err := l.foreignRequest(t.Context())
-			require.NoError(t, err)
+			who := must.Do(l.foreignRequest(t.Context()))(t)
 			if c.who == "" {
 				assert.Empty(t, who)
 			} else {
@@ -119,12 +114,10 @@ func TestUnreadRequestsOfAnInvalidCheckContest(t *testing.T) { // I22
 	check.Invalid = "healthyDelay cannot be read"
 	l := &looker{r: beside(t, check), run: remediate.Run{Target: remediate.Target{Node: "n"}}}
 	l.look.FreshNode = &policy.Node{Name: "n", Labels: labels.Set{"a": "b"}}
-	who, err := l.foreignRequest(t.Context())
-	require.NoError(t, err)
+	who := must.Do(l.foreignRequest(t.Context()))(t)
 	assert.Contains(t, who, "NodeHealthCheck nhc covers it: the remediation requests of kind Reboot.example.com have not been read")
 	l.look.FreshNode.Labels = nil
-	who, err = l.foreignRequest(t.Context())
-	require.NoError(t, err)
+	who = must.Do(l.foreignRequest(t.Context()))(t)
 	assert.Empty(t, who, "the check covers other Nodes")
 }
 
@@ -276,8 +269,7 @@ func TestCopyOfAMachineHasARival(t *testing.T) { // I22
 	copied := func(openShift string) string {
 		l := &looker{r: r, work: r.Servers.Work.API(), manage: r.Servers.Manage.API()}
 		l.look.FreshNode = &policy.Node{Name: "n", OpenShiftMachine: openShift}
-		who, err := l.mirrorRival(t.Context())
-		require.NoError(t, err)
+		who := must.Do(l.mirrorRival(t.Context()))(t)
 		return who
 	}
 	assert.Contains(t, copied("ns/m"), "pod-y", "the deletion of the copy would be one of the Machine")

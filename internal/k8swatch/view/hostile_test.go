@@ -56,36 +56,11 @@ func TestListWithoutEndIsGivenUp(t *testing.T) {
 	assert.False(t, c.View().Synced)
 }
 
-// endless answers every request with a beginning, and then with more and more of the
-// same until the client goes away.
-func endless(begin, more string, sent *atomic.Int64) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		if _, err := w.Write([]byte(begin)); err != nil {
-			return
-		}
-		one := int64(0)
-		for chunk := []byte(strings.Repeat(more, 64<<10/len(more))); ; {
-			n, err := w.Write(chunk)
-			if one += int64(n); one > sent.Load() {
-				sent.Store(one)
-			}
-			if err != nil {
-				return
-			}
-		}
-	}
-}
-
-// slack is more than what lies in the buffers between a server and a client: those of the kernel
-// alone hold up to 40 MiB.
-const slack = 64 << 20
-
 // A frame of a watch that never ends is given up, too, and is no view.
 func TestEndlessFrameOfAWatchEnds(t *testing.T) {
 	var sent atomic.Int64
 	givenUp := make(chan struct{}, 1)
-	frame := endless(`{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"`, "n", &sent)
+	frame := k8stest.Endless(`{"type":"ADDED","object":{"kind":"Node","apiVersion":"v1","metadata":{"name":"`, "n", &sent)
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
 			frame(w, r)
@@ -104,7 +79,7 @@ func TestEndlessFrameOfAWatchEnds(t *testing.T) {
 		assert.Fail(t, "the watch was not given up")
 	}
 	stop()
-	assert.LessOrEqual(t, sent.Load(), int64(client.MaxObject+slack))
+	assert.LessOrEqual(t, sent.Load(), int64(client.MaxObject+k8stest.Slack))
 	assert.False(t, c.View().Synced)
 	assert.Empty(t, c.Changes())
 }

@@ -7,12 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/test/must"
 )
 
 // A busy machine delays an API server by many seconds.
@@ -22,8 +21,7 @@ func init() { client.RequestTimeout = 20 * time.Second }
 // real API server does not give on demand.
 func served(t *testing.T, h http.HandlerFunc) *Cache {
 	t.Helper()
-	c, err := New(Config{Name: "test", Kubeconfig: k8stest.Served(t, h), FreshEvery: time.Second}, zap.NewNop())
-	require.NoError(t, err)
+	c := must.Do(New(Config{Name: "test", Kubeconfig: k8stest.Served(t, h), FreshEvery: time.Second}, zap.NewNop()))(t)
 	return c
 }
 
@@ -37,62 +35,6 @@ func running(t *testing.T, c *Cache) (stop func()) {
 		cancel()
 		<-done
 	})
-}
-
-// views are what tests have been told of each Cache: the changes are given
-// out once, and several assertions look at them.
-var views sync.Map
-
-// objects are everything a Cache has told so far.
-type objects map[policy.ObjectID]policy.Change
-
-// seen takes what changed and gives the whole view.
-func seen(c *Cache) objects {
-	kept, _ := views.LoadOrStore(c, objects{})
-	v := kept.(objects)
-	for _, ch := range c.Changes() {
-		if ch.Value == nil && ch.Err == nil {
-			delete(v, ch.ID)
-		} else {
-			v[ch.ID] = ch
-		}
-	}
-	return v
-}
-
-// find is the object of a type with a name, nil if there is none.
-func find[T any](v objects, kind, name string) *T {
-	for id, ch := range v {
-		if id.Kind == kind && id.Name == name {
-			if found, ok := ch.Value.(*T); ok {
-				return found
-			}
-		}
-	}
-	return nil
-}
-
-func (v objects) node(name string) *policy.Node { return find[policy.Node](v, "Node", name) }
-
-func (v objects) machine(name string) *policy.Machine {
-	return find[policy.Machine](v, "Machine", name)
-}
-
-func (v objects) check(name string) *policy.Check {
-	if c := find[policy.Check](v, policy.MachineHealthCheckKind, name); c != nil {
-		return c
-	}
-	return find[policy.Check](v, policy.NodeHealthCheckKind, name)
-}
-
-func (v objects) hosts() []policy.Host {
-	var list []policy.Host
-	for _, ch := range v {
-		if h, ok := ch.Value.(*policy.Host); ok {
-			list = append(list, *h)
-		}
-	}
-	return list
 }
 
 // tally counts the requests that were answered, by path, other than those of freshness.

@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
 
 // checkWith is an OpenShift check of the Machines labelled a=b.
@@ -61,9 +62,7 @@ func TestReadyNodesAreUpToTheAdministrator(t *testing.T) {
 	for _, allowed := range []bool{false, true} {
 		u := apiObject("FencedRemediation", "q", "1", map[string]any{"remediateReadyNodes": true})
 		u.SetAPIVersion(policy.FencedAPI)
-		found, err := Config{RemediateReadyNodes: allowed}.convertRequest(false)(u)
-		require.NoError(t, err)
-		assert.Equal(t, allowed, found.(*policy.Request).Power.ReadyNodes)
+		assert.Equal(t, allowed, must.Do(Config{RemediateReadyNodes: allowed}.convertRequest(false)(u))(t).(*policy.Request).Power.ReadyNodes)
 	}
 }
 
@@ -194,16 +193,13 @@ func TestRequestsNowKnowTheirAPI(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	file := k8stest.Kubeconfig(t, server.URL)
-	c, err := New(Config{Name: "test", Kubeconfig: file, Management: ManagementConfig{Kubeconfig: file}, FreshEvery: time.Second}, zap.NewNop())
-	require.NoError(t, err)
+	c := must.Do(New(Config{Name: "test", Kubeconfig: file, Management: ManagementConfig{Kubeconfig: file}, FreshEvery: time.Second}, zap.NewNop()))(t)
 	for s, apart := range map[*side]bool{c.work: false, c.manage: true} {
 		st := &store{source: source{Resource: client.Resource{Kind: "Reboot", Group: "example.com", AnyVersion: true}, request: true}, gvr: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "reboots"}}
 		s.add(st)
 		place := st.place("ns")
 		assert.Equal(t, apart, place.OnManagementAPI, s.Name)
-		found, err := isRequested(t, []Place{place}, remediate.Target{Node: "worker-0"})
-		require.NoError(t, err)
-		assert.Equal(t, !apart, found, s.Name)
+		assert.Equal(t, !apart, must.Do(isRequested(t, []Place{place}, remediate.Target{Node: "worker-0"}))(t), s.Name)
 	}
 }
 
@@ -228,8 +224,7 @@ func TestRequestsOfAnybodyDelayNobody(t *testing.T) {
 	ask := func(cfg Config, namespace string) (bool, error) {
 		asked = nil
 		cfg.Name, cfg.Kubeconfig, cfg.FreshEvery = "test", k8stest.Kubeconfig(t, server.URL), time.Second
-		c, err := New(cfg, zap.NewNop())
-		require.NoError(t, err)
+		c := must.Do(New(cfg, zap.NewNop()))(t)
 		st := &store{source: source{Resource: client.Resource{Kind: "Reboot", Group: "example.com", AnyVersion: true}, request: true}, gvr: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "reboots"},
 			synced: true, reached: 7, proven: time.Now()}
 		c.work.add(st)
@@ -237,14 +232,12 @@ func TestRequestsOfAnybodyDelayNobody(t *testing.T) {
 		return isRequested(t, c.RequestPlaces(&policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: namespace, Name: "m"},
 			&policy.Node{Name: "w-2", OpenShiftMachine: namespace + "/m"}), remediate.Target{Machine: "m", Namespace: namespace, Node: "w-2"})
 	}
-	found, err := ask(Config{}, "prod")
-	require.NoError(t, err)
+	found := must.Do(ask(Config{}, "prod"))(t)
 	assert.False(t, found)
 	assert.Equal(t, []string{"/apis/example.com/v1/namespaces/prod/reboots"}, asked)
-	found, err = ask(Config{RequestNamespaces: []string{"admins"}}, "prod")
-	require.NoError(t, err)
+	found = must.Do(ask(Config{RequestNamespaces: []string{"admins"}}, "prod"))(t)
 	assert.True(t, found)
-	_, err = ask(Config{}, "many")
+	_, err := ask(Config{}, "many")
 	assert.ErrorContains(t, err, "there are more than 500")
 }
 
@@ -257,8 +250,7 @@ func isRequested(t *testing.T, places []Place, target remediate.Target) (found b
 			return false, err
 		}
 		for i := range list {
-			q, err := manifest.Request(list[i].Object)
-			require.NoError(t, err)
+			q := must.Do(manifest.Request(list[i].Object))(t)
 			q.OnManagementAPI = p.OnManagementAPI
 			found = found || isFor(&q, target)
 		}
@@ -298,7 +290,7 @@ func TestKindOfANamespacesChecksIsToldOfThatNamespace(t *testing.T) {
 	checks, clusterWide := c.storeOf(policy.MachineHealthCheckKind), c.storeOf(policy.NodeHealthCheckKind)
 	told := func() (list []string) {
 		c.adjustRequests()
-		for id := range seen(c) {
+		for id := range k8stest.Seen(c) {
 			if id.Kind == "Metal3Machine" {
 				list = append(list, id.Namespace+"/"+id.Name)
 			}
@@ -344,7 +336,7 @@ func TestKindOfANamespacesChecksIsOfOneAPI(t *testing.T) {
 		put(c.manage, infraMachines.Group, infraMachine(namespace, "m"))
 	}
 	var told []string
-	for id := range seen(c) {
+	for id := range k8stest.Seen(c) {
 		if id.Kind == "Metal3Machine" {
 			told = append(told, fmt.Sprintf("%s %t", id.Namespace, id.OnManagementAPI))
 		}

@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -10,14 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 )
 
 // offline is a Cache that nobody connected: its stores are filled by hand.
@@ -75,7 +81,7 @@ func TestOnlyNewsIsTold(t *testing.T) {
 	assert.False(t, told(c), "a status that was only confirmed")
 	require.NoError(t, s.Update(apiNode("a", "3", "Unknown")))
 	assert.True(t, told(c), "another condition")
-	assert.Equal(t, "Unknown", seen(c).node("a").Conditions[0].Status)
+	assert.Equal(t, "Unknown", k8stest.Seen(c).Node("a").Conditions[0].Status)
 	require.NoError(t, s.Delete(apiNode("a", "4", "Unknown")))
 	assert.True(t, told(c), "a deletion")
 	assert.Equal(t, []policy.Change{{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "a"}}}, c.Changes())
@@ -89,8 +95,8 @@ func TestUndecodableIsNeitherJudgedNorAbsent(t *testing.T) {
 	bad := apiObject("Machine", "bad", "1", map[string]any{"providerID": int64(7)})
 	require.NoError(t, machines.Add(bad))
 	id := policy.ObjectID{APIVersion: policy.OpenShiftMachineAPI, Kind: "Machine", Namespace: "ns", Name: "bad"}
-	v := seen(c)
-	require.NotNil(t, v.machine("good"))
+	v := k8stest.Seen(c)
+	require.NotNil(t, v.Machine("good"))
 	require.Nil(t, v[id].Value)
 	assert.ErrorContains(t, v[id].Err, "providerID")
 
@@ -99,7 +105,7 @@ func TestUndecodableIsNeitherJudgedNorAbsent(t *testing.T) {
 	assert.False(t, told(c), "the same mistake again")
 	require.NoError(t, machines.Update(apiObject("Machine", "bad", "2", nil)))
 	assert.True(t, told(c), "a mistake mended")
-	assert.NotNil(t, seen(c).machine("bad"))
+	assert.NotNil(t, k8stest.Seen(c).Machine("bad"))
 }
 
 func TestInvalidCheckHidesNoOther(t *testing.T) { // I18
@@ -109,20 +115,20 @@ func TestInvalidCheckHidesNoOther(t *testing.T) { // I18
 		apiObject("MachineHealthCheck", "bad", "1", map[string]any{"nodeStartupTimeout": "foo10m"}),
 		apiObject("MachineHealthCheck", "good", "1", map[string]any{"nodeStartupTimeout": "5m"}),
 	}, "9"))
-	v := seen(c)
-	assert.NotEmpty(t, v.check("bad").Invalid)
-	assert.Empty(t, v.check("good").Invalid)
+	v := k8stest.Seen(c)
+	assert.NotEmpty(t, v.Check("bad").Invalid)
+	assert.Empty(t, v.Check("good").Invalid)
 }
 
 func TestKindThatIsNotInstalledIsEmpty(t *testing.T) {
 	c := offline()
 	s := c.storeOf("BareMetalHost")
 	require.NoError(t, s.Replace([]any{apiObject("BareMetalHost", "h", "1", nil)}, "3"))
-	require.Len(t, seen(c).hosts(), 1)
+	require.Len(t, k8stest.Seen(c).Hosts(), 1)
 	told(c)
 	s.noteNotInstalled(time.Now())
 	assert.True(t, told(c))
-	assert.Empty(t, seen(c).hosts())
+	assert.Empty(t, k8stest.Seen(c).Hosts())
 	s.noteNotInstalled(time.Now())
 	assert.False(t, told(c), "still not installed")
 }
@@ -150,7 +156,7 @@ func TestListAsAStreamIsNotWatchedForLong(t *testing.T) { // I16
 func TestChangesAddUp(t *testing.T) {
 	law.Check(t, func(t *rapid.T) {
 		c := offline()
-		s, told := c.storeOf("Machine"), objects{}
+		s, told := c.storeOf("Machine"), k8stest.Objects{}
 		want := map[string]string{} // name -> phase
 		object := func(name string) *unstructured.Unstructured {
 			u := apiObject("Machine", name, fmt.Sprint(rapid.IntRange(1, 1000).Draw(t, "version")), nil)
@@ -175,31 +181,16 @@ func TestChangesAddUp(t *testing.T) {
 				}
 				require.NoError(t, s.Replace(list, "9"))
 			case "ask":
-				told.apply(t, c.Changes())
+				require.True(t, told.Take(c.Changes()), "removals come first")
 			}
 		}
-		told.apply(t, c.Changes())
+		require.True(t, told.Take(c.Changes()), "removals come first")
 		require.Len(t, told, len(want))
 		for name, phase := range want {
-			assert.Equal(t, phase, told.machine(name).Phase)
+			assert.Equal(t, phase, told.Machine(name).Phase)
 		}
 		require.Empty(t, c.Changes())
 	})
-}
-
-// apply takes changes as the engine does.
-func (v objects) apply(t require.TestingT, changes []policy.Change) {
-	removals := true
-	for _, ch := range changes {
-		gone := ch.Value == nil && ch.Err == nil
-		require.True(t, removals || !gone, "removals come first")
-		removals = gone
-		if gone {
-			delete(v, ch.ID)
-		} else {
-			v[ch.ID] = ch
-		}
-	}
 }
 
 // A list at another version of the kind replaces what was read at the old one.
@@ -212,7 +203,7 @@ func TestMoveToAnotherVersion(t *testing.T) {
 		return u
 	}
 	require.NoError(t, s.Replace([]any{at("v1beta1")}, "1"))
-	require.Equal(t, policy.ClusterAPIV1Beta1, seen(c).machine("m").APIVersion)
+	require.Equal(t, policy.ClusterAPIV1Beta1, k8stest.Seen(c).Machine("m").APIVersion)
 	require.NoError(t, s.Replace([]any{at("v1beta2")}, "2"))
 	changes := c.Changes()
 	require.Len(t, changes, 2)
@@ -241,22 +232,22 @@ func TestSeveralClustersAreNotJudged(t *testing.T) {
 	require.NoError(t, store("MachineHealthCheck").Add(object("MachineHealthCheck", "k", check)))
 	require.NoError(t, store("Cluster").Add(object("Cluster", "blue", nil)))
 	require.NoError(t, c.storeOf("Machine").Add(apiObject("Machine", "openshift", "1", nil)))
-	assert.NotNil(t, seen(c).machine("m"))
-	assert.Empty(t, seen(c).check("k").Invalid)
+	assert.NotNil(t, k8stest.Seen(c).Machine("m"))
+	assert.Empty(t, k8stest.Seen(c).Check("k").Invalid)
 
 	require.NoError(t, store("Cluster").Add(object("Cluster", "green", nil)))
-	v := seen(c)
-	assert.Nil(t, v.machine("m"))
+	v := k8stest.Seen(c)
+	assert.Nil(t, v.Machine("m"))
 	assert.ErrorContains(t, v[policy.ObjectID{APIVersion: policy.ClusterAPIV1Beta2, Kind: "Machine", Namespace: "ns", Name: "m"}].Err, "management.clusterName")
-	assert.Contains(t, v.check("k").Invalid, "ns/blue and ns/green")
-	assert.NotNil(t, v.machine("openshift"), "whose Nodes those are is no question")
+	assert.Contains(t, v.Check("k").Invalid, "ns/blue and ns/green")
+	assert.NotNil(t, v.Machine("openshift"), "whose Nodes those are is no question")
 	require.NoError(t, store("Machine").Add(object("Machine", "late", nil)))
-	assert.Nil(t, seen(c).machine("late"))
+	assert.Nil(t, k8stest.Seen(c).Machine("late"))
 
 	require.NoError(t, store("Cluster").Delete(object("Cluster", "green", nil)))
-	assert.NotNil(t, seen(c).machine("m"))
-	assert.NotNil(t, seen(c).machine("late"))
-	assert.Empty(t, seen(c).check("k").Invalid)
+	assert.NotNil(t, k8stest.Seen(c).Machine("m"))
+	assert.NotNil(t, k8stest.Seen(c).Machine("late"))
+	assert.Empty(t, k8stest.Seen(c).Check("k").Invalid)
 }
 
 // A mark changes nothing that policy reads, and goes with its object.
@@ -289,4 +280,129 @@ func TestMarkIsNoNews(t *testing.T) {
 	require.Len(t, c.Marked(), 1)
 	require.NoError(t, nodes.Replace([]any{apiNode("a", "10", "True")}, "10"))
 	assert.Empty(t, c.Marked())
+}
+
+// bareMetalNode is as long as a Node of OpenShift is.
+func bareMetalNode(i int) *corev1.Node {
+	name := fmt.Sprintf("worker-%d.example.com", i)
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", i)), ResourceVersion: fmt.Sprint(i + 1),
+		Labels: map[string]string{}, Annotations: map[string]string{},
+	}}
+	for l := range 12 {
+		n.Labels[fmt.Sprintf("label.example.com/number-%d", l)] = fmt.Sprint("value-", i%10)
+		n.Annotations[fmt.Sprintf("annotation.example.com/number-%d", l)] = fmt.Sprintf("a value of some length %d", i)
+	}
+	n.Labels[corev1.LabelHostname] = name
+	n.Spec.ProviderID = "baremetalhost:///openshift-machine-api/" + name
+	for _, c := range []corev1.NodeConditionType{"MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "Ready"} {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
+			Type: c, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now(), Message: "kubelet says so, at some length",
+		})
+	}
+	for im := range 50 {
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{fmt.Sprintf("registry.example.com/image-%d@sha256:%064d", im, i)}})
+	}
+	n.Status.NodeInfo = corev1.NodeSystemInfo{MachineID: fmt.Sprintf("%032d", i), SystemUUID: fmt.Sprintf("11111111-0000-0000-0000-%012d", i), BootID: fmt.Sprintf("22222222-0000-0000-0000-%012d", i)}
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", i/256, i%256)}, {Type: corev1.NodeHostName, Address: name}}
+	return n
+}
+
+// asSent is the object as it comes over the wire: with texts of its own.
+func asSent(tb testing.TB, n *corev1.Node) *corev1.Node {
+	data, err := n.Marshal()
+	require.NoError(tb, err)
+	fresh := &corev1.Node{}
+	require.NoError(tb, fresh.Unmarshal(data))
+	return fresh
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// BenchmarkNodeKept reports the memory of one Node in the view, and the cost of
+// a status update that tells nothing new.
+func BenchmarkNodeKept(b *testing.B) {
+	const nodes = 10_000
+	c := offline()
+	s := c.storeOf("Node")
+	before := heap()
+	for i := range nodes {
+		require.NoError(b, s.Add(asSent(b, bareMetalNode(i))))
+	}
+	c.Changes()
+	perNode := float64(heap()-before) / nodes
+	again := make([]*corev1.Node, 100)
+	for i := range again {
+		again[i] = asSent(b, bareMetalNode(i))
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		if err := s.Update(again[i%len(again)]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(perNode, "B/Node")
+	runtime.KeepAlive(c)
+}
+
+// TestListIsNotBehindTheView: what the view has seen, a list of rivals has seen.
+func TestListIsNotBehindTheView(t *testing.T) {
+	s := &side{Server: &client.Server{}, stores: []*store{
+		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "a.io"}, namespace: "ns"}, reached: 7},
+		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "b.io"}}, reached: 8},
+		{source: source{Resource: client.Resource{Kind: "Machine", Group: "a.io"}}, reached: 9},
+		{source: source{Resource: client.Resource{Kind: "MachineHealthCheck", Group: "c.io"}}},
+	}}
+	c := &Cache{work: s, manage: s}
+	o := c.NotOlder(s.Server, "MachineHealthCheck", "a.io", "ns")
+	assert.Equal(t, "7", o.ResourceVersion)
+	assert.Equal(t, metav1.ResourceVersionMatchNotOlderThan, o.ResourceVersionMatch)
+	assert.Equal(t, "8", c.NotOlder(s.Server, "MachineHealthCheck", "b.io", "ns").ResourceVersion, "a store of all namespaces")
+	assert.Empty(t, c.NotOlder(s.Server, "MachineHealthCheck", "a.io", "other").ResourceVersion, "nothing is known of it: as new as can be")
+	assert.Empty(t, c.NotOlder(s.Server, "MachineHealthCheck", "c.io", "ns").ResourceVersion, "there is no view yet")
+}
+
+// An OpenShift Machine is of the cluster itself; a host of the same name may be on
+// the management API, and is another one.
+func TestHubHasNoHostsOfOpenShiftMachines(t *testing.T) {
+	host, machine := apiObject("BareMetalHost", "h", "1", nil), apiObject("Machine", "m", "1", map[string]any{"providerID": "baremetalhost:///ns/h"})
+	host.SetAPIVersion("metal3.io/v1alpha1")
+	for manage, found := range map[string]bool{"": true, "manage": false} {
+		c, l := newCache(Config{Kubeconfig: "work", Management: ManagementConfig{Kubeconfig: manage}}, zap.NewNop()), policy.NewLedger(policy.Rules{})
+		require.NoError(t, c.storeOf("BareMetalHost").Add(host.DeepCopy()))
+		require.NoError(t, c.storeOf("Machine").Add(machine.DeepCopy()))
+		l.Apply(time.Now(), c.Changes()...)
+		require.True(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m").NamesHost())
+		_, err := l.HostOf(l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"))
+		assert.Equal(t, found, err == nil, err)
+	}
+}
+
+// The API server sends the Pods of the control plane, and no others: a cluster may have millions.
+func TestOnlyPodsOfTheControlPlaneAreWatched(t *testing.T) {
+	watched := map[string]*store{}
+	for _, s := range offline().allStores() {
+		if s.Kind == "Pod" {
+			watched[s.namespace] = s
+		}
+	}
+	require.Len(t, watched, len(policy.PodSpaces))
+	for _, of := range policy.PodSpaces {
+		s := watched[of.Namespace]
+		selector := must.Do(labels.Parse(s.labels))(t)
+		assert.False(t, selector.Matches(labels.Set{of.Label: "x"}), s.labels)
+		assert.False(t, selector.Matches(labels.Set{}), s.labels)
+		for _, value := range of.Values() {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: "p", Labels: labels.Set{of.Label: value}}, Spec: corev1.PodSpec{NodeName: "n"}}
+			assert.True(t, selector.Matches(labels.Set(pod.Labels)), s.labels)
+			assert.Equal(t, &policy.Pod{Namespace: of.Namespace, Name: "p", Node: "n", Member: value == of.Etcd}, must.Do(s.convert(pod))(t))
+		}
+	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
+	"github.com/fenced/fenced/test/must"
 )
 
 // machinesAt serves Machines of the Cluster API at one version, and discovery
@@ -70,10 +71,8 @@ func TestServedVersionIsFollowed(t *testing.T) {
 	_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
 	require.Error(t, err, "it was expected at v1beta2")
 	assert.False(t, s.synced, "a kind that moved is not absent")
-	list, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
-	require.NoError(t, err)
-	at, err := listRevision(list)
-	require.NoError(t, err)
+	list := must.Do(s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1}))(t)
+	at := must.Do(listRevision(list))(t)
 	assert.EqualValues(t, 7, at)
 }
 
@@ -218,8 +217,7 @@ func TestWatchesThatAreStoppedEndWithoutAnError(t *testing.T) {
 		s := c.storeOf(kind)
 		lw := s.listWatch(s.side.API())
 		for range 50 {
-			w, err := lw.WatchFuncWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
-			require.NoError(t, err)
+			w := must.Do(lw.WatchFuncWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "1"}))(t)
 			go w.Stop()
 			for e := range w.ResultChan() {
 				assert.Fail(t, "an event after the stop", "%s %v", e.Type, e.Object)

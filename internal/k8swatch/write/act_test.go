@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -31,7 +32,7 @@ func TestDeletionOutlastsADeadWebhook(t *testing.T) {
 		select {
 		case <-r.Context().Done():
 		case <-time.After(webhook):
-			status(w, http.StatusOK, "", "n")
+			k8stest.Status(w, http.StatusOK, "", "n")
 		}
 	})
 	require.NoError(t, c.Act(t.Context(), toDelete, remediate.IsolateNode, nil, saved7))
@@ -48,7 +49,7 @@ func TestPowerLockIsForOneBareMetalHost(t *testing.T) {
 	var patch []byte
 	c := runsAt(t, func(w http.ResponseWriter, r *http.Request) {
 		patch, _ = io.ReadAll(r.Body)
-		status(w, http.StatusConflict, "Conflict", "h")
+		k8stest.Status(w, http.StatusConflict, "Conflict", "h")
 	})
 	r := toDelete
 	r.Target.BareMetalHost, r.Target.BareMetalHostUID = "ns/h", "hu"
@@ -70,7 +71,7 @@ func TestThrottledWritesThatHurtAreNotRepeated(t *testing.T) {
 			c := runsAt(t, func(w http.ResponseWriter, _ *http.Request) {
 				if sent.Add(1) == 1 {
 					w.Header().Set("Retry-After", "1")
-					status(w, http.StatusTooManyRequests, "TooManyRequests", "n")
+					k8stest.Status(w, http.StatusTooManyRequests, "TooManyRequests", "n")
 					return
 				}
 				w.Header().Set("Content-Type", "application/json")
@@ -93,8 +94,8 @@ func TestRestoreIsTriedInPartsAfterATimeout(t *testing.T) {
 	run := toDelete
 	run.NewNodeUID = "u2"
 	for name, refuse := range map[string]func(w http.ResponseWriter){
-		"no answer in time": func(w http.ResponseWriter) { status(w, http.StatusGatewayTimeout, "Timeout", "n") },
-		"a failed call":     func(w http.ResponseWriter) { status(w, http.StatusInternalServerError, "InternalError", "n") },
+		"no answer in time": func(w http.ResponseWriter) { k8stest.Status(w, http.StatusGatewayTimeout, "Timeout", "n") },
+		"a failed call":     func(w http.ResponseWriter) { k8stest.Status(w, http.StatusInternalServerError, "InternalError", "n") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			var patches []string

@@ -26,6 +26,7 @@ import (
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/test/must"
 )
 
 // eventScene is a writer of Events and the API server it writes to, in virtual time.
@@ -75,8 +76,7 @@ func (s *eventScene) answers(f func(verb string) error) {
 // written are the Events of the API server, the first first.
 func (s *eventScene) written(t *testing.T) []corev1.Event {
 	t.Helper()
-	list, err := s.api.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
-	require.NoError(t, err)
+	list := must.Do(s.api.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{}))(t)
 	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return a.FirstTimestamp.Compare(b.FirstTimestamp.Time) })
 	return list.Items
 }

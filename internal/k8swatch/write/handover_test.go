@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 )
 
 // Whoever tells what fenced did must know whether it did anything: an object that has changed, also in the
@@ -33,7 +35,7 @@ func TestHandoversSayWhetherTheyWrote(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := handoversAt(t, func(w http.ResponseWriter, r *http.Request) {
 				if r.Method != http.MethodGet && c.refuses != 0 {
-					status(w, c.refuses, map[int]string{409: "Conflict", 404: "NotFound"}[c.refuses], o.Name)
+					k8stest.Status(w, c.refuses, map[int]string{409: "Conflict", 404: "NotFound"}[c.refuses], o.Name)
 					return
 				}
 				w.Header().Set("Content-Type", "application/json")
@@ -56,9 +58,7 @@ func TestHandoversSayWhetherTheyWrote(t *testing.T) {
 				func() (bool, error) { return h.Delay(t.Context(), o) },
 				func() (bool, error) { return h.Delete(t.Context(), o, &policy.Request{}) },
 			} {
-				wrote, err := write()
-				require.NoError(t, err)
-				assert.Equal(t, c.wrote[i], wrote, i)
+				assert.Equal(t, c.wrote[i], must.Do(write())(t), i)
 			}
 		})
 	}
@@ -89,7 +89,7 @@ func TestTemplateAttempts(t *testing.T) {
 					_, _ = fmt.Fprint(w, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"fenced.io/v1alpha1","resources":[
 						{"name":"fencedremediationtemplates","kind":"FencedRemediationTemplate","namespaced":true}]}`)
 				case r.URL.Path != path || c.code != 0:
-					status(w, max(c.code, http.StatusForbidden), strings.ReplaceAll(http.StatusText(max(c.code, http.StatusForbidden)), " ", ""), "power")
+					k8stest.Status(w, max(c.code, http.StatusForbidden), strings.ReplaceAll(http.StatusText(max(c.code, http.StatusForbidden)), " ", ""), "power")
 				default:
 					_, _ = fmt.Fprintf(w, `{"kind":"FencedRemediationTemplate","apiVersion":"fenced.io/v1alpha1","spec":%s,
 						"metadata":{"namespace":"ns","name":"power","uid":"u","resourceVersion":"7"}}`, c.spec)

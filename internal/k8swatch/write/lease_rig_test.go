@@ -12,15 +12,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
 
 func ownLeaseOf(t *testing.T, ctx context.Context, c *rig.ControlPlane) *coordinationv1.Lease {
 	t.Helper()
-	l, err := c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Get(ctx, OwnLease, metav1.GetOptions{})
-	require.NoError(t, err)
+	l := must.Do(c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Get(ctx, OwnLease, metav1.GetOptions{}))(t)
 	return l
 }
 
@@ -77,8 +78,7 @@ func TestOneLeaseSaysWhoFences(t *testing.T) {
 	assert.Equal(t, renewed.ResourceVersion, ownLeaseOf(t, ctx, c).ResourceVersion)
 	old := ownLeaseOf(t, ctx, c)
 	old.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
-	_, err = c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Update(ctx, old, metav1.UpdateOptions{})
-	require.NoError(t, err)
+	must.Do(c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Update(ctx, old, metav1.UpdateOptions{}))(t)
 	assert.NotEmpty(t, announces(t, ctx, theirs, other), "it has moved")
 
 	// A holder that goes on renewing is never pushed out; one that stands still is.
@@ -164,8 +164,7 @@ func TestLeaseThatIsDamaged(t *testing.T) {
 	put := func(change func(*coordinationv1.Lease)) {
 		l := ownLeaseOf(t, ctx, c)
 		change(l)
-		_, err := c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Update(ctx, l, metav1.UpdateOptions{})
-		require.NoError(t, err)
+		must.Do(c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Update(ctx, l, metav1.UpdateOptions{}))(t)
 	}
 	k := announcerAt(t, c)
 	a := Announcement{"a", "store", 2}
@@ -194,7 +193,7 @@ func TestLeaseThatCannotBeTaken(t *testing.T) {
 	k := announcerAt(t, c)
 	require.NoError(t, c.Client().RbacV1().Roles(OwnLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
 	a := Announcement{"a", "store", 1}
-	until(t, time.Minute, "it is forbidden", func() bool {
+	k8stest.Until(t, time.Minute, "it is forbidden", func() bool {
 		binds, foreign, err := k.Announce(ctx, a)
 		return binds == 0 && foreign == "" && apierrors.IsForbidden(err)
 	})

@@ -20,15 +20,16 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/law"
+	"github.com/fenced/fenced/test/must"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
 
 func backupOf(t require.TestingT, n *corev1.Node) []byte {
-	data, err := json.Marshal(n)
-	require.NoError(t, err)
+	data := must.Do(json.Marshal(n))(t)
 	return data
 }
 
@@ -86,8 +87,7 @@ func TestRestoreLaws(t *testing.T) { // I21
 		}
 		live := someNode.Draw(t, "live")
 		isolation := rapid.SampledFrom([]remediate.Isolation{remediate.IsolateDelete, remediate.IsolateTaint}).Draw(t, "isolation")
-		s, err := mergeBackups(backups, nil, "new", nil)
-		require.NoError(t, err)
+		s := must.Do(mergeBackups(backups, nil, "new", nil))(t)
 		after := apply(live, missing(s, live, isolation))
 
 		assert.True(t, missing(s, after, isolation).empty(), "restoring once is enough")
@@ -120,8 +120,7 @@ func TestRestoreLaws(t *testing.T) { // I21
 func TestNewestBackupWinsAmongBackups(t *testing.T) {
 	old := nodeWith(map[string]string{"zone": "a", "only-old": "1"}, nil, true, corev1.Taint{Key: "gpu", Value: "old", Effect: corev1.TaintEffectNoSchedule})
 	newer := nodeWith(map[string]string{"zone": "b"}, nil, false, corev1.Taint{Key: "gpu", Value: "new", Effect: corev1.TaintEffectNoSchedule})
-	s, err := mergeBackups([][]byte{backupOf(t, old), backupOf(t, newer)}, nil, "new", nil)
-	require.NoError(t, err)
+	s := must.Do(mergeBackups([][]byte{backupOf(t, old), backupOf(t, newer)}, nil, "new", nil))(t)
 	assert.Equal(t, map[string]string{"zone": "b", "only-old": "1"}, s.labels)
 	assert.True(t, s.unschedulable, "the newer Node had only not been restored yet")
 	require.Len(t, s.taints, 1)
@@ -131,8 +130,7 @@ func TestNewestBackupWinsAmongBackups(t *testing.T) {
 func TestRestorePatchBindsToOneVersionOfOneNode(t *testing.T) { // I2
 	live := nodeWith(nil, nil, false)
 	live.UID, live.ResourceVersion = "u", "7"
-	patch, err := change{labels: map[string]string{"a": "1"}, taints: []corev1.Taint{}}.patch(live)
-	require.NoError(t, err)
+	patch := must.Do(change{labels: map[string]string{"a": "1"}, taints: []corev1.Taint{}}.patch(live))(t)
 	assert.JSONEq(t, `{"metadata":{"uid":"u","resourceVersion":"7","labels":{"a":"1"}},"spec":{"taints":[]}}`, string(patch))
 }
 
@@ -203,22 +201,19 @@ var storyBegan = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // round is one look, one answer of the step, and what it orders. Its record goes through the store.
 func (st *ownerStory) round(t *testing.T, o owned, now time.Time, ready bool) {
 	t.Helper()
-	s, err := mergeBackups(st.backups, st.run.Restored, st.live.UID, nil)
-	require.NoError(t, err)
+	s := must.Do(mergeBackups(st.backups, st.run.Restored, st.live.UID, nil))(t)
 	var seen remediate.Observation
 	seen.API, seen.Power.State = remediate.APIReachable, bmc.On
 	seen.Node = remediate.Node{Exists: remediate.Yes, UID: "u2", SystemUUID: st.run.Target.SystemUUID, BootID: "b2", Ready: remediate.Ask(ready)}
 	seen.Restored, seen.ReadBack = remediate.Ask(missing(s, st.live, st.run.Isolation).empty()), slices.Concat(s.on(st.live), st.answer)
 	next, action, _ := remediate.Next(st.run, seen, now)
-	record, err := json.Marshal(next)
-	require.NoError(t, err)
+	record := must.Do(json.Marshal(next))(t)
 	st.run = remediate.Run{}
 	require.NoError(t, json.Unmarshal(record, &st.run))
 	if action != remediate.RestoreTargetNode {
 		return
 	}
-	s, err = mergeBackups(st.backups, st.run.Restored, st.live.UID, nil)
-	require.NoError(t, err)
+	s = must.Do(mergeBackups(st.backups, st.run.Restored, st.live.UID, nil))(t)
 	had := o.is(st.live)
 	st.live = apply(st.live, missing(s, st.live, st.run.Isolation))
 	if st.answer = s.on(st.live); !had && o.is(st.live) {
@@ -284,8 +279,7 @@ func TestStateOfTheNodeIsNotRestored(t *testing.T) {
 		"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler", "startup-taint.cluster-autoscaler.kubernetes.io/gpu", "karpenter.sh/disrupted",
 		"example.com/slot", "a.example.com/state"} {
 		st := newOwnerStory(t, ownedTaint(key))
-		s, err := mergeBackups(st.backups, nil, "u2", []string{"example.com/slot", "*.example.com/state"})
-		require.NoError(t, err)
+		s := must.Do(mergeBackups(st.backups, nil, "u2", []string{"example.com/slot", "*.example.com/state"}))(t)
 		require.Len(t, s.taints, 1, key)
 		assert.Equal(t, "dedicated", s.taints[0].Key)
 	}
@@ -293,8 +287,7 @@ func TestStateOfTheNodeIsNotRestored(t *testing.T) {
 		"example.com/state": "x", "b.a.example.com/x": ""}
 	n := nodeWith(people, map[string]string{"readiness.k8s.io/bootstrap-completed-net": "true", "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true", "example.com/slot": "3"}, false,
 		corev1.Taint{Key: "agent-not-ready", Effect: corev1.TaintEffectNoSchedule}, corev1.Taint{Key: "a/b-agent-not-ready", Effect: corev1.TaintEffectNoSchedule})
-	s, err := mergeBackups([][]byte{backupOf(t, n)}, nil, "u2", []string{"example.com/slot"})
-	require.NoError(t, err)
+	s := must.Do(mergeBackups([][]byte{backupOf(t, n)}, nil, "u2", []string{"example.com/slot"}))(t)
 	assert.Equal(t, people, s.labels)
 	assert.Equal(t, map[string]string{"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}, s.annotations)
 	assert.Len(t, s.taints, 2)
@@ -322,8 +315,7 @@ func TestOwnersWordCountsInLaterAttempts(t *testing.T) {
 		for _, n := range c.backups {
 			backups = append(backups, backupOf(t, n))
 		}
-		s, err := mergeBackups(backups, restored, c.live, nil)
-		require.NoError(t, err)
+		s := must.Do(mergeBackups(backups, restored, c.live, nil))(t)
 		assert.Equal(t, c.labels, s.labels, c.name)
 		assert.Equal(t, c.cordon, s.unschedulable, c.name)
 	}
@@ -346,7 +338,7 @@ func TestRestoreTellsWhatWasReadBack(t *testing.T) {
 			}
 			assert.NoError(t, json.Unmarshal(body, &p))
 			if refuse && p.Metadata.Annotations != nil {
-				status(w, http.StatusForbidden, "Forbidden", "n")
+				k8stest.Status(w, http.StatusForbidden, "Forbidden", "n")
 				return
 			}
 			if shown = `,"labels":{"a":"1"}`; p.Metadata.Annotations != nil {
@@ -356,18 +348,16 @@ func TestRestoreTellsWhatWasReadBack(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, node, shown)
 	})
-	keys, err := c.Restore(t.Context(), run, [][]byte{backup})
-	require.NoError(t, err)
+	keys := must.Do(c.Restore(t.Context(), run, [][]byte{backup}))(t)
 	assert.Equal(t, []string{"annotation b", "label a"}, keys, "a webhook dropped the other label")
 
 	refuse = true
-	keys, err = c.Restore(t.Context(), run, [][]byte{backup})
+	keys, err := c.Restore(t.Context(), run, [][]byte{backup})
 	require.Error(t, err)
 	assert.Equal(t, []string{"label a"}, keys)
 
 	patches, run.Restored = 0, map[string]string{"annotation b": "u2", "label a": "u2", "label dropped": "u2"}
-	_, err = c.Restore(t.Context(), run, [][]byte{backup})
-	require.NoError(t, err)
+	must.Do(c.Restore(t.Context(), run, [][]byte{backup}))(t)
 	assert.Zero(t, patches)
 }
 
@@ -375,15 +365,10 @@ func TestRestoreTellsWhatWasReadBack(t *testing.T) {
 func TestRestoreOfAStaleNodeConflicts(t *testing.T) {
 	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
 	nodes, name := c.Client().CoreV1().Nodes(), rigtest.Name("node")
-	old, err := c.CreateNode(ctx, rig.Node{Name: name})
-	require.NoError(t, err)
-	_, err = nodes.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"count":"1"}}}`), metav1.PatchOptions{})
-	require.NoError(t, err)
-	s, err := mergeBackups([][]byte{fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":"before","labels":{"rack":"r1"}}}`, name)}, nil, old.UID, nil)
-	require.NoError(t, err)
-	_, err = patchNode(ctx, dial(t, c).Work.API(), old, missing(s, old, remediate.IsolateDelete), "restore")
+	old := must.Do(c.CreateNode(ctx, rig.Node{Name: name}))(t)
+	must.Do(nodes.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"labels":{"count":"1"}}}`), metav1.PatchOptions{}))(t)
+	s := must.Do(mergeBackups([][]byte{fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":"before","labels":{"rack":"r1"}}}`, name)}, nil, old.UID, nil))(t)
+	_, err := patchNode(ctx, dial(t, c).Work.API(), old, missing(s, old, remediate.IsolateDelete), "restore")
 	require.True(t, apierrors.IsConflict(err), "%v: what it was worked out from is no more", err)
-	n, err := nodes.Get(ctx, name, metav1.GetOptions{})
-	require.NoError(t, err)
-	require.NotContains(t, n.Labels, "rack")
+	require.NotContains(t, must.Do(nodes.Get(ctx, name, metav1.GetOptions{}))(t).Labels, "rack")
 }
