@@ -250,7 +250,7 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 		_, _, stop := start(t, w, store, escalating(w, otherTemplate, thirdTemplate))
 		askedAndBegun(t, w)
 		stop()
-		e, events, stop := start(t, w, store, func(o *engine.Options) {
+		e, events, _ := start(t, w, store, func(o *engine.Options) {
 			o.StoreID, o.Clusters[0].Handovers = "store", w.Handovers()
 		})
 		time.Sleep(time.Minute)

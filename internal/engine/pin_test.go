@@ -321,7 +321,7 @@ func TestContradictedPinIdentifiesNothing(t *testing.T) {
 			if c.restart {
 				stop()
 				w.RemoveNode()
-				e, _, stop = start(t, w, store, nil)
+				e, _, _ = start(t, w, store, nil)
 			}
 			w.RemoveNode()
 			time.Sleep(10 * time.Second)

@@ -170,7 +170,7 @@ func TestRequestWhoseRunDidNotStartIsReleased(t *testing.T) {
 			}
 			if restart {
 				stop()
-				e, events, stop = start(t, w, store, full)
+				e, events, _ = start(t, w, store, full)
 			}
 			w.Do(func(s *fake.State) { s.Withdraw("m-1") })
 			time.Sleep(30 * time.Second)

@@ -97,7 +97,7 @@ func TestOwnerOfALabelIsNotFoughtAfterARestart(t *testing.T) {
 			}
 			w.Do(func(s *fake.State) { s.ChangeNode("n-1", func(n *fake.Node) { delete(n.Labels, "rack") }) })
 			if restarts {
-				e, _, stop = start(t, w, store, counting)
+				e, _, _ = start(t, w, store, counting)
 			}
 			time.Sleep(10 * time.Minute)
 			r := stands(t, e, remediate.Done)
@@ -249,7 +249,7 @@ func TestUnreadableStopsStopAndBringBack(t *testing.T) {
 				stop()
 				spoil(t, store, record)
 
-				e, events, stop := start(t, w, store, nil)
+				e, events, _ := start(t, w, store, nil)
 				time.Sleep(10 * time.Minute)
 				assert.Equal(t, end, only(t, e).Step, "%s, isolated: %t", name, isolated)
 				assert.True(t, w.On(), name)

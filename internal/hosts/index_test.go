@@ -17,8 +17,6 @@ import (
 
 func at(address string) []place { return placesOf(bmcAt(address)) }
 
-func plug(n int) []place { return placesOf(outlet(n)) }
-
 func placesOf(d bmc.Device) []place {
 	return places(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{d}}}})
 }
