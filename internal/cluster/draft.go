@@ -158,6 +158,7 @@ func (c *Model) CandidateForCheck(check *policy.Check, t *policy.TargetReport) (
 		return Candidate{}, false
 	}
 	r := c.Options.Draft.draftForCheck(check, t, targetOf(c.ledger, c.Options.Name, m, n, t.Node))
+	r.TakesNoTurn = r.ControlPlane && !c.ledger.TakesTurn(n, m)
 	r.Origin = c.replacements.originOf(m)
 	r.NodeLabels, r.NodeNames = c.runs.knownNode(r.Target, n)
 	return Candidate{
@@ -184,7 +185,7 @@ func (c *Model) CandidateForOrder(o order.Order) (Candidate, error) {
 	r.NodeLabels, r.NodeNames = c.runs.knownNode(r.Target, n)
 	r.ControlPlane = n != nil && n.ControlPlane || m != nil && m.ControlPlane
 	if r.ControlPlane {
-		r.Isolation = d.IsolationOf(r.Target, nil)
+		r.Isolation, r.TakesNoTurn = d.IsolationOf(r.Target, nil), !c.ledger.TakesTurn(n, m)
 	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), Admin: o.ByAdmin()}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason

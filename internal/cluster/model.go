@@ -407,11 +407,20 @@ func (c *Model) Coverage() ([]policy.Coverage, error) {
 	return policy.Cover(c.ledger.Report(time.Now()), snap.Checks, snap.Budgets), nil
 }
 
-// ControlPlaneSize is the number of control-plane members in the view.
-func (c *Model) ControlPlaneSize() int {
+// Quorum says why etcd would lose its quorum without the member on a Node, by members that were just
+// read; "" if it would not. // I12
+func (c *Model) Quorum(members []policy.Member, node string) (reason.Code, string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.ledger.ControlPlaneSize()
+	return c.ledger.Quorum(members, node)
+}
+
+// TakesTurn says whether other control-plane hosts wait for the one with this Node and this Machine,
+// either of which may be nil. // I12
+func (c *Model) TakesTurn(n *policy.Node, m *policy.Machine) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ledger.TakesTurn(n, m)
 }
 
 // RenamedTo returns the name of another Node with the system UUID of the run's host: the

@@ -95,11 +95,12 @@ func (rs runs) recordOf(a Candidate, now time.Time) escalate.Record {
 	mark := a.Check.Mark()
 	for _, r := range rs.asked {
 		if r.Ended.IsZero() && r.Check == mark && r.Target.Overlaps(a.Draft.Target) {
-			r.Target, r.ControlPlane = a.Draft.Target, a.Draft.ControlPlane
+			r.Target, r.ControlPlane, r.TakesNoTurn = a.Draft.Target, a.Draft.ControlPlane, a.Draft.TakesNoTurn
 			return r
 		}
 	}
-	return escalate.Record{ID: NewRunID(now), Check: mark, Target: a.Draft.Target, ControlPlane: a.Draft.ControlPlane, Started: now.UTC()}
+	return escalate.Record{ID: NewRunID(now), Check: mark, Target: a.Draft.Target, ControlPlane: a.Draft.ControlPlane, TakesNoTurn: a.Draft.TakesNoTurn,
+		Started: now.UTC()}
 }
 
 // Reserved ends the time after reserve in which a record takes its slot itself. // I11

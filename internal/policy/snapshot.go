@@ -93,6 +93,8 @@ type OpenRun struct {
 	// ControlPlane: the run concerns a control-plane host. Its Machine and its Node
 	// may be gone.
 	ControlPlane bool
+	// TakesNoTurn: no other control-plane host waits for the run.
+	TakesNoTurn bool
 	// NodeLabels are those that the Node had when the run began; nil if they are not known.
 	NodeLabels map[string]string
 	// NodeNames are those that the Node named when the run began; empty if they are not known.

@@ -92,8 +92,14 @@ func (s space) text() string {
 	return "namespace " + s.namespace
 }
 
-// spaceCount is how many Nodes, and Nodes of the control plane, name a Machine in a namespace.
-type spaceCount struct{ nodes, controlPlane int }
+// spaceCount is how many Nodes, Nodes of the control plane, and such with a label that no kubelet can set, name a
+// Machine in a namespace.
+type spaceCount struct{ nodes, controlPlane, labelled int }
+
+// isOfControlPlane reports whether Machines of the control plane are there. labelled: the cluster labels it.
+func (c spaceCount) isOfControlPlane(labelled bool) bool {
+	return c.labelled > 0 || c.controlPlane > 0 && !labelled
+}
 
 // machineSpaces are the namespaces in which Nodes name a Machine. An open run counts like the
 // Node on which it is, as that was when the run began: it may have deleted that. // I11
@@ -102,22 +108,25 @@ type machineSpaces map[space]spaceCount
 // count counts a Node in the namespaces that it names, or removes it: by is 1 or -1.
 func (s machineSpaces) count(rules *Rules, n *Node, by int) {
 	for _, in := range rules.spacesOfNode(n) {
-		s.add(in, n.ControlPlane, by)
+		s.add(in, n.ControlPlane, n.isLabelled(), by)
 	}
 }
 
 // countRun does that with an open run.
 func (s machineSpaces) countRun(rules *Rules, r OpenRun, by int) {
 	for _, in := range rules.spacesOfRun(&r) {
-		s.add(in, r.ControlPlane, by)
+		s.add(in, r.ControlPlane, r.takesTurn(), by)
 	}
 }
 
-func (s machineSpaces) add(in space, controlPlane bool, by int) {
+func (s machineSpaces) add(in space, controlPlane, labelled bool, by int) {
 	c := s[in]
 	c.nodes += by
 	if controlPlane {
 		c.controlPlane += by
+	}
+	if labelled {
+		c.labelled += by
 	}
 	s[in] = c
 	if c.nodes == 0 {

@@ -73,12 +73,12 @@ func TestMachinesOfTheOtherAPIDoNotCount(t *testing.T) {
 		l, _, n := apartWorld(managementNamespace)
 		n.ControlPlane = true
 		l.Apply(ledgerEpoch, put(n), put(budget))
-		before, size := l.Report(ledgerEpoch).Budgets, l.ControlPlaneSize()
+		before, size := l.Report(ledgerEpoch).Budgets, l.w.controlPlaneSize()
 		for i := range 3 {
 			l.Apply(ledgerEpoch, put(tenantMachine(func(m *Machine) { m.Name, m.ControlPlane = fmt.Sprint("t-", i), true })))
 		}
 		assert.Equal(t, before, l.Report(ledgerEpoch).Budgets)
-		assert.Equal(t, size, l.ControlPlaneSize())
+		assert.Equal(t, size, l.w.controlPlaneSize())
 		assert.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
 	}
 }
@@ -267,7 +267,7 @@ func attackFromTheOtherAPI(kinds ...string) func(*rapid.T) {
 			used[kind] = true
 			objects = append(objects, attacksFromTheOtherAPI[kind](t))
 		}
-		before, after := decide(rules, inTheOtherAPI, true, world), decide(rules, inTheOtherAPI, true, world, objects)
+		before, after := decide(rules, inTheOtherAPI, nil, world), decide(rules, inTheOtherAPI, nil, world, objects)
 		for _, law := range attackLaws {
 			if accepted["check"][law] == "" || !used["check"] || !slices.ContainsFunc(world, ofMedik8s) {
 				require.Equal(t, before[law], after[law], "%s changed by %v of the namespace of the same name", law, slices.Sorted(maps.Keys(used)))

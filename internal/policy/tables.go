@@ -30,6 +30,7 @@ type tables struct {
 	// nodesWithRole and machinesWithRole are those with the control-plane role.
 	nodesWithRole    map[string]*Node
 	machinesWithRole map[machineID]*Machine
+	labelled         labelledRoles
 	// nodeless are the Machines whose Node does not exist.
 	nodeless nodelessIndex
 	// byNode lists the Machines that name a Node, sorted.
@@ -105,6 +106,7 @@ func tablesOf(s *Snapshot) *tables {
 		w.runs.put(r)
 		w.machineSpaces.countRun(&w.rules, r, 1)
 	}
+	w.labelled.setRuns(w.runs)
 	var templates []string
 	for i := range s.Checks {
 		w.putMachineCheck(&s.Checks[i])
@@ -128,6 +130,7 @@ func (w *tables) noteNode(n *Node) {
 	if n.ControlPlane {
 		w.nodesWithRole[n.Name] = n
 	}
+	w.labelled.addNode(n, 1)
 	w.nodesByUUID.note(n, true)
 	w.machineSpaces.count(&w.rules, n, 1)
 	w.nodeless.noteAll(w.byNode[n.Name], true)
@@ -137,6 +140,7 @@ func (w *tables) dropNode(name string) {
 	if n := w.nodes[name]; n != nil {
 		w.nodesByUUID.note(n, false)
 	}
+	w.labelled.addNode(w.nodes[name], -1)
 	w.machineSpaces.count(&w.rules, w.nodes[name], -1)
 	delete(w.nodes, name)
 	delete(w.nodesWithRole, name)
@@ -271,7 +275,7 @@ func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
 
 // Equal reports whether two runs are the same to everything that is evaluated.
 func (r OpenRun) Equal(o OpenRun) bool {
-	return r.ID == o.ID && r.Machine == o.Machine && r.MachineAPI == o.MachineAPI && r.Node == o.Node && r.ControlPlane == o.ControlPlane &&
+	return r.ID == o.ID && r.Machine == o.Machine && r.MachineAPI == o.MachineAPI && r.Node == o.Node && r.ControlPlane == o.ControlPlane && r.TakesNoTurn == o.TakesNoTurn &&
 		(r.NodeLabels == nil) == (o.NodeLabels == nil) && maps.Equal(r.NodeLabels, o.NodeLabels) && r.NodeNames == o.NodeNames
 }
 

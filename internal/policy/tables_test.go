@@ -34,7 +34,8 @@ func TestLawsRemovedNodeCountsAsBefore(t *testing.T) {
 		w := tablesOf(&s).owners()
 		// A Machine that names the Node of another begins to count when it is gone, like one that was just made without a Node.
 		s.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(m Machine) bool { return m.NodeName == n.Name && !w.owns(&m, n) })
-		r := OpenRun{ID: "r", Node: n.Name, ControlPlane: n.ControlPlane, NodeLabels: labels.Set{}, NodeNames: n.Names()} // those of a Node without labels are known, too
+		r := OpenRun{ID: "r", Node: n.Name, ControlPlane: n.ControlPlane, TakesNoTurn: n.ControlPlane && !tablesOf(&s).takesTurn(n, nil),
+			NodeLabels: labels.Set{}, NodeNames: n.Names()} // those of a Node without labels are known, too
 		maps.Copy(r.NodeLabels, n.Labels)
 		if m, _ := w.machineOf(n); m != nil {
 			r.Machine, r.MachineAPI = m.Key(), m.APIVersion

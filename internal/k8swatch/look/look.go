@@ -313,33 +313,23 @@ func (l *looker) cluster(ctx context.Context) error {
 	return nil
 }
 
-// maxMembers is more members than etcd can have.
-const maxMembers = 50
+// A kubelet can make any number of Pods on its own Node that look like members of etcd, and must not keep those of
+// others from being seen with a few.
+const memberPages, membersOnPage = 20, 500
 
 // members reads the members of etcd and their Nodes. // I12
 func (l *looker) members(ctx context.Context) error {
 	if !l.run.ControlPlane {
 		return nil // only needed for a control-plane target
 	}
-	var pods []corev1.Pod
-	for _, s := range policy.PodSpaces {
-		if s.Etcd == "" {
-			continue
-		}
-		list, err := l.work.Pods(ctx, s.Namespace, metav1.ListOptions{LabelSelector: s.Label + "=" + s.Etcd, Limit: maxMembers})
-		if err != nil {
-			return fmt.Errorf("list the etcd Pods of %s: %w", s.Namespace, err)
-		}
-		if list.Continue != "" {
-			return fmt.Errorf("list the etcd Pods of %s: there are more than %d", s.Namespace, maxMembers)
-		}
-		pods = append(pods, list.Items...)
+	found, err := l.memberNodes(ctx)
+	if err != nil {
+		return err
 	}
-	found := make([]policy.Member, len(pods))
-	errs := make([]error, len(pods))
+	errs := make([]error, len(found))
 	var g sync.WaitGroup
-	for i := range pods {
-		g.Go(func() { found[i], errs[i] = l.member(ctx, view.PolicyPod(&pods[i])) })
+	for i := range found {
+		g.Go(func() { found[i], errs[i] = l.member(ctx, found[i]) })
 	}
 	g.Wait()
 	for _, err := range errs {
@@ -351,18 +341,52 @@ func (l *looker) members(ctx context.Context) error {
 	return nil
 }
 
-// member is healthy if its Pod is Ready on a Ready Node.
-func (l *looker) member(ctx context.Context, p *policy.Pod) (policy.Member, error) {
-	m := policy.Member{Node: p.Node}
-	if p.Node == "" || !p.Ready {
+// memberNodes lists the Nodes with Pods of members. A member is healthy so far if all its Pods are Ready.
+func (l *looker) memberNodes(ctx context.Context) (found []policy.Member, err error) {
+	at := map[string]int{}
+	for _, s := range policy.PodSpaces {
+		if s.Etcd == "" {
+			continue
+		}
+		page := metav1.ListOptions{LabelSelector: s.Label + "=" + s.Etcd, Limit: membersOnPage}
+		for range memberPages {
+			list, err := l.work.Pods(ctx, s.Namespace, page)
+			if err != nil {
+				return nil, fmt.Errorf("list the etcd Pods of %s: %w", s.Namespace, err)
+			}
+			for i := range list.Items {
+				p := view.PolicyPod(&list.Items[i])
+				if first, seen := at[p.Node]; seen {
+					found[first].Healthy = found[first].Healthy && p.Ready
+					continue
+				}
+				at[p.Node] = len(found)
+				found = append(found, policy.Member{Node: p.Node, Healthy: p.Ready})
+			}
+			if page.Continue = list.Continue; page.Continue == "" {
+				break
+			}
+		}
+		if page.Continue != "" {
+			return nil, fmt.Errorf("list the etcd Pods of %s: there are more than %d", s.Namespace, memberPages*membersOnPage)
+		}
+	}
+	return found, nil
+}
+
+// member is healthy if its Pods are Ready on a Ready Node.
+func (l *looker) member(ctx context.Context, m policy.Member) (policy.Member, error) {
+	ready := m.Healthy && m.Node != ""
+	m.Healthy = false
+	if !ready {
 		return m, nil
 	}
-	n, err := l.work.Node(ctx, p.Node)
-	if client.IsGone(err, p.Node) {
+	n, err := l.work.Node(ctx, m.Node)
+	if client.IsGone(err, m.Node) {
 		return m, nil
 	}
 	if err != nil {
-		return m, fmt.Errorf("read Node %s of an etcd member: %w", p.Node, err)
+		return m, fmt.Errorf("read Node %s of an etcd member: %w", m.Node, err)
 	}
 	m.Healthy = view.PolicyNode(n).Ready()
 	return m, nil
