@@ -24,17 +24,17 @@ const askedKept = 24 * time.Hour
 // nothing is changed in a leadership, because the records here are newer. A decision is requested
 // only if a record of this cluster has changed. // I19
 func (h *Handovers) Load(all []escalate.Record, begins bool) {
-	if begins && h.records.Begin(all) || !begins && h.records.Update(all) {
+	if h.records.Load(all, begins) {
 		h.c.Wake()
 	}
 }
 
 // Records lists the records of the cluster.
-func (h *Handovers) Records() []escalate.Record { return h.records.Records() }
+func (h *Handovers) Records() []escalate.Record { return h.records.All() }
 
 // Any says whether an object that fenced made may exist.
 func (h *Handovers) Any() bool {
-	return slices.ContainsFunc(h.records.Records(), func(r escalate.Record) bool { return r.Blocking() })
+	return slices.ContainsFunc(h.records.All(), func(r escalate.Record) bool { return r.Blocking() })
 }
 
 // Reserve makes it durable that an object is about to be made for a target, with the mark that it

@@ -36,6 +36,7 @@ func TestLoadingRecordsWakesOnlyForAChange(t *testing.T) {
 	assert.False(t, woke(false, record("d", "1")), "of another cluster")
 	assert.True(t, woke(false, record("c", "1")))
 	assert.False(t, woke(false, record("c", "1")), "as before")
+	require.NoError(t, cluster.AdmissionSwitch{Model: b}.BeginLeadership(nil))
 	assert.False(t, woke(true, record("c", "1")))
 	assert.False(t, woke(false), "in a leadership the Model is newer")
 	assert.Len(t, h.Records(), 1)

@@ -2,14 +2,13 @@ package cluster
 
 import (
 	"fmt"
-	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
@@ -17,17 +16,19 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// end says that the newest object of a record is gone now, and whether its time was over.
-func (a *asking) end(r escalate.Record, timedOut bool) escalate.Record {
-	o := &r.Objects[len(r.Objects)-1]
-	if o.Gone = a.now; timedOut {
-		o.TimedOut = a.now
+// end says that the newest try of a repair is over now, and whether its time was.
+func (a *asking) end(p Repair, timedOut bool) Repair {
+	p.Tries = slices.Clone(p.Tries)
+	t := &p.Tries[len(p.Tries)-1]
+	if t.Ended, t.Gone, t.Open = a.now, true, false; timedOut {
+		t.TimedOut = a.now
 	}
-	a.b.Put(r)
-	return r
+	p.By, p.InFlight = "", false
+	a.b.Put(p)
+	return p
 }
 
-// Each object counts as a run of its host, however often it vanishes: in the limit of a day, in the
+// Each object counts as a power cycle of its host, however often it vanishes: in the limit of a day, in the
 // interval, and in the rate of the cluster. // I11, I15
 func TestEachObjectCountsInTheRates(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -52,8 +53,10 @@ func TestEachObjectCountsInTheRates(t *testing.T) {
 			}
 			_, err := a.reserve(a.candidate(t, "n"), reboot)
 			assert.Equal(t, c.code, refusedFor(t, err))
-			require.Len(t, a.b.Records(), 1)
-			assert.Len(t, a.b.Records()[0].Objects, c.made)
+			require.Len(t, a.b.runs.repairs, 1)
+			for _, p := range a.b.runs.repairs {
+				assert.Len(t, p.Tries, c.made)
+			}
 		})
 	}
 }
@@ -80,14 +83,14 @@ func TestEscalationInTheLimitOfADay(t *testing.T) {
 	r, err = a.reserve(a.candidate(t, "n"), replace)
 	require.NoError(t, err)
 	r = a.end(r, true)
-	require.Len(t, r.Objects, 2)
+	require.Len(t, r.Tries, 2)
 
 	c := a.candidate(t, "n")
 	c.Draft.ID, c.Draft.Step, c.Draft.Started = "run", remediate.PowerOff, a.now
 	require.NoError(t, a.b.Model.Reserve(c, c.Draft, 0, time.Time{}, a.now), "fenced is the last")
 	a.b.Model.Drop("run")
 
-	r.Ended = a.now
+	r.Check = ""
 	a.b.Put(r)
 	_, err = a.reserve(a.candidate(t, "n"), reboot)
 	assert.Equal(t, reason.PowerInterval, refusedFor(t, err))
@@ -96,25 +99,24 @@ func TestEscalationInTheLimitOfADay(t *testing.T) {
 	assert.Equal(t, reason.FencesPerDay, refusedFor(t, err))
 }
 
-// Only an end with a healthy target is a success, and only if the last remediator had not failed:
-// the interval is not shortened by anything else. // I15
+// Only a try by which the target has recovered is a success: the interval is not shortened by anything else. // I15
 func TestOnlyARecoveryIsASuccess(t *testing.T) {
 	for name, c := range map[string]struct {
-		recovered, timedOut bool
-		failed              int
-	}{"recovered": {true, false, 0}, "check gone": {false, false, 3}, "repaired by somebody else": {true, true, 3}} {
+		done   bool
+		failed int
+	}{"recovered": {true, 0}, "check gone": {false, 3}} {
 		t.Run(name, func(t *testing.T) {
 			a := newAsking(manyLimits())
 			a.node("n", "Unknown")
-			var r escalate.Record
+			var r Repair
 			for range 3 {
 				var err error
 				a.now = a.now.Add(time.Minute)
 				r, err = a.reserve(a.candidate(t, "n"), reboot)
 				require.NoError(t, err)
-				r = a.end(r, c.timedOut)
+				r = a.end(r, false)
 			}
-			r.Ended, r.Recovered = a.now, c.recovered
+			r.Check, r.Tries[2].Done = "", c.done
 			a.b.Put(r)
 			f := guard.Facts{AsksOther: true}
 			a.b.Count(a.candidate(t, "n"), "", &f, time.Time{}, a.now)
@@ -138,13 +140,13 @@ func TestIdleRecordHasNoPlace(t *testing.T) {
 	second := a.candidate(t, "n-1")
 	_, err = a.reserve(second, reboot)
 	assert.Equal(t, reason.InFlightLimit, refusedFor(t, err))
-	r.Version = 1
+	r.Stored = true
 	a.b.Put(r)
 	a.b.Reserved(r.ID)
 	lacking, needless := a.b.SlotMismatches(map[string]bool{})
 	assert.Equal(t, [][]string{{r.ID}, nil}, [][]string{lacking, needless}, "it has a slot over all clusters")
 
-	r.Idle = a.now
+	r.InFlight = false
 	a.b.Put(r)
 	lacking, needless = a.b.SlotMismatches(map[string]bool{r.ID: true})
 	assert.Equal(t, [][]string{nil, {r.ID}}, [][]string{lacking, needless})
@@ -162,7 +164,7 @@ func TestReservedTakesItsSlotItself(t *testing.T) {
 	a.node("due", "Unknown")
 	r, err := a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
-	r.Version = 1
+	r.Stored = true
 	r = a.end(r, false)
 	a.b.Reserved(r.ID)
 	_, err = a.reserve(a.candidate(t, "n"), reboot)
@@ -182,23 +184,6 @@ func TestReservedTakesItsSlotItself(t *testing.T) {
 	assert.ElementsMatch(t, []string{r.ID, run.ID}, lacking)
 }
 
-// A record costs no copy of all runs, of which there are thousands, for each candidate.
-func TestRecordCopiesNoRuns(t *testing.T) {
-	a := newAsking(manyLimits())
-	a.node("n", "Unknown")
-	a.b.Model.Put(remediate.Run{ID: "1", Step: remediate.Done, Target: remediate.Target{Cluster: "c", Node: "m"}})
-	r, err := a.reserve(a.candidate(t, "n"), reboot)
-	require.NoError(t, err)
-	all := a.b.runs.all()
-	assert.Equal(t, reflect.ValueOf(a.b.runs.byID).Pointer(), reflect.ValueOf(all.byID).Pointer())
-	seen := map[string]bool{}
-	for id := range all.each() {
-		seen[id] = true
-	}
-	assert.Equal(t, map[string]bool{"1": true, r.ID: true}, seen)
-	assert.Len(t, a.b.runs.byID, 1)
-}
-
 // A restart loses the labels of Nodes that are gone: a record still counts in its own zone only. // I11
 func TestZoneOfARecordAfterARestart(t *testing.T) {
 	a := newAsking(manyLimits())
@@ -206,7 +191,7 @@ func TestZoneOfARecordAfterARestart(t *testing.T) {
 	r, err := a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
 	again := newAsking(manyLimits())
-	again.b.Begin([]escalate.Record{r})
+	again.b.Set([]Repair{r})
 	for zone, want := range map[string]int{"z": 1, "y": 0} {
 		n := again.node("other", "Unknown", func(n *policy.Node) { n.Labels = map[string]string{"zone": zone} })
 		f := guard.Facts{AsksOther: true}
@@ -224,30 +209,8 @@ func TestRecordHasWhatTheNodeNamed(t *testing.T) {
 	want := policy.NodeNames{OpenShiftMachine: "ns/gone", ProviderID: "p://1"}
 	require.Equal(t, want, n.Names())
 	assert.Equal(t, want, a.b.runs.openTargets()[0].NodeNames)
-	run := asRun(&r, 0)
-	assert.Equal(t, want, openTarget(&run).NodeNames)
 	_, names := a.b.runs.knownNode(r.Target, nil)
 	assert.Equal(t, want, policy.NodeNames(names), "the Node is gone")
-}
-
-// A record does not grow without end: what no rule needs goes, and then nothing more is made.
-func TestRecordIsBounded(t *testing.T) {
-	l := manyLimits()
-	l.MaxFencesPerDay = 500
-	a := newAsking(l)
-	a.node("n", "Unknown")
-	for range escalate.MaxObjects {
-		r, err := a.reserve(a.candidate(t, "n"), reboot)
-		require.NoError(t, err)
-		a.end(r, false)
-	}
-	_, err := a.reserve(a.candidate(t, "n"), reboot)
-	assert.Equal(t, reason.FencesPerDay, refusedFor(t, err))
-	require.ErrorContains(t, err, "50 objects were made for it")
-	a.now = a.now.Add(25 * time.Hour)
-	r, err := a.reserve(a.candidate(t, "n"), reboot)
-	require.NoError(t, err)
-	assert.Len(t, r.Objects, 2, "the newest of the template stays")
 }
 
 // A Machine whose Node is gone already counts in the zone that the record of an earlier run tells. If
@@ -375,7 +338,7 @@ func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
 			r.NodeLabels = map[string]string{key: "a"}
 		}
 		var zones zoneCount
-		zones.add(zoneOf(b.ledger, key, &r))
+		zones.add(zoneOf(b.ledger, key, r.NodeLabels, r.Target.Node))
 		assert.Equal(t, c.inA, zones.inFlight("a", false) == 1, "%s: zone a", c.name)
 		assert.Equal(t, c.inB, zones.inFlight("b", false) == 1, "%s: zone b", c.name)
 	}

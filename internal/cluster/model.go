@@ -276,14 +276,19 @@ func (c *Model) EndedOn(t remediate.Target) []remediate.Run {
 func (c *Model) SlotMismatches(taken map[string]bool) (lacking, needless []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := c.runs.all()
-	for id, r := range all.each() {
-		if all.inFlight(r) && r.Version > 0 && !c.runs.reserved[id] && !taken[id] {
+	inFlight := map[string]bool{}
+	for id, r := range c.runs.byID {
+		if inFlight[id] = c.runs.inFlight(r); inFlight[id] && r.Version > 0 && !c.runs.reserved[id] && !taken[id] {
+			lacking = append(lacking, id)
+		}
+	}
+	for id, p := range c.runs.repairs {
+		if inFlight[id] = p.InFlight; p.InFlight && p.Stored && !c.runs.reserved[id] && !taken[id] {
 			lacking = append(lacking, id)
 		}
 	}
 	for id := range taken {
-		if r, known := all.find(id); !known || !all.inFlight(r) {
+		if !inFlight[id] {
 			needless = append(needless, id)
 		}
 	}

@@ -1,12 +1,10 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -68,46 +66,6 @@ func (c WaitingRuns) Reserve(a Candidate, slots int, releasedAt, now time.Time) 
 	}
 	c.runs.reserved[a.Draft.ID] = true
 	return nil
-}
-
-// Reserve puts a new object of a record into the Model. o.Mark lacks the ID of the record. From then on nobody
-// else acts on the target. An error is a *reason.Refusal. // I22
-func (c Records) Reserve(a Candidate, o escalate.Object, slots int, releasedAt, now time.Time) (r escalate.Record, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	r = c.runs.recordOf(a, now)
-	a.Draft.ID = r.ID
-	if err := c.mayBegin(a, slots, releasedAt, now); err != nil {
-		return r, err
-	}
-	if r.Trim(now); len(r.Objects) >= escalate.MaxObjects {
-		return r, &reason.Refusal{Reason: reason.FencesPerDay, Message: fmt.Sprintf("%d objects were made for it since %s; give that up with fencectl abort %s --as-is --reason WHY",
-			len(r.Objects), r.Started.Format(time.RFC3339), r.ID)}
-	}
-	o.Mark, o.Made = o.Mark+r.ID, now.UTC()
-	r.Objects, r.Idle, r.Labels, r.Names = append(r.Objects, o), time.Time{}, a.Draft.NodeLabels, a.Draft.NodeNames
-	c.runs.asked[r.ID], c.runsChanged, c.runs.reserved[r.ID] = r, true, true
-	return r, nil
-}
-
-// recordOf is the record of a target: the one whose escalation goes on, else a new one.
-func (rs runs) recordOf(a Candidate, now time.Time) escalate.Record {
-	mark := a.Check.Mark()
-	for _, r := range rs.asked {
-		if r.Ended.IsZero() && r.Check == mark && r.Target.Overlaps(a.Draft.Target) {
-			r.Target, r.ControlPlane, r.TakesNoTurn = a.Draft.Target, a.Draft.ControlPlane, a.Draft.TakesNoTurn
-			return r
-		}
-	}
-	return escalate.Record{ID: NewRunID(now), Check: mark, Target: a.Draft.Target, ControlPlane: a.Draft.ControlPlane, TakesNoTurn: a.Draft.TakesNoTurn,
-		Started: now.UTC()}
-}
-
-// Reserved ends the time after reserve in which a record takes its slot itself. // I11
-func (c Records) Reserved(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.runs.reserved, id)
 }
 
 // WaitingRuns is the part of a Model about Waiting runs.

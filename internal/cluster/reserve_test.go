@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -84,7 +83,7 @@ func TestReserveAsksForARunAgain(t *testing.T) {
 		"the check is gone":           {func(a *asking) { a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)}) }, reason.NotUnhealthy},
 		"another Machine of its name": {func(a *asking) { a.machine("n", "2") }, reason.NotUnhealthy},
 		"another remediator is at work on the host": {func(a *asking) {
-			a.b.Put(escalate.Record{ID: "9", Objects: []escalate.Object{{Kind: "K"}}, Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
+			a.b.Put(Repair{ID: "9", By: "K", Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
 		}, reason.AlreadyRequested},
 		"a run is open on the host": {func(a *asking) {
 			a.b.Model.Put(remediate.Run{ID: "9", Step: remediate.PowerOff, Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})

@@ -1,18 +1,14 @@
 package cluster
 
 import (
-	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/times"
 )
 
 // runs holds the runs of one cluster, including ended ones, and what other remediators were asked.
@@ -20,82 +16,17 @@ import (
 // pointer to it may be kept, and thousands of runs are passed over without a copy of each.
 type runs struct {
 	byID map[string]*remediate.Run
-	// asked are the records of what other remediators were asked, by ID.
-	asked map[string]escalate.Record
+	// repairs are what other remediators were asked, by ID.
+	repairs map[string]Repair
 	// resuming are the Waiting runs for which a retry is being ordered. Those in reserved have
-	// passed the limits, count as in flight, and take their slot themselves: also records of other
-	// remediators.
+	// passed the limits, count as in flight, and take their slot themselves: also repairs.
 	resuming, reserved map[string]bool
 	// seenEnd are those that have ended since this instance began to lead.
 	seenEnd map[string]bool
-	// others are the records in asked as if they were runs. Only what the method all returns has them.
-	others map[string]*remediate.Run
 }
 
 func newRuns() runs {
-	return runs{byID: map[string]*remediate.Run{}, asked: map[string]escalate.Record{}, resuming: map[string]bool{}, reserved: map[string]bool{}, seenEnd: map[string]bool{}}
-}
-
-// each yields the runs, and those of others.
-func (rs runs) each() iter.Seq2[string, *remediate.Run] {
-	return func(yield func(string, *remediate.Run) bool) {
-		for _, part := range []map[string]*remediate.Run{rs.byID, rs.others} {
-			for id, r := range part {
-				if !yield(id, r) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// find returns a run, or one of others.
-func (rs runs) find(id string) (*remediate.Run, bool) {
-	if r, known := rs.others[id]; known {
-		return r, true
-	}
-	r, known := rs.byID[id]
-	return r, known
-}
-
-// all returns the runs, and what other remediators were asked as if it were runs: the limits count
-// both. The runs are not copied: that would be thousands for each candidate. // I11, I15
-func (rs runs) all() runs {
-	if len(rs.asked) == 0 {
-		return rs
-	}
-	rs.others = map[string]*remediate.Run{}
-	for id, r := range rs.asked {
-		for i := range r.Objects {
-			run := asRun(&r, i)
-			rs.others[run.ID] = &run
-		}
-		if r.Unreadable != "" {
-			rs.others[id] = &remediate.Run{ID: id, Version: r.Version, Target: r.Target, ControlPlane: r.MayBeControlPlane(), Strategy: remediate.PowerCycle, Step: remediate.Waiting}
-		}
-	}
-	return rs
-}
-
-// asRun is an object as if it were a run that acts on the host. Only the newest object of a record may
-// still exist; it has the ID of the record. // I15
-func asRun(r *escalate.Record, i int) remediate.Run {
-	o, newest := r.Objects[i], i == len(r.Objects)-1
-	run := remediate.Run{ID: r.ID, Version: r.Version, Target: r.Target, ControlPlane: r.ControlPlane, TakesNoTurn: r.TakesNoTurn, NodeLabels: r.Labels, NodeNames: r.Names,
-		Started: o.Made, Strategy: remediate.PowerCycle, Attempt: 1, Intervened: true, Step: remediate.Aborted, Ended: o.Gone}
-	switch {
-	case !newest:
-		run.ID = fmt.Sprintf("%s/%d", r.ID, i)
-	case !r.Blocking():
-		if run.Ended = times.Later(o.Gone, r.Ended); r.Recovered && o.TimedOut.IsZero() {
-			run.Step = remediate.Done
-		}
-	case r.Idle.IsZero():
-		run.Step, run.Ended = remediate.PowerOff, time.Time{}
-	default: // it stays open, and has no place in flight
-		run.Step, run.Ended = remediate.Waiting, time.Time{}
-	}
-	return run
+	return runs{byID: map[string]*remediate.Run{}, repairs: map[string]Repair{}, resuming: map[string]bool{}, reserved: map[string]bool{}, seenEnd: map[string]bool{}}
 }
 
 // open lists the open runs by ID.
@@ -152,7 +83,12 @@ func (rs runs) openTargets() []policy.OpenRun {
 		}
 	}
 	slices.SortFunc(list, func(a, b policy.OpenRun) int { return strings.Compare(a.ID, b.ID) })
-	return append(list, rs.askedTargets()...)
+	for _, id := range slices.Sorted(maps.Keys(rs.repairs)) {
+		if p := rs.repairs[id]; p.By != "" {
+			list = append(list, p.openTarget())
+		}
+	}
+	return list
 }
 
 // openTarget is what the ledger knows about a run; zero if the run has ended, or is nil.
@@ -177,21 +113,6 @@ func nodeThatWas(t remediate.Target, labels map[string]string) string {
 	return t.Node
 }
 
-// askedTargets lists the targets that other remediators work on.
-func (rs runs) askedTargets() (list []policy.OpenRun) {
-	for _, id := range slices.Sorted(maps.Keys(rs.asked)) {
-		if r := rs.asked[id]; r.Blocking() {
-			node := r.Target.Node
-			if !r.MayBeControlPlane() {
-				node = nodeThatWas(r.Target, r.Labels)
-			}
-			list = append(list, policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: node, Machine: r.Target.MachineKey(), MachineAPI: r.Target.MachineAPI,
-				ControlPlane: r.MayBeControlPlane(), TakesNoTurn: r.TakesNoTurn, NodeLabels: r.Labels, NodeNames: policy.NodeNames(r.Names)})
-		}
-	}
-	return list
-}
-
 // ended lists the runs on the host of a target that have ended, the newest first.
 func (rs runs) ended(t remediate.Target) (list []remediate.Run) {
 	for _, r := range rs.byID {
@@ -209,47 +130,29 @@ func sameHost(a, b remediate.Target) bool {
 	return a.Overlaps(b) || bmc.UUIDsMatch(a.SystemUUID, b.SystemUUID)
 }
 
-// blocks says why nobody else may act on a target; "" if nobody was asked to repair it. // I22
-func (rs runs) blocks(t remediate.Target) string {
-	for _, r := range rs.asked {
-		if r.Blocking() && sameHost(r.Target, t) {
-			return r.Asks() + " may be at work on it; to give that up: fencectl abort " + r.ID + " --as-is --reason WHY"
-		}
-	}
-	return ""
-}
-
-// tried lists for the ledger what was tried on each target, by check and by Node and Machine.
-func (rs runs) tried() map[string]map[string][]policy.Attempt {
-	found := map[string]map[string][]policy.Attempt{}
-	for _, r := range rs.asked {
-		list := r.Tried()
-		if !r.Ended.IsZero() || len(list) == 0 {
-			continue
-		}
-		if found[r.Check] == nil {
-			found[r.Check] = map[string][]policy.Attempt{}
-		}
-		for _, name := range r.Target.Names() {
-			found[r.Check][name] = list
-		}
-	}
-	return found
-}
-
 // knownNode returns the labels of a target's Node, and how it names its Machines, for the record of a new run. If there
 // is no Node, they are those in the newest record of the same Node or Machine; nil: nobody knows them. // I11
 func (rs runs) knownNode(t remediate.Target, n *policy.Node) (map[string]string, remediate.NodeNames) {
 	if n != nil {
 		return remediate.KnownLabels(n.Labels), remediate.KnownNames(remediate.NodeNames(n.Names()))
 	}
-	newest := &remediate.Run{}
-	for _, r := range rs.all().each() {
-		sameNode := t.Node != "" && r.Target.Node == t.Node
-		sameMachine := t.Machine != "" && r.Target.MachineKey() == t.MachineKey() && r.Target.MachineUID == t.MachineUID
-		if r.NodeLabels != nil && (sameNode || sameMachine) && (newest.NodeLabels == nil || r.Started.After(newest.Started)) {
-			newest = r
+	var newest time.Time
+	var labels map[string]string
+	var names remediate.NodeNames
+	take := func(of remediate.Target, l map[string]string, n remediate.NodeNames, at time.Time) {
+		sameNode := t.Node != "" && of.Node == t.Node
+		sameMachine := t.Machine != "" && of.MachineKey() == t.MachineKey() && of.MachineUID == t.MachineUID
+		if l != nil && (sameNode || sameMachine) && (labels == nil || at.After(newest)) {
+			labels, names, newest = l, n, at
 		}
 	}
-	return newest.NodeLabels, newest.NodeNames
+	for _, r := range rs.byID {
+		take(r.Target, r.NodeLabels, r.NodeNames, r.Started)
+	}
+	for _, p := range rs.repairs {
+		if len(p.Tries) > 0 {
+			take(p.Target, p.NodeLabels, p.NodeNames, p.Tries[len(p.Tries)-1].Started)
+		}
+	}
+	return labels, names
 }

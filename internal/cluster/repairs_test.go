@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
@@ -24,7 +24,7 @@ func TestUnreadableRecordMayBeOfTheControlPlane(t *testing.T) {
 	a := newAsking(manyLimits())
 	a.node("cp", "Unknown", func(n *policy.Node) { n.ControlPlane = true })
 	a.node("n", "Unknown")
-	a.b.Begin([]escalate.Record{{ID: "9", Unreadable: "it holds nothing", Target: remediate.Target{Cluster: "c", Node: "cp-2"}}})
+	a.b.Set([]Repair{{ID: "9", By: "what record 9 asks for, which cannot be read", ControlPlane: true, Target: remediate.Target{Cluster: "c", Node: "cp-2"}}})
 	for node, want := range map[string]string{"cp": "9", "n": ""} {
 		f := guard.Facts{AsksOther: true, ControlPlane: node == "cp"}
 		a.b.Count(Candidate{Draft: remediate.Run{Target: remediate.Target{Node: node}}}, "", &f, time.Time{}, a.now)
@@ -53,11 +53,11 @@ func TestRunThatTakesNoTurn(t *testing.T) {
 		assert.Equal(t, node == "worker", r.TakesNoTurn)
 		r.ID, r.Step = "1", remediate.PowerOff
 		for _, run := range []bool{true, false} {
-			a.b.runs.byID, a.b.runs.asked = map[string]*remediate.Run{}, map[string]escalate.Record{}
+			a.b.runs.byID, a.b.runs.repairs = map[string]*remediate.Run{}, map[string]Repair{}
 			if run {
 				a.b.runs.byID["1"] = &r
 			} else {
-				a.b.runs.asked["1"] = escalate.Record{ID: "1", Target: r.Target, ControlPlane: true, TakesNoTurn: r.TakesNoTurn, Objects: []escalate.Object{{Kind: "K"}}}
+				a.b.runs.repairs["1"] = Repair{ID: "1", By: "K", Target: r.Target, ControlPlane: true, TakesNoTurn: r.TakesNoTurn}
 			}
 			f := guard.Facts{NeedsHost: true, ControlPlane: true}
 			a.b.Count(Candidate{Draft: remediate.Run{Target: remediate.Target{Node: "cp-2"}}}, "", &f, time.Time{}, a.now)
@@ -73,7 +73,7 @@ var (
 
 // asking is a cluster with a FencePolicy that asks another remediator for each Node that is not ready.
 type asking struct {
-	b     Records
+	b     Repairs
 	check policy.Check
 	now   time.Time
 }
@@ -83,7 +83,7 @@ func newAsking(limits guard.Limits) *asking {
 		Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI, Name: "p", Selector: labels.Everything(), SelectsNodes: true, Source: "cluster",
 		Strategy: policy.CreateRequests, Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}, Template: &reboot,
 	}}
-	a.b = Records{New(Options{Name: "c", Limits: NewLimits(limits, remediate.Limits{RunTimeout: time.Hour})}, a.now)}
+	a.b = Repairs{New(Options{Name: "c", Limits: NewLimits(limits, remediate.Limits{RunTimeout: time.Hour})}, a.now)}
 	a.b.complete = true
 	a.put()
 	return a
@@ -129,9 +129,20 @@ func (a *asking) candidate(t *testing.T, node string) Candidate {
 	return c
 }
 
-func (a *asking) reserve(c Candidate, from policy.Template) (escalate.Record, error) {
+// reserve is what package escalate does: one record for a target, with a try from a template.
+func (a *asking) reserve(c Candidate, from policy.Template) (Repair, error) {
+	p := Repair{ID: NewRunID(a.now), Check: c.Check.Mark()}
+	for _, other := range a.b.runs.repairs {
+		if other.Check == p.Check && other.Target.Overlaps(c.Draft.Target) {
+			p = other
+		}
+	}
+	kind := strings.TrimSuffix(from.Kind, "Template")
+	p.Target, p.ControlPlane, p.NodeLabels, p.NodeNames, p.InFlight = c.Draft.Target, c.Draft.ControlPlane, c.Draft.NodeLabels, c.Draft.NodeNames, true
+	p.By = kind + " of record " + p.ID
+	p.Tries = append(slices.Clone(p.Tries), Try{Open: true, Attempt: policy.Attempt{APIVersion: from.APIVersion, Kind: kind, TemplateName: from.Name, Started: a.now}})
 	c.Template = &from
-	return a.b.Reserve(c, escalate.Object{Kind: strings.TrimSuffix(from.Kind, "Template"), APIVersion: from.APIVersion, Namespace: "ns", Name: c.Draft.Target.Node, Template: from.Name}, 0, time.Time{}, a.now)
+	return p, a.b.Reserve(c, p, 0, time.Time{}, a.now)
 }
 
 func refusedFor(t *testing.T, err error) reason.Code {
@@ -172,7 +183,7 @@ func TestReserveAsksTheCheckAgain(t *testing.T) {
 				return
 			}
 			assert.Equal(t, c.code, refusedFor(t, err))
-			assert.Empty(t, a.b.Records())
+			assert.Empty(t, a.b.runs.repairs)
 		})
 	}
 }
