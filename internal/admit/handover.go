@@ -39,7 +39,6 @@ type Ask struct {
 type Handovers struct {
 	c       *Cluster
 	records *escalate.Records
-	model   cluster.Repairs
 
 	// writing is held from the change of a record in the Model until it is known what the store has. The
 	// deciding loop never takes it.
@@ -64,7 +63,7 @@ type problem struct {
 const wantedFor = 2 * gateRetry
 
 func newHandovers(c *Cluster) *Handovers {
-	return &Handovers{c: c, records: escalate.NewRecords(c.model), model: cluster.Repairs{Model: c.model}, writing: semaphore.NewWeighted(1), wanted: map[pair]Ask{}, problems: map[string]problem{}}
+	return &Handovers{c: c, records: escalate.NewRecords(c.model), writing: semaphore.NewWeighted(1), wanted: map[pair]Ask{}, problems: map[string]problem{}}
 }
 
 // consider evaluates the gates of a target for which a check asks another remediator. It returns
@@ -206,7 +205,7 @@ func (h *Handovers) Confirm(ctx context.Context, o Ask) error {
 }
 
 // Makers lists the checks whose requests fenced makes, to look for their templates.
-func (h *Handovers) Makers() []policy.Check { return h.model.Makers() }
+func (h *Handovers) Makers() []policy.Check { return h.c.model.Objects.Makers() }
 
 // SetMissing stores why the templates of checks cannot be used, by the mark of the check. These
 // checks are Disabled.
@@ -232,7 +231,7 @@ func (h *Handovers) disable(now time.Time, change func()) {
 		return
 	}
 	h.disabled = all
-	h.model.SetDisabled(all, now)
+	h.c.model.Objects.SetDisabled(all, now)
 	h.c.Wake()
 }
 

@@ -36,11 +36,11 @@ func TestLoadingRecordsWakesOnlyForAChange(t *testing.T) {
 	assert.False(t, woke(false, record("d", "1")), "of another cluster")
 	assert.True(t, woke(false, record("c", "1")))
 	assert.False(t, woke(false, record("c", "1")), "as before")
-	require.NoError(t, cluster.AdmissionSwitch{Model: b}.BeginLeadership(nil))
+	require.NoError(t, b.Runs.BeginLeadership(nil))
 	assert.False(t, woke(true, record("c", "1")))
 	assert.False(t, woke(false), "in a leadership the Model is newer")
 	assert.Len(t, h.Records(), 1)
-	b.EndLeadership()
+	b.Runs.EndLeadership()
 	assert.True(t, woke(false))
 	assert.Empty(t, h.Records())
 }

@@ -19,42 +19,41 @@ import (
 // Count fills in the facts about Nodes and runs. f.InFlightTotal is the number of slots
 // taken. releasedAt is when a person last released the host; zero: never.
 func (c *Model) Count(a Candidate, uuid string, f *guard.Facts, releasedAt, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f.NodeWithSameUUID = c.ledger.NodeWithSameUUID(a.Draft.Target.Node, uuid)
+	defer c.lock()()
+	f.NodeWithSameUUID = c.Objects.ledger.NodeWithSameUUID(a.Draft.Target.Node, uuid)
 	c.countAll(a, f, releasedAt, now)
 }
 
-// countAll fills in the facts that reserve evaluates again. b.mu is held.
+// countAll fills in the facts that reserve evaluates again. Both locks are held.
 func (c *Model) countAll(a Candidate, f *guard.Facts, releasedAt, now time.Time) {
 	c.countNodes(a, f)
 	c.countRuns(a, f, releasedAt, now)
 	if f.NeedsHost || f.AsksOther {
-		f.NextStart, f.StartsLastHour = c.runs.nextStart(c.Options.Limits.Guards().Bucket(), false, now)
+		f.NextStart, f.StartsLastHour = c.Runs.nextStart(c.Options.Limits.Guards().Bucket(), false, now)
 	} else {
-		f.Deletion = c.runs.countDeletions(c.ledger, c.replacements, c.Options.Limits.Guards(), a, now)
+		f.Deletion = c.Runs.countDeletions(c.Objects.ledger, c.Objects.replacements, c.Options.Limits.Guards(), a, now)
 	}
 }
 
-// countNodes fills in how many Nodes are down, in the cluster and in the zone. b.mu is held.
+// countNodes fills in how many Nodes are down, in the cluster and in the zone. Both locks are held.
 func (c *Model) countNodes(a Candidate, f *guard.Facts) {
 	key := zoneKey(a, c.Options.Limits)
-	f.Zone = zoneOf(c.ledger, key, a.Draft.NodeLabels, a.Draft.Target.Node)
-	f.ZoneUnknown = f.Zone == "" && anyZone(c.ledger, c.Options.Rules.ZoneKey, key)
-	fleet := fleetOf(c.ledger, c.Options.Rules.ZoneKey, key, f.Zone)
+	f.Zone = zoneOf(c.Objects.ledger, key, a.Draft.NodeLabels, a.Draft.Target.Node)
+	f.ZoneUnknown = f.Zone == "" && anyZone(c.Objects.ledger, c.Options.Rules.ZoneKey, key)
+	fleet := fleetOf(c.Objects.ledger, c.Options.Rules.ZoneKey, key, f.Zone)
 	f.ClusterNodes, f.ClusterNotReady = fleet.Nodes, fleet.NotReady
 	f.ZoneNodes, f.ZoneNotReady = fleet.ZoneNodes, fleet.ZoneNotReady
-	if a.Node == nil && a.Draft.Target.Machine != "" && a.Draft.Target.Node != "" && !anyMachineHasItsNode(c.ledger) {
+	if a.Node == nil && a.Draft.Target.Machine != "" && a.Draft.Target.Node != "" && !anyMachineHasItsNode(c.Objects.ledger) {
 		f.NodesMismatch = "no Machine's Node is among them"
 	}
 }
 
-// countRuns fills in the facts about runs. b.mu is held.
+// countRuns fills in the facts about runs. Both locks are held.
 func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time) {
-	h := c.runs.history(a, c.stableUntil[a.Draft.Target.Node], releasedAt)
+	h := c.Runs.history(a, c.Objects.stableUntil[a.Draft.Target.Node], releasedAt)
 	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
 	zones, key := zoneCount{}, zoneKey(a, c.Options.Limits)
-	for _, r := range c.runs.byID {
+	for _, r := range c.Runs.byID {
 		if !r.Open() || r.ID == a.Draft.ID { // the latter: a Waiting run that is due
 			continue
 		}
@@ -64,14 +63,14 @@ func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time
 		case r.ControlPlane && !r.TakesNoTurn && f.ControlPlane:
 			f.ControlPlaneRun = r.ID // Waiting and Held ones, too
 		}
-		if c.runs.inFlight(r) {
+		if c.Runs.inFlight(r) {
 			f.InFlight++
 		}
-		if c.runs.inZone(r) {
-			zones.add(zoneOf(c.ledger, key, r.NodeLabels, r.Target.Node))
+		if c.Runs.inZone(r) {
+			zones.add(zoneOf(c.Objects.ledger, key, r.NodeLabels, r.Target.Node))
 		}
 	}
-	for _, p := range c.runs.repairs {
+	for _, p := range c.Runs.repairs {
 		if p.By == "" || p.ID == a.Draft.ID {
 			continue
 		}
@@ -83,7 +82,7 @@ func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time
 		}
 		if p.InFlight {
 			f.InFlight++
-			zones.add(zoneOf(c.ledger, key, p.NodeLabels, p.Target.Node))
+			zones.add(zoneOf(c.Objects.ledger, key, p.NodeLabels, p.Target.Node))
 		}
 	}
 	f.ZoneInFlight = zones.inFlight(f.Zone, f.ZoneUnknown)
@@ -313,7 +312,7 @@ func (h history) failedInARow() (n int) {
 }
 
 // stableUntil is, by Node, when the last period of at least healthyReset of Ready ended. The
-// lock of the Model protects it.
+// lock of the Objects protects it.
 type stableUntil map[string]time.Time
 
 // recordTransitions records the Nodes that become not Ready after such a period. Call it

@@ -24,7 +24,7 @@ func (a *asking) end(p Repair, timedOut bool) Repair {
 		t.TimedOut = a.now
 	}
 	p.By, p.InFlight = "", false
-	a.b.Put(p)
+	a.b.Runs.PutRepair(p)
 	return p
 }
 
@@ -53,8 +53,8 @@ func TestEachObjectCountsInTheRates(t *testing.T) {
 			}
 			_, err := a.reserve(a.candidate(t, "n"), reboot)
 			assert.Equal(t, c.code, refusedFor(t, err))
-			require.Len(t, a.b.runs.repairs, 1)
-			for _, p := range a.b.runs.repairs {
+			require.Len(t, a.b.Runs.repairs, 1)
+			for _, p := range a.b.Runs.repairs {
 				assert.Len(t, p.Tries, c.made)
 			}
 		})
@@ -87,11 +87,11 @@ func TestEscalationInTheLimitOfADay(t *testing.T) {
 
 	c := a.candidate(t, "n")
 	c.Draft.ID, c.Draft.Step, c.Draft.Started = "run", remediate.PowerOff, a.now
-	require.NoError(t, a.b.Model.Reserve(c, c.Draft, 0, time.Time{}, a.now), "fenced is the last")
-	a.b.Model.Drop("run")
+	require.NoError(t, a.b.Reserve(c, c.Draft, 0, time.Time{}, a.now), "fenced is the last")
+	a.b.Runs.Drop("run")
 
 	r.Check = ""
-	a.b.Put(r)
+	a.b.Runs.PutRepair(r)
 	_, err = a.reserve(a.candidate(t, "n"), reboot)
 	assert.Equal(t, reason.PowerInterval, refusedFor(t, err))
 	a.now = a.now.Add(10 * time.Hour)
@@ -117,7 +117,7 @@ func TestOnlyARecoveryIsASuccess(t *testing.T) {
 				r = a.end(r, false)
 			}
 			r.Check, r.Tries[2].Done = "", c.done
-			a.b.Put(r)
+			a.b.Runs.PutRepair(r)
 			f := guard.Facts{AsksOther: true}
 			a.b.Count(a.candidate(t, "n"), "", &f, time.Time{}, a.now)
 			assert.Equal(t, c.failed, f.FailedRunsInARow)
@@ -141,18 +141,18 @@ func TestIdleRecordHasNoPlace(t *testing.T) {
 	_, err = a.reserve(second, reboot)
 	assert.Equal(t, reason.InFlightLimit, refusedFor(t, err))
 	r.Stored = true
-	a.b.Put(r)
-	a.b.Reserved(r.ID)
-	lacking, needless := a.b.SlotMismatches(map[string]bool{})
+	a.b.Runs.PutRepair(r)
+	a.b.Runs.EndReservation(r.ID)
+	lacking, needless := a.b.Runs.SlotMismatches(map[string]bool{})
 	assert.Equal(t, [][]string{{r.ID}, nil}, [][]string{lacking, needless}, "it has a slot over all clusters")
 
 	r.InFlight = false
-	a.b.Put(r)
-	lacking, needless = a.b.SlotMismatches(map[string]bool{r.ID: true})
+	a.b.Runs.PutRepair(r)
+	lacking, needless = a.b.Runs.SlotMismatches(map[string]bool{r.ID: true})
 	assert.Equal(t, [][]string{nil, {r.ID}}, [][]string{lacking, needless})
 	_, err = a.reserve(second, reboot)
 	require.NoError(t, err)
-	why := a.b.runs.blocks(remediate.Target{Cluster: "c", Node: "n-0"})
+	why := a.b.Runs.blocks(remediate.Target{Cluster: "c", Node: "n-0"})
 	assert.Contains(t, why, r.ID)
 }
 
@@ -166,21 +166,21 @@ func TestReservedTakesItsSlotItself(t *testing.T) {
 	require.NoError(t, err)
 	r.Stored = true
 	r = a.end(r, false)
-	a.b.Reserved(r.ID)
+	a.b.Runs.EndReservation(r.ID)
 	_, err = a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
 	run := remediate.Run{ID: "due", Version: 1, Attempt: 1, Step: remediate.Waiting, Manual: &remediate.Order{}, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "due"}}
-	a.b.Model.Put(run)
-	due := WaitingRuns{a.b.Model}
-	require.NoError(t, due.Reserve(due.Candidate(run), 0, time.Time{}, a.now))
-	lacking, _ := a.b.SlotMismatches(map[string]bool{})
+	a.b.Runs.Put(run)
+	due := a.b
+	require.NoError(t, due.ReserveRetry(due.Objects.CandidateForRetry(run), 0, time.Time{}, a.now))
+	lacking, _ := a.b.Runs.SlotMismatches(map[string]bool{})
 	assert.Empty(t, lacking)
 
 	run.Retry = &remediate.Order{}
-	a.b.Model.Put(run)
-	a.b.Reserved(r.ID)
-	due.End(run.ID)
-	lacking, _ = a.b.SlotMismatches(map[string]bool{})
+	a.b.Runs.Put(run)
+	a.b.Runs.EndReservation(r.ID)
+	due.Runs.EndRetry(run.ID)
+	lacking, _ = a.b.Runs.SlotMismatches(map[string]bool{})
 	assert.ElementsMatch(t, []string{r.ID, run.ID}, lacking)
 }
 
@@ -191,7 +191,7 @@ func TestZoneOfARecordAfterARestart(t *testing.T) {
 	r, err := a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
 	again := newAsking(manyLimits())
-	again.b.Set([]Repair{r})
+	again.b.Runs.SetRepairs([]Repair{r})
 	for zone, want := range map[string]int{"z": 1, "y": 0} {
 		n := again.node("other", "Unknown", func(n *policy.Node) { n.Labels = map[string]string{"zone": zone} })
 		f := guard.Facts{AsksOther: true}
@@ -208,8 +208,8 @@ func TestRecordHasWhatTheNodeNamed(t *testing.T) {
 	require.NoError(t, err)
 	want := policy.NodeNames{OpenShiftMachine: "ns/gone", ProviderID: "p://1"}
 	require.Equal(t, want, n.Names())
-	assert.Equal(t, want, a.b.runs.openTargets()[0].NodeNames)
-	_, names := a.b.runs.knownNode(r.Target, nil)
+	assert.Equal(t, want, a.b.Runs.openTargets()[0].NodeNames)
+	_, names := a.b.Runs.knownNode(r.Target, nil)
 	assert.Equal(t, want, policy.NodeNames(names), "the Node is gone")
 }
 
@@ -247,18 +247,18 @@ func TestZoneOfAMachineWhoseNodeIsGone(t *testing.T) {
 			l := manyLimits()
 			l.MaxInFlightPerZone = 1
 			b := New(Options{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, time.Now())
-			b.complete = true
+			b.Objects.complete = true
 			m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "1", NodeName: "n-1"}
-			b.ledger.Apply(b.Started, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: m.Name}, Value: m})
+			b.Objects.ledger.Apply(b.Started, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: m.Name}, Value: m})
 			for name, zone := range map[string]string{"n-8": "a", "n-9": "b"} {
 				n := &policy.Node{Name: name, UID: name}
 				if c.zones {
 					n.Labels = map[string]string{"zone": zone}
 				}
-				b.ledger.Apply(b.Started, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
+				b.Objects.ledger.Apply(b.Started, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
 			}
 			for _, r := range c.records {
-				b.Put(r)
+				b.Runs.Put(r)
 			}
 			a, err := b.CandidateForOrder(order.Order{Machine: "ns/m-1"})
 			require.NoError(t, err)
@@ -283,27 +283,27 @@ func TestAdmittedRunTakesItsStart(t *testing.T) {
 	l := manyLimits()
 	l.MaxInFlight, l.StartsPerHour = 3, 3
 	a := newAsking(l)
-	due := WaitingRuns{a.b.Model}
+	due := a.b
 	for _, id := range []string{"r-1", "r-2"} {
 		a.node(id, "Unknown")
-		a.b.Model.Put(remediate.Run{ID: id, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Manual: &remediate.Order{}, Strategy: remediate.PowerCycle, Attempt: 1, Started: a.now.Add(-time.Minute),
+		a.b.Runs.Put(remediate.Run{ID: id, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Manual: &remediate.Order{}, Strategy: remediate.PowerCycle, Attempt: 1, Started: a.now.Add(-time.Minute),
 			Target: remediate.Target{Cluster: "c", Node: id}})
 	}
 	begin := func(id string) error {
-		r, _ := a.b.Run(id)
-		return due.Reserve(due.Candidate(r), 0, time.Time{}, a.now)
+		r, _ := a.b.Runs.Get(id)
+		return due.ReserveRetry(due.Objects.CandidateForRetry(r), 0, time.Time{}, a.now)
 	}
 	require.NoError(t, begin("r-1"))
 	assert.Equal(t, reason.StartRate, refusedFor(t, begin("r-2")))
 
-	r, _ := a.b.Run("r-1") // the order is on record, and not carried out yet
+	r, _ := a.b.Runs.Get("r-1") // the order is on record, and not carried out yet
 	r.Retry = &remediate.Order{Actor: remediate.SelfActor}
-	a.b.Model.Put(r)
-	due.End("r-1")
+	a.b.Runs.Put(r)
+	due.Runs.EndRetry("r-1")
 	assert.Equal(t, reason.StartRate, refusedFor(t, begin("r-2")))
 
 	r.Retry = nil // it was dropped, because the run was not due any more
-	a.b.Model.Put(r)
+	a.b.Runs.Put(r)
 	require.NoError(t, begin("r-2"))
 }
 
@@ -331,14 +331,14 @@ func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
 	} {
 		b := New(Options{Name: "c"}, time.Now())
 		n := &policy.Node{Name: "n-1", UID: c.uid, Labels: c.node}
-		b.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
+		b.Objects.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
 		r.Attempt, r.Target.NodeUID = c.attempt, c.uid
 		r.NodeLabels = nil
 		if c.known {
 			r.NodeLabels = map[string]string{key: "a"}
 		}
 		var zones zoneCount
-		zones.add(zoneOf(b.ledger, key, r.NodeLabels, r.Target.Node))
+		zones.add(zoneOf(b.Objects.ledger, key, r.NodeLabels, r.Target.Node))
 		assert.Equal(t, c.inA, zones.inFlight("a", false) == 1, "%s: zone a", c.name)
 		assert.Equal(t, c.inB, zones.inFlight("b", false) == 1, "%s: zone b", c.name)
 	}
@@ -359,18 +359,18 @@ func TestHostCountsUnderEachOfItsNames(t *testing.T) {
 		a.b.Count(c, "", &f, time.Time{}, a.now)
 		return f
 	}
-	a.b.Model.Put(r)
+	a.b.Runs.Put(r)
 	assert.Equal(t, "r-1", count().OpenRun)
-	assert.False(t, a.b.Objects().Healthy(draft.Target))
-	assert.Equal(t, reason.UnderRemediation, refusedFor(t, a.b.Model.Reserve(c, draft, 0, time.Time{}, a.now)))
+	assert.False(t, a.b.Healthy(draft.Target))
+	assert.Equal(t, reason.UnderRemediation, refusedFor(t, a.b.Reserve(c, draft, 0, time.Time{}, a.now)))
 
 	r.Step, r.Ended = remediate.Aborted, a.now.Add(-time.Minute)
-	a.b.Model.Put(r)
+	a.b.Runs.Put(r)
 	f := count()
 	assert.Empty(t, f.OpenRun)
-	assert.True(t, a.b.Objects().Healthy(draft.Target))
+	assert.True(t, a.b.Healthy(draft.Target))
 	assert.Equal(t, []any{1, 1, r.Ended}, []any{f.RunsLastDay, f.FailedRunsInARow, f.LastRunEnded})
-	assert.Len(t, a.b.EndedOn(draft.Target), 1)
+	assert.Len(t, a.b.Runs.EndedOn(draft.Target), 1)
 	other := c
 	other.Draft.Target.SystemUUID = "44112233-4455-6677-8899-aabbccddeeff"
 	c = other

@@ -81,79 +81,74 @@ func (p *Repair) isStep(t Try, a Candidate) bool {
 		!(&policy.Escalation{Template: *a.Template}).IsSourceOf(&policy.Request{APIVersion: t.APIVersion, Kind: t.Kind, TemplateName: t.TemplateName})
 }
 
-// Repairs is the part of a Model about what other remediators were asked.
-type Repairs struct{ *Model }
-
-// Set replaces all repairs. In a leadership the Model is newer than what another instance may have stored. // I19
-func (c Repairs) Set(all []Repair) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.runs.repairs, c.runsChanged = map[string]Repair{}, true
+// SetRepairs replaces all repairs.
+func (rs *Runs) SetRepairs(all []Repair) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.repairs, rs.changed = map[string]Repair{}, true
 	for _, p := range all {
-		c.runs.repairs[p.ID] = p
+		rs.repairs[p.ID] = p
 	}
 }
 
-// Put adds or replaces a repair.
-func (c Repairs) Put(p Repair) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.runs.repairs[p.ID], c.runsChanged = p, true
+// PutRepair adds or replaces a repair.
+func (rs *Runs) PutRepair(p Repair) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.repairs[p.ID], rs.changed = p, true
 }
 
-// Drop removes a repair.
-func (c Repairs) Drop(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.runs.repairs, id)
-	c.runsChanged = true
+// DropRepair removes a repair.
+func (rs *Runs) DropRepair(id string) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	delete(rs.repairs, id)
+	rs.changed = true
 }
 
-// Reserve puts a repair with a new try into the Model, if the try has a place under the limits. From then on nobody
+// ReserveRepair lists a repair with a new try, if the try has a place under the limits. From then on nobody
 // else acts on the target. An error is a *reason.Refusal. // I22
-func (c Repairs) Reserve(a Candidate, p Repair, slots int, releasedAt, now time.Time) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (c *Model) ReserveRepair(a Candidate, p Repair, slots int, releasedAt, now time.Time) error {
+	defer c.lock()()
 	a.Draft.ID = p.ID
 	if err := c.mayBegin(a, slots, releasedAt, now); err != nil {
 		return err
 	}
-	c.runs.repairs[p.ID], c.runsChanged, c.runs.reserved[p.ID] = p, true, true
+	c.Runs.repairs[p.ID], c.Runs.changed, c.Runs.reserved[p.ID] = p, true, true
 	return nil
 }
 
-// Reserved ends the time after Reserve in which a repair takes its slot itself. // I11
-func (c Repairs) Reserved(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.runs.reserved, id)
+// EndReservation ends the time after ReserveRepair in which a repair takes its slot itself. // I11
+func (rs *Runs) EndReservation(id string) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	delete(rs.reserved, id)
 }
 
 // Leads says whether this instance leads, so that what it knows is newer than the store.
-func (c Repairs) Leads() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.leads
+func (rs *Runs) Leads() bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.leads
 }
 
-// Target returns what is known now about a target for which another remediator was asked. ok is false before the
+// RepairTarget returns what is known now about a target for which another remediator was asked. ok is false before the
 // view is complete.
-func (c Repairs) Target(asked policy.Asked, now time.Time) (t policy.AskedTarget, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.complete {
+func (c *Model) RepairTarget(asked policy.Asked, now time.Time) (t policy.AskedTarget, ok bool) {
+	defer c.lock()()
+	if !c.Objects.complete {
 		return t, false
 	}
 	c.applyOpenRuns(now)
-	return c.ledger.AskedTarget(asked, now), true
+	return c.Objects.ledger.AskedTarget(asked, now), true
 }
 
 // Makers lists the checks by which fenced asks other remediators.
-func (c Repairs) Makers() (list []policy.Check) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, r := range c.ledger.Counters() {
-		if check := c.ledger.Check(r.ID()); check != nil && check.AsksOthers() && r.State != policy.StatePaused && r.State != policy.StateInvalid {
+func (o *Objects) Makers() (list []policy.Check) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, r := range o.ledger.Counters() {
+		if check := o.ledger.Check(r.ID()); check != nil && check.AsksOthers() && r.State != policy.StatePaused && r.State != policy.StateInvalid {
 			list = append(list, *check)
 		}
 	}
@@ -161,8 +156,8 @@ func (c Repairs) Makers() (list []policy.Check) {
 }
 
 // SetDisabled sets for the ledger why nobody carries out the requests of checks.
-func (c Repairs) SetDisabled(why map[string]string, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ledger.SetDisabled(now, why)
+func (o *Objects) SetDisabled(why map[string]string, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ledger.SetDisabled(now, why)
 }

@@ -4,15 +4,28 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// runs holds the runs of one cluster, including ended ones, and what other remediators were asked.
-// The lock of the Model protects it. A run in it never changes: another one takes its place. So a
+// Runs holds the runs of one cluster, including ended ones, and what other remediators were asked. A method needs no
+// other lock.
+type Runs struct {
+	cluster string
+
+	mu sync.Mutex
+	runs
+	changed bool // the ledger does not have the current open runs yet
+	closed  bool // no run begins; see CloseAdmission
+	leads   bool // between BeginLeadership and EndLeadership: the runs here are newer than the store
+}
+
+// runs is the data of Runs. A run in it never changes: another one takes its place. So a
 // pointer to it may be kept, and thousands of runs are passed over without a copy of each.
 type runs struct {
 	byID map[string]*remediate.Run
@@ -29,6 +42,201 @@ func newRuns() runs {
 	return runs{byID: map[string]*remediate.Run{}, repairs: map[string]Repair{}, resuming: map[string]bool{}, reserved: map[string]bool{}, seenEnd: map[string]bool{}}
 }
 
+// CloseAdmission lets no run or request begin in the cluster any more, and no leadership, in which open runs would go
+// on: a reload closes it before it removes the cluster. If runs are open, it changes nothing, and returns them. A run is open from the moment at which
+// it reserves its place, so none is between the two. // I11, I19
+func (rs *Runs) CloseAdmission() (open []remediate.Run) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	open = rs.open()
+	rs.closed = len(open) == 0
+	return open
+}
+
+// OpenAdmission lets runs begin again.
+func (rs *Runs) OpenAdmission() {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.closed = false
+}
+
+// errRemoved refuses what would begin while the admission is closed.
+func errRemoved() error {
+	return &reason.Refusal{Reason: reason.NotOwner, Message: "the cluster is being removed from the configuration of this instance"}
+}
+
+// BeginLeadership sets the runs to those in the store. From now on the Runs of this
+// instance are newer than the store, until EndLeadership. It refuses while it is closed. // I19
+func (rs *Runs) BeginLeadership(all []remediate.Run) error {
+	mine := byID(rs.OfCluster(all))
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.closed {
+		return errRemoved()
+	}
+	rs.leads = true
+	rs.byID, rs.seenEnd, rs.changed = mine, map[string]bool{}, true
+	return nil
+}
+
+// EndLeadership lets Update replace the runs again.
+func (rs *Runs) EndLeadership() {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.leads = false
+}
+
+// Update replaces the runs by those in the store. While this instance leads it changes
+// nothing and returns false, because what it knows is newer.
+func (rs *Runs) Update(all []remediate.Run) bool {
+	mine := byID(rs.OfCluster(all))
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if !rs.leads {
+		rs.byID, rs.changed = mine, true
+	}
+	return !rs.leads
+}
+
+// OfCluster selects the runs of this cluster.
+func (rs *Runs) OfCluster(all []remediate.Run) (mine []remediate.Run) {
+	for _, r := range all {
+		if r.Target.Cluster == rs.cluster {
+			mine = append(mine, r)
+		}
+	}
+	return mine
+}
+
+// Put adds or replaces a run.
+func (rs *Runs) Put(r remediate.Run) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	was := rs.byID[r.ID]
+	rs.changed = rs.changed || !openTarget(was).Equal(openTarget(&r)) // few saves change that
+	if rs.leads && was != nil && was.Open() && !r.Open() {
+		rs.seenEnd[r.ID] = true
+	}
+	rs.byID[r.ID] = &r
+}
+
+// Drop removes a run that was reserved and not started.
+func (rs *Runs) Drop(id string) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	delete(rs.byID, id)
+	rs.changed = true
+}
+
+// Get returns the run with this ID.
+func (rs *Runs) Get(id string) (remediate.Run, bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r, known := rs.byID[id]
+	if !known {
+		return remediate.Run{}, false
+	}
+	return *r, true
+}
+
+// All lists all runs, in no order.
+func (rs *Runs) All() []remediate.Run {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	all := make([]remediate.Run, 0, len(rs.byID))
+	for _, r := range rs.byID {
+		all = append(all, *r)
+	}
+	return all
+}
+
+// Open lists the open runs by ID.
+func (rs *Runs) Open() []remediate.Run {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.open()
+}
+
+// AnyOpen says whether a run is open.
+func (rs *Runs) AnyOpen() bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, r := range rs.byID {
+		if r.Open() {
+			return true
+		}
+	}
+	return false
+}
+
+// OpenOn returns the open run on a Node, or on the Machine "namespace/name".
+func (rs *Runs) OpenOn(node string) (remediate.Run, bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, r := range rs.byID {
+		if r.Open() && IsOn(r, node) {
+			return *r, true
+		}
+	}
+	return remediate.Run{}, false
+}
+
+// NewestOn returns the open run on a target's Node or Machine, else the newest that has ended,
+// or nil. The run may be from before the Machine had a Node.
+func (rs *Runs) NewestOn(t remediate.Target) *remediate.Run {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	var newest *remediate.Run
+	for _, r := range rs.byID {
+		if (IsOn(r, t.Node) || IsOn(r, t.MachineKey())) && (newest == nil || r.Open() || !newest.Open() && r.ID > newest.ID) {
+			newest = r
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	found := *newest
+	return &found
+}
+
+// EndedOn lists the runs on the host of a target that have ended, the newest first.
+func (rs *Runs) EndedOn(t remediate.Target) (list []remediate.Run) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, r := range rs.byID {
+		if !r.Open() && sameHost(r.Target, t) {
+			list = append(list, *r)
+		}
+	}
+	slices.SortFunc(list, func(a, b remediate.Run) int { return b.Ended.Compare(a.Ended) })
+	return list
+}
+
+// SlotMismatches compares the runs in flight with the slots that are taken, both by run ID:
+// lacking runs have no slot, needless slots have no run. A run that is not stored yet, or is reserved, takes
+// its slot itself, within the limit, so it is not listed. // I11
+func (rs *Runs) SlotMismatches(taken map[string]bool) (lacking, needless []string) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	inFlight := map[string]bool{}
+	for id, r := range rs.byID {
+		if inFlight[id] = rs.inFlight(r); inFlight[id] && r.Version > 0 && !rs.reserved[id] && !taken[id] {
+			lacking = append(lacking, id)
+		}
+	}
+	for id, p := range rs.repairs {
+		if inFlight[id] = p.InFlight; p.InFlight && p.Stored && !rs.reserved[id] && !taken[id] {
+			lacking = append(lacking, id)
+		}
+	}
+	for id := range taken {
+		if !inFlight[id] {
+			needless = append(needless, id)
+		}
+	}
+	return lacking, needless
+}
+
 // open lists the open runs by ID.
 func (rs runs) open() []remediate.Run {
 	var open []remediate.Run
@@ -39,25 +247,6 @@ func (rs runs) open() []remediate.Run {
 	}
 	slices.SortFunc(open, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
 	return open
-}
-
-func (rs runs) anyOpen() bool {
-	for _, r := range rs.byID {
-		if r.Open() {
-			return true
-		}
-	}
-	return false
-}
-
-// openOn returns the open run on a Node, or on the Machine "namespace/name".
-func (rs runs) openOn(node string) (remediate.Run, bool) {
-	for _, r := range rs.byID {
-		if r.Open() && IsOn(r, node) {
-			return *r, true
-		}
-	}
-	return remediate.Run{}, false
 }
 
 // IsUnsaved says whether a run is only reserved: its start may fail yet.
@@ -113,17 +302,6 @@ func nodeThatWas(t remediate.Target, labels map[string]string) string {
 	return t.Node
 }
 
-// ended lists the runs on the host of a target that have ended, the newest first.
-func (rs runs) ended(t remediate.Target) (list []remediate.Run) {
-	for _, r := range rs.byID {
-		if !r.Open() && sameHost(r.Target, t) {
-			list = append(list, *r)
-		}
-	}
-	slices.SortFunc(list, func(a, b remediate.Run) int { return b.Ended.Compare(a.Ended) })
-	return list
-}
-
 // sameHost says whether two targets share a Machine, a Node or a host: also one that has registered
 // under another name. // I6, I22
 func sameHost(a, b remediate.Target) bool {
@@ -155,4 +333,13 @@ func (rs runs) knownNode(t remediate.Target, n *policy.Node) (map[string]string,
 		}
 	}
 	return labels, names
+}
+
+// byID returns runs by ID.
+func byID(all []remediate.Run) map[string]*remediate.Run {
+	byID := map[string]*remediate.Run{}
+	for _, r := range all {
+		byID[r.ID] = &r
+	}
+	return byID
 }

@@ -41,10 +41,10 @@ func TestNodeThatNeverWasIsNotCountedWhenHandedOver(t *testing.T) {
 	a.check.MaxUnhealthy = new(intstr.FromInt32(1))
 	a.put()
 	a.node("n", "Unknown")
-	a.b.Set([]Repair{ghost("1"), ghost("2"), ghost("3")})
-	assert.Equal(t, policy.OpenRun{ID: "of the remediator of Reboot of record 1", Machine: "tenant/1", MachineAPI: policy.OpenShiftMachineAPI}, a.b.runs.openTargets()[0])
+	a.b.Runs.SetRepairs([]Repair{ghost("1"), ghost("2"), ghost("3")})
+	assert.Equal(t, policy.OpenRun{ID: "of the remediator of Reboot of record 1", Machine: "tenant/1", MachineAPI: policy.OpenShiftMachineAPI}, a.b.Runs.openTargets()[0])
 	a.candidate(t, "n")
-	counted := a.b.ledger.Counters()
+	counted := a.b.Objects.ledger.Counters()
 	require.Len(t, counted, 1)
 	assert.Equal(t, []any{1, true}, []any{counted[0].Expected, counted[0].Allowed})
 	for name, change := range map[string]func(*Repair){
@@ -55,7 +55,7 @@ func TestNodeThatNeverWasIsNotCountedWhenHandedOver(t *testing.T) {
 	} {
 		r := ghost("1")
 		change(&r)
-		a.b.Set([]Repair{r})
-		assert.Equal(t, "ghost-1", a.b.runs.openTargets()[0].Node, name)
+		a.b.Runs.SetRepairs([]Repair{r})
+		assert.Equal(t, "ghost-1", a.b.Runs.openTargets()[0].Node, name)
 	}
 }

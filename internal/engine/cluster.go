@@ -50,7 +50,7 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: leadCluster{c}, Owners: e.opt.Owners, Store: e.opt.Store,
 		Slots: e.slots, Announcer: o.Kube, Awake: e.stayAwake, Emit: e.opt.Events.Emit,
 	})
-	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.model.Objects(), c}, Lead: c.lead, Secrets: o.Kube})
+	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.model.Objects, c}, Lead: c.lead, Secrets: o.Kube})
 	c.admit = admit.New(admit.Options{
 		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Model: c.model, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
 		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
@@ -64,7 +64,7 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 // attach adds the cluster to the engine. It runs from now on or, before Engine.Run, with that.
 func (c *clusterParts) attach(ctx context.Context, runs []remediate.Run, asked []escalate.Record) {
 	name := c.opt.Name
-	c.model.UpdateRuns(runs)
+	c.model.Runs.Update(runs)
 	c.admit.Handovers.Load(asked, false)
 	c.e.stop.Attach(name, stopCluster{c}) // before the first decision // I23
 	c.e.hosts.Attach(ctx, c.hosts)

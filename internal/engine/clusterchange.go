@@ -44,7 +44,7 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 			errs = append(errs, err)
 			continue
 		}
-		if open := c.admit.Switch.Close(); len(open) > 0 {
+		if open := c.model.Runs.CloseAdmission(); len(open) > 0 {
 			errs = append(errs, errOpenRuns(name, open))
 			continue
 		}
@@ -62,7 +62,7 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 	}
 	if err := errors.Join(errs...); err != nil {
 		for _, c := range ch.removed {
-			c.admit.Switch.Open()
+			c.model.Runs.OpenAdmission()
 			c.admit.Wake()
 		}
 		return nil, err
@@ -70,12 +70,12 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 	return ch, nil
 }
 
-// whyNotRemoved returns what would be left behind in the cluster, whose AdmissionSwitch is closed, or in the
+// whyNotRemoved returns what would be left behind in the cluster, whose admission is closed, or in the
 // store.
 func (c *clusterParts) whyNotRemoved(ctx context.Context, runs []remediate.Run, asked []escalate.Record) error {
 	name := c.opt.Name
 	var open []remediate.Run // of another instance, which this one may not know of yet
-	for _, r := range c.model.RunsOfCluster(runs) {
+	for _, r := range c.model.Runs.OfCluster(runs) {
 		if r.Open() {
 			open = append(open, r)
 		}

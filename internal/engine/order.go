@@ -44,7 +44,7 @@ func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, err
 	if err != nil {
 		return order.Outcome{}, err
 	}
-	r, open := c.model.OpenOn(o.Of())
+	r, open := c.model.Runs.OpenOn(o.Of())
 	if !open {
 		return order.Outcome{}, &reason.Refusal{Reason: reason.NoRun, Message: "no run is open on " + o.Of() + ", so fenced does not keep it off; if the host is off, power it on at its BMC"}
 	}
@@ -84,7 +84,7 @@ func (e *Engine) withRun(o order.Order) (*clusterParts, remediate.Run, error) {
 		if o.Cluster != "" && o.Cluster != c.opt.Name {
 			continue
 		}
-		r, known := c.model.Run(o.Run)
+		r, known := c.model.Runs.Get(o.Run)
 		switch {
 		case !known:
 			continue

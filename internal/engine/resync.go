@@ -76,7 +76,7 @@ func (e *Engine) follow(ctx context.Context) error {
 		return fmt.Errorf("load runs: %w", err)
 	}
 	for _, c := range e.clusters.All() {
-		if c.model.UpdateRuns(runs) {
+		if c.model.Runs.Update(runs) {
 			c.admit.Wake()
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // the lock of the records, which is always taken first.
 type Records struct {
 	name  string // of the cluster
-	model cluster.Repairs
+	model *cluster.Model
 
 	mu   sync.Mutex
 	byID map[string]Record
@@ -25,7 +25,7 @@ type Records struct {
 
 // NewRecords returns no records.
 func NewRecords(m *cluster.Model) *Records {
-	return &Records{name: m.Options.Name, model: cluster.Repairs{Model: m}, byID: map[string]Record{}}
+	return &Records{name: m.Options.Name, model: m, byID: map[string]Record{}}
 }
 
 // Load replaces the records by those in the store. begins: a leadership begins with them. Otherwise nothing is changed
@@ -33,7 +33,7 @@ func NewRecords(m *cluster.Model) *Records {
 func (rs *Records) Load(all []Record, begins bool) (changed bool) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	return (begins || !rs.model.Leads()) && rs.set(all)
+	return (begins || !rs.model.Runs.Leads()) && rs.set(all)
 }
 
 // Reread replaces the records by those in the store in a leadership, after a write of which it is not
@@ -41,7 +41,7 @@ func (rs *Records) Load(all []Record, begins bool) (changed bool) {
 func (rs *Records) Reread(all []Record) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if rs.model.Leads() {
+	if rs.model.Runs.Leads() {
 		rs.set(all)
 	}
 }
@@ -59,7 +59,7 @@ func (rs *Records) set(all []Record) (changed bool) {
 		return false
 	}
 	rs.byID = mine
-	rs.model.Set(repairs)
+	rs.model.Runs.SetRepairs(repairs)
 	return true
 }
 
@@ -68,7 +68,7 @@ func (rs *Records) Put(r Record) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.byID[r.ID] = r
-	rs.model.Put(r.repair())
+	rs.model.Runs.PutRepair(r.repair())
 }
 
 // Drop removes a record.
@@ -76,7 +76,7 @@ func (rs *Records) Drop(id string) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	delete(rs.byID, id)
-	rs.model.Drop(id)
+	rs.model.Runs.DropRepair(id)
 }
 
 // Get returns the record as it is now.
@@ -109,7 +109,7 @@ func (rs *Records) Reserve(a cluster.Candidate, o Object, slots int, releasedAt,
 	}
 	o.Mark, o.Made = o.Mark+r.ID, now.UTC()
 	r.Objects, r.Idle, r.Labels, r.Names = append(r.Objects, o), time.Time{}, a.Draft.NodeLabels, a.Draft.NodeNames
-	if err := rs.model.Reserve(a, r.repair(), slots, releasedAt, now); err != nil {
+	if err := rs.model.ReserveRepair(a, r.repair(), slots, releasedAt, now); err != nil {
 		return r, err
 	}
 	rs.byID[r.ID] = r
@@ -130,11 +130,11 @@ func (rs *Records) recordOf(a cluster.Candidate, now time.Time) Record {
 }
 
 // Reserved ends the time after Reserve in which a record takes its slot itself. // I11
-func (rs *Records) Reserved(id string) { rs.model.Reserved(id) }
+func (rs *Records) Reserved(id string) { rs.model.Runs.EndReservation(id) }
 
 // Target returns what is known now about the target of a record. ok is false before the view is complete.
 func (rs *Records) Target(r *Record, now time.Time) (t policy.AskedTarget, ok bool) {
-	return rs.model.Target(policy.Asked{
+	return rs.model.RepairTarget(policy.Asked{
 		Check: r.Check, Node: r.Target.Node, MachineAPI: r.Target.MachineAPI, Namespace: r.Target.Namespace, Machine: r.Target.Machine, MachineUID: r.Target.MachineUID,
 	}, now)
 }

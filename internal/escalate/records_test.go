@@ -34,10 +34,10 @@ func TestRecordIsBounded(t *testing.T) {
 	reserve := func() (Record, error) {
 		t.Helper()
 		m.Follow(now, nil, time.Time{})
-		checks := m.ActingChecks(now)
+		checks := m.Objects.ActingChecks(now)
 		require.Len(t, checks, 1)
 		require.Len(t, checks[0].Targets, 1)
-		c, ok := m.CandidateForCheck(m.Check(check.ID()), &checks[0].Targets[0])
+		c, ok := m.CandidateForCheck(m.Objects.Check(check.ID()), &checks[0].Targets[0])
 		require.True(t, ok)
 		return rs.Reserve(c, Object{Kind: "Reboot", APIVersion: reboot.APIVersion, Namespace: "ns", Name: "n", Template: reboot.Name}, 0, time.Time{}, now)
 	}
