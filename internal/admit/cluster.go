@@ -80,11 +80,12 @@ type Cluster struct {
 	scope    scopeKeeper
 
 	Requested *RequestedRuns
-	Handovers *Handovers
-	OwnHost   *OwnHost
-	Deletions *Deletions
-	ByHand    *ByHand
-	Policies  *Policies
+	// Escalation asks other remediators. It is set before Run.
+	Escalation Escalation
+	OwnHost    *OwnHost
+	Deletions  *Deletions
+	ByHand     *ByHand
+	Policies   *Policies
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.
@@ -96,7 +97,7 @@ func New(opt Options) *Cluster {
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
 	c.Requested = &RequestedRuns{c: c, model: opt.Model, notHeld: map[string]time.Time{}, unknown: map[string]time.Time{}}
-	c.Handovers = newHandovers(c)
+	c.Escalation = NoEscalation{}
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
 	c.Policies = &Policies{c: c}
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}

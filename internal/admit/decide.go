@@ -144,7 +144,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 			pairs[pair{id, cluster.TargetKey(t)}] = true
 			if check.HandsOver(t) && t.Acts() {
 				handed[pair{id, cluster.TargetKey(t)}] = true
-				due = times.Sooner(due, c.Handovers.consider(ctx, check, t, now))
+				due = times.Sooner(due, Asking{c}.consider(ctx, check, t, now))
 				continue
 			}
 			if !cluster.IsActionable(check, t) {
@@ -164,7 +164,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		}
 	}
 	c.probes.dropAllBut(live)
-	c.Handovers.dropAllBut(handed)
+	c.Escalation.KeepOnly(func(check, target string) bool { return handed[pair{check, target}] })
 	c.refused.endAllBut(pairs, func(r Refused) progress { return r.progressIn(c.model) }, now)
 	return times.Sooner(due, c.refused.tell(now))
 }

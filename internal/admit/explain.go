@@ -46,7 +46,7 @@ func (c *Cluster) Explain(ctx context.Context, o order.Order) (Explanation, erro
 		a, x.Verdict, x.Gates = *asked, policy.Unhealthy, nil
 	}
 	x.Gates = append(x.Gates, gates...)
-	x.Gates = slices.Concat(c.Handovers.gate(a.Draft.Target, now), x.Gates) // first: it says what the others wait for
+	x.Gates = slices.Concat(c.Escalation.Gates(a.Draft.Target, now), x.Gates) // first: it says what the others wait for
 	x.Gates = append(x.Gates, uncertainMachineGates(a)...)
 	x.Run = c.model.Runs.NewestOn(a.Draft.Target)
 	p := c.probes.lastOn(subject)
@@ -200,7 +200,7 @@ func (w *planner) candidate(ctx context.Context, a cluster.Candidate, t *policy.
 		w.lookups--
 		guards = w.guards(a, c.probes.unprobed(ctx, a.Draft))
 	}
-	gates = slices.Concat(gates, guards, c.Handovers.gate(a.Draft.Target, now), c.backOffGates(a, now))
+	gates = slices.Concat(gates, guards, c.Escalation.Gates(a.Draft.Target, now), c.backOffGates(a, now))
 	item := Planned{Check: a.Check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: earliestPass(gates)}
 	if g, refused := cluster.FirstFailing(gates); refused {
 		item.Gate = &g

@@ -89,8 +89,7 @@ func (c *Cluster) reservePlace(a cluster.Candidate, draft remediate.Run) (*lead.
 		why := cmp.Or(c.opt.Lead.WhyNot(), "this instance is releasing ownership of the cluster; send the order to the next owner")
 		return nil, r, &reason.Refusal{Reason: reason.NotOwner, Message: why}
 	}
-	releasedAt := c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, run.Fresh{})...)
-	if err := c.model.Reserve(a, r, c.opt.Slots.Count(), releasedAt, now); err != nil {
+	if err := c.model.Reserve(a, r, c.opt.Slots.Count(), Asking{c}.ReleasedAt(r.Target), now); err != nil {
 		leadership.Leave()
 		return nil, r, err
 	}

@@ -26,12 +26,22 @@ var (
 	powerTemplate = policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "power"}
 )
 
+// asks is an escalation that makes its requests in the only cluster by o.
+func asks(opt *engine.Options, o escalate.Objects) *escalate.Escalation {
+	return escalate.New(opt.Store, opt.Events.Emit, func(string) escalate.Objects { return o })
+}
+
+// askedBy changes by what an escalation makes its requests.
+func askedBy(opt *engine.Options, wrap func(escalate.Objects) escalate.Objects) {
+	opt.Escalation = asks(opt, wrap(opt.Escalation.(*escalate.Escalation).Objects("c")))
+}
+
 // handingOver makes the world's check one that was handed over, with another remediator's template.
 func handingOver(w *world) func(*engine.Options) {
 	w.changeCheck(func(c *policy.Check) {
 		c.Paused, c.Evaluator, c.Strategy, c.Template = true, "here", policy.CreateRequests, &otherTemplate
 	})
-	return func(o *engine.Options) { o.StoreID, o.Clusters[0].Handovers = "store", w.Handovers() }
+	return func(o *engine.Options) { o.StoreID, o.Escalation = "store", asks(o, w.Handovers()) }
 }
 
 // others are the requests for other remediators.
@@ -180,7 +190,7 @@ func escalating(w *world, templates ...policy.Template) func(*engine.Options) {
 	change := withPolicy(w, p)
 	return func(o *engine.Options) {
 		change(o)
-		o.StoreID, o.Clusters[0].Handovers, o.Clusters[0].Requests = "store", w.Handovers(), w.Requests()
+		o.StoreID, o.Escalation, o.Clusters[0].Requests = "store", asks(o, w.Handovers()), w.Requests()
 	}
 }
 
@@ -257,7 +267,7 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 		answer(w, "True")
 		stop()
 		e, events, stop := start(t, w, store, func(o *engine.Options) {
-			o.StoreID, o.Clusters[0].Handovers = "store", w.Handovers()
+			o.StoreID, o.Escalation = "store", asks(o, w.Handovers())
 		})
 		time.Sleep(time.Minute)
 		require.Len(t, others(w), 1)
@@ -288,7 +298,9 @@ func TestRequestOfAClusterThatIsGone(t *testing.T) {
 		_, _, stop := start(t, w, store, handingOver(w))
 		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
 		stop()
-		_, err := engine.New(t.Context(), engine.Options{Store: store, Hosts: w, Events: event.NewStream(), Clusters: []engine.ClusterOptions{{Name: "d", Watch: w.Watch(), Kube: w}}})
+		opt := engine.Options{Store: store, Hosts: w, Events: event.NewStream(), Clusters: []engine.ClusterOptions{{Name: "d", Watch: w.Watch(), Kube: w}}}
+		opt.Escalation = asks(&opt, nil)
+		_, err := engine.New(t.Context(), opt)
 		require.ErrorContains(t, err, `Reboot ns/m-1, which fenced made for n-1, ns/m-1, may exist in cluster "c", which the configuration no longer names`)
 	})
 }

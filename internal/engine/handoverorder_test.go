@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
@@ -108,7 +109,7 @@ func TestRecordGivenUpBeforeItsObjectIsMade(t *testing.T) {
 		w.Recover()
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
-		list, err := state.LoadAsked(t.Context(), store)
+		list, err := escalate.Load(t.Context(), store)
 		require.NoError(t, err)
 		require.Len(t, list, 2)
 		for _, r := range list {
@@ -144,7 +145,7 @@ func TestPersonGivesUpARecordThatCannotBeRead(t *testing.T) {
 		refuses(t, e, store, giveUp("9", false), "cannot be read")
 		_, err := e.Abort(t.Context(), giveUp("9", true))
 		require.NoError(t, err)
-		list, err := state.LoadAsked(t.Context(), store)
+		list, err := escalate.Load(t.Context(), store)
 		require.NoError(t, err)
 		assert.Empty(t, list)
 		time.Sleep(10 * time.Minute)

@@ -20,7 +20,7 @@ import (
 // askedRecord is the only record in the store.
 func askedRecord(t *testing.T, store state.Store) escalate.Record {
 	t.Helper()
-	list, err := state.LoadAsked(t.Context(), store)
+	list, err := escalate.Load(t.Context(), store)
 	require.NoError(t, err)
 	require.Len(t, list, 1)
 	return list[0]

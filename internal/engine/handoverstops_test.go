@@ -16,7 +16,6 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -88,7 +87,7 @@ func TestPauseJustBeforeARequest(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
 		gate(t, e, reason.Paused)
-		asked, err := state.LoadAsked(t.Context(), store)
+		asked, err := escalate.Load(t.Context(), store)
 		require.NoError(t, err)
 		assert.Empty(t, asked)
 		stop()
@@ -148,7 +147,7 @@ func TestCreationThatIsRefused(t *testing.T) {
 		e, _, stop := start(t, w, store, handingOver(w))
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.RequestFailed)
-		asked, err := state.LoadAsked(t.Context(), store)
+		asked, err := escalate.Load(t.Context(), store)
 		require.NoError(t, err)
 		assert.Empty(t, asked)
 		stop()

@@ -22,14 +22,14 @@ import (
 
 // slowTemplates counts who looks for templates. Those of one kind are not answered for.
 type slowTemplates struct {
-	engine.Handovers
+	escalate.Objects
 	looks, dead *atomic.Int32
 }
 
 func (s slowTemplates) Missing(ctx context.Context, check *policy.Check, t policy.Template) (string, error) {
 	s.looks.Add(1)
 	if t.Kind != "DeadTemplate" {
-		return s.Handovers.Missing(ctx, check, t)
+		return s.Objects.Missing(ctx, check, t)
 	}
 	s.dead.Add(1)
 	select {
@@ -41,8 +41,10 @@ func (s slowTemplates) Missing(ctx context.Context, check *policy.Check, t polic
 
 // beside adds checks with templates for whose kind nobody answers.
 func beside(o *engine.Options, n int, s slowTemplates) {
-	s.Handovers = o.Clusters[0].Handovers
-	o.Clusters[0].Handovers = s
+	askedBy(o, func(made escalate.Objects) escalate.Objects {
+		s.Objects = made
+		return s
+	})
 	for i := range n {
 		p := nodePolicy()
 		p.Name, p.Selector, p.Strategy = fmt.Sprint("a", i), labels.Nothing(), policy.CreateRequests

@@ -29,7 +29,7 @@ func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	if err != nil {
 		return fmt.Errorf("load runs: %w", err)
 	}
-	asked, err := e.asked.load(ctx)
+	begin, err := e.opt.Escalation.Load(ctx)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	if err := l.c.model.Runs.BeginLeadership(runs); err != nil {
 		return err
 	}
-	l.c.admit.Handovers.Load(asked, true)
+	begin(l.c.opt.Name)
 	return nil
 }
 
@@ -58,7 +58,7 @@ func (l leadCluster) End() { l.c.model.Runs.EndLeadership() }
 
 // MayAct implements lead.Cluster.
 func (l leadCluster) MayAct() bool {
-	return l.c.admit.MayBegin() || l.c.model.Runs.AnyOpen() || l.c.admit.Handovers.Any() || l.c.admit.ByHand.Acts()
+	return l.c.admit.MayBegin() || l.c.model.Runs.AnyOpen() || l.c.admit.Escalation.Any() || l.c.admit.ByHand.Acts()
 }
 
 // Unsettled implements lead.Cluster. // I11

@@ -58,8 +58,8 @@ func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, err
 // the run is completed. With AsIs a Waiting or Held run ends, and its host stays as it is.
 // A record of another remediator is given up.
 func (e *Engine) Abort(ctx context.Context, o order.Order) (order.Outcome, error) {
-	if c, r := e.asked.named(o); c != nil {
-		return c.giveUp(ctx, o, r)
+	if out, known, err := e.opt.Escalation.Abort(ctx, o); known {
+		return out, err
 	}
 	c, _, err := e.withRun(o)
 	if err != nil {

@@ -59,9 +59,9 @@ func (h Hold) Ended() time.Time {
 	return h.Until
 }
 
-var holdRecord = recordType[Hold]{
-	kind: KindHold, key: Hold.Key, version: func(h *Hold) *uint64 { return &h.Version },
-	name: func(h Hold) string { return "the hold of " + h.Key() },
+var holdRecord = RecordType[Hold]{
+	Kind: KindHold, Key: Hold.Key, Version: func(h *Hold) *uint64 { return &h.Version },
+	Name: func(h Hold) string { return "the hold of " + h.Key() },
 }
 
 // NewHolds returns an empty table of holds, for ended ones too. See Table. A Node has at most
@@ -93,10 +93,10 @@ type Freeze struct {
 // Active returns whether nobody has released the host yet.
 func (f Freeze) Active() bool { return f.ReleasedBy == "" }
 
-var freezeRecord = recordType[Freeze]{
-	kind: KindFreeze, key: func(f Freeze) string { return f.RunID }, version: func(f *Freeze) *uint64 { return &f.Version },
-	name:  func(f Freeze) string { return "the freeze of " + f.Host + " by run " + f.RunID },
-	lasts: Freeze.Active, // until a person releases the host // I5
+var freezeRecord = RecordType[Freeze]{
+	Kind: KindFreeze, Key: func(f Freeze) string { return f.RunID }, Version: func(f *Freeze) *uint64 { return &f.Version },
+	Name:  func(f Freeze) string { return "the freeze of " + f.Host + " by run " + f.RunID },
+	Lasts: Freeze.Active, // until a person releases the host // I5
 }
 
 // NewFreezes returns an empty table of freezes, for released ones too. See Table.
@@ -144,16 +144,16 @@ type Scope struct {
 // Key returns the key of the record.
 func (c Cluster) Key() string { return clusterKey(c.Name) }
 
-var clusterRecord = recordType[Cluster]{
-	kind: KindCluster, key: Cluster.Key, version: func(c *Cluster) *uint64 { return &c.Version },
-	name: func(c Cluster) string { return clusterTitle(c.Name) },
-	check: func(c Cluster) error {
+var clusterRecord = RecordType[Cluster]{
+	Kind: KindCluster, Key: Cluster.Key, Version: func(c *Cluster) *uint64 { return &c.Version },
+	Name: func(c Cluster) string { return clusterTitle(c.Name) },
+	Check: func(c Cluster) error {
 		if c.Name == allClustersKey {
 			return errors.New("the name is reserved")
 		}
 		return nil
 	},
-	lasts: func(Cluster) bool { return true }, // a pause, and what was armed // I23
+	Lasts: func(Cluster) bool { return true }, // a pause, and what was armed // I23
 }
 
 // NewClusters returns an empty table of clusters, for AllClusters too. See Table.
@@ -214,14 +214,14 @@ type Pin struct {
 	Contradicted string `json:"contradicted,omitempty"`
 }
 
-var pinRecord = recordType[Pin]{
-	kind: KindPin, key: func(p Pin) string { return p.Host }, version: func(p *Pin) *uint64 { return &p.Version },
-	name: func(p Pin) string { return "the pin of " + p.Host },
+var pinRecord = RecordType[Pin]{
+	Kind: KindPin, Key: func(p Pin) string { return p.Host }, Version: func(p *Pin) *uint64 { return &p.Version },
+	Name: func(p Pin) string { return "the pin of " + p.Host },
 }
 
 // SavePin writes the pin durably and returns it with its new version. For the errors see
 // Store.Put.
-func SavePin(ctx context.Context, s Store, p Pin) (Pin, error) { return pinRecord.save(ctx, s, p) }
+func SavePin(ctx context.Context, s Store, p Pin) (Pin, error) { return pinRecord.Save(ctx, s, p) }
 
 // LoadPin returns the pin of a host, or ErrNotFound if it was never pinned.
 func LoadPin(ctx context.Context, s Store, host string) (Pin, error) {
@@ -256,15 +256,15 @@ type RefusedAccounts struct {
 
 func (r RefusedAccounts) key() string { return "refused accounts " + r.Instance }
 
-var refusedRecord = recordType[RefusedAccounts]{
-	kind: KindMeta, key: RefusedAccounts.key, version: func(r *RefusedAccounts) *uint64 { return &r.Version },
-	name: func(RefusedAccounts) string { return "the refused accounts" },
+var refusedRecord = RecordType[RefusedAccounts]{
+	Kind: KindMeta, Key: RefusedAccounts.key, Version: func(r *RefusedAccounts) *uint64 { return &r.Version },
+	Name: func(RefusedAccounts) string { return "the refused accounts" },
 }
 
 // SaveRefusedAccounts writes the accounts durably and returns them with their new version.
 // For the errors see Store.Put.
 func SaveRefusedAccounts(ctx context.Context, s Store, r RefusedAccounts) (RefusedAccounts, error) {
-	return refusedRecord.save(ctx, s, r)
+	return refusedRecord.Save(ctx, s, r)
 }
 
 // LoadRefusedAccounts returns the accounts that an instance saved. It returns none if there
@@ -280,7 +280,7 @@ func LoadRefusedAccounts(ctx context.Context, s Store, instance string) (Refused
 	if err != nil {
 		return none, fmt.Errorf("read the refused accounts: %w", err)
 	}
-	r, err := refusedRecord.decode(rec)
+	r, err := refusedRecord.Decode(rec)
 	if err != nil {
 		r, r.Version = none, rec.Version
 	}
