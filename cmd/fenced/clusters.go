@@ -55,7 +55,7 @@ func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.
 	}
 	return builtCluster{view, failpoint.WrapCluster(engine.ClusterOptions{
 		Name: c.Name, Mode: c.Mode, Reprovision: c.Reprovision, Isolation: remediate.Isolation(cfg.Isolation),
-		IdentityMode: g.Identity, Watch: watch{view}, Kube: kube{view}, Pods: kube{view}.Pods, Checks: view, Requests: view.Requests(), Handovers: handovers{k8swatch.NewHandovers(view)}, RequestScope: c.RequestScope(),
+		IdentityMode: g.Identity, Watch: watch{view}, Kube: kube{view}, Pods: kube{view}.Pods, Checks: view, Requests: view.Requests(), RequestScope: c.RequestScope(),
 		FileChecks: checks, FileBudgets: budgetsOf(policies.Budgets, c.Name, len(cfg.Clusters)),
 		Rules: policy.Rules{
 			ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,

@@ -24,7 +24,6 @@ import (
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/logging"
 	"github.com/fenced/fenced/internal/manifest"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/report"
@@ -146,6 +145,7 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 		}
 		built, opt.Clusters = append(built, b), append(opt.Clusters, b.options)
 	}
+	opt.Escalation = d.escalation()
 	opt.LastChecks = func(cluster, host string) []hosts.LastCheck { return d.sweep.LastChecks(cluster, host) } // nobody asks before run
 	e, err := engine.New(ctx, failpoint.Wrap(opt))
 	if err != nil {
@@ -291,14 +291,6 @@ func (k kube) Pods(ctx context.Context, node string) (wire.Pods, error) {
 // Announce implements lead.Announcer.
 func (k kube) Announce(ctx context.Context, a lead.Announcement) (time.Duration, string, error) {
 	return k.Cluster.Announce(ctx, k8swatch.Announcement(a))
-}
-
-// handovers implements engine.Handovers.
-type handovers struct{ k8swatch.Handovers }
-
-// Prepare implements engine.Handovers.
-func (h handovers) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, controlPlane bool) (engine.HandoverDraft, error) {
-	return h.Handovers.Prepare(ctx, check, t, from, controlPlane)
 }
 
 // guardLimits are the guards of the configuration.

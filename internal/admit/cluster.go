@@ -80,12 +80,12 @@ type Cluster struct {
 	scope    scopeKeeper
 
 	Requested *RequestedRuns
-	Handovers *Handovers
-	OwnHost   *OwnHost
-	Deletions *Deletions
-	ByHand    *ByHand
-	Policies  *Policies
-	Switch    cluster.AdmissionSwitch
+	// Escalation asks other remediators. It is set before Run.
+	Escalation Escalation
+	OwnHost    *OwnHost
+	Deletions  *Deletions
+	ByHand     *ByHand
+	Policies   *Policies
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.
@@ -96,16 +96,16 @@ func New(opt Options) *Cluster {
 	c.refused, c.checks = newRefusals(c.emit), newCheckStates()
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
-	c.Requested = &RequestedRuns{c: c, requests: cluster.Requests{Model: opt.Model}, notHeld: map[string]time.Time{}, unknown: map[string]time.Time{}}
-	c.Handovers = newHandovers(c)
+	c.Requested = &RequestedRuns{c: c, model: opt.Model, notHeld: map[string]time.Time{}, unknown: map[string]time.Time{}}
+	c.Escalation = NoEscalation{}
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
-	c.Policies, c.Switch = &Policies{c: c}, cluster.AdmissionSwitch{Model: opt.Model}
+	c.Policies = &Policies{c: c}
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,
 		Open: opt.Open, Timing: opt.Timing, Emit: opt.Emit,
 	})
-	c.resumer = &resumer{c: c, waiting: cluster.WaitingRuns{Model: opt.Model}, refused: newRefusals(c.emit)}
+	c.resumer = &resumer{c: c, refused: newRefusals(c.emit)}
 	c.scope = scopeKeeper{opt: opt}
 	for _, ev := range c.scope.startQuiet(opt.Model.Started) {
 		c.emit(ev)

@@ -24,7 +24,7 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o wire.Order) (order.Outcome, 
 	if err := c.opt.Lead.Refuse(); err != nil { // a standby reads no BMC
 		return order.Outcome{}, err
 	}
-	open, held := c.model.OpenOn(o.Node)
+	open, held := c.model.Runs.OpenOn(o.Node)
 	a, err := c.model.CandidateForOrder(o)
 	switch {
 	case held:

@@ -87,9 +87,9 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.opt.Beat()
 		now = time.Now() // the save may have been slow
 		c.opt.Lead.CompareSlots()
-		found, _ := c.model.Counters()
+		found, _ := c.model.Objects.Counters()
 		checksDue := c.checks.tell(found, c.emit, now) // before the refusals that follow from it
-		checksDue = times.Sooner(checksDue, c.checks.tellCrowds(c.model.Objects().Crowds(), c.emit, now))
+		checksDue = times.Sooner(checksDue, c.checks.tellCrowds(c.model.Objects.Crowds(), c.emit, now))
 		due = times.Sooner(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
 		due = times.Sooner(due, checksDue)
 		due = times.Sooner(due, c.resumer.consider(now))
@@ -120,7 +120,7 @@ func (c *Cluster) mayAct(now time.Time) bool {
 // report. If a slow store makes the report old, it stops and requests a new decision. It
 // returns when to consider them again; zero: never. // I4
 func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time) {
-	acting := c.model.ActingChecks(now)
+	acting := c.model.Objects.ActingChecks(now)
 	pairs, handed := map[pair]bool{}, map[pair]bool{}
 	requested, due := c.Requested.consider(ctx, pairs, now)
 	if c.tooOld(now) {
@@ -131,7 +131,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		live[key] = true
 	}
 	for i := range acting {
-		check := c.model.Check(acting[i].ID())
+		check := c.model.Objects.Check(acting[i].ID())
 		if check == nil {
 			continue
 		}
@@ -144,7 +144,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 			pairs[pair{id, cluster.TargetKey(t)}] = true
 			if check.HandsOver(t) && t.Acts() {
 				handed[pair{id, cluster.TargetKey(t)}] = true
-				due = times.Sooner(due, c.Handovers.consider(ctx, check, t, now))
+				due = times.Sooner(due, Asking{c}.consider(ctx, check, t, now))
 				continue
 			}
 			if !cluster.IsActionable(check, t) {
@@ -164,7 +164,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		}
 	}
 	c.probes.dropAllBut(live)
-	c.Handovers.dropAllBut(handed)
+	c.Escalation.KeepOnly(func(check, target string) bool { return handed[pair{check, target}] })
 	c.refused.endAllBut(pairs, func(r Refused) progress { return r.progressIn(c.model) }, now)
 	return times.Sooner(due, c.refused.tell(now))
 }
@@ -253,7 +253,7 @@ type Deletions struct {
 // List lists the runs that asked for such a deletion: those that count against
 // guards.maxDeletions, and those that have exceeded guards.deletionTimeout and count no more.
 func (d *Deletions) List(now time.Time) (inProgress, overdue []remediate.Run) {
-	return d.opt.Model.Objects().Disappearing(now)
+	return d.opt.Model.Disappearing(now)
 }
 
 // reportOverdue reports each deletion once that has become overdue. Its place is free from

@@ -28,7 +28,7 @@
 //
 // Orders from people are in fence.go (with retries and dry runs) and confirm.go. Remediation requests are in
 // requested.go (they become runs) and requeststate.go (what they are told). What other remediators are asked is in
-// handover.go (whether) and handover_records.go (the records).
+// escalation.go.
 //
 // A run is saved before its first action. If the save fails, nothing is done. // I19
 package admit

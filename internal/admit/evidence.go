@@ -69,7 +69,7 @@ func (er *evidenceReader) updateBook(now time.Time) {
 	}
 	er.mu.Unlock()
 	for node, off := range changed {
-		er.opt.Model.SetReadsOff(now, node, off)
+		er.opt.Model.Objects.SetReadsOff(now, node, off)
 	}
 }
 
@@ -83,7 +83,7 @@ func (er *evidenceReader) startReads(mayAct bool, now time.Time) (due time.Time)
 	var wanted map[string]remediate.Run
 	if mayAct {
 		var anyShortens bool
-		if wanted, anyShortens = er.opt.Model.DraftPending(er.knownNodes()); anyShortens {
+		if wanted, anyShortens = er.opt.Model.Objects.DraftPending(er.knownNodes()); anyShortens {
 			er.lastSearch = now
 		}
 	}
@@ -125,7 +125,7 @@ func (er *evidenceReader) dropAllBut(wanted map[string]remediate.Run, now time.T
 	}
 	er.mu.Unlock()
 	for _, node := range applied {
-		er.opt.Model.SetReadsOff(now, node, false)
+		er.opt.Model.Objects.SetReadsOff(now, node, false)
 		er.wake()
 	}
 }

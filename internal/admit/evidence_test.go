@@ -61,7 +61,7 @@ func TestReadingThatWasDroppedIsIgnored(t *testing.T) {
 // check waits for the host any longer, and after a suspend of this host. // I1, I16
 func TestReadsOffIsWithdrawn(t *testing.T) {
 	readsOff := func(er *evidenceReader, node string) bool {
-		for _, c := range er.opt.Model.ActingChecks(time.Now()) {
+		for _, c := range er.opt.Model.Objects.ActingChecks(time.Now()) {
 			if slices.ContainsFunc(c.Targets, func(t policy.TargetReport) bool { return t.Node == node && t.Acts() }) {
 				return true
 			}

@@ -33,7 +33,7 @@ func (c *Cluster) Explain(ctx context.Context, o wire.Order) (Explanation, error
 	a.Draft.Manual, a.Protected = nil, c.opt.Hosts.Protected(a.Draft.Target)
 	now := time.Now()
 	subject := cluster.SubjectOf(a.Draft.Target)
-	report := c.model.NodeReport(subject, now)
+	report := c.model.Objects.NodeReport(subject, now)
 	x := Explanation{Cluster: c.opt.Name, Node: a.Draft.Target.Node, Machine: o.Machine,
 		Verdict: verdictOn(&report, subject), Gates: policy.Explain(report, subject)}
 	if check, t := c.requestedTarget(&report, subject); t != nil {
@@ -46,9 +46,9 @@ func (c *Cluster) Explain(ctx context.Context, o wire.Order) (Explanation, error
 		a, x.Verdict, x.Gates = *asked, policy.Unhealthy, nil
 	}
 	x.Gates = append(x.Gates, gates...)
-	x.Gates = slices.Concat(c.Handovers.gate(a.Draft.Target, now), x.Gates) // first: it says what the others wait for
+	x.Gates = slices.Concat(c.Escalation.Gates(a.Draft.Target, now), x.Gates) // first: it says what the others wait for
 	x.Gates = append(x.Gates, uncertainMachineGates(a)...)
-	x.Run = c.model.NewestOn(a.Draft.Target)
+	x.Run = c.model.Runs.NewestOn(a.Draft.Target)
 	p := c.probes.lastOn(subject)
 	if p == nil {
 		p = c.probes.unprobed(ctx, a.Draft)
@@ -69,7 +69,7 @@ func (c *Cluster) requestedTarget(r *policy.Report, subject string) (check *poli
 			if t.Subject() != subject || t.Action == policy.None || target != nil && !t.Acts() {
 				continue
 			}
-			if full := c.model.Check(r.Checks[i].ID()); full != nil {
+			if full := c.model.Objects.Check(r.Checks[i].ID()); full != nil {
 				check, target = full, t
 			}
 			if t.Acts() {
@@ -134,16 +134,16 @@ const planLookups = 50
 // results of a probe are included once the daemon has probed the target. With asArmed, the plan is
 // that of a cluster in mode observe as soon as it is armed and the quiet period is over.
 func (c *Cluster) Plan(ctx context.Context, asArmed bool) (Plan, error) {
-	if !c.model.Seen() {
+	if !c.model.Objects.Seen() {
 		return Plan{}, cluster.ErrNotSeen()
 	}
 	now := time.Now()
 	plans := planner{c: c, now: now, asArmed: asArmed, lookups: planLookups}
-	acting := c.model.ActingChecks(now)
+	acting := c.model.Objects.ActingChecks(now)
 	p := Plan{Cluster: c.opt.Name, Items: plans.requests(ctx)}
 	for i := range acting {
 		check := &acting[i]
-		full := c.model.Check(check.ID())
+		full := c.model.Objects.Check(check.ID())
 		for j := range check.Targets {
 			if full != nil {
 				p.Items = append(p.Items, plans.target(ctx, full, check, &check.Targets[j])...)
@@ -182,7 +182,7 @@ func (w *planner) requests(ctx context.Context) (items []Planned) {
 	if w.c.opt.Requests == nil {
 		return nil
 	}
-	for _, q := range asked.requests.Requested(w.now) {
+	for _, q := range asked.model.Requested(w.now) {
 		if a, ok := asked.candidate(&q.Requested); ok && q.Target.Action != policy.None && !q.IsCarriedOut() {
 			_, gates := asked.gate(q.Target.Subject(), w.now)
 			items = append(items, w.candidate(ctx, a, &q.Target, gates))
@@ -200,7 +200,7 @@ func (w *planner) candidate(ctx context.Context, a cluster.Candidate, t *policy.
 		w.lookups--
 		guards = w.guards(a, c.probes.unprobed(ctx, a.Draft))
 	}
-	gates = slices.Concat(gates, guards, c.Handovers.gate(a.Draft.Target, now), c.backOffGates(a, now))
+	gates = slices.Concat(gates, guards, c.Escalation.Gates(a.Draft.Target, now), c.backOffGates(a, now))
 	item := Planned{Check: a.Check.ID(), Machine: t.Machine, Node: t.Node, Action: t.Action, Trigger: t.Trigger, Earliest: earliestPass(gates)}
 	if g, refused := cluster.FirstFailing(gates); refused {
 		item.Gate = &g

@@ -26,7 +26,7 @@ func (c *Cluster) Fence(ctx context.Context, o wire.Order) (order.Outcome, error
 	if err != nil {
 		return order.Outcome{}, err
 	}
-	for _, r := range c.model.OpenRuns() {
+	for _, r := range c.model.Runs.Open() {
 		if cluster.IsOn(&r, o.Of()) && r.OffOnly == o.OffOnly && !r.Step.Idle() && r.Strategy == remediate.PowerCycle {
 			return order.Outcome{Run: r.ID, Joined: true}, nil
 		}
@@ -73,7 +73,7 @@ func uncertainMachineGates(a cluster.Candidate) []reason.Gate {
 
 // Order passes an order to the worker of a run, and returns when it is durable.
 func (c *Cluster) Order(ctx context.Context, id string, o wire.Order, verb string, change func(remediate.Run) (remediate.Run, error)) (order.Outcome, error) {
-	r, _ := c.model.Run(id)
+	r, _ := c.model.Runs.Get(id)
 	o.Node, o.Machine, o.Run = r.Target.Node, r.Target.WithoutNode(), id
 	known, err := c.Runner.Order(ctx, id, change, o.Event(verb))
 	switch {

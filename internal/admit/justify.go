@@ -38,7 +38,7 @@ func (rc *runCluster) RenamedTo(r remediate.Run) (node string, unseen bool) {
 	if !rc.opt.View.View().Synced {
 		return "", true
 	}
-	return rc.opt.Model.RenamedTo(r)
+	return rc.opt.Model.Objects.RenamedTo(r)
 }
 
 // Names implements run.Cluster: the names of the record, and what a look or the view adds: the Node that
@@ -51,7 +51,7 @@ func (rc *runCluster) Names(t remediate.Target, f run.Fresh) []string {
 	if f.Machine != nil {
 		names = append(names, f.Machine.NodeName)
 	}
-	names = append(names, rc.opt.Model.Objects().NamesSince(t)...)
+	names = append(names, rc.opt.Model.Objects.NamesSince(t)...)
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
@@ -121,7 +121,7 @@ func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Ti
 	asked.Power = &power
 	j, seen := cluster.Evaluation{}, rc.opt.View.View().Synced
 	if seen {
-		j, seen = rc.opt.Model.EvaluationOf(r, f.Machine, f.Node)
+		j, seen = rc.opt.Model.Objects.EvaluationOf(r, f.Machine, f.Node)
 	}
 	switch {
 	case !seen:
@@ -129,7 +129,7 @@ func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Ti
 	case j.NewMachine != "":
 		return remediate.No, "Machine " + j.NewMachine + " has claimed the Node since"
 	}
-	if why := (cluster.Requests{Model: rc.opt.Model}).NotFor(&asked, r, now); why != "" {
+	if why := rc.opt.Model.Objects.NotFor(&asked, r, now); why != "" {
 		return remediate.No, why
 	}
 	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.Doubt, NotOwned: j.NotOwned}, f.Cluster, now)
@@ -155,7 +155,7 @@ func (rc *runCluster) evaluateFresh(r remediate.Run, f run.Fresh, observed remed
 ) (check *policy.Check, found policy.TargetReport, answer remediate.Answer, why string) {
 	j, seen := cluster.Evaluation{}, rc.opt.View.View().Synced
 	if seen {
-		j, seen = rc.opt.Model.EvaluationOf(r, f.Machine, f.Node)
+		j, seen = rc.opt.Model.Objects.EvaluationOf(r, f.Machine, f.Node)
 	}
 	check = j.Check
 	switch {

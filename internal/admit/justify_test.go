@@ -104,10 +104,10 @@ func (w *acting) target(t *testing.T) (*policy.Machine, *policy.Node, cluster.Ca
 	n := &policy.Node{Name: "n", UID: "uid-n", OpenShiftMachine: "ns/n", Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: w.now.Add(-time.Hour)}}}
 	w.show(m.APIVersion, "Machine", "ns", "n", m)
 	w.show("v1", "Node", "", "n", n)
-	checks := w.model.ActingChecks(w.now)
+	checks := w.model.Objects.ActingChecks(w.now)
 	require.Len(t, checks, 1)
 	require.Len(t, checks[0].Targets, 1)
-	a, ok := w.model.CandidateForCheck(w.model.Check(w.check.ID()), &checks[0].Targets[0])
+	a, ok := w.model.CandidateForCheck(w.model.Objects.Check(w.check.ID()), &checks[0].Targets[0])
 	require.True(t, ok)
 	return m, n, a
 }

@@ -89,7 +89,7 @@ func (o *OwnHost) check(now time.Time) {
 // findRun notes a run by another instance that is open on the host of this one: this instance
 // could not continue it as the owner.
 func (o *OwnHost) findRun(now time.Time) {
-	for _, r := range o.opt.Model.OpenRuns() {
+	for _, r := range o.opt.Model.Runs.Open() {
 		if code, why := o.opt.Hosts.OffLimits(r); code == reason.OwnHost {
 			o.setSick(r.Target, "run "+r.ID+" is open on it: "+why, now)
 			return
@@ -99,10 +99,10 @@ func (o *OwnHost) findRun(now time.Time) {
 
 // isSick says whether a host is not known to be healthy.
 func (o *OwnHost) isSick(t remediate.Target, now time.Time) bool {
-	if !o.opt.Model.Seen() {
+	if !o.opt.Model.Objects.Seen() {
 		return true
 	}
-	for _, r := range o.opt.Model.OpenRuns() {
+	for _, r := range o.opt.Model.Runs.Open() {
 		if r.Target.Overlaps(t) {
 			return true
 		}
@@ -110,7 +110,7 @@ func (o *OwnHost) isSick(t remediate.Target, now time.Time) bool {
 	if t.Node == "" {
 		return false // the candidate is noted again while it is sick
 	}
-	report := o.opt.Model.NodeReport(t.Node, now)
+	report := o.opt.Model.Objects.NodeReport(t.Node, now)
 	switch verdictOn(&report, t.Node) {
 	case "", policy.Healthy, policy.Skipped:
 		return false
@@ -151,7 +151,7 @@ func (o *OwnHost) anyInLastMoment() bool {
 	if !o.opt.Lead.Leads() {
 		return false
 	}
-	for _, r := range o.opt.Model.OpenRuns() {
+	for _, r := range o.opt.Model.Runs.Open() {
 		switch r.Step {
 		case remediate.PowerOff, remediate.DeleteNode, remediate.Reprovision:
 			return true

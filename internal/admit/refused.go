@@ -59,7 +59,7 @@ const (
 
 // progressIn says whether a run is open on what was refused.
 func (r Refused) progressIn(b *cluster.Model) progress {
-	switch open, is := b.OpenOn(cmp.Or(r.Node, r.Machine)); {
+	switch open, is := b.Runs.OpenOn(cmp.Or(r.Node, r.Machine)); {
 	case !is:
 		return notRunning
 	case cluster.IsUnsaved(open):

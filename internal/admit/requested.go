@@ -30,8 +30,8 @@ type Requests interface {
 
 // RequestedRuns lets the remediation requests of a cluster become runs.
 type RequestedRuns struct {
-	c        *Cluster
-	requests cluster.Requests
+	c     *Cluster
+	model *cluster.Model
 
 	mu        sync.Mutex
 	notHeld   map[string]time.Time // when a request could not be held, by UID
@@ -62,7 +62,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 	if w.c.opt.Requests == nil {
 		return alone, time.Time{}
 	}
-	list := w.requests.Requested(now)
+	list := w.model.Requested(now)
 	w.recordHolds(list, now)
 	due = w.forgetLost(ctx, list, now)
 	w.noteLimit(list)
@@ -83,12 +83,12 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 			continue
 		}
 		if a, ok := w.candidate(&q.Requested); ok {
-			if check := w.requests.MakerOf(q.Request); check != nil {
+			if check := w.model.Objects.MakerOf(q.Request); check != nil {
 				a.Draft.Request.Check = cluster.CheckID(check.ID())
 				a.Draft.Limits.Reprovision = a.Draft.Limits.Reprovision && !policy.GoesOnAfterFenced(check) // what follows decides about the Machine // I14
 			}
 			due = times.Sooner(due, w.c.consider(ctx, a, now))
-			_, open := w.requests.OpenOn(t.Subject()) // it may just have begun
+			_, open := w.model.Runs.OpenOn(t.Subject()) // it may just have begun
 			alone[a.Key] = open || !w.c.refused.isRefused(k)
 		}
 		if w.c.tooOld(now) {

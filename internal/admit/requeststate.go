@@ -33,10 +33,10 @@ type RequestState struct {
 // target is not seen and that had no run: on a shared management API they may be of another
 // cluster.
 func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
-	if !w.c.model.Seen() {
+	if !w.c.model.Objects.Seen() {
 		return nil
 	}
-	requested := w.requests.Requested(now)
+	requested := w.model.Requested(now)
 	proven := w.provenSince(requested, now)
 	w.recordHolds(requested, now)
 	clock, wrong := w.c.view.Clock()
@@ -194,7 +194,7 @@ func (w *RequestedRuns) gate(subject string, now time.Time) (found *cluster.Cand
 	if w.c.opt.Requests == nil {
 		return nil, nil
 	}
-	for _, q := range w.requests.Requested(now) {
+	for _, q := range w.model.Requested(now) {
 		t := &q.Target
 		if t.Subject() != subject {
 			continue

@@ -26,14 +26,14 @@ func lostHolder(t *testing.T, now time.Time, stored ...remediate.Run) *Requested
 		{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n"}, Value: n},
 		{ID: policy.ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: q},
 	}, now)
-	require.NoError(t, cluster.AdmissionSwitch{Model: b}.BeginLeadership(stored))
-	return &RequestedRuns{requests: cluster.Requests{Model: b}, unknown: map[string]time.Time{}}
+	require.NoError(t, b.Runs.BeginLeadership(stored))
+	return &RequestedRuns{model: b, unknown: map[string]time.Time{}}
 }
 
 // statusOfOnly is what the one request of a cluster is told.
 func (w *RequestedRuns) statusOfOnly(t *testing.T, now time.Time) request.Status {
 	t.Helper()
-	list := w.requests.Requested(now)
+	list := w.model.Requested(now)
 	require.Len(t, list, 1)
 	w.recordHolds(list, now)
 	return request.Of(list[0].Requested, list[0].Run, list[0].RunOver, request.Refusal{}, w.isUnknown(list[0]))
@@ -80,11 +80,11 @@ func TestEndThatThisProcessSawAnswersALostRun(t *testing.T) {
 			require.False(t, w.statusOfOnly(t, now).Lost, "an open run brings the host back")
 			done := r
 			done.Step, done.Ended = remediate.Done, c.ended
-			w.requests.Put(done)
+			w.model.Runs.Put(done)
 			assert.Equal(t, !c.release, w.statusOfOnly(t, now.Add(time.Second)).KeepFinalizer)
 
-			w.requests.EndLeadership() // another instance may have begun the lost run since
-			require.NoError(t, cluster.AdmissionSwitch{Model: w.requests.Model}.BeginLeadership([]remediate.Run{done}))
+			w.model.Runs.EndLeadership() // another instance may have begun the lost run since
+			require.NoError(t, w.model.Runs.BeginLeadership([]remediate.Run{done}))
 			assert.True(t, w.statusOfOnly(t, now.Add(time.Minute)).KeepFinalizer)
 		})
 	}
@@ -95,8 +95,8 @@ func TestDroppedRunIsAnsweredByNoEarlierOne(t *testing.T) {
 	now := time.Now()
 	w := lostHolder(t, now)
 	earlier := remediate.Run{ID: "r-1", Step: remediate.PowerOn, Attempt: 1, Intervened: true, Target: remediate.Target{Cluster: "c", Node: "n"}}
-	w.requests.Put(earlier)
+	w.model.Runs.Put(earlier)
 	earlier.Step, earlier.Ended = remediate.Done, now.Add(-2*time.Hour)
-	w.requests.Put(earlier)
+	w.model.Runs.Put(earlier)
 	assert.NotEqual(t, request.Succeeded, w.statusOfOnly(t, now).Phase)
 }

@@ -18,7 +18,6 @@ import (
 // resumer lets the Waiting runs of a cluster go on.
 type resumer struct {
 	c       *Cluster
-	waiting cluster.WaitingRuns
 	refused *refusals
 }
 
@@ -26,13 +25,13 @@ type resumer struct {
 // zero: after the next change.
 func (w *resumer) consider(now time.Time) (due time.Time) {
 	c, live := w.c, map[pair]bool{}
-	for _, r := range w.waiting.Due() {
-		a := w.waiting.Candidate(r)
+	for _, r := range c.model.Runs.Due() {
+		a := c.model.Objects.CandidateForRetry(r)
 		a.Protected = c.opt.Hosts.Protected(r.Target) // I13
 		live[pair{target: a.Key}] = true
 		g, refused := cluster.FirstFailing(c.gates(a, nil, now))
 		if !refused {
-			g, refused = cluster.FirstFailing(w.waiting.StillAsked(a, now))
+			g, refused = cluster.FirstFailing(c.model.StillAsked(a, now))
 		}
 		if refused {
 			w.note(a, g, now)
@@ -43,9 +42,9 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 		if leadership == nil {
 			continue
 		}
-		w.waiting.Begin(r.ID)
+		c.model.Runs.BeginRetry(r.ID)
 		leadership.Go(func(ctx context.Context) {
-			defer w.waiting.End(r.ID)
+			defer c.model.Runs.EndRetry(r.ID)
 			w.resume(ctx, a)
 			select { // the run begins, or is considered again
 			case <-ctx.Done():
@@ -71,7 +70,7 @@ func (w *resumer) resume(ctx context.Context, a cluster.Candidate) {
 		return
 	}
 	slots := c.opt.Slots.Count()
-	if err := w.waiting.Reserve(a, slots, c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, p.look.Fresh)...), now); err != nil {
+	if err := c.model.ReserveRetry(a, slots, c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, p.look.Fresh)...), now); err != nil {
 		w.reportError(a, err)
 		return
 	}

@@ -144,7 +144,7 @@ func (p *Policies) takeIn(now time.Time) {
 	for _, ev := range p.c.scope.replaceFiles(f.Checks, now) {
 		p.c.emit(ev)
 	}
-	cluster.PolicyFiles{Model: p.c.model}.Replace(*f, now)
+	p.c.model.Objects.ReplaceFiles(*f, now)
 }
 
 // replaceFiles begins a quiet period if fenced may act on more with these checks than with

@@ -89,8 +89,7 @@ func (c *Cluster) reservePlace(a cluster.Candidate, draft remediate.Run) (*lead.
 		why := cmp.Or(c.opt.Lead.WhyNot(), "this instance is releasing ownership of the cluster; send the order to the next owner")
 		return nil, r, &reason.Refusal{Reason: reason.NotOwner, Message: why}
 	}
-	releasedAt := c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, run.Fresh{})...)
-	if err := c.model.Reserve(a, r, c.opt.Slots.Count(), releasedAt, now); err != nil {
+	if err := c.model.Reserve(a, r, c.opt.Slots.Count(), Asking{c}.ReleasedAt(r.Target), now); err != nil {
 		leadership.Leave()
 		return nil, r, err
 	}
@@ -101,7 +100,7 @@ func (c *Cluster) reservePlace(a cluster.Candidate, draft remediate.Run) (*lead.
 // removes the reservation.
 func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership, a cluster.Candidate, r remediate.Run, with takeover) (remediate.Run, error) {
 	if err := c.Requested.hold(ctx, r); err != nil {
-		c.model.Drop(r.ID)
+		c.model.Runs.Drop(r.ID)
 		return r, err
 	}
 	started, err := c.runs.Record(event.Event{
@@ -124,7 +123,7 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 		return r, err
 	}
 	if err != nil {
-		c.model.Drop(r.ID)
+		c.model.Runs.Drop(r.ID)
 		return r, err
 	}
 	c.emit(started)
@@ -212,7 +211,7 @@ func (c *Cluster) abortUncertain(ctx context.Context, r remediate.Run) {
 
 // showEnded puts a run that has ended into the Model and reports its end.
 func (c *Cluster) showEnded(r remediate.Run) {
-	c.model.Put(r)
+	c.model.Runs.Put(r)
 	c.emit(event.Event{Type: event.Stepped, Node: r.Target.Node, Run: r.ID, Step: r.Step, Reason: r.Reason, Message: r.Note})
 	c.Wake()
 }
@@ -226,7 +225,7 @@ const (
 // The wait doubles with each run in a row that ended without an action. It returns nil when
 // enough time has passed.
 func (c *Cluster) backOffGates(a cluster.Candidate, now time.Time) []reason.Gate {
-	ended := c.model.EndedOn(a.Draft.Target)
+	ended := c.model.Runs.EndedOn(a.Draft.Target)
 	if len(ended) == 0 {
 		return nil
 	}

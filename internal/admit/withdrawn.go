@@ -3,7 +3,6 @@ package admit
 import (
 	"time"
 
-	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -36,7 +35,7 @@ func (rc *runCluster) Withdrawn(r remediate.Run, f run.Fresh, now time.Time) (re
 	case r.Request != nil:
 		return rc.requestWithdrawn(r, f, now)
 	}
-	return cluster.Checks{Model: rc.opt.Model}.Withdrawn(r)
+	return rc.opt.Model.Objects.Withdrawn(r)
 }
 
 // ModeForbids implements run.Cluster.
@@ -84,7 +83,7 @@ func (rc *runCluster) requestWithdrawn(r remediate.Run, f run.Fresh, now time.Ti
 		return remediate.CannotTell, ""
 	case q != nil && q.Power != nil && !q.Deleting && q.TimedOut.IsZero() && !startTimeOver(r, q, now):
 		return remediate.No, ""
-	case !restsBeforeIsolation(r) && cluster.Requests{Model: rc.opt.Model}.RequestedAnew(r, now):
+	case !restsBeforeIsolation(r) && rc.opt.Model.RequestedAnew(r, now):
 		return remediate.No, "" // one that rests ends instead: the new request then has a run of its own
 	case q == nil || q.Power == nil:
 		return rc.withdrawnByDeletion(r, f, "the request is gone")
@@ -109,7 +108,7 @@ func (rc *runCluster) withdrawnByDeletion(r remediate.Run, f run.Fresh, why stri
 		return remediate.No, ""
 	}
 	r.CheckID = r.Request.Check
-	answer, ended := cluster.Checks{Model: rc.opt.Model}.Withdrawn(r)
+	answer, ended := rc.opt.Model.Objects.Withdrawn(r)
 	if answer == remediate.Yes {
 		ended = why + ", and of its check: " + ended
 	}

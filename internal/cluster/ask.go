@@ -18,7 +18,7 @@ import (
 // askGates returns a failing gate if nobody asks for the action of a candidate any more, by the view as it is
 // now: other runs have begun, and its limit, a budget or another check may forbid it. A Waiting run is
 // evaluated as if it did not exist. A later attempt is justified by the one before, and only the limit of its
-// check must allow it. What a person ordered needs nobody else. b.mu is held. // I4, I11
+// check must allow it. What a person ordered needs nobody else. Both locks are held. // I4, I11
 func (c *Model) askGates(a Candidate, now time.Time) []reason.Gate {
 	r := a.Draft
 	if r.Manual != nil || a.Check == nil && !a.ownRetry {
@@ -28,16 +28,16 @@ func (c *Model) askGates(a Candidate, now time.Time) []reason.Gate {
 	switch {
 	case !a.ownRetry:
 	case r.Attempt > 1 || !r.Isolated.IsZero():
-		return limitGates(c.ledger, r)
+		return limitGates(c.Objects.ledger, r)
 	default:
-		open := c.runs.openTargets()
-		c.ledger.SetRuns(now, slices.DeleteFunc(slices.Clone(open), func(o policy.OpenRun) bool { return o.ID == r.ID }))
-		defer func() { c.ledger.SetRuns(now, open) }()
+		open := c.Runs.openTargets()
+		c.Objects.ledger.SetRuns(now, slices.DeleteFunc(slices.Clone(open), func(o policy.OpenRun) bool { return o.ID == r.ID }))
+		defer func() { c.Objects.ledger.SetRuns(now, open) }()
 	}
 	if r.Request != nil {
-		return requestGates(c.ledger, c.Options.AnnotatedMachines, r, now)
+		return requestGates(c.Objects.ledger, c.Options.AnnotatedMachines, r, now)
 	}
-	return checkGates(c.ledger, a, now)
+	return checkGates(c.Objects.ledger, a, now)
 }
 
 // checkGates returns a failing gate if the check of a candidate, as it is now, does not ask for its action.
@@ -170,35 +170,32 @@ type Evaluation struct {
 // EvaluationOf finds the run's check and what it needs to evaluate the fresh Machine m and
 // Node n, each of which may be nil. ok is false before the view is complete: after a start
 // the ledger knows only the checks from files.
-func (c *Model) EvaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) (j Evaluation, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.complete {
+func (o *Objects) EvaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) (j Evaluation, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.complete {
 		return Evaluation{}, false
 	}
-	j.Doubt, j.NotOwned = c.ledger.Doubt(m, n), c.ledger.NotOwned(m, n)
-	if m := c.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
+	j.Doubt, j.NotOwned = o.ledger.Doubt(m, n), o.ledger.NotOwned(m, n)
+	if m := o.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
 		j.NewMachine = m.Key()
 	}
-	if check, _ := checkOf(c.ledger, r); check != nil {
+	if check, _ := checkOf(o.ledger, r); check != nil {
 		t := r.Target
-		j.Check, j.Context = check, c.ledger.CheckContext(check)
-		j.Requests = c.ledger.Requests(policy.TargetNames{Namespace: t.Namespace, Machine: t.Machine, MachineUID: t.MachineUID, Node: t.Node}, m, n)
+		j.Check, j.Context = check, o.ledger.CheckContext(check)
+		j.Requests = o.ledger.Requests(policy.TargetNames{Namespace: t.Namespace, Machine: t.Machine, MachineUID: t.MachineUID, Node: t.Node}, m, n)
 	}
 	return j, true
 }
 
-// Checks is the part of a Model about the checks of open runs.
-type Checks struct{ *Model }
-
 // Withdrawn answers for a run of a check.
-func (c Checks) Withdrawn(r remediate.Run) (remediate.Answer, string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.complete {
+func (o *Objects) Withdrawn(r remediate.Run) (remediate.Answer, string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.complete {
 		return remediate.CannotTell, ""
 	}
-	switch check, counters := checkOf(c.ledger, r); {
+	switch check, counters := checkOf(o.ledger, r); {
 	case check == nil:
 		return remediate.Yes, "the check is gone"
 	case counters.State == policy.StateInvalid: // it may only be unreadable for now

@@ -21,7 +21,7 @@ func TestDueRunForgetsNoOtherRemediator(t *testing.T) {
 	a := newAsking(manyLimits())
 	a.check.Conditions = []policy.UnhealthyCondition{{Type: "Bad", Status: "True", Timeout: time.Minute}}
 	a.put()
-	a.b.ledger.Apply(a.now, policy.Change{
+	a.b.Objects.ledger.Apply(a.now, policy.Change{
 		ID:    policy.ObjectID{APIVersion: policy.FencedAPI, Kind: policy.DisruptionBudgetKind, Name: "b"},
 		Value: &policy.DisruptionBudget{Name: "b", Selector: labels.SelectorFromSet(labels.Set{"in": "b"}), MaxUnavailable: intstr.FromInt32(1)},
 	})
@@ -35,7 +35,7 @@ func TestDueRunForgetsNoOtherRemediator(t *testing.T) {
 	_, err := a.reserve(a.candidate(t, "n-1"), reboot)
 	require.NoError(t, err)
 	due := remediate.Run{ID: "due", Attempt: 1, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n-9"}}
-	a.b.Model.Put(due)
+	a.b.Runs.Put(due)
 	third := a.candidate(t, "n-3")
 	_, err = a.reserve(third, reboot)
 	require.Equal(t, reason.Budget, refusedFor(t, err))
@@ -43,9 +43,9 @@ func TestDueRunForgetsNoOtherRemediator(t *testing.T) {
 	asks := func(node string) policy.TargetReport {
 		t.Helper()
 		a.b.Follow(a.now, nil, time.Time{})
-		targets := a.b.ledger.ActingOn(a.check.ID(), node, a.now)
+		targets := a.b.Objects.ledger.ActingOn(a.check.ID(), node, a.now)
 		if len(targets) == 0 {
-			r, _, _ := a.b.WithTargets(a.check.ID(), a.now)
+			r, _, _ := a.b.Objects.WithTargets(a.check.ID(), a.now)
 			for _, found := range r.Targets {
 				if found.Node == node {
 					return found
@@ -55,8 +55,8 @@ func TestDueRunForgetsNoOtherRemediator(t *testing.T) {
 		require.Len(t, targets, 1)
 		return targets[0]
 	}
-	waiting := WaitingRuns{a.b.Model}
-	waiting.StillAsked(waiting.Candidate(due), a.now)
+	waiting := a.b
+	waiting.StillAsked(waiting.Objects.CandidateForRetry(due), a.now)
 	assert.Equal(t, reason.UnderRemediation, asks("n-1").Reason)
 	assert.Equal(t, []reason.Code{reason.Budget}, asks("n-3").Refusals)
 	_, err = a.reserve(third, reboot)
@@ -71,15 +71,15 @@ func TestLaterAttemptAsksTheLimitOfItsCheck(t *testing.T) {
 	a.put()
 	due := remediate.Run{ID: "due", Attempt: 2, Step: remediate.Waiting, Reason: reason.AttemptsExhausted, Wait: &remediate.Wait{Due: true}, Isolated: a.now.Add(-time.Hour),
 		Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "n-1"}, NodeLabels: map[string]string{}, CheckID: CheckID(a.check.ID())}
-	a.b.Model.Put(due) // it has deleted its Node
+	a.b.Runs.Put(due) // it has deleted its Node
 	a.node("n-2", "Unknown")
 	a.node("n-3", "True")
-	waiting := WaitingRuns{a.b.Model}
+	waiting := a.b
 	refused := func() []reason.Code {
-		a.b.mu.Lock()
+		unlock := a.b.lock()
 		a.b.applyOpenRuns(a.now)
-		a.b.mu.Unlock()
-		g, failing := FirstFailing(waiting.StillAsked(waiting.Candidate(due), a.now))
+		unlock()
+		g, failing := FirstFailing(waiting.StillAsked(waiting.Objects.CandidateForRetry(due), a.now))
 		if !failing {
 			return nil
 		}
@@ -97,6 +97,6 @@ func TestLaterAttemptAsksTheLimitOfItsCheck(t *testing.T) {
 	a.check.Invalid = ""
 	a.put()
 	assert.Empty(t, refused())
-	a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)})
+	a.b.Objects.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)})
 	assert.Equal(t, []reason.Code{reason.NotUnhealthy}, refused(), "nobody asks")
 }

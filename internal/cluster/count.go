@@ -14,64 +14,75 @@ import (
 
 // What the limits count: how many Nodes are down, and what each run uses up, which is its starts, its
 // place in flight, its place in its zone, and its part in the history of its host. What another
-// remediator was asked counts as a run. // I11, I15
+// remediator was asked uses up the same. // I11, I15
 
 // Count fills in the facts about Nodes and runs. f.InFlightTotal is the number of slots
 // taken. releasedAt is when a person last released the host; zero: never.
 func (c *Model) Count(a Candidate, uuid string, f *guard.Facts, releasedAt, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	f.NodeWithSameUUID = c.ledger.NodeWithSameUUID(a.Draft.Target.Node, uuid)
+	defer c.lock()()
+	f.NodeWithSameUUID = c.Objects.ledger.NodeWithSameUUID(a.Draft.Target.Node, uuid)
 	c.countAll(a, f, releasedAt, now)
 }
 
-// countAll fills in the facts that reserve evaluates again. b.mu is held.
+// countAll fills in the facts that reserve evaluates again. Both locks are held.
 func (c *Model) countAll(a Candidate, f *guard.Facts, releasedAt, now time.Time) {
 	c.countNodes(a, f)
 	c.countRuns(a, f, releasedAt, now)
 	if f.NeedsHost || f.AsksOther {
-		f.NextStart, f.StartsLastHour = c.runs.all().nextStart(c.Options.Limits.Guards().Bucket(), false, now)
+		f.NextStart, f.StartsLastHour = c.Runs.nextStart(c.Options.Limits.Guards().Bucket(), false, now)
 	} else {
-		f.Deletion = c.runs.countDeletions(c.ledger, c.replacements, c.Options.Limits.Guards(), a, now)
+		f.Deletion = c.Runs.countDeletions(c.Objects.ledger, c.Objects.replacements, c.Options.Limits.Guards(), a, now)
 	}
 }
 
-// countNodes fills in how many Nodes are down, in the cluster and in the zone. b.mu is held.
+// countNodes fills in how many Nodes are down, in the cluster and in the zone. Both locks are held.
 func (c *Model) countNodes(a Candidate, f *guard.Facts) {
 	key := zoneKey(a, c.Options.Limits)
-	f.Zone = zoneOf(c.ledger, key, &a.Draft)
-	f.ZoneUnknown = f.Zone == "" && anyZone(c.ledger, c.Options.Rules.ZoneKey, key)
-	fleet := fleetOf(c.ledger, c.Options.Rules.ZoneKey, key, f.Zone)
+	f.Zone = zoneOf(c.Objects.ledger, key, a.Draft.NodeLabels, a.Draft.Target.Node)
+	f.ZoneUnknown = f.Zone == "" && anyZone(c.Objects.ledger, c.Options.Rules.ZoneKey, key)
+	fleet := fleetOf(c.Objects.ledger, c.Options.Rules.ZoneKey, key, f.Zone)
 	f.ClusterNodes, f.ClusterNotReady = fleet.Nodes, fleet.NotReady
 	f.ZoneNodes, f.ZoneNotReady = fleet.ZoneNodes, fleet.ZoneNotReady
-	if a.Node == nil && a.Draft.Target.Machine != "" && a.Draft.Target.Node != "" && !anyMachineHasItsNode(c.ledger) {
+	if a.Node == nil && a.Draft.Target.Machine != "" && a.Draft.Target.Node != "" && !anyMachineHasItsNode(c.Objects.ledger) {
 		f.NodesMismatch = "no Machine's Node is among them"
 	}
 }
 
-// countRuns fills in the facts about runs. b.mu is held.
+// countRuns fills in the facts about runs. Both locks are held.
 func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time) {
-	all, zones := c.runs.all(), zoneCount{}
-	h := all.history(a, c.stableUntil[a.Draft.Target.Node], releasedAt)
+	h := c.Runs.history(a, c.Objects.stableUntil[a.Draft.Target.Node], releasedAt)
 	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
-	for _, r := range all.each() {
+	zones, key := zoneCount{}, zoneKey(a, c.Options.Limits)
+	for _, r := range c.Runs.byID {
 		if !r.Open() || r.ID == a.Draft.ID { // the latter: a Waiting run that is due
 			continue
 		}
-		asked, isAsked := all.asked[r.ID]
-		switch onHost := sameHost(r.Target, a.Draft.Target); {
-		case onHost && isAsked:
-			f.OpenRun = "the remediator of " + asked.Asks()
-		case onHost:
+		switch {
+		case sameHost(r.Target, a.Draft.Target):
 			f.OpenRun = r.ID
 		case r.ControlPlane && !r.TakesNoTurn && f.ControlPlane:
 			f.ControlPlaneRun = r.ID // Waiting and Held ones, too
 		}
-		if all.inFlight(r) {
+		if c.Runs.inFlight(r) {
 			f.InFlight++
 		}
-		if all.inZone(r) {
-			zones.add(zoneOf(c.ledger, zoneKey(a, c.Options.Limits), r))
+		if c.Runs.inZone(r) {
+			zones.add(zoneOf(c.Objects.ledger, key, r.NodeLabels, r.Target.Node))
+		}
+	}
+	for _, p := range c.Runs.repairs {
+		if p.By == "" || p.ID == a.Draft.ID {
+			continue
+		}
+		switch {
+		case sameHost(p.Target, a.Draft.Target):
+			f.OpenRun = "the remediator of " + p.By
+		case p.ControlPlane && !p.TakesNoTurn && f.ControlPlane:
+			f.ControlPlaneRun = p.ID
+		}
+		if p.InFlight {
+			f.InFlight++
+			zones.add(zoneOf(c.Objects.ledger, key, p.NodeLabels, p.Target.Node))
 		}
 	}
 	f.ZoneInFlight = zones.inFlight(f.Zone, f.ZoneUnknown)
@@ -122,26 +133,31 @@ func (rs runs) nextStart(bucket guard.Bucket, deletion bool, now time.Time) (at 
 		return time.Time{}, 0
 	}
 	var starts []time.Time
-	for _, r := range rs.each() {
-		for _, at := range rs.startsOf(r, deletion, now) {
-			starts = append(starts, at)
-			if now.Sub(at) < time.Hour {
-				lastHour++
-			}
+	for _, r := range rs.byID {
+		starts = append(starts, rs.startsOf(r, deletion, now)...)
+	}
+	for _, p := range rs.repairs {
+		for i := 0; i < len(p.Tries) && !deletion; i++ {
+			starts = append(starts, p.Tries[i].Started)
+		}
+	}
+	for _, at := range starts {
+		if now.Sub(at) < time.Hour {
+			lastHour++
 		}
 	}
 	return bucket.Next(starts, now), lastHour
 }
 
-// zoneOf returns the zone of the host of a run, or of a draft. The labels in the record come first: a host stays
+// zoneOf returns the zone of a host. The labels in its record come first: a host stays
 // where it is, and its Node may be gone, lack the zone label until step 5, or be that of another machine with the
 // same name. It is "" if neither tells the zone. In a cluster with zones the host then counts in every zone, whatever
 // its Node: somebody may have made that again without its label. // I11
-func zoneOf(l *policy.Ledger, key string, r *remediate.Run) string {
-	if zone := r.NodeLabels[key]; zone != "" {
+func zoneOf(l *policy.Ledger, key string, recorded map[string]string, node string) string {
+	if zone := recorded[key]; zone != "" {
 		return zone
 	}
-	if n := l.Node(r.Target.Node); n != nil {
+	if n := l.Node(node); n != nil {
 		return n.Labels[key]
 	}
 	return ""
@@ -216,66 +232,63 @@ func fleetOf(l *policy.Ledger, ledgerKey, key, zone string) policy.Fleet {
 // no longer count in the back-off. // I15
 const healthyReset = time.Hour
 
-// history lists the power cycles that acted on one host.
+// history lists the power cycles that acted on one host, by fenced or by another remediator.
 type history struct {
-	powerCycles []remediate.Run
+	powerCycles []powerCycle
 	// releasedAt is when a person released the host. Runs that started before do not count.
 	releasedAt time.Time
 	// stableUntil is when the Node's last period of at least healthyReset of Ready ended. // I15
 	stableUntil time.Time
 }
 
+type powerCycle struct {
+	started, ended time.Time
+	acted          []time.Time // each start that acted on the host: a run that waited may begin again
+	open, done     bool
+}
+
 // history collects what has acted on the host of a candidate, the newest first, also under another name
 // of the host. While a check goes through its escalation, the objects of its other templates do not count:
 // their number and their times are those that the author of the check chose, each comes once, and a
-// default of three a day would end an escalation of four. Afterwards all of them count. rs has others. // I15
+// default of three a day would end an escalation of four. Afterwards all of them count. // I15
 func (rs runs) history(a Candidate, stableUntil, releasedAt time.Time) history {
 	h := history{releasedAt: releasedAt, stableUntil: stableUntil}
-	passed := rs.stepsOfEscalation(a)
-	for id, r := range rs.each() {
-		if r.Strategy == remediate.PowerCycle && r.TouchedHost() && sameHost(r.Target, a.Draft.Target) && !passed[id] {
-			h.powerCycles = append(h.powerCycles, *r)
+	for _, r := range rs.byID {
+		if r.Strategy == remediate.PowerCycle && r.TouchedHost() && sameHost(r.Target, a.Draft.Target) {
+			cycle := powerCycle{started: r.Started, ended: r.Ended, open: r.Open(), done: r.Step == remediate.Done}
+			for _, s := range r.Starts() {
+				if s.Acted {
+					cycle.acted = append(cycle.acted, s.At)
+				}
+			}
+			h.powerCycles = append(h.powerCycles, cycle)
 		}
 	}
-	slices.SortFunc(h.powerCycles, func(a, b remediate.Run) int { return b.Started.Compare(a.Started) })
-	return h
-}
-
-// stepsOfEscalation are the objects that the escalation of a candidate's check has made from its other
-// templates, by the IDs that they have as runs.
-func (rs runs) stepsOfEscalation(a Candidate) map[string]bool {
-	passed := map[string]bool{}
-	if a.Check == nil || a.Template == nil || len(a.Check.Escalation) == 0 {
-		return passed
-	}
-	for _, r := range rs.asked {
-		if !r.Ended.IsZero() || r.Check != a.Check.Mark() || !r.Target.Overlaps(a.Draft.Target) {
-			continue
-		}
-		for i, o := range r.Objects {
-			if !o.Gone.IsZero() && !o.IsFrom(*a.Template) {
-				passed[asRun(&r, i).ID] = true
+	for _, p := range rs.repairs {
+		for _, t := range p.Tries {
+			if sameHost(p.Target, a.Draft.Target) && !p.isStep(t, a) {
+				h.powerCycles = append(h.powerCycles, powerCycle{t.Started, t.Ended, []time.Time{t.Started}, t.Open, t.Done})
 			}
 		}
 	}
-	return passed
+	slices.SortFunc(h.powerCycles, func(a, b powerCycle) int { return b.started.Compare(a.started) })
+	return h
 }
 
 // lastEnded is the latest end of a power cycle; zero: none has ended.
 func (h history) lastEnded() (last time.Time) {
 	for _, r := range h.powerCycles {
-		last = times.Later(last, r.Ended)
+		last = times.Later(last, r.ended)
 	}
 	return last
 }
 
 // startedWithin counts the power cycles that started within the last d, and after the last
-// release by a person. A run that waited and began again counts for each start that acted on the
-// host. // I15
+// release by a person. // I15
 func (h history) startedWithin(now time.Time, d time.Duration) (n int) {
 	for _, r := range h.powerCycles {
-		for _, s := range r.Starts() {
-			if s.Acted && now.Sub(s.At) < d && !s.At.Before(h.releasedAt) {
+		for _, at := range r.acted {
+			if now.Sub(at) < d && !at.Before(h.releasedAt) {
 				n++
 			}
 		}
@@ -288,9 +301,9 @@ func (h history) startedWithin(now time.Time, d time.Duration) (n int) {
 func (h history) failedInARow() (n int) {
 	for _, r := range h.powerCycles {
 		switch {
-		case r.Open():
+		case r.open:
 			continue
-		case r.Step == remediate.Done, r.Started.Before(h.releasedAt), !r.Ended.After(h.stableUntil.Add(-healthyReset)):
+		case r.done, r.started.Before(h.releasedAt), !r.ended.After(h.stableUntil.Add(-healthyReset)):
 			return n
 		}
 		n++
@@ -299,7 +312,7 @@ func (h history) failedInARow() (n int) {
 }
 
 // stableUntil is, by Node, when the last period of at least healthyReset of Ready ended. The
-// lock of the Model protects it.
+// lock of the Objects protects it.
 type stableUntil map[string]time.Time
 
 // recordTransitions records the Nodes that become not Ready after such a period. Call it

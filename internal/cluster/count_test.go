@@ -2,14 +2,13 @@ package cluster
 
 import (
 	"fmt"
-	"reflect"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -17,17 +16,19 @@ import (
 	"github.com/fenced/fenced/internal/wire"
 )
 
-// end says that the newest object of a record is gone now, and whether its time was over.
-func (a *asking) end(r escalate.Record, timedOut bool) escalate.Record {
-	o := &r.Objects[len(r.Objects)-1]
-	if o.Gone = a.now; timedOut {
-		o.TimedOut = a.now
+// end says that the newest try of a repair is over now, and whether its time was.
+func (a *asking) end(p Repair, timedOut bool) Repair {
+	p.Tries = slices.Clone(p.Tries)
+	t := &p.Tries[len(p.Tries)-1]
+	if t.Ended, t.Gone, t.Open = a.now, true, false; timedOut {
+		t.TimedOut = a.now
 	}
-	a.b.Put(r)
-	return r
+	p.By, p.InFlight = "", false
+	a.b.Runs.PutRepair(p)
+	return p
 }
 
-// Each object counts as a run of its host, however often it vanishes: in the limit of a day, in the
+// Each object counts as a power cycle of its host, however often it vanishes: in the limit of a day, in the
 // interval, and in the rate of the cluster. // I11, I15
 func TestEachObjectCountsInTheRates(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -52,8 +53,10 @@ func TestEachObjectCountsInTheRates(t *testing.T) {
 			}
 			_, err := a.reserve(a.candidate(t, "n"), reboot)
 			assert.Equal(t, c.code, refusedFor(t, err))
-			require.Len(t, a.b.Records(), 1)
-			assert.Len(t, a.b.Records()[0].Objects, c.made)
+			require.Len(t, a.b.Runs.repairs, 1)
+			for _, p := range a.b.Runs.repairs {
+				assert.Len(t, p.Tries, c.made)
+			}
 		})
 	}
 }
@@ -80,15 +83,15 @@ func TestEscalationInTheLimitOfADay(t *testing.T) {
 	r, err = a.reserve(a.candidate(t, "n"), replace)
 	require.NoError(t, err)
 	r = a.end(r, true)
-	require.Len(t, r.Objects, 2)
+	require.Len(t, r.Tries, 2)
 
 	c := a.candidate(t, "n")
 	c.Draft.ID, c.Draft.Step, c.Draft.Started = "run", remediate.PowerOff, a.now
-	require.NoError(t, a.b.Model.Reserve(c, c.Draft, 0, time.Time{}, a.now), "fenced is the last")
-	a.b.Model.Drop("run")
+	require.NoError(t, a.b.Reserve(c, c.Draft, 0, time.Time{}, a.now), "fenced is the last")
+	a.b.Runs.Drop("run")
 
-	r.Ended = a.now
-	a.b.Put(r)
+	r.Check = ""
+	a.b.Runs.PutRepair(r)
 	_, err = a.reserve(a.candidate(t, "n"), reboot)
 	assert.Equal(t, reason.PowerInterval, refusedFor(t, err))
 	a.now = a.now.Add(10 * time.Hour)
@@ -96,26 +99,25 @@ func TestEscalationInTheLimitOfADay(t *testing.T) {
 	assert.Equal(t, reason.FencesPerDay, refusedFor(t, err))
 }
 
-// Only an end with a healthy target is a success, and only if the last remediator had not failed:
-// the interval is not shortened by anything else. // I15
+// Only a try by which the target has recovered is a success: the interval is not shortened by anything else. // I15
 func TestOnlyARecoveryIsASuccess(t *testing.T) {
 	for name, c := range map[string]struct {
-		recovered, timedOut bool
-		failed              int
-	}{"recovered": {true, false, 0}, "check gone": {false, false, 3}, "repaired by somebody else": {true, true, 3}} {
+		done   bool
+		failed int
+	}{"recovered": {true, 0}, "check gone": {false, 3}} {
 		t.Run(name, func(t *testing.T) {
 			a := newAsking(manyLimits())
 			a.node("n", "Unknown")
-			var r escalate.Record
+			var r Repair
 			for range 3 {
 				var err error
 				a.now = a.now.Add(time.Minute)
 				r, err = a.reserve(a.candidate(t, "n"), reboot)
 				require.NoError(t, err)
-				r = a.end(r, c.timedOut)
+				r = a.end(r, false)
 			}
-			r.Ended, r.Recovered = a.now, c.recovered
-			a.b.Put(r)
+			r.Check, r.Tries[2].Done = "", c.done
+			a.b.Runs.PutRepair(r)
 			f := guard.Facts{AsksOther: true}
 			a.b.Count(a.candidate(t, "n"), "", &f, time.Time{}, a.now)
 			assert.Equal(t, c.failed, f.FailedRunsInARow)
@@ -138,19 +140,19 @@ func TestIdleRecordHasNoPlace(t *testing.T) {
 	second := a.candidate(t, "n-1")
 	_, err = a.reserve(second, reboot)
 	assert.Equal(t, reason.InFlightLimit, refusedFor(t, err))
-	r.Version = 1
-	a.b.Put(r)
-	a.b.Reserved(r.ID)
-	lacking, needless := a.b.SlotMismatches(map[string]bool{})
+	r.Stored = true
+	a.b.Runs.PutRepair(r)
+	a.b.Runs.EndReservation(r.ID)
+	lacking, needless := a.b.Runs.SlotMismatches(map[string]bool{})
 	assert.Equal(t, [][]string{{r.ID}, nil}, [][]string{lacking, needless}, "it has a slot over all clusters")
 
-	r.Idle = a.now
-	a.b.Put(r)
-	lacking, needless = a.b.SlotMismatches(map[string]bool{r.ID: true})
+	r.InFlight = false
+	a.b.Runs.PutRepair(r)
+	lacking, needless = a.b.Runs.SlotMismatches(map[string]bool{r.ID: true})
 	assert.Equal(t, [][]string{nil, {r.ID}}, [][]string{lacking, needless})
 	_, err = a.reserve(second, reboot)
 	require.NoError(t, err)
-	why := a.b.runs.blocks(remediate.Target{Cluster: "c", Node: "n-0"})
+	why := a.b.Runs.blocks(remediate.Target{Cluster: "c", Node: "n-0"})
 	assert.Contains(t, why, r.ID)
 }
 
@@ -162,41 +164,24 @@ func TestReservedTakesItsSlotItself(t *testing.T) {
 	a.node("due", "Unknown")
 	r, err := a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
-	r.Version = 1
+	r.Stored = true
 	r = a.end(r, false)
-	a.b.Reserved(r.ID)
+	a.b.Runs.EndReservation(r.ID)
 	_, err = a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
 	run := remediate.Run{ID: "due", Version: 1, Attempt: 1, Step: remediate.Waiting, Manual: &remediate.Order{}, Wait: &remediate.Wait{Due: true}, Strategy: remediate.PowerCycle, Target: remediate.Target{Cluster: "c", Node: "due"}}
-	a.b.Model.Put(run)
-	due := WaitingRuns{a.b.Model}
-	require.NoError(t, due.Reserve(due.Candidate(run), 0, time.Time{}, a.now))
-	lacking, _ := a.b.SlotMismatches(map[string]bool{})
+	a.b.Runs.Put(run)
+	due := a.b
+	require.NoError(t, due.ReserveRetry(due.Objects.CandidateForRetry(run), 0, time.Time{}, a.now))
+	lacking, _ := a.b.Runs.SlotMismatches(map[string]bool{})
 	assert.Empty(t, lacking)
 
 	run.Retry = &remediate.Order{}
-	a.b.Model.Put(run)
-	a.b.Reserved(r.ID)
-	due.End(run.ID)
-	lacking, _ = a.b.SlotMismatches(map[string]bool{})
+	a.b.Runs.Put(run)
+	a.b.Runs.EndReservation(r.ID)
+	due.Runs.EndRetry(run.ID)
+	lacking, _ = a.b.Runs.SlotMismatches(map[string]bool{})
 	assert.ElementsMatch(t, []string{r.ID, run.ID}, lacking)
-}
-
-// A record costs no copy of all runs, of which there are thousands, for each candidate.
-func TestRecordCopiesNoRuns(t *testing.T) {
-	a := newAsking(manyLimits())
-	a.node("n", "Unknown")
-	a.b.Model.Put(remediate.Run{ID: "1", Step: remediate.Done, Target: remediate.Target{Cluster: "c", Node: "m"}})
-	r, err := a.reserve(a.candidate(t, "n"), reboot)
-	require.NoError(t, err)
-	all := a.b.runs.all()
-	assert.Equal(t, reflect.ValueOf(a.b.runs.byID).Pointer(), reflect.ValueOf(all.byID).Pointer())
-	seen := map[string]bool{}
-	for id := range all.each() {
-		seen[id] = true
-	}
-	assert.Equal(t, map[string]bool{"1": true, r.ID: true}, seen)
-	assert.Len(t, a.b.runs.byID, 1)
 }
 
 // A restart loses the labels of Nodes that are gone: a record still counts in its own zone only. // I11
@@ -206,7 +191,7 @@ func TestZoneOfARecordAfterARestart(t *testing.T) {
 	r, err := a.reserve(a.candidate(t, "n"), reboot)
 	require.NoError(t, err)
 	again := newAsking(manyLimits())
-	again.b.Begin([]escalate.Record{r})
+	again.b.Runs.SetRepairs([]Repair{r})
 	for zone, want := range map[string]int{"z": 1, "y": 0} {
 		n := again.node("other", "Unknown", func(n *policy.Node) { n.Labels = map[string]string{"zone": zone} })
 		f := guard.Facts{AsksOther: true}
@@ -223,31 +208,9 @@ func TestRecordHasWhatTheNodeNamed(t *testing.T) {
 	require.NoError(t, err)
 	want := policy.NodeNames{OpenShiftMachine: "ns/gone", ProviderID: "p://1"}
 	require.Equal(t, want, n.Names())
-	assert.Equal(t, want, a.b.runs.openTargets()[0].NodeNames)
-	run := asRun(&r, 0)
-	assert.Equal(t, want, openTarget(&run).NodeNames)
-	_, names := a.b.runs.knownNode(r.Target, nil)
+	assert.Equal(t, want, a.b.Runs.openTargets()[0].NodeNames)
+	_, names := a.b.Runs.knownNode(r.Target, nil)
 	assert.Equal(t, want, policy.NodeNames(names), "the Node is gone")
-}
-
-// A record does not grow without end: what no rule needs goes, and then nothing more is made.
-func TestRecordIsBounded(t *testing.T) {
-	l := manyLimits()
-	l.MaxFencesPerDay = 500
-	a := newAsking(l)
-	a.node("n", "Unknown")
-	for range escalate.MaxObjects {
-		r, err := a.reserve(a.candidate(t, "n"), reboot)
-		require.NoError(t, err)
-		a.end(r, false)
-	}
-	_, err := a.reserve(a.candidate(t, "n"), reboot)
-	assert.Equal(t, reason.FencesPerDay, refusedFor(t, err))
-	require.ErrorContains(t, err, "50 objects were made for it")
-	a.now = a.now.Add(25 * time.Hour)
-	r, err := a.reserve(a.candidate(t, "n"), reboot)
-	require.NoError(t, err)
-	assert.Len(t, r.Objects, 2, "the newest of the template stays")
 }
 
 // A Machine whose Node is gone already counts in the zone that the record of an earlier run tells. If
@@ -284,18 +247,18 @@ func TestZoneOfAMachineWhoseNodeIsGone(t *testing.T) {
 			l := manyLimits()
 			l.MaxInFlightPerZone = 1
 			b := New(Options{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, time.Now())
-			b.complete = true
+			b.Objects.complete = true
 			m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: "1", NodeName: "n-1"}
-			b.ledger.Apply(b.Started, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: m.Name}, Value: m})
+			b.Objects.ledger.Apply(b.Started, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: m.Name}, Value: m})
 			for name, zone := range map[string]string{"n-8": "a", "n-9": "b"} {
 				n := &policy.Node{Name: name, UID: name}
 				if c.zones {
 					n.Labels = map[string]string{"zone": zone}
 				}
-				b.ledger.Apply(b.Started, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
+				b.Objects.ledger.Apply(b.Started, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
 			}
 			for _, r := range c.records {
-				b.Put(r)
+				b.Runs.Put(r)
 			}
 			a, err := b.CandidateForOrder(wire.Order{Machine: "ns/m-1"})
 			require.NoError(t, err)
@@ -320,27 +283,27 @@ func TestAdmittedRunTakesItsStart(t *testing.T) {
 	l := manyLimits()
 	l.MaxInFlight, l.StartsPerHour = 3, 3
 	a := newAsking(l)
-	due := WaitingRuns{a.b.Model}
+	due := a.b
 	for _, id := range []string{"r-1", "r-2"} {
 		a.node(id, "Unknown")
-		a.b.Model.Put(remediate.Run{ID: id, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Manual: &remediate.Order{}, Strategy: remediate.PowerCycle, Attempt: 1, Started: a.now.Add(-time.Minute),
+		a.b.Runs.Put(remediate.Run{ID: id, Step: remediate.Waiting, Wait: &remediate.Wait{Due: true}, Manual: &remediate.Order{}, Strategy: remediate.PowerCycle, Attempt: 1, Started: a.now.Add(-time.Minute),
 			Target: remediate.Target{Cluster: "c", Node: id}})
 	}
 	begin := func(id string) error {
-		r, _ := a.b.Run(id)
-		return due.Reserve(due.Candidate(r), 0, time.Time{}, a.now)
+		r, _ := a.b.Runs.Get(id)
+		return due.ReserveRetry(due.Objects.CandidateForRetry(r), 0, time.Time{}, a.now)
 	}
 	require.NoError(t, begin("r-1"))
 	assert.Equal(t, reason.StartRate, refusedFor(t, begin("r-2")))
 
-	r, _ := a.b.Run("r-1") // the order is on record, and not carried out yet
+	r, _ := a.b.Runs.Get("r-1") // the order is on record, and not carried out yet
 	r.Retry = &remediate.Order{Actor: remediate.SelfActor}
-	a.b.Model.Put(r)
-	due.End("r-1")
+	a.b.Runs.Put(r)
+	due.Runs.EndRetry("r-1")
 	assert.Equal(t, reason.StartRate, refusedFor(t, begin("r-2")))
 
 	r.Retry = nil // it was dropped, because the run was not due any more
-	a.b.Model.Put(r)
+	a.b.Runs.Put(r)
 	require.NoError(t, begin("r-2"))
 }
 
@@ -368,14 +331,14 @@ func TestZoneOfANodeWithoutItsLabel(t *testing.T) {
 	} {
 		b := New(Options{Name: "c"}, time.Now())
 		n := &policy.Node{Name: "n-1", UID: c.uid, Labels: c.node}
-		b.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
+		b.Objects.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
 		r.Attempt, r.Target.NodeUID = c.attempt, c.uid
 		r.NodeLabels = nil
 		if c.known {
 			r.NodeLabels = map[string]string{key: "a"}
 		}
 		var zones zoneCount
-		zones.add(zoneOf(b.ledger, key, &r))
+		zones.add(zoneOf(b.Objects.ledger, key, r.NodeLabels, r.Target.Node))
 		assert.Equal(t, c.inA, zones.inFlight("a", false) == 1, "%s: zone a", c.name)
 		assert.Equal(t, c.inB, zones.inFlight("b", false) == 1, "%s: zone b", c.name)
 	}
@@ -396,18 +359,18 @@ func TestHostCountsUnderEachOfItsNames(t *testing.T) {
 		a.b.Count(c, "", &f, time.Time{}, a.now)
 		return f
 	}
-	a.b.Model.Put(r)
+	a.b.Runs.Put(r)
 	assert.Equal(t, "r-1", count().OpenRun)
-	assert.False(t, a.b.Objects().Healthy(draft.Target))
-	assert.Equal(t, reason.UnderRemediation, refusedFor(t, a.b.Model.Reserve(c, draft, 0, time.Time{}, a.now)))
+	assert.False(t, a.b.Healthy(draft.Target))
+	assert.Equal(t, reason.UnderRemediation, refusedFor(t, a.b.Reserve(c, draft, 0, time.Time{}, a.now)))
 
 	r.Step, r.Ended = remediate.Aborted, a.now.Add(-time.Minute)
-	a.b.Model.Put(r)
+	a.b.Runs.Put(r)
 	f := count()
 	assert.Empty(t, f.OpenRun)
-	assert.True(t, a.b.Objects().Healthy(draft.Target))
+	assert.True(t, a.b.Healthy(draft.Target))
 	assert.Equal(t, []any{1, 1, r.Ended}, []any{f.RunsLastDay, f.FailedRunsInARow, f.LastRunEnded})
-	assert.Len(t, a.b.EndedOn(draft.Target), 1)
+	assert.Len(t, a.b.Runs.EndedOn(draft.Target), 1)
 	other := c
 	other.Draft.Target.SystemUUID = "44112233-4455-6677-8899-aabbccddeeff"
 	c = other

@@ -119,7 +119,7 @@ func (s deletions) replaces(o remediate.Origin) bool {
 }
 
 // replacements holds which Machines were never Ready, as far as this daemon saw since its
-// start. A Machine that was not Ready at the start counts as such. The lock of the Model
+// start. A Machine that was not Ready at the start counts as such. The lock of the Objects
 // protects it.
 type replacements struct {
 	neverReady map[string]bool // by UID of the Machine

@@ -80,10 +80,10 @@ func aborted(r remediate.Run) remediate.Run {
 func TestDeletionsInProgress(t *testing.T) {
 	machine := func(b *Model, uid string, deleting bool) {
 		m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m-1", UID: uid, Deleting: deleting}
-		b.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: m.Name}, Value: m})
+		b.Objects.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: m.Name}, Value: m})
 	}
 	node := func(b *Model, uid string) {
-		b.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &policy.Node{Name: "n-1", UID: uid}})
+		b.Objects.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n-1"}, Value: &policy.Node{Name: "n-1", UID: uid}})
 	}
 	for name, c := range map[string]struct {
 		change  func(b *Model, r *remediate.Run)
@@ -118,10 +118,10 @@ func TestDeletionsInProgress(t *testing.T) {
 			b := New(Options{Name: "c", Limits: NewLimits(guard.Limits{DeletionTimeout: 30 * time.Minute}, remediate.Limits{})}, noon)
 			r := deleted(1, after(0), noon.Add(-time.Hour), false)
 			c.change(b, &r)
-			b.runs.byID[r.ID] = &r
+			b.Runs.byID[r.ID] = &r
 			a := Candidate{Draft: remediate.Run{CheckID: "check", Strategy: remediate.DeleteMachine}}
-			assert.Equal(t, c.counts, b.runs.countDeletions(b.ledger, b.replacements, b.Options.Limits.Guards(), a, c.now).InProgress)
-			_, overdue := b.runs.disappearing(b.ledger, b.Options.Limits.Guards().DeletionTimeout, c.now)
+			assert.Equal(t, c.counts, b.Runs.countDeletions(b.Objects.ledger, b.Objects.replacements, b.Options.Limits.Guards(), a, c.now).InProgress)
+			_, overdue := b.Runs.disappearing(b.Objects.ledger, b.Options.Limits.Guards().DeletionTimeout, c.now)
 			assert.Len(t, overdue, c.overdue)
 		})
 	}
@@ -148,11 +148,11 @@ func TestReserveKeepsDeletionsApart(t *testing.T) {
 			l.MaxInFlightPercent, l.MaxFencesPerDay, l.ZoneBreakerMin, l.ZoneKey = 100, 5, 9, "zone"
 			b := New(Options{Name: "c", Limits: NewLimits(l, remediate.Limits{})}, noon)
 			node := &policy.Node{Name: "n-1", UID: "u-1", Labels: map[string]string{"zone": "z"}}
-			b.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: node.Name}, Value: node})
+			b.Objects.ledger.Apply(noon, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: node.Name}, Value: node})
 			reserve := func(n int, strategy remediate.Strategy, check string) error {
 				r := remediate.Begin(remediate.Run{ID: fmt.Sprint("r", n), Strategy: strategy, CheckID: check, Target: remediate.Target{Cluster: "c", Node: fmt.Sprint("n-", n)}}, noon)
 				slots := 0
-				for _, open := range b.OpenRuns() {
+				for _, open := range b.Runs.Open() {
 					if !DeletesOnly(&open) {
 						slots++
 					}
@@ -186,13 +186,13 @@ func TestWhichMachinesWereNeverReady(t *testing.T) {
 			Value: &policy.Node{Name: name, UID: "u-" + name, Conditions: []policy.Condition{{Type: "Ready", Status: ready}}}}
 	}
 	neverReady := func(n int) bool {
-		return b.replacements.originOf(b.ledger.MachineIn(policy.OpenShiftMachineAPI, "ns", fmt.Sprint("m-", n))).NeverReady
+		return b.Objects.replacements.originOf(b.Objects.ledger.MachineIn(policy.OpenShiftMachineAPI, "ns", fmt.Sprint("m-", n))).NeverReady
 	}
 	put(machine(1, "n-1"), node("n-1", "True"), machine(2, "n-2"), node("n-2", "Unknown"), machine(3, ""))
 	assert.False(t, neverReady(1))
 	assert.True(t, neverReady(2), "it was not Ready when this daemon started")
 	assert.True(t, neverReady(3), "it has no Node")
-	assert.Equal(t, after(1), b.replacements.lastGood["u"])
+	assert.Equal(t, after(1), b.Objects.replacements.lastGood["u"])
 
 	put(node("n-1", "Unknown"), machine(1, "n-1"))
 	assert.False(t, neverReady(1), "it was Ready before")
@@ -200,16 +200,16 @@ func TestWhichMachinesWereNeverReady(t *testing.T) {
 	assert.True(t, neverReady(3), "the Node is not known to be its Node")
 	put(machine(3, "n-3"))
 	assert.False(t, neverReady(3))
-	assert.Equal(t, after(3), b.replacements.lastGood["u"])
+	assert.Equal(t, after(3), b.Objects.replacements.lastGood["u"])
 	put(node("n-2", "True"))
 	assert.False(t, neverReady(2))
-	assert.Equal(t, after(3), b.replacements.lastGood["u"], "the newest that was Ready")
+	assert.Equal(t, after(3), b.Objects.replacements.lastGood["u"], "the newest that was Ready")
 
 	old := node("n-5", "True")
 	old.Value.(*policy.Node).Conditions[0].LastTransition = after(4)
 	put(old, machine(5, "n-5"))
 	assert.True(t, neverReady(5), "the Node was Ready before the Machine was created")
-	assert.Equal(t, after(3), b.replacements.lastGood["u"])
+	assert.Equal(t, after(3), b.Objects.replacements.lastGood["u"])
 	again := node("n-5", "True")
 	again.Value.(*policy.Node).Conditions[0].LastTransition = after(5)
 	put(again)
@@ -217,5 +217,5 @@ func TestWhichMachinesWereNeverReady(t *testing.T) {
 
 	put(machine(4, ""), policy.Change{ID: machine(4, "").ID})
 	b.Forget(noon, noon)
-	assert.Empty(t, b.replacements.neverReady)
+	assert.Empty(t, b.Objects.replacements.neverReady)
 }

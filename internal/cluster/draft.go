@@ -151,45 +151,43 @@ func CheckID(id policy.CheckID) string {
 // CandidateForCheck drafts the run of one target of a check; false when the target has
 // changed since it was evaluated.
 func (c *Model) CandidateForCheck(check *policy.Check, t *policy.TargetReport) (Candidate, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n, m := c.ledger.Node(t.Node), evaluatedMachine(c.ledger, t)
+	defer c.lock()()
+	n, m := c.Objects.ledger.Node(t.Node), evaluatedMachine(c.Objects.ledger, t)
 	if (t.Machine != "") != (m != nil) {
 		return Candidate{}, false
 	}
-	r := c.Options.Draft.draftForCheck(check, t, targetOf(c.ledger, c.Options.Name, m, n, t.Node))
-	r.TakesNoTurn = r.ControlPlane && !c.ledger.TakesTurn(n, m)
-	r.Origin = c.replacements.originOf(m)
-	r.NodeLabels, r.NodeNames = c.runs.knownNode(r.Target, n)
+	r := c.Options.Draft.draftForCheck(check, t, targetOf(c.Objects.ledger, c.Options.Name, m, n, t.Node))
+	r.TakesNoTurn = r.ControlPlane && !c.Objects.ledger.TakesTurn(n, m)
+	r.Origin = c.Objects.replacements.originOf(m)
+	r.NodeLabels, r.NodeNames = c.Runs.knownNode(r.Target, n)
 	return Candidate{
-		Key: TargetKey(t), Draft: r, Node: n, zoneKey: check.ZoneKey, Check: check, MissingHost: missingHost(c.ledger, m),
+		Key: TargetKey(t), Draft: r, Node: n, zoneKey: check.ZoneKey, Check: check, MissingHost: missingHost(c.Objects.ledger, m),
 		startingUntil: startingUntil(t, m), AsksOther: check.HandsOver(t), Template: cmp.Or(t.Template, check.Template),
 	}, true
 }
 
 // CandidateForOrder drafts the run that a person ordered. An error is a *reason.Refusal.
 func (c *Model) CandidateForOrder(o wire.Order) (Candidate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.complete {
+	defer c.lock()()
+	if !c.Objects.complete {
 		return Candidate{}, ErrNotSeen()
 	}
-	n, m, node, err := objectsOf(c.ledger, o)
+	n, m, node, err := objectsOf(c.Objects.ledger, o)
 	if err != nil {
 		return Candidate{}, err
 	}
 	d := c.Options.Draft
 	r := d.base()
 	r.Strategy, r.OffOnly = remediate.PowerCycle, o.OffOnly
-	r.Target = targetOf(c.ledger, c.Options.Name, m, n, node)
-	r.NodeLabels, r.NodeNames = c.runs.knownNode(r.Target, n)
+	r.Target = targetOf(c.Objects.ledger, c.Options.Name, m, n, node)
+	r.NodeLabels, r.NodeNames = c.Runs.knownNode(r.Target, n)
 	r.ControlPlane = n != nil && n.ControlPlane || m != nil && m.ControlPlane
 	if r.ControlPlane {
-		r.Isolation, r.TakesNoTurn = d.IsolationOf(r.Target, nil), !c.ledger.TakesTurn(n, m)
+		r.Isolation, r.TakesNoTurn = d.IsolationOf(r.Target, nil), !c.Objects.ledger.TakesTurn(n, m)
 	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), Admin: o.ByAdmin()}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason
-	return Candidate{Key: "manual|" + o.Of(), Draft: r, Node: n, MissingHost: missingHost(c.ledger, m), Doubt: doubtOf(c.ledger, m, n)}, nil
+	return Candidate{Key: "manual|" + o.Of(), Draft: r, Node: n, MissingHost: missingHost(c.Objects.ledger, m), Doubt: doubtOf(c.Objects.ledger, m, n)}, nil
 }
 
 // doubtOf returns why a person cannot know which host an order is for: the Machine may not be that of

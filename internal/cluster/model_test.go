@@ -16,10 +16,10 @@ func TestOnlySavesThatMatterReachTheLedger(t *testing.T) {
 	b := New(Options{Name: "c"}, time.Now())
 	r := remediate.Run{ID: "1", Step: remediate.PowerOff, Target: remediate.Target{Cluster: "c", Node: "n", Namespace: "ns", Machine: "m"}}
 	put := func(change func(*remediate.Run)) bool {
-		b.runsChanged = false
+		b.Runs.changed = false
 		change(&r)
-		b.Put(r)
-		return b.runsChanged
+		b.Runs.Put(r)
+		return b.Runs.changed
 	}
 	assert.True(t, put(func(*remediate.Run) {}), "it opens")
 	assert.False(t, put(func(r *remediate.Run) { r.Version++ }))
@@ -29,9 +29,9 @@ func TestOnlySavesThatMatterReachTheLedger(t *testing.T) {
 	assert.True(t, put(func(r *remediate.Run) { r.Step = remediate.Done }), "it ends")
 	assert.False(t, put(func(r *remediate.Run) { r.Version++ }))
 
-	b.runsChanged = true // by another run
-	b.Put(r)
-	assert.True(t, b.runsChanged)
+	b.Runs.changed = true // by another run
+	b.Runs.Put(r)
+	assert.True(t, b.Runs.changed)
 }
 
 // TestFewestFirst: who has many targets in one namespace comes after the others, whatever the names.

@@ -10,9 +10,6 @@ import (
 	"github.com/fenced/fenced/internal/request"
 )
 
-// Requests is the part of a Model about requests.
-type Requests struct{ *Model }
-
 // RequestWithRun is one remediation request, with its newest run, or the open run on its target, or the
 // newest that has carried it out; nil if there is none.
 type RequestWithRun struct {
@@ -26,23 +23,22 @@ type RequestWithRun struct {
 }
 
 // Requested lists the remediation requests that fenced carries out.
-func (c Requests) Requested(now time.Time) []RequestWithRun {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	requests := c.ledger.Requested(c.Options.AnnotatedMachines, now)
+func (c *Model) Requested(now time.Time) []RequestWithRun {
+	defer c.lock()()
+	requests := c.Objects.ledger.Requested(c.Options.AnnotatedMachines, now)
 	if len(requests) == 0 {
 		return nil
 	}
-	index := c.runs.ofRequests(now)
+	index := c.Runs.ofRequests(now)
 	list := make([]RequestWithRun, len(requests))
 	asking := map[string]bool{}
 	for _, q := range requests {
 		asking[requestKey(q.Request.Kind, q.Request.UID)] = !request.IsOver(q.Request)
 	}
 	for i, q := range requests {
-		lost := c.runs.lacksHolder(q.Request.Power, index.own[requestKey(q.Request.Kind, q.Request.UID)])
+		lost := c.Runs.lacksHolder(q.Request.Power, index.own[requestKey(q.Request.Kind, q.Request.UID)])
 		r := index.of(&requests[i], lost)
-		list[i] = RequestWithRun{Requested: q, Run: r, RunOver: r != nil && r.Request != nil && !asking[requestKey(r.Request.Kind, r.Request.UID)], HolderLost: c.leads && lost}
+		list[i] = RequestWithRun{Requested: q, Run: r, RunOver: r != nil && r.Request != nil && !asking[requestKey(r.Request.Kind, r.Request.UID)], HolderLost: c.Runs.leads && lost}
 	}
 	return list
 }
@@ -67,10 +63,10 @@ func (q *RequestWithRun) IsCarriedOut() bool {
 func (q *RequestWithRun) HasOpenRun() bool { return q.Run != nil && q.Run.Open() }
 
 // MakerOf is the check that made a request; nil if no check of the cluster did.
-func (c Requests) MakerOf(q *policy.Request) *policy.Check {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ledger.MakerOf(q)
+func (o *Objects) MakerOf(q *policy.Request) *policy.Check {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ledger.MakerOf(q)
 }
 
 // isFor says whether the target of a request is that of a run.
@@ -87,10 +83,10 @@ func mayNotAsk(t *policy.TargetReport) bool {
 
 // NotFor says why a request that was just read is not, or not any more, for the target of its run:
 // somebody may have edited its owners or its annotation. // I2, I4
-func (c Requests) NotFor(q *policy.Request, r remediate.Run, now time.Time) string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch t := c.ledger.RequestTarget(q, now); {
+func (o *Objects) NotFor(q *policy.Request, r remediate.Run, now time.Time) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch t := o.ledger.RequestTarget(q, now); {
 	case !isFor(&t, r):
 		return "the request is for another target now"
 	case mayNotAsk(&t):
@@ -101,7 +97,7 @@ func (c Requests) NotFor(q *policy.Request, r remediate.Run, now time.Time) stri
 
 // RequestedAnew says whether another request that may ask for the target of a run does: the check
 // has deleted the first one, and has made a new one meanwhile.
-func (c Requests) RequestedAnew(r remediate.Run, now time.Time) bool {
+func (c *Model) RequestedAnew(r remediate.Run, now time.Time) bool {
 	return slices.ContainsFunc(c.Requested(now), func(q RequestWithRun) bool {
 		t := &q.Target
 		return isFor(t, r) && q.Request.UID != r.Request.UID && t.Action != policy.None && !mayNotAsk(t)
@@ -131,7 +127,7 @@ type requestRuns struct {
 	seenEnd map[string]bool             // see runs
 }
 
-// ofRequests indexes the runs in one pass. The lock of the Model is held.
+// ofRequests indexes the runs in one pass. Their lock is held.
 func (rs runs) ofRequests(now time.Time) requestRuns {
 	x := requestRuns{now: now, open: map[string]*remediate.Run{}, done: map[string][]*remediate.Run{}, own: map[string]*remediate.Run{}, seenEnd: rs.seenEnd}
 	for _, r := range rs.byID {

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -46,7 +45,7 @@ func TestReserveChecksAllLimits(t *testing.T) {
 			for i := range 6 {
 				n := &policy.Node{Name: fmt.Sprint("n-", i), UID: fmt.Sprint("u-", i), Labels: map[string]string{"zone": "z"}}
 				nodes[n.Name] = n
-				b.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
+				b.Objects.ledger.Apply(time.Now(), policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: n.Name}, Value: n})
 			}
 			require.NoError(t, b.Reserve(Candidate{Draft: first, Node: nodes["n-1"]}, first, 0, time.Time{}, time.Now()))
 			err := b.Reserve(Candidate{Draft: second, Node: nodes["n-2"]}, second, 0, time.Time{}, time.Now())
@@ -57,7 +56,7 @@ func TestReserveChecksAllLimits(t *testing.T) {
 			refusal, ok := errors.AsType[*reason.Refusal](err)
 			require.True(t, ok, "%v", err)
 			require.Equal(t, code, refusal.Reason)
-			require.NotContains(t, b.runs.byID, "r2")
+			require.NotContains(t, b.Runs.byID, "r2")
 		})
 	}
 }
@@ -81,15 +80,15 @@ func TestReserveAsksForARunAgain(t *testing.T) {
 			a.put()
 			a.node("second", "Unknown")
 		}, reason.ShortCircuit},
-		"the check is gone":           {func(a *asking) { a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)}) }, reason.NotUnhealthy},
+		"the check is gone":           {func(a *asking) { a.b.Objects.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)}) }, reason.NotUnhealthy},
 		"another Machine of its name": {func(a *asking) { a.machine("n", "2") }, reason.NotUnhealthy},
 		"another remediator is at work on the host": {func(a *asking) {
-			a.b.Put(escalate.Record{ID: "9", Objects: []escalate.Object{{Kind: "K"}}, Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
+			a.b.Runs.PutRepair(Repair{ID: "9", By: "K", Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
 		}, reason.AlreadyRequested},
 		"a run is open on the host": {func(a *asking) {
-			a.b.Model.Put(remediate.Run{ID: "9", Step: remediate.PowerOff, Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
+			a.b.Runs.Put(remediate.Run{ID: "9", Step: remediate.PowerOff, Target: remediate.Target{Cluster: "c", Node: "before", SystemUUID: "33221100-5544-7766-8899-aabbccddeeff"}})
 		}, reason.UnderRemediation},
-		"the cluster is being removed": {func(a *asking) { a.b.closed = true }, reason.NotOwner},
+		"the cluster is being removed": {func(a *asking) { a.b.Runs.closed = true }, reason.NotOwner},
 	} {
 		for _, waits := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", waiting: ", waits), func(t *testing.T) {
@@ -103,15 +102,15 @@ func TestReserveAsksForARunAgain(t *testing.T) {
 				before := a.candidate(t, "n")
 				before.Draft.ID = "r"
 				require.Equal(t, "1", before.Draft.Target.MachineUID)
-				reserve := func() error { return a.b.Model.Reserve(before, before.Draft, 0, time.Time{}, a.now) }
+				reserve := func() error { return a.b.Reserve(before, before.Draft, 0, time.Time{}, a.now) }
 				if waits {
 					due := before.Draft
 					due.Version, due.Attempt, due.Step, due.Wait = 1, 1, remediate.Waiting, &remediate.Wait{Due: true}
-					a.b.Model.Put(due)
-					waiting := WaitingRuns{a.b.Model}
-					before = waiting.Candidate(due)
+					a.b.Runs.Put(due)
+					waiting := a.b
+					before = waiting.Objects.CandidateForRetry(due)
 					require.Empty(t, waiting.StillAsked(before, a.now))
-					reserve = func() error { return waiting.Reserve(before, 0, time.Time{}, a.now) }
+					reserve = func() error { return waiting.ReserveRetry(before, 0, time.Time{}, a.now) }
 				}
 				c.change(a)
 				err := reserve()
@@ -120,7 +119,7 @@ func TestReserveAsksForARunAgain(t *testing.T) {
 					return
 				}
 				assert.Equal(t, c.code, refusedFor(t, err))
-				assert.Empty(t, a.b.runs.reserved)
+				assert.Empty(t, a.b.Runs.reserved)
 			})
 		}
 	}

@@ -1,101 +1,240 @@
 package cluster
 
 import (
-	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/times"
 )
 
-// runs holds the runs of one cluster, including ended ones, and what other remediators were asked.
-// The lock of the Model protects it. A run in it never changes: another one takes its place. So a
+// Runs holds the runs of one cluster, including ended ones, and what other remediators were asked. A method needs no
+// other lock.
+type Runs struct {
+	cluster string
+
+	mu sync.Mutex
+	runs
+	changed bool // the ledger does not have the current open runs yet
+	closed  bool // no run begins; see CloseAdmission
+	leads   bool // between BeginLeadership and EndLeadership: the runs here are newer than the store
+}
+
+// runs is the data of Runs. A run in it never changes: another one takes its place. So a
 // pointer to it may be kept, and thousands of runs are passed over without a copy of each.
 type runs struct {
 	byID map[string]*remediate.Run
-	// asked are the records of what other remediators were asked, by ID.
-	asked map[string]escalate.Record
+	// repairs are what other remediators were asked, by ID.
+	repairs map[string]Repair
 	// resuming are the Waiting runs for which a retry is being ordered. Those in reserved have
-	// passed the limits, count as in flight, and take their slot themselves: also records of other
-	// remediators.
+	// passed the limits, count as in flight, and take their slot themselves: also repairs.
 	resuming, reserved map[string]bool
 	// seenEnd are those that have ended since this instance began to lead.
 	seenEnd map[string]bool
-	// others are the records in asked as if they were runs. Only what the method all returns has them.
-	others map[string]*remediate.Run
 }
 
 func newRuns() runs {
-	return runs{byID: map[string]*remediate.Run{}, asked: map[string]escalate.Record{}, resuming: map[string]bool{}, reserved: map[string]bool{}, seenEnd: map[string]bool{}}
+	return runs{byID: map[string]*remediate.Run{}, repairs: map[string]Repair{}, resuming: map[string]bool{}, reserved: map[string]bool{}, seenEnd: map[string]bool{}}
 }
 
-// each yields the runs, and those of others.
-func (rs runs) each() iter.Seq2[string, *remediate.Run] {
-	return func(yield func(string, *remediate.Run) bool) {
-		for _, part := range []map[string]*remediate.Run{rs.byID, rs.others} {
-			for id, r := range part {
-				if !yield(id, r) {
-					return
-				}
-			}
+// CloseAdmission lets no run or request begin in the cluster any more, and no leadership, in which open runs would go
+// on: a reload closes it before it removes the cluster. If runs are open, it changes nothing, and returns them. A run is open from the moment at which
+// it reserves its place, so none is between the two. // I11, I19
+func (rs *Runs) CloseAdmission() (open []remediate.Run) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	open = rs.open()
+	rs.closed = len(open) == 0
+	return open
+}
+
+// OpenAdmission lets runs begin again.
+func (rs *Runs) OpenAdmission() {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.closed = false
+}
+
+// errRemoved refuses what would begin while the admission is closed.
+func errRemoved() error {
+	return &reason.Refusal{Reason: reason.NotOwner, Message: "the cluster is being removed from the configuration of this instance"}
+}
+
+// BeginLeadership sets the runs to those in the store. From now on the Runs of this
+// instance are newer than the store, until EndLeadership. It refuses while it is closed. // I19
+func (rs *Runs) BeginLeadership(all []remediate.Run) error {
+	mine := byID(rs.OfCluster(all))
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if rs.closed {
+		return errRemoved()
+	}
+	rs.leads = true
+	rs.byID, rs.seenEnd, rs.changed = mine, map[string]bool{}, true
+	return nil
+}
+
+// EndLeadership lets Update replace the runs again.
+func (rs *Runs) EndLeadership() {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.leads = false
+}
+
+// Update replaces the runs by those in the store. While this instance leads it changes
+// nothing and returns false, because what it knows is newer.
+func (rs *Runs) Update(all []remediate.Run) bool {
+	mine := byID(rs.OfCluster(all))
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if !rs.leads {
+		rs.byID, rs.changed = mine, true
+	}
+	return !rs.leads
+}
+
+// OfCluster selects the runs of this cluster.
+func (rs *Runs) OfCluster(all []remediate.Run) (mine []remediate.Run) {
+	for _, r := range all {
+		if r.Target.Cluster == rs.cluster {
+			mine = append(mine, r)
 		}
 	}
+	return mine
 }
 
-// find returns a run, or one of others.
-func (rs runs) find(id string) (*remediate.Run, bool) {
-	if r, known := rs.others[id]; known {
-		return r, true
+// Put adds or replaces a run.
+func (rs *Runs) Put(r remediate.Run) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	was := rs.byID[r.ID]
+	rs.changed = rs.changed || !openTarget(was).Equal(openTarget(&r)) // few saves change that
+	if rs.leads && was != nil && was.Open() && !r.Open() {
+		rs.seenEnd[r.ID] = true
 	}
+	rs.byID[r.ID] = &r
+}
+
+// Drop removes a run that was reserved and not started.
+func (rs *Runs) Drop(id string) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	delete(rs.byID, id)
+	rs.changed = true
+}
+
+// Get returns the run with this ID.
+func (rs *Runs) Get(id string) (remediate.Run, bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
 	r, known := rs.byID[id]
-	return r, known
+	if !known {
+		return remediate.Run{}, false
+	}
+	return *r, true
 }
 
-// all returns the runs, and what other remediators were asked as if it were runs: the limits count
-// both. The runs are not copied: that would be thousands for each candidate. // I11, I15
-func (rs runs) all() runs {
-	if len(rs.asked) == 0 {
-		return rs
+// All lists all runs, in no order.
+func (rs *Runs) All() []remediate.Run {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	all := make([]remediate.Run, 0, len(rs.byID))
+	for _, r := range rs.byID {
+		all = append(all, *r)
 	}
-	rs.others = map[string]*remediate.Run{}
-	for id, r := range rs.asked {
-		for i := range r.Objects {
-			run := asRun(&r, i)
-			rs.others[run.ID] = &run
-		}
-		if r.Unreadable != "" {
-			rs.others[id] = &remediate.Run{ID: id, Version: r.Version, Target: r.Target, ControlPlane: r.MayBeControlPlane(), Strategy: remediate.PowerCycle, Step: remediate.Waiting}
-		}
-	}
-	return rs
+	return all
 }
 
-// asRun is an object as if it were a run that acts on the host. Only the newest object of a record may
-// still exist; it has the ID of the record. // I15
-func asRun(r *escalate.Record, i int) remediate.Run {
-	o, newest := r.Objects[i], i == len(r.Objects)-1
-	run := remediate.Run{ID: r.ID, Version: r.Version, Target: r.Target, ControlPlane: r.ControlPlane, TakesNoTurn: r.TakesNoTurn, NodeLabels: r.Labels, NodeNames: r.Names,
-		Started: o.Made, Strategy: remediate.PowerCycle, Attempt: 1, Intervened: true, Step: remediate.Aborted, Ended: o.Gone}
-	switch {
-	case !newest:
-		run.ID = fmt.Sprintf("%s/%d", r.ID, i)
-	case !r.Blocking():
-		if run.Ended = times.Later(o.Gone, r.Ended); r.Recovered && o.TimedOut.IsZero() {
-			run.Step = remediate.Done
+// Open lists the open runs by ID.
+func (rs *Runs) Open() []remediate.Run {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	return rs.open()
+}
+
+// AnyOpen says whether a run is open.
+func (rs *Runs) AnyOpen() bool {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, r := range rs.byID {
+		if r.Open() {
+			return true
 		}
-	case r.Idle.IsZero():
-		run.Step, run.Ended = remediate.PowerOff, time.Time{}
-	default: // it stays open, and has no place in flight
-		run.Step, run.Ended = remediate.Waiting, time.Time{}
 	}
-	return run
+	return false
+}
+
+// OpenOn returns the open run on a Node, or on the Machine "namespace/name".
+func (rs *Runs) OpenOn(node string) (remediate.Run, bool) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, r := range rs.byID {
+		if r.Open() && IsOn(r, node) {
+			return *r, true
+		}
+	}
+	return remediate.Run{}, false
+}
+
+// NewestOn returns the open run on a target's Node or Machine, else the newest that has ended,
+// or nil. The run may be from before the Machine had a Node.
+func (rs *Runs) NewestOn(t remediate.Target) *remediate.Run {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	var newest *remediate.Run
+	for _, r := range rs.byID {
+		if (IsOn(r, t.Node) || IsOn(r, t.MachineKey())) && (newest == nil || r.Open() || !newest.Open() && r.ID > newest.ID) {
+			newest = r
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	found := *newest
+	return &found
+}
+
+// EndedOn lists the runs on the host of a target that have ended, the newest first.
+func (rs *Runs) EndedOn(t remediate.Target) (list []remediate.Run) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, r := range rs.byID {
+		if !r.Open() && sameHost(r.Target, t) {
+			list = append(list, *r)
+		}
+	}
+	slices.SortFunc(list, func(a, b remediate.Run) int { return b.Ended.Compare(a.Ended) })
+	return list
+}
+
+// SlotMismatches compares the runs in flight with the slots that are taken, both by run ID:
+// lacking runs have no slot, needless slots have no run. A run that is not stored yet, or is reserved, takes
+// its slot itself, within the limit, so it is not listed. // I11
+func (rs *Runs) SlotMismatches(taken map[string]bool) (lacking, needless []string) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	inFlight := map[string]bool{}
+	for id, r := range rs.byID {
+		if inFlight[id] = rs.inFlight(r); inFlight[id] && r.Version > 0 && !rs.reserved[id] && !taken[id] {
+			lacking = append(lacking, id)
+		}
+	}
+	for id, p := range rs.repairs {
+		if inFlight[id] = p.InFlight; p.InFlight && p.Stored && !rs.reserved[id] && !taken[id] {
+			lacking = append(lacking, id)
+		}
+	}
+	for id := range taken {
+		if !inFlight[id] {
+			needless = append(needless, id)
+		}
+	}
+	return lacking, needless
 }
 
 // open lists the open runs by ID.
@@ -108,25 +247,6 @@ func (rs runs) open() []remediate.Run {
 	}
 	slices.SortFunc(open, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
 	return open
-}
-
-func (rs runs) anyOpen() bool {
-	for _, r := range rs.byID {
-		if r.Open() {
-			return true
-		}
-	}
-	return false
-}
-
-// openOn returns the open run on a Node, or on the Machine "namespace/name".
-func (rs runs) openOn(node string) (remediate.Run, bool) {
-	for _, r := range rs.byID {
-		if r.Open() && IsOn(r, node) {
-			return *r, true
-		}
-	}
-	return remediate.Run{}, false
 }
 
 // IsUnsaved says whether a run is only reserved: its start may fail yet.
@@ -152,7 +272,12 @@ func (rs runs) openTargets() []policy.OpenRun {
 		}
 	}
 	slices.SortFunc(list, func(a, b policy.OpenRun) int { return strings.Compare(a.ID, b.ID) })
-	return append(list, rs.askedTargets()...)
+	for _, id := range slices.Sorted(maps.Keys(rs.repairs)) {
+		if p := rs.repairs[id]; p.By != "" {
+			list = append(list, p.openTarget())
+		}
+	}
+	return list
 }
 
 // openTarget is what the ledger knows about a run; zero if the run has ended, or is nil.
@@ -177,64 +302,10 @@ func nodeThatWas(t remediate.Target, labels map[string]string) string {
 	return t.Node
 }
 
-// askedTargets lists the targets that other remediators work on.
-func (rs runs) askedTargets() (list []policy.OpenRun) {
-	for _, id := range slices.Sorted(maps.Keys(rs.asked)) {
-		if r := rs.asked[id]; r.Blocking() {
-			node := r.Target.Node
-			if !r.MayBeControlPlane() {
-				node = nodeThatWas(r.Target, r.Labels)
-			}
-			list = append(list, policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: node, Machine: r.Target.MachineKey(), MachineAPI: r.Target.MachineAPI,
-				ControlPlane: r.MayBeControlPlane(), TakesNoTurn: r.TakesNoTurn, SystemUUID: r.Target.SystemUUID, NodeLabels: r.Labels, NodeNames: policy.NodeNames(r.Names)})
-		}
-	}
-	return list
-}
-
-// ended lists the runs on the host of a target that have ended, the newest first.
-func (rs runs) ended(t remediate.Target) (list []remediate.Run) {
-	for _, r := range rs.byID {
-		if !r.Open() && sameHost(r.Target, t) {
-			list = append(list, *r)
-		}
-	}
-	slices.SortFunc(list, func(a, b remediate.Run) int { return b.Ended.Compare(a.Ended) })
-	return list
-}
-
 // sameHost says whether two targets share a Machine, a Node or a host: also one that has registered
 // under another name. // I6, I22
 func sameHost(a, b remediate.Target) bool {
 	return a.Overlaps(b) || bmc.UUIDsMatch(a.SystemUUID, b.SystemUUID)
-}
-
-// blocks says why nobody else may act on a target; "" if nobody was asked to repair it. // I22
-func (rs runs) blocks(t remediate.Target) string {
-	for _, r := range rs.asked {
-		if r.Blocking() && sameHost(r.Target, t) {
-			return r.Asks() + " may be at work on it; to give that up: fencectl abort " + r.ID + " --as-is --reason WHY"
-		}
-	}
-	return ""
-}
-
-// tried lists for the ledger what was tried on each target, by check and by Node and Machine.
-func (rs runs) tried() map[string]map[string][]policy.Attempt {
-	found := map[string]map[string][]policy.Attempt{}
-	for _, r := range rs.asked {
-		list := r.Tried()
-		if !r.Ended.IsZero() || len(list) == 0 {
-			continue
-		}
-		if found[r.Check] == nil {
-			found[r.Check] = map[string][]policy.Attempt{}
-		}
-		for _, name := range r.Target.Names() {
-			found[r.Check][name] = list
-		}
-	}
-	return found
 }
 
 // knownNode returns the labels of a target's Node, and how it names its Machines, for the record of a new run. If there
@@ -243,13 +314,32 @@ func (rs runs) knownNode(t remediate.Target, n *policy.Node) (map[string]string,
 	if n != nil {
 		return remediate.KnownLabels(n.Labels), remediate.KnownNames(remediate.NodeNames(n.Names()))
 	}
-	newest := &remediate.Run{}
-	for _, r := range rs.all().each() {
-		sameNode := t.Node != "" && r.Target.Node == t.Node
-		sameMachine := t.Machine != "" && r.Target.MachineKey() == t.MachineKey() && r.Target.MachineUID == t.MachineUID
-		if r.NodeLabels != nil && (sameNode || sameMachine) && (newest.NodeLabels == nil || r.Started.After(newest.Started)) {
-			newest = r
+	var newest time.Time
+	var labels map[string]string
+	var names remediate.NodeNames
+	take := func(of remediate.Target, l map[string]string, n remediate.NodeNames, at time.Time) {
+		sameNode := t.Node != "" && of.Node == t.Node
+		sameMachine := t.Machine != "" && of.MachineKey() == t.MachineKey() && of.MachineUID == t.MachineUID
+		if l != nil && (sameNode || sameMachine) && (labels == nil || at.After(newest)) {
+			labels, names, newest = l, n, at
 		}
 	}
-	return newest.NodeLabels, newest.NodeNames
+	for _, r := range rs.byID {
+		take(r.Target, r.NodeLabels, r.NodeNames, r.Started)
+	}
+	for _, p := range rs.repairs {
+		if len(p.Tries) > 0 {
+			take(p.Target, p.NodeLabels, p.NodeNames, p.Tries[len(p.Tries)-1].Started)
+		}
+	}
+	return labels, names
+}
+
+// byID returns runs by ID.
+func byID(all []remediate.Run) map[string]*remediate.Run {
+	byID := map[string]*remediate.Run{}
+	for _, r := range all {
+		byID[r.ID] = &r
+	}
+	return byID
 }

@@ -12,7 +12,7 @@ type checkKey struct {
 	uid string
 }
 
-// storms holds the state of each check's storm recovery. The lock of the Model protects it.
+// storms holds the state of each check's storm recovery. The lock of the Objects protects it.
 type storms map[checkKey]policy.Storm
 
 // applyTo copies the known storm state into a check that was read again. seenSince is when
@@ -75,29 +75,26 @@ type Files struct {
 	Budgets []policy.DisruptionBudget
 }
 
-// PolicyFiles is the Model as what replaces its Files.
-type PolicyFiles struct{ *Model }
-
-// Replace replaces the checks and budgets from files. A check of the same name keeps the
+// ReplaceFiles replaces the checks and budgets from files. A check of the same name keeps the
 // state of its storm, on whatever line it stands now.
-func (c PolicyFiles) Replace(f Files, now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (o *Objects) ReplaceFiles(f Files, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	was := map[string]policy.Storm{}
-	for k, storm := range c.storms {
+	for k, storm := range o.storms {
 		if isFromFile(k.id) {
 			was[CheckID(k.id)] = storm
-			delete(c.storms, k)
+			delete(o.storms, k)
 		}
 	}
 	checks := append([]policy.Check(nil), f.Checks...)
 	for i := range checks {
 		if storm, known := was[CheckID(checks[i].ID())]; known {
 			checks[i].Storm = storm
-			c.storms[checkKey{checks[i].ID(), checks[i].UID}] = storm
+			o.storms[checkKey{checks[i].ID(), checks[i].UID}] = storm
 		}
 	}
-	c.ledger.SetFiles(now, checks, f.Budgets)
+	o.ledger.SetFiles(now, checks, f.Budgets)
 }
 
 func isFromFile(id policy.CheckID) bool { return id.Source != "" && id.Source != "cluster" }

@@ -8,11 +8,11 @@ import (
 
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/cluster"
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -30,13 +30,11 @@ type clusterParts struct {
 	requestsChanged chan struct{}
 	// runsToTell are the runs whose requests are told before their hosts are switched off.
 	runsToTell chan runToTell
-	// handoversChanged signals that requests for other remediators may have to be made.
-	handoversChanged chan struct{}
 }
 
 // newCluster makes the parts. added: a reload adds the cluster.
 func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
-	c := &clusterParts{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1), runsToTell: make(chan runToTell), handoversChanged: make(chan struct{}, 1)}
+	c := &clusterParts{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1), runsToTell: make(chan runToTell)}
 	c.view = admit.NewFreshness(admit.FreshnessOptions{
 		Watch: o.Watch, Limits: e.limits, Awake: e.stayAwake,
 	})
@@ -50,22 +48,22 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: leadCluster{c}, Owners: e.opt.Owners, Store: e.opt.Store,
 		Slots: e.slots, Announcer: o.Kube, Awake: e.stayAwake, Emit: e.opt.Events.Emit,
 	})
-	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.model.Objects(), c}, Lead: c.lead, Secrets: o.Kube})
+	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.model.Objects, c}, Lead: c.lead, Secrets: o.Kube})
 	c.admit = admit.New(admit.Options{
 		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Model: c.model, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
 		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
 		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.pulse.beat(o.Name) },
 		Saved: c.notifyRequestWriter, TellRequests: c.tellRequests,
-		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter(); c.notifyHandoverWriter() },
+		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter(); c.admit.Escalation.Changed() },
 	})
 	return c
 }
 
 // attach adds the cluster to the engine. It runs from now on or, before Engine.Run, with that.
-func (c *clusterParts) attach(ctx context.Context, runs []remediate.Run, asked []escalate.Record) {
+func (c *clusterParts) attach(ctx context.Context, runs []remediate.Run) {
 	name := c.opt.Name
-	c.model.UpdateRuns(runs)
-	c.admit.Handovers.Load(asked, false)
+	c.model.Runs.Update(runs)
+	c.admit.Escalation = c.e.opt.Escalation.Add(admit.AskingIn(c.admit), c.controllerAlive)
 	c.e.stop.Attach(name, stopCluster{c}) // before the first decision // I23
 	c.e.hosts.Attach(ctx, c.hosts)
 	c.e.clusters.Put(name, c)
@@ -82,6 +80,7 @@ func (c *clusterParts) detach() {
 	c.e.pulse.remove(name)
 	c.e.tasks.End(name)
 	c.e.clusters.Delete(name)
+	c.e.opt.Escalation.Remove(name)
 	c.e.hosts.Detach(name)
 	c.e.stop.Detach(name)
 }
@@ -98,12 +97,13 @@ func (c *clusterParts) run(ctx context.Context) error {
 		w := &requestWriter{c: c, written: map[remediate.Request]toldRequest{}}
 		g.Go(func() error { return w.run(ctx) })
 	}
-	if c.opt.Handovers != nil {
-		w, templates := newHandoverWriter(c), &templateWatch{c: c, missing: map[string]string{}}
-		g.Go(func() error { return w.run(ctx) })
-		g.Go(func() error { return templates.run(ctx) })
-	}
+	g.Go(func() error { return c.admit.Escalation.Run(ctx) })
 	return g.Wait()
+}
+
+// controllerAlive says whether the controller of checks of a kind is alive.
+func (c *clusterParts) controllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
+	return c.opt.Checks.ControllerAlive(ctx, id)
 }
 
 func (c *clusterParts) emit(ev event.Event) {

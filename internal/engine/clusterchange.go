@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
@@ -22,8 +21,7 @@ type ClusterChange struct {
 	e       *Engine
 	added   []ClusterOptions
 	removed []*clusterParts
-	runs    []remediate.Run   // as they were in the store
-	asked   []escalate.Record // the same
+	runs    []remediate.Run // as they were in the store
 }
 
 // Clusters checks whether these clusters can be added, and those removed. A cluster with an open run
@@ -44,7 +42,7 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 			errs = append(errs, err)
 			continue
 		}
-		if open := c.admit.Switch.Close(); len(open) > 0 {
+		if open := c.model.Runs.CloseAdmission(); len(open) > 0 {
 			errs = append(errs, errOpenRuns(name, open))
 			continue
 		}
@@ -54,15 +52,15 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 	if ch.runs, err = state.LoadRuns(ctx, t.e.opt.Store); err != nil {
 		errs = append(errs, fmt.Errorf("load runs: %w", err))
 	}
-	if ch.asked, err = t.e.asked.load(ctx); err != nil {
+	if _, err := t.e.opt.Escalation.Load(ctx); err != nil {
 		errs = append(errs, err)
 	}
 	for _, c := range ch.removed {
-		errs = append(errs, c.whyNotRemoved(ctx, ch.runs, ch.asked))
+		errs = append(errs, c.whyNotRemoved(ctx, ch.runs))
 	}
 	if err := errors.Join(errs...); err != nil {
 		for _, c := range ch.removed {
-			c.admit.Switch.Open()
+			c.model.Runs.OpenAdmission()
 			c.admit.Wake()
 		}
 		return nil, err
@@ -70,12 +68,12 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 	return ch, nil
 }
 
-// whyNotRemoved returns what would be left behind in the cluster, whose AdmissionSwitch is closed, or in the
+// whyNotRemoved returns what would be left behind in the cluster, whose admission is closed, or in the
 // store.
-func (c *clusterParts) whyNotRemoved(ctx context.Context, runs []remediate.Run, asked []escalate.Record) error {
+func (c *clusterParts) whyNotRemoved(ctx context.Context, runs []remediate.Run) error {
 	name := c.opt.Name
 	var open []remediate.Run // of another instance, which this one may not know of yet
-	for _, r := range c.model.RunsOfCluster(runs) {
+	for _, r := range c.model.Runs.OfCluster(runs) {
 		if r.Open() {
 			open = append(open, r)
 		}
@@ -83,11 +81,8 @@ func (c *clusterParts) whyNotRemoved(ctx context.Context, runs []remediate.Run, 
 	if len(open) > 0 {
 		return errOpenRuns(name, open)
 	}
-	for _, r := range append(c.admit.Handovers.Records(), asked...) {
-		if r.Target.Cluster == name && r.Blocking() {
-			return fmt.Errorf("cluster %s cannot be removed yet: %s may be at work on %s; wait until fenced has deleted its object, or give it up with fencectl abort %s --as-is --reason WHY",
-				name, r.Asks(), strings.Join(r.Target.Names(), ", "), r.ID)
-		}
+	if err := c.e.opt.Escalation.WhyNotRemove(name); err != nil {
+		return err
 	}
 	if !c.lead.Leads() {
 		return nil
@@ -120,7 +115,7 @@ func errOpenRuns(cluster string, open []remediate.Run) error {
 // Apply carries the change out. It returns when the removed clusters have stopped.
 func (ch *ClusterChange) Apply(ctx context.Context) {
 	for _, o := range ch.added {
-		newCluster(ch.e, o, true).attach(ctx, ch.runs, ch.asked)
+		newCluster(ch.e, o, true).attach(ctx, ch.runs)
 	}
 	for _, c := range ch.removed {
 		c.detach()

@@ -47,8 +47,6 @@ type ClusterOptions struct {
 	Pods func(ctx context.Context, node string) (wire.Pods, error)
 	// Requests writes to the remediation requests; nil: none is carried out.
 	Requests Requests
-	// Handovers makes requests for other remediators; nil: none is made.
-	Handovers Handovers
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget
@@ -71,6 +69,8 @@ type Options struct {
 	// StoreID and Instance identify this installation and this daemon to other installations.
 	StoreID, Instance string
 	Hosts             hosts.Inventory
+	// Escalation asks other remediators; nil: nobody does.
+	Escalation Escalation
 	// Metal says what fenced accepts from BareMetalHosts.
 	Metal  hosts.MetalRules
 	Open   bmc.Opener
@@ -104,7 +104,6 @@ type Engine struct {
 	limits   *cluster.Limits
 	stop     *stop.Stop
 	pulse    *pulse
-	asked    *askedRecords
 
 	Arming Arming
 	TakeIn TakeIn
@@ -114,7 +113,10 @@ type Engine struct {
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, pulse: newPulse(), limits: cluster.NewLimits(opt.Guards, opt.Run)}
-	e.Arming, e.TakeIn, e.asked = Arming{e}, TakeIn{e}, &askedRecords{e: e}
+	e.Arming, e.TakeIn = Arming{e}, TakeIn{e}
+	if opt.Escalation == nil {
+		e.opt.Escalation = noEscalation{}
+	}
 	var err error
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err
@@ -146,19 +148,21 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if len(aside) > 0 {
 		opt.Events.Emit(asideEvent(aside))
 	}
-	asked, err := e.asked.load(ctx)
-	if err != nil {
+	for _, o := range opt.Clusters {
+		newCluster(e, o, false).attach(ctx, runs)
+	}
+	if _, err := e.opt.Escalation.Load(ctx); err != nil {
 		return nil, err
 	}
-	for _, o := range opt.Clusters {
-		newCluster(e, o, false).attach(ctx, runs, asked)
+	missing := func(cluster string) bool { // another instance may have a cluster that only that one knows
+		return e.clusters.Get(cluster) == nil && e.opt.Owners.Owner(cluster).Instance == opt.Instance
 	}
 	for _, r := range runs {
-		if e.clusters.Get(r.Target.Cluster) == nil && r.Open() && e.opt.Owners.Owner(r.Target.Cluster).Instance == opt.Instance { // a run of another instance may be of a cluster that only that one has
+		if r.Open() && missing(r.Target.Cluster) {
 			return nil, fmt.Errorf("run %s on %s is open in cluster %q, which the configuration no longer names; add the cluster again until the run has ended", r.ID, r.Target.Node, r.Target.Cluster)
 		}
 	}
-	if err := e.asked.whyNotStart(asked); err != nil {
+	if err := e.opt.Escalation.WhyNotStart(missing); err != nil {
 		return nil, err
 	}
 	return e, nil

@@ -35,7 +35,7 @@ func handingOver(w *world) func(*engine.Options) {
 	w.changeCheck(func(c *policy.Check) {
 		c.Paused, c.Evaluator, c.Strategy, c.Template = true, "here", policy.CreateRequests, &otherTemplate
 	})
-	return func(o *engine.Options) { o.StoreID, o.Clusters[0].Handovers = "store", w.Handovers() }
+	return func(o *engine.Options) { o.StoreID, o.Escalation = "store", asks(o, w.Handovers()) }
 }
 
 // others are the requests for other remediators.
@@ -160,6 +160,16 @@ func TestTemplateThatNobodyCarriesOut(t *testing.T) {
 	})
 }
 
+// asks is an escalation that makes its requests in the only cluster by o.
+func asks(opt *engine.Options, o escalate.Objects) *escalate.Escalation {
+	return escalate.New(opt.Store, opt.Events.Emit, func(string) escalate.Objects { return o })
+}
+
+// askedBy changes by what an escalation makes its requests.
+func askedBy(opt *engine.Options, wrap func(escalate.Objects) escalate.Objects) {
+	opt.Escalation = asks(opt, wrap(opt.Escalation.(*escalate.Escalation).Objects("c")))
+}
+
 // escalating is a FencePolicy for Nodes that asks one remediator after the other.
 func escalating(w *world, templates ...policy.Template) func(*engine.Options) {
 	w.dropMachines()
@@ -171,7 +181,7 @@ func escalating(w *world, templates ...policy.Template) func(*engine.Options) {
 	change := withPolicy(w, p)
 	return func(o *engine.Options) {
 		change(o)
-		o.StoreID, o.Clusters[0].Handovers, o.Clusters[0].Requests = "store", w.Handovers(), w.Requests()
+		o.StoreID, o.Escalation, o.Clusters[0].Requests = "store", asks(o, w.Handovers()), w.Requests()
 	}
 }
 
@@ -251,7 +261,7 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 		askedAndBegun(t, w)
 		stop()
 		e, events, _ := start(t, w, store, func(o *engine.Options) {
-			o.StoreID, o.Clusters[0].Handovers = "store", w.Handovers()
+			o.StoreID, o.Escalation = "store", asks(o, w.Handovers())
 		})
 		time.Sleep(time.Minute)
 		require.Len(t, others(w), 1)
@@ -276,7 +286,9 @@ func TestRequestOfAClusterThatIsGone(t *testing.T) {
 		_, _, stop := start(t, w, store, handingOver(w))
 		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
 		stop()
-		_, err := engine.New(t.Context(), engine.Options{Store: store, Hosts: w, Events: event.NewStream(), Clusters: []engine.ClusterOptions{{Name: "d", Watch: w.Watch(), Kube: w}}})
+		opt := engine.Options{Store: store, Hosts: w, Events: event.NewStream(), Clusters: []engine.ClusterOptions{{Name: "d", Watch: w.Watch(), Kube: w}}}
+		opt.Escalation = asks(&opt, nil)
+		_, err := engine.New(t.Context(), opt)
 		require.ErrorContains(t, err, `Reboot ns/m-1, which fenced made for n-1, ns/m-1, may exist in cluster "c", which the configuration no longer names`)
 	})
 }
@@ -337,14 +349,14 @@ func hasGate(t *testing.T, e *engine.Engine, code reason.Code) bool {
 
 // slowTemplates counts who looks for templates. Those of one kind are not answered for.
 type slowTemplates struct {
-	engine.Handovers
+	escalate.Objects
 	looks, dead *atomic.Int32
 }
 
 func (s slowTemplates) Missing(ctx context.Context, check *policy.Check, t policy.Template) (string, error) {
 	s.looks.Add(1)
 	if t.Kind != "DeadTemplate" {
-		return s.Handovers.Missing(ctx, check, t)
+		return s.Objects.Missing(ctx, check, t)
 	}
 	s.dead.Add(1)
 	select {
@@ -356,8 +368,10 @@ func (s slowTemplates) Missing(ctx context.Context, check *policy.Check, t polic
 
 // beside adds checks with templates for whose kind nobody answers.
 func beside(o *engine.Options, n int, s slowTemplates) {
-	s.Handovers = o.Clusters[0].Handovers
-	o.Clusters[0].Handovers = s
+	askedBy(o, func(made escalate.Objects) escalate.Objects {
+		s.Objects = made
+		return s
+	})
 	for i := range n {
 		p := nodePolicy()
 		p.Name, p.Selector, p.Strategy = fmt.Sprint("a", i), labels.Nothing(), policy.CreateRequests

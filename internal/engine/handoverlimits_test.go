@@ -100,7 +100,7 @@ func TestRequestsAreInFlight(t *testing.T) {
 // askedRecord is the only record in the store.
 func askedRecord(t *testing.T, store state.Store) escalate.Record {
 	t.Helper()
-	list := must.Do(state.LoadAsked(t.Context(), store))(t)
+	list := must.Do(escalate.Load(t.Context(), store))(t)
 	require.Len(t, list, 1)
 	return list[0]
 }
@@ -292,7 +292,7 @@ func TestRecordGivenUpBeforeItsObjectIsMade(t *testing.T) {
 		w.Recover()
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
-		list := must.Do(state.LoadAsked(t.Context(), store))(t)
+		list := must.Do(escalate.Load(t.Context(), store))(t)
 		require.Len(t, list, 2)
 		for _, r := range list {
 			assert.Equal(t, r.ID == given, r.GivenUp != nil)
@@ -323,7 +323,7 @@ func TestPersonGivesUpARecordThatCannotBeRead(t *testing.T) {
 		require.Empty(t, e.Runs("c"))
 		refuses(t, e, store, giveUp("9", false), "cannot be read")
 		accepted(t)(e.Abort(t.Context(), giveUp("9", true)))
-		assert.Empty(t, must.Do(state.LoadAsked(t.Context(), store))(t))
+		assert.Empty(t, must.Do(escalate.Load(t.Context(), store))(t))
 		time.Sleep(10 * time.Minute)
 		assert.Len(t, e.Runs("c"), 1)
 	})

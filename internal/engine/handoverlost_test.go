@@ -250,7 +250,7 @@ func TestStandbyFollowsRunsWithoutRecords(t *testing.T) {
 
 // busyHandovers are of objects that change each time before they are deleted.
 type busyHandovers struct {
-	engine.Handovers
+	escalate.Objects
 	busy *atomic.Bool
 }
 
@@ -258,7 +258,7 @@ func (b busyHandovers) Delete(ctx context.Context, o escalate.Object, live *poli
 	if b.busy.Load() {
 		return false, nil
 	}
-	return b.Handovers.Delete(ctx, o, live)
+	return b.Objects.Delete(ctx, o, live)
 }
 
 // The audit log says what was done, not what was tried on an object that has changed meanwhile. // I24
@@ -268,7 +268,7 @@ func TestOnlyWhatWasWrittenIsTold(t *testing.T) {
 		busy.Store(true)
 		_, events, _ := start(t, w, store, func(o *engine.Options) {
 			change(o)
-			o.Clusters[0].Handovers = busyHandovers{o.Clusters[0].Handovers, busy}
+			askedBy(o, func(made escalate.Objects) escalate.Objects { return busyHandovers{made, busy} })
 		})
 		awaitAsked(t, w, "it is asked", func() bool { return len(others(w)) == 1 })
 		w.Recover()

@@ -16,7 +16,6 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 	"github.com/fenced/fenced/test/must"
@@ -85,7 +84,7 @@ func TestPauseJustBeforeARequest(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, others(w))
 		gate(t, e, reason.Paused)
-		assert.Empty(t, must.Do(state.LoadAsked(t.Context(), store))(t))
+		assert.Empty(t, must.Do(escalate.Load(t.Context(), store))(t))
 	})
 }
 
@@ -120,7 +119,7 @@ func TestCreationThatIsRefused(t *testing.T) {
 		e := running(t, w, store, handingOver(w))
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.RequestFailed)
-		assert.Empty(t, must.Do(state.LoadAsked(t.Context(), store))(t))
+		assert.Empty(t, must.Do(escalate.Load(t.Context(), store))(t))
 	})
 }
 

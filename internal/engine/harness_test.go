@@ -94,6 +94,7 @@ func startBeating(t *testing.T, w *world, store state.Store, change func(*engine
 			ReadyTimeout: 10 * time.Minute},
 		Power: power.ReadTiming{ReadTimeout: 5 * time.Second, OffReadSpacing: 3 * time.Second},
 	}
+	opt.Escalation = asks(&opt, nil)
 	if change != nil {
 		change(&opt)
 	}

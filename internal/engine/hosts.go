@@ -62,7 +62,7 @@ func (e *Engine) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, err
 
 // hostsView implements hosts.View: the state of the cluster for package hosts.
 type hostsView struct {
-	cluster.Objects
+	*cluster.Objects
 	c *clusterParts
 }
 
@@ -76,6 +76,9 @@ func (v hostsView) Alive(ctx context.Context, t remediate.Target, systemUUID str
 	}
 	return f.Observation.Lease.ResourceVersion, true
 }
+
+// Healthy implements hosts.View.
+func (v hostsView) Healthy(t remediate.Target) bool { return v.c.model.Healthy(t) }
 
 // Wake implements hosts.View.
 func (v hostsView) Wake() { v.c.admit.Wake() }

@@ -29,23 +29,23 @@ func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	if err != nil {
 		return fmt.Errorf("load runs: %w", err)
 	}
-	asked, err := e.asked.load(ctx)
+	begin, err := e.opt.Escalation.Load(ctx)
 	if err != nil {
 		return err
 	}
-	if err := e.hosts.Freezes.Complete(ctx, s, l.c.model.RunsOfCluster(runs)); err != nil {
+	if err := e.hosts.Freezes.Complete(ctx, s, l.c.model.Runs.OfCluster(runs)); err != nil {
 		return err
 	}
-	if err := l.c.admit.Switch.BeginLeadership(runs); err != nil {
+	if err := l.c.model.Runs.BeginLeadership(runs); err != nil {
 		return err
 	}
-	l.c.admit.Handovers.Load(asked, true)
+	begin(l.c.opt.Name)
 	return nil
 }
 
 // Resume implements lead.Cluster.
 func (l leadCluster) Resume() {
-	for _, r := range l.c.model.OpenRuns() {
+	for _, r := range l.c.model.Runs.Open() {
 		l.c.admit.Runner.Start(r, nil, nil)
 	}
 }
@@ -54,16 +54,16 @@ func (l leadCluster) Resume() {
 func (l leadCluster) Release() { l.c.admit.CloseProbes() }
 
 // End implements lead.Cluster.
-func (l leadCluster) End() { l.c.model.EndLeadership() }
+func (l leadCluster) End() { l.c.model.Runs.EndLeadership() }
 
 // MayAct implements lead.Cluster.
 func (l leadCluster) MayAct() bool {
-	return l.c.admit.MayBegin() || l.c.model.AnyOpen() || l.c.admit.Handovers.Any() || l.c.admit.ByHand.Acts()
+	return l.c.admit.MayBegin() || l.c.model.Runs.AnyOpen() || l.c.admit.Escalation.Any() || l.c.admit.ByHand.Acts()
 }
 
 // Unsettled implements lead.Cluster. // I11
 func (l leadCluster) Unsettled(taken map[string]bool) (lacking, needless []string) {
-	return l.c.model.SlotMismatches(taken)
+	return l.c.model.Runs.SlotMismatches(taken)
 }
 
 // Wake implements lead.Cluster.

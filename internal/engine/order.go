@@ -45,7 +45,7 @@ func (e *Engine) Unfence(ctx context.Context, o wire.Order) (order.Outcome, erro
 	if err != nil {
 		return order.Outcome{}, err
 	}
-	r, open := c.model.OpenOn(o.Of())
+	r, open := c.model.Runs.OpenOn(o.Of())
 	if !open {
 		return order.Outcome{}, &reason.Refusal{Reason: reason.NoRun, Message: "no run is open on " + o.Of() + ", so fenced does not keep it off; if the host is off, power it on at its BMC"}
 	}
@@ -59,8 +59,8 @@ func (e *Engine) Unfence(ctx context.Context, o wire.Order) (order.Outcome, erro
 // the run is completed. With AsIs a Waiting or Held run ends, and its host stays as it is.
 // A record of another remediator is given up.
 func (e *Engine) Abort(ctx context.Context, o wire.Order) (order.Outcome, error) {
-	if c, r := e.asked.named(o); c != nil {
-		return c.giveUp(ctx, o, r)
+	if out, known, err := e.opt.Escalation.Abort(ctx, o); known {
+		return out, err
 	}
 	c, _, err := e.withRun(o)
 	if err != nil {
@@ -85,7 +85,7 @@ func (e *Engine) withRun(o wire.Order) (*clusterParts, remediate.Run, error) {
 		if o.Cluster != "" && o.Cluster != c.opt.Name {
 			continue
 		}
-		r, known := c.model.Run(o.Run)
+		r, known := c.model.Runs.Get(o.Run)
 		switch {
 		case !known:
 			continue

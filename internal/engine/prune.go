@@ -80,8 +80,8 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 	return true
 }
 
-// asideShown is how many records that were set aside an event names.
-const asideShown = 3
+// asideShown is how many records that were set aside an event names, in maxAsideText bytes.
+const asideShown, maxAsideText = 3, 500
 
 // asideEvent tells which ended runs are not read.
 func asideEvent(aside []state.AsideRun) event.Event {
@@ -91,5 +91,5 @@ func asideEvent(aside []state.AsideRun) event.Event {
 	}
 	return event.Event{Type: event.Internal, Message: fmt.Sprintf(
 		"the records of %d runs that have ended cannot be read and are set aside: they count in no limit, and stay in the store, where fencectl export finds them: %s",
-		len(aside), bmc.Printable(strings.ReplaceAll(errors.Join(errs...).Error(), "\n", "; "), maxUnreadText))}
+		len(aside), bmc.Printable(strings.ReplaceAll(errors.Join(errs...).Error(), "\n", "; "), maxAsideText))}
 }

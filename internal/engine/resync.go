@@ -76,18 +76,12 @@ func (e *Engine) follow(ctx context.Context) error {
 		return fmt.Errorf("load runs: %w", err)
 	}
 	for _, c := range e.clusters.All() {
-		if c.model.UpdateRuns(runs) {
+		if c.model.Runs.Update(runs) {
 			c.admit.Wake()
 		}
 	}
-	asked, err := e.asked.load(ctx) // after the runs: nothing about it may hold them up
-	if err != nil {
-		return err
-	}
-	for _, c := range e.clusters.All() {
-		c.admit.Handovers.Load(asked, false)
-	}
-	return nil
+	_, err = e.opt.Escalation.Load(ctx) // after the runs: nothing about it may hold them up
+	return err
 }
 
 // resync reads pauses, holds, quarantines and freezes, whichever instance owns the clusters.

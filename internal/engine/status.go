@@ -61,15 +61,15 @@ func (c *clusterParts) status() ClusterStatus {
 	e, name := c.e, c.opt.Name
 	o := e.opt.Owners.Owner(name)
 	s := ClusterStatus{
-		Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.admit.MayBegin(), View: c.view.View(), Runs: c.model.OpenRuns(),
+		Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.admit.MayBegin(), View: c.view.View(), Runs: c.model.Runs.Open(),
 		Owner: c.lead.Leads(), OwnerName: o.Instance, Epoch: o.Epoch,
 	}
 	if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
 		s.Idle = c.lead.WhyNotAct(time.Now())
 	}
 	s.ViewBad, s.Aside = c.view.Problem(), c.admit.OwnHost.Aside()
-	s.Checks, s.Nodes = c.model.Counters()
-	s.Hint = strings.Join(slices.DeleteFunc([]string{c.escalationHint(s.Checks), labelHint(c.model.Objects().Unlabelled())},
+	s.Checks, s.Nodes = c.model.Objects.Counters()
+	s.Hint = strings.Join(slices.DeleteFunc([]string{c.escalationHint(s.Checks), labelHint(c.model.Objects.Unlabelled())},
 		func(hint string) bool { return hint == "" }), "; ")
 	inProgress, overdue := c.admit.Deletions.List(time.Now())
 	s.Deleting, s.Overdue, s.Refused = len(inProgress), len(overdue), c.admit.Refused()
@@ -105,7 +105,7 @@ func (c *clusterParts) escalationHint(checks []policy.CheckReport) string {
 		if checks[i].Kind != policy.NodeHealthCheckKind {
 			continue
 		}
-		if k := c.model.Check(checks[i].ID()); k != nil && policy.GoesOnAfterFenced(k) {
+		if k := c.model.Objects.Check(checks[i].ID()); k != nil && policy.GoesOnAfterFenced(k) {
 			return "NodeHealthCheck " + k.Name + " does not go on to its next template once fenced has deleted the Node (isolation: deleteNode): " +
 				"its controller does not count a Node that is gone. Set isolation: outOfServiceTaint in fenced.yaml"
 		}
@@ -120,7 +120,7 @@ func (e *Engine) Report(cluster string) (policy.Report, error) {
 	if err != nil {
 		return policy.Report{}, err
 	}
-	return c.model.Report()
+	return c.model.Objects.Report()
 }
 
 // Coverage says what every check and budget of one cluster selects and allows.
@@ -129,7 +129,7 @@ func (e *Engine) Coverage(cluster string) ([]policy.Coverage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.model.Coverage()
+	return c.model.Objects.Coverage()
 }
 
 // Explain lists every gate of a Node in the order in which the daemon evaluates them. It
@@ -166,7 +166,7 @@ func (e *Engine) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
 // prefix, in no order.
 func (e *Engine) Names(cluster, prefix string) (nodes, machines []string) {
 	if c := e.clusters.Get(cluster); c != nil {
-		nodes, machines = c.model.Objects().Names(prefix)
+		nodes, machines = c.model.Objects.Names(prefix)
 	}
 	return nodes, machines
 }
@@ -178,7 +178,7 @@ func (e *Engine) Runs(cluster string) []remediate.Run {
 		if cluster != "" && cluster != name {
 			continue
 		}
-		all = append(all, c.model.Runs()...)
+		all = append(all, c.model.Runs.All()...)
 	}
 	slices.SortFunc(all, func(a, b remediate.Run) int { return strings.Compare(b.ID, a.ID) })
 	return all

@@ -110,7 +110,7 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 		clear(w.written) // somebody else writes meanwhile
 		return time.Time{}
 	}
-	found, _ := w.c.model.Counters()
+	found, _ := w.c.model.Objects.Counters()
 	w.forget(found)
 	for i := range found {
 		if ctx.Err() != nil {
@@ -149,7 +149,7 @@ func (w *statusWriter) forget(found []policy.CheckReport) {
 // mayWrite says whether no controller in the cluster writes the status of this check: the
 // controller is not alive, or the check was handed over to fenced.
 func (w *statusWriter) mayWrite(ctx context.Context, id policy.CheckID, now time.Time) bool {
-	check := w.c.model.Check(id)
+	check := w.c.model.Objects.Check(id)
 	if check == nil {
 		return false
 	}
@@ -207,7 +207,7 @@ func (c *clusterParts) withTargets(r policy.CheckReport, now time.Time) (full po
 	if r.APIVersion == policy.OpenShiftMachineAPI {
 		return r, false
 	}
-	full, matched, found := c.model.WithTargets(r.ID(), now)
+	full, matched, found := c.model.Objects.WithTargets(r.ID(), now)
 	if !found {
 		return r, false
 	}

@@ -50,17 +50,17 @@ func (e *Engine) Hold(ctx context.Context, o wire.Order) (order.Outcome, error) 
 	if err != nil {
 		return out, err
 	}
-	_, open := c.model.OpenOn(o.Of())
-	out.Unseen = !open && !(c.isSeen(o.Of()) && c.model.Seen())
+	_, open := c.model.Runs.OpenOn(o.Of())
+	out.Unseen = !open && !(c.isSeen(o.Of()) && c.model.Objects.Seen())
 	return out, nil
 }
 
 // isSeen says whether fenced sees the Node of this name, or the Machine "namespace/name".
 func (c *clusterParts) isSeen(name string) (seen bool) {
 	if strings.Contains(name, "/") {
-		_, seen = c.model.Objects().TargetOf(name)
+		_, seen = c.model.Objects.TargetOf(name)
 	} else {
-		_, seen = c.model.TargetOn(name)
+		_, seen = c.model.Objects.TargetOn(name)
 	}
 	return seen
 }
@@ -69,7 +69,7 @@ func (c *clusterParts) isSeen(name string) (seen bool) {
 func (c *clusterParts) seenNames() func(name string) bool {
 	ofRuns := sync.OnceValue(func() map[string]bool {
 		names := map[string]bool{}
-		for _, r := range c.model.Runs() {
+		for _, r := range c.model.Runs.All() {
 			for _, name := range r.Target.Names() {
 				names[name] = true
 			}

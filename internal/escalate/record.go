@@ -6,8 +6,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Record is what fenced asked other remediators to do for one target of one check. It is stored
@@ -91,10 +93,6 @@ func (r *Record) Blocking() bool {
 	return r.Unreadable != "" || len(r.Objects) > 0 && r.Newest().Gone.IsZero() && r.GivenUp == nil
 }
 
-// MayBeControlPlane says whether the target is of the control plane; of a record that cannot be read
-// nobody knows it. // I12
-func (r *Record) MayBeControlPlane() bool { return r.ControlPlane || r.Unreadable != "" }
-
 // Asks names what may be at work on the target of a blocking record.
 func (r *Record) Asks() string {
 	if r.Unreadable != "" {
@@ -121,14 +119,29 @@ func (r *Record) Trim(now time.Time) {
 	r.Objects = kept
 }
 
-// Tried lists the objects that do not exist any more, for the next step of an escalation.
-func (r *Record) Tried() (list []policy.Attempt) {
-	for _, o := range r.Objects {
-		if !o.Gone.IsZero() {
-			list = append(list, policy.Attempt{APIVersion: o.APIVersion, Kind: o.Kind, TemplateName: o.Template, Started: o.Made, TimedOut: o.TimedOut})
-		}
+// repair is what the limits count of a record, and what is blocked by it. Of a record that cannot be read nobody knows
+// whether its target is of the control plane. // I12
+func (r *Record) repair() cluster.Repair {
+	p := cluster.Repair{ID: r.ID, Target: r.Target, Stored: r.Version > 0, ControlPlane: r.ControlPlane || r.Unreadable != "", TakesNoTurn: r.TakesNoTurn,
+		NodeLabels: r.Labels, NodeNames: r.Names, InFlight: r.Blocking() && r.Idle.IsZero() && r.Unreadable == ""}
+	if r.Ended.IsZero() {
+		p.Check = r.Check
 	}
-	return list
+	if r.Blocking() {
+		p.By = r.Asks()
+	}
+	for i, o := range r.Objects {
+		t := cluster.Try{Ended: o.Gone, Gone: !o.Gone.IsZero(),
+			Attempt: policy.Attempt{APIVersion: o.APIVersion, Kind: o.Kind, TemplateName: o.Template, Started: o.Made, TimedOut: o.TimedOut}}
+		switch newest := i == len(r.Objects)-1; {
+		case newest && r.Blocking():
+			t.Open = true
+		case newest:
+			t.Ended, t.Done = times.Later(o.Gone, r.Ended), r.Recovered && o.TimedOut.IsZero()
+		}
+		p.Tries = append(p.Tries, t)
+	}
+	return p
 }
 
 // MayAppear says whether the creation of an object may still be under way.

@@ -4,13 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"time"
-	"unicode"
-
-	"github.com/fenced/fenced/internal/escalate"
-	"github.com/fenced/fenced/internal/remediate"
 )
 
 // Hold stops the fencing of one Node or Machine until it expires or a person releases it. A person
@@ -67,8 +62,8 @@ func (h Hold) Ended() time.Time {
 // Holds are the records of holds, also of those that have ended. A Node has at most one hold and
 // one quarantine: a new one replaces the old one.
 var Holds = RecordType[Hold]{
-	kind: KindHold, key: Hold.Key, version: func(h *Hold) *uint64 { return &h.Version },
-	name: func(h Hold) string { return "the hold of " + h.Key() },
+	Kind: KindHold, Key: Hold.Key, Version: func(h *Hold) *uint64 { return &h.Version },
+	Name: func(h Hold) string { return "the hold of " + h.Key() },
 }
 
 // Freeze records that a host was alive while its BMC reported Off. Until a person releases
@@ -98,9 +93,9 @@ func (f Freeze) Active() bool { return f.ReleasedBy == "" }
 
 // Freezes are the records of freezes, also of released ones.
 var Freezes = RecordType[Freeze]{
-	kind: KindFreeze, key: func(f Freeze) string { return f.RunID }, version: func(f *Freeze) *uint64 { return &f.Version },
-	name:  func(f Freeze) string { return "the freeze of " + f.Host + " by run " + f.RunID },
-	lasts: Freeze.Active, // until a person releases the host // I5
+	Kind: KindFreeze, Key: func(f Freeze) string { return f.RunID }, Version: func(f *Freeze) *uint64 { return &f.Version },
+	Name:  func(f Freeze) string { return "the freeze of " + f.Host + " by run " + f.RunID },
+	Lasts: Freeze.Active, // until a person releases the host // I5
 }
 
 // AllClusters is the cluster name of the record that pauses all clusters.
@@ -152,20 +147,20 @@ func (c Cluster) Key() string {
 
 // Clusters are the records of clusters, and the one of AllClusters.
 var Clusters = RecordType[Cluster]{
-	kind: KindCluster, key: Cluster.Key, version: func(c *Cluster) *uint64 { return &c.Version },
-	name: func(c Cluster) string {
+	Kind: KindCluster, Key: Cluster.Key, Version: func(c *Cluster) *uint64 { return &c.Version },
+	Name: func(c Cluster) string {
 		if c.Name == AllClusters {
 			return "the record of all clusters"
 		}
 		return fmt.Sprintf("cluster %q", c.Name)
 	},
-	check: func(c Cluster) error {
+	Check: func(c Cluster) error {
 		if c.Name == allClustersKey {
 			return errors.New("the name is reserved")
 		}
 		return nil
 	},
-	lasts: func(Cluster) bool { return true }, // a pause, and what was armed // I23
+	Lasts: func(Cluster) bool { return true }, // a pause, and what was armed // I23
 }
 
 // Pin is the identity that a host and its BMC have proven. From then on, a BMC at another
@@ -209,13 +204,13 @@ type Pin struct {
 }
 
 var pinRecord = RecordType[Pin]{
-	kind: KindPin, key: func(p Pin) string { return p.Host }, version: func(p *Pin) *uint64 { return &p.Version },
-	name: func(p Pin) string { return "the pin of " + p.Host },
+	Kind: KindPin, Key: func(p Pin) string { return p.Host }, Version: func(p *Pin) *uint64 { return &p.Version },
+	Name: func(p Pin) string { return "the pin of " + p.Host },
 }
 
 // SavePin writes the pin durably and returns it with its new version. For the errors see
 // Store.Put.
-func SavePin(ctx context.Context, s Store, p Pin) (Pin, error) { return pinRecord.save(ctx, s, p) }
+func SavePin(ctx context.Context, s Store, p Pin) (Pin, error) { return pinRecord.Save(ctx, s, p) }
 
 // LoadPin returns the pin of a host, or ErrNotFound if it was never pinned.
 func LoadPin(ctx context.Context, s Store, host string) (Pin, error) {
@@ -251,14 +246,14 @@ type RefusedAccounts struct {
 func (r RefusedAccounts) key() string { return "refused accounts " + r.Instance }
 
 var refusedRecord = RecordType[RefusedAccounts]{
-	kind: KindMeta, key: RefusedAccounts.key, version: func(r *RefusedAccounts) *uint64 { return &r.Version },
-	name: func(RefusedAccounts) string { return "the refused accounts" },
+	Kind: KindMeta, Key: RefusedAccounts.key, Version: func(r *RefusedAccounts) *uint64 { return &r.Version },
+	Name: func(RefusedAccounts) string { return "the refused accounts" },
 }
 
 // SaveRefusedAccounts writes the accounts durably and returns them with their new version.
 // For the errors see Store.Put.
 func SaveRefusedAccounts(ctx context.Context, s Store, r RefusedAccounts) (RefusedAccounts, error) {
-	return refusedRecord.save(ctx, s, r)
+	return refusedRecord.Save(ctx, s, r)
 }
 
 // LoadRefusedAccounts returns the accounts that an instance saved. It returns none if there
@@ -274,117 +269,9 @@ func LoadRefusedAccounts(ctx context.Context, s Store, instance string) (Refused
 	if err != nil {
 		return none, fmt.Errorf("read the refused accounts: %w", err)
 	}
-	r, err := refusedRecord.decode(rec)
+	r, err := refusedRecord.Decode(rec)
 	if err != nil {
 		r, r.Version = none, rec.Version
 	}
 	return r, nil
-}
-
-// askedPrefix begins the keys of the records of what other remediators were asked. They are of
-// KindMeta, so that a store of this schema can hold them. The key names also the target, as it was
-// at first: so a record that cannot be read still says on what nobody may act.
-const askedPrefix = "asked "
-
-// askedKey is "asked CLUSTER ID NODE NAMESPACE MACHINE", with - for what there is none of.
-func askedKey(r *escalate.Record) string {
-	if r.Key != "" {
-		return r.Key
-	}
-	t := r.Target
-	key := func(machine string) string {
-		fields := []string{t.Cluster, r.ID, t.Node, t.Namespace, machine}
-		for i, f := range fields {
-			if fields[i] = url.QueryEscape(f); f == "" {
-				fields[i] = "-"
-			}
-		}
-		return askedPrefix + strings.Join(fields, " ")
-	}
-	if full := key(t.Machine); len(full) <= MaxKey || t.Node == "" {
-		return full
-	}
-	return key("") // its Node names the target, too
-}
-
-// askedOf is what a key says of its record.
-func askedOf(key string) (r escalate.Record, err error) {
-	fields := strings.Split(strings.TrimPrefix(key, askedPrefix), " ")
-	if len(fields) != 5 {
-		return r, fmt.Errorf("%s does not name a target", RecordName(KindMeta, key))
-	}
-	for i, f := range fields {
-		if fields[i], err = url.QueryUnescape(f); err != nil {
-			return r, fmt.Errorf("%s: %w", RecordName(KindMeta, key), err)
-		}
-		if strings.ContainsFunc(fields[i], func(c rune) bool { return !unicode.IsPrint(c) }) { // it is shown to people
-			return r, fmt.Errorf("%s: %q is no name", RecordName(KindMeta, key), fields[i])
-		}
-		if f == "-" {
-			fields[i] = ""
-		}
-	}
-	r = escalate.Record{ID: fields[1], Key: key, Target: remediate.Target{Cluster: fields[0], Node: fields[2], Machine: fields[4]}}
-	if r.Target.Machine != "" {
-		r.Target.Namespace = fields[3]
-	}
-	if r.ID == "" || r.Target.Cluster == "" || len(r.Target.Names()) == 0 {
-		return r, fmt.Errorf("%s does not name a target", RecordName(KindMeta, key))
-	}
-	return r, nil
-}
-
-var askedRecord = RecordType[escalate.Record]{
-	kind: KindMeta, key: func(r escalate.Record) string { return askedKey(&r) }, version: func(r *escalate.Record) *uint64 { return &r.Version },
-	name: func(r escalate.Record) string {
-		return "what another remediator was asked about " + strings.Join(r.Target.Names(), ", ")
-	},
-	under: func(r *escalate.Record, key string) error { // the target may have become another since
-		named, err := askedOf(key)
-		if err == nil && (r.ID != named.ID || r.Target.Cluster != named.Target.Cluster) {
-			err = fmt.Errorf("it holds the record of %q in cluster %q", r.ID, r.Target.Cluster)
-		}
-		r.Key = key
-		return err
-	},
-}
-
-// SaveAsked writes the record durably and returns it with its new version. An object is made only
-// after that. For the errors see Store.Put. // I19
-func SaveAsked(ctx context.Context, s Store, r escalate.Record) (escalate.Record, error) {
-	if r.ID == "" || r.Target.Cluster == "" || r.Unreadable != "" {
-		return r, errors.New("save what another remediator was asked: the record has no ID or no cluster, or was not read")
-	}
-	keyed := r
-	keyed.Key = askedKey(&r)
-	saved, err := askedRecord.save(ctx, s, keyed)
-	if err != nil {
-		return r, err
-	}
-	return saved, nil
-}
-
-// LoadAsked returns all records of what other remediators were asked. One that cannot be read says
-// so in Unreadable, and has the ID and the target of its key. The error (ErrUnreadable) names each
-// record whose key names no target. If the store cannot be listed, it returns none. // I20
-func LoadAsked(ctx context.Context, s Store) ([]escalate.Record, error) {
-	return decodeAll(ctx, s, KindMeta, func(rec Record) (escalate.Record, error) {
-		if !strings.HasPrefix(rec.Key, askedPrefix) {
-			return escalate.Record{}, errSetAside
-		}
-		named, err := askedOf(rec.Key)
-		if err != nil {
-			return named, err
-		}
-		r, err := askedRecord.decode(rec)
-		if err != nil {
-			r, r.Version, r.Unreadable = named, rec.Version, err.Error()
-		}
-		return r, nil
-	})
-}
-
-// DeleteAsked deletes a record. For the errors see Store.Delete.
-func DeleteAsked(ctx context.Context, s Store, r escalate.Record) error {
-	return askedRecord.delete(ctx, s, r)
 }

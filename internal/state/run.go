@@ -13,15 +13,15 @@ import (
 )
 
 var runRecord = RecordType[remediate.Run]{
-	kind: KindRun, key: func(r remediate.Run) string { return r.ID }, version: func(r *remediate.Run) *uint64 { return &r.Version },
-	name:  func(r remediate.Run) string { return fmt.Sprintf("run %q", r.ID) },
-	check: checkRun,
+	Kind: KindRun, Key: func(r remediate.Run) string { return r.ID }, Version: func(r *remediate.Run) *uint64 { return &r.Version },
+	Name:  func(r remediate.Run) string { return fmt.Sprintf("run %q", r.ID) },
+	Check: checkRun,
 }
 
 // SaveRun writes the run durably and returns it with its new version. The engine acts only
 // on a run that SaveRun returned without an error. For the errors see Store.Put. // I19
 func SaveRun(ctx context.Context, s Store, run remediate.Run) (remediate.Run, error) {
-	return runRecord.save(ctx, s, run)
+	return runRecord.Save(ctx, s, run)
 }
 
 // GetRun returns one run, or ErrNotFound.
@@ -44,11 +44,11 @@ type AsideRun struct {
 // LoadAllRuns returns all runs that can be read, and those that were set aside. The error (ErrUnreadable) names each other
 // record: that run may be open, and its host off. If the store cannot be listed, it returns no run. // I20
 func LoadAllRuns(ctx context.Context, s Store) (runs []remediate.Run, aside []AsideRun, err error) {
-	runs, err = decodeAll(ctx, s, KindRun, func(r Record) (remediate.Run, error) {
-		run, err := runRecord.decode(r)
+	runs, err = DecodeAll(ctx, s, KindRun, func(r Record) (remediate.Run, error) {
+		run, err := runRecord.Decode(r)
 		if err != nil && hasEnded(r) {
 			aside = append(aside, AsideRun{r.Key, err})
-			return run, errSetAside
+			return run, ErrSetAside
 		}
 		return run, err
 	})
@@ -82,7 +82,7 @@ func PruneRuns(ctx context.Context, s Store, endedBefore time.Time) (int, error)
 		if run.Open() || run.Ended.IsZero() || !run.Ended.Before(endedBefore) {
 			continue
 		}
-		if e := runRecord.delete(ctx, s, run); e != nil {
+		if e := runRecord.Delete(ctx, s, run); e != nil {
 			err = errors.Join(err, e)
 			continue
 		}
@@ -137,14 +137,14 @@ func (n *savedNodes) newest() (last Backup) {
 }
 
 var backupRecord = RecordType[savedNodes]{
-	kind: KindBackup, key: func(n savedNodes) string { return n.run }, version: func(n *savedNodes) *uint64 { return &n.version },
-	name:   func(n savedNodes) string { return fmt.Sprintf("Node %s of run %q", n.newest().NodeUID, n.run) },
-	stored: func(n *savedNodes) any { return &n.list },
-	under: func(n *savedNodes, key string) error {
+	Kind: KindBackup, Key: func(n savedNodes) string { return n.run }, Version: func(n *savedNodes) *uint64 { return &n.version },
+	Name:   func(n savedNodes) string { return fmt.Sprintf("Node %s of run %q", n.newest().NodeUID, n.run) },
+	Stored: func(n *savedNodes) any { return &n.list },
+	Under: func(n *savedNodes, key string) error {
 		n.run = key
 		return nil
 	},
-	check: func(n savedNodes) error {
+	Check: func(n savedNodes) error {
 		if len(n.list) == 0 {
 			return errors.New("the record holds no Node")
 		}
@@ -171,7 +171,7 @@ func SaveBackup(ctx context.Context, s Store, b Backup) error {
 		found = found || old.NodeUID == b.NodeUID
 		return again
 	}), b)
-	if _, err := backupRecord.save(ctx, s, n); err != nil {
+	if _, err := backupRecord.Save(ctx, s, n); err != nil {
 		return err
 	}
 	if n, err = loadBackups(ctx, s, b.RunID); err != nil {
@@ -208,7 +208,7 @@ func PruneBackups(ctx context.Context, s Store, olderThan time.Time, keep func(r
 		if !each.newest().Saved.Before(olderThan) || keep(each.run) {
 			continue
 		}
-		if e := backupRecord.delete(ctx, s, each); e != nil {
+		if e := backupRecord.Delete(ctx, s, each); e != nil {
 			err = errors.Join(err, e)
 			continue
 		}

@@ -23,13 +23,13 @@ type Slot struct {
 }
 
 var slotRecord = RecordType[Slot]{
-	kind: KindSlot, key: func(s Slot) string { return s.Key }, version: func(s *Slot) *uint64 { return &s.Version },
-	name: func(s Slot) string { return "slot " + s.Key },
-	under: func(s *Slot, key string) error {
+	Kind: KindSlot, Key: func(s Slot) string { return s.Key }, Version: func(s *Slot) *uint64 { return &s.Version },
+	Name: func(s Slot) string { return "slot " + s.Key },
+	Under: func(s *Slot, key string) error {
 		s.Key = key
 		return nil
 	},
-	check: func(s Slot) error {
+	Check: func(s Slot) error {
 		if s.Run == "" {
 			return errors.New("the slot names no run")
 		}
@@ -63,7 +63,7 @@ func freeSlot(ctx context.Context, s Store, slots []Slot, unreadable error, run 
 			continue
 		}
 		found = true
-		if err := slotRecord.delete(ctx, s, slot); err != nil && !errors.Is(err, ErrNotFound) {
+		if err := slotRecord.Delete(ctx, s, slot); err != nil && !errors.Is(err, ErrNotFound) {
 			return fmt.Errorf("free the slot of run %q: %w", run, err)
 		}
 	}
@@ -138,7 +138,7 @@ func (t *slotTaker) round(ctx context.Context, open []int) (again []int) {
 	plans, again := t.plan(records, open)
 	var g sync.WaitGroup
 	for i := range plans {
-		g.Go(func() { plans[i].slot, plans[i].err = slotRecord.save(ctx, t.store, plans[i].slot) })
+		g.Go(func() { plans[i].slot, plans[i].err = slotRecord.Save(ctx, t.store, plans[i].slot) })
 	}
 	g.Wait()
 	var took []*slotPlan
@@ -164,7 +164,7 @@ func (t *slotTaker) plan(records []Record, open []int) (plans []slotPlan, again 
 	taken, runs := map[string]bool{}, map[string]bool{}
 	for _, r := range records {
 		taken[r.Key] = true
-		if old, err := slotRecord.decode(r); err == nil {
+		if old, err := slotRecord.Decode(r); err == nil {
 			runs[old.Run] = true
 		}
 	}
@@ -209,7 +209,7 @@ func (t *slotTaker) freeExcess(ctx context.Context, took []*slotPlan) {
 			t.results[p.request] = SlotResult{Err: err}
 		case count > t.requests[p.request].Limit:
 			count--
-			t.results[p.request] = SlotResult{Err: slotRecord.delete(ctx, t.store, p.slot)}
+			t.results[p.request] = SlotResult{Err: slotRecord.Delete(ctx, t.store, p.slot)}
 		}
 	}
 }

@@ -14,94 +14,94 @@ import (
 
 // RecordType describes how values of one type are stored as records of one kind.
 type RecordType[T any] struct {
-	kind    Kind
-	key     func(T) string
-	version func(*T) *uint64
-	name    func(T) string // for error messages
-	// stored returns what of a value is stored, by pointer; nil: the whole value.
-	stored func(*T) any
-	// under gives a value that was read the key of its record, where the key does not follow from
+	Kind    Kind
+	Key     func(T) string
+	Version func(*T) *uint64
+	Name    func(T) string // for error messages
+	// Stored returns what of a value is stored, by pointer; nil: the whole value.
+	Stored func(*T) any
+	// Under gives a value that was read the key of its record, where the key does not follow from
 	// what is stored. It refuses the record of something else. nil: the key does.
-	under func(v *T, key string) error
-	// check refuses what must not be stored, and must not be used if it was; nil refuses nothing.
-	check func(T) error
-	// lasts reports whether only its own Update may end a record: it stays in force even if
+	Under func(v *T, key string) error
+	// Check refuses what must not be stored, and must not be used if it was; nil refuses nothing.
+	Check func(T) error
+	// Lasts reports whether only its own Update may end a record: it stays in force even if
 	// the store lacks it, after keys were deleted or an older backup was restored. nil
 	// means that none does.
-	lasts func(T) bool
+	Lasts func(T) bool
 }
 
-// save writes a value durably and returns it with its new version. After an error it
+// Save writes a value durably and returns it with its new version. After an error it
 // returns the value as it was given. For the errors see Store.Put.
-func (t RecordType[T]) save(ctx context.Context, s Store, v T) (T, error) {
-	if t.check != nil {
-		if err := t.check(v); err != nil {
-			return v, fmt.Errorf("save %s: %w", t.name(v), err)
+func (t RecordType[T]) Save(ctx context.Context, s Store, v T) (T, error) {
+	if t.Check != nil {
+		if err := t.Check(v); err != nil {
+			return v, fmt.Errorf("save %s: %w", t.Name(v), err)
 		}
 	}
 	data, err := encode(t.content(&v))
 	if err != nil {
-		return v, fmt.Errorf("save %s: %w", t.name(v), err)
+		return v, fmt.Errorf("save %s: %w", t.Name(v), err)
 	}
-	version, err := s.Put(ctx, Record{Kind: t.kind, Key: t.key(v), Version: *t.version(&v), Data: data})
+	version, err := s.Put(ctx, Record{Kind: t.Kind, Key: t.Key(v), Version: *t.Version(&v), Data: data})
 	if err != nil {
-		return v, fmt.Errorf("save %s: %w", t.name(v), err)
+		return v, fmt.Errorf("save %s: %w", t.Name(v), err)
 	}
-	*t.version(&v) = version
+	*t.Version(&v) = version
 	return v, nil
 }
 
 func (t RecordType[T]) content(v *T) any {
-	if t.stored == nil {
+	if t.Stored == nil {
 		return v
 	}
-	return t.stored(v)
+	return t.Stored(v)
 }
 
 // list returns all values that can be read, and an error (ErrUnreadable) that names each
 // record that cannot.
 func (t RecordType[T]) list(ctx context.Context, s Store) ([]T, error) {
-	return decodeAll(ctx, s, t.kind, t.decode)
+	return DecodeAll(ctx, s, t.Kind, t.Decode)
 }
 
 // get returns one value, or ErrNotFound.
 func (t RecordType[T]) get(ctx context.Context, s Store, key string) (T, error) {
-	r, err := s.Get(ctx, t.kind, key)
+	r, err := s.Get(ctx, t.Kind, key)
 	if err != nil {
 		var none T
 		return none, err
 	}
-	return t.decode(r)
+	return t.Decode(r)
 }
 
-// delete removes a value. For the errors see Store.Delete.
-func (t RecordType[T]) delete(ctx context.Context, s Store, v T) error {
-	return s.Delete(ctx, t.kind, t.key(v), *t.version(&v))
+// Delete removes a value. For the errors see Store.Delete.
+func (t RecordType[T]) Delete(ctx context.Context, s Store, v T) error {
+	return s.Delete(ctx, t.Kind, t.Key(v), *t.Version(&v))
 }
 
-// decode returns the value of a record with the version of the record.
-func (t RecordType[T]) decode(r Record) (T, error) {
+// Decode returns the value of a record with the version of the record.
+func (t RecordType[T]) Decode(r Record) (T, error) {
 	var v, none T
 	err := decode(r.Data, t.content(&v))
-	if err == nil && t.under != nil {
-		err = t.under(&v, r.Key)
+	if err == nil && t.Under != nil {
+		err = t.Under(&v, r.Key)
 	}
-	if err == nil && t.key(v) != r.Key {
-		err = fmt.Errorf("it holds the record of %q", t.key(v))
+	if err == nil && t.Key(v) != r.Key {
+		err = fmt.Errorf("it holds the record of %q", t.Key(v))
 	}
-	if err == nil && t.check != nil {
-		err = t.check(v)
+	if err == nil && t.Check != nil {
+		err = t.Check(v)
 	}
 	if err != nil {
-		return none, fmt.Errorf("read %s: %w", RecordName(t.kind, r.Key), err)
+		return none, fmt.Errorf("read %s: %w", RecordName(t.Kind, r.Key), err)
 	}
-	*t.version(&v) = r.Version
+	*t.Version(&v) = r.Version
 	return v, nil
 }
 
-// decodeAll returns every record of a kind that decode accepts, and an error that names
+// DecodeAll returns every record of a kind that decode accepts, and an error that names
 // the others.
-func decodeAll[T any](ctx context.Context, s Store, kind Kind, decode func(Record) (T, error)) ([]T, error) {
+func DecodeAll[T any](ctx context.Context, s Store, kind Kind, decode func(Record) (T, error)) ([]T, error) {
 	records, err := s.List(ctx, kind)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func decodeAll[T any](ctx context.Context, s Store, kind Kind, decode func(Recor
 	var bad []error
 	for _, r := range records {
 		v, err := decode(r)
-		if errors.Is(err, errSetAside) {
+		if errors.Is(err, ErrSetAside) {
 			continue
 		}
 		if err != nil {
@@ -122,8 +122,8 @@ func decodeAll[T any](ctx context.Context, s Store, kind Kind, decode func(Recor
 	return list, errors.Join(bad...)
 }
 
-// errSetAside makes decodeAll leave out a record.
-var errSetAside = errors.New("set aside")
+// ErrSetAside makes DecodeAll leave out a record.
+var ErrSetAside = errors.New("set aside")
 
 // ErrUnreadable marks the error that comes with a list. The list holds all records except
 // those that cannot be decoded.
@@ -240,7 +240,7 @@ func (t *Table[T]) Load(ctx context.Context, s Store) error {
 	list, err := t.record.list(ctx, s)
 	for _, v := range list {
 		t.accept(v)
-		delete(before, t.record.key(v))
+		delete(before, t.record.Key(v))
 	}
 	if err == nil {
 		for _, v := range before {
@@ -252,14 +252,14 @@ func (t *Table[T]) Load(ctx context.Context, s Store) error {
 	return err
 }
 
-func (t *Table[T]) lasts(v T) bool { return t.record.lasts != nil && t.record.lasts(v) }
+func (t *Table[T]) lasts(v T) bool { return t.record.Lasts != nil && t.record.Lasts(v) }
 
 // accept caches a record that is stored, unless the cached one is newer.
 func (t *Table[T]) accept(v T) {
 	t.mu.Lock()
-	key := t.record.key(v)
+	key := t.record.Key(v)
 	old, known := t.byKey[key]
-	newer := !known || *t.record.version(&v) > *t.record.version(&old)
+	newer := !known || *t.record.Version(&v) > *t.record.Version(&old)
 	if newer {
 		t.byKey[key] = v
 	}
@@ -272,9 +272,9 @@ func (t *Table[T]) accept(v T) {
 // remove removes a record from the cache, unless the cached one has another version.
 func (t *Table[T]) remove(v T) {
 	t.mu.Lock()
-	key := t.record.key(v)
+	key := t.record.Key(v)
 	now, known := t.byKey[key]
-	same := known && *t.record.version(&now) == *t.record.version(&v)
+	same := known && *t.record.Version(&now) == *t.record.Version(&v)
 	if same {
 		delete(t.byKey, key)
 	}
@@ -300,8 +300,8 @@ func (t *Table[T]) Update(ctx context.Context, s Store, key string, change func(
 		if !write {
 			return old, nil
 		}
-		*t.record.version(&next) = *t.record.version(&old)
-		saved, err := t.record.save(ctx, s, next)
+		*t.record.Version(&next) = *t.record.Version(&old)
+		saved, err := t.record.Save(ctx, s, next)
 		if err == nil {
 			t.accept(saved)
 			return saved, nil
@@ -327,7 +327,7 @@ func (t *Table[T]) reload(ctx context.Context, s Store, old T, known bool, key s
 		return err
 	case known && t.lasts(old):
 		gone := old
-		*t.record.version(&gone) = 0 // it is written anew
+		*t.record.Version(&gone) = 0 // it is written anew
 		t.replace(old, gone)
 	case known:
 		t.remove(old)
@@ -339,9 +339,9 @@ func (t *Table[T]) reload(ctx context.Context, s Store, old T, known bool, key s
 // another one by now. The stored one may be older: after an older backup was restored.
 func (t *Table[T]) replace(old, stored T) {
 	t.mu.Lock()
-	key := t.record.key(old)
+	key := t.record.Key(old)
 	now, known := t.byKey[key]
-	same := known && *t.record.version(&now) == *t.record.version(&old)
+	same := known && *t.record.Version(&now) == *t.record.Version(&old)
 	if same {
 		t.byKey[key] = stored
 	}
@@ -356,7 +356,7 @@ func (t *Table[T]) replace(old, stored T) {
 // Delete removes a record from the store and from the cache. It returns ErrConflict if the
 // stored record has another version, and nil if there is none.
 func (t *Table[T]) Delete(ctx context.Context, s Store, v T) error {
-	if err := t.record.delete(ctx, s, v); err != nil && !errors.Is(err, ErrNotFound) {
+	if err := t.record.Delete(ctx, s, v); err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
 	t.remove(v)

@@ -7,33 +7,32 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Handovers makes the requests for other remediators; it implements engine.Handovers.
+// Handovers makes the requests for other remediators; it implements escalate.Objects.
 type Handovers struct{ c *Cluster }
 
 // Handovers returns what makes the requests for other remediators.
 func (c *Cluster) Handovers() Handovers { return Handovers{c} }
 
-// Missing implements engine.Handovers.
+// Missing implements escalate.Objects.
 func (h Handovers) Missing(context.Context, *policy.Check, policy.Template) (why string, err error) {
 	h.c.Do(func(s *State) { why = s.TemplateMissing })
 	return why, nil
 }
 
-// handoverDraft implements engine.HandoverDraft.
+// handoverDraft implements escalate.Draft.
 type handoverDraft struct {
 	c      *Cluster
 	node   string
 	object escalate.Object
 }
 
-// Prepare implements engine.Handovers.
-func (h Handovers) Prepare(_ context.Context, check *policy.Check, t remediate.Target, from policy.Template, _ bool) (engine.HandoverDraft, error) {
+// Prepare implements escalate.Objects.
+func (h Handovers) Prepare(_ context.Context, check *policy.Check, t remediate.Target, from policy.Template, _ bool) (escalate.Draft, error) {
 	h.c.Do(func(s *State) { s.Prepared++ })
 	d := handoverDraft{c: h.c, object: escalate.Object{
 		APIVersion: from.APIVersion, Kind: strings.TrimSuffix(from.Kind, "Template"), Namespace: Namespace, Name: t.Machine, Template: from.Name}}
@@ -43,10 +42,10 @@ func (h Handovers) Prepare(_ context.Context, check *policy.Check, t remediate.T
 	return d, nil
 }
 
-// Object implements engine.HandoverDraft.
+// Object implements escalate.Draft.
 func (d handoverDraft) Object() escalate.Object { return d.object }
 
-// Create implements engine.HandoverDraft.
+// Create implements escalate.Draft.
 func (d handoverDraft) Create(_ context.Context, o escalate.Object, check string) (uid string, err error) {
 	var wait func() error
 	d.c.Do(func(s *State) { wait = s.OnHandover })
@@ -91,7 +90,7 @@ func (s *State) HideOthers() {
 	}
 }
 
-// Read implements engine.Handovers.
+// Read implements escalate.Objects.
 func (h Handovers) Read(_ context.Context, o escalate.Object) (found *policy.Request, err error) {
 	h.c.Do(func(s *State) {
 		if err = s.OthersFail; err != nil {
@@ -114,17 +113,17 @@ func (s *State) object(o escalate.Object) *policy.Request {
 	return q
 }
 
-// TimeOut implements engine.Handovers.
+// TimeOut implements escalate.Objects.
 func (h Handovers) TimeOut(_ context.Context, o escalate.Object) (wrote bool, err error) {
 	return h.change(o, func(s *State, q *policy.Request) bool { q.TimedOut = time.Now(); s.PutOther(q); return true }), nil
 }
 
-// Delay implements engine.Handovers.
+// Delay implements escalate.Objects.
 func (h Handovers) Delay(_ context.Context, o escalate.Object) (wrote bool, err error) {
 	return h.change(o, func(s *State, q *policy.Request) bool { q.HealthyDelaySince = time.Now(); s.PutOther(q); return true }), nil
 }
 
-// Delete implements engine.Handovers.
+// Delete implements escalate.Objects.
 func (h Handovers) Delete(_ context.Context, o escalate.Object, live *policy.Request) (wrote bool, err error) {
 	return h.change(o, func(s *State, q *policy.Request) bool {
 		if q.Begun != live.Begun || !reflect.DeepEqual(q.Conditions, live.Conditions) {

@@ -9,7 +9,6 @@ import (
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
-	"github.com/fenced/fenced/internal/state"
 )
 
 // askedRecord is a record of what another remediator was asked, as it is stored.
@@ -30,7 +29,7 @@ func askedID(key string) string {
 
 // storedAsked is called when such a record has become durable. // I19
 func (w *World) storedAsked(d *storeClient, key string, skew time.Duration) {
-	list, err := state.LoadAsked(w.ctx, correctedStore{w.store, skew})
+	list, err := escalate.Load(w.ctx, correctedStore{w.store, skew})
 	w.do(func() {
 		if err != nil {
 			w.violate("I19", "", "a record of another remediator was stored that cannot be read: %v", err)

@@ -8,14 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/fake"
 )
 
-// handovers makes the requests for other remediators for one fenced; it implements engine.Handovers.
+// handovers makes the requests for other remediators for one fenced; it implements escalate.Objects.
 // A call may be lost, its answer too, and a creation may be carried out after its client has gone.
 type handovers struct{ kube }
 
@@ -24,13 +23,13 @@ const lateAtMost = 55 * time.Second
 
 var errNotHandedOver = errors.New("the check is not handed over any more")
 
-// Missing implements engine.Handovers.
+// Missing implements escalate.Objects.
 func (h handovers) Missing(ctx context.Context, _ *policy.Check, _ policy.Template) (why string, err error) {
 	err = h.exchange(ctx, "template", func(s *fake.State) error { why = s.TemplateMissing; return nil })
 	return why, err
 }
 
-// handoverDraft implements engine.HandoverDraft.
+// handoverDraft implements escalate.Draft.
 type handoverDraft struct {
 	h      handovers
 	target remediate.Target
@@ -39,8 +38,8 @@ type handoverDraft struct {
 	object escalate.Object
 }
 
-// Prepare implements engine.Handovers.
-func (h handovers) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, _ bool) (engine.HandoverDraft, error) {
+// Prepare implements escalate.Objects.
+func (h handovers) Prepare(ctx context.Context, check *policy.Check, t remediate.Target, from policy.Template, _ bool) (escalate.Draft, error) {
 	d := handoverDraft{h: h, target: t, owner: policy.Owner{Kind: "Machine", Name: t.Machine, UID: t.MachineUID}, object: escalate.Object{
 		APIVersion: from.APIVersion, Kind: strings.TrimSuffix(from.Kind, "Template"), Namespace: fake.Namespace, Name: t.Machine, Template: from.Name}}
 	if check.SelectsNodes {
@@ -54,10 +53,10 @@ func (h handovers) Prepare(ctx context.Context, check *policy.Check, t remediate
 	})
 }
 
-// Object implements engine.HandoverDraft.
+// Object implements escalate.Draft.
 func (d handoverDraft) Object() escalate.Object { return d.object }
 
-// Create implements engine.HandoverDraft.
+// Create implements escalate.Draft.
 func (d handoverDraft) Create(ctx context.Context, o escalate.Object, check string) (uid string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -129,7 +128,7 @@ func (w *World) newOther(o escalate.Object, node string) *policy.Request {
 	return q
 }
 
-// Read implements engine.Handovers.
+// Read implements escalate.Objects.
 func (h handovers) Read(ctx context.Context, o escalate.Object) (found *policy.Request, err error) {
 	err = h.exchange(ctx, "read", func(*fake.State) error { found = h.object(o); return nil })
 	return found, err
@@ -149,7 +148,7 @@ func (h handovers) object(o escalate.Object) *policy.Request {
 	return c
 }
 
-// TimeOut implements engine.Handovers.
+// TimeOut implements escalate.Objects.
 func (h handovers) TimeOut(ctx context.Context, o escalate.Object) (wrote bool, err error) {
 	return h.change(ctx, "give up", o, func(w *World, q *policy.Request) bool {
 		if !q.TimedOut.IsZero() {
@@ -162,7 +161,7 @@ func (h handovers) TimeOut(ctx context.Context, o escalate.Object) (wrote bool, 
 	})
 }
 
-// Delay implements engine.Handovers.
+// Delay implements escalate.Objects.
 func (h handovers) Delay(ctx context.Context, o escalate.Object) (wrote bool, err error) {
 	return h.change(ctx, "delay", o, func(w *World, q *policy.Request) bool {
 		if !q.HealthyDelaySince.IsZero() {
@@ -178,7 +177,7 @@ func (h handovers) Delay(ctx context.Context, o escalate.Object) (wrote bool, er
 // written is the present time as this fenced writes it, by the API server's clock.
 func (h handovers) written() time.Time { return time.Now().Add(-h.inc.i.clock.skew) }
 
-// Delete implements engine.Handovers.
+// Delete implements escalate.Objects.
 func (h handovers) Delete(ctx context.Context, o escalate.Object, live *policy.Request) (wrote bool, err error) {
 	return h.change(ctx, "delete", o, func(w *World, q *policy.Request) bool {
 		if q.Begun != live.Begun || !reflect.DeepEqual(q.Conditions, live.Conditions) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
@@ -182,7 +183,8 @@ func (c *incarnation) options() engine.Options {
 			ControlPlaneIsolation: p.Isolation, IdentityMode: "required", Watch: c.view, Kube: kube{c}}},
 	}
 	if p.Others {
-		opt.Clusters[0].Handovers, opt.Clusters[0].Checks = handovers{kube{c}}, checks{kube{c}}
+		opt.Clusters[0].Checks = checks{kube{c}}
+		opt.Escalation = escalate.New(opt.Store, opt.Events.Emit, func(string) escalate.Objects { return handovers{kube{c}} })
 	}
 	w.do(func() { opt.Clusters[0].FileChecks = c.fileChecks() })
 	if p.Instances > 1 {

@@ -272,17 +272,17 @@ func handedOver(p *Plan) { few(p); p.Others, p.Meddles = true, 60 }
 func escalates(p *Plan) { handedOver(p); p.Escalates, p.Meddles = true, 5 }
 
 // blindHandovers sees no request that was made.
-type blindHandovers struct{ engine.Handovers }
+type blindHandovers struct{ escalate.Objects }
 
 func (blindHandovers) Read(context.Context, escalate.Object) (*policy.Request, error) {
 	return nil, nil
 }
 
 // impatientHandovers takes every remediator for one that has not begun.
-type impatientHandovers struct{ engine.Handovers }
+type impatientHandovers struct{ escalate.Objects }
 
 func (i impatientHandovers) Read(ctx context.Context, o escalate.Object) (*policy.Request, error) {
-	live, err := i.Handovers.Read(ctx, o)
+	live, err := i.Objects.Read(ctx, o)
 	if live != nil {
 		live.Begun, live.Conditions = false, nil
 	}
@@ -290,27 +290,32 @@ func (i impatientHandovers) Read(ctx context.Context, o escalate.Object) (*polic
 }
 
 func (i impatientHandovers) Delete(ctx context.Context, o escalate.Object, _ *policy.Request) (wrote bool, err error) {
-	live, err := i.Handovers.Read(ctx, o)
+	live, err := i.Objects.Read(ctx, o)
 	if live == nil {
 		return false, err
 	}
-	return i.Handovers.Delete(ctx, o, live)
+	return i.Objects.Delete(ctx, o, live)
 }
 
 // hoardingHandovers only says that it deletes requests.
-type hoardingHandovers struct{ engine.Handovers }
+type hoardingHandovers struct{ escalate.Objects }
 
 func (hoardingHandovers) Delete(context.Context, escalate.Object, *policy.Request) (wrote bool, err error) {
 	return true, nil
 }
 
-func hands(wrap func(engine.Handovers) engine.Handovers) Defect {
-	return options(func(o *engine.Options) { o.Clusters[0].Handovers = wrap(o.Clusters[0].Handovers) })
+func hands(wrap func(escalate.Objects) escalate.Objects) Defect {
+	return options(func(o *engine.Options) {
+		if e, is := o.Escalation.(*escalate.Escalation); is {
+			made := e.Objects
+			e.Objects = func(cluster string) escalate.Objects { return wrap(made(cluster)) }
+		}
+	})
 }
 
 var othersMutants = []mutant{
-	{"does not see what it made", "I22", escalates, hands(func(h engine.Handovers) engine.Handovers { return blindHandovers{h} })},
-	{"does not wait for who is at work", "I22", escalates, hands(func(h engine.Handovers) engine.Handovers { return impatientHandovers{h} })},
+	{"does not see what it made", "I22", escalates, hands(func(h escalate.Objects) escalate.Objects { return blindHandovers{h} })},
+	{"does not wait for who is at work", "I22", escalates, hands(func(h escalate.Objects) escalate.Objects { return impatientHandovers{h} })},
 	{"whatever has the name is its own", "I22", handedOver, Defect{OwnsWhateverIsThere: true}},
 	{"asks beside the check's own controller", "I22", func(p *Plan) { escalates(p); p.Meddles = 60 }, Defect{SeesNoController: true}},
 	{"asks without the Lease of medik8s", "I22", func(p *Plan) { handedOver(p); p.Medik8s = true }, Defect{TakesNoLocks: true}},
@@ -320,5 +325,5 @@ var othersMutants = []mutant{
 	})},
 	{"nothing is recorded of requests", "I24", handedOver, options(func(o *engine.Options) { o.Record = nil })},
 	{"a start finds no requests", "L1", func(p *Plan) { handedOver(p); p.Kill = 0.005 }, Defect{ForgetsAsked: true}},
-	{"leaves what it made behind", "L1", handedOver, hands(func(h engine.Handovers) engine.Handovers { return hoardingHandovers{h} })},
+	{"leaves what it made behind", "L1", handedOver, hands(func(h escalate.Objects) escalate.Objects { return hoardingHandovers{h} })},
 }

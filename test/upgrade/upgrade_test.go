@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/audit"
+	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/state/statetest"
@@ -162,7 +163,7 @@ func load(t *testing.T, s state.Store) (r records) {
 	r.Freezes = list(t, s, statetest.LoadFreezes)
 	r.Holds = list(t, s, statetest.LoadHolds)
 	r.Slots = list(t, s, state.LoadSlots)
-	r.Asked = list(t, s, state.LoadAsked)
+	r.Asked = list(t, s, escalate.Load)
 	var err error
 	r.Refused, err = state.LoadRefusedAccounts(ctx, s, golden.Refused.Instance)
 	require.NoError(t, err)
@@ -205,7 +206,7 @@ func save(t *testing.T, s state.Store, r records) {
 		saved(statetest.TakeSlot(ctx, s, len(r.Slots), each))
 	}
 	for _, each := range r.Asked {
-		saved(state.SaveAsked(ctx, s, each))
+		saved(escalate.Save(ctx, s, each))
 	}
 	saved(state.SaveRefusedAccounts(ctx, s, r.Refused))
 }

@@ -1,4 +1,4 @@
-package engine
+package escalate
 
 import (
 	"context"
@@ -7,16 +7,15 @@ import (
 	"maps"
 	"time"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 )
 
 // followAll reads the object of every record, and does its next step, whatever became of the check.
-func (w *handoverWriter) followAll(ctx context.Context) {
-	h := w.c.admit.Handovers
+func (w *writer) followAll(ctx context.Context) {
+	h := w.c
 	known := map[string]bool{}
-	for _, r := range h.Records() {
+	for _, r := range h.records.All() {
 		if ctx.Err() != nil {
 			return
 		}
@@ -25,7 +24,7 @@ func (w *handoverWriter) followAll(ctx context.Context) {
 			continue // it blocks its target until a person gives it up
 		}
 		if !r.Blocking() {
-			w.try(ctx, r.ID, r.Target, r.Check, "end the record of another remediator", func() error { return h.Settle(ctx, r, time.Now()) })
+			w.try(ctx, r.ID, r.Target, r.Check, "end the record of another remediator", func() error { return h.settle(ctx, r, time.Now()) })
 			continue
 		}
 		w.try(ctx, r.ID, r.Target, r.Check, "look after "+r.Newest().String(), func() error {
@@ -45,22 +44,22 @@ func (w *handoverWriter) followAll(ctx context.Context) {
 		}
 	}
 	ignored := map[string]string{} // by check
-	for _, r := range h.Records() {
+	for _, r := range h.records.All() {
 		if why := w.ignored[r.ID]; why != "" && r.Blocking() {
 			ignored[r.Check] = why
 		}
 	}
-	h.SetIgnored(ignored, time.Now())
+	h.setIgnored(ignored, time.Now())
 }
 
 // follow reads the object of a record and does its next step. An error says also what is waited for.
-func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) error {
-	h, o := w.c.admit.Handovers, r.Newest()
-	if err := h.FreePlace(ctx, r.ID, false, time.Now()); err != nil {
+func (w *writer) follow(ctx context.Context, r Record) error {
+	h, o := w.c, r.Newest()
+	if err := h.freePlace(ctx, r.ID, false, time.Now()); err != nil {
 		return err
 	}
-	live, err := w.c.opt.Handovers.Read(ctx, o)
-	served := !errors.Is(err, escalate.ErrNotServed)
+	live, err := w.objects.Read(ctx, o)
+	served := !errors.Is(err, ErrNotServed)
 	if err != nil && served {
 		if seen, was := w.seen[r.ID]; was { // it may have been there meanwhile
 			seen.missing = time.Time{}
@@ -73,63 +72,63 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) error {
 	if live == nil {
 		delete(w.ignored, r.ID)
 		if o.IsGone(seen.missing, seen.letGo && served, now) {
-			return h.Change(ctx, r.ID, func(o *escalate.Object) { o.Gone = now.UTC() })
+			return h.change(ctx, r.ID, func(o *Object) { o.Gone = now.UTC() })
 		}
 		return nil
 	}
 	if o.UID == "" && live.MadeBy == o.Mark {
 		o.UID = live.UID
-		if err := h.Change(ctx, r.ID, func(o *escalate.Object) { o.UID = live.UID }); err != nil {
+		if err := h.change(ctx, r.ID, func(o *Object) { o.UID = live.UID }); err != nil {
 			return err
 		}
 	}
-	step, ignored, ok := h.Next(r, live, seen.deleting, now)
+	step, ignored, ok := h.next(r, live, seen.deleting, now)
 	if ok { // else the last answer stays
 		w.ignored[r.ID] = ignored
 	}
-	if err := h.FreePlace(ctx, r.ID, step.StandsStill || ignored != "", now); err != nil {
+	if err := h.freePlace(ctx, r.ID, step.StandsStill || ignored != "", now); err != nil {
 		return err
 	}
 	switch {
-	case !ok || step.Do == escalate.Nothing:
+	case !ok || step.Do == Nothing:
 		return nil
-	case step.Do == escalate.Wait && live.Deleting && now.Sub(seen.deleting) < escalate.IgnoredAfter: // a remediator may take its time to let go
+	case step.Do == Wait && live.Deleting && now.Sub(seen.deleting) < IgnoredAfter: // a remediator may take its time to let go
 		return nil
-	case step.Do == escalate.Wait:
+	case step.Do == Wait:
 		return &reason.Refusal{Reason: reason.Contested, Message: step.Why}
 	}
 	if step.Over && o.TimedOut.IsZero() { // before the object is gone: else its template would be tried again
-		if err := h.Change(ctx, r.ID, func(o *escalate.Object) { o.TimedOut = now.UTC() }); err != nil {
+		if err := h.change(ctx, r.ID, func(o *Object) { o.TimedOut = now.UTC() }); err != nil {
 			return err
 		}
 	}
-	if err := h.Stopped(r, step.Tidies); err != nil {
+	if err := h.stopped(r, step.Tidies); err != nil {
 		return err
 	}
 	if wrote, err := w.write(ctx, o, live, step); err != nil || !wrote { // the next round reads what is new
 		return err
 	}
-	w.c.emit(w.event(r, r.Check, map[escalate.Do]string{
-		escalate.TimeOut: "give up on ", escalate.Delay: "note the recovery on ", escalate.Delete: "delete ",
+	w.c.emit(w.event(r, r.Check, map[Do]string{
+		TimeOut: "give up on ", Delay: "note the recovery on ", Delete: "delete ",
 	}[step.Do]+o.String()+": "+step.Why))
 	return nil
 }
 
 // write makes one change in the cluster. It returns false if nothing was written.
-func (w *handoverWriter) write(ctx context.Context, o escalate.Object, live *policy.Request, step escalate.Step) (bool, error) {
+func (w *writer) write(ctx context.Context, o Object, live *policy.Request, step Step) (bool, error) {
 	switch step.Do {
-	case escalate.TimeOut:
-		return w.c.opt.Handovers.TimeOut(ctx, o)
-	case escalate.Delay:
-		return w.c.opt.Handovers.Delay(ctx, o)
-	case escalate.Delete:
-		return w.c.opt.Handovers.Delete(ctx, o, live)
+	case TimeOut:
+		return w.objects.TimeOut(ctx, o)
+	case Delay:
+		return w.objects.Delay(ctx, o)
+	case Delete:
+		return w.objects.Delete(ctx, o, live)
 	}
 	return false, nil
 }
 
 // noteSeen updates what is known of the object of a record.
-func (w *handoverWriter) noteSeen(id string, o escalate.Object, live *policy.Request, now time.Time) seenObject {
+func (w *writer) noteSeen(id string, o Object, live *policy.Request, now time.Time) seenObject {
 	seen := w.seen[id]
 	switch {
 	case live != nil:

@@ -1,26 +1,25 @@
-package engine
+package escalate
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 )
 
-// handoverLocks are the Leases on the Nodes for which another remediator is asked, in a cluster that has
+// locks are the Leases on the Nodes for which another remediator is asked, in a cluster that has
 // such Leases (medik8s). The controller of a NodeHealthCheck holds the Lease for the remediator while its
 // request exists, and fenced does so in its place: whoever would drain or repair the Node keeps away. // I22
-type handoverLocks struct {
+type locks struct {
 	kube run.Kube
-	held map[string]handoverLock // by the ID of the record
+	held map[string]lease // by the ID of the record
 }
 
-// handoverLock is a Lease that this process has taken, or may have.
-type handoverLock struct {
+// lease is a Lease that this process has taken, or may have.
+type lease struct {
 	run  remediate.Run // as whose it is held
 	next time.Time     // of the next renewal
 }
@@ -30,7 +29,7 @@ const lockEvery = time.Minute
 
 // take takes or renews the Lease for the record of a request. An error says that fenced may not hold
 // it; it is a *reason.Refusal if somebody else does.
-func (l *handoverLocks) take(ctx context.Context, r escalate.Record) error {
+func (l *locks) take(ctx context.Context, r Record) error {
 	if r.Target.Node == "" {
 		return nil
 	}
@@ -42,18 +41,18 @@ func (l *handoverLocks) take(ctx context.Context, r escalate.Record) error {
 		delete(l.held, r.ID)
 		return &reason.Refusal{Reason: reason.Contested, Message: foreign}
 	case err != nil:
-		l.held[r.ID] = handoverLock{run: as} // it may have been written
+		l.held[r.ID] = lease{run: as} // it may have been written
 		return fmt.Errorf("keep other remediators away from Node %s: %w", r.Target.Node, err)
 	}
-	l.held[r.ID] = handoverLock{as, began.Add(lockEvery)}
+	l.held[r.ID] = lease{as, began.Add(lockEvery)}
 	if binds > 0 {
-		l.held[r.ID] = handoverLock{as, began.Add(min(lockEvery, binds/2))}
+		l.held[r.ID] = lease{as, began.Add(min(lockEvery, binds/2))}
 	}
 	return nil
 }
 
 // renew renews the Lease while the object of a record may exist.
-func (l *handoverLocks) renew(ctx context.Context, r escalate.Record) error {
+func (l *locks) renew(ctx context.Context, r Record) error {
 	if time.Now().Before(l.held[r.ID].next) {
 		return nil
 	}
@@ -61,7 +60,7 @@ func (l *handoverLocks) renew(ctx context.Context, r escalate.Record) error {
 }
 
 // giveBack gives the Lease back. After a restart nobody knows of it any more, and it expires by itself.
-func (l *handoverLocks) giveBack(ctx context.Context, id string) error {
+func (l *locks) giveBack(ctx context.Context, id string) error {
 	if err := l.kube.UnlockNode(ctx, l.held[id].run); err != nil {
 		return fmt.Errorf("let other remediators have Node %s again: %w", l.held[id].run.Target.Node, err)
 	}
@@ -71,9 +70,9 @@ func (l *handoverLocks) giveBack(ctx context.Context, id string) error {
 
 // lockAll renews the Leases of the records whose object may exist, and gives back those of the others.
 // What fails delays nothing: the object is looked after all the same.
-func (w *handoverWriter) lockAll(ctx context.Context) {
+func (w *writer) lockAll(ctx context.Context) {
 	blocking := map[string]bool{}
-	for _, r := range w.c.admit.Handovers.Records() {
+	for _, r := range w.c.records.All() {
 		if r.Unreadable != "" || !r.Blocking() {
 			continue
 		}

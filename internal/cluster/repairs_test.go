@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -24,13 +24,13 @@ func TestUnreadableRecordMayBeOfTheControlPlane(t *testing.T) {
 	a := newAsking(manyLimits())
 	a.node("cp", "Unknown", func(n *policy.Node) { n.ControlPlane = true })
 	a.node("n", "Unknown")
-	a.b.Begin([]escalate.Record{{ID: "9", Unreadable: "it holds nothing", Target: remediate.Target{Cluster: "c", Node: "cp-2"}}})
+	a.b.Runs.SetRepairs([]Repair{{ID: "9", By: "what record 9 asks for, which cannot be read", ControlPlane: true, Target: remediate.Target{Cluster: "c", Node: "cp-2"}}})
 	for node, want := range map[string]string{"cp": "9", "n": ""} {
 		f := guard.Facts{AsksOther: true, ControlPlane: node == "cp"}
 		a.b.Count(Candidate{Draft: remediate.Run{Target: remediate.Target{Node: node}}}, "", &f, time.Time{}, a.now)
 		assert.Equal(t, want, f.ControlPlaneRun, node)
 	}
-	assert.Equal(t, []policy.OpenRun{{ID: "of the remediator of what record 9 asks for, which cannot be read", Node: "cp-2", ControlPlane: true}}, a.b.runs.openTargets())
+	assert.Equal(t, []policy.OpenRun{{ID: "of the remediator of what record 9 asks for, which cannot be read", Node: "cp-2", ControlPlane: true}}, a.b.Runs.openTargets())
 }
 
 // A run on a host of which only its kubelet says that it is of the control plane does not make others of it wait, and
@@ -53,11 +53,11 @@ func TestRunThatTakesNoTurn(t *testing.T) {
 		assert.Equal(t, node == "worker", r.TakesNoTurn)
 		r.ID, r.Step = "1", remediate.PowerOff
 		for _, run := range []bool{true, false} {
-			a.b.runs.byID, a.b.runs.asked = map[string]*remediate.Run{}, map[string]escalate.Record{}
+			a.b.Runs.byID, a.b.Runs.repairs = map[string]*remediate.Run{}, map[string]Repair{}
 			if run {
-				a.b.runs.byID["1"] = &r
+				a.b.Runs.byID["1"] = &r
 			} else {
-				a.b.runs.asked["1"] = escalate.Record{ID: "1", Target: r.Target, ControlPlane: true, TakesNoTurn: r.TakesNoTurn, Objects: []escalate.Object{{Kind: "K"}}}
+				a.b.Runs.repairs["1"] = Repair{ID: "1", By: "K", Target: r.Target, ControlPlane: true, TakesNoTurn: r.TakesNoTurn}
 			}
 			f := guard.Facts{NeedsHost: true, ControlPlane: true}
 			a.b.Count(Candidate{Draft: remediate.Run{Target: remediate.Target{Node: "cp-2"}}}, "", &f, time.Time{}, a.now)
@@ -73,7 +73,7 @@ var (
 
 // asking is a cluster with a FencePolicy that asks another remediator for each Node that is not ready.
 type asking struct {
-	b     Records
+	b     *Model
 	check policy.Check
 	now   time.Time
 }
@@ -83,8 +83,8 @@ func newAsking(limits guard.Limits) *asking {
 		Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI, Name: "p", Selector: labels.Everything(), SelectsNodes: true, Source: "cluster",
 		Strategy: policy.CreateRequests, Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}, Template: &reboot,
 	}}
-	a.b = Records{New(Options{Name: "c", Limits: NewLimits(limits, remediate.Limits{RunTimeout: time.Hour})}, a.now)}
-	a.b.complete = true
+	a.b = New(Options{Name: "c", Limits: NewLimits(limits, remediate.Limits{RunTimeout: time.Hour})}, a.now)
+	a.b.Objects.complete = true
 	a.put()
 	return a
 }
@@ -97,7 +97,7 @@ func manyLimits() guard.Limits {
 // put makes the ledger have the check as it is now.
 func (a *asking) put() {
 	check := a.check
-	a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&check), Value: &check})
+	a.b.Objects.ledger.Apply(a.now, policy.Change{ID: checkObject(&check), Value: &check})
 }
 
 func (a *asking) node(name, ready string, change ...func(*policy.Node)) *policy.Node {
@@ -105,33 +105,44 @@ func (a *asking) node(name, ready string, change ...func(*policy.Node)) *policy.
 	for _, f := range change {
 		f(n)
 	}
-	a.b.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
+	a.b.Objects.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
 	return n
 }
 
 // machine puts a Machine of OpenShift, named like its Node.
 func (a *asking) machine(name, uid string) *policy.Machine {
 	m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: name, UID: uid, NodeName: name}
-	a.b.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: name}, Value: m})
+	a.b.Objects.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: m.APIVersion, Kind: "Machine", Namespace: "ns", Name: name}, Value: m})
 	return m
 }
 
 // candidate is that of a Node as the deciding loop sees it now.
 func (a *asking) candidate(t *testing.T, node string) Candidate {
 	t.Helper()
-	a.b.mu.Lock()
+	unlock := a.b.lock()
 	a.b.applyOpenRuns(a.now)
-	targets := a.b.ledger.ActingOn(a.check.ID(), node, a.now)
-	a.b.mu.Unlock()
+	targets := a.b.Objects.ledger.ActingOn(a.check.ID(), node, a.now)
+	unlock()
 	require.Len(t, targets, 1)
-	c, ok := a.b.CandidateForCheck(a.b.Check(a.check.ID()), &targets[0])
+	c, ok := a.b.CandidateForCheck(a.b.Objects.Check(a.check.ID()), &targets[0])
 	require.True(t, ok)
 	return c
 }
 
-func (a *asking) reserve(c Candidate, from policy.Template) (escalate.Record, error) {
+// reserve is what package escalate does: one record for a target, with a try from a template.
+func (a *asking) reserve(c Candidate, from policy.Template) (Repair, error) {
+	p := Repair{ID: NewRunID(a.now), Check: c.Check.Mark()}
+	for _, other := range a.b.Runs.repairs {
+		if other.Check == p.Check && other.Target.Overlaps(c.Draft.Target) {
+			p = other
+		}
+	}
+	kind := strings.TrimSuffix(from.Kind, "Template")
+	p.Target, p.ControlPlane, p.NodeLabels, p.NodeNames, p.InFlight = c.Draft.Target, c.Draft.ControlPlane, c.Draft.NodeLabels, c.Draft.NodeNames, true
+	p.By = kind + " of record " + p.ID
+	p.Tries = append(slices.Clone(p.Tries), Try{Open: true, Attempt: policy.Attempt{APIVersion: from.APIVersion, Kind: kind, TemplateName: from.Name, Started: a.now}})
 	c.Template = &from
-	return a.b.Reserve(c, escalate.Object{Kind: strings.TrimSuffix(from.Kind, "Template"), APIVersion: from.APIVersion, Namespace: "ns", Name: c.Draft.Target.Node, Template: from.Name}, 0, time.Time{}, a.now)
+	return p, a.b.ReserveRepair(c, p, 0, time.Time{}, a.now)
 }
 
 func refusedFor(t *testing.T, err error) reason.Code {
@@ -158,7 +169,7 @@ func TestReserveAsksTheCheckAgain(t *testing.T) {
 			a.node("second", "Unknown")
 		}, reboot, reason.ShortCircuit},
 		"no check": {func(a *asking) {
-			a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)})
+			a.b.Objects.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)})
 		}, reboot, reason.NotUnhealthy},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +183,7 @@ func TestReserveAsksTheCheckAgain(t *testing.T) {
 				return
 			}
 			assert.Equal(t, c.code, refusedFor(t, err))
-			assert.Empty(t, a.b.Records())
+			assert.Empty(t, a.b.Runs.repairs)
 		})
 	}
 }
@@ -185,13 +196,13 @@ func TestRenamedNodeIsBlocked(t *testing.T) {
 	a.node("old", "Unknown", func(n *policy.Node) { n.SystemUUID = "00112233-4455-6677-8899-aabbccddeeff" })
 	r, err := a.reserve(a.candidate(t, "old"), reboot)
 	require.NoError(t, err)
-	a.b.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "old"}})
+	a.b.Objects.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "old"}})
 	a.node("new", "Unknown", func(n *policy.Node) { n.SystemUUID = "33221100-5544-7766-8899-aabbccddeeff" })
 	c := a.candidate(t, "new")
 	_, err = a.reserve(c, reboot)
 	assert.Equal(t, reason.AlreadyRequested, refusedFor(t, err))
 	run := remediate.Run{ID: "run", Step: remediate.PowerOff, Started: a.now, Strategy: remediate.PowerCycle, Target: c.Draft.Target, Manual: &remediate.Order{}}
-	err = a.b.Model.Reserve(Candidate{Draft: run}, run, 0, time.Time{}, a.now)
+	err = a.b.Reserve(Candidate{Draft: run}, run, 0, time.Time{}, a.now)
 	assert.Equal(t, reason.AlreadyRequested, refusedFor(t, err))
 	f := guard.Facts{AsksOther: true}
 	a.b.Count(c, "", &f, time.Time{}, a.now)
@@ -200,7 +211,7 @@ func TestRenamedNodeIsBlocked(t *testing.T) {
 	a.end(r, false)
 	open := run
 	open.Target = r.Target
-	a.b.Model.Put(open)
+	a.b.Runs.Put(open)
 	_, err = a.reserve(c, reboot)
 	assert.Equal(t, reason.UnderRemediation, refusedFor(t, err))
 }

@@ -1,32 +1,32 @@
-package engine
+package escalate
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
 )
 
-// named finds the record of another remediator that an order names in place of a run, and its
-// cluster; nil if there is none.
-func (a *askedRecords) named(o wire.Order) (*clusterParts, escalate.Record) {
-	for _, c := range a.e.clusters.All() {
-		for _, r := range c.admit.Handovers.Records() {
-			if r.ID == o.Run && (o.Cluster == "" || o.Cluster == c.opt.Name) {
-				return c, r
-			}
+// Abort implements engine.Escalation: it gives up the record that an order names in place of a run.
+func (e *Escalation) Abort(ctx context.Context, o wire.Order) (out order.Outcome, known bool, err error) {
+	for _, c := range e.clusters.All() {
+		if o.Cluster != "" && o.Cluster != c.opt.Name {
+			continue
+		}
+		if r, known := c.records.Get(o.Run); known {
+			out, err = c.abort(ctx, o, r)
+			return out, true, err
 		}
 	}
-	return nil, escalate.Record{}
+	return out, false, nil
 }
 
-// giveUp ends a record by order of a person. While another remediator may be at work, that takes
+// abort ends a record by order of a person. While another remediator may be at work, that takes
 // an order that says so. // I22
-func (c *clusterParts) giveUp(ctx context.Context, o wire.Order, r escalate.Record) (order.Outcome, error) {
+func (c *Cluster) abort(ctx context.Context, o wire.Order, r Record) (order.Outcome, error) {
 	if !o.AsIs {
 		return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused, Message: "record " + r.ID + " is about another remediator, which fenced cannot stop; to give the record up: fencectl abort " + r.ID + " --as-is"}
 	}
@@ -37,16 +37,16 @@ func (c *clusterParts) giveUp(ctx context.Context, o wire.Order, r escalate.Reco
 		}
 	}
 	asks := r.Asks()
-	if err := c.admit.Handovers.GiveUp(ctx, r.ID, o); err != nil {
+	if err := c.giveUp(ctx, r.ID, o); err != nil {
 		return order.Outcome{}, err
 	}
 	return order.Outcome{Asked: asks}, nil
 }
 
-// whyNotGiveUp says why another remediator may be at work on the target of a record. Of a record
+// whyNotGiveUp returns the reason why another remediator may be at work on the target of a record. Of a record
 // that cannot be read nobody knows it.
-func (c *clusterParts) whyNotGiveUp(ctx context.Context, r escalate.Record) string {
-	object := r.Newest()
+func (c *Cluster) whyNotGiveUp(ctx context.Context, r Record) string {
+	object, objects := r.Newest(), c.objects()
 	switch {
 	case r.Unreadable != "":
 		return "which object was made cannot be read: " + r.Unreadable
@@ -54,10 +54,10 @@ func (c *clusterParts) whyNotGiveUp(ctx context.Context, r escalate.Record) stri
 		return ""
 	case object.MayAppear(time.Now()):
 		return object.String() + " may just be being made"
-	case c.opt.Handovers == nil:
+	case objects == nil:
 		return "whether " + object.String() + " exists cannot be read"
 	}
-	live, err := c.opt.Handovers.Read(ctx, object)
+	live, err := objects.Read(ctx, object)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("whether %s exists is not known: %v", object, err)

@@ -1,4 +1,4 @@
-package engine
+package escalate
 
 import (
 	"context"
@@ -13,7 +13,8 @@ import (
 // goroutine: a webhook or a kind that does not answer delays no request and no deletion of one. Only
 // the instance that leads asks; the others neither ask nor decide by it.
 type templateWatch struct {
-	c *clusterParts
+	c       *Cluster
+	objects Objects
 	// looked is when the templates were looked for; missing is what was found.
 	looked  time.Time
 	missing map[string]string
@@ -27,7 +28,7 @@ const (
 )
 
 func (w *templateWatch) run(ctx context.Context) error {
-	tick := time.NewTicker(gateRound)
+	tick := time.NewTicker(round)
 	defer tick.Stop()
 	for {
 		select {
@@ -35,7 +36,7 @@ func (w *templateWatch) run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		if time.Since(w.looked) >= templatesEvery && w.c.lead.Leads() {
+		if time.Since(w.looked) >= templatesEvery && w.c.opt.Lead.Leads() {
 			w.look(ctx)
 			w.looked = time.Now()
 		}
@@ -45,10 +46,10 @@ func (w *templateWatch) run(ctx context.Context) error {
 // look looks for the templates of all checks whose requests fenced makes. Each answer counts at once.
 // What cannot be read keeps its last answer.
 func (w *templateWatch) look(ctx context.Context) {
-	makers, known := w.c.admit.Handovers.Makers(), map[string]bool{}
+	makers, known := w.c.opt.Model.Objects.Makers(), map[string]bool{}
 	silent := map[kindOfTemplate]bool{}
 	for i, check := range makers {
-		if ctx.Err() != nil || !w.c.lead.Leads() {
+		if ctx.Err() != nil || !w.c.opt.Lead.Leads() {
 			return
 		}
 		known[check.Mark()] = true
@@ -73,7 +74,7 @@ func (w *templateWatch) set(mark, why string) {
 	if w.missing[mark] = why; why == "" {
 		delete(w.missing, mark)
 	}
-	w.c.admit.Handovers.SetMissing(w.missing, time.Now())
+	w.c.setMissing(w.missing, time.Now())
 }
 
 type kindOfTemplate struct{ apiVersion, kind string }
@@ -89,7 +90,7 @@ func (w *templateWatch) missingOf(ctx context.Context, check *policy.Check, sile
 		if silent[kind] {
 			return w.missing[check.Mark()]
 		}
-		why, err := w.c.opt.Handovers.Missing(ctx, check, t)
+		why, err := w.objects.Missing(ctx, check, t)
 		if err != nil {
 			silent[kind] = true
 			return w.missing[check.Mark()]

@@ -1,6 +1,7 @@
-package state_test
+package escalate
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -8,35 +9,43 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
 )
+
+func openStore(t *testing.T) state.Store {
+	t.Helper()
+	s, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
 
 func TestAsked(t *testing.T) {
 	ctx, s := t.Context(), openStore(t)
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	r := escalate.Record{
+	r := Record{
 		ID: "1", Check: "FencePolicy.fenced.io p", Target: remediate.Target{Cluster: "c", Node: "n"}, Started: at,
-		Objects: []escalate.Object{{APIVersion: "a/v1", Kind: "K", Namespace: "ns", Name: "n", Template: "t", Mark: "s/c/1", Made: at}},
+		Objects: []Object{{APIVersion: "a/v1", Kind: "K", Namespace: "ns", Name: "n", Template: "t", Mark: "s/c/1", Made: at}},
 	}
-	saved, err := state.SaveAsked(ctx, s, r)
+	saved, err := Save(ctx, s, r)
 	require.NoError(t, err)
-	_, err = state.SaveAsked(ctx, s, r)
+	_, err = Save(ctx, s, r)
 	require.ErrorIs(t, err, state.ErrExists)
 	saved.Objects[0].UID = "u"
-	saved, err = state.SaveAsked(ctx, s, saved)
+	saved, err = Save(ctx, s, saved)
 	require.NoError(t, err)
 	_, err = state.SaveRefusedAccounts(ctx, s, state.RefusedAccounts{Instance: "a"}) // of the same kind
 	require.NoError(t, err)
-	list, err := state.LoadAsked(ctx, s)
+	list, err := Load(ctx, s)
 	require.NoError(t, err)
-	assert.Equal(t, []escalate.Record{saved}, list)
+	assert.Equal(t, []Record{saved}, list)
 
-	_, err = state.SaveAsked(ctx, s, escalate.Record{ID: "2"})
+	_, err = Save(ctx, s, Record{ID: "2"})
 	require.ErrorContains(t, err, "no cluster")
-	require.NoError(t, state.DeleteAsked(ctx, s, saved))
-	list, _ = state.LoadAsked(ctx, s)
+	require.NoError(t, remove(ctx, s, saved))
+	list, _ = Load(ctx, s)
 	assert.Empty(t, list)
 }
 
@@ -45,17 +54,17 @@ func TestAsked(t *testing.T) {
 func TestAskedThatCannotBeRead(t *testing.T) {
 	ctx, s := t.Context(), openStore(t)
 	target := remediate.Target{Cluster: "c d", Node: "n", NodeUID: "u", Namespace: "ns", Machine: "m"}
-	saved, err := state.SaveAsked(ctx, s, escalate.Record{ID: "1", Target: target})
+	saved, err := Save(ctx, s, Record{ID: "1", Target: target})
 	require.NoError(t, err)
 	saved.Target.Node = "another"
-	saved, err = state.SaveAsked(ctx, s, saved)
+	saved, err = Save(ctx, s, saved)
 	require.NoError(t, err)
-	bare := escalate.Record{ID: "2", Target: remediate.Target{Cluster: "c", Namespace: "ns", Machine: strings.Repeat("m", 250)}}
-	_, err = state.SaveAsked(ctx, s, bare)
+	bare := Record{ID: "2", Target: remediate.Target{Cluster: "c", Namespace: "ns", Machine: strings.Repeat("m", 250)}}
+	_, err = Save(ctx, s, bare)
 	require.NoError(t, err)
 	long := bare
 	long.ID, long.Target.Node = "3", strings.Repeat("n", 250)
-	_, err = state.SaveAsked(ctx, s, long)
+	_, err = Save(ctx, s, long)
 	require.NoError(t, err, "the key has room")
 	records, err := s.List(ctx, state.KindMeta)
 	require.NoError(t, err)
@@ -66,7 +75,7 @@ func TestAskedThatCannotBeRead(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
-	list, err := state.LoadAsked(ctx, s)
+	list, err := Load(ctx, s)
 	require.NoError(t, err)
 	found := map[string]remediate.Target{}
 	for _, r := range list {
@@ -78,7 +87,7 @@ func TestAskedThatCannotBeRead(t *testing.T) {
 	assert.Equal(t, map[string]remediate.Target{
 		"1": {Cluster: "c d", Node: "n", Namespace: "ns", Machine: "m"}, "2": bare.Target, "3": long.Target,
 	}, found)
-	_, err = state.SaveAsked(ctx, s, list[0])
+	_, err = Save(ctx, s, list[0])
 	require.Error(t, err, "what it held would be lost")
 
 	_, err = s.Put(ctx, state.Record{Kind: state.KindMeta, Key: "asked c 4 n - -", Data: []byte(`{"v":1,"data":{"id":"5","check":"","target":{"cluster":"c","node":""},"objects":null,"started":"2026-01-01T00:00:00Z"}}`)})
@@ -87,7 +96,7 @@ func TestAskedThatCannotBeRead(t *testing.T) {
 		_, err = s.Put(ctx, state.Record{Kind: state.KindMeta, Key: key, Data: []byte("{")})
 		require.NoError(t, err)
 	}
-	list, err = state.LoadAsked(ctx, s)
+	list, err = Load(ctx, s)
 	require.ErrorIs(t, err, state.ErrUnreadable)
 	require.ErrorContains(t, err, `"asked 6" does not name a target`)
 	require.ErrorContains(t, err, `"\x1b[2J" is no name`)
@@ -96,6 +105,6 @@ func TestAskedThatCannotBeRead(t *testing.T) {
 		if r.ID == "4" {
 			assert.Contains(t, r.Unreadable, `it holds the record of "5"`)
 		}
-		require.NoError(t, state.DeleteAsked(ctx, s, r), "a person may give it up")
+		require.NoError(t, remove(ctx, s, r), "a person may give it up")
 	}
 }

@@ -1,0 +1,244 @@
+package escalate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
+)
+
+// kept is how long a record stays after its end: the limits of a day count it.
+const kept = 24 * time.Hour
+
+// Any implements admit.Escalation: whether an object that fenced made may exist.
+func (c *Cluster) Any() bool {
+	return slices.ContainsFunc(c.records.All(), func(r Record) bool { return r.Blocking() })
+}
+
+// reserve makes it durable that an object is about to be made for a target, with the mark that it
+// gets. The gates are evaluated once more. From then on nobody else acts on the target until the
+// object is known to be gone. An error is a *reason.Refusal, or an error of the store. // I19, I22
+func (c *Cluster) reserve(ctx context.Context, o Ask, object Object) (Record, error) {
+	now := time.Now()
+	if err := c.admit.Refusal(o.candidate, now); err != nil {
+		return Record{}, err
+	}
+	releasedAt := c.admit.ReleasedAt(o.Run.Target)
+	if err := c.writing.Acquire(ctx, 1); err != nil {
+		return Record{}, err
+	}
+	defer c.writing.Release(1)
+	object.Mark = c.opt.StoreID + "/" + c.opt.Name + "/" // and the ID of the record
+	r, err := c.records.Reserve(o.candidate, object, c.opt.Slots.Count(), releasedAt, now)
+	if err != nil {
+		return r, err
+	}
+	defer c.records.Reserved(r.ID)
+	c.mu.Lock()
+	delete(c.wanted, keyOf(o.candidate))
+	c.mu.Unlock()
+	slotted := remediate.Run{ID: r.ID, Target: r.Target, Strategy: remediate.PowerCycle}
+	if err := c.admit.TakeSlot(ctx, slotted); err != nil {
+		c.unreserve(r)
+		return r, err
+	}
+	saved, err := Save(ctx, c.opt.Lead.Store(), r)
+	if err != nil {
+		return r, c.withdraw(ctx, r, err)
+	}
+	c.records.Put(saved)
+	return saved, nil
+}
+
+// withdraw takes back a record whose newest object is not made, because it was perhaps not stored. If it
+// was stored after all, that is changed, too: else the next write would be refused for ever. If that is not
+// known, it stays, as if its object might exist. // I22, L4
+func (c *Cluster) withdraw(ctx context.Context, r Record, cause error) error {
+	err := c.reread(ctx, cause)
+	if stored, known := c.records.Get(r.ID); known && stored.Newest().Made.Equal(r.Newest().Made) {
+		err = errors.Join(err, c.removeNewest(ctx, stored))
+	}
+	return err
+}
+
+// unreserve removes the newest object of a record, which was not made, from the Model.
+func (c *Cluster) unreserve(r Record) {
+	r.Objects = slices.Clone(r.Objects[:len(r.Objects)-1])
+	if len(r.Objects) == 0 {
+		c.records.Drop(r.ID)
+	} else {
+		c.records.Put(r)
+	}
+	c.admit.Wake() // the target is to be considered again // L4
+}
+
+// stands says whether a record still says that its newest object may exist. // I22
+func (c *Cluster) stands(r Record) bool {
+	now, known := c.records.Get(r.ID)
+	return known && now.Blocking() && now.Newest().Made.Equal(r.Newest().Made)
+}
+
+// notMade records that the newest object of a record was certainly not made. If that cannot be
+// stored, the record goes on as if the object might exist. One that a person gave up meanwhile stays so.
+func (c *Cluster) notMade(ctx context.Context, r Record) error {
+	if err := c.writing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.writing.Release(1)
+	if !c.stands(r) {
+		return nil
+	}
+	return c.removeNewest(ctx, r)
+}
+
+// removeNewest removes the newest object of a record, which was not made. c.writing is held.
+func (c *Cluster) removeNewest(ctx context.Context, r Record) error {
+	kept := r
+	kept.Objects = slices.Clone(r.Objects[:len(r.Objects)-1])
+	if len(kept.Objects) > 0 {
+		return c.save(ctx, kept)
+	}
+	return c.delete(ctx, r)
+}
+
+// change stores a change of the newest object of a record.
+func (c *Cluster) change(ctx context.Context, id string, change func(*Object)) error {
+	if err := c.writing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.writing.Release(1)
+	r, known := c.records.Get(id)
+	if !known || !r.Blocking() || r.Unreadable != "" {
+		return fmt.Errorf("no record %s of another remediator is open", id)
+	}
+	r.Objects = slices.Clone(r.Objects)
+	change(&r.Objects[len(r.Objects)-1])
+	return c.save(ctx, r)
+}
+
+// freePlace stores that a record has no place in the limits of what is in flight any more: it stands
+// still, or it has had its place for as long as a run may. Its target stays blocked. // I11, I22
+func (c *Cluster) freePlace(ctx context.Context, id string, standsStill bool, now time.Time) error {
+	if err := c.writing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.writing.Release(1)
+	r, known := c.records.Get(id)
+	limit := c.opt.Limits.Run().RunTimeout
+	if !known || !r.Idle.IsZero() || !standsStill && (limit == 0 || now.Sub(r.Newest().Made) < limit) {
+		return nil
+	}
+	r.Idle = now.UTC()
+	return c.save(ctx, r)
+}
+
+// save writes a record. c.writing is held.
+func (c *Cluster) save(ctx context.Context, r Record) error {
+	saved, err := Save(ctx, c.opt.Lead.Store(), r)
+	if err != nil {
+		return c.reread(ctx, err)
+	}
+	c.records.Put(saved)
+	c.admit.Wake()
+	return nil
+}
+
+// delete deletes a record. c.writing is held.
+func (c *Cluster) delete(ctx context.Context, r Record) error {
+	if err := remove(ctx, c.opt.Lead.Store(), r); err != nil {
+		return c.reread(ctx, err)
+	}
+	c.records.Drop(r.ID)
+	c.admit.Wake()
+	return nil
+}
+
+// reread reads the records again after a write of which it is not known whether it was made. c.writing is
+// held: else it could replace a record by one that is older.
+func (c *Cluster) reread(ctx context.Context, cause error) error {
+	if all, err := Load(ctx, c.opt.Lead.Store()); err == nil || errors.Is(err, state.ErrUnreadable) {
+		c.records.Reread(all)
+		c.admit.Wake() // the write may have been made // L4
+	}
+	return cause
+}
+
+// next decides the next step for the object of a record, as it was just read. deleting is since when it
+// is known to be deleted; zero: it is not. ok is false before the view of the cluster is complete.
+func (c *Cluster) next(r Record, live *policy.Request, deleting, now time.Time) (step Step, ignored string, ok bool) {
+	if !c.opt.View.View().Synced {
+		return step, "", false
+	}
+	t, ok := c.records.Target(&r, now)
+	if !ok {
+		return step, "", false
+	}
+	s := Situation{AskedTarget: t, Object: r.Newest(), Live: live, DeletingSince: deleting}
+	return Next(s, now), Ignored(s, now), true
+}
+
+// giveUp ends a record by order of a person: nobody waits for its object any more, and fenced leaves
+// that as it is. A record that cannot be read is deleted. // I24
+func (c *Cluster) giveUp(ctx context.Context, id string, o wire.Order) error {
+	if err := c.writing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.writing.Release(1)
+	r, known := c.records.Get(id)
+	if !known || !r.Ended.IsZero() {
+		return &reason.Refusal{Reason: reason.NoRun, Message: "record " + id + " has ended"}
+	}
+	if err := c.opt.Lead.Refuse(); err != nil {
+		return err
+	}
+	o.Cluster, o.Node, o.Machine, o.Run = c.opt.Name, r.Target.Node, r.Target.WithoutNode(), id
+	ev, err := c.admit.Record(o.Event("gives up " + r.Asks()))
+	if err != nil {
+		return fmt.Errorf("write the order to the audit log before it is carried out: %w", err)
+	}
+	if r.Unreadable != "" {
+		err = c.delete(ctx, r)
+	} else {
+		r.GivenUp, r.Ended = o.ForRecord(), time.Now().UTC()
+		err = c.save(ctx, r)
+	}
+	if err == nil {
+		c.emit(ev)
+	}
+	return err
+}
+
+// settle ends a record without an object when nothing more is to be asked, and deletes it a day
+// later.
+func (c *Cluster) settle(ctx context.Context, r Record, now time.Time) error {
+	if err := c.writing.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer c.writing.Release(1)
+	if !r.Ended.IsZero() {
+		if now.Sub(r.Ended) < kept {
+			return nil
+		}
+		return c.delete(ctx, r)
+	}
+	if !c.opt.View.View().Synced {
+		return nil
+	}
+	t, ok := c.records.Target(&r, now)
+	if !ok {
+		return nil
+	}
+	ends, well := Ends(t)
+	if !ends {
+		return nil
+	}
+	r.Ended, r.Recovered = now.UTC(), well
+	return c.save(ctx, r)
+}

@@ -1,0 +1,186 @@
+package escalate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/cluster"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// Ask is one target for which another remediator is to be asked.
+type Ask struct {
+	Check  *policy.Check
+	Target policy.TargetReport
+	// Run is the run that it would be if fenced carried it out itself: it names the target.
+	Run remediate.Run
+	// Template is what the object is made from.
+	Template policy.Template
+
+	candidate cluster.Candidate
+	at        time.Time // when its gates last passed
+}
+
+// key tells the asks of two checks for one target apart.
+type key struct{ check, target string }
+
+func keyOf(a cluster.Candidate) key { return key{a.Draft.CheckID, a.Key} }
+
+// Cluster lets other remediators be asked in one cluster, and keeps the records of that: package admit evaluates the
+// gates of each target, and the loop does the I/O. It implements admit.Escalation.
+type Cluster struct {
+	opt   admit.Options
+	admit admit.Asking
+	// objects writes in the cluster; nil: nothing is written.
+	objects func() Objects
+	// controllerAlive says whether the controller of checks of a kind is alive.
+	controllerAlive func(context.Context, policy.CheckID) (remediate.Answer, error)
+	records         *Records
+	changed         chan struct{} // signals that requests may have to be made
+
+	// writing is held from the change of a record in the Model until it is known what the store has. The
+	// deciding loop never takes it.
+	writing *semaphore.Weighted
+
+	mu sync.Mutex
+	// wanted are the targets whose gates have passed.
+	wanted map[key]Ask
+	// problems are why the last step for a Node or Machine was not done, until when they are told.
+	problems map[string]problem
+	// missing and ignored say by the mark of a check why nobody carries out its requests; disabled
+	// is both, as the ledger knows it.
+	missing, ignored, disabled map[string]string
+}
+
+type problem struct {
+	gate  reason.Gate
+	until time.Time
+}
+
+// wantedFor is for how long the gates of a target count as passed: two evaluations by package admit.
+const wantedFor = 10 * time.Second
+
+// Consider implements admit.Escalation.
+func (c *Cluster) Consider(a cluster.Candidate, t *policy.TargetReport, passed bool, now time.Time) (waits reason.Gate) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.wanted, keyOf(a))
+	if !passed {
+		return waits
+	}
+	c.wanted[keyOf(a)] = Ask{Check: a.Check, Target: *t, Run: a.Draft, Template: *a.Template, candidate: a, at: now}
+	if p := c.problems[cluster.SubjectOf(a.Draft.Target)]; now.Before(p.until) {
+		waits = p.gate
+	}
+	return waits
+}
+
+// KeepOnly implements admit.Escalation.
+func (c *Cluster) KeepOnly(considered func(check, target string) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.wanted, func(k key, _ Ask) bool { return !considered(k.check, k.target) })
+}
+
+// Gates implements admit.Escalation.
+func (c *Cluster) Gates(t remediate.Target, now time.Time) []reason.Gate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range t.Names() {
+		if p := c.problems[name]; now.Before(p.until) {
+			return []reason.Gate{p.gate}
+		}
+	}
+	return nil
+}
+
+// asks lists the targets whose gates have just passed.
+func (c *Cluster) asks(now time.Time) (list []Ask) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, o := range c.wanted {
+		if now.Sub(o.at) > wantedFor {
+			delete(c.wanted, key)
+			continue
+		}
+		list = append(list, o)
+	}
+	slices.SortFunc(list, func(a, b Ask) int {
+		return cmp.Or(strings.Compare(a.Check.Mark(), b.Check.Mark()), strings.Compare(a.Target.Subject(), b.Target.Subject()))
+	})
+	return list
+}
+
+// note stores why a step for a target was not done, until it is tried again; an empty reason: it
+// was done.
+func (c *Cluster) note(t remediate.Target, check string, why reason.Code, message string, now, until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, p := range c.problems {
+		if !now.Before(p.until) {
+			delete(c.problems, name)
+		}
+	}
+	for _, name := range t.Names() {
+		delete(c.problems, name)
+		if why != "" {
+			c.problems[name] = problem{until: until, gate: reason.Gate{
+				Name: "remediator", Reason: why, Value: message, Threshold: "asked for a repair", Source: "check " + check}}
+		}
+	}
+}
+
+// stopped returns the reason why nothing may be written about the newest object of a record now: people have stopped
+// it or given the record up, or this instance may not act. It is asked before each write. tidies: the target is well, and fenced
+// removes what it made; a cluster that was disarmed does not stop that. // I23
+func (c *Cluster) stopped(r Record, tidies bool) error {
+	if err := c.admit.WhyNotWrite(r.Target); err != nil {
+		return err
+	}
+	if !tidies && !c.admit.Armed() {
+		return &reason.Refusal{Reason: reason.Observing, Message: "the mode of the cluster is " + c.opt.Mode}
+	}
+	if !c.stands(r) {
+		return fmt.Errorf("record %s of another remediator was given up meanwhile", r.ID)
+	}
+	return nil
+}
+
+// setMissing stores why the templates of checks cannot be used, by the mark of the check. These
+// checks are Disabled.
+func (c *Cluster) setMissing(why map[string]string, now time.Time) {
+	c.disable(now, func() { c.missing = maps.Clone(why) })
+}
+
+// setIgnored stores the checks whose requests nobody begins, by the mark of the check.
+func (c *Cluster) setIgnored(why map[string]string, now time.Time) {
+	c.disable(now, func() { c.ignored = maps.Clone(why) })
+}
+
+// disable makes a change, tells the ledger, and requests a decision if that changes a check. Two
+// goroutines call it: the lock is kept until the ledger knows, so that it has the newer of two changes.
+func (c *Cluster) disable(now time.Time, change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change()
+	all := map[string]string{}
+	maps.Copy(all, c.ignored)
+	maps.Copy(all, c.missing)
+	if maps.Equal(all, c.disabled) {
+		return
+	}
+	c.disabled = all
+	c.opt.Model.Objects.SetDisabled(all, now)
+	c.admit.Wake()
+}
