@@ -23,16 +23,36 @@ type verbs map[string][]string
 // usageLines are the command lines that the helps show, by verb; readVerbs fills them.
 var usageLines = map[string]string{}
 
-// readVerbs builds the program and reads them from its help.
+// programs is the directory of what the tests build.
+var programs string
+
+func TestMain(m *testing.M) {
+	var err error
+	if programs, err = os.MkdirTemp("", "fenced-docs-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(programs) // left-overs in the temporary directory harm nobody
+	os.Exit(code)
+}
+
+// fencectl is the program, built once as it is released.
+var fencectl = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(programs, "fencectl")
+	build := exec.Command("go", "build", "-trimpath", "-tags", "grpcnotrace", "-ldflags", "-s -w", "-o", program, "../cmd/fencectl")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return program, nil
+})
+
+// readVerbs reads them from the program's help.
 var readVerbs = sync.OnceValues(func() (verbs, error) {
-	dir, err := os.MkdirTemp("", "fencectl")
+	program, err := fencectl()
 	if err != nil {
 		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "fencectl")
-	if out, err := exec.Command("go", "build", "-o", program, "../cmd/fencectl").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, out)
 	}
 	all := verbs{}
 	return all, all.read(program)

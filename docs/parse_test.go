@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -28,9 +27,8 @@ const wrongUsage = 64
 // without a daemon: whatever else is missing, it is no wrong usage.
 func TestDocumentedCommandsAreUnderstood(t *testing.T) {
 	fencectlVerbs(t)
-	program := filepath.Join(t.TempDir(), "fencectl")
-	said, err := exec.Command("go", "build", "-o", program, "../cmd/fencectl").CombinedOutput()
-	require.NoError(t, err, "%s", said)
+	program, err := fencectl()
+	require.NoError(t, err)
 	seen := map[string]bool{}
 	for file, text := range documents(t) {
 		for _, line := range blockLines(text) {
