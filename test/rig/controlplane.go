@@ -16,10 +16,12 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
+const defaultGracePeriod = 4 * time.Second
+
 // Options are the options of a control plane. The zero value is usable.
 type Options struct {
 	// GracePeriod is how long after the last heartbeat the controller manager sets Ready=Unknown;
-	// 4 s if zero. The kubelets renew every second.
+	// defaultGracePeriod if zero. The kubelets renew every second.
 	GracePeriod time.Duration
 	// Progress receives the progress of a first build; io.Discard if nil.
 	Progress io.Writer
@@ -42,6 +44,7 @@ type ControlPlane struct {
 	bin  string
 	opts Options
 	ca   *authority
+	loan *loan // nil unless a Pool lends it
 
 	etcdPort, peerPort, apiPort, managerPort, schedulerPort *port
 
@@ -58,7 +61,7 @@ type ControlPlane struct {
 // program that did not start.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.GracePeriod == 0 {
-		o.GracePeriod = 4 * time.Second
+		o.GracePeriod = defaultGracePeriod
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -83,11 +86,15 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 // API, and returns them in the order of their options. Each has its own ports, directory and CA, so a
 // certificate of one is invalid for another. After an error all are stopped.
 func StartAll(ctx context.Context, options ...Options) ([]*ControlPlane, error) {
+	return startAll(ctx, Start, options)
+}
+
+func startAll(ctx context.Context, start func(context.Context, Options) (*ControlPlane, error), options []Options) ([]*ControlPlane, error) {
 	planes := make([]*ControlPlane, len(options))
 	g, gctx := errgroup.WithContext(ctx)
 	for i, o := range options {
 		g.Go(func() (err error) {
-			planes[i], err = Start(gctx, o)
+			planes[i], err = start(gctx, o)
 			return err
 		})
 	}
@@ -189,9 +196,15 @@ func (c *ControlPlane) Client() kubernetes.Interface { return c.client }
 // Dynamic is the administrator's client for custom resources.
 func (c *ControlPlane) Dynamic() dynamic.Interface { return c.dynamic }
 
-// Stop ends the programs and removes their files, except logs that KeepLogs keeps. It may be
-// called twice, and after a failed start.
+// Stop ends the programs and removes their files, except logs that KeepLogs keeps; a control plane of a
+// Pool goes back there. It may be called twice, and after a failed start.
 func (c *ControlPlane) Stop() {
+	if !c.giveBack() {
+		c.end()
+	}
+}
+
+func (c *ControlPlane) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range []*process{c.scheduler, c.manager, c.api, c.etcd} {
