@@ -27,7 +27,7 @@ type Pool struct {
 
 // loan is what a lent control plane was like when its borrower got it.
 type loan struct {
-	pool    *Pool // nil once it cannot go back
+	pool    *Pool            // nil once it cannot go back
 	content map[string]int64 // the modification of each key in etcd
 	audited int              // the length of the audit log
 }
