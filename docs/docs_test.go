@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // documents reads every Markdown file of the project, by path from here.
@@ -164,12 +164,12 @@ func TestManPageTellsTheRoles(t *testing.T) {
 	page, err := os.ReadFile("man/fencectl.8")
 	require.NoError(t, err)
 	want := map[string][]string{}
-	for _, v := range api.Verbs() {
-		if v == api.Reload {
+	for _, v := range wire.Verbs {
+		if v.Name == wire.Reload {
 			continue // fenced --reload gives it
 		}
-		role := v.Role().String()
-		want[role] = append(want[role], strings.Replace(string(v), "/", " ", 1))
+		role := v.Need.String()
+		want[role] = append(want[role], strings.Replace(string(v.Name), "/", " ", 1))
 	}
 	require.Len(t, want, 2, "the roles were not found")
 	for role, verbs := range want {

@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite the table in testing.md")
 // namesakes says which tests safety.md means by a name that several packages have.
 var namesakes = map[string][]string{
 	"TestCommandIsNotGivenToAnotherBMC": {"internal/bmclib", "internal/ipmi", "internal/redfish"},
-	"TestProofLaw":                      {"internal/bmc"}, // that of internal/k8swatch is about the age of a view
+	"TestProofLaw":                      {"internal/bmc"}, // that of internal/k8swatch/view is about the age of a view
 }
 
 // shown are the tests that show an invariant.

@@ -47,35 +47,42 @@ var table = map[string]rule{
 	"internal/audit":      {nil, nil},
 	"internal/live":       {nil, []string{"golang.org/x/sync/errgroup"}},
 	"internal/state":      {[]string{"remediate", "live", "escalate"}, nil},
-	"internal/k8swatch":   {[]string{"policy", "remediate", "manifest", "bmc", "request", "event", "escalate"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
+	"internal/k8swatch":   {[]string{"k8swatch/client", "k8swatch/view", "k8swatch/look", "k8swatch/write", "policy", "remediate"}, []string{"go.uber.org/zap"}},
 	"internal/config":     {[]string{"bmc"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
 	"internal/setup":      {[]string{"policy"}, []string{"go.yaml.in/yaml/", "github.com/fenced/fenced/configs"}},
 	"internal/event":      {[]string{"reason", "remediate"}, nil},
-	"internal/order":      {[]string{"event", "reason", "remediate"}, nil},
+	"internal/order":      {[]string{"reason", "wire"}, nil},
 	"internal/stop":       {[]string{"bmc", "event", "order", "reason", "state", "live", "times"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/lead":       {[]string{"event", "reason", "remediate", "state", "suspend"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/hosts":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "live"}, []string{"golang.org/x/sync/semaphore"}},
 	"internal/run":        {[]string{"reason", "policy", "remediate", "bmc", "power", "state", "event", "hosts", "lead", "guard"}, nil},
-	"internal/admit":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "suspend", "request", "escalate", "times"}, []string{"golang.org/x/sync/", "golang.org/x/time/rate"}},
-	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "admit", "suspend", "request", "live", "escalate", "times"}, []string{"golang.org/x/sync/"}},
+	"internal/cluster":    {[]string{"reason", "guard", "policy", "remediate", "bmc", "order", "request", "escalate", "times"}, nil},
+	"internal/admit":      {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "cluster", "suspend", "request", "escalate", "times"}, []string{"golang.org/x/sync/", "golang.org/x/time/rate"}},
+	"internal/engine":     {[]string{"reason", "guard", "policy", "remediate", "bmc", "power", "state", "event", "order", "hosts", "stop", "lead", "run", "cluster", "admit", "suspend", "request", "live", "escalate", "times"}, []string{"golang.org/x/sync/"}},
 	"internal/failpoint":  {[]string{"policy", "remediate", "bmc", "state", "event", "lead", "admit", "engine"}, nil},
 	"internal/sweep":      {[]string{"bmc", "power", "hosts", "event", "guard", "reason"}, nil},
 	"internal/logging":    {[]string{"api"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/v22/journal", "golang.org/x/sys/unix"}},
-	"internal/report":     {[]string{"bmc", "event", "reason", "remediate", "live"}, []string{"golang.org/x/sync/errgroup"}},
-	"internal/timeline":   {[]string{"api", "audit", "bmc", "event", "reason", "remediate", "sweep"}, nil},
+	"internal/report":     {[]string{"bmc", "event", "reason", "remediate", "live", "times"}, []string{"golang.org/x/sync/errgroup"}},
+	"internal/timeline":   {[]string{"wire", "audit", "bmc", "event", "reason", "remediate", "sweep"}, nil},
 	"internal/login":      {nil, []string{"golang.org/x/sys/unix"}},
-	"internal/support":    {[]string{"api", "audit", "bmc", "config"}, nil},
-	"internal/api":        {[]string{"login", "reason", "remediate"}, []string{"golang.org/x/sys/unix"}},
+	"internal/support":    {[]string{"api", "wire", "audit", "bmc", "config"}, nil},
+	"internal/wire":       {[]string{"event", "reason", "remediate"}, nil},
+	"internal/api":        {[]string{"login", "wire"}, []string{"golang.org/x/sys/unix"}},
 	"cmd/fenced":          {[]string{"*"}, []string{"go.uber.org/zap", "github.com/coreos/go-systemd/", "github.com/prometheus/", "golang.org/x/sync/errgroup", "golang.org/x/sys/unix"}},
 	"cmd/fenced-login":    {[]string{"login"}, []string{"github.com/coreos/go-systemd/v22/activation"}},
-	"cmd/fencectl":        {[]string{"api", "audit", "policy", "reason", "manifest", "config", "setup", "support"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
+	"cmd/fencectl":        {[]string{"api", "wire", "audit", "policy", "reason", "manifest", "config", "setup", "support"}, []string{"github.com/fenced/fenced/configs", "github.com/spf13/cobra", "golang.org/x/term", "golang.org/x/sys/unix", "go.yaml.in/yaml/", "github.com/spf13/pflag", "k8s.io/apimachinery/pkg/util/duration"}},
+
+	"internal/k8swatch/client": {[]string{"policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
+	"internal/k8swatch/view":   {[]string{"k8swatch/client", "policy", "manifest", "bmc", "request", "event"}, []string{"k8s.io/", "go.uber.org/zap"}},
+	"internal/k8swatch/look":   {[]string{"k8swatch/client", "k8swatch/view", "policy", "remediate", "manifest", "bmc"}, []string{"k8s.io/", "go.uber.org/zap"}},
+	"internal/k8swatch/write":  {[]string{"k8swatch/client", "policy", "remediate", "manifest", "bmc", "request", "event", "escalate"}, []string{"k8s.io/", "go.uber.org/zap", "golang.org/x/sys/unix"}},
 
 	"internal/state/boltstore": {[]string{"state"}, []string{"go.etcd.io/bbolt"}},
 	"internal/state/etcdstore": {[]string{"state", "suspend"}, []string{"go.etcd.io/etcd/", "go.uber.org/zap"}},
 }
 
 // testHelpers are packages that only tests import; they answer to nobody's row.
-var testHelpers = []string{"internal/bmc/bmctest", "internal/state/statetest"}
+var testHelpers = []string{"internal/bmc/bmctest", "internal/k8swatch/k8stest", "internal/state/statetest"}
 
 func TestImportTable(t *testing.T) {
 	seen, used := map[string]bool{}, map[string]bool{}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/support"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 func newLogLevelCommand(c *cli) *cobra.Command {
@@ -28,12 +28,12 @@ func newLogLevelCommand(c *cli) *cobra.Command {
 applies at once, until fenced is reloaded or restarted; then log.level of fenced.yaml
 applies again. The audit log lacks nothing at any level.`,
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 || len(args) == 1 && !slices.Contains(api.LogLevels, args[0]) {
-				return usageError(fmt.Errorf("log-level takes one of %s, or nothing", strings.Join(api.LogLevels, ", ")), "fencectl log-level debug --reason WHY")
+			if len(args) > 1 || len(args) == 1 && !slices.Contains(wire.LogLevels, args[0]) {
+				return usageError(fmt.Errorf("log-level takes one of %s, or nothing", strings.Join(wire.LogLevels, ", ")), "fencectl log-level debug --reason WHY")
 			}
 			return nil
 		},
-		ValidArgs: api.LogLevels,
+		ValidArgs: wire.LogLevels,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return c.showLogLevel(cmd.Context())
@@ -41,7 +41,7 @@ applies again. The audit log lacks nothing at any level.`,
 			if err := needReason(reason, "fencectl log-level "+args[0]); err != nil {
 				return err
 			}
-			return c.sendOrder(cmd.Context(), api.Order{Verb: api.LogLevel, Level: args[0], Reason: reason}, "log-level", waitFlags{}, nil)
+			return c.sendOrder(cmd.Context(), wire.Order{Verb: wire.LogLevel, Level: args[0], Reason: reason}, "log-level", waitFlags{}, nil)
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the records (mandatory with LEVEL)")

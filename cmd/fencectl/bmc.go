@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 func newBMCCommand(c *cli) *cobra.Command {
@@ -69,21 +70,21 @@ The exit status is that of fencectl bmc list.`,
 }
 
 func (c *cli) bmcTest(ctx context.Context, node string) error {
-	rep, err := c.client().LookAtBMCs(ctx, api.Order{Verb: api.TestBMC, Cluster: c.cluster, Node: node})
+	rep, err := c.client().LookAtBMCs(ctx, wire.Order{Verb: wire.TestBMC, Cluster: c.cluster, Node: node})
 	if err != nil {
 		return requestError("test the BMCs of "+node, err)
 	}
 	if err := c.showBMCs(rep); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(rep.Value.BMCs, func(b api.BMC) bool { return b.Problem != "" }) {
+	if slices.ContainsFunc(rep.Value.BMCs, func(b wire.BMC) bool { return b.Problem != "" }) {
 		return &exitError{code: exitDegraded} // who asks for a check wants to know of one failure
 	}
 	return nil
 }
 
 // showBMCs prints devices. It exits with 2 if one is not dependable, or not checked yet.
-func (c *cli) showBMCs(rep api.Reply[api.BMCs]) error {
+func (c *cli) showBMCs(rep api.Reply[wire.BMCs]) error {
 	if err := c.print(rep.Body, func() error { return c.printBMCs(rep.Value) }); err != nil {
 		return err
 	}
@@ -120,12 +121,12 @@ The exit status is 2 if there is a finding, or if a device could not be audited.
 }
 
 func (c *cli) bmcAudit(ctx context.Context, node string) error {
-	var rep api.Reply[api.BMCs]
+	var rep api.Reply[wire.BMCs]
 	var err error
 	if node == "" {
 		rep, err = c.client().BMCs(ctx, c.cluster)
 	} else {
-		rep, err = c.client().LookAtBMCs(ctx, api.Order{Verb: api.AuditBMC, Cluster: c.cluster, Node: node})
+		rep, err = c.client().LookAtBMCs(ctx, wire.Order{Verb: wire.AuditBMC, Cluster: c.cluster, Node: node})
 	}
 	if err != nil {
 		return requestError("audit the BMCs", err)
@@ -139,7 +140,7 @@ func (c *cli) bmcAudit(ctx context.Context, node string) error {
 	return nil
 }
 
-func (c *cli) printBMCs(b api.BMCs) error {
+func (c *cli) printBMCs(b wire.BMCs) error {
 	if len(b.BMCs) == 0 {
 		_, err := fmt.Fprintln(c.out, "no host has a BMC")
 		return err
@@ -171,21 +172,21 @@ func (c *cli) printBMCs(b api.BMCs) error {
 }
 
 // checked is when the device was last looked at.
-func (c *cli) checked(d *api.BMC, now time.Time) cell {
+func (c *cli) checked(d *wire.BMC, now time.Time) cell {
 	if d.NotChecked() {
 		return cell{text: "not checked yet", color: yellow}
 	}
 	return cell{text: c.when(d.Checked, now)}
 }
 
-func severalClusters(b api.BMCs) bool {
-	return slices.ContainsFunc(b.BMCs, func(d api.BMC) bool { return d.Cluster != b.BMCs[0].Cluster })
+func severalClusters(b wire.BMCs) bool {
+	return slices.ContainsFunc(b.BMCs, func(d wire.BMC) bool { return d.Cluster != b.BMCs[0].Cluster })
 }
 
 // hostOf is what people call the host: its Node, or its entry.
-func hostOf(d *api.BMC) string { return cmp.Or(d.Node, d.Host, d.Source, "-") }
+func hostOf(d *wire.BMC) string { return cmp.Or(d.Node, d.Host, d.Source, "-") }
 
-func levelOf(d *api.BMC) string {
+func levelOf(d *wire.BMC) string {
 	if d.Level == 0 {
 		return "-"
 	}
@@ -218,7 +219,7 @@ func latency(seconds float64) string {
 
 // problem returns why a fence would fail or be refused, the reason code first; "-" for
 // none. A failure that may pass is yellow.
-func problem(d *api.BMC) cell {
+func problem(d *wire.BMC) cell {
 	var failed string
 	if d.Problem != "" {
 		failed = d.Reason + ": " + d.Problem
@@ -237,14 +238,14 @@ func problem(d *api.BMC) cell {
 }
 
 // model is what the device is; one that could not say so lately shows why.
-func model(d *api.BMC) cell {
+func model(d *wire.BMC) cell {
 	if d.DescribeProblem == "" {
 		return cell{text: orDash(d.Model)}
 	}
 	return cell{text: orDash(d.Model) + " (not told lately: " + d.DescribeProblem + ")", color: yellow}
 }
 
-func findingCodes(d *api.BMC) cell {
+func findingCodes(d *wire.BMC) cell {
 	var codes []string
 	for _, f := range d.Findings {
 		codes = append(codes, f.Code)
@@ -256,7 +257,7 @@ func findingCodes(d *api.BMC) cell {
 }
 
 // printAudit shows one line for each weakness, and for what could not be looked at.
-func (c *cli) printAudit(b api.BMCs) error {
+func (c *cli) printAudit(b wire.BMCs) error {
 	t := newTable("NODE", "DEVICE", "FINDING", "MESSAGE")
 	audited := 0
 	for i := range b.BMCs {
@@ -300,7 +301,7 @@ the Machine, and fenced stores the UUID that it reports. Look at the console of 
 BMC, or at the server itself, first.`,
 		Args: a.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			order := a.of(api.Order{Verb: api.EnrollBMC, Cluster: c.cluster, Reason: reason}, args)
+			order := a.of(wire.Order{Verb: wire.EnrollBMC, Cluster: c.cluster, Reason: reason}, args)
 			return c.bmcEnroll(cmd.Context(), order, yes)
 		},
 	}
@@ -310,7 +311,7 @@ BMC, or at the server itself, first.`,
 	return cmd
 }
 
-func (c *cli) bmcEnroll(ctx context.Context, order api.Order, yes bool) error {
+func (c *cli) bmcEnroll(ctx context.Context, order wire.Order, yes bool) error {
 	line := "fencectl bmc enroll " + asTyped(order)
 	if err := needReason(order.Reason, line); err != nil {
 		return err
@@ -331,7 +332,7 @@ func (c *cli) bmcEnroll(ctx context.Context, order api.Order, yes bool) error {
 }
 
 // confirmEnroll shows what would be stored, and asks the person to type the name.
-func (c *cli) confirmEnroll(ctx context.Context, o api.Order) error {
+func (c *cli) confirmEnroll(ctx context.Context, o wire.Order) error {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {

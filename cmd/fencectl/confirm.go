@@ -11,12 +11,12 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // dryRun shows what the order would do. It exits with 3 if a gate forbids the order.
-func (c *cli) dryRun(ctx context.Context, o api.Order) error {
+func (c *cli) dryRun(ctx context.Context, o wire.Order) error {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
@@ -36,7 +36,7 @@ func (c *cli) dryRun(ctx context.Context, o api.Order) error {
 
 // confirmName shows what the order would do and has the name typed: most wrong fences
 // are right orders for the wrong name.
-func (c *cli) confirmName(ctx context.Context, o api.Order, prompt string) (name string, err error) {
+func (c *cli) confirmName(ctx context.Context, o wire.Order, prompt string) (name string, err error) {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *cli) readLine(ctx context.Context) (string, error) {
 	}
 }
 
-func refusedBy(o api.Order, gates []reason.Gate) error {
+func refusedBy(o wire.Order, gates []reason.Gate) error {
 	for _, g := range gates {
 		if !g.Pass {
 			return &exitError{code: exitRefused, err: fmt.Errorf("%s %s: refused (%s): %s", o.Verb, o.Of(), g.Reason, g.Why()),
@@ -110,7 +110,7 @@ const (
 
 // preview shows the target of an order and its effect. On a terminal the lines fit on a small screen;
 // otherwise each fact is one line.
-func (c *cli) preview(w io.Writer, r api.OrderResult) error {
+func (c *cli) preview(w io.Writer, r wire.OrderResult) error {
 	width := 0
 	if isTerminal(w) {
 		width = promptWidth
@@ -136,7 +136,7 @@ func (c *cli) preview(w io.Writer, r api.OrderResult) error {
 }
 
 // targetLines are what a person compares with what was meant, one fact a line.
-func targetLines(t *api.OrderTarget, now time.Time, width int) []string {
+func targetLines(t *wire.OrderTarget, now time.Time, width int) []string {
 	var lines []string
 	fact := func(name, text string, most int) {
 		found := wrapUnder(fmt.Sprintf("  %-9s", name), text, width)
@@ -164,28 +164,28 @@ func targetLines(t *api.OrderTarget, now time.Time, width int) []string {
 	return lines
 }
 
-func podsText(t *api.OrderTarget) string {
+func podsText(t *wire.OrderTarget) string {
 	switch {
 	case t.PodsProblem != "":
 		return "not known: " + t.PodsProblem
-	case t.PodCount == nil:
+	case t.Pods == nil:
 		return "not known"
-	case *t.PodCount == 0:
+	case t.Count == 0:
 		return "none"
 	}
-	text := fmt.Sprint(*t.PodCount)
-	if t.PodsMore {
+	text := fmt.Sprint(t.Count)
+	if t.More {
 		text = "more than " + text
 	}
-	named := t.Pods[:min(len(t.Pods), promptPods)]
+	named := t.Names[:min(len(t.Names), promptPods)]
 	text += ": " + strings.Join(named, ", ")
-	if *t.PodCount > len(named) || t.PodsMore {
+	if t.Count > len(named) || t.More {
 		text += ", ..."
 	}
 	return text
 }
 
-func identityText(t *api.OrderTarget) string {
+func identityText(t *wire.OrderTarget) string {
 	switch {
 	case t.Identity == "":
 		return "not compared"

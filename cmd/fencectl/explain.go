@@ -14,6 +14,7 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 func newExplainCommand(c *cli) *cobra.Command {
@@ -41,7 +42,7 @@ func (c *cli) explain(ctx context.Context, of string) error {
 	return c.print(rep.Body, func() error { return c.printExplanation(rep.Value, time.Now()) })
 }
 
-func (c *cli) printExplanation(e api.Explanation, now time.Time) error {
+func (c *cli) printExplanation(e wire.Explanation, now time.Time) error {
 	p := c.painter(c.out)
 	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(cmp.Or(e.Machine, e.Node)), escapeControl(e.Cluster), cmp.Or(escapeControl(e.Verdict), "no check covers it"), note(e.Message))
 	if e.Refused != "" {
@@ -127,7 +128,7 @@ func (c *cli) plan(ctx context.Context) error {
 	return nil
 }
 
-func (c *cli) printPlan(plan api.Plan) error {
+func (c *cli) printPlan(plan wire.Plan) error {
 	p, now := c.painter(c.out), time.Now()
 	t := newTable("CLUSTER", "#", "NODE", "MACHINE", "ACTION", "CHECK", "LIMITED BY", "VALUE", "THRESHOLD", "EARLIEST", "WHY")
 	for _, cl := range plan.Clusters {
@@ -193,11 +194,11 @@ func (c *cli) checkConfig(ctx context.Context, check string) error {
 }
 
 // only leaves one check in an answer, "NAMESPACE/NAME" or "NAME".
-func only(rep *api.Reply[api.Coverage], check string) (err error) {
+func only(rep *api.Reply[wire.Coverage], check string) (err error) {
 	found := false
 	for i := range rep.Value.Clusters {
 		cl := &rep.Value.Clusters[i]
-		cl.Checks = slices.DeleteFunc(cl.Checks, func(k api.CheckCoverage) bool {
+		cl.Checks = slices.DeleteFunc(cl.Checks, func(k wire.CheckCoverage) bool {
 			return check != k.Name && check != k.Namespace+"/"+k.Name
 		})
 		found = found || len(cl.Checks) > 0
@@ -210,7 +211,7 @@ func only(rep *api.Reply[api.Coverage], check string) (err error) {
 	return err
 }
 
-func (c *cli) printCoverage(v api.Coverage) error {
+func (c *cli) printCoverage(v wire.Coverage) error {
 	p := c.painter(c.out)
 	t := newTable("CLUSTER", "CHECK", "STATE", "TARGETS", "LIMIT", "SOURCE")
 	found := newTable("CHECK", "FINDING", "MESSAGE")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 type fenceOptions struct {
@@ -64,7 +64,7 @@ func (c *cli) fence(ctx context.Context, args []string, o fenceOptions) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	order := o.of(api.Order{Verb: api.Fence, Cluster: c.cluster, Reason: o.reason, OffOnly: o.offOnly}, args)
+	order := o.of(wire.Order{Verb: wire.Fence, Cluster: c.cluster, Reason: o.reason, OffOnly: o.offOnly}, args)
 	if o.dryRun {
 		return c.dryRun(ctx, order)
 	}
@@ -128,7 +128,7 @@ func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) err
 	if err := o.validate(); err != nil {
 		return err
 	}
-	order := api.Order{Verb: api.ConfirmOff, Cluster: c.cluster, Node: node, Reason: o.reason}
+	order := wire.Order{Verb: wire.ConfirmOff, Cluster: c.cluster, Node: node, Reason: o.reason}
 	switch {
 	case o.dryRun:
 		return c.dryRun(ctx, order)
@@ -187,7 +187,7 @@ func (c *cli) arm(ctx context.Context, reason string, yes bool) error {
 	if !yes && !isTerminal(c.in) {
 		return usageError(errors.New("arm asks for the cluster's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes", line, reason))
 	}
-	order := api.Order{Verb: api.Arm, Cluster: c.cluster, Reason: reason, DryRun: true}
+	order := wire.Order{Verb: wire.Arm, Cluster: c.cluster, Reason: reason, DryRun: true}
 	dry, err := c.client().Do(ctx, order)
 	if err != nil {
 		return requestError("arm", err)
@@ -210,7 +210,7 @@ func (c *cli) arm(ctx context.Context, reason string, yes bool) error {
 }
 
 // showPlanOf shows what would follow the order to arm.
-func (c *cli) showPlanOf(r api.OrderResult, plan *api.ClusterPlan) error {
+func (c *cli) showPlanOf(r wire.OrderResult, plan *wire.ClusterPlan) error {
 	r.Message = ""
 	fmt.Fprintf(c.errs, "fenced would act on cluster %s by itself:\n", escapeControl(plan.Cluster))
 	if err := c.preview(c.errs, r); err != nil {

@@ -7,11 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
-// examples are command lines for each verb, by its path: what people copy. A test runs each
-// through the parser.
+// examples are command lines for each verb, by its path: what people copy. Orders have theirs in their
+// row. A test runs each through the parser.
 var examples = map[string][]string{
 	"status":       {"fencectl status", "fencectl status -w -o wide"},
 	"explain":      {"fencectl explain worker-3", "fencectl explain --machine openshift-machine-api/worker-3-abcde"},
@@ -24,19 +24,11 @@ var examples = map[string][]string{
 		`fencectl fence worker-3 --reason "kernel hangs, ticket 4711" --wait`,
 		`fencectl fence worker-3 --off-only --reason "replace the disk" --wait --timeout 10m`,
 	},
-	"unfence": {`fencectl unfence worker-3 --reason "disk replaced"`, `fencectl unfence worker-3 --reason "disk replaced" --wait --timeout 20m`},
-	"hold":    {`fencectl hold worker-3 --reason "firmware update" --for 4h`, `fencectl hold worker-3 --reason "on loan to the lab" --for 2d`},
-	"release": {`fencectl release worker-3 --reason "firmware updated"`, `fencectl release --machine openshift-machine-api/worker-3-abcde --reason "back from the lab"`},
-	"pause":   {`fencectl pause --reason "switch upgrade" --for 2h`, `fencectl pause --cluster prod --reason "storage outage"`},
-	"resume":  {`fencectl resume --reason "switches upgraded"`, `fencectl resume --cluster prod --reason "storage is back"`},
-	"abort":   {`fencectl abort mi42k0z1-4f9a1c --reason "wrong node" --wait`, `fencectl abort mi42k0z1-4f9a1c --as-is --reason "the host is scrapped"`},
-	"retry":   {`fencectl retry mi42k0z1-4f9a1c --reason "BMC password corrected"`, `fencectl retry mi42k0z1-4f9a1c --reason "power supply replaced" --wait`},
 	"confirm-off": {
 		`fencectl confirm-off worker-3 --dry-run --reason "power cable disconnected"`,
 		`fencectl confirm-off worker-3 --reason "power cable disconnected by ada" --wait`,
 	},
 	"arm":         {`fencectl arm --reason "tested"`, `fencectl arm --cluster prod --reason "tested" --yes`},
-	"disarm":      {`fencectl disarm --reason "test failed"`, `fencectl disarm --cluster prod --reason "migration"`},
 	"log-level":   {`fencectl log-level debug --reason "the BMC of worker-3 drops sessions"`, `fencectl log-level info --reason "found"`},
 	"bmc list":    {"fencectl bmc list", "fencectl bmc list -o wide"},
 	"bmc test":    {"fencectl bmc test worker-3", "fencectl bmc test worker-3 --cluster prod -o json"},
@@ -65,45 +57,51 @@ var examples = map[string][]string{
 // addExamples gives each verb its examples.
 func addExamples(cmd *cobra.Command) {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
-	if lines := examples[path]; lines != nil {
-		cmd.Example = "  " + strings.Join(lines, "\n  ")
+	if of := examples[path]; of != nil {
+		cmd.Example = lines(of...)
 	}
 	for _, verb := range cmd.Commands() {
 		addExamples(verb)
 	}
 }
 
+// lines are examples as help shows them.
+func lines(examples ...string) string { return "  " + strings.Join(examples, "\n  ") }
+
 // completionTime bounds how long a shell waits for fenced after the tab key.
 const completionTime = 2 * time.Second
 
 // named picks a list of the names that fenced knows.
-type named func(api.Names) []string
+type named func(wire.Names) []string
 
-func nodes(n api.Names) []string { return n.Nodes }
+func nodes(n wire.Names) []string { return n.Nodes }
 
-func machines(n api.Names) []string { return n.Machines }
+func machines(n wire.Names) []string { return n.Machines }
 
-func clusters(n api.Names) []string { return n.Clusters }
+func clusters(n wire.Names) []string { return n.Clusters }
 
-func checks(n api.Names) []string { return n.Checks }
+func checks(n wire.Names) []string { return n.Checks }
 
-func openRuns(n api.Names) []string { return n.OpenRuns }
+func openRuns(n wire.Names) []string { return n.OpenRuns }
 
-// nodesAndRuns are the names that timeline takes.
-func nodesAndRuns(n api.Names) []string { return append(n.Nodes, n.Runs...) }
+func allRuns(n wire.Names) []string { return n.Runs }
 
-// argumentNames are the names that a verb takes, by its path. Verbs without arguments have no entry.
-var argumentNames = map[string]named{
-	"explain": nodes, "fence": nodes, "unfence": nodes, "hold": nodes, "release": nodes, "confirm-off": nodes,
-	"bmc test": nodes, "bmc audit": nodes, "bmc enroll": nodes, "bmc release": nodes,
-	"timeline": nodesAndRuns, "abort": openRuns, "retry": openRuns, "check-config": checks,
+// argumentNames are the names that a verb takes, by the word for it in the usage line.
+var argumentNames = map[string][]named{
+	"NODE": {nodes}, "NODE|--machine": {nodes}, "RUN": {openRuns}, "NODE|RUN": {nodes, allRuns}, "CHECK": {checks},
+}
+
+// argumentOf returns the names that a verb takes; nil if it takes none that fenced knows.
+func argumentOf(cmd *cobra.Command) []named {
+	words := append(strings.Fields(cmd.Use), "", "")
+	return argumentNames[strings.Trim(words[1], "[]")]
 }
 
 // addCompletions makes a shell complete fixed words, and names from the daemon. Without an answer of
 // the daemon it completes nothing.
 func addCompletions(c *cli, cmd *cobra.Command) {
 	_, path, _ := strings.Cut(cmd.CommandPath(), " ")
-	if of := argumentNames[path]; of != nil {
+	if of := argumentOf(cmd); of != nil {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
@@ -113,7 +111,7 @@ func addCompletions(c *cli, cmd *cobra.Command) {
 	} else if cmd.Runnable() && len(cmd.ValidArgs) == 0 && path != "import" && path != "export" {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
 	}
-	for flag, of := range map[string]named{"cluster": clusters, "machine": machines, "node": nodes} {
+	for flag, of := range map[string][]named{"cluster": {clusters}, "machine": {machines}, "node": {nodes}} {
 		if cmd.Flags().Lookup(flag) != nil || cmd.PersistentFlags().Lookup(flag) != nil {
 			must(cmd.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 				return c.complete(cmd.Context(), of, typed)
@@ -140,7 +138,7 @@ func must(err error) {
 }
 
 // complete asks the daemon for names.
-func (c *cli) complete(ctx context.Context, of named, typed string) ([]string, cobra.ShellCompDirective) {
+func (c *cli) complete(ctx context.Context, of []named, typed string) ([]string, cobra.ShellCompDirective) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -152,9 +150,11 @@ func (c *cli) complete(ctx context.Context, of named, typed string) ([]string, c
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string
-	for _, name := range of(rep.Value) {
-		if strings.HasPrefix(name, typed) {
-			names = append(names, escapeControl(name))
+	for _, list := range of {
+		for _, name := range list(rep.Value) {
+			if strings.HasPrefix(name, typed) {
+				names = append(names, escapeControl(name))
+			}
 		}
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp

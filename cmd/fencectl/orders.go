@@ -12,12 +12,13 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // orderVerb is one row of the table of orders: a verb that only sends its order and, with --wait,
 // waits for the run.
 type orderVerb struct {
-	verb api.Verb
+	verb wire.Verb
 	arg  string // NODE or RUN; "" = it is about a cluster, or all
 	// machine: --machine may stand in place of NODE.
 	machine bool
@@ -32,8 +33,12 @@ type orderVerb struct {
 // fence.go and bmc.go.
 func orderVerbs() []orderVerb {
 	return []orderVerb{
-		{verb: api.Hold, arg: "NODE", machine: true, forHelp: "end by itself after this time", command: &cobra.Command{
-			Use:   "hold NODE|--machine NAMESPACE/NAME --reason WHY [--for 4h]",
+		{verb: wire.Hold, arg: "NODE", machine: true, forHelp: "end by itself after this time", command: &cobra.Command{
+			Use: "hold NODE|--machine NAMESPACE/NAME --reason WHY [--for 4h]",
+			Example: lines(
+				`fencectl hold worker-3 --reason "firmware update" --for 4h`,
+				`fencectl hold worker-3 --reason "on loan to the lab" --for 2d`,
+			),
 			Short: "prevent one node from being fenced",
 			Long: `Prevent one node from being fenced, by checks and by people, until fencectl release
 or for the time of --for. If a run on the node has not isolated its Node yet, it
@@ -43,15 +48,23 @@ completes, so that no host stays off.
 The hold takes effect at once. If fenced cannot save it, the answer says so, and
 fenced tries again. A new hold never shortens an existing one; release that first.`,
 		}},
-		{verb: api.Release, arg: "NODE", machine: true, command: &cobra.Command{
-			Use:   "release NODE|--machine NAMESPACE/NAME --reason WHY",
+		{verb: wire.Release, arg: "NODE", machine: true, command: &cobra.Command{
+			Use: "release NODE|--machine NAMESPACE/NAME --reason WHY",
+			Example: lines(
+				`fencectl release worker-3 --reason "firmware updated"`,
+				`fencectl release --machine openshift-machine-api/worker-3-abcde --reason "back from the lab"`,
+			),
 			Short: "end a node's hold, or its quarantine",
 			Long: `End the hold of a node, or the quarantine of a host that was fenced too often; its
 earlier runs no longer count. To end the freeze of a BMC that reported a false Off,
 use fencectl bmc release.`,
 		}},
-		{verb: api.Unfence, arg: "NODE", machine: true, goal: &goal{unfence: true}, command: &cobra.Command{
-			Use:   "unfence NODE|--machine NAMESPACE/NAME --reason WHY",
+		{verb: wire.Unfence, arg: "NODE", machine: true, goal: &goal{unfence: true}, command: &cobra.Command{
+			Use: "unfence NODE|--machine NAMESPACE/NAME --reason WHY",
+			Example: lines(
+				`fencectl unfence worker-3 --reason "disk replaced"`,
+				`fencectl unfence worker-3 --reason "disk replaced" --wait --timeout 20m`,
+			),
 			Short: "bring back a host whose run is Waiting or Held, or that was fenced with --off-only",
 			Long: `Power the host on again, wait for its Node and restore it. This is for a host that
 was fenced with --off-only, or whose run is Waiting or Held. If the Node is not
@@ -60,8 +73,12 @@ isolated yet, the run stops.
 With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
 --timeout. A Waiting run is waited for: give --timeout.`,
 		}},
-		{verb: api.Abort, arg: "RUN", asIs: true, goal: &goal{unfence: true}, command: &cobra.Command{
-			Use:   "abort RUN --reason WHY",
+		{verb: wire.Abort, arg: "RUN", asIs: true, goal: &goal{unfence: true}, command: &cobra.Command{
+			Use: "abort RUN --reason WHY",
+			Example: lines(
+				`fencectl abort mi42k0z1-4f9a1c --reason "wrong node" --wait`,
+				`fencectl abort mi42k0z1-4f9a1c --as-is --reason "the host is scrapped"`,
+			),
 			Short: "stop a run and bring its host back",
 			Long: `Stop a run. If its Node is not isolated yet, fenced powers the host on again and the
 run ends Aborted. If the Node is isolated, fenced brings the host and its Node back
@@ -79,8 +96,12 @@ first that the other remediator does not switch the host any more.
 With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
 --timeout. A Waiting run is waited for: give --timeout.`,
 		}},
-		{verb: api.Retry, arg: "RUN", goal: &goal{fromHeld: true}, command: &cobra.Command{
-			Use:   "retry RUN --reason WHY",
+		{verb: wire.Retry, arg: "RUN", goal: &goal{fromHeld: true}, command: &cobra.Command{
+			Use: "retry RUN --reason WHY",
+			Example: lines(
+				`fencectl retry mi42k0z1-4f9a1c --reason "BMC password corrected"`,
+				`fencectl retry mi42k0z1-4f9a1c --reason "power supply replaced" --wait`,
+			),
 			Short: "continue a run that is Waiting or Held, or that rests before its next attempt",
 			Long: `Continue a run after you repaired what stopped it. A run that rests before its next
 attempt continues at once. A Waiting or Held run continues at step 1, where fenced
@@ -90,8 +111,12 @@ its attempts, it gets one more. The order is refused while the run could not con
 With --wait the exit status is 0 if the run is done, 1 if it is Held again, 3 if a
 gate aborted it, and 6 after --timeout. A Waiting run is waited for: give --timeout.`,
 		}},
-		{verb: api.Pause, forHelp: "resume by itself after this time", command: &cobra.Command{
-			Use:   "pause --reason WHY [--for 2h] [--cluster NAME]",
+		{verb: wire.Pause, forHelp: "resume by itself after this time", command: &cobra.Command{
+			Use: "pause --reason WHY [--for 2h] [--cluster NAME]",
+			Example: lines(
+				`fencectl pause --reason "switch upgrade" --for 2h`,
+				`fencectl pause --cluster prod --reason "storage outage"`,
+			),
 			Short: "stop fencing, in one cluster or in all",
 			Long: `Start no new runs, in one cluster or in all. A run whose Node is not isolated yet
 powers its host on again and ends Aborted. A run whose Node is isolated already
@@ -102,15 +127,23 @@ The pause takes effect at once. If fenced cannot save it, the answer says so, an
 fenced tries again. A new pause never shortens an existing one. If this socket does
 not work, use systemctl start fenced-pause.`,
 		}},
-		{verb: api.Resume, command: &cobra.Command{
-			Use:   "resume --reason WHY [--cluster NAME]",
+		{verb: wire.Resume, command: &cobra.Command{
+			Use: "resume --reason WHY [--cluster NAME]",
+			Example: lines(
+				`fencectl resume --reason "switches upgraded"`,
+				`fencectl resume --cluster prod --reason "storage is back"`,
+			),
 			Short: "resume after a pause",
 			Long: `Resume after a pause. New fencing starts after the quiet period. If nothing is paused,
 nothing changes. If the file of control.pauseFile exists, fenced stays paused until
 it is removed: run systemctl start fenced-resume.`,
 		}},
-		{verb: api.Disarm, command: &cobra.Command{
-			Use:   "disarm --reason WHY [--cluster NAME]",
+		{verb: wire.Disarm, command: &cobra.Command{
+			Use: "disarm --reason WHY [--cluster NAME]",
+			Example: lines(
+				`fencectl disarm --reason "test failed"`,
+				`fencectl disarm --cluster prod --reason "migration"`,
+			),
 			Short: "undo arm (admin)",
 			Long: `Undo arm in a cluster in mode observe: fenced evaluates and explains, but begins no
 run by itself. Open runs go on, also those that are Waiting and were ordered by an
@@ -119,7 +152,7 @@ admin; fencectl abort RUN ends one.
 In mode evaluate or respond disarm stops nothing and is refused (exit 3). To stop
 fencing there, use fencectl pause, or write mode: observe and restart fenced.`,
 		}},
-		{verb: api.ReleaseBMC, arg: "NODE", machine: true, command: &cobra.Command{
+		{verb: wire.ReleaseBMC, arg: "NODE", machine: true, command: &cobra.Command{
 			Use:   "release NODE|--machine NAMESPACE/NAME --reason WHY",
 			Short: "unfreeze a host whose BMC reported Off while it was on (admin)",
 			Long: `Unfreeze a host whose BMC reported Off while the host was running. When the last
@@ -192,7 +225,7 @@ func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) 
 	if err := f.validate(); err != nil {
 		return err
 	}
-	o := api.Order{Verb: v.verb, Cluster: c.cluster, Reason: f.reason, AsIs: f.asIs, Yes: f.yes, For: api.Span(f.length)}
+	o := wire.Order{Verb: v.verb, Cluster: c.cluster, Reason: f.reason, AsIs: f.asIs, Yes: f.yes, For: wire.Span(f.length)}
 	switch v.arg {
 	case "NODE":
 		o = f.of(o, args)
@@ -204,7 +237,7 @@ func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) 
 }
 
 // sendOrder sends an order and, if asked, waits for its run.
-func (c *cli) sendOrder(ctx context.Context, o api.Order, what string, w waitFlags, g *goal) error {
+func (c *cli) sendOrder(ctx context.Context, o wire.Order, what string, w waitFlags, g *goal) error {
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
 		return requestError(what, err)
@@ -259,7 +292,7 @@ func (a about) typed(args []string) string {
 }
 
 // of fills in what the order is about.
-func (a about) of(o api.Order, args []string) api.Order {
+func (a about) of(o wire.Order, args []string) wire.Order {
 	if o.Machine = a.machine; a.machine == "" {
 		o.Node = args[0]
 	}
@@ -267,7 +300,7 @@ func (a about) of(o api.Order, args []string) api.Order {
 }
 
 // nameOf says what a person types to confirm an order.
-func nameOf(o api.Order) string {
+func nameOf(o wire.Order) string {
 	if o.Machine != "" {
 		return "the Machine's NAMESPACE/NAME"
 	}
@@ -275,7 +308,7 @@ func nameOf(o api.Order) string {
 }
 
 // asTyped is the target of an order as a command line names it.
-func asTyped(o api.Order) string {
+func asTyped(o wire.Order) string {
 	return about{o.Machine}.typed([]string{o.Node}) + inCluster(o.Cluster)
 }
 

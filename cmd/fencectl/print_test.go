@@ -19,8 +19,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"pgregory.net/rapid"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/law"
 )
 
@@ -279,8 +279,8 @@ func TestOutputIsHarmless(t *testing.T) {
 // TestCompletedNamesAreHarmless: a shell prints them.
 func TestCompletedNamesAreHarmless(t *testing.T) {
 	c := &cli{socket: hostileDaemon(t, false)}
-	for _, of := range []named{nodes, machines, clusters, checks, openRuns, nodesAndRuns} {
-		names, _ := c.complete(t.Context(), of, "")
+	for _, of := range []named{nodes, machines, clusters, checks, openRuns, allRuns} {
+		names, _ := c.complete(t.Context(), []named{of}, "")
 		assertHarmless(t, "completion", strings.Join(names, ""))
 		assert.NotContains(t, strings.Join(names, ""), "\n")
 	}
@@ -318,7 +318,7 @@ func TestJSONIsEscapedAndMeansTheSame(t *testing.T) {
 	socket := hostileDaemon(t, false)
 	var out, errs bytes.Buffer
 	run(t.Context(), []string{"--socket", socket, "-o", "json", "status"}, os.Stdin, &out, &errs)
-	var st api.Status
+	var st wire.Status
 	require.NoError(t, json.Unmarshal(out.Bytes(), &st))
 	assert.Equal(t, hostile, st.PausedReason)
 	assert.Contains(t, out.String(), `\u009b2J\u001b[31m\u202e\u2066\u200b\u2028\u007f\nend`)

@@ -22,6 +22,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -104,22 +105,22 @@ func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
 type scripted struct {
 	api.Daemon `json:"-"` // what is not answered below
 
-	StatusIs  api.Status      `json:"status"`
-	ExplainIs api.Explanation `json:"explain"`
-	PlanIs    api.Plan        `json:"plan"`
-	CoversIs  api.Coverage    `json:"coverage"`
-	NamesAre  api.Names       `json:"names"`
-	BMCsAre   api.BMCs        `json:"bmcs"`
-	LookIs    api.BMCs        `json:"look"`
-	ExportIs  string          `json:"export"`
-	History   []api.RunRecord `json:"history"`
+	StatusIs  wire.Status      `json:"status"`
+	ExplainIs wire.Explanation `json:"explain"`
+	PlanIs    wire.Plan        `json:"plan"`
+	CoversIs  wire.Coverage    `json:"coverage"`
+	NamesAre  wire.Names       `json:"names"`
+	BMCsAre   wire.BMCs        `json:"bmcs"`
+	LookIs    wire.BMCs        `json:"look"`
+	ExportIs  string           `json:"export"`
+	History   []wire.RunRecord `json:"history"`
 	// Notes and Blocked are those of any timeline of one node.
-	Notes   []api.Note    `json:"notes"`
-	Blocked []api.Blocked `json:"blocked"`
+	Notes   []wire.Note    `json:"notes"`
+	Blocked []wire.Blocked `json:"blocked"`
 	// Frames are what reading the run of Result gives, one after the other.
-	Frames []api.RunRecord `json:"frames"`
-	Result api.OrderResult `json:"result"`
-	DryRun api.OrderResult `json:"dryRun"`
+	Frames []wire.RunRecord `json:"frames"`
+	Result wire.OrderResult `json:"result"`
+	DryRun wire.OrderResult `json:"dryRun"`
 	Error  struct {
 		Status int `json:"status"`
 		api.Error
@@ -141,37 +142,37 @@ func (d *scripted) fault() error {
 }
 
 // Status gives the fixture's status.
-func (d *scripted) Status(context.Context) (api.Status, error) { return d.StatusIs, d.fault() }
+func (d *scripted) Status(context.Context) (wire.Status, error) { return d.StatusIs, d.fault() }
 
 // Explain gives the fixture's explanation.
-func (d *scripted) Explain(context.Context, string, string) (api.Explanation, error) {
+func (d *scripted) Explain(context.Context, string, string) (wire.Explanation, error) {
 	return d.ExplainIs, d.fault()
 }
 
 // Plan gives the fixture's plan.
-func (d *scripted) Plan(context.Context, string) (api.Plan, error) { return d.PlanIs, d.fault() }
+func (d *scripted) Plan(context.Context, string) (wire.Plan, error) { return d.PlanIs, d.fault() }
 
 // Coverage gives the fixture's coverage.
-func (d *scripted) Coverage(context.Context, string) (api.Coverage, error) {
+func (d *scripted) Coverage(context.Context, string) (wire.Coverage, error) {
 	return d.CoversIs, d.fault()
 }
 
 // Names gives the fixture's names, whatever they begin with.
-func (d *scripted) Names(context.Context, string, string) (api.Names, error) {
+func (d *scripted) Names(context.Context, string, string) (wire.Names, error) {
 	return d.NamesAre, d.fault()
 }
 
 // BMCs gives the fixture's devices.
-func (d *scripted) BMCs(context.Context, string) (api.BMCs, error) { return d.BMCsAre, d.fault() }
+func (d *scripted) BMCs(context.Context, string) (wire.BMCs, error) { return d.BMCsAre, d.fault() }
 
 // LookAtBMCs notes the order and gives what the fixture's look finds.
-func (d *scripted) LookAtBMCs(_ context.Context, o api.Order) (api.BMCs, error) {
+func (d *scripted) LookAtBMCs(_ context.Context, o wire.Order) (wire.BMCs, error) {
 	fmt.Fprintf(d.orders, "%s cluster=%s node=%s\n", o.Verb, o.Cluster, o.Node)
 	return d.LookIs, d.fault()
 }
 
 // Runs gives the history, or the next frame of a run.
-func (d *scripted) Runs(_ context.Context, f api.RunFilter) (api.Timeline, error) {
+func (d *scripted) Runs(_ context.Context, f wire.RunFilter) (wire.Timeline, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if f.ID != "" && len(d.Frames) > 0 && f.ID == d.Frames[0].ID {
@@ -181,9 +182,9 @@ func (d *scripted) Runs(_ context.Context, f api.RunFilter) (api.Timeline, error
 		case d.wake <- true:
 		default:
 		}
-		return api.Timeline{Runs: []api.RunRecord{frame}}, nil
+		return wire.Timeline{Runs: []wire.RunRecord{frame}}, nil
 	}
-	var tl api.Timeline
+	var tl wire.Timeline
 	for _, r := range d.History {
 		if (f.ID == "" || f.ID == r.ID) && (f.Node == "" || f.Node == r.Node) && !r.Started.Before(f.Since) {
 			tl.Runs = append(tl.Runs, r)
@@ -196,7 +197,7 @@ func (d *scripted) Runs(_ context.Context, f api.RunFilter) (api.Timeline, error
 }
 
 // Do notes the order.
-func (d *scripted) Do(_ context.Context, o api.Order) (api.OrderResult, error) {
+func (d *scripted) Do(_ context.Context, o wire.Order) (wire.OrderResult, error) {
 	of := "node=" + o.Node
 	if o.Machine != "" {
 		of = "machine=" + o.Machine
@@ -219,7 +220,7 @@ func (d *scripted) Do(_ context.Context, o api.Order) (api.OrderResult, error) {
 }
 
 // Refused is of no interest here.
-func (d *scripted) Refused(api.Order, *api.Error) {}
+func (d *scripted) Refused(wire.Order, *api.Error) {}
 
 // Export gives the fixture's export.
 func (d *scripted) Export(_ context.Context, w io.Writer) error {
@@ -228,14 +229,14 @@ func (d *scripted) Export(_ context.Context, w io.Writer) error {
 }
 
 // Events tells that a frame was read.
-func (d *scripted) Events(ctx context.Context, _ uint64) iter.Seq2[api.Event, error] {
-	return func(yield func(api.Event, error) bool) {
+func (d *scripted) Events(ctx context.Context, _ uint64) iter.Seq2[wire.Event, error] {
+	return func(yield func(wire.Event, error) bool) {
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-d.wake:
-				if !yield(api.Event{Run: d.Result.Run, Type: "StepEntered"}, nil) {
+				if !yield(wire.Event{Run: d.Result.Run, Type: "StepEntered"}, nil) {
 					return
 				}
 			}

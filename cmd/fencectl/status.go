@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // statusInterval is how often `status -w` looks when nothing happens.
@@ -61,7 +61,7 @@ func (c *cli) status(ctx context.Context) error {
 
 // watchStatus ends with the exit status of what it showed last.
 func (c *cli) watchStatus(ctx context.Context) error {
-	wake := changes(ctx, c.client(), func(api.Event) bool { return true })
+	wake := changes(ctx, c.client(), func(wire.Event) bool { return true })
 	for {
 		if c.output != "json" && c.output != "yaml" && isTerminal(c.out) {
 			fmt.Fprint(c.out, "\x1b[H\x1b[2J")
@@ -76,7 +76,7 @@ func (c *cli) watchStatus(ctx context.Context) error {
 	}
 }
 
-func (c *cli) printStatus(st api.Status, now time.Time) error {
+func (c *cli) printStatus(st wire.Status, now time.Time) error {
 	p := c.painter(c.out)
 	fmt.Fprintf(c.out, "fenced %s: %s\n", escapeControl(st.Version), headline(st, p))
 	for _, why := range st.Degraded() {
@@ -108,7 +108,7 @@ func (c *cli) printStatus(st api.Status, now time.Time) error {
 	return nil
 }
 
-func headline(st api.Status, p painter) string {
+func headline(st wire.Status, p painter) string {
 	switch {
 	case st.Paused:
 		return p.paint(yellow, "paused")
@@ -127,7 +127,7 @@ func headline(st api.Status, p painter) string {
 	return p.paint(yellow, "not armed")
 }
 
-func clusterTable(st api.Status) *table {
+func clusterTable(st wire.Status) *table {
 	t := newTable("CLUSTER", "MODE", "OWNER", "EPOCH", "VIEW AGE", "NODES", "DEVIATING")
 	for _, k := range st.Clusters {
 		t.add(k.Name, mode(k), owner(k), k.Epoch, span(time.Duration(k.ViewAgeSeconds*float64(time.Second))), k.Nodes, len(k.Deviating)+k.DeviatingMore)
@@ -136,7 +136,7 @@ func clusterTable(st api.Status) *table {
 }
 
 // mode is the mode of a cluster, and whether a person armed it.
-func mode(k api.ClusterStatus) string {
+func mode(k wire.ClusterStatus) string {
 	if k.Mode == "observe" && k.Armed {
 		return "observe (armed)"
 	}
@@ -144,7 +144,7 @@ func mode(k api.ClusterStatus) string {
 }
 
 // owner is which instance acts on a cluster.
-func owner(k api.ClusterStatus) string {
+func owner(k wire.ClusterStatus) string {
 	if k.Owner {
 		return "yes"
 	}
@@ -153,7 +153,7 @@ func owner(k api.ClusterStatus) string {
 
 // checkTable is shown with -o wide; without it degraded checks have their line
 // at the top.
-func (c *cli) checkTable(st api.Status) *table {
+func (c *cli) checkTable(st wire.Status) *table {
 	t := newTable("CLUSTER", "CHECK", "STATE", "HEALTHY", "EXPECTED", "ALLOWED", "ROOM")
 	if c.output != "wide" {
 		return t
@@ -168,7 +168,7 @@ func (c *cli) checkTable(st api.Status) *table {
 	return t
 }
 
-func (c *cli) targetTable(st api.Status, now time.Time) *table {
+func (c *cli) targetTable(st wire.Status, now time.Time) *table {
 	if c.output == "wide" {
 		t := newTable("CLUSTER", "NODE", "MACHINE", "CHECK", "VERDICT", "REASON", c.head("FOR", "SINCE"), "BLOCKED BY", "MESSAGE")
 		for _, k := range st.Clusters {
@@ -194,7 +194,7 @@ func (c *cli) targetTable(st api.Status, now time.Time) *table {
 }
 
 // holdTable is the Nodes that are not fenced for now.
-func (c *cli) holdTable(st api.Status, now time.Time) *table {
+func (c *cli) holdTable(st wire.Status, now time.Time) *table {
 	t := newTable("CLUSTER", "NODE", "BY", c.head("FOR", "SINCE"), c.head("LEFT", "UNTIL"), "REASON")
 	for _, k := range st.Clusters {
 		for _, h := range k.Holds {
@@ -211,7 +211,7 @@ func (c *cli) holdTable(st api.Status, now time.Time) *table {
 	return t
 }
 
-func (c *cli) runTable(st api.Status, now time.Time) *table {
+func (c *cli) runTable(st wire.Status, now time.Time) *table {
 	t := newTable("RUN", "CLUSTER", "NODE", "STEP", "ATTEMPT", c.head("AGE", "STARTED"), c.head("LEFT", "UNTIL"), "REASON", "LAST ERROR")
 	if c.output == "wide" {
 		t.head = append(t.head, "MACHINE", "NOTE")
@@ -231,10 +231,10 @@ func (c *cli) runTable(st api.Status, now time.Time) *table {
 }
 
 func stepCell(step string) cell {
-	if n := api.StepNumber(step); n > 0 {
+	if n := wire.StepNumber(step); n > 0 {
 		return cell{text: fmt.Sprintf("%d/6 %s", n, step), color: yellow}
 	}
-	if step == api.ResultWaiting {
+	if step == wire.ResultWaiting {
 		return cell{text: step, color: yellow}
 	}
 	return cell{text: step, color: red}
@@ -255,7 +255,7 @@ func yesNo(b bool) string {
 }
 
 // requestTable is the remediation requests for which something is left to do.
-func (c *cli) requestTable(st api.Status) *table {
+func (c *cli) requestTable(st wire.Status) *table {
 	t := newTable("CLUSTER", "REQUEST", "NODE", "PHASE", "RUN", "REASON")
 	if c.output == "wide" {
 		t.head = append(t.head, "FINALIZER", "MESSAGE")
@@ -281,7 +281,7 @@ func phaseCell(phase string) cell {
 }
 
 // bmcLine returns how many BMCs a fence could not rely on, or an empty string while none is known.
-func bmcLine(n api.BMCCount) string {
+func bmcLine(n wire.BMCCount) string {
 	if n.Total == 0 {
 		return ""
 	}
@@ -293,8 +293,8 @@ func bmcLine(n api.BMCCount) string {
 }
 
 // blockedTarget is what forbids the remediation that a check wants; nil if nothing does.
-func blockedTarget(st api.Status, cluster string, d api.TargetStatus) *api.Blocked {
-	i := slices.IndexFunc(st.Blocked, func(b api.Blocked) bool {
+func blockedTarget(st wire.Status, cluster string, d wire.TargetStatus) *wire.Blocked {
+	i := slices.IndexFunc(st.Blocked, func(b wire.Blocked) bool {
 		return b.Run == "" && b.Cluster == cluster && b.Check == d.Check && b.Node == d.Node && b.Machine == d.Machine
 	})
 	if i < 0 {
@@ -304,7 +304,7 @@ func blockedTarget(st api.Status, cluster string, d api.TargetStatus) *api.Block
 }
 
 // blockedBy is the cell of a target that is not remediated.
-func blockedBy(st api.Status, cluster string, d api.TargetStatus, now time.Time) cell {
+func blockedBy(st wire.Status, cluster string, d wire.TargetStatus, now time.Time) cell {
 	b := blockedTarget(st, cluster, d)
 	if b == nil {
 		return cell{text: "-"}
@@ -313,7 +313,7 @@ func blockedBy(st api.Status, cluster string, d api.TargetStatus, now time.Time)
 }
 
 // blockedText is the reason, since when, and what comes next.
-func blockedText(b api.Blocked, now time.Time) string {
+func blockedText(b wire.Blocked, now time.Time) string {
 	text := b.Reason + " for " + age(b.Since, now)
 	switch {
 	case b.NextTry.After(now):
@@ -327,7 +327,7 @@ func blockedText(b api.Blocked, now time.Time) string {
 }
 
 // lastError is the cell of a run's last error.
-func (c *cli) lastError(e *api.RunError, now time.Time) cell {
+func (c *cli) lastError(e *wire.RunError, now time.Time) cell {
 	switch {
 	case e == nil:
 		return cell{text: "-"}

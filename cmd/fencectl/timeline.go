@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 func newTimelineCommand(c *cli) *cobra.Command {
@@ -49,7 +50,7 @@ func (c *cli) timeline(ctx context.Context, name string) error {
 }
 
 // runs asks for the run of a name, or for those of a node.
-func (c *cli) runs(ctx context.Context, name string) (api.Reply[api.Timeline], error) {
+func (c *cli) runs(ctx context.Context, name string) (api.Reply[wire.Timeline], error) {
 	if api.CheckRun(name) == nil {
 		rep, err := c.client().Run(ctx, name)
 		if e, ok := errors.AsType[*api.Error](err); !ok || e.Status != http.StatusNotFound {
@@ -59,7 +60,7 @@ func (c *cli) runs(ctx context.Context, name string) (api.Reply[api.Timeline], e
 	return c.client().NodeTimeline(ctx, c.cluster, name)
 }
 
-func (c *cli) printRun(r api.RunRecord, now time.Time) error {
+func (c *cli) printRun(r wire.RunRecord, now time.Time) error {
 	p := c.painter(c.out)
 	fmt.Fprintf(c.out, "run %s: %s in %s", escapeControl(r.ID), escapeControl(cmp.Or(r.Node, r.Machine)), escapeControl(r.Cluster))
 	if r.Machine != "" {
@@ -86,23 +87,23 @@ func (c *cli) printRun(r api.RunRecord, now time.Time) error {
 	}
 	t := newTable("  STEP", "ATTEMPT", "STARTED", "TOOK", "NOTE")
 	for _, s := range r.Steps {
-		t.add(fmt.Sprintf("  %d/6 %s", api.StepNumber(s.Step), s.Step), s.Attempt, c.when(s.Started, now), span(cmp.Or(s.Ended, now).Sub(s.Started)), s.Note)
+		t.add(fmt.Sprintf("  %d/6 %s", wire.StepNumber(s.Step), s.Step), s.Attempt, c.when(s.Started, now), span(cmp.Or(s.Ended, now).Sub(s.Started)), s.Note)
 	}
 	return t.write(c.out, p, "")
 }
 
 func resultColor(result string) color {
 	switch result {
-	case api.ResultDone, api.ResultReprovisioned:
+	case wire.ResultDone, wire.ResultReprovisioned:
 		return green
-	case api.ResultHeld:
+	case wire.ResultHeld:
 		return red
 	}
 	return yellow
 }
 
 // printNotes prints what forbids the remediation now, and what happened beside the steps.
-func (c *cli) printNotes(tl api.Timeline, now time.Time) error {
+func (c *cli) printNotes(tl wire.Timeline, now time.Time) error {
 	p := c.painter(c.out)
 	for _, b := range tl.Blocked {
 		who := "the remediation by " + b.Check
@@ -165,7 +166,7 @@ func sinceText(from time.Time) string {
 }
 
 // runsTable lists runs with the time at which each began: people compare these with other logs.
-func runsTable(tl api.Timeline, now time.Time) *table {
+func runsTable(tl wire.Timeline, now time.Time) *table {
 	t := newTable("STARTED", "AGE", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "BY")
 	for _, r := range tl.Runs {
 		t.add(clock(r.Started), span(now.Sub(r.Started)), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // reasonOperatorOff is the reason of a run that is Held after `fence --off-only`.
@@ -43,7 +44,7 @@ func (w *waitFlags) validate() error {
 }
 
 // showAndWait shows an order's result and, if asked, waits for the run.
-func (c *cli) showAndWait(ctx context.Context, w waitFlags, rep api.Reply[api.OrderResult], g *goal) error {
+func (c *cli) showAndWait(ctx context.Context, w waitFlags, rep api.Reply[wire.OrderResult], g *goal) error {
 	if !w.wait || rep.Value.Run == "" {
 		return c.print(rep.Body, func() error { return c.printResult(rep.Value) })
 	}
@@ -59,7 +60,7 @@ func (c *cli) showAndWait(ctx context.Context, w waitFlags, rep api.Reply[api.Or
 		defer cancel()
 	}
 	screen := c.newLive(g.newRun)
-	end, err := c.follow(ctx, rep.Value.Run, func(r api.RunRecord) bool {
+	end, err := c.follow(ctx, rep.Value.Run, func(r wire.RunRecord) bool {
 		if !quiet {
 			screen.show(r, time.Now())
 		}
@@ -75,7 +76,7 @@ func (c *cli) showAndWait(ctx context.Context, w waitFlags, rep api.Reply[api.Or
 	return g.exit(run)
 }
 
-func (c *cli) printResult(r api.OrderResult) error {
+func (c *cli) printResult(r wire.OrderResult) error {
 	line := r.Message
 	if !strings.Contains(line, r.Run) {
 		line += " (run " + r.Run + ")"
@@ -84,7 +85,7 @@ func (c *cli) printResult(r api.OrderResult) error {
 	return err
 }
 
-func (c *cli) printEnd(r api.RunRecord) error {
+func (c *cli) printEnd(r wire.RunRecord) error {
 	line := fmt.Sprintf("%s: %s", cmp.Or(r.Node, r.Machine), r.Result)
 	if r.Reason != "" {
 		line += " (" + r.Reason + ")"
@@ -106,16 +107,16 @@ type goal struct {
 
 	// firstHeld is the run as it was first seen after the order, while it is still Held
 	// from before.
-	firstHeld *api.RunRecord
+	firstHeld *wire.RunRecord
 	since     time.Time
 }
 
 // reached says whether nothing more is to be waited for.
-func (g *goal) reached(r api.RunRecord, now time.Time) bool {
+func (g *goal) reached(r wire.RunRecord, now time.Time) bool {
 	switch r.Result {
-	case api.ResultRunning, api.ResultWaiting: // a waiting run goes on by itself
+	case wire.ResultRunning, wire.ResultWaiting: // a waiting run goes on by itself
 		return false
-	case api.ResultHeld:
+	case wire.ResultHeld:
 		if !g.unfence && !g.fromHeld || g.confirmed && r.Reason == reasonConfirmedOff {
 			return true
 		}
@@ -129,16 +130,16 @@ func (g *goal) reached(r api.RunRecord, now time.Time) bool {
 }
 
 // exit gives the exit status of a run that is over.
-func (g *goal) exit(r api.RunRecord) error {
+func (g *goal) exit(r wire.RunRecord) error {
 	switch {
-	case r.Result == api.ResultHeld && g.offOnly && r.Reason == reasonOperatorOff:
+	case r.Result == wire.ResultHeld && g.offOnly && r.Reason == reasonOperatorOff:
 		return nil
-	case r.Result == api.ResultHeld && g.confirmed && r.Reason == reasonConfirmedOff:
+	case r.Result == wire.ResultHeld && g.confirmed && r.Reason == reasonConfirmedOff:
 		return nil
-	case r.Result == api.ResultHeld:
+	case r.Result == wire.ResultHeld:
 		return &exitError{code: exitFailure, err: fmt.Errorf("run %s is held (%s): %s", r.ID, r.Reason, r.Note),
 			hint: []string{"fencectl explain " + targetOf(r), "fencectl timeline " + r.ID}}
-	case r.Result == api.ResultAborted && !g.unfence:
+	case r.Result == wire.ResultAborted && !g.unfence:
 		return &exitError{code: exitRefused, err: fmt.Errorf("run %s was aborted (%s): %s", r.ID, r.Reason, r.Note),
 			hint: []string{"fencectl explain " + targetOf(r)}}
 	}
@@ -146,12 +147,12 @@ func (g *goal) exit(r api.RunRecord) error {
 }
 
 // targetOf is how the target of a run is named on a command line.
-func targetOf(r api.RunRecord) string {
-	return asTyped(api.Order{Cluster: r.Cluster, Node: r.Node, Machine: machineAlone(r)})
+func targetOf(r wire.RunRecord) string {
+	return asTyped(wire.Order{Cluster: r.Cluster, Node: r.Node, Machine: machineAlone(r)})
 }
 
 // machineAlone is the Machine of a run whose target has no Node.
-func machineAlone(r api.RunRecord) string {
+func machineAlone(r wire.RunRecord) string {
 	if r.Node != "" {
 		return ""
 	}
@@ -170,7 +171,7 @@ const (
 
 // changes gives a wake-up whenever an event that matters arrives. It is only a
 // hint: when the stream breaks, the callers' own interval remains.
-func changes(ctx context.Context, client *api.Client, matters func(api.Event) bool) <-chan struct{} {
+func changes(ctx context.Context, client *api.Client, matters func(wire.Event) bool) <-chan struct{} {
 	wake := make(chan struct{}, 1)
 	go func() {
 		for e, err := range client.Events(ctx, 0) {
@@ -206,9 +207,9 @@ func await(ctx context.Context, wake <-chan struct{}, d time.Duration) bool {
 }
 
 // follow reads a run until over says that it has come to its end.
-func (c *cli) follow(ctx context.Context, id string, over func(api.RunRecord) bool) (api.Reply[api.Timeline], error) {
+func (c *cli) follow(ctx context.Context, id string, over func(wire.RunRecord) bool) (api.Reply[wire.Timeline], error) {
 	client := c.client()
-	wake := changes(ctx, client, func(e api.Event) bool { return e.Run == id })
+	wake := changes(ctx, client, func(e wire.Event) bool { return e.Run == id })
 	lastAnswer := time.Now()
 	for {
 		rep, err := client.Run(ctx, id)
@@ -263,7 +264,7 @@ func (c *cli) newLive(newRun bool) *live {
 	return &live{out: c.out, paint: c.painter(c.out), tty: isTerminal(c.out), known: newRun}
 }
 
-func (l *live) show(r api.RunRecord, now time.Time) {
+func (l *live) show(r wire.RunRecord, now time.Time) {
 	steps := l.newSteps(r.Steps)
 	if l.tty {
 		l.redraw(r, steps, now)
@@ -290,7 +291,7 @@ func (l *live) show(r api.RunRecord, now time.Time) {
 }
 
 // newSteps are the steps that had not ended before the order.
-func (l *live) newSteps(steps []api.StepRecord) []api.StepRecord {
+func (l *live) newSteps(steps []wire.StepRecord) []wire.StepRecord {
 	if !l.known {
 		l.known = true
 		for _, s := range slices.Backward(steps) {
@@ -300,15 +301,15 @@ func (l *live) newSteps(steps []api.StepRecord) []api.StepRecord {
 			}
 		}
 	}
-	if i := slices.IndexFunc(steps, func(s api.StepRecord) bool { return s.Started.After(l.after) }); i >= 0 {
+	if i := slices.IndexFunc(steps, func(s wire.StepRecord) bool { return s.Started.After(l.after) }); i >= 0 {
 		return steps[i:]
 	}
 	return nil
 }
 
 // waitText returns why a Waiting run stands still, or an empty string for another run.
-func waitText(r api.RunRecord) string {
-	if r.Result != api.ResultWaiting {
+func waitText(r wire.RunRecord) string {
+	if r.Result != wire.ResultWaiting {
 		return ""
 	}
 	text := "run " + escapeControl(r.ID) + " is Waiting (" + escapeControl(r.Reason) + ")"
@@ -321,7 +322,7 @@ func waitText(r api.RunRecord) string {
 }
 
 // redraw shows the newest steps, and below them how long the run takes.
-func (l *live) redraw(r api.RunRecord, steps []api.StepRecord, now time.Time) {
+func (l *live) redraw(r wire.RunRecord, steps []wire.StepRecord, now time.Time) {
 	steps = steps[max(0, len(steps)-liveLines):]
 	var b strings.Builder
 	if l.drawn > 0 {
@@ -353,7 +354,7 @@ func (l *live) redraw(r api.RunRecord, steps []api.StepRecord, now time.Time) {
 func timeOfDay(t time.Time) string { return t.UTC().Format("15:04:05Z") }
 
 // deadline is by when the step that is open must end, if it must.
-func deadline(r api.RunRecord, s api.StepRecord, now time.Time) string {
+func deadline(r wire.RunRecord, s wire.StepRecord, now time.Time) string {
 	if !s.Ended.IsZero() || r.Deadline.IsZero() {
 		return ""
 	}
@@ -361,8 +362,8 @@ func deadline(r api.RunRecord, s api.StepRecord, now time.Time) string {
 }
 
 // stepName is "n/6 Step", with the attempt after the first.
-func stepName(s api.StepRecord) string {
-	name := fmt.Sprintf("%d/6 %s", api.StepNumber(s.Step), escapeControl(s.Step))
+func stepName(s wire.StepRecord) string {
+	name := fmt.Sprintf("%d/6 %s", wire.StepNumber(s.Step), escapeControl(s.Step))
 	if s.Attempt > 1 {
 		name += fmt.Sprintf(" (attempt %d)", s.Attempt)
 	}

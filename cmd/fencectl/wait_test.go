@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // sink calls a function for each write.
@@ -105,9 +105,9 @@ func TestThePromptCanBeInterrupted(t *testing.T) {
 }
 
 func TestUnfenceGivesUpOnARunThatStaysHeld(t *testing.T) {
-	held := api.RunRecord{ID: "r-1", Node: "n-1", Result: api.ResultHeld, Reason: "PowerOffFailed", Steps: []api.StepRecord{{Step: "PowerOff"}}}
+	held := wire.RunRecord{ID: "r-1", Node: "n-1", Result: wire.ResultHeld, Reason: "PowerOffFailed", Steps: []wire.StepRecord{{Step: "PowerOff"}}}
 	again := held
-	again.Steps = append(again.Steps, api.StepRecord{Step: "PowerOn"})
+	again.Steps = append(again.Steps, wire.StepRecord{Step: "PowerOn"})
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	g := goal{unfence: true}
 	assert.False(t, g.reached(held, at), "it may not have taken up the order yet")

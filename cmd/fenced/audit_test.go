@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/sweep"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 func openedAuditor(t *testing.T, path string) (*auditor, *observer.ObservedLogs) {
@@ -124,9 +125,9 @@ func TestRefusedOrdersAreAudited(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	a, _ := openedAuditor(t, path)
 	c := control{events: event.NewStream(a.observe), audit: a}
-	c.Refused(api.Order{Verb: api.ConfirmOff, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Reason: "it smells"},
+	c.Refused(wire.Order{Verb: wire.ConfirmOff, Cluster: "prod", Node: "n-1", Actor: "otto (uid 4004)", Reason: "it smells"},
 		&api.Error{Code: api.CodeNotAuthorised, Message: "it needs role admin"})
-	c.Refused(api.Order{Verb: api.Retry, Actor: "ada"}, &api.Error{Status: 504, Message: "it took too long"})
+	c.Refused(wire.Order{Verb: wire.Retry, Actor: "ada"}, &api.Error{Status: 504, Message: "it took too long"})
 	require.NoError(t, a.close())
 	all := entries(t, path)
 	assert.Equal(t, "failed: retry by ada: it took too long", all[len(all)-1].Message)

@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/failpoint"
 	"github.com/fenced/fenced/internal/k8swatch"
+	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
@@ -42,10 +43,12 @@ type builtCluster struct {
 func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.Policies) (builtCluster, error) {
 	g, checks := cfg.Guards, checksOf(policies.Checks, c.Name, len(cfg.Clusters))
 	view, err := k8swatch.New(k8swatch.Config{
-		Name: c.Name, StoreID: k.storeID, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
-		Management:                 k8swatch.ManagementConfig(c.Management),
-		DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Checks: checks, Metal3Remediations: c.Metal3Remediations, NeverRestore: cfg.NeverRestore,
-		RemediateReadyNodes: c.RemediateReadyNodes, RequestNamespaces: c.RequestNamespaces, ControllerNamespaces: c.ControllerNamespaces,
+		Config: view.Config{
+			Name: c.Name, StoreID: k.storeID, Kubeconfig: c.Kubeconfig, Guard: config.CheckGuarded, Namespaces: c.Namespaces, FreshEvery: g.ViewMaxAge / 6,
+			Management: view.ManagementConfig(c.Management), Checks: checks,
+			Metal3Remediations: c.Metal3Remediations, RemediateReadyNodes: c.RemediateReadyNodes, RequestNamespaces: c.RequestNamespaces,
+		},
+		DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, NeverRestore: cfg.NeverRestore, ControllerNamespaces: c.ControllerNamespaces,
 	}, k.log)
 	if err != nil {
 		return builtCluster{}, configError{fmt.Errorf("cluster %s: %w", c.Name, err)}

@@ -23,6 +23,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // writeClusters writes fenced.yaml with these clusters; more follows them.
@@ -159,16 +160,16 @@ func TestReloadDoesNotRenameAClusterWithAHold(t *testing.T) {
 	r := startReloadable(t)
 	r.owns("prod")
 	client := api.New(filepath.Join(r.dir, "s.sock"))
-	give := func(o api.Order) {
+	give := func(o wire.Order) {
 		o.Reason = "new disk"
 		_, err := client.Do(t.Context(), o)
 		require.NoError(t, err)
 	}
 	for _, stop := range []struct {
-		verb, end api.Verb
+		verb, end wire.Verb
 		node      string
-	}{{api.Hold, api.Release, "n-1"}, {api.Pause, api.Resume, ""}} {
-		give(api.Order{Verb: stop.verb, Cluster: "prod", Node: stop.node})
+	}{{wire.Hold, wire.Release, "n-1"}, {wire.Pause, wire.Resume, ""}} {
+		give(wire.Order{Verb: stop.verb, Cluster: "prod", Node: stop.node})
 		r.writeClusters("[{name: production, kubeconfig: kc}]", "")
 		e := r.reload()
 		assert.Equal(t, reason.ReloadRefused, e.Reason)
@@ -181,9 +182,9 @@ func TestReloadDoesNotRenameAClusterWithAHold(t *testing.T) {
 		assert.Equal(t, "reloaded: took in clusters (added lab)", r.reload().Message, "another cluster")
 		r.write("fenced.yaml", r.text(""))
 		require.Empty(t, r.reload().Reason)
-		give(api.Order{Verb: stop.end, Cluster: "prod", Node: stop.node})
+		give(wire.Order{Verb: stop.end, Cluster: "prod", Node: stop.node})
 	}
-	give(api.Order{Verb: api.Pause})
+	give(wire.Order{Verb: wire.Pause})
 	r.writeClusters("[{name: production, kubeconfig: kc}]", "")
 	assert.Equal(t, "reloaded: took in clusters (added production, removed prod)", r.reload().Message)
 	assert.NotEmpty(t, r.status("production").Paused)

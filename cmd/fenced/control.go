@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/admit"
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
@@ -22,6 +21,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/internal/timeline"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // control is the engine as the control socket sees it: it only translates.
@@ -37,8 +37,8 @@ type control struct {
 	version  string
 }
 
-func (c control) Status(ctx context.Context) (api.Status, error) {
-	s := api.Status{Version: c.version, LogLevel: c.level.String(), Armed: true, Clusters: []api.ClusterStatus{}, Runs: []api.RunStatus{}, Audit: c.auditStatus(), BMCs: c.countBMCs(ctx)}
+func (c control) Status(ctx context.Context) (wire.Status, error) {
+	s := wire.Status{Version: c.version, LogLevel: c.level.String(), Armed: true, Clusters: []wire.ClusterStatus{}, Runs: []wire.RunStatus{}, Audit: c.auditStatus(), BMCs: c.countBMCs(ctx)}
 	paused := 0
 	for _, cs := range c.engine.Status() {
 		s.Armed = s.Armed && cs.Armed
@@ -56,7 +56,7 @@ func (c control) Status(ctx context.Context) (api.Status, error) {
 		}
 		cluster.Requests, cluster.RequestsMore = c.requests(cs.Name)
 		s.Clusters = append(s.Clusters, cluster)
-		blocked, more := share(blockedIn(cs), maxTargetsShown, func(b api.Blocked) string { return namespaceIn(b.Check) })
+		blocked, more := share(blockedIn(cs), maxTargetsShown, func(b wire.Blocked) string { return namespaceIn(b.Check) })
 		s.Blocked, s.BlockedMore = append(s.Blocked, blocked...), s.BlockedMore+more
 		for _, r := range cs.Runs {
 			s.Runs = append(s.Runs, c.runStatus(r))
@@ -70,8 +70,8 @@ func (c control) Status(ctx context.Context) (api.Status, error) {
 }
 
 // holdStatus is one hold. One of a Machine has its "namespace/name" as its name.
-func holdStatus(h state.Hold) api.HoldStatus {
-	out := api.HoldStatus{Node: h.Node, By: h.By, Reason: h.Reason, Since: h.At, Until: h.Until, Quarantine: h.Quarantine}
+func holdStatus(h state.Hold) wire.HoldStatus {
+	out := wire.HoldStatus{Node: h.Node, By: h.By, Reason: h.Reason, Since: h.At, Until: h.Until, Quarantine: h.Quarantine}
 	if strings.Contains(h.Node, "/") {
 		out.Node, out.Machine = "", h.Node
 	}
@@ -79,40 +79,40 @@ func holdStatus(h state.Hold) api.HoldStatus {
 }
 
 // auditStatus returns why the audit log cannot be written; nil when it can.
-func (c control) auditStatus() *api.AuditStatus {
+func (c control) auditStatus() *wire.AuditStatus {
 	since, err := c.audit.trouble()
 	if err == nil {
 		return nil
 	}
-	return &api.AuditStatus{Problem: err.Error(), Since: since, Missing: uint64(c.audit.failures())}
+	return &wire.AuditStatus{Problem: err.Error(), Since: since, Missing: uint64(c.audit.failures())}
 }
 
-func clusterStatus(cs engine.ClusterStatus, found policy.Report) api.ClusterStatus {
-	out := api.ClusterStatus{
+func clusterStatus(cs engine.ClusterStatus, found policy.Report) wire.ClusterStatus {
+	out := wire.ClusterStatus{
 		Name: cs.Name, Mode: cs.Mode, Armed: cs.Armed, Owner: cs.Owner, OwnerName: cs.OwnerName, Epoch: cs.Epoch,
 		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle), Aside: cs.Aside,
 		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: cs.Nodes,
 		DeletionsInProgress: cs.Deleting, DeletionsOverdue: cs.Overdue, Hint: shown(cs.Hint),
-		Checks: []api.CheckStatus{}, Deviating: []api.TargetStatus{},
+		Checks: []wire.CheckStatus{}, Deviating: []wire.TargetStatus{},
 	}
 	for i := range found.Checks {
 		k := &found.Checks[i]
 		out.Checks = append(out.Checks, checkStatus(k))
 		for j := range k.Targets {
 			if t := &k.Targets[j]; t.Verdict != policy.Healthy && t.Verdict != policy.Skipped {
-				out.Deviating = append(out.Deviating, api.TargetStatus{
+				out.Deviating = append(out.Deviating, wire.TargetStatus{
 					Node: t.Node, Machine: t.Machine, Check: checkName(k.ID()), Verdict: string(t.Verdict), Reason: string(t.Reason), Message: shown(t.Message), Since: t.Since,
 				})
 			}
 		}
 	}
-	out.Checks, out.ChecksMore = share(out.Checks, maxChecksShown, func(k api.CheckStatus) string { return k.Namespace })
-	out.Deviating, out.DeviatingMore = share(out.Deviating, maxTargetsShown, func(t api.TargetStatus) string { return namespaceIn(t.Check) })
+	out.Checks, out.ChecksMore = share(out.Checks, maxChecksShown, func(k wire.CheckStatus) string { return k.Namespace })
+	out.Deviating, out.DeviatingMore = share(out.Deviating, maxTargetsShown, func(t wire.TargetStatus) string { return namespaceIn(t.Check) })
 	return out
 }
 
-func checkStatus(k *policy.CheckReport) api.CheckStatus {
-	out := api.CheckStatus{
+func checkStatus(k *policy.CheckReport) wire.CheckStatus {
+	out := wire.CheckStatus{
 		Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, State: string(k.State), Message: shown(k.Message),
 		Expected: k.Expected, Healthy: k.Healthy, Allowed: k.Allowed, RemediationsAllowed: k.RemediationsAllowed,
 	}
@@ -122,18 +122,18 @@ func checkStatus(k *policy.CheckReport) api.CheckStatus {
 	return out
 }
 
-func (c control) Explain(ctx context.Context, cluster, of string) (api.Explanation, error) {
+func (c control) Explain(ctx context.Context, cluster, of string) (wire.Explanation, error) {
 	explain := c.engine.Explain
 	if strings.Contains(of, "/") {
 		explain = c.engine.ExplainMachine
 	}
 	x, err := explain(ctx, cluster, of)
 	if err != nil {
-		asked := api.Order{Cluster: cluster, Node: of}
+		asked := wire.Order{Cluster: cluster, Node: of}
 		if strings.Contains(of, "/") {
 			asked.Node, asked.Machine = "", of
 		}
-		return api.Explanation{}, apiError(asked, err)
+		return wire.Explanation{}, apiError(asked, err)
 	}
 	out := explanationOf(x)
 	out.Class = string(reason.ClassOf(reason.Code(out.Refused)))
@@ -143,8 +143,8 @@ func (c control) Explain(ctx context.Context, cluster, of string) (api.Explanati
 	return out, nil
 }
 
-func explanationOf(x admit.Explanation) api.Explanation {
-	out := api.Explanation{Cluster: x.Cluster, Node: x.Node, Machine: x.Machine, Verdict: string(x.Verdict), Message: "no gate known so far forbids it", Earliest: x.Earliest, Gates: x.Gates}
+func explanationOf(x admit.Explanation) wire.Explanation {
+	out := wire.Explanation{Cluster: x.Cluster, Node: x.Node, Machine: x.Machine, Verdict: string(x.Verdict), Message: "no gate known so far forbids it", Earliest: x.Earliest, Gates: x.Gates}
 	for _, g := range x.Gates {
 		if !g.Pass {
 			out.Refused, out.Message = string(g.Reason), g.Name+": "+g.Value
@@ -154,7 +154,7 @@ func explanationOf(x admit.Explanation) api.Explanation {
 	if x.Run == nil {
 		return out
 	}
-	rec := api.FromRun(*x.Run)
+	rec := wire.FromRun(*x.Run)
 	out.Run = &rec
 	if x.Run.Open() {
 		out.Refused = string(reason.UnderRemediation)
@@ -167,27 +167,27 @@ func explanationOf(x admit.Explanation) api.Explanation {
 }
 
 // Runs implements api.Daemon. Of a Node without runs it tells whether there is one at all.
-func (c control) Runs(ctx context.Context, f api.RunFilter) (api.Timeline, error) {
-	t := api.Timeline{Runs: []api.RunRecord{}}
+func (c control) Runs(ctx context.Context, f wire.RunFilter) (wire.Timeline, error) {
+	t := wire.Timeline{Runs: []wire.RunRecord{}}
 	runs := c.engine.Runs(f.Cluster)
 	slices.SortFunc(runs, func(a, b remediate.Run) int { return cmp.Or(a.Began().Compare(b.Began()), cmp.Compare(a.ID, b.ID)) })
 	for _, r := range runs {
 		if (f.ID == "" || r.ID == f.ID) && (f.Node == "" || r.Target.Node == f.Node) && !r.Began().Before(f.Since) {
-			t.Runs = append(t.Runs, api.FromRun(r))
+			t.Runs = append(t.Runs, wire.FromRun(r))
 		}
 	}
 	c.addNotes(&t, f)
 	if f.Node != "" && len(t.Runs) == 0 {
 		_, err := c.engine.Explain(ctx, f.Cluster, f.Node)
 		if r, ok := errors.AsType[*reason.Refusal](err); ok && (r.Reason == reason.NoSuchNode || r.Reason == reason.NoSuchCluster) {
-			return t, apiError(api.Order{Cluster: f.Cluster, Node: f.Node}, err)
+			return t, apiError(wire.Order{Cluster: f.Cluster, Node: f.Node}, err)
 		}
 	}
 	return t, nil
 }
 
-func (c control) Events(ctx context.Context, after uint64) iter.Seq2[api.Event, error] {
-	return func(yield func(api.Event, error) bool) {
+func (c control) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error] {
+	return func(yield func(wire.Event, error) bool) {
 		for {
 			batch, err := c.events.After(ctx, after)
 			if err != nil {
@@ -209,8 +209,8 @@ func (c control) Export(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-func wireEvent(e event.Event) api.Event {
-	out := api.Event{Seq: e.Seq, At: e.At, Cluster: e.Cluster, Node: e.Node, Machine: e.Machine, Run: e.Run, Type: e.Type,
+func wireEvent(e event.Event) wire.Event {
+	out := wire.Event{Seq: e.Seq, At: e.At, Cluster: e.Cluster, Node: e.Node, Machine: e.Machine, Run: e.Run, Type: e.Type,
 		Step: string(e.Step), Reason: string(e.Reason), Message: e.Message}
 	if e.Type == event.Acting {
 		out.Message = string(e.Action)
@@ -231,7 +231,7 @@ func (c control) clusterNames(cluster string) []string {
 }
 
 // requests lists the oldest open remediation requests of a cluster, and says how many more there are.
-func (c control) requests(cluster string) (list []api.RequestStatus, more int) {
+func (c control) requests(cluster string) (list []wire.RequestStatus, more int) {
 	open, more := engine.NewLookup(c.engine).Requests(cluster, time.Now())
 	for i := range open {
 		list = append(list, requestStatus(&open[i]))
@@ -239,8 +239,8 @@ func (c control) requests(cluster string) (list []api.RequestStatus, more int) {
 	return list, more
 }
 
-func requestStatus(s *admit.RequestState) api.RequestStatus {
-	out := api.RequestStatus{
+func requestStatus(s *admit.RequestState) wire.RequestStatus {
+	out := wire.RequestStatus{
 		Kind: s.Ref.Kind, Namespace: s.Ref.Namespace, Name: s.Ref.Name, Node: s.Target.Node, Machine: s.Target.MachineKey(),
 		Phase: s.Status.Phase, Run: s.Status.Run, Finalizer: s.HasFinalizer,
 	}
@@ -322,11 +322,11 @@ func shown(text string) string {
 }
 
 // blockedIn lists what is refused now in one cluster.
-func blockedIn(cs engine.ClusterStatus) []api.Blocked {
-	list := make([]api.Blocked, 0, len(cs.Refused))
+func blockedIn(cs engine.ClusterStatus) []wire.Blocked {
+	list := make([]wire.Blocked, 0, len(cs.Refused))
 	for i := range cs.Refused {
 		r := &cs.Refused[i]
-		list = append(list, api.Blocked{
+		list = append(list, wire.Blocked{
 			Cluster: cs.Name, Node: r.Node, Machine: r.Machine, Check: checkOf(r), Run: r.Run, Reason: string(r.Gate.Reason),
 			Class: string(reason.ClassOf(r.Gate.Reason)), Message: shown(r.Gate.Why()), Since: r.Since.UTC(), NextTry: r.NextTry.UTC(),
 		})
@@ -346,12 +346,12 @@ func checkOf(r *admit.Refused) string {
 }
 
 // blockedOn lists what is refused now of some Nodes and Machines, in one cluster or in all.
-func (c control) blockedOn(cluster string, names []string) (list []api.Blocked) {
+func (c control) blockedOn(cluster string, names []string) (list []wire.Blocked) {
 	for _, cs := range c.engine.Status() {
 		if cluster != "" && cs.Name != cluster {
 			continue
 		}
-		list = append(list, slices.DeleteFunc(blockedIn(cs), func(b api.Blocked) bool {
+		list = append(list, slices.DeleteFunc(blockedIn(cs), func(b wire.Blocked) bool {
 			return !slices.Contains(names, cmp.Or(b.Node, b.Machine)) && !slices.Contains(names, b.Machine)
 		})...)
 	}
@@ -368,15 +368,15 @@ func recalledNotes(path string, log *zap.Logger) *timeline.Notes {
 }
 
 // runStatus is the line of an open run, with its last error.
-func (c control) runStatus(r remediate.Run) api.RunStatus {
-	s := api.StatusOfRun(r)
+func (c control) runStatus(r remediate.Run) wire.RunStatus {
+	s := wire.StatusOfRun(r)
 	s.LastError = c.notes.LastError(r.ID)
 	return s
 }
 
 // addNotes adds to the timeline of a Node or a run what happened beside the steps, and what forbids
 // the remediation now. Of a run, only what happened while it was open counts.
-func (c control) addNotes(t *api.Timeline, f api.RunFilter) {
+func (c control) addNotes(t *wire.Timeline, f wire.RunFilter) {
 	for i := range t.Runs {
 		if t.Runs[i].Ended.IsZero() {
 			t.Runs[i].LastError = c.notes.LastError(t.Runs[i].ID)
@@ -393,7 +393,7 @@ func (c control) addNotes(t *api.Timeline, f api.RunFilter) {
 	names = slices.DeleteFunc(names, func(name string) bool { return name == "" })
 	t.Notes, t.Blocked = c.notes.Of(cluster, names...), c.blockedOn(cluster, names)
 	if f.ID != "" {
-		t.Notes = slices.DeleteFunc(t.Notes, func(n api.Note) bool { return !timeline.During(n, t.Runs) })
-		t.Blocked = slices.DeleteFunc(t.Blocked, func(b api.Blocked) bool { return b.Run != f.ID })
+		t.Notes = slices.DeleteFunc(t.Notes, func(n wire.Note) bool { return !timeline.During(n, t.Runs) })
+		t.Blocked = slices.DeleteFunc(t.Blocked, func(b wire.Blocked) bool { return b.Run != f.ID })
 	}
 }

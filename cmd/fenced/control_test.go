@@ -27,6 +27,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
 	"github.com/fenced/fenced/internal/timeline"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // What the engine refuses has its place among the API's errors, from which fencectl
@@ -46,13 +47,13 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 		reason.Paused:                   {Status: http.StatusUnprocessableEntity, Code: "Paused"},
 		reason.NotOwner:                 {Status: http.StatusUnprocessableEntity, Code: "NotOwner"},
 	} {
-		got, ok := errors.AsType[*api.Error](apiError(api.Order{Verb: api.Fence, Node: "n-1"}, &reason.Refusal{Reason: code, Message: "why"}))
+		got, ok := errors.AsType[*api.Error](apiError(wire.Order{Verb: wire.Fence, Node: "n-1"}, &reason.Refusal{Reason: code, Message: "why"}))
 		require.True(t, ok, code)
 		assert.NotEmpty(t, got.Hint, code)
 		want.Message, want.Hint = "why", got.Hint
 		assert.Equal(t, want, *got, code)
 	}
-	elsewhere, ok := errors.AsType[*api.Error](apiError(api.Order{Verb: api.Fence, Node: "n-1"}, &reason.Refusal{Reason: reason.NotOwner}))
+	elsewhere, ok := errors.AsType[*api.Error](apiError(wire.Order{Verb: wire.Fence, Node: "n-1"}, &reason.Refusal{Reason: reason.NotOwner}))
 	require.True(t, ok)
 	assert.Contains(t, elsewhere.Hint, "the instance that owns the cluster")
 	for code, want := range map[reason.Code]string{
@@ -61,12 +62,12 @@ func TestRefusalsHaveTheirPlaceInTheAPI(t *testing.T) {
 		reason.NoSuchNode: "kubectl get nodes", reason.NoSuchMachine: "kubectl get machines -A",
 		reason.Frozen: "fencectl bmc release n-1 --cluster c --reason WHY", reason.NodeAlive: "fencectl explain n-1 --cluster c shows",
 	} {
-		assert.Contains(t, refusalHint(api.Order{Cluster: "c", Node: "n-1"}, code), want, code)
+		assert.Contains(t, refusalHint(wire.Order{Cluster: "c", Node: "n-1"}, code), want, code)
 	}
-	assert.Contains(t, refusalHint(api.Order{Verb: api.Disarm, Cluster: "c"}, reason.OrderRefused), "fencectl pause --cluster c --reason WHY")
-	assert.Contains(t, refusalHint(api.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
+	assert.Contains(t, refusalHint(wire.Order{Verb: wire.Disarm, Cluster: "c"}, reason.OrderRefused), "fencectl pause --cluster c --reason WHY")
+	assert.Contains(t, refusalHint(wire.Order{Machine: "ns/m"}, reason.Contested), "fencectl explain --machine ns/m shows")
 	plain := errors.New("disk full")
-	assert.Equal(t, plain, apiError(api.Order{}, plain))
+	assert.Equal(t, plain, apiError(wire.Order{}, plain))
 }
 
 // A limit that forbids remediation says which it is; one that allows it says nothing.
@@ -101,7 +102,7 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx, func() {}) }()
-	ids := func(f api.RunFilter) (all []string) {
+	ids := func(f wire.RunFilter) (all []string) {
 		tl, err := control{engine: e, notes: timeline.New()}.Runs(t.Context(), f)
 		require.NoError(t, err)
 		for _, r := range tl.Runs {
@@ -109,10 +110,10 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 		}
 		return all
 	}
-	require.Eventually(t, func() bool { return len(ids(api.RunFilter{})) == 2 }, time.Minute, time.Millisecond)
-	assert.Equal(t, []string{"b", "a"}, ids(api.RunFilter{Node: "gone"}))
-	assert.Equal(t, []string{"a"}, ids(api.RunFilter{Since: hours(6)}))
-	for f, code := range map[api.RunFilter]string{{Node: "nosuch"}: "NoSuchNode", {Node: "gone", Cluster: "nosuch"}: "NoSuchCluster"} {
+	require.Eventually(t, func() bool { return len(ids(wire.RunFilter{})) == 2 }, time.Minute, time.Millisecond)
+	assert.Equal(t, []string{"b", "a"}, ids(wire.RunFilter{Node: "gone"}))
+	assert.Equal(t, []string{"a"}, ids(wire.RunFilter{Since: hours(6)}))
+	for f, code := range map[wire.RunFilter]string{{Node: "nosuch"}: "NoSuchNode", {Node: "gone", Cluster: "nosuch"}: "NoSuchCluster"} {
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
 			_, err := control{engine: e, notes: timeline.New()}.Runs(ctx, f)
 			var got *api.Error
@@ -138,7 +139,7 @@ func refusedStatus() engine.ClusterStatus {
 func TestBlockedIsWhatIsRefused(t *testing.T) {
 	list := blockedIn(refusedStatus())
 	require.Len(t, list, 4)
-	assert.Equal(t, api.Blocked{Cluster: "prod", Node: "n-1", Machine: "ns/m-1", Check: "MachineHealthCheck ns/workers", Reason: "ShortCircuit", Class: "transient",
+	assert.Equal(t, wire.Blocked{Cluster: "prod", Node: "n-1", Machine: "ns/m-1", Check: "MachineHealthCheck ns/workers", Reason: "ShortCircuit", Class: "transient",
 		Message: "limit: 3 of 5 not healthy (needed: at most 2 (40%))", Since: noon}, list[0])
 	assert.Equal(t, noon.Add(time.Minute), list[1].NextTry)
 	assert.Equal(t, "FencePolicy all", list[3].Check, "of the record of a run")
@@ -236,7 +237,7 @@ func TestStatusOfACrowdedNamespace(t *testing.T) {
 	assert.Equal(t, "workers", s.Checks[maxChecksShown-1].Namespace)
 	require.Len(t, s.Deviating, maxTargetsShown)
 	assert.Equal(t, 20_001, s.DeviatingMore)
-	assert.Equal(t, api.TargetStatus{Node: "w-1", Check: "MachineHealthCheck workers/all", Verdict: "Unhealthy", Reason: string(reason.Undecodable)}, s.Deviating[maxTargetsShown-1])
+	assert.Equal(t, wire.TargetStatus{Node: "w-1", Check: "MachineHealthCheck workers/all", Verdict: "Unhealthy", Reason: string(reason.Undecodable)}, s.Deviating[maxTargetsShown-1])
 	for _, d := range s.Deviating {
 		require.LessOrEqual(t, len(d.Message), maxShownText+len("..."))
 	}

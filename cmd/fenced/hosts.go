@@ -15,11 +15,11 @@ import (
 	"github.com/fenced/fenced/internal/fenceagent"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/ipmi"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/redfish"
 	"github.com/fenced/fenced/internal/sweep"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // inventory is the administrator's inventory, with passwords read at each use.
@@ -97,21 +97,21 @@ func describeHosts(list []config.HostEntry) string {
 }
 
 // BMCs implements api.Daemon.
-func (c control) BMCs(ctx context.Context, cluster string) (api.BMCs, error) {
+func (c control) BMCs(ctx context.Context, cluster string) (wire.BMCs, error) {
 	if cluster != "" && !slices.Contains(c.clusterNames(""), cluster) {
-		return api.BMCs{}, api.NotFound(string(reason.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", cluster), "fencectl status lists the clusters")
+		return wire.BMCs{}, api.NotFound(string(reason.NoSuchCluster), fmt.Sprintf("no cluster %q is configured", cluster), "fencectl status lists the clusters")
 	}
 	found, err := c.sweep.Results(ctx, cluster)
 	if err != nil {
-		return api.BMCs{}, apiError(api.Order{Cluster: cluster}, err)
+		return wire.BMCs{}, apiError(wire.Order{Cluster: cluster}, err)
 	}
 	return wireBMCs(found), nil
 }
 
 // LookAtBMCs implements api.Daemon.
-func (c control) LookAtBMCs(ctx context.Context, o api.Order) (api.BMCs, error) {
+func (c control) LookAtBMCs(ctx context.Context, o wire.Order) (wire.BMCs, error) {
 	look, verb := c.sweep.Test, "tests"
-	if o.Verb == api.AuditBMC {
+	if o.Verb == wire.AuditBMC {
 		look, verb = c.sweep.Audit, "audits"
 	}
 	message := o.Actor + " " + verb + " the BMCs of " + o.Node
@@ -121,31 +121,31 @@ func (c control) LookAtBMCs(ctx context.Context, o api.Order) (api.BMCs, error) 
 	c.events.Emit(event.Event{Type: event.Ordered, Cluster: o.Cluster, Node: o.Node, Actor: o.Actor, Why: o.Reason, Message: message})
 	found, err := look(ctx, o.Cluster, o.Node)
 	if err != nil {
-		return api.BMCs{}, apiError(o, err)
+		return wire.BMCs{}, apiError(o, err)
 	}
 	return wireBMCs(found), nil
 }
 
 // countBMCs counts the devices as bmc list does; nothing before the inventory was read.
-func (c control) countBMCs(ctx context.Context) api.BMCCount {
+func (c control) countBMCs(ctx context.Context) wire.BMCCount {
 	found, err := c.sweep.Results(ctx, "")
 	if err != nil {
-		return api.BMCCount{}
+		return wire.BMCCount{}
 	}
 	return wireBMCs(found).Count()
 }
 
-func wireBMCs(found []sweep.Result) api.BMCs {
-	out := api.BMCs{BMCs: make([]api.BMC, 0, len(found))}
+func wireBMCs(found []sweep.Result) wire.BMCs {
+	out := wire.BMCs{BMCs: make([]wire.BMC, 0, len(found))}
 	for i := range found {
 		out.BMCs = append(out.BMCs, wireBMC(&found[i]))
 	}
 	return out
 }
 
-func wireBMC(r *sweep.Result) api.BMC {
+func wireBMC(r *sweep.Result) wire.BMC {
 	t := &r.Description
-	b := api.BMC{
+	b := wire.BMC{
 		Cluster: r.Cluster, Node: r.Node, Host: r.Host, Source: r.Source, Device: r.Address, Driver: string(r.Driver), Assurance: string(r.Assurance),
 		State: string(r.State), Dependable: r.Dependable, Reason: string(r.Reason), Problem: r.Problem,
 		Power: r.Power.String(), PowerRaw: r.Raw, Identity: string(r.Identity), UUID: r.UUID, Serial: r.Serial,
@@ -158,24 +158,24 @@ func wireBMC(r *sweep.Result) api.BMC {
 		b.Level = r.Level + 1
 	}
 	for _, e := range t.PowerEvents {
-		b.PowerEvents = append(b.PowerEvents, api.PowerEvent{At: e.At, Text: e.Text})
+		b.PowerEvents = append(b.PowerEvents, wire.PowerEvent{At: e.At, Text: e.Text})
 	}
 	for _, f := range r.Findings {
-		b.Findings = append(b.Findings, api.BMCFinding{Code: string(f.Code), Message: f.Message})
+		b.Findings = append(b.Findings, wire.BMCFinding{Code: string(f.Code), Message: f.Message})
 	}
 	for _, f := range r.Refused {
-		b.Refused = append(b.Refused, api.BMCFinding{Code: string(f.Reason), Message: f.Message})
+		b.Refused = append(b.Refused, wire.BMCFinding{Code: string(f.Reason), Message: f.Message})
 	}
 	return b
 }
 
 // enroll stores, or shows, which devices a person confirms.
-func (c control) enroll(ctx context.Context, o order.Order) (api.OrderResult, error) {
+func (c control) enroll(ctx context.Context, o wire.Order) (wire.OrderResult, error) {
 	x, err := c.engine.Enroll(ctx, o)
 	if err != nil {
-		return api.OrderResult{}, apiError(api.Order{Cluster: o.Cluster, Node: o.Node, Machine: o.Machine}, err)
+		return wire.OrderResult{}, apiError(o, err)
 	}
-	res := api.OrderResult{Message: "the BMCs of " + o.Of() + " are enrolled"}
+	res := wire.OrderResult{Message: "the BMCs of " + o.Of() + " are enrolled"}
 	if o.DryRun {
 		res.Message = "the BMCs of " + o.Of() + " would be enrolled"
 	}

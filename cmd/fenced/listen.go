@@ -16,6 +16,7 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // socketName is FileDescriptorName= of fenced.socket.
@@ -70,18 +71,17 @@ func (d *fenced) listen() (err error) {
 }
 
 // twoPersons are the verbs that two users must order.
-func twoPersons(c config.Config) []api.Verb {
-	var verbs []api.Verb
+func twoPersons(c config.Config) []wire.Verb {
+	var verbs []wire.Verb
 	for _, word := range c.Control.TwoPersons {
-		verbs = append(verbs, api.Verb(strings.Replace(word, "bmc-", "bmc/", 1)))
+		verbs = append(verbs, wire.Verb(strings.Replace(word, "bmc-", "bmc/", 1)))
 	}
 	return verbs
 }
 
 // apiRoles are the groups of the three roles.
 func apiRoles(c config.Config) api.Roles {
-	r := c.Control.Roles
-	return api.Roles{Viewer: r.Viewer, Operator: r.Operator, Admin: r.Admin}
+	return api.Roles(c.Control.Roles)
 }
 
 // giveSocket gives the control socket its group. If that fails, only root may use the socket, and

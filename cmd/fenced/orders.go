@@ -15,88 +15,84 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // giveOrder gives an order to the engine.
-type giveOrder func(control, context.Context, order.Order) (order.Outcome, error)
+type giveOrder func(control, context.Context, wire.Order) (order.Outcome, error)
 
 // orderRow is what the daemon does with the orders of one verb.
 type orderRow struct {
 	give giveOrder
 	// outcome says in a sentence what became of the order.
-	outcome func(api.Order, order.Outcome) string
+	outcome func(wire.Order, order.Outcome) string
 	// effect says what the order does to the world; nil = nothing to warn of.
-	effect func(api.Order) []string
+	effect func(wire.Order) []string
 }
 
 // orders is the table. bmc/enroll, which answers with what it stored, is in hosts.go.
-var orders = map[api.Verb]orderRow{
-	api.Fence:      {byEngine((*engine.Engine).Fence), fenceMessage, fenceEffect},
-	api.Unfence:    {byEngine((*engine.Engine).Unfence), unfenceMessage, nil},
-	api.Abort:      {byEngine((*engine.Engine).Abort), abortMessage, nil},
-	api.Retry:      {byEngine((*engine.Engine).Retry), retryMessage, nil},
-	api.ConfirmOff: {control.confirmOff, confirmMessage, confirmEffect},
-	api.Hold:       {byEngine((*engine.Engine).Hold), holdMessage, nil},
-	api.Release:    {byEngine((*engine.Engine).ReleaseHold), releaseMessage, nil},
-	api.Pause:      {byEngine((*engine.Engine).Pause), pauseMessage, nil},
-	api.Resume:     {byEngine((*engine.Engine).Resume), resumeMessage, nil},
-	api.Arm:        {arming(engine.Arming.Arm), armMessage, armEffect},
-	api.Disarm:     {arming(engine.Arming.Disarm), disarmMessage, nil},
-	api.ReleaseBMC: {byEngine((*engine.Engine).Unfreeze), unfreezeMessage, nil},
+var orders = map[wire.Verb]orderRow{
+	wire.Fence:      {byEngine((*engine.Engine).Fence), fenceMessage, fenceEffect},
+	wire.Unfence:    {byEngine((*engine.Engine).Unfence), unfenceMessage, nil},
+	wire.Abort:      {byEngine((*engine.Engine).Abort), abortMessage, nil},
+	wire.Retry:      {byEngine((*engine.Engine).Retry), retryMessage, nil},
+	wire.ConfirmOff: {control.confirmOff, confirmMessage, confirmEffect},
+	wire.Hold:       {byEngine((*engine.Engine).Hold), holdMessage, nil},
+	wire.Release:    {byEngine((*engine.Engine).ReleaseHold), releaseMessage, nil},
+	wire.Pause:      {byEngine((*engine.Engine).Pause), pauseMessage, nil},
+	wire.Resume:     {byEngine((*engine.Engine).Resume), resumeMessage, nil},
+	wire.Arm:        {arming(engine.Arming.Arm), armMessage, armEffect},
+	wire.Disarm:     {arming(engine.Arming.Disarm), disarmMessage, nil},
+	wire.ReleaseBMC: {byEngine((*engine.Engine).Unfreeze), unfreezeMessage, nil},
 }
 
-func byEngine(give func(*engine.Engine, context.Context, order.Order) (order.Outcome, error)) giveOrder {
-	return func(c control, ctx context.Context, o order.Order) (order.Outcome, error) {
+func byEngine(give func(*engine.Engine, context.Context, wire.Order) (order.Outcome, error)) giveOrder {
+	return func(c control, ctx context.Context, o wire.Order) (order.Outcome, error) {
 		return give(c.engine, ctx, o)
 	}
 }
 
-func arming(give func(engine.Arming, context.Context, order.Order) (order.Outcome, error)) giveOrder {
-	return func(c control, ctx context.Context, o order.Order) (order.Outcome, error) {
+func arming(give func(engine.Arming, context.Context, wire.Order) (order.Outcome, error)) giveOrder {
+	return func(c control, ctx context.Context, o wire.Order) (order.Outcome, error) {
 		return give(c.engine.Arming, ctx, o)
 	}
 }
 
 // confirmOff adds to the evidence what the health check of BMCs read.
-func (c control) confirmOff(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (c control) confirmOff(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	out, err := c.engine.ConfirmOff(ctx, o)
 	out.Evidence = append(out.Evidence, c.lastHealthCheck(ctx, o)...)
 	return out, err
 }
 
-func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
-	given := order.Order{
-		Cluster: o.Cluster, Node: o.Node, Machine: o.Machine, Run: o.Run, Actor: o.Actor, Reason: o.Reason,
-		OffOnly: o.OffOnly, DryRun: o.DryRun, AsIs: o.AsIs, Yes: o.Yes, For: time.Duration(o.For),
-		Admin: o.Role == api.Admin, Viewer: o.Role == api.Viewer,
-	}
+func (c control) Do(ctx context.Context, o wire.Order) (wire.OrderResult, error) {
 	switch o.Verb {
-	case api.EnrollBMC:
-		return c.enroll(ctx, given)
-	case api.LogLevel:
+	case wire.EnrollBMC:
+		return c.enroll(ctx, o)
+	case wire.LogLevel:
 		return c.setLogLevel(o)
-	case api.Reload:
+	case wire.Reload:
 		return c.reloader.order(ctx, o)
 	}
 	row, known := orders[o.Verb]
 	if !known {
-		return api.OrderResult{}, fmt.Errorf("no verb %q", o.Verb)
+		return wire.OrderResult{}, fmt.Errorf("no verb %q", o.Verb)
 	}
-	out, err := row.give(c, ctx, given)
+	out, err := row.give(c, ctx, o)
 	if r, refused := errors.AsType[*reason.Refusal](err); refused && out.Target != nil && r.Reason != reason.UnderRemediation { // only a dry run has a target
 		return dryRunRefused(o, out, r), nil
 	}
 	if err != nil {
-		return api.OrderResult{}, apiError(o, err)
+		return wire.OrderResult{}, apiError(o, err)
 	}
-	res := api.OrderResult{
-		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates, Target: targetOf(out.Target),
+	res := wire.OrderResult{
+		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates, Target: out.Target,
 		Evidence: out.Evidence, Until: out.Until, Unchanged: out.Unchanged != "",
 	}
 	if row.effect != nil && out.Unchanged == "" {
 		res.Effect = row.effect(o)
 	}
-	if o.Verb == api.Arm && o.DryRun && out.Unchanged == "" {
+	if o.Verb == wire.Arm && o.DryRun && out.Unchanged == "" {
 		res.Plan = c.planArmed(ctx, o.Cluster)
 	}
 	return res, nil
@@ -104,7 +100,7 @@ func (c control) Do(ctx context.Context, o api.Order) (api.OrderResult, error) {
 
 // Refused records what a person ordered and was refused: a role, a gate, a name that
 // nobody knows; or what failed. // I24
-func (c control) Refused(o api.Order, e *api.Error) {
+func (c control) Refused(o wire.Order, e *api.Error) {
 	word := "refused: "
 	if e.Status >= http.StatusInternalServerError { // it may yet be carried out
 		word = "failed: "
@@ -126,33 +122,33 @@ func setLevel(level zap.AtomicLevel, name string) error {
 }
 
 // setLogLevel carries out fencectl log-level, until the next reload or restart.
-func (c control) setLogLevel(o api.Order) (api.OrderResult, error) {
+func (c control) setLogLevel(o wire.Order) (wire.OrderResult, error) {
 	before := c.level.String()
 	if o.Level == before {
-		return api.OrderResult{Message: "the log level is " + before + " already", Unchanged: true}, nil
+		return wire.OrderResult{Message: "the log level is " + before + " already", Unchanged: true}, nil
 	}
 	if err := setLevel(c.level, o.Level); err != nil { // the server has checked the word
-		return api.OrderResult{}, err
+		return wire.OrderResult{}, err
 	}
 	c.events.Emit(event.Event{Type: event.Ordered, Actor: o.Actor, Why: o.Reason,
 		Message: fmt.Sprintf("log-level by %s: it was %s and is %s", o.Actor, before, o.Level)})
-	return api.OrderResult{Message: fmt.Sprintf("the log level was %s and is %s, until fenced is reloaded or restarted", before, o.Level)}, nil
+	return wire.OrderResult{Message: fmt.Sprintf("the log level was %s and is %s, until fenced is reloaded or restarted", before, o.Level)}, nil
 }
 
-func unfenceMessage(o api.Order, out order.Outcome) string {
+func unfenceMessage(o wire.Order, out order.Outcome) string {
 	return "run " + out.Run + " brings " + o.Of() + " back"
 }
 
-func retryMessage(o api.Order, _ order.Outcome) string { return "run " + o.Run + " continues" }
+func retryMessage(o wire.Order, _ order.Outcome) string { return "run " + o.Run + " continues" }
 
-func disarmMessage(_ api.Order, out order.Outcome) string {
+func disarmMessage(_ wire.Order, out order.Outcome) string {
 	if out.Unchanged != "" {
 		return out.Unchanged + ": nothing changed"
 	}
 	return "disarmed: fenced begins no run by itself; open runs go on"
 }
 
-func armMessage(o api.Order, out order.Outcome) string {
+func armMessage(o wire.Order, out order.Outcome) string {
 	switch {
 	case out.Unchanged != "":
 		return out.Unchanged + ": nothing changed"
@@ -162,7 +158,7 @@ func armMessage(o api.Order, out order.Outcome) string {
 	return "armed; the quiet period begins, and nothing is fenced before " + out.Until.UTC().Format(time.RFC3339)
 }
 
-func armEffect(o api.Order) []string {
+func armEffect(o wire.Order) []string {
 	if !o.DryRun {
 		return nil
 	}
@@ -172,9 +168,9 @@ func armEffect(o api.Order) []string {
 	}
 }
 
-func pauseMessage(_ api.Order, out order.Outcome) string { return stopMessage("paused", out) }
+func pauseMessage(_ wire.Order, out order.Outcome) string { return stopMessage("paused", out) }
 
-func resumeMessage(_ api.Order, out order.Outcome) string {
+func resumeMessage(_ wire.Order, out order.Outcome) string {
 	switch {
 	case out.Unchanged != "" && out.Still != "":
 		return out.Unchanged + "; fencing is still stopped: " + out.Still
@@ -201,7 +197,7 @@ func stopMessage(what string, out order.Outcome) string {
 }
 
 // releaseMessage says which of the two was released: a hold and a quarantine end apart.
-func releaseMessage(o api.Order, out order.Outcome) string {
+func releaseMessage(o wire.Order, out order.Outcome) string {
 	switch {
 	case out.Quarantine:
 		return o.Of() + " is released from quarantine"
@@ -211,7 +207,7 @@ func releaseMessage(o api.Order, out order.Outcome) string {
 	return o.Of() + " is no longer held"
 }
 
-func holdMessage(o api.Order, out order.Outcome) string {
+func holdMessage(o wire.Order, out order.Outcome) string {
 	text := o.Of() + " is " + stopMessage("held", out)
 	if out.Unseen {
 		kind := "Node"
@@ -223,7 +219,7 @@ func holdMessage(o api.Order, out order.Outcome) string {
 	return text
 }
 
-func abortMessage(o api.Order, out order.Outcome) string {
+func abortMessage(o wire.Order, out order.Outcome) string {
 	switch {
 	case out.Asked != "":
 		return "record " + o.Run + " is given up: fenced looks no more after " + out.Asked + "; if that object exists, nobody else acts on its target until you have deleted it"
@@ -233,7 +229,7 @@ func abortMessage(o api.Order, out order.Outcome) string {
 	return "run " + o.Run + " is aborted: its host is brought back"
 }
 
-func confirmMessage(o api.Order, out order.Outcome) string {
+func confirmMessage(o wire.Order, out order.Outcome) string {
 	if o.DryRun {
 		return "this is what is known about " + o.Node
 	}
@@ -242,7 +238,7 @@ func confirmMessage(o api.Order, out order.Outcome) string {
 
 // lastHealthCheck is what the health check knows of a host: when its devices last answered,
 // and what the newest look read.
-func (c control) lastHealthCheck(ctx context.Context, o order.Order) (evidence []string) {
+func (c control) lastHealthCheck(ctx context.Context, o wire.Order) (evidence []string) {
 	found, err := c.sweep.Results(ctx, o.Cluster)
 	if err != nil { // nothing was seen yet
 		return nil
@@ -262,14 +258,14 @@ func (c control) lastHealthCheck(ctx context.Context, o order.Order) (evidence [
 }
 
 // unfreezeMessage says whether the host may be switched, or stays frozen for another BMC.
-func unfreezeMessage(o api.Order, out order.Outcome) string {
+func unfreezeMessage(o wire.Order, out order.Outcome) string {
 	if out.Still != "" {
 		return o.Of() + " is released, but stays frozen for another reason: " + out.Still
 	}
 	return o.Of() + " may be powered off again"
 }
 
-func confirmEffect(o api.Order) []string {
+func confirmEffect(o wire.Order) []string {
 	return []string{
 		"no BMC proves that the host of " + o.Node + " is off: your confirmation replaces the proof, and the record shows that for good",
 		"its Node is isolated and its pods and volumes can move to other nodes; if the host is running after all, two machines may write to one disk",
@@ -278,35 +274,16 @@ func confirmEffect(o api.Order) []string {
 	}
 }
 
-// maxPods bounds how many pods an answer names.
-const maxPods = 20
-
 // dryRunRefused is the answer to a dry run of a fence that a gate forbids: who asks wants all
 // that was found.
-func dryRunRefused(o api.Order, out order.Outcome, r *reason.Refusal) api.OrderResult {
-	return api.OrderResult{
+func dryRunRefused(o wire.Order, out order.Outcome, r *reason.Refusal) wire.OrderResult {
+	return wire.OrderResult{
 		Message: fmt.Sprintf("%s would not be fenced (%s): %s", o.Of(), r.Reason, r.Message),
-		Effect:  fenceEffect(o), Gates: out.Gates, Target: targetOf(out.Target),
+		Effect:  fenceEffect(o), Gates: out.Gates, Target: out.Target,
 	}
 }
 
-// targetOf is what is known about a target, as the API says it.
-func targetOf(t *order.Target) *api.OrderTarget {
-	if t == nil {
-		return nil
-	}
-	out := &api.OrderTarget{
-		Cluster: t.Cluster, Node: t.Node, Machine: t.Machine, Ready: t.Ready, ReadySince: t.ReadySince,
-		PodsProblem: t.PodsProblem, BMC: t.BMC, Identity: t.Identity, UUID: t.UUID,
-	}
-	if t.Pods != nil {
-		count := len(t.Pods.Names)
-		out.PodCount, out.PodsMore, out.Pods = &count, t.Pods.More, t.Pods.Names[:min(count, maxPods)]
-	}
-	return out
-}
-
-func fenceMessage(o api.Order, out order.Outcome) string {
+func fenceMessage(o wire.Order, out order.Outcome) string {
 	switch {
 	case o.DryRun && !out.Joined:
 		return o.Of() + " would be fenced"
@@ -316,7 +293,7 @@ func fenceMessage(o api.Order, out order.Outcome) string {
 	return "run " + out.Run + " fences " + o.Of()
 }
 
-func fenceEffect(o api.Order) []string {
+func fenceEffect(o wire.Order) []string {
 	all := []string{"the power of " + o.Of() + " is cut at once, without a shutdown"}
 	if o.Machine == "" {
 		all = append(all, "after the BMC has read Off twice, its Node is isolated and its pods can move to other nodes")
@@ -334,7 +311,7 @@ func fenceEffect(o api.Order) []string {
 }
 
 // commandOn is a command line of fencectl about what an order is about; the verb may have flags.
-func commandOn(o api.Order, verb string) string {
+func commandOn(o wire.Order, verb string) string {
 	of := " " + o.Node
 	if o.Machine != "" {
 		of = " --machine " + o.Machine
@@ -350,7 +327,7 @@ func withReason(line string) string { return line + " --reason WHY" }
 
 // apiError gives a refusal its place among the API's errors, with the command that helps. o is
 // the order, or says what was asked about.
-func apiError(o api.Order, err error) error {
+func apiError(o wire.Order, err error) error {
 	r, ok := errors.AsType[*reason.Refusal](err)
 	if !ok {
 		return err
@@ -368,7 +345,7 @@ func apiError(o api.Order, err error) error {
 }
 
 // refusalHint is what to do about a refusal, for this very node where that helps.
-func refusalHint(o api.Order, code reason.Code) string {
+func refusalHint(o wire.Order, code reason.Code) string {
 	ofCluster := ""
 	if o.Cluster != "" {
 		ofCluster = " --cluster " + o.Cluster
@@ -395,7 +372,7 @@ func refusalHint(o api.Order, code reason.Code) string {
 	case reason.Observing:
 		return "fencectl arm" + ofCluster + " --reason WHY lets fenced act; an admin may fence one node without that"
 	case reason.OrderRefused:
-		if o.Verb == api.Disarm {
+		if o.Verb == wire.Disarm {
 			return "to stop fencing there: " + withReason("fencectl pause"+ofCluster)
 		}
 	case reason.Paused:

@@ -7,21 +7,21 @@ import (
 	"strings"
 
 	"github.com/fenced/fenced/internal/admit"
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Plan implements api.Daemon. A cluster whose watch is not complete has a
 // problem; the others are told all the same.
-func (c control) Plan(ctx context.Context, cluster string) (api.Plan, error) {
-	var out api.Plan
+func (c control) Plan(ctx context.Context, cluster string) (wire.Plan, error) {
+	var out wire.Plan
 	for _, name := range c.clusterNames(cluster) {
 		p, err := c.engine.Plan(ctx, name)
 		if cluster != "" && err != nil {
-			return api.Plan{}, apiError(api.Order{Cluster: cluster}, err)
+			return wire.Plan{}, apiError(wire.Order{Cluster: cluster}, err)
 		}
-		cl := api.ClusterPlan{Cluster: name}
+		cl := wire.ClusterPlan{Cluster: name}
 		cl.Actions, cl.ActionsMore = plannedActions(p)
 		if err != nil {
 			cl.Problem = err.Error()
@@ -32,10 +32,10 @@ func (c control) Plan(ctx context.Context, cluster string) (api.Plan, error) {
 }
 
 // plannedActions is a plan as the API says it, and how many more actions there are.
-func plannedActions(p admit.Plan) (all []api.PlannedAction, more int) {
-	all = []api.PlannedAction{}
+func plannedActions(p admit.Plan) (all []wire.PlannedAction, more int) {
+	all = []wire.PlannedAction{}
 	for i, item := range p.Items {
-		a := api.PlannedAction{
+		a := wire.PlannedAction{
 			Order: i + 1, Check: checkName(item.Check), Machine: item.Machine, Node: item.Node, Action: string(item.Action),
 			Message: shown(item.Trigger), Gate: item.Gate,
 		}
@@ -44,14 +44,14 @@ func plannedActions(p admit.Plan) (all []api.PlannedAction, more int) {
 		}
 		all = append(all, a)
 	}
-	return share(all, maxTargetsShown, func(a api.PlannedAction) string { return namespaceIn(a.Check) })
+	return share(all, maxTargetsShown, func(a wire.PlannedAction) string { return namespaceIn(a.Check) })
 }
 
 // planArmed is what would be fenced in a cluster, or in the only one, once it is armed and the quiet
 // period is over. A cluster that was not seen yet has a problem, and may be armed all the same.
-func (c control) planArmed(ctx context.Context, cluster string) *api.ClusterPlan {
+func (c control) planArmed(ctx context.Context, cluster string) *wire.ClusterPlan {
 	p, err := c.engine.Arming.Plan(ctx, cluster)
-	out := &api.ClusterPlan{Cluster: cluster}
+	out := &wire.ClusterPlan{Cluster: cluster}
 	out.Actions, out.ActionsMore = plannedActions(p)
 	if cluster == "" {
 		out.Cluster = c.clusterNames("")[0]
@@ -64,36 +64,36 @@ func (c control) planArmed(ctx context.Context, cluster string) *api.ClusterPlan
 
 // Coverage implements api.Daemon. A cluster whose watch is not complete has a
 // problem; the others are told all the same.
-func (c control) Coverage(_ context.Context, cluster string) (api.Coverage, error) {
-	var out api.Coverage
+func (c control) Coverage(_ context.Context, cluster string) (wire.Coverage, error) {
+	var out wire.Coverage
 	for _, name := range c.clusterNames(cluster) {
 		covers, err := c.engine.Coverage(name)
 		if cluster != "" && err != nil {
-			return api.Coverage{}, apiError(api.Order{Cluster: cluster}, err)
+			return wire.Coverage{}, apiError(wire.Order{Cluster: cluster}, err)
 		}
-		cl := api.ClusterCoverage{Cluster: name}
+		cl := wire.ClusterCoverage{Cluster: name}
 		if err != nil {
 			cl.Problem = err.Error()
 		}
 		for i := range covers {
 			cl.Checks = append(cl.Checks, checkCoverage(&covers[i]))
 		}
-		cl.Checks, cl.ChecksMore = share(cl.Checks, maxChecksShown, func(k api.CheckCoverage) string { return k.Namespace })
+		cl.Checks, cl.ChecksMore = share(cl.Checks, maxChecksShown, func(k wire.CheckCoverage) string { return k.Namespace })
 		out.Clusters = append(out.Clusters, cl)
 	}
 	return out, nil
 }
 
-func checkCoverage(v *policy.Coverage) api.CheckCoverage {
-	k := api.CheckCoverage{
+func checkCoverage(v *policy.Coverage) wire.CheckCoverage {
+	k := wire.CheckCoverage{
 		Kind: v.Check.Kind, Namespace: v.Check.Namespace, Name: v.Check.Name, Source: v.Check.Source, State: string(v.State),
 		Message: shown(v.Message), Targets: v.Targets, Limit: v.Limit, MaxUnhealthy: v.MaxUnhealthy,
 	}
 	for _, f := range v.Findings {
-		k.Findings = append(k.Findings, api.Finding{Warning: f.Warning, Code: f.Code, Message: f.Message})
+		k.Findings = append(k.Findings, wire.Finding(f))
 	}
 	for _, o := range v.Overlaps {
-		k.Overlaps = append(k.Overlaps, api.Overlap{Check: checkName(o.Check), Targets: o.Targets})
+		k.Overlaps = append(k.Overlaps, wire.Overlap{Check: checkName(o.Check), Targets: o.Targets})
 	}
 	return k
 }
@@ -104,8 +104,8 @@ func checkName(id policy.CheckID) string {
 }
 
 // Names implements api.Daemon.
-func (c control) Names(_ context.Context, cluster, prefix string) (api.Names, error) {
-	var n api.Names
+func (c control) Names(_ context.Context, cluster, prefix string) (wire.Names, error) {
+	var n wire.Names
 	for _, cs := range c.engine.Status() {
 		if strings.HasPrefix(cs.Name, prefix) {
 			n.Clusters = append(n.Clusters, cs.Name)
@@ -137,7 +137,7 @@ func (c control) Names(_ context.Context, cluster, prefix string) (api.Names, er
 		*list = slices.Compact(*list)
 	}
 	for _, list := range []*[]string{&n.Clusters, &n.Nodes, &n.Machines, &n.Checks, &n.Runs, &n.OpenRuns} {
-		*list = (*list)[:min(len(*list), api.MaxNames)]
+		*list = (*list)[:min(len(*list), wire.MaxNames)]
 	}
 	return n, nil
 }

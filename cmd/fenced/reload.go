@@ -13,14 +13,15 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
-	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // reloader takes changed files in at SIGHUP. Only its own goroutine uses it.
@@ -149,7 +150,7 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	r.d.engine.TakeIn.Limits(guardLimits(next.Guards), runLimits(next))
 	t.add("policies.d", policyChanges(r.policies, policies))
 	for _, c := range next.Clusters {
-		r.d.engine.TakeIn.Policies(c.Name, admit.Files{
+		r.d.engine.TakeIn.Policies(c.Name, cluster.Files{
 			Checks: checksOf(policies.Checks, c.Name, len(next.Clusters)), Budgets: budgetsOf(policies.Budgets, c.Name, len(next.Clusters)),
 		})
 	}
@@ -257,26 +258,26 @@ func (ch *clusterChange) text() string {
 
 // reloadOrder is a reload that somebody waits for.
 type reloadOrder struct {
-	api.Order
+	wire.Order
 	done chan event.Event // one, when the reload has ended
 }
 
 // order has the reload done, and answers with what became of it.
-func (r *reloader) order(ctx context.Context, o api.Order) (api.OrderResult, error) {
+func (r *reloader) order(ctx context.Context, o wire.Order) (wire.OrderResult, error) {
 	asked := reloadOrder{o, make(chan event.Event, 1)}
 	select {
 	case r.orders <- asked:
 	case <-ctx.Done():
-		return api.OrderResult{}, fmt.Errorf("reload; it has not begun: %w", ctx.Err())
+		return wire.OrderResult{}, fmt.Errorf("reload; it has not begun: %w", ctx.Err())
 	}
 	select {
 	case e := <-asked.done:
 		if e.Reason != "" {
-			return api.OrderResult{}, api.Refused(string(e.Reason), e.Message, "")
+			return wire.OrderResult{}, api.Refused(string(e.Reason), e.Message, "")
 		}
-		return api.OrderResult{Message: e.Message}, nil
+		return wire.OrderResult{Message: e.Message}, nil
 	case <-ctx.Done():
-		return api.OrderResult{}, fmt.Errorf("reload; it has begun, and the journal will say what became of it: %w", ctx.Err())
+		return wire.OrderResult{}, fmt.Errorf("reload; it has begun, and the journal will say what became of it: %w", ctx.Err())
 	}
 }
 
@@ -292,7 +293,7 @@ func askReload(file string, set []string, stdout io.Writer) error {
 	if err != nil {
 		return configError{err}
 	}
-	done, err := api.New(cfg.Control.Socket).Do(ctx, api.Order{Verb: api.Reload, Reason: "fenced --reload"})
+	done, err := api.New(cfg.Control.Socket).Do(ctx, wire.Order{Verb: wire.Reload, Reason: "fenced --reload"})
 	if err == nil {
 		fmt.Fprintln(stdout, done.Value.Message)
 		return nil

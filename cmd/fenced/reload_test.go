@@ -27,6 +27,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // reloadKubeconfig leads to a cluster that is not there.
@@ -180,7 +181,7 @@ func TestBadFileKeepsTheConfiguration(t *testing.T) {
 func TestLogLevelLastsUntilAReload(t *testing.T) {
 	r := startReloadable(t)
 	client := api.New(filepath.Join(r.dir, "s.sock"))
-	o := api.Order{Verb: api.LogLevel, Level: "debug", Reason: "a BMC drops sessions"}
+	o := wire.Order{Verb: wire.LogLevel, Level: "debug", Reason: "a BMC drops sessions"}
 	rep, err := client.Do(t.Context(), o)
 	require.NoError(t, err)
 	assert.Equal(t, "the log level was info and is debug, until fenced is reloaded or restarted", rep.Value.Message)

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fenced/fenced/internal/k8swatch"
+	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -40,10 +41,10 @@ func survey(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, surveyTime)
 	defer cancel()
 	k8swatch.LogTo(io.Discard)
-	c, err := k8swatch.New(k8swatch.Config{
+	c, err := k8swatch.New(k8swatch.Config{Config: view.Config{
 		Name: r.Cluster, Kubeconfig: r.Kubeconfig, FreshEvery: surveyFresh, StoreID: "survey",
-		Management: k8swatch.ManagementConfig{Kubeconfig: r.Management.Kubeconfig, Namespace: r.Management.Namespace, ClusterName: r.Management.ClusterName},
-	}, zap.NewNop())
+		Management: view.ManagementConfig{Kubeconfig: r.Management.Kubeconfig, Namespace: r.Management.Namespace, ClusterName: r.Management.ClusterName},
+	}}, zap.NewNop())
 	if err != nil {
 		return err
 	}

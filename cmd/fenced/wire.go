@@ -24,7 +24,6 @@ import (
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/logging"
 	"github.com/fenced/fenced/internal/manifest"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/remediate"
@@ -35,6 +34,7 @@ import (
 	"github.com/fenced/fenced/internal/state/etcdstore"
 	"github.com/fenced/fenced/internal/sweep"
 	"github.com/fenced/fenced/internal/timeline"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // fenced is the wired daemon: a list of tasks in one errgroup.
@@ -283,9 +283,9 @@ func (k kube) Look(ctx context.Context, r remediate.Run, backups [][]byte) run.F
 }
 
 // Pods lists the pods on a Node, as engine.ClusterOptions wants it.
-func (k kube) Pods(ctx context.Context, node string) (order.Pods, error) {
+func (k kube) Pods(ctx context.Context, node string) (wire.Pods, error) {
 	names, more, err := k.Cluster.Pods(ctx, node)
-	return order.Pods{Names: names, More: more}, err
+	return wire.PodsOf(names, more), err
 }
 
 // Announce implements lead.Announcer.

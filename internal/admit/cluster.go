@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
@@ -20,7 +21,7 @@ import (
 type Options struct {
 	Name   string
 	Mode   string // one of the modes in guard
-	Limits *Limits
+	Limits *cluster.Limits
 	Files  []policy.Check // from policies.d
 	// RequestScope is what the configuration allows remediation requests beyond the default.
 	RequestScope []string
@@ -28,7 +29,7 @@ type Options struct {
 	// about the time before.
 	Added bool
 
-	Book  *Book
+	Model *cluster.Model
 	View  *Freshness
 	Kube  run.Kube
 	Hosts *hosts.Cluster
@@ -66,7 +67,7 @@ type Options struct {
 // no other part is called.
 type Cluster struct {
 	opt      Options
-	book     *Book
+	model    *cluster.Model
 	view     *Freshness
 	Runner   *run.Runner
 	wakeup   chan struct{} // something changed that is not in the watch
@@ -84,29 +85,29 @@ type Cluster struct {
 	Deletions *Deletions
 	ByHand    *ByHand
 	Policies  *Policies
-	Door      Door
+	Switch    cluster.AdmissionSwitch
 }
 
 // New prepares the admission of one cluster. It decides nothing until Run is called.
 func New(opt Options) *Cluster {
 	c := &Cluster{
-		opt: opt, book: opt.Book, view: opt.View, wakeup: make(chan struct{}, 1),
+		opt: opt, model: opt.Model, view: opt.View, wakeup: make(chan struct{}, 1),
 	}
 	c.refused, c.checks = newRefusals(c.emit), newCheckStates()
 	c.probes = newProbes(opt, c.Wake)
 	c.evidence = newEvidenceReader(opt, c.Wake)
-	c.Requested = &RequestedRuns{c: c, book: requestBook{opt.Book}, notHeld: map[string]time.Time{}, unknown: map[string]time.Time{}}
+	c.Requested = &RequestedRuns{c: c, requests: cluster.Requests{Model: opt.Model}, notHeld: map[string]time.Time{}, unknown: map[string]time.Time{}}
 	c.Handovers = newHandovers(c)
 	c.OwnHost, c.Deletions, c.ByHand = &OwnHost{opt: opt}, &Deletions{opt: opt, wake: c.Wake}, newByHand(c)
-	c.Policies, c.Door = &Policies{c: c}, Door{opt.Book}
+	c.Policies, c.Switch = &Policies{c: c}, cluster.AdmissionSwitch{Model: opt.Model}
 	c.runs = &runCluster{opt: opt, probes: c.probes, wake: c.Wake, recorder: recorder{failed: map[string]string{}}}
 	c.Runner = run.New(run.Options{
 		Name: opt.Name, Cluster: c.runs, Kube: opt.Kube, Hosts: opt.Hosts, Lead: opt.Lead, Stop: opt.Stop, LockOut: opt.LockOut,
 		Open: opt.Open, Timing: opt.Timing, Emit: opt.Emit,
 	})
-	c.resumer = &resumer{c: c, book: waitingRuns{opt.Book}, refused: newRefusals(c.emit)}
+	c.resumer = &resumer{c: c, waiting: cluster.WaitingRuns{Model: opt.Model}, refused: newRefusals(c.emit)}
 	c.scope = scopeKeeper{opt: opt}
-	for _, ev := range c.scope.startQuiet(opt.Book.started) {
+	for _, ev := range c.scope.startQuiet(opt.Model.Started) {
 		c.emit(ev)
 	}
 	return c
@@ -141,8 +142,8 @@ func (c *Cluster) MayBegin() bool { return c.Armed() || c.opt.Mode == guard.Mode
 
 // candidate drafts the run of one target of a check; false when the target has changed
 // since it was evaluated.
-func (c *Cluster) candidate(check *policy.Check, t *policy.TargetReport) (candidate, bool) {
-	a, ok := c.book.candidateForCheck(check, t)
-	a.protected = ok && c.opt.Hosts.Protected(a.draft.Target)
+func (c *Cluster) candidate(check *policy.Check, t *policy.TargetReport) (cluster.Candidate, bool) {
+	a, ok := c.model.CandidateForCheck(check, t)
+	a.Protected = ok && c.opt.Hosts.Protected(a.Draft.Target)
 	return a, ok
 }

@@ -1,12 +1,14 @@
 package admit
 
 import (
-	"cmp"
 	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
@@ -85,9 +87,9 @@ func (c *Cluster) decide(ctx context.Context, now time.Time, ask bool, due time.
 		c.opt.Beat()
 		now = time.Now() // the save may have been slow
 		c.opt.Lead.CompareSlots()
-		found, _ := c.book.Counters()
+		found, _ := c.model.Counters()
 		checksDue := c.checks.tell(found, c.emit, now) // before the refusals that follow from it
-		checksDue = times.Sooner(checksDue, c.checks.tellCrowds(crowds(c.book), c.emit, now))
+		checksDue = times.Sooner(checksDue, c.checks.tellCrowds(c.model.Objects().Crowds(), c.emit, now))
 		due = times.Sooner(c.considerAll(ctx, now), c.evidence.startReads(c.mayAct(now), now))
 		due = times.Sooner(due, checksDue)
 		due = times.Sooner(due, c.resumer.consider(now))
@@ -104,7 +106,7 @@ func (c *Cluster) follow(ctx context.Context, now time.Time) (changed bool, due 
 	c.opt.Hosts.Follow(changes) // before the ledger: no host is in the ledger that is not known here // I10
 	c.evidence.updateBook(now)
 	outageEnd, _ := c.view.gapEnds()
-	changed, due = c.book.follow(now, changes, outageEnd)
+	changed, due = c.model.Follow(now, changes, outageEnd)
 	c.opt.Hosts.NoteNodes(ctx, changes)
 	return changed, due
 }
@@ -118,7 +120,7 @@ func (c *Cluster) mayAct(now time.Time) bool {
 // report. If a slow store makes the report old, it stops and requests a new decision. It
 // returns when to consider them again; zero: never. // I4
 func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time) {
-	acting := c.book.actingChecks(now)
+	acting := c.model.ActingChecks(now)
 	pairs, handed := map[pair]bool{}, map[pair]bool{}
 	requested, due := c.Requested.consider(ctx, pairs, now)
 	if c.tooOld(now) {
@@ -129,28 +131,28 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 		live[key] = true
 	}
 	for i := range acting {
-		check := c.book.Check(acting[i].ID())
+		check := c.model.Check(acting[i].ID())
 		if check == nil {
 			continue
 		}
-		id := checkID(check.ID())
+		id := cluster.CheckID(check.ID())
 		for j := range acting[i].Targets {
 			t := &acting[i].Targets[j]
-			if requested[targetKey(t)] { // a request asks for the same
+			if requested[cluster.TargetKey(t)] { // a request asks for the same
 				continue
 			}
-			pairs[pair{id, targetKey(t)}] = true
+			pairs[pair{id, cluster.TargetKey(t)}] = true
 			if check.HandsOver(t) && t.Acts() {
-				handed[pair{id, targetKey(t)}] = true
+				handed[pair{id, cluster.TargetKey(t)}] = true
 				due = times.Sooner(due, c.Handovers.consider(ctx, check, t, now))
 				continue
 			}
-			if !isActionable(check, t) {
+			if !cluster.IsActionable(check, t) {
 				c.noteCheckRefusal(&acting[i], check, t, now)
 				continue
 			}
-			live[targetKey(t)] = true
-			if c.probes.running(targetKey(t)) { // consider would say the same; with many candidates most are
+			live[cluster.TargetKey(t)] = true
+			if c.probes.running(cluster.TargetKey(t)) { // consider would say the same; with many candidates most are
 				continue
 			}
 			if a, ok := c.candidate(check, t); ok {
@@ -163,7 +165,7 @@ func (c *Cluster) considerAll(ctx context.Context, now time.Time) (due time.Time
 	}
 	c.probes.dropAllBut(live)
 	c.Handovers.dropAllBut(handed)
-	c.refused.endAllBut(pairs, func(r Refused) progress { return r.progressIn(c.book) }, now)
+	c.refused.endAllBut(pairs, func(r Refused) progress { return r.progressIn(c.model) }, now)
 	return times.Sooner(due, c.refused.tell(now))
 }
 
@@ -178,58 +180,21 @@ func (c *Cluster) tooOld(now time.Time) bool {
 	return true
 }
 
-// isActionable says whether the check asks for an action that fenced carries out. A request
-// that the in-cluster controller has already written on the Machine does not prevent a power
-// cycle: fenced carries out that request.
-func isActionable(check *policy.Check, t *policy.TargetReport) bool {
-	if strategyOf(check, t) == "" {
-		return false
-	}
-	for _, r := range t.Refusals {
-		if r != reason.AlreadyRequested || t.Action != policy.PowerCycle {
-			return false
-		}
-	}
-	return true
-}
-
-// strategyOf is how fenced carries out the action of a check; "" when another controller
-// does. A request from fenced's own template needs no object: it is a power cycle.
-func strategyOf(check *policy.Check, t *policy.TargetReport) remediate.Strategy {
-	switch t.Action {
-	case policy.PowerCycle:
-		return remediate.PowerCycle
-	case policy.DeleteMachine, policy.MarkOwner:
-		return remediate.DeleteMachine
-	case policy.CreateRequest:
-		if usesOwnTemplate(check, t) {
-			return remediate.PowerCycle
-		}
-	}
-	return ""
-}
-
-// usesOwnTemplate says whether the request would be made from fenced's own template.
-func usesOwnTemplate(check *policy.Check, t *policy.TargetReport) bool {
-	template := cmp.Or(t.Template, check.Template)
-	return template != nil && template.IsOwn()
-}
-
 // consider evaluates the gates of one candidate: first without I/O, then, after a probe of
 // BMC and cluster, all of them. If all pass it starts the run. It returns when to consider
 // the candidate again; zero: after the next change.
-func (c *Cluster) consider(ctx context.Context, a candidate, now time.Time) time.Time {
-	if c.probes.running(a.key) {
+func (c *Cluster) consider(ctx context.Context, a cluster.Candidate, now time.Time) time.Time {
+	if c.probes.running(a.Key) {
 		return time.Time{} // the probe wakes the loop when it is done
 	}
 	gates := c.gates(a, nil, now)
 	c.OwnHost.note(a, gates, now)
-	if g, ok := firstFailing(gates); ok {
+	if g, ok := cluster.FirstFailing(gates); ok {
 		c.noteRefusal(a, g, nextTry(g, now), now)
 		c.quarantineIfOverLimit(ctx, a, g, now)
 		return recheckAt(g, now)
 	}
-	if g, ok := firstFailing(c.backOffGates(a, now)); ok {
+	if g, ok := cluster.FirstFailing(c.backOffGates(a, now)); ok {
 		c.noteRefusal(a, g, nextTry(g, now), now)
 		return recheckAt(g, now)
 	}
@@ -237,22 +202,22 @@ func (c *Cluster) consider(ctx context.Context, a candidate, now time.Time) time
 	if p == nil {
 		return time.Time{} // it wakes the loop when it is done
 	}
-	a.gates = c.gates(a, p, now)
-	g, refused := firstFailing(a.gates)
+	a.Gates = c.gates(a, p, now)
+	g, refused := cluster.FirstFailing(a.Gates)
 	switch {
 	case refused: // by what the probe has read
 		c.noteRefusal(a, g, times.Later(g.Until, p.retryAt()), now)
 		c.quarantineIfOverLimit(ctx, a, g, now)
 		return times.Sooner(recheckAt(g, now), p.retryAt())
-	case now.Sub(p.at) > probeFresh, !sameDraft(p.draft, a.draft):
-		c.probes.drop(a.key)
+	case now.Sub(p.at) > probeFresh, !sameDraft(p.draft, a.Draft):
+		c.probes.drop(a.Key)
 		c.probes.get(a, now) // now: otherwise two checks with the same target could drop each other's probes for ever // L4
 		return time.Time{}
 	}
 	with := takeover{session: p.session, look: &p.look}
 	p.session = nil
-	c.probes.drop(a.key)
-	return c.startAsync(ctx, a, c.book.opt.Draft.complete(p, a.check), with, now)
+	c.probes.drop(a.Key)
+	return c.startAsync(ctx, a, p.complete(c.model.Options.Draft, a.Check), with, now)
 }
 
 // recheckAt is when a failing gate is evaluated again: most inputs of gates are not in the
@@ -266,17 +231,53 @@ func recheckAt(g reason.Gate, now time.Time) time.Time {
 
 // quarantineIfOverLimit quarantines a host that a check wants fenced again although it has
 // reached the limit of runs in a day. // I15
-func (c *Cluster) quarantineIfOverLimit(ctx context.Context, a candidate, g reason.Gate, now time.Time) {
-	if names := a.draft.Target.Names(); !g.Pass && g.Reason == reason.FencesPerDay && len(names) > 0 {
+func (c *Cluster) quarantineIfOverLimit(ctx context.Context, a cluster.Candidate, g reason.Gate, now time.Time) {
+	if names := a.Draft.Target.Names(); !g.Pass && g.Reason == reason.FencesPerDay && len(names) > 0 {
 		c.opt.Stop.Quarantine(ctx, c.opt.Name, names[0], g.Value, now)
 	}
 }
 
-func firstFailing(gates []reason.Gate) (reason.Gate, bool) {
-	for _, g := range gates {
-		if !g.Pass {
-			return g, true
-		}
+// overdueEvery is how often the deciding goroutine looks for deletions that are overdue.
+const overdueEvery = 5 * time.Second
+
+// Deletions are those of Machines which, or the Nodes of which, still exist.
+type Deletions struct {
+	opt  Options
+	wake func()
+
+	// Only the deciding goroutine uses what follows.
+	next     time.Time
+	reported map[string]bool // the overdue ones, by run ID
+}
+
+// List lists the runs that asked for such a deletion: those that count against
+// guards.maxDeletions, and those that have exceeded guards.deletionTimeout and count no more.
+func (d *Deletions) List(now time.Time) (inProgress, overdue []remediate.Run) {
+	return d.opt.Model.Objects().Disappearing(now)
+}
+
+// reportOverdue reports each deletion once that has become overdue. Its place is free from
+// now on.
+func (d *Deletions) reportOverdue(now time.Time) {
+	if now.Before(d.next) || !d.opt.Lead.Leads() {
+		return
 	}
-	return reason.Gate{}, false
+	d.next = now.Add(overdueEvery)
+	_, list := d.List(now)
+	slices.SortFunc(list, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
+	reported := map[string]bool{}
+	for _, r := range list {
+		if reported[r.ID] = true; d.reported[r.ID] {
+			continue
+		}
+		d.opt.Emit(event.Event{Type: event.Failed, Cluster: d.opt.Name, Node: r.Target.Node, Run: r.ID, Check: r.CheckID,
+			Reason: reason.DeletionOverdue, Message: overdueMessage(r, d.opt.Limits.Guards().DeletionTimeout)})
+		d.wake()
+	}
+	d.reported = reported
+}
+
+func overdueMessage(r remediate.Run, timeout time.Duration) string {
+	return fmt.Sprintf("delete Machine %s/%s: the Machine or its Node still exists %s after that (guards.deletionTimeout), so it no longer counts against guards.maxDeletions; "+
+		"look at its finalizers and at the log of its controller", r.Target.Namespace, r.Target.Machine, timeout)
 }

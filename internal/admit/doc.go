@@ -1,7 +1,7 @@
 // Package admit decides which targets of one cluster are remediated, and starts their
 // runs.
 //
-// The deciding goroutine updates the Book from the watch. The Book holds the ledger of
+// The deciding goroutine updates the cluster.Model from the watch. It holds the ledger of
 // policy and the runs. Each target that a check wants remediated is a candidate. Its gates
 // are evaluated twice: first with what is known already, and again after a probe has read
 // its BMC and the API server without any cache. A candidate whose gates all pass becomes a
@@ -10,33 +10,25 @@
 // An order from a person passes the same gates. Explain and Plan call the same functions
 // and start nothing.
 //
+// The way of a run, in reading order:
+//
+//	cluster.go   the parts of one cluster
 //	decide.go    the deciding goroutine: actions of the checks -> candidates -> probe -> start
-//	book.go      changes, open runs and time -> policy.Ledger; book_runs.go: the runs;
-//	             book_read.go: what others read
-//	freshness.go how far the view can be relied on, and the quiet period after a gap
-//	draft.go     the run that a candidate would become
-//	facts.go     the facts for the guards; count.go: those that the Book knows
-//	probe.go     the first look at a target; probe_power.go: its BMC, probe_cluster.go: the cluster
-//	health.go    what the BMC health check knows, for explanations
-//	refused.go   what is refused, told once per change; checks.go: the changes of the checks
-//	start.go     a candidate becomes a run: reserve, record, save
+//	facts.go     the facts for the guards; freshness.go: how far the view can be relied on
+//	probe.go     the first look at a target; probe_power.go: its BMC, probe_cluster.go: the cluster;
+//	             evidence.go: a BMC that reads Off ends a wait, if the check allows it
+//	justify.go   whether somebody still asks for a run, by fresh objects; withdrawn.go: whether who asked
+//	             still does, while the run is open. By the view, package cluster says it
+//	start.go     a candidate becomes a run: reserve, record, save; record.go: what is recorded and saved
 //	resume.go    a Waiting run that is due begins step 1 again
-//	justify.go   whether the check still asks for a run, by fresh objects
-//	explain.go   why a target is remediated or not; plan.go: all targets of all checks
-//	scope.go     what the configuration allows, and whether it is more than before
-//	record.go    what is emitted, and saved in the audit log; uncertainsave.go: a save without an answer
-//	deletions.go the limits of runs that delete a Machine; replacements.go: which Machines were
-//	             never Ready; overdue.go: deletions that take too long
+//	refused.go   what is refused, told once per change; checks.go: the changes of the checks
+//	explain.go   why a target is remediated or not; the plan for all targets of all checks
+//	scope.go     what the configuration allows, and whether it is more than before; new policies.d
 //	ownhost.go   leaves the cluster to the others while the own host is sick
-//	history.go   the runs before on a host, for the limits; backoff.go: the pause after a failed start
-//	storm.go     storm recovery of a check that is read again
-//	renamed.go   a host that registered under another name; target.go: the objects of a target
-//	objects.go   the objects of the cluster, for package hosts
-//	evidence.go  a BMC that reads Off ends a wait, if the check allows it
-//	fence.go, confirm.go, retry.go   orders from people; confirm_evidence.go: what a person sees
-//	             before a confirmation; byhand.go: dry runs
-//	requested.go holds remediation requests; requestruns.go: their runs; requeststate.go: what
-//	             they are told
+//
+// Orders from people are in fence.go (with retries and dry runs) and confirm.go. Remediation requests are in
+// requested.go (they become runs) and requeststate.go (what they are told). What other remediators are asked is in
+// handover.go (whether) and handover_records.go (the records).
 //
 // A run is saved before its first action. If the save fails, nothing is done. // I19
 package admit

@@ -35,7 +35,7 @@ type evidence struct {
 }
 
 // evidenceReader reads the BMCs of hosts that a check waits for. Only the deciding goroutine
-// writes the results to the Book, so an older result never replaces a newer one.
+// writes the results to the Model, so an older result never replaces a newer one.
 type evidenceReader struct {
 	opt  Options
 	wake func()
@@ -69,7 +69,7 @@ func (er *evidenceReader) updateBook(now time.Time) {
 	}
 	er.mu.Unlock()
 	for node, off := range changed {
-		er.opt.Book.setReadsOff(now, node, off)
+		er.opt.Model.SetReadsOff(now, node, off)
 	}
 }
 
@@ -83,7 +83,7 @@ func (er *evidenceReader) startReads(mayAct bool, now time.Time) (due time.Time)
 	var wanted map[string]remediate.Run
 	if mayAct {
 		var anyShortens bool
-		if wanted, anyShortens = er.opt.Book.draftPending(er.knownNodes()); anyShortens {
+		if wanted, anyShortens = er.opt.Model.DraftPending(er.knownNodes()); anyShortens {
 			er.lastSearch = now
 		}
 	}
@@ -125,7 +125,7 @@ func (er *evidenceReader) dropAllBut(wanted map[string]remediate.Run, now time.T
 	}
 	er.mu.Unlock()
 	for _, node := range applied {
-		er.opt.Book.setReadsOff(now, node, false)
+		er.opt.Model.SetReadsOff(now, node, false)
 		er.wake()
 	}
 }

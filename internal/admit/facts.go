@@ -4,52 +4,50 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 )
 
 // gates evaluates every guard for a candidate. p is its probe; nil: it was not probed.
-func (c *Cluster) gates(a candidate, p *probe, now time.Time) []reason.Gate {
+func (c *Cluster) gates(a cluster.Candidate, p *probe, now time.Time) []reason.Gate {
 	return guard.Gates(c.opt.Limits.Guards(), c.facts(a, p, now), now)
 }
 
 // facts gathers the facts for the guards. Without a probe they are as if BMC, contenders and
 // etcd allowed the run.
-func (c *Cluster) facts(a candidate, p *probe, now time.Time) guard.Facts {
+func (c *Cluster) facts(a cluster.Candidate, p *probe, now time.Time) guard.Facts {
 	v := c.checkView() // before QuietUntil: an outage that has ended sets it // I16
 	fresh := run.Fresh{}
 	if p != nil {
 		fresh = p.look.Fresh
 	}
-	name, names := c.opt.Name, c.runs.Names(a.draft.Target, fresh) // I23
-	f := guard.Facts{
-		Manual: a.draft.Manual != nil, ByAdmin: a.draft.Manual != nil && a.draft.Manual.Admin, Requested: a.draft.Request != nil, OwnRetry: a.ownRetry,
-		Mode: c.opt.Mode, ForeignOwner: c.opt.Lead.WhyNotAct(now), OwnerSource: c.ownerSource(),
-		Paused: c.opt.Stop.Paused(name), Held: c.opt.Stop.Held(name, names...), Armed: c.opt.Stop.Record(name).Armed,
-		ViewSynced: v.Synced, ViewAge: v.Age, ClockSkew: v.Skew, QuietUntil: c.view.QuietUntil(), Protected: a.protected,
-		ControlPlane: a.draft.ControlPlane, QuorumHolds: true, QuorumDetail: "etcd is checked just before the run starts",
-		NeedsHost: a.draft.Strategy == remediate.PowerCycle, AsksOther: a.asksOther, Host: cmp.Or(a.draft.Target.BareMetalHost, "not looked up yet"),
-		InFlightTotal: c.opt.Slots.Count(), HostUnread: p == nil, ClusterUnread: p == nil,
-	}
+	name, names := c.opt.Name, c.runs.Names(a.Draft.Target, fresh) // I23
+	f := a.Facts()
+	f.Mode, f.ForeignOwner, f.OwnerSource = c.opt.Mode, c.opt.Lead.WhyNotAct(now), c.ownerSource()
+	f.Paused, f.Held, f.Armed = c.opt.Stop.Paused(name), c.opt.Stop.Held(name, names...), c.opt.Stop.Record(name).Armed
+	f.ViewSynced, f.ViewAge, f.ClockSkew, f.QuietUntil = v.Synced, v.Age, v.Skew, c.view.QuietUntil()
+	f.QuorumHolds, f.QuorumDetail = true, "etcd is checked just before the run starts"
+	f.Host, f.HostUnread, f.ClusterUnread = cmp.Or(a.Draft.Target.BareMetalHost, "not looked up yet"), p == nil, p == nil
+	f.InFlightTotal = c.opt.Slots.Count()
 	f.Quarantined, f.QuarantinedUntil = c.opt.Stop.Quarantined(name, names...)
 	bmcUUID := "" // the UUID that the BMC reports
 	if p != nil {
 		bmcUUID = p.identity.BMC
 	}
-	uuid := cmp.Or(a.draft.Target.SystemUUID, bmcUUID)
-	f.OwnHost = c.opt.Hosts.OwnHost(a.node, a.draft.Target, uuid, bmcUUID)
+	uuid := cmp.Or(a.Draft.Target.SystemUUID, bmcUUID)
+	f.OwnHost = c.opt.Hosts.OwnHost(a.Node, a.Draft.Target, uuid, bmcUUID)
 	if p != nil {
-		a.draft.Target = p.draft.Target // now with host and address
+		a.Draft.Target = p.draft.Target // now with host and address
 		p.addTo(&f)
 	}
-	if a.missingHost != "" {
-		f.HostError, f.HostDetail = reason.InvalidHost, a.missingHost
+	if a.MissingHost != "" {
+		f.HostError, f.HostDetail = reason.InvalidHost, a.MissingHost
 	}
-	f.FrozenReason, f.Frozen = c.opt.Hosts.Frozen(a.draft.Target)
-	f.Duplicate = c.opt.Hosts.Duplicate(a.draft.Target)
-	c.book.count(a, uuid, &f, c.opt.Stop.ReleasedAt(name, names...), now)
+	f.FrozenReason, f.Frozen = c.opt.Hosts.Frozen(a.Draft.Target)
+	f.Duplicate = c.opt.Hosts.Duplicate(a.Draft.Target)
+	c.model.Count(a, uuid, &f, c.opt.Stop.ReleasedAt(name, names...), now)
 	return f
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/suspend"
@@ -36,7 +37,7 @@ type View struct {
 // FreshnessOptions configures the Freshness of one cluster.
 type FreshnessOptions struct {
 	Watch  Watch
-	Limits *Limits
+	Limits *cluster.Limits
 	Awake  func() suspend.Awake
 }
 

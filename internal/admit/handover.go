@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
@@ -29,17 +30,17 @@ type Ask struct {
 	// Template is what the object is made from.
 	Template policy.Template
 
-	candidate candidate
+	candidate cluster.Candidate
 	at        time.Time // when its gates last passed
 }
 
 // Handovers lets other remediators be asked to repair targets, and keeps the records of that: the
 // deciding loop evaluates the gates of each target, and the caller of Wanted does the I/O.
 type Handovers struct {
-	c    *Cluster
-	book handoverBook
+	c       *Cluster
+	records cluster.Records
 
-	// writing is held from the change of a record in the Book until it is known what the store has. The
+	// writing is held from the change of a record in the Model until it is known what the store has. The
 	// deciding loop never takes it.
 	writing *semaphore.Weighted
 
@@ -62,7 +63,7 @@ type problem struct {
 const wantedFor = 2 * gateRetry
 
 func newHandovers(c *Cluster) *Handovers {
-	return &Handovers{c: c, book: handoverBook{c.book}, writing: semaphore.NewWeighted(1), wanted: map[pair]Ask{}, problems: map[string]problem{}}
+	return &Handovers{c: c, records: cluster.Records{Model: c.model}, writing: semaphore.NewWeighted(1), wanted: map[pair]Ask{}, problems: map[string]problem{}}
 }
 
 // consider evaluates the gates of a target for which a check asks another remediator. It returns
@@ -72,15 +73,15 @@ func (h *Handovers) consider(ctx context.Context, check *policy.Check, t *policy
 	if !ok {
 		return time.Time{}
 	}
-	key := pair{a.draft.CheckID, a.key}
+	key := pair{a.Draft.CheckID, a.Key}
 	gates := h.c.gates(a, nil, now)
 	h.c.OwnHost.note(a, gates, now)
-	g, refused := firstFailing(gates)
+	g, refused := cluster.FirstFailing(gates)
 	h.mu.Lock()
 	delete(h.wanted, key)
 	if !refused {
-		h.wanted[key] = Ask{Check: check, Target: *t, Run: a.draft, Template: *cmp.Or(t.Template, check.Template), candidate: a, at: now}
-		if p := h.problems[subjectOf(a.draft.Target)]; now.Before(p.until) {
+		h.wanted[key] = Ask{Check: check, Target: *t, Run: a.Draft, Template: *cmp.Or(t.Template, check.Template), candidate: a, at: now}
+		if p := h.problems[cluster.SubjectOf(a.Draft.Target)]; now.Before(p.until) {
 			g = p.gate
 		}
 	}
@@ -183,16 +184,15 @@ func (h *Handovers) Stopped(r escalate.Record, tidies bool) error {
 func (h *Handovers) Confirm(ctx context.Context, o Ask) error {
 	r := o.Run
 	r.Strategy = remediate.DeleteMachine // what is read of a target without its BMC
+	began := time.Now()
 	f := h.c.opt.Kube.Look(ctx, r, nil)
-	now := time.Now()
-	check, found, answer, why := h.c.runs.evaluateFresh(r, f, f.Observation, now)
+	f.Observation.At = began
+	answer, why := h.c.runs.askedFresh(o.candidate, f, f.Observation, time.Now())
 	switch {
 	case f.Err != nil:
 		return &reason.Refusal{Reason: reason.RequestFailed, Message: "read the target before the request: " + f.Err.Error()}
 	case answer != remediate.Yes:
 		return &reason.Refusal{Reason: reason.NotUnhealthy, Message: cmp.Or(why, "the target could not be read")}
-	case !found.Acts() || !check.HandsOver(&found) || *cmp.Or(found.Template, check.Template) != o.Template:
-		return &reason.Refusal{Reason: reason.NotUnhealthy, Message: fmt.Sprintf("the check does not ask for the request now: %v", found.Refusals)}
 	case f.Observation.Contested != remediate.No:
 		return &reason.Refusal{Reason: reason.Contested, Message: cmp.Or(f.Observation.Contender, "whether another remediator is alive could not be read")}
 	}
@@ -203,3 +203,37 @@ func (h *Handovers) Confirm(ctx context.Context, o Ask) error {
 	}
 	return nil
 }
+
+// Makers lists the checks whose requests fenced makes, to look for their templates.
+func (h *Handovers) Makers() []policy.Check { return h.records.Makers() }
+
+// SetMissing stores why the templates of checks cannot be used, by the mark of the check. These
+// checks are Disabled.
+func (h *Handovers) SetMissing(why map[string]string, now time.Time) {
+	h.disable(now, func() { h.missing = maps.Clone(why) })
+}
+
+// SetIgnored stores the checks whose requests nobody begins, by the mark of the check.
+func (h *Handovers) SetIgnored(why map[string]string, now time.Time) {
+	h.disable(now, func() { h.ignored = maps.Clone(why) })
+}
+
+// disable makes a change, tells the ledger, and requests a decision if that changes a check. Two
+// goroutines call it: the lock is kept until the ledger knows, so that it has the newer of two changes.
+func (h *Handovers) disable(now time.Time, change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+	all := map[string]string{}
+	maps.Copy(all, h.ignored)
+	maps.Copy(all, h.missing)
+	if maps.Equal(all, h.disabled) {
+		return
+	}
+	h.disabled = all
+	h.records.SetDisabled(all, now)
+	h.c.Wake()
+}
+
+// CheckName names a check in events.
+func CheckName(c *policy.Check) string { return cluster.CheckID(c.ID()) }

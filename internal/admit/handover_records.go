@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
@@ -23,17 +24,17 @@ const askedKept = 24 * time.Hour
 // nothing is changed in a leadership, because the records here are newer. A decision is requested
 // only if a record of this cluster has changed. // I19
 func (h *Handovers) Load(all []escalate.Record, begins bool) {
-	if begins && h.book.begin(all) || !begins && h.book.update(all) {
+	if begins && h.records.Begin(all) || !begins && h.records.Update(all) {
 		h.c.Wake()
 	}
 }
 
 // Records lists the records of the cluster.
-func (h *Handovers) Records() []escalate.Record { return h.book.records() }
+func (h *Handovers) Records() []escalate.Record { return h.records.Records() }
 
 // Any says whether an object that fenced made may exist.
 func (h *Handovers) Any() bool {
-	return slices.ContainsFunc(h.book.records(), func(r escalate.Record) bool { return r.Blocking() })
+	return slices.ContainsFunc(h.records.Records(), func(r escalate.Record) bool { return r.Blocking() })
 }
 
 // Reserve makes it durable that an object is about to be made for a target, with the mark that it
@@ -41,7 +42,7 @@ func (h *Handovers) Any() bool {
 // object is known to be gone. An error is a *reason.Refusal, or an error of the store. // I19, I22
 func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) (escalate.Record, error) {
 	now := time.Now()
-	if g, refused := firstFailing(h.c.gates(o.candidate, nil, now)); refused {
+	if g, refused := cluster.FirstFailing(h.c.gates(o.candidate, nil, now)); refused {
 		return escalate.Record{}, reason.RefusalOf(g)
 	}
 	releasedAt := h.c.opt.Stop.ReleasedAt(h.c.opt.Name, h.c.runs.Names(o.Run.Target, run.Fresh{})...)
@@ -50,13 +51,13 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 	}
 	defer h.writing.Release(1)
 	object.Mark = h.c.opt.StoreID + "/" + h.c.opt.Name + "/" // and the ID of the record
-	r, err := h.book.reserve(o.candidate, o.Template, object, h.c.opt.Slots.Count(), releasedAt, now)
+	r, err := h.records.Reserve(o.candidate, object, h.c.opt.Slots.Count(), releasedAt, now)
 	if err != nil {
 		return r, err
 	}
-	defer h.book.reserved(r.ID)
+	defer h.records.Reserved(r.ID)
 	h.mu.Lock()
-	delete(h.wanted, pair{o.candidate.draft.CheckID, o.candidate.key})
+	delete(h.wanted, pair{o.candidate.Draft.CheckID, o.candidate.Key})
 	h.mu.Unlock()
 	slotted := remediate.Run{ID: r.ID, Target: r.Target, Strategy: remediate.PowerCycle}
 	if err := h.c.takeSlot(ctx, slotted); err != nil {
@@ -67,7 +68,7 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 	if err != nil {
 		return r, h.withdraw(ctx, r, err)
 	}
-	h.book.put(saved)
+	h.records.Put(saved)
 	return saved, nil
 }
 
@@ -76,26 +77,26 @@ func (h *Handovers) Reserve(ctx context.Context, o Ask, object escalate.Object) 
 // known, it stays, as if its object might exist. // I22, L4
 func (h *Handovers) withdraw(ctx context.Context, r escalate.Record, cause error) error {
 	err := h.reread(ctx, cause)
-	if stored, known := h.book.get(r.ID); known && stored.Newest().Made.Equal(r.Newest().Made) {
+	if stored, known := h.records.Get(r.ID); known && stored.Newest().Made.Equal(r.Newest().Made) {
 		err = errors.Join(err, h.removeNewest(ctx, stored))
 	}
 	return err
 }
 
-// unreserve removes the newest object of a record, which was not made, from the Book.
+// unreserve removes the newest object of a record, which was not made, from the Model.
 func (h *Handovers) unreserve(r escalate.Record) {
 	r.Objects = slices.Clone(r.Objects[:len(r.Objects)-1])
 	if len(r.Objects) == 0 {
-		h.book.drop(r.ID)
+		h.records.Drop(r.ID)
 	} else {
-		h.book.put(r)
+		h.records.Put(r)
 	}
 	h.c.Wake() // the target is to be considered again // L4
 }
 
 // stands says whether a record still says that its newest object may exist. // I22
 func (h *Handovers) stands(r escalate.Record) bool {
-	now, known := h.book.get(r.ID)
+	now, known := h.records.Get(r.ID)
 	return known && now.Blocking() && now.Newest().Made.Equal(r.Newest().Made)
 }
 
@@ -128,7 +129,7 @@ func (h *Handovers) Change(ctx context.Context, id string, change func(*escalate
 		return err
 	}
 	defer h.writing.Release(1)
-	r, known := h.book.get(id)
+	r, known := h.records.Get(id)
 	if !known || !r.Blocking() || r.Unreadable != "" {
 		return fmt.Errorf("no record %s of another remediator is open", id)
 	}
@@ -144,7 +145,7 @@ func (h *Handovers) FreePlace(ctx context.Context, id string, standsStill bool, 
 		return err
 	}
 	defer h.writing.Release(1)
-	r, known := h.book.get(id)
+	r, known := h.records.Get(id)
 	limit := h.c.opt.Limits.Run().RunTimeout
 	if !known || !r.Idle.IsZero() || !standsStill && (limit == 0 || now.Sub(r.Newest().Made) < limit) {
 		return nil
@@ -159,7 +160,7 @@ func (h *Handovers) save(ctx context.Context, r escalate.Record) error {
 	if err != nil {
 		return h.reread(ctx, err)
 	}
-	h.book.put(saved)
+	h.records.Put(saved)
 	h.c.Wake()
 	return nil
 }
@@ -169,7 +170,7 @@ func (h *Handovers) delete(ctx context.Context, r escalate.Record) error {
 	if err := state.DeleteAsked(ctx, h.c.opt.Lead.Store(), r); err != nil {
 		return h.reread(ctx, err)
 	}
-	h.book.drop(r.ID)
+	h.records.Drop(r.ID)
 	h.c.Wake()
 	return nil
 }
@@ -178,7 +179,7 @@ func (h *Handovers) delete(ctx context.Context, r escalate.Record) error {
 // held: else it could replace a record by one that is older.
 func (h *Handovers) reread(ctx context.Context, cause error) error {
 	if all, err := state.LoadAsked(ctx, h.c.opt.Lead.Store()); err == nil || errors.Is(err, state.ErrUnreadable) {
-		h.book.reread(all)
+		h.records.Reread(all)
 		h.c.Wake() // the write may have been made // L4
 	}
 	return cause
@@ -190,7 +191,7 @@ func (h *Handovers) Next(r escalate.Record, live *policy.Request, deleting, now 
 	if !h.c.view.View().Synced {
 		return step, "", false
 	}
-	t, ok := h.book.target(&r, now)
+	t, ok := h.records.Target(&r, now)
 	if !ok {
 		return step, "", false
 	}
@@ -205,7 +206,7 @@ func (h *Handovers) GiveUp(ctx context.Context, id string, o order.Order) error 
 		return err
 	}
 	defer h.writing.Release(1)
-	r, known := h.book.get(id)
+	r, known := h.records.Get(id)
 	if !known || !r.Ended.IsZero() {
 		return &reason.Refusal{Reason: reason.NoRun, Message: "record " + id + " has ended"}
 	}
@@ -245,7 +246,7 @@ func (h *Handovers) Settle(ctx context.Context, r escalate.Record, now time.Time
 	if !h.c.view.View().Synced {
 		return nil
 	}
-	t, ok := h.book.target(&r, now)
+	t, ok := h.records.Target(&r, now)
 	if !ok {
 		return nil
 	}

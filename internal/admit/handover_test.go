@@ -1,43 +1,24 @@
 package admit
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/escalate"
-	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
-	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
-
-// Nobody knows whether a record that cannot be read is about a control-plane host: while it is there, no
-// other host of the control plane is remediated. // I12
-func TestUnreadableRecordMayBeOfTheControlPlane(t *testing.T) {
-	a := newAsking(manyLimits())
-	a.node("cp", "Unknown", func(n *policy.Node) { n.ControlPlane = true })
-	a.node("n", "Unknown")
-	a.b.begin([]escalate.Record{{ID: "9", Unreadable: "it holds nothing", Target: remediate.Target{Cluster: "c", Node: "cp-2"}}})
-	for node, want := range map[string]string{"cp": "9", "n": ""} {
-		f := guard.Facts{AsksOther: true, ControlPlane: node == "cp"}
-		a.b.count(candidate{draft: remediate.Run{Target: remediate.Target{Node: node}}}, "", &f, time.Time{}, a.now)
-		assert.Equal(t, want, f.ControlPlaneRun, node)
-	}
-	assert.Equal(t, []policy.OpenRun{{ID: "of the remediator of what record 9 asks for, which cannot be read", Node: "cp-2", ControlPlane: true}}, a.b.openTargets())
-}
 
 // What changes nothing for this cluster requests no decision: an instance reads all records after
 // each change in the store, and most clusters have none.
 func TestLoadingRecordsWakesOnlyForAChange(t *testing.T) {
-	b := NewBook(BookOptions{Name: "c"}, time.Now())
-	c := &Cluster{opt: Options{Name: "c", Book: b, Lead: lead.New(lead.Options{Name: "c"})}, book: b, wakeup: make(chan struct{}, 1)}
+	b := cluster.New(cluster.Options{Name: "c"}, time.Now())
+	c := &Cluster{opt: Options{Name: "c", Model: b, Lead: lead.New(lead.Options{Name: "c"})}, model: b, wakeup: make(chan struct{}, 1)}
 	h := newHandovers(c)
 	record := func(cluster, id string) escalate.Record {
 		return escalate.Record{ID: id, Target: remediate.Target{Cluster: cluster, Node: "n"}, Objects: []escalate.Object{{Kind: "K"}}}
@@ -56,114 +37,11 @@ func TestLoadingRecordsWakesOnlyForAChange(t *testing.T) {
 	assert.True(t, woke(false, record("c", "1")))
 	assert.False(t, woke(false, record("c", "1")), "as before")
 	assert.False(t, woke(true, record("c", "1")))
-	assert.False(t, woke(false), "in a leadership the Book is newer")
+	assert.False(t, woke(false), "in a leadership the Model is newer")
 	assert.Len(t, h.Records(), 1)
 	b.EndLeadership()
 	assert.True(t, woke(false))
 	assert.Empty(t, h.Records())
-}
-
-var (
-	reboot  = policy.Template{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "ns", Name: "reboot"}
-	replace = policy.Template{APIVersion: "example.com/v1", Kind: "ReplaceTemplate", Namespace: "ns", Name: "replace"}
-)
-
-// asking is a cluster with a FencePolicy that asks another remediator for each Node that is not ready.
-type asking struct {
-	b     handoverBook
-	check policy.Check
-	now   time.Time
-}
-
-func newAsking(limits guard.Limits) *asking {
-	a := &asking{now: time.Now(), check: policy.Check{
-		Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI, Name: "p", Selector: labels.Everything(), SelectsNodes: true, Source: "cluster",
-		Strategy: policy.CreateRequests, Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}, Template: &reboot,
-	}}
-	a.b = handoverBook{NewBook(BookOptions{Name: "c", Limits: NewLimits(limits, remediate.Limits{RunTimeout: time.Hour})}, a.now)}
-	a.b.complete = true
-	a.put()
-	return a
-}
-
-// manyLimits are limits that nothing here reaches.
-func manyLimits() guard.Limits {
-	return guard.Limits{MaxInFlight: 50, MaxInFlightPercent: 100, MaxInFlightPerZone: 50, MaxInFlightTotal: 50, MaxFencesPerDay: 50, ZoneBreakerMin: 50, ZoneKey: "zone"}
-}
-
-// put makes the ledger have the check as it is now.
-func (a *asking) put() {
-	check := a.check
-	a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&check), Value: &check})
-}
-
-func (a *asking) node(name, ready string, change ...func(*policy.Node)) *policy.Node {
-	n := &policy.Node{Name: name, UID: "uid-" + name, Conditions: []policy.Condition{{Type: "Ready", Status: ready, LastTransition: a.now.Add(-time.Hour)}}}
-	for _, f := range change {
-		f(n)
-	}
-	a.b.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: name}, Value: n})
-	return n
-}
-
-// candidate is that of a Node as the deciding loop sees it now.
-func (a *asking) candidate(t *testing.T, node string) candidate {
-	t.Helper()
-	a.b.mu.Lock()
-	a.b.applyOpenRuns(a.now)
-	targets := a.b.ledger.ActingOn(a.check.ID(), node, a.now)
-	a.b.mu.Unlock()
-	require.Len(t, targets, 1)
-	c, ok := a.b.candidateForCheck(a.b.Check(a.check.ID()), &targets[0])
-	require.True(t, ok)
-	return c
-}
-
-func (a *asking) reserve(c candidate, from policy.Template) (escalate.Record, error) {
-	return a.b.reserve(c, from, escalate.Object{Kind: strings.TrimSuffix(from.Kind, "Template"), APIVersion: from.APIVersion, Namespace: "ns", Name: c.draft.Target.Node, Template: from.Name}, 0, time.Time{}, a.now)
-}
-
-func refusedFor(t *testing.T, err error) reason.Code {
-	t.Helper()
-	r, is := reason.AsRefusal(err)
-	require.True(t, is, "%v", err)
-	return r.Reason
-}
-
-// Between the gates of a target and the object, the check may have changed its mind.
-func TestReserveAsksTheCheckAgain(t *testing.T) {
-	for name, c := range map[string]struct {
-		change func(*asking)
-		from   policy.Template
-		code   reason.Code
-	}{
-		"as before":        {func(*asking) {}, reboot, ""},
-		"recovered":        {func(a *asking) { a.node("n", "True") }, reboot, reason.NotUnhealthy},
-		"another template": {func(a *asking) { a.check.Template = &replace; a.put() }, reboot, reason.NotUnhealthy},
-		"fenced itself":    {func(a *asking) { a.check.Strategy = policy.PowerCycleHosts; a.put() }, reboot, reason.NotUnhealthy},
-		"over the limit": {func(a *asking) {
-			a.check.MaxUnhealthy = &intstr.IntOrString{IntVal: 1}
-			a.put()
-			a.node("second", "Unknown")
-		}, reboot, reason.ShortCircuit},
-		"no check": {func(a *asking) {
-			a.b.ledger.Apply(a.now, policy.Change{ID: checkObject(&a.check)})
-		}, reboot, reason.NotUnhealthy},
-	} {
-		t.Run(name, func(t *testing.T) {
-			a := newAsking(manyLimits())
-			a.node("n", "Unknown")
-			before := a.candidate(t, "n")
-			c.change(a)
-			_, err := a.reserve(before, c.from)
-			if c.code == "" {
-				require.NoError(t, err)
-				return
-			}
-			assert.Equal(t, c.code, refusedFor(t, err))
-			assert.Empty(t, a.b.records())
-		})
-	}
 }
 
 // A target that was not considered again is wanted no more.
@@ -179,32 +57,4 @@ func TestWantedIsForgottenWithoutItsTarget(t *testing.T) {
 	left := h.Wanted(now)
 	require.Len(t, left, 1)
 	assert.Equal(t, "|two", left[0].Target.Node)
-}
-
-// A host that has registered under another name, with the system UUID in another byte order, is still
-// the one that another remediator works on: no run begins there, nobody else is asked, and nobody is
-// asked while a run is open on it. // I6, I22
-func TestRenamedNodeIsBlocked(t *testing.T) {
-	a := newAsking(manyLimits())
-	a.node("old", "Unknown", func(n *policy.Node) { n.SystemUUID = "00112233-4455-6677-8899-aabbccddeeff" })
-	r, err := a.reserve(a.candidate(t, "old"), reboot)
-	require.NoError(t, err)
-	a.b.ledger.Apply(a.now, policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "old"}})
-	a.node("new", "Unknown", func(n *policy.Node) { n.SystemUUID = "33221100-5544-7766-8899-aabbccddeeff" })
-	c := a.candidate(t, "new")
-	_, err = a.reserve(c, reboot)
-	assert.Equal(t, reason.AlreadyRequested, refusedFor(t, err))
-	run := remediate.Run{ID: "run", Step: remediate.PowerOff, Started: a.now, Strategy: remediate.PowerCycle, Target: c.draft.Target, Manual: &remediate.Order{}}
-	err = a.b.Book.reserve(candidate{draft: run}, run, 0, time.Time{}, a.now)
-	assert.Equal(t, reason.AlreadyRequested, refusedFor(t, err))
-	f := guard.Facts{AsksOther: true}
-	a.b.count(c, "", &f, time.Time{}, a.now)
-	assert.Contains(t, f.OpenRun, r.ID)
-
-	a.end(r, false)
-	open := run
-	open.Target = r.Target
-	a.b.Book.put(open)
-	_, err = a.reserve(c, reboot)
-	assert.Equal(t, reason.UnderRemediation, refusedFor(t, err))
 }

@@ -1,10 +1,13 @@
 package admit
 
 import (
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -35,7 +38,7 @@ func (rc *runCluster) RenamedTo(r remediate.Run) (node string, unseen bool) {
 	if !rc.opt.View.View().Synced {
 		return "", true
 	}
-	return rc.opt.Book.renamedTo(r)
+	return rc.opt.Model.RenamedTo(r)
 }
 
 // Names implements run.Cluster: the names of the record, and what a look or the view adds: the Node that
@@ -48,15 +51,7 @@ func (rc *runCluster) Names(t remediate.Target, f run.Fresh) []string {
 	if f.Machine != nil {
 		names = append(names, f.Machine.NodeName)
 	}
-	b := rc.opt.Book
-	b.mu.Lock()
-	if m := b.ledger.MachineIn(t.MachineAPI, t.Namespace, t.Machine); m != nil {
-		names = append(names, m.NodeName)
-	}
-	if m := b.ledger.MachineOf(t.Node); m != nil {
-		names = append(names, m.Key())
-	}
-	b.mu.Unlock()
+	names = append(names, rc.opt.Model.Objects().NamesSince(t)...)
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
@@ -64,7 +59,6 @@ func (rc *runCluster) Names(t remediate.Target, f run.Fresh) []string {
 // Justified implements run.Cluster: it evaluates the fresh objects by the rules of the run's
 // check. A person's order needs no check. // I4
 func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
-	t := r.Target
 	switch {
 	case isOrderOld(r, now): // a run that has begun to switch needs this only until a command has an effect; it may come from a backup
 		return remediate.No, orderTooOld
@@ -72,6 +66,15 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 		return remediate.No, "the host has booted since fenced began to switch it off, and its Node is Ready; give the order again"
 	case r.Manual != nil:
 		return remediate.Yes, ""
+	}
+	return rc.askedFresh(cluster.Candidate{Draft: r}, f, observed, now)
+}
+
+// askedFresh answers whether a check or a request asks for the action of a candidate, by the fresh objects of
+// its target: one that fenced carries out, or that another remediator is asked to do. // I4
+func (rc *runCluster) askedFresh(a cluster.Candidate, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {
+	r, t := a.Draft, a.Draft.Target
+	switch {
 	case t.Machine != "" && observed.Machine.Exists == remediate.CannotTell, t.Node != "" && observed.Node.Exists == remediate.CannotTell:
 		return remediate.CannotTell, ""
 	case t.Machine != "" && (f.Machine == nil || f.Machine.UID != t.MachineUID):
@@ -87,10 +90,54 @@ func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate
 	switch {
 	case answer != remediate.Yes:
 		return answer, why
-	case strategyOf(check, &found) != r.Strategy:
+	case !a.IsSameAction(check, &found):
 		return remediate.No, "the check asks for something else now"
-	case !isActionable(check, &found):
+	case !a.IsAskedFor(check, &found):
 		return remediate.No, "refused now: " + reason.Join(found.Refusals)
+	}
+	return remediate.Yes, ""
+}
+
+// requestJustified evaluates the fresh objects of a run by its request. Whether the time for the
+// start is over, Withdrawn says. // I4
+func (rc *runCluster) requestJustified(r remediate.Run, f run.Fresh, now time.Time) (remediate.Answer, string) {
+	var q *policy.Request
+	switch {
+	case r.Request.Kind == policy.MachineRequestKind && f.Machine == nil:
+		return remediate.No, "the Machine is gone"
+	case r.Request.Kind == policy.MachineRequestKind && !f.Machine.ExternalRemediationRequested:
+		return remediate.No, "the annotation of the Machine is gone"
+	case r.Request.Kind == policy.MachineRequestKind:
+		q = policy.AnnotatedRequest(f.Machine)
+	case !f.RequestRead:
+		return remediate.CannotTell, ""
+	case f.Request == nil || f.Request.Power == nil:
+		return remediate.No, "the request is gone"
+	default:
+		q = f.Request
+	}
+	asked, power := *q, *q.Power
+	power.Timeout = 0
+	asked.Power = &power
+	j, seen := cluster.Evaluation{}, rc.opt.View.View().Synced
+	if seen {
+		j, seen = rc.opt.Model.EvaluationOf(r, f.Machine, f.Node)
+	}
+	switch {
+	case !seen:
+		return remediate.CannotTell, ""
+	case j.NewMachine != "":
+		return remediate.No, "Machine " + j.NewMachine + " has claimed the Node since"
+	}
+	if why := (cluster.Requests{Model: rc.opt.Model}).NotFor(&asked, r, now); why != "" {
+		return remediate.No, why
+	}
+	t := policy.EvaluateRequest(&asked, policy.Subject{Machine: f.Machine, Node: f.Node, Lease: f.Lease, Doubt: j.Doubt, NotOwned: j.NotOwned}, f.Cluster, now)
+	switch {
+	case t.Verdict != policy.Unhealthy:
+		return remediate.No, "the request asks for nothing now: " + t.Message
+	case !t.Acts():
+		return remediate.No, "refused now: " + reason.Join(t.Refusals)
 	}
 	return remediate.Yes, ""
 }
@@ -106,30 +153,30 @@ func hasHadEffect(r remediate.Run, n remediate.Node) bool {
 // is Yes, the check finds nothing wrong with them, for the reason why.
 func (rc *runCluster) evaluateFresh(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time,
 ) (check *policy.Check, found policy.TargetReport, answer remediate.Answer, why string) {
-	j, seen := evaluation{}, rc.opt.View.View().Synced
+	j, seen := cluster.Evaluation{}, rc.opt.View.View().Synced
 	if seen {
-		j, seen = rc.opt.Book.evaluationOf(r, f.Machine, f.Node)
+		j, seen = rc.opt.Model.EvaluationOf(r, f.Machine, f.Node)
 	}
-	check = j.check
+	check = j.Check
 	switch {
 	case !seen:
 		return nil, found, remediate.CannotTell, ""
-	case j.newMachine != "":
-		return nil, found, remediate.No, "Machine " + j.newMachine + " has claimed the Node since"
+	case j.NewMachine != "":
+		return nil, found, remediate.No, "Machine " + j.NewMachine + " has claimed the Node since"
 	case check == nil:
 		return nil, found, remediate.No, "the check is gone"
 	case !check.Covers(f.Machine, f.Node):
 		return nil, found, remediate.No, "the check no longer selects the target"
 	}
 	if check.ClusterName != "" { // a check of the Cluster API depends on its Cluster
-		if f.Cluster == nil && j.context.Cluster != nil {
+		if f.Cluster == nil && j.Context.Cluster != nil {
 			return nil, found, remediate.CannotTell, ""
 		}
-		j.context.Cluster = f.Cluster
+		j.Context.Cluster = f.Cluster
 	}
-	found = policy.Evaluate(check, j.context, policy.Subject{
+	found = policy.Evaluate(check, j.Context, policy.Subject{
 		Machine: f.Machine, Node: f.Node, Gone: f.Node == nil && observed.Node.Exists == remediate.No, Lease: f.Lease,
-		Doubt: j.doubt, NotOwned: j.notOwned, Requests: j.requests, ReadsOff: ownBMCReadsOff(observed),
+		Doubt: j.Doubt, NotOwned: j.NotOwned, Requests: j.Requests, ReadsOff: ownBMCReadsOff(observed),
 	}, now)
 	if found.Verdict != policy.Unhealthy {
 		return nil, found, remediate.No, "the target is " + string(found.Verdict) + " now: " + found.Message
@@ -152,11 +199,44 @@ func ownBMCReadsOff(s remediate.Observation) bool {
 	return s.Level == 0 && s.ProofKind == remediate.ProofBMC && s.Power.State == bmc.Off && s.Identity == remediate.Yes
 }
 
-// isCheckOf says whether the run is of this check. Records without a CheckID are from a
-// version that knew only the checks of OpenShift.
-func isCheckOf(r remediate.Run, c *policy.Check) bool {
-	if r.CheckID == "" {
-		return c.APIVersion == policy.OpenShiftMachineAPI && c.Key() == r.Check
+// leasesKept is how long the version of a Lease is remembered that nobody reads any more.
+const leasesKept = time.Hour
+
+// leasesSeen are the versions of kubelets' Leases that this process has read, by Node. The times in
+// a Lease are those of whoever wrote it. When its version changed is by the clock of this process. // I4
+type leasesSeen struct {
+	mu     sync.Mutex
+	byNode map[string]leaseSeen
+}
+
+// leaseSeen is one version of a Lease. It was first read at since, and last in a look that began at
+// read. An earlier version was last read in a look that began at before; zero: none was.
+type leaseSeen struct {
+	version             string
+	since, read, before time.Time
+}
+
+func newLeasesSeen() *leasesSeen { return &leasesSeen{byNode: map[string]leaseSeen{}} }
+
+// note adds what a look that began at a time has read of a Node's Lease. It returns the Lease with the times at
+// which its versions were read.
+func (s *leasesSeen) note(node string, l remediate.Lease, began, now time.Time) policy.Lease {
+	if !l.Known || l.ResourceVersion == "" {
+		return policy.Lease{}
 	}
-	return checkID(c.ID()) == r.CheckID
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, known := s.byNode[node]
+	switch {
+	case !known:
+		maps.DeleteFunc(s.byNode, func(_ string, other leaseSeen) bool { return now.Sub(other.read) > leasesKept })
+		seen = leaseSeen{version: l.ResourceVersion, since: now}
+	case seen.version != l.ResourceVersion && !began.Before(seen.read): // else it is the answer of a slower look
+		seen = leaseSeen{version: l.ResourceVersion, since: now, before: seen.read}
+	}
+	if began.After(seen.read) {
+		seen.read = began
+	}
+	s.byNode[node] = seen
+	return policy.Lease{RenewTime: l.RenewTime, Since: seen.since, Before: seen.before}
 }

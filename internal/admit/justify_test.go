@@ -1,14 +1,22 @@
 package admit
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/suspend"
 )
 
 // Only the host's own, identified BMC shortens a wait.
@@ -54,7 +62,123 @@ func TestOrderOfAHostThatHasBootedSince(t *testing.T) {
 	}
 }
 
-func TestWithDetail(t *testing.T) {
-	assert.Equal(t, "not synced yet", withDetail("not synced yet", ""))
-	assert.Equal(t, "not synced yet; refused", withDetail("not synced yet", "refused"))
+// synced is a watch that has the complete view.
+type synced struct{ Watch }
+
+func (synced) View() View { return View{Synced: true} }
+
+// acting is a cluster with a FencePolicy that acts on each Node that is not ready.
+type acting struct {
+	model *cluster.Model
+	check policy.Check
+	now   time.Time
+}
+
+func newActing(template *policy.Template) *acting {
+	w := &acting{now: time.Now(), check: policy.Check{
+		Kind: policy.FencePolicyKind, APIVersion: policy.FencedAPI, Name: "p", Selector: labels.Everything(), SelectsNodes: true, Source: "cluster",
+		Strategy: policy.CreateRequests, Conditions: []policy.UnhealthyCondition{{Type: "Ready", Status: "Unknown", Timeout: time.Minute}}, Template: template,
+	}}
+	limits := guard.Limits{MaxInFlight: 50, MaxInFlightPercent: 100, MaxInFlightPerZone: 50, MaxInFlightTotal: 50, MaxFencesPerDay: 50, ZoneBreakerMin: 50, ZoneKey: "zone"}
+	w.model = cluster.New(cluster.Options{Name: "c", Limits: cluster.NewLimits(limits, remediate.Limits{RunTimeout: time.Hour})}, w.now)
+	w.put()
+	return w
+}
+
+// put shows the check as it is now, and remove shows that it is gone.
+func (w *acting) put() {
+	check := w.check
+	w.show(policy.FencedAPI, check.Kind, "", check.Name, &check)
+}
+
+func (w *acting) remove() { w.show(policy.FencedAPI, w.check.Kind, "", w.check.Name, nil) }
+
+func (w *acting) show(api, kind, namespace, name string, value any) {
+	w.model.Follow(w.now, []policy.Change{{ID: policy.ObjectID{APIVersion: api, Kind: kind, Namespace: namespace, Name: name}, Value: value}}, w.now)
+}
+
+// target shows the Node n, which is not ready, and its Machine, and returns its candidate.
+func (w *acting) target(t *testing.T) (*policy.Machine, *policy.Node, cluster.Candidate) {
+	t.Helper()
+	m := &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "n", UID: "1", NodeName: "n"}
+	n := &policy.Node{Name: "n", UID: "uid-n", OpenShiftMachine: "ns/n", Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: w.now.Add(-time.Hour)}}}
+	w.show(m.APIVersion, "Machine", "ns", "n", m)
+	w.show("v1", "Node", "", "n", n)
+	checks := w.model.ActingChecks(w.now)
+	require.Len(t, checks, 1)
+	require.Len(t, checks[0].Targets, 1)
+	a, ok := w.model.CandidateForCheck(w.model.Check(w.check.ID()), &checks[0].Targets[0])
+	require.True(t, ok)
+	return m, n, a
+}
+
+// By a fresh look, a run of fenced and an object for another remediator are asked for in the same way: for this
+// Node and Machine, and only if all was read. // I4
+func TestOneFreshQuestionForEveryAction(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(a *acting, f *run.Fresh, s *remediate.Observation)
+		want   remediate.Answer
+		why    string
+	}{
+		"as before":                   {func(*acting, *run.Fresh, *remediate.Observation) {}, remediate.Yes, ""},
+		"another Machine of its name": {func(_ *acting, f *run.Fresh, _ *remediate.Observation) { f.Machine.UID = "2" }, remediate.No, "the Machine is gone or was replaced"},
+		"no Machine":                  {func(_ *acting, f *run.Fresh, _ *remediate.Observation) { f.Machine = nil }, remediate.No, "the Machine is gone or was replaced"},
+		"the Machine was not read":    {func(_ *acting, _ *run.Fresh, s *remediate.Observation) { s.Machine.Exists = remediate.CannotTell }, remediate.CannotTell, ""},
+		"the Node was not read":       {func(_ *acting, _ *run.Fresh, s *remediate.Observation) { s.Node.Exists = remediate.CannotTell }, remediate.CannotTell, ""},
+		"the Node is Ready":           {func(_ *acting, f *run.Fresh, _ *remediate.Observation) { f.Node.Conditions[0].Status = "True" }, remediate.No, "the target is Healthy now"},
+		"the kubelet renews its Lease": {func(a *acting, _ *run.Fresh, s *remediate.Observation) {
+			s.Lease.ResourceVersion, s.At = "2", a.now.Add(time.Second)
+		}, remediate.No, "refused now: NodeAlive"},
+		"another template": {func(a *acting, _ *run.Fresh, _ *remediate.Observation) {
+			a.check.Template = &policy.Template{APIVersion: "example.com/v1", Kind: "ReplaceTemplate", Namespace: "ns", Name: "replace"}
+			a.put()
+		}, remediate.No, "the check asks for something else now"},
+		"the check is gone": {func(a *acting, _ *run.Fresh, _ *remediate.Observation) {
+			a.remove()
+		}, remediate.No, "the check is gone"},
+	} {
+		own := policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate", Namespace: "ns", Name: "power"}
+		other := policy.Template{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "ns", Name: "reboot"}
+		for _, from := range []*policy.Template{&own, &other} {
+			a := newActing(from)
+			m, n, before := a.target(t)
+			rc := &runCluster{opt: Options{Model: a.model, View: NewFreshness(FreshnessOptions{Watch: synced{}, Awake: func() suspend.Awake { return suspend.StayAwake(suspend.Total) }})}, probes: newProbes(Options{}, nil)}
+			require.Equal(t, from == &other, before.AsksOther)
+			ask := func(change func(*acting, *run.Fresh, *remediate.Observation)) (remediate.Answer, string) {
+				freshMachine, freshNode := *m, *n
+				freshNode.Conditions = slices.Clone(n.Conditions)
+				s := remediate.Observation{At: a.now, Node: remediate.Node{Exists: remediate.Yes}, Machine: remediate.Machine{Exists: remediate.Yes}, Lease: remediate.Lease{Known: true, ResourceVersion: "1"}}
+				f := run.Fresh{Node: &freshNode, Machine: &freshMachine}
+				change(a, &f, &s)
+				return rc.askedFresh(before, f, s, a.now.Add(2*time.Second))
+			}
+			answer, _ := ask(func(*acting, *run.Fresh, *remediate.Observation) {})
+			require.Equal(t, remediate.Yes, answer)
+			answer, why := ask(c.change)
+			assert.Equal(t, c.want, answer, "%s, %s", name, from.Name)
+			assert.Contains(t, why, c.why, "%s, %s", name, from.Name)
+		}
+	}
+}
+
+// The versions of a Lease are dated by the clock of the reader. A slow look that ends after a newer one is no renewal, and names
+// that nobody reads any more are forgotten. // I4
+func TestVersionsOfALeaseAreDatedByTheirReader(t *testing.T) {
+	s, noon := newLeasesSeen(), time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	year2999 := time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+	read := func(version string, began, ended int) policy.Lease {
+		return s.note("n", remediate.Lease{Known: true, ResourceVersion: version, RenewTime: year2999}, at(began), at(ended))
+	}
+	assert.Equal(t, policy.Lease{RenewTime: year2999, Since: at(1)}, read("1", 0, 1))
+	assert.Equal(t, policy.Lease{RenewTime: year2999, Since: at(1)}, read("1", 10, 11), "it stands still")
+	assert.Equal(t, policy.Lease{RenewTime: year2999, Since: at(21), Before: at(10)}, read("2", 20, 21), "it was renewed after the look that began at 10")
+	assert.Equal(t, policy.Lease{RenewTime: year2999, Since: at(21), Before: at(10)}, read("1", 15, 22), "the answer of a slower look")
+	assert.Equal(t, policy.Lease{}, s.note("n", remediate.Lease{}, at(30), at(31)), "it could not be read")
+	assert.Equal(t, policy.Lease{}, s.note("n", remediate.Lease{Known: true}, at(32), at(33)), "there is none")
+	later := int(2 * leasesKept / time.Second)
+	for i := range 3 {
+		s.note(fmt.Sprint("n-", i), remediate.Lease{Known: true, ResourceVersion: "1"}, at(later+i), at(later+i))
+	}
+	assert.Len(t, s.byNode, 3, "n is forgotten")
 }

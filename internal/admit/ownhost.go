@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -38,7 +39,7 @@ type OwnHost struct {
 
 // note notes a candidate that is this host, and that only this keeps from being
 // remediated. gates are evaluated without a probe. // I13
-func (o *OwnHost) note(a candidate, gates []reason.Gate, now time.Time) {
+func (o *OwnHost) note(a cluster.Candidate, gates []reason.Gate, now time.Time) {
 	why := ""
 	for _, g := range gates {
 		switch {
@@ -51,7 +52,7 @@ func (o *OwnHost) note(a candidate, gates []reason.Gate, now time.Time) {
 		}
 	}
 	if why != "" {
-		o.setSick(a.draft.Target, a.draft.Trigger+", and it is the host of this instance: "+why, now)
+		o.setSick(a.Draft.Target, a.Draft.Trigger+", and it is the host of this instance: "+why, now)
 	}
 }
 
@@ -88,7 +89,7 @@ func (o *OwnHost) check(now time.Time) {
 // findRun notes a run by another instance that is open on the host of this one: this instance
 // could not continue it as the owner.
 func (o *OwnHost) findRun(now time.Time) {
-	for _, r := range o.opt.Book.OpenRuns() {
+	for _, r := range o.opt.Model.OpenRuns() {
 		if code, why := o.opt.Hosts.OffLimits(r); code == reason.OwnHost {
 			o.setSick(r.Target, "run "+r.ID+" is open on it: "+why, now)
 			return
@@ -98,10 +99,10 @@ func (o *OwnHost) findRun(now time.Time) {
 
 // isSick says whether a host is not known to be healthy.
 func (o *OwnHost) isSick(t remediate.Target, now time.Time) bool {
-	if !o.opt.Book.Seen() {
+	if !o.opt.Model.Seen() {
 		return true
 	}
-	for _, r := range o.opt.Book.OpenRuns() {
+	for _, r := range o.opt.Model.OpenRuns() {
 		if r.Target.Overlaps(t) {
 			return true
 		}
@@ -109,7 +110,7 @@ func (o *OwnHost) isSick(t remediate.Target, now time.Time) bool {
 	if t.Node == "" {
 		return false // the candidate is noted again while it is sick
 	}
-	report := o.opt.Book.nodeReport(t.Node, now)
+	report := o.opt.Model.NodeReport(t.Node, now)
 	switch verdictOn(&report, t.Node) {
 	case "", policy.Healthy, policy.Skipped:
 		return false
@@ -150,7 +151,7 @@ func (o *OwnHost) anyInLastMoment() bool {
 	if !o.opt.Lead.Leads() {
 		return false
 	}
-	for _, r := range o.opt.Book.OpenRuns() {
+	for _, r := range o.opt.Model.OpenRuns() {
 		switch r.Step {
 		case remediate.PowerOff, remediate.DeleteNode, remediate.Reprovision:
 			return true

@@ -6,7 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -51,6 +55,27 @@ type probe struct {
 	templateUnread string
 }
 
+// complete returns the run to start after a probe: the draft with host and address, and as a
+// control-plane run if the fresh objects say so, and with one power cycle for a Machine that never
+// had a Node, or whose Node is gone and was not pinned. The template of the check limits the power cycles. check is
+// nil for an order. // I12
+func (p *probe) complete(d cluster.Drafter, check *policy.Check) remediate.Run {
+	r := p.draft
+	if p.controlPlane && !r.ControlPlane {
+		r.ControlPlane, r.Isolation = true, d.IsolationOf(r.Target, check)
+	}
+	if p.attempts > 0 {
+		r.Limits.MaxAttempts = min(r.Limits.MaxAttempts, p.attempts)
+	}
+	if p.templateUnread != "" {
+		r.Trigger += "; one power cycle only, because the template that may forbid others could not be read: " + p.templateUnread
+	}
+	if r.Target.Node == "" || r.Target.ByHardware { // a host that does not join after one boot is installed anew
+		r.Limits.MaxAttempts = 1
+	}
+	return r
+}
+
 // probes holds the last probe of each candidate, by its key.
 type probes struct {
 	opt    Options
@@ -68,9 +93,9 @@ func newProbes(opt Options, wake func()) *probes {
 
 // get returns the finished probe of a candidate. If there is none, or a new one is due, it
 // starts one and returns nil. A probe that finishes requests a decision.
-func (ps *probes) get(a candidate, now time.Time) *probe {
+func (ps *probes) get(a cluster.Candidate, now time.Time) *probe {
 	ps.mu.Lock()
-	p := ps.byKey[a.key]
+	p := ps.byKey[a.Key]
 	if p != nil && (p.running || now.Before(p.retryAt())) {
 		ps.mu.Unlock()
 		if p.running {
@@ -83,13 +108,13 @@ func (ps *probes) get(a candidate, now time.Time) *probe {
 		*next = *p
 		next.running, next.session = true, nil
 	}
-	ps.byKey[a.key] = next
+	ps.byKey[a.Key] = next
 	ps.mu.Unlock()
 	if p != nil {
 		ps.closeSession(p)
 	}
 	if !ps.opt.Lead.Spawn(func(ctx context.Context) { ps.run(ctx, a) }) {
-		ps.drop(a.key)
+		ps.drop(a.Key)
 	}
 	return nil
 }
@@ -103,20 +128,20 @@ func (ps *probes) running(key string) bool {
 }
 
 // run probes a candidate, stores the result and requests a decision.
-func (ps *probes) run(ctx context.Context, a candidate) {
+func (ps *probes) run(ctx context.Context, a cluster.Candidate) {
 	ps.mu.Lock()
-	before := ps.byKey[a.key]
+	before := ps.byKey[a.Key]
 	ps.mu.Unlock()
 	attempts, unread := ps.templateAttempts(ctx, a) // first: what follows must be fresh when the run starts
-	p := ps.probe(ctx, a.draft, before)
+	p := ps.probe(ctx, a.Draft, before)
 	p.attempts, p.templateUnread = attempts, unread
 	if ctx.Err() != nil && p.session != nil { // the daemon stops, or the leadership ends: no run will take the session
 		p.session.Close(ctx)
-		ps.drop(a.key) // otherwise it would count as running for ever // L4
+		ps.drop(a.Key) // otherwise it would count as running for ever // L4
 		return
 	}
 	ps.mu.Lock()
-	ps.byKey[a.key] = p
+	ps.byKey[a.Key] = p
 	ps.mu.Unlock()
 	ps.wake()
 }
@@ -124,11 +149,11 @@ func (ps *probes) run(ctx context.Context, a candidate) {
 // templateAttempts reads how many power cycles the template of a check allows, if that is fenced's own: a
 // request from it would allow no more, and its controller has perhaps not made it yet. One that cannot be read
 // may allow a single one.
-func (ps *probes) templateAttempts(ctx context.Context, a candidate) (attempts int, unread string) {
-	if ps.opt.Requests == nil || a.check == nil || a.template == nil || !a.template.IsOwn() {
+func (ps *probes) templateAttempts(ctx context.Context, a cluster.Candidate) (attempts int, unread string) {
+	if ps.opt.Requests == nil || a.Check == nil || a.Template == nil || !a.Template.IsOwn() {
 		return 0, ""
 	}
-	attempts, err := ps.opt.Requests.TemplateAttempts(ctx, a.check, *a.template, a.draft.Target)
+	attempts, err := ps.opt.Requests.TemplateAttempts(ctx, a.Check, *a.Template, a.Draft.Target)
 	if err != nil {
 		return 1, reason.Sentence(err)
 	}
@@ -151,7 +176,7 @@ func (ps *probes) lastOn(subject string) (found *probe) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for _, p := range ps.byKey {
-		if !p.at.IsZero() && subjectOf(p.draft.Target) == subject {
+		if !p.at.IsZero() && cluster.SubjectOf(p.draft.Target) == subject {
 			found = p
 		}
 	}
@@ -206,4 +231,66 @@ func sameDraft(probed, now remediate.Run) bool {
 	t.ClusterUID, t.ManagementUID = now.Target.ClusterUID, now.Target.ManagementUID
 	probed.Level, probed.Limits.Levels = now.Level, now.Limits.Levels
 	return reflect.DeepEqual(probed, now)
+}
+
+// How many candidates look at the cluster at the same time. The first of many then becomes a run
+// while others have not begun: if all looked at once, all would wait for the slowest. Looks at
+// the same time share what they read, which saves the API server work. So each look that ends
+// lets one more begin, until there are looksAtMost, or nobody looks. The BMCs are read before that,
+// all at once, because they may hang. // L3
+const (
+	looksAtFirst = 8
+	looksAtMost  = 32
+)
+
+// lookSlots admits candidates to their look at the cluster.
+type lookSlots struct {
+	free *semaphore.Weighted
+
+	mu     sync.Mutex
+	inside int   // who look, or wait for that
+	kept   int64 // slots that nobody may take yet
+}
+
+func newLookSlots() *lookSlots {
+	s := &lookSlots{free: semaphore.NewWeighted(looksAtMost)}
+	s.keep()
+	return s
+}
+
+// keep takes back all slots but looksAtFirst. Nobody uses one.
+func (s *lookSlots) keep() {
+	if n := looksAtMost - looksAtFirst - s.kept; s.free.TryAcquire(n) {
+		s.kept += n
+	}
+}
+
+// enter waits for a slot. Without an error, the caller must call leave.
+func (s *lookSlots) enter(ctx context.Context) error {
+	s.mu.Lock()
+	s.inside++
+	s.mu.Unlock()
+	err := s.free.Acquire(ctx, 1)
+	if err != nil {
+		s.gone()
+	}
+	return err
+}
+
+func (s *lookSlots) leave() {
+	s.free.Release(1)
+	s.gone()
+}
+
+// gone notes that somebody neither looks nor waits any more.
+func (s *lookSlots) gone() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch s.inside--; {
+	case s.inside == 0:
+		s.keep()
+	case s.kept > 0:
+		s.kept--
+		s.free.Release(1)
+	}
 }

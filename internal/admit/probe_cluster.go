@@ -94,8 +94,8 @@ func (ps *probes) quorum(r remediate.Run, f run.Fresh) (reason.Code, string) {
 	if r.Strategy == remediate.DeleteMachine && replacedByOwner(r.Target) {
 		return "", "the Machine's owner keeps the quorum"
 	}
-	rules := ps.opt.Book.opt.Rules
-	code, detail := policy.Quorum(f.Members, r.Target.Node, ps.opt.Book.controlPlaneSize(), rules)
+	rules := ps.opt.Model.Options.Rules
+	code, detail := policy.Quorum(f.Members, r.Target.Node, ps.opt.Model.ControlPlaneSize(), rules)
 	if !f.MembersKnown && code != reason.ControlPlane && !rules.ExternalEtcd {
 		return reason.QuorumUnknown, "the etcd members cannot be read"
 	}

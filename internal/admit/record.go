@@ -63,9 +63,9 @@ func (rc *runCluster) Record(ev event.Event) (event.Event, error) {
 }
 
 // Save implements run.Cluster: it stores a run by compare-and-set, and then puts it into the
-// Book. // I19
+// Model. // I19
 func (rc *runCluster) Save(ctx context.Context, r remediate.Run) (remediate.Run, error) {
-	before, _ := rc.opt.Book.Run(r.ID)
+	before, _ := rc.opt.Model.Run(r.ID)
 	if hosts.IsFalseOff(r) && !hosts.IsFalseOff(before) {
 		if err := rc.opt.Hosts.Freeze(ctx, r); err != nil {
 			return r, err
@@ -75,7 +75,7 @@ func (rc *runCluster) Save(ctx context.Context, r remediate.Run) (remediate.Run,
 	if err != nil {
 		return r, err
 	}
-	rc.opt.Book.put(saved)
+	rc.opt.Model.Put(saved)
 	if before.Version == 0 || before.Step != saved.Step || before.Attempt != saved.Attempt {
 		rc.opt.Saved()
 	}
@@ -88,4 +88,4 @@ func (rc *runCluster) TellRequests(ctx context.Context, r remediate.Run) {
 }
 
 // Show implements run.Cluster.
-func (rc *runCluster) Show(r remediate.Run) { rc.opt.Book.put(r) }
+func (rc *runCluster) Show(r remediate.Run) { rc.opt.Model.Put(r) }

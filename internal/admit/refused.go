@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -32,18 +33,18 @@ type Refused struct {
 func (c *Cluster) Refused() []Refused { return append(c.refused.list(), c.resumer.refused.list()...) }
 
 // noteRefusal stores that a gate refuses a candidate. next is when fenced asks again.
-func (c *Cluster) noteRefusal(a candidate, g reason.Gate, next, now time.Time) {
-	r := Refused{CheckID: a.draft.CheckID, Node: a.draft.Target.Node, Machine: a.draft.Target.MachineKey(), Gate: g, NextTry: next}
-	c.refused.note(pair{r.CheckID, a.key}, r.of(a.check), now)
+func (c *Cluster) noteRefusal(a cluster.Candidate, g reason.Gate, next, now time.Time) {
+	r := Refused{CheckID: a.Draft.CheckID, Node: a.Draft.Target.Node, Machine: a.Draft.Target.MachineKey(), Gate: g, NextTry: next}
+	c.refused.note(pair{r.CheckID, a.Key}, r.of(a.Check), now)
 }
 
 // noteCheckRefusal stores why the checks refuse a target of one of them, or that another
 // controller remediates it.
 func (c *Cluster) noteCheckRefusal(report *policy.CheckReport, check *policy.Check, t *policy.TargetReport, now time.Time) {
-	g, refused := firstFailing(policy.ExplainTarget(report, t))
+	g, refused := cluster.FirstFailing(policy.ExplainTarget(report, t))
 	if refused {
-		r := Refused{CheckID: checkID(check.ID()), Node: t.Node, Machine: t.Machine, Gate: g, NextTry: g.Until}
-		c.refused.note(pair{r.CheckID, targetKey(t)}, r.of(check), now)
+		r := Refused{CheckID: cluster.CheckID(check.ID()), Node: t.Node, Machine: t.Machine, Gate: g, NextTry: g.Until}
+		c.refused.note(pair{r.CheckID, cluster.TargetKey(t)}, r.of(check), now)
 	}
 }
 
@@ -57,11 +58,11 @@ const (
 )
 
 // progressIn says whether a run is open on what was refused.
-func (r Refused) progressIn(b *Book) progress {
+func (r Refused) progressIn(b *cluster.Model) progress {
 	switch open, is := b.OpenOn(cmp.Or(r.Node, r.Machine)); {
 	case !is:
 		return notRunning
-	case isUnsaved(open):
+	case cluster.IsUnsaved(open):
 		return starting
 	}
 	return running
@@ -172,7 +173,7 @@ func (rs *refusals) end(k pair, on func(Refused) progress, at time.Time) {
 	rs.mu.Unlock()
 	var now progress
 	if was.Gate.Reason != "" {
-		now = on(was) // outside of the lock: it asks the Book
+		now = on(was) // outside of the lock: it asks the Model
 	}
 	if now == starting {
 		return

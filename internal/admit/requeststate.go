@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -32,35 +33,35 @@ type RequestState struct {
 // target is not seen and that had no run: on a shared management API they may be of another
 // cluster.
 func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
-	if !w.c.book.Seen() {
+	if !w.c.model.Seen() {
 		return nil
 	}
-	requested := w.book.requested(now)
+	requested := w.requests.Requested(now)
 	proven := w.provenSince(requested, now)
 	w.recordHolds(requested, now)
 	clock, wrong := w.c.view.Clock()
 	for i, q := range requested {
-		r, unknown := q.run, w.isUnknown(q)
+		r, unknown := q.Run, w.isUnknown(q)
 		held := q.Request.Power.HasFinalizer
 		if q.Target.Subject() == "" && r == nil && !held {
 			continue
 		}
 		a, found := w.candidate(&q.Requested)
-		if unknown && isOnOtherMachine(q.Request.Power, a.draft.Target) {
+		if unknown && isOnOtherMachine(q.Request.Power, a.Draft.Target) {
 			q.Target.Verdict, q.Target.Reason, q.Target.Message = policy.Indeterminate, reason.TargetChanged, "its Node is on another machine than the one that was switched off"
 		}
 		if clock == remediate.No && isOverByTime(q) { // I16
 			q.Target.Reason, q.Target.Message = reason.ClockSkew, wrong
 		}
 		s := RequestState{
-			Ref: refOf(q.Request), HasFinalizer: held, HeldBy: q.Request.Power.HeldBy, Starting: q.hasOpenRun() && isUnsaved(*r),
-			Status: request.Of(q.Requested, r, q.runOver, request.Refusal{}, unknown), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
+			Ref: cluster.RefOf(q.Request), HasFinalizer: held, HeldBy: q.Request.Power.HeldBy, Starting: q.HasOpenRun() && cluster.IsUnsaved(*r),
+			Status: request.Of(q.Requested, r, q.RunOver, request.Refusal{}, unknown), Unproven: r == nil && q.Target.Verdict == policy.Healthy && !proven[q.Request.UID],
 		}
 		if s.Status.Phase == request.Pending && i < maxExplained {
-			s.Status = request.Of(q.Requested, r, q.runOver, w.whyNotStarted(&q.Requested, now), unknown)
+			s.Status = request.Of(q.Requested, r, q.RunOver, w.whyNotStarted(&q.Requested, now), unknown)
 		}
 		if found {
-			s.Target = a.draft.Target
+			s.Target = a.Draft.Target
 		}
 		s.Stale = q.Request.Kind == policy.MachineRequestKind && q.Target.Verdict == policy.Healthy && (r == nil || !r.Open())
 		list = append(list, s)
@@ -70,7 +71,7 @@ func (w *RequestedRuns) States(now time.Time) (list []RequestState) {
 
 // isOverByTime says whether only the time in which its run must have begun has ended a request. A clock that is
 // wrong ends nothing: the request would be over for ever.
-func isOverByTime(q asked) bool {
+func isOverByTime(q cluster.RequestWithRun) bool {
 	return q.Target.Reason == reason.RequestTimeout && q.Request.TimedOut.IsZero()
 }
 
@@ -84,7 +85,7 @@ func (w *RequestedRuns) noteRead(read time.Time) {
 // provenSince says of which requests the ledger is as new as they are, by UID: it has what was read
 // after they were first seen. The watches of two kinds keep no order, so a request may be seen
 // before the condition of the Node that made somebody create it.
-func (w *RequestedRuns) provenSince(list []asked, now time.Time) map[string]bool {
+func (w *RequestedRuns) provenSince(list []cluster.RequestWithRun, now time.Time) map[string]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen, proven := map[string]time.Time{}, map[string]bool{}
@@ -103,14 +104,14 @@ func (w *RequestedRuns) provenSince(list []asked, now time.Time) map[string]bool
 // recordHolds records which requests have a finalizer that this process has not set, for a run that nobody
 // knows: one that was lost with the state may have switched the host off. So may one that has touched nothing as far
 // as the state shows, which may be a backup. // I20
-func (w *RequestedRuns) recordHolds(list []asked, now time.Time) {
+func (w *RequestedRuns) recordHolds(list []cluster.RequestWithRun, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	there := map[string]bool{}
 	for _, q := range list {
 		uid := q.Request.UID
 		there[uid] = true
-		if _, noted := w.unknown[uid]; !noted && q.holderLost {
+		if _, noted := w.unknown[uid]; !noted && q.HolderLost {
 			w.unknown[uid] = now
 		} else if !w.unknown[uid].IsZero() && !q.Request.Power.HasFinalizer {
 			delete(w.unknown, uid)
@@ -121,13 +122,13 @@ func (w *RequestedRuns) recordHolds(list []asked, now time.Time) {
 
 // forgetLost forgets the unknown run of each request whose host reads On since: nothing is left to bring back. It
 // returns when to look again; zero if none is unknown. // I20
-func (w *RequestedRuns) forgetLost(ctx context.Context, list []asked, now time.Time) (due time.Time) {
+func (w *RequestedRuns) forgetLost(ctx context.Context, list []cluster.RequestWithRun, now time.Time) (due time.Time) {
 	for _, q := range list {
 		since := w.unknownSince(q.Request.UID)
 		if since.IsZero() {
 			continue
 		}
-		if a, ok := w.candidate(&q.Requested); !ok || !w.c.probes.readsOnSince(ctx, a.draft.Target, since) {
+		if a, ok := w.candidate(&q.Requested); !ok || !w.c.probes.readsOnSince(ctx, a.Draft.Target, since) {
 			due = now.Add(lostEvery)
 			continue
 		}
@@ -149,28 +150,14 @@ func (w *RequestedRuns) unknownSince(uid string) time.Time {
 
 // isUnknown says whether such a run may be the last that has touched the host of a request: none has
 // since, and none that is open brings the host back.
-func (w *RequestedRuns) isUnknown(q asked) bool {
-	return !w.unknownSince(q.Request.UID).IsZero() && !(request.IsDone(q.run) || q.run != nil && q.run.TouchedHost() && (q.run.Open() || !q.holderLost))
+func (w *RequestedRuns) isUnknown(q cluster.RequestWithRun) bool {
+	return !w.unknownSince(q.Request.UID).IsZero() && !(request.IsDone(q.Run) || q.Run != nil && q.Run.TouchedHost() && (q.Run.Open() || !q.HolderLost))
 }
 
 // isOnOtherMachine says whether the Node of a request is on another machine than the one that the run of its
 // finalizer may have switched off. That it is Ready says nothing about that one. // I20
 func isOnOtherMachine(p *policy.PowerRequest, t remediate.Target) bool {
 	return bmc.UsableUUID(p.HeldMachine) && bmc.UsableUUID(t.SystemUUID) && !bmc.UUIDsMatch(p.HeldMachine, t.SystemUUID)
-}
-
-// lacksHolder says whether the run for which the finalizer of a request was set is not in the state, or only as it
-// was before its first command. An older finalizer does not name it; then newest, which is nil if there is none, is
-// taken for it.
-func (rs runs) lacksHolder(p *policy.PowerRequest, newest *remediate.Run) bool {
-	if p == nil || !p.HasFinalizer {
-		return false
-	}
-	holder := newest
-	if p.HeldFor != "" {
-		holder = rs.byID[p.HeldFor]
-	}
-	return holder == nil || !holder.TouchedHost()
 }
 
 // maxExplained is for how many requests the gates are evaluated for their status.
@@ -186,7 +173,7 @@ func (w *RequestedRuns) whyNotStarted(q *policy.Requested, now time.Time) reques
 	if !ok {
 		return request.Refusal{}
 	}
-	g, refused := firstFailing(append(w.c.gates(a, w.c.probes.last(a.key), now), w.c.backOffGates(a, now)...))
+	g, refused := cluster.FirstFailing(append(w.c.gates(a, w.c.probes.last(a.Key), now), w.c.backOffGates(a, now)...))
 	if !refused {
 		return request.Refusal{}
 	}
@@ -203,11 +190,11 @@ func explainWith(q *policy.Requested) string {
 
 // gate says for explain which request asks for a run, and what forbids it; none without a
 // request. found is the candidate of the deciding loop.
-func (w *RequestedRuns) gate(subject string, now time.Time) (found *candidate, gates []reason.Gate) {
+func (w *RequestedRuns) gate(subject string, now time.Time) (found *cluster.Candidate, gates []reason.Gate) {
 	if w.c.opt.Requests == nil {
 		return nil, nil
 	}
-	for _, q := range w.book.requested(now) {
+	for _, q := range w.requests.Requested(now) {
 		t := &q.Target
 		if t.Subject() != subject {
 			continue
@@ -222,9 +209,9 @@ func (w *RequestedRuns) gate(subject string, now time.Time) (found *candidate, g
 }
 
 // requestGate says whether a request asks for a run now, and its policy allows that.
-func (w *RequestedRuns) requestGate(q *asked) reason.Gate {
+func (w *RequestedRuns) requestGate(q *cluster.RequestWithRun) reason.Gate {
 	t := &q.Target
-	g := reason.NewGate("request", t.Acts() && !q.isCarriedOut(), reason.NotUnhealthy, t.Message, "asks for a run", q.Request.Kind+" "+q.Check.Key())
+	g := reason.NewGate("request", t.Acts() && !q.IsCarriedOut(), reason.NotUnhealthy, t.Message, "asks for a run", q.Request.Kind+" "+q.Check.Key())
 	switch {
 	case len(t.Refusals) > 0:
 		g.Reason = t.Refusals[0]

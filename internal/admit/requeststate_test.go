@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -17,25 +18,25 @@ import (
 // the state lacks. The state has the other runs.
 func lostHolder(t *testing.T, now time.Time, stored ...remediate.Run) *RequestedRuns {
 	t.Helper()
-	b := NewBook(BookOptions{Name: "c", Limits: NewLimits(guard.Limits{}, remediate.Limits{})}, now)
+	b := cluster.New(cluster.Options{Name: "c", Limits: cluster.NewLimits(guard.Limits{}, remediate.Limits{})}, now)
 	q := &policy.Request{APIVersion: policy.FencedAPI, Kind: policy.FencedRemediationKind, Namespace: "ns", Name: "n", UID: "q", Created: now.Add(-time.Hour), Deleting: true,
 		Power: &policy.PowerRequest{HasFinalizer: true, HeldFor: "r-lost"}}
 	n := &policy.Node{Name: "n", UID: "uid-n", Conditions: []policy.Condition{{Type: "Ready", Status: "Unknown", LastTransition: now.Add(-time.Hour)}}}
-	b.follow(now, []policy.Change{
+	b.Follow(now, []policy.Change{
 		{ID: policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "n"}, Value: n},
 		{ID: policy.ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: q},
 	}, now)
-	require.NoError(t, Door{b}.BeginLeadership(stored))
-	return &RequestedRuns{book: requestBook{b}, unknown: map[string]time.Time{}}
+	require.NoError(t, cluster.AdmissionSwitch{Model: b}.BeginLeadership(stored))
+	return &RequestedRuns{requests: cluster.Requests{Model: b}, unknown: map[string]time.Time{}}
 }
 
 // statusOfOnly is what the one request of a cluster is told.
 func (w *RequestedRuns) statusOfOnly(t *testing.T, now time.Time) request.Status {
 	t.Helper()
-	list := w.book.requested(now)
+	list := w.requests.Requested(now)
 	require.Len(t, list, 1)
 	w.recordHolds(list, now)
-	return request.Of(list[0].Requested, list[0].run, list[0].runOver, request.Refusal{}, w.isUnknown(list[0]))
+	return request.Of(list[0].Requested, list[0].Run, list[0].RunOver, request.Refusal{}, w.isUnknown(list[0]))
 }
 
 // The end of a run is a time of the clock that the process had which wrote it. It says nothing about what a
@@ -79,11 +80,11 @@ func TestEndThatThisProcessSawAnswersALostRun(t *testing.T) {
 			require.False(t, w.statusOfOnly(t, now).Lost, "an open run brings the host back")
 			done := r
 			done.Step, done.Ended = remediate.Done, c.ended
-			w.book.put(done)
+			w.requests.Put(done)
 			assert.Equal(t, !c.release, w.statusOfOnly(t, now.Add(time.Second)).KeepFinalizer)
 
-			w.book.EndLeadership() // another instance may have begun the lost run since
-			require.NoError(t, Door{w.book.Book}.BeginLeadership([]remediate.Run{done}))
+			w.requests.EndLeadership() // another instance may have begun the lost run since
+			require.NoError(t, cluster.AdmissionSwitch{Model: w.requests.Model}.BeginLeadership([]remediate.Run{done}))
 			assert.True(t, w.statusOfOnly(t, now.Add(time.Minute)).KeepFinalizer)
 		})
 	}
@@ -94,8 +95,8 @@ func TestDroppedRunIsAnsweredByNoEarlierOne(t *testing.T) {
 	now := time.Now()
 	w := lostHolder(t, now)
 	earlier := remediate.Run{ID: "r-1", Step: remediate.PowerOn, Attempt: 1, Intervened: true, Target: remediate.Target{Cluster: "c", Node: "n"}}
-	w.book.put(earlier)
+	w.requests.Put(earlier)
 	earlier.Step, earlier.Ended = remediate.Done, now.Add(-2*time.Hour)
-	w.book.put(earlier)
+	w.requests.Put(earlier)
 	assert.NotEqual(t, request.Succeeded, w.statusOfOnly(t, now).Phase)
 }

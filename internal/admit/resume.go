@@ -2,13 +2,10 @@ package admit
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/order"
-	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
@@ -21,7 +18,7 @@ import (
 // resumer lets the Waiting runs of a cluster go on.
 type resumer struct {
 	c       *Cluster
-	book    waitingRuns
+	waiting cluster.WaitingRuns
 	refused *refusals
 }
 
@@ -29,13 +26,13 @@ type resumer struct {
 // zero: after the next change.
 func (w *resumer) consider(now time.Time) (due time.Time) {
 	c, live := w.c, map[pair]bool{}
-	for _, r := range w.book.due() {
-		a := w.book.candidate(r)
-		a.protected = c.opt.Hosts.Protected(r.Target) // I13
-		live[pair{target: a.key}] = true
-		g, refused := firstFailing(c.gates(a, nil, now))
+	for _, r := range w.waiting.Due() {
+		a := w.waiting.Candidate(r)
+		a.Protected = c.opt.Hosts.Protected(r.Target) // I13
+		live[pair{target: a.Key}] = true
+		g, refused := cluster.FirstFailing(c.gates(a, nil, now))
 		if !refused {
-			g, refused = firstFailing(w.book.stillAsked(r, now))
+			g, refused = cluster.FirstFailing(w.waiting.StillAsked(a, now))
 		}
 		if refused {
 			w.note(a, g, now)
@@ -46,9 +43,9 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 		if leadership == nil {
 			continue
 		}
-		w.book.begin(r.ID)
+		w.waiting.Begin(r.ID)
 		leadership.Go(func(ctx context.Context) {
-			defer w.book.end(r.ID)
+			defer w.waiting.End(r.ID)
 			w.resume(ctx, a)
 			select { // the run begins, or is considered again
 			case <-ctx.Done():
@@ -64,17 +61,17 @@ func (w *resumer) consider(now time.Time) (due time.Time) {
 
 // resume asks the gates again, with fresh reads of the cluster, takes a slot and gives the order.
 // Identity and power of the host are read by the run itself.
-func (w *resumer) resume(ctx context.Context, a candidate) {
-	c, r := w.c, a.draft
+func (w *resumer) resume(ctx context.Context, a cluster.Candidate) {
+	c, r := w.c, a.Draft
 	p := c.probes.lookForContenders(ctx, r)
 	now := time.Now()
-	if g, refused := firstFailing(c.gates(a, p, now)); refused {
+	if g, refused := cluster.FirstFailing(c.gates(a, p, now)); refused {
 		w.note(a, g, now)
 		w.refused.tell(now)
 		return
 	}
 	slots := c.opt.Slots.Count()
-	if err := w.book.reserve(a, slots, c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, p.look.Fresh)...), now); err != nil {
+	if err := w.waiting.Reserve(a, slots, c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, p.look.Fresh)...), now); err != nil {
 		w.reportError(a, err)
 		return
 	}
@@ -97,125 +94,17 @@ func (w *resumer) resume(ctx context.Context, a candidate) {
 }
 
 // note stores why a Waiting run does not go on.
-func (w *resumer) note(a candidate, g reason.Gate, now time.Time) {
-	r := a.draft
-	w.refused.note(pair{target: a.key}, Refused{
+func (w *resumer) note(a cluster.Candidate, g reason.Gate, now time.Time) {
+	r := a.Draft
+	w.refused.note(pair{target: a.Key}, Refused{
 		CheckID: r.CheckID, Node: r.Target.Node, Machine: r.Target.MachineKey(), Run: r.ID, Gate: g, NextTry: nextTry(g, now),
 	}, now)
 }
 
-func (w *resumer) reportError(a candidate, err error) {
+func (w *resumer) reportError(a cluster.Candidate, err error) {
 	if r, ok := reason.AsRefusal(err); ok { // other errors were reported where they occurred
 		now := time.Now()
 		w.note(a, startGate(r), now)
 		w.refused.tell(now)
 	}
-}
-
-// waitingRuns is the part of a Book about Waiting runs.
-type waitingRuns struct{ *Book }
-
-// due lists the Waiting runs that are due and were not resumed yet, by ID.
-func (b waitingRuns) due() (due []remediate.Run) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for id, r := range b.runs.byID {
-		if r.Step == remediate.Waiting && r.Wait.Due && r.Retry == nil && !b.runs.resuming[id] {
-			due = append(due, *r)
-		}
-	}
-	slices.SortFunc(due, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
-	return due
-}
-
-// candidate is the candidate of a Waiting run.
-func (b waitingRuns) candidate(r remediate.Run) candidate {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := candidate{key: "run|" + r.ID, draft: r, ownRetry: true, node: b.ledger.Node(r.Target.Node)}
-	for _, counters := range b.ledger.Counters() {
-		if check := b.ledger.Check(counters.ID()); check != nil && r.CheckID != "" && isCheckOf(r, check) {
-			a.zoneKey = check.ZoneKey
-		}
-	}
-	return a
-}
-
-// begin marks a run as being resumed, so that it is not due.
-func (b waitingRuns) begin(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.runs.resuming[id] = true
-}
-
-func (b waitingRuns) end(id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.runs.resuming, id)
-	delete(b.runs.reserved, id)
-}
-
-// reserve counts a Waiting run as in flight from now on, if the limits allow it, until
-// end. An error is a *reason.Refusal. // I11, I12
-func (b waitingRuns) reserve(a candidate, slots int, releasedAt, now time.Time) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	f := guard.Facts{
-		Manual: a.draft.Manual != nil, OwnRetry: true, ControlPlane: a.draft.ControlPlane, NeedsHost: true, InFlightTotal: slots,
-	}
-	b.countAll(a, &f, releasedAt, now)
-	if g, refused := firstFailing(guard.StartGates(b.opt.Limits.Guards(), f, now)); refused {
-		return reason.RefusalOf(g)
-	}
-	b.runs.reserved[a.draft.ID] = true
-	return nil
-}
-
-// stillAsked returns a failing gate if the check of a run would not ask for it now, if the run
-// did not exist. A later attempt is justified by the one before, and only the limit of its check must allow it; it
-// is not due while its check or request is gone or paused (Observation.Withdrawn). The check is asked
-// once more by the run itself, about its fresh target. // I4
-func (b waitingRuns) stillAsked(r remediate.Run, now time.Time) []reason.Gate {
-	if r.Manual != nil {
-		return nil
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if r.Attempt > 1 || !r.Isolated.IsZero() {
-		return b.limitGates(r)
-	}
-	open := handoverBook(b).allOpenTargets()
-	b.ledger.SetRuns(now, slices.DeleteFunc(slices.Clone(open), func(o policy.OpenRun) bool { return o.ID == r.ID }))
-	defer func() { b.ledger.SetRuns(now, open) }()
-	if r.Request != nil {
-		return requestBook(b).requestGates(r, now)
-	}
-	code, source := reason.NotUnhealthy, r.Check
-	for _, check := range b.ledger.Acting(now) {
-		full := b.ledger.Check(check.ID())
-		if full == nil || !isCheckOf(r, full) {
-			continue
-		}
-		for i := range check.Targets {
-			t := &check.Targets[i]
-			switch {
-			case t.Node != r.Target.Node || r.Target.Machine != "" && t.Machine != r.Target.Namespace+"/"+r.Target.Machine:
-			case isActionable(full, t) && strategyOf(full, t) == r.Strategy:
-				return nil
-			case len(t.Refusals) > 0:
-				code = t.Refusals[0]
-			}
-		}
-	}
-	return []reason.Gate{{Name: "check", Reason: code, Value: "the check does not ask for this action now", Threshold: "still asked for", Source: "check " + source}}
-}
-
-// limitGates returns the limit of the check of a run, which counts the target of the run. b.mu is held. // I11
-func (b waitingRuns) limitGates(r remediate.Run) []reason.Gate {
-	for _, c := range b.ledger.Counters() {
-		if check := b.ledger.Check(c.ID()); check != nil && isCheckOf(r, check) && c.State == policy.StateActive {
-			return []reason.Gate{c.LimitGate()}
-		}
-	}
-	return nil
 }

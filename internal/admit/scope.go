@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/times"
@@ -117,4 +120,46 @@ func (k *scopeKeeper) save(ctx context.Context, now time.Time) (due time.Time, e
 	}
 	k.stored = true
 	return time.Time{}, nil
+}
+
+// Policies takes in other Files while the cluster is being decided about.
+type Policies struct {
+	c    *Cluster
+	next atomic.Pointer[cluster.Files] // nil: there is nothing to take in
+}
+
+// Replace has the deciding goroutine take the Files in between two decisions.
+func (p *Policies) Replace(f cluster.Files) {
+	p.next.Store(&f)
+	p.c.Wake()
+}
+
+// takeIn switches to the Files that wait, if there are any. The quiet period of a larger scope
+// begins before the first decision with it. Only the deciding goroutine calls it. // I18
+func (p *Policies) takeIn(now time.Time) {
+	f := p.next.Swap(nil)
+	if f == nil {
+		return
+	}
+	for _, ev := range p.c.scope.replaceFiles(f.Checks, now) {
+		p.c.emit(ev)
+	}
+	cluster.PolicyFiles{Model: p.c.model}.Replace(*f, now)
+}
+
+// replaceFiles begins a quiet period if fenced may act on more with these checks than with
+// those before. The scope is stored again after it. // I18
+func (k *scopeKeeper) replaceFiles(checks []policy.Check, now time.Time) (events []event.Event) {
+	before := scopeOf(k.opt)
+	k.opt.Files, k.stored = checks, false
+	why := whyEnlarged(before, scopeOf(k.opt))
+	if why == "" {
+		return nil
+	}
+	k.opt.View.BeQuiet(now)
+	if k.opt.Limits.Guards().QuietPeriod > 0 {
+		events = append(events, event.Event{Type: event.Internal, Reason: reason.QuietPeriod,
+			Message: "after the reload fenced may act on more than before (" + why + "): the quiet period begins"})
+	}
+	return events
 }

@@ -3,18 +3,18 @@ package admit
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
-	"strconv"
+	"fmt"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // takeover is what a run takes over from its probe.
@@ -26,7 +26,7 @@ type takeover struct {
 // start makes a draft an open run and starts its worker; s may be nil. The gates that depend
 // on other runs are evaluated again under the lock that lists the run, so two callers cannot
 // both pass. A *reason.Refusal says which gate failed meanwhile. // I11, I12
-func (c *Cluster) start(ctx context.Context, a candidate, draft remediate.Run, s *power.Session) (remediate.Run, error) {
+func (c *Cluster) start(ctx context.Context, a cluster.Candidate, draft remediate.Run, s *power.Session) (remediate.Run, error) {
 	leadership, r, err := c.reservePlace(a, draft)
 	if err != nil {
 		return r, err
@@ -38,7 +38,7 @@ func (c *Cluster) start(ctx context.Context, a candidate, draft remediate.Run, s
 // startAsync is start for the deciding loop. It does not wait for the audit log and the
 // store, so that a slow one does not delay other candidates. It returns when to consider the
 // candidate again; zero: it requests a decision itself. // L2
-func (c *Cluster) startAsync(ctx context.Context, a candidate, draft remediate.Run, with takeover, now time.Time) time.Time {
+func (c *Cluster) startAsync(ctx context.Context, a cluster.Candidate, draft remediate.Run, with takeover, now time.Time) time.Time {
 	leadership, r, err := c.reservePlace(a, draft)
 	if err != nil {
 		c.reportNotStarted(ctx, a, with.session, err)
@@ -61,7 +61,7 @@ func (c *Cluster) startAsync(ctx context.Context, a candidate, draft remediate.R
 }
 
 // reportNotStarted reports why a candidate did not become a run, and closes its session.
-func (c *Cluster) reportNotStarted(ctx context.Context, a candidate, s *power.Session, err error) {
+func (c *Cluster) reportNotStarted(ctx context.Context, a cluster.Candidate, s *power.Session, err error) {
 	if r, ok := reason.AsRefusal(err); ok { // other errors were reported where they occurred
 		now := time.Now()
 		c.noteRefusal(a, startGate(r), now.Add(gateRetry), now)
@@ -80,9 +80,9 @@ func startGate(r *reason.Refusal) reason.Gate {
 // reservePlace lists a run as open if the limits allow it, and enters the leadership: a run
 // starts in the leadership in which it was decided, which ends only after that. The caller
 // leaves the leadership if err is nil. // I19
-func (c *Cluster) reservePlace(a candidate, draft remediate.Run) (*lead.Leadership, remediate.Run, error) {
+func (c *Cluster) reservePlace(a cluster.Candidate, draft remediate.Run) (*lead.Leadership, remediate.Run, error) {
 	now := time.Now().UTC()
-	draft.ID = newRunID(now)
+	draft.ID = cluster.NewRunID(now)
 	r := remediate.Begin(draft, now)
 	leadership := c.opt.Lead.Enter()
 	if leadership == nil {
@@ -90,7 +90,7 @@ func (c *Cluster) reservePlace(a candidate, draft remediate.Run) (*lead.Leadersh
 		return nil, r, &reason.Refusal{Reason: reason.NotOwner, Message: why}
 	}
 	releasedAt := c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, run.Fresh{})...)
-	if err := c.book.reserve(a, r, c.opt.Slots.Count(), releasedAt, now); err != nil {
+	if err := c.model.Reserve(a, r, c.opt.Slots.Count(), releasedAt, now); err != nil {
 		leadership.Leave()
 		return nil, r, err
 	}
@@ -99,13 +99,13 @@ func (c *Cluster) reservePlace(a candidate, draft remediate.Run) (*lead.Leadersh
 
 // saveAndStart records and saves a reserved run and starts its worker. If that fails it
 // removes the reservation.
-func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership, a candidate, r remediate.Run, with takeover) (remediate.Run, error) {
+func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership, a cluster.Candidate, r remediate.Run, with takeover) (remediate.Run, error) {
 	if err := c.Requested.hold(ctx, r); err != nil {
-		c.book.drop(r.ID)
+		c.model.Drop(r.ID)
 		return r, err
 	}
 	started, err := c.runs.Record(event.Event{
-		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.gates,
+		Type: event.Started, Node: r.Target.Node, Machine: r.Target.WithoutNode(), Run: r.ID, Step: r.Step, Check: r.CheckID, Gates: a.Gates,
 		Message: cmp.Or(r.Trigger, "manual fence"),
 	})
 	r.Sessions.Open = with.session != nil && r.Limits.SessionTimeout > 0
@@ -124,7 +124,7 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 		return r, err
 	}
 	if err != nil {
-		c.book.drop(r.ID)
+		c.model.Drop(r.ID)
 		return r, err
 	}
 	c.emit(started)
@@ -135,7 +135,7 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 // takeSlot takes a slot for a power cycle; a deletion needs none. An order from a person takes a
 // slot even when none is free.
 func (c *Cluster) takeSlot(ctx context.Context, r remediate.Run) error {
-	if deletesOnly(&r) {
+	if cluster.DeletesOnly(&r) {
 		return nil
 	}
 	limit := max(1, c.opt.Limits.Guards().MaxInFlightTotal)
@@ -163,9 +163,93 @@ func (c *Cluster) saveNew(ctx context.Context, r remediate.Run) (remediate.Run, 
 	return saved, nil
 }
 
-// newRunID returns an ID that sorts by time and is unique without coordination.
-func newRunID(now time.Time) string {
-	var b [3]byte
-	_, _ = rand.Read(b[:]) // crypto/rand.Read never fails
-	return strconv.FormatInt(now.UnixMilli(), 36) + "-" + hex.EncodeToString(b[:])
+// uncertainSave is the error of a first save that the store may have done all the same: its
+// answer may have been lost.
+type uncertainSave struct{ error }
+
+// Unwrap returns the error of the store.
+func (u uncertainSave) Unwrap() error { return u.error }
+
+// asUncertain marks an error of a first save as uncertain, unless it says that nothing was
+// written.
+func asUncertain(err error) error {
+	if errors.Is(err, state.ErrNotOwner) {
+		return err
+	}
+	return uncertainSave{err}
+}
+
+// abortUncertain ends a run whose first record may be in the store although the save failed:
+// the next owner of the cluster would find it open, beside a later run on the same host. The
+// run stays reserved until its end is stored, or until ctx ends; the next owner then loads
+// what is in the store. // I19
+func (c *Cluster) abortUncertain(ctx context.Context, r remediate.Run) {
+	r = remediate.AbortUnsaved(r, time.Now().UTC())
+	for {
+		saved, err := state.SaveRun(ctx, c.opt.Lead.Store(), r)
+		switch {
+		case err == nil:
+			c.showEnded(saved)
+			return
+		case errors.Is(err, state.ErrNotOwner):
+			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "abort the run, whose start was not confirmed by the store: " + err.Error() + "; another instance may find it open and continue it"})
+			return
+		}
+		switch inStore, err := state.GetRun(ctx, c.opt.Lead.Store(), r.ID); {
+		case err == nil && !inStore.Open(): // again only the answer was lost
+			c.showEnded(inStore)
+			return
+		case err == nil:
+			r.Version = inStore.Version
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(run.SaveRetry):
+		}
+	}
+}
+
+// showEnded puts a run that has ended into the Model and reports its end.
+func (c *Cluster) showEnded(r remediate.Run) {
+	c.model.Put(r)
+	c.emit(event.Event{Type: event.Stepped, Node: r.Target.Node, Run: r.ID, Step: r.Step, Reason: r.Reason, Message: r.Note})
+	c.Wake()
+}
+
+const (
+	rerunAfter = 10 * time.Second // minimum time between two runs on one target
+	rerunMax   = 10 * time.Minute // upper limit of that time after many runs without an action
+)
+
+// backOffGates returns a failing gate while the last run on the target ended too recently.
+// The wait doubles with each run in a row that ended without an action. It returns nil when
+// enough time has passed.
+func (c *Cluster) backOffGates(a cluster.Candidate, now time.Time) []reason.Gate {
+	ended := c.model.EndedOn(a.Draft.Target)
+	if len(ended) == 0 {
+		return nil
+	}
+	wait, unproductive := rerunAfter, 0
+	for i, r := range ended {
+		if !endedWithoutAction(r) || i > 0 && ended[i-1].Started.Sub(r.Ended) > 2*rerunMax {
+			break
+		}
+		if unproductive++; unproductive > 1 {
+			wait = min(2*wait, rerunMax)
+		}
+	}
+	next := ended[0].Ended.Add(wait)
+	if !now.Before(next) {
+		return nil
+	}
+	return []reason.Gate{{
+		Name: "backOff", Reason: reason.PowerInterval, Until: next, Source: "state", Threshold: wait.String(),
+		Value: fmt.Sprintf("the last run ended at %s; %d runs in a row ended without an action", ended[0].Ended.UTC().Format(time.RFC3339), unproductive),
+	}}
+}
+
+// endedWithoutAction says whether a run that a check asked for ended before it did anything.
+func endedWithoutAction(r remediate.Run) bool {
+	return r.Step == remediate.Aborted && !r.Intervened && r.Manual == nil
 }

@@ -1,9 +1,9 @@
 package admit
 
 import (
-	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -36,7 +36,7 @@ func (rc *runCluster) Withdrawn(r remediate.Run, f run.Fresh, now time.Time) (re
 	case r.Request != nil:
 		return rc.requestWithdrawn(r, f, now)
 	}
-	return checkBook{rc.opt.Book}.withdrawn(r)
+	return cluster.Checks{Model: rc.opt.Model}.Withdrawn(r)
 }
 
 // ModeForbids implements run.Cluster.
@@ -84,7 +84,7 @@ func (rc *runCluster) requestWithdrawn(r remediate.Run, f run.Fresh, now time.Ti
 		return remediate.CannotTell, ""
 	case q != nil && q.Power != nil && !q.Deleting && q.TimedOut.IsZero() && !startTimeOver(r, q, now):
 		return remediate.No, ""
-	case !restsBeforeIsolation(r) && requestBook{rc.opt.Book}.requestedAnew(r, now):
+	case !restsBeforeIsolation(r) && cluster.Requests{Model: rc.opt.Model}.RequestedAnew(r, now):
 		return remediate.No, "" // one that rests ends instead: the new request then has a run of its own
 	case q == nil || q.Power == nil:
 		return rc.withdrawnByDeletion(r, f, "the request is gone")
@@ -109,7 +109,7 @@ func (rc *runCluster) withdrawnByDeletion(r remediate.Run, f run.Fresh, why stri
 		return remediate.No, ""
 	}
 	r.CheckID = r.Request.Check
-	answer, ended := checkBook{rc.opt.Book}.withdrawn(r)
+	answer, ended := cluster.Checks{Model: rc.opt.Model}.Withdrawn(r)
 	if answer == remediate.Yes {
 		ended = why + ", and of its check: " + ended
 	}
@@ -138,40 +138,4 @@ func startTimeOver(r remediate.Run, q *policy.Request, now time.Time) bool {
 // the Node: nothing is lost if it ends.
 func restsBeforeIsolation(r remediate.Run) bool {
 	return r.Step.Idle() && r.Attempt == 1 && r.Isolated.IsZero()
-}
-
-// requestedAnew says whether another request that may ask for the target of a run does: the check
-// has deleted the first one, and has made a new one meanwhile.
-func (b requestBook) requestedAnew(r remediate.Run, now time.Time) bool {
-	return slices.ContainsFunc(b.requested(now), func(q asked) bool {
-		t := &q.Target
-		return isFor(t, r) && q.Request.UID != r.Request.UID && t.Action != policy.None && !mayNotAsk(t)
-	})
-}
-
-// checkBook is the part of a Book about the checks of open runs.
-type checkBook struct{ *Book }
-
-// withdrawn answers for a run of a check.
-func (b checkBook) withdrawn(r remediate.Run) (remediate.Answer, string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.complete {
-		return remediate.CannotTell, ""
-	}
-	for _, c := range b.ledger.Counters() {
-		check := b.ledger.Check(c.ID())
-		switch {
-		case check == nil || !isCheckOf(r, check):
-			continue
-		case c.State == policy.StateInvalid: // it may only be unreadable for now
-			return remediate.CannotTell, ""
-		case c.State != policy.StateActive:
-			return remediate.Yes, c.Message
-		case len(check.PauseRequests) > 0:
-			return remediate.Yes, "the check is paused by its spec.pauseRequests"
-		}
-		return remediate.No, ""
-	}
-	return remediate.Yes, "the check is gone"
 }

@@ -5,147 +5,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
-	"time"
 
-	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
 )
 
-// BMCs is what is known about the devices that switch the hosts' power.
-type BMCs struct {
-	BMCs []BMC `json:"bmcs"`
-}
-
-// BMC is one device: a BMC, or an outlet.
-type BMC struct {
-	Cluster string `json:"cluster"`
-	Node    string `json:"node"`             // empty for a host that no Node uses
-	Host    string `json:"host,omitempty"`   // its key in the inventory; empty when the entry cannot be used
-	Source  string `json:"source,omitempty"` // where the entry stands
-	Level   int    `json:"level"`            // from 1; 0 when the entry cannot be used
-	Device  string `json:"device,omitempty"` // its address, without any secret
-	Driver  string `json:"driver,omitempty"`
-	// Assurance is strict, or lower for a driver that cannot refuse forged answers.
-	Assurance string `json:"assurance,omitempty"`
-
-	// State is what the newest look came to: ok, failed, mismatch (another machine
-	// answers), unproven (nothing tells whose it is) or unchecked.
-	State string `json:"state"`
-	// Dependable is false when a fence would likely fail here.
-	Dependable bool   `json:"dependable"`
-	Reason     string `json:"reason,omitempty"` // the code of why the newest look failed
-	Problem    string `json:"problem,omitempty"`
-	Power      string `json:"power"`              // On, Off or Unknown
-	PowerRaw   string `json:"powerRaw,omitempty"` // as the device wrote it
-	Identity   string `json:"identity"`           // match, mismatch, unknown, "not enrolled", or empty
-	UUID       string `json:"uuid,omitempty"`     // as the device tells it
-	Serial     string `json:"serial,omitempty"`
-
-	LatencySeconds    float64   `json:"latencySeconds,omitempty"` // of the newest good look
-	LatencyP95Seconds float64   `json:"latencyP95Seconds,omitempty"`
-	Checked           time.Time `json:"checked,omitzero"`
-	LastGood          time.Time `json:"lastGood,omitzero"`
-	Next              time.Time `json:"next,omitzero"`
-	Failures          int       `json:"failures"` // in a row
-
-	Manufacturer     string       `json:"manufacturer,omitempty"`
-	Model            string       `json:"model,omitempty"`
-	Firmware         string       `json:"firmware,omitempty"`
-	MACs             []string     `json:"macs,omitempty"`
-	RestorePolicy    string       `json:"restorePolicy,omitempty"`
-	CertificateUntil time.Time    `json:"certificateUntil,omitzero"`
-	PowerEvents      []PowerEvent `json:"powerEvents,omitempty"` // of the BMC's log, oldest first
-	// DescribeProblem is why it could not be asked what it is; what is told of that
-	// is older, or missing.
-	DescribeProblem string `json:"describeProblem,omitempty"`
-
-	Findings []BMCFinding `json:"findings"`
-	Audited  time.Time    `json:"audited,omitzero"`
-	// AuditProblem is why the newest audit could not be finished.
-	AuditProblem string `json:"auditProblem,omitempty"`
-	// Refused is why fenced would not fence the host at all, whatever its BMC says.
-	Refused []BMCFinding `json:"refused,omitempty"`
-}
-
-// PowerEvent is one entry about power in a BMC's log.
-type PowerEvent struct {
-	At   time.Time `json:"at,omitzero"` // by the BMC's clock
-	Text string    `json:"text"`
-}
-
-// BMCFinding is one weakness of a device, or one refusal of its host.
-type BMCFinding struct {
-	Code    string `json:"code"`
-	Message string `json:"message"`
-}
-
-// Undependable counts the devices that a fence could not rely on, and those of
-// hosts that are refused until a person does something. The own host is refused
-// for good.
-func (b BMCs) Undependable() (n int) {
-	for i := range b.BMCs {
-		if b.BMCs[i].Undependable() {
-			n++
-		}
-	}
-	return n
-}
-
-// Undependable reports whether a fence could not rely on the device, or its host is refused until
-// a person does something.
-func (b *BMC) Undependable() bool {
-	return !b.Dependable || slices.ContainsFunc(b.Refused, func(r BMCFinding) bool { return r.Code != string(reason.OwnHost) })
-}
-
-// NotChecked reports whether nobody knows the state of a device: it was not looked at since the
-// daemon started.
-func (b *BMC) NotChecked() bool { return b.State == "unchecked" && b.Problem == "" && b.Host != "" }
-
-// BMCCount counts devices as bmc list does.
-type BMCCount struct {
-	Total         int `json:"total"`
-	NotDependable int `json:"notDependable"`
-	NotChecked    int `json:"notChecked"` // since the start of the daemon
-}
-
-// Count counts the devices. A cluster whose hosts are not known yet counts nothing: the status
-// says that it is not seen.
-func (b BMCs) Count() (n BMCCount) {
-	for i := range b.BMCs {
-		d := &b.BMCs[i]
-		if d.State == "unchecked" && d.Host == "" {
-			continue
-		}
-		n.Total++
-		switch {
-		case d.Undependable():
-			n.NotDependable++
-		case d.NotChecked():
-			n.NotChecked++
-		}
-	}
-	return n
-}
-
-// Weak counts the findings, and the devices that could not be looked at for any.
-func (b BMCs) Weak() (n int) {
-	for _, d := range b.BMCs {
-		n += len(d.Findings)
-		if d.Problem != "" || d.AuditProblem != "" {
-			n++
-		}
-	}
-	return n
-}
-
-func (s *Server) bmcs(ctx context.Context, r *http.Request) (BMCs, error) {
+func (s *Server) bmcs(ctx context.Context, r *http.Request) (wire.BMCs, error) {
 	b, err := s.daemon.BMCs(ctx, r.URL.Query().Get("cluster"))
-	return b.tidy(), err
+	return tidyBMCs(b), err
 }
 
 // look gives the route of a look that a person orders. It needs no reason: it
 // changes nothing. It ends with its caller.
-func (s *Server) look(v Verb) answer {
+func (s *Server) look(v wire.Verb) answer {
 	return func(ctx context.Context, r *http.Request) (any, error) {
 		o, err := readBody(r)
 		if err == nil && o.Reason != "" {
@@ -160,12 +31,12 @@ func (s *Server) look(v Verb) answer {
 		o.Verb, o.Actor = v, peerFrom(r.Context()).named().Actor()
 		o.Cluster, o.Node = r.URL.Query().Get("cluster"), r.PathValue("node")
 		b, err := s.daemon.LookAtBMCs(ctx, o)
-		return b.tidy(), err
+		return tidyBMCs(b), err
 	}
 }
 
-// tidy makes absent lists empty ones.
-func (b BMCs) tidy() BMCs {
+// tidyBMCs makes absent lists empty ones.
+func tidyBMCs(b wire.BMCs) wire.BMCs {
 	b.BMCs = orEmpty(b.BMCs)
 	for i := range b.BMCs {
 		b.BMCs[i].Findings = orEmpty(b.BMCs[i].Findings)
@@ -174,16 +45,16 @@ func (b BMCs) tidy() BMCs {
 }
 
 // BMCs asks what is known about all devices. An empty cluster means all.
-func (c *Client) BMCs(ctx context.Context, cluster string) (Reply[BMCs], error) {
-	return ask[BMCs](ctx, c, http.MethodGet, "/v1/bmcs", inCluster(cluster), nil)
+func (c *Client) BMCs(ctx context.Context, cluster string) (Reply[wire.BMCs], error) {
+	return ask[wire.BMCs](ctx, c, http.MethodGet, "/v1/bmcs", inCluster(cluster), nil)
 }
 
 // LookAtBMCs has the devices of one Node's host looked at now: TestBMC or
 // AuditBMC.
-func (c *Client) LookAtBMCs(ctx context.Context, o Order) (Reply[BMCs], error) {
+func (c *Client) LookAtBMCs(ctx context.Context, o wire.Order) (Reply[wire.BMCs], error) {
 	body, err := json.Marshal(o)
 	if err != nil {
-		return Reply[BMCs]{}, fmt.Errorf("encode the order: %w", err)
+		return Reply[wire.BMCs]{}, fmt.Errorf("encode the order: %w", err)
 	}
-	return ask[BMCs](ctx, c, http.MethodPost, o.path(), inCluster(o.Cluster), body)
+	return ask[wire.BMCs](ctx, c, http.MethodPost, pathOf(o), inCluster(o.Cluster), body)
 }

@@ -4,18 +4,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fenced/fenced/internal/wire"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 func TestBMCsOnTheWire(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	d := &fake{bmcs: BMCs{BMCs: []BMC{
+	d := &fake{bmcs: wire.BMCs{BMCs: []wire.BMC{
 		{Cluster: "prod", Node: "n-1", Host: "prod/n-1", Source: "hosts.d/a.yaml:3", Level: 1, Device: "ipmi://192.0.2.1:623", Driver: "ipmi",
 			Assurance: "strict", State: "ok", Dependable: true, Power: "On", PowerRaw: "01", Identity: "match", UUID: "4c4c", Serial: "S1",
 			LatencySeconds: 0.25, LatencyP95Seconds: 0.5, Checked: at, LastGood: at, Next: at, Manufacturer: "Dell", Model: "R650", Firmware: "7.0",
-			MACs: []string{"00:25:90:00:00:02"}, RestorePolicy: "previous", CertificateUntil: at, PowerEvents: []PowerEvent{{at, "power off"}},
-			Findings: []BMCFinding{{"RestorePolicy", "it starts by itself"}}, Audited: at, Refused: []BMCFinding{{"Frozen", "it lied"}}},
+			MACs: []string{"00:25:90:00:00:02"}, RestorePolicy: "previous", CertificateUntil: at, PowerEvents: []wire.PowerEvent{{At: at, Text: "power off"}},
+			Findings: []wire.BMCFinding{{Code: "RestorePolicy", Message: "it starts by itself"}}, Audited: at, Refused: []wire.BMCFinding{{Code: "Frozen", Message: "it lied"}}},
 		{Cluster: "prod", Node: "n-2", State: "failed", Reason: "InvalidHost", Problem: "no such scheme", Power: "Unknown", AuditProblem: "no session"},
 	}}}
 	c := New(serve(t, d, Roles{}))
@@ -34,25 +36,25 @@ func TestBMCsOnTheWire(t *testing.T) {
 	   "power":"Unknown","identity":"","failures":0,"findings":[],"auditProblem":"no session"}]}`, string(rep.Body))
 	assert.Equal(t, 2, rep.Value.Undependable(), "a refused host, and an unusable one")
 	assert.Equal(t, 2, rep.Value.Weak(), "a finding, and a device that could not be looked at")
-	assert.Zero(t, BMCs{BMCs: []BMC{{Dependable: true, Refused: []BMCFinding{{Code: "OwnHost"}}}}}.Undependable())
-	assert.Zero(t, BMCs{BMCs: []BMC{{Dependable: true}}}.Weak())
+	assert.Zero(t, wire.BMCs{BMCs: []wire.BMC{{Dependable: true, Refused: []wire.BMCFinding{{Code: "OwnHost"}}}}}.Undependable())
+	assert.Zero(t, wire.BMCs{BMCs: []wire.BMC{{Dependable: true}}}.Weak())
 }
 
 func TestLooksCarryRouteAndPeer(t *testing.T) {
 	d := &fake{}
 	c := New(serve(t, d, Roles{}))
-	rep, err := c.LookAtBMCs(t.Context(), Order{Verb: TestBMC, Cluster: "prod", Node: "n-1.example", Reason: "new cable"})
+	rep, err := c.LookAtBMCs(t.Context(), wire.Order{Verb: wire.TestBMC, Cluster: "prod", Node: "n-1.example", Reason: "new cable"})
 	require.NoError(t, err)
 	assert.Equal(t, "{\"bmcs\":[]}\n", string(rep.Body))
-	_, err = c.LookAtBMCs(t.Context(), Order{Verb: AuditBMC, Node: "n-2"})
+	_, err = c.LookAtBMCs(t.Context(), wire.Order{Verb: wire.AuditBMC, Node: "n-2"})
 	require.NoError(t, err)
-	_, err = c.Do(t.Context(), Order{Verb: EnrollBMC, Node: "n-2", Reason: "new board", DryRun: true})
+	_, err = c.Do(t.Context(), wire.Order{Verb: wire.EnrollBMC, Node: "n-2", Reason: "new board", DryRun: true})
 	require.NoError(t, err)
 	require.Len(t, d.orders, 3)
-	for i, want := range []Order{
-		{Verb: TestBMC, Cluster: "prod", Node: "n-1.example", Reason: "new cable"},
-		{Verb: AuditBMC, Node: "n-2"},
-		{Verb: EnrollBMC, Node: "n-2", Reason: "new board", DryRun: true, Role: Admin},
+	for i, want := range []wire.Order{
+		{Verb: wire.TestBMC, Cluster: "prod", Node: "n-1.example", Reason: "new cable"},
+		{Verb: wire.AuditBMC, Node: "n-2"},
+		{Verb: wire.EnrollBMC, Node: "n-2", Reason: "new board", DryRun: true, Role: wire.Admin},
 	} {
 		assert.NotEmpty(t, d.orders[i].Actor)
 		d.orders[i].Actor = ""
@@ -62,15 +64,15 @@ func TestLooksCarryRouteAndPeer(t *testing.T) {
 
 // The status counts the devices as the list does.
 func TestBMCsAreCounted(t *testing.T) {
-	list := BMCs{BMCs: []BMC{
+	list := wire.BMCs{BMCs: []wire.BMC{
 		{Host: "prod/n-1", State: "ok", Dependable: true},
 		{Host: "prod/n-2", State: "failed", Dependable: true, Problem: "once"},
 		{Host: "prod/n-3", State: "failed"},
-		{Host: "prod/n-4", State: "unchecked", Dependable: true, Refused: []BMCFinding{{Code: "NotEnrolled"}}},
+		{Host: "prod/n-4", State: "unchecked", Dependable: true, Refused: []wire.BMCFinding{{Code: "NotEnrolled"}}},
 		{Host: "prod/n-5", State: "unchecked", Dependable: true},
 		{State: "failed", Reason: "InvalidHost", Problem: "no such scheme"},
 		{State: "unchecked", Reason: "NotSynced", Problem: "a cluster that is not seen yet"},
 	}}
-	assert.Equal(t, BMCCount{Total: 6, NotDependable: 3, NotChecked: 1}, list.Count())
+	assert.Equal(t, wire.BMCCount{Total: 6, NotDependable: 3, NotChecked: 1}, list.Count())
 	assert.Equal(t, 4, list.Undependable(), "and the cluster that is not seen")
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // DefaultSocket is where fenced listens unless configured otherwise.
@@ -51,38 +53,38 @@ type Reply[T any] struct {
 }
 
 // Status asks what fenced is and does.
-func (c *Client) Status(ctx context.Context) (Reply[Status], error) {
-	return ask[Status](ctx, c, http.MethodGet, "/v1/status", nil, nil)
+func (c *Client) Status(ctx context.Context) (Reply[wire.Status], error) {
+	return ask[wire.Status](ctx, c, http.MethodGet, "/v1/status", nil, nil)
 }
 
 // Explain asks why a node, or the Machine "namespace/name", is or is not fenced. An empty
 // cluster means the only one.
-func (c *Client) Explain(ctx context.Context, cluster, of string) (Reply[Explanation], error) {
+func (c *Client) Explain(ctx context.Context, cluster, of string) (Reply[wire.Explanation], error) {
 	path := nodePath(of, "explain")
 	if namespace, name, isMachine := strings.Cut(of, "/"); isMachine {
 		path = "/v1/machines/" + url.PathEscape(namespace) + "/" + url.PathEscape(name) + "/explain"
 	}
-	return ask[Explanation](ctx, c, http.MethodGet, path, inCluster(cluster), nil)
+	return ask[wire.Explanation](ctx, c, http.MethodGet, path, inCluster(cluster), nil)
 }
 
 // NodeTimeline asks for the runs of a node.
-func (c *Client) NodeTimeline(ctx context.Context, cluster, node string) (Reply[Timeline], error) {
-	return ask[Timeline](ctx, c, http.MethodGet, nodePath(node, "timeline"), inCluster(cluster), nil)
+func (c *Client) NodeTimeline(ctx context.Context, cluster, node string) (Reply[wire.Timeline], error) {
+	return ask[wire.Timeline](ctx, c, http.MethodGet, nodePath(node, "timeline"), inCluster(cluster), nil)
 }
 
 // Runs asks for all runs that started at since or later; the zero time means
 // all that are kept.
-func (c *Client) Runs(ctx context.Context, cluster string, since time.Time) (Reply[Timeline], error) {
+func (c *Client) Runs(ctx context.Context, cluster string, since time.Time) (Reply[wire.Timeline], error) {
 	q := inCluster(cluster)
 	if !since.IsZero() {
 		q.Set("since", since.UTC().Format(time.RFC3339))
 	}
-	return ask[Timeline](ctx, c, http.MethodGet, "/v1/runs", q, nil)
+	return ask[wire.Timeline](ctx, c, http.MethodGet, "/v1/runs", q, nil)
 }
 
 // Run asks for one run: the timeline holds exactly it.
-func (c *Client) Run(ctx context.Context, id string) (Reply[Timeline], error) {
-	r, err := ask[Timeline](ctx, c, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil)
+func (c *Client) Run(ctx context.Context, id string) (Reply[wire.Timeline], error) {
+	r, err := ask[wire.Timeline](ctx, c, http.MethodGet, "/v1/runs/"+url.PathEscape(id), nil, nil)
 	if err == nil && len(r.Value.Runs) != 1 {
 		return r, fmt.Errorf("read run %s: fenced answered with %d runs", id, len(r.Value.Runs))
 	}
@@ -90,12 +92,12 @@ func (c *Client) Run(ctx context.Context, id string) (Reply[Timeline], error) {
 }
 
 // Do gives an order. Its Actor is ignored: the socket tells who we are.
-func (c *Client) Do(ctx context.Context, o Order) (Reply[OrderResult], error) {
+func (c *Client) Do(ctx context.Context, o wire.Order) (Reply[wire.OrderResult], error) {
 	body, err := json.Marshal(o)
 	if err != nil {
-		return Reply[OrderResult]{}, fmt.Errorf("encode the order: %w", err)
+		return Reply[wire.OrderResult]{}, fmt.Errorf("encode the order: %w", err)
 	}
-	return ask[OrderResult](ctx, c, http.MethodPost, o.path(), inCluster(o.Cluster), body)
+	return ask[wire.OrderResult](ctx, c, http.MethodPost, pathOf(o), inCluster(o.Cluster), body)
 }
 
 func nodePath(node, verb string) string { return "/v1/nodes/" + url.PathEscape(node) + "/" + verb }

@@ -13,12 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fenced/fenced/internal/wire"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
 func TestEmptyListsAreNotNull(t *testing.T) {
-	path := serve(t, &fake{status: Status{Clusters: []ClusterStatus{{Name: "prod"}}}}, Roles{})
+	path := serve(t, &fake{status: wire.Status{Clusters: []wire.ClusterStatus{{Name: "prod"}}}}, Roles{})
 	c := New(path)
 	st, err := c.Status(t.Context())
 	require.NoError(t, err)
@@ -37,23 +39,23 @@ func TestEmptyListsAreNotNull(t *testing.T) {
 }
 
 func TestFiltersReachTheDaemon(t *testing.T) {
-	d := &fake{runs: Timeline{Runs: []RunRecord{{ID: "r-1"}}}}
+	d := &fake{runs: wire.Timeline{Runs: []wire.RunRecord{{ID: "r-1"}}}}
 	c := New(serve(t, d, Roles{}))
 	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	_, err := c.Runs(t.Context(), "prod", since)
 	require.NoError(t, err)
-	assert.Equal(t, RunFilter{Cluster: "prod", Since: since}, d.filter)
+	assert.Equal(t, wire.RunFilter{Cluster: "prod", Since: since}, d.filter)
 	_, err = c.NodeTimeline(t.Context(), "prod", "n-1.example")
 	require.NoError(t, err)
-	assert.Equal(t, RunFilter{Cluster: "prod", Node: "n-1.example"}, d.filter)
+	assert.Equal(t, wire.RunFilter{Cluster: "prod", Node: "n-1.example"}, d.filter)
 	_, err = c.Run(t.Context(), "r-1")
 	require.NoError(t, err)
-	assert.Equal(t, RunFilter{ID: "r-1"}, d.filter)
+	assert.Equal(t, wire.RunFilter{ID: "r-1"}, d.filter)
 }
 
 func TestErrorsArriveTyped(t *testing.T) {
 	c := New(serve(t, &fake{err: Refused("NoHost", "n-1 has no BMC", "add it to hosts.d")}, Roles{}))
-	_, err := c.Do(t.Context(), Order{Verb: Fence, Node: "n-1", Reason: "test"})
+	_, err := c.Do(t.Context(), wire.Order{Verb: wire.Fence, Node: "n-1", Reason: "test"})
 	var e *Error
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, Error{Status: http.StatusUnprocessableEntity, Code: "NoHost", Message: "n-1 has no BMC", Hint: "add it to hosts.d",
@@ -61,7 +63,7 @@ func TestErrorsArriveTyped(t *testing.T) {
 }
 
 func TestEventsArriveAsTheyHappen(t *testing.T) {
-	d := &fake{events: []Event{{Seq: 1, Type: "RunStarted"}, {Seq: 2, Type: "StepEntered", Step: "PowerOff"}, {Seq: 3, Type: "RunEnded"}}}
+	d := &fake{events: []wire.Event{{Seq: 1, Type: "RunStarted"}, {Seq: 2, Type: "StepEntered", Step: "PowerOff"}, {Seq: 3, Type: "RunEnded"}}}
 	c := New(serve(t, d, Roles{}))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -83,7 +85,7 @@ func TestEventStreamEndsWithTheServer(t *testing.T) {
 	defer stop()
 	served := make(chan error, 1)
 	go func() {
-		served <- NewServer(&fake{events: []Event{{Seq: 1}}}, Roles{}, log.New(t.Output(), "", 0)).Serve(ctx, ln)
+		served <- NewServer(&fake{events: []wire.Event{{Seq: 1}}}, Roles{}, log.New(t.Output(), "", 0)).Serve(ctx, ln)
 	}()
 	var last error
 	for _, err := range New(path).Events(t.Context(), 0) {
@@ -134,7 +136,7 @@ func TestForeignAnswers(t *testing.T) {
 }
 
 func TestOrderBodyHidesRoute(t *testing.T) {
-	body, err := json.Marshal(Order{Verb: Fence, Cluster: "c", Node: "n", Actor: "a", Reason: "r"})
+	body, err := json.Marshal(wire.Order{Verb: wire.Fence, Cluster: "c", Node: "n", Actor: "a", Reason: "r"})
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"reason":"r"}`, string(body))
 	assert.True(t, strings.HasPrefix(nodePath("a/b", "fence"), "/v1/nodes/a%2Fb/"))
@@ -153,7 +155,7 @@ func TestSilentDaemonIsTold(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnreachable)
 	require.ErrorIs(t, err, ErrSilent)
 	assert.NotContains(t, err.Error(), "order")
-	_, err = c.Do(t.Context(), Order{Verb: Pause, Reason: "storm"})
+	_, err = c.Do(t.Context(), wire.Order{Verb: wire.Pause, Reason: "storm"})
 	require.ErrorIs(t, err, ErrSilent)
 	assert.Contains(t, err.Error(), "the order was sent, and fenced may carry it out")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -170,7 +172,7 @@ func TestSlowAnswerIsNoSilence(t *testing.T) {
 	c.silence, c.reply = 20*time.Millisecond, time.Minute
 	answered := make(chan error, 1)
 	go func() {
-		_, err := c.Do(t.Context(), Order{Verb: Pause, Reason: "storm"})
+		_, err := c.Do(t.Context(), wire.Order{Verb: wire.Pause, Reason: "storm"})
 		answered <- err
 	}()
 	<-d.block.began

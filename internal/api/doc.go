@@ -1,14 +1,14 @@
 // Package api is how people and scripts talk to a running fenced: HTTP with
-// JSON bodies on a unix socket. It holds the wire types, the server and the
-// client, and knows the daemon only through the Daemon interface.
+// JSON bodies on a unix socket. It holds the server and the
+// client of the types of package wire, and knows the daemon only through the Daemon interface.
 //
-// Two tables hold the routes: reads (server.go) those that change nothing, verbs
-// (verb.go) those of orders, with the role that may use each (a higher role may too) and
+// Two tables hold the routes: reads (server.go) those that change nothing, wire.Verbs
+// those of orders, with the role that may use each (a higher role may too) and
 // what its body may say. GET /v1/status is open to viewers; POST /v1/nodes/{node}/hold to
 // operators.
 //
 // The body of a POST is {"reason"}, with what its verb takes of {"offOnly", "yes",
-// "dryRun", "for", "asIs", "typed"} (see Order); the reason is
+// "dryRun", "for", "asIs", "typed"} (see wire.Order); the reason is
 // mandatory, except for bmc/test and bmc/audit, and the actor is whoever the kernel says holds the other end of the
 // socket (SO_PEERCRED, and the login uid of that process), never what the body says. An order that was accepted
 // is carried through even when its caller goes away.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // The codes of errors that are not a gate's refusal.
@@ -59,7 +61,7 @@ func BadRequest(message, hint string) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: CodeBadRequest, Message: message, Hint: hint}
 }
 
-func notAuthorised(p Peer, need Role, what string) *Error {
+func notAuthorised(p Peer, need wire.Role, what string) *Error {
 	return &Error{
 		Status:  http.StatusForbidden,
 		Code:    CodeNotAuthorised,

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fenced/fenced/internal/wire"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,20 +21,20 @@ import (
 type fake struct {
 	Daemon // what is not answered below
 
-	status  Status
-	explain Explanation
-	plan    Plan
-	covers  Coverage
-	runs    Timeline
-	bmcs    BMCs
-	events  []Event
-	result  OrderResult
+	status  wire.Status
+	explain wire.Explanation
+	plan    wire.Plan
+	covers  wire.Coverage
+	runs    wire.Timeline
+	bmcs    wire.BMCs
+	events  []wire.Event
+	result  wire.OrderResult
 	export  string
 	err     error
 
-	filter RunFilter
-	orders []Order
-	denied []Order
+	filter wire.RunFilter
+	orders []wire.Order
+	denied []wire.Order
 	codes  []string // why those were refused
 	block  *block   // of Do
 }
@@ -40,51 +42,51 @@ type fake struct {
 // block makes one Do wait, and tells when it began and ended.
 type block struct{ began, until, ended chan struct{} }
 
-func (f *fake) Status(context.Context) (Status, error) { return f.status, f.err }
+func (f *fake) Status(context.Context) (wire.Status, error) { return f.status, f.err }
 
-func (f *fake) Explain(_ context.Context, cluster, node string) (Explanation, error) {
+func (f *fake) Explain(_ context.Context, cluster, node string) (wire.Explanation, error) {
 	e := f.explain
 	e.Cluster, e.Node = cluster, node
 	return e, f.err
 }
 
-func (f *fake) Plan(context.Context, string) (Plan, error) { return f.plan, f.err }
+func (f *fake) Plan(context.Context, string) (wire.Plan, error) { return f.plan, f.err }
 
-func (f *fake) Names(_ context.Context, cluster, prefix string) (Names, error) {
-	return Names{Clusters: []string{cluster}, Nodes: []string{prefix + "1"}}, f.err
+func (f *fake) Names(_ context.Context, cluster, prefix string) (wire.Names, error) {
+	return wire.Names{Clusters: []string{cluster}, Nodes: []string{prefix + "1"}}, f.err
 }
 
-func (f *fake) Coverage(context.Context, string) (Coverage, error) { return f.covers, f.err }
+func (f *fake) Coverage(context.Context, string) (wire.Coverage, error) { return f.covers, f.err }
 
-func (f *fake) BMCs(_ context.Context, cluster string) (BMCs, error) {
+func (f *fake) BMCs(_ context.Context, cluster string) (wire.BMCs, error) {
 	f.filter.Cluster = cluster
 	return f.bmcs, f.err
 }
 
-func (f *fake) LookAtBMCs(_ context.Context, o Order) (BMCs, error) {
+func (f *fake) LookAtBMCs(_ context.Context, o wire.Order) (wire.BMCs, error) {
 	f.orders = append(f.orders, o)
 	return f.bmcs, f.err
 }
 
-func (f *fake) Runs(_ context.Context, filter RunFilter) (Timeline, error) {
+func (f *fake) Runs(_ context.Context, filter wire.RunFilter) (wire.Timeline, error) {
 	f.filter = filter
 	return f.runs, f.err
 }
 
-func (f *fake) Do(ctx context.Context, o Order) (OrderResult, error) {
+func (f *fake) Do(ctx context.Context, o wire.Order) (wire.OrderResult, error) {
 	if f.block != nil {
 		close(f.block.began)
 		<-f.block.until
 		defer close(f.block.ended)
 	}
 	if ctx.Err() != nil {
-		return OrderResult{}, ctx.Err()
+		return wire.OrderResult{}, ctx.Err()
 	}
 	f.orders = append(f.orders, o)
 	return f.result, f.err
 }
 
-func (f *fake) Refused(o Order, e *Error) {
+func (f *fake) Refused(o wire.Order, e *Error) {
 	f.denied, f.codes = append(f.denied, o), append(f.codes, e.Code)
 }
 
@@ -93,8 +95,8 @@ func (f *fake) Export(_ context.Context, w io.Writer) error {
 	return errors.Join(err, f.err)
 }
 
-func (f *fake) Events(ctx context.Context, after uint64) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
+func (f *fake) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error] {
+	return func(yield func(wire.Event, error) bool) {
 		for _, e := range f.events {
 			if e.Seq > after && !yield(e, nil) {
 				return
@@ -114,7 +116,7 @@ func serve(t *testing.T, d Daemon, roles Roles) string {
 	return path
 }
 
-func serveOn(t *testing.T, ln net.Listener, d Daemon, roles Roles, twoPersons ...Verb) {
+func serveOn(t *testing.T, ln net.Listener, d Daemon, roles Roles, twoPersons ...wire.Verb) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

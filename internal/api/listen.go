@@ -17,6 +17,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // socketMode lets the socket's group in; roles decide what its members may do.
@@ -143,8 +145,8 @@ func (l *peerListener) admit(c net.Conn) (*peerConn, error) {
 
 func (l *peerListener) seat(p Peer) (leave func(), err error) {
 	role := l.roles.Of(p)
-	if role == Nobody {
-		return nil, notAuthorised(p, Viewer, "use the control socket")
+	if role == wire.Nobody {
+		return nil, notAuthorised(p, wire.Viewer, "use the control socket")
 	}
 	leave, full := l.seats.take(p, role)
 	if full != nil {
@@ -182,7 +184,7 @@ const CodeTooManyConnections = "TooManyConnections"
 // seatsFor bounds the connections that may be open when one more of a role is let in: all of them,
 // of whatever role, and those of the user alone. So viewers leave seats to operators, and both leave
 // some to admins, root among them: whoever may only look keeps nobody from pausing the daemon.
-var seatsFor = [...]struct{ all, each int }{Viewer: {64, 16}, Operator: {96, 16}, Admin: {160, 64}}
+var seatsFor = [...]struct{ all, each int }{wire.Viewer: {64, 16}, wire.Operator: {96, 16}, wire.Admin: {160, 64}}
 
 // seats counts the open connections.
 type seats struct {
@@ -193,11 +195,11 @@ type seats struct {
 
 type seatOwner struct {
 	uid  uint32
-	role Role
+	role wire.Role
 }
 
 // take gives a connection of a role its seat, until leave is called once.
-func (s *seats) take(p Peer, role Role) (leave func(), err *Error) {
+func (s *seats) take(p Peer, role wire.Role) (leave func(), err *Error) {
 	bound, owner := seatsFor[role], seatOwner{p.countsAs(), role}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -271,8 +273,8 @@ const maxViewerLooks = 2
 type looks chan struct{}
 
 // begin waits for a place, until done is called. Nobody but a viewer needs one.
-func (l looks) begin(ctx context.Context, role Role) (done func(), err error) {
-	if role > Viewer {
+func (l looks) begin(ctx context.Context, role wire.Role) (done func(), err error) {
+	if role > wire.Viewer {
 		return func() {}, nil
 	}
 	select {

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fenced/fenced/internal/wire"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -119,7 +121,7 @@ func TestSecondPersonIsAnotherUser(t *testing.T) {
 	nobody, daemon := otherUser(t, "nobody"), otherUser(t, "daemon")
 	path, ln := listenForAll(t)
 	d := &fake{}
-	serveOn(t, ln, d, Roles{Operator: []string{"user:nobody", "user:daemon"}}, Fence)
+	serveOn(t, ln, d, Roles{Operator: []string{"user:nobody", "user:daemon"}}, wire.Fence)
 
 	fence := func(u *user.User) string {
 		return requestBy(t, uidOf(t, u), uidOf(t, u), path, "POST /v1/nodes/n-1/fence", `{"reason":"disk"}`)
@@ -264,7 +266,7 @@ func TestViewersTakeNoSeatOfAnAdmin(t *testing.T) {
 	serveOn(t, ln, d, rights)
 	before := descriptors(t)
 
-	each, all := seatsFor[Viewer].each, seatsFor[Viewer].all
+	each, all := seatsFor[wire.Viewer].each, seatsFor[wire.Viewer].all
 	assert.Equal(t, each, holdAll(t, viewers[0], path, 3*each))
 	open := each
 	var namespaced int
@@ -280,7 +282,7 @@ func TestViewersTakeNoSeatOfAnAdmin(t *testing.T) {
 	assert.Less(t, descriptors(t), before+3*all+20, "both ends and a pidfd of each that is open, and nothing of the others")
 
 	assert.Contains(t, requestAs(t, otherUser(t, "mail"), path, "POST /v1/pause", `{"reason":"storm"}`), "200 OK")
-	_, err = New(path).Do(t.Context(), Order{Verb: Pause, Reason: "storm"})
+	_, err = New(path).Do(t.Context(), wire.Order{Verb: wire.Pause, Reason: "storm"})
 	require.NoError(t, err)
 	assert.Len(t, d.orders, 2)
 }
@@ -290,14 +292,14 @@ func TestViewersTakeNoSeatOfAnAdmin(t *testing.T) {
 func TestOneUserCannotTakeAllSeats(t *testing.T) {
 	path := serve(t, &fake{}, Roles{})
 	var held []net.Conn
-	for range seatsFor[Admin].each {
+	for range seatsFor[wire.Admin].each {
 		c, err := net.Dial("unix", path)
 		require.NoError(t, err)
 		require.Equal(t, "200", status(t, c))
 		held = append(held, c)
 	}
 	for range 20 {
-		_, err := New(path).Do(t.Context(), Order{Verb: Pause, Reason: strings.Repeat("x", maxReason)})
+		_, err := New(path).Do(t.Context(), wire.Order{Verb: wire.Pause, Reason: strings.Repeat("x", maxReason)})
 		require.Equal(t, CodeTooManyConnections, codeOf(err), "%v", err)
 	}
 	require.NoError(t, held[0].Close())
@@ -375,12 +377,12 @@ type slowFirst struct {
 	began, until chan struct{}
 }
 
-func (d *slowFirst) Do(context.Context, Order) (OrderResult, error) {
+func (d *slowFirst) Do(context.Context, wire.Order) (wire.OrderResult, error) {
 	if d.given.Add(1) == 1 {
 		close(d.began)
 		<-d.until
 	}
-	return OrderResult{}, nil
+	return wire.OrderResult{}, nil
 }
 
 // TestDryRunsOfViewers: a viewer has one at a time, whatever the uid without a name; operators have no such bound.
@@ -408,10 +410,10 @@ type slowStatus struct {
 	began, until chan struct{}
 }
 
-func (d *slowStatus) Status(context.Context) (Status, error) {
+func (d *slowStatus) Status(context.Context) (wire.Status, error) {
 	d.began <- struct{}{}
 	<-d.until
-	return Status{}, nil
+	return wire.Status{}, nil
 }
 
 // TestViewersLooksAreFew: few answers to viewers are made at once; nobody else waits for them.
@@ -431,7 +433,7 @@ func TestViewersLooksAreFew(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := s.looks.begin(ctx, Viewer)
+	_, err := s.looks.begin(ctx, wire.Viewer)
 	require.ErrorIs(t, err, context.Canceled)
 	look(viewer) // waits
 	look(oper)
@@ -469,9 +471,9 @@ func TestRefusedRoutesAreOneLineOfTheLog(t *testing.T) {
 // TestManyUidsOfOneUserAreOneRecord: uids without a name fill the audit log no faster than one user.
 func TestManyUidsOfOneUserAreOneRecord(t *testing.T) {
 	d, now := &deniedLog{recorded: map[deniedKey]time.Time{}}, time.Now()
-	assert.True(t, d.first(Peer{UID: 100000}, Fence, now))
-	assert.False(t, d.first(Peer{UID: 100001}, Fence, now))
-	assert.True(t, d.first(viewer, Fence, now))
+	assert.True(t, d.first(Peer{UID: 100000}, wire.Fence, now))
+	assert.False(t, d.first(Peer{UID: 100001}, wire.Fence, now))
+	assert.True(t, d.first(viewer, wire.Fence, now))
 }
 
 // TestNamesAreLookedUpAgain: somebody who connects again and again costs one look a second, and how many are kept is bounded.

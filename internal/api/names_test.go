@@ -11,6 +11,8 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/fenced/fenced/internal/wire"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -93,7 +95,7 @@ func TestWrongNamesGoNowhere(t *testing.T) {
 			assert.Contains(t, answer, `\\n`, target)
 			assert.Empty(t, logged.String(), target)
 			assert.Empty(t, append(d.orders, d.denied...), target)
-			assert.Equal(t, RunFilter{}, d.filter, target)
+			assert.Equal(t, wire.RunFilter{}, d.filter, target)
 		}
 	}
 }
@@ -102,7 +104,7 @@ func TestWrongNamesGoNowhere(t *testing.T) {
 func TestClientKeepsNamesApart(t *testing.T) {
 	d := &fake{}
 	c := New(serve(t, d, Roles{}))
-	_, err := c.Do(t.Context(), Order{Verb: Hold, Node: "n-1/release?cluster=prod", Reason: "x"})
+	_, err := c.Do(t.Context(), wire.Order{Verb: wire.Hold, Node: "n-1/release?cluster=prod", Reason: "x"})
 	e, ok := errors.AsType[*Error](err)
 	require.True(t, ok)
 	assert.Equal(t, http.StatusBadRequest, e.Status)

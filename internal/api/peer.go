@@ -12,34 +12,12 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fenced/fenced/internal/wire"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/fenced/fenced/internal/login"
 )
-
-// Role is how far a caller is trusted; a higher one includes the lower.
-type Role uint8
-
-// The roles.
-const (
-	Nobody Role = iota
-	Viewer
-	Operator
-	Admin
-)
-
-// String gives the word of the configuration.
-func (r Role) String() string {
-	switch r {
-	case Viewer:
-		return "viewer"
-	case Operator:
-		return "operator"
-	case Admin:
-		return "admin"
-	}
-	return "nobody"
-}
 
 // Roles says who has which role: entries are user:NAME or group:NAME. An
 // entry of any other form gives nobody anything.
@@ -51,16 +29,16 @@ type Roles struct {
 
 // Of gives the highest role of a caller. Root and the daemon's own user are
 // admin: they could replace the daemon anyway.
-func (r Roles) Of(p Peer) Role {
+func (r Roles) Of(p Peer) wire.Role {
 	switch {
 	case isSharedAccount(p.UID), matchesAny(r.Admin, p):
-		return Admin
+		return wire.Admin
 	case matchesAny(r.Operator, p):
-		return Operator
+		return wire.Operator
 	case matchesAny(r.Viewer, p):
-		return Viewer
+		return wire.Viewer
 	}
-	return Nobody
+	return wire.Nobody
 }
 
 func matchesAny(entries []string, p Peer) bool {

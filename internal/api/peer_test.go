@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fenced/fenced/internal/wire"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -117,7 +119,7 @@ func TestSudoMakesNoSecondPerson(t *testing.T) {
 	const anna, bert = 4003, 4004
 	path, ln := listenForAll(t)
 	d := &fake{}
-	serveOn(t, ln, d, Roles{Operator: []string{"user:nobody"}}, Fence)
+	serveOn(t, ln, d, Roles{Operator: []string{"user:nobody"}}, wire.Fence)
 	fence := func(uid, login uint32) string {
 		return requestBy(t, uid, login, path, "POST /v1/nodes/n-1/fence", `{"reason":"disk"}`)
 	}
@@ -140,7 +142,7 @@ func TestServiceOfAUserIsNobody(t *testing.T) {
 	nobody := uidOf(t, otherUser(t, "nobody"))
 	path, ln := listenForAll(t)
 	d := &fake{}
-	serveOn(t, ln, d, Roles{Operator: []string{"user:nobody"}}, Fence)
+	serveOn(t, ln, d, Roles{Operator: []string{"user:nobody"}}, wire.Fence)
 	fence := func(uid, login uint32) string {
 		return requestBy(t, uid, login, path, "POST /v1/nodes/n-1/fence", `{"reason":"disk"}`)
 	}
@@ -252,8 +254,8 @@ func TestLoginThatCannotBeAskedFor(t *testing.T) {
 		return p
 	}
 	d := &fake{}
-	s := NewServer(d, roles, log.New(t.Output(), "", 0), Fence)
-	give := func(v Verb, p Peer) error {
+	s := NewServer(d, roles, log.New(t.Output(), "", 0), wire.Fence)
+	give := func(v wire.Verb, p Peer) error {
 		r, err := http.NewRequestWithContext(withPeer(t.Context(), p), "POST", "/", strings.NewReader(`{"reason":"disk"}`))
 		require.NoError(t, err)
 		r.SetPathValue("node", "n-1")
@@ -261,15 +263,15 @@ func TestLoginThatCannotBeAskedFor(t *testing.T) {
 		return err
 	}
 	for _, p := range []Peer{root, admin, oper} {
-		err := give(Fence, unknown(p))
+		err := give(wire.Fence, unknown(p))
 		assert.Equal(t, CodePersonUnknown, codeOf(err))
 		assert.ErrorContains(t, err, "fenced-login.socket")
 	}
-	assert.Equal(t, CodeSecondPersonNeeded, codeOf(give(Fence, oper)), "no word counted before")
-	assert.Equal(t, CodePersonUnknown, codeOf(give(Fence, unknown(admin))))
+	assert.Equal(t, CodeSecondPersonNeeded, codeOf(give(wire.Fence, oper)), "no word counted before")
+	assert.Equal(t, CodePersonUnknown, codeOf(give(wire.Fence, unknown(admin))))
 	require.Empty(t, d.orders)
 
-	require.NoError(t, give(Pause, unknown(admin)))
+	require.NoError(t, give(wire.Pause, unknown(admin)))
 	require.Len(t, d.orders, 1)
 	assert.Equal(t, "anna (uid 4003)", d.orders[0].Actor)
 
@@ -324,9 +326,9 @@ func TestTwoPersonsAreTwoPeople(t *testing.T) {
 		{"somebody, then one whose login is hidden", oper, hidden, CodePersonUnknown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, now := secondOf(Fence), time.Now()
+			s, now := secondOf(wire.Fence), time.Now()
 			give := func(p Peer) error {
-				_, _, err := s.check(Order{Verb: Fence, Node: "n-1", Actor: p.Actor()}, p, now)
+				_, _, err := s.check(wire.Order{Verb: wire.Fence, Node: "n-1", Actor: p.Actor()}, p, now)
 				return err
 			}
 			require.Equal(t, CodeSecondPersonNeeded, codeOf(give(tc.first)))
@@ -353,7 +355,7 @@ func codeOf(err error) string {
 // is on record, and what needs no second person is theirs as ever.
 func TestUnknownPersonIsTold(t *testing.T) {
 	d := &fake{}
-	s := NewServer(d, roles, nil, Fence)
+	s := NewServer(d, roles, nil, wire.Fence)
 	code, body := requestOf(t, s, root, http.MethodPost, "/v1/nodes/n-1/fence", `{"reason":"disk"}`)
 	assert.Equal(t, http.StatusUnprocessableEntity, code)
 	assert.Contains(t, body, "root (uid 0) without a login does not identify a person")
@@ -373,6 +375,6 @@ func TestActorTellsTheLogin(t *testing.T) {
 
 // TestLoginGivesNoRole: roles are those of the user, whoever logged in.
 func TestLoginGivesNoRole(t *testing.T) {
-	assert.Equal(t, Nobody, roles.Of(byLogin(admin, other)))
-	assert.Equal(t, Admin, roles.Of(byLogin(other, root)))
+	assert.Equal(t, wire.Nobody, roles.Of(byLogin(admin, other)))
+	assert.Equal(t, wire.Admin, roles.Of(byLogin(other, root)))
 }

@@ -12,19 +12,21 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // maxFor bounds a pause or a hold that ends by itself.
-const maxFor = Span(365 * 24 * time.Hour)
+const maxFor = wire.Span(365 * 24 * time.Hour)
 
 // order gives the route of one verb, for callers with the role that the order needs.
-func (s *Server) order(v Verb) answer {
+func (s *Server) order(v wire.Verb) answer {
 	return func(ctx context.Context, r *http.Request) (any, error) {
 		p := peerFrom(r.Context()).named()
 		o, unread := readOrder(r)
 		o.Verb, o.Actor = v, p.Actor()
 		o.Cluster, o.Node, o.Machine, o.Run = r.URL.Query().Get("cluster"), r.PathValue("node"), machineInPath(r), r.PathValue("id")
-		if err := s.authorise(r, o.needs()); err != nil {
+		if err := s.authorise(r, needs(o)); err != nil {
 			s.recordRefusal(o, p, err)
 			return nil, err
 		}
@@ -41,21 +43,21 @@ func (s *Server) order(v Verb) answer {
 }
 
 // carryOut gives the daemon an order of somebody who may give such orders.
-func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer) (OrderResult, error) {
-	if err := o.Verb.takes(o); err != nil {
-		return OrderResult{}, err
+func (s *Server) carryOut(ctx context.Context, r *http.Request, o wire.Order, p Peer) (wire.OrderResult, error) {
+	if err := checkBody(o); err != nil {
+		return wire.OrderResult{}, err
 	}
-	if o.needsAdmin() {
-		if err := s.authorise(r, Admin); err != nil {
-			return OrderResult{}, err
+	if needsAdmin(o) {
+		if err := s.authorise(r, wire.Admin); err != nil {
+			return wire.OrderResult{}, err
 		}
 	}
-	if o.Verb == ConfirmOff && !o.DryRun && o.Typed != o.Node {
-		return OrderResult{}, BadRequest(fmt.Sprintf("typed is %q, not the node's name", o.Typed), "")
+	if o.Verb == wire.ConfirmOff && !o.DryRun && o.Typed != o.Node {
+		return wire.OrderResult{}, BadRequest(fmt.Sprintf("typed is %q, not the node's name", o.Typed), "")
 	}
 	o, failed, err := s.twoPersons.check(o, p, time.Now())
 	if err != nil {
-		return OrderResult{}, err
+		return wire.OrderResult{}, err
 	}
 	// The order completes even if its caller has disconnected: half an order is
 	// worse than a lost answer.
@@ -64,7 +66,7 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 	o.Role = s.roles.Of(p)
 	end, err := s.dryRuns.begin(o, p)
 	if err != nil {
-		return OrderResult{}, err
+		return wire.OrderResult{}, err
 	}
 	defer end()
 	result, err := s.daemon.Do(whole, o)
@@ -75,7 +77,7 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o Order, p Peer)
 }
 
 // readOrder reads an order, which has a reason.
-func readOrder(r *http.Request) (Order, error) {
+func readOrder(r *http.Request) (wire.Order, error) {
 	o, err := readBody(r)
 	if err != nil {
 		return o, err
@@ -83,8 +85,8 @@ func readOrder(r *http.Request) (Order, error) {
 	return o, CheckReason(o.Reason)
 }
 
-func readBody(r *http.Request) (Order, error) {
-	var o Order
+func readBody(r *http.Request) (wire.Order, error) {
+	var o wire.Order
 	dec := json.NewDecoder(http.MaxBytesReader(nil, r.Body, maxBodyBytes))
 	dec.DisallowUnknownFields()
 	err := dec.Decode(&o)
@@ -96,11 +98,11 @@ func readBody(r *http.Request) (Order, error) {
 		}
 	}
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return Order{}, &Error{Status: http.StatusRequestEntityTooLarge, Code: CodeTooLarge,
+		return wire.Order{}, &Error{Status: http.StatusRequestEntityTooLarge, Code: CodeTooLarge,
 			Message: fmt.Sprintf("the body is larger than %d bytes", maxBodyBytes)}
 	}
 	if err != nil && !errors.Is(err, io.EOF) { // an empty body is an order without a reason
-		return Order{}, BadRequest(fmt.Sprintf("read the order: %v", err), "")
+		return wire.Order{}, BadRequest(fmt.Sprintf("read the order: %v", err), "")
 	}
 	o.Reason = strings.TrimSpace(o.Reason)
 	return o, nil
@@ -123,7 +125,7 @@ const maxFirsts = 1000
 // twoPersonRule remembers the orders that wait for a second person. It keeps them in
 // memory: after a restart both persons must give the order again.
 type twoPersonRule struct {
-	verbs []Verb
+	verbs []wire.Verb
 
 	mu      sync.Mutex
 	waiting map[orderKey]firstOrder
@@ -131,10 +133,10 @@ type twoPersonRule struct {
 
 // orderKey is what makes two orders the same: all but who gave it, and why.
 type orderKey struct {
-	verb               Verb
+	verb               wire.Verb
 	cluster, of, run   string
 	offOnly, asIs, yes bool
-	length             Span
+	length             wire.Span
 }
 
 type firstOrder struct {
@@ -145,7 +147,7 @@ type firstOrder struct {
 
 // joinedWith is the second person's order with both names, and with both reasons if they
 // differ.
-func (f firstOrder) joinedWith(o Order) Order {
+func (f firstOrder) joinedWith(o wire.Order) wire.Order {
 	o.Actor = f.actor + " and " + o.Actor
 	if o.Reason != f.reason {
 		o.Reason = f.reason + "; " + o.Reason
@@ -156,7 +158,7 @@ func (f firstOrder) joinedWith(o Order) Order {
 // check gives the order as it is to be carried out: with both names if it needs two
 // persons. It is an error while the second person is missing. The call uses the first
 // order up; failed restores it.
-func (s *twoPersonRule) check(o Order, p Peer, now time.Time) (both Order, failed func(), err error) {
+func (s *twoPersonRule) check(o wire.Order, p Peer, now time.Time) (both wire.Order, failed func(), err error) {
 	if o.DryRun || !slices.Contains(s.verbs, o.Verb) {
 		return o, func() {}, nil
 	}
@@ -208,7 +210,7 @@ const deniedEvery = time.Minute
 
 // recordRefusal gives the daemon an order that ended in an error, for the audit log. A
 // dry run, or a request that cannot be parsed, is no order.
-func (s *Server) recordRefusal(o Order, p Peer, e *Error) {
+func (s *Server) recordRefusal(o wire.Order, p Peer, e *Error) {
 	switch {
 	case o.DryRun, e.Status == http.StatusBadRequest, e.Status == http.StatusRequestEntityTooLarge:
 		return
@@ -229,11 +231,11 @@ type deniedLog struct {
 
 type deniedKey struct {
 	uid  uint32
-	verb Verb
+	verb wire.Verb
 }
 
 // first returns whether this user and verb were not recorded lately.
-func (d *deniedLog) first(p Peer, v Verb, now time.Time) bool {
+func (d *deniedLog) first(p Peer, v wire.Verb, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, at := range d.recorded {
@@ -281,8 +283,8 @@ type dryRuns struct {
 }
 
 // begin gives an order its place, until end is called. Only a viewer's dry run needs one.
-func (d *dryRuns) begin(o Order, p Peer) (end func(), err error) {
-	if !o.DryRun || o.Role != Viewer {
+func (d *dryRuns) begin(o wire.Order, p Peer) (end func(), err error) {
+	if !o.DryRun || o.Role != wire.Viewer {
 		return func() {}, nil
 	}
 	d.mu.Lock()

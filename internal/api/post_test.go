@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fenced/fenced/internal/wire"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -19,23 +21,23 @@ func byLogin(login, is Peer) Peer {
 	return is
 }
 
-func secondOf(verbs ...Verb) *twoPersonRule {
+func secondOf(verbs ...wire.Verb) *twoPersonRule {
 	return NewServer(&fake{}, Roles{}, log.Default(), verbs...).twoPersons
 }
 
 // TestSecondPerson: the same order by another person carries it out, with both names.
 func TestSecondPerson(t *testing.T) {
-	s, now := secondOf(ConfirmOff), time.Now()
+	s, now := secondOf(wire.ConfirmOff), time.Now()
 	root := byLogin(oper, root)
-	word := func(p Peer, change func(*Order)) (Order, error) {
-		o := Order{Verb: ConfirmOff, Cluster: "prod", Node: "n-1", Reason: p.User + " looked", Actor: p.Actor(), Typed: "n-1"}
+	word := func(p Peer, change func(*wire.Order)) (wire.Order, error) {
+		o := wire.Order{Verb: wire.ConfirmOff, Cluster: "prod", Node: "n-1", Reason: p.User + " looked", Actor: p.Actor(), Typed: "n-1"}
 		if change != nil {
 			change(&o)
 		}
 		o, _, err := s.check(o, p, now)
 		return o, err
 	}
-	refused := func(_ Order, err error) {
+	refused := func(_ wire.Order, err error) {
 		t.Helper()
 		var e *Error
 		require.ErrorAs(t, err, &e)
@@ -44,10 +46,10 @@ func TestSecondPerson(t *testing.T) {
 	}
 	refused(word(admin, nil))
 	refused(word(admin, nil))
-	refused(word(root, func(o *Order) { o.Node = "n-2" }))
-	refused(word(root, func(o *Order) { o.Yes = true }))
-	refused(word(root, func(o *Order) { o.Node, o.Machine = "", "ns/n-1" }))
-	refused(word(admin, func(o *Order) { o.Node, o.Machine = "", "ns/n-2" })) // another Machine than root's
+	refused(word(root, func(o *wire.Order) { o.Node = "n-2" }))
+	refused(word(root, func(o *wire.Order) { o.Yes = true }))
+	refused(word(root, func(o *wire.Order) { o.Node, o.Machine = "", "ns/n-1" }))
+	refused(word(admin, func(o *wire.Order) { o.Node, o.Machine = "", "ns/n-2" })) // another Machine than root's
 	o, err := word(root, nil)
 	require.NoError(t, err)
 	assert.Equal(t, "anna (uid 4003) and olaf (uid 4002) as root (uid 0)", o.Actor)
@@ -63,8 +65,8 @@ func TestSecondPerson(t *testing.T) {
 
 // TestSecondPersonIsNotAskedFor what is not configured, and what only looks.
 func TestSecondPersonIsNotAskedFor(t *testing.T) {
-	s := secondOf(ConfirmOff)
-	for _, o := range []Order{{Verb: Pause}, {Verb: ConfirmOff, DryRun: true}} {
+	s := secondOf(wire.ConfirmOff)
+	for _, o := range []wire.Order{{Verb: wire.Pause}, {Verb: wire.ConfirmOff, DryRun: true}} {
 		got, _, err := s.check(o, root, time.Now())
 		require.NoError(t, err)
 		assert.Equal(t, o, got)
@@ -73,9 +75,9 @@ func TestSecondPersonIsNotAskedFor(t *testing.T) {
 
 // TestSecondPersonIsBounded: whoever gives orders without end does not fill the memory.
 func TestSecondPersonIsBounded(t *testing.T) {
-	s, now := secondOf(Fence), time.Now()
+	s, now := secondOf(wire.Fence), time.Now()
 	for i := range 2 * maxFirsts {
-		_, _, err := s.check(Order{Verb: Fence, Node: time.Duration(i).String()}, admin, now)
+		_, _, err := s.check(wire.Order{Verb: wire.Fence, Node: time.Duration(i).String()}, admin, now)
 		require.Error(t, err)
 	}
 	assert.Len(t, s.waiting, maxFirsts)
@@ -84,8 +86,8 @@ func TestSecondPersonIsBounded(t *testing.T) {
 // TestSecondPersonOverHTTP: the daemon hears of the order only when two gave it.
 func TestSecondPersonOverHTTP(t *testing.T) {
 	d := &fake{}
-	s := NewServer(d, roles, log.New(t.Output(), "", 0), Fence)
-	order := s.order(Fence)
+	s := NewServer(d, roles, log.New(t.Output(), "", 0), wire.Fence)
+	order := s.order(wire.Fence)
 	for i, p := range []Peer{admin, admin, oper} {
 		r, err := http.NewRequestWithContext(withPeer(t.Context(), p), "POST", "/", nil)
 		require.NoError(t, err)
@@ -103,9 +105,9 @@ func TestSecondPersonOverHTTP(t *testing.T) {
 // one that is carried out does.
 func TestSecondPersonAndRefusal(t *testing.T) {
 	d := &fake{err: Refused("Paused", "the cluster is paused", "")}
-	s := NewServer(d, roles, log.New(t.Output(), "", 0), Fence)
+	s := NewServer(d, roles, log.New(t.Output(), "", 0), wire.Fence)
 	give := func(p Peer) error {
-		_, err := s.carryOut(t.Context(), nil, Order{Verb: Fence, Node: "n-1", Reason: "disk", Actor: p.Actor()}, p)
+		_, err := s.carryOut(t.Context(), nil, wire.Order{Verb: wire.Fence, Node: "n-1", Reason: "disk", Actor: p.Actor()}, p)
 		return err
 	}
 	needed := func(err error) bool {
@@ -136,8 +138,8 @@ func TestRefusedOrdersAreTold(t *testing.T) {
 	d := &fake{}
 	s := NewServer(d, roles, log.New(t.Output(), "", 0))
 	const fence, reason = "/v1/nodes/n-1/fence?cluster=prod", `{"reason":"it smells"}`
-	want := func(p Peer, v Verb) Order {
-		return Order{Verb: v, Cluster: "prod", Node: "n-1", Actor: p.Actor(), Reason: "it smells"}
+	want := func(p Peer, v wire.Verb) wire.Order {
+		return wire.Order{Verb: v, Cluster: "prod", Node: "n-1", Actor: p.Actor(), Reason: "it smells"}
 	}
 
 	assert.Equal(t, http.StatusForbidden, asked(t, s, other, fence, reason))
@@ -151,7 +153,7 @@ func TestRefusedOrdersAreTold(t *testing.T) {
 	d.err = NotFound("NoSuchNode", "no node is called n-1", "")
 	assert.Equal(t, http.StatusNotFound, asked(t, s, root, fence, reason))
 
-	assert.Equal(t, []Order{want(other, Fence), want(viewer, Fence), want(other, ConfirmOff), want(oper, Fence), want(oper, Fence), want(root, Fence)}, d.denied)
+	assert.Equal(t, []wire.Order{want(other, wire.Fence), want(viewer, wire.Fence), want(other, wire.ConfirmOff), want(oper, wire.Fence), want(oper, wire.Fence), want(root, wire.Fence)}, d.denied)
 	assert.Equal(t, []string{CodeNotAuthorised, CodeNotAuthorised, CodeNotAuthorised, "Paused", "Paused", "NoSuchNode"}, d.codes)
 }
 
@@ -160,7 +162,7 @@ func TestRefusedWayAroundASafeguardIsTold(t *testing.T) {
 	d := &fake{}
 	s := NewServer(d, roles, log.New(t.Output(), "", 0))
 	assert.Equal(t, http.StatusForbidden, asked(t, s, oper, "/v1/runs/r-1/abort", `{"reason":"scrapped","asIs":true}`))
-	assert.Equal(t, []Order{{Verb: Abort, Run: "r-1", Actor: oper.Actor(), Reason: "scrapped", AsIs: true}}, d.denied)
+	assert.Equal(t, []wire.Order{{Verb: wire.Abort, Run: "r-1", Actor: oper.Actor(), Reason: "scrapped", AsIs: true}}, d.denied)
 }
 
 // What was carried out tells of itself, and what is no order is not told.
@@ -181,15 +183,15 @@ func TestRefusedReasonIsASentence(t *testing.T) {
 	d := &fake{}
 	s := NewServer(d, roles, log.New(t.Output(), "", 0))
 	assert.Equal(t, http.StatusForbidden, asked(t, s, other, "/v1/pause", `{"reason":"a\u001b[2Jb"}`))
-	assert.Equal(t, []Order{{Verb: Pause, Actor: other.Actor()}}, d.denied)
+	assert.Equal(t, []wire.Order{{Verb: wire.Pause, Actor: other.Actor()}}, d.denied)
 }
 
 // Who lacks a role is told of again after a while, and is forgotten.
 func TestDeniedIsToldAgainLater(t *testing.T) {
 	d, now := &deniedLog{recorded: map[deniedKey]time.Time{}}, time.Now()
-	assert.True(t, d.first(other, Fence, now))
-	assert.False(t, d.first(other, Fence, now.Add(deniedEvery-time.Nanosecond)))
-	assert.True(t, d.first(other, Pause, now))
-	assert.True(t, d.first(other, Fence, now.Add(deniedEvery)))
+	assert.True(t, d.first(other, wire.Fence, now))
+	assert.False(t, d.first(other, wire.Fence, now.Add(deniedEvery-time.Nanosecond)))
+	assert.True(t, d.first(other, wire.Pause, now))
+	assert.True(t, d.first(other, wire.Fence, now.Add(deniedEvery)))
 	assert.Len(t, d.recorded, 1)
 }

@@ -14,9 +14,11 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/fenced/fenced/internal/wire"
 )
 
-func (s *Server) status(ctx context.Context, _ *http.Request) (Status, error) {
+func (s *Server) status(ctx context.Context, _ *http.Request) (wire.Status, error) {
 	st, err := s.daemon.Status(ctx)
 	st.Clusters, st.Runs, st.Blocked = orEmpty(st.Clusters), orEmpty(st.Runs), orEmpty(st.Blocked)
 	for i := range st.Clusters {
@@ -26,38 +28,38 @@ func (s *Server) status(ctx context.Context, _ *http.Request) (Status, error) {
 	return st, err
 }
 
-func (s *Server) explain(ctx context.Context, r *http.Request) (Explanation, error) {
+func (s *Server) explain(ctx context.Context, r *http.Request) (wire.Explanation, error) {
 	e, err := s.daemon.Explain(ctx, r.URL.Query().Get("cluster"), cmp.Or(machineInPath(r), r.PathValue("node")))
 	e.Gates = orEmpty(e.Gates)
 	return e, err
 }
 
-func (s *Server) nodeTimeline(ctx context.Context, r *http.Request) (Timeline, error) {
-	return s.timeline(ctx, RunFilter{Cluster: r.URL.Query().Get("cluster"), Node: r.PathValue("node")})
+func (s *Server) nodeTimeline(ctx context.Context, r *http.Request) (wire.Timeline, error) {
+	return s.timeline(ctx, wire.RunFilter{Cluster: r.URL.Query().Get("cluster"), Node: r.PathValue("node")})
 }
 
-func (s *Server) runs(ctx context.Context, r *http.Request) (Timeline, error) {
-	f := RunFilter{Cluster: r.URL.Query().Get("cluster")}
+func (s *Server) runs(ctx context.Context, r *http.Request) (wire.Timeline, error) {
+	f := wire.RunFilter{Cluster: r.URL.Query().Get("cluster")}
 	if text := r.URL.Query().Get("since"); text != "" {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return Timeline{}, BadRequest(fmt.Sprintf("since=%q is not a time", text), "write it like 2026-01-01T00:00:00Z")
+			return wire.Timeline{}, BadRequest(fmt.Sprintf("since=%q is not a time", text), "write it like 2026-01-01T00:00:00Z")
 		}
 		f.Since = at
 	}
 	return s.timeline(ctx, f)
 }
 
-func (s *Server) run(ctx context.Context, r *http.Request) (Timeline, error) {
+func (s *Server) run(ctx context.Context, r *http.Request) (wire.Timeline, error) {
 	id := r.PathValue("id")
-	t, err := s.timeline(ctx, RunFilter{ID: id})
+	t, err := s.timeline(ctx, wire.RunFilter{ID: id})
 	if err == nil && len(t.Runs) == 0 {
 		err = NotFound(CodeNoSuchRun, fmt.Sprintf("no run %q", id), "fencectl history lists the runs")
 	}
 	return t, err
 }
 
-func (s *Server) timeline(ctx context.Context, f RunFilter) (Timeline, error) {
+func (s *Server) timeline(ctx context.Context, f wire.RunFilter) (wire.Timeline, error) {
 	t, err := s.daemon.Runs(ctx, f)
 	t.Runs = orEmpty(t.Runs)
 	for i := range t.Runs {
@@ -106,31 +108,17 @@ func orEmpty[T any](list []T) []T {
 	return list
 }
 
-// Event is one thing that happened, in the order it happened.
-type Event struct {
-	Seq     uint64    `json:"seq"`
-	At      time.Time `json:"at"`
-	Cluster string    `json:"cluster,omitempty"`
-	Node    string    `json:"node,omitempty"`
-	Machine string    `json:"machine,omitempty"` // namespace/name, of a target without a Node
-	Run     string    `json:"run,omitempty"`
-	Type    string    `json:"type"`
-	Step    string    `json:"step,omitempty"`
-	Reason  string    `json:"reason,omitempty"`
-	Message string    `json:"message,omitempty"`
-}
-
 // maxEventBytes bounds one line of the event stream.
 const maxEventBytes = 1 << 20
 
 // Events follows the daemon's events after the given sequence number until ctx
 // is done or the stream breaks; a break is yielded as the last error.
-func (c *Client) Events(ctx context.Context, after uint64) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
+func (c *Client) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error] {
+	return func(yield func(wire.Event, error) bool) {
 		q := url.Values{"after": {strconv.FormatUint(after, 10)}}
 		resp, err := c.open(ctx, http.MethodGet, "/v1/events", q, nil)
 		if err != nil {
-			yield(Event{}, err)
+			yield(wire.Event{}, err)
 			return
 		}
 		if resp.StatusCode != http.StatusOK {
@@ -138,16 +126,16 @@ func (c *Client) Events(ctx context.Context, after uint64) iter.Seq2[Event, erro
 			if err == nil {
 				err = decodeError(resp.StatusCode, body)
 			}
-			yield(Event{}, err)
+			yield(wire.Event{}, err)
 			return
 		}
 		defer resp.Body.Close()
 		lines := bufio.NewScanner(resp.Body)
 		lines.Buffer(nil, maxEventBytes)
 		for lines.Scan() {
-			var e Event
+			var e wire.Event
 			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-				yield(Event{}, fmt.Errorf("read an event: %w", err))
+				yield(wire.Event{}, fmt.Errorf("read an event: %w", err))
 				return
 			}
 			if !yield(e, nil) {
@@ -155,7 +143,7 @@ func (c *Client) Events(ctx context.Context, after uint64) iter.Seq2[Event, erro
 			}
 		}
 		if ctx.Err() == nil {
-			yield(Event{}, fmt.Errorf("%w: the event stream ended: %w", ErrUnreachable, cmp.Or(lines.Err(), io.EOF)))
+			yield(wire.Event{}, fmt.Errorf("%w: the event stream ended: %w", ErrUnreachable, cmp.Or(lines.Err(), io.EOF)))
 		}
 	}
 }

@@ -14,39 +14,41 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/wire"
+
 	"github.com/fenced/fenced/internal/login"
 )
 
 // Daemon is what the server asks. Errors of type *Error are given to the
 // caller as they are; any other is Internal.
 type Daemon interface {
-	Status(ctx context.Context) (Status, error)
+	Status(ctx context.Context) (wire.Status, error)
 	// Explain explains one Node, or the Machine "namespace/name".
-	Explain(ctx context.Context, cluster, of string) (Explanation, error)
+	Explain(ctx context.Context, cluster, of string) (wire.Explanation, error)
 	// Plan gives what would be done now; an empty cluster means all.
-	Plan(ctx context.Context, cluster string) (Plan, error)
+	Plan(ctx context.Context, cluster string) (wire.Plan, error)
 	// Coverage gives what each check covers; an empty cluster means all.
-	Coverage(ctx context.Context, cluster string) (Coverage, error)
+	Coverage(ctx context.Context, cluster string) (wire.Coverage, error)
 	// Names lists what can be named that begins with prefix; an empty cluster means all.
-	Names(ctx context.Context, cluster, prefix string) (Names, error)
+	Names(ctx context.Context, cluster, prefix string) (wire.Names, error)
 	// Runs gives the selected runs, open and ended, oldest first.
-	Runs(ctx context.Context, f RunFilter) (Timeline, error)
+	Runs(ctx context.Context, f wire.RunFilter) (wire.Timeline, error)
 	// BMCs gives what is known about the devices that switch power; an empty cluster
 	// means all.
-	BMCs(ctx context.Context, cluster string) (BMCs, error)
+	BMCs(ctx context.Context, cluster string) (wire.BMCs, error)
 	// LookAtBMCs looks at those of one Node's host now.
-	LookAtBMCs(ctx context.Context, o Order) (BMCs, error)
+	LookAtBMCs(ctx context.Context, o wire.Order) (wire.BMCs, error)
 	// Do gives an order. It returns once the order is durable, not once it is
 	// carried out.
-	Do(ctx context.Context, o Order) (OrderResult, error)
+	Do(ctx context.Context, o wire.Order) (wire.OrderResult, error)
 	// Refused records an order that ended in an error, whether the server or the daemon
 	// refused it. It must not block.
-	Refused(o Order, e *Error)
+	Refused(o wire.Order, e *Error)
 	// Export writes the whole state, as fenced --import reads it.
 	Export(ctx context.Context, w io.Writer) error
 	// Events yields the kept events whose Seq is greater than after, then each
 	// new one as it happens, until ctx is done.
-	Events(ctx context.Context, after uint64) iter.Seq2[Event, error]
+	Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error]
 }
 
 // Bounds on what a caller can make the server hold, and for how long.
@@ -76,7 +78,7 @@ type Server struct {
 
 // NewServer makes a server. It logs refused orders and broken connections. Orders of the
 // verbs in twoPersons need a second person.
-func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...Verb) *Server {
+func NewServer(d Daemon, roles Roles, log *log.Logger, twoPersons ...wire.Verb) *Server {
 	return &Server{
 		daemon: d, roles: roles, log: log,
 		twoPersons: &twoPersonRule{verbs: twoPersons, waiting: map[orderKey]firstOrder{}}, deniedLog: &deniedLog{recorded: map[deniedKey]time.Time{}},
@@ -140,7 +142,7 @@ func guardRequests(mux http.Handler) http.Handler {
 }
 
 // allow lets only callers with the role through.
-func (s *Server) allow(need Role, h http.Handler) http.Handler {
+func (s *Server) allow(need wire.Role, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.authorise(r, need); err != nil {
 			writeError(w, err)
@@ -150,7 +152,7 @@ func (s *Server) allow(need Role, h http.Handler) http.Handler {
 	})
 }
 
-func (s *Server) authorise(r *http.Request, need Role) *Error {
+func (s *Server) authorise(r *http.Request, need wire.Role) *Error {
 	p := peerFrom(r.Context())
 	if s.roles.Of(p) >= need {
 		return nil
@@ -196,11 +198,11 @@ type answer func(ctx context.Context, r *http.Request) (any, error)
 type route struct {
 	method  string
 	pattern string
-	need    Role
+	need    wire.Role
 	handler func(*Server) http.Handler
 }
 
-// reads are the routes that change nothing. Those of orders are the rows of verbs. Each
+// reads are the routes that change nothing. Those of orders are the rows of wire.Verbs. Each
 // takes ?cluster=NAME, where the daemon serves several; a higher role may use it too.
 var reads = []route{
 	get("/v1/status", (*Server).status),
@@ -211,15 +213,15 @@ var reads = []route{
 	get("/v1/plan", (*Server).plan),
 	get("/v1/check-config", (*Server).coverage),
 	get("/v1/bmcs", (*Server).bmcs),
-	get("/v1/runs", (*Server).runs),                // ?since=RFC3339
-	get("/v1/runs/{id}", (*Server).run),            // a timeline of one run
-	stream("/v1/events", Viewer, (*Server).events), // ?after=SEQ; NDJSON, never ends
-	stream("/v1/export", Admin, (*Server).export),  // NDJSON, the whole state
+	get("/v1/runs", (*Server).runs),                     // ?since=RFC3339
+	get("/v1/runs/{id}", (*Server).run),                 // a timeline of one run
+	stream("/v1/events", wire.Viewer, (*Server).events), // ?after=SEQ; NDJSON, never ends
+	stream("/v1/export", wire.Admin, (*Server).export),  // NDJSON, the whole state
 }
 
 // get is a row that answers viewers with one value; its type is the handler's.
 func get[T any](pattern string, read func(*Server, context.Context, *http.Request) (T, error)) route {
-	return route{http.MethodGet, pattern, Viewer, func(s *Server) http.Handler {
+	return route{http.MethodGet, pattern, wire.Viewer, func(s *Server) http.Handler {
 		return s.reply(func(ctx context.Context, r *http.Request) (any, error) {
 			done, err := s.looks.begin(ctx, s.roles.Of(peerFrom(r.Context())))
 			if err != nil {
@@ -232,20 +234,20 @@ func get[T any](pattern string, read func(*Server, context.Context, *http.Reques
 }
 
 // stream is a row that writes its answer itself.
-func stream(pattern string, need Role, write func(*Server, http.ResponseWriter, *http.Request)) route {
+func stream(pattern string, need wire.Role, write func(*Server, http.ResponseWriter, *http.Request)) route {
 	return route{http.MethodGet, pattern, need, func(s *Server) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { write(s, w, r) })
 	}}
 }
 
-// routes are the rows of an order. An order asks for the role itself, and records who
+// orderRoutes are the rows of a verb. An order asks for the role itself, and records who
 // lacks it.
-func (r verb) routes() (list []route) {
-	need, handler := Nobody, func(s *Server) http.Handler { return s.reply(s.order(r.name)) }
-	if r.answer != nil {
-		need, handler = r.need, func(s *Server) http.Handler { return s.reply(r.answer(s, r.name)) }
+func orderRoutes(r wire.VerbRow) (list []route) {
+	need, handler := wire.Nobody, func(s *Server) http.Handler { return s.reply(s.order(r.Name)) }
+	if r.Looks {
+		need, handler = r.Need, func(s *Server) http.Handler { return s.reply(s.look(r.Name)) }
 	}
-	for _, pattern := range r.patterns() {
+	for _, pattern := range patterns(r) {
 		list = append(list, route{http.MethodPost, pattern, need, handler})
 	}
 	return list
@@ -254,8 +256,8 @@ func (r verb) routes() (list []route) {
 // routes is the whole API.
 func routes() []route {
 	all := slices.Clone(reads)
-	for _, v := range verbs {
-		all = append(all, v.routes()...)
+	for _, v := range wire.Verbs {
+		all = append(all, orderRoutes(v)...)
 	}
 	return all
 }

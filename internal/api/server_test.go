@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fenced/fenced/internal/wire"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -54,47 +56,47 @@ func TestEveryRouteNeedsItsRole(t *testing.T) {
 	const ok = `{"reason":"test"}`
 	routes := []struct {
 		method, target, body string
-		need                 Role
+		need                 wire.Role
 	}{
-		{"GET", "/v1/status", "", Viewer},
-		{"GET", "/v1/nodes/n-1/explain", "", Viewer},
-		{"GET", "/v1/nodes/n-1/timeline", "", Viewer},
-		{"GET", "/v1/runs", "", Viewer},
-		{"GET", "/v1/runs/r-1", "", Viewer},
-		{"POST", "/v1/nodes/n-1/fence", ok, Operator},
-		{"POST", "/v1/nodes/n-1/fence", `{"reason":"test","dryRun":true}`, Viewer},
-		{"POST", "/v1/machines/ns/m-1/fence", `{"reason":"test","dryRun":true}`, Viewer},
-		{"POST", "/v1/nodes/n-1/fence", `{"reason":"test","dryRun":true,"yes":true}`, Admin},
-		{"GET", "/v1/names", "", Viewer},
-		{"POST", "/v1/arm", `{"reason":"test","dryRun":true}`, Admin},
-		{"POST", "/v1/nodes/n-1/fence", `{"reason":"test","yes":true}`, Admin},
-		{"POST", "/v1/nodes/n-1/unfence", ok, Operator},
-		{"GET", "/v1/bmcs", "", Viewer},
-		{"POST", "/v1/nodes/n-1/bmc/test", "", Operator},
-		{"POST", "/v1/nodes/n-1/bmc/audit", "", Operator},
-		{"POST", "/v1/nodes/n-1/bmc/enroll", ok, Admin},
-		{"POST", "/v1/nodes/n-1/bmc/enroll", `{"reason":"test","dryRun":true}`, Admin},
-		{"POST", "/v1/nodes/n-1/bmc/release", ok, Admin},
-		{"POST", "/v1/pause", ok, Operator},
-		{"POST", "/v1/resume", ok, Operator},
-		{"POST", "/v1/nodes/n-1/hold", ok, Operator},
-		{"POST", "/v1/nodes/n-1/hold", `{"reason":"test","for":"4h"}`, Operator},
-		{"POST", "/v1/nodes/n-1/release", ok, Operator},
-		{"POST", "/v1/runs/r-1/abort", ok, Operator},
-		{"POST", "/v1/runs/r-1/abort", `{"reason":"test","asIs":true}`, Admin},
-		{"POST", "/v1/runs/r-1/abort", `{"reason":"test","asIs":true,"yes":true}`, Admin},
-		{"POST", "/v1/runs/r-1/retry", ok, Operator},
-		{"POST", "/v1/nodes/n-1/confirm-off", `{"reason":"test","typed":"n-1"}`, Admin},
-		{"POST", "/v1/nodes/n-1/confirm-off", `{"reason":"test","dryRun":true}`, Admin},
-		{"POST", "/v1/arm", ok, Admin},
-		{"POST", "/v1/disarm", ok, Admin},
-		{"GET", "/v1/export", "", Admin},
+		{"GET", "/v1/status", "", wire.Viewer},
+		{"GET", "/v1/nodes/n-1/explain", "", wire.Viewer},
+		{"GET", "/v1/nodes/n-1/timeline", "", wire.Viewer},
+		{"GET", "/v1/runs", "", wire.Viewer},
+		{"GET", "/v1/runs/r-1", "", wire.Viewer},
+		{"POST", "/v1/nodes/n-1/fence", ok, wire.Operator},
+		{"POST", "/v1/nodes/n-1/fence", `{"reason":"test","dryRun":true}`, wire.Viewer},
+		{"POST", "/v1/machines/ns/m-1/fence", `{"reason":"test","dryRun":true}`, wire.Viewer},
+		{"POST", "/v1/nodes/n-1/fence", `{"reason":"test","dryRun":true,"yes":true}`, wire.Admin},
+		{"GET", "/v1/names", "", wire.Viewer},
+		{"POST", "/v1/arm", `{"reason":"test","dryRun":true}`, wire.Admin},
+		{"POST", "/v1/nodes/n-1/fence", `{"reason":"test","yes":true}`, wire.Admin},
+		{"POST", "/v1/nodes/n-1/unfence", ok, wire.Operator},
+		{"GET", "/v1/bmcs", "", wire.Viewer},
+		{"POST", "/v1/nodes/n-1/bmc/test", "", wire.Operator},
+		{"POST", "/v1/nodes/n-1/bmc/audit", "", wire.Operator},
+		{"POST", "/v1/nodes/n-1/bmc/enroll", ok, wire.Admin},
+		{"POST", "/v1/nodes/n-1/bmc/enroll", `{"reason":"test","dryRun":true}`, wire.Admin},
+		{"POST", "/v1/nodes/n-1/bmc/release", ok, wire.Admin},
+		{"POST", "/v1/pause", ok, wire.Operator},
+		{"POST", "/v1/resume", ok, wire.Operator},
+		{"POST", "/v1/nodes/n-1/hold", ok, wire.Operator},
+		{"POST", "/v1/nodes/n-1/hold", `{"reason":"test","for":"4h"}`, wire.Operator},
+		{"POST", "/v1/nodes/n-1/release", ok, wire.Operator},
+		{"POST", "/v1/runs/r-1/abort", ok, wire.Operator},
+		{"POST", "/v1/runs/r-1/abort", `{"reason":"test","asIs":true}`, wire.Admin},
+		{"POST", "/v1/runs/r-1/abort", `{"reason":"test","asIs":true,"yes":true}`, wire.Admin},
+		{"POST", "/v1/runs/r-1/retry", ok, wire.Operator},
+		{"POST", "/v1/nodes/n-1/confirm-off", `{"reason":"test","typed":"n-1"}`, wire.Admin},
+		{"POST", "/v1/nodes/n-1/confirm-off", `{"reason":"test","dryRun":true}`, wire.Admin},
+		{"POST", "/v1/arm", ok, wire.Admin},
+		{"POST", "/v1/disarm", ok, wire.Admin},
+		{"GET", "/v1/export", "", wire.Admin},
 	}
-	peers := map[Role]Peer{Nobody: other, Viewer: viewer, Operator: oper, Admin: admin}
+	peers := map[wire.Role]Peer{wire.Nobody: other, wire.Viewer: viewer, wire.Operator: oper, wire.Admin: admin}
 	for _, rt := range routes {
 		for role, p := range peers {
 			t.Run(fmt.Sprintf("%s %s %s as %s", rt.method, rt.target, rt.body, role), func(t *testing.T) {
-				d := &fake{runs: Timeline{Runs: []RunRecord{{ID: "r-1"}}}}
+				d := &fake{runs: wire.Timeline{Runs: []wire.RunRecord{{ID: "r-1"}}}}
 				code, body := request(t, d, roles, p, rt.method, rt.target, rt.body)
 				if role >= rt.need {
 					assert.Equal(t, http.StatusOK, code, body)
@@ -114,49 +116,49 @@ func TestRoleOfPeer(t *testing.T) {
 		name  string
 		roles Roles
 		peer  Peer
-		want  Role
+		want  wire.Role
 	}{
-		{"root needs no entry", Roles{}, root, Admin},
-		{"a stranger is nobody", roles, other, Nobody},
-		{"the highest role wins", Roles{Viewer: []string{"user:olaf"}, Operator: []string{"user:olaf"}}, oper, Operator},
-		{"a user is not a group of that name", Roles{Admin: []string{"group:olaf"}}, oper, Nobody},
-		{"a group is not a user of that name", Roles{Admin: []string{"user:wheel"}}, admin, Nobody},
-		{"an entry without a kind gives nothing", Roles{Admin: []string{"olaf", ":olaf"}}, oper, Nobody},
-		{"an empty name does not match a nameless user", Roles{Admin: []string{"user:"}}, Peer{UID: 4005}, Nobody},
-		{"no peer is nobody", roles, peerFrom(context.Background()), Nobody},
+		{"root needs no entry", Roles{}, root, wire.Admin},
+		{"a stranger is nobody", roles, other, wire.Nobody},
+		{"the highest role wins", Roles{Viewer: []string{"user:olaf"}, Operator: []string{"user:olaf"}}, oper, wire.Operator},
+		{"a user is not a group of that name", Roles{Admin: []string{"group:olaf"}}, oper, wire.Nobody},
+		{"a group is not a user of that name", Roles{Admin: []string{"user:wheel"}}, admin, wire.Nobody},
+		{"an entry without a kind gives nothing", Roles{Admin: []string{"olaf", ":olaf"}}, oper, wire.Nobody},
+		{"an empty name does not match a nameless user", Roles{Admin: []string{"user:"}}, Peer{UID: 4005}, wire.Nobody},
+		{"no peer is nobody", roles, peerFrom(context.Background()), wire.Nobody},
 	} {
 		t.Run(tc.name, func(t *testing.T) { assert.Equal(t, tc.want, tc.roles.Of(tc.peer)) })
 	}
 }
 
 func TestOrderCarriesRouteAndPeer(t *testing.T) {
-	d := &fake{result: OrderResult{Run: "r-7", Joined: true, Message: "joined"}}
+	d := &fake{result: wire.OrderResult{Run: "r-7", Joined: true, Message: "joined"}}
 	code, body := request(t, d, roles, oper, "POST", "/v1/nodes/n%2d1/fence?cluster=prod", `{"reason":" disk \n","offOnly":true}`)
 	assert.Equal(t, http.StatusOK, code)
 	assert.JSONEq(t, `{"run":"r-7","joined":true,"message":"joined"}`, body)
-	assert.Equal(t, []Order{{Verb: Fence, Cluster: "prod", Node: "n-1", Actor: "olaf (uid 4002)", Role: Operator, Reason: "disk", OffOnly: true}}, d.orders)
+	assert.Equal(t, []wire.Order{{Verb: wire.Fence, Cluster: "prod", Node: "n-1", Actor: "olaf (uid 4002)", Role: wire.Operator, Reason: "disk", OffOnly: true}}, d.orders)
 }
 
 // TestOrderAboutAMachine: the verbs that take a Machine get it from the path, through the
 // client too; the others have no such route.
 func TestOrderAboutAMachine(t *testing.T) {
-	d := &fake{result: OrderResult{Message: "done"}}
+	d := &fake{result: wire.OrderResult{Message: "done"}}
 	c := New(serve(t, d, Roles{}))
-	for _, v := range []Verb{Fence, Unfence, Hold, Release, EnrollBMC, ReleaseBMC} {
+	for _, v := range []wire.Verb{wire.Fence, wire.Unfence, wire.Hold, wire.Release, wire.EnrollBMC, wire.ReleaseBMC} {
 		d.orders = nil
-		_, err := c.Do(t.Context(), Order{Verb: v, Machine: "ns/m-1", Reason: "test"})
+		_, err := c.Do(t.Context(), wire.Order{Verb: v, Machine: "ns/m-1", Reason: "test"})
 		require.NoError(t, err, v)
 		require.Len(t, d.orders, 1, v)
 		assert.Equal(t, "ns/m-1", d.orders[0].Machine, v)
 		assert.Empty(t, d.orders[0].Node, v)
 	}
 	d.orders = nil
-	for _, v := range []Verb{ConfirmOff, TestBMC, Abort, Pause} {
-		_, err := c.Do(t.Context(), Order{Verb: v, Machine: "ns/m-1", Reason: "test"})
+	for _, v := range []wire.Verb{wire.ConfirmOff, wire.TestBMC, wire.Abort, wire.Pause} {
+		_, err := c.Do(t.Context(), wire.Order{Verb: v, Machine: "ns/m-1", Reason: "test"})
 		require.Error(t, err, v)
 	}
 	for _, name := range []string{"ns/a/b", "ns/", "/m-1", "n.s/m-1", "ns/M", "ns/../m-1"} {
-		_, err := c.Do(t.Context(), Order{Verb: Fence, Machine: name, Reason: "test"})
+		_, err := c.Do(t.Context(), wire.Order{Verb: wire.Fence, Machine: name, Reason: "test"})
 		require.Error(t, err, name)
 	}
 	assert.Empty(t, d.orders)
@@ -273,12 +275,12 @@ func TestAnOrderOutlivesItsCaller(t *testing.T) {
 func TestEveryRowRefusesLowerRoles(t *testing.T) {
 	peers := []Peer{other, viewer, oper, admin}
 	names := strings.NewReplacer("{node}", "n-1", "{id}", "r-1", "{namespace}", "ns", "{machine}", "m-1")
-	refuses := func(method, pattern string, need Role) {
-		require.Greater(t, need, Nobody, pattern)
+	refuses := func(method, pattern string, need wire.Role) {
+		require.Greater(t, need, wire.Nobody, pattern)
 		for role, p := range peers[:need] {
 			d := &fake{}
 			code, body := request(t, d, roles, p, method, names.Replace(pattern), `{"reason":"test"}`)
-			assert.Equal(t, http.StatusForbidden, code, "%s as %s", pattern, Role(role))
+			assert.Equal(t, http.StatusForbidden, code, "%s as %s", pattern, wire.Role(role))
 			assert.Contains(t, body, need.String(), pattern)
 			assert.Empty(t, d.orders, pattern)
 		}
@@ -286,9 +288,9 @@ func TestEveryRowRefusesLowerRoles(t *testing.T) {
 	for _, r := range reads {
 		refuses(r.method, r.pattern, r.need)
 	}
-	for _, v := range verbs {
-		for _, pattern := range v.patterns() {
-			refuses(http.MethodPost, pattern, v.need)
+	for _, v := range wire.Verbs {
+		for _, pattern := range patterns(v) {
+			refuses(http.MethodPost, pattern, v.Need)
 		}
 	}
 }
@@ -299,9 +301,9 @@ func TestEveryFieldIsOfABody(t *testing.T) {
 	for _, f := range bodyFields {
 		known[f.name] = true
 	}
-	for _, v := range verbs {
-		for _, name := range v.takes {
-			assert.True(t, known[name], "%s takes %s", v.name, name)
+	for _, v := range wire.Verbs {
+		for _, name := range v.Takes {
+			assert.True(t, known[name], "%s takes %s", v.Name, name)
 		}
 	}
 }

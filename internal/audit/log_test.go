@@ -40,6 +40,15 @@ func appendN(t *testing.T, l *Log, n int) (last Head) {
 	return last
 }
 
+// written appends n entries to the log at path, and closes it.
+func written(t *testing.T, path string, n int) (last Head) {
+	t.Helper()
+	l := opened(t, path)
+	last = appendN(t, l, n)
+	require.NoError(t, l.Close())
+	return last
+}
+
 func lines(t *testing.T, path string) [][]byte {
 	t.Helper()
 	data, err := os.ReadFile(path)

@@ -14,9 +14,7 @@ import (
 func TestUnfinishedLineIsCutOff(t *testing.T) {
 	for _, cut := range []int{1, 9, 200, 300} { // the last is more than there is: it lacks only its end
 		path := newPath(t)
-		l := opened(t, path)
-		last := appendN(t, l, 3)
-		require.NoError(t, l.Close())
+		last := written(t, path, 3)
 		whole := lines(t, path)
 		unfinished := bytes.TrimSuffix(whole[3], []byte("\n"))
 		cut = min(cut, len(unfinished))
@@ -25,8 +23,7 @@ func TestUnfinishedLineIsCutOff(t *testing.T) {
 		s, err := Verify(path, last)
 		require.NoError(t, err, "it may be being written")
 		assert.EqualValues(t, cut, s.Torn)
-		l = opened(t, path)
-		require.NoError(t, l.Close())
+		require.NoError(t, opened(t, path).Close())
 		s, err = Verify(path, last)
 		require.NoError(t, err)
 		assert.Zero(t, s.Torn)
@@ -50,9 +47,7 @@ func TestDamagedLogIsRefused(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			path := newPath(t)
-			l := opened(t, path)
-			appendN(t, l, 3)
-			require.NoError(t, l.Close()) // the head is remembered
+			written(t, path, 3) // the head is remembered
 			data := append(bytes.Join(damage(lines(t, path)), nil), '\n')
 			if name == "another's, no line" {
 				data = data[:4]
@@ -72,12 +67,9 @@ func TestDamagedLogIsRefused(t *testing.T) {
 // A log that was moved away is followed by one that says what came before.
 func TestNewLogFollowsTheOneThatWasMovedAway(t *testing.T) {
 	path := newPath(t)
-	l := opened(t, path)
-	last := appendN(t, l, 3)
-	require.NoError(t, l.Close())
+	last := written(t, path, 3)
 	require.NoError(t, os.Rename(path, path+"-kept"))
-	l = opened(t, path)
-	require.EqualValues(t, last.Seq+1, l.Head().Seq)
+	require.EqualValues(t, last.Seq+1, opened(t, path).Head().Seq)
 	_, err := Verify(path)
 	require.ErrorContains(t, err, "it starts with entry 5")
 	_, err = Verify(path, last)
@@ -106,8 +98,7 @@ func TestParseHead(t *testing.T) {
 // for ever.
 func TestOnlyARegularFileIsALog(t *testing.T) {
 	good := newPath(t)
-	l := opened(t, good)
-	require.NoError(t, l.Close())
+	require.NoError(t, opened(t, good).Close())
 	pipe := newPath(t)
 	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
 	linked := newPath(t)

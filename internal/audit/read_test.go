@@ -16,16 +16,9 @@ import (
 
 // Whatever is done to the bytes of a log is found against its exported head.
 func TestEveryChangeIsFound(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "audit.jsonl")
-	l, err := Open(path, Options{Origin: origin})
-	require.NoError(t, err)
-	appendN(t, l, 6)
-	require.NoError(t, l.Close())
-	l, err = Open(path, Options{Origin: origin}) // a second beginning that could pass for the first
-	require.NoError(t, err)
-	exported := appendN(t, l, 6)
-	require.NoError(t, l.Close())
+	path := newPath(t)
+	written(t, path, 6)
+	exported := written(t, path, 6) // a second beginning that could pass for the first
 	original, err := os.ReadFile(path)
 	require.NoError(t, err)
 	_, err = Verify(path, exported)
@@ -82,13 +75,9 @@ func change(t *rapid.T, original []byte) []byte {
 // was exported.
 func TestChainMadeAnewIsFound(t *testing.T) {
 	path := newPath(t)
-	l := opened(t, path)
-	exported := appendN(t, l, 5)
-	require.NoError(t, l.Close())
+	exported := written(t, path, 5)
 	forged := newPath(t)
-	l = opened(t, forged)
-	appendN(t, l, 9)
-	require.NoError(t, l.Close())
+	written(t, forged, 9)
 	_, err := Verify(forged)
 	require.NoError(t, err)
 	_, err = Verify(forged, exported)
@@ -123,9 +112,7 @@ func FuzzRead(f *testing.F) {
 // for no beginning.
 func TestVerifyComparesTheRememberedHead(t *testing.T) {
 	path := newPath(t)
-	l := opened(t, path)
-	last := appendN(t, l, 4)
-	require.NoError(t, l.Close())
+	last := written(t, path, 4)
 	s, err := Verify(path)
 	require.NoError(t, err)
 	require.Equal(t, last, s.Remembered)
@@ -154,9 +141,7 @@ func TestTail(t *testing.T) {
 	var seqs []uint64
 	collect := func(e Entry) { seqs = append(seqs, e.Seq) }
 	require.NoError(t, Tail(path, 1000, collect), "there is no log yet")
-	l := opened(t, path)
-	appendN(t, l, 50)
-	require.NoError(t, l.Close())
+	written(t, path, 50)
 	require.NoError(t, Tail(path, 1<<20, collect))
 	assert.Len(t, seqs, 51, "Opened and all others")
 

@@ -36,6 +36,8 @@ func TestErrors(t *testing.T) {
 	assert.Equal(t, KindUnreachable, KindOf(fmt.Errorf("look: %w", err)))
 	assert.Equal(t, KindProtocol, KindOf(cause), "an error without a kind broke the contract")
 	assert.Equal(t, Kind(""), KindOf(nil))
+	assert.EqualError(t, WithKind(KindTLS, cause), "i/o timeout")
+	assert.ErrorIs(t, WithKind(KindTLS, cause), cause)
 }
 
 // Errors of a connection have the same kind in each driver; what is none has no kind here.

@@ -58,6 +58,19 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// KindError is a cause whose Kind a driver knows where it finds it.
+type KindError struct {
+	Kind Kind
+	Err  error
+}
+
+// WithKind gives a cause its Kind.
+func WithKind(k Kind, err error) error { return &KindError{k, err} }
+
+func (e *KindError) Error() string { return e.Err.Error() }
+
+func (e *KindError) Unwrap() error { return e.Err }
+
 // KindOf returns the Kind of a Power's error, KindProtocol for another error, and
 // "" for nil.
 func KindOf(err error) Kind {

@@ -111,7 +111,8 @@ func (c *Client) read(ctx context.Context) (bmc.Reading, error) {
 	if c.guard != nil {
 		r.Identity = c.guard.identity()
 		if u := r.Identity.UUID; c.device.SystemUUID != "" && bmc.UsableUUID(u) && !bmc.UUIDsMatch(u, c.device.SystemUUID) {
-			return bmc.Reading{}, &kindError{bmc.KindIdentity, fmt.Errorf("the BMC answered for system %s, not for the configured %s", u, c.device.SystemUUID)}
+			return bmc.Reading{}, bmc.WithKind(bmc.KindIdentity,
+				fmt.Errorf("the BMC answered for system %s, not for the configured %s", u, c.device.SystemUUID))
 		}
 	}
 	return r, nil
@@ -122,7 +123,7 @@ func (c *Client) Send(ctx context.Context, cmd bmc.Command) (bmc.Receipt, error)
 	ctx, cancel := context.WithTimeout(ctx, c.timing.SendTimeout)
 	defer cancel()
 	if cmd != bmc.CommandOff && cmd != bmc.CommandOn { // I3: bmclib knows reset and cycle, too
-		return bmc.Receipt{}, c.fail(ctx, "send", bmc.SentNo, &kindError{bmc.KindUnsupported, errors.New("there is no such command")})
+		return bmc.Receipt{}, c.fail(ctx, "send", bmc.SentNo, bmc.WithKind(bmc.KindUnsupported, errors.New("there is no such command")))
 	}
 	receipt, sent, err := c.send(ctx, cmd)
 	if err != nil {

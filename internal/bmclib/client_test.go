@@ -1,12 +1,10 @@
 package bmclib
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"testing"
 	"time"
 
@@ -31,20 +29,11 @@ func init() {
 	bodyTimeout = 5 * time.Second // some tests wait for one that never comes
 }
 
-// missing skips where a Debian package is absent, except in CI.
-func missing(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
 // ipmiBMC is a simulated BMC, and the device to reach it by ipmitool.
 func ipmiBMC(t *testing.T, o ipmisim.Options) (*ipmisim.GoBMC, bmc.Device) {
 	t.Helper()
 	if _, err := exec.LookPath("ipmitool"); err != nil {
-		missing(t, "ipmitool is not installed: "+err.Error())
+		bmctest.Missing(t, "ipmitool is not installed: "+err.Error())
 	}
 	sim, err := ipmisim.StartGo(t.Context(), o)
 	require.NoError(t, err)
@@ -54,14 +43,9 @@ func ipmiBMC(t *testing.T, o ipmisim.Options) (*ipmisim.GoBMC, bmc.Device) {
 
 func ipmiDevice(t *testing.T, addr string) bmc.Device {
 	t.Helper()
-	h, p, err := net.SplitHostPort(addr)
+	e, err := bmc.ParseEndpoint("ipmi://" + addr + "?privilegelevel=ADMINISTRATOR")
 	require.NoError(t, err)
-	n, err := strconv.Atoi(p)
-	require.NoError(t, err)
-	return bmc.Device{
-		Driver: bmc.DriverBMCLib, Username: "admin", Password: bmc.NewSecret("secret"),
-		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: h, Port: n, Privilege: "ADMINISTRATOR"},
-	}
+	return bmc.Device{Driver: bmc.DriverBMCLib, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}
 }
 
 // redfishBMC is a simulated service, and the device to reach it by gofish.
@@ -119,34 +103,9 @@ func TestConformanceGofish(t *testing.T) {
 	bmctest.Run(t, bmctest.Driver{
 		New: func(t *testing.T) *bmctest.World {
 			sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
-			quirk := func(change func(*redfishsim.Quirks)) error { sim.Quirks(change); return nil }
-			fault := func(change func(*redfishsim.Faults)) error { sim.Faults(change); return nil }
-			return &bmctest.World{
-				Open: opens, Device: d, UUID: uuid, On: sim.Power, SetPower: sim.SetPower, IgnoreOff: sim.IgnoreOff,
-				LateOff: func(d time.Duration) error { return quirk(func(q *redfishsim.Quirks) { q.Lag = d }) },
-				BackOn:  backOn(t, sim.Power, sim.SetPower),
-				RefuseSame: func(bool) error {
-					return quirk(func(q *redfishsim.Quirks) { q.RefuseSame = http.StatusConflict })
-				},
-				Transitional: func(say bool) error {
-					return quirk(func(q *redfishsim.Quirks) { q.SayPower = map[bool]string{true: `"PoweringOff"`}[say] })
-				},
-				Hang:     func(hang bool) error { return fault(func(f *redfishsim.Faults) { f.Hang = hang }) },
-				HalfOpen: func(open bool) error { return fault(func(f *redfishsim.Faults) { f.HalfOpen = open }) },
-				LoseAnswer: func(lose bool) error {
-					return quirk(func(q *redfishsim.Quirks) { q.DropReset = lose })
-				},
-				Restart:  func() error { sim.Restart(0); return nil },
-				Logins:   func() int { return sim.Count(http.MethodPost, "/redfish/v1/SessionService/Sessions") },
-				Sessions: sim.OpenSessions, CutLogins: sim.OpenSessions,
-				CutBodies: func(cut bool) error {
-					return fault(func(f *redfishsim.Faults) { f.Body = map[bool]redfishsim.BodyFault{true: redfishsim.BodyCut}[cut] })
-				},
-				CloseSilently: func(end bool) error { return fault(func(f *redfishsim.Faults) { f.CloseSilently = end }) },
-				ChangeIdentity: func() error {
-					return quirk(func(q *redfishsim.Quirks) { q.UUID = "4c4c4544-0042-4810-8056-b4c04f4d9999" })
-				},
-			}
+			w := bmctest.OverRedfish(sim, uuid, d, opens)
+			w.BackOn = backOn(t, sim.Power, sim.SetPower)
+			return w
 		},
 		Cannot: map[string]string{"Bad": "TCP mends what a network loses"},
 	})

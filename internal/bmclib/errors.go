@@ -13,16 +13,6 @@ const (
 	maxText = 300 // of an error text, in bytes
 )
 
-// kindError is an error with a known Kind.
-type kindError struct {
-	kind bmc.Kind
-	err  error
-}
-
-func (e *kindError) Error() string { return e.err.Error() }
-
-func (e *kindError) Unwrap() error { return e.err }
-
 // safeText is an error text that may be shown. It does not unwrap to the error of
 // a provider, which may contain what was sent.
 type safeText string
@@ -33,7 +23,7 @@ func (s safeText) Error() string { return string(s) }
 func (c *Client) fail(ctx context.Context, op string, sent bmc.Sent, err error) error {
 	text := err.Error()
 	kind := kindOf(err)
-	if _, known := errors.AsType[*kindError](err); !known && c.kind.protocol == bmc.ProtocolIPMI {
+	if _, known := errors.AsType[*bmc.KindError](err); !known && c.kind.protocol == bmc.ProtocolIPMI {
 		text, kind = classifyIpmitool(ctx, err)
 	}
 	if kind == bmc.KindProtocol && ctx.Err() != nil {
@@ -57,8 +47,8 @@ func (c *Client) scrub(text string) string {
 
 // kindOf classifies errors of requests.
 func kindOf(err error) bmc.Kind {
-	if e, ok := errors.AsType[*kindError](err); ok {
-		return e.kind
+	if e, ok := errors.AsType[*bmc.KindError](err); ok {
+		return e.Kind
 	}
 	if kind := bmc.KindOfTransport(err); kind != "" {
 		return kind

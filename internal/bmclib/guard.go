@@ -148,7 +148,7 @@ func (g *guard) exchange(req *http.Request) (*http.Response, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read answer: %w", err)
 	case len(body) > maxBody:
-		return nil, &kindError{bmc.KindProtocol, fmt.Errorf("the answer is larger than %d bytes", maxBody)}
+		return nil, bmc.WithKind(bmc.KindProtocol, fmt.Errorf("the answer is larger than %d bytes", maxBody))
 	}
 	if resp.StatusCode == http.StatusOK && req.Method == http.MethodGet {
 		if err := g.inspect(req.URL.Path, body); err != nil {
@@ -168,7 +168,7 @@ func isPowerCommand(req *http.Request) bool {
 // uses the only system of the service, whichever it is at the time. // I8, I10
 func (g *guard) checkURL(u *url.URL) error {
 	if !g.endpoint.Serves(u) {
-		return &kindError{bmc.KindProtocol, fmt.Errorf("the request was not sent, because its URL is on another service, %q", u.Scheme+"://"+u.Host)}
+		return bmc.WithKind(bmc.KindProtocol, fmt.Errorf("the request was not sent, because its URL is on another service, %q", u.Scheme+"://"+u.Host))
 	}
 	system := g.endpoint.System
 	if system == "" {
@@ -177,8 +177,8 @@ func (g *guard) checkURL(u *url.URL) error {
 	asked := path.Clean(u.Path)
 	collection := path.Dir(system) + "/"
 	if strings.HasPrefix(asked, collection) && asked != system && !strings.HasPrefix(asked, system+"/") {
-		return &kindError{bmc.KindIdentity, fmt.Errorf("the service has the system %s, which is not the configured %s; "+
-			"bmclib cannot choose between several, so use the native driver", asked, system)}
+		return bmc.WithKind(bmc.KindIdentity, fmt.Errorf("the service has the system %s, which is not the configured %s; "+
+			"bmclib cannot choose between several, so use the native driver", asked, system))
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func (g *guard) cause(err error) error {
 	case g.err != nil:
 		return g.err
 	case g.status != 0:
-		return &kindError{bmc.KindOfStatus(g.status), fmt.Errorf("the BMC answered HTTP %d %s", g.status, http.StatusText(g.status))}
+		return bmc.WithKind(bmc.KindOfStatus(g.status), fmt.Errorf("the BMC answered HTTP %d %s", g.status, http.StatusText(g.status)))
 	}
 	return err
 }
@@ -268,7 +268,7 @@ func (g *guard) forget(ctx context.Context, req *http.Request, resp *http.Respon
 // provider will use is really in it.
 func (g *guard) inspect(path string, body []byte) error {
 	if repeated, ok := errors.AsType[*bmc.RepeatedError](bmc.CheckNames(body)); ok {
-		return &kindError{bmc.KindProtocol, repeated} // the provider would take the last value // I1
+		return bmc.WithKind(bmc.KindProtocol, repeated) // the provider would take the last value // I1
 	}
 	if g.provider == asrockrack.ProviderName {
 		if strings.HasSuffix(path, "/api/chassis-status") {
@@ -291,7 +291,7 @@ func hasPowerStatus(body []byte) error {
 		PowerStatus *int `json:"power_status"`
 	}
 	if err := json.Unmarshal(body, &chassis); err != nil || chassis.PowerStatus == nil {
-		return &kindError{bmc.KindProtocol, errors.New("the answer about the chassis has no power status")}
+		return bmc.WithKind(bmc.KindProtocol, errors.New("the answer about the chassis has no power status"))
 	}
 	return nil
 }
@@ -318,6 +318,6 @@ func identityError(read, answers bmc.Identity) error {
 	if read.Equal(answers) {
 		return nil
 	}
-	return &kindError{bmc.KindIdentity, fmt.Errorf("system %q (serial %q) was read, but %q (serial %q) answers now; no command was sent",
-		read.UUID, read.Serial, answers.UUID, answers.Serial)}
+	return bmc.WithKind(bmc.KindIdentity, fmt.Errorf("system %q (serial %q) was read, but %q (serial %q) answers now; no command was sent",
+		read.UUID, read.Serial, answers.UUID, answers.Serial))
 }

@@ -1,45 +1,22 @@
 package bmclib
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
-	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
-func TestGofishSwitchesTheHost(t *testing.T) {
-	sim, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
-	c := open(t, d)
-	first := bmctest.Read(t, c)
-	assert.Equal(t, bmc.On, first.State)
-	assert.Equal(t, uuid, first.Identity.UUID, "told along with the state")
-	assert.Equal(t, "SN-1", first.Identity.Serial)
-
-	r, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
-	assert.False(t, r.Already)
-	assert.False(t, sim.Power())
-	second := bmctest.Read(t, c)
-	assert.Equal(t, bmc.Off, second.State)
-	assert.Equal(t, first.Session, second.Session)
-	r, err = c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
-	assert.True(t, r.Already)
-	_, err = c.Send(t.Context(), bmc.CommandOn)
-	require.NoError(t, err)
-	assert.True(t, sim.Power())
-	assert.Equal(t, 1, sim.OpenSessions())
-	require.NoError(t, c.Close(t.Context()))
-	assert.Zero(t, sim.OpenSessions())
+// What the suite of all drivers does not ask.
+func TestGofishTellsTheSerialNumber(t *testing.T) {
+	_, d := redfishBMC(t, redfishsim.Options{UUID: uuid})
+	assert.Equal(t, bmc.Identity{UUID: uuid, Serial: "SN-1"}, bmctest.Read(t, open(t, d)).Identity, "told along with the state")
 }
 
 func TestOnlyExactWords(t *testing.T) {
@@ -159,26 +136,6 @@ func TestWhatBecameOfTheCommand(t *testing.T) {
 			assert.Equal(t, c.sent, bmctest.Failed(t, err, c.kind).Sent)
 		})
 	}
-}
-
-func TestHangingBMCIsLeftAtOnce(t *testing.T) {
-	sim, d := redfishBMC(t, redfishsim.Options{})
-	c := open(t, d)
-	bmctest.Read(t, c)
-	sim.Quirks(func(q *redfishsim.Quirks) { q.HangReset = 20 * pace.Hang })
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() { // the caller goes when the command has arrived
-		for sim.Power() && ctx.Err() == nil {
-			time.Sleep(5 * time.Millisecond)
-		}
-		cancel()
-	}()
-	begin := time.Now()
-	_, err := c.Send(ctx, bmc.CommandOff)
-	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
-	assert.Less(t, time.Since(begin), 2*pace.Hang)
-	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State, "a new session tells")
 }
 
 func TestHostileAnswers(t *testing.T) {

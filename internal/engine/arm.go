@@ -75,8 +75,8 @@ func (a Arming) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
 	return c.admit.Plan(ctx, true)
 }
 
-// cluster is the cluster of an order that only its owner carries out.
-func (a Arming) cluster(o order.Order) (*cluster, error) {
+// clusterParts is the cluster of an order that only its owner carries out.
+func (a Arming) cluster(o order.Order) (*clusterParts, error) {
 	c, err := a.e.cluster(o.Cluster)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (a Arming) cluster(o order.Order) (*cluster, error) {
 	return c, c.lead.Refuse()
 }
 
-func (a Arming) store(ctx context.Context, c *cluster, o order.Order, armed bool, at time.Time) error {
+func (a Arming) store(ctx context.Context, c *clusterParts, o order.Order, armed bool, at time.Time) error {
 	return a.e.stop.Change(ctx, c.opt.Name, func(s *state.Cluster) {
 		s.Armed, s.ArmedBy, s.ArmedReason, s.ArmedAt = armed, o.Actor, o.Reason, at
 	})

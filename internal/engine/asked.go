@@ -19,7 +19,7 @@ type askedRecords struct {
 	e *Engine
 
 	mu   sync.Mutex
-	told string // what could not be read when that was last told
+	told event.Told[string] // what could not be read
 }
 
 // maxUnreadText bounds what is told about records that cannot be read, in bytes.
@@ -48,10 +48,9 @@ func (a *askedRecords) load(ctx context.Context) ([]escalate.Record, error) {
 
 func (a *askedRecords) tell(unread string) {
 	a.mu.Lock()
-	again := a.told == unread
-	a.told = unread
+	news := a.told.News(unread)
 	a.mu.Unlock()
-	if !again && unread != "" {
+	if news {
 		a.e.opt.Events.Emit(event.Event{Type: event.Internal, Message: "what other remediators were asked cannot be read: " + unread})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // relapsing lets a Node fall silent again shortly after each recovery, until it is
@@ -97,7 +98,7 @@ func TestQuarantineDoesNotReplaceAHold(t *testing.T) {
 		defer relapsing(t, w)()
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(3 * time.Minute)
-		_, err := e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: 48 * time.Hour})
+		_, err := e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: wire.Span(48 * time.Hour)})
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
 		gate(t, e, reason.Hold)

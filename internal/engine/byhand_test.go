@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 func observing(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
@@ -23,7 +24,7 @@ func observing(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
 // byAdmin is the order of an administrator.
 func byAdmin() order.Order {
 	o := byHand
-	o.Admin = true
+	o.Role = wire.Admin
 	return o
 }
 
@@ -104,7 +105,7 @@ func TestDryRunInModeObserveAsksTheBMC(t *testing.T) {
 		})
 		time.Sleep(2 * time.Minute)
 		o := byHand
-		o.DryRun, o.Viewer = true, true
+		o.DryRun, o.Role = true, wire.Viewer
 		out, err := e.Fence(t.Context(), o)
 		refusedFor(t, err, reason.Observing)
 		failing := map[reason.Code]bool{}
@@ -153,12 +154,12 @@ func TestDryRunOfAViewerLeavesARefusedAccountAlone(t *testing.T) {
 		_, err := e.Fence(t.Context(), o)
 		refusedFor(t, err, "BMCAuth")
 		asked := w.Reads()
-		o.Viewer = true
+		o.Role = wire.Viewer
 		_, err = e.Fence(t.Context(), o)
 		refusedFor(t, err, "BMCAuth")
 		assert.Equal(t, asked, w.Reads(), "the account is not tried again")
 		w.FailReads(nil)
-		o.Viewer = false
+		o.Role = wire.Operator
 		_, err = e.Fence(t.Context(), o)
 		require.NoError(t, err)
 		stop()
@@ -185,7 +186,7 @@ func TestOperatorsDryRunWaitsForNoViewer(t *testing.T) {
 		for range 20 {
 			viewers.Go(func() {
 				o := dryRun(byHand)
-				o.Viewer = true
+				o.Role = wire.Viewer
 				_, err := e.Fence(context.WithValue(t.Context(), slow, true), o)
 				assert.NoError(t, err)
 			})

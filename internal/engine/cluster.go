@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
@@ -15,11 +16,11 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// cluster joins the parts of one cluster. Each part has its own lock.
-type cluster struct {
+// clusterParts joins the parts of one cluster. Each part has its own lock.
+type clusterParts struct {
 	e             *Engine
 	opt           ClusterOptions
-	book          *admit.Book
+	model         *cluster.Model
 	view          *admit.Freshness
 	lead          *lead.Lead
 	hosts         *hosts.Cluster
@@ -34,14 +35,14 @@ type cluster struct {
 }
 
 // newCluster makes the parts. added: a reload adds the cluster.
-func newCluster(e *Engine, o ClusterOptions, added bool) *cluster {
-	c := &cluster{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1), runsToTell: make(chan runToTell), handoversChanged: make(chan struct{}, 1)}
+func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
+	c := &clusterParts{e: e, opt: o, checksChanged: make(chan struct{}, 1), requestsChanged: make(chan struct{}, 1), runsToTell: make(chan runToTell), handoversChanged: make(chan struct{}, 1)}
 	c.view = admit.NewFreshness(admit.FreshnessOptions{
 		Watch: o.Watch, Limits: e.limits, Awake: e.stayAwake,
 	})
-	c.book = admit.NewBook(admit.BookOptions{
+	c.model = cluster.New(cluster.Options{
 		Name: o.Name, Limits: e.limits, Rules: o.Rules, FileChecks: o.FileChecks, FileBudgets: o.FileBudgets, AnnotatedMachines: o.Mode == guard.ModeRespond,
-		Draft: admit.Drafter{
+		Draft: cluster.Drafter{
 			Isolation: o.Isolation, ControlPlaneIsolation: o.ControlPlaneIsolation, Reprovision: o.Reprovision, Limits: e.limits,
 		},
 	}, time.Now())
@@ -49,9 +50,9 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *cluster {
 		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: leadCluster{c}, Owners: e.opt.Owners, Store: e.opt.Store,
 		Slots: e.slots, Announcer: o.Kube, Awake: e.stayAwake, Emit: e.opt.Events.Emit,
 	})
-	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.book.Objects(), c}, Lead: c.lead, Secrets: o.Kube})
+	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.model.Objects(), c}, Lead: c.lead, Secrets: o.Kube})
 	c.admit = admit.New(admit.Options{
-		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Book: c.book, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
+		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Model: c.model, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
 		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
 		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.pulse.beat(o.Name) },
 		Saved: c.notifyRequestWriter, TellRequests: c.tellRequests,
@@ -61,9 +62,9 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *cluster {
 }
 
 // attach adds the cluster to the engine. It runs from now on or, before Engine.Run, with that.
-func (c *cluster) attach(ctx context.Context, runs []remediate.Run, asked []escalate.Record) {
+func (c *clusterParts) attach(ctx context.Context, runs []remediate.Run, asked []escalate.Record) {
 	name := c.opt.Name
-	c.book.UpdateRuns(runs)
+	c.model.UpdateRuns(runs)
 	c.admit.Handovers.Load(asked, false)
 	c.e.stop.Attach(name, stopCluster{c}) // before the first decision // I23
 	c.e.hosts.Attach(ctx, c.hosts)
@@ -75,7 +76,7 @@ func (c *cluster) attach(ctx context.Context, runs []remediate.Run, asked []esca
 
 // detach removes the cluster, in which no run is open, as the end of the daemon does: the leadership
 // ends first, and with it all that acts on the cluster. // I19
-func (c *cluster) detach() {
+func (c *clusterParts) detach() {
 	name := c.opt.Name
 	c.e.opt.Owners.Remove(name)
 	c.e.pulse.remove(name)
@@ -86,7 +87,7 @@ func (c *cluster) detach() {
 }
 
 // run evaluates the cluster and writes to it until ctx ends.
-func (c *cluster) run(ctx context.Context) error {
+func (c *clusterParts) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return c.admit.Run(ctx) })
 	if c.opt.Checks != nil {
@@ -105,7 +106,7 @@ func (c *cluster) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-func (c *cluster) emit(ev event.Event) {
+func (c *clusterParts) emit(ev event.Event) {
 	ev.Cluster = c.opt.Name
 	c.e.opt.Events.Emit(ev)
 }

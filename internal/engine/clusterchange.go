@@ -21,7 +21,7 @@ const changeTime = 20 * time.Second
 type ClusterChange struct {
 	e       *Engine
 	added   []ClusterOptions
-	removed []*cluster
+	removed []*clusterParts
 	runs    []remediate.Run   // as they were in the store
 	asked   []escalate.Record // the same
 }
@@ -44,7 +44,7 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 			errs = append(errs, err)
 			continue
 		}
-		if open := c.admit.Door.Close(); len(open) > 0 {
+		if open := c.admit.Switch.Close(); len(open) > 0 {
 			errs = append(errs, errOpenRuns(name, open))
 			continue
 		}
@@ -62,7 +62,7 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 	}
 	if err := errors.Join(errs...); err != nil {
 		for _, c := range ch.removed {
-			c.admit.Door.Open()
+			c.admit.Switch.Open()
 			c.admit.Wake()
 		}
 		return nil, err
@@ -70,12 +70,12 @@ func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []
 	return ch, nil
 }
 
-// whyNotRemoved returns what would be left behind in the cluster, whose door is closed, or in the
+// whyNotRemoved returns what would be left behind in the cluster, whose AdmissionSwitch is closed, or in the
 // store.
-func (c *cluster) whyNotRemoved(ctx context.Context, runs []remediate.Run, asked []escalate.Record) error {
+func (c *clusterParts) whyNotRemoved(ctx context.Context, runs []remediate.Run, asked []escalate.Record) error {
 	name := c.opt.Name
 	var open []remediate.Run // of another instance, which this one may not know of yet
-	for _, r := range c.book.RunsOfCluster(runs) {
+	for _, r := range c.model.RunsOfCluster(runs) {
 		if r.Open() {
 			open = append(open, r)
 		}

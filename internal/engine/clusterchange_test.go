@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // countingKube counts the announcements to a cluster.
@@ -170,7 +171,7 @@ func TestClusterComesBack(t *testing.T) {
 		require.Len(t, g.Runs("b"), 1)
 		require.NoError(t, g.change(nil, "b"))
 		require.Empty(t, g.Runs("b"))
-		_, err := g.Pause(t.Context(), order.Order{Actor: "ada", Reason: "work", For: 8 * time.Minute})
+		_, err := g.Pause(t.Context(), order.Order{Actor: "ada", Reason: "work", For: wire.Span(8 * time.Minute)})
 		require.NoError(t, err)
 		b.Handle("b-001").Hang()
 		time.Sleep(3 * time.Minute)

@@ -98,7 +98,7 @@ func (r stuckRequests) RemoveFinalizer(ctx context.Context, ref remediate.Reques
 }
 
 // A finalizer that fenced has set would stay for ever if nobody watched the cluster any more: the
-// cluster is removed when it is off.
+// clusterParts is removed when it is off.
 func TestClusterWithAFinalizerIsNotRemoved(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		var stuck atomic.Bool

@@ -1,6 +1,6 @@
 // Package engine joins the parts of the daemon. The control API calls it.
 //
-// For each cluster it creates an admit.Book (what is known), an admit.Freshness (how far the
+// For each cluster it creates a cluster.Model (what is known), an admit.Freshness (how far the
 // view can be relied on), a lead.Lead (the right to act), a hosts.Cluster (which machine a
 // host is) and an admit.Cluster (from a target to a run). All clusters share one stop.Stop,
 // one hosts.Hosts, one power.LockOut and the lead.Slots.
@@ -11,7 +11,7 @@
 //	status.go        what people read: status, report, coverage, explain, plan, runs
 //	lookup.go        single records and objects, for package report
 //	statuswriter.go  writes the status of checks to the cluster; requestwriter.go: that of requests
-//	reload.go        reads what other instances have written; prune.go: removes old records
+//	resync.go        reads what other instances have written; prune.go: removes old records
 //	lead.go          implements lead.Cluster; hosts.go: implements hosts.View
 //
 // New gets everything that the engine needs as values and small interfaces. Run stops when

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
@@ -95,12 +96,12 @@ type Options struct {
 // Engine runs the daemon's work for all clusters. Create it with New, and call Run once.
 type Engine struct {
 	opt      Options
-	clusters live.Map[*cluster]
+	clusters live.Map[*clusterParts]
 	tasks    live.Tasks // what each cluster runs
 	hosts    *hosts.Hosts
 	lockOut  *power.LockOut
 	slots    *lead.Slots
-	limits   *admit.Limits
+	limits   *cluster.Limits
 	stop     *stop.Stop
 	pulse    *pulse
 	asked    *askedRecords
@@ -112,7 +113,7 @@ type Engine struct {
 // New loads the records of the store and prepares every cluster. It connects to no cluster
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
-	e := &Engine{opt: opt, pulse: newPulse(), limits: admit.NewLimits(opt.Guards, opt.Run)}
+	e := &Engine{opt: opt, pulse: newPulse(), limits: cluster.NewLimits(opt.Guards, opt.Run)}
 	e.Arming, e.TakeIn, e.asked = Arming{e}, TakeIn{e}, &askedRecords{e: e}
 	var err error
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
@@ -183,7 +184,7 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.tasks.Run(ctx) })
 	g.Go(func() error { return e.opt.Owners.Run(ctx, e.guard) })
-	g.Go(func() error { return e.runReload(ctx) })
+	g.Go(func() error { return e.runResync(ctx) })
 	g.Go(func() error { return e.runReread(ctx) })
 	g.Go(func() error { return e.runPrune(ctx) })
 	g.Go(func() error {
@@ -193,7 +194,7 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	return g.Wait()
 }
 
-func (e *Engine) cluster(name string) (*cluster, error) {
+func (e *Engine) cluster(name string) (*clusterParts, error) {
 	clusters := e.clusters.All()
 	if name == "" && len(clusters) == 1 {
 		for _, c := range clusters {

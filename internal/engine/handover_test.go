@@ -16,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -103,6 +104,24 @@ func TestNoRequestWhileAGateRefuses(t *testing.T) {
 	})
 }
 
+// Who else is asked to repair a host is asked as late, and by the same fresh reads, as fenced would switch it off
+// itself: a kubelet that renews its Lease lives, whatever its clock says. // I4
+func TestNoRequestForANodeWhoseKubeletLives(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.SetLeaseMoving(true)
+		w.setContested(remediate.Yes)
+		e, _, stop := start(t, w, store, handingOver(w))
+		time.Sleep(2 * time.Minute) // its Lease is read at each try
+		w.setContested(remediate.No)
+		time.Sleep(2 * time.Minute)
+		assert.Contains(t, gate(t, e, reason.NotUnhealthy).Value, "NodeAlive")
+		assert.Empty(t, others(w))
+		w.SetLeaseMoving(false)
+		awaitAsked(t, w, "one is asked", func() bool { return len(others(w)) == 1 })
+		stop()
+	})
+}
+
 // While a request is being made, no run starts on its target, not even by hand. // I22
 func TestNoRunWhileARequestIsMade(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
@@ -111,7 +130,7 @@ func TestNoRunWhileARequestIsMade(t *testing.T) {
 		e, _, stop := start(t, w, store, handingOver(w))
 		<-begun
 		require.Empty(t, others(w), "it is being made")
-		_, err := e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Admin: true})
+		_, err := e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
 		refusal, is := reason.AsRefusal(err)
 		require.True(t, is, "%v", err)
 		assert.Equal(t, reason.UnderRemediation, refusal.Reason)
@@ -249,7 +268,7 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 		assert.Contains(t, x.Gates[0].Value, "no check asks for it any more, and the remediator of Reboot ns/n-1 has not stopped")
 		told := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed && ev.Reason == reason.Contested })
 		assert.Len(t, told, 1, "once")
-		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Admin: true})
+		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
 		refusal, is := reason.AsRefusal(err)
 		require.True(t, is, "%v", err)
 		assert.Equal(t, reason.UnderRemediation, refusal.Reason)
@@ -257,7 +276,7 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 		answer(w, "False")
 		time.Sleep(2 * time.Minute) // it had only a status
 		assert.Empty(t, others(w))
-		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Admin: true})
+		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
 		require.NoError(t, err)
 		stop()
 	})

@@ -40,7 +40,7 @@ func (w *handoverWriter) followAll(ctx context.Context) {
 	}
 	maps.DeleteFunc(w.ignored, func(id, _ string) bool { return !known[id] })
 	for key, f := range w.failed {
-		if time.Since(f.next) > time.Hour { // nobody asks for it any more
+		if time.Since(f.Next) > time.Hour { // nobody asks for it any more
 			delete(w.failed, key)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // named finds the record of another remediator that an order names in place of a run, and its
 // cluster; nil if there is none.
-func (a *askedRecords) named(o order.Order) (*cluster, escalate.Record) {
+func (a *askedRecords) named(o order.Order) (*clusterParts, escalate.Record) {
 	for _, c := range a.e.clusters.All() {
 		for _, r := range c.admit.Handovers.Records() {
 			if r.ID == o.Run && (o.Cluster == "" || o.Cluster == c.opt.Name) {
@@ -25,7 +25,7 @@ func (a *askedRecords) named(o order.Order) (*cluster, escalate.Record) {
 
 // giveUp ends a record by order of a person. While another remediator may be at work, that takes
 // an order that says so. // I22
-func (c *cluster) giveUp(ctx context.Context, o order.Order, r escalate.Record) (order.Outcome, error) {
+func (c *clusterParts) giveUp(ctx context.Context, o order.Order, r escalate.Record) (order.Outcome, error) {
 	if !o.AsIs {
 		return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused, Message: "record " + r.ID + " is about another remediator, which fenced cannot stop; to give the record up: fencectl abort " + r.ID + " --as-is"}
 	}
@@ -44,7 +44,7 @@ func (c *cluster) giveUp(ctx context.Context, o order.Order, r escalate.Record) 
 
 // whyNotGiveUp says why another remediator may be at work on the target of a record. Of a record
 // that cannot be read nobody knows it.
-func (c *cluster) whyNotGiveUp(ctx context.Context, r escalate.Record) string {
+func (c *clusterParts) whyNotGiveUp(ctx context.Context, r escalate.Record) string {
 	object := r.Newest()
 	switch {
 	case r.Unreadable != "":

@@ -14,12 +14,13 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
 // giveUp orders to give up a record.
 func giveUp(id string, yes bool) order.Order {
-	return order.Order{Run: id, Actor: "ada", Reason: "the remediator is gone", Admin: true, AsIs: true, Yes: yes}
+	return order.Order{Run: id, Actor: "ada", Reason: "the remediator is gone", Role: wire.Admin, AsIs: true, Yes: yes}
 }
 
 // refuses requires that the order is refused, and that the record stays.
@@ -77,7 +78,7 @@ func TestPersonGivesUpARecord(t *testing.T) {
 		q := others(w)[0]
 		w.Do(func(s *fake.State) { s.DropOther(&q) })
 		time.Sleep(time.Second)
-		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "r", Admin: true})
+		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "r", Role: wire.Admin})
 		require.NoError(t, err)
 		stop()
 	})

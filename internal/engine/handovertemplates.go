@@ -13,7 +13,7 @@ import (
 // goroutine: a webhook or a kind that does not answer delays no request and no deletion of one. Only
 // the instance that leads asks; the others neither ask nor decide by it.
 type templateWatch struct {
-	c *cluster
+	c *clusterParts
 	// looked is when the templates were looked for; missing is what was found.
 	looked  time.Time
 	missing map[string]string

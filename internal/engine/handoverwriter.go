@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Handovers makes the requests for other remediators in one cluster. Each write concerns only the
@@ -55,19 +56,14 @@ const (
 // and from the objects, which it reads in each round. So a restart loses nothing, and neither does
 // whoever changes or deletes the check.
 type handoverWriter struct {
-	c *cluster
+	c *clusterParts
 	// failed is when a step that failed is tried again, by what it is.
-	failed map[string]handoverFailure
+	failed map[string]times.Backoff
 	// seen is what is known of the objects of records, by the ID of the record.
 	seen map[string]seenObject
 	// ignored is the last answer why nobody carries out the object of a record, by the ID of the record.
 	ignored map[string]string
 	locks   handoverLocks
-}
-
-type handoverFailure struct {
-	next    time.Time
-	backoff time.Duration
 }
 
 // seenObject is what is known of an object.
@@ -79,13 +75,13 @@ type seenObject struct {
 	deleting time.Time
 }
 
-func newHandoverWriter(c *cluster) *handoverWriter {
-	return &handoverWriter{c: c, failed: map[string]handoverFailure{}, seen: map[string]seenObject{}, ignored: map[string]string{},
+func newHandoverWriter(c *clusterParts) *handoverWriter {
+	return &handoverWriter{c: c, failed: map[string]times.Backoff{}, seen: map[string]seenObject{}, ignored: map[string]string{},
 		locks: handoverLocks{kube: c.opt.Kube, held: map[string]handoverLock{}}}
 }
 
 // notifyHandoverWriter makes the writer look for changes.
-func (c *cluster) notifyHandoverWriter() {
+func (c *clusterParts) notifyHandoverWriter() {
 	select {
 	case c.handoversChanged <- struct{}{}:
 	default:
@@ -141,13 +137,13 @@ func (w *handoverWriter) round(ctx context.Context, reads bool) {
 // try does one step. After an error it is tried again later; it is told once, and by explain.
 func (w *handoverWriter) try(ctx context.Context, key string, t remediate.Target, check, what string, do func() error) {
 	last := w.failed[key]
-	if time.Now().Before(last.next) {
+	if time.Now().Before(last.Next) {
 		return
 	}
 	err := do()
 	now := time.Now()
 	if err == nil {
-		if delete(w.failed, key); last.backoff > 0 {
+		if delete(w.failed, key); last.Failing() {
 			w.c.admit.Handovers.Note(t, check, "", "", now, now)
 		}
 		return
@@ -159,16 +155,15 @@ func (w *handoverWriter) try(ctx context.Context, key string, t remediate.Target
 	if r, ok := reason.AsRefusal(err); ok {
 		code = r.Reason
 	}
-	if last.backoff == 0 {
+	if !last.Failing() {
 		w.c.emit(event.Event{Type: event.Failed, Node: t.Node, Machine: t.WithoutNode(), Reason: code,
 			Message: fmt.Sprintf("%s for check %s, which is tried again: %v", what, check, err)})
 	}
-	last.backoff = min(max(2*last.backoff, writeRetry), writeRetryMax)
-	if last.next = now.Add(last.backoff); code == reason.Contested || code == reason.Paused || code == reason.Hold {
-		last.next = now.Add(gateRound / 2) // what it waits for can end at any time
+	if last = last.After(now, writeRetry, writeRetryMax); code == reason.Contested || code == reason.Paused || code == reason.Hold {
+		last.Next = now.Add(gateRound / 2) // what it waits for can end at any time
 	}
 	w.failed[key] = last
-	w.c.admit.Handovers.Note(t, check, code, err.Error(), now, last.next.Add(3*gateRound))
+	w.c.admit.Handovers.Note(t, check, code, err.Error(), now, last.Next.Add(3*gateRound))
 }
 
 // ask asks another remediator. The record is stored, and the audit log has it, before the object is

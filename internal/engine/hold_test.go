@@ -18,6 +18,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
 	"github.com/fenced/fenced/internal/stop"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 func (s *failingStore) cluster(t *testing.T, name string) state.Cluster {
@@ -29,7 +30,7 @@ func (s *failingStore) cluster(t *testing.T, name string) state.Cluster {
 
 func heldFor(length time.Duration) order.Order {
 	o := byHand
-	o.For = length
+	o.For = wire.Span(length)
 	return o
 }
 
@@ -256,7 +257,7 @@ func TestLongerStopKeepsItsActor(t *testing.T) {
 				assert.Equal(t, until, out.Until)
 				assert.Equal(t, first.Actor+": "+first.Reason, out.Earlier)
 				assert.Contains(t, c.why(e), first.Reason)
-				second.For = 2 * time.Hour
+				second.For = wire.Span(2 * time.Hour)
 				out, err = c.give(e, t.Context(), second)
 				require.NoError(t, err)
 				assert.Empty(t, out.Earlier)

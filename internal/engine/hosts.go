@@ -3,8 +3,8 @@ package engine
 import (
 	"context"
 
-	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/order"
@@ -61,8 +61,8 @@ func (e *Engine) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, er
 
 // hostsView implements hosts.View: the state of the cluster for package hosts.
 type hostsView struct {
-	admit.Objects
-	c *cluster
+	cluster.Objects
+	c *clusterParts
 }
 
 // Alive implements hosts.View.

@@ -9,7 +9,7 @@ import (
 )
 
 // leadCluster implements lead.Cluster: the cluster for its lead.Lead.
-type leadCluster struct{ c *cluster }
+type leadCluster struct{ c *clusterParts }
 
 // guard acts in one cluster until the claim ends.
 func (e *Engine) guard(ctx context.Context, claim state.Claim) {
@@ -22,7 +22,7 @@ func (e *Engine) guard(ctx context.Context, claim state.Claim) {
 // open: the leadership then does not begin. // I20
 func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	e := l.c.e
-	if err := errors.Join(e.reload(ctx), e.hosts.LoadPins(ctx, e.opt.Store)); err != nil {
+	if err := errors.Join(e.resync(ctx), e.hosts.LoadPins(ctx, e.opt.Store)); err != nil {
 		return err
 	}
 	runs, err := state.LoadRuns(ctx, e.opt.Store)
@@ -33,10 +33,10 @@ func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	if err != nil {
 		return err
 	}
-	if err := e.hosts.CompleteFreezes(ctx, s, l.c.book.RunsOfCluster(runs)); err != nil {
+	if err := e.hosts.CompleteFreezes(ctx, s, l.c.model.RunsOfCluster(runs)); err != nil {
 		return err
 	}
-	if err := l.c.admit.Door.BeginLeadership(runs); err != nil {
+	if err := l.c.admit.Switch.BeginLeadership(runs); err != nil {
 		return err
 	}
 	l.c.admit.Handovers.Load(asked, true)
@@ -45,7 +45,7 @@ func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 
 // Resume implements lead.Cluster.
 func (l leadCluster) Resume() {
-	for _, r := range l.c.book.OpenRuns() {
+	for _, r := range l.c.model.OpenRuns() {
 		l.c.admit.Runner.Start(r, nil, nil)
 	}
 }
@@ -54,16 +54,16 @@ func (l leadCluster) Resume() {
 func (l leadCluster) Release() { l.c.admit.CloseProbes() }
 
 // End implements lead.Cluster.
-func (l leadCluster) End() { l.c.book.EndLeadership() }
+func (l leadCluster) End() { l.c.model.EndLeadership() }
 
 // MayAct implements lead.Cluster.
 func (l leadCluster) MayAct() bool {
-	return l.c.admit.MayBegin() || l.c.book.AnyOpen() || l.c.admit.Handovers.Any() || l.c.admit.ByHand.Acts()
+	return l.c.admit.MayBegin() || l.c.model.AnyOpen() || l.c.admit.Handovers.Any() || l.c.admit.ByHand.Acts()
 }
 
 // Unsettled implements lead.Cluster. // I11
 func (l leadCluster) Unsettled(taken map[string]bool) (lacking, needless []string) {
-	return l.c.book.SlotMismatches(taken)
+	return l.c.model.SlotMismatches(taken)
 }
 
 // Wake implements lead.Cluster.

@@ -30,7 +30,7 @@ func (l Lookup) Run(cluster, id string) (remediate.Run, bool) {
 	if c == nil {
 		return remediate.Run{}, false
 	}
-	return c.book.Run(id)
+	return c.model.Run(id)
 }
 
 // Target returns the objects of a Node or, without one, of a Machine ("namespace/name") as the
@@ -41,9 +41,9 @@ func (l Lookup) Target(cluster, node, machine string) (remediate.Target, bool) {
 	case c == nil:
 		return remediate.Target{}, false
 	case node != "":
-		return c.book.Objects().TargetOn(node)
+		return c.model.Objects().TargetOn(node)
 	}
-	return c.book.Objects().TargetOf(machine)
+	return c.model.Objects().TargetOf(machine)
 }
 
 // Present returns the UID of the Node that has the name of a target's Node now, "" if there is
@@ -53,10 +53,10 @@ func (l Lookup) Present(cluster string, t remediate.Target) (nodeUID string, mac
 	if c == nil {
 		return "", false
 	}
-	if n := c.book.Objects().Node(t.Node); n != nil {
+	if n := c.model.Objects().Node(t.Node); n != nil {
 		nodeUID = n.UID
 	}
-	return nodeUID, c.book.Objects().MachineOf(t) != nil
+	return nodeUID, c.model.Objects().MachineOf(t) != nil
 }
 
 // maxListed is how many open requests of a cluster Requests lists.

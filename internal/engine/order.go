@@ -44,7 +44,7 @@ func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, err
 	if err != nil {
 		return order.Outcome{}, err
 	}
-	r, open := c.book.OpenOn(o.Of())
+	r, open := c.model.OpenOn(o.Of())
 	if !open {
 		return order.Outcome{}, &reason.Refusal{Reason: reason.NoRun, Message: "no run is open on " + o.Of() + ", so fenced does not keep it off; if the host is off, power it on at its BMC"}
 	}
@@ -79,12 +79,12 @@ func (e *Engine) Abort(ctx context.Context, o order.Order) (order.Outcome, error
 }
 
 // withRun finds the open run that an order names, and its cluster.
-func (e *Engine) withRun(o order.Order) (*cluster, remediate.Run, error) {
+func (e *Engine) withRun(o order.Order) (*clusterParts, remediate.Run, error) {
 	for _, c := range e.clusters.All() {
 		if o.Cluster != "" && o.Cluster != c.opt.Name {
 			continue
 		}
-		r, known := c.book.Run(o.Run)
+		r, known := c.model.Run(o.Run)
 		switch {
 		case !known:
 			continue

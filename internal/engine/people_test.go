@@ -21,6 +21,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // stubborn is a store that does not take people's records while it is told so.
@@ -216,11 +217,11 @@ func TestPauseForAWhileEndsByItself(t *testing.T) {
 		quiet := func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute }
 		e, _, stop := start(t, w, store, quiet)
 		time.Sleep(time.Second)
-		o := order.Order{Actor: "ada", Reason: "switch upgrade", For: time.Hour}
+		o := order.Order{Actor: "ada", Reason: "switch upgrade", For: wire.Span(time.Hour)}
 		out, err := e.Pause(t.Context(), o)
 		require.NoError(t, err)
 		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until)
-		o.For = time.Minute
+		o.For = wire.Span(time.Minute)
 		out, err = e.Pause(t.Context(), o)
 		require.NoError(t, err)
 		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until, "a pause that stands is not shortened")

@@ -46,7 +46,7 @@ func (e *Engine) runPrune(ctx context.Context) error {
 func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 	var store state.Store // with the epoch of an owner
 	for _, c := range e.clusters.All() {
-		c.book.Forget(now.Add(-keepRuns), now.Add(-24*time.Hour))
+		c.model.Forget(now.Add(-keepRuns), now.Add(-24*time.Hour))
 		if c.lead.Leads() {
 			store = c.lead.Store()
 		}

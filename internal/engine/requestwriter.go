@@ -37,7 +37,7 @@ const maxRequestWrites = 50
 // need no finalizer any more. It has its own goroutine, so that no run waits for it. What it
 // writes follows from the runs and the requests, so a restart loses nothing.
 type requestWriter struct {
-	c       *cluster
+	c       *clusterParts
 	written map[remediate.Request]toldRequest
 	// unproven: in the last round there were requests for which the ledger was too old.
 	unproven bool
@@ -45,20 +45,20 @@ type requestWriter struct {
 
 // toldRequest is what one request was told last.
 type toldRequest struct {
-	status  request.Status
-	at      time.Time
-	next    time.Time // no write before
-	backoff time.Duration
-	// cleared is the pause after the last removal of an annotation. Who sets it again and again does
+	status request.Status
+	at     time.Time
+	next   time.Time // no write before
+	failed times.Backoff
+	// cleared counts each removal of an annotation as a failure. Who sets it again and again does
 	// not make fenced write as often.
-	cleared time.Duration
+	cleared times.Backoff
 }
 
 // requestAgain is how long a status counts as written. Somebody else may have overwritten it.
 const requestAgain = 10 * time.Minute
 
 // notifyRequestWriter makes the writer look for changes.
-func (c *cluster) notifyRequestWriter() {
+func (c *clusterParts) notifyRequestWriter() {
 	select {
 	case c.requestsChanged <- struct{}{}:
 	default:
@@ -76,7 +76,7 @@ type runToTell struct {
 const tellTimeout = 3 * time.Second
 
 // tellRequests has the writer tell the requests of a run, and waits for that. // I22
-func (c *cluster) tellRequests(ctx context.Context, run string) {
+func (c *clusterParts) tellRequests(ctx context.Context, run string) {
 	if c.opt.Requests == nil {
 		return
 	}
@@ -145,7 +145,7 @@ func (w *requestWriter) tell(ctx context.Context, run string, now time.Time) {
 	}
 	for _, s := range w.c.admit.Requested.States(now) {
 		told := w.written[s.Ref]
-		if s.Status.Run == run && (told.backoff == 0 || !now.Before(told.next)) && w.needsWrite(s, told, now) {
+		if s.Status.Run == run && (!told.failed.Failing() || !now.Before(told.next)) && w.needsWrite(s, told, now) {
 			w.written[s.Ref] = w.write(ctx, s, told, now)
 		}
 	}
@@ -175,7 +175,7 @@ func (w *requestWriter) writeAll(ctx context.Context, now time.Time) (due time.T
 		}
 	}
 	maps.DeleteFunc(w.written, func(q remediate.Request, told toldRequest) bool {
-		return !there[q] && (told.cleared == 0 || now.Sub(told.next) > requestAgain)
+		return !there[q] && (!told.cleared.Failing() || now.Sub(told.next) > requestAgain)
 	})
 	return due
 }
@@ -221,16 +221,16 @@ func (w *requestWriter) write(ctx context.Context, s admit.RequestState, last to
 	err := errors.Join(errs...)
 	switch {
 	case removed:
-		pause := min(max(2*last.cleared, writeRetry), writeRetryMax)
-		return toldRequest{at: now, next: now.Add(pause), cleared: pause}
+		cleared := last.cleared.After(now, writeRetry, writeRetryMax)
+		return toldRequest{at: now, next: cleared.Next, cleared: cleared}
 	case err == nil || ctx.Err() != nil:
 		return toldRequest{status: s.Status, at: now, next: now.Add(requestEvery), cleared: last.cleared}
 	}
-	if last.backoff == 0 { // reported once, until a write succeeds
+	if !last.failed.Failing() { // reported once, until a write succeeds
 		w.c.emit(event.Event{Type: event.Failed, Node: s.Target.Node, Message: "write to " + s.Ref.Kind + " " + s.Ref.Namespace + "/" + s.Ref.Name + ", which is tried again: " + err.Error()})
 	}
 	last.status.Lost = s.Status.Lost // reported
-	last.backoff = min(max(2*last.backoff, writeRetry), writeRetryMax)
-	last.next = now.Add(last.backoff)
+	last.failed = last.failed.After(now, writeRetry, writeRetryMax)
+	last.next = last.failed.Next
 	return last
 }

@@ -56,18 +56,18 @@ func (e *Engine) Status() []ClusterStatus {
 	return all
 }
 
-func (c *cluster) status() ClusterStatus {
+func (c *clusterParts) status() ClusterStatus {
 	e, name := c.e, c.opt.Name
 	o := e.opt.Owners.Owner(name)
 	s := ClusterStatus{
-		Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.admit.MayBegin(), View: c.view.View(), Runs: c.book.OpenRuns(),
+		Name: name, Mode: c.opt.Mode, Paused: e.stop.Paused(name), Armed: c.admit.MayBegin(), View: c.view.View(), Runs: c.model.OpenRuns(),
 		Owner: c.lead.Leads(), OwnerName: o.Instance, Epoch: o.Epoch,
 	}
 	if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
 		s.Idle = c.lead.WhyNotAct(time.Now())
 	}
 	s.ViewBad, s.Aside = c.view.Problem(), c.admit.OwnHost.Aside()
-	s.Checks, s.Nodes = c.book.Counters()
+	s.Checks, s.Nodes = c.model.Counters()
 	s.Hint = c.hint(s.Checks)
 	inProgress, overdue := c.admit.Deletions.List(time.Now())
 	s.Deleting, s.Overdue, s.Refused = len(inProgress), len(overdue), c.admit.Refused()
@@ -79,7 +79,7 @@ func (c *cluster) status() ClusterStatus {
 
 // hint says that a NodeHealthCheck never goes on to its next template: fenced deletes the Node, and the controller
 // of the check does not count a Node that is gone.
-func (c *cluster) hint(checks []policy.CheckReport) string {
+func (c *clusterParts) hint(checks []policy.CheckReport) string {
 	if c.opt.Mode != guard.ModeRespond || c.opt.Isolation != remediate.IsolateDelete {
 		return ""
 	}
@@ -87,7 +87,7 @@ func (c *cluster) hint(checks []policy.CheckReport) string {
 		if checks[i].Kind != policy.NodeHealthCheckKind {
 			continue
 		}
-		if k := c.book.Check(checks[i].ID()); k != nil && policy.GoesOnAfterFenced(k) {
+		if k := c.model.Check(checks[i].ID()); k != nil && policy.GoesOnAfterFenced(k) {
 			return "NodeHealthCheck " + k.Name + " does not go on to its next template once fenced has deleted the Node (isolation: deleteNode): " +
 				"its controller does not count a Node that is gone. Set isolation: outOfServiceTaint in fenced.yaml"
 		}
@@ -102,7 +102,7 @@ func (e *Engine) Report(cluster string) (policy.Report, error) {
 	if err != nil {
 		return policy.Report{}, err
 	}
-	return c.book.Report()
+	return c.model.Report()
 }
 
 // Coverage says what every check and budget of one cluster selects and allows.
@@ -111,7 +111,7 @@ func (e *Engine) Coverage(cluster string) ([]policy.Coverage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.book.Coverage()
+	return c.model.Coverage()
 }
 
 // Explain lists every gate of a Node in the order in which the daemon evaluates them. It
@@ -148,7 +148,7 @@ func (e *Engine) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
 // prefix, in no order.
 func (e *Engine) Names(cluster, prefix string) (nodes, machines []string) {
 	if c := e.clusters.Get(cluster); c != nil {
-		nodes, machines = c.book.Objects().Names(prefix)
+		nodes, machines = c.model.Objects().Names(prefix)
 	}
 	return nodes, machines
 }
@@ -160,7 +160,7 @@ func (e *Engine) Runs(cluster string) []remediate.Run {
 		if cluster != "" && cluster != name {
 			continue
 		}
-		all = append(all, c.book.Runs()...)
+		all = append(all, c.model.Runs()...)
 	}
 	slices.SortFunc(all, func(a, b remediate.Run) int { return strings.Compare(b.ID, a.ID) })
 	return all

@@ -36,9 +36,10 @@ const (
 // statusWriter writes the results of the checks to their status. It has its own goroutine,
 // so that a slow API server never delays a decision.
 type statusWriter struct {
-	c           *cluster
+	c           *clusterParts
 	written     map[checkKey]written
-	controllers map[string]controller // by kind of check
+	controllers map[string]controller      // by kind of check
+	unread      event.ToldOf[string, bool] // whether the question about a kind failed
 }
 
 // checkKey identifies a check, and distinguishes it from a later one of the same name.
@@ -52,9 +53,8 @@ type written struct {
 	status status
 	next   time.Time // no write before
 	// again is when the targets are compared although no counter has changed; zero: never.
-	again time.Time
-	// backoff is the pause before the next attempt; zero: the last one succeeded.
-	backoff time.Duration
+	again  time.Time
+	failed times.Backoff
 	// verdicts is what is known to be on the Machines; see Checks.WriteVerdicts.
 	verdicts map[string]string
 }
@@ -69,13 +69,12 @@ type status struct {
 
 // controller says whether the in-cluster controller of a kind of check is alive.
 type controller struct {
-	alive  remediate.Answer
-	at     time.Time
-	failed bool // the question failed, which was reported
+	alive remediate.Answer
+	at    time.Time
 }
 
 // notifyStatusWriter makes the status writer look for changes.
-func (c *cluster) notifyStatusWriter() {
+func (c *clusterParts) notifyStatusWriter() {
 	select {
 	case c.checksChanged <- struct{}{}:
 	default:
@@ -111,7 +110,7 @@ func (w *statusWriter) writeChanged(ctx context.Context, now time.Time) (due tim
 		clear(w.written) // somebody else writes meanwhile
 		return time.Time{}
 	}
-	found, _ := w.c.book.Counters()
+	found, _ := w.c.model.Counters()
 	w.forget(found)
 	for i := range found {
 		if ctx.Err() != nil {
@@ -150,7 +149,7 @@ func (w *statusWriter) forget(found []policy.CheckReport) {
 // mayWrite says whether no controller in the cluster writes the status of this check: the
 // controller is not alive, or the check was handed over to fenced.
 func (w *statusWriter) mayWrite(ctx context.Context, id policy.CheckID, now time.Time) bool {
-	check := w.c.book.Check(id)
+	check := w.c.model.Check(id)
 	if check == nil {
 		return false
 	}
@@ -164,11 +163,11 @@ func (w *statusWriter) mayWrite(ctx context.Context, id policy.CheckID, now time
 		if err != nil {
 			alive = remediate.CannotTell
 		}
-		if err != nil && !found.failed && ctx.Err() == nil { // reported once, until it can be read again
+		if w.unread.News(kind, err != nil) && ctx.Err() == nil {
 			w.c.emit(event.Event{Type: event.Failed, Message: "read whether the controller of " + kind +
 				" is alive, without which no status of such checks is written; it is tried again: " + err.Error()})
 		}
-		found = controller{alive, now, err != nil}
+		found = controller{alive, now}
 		w.controllers[kind] = found
 	}
 	return found.alive == remediate.No
@@ -191,11 +190,11 @@ func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		if last.backoff == 0 { // reported once, until a write succeeds
+		if !last.failed.Failing() { // reported once, until a write succeeds
 			w.c.emit(event.Event{Type: event.Failed, Message: "write the status of check " + r.Namespace + "/" + r.Name + ", which is tried again: " + err.Error()})
 		}
-		last.backoff = min(max(2*last.backoff, writeRetry), writeRetryMax)
-		last.next = now.Add(last.backoff)
+		last.failed = last.failed.After(now, writeRetry, writeRetryMax)
+		last.next = last.failed.Next
 		return last
 	}
 	return next
@@ -204,11 +203,11 @@ func (w *statusWriter) write(ctx context.Context, r *policy.CheckReport, current
 // withTargets adds the targets for the API families whose status lists them. hasVerdicts is
 // false if what the check finds may not be written on the Machines, because their Nodes may be
 // those of another cluster.
-func (c *cluster) withTargets(r policy.CheckReport, now time.Time) (full policy.CheckReport, hasVerdicts bool) {
+func (c *clusterParts) withTargets(r policy.CheckReport, now time.Time) (full policy.CheckReport, hasVerdicts bool) {
 	if r.APIVersion == policy.OpenShiftMachineAPI {
 		return r, false
 	}
-	full, matched, found := c.book.WithTargets(r.ID(), now)
+	full, matched, found := c.model.WithTargets(r.ID(), now)
 	if !found {
 		return r, false
 	}

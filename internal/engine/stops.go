@@ -49,26 +49,26 @@ func (e *Engine) Hold(ctx context.Context, o order.Order) (order.Outcome, error)
 	if err != nil {
 		return out, err
 	}
-	_, open := c.book.OpenOn(o.Of())
-	out.Unseen = !open && !(c.isSeen(o.Of()) && c.book.Seen())
+	_, open := c.model.OpenOn(o.Of())
+	out.Unseen = !open && !(c.isSeen(o.Of()) && c.model.Seen())
 	return out, nil
 }
 
 // isSeen says whether fenced sees the Node of this name, or the Machine "namespace/name".
-func (c *cluster) isSeen(name string) (seen bool) {
+func (c *clusterParts) isSeen(name string) (seen bool) {
 	if strings.Contains(name, "/") {
-		_, seen = c.book.Objects().TargetOf(name)
+		_, seen = c.model.Objects().TargetOf(name)
 	} else {
-		_, seen = c.book.TargetOn(name)
+		_, seen = c.model.TargetOn(name)
 	}
 	return seen
 }
 
 // seenNames says which names fenced sees, or has a run of on record.
-func (c *cluster) seenNames() func(name string) bool {
+func (c *clusterParts) seenNames() func(name string) bool {
 	ofRuns := sync.OnceValue(func() map[string]bool {
 		names := map[string]bool{}
-		for _, r := range c.book.Runs() {
+		for _, r := range c.model.Runs() {
 			for _, name := range r.Target.Names() {
 				names[name] = true
 			}
@@ -94,7 +94,7 @@ func (e *Engine) ReleaseHold(ctx context.Context, o order.Order) (order.Outcome,
 func (e *Engine) Holds(cluster string) []state.Hold { return e.stop.Holds(cluster) }
 
 // stopCluster implements stop.Cluster: stops apply to the deciding loop and to each run.
-type stopCluster struct{ c *cluster }
+type stopCluster struct{ c *clusterParts }
 
 // Clock implements stop.Cluster.
 func (s stopCluster) Clock() (skew time.Duration, seen bool) { return s.c.view.Skew() }

@@ -11,11 +11,12 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
 func pausedFor(d time.Duration) order.Order {
-	return order.Order{Cluster: "c", Actor: "ada", Reason: "wait", For: d}
+	return order.Order{Cluster: "c", Actor: "ada", Reason: "wait", For: wire.Span(d)}
 }
 
 // A clock that is ahead, of this host or of the API server, ends no pause. Otherwise the
@@ -29,7 +30,7 @@ func TestFastClockEndsNoStop(t *testing.T) {
 			_, err := e.Pause(t.Context(), pausedFor(10*time.Minute))
 			require.NoError(t, err)
 			hold := byHand
-			hold.For = 10 * time.Minute
+			hold.For = wire.Span(10 * time.Minute)
 			_, err = e.Hold(t.Context(), hold)
 			require.NoError(t, err)
 			w.setSkew(skew)
@@ -65,7 +66,7 @@ func TestStopGivenByAWrongClockLastsItsTime(t *testing.T) {
 		assert.Equal(t, begun.Add(2*time.Hour+10*time.Minute), out.Until)
 		w.setSkew(-2 * time.Hour)
 		hold := byHand
-		hold.For = 10 * time.Minute
+		hold.For = wire.Span(10 * time.Minute)
 		out, err = e.Hold(t.Context(), hold)
 		require.NoError(t, err)
 		assert.Equal(t, begun.Add(10*time.Minute), out.Until, "this clock is the one that is ahead")
@@ -102,7 +103,7 @@ func TestExpiredHoldStaysExpired(t *testing.T) {
 		e, events, stop := start(t, w, store, nil)
 		time.Sleep(time.Minute)
 		hold := byHand
-		hold.For = time.Minute
+		hold.For = wire.Span(time.Minute)
 		_, err := e.Hold(t.Context(), hold)
 		require.NoError(t, err)
 		time.Sleep(3 * time.Minute)

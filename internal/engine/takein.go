@@ -3,7 +3,7 @@ package engine
 import (
 	"context"
 
-	"github.com/fenced/fenced/internal/admit"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/remediate"
@@ -21,7 +21,7 @@ func (t TakeIn) Hosts(ctx context.Context, inventory hosts.Inventory) {
 
 // Policies takes in the checks and budgets of policies.d for one cluster. The cluster switches
 // to them between two decisions; with more to act on it begins with the quiet period. // I18
-func (t TakeIn) Policies(cluster string, f admit.Files) {
+func (t TakeIn) Policies(cluster string, f cluster.Files) {
 	if c := t.e.clusters.Get(cluster); c != nil {
 		c.admit.Policies.Replace(f)
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/order"
@@ -129,13 +129,13 @@ func TestReloadedPolicyBeginsTheQuietPeriod(t *testing.T) {
 		before := told()
 		moved := a
 		moved.Source = "policies.d/a.yaml:9"
-		e.TakeIn.Policies("c", admit.Files{Checks: []policy.Check{moved}})
+		e.TakeIn.Policies("c", cluster.Files{Checks: []policy.Check{moved}})
 		w.Hang()
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, before, told())
 		require.Empty(t, e.Runs("c"))
 
-		e.TakeIn.Policies("c", admit.Files{Checks: []policy.Check{moved, b}})
+		e.TakeIn.Policies("c", cluster.Files{Checks: []policy.Check{moved, b}})
 		time.Sleep(4*time.Minute + 50*time.Second)
 		assert.Equal(t, before+1, told())
 		assert.False(t, gate(t, e, reason.QuietPeriod).Pass)
@@ -159,7 +159,7 @@ func TestQuietPeriodOfAReloadOutlivesARestart(t *testing.T) {
 		}
 		e, _, stop := start(t, w, store, with())
 		time.Sleep(10 * time.Minute)
-		e.TakeIn.Policies("c", admit.Files{Checks: []policy.Check{nodePolicy()}})
+		e.TakeIn.Policies("c", cluster.Files{Checks: []policy.Check{nodePolicy()}})
 		time.Sleep(2 * time.Minute)
 		stop()
 		quiet, told := atStart(t, w, store, with(nodePolicy()))
@@ -176,7 +176,7 @@ func TestRemovedPolicyStartsNothing(t *testing.T) {
 		time.Sleep(untilOff)
 		require.True(t, only(t, e).Open())
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
-		e.TakeIn.Policies("c", admit.Files{})
+		e.TakeIn.Policies("c", cluster.Files{})
 		time.Sleep(20 * time.Minute)
 		assert.False(t, only(t, e).Open(), "%s", only(t, e).Note)
 		assert.True(t, w.On())

@@ -147,18 +147,8 @@ const (
 	maxText = 300
 )
 
-// kindError is an error with a known Kind.
-type kindError struct {
-	kind bmc.Kind
-	err  error
-}
-
-func (e *kindError) Error() string { return e.err.Error() }
-
-func (e *kindError) Unwrap() error { return e.err }
-
 func unsupported(format string, args ...any) error {
-	return &kindError{bmc.KindUnsupported, fmt.Errorf(format, args...)}
+	return bmc.WithKind(bmc.KindUnsupported, fmt.Errorf(format, args...))
 }
 
 // safeText is an error text that may be shown. It does not unwrap to the output
@@ -170,8 +160,8 @@ func (s safeText) Error() string { return string(s) }
 // fail returns the *bmc.Error of an operation.
 func (c *Client) fail(op string, sent bmc.Sent, err error) error {
 	kind, cause := bmc.KindProtocol, error(safeText(c.scrub(err.Error())))
-	if e, ok := errors.AsType[*kindError](err); ok {
-		kind = e.kind
+	if e, ok := errors.AsType[*bmc.KindError](err); ok {
+		kind = e.Kind
 	}
 	for _, ended := range []error{context.DeadlineExceeded, context.Canceled} {
 		if errors.Is(err, ended) {
@@ -202,7 +192,7 @@ func (c *Client) agentError(end result) error {
 	all := strings.ToLower(string(end.stderr))
 	for _, known := range knownMessages {
 		if strings.Contains(all, known.text) {
-			return &kindError{known.kind, err}
+			return bmc.WithKind(known.kind, err)
 		}
 	}
 	return err

@@ -1,11 +1,8 @@
 package fenceagent
 
 import (
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -100,21 +97,15 @@ func client(t *testing.T, p searchPath, d bmc.Device) *Client {
 func installed(t *testing.T, name, addr string, parameters map[string]string) bmc.Device {
 	t.Helper()
 	if _, err := systemPath.find(name); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		bmctest.Missing(t, err.Error())
 	}
 	d := bmc.Device{Driver: bmc.DriverFenceAgent, Agent: name, Parameters: parameters}
 	if addr == "" {
 		return d
 	}
-	h, p, err := net.SplitHostPort(addr)
+	e, err := bmc.ParseAgentAddress(addr)
 	require.NoError(t, err)
-	n, err := strconv.Atoi(p)
-	require.NoError(t, err)
-	d.Endpoint = bmc.Endpoint{Host: h, Port: n}
-	d.Username, d.Password = "admin", bmc.NewSecret("secret")
+	d.Endpoint, d.Username, d.Password = e, "admin", bmc.NewSecret("secret")
 	return d
 }
 
@@ -176,21 +167,10 @@ func TestConformanceFenceRedfish(t *testing.T) {
 			d := installed(t, "fence_redfish", sim.Addr(), map[string]string{
 				"ssl_insecure": "1", "systems_uri": sim.System(0).URI(), "power_timeout": "30",
 			})
-			quirk := func(change func(*redfishsim.Quirks)) error { sim.Quirks(change); return nil }
-			fault := func(change func(*redfishsim.Faults)) error { sim.Faults(change); return nil }
-			return &bmctest.World{
-				Open: opens, Device: d, On: sim.Power, SetPower: sim.SetPower, IgnoreOff: pollFast(d, sim.IgnoreOff),
-				LateOff: func(d time.Duration) error { return quirk(func(q *redfishsim.Quirks) { q.Lag = d }) },
-				RefuseSame: func(bool) error {
-					return quirk(func(q *redfishsim.Quirks) { q.RefuseSame = http.StatusConflict })
-				},
-				Hang:       func(hang bool) error { return fault(func(f *redfishsim.Faults) { f.Hang = hang }) },
-				HalfOpen:   func(open bool) error { return fault(func(f *redfishsim.Faults) { f.HalfOpen = open }) },
-				LoseAnswer: func(lose bool) error { return quirk(func(q *redfishsim.Quirks) { q.DropReset = lose }) },
-				CloseSilently: func(end bool) error {
-					return fault(func(f *redfishsim.Faults) { f.CloseSilently = end })
-				},
-			}
+			w := bmctest.OverRedfish(sim, "", d, opens)
+			w.IgnoreOff = pollFast(d, sim.IgnoreOff)
+			w.Logins, w.Sessions = nil, nil // see cannot
+			return w
 		},
 		Patience: patience,
 		Refusal:  bmc.KindProtocol, // the agent ends with a traceback

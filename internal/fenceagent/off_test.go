@@ -74,13 +74,11 @@ func TestSend(t *testing.T) {
 	t.Parallel()
 	p := agent(t, `case "$input" in *action=reboot*|*action=cycle*) exit 1;; *action=off*) echo "Success: Already OFF";; *) echo "Success: Powered ON";; esac`)
 	c := client(t, p, device())
-	r, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	r := bmctest.Send(t, c, bmc.CommandOff)
 	assert.True(t, r.Already)
-	r, err = c.Send(t.Context(), bmc.CommandOn)
-	require.NoError(t, err)
+	r = bmctest.Send(t, c, bmc.CommandOn)
 	assert.False(t, r.Already)
-	_, err = c.Send(t.Context(), bmc.Command(0))
+	_, err := c.Send(t.Context(), bmc.Command(0))
 	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindUnsupported).Sent)
 }
 
@@ -124,8 +122,7 @@ func TestOffOfAnOutletThatIsNotThere(t *testing.T) {
 			if c.want == bmc.Unknown {
 				assert.Contains(t, r.Raw, "is not listed")
 			}
-			_, err := cl.Send(t.Context(), bmc.CommandOff)
-			require.NoError(t, err)
+			bmctest.Send(t, cl, bmc.CommandOff)
 			assert.Equal(t, c.want, bmctest.Read(t, cl).State, "a command makes no outlet")
 		})
 	}
@@ -253,14 +250,12 @@ func TestFenceLPAR(t *testing.T) {
 		assert.Equal(t, want, r.State, "%s: %s", state, r.Raw)
 	}
 	setState("Not Available")
-	receipt, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	receipt := bmctest.Send(t, c, bmc.CommandOff)
 	assert.True(t, receipt.Already, "the agent takes the partition for off, and sends nothing")
 	assert.Contains(t, bmctest.Read(t, c).Raw, "Not Available")
 	for _, cmd := range []bmc.Command{bmc.CommandOn, bmc.CommandOff} {
 		setState(map[bmc.Command]string{bmc.CommandOn: "Not Activated", bmc.CommandOff: "Running"}[cmd])
-		_, err := c.Send(t.Context(), cmd)
-		require.NoError(t, err)
+		bmctest.Send(t, c, cmd)
 		assert.Equal(t, map[bmc.Command]bmc.PowerState{bmc.CommandOn: bmc.On, bmc.CommandOff: bmc.Off}[cmd], bmctest.Read(t, c).State)
 	}
 }

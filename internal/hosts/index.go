@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -87,15 +88,11 @@ func (x *index) report(name, device string, r deviceReport) {
 		return
 	}
 	old := e.reports[device]
-	if r.uuid == "" {
-		r.uuid = old.uuid
-	}
+	r.uuid = cmp.Or(r.uuid, old.uuid)
 	if len(r.macs) == 0 {
 		r.macs = old.macs
 	}
-	if r.class == "" {
-		r.class = old.class
-	}
+	r.class = cmp.Or(r.class, old.class)
 	if r.uuid == old.uuid && r.class == old.class && slices.Equal(r.macs, old.macs) {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -62,15 +63,13 @@ func TestAuditLeavesNoSession(t *testing.T) {
 	b := startGo(t, ipmisim.Options{})
 	c := clientAt(t, b.Addr())
 	pace.Until(t, "the session in use was left alone", func() bool {
-		before, err := c.Read(t.Context())
-		require.NoError(t, err)
+		before := bmctest.Read(t, c)
 		for range 4 {
 			_, err := c.Audit(t.Context())
 			require.NoError(t, err)
 		}
 		assert.Eventually(t, func() bool { return b.Sessions() == 1 }, pace.Tries, 5*time.Millisecond)
-		after, err := c.Read(t.Context())
-		require.NoError(t, err)
+		after := bmctest.Read(t, c)
 		return before.Session == after.Session
 	})
 }
@@ -80,13 +79,10 @@ func TestAuditLeavesNoSession(t *testing.T) {
 func TestSilenceIsNoFinding(t *testing.T) {
 	t.Parallel()
 	relay := relayTo(t, startGo(t, ipmisim.Options{}))
-	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+	relay.Filter(losing(func(d ipmisim.Datagram) bool {
 		zero := d.Payload() == ipmisim.PayloadOpenRequest && d.Data[headerLen+12] == 0
-		if zero || d.Payload() == ipmisim.PayloadRAKP1 {
-			return nil
-		}
-		return []ipmisim.Datagram{d}
-	})
+		return zero || d.Payload() == ipmisim.PayloadRAKP1
+	}))
 	found, err := clientAt(t, relay.Addr()).Audit(t.Context())
 	require.NoError(t, err)
 	assert.Empty(t, found)

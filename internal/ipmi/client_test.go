@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -29,49 +31,33 @@ func onPeers(t *testing.T, o ipmisim.Options, fn func(*testing.T, peer, ipmisim.
 func TestPowerFollowsCommands(t *testing.T) {
 	t.Parallel()
 	for _, account := range []struct {
-		name     string
-		operator bool
-	}{{"administrator", false}, {"operator", true}} {
+		name      string
+		operator  bool // the account's right
+		privilege string
+	}{{"administrator", false, "OPERATOR"}, {"operator", true, "OPERATOR"}, {"administrator as such", false, "ADMINISTRATOR"}} {
 		t.Run(account.name, func(t *testing.T) {
 			onPeers(t, ipmisim.Options{Operator: account.operator}, func(t *testing.T, p peer, b ipmisim.BMC) {
-				c := clientAt(t, b.Addr())
-				r, err := c.Read(t.Context())
-				require.NoError(t, err)
+				c := clientAt(t, b.Addr(), func(d *bmc.Device) { d.Endpoint.Privilege = account.privilege })
+				r := bmctest.Read(t, c)
 				assert.Equal(t, bmc.On, r.State)
 				assert.Equal(t, guidText, r.Identity.UUID, "the GUID's bytes as on the wire")
 				assert.Empty(t, r.Fault)
 				assert.Equal(t, p.suite, c.suites[0].id, "the suite that worked comes first")
 
-				receipt, err := c.Send(t.Context(), bmc.CommandOff)
-				require.NoError(t, err)
+				receipt := bmctest.Send(t, c, bmc.CommandOff)
 				assert.Equal(t, bmc.Receipt{}, receipt)
 				assert.False(t, b.Power(), "the host is off")
-				off, err := c.Read(t.Context())
-				require.NoError(t, err)
+				off := bmctest.Read(t, c)
 				assert.Equal(t, bmc.Off, off.State)
 				assert.Equal(t, r.Session, off.Session, "all in one session")
 				assert.False(t, off.At.Before(r.At))
 
-				_, err = c.Send(t.Context(), bmc.CommandOn)
-				require.NoError(t, err)
+				bmctest.Send(t, c, bmc.CommandOn)
 				assert.True(t, b.Power(), "the host is on again")
 				require.NoError(t, c.Close(t.Context()))
 			})
 		})
 	}
-}
-
-func TestAdministratorPrivilege(t *testing.T) {
-	t.Parallel()
-	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
-		h := hostAt(t, b.Addr())
-		h.Endpoint.Privilege = "ADMINISTRATOR"
-		c := New(h, timing)
-		t.Cleanup(c.drop)
-		_, err := c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
-		assert.False(t, b.Power())
-	})
 }
 
 func TestPrivilegeAboveTheAccount(t *testing.T) {
@@ -80,15 +66,8 @@ func TestPrivilegeAboveTheAccount(t *testing.T) {
 		if _, debian := b.(*ipmisim.DebianBMC); debian {
 			t.Skip("ipmi_sim lets an OPERATOR be ADMINISTRATOR")
 		}
-		h := hostAt(t, b.Addr())
-		h.Endpoint.Privilege = "ADMINISTRATOR"
-		c := New(h, timing)
-		t.Cleanup(c.drop)
-		_, err := c.Send(t.Context(), bmc.CommandOff)
-		assert.Equal(t, bmc.KindPrivilege, bmc.KindOf(err), "%v", err)
-		var e *bmc.Error
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, bmc.SentNo, e.Sent, "the command itself was never sent")
+		_, err := clientAt(t, b.Addr(), asAdministrator).Send(t.Context(), bmc.CommandOff)
+		assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindPrivilege).Sent, "the command itself was never sent")
 		assert.True(t, b.Power())
 	})
 }
@@ -97,11 +76,7 @@ func TestWrongPassword(t *testing.T) {
 	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
-		h := hostAt(t, relay.Addr())
-		h.Password = bmc.NewSecret("not-the-password")
-		h.CipherSuites = []int{3, 17}
-		c := New(h, timing)
-		_, err := c.Read(t.Context())
+		_, err := clientAt(t, relay.Addr(), withPassword("not-the-password"), withSuites(3, 17)).Read(t.Context())
 		assert.Equal(t, bmc.KindAuth, bmc.KindOf(err), "%v", err)
 		assert.NotContains(t, err.Error(), "not-the-password")
 		assert.Eventually(t, func() bool { return failedLogins(relay.Seen()) == 1 }, pace.Hang, time.Millisecond, "tried once: a BMC locks accounts")
@@ -112,10 +87,7 @@ func TestWrongPassword(t *testing.T) {
 func TestUnknownUser(t *testing.T) {
 	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
-		h := hostAt(t, b.Addr())
-		h.Username = "nobody"
-		c := New(h, timing)
-		_, err := c.Read(t.Context())
+		_, err := clientAt(t, b.Addr(), func(d *bmc.Device) { d.Username = "nobody" }).Read(t.Context())
 		if _, pyghmi := b.(*ipmisim.PyghmiBMC); pyghmi {
 			assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
 			assert.ErrorContains(t, err, "which some BMCs do not answer for an unknown user")
@@ -128,10 +100,7 @@ func TestUnknownUser(t *testing.T) {
 func TestSuiteThatTheBMCHasNot(t *testing.T) {
 	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
-		h := hostAt(t, b.Addr())
-		h.CipherSuites = []int{20 - p.suite} // the other of 3 and 17
-		c := New(h, timing)
-		_, err := c.Read(t.Context())
+		_, err := clientAt(t, b.Addr(), withSuites(20-p.suite)).Read(t.Context()) // the other of 3 and 17
 		want := bmc.KindUnsupported
 		if _, pyghmi := b.(*ipmisim.PyghmiBMC); pyghmi {
 			want = bmc.KindProtocol // it answers with suite 3, whatever was asked for
@@ -150,30 +119,25 @@ func TestLongestCredentials(t *testing.T) {
 			if p.name == "ipmi_sim suite 3" { // it takes one byte and four less
 				o = ipmisim.Options{User: "fifteen-bytes-a", Password: "sixteen-bytes-pw"}
 			}
-			h := hostAt(t, p.start(t, o).Addr())
-			h.Username, h.Password = o.User, bmc.NewSecret(o.Password)
-			c := New(h, timing)
-			t.Cleanup(c.drop)
-			_, err := c.Read(t.Context())
-			require.NoError(t, err)
+			bmctest.Read(t, clientAt(t, p.start(t, o).Addr(), withPassword(o.Password), func(d *bmc.Device) { d.Username = o.User }))
 		})
 	}
 }
 
 func TestHostsThatIPMICannotDrive(t *testing.T) {
 	for name, change := range map[string]func(*bmc.Device){
-		"password too long":  func(h *bmc.Device) { h.Password = bmc.NewSecret("twenty-one-bytes-long") },
-		"user name too long": func(h *bmc.Device) { h.Username = "seventeen-bytes-a" },
-		"suite 0":            func(h *bmc.Device) { h.CipherSuites = []int{17, 0} },
-		"odd privilege":      func(h *bmc.Device) { h.Endpoint.Privilege = "USER" },
+		"password too long":  withPassword("twenty-one-bytes-long"),
+		"BMC key too long":   func(d *bmc.Device) { d.BMCKey = bmc.NewSecret("twenty-one-bytes-long") },
+		"user name too long": func(d *bmc.Device) { d.Username = "seventeen-bytes-a" },
+		"suite 0":            withSuites(17, 0),
+		"odd privilege":      func(d *bmc.Device) { d.Endpoint.Privilege = "USER" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			relay := relayTo(t, startGo(t, ipmisim.Options{}))
-			h := hostAt(t, relay.Addr())
-			change(&h)
-			c := New(h, timing)
+			c := clientAt(t, relay.Addr(), change)
 			_, err := c.Read(t.Context())
 			assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
+			assert.NotContains(t, err.Error(), "twenty-one-bytes-long")
 			_, err = c.Send(t.Context(), bmc.CommandOff)
 			assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
 			assert.NotContains(t, err.Error(), "twenty-one-bytes-long")
@@ -188,9 +152,8 @@ func TestNothingIsSentWhereNoBMCMayBe(t *testing.T) {
 	require.NoError(t, err)
 	defer there.Close()
 	for _, host := range []string{"127.0.0.1", "localhost"} {
-		d := simulated(host, there.LocalAddr().(*net.UDPAddr).Port)
-		d.Networks = &bmc.Networks{}
-		c := New(d, timing)
+		addr := net.JoinHostPort(host, strconv.Itoa(there.LocalAddr().(*net.UDPAddr).Port))
+		c := clientAt(t, addr, func(d *bmc.Device) { d.Networks = &bmc.Networks{} })
 		_, err := c.Read(t.Context())
 		require.ErrorContains(t, err, "loopback", host)
 		require.NoError(t, c.Close(t.Context()))
@@ -213,20 +176,13 @@ func answering(b *ipmisim.GoBMC, cmd, code byte, times int32) {
 }
 
 func TestCompletionCodesOfControl(t *testing.T) {
-	for _, c := range []struct {
-		code byte
-		kind bmc.Kind
-	}{
-		{0xc1, bmc.KindUnsupported}, {0xd4, bmc.KindPrivilege},
-		{0xcc, bmc.KindProtocol}, {0xff, bmc.KindProtocol}, {0xd6, bmc.KindProtocol},
+	for code, kind := range map[byte]bmc.Kind{
+		0xc1: bmc.KindUnsupported, 0xd4: bmc.KindPrivilege, 0xcc: bmc.KindProtocol, 0xff: bmc.KindProtocol, 0xd6: bmc.KindProtocol,
 	} {
 		b := startGo(t, ipmisim.Options{})
-		answering(b, cmdChassisControl, c.code, 1)
+		answering(b, cmdChassisControl, code, 1)
 		_, err := clientAt(t, b.Addr()).Send(t.Context(), bmc.CommandOff)
-		assert.Equal(t, c.kind, bmc.KindOf(err), "0x%02x: %v", c.code, err)
-		var e *bmc.Error
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, bmc.SentYes, e.Sent, "the BMC has the command, and refused it")
+		assert.Equal(t, bmc.SentYes, bmctest.Failed(t, err, kind).Sent, "0x%02x: the BMC has the command, and refused it", code)
 		assert.True(t, b.Power())
 	}
 }
@@ -239,8 +195,7 @@ func TestBusyIsWaitedOut(t *testing.T) {
 				t.Parallel()
 				b := startGo(t, ipmisim.Options{})
 				answering(b, cmd, code, 1)
-				_, err := clientAt(t, b.Addr()).Send(t.Context(), bmc.CommandOff)
-				require.NoError(t, err)
+				bmctest.Send(t, clientAt(t, b.Addr()), bmc.CommandOff)
 				assert.False(t, b.Power())
 			})
 		}
@@ -251,10 +206,10 @@ func TestBusyForEver(t *testing.T) {
 	t.Parallel()
 	b := startGo(t, ipmisim.Options{})
 	c := clientAt(t, b.Addr())
-	_, err := c.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, c)
 	answering(b, cmdChassisStatus, 0xc0, 1<<30)
 	c.timing.ReadTimeout = 2 * time.Second
+	var err error
 	pace.Until(t, "the BMC is heard, and is busy", func() bool {
 		pace.Lasts(t, 2*time.Second, 450*time.Millisecond, func() { _, err = c.Read(t.Context()) })
 		t.Log(err)
@@ -267,8 +222,7 @@ func TestAlreadyInThatState(t *testing.T) {
 	b.RefuseControl(0xd5)
 	c := clientAt(t, b.Addr())
 	for _, command := range []bmc.Command{bmc.CommandOff, bmc.CommandOn} {
-		receipt, err := c.Send(t.Context(), command)
-		require.NoError(t, err)
+		receipt := bmctest.Send(t, c, command)
 		assert.True(t, receipt.Already)
 	}
 	assert.True(t, b.Power(), "already is a claim, not a fact")
@@ -299,10 +253,8 @@ func TestOnlyAbsoluteCommands(t *testing.T) {
 	c := clientAt(t, b.Addr())
 	_, err := c.Send(t.Context(), bmc.Command(0))
 	assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
-	_, err = c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
-	_, err = c.Send(t.Context(), bmc.CommandOn)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
+	bmctest.Send(t, c, bmc.CommandOn)
 	assert.Equal(t, byte(0), <-controls, "power down")
 	assert.Equal(t, byte(1), <-controls, "power up")
 	assert.Empty(t, controls)
@@ -329,11 +281,8 @@ func TestStatusBytes(t *testing.T) {
 			}
 			return nil
 		})
-		r, err := clientAt(t, b.Addr()).Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, c.state, r.State)
-		assert.Equal(t, c.raw, r.Raw)
-		assert.Equal(t, c.fault, r.Fault)
+		r := bmctest.Read(t, clientAt(t, b.Addr()))
+		assert.Equal(t, bmc.Reading{State: c.state, Raw: c.raw, Fault: c.fault}, bmc.Reading{State: r.State, Raw: r.Raw, Fault: r.Fault})
 	}
 }
 
@@ -349,8 +298,8 @@ func untilOff(t *testing.T, b ipmisim.BMC) context.Context {
 	return ctx
 }
 
-// TestLostReplyToOff loses every reply after the command: whether the host went
-// off cannot be told from here.
+// TestLostReplyToOff loses every reply from when the host is off, as the world of the suite does:
+// whether it went off cannot be told from here.
 func TestLostReplyToOff(t *testing.T) {
 	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
@@ -358,21 +307,11 @@ func TestLostReplyToOff(t *testing.T) {
 		c := clientAt(t, relay.Addr())
 		_, err := c.Send(t.Context(), bmc.CommandOn) // raises the privilege
 		require.NoError(t, err)
-		relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-			if d.FromBMC {
-				return nil
-			}
-			return []ipmisim.Datagram{d}
-		})
+		loseAnswers(b, relay, true)
 		_, err = c.Send(untilOff(t, b), bmc.CommandOff)
-		var e *bmc.Error
-		require.ErrorAs(t, err, &e)
-		assert.Equal(t, bmc.SentMaybe, e.Sent)
-		assert.Equal(t, bmc.KindUnreachable, e.Kind)
+		assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
 		assert.False(t, b.Power(), "it was carried out")
-		relay.Filter(nil)
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.Off, r.State)
+		loseAnswers(b, relay, false)
+		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -39,13 +40,11 @@ func TestDescribeOfIpmiSim(t *testing.T) {
 func TestDescribeOfABMCWithoutLog(t *testing.T) {
 	c := clientAt(t, startGo(t, ipmisim.Options{}).Addr())
 	pace.Until(t, "the same session before and after it", func() bool {
-		before, err := c.Read(t.Context())
-		require.NoError(t, err)
+		before := bmctest.Read(t, c)
 		d, err := c.Describe(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, bmc.Description{Manufacturer: "Dell", Model: "product 256", Firmware: "2.85", RestorePolicy: "always-off"}, d)
-		after, err := c.Read(t.Context())
-		require.NoError(t, err)
+		after := bmctest.Read(t, c)
 		return before.Session == after.Session
 	})
 }
@@ -56,13 +55,6 @@ func TestDescribeOfABMCThatRefusesAll(t *testing.T) {
 	d, err := clientAt(t, b.Addr()).Describe(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, bmc.Description{}, d)
-}
-
-func TestDescribeOfASilentBMC(t *testing.T) {
-	t.Parallel()
-	c := New(hostAt(t, silent(t)), bmc.Timing{ReadTimeout: 500 * time.Millisecond, SendTimeout: time.Second})
-	_, err := c.Describe(t.Context())
-	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
 }
 
 // TestDescribeGivesUpWhatIsNotAnswered: a BMC that drops a command it does not

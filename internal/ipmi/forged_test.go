@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -73,8 +74,8 @@ var forgeries = map[string]func(consoleID uint32, sequence uint32, message []byt
 	},
 }
 
-// TestForgedOff lets a man in the middle swallow a status command and answer
-// "off" in its place, for every sequence number. The host is on. // I1
+// TestForgedOff lets a man in the middle answer each status command with "off", for every
+// sequence number, before the BMC does. The host is on. // I1
 func TestForgedOff(t *testing.T) {
 	t.Parallel()
 	for name, forge := range forgeries {
@@ -82,32 +83,15 @@ func TestForgedOff(t *testing.T) {
 			t.Parallel()
 			onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
 				relay := relayTo(t, b)
-				c := clientAt(t, relay.Addr())
-				_, err := c.Read(t.Context())
-				require.NoError(t, err)
-
-				var console uint32
-				for _, d := range relay.Seen() {
-					if d.Payload() == ipmisim.PayloadOpenRequest {
-						console = binary.LittleEndian.Uint32(d.Data[headerLen+4:])
-					}
-				}
-				swallowed := false
+				lies, lied := liar(forge), false
 				relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-					if swallowed || d.FromBMC {
-						return []ipmisim.Datagram{d}
-					}
-					swallowed = true
-					var lies []ipmisim.Datagram
-					for rqSeq := range 64 {
-						lies = append(lies, d.Reply(forge(console, uint32(2+rqSeq%8), offReply(byte(rqSeq)))))
-					}
-					return lies
+					out := lies(d)
+					lied = lied || len(out) > 1
+					return out
 				})
-				r, err := c.Read(t.Context())
-				require.NoError(t, err)
+				r := bmctest.Read(t, clientAt(t, relay.Addr()))
 				relay.Filter(nil) // which is not at work any more
-				assert.True(t, swallowed)
+				assert.True(t, lied)
 				assert.Equal(t, bmc.On, r.State)
 			})
 		})
@@ -122,8 +106,7 @@ func TestAlteredReply(t *testing.T) {
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
 		c := clientAt(t, relay.Addr())
-		_, err := c.Read(t.Context())
-		require.NoError(t, err)
+		bmctest.Read(t, c)
 		altered := false
 		relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
 			if altered || !d.FromBMC {
@@ -142,8 +125,7 @@ func TestAlteredReply(t *testing.T) {
 			}
 			return lies
 		})
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
+		r := bmctest.Read(t, c)
 		relay.Filter(nil)
 		assert.True(t, altered)
 		assert.Equal(t, bmc.On, r.State)
@@ -158,8 +140,7 @@ func TestReplayedOff(t *testing.T) {
 		relay := relayTo(t, b)
 		c := clientAt(t, relay.Addr())
 		for range 64 { // each sequence number a command can have was used
-			r, err := c.Read(t.Context())
-			require.NoError(t, err)
+			r := bmctest.Read(t, c)
 			require.Equal(t, bmc.Off, r.State)
 		}
 		var old [][]byte
@@ -181,8 +162,7 @@ func TestReplayedOff(t *testing.T) {
 			}
 			return replays
 		})
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
+		r := bmctest.Read(t, c)
 		relay.Filter(nil)
 		assert.True(t, swallowed)
 		assert.Equal(t, bmc.On, r.State)
@@ -245,8 +225,7 @@ func TestHeldBackOff(t *testing.T) {
 			onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
 				relay := relayTo(t, b)
 				c := clientAt(t, relay.Addr())
-				_, err := c.Read(t.Context())
-				require.NoError(t, err)
+				bmctest.Read(t, c)
 				require.NoError(t, b.SetPower(false))
 				var held [][]byte
 				arrived := make(chan struct{}, 2*commands)
@@ -279,9 +258,7 @@ func TestHeldBackOff(t *testing.T) {
 					held = nil
 					return late
 				})
-				r, err := c.Read(t.Context())
-				require.NoError(t, err)
-				assert.Equal(t, bmc.On, r.State)
+				assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 				relay.Filter(nil)
 				assert.Nil(t, held, "the old replies were given")
 			})
@@ -317,7 +294,7 @@ func TestForgedOffBesideOthers(t *testing.T) {
 				t.Parallel()
 				if c.command != "" {
 					if _, err := exec.LookPath(c.command); err != nil {
-						missing(t, c.command+" is not installed")
+						bmctest.Missing(t, c.command+" is not installed")
 					}
 				}
 				b := startDebian(t, ipmisim.Options{})
@@ -370,13 +347,11 @@ func liar(forge func(consoleID, sequence uint32, message []byte) []byte) func(ip
 }
 
 func oursStatus(ctx context.Context, host, port string) (string, error) {
-	n, err := strconv.Atoi(port)
+	e, err := bmc.ParseEndpoint("ipmi://" + net.JoinHostPort(host, port))
 	if err != nil {
 		return "", err
 	}
-	d := simulated(host, n)
-	d.CipherSuites = []int{3}
-	c := New(d, timing)
+	c := New(bmc.Device{Driver: bmc.DriverIPMI, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"), CipherSuites: []int{3}}, timing)
 	defer c.drop()
 	r, err := c.Read(ctx)
 	return strings.ToLower(r.State.String()), err

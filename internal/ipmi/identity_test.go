@@ -1,7 +1,7 @@
 package ipmi
 
 import (
-	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -20,27 +21,31 @@ func TestCommandIsNotGivenToAnotherBMC(t *testing.T) {
 	t.Parallel()
 	b := startGo(t, ipmisim.Options{Suites: []int{17}})
 	c := clientAt(t, b.Addr())
-	r, err := c.Read(t.Context())
-	require.NoError(t, err)
+	r := bmctest.Read(t, c)
 	require.Equal(t, guidText, r.Identity.UUID)
 
 	require.NoError(t, b.SetUUID(otherGUID)) // from here on it is another BMC,
 	require.NoError(t, b.Restart())          // which does not know the session
-	for range 2 {                            // the second finds an open session with it
-		_, err = c.Send(t.Context(), bmc.CommandOff)
-		e, typed := errors.AsType[*bmc.Error](err)
-		require.True(t, typed, "%v", err)
-		assert.Equal(t, bmc.KindIdentity, e.Kind)
-		assert.Equal(t, bmc.SentNo, e.Sent)
-	}
-	assert.True(t, b.Power(), "the other machine was switched off")
+	refusedAsStranger(t, b, c)
 
-	r, err = c.Read(t.Context())
-	require.NoError(t, err)
-	require.NotEqual(t, guidText, r.Identity.UUID, "the next look shows it")
-	_, err = c.Send(t.Context(), bmc.CommandOff)
+	before := r.Session
+	r = bmctest.Read(t, c)
+	require.Equal(t, strings.ReplaceAll(otherGUID, "-", ""), r.Identity.UUID, "the next look shows it")
+	assert.NotEqual(t, before, r.Session)
+	_, err := c.Send(t.Context(), bmc.CommandOff)
 	require.NoError(t, err, "who asked knows by now whom")
 	assert.False(t, b.Power())
+}
+
+// refusedAsStranger sends an Off twice, which must go to nobody: the second finds an open session
+// with the other machine.
+func refusedAsStranger(t *testing.T, b *ipmisim.GoBMC, c *Client) {
+	t.Helper()
+	for range 2 {
+		_, err := c.Send(t.Context(), bmc.CommandOff)
+		assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindIdentity).Sent)
+	}
+	assert.True(t, b.Power(), "the other machine was switched off")
 }
 
 // A session that another use opened with another BMC is no leave to command it. // I8
@@ -48,11 +53,10 @@ func TestDescribeIsNoLookAtWhoAnswers(t *testing.T) {
 	t.Parallel()
 	b := startGo(t, ipmisim.Options{Suites: []int{17}})
 	c := clientAt(t, b.Addr())
-	_, err := c.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, c)
 	require.NoError(t, b.SetUUID(otherGUID))
 	require.NoError(t, b.Restart())
-	_, err = c.Describe(t.Context())
+	_, err := c.Describe(t.Context())
 	require.NoError(t, err)
 	_, err = c.Send(t.Context(), bmc.CommandOff)
 	assert.Equal(t, bmc.KindIdentity, bmc.KindOf(err))
@@ -66,13 +70,11 @@ const noGUID = "00000000-0000-0000-0000-000000000000"
 func TestSerialInsteadOfGUID(t *testing.T) {
 	relay := relayTo(t, startDebian(t, ipmisim.Options{UUID: noGUID}))
 	c := clientAt(t, relay.Addr())
-	first, err := c.Read(t.Context())
-	require.NoError(t, err)
+	first := bmctest.Read(t, c)
 	assert.Equal(t, bmc.On, first.State)
 	assert.Equal(t, "SRV12345", first.Identity.Serial)
 	asked := relay.Asked()
-	second, err := c.Read(t.Context())
-	require.NoError(t, err)
+	second := bmctest.Read(t, c)
 	assert.Equal(t, first.Identity, second.Identity)
 	assert.Equal(t, first.Session, second.Session)
 	assert.Equal(t, 1, relay.Asked()-asked)
@@ -81,16 +83,10 @@ func TestSerialInsteadOfGUID(t *testing.T) {
 // A GUID that identifies its host is enough, and one that is to be ignored is not.
 func TestSerialOnlyWhereItIsNeeded(t *testing.T) {
 	relay := relayTo(t, startDebian(t, ipmisim.Options{}))
-	r, err := clientAt(t, relay.Addr()).Read(t.Context())
-	require.NoError(t, err)
+	r := bmctest.Read(t, clientAt(t, relay.Addr()))
 	assert.Equal(t, bmc.Identity{UUID: guidText}, r.Identity)
 
-	d := hostAt(t, relay.Addr())
-	d.IgnoreUUID = true
-	c := New(d, timing)
-	t.Cleanup(c.drop)
-	r, err = c.Read(t.Context())
-	require.NoError(t, err)
+	r = bmctest.Read(t, clientAt(t, relay.Addr(), ignoringUUID))
 	assert.Equal(t, bmc.Identity{UUID: guidText, Serial: "SRV12345"}, r.Identity)
 }
 
@@ -117,27 +113,18 @@ func TestCommandIsNotGivenToAnotherSerial(t *testing.T) {
 	serial.Store("SRV1")
 	b := withoutGUID(t, &serial)
 	c := clientAt(t, b.Addr())
-	r, err := c.Read(t.Context())
-	require.NoError(t, err)
+	r := bmctest.Read(t, c)
 	require.Equal(t, "SRV1", r.Identity.Serial)
 	serial.Store("SRV2")
 	require.NoError(t, b.Restart())
-	for range 2 { // the second finds an open session with it
-		_, err = c.Send(t.Context(), bmc.CommandOff)
-		e, typed := errors.AsType[*bmc.Error](err)
-		require.True(t, typed, "%v", err)
-		assert.Equal(t, bmc.KindIdentity, e.Kind)
-	}
-	assert.True(t, b.Power(), "the other machine was switched off")
+	refusedAsStranger(t, b, c)
 
-	r, err = c.Read(t.Context())
-	require.NoError(t, err)
+	r = bmctest.Read(t, c)
 	require.Equal(t, "SRV2", r.Identity.Serial, "the next look shows it")
-	_, err = c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	assert.False(t, b.Power())
 	require.NoError(t, b.Restart())
-	_, err = c.Send(t.Context(), bmc.CommandOn)
+	_, err := c.Send(t.Context(), bmc.CommandOn)
 	require.NoError(t, err, "the same machine in another session")
 }
 
@@ -179,20 +166,13 @@ func TestGUIDThatIsNewAtEachStart(t *testing.T) {
 	t.Parallel()
 	var guids []string
 	for range 2 {
-		d := hostAt(t, startPyghmi(t, ipmisim.Options{NewGUID: true}).Addr())
-		d.IgnoreUUID = true
-		c := New(d, timing)
-		t.Cleanup(c.drop)
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
+		c := clientAt(t, startPyghmi(t, ipmisim.Options{NewGUID: true}).Addr(), ignoringUUID)
+		r := bmctest.Read(t, c)
 		assert.Equal(t, bmc.On, r.State)
 		assert.Empty(t, r.Identity.Serial, "it has no inventory")
 		guids = append(guids, r.Identity.UUID)
-		_, err = c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
-		r, err = c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.Off, r.State)
+		bmctest.Send(t, c, bmc.CommandOff)
+		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 		require.NoError(t, c.Close(t.Context()))
 	}
 	assert.NotEqual(t, guids[0], guids[1])

@@ -1,7 +1,6 @@
 package ipmi
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -23,21 +23,19 @@ func TestHandshakeIsFresh(t *testing.T) {
 	c := clientAt(t, relay.Addr())
 	const sessions = 8
 	for range sessions {
-		_, err := c.Read(t.Context())
-		require.NoError(t, err)
+		bmctest.Read(t, c)
 		require.NoError(t, c.Close(t.Context()))
 	}
-	ids, numbers, tags := map[uint32]bool{}, map[string]bool{}, map[byte]bool{}
+	numbers, tags := map[string]bool{}, map[byte]bool{}
 	for _, d := range relay.Seen() {
 		switch d.Payload() {
 		case ipmisim.PayloadOpenRequest:
-			ids[binary.LittleEndian.Uint32(d.Data[headerLen+4:])] = true
 			tags[d.Data[headerLen]] = true
 		case ipmisim.PayloadRAKP1:
 			numbers[string(d.Data[headerLen+8:headerLen+24])] = true
 		}
 	}
-	assert.Len(t, ids, sessions)
+	assert.Len(t, consoles(relay.Seen()), sessions)
 	assert.Len(t, numbers, sessions)
 	assert.Greater(t, len(tags), 2, "tags are random too")
 }
@@ -125,13 +123,10 @@ func TestRefusalsOfTheHandshake(t *testing.T) {
 // suites.
 func dropsSuites(t *testing.T, b ipmisim.BMC, dropped ...suite) *ipmisim.Relay {
 	relay := relayTo(t, b)
-	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+	relay.Filter(losing(func(d ipmisim.Datagram) bool {
 		asked := func(s suite) bool { return d.Data[headerLen+12] == s.auth }
-		if d.Payload() == ipmisim.PayloadOpenRequest && slices.ContainsFunc(dropped, asked) {
-			return nil
-		}
-		return []ipmisim.Datagram{d}
-	})
+		return d.Payload() == ipmisim.PayloadOpenRequest && slices.ContainsFunc(dropped, asked)
+	}))
 	return relay
 }
 
@@ -145,15 +140,13 @@ func TestSuiteThatIsDropped(t *testing.T) {
 		}
 		relay := dropsSuites(t, b, suites[0])
 		c := clientAt(t, relay.Addr())
-		_, err := c.Read(t.Context())
-		require.NoError(t, err)
+		bmctest.Read(t, c)
 		assert.Equal(t, 3, c.suites[0].id)
 		require.NoError(t, c.Close(t.Context()))
 		costs(t, []int{4}, func() []int {
 			require.NoError(t, c.Close(t.Context()))
 			at := relay.Asked()
-			_, err = c.Read(t.Context())
-			require.NoError(t, err)
+			bmctest.Read(t, c)
 			return []int{relay.Asked() - at}
 		})
 	})
@@ -165,16 +158,14 @@ func TestSuiteAfterARefusedOne(t *testing.T) {
 	t.Parallel()
 	relay := relayTo(t, startGo(t, ipmisim.Options{Suites: []int{17}}))
 	lost := 0
-	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-		if d.Payload() == ipmisim.PayloadOpenRequest && lost < openTries {
+	relay.Filter(losing(func(d ipmisim.Datagram) bool {
+		if d.Payload() == ipmisim.PayloadOpenRequest {
 			lost++
-			return nil
 		}
-		return []ipmisim.Datagram{d}
-	})
+		return d.Payload() == ipmisim.PayloadOpenRequest && lost <= openTries
+	}))
 	c := clientAt(t, relay.Addr())
-	_, err := c.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, c)
 	assert.Equal(t, 17, c.suites[0].id)
 }
 
@@ -262,9 +253,7 @@ func TestSuiteThatOpenBMCHasNot(t *testing.T) {
 	costs(t, []int{5}, func() []int { // one request more than with the right suite
 		asked := relay.Asked()
 		c := clientAt(t, relay.Addr())
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.On, r.State)
+		assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
 		closes(t, c)
 		return []int{relay.Asked() - asked - 1} // without the end of the session
 	})

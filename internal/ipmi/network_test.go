@@ -2,7 +2,6 @@ package ipmi
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -47,17 +47,12 @@ func onNetworks(t *testing.T, fn func(t *testing.T, b ipmisim.BMC, r *ipmisim.Re
 // offAndOn reads On, switches off, reads Off, and switches on again.
 func offAndOn(t *testing.T, c *Client, b ipmisim.BMC) {
 	t.Helper()
-	r, err := c.Read(t.Context())
-	require.NoError(t, err)
+	r := bmctest.Read(t, c)
 	require.Equal(t, bmc.On, r.State)
-	_, err = c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	require.False(t, b.Power())
-	r, err = c.Read(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, bmc.Off, r.State)
-	_, err = c.Send(t.Context(), bmc.CommandOn)
-	require.NoError(t, err)
+	require.Equal(t, bmc.Off, bmctest.Read(t, c).State)
+	bmctest.Send(t, c, bmc.CommandOn)
 	require.True(t, b.Power())
 	closes(t, c)
 }
@@ -66,13 +61,11 @@ func TestEachDatagramLostOnce(t *testing.T) {
 	t.Parallel()
 	onNetworks(t, func(t *testing.T, b ipmisim.BMC, r *ipmisim.Relay, is func(ipmisim.Datagram) bool) {
 		lost := false
-		r.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-			if !lost && is(d) {
-				lost = true
-				return nil
-			}
-			return []ipmisim.Datagram{d}
-		})
+		r.Filter(losing(func(d ipmisim.Datagram) bool {
+			first := !lost && is(d)
+			lost = lost || first
+			return first
+		}))
 		offAndOn(t, clientAt(t, r.Addr()), b)
 	})
 }
@@ -137,8 +130,6 @@ func TestRoundTrips(t *testing.T) {
 	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
-		h := hostAt(t, relay.Addr())
-		h.CipherSuites = []int{p.suite}
 		costs(t, []int{
 			4, // status, cold
 			1, // status, warm
@@ -150,15 +141,13 @@ func TestRoundTrips(t *testing.T) {
 			at := relay.Asked()
 			took := func() { asked, at = append(asked, relay.Asked()-at), relay.Asked() }
 			read := func(c *Client) {
-				_, err := c.Read(t.Context())
-				require.NoError(t, err)
+				bmctest.Read(t, c)
 			}
 			off := func(c *Client) {
-				_, err := c.Send(t.Context(), bmc.CommandOff)
-				require.NoError(t, err)
+				bmctest.Send(t, c, bmc.CommandOff)
 				read(c)
 			}
-			c := New(h, timing)
+			c := clientAt(t, relay.Addr(), withSuites(p.suite))
 			read(c)
 			took()
 			read(c)
@@ -169,7 +158,7 @@ func TestRoundTrips(t *testing.T) {
 			took()
 			closes(t, c)
 			took()
-			c = New(h, timing)
+			c = clientAt(t, relay.Addr(), withSuites(p.suite))
 			off(c)
 			took()
 			closes(t, c)
@@ -186,8 +175,7 @@ func TestRememberedSuite(t *testing.T) {
 		c := clientAt(t, relay.Addr())
 		for range 2 {
 			at := relay.Asked()
-			_, err := c.Read(t.Context())
-			require.NoError(t, err)
+			bmctest.Read(t, c)
 			asked = append(asked, relay.Asked()-at)
 			closes(t, c)
 			at = relay.Asked()
@@ -209,32 +197,6 @@ func persist(do func() error) (err error) {
 	return err
 }
 
-// TestLossyNetwork loses one datagram in ten each way, for eight hosts at once.
-func TestLossyNetwork(t *testing.T) {
-	t.Parallel()
-	var wg sync.WaitGroup
-	for host := range 8 {
-		b := startGo(t, ipmisim.Options{Sessions: 64}) // those that are lost are not what is tested
-		r := relayTo(t, b)
-		r.Network(ipmisim.Network{Loss: 0.1, Seed: uint64(host)})
-		wg.Go(func() {
-			c := New(hostAt(t, r.Addr()), bmc.Timing{ReadTimeout: 2 * time.Minute, SendTimeout: 2 * time.Minute})
-			defer c.drop()
-			send := func(command bmc.Command) {
-				assert.NoError(t, persist(func() error { _, err := c.Send(t.Context(), command); return err }), "host %d", host)
-			}
-			for range 5 {
-				send(bmc.CommandOff)
-				var reading bmc.Reading
-				assert.NoError(t, persist(func() (err error) { reading, err = c.Read(t.Context()); return err }), "host %d", host)
-				assert.Equal(t, bmc.Off, reading.State)
-				send(bmc.CommandOn)
-			}
-		})
-	}
-	wg.Wait()
-}
-
 // different is how many different messages of a kind there were: on a busy machine one is
 // sent again that was not lost.
 func different(seen []ipmisim.Datagram, payload int) int {
@@ -245,24 +207,6 @@ func different(seen []ipmisim.Datagram, payload int) int {
 		}
 	}
 	return len(messages)
-}
-
-// TestSlowBMC answers later than the first tries wait for: what comes late for
-// one try is not taken for another, and nothing is carried out twice in vain.
-func TestSlowBMC(t *testing.T) {
-	t.Parallel()
-	b := startGo(t, ipmisim.Options{Sessions: 64})
-	b.Slow(700 * time.Millisecond)
-	pace.Until(t, "an off that is carried out twice at most", func() bool {
-		before := b.Counts().Off
-		c := clientAt(t, b.Addr())
-		_, err := c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.Off, r.State)
-		return b.Counts().Off-before <= 2
-	})
 }
 
 // TestBadWeather: delay, jitter, loss, doubles and reordering at once.
@@ -297,14 +241,10 @@ func TestRestartInMidCommand(t *testing.T) {
 	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
 		relay := relayTo(t, b)
-		h := hostAt(t, relay.Addr())
-		h.CipherSuites = []int{p.suite} // another one may be refused before the BMC is back
-		c := New(h, timing)
-		t.Cleanup(c.drop)
-		_, err := c.Send(t.Context(), bmc.CommandOn) // raises the privilege
+		c := clientAt(t, relay.Addr(), withSuites(p.suite)) // another one may be refused before the BMC is back
+		_, err := c.Send(t.Context(), bmc.CommandOn)        // raises the privilege
 		require.NoError(t, err)
-		before, err := c.Read(t.Context())
-		require.NoError(t, err)
+		before := bmctest.Read(t, c)
 		restarted, begun := make(chan error, 1), false
 		relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
 			if d.FromBMC && !begun {
@@ -314,49 +254,11 @@ func TestRestartInMidCommand(t *testing.T) {
 			}
 			return []ipmisim.Datagram{d}
 		})
-		_, err = c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
+		bmctest.Send(t, c, bmc.CommandOff)
 		require.NoError(t, <-restarted)
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
+		r := bmctest.Read(t, c)
 		assert.Equal(t, bmc.Off, r.State)
 		assert.NotEqual(t, before.Session, r.Session, "a restart of the BMC voids a proof")
 		assert.Equal(t, before.Identity, r.Identity)
-	})
-}
-
-// TestAnotherMachineAnswers: from the next session on the BMC tells another GUID,
-// as after a mix-up of cables or addresses.
-func TestAnotherMachineAnswers(t *testing.T) {
-	t.Parallel()
-	b := startGo(t, ipmisim.Options{})
-	c := clientAt(t, b.Addr())
-	before, err := c.Read(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, b.SetUUID("4c4c4544-0022-0000-8000-00000000cafe"))
-	require.NoError(t, b.Restart())
-	after, err := c.Read(t.Context())
-	require.NoError(t, err)
-	assert.Equal(t, "4c4c4544002200008000"+"00000000cafe", after.Identity.UUID)
-	assert.NotEqual(t, before.Session, after.Session)
-}
-
-// TestHungBMC: one that hangs costs the deadline, and is as good as new after.
-func TestHungBMC(t *testing.T) {
-	t.Parallel()
-	onPeers(t, ipmisim.Options{}, func(t *testing.T, _ peer, b ipmisim.BMC) {
-		c := clientAt(t, b.Addr())
-		_, err := c.Read(t.Context())
-		require.NoError(t, err)
-		c.timing.ReadTimeout = 600 * time.Millisecond
-		require.NoError(t, b.(ipmisim.Faults).Hang(true))
-		begun := time.Now()
-		_, err = c.Read(t.Context())
-		assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(err), "%v", err)
-		assert.Less(t, time.Since(begun), pace.Hang)
-		require.NoError(t, b.(ipmisim.Faults).Hang(false))
-		c.timing = timing
-		_, err = c.Read(t.Context())
-		require.NoError(t, err)
 	})
 }

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"os"
-	"strconv"
 	"testing"
 	"time"
 
@@ -14,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -31,15 +30,6 @@ const guidText = "4c4c4544001100008000" + "00000000cafe"
 // timing is generous: a test that waits for it in vain is wrong, not slow.
 var timing = bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute}
 
-// missing skips where a Debian package is absent, except in CI.
-func missing(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
 func startGo(t *testing.T, o ipmisim.Options) *ipmisim.GoBMC {
 	t.Helper()
 	o.UUID = cmp.Or(o.UUID, guid)
@@ -54,7 +44,7 @@ func startDebian(t *testing.T, o ipmisim.Options) *ipmisim.DebianBMC {
 	o.UUID = cmp.Or(o.UUID, guid)
 	b, err := again(o, func() (*ipmisim.DebianBMC, error) { return ipmisim.StartDebian(t.Context(), o) })
 	if errors.Is(err, ipmisim.ErrNoDebianSim) {
-		missing(t, err.Error())
+		bmctest.Missing(t, err.Error())
 	}
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
@@ -71,7 +61,7 @@ func startPyghmi(t *testing.T, o ipmisim.Options) *ipmisim.PyghmiBMC {
 	// The context of the test ends before its cleanup.
 	b, err := again(o, func() (*ipmisim.PyghmiBMC, error) { return ipmisim.StartPyghmi(context.Background(), o) })
 	if errors.Is(err, ipmisim.ErrNoPyghmi) {
-		missing(t, err.Error())
+		bmctest.Missing(t, err.Error())
 	}
 	require.NoError(t, err)
 	t.Cleanup(func() {
@@ -113,32 +103,34 @@ var peers = []peer{
 }
 
 // hostAt is a host whose BMC is at addr, with the account of the simulators.
-func hostAt(t testing.TB, addr string) bmc.Device {
+func hostAt(t *testing.T, addr string) bmc.Device {
 	t.Helper()
-	name, port, err := net.SplitHostPort(addr)
+	e, err := bmc.ParseEndpoint("ipmi://" + addr)
 	require.NoError(t, err)
-	n, err := strconv.Atoi(port)
-	require.NoError(t, err)
-	return simulated(name, n)
+	return bmc.Device{Driver: bmc.DriverIPMI, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret")}
 }
 
-// simulated is the BMC of a simulator.
-func simulated(host string, port int) bmc.Device {
-	return bmc.Device{
-		Driver:   bmc.DriverIPMI,
-		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: host, Port: port, Privilege: "OPERATOR"},
-		Username: "admin",
-		Password: bmc.NewSecret("secret"),
+// clientAt is a client of the BMC at addr, with these changes of its entry, that closes with the test.
+func clientAt(t *testing.T, addr string, changes ...func(*bmc.Device)) *Client {
+	t.Helper()
+	d := hostAt(t, addr)
+	for _, change := range changes {
+		change(&d)
 	}
-}
-
-// clientAt is a client of the BMC at addr that closes with the test.
-func clientAt(t *testing.T, addr string) *Client {
-	t.Helper()
-	c := New(hostAt(t, addr), timing)
+	c := New(d, timing)
 	t.Cleanup(c.drop)
 	return c
 }
+
+func withSuites(ids ...int) func(*bmc.Device) { return func(d *bmc.Device) { d.CipherSuites = ids } }
+
+func withPassword(text string) func(*bmc.Device) {
+	return func(d *bmc.Device) { d.Password = bmc.NewSecret(text) }
+}
+
+func asAdministrator(d *bmc.Device) { d.Endpoint.Privilege = "ADMINISTRATOR" }
+
+func ignoringUUID(d *bmc.Device) { d.IgnoreUUID = true }
 
 // closes closes the session of c. No answer in the time that a Close may take is no
 // defect of the client: the machine may be busy.
@@ -159,6 +151,16 @@ func relayTo(t *testing.T, b ipmisim.BMC) *ipmisim.Relay {
 	require.NoError(t, err)
 	t.Cleanup(r.Stop)
 	return r
+}
+
+// losing is a network that loses these datagrams.
+func losing(lost func(ipmisim.Datagram) bool) func(ipmisim.Datagram) []ipmisim.Datagram {
+	return func(d ipmisim.Datagram) []ipmisim.Datagram {
+		if lost(d) {
+			return nil
+		}
+		return []ipmisim.Datagram{d}
+	}
 }
 
 // proofs is how many datagrams hold a proof of a password.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -19,18 +20,11 @@ func TestRepeatedCommand(t *testing.T) {
 	t.Parallel()
 	relay := relayTo(t, startGo(t, ipmisim.Options{}))
 	c := clientAt(t, relay.Addr())
-	_, err := c.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, c)
 	first := len(relay.Seen())
 	lost := 0
-	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-		if lost++; lost <= 2 {
-			return nil
-		}
-		return []ipmisim.Datagram{d}
-	})
-	_, err = c.Read(t.Context())
-	require.NoError(t, err)
+	relay.Filter(losing(func(ipmisim.Datagram) bool { lost++; return lost <= 2 }))
+	bmctest.Read(t, c)
 
 	sequences, vectors, commands := map[uint32]bool{}, map[[aes.BlockSize]byte]bool{}, map[string]bool{}
 	for _, d := range relay.Seen()[first:] {
@@ -72,10 +66,9 @@ func TestSerialBMC(t *testing.T) {
 			require.NoError(t, b.Slow(2*time.Second))
 			costs(t, []int{4, 1, 2, 1}, func() (asked []int) { // status, status, off, status
 				relay := relayTo(t, b)
-				h := hostAt(t, relay.Addr())
-				h.CipherSuites = []int{3}
-				c := New(h, shippedTiming)
-				defer c.drop()
+				c := clientAt(t, relay.Addr(), withSuites(3))
+				c.timing = shippedTiming
+				defer c.drop() // one play after the other
 				at := 0
 				took := func(err error) {
 					now := relay.Asked()
@@ -110,13 +103,7 @@ func TestSlowerThanTheFirstWait(t *testing.T) {
 	require.NoError(t, b.Slow(4*time.Second))
 	pace.Until(t, "one handshake", func() bool {
 		relay := relayTo(t, b)
-		h := hostAt(t, relay.Addr())
-		h.CipherSuites = []int{3}
-		c := New(h, timing)
-		t.Cleanup(c.drop)
-		r, err := c.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.On, r.State)
+		assert.Equal(t, bmc.On, bmctest.Read(t, clientAt(t, relay.Addr(), withSuites(3))).State)
 		return len(consoles(relay.Seen())) == 1
 	})
 }
@@ -158,12 +145,7 @@ func TestNoStorm(t *testing.T) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
 			relay := relayTo(t, startGo(t, ipmisim.Options{}))
-			relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-				if d.Payload() == k.payload {
-					return nil
-				}
-				return []ipmisim.Datagram{d}
-			})
+			relay.Filter(losing(func(d ipmisim.Datagram) bool { return d.Payload() == k.payload }))
 			c := clientAt(t, relay.Addr())
 			c.timing = shippedTiming
 			_, err := c.Read(t.Context())

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
@@ -129,26 +127,5 @@ func loseAnswers(b ipmisim.BMC, relay *ipmisim.Relay, lose bool) {
 		relay.Filter(nil)
 		return
 	}
-	relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
-		if d.FromBMC && !b.Power() {
-			return nil
-		}
-		return []ipmisim.Datagram{d}
-	})
-}
-
-// TestLoseAnswers: the world above does lose the answer to the command, and not
-// one before it.
-func TestLoseAnswers(t *testing.T) {
-	b := startGo(t, ipmisim.Options{})
-	w, relay := worldOf(t, b)
-	p, err := w.Open(w.Device)
-	require.NoError(t, err)
-	_, err = p.Read(t.Context())
-	require.NoError(t, err)
-	loseAnswers(b, relay, true)
-	_, err = p.Send(untilOff(t, b), bmc.CommandOff)
-	require.Error(t, err)
-	require.False(t, w.On())
-	p.(*Client).drop()
+	relay.Filter(losing(func(d ipmisim.Datagram) bool { return d.FromBMC && !b.Power() }))
 }

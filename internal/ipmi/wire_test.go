@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/law"
 	"github.com/fenced/fenced/test/pace"
@@ -105,35 +106,26 @@ func TestSilentBMCTakesTheDeadline(t *testing.T) {
 	})
 	cutShort(t, 900*time.Millisecond, func() {
 		_, err := New(h, bmc.Timing{ReadTimeout: time.Minute, SendTimeout: 900 * time.Millisecond}).Send(t.Context(), bmc.CommandOff)
-		var e *bmc.Error
-		require.ErrorAs(t, err, &e)
+		e := bmctest.Failed(t, err, bmc.KindUnreachable)
 		assert.Equal(t, bmc.SentNo, e.Sent, "no session was ever open")
 		assert.Equal(t, h.Endpoint.HostPort(), e.Addr)
 	})
+	_, err := New(h, bmc.Timing{ReadTimeout: 500 * time.Millisecond, SendTimeout: time.Second}).Describe(t.Context())
+	bmctest.Failed(t, err, bmc.KindUnreachable)
 }
 
-func TestCancelIsHonouredAtOnce(t *testing.T) {
+func TestNothingIsSentForACallerThatHasGone(t *testing.T) {
 	t.Parallel()
-	c := New(hostAt(t, silent(t)), timing)
-	cutShort(t, 900*time.Millisecond, func() {
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(900*time.Millisecond, cancel)
-		_, err := c.Read(ctx)
-		assert.ErrorIs(t, err, context.Canceled)
-	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	relay := relayTo(t, startGo(t, ipmisim.Options{}))
 	warm := clientAt(t, relay.Addr())
-	_, err := warm.Read(t.Context())
-	require.NoError(t, err)
-	costs(t, []int{1}, func() []int { // nothing is sent for a caller that has gone
+	bmctest.Read(t, warm)
+	costs(t, []int{1}, func() []int {
 		asked := relay.Asked()
-		_, err = warm.Send(ctx, bmc.CommandOff)
+		_, err := warm.Send(ctx, bmc.CommandOff)
 		assert.ErrorIs(t, err, context.Canceled)
-		r, err := warm.Read(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, bmc.On, r.State)
+		assert.Equal(t, bmc.On, bmctest.Read(t, warm).State)
 		return []int{relay.Asked() - asked}
 	})
 }
@@ -155,17 +147,15 @@ func TestPortClosesUnderASession(t *testing.T) {
 	t.Parallel()
 	b := startGo(t, ipmisim.Options{})
 	c := clientAt(t, b.Addr())
-	before, err := c.Read(t.Context())
-	require.NoError(t, err)
+	before := bmctest.Read(t, c)
 	b.Stop()
-	_, err = c.Read(t.Context())
+	_, err := c.Read(t.Context())
 	assert.Equal(t, bmc.KindRefused, bmc.KindOf(err), "%v", err)
 
 	assert.Equal(t, ipmisim.PayloadOpenRequest, firstAsked(t, c, b.Addr()).Payload(), "the dead session is not tried first")
 
 	again := startGo(t, ipmisim.Options{Addr: b.Addr()})
-	after, err := c.Read(t.Context())
-	require.NoError(t, err)
+	after := bmctest.Read(t, c)
 	assert.NotEqual(t, before.Session, after.Session, "a BMC that restarted voids a proof")
 	assert.Positive(t, again.Counts().Status)
 }
@@ -198,12 +188,10 @@ func TestBMCForgetsTheSession(t *testing.T) {
 	t.Parallel()
 	onPeers(t, ipmisim.Options{}, func(t *testing.T, p peer, b ipmisim.BMC) {
 		c := clientAt(t, b.Addr())
-		before, err := c.Read(t.Context())
-		require.NoError(t, err)
+		before := bmctest.Read(t, c)
 		b.Stop()
 		p.start(t, ipmisim.Options{Addr: b.Addr()})
-		after, err := c.Read(t.Context())
-		require.NoError(t, err)
+		after := bmctest.Read(t, c)
 		assert.NotEqual(t, before.Session, after.Session)
 		assert.Equal(t, before.Identity, after.Identity)
 	})
@@ -211,10 +199,8 @@ func TestBMCForgetsTheSession(t *testing.T) {
 
 func TestSessionsOfTwoClientsDiffer(t *testing.T) {
 	b := startGo(t, ipmisim.Options{})
-	r1, err := clientAt(t, b.Addr()).Read(t.Context())
-	require.NoError(t, err)
-	r2, err := clientAt(t, b.Addr()).Read(t.Context())
-	require.NoError(t, err)
+	r1 := bmctest.Read(t, clientAt(t, b.Addr()))
+	r2 := bmctest.Read(t, clientAt(t, b.Addr()))
 	assert.NotEqual(t, r1.Session, r2.Session)
 }
 
@@ -222,11 +208,9 @@ func TestIdleSessionIsReplaced(t *testing.T) {
 	t.Parallel()
 	b := startGo(t, ipmisim.Options{})
 	c := clientAt(t, b.Addr())
-	before, err := c.Read(t.Context())
-	require.NoError(t, err)
+	before := bmctest.Read(t, c)
 	c.session.lastAnswer = time.Now().Add(-idleLimit - time.Second)
-	after, err := c.Read(t.Context())
-	require.NoError(t, err)
+	after := bmctest.Read(t, c)
 	assert.NotEqual(t, before.Session, after.Session)
 	assert.Eventually(t, func() bool { return b.Sessions() == 1 }, pace.Tries, 5*time.Millisecond,
 		"the old one was closed on the BMC")
@@ -260,25 +244,12 @@ func TestNoSessionLeft(t *testing.T) {
 	})
 }
 
-func TestCloseAfterTheCallerHasGone(t *testing.T) {
-	b := startGo(t, ipmisim.Options{})
-	c := clientAt(t, b.Addr())
-	ctx, cancel := context.WithCancel(t.Context())
-	_, err := c.Read(ctx)
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return b.Sessions() == 1 }, pace.Tries, 5*time.Millisecond)
-	cancel()
-	require.NoError(t, c.Close(ctx))
-	assert.Eventually(t, func() bool { return b.Sessions() == 0 }, time.Minute, 5*time.Millisecond)
-}
-
 func TestCloseOfASilentBMC(t *testing.T) {
 	t.Parallel()
 	relay := relayTo(t, startGo(t, ipmisim.Options{}))
 	c := clientAt(t, relay.Addr())
 	c.timing.ReadTimeout = 10 * pace.Hang
-	_, err := c.Read(t.Context())
-	require.NoError(t, err)
+	bmctest.Read(t, c)
 	relay.Filter(func(ipmisim.Datagram) []ipmisim.Datagram { return nil })
 	begun := time.Now()
 	assert.Equal(t, bmc.KindUnreachable, bmc.KindOf(c.Close(t.Context())))

@@ -10,8 +10,12 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
+	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -85,8 +89,8 @@ func (b *blue) config(t *testing.T) Config {
 	require.NoError(t, err)
 	manage, err := b.manage.Kubeconfig(rig.FencedUser)
 	require.NoError(t, err)
-	return Config{Name: b.cluster, Kubeconfig: work, FreshEvery: time.Second,
-		Management: ManagementConfig{Kubeconfig: manage, Namespace: rig.Namespace, ClusterName: b.cluster}}
+	return Config{Config: view.Config{Name: b.cluster, Kubeconfig: work, FreshEvery: time.Second,
+		Management: view.ManagementConfig{Kubeconfig: manage, Namespace: rig.Namespace, ClusterName: b.cluster}}}
 }
 
 // watched runs a Cluster until the test ends, and waits for its first view.
@@ -101,7 +105,7 @@ func watched(t *testing.T, cfg Config) *Cluster {
 		cancel()
 		require.NoError(t, <-done)
 	})
-	until(t, time.Minute, "the first view", func() bool { return k.View().Synced })
+	k8stest.Until(t, time.Minute, "the first view", func() bool { return k.View().Synced })
 	return k
 }
 
@@ -161,9 +165,8 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 		ctx := rigtest.Context(t, 3*time.Minute)
 		k, err := New(b.config(t), zap.NewNop())
 		require.NoError(t, err)
-		k.manage.watched() // nothing is watched: the version is found when it is needed
 		servedAt(k, b.version)
-		l := look(t, k, b.run)
+		l := lookAt(t, k, b.run)
 		assert.Equal(t, remediate.Machine{Exists: remediate.Yes, UID: b.run.Target.MachineUID, Replaceable: remediate.Yes}, l.Seen.Machine)
 		require.NotNil(t, l.Cluster)
 		assert.True(t, l.Cluster.InfrastructureReady)
@@ -172,21 +175,20 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 		wrong := b.run
 		wrong.Target.MachineUID = "00000000-0000-0000-0000-000000000000"
 		require.Error(t, k.Act(ctx, wrong, remediate.DeleteTargetMachine, nil, remediate.Backup{}), "another Machine of this name") // I2
-		require.False(t, look(t, k, b.run).Seen.Machine.Marked)
+		require.False(t, lookAt(t, k, b.run).Seen.Machine.Marked)
 		for range 2 {
 			require.NoError(t, k.Act(ctx, b.run, remediate.DeleteTargetMachine, nil, remediate.Backup{}))
-			s := look(t, k, b.run).Seen.Machine
+			s := lookAt(t, k, b.run).Seen.Machine
 			require.True(t, s.Marked)
 			require.Equal(t, remediate.Yes, s.Exists, "its owner deletes it")
 		}
 		u, err := b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).Get(ctx, b.machine, metav1.GetOptions{})
 		require.NoError(t, err)
-		for which := range conditionPathsOf(u.GetAPIVersion()) {
-			list := conditionPathsOf(u.GetAPIVersion()).read(u, which)
+		for which, list := range conditionsOf(u) {
 			assert.Equal(t, "False", list.status("HealthCheckSucceeded"))
 			assert.Equal(t, "False", list.status("OwnerRemediated"))
 			assert.Equal(t, "True", list.status("InfrastructureReady"), "what others wrote stays")
-			_, cond := list.find("OwnerRemediated")
+			cond := list.find("OwnerRemediated")
 			assert.Equal(t, "WaitingForRemediation", cond["reason"])
 			assert.Equal(t, which == severe, cond["severity"] != nil)
 		}
@@ -194,7 +196,7 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 		_, err = b.manage.Dynamic().Resource(rig.CAPIResource(b.version, "machines")).Namespace(rig.Namespace).
 			Patch(ctx, b.machine, types.MergePatchType, []byte(`{"metadata": {"ownerReferences": null}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
-		orphan := look(t, k, b.run).Seen.Machine
+		orphan := lookAt(t, k, b.run).Seen.Machine
 		assert.False(t, orphan.Marked, "it was marked, but has no owner that would replace it") // I14
 		assert.Equal(t, remediate.No, orphan.Replaceable)
 		assert.Contains(t, orphan.Why, "no controller owns it")
@@ -203,10 +205,8 @@ func TestMarkInPlaceOfDeletion(t *testing.T) {
 
 // servedAt makes a Cluster that does not run know where the Cluster API is.
 func servedAt(k *Cluster, version string) {
-	for _, s := range k.manage.watched() {
-		if s.group == clusterGroup {
-			s.gvr.Version = version
-		}
+	k.servers.Served = func(resource string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Group: client.ClusterGroup, Version: version, Resource: resource}
 	}
 }
 
@@ -221,12 +221,12 @@ func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 		servedAt(k, b.version)
 		require.NoError(t, b.manage.CreateNamespace(ctx, namespace))
 		require.NoError(t, b.manage.PutLease(ctx, rig.Lease{Namespace: namespace, Name: clusterAPILeader, Holder: "capi-1", Duration: 5 * time.Minute}))
-		assert.Equal(t, remediate.No, look(t, k, b.run).Seen.Contested, "no check of the manager's covers the Machine")
+		assert.Equal(t, remediate.No, lookAt(t, k, b.run).Seen.Contested, "no check of the manager's covers the Machine")
 
 		name := rigtest.Name("rival-check")
 		_, err = b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: b.cluster, Conditions: rig.NotReadyFor("300s")})
 		require.NoError(t, err)
-		s := look(t, k, b.run).Seen
+		s := lookAt(t, k, b.run).Seen
 		assert.Equal(t, remediate.Yes, s.Contested)
 		assert.Contains(t, s.Contender, "capi-1")
 		alive, err := k.ControllerAlive(ctx, policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: b.run.Target.MachineAPI})
@@ -234,16 +234,16 @@ func TestClusterAPIManagerIsARival(t *testing.T) { // I22
 		assert.Equal(t, remediate.Yes, alive)
 		paused := "true"
 		require.NoError(t, b.manage.Annotate(ctx, rig.CAPIResource(b.version, "machinehealthchecks"), name, "cluster.x-k8s.io/paused", &paused))
-		assert.Equal(t, remediate.No, look(t, k, b.run).Seen.Contested, "paused, the manager leaves it to us")
+		assert.Equal(t, remediate.No, lookAt(t, k, b.run).Seen.Contested, "paused, the manager leaves it to us")
 		require.NoError(t, b.manage.Annotate(ctx, rig.CAPIResource(b.version, "machinehealthchecks"), name, "cluster.x-k8s.io/paused", nil))
 		require.NoError(t, b.manage.PutLease(ctx, rig.Lease{Namespace: namespace, Name: clusterAPILeader, Holder: "capi-1",
 			Duration: 5 * time.Minute, Renewed: time.Now().Add(-time.Hour)}))
-		assert.Equal(t, remediate.No, look(t, k, b.run).Seen.Contested, "an expired leader is dead")
+		assert.Equal(t, remediate.No, lookAt(t, k, b.run).Seen.Contested, "an expired leader is dead")
 
 		_, err = b.work.Client().CoreV1().Nodes().Patch(ctx, b.node, types.MergePatchType,
 			[]byte(`{"metadata":{"annotations":{"machine.openshift.io/machine":"ns/copy"}}}`), metav1.PatchOptions{})
 		require.NoError(t, err)
-		l := look(t, k, b.run)
+		l := lookAt(t, k, b.run)
 		require.NoError(t, l.Err, "no Machine of OpenShift is served")
 		assert.Equal(t, remediate.No, l.Seen.Contested)
 	})
@@ -261,10 +261,9 @@ func TestVerdictsAreWritten(t *testing.T) {
 		conditionsNow := func() (status, why [2]string) {
 			u, err := machines.Get(ctx, b.machine, metav1.GetOptions{})
 			require.NoError(t, err)
-			for which := range conditionPathsOf(u.GetAPIVersion()) {
-				list := conditionPathsOf(u.GetAPIVersion()).read(u, which)
-				_, found := list.find(checkSucceeded)
-				status[which] = list.status(checkSucceeded)
+			for which, list := range conditionsOf(u) {
+				found := list.find("HealthCheckSucceeded")
+				status[which] = list.status("HealthCheckSucceeded")
 				why[which], _ = found["reason"].(string)
 				assert.Equal(t, "True", list.status("InfrastructureReady"), "what others wrote stays")
 			}
@@ -329,8 +328,8 @@ func TestStatusOfAClusterAPICheck(t *testing.T) {
 			Targets: []policy.TargetReport{{Machine: rig.Namespace + "/b"}, {Machine: rig.Namespace + "/a", Verdict: policy.Healthy}, {Verdict: policy.Skipped}},
 		}
 		checkStatusWrites(t, k, r, read, func(u *unstructured.Unstructured, allowed string) {
-			for which := range conditionPathsOf(u.GetAPIVersion()) {
-				assert.Equal(t, allowed, conditionPathsOf(u.GetAPIVersion()).read(u, which).status("RemediationAllowed"))
+			for _, list := range conditionsOf(u) {
+				assert.Equal(t, allowed, list.status("RemediationAllowed"))
 			}
 			targets, _, err := unstructured.NestedStringSlice(u.Object, "status", "targets")
 			require.NoError(t, err)

@@ -1,28 +1,11 @@
 // Package k8swatch is the only access to Kubernetes: watches in, few writes out,
-// plain values of internal/policy and internal/remediate inside. No other package
-// of the product imports client-go.
+// plain values of internal/policy and internal/remediate inside. No package outside
+// this directory imports client-go. This package only joins the parts:
 //
-//	cluster.go    one cluster: the workload API, and a management API if separate
-//	side.go       one API server: its clients and its watches
-//	kinds.go      what is watched, and where
-//	discovery.go  the version at which a kind is served
-//	requests.go   the kinds of requests that the templates of checks name, and in
-//	              requestnamespaces.go where they count
-//	store.go      the objects of one kind as plain values
-//	journal.go    the changes since the last call
-//	mixed.go      several Clusters, and the Nodes of one
-//	fresh.go      is the view as new as the API? // I16
-//	look.go       the uncached reads of one step of a run
-//	rival.go      other remediators that act, or would act // I22
-//	leader.go     which of the other controllers are alive
-//	survey.go     one look at a cluster, for the first configuration
-//	ahead.go      what a look reads before it knows the Machine
-//	shared.go     one read for all that need the same answer at the same time
-//	judge.go      who writes the status of a check
-//	act.go        the writes, each with UID and resourceVersion as preconditions // I2
-//	mark.go       handing a Cluster API Machine to its owner
-//	status.go     what a check's own controller would write into its status
-//	restore.go    which labels, annotations and taints are restored
+//	client  connections, uncached reads, where a kind is served
+//	view    the cached view, what changed in it, and how current it is
+//	look    the reads past the cache, and who else would act
+//	write   the writes
 //
 // The cached view only decides whether to look closer. Everything that justifies
 // a write is read again without the cache.

@@ -3,6 +3,7 @@ package k8swatch
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,8 +17,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
+	"github.com/fenced/fenced/internal/k8swatch/view"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -28,12 +34,12 @@ var aRun = remediate.Run{
 
 func TestAPIServerSaysNotFound(t *testing.T) {
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/api/v1/namespaces/"+identityNamespace {
+		if r.URL.Path == "/api/v1/namespaces/"+client.IdentityNamespace {
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": identityNamespace, "uid": "c", "resourceVersion": "1"}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": client.IdentityNamespace, "uid": "c", "resourceVersion": "1"}})
 			return
 		}
-		status(w, 404, "NotFound", path.Base(r.URL.Path))
+		k8stest.Status(w, 404, "NotFound", path.Base(r.URL.Path))
 	})
 	l := c.Look(t.Context(), aRun, [][]byte{})
 	require.NoError(t, l.Err)
@@ -54,17 +60,14 @@ func TestKubeconfigThatChangesDuringALookIsNoAnswer(t *testing.T) {
 	var c *Cluster
 	c = served(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/api/v1/nodes/n1" {
-			c.work.mu.Lock()
-			again := *c.work.clients
-			c.work.clients = &again
-			c.work.mu.Unlock()
+			assert.NoError(t, c.servers.Work.Connect())
 		}
-		if r.URL.Path == "/api/v1/namespaces/"+identityNamespace {
+		if r.URL.Path == "/api/v1/namespaces/"+client.IdentityNamespace {
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": identityNamespace, "uid": "c", "resourceVersion": "1"}})
+			_ = json.NewEncoder(w).Encode(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": client.IdentityNamespace, "uid": "c", "resourceVersion": "1"}})
 			return
 		}
-		status(w, 404, "NotFound", path.Base(r.URL.Path))
+		k8stest.Status(w, 404, "NotFound", path.Base(r.URL.Path))
 	})
 	l := c.Look(t.Context(), aRun, [][]byte{})
 	require.ErrorContains(t, l.Err, "changed during the look")
@@ -78,7 +81,7 @@ func TestErrorPageIsNoAnswer(t *testing.T) { // I2
 	pages := map[string]http.HandlerFunc{
 		"html":           func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<html>no such site</html>", 404) },
 		"no such path":   func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) },
-		"another object": func(w http.ResponseWriter, _ *http.Request) { status(w, 404, "NotFound", "else") },
+		"another object": func(w http.ResponseWriter, _ *http.Request) { k8stest.Status(w, 404, "NotFound", "else") },
 		"redirect":       func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
 	}
 	for name, page := range pages {
@@ -99,7 +102,7 @@ func TestRefusedAndBrokenReads(t *testing.T) {
 	for code, want := range map[int]remediate.APIState{
 		401: remediate.APIForbidden, 403: remediate.APIForbidden, 500: remediate.APIUnreachable, 503: remediate.APIUnreachable,
 	} {
-		c := served(t, func(w http.ResponseWriter, _ *http.Request) { status(w, code, http.StatusText(code), "") })
+		c := served(t, func(w http.ResponseWriter, _ *http.Request) { k8stest.Status(w, code, http.StatusText(code), "") })
 		l := c.Look(t.Context(), aRun, nil)
 		assert.Equal(t, want, l.Seen.API, code)
 		assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists, code)
@@ -109,10 +112,10 @@ func TestRefusedAndBrokenReads(t *testing.T) {
 func TestOneRefusalDoesNotHideTheRest(t *testing.T) {
 	c := served(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(r.URL.Path, "/leases/n1") {
-			status(w, 403, "Forbidden", "n1")
+			k8stest.Status(w, 403, "Forbidden", "n1")
 			return
 		}
-		status(w, 404, "NotFound", path.Base(r.URL.Path))
+		k8stest.Status(w, 404, "NotFound", path.Base(r.URL.Path))
 	})
 	l := c.Look(t.Context(), aRun, nil)
 	assert.Equal(t, remediate.APIForbidden, l.Seen.API)
@@ -135,7 +138,7 @@ func TestReadsAskPastTheCache(t *testing.T) { // I4
 		if r.URL.Query().Has("resourceVersion") {
 			cached.Add(1)
 		}
-		status(w, 404, "NotFound", path.Base(r.URL.Path))
+		k8stest.Status(w, 404, "NotFound", path.Base(r.URL.Path))
 	})
 	run := aRun
 	run.Step = remediate.PowerOn
@@ -156,14 +159,14 @@ func TestAnswerWithoutEndIsRefused(t *testing.T) {
 	c := served(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		chunk := []byte(strings.Repeat(" ", 1<<20))
-		for range maxBody>>20 + 2 {
+		for range client.MaxBody>>20 + 2 {
 			if _, err := w.Write(chunk); err != nil {
 				return
 			}
 		}
 	})
 	_, _, err := c.Backup(t.Context(), aRun.Target)
-	assert.ErrorIs(t, err, errBodyTooLarge)
+	assert.ErrorIs(t, err, client.ErrBodyTooLarge)
 }
 
 func TestBadKubeconfig(t *testing.T) {
@@ -171,7 +174,7 @@ func TestBadKubeconfig(t *testing.T) {
 	broken := filepath.Join(dir, "broken")
 	require.NoError(t, os.WriteFile(broken, []byte("{"), 0o600))
 	for _, file := range []string{"", filepath.Join(dir, "missing"), broken} {
-		_, err := New(Config{Name: "c", Kubeconfig: file, FreshEvery: time.Second}, zap.NewNop())
+		_, err := New(Config{Config: view.Config{Name: "c", Kubeconfig: file, FreshEvery: time.Second}}, zap.NewNop())
 		assert.ErrorContains(t, err, "kubeconfig")
 	}
 }
@@ -179,23 +182,26 @@ func TestBadKubeconfig(t *testing.T) {
 func TestChangedKubeconfigIsTakenUp(t *testing.T) {
 	var before, after atomic.Int32
 	answer := func(n *atomic.Int32) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) { n.Add(1); status(w, 503, "ServiceUnavailable", "") }
+		return func(w http.ResponseWriter, _ *http.Request) {
+			n.Add(1)
+			k8stest.Status(w, 503, "ServiceUnavailable", "")
+		}
 	}
 	c := served(t, answer(&before))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	until(t, time.Minute, "the first server is asked", func() bool { return before.Load() > 0 })
+	k8stest.Until(t, time.Minute, "the first server is asked", func() bool { return before.Load() > 0 })
 
-	require.NoError(t, os.WriteFile(c.cfg.Kubeconfig, []byte("{"), 0o600))
+	require.NoError(t, os.WriteFile(c.servers.Work.Kubeconfig, []byte("{"), 0o600))
 	asked := before.Load()
-	until(t, time.Minute, "a broken file changes nothing", func() bool { return before.Load() > asked+4 })
+	k8stest.Until(t, time.Minute, "a broken file changes nothing", func() bool { return before.Load() > asked+4 })
 	second := httptest.NewServer(answer(&after))
 	defer second.Close()
-	text, err := os.ReadFile(kubeconfigFor(t, second.URL))
+	text, err := os.ReadFile(k8stest.Kubeconfig(t, second.URL))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(c.cfg.Kubeconfig, text, 0o600))
-	until(t, time.Minute, "the second server is asked", func() bool { return after.Load() > 0 })
+	require.NoError(t, os.WriteFile(c.servers.Work.Kubeconfig, text, 0o600))
+	k8stest.Until(t, time.Minute, "the second server is asked", func() bool { return after.Load() > 0 })
 	cancel()
 	require.NoError(t, <-done)
 }
@@ -204,40 +210,49 @@ func TestChangedKubeconfigIsTakenUp(t *testing.T) {
 func TestChangedKubeconfigThatEverybodyMayWriteIsNotTakenUp(t *testing.T) {
 	var before, after, refused atomic.Int32
 	answer := func(n *atomic.Int32) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) { n.Add(1); status(w, 503, "ServiceUnavailable", "") }
+		return func(w http.ResponseWriter, _ *http.Request) {
+			n.Add(1)
+			k8stest.Status(w, 503, "ServiceUnavailable", "")
+		}
 	}
-	c := served(t, answer(&before))
-	c.cfg.Guard = func(path string) error {
+	first := httptest.NewServer(answer(&before))
+	defer first.Close()
+	cfg := Config{Config: view.Config{Name: "test", Kubeconfig: k8stest.Kubeconfig(t, first.URL), FreshEvery: time.Second, Guard: func(path string) error {
 		err := config.CheckGuarded(path)
 		if err != nil {
 			refused.Add(1)
 		}
 		return err
-	}
+	}}}
+	c, err := New(cfg, zap.NewNop())
+	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 
 	second := httptest.NewServer(answer(&after))
 	defer second.Close()
-	text, err := os.ReadFile(kubeconfigFor(t, second.URL))
+	text, err := os.ReadFile(k8stest.Kubeconfig(t, second.URL))
 	require.NoError(t, err)
-	require.NoError(t, os.Chmod(c.cfg.Kubeconfig, 0o666))
-	require.NoError(t, os.WriteFile(c.cfg.Kubeconfig, append(text, '\n'), 0o666))
-	until(t, time.Minute, "the changed file is refused", func() bool { return refused.Load() > 1 })
-	_, err = New(c.cfg, zap.NewNop())
-	require.ErrorContains(t, err, "everybody may write "+c.cfg.Kubeconfig)
+	require.NoError(t, os.Chmod(c.servers.Work.Kubeconfig, 0o666))
+	require.NoError(t, os.WriteFile(c.servers.Work.Kubeconfig, append(text, '\n'), 0o666))
+	k8stest.Until(t, time.Minute, "the changed file is refused", func() bool { return refused.Load() > 1 })
+	_, err = New(cfg, zap.NewNop())
+	require.ErrorContains(t, err, "everybody may write "+c.servers.Work.Kubeconfig)
 	require.Zero(t, after.Load())
 
-	require.NoError(t, os.Chmod(c.cfg.Kubeconfig, 0o600))
-	until(t, time.Minute, "the second server is asked", func() bool { return after.Load() > 0 })
+	require.NoError(t, os.Chmod(c.servers.Work.Kubeconfig, 0o600))
+	k8stest.Until(t, time.Minute, "the second server is asked", func() bool { return after.Load() > 0 })
 	cancel()
 	require.NoError(t, <-done)
 }
 
 func TestActRefusesWithoutTheUIDDecidedOn(t *testing.T) { // I2
 	var requests atomic.Int32
-	c := served(t, func(w http.ResponseWriter, _ *http.Request) { requests.Add(1); status(w, 500, "InternalError", "") })
+	c := served(t, func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		k8stest.Status(w, 500, "InternalError", "")
+	})
 	ctx := t.Context()
 	for name, b := range map[string]remediate.Backup{
 		"none": {}, "no version": {UID: "u1"}, "another Node": {UID: "u2", ResourceVersion: "1"},
@@ -250,4 +265,58 @@ func TestActRefusesWithoutTheUIDDecidedOn(t *testing.T) { // I2
 	assert.Error(t, c.Act(ctx, nameless, remediate.ClearRequest, nil, remediate.Backup{}))
 	assert.Error(t, c.Act(ctx, aRun, remediate.SendOff, nil, remediate.Backup{}))
 	assert.Zero(t, requests.Load(), "nothing may reach the API server")
+}
+
+// The look on which an Off is decided compares the clocks, too. // I16
+func TestLookSeesAClockThatWasSet(t *testing.T) {
+	c := served(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(-10*time.Minute).UTC().Format(http.TimeFormat))
+		k8stest.Status(w, http.StatusNotFound, "NotFound", "n")
+	})
+	assert.False(t, c.View().SkewKnown)
+	c.Look(t.Context(), aRun, nil)
+	v := c.View()
+	assert.True(t, v.SkewKnown)
+	assert.InDelta(t, -10*time.Minute, v.Skew, float64(2*time.Second))
+}
+
+// A password in the URL of the server is in no error of the look at it either. // I25
+func TestServerWithAPassword(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kc")
+	for _, server := range []string{"https://root:Canary-4711@127.0.0.1:1", "https://root:Canary-4711@127.0.0.1:port"} {
+		require.NoError(t, os.WriteFile(path, []byte("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: '"+server+
+			"'}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\nusers: []\n"), 0o600))
+		c, err := New(Config{Config: view.Config{Name: "prod", Kubeconfig: path, StoreID: "x", FreshEvery: time.Second}}, zap.NewNop())
+		if err == nil {
+			_, err = TakeSurvey(t.Context(), c, "fenced")
+		}
+		require.ErrorContains(t, err, "127.0.0.1:")
+		require.NotContains(t, err.Error(), "Canary")
+	}
+}
+
+// A kubelet that writes times beyond the calendar into its Node and its Lease keeps no run from being saved.
+func TestTimesOfAKubeletAreJSON(t *testing.T) {
+	t.Parallel()
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if !strings.HasSuffix(r.URL.Path, "/leases/n") {
+			k8stest.Status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprint(w, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"n","namespace":"kube-node-lease","resourceVersion":"1","uid":"u"},
+			"spec":{"holderIdentity":"n","leaseDurationSeconds":40,"renewTime":"9999-12-31T23:59:59.000000-12:00"}}`)
+	})
+	l := c.Look(t.Context(), remediate.Run{Target: remediate.Target{Node: "n"}}, nil)
+	require.True(t, l.Seen.Lease.Known)
+	require.Equal(t, "1", l.Seen.Lease.ResourceVersion)
+	l.Seen.Lease.RenewTime = l.Seen.Lease.RenewTime.UTC()
+	_, err := json.Marshal(l.Seen.Lease)
+	require.NoError(t, err)
+	for _, year := range []int{-5000, 0, 1, 2026, 9999, 10000, 290000} { // protobuf holds more than JSON
+		at := metav1.NewTime(time.Date(year, 6, 1, 0, 0, 0, 0, time.UTC))
+		n := view.PolicyNode(&corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "Unknown", LastTransitionTime: at}}}})
+		_, err := json.Marshal(n.Conditions[0].LastTransition.UTC())
+		assert.NoError(t, err, year)
+	}
 }

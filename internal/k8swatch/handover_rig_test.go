@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/rig"
@@ -50,11 +51,9 @@ func TestHandovers(t *testing.T) {
 		t.Helper()
 		require.NoError(t, c.Apply(ctx, []byte("apiVersion: "+from.APIVersion+"\nkind: "+from.Kind+"\nmetadata: {name: "+from.Name+", namespace: "+rig.Namespace+"}\nspec: "+spec+"\n")))
 	}
-	make(`{template: {metadata: {labels: {own: "1"}}, spec: {mode: ` + strings.Repeat("x", maxTemplate) + `}}}`)
+	make(`{template: {metadata: {labels: {own: "1"}}, spec: {mode: ` + strings.Repeat("x", 256<<10) + `}}}`)
 	missing("have not been read: not yet")
-	k.requests.mu.Lock()
-	k.requests.ready[schema.GroupKind{Group: rebootGVR.Group, Kind: "SelfNodeRemediation"}] = true
-	k.requests.mu.Unlock()
+	h = write.NewHandovers(k.servers, k.CarriesOut, func(c *policy.Check) *policy.Check { return c }) // as if they had been read
 	missing("")
 	_, err = h.Prepare(ctx, check, r.Target, from, true)
 	require.ErrorContains(t, err, "more than 262144 bytes")

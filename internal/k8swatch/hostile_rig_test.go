@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -31,7 +32,7 @@ func overloaded(ctx context.Context, t *testing.T, c *rig.ControlPlane, name str
 	require.NoError(t, err)
 	times := []metav1.Time{{}, metav1.Unix(-1<<35, 0), metav1.Unix(253402300799, 0), metav1.NewTime(time.Now().Add(100 * 365 * 24 * time.Hour))}
 	nodes := c.Client().CoreV1().Nodes()
-	until(t, time.Minute, "the status is written, past the conflicts with controllers", func() bool {
+	k8stest.Until(t, time.Minute, "the status is written, past the conflicts with controllers", func() bool {
 		n, err := nodes.Get(ctx, name, metav1.GetOptions{})
 		require.NoError(t, err)
 		for i := range 3000 {
@@ -82,7 +83,7 @@ func TestHostileObjectsHarmNoOther(t *testing.T) { // I16
 	assert.ErrorContains(t, v[policy.ObjectID{APIVersion: "v1", Kind: "Node", Name: "hostile"}].Err, "more than 131072")
 	assert.Empty(t, v.machine("hostile").Annotations, "no rule reads them")
 	assert.Contains(t, v.check("hostile").Invalid, "5000 entries")
-	l := look(t, k, r)
+	l := lookAt(t, k, r)
 	assert.Equal(t, remediate.Yes, l.Seen.Node.Exists)
 
 	var s policy.Snapshot

@@ -1,10 +1,8 @@
 package k8swatch
 
 import (
-	"fmt"
-	"io"
 	"net/http"
-	"net/url"
+	"net/http/httptest"
 	"path"
 	"strings"
 	"sync/atomic"
@@ -14,45 +12,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// page answers everything with one text, as a proxy may.
-func page(code int, contentType, text string) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", contentType)
-		w.WriteHeader(code)
-		_, _ = fmt.Fprint(w, text)
-	}
-}
-
-// impostors are answers with which something that is not the API server, or not
-// well, may answer any request.
-var impostors = map[string]http.HandlerFunc{
-	"empty object":   page(200, "application/json", `{}`),
-	"health page":    page(200, "application/json", `{"status":"ok"}`),
-	"maintenance":    page(200, "application/json", `{"status":{"phase":"maintenance"},"items":[]}`),
-	"success":        page(200, "application/json", `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}`),
-	"another kind":   page(200, "application/json", `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"n1","uid":"u1","resourceVersion":"1"}}`),
-	"another name":   page(200, "application/json", `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n2","uid":"u1","resourceVersion":"1"}}`),
-	"no identity":    page(200, "application/json", `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1"}}`),
-	"list of nobody": page(200, "application/json", `{"kind":"PodList","apiVersion":"v1","items":[]}`),
-	"null":           page(200, "application/json", `null`),
-	"cut off":        page(200, "application/json", `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1"`),
-	"deep":           page(200, "application/json", strings.Repeat(`{"a":`, 1<<20)),
-	"html":           page(200, "text/html", `<html>welcome</html>`),
-	"nothing":        page(204, "application/json", ``),
-	"empty body":     page(200, "application/json", ``),
-	"no type":        page(200, "", `{}`),
-	"not protobuf":   page(200, "application/vnd.kubernetes.protobuf", "k8s\x00garbage\xff\xff\xff\xff\xff"),
-	"unauthorised":   page(401, "text/html", `<form>`),
-}
-
 // What does not come from the API server says nothing: neither that somebody is
 // gone, nor that he never renewed a Lease, nor that nobody else is at work.
 func TestImpostorOfTheAPIServerIsNoAnswer(t *testing.T) { // I2
-	for name, answer := range impostors {
+	for name, answer := range k8stest.Impostors {
 		t.Run(name, func(t *testing.T) {
 			c := served(t, answer)
 			for _, step := range []remediate.Step{remediate.PowerOff, remediate.PowerOn} {
@@ -87,72 +56,6 @@ func TestImpostorOfTheAPIServerIsNoAnswer(t *testing.T) { // I2
 	}
 }
 
-// The view that everything is judged by never comes from an impostor.
-func TestImpostorOfTheAPIServerIsNoView(t *testing.T) { // I16
-	t.Parallel()
-	for name, answer := range impostors {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var asked tally
-			c := served(t, asked.counts(answer))
-			stop := running(t, c)
-			defer stop()
-			until(t, time.Minute, "every kind was asked for again after an answer", func() bool { return asked.again(c) })
-			stop()
-			assert.False(t, c.View().Synced)
-			assert.Empty(t, c.Changes())
-		})
-	}
-}
-
-// An object is read up to a bound that no real one reaches; a list's is larger.
-func TestAnswersAreBounded(t *testing.T) {
-	for name, c := range map[string]struct {
-		request url.Values
-		want    int64
-	}{
-		"object":       {nil, maxObject},
-		"list":         {url.Values{"limit": {"500"}}, maxBody},
-		"failed watch": {url.Values{"watch": {"true"}}, maxObject},
-	} {
-		body := strings.NewReader(strings.Repeat("x", int(c.want)+1))
-		g := limitedTransport{next: roundTrip(func(r *http.Request) *http.Response {
-			return &http.Response{StatusCode: http.StatusForbidden, Body: io.NopCloser(body), Request: r}
-		}), clock: &offset{}}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://h/?"+c.request.Encode(), nil)
-		require.NoError(t, err)
-		resp, err := g.RoundTrip(r)
-		require.NoError(t, err, name)
-		n, err := io.Copy(io.Discard, resp.Body)
-		assert.ErrorIs(t, err, errBodyTooLarge, name)
-		assert.LessOrEqual(t, n, c.want, name)
-		require.NoError(t, resp.Body.Close())
-	}
-}
-
-// A list that never ends is given up, and what was read of it is not the view.
-func TestListWithoutEndIsGivenUp(t *testing.T) {
-	t.Parallel()
-	var pages atomic.Int64
-	c := served(t, func(w http.ResponseWriter, r *http.Request) {
-		if path.Base(r.URL.Path) != "nodes" || r.URL.Query().Get("watch") != "" || r.URL.Query().Get("limit") == "1" {
-			status(w, 404, "NotFound", path.Base(r.URL.Path))
-			return
-		}
-		n := pages.Add(1)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"kind":"NodeList","apiVersion":"v1","metadata":{"resourceVersion":"1","continue":"more-%d"},"items":[]}`, n)
-	})
-	stop := running(t, c)
-	defer stop()
-	until(t, time.Minute, "the list is given up", func() bool {
-		return strings.Contains(c.View().Problem, "objects") || pages.Load() > maxPages+10
-	})
-	stop()
-	assert.LessOrEqual(t, pages.Load(), int64(maxPages))
-	assert.False(t, c.View().Synced)
-}
-
 // Names come from objects that others write: one that is no name reaches no path.
 func TestNameThatIsAPathIsNotFollowed(t *testing.T) {
 	var asked atomic.Int32
@@ -160,7 +63,7 @@ func TestNameThatIsAPathIsNotFollowed(t *testing.T) {
 		if strings.Contains(r.URL.Path, "evil") {
 			asked.Add(1)
 		}
-		status(w, 404, "NotFound", path.Base(r.URL.Path))
+		k8stest.Status(w, 404, "NotFound", path.Base(r.URL.Path))
 	})
 	for _, name := range []string{"../evil", "a/evil", "..", ".", "evil%2f", "/evil"} {
 		run := aRun
@@ -173,4 +76,83 @@ func TestNameThatIsAPathIsNotFollowed(t *testing.T) {
 		assert.Equal(t, remediate.CannotTell, l.Seen.PowerLock, name)
 	}
 	assert.Zero(t, asked.Load())
+}
+
+// A redirect leads our token to nobody, whatever was asked for.
+func TestTokenDoesNotFollowARedirect(t *testing.T) {
+	var met atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		met.Add(1)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"Node","apiVersion":"v1","metadata":{"name":"n1","uid":"u1","resourceVersion":"1"}}`))
+	}))
+	t.Cleanup(other.Close)
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		c := served(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+r.URL.RequestURI(), code) })
+		l := c.Look(t.Context(), aRun, [][]byte{})
+		assert.Error(t, l.Err)
+		assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
+		_, _, err := c.Backup(t.Context(), aRun.Target)
+		assert.Error(t, err)
+		for _, a := range []remediate.Action{remediate.SetPowerLock, remediate.IsolateNode, remediate.ClearRequest, remediate.DeleteTargetMachine} {
+			assert.Error(t, c.Act(t.Context(), aRun, a, nil, remediate.Backup{UID: "u1", ResourceVersion: "1"}), "%s", a)
+		}
+		stop := running(t, c)
+		time.Sleep(300 * time.Millisecond)
+		stop()
+	}
+	assert.Zero(t, met.Load())
+}
+
+// endless answers every request with a beginning, and then with more and more of the
+// same until the client goes away.
+func endless(begin, more string, sent *atomic.Int64) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if _, err := w.Write([]byte(begin)); err != nil {
+			return
+		}
+		one := int64(0)
+		for chunk := []byte(strings.Repeat(more, 64<<10/len(more))); ; {
+			n, err := w.Write(chunk)
+			if one += int64(n); one > sent.Load() {
+				sent.Store(one)
+			}
+			if err != nil {
+				return
+			}
+		}
+	}
+}
+
+// slack is more than what lies in the buffers between a server and a client: those of the kernel
+// alone hold up to 40 MiB.
+const slack = 64 << 20
+
+// What never ends is read up to a bound, and says nothing.
+func TestEndlessAnswersEnd(t *testing.T) {
+	for name, body := range map[string][2]string{
+		"white space":    {"", " "},
+		"text":           {`{"kind":"Node","apiVersion":"v1","metadata":{"name":"`, "n"},
+		"a list":         {`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[{}`, ",{}"},
+		"an error page":  {`<html>`, "<br>"},
+		"nested objects": {``, `{"a":`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent atomic.Int64
+			c := served(t, endless(body[0], body[1], &sent))
+			began := time.Now()
+			_, _, err := c.Backup(t.Context(), aRun.Target)
+			assert.Error(t, err)
+			assert.LessOrEqual(t, sent.Load(), int64(client.MaxObject+slack))
+			run := aRun
+			run.Step = remediate.PowerOn
+			l := c.Look(t.Context(), run, [][]byte{})
+			require.Error(t, l.Err)
+			assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
+			assert.Equal(t, remediate.CannotTell, l.Seen.PodsGone)
+			assert.LessOrEqual(t, sent.Load(), int64(client.MaxBody+slack))
+			assert.Less(t, time.Since(began), 9*client.RequestTimeout, "it ends")
+		})
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -70,7 +71,7 @@ func TestStatusOfANodeHealthCheck(t *testing.T) {
 	assert.EqualValues(t, 2, status["healthyNodes"])
 	assert.Equal(t, "Remediating", status["phase"])
 	assert.Len(t, status["unhealthyNodes"], 1, "the history stays")
-	assert.Equal(t, "False", conditionList(status["conditions"].([]any)).status("Disabled"))
+	assert.Equal(t, "False", conditions(status["conditions"].([]any)).status("Disabled"))
 	require.NoError(t, k.WriteStatus(ctx, r))
 	assert.Equal(t, written.GetResourceVersion(), read().GetResourceVersion(), "nothing changed, nothing is written")
 
@@ -79,7 +80,7 @@ func TestStatusOfANodeHealthCheck(t *testing.T) {
 	status = read().Object["status"].(map[string]any)
 	assert.Equal(t, "Disabled", status["phase"])
 	assert.Contains(t, status["reason"], "MachineHealthCheck a/b", "the check that conflicts is named")
-	_, disabled := conditionList(status["conditions"].([]any)).find("Disabled")
+	disabled := conditions(status["conditions"].([]any)).find("Disabled")
 	assert.Equal(t, "True", disabled["status"])
 	assert.Equal(t, "ConflictingMachineHealthCheckDetected", disabled["reason"])
 	assert.EqualValues(t, 3, status["observedNodes"])
@@ -109,35 +110,35 @@ func TestNodeHealthCheckAndItsRequests(t *testing.T) {
 	secret := nodeCheck(t, c, forbidden)
 	strange := nodeCheck(t, c, rig.TemplateRef{APIVersion: "apps/v1", Kind: "DeploymentTemplate", Name: "x"})
 	absent := nodeCheck(t, c, rig.TemplateRef{APIVersion: "example.com/v1", Kind: "NoneTemplate", Name: "x"})
-	until(t, time.Minute, "what can be read is judged", func() bool {
+	k8stest.Until(t, time.Minute, "what can be read is judged", func() bool {
 		v := seen(k)
 		return v.check(good) != nil && v.check(good).Invalid == "" && v.check(absent) != nil && v.check(absent).Invalid == "" &&
 			v.check(secret) != nil && strings.Contains(v.check(secret).Invalid, "forbidden") && v.check(strange) != nil
 	})
 	assert.Contains(t, seen(k).check(strange).Invalid, "from which no remediator makes requests")
-	until(t, time.Minute, "requests that cannot be read hold up nobody else", func() bool { return k.View().Age < 5*time.Second })
+	k8stest.Until(t, time.Minute, "requests that cannot be read hold up nobody else", func() bool { return k.View().Age < 5*time.Second })
 
 	machine, err := c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, r.Target.Machine, metav1.GetOptions{})
 	require.NoError(t, err)
-	require.Equal(t, remediate.No, look(t, k, r).Seen.Contested)
+	require.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested)
 	_, err = c.CreateRemediation(ctx, machine, "reboot")
 	require.NoError(t, err)
-	until(t, time.Minute, "the request is seen", func() bool {
+	k8stest.Until(t, time.Minute, "the request is seen", func() bool {
 		return find[policy.Request](seen(k), "Metal3Remediation", r.Target.Machine) != nil
 	})
-	s := look(t, k, r).Seen
+	s := lookAt(t, k, r).Seen
 	assert.Equal(t, remediate.Yes, s.Contested, "I22")
 	assert.Contains(t, s.Contender, "Metal3Remediation")
 
 	for check, why := range map[string]string{secret: "forbidden", strange: "from which no remediator makes requests"} {
-		s = look(t, k, bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"pool": check}})).Seen
+		s = lookAt(t, k, bareMetal(t, c, rig.Host{}, rig.Node{Labels: map[string]string{"pool": check}})).Seen
 		assert.Equal(t, remediate.Yes, s.Contested, "whether somebody is asked to repair it cannot be read")
 		assert.Contains(t, s.Contender, why)
 	}
 	for _, name := range []string{good, secret, strange, absent} {
 		dropNodeCheck(t, c, name)
 	}
-	until(t, time.Minute, "no check names the kind any more", func() bool {
+	k8stest.Until(t, time.Minute, "no check names the kind any more", func() bool {
 		return find[policy.Request](seen(k), "Metal3Remediation", r.Target.Machine) == nil
 	})
 }
@@ -149,7 +150,7 @@ func TestNodeLeaseOfMedik8sIsARival(t *testing.T) { // I22
 	require.NoError(t, c.InstallMedik8s(ctx))
 	hold := func(holder string) remediate.Observation {
 		require.NoError(t, c.PutLease(ctx, rig.Lease{Namespace: medik8sLeases, Name: "node-" + r.Target.Node, Holder: holder, Duration: 5 * time.Minute}))
-		return look(t, k, r).Seen
+		return lookAt(t, k, r).Seen
 	}
 	assert.Equal(t, remediate.Yes, hold("node-maintenance").Contested)
 	assert.Contains(t, hold("NodeHealthCheck-gone").Contender, "NodeHealthCheck-gone")
@@ -166,7 +167,7 @@ func TestUpgradeIsSeen(t *testing.T) {
 	k := watching(t, c)
 	for _, progressing := range []bool{true, false} {
 		require.NoError(t, c.PutClusterVersion(ctx, progressing))
-		until(t, time.Minute, "the upgrade begins and ends", func() bool {
+		k8stest.Until(t, time.Minute, "the upgrade begins and ends", func() bool {
 			u := find[policy.Upgrade](seen(k), "ClusterVersion", "version")
 			return u != nil && (u.Why != "") == progressing
 		})
@@ -177,9 +178,9 @@ func TestEtcdMembers(t *testing.T) { // I12
 	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
 	k := watching(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
-	assert.False(t, look(t, k, r).MembersKnown, "nobody asks about a worker")
+	assert.False(t, lookAt(t, k, r).MembersKnown, "nobody asks about a worker")
 	r.ControlPlane = true
-	before := look(t, k, r)
+	before := lookAt(t, k, r)
 	require.True(t, before.MembersKnown)
 
 	require.NoError(t, c.CreatePod(ctx, metav1.NamespaceSystem, "etcd-"+r.Target.Node, r.Target.Node))
@@ -189,20 +190,20 @@ func TestEtcdMembers(t *testing.T) { // I12
 		require.NoError(t, err)
 	}
 	patch(`{"metadata":{"labels":{"component":"etcd"}}}`)
-	assert.Equal(t, append(before.Members, policy.Member{Node: r.Target.Node}), look(t, k, r).Members, "not Ready yet")
+	assert.Equal(t, append(before.Members, policy.Member{Node: r.Target.Node}), lookAt(t, k, r).Members, "not Ready yet")
 	patch(`{"status":{"conditions":[{"type":"`+string(corev1.PodReady)+`","status":"True"}]}}`, "status")
-	assert.Contains(t, look(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true})
-	until(t, time.Minute, "the member is watched, too", func() bool {
+	assert.Contains(t, lookAt(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true})
+	k8stest.Until(t, time.Minute, "the member is watched, too", func() bool {
 		p := find[policy.Pod](seen(k), "Pod", "etcd-"+r.Target.Node)
 		return p != nil && p.Ready && p.Member && p.Node == r.Target.Node
 	})
 	patch(`{"metadata":{"labels":{"component":"kube-apiserver"}}}`)
-	assert.NotContains(t, look(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true}, "an API server is no member")
-	until(t, time.Minute, "the API server is watched", func() bool {
+	assert.NotContains(t, lookAt(t, k, r).Members, policy.Member{Node: r.Target.Node, Healthy: true}, "an API server is no member")
+	k8stest.Until(t, time.Minute, "the API server is watched", func() bool {
 		p := find[policy.Pod](seen(k), "Pod", "etcd-"+r.Target.Node)
 		return p != nil && !p.Member && p.Node == r.Target.Node
 	})
 	patch(`{"metadata":{"labels":{"component":"etcd"}}}`)
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, r.Target.Node, metav1.DeleteOptions{}))
-	assert.Contains(t, look(t, k, r).Members, policy.Member{Node: r.Target.Node}, "a Pod on a Node that is gone is no healthy member")
+	assert.Contains(t, lookAt(t, k, r).Members, policy.Member{Node: r.Target.Node}, "a Pod on a Node that is gone is no healthy member")
 }

@@ -11,9 +11,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+// The Lease of medik8s on a Node, as others know it.
+const (
+	medik8sLeases    = "medik8s-leases"
+	nodeLease        = "node-"
+	medik8sHolder    = "NodeHealthCheck-"
+	nodeLockDuration = 5 * time.Minute
 )
 
 // theLease reads medik8s' Lease on the Node of a run; nil if there is none.
@@ -30,7 +40,7 @@ func theLease(t *testing.T, c *rig.ControlPlane, r remediate.Run) *coordinationv
 // renewed waits until a lock renews the Lease: the API server's time has whole seconds.
 func renewed(t *testing.T, before *coordinationv1.Lease, lock func() *coordinationv1.Lease) {
 	t.Helper()
-	until(t, time.Minute, "the Lease is renewed", func() bool {
+	k8stest.Until(t, time.Minute, "the Lease is renewed", func() bool {
 		l := lock()
 		require.Equal(t, before.UID, l.UID, "it is the same Lease")
 		require.Equal(t, *before.Spec.AcquireTime, *l.Spec.AcquireTime)
@@ -48,7 +58,7 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 	assert.Zero(t, binds)
 	assert.Empty(t, foreign)
 	require.NoError(t, k.UnlockNode(t.Context(), r))
-	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested)
+	assert.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested)
 
 	ctx := rigtest.Context(t, 3*time.Minute)
 	roles := c.Client().RbacV1().ClusterRoles()
@@ -56,18 +66,18 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 	require.NoError(t, err)
 	for i, rule := range role.Rules { // the right to read that of medik8s is missing
 		if len(rule.Resources) == 1 && rule.Resources[0] == "namespaces" {
-			role.Rules[i].ResourceNames = []string{identityNamespace}
+			role.Rules[i].ResourceNames = []string{client.IdentityNamespace}
 		}
 	}
 	role, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	until(t, time.Minute, "the namespace cannot be read any more", func() bool {
-		_, err := k.work.api().typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
+	k8stest.Until(t, time.Minute, "the namespace cannot be read any more", func() bool {
+		_, err := k.servers.Work.API().Typed.Namespaces().Get(ctx, medik8sLeases, metav1.GetOptions{})
 		return apierrors.IsForbidden(err)
 	})
 	_, _, err = k.LockNode(ctx, r)
 	require.NoError(t, err, "the API serves no NodeHealthChecks either")
-	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested)
+	assert.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested)
 
 	forget(t, c, "fenced-management")
 	for i, rule := range role.Rules { // nor may fenced read which cluster this is: it does nothing, and says what is missing // I27
@@ -77,8 +87,8 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 	}
 	_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
 	require.NoError(t, err)
-	until(t, time.Minute, "the cluster cannot be told any more", func() bool {
-		_, err := identityOf(ctx, k.work.api())
+	k8stest.Until(t, time.Minute, "the cluster cannot be told any more", func() bool {
+		_, err := k.servers.Work.API().Identity(ctx)
 		return apierrors.IsForbidden(err)
 	})
 	l := k.Look(ctx, r, nil)
@@ -91,8 +101,7 @@ func TestNoNodeLockWithoutMedik8s(t *testing.T) { // I22
 func TestNodeLock(t *testing.T) { // I22
 	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.InstallMedik8s(ctx))
-	k := dial(t, c)
-	k.holder = ownHolder + "store-1"
+	k := dialAs(t, c, "store-1")
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	r.ID = "run-1"
 	theirs := func(holder string, age time.Duration) {
@@ -113,11 +122,10 @@ func TestNodeLock(t *testing.T) { // I22
 	assert.Equal(t, "fenced-store-1", *first.Spec.HolderIdentity)
 	assert.Equal(t, int32(300), *first.Spec.LeaseDurationSeconds)
 	assert.Empty(t, first.OwnerReferences, "the deletion of the Node would delete it")
-	assert.Equal(t, remediate.No, look(t, k, r).Seen.Contested, "our own lock is no rival")
+	assert.Equal(t, remediate.No, lookAt(t, k, r).Seen.Contested, "our own lock is no rival")
 
-	other := dial(t, c)
-	other.holder = ownHolder + "store-2"
-	assert.Contains(t, look(t, other, r).Seen.Contender, "fenced-store-1", "it is one for another installation")
+	other := dialAs(t, c, "store-2")
+	assert.Contains(t, lookAt(t, other, r).Seen.Contender, "fenced-store-1", "it is one for another installation")
 	_, foreign, err := other.LockNode(ctx, r)
 	require.NoError(t, err)
 	assert.Contains(t, foreign, "fenced-store-1")
@@ -191,18 +199,17 @@ func TestNodeLockIsOnlyRenewedOnTheWayBack(t *testing.T) {
 func TestNodeLockForAnotherRemediator(t *testing.T) { // I22
 	c, ctx := okd(t), rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.InstallMedik8s(ctx))
-	k, other := dial(t, c), dial(t, c)
-	k.holder, other.holder = ownHolder+"store-1", ownHolder+"store-2"
+	k, other := dialAs(t, c, "store-1"), dialAs(t, c, "store-2")
 	target := bareMetal(t, c, rig.Host{}, rig.Node{}).Target
 	r := remediate.Run{ID: "record-1", Target: target, Step: remediate.PowerOff}
 	binds, foreign, err := k.LockNode(ctx, r)
 	require.NoError(t, err)
 	require.Empty(t, foreign)
 	assert.Equal(t, nodeLockDuration, binds)
-	assert.Equal(t, "record-1", theLease(t, c, r).Annotations[runAnnotation])
+	assert.Equal(t, "record-1", theLease(t, c, r).Annotations[client.RunAnnotation])
 	_, foreign, err = other.LockNode(ctx, r)
 	require.NoError(t, err)
-	assert.Contains(t, foreign, ownHolder+"store-1")
+	assert.Contains(t, foreign, "fenced-store-1")
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, target.Node, metav1.DeleteOptions{}))
 	renewed(t, theLease(t, c, r), func() *coordinationv1.Lease { // its remediator has deleted the Node
 		_, foreign, err := k.LockNode(ctx, r)
@@ -242,10 +249,10 @@ func TestNodeLockOfTheCheckThatAsked(t *testing.T) { // I22
 	k := dial(t, c)
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	check := nodeCheck(t, c, rig.TemplateRef{APIVersion: "self-node-remediation.medik8s.io/v1alpha1", Kind: "SelfNodeRemediationTemplate", Name: "next"})
-	live, err := c.Dynamic().Resource(nodeCheckGVR).Get(ctx, check, metav1.GetOptions{})
+	live, err := c.Dynamic().Resource(client.NodeCheckGVR).Get(ctx, check, metav1.GetOptions{})
 	require.NoError(t, err)
 	q := askedFor(t, c, r.Target)
-	requests := c.Dynamic().Resource(requestGVR).Namespace(rig.Namespace)
+	requests := c.Dynamic().Resource(client.RequestGVR).Namespace(rig.Namespace)
 	u, err := requests.Get(ctx, q.Name, metav1.GetOptions{})
 	require.NoError(t, err)
 	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: live.GetAPIVersion(), Kind: live.GetKind(), Name: check, UID: live.GetUID()}})
@@ -265,7 +272,7 @@ func TestNodeLockOfTheCheckThatAsked(t *testing.T) { // I22
 	assert.Equal(t, medik8sHolder+check, *theLease(t, c, r).Spec.HolderIdentity, "it keeps the Lease")
 
 	at := time.Now().UTC().Format(time.RFC3339)
-	require.NoError(t, c.Annotate(ctx, requestGVR, q.Name, "remediation.medik8s.io/nhc-timed-out", &at))
+	require.NoError(t, c.Annotate(ctx, client.RequestGVR, q.Name, "remediation.medik8s.io/nhc-timed-out", &at))
 	_, foreign, err = k.LockNode(ctx, r)
 	require.NoError(t, err)
 	assert.Contains(t, foreign, medik8sHolder+check, "it has given up on fenced")

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
@@ -76,7 +78,7 @@ func TestReleasePodsOfTheIsolatedNode(t *testing.T) {
 			require.True(t, isAttached(t, c, volume))
 
 			isolateByHand(t, c, &r)
-			s := look(t, k, r).Seen
+			s := lookAt(t, k, r).Seen
 			if isolation == remediate.IsolateDelete { // a tainted Node's pod is evicted at once, and may be gone
 				assert.Equal(t, remediate.No, s.PodsReleased)
 			}
@@ -86,7 +88,7 @@ func TestReleasePodsOfTheIsolatedNode(t *testing.T) {
 			assert.False(t, isAttached(t, c, volume))
 			assert.True(t, podExists(t, c, stays), "of another Node")
 			assert.True(t, isAttached(t, c, otherVolume))
-			s = look(t, k, r).Seen
+			s = lookAt(t, k, r).Seen
 			assert.Equal(t, remediate.Yes, s.PodsReleased)
 			assert.Equal(t, remediate.Yes, s.VolumesReleased)
 			require.NoError(t, release(), "nothing is left")
@@ -108,7 +110,7 @@ func isolateByHand(t *testing.T, c *rig.ControlPlane, r *remediate.Run) {
 		if err != nil {
 			return err
 		}
-		n.Spec.Taints = append(n.Spec.Taints, outOfService)
+		n.Spec.Taints = append(n.Spec.Taints, client.OutOfService)
 		n, err = nodes.Update(ctx, n, metav1.UpdateOptions{})
 		if err == nil {
 			r.Target.NodeUID, r.Target.BootID = string(n.UID), n.Status.NodeInfo.BootID
@@ -139,34 +141,13 @@ func TestReleaseLeavesTheNextNodeAlone(t *testing.T) {
 	assert.True(t, podExists(t, c, pod))
 }
 
-func TestTolerationOfTheTaint(t *testing.T) {
-	for name, row := range map[string]struct {
-		toleration corev1.Toleration
-		want       bool
-	}{
-		"everything":    {corev1.Toleration{Operator: corev1.TolerationOpExists}, true},
-		"the key":       {corev1.Toleration{Key: outOfService.Key, Operator: corev1.TolerationOpExists}, true},
-		"the value":     {corev1.Toleration{Key: outOfService.Key, Value: outOfService.Value, Effect: outOfService.Effect}, true},
-		"another value": {corev1.Toleration{Key: outOfService.Key, Value: "x"}, false},
-		"other effect":  {corev1.Toleration{Key: outOfService.Key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}, false},
-		"another taint": {corev1.Toleration{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: []corev1.Toleration{row.toleration}}}
-			assert.Equal(t, row.want, toleratesOutOfService(p))
-			assert.Equal(t, !row.want, isReleasable(p, remediate.IsolateTaint))
-			assert.True(t, isReleasable(p, remediate.IsolateDelete))
-		})
-	}
-}
-
 // The account of fenced may not delete a Ready Node, nor one of the control plane, whatever its
 // role says. Other accounts may.
 func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 	c := rigtest.Own(t, rig.Options{GracePeriod: time.Hour}) // no controller makes a Ready Node Unknown meanwhile
 	ctx := rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/protect-nodes.yaml"))
-	fenced := dial(t, c).work.api().typed.Nodes()
+	fenced := dial(t, c).servers.Work.API().Typed.Nodes()
 	make := func(labels map[string]string, ready corev1.ConditionStatus) string {
 		name := rigtest.Name("protected")
 		_, err := c.CreateNode(ctx, rig.Node{Name: name, Labels: labels})
@@ -188,13 +169,13 @@ func TestAdmissionPolicyProtectsNodes(t *testing.T) {
 	// The ServiceAccount of fencectl init; the group gives it every right.
 	kubeconfig, err := c.Kubeconfig("system:serviceaccount:fenced:fenced", "system:masters")
 	require.NoError(t, err)
-	account := connected(t, kubeconfig).work.api().typed.Nodes()
+	account := connected(t, kubeconfig).servers.Work.API().Typed.Nodes()
 	protected := map[string]string{make(nil, corev1.ConditionTrue): "Ready"}
 	for _, label := range policy.ControlPlaneLabels {
 		protected[make(map[string]string{label: ""}, corev1.ConditionUnknown)] = "control-plane"
 	}
 	for name, why := range protected {
-		until(t, 2*time.Minute, "the policy to be enforced", func() bool { return try(name) != nil }) // the API server loads it
+		k8stest.Until(t, 2*time.Minute, "the policy to be enforced", func() bool { return try(name) != nil }) // the API server loads it
 		err := try(name)
 		require.True(t, apierrors.IsForbidden(err), "%v", err)
 		assert.ErrorContains(t, err, why)

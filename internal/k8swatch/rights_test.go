@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -27,7 +31,7 @@ import (
 // right is one right of one role, and where the code uses it.
 type right struct {
 	role, group, resource, verbs string
-	// code is in the source of this package as long as the right is used.
+	// code is in the source of these packages as long as the right is used, without the package before a name.
 	code string
 	by   use
 }
@@ -45,68 +49,68 @@ const watches = "list watch"
 
 // rights are all rights of fenced.
 var rights = []right{
-	{"fenced", "", "nodes", watches, `&store{source: source{kind: "Node"}`, sees},
+	{"fenced", "", "nodes", watches, `&store{source: source{Resource: Resource{Kind: "Node"}}`, sees},
 	{"fenced", "", "nodes", "get", `Nodes().Get(`, sees},
 	{"fenced", "", "nodes", "patch", `Nodes().Patch(`, acts},
 	{"fenced", "", "nodes", "delete", `Nodes().Delete(`, acts},
 	{"fenced", "", "pods", watches, `&store{source: controlPlanePods(s),`, sees},
 	{"fenced", coordination, "leases", "get", `Leases(namespace).Get(`, sees},
 	{"fenced", "authorization.k8s.io", "selfsubjectaccessreviews", "create", `SelfSubjectAccessReviews().Create(`, acts},
-	{"fenced", "", "events", "create patch", `Events(r.Event.Namespace)`, acts},
+	{"fenced", "", "events", "create patch", `Typed.Events(namespace)`, acts},
 	{"fenced", "", "namespaces", "get", `Namespaces().Get(ctx, medik8sLeases`, sees},
-	{"fenced", machineGroup, "machinehealthchecks", watches, `custom(checkGVR,`, sees},
-	{"fenced", machineGroup, "machinehealthchecks", "get", `Resource(checkGVR).Namespace(r.Namespace)`, reports},
-	{"fenced", machineGroup, "machinehealthchecks/status", "patch", `api.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")`, reports},
-	{"fenced", machineGroup, "machines", watches, `custom(machineGVR,`, sees},
-	{"fenced", machineGroup, "machines", "get", `readCustom(ctx, c.machines(t)`, sees},
-	{"fenced", machineGroup, "machines", "patch", `Resource(machineGVR).Namespace(t.Namespace).Patch(`, acts},
-	{"fenced", machineGroup, "machines", "delete", `Resource(machineGVR).Namespace(t.Namespace).Delete(`, acts},
-	{"fenced", medik8sGroup, "nodehealthchecks", watches, `custom(nodeCheckGVR,`, sees},
-	{"fenced", medik8sGroup, "nodehealthchecks", "get", `Resource(nodeCheckGVR), medik8sGroup, "", name)`, sees},
-	{"fenced", medik8sGroup, "nodehealthchecks/status", "patch", `Resource(nodeCheckGVR), changedNodeStatus`, reports},
-	{"fenced", coordination, "leases", "list", `c.leaders.in(ctx, c.work.api(), nodeCheckLeader)`, reports},
-	{"fenced", configGroup, "clusterversions", watches, `custom(upgradeGVR,`, sees},
+	{"fenced", client.MachineGroup, "machinehealthchecks", watches, `custom(CheckGVR,`, sees},
+	{"fenced", client.MachineGroup, "machinehealthchecks", "get", `Resource(CheckGVR).Namespace(r.Namespace)`, reports},
+	{"fenced", client.MachineGroup, "machinehealthchecks/status", "patch", `api.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")`, reports},
+	{"fenced", client.MachineGroup, "machines", watches, `custom(MachineGVR,`, sees},
+	{"fenced", client.MachineGroup, "machines", "get", `ReadCustom(ctx, s.Machines(t)`, sees},
+	{"fenced", client.MachineGroup, "machines", "patch", `Resource(MachineGVR).Namespace(t.Namespace).Patch(`, acts},
+	{"fenced", client.MachineGroup, "machines", "delete", `Resource(MachineGVR).Namespace(t.Namespace).Delete(`, acts},
+	{"fenced", client.Medik8sGroup, "nodehealthchecks", watches, `custom(NodeCheckGVR,`, sees},
+	{"fenced", client.Medik8sGroup, "nodehealthchecks", "get", `Resource(NodeCheckGVR), Medik8sGroup, "", name)`, sees},
+	{"fenced", client.Medik8sGroup, "nodehealthchecks/status", "patch", `Resource(NodeCheckGVR), changedNodeStatus`, reports},
+	{"fenced", coordination, "leases", "list", `r.Leaders.in(ctx, r.Servers.Work.API(), nodeCheckLeader)`, reports},
+	{"fenced", client.ConfigGroup, "clusterversions", watches, `custom(UpgradeGVR,`, sees},
 	{"fenced", "self-node-remediation.medik8s.io", "selfnoderemediations", watches, requestsCode, sees},
 	{"fenced", "fence-agents-remediation.medik8s.io", "fenceagentsremediations", watches, requestsCode, sees},
 	{"fenced", "machine-deletion-remediation.medik8s.io", "machinedeletionremediations", watches, requestsCode, sees},
 	{"fenced", "infrastructure.cluster.x-k8s.io", "metal3remediations", watches, requestsCode, sees},
-	{"fenced", fencedGroup, "fencedremediations", watches, requestsCode, sees},
-	{"fenced", fencedGroup, "fencedremediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
-	{"fenced", fencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
-	{"fenced", fencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
-	{"fenced", fencedGroup, "fencedremediationtemplates", "get", `h.template(ctx, h.sideFor(check, target.MachineAPI), t, namespace)`, reports},
+	{"fenced", client.FencedGroup, "fencedremediations", watches, requestsCode, sees},
+	{"fenced", client.FencedGroup, "fencedremediations", "get", `ReadCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
+	{"fenced", client.FencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
+	{"fenced", client.FencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
+	{"fenced", client.FencedGroup, "fencedremediationtemplates", "get", `h.template(ctx, h.sideFor(check, target.MachineAPI), t, namespace)`, reports},
 	{"fenced-secrets", "", "secrets", "get", `Secrets(namespace).Get(`, sees},
-	{"fenced-management", "", "namespaces", "get", `Namespaces().Get(ctx, identityNamespace`, sees},
-	{"fenced-management", hostGroup, "baremetalhosts", watches, `custom(hostGVR,`, sees},
-	{"fenced-management", hostGroup, "baremetalhosts", "get", `Resource(hostGVR).Namespace(ns), hostGroup`, sees},
-	{"fenced-management", hostGroup, "baremetalhosts", "patch", `Resource(hostGVR).Namespace(ns).Patch(`, acts},
-	{"fenced-management", clusterGroup, "clusters", watches, `custom(clusterGVR("clusters")`, sees},
-	{"fenced-management", clusterGroup, "clusters", "get", `clusterResource("clusters"`, sees},
-	{"fenced-management", clusterGroup, "machines", watches, `custom(clusterGVR("machines")`, sees},
-	{"fenced-management", clusterGroup, "machines", "patch", `AbsPath("apis", gvr.Group, gvr.Version)`, acts},
-	{"fenced-management", clusterGroup, "machines", "get", `readCustom(ctx, c.machines(t)`, sees},
-	{"fenced-management", clusterGroup, "machinehealthchecks", watches, `custom(clusterGVR("machinehealthchecks")`, sees},
-	{"fenced-management", clusterGroup, "machinehealthchecks", "get", `clusterResource("machinehealthchecks", r.Namespace)`, reports},
-	{"fenced-management", clusterGroup, "machinehealthchecks/status", "patch", `api.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")`, reports},
-	{"fenced-management", clusterGroup, "machines/status", "patch", `c.machines(t).Patch(`, acts},
+	{"fenced-management", "", "namespaces", "get", `Namespaces().Get(ctx, IdentityNamespace`, sees},
+	{"fenced-management", client.HostGroup, "baremetalhosts", watches, `custom(HostGVR,`, sees},
+	{"fenced-management", client.HostGroup, "baremetalhosts", "get", `Resource(HostGVR).Namespace(ns), HostGroup`, sees},
+	{"fenced-management", client.HostGroup, "baremetalhosts", "patch", `Resource(HostGVR).Namespace(ns).Patch(`, acts},
+	{"fenced-management", client.ClusterGroup, "clusters", watches, `custom(ClusterGVR("clusters")`, sees},
+	{"fenced-management", client.ClusterGroup, "clusters", "get", `ClusterResource("clusters"`, sees},
+	{"fenced-management", client.ClusterGroup, "machines", watches, `custom(ClusterGVR("machines")`, sees},
+	{"fenced-management", client.ClusterGroup, "machines", "patch", `AbsPath("apis", gvr.Group, gvr.Version)`, acts},
+	{"fenced-management", client.ClusterGroup, "machines", "get", `ReadCustom(ctx, s.Machines(t)`, sees},
+	{"fenced-management", client.ClusterGroup, "machinehealthchecks", watches, `custom(ClusterGVR("machinehealthchecks")`, sees},
+	{"fenced-management", client.ClusterGroup, "machinehealthchecks", "get", `ClusterResource("machinehealthchecks", r.Namespace)`, reports},
+	{"fenced-management", client.ClusterGroup, "machinehealthchecks/status", "patch", `api.Patch(ctx, live.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")`, reports},
+	{"fenced-management", client.ClusterGroup, "machines/status", "patch", `w.servers.Machines(t).Patch(`, acts},
 	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", watches, requestsCode, sees},
-	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
+	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get", `ReadCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
 	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
 	{"fenced-management", "infrastructure.cluster.x-k8s.io", "metal3remediations/status", "patch", `writeStatus(ctx, api, u, metal3Status(`, acts},
-	{"fenced-management", fencedGroup, "fencedremediations", watches, requestsCode, sees},
-	{"fenced-management", fencedGroup, "fencedremediations", "get", `readCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
-	{"fenced-management", fencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
-	{"fenced-management", fencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
-	{"fenced-management", fencedGroup, "fencedremediationtemplates", "get", `h.template(ctx, h.sideFor(check, target.MachineAPI), t, namespace)`, reports},
-	{"fenced-management", coordination, "leases", "list", `cl.typed.Leases(namespace).List(`, sees},
-	{"fenced-management", "", "events", "create patch", `Events(r.Event.Namespace)`, acts},
+	{"fenced-management", client.FencedGroup, "fencedremediations", watches, requestsCode, sees},
+	{"fenced-management", client.FencedGroup, "fencedremediations", "get", `ReadCustom(ctx, api, group, q.Namespace, q.Name)`, acts},
+	{"fenced-management", client.FencedGroup, "fencedremediations", "patch", `api.Patch(ctx, q.Name, types.MergePatchType`, acts},
+	{"fenced-management", client.FencedGroup, "fencedremediations/status", "patch", `writeStatus(ctx, api, u, requestStatus(`, acts},
+	{"fenced-management", client.FencedGroup, "fencedremediationtemplates", "get", `h.template(ctx, h.sideFor(check, target.MachineAPI), t, namespace)`, reports},
+	{"fenced-management", coordination, "leases", "list", `cl.Typed.Leases(namespace).List(`, sees},
+	{"fenced-management", "", "events", "create patch", `Typed.Events(namespace)`, acts},
 	{"kube-system/fenced", coordination, "leases", "create", `leases.Create(`, acts},
-	{"kube-system/fenced", coordination, "leases", "get", `lease(ctx, ownLeaseNamespace, ownLease)`, acts},
+	{"kube-system/fenced", coordination, "leases", "get", `Lease(ctx, OwnLeaseNamespace, OwnLease)`, acts},
 	{"kube-system/fenced", coordination, "leases", "update", `leases.Update(`, acts},
 	{"fenced-release-pods", "", "pods", "delete", `Pods(p.Namespace).Delete(`, acts},
 	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "list", `VolumeAttachments().List(`, acts},
 	{"fenced-release-pods", "storage.k8s.io", "volumeattachments", "delete", `VolumeAttachments().Delete(`, acts},
-	{"fenced-templates-known", "", "namespaces", "get", `Namespaces().Get(ctx, identityNamespace`, acts},
+	{"fenced-templates-known", "", "namespaces", "get", `Namespaces().Get(ctx, IdentityNamespace`, acts},
 	{"fenced-templates-known", "infrastructure.cluster.x-k8s.io", "metal3remediationtemplates", "get", templateCode, acts},
 	{"fenced-templates-known", "infrastructure.cluster.x-k8s.io", "metal3remediations", "get list watch create patch delete", handoverCode, acts},
 	{"fenced-templates-known", "self-node-remediation.medik8s.io", "selfnoderemediationtemplates", "get", templateCode, acts},
@@ -119,7 +123,7 @@ var rights = []right{
 
 const (
 	coordination = "coordination.k8s.io"
-	templateCode = `readCustom(ctx, s.api().dynamic.Resource(gvr).Namespace(namespace), gv.Group, namespace, t.Name)`
+	templateCode = `ReadCustom(ctx, s.API().Dynamic.Resource(gvr).Namespace(namespace), gv.Group, namespace, t.Name)`
 	handoverCode = `handoverRights = []string{"get", "list", "watch", "create", "patch", "delete"}`
 	requestsCode = `namespace: c.requestsIn(k.side), request: true`
 )
@@ -165,20 +169,24 @@ func roleName(m metav1.ObjectMeta) string {
 
 // Each right of each manifest is used by the code. That none is missing is shown by the tests that run with them.
 func TestEachRightIsUsed(t *testing.T) {
-	var source strings.Builder
+	var text strings.Builder
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
+	below, err := filepath.Glob("*/*.go")
+	require.NoError(t, err)
+	files = append(files, below...)
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		data, err := os.ReadFile(file)
 		require.NoError(t, err)
-		source.Write(data)
+		text.Write(data)
 	}
+	source := regexp.MustCompile(`\b(client|view|look|write)\.`).ReplaceAllString(text.String(), "")
 	evaluate, respond, observe, release, templates := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, r := range rights {
-		assert.True(t, strings.Contains(source.String(), r.code), "nothing uses the right to %s %s of %s", r.verbs, r.resource, r.role)
+		assert.True(t, strings.Contains(source, r.code), "nothing uses the right to %s %s of %s", r.verbs, r.resource, r.role)
 		for verb := range strings.FieldsSeq(r.verbs) {
 			text := strings.Join([]string{r.role, r.group, r.resource, verb}, " ")
 			if r.role == "fenced-release-pods" {
@@ -211,13 +219,13 @@ func TestObserveRights(t *testing.T) {
 	c, ctx := rigtest.Own(t, rig.Options{CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.Medik8s}}), rigtest.Context(t, 3*time.Minute)
 	forget(t, c, "fenced")
 	forget(t, c, "fenced-management")
-	require.NoError(t, c.Client().RbacV1().RoleBindings(ownLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
+	require.NoError(t, c.Client().RbacV1().RoleBindings(write.OwnLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
 	require.NoError(t, c.ApplyConfig(ctx, "kubernetes/observe.yaml"))
 	r := bareMetal(t, c, rig.Host{}, rig.Node{})
 	k := watching(t, c)
-	until(t, time.Minute, "the Node in the view", func() bool { return seen(k).node(r.Target.Node) != nil })
+	k8stest.Until(t, time.Minute, "the Node in the view", func() bool { return seen(k).node(r.Target.Node) != nil })
 	assert.Empty(t, k.View().Problem)
-	l := look(t, k, r)
+	l := lookAt(t, k, r)
 	require.NoError(t, l.Err)
 	assert.Equal(t, remediate.APIReachable, l.Seen.API)
 	assert.Equal(t, remediate.Yes, l.Seen.Machine.Exists)

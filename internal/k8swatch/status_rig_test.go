@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -57,16 +58,14 @@ func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckRep
 	ctx := rigtest.Context(t, 3*time.Minute)
 	writing, stop := context.WithCancel(ctx)
 	var g sync.WaitGroup
-	for _, s := range k.sides() {
-		g.Go(func() { s.events.run(writing) })
-	}
+	g.Go(func() { k.DeliverEvents(writing) })
 	defer func() { stop(); g.Wait() }()
 	for range 2 {
 		k.QueueEvent(event.KubeEvent{APIVersion: r.APIVersion, Kind: r.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID, At: time.Now(), Warning: true,
-			Reason: "RemediationRestricted", Message: strings.Repeat("ä", maxEventMessage)})
+			Reason: "RemediationRestricted", Message: strings.Repeat("ä", 1024)})
 	}
 	about := metav1.ListOptions{FieldSelector: "involvedObject.name=" + r.Name}
-	until(t, time.Minute, "the Event is counted", func() bool {
+	k8stest.Until(t, time.Minute, "the Event is counted", func() bool {
 		list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).List(ctx, about)
 		return err == nil && len(list.Items) == 1 && list.Items[0].Count == 2
 	})
@@ -77,7 +76,7 @@ func checkEvent(t *testing.T, c *rig.ControlPlane, k *Cluster, r policy.CheckRep
 	assert.Equal(t, "Warning", e.Type)
 	assert.Equal(t, "RemediationRestricted", e.Reason)
 	assert.Equal(t, r.UID, string(e.InvolvedObject.UID))
-	assert.Len(t, e.Message, maxEventMessage)
+	assert.Len(t, e.Message, 1024)
 	assert.Zero(t, k.EventsDropped())
 }
 
@@ -97,7 +96,7 @@ func TestStatusOfAnOpenShiftCheck(t *testing.T) {
 		UID: string(made.GetUID()), Source: "cluster", State: policy.StateActive, Expected: 2, Healthy: 1, Message: "1 of 2",
 	}
 	checkStatusWrites(t, k, r, read, func(u *unstructured.Unstructured, allowed string) {
-		_, cond := conditionPathsOf(u.GetAPIVersion()).read(u, severe).find("RemediationAllowed")
+		cond := conditionsOf(u)[severe].find("RemediationAllowed")
 		require.Equal(t, allowed, cond["status"])
 		if allowed == "True" {
 			assert.NotContains(t, cond, "reason")

@@ -9,15 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/look"
+	"github.com/fenced/fenced/internal/k8swatch/view"
+	"github.com/fenced/fenced/internal/k8swatch/write"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
 
-func surveyedKind(t *testing.T, s Survey, group, kind string) SurveyedKind {
+func surveyedKind(t *testing.T, s Survey, group, kind string) view.SurveyedKind {
 	t.Helper()
-	i := slices.IndexFunc(s.Kinds, func(k SurveyedKind) bool { return k.Group == group && k.Kind == kind })
+	i := slices.IndexFunc(s.Kinds, func(k view.SurveyedKind) bool { return k.Group == group && k.Kind == kind })
 	require.GreaterOrEqual(t, i, 0, "%s of %s in %v", kind, group, s.Kinds)
 	return s.Kinds[i]
 }
@@ -44,12 +48,12 @@ func TestSurvey(t *testing.T) { // I22
 	require.Len(t, s.Servers, 1)
 	assert.Equal(t, c.URL(), s.Servers[0].URL)
 	assert.Regexp(t, `^v1\.\d+\.\d+$`, s.Servers[0].Version)
-	assert.Contains(t, s.Servers[0].Groups, machineGroup)
-	assert.NotContains(t, s.Servers[0].Groups, clusterGroup)
-	assert.Equal(t, SurveyedKind{Kind: "Node", Served: true, Objects: 1}, surveyedKind(t, s, "", "Node"))
-	assert.Equal(t, SurveyedKind{Group: machineGroup, Kind: "Machine", Served: true, Objects: 1}, surveyedKind(t, s, machineGroup, "Machine"))
-	assert.Equal(t, SurveyedKind{Group: hostGroup, Kind: "BareMetalHost", Served: true}, surveyedKind(t, s, hostGroup, "BareMetalHost"))
-	assert.Equal(t, SurveyedKind{Group: clusterGroup, Kind: "Machine"}, surveyedKind(t, s, clusterGroup, "Machine"))
+	assert.Contains(t, s.Servers[0].Groups, client.MachineGroup)
+	assert.NotContains(t, s.Servers[0].Groups, client.ClusterGroup)
+	assert.Equal(t, view.SurveyedKind{Kind: "Node", Served: true, Objects: 1}, surveyedKind(t, s, "", "Node"))
+	assert.Equal(t, view.SurveyedKind{Group: client.MachineGroup, Kind: "Machine", Served: true, Objects: 1}, surveyedKind(t, s, client.MachineGroup, "Machine"))
+	assert.Equal(t, view.SurveyedKind{Group: client.HostGroup, Kind: "BareMetalHost", Served: true}, surveyedKind(t, s, client.HostGroup, "BareMetalHost"))
+	assert.Equal(t, view.SurveyedKind{Group: client.ClusterGroup, Kind: "Machine"}, surveyedKind(t, s, client.ClusterGroup, "Machine"))
 	assert.True(t, slices.ContainsFunc(s.Changes, func(ch policy.Change) bool {
 		check, ok := ch.Value.(*policy.Check)
 		return ok && check.Name == "metal"
@@ -58,7 +62,7 @@ func TestSurvey(t *testing.T) { // I22
 	require.NoError(t, c.CreateNamespace(ctx, "fenced"))
 	kubeconfig, err := c.Kubeconfig("an-administrator", "system:masters")
 	require.NoError(t, err)
-	server, err := connected(t, kubeconfig).work.identify(ctx, "fenced")
+	server, err := look.Identify(ctx, connected(t, kubeconfig).servers.Work, "fenced")
 	require.NoError(t, err)
 	require.NoError(t, server.NamespaceErr)
 	ns, err := c.Client().CoreV1().Namespaces().Get(ctx, "fenced", metav1.GetOptions{})
@@ -76,7 +80,7 @@ func TestSurvey(t *testing.T) { // I22
 	assert.Contains(t, alive[powerCycleLeader], "holds-"+powerCycleLeader)
 	assert.Contains(t, alive[checkLeader], "holds-"+checkLeader)
 	assert.Empty(t, alive[nodeCheckLeader])
-	assert.Empty(t, alive[ownLease])
+	assert.Empty(t, alive[write.OwnLease])
 
 	machine := policy.Machine{}
 	for _, ch := range s.Changes {
@@ -88,7 +92,7 @@ func TestSurvey(t *testing.T) { // I22
 	who := Contenders(ctx, k, []remediate.Target{target, {Cluster: "rig", Node: node.Name, NodeUID: string(node.UID)}})
 	require.NoError(t, who[0].Err)
 	assert.Contains(t, who[0].Who, "holds-"+powerCycleLeader, "it would act on the Machine")
-	assert.Equal(t, Contender{}, who[1], "nobody acts on a Node without a Machine")
+	assert.Equal(t, look.Contender{}, who[1], "nobody acts on a Node without a Machine")
 }
 
 // A user who may read nothing learns what was not seen, and the survey ends by itself.
@@ -99,11 +103,11 @@ func TestSurveyOfAUserWithoutRights(t *testing.T) {
 	require.NoError(t, err)
 	s, err := TakeSurvey(ctx, connected(t, kubeconfig), "fenced")
 	require.NoError(t, err)
-	for _, k := range []SurveyedKind{surveyedKind(t, s, "", "Node"), surveyedKind(t, s, machineGroup, "Machine"), surveyedKind(t, s, hostGroup, "BareMetalHost")} {
+	for _, k := range []view.SurveyedKind{surveyedKind(t, s, "", "Node"), surveyedKind(t, s, client.MachineGroup, "Machine"), surveyedKind(t, s, client.HostGroup, "BareMetalHost")} {
 		assert.Contains(t, k.Problem, "forbidden", k.Kind)
 		assert.True(t, k.Served, k.Kind)
 	}
-	assert.Empty(t, surveyedKind(t, s, clusterGroup, "Machine").Problem, "what is not served is not missing")
+	assert.Empty(t, surveyedKind(t, s, client.ClusterGroup, "Machine").Problem, "what is not served is not missing")
 	for _, o := range s.Controllers {
 		assert.ErrorContains(t, o.Err, "forbidden", o.Lease)
 	}

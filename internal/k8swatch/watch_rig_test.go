@@ -12,7 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -32,7 +35,7 @@ func TestWatchFollowsTheCluster(t *testing.T) {
 	_, err = c.CreateMachine(ctx, rig.Machine{Name: machine, MachineSet: set, Host: host, NodeName: node})
 	require.NoError(t, err)
 
-	until(t, time.Minute, "everything is seen", func() bool {
+	k8stest.Until(t, time.Minute, "everything is seen", func() bool {
 		v := seen(k)
 		m := v.machine(machine)
 		if m == nil || m.NodeName != node || v.node(node) == nil {
@@ -47,7 +50,7 @@ func TestWatchFollowsTheCluster(t *testing.T) {
 	assert.Equal(t, rig.Namespace+"/"+machine, n.OpenShiftMachine, "the Node names its Machine")
 
 	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}))
-	until(t, time.Minute, "the deletion is seen", func() bool { return seen(k).node(node) == nil })
+	k8stest.Until(t, time.Minute, "the deletion is seen", func() bool { return seen(k).node(node) == nil })
 }
 
 func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
@@ -59,7 +62,7 @@ func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
 			Conditions: rig.NotReadyFor("300s"), NodeStartupTimeout: startup})
 		require.NoError(t, err, "the API server lets it in")
 	}
-	until(t, time.Minute, "both are seen", func() bool {
+	k8stest.Until(t, time.Minute, "both are seen", func() bool {
 		return seen(k).check(good) != nil && seen(k).check(bad) != nil
 	})
 	assert.Empty(t, seen(k).check(good).Invalid)
@@ -70,14 +73,14 @@ func TestUndecodableCheckHidesNoOther(t *testing.T) { // I18
 func TestIdleViewStaysFresh(t *testing.T) {
 	pace.Until(t, "proven again in time", func() bool { // a busy machine makes some of them late
 		worst, problem := oldestIdle(t)
-		return worst < 2*watchBeyond+8*time.Second && problem == ""
+		return worst < 12*time.Second && problem == ""
 	})
 }
 
 // oldestIdle is how old the view of an idle cluster becomes, and what is wrong with it then.
 func oldestIdle(t *testing.T) (worst time.Duration, problem string) {
 	k := watching(t, rigtest.Shared(t))
-	time.Sleep(2 * watchBeyond) // past the end of the streamed lists
+	time.Sleep(4 * time.Second) // past the end of the streamed lists
 	end := time.Now().Add(8 * time.Second)
 	for time.Now().Before(end) {
 		worst = max(worst, k.View().Age)
@@ -96,7 +99,7 @@ func TestKindsComeAndGo(t *testing.T) {
 	path, err := c.Kubeconfig("root", rig.AdminGroup)
 	require.NoError(t, err)
 	k := run(t, path)
-	until(t, time.Minute, "a view without Machines", func() bool { return k.View().Synced })
+	k8stest.Until(t, time.Minute, "a view without Machines", func() bool { return k.View().Synced })
 	assert.Empty(t, seen(k))
 	assert.Empty(t, k.View().Problem, "a missing kind is no problem")
 
@@ -104,17 +107,17 @@ func TestKindsComeAndGo(t *testing.T) {
 	require.NoError(t, c.InstallCRDs(ctx))
 	_, err = c.CreateCheck(ctx, rig.Check{Name: "late", Conditions: rig.NotReadyFor("300s")})
 	require.NoError(t, err)
-	until(t, time.Minute, "the check appears", func() bool { return seen(k).check("late") != nil })
-	until(t, time.Minute, "and is proven", func() bool { return k.View().Age < 5*time.Second })
+	k8stest.Until(t, time.Minute, "the check appears", func() bool { return seen(k).check("late") != nil })
+	k8stest.Until(t, time.Minute, "and is proven", func() bool { return k.View().Age < 5*time.Second })
 
 	require.NoError(t, c.InstallCRDs(ctx, rig.CAPIv1beta2))
 	_, err = c.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: "m", Cluster: "blue"})
 	require.NoError(t, err)
-	until(t, time.Minute, "the Machine appears", func() bool { return seen(k).machine("m") != nil })
-	until(t, time.Minute, "and is proven", func() bool { return k.View().Synced && k.View().Age < 5*time.Second && k.View().Problem == "" })
+	k8stest.Until(t, time.Minute, "the Machine appears", func() bool { return seen(k).machine("m") != nil })
+	k8stest.Until(t, time.Minute, "and is proven", func() bool { return k.View().Synced && k.View().Age < 5*time.Second && k.View().Problem == "" })
 
 	require.NoError(t, c.RemoveCRDs(ctx, rig.CAPIv1beta2))
-	until(t, time.Minute, "the Machine vanishes", func() bool { return seen(k).machine("m") == nil })
+	k8stest.Until(t, time.Minute, "the Machine vanishes", func() bool { return seen(k).machine("m") == nil })
 	assert.NotNil(t, seen(k).check("late"))
 }
 
@@ -126,8 +129,8 @@ func TestKindsWithoutRights(t *testing.T) {
 	read := []string{"get", "list", "watch"}
 	_, err := c.Client().RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes", "pods"}, Verbs: read},
-		{APIGroups: []string{hostGroup}, Resources: []string{"baremetalhosts"}, Verbs: read},
-		{APIGroups: []string{machineGroup}, Resources: []string{"machines"}, Verbs: read},
+		{APIGroups: []string{client.HostGroup}, Resources: []string{"baremetalhosts"}, Verbs: read},
+		{APIGroups: []string{client.MachineGroup}, Resources: []string{"machines"}, Verbs: read},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: user},
@@ -138,16 +141,16 @@ func TestKindsWithoutRights(t *testing.T) {
 	require.NoError(t, err)
 	k := run(t, path)
 	unread := func() (kinds []string) {
-		for _, s := range k.work.watched() {
-			if at, _ := s.state(); at.IsZero() {
-				kinds = append(kinds, s.group+"/"+s.kind)
+		for _, kind := range k.Kinds(ctx) {
+			if kind.Problem != "" {
+				kinds = append(kinds, kind.Group+"/"+kind.Kind)
 			}
 		}
 		return kinds
 	}
-	installed := []string{machineGroup + "/" + policy.MachineHealthCheckKind}
-	until(t, time.Minute, "what is not installed is empty", func() bool { return slices.Equal(unread(), installed) })
-	until(t, time.Minute, "what is installed is not, and the view says why", func() bool {
+	installed := []string{client.MachineGroup + "/" + policy.MachineHealthCheckKind}
+	k8stest.Until(t, time.Minute, "what is not installed is empty", func() bool { return slices.Equal(unread(), installed) })
+	k8stest.Until(t, time.Minute, "what is installed is not, and the view says why", func() bool {
 		v := k.View()
 		return !v.Synced && strings.Contains(v.Problem, "forbidden")
 	})
@@ -155,5 +158,35 @@ func TestKindsWithoutRights(t *testing.T) {
 	_, err = c.Client().RbacV1().ClusterRoles().Patch(ctx, user, types.JSONPatchType,
 		[]byte(`[{"op":"add","path":"/rules/2/resources/-","value":"machinehealthchecks"}]`), metav1.PatchOptions{})
 	require.NoError(t, err)
-	until(t, time.Minute, "the right helps at once", func() bool { return k.View().Synced })
+	k8stest.Until(t, time.Minute, "the right helps at once", func() bool { return k.View().Synced })
+}
+
+// The API server is killed and comes back; it hangs and goes on. Each time the
+// view grows old, says so, and returns without a restart of ours. // I16
+func TestViewGrowsOldInAnOutageAndReturns(t *testing.T) {
+	c := rigtest.Own(t, rig.Options{})
+	ctx := rigtest.Context(t, 2*time.Minute)
+	_, err := c.CreateNode(ctx, rig.Node{Name: "before"})
+	require.NoError(t, err)
+	k := watching(t, c)
+	k8stest.Until(t, time.Minute, "the Node is seen", func() bool { return seen(k).node("before") != nil })
+
+	c.StopAPIServer()
+	k8stest.Until(t, time.Minute, "the view is old, and says why", func() bool { return k.View().Age > 6*time.Second && k.View().Problem != "" })
+	assert.NotNil(t, seen(k).node("before"), "what is old is still there")
+	l := k.Look(ctx, remediate.Run{Target: remediate.Target{Node: "before"}}, nil)
+	assert.Equal(t, remediate.APIUnreachable, l.Seen.API)
+	assert.Equal(t, remediate.CannotTell, l.Seen.Node.Exists)
+
+	require.NoError(t, c.StartAPIServer(ctx))
+	_, err = c.CreateNode(ctx, rig.Node{Name: "after"})
+	require.NoError(t, err)
+	k8stest.Until(t, time.Minute, "the view is back", func() bool {
+		return seen(k).node("after") != nil && k.View().Age < 3*time.Second && k.View().Problem == ""
+	})
+
+	require.NoError(t, c.FreezeAPIServer())
+	k8stest.Until(t, time.Minute, "a hanging API server makes the view old", func() bool { return k.View().Age > 6*time.Second })
+	require.NoError(t, c.ThawAPIServer())
+	k8stest.Until(t, time.Minute, "the view is back", func() bool { return k.View().Age < 3*time.Second && k.View().Problem == "" })
 }

@@ -106,9 +106,7 @@ func (d *fakeDevice) RawCmd(request []byte) ([]byte, error) {
 }
 
 func (d *fakeDevice) Close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.closed = true
+	d.do(func() { d.closed = true })
 	return nil
 }
 
@@ -156,35 +154,31 @@ func (d *fakeDevice) start() {
 	})
 }
 
-// runs says whether the countdown runs, and with which action.
-func (d *fakeDevice) runs() (bool, byte) {
+// do looks at the device, or changes it, while nothing is asked.
+func (d *fakeDevice) do(f func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.timer != nil, d.action
+	f()
+}
+
+// runs says whether the countdown runs, and with which action.
+func (d *fakeDevice) runs() (on bool, action byte) {
+	d.do(func() { on, action = d.timer != nil, d.action })
+	return on, action
 }
 
 // requests are those that it was sent.
-func (d *fakeDevice) requests() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Clone(d.asked)
+func (d *fakeDevice) requests() (all []string) {
+	d.do(func() { all = slices.Clone(d.asked) })
+	return all
 }
 
-// count is the initial countdown.
-func (d *fakeDevice) count() uint16 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.initial
+func (d *fakeDevice) isClosed() (closed bool) {
+	d.do(func() { closed = d.closed })
+	return closed
 }
 
-func (d *fakeDevice) isClosed() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.closed
-}
-
-func (d *fakeDevice) downAt() time.Time {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.down
+func (d *fakeDevice) downAt() (at time.Time) {
+	d.do(func() { at = d.down })
+	return at
 }

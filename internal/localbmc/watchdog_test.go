@@ -146,7 +146,7 @@ func TestKeepAfterCrash(t *testing.T) {
 		k := keep(t, dev, fstest.MapFS{})
 		time.Sleep(time.Hour)
 		require.Zero(t, dev.downAt())
-		require.EqualValues(t, 607, dev.count())
+		dev.do(func() { require.EqualValues(t, 607, dev.initial) })
 		k.stop()
 		on, _ := dev.runs()
 		require.False(t, on)
@@ -186,9 +186,7 @@ func TestKeepTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, &fakeDevice{}, fstest.MapFS{})
 		time.Sleep(time.Minute)
-		k.dev.mu.Lock()
-		k.dev.action, k.dev.initial = 1, 600
-		k.dev.mu.Unlock()
+		k.dev.do(func() { k.dev.action, k.dev.initial = 1, 600 })
 		time.Sleep(timeout / 2)
 		k.stop()
 		require.Len(t, k.told(), 2)
@@ -226,10 +224,10 @@ func TestKeepRoundingBMC(t *testing.T) {
 func TestKeepRestartedBMC(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, &fakeDevice{}, fstest.MapFS{})
-		k.dev.mu.Lock()
-		k.dev.stop()
-		k.dev.use, k.dev.action, k.dev.initial = 0, 0, 0
-		k.dev.mu.Unlock()
+		k.dev.do(func() {
+			k.dev.stop()
+			k.dev.use, k.dev.action, k.dev.initial = 0, 0, 0
+		})
 		time.Sleep(timeout / 2)
 		on, _ := k.dev.runs()
 		require.True(t, on)
@@ -242,13 +240,9 @@ func TestKeepRestartedBMC(t *testing.T) {
 func TestKeepErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, &fakeDevice{}, fstest.MapFS{})
-		k.dev.mu.Lock()
-		k.dev.err = errors.New("i/o timeout")
-		k.dev.mu.Unlock()
+		k.dev.do(func() { k.dev.err = errors.New("i/o timeout") })
 		time.Sleep(40 * time.Second)
-		k.dev.mu.Lock()
-		k.dev.err = nil
-		k.dev.mu.Unlock()
+		k.dev.do(func() { k.dev.err = nil })
 		time.Sleep(time.Hour)
 		require.Zero(t, k.dev.downAt())
 		require.Equal(t, []string{"held", "kick the watchdog: Get Watchdog Timer of fake: i/o timeout", "held"}, k.told())
@@ -261,15 +255,11 @@ func TestKeepStopsBehindAHungCommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, &fakeDevice{}, fstest.MapFS{})
 		block := make(chan struct{})
-		k.dev.mu.Lock()
-		k.dev.block = block
-		k.dev.mu.Unlock()
+		k.dev.do(func() { k.dev.block = block })
 		time.Sleep(timeout / 4)
 		go func() {
 			time.Sleep(10 * time.Second)
-			k.dev.mu.Lock()
-			k.dev.block = nil
-			k.dev.mu.Unlock()
+			k.dev.do(func() { k.dev.block = nil })
 			close(block)
 		}()
 		k.stop()

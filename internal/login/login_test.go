@@ -106,21 +106,16 @@ func both(t *testing.T, p *Process, check func(t *testing.T, uid uint32, ok bool
 
 func TestLoginOfAProcess(t *testing.T) {
 	needLogins(t)
-	p, _ := sleeper(t, strconv.Itoa(anna))
-	both(t, p, func(t *testing.T, uid uint32, ok bool, err error) {
-		require.NoError(t, err)
-		assert.True(t, ok)
-		assert.Equal(t, uint32(anna), uid)
-	})
-}
-
-func TestProcessOfNoLogin(t *testing.T) {
-	needLogins(t)
-	p, _ := sleeper(t, strconv.Itoa(noLogin))
-	both(t, p, func(t *testing.T, _ uint32, ok bool, err error) {
-		require.NoError(t, err)
-		assert.False(t, ok)
-	})
+	for _, login := range []int{anna, noLogin} {
+		p, _ := sleeper(t, strconv.Itoa(login))
+		both(t, p, func(t *testing.T, uid uint32, ok bool, err error) {
+			require.NoError(t, err)
+			assert.Equal(t, login == anna, ok)
+			if ok {
+				assert.Equal(t, uint32(anna), uid)
+			}
+		})
+	}
 }
 
 // TestProcessThatEnded: what /proc tells of it is believed no more. Its pid may be another's by now.

@@ -93,12 +93,12 @@ func (f *policyFile) document(n *yaml.Node, before int) {
 
 func (f *policyFile) check(n *yaml.Node, before int, i id, fields map[string]any) {
 	good := len(f.errs)
-	if known := schemas[[2]string{i.apiVersion, i.kind}]; known != nil { // fenced's own kinds check this themselves
+	if known := checkKinds[[2]string{i.apiVersion, i.kind}].schema; known != nil { // fenced's own kinds check this themselves
 		known.unknownKeys(n, "", func(line int, path, text string) {
 			f.fail(line+before, "%s: %s", path, text)
 		})
 	}
-	c := checkDecoder(i)(fields)
+	c := decodeCheck(i, fields)
 	if state, message := c.State(); state == policy.StateInvalid || state == policy.StateDisabled {
 		f.reportErrors(n, before, message)
 	}
@@ -154,14 +154,6 @@ func orMissing(s string) string {
 // schema lists the keys that a mapping may have. A nil schema means that the
 // value is not checked; a list has the schema of its items.
 type schema map[string]schema
-
-// schemas are those of the kinds that an API server knows.
-var schemas = map[[2]string]schema{
-	{policy.OpenShiftMachineAPI, policy.MachineHealthCheckKind}: checkSchema,
-	{policy.ClusterAPIV1Beta1, policy.MachineHealthCheckKind}:   clusterCheckV1Beta1,
-	{policy.ClusterAPIV1Beta2, policy.MachineHealthCheckKind}:   clusterCheckV1Beta2,
-	{policy.Medik8sAPI, policy.NodeHealthCheckKind}:             nodeCheckSchema,
-}
 
 // unknownKeys reports each key of n that is not in the schema.
 func (s schema) unknownKeys(n *yaml.Node, path string, report func(line int, path, text string)) {

@@ -30,7 +30,6 @@ const (
 	groupMachine  = "machine.openshift.io"
 	groupHost     = "metal3.io"
 	groupCluster  = "cluster.x-k8s.io"
-	groupMedik8s  = "remediation.medik8s.io"
 	groupFenced   = "fenced.io"
 	leaseVersion  = "coordination.k8s.io/v1"
 	leaseSpace    = "kube-node-lease"
@@ -253,7 +252,10 @@ const (
 // ignored; checks that it does not evaluate are not.
 func classify(i id) class {
 	group, _, _ := strings.Cut(i.apiVersion, "/")
+	_, isCheck := checkKinds[[2]string{i.apiVersion, i.kind}]
 	switch {
+	case isCheck:
+		return check
 	case i.apiVersion == "v1" && i.kind == "Node":
 		return node
 	case i.apiVersion == leaseVersion && i.kind == "Lease" && i.namespace == leaseSpace:
@@ -264,28 +266,19 @@ func classify(i id) class {
 		return host
 	case i.apiVersion == policy.OpenShiftMachineAPI && i.kind == "Machine":
 		return machine
-	case i.apiVersion == policy.OpenShiftMachineAPI && i.kind == policy.MachineHealthCheckKind:
-		return check
-	case i.apiVersion == policy.Medik8sAPI && i.kind == policy.NodeHealthCheckKind:
-		return check
 	case i.apiVersion == clusterVersionAPI && i.kind == clusterVersionKind:
 		return upgrade
-	case i.apiVersion == policy.FencedAPI && i.kind == policy.FencePolicyKind:
-		return check
 	case i.apiVersion == policy.FencedAPI && i.kind == policy.DisruptionBudgetKind:
 		return budget
 	case isClusterAPI(i.apiVersion) && i.kind == "Machine":
 		return machine
-	case isClusterAPI(i.apiVersion) && i.kind == policy.MachineHealthCheckKind:
-		return check
 	case isClusterAPI(i.apiVersion) && i.kind == "Cluster":
 		return cluster
 	case group == groupCluster && (i.kind == "Machine" || i.kind == "Cluster"):
 		return wrongVersion
 	case group == groupMachine && i.kind == "Machine", group == groupHost && i.kind == "BareMetalHost":
 		return wrongVersion
-	case i.kind == policy.MachineHealthCheckKind && (group == groupMachine || group == groupCluster),
-		i.kind == "NodeHealthCheck" && group == groupMedik8s,
+	case isOtherVersion(group, i.kind),
 		group == groupFenced && i.kind != policy.FencedRemediationKind && i.kind != policy.FencedRemediationKind+"Template":
 		return unsupportedCheck
 	case strings.HasSuffix(i.kind, requestSuffix):
@@ -362,7 +355,7 @@ func (e *entry) addTo(s *policy.Snapshot, i id) error {
 }
 
 func (e *entry) check(i id, err error) policy.Check {
-	c := checkDecoder(i)(e.fields)
+	c := decodeCheck(i, e.fields)
 	c.Source = e.source
 	if err != nil {
 		c.Invalid = err.Error()
@@ -411,17 +404,4 @@ func (e *entry) decode(s *policy.Snapshot, i id) error {
 		s.Hosts = append(s.Hosts, h)
 	}
 	return err
-}
-
-// checkDecoder returns the decoder of a check, by its API family.
-func checkDecoder(i id) func(map[string]any) policy.Check {
-	switch {
-	case classify(i) == unsupportedCheck:
-		return decodeUnsupported
-	case i.kind == policy.FencePolicyKind:
-		return FencePolicy
-	case i.kind == policy.NodeHealthCheckKind:
-		return NodeHealthCheck
-	}
-	return MachineHealthCheck
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/times"
 )
 
 // The kinds of checks, and the API versions that fenced evaluates.
@@ -28,26 +27,6 @@ const (
 	Medik8sAPI          = "remediation.medik8s.io/v1alpha1"
 	FencedAPI           = "fenced.io/v1alpha1"
 )
-
-// apiFamily selects the rules that a check follows.
-type apiFamily int
-
-const (
-	unknownFamily apiFamily = iota
-	openShift
-	clusterAPI
-	medik8s
-	fenced
-)
-
-// apiFamilies maps the kinds of checks to their API family.
-var apiFamilies = map[[2]string]apiFamily{
-	{OpenShiftMachineAPI, MachineHealthCheckKind}: openShift,
-	{ClusterAPIV1Beta1, MachineHealthCheckKind}:   clusterAPI,
-	{ClusterAPIV1Beta2, MachineHealthCheckKind}:   clusterAPI,
-	{Medik8sAPI, NodeHealthCheckKind}:             medik8s,
-	{FencedAPI, FencePolicyKind}:                  fenced,
-}
 
 // Strategy is how a check wants its unhealthy targets remediated.
 type Strategy string
@@ -222,8 +201,6 @@ func (id CheckID) compare(o CheckID) int {
 		strings.Compare(id.APIVersion, o.APIVersion), strings.Compare(id.Source, o.Source))
 }
 
-func (c *Check) family() apiFamily { return apiFamilies[[2]string{c.APIVersion, c.Kind}] }
-
 // AppliesTo reports whether the check is meant for a cluster.
 func (c *Check) AppliesTo(cluster string) bool {
 	return len(c.Clusters) == 0 || slices.Contains(c.Clusters, cluster)
@@ -308,10 +285,10 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 	case a.OverTargetLimit:
 		return setting{state: StateInvalid, message: a.Rules.targetLimitMessage(c)}
 	}
-	if err := c.parseLimits(); err != nil {
+	if err := c.family().parseLimits(c); err != nil {
 		return setting{state: StateInvalid, message: err.Error()}
 	}
-	st := c.settingOfFamily(a, now)
+	st := c.family().setting(c, a, now)
 	if why := cmp.Or(ownTemplateInFront(c), a.Disabled); st.state == StateActive && why != "" {
 		return setting{state: StateDisabled, message: why, due: st.due}
 	}
@@ -328,23 +305,6 @@ func (st *setting) refuseFirst(code reason.Code, why string) {
 		why += "; " + st.message
 	}
 	st.message = why
-}
-
-// settingOfFamily applies the rules of the check's API family.
-func (c *Check) settingOfFamily(a CheckContext, now time.Time) setting {
-	switch {
-	case c.family() == clusterAPI:
-		return c.settingClusterAPI(a)
-	case c.Paused && !c.isEvaluatedBy(a.Rules.Instance):
-		return setting{state: StatePaused, message: "the check is paused"}
-	case c.Disabled != "":
-		return setting{state: StateDisabled, message: c.Disabled}
-	case c.family() == medik8s:
-		return c.settingMedik8s(a)
-	case len(c.Windows) > 0:
-		return c.settingWindows(now)
-	}
-	return setting{state: StateActive}
 }
 
 // isEvaluatedBy reports whether the check was paused only for its own controller,
@@ -366,39 +326,4 @@ func (c *Check) isEvaluatedBy(instance string) bool {
 func (c *Check) State() (State, string) {
 	s := settingOf(c, CheckContext{}, time.Time{})
 	return s.state, s.message
-}
-
-// settingWindows pauses a check inside a maintenance window. due is the next
-// instant at which one of its windows begins or ends.
-func (c *Check) settingWindows(now time.Time) setting {
-	st := setting{state: StateActive}
-	if now.IsZero() {
-		return st // evaluated independent of the time
-	}
-	now = now.UTC()
-	for i := range c.Windows {
-		w := &c.Windows[i]
-		began, change := w.bounds(now)
-		st.due = times.Sooner(st.due, change)
-		if !began.IsZero() && st.state == StateActive {
-			st.state = StatePaused
-			st.message = fmt.Sprintf("in the maintenance window %q of %s that began at %s", w.Text, w.Duration, stamp(began))
-		}
-	}
-	return st
-}
-
-// bounds returns when the window that contains now began, zero if there is none,
-// and the next instant at which that changes, zero if it never does.
-func (w *Window) bounds(now time.Time) (began, change time.Time) {
-	// The first start whose window is still open. If windows overlap, it is the one
-	// that closes first.
-	start := w.Starts.Next(now.Add(-w.Duration))
-	switch {
-	case start.IsZero(): // no start within the years that the schedule looks ahead
-		return began, change
-	case start.After(now):
-		return began, start
-	}
-	return start, start.Add(w.Duration)
 }

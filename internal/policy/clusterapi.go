@@ -32,9 +32,13 @@ func (w *tables) clusterOf(c *Check) (cluster *Cluster, unread bool) {
 	return nil, false
 }
 
-// settingClusterAPI derives the state of a check from its Cluster. Saved objects
-// may lack the Cluster; it then counts as up and running.
-func (c *Check) settingClusterAPI(a CheckContext) setting {
+func (clusterAPIFamily) addContext(w *tables, c *Check, a *CheckContext) {
+	a.Cluster, a.ClusterUnread = w.clusterOf(c)
+}
+
+// setting derives the state of a check from its Cluster. Saved objects may lack the Cluster; it then counts as up
+// and running.
+func (clusterAPIFamily) setting(c *Check, a CheckContext, now time.Time) setting {
 	name := key(c.Namespace, c.ClusterName)
 	switch {
 	case a.Cluster == nil && a.ClusterUnread:
@@ -43,17 +47,12 @@ func (c *Check) settingClusterAPI(a CheckContext) setting {
 		return setting{state: StateInvalid, message: fmt.Sprintf("Cluster %s does not exist", name)}
 	case a.Cluster != nil && a.Cluster.Paused:
 		return setting{state: StatePaused, message: fmt.Sprintf("Cluster %s is paused", name)}
-	case c.Paused && !c.isEvaluatedBy(a.Rules.Instance):
-		return setting{state: StatePaused, message: "the check is paused"}
-	case c.Disabled != "":
-		return setting{state: StateDisabled, message: c.Disabled}
 	}
-	return setting{state: StateActive}
+	return common{}.setting(c, a, now)
 }
 
-// evaluateClusterAPI applies the Cluster API's health rules to one target.
-// docs/policy.md has a row for each rule.
-func (t *TargetReport) evaluateClusterAPI(c *Check, a CheckContext, x *Subject, now time.Time) {
+// evaluate applies the Cluster API's health rules to one target. docs/policy.md has a row for each.
+func (clusterAPIFamily) evaluate(t *TargetReport, c *Check, a CheckContext, _ *setting, x *Subject, now time.Time) {
 	m := x.Machine
 	p := phaseOf(a.Cluster)
 	switch {
@@ -231,6 +230,11 @@ func (c *Check) clusterAPIFields() (limit, unhealthyRange string) {
 	return "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", "spec.remediation.triggerIf.unhealthyInRange"
 }
 
+func (clusterAPIFamily) parseLimits(c *Check) error {
+	_, _, err := c.parseClusterAPILimits()
+	return err
+}
+
 // parseClusterAPILimits parses the range and the limit. Both must be valid, even
 // though the range overrides the limit.
 func (c *Check) parseClusterAPILimits() (span [2]int, l limit, err error) {
@@ -284,11 +288,11 @@ func parseRange(text string) (span [2]int, err error) {
 	return span, nil
 }
 
-// tallyClusterAPI applies the range if there is one, else the limit.
-func (c *Check) tallyClusterAPI(n count) tally {
+// tally applies the range if there is one, else the limit.
+func (f clusterAPIFamily) tally(c *Check, n count) tally {
 	span, l, _ := c.parseClusterAPILimits() // settingOf has checked that they parse
 	expected, unhealthy := n.expected, n.expected-n.healthy
-	y := tally{limit: c.limitText(), max: l.of(expected)}
+	y := tally{limit: f.limitText(c), max: l.of(expected)}
 	if c.UnhealthyRange != "" {
 		y.min, y.max = span[0], span[1]
 	}

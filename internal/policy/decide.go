@@ -153,7 +153,7 @@ func newCheckReport(c *Check, a CheckContext, st *setting) CheckReport {
 	return CheckReport{
 		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
 		State: st.state, Message: st.message, Conflicting: st.conflicting, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
-		unread: c.Selector == nil || a.OverTargetLimit, idle: map[string]bool{}, countOnly: c.Strategy == CountOnly, Limit: c.limitText(), Due: st.due, Storm: c.Storm,
+		unread: c.Selector == nil || a.OverTargetLimit, idle: map[string]bool{}, countOnly: c.Strategy == CountOnly, Limit: c.family().limitText(c), Due: st.due, Storm: c.Storm,
 		upgrading: a.Upgrading, template: c.Template, makesRequests: c.MakesRequests(),
 		minHealthy: c.family() == medik8s && c.MaxUnhealthy == nil,
 	}
@@ -167,7 +167,7 @@ func (r *CheckReport) applyLimit(c *Check, st *setting, n count, now time.Time) 
 	if st.state != StateActive {
 		return
 	}
-	y := c.tally(n)
+	y := c.family().tally(c, n)
 	if y.invalid != "" {
 		r.invalidate(y.invalid)
 		return
@@ -239,22 +239,6 @@ func (l limit) of(expected int) int {
 	return int(min(max(0, math.Floor(float64(l.value)*float64(expected)/100)), math.MaxInt32))
 }
 
-// parseLimits checks the check's limits.
-func (c *Check) parseLimits() error {
-	switch c.family() {
-	case clusterAPI:
-		_, _, err := c.parseClusterAPILimits()
-		return err
-	case medik8s:
-		_, err := c.quota()
-		return err
-	case fenced:
-		return c.parsePolicyLimit()
-	}
-	_, err := parseLimit(c.MaxUnhealthy)
-	return err
-}
-
 // tally is the limit of a check applied to its counters.
 type tally struct {
 	limit    string // as written
@@ -264,40 +248,4 @@ type tally struct {
 	reason   reason.Code // why it is not allowed
 	message  string
 	invalid  string // why the limit cannot be applied to these counters
-}
-
-// tally applies the check's limit to the counters, by the rules of its API
-// family.
-func (c *Check) tally(n count) tally {
-	switch c.family() {
-	case clusterAPI:
-		return c.tallyClusterAPI(n)
-	case medik8s:
-		return c.tallyMedik8s(n.expected, n.healthy, n.unlabelled)
-	case fenced:
-		return c.tallyFencePolicy(n)
-	}
-	parsed, _ := parseLimit(c.MaxUnhealthy) // settingOf has checked that it parses
-	y := tally{limit: c.limitText(), max: parsed.of(n.expected)}
-	unhealthy := n.expected - n.healthy
-	y.allowed, y.more = unhealthy <= y.max, max(0, y.max-unhealthy)
-	if !y.allowed {
-		y.reason = reason.ShortCircuit
-		y.message = fmt.Sprintf("%d of %d targets are not healthy, more than maxUnhealthy %s (%d)", unhealthy, n.expected, y.limit, y.max)
-	}
-	return y
-}
-
-// limitText is the limit as its author wrote it, or the documented default.
-func (c *Check) limitText() string {
-	switch {
-	case c.family() == medik8s:
-		return c.limitTextMedik8s()
-	case c.UnhealthyRange != "":
-		return c.UnhealthyRange
-	}
-	if c.MaxUnhealthy == nil {
-		return "100%"
-	}
-	return c.MaxUnhealthy.String()
 }

@@ -18,7 +18,7 @@
 //
 //	snapshot.go, check.go, report.go   what goes in, what a check is, what comes out
 //	target.go        one target: its verdict, then action and refusals
-//	openshift.go, clusterapi.go, medik8s.go, fencepolicy.go   the verdicts and limits of each API family
+//	family.go         the API families of checks; openshift.go, clusterapi.go, medik8s.go, fencepolicy.go: one each
 //	escalation.go, request.go   how a check asks another remediator; the requests that fenced carries out
 //	host.go          which BareMetalHost a Machine has, and which hosts must be left alone
 //	owner.go         whether a Machine owns the Node that it names, and when that is in doubt

@@ -88,7 +88,7 @@ func (t *TargetReport) escalate(c *Check, a CheckContext, x *Subject, now time.T
 	if x.Node != nil && x.Node.Deleting {
 		t.refuse(reason.Deleting)
 	}
-	if c.family() == medik8s {
+	if c.family().waitsForUpgrades() {
 		t.refuseRollingConfig(x)
 	}
 	if q := c.foreignRequest(x); q != nil {
@@ -306,6 +306,5 @@ func (l *Ledger) askedNode(a Asked) (x Subject, found bool) {
 // hasRecovered reports whether only the requests of a check keep a target from being
 // healthy. The Cluster API and OpenShift do not count them.
 func hasRecovered(c *Check, t *TargetReport) bool {
-	counts := c.family() == medik8s || c.family() == fenced
-	return t.Verdict == Healthy || counts && t.Verdict == Indeterminate && t.Reason == reason.UnderRemediation
+	return t.Verdict == Healthy || c.family().escalates() && t.Verdict == Indeterminate && t.Reason == reason.UnderRemediation
 }

@@ -8,9 +8,45 @@ import (
 	"github.com/fenced/fenced/internal/times"
 )
 
-// evaluateFencePolicy applies fenced's own health rules to one target, a Machine
-// or a Node. The first rule that matches wins. docs/policy.md has a row for each.
-func (t *TargetReport) evaluateFencePolicy(c *Check, x *Subject, now time.Time) {
+// setting pauses a check inside a maintenance window. due is the next instant at which one of its windows begins
+// or ends.
+func (fencedFamily) setting(c *Check, a CheckContext, now time.Time) setting {
+	st := common{}.setting(c, a, now)
+	if st.state != StateActive || now.IsZero() { // zero: evaluated independent of the time
+		return st
+	}
+	now = now.UTC()
+	for i := range c.Windows {
+		w := &c.Windows[i]
+		began, change := w.bounds(now)
+		st.due = times.Sooner(st.due, change)
+		if !began.IsZero() && st.state == StateActive {
+			st.state = StatePaused
+			st.message = fmt.Sprintf("in the maintenance window %q of %s that began at %s", w.Text, w.Duration, stamp(began))
+		}
+	}
+	return st
+}
+
+// bounds returns when the window that contains now began, zero if there is none,
+// and the next instant at which that changes, zero if it never does.
+func (w *Window) bounds(now time.Time) (began, change time.Time) {
+	// The first start whose window is still open. If windows overlap, it is the one
+	// that closes first.
+	start := w.Starts.Next(now.Add(-w.Duration))
+	switch {
+	case start.IsZero(): // no start within the years that the schedule looks ahead
+		return began, change
+	case start.After(now):
+		return began, start
+	}
+	return start, start.Add(w.Duration)
+}
+
+func (fencedFamily) escalates() bool { return true }
+
+// evaluate applies fenced's own health rules to one target, a Machine or a Node. docs/policy.md has a row for each.
+func (fencedFamily) evaluate(t *TargetReport, c *Check, _ CheckContext, _ *setting, x *Subject, now time.Time) {
 	m, n := x.Machine, x.Node
 	switch {
 	case m != nil && m.Paused:
@@ -90,8 +126,7 @@ func (t *TargetReport) refuseUnderRemediation(c *Check, x *Subject) {
 	}
 }
 
-// parsePolicyLimit checks the limit of a FencePolicy.
-func (c *Check) parsePolicyLimit() error {
+func (fencedFamily) parseLimits(c *Check) error {
 	if c.UnhealthyRange != "" {
 		if _, err := parseRange(c.UnhealthyRange); err != nil {
 			return fmt.Errorf("spec.limit: %w", err)
@@ -104,10 +139,8 @@ func (c *Check) parsePolicyLimit() error {
 	return nil
 }
 
-// tallyFencePolicy applies a FencePolicy's limit. settingOf has checked that it
-// parses.
-func (c *Check) tallyFencePolicy(n count) tally {
-	y := tally{limit: c.limitText(), reason: reason.ShortCircuit}
+func (fencedFamily) tally(c *Check, n count) tally {
+	y := tally{limit: c.family().limitText(c), reason: reason.ShortCircuit}
 	expected, unhealthy, beyond := n.expected, n.expected-n.healthy, "more than"
 	if c.UnhealthyRange != "" {
 		span, _ := parseRange(c.UnhealthyRange)

@@ -37,11 +37,18 @@ func (id ObjectID) Key() ObjectKey {
 // given by its version. An object of another group may have a kind of the same
 // name, for example a remediation request of a kind that the author of a check
 // chose.
-var kindGroups = map[string][]string{
+var kindGroups = withChecks(map[string][]string{
 	"Node": {"v1"}, "Pod": {"v1"}, "Lease": {"coordination.k8s.io"},
-	"Machine": machineGroups, MachineHealthCheckKind: machineGroups, "Cluster": {group(ClusterAPIV1Beta2)},
-	NodeHealthCheckKind: {group(Medik8sAPI)}, FencePolicyKind: {group(FencedAPI)}, DisruptionBudgetKind: {group(FencedAPI)},
+	"Machine": machineGroups, "Cluster": {group(ClusterAPIV1Beta2)}, DisruptionBudgetKind: {group(FencedAPI)},
 	"BareMetalHost": {"metal3.io"}, "ClusterVersion": {"config.openshift.io"},
+})
+
+// withChecks adds the kinds of checks.
+func withChecks(groups map[string][]string) map[string][]string {
+	for check := range families {
+		groups[check[1]] = append(groups[check[1]], group(check[0]))
+	}
+	return groups
 }
 
 // kind is the kind, with the API group appended if the group is not one that

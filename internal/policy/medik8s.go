@@ -25,13 +25,24 @@ const (
 	succeededCondition = "Succeeded"
 )
 
-// settingMedik8s is what medik8s checks before any Node. A pause and an upgrade
-// only refuse the actions; the results are shown anyway.
-func (c *Check) settingMedik8s(a CheckContext) setting {
+func (medik8sFamily) escalates() bool { return true }
+
+func (medik8sFamily) waitsForUpgrades() bool { return true }
+
+func (medik8sFamily) addContext(w *tables, _ *Check, a *CheckContext) {
+	a.MachineChecks = w.machineChecks
+}
+
+// setting is what medik8s checks before any Node. A request to pause and an upgrade only refuse the actions; the
+// results are shown anyway.
+func (medik8sFamily) setting(c *Check, a CheckContext, now time.Time) setting {
+	st := common{}.setting(c, a, now)
+	if st.state != StateActive {
+		return st
+	}
 	if c.Evaluator != "" && !c.isEvaluatedBy(a.Rules.Instance) {
 		return setting{state: StatePaused, message: "the check is evaluated by " + c.Evaluator}
 	}
-	st := setting{state: StateActive}
 	if others := a.conflictingMachineChecks(); len(others) > 0 {
 		return setting{state: StateDisabled, conflicting: true, message: fmt.Sprintf(
 			"MachineHealthCheck %s may remediate the same Nodes; next to a NodeHealthCheck there may be only one, with %s as its only condition",
@@ -71,10 +82,9 @@ func atMostNamed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// evaluateMedik8s applies the health rules of medik8s to one Node. It uses only
-// conditions, the check's own requests and one label. docs/policy.md has a row
-// for each rule.
-func (t *TargetReport) evaluateMedik8s(c *Check, st *setting, x *Subject, now time.Time) {
+// evaluate applies the health rules of medik8s to one Node. It uses only conditions, the check's own requests and
+// one label. docs/policy.md has a row for each rule.
+func (medik8sFamily) evaluate(t *TargetReport, c *Check, _ CheckContext, st *setting, x *Subject, now time.Time) {
 	n := x.Node
 	switch {
 	case n == nil && x.Gone:
@@ -169,6 +179,11 @@ type quota struct {
 
 var wholePercent = regexp.MustCompile(`^(100|[0-9]{1,2})%$`)
 
+func (medik8sFamily) parseLimits(c *Check) error {
+	_, err := c.quota()
+	return err
+}
+
 // quota parses the limit that the check has. It must have one: medik8s' webhook refuses a check without, and its
 // controller does nothing for it. The 51 % of older versions is a default of their CRD, which the API server
 // writes into the object. medik8s does not accept a string without a percent sign.
@@ -207,13 +222,13 @@ func (l limit) roundedUp(expected int) int {
 	return (l.value*expected + 99) / 100
 }
 
-// tallyMedik8s allows remediation while enough Nodes are healthy.
-func (c *Check) tallyMedik8s(expected, healthy, unlabelled int) tally {
+// tally allows remediation while enough Nodes are healthy.
+func (f medik8sFamily) tally(c *Check, n count) tally {
 	q, _ := c.quota() // settingOf has checked that it parses
-	y := tally{limit: c.limitText()}
+	y, expected, healthy := tally{limit: f.limitText(c)}, n.expected, n.healthy
 	least := q.limit.roundedUp(expected)
 	if q.field == "maxUnhealthy" {
-		if known := expected - unlabelled; q.limit.roundedUp(known) > known {
+		if known := expected - n.unlabelled; q.limit.roundedUp(known) > known {
 			y.invalid = fmt.Sprintf("spec.maxUnhealthy: %s is more than the %d Nodes that are selected", y.limit, known)
 			return y
 		}
@@ -232,8 +247,7 @@ func (c *Check) tallyMedik8s(expected, healthy, unlabelled int) tally {
 	return y
 }
 
-// limitTextMedik8s is the limit as its author wrote it; "" if there is none.
-func (c *Check) limitTextMedik8s() string {
+func (medik8sFamily) limitText(c *Check) string {
 	switch {
 	case c.MinHealthy != nil:
 		return c.MinHealthy.String()

@@ -7,9 +7,8 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// evaluateOpenShift applies OpenShift's health rules to one target. The first
-// rule that matches wins. docs/policy.md has a row for each.
-func (t *TargetReport) evaluateOpenShift(c *Check, x *Subject, now time.Time) {
+// evaluate applies OpenShift's health rules to one target. docs/policy.md has a row for each.
+func (openShiftFamily) evaluate(t *TargetReport, c *Check, _ CheckContext, _ *setting, x *Subject, now time.Time) {
 	m, n := x.Machine, x.Node
 	switch {
 	case m.Suspended != "":
@@ -84,4 +83,16 @@ func (t *TargetReport) evaluateConditions(c *Check, n *Node, now time.Time) bool
 		waiting = true
 	}
 	return waiting
+}
+
+func (openShiftFamily) tally(c *Check, n count) tally {
+	parsed, _ := parseLimit(c.MaxUnhealthy) // settingOf has checked that it parses
+	y := tally{limit: c.family().limitText(c), max: parsed.of(n.expected)}
+	unhealthy := n.expected - n.healthy
+	y.allowed, y.more = unhealthy <= y.max, max(0, y.max-unhealthy)
+	if !y.allowed {
+		y.reason = reason.ShortCircuit
+		y.message = fmt.Sprintf("%d of %d targets are not healthy, more than maxUnhealthy %s (%d)", unhealthy, n.expected, y.limit, y.max)
+	}
+	return y
 }

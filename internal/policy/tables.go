@@ -448,16 +448,11 @@ func (w *tables) addNode(x *Subject, node string) {
 // checkContext returns the context in which a check is evaluated.
 func (w *tables) checkContext(c *Check) CheckContext {
 	a := CheckContext{Rules: w.rules, OverTargetLimit: w.overTargetLimit.includes(&w.rules, c)}
-	switch c.family() {
-	case clusterAPI:
-		a.Cluster, a.ClusterUnread = w.clusterOf(c)
-	case medik8s:
-		a.MachineChecks = w.machineChecks
-	}
+	c.family().addContext(w, c, &a)
 	if c.AsksOthers() {
 		a.Disabled, a.Tried = w.disabled[c.Mark()], w.tried[c.Mark()]
 	}
-	if w.rules.WaitForUpgrade || c.family() == medik8s {
+	if w.rules.WaitForUpgrade || c.family().waitsForUpgrades() {
 		a.Upgrading = w.upgrading
 	}
 	return a

@@ -114,16 +114,7 @@ func newTarget(c *Check, x *Subject) TargetReport {
 // evaluate evaluates a target of an active check.
 func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) TargetReport {
 	t := newTarget(c, x)
-	switch c.family() {
-	case openShift:
-		t.evaluateOpenShift(c, x, now)
-	case clusterAPI:
-		t.evaluateClusterAPI(c, a, x, now)
-	case medik8s:
-		t.evaluateMedik8s(c, st, x, now)
-	case fenced:
-		t.evaluateFencePolicy(c, x, now)
-	}
+	c.family().evaluate(&t, c, a, st, x, now)
 	if x.Run != "" {
 		return t.leftIndeterminate(reason.UnderRemediation, "run "+x.Run+" is open for this target")
 	}
@@ -140,7 +131,7 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		if a.Rules.WaitForUpgrade {
 			t.refuseRollingConfig(x)
 		}
-		if t.Action == CreateRequest && (c.family() == medik8s || c.family() == fenced) {
+		if t.Action == CreateRequest && c.family().escalates() {
 			t.escalate(c, a, x, now)
 		}
 	}
@@ -188,7 +179,7 @@ func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 	case CreateRequest:
 		if c.requestExists(x) {
 			t.refuse(reason.AlreadyRequested)
-			if c.MakesRequests() && (c.family() == clusterAPI || c.family() == openShift) { // escalate names the others
+			if c.MakesRequests() && !c.family().escalates() { // escalate names the others
 				t.Message += fmt.Sprintf("; %s %s has been made", strings.TrimSuffix(c.Template.Kind, "Template"), x.Machine.Key())
 			}
 		}

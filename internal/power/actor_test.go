@@ -43,10 +43,7 @@ func quiet(t *testing.T, a *Actors) {
 }
 
 func TestActorsAskAServiceOneAtATime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(time.Second)
-		a := NewActors(y.open)
+	inYard(t, time.Second, func(t *testing.T, y *yard, a *Actors) {
 		var devices []bmc.Device
 		for _, system := range []string{"/redfish/v1/Systems/1", "/redfish/v1/Systems/2", "/redfish/v1/Systems/3"} {
 			for _, host := range []string{"a", "b"} {
@@ -74,9 +71,7 @@ func TestActorsAskAServiceOneAtATime(t *testing.T) {
 }
 
 func TestActorsShareAClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		a := NewActors(y.open)
+	inYard(t, 0, func(t *testing.T, y *yard, a *Actors) {
 		run, person, sweep := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Patient(), deviceAt("a"))
 		first, err := run.Read(t.Context())
 		require.NoError(t, err)
@@ -178,19 +173,8 @@ func TestActorsForward(t *testing.T) {
 	})
 }
 
-func TestPatientUsersOnlyRead(t *testing.T) {
-	y := newYard()
-	p := opened(t, NewActors(y.open).Patient(), deviceAt("a"))
-	_, err := p.Send(t.Context(), bmc.CommandOff)
-	assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
-	assert.Empty(t, y.did(), "nothing was sent")
-}
-
 func TestUsedAfterClose(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(10 * time.Second)
-		a := NewActors(y.open)
+	inYard(t, 10*time.Second, func(t *testing.T, y *yard, a *Actors) {
 		p, other := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a"))
 		go func() { _, _ = other.Read(t.Context()) }() // keeps the client busy, and open
 		synctest.Wait()
@@ -202,10 +186,7 @@ func TestUsedAfterClose(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, p.Close(t.Context()))
 		for _, err := range []error{<-waiting, errOf(p.Read(t.Context())), errOf(p.Send(t.Context(), bmc.CommandOff))} {
-			e, ok := errors.AsType[*bmc.Error](err)
-			require.True(t, ok, "%v", err)
-			assert.Equal(t, bmc.KindUnsupported, e.Kind)
-			assert.Equal(t, bmc.SentNo, e.Sent)
+			refused(t, err, bmc.KindUnsupported)
 		}
 		require.NoError(t, other.Close(within(t, time.Minute)))
 		quiet(t, a)
@@ -215,12 +196,14 @@ func TestUsedAfterClose(t *testing.T) {
 
 func errOf[T any](_ T, err error) error { return err }
 
-// TestActorErrorsShowNoSecret: whatever the actor says itself. // I25
-func TestActorErrorsShowNoSecret(t *testing.T) {
+// TestPatientUsersOnlyRead: no command of theirs is sent, and whatever the actor says itself shows no
+// secret. // I25
+func TestPatientUsersOnlyRead(t *testing.T) {
 	y := newYard()
-	a := NewActors(y.open)
-	p := opened(t, a.Patient(), deviceAt("a"))
+	p := opened(t, NewActors(y.open).Patient(), deviceAt("a"))
 	_, err := p.Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.KindUnsupported, bmc.KindOf(err))
+	assert.Empty(t, y.did(), "nothing was sent")
 	assert.NotContains(t, err.Error(), canary)
 	require.NoError(t, p.Close(t.Context()))
 	_, err = p.Read(t.Context())
@@ -229,10 +212,7 @@ func TestActorErrorsShowNoSecret(t *testing.T) {
 }
 
 func TestUrgentGoesFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(10 * time.Second)
-		a := NewActors(y.open)
+	inYard(t, 10*time.Second, func(t *testing.T, y *yard, a *Actors) {
 		sweep, run := opened(t, a.Patient(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a"))
 		swept := make(chan error)
 		go func() { swept <- errOf(sweep.Read(t.Context())) }()
@@ -249,10 +229,7 @@ func TestUrgentGoesFirst(t *testing.T) {
 }
 
 func TestUrgentOnesInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(time.Second)
-		a := NewActors(y.open)
+	inYard(t, time.Second, func(t *testing.T, y *yard, a *Actors) {
 		var wait sync.WaitGroup
 		order := make(chan int, 5)
 		for i := range 5 {
@@ -293,10 +270,7 @@ func TestDescribeGivesWay(t *testing.T) {
 }
 
 func TestWaiterLeaves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(10 * time.Second)
-		a := NewActors(y.open)
+	inYard(t, 10*time.Second, func(t *testing.T, y *yard, a *Actors) {
 		p, q := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Urgent(), deviceAt("a"))
 		reading := make(chan error)
 		go func() { reading <- errOf(p.Read(t.Context())) }()
@@ -304,10 +278,7 @@ func TestWaiterLeaves(t *testing.T) {
 		start := time.Now()
 		_, err := q.Send(within(t, time.Second), bmc.CommandOff)
 		assert.Equal(t, time.Second, time.Since(start))
-		e, ok := errors.AsType[*bmc.Error](err)
-		require.True(t, ok)
-		assert.Equal(t, bmc.KindBusy, e.Kind)
-		assert.Equal(t, bmc.SentNo, e.Sent)
+		refused(t, err, bmc.KindBusy)
 		assert.ErrorIs(t, err, ErrInUse)
 		assert.ErrorIs(t, err, context.DeadlineExceeded)
 		assert.Contains(t, err.Error(), "read power state", "it says what is in the way")
@@ -324,9 +295,7 @@ func TestWaiterLeaves(t *testing.T) {
 }
 
 func TestPatientWaitsForQuiet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		a := NewActors(y.open)
+	inYard(t, 0, func(t *testing.T, y *yard, a *Actors) {
 		run, sweep := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Patient(), deviceAt("a"))
 		other := opened(t, a.Patient(), deviceAt("a"))
 		took := func(p bmc.Power) time.Duration {
@@ -354,27 +323,6 @@ func TestPatientWaitsForQuiet(t *testing.T) {
 	})
 }
 
-// TestRunsStarveSweepsOnly: as long as a run polls, the sweep does not disturb
-// its session, and gives up by its own deadline.
-func TestRunsStarveSweepsOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		a := NewActors(y.open)
-		run, sweep := opened(t, a.Urgent(), deviceAt("a")), opened(t, a.Patient(), deviceAt("a"))
-		require.NoError(t, errOf(run.Read(t.Context())))
-		swept := make(chan error)
-		go func() { swept <- errOf(sweep.Read(within(t, 30*time.Second))) }()
-		for range 20 {
-			start := time.Now()
-			require.NoError(t, errOf(run.Read(t.Context())))
-			assert.Zero(t, time.Since(start))
-			time.Sleep(3 * time.Second) // the spacing of a proof
-		}
-		assert.ErrorIs(t, <-swept, ErrInUse)
-		assert.Len(t, y.did(), 21, "the sweep's read was never sent")
-	})
-}
-
 // A run and the sweep share a client. What the sweep saw at the address is not what
 // the run decided about. // I8
 func TestCommandIsForWhomItsUserSaw(t *testing.T) {
@@ -399,10 +347,7 @@ func TestCommandIsForWhomItsUserSaw(t *testing.T) {
 		who = "b"
 		read(sweep, "b")
 		for range 2 {
-			e, ok := errors.AsType[*bmc.Error](send())
-			require.True(t, ok)
-			assert.Equal(t, bmc.KindIdentity, e.Kind)
-			assert.Equal(t, bmc.SentNo, e.Sent)
+			refused(t, send(), bmc.KindIdentity)
 		}
 		read(run, "b")
 		require.NoError(t, send(), "its user knows by now whom")

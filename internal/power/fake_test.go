@@ -2,10 +2,16 @@ package power
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
@@ -138,6 +144,27 @@ func (p *talking) Describe(ctx context.Context) (bmc.Description, error) {
 func (p *talking) Audit(context.Context) ([]bmc.Finding, error) {
 	defer p.use("audit")()
 	return []bmc.Finding{{Code: bmc.FindingClock}}, nil
+}
+
+// inYard plays a test in virtual time, with actors of devices that answer a reading after this time.
+func inYard(t *testing.T, after time.Duration, test func(t *testing.T, y *yard, a *Actors)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		y := newYard()
+		if after > 0 {
+			y.read = takes(after)
+		}
+		test(t, y, NewActors(y.open))
+	})
+}
+
+// refused asserts that err is of this kind, and that what was asked for was never sent.
+func refused(t *testing.T, err error, k bmc.Kind) {
+	t.Helper()
+	e, ok := errors.AsType[*bmc.Error](err)
+	require.True(t, ok, "%v", err)
+	assert.Equal(t, k, e.Kind)
+	assert.Equal(t, bmc.SentNo, e.Sent)
 }
 
 // deviceAt is a BMC at a host of the yard.

@@ -109,10 +109,7 @@ func TestStuckServiceKeepsLittle(t *testing.T) {
 // TestClosesAfterWhatIsInFlight: the session ends when the last user's reading
 // has, and a user who comes before that goes on with it.
 func TestClosesAfterWhatIsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		y := newYard()
-		y.read = takes(time.Second)
-		a := NewActors(y.open)
+	inYard(t, time.Second, func(t *testing.T, y *yard, a *Actors) {
 		p := opened(t, a.Urgent(), deviceAt("a"))
 		go func() { _, _ = p.Read(t.Context()) }()
 		synctest.Wait()
@@ -178,19 +175,6 @@ func TestThousandHungBMCs(t *testing.T) {
 		assertGoroutines(t, before)
 		n, closed := y.sessions()
 		assert.Equal(t, []int{hung + good, hung + good}, []int{n, closed})
-	})
-}
-
-// TestTenThousandServices: none is remembered when its users are gone.
-func TestTenThousandServices(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := NewActors(newYard().open)
-		for i := range 10_000 {
-			p := opened(t, a.Patient(), deviceAt(fmt.Sprint("host-", i)))
-			require.NoError(t, errOf(p.Read(t.Context())))
-			require.NoError(t, p.Close(t.Context()))
-		}
-		quiet(t, a)
 	})
 }
 

@@ -9,16 +9,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/stmcginnis/gofish"
 	"github.com/stmcginnis/gofish/common"
 
 	"github.com/fenced/fenced/internal/bmc"
 )
-
-// loginTimeout limits a login whose caller stopped waiting.
-const loginTimeout = 10 * time.Second
 
 // auth is how requests are authenticated. The zero value means not decided yet.
 type auth struct {

@@ -19,7 +19,8 @@ var (
 	dialTimeout   = 3 * time.Second
 	tlsTimeout    = 5 * time.Second
 	headerTimeout = 10 * time.Second
-	bodyTimeout   = time.Second // for a body that is not needed; less than minBootTime
+	loginTimeout  = 10 * time.Second // of a login whose caller stopped waiting
+	bodyTimeout   = time.Second      // for a body that is not needed; less than minBootTime
 	closeTimeout  = 2 * time.Second
 )
 

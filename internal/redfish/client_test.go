@@ -39,38 +39,10 @@ func TestReadGivesStateAndIdentity(t *testing.T) {
 	assert.Equal(t, 1, sim.Connections(), "one TLS handshake")
 }
 
-func TestOffAndOn(t *testing.T) {
-	sim, c := one(t)
-	bmctest.Read(t, c)
-	before := c.Requests()
-	receipt, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
-	assert.False(t, receipt.Already)
-	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
-	assert.Equal(t, 2, c.Requests()-before, "warm: off and confirm are one request each")
-	assert.False(t, sim.Power())
-
-	_, err = c.Send(t.Context(), bmc.CommandOn)
-	require.NoError(t, err)
-	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
-	for _, r := range sim.Requests() {
-		assert.Empty(t, r.IfMatch, "If-Match would race with the power state")
-	}
-}
-
-func TestColdOffReadsTheAllowedTypesFirst(t *testing.T) {
-	sim, c := one(t)
-	_, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
-	assert.False(t, sim.Power())
-	assert.Equal(t, 3, c.Requests(), "login, system, reset")
-}
-
 func TestProofOfOff(t *testing.T) {
 	_, c := one(t)
 	proof := bmc.Proof{Spacing: 20 * time.Millisecond, MaxAge: pace.Tries}
-	_, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	proof = proof.Add(bmctest.Read(t, c))
 	assert.False(t, proof.Proven(time.Now()))
 	time.Sleep(25 * time.Millisecond)
@@ -93,50 +65,11 @@ func TestStatesThatAreNotOff(t *testing.T) {
 	}
 }
 
-func TestLateOffIsUnknownMeanwhile(t *testing.T) {
-	t.Parallel()
-	sim, c := one(t)
-	pace.Before(t, time.Second, func(lag time.Duration) func() {
-		require.NoError(t, sim.SetPower(true))
-		sim.Quirks(func(q *redfishsim.Quirks) { q.Lag, q.Task = lag, true })
-		_, err := c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err, "202 with a task is accepted")
-		r := bmctest.Read(t, c)
-		return func() {
-			assert.Equal(t, bmc.Unknown, r.State)
-			assert.Equal(t, "PoweringOff", r.Raw)
-		}
-	})
-	assert.Eventually(t, func() bool { return bmctest.Read(t, c).State == bmc.Off }, pace.Tries, 50*time.Millisecond)
-	assert.False(t, sim.Power())
-}
-
 func TestAcceptedIsNotOff(t *testing.T) {
 	sim, c := one(t)
 	require.NoError(t, sim.IgnoreOff(true))
-	_, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
-}
-
-func TestLyingBMCIsReadAsItSays(t *testing.T) {
-	sim, c := one(t)
-	require.NoError(t, sim.LieOff(true))
-	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
-	assert.True(t, sim.Power(), "only the Node's Lease can tell (FalseOff)")
-}
-
-func TestAlreadyThere(t *testing.T) {
-	for _, status := range []int{http.StatusConflict, http.StatusBadRequest} {
-		t.Run(http.StatusText(status), func(t *testing.T) {
-			sim, c := one(t)
-			sim.Quirks(func(q *redfishsim.Quirks) { q.RefuseSame = status })
-			require.NoError(t, sim.SetPower(false))
-			receipt, err := c.Send(t.Context(), bmc.CommandOff)
-			require.NoError(t, err)
-			assert.True(t, receipt.Already)
-		})
-	}
 }
 
 func TestRefusedAndNotThere(t *testing.T) {
@@ -211,8 +144,7 @@ func TestResetThatNeedsAnETag(t *testing.T) {
 		c := open(t, hostOf(t, sim), timing)
 		bmctest.Read(t, c)
 		sim.ResetRequests()
-		_, err := c.Send(t.Context(), bmc.CommandOff)
-		require.NoError(t, err)
+		bmctest.Send(t, c, bmc.CommandOff)
 		var asked []string
 		for _, r := range sim.Requests() {
 			asked = append(asked, r.Method+" "+r.IfMatch)
@@ -382,36 +314,6 @@ func TestRoundTrips(t *testing.T) {
 			require.NoError(t, j.do(t.Context(), c))
 			assert.Equal(t, j.requests, c.Requests()-requests)
 			assert.Equal(t, j.handshakes/2, sim.Connections()-connections)
-		})
-	}
-}
-
-// BenchmarkPower gives wall time and requests over TLS on loopback; a cold job
-// ends its session, which is one request more that nobody waits for.
-func BenchmarkPower(b *testing.B) {
-	for _, j := range jobs {
-		b.Run(j.name, func(b *testing.B) {
-			sim, err := redfishsim.Start(redfishsim.Options{})
-			require.NoError(b, err)
-			defer sim.Stop()
-			c, err := redfish.New(hostOf(b, sim), timing)
-			require.NoError(b, err)
-			if j.warm {
-				require.NoError(b, status(b.Context(), c))
-			}
-			requests := 0
-			for b.Loop() {
-				before := c.Requests()
-				require.NoError(b, j.do(b.Context(), c))
-				requests += c.Requests() - before
-				if !j.warm {
-					b.StopTimer()
-					require.NoError(b, c.Close(b.Context()))
-					b.StartTimer()
-				}
-			}
-			b.ReportMetric(float64(requests)/float64(b.N), "requests/op")
-			require.NoError(b, c.Close(context.Background()))
 		})
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,8 +102,7 @@ func TestBusyIsAskedAgain(t *testing.T) {
 
 	sim.Faults(func(f *redfishsim.Faults) { f.Busy, f.RetryAfter = 1, "1" })
 	began := time.Now()
-	_, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	assert.GreaterOrEqual(t, time.Since(began), time.Second, "Retry-After is honoured")
 	assert.Len(t, sim.System(0).Commands(), 1)
 }
@@ -131,23 +128,9 @@ func TestBusyForTooLong(t *testing.T) {
 // 429 is no restart: the proof goes on.
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
-	var refuse atomic.Int64
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.Method == http.MethodPost:
-			w.Header().Set("X-Auth-Token", "token")
-			w.WriteHeader(http.StatusCreated)
-		case refuse.Add(-1) >= 0:
-			w.Header().Set("Retry-After", "1")
-			w.WriteHeader(http.StatusTooManyRequests)
-		default:
-			_, _ = w.Write([]byte(`{"PowerState":"Off"}`))
-		}
-	}))
-	defer srv.Close()
-	c := open(t, plainHost(t, srv), timing)
+	sim, c := one(t)
 	first := bmctest.Read(t, c)
-	refuse.Store(1)
+	sim.Faults(func(f *redfishsim.Faults) { f.Busy, f.BusyAs, f.RetryAfter = 1, http.StatusTooManyRequests, "1" })
 	began := time.Now()
 	assert.Equal(t, first.Session, bmctest.Read(t, c).Session)
 	assert.GreaterOrEqual(t, time.Since(began), time.Second, "Retry-After is honoured")

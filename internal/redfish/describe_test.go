@@ -39,6 +39,14 @@ func TestDescribe(t *testing.T) {
 	assert.Equal(t, 1, sim.OpenSessions(), "one session for all")
 }
 
+// describe asks the BMC of d for its description.
+func describe(t *testing.T, d bmc.Device) bmc.Description {
+	t.Helper()
+	got, err := open(t, d, timing).Describe(t.Context())
+	require.NoError(t, err)
+	return got
+}
+
 func TestDescribeIsBounded(t *testing.T) {
 	var macs []string
 	for i := range 60 {
@@ -64,13 +72,6 @@ func TestDescribeWithoutAManager(t *testing.T) {
 	assert.Zero(t, d.ClockAt)
 }
 
-func TestDescribeNeedsTheSystem(t *testing.T) {
-	sim, c := one(t)
-	sim.Quirks(func(q *redfishsim.Quirks) { q.ODataType = "#Chassis.v1_25_0.Chassis" })
-	_, err := c.Describe(t.Context())
-	bmctest.Failed(t, err, bmc.KindIdentity)
-}
-
 // A patient user is interrupted by an urgent one: what it saw so far is not all.
 func TestDescribeInterrupted(t *testing.T) {
 	t.Parallel()
@@ -87,16 +88,14 @@ func TestDescribeIgnoresWhatIsNotAsTheSchemaSays(t *testing.T) {
 	for _, wrong := range []any{nil, 7, "x", []any{}, []any{7}, map[string]any{}, map[string]any{"@odata.id": 7},
 		[]any{map[string]any{"@odata.id": "@elsewhere/"}}} {
 		t.Run(fmt.Sprint(wrong), func(t *testing.T) {
-			d := edited(t, func(r map[string]map[string]any) {
+			got := describe(t, edited(t, func(r map[string]map[string]any) {
 				for _, name := range []string{"Manufacturer", "PowerRestorePolicy", "EthernetInterfaces", "Links"} {
 					r["/redfish/v1/Systems/system"][name] = wrong
 				}
 				for _, name := range []string{"Model", "FirmwareVersion", "DateTime", "ManagerType"} {
 					r["/redfish/v1/Managers/bmc"][name] = wrong
 				}
-			})
-			got, err := open(t, d, timing).Describe(t.Context())
-			require.NoError(t, err)
+			}))
 			assert.Equal(t, "TB0042X7", got.Serial)
 			assert.Empty(t, got.RestorePolicy)
 			assert.Empty(t, got.MACs)
@@ -125,33 +124,27 @@ func TestWhichManager(t *testing.T) {
 		"the linked one, whatever it is": {[]string{enclosure}, nil, "Chassis Manager"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := edited(t, func(r map[string]map[string]any) {
+			got := describe(t, edited(t, func(r map[string]map[string]any) {
 				r[enclosure] = map[string]any{"ManagerType": "EnclosureManager", "Model": "Chassis Manager"}
 				r["/redfish/v1/Systems/system"]["Links"] = links(tc.managedBy...)
 				r["/redfish/v1/Managers"] = links(tc.managers...)
-			})
-			got, err := open(t, d, timing).Describe(t.Context())
-			require.NoError(t, err)
+			}))
 			assert.Equal(t, tc.model, got.Model)
 		})
 	}
 }
 
 func TestClockOfTheWebServer(t *testing.T) {
-	d := edited(t, func(r map[string]map[string]any) { delete(r["/redfish/v1/Managers/bmc"], "DateTime") })
-	got, err := open(t, d, timing).Describe(t.Context())
-	require.NoError(t, err)
+	got := describe(t, edited(t, func(r map[string]map[string]any) { delete(r["/redfish/v1/Managers/bmc"], "DateTime") }))
 	assert.WithinDuration(t, time.Now(), got.Clock, time.Minute)
 }
 
 // iLO 4 names itself in its firmware only.
 func TestBMCWithoutAModelIsOfItsSystem(t *testing.T) {
-	d := edited(t, func(r map[string]map[string]any) {
+	got := describe(t, edited(t, func(r map[string]map[string]any) {
 		delete(r["/redfish/v1/Managers/bmc"], "Model")
 		r["/redfish/v1/Managers/bmc"]["FirmwareVersion"] = "iLO 4 v2.55"
-	})
-	got, err := open(t, d, timing).Describe(t.Context())
-	require.NoError(t, err)
+	}))
 	assert.Equal(t, "test boards tb-2s ilo 4 v2.55", got.Class())
 }
 

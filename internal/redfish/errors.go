@@ -18,17 +18,8 @@ import (
 // maxText limits what is shown of a text from a BMC, in bytes.
 const maxText = 300
 
-// kindError is an error with a known Kind.
-type kindError struct {
-	kind bmc.Kind
-	err  error
-}
-
-func (e *kindError) Error() string { return e.err.Error() }
-func (e *kindError) Unwrap() error { return e.err }
-
 func failf(kind bmc.Kind, format string, args ...any) error {
-	return &kindError{kind: kind, err: fmt.Errorf(format, args...)}
+	return bmc.WithKind(kind, fmt.Errorf(format, args...))
 }
 
 // displayError is an error with the text that may be shown.
@@ -83,8 +74,8 @@ func hintOf(err error) string {
 
 // kindOf classifies err. An unknown error counts as KindProtocol.
 func kindOf(err error) bmc.Kind {
-	if e, ok := errors.AsType[*kindError](err); ok {
-		return e.kind
+	if e, ok := errors.AsType[*bmc.KindError](err); ok {
+		return e.Kind
 	}
 	if status := statusOf(err); status != 0 {
 		return bmc.KindOfStatus(status)

@@ -157,7 +157,7 @@ func FuzzManager(f *testing.F) {
 		}
 		clock(o, http.Header{})
 		_, err := o.object("Links").links("ManagedBy")
-		var typed *kindError
+		var typed *bmc.KindError
 		assert.True(t, err == nil || errors.As(err, &typed))
 	})
 }

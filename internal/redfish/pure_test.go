@@ -20,7 +20,7 @@ import (
 // never comes, which some tests wait for.
 func init() {
 	dialTimeout, tlsTimeout, headerTimeout, closeTimeout = time.Minute, time.Minute, time.Minute, 20*time.Second
-	bodyTimeout = 2 * time.Second
+	loginTimeout, bodyTimeout = time.Minute, 2*time.Second
 }
 
 // I3: whatever a system allows, off is ForceOff or nothing, on is On or ForceOn.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,11 +101,7 @@ func closedPort(t *testing.T) (host string, port int) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer l.Close()
-	host, p, err := net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	port, err = strconv.Atoi(p)
-	require.NoError(t, err)
-	return host, port
+	return "127.0.0.1", l.Addr().(*net.TCPAddr).Port
 }
 
 // offAndOn reads, switches off and on, and checks that the host followed.
@@ -114,12 +109,10 @@ func offAndOn(t *testing.T, sim *redfishsim.Server, d bmc.Device) {
 	t.Helper()
 	c := open(t, d, timing)
 	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
-	_, err := c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	assert.False(t, sim.Power())
 	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
-	_, err = c.Send(t.Context(), bmc.CommandOn)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOn)
 	assert.True(t, sim.Power())
 	assert.Equal(t, []bool{false, true}, sim.System(0).Commands(), "each was carried out once")
 }

@@ -1,12 +1,7 @@
 package redfish_test
 
 import (
-	"context"
-	"net/http"
 	"testing"
-	"time"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
@@ -50,54 +45,10 @@ func runSuite(t *testing.T, change func(*redfishsim.Server, *bmctest.World)) {
 	bmctest.Run(t, bmctest.Driver{
 		New: func(t *testing.T) *bmctest.World {
 			sim := start(t, redfishsim.Options{UUID: uuid1})
-			w := worldOf(t, sim)
+			w := bmctest.OverRedfish(sim, uuid1, hostOf(t, sim), func(d bmc.Device) (bmc.Power, error) { return redfish.New(d, timing) })
 			change(sim, w)
 			return w
 		},
 		Cannot: map[string]string{"Bad": "TCP mends what a network loses"},
 	})
-}
-
-func worldOf(t *testing.T, sim *redfishsim.Server) *bmctest.World {
-	t.Helper()
-	quirk := func(change func(*redfishsim.Quirks)) error { sim.Quirks(change); return nil }
-	fault := func(change func(*redfishsim.Faults)) error { sim.Faults(change); return nil }
-	return &bmctest.World{
-		Open:   func(d bmc.Device) (bmc.Power, error) { return redfish.New(d, timing) },
-		Device: hostOf(t, sim), UUID: uuid1,
-		On: sim.Power, SetPower: sim.SetPower, IgnoreOff: sim.IgnoreOff,
-		LateOff: func(d time.Duration) error { return quirk(func(q *redfishsim.Quirks) { q.Lag = d }) },
-		BackOn:  func(d time.Duration) error { return quirk(func(q *redfishsim.Quirks) { q.OffThenOn = d }) },
-		RefuseSame: func(refuse bool) error {
-			return quirk(func(q *redfishsim.Quirks) { q.RefuseSame = map[bool]int{true: http.StatusConflict}[refuse] })
-		},
-		Transitional: func(say bool) error {
-			return quirk(func(q *redfishsim.Quirks) { q.SayPower = map[bool]string{true: `"PoweringOff"`}[say] })
-		},
-		Hang:       func(hang bool) error { return fault(func(f *redfishsim.Faults) { f.Hang = hang }) },
-		HalfOpen:   func(open bool) error { return fault(func(f *redfishsim.Faults) { f.HalfOpen = open }) },
-		LoseAnswer: func(lose bool) error { return quirk(func(q *redfishsim.Quirks) { q.DropReset = lose }) },
-		Restart:    func() error { sim.Restart(0); return nil },
-		Logins:     func() int { return sim.Count(http.MethodPost, sessions) },
-		Sessions:   sim.OpenSessions, CutLogins: sim.OpenSessions,
-		CutBodies: func(cut bool) error {
-			return fault(func(f *redfishsim.Faults) { f.Body = map[bool]redfishsim.BodyFault{true: redfishsim.BodyCut}[cut] })
-		},
-		CloseSilently: func(end bool) error { return fault(func(f *redfishsim.Faults) { f.CloseSilently = end }) },
-		ChangeIdentity: func() error {
-			return quirk(func(q *redfishsim.Quirks) { q.UUID = "4c4c4544-0042-4810-8056-b4c04f4d9999" })
-		},
-	}
-}
-
-// TestSuiteWorld: a power off whose answer is lost is carried out.
-func TestSuiteWorld(t *testing.T) {
-	w := worldOf(t, start(t, redfishsim.Options{UUID: uuid1}))
-	require.NoError(t, w.LoseAnswer(true))
-	p, err := w.Open(w.Device)
-	require.NoError(t, err)
-	_, err = p.Send(t.Context(), bmc.CommandOff)
-	bmctest.Failed(t, err, bmc.KindUnreachable)
-	require.False(t, w.On())
-	require.NoError(t, p.Close(context.Background()))
 }

@@ -57,8 +57,7 @@ func TestThreeSystems(t *testing.T) {
 		c := open(t, h, timing)
 		r := bmctest.Read(t, c)
 		assert.Equal(t, uuid2, r.Identity.UUID)
-		_, err := c.Send(t.Context(), bmc.CommandOn)
-		require.NoError(t, err)
+		bmctest.Send(t, c, bmc.CommandOn)
 		assert.True(t, sim.System(1).Power())
 		assert.Equal(t, 1, sim.Count(http.MethodGet, "/redfish/v1/Systems/Blade3"), "found once")
 	})
@@ -113,6 +112,8 @@ func TestChassisIsNoSystem(t *testing.T) {
 	sim.Quirks(func(q *redfishsim.Quirks) { q.ODataType = "#Chassis.v1_25_0.Chassis" })
 	_, err := c.Read(t.Context())
 	bmctest.Failed(t, err, bmc.KindIdentity)
+	_, err = c.Describe(t.Context())
+	bmctest.Failed(t, err, bmc.KindIdentity)
 }
 
 // A blade that moved takes its UUID along: its old slot is not the host.
@@ -126,16 +127,18 @@ func TestSystemFoundByUUIDMustKeepIt(t *testing.T) {
 	_, err := c.Read(t.Context())
 	bmctest.Failed(t, err, bmc.KindIdentity)
 	assert.Equal(t, uuid2, bmctest.Read(t, c).Identity.UUID, "looked for afresh")
-	_, err = c.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
+	bmctest.Send(t, c, bmc.CommandOff)
 	assert.False(t, sim.System(2).Power())
 	assert.Empty(t, sim.System(1).Commands())
 }
 
+// only is the one system of an edited service, and link leads to it.
+const only = "/redfish/v1/Systems/system"
+
+var link = map[string]any{"@odata.id": only}
+
 // A list of systems that is not whole could leave one that is not the host.
 func TestHalfAListOfSystemsIsNone(t *testing.T) {
-	const only = "/redfish/v1/Systems/system"
-	link := map[string]any{"@odata.id": only}
 	for name, list := range map[string]map[string]any{
 		"a member without a link":  {"Members": []any{link, map[string]any{}}},
 		"a member of another kind": {"Members": []any{link, 7}},
@@ -196,8 +199,7 @@ func TestUnreadableSibling(t *testing.T) {
 			short.ReadTimeout = 30 * time.Second // half of it for the one that does not answer
 			c := open(t, d, short)
 			assert.Equal(t, uuid2, bmctest.Read(t, c).Identity.UUID)
-			_, err := c.Send(t.Context(), bmc.CommandOff)
-			require.NoError(t, err)
+			bmctest.Send(t, c, bmc.CommandOff)
 			assert.False(t, sim.System(1).Power())
 			assert.True(t, sim.System(0).Power())
 		})
@@ -239,8 +241,6 @@ func TestExpiredSessionAmongStrangers(t *testing.T) {
 // TestPinnedAmongInvalidMembers: what the list has beside the system with the pinned UUID
 // does not matter; without a pin, half a list is none (TestHalfAListOfSystemsIsNone).
 func TestPinnedAmongInvalidMembers(t *testing.T) {
-	const only = "/redfish/v1/Systems/system"
-	link := map[string]any{"@odata.id": only}
 	for name, list := range map[string]map[string]any{
 		"a member without a link": {"Members": []any{map[string]any{}, link}},
 		"a link to elsewhere":     {"Members": []any{map[string]any{"@odata.id": "@elsewhere/"}, link}},

@@ -147,7 +147,7 @@ var refusals = []tls.AlertError{
 // isDisagreement reports whether err of a handshake means that both sides were
 // there and could not agree.
 func isDisagreement(err error) bool {
-	if _, known := errors.AsType[*kindError](err); known {
+	if _, known := errors.AsType[*bmc.KindError](err); known {
 		return false
 	}
 	if _, known := errors.AsType[*tls.CertificateVerificationError](err); known {

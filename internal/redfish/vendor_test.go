@@ -2,15 +2,11 @@ package redfish_test
 
 import (
 	"encoding/json"
-	"encoding/pem"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
+	"path"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +15,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
+	"github.com/fenced/fenced/test/redfishsim"
 )
 
 // vendor is what one maker's documentation shows of its service: the resources
@@ -87,39 +84,34 @@ var vendors = []vendor{
 func TestVendorsPower(t *testing.T) {
 	for _, v := range vendors {
 		t.Run(v.name, func(t *testing.T) {
-			s := serveVendor(t, v)
-			c := open(t, s.device(t), timing)
-
+			sim, d := serveVendor(t, v)
+			say := func(state string) { sim.Quirks(func(q *redfishsim.Quirks) { q.SayPower = state }) }
+			c := open(t, d, timing)
 			r := bmctest.Read(t, c)
 			assert.Equal(t, bmc.On, r.State)
 			assert.Equal(t, v.identity, r.Identity)
-			s.say(`"Off"`)
+			say(`"Off"`)
 			assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
 			for _, word := range v.changing {
 				said := `"` + word + `"`
 				if word == "null" {
 					said = word
 				}
-				s.say(said)
+				say(said)
 				r = bmctest.Read(t, c)
 				assert.Equal(t, bmc.Unknown, r.State)
 				assert.Equal(t, word, r.Raw)
 			}
-			s.say("")
+			say("")
 
-			receipt, err := c.Send(t.Context(), bmc.CommandOff)
-			require.NoError(t, err)
+			receipt := bmctest.Send(t, c, bmc.CommandOff)
 			assert.False(t, receipt.Already)
 			assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
-			receipt, err = c.Send(t.Context(), bmc.CommandOff)
+			receipt, err := c.Send(t.Context(), bmc.CommandOff)
 			require.NoError(t, err, "already off is no failure")
 			assert.Equal(t, v.refuses != 0, receipt.Already)
-			_, err = c.Send(t.Context(), bmc.CommandOn)
-			require.NoError(t, err)
+			bmctest.Send(t, c, bmc.CommandOn)
 			assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
-			for _, kind := range s.resets() {
-				assert.Contains(t, []string{"ForceOff", "On"}, kind)
-			}
 		})
 	}
 }
@@ -127,8 +119,8 @@ func TestVendorsPower(t *testing.T) {
 func TestVendorsDescription(t *testing.T) {
 	for _, v := range vendors {
 		t.Run(v.name, func(t *testing.T) {
-			s := serveVendor(t, v)
-			d, err := open(t, s.device(t), timing).Describe(t.Context())
+			_, device := serveVendor(t, v)
+			d, err := open(t, device, timing).Describe(t.Context())
 			require.NoError(t, err)
 			assert.Equal(t, v.class, d.Class())
 			assert.Equal(t, v.identity.Serial, d.Serial)
@@ -147,8 +139,7 @@ func TestSlashAtTheEndIsLearned(t *testing.T) {
 		if !v.slashes {
 			continue
 		}
-		s := serveVendor(t, v)
-		d := s.device(t)
+		_, d := serveVendor(t, v)
 		d.Endpoint.System = "/redfish/v1/Systems/1"
 		c := open(t, d, timing)
 		bmctest.Read(t, c)
@@ -158,146 +149,62 @@ func TestSlashAtTheEndIsLearned(t *testing.T) {
 	}
 }
 
-// vendorServer gives one maker's resources over TLS and switches a host.
-type vendorServer struct {
-	vendor
-	tls       *httptest.Server
-	ca        string
-	resources map[string]map[string]any // by path, without a slash at the end
-	files     map[string][]byte         // by name, as they are
-	system    string
-	types     []any
-
-	mu     sync.Mutex
-	on     bool
-	saying string // PowerState in JSON; "" is the truth
-	asked  []string
-}
-
-func serveVendor(t *testing.T, v vendor) *vendorServer {
+// serveVendor is a service with one maker's resources, which edits change, and the entry of its host
+// without the path of the system.
+func serveVendor(t *testing.T, v vendor, edits ...func(resources map[string]map[string]any)) (*redfishsim.Server, bmc.Device) {
 	t.Helper()
-	s := &vendorServer{vendor: v, on: true, resources: map[string]map[string]any{}, files: map[string][]byte{}}
+	resources, files := map[string]map[string]any{}, map[string][]byte{}
 	paths, err := filepath.Glob(filepath.Join("testdata", "vendor", v.name, "*.json"))
 	require.NoError(t, err)
 	require.NotEmpty(t, paths)
+	system := ""
 	for _, p := range paths {
 		b, err := os.ReadFile(p)
 		require.NoError(t, err)
-		s.files[strings.TrimSuffix(filepath.Base(p), ".json")] = b
+		files[filepath.Base(p)] = b
 		var o map[string]any
 		require.NoError(t, json.Unmarshal(b, &o), p)
 		if id, ok := o["@odata.id"].(string); ok {
-			s.resources[strings.TrimSuffix(id, "/")] = o
+			resources[strings.TrimSuffix(id, "/")] = o
 		}
 		if filepath.Base(p) == "system.json" {
-			s.system = strings.TrimSuffix(o["@odata.id"].(string), "/")
+			system = strings.TrimSuffix(o["@odata.id"].(string), "/")
 		}
 	}
-	s.types = s.allowed(t)
-	s.tls = httptest.NewTLSServer(s)
-	t.Cleanup(s.tls.Close)
-	s.ca = filepath.Join(t.TempDir(), "ca.pem")
-	leaf := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.tls.Certificate().Raw})
-	require.NoError(t, os.WriteFile(s.ca, leaf, 0o600))
-	return s
+	types := allowed(t, resources, system)
+	for _, edit := range edits {
+		edit(resources)
+	}
+	sim := start(t, redfishsim.Options{Resources: resources, Systems: []redfishsim.SystemOptions{{ID: path.Base(system)}}})
+	sim.Faults(func(f *redfishsim.Faults) { f.Slashes = v.slashes })
+	sim.Quirks(func(q *redfishsim.Quirks) {
+		q.ResetTypes, q.RefuseSame, q.RefuseBody = types, v.refuses, files["refusal.json"]
+		q.AcceptAs, q.AcceptBody = v.accepts, files["accepted.json"]
+	})
+	d := hostOf(t, sim)
+	d.Endpoint.System = ""
+	return sim, d
 }
 
 // allowed are the reset types that the system offers, wherever it lists them.
-func (s *vendorServer) allowed(t *testing.T) []any {
-	reset := s.resources[s.system]["Actions"].(map[string]any)["#ComputerSystem.Reset"].(map[string]any)
-	if types, ok := reset["ResetType@Redfish.AllowableValues"].([]any); ok {
-		return types
-	}
-	info := s.resources[reset["@Redfish.ActionInfo"].(string)]
-	require.NotNil(t, info, "the ActionInfo is among the data")
-	return info["Parameters"].([]any)[0].(map[string]any)["AllowableValues"].([]any)
-}
-
-// device is the inventory's entry, without the path of the system.
-func (s *vendorServer) device(t *testing.T) bmc.Device {
+func allowed(t *testing.T, resources map[string]map[string]any, system string) (types []string) {
 	t.Helper()
-	e, err := bmc.ParseEndpoint("redfish://" + strings.TrimPrefix(s.tls.URL, "https://"))
-	require.NoError(t, err)
-	return bmc.Device{
-		Driver: bmc.DriverRedfish, Endpoint: e, Username: "admin", Password: bmc.NewSecret("secret"), TLS: bmc.TLS{CA: s.ca},
+	reset := resources[system]["Actions"].(map[string]any)["#ComputerSystem.Reset"].(map[string]any)
+	listed, ok := reset["ResetType@Redfish.AllowableValues"].([]any)
+	if !ok {
+		info := resources[reset["@Redfish.ActionInfo"].(string)]
+		require.NotNil(t, info, "the ActionInfo is among the data")
+		listed = info["Parameters"].([]any)[0].(map[string]any)["AllowableValues"].([]any)
 	}
-}
-
-func (s *vendorServer) say(state string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.saying = state
-}
-
-// resets are the types of all resets that were asked for.
-func (s *vendorServer) resets() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return append([]string(nil), s.asked...)
-}
-
-func (s *vendorServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	path := strings.TrimSuffix(r.URL.Path, "/")
-	switch {
-	case s.slashes && path == r.URL.Path:
-		http.Redirect(w, r, path+"/", http.StatusPermanentRedirect)
-	case r.Method == http.MethodPost && path == "/redfish/v1/SessionService/Sessions":
-		w.Header().Set("X-Auth-Token", "token")
-		w.Header().Set("Location", s.tls.URL+path+"/1/")
-		w.WriteHeader(http.StatusCreated)
-	case r.Method == http.MethodDelete && path == "/redfish/v1/SessionService/Sessions/1":
-		w.WriteHeader(http.StatusNoContent)
-	case path != "/redfish/v1" && r.Header.Get("X-Auth-Token") != "token":
-		w.WriteHeader(http.StatusUnauthorized)
-	case r.Method == http.MethodPost && path == s.system+"/Actions/ComputerSystem.Reset":
-		s.reset(w, r)
-	case r.Method == http.MethodGet && s.resources[path] != nil:
-		s.show(w, path)
-	default:
-		w.WriteHeader(http.StatusNotFound)
+	for _, each := range listed {
+		types = append(types, each.(string))
 	}
-}
-
-func (s *vendorServer) show(w http.ResponseWriter, path string) {
-	o := s.resources[path]
-	if path == s.system {
-		o["PowerState"] = map[bool]any{true: "On", false: "Off"}[s.on]
-		if s.saying != "" {
-			o["PowerState"] = json.RawMessage(s.saying)
-		}
-	}
-	w.Header().Set("ETag", `W/"1"`)
-	w.Header().Set("Content-Type", "application/json;odata.metadata=minimal;charset=utf-8")
-	_ = json.NewEncoder(w).Encode(o) // the client may be gone
-}
-
-func (s *vendorServer) reset(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	var ask struct{ ResetType string }
-	_ = json.Unmarshal(body, &ask) // else no type, which is refused
-	s.asked = append(s.asked, ask.ResetType)
-	on, known := map[string]bool{"On": true, "ForceOff": false}[ask.ResetType]
-	switch {
-	case r.Header.Get("If-Match") != "":
-		w.WriteHeader(http.StatusPreconditionFailed)
-	case !known || !slices.Contains(s.types, any(ask.ResetType)):
-		w.WriteHeader(http.StatusBadRequest)
-	case on == s.on && s.refuses != 0:
-		w.WriteHeader(s.refuses)
-		_, _ = w.Write(s.files["refusal"])
-	default:
-		s.on = on
-		w.WriteHeader(s.accepts)
-		_, _ = w.Write(s.files["accepted"]) // nothing where the maker sends nothing
-	}
+	return types
 }
 
 // edited is a maker's service with its resources changed.
 func edited(t *testing.T, change func(resources map[string]map[string]any)) bmc.Device {
 	t.Helper()
-	s := serveVendor(t, vendors[len(vendors)-1]) // OpenBMC
-	change(s.resources)
-	return s.device(t)
+	_, d := serveVendor(t, vendors[len(vendors)-1], change) // OpenBMC
+	return d
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 )
 
 const (
@@ -31,20 +32,14 @@ type marker struct {
 	name    string
 	c       Cluster
 	changed chan struct{} // a run began or entered a step
-	retry   map[markKey]backoff
-	failing map[string]bool // the last write to a kind of object failed, which was reported
+	retry   map[markKey]times.Backoff
+	failed  event.ToldOf[string, bool] // whether the last write to a kind of object failed
 }
 
 // markKey identifies an object with a mark.
 type markKey struct{ apiVersion, kind, namespace, name, uid string }
 
 func keyOf(m event.RunMark) markKey { return markKey{m.APIVersion, m.Kind, m.Namespace, m.Name, m.UID} }
-
-// backoff is when an object may be tried again.
-type backoff struct {
-	next  time.Time
-	pause time.Duration
-}
 
 // dueMark is a mark to write until a time; zero: at any time.
 type dueMark struct {
@@ -53,7 +48,7 @@ type dueMark struct {
 }
 
 func newMarker(r *Report, name string, c Cluster) *marker {
-	return &marker{r: r, name: name, c: c, changed: make(chan struct{}, 1), retry: map[markKey]backoff{}, failing: map[string]bool{}}
+	return &marker{r: r, name: name, c: c, changed: make(chan struct{}, 1), retry: map[markKey]times.Backoff{}}
 }
 
 // wake makes the marker compare now.
@@ -99,9 +94,9 @@ func (m *marker) due(s State, now time.Time) []dueMark {
 	known := map[markKey]bool{}
 	list = slices.DeleteFunc(list, func(d dueMark) bool {
 		known[keyOf(d.RunMark)] = true
-		return now.Before(m.retry[keyOf(d.RunMark)].next)
+		return now.Before(m.retry[keyOf(d.RunMark)].Next)
 	})
-	maps.DeleteFunc(m.retry, func(k markKey, _ backoff) bool { return !known[k] })
+	maps.DeleteFunc(m.retry, func(k markKey, _ times.Backoff) bool { return !known[k] })
 	slices.SortFunc(list, func(a, b dueMark) int {
 		urgent := func(d dueMark) int {
 			if d.until.IsZero() {
@@ -146,15 +141,13 @@ func (m *marker) write(ctx context.Context, list []dueMark) {
 // reported: one right may be missing.
 func (m *marker) note(mark event.RunMark, err error) {
 	key := keyOf(mark)
+	news := m.failed.News(mark.Kind, err != nil)
 	if err == nil {
 		delete(m.retry, key)
-		delete(m.failing, mark.Kind)
 		return
 	}
-	pause := min(max(2*m.retry[key].pause, markRetry), markRetryMax)
-	m.retry[key] = backoff{next: time.Now().Add(pause), pause: pause}
-	if !m.failing[mark.Kind] {
-		m.failing[mark.Kind] = true
+	m.retry[key] = m.retry[key].After(time.Now(), markRetry, markRetryMax)
+	if news {
 		m.r.opt.Events.Emit(event.Event{Type: event.Failed, Cluster: m.name,
 			Message: "mark what is being remediated, which delays no fencing and is tried again: " + err.Error()})
 	}

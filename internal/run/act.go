@@ -165,7 +165,7 @@ func inputs(r remediate.Run, s remediate.Observation, now time.Time) string {
 	if s.Lease.Known {
 		fmt.Fprintf(&b, " lease=%q", s.Lease.ResourceVersion)
 	}
-	fmt.Fprintf(&b, " machineUID=%s justified=%s contested=%s quorum=%s hold=%s podsGone=%s backup=%s",
+	fmt.Fprintf(&b, " machineUID=%s justified=%s contested=%s quorum=%s powerLock=%s podsGone=%s backup=%s",
 		s.Machine.UID, answer[s.Justified], answer[s.Contested], answer[s.Quorum], answer[s.PowerLock], answer[s.PodsGone], s.Backup.UID)
 	for _, why := range []struct{ key, value string }{{"why", s.Why}, {"withdrawn", s.WithdrawnWhy}, {"contender", s.Contender}, {"quorumWhy", s.QuorumWhy}} {
 		if why.value != "" {

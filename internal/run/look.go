@@ -168,9 +168,14 @@ const failureEvery = time.Minute
 
 // readFailure remembers how reads of one kind fail, so that it is reported once per change.
 type readFailure struct {
-	failing bool
-	code    reason.Code
-	at      time.Time // of the last report
+	told event.Told[failedRead]
+	at   time.Time // of the last report
+}
+
+// failedRead is the zero value for a read that succeeded.
+type failedRead struct {
+	failed bool
+	code   reason.Code
 }
 
 // report emits that a read of a run failed, if that is new. A nil err means that it succeeded.
@@ -178,10 +183,10 @@ func (f *readFailure) report(w *worker, code reason.Code, err error) {
 	now := time.Now()
 	switch {
 	case err == nil:
-		f.failing = false
-	case f.failing && f.code == code, !f.at.IsZero() && now.Sub(f.at) < failureEvery:
-	default:
-		*f = readFailure{failing: true, code: code, at: now}
+		f.told.News(failedRead{})
+	case !f.at.IsZero() && now.Sub(f.at) < failureEvery:
+	case f.told.News(failedRead{true, code}):
+		f.at = now
 		w.emit(event.Event{Type: event.Failed, Reason: code, Message: reason.Sentence(err)})
 	}
 }

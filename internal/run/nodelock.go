@@ -24,10 +24,10 @@ const (
 // done. At the other steps it is only renewed beside them, and they never wait for it: nothing may
 // keep a host off. // I22
 type nodeLock struct {
-	taken     bool      // this process has taken or renewed it: it is to be given back
-	until     time.Time // others respect it until then, or need no Lease; by the monotonic clock
-	next      time.Time // of the next renewal
-	reported  string    // why it could not be taken, as reported last
+	taken     bool               // this process has taken or renewed it: it is to be given back
+	until     time.Time          // others respect it until then, or need no Lease; by the monotonic clock
+	next      time.Time          // of the next renewal
+	refused   event.Told[string] // why it could not be taken
 	renewing  chan lockResult
 	stopRenew context.CancelFunc
 }
@@ -70,12 +70,11 @@ func (w *worker) takeLock(ctx context.Context, seen *remediate.Observation) {
 		seen.Contested, seen.Contender = remediate.Yes, r.foreign
 	case r.err != nil:
 		seen.Contested, seen.Contender = remediate.CannotTell, r.err.Error()
-		if why := r.err.Error(); why != l.reported && ctx.Err() == nil {
-			l.reported = why
+		if why := r.err.Error(); ctx.Err() == nil && l.refused.News(why) {
 			w.emit(event.Event{Type: event.Failed, Message: "keep other remediators away: " + why})
 		}
 	default:
-		l.reported = ""
+		l.refused.News("")
 	}
 }
 

@@ -124,15 +124,11 @@ func (s *Survey) Distribution() string {
 // read.
 func (s *Survey) HasChecks() bool {
 	for _, k := range s.Kinds {
-		if isCheck(k.Kind) && k.Objects > 0 {
+		if policy.IsCheckKind(k.Kind) && k.Objects > 0 {
 			return true
 		}
 	}
-	return slices.ContainsFunc(s.Unseen, func(u Unseen) bool { return isCheck(strings.SplitN(u.What, ".", 2)[0]) })
-}
-
-func isCheck(kind string) bool {
-	return kind == policy.MachineHealthCheckKind || kind == policy.NodeHealthCheckKind
+	return slices.ContainsFunc(s.Unseen, func(u Unseen) bool { return policy.IsCheckKind(strings.SplitN(u.What, ".", 2)[0]) })
 }
 
 // Apart reports whether the Cluster API has an API server of its own.

@@ -66,9 +66,17 @@ func askedOf(key string) (r escalate.Record, err error) {
 }
 
 var askedRecord = recordType[escalate.Record]{
-	kind: KindMeta, key: func(r escalate.Record) string { return r.Key }, version: func(r *escalate.Record) *uint64 { return &r.Version },
+	kind: KindMeta, key: func(r escalate.Record) string { return askedKey(&r) }, version: func(r *escalate.Record) *uint64 { return &r.Version },
 	name: func(r escalate.Record) string {
 		return "what another remediator was asked about " + strings.Join(r.Target.Names(), ", ")
+	},
+	under: func(r *escalate.Record, key string) error { // the target may have become another since
+		named, err := askedOf(key)
+		if err == nil && (r.ID != named.ID || r.Target.Cluster != named.Target.Cluster) {
+			err = fmt.Errorf("it holds the record of %q in cluster %q", r.ID, r.Target.Cluster)
+		}
+		r.Key = key
+		return err
 	},
 }
 
@@ -91,36 +99,23 @@ func SaveAsked(ctx context.Context, s Store, r escalate.Record) (escalate.Record
 // so in Unreadable, and has the ID and the target of its key. The error (ErrUnreadable) names each
 // record whose key names no target. If the store cannot be listed, it returns none. // I20
 func LoadAsked(ctx context.Context, s Store) ([]escalate.Record, error) {
-	records, err := s.List(ctx, KindMeta)
-	if err != nil {
-		return nil, err
-	}
-	var list []escalate.Record
-	var bad []error
-	for _, rec := range records {
+	return decodeAll(ctx, s, KindMeta, func(rec Record) (escalate.Record, error) {
 		if !strings.HasPrefix(rec.Key, askedPrefix) {
-			continue
+			return escalate.Record{}, errSetAside
 		}
 		named, err := askedOf(rec.Key)
 		if err != nil {
-			bad = append(bad, unreadableError{err})
-			continue
+			return named, err
 		}
-		var r escalate.Record
-		err = decode(rec.Data, &r)
-		if err == nil && (r.ID != named.ID || r.Target.Cluster != named.Target.Cluster) {
-			err = fmt.Errorf("it holds the record of %q in cluster %q", r.ID, r.Target.Cluster)
-		}
+		r, err := askedRecord.decode(rec)
 		if err != nil {
-			r, r.Unreadable = named, fmt.Errorf("read %s: %w", RecordName(KindMeta, rec.Key), err).Error()
+			r, r.Version, r.Unreadable = named, rec.Version, err.Error()
 		}
-		r.Key, r.Version = rec.Key, rec.Version
-		list = append(list, r)
-	}
-	return list, errors.Join(bad...)
+		return r, nil
+	})
 }
 
 // DeleteAsked deletes a record. For the errors see Store.Delete.
 func DeleteAsked(ctx context.Context, s Store, r escalate.Record) error {
-	return s.Delete(ctx, KindMeta, askedKey(&r), r.Version)
+	return askedRecord.delete(ctx, s, r)
 }

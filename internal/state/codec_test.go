@@ -17,7 +17,7 @@ func TestRunOnDisk(t *testing.T) {
 		`"limits":{"offDeadline":60000000000,"apiTimeout":0,"podsGoneTimeout":0,"onDeadline":0,"readyTimeout":0,"restoreTimeout":0,"runTimeout":0,` +
 		`"minPowerInterval":0,"maxAttempts":3,"powerOnFoundOff":true,"reprovision":false},"trigger":"by hand","step":"PowerOff","attempt":1,` +
 		`"started":"2026-03-01T12:00:00Z","stepStarted":"2026-03-01T12:00:00Z","intent":{"action":"","at":"0001-01-01T00:00:00Z"},"steps":null}}`
-	run, err := decodeRun(Record{Kind: KindRun, Key: "r1", Version: 4, Data: []byte(stored)})
+	run, err := runRecord.decode(Record{Kind: KindRun, Key: "r1", Version: 4, Data: []byte(stored)})
 	require.NoError(t, err)
 	require.Equal(t, uint64(4), run.Version)
 	require.Equal(t, time.Minute, run.Limits.OffDeadline)
@@ -34,7 +34,7 @@ func FuzzDecodeRun(f *testing.F) {
 	f.Add([]byte(`{"v":2}`))
 	f.Add([]byte(`{"v":1,"data":{"id":"r1","step":"Held","steps":[{"step":"PowerOff"}],"offLease":{}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		run, err := decodeRun(Record{Kind: KindRun, Key: "r1", Data: data})
+		run, err := runRecord.decode(Record{Kind: KindRun, Key: "r1", Data: data})
 		if err != nil {
 			return
 		}
@@ -43,7 +43,7 @@ func FuzzDecodeRun(f *testing.F) {
 		require.Equal(t, codecVersion, version.V, "another version was accepted")
 		once, err := encode(run)
 		require.NoError(t, err, "what was read cannot be saved")
-		again, err := decodeRun(Record{Kind: KindRun, Key: "r1", Data: once})
+		again, err := runRecord.decode(Record{Kind: KindRun, Key: "r1", Data: once})
 		require.NoError(t, err, "what was saved cannot be read")
 		twice, err := encode(again)
 		require.NoError(t, err)

@@ -254,19 +254,17 @@ type RefusedAccounts struct {
 	Accounts []RefusedAccount `json:"accounts"`
 }
 
-func refusedAccountsKey(instance string) string { return "refused accounts " + instance }
+func (r RefusedAccounts) key() string { return "refused accounts " + r.Instance }
+
+var refusedRecord = recordType[RefusedAccounts]{
+	kind: KindMeta, key: RefusedAccounts.key, version: func(r *RefusedAccounts) *uint64 { return &r.Version },
+	name: func(RefusedAccounts) string { return "the refused accounts" },
+}
 
 // SaveRefusedAccounts writes the accounts durably and returns them with their new version.
 // For the errors see Store.Put.
 func SaveRefusedAccounts(ctx context.Context, s Store, r RefusedAccounts) (RefusedAccounts, error) {
-	data, err := encode(r)
-	if err == nil {
-		r.Version, err = s.Put(ctx, Record{Kind: KindMeta, Key: refusedAccountsKey(r.Instance), Version: r.Version, Data: data})
-	}
-	if err != nil {
-		return r, fmt.Errorf("save the refused accounts: %w", err)
-	}
-	return r, nil
+	return refusedRecord.save(ctx, s, r)
 }
 
 // LoadRefusedAccounts returns the accounts that an instance saved. It returns none if there
@@ -275,17 +273,16 @@ func SaveRefusedAccounts(ctx context.Context, s Store, r RefusedAccounts) (Refus
 // store did not answer.
 func LoadRefusedAccounts(ctx context.Context, s Store, instance string) (RefusedAccounts, error) {
 	none := RefusedAccounts{Instance: instance}
-	rec, err := s.Get(ctx, KindMeta, refusedAccountsKey(instance))
+	rec, err := s.Get(ctx, KindMeta, none.key())
 	if errors.Is(err, ErrNotFound) {
 		return none, nil
 	}
 	if err != nil {
 		return none, fmt.Errorf("read the refused accounts: %w", err)
 	}
-	r := none
-	if decode(rec.Data, &r) != nil {
-		r = none
+	r, err := refusedRecord.decode(rec)
+	if err != nil {
+		r, r.Version = none, rec.Version
 	}
-	r.Version = rec.Version
 	return r, nil
 }

@@ -25,11 +25,7 @@ func SaveRun(ctx context.Context, s Store, run remediate.Run) (remediate.Run, er
 
 // GetRun returns one run, or ErrNotFound.
 func GetRun(ctx context.Context, s Store, id string) (remediate.Run, error) {
-	r, err := s.Get(ctx, KindRun, id)
-	if err != nil {
-		return remediate.Run{}, err
-	}
-	return decodeRun(r)
+	return runRecord.get(ctx, s, id)
 }
 
 // LoadRuns is LoadAllRuns without the runs that were set aside.
@@ -48,7 +44,7 @@ type AsideRun struct {
 // record: that run may be open, and its host off. If the store cannot be listed, it returns no run. // I20
 func LoadAllRuns(ctx context.Context, s Store) (runs []remediate.Run, aside []AsideRun, err error) {
 	runs, err = decodeAll(ctx, s, KindRun, func(r Record) (remediate.Run, error) {
-		run, err := decodeRun(r)
+		run, err := runRecord.decode(r)
 		if err != nil && hasEnded(r) {
 			aside = append(aside, AsideRun{r.Key, err})
 			return run, errSetAside
@@ -85,7 +81,7 @@ func PruneRuns(ctx context.Context, s Store, endedBefore time.Time) (int, error)
 		if run.Open() || run.Ended.IsZero() || !run.Ended.Before(endedBefore) {
 			continue
 		}
-		if e := s.Delete(ctx, KindRun, run.ID, run.Version); e != nil {
+		if e := runRecord.delete(ctx, s, run); e != nil {
 			err = errors.Join(err, e)
 			continue
 		}
@@ -94,19 +90,8 @@ func PruneRuns(ctx context.Context, s Store, endedBefore time.Time) (int, error)
 	return n, err
 }
 
-func decodeRun(r Record) (remediate.Run, error) {
-	run, err := runRecord.decode(r)
-	if err != nil {
-		return run, err
-	}
-	if err := checkRun(run); err != nil {
-		return remediate.Run{}, fmt.Errorf("read %s: %w", RecordName(KindRun, r.Key), err)
-	}
-	return run, nil
-}
-
-// checkRun refuses a run that no step can continue. It is called before a save and after a
-// read: a run that cannot be read again would leave its host unattended.
+// checkRun refuses a run that no step can continue: a run that cannot be read again would leave
+// its host unattended.
 func checkRun(run remediate.Run) error {
 	if err := CheckKey(KindRun, run.ID); err != nil {
 		return err
@@ -135,36 +120,57 @@ type Backup struct {
 	Node []byte `json:"node"`
 }
 
+// savedNodes are the Nodes saved for one run, the oldest first.
+type savedNodes struct {
+	run     string
+	version uint64
+	list    []Backup
+}
+
+// newest is the zero value if there is none.
+func (n *savedNodes) newest() (last Backup) {
+	if len(n.list) > 0 {
+		last = n.list[len(n.list)-1]
+	}
+	return last
+}
+
+var backupRecord = recordType[savedNodes]{
+	kind: KindBackup, key: func(n savedNodes) string { return n.run }, version: func(n *savedNodes) *uint64 { return &n.version },
+	name:   func(n savedNodes) string { return fmt.Sprintf("Node %s of run %q", n.newest().NodeUID, n.run) },
+	stored: func(n *savedNodes) any { return &n.list },
+	under: func(n *savedNodes, key string) error {
+		n.run = key
+		return nil
+	},
+	check: func(n savedNodes) error {
+		if len(n.list) == 0 {
+			return errors.New("the record holds no Node")
+		}
+		return nil
+	},
+}
+
 // SaveBackup saves a Node for its run, reads it back and compares. The Node may be deleted
 // only after SaveBackup returned nil. For the errors see Store.Put. // I21
 func SaveBackup(ctx context.Context, s Store, b Backup) error {
-	if err := saveBackup(ctx, s, b); err != nil {
-		return fmt.Errorf("save Node %s of run %q: %w", b.NodeUID, b.RunID, err)
-	}
-	return nil
-}
-
-func saveBackup(ctx context.Context, s Store, b Backup) error {
+	failed := func(err error) error { return fmt.Errorf("save Node %s of run %q: %w", b.NodeUID, b.RunID, err) }
 	if b.NodeUID == "" || !json.Valid(b.Node) {
-		return errors.New("the backup lacks the UID of the Node or its JSON")
+		return failed(errors.New("the backup lacks the UID of the Node or its JSON"))
 	}
-	list, version, err := backups(ctx, s, b.RunID)
+	n, err := loadBackups(ctx, s, b.RunID)
 	if err != nil {
+		return failed(err)
+	}
+	n.list = addBackup(n.list, b)
+	if _, err := backupRecord.save(ctx, s, n); err != nil {
 		return err
 	}
-	data, err := encode(addBackup(list, b))
-	if err != nil {
-		return err
+	if n, err = loadBackups(ctx, s, b.RunID); err != nil {
+		return failed(err)
 	}
-	if _, err := s.Put(ctx, Record{Kind: KindBackup, Key: b.RunID, Version: version, Data: data}); err != nil {
-		return err
-	}
-	list, _, err = backups(ctx, s, b.RunID)
-	if err != nil {
-		return err
-	}
-	if len(list) == 0 || !bytes.Equal(list[len(list)-1].Node, b.Node) {
-		return errors.New("the record read back differs from the record written")
+	if !bytes.Equal(n.newest().Node, b.Node) {
+		return failed(errors.New("the record read back differs from the record written"))
 	}
 	return nil
 }
@@ -190,56 +196,33 @@ func addBackup(list []Backup, b Backup) []Backup {
 // Backups returns the Nodes saved for a run, oldest first. A run without backups is no
 // error.
 func Backups(ctx context.Context, s Store, runID string) ([]Backup, error) {
-	list, _, err := backups(ctx, s, runID)
-	return list, err
+	n, err := loadBackups(ctx, s, runID)
+	return n.list, err
 }
 
-func backups(ctx context.Context, s Store, runID string) ([]Backup, uint64, error) {
-	r, err := s.Get(ctx, KindBackup, runID)
+func loadBackups(ctx context.Context, s Store, runID string) (savedNodes, error) {
+	n, err := backupRecord.get(ctx, s, runID)
 	if errors.Is(err, ErrNotFound) {
-		return nil, 0, nil
+		return savedNodes{run: runID}, nil
 	}
-	if err != nil {
-		return nil, 0, err
-	}
-	list, err := decodeBackups(r)
-	return list, r.Version, err
-}
-
-func decodeBackups(r Record) ([]Backup, error) {
-	var list []Backup
-	if err := decode(r.Data, &list); err != nil {
-		return nil, fmt.Errorf("read %s: %w", RecordName(KindBackup, r.Key), err)
-	}
-	if len(list) == 0 {
-		return nil, fmt.Errorf("read %s: the record holds no Node", RecordName(KindBackup, r.Key))
-	}
-	return list, nil
+	return n, err
 }
 
 // PruneBackups deletes all backups of each run whose newest backup is older than the given
 // time, unless keep returns true for that run. It returns the number of runs. It keeps
 // unreadable records. The error names each record that it could not read or delete.
 func PruneBackups(ctx context.Context, s Store, olderThan time.Time, keep func(runID string) bool) (int, error) {
-	records, err := s.List(ctx, KindBackup)
-	if err != nil {
-		return 0, err
-	}
-	var bad []error
+	all, err := backupRecord.list(ctx, s)
 	n := 0
-	for _, r := range records {
-		list, err := decodeBackups(r)
-		if err == nil && (!list[len(list)-1].Saved.Before(olderThan) || keep(r.Key)) {
+	for _, each := range all {
+		if !each.newest().Saved.Before(olderThan) || keep(each.run) {
 			continue
 		}
-		if err == nil {
-			err = s.Delete(ctx, r.Kind, r.Key, r.Version)
-		}
-		if err != nil {
-			bad = append(bad, err)
+		if e := backupRecord.delete(ctx, s, each); e != nil {
+			err = errors.Join(err, e)
 			continue
 		}
 		n++
 	}
-	return n, errors.Join(bad...)
+	return n, err
 }

@@ -10,12 +10,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
-	"github.com/fenced/fenced/test/law"
 )
 
 // openStore opens a new store of the engine that needs no other process.
@@ -186,49 +184,6 @@ func TestPruneRunsKeepsOpenAndRecent(t *testing.T) {
 		ids = append(ids, run.ID)
 	}
 	require.Equal(t, []string{"ended-at-no-time", "held", "new-done", "running"}, ids)
-}
-
-// Every run is read as it was written.
-func TestRunsComeBackAsTheyWere(t *testing.T) {
-	s := openStore(t)
-	n := 0
-	law.Check(t, func(t *rapid.T) {
-		n++
-		run := drawRun(t, fmt.Sprintf("r%d", n))
-		saved, err := state.SaveRun(t.Context(), s, run)
-		require.NoError(t, err)
-		got, err := state.GetRun(t.Context(), s, run.ID)
-		require.NoError(t, err)
-		require.Equal(t, saved, got)
-	})
-}
-
-func drawRun(t *rapid.T, id string) remediate.Run {
-	text := rapid.String()
-	when := rapid.Custom(func(t *rapid.T) time.Time {
-		return time.Unix(rapid.Int64Range(0, 4e9).Draw(t, "s"), rapid.Int64Range(0, 999999999).Draw(t, "ns")).UTC()
-	})
-	long := rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) })
-	run := remediate.Run{
-		ID:          id,
-		Target:      remediate.Target{Cluster: text.Draw(t, "cluster"), Node: text.Draw(t, "node"), BareMetalHost: text.Draw(t, "bmh")},
-		Isolation:   remediate.Isolation(rapid.SampledFrom([]string{"", "deleteNode", "outOfServiceTaint"}).Draw(t, "isolation")),
-		Limits:      remediate.Limits{OffDeadline: long.Draw(t, "off"), MaxAttempts: rapid.Int().Draw(t, "attempts"), Reprovision: rapid.Bool().Draw(t, "repro")},
-		Trigger:     text.Draw(t, "trigger"),
-		Step:        rapid.SampledFrom([]remediate.Step{remediate.PowerOff, remediate.RestoreNode, remediate.Held, remediate.Reprovisioned}).Draw(t, "step"),
-		Started:     when.Draw(t, "started"),
-		StepStarted: when.Draw(t, "stepStarted"),
-		Ended:       when.Draw(t, "ended"),
-		Intervened:  rapid.Bool().Draw(t, "touched"),
-	}
-	run.Intent.At = when.Draw(t, "intent")
-	if rapid.Bool().Draw(t, "manual") {
-		run.Manual = &remediate.Order{Actor: text.Draw(t, "actor"), Reason: text.Draw(t, "reason"), At: when.Draw(t, "at")}
-	}
-	for range rapid.IntRange(0, 3).Draw(t, "visits") {
-		run.Steps = append(run.Steps, remediate.Visit{Step: remediate.PowerOn, Attempt: 1, Started: when.Draw(t, "v"), Note: text.Draw(t, "note")})
-	}
-	return run
 }
 
 func backup(run, uid, rv, node string, at time.Time) state.Backup {

@@ -22,6 +22,21 @@ type Slot struct {
 	Version uint64 `json:"-"`
 }
 
+var slotRecord = recordType[Slot]{
+	kind: KindSlot, key: func(s Slot) string { return s.Key }, version: func(s *Slot) *uint64 { return &s.Version },
+	name: func(s Slot) string { return "slot " + s.Key },
+	under: func(s *Slot, key string) error {
+		s.Key = key
+		return nil
+	},
+	check: func(s Slot) error {
+		if s.Run == "" {
+			return errors.New("the slot names no run")
+		}
+		return nil
+	},
+}
+
 // FreeSlots frees the slots of several runs at once, and returns the runs that have none now.
 // After an error some of the others may have none either.
 func FreeSlots(ctx context.Context, s Store, runs []string) (freed []string, err error) {
@@ -48,7 +63,7 @@ func freeSlot(ctx context.Context, s Store, slots []Slot, unreadable error, run 
 			continue
 		}
 		found = true
-		if err := s.Delete(ctx, KindSlot, slot.Key, slot.Version); err != nil && !errors.Is(err, ErrNotFound) {
+		if err := slotRecord.delete(ctx, s, slot); err != nil && !errors.Is(err, ErrNotFound) {
 			return fmt.Errorf("free the slot of run %q: %w", run, err)
 		}
 	}
@@ -60,22 +75,7 @@ func freeSlot(ctx context.Context, s Store, slots []Slot, unreadable error, run 
 
 // LoadSlots returns the slots that are taken, and an error (ErrUnreadable) that names each
 // record that cannot be read.
-func LoadSlots(ctx context.Context, s Store) ([]Slot, error) {
-	return decodeAll(ctx, s, KindSlot, decodeSlot)
-}
-
-func decodeSlot(r Record) (Slot, error) {
-	var slot Slot
-	err := decode(r.Data, &slot)
-	if err == nil && slot.Run == "" {
-		err = errors.New("the slot names no run")
-	}
-	if err != nil {
-		return Slot{}, fmt.Errorf("read %s: %w", RecordName(KindSlot, r.Key), err)
-	}
-	slot.Key, slot.Version = r.Key, r.Version
-	return slot, nil
-}
+func LoadSlots(ctx context.Context, s Store) ([]Slot, error) { return slotRecord.list(ctx, s) }
 
 // SlotRequest asks for a slot for Holder.Run, if fewer than Limit are taken.
 type SlotRequest struct {
@@ -119,11 +119,10 @@ type slotTaker struct {
 	results  []SlotResult
 }
 
-// slotPlan is a key that a request is going to take.
+// slotPlan is a slot that a request is going to take.
 type slotPlan struct {
 	request int
-	key     string
-	version uint64
+	slot    Slot
 	err     error
 }
 
@@ -139,7 +138,7 @@ func (t *slotTaker) round(ctx context.Context, open []int) (again []int) {
 	plans, again := t.plan(records, open)
 	var g sync.WaitGroup
 	for i := range plans {
-		g.Go(func() { t.put(ctx, &plans[i]) })
+		g.Go(func() { plans[i].slot, plans[i].err = slotRecord.save(ctx, t.store, plans[i].slot) })
 	}
 	g.Wait()
 	var took []*slotPlan
@@ -165,13 +164,14 @@ func (t *slotTaker) plan(records []Record, open []int) (plans []slotPlan, again 
 	taken, runs := map[string]bool{}, map[string]bool{}
 	for _, r := range records {
 		taken[r.Key] = true
-		if old, err := decodeSlot(r); err == nil {
+		if old, err := slotRecord.decode(r); err == nil {
 			runs[old.Run] = true
 		}
 	}
 	planned := map[string]bool{}
 	for _, i := range open {
-		run, limit := t.requests[i].Holder.Run, t.requests[i].Limit
+		holder, limit := t.requests[i].Holder, t.requests[i].Limit
+		run := holder.Run
 		switch {
 		case run == "":
 			t.results[i].Err = errors.New("the run has no ID")
@@ -188,21 +188,12 @@ func (t *slotTaker) plan(records []Record, open []int) (plans []slotPlan, again 
 		for n := 1; n <= min(limit, maxSlots); n++ {
 			if key := fmt.Sprintf("%04d", n); !taken[key] {
 				taken[key], planned[run] = true, true
-				plans = append(plans, slotPlan{request: i, key: key})
+				plans = append(plans, slotPlan{request: i, slot: Slot{Cluster: holder.Cluster, Run: run, Key: key}})
 				break
 			}
 		}
 	}
 	return plans, again
-}
-
-func (t *slotTaker) put(ctx context.Context, p *slotPlan) {
-	data, err := encode(t.requests[p.request].Holder)
-	if err != nil {
-		p.err = err
-		return
-	}
-	p.version, p.err = t.store.Put(ctx, Record{Kind: KindSlot, Key: p.key, Data: data})
 }
 
 // freeExcess counts again, and frees what was taken above the limits.
@@ -218,7 +209,7 @@ func (t *slotTaker) freeExcess(ctx context.Context, took []*slotPlan) {
 			t.results[p.request] = SlotResult{Err: err}
 		case count > t.requests[p.request].Limit:
 			count--
-			t.results[p.request] = SlotResult{Err: t.store.Delete(ctx, KindSlot, p.key, p.version)}
+			t.results[p.request] = SlotResult{Err: slotRecord.delete(ctx, t.store, p.slot)}
 		}
 	}
 }

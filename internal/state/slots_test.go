@@ -49,18 +49,6 @@ func TestSlotsOfALoweredLimit(t *testing.T) {
 	require.Error(t, err, "no run")
 }
 
-// A slot that cannot be read stays taken: to free it by mistake would let one run too many
-// start. // I11
-func TestSlotThatCannotBeRead(t *testing.T) {
-	s := openStore(t)
-	_, err := s.Put(t.Context(), state.Record{Kind: state.KindSlot, Key: "0001", Data: []byte("?")})
-	require.NoError(t, err)
-	require.False(t, take(t, s, 1, "a"))
-	require.True(t, take(t, s, 2, "a"))
-	require.NoError(t, statetest.FreeSlot(t.Context(), s, "a"))
-	require.Error(t, statetest.FreeSlot(t.Context(), s, "b"), "it may be the one that cannot be read")
-}
-
 func TestSlotsUnderContention(t *testing.T) {
 	s := openStore(t)
 	const limit = 3
@@ -126,6 +114,8 @@ func TestSlotsTakenTogetherAreLimited(t *testing.T) {
 	}
 }
 
+// A slot that cannot be read stays taken: to free it by mistake would let one run too many
+// start. // I11
 func TestSlotsTakenTogetherBesideAnUnreadableOne(t *testing.T) {
 	s := openStore(t)
 	_, err := s.Put(t.Context(), state.Record{Kind: state.KindSlot, Key: "0001", Data: []byte("?")})

@@ -18,7 +18,12 @@ type recordType[T any] struct {
 	key     func(T) string
 	version func(*T) *uint64
 	name    func(T) string // for error messages
-	// check refuses what must not be stored; nil refuses nothing.
+	// stored returns what of a value is stored, by pointer; nil: the whole value.
+	stored func(*T) any
+	// under gives a value that was read the key of its record, where the key does not follow from
+	// what is stored. It refuses the record of something else. nil: the key does.
+	under func(v *T, key string) error
+	// check refuses what must not be stored, and must not be used if it was; nil refuses nothing.
 	check func(T) error
 	// lasts reports whether only its own Update may end a record: it stays in force even if
 	// the store lacks it, after keys were deleted or an older backup was restored. nil
@@ -34,7 +39,7 @@ func (t recordType[T]) save(ctx context.Context, s Store, v T) (T, error) {
 			return v, fmt.Errorf("save %s: %w", t.name(v), err)
 		}
 	}
-	data, err := encode(v)
+	data, err := encode(t.content(&v))
 	if err != nil {
 		return v, fmt.Errorf("save %s: %w", t.name(v), err)
 	}
@@ -44,6 +49,13 @@ func (t recordType[T]) save(ctx context.Context, s Store, v T) (T, error) {
 	}
 	*t.version(&v) = version
 	return v, nil
+}
+
+func (t recordType[T]) content(v *T) any {
+	if t.stored == nil {
+		return v
+	}
+	return t.stored(v)
 }
 
 // list returns all values that can be read, and an error (ErrUnreadable) that names each
@@ -70,9 +82,15 @@ func (t recordType[T]) delete(ctx context.Context, s Store, v T) error {
 // decode returns the value of a record with the version of the record.
 func (t recordType[T]) decode(r Record) (T, error) {
 	var v, none T
-	err := decode(r.Data, &v)
+	err := decode(r.Data, t.content(&v))
+	if err == nil && t.under != nil {
+		err = t.under(&v, r.Key)
+	}
 	if err == nil && t.key(v) != r.Key {
 		err = fmt.Errorf("it holds the record of %q", t.key(v))
+	}
+	if err == nil && t.check != nil {
+		err = t.check(v)
 	}
 	if err != nil {
 		return none, fmt.Errorf("read %s: %w", RecordName(t.kind, r.Key), err)

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // unpack are the members of an archive, by name.
@@ -120,10 +121,10 @@ func TestScrape(t *testing.T) {
 
 // Open runs come first, then what is refused; each target once, and only those of the cluster.
 func TestTroubled(t *testing.T) {
-	s := api.Status{
-		Runs:    []api.RunStatus{{Cluster: "prod", Node: "run"}, {Cluster: "prod", Machine: "ns/run"}},
-		Blocked: []api.Blocked{{Cluster: "prod", Node: "blocked"}, {Cluster: "prod", Node: "run"}, {Cluster: "other", Node: "run"}},
-		Clusters: []api.ClusterStatus{{Name: "prod", Deviating: []api.TargetStatus{
+	s := wire.Status{
+		Runs:    []wire.RunStatus{{Cluster: "prod", Node: "run"}, {Cluster: "prod", Machine: "ns/run"}},
+		Blocked: []wire.Blocked{{Cluster: "prod", Node: "blocked"}, {Cluster: "prod", Node: "run"}, {Cluster: "other", Node: "run"}},
+		Clusters: []wire.ClusterStatus{{Name: "prod", Deviating: []wire.TargetStatus{
 			{Node: "deviates", Machine: "ns/deviates"}, {Node: "blocked"}, {Machine: "ns/run"},
 		}}},
 	}

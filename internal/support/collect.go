@@ -20,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // journalLines is how many lines of the journal a bundle has at most.
@@ -93,7 +94,7 @@ func (c *collector) askDaemon(ctx context.Context) error {
 		}
 		return err
 	}
-	bmcs, err := within(ctx, func(ctx context.Context) (api.Reply[api.BMCs], error) { return c.Client.BMCs(ctx, c.Cluster) })
+	bmcs, err := within(ctx, func(ctx context.Context) (api.Reply[wire.BMCs], error) { return c.Client.BMCs(ctx, c.Cluster) })
 	c.addOr("bmcs.json", bmcs.Body, err)
 	c.runs(ctx)
 	targets := troubled(status.Value, c.Cluster)
@@ -108,7 +109,7 @@ func (c *collector) askDaemon(ctx context.Context) error {
 
 // runs adds the newest runs, open and ended.
 func (c *collector) runs(ctx context.Context) {
-	all, err := within(ctx, func(ctx context.Context) (api.Reply[api.Timeline], error) {
+	all, err := within(ctx, func(ctx context.Context) (api.Reply[wire.Timeline], error) {
 		return c.Client.Runs(ctx, c.Cluster, time.Time{})
 	})
 	if err != nil {
@@ -119,7 +120,7 @@ func (c *collector) runs(ctx context.Context) {
 	if more := len(list) - maxRuns; more > 0 {
 		list, note = list[more:], fmt.Sprintf("%d older runs are left out", more)
 	}
-	text, err := json.Marshal(api.Timeline{Runs: list})
+	text, err := json.Marshal(wire.Timeline{Runs: list})
 	if err != nil {
 		c.missing("runs.json", err)
 		return
@@ -132,7 +133,7 @@ type target struct{ cluster, of string }
 
 // troubled are the targets of open runs, then those that something forbids to remediate, then those
 // that deviate; each once.
-func troubled(s api.Status, cluster string) (list []target) {
+func troubled(s wire.Status, cluster string) (list []target) {
 	seen := map[target]bool{}
 	add := func(in, node, machine string) {
 		t := target{in, node}
@@ -161,14 +162,14 @@ func troubled(s api.Status, cluster string) (list []target) {
 // explain adds every gate of one target, and what happened to it.
 func (c *collector) explain(ctx context.Context, t target) {
 	file := fileName(t.cluster + "/" + strings.ReplaceAll(t.of, "/", "_") + ".json")
-	e, err := within(ctx, func(ctx context.Context) (api.Reply[api.Explanation], error) {
+	e, err := within(ctx, func(ctx context.Context) (api.Reply[wire.Explanation], error) {
 		return c.Client.Explain(ctx, t.cluster, t.of)
 	})
 	c.addOr("explain/"+file, e.Body, err)
 	if strings.Contains(t.of, "/") {
 		return // the runs of a Machine without a Node are in runs.json
 	}
-	r, err := within(ctx, func(ctx context.Context) (api.Reply[api.Timeline], error) {
+	r, err := within(ctx, func(ctx context.Context) (api.Reply[wire.Timeline], error) {
 		return c.Client.NodeTimeline(ctx, t.cluster, t.of)
 	})
 	c.addOr("timeline/"+file, r.Body, err)

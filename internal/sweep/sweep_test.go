@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"context"
-	"net"
 	"strconv"
 	"testing"
 	"time"
@@ -281,12 +280,9 @@ func peer(t *testing.T, w *world, n int, password string) *ipmisim.GoBMC {
 	b, err := ipmisim.StartGo(t.Context(), ipmisim.Options{User: "fence", Password: password, UUID: uuid})
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
-	host, text, err := net.SplitHostPort(b.Addr())
+	e, err := bmc.ParseEndpoint("ipmi://" + b.Addr())
 	require.NoError(t, err)
-	port, err := strconv.Atoi(text)
-	require.NoError(t, err)
-	w.device(n, bmc.Device{Driver: bmc.DriverIPMI, Username: "fence", Password: bmc.NewSecret("a long random one"),
-		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: host, Port: port, Privilege: "OPERATOR"}})
+	w.device(n, bmc.Device{Driver: bmc.DriverIPMI, Endpoint: e, Username: "fence", Password: bmc.NewSecret("a long random one")})
 	w.subjects[n].SystemUUID = uuid
 	return b
 }

@@ -8,13 +8,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/sweep"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Limits of what is kept for people. The audit log keeps everything.
@@ -30,8 +30,8 @@ const (
 // error of each open run. It is for timeline and status. Create it with New.
 type Notes struct {
 	mu     sync.Mutex
-	about  map[noteKey][]api.Note
-	errors map[string]api.RunError // by open run
+	about  map[noteKey][]wire.Note
+	errors map[string]wire.RunError // by open run
 }
 
 // noteKey is a Node, or the "namespace/name" of a Machine.
@@ -39,7 +39,7 @@ type noteKey struct{ cluster, name string }
 
 // New returns Notes about nothing yet.
 func New() *Notes {
-	return &Notes{about: map[noteKey][]api.Note{}, errors: map[string]api.RunError{}}
+	return &Notes{about: map[noteKey][]wire.Note{}, errors: map[string]wire.RunError{}}
 }
 
 // Recall reads what happened before the start of the daemon from the end of the audit log.
@@ -69,14 +69,14 @@ func (n *Notes) Observe(e event.Event) {
 		}
 		if e.Run != "" {
 			n.makeRoom()
-			n.errors[e.Run] = api.RunError{At: e.At, Reason: string(e.Reason), Message: message}
+			n.errors[e.Run] = wire.RunError{At: e.At, Reason: string(e.Reason), Message: message}
 		}
 	case event.Ordered, event.Refused, event.RefusalEnded, sweep.EventBMC:
 	default:
 		return
 	}
 	if k := (noteKey{e.Cluster, cmp.Or(e.Node, e.Machine)}); k.name != "" {
-		n.add(k, api.Note{At: e.At, Type: e.Type, Run: e.Run, Check: e.Check, Actor: e.Actor, Reason: string(e.Reason), Message: message})
+		n.add(k, wire.Note{At: e.At, Type: e.Type, Run: e.Run, Check: e.Check, Actor: e.Actor, Reason: string(e.Reason), Message: message})
 	}
 }
 
@@ -92,7 +92,7 @@ func (n *Notes) makeRoom() {
 }
 
 // add adds a note, or counts it if it repeats the last one. n.mu is held.
-func (n *Notes) add(k noteKey, now api.Note) {
+func (n *Notes) add(k noteKey, now wire.Note) {
 	list := n.about[k]
 	if i := len(list) - 1; i >= 0 {
 		last := &list[i]
@@ -124,7 +124,7 @@ func (n *Notes) forgetOldest() {
 }
 
 // Of lists the notes on some names of one cluster, or of all if cluster is empty, oldest first.
-func (n *Notes) Of(cluster string, names ...string) (list []api.Note) {
+func (n *Notes) Of(cluster string, names ...string) (list []wire.Note) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, k := range slices.SortedFunc(maps.Keys(n.about), func(a, b noteKey) int { return strings.Compare(a.cluster, b.cluster) }) {
@@ -132,12 +132,12 @@ func (n *Notes) Of(cluster string, names ...string) (list []api.Note) {
 			list = append(list, n.about[k]...)
 		}
 	}
-	slices.SortStableFunc(list, func(a, b api.Note) int { return a.At.Compare(b.At) })
+	slices.SortStableFunc(list, func(a, b wire.Note) int { return a.At.Compare(b.At) })
 	return list
 }
 
 // LastError is the newest failure of a run in its present step; nil if there was none.
-func (n *Notes) LastError(run string) *api.RunError {
+func (n *Notes) LastError(run string) *wire.RunError {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if e, failed := n.errors[run]; failed {
@@ -147,8 +147,8 @@ func (n *Notes) LastError(run string) *api.RunError {
 }
 
 // During reports whether a note is about one of the runs, or about nothing else while it was open.
-func During(n api.Note, runs []api.RunRecord) bool {
-	return slices.ContainsFunc(runs, func(r api.RunRecord) bool {
+func During(n wire.Note, runs []wire.RunRecord) bool {
+	return slices.ContainsFunc(runs, func(r wire.RunRecord) bool {
 		if n.Run != "" {
 			return n.Run == r.ID
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -37,7 +37,7 @@ func TestNotesAreWhatHappensBesideTheSteps(t *testing.T) {
 	n.Observe(event.Event{At: noon, Type: event.Ordered, Cluster: "dev", Node: "n-1", Message: "elsewhere"})
 	n.Observe(event.Event{At: noon, Type: event.Ordered, Cluster: "prod", Message: "pauses it"})
 	n.Observe(event.Event{At: noon, Type: event.Refused, Cluster: "prod", Machine: "ns/m-1", Message: "no Node"})
-	assert.Equal(t, []api.Note{
+	assert.Equal(t, []wire.Note{
 		{At: noon, Type: "Refused", Check: "k", Reason: "ShortCircuit", Message: "limit"},
 		{At: noon.Add(2 * time.Minute), Type: "Failed", Run: "r-1", Reason: "BMCBusy", Message: "SendOff: busy ", Count: 3, Last: noon.Add(4 * time.Minute)},
 		{At: noon.Add(6 * time.Minute), Type: "Order", Actor: "anna", Message: "anna tests the BMCs of n-1"},
@@ -52,12 +52,12 @@ func TestLastErrorIsThatOfTheStep(t *testing.T) {
 	fail := func() {
 		n.Observe(happened(0, event.Event{Type: event.Failed, Run: "r-1", Reason: "BMCUnreachable", Message: "no answer"}))
 	}
-	step := func(s remediate.Step) *api.RunError {
+	step := func(s remediate.Step) *wire.RunError {
 		n.Observe(happened(1, event.Event{Type: event.Stepped, Run: "r-1", Step: s}))
 		return n.LastError("r-1")
 	}
 	fail()
-	assert.Equal(t, &api.RunError{At: noon, Reason: "BMCUnreachable", Message: "no answer"}, n.LastError("r-1"))
+	assert.Equal(t, &wire.RunError{At: noon, Reason: "BMCUnreachable", Message: "no answer"}, n.LastError("r-1"))
 	assert.NotNil(t, step(remediate.Held))
 	assert.Nil(t, step(remediate.PowerOff))
 	fail()
@@ -86,16 +86,16 @@ func TestNotesAreLimited(t *testing.T) {
 
 // The timeline of a run has what is about it, and what is about no run while it was open.
 func TestNotesOfARun(t *testing.T) {
-	runs := []api.RunRecord{{ID: "r-1", Started: noon, Ended: noon.Add(time.Hour)}}
+	runs := []wire.RunRecord{{ID: "r-1", Started: noon, Ended: noon.Add(time.Hour)}}
 	for _, tc := range []struct {
-		note api.Note
+		note wire.Note
 		want bool
 	}{
-		{api.Note{Run: "r-1", At: noon.Add(-time.Minute)}, true},
-		{api.Note{Run: "r-2", At: noon.Add(time.Minute)}, false},
-		{api.Note{At: noon.Add(time.Minute)}, true},
-		{api.Note{At: noon.Add(-time.Minute)}, false},
-		{api.Note{At: noon.Add(2 * time.Hour)}, false},
+		{wire.Note{Run: "r-1", At: noon.Add(-time.Minute)}, true},
+		{wire.Note{Run: "r-2", At: noon.Add(time.Minute)}, false},
+		{wire.Note{At: noon.Add(time.Minute)}, true},
+		{wire.Note{At: noon.Add(-time.Minute)}, false},
+		{wire.Note{At: noon.Add(2 * time.Hour)}, false},
 	} {
 		assert.Equal(t, tc.want, During(tc.note, runs), "%+v", tc.note)
 	}

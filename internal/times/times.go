@@ -1,4 +1,4 @@
-// Package times compares two instants. It is pure.
+// Package times compares two instants, and says when something is tried again. It is pure.
 package times
 
 import "time"
@@ -25,4 +25,21 @@ func Sooner(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// Backoff is when something that failed is tried again. The zero value says that the last try
+// succeeded.
+type Backoff struct {
+	Next  time.Time // not before
+	pause time.Duration
+}
+
+// Failing reports whether the last try failed.
+func (b Backoff) Failing() bool { return b.pause > 0 }
+
+// After returns the backoff after one more failure. The pause is first after the first one, and
+// twice as long after each further one in a row, but at most most.
+func (b Backoff) After(now time.Time, first, most time.Duration) Backoff {
+	pause := min(max(2*b.pause, first), most)
+	return Backoff{Next: now.Add(pause), pause: pause}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -96,7 +97,7 @@ func (d *daemon) await(ctx context.Context, b *bench) error {
 }
 
 // judged is nil when fenced is armed, sees the cluster and counts all targets.
-func (b *bench) judged(s api.Status) error {
+func (b *bench) judged(s wire.Status) error {
 	if !s.Armed || len(s.Clusters) != 1 || s.Clusters[0].Problem != "" {
 		return fmt.Errorf("not armed and watching: %+v", s)
 	}

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -106,7 +107,7 @@ func play(ctx context.Context, s *scene.Scene, w *scene.Worker) error {
 	if err != nil {
 		return err
 	}
-	if len(runs) != 1 || runs[0].Result != api.ResultDone {
+	if len(runs) != 1 || runs[0].Result != wire.ResultDone {
 		return fmt.Errorf("the runs of %s did not end in one that is done: %+v", w.Name, runs)
 	}
 	if err := verify(ctx, s, w); err != nil {

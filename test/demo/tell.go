@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -67,7 +68,7 @@ func (t teller) follow(ctx context.Context) error {
 
 // figures is the final table. All times count from the moment at which the
 // check's timeout was over: the first at which fencing was asked for.
-func figures(s *scene.Scene, w *scene.Worker, r api.RunRecord, lost *corev1.Node) error {
+func figures(s *scene.Scene, w *scene.Worker, r wire.RunRecord, lost *corev1.Node) error {
 	var due time.Time
 	for _, c := range lost.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -30,7 +30,7 @@ func TestAuditLogTellsAndIsProven(t *testing.T) {
 	require.NoError(t, err)
 	requireGoodStatus(ctx, t, s)
 	s.Worker("hung").Kubelet.Hang()
-	awaitRun(ctx, t, s, "hung", result(api.ResultDone))
+	awaitRun(ctx, t, s, "hung", result(wire.ResultDone))
 	log := filepath.Join(filepath.Dir(s.Config()), "audit.jsonl")
 	exported := strings.TrimSpace(fencectl(ctx, t, s, 0, "audit", "show", "--head", "--file", log).Stdout)
 	fencectl(ctx, t, s, 0, "audit", "verify", "--config", s.Config(), "--head", exported)

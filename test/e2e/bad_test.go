@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -31,8 +31,8 @@ var bad = []struct {
 	{Spec: scene.Spec{Name: "stranger-2", Protocol: scene.Redfish, OtherUUID: true}, reason: "IdentityMismatch"},
 	{Spec: scene.Spec{Name: "negative", Protocol: scene.IPMI, Pool: "negative"}, reason: "InvalidCheck"},
 	{Spec: scene.Spec{Name: "garbled", Protocol: scene.IPMI, Pool: "garbled"}, reason: "InvalidCheck"},
-	{Spec: scene.Spec{Name: "stays-on", Protocol: scene.IPMI, Metal3: true}, reason: "PowerOffFailed", result: api.ResultWaiting},
-	{Spec: scene.Spec{Name: "zombie", Protocol: scene.IPMI}, reason: "FalseOff", result: api.ResultHeld},
+	{Spec: scene.Spec{Name: "stays-on", Protocol: scene.IPMI, Metal3: true}, reason: "PowerOffFailed", result: wire.ResultWaiting},
+	{Spec: scene.Spec{Name: "zombie", Protocol: scene.IPMI}, reason: "FalseOff", result: wire.ResultHeld},
 }
 
 // Whatever is wrong, there is a reason code for it, no Node is deleted and no
@@ -117,9 +117,9 @@ func renewOnceOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Wo
 
 // awaitRefusal waits until explain gives a reason for a node; questions that are
 // refused are repeated, because the daemon may not have seen the cluster yet.
-func awaitRefusal(ctx context.Context, t *testing.T, s *scene.Scene, node, code string) api.Explanation {
+func awaitRefusal(ctx context.Context, t *testing.T, s *scene.Scene, node, code string) wire.Explanation {
 	t.Helper()
-	var last api.Explanation
+	var last wire.Explanation
 	var lastErr error
 	for ctx.Err() == nil {
 		last, lastErr = s.Explain(ctx, node)
@@ -136,7 +136,7 @@ func awaitRefusal(ctx context.Context, t *testing.T, s *scene.Scene, node, code 
 }
 
 // refuses says whether a gate is closed for a reason.
-func refuses(x api.Explanation, code string) bool {
+func refuses(x wire.Explanation, code string) bool {
 	for _, g := range x.Gates {
 		if !g.Pass && g.Reason == reason.Code(code) {
 			return true

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -54,7 +54,7 @@ func TestNoCredentialShowsAnywhere(t *testing.T) {
 		s.Worker(name).Kubelet.Hang()
 	}
 	for _, name := range []string{"by-ipmi", "by-redfish", "by-library"} {
-		awaitRun(ctx, t, s, name, result(api.ResultDone))
+		awaitRun(ctx, t, s, name, result(wire.ResultDone))
 	}
 
 	places := map[string]string{"the metrics": get(ctx, t, http.DefaultTransport, "http://"+metrics+"/metrics")}

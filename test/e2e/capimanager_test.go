@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -122,7 +122,7 @@ func TestClusterAPIHandedOverByItsManager(t *testing.T) {
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
 
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
@@ -174,7 +174,7 @@ func TestClusterAPIManagerAsksFenced(t *testing.T) {
 	limit, _, _ := unstructured.NestedInt64(obj.Object, "spec", "retryLimit")
 	assert.Equal(t, int64(2), limit, "the spec is that of the template")
 
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	assert.Equal(t, "requested by FencedRemediation "+rig.Namespace+"/"+m.GetName(), r.Trigger)
 	requireBack(ctx, t, s, w)
@@ -208,8 +208,8 @@ func TestClusterAPIManagerReplacesWhatStaysOff(t *testing.T) {
 	ignoreOn(w, true)
 	w.Kubelet.Hang()
 
-	r := awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return !r.Ended.IsZero() })
-	assert.Equal(t, []string{api.ResultReprovisioned, "PowerOnFailed"}, []string{r.Result, r.Reason})
+	r := awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return !r.Ended.IsZero() })
+	assert.Equal(t, []string{wire.ResultReprovisioned, "PowerOnFailed"}, []string{r.Result, r.Reason})
 	awaitMachine(ctx, t, s, "spare")
 	q.awaitGone(ctx, t, m.GetName())
 	gone, err := s.Management.Deletions("machines", m.GetName())
@@ -259,7 +259,7 @@ func TestClusterAPIManagerAndFencedStopTogether(t *testing.T) {
 
 	rebootByHand(ctx, t, s, s.Worker("second"))
 	w := s.Worker("hung")
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -115,16 +116,16 @@ func TestClustersComeAndGoInAReload(t *testing.T) {
 	reload("reloaded: took in clusters (added second), hosts.d (added second/added second/added-healthy)")
 	assert.Equal(t, []string{scene.ClusterName, second}, clusters())
 	added.Kubelet.Hang()
-	awaitRun(ctx, t, s, added.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, added.Name, result(wire.ResultDone))
 	requireBack(ctx, t, other, added)
 	requireOneDeletion(t, other, added)
 
 	files.write(second)
-	open := awaitRun(ctx, t, s, w.Name, result(api.ResultRunning))
+	open := awaitRun(ctx, t, s, w.Name, result(wire.ResultRunning))
 	reload("cluster scene cannot be removed while a run is open in it (" + open.ID + " on open)")
 	assert.Equal(t, []string{scene.ClusterName, second}, clusters())
 	ignoreOn(w, false)
-	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	reload("reloaded: took in clusters (removed scene), hosts.d (removed scene/healthy scene/open)")

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -92,9 +92,9 @@ func within(t *testing.T) context.Context {
 
 // awaitRun polls the newest run of a node until ok; polls that fail are
 // repeated, because the daemon may be restarting.
-func awaitRun(ctx context.Context, t *testing.T, s *scene.Scene, node string, ok func(api.RunRecord) bool) api.RunRecord {
+func awaitRun(ctx context.Context, t *testing.T, s *scene.Scene, node string, ok func(wire.RunRecord) bool) wire.RunRecord {
 	t.Helper()
-	var last api.RunRecord
+	var last wire.RunRecord
 	var lastErr error
 	for ctx.Err() == nil {
 		runs, err := s.Timeline(ctx, node)
@@ -113,8 +113,8 @@ func awaitRun(ctx context.Context, t *testing.T, s *scene.Scene, node string, ok
 	return last
 }
 
-func result(want string) func(api.RunRecord) bool {
-	return func(r api.RunRecord) bool { return r.Result == want }
+func result(want string) func(wire.RunRecord) bool {
+	return func(r wire.RunRecord) bool { return r.Result == want }
 }
 
 // requireBack checks that a Node is another than before, and has all it wore.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -83,7 +83,7 @@ func TestEventsTellOfAFence(t *testing.T) {
 	s.Worker("held").Kubelet.Hang()
 	awaitRefusal(ctx, t, s, "held", "Hold")
 	s.Worker("hung").Kubelet.Hang()
-	awaitRun(ctx, t, s, "hung", result(api.ResultDone))
+	awaitRun(ctx, t, s, "hung", result(wire.ResultDone))
 	requireBack(ctx, t, s, s.Worker("hung"))
 
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -125,7 +125,7 @@ func TestFenceWithoutTheRightToTell(t *testing.T) {
 	require.NoError(t, err)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
-	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	assert.Empty(t, describedNode(ctx, t, s.Cluster, w.Name))

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -35,7 +35,7 @@ func TestFalseOffFreezes(t *testing.T) {
 
 	other := s.Worker("other-model")
 	other.Kubelet.Hang()
-	awaitRun(ctx, t, s, other.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, other.Name, result(wire.ResultDone))
 	third := s.Worker("same-model")
 	third.Kubelet.Hang()
 	x := awaitRefusal(ctx, t, s, third.Name, "ClassFrozen")
@@ -59,7 +59,7 @@ func TestFalseOffFreezes(t *testing.T) {
 
 	fencectl(ctx, t, s, 7, "bmc", "release", third.Name, "--reason", "it never lied") // nothing stands on itself
 	fencectl(ctx, t, s, 0, "bmc", "release", liars[0].Name, "--reason", "new firmware")
-	awaitRun(ctx, t, s, third.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, third.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, third)
 	requireOneDeletion(t, s, third)
 	requireFrozen(ctx, t, s, liars[1].Name, "Frozen")
@@ -82,7 +82,7 @@ func lie(ctx context.Context, t *testing.T, s *scene.Scene, liars []*scene.Worke
 		renewOnceOff(ctx, t, s, w)
 	}
 	for _, w := range liars {
-		r := awaitRun(ctx, t, s, w.Name, result(api.ResultHeld))
+		r := awaitRun(ctx, t, s, w.Name, result(wire.ResultHeld))
 		require.Equal(t, "FalseOff", r.Reason)
 		requireNoDeletion(t, s, w)
 	}
@@ -97,7 +97,7 @@ func stopLying(ctx context.Context, t *testing.T, s *scene.Scene, liars []*scene
 		fencectl(ctx, t, s, 0, "unfence", w.Name, "--reason", "seen alive")
 	}
 	for _, w := range liars {
-		awaitRun(ctx, t, s, w.Name, result(api.ResultAborted))
+		awaitRun(ctx, t, s, w.Name, result(wire.ResultAborted))
 	}
 }
 

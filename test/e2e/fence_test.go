@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
 // stages are the steps of a run without an accident.
 var stages = []string{"PowerOff", "DeleteNode", "PowerOn", "AwaitNode", "RestoreNode"}
 
-func stepsOf(r api.RunRecord) []string {
+func stepsOf(r wire.RunRecord) []string {
 	var names []string
 	for _, s := range r.Steps {
 		names = append(names, s.Step)
@@ -40,7 +40,7 @@ func TestHungHostsComeBack(t *testing.T) {
 		w.Kubelet.Hang()
 	}
 	for _, w := range hung {
-		r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+		r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 		assert.Equal(t, stages, stepsOf(r))
 		assert.Contains(t, r.Trigger, "Ready")
 		requireBack(ctx, t, s, w)

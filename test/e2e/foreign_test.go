@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -62,7 +62,7 @@ func TestForeignBareMetalHosts(t *testing.T) { // I9, I10
 		w.Kubelet.Hang()
 	}
 	for _, w := range []*scene.Worker{pinned, listed} {
-		awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+		awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 		requireBack(ctx, t, s, w)
 		requireOneDeletion(t, s, w)
 	}

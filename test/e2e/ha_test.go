@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -41,7 +41,7 @@ func TestOwnerKilledInMidRun(t *testing.T) {
 	assert.Contains(t, text, strconv.FormatUint(now.Epoch, 10))
 
 	again := owner.start()
-	is := again.awaitCluster(ctx, t, "the other one acts, and it sees the Nodes", func(c api.ClusterStatus) bool { return c.OwnerName == other.name && c.Nodes == 2 })
+	is := again.awaitCluster(ctx, t, "the other one acts, and it sees the Nodes", func(c wire.ClusterStatus) bool { return c.OwnerName == other.name && c.Nodes == 2 })
 	assert.False(t, is.Owner)
 	assert.Equal(t, now.Epoch, is.Epoch)
 	text, _ = again.fencectl(ctx, t, "status")
@@ -65,11 +65,11 @@ func TestOwnerFrozenForLongerThanItsClaim(t *testing.T) {
 	awaitOff(t, w)
 	require.NoError(t, syscall.Kill(owner.PID(), syscall.SIGSTOP))
 	requireNoDeletion(t, s, w)
-	now := other.awaitCluster(ctx, t, "it owns the cluster", func(c api.ClusterStatus) bool { return c.Owner })
+	now := other.awaitCluster(ctx, t, "it owns the cluster", func(c wire.ClusterStatus) bool { return c.Owner })
 	require.NoError(t, syscall.Kill(owner.PID(), syscall.SIGCONT))
 	assert.Greater(t, now.Epoch, before.Epoch)
 
-	owner.awaitCluster(ctx, t, "the other one acts", func(c api.ClusterStatus) bool { return c.OwnerName == other.name && !c.Owner })
+	owner.awaitCluster(ctx, t, "the other one acts", func(c wire.ClusterStatus) bool { return c.OwnerName == other.name && !c.Owner })
 	other.awaitDone(ctx, t, w)
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
@@ -88,7 +88,7 @@ func TestTwoStoresAreTwoFencers(t *testing.T) {
 	first := launchPeer(t, s, "one")
 	first.awaitCluster(ctx, t, "it acts", acting)
 	second := launchPeer(t, s, "two")
-	second.awaitCluster(ctx, t, "there is another", func(c api.ClusterStatus) bool {
+	second.awaitCluster(ctx, t, "there is another", func(c wire.ClusterStatus) bool {
 		return c.ViewAgeSeconds < 5 && c.Nodes == 2 && strings.Contains(c.Problem, `fenced instance "one", with a store of its own, holds the Lease kube-system/fenced`)
 	})
 	text, exit := second.fencectl(ctx, t, "status")
@@ -131,8 +131,8 @@ func TestEtcdQuorumLostInMidRun(t *testing.T) {
 	}
 	hang(ctx, t, s, later)
 
-	only.awaitCluster(ctx, t, "it owns the cluster no more", func(c api.ClusterStatus) bool { return !c.Owner && c.Problem != "" })
-	only.awaitCluster(ctx, t, "it would begin with another host", func(c api.ClusterStatus) bool {
+	only.awaitCluster(ctx, t, "it owns the cluster no more", func(c wire.ClusterStatus) bool { return !c.Owner && c.Problem != "" })
+	only.awaitCluster(ctx, t, "it would begin with another host", func(c wire.ClusterStatus) bool {
 		for _, d := range c.Deviating {
 			if d.Node == later.Name && d.Verdict == "Unhealthy" {
 				return true

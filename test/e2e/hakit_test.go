@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -78,20 +79,20 @@ func shareEtcd(t *testing.T, s *scene.Scene) (*rig.EtcdCluster, []string) {
 }
 
 // cluster is what a peer says about the cluster, and about its open runs.
-func (p *peer) cluster(ctx context.Context) (api.ClusterStatus, []api.RunStatus, error) {
+func (p *peer) cluster(ctx context.Context) (wire.ClusterStatus, []wire.RunStatus, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	r, err := p.client.Status(ctx)
 	if err != nil || len(r.Value.Clusters) != 1 {
-		return api.ClusterStatus{}, nil, err
+		return wire.ClusterStatus{}, nil, err
 	}
 	return r.Value.Clusters[0], r.Value.Runs, nil
 }
 
 // awaitCluster waits until a peer says about the cluster what ok wants.
-func (p *peer) awaitCluster(ctx context.Context, t *testing.T, what string, ok func(api.ClusterStatus) bool) api.ClusterStatus {
+func (p *peer) awaitCluster(ctx context.Context, t *testing.T, what string, ok func(wire.ClusterStatus) bool) wire.ClusterStatus {
 	t.Helper()
-	var last api.ClusterStatus
+	var last wire.ClusterStatus
 	var err error
 	for ctx.Err() == nil {
 		last, _, err = p.cluster(ctx)
@@ -105,10 +106,10 @@ func (p *peer) awaitCluster(ctx context.Context, t *testing.T, what string, ok f
 }
 
 // acting: this instance owns the cluster, and nothing keeps it from acting.
-func acting(c api.ClusterStatus) bool { return c.Owner && c.Problem == "" }
+func acting(c wire.ClusterStatus) bool { return c.Owner && c.Problem == "" }
 
 // awaitOwner waits until one of two peers acts.
-func awaitOwner(ctx context.Context, t *testing.T, a, b *peer) (owner, other *peer, is api.ClusterStatus) {
+func awaitOwner(ctx context.Context, t *testing.T, a, b *peer) (owner, other *peer, is wire.ClusterStatus) {
 	t.Helper()
 	for ctx.Err() == nil {
 		for _, pair := range [][2]*peer{{a, b}, {b, a}} {
@@ -123,7 +124,7 @@ func awaitOwner(ctx context.Context, t *testing.T, a, b *peer) (owner, other *pe
 }
 
 // openRun is a peer's open run on a worker, which is there.
-func (p *peer) openRun(ctx context.Context, t *testing.T, w *scene.Worker) api.RunStatus {
+func (p *peer) openRun(ctx context.Context, t *testing.T, w *scene.Worker) wire.RunStatus {
 	t.Helper()
 	for ctx.Err() == nil {
 		_, runs, err := p.cluster(ctx)
@@ -138,17 +139,17 @@ func (p *peer) openRun(ctx context.Context, t *testing.T, w *scene.Worker) api.R
 		break
 	}
 	require.Failf(t, "no open run", "on %s", w.Name)
-	return api.RunStatus{}
+	return wire.RunStatus{}
 }
 
 // awaitDone waits until a peer shows that the newest run on a worker is done.
-func (p *peer) awaitDone(ctx context.Context, t *testing.T, w *scene.Worker) api.RunRecord {
+func (p *peer) awaitDone(ctx context.Context, t *testing.T, w *scene.Worker) wire.RunRecord {
 	t.Helper()
-	var last api.RunRecord
+	var last wire.RunRecord
 	for ctx.Err() == nil {
 		r, err := p.client.NodeTimeline(ctx, scene.ClusterName, w.Name)
 		if err == nil && len(r.Value.Runs) > 0 {
-			if last = r.Value.Runs[len(r.Value.Runs)-1]; last.Result == api.ResultDone {
+			if last = r.Value.Runs[len(r.Value.Runs)-1]; last.Result == wire.ResultDone {
 				return last
 			}
 		}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -125,11 +125,11 @@ func reboot(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) 
 // awaitDisabled waits until a check is Disabled for this reason.
 func awaitDisabled(ctx context.Context, t *testing.T, s *scene.Scene, name, why string) {
 	t.Helper()
-	var last api.Coverage
+	var last wire.Coverage
 	require.Eventually(t, func() bool {
 		var err error
 		last, err = s.Coverage(ctx)
-		return err == nil && len(last.Clusters) == 1 && slices.ContainsFunc(last.Clusters[0].Checks, func(k api.CheckCoverage) bool {
+		return err == nil && len(last.Clusters) == 1 && slices.ContainsFunc(last.Clusters[0].Checks, func(k wire.CheckCoverage) bool {
 			return k.Name == name && k.State == "Disabled" && strings.Contains(k.Message, why)
 		})
 	}, patience, 100*time.Millisecond, "check %s is Disabled: %s", name, why)

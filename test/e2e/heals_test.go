@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -44,7 +44,7 @@ func TestKilledEightTimesOnFourSessions(t *testing.T) {
 			require.Eventually(t, func() bool { return most.Load() >= 2 }, patience, 50*time.Millisecond, "a killed daemon leaves its session behind")
 		}
 	}
-	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	assert.LessOrEqual(t, most.Load(), int64(3), "one of four sessions is left to others")
@@ -73,7 +73,7 @@ func TestRackWithoutPower(t *testing.T) {
 	for _, w := range rack {
 		require.NoError(t, w.LoseMains())
 	}
-	awaitRun(ctx, t, s, rack[0].Name, result(api.ResultWaiting))
+	awaitRun(ctx, t, s, rack[0].Name, result(wire.ResultWaiting))
 	for _, w := range rack[1:] {
 		awaitRefusal(ctx, t, s, w.Name, "BMCUnreachable")
 		requireNoDeletion(t, s, w)
@@ -108,12 +108,12 @@ func TestPasswordMendedWhileARunWaits(t *testing.T) {
 	awaitOff(t, w)
 	w.Service.SetPassword("another-one")
 	w.Service.ExpireSessions()
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultWaiting))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultWaiting))
 	assert.Equal(t, "BMCAuth", r.Reason)
 	assert.Equal(t, "mended", r.Class)
 
 	setPassword(ctx, t, s, w, "another-one")
-	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	untouched(ctx, t, s, s.Worker("healthy"))
@@ -135,12 +135,12 @@ func TestHostRepairedAfterTheLastAttempt(t *testing.T) {
 	w := s.Worker("broken")
 	w.Kubelet.Hang()
 	w.Break()
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultWaiting))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultWaiting))
 	assert.Equal(t, "AttemptsExhausted", r.Reason)
 	require.True(t, w.BMC.Power())
 
 	w.Repair()
-	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	untouched(ctx, t, s, s.Worker("healthy"))

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -50,12 +50,12 @@ func TestHostilePointersReachNoOtherHost(t *testing.T) { // I9, I10
 	assert.Nil(t, x.Run)
 	require.NoError(t, s.Cluster.Client().CoreV1().Nodes().Delete(ctx, forged.Name, metav1.DeleteOptions{}))
 
-	r := awaitRun(ctx, t, s, during.Name, func(r api.RunRecord) bool { return r.Result == api.ResultHeld || r.Result == api.ResultDone })
+	r := awaitRun(ctx, t, s, during.Name, func(r wire.RunRecord) bool { return r.Result == wire.ResultHeld || r.Result == wire.ResultDone })
 	t.Logf("the run whose BareMetalHost was pointed elsewhere: %s, %s: %s", r.Result, r.Reason, r.Note)
-	awaitRun(ctx, t, s, doubled.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, doubled.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, doubled)
 	pointAt(ctx, t, s, during.Name, home)
-	if r.Result == api.ResultHeld {
+	if r.Result == wire.ResultHeld {
 		fencectl(ctx, t, s, 0, "unfence", during.Name, "--reason", "pointed back")
 	}
 	requireNodes(ctx, t, s, during.Name)

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -107,7 +107,7 @@ func TestBareMetalHostThatMoves(t *testing.T) {
 	untouched(ctx, t, s, w)
 
 	fencectl(ctx, t, s, 0, "bmc", "enroll", w.Name, "--reason", "new address of the same BMC", "--yes")
-	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	untouched(ctx, t, s, s.Worker("healthy"))

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/asroot"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -121,11 +121,11 @@ func TestJournalTellsWhatIsWrong(t *testing.T) {
 
 	well, silent, refused := s.Worker("well"), s.Worker("silent"), s.Worker("refused")
 	well.Kubelet.Hang()
-	awaitRun(ctx, t, s, well.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, well.Name, result(wire.ResultDone))
 	silent.Kubelet.Hang()
 	awaitOff(t, silent)
 	require.NoError(t, goBMC(t, silent).Hang(true))
-	held := awaitRun(ctx, t, s, silent.Name, result(api.ResultHeld))
+	held := awaitRun(ctx, t, s, silent.Name, result(wire.ResultHeld))
 	refused.KillBMC()
 	refused.Kubelet.Hang()
 	awaitRefusal(ctx, t, s, refused.Name, "BMCUnreachable")
@@ -168,7 +168,7 @@ func TestFullJournalStopsNoFence(t *testing.T) {
 	journal.fill(t)
 	w := s.Worker("dies")
 	w.Kubelet.Hang()
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 

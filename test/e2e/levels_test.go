@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -86,7 +86,7 @@ func TestOutletsThatProveNothing(t *testing.T) {
 		w.Kubelet.Hang()
 	}
 
-	for name, want := range map[string][]string{"feeds-another": {api.ResultHeld, "OutletContradicted"}, "one-stays-on": {api.ResultWaiting, "PowerOffFailed"}} {
+	for name, want := range map[string][]string{"feeds-another": {wire.ResultHeld, "OutletContradicted"}, "one-stays-on": {wire.ResultWaiting, "PowerOffFailed"}} {
 		r := awaitRun(ctx, t, s, name, result(want[0]))
 		assert.Equal(t, want[1], r.Reason, name)
 		assert.Contains(t, notesOf(r), "on to the next level", name)

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -53,14 +53,14 @@ func writesBut(t *testing.T, c *rig.ControlPlane, resource, name string) []write
 
 // planned asks for the plan until it says about a node what is wanted, and
 // checks the exit status that belongs to such a plan.
-func planned(ctx context.Context, t *testing.T, s *scene.Scene, node, refused string, exit int) api.PlannedAction {
+func planned(ctx context.Context, t *testing.T, s *scene.Scene, node, refused string, exit int) wire.PlannedAction {
 	t.Helper()
 	var last scene.Result
 	for ctx.Err() == nil {
 		r, err := s.Fencectl(ctx, "plan", "-o", "json")
 		require.NoError(t, err)
 		last = r
-		var p api.Plan
+		var p wire.Plan
 		if r.Exit == 0 || r.Exit == 2 {
 			require.NoError(t, json.Unmarshal([]byte(r.Stdout), &p))
 		}
@@ -79,24 +79,24 @@ func planned(ctx context.Context, t *testing.T, s *scene.Scene, node, refused st
 		}
 	}
 	require.Failf(t, "no such plan", "%q for %s; the last one, exit status %d: %s%s", refused, node, last.Exit, last.Stdout, last.Stderr)
-	return api.PlannedAction{}
+	return wire.PlannedAction{}
 }
 
 // covered asks what the checks cover, once the view is whole, by their names.
-func covered(ctx context.Context, t *testing.T, s *scene.Scene, exit int) map[string]api.CheckCoverage {
+func covered(ctx context.Context, t *testing.T, s *scene.Scene, exit int) map[string]wire.CheckCoverage {
 	t.Helper()
-	var v api.Coverage
+	var v wire.Coverage
 	require.Eventually(t, func() bool {
 		var err error
 		v, err = s.Coverage(ctx)
 		if err != nil || len(v.Clusters) != 1 || v.Clusters[0].Problem != "" {
 			return false
 		}
-		invalid := slices.ContainsFunc(v.Clusters[0].Checks, func(k api.CheckCoverage) bool { return k.State == "Invalid" })
+		invalid := slices.ContainsFunc(v.Clusters[0].Checks, func(k wire.CheckCoverage) bool { return k.State == "Invalid" })
 		return exit != 0 || !invalid // until its template is read, a check is
 	}, patience, 100*time.Millisecond, "the view is whole")
 	fencectl(ctx, t, s, exit, "check-config")
-	checks := map[string]api.CheckCoverage{}
+	checks := map[string]wire.CheckCoverage{}
 	for _, k := range v.Clusters[0].Checks {
 		checks[k.Name] = k
 	}
@@ -104,7 +104,7 @@ func covered(ctx context.Context, t *testing.T, s *scene.Scene, exit int) map[st
 }
 
 // gateOf is the first gate of an explanation that is closed for a reason.
-func gateOf(t *testing.T, x api.Explanation, code string) (name, value, threshold, source string) {
+func gateOf(t *testing.T, x wire.Explanation, code string) (name, value, threshold, source string) {
 	t.Helper()
 	for _, g := range x.Gates {
 		if !g.Pass && string(g.Reason) == code {

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -63,7 +63,7 @@ func TestMarksOfARun(t *testing.T) {
 
 	_, err = s.StartDaemon(ctx)
 	require.NoError(t, err)
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, onNode[0], r.ID)
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)

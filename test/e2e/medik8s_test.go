@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -74,7 +74,7 @@ func TestNodeHealthCheckAsksFenced(t *testing.T) {
 	assert.Equal(t, "False", conditionIn(&obj, "PermanentNodeDeletionExpected", "status", "conditions"))
 
 	ignoreOn(w, false)
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	assert.Contains(t, r.Trigger, "requested by FencedRemediation "+rig.Namespace+"/hung-")
 	requester{s.Cluster}.awaitGone(ctx, t, obj.GetName())
@@ -146,9 +146,9 @@ func TestHostsOfANodeHealthCheckThatDoNotBoot(t *testing.T) {
 				s.Worker(name).Kubelet.Hang()
 			}
 			for name, cycles := range map[string]int{"first": 2, "second": 3, "never": 3} {
-				want, reason := api.ResultDone, ""
+				want, reason := wire.ResultDone, ""
 				if name == "never" {
-					want, reason = api.ResultWaiting, "AttemptsExhausted"
+					want, reason = wire.ResultWaiting, "AttemptsExhausted"
 				}
 				r := awaitRun(ctx, t, s, name, result(want))
 				assert.Equal(t, reason, r.Reason, name)

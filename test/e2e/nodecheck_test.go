@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -47,7 +47,7 @@ func TestNodeHealthCheck(t *testing.T) {
 	requireNotAsked(ctx, t, s, second.Name)
 
 	ignoreOn(first, false)
-	r := awaitRun(ctx, t, s, first.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, first.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	assert.Empty(t, r.Machine)
 	requireBack(ctx, t, s, first)

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -44,7 +44,7 @@ func TestMachinesThatNeverJoined(t *testing.T) { // I8
 	require.NoError(t, err)
 
 	linkWhenRegistered(ctx, t, s, "inspected")
-	r := awaitMachineRun(ctx, t, s, "inspected", api.ResultDone)
+	r := awaitMachineRun(ctx, t, s, "inspected", wire.ResultDone)
 	assert.Empty(t, r.Node)
 	assert.Equal(t, rig.Namespace+"/inspected", r.Machine)
 	assert.Len(t, s.Worker("inspected").Service.System(0).Commands(), 2, "off and on, once")
@@ -66,7 +66,7 @@ func TestMachinesThatNeverJoined(t *testing.T) { // I8
 	require.Zero(t, goBMC(t, w).Counts().Off, "a hold of the Machine binds")
 	linkWhenRegistered(ctx, t, s, w.Name)
 	fencectl(ctx, t, s, 0, "release", "--machine", machine, "--reason", "done")
-	awaitMachineRun(ctx, t, s, w.Name, api.ResultDone)
+	awaitMachineRun(ctx, t, s, w.Name, wire.ResultDone)
 	assert.Equal(t, 1, goBMC(t, w).Counts().Off)
 	untouched(ctx, t, s, s.Worker("healthy-2"))
 }
@@ -115,9 +115,9 @@ func patchStatus(ctx context.Context, t *testing.T, s *scene.Scene, resource, na
 }
 
 // explainMachine polls explain of a Machine until ok.
-func explainMachine(ctx context.Context, t *testing.T, s *scene.Scene, name string, ok func(api.Explanation) bool) api.Explanation {
+func explainMachine(ctx context.Context, t *testing.T, s *scene.Scene, name string, ok func(wire.Explanation) bool) wire.Explanation {
 	t.Helper()
-	var last api.Explanation
+	var last wire.Explanation
 	var lastErr error
 	for ctx.Err() == nil {
 		if last, lastErr = s.ExplainMachine(ctx, rig.Namespace+"/"+name); lastErr == nil && ok(last) {
@@ -132,13 +132,13 @@ func explainMachine(ctx context.Context, t *testing.T, s *scene.Scene, name stri
 	return last
 }
 
-func awaitMachineRefusal(ctx context.Context, t *testing.T, s *scene.Scene, name, code string) api.Explanation {
+func awaitMachineRefusal(ctx context.Context, t *testing.T, s *scene.Scene, name, code string) wire.Explanation {
 	t.Helper()
-	return explainMachine(ctx, t, s, name, func(x api.Explanation) bool { return x.Refused == code })
+	return explainMachine(ctx, t, s, name, func(x wire.Explanation) bool { return x.Refused == code })
 }
 
-func awaitMachineRun(ctx context.Context, t *testing.T, s *scene.Scene, name, result string) api.RunRecord {
+func awaitMachineRun(ctx context.Context, t *testing.T, s *scene.Scene, name, result string) wire.RunRecord {
 	t.Helper()
-	x := explainMachine(ctx, t, s, name, func(x api.Explanation) bool { return x.Run != nil && x.Run.Result == result })
+	x := explainMachine(ctx, t, s, name, func(x wire.Explanation) bool { return x.Run != nil && x.Run.Result == result })
 	return *x.Run
 }

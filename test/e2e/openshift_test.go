@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -62,7 +62,7 @@ func TestStockOpenShift(t *testing.T) { // I22
 	for _, name := range []string{"by-policy", "theirs"} {
 		s.Worker(name).Kubelet.Hang()
 	}
-	r := awaitRun(ctx, t, s, "by-policy", result(api.ResultDone))
+	r := awaitRun(ctx, t, s, "by-policy", result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	requireBack(ctx, t, s, s.Worker("by-policy"))
 	requireOneDeletion(t, s, s.Worker("by-policy"))
@@ -101,7 +101,7 @@ func TestOpenShiftHandedOver(t *testing.T) { // I22
 	require.NoError(t, err)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
@@ -156,7 +156,7 @@ func TestOperatorThatIgnoresThePowerLock(t *testing.T) { // I1
 	require.NoError(t, err)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultWaiting))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultWaiting))
 	assert.Equal(t, "PowerOffFailed", r.Reason)
 	untouched(ctx, t, s, w)
 	on, _ := operator.Switched(w.Name)
@@ -184,7 +184,7 @@ func TestOwnerWantsTheHostOffMidRun(t *testing.T) { // I20, I22
 	require.NoError(t, err)
 	w := s.Worker("unwanted")
 	w.Kubelet.Hang()
-	awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return slices.Contains(stepsOf(r), "PowerOn") })
+	awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return slices.Contains(stepsOf(r), "PowerOn") })
 	online := func(yes bool) {
 		t.Helper()
 		_, err := s.Management.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).
@@ -192,10 +192,10 @@ func TestOwnerWantsTheHostOffMidRun(t *testing.T) { // I20, I22
 		require.NoError(t, err)
 	}
 	online(false)
-	awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return r.Result == api.ResultWaiting && r.Reason == "PowerForbidden" })
+	awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return r.Result == wire.ResultWaiting && r.Reason == "PowerForbidden" })
 	assert.False(t, w.BMC.Power(), "its owner wants it off")
 	online(true)
-	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 }
@@ -236,7 +236,7 @@ func TestMetal3sOwnRemediationMidRun(t *testing.T) { // I20, I22
 	require.Eventually(t, asked, patience, 100*time.Millisecond, "CAPM3 requests that the host is off")
 	_, err = s.StartDaemon(ctx)
 	require.NoError(t, err)
-	r := awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return r.Result == api.ResultWaiting && r.Reason == "PowerForbidden" })
+	r := awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return r.Result == wire.ResultWaiting && r.Reason == "PowerForbidden" })
 	assert.Contains(t, r.Note, scene.Metal3PowerRequest+string(request.GetUID()))
 	sent := sentTo(t, w)
 	time.Sleep(8 * time.Second) // what should not happen has time to
@@ -244,7 +244,7 @@ func TestMetal3sOwnRemediationMidRun(t *testing.T) { // I20, I22
 	assert.False(t, w.BMC.Power(), "another remediator takes it for off")
 
 	operator.FallBehind(false)
-	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	fencedLeavesItToMetal3(ctx, t, s, operator, w)
@@ -356,7 +356,7 @@ func TestNodeLeaseOfMedik8s(t *testing.T) { // I22
 	require.NotNil(t, held, "the host is off, and the run open")
 	assert.Contains(t, *held.Spec.HolderIdentity, "fenced-")
 	assert.Empty(t, held.OwnerReferences, "it must outlive the Node")
-	r := awaitRun(ctx, t, s, hung.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, hung.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	requireBack(ctx, t, s, hung)
 	require.Eventually(t, func() bool { return nodeLeaseOf(ctx, t, s, hung.Name) == nil }, patience, 200*time.Millisecond, "it is given back")
@@ -367,7 +367,7 @@ func TestNodeLeaseOfMedik8s(t *testing.T) { // I22
 	assert.True(t, theirs.BMC.Power(), "it is on")
 	lease.Renewed = time.Now().Add(-2 * time.Hour)
 	require.NoError(t, s.Cluster.PutLease(ctx, lease))
-	awaitRun(ctx, t, s, theirs.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, theirs.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, theirs)
 	requireOneDeletion(t, s, theirs)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -93,10 +93,10 @@ func requireUnknownNames(ctx context.Context, t *testing.T, s *scene.Scene) {
 	}
 }
 
-func requireStatus(ctx context.Context, t *testing.T, s *scene.Scene, exit int) api.Status {
+func requireStatus(ctx context.Context, t *testing.T, s *scene.Scene, exit int) wire.Status {
 	t.Helper()
 	r := fencectl(ctx, t, s, exit, "status", "-o", "json")
-	var st api.Status
+	var st wire.Status
 	require.NoError(t, json.Unmarshal([]byte(r.Stdout), &st))
 	return st
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -63,12 +63,12 @@ func requireAbortedOnceBack(t *testing.T, s *scene.Scene, w *scene.Worker) {
 	t.Helper()
 	ctx := within(t)
 	require.Eventually(t, w.BMC.Power, patience, 50*time.Millisecond, "the host is powered on while the API server is away")
-	r := awaitRun(ctx, t, s, w.Name, func(api.RunRecord) bool { return true })
-	assert.Equal(t, api.ResultRunning, r.Result, "open until the Node was read again")
+	r := awaitRun(ctx, t, s, w.Name, func(wire.RunRecord) bool { return true })
+	assert.Equal(t, wire.ResultRunning, r.Result, "open until the Node was read again")
 
 	require.NoError(t, s.Cluster.StartAPIServer(ctx))
-	r = awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return !r.Ended.IsZero() })
-	assert.Equal(t, api.ResultAborted, r.Result)
+	r = awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return !r.Ended.IsZero() })
+	assert.Equal(t, wire.ResultAborted, r.Result)
 	assert.Equal(t, "APIUnreachable", r.Reason)
 	_, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
 	require.NoError(t, err)

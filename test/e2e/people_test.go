@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
 // switchedOff waits until a run has switched the host off, which is long before the Node
 // is isolated: its Lease must stand still first.
-func switchedOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) api.RunRecord {
+func switchedOff(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) wire.RunRecord {
 	t.Helper()
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultRunning))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultRunning))
 	require.Eventually(t, func() bool { return !w.BMC.Power() }, patience, 20*time.Millisecond)
 	requireNoDeletion(t, s, w)
 	return r
@@ -44,7 +44,7 @@ func TestPeopleStopRuns(t *testing.T) {
 	code := filepath.Join(t.TempDir(), "reason") // the file is to be there whole
 	require.NoError(t, os.WriteFile(code, []byte("smoke in the hall\n"), 0o600))
 	require.NoError(t, os.Rename(code, pauseFile(s)))
-	r := awaitRun(ctx, t, s, paused.Name, result(api.ResultAborted))
+	r := awaitRun(ctx, t, s, paused.Name, result(wire.ResultAborted))
 	assert.Equal(t, "Paused", r.Reason)
 	assert.Contains(t, r.Note, "smoke in the hall")
 	assert.True(t, paused.BMC.Power())
@@ -74,7 +74,7 @@ func TestPeopleStopRuns(t *testing.T) {
 	assert.Equal(t, "Hold", x.Refused)
 	assert.Zero(t, held.FirstAsked(), "nobody asked the BMC of a held host")
 	fencectl(ctx, t, s, 0, "release", held.Name, "--reason", "disk replaced")
-	awaitRun(ctx, t, s, held.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, held.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, held)
 	untouched(ctx, t, s, s.Worker("healthy"))
 }
@@ -94,7 +94,7 @@ func TestPauseFileWhileTheAPIServerHangs(t *testing.T) {
 	require.NoError(t, os.WriteFile(pauseFile(s), nil, 0o600))
 	require.Eventually(t, w.BMC.Power, patience, 20*time.Millisecond, "the API is waited for two minutes, a pause is not")
 	require.NoError(t, s.Cluster.ThawAPIServer())
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultAborted))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultAborted))
 	assert.Equal(t, "Paused", r.Reason)
 	_, err = s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
 	require.NoError(t, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -75,7 +75,7 @@ func TestFencePolicies(t *testing.T) {
 	requirePetSpared(ctx, t, s)
 
 	ignoreOn(rack1, false)
-	r := awaitRun(ctx, t, s, rack1.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, rack1.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	requireRebooted(ctx, t, s, rack1)
 	require.True(t, wit.saidOn())
@@ -83,7 +83,7 @@ func TestFencePolicies(t *testing.T) {
 	awaitOff(t, rack2) // the budget has room again
 	assert.True(t, rack2.FirstAsked().After(r.Ended), "the second rack waited for the first")
 
-	r = awaitRun(ctx, t, s, unplugged.Name, result(api.ResultDone))
+	r = awaitRun(ctx, t, s, unplugged.Name, result(wire.ResultDone))
 	assert.Contains(t, r.Trigger, "BMC reads Off")
 	requireBack(ctx, t, s, unplugged)
 	requireOneDeletion(t, s, unplugged)
@@ -107,7 +107,7 @@ func requireCoverage(ctx context.Context, t *testing.T, s *scene.Scene) {
 		targets[name] = k.Targets
 	}
 	assert.Equal(t, map[string]int{"racks": 4, "pets": 1, "one-rack": 3, "basement": 2, "attic": 1, "nowhere": 0}, targets)
-	assert.Equal(t, []api.Overlap{{Check: "FencePolicy pets", Targets: 1}}, checks["racks"].Overlaps)
+	assert.Equal(t, []wire.Overlap{{Check: "FencePolicy pets", Targets: 1}}, checks["racks"].Overlaps)
 	assert.Equal(t, "DisruptionBudget", checks["one-rack"].Kind)
 	codes := map[string][]string{}
 	for name, k := range checks {
@@ -158,7 +158,7 @@ func TestPlanBeforeItIsDone(t *testing.T) {
 	w.Silence()
 	w.Kubelet.Hang()
 	a := planned(ctx, t, s, w.Name, "", 2)
-	assert.Equal(t, api.PlannedAction{
+	assert.Equal(t, wire.PlannedAction{
 		Order: 1, Check: "MachineHealthCheck " + rig.Namespace + "/workers", Machine: rig.Namespace + "/mute", Node: "mute", Action: "PowerCycle",
 		Message: a.Message,
 	}, a)

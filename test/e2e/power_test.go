@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -96,7 +96,7 @@ func (p *supply) requireOnAlways(t *testing.T) {
 }
 
 // notesOf is all that the steps of a run noted.
-func notesOf(r api.RunRecord) string {
+func notesOf(r wire.RunRecord) string {
 	var notes []string
 	for _, s := range r.Steps {
 		notes = append(notes, s.Note)
@@ -106,9 +106,9 @@ func notesOf(r api.RunRecord) string {
 
 // requireFenced waits until a run brought a host back, and checks it from the
 // outside: one deletion, while the host was truly off.
-func requireFenced(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker, p *supply) api.RunRecord {
+func requireFenced(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker, p *supply) wire.RunRecord {
 	t.Helper()
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Empty(t, r.Reason, w.Name)
 	requireBack(ctx, t, s, w)
 	p.requireOffAt(t, requireOneDeletion(t, s, w).Received)

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -160,11 +160,11 @@ func TestPrometheusSeesFenced(t *testing.T) {
 	well.Kubelet.Hang()
 	require.Eventually(t, func() bool { return prom.series(ctx, t, "fenced_failures_total", since) > 0 }, patience, time.Second)
 	giveBack()
-	awaitRun(ctx, t, s, well.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, well.Name, result(wire.ResultDone))
 	silent.Kubelet.Hang()
 	awaitOff(t, silent)
 	require.NoError(t, goBMC(t, silent).Hang(true))
-	awaitRun(ctx, t, s, silent.Name, result(api.ResultHeld))
+	awaitRun(ctx, t, s, silent.Name, result(wire.ResultHeld))
 	refused.KillBMC()
 	refused.Kubelet.Hang()
 	awaitRefusal(ctx, t, s, refused.Name, "BMCUnreachable")

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -42,7 +42,7 @@ func TestControlPlaneKeepsItsQuorum(t *testing.T) {
 	w := s.Worker("master-1")
 	taint, wit := watchTaint(t, s, w), watchBMC(t, w)
 	w.Kubelet.Hang()
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	requireRebooted(ctx, t, s, w)
 	require.True(t, wit.saidOn())

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -101,7 +101,7 @@ func TestPodsAreReleasedAtOnce(t *testing.T) {
 			attached := time.Now()
 			assert.False(t, w.BMC.Power(), "the host is off")
 			ignoreOn(w, false)
-			r := awaitRun(ctx, t, s, "hung", result(api.ResultDone))
+			r := awaitRun(ctx, t, s, "hung", result(wire.ResultDone))
 			proven := begun(t, r, "DeleteNode")
 			after := func(at time.Time) time.Duration { return at.Sub(proven).Round(time.Millisecond) }
 			isolated := begun(t, r, "PowerOn")
@@ -188,7 +188,7 @@ func releases(t *testing.T, s *scene.Scene, isolation, attachment string) (pod, 
 
 // begun is when a step of a run began. DeleteNode begins with the proof of off, and PowerOn with the
 // isolation on the record.
-func begun(t *testing.T, r api.RunRecord, want string) time.Time {
+func begun(t *testing.T, r wire.RunRecord, want string) time.Time {
 	t.Helper()
 	for _, step := range r.Steps {
 		if step.Step == want {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -70,7 +70,7 @@ spec:
 	assert.Contains(t, names, "spares")
 
 	ignoreOn(w, false)
-	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	untouched(ctx, t, s, s.Worker("healthy"))

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -57,8 +57,8 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		st, err := s.Status(ctx)
 		return err == nil && len(st.Runs) == 0
 	}, patience, 100*time.Millisecond, "no run is open")
-	over := awaitRun(ctx, t, s, w.Name, func(r api.RunRecord) bool { return !r.Ended.IsZero() })
-	assert.Contains(t, []string{api.ResultDone, api.ResultAborted}, over.Result)
+	over := awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return !r.Ended.IsZero() })
+	assert.Contains(t, []string{wire.ResultDone, wire.ResultAborted}, over.Result)
 	assert.True(t, w.BMC.Power())
 	require.Eventually(t, func() bool { return len(marks(ctx, t, s)) == 0 }, patience, 100*time.Millisecond, "fenced cleans up after the run")
 	_, err = d.Terminate(ctx)

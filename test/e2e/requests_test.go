@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -156,7 +156,7 @@ func TestFencedRemediationOfTheClusterAPI(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	assert.True(t, w.BMC.Power(), "the host is on again before the request goes")
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	assert.Equal(t, "requested by FencedRemediation "+rig.Namespace+"/hung", r.Trigger)
 	requireBack(ctx, t, s, w)

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -63,7 +63,7 @@ func TestRespondToOpenShiftsAnnotation(t *testing.T) {
 
 	actuator.Renewed = time.Now().Add(-2 * time.Hour)
 	require.NoError(t, s.Cluster.PutLease(ctx, actuator))
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
@@ -102,7 +102,7 @@ func TestRespondBesideALivingActuator(t *testing.T) {
 	require.NoError(t, err)
 	w := s.Worker("hung")
 	w.Kubelet.Hang()
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	assert.Equal(t, "requested by FencedRemediation "+rig.Namespace+"/hung", r.Trigger)
 	requireBack(ctx, t, s, w)
@@ -146,7 +146,7 @@ func TestRespondToMetal3Remediation(t *testing.T) {
 
 	provider.Renewed = time.Now().Add(-2 * time.Hour)
 	require.NoError(t, s.Cluster.PutLease(ctx, provider))
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	assert.Equal(t, stages, stepsOf(r))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -41,7 +41,7 @@ func TestTermInMidRun(t *testing.T) {
 
 	_, err = s.StartDaemon(ctx)
 	require.NoError(t, err)
-	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 	untouched(ctx, t, s, s.Worker("healthy"))

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -45,18 +45,18 @@ func TestWhatComesBack(t *testing.T) { // I6, I21
 		w.Kubelet.Hang()
 	}
 
-	r := awaitRun(ctx, t, s, board.Name, result(api.ResultWaiting))
+	r := awaitRun(ctx, t, s, board.Name, result(wire.ResultWaiting))
 	assert.Equal(t, "TargetChanged", r.Reason, "its BMC has told the truth")
 	assert.Contains(t, r.Note, "another machine")
 
-	r = awaitRun(ctx, t, s, refused.Name, result(api.ResultWaiting))
+	r = awaitRun(ctx, t, s, refused.Name, result(wire.ResultWaiting))
 	assert.Equal(t, "RestoreFailed", r.Reason)
 	assert.Contains(t, r.Note, "no owners here")
 	require.NoError(t, allow(ctx)) // it goes on by itself
-	awaitRun(ctx, t, s, refused.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, refused.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, refused)
 
-	awaitRun(ctx, t, s, full.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, full.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, full)
 	n, err := s.Cluster.WaitNode(ctx, full.Name, scene.IsReady)
 	require.NoError(t, err)
@@ -67,7 +67,7 @@ func TestWhatComesBack(t *testing.T) { // I6, I21
 		require.Equal(t, v, n.Annotations[k])
 	}
 
-	r = awaitRun(ctx, t, s, renamed.Name, result(api.ResultHeld))
+	r = awaitRun(ctx, t, s, renamed.Name, result(wire.ResultHeld))
 	assert.Equal(t, "NodeRenamed", r.Reason)
 	assert.Contains(t, r.Note, "new-name")
 	assert.Equal(t, 1, goBMC(t, renamed).Counts().Off, "a host that works is not switched off again")

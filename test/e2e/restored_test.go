@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -35,17 +35,17 @@ func TestRestoredState(t *testing.T) {
 		w.Kubelet.Hang()
 		awaitOff(t, w)
 		require.NoError(t, goBMC(t, w).Hang(true)) // before its off is proven
-		runs[w] = awaitRun(ctx, t, s, w.Name, result(api.ResultRunning)).ID
+		runs[w] = awaitRun(ctx, t, s, w.Name, result(wire.ResultRunning)).ID
 	}
 	backup := filepath.Join(t.TempDir(), "state.ndjson")
 	fencectl(ctx, t, s, 0, "export", backup)
 
 	require.NoError(t, goBMC(t, ended).Hang(false))
-	awaitRun(ctx, t, s, ended.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, ended.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, ended)
 	back, err := s.Cluster.WaitNode(ctx, ended.Name, scene.IsReady)
 	require.NoError(t, err)
-	require.Equal(t, api.ResultRunning, awaitRun(ctx, t, s, open.Name, result(api.ResultRunning)).Result)
+	require.Equal(t, wire.ResultRunning, awaitRun(ctx, t, s, open.Name, result(wire.ResultRunning)).Result)
 	d.Kill()
 
 	programs, err := builds()
@@ -57,8 +57,8 @@ func TestRestoredState(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, goBMC(t, open).Hang(false))
 
-	over := func(r api.RunRecord) bool { return !r.Ended.IsZero() }
-	deletions := map[string]int{api.ResultDone: 1, api.ResultAborted: 0}
+	over := func(r wire.RunRecord) bool { return !r.Ended.IsZero() }
+	deletions := map[string]int{wire.ResultDone: 1, wire.ResultAborted: 0}
 	first := awaitRun(ctx, t, s, open.Name, over)
 	assert.Equal(t, runs[open], first.ID)
 	require.Contains(t, deletions, first.Result, first.Reason)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -22,9 +23,9 @@ func TestRollingReloadInMidRun(t *testing.T) {
 	_, shared := shareEtcd(t, s)
 	ctx := within(t)
 	owner, standby, before := awaitOwner(ctx, t, launchPeer(t, s, "one", shared...), launchPeer(t, s, "two", shared...))
-	standby.awaitCluster(ctx, t, "it sees the Nodes", func(c api.ClusterStatus) bool { return c.Nodes == 2 })
+	standby.awaitCluster(ctx, t, "it sees the Nodes", func(c wire.ClusterStatus) bool { return c.Nodes == 2 })
 	reload := func(p *peer) (string, error) {
-		done, err := p.client.Do(ctx, api.Order{Verb: api.Reload, Reason: "rolling"})
+		done, err := p.client.Do(ctx, wire.Order{Verb: wire.Reload, Reason: "rolling"})
 		return done.Value.Message, err
 	}
 	w := s.Worker("halfway")

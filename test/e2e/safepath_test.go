@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -113,7 +113,7 @@ func TestSafePath(t *testing.T) {
 	shown, err := s.Fencectl(ctx, "status")
 	require.NoError(t, err)
 	assert.Contains(t, shown.Stdout, "observe (armed)")
-	r := awaitRun(ctx, t, s, second.Name, result(api.ResultDone))
+	r := awaitRun(ctx, t, s, second.Name, result(wire.ResultDone))
 	assert.False(t, r.Started.Before(quietUntil), "the run began at %s, in the quiet period", r.Started)
 	requireBack(ctx, t, s, second)
 	again := fencectl(ctx, t, s, 0, "arm", "--yes", "--reason", "again")

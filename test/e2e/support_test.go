@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -62,8 +62,8 @@ func TestSupportBundleHoldsNoSecret(t *testing.T) {
 	for _, name := range []string{"by-ipmi", "by-redfish", "refused", "by-credential"} {
 		s.Worker(name).Kubelet.Hang()
 	}
-	awaitRun(ctx, t, s, "by-ipmi", result(api.ResultDone))
-	awaitRun(ctx, t, s, "by-redfish", result(api.ResultDone))
+	awaitRun(ctx, t, s, "by-ipmi", result(wire.ResultDone))
+	awaitRun(ctx, t, s, "by-redfish", result(wire.ResultDone))
 	awaitRefusal(ctx, t, s, "refused", "BMCAuth")
 	awaitRefusal(ctx, t, s, "by-credential", "BMCAuth")
 

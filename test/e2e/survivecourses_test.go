@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/redfishsim"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
@@ -81,7 +81,7 @@ func (t *trial) fences() string {
 	require.True(t, wit.saidOn())
 	wit.requireOffAt(t.T, requireOneDeletion(t.T, t.s, w).Received)
 	untouched(t.ctx, t.T, t.s, t.s.Worker("healthy"))
-	return api.ResultDone
+	return wire.ResultDone
 }
 
 // fencesThree is several runs in flight, which die of each other's points.
@@ -102,12 +102,12 @@ func (t *trial) fencesThree() string {
 		witnesses[w.Name].requireOffAt(t.T, requireOneDeletion(t.T, t.s, w).Received)
 	}
 	untouched(t.ctx, t.T, t.s, t.s.Worker("healthy"))
-	return api.ResultDone
+	return wire.ResultDone
 }
 
 func (t *trial) requireDone(w *scene.Worker) {
 	t.Helper()
-	r := awaitRun(t.ctx, t.T, t.s, w.Name, result(api.ResultDone))
+	r := awaitRun(t.ctx, t.T, t.s, w.Name, result(wire.ResultDone))
 	assert.Empty(t, r.Reason)
 	assert.Equal(t, "RestoreNode", r.Steps[len(r.Steps)-1].Step)
 	requireBack(t.ctx, t.T, t.s, w)
@@ -124,8 +124,8 @@ func (t *trial) isPaused() string {
 	w.Kubelet.Hang() // its Lease is fresh, so there is time before step 2
 	awaitOff(t.T, w)
 	insist(t.ctx, t.T, t.s, "pause", "--reason", "no more")
-	r := awaitRun(t.ctx, t.T, t.s, w.Name, func(r api.RunRecord) bool { return !r.Ended.IsZero() })
-	assert.Equal(t, []string{api.ResultAborted, "Paused"}, []string{r.Result, r.Reason})
+	r := awaitRun(t.ctx, t.T, t.s, w.Name, func(r wire.RunRecord) bool { return !r.Ended.IsZero() })
+	assert.Equal(t, []string{wire.ResultAborted, "Paused"}, []string{r.Result, r.Reason})
 	assert.True(t, w.BMC.Power())
 	_, err := t.s.Cluster.WaitNode(t.ctx, w.Name, scene.IsReady)
 	require.NoError(t, err)
@@ -144,13 +144,13 @@ func (t *trial) reprovisions() string {
 	finished := watchRecord(t.T, t.s, w)
 	t.fenced()
 	hang(t.ctx, t.T, t.s, w)
-	r := awaitRun(t.ctx, t.T, t.s, w.Name, func(r api.RunRecord) bool {
+	r := awaitRun(t.ctx, t.T, t.s, w.Name, func(r wire.RunRecord) bool {
 		if r.Steps[len(r.Steps)-1].Step == "Reprovision" {
 			finished() // the host is its owner's soon
 		}
 		return !r.Ended.IsZero()
 	})
-	assert.Equal(t, []string{api.ResultReprovisioned, "PowerOnFailed"}, []string{r.Result, r.Reason})
+	assert.Equal(t, []string{wire.ResultReprovisioned, "PowerOnFailed"}, []string{r.Result, r.Reason})
 	wit.requireOffAt(t.T, requireOneDeletion(t.T, t.s, w).Received)
 	d, err := t.s.Management.Deletions("machines", w.Name)
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func (t *trial) taints() string {
 	watchRecord(t.T, t.s, w)
 	t.fenced()
 	hang(t.ctx, t.T, t.s, w)
-	r := awaitRun(t.ctx, t.T, t.s, w.Name, result(api.ResultDone))
+	r := awaitRun(t.ctx, t.T, t.s, w.Name, result(wire.ResultDone))
 	assert.Empty(t, r.Reason)
 	requireRebooted(t.ctx, t.T, t.s, w)
 	require.True(t, wit.saidOn())
@@ -188,7 +188,7 @@ func (t *trial) isHeld() string {
 	t.fenced()
 	hang(t.ctx, t.T, t.s, w)
 	insist(t.ctx, t.T, t.s, "fence", w.Name, "--off-only", "--yes", "--reason", "disk fails")
-	r := awaitRun(t.ctx, t.T, t.s, w.Name, result(api.ResultHeld))
+	r := awaitRun(t.ctx, t.T, t.s, w.Name, result(wire.ResultHeld))
 	assert.Equal(t, "OperatorOff", r.Reason)
 	time.Sleep(time.Second) // the deaths at its save are over
 	assert.False(t, w.BMC.Power())
@@ -196,7 +196,7 @@ func (t *trial) isHeld() string {
 	t.requireDone(w)
 	wit.requireOffAt(t.T, requireOneDeletion(t.T, t.s, w).Received)
 	untouched(t.ctx, t.T, t.s, t.s.Worker("healthy"))
-	return api.ResultDone
+	return wire.ResultDone
 }
 
 // ignoreOn makes a BMC accept a power on and do nothing, or obey again.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -151,7 +152,7 @@ func watchRecord(t *testing.T, s *scene.Scene, w *scene.Worker) (finished func()
 			status, err := client.Status(ctx)
 			if off && err == nil && !w.BMC.Power() {
 				looks.Add(1)
-				assert.True(t, slices.ContainsFunc(status.Value.Runs, func(r api.RunStatus) bool { return r.Node == w.Name }),
+				assert.True(t, slices.ContainsFunc(status.Value.Runs, func(r wire.RunStatus) bool { return r.Node == w.Name }),
 					"%s is off without an open run", w.Name)
 			}
 			select {

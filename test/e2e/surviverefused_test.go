@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -62,7 +62,7 @@ func (t *trial) isFrozen() string {
 	require.NoError(t, w.BMC.LieOff(false))
 	require.NoError(t, w.BMC.IgnoreOff(false))
 	insist(t.ctx, t.T, t.s, "unfence", w.Name, "--reason", "seen alive")
-	r := awaitRun(t.ctx, t.T, t.s, w.Name, result(api.ResultAborted))
+	r := awaitRun(t.ctx, t.T, t.s, w.Name, result(wire.ResultAborted))
 	require.Eventually(t, func() bool {
 		r, err := t.s.Fencectl(t.ctx, "fence", w.Name, "--reason", "test", "--yes")
 		return err == nil && r.Exit == 3 && strings.Contains(r.Stderr, "(Frozen)")

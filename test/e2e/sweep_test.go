@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/port"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -32,7 +32,7 @@ func TestSweepFindsTheDeadBMC(t *testing.T) {
 	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
-	awaitAll(ctx, t, s, func(b api.BMC) bool {
+	awaitAll(ctx, t, s, func(b wire.BMC) bool {
 		return b.State == "ok" && b.Dependable && b.Identity == "match" && b.Power == "On"
 	})
 	fencectl(ctx, t, s, 0, "bmc", "list")
@@ -43,7 +43,7 @@ func TestSweepFindsTheDeadBMC(t *testing.T) {
 	now := fencectl(ctx, t, s, 2, "bmc", "test", w.Name)
 	assert.Contains(t, now.Stdout, "BMCUnreachable")
 	awaitListed(ctx, t, s, w.Name, "BMCUnreachable")
-	list := awaitAll(ctx, t, s, func(b api.BMC) bool { return b.Dependable == (b.Node != w.Name) })
+	list := awaitAll(ctx, t, s, func(b wire.BMC) bool { return b.Dependable == (b.Node != w.Name) })
 	assert.Len(t, list, 4)
 	assert.Equal(t, "1", metric(ctx, t, metrics, `fenced_bmc_not_dependable{cluster="scene"}`))
 	time.Sleep(15 * time.Second) // another look or two
@@ -77,9 +77,9 @@ func TestSweepFindsTheDeadBMC(t *testing.T) {
 }
 
 // awaitAll waits until bmc list says of each device what is wanted.
-func awaitAll(ctx context.Context, t *testing.T, s *scene.Scene, ok func(api.BMC) bool) []api.BMC {
+func awaitAll(ctx context.Context, t *testing.T, s *scene.Scene, ok func(wire.BMC) bool) []wire.BMC {
 	t.Helper()
-	var list []api.BMC
+	var list []wire.BMC
 	require.Eventually(t, func() bool {
 		var err error
 		if list, err = s.BMCs(ctx, "list"); err != nil || len(list) != len(s.Workers) {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -62,7 +62,7 @@ func TestStatusTellsWhatIsWrong(t *testing.T) {
 	awaitText(ctx, t, s, 2, `^scene +dead +Unhealthy +NodeCondition +\S+ +BMCUnreachable for \S+, next try `, "status")
 	st := requireStatus(ctx, t, s, 2)
 	require.Len(t, st.Blocked, 1)
-	assert.Equal(t, api.BMCCount{Total: 4, NotDependable: 1, NotChecked: 3}, st.BMCs)
+	assert.Equal(t, wire.BMCCount{Total: 4, NotDependable: 1, NotChecked: 3}, st.BMCs)
 	awaitText(ctx, t, s, 0, `^blocked: the remediation by MachineHealthCheck .*/workers: BMCUnreachable for `, "timeline", dead.Name)
 
 	fencectl(ctx, t, s, 0, "hold", dead.Name, "--reason", "new mainboard")
@@ -85,11 +85,11 @@ func TestStatusTellsWhatIsWrong(t *testing.T) {
 	awaitText(ctx, t, s, 2, `^\S+ +scene +silent +1/6 PowerOff .* BMCUnreachable, \S+ ago$`, "status")
 	awaitText(ctx, t, s, 0, `^  last error: \S+ ago: BMCUnreachable: `, "timeline", silent.Name)
 	require.NoError(t, goBMC(t, silent).Hang(false))
-	awaitRun(ctx, t, s, silent.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, silent.Name, result(wire.ResultDone))
 
 	dead.ReviveBMC()
 	fencectl(ctx, t, s, 0, "bmc", "test", dead.Name)
-	awaitRun(ctx, t, s, dead.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, dead.Name, result(wire.ResultDone))
 	awaitText(ctx, t, s, 0, `^BMCs: 4, 0 not dependable`, "status")
 	untouched(ctx, t, s, s.Worker("well-1"))
 }
@@ -164,7 +164,7 @@ func TestRefusalsAreToldOnce(t *testing.T) {
 	awaitText(ctx, t, s, 2, `^degraded: check .*/workers in scene is invalid and protects no target: `, "status")
 	changeCheck("workers", `{"spec":{"selector":{"matchExpressions":null},"maxUnhealthy":"100%"}}`)
 	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused", "CheckChanged InvalidCheck", "CheckChanged", "LimitOpened")
-	awaitRun(ctx, t, s, "sick", result(api.ResultDone))
+	awaitRun(ctx, t, s, "sick", result(wire.ResultDone))
 	awaitText(ctx, t, s, 0, `armed`, "status")
 	assert.Empty(t, metric(ctx, t, metrics, gauge+`"ShortCircuit"}`))
 }

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -38,7 +38,7 @@ func TestWhatHealsEndsByItself(t *testing.T) {
 	awaitOff(t, silent)
 	require.NoError(t, goBMC(t, silent).Hang(true))
 	hung := time.Now()
-	r := awaitRun(ctx, t, s, silent.Name, result(api.ResultWaiting))
+	r := awaitRun(ctx, t, s, silent.Name, result(wire.ResultWaiting))
 	assert.Equal(t, "BMCUnreachable", r.Reason)
 	assert.Equal(t, "transient", r.Class)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -49,14 +49,14 @@ func TestWhatHealsEndsByItself(t *testing.T) {
 	password.Kubelet.Hang()
 	awaitRefusal(ctx, t, s, password.Name, "BMCAuth")
 	setPassword(ctx, t, s, password, scene.Password)
-	awaitRun(ctx, t, s, password.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, password.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, password)
 
 	time.Sleep(time.Until(hung.Add(90 * time.Second))) // the other story took a part of it
-	awaitRun(ctx, t, s, silent.Name, result(api.ResultWaiting))
+	awaitRun(ctx, t, s, silent.Name, result(wire.ResultWaiting))
 	requireNoDeletion(t, s, silent)
 	require.NoError(t, goBMC(t, silent).Hang(false))
-	awaitRun(ctx, t, s, silent.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, silent.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, silent)
 	requireOneDeletion(t, s, silent)
 	untouched(ctx, t, s, s.Worker("healthy-1"))
@@ -79,7 +79,7 @@ func TestRightThatIsGivenBack(t *testing.T) {
 	require.NoError(t, err)
 	w := s.Worker("forbidden")
 	w.Kubelet.Hang()
-	r := awaitRun(ctx, t, s, w.Name, result(api.ResultWaiting))
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultWaiting))
 	assert.Contains(t, []string{"APIForbidden", "IsolationFailed"}, r.Reason)
 	require.Eventually(t, w.BMC.Power, patience, 100*time.Millisecond, "the host is brought back")
 	_, err = s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
@@ -91,7 +91,7 @@ func TestRightThatIsGivenBack(t *testing.T) {
 	assert.True(t, w.BMC.Power())
 
 	giveBack()
-	awaitRun(ctx, t, s, w.Name, result(api.ResultDone))
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
 	requireBack(ctx, t, s, w)
 	requireOneDeletion(t, s, w)
 }

@@ -80,9 +80,7 @@ func (s *State) AddHost(given Host, m policy.Machine) *Host {
 	h.s, h.On, h.Kernel, h.Boots, h.joined = s, true, Runs, 1, true
 	h.OnSince, h.renewedAt, h.readyAt = now.Add(-time.Hour), now, now
 	h.BMC = BMC{h: h, Boot: 1}
-	if h.NodeUUID == "" {
-		h.NodeUUID = h.UUID
-	}
+	h.NodeUUID = cmp.Or(h.NodeUUID, h.UUID)
 	s.Hosts = append(s.Hosts, h)
 	s.join(h)
 	s.ChangeNode(h.Name, func(n *Node) {

@@ -45,7 +45,6 @@ func (s *State) LockNode(r remediate.Run) (binds time.Duration, foreign string, 
 		return 0, "", nil
 	}
 	s.NodeLocks[node] = NodeLock{s.LocksAs, r.ID, time.Now()}
-	s.Locked++
 	return LockDuration, "", nil
 }
 

@@ -52,7 +52,6 @@ type State struct {
 	NodeLocks map[string]NodeLock // by Node
 	LocksAs   string              // fenced as a holder
 	LockFails error               // of each LockNode; nil: none
-	Locked    int                 // how often fenced took or renewed a Lease
 
 	// How the control plane behaves.
 	PodsOfANode int                   // number of pods that start on a Ready Node

@@ -13,6 +13,7 @@
 package ipmisim
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -66,21 +67,17 @@ type Options struct {
 	// Sessions is how many may be open at once; go-ipmi's 4 if zero. Those of
 	// the processes are their own affair.
 	Sessions int
+	// Machine: ipmi_sim alone; the lines of its configuration that run a machine, in place of a host that we control.
+	Machine string
 	// NewGUID: pyghmi alone; a new GUID at each start, as virtualbmc has.
 	NewGUID bool
 }
 
 // withDefaults fills what o leaves open, and returns the GUID's bytes.
 func (o Options) withDefaults() (Options, [16]byte, error) {
-	if o.Addr == "" {
-		o.Addr = "127.0.0.1:0"
-	}
-	if o.User == "" {
-		o.User = "admin"
-	}
-	if o.Password == "" {
-		o.Password = "secret"
-	}
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
+	o.User = cmp.Or(o.User, "admin")
+	o.Password = cmp.Or(o.Password, "secret")
 	var guid [16]byte
 	if o.UUID == "" {
 		rand.Read(guid[:]) // never fails, by its documentation

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/pace"
 )
@@ -21,7 +22,7 @@ import (
 func ipmitool(t *testing.T, b ipmisim.BMC, suite string, words ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath("ipmitool"); err != nil {
-		missing(t, "ipmitool is not installed")
+		bmctest.Missing(t, "ipmitool is not installed")
 	}
 	host, port, err := net.SplitHostPort(b.Addr())
 	require.NoError(t, err)
@@ -36,20 +37,11 @@ func ipmitool(t *testing.T, b ipmisim.BMC, suite string, words ...string) string
 	return strings.TrimSpace(string(out))
 }
 
-// missing skips where a Debian package is absent, except in CI.
-func missing(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
-}
-
 func startDebian(t *testing.T, o ipmisim.Options) *ipmisim.DebianBMC {
 	t.Helper()
 	b, err := ipmisim.StartDebian(t.Context(), o)
 	if errors.Is(err, ipmisim.ErrNoDebianSim) {
-		missing(t, err.Error())
+		bmctest.Missing(t, err.Error())
 	}
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
@@ -60,7 +52,7 @@ func startPyghmi(t *testing.T, o ipmisim.Options) *ipmisim.PyghmiBMC {
 	t.Helper()
 	b, err := ipmisim.StartPyghmi(t.Context(), o)
 	if errors.Is(err, ipmisim.ErrNoPyghmi) {
-		missing(t, err.Error())
+		bmctest.Missing(t, err.Error())
 	}
 	require.NoError(t, err)
 	t.Cleanup(b.Stop)
@@ -112,16 +104,6 @@ func TestPowerAsAnotherClientSeesIt(t *testing.T) {
 	}
 }
 
-func TestStopFreesThePort(t *testing.T) {
-	for _, b := range []ipmisim.BMC{startGo(t, ipmisim.Options{}), startDebian(t, ipmisim.Options{}), startPyghmi(t, ipmisim.Options{})} {
-		b.Stop()
-		b.Stop()
-		again, err := ipmisim.StartGo(t.Context(), ipmisim.Options{Addr: b.Addr()})
-		require.NoError(t, err)
-		again.Stop()
-	}
-}
-
 func TestOptionsThatCannotBeServed(t *testing.T) {
 	for _, o := range []ipmisim.Options{{Suites: []int{99}}, {Suites: []int{0, 12}}, {UUID: "4c4c"}, {Addr: "nowhere"}} {
 		_, err := ipmisim.StartGo(t.Context(), o)
@@ -148,37 +130,6 @@ func onEach(t *testing.T, fn func(*testing.T, ipmisim.Faults)) {
 // powerOff orders off, which the BMC accepts.
 func powerOff(t *testing.T, b ipmisim.BMC) { ipmitool(t, b, "3", "chassis", "power", "off") }
 
-func status(t *testing.T, b ipmisim.BMC) string {
-	t.Helper()
-	return ipmitool(t, b, "3", "chassis", "power", "status")
-}
-
-// answers says whether the BMC answers within half a second.
-func answers(t *testing.T, b ipmisim.BMC) bool {
-	t.Helper()
-	host, port, err := net.SplitHostPort(b.Addr())
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-	defer cancel()
-	return exec.CommandContext(ctx, "ipmitool", "-I", "lan", "-H", host, "-p", port, "-A", "NONE", "channel", "authcap", "14", "2").Run() == nil
-}
-
-func TestOffComesLate(t *testing.T) {
-	onEach(t, func(t *testing.T, b ipmisim.Faults) {
-		pace.Before(t, 5*time.Second, func(late time.Duration) func() {
-			require.NoError(t, b.SetPower(true))
-			require.NoError(t, b.LateOff(late))
-			powerOff(t, b)
-			on, said := b.Power(), status(t, b)
-			return func() {
-				assert.True(t, on, "accepted is not off")
-				assert.Equal(t, "Chassis Power is on", said, "and the BMC does not lie")
-			}
-		})
-		assert.Eventually(t, func() bool { return !b.Power() }, pace.Tries, 10*time.Millisecond)
-	})
-}
-
 func TestANewOrderOverrulesALateOne(t *testing.T) {
 	onEach(t, func(t *testing.T, b ipmisim.Faults) {
 		var wait time.Duration
@@ -194,47 +145,6 @@ func TestANewOrderOverrulesALateOne(t *testing.T) {
 		time.Sleep(wait + 200*time.Millisecond)
 		assert.True(t, b.Power())
 	})
-}
-
-func TestHostComesBackByItself(t *testing.T) {
-	onEach(t, func(t *testing.T, b ipmisim.Faults) {
-		pace.Before(t, 5*time.Second, func(back time.Duration) func() {
-			require.NoError(t, b.SetPower(true))
-			require.NoError(t, b.BackOn(back))
-			powerOff(t, b)
-			on := b.Power()
-			return func() { assert.False(t, on) }
-		})
-		assert.Eventually(t, b.Power, pace.Tries, 10*time.Millisecond)
-		assert.Equal(t, "Chassis Power is on", status(t, b))
-	})
-}
-
-func TestHangAndGoOn(t *testing.T) {
-	onEach(t, func(t *testing.T, b ipmisim.Faults) {
-		status(t, b) // or skips without ipmitool
-		require.NoError(t, b.Hang(true))
-		assert.False(t, answers(t, b))
-		require.NoError(t, b.Hang(false))
-		assert.Equal(t, "Chassis Power is on", status(t, b))
-	})
-}
-
-func TestRestartKeepsTheHost(t *testing.T) {
-	onEach(t, func(t *testing.T, b ipmisim.Faults) {
-		powerOff(t, b)
-		require.NoError(t, b.Restart())
-		assert.False(t, b.Power())
-		assert.Equal(t, "Chassis Power is off", status(t, b))
-	})
-}
-
-func TestSessionsAreExhaustedAndFreed(t *testing.T) {
-	b := startGo(t, ipmisim.Options{})
-	require.NoError(t, b.Exhaust())
-	assert.Equal(t, 4, b.Sessions())
-	require.NoError(t, b.Restart())
-	assert.Zero(t, b.Sessions())
 }
 
 // TestAPortThatIsTaken: another BMC that answers at the address of an ipmi_sim is

@@ -1,6 +1,7 @@
 package ipmisim
 
 import (
+	"cmp"
 	"context"
 	_ "embed" // the program
 	"encoding/json"
@@ -122,6 +123,7 @@ func lanConf(dir, addr string, o Options, guid [16]byte) (string, error) {
 	if o.KG != "" {
 		key = fmt.Sprintf("bmc_key %q", o.KG)
 	}
+	machine := fmt.Sprintf("chassis_control %q", filepath.Join(dir, "chassis.sh")+" "+filepath.Join(dir, "power"))
 	return fmt.Sprintf(`name "bmc"
 set_working_mc 0x20
   startlan 1
@@ -133,10 +135,10 @@ set_working_mc 0x20
     guid %x
     %s
   endlan
-  chassis_control "%s %s"
+  %s
   user 2 true %q %q %s 10 none md2 md5 straight
   %s
-`, host, port, guid, key, filepath.Join(dir, "chassis.sh"), filepath.Join(dir, "power"), o.User, o.Password, level, nullUser), nil
+`, host, port, guid, key, cmp.Or(o.Machine, machine), o.User, o.Password, level, nullUser), nil
 }
 
 // writeDebian fills the directory of one ipmi_sim.

@@ -107,13 +107,6 @@ func (r *Relay) Asked() int {
 	return r.asked
 }
 
-// Answered is how many datagrams the BMC sent so far.
-func (r *Relay) Answered() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.seen) - r.asked
-}
-
 // Send sends d now, past the filter: for late and replayed datagrams.
 func (r *Relay) Send(d Datagram) {
 	r.mu.Lock()

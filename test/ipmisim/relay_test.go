@@ -100,7 +100,6 @@ func TestNetworkDelays(t *testing.T) {
 	require.NoError(t, err)
 	assert.GreaterOrEqual(t, time.Since(begun), 60*time.Millisecond)
 	assert.Equal(t, 1, r.Asked())
-	assert.Equal(t, 1, r.Answered())
 }
 
 func TestNetworkLosesAlikeForASeed(t *testing.T) {

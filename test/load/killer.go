@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -50,7 +50,7 @@ func (p *play) startKiller(ctx context.Context) (*killer, error) {
 
 // rage kills the daemon at random and starts it again, until all are back and it was
 // killed often enough; then the last one is left alive.
-func (k *killer) rage(ctx context.Context, over func(context.Context, api.Status) bool) error {
+func (k *killer) rage(ctx context.Context, over func(context.Context, wire.Status) bool) error {
 	for {
 		life := k.LifeMin + time.Duration(k.random.Int64N(int64(k.LifeMax-k.LifeMin)))
 		done, err := k.live(ctx, life, over)
@@ -73,7 +73,7 @@ func (k *killer) rage(ctx context.Context, over func(context.Context, api.Status
 }
 
 // live lets the daemon live for a while, and says whether all is over.
-func (k *killer) live(ctx context.Context, life time.Duration, over func(context.Context, api.Status) bool) (done bool, err error) {
+func (k *killer) live(ctx context.Context, life time.Duration, over func(context.Context, wire.Status) bool) (done bool, err error) {
 	end := time.Now().Add(life)
 	for time.Now().Before(end) {
 		select {

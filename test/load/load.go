@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -159,7 +160,7 @@ func (p *play) hang(ctx context.Context) error {
 }
 
 // allBack says whether no run is open and every target has another Node than before.
-func (p *play) allBack(ctx context.Context, st api.Status) bool {
+func (p *play) allBack(ctx context.Context, st wire.Status) bool {
 	if len(st.Runs) > 0 {
 		return false
 	}

@@ -43,8 +43,8 @@ type Faults struct {
 	NoSystemsLink bool
 	// NoManager is a service without managers.
 	NoManager bool
-	// Busy is how many of the next requests get 503; each counts it down.
-	Busy int
+	// Busy is how many of the next requests get 503, or BusyAs when it is not 0; each counts it down.
+	Busy, BusyAs int
 	// RetryAfter is the header of those answers, as it is; empty is none.
 	RetryAfter string
 	// LoginStatus refuses logins with this HTTP status, when not 0.
@@ -86,9 +86,6 @@ type Faults struct {
 type Quirks struct {
 	// Lag is how long a power change takes; PoweringOff or PoweringOn meanwhile.
 	Lag time.Duration
-	// Early says On or Off at once, while the change takes Lag; a power on in
-	// that window is accepted and dropped.
-	Early bool
 	// OffThenOn says Off for this long after a power off, which was not done at all.
 	OffThenOn time.Duration
 	// IgnoreOff accepts a power off and does nothing, IgnoreOn a power on.
@@ -114,8 +111,12 @@ type Quirks struct {
 	// NoResetTypes lists them nowhere; NoReset offers no action at all.
 	ActionInfo, NoResetTypes, NoReset bool
 	// RefuseSame is the status when the host is in the wanted state already;
-	// 0 is plain success.
+	// 0 is plain success. RefuseBody replaces the body of that answer.
 	RefuseSame int
+	RefuseBody []byte
+	// AcceptAs is the status of a reset that is accepted, when not 0, and AcceptBody its body.
+	AcceptAs   int
+	AcceptBody []byte
 	// RefuseReset is the status that answers every reset, when not 0.
 	RefuseReset int
 	// Task answers a reset with 202 and a task.

@@ -2,12 +2,14 @@ package redfishsim
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"path"
 	"strconv"
@@ -55,7 +57,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		if f.RetryAfter != "" {
 			w.Header().Set("Retry-After", f.RetryAfter)
 		}
-		s.fail(w, http.StatusServiceUnavailable, "ServiceTemporarilyUnavailable", "The service is starting.")
+		s.fail(w, cmp.Or(f.BusyAs, http.StatusServiceUnavailable), "ServiceTemporarilyUnavailable", "The service is starting.")
 		return
 	}
 	p := strings.TrimSuffix(r.URL.Path, "/")
@@ -86,6 +88,9 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, f Faults, p strin
 	case r.Method == http.MethodDelete && strings.HasPrefix(p, sessionsURI+"/"):
 		s.logout(w, r)
 		return
+	case r.Method == http.MethodGet && s.opts.Resources != nil:
+		s.resource(w, p)
+		return
 	case r.Method == http.MethodGet && p == systemsURI:
 		s.collection(w, f)
 		return
@@ -102,7 +107,28 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, f Faults, p strin
 	s.missing(w)
 }
 
+// resource shows one of Options.Resources.
+func (s *Server) resource(w http.ResponseWriter, p string) {
+	o := maps.Clone(s.opts.Resources[p])
+	if o == nil {
+		s.missing(w)
+		return
+	}
+	for _, sys := range s.systems {
+		if p == sys.URI() {
+			s.mu.Lock()
+			o["PowerState"] = json.RawMessage(sys.says())
+			s.mu.Unlock()
+		}
+	}
+	s.reply(w, http.StatusOK, o)
+}
+
 func (s *Server) root(w http.ResponseWriter, f Faults) {
+	if s.opts.Resources != nil {
+		s.resource(w, rootURI)
+		return
+	}
 	root := map[string]any{
 		"@odata.id": rootURI + "/", "@odata.type": "#ServiceRoot.v1_15_0.ServiceRoot",
 		"Id": "RootService", "Name": "Root Service", "RedfishVersion": "1.15.0",

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -75,7 +74,7 @@ func TestResetSwitchesTheHost(t *testing.T) {
 	assert.Equal(t, 2, sim.Count(http.MethodGet, sim.System(0).URI()))
 }
 
-func TestQuirksOfPower(t *testing.T) {
+func TestLieOff(t *testing.T) {
 	sim, c := start(t, Options{})
 
 	require.NoError(t, sim.LieOff(true))
@@ -83,46 +82,7 @@ func TestQuirksOfPower(t *testing.T) {
 	assert.True(t, sim.Power())
 	require.NoError(t, sim.LieOff(false))
 
-	require.NoError(t, sim.IgnoreOff(true))
-	assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
 	assert.Equal(t, "On", c.state())
-	require.NoError(t, sim.IgnoreOff(false))
-
-	pace.Before(t, time.Second, func(lag time.Duration) func() {
-		require.NoError(t, sim.SetPower(true))
-		sim.Quirks(func(q *Quirks) { q.Lag = lag })
-		assert.Equal(t, http.StatusNoContent, c.reset("ForceOff"))
-		said, on := c.state(), sim.Power()
-		return func() {
-			assert.Equal(t, "PoweringOff", said)
-			assert.True(t, on, "the host is on until the lag is over")
-		}
-	})
-	assert.Eventually(t, func() bool { return !sim.Power() }, pace.Tries, 20*time.Millisecond)
-	assert.Equal(t, "Off", c.state())
-
-	sim.Quirks(func(q *Quirks) { q.RefuseSame = http.StatusConflict })
-	assert.Equal(t, http.StatusConflict, c.reset("ForceOff"))
-
-	require.NoError(t, sim.SetPower(true))
-	assert.Equal(t, "On", c.state())
-}
-
-func TestSessions(t *testing.T) {
-	sim, c := start(t, Options{})
-	sim.Faults(func(f *Faults) { f.SessionLimit = 1 })
-
-	resp, _ := c.do(http.MethodPost, sessionsURI, `{"UserName":"admin","Password":"wrong"}`)
-	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
-	resp, _ = c.do(http.MethodPost, sessionsURI, `{"UserName":"admin","Password":"secret"}`)
-	require.Equal(t, http.StatusCreated, resp.StatusCode)
-	assert.NotEmpty(t, resp.Header.Get("X-Auth-Token"))
-	assert.Equal(t, 1, sim.OpenSessions())
-	full, _ := c.do(http.MethodPost, sessionsURI, `{"UserName":"admin","Password":"secret"}`)
-	assert.Equal(t, http.StatusServiceUnavailable, full.StatusCode)
-	resp, _ = c.do(http.MethodDelete, resp.Header.Get("Location"), "")
-	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
-	assert.Zero(t, sim.OpenSessions())
 }
 
 func TestStopIsFinalAndRepeatable(t *testing.T) {

@@ -1,6 +1,7 @@
 package redfishsim
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ecdsa"
@@ -66,7 +67,6 @@ func Start(o Options) (*Server, error) {
 		opts: o, id: id, dir: dir, sessions: map[string]string{}, stopped: make(chan struct{}),
 		open: map[net.Conn]bool{}, booted: time.Now(),
 	}
-	s.faults.Latency = o.Latency
 	for _, so := range o.Systems {
 		s.systems = append(s.systems, &System{srv: s, opts: so, on: !so.Off})
 	}
@@ -181,6 +181,9 @@ type Options struct {
 	Off bool
 	// Systems are the hosts behind the service, in the collection's order.
 	Systems []SystemOptions
+	// Resources are all that the service shows, by path without a slash at the end; nil shows its own. The
+	// PowerState of a system there is what the BMC makes of the truth.
+	Resources map[string]map[string]any
 	// Model and Firmware are what the BMC says it is itself.
 	Model, Firmware string
 	// CertificateUntil is the end of its certificate; zero is a day from now.
@@ -188,8 +191,6 @@ type Options struct {
 	// CipherSuite is the only one that the service accepts, over TLS 1.2; 0 is Go's own
 	// choice.
 	CipherSuite uint16
-	// Latency delays every answer; Faults can change it later.
-	Latency time.Duration
 }
 
 // SystemOptions describe one host behind the service.
@@ -210,21 +211,11 @@ type SystemOptions struct {
 
 // withDefaults fills what o leaves open.
 func (o Options) withDefaults() Options {
-	if o.Addr == "" {
-		o.Addr = "127.0.0.1:0"
-	}
-	if o.User == "" {
-		o.User = "admin"
-	}
-	if o.Password == "" {
-		o.Password = "secret"
-	}
-	if o.Model == "" {
-		o.Model = "SimBMC"
-	}
-	if o.Firmware == "" {
-		o.Firmware = "1.0.0"
-	}
+	o.Addr = cmp.Or(o.Addr, "127.0.0.1:0")
+	o.User = cmp.Or(o.User, "admin")
+	o.Password = cmp.Or(o.Password, "secret")
+	o.Model = cmp.Or(o.Model, "SimBMC")
+	o.Firmware = cmp.Or(o.Firmware, "1.0.0")
 	if o.CertificateUntil.IsZero() {
 		o.CertificateUntil = time.Now().Add(24 * time.Hour)
 	}
@@ -233,21 +224,13 @@ func (o Options) withDefaults() Options {
 	}
 	systems := make([]SystemOptions, len(o.Systems))
 	for i, s := range o.Systems {
-		if s.ID == "" {
-			s.ID = fmt.Sprint(i + 1)
-		}
-		if s.UUID == "" {
-			s.UUID = string(uuid.NewUUID())
-		}
-		if s.Serial == "" {
-			s.Serial = "SN-" + s.ID
-		}
+		s.ID = cmp.Or(s.ID, fmt.Sprint(i+1))
+		s.UUID = cmp.Or(s.UUID, string(uuid.NewUUID()))
+		s.Serial = cmp.Or(s.Serial, "SN-"+s.ID)
 		if len(s.MACs) == 0 {
 			s.MACs = []string{macOf(s.UUID)}
 		}
-		if s.RestorePolicy == "" {
-			s.RestorePolicy = "LastState"
-		}
+		s.RestorePolicy = cmp.Or(s.RestorePolicy, "LastState")
 		systems[i] = s
 	}
 	o.Systems = systems

@@ -29,9 +29,6 @@ type System struct {
 // URI is the path of the system.
 func (s *System) URI() string { return systemsURI + "/" + s.opts.ID }
 
-// UUID is the true one.
-func (s *System) UUID() string { return s.opts.UUID }
-
 // Power says whether the host is truly on now, whatever the BMC claims.
 func (s *System) Power() bool {
 	s.srv.mu.Lock()
@@ -81,7 +78,6 @@ func (s *System) command(on bool) {
 	q := s.quirks
 	switch {
 	case on && q.IgnoreOn || !on && q.IgnoreOff:
-	case q.Early && !s.due.IsZero(): // the window in which a command is lost
 	case !on && q.OffThenOn > 0:
 		s.lieEnds = time.Now().Add(q.OffThenOn)
 	case q.Lag == 0 || s.on == on:
@@ -101,8 +97,6 @@ func (s *System) says() string {
 		return q.SayPower
 	case q.LieOff || time.Now().Before(s.lieEnds):
 		on = false
-	case changing && q.Early:
-		on = s.dueOn
 	case changing && s.dueOn:
 		return `"PoweringOn"`
 	case changing:
@@ -276,6 +270,9 @@ func (s *System) reset(w http.ResponseWriter, r *http.Request) {
 		s.srv.fail(w, q.NeedETag, "PreconditionHeaderMissing", "The request did not provide the required precondition.")
 	case q.RefuseReset != 0:
 		s.srv.fail(w, q.RefuseReset, "GeneralError", "The action is refused."+s.srv.echo(r.Header.Get("X-Auth-Token")))
+	case same && q.RefuseSame != 0 && q.RefuseBody != nil:
+		w.WriteHeader(q.RefuseSame)
+		_, _ = w.Write(q.RefuseBody)
 	case same && q.RefuseSame != 0:
 		s.srv.fail(w, q.RefuseSame, "InvalidOperationForSystemState", "The system is in that state already.")
 	default:
@@ -285,7 +282,8 @@ func (s *System) reset(w http.ResponseWriter, r *http.Request) {
 
 func (s *System) accept(w http.ResponseWriter, q Quirks) {
 	if !q.Task {
-		w.WriteHeader(http.StatusNoContent)
+		w.WriteHeader(cmp.Or(q.AcceptAs, http.StatusNoContent))
+		_, _ = w.Write(q.AcceptBody) // nothing where the maker sends nothing
 		return
 	}
 	task := rootURI + "/TaskService/Tasks/1"
@@ -317,15 +315,11 @@ func (s *Server) serveManager(w http.ResponseWriter, r *http.Request, f Faults, 
 }
 
 func (s *Server) manager(w http.ResponseWriter, f Faults) {
-	s.mu.Lock()
-	booted := s.booted
-	s.mu.Unlock()
 	s.reply(w, http.StatusOK, map[string]any{
 		"@odata.id": managerURI, "@odata.type": "#Manager.v1_19_0.Manager",
 		"Id": "BMC", "Name": "Manager", "ManagerType": "BMC",
 		"Model": s.opts.Model, "FirmwareVersion": s.opts.Firmware,
-		"DateTime":      time.Now().Add(f.ClockSkew).UTC().Format(time.RFC3339),
-		"LastResetTime": booted.UTC().Format(time.RFC3339),
+		"DateTime": time.Now().Add(f.ClockSkew).UTC().Format(time.RFC3339),
 	})
 }
 

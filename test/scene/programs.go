@@ -20,7 +20,7 @@ import (
 
 	"github.com/creack/pty"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -207,40 +207,40 @@ func (s *Scene) Fencectl(ctx context.Context, args ...string) (Result, error) {
 }
 
 // Status is `fencectl status -o json`.
-func (s *Scene) Status(ctx context.Context) (api.Status, error) {
-	return answer[api.Status](ctx, s, "status")
+func (s *Scene) Status(ctx context.Context) (wire.Status, error) {
+	return answer[wire.Status](ctx, s, "status")
 }
 
 // Explain is `fencectl explain NODE -o json`.
-func (s *Scene) Explain(ctx context.Context, node string) (api.Explanation, error) {
-	return answer[api.Explanation](ctx, s, "explain", node)
+func (s *Scene) Explain(ctx context.Context, node string) (wire.Explanation, error) {
+	return answer[wire.Explanation](ctx, s, "explain", node)
 }
 
 // ExplainMachine is `fencectl explain --machine NAMESPACE/NAME -o json`.
-func (s *Scene) ExplainMachine(ctx context.Context, machine string) (api.Explanation, error) {
-	return answer[api.Explanation](ctx, s, "explain", "--machine", machine)
+func (s *Scene) ExplainMachine(ctx context.Context, machine string) (wire.Explanation, error) {
+	return answer[wire.Explanation](ctx, s, "explain", "--machine", machine)
 }
 
 // Timeline is `fencectl timeline NODE -o json`.
-func (s *Scene) Timeline(ctx context.Context, node string) ([]api.RunRecord, error) {
-	t, err := answer[api.Timeline](ctx, s, "timeline", node)
+func (s *Scene) Timeline(ctx context.Context, node string) ([]wire.RunRecord, error) {
+	t, err := answer[wire.Timeline](ctx, s, "timeline", node)
 	return t.Runs, err
 }
 
 // Plan is `fencectl plan -o json`.
-func (s *Scene) Plan(ctx context.Context) (api.Plan, error) {
-	return answer[api.Plan](ctx, s, "plan")
+func (s *Scene) Plan(ctx context.Context) (wire.Plan, error) {
+	return answer[wire.Plan](ctx, s, "plan")
 }
 
 // Coverage is `fencectl check-config -o json`.
-func (s *Scene) Coverage(ctx context.Context) (api.Coverage, error) {
-	return answer[api.Coverage](ctx, s, "check-config")
+func (s *Scene) Coverage(ctx context.Context) (wire.Coverage, error) {
+	return answer[wire.Coverage](ctx, s, "check-config")
 }
 
 // BMCs is `fencectl bmc VERB [NODE] -o json`, of a verb that looks: list, test or
 // audit.
-func (s *Scene) BMCs(ctx context.Context, verb string, node ...string) ([]api.BMC, error) {
-	b, err := answer[api.BMCs](ctx, s, append([]string{"bmc", verb}, node...)...)
+func (s *Scene) BMCs(ctx context.Context, verb string, node ...string) ([]wire.BMC, error) {
+	b, err := answer[wire.BMCs](ctx, s, append([]string{"bmc", verb}, node...)...)
 	return b.BMCs, err
 }
 

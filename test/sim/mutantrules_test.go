@@ -312,7 +312,7 @@ var recordMutants = []recordMutant{
 	})},
 	{"forgets what it has removed", "I11", "fenced has removed", limited, reads(func(f map[string]any) { f["nodeLabels"] = map[string]any{} })},
 	{"to begin again is no start", "I11", "start number", again, reads(uninterrupted)},
-	{"a Node that is gone is in no zone", "I11", "of them in its zone", zoned, reads(func(f map[string]any) { f["nodeLabels"] = map[string]any{} })},
+	{"a run counts in another zone", "I11", "of them in its zone", zoned, reads(func(f map[string]any) { f["nodeLabels"] = map[string]any{"zone": "elsewhere"} })},
 	{"a pin is for ever", "I8", "a health check found", refuted, Defect{Stored: func(kind state.Kind, f map[string]any) {
 		if kind == state.KindPin {
 			delete(f, "contradicted")

@@ -10,6 +10,7 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -67,7 +68,7 @@ func (w *World) order(c *incarnation, h *host, what int) {
 	e := c.engine
 	r, _ := w.open(h.Name)
 	w.decides(r)
-	o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 1000", Reason: "at random", For: between(w.rng, 20*time.Second, 5*time.Minute)}
+	o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 1000", Reason: "at random", For: wire.Span(between(w.rng, 20*time.Second, 5*time.Minute))}
 	plain := func(f func(context.Context, order.Order) (order.Outcome, error)) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := f(ctx, o); return err }
 	}
@@ -77,7 +78,7 @@ func (w *World) order(c *incarnation, h *host, what int) {
 	case what < 2:
 		w.ask("pause", "", c, func(ctx context.Context) error { return w.pause(ctx, c, e, o) })
 	case what < 3:
-		w.touch(c, o.For)
+		w.touch(c, time.Duration(o.For))
 	case what < 5:
 		of := o
 		if w.api.Machines[h.Name] != nil && w.luck.IntN(2) == 0 { // its other name
@@ -136,7 +137,7 @@ func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o o
 			return err
 		}
 	}
-	w.do(func() { w.crowd.stops[stopKey{c, ""}] = stop{time.Now(), begun.Add(o.For)} })
+	w.do(func() { w.crowd.stops[stopKey{c, ""}] = stop{time.Now(), begun.Add(time.Duration(o.For))} })
 	return nil
 }
 
@@ -154,7 +155,7 @@ func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, node
 			return err
 		}
 	}
-	w.do(func() { w.crowd.stops[stopKey{c, node}] = stop{time.Now(), begun.Add(o.For)} })
+	w.do(func() { w.crowd.stops[stopKey{c, node}] = stop{time.Now(), begun.Add(time.Duration(o.For))} })
 	return nil
 }
 

@@ -20,44 +20,28 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/internal/ipmi"
+	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/port"
 )
 
 // guid is the machine's, as its BMC sends it.
 const guid = "4c4c454400011000800000000000cafe"
 
-// lanConf is the configuration of ipmi_sim. It runs the machine as its child, stops
-// it by asking, and kills one that does not listen.
-const lanConf = `name "bmc"
-set_working_mc 0x20
-  startlan 1
-    addr 127.0.0.1 %d
-    priv_limit admin
-    allowed_auths_user none md2 md5 straight
-    allowed_auths_operator none md2 md5 straight
-    allowed_auths_admin none md2 md5 straight
-    guid %s
-  endlan
-  serial 15 127.0.0.1 %d codec VM
+// running are the lines of ipmi_sim's configuration by which it runs the machine as its child, stops it by
+// asking, and kills one that does not listen.
+const running = `serial 15 %s %s codec VM
   startcmd %q
   startnow false
   poweroff_wait 5
-  kill_wait 3
-  user 2 true "fence" "secret" operator 10 none md2 md5 straight
-`
-
-const simEmu = `mc_setbmc 0x20
-mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02
-sel_enable 0x20 1000 0x0a
-mc_enable 0x20
-`
+  kill_wait 3`
 
 // machine is a virtual machine with its BMC.
 type machine struct {
-	dir   string
-	power *ipmi.Client
-	sim   *exec.Cmd
+	pidFile string
+	bmc     *ipmisim.DebianBMC
+	power   *ipmi.Client
 }
 
 // start starts the BMC of a machine, which is off. The machine goes with the test.
@@ -65,66 +49,34 @@ func start(t *testing.T) *machine {
 	t.Helper()
 	need(t, "ipmi_sim", "openipmi")
 	need(t, "qemu-system-x86_64", "qemu-system-x86")
-	m := &machine{dir: t.TempDir()}
-	lan, link := freePort(t, "udp"), freePort(t, "tcp")
+	m := &machine{pidFile: filepath.Join(t.TempDir(), "pid")}
+	link, err := port.Free("tcp", "127.0.0.1") // nobody is given it by chance before ipmi_sim has it
+	require.NoError(t, err)
+	host, number, err := net.SplitHostPort(link)
+	require.NoError(t, err)
 	// A killed test must not leave machines behind: each dies with its BMC.
 	qemu := "setpriv --pdeathsig KILL qemu-system-x86_64 -accel tcg -m 64 -nodefaults -display none -serial none -monitor none" +
-		" -pidfile " + m.pidFile() +
-		" -chardev socket,id=ipmi0,host=127.0.0.1,port=" + strconv.Itoa(link) + ",reconnect=2" +
+		" -pidfile " + m.pidFile +
+		" -chardev socket,id=ipmi0,host=" + host + ",port=" + number + ",reconnect=2" +
 		" -device ipmi-bmc-extern,id=bmc0,chardev=ipmi0 -device isa-ipmi-kcs,bmc=bmc0"
-	require.NoError(t, os.Mkdir(m.path("state"), 0o700))
-	require.NoError(t, os.WriteFile(m.path("lan.conf"), fmt.Appendf(nil, lanConf, lan, guid, link, qemu), 0o600))
-	require.NoError(t, os.WriteFile(m.path("sim.emu"), []byte(simEmu), 0o600))
-
-	m.startBMC(t)
+	m.bmc, err = ipmisim.StartDebian(context.Background(), ipmisim.Options{ // until the machine has ended
+		User: "fence", Password: "secret", Operator: true, UUID: guid, Machine: fmt.Sprintf(running, host, number, qemu),
+	})
+	require.NoError(t, err)
+	e, err := bmc.ParseEndpoint("ipmi://" + m.bmc.Addr())
+	require.NoError(t, err)
 	m.power = ipmi.New(bmc.Device{
-		Driver:   bmc.DriverIPMI,
-		Endpoint: bmc.Endpoint{Protocol: bmc.ProtocolIPMI, Host: "127.0.0.1", Port: lan, Privilege: "OPERATOR"},
-		Username: "fence", Password: bmc.NewSecret("secret"), CipherSuites: []int{3},
+		Driver: bmc.DriverIPMI, Endpoint: e, Username: "fence", Password: bmc.NewSecret("secret"), CipherSuites: []int{3},
 	}, bmc.Timing{ReadTimeout: time.Minute, SendTimeout: time.Minute})
 	t.Cleanup(func() { m.stop(t) })
-	m.answers(t)
 	return m
-}
-
-// startBMC starts the process that is the BMC.
-func (m *machine) startBMC(t *testing.T) {
-	t.Helper()
-	m.sim = exec.Command("ipmi_sim", "-c", m.path("lan.conf"), "-f", m.path("sim.emu"), "-s", m.path("state"), "-n")
-	m.sim.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	log, err := os.Create(m.path("log"))
-	require.NoError(t, err)
-	defer log.Close()
-	m.sim.Stdout, m.sim.Stderr = log, log
-	require.NoError(t, m.sim.Start())
-}
-
-// stopBMC kills the BMC, and with it a machine that is on.
-func (m *machine) stopBMC() {
-	_ = m.sim.Process.Kill()
-	_ = m.sim.Wait()
-}
-
-// answers waits for the BMC.
-func (m *machine) answers(t *testing.T) {
-	t.Helper()
-	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second) // it may not listen yet
-		defer cancel()
-		_, err := m.power.Read(ctx)
-		return err == nil
-	}, 5*time.Minute, 50*time.Millisecond, "the BMC does not answer")
 }
 
 // need skips a test without one of its peers; CI has them all.
 func need(t *testing.T, program, debianPackage string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
-		reason := program + " is not installed (Debian package " + debianPackage + ")"
-		if os.Getenv("CI") == "true" {
-			t.Fatal(reason)
-		}
-		t.Skip(reason)
+		bmctest.Missing(t, program+" is not installed (Debian package "+debianPackage+")")
 	}
 }
 
@@ -134,18 +86,14 @@ func (m *machine) stop(t *testing.T) {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	_ = m.power.Close(context.Background())
-	m.stopBMC()
+	m.bmc.Stop()
 	require.Eventually(t, func() bool { return m.pid() == 0 }, time.Minute, 20*time.Millisecond, "the machine outlives its test")
 }
-
-func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
-
-func (m *machine) pidFile() string { return m.path("pid") }
 
 // pid is the process that is the machine; 0 without one. Another process that got
 // the number later is not it.
 func (m *machine) pid() int {
-	text, err := os.ReadFile(m.pidFile())
+	text, err := os.ReadFile(m.pidFile)
 	if err != nil {
 		return 0
 	}
@@ -154,7 +102,7 @@ func (m *machine) pid() int {
 		return 0 // being written
 	}
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // empty for a zombie
-	if err != nil || !bytes.Contains(args, []byte(m.pidFile())) {
+	if err != nil || !bytes.Contains(args, []byte(m.pidFile)) {
 		return 0
 	}
 	return pid
@@ -175,17 +123,4 @@ func (m *machine) read(t *testing.T) bmc.Reading {
 	r, err := m.power.Read(t.Context())
 	require.NoError(t, err)
 	return r
-}
-
-// freePort is one that nobody has now, and that nobody is given by chance before ipmi_sim
-// has it.
-func freePort(t *testing.T, network string) int {
-	t.Helper()
-	addr, err := port.Free(network, "127.0.0.1")
-	require.NoError(t, err)
-	_, text, err := net.SplitHostPort(addr)
-	require.NoError(t, err)
-	number, err := strconv.Atoi(text)
-	require.NoError(t, err)
-	return number
 }

@@ -78,25 +78,3 @@ func TestVMFoundOff(t *testing.T) {
 	require.NoError(t, syscall.Kill(m.on(t), syscall.SIGKILL))
 	m.prove(t)
 }
-
-// TestVMBMCRestart: Off reads before and after a restart of the BMC are no proof.
-func TestVMBMCRestart(t *testing.T) {
-	t.Parallel()
-	m := start(t)
-	m.on(t)
-	_, err := m.power.Send(t.Context(), bmc.CommandOff)
-	require.NoError(t, err)
-	proof := bmc.Proof{Spacing: spacing, MaxAge: pace.Tries}
-	require.Eventually(t, func() bool {
-		proof = proof.Add(m.read(t))
-		return !proof.Since().IsZero()
-	}, time.Minute, 50*time.Millisecond)
-	m.stopBMC()
-	m.startBMC(t)
-	time.Sleep(spacing)
-	m.answers(t)
-	r := m.read(t)
-	require.Equal(t, bmc.Off, r.State)
-	require.False(t, proof.Add(r).Proven(time.Now()), "of two lives of the BMC")
-	m.prove(t)
-}

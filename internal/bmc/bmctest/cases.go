@@ -67,8 +67,9 @@ func alreadyThere(t T, d Driver, w *World) {
 		if on {
 			command = bmc.CommandOn
 		}
-		_, err := u.send(command, d.Patience)
+		receipt, err := u.send(command, d.Patience)
 		require.NoError(t, err, "the host is where it should be")
+		assert.True(t, on || receipt.Already, "an Off that was not needed is told as such")
 		assert.Equal(t, on, w.On())
 		assert.Equal(t, w.state(), u.read().State)
 	}
@@ -292,7 +293,7 @@ func refusalWithoutBody(t T, d Driver, w *World) {
 	require.NoError(t, w.CutBodies(true))
 	wrongPassword(t, d, w)
 	if w.Logins != nil {
-		assert.LessOrEqual(t, w.Logins(), 2*d.Logins, "a reading and a command")
+		assert.LessOrEqual(t, w.Logins(), 2, "a reading and a command")
 	}
 }
 
@@ -336,8 +337,7 @@ func passwordTries(t T, d Driver, w *World) {
 	_, err := u.try(d.Patience)
 	require.Error(t, err)
 	tries := w.Logins()
-	assert.Positive(t, tries, "the world does not count")
-	assert.LessOrEqual(t, tries, d.Logins)
+	assert.Equal(t, 1, tries)
 	assert.NoError(t, u.p.Close(context.Background()))
 	assert.Equal(t, tries, w.Logins(), "close tries no password")
 }
@@ -353,15 +353,11 @@ func restartVoids(t T, d Driver, w *World) { // I1
 	})
 	require.NoError(t, w.Restart())
 	var after bmc.Reading
-	recovered := func() bool {
+	u.until("recovery", func() bool {
 		r, err := u.try(d.Patience / 3)
 		after = r
 		return err == nil && after.State == bmc.Off
-	}
-	u.until("recovery", recovered)
-	if d.LaterSession {
-		u.until("recovery", recovered)
-	}
+	})
 	assert.NotEqual(t, before.Session, after.Session)
 	p := proof().Add(before)
 	after.At = before.At.Add(spacing)

@@ -17,7 +17,7 @@ const (
 	otherUUID    = "4c4c4544-0042-4810-8056-b4c04f4d3133"
 )
 
-// fakeBMC is a BMC in memory, with its host and its network. A zero mutant is
+// fakeBMC is a BMC in memory, with its host and its network. Without a mutant it is
 // an honest driver of an honest BMC.
 type fakeBMC struct {
 	mutant mutant
@@ -96,7 +96,7 @@ func (b *fakeBMC) arrive(ctx context.Context) error {
 		switch {
 		case hung:
 			wait = nil
-		case lost && b.mutant.fragile:
+		case lost && b.mutant == "a lost request is the end":
 			return errors.New("no answer")
 		case lost:
 			wait = time.After(20 * time.Millisecond) // and sent again
@@ -146,7 +146,7 @@ func (b *fakeBMC) control(c bmc.Command) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	on := c == bmc.CommandOn
-	if b.mutant.toggles {
+	if b.mutant == "off is a toggle" {
 		on = !b.on
 	}
 	switch {
@@ -168,42 +168,8 @@ func fakeError(op string, k bmc.Kind, sent bmc.Sent, err error) error {
 	return &bmc.Error{Kind: k, Op: op, Addr: "fake", Sent: sent, Err: fmt.Errorf("%w", err)}
 }
 
-// mutant is the one fault of a driver.
-type mutant struct {
-	offOnError     bool // no answer reads as Off
-	believesSend   bool // an accepted Off is read as Off
-	movingIsOff    bool // on its way reads as Off
-	movingIsError  bool
-	movingIsMute   bool // ... without the words
-	sameSession    bool // a restart is not told
-	newSession     bool // each reading has a session of its own
-	stale          bool // a reading is given again for an hour
-	oldTime        bool // a reading is older than its answer
-	noIdentity     bool
-	toggles        bool // commands are not absolute
-	anyCommand     bool // what is no command is On
-	failsSame      bool // "already there" is an error
-	deaf           bool // ctx is not honoured
-	refusedIsMute  bool // a wrong password looks like a dead BMC
-	retriesLogin   bool
-	triesOnClose   bool
-	tellsSecret    bool
-	untyped        bool
-	neverSent      bool // a lost answer is told as never sent
-	neverRecovers  bool // after one error all is error
-	leaksSession   bool
-	leaksWhenEnded bool // ... when the caller's time is over
-	leaksCutLogin  bool
-	sessionPerRead bool
-	closesOnce     bool
-	slowClose      bool
-	fragile        bool // a lost request is the end of it all
-	clings         bool // to a session that the BMC has forgotten
-	forgetsUUID    bool // tells for ever whom it saw first
-	longRaw        bool
-	needsBodies    bool // an answer that ends after its status is none
-	countsConns    bool // each connection is a session
-}
+// mutant is the one fault of a driver: a row of TestSuiteCatches.
+type mutant string
 
 // fakePower is a driver of a fakeBMC.
 type fakePower struct {
@@ -220,13 +186,13 @@ type fakePower struct {
 // Read asks for the power state.
 func (p *fakePower) Read(ctx context.Context) (bmc.Reading, error) {
 	m := p.bmc.mutant
-	if m.stale && time.Since(p.cached.At) < time.Hour {
+	if m == "a reading is given again" && time.Since(p.cached.At) < time.Hour {
 		r := p.cached
 		r.At = time.Now()
 		return r, nil
 	}
 	if err := p.reach(ctx, "read power state"); err != nil {
-		if m.offOnError {
+		if m == "no answer is off" {
 			return bmc.Reading{State: bmc.Off, At: time.Now()}, nil
 		}
 		return bmc.Reading{}, err
@@ -242,36 +208,36 @@ func (p *fakePower) Read(ctx context.Context) (bmc.Reading, error) {
 func (p *fakePower) spoil(r bmc.Reading) (bmc.Reading, error) {
 	m := p.bmc.mutant
 	switch moving := r.State == bmc.Unknown; {
-	case moving && m.movingIsError:
+	case moving && m == "on its way is an error":
 		return bmc.Reading{}, fakeError("read power state", bmc.KindProtocol, bmc.SentNo, errors.New(r.Raw))
-	case moving && m.movingIsOff:
+	case moving && m == "on its way is off":
 		r.State = bmc.Off
-	case moving && m.movingIsMute:
+	case moving && m == "on its way without its words":
 		r.Raw = ""
 	}
-	if m.believesSend && p.sentOff {
+	if m == "accepted is off" && p.sentOff {
 		r.State = bmc.Off
 	}
-	if m.sameSession {
+	if m == "a restart is not told" {
 		r.Session = 1
 	}
-	if m.newSession || m.countsConns && p.bmc.endsSilently {
+	if m == "each reading is a session" || m == "a connection is a session" && p.bmc.endsSilently {
 		p.bmc.serial++
 		r.Session = p.bmc.serial
 	}
-	if m.oldTime {
+	if m == "a reading is older than told" {
 		r.At = r.At.Add(-time.Second)
 	}
-	if m.noIdentity {
+	if m == "no identity" {
 		r.Identity = bmc.Identity{}
 	}
-	if m.longRaw {
+	if m == "endless raw text" {
 		r.Raw = string(make([]byte, 1000))
 	}
 	if p.identity == "" {
 		p.identity = r.Identity.UUID
 	}
-	if m.forgetsUUID {
+	if m == "the first identity for ever" {
 		r.Identity.UUID, r.Session = p.identity, 1
 	}
 	p.cached = r
@@ -281,7 +247,7 @@ func (p *fakePower) spoil(r bmc.Reading) (bmc.Reading, error) {
 // Send gives an absolute command.
 func (p *fakePower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 	m, op := p.bmc.mutant, "send "+c.String()
-	if c != bmc.CommandOff && c != bmc.CommandOn && !m.anyCommand {
+	if c != bmc.CommandOff && c != bmc.CommandOn && m != "anything is on" {
 		return bmc.Receipt{}, fakeError(op, bmc.KindUnsupported, bmc.SentNo, errors.New("no command"))
 	}
 	if err := p.reach(ctx, op); err != nil {
@@ -292,20 +258,20 @@ func (p *fakePower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error
 	lost, cut := p.bmc.loseAnswer, p.bmc.cutBodies
 	p.bmc.mu.Unlock()
 	switch {
-	case cut && m.needsBodies:
+	case cut && m == "a status needs a body":
 		return bmc.Receipt{}, p.fail(op, bmc.KindUnreachable, bmc.SentMaybe, io.ErrUnexpectedEOF)
 	case lost:
 		<-ctx.Done()
 		sent := bmc.SentMaybe
-		if m.neverSent {
+		if m == "a lost answer is told as not sent" {
 			sent = bmc.SentNo
 		}
 		return bmc.Receipt{}, p.fail(op, bmc.KindUnreachable, sent, ctx.Err())
-	case err != nil && m.failsSame:
+	case err != nil && m == "already there fails":
 		return bmc.Receipt{}, p.fail(op, bmc.KindProtocol, bmc.SentYes, err)
 	}
 	p.sentOff = c == bmc.CommandOff
-	return bmc.Receipt{Already: err != nil}, nil
+	return bmc.Receipt{Already: err != nil && m != "already there is not told"}, nil
 }
 
 // reach brings a request to the BMC, over a session.
@@ -314,7 +280,7 @@ func (p *fakePower) reach(ctx context.Context, op string) error {
 	if p.broken != nil {
 		return p.broken
 	}
-	if m.deaf {
+	if m == "ctx is not honoured" {
 		ctx = context.WithoutCancel(ctx)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, 6*time.Second)
@@ -323,21 +289,21 @@ func (p *fakePower) reach(ctx context.Context, op string) error {
 	err := p.bmc.arrive(ctx)
 	if err == nil {
 		err = p.logIn()
-	} else if m.leaksCutLogin {
+	} else if m == "a cut login leaves its session" {
 		_, _ = p.bmc.login(p.password)
 	}
 	if err == nil {
 		return nil
 	}
 	p.bmc.mu.Lock()
-	mute := m.refusedIsMute || m.needsBodies && p.bmc.cutBodies
+	mute := m == "a refused account is a dead BMC" || m == "a status needs a body" && p.bmc.cutBodies
 	p.bmc.mu.Unlock()
 	kind := bmc.KindUnreachable
 	if errors.Is(err, errPassword) && !mute {
 		kind = bmc.KindAuth
 	}
 	err = p.fail(op, kind, bmc.SentNo, err)
-	if m.neverRecovers || m.fragile {
+	if m == "one error is the end" || m == "a lost request is the end" {
 		p.broken = err
 	}
 	return err
@@ -350,13 +316,13 @@ func (p *fakePower) logIn() (err error) {
 	known := p.bmc.sessions[p.session]
 	p.bmc.mu.Unlock()
 	switch {
-	case m.clings && p.session != 0 && !known:
+	case m == "a lost session is the end" && p.session != 0 && !known:
 		return errors.New("the session is gone")
-	case known && !m.sessionPerRead:
+	case known && m != "a session for each read":
 		return nil
 	}
 	tries := 1
-	if m.retriesLogin {
+	if m == "a wrong password is tried on" {
 		tries = 5
 	}
 	for range tries {
@@ -369,9 +335,9 @@ func (p *fakePower) logIn() (err error) {
 
 func (p *fakePower) fail(op string, k bmc.Kind, sent bmc.Sent, err error) error {
 	switch m := p.bmc.mutant; {
-	case m.untyped:
+	case m == "errors have no type":
 		return err
-	case m.tellsSecret:
+	case m == "the password is in the error":
 		err = errors.New("login with " + p.password)
 	}
 	return fakeError(op, k, sent, err)
@@ -380,20 +346,20 @@ func (p *fakePower) fail(op string, k bmc.Kind, sent bmc.Sent, err error) error 
 // Close ends the session on the BMC.
 func (p *fakePower) Close(ctx context.Context) error {
 	m := p.bmc.mutant
-	if p.closed && m.closesOnce {
+	if p.closed && m == "close is possible once" {
 		return fakeError("close session", bmc.KindProtocol, bmc.SentNo, errors.New("closed twice"))
 	}
 	p.closed = true
-	if m.triesOnClose {
+	if m == "close tries the password" {
 		_, _ = p.bmc.login(p.password)
 	}
 	p.bmc.mu.Lock()
 	hung := p.bmc.hung
 	p.bmc.mu.Unlock()
-	if hung && m.slowClose {
+	if hung && m == "close waits for the BMC" {
 		time.Sleep(7 * time.Second)
 	}
-	if m.leaksSession || ctx.Err() != nil && m.leaksWhenEnded {
+	if m == "the session stays" || ctx.Err() != nil && m == "the session stays when ctx ended" {
 		return nil
 	}
 	return p.bmc.change(func() { delete(p.bmc.sessions, p.session) })

@@ -1,0 +1,334 @@
+package cluster
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
+)
+
+// What the limits count: how many Nodes are down, and what each run uses up, which is its starts, its
+// place in flight, its place in its zone, and its part in the history of its host. What another
+// remediator was asked counts as a run. // I11, I15
+
+// Count fills in the facts about Nodes and runs. f.InFlightTotal is the number of slots
+// taken. releasedAt is when a person last released the host; zero: never.
+func (c *Model) Count(a Candidate, uuid string, f *guard.Facts, releasedAt, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.NodeWithSameUUID = c.ledger.NodeWithSameUUID(a.Draft.Target.Node, uuid)
+	c.countAll(a, f, releasedAt, now)
+}
+
+// countAll fills in the facts that reserve evaluates again. b.mu is held.
+func (c *Model) countAll(a Candidate, f *guard.Facts, releasedAt, now time.Time) {
+	c.countNodes(a, f)
+	c.countRuns(a, f, releasedAt, now)
+	if f.NeedsHost || f.AsksOther {
+		f.NextStart, f.StartsLastHour = c.runs.all().nextStart(c.Options.Limits.Guards().Bucket(), false, now)
+	} else {
+		f.Deletion = c.runs.countDeletions(c.ledger, c.replacements, c.Options.Limits.Guards(), a, now)
+	}
+}
+
+// countNodes fills in how many Nodes are down, in the cluster and in the zone. b.mu is held.
+func (c *Model) countNodes(a Candidate, f *guard.Facts) {
+	key := zoneKey(a, c.Options.Limits)
+	f.Zone = zoneOf(c.ledger, key, &a.Draft)
+	f.ZoneUnknown = f.Zone == "" && anyZone(c.ledger, c.Options.Rules.ZoneKey, key)
+	fleet := fleetOf(c.ledger, c.Options.Rules.ZoneKey, key, f.Zone)
+	f.ClusterNodes, f.ClusterNotReady = fleet.Nodes, fleet.NotReady
+	f.ZoneNodes, f.ZoneNotReady = fleet.ZoneNodes, fleet.ZoneNotReady
+	if a.Node == nil && a.Draft.Target.Machine != "" && a.Draft.Target.Node != "" && !anyMachineHasItsNode(c.ledger) {
+		f.NodesMismatch = "no Machine's Node is among them"
+	}
+}
+
+// countRuns fills in the facts about runs. b.mu is held.
+func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time) {
+	all, zones := c.runs.all(), zoneCount{}
+	h := all.history(a, c.stableUntil[a.Draft.Target.Node], releasedAt)
+	f.LastRunEnded, f.RunsLastDay, f.FailedRunsInARow = h.lastEnded(), h.startedWithin(now, 24*time.Hour), h.failedInARow()
+	for _, r := range all.each() {
+		if !r.Open() || r.ID == a.Draft.ID { // the latter: a Waiting run that is due
+			continue
+		}
+		asked, isAsked := all.asked[r.ID]
+		switch onHost := sameHost(r.Target, a.Draft.Target); {
+		case onHost && isAsked:
+			f.OpenRun = "the remediator of " + asked.Asks()
+		case onHost:
+			f.OpenRun = r.ID
+		case r.ControlPlane && f.ControlPlane:
+			f.ControlPlaneRun = r.ID // Waiting and Held ones, too
+		}
+		if all.inFlight(r) {
+			f.InFlight++
+		}
+		if all.inZone(r) {
+			zones.add(zoneOf(c.ledger, zoneKey(a, c.Options.Limits), r))
+		}
+	}
+	f.ZoneInFlight = zones.inFlight(f.Zone, f.ZoneUnknown)
+	f.InFlightTotal = max(f.InFlightTotal, f.InFlight)
+}
+
+// startsOf lists when a run began, and began again, as the rate of its kind counts it: a run that
+// deletes a Machine is one kind, a power cycle the other. A power cycle that was aborted before it acted
+// on the host does not count. A Waiting run that was admitted begins now: of two that are due, the second
+// must know of the first. // I11
+func (rs runs) startsOf(r *remediate.Run, deletion bool, now time.Time) (list []time.Time) {
+	if DeletesOnly(r) != deletion || r.Step == remediate.Aborted && !deletion && !r.TouchedHost() {
+		return nil
+	}
+	for _, s := range r.Starts() {
+		list = append(list, s.At)
+	}
+	if rs.isAdmitted(r) {
+		list = append(list, now)
+	}
+	return list
+}
+
+// isAdmitted says whether a Waiting run has passed the limits, and is about to begin again.
+func (rs runs) isAdmitted(r *remediate.Run) bool {
+	return r.Step == remediate.Waiting && (rs.reserved[r.ID] || r.Retry != nil)
+}
+
+// DeletesOnly says whether a run deletes its Machine and switches no power.
+func DeletesOnly(r *remediate.Run) bool { return r.Strategy == remediate.DeleteMachine }
+
+// inFlight says whether a run counts against the limits of power cycles in flight: from its
+// start until its Node has registered, or it is Waiting or Held or has ended. A Waiting run
+// counts again from the moment when it was admitted. // I11
+func (rs runs) inFlight(r *remediate.Run) bool {
+	return r.Open() && !DeletesOnly(r) && (!r.Step.Idle() || rs.isAdmitted(r)) && r.Step != remediate.RestoreNode
+}
+
+// inZone says whether a run counts against the limit of its zone: until its host is known to be on.
+func (rs runs) inZone(r *remediate.Run) bool {
+	return rs.inFlight(r) && r.Step != remediate.AwaitNode
+}
+
+// nextStart is when the bucket has a token for another run of a kind, and how many of that
+// kind the cluster started in the last hour. // I11
+func (rs runs) nextStart(bucket guard.Bucket, deletion bool, now time.Time) (at time.Time, lastHour int) {
+	if bucket.PerHour <= 0 {
+		return time.Time{}, 0
+	}
+	var starts []time.Time
+	for _, r := range rs.each() {
+		for _, at := range rs.startsOf(r, deletion, now) {
+			starts = append(starts, at)
+			if now.Sub(at) < time.Hour {
+				lastHour++
+			}
+		}
+	}
+	return bucket.Next(starts, now), lastHour
+}
+
+// zoneOf returns the zone of the host of a run, or of a draft. The labels in the record come first: a host stays
+// where it is, and its Node may be gone, lack the zone label until step 5, or be that of another machine with the
+// same name. It is "" if neither tells the zone. In a cluster with zones the host then counts in every zone, whatever
+// its Node: somebody may have made that again without its label. // I11
+func zoneOf(l *policy.Ledger, key string, r *remediate.Run) string {
+	if zone := r.NodeLabels[key]; zone != "" {
+		return zone
+	}
+	if n := l.Node(r.Target.Node); n != nil {
+		return n.Labels[key]
+	}
+	return ""
+}
+
+// zoneKey is the label that holds the zone, for a candidate.
+func zoneKey(a Candidate, limits *Limits) string { return cmp.Or(a.zoneKey, limits.Guards().ZoneKey) }
+
+// zoneCount is how many runs are in flight by zone. Those in inAny may be in each of them. The breaker of
+// a zone counts only Nodes that exist: it is about a view that cannot be trusted, and a run has proven its
+// host off. // I11
+type zoneCount struct {
+	byZone map[string]int
+	inAny  int
+}
+
+func (c *zoneCount) add(zone string) {
+	if zone == "" {
+		c.inAny++
+		return
+	}
+	if c.byZone == nil {
+		c.byZone = map[string]int{}
+	}
+	c.byZone[zone]++
+}
+
+// inFlight is how many count in a zone. One that is not known may be the one with the most of them.
+func (c *zoneCount) inFlight(zone string, unknown bool) int {
+	switch {
+	case unknown:
+		return c.inAny + slices.Max(append(slices.Collect(maps.Values(c.byZone)), 0))
+	case zone != "":
+		return c.inAny + c.byZone[zone]
+	}
+	return 0
+}
+
+// anyZone says whether a Node has the zone label key. The ledger knows that of its own, ledgerKey.
+func anyZone(l *policy.Ledger, ledgerKey, key string) bool {
+	if key == ledgerKey {
+		return l.HasZones()
+	}
+	for n := range l.Nodes() {
+		if n.Labels[key] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// fleetOf counts Nodes, and those of one zone. The ledger counts by one zone label,
+// ledgerKey. For a check with another zone label this function counts, which is slower.
+func fleetOf(l *policy.Ledger, ledgerKey, key, zone string) policy.Fleet {
+	if zone == "" || key == ledgerKey {
+		return l.Fleet(zone)
+	}
+	f := l.Fleet("")
+	for n := range l.Nodes() {
+		if n.Labels[key] != zone {
+			continue
+		}
+		f.ZoneNodes++
+		if !n.Ready() {
+			f.ZoneNotReady++
+		}
+	}
+	return f
+}
+
+// healthyReset: once a Node was Ready for this time after a run, that run and earlier ones
+// no longer count in the back-off. // I15
+const healthyReset = time.Hour
+
+// history lists the power cycles that acted on one host.
+type history struct {
+	powerCycles []remediate.Run
+	// releasedAt is when a person released the host. Runs that started before do not count.
+	releasedAt time.Time
+	// stableUntil is when the Node's last period of at least healthyReset of Ready ended. // I15
+	stableUntil time.Time
+}
+
+// history collects what has acted on the host of a candidate, the newest first, also under another name
+// of the host. While a check goes through its escalation, the objects of its other templates do not count:
+// their number and their times are those that the author of the check chose, each comes once, and a
+// default of three a day would end an escalation of four. Afterwards all of them count. rs has others. // I15
+func (rs runs) history(a Candidate, stableUntil, releasedAt time.Time) history {
+	h := history{releasedAt: releasedAt, stableUntil: stableUntil}
+	passed := rs.stepsOfEscalation(a)
+	for id, r := range rs.each() {
+		if r.Strategy == remediate.PowerCycle && r.TouchedHost() && sameHost(r.Target, a.Draft.Target) && !passed[id] {
+			h.powerCycles = append(h.powerCycles, *r)
+		}
+	}
+	slices.SortFunc(h.powerCycles, func(a, b remediate.Run) int { return b.Started.Compare(a.Started) })
+	return h
+}
+
+// stepsOfEscalation are the objects that the escalation of a candidate's check has made from its other
+// templates, by the IDs that they have as runs.
+func (rs runs) stepsOfEscalation(a Candidate) map[string]bool {
+	passed := map[string]bool{}
+	if a.Check == nil || a.Template == nil || len(a.Check.Escalation) == 0 {
+		return passed
+	}
+	for _, r := range rs.asked {
+		if !r.Ended.IsZero() || r.Check != a.Check.Mark() || !r.Target.Overlaps(a.Draft.Target) {
+			continue
+		}
+		for i, o := range r.Objects {
+			if !o.Gone.IsZero() && !o.IsFrom(*a.Template) {
+				passed[asRun(&r, i).ID] = true
+			}
+		}
+	}
+	return passed
+}
+
+// lastEnded is the latest end of a power cycle; zero: none has ended.
+func (h history) lastEnded() (last time.Time) {
+	for _, r := range h.powerCycles {
+		last = times.Later(last, r.Ended)
+	}
+	return last
+}
+
+// startedWithin counts the power cycles that started within the last d, and after the last
+// release by a person. A run that waited and began again counts for each start that acted on the
+// host. // I15
+func (h history) startedWithin(now time.Time, d time.Duration) (n int) {
+	for _, r := range h.powerCycles {
+		for _, s := range r.Starts() {
+			if s.Acted && now.Sub(s.At) < d && !s.At.Before(h.releasedAt) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// failedInARow counts the newest power cycles in a row that did not end Done, since the last
+// release and since the Node was last Ready for healthyReset. // I15
+func (h history) failedInARow() (n int) {
+	for _, r := range h.powerCycles {
+		switch {
+		case r.Open():
+			continue
+		case r.Step == remediate.Done, r.Started.Before(h.releasedAt), !r.Ended.After(h.stableUntil.Add(-healthyReset)):
+			return n
+		}
+		n++
+	}
+	return n
+}
+
+// stableUntil is, by Node, when the last period of at least healthyReset of Ready ended. The
+// lock of the Model protects it.
+type stableUntil map[string]time.Time
+
+// recordTransitions records the Nodes that become not Ready after such a period. Call it
+// before the ledger applies the changes.
+func (s stableUntil) recordTransitions(l *policy.Ledger, now time.Time, changes []policy.Change) {
+	for i := range changes {
+		n, ok := changes[i].Value.(*policy.Node)
+		if !ok || n == nil || n.Ready() {
+			continue
+		}
+		before := l.Node(n.Name)
+		if before == nil || !before.Ready() {
+			continue
+		}
+		_, from := ReadyCondition(before)
+		_, until := ReadyCondition(n)
+		if !from.IsZero() && until.Sub(from) >= healthyReset && !until.After(now) {
+			s[n.Name] = until
+		}
+	}
+}
+
+// ReadyCondition returns the status of a Node's Ready condition, and since when it has that
+// status; zero: unknown.
+func ReadyCondition(n *policy.Node) (status string, at time.Time) {
+	for _, c := range n.Conditions {
+		if c.Type == "Ready" {
+			return c.Status, c.LastTransition
+		}
+	}
+	return "", time.Time{}
+}

@@ -1,0 +1,199 @@
+package look
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/k8swatch/k8stest"
+	"github.com/fenced/fenced/internal/k8swatch/view"
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// A look at a target that is only replaced asks the API server everything once, and nothing that
+// it does not need.
+func TestLookAsksOnce(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	asked := map[string]int{}
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		asked[r.URL.Path]++
+		mu.Unlock()
+		k8stest.Status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+	})
+	l := c.Look(t.Context(), remediate.Run{
+		Strategy: remediate.DeleteMachine, Step: remediate.Reprovision,
+		Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m", MachineAPI: policy.OpenShiftMachineAPI},
+	}, nil)
+	assert.True(t, l.NoNodeLocks)
+	leases := "/apis/coordination.k8s.io/v1/namespaces/"
+	assert.Equal(t, 1, asked["/api/v1/namespaces/"+"medik8s-leases"])
+	assert.Equal(t, 1, asked[leases+machineAPINamespace+"/leases/"+checkLeader])
+	assert.Equal(t, 1, asked[leases+nodeLeases+"/leases/n"])
+	for path, n := range asked {
+		assert.Equal(t, 1, n, path)
+		assert.NotContains(t, path, powerCycleLeader)
+	}
+}
+
+// Where the namespace of medik8s' Leases cannot be read, nobody knows that there are none. // I22
+func TestNodeLocksThatCannotBeReadMayExist(t *testing.T) {
+	t.Parallel()
+	c := served(t, func(w http.ResponseWriter, r *http.Request) {
+		if path.Base(r.URL.Path) == "medik8s-leases" {
+			k8stest.Status(w, http.StatusForbidden, "Forbidden", "medik8s-leases")
+			return
+		}
+		k8stest.Status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+	})
+	assert.False(t, c.Look(t.Context(), remediate.Run{Target: remediate.Target{Node: "n"}}, nil).NoNodeLocks)
+}
+
+// What is the same for all targets is asked once for those who wait for it, whatever the target.
+func TestSameQuestionsShareOneRequest(t *testing.T) {
+	const many = 20
+	for name, c := range map[string]struct {
+		ask      func(context.Context, *Reader) error
+		key, got string
+	}{
+		"the checks of a namespace": {
+			ask: func(ctx context.Context, k *Reader) error {
+				_, err := (&looker{r: k}).checksNow(ctx, false, "ns")
+				return err
+			},
+			key: fmt.Sprintf("checks %s ns", client.CheckGVR), got: `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[]}`,
+		},
+		"the leader of a controller": {
+			ask: func(ctx context.Context, k *Reader) error {
+				_, err := (&looker{r: k}).readLeader(ctx, checkLeader)
+				return err
+			},
+			key: "leader " + checkLeader,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var requests atomic.Int64
+			k := served(t, func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				if c.got == "" {
+					k8stest.Status(w, http.StatusNotFound, "NotFound", checkLeader)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = fmt.Fprint(w, c.got)
+			})
+			k.Shared.Patience = time.Hour
+			var g sync.WaitGroup
+			began, ends := make(chan struct{}), make(chan struct{})
+			g.Go(func() { // a read of somebody who asked before
+				_, err := client.ReadShared(t.Context(), k.Shared, c.key, func(context.Context) (string, error) {
+					close(began)
+					<-ends
+					return "", nil
+				})
+				assert.NoError(t, err)
+			})
+			<-began
+			for range many {
+				g.Go(func() { assert.NoError(t, c.ask(t.Context(), k)) })
+			}
+			k8stest.Until(t, time.Minute, "all that ask", func() bool { return k.Shared.Waiting(c.key) == many })
+			require.Zero(t, requests.Load())
+			close(ends)
+			g.Wait()
+			assert.EqualValues(t, 1, requests.Load())
+		})
+	}
+}
+
+// More checks of a namespace than a look reads, or larger ones, make no look fail: whoever wrote them would keep all Machines there
+// from being fenced. As one that was not read may ask its own controller, they count while that one is alive.
+func TestTooManyChecksFailNoLook(t *testing.T) { // I22
+	for name, body := range map[string]string{
+		"too many":  `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7","continue":"more"},"items":[]}`,
+		"too large": `{"kind":"List","apiVersion":"machine.openshift.io/v1beta1","metadata":{"resourceVersion":"7"},"items":[{"kind":"` + strings.Repeat("x", client.MaxBody) + `"}]}`,
+	} {
+		for _, alive := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", its controller alive ", alive), func(t *testing.T) {
+				c := served(t, func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", "application/json")
+					switch {
+					case strings.HasSuffix(r.URL.Path, "/machinehealthchecks"):
+						_, _ = fmt.Fprint(w, body)
+					case strings.HasSuffix(r.URL.Path, "/"+checkLeader) && alive:
+						_, _ = fmt.Fprint(w, leaseNow(checkLeader, "mhc-0"))
+					default:
+						k8stest.Status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+					}
+				})
+				l := &looker{r: c, work: c.Servers.Work.API(), manage: c.Servers.Manage.API(), run: remediate.Run{Target: remediate.Target{Namespace: "ns", Machine: "m", MachineAPI: policy.OpenShiftMachineAPI}}}
+				l.look.FreshMachine = &policy.Machine{APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "m"}
+				l.ahead.checks, l.ahead.checksErr = l.checksNow(t.Context(), false, "ns")
+				who, err := l.leader(t.Context())
+				require.NoError(t, err)
+				assert.Equal(t, alive, who != "", who)
+			})
+		}
+	}
+}
+
+func TestHostInTheWrongPlaceIsForbidden(t *testing.T) { // I8
+	nowhere := k8stest.Kubeconfig(t, "http://127.0.0.1:1")
+	one, apart := beside(t), readerOf(t, view.Config{Kubeconfig: nowhere, Management: view.ManagementConfig{Kubeconfig: nowhere}})
+	for name, c := range map[string]struct {
+		c               *Reader
+		machineAPI, why string
+		namespace       string // of the host
+	}{
+		"OpenShift's":                       {one, policy.OpenShiftMachineAPI, "", "ns"},
+		"OpenShift's elsewhere":             {one, policy.OpenShiftMachineAPI, "", "hosts"},
+		"OpenShift's of an old record":      {one, "", "", "ns"},
+		"OpenShift's, a hub's host":         {apart, policy.OpenShiftMachineAPI, "is on the management API", "ns"},
+		"OpenShift's of an old record, hub": {apart, "", "is on the management API", "ns"},
+		"the Cluster API's":                 {apart, policy.ClusterAPIV1Beta2, "", "ns"},
+		"the Cluster API's, one API":        {one, policy.ClusterAPIV1Beta1, "", "ns"},
+		"the Cluster API's, a victim's":     {apart, policy.ClusterAPIV1Beta2, "in another namespace than Machine ns/m", "victim"},
+	} {
+		l := &looker{r: c.c, owned: &policy.Host{Namespace: c.namespace, Name: "h", Online: true},
+			run: remediate.Run{Target: remediate.Target{Node: "n", Namespace: "ns", Machine: "m", MachineAPI: c.machineAPI, BareMetalHost: c.namespace + "/h"}}}
+		l.powerOwner()
+		if c.why == "" {
+			assert.Empty(t, l.look.Seen.PowerForbidden, name)
+		} else {
+			assert.Contains(t, l.look.Seen.PowerForbidden, c.why, name)
+		}
+	}
+}
+
+// Without a Node, only the consumerRef says that a host is the Machine's. // I8
+func TestHostOfAMachineWithoutANodeNamesIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		target      remediate.Target
+		consumerRef string
+		forbidden   bool
+	}{
+		"its own":                             {remediate.Target{Namespace: "ns", Machine: "m"}, "ns/m", false},
+		"nobody's":                            {remediate.Target{Namespace: "ns", Machine: "m"}, "", true},
+		"another's":                           {remediate.Target{Namespace: "ns", Machine: "m"}, "ns/m-9", true},
+		"nobody's, and the Node is there":     {remediate.Target{Node: "n", Namespace: "ns", Machine: "m"}, "", false},
+		"nobody's, and only hardware is left": {remediate.Target{Node: "n", Namespace: "ns", Machine: "m", ByHardware: true}, "", true},
+	} {
+		l := &looker{r: beside(t), run: remediate.Run{Target: c.target}, consumer: "ns/m",
+			owned: &policy.Host{Namespace: "ns", Name: "h", Online: true, ConsumerRef: c.consumerRef}}
+		l.powerOwner()
+		assert.Equal(t, c.forbidden, l.look.Seen.PowerForbidden != "", "%s: %s", name, l.look.Seen.PowerForbidden)
+	}
+}

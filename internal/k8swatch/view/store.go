@@ -1,0 +1,353 @@
+package view
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/k8swatch/client"
+	"github.com/fenced/fenced/internal/policy"
+)
+
+// store holds the objects of one kind in one namespace (or in all) as plain
+// values. What policy does not need is dropped on arrival. Changes go into the
+// cluster's journal.
+type store struct {
+	source
+	side    *side
+	convert func(any) (any, error) // to a pointer to a value of internal/policy
+	// keep reports whether a value belongs to our cluster; nil keeps all.
+	keep func(any) bool
+	log  *zap.Logger
+	stop context.CancelFunc // guarded by the side's mutex
+	// added is when the side began to watch it.
+	added time.Time
+
+	mu sync.Mutex
+	// gvr is where the kind is served now; without a resource it is not known yet.
+	gvr     schema.GroupVersionResource
+	items   map[objectName]entry
+	marks   map[objectName]event.RunMark // of the items that carry one
+	closed  bool
+	synced  bool   // a full list was received, or the kind is not installed
+	reached uint64 // the resourceVersion up to which every event was received
+	asked   []freshRead
+	proven  time.Time // time of the newest read that items are proven to include
+	problem string    // why the last request failed; "" if proven since
+	stream  watch.Interface
+}
+
+type objectName struct{ namespace, name string }
+
+// entry is one object. If it could not be decoded, value is nil and err says why;
+// it is then neither evaluated nor treated as absent.
+type entry struct {
+	id    policy.ObjectID
+	value any
+	err   error
+	mark  *event.RunMark // on its way into the store's marks; nil without one
+}
+
+var _ cache.ReflectorStore = (*store)(nil)
+
+// decoded is an object on its way into a store.
+type decoded struct {
+	metav1.ObjectMeta // only names and versions
+	entry
+	ours bool // false if it belongs to another cluster
+}
+
+func (d *decoded) name() objectName { return objectName{d.Namespace, d.Name} }
+
+// Transformer implements cache.TransformingStore: objects are decoded while a
+// list is still being received, so that it is never in memory as a whole.
+func (s *store) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) { return s.decode(obj) }
+}
+
+var _ cache.TransformingStore = (*store)(nil)
+
+// decode extracts what policy needs of an object. An object that cannot be
+// decoded still exists.
+func (s *store) decode(obj any) (*decoded, error) {
+	if d, ok := obj.(*decoded); ok {
+		return d, nil
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, fmt.Errorf("an object of kind %s without metadata: %w", s.Kind, err)
+	}
+	d := &decoded{ours: true}
+	d.Namespace, d.Name = intern(m.GetNamespace()), m.GetName()
+	d.id = policy.ObjectID{APIVersion: "v1", Kind: s.Kind, Namespace: d.Namespace, Name: d.Name}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		d.id.APIVersion = intern(u.GetAPIVersion())
+		d.id.OnManagementAPI = s.request && s.side.IsApart()
+	}
+	d.mark = markOn(d.id, m)
+	if _, err = revision(m.GetResourceVersion()); err == nil {
+		d.value, err = s.convert(obj)
+	}
+	switch {
+	case err != nil:
+		d.value, d.err = nil, err
+	case s.keep != nil:
+		d.ours = s.keep(d.value)
+	}
+	return d, nil
+}
+
+// revision parses resourceVersions, which Kubernetes documents as increasing
+// decimal numbers.
+func revision(rv string) (uint64, error) {
+	n, err := strconv.ParseUint(rv, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("resourceVersion %q is not a number", rv)
+	}
+	return n, nil
+}
+
+// Add implements cache.ReflectorStore.
+func (s *store) Add(obj any) error { return s.Update(obj) }
+
+// Update implements cache.ReflectorStore.
+func (s *store) Update(obj any) error {
+	d, err := s.decode(obj)
+	if err != nil {
+		return err
+	}
+	if !d.ours {
+		s.remove(d.name())
+		return nil
+	}
+	s.mu.Lock()
+	news := s.put(d.name(), d.entry)
+	s.mu.Unlock()
+	if news {
+		s.notifyChange()
+	}
+	return nil
+}
+
+// put stores an object and journals it. An unchanged object keeps its old value,
+// which others share. s.mu is held.
+func (s *store) put(name objectName, e entry) (news bool) {
+	old, had := s.items[name]
+	if s.closed {
+		return false
+	}
+	s.noteMark(name, e.mark)
+	e.mark = nil
+	if had && old.id == e.id && isUnchanged(old, e) {
+		return false
+	}
+	if had && old.id != e.id { // the kind is now served at another version
+		s.side.c.journal.add(policy.Change{ID: old.id})
+	}
+	s.items[name] = e
+	s.side.c.journal.add(policy.Change{ID: e.id, Value: e.value, Err: e.err})
+	return true
+}
+
+// isUnchanged compares everything of an object except its resourceVersion.
+// Uncached reads provide the one for writes, and a status write without a change
+// must not cause a new evaluation.
+func isUnchanged(old, e entry) bool {
+	if old.err != nil || e.err != nil {
+		return old.err != nil && e.err != nil && old.err.Error() == e.err.Error()
+	}
+	switch after := e.value.(type) {
+	case *policy.Node:
+		before := *old.value.(*policy.Node)
+		before.ResourceVersion = after.ResourceVersion
+		return reflect.DeepEqual(before, *after)
+	case *policy.Machine:
+		before := *old.value.(*policy.Machine)
+		before.ResourceVersion = after.ResourceVersion
+		return reflect.DeepEqual(before, *after)
+	case *policy.Check:
+		before := *old.value.(*policy.Check)
+		before.ResourceVersion = after.ResourceVersion
+		return reflect.DeepEqual(before, *after)
+	}
+	return reflect.DeepEqual(old.value, e.value)
+}
+
+// Delete implements cache.ReflectorStore.
+func (s *store) Delete(obj any) error {
+	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = gone.Obj
+	}
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return fmt.Errorf("a deleted object of kind %s without metadata: %w", s.Kind, err)
+	}
+	s.remove(objectName{m.GetNamespace(), m.GetName()})
+	return nil
+}
+
+func (s *store) remove(name objectName) {
+	s.mu.Lock()
+	old, had := s.items[name]
+	if had {
+		s.forget(name, old)
+	}
+	s.mu.Unlock()
+	if had {
+		s.notifyChange()
+	}
+}
+
+// forget drops an object that is gone; s.mu is held.
+func (s *store) forget(name objectName, old entry) {
+	delete(s.items, name)
+	delete(s.marks, name)
+	s.side.c.journal.add(policy.Change{ID: old.id})
+}
+
+// Replace implements cache.ReflectorStore with a full list. Objects that it lacks
+// are deleted, and only differences are journaled.
+func (s *store) Replace(list []any, version string) error {
+	at, err := revision(version)
+	if err != nil {
+		return err
+	}
+	items := make(map[objectName]entry, len(list))
+	for _, obj := range list {
+		d, err := s.decode(obj)
+		if err != nil {
+			return err
+		}
+		if d.ours {
+			items[d.name()] = d.entry
+		}
+	}
+	s.mu.Lock()
+	news := !s.synced
+	for name, old := range s.items {
+		if _, still := items[name]; !still {
+			s.forget(name, old)
+			news = true
+		}
+	}
+	for name, e := range items {
+		news = s.put(name, e) || news
+	}
+	s.synced, s.reached = true, at
+	s.updateProven()
+	s.endStream()
+	s.mu.Unlock()
+	if news {
+		s.notifyChange()
+	}
+	s.notifyProgress()
+	signal(s.side.listed)
+	return nil
+}
+
+// clear removes every object; s.mu is held.
+func (s *store) clear() (had bool) {
+	for name, old := range s.items {
+		s.forget(name, old)
+		had = true
+	}
+	return had
+}
+
+// close ends the store; later events are ignored.
+func (s *store) close() {
+	s.mu.Lock()
+	had := s.clear()
+	s.closed = true
+	s.mu.Unlock()
+	if had {
+		s.notifyChange()
+	}
+}
+
+// journalAll journals every object again.
+func (s *store) journalAll() {
+	s.mu.Lock()
+	for _, e := range s.items {
+		s.side.c.journal.add(policy.Change{ID: e.id, Value: e.value, Err: e.err})
+	}
+	s.mu.Unlock()
+	s.notifyChange()
+}
+
+// notifyChange signals that there is something new to evaluate.
+func (s *store) notifyChange() {
+	if s.checks {
+		signal(s.side.c.requests.changed)
+	}
+	s.side.c.notify()
+}
+
+// notifyProgress signals that more may be proven than before.
+func (s *store) notifyProgress() {
+	if s.request {
+		signal(s.side.c.requests.changed)
+	}
+	s.side.c.updateFreshness(time.Now())
+}
+
+// Resync implements cache.ReflectorStore; there is nothing to resync.
+func (s *store) Resync() error { return nil }
+
+// markOn returns the mark on an object; nil if there is none. Other objects than Nodes and
+// Machines carry none.
+func markOn(id policy.ObjectID, m metav1.Object) *event.RunMark {
+	if id.Kind != "Node" && id.Kind != "Machine" {
+		return nil
+	}
+	all := m.GetAnnotations()
+	found := false
+	for _, key := range client.MarkKeys {
+		_, has := all[key]
+		found = found || has
+	}
+	if !found {
+		return nil
+	}
+	value := func(key string) string { return bmc.Printable(all[key], client.MaxMarkValue) }
+	return &event.RunMark{
+		APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name, UID: string(m.GetUID()),
+		Run: value(client.RunAnnotation), Step: value(client.StepAnnotation), Instance: value(client.InstanceAnnotation),
+	}
+}
+
+// noteMark keeps the mark of an object; s.mu is held.
+func (s *store) noteMark(name objectName, m *event.RunMark) {
+	if m == nil {
+		delete(s.marks, name)
+		return
+	}
+	s.marks[name] = *m
+}
+
+// Marked lists the Nodes and Machines of the view that carry a mark, in no order.
+func (c *Cache) Marked() (list []event.RunMark) {
+	for _, side := range c.sides() {
+		for _, s := range side.watched() {
+			s.mu.Lock()
+			for _, m := range s.marks {
+				list = append(list, m)
+			}
+			s.mu.Unlock()
+		}
+	}
+	return list
+}

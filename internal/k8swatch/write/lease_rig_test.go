@@ -1,0 +1,219 @@
+package write
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/test/rig"
+	"github.com/fenced/fenced/test/rig/rigtest"
+)
+
+func ownLeaseOf(t *testing.T, ctx context.Context, c *rig.ControlPlane) *coordinationv1.Lease {
+	t.Helper()
+	l, err := c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Get(ctx, OwnLease, metav1.GetOptions{})
+	require.NoError(t, err)
+	return l
+}
+
+// aged lets a process believe that it has watched the Lease stand still for so long.
+func aged(k *Announcer, by time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.since = k.since.Add(-by)
+}
+
+func announces(t *testing.T, ctx context.Context, k *Announcer, a Announcement) string {
+	t.Helper()
+	binds, foreign, err := k.Announce(ctx, a)
+	require.NoError(t, err)
+	require.Equal(t, foreign == "", binds > 0, "only a Lease that is ours binds others")
+	return foreign
+}
+
+// unannounced is a control plane in which nobody fences.
+func unannounced(t *testing.T, ctx context.Context) *rig.ControlPlane {
+	t.Helper()
+	c := rigtest.Shared(t)
+	err := c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Delete(ctx, OwnLease, metav1.DeleteOptions{})
+	require.True(t, err == nil || apierrors.IsNotFound(err), err)
+	return c
+}
+
+// One Lease, with the rights that the product ships: who may take it, who may not, and
+// when.
+func TestOneLeaseSaysWhoFences(t *testing.T) {
+	ctx := rigtest.Context(t, 3*time.Minute)
+	c := unannounced(t, ctx)
+	mine, theirs := announcerAt(t, c), announcerAt(t, c)
+	a, other := Announcement{"a", "store-1", 1}, Announcement{"z", "store-2", 7}
+
+	binds, foreign, err := mine.Announce(ctx, a)
+	require.NoError(t, err)
+	require.Empty(t, foreign)
+	first := ownLeaseOf(t, ctx, c)
+	assert.Equal(t, "a", *first.Spec.HolderIdentity)
+	assert.Equal(t, int32(15), *first.Spec.LeaseDurationSeconds)
+	assert.Equal(t, 15*time.Second, binds, "as the Lease says")
+	assert.Equal(t, "store-1", first.Annotations["fenced.io/store-id"])
+	assert.Equal(t, "1", first.Annotations["fenced.io/epoch"])
+	require.Empty(t, announces(t, ctx, mine, a))
+	renewed := ownLeaseOf(t, ctx, c)
+	assert.True(t, renewed.Spec.RenewTime.After(first.Spec.RenewTime.Time))
+	assert.Equal(t, first.Spec.AcquireTime, renewed.Spec.AcquireTime)
+
+	// Another store's instance writes nothing, however old the holder's clock says it is.
+	foreign = announces(t, ctx, theirs, other)
+	assert.Contains(t, foreign, `"a"`)
+	assert.Contains(t, foreign, "a store of its own")
+	assert.Equal(t, renewed.ResourceVersion, ownLeaseOf(t, ctx, c).ResourceVersion)
+	old := ownLeaseOf(t, ctx, c)
+	old.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
+	_, err = c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Update(ctx, old, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	assert.NotEmpty(t, announces(t, ctx, theirs, other), "it has moved")
+
+	// A holder that goes on renewing is never pushed out; one that stands still is.
+	aged(theirs, 10*time.Second)
+	assert.NotEmpty(t, announces(t, ctx, theirs, other))
+	require.Empty(t, announces(t, ctx, mine, a))
+	aged(theirs, time.Minute)
+	assert.NotEmpty(t, announces(t, ctx, theirs, other), "it was renewed meanwhile")
+	aged(theirs, 15*time.Second)
+	assert.Empty(t, announces(t, ctx, theirs, other))
+	taken := ownLeaseOf(t, ctx, c)
+	assert.Equal(t, "z", *taken.Spec.HolderIdentity)
+	assert.Equal(t, int32(2), *taken.Spec.LeaseTransitions)
+	assert.Contains(t, announces(t, ctx, mine, a), `"z"`, "the old holder sees that it is no more")
+}
+
+// Instances of one store need no wait: the higher epoch has it.
+func TestLeaseGoesToTheHigherEpoch(t *testing.T) {
+	ctx := rigtest.Context(t, 3*time.Minute)
+	c := unannounced(t, ctx)
+	one, two := announcerAt(t, c), announcerAt(t, c)
+	require.Empty(t, announces(t, ctx, one, Announcement{"a", "store", 3}))
+	require.Empty(t, announces(t, ctx, two, Announcement{"b", "store", 4}))
+	assert.Contains(t, announces(t, ctx, one, Announcement{"a", "store", 3}), "owns the cluster now")
+	assert.Equal(t, "b", *ownLeaseOf(t, ctx, c).Spec.HolderIdentity)
+	require.Empty(t, announces(t, ctx, one, Announcement{"a", "store", 5}))
+}
+
+// A daemon that was started again goes on at once. A copy of it, on a host that was
+// cloned with its name and state, is another one as soon as both are there.
+func TestLeaseOfTheSameName(t *testing.T) {
+	ctx := rigtest.Context(t, 3*time.Minute)
+	c := unannounced(t, ctx)
+	a := Announcement{"a", "store", 1}
+	before, after := announcerAt(t, c), announcerAt(t, c)
+	require.Empty(t, announces(t, ctx, before, a))
+	require.Empty(t, announces(t, ctx, after, a))
+	assert.Contains(t, announces(t, ctx, before, a), "a copy of our store")
+	assert.Empty(t, announces(t, ctx, after, a))
+	assert.NotEmpty(t, announces(t, ctx, before, a))
+	assert.NotEmpty(t, announces(t, ctx, announcerAt(t, c), Announcement{"b", "store", 1}), "another name in the same epoch: a copy, too")
+}
+
+// A copy of the host that lives is not told from the host before its last boot: the
+// Lease is watched first, and then either stood still or moved.
+func TestLeaseOfTheSameNameInAnotherBoot(t *testing.T) {
+	ctx := rigtest.Context(t, 3*time.Minute)
+	c := unannounced(t, ctx)
+	a := Announcement{"a", "store", 1}
+	before, after := announcerAt(t, c), announcerAt(t, c)
+	before.process = processOf(bootTime().Add(-time.Hour), "before")
+	require.Empty(t, announces(t, ctx, before, a))
+	_, foreign, err := after.Announce(ctx, a)
+	require.ErrorContains(t, err, "another boot of this host")
+	require.Empty(t, foreign)
+	require.Empty(t, announces(t, ctx, before, a), "it lives")
+	assert.Contains(t, announces(t, ctx, after, a), "a copy of our store")
+	require.Empty(t, announces(t, ctx, before, a), "and goes on")
+
+	rebooted := announcerAt(t, c)
+	_, _, err = rebooted.Announce(ctx, a)
+	require.Error(t, err)
+	aged(rebooted, ownLeaseDuration)
+	require.Empty(t, announces(t, ctx, rebooted, a), "nobody renewed it")
+}
+
+func TestSameBoot(t *testing.T) {
+	boot := time.Unix(1_800_000_000, 0)
+	a := processOf(boot, "a")
+	assert.True(t, sameBoot(a, processOf(boot.Add(4*time.Second), "b")))
+	assert.False(t, sameBoot(a, processOf(boot.Add(6*time.Second), "b")))
+	for _, other := range []string{"", "/", "b", "x/b", processOf(time.Time{}, "b")} {
+		assert.False(t, sameBoot(a, other), other)
+		assert.False(t, sameBoot(other, other), other)
+	}
+	assert.True(t, sameBoot(processOf(bootTime(), "a"), processOf(bootTime(), "b")))
+}
+
+// A Lease whose holder stepped down is free; one of nonsense is somebody's.
+func TestLeaseThatIsDamaged(t *testing.T) {
+	ctx := rigtest.Context(t, 3*time.Minute)
+	c := unannounced(t, ctx)
+	put := func(change func(*coordinationv1.Lease)) {
+		l := ownLeaseOf(t, ctx, c)
+		change(l)
+		_, err := c.Client().CoordinationV1().Leases(OwnLeaseNamespace).Update(ctx, l, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	}
+	k := announcerAt(t, c)
+	a := Announcement{"a", "store", 2}
+	require.Empty(t, announces(t, ctx, k, a))
+	put(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil })
+	assert.Empty(t, announces(t, ctx, k, a))
+	put(func(l *coordinationv1.Lease) { l.Annotations[epochAnnotation] = "-1" })
+	assert.NotEmpty(t, announces(t, ctx, k, a))
+	long, short := int32(1<<30), int32(1)
+	put(func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = &long })
+	assert.NotEmpty(t, announces(t, ctx, k, a))
+	aged(k, 4*time.Minute)
+	assert.NotEmpty(t, announces(t, ctx, k, a))
+	aged(k, time.Minute)
+	assert.Empty(t, announces(t, ctx, k, a), "nobody holds it for more than five minutes without a sign")
+	put(func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds, l.Annotations = &short, nil })
+	assert.NotEmpty(t, announces(t, ctx, k, a))
+	aged(k, 10*time.Second)
+	assert.NotEmpty(t, announces(t, ctx, k, a), "nor for less than fifteen seconds")
+}
+
+// Without the right to it, and without the API, nobody knows who fences.
+func TestLeaseThatCannotBeTaken(t *testing.T) {
+	c := rigtest.Own(t, rig.Options{})
+	ctx := rigtest.Context(t, 3*time.Minute)
+	k := announcerAt(t, c)
+	require.NoError(t, c.Client().RbacV1().Roles(OwnLeaseNamespace).Delete(ctx, "fenced", metav1.DeleteOptions{}))
+	a := Announcement{"a", "store", 1}
+	until(t, time.Minute, "it is forbidden", func() bool {
+		binds, foreign, err := k.Announce(ctx, a)
+		return binds == 0 && foreign == "" && apierrors.IsForbidden(err)
+	})
+	c.StopAPIServer()
+	binds, foreign, err := k.Announce(ctx, a)
+	assert.Zero(t, binds)
+	assert.Empty(t, foreign)
+	assert.Error(t, err)
+}
+
+// Whoever wrote the highest number of changes into a Lease does not keep fenced from taking it.
+func TestLeaseWithTheHighestNumberOfChangesIsTaken(t *testing.T) {
+	for was, want := range map[int32]int32{0: 1, 7: 8, math.MaxInt32: math.MaxInt32} {
+		holder := "nobody"
+		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseTransitions: &was}}
+		(&NodeLocks{holder: "fenced-1"}).holdNode(l, remediate.Run{}, time.Now())
+		assert.Equal(t, want, *l.Spec.LeaseTransitions)
+		l.Spec.LeaseTransitions, l.Spec.HolderIdentity = &was, nil
+		(&Announcer{}).takeLease(l, Announcement{Instance: "a"})
+		assert.Equal(t, want, *l.Spec.LeaseTransitions)
+	}
+}

@@ -1,0 +1,20 @@
+package times
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestBackoff(t *testing.T) {
+	var b Backoff
+	assert.False(t, b.Failing())
+	now := time.Unix(1, 0)
+	for _, pause := range []time.Duration{10 * time.Second, 20 * time.Second, 40 * time.Second, time.Minute, time.Minute} {
+		b = b.After(now, 10*time.Second, time.Minute)
+		assert.True(t, b.Failing())
+		assert.Equal(t, now.Add(pause), b.Next)
+		now = b.Next
+	}
+}

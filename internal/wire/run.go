@@ -1,0 +1,232 @@
+package wire
+
+import (
+	"time"
+
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+// RunStatus is one open run in a Status.
+type RunStatus struct {
+	ID       string    `json:"id"`
+	Cluster  string    `json:"cluster"`
+	Node     string    `json:"node"`
+	Machine  string    `json:"machine"` // namespace/name
+	Step     string    `json:"step"`
+	Attempt  int       `json:"attempt"`
+	Started  time.Time `json:"started"`
+	Deadline time.Time `json:"deadline,omitzero"` // of the step
+	Reason   string    `json:"reason"`
+	Class    string    `json:"class,omitempty"` // of the reason: transient, mended or person
+	// NextTry is when a Waiting run goes on by itself, at the earliest; absent while its cause
+	// lasts.
+	NextTry time.Time `json:"nextTry,omitzero"`
+	Note    string    `json:"note,omitempty"` // the sentence to Reason
+	// LastError is the newest failure since the run entered its step.
+	LastError *RunError `json:"lastError,omitempty"`
+}
+
+// Timeline is runs with their steps, oldest first.
+type Timeline struct {
+	Runs []RunRecord `json:"runs"`
+	// Notes are what else happened to the Node, the Machine or the run, oldest first. The daemon
+	// keeps a limited number of them. None in a list of runs.
+	Notes []Note `json:"notes,omitempty"`
+	// Blocked is what forbids the remediation of the Node or the Machine now.
+	Blocked []Blocked `json:"blocked,omitempty"`
+}
+
+// The results of a run.
+const (
+	ResultRunning       = "Running"
+	ResultDone          = "Done"
+	ResultWaiting       = "Waiting"
+	ResultHeld          = "Held"
+	ResultAborted       = "Aborted"
+	ResultReprovisioned = "Reprovisioned"
+)
+
+// RunRecord is one run, open or ended, as a timeline shows it.
+type RunRecord struct {
+	ID      string `json:"id"`
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Machine string `json:"machine"` // namespace/name
+	Trigger string `json:"trigger"`
+	Actor   string `json:"actor,omitempty"` // who fenced by hand
+	// Proof is what the host was known from to be off: BMC, Device or Human.
+	Proof string `json:"proof,omitempty"`
+	// ConfirmedBy is who confirmed by hand that it was off. It is never removed.
+	ConfirmedBy     string       `json:"confirmedBy,omitempty"`
+	ConfirmedReason string       `json:"confirmedReason,omitempty"`
+	Result          string       `json:"result"`
+	Reason          string       `json:"reason"`          // stable code when Waiting, Held or Aborted
+	Class           string       `json:"class,omitempty"` // of the reason: transient, mended or person
+	Note            string       `json:"note,omitempty"`
+	LastError       *RunError    `json:"lastError,omitempty"` // of an open run, since it entered its step
+	Started         time.Time    `json:"started"`
+	Ended           time.Time    `json:"ended,omitzero"`
+	Deadline        time.Time    `json:"deadline,omitzero"` // of the step that is open
+	Steps           []StepRecord `json:"steps"`
+}
+
+// StepRecord is one stay in one of the six steps.
+type StepRecord struct {
+	Step    string    `json:"step"`
+	Attempt int       `json:"attempt"`
+	Started time.Time `json:"started"`
+	Ended   time.Time `json:"ended,omitzero"`
+	Note    string    `json:"note"`
+}
+
+// StatusOfRun gives the line of an open run in a Status.
+func StatusOfRun(r remediate.Run) RunStatus {
+	return RunStatus{
+		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: r.Target.MachineKey(),
+		Step: stepShown(r), Attempt: r.Attempt, Started: r.Began(), Deadline: r.Deadline(),
+		Reason: string(r.Reason), Class: string(reason.ClassOf(r.Reason)), NextTry: r.NextTry(), Note: r.Note,
+	}
+}
+
+// FromRun gives the record of a run for a timeline.
+func FromRun(r remediate.Run) RunRecord {
+	rec := RunRecord{
+		ID: r.ID, Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: r.Target.MachineKey(),
+		Trigger: r.Trigger, Proof: string(r.Proof), Result: resultOf(r.Step), Reason: string(r.Reason), Class: string(reason.ClassOf(r.Reason)), Note: r.Note,
+		Started: r.Began(), Ended: r.Ended, Steps: []StepRecord{},
+	}
+	if rec.Result == ResultRunning {
+		rec.Deadline = r.Deadline()
+	}
+	if r.Manual != nil {
+		rec.Actor = r.Manual.Actor
+	}
+	if r.Confirmed != nil {
+		rec.ConfirmedBy, rec.ConfirmedReason = r.Confirmed.Actor, r.Confirmed.Reason
+	}
+	for _, v := range r.Steps {
+		// The journal also notes stays in Waiting and Held and the ends; a timeline shows
+		// the six steps, and the result says the rest.
+		if StepNumber(string(v.Step)) > 0 && !passedStep6(r, v) {
+			rec.Steps = append(rec.Steps, StepRecord{
+				Step: string(v.Step), Attempt: v.Attempt, Started: v.Started, Ended: v.Ended, Note: v.Note,
+			})
+		}
+	}
+	return rec
+}
+
+// passedStep6 says whether a stay in step 6 is none to show: a run whose power cycles are used up, or
+// whose host does not come on, always comes there, and waits or is Held at once where the Machine may
+// not be replaced.
+func passedStep6(r remediate.Run, v remediate.Visit) bool {
+	switch {
+	case v.Step != remediate.Reprovision || r.Strategy == remediate.DeleteMachine:
+		return false
+	case v.Ended.IsZero():
+		return r.Intent.Action != remediate.DeleteTargetMachine
+	}
+	switch v.Reason() {
+	case reason.AttemptsExhausted, reason.PowerOnFailed, reason.OutletContradicted, reason.NodeRenamed:
+		return true
+	}
+	return false
+}
+
+// stepShown is the step of an open run: the last one that a timeline shows, if the run only
+// passes step 6.
+func stepShown(r remediate.Run) string {
+	n := len(r.Steps)
+	if n < 2 || r.Step != remediate.Reprovision || !passedStep6(r, r.Steps[n-1]) {
+		return string(r.Step)
+	}
+	return string(r.Steps[n-2].Step)
+}
+
+// StepNumber is the place of a step among the six, 0 for anything else.
+func StepNumber(step string) int {
+	switch remediate.Step(step) {
+	case remediate.PowerOff:
+		return 1
+	case remediate.DeleteNode:
+		return 2
+	case remediate.PowerOn:
+		return 3
+	case remediate.AwaitNode:
+		return 4
+	case remediate.RestoreNode:
+		return 5
+	case remediate.Reprovision:
+		return 6
+	}
+	return 0
+}
+
+func resultOf(s remediate.Step) string {
+	switch s {
+	case remediate.Done:
+		return ResultDone
+	case remediate.Waiting:
+		return ResultWaiting
+	case remediate.Held:
+		return ResultHeld
+	case remediate.Aborted:
+		return ResultAborted
+	case remediate.Reprovisioned:
+		return ResultReprovisioned
+	}
+	return ResultRunning
+}
+
+// RunFilter selects runs; empty fields select all.
+type RunFilter struct {
+	ID      string
+	Cluster string
+	Node    string
+	Since   time.Time // runs that started then or later
+}
+
+// Note is something about a Node or a Machine, or about one of its runs, that is no step: an order
+// of a person, a refusal, a failure.
+type Note struct {
+	At      time.Time `json:"at"`
+	Type    string    `json:"type"` // of the event
+	Run     string    `json:"run,omitempty"`
+	Check   string    `json:"check,omitempty"`
+	Actor   string    `json:"actor,omitempty"` // who gave an order
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message"`
+	// Count is how often it happened in a row, and Last when it last did; absent for once.
+	Count int       `json:"count,omitempty"`
+	Last  time.Time `json:"last,omitzero"`
+}
+
+// RunError is the newest failure of an open run since it entered its step.
+type RunError struct {
+	At      time.Time `json:"at"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message"`
+}
+
+// Text is the failure with its reason code, if it has one.
+func (e RunError) Text() string {
+	if e.Reason == "" {
+		return e.Message
+	}
+	return e.Reason + ": " + e.Message
+}
+
+// Event is one thing that happened, in the order it happened.
+type Event struct {
+	Seq     uint64    `json:"seq"`
+	At      time.Time `json:"at"`
+	Cluster string    `json:"cluster,omitempty"`
+	Node    string    `json:"node,omitempty"`
+	Machine string    `json:"machine,omitempty"` // namespace/name, of a target without a Node
+	Run     string    `json:"run,omitempty"`
+	Type    string    `json:"type"`
+	Step    string    `json:"step,omitempty"`
+	Reason  string    `json:"reason,omitempty"`
+	Message string    `json:"message,omitempty"`
+}

@@ -1,0 +1,144 @@
+package wire
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/remediate"
+)
+
+var at = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func TestFromRun(t *testing.T) {
+	run := remediate.Run{
+		ID: "r-1", Target: remediate.Target{Cluster: "prod", Node: "n-1", Namespace: "ns", Machine: "m-1"},
+		Trigger: "Ready is Unknown", Step: remediate.Held, Reason: "PowerOffFailed", Note: "the BMC reads On",
+		Started: at, Manual: &remediate.Order{Actor: "olaf (uid 4002)"},
+		Steps: []remediate.Visit{
+			{Step: remediate.PowerOff, Attempt: 1, Started: at, Ended: at.Add(time.Minute), Note: "deadline"},
+			{Step: remediate.Held, Attempt: 1, Started: at.Add(time.Minute)},
+		},
+	}
+	body, err := json.Marshal(FromRun(run))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"id":"r-1","cluster":"prod","node":"n-1","machine":"ns/m-1","trigger":"Ready is Unknown",
+		"actor":"olaf (uid 4002)","result":"Held","reason":"PowerOffFailed","class":"transient","note":"the BMC reads On","started":"2026-01-01T00:00:00Z",
+		"steps":[{"step":"PowerOff","attempt":1,"started":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:01:00Z","note":"deadline"}]}`, string(body))
+}
+
+// A run that only passes step 6, because its Machine may not be replaced, is not shown there.
+func TestRunThatPassesStep6IsNotShownThere(t *testing.T) {
+	left := remediate.Visit{Step: remediate.Reprovision, Attempt: 3, Started: at, Ended: at}
+	for _, tc := range []struct {
+		name  string
+		run   remediate.Run
+		note  string
+		shown bool
+	}{
+		{"entered", remediate.Run{Step: remediate.Reprovision}, "", false},
+		{"deleting", remediate.Run{Step: remediate.Reprovision, Intent: remediate.Intent{Action: remediate.DeleteTargetMachine}}, "", true},
+		{"of a check that deletes", remediate.Run{Step: remediate.Reprovision, Strategy: remediate.DeleteMachine}, "", true},
+		{"waits", remediate.Run{Step: remediate.Waiting}, "AttemptsExhausted: reprovisioning is not allowed here", false},
+		{"waits, not on", remediate.Run{Step: remediate.Waiting}, "PowerOnFailed: the host was not read On in time; last read: Off", false},
+		{"renamed", remediate.Run{Step: remediate.Held}, "NodeRenamed: the host registered as Node x", false},
+		{"replaced", remediate.Run{Step: remediate.Reprovisioned}, "the BMC does not answer", true},
+		{"came back", remediate.Run{Step: remediate.AwaitNode}, "the Node is Ready after all", true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v := left
+			if v.Note = tc.note; tc.run.Step == remediate.Reprovision {
+				v.Ended = time.Time{}
+			}
+			tc.run.Steps = []remediate.Visit{{Step: remediate.PowerOn, Attempt: 3, Started: at, Ended: at}, v}
+			steps := []string{}
+			for _, s := range FromRun(tc.run).Steps {
+				steps = append(steps, s.Step)
+			}
+			assert.Equal(t, tc.shown, len(steps) == 2, "%v", steps)
+			if tc.run.Step == remediate.Reprovision {
+				assert.Equal(t, tc.shown, StatusOfRun(tc.run).Step == "Reprovision")
+			}
+		})
+	}
+}
+
+// The begin on record stays when a person has the run taken up again.
+func TestRecordBeginsWithTheFirstStep(t *testing.T) {
+	run := remediate.Run{Started: at.Add(time.Hour), Steps: []remediate.Visit{{Step: remediate.PowerOff, Started: at}}}
+	assert.Equal(t, at, FromRun(run).Started)
+	assert.Equal(t, at, StatusOfRun(run).Started)
+}
+
+func TestResultOfEveryStep(t *testing.T) {
+	want := map[remediate.Step]string{
+		remediate.PowerOff: "Running", remediate.DeleteNode: "Running", remediate.PowerOn: "Running",
+		remediate.AwaitNode: "Running", remediate.Waiting: "Waiting", remediate.RestoreNode: "Running", remediate.Reprovision: "Running",
+		remediate.Held: "Held", remediate.Done: "Done", remediate.Aborted: "Aborted", remediate.Reprovisioned: "Reprovisioned",
+	}
+	for step, result := range want {
+		assert.Equal(t, result, FromRun(remediate.Run{Step: step}).Result)
+		assert.Equal(t, result == "Running", StepNumber(string(step)) > 0, step)
+	}
+}
+
+func TestStatusOfRun(t *testing.T) {
+	body, err := json.Marshal(StatusOfRun(remediate.Run{
+		ID: "r-1", Target: remediate.Target{Cluster: "prod", Node: "n-1"}, Step: remediate.PowerOff, Attempt: 1,
+		Started: at, StepStarted: at, Limits: remediate.Limits{OffDeadline: time.Minute},
+	}))
+	require.NoError(t, err)
+	assert.JSONEq(t, `{"id":"r-1","cluster":"prod","node":"n-1","machine":"","step":"PowerOff","attempt":1,
+		"started":"2026-01-01T00:00:00Z","deadline":"2026-01-01T00:01:00Z","reason":""}`, string(body))
+}
+
+func TestDegraded(t *testing.T) {
+	check := func(c CheckStatus) []ClusterStatus {
+		c.Namespace, c.Name = "ns", "w"
+		return []ClusterStatus{{Name: "prod", Checks: []CheckStatus{c}}}
+	}
+	for _, tc := range []struct {
+		name   string
+		status Status
+		want   string
+	}{
+		{"all is well", Status{Armed: true, Clusters: check(CheckStatus{State: "Active", Allowed: true})}, ""},
+		{"a paused check is somebody's wish", Status{Armed: true, Clusters: check(CheckStatus{State: "Paused"})}, ""},
+		{"a standby is not ill", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod"}}}, ""},
+		{"a run in flight is its job", Status{Armed: true, Runs: []RunStatus{{Step: "PowerOff"}}}, ""},
+		{"not armed", Status{}, "not armed"},
+		{"one of two not armed", Status{Clusters: []ClusterStatus{{Name: "prod", Mode: "evaluate", Armed: true}, {Name: "lab", Mode: "observe"}}},
+			"cluster lab is in mode observe and not armed: fenced fences nothing there by itself. To arm it: fencectl arm --cluster lab --reason WHY"},
+		{"paused", Status{Armed: true, Paused: true, PausedReason: "storm"}, "paused: storm"},
+		{"a pause of all is told once", Status{Armed: true, Paused: true, PausedReason: "storm",
+			Clusters: []ClusterStatus{{Name: "prod", Paused: true, PausedReason: "storm"}}}, "paused: storm"},
+		{"cluster paused", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Paused: true, PausedReason: "storm"}}}, "cluster prod is paused: storm"},
+		{"view", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Problem: "view is 90s old"}}}, "cluster prod: view is 90s old"},
+		{"its own host", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Aside: "n-1 is its host"}}}, "cluster prod is left to other instances: n-1 is its host"},
+		{"a deletion in progress is its job", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", DeletionsInProgress: 1}}}, ""},
+		{"overdue deletions", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", DeletionsOverdue: 2}}}, "cluster prod: 2 deleted Machines, or their Nodes, still exist"},
+		{"limit", Status{Armed: true, Clusters: check(CheckStatus{State: "Active", Healthy: 1, Expected: 5, Reason: "OutOfRange", Limit: "1 to 2 ([1-2])"})},
+			"check ns/w in prod allows no remediation (OutOfRange): 4 of 5 not healthy, 1 to 2 ([1-2]). Find the common cause: fencectl plan"},
+		{"invalid check", Status{Armed: true, Clusters: check(CheckStatus{State: "Invalid", Message: "foo10m"})},
+			"check ns/w in prod is invalid and protects no target: foo10m. fencectl check-config shows it"},
+		{"disabled check", Status{Armed: true, Clusters: check(CheckStatus{State: "Disabled", Message: "it names no template"})},
+			"check ns/w in prod is disabled and protects no target: it names no template. fencectl check-config shows it"},
+		{"checks start nothing in mode respond", Status{Armed: true, Clusters: []ClusterStatus{{Name: "prod", Mode: "respond",
+			Checks: []CheckStatus{{State: "Disabled"}, {State: "Active", Expected: 5}, {State: "Invalid"}}}}}, ""},
+		{"held", Status{Armed: true, Runs: []RunStatus{{ID: "r", Node: "n", Step: "Held", Reason: "FoundOff"}}}, "run r of n is held: FoundOff"},
+		{"waiting", Status{Armed: true, Runs: []RunStatus{{ID: "r", Machine: "m", Step: "Waiting", Reason: "BMCBusy"}}}, "run r of m waits: BMCBusy"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			why := tc.status.Degraded()
+			if tc.want == "" {
+				assert.Empty(t, why)
+				return
+			}
+			require.Len(t, why, 1)
+			assert.Contains(t, why[0], tc.want)
+		})
+	}
+}
