@@ -126,14 +126,16 @@ func isPlaceholder(u [16]byte) bool {
 // isPattern reports whether u has few different bytes, counts up, or has only ff
 // in its last ten bytes.
 func isPattern(u [16]byte) bool {
-	different := map[byte]bool{}
-	counts, blank := true, true
+	var seen [256]bool
+	different, counts, blank := 0, true, true
 	for i, b := range u {
-		different[b] = true
+		if !seen[b] {
+			seen[b], different = true, different+1
+		}
 		counts = counts && (i == 0 || b == u[i-1]+1)
 		blank = blank && (i < 6 || b == 0xff)
 	}
-	return counts || blank || len(different) <= maxPatternBytes
+	return counts || blank || different <= maxPatternBytes
 }
 
 func parseAll(texts ...string) map[[16]byte]bool {

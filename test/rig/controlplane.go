@@ -13,15 +13,14 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 )
-
-const defaultGracePeriod = 4 * time.Second
 
 // Options are the options of a control plane. The zero value is usable.
 type Options struct {
 	// GracePeriod is how long after the last heartbeat the controller manager sets Ready=Unknown;
-	// defaultGracePeriod if zero. The kubelets renew every second.
+	// 4 s if zero. The kubelets renew every second.
 	GracePeriod time.Duration
 	// Progress receives the progress of a first build; io.Discard if nil.
 	Progress io.Writer
@@ -60,8 +59,17 @@ type ControlPlane struct {
 // rights of fenced. After an error everything is stopped, and the error has the end of the log of the
 // program that did not start.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
+	c, err := prepare(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return c.started(ctx, c.startServer, c.furnish)
+}
+
+// prepare fills in the options, and builds the programs if this was never done.
+func prepare(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.GracePeriod == 0 {
-		o.GracePeriod = defaultGracePeriod
+		o.GracePeriod = 4 * time.Second
 	}
 	if o.Progress == nil {
 		o.Progress = io.Discard
@@ -73,13 +81,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{bin: bin, opts: o}
-	if err := c.start(ctx); err != nil {
-		logs := c.KeepLogs()
-		c.Stop()
-		return nil, fmt.Errorf("%w\nthe logs are kept in %s", err, logs)
-	}
-	return c, nil
+	return &ControlPlane{bin: bin, opts: o}, nil
 }
 
 // StartAll starts several control planes at the same time, for example a management API and a workload
@@ -113,10 +115,23 @@ func startAll(ctx context.Context, start func(context.Context, Options) (*Contro
 // startTime bounds a start. A busy machine may take minutes; a start that takes longer hangs.
 const startTime = 10 * time.Minute
 
-func (c *ControlPlane) start(ctx context.Context) error {
+// started takes the steps of a start, and ends the control plane after an error.
+func (c *ControlPlane) started(ctx context.Context, steps ...func(context.Context) error) (*ControlPlane, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	if err := c.prepare(); err != nil {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			logs := c.KeepLogs()
+			c.end()
+			return nil, fmt.Errorf("%w\nthe logs are kept in %s", err, logs)
+		}
+	}
+	return c, nil
+}
+
+// startServer starts an API server with its etcd.
+func (c *ControlPlane) startServer(ctx context.Context) error {
+	if err := c.writeFiles(); err != nil {
 		return err
 	}
 	if err := c.startEtcd(ctx); err != nil {
@@ -125,9 +140,11 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}
-	if err := c.connect(); err != nil {
-		return err
-	}
+	return c.connect()
+}
+
+// furnish adds to an API server what the options ask for.
+func (c *ControlPlane) furnish(ctx context.Context) error {
 	if !c.opts.NoManager {
 		if err := c.startManager(ctx); err != nil {
 			return err
@@ -145,8 +162,8 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	return c.ApplyRBAC(ctx)
 }
 
-// prepare writes the files that the programs read, and reserves their ports.
-func (c *ControlPlane) prepare() (err error) {
+// writeFiles writes the files that the programs read, and reserves their ports.
+func (c *ControlPlane) writeFiles() (err error) {
 	if err := c.dir.make(c.opts.Dir, "fenced-rig-"); err != nil {
 		return fmt.Errorf("make the control plane's directory: %w", err)
 	}
@@ -170,6 +187,7 @@ func (c *ControlPlane) connect() error {
 	if err != nil {
 		return err
 	}
+	cfg.WarningHandler = rest.NoWarnings{} // of versions that are deprecated
 	if c.client, err = kubernetes.NewForConfig(cfg); err != nil {
 		return fmt.Errorf("make the administrator's client: %w", err)
 	}

@@ -4,32 +4,39 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// mostIdle is how many control planes a Pool keeps for the next tests: each API server takes half a gigabyte.
-const mostIdle = 4
-
-// Pool lends control planes to tests that run one after the other: a start costs two seconds of a
-// processor. When a borrower calls Stop, what it made is deleted from etcd, and the control plane waits
-// for the next that wants the same CRDs. One whose borrower has changed what it found, such as fenced's rights, or
-// has stopped the API server, is ended.
+// Pool lends control planes to tests: a start costs two seconds of a processor. When a borrower calls Stop, etcd gets the
+// content back that it had when the API server had started. The next borrower gets that etcd and API server, with
+// CRDs, rights and a controller manager of its own. A control plane whose API server was stopped or frozen is not lent again.
 //
 // Before a borrower calls Stop it has ended every program that knows the address: the next one has the same.
 type Pool struct {
 	mu   sync.Mutex
-	idle []*ControlPlane // the longest idle first
+	idle []*ControlPlane
 }
 
-// loan is what a lent control plane was like when its borrower got it.
+// loan is what a control plane of a pool was like before it was first lent.
 type loan struct {
-	pool    *Pool            // nil once it cannot go back
-	content map[string]int64 // the modification of each key in etcd
-	audited int              // the length of the audit log
+	pool    *Pool // nil once it cannot go back
+	content map[string]stored
+	groups  []string // that the API server serves
+	audited int      // the length of the audit log when its borrower got it
+}
+
+// stored is what etcd has for a key.
+type stored struct {
+	value   []byte
+	changed int64
 }
 
 // StartAll is the function of the same name, with control planes of the pool.
@@ -48,60 +55,50 @@ func (p *Pool) Stop() {
 }
 
 func (p *Pool) start(ctx context.Context, o Options) (*ControlPlane, error) {
-	if c := p.take(o); c != nil {
-		c.opts.GracePeriod = o.GracePeriod
-		if c.resume(ctx) == nil {
-			return c, nil
-		}
-		c.end()
-	}
 	o.Dir = "" // the borrower's directory goes before the control plane
-	c, err := Start(ctx, o)
-	if err != nil || o.Bare {
-		return c, err
-	}
-	content, err := c.content(ctx)
+	c, err := prepare(ctx, o)
 	if err != nil {
-		c.end()
 		return nil, err
 	}
-	c.loan = &loan{pool: p, content: content}
-	return c, nil
+	begin := c.startServer
+	if idle := p.take(); idle != nil {
+		idle.opts = c.opts
+		c, begin = idle, func(context.Context) error { return idle.Died() }
+	}
+	return c.started(ctx, begin, func(ctx context.Context) error { return c.lend(ctx, p) }, c.furnish)
 }
 
-// take returns an idle control plane that has what the options want, or nil.
-func (p *Pool) take(o Options) *ControlPlane {
+func (p *Pool) take() *ControlPlane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.idle, func(c *ControlPlane) bool { return c.opts.serves(o) })
-	if i < 0 {
+	if len(p.idle) == 0 {
 		return nil
 	}
-	c := p.idle[i]
-	p.idle = slices.Delete(p.idle, i, i+1)
+	c := p.idle[len(p.idle)-1]
+	p.idle = p.idle[:len(p.idle)-1]
 	return c
 }
 
-// serves: nil sets are the default ones, empty sets are none.
-func (o Options) serves(wanted Options) bool {
-	return slices.Equal(o.CRDs, wanted.CRDs) && (o.CRDs == nil) == (wanted.CRDs == nil) &&
-		o.NoManager == wanted.NoManager && o.Bare == wanted.Bare
+func (p *Pool) put(c *ControlPlane) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = append(p.idle, c)
 }
 
-// resume starts the controller manager: a new one knows nothing of the Nodes before.
-func (c *ControlPlane) resume(ctx context.Context) error {
-	if c.opts.GracePeriod == 0 {
-		c.opts.GracePeriod = defaultGracePeriod
+// lend notes what a control plane is like before the borrower has it.
+func (c *ControlPlane) lend(ctx context.Context, p *Pool) (err error) {
+	if c.loan == nil {
+		c.loan = &loan{pool: p}
+		if c.loan.groups, err = c.groups(); err != nil {
+			return err
+		}
+		if c.loan.content, err = c.content(ctx); err != nil {
+			return err
+		}
 	}
 	log, err := c.auditLog()
-	if err != nil {
-		return err
-	}
 	c.loan.audited = bytes.LastIndexByte(log, '\n') + 1
-	if err := c.Died(); err != nil || c.opts.NoManager {
-		return err
-	}
-	return c.startManager(ctx)
+	return err
 }
 
 // giveBack returns a lent control plane to its pool, and reports whether it could. The borrower's
@@ -110,23 +107,26 @@ func (c *ControlPlane) giveBack() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ended := c.etcdPort == nil
-	if ended || c.loan == nil || c.loan.pool == nil || c.dir.keep.Load() || c.scheduler != nil {
+	if ended || c.loan == nil || c.loan.pool == nil || c.dir.keep.Load() {
 		return false
 	}
-	c.manager.kill()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	for _, p := range []*process{c.scheduler, c.manager} {
+		p.kill()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), busyTime)
 	defer cancel()
-	if c.clear(ctx) != nil {
+	if c.restore(ctx) != nil {
 		return false
 	}
+	c.schedulerPort.release()
 	next := &ControlPlane{
-		bin: c.bin, opts: c.opts, ca: c.ca, loan: c.loan, etcd: c.etcd, api: c.api,
+		bin: c.bin, ca: c.ca, loan: c.loan, etcd: c.etcd, api: c.api,
 		etcdPort: c.etcdPort, peerPort: c.peerPort, apiPort: c.apiPort, managerPort: c.managerPort,
 		client: c.client, dynamic: c.dynamic, mapper: c.mapper,
 	}
 	next.dir.path, c.dir.path = c.dir.path, ""
-	c.loan, c.etcd, c.api, c.manager = nil, nil, nil, nil
-	c.etcdPort, c.peerPort, c.apiPort, c.managerPort = nil, nil, nil, nil
+	c.loan, c.etcd, c.api, c.manager, c.scheduler = nil, nil, nil, nil, nil
+	c.etcdPort, c.peerPort, c.apiPort, c.managerPort, c.schedulerPort = nil, nil, nil, nil, nil
 	next.loan.pool.put(next)
 	return true
 }
@@ -135,16 +135,6 @@ func (c *ControlPlane) giveBack() bool {
 func (c *ControlPlane) keepFromPool() {
 	if c.loan != nil {
 		c.loan.pool = nil
-	}
-}
-
-func (p *Pool) put(c *ControlPlane) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = append(p.idle, c)
-	if len(p.idle) > mostIdle {
-		p.idle[0].end()
-		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 }
 
@@ -159,18 +149,12 @@ var ownKeys = [][]byte{
 	[]byte(registry + "ranges/"),
 }
 
-// fixed are what an API server needs time to serve anew when it changes.
-var fixed = [][]byte{
-	[]byte(registry + "apiextensions.k8s.io/"),
-	[]byte(registry + "apiregistration.k8s.io/"),
-}
-
 func (c *ControlPlane) store() (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{Endpoints: []string{"http://" + c.etcdPort.address()}, DialTimeout: time.Minute})
 }
 
-// content returns the modification of each key.
-func (c *ControlPlane) content(ctx context.Context) (map[string]int64, error) {
+// content returns what etcd holds.
+func (c *ControlPlane) content(ctx context.Context) (map[string]stored, error) {
 	store, err := c.store()
 	if err != nil {
 		return nil, fmt.Errorf("read what etcd holds: %w", err)
@@ -179,53 +163,157 @@ func (c *ControlPlane) content(ctx context.Context) (map[string]int64, error) {
 	return contentOf(ctx, store)
 }
 
-func contentOf(ctx context.Context, store *clientv3.Client) (map[string]int64, error) {
-	r, err := store.Get(ctx, registry, clientv3.WithPrefix(), clientv3.WithKeysOnly())
+func contentOf(ctx context.Context, store *clientv3.Client, opts ...clientv3.OpOption) (map[string]stored, error) {
+	r, err := store.Get(ctx, registry, append(opts, clientv3.WithPrefix())...)
 	if err != nil {
 		return nil, fmt.Errorf("read what etcd holds: %w", err)
 	}
-	content := map[string]int64{}
+	content := map[string]stored{}
 	for _, kv := range r.Kvs {
-		if !startsWith(kv.Key, ownKeys) {
-			content[string(kv.Key)] = kv.ModRevision
+		own := func(prefix []byte) bool { return bytes.HasPrefix(kv.Key, prefix) }
+		if !slices.ContainsFunc(ownKeys, own) {
+			content[string(kv.Key)] = stored{value: kv.Value, changed: kv.ModRevision}
 		}
 	}
 	return content, nil
 }
 
-func startsWith(key []byte, prefixes [][]byte) bool {
-	return slices.ContainsFunc(prefixes, func(p []byte) bool { return bytes.HasPrefix(key, p) })
-}
-
-// clear deletes from etcd what was added since the loan began, until nothing is. The API server watches etcd
-// and follows. It returns an error if anything else differs.
-func (c *ControlPlane) clear(ctx context.Context) error {
+// restore gives etcd the content from before the loan, and returns when the API server has taken it up.
+func (c *ControlPlane) restore(ctx context.Context) error {
 	store, err := c.store()
 	if err != nil {
 		return err
 	}
 	defer store.Close()
+	if err := c.loan.restore(ctx, store); err != nil {
+		return err
+	}
+	err = wait(ctx, "the API groups of the CRDs to go", func() (bool, error) {
+		groups, err := c.groups()
+		return slices.Equal(groups, c.loan.groups), err
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.awaitRights(ctx); err != nil {
+		return err
+	}
+	if err := c.loan.restore(ctx, store); err != nil {
+		return err
+	}
+	return c.awaitCaches(ctx)
+}
+
+// restore deletes, and writes, until etcd holds what it held: the API server may still have been at work.
+func (l *loan) restore(ctx context.Context, store *clientv3.Client) error {
 	for {
-		now, err := contentOf(ctx, store)
+		now, err := contentOf(ctx, store, clientv3.WithKeysOnly())
 		if err != nil {
 			return err
 		}
-		for key, was := range c.loan.content {
-			if now[key] != was {
-				return fmt.Errorf("%s was changed", key)
+		same := len(now) == len(l.content)
+		for key, was := range l.content {
+			if now[key].changed != was.changed {
+				same = false
+				r, err := store.Put(ctx, key, string(was.value))
+				if err != nil {
+					return fmt.Errorf("restore %s: %w", key, err)
+				}
+				was.changed = r.Header.Revision
+				l.content[key] = was
 			}
 			delete(now, key)
 		}
-		if len(now) == 0 {
-			return nil
-		}
-		for key := range now {
-			if startsWith([]byte(key), fixed) {
-				return fmt.Errorf("%s was added", key)
-			}
+		for key := range maps.Keys(now) {
 			if _, err := store.Delete(ctx, key); err != nil {
 				return fmt.Errorf("delete %s: %w", key, err)
 			}
 		}
+		if same {
+			return nil
+		}
 	}
+}
+
+// groups are the API groups that are served.
+func (c *ControlPlane) groups() ([]string, error) {
+	list, err := c.client.Discovery().ServerGroups()
+	if err != nil {
+		return nil, fmt.Errorf("list the API groups: %w", err)
+	}
+	var names []string
+	for _, g := range list.Groups {
+		names = append(names, g.Name)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// markers give a user two rights, each by both kinds of what the authorizer watches.
+const markers = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: pool-marker}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: pool-marker}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: pool-marker}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[1]s}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: pool-marker, namespace: default}
+rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: pool-marker, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: pool-marker}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: %[1]s}]
+`
+
+// awaitRights returns when the API server's authorizer has seen every change of rights until now: it watches roles and bindings in the order of
+// their changes.
+func (c *ControlPlane) awaitRights(ctx context.Context) error {
+	user := fmt.Sprintf("pool-marker-%d", time.Now().UnixNano())
+	if err := c.Apply(ctx, fmt.Appendf(nil, markers, user)); err != nil {
+		return err
+	}
+	for _, right := range []authorizationv1.ResourceAttributes{
+		{Verb: "get", Resource: "nodes"}, {Verb: "get", Resource: "secrets", Namespace: metav1.NamespaceDefault},
+	} {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &right}}
+		err := wait(ctx, "the rights to be as they were", func() (bool, error) {
+			r, err := c.client.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			return err == nil && r.Status.Allowed, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitCaches returns when the API server's caches hold what etcd holds: a list that names no version is that new.
+func (c *ControlPlane) awaitCaches(ctx context.Context) error {
+	lists, err := c.client.Discovery().ServerPreferredResources()
+	if err != nil {
+		return fmt.Errorf("list the API's resources: %w", err)
+	}
+	for _, list := range lists {
+		group, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return fmt.Errorf("list the API's resources: %w", err)
+		}
+		for _, r := range list.APIResources {
+			if !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
+				continue
+			}
+			if _, err := c.dynamic.Resource(group.WithResource(r.Name)).List(ctx, metav1.ListOptions{}); err != nil {
+				return fmt.Errorf("list %s: %w", r.Name, err)
+			}
+		}
+	}
+	return nil
 }
