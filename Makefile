@@ -22,7 +22,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint fmt-check vuln soak race laws courses fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint fmt-check vuln soak race laws live courses fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -98,6 +98,7 @@ soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, sear
 	$(MAKE) sim SIM_FIRST=$(SEED) SIM_SEEDS=$(if $(filter file,$(origin SIM_SEEDS)),500,$(SIM_SEEDS))
 	$(MAKE) fuzz
 	$(MAKE) courses SEED=$(SEED)
+	$(MAKE) live SEED=$(SEED)
 	$(MAKE) load SEED=$(SEED)
 	$(MAKE) rpm
 	packaging/rpm/again.sh $(VERSION) dist
@@ -113,6 +114,9 @@ laws: controlplane ## the packages with laws, histories and crashes: fresh seeds
 	@echo "laws: seed $(SEED); again with: make laws SEED=$(SEED)"
 	$(SOAK) RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -p 1 -timeout 4h \
 	  $$(grep -rlE --include='*_test.go' '"github.com/fenced/fenced/test/(law|dice)"' cmd internal | xargs -n1 dirname | sort -u | sed 's,^,./,')
+
+live: controlplane deps ## every live test, also those that CI leaves out because a cheaper one shows the same
+	$(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -skip '^TestFencedSurvives' ./test/e2e ./packaging
 
 courses: controlplane ## every failpoint course, the coin tossed anew, and a small crowd (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"

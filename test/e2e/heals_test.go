@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -90,8 +91,9 @@ func TestRackWithoutPower(t *testing.T) {
 }
 
 // The BMC's password is changed while the host is off. The run waits, and the Secret that is
-// mended is all that it needs.
+// mended is all that it needs. CI has this in TestWhatHealsEndsByItself, where the password is mended before the Off.
 func TestPasswordMendedWhileARunWaits(t *testing.T) {
+	dice.OnlyInSoak(t)
 	t.Parallel()
 	s := set(t, scene.Options{
 		Workers: []scene.Spec{{Name: "rotated", Protocol: scene.Redfish, Metal3: true}, {Name: "healthy", Protocol: scene.IPMI}},
