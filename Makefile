@@ -22,7 +22,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint fmt-check vuln soak race laws live courses fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln soak race laws live courses fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -39,11 +39,12 @@ controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-
 	CGO_ENABLED=0 $(GO) run ./test/rig/warm
 
 # Several parts at once keep two cores busy, the longest packages first. The race detector runs where the product shares a process with
-# the test. It does not where it would see the harness alone (the daemon is a program of its own there), nor in what runs alone: the search over a
-# function without goroutines, simulations of fenced with a rule broken on purpose, and tests of the engine that live through hours of what others
-# show in minutes; make race, part of the soak, has it nearly everywhere. No result is taken from the cache: go does not see what a test builds
-# or runs as a program. Binaries without debugging tables link in a third of the time; stack traces do not need them.
+# the test. It does not where it would see the harness alone (the daemon is a program of its own there), nor in packages without goroutines,
+# nor in what runs alone: simulations of fenced with a rule broken on purpose, and tests of the engine that live through hours of what others
+# show in minutes; make race, part of the soak, has it nearly everywhere. No result is taken from the cache: go does not see what a test
+# builds or runs as a program. Binaries without debugging tables link in a third of the time; stack traces do not need them.
 ALONE := ^(TestExplore|TestAuditsNoticeMutants|TestHostsThatDoNotBoot|TestNobodyAsksForAnotherAttempt|TestRunOfAnOldBackup|TestLawAttackerSwitches|TestHoldOfTheNodeStops|TestTooManyRequestsAreTold)
+PURE := ./internal/policy ./internal/remediate
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
 PROGRAMS := ./test/e2e ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
 GOTEST := $(GO) test -count=1 -timeout 40m -ldflags='-s -w'
@@ -54,14 +55,15 @@ test-programs:
 	$(GOTEST) -p 2 $(PROGRAMS)
 
 test-race:
-	$(GOTEST) -race -p 2 -skip '$(ALONE)' ./internal/engine ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) ./packaging))
+	$(GOTEST) -race -p 2 -skip '$(ALONE)' ./internal/engine ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PURE) ./packaging))
 
 # The tests of the package take the RPM that is shipped, if this run of make builds it, too.
 test-package: $(filter rpm,$(MAKECMDGOALS))
 	$(if $^,FENCED_RPM=$(CURDIR)/dist/fenced-$(VERSION)-1.$$(uname -m).rpm) $(GOTEST) ./packaging
 
 test-alone:
-	$(GOTEST) -p 1 -run '$(ALONE)' ./internal/engine ./internal/remediate ./test/sim
+	$(GOTEST) -p 1 -run '$(ALONE)' ./internal/engine ./test/sim
+	$(GOTEST) -p 1 $(PURE)
 
 # The RPM is built first, as CI does for all tests; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
 test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9 and a hung loop, knows who orders, and stops for good
@@ -71,10 +73,8 @@ cover: controlplane ## the same without the race detector, with coverage of the 
 	$(GO) test -count=1 -timeout 40m -coverpkg=./internal/...,./cmd/... -coverprofile=cover.out ./...
 	$(GO) tool cover -func=cover.out | tail -1
 
-fmt-check:
+lint: ## gofmt, go vet, staticcheck with the checks of staticcheck.conf (all)
 	@out=$$(gofmt -l cmd internal packaging test); if [ -n "$$out" ]; then echo "not gofmt-clean:"; echo "$$out"; exit 1; fi
-
-lint: fmt-check ## gofmt, go vet, staticcheck with the checks of staticcheck.conf (all)
 	$(GO) vet ./...
 	$(GO) vet -tags failpoint ./internal/failpoint ./cmd/fenced
 	$(GO) run $(STATICCHECK) ./...
@@ -153,7 +153,7 @@ install: build ## install below DESTDIR with PREFIX
 	packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
 
 ci: deps controlplane ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
-	$(MAKE) --no-print-directory -j3 test-programs rpm lint test-race test-package test-alone build
+	$(MAKE) --no-print-directory -j3 test-programs lint rpm test-race test-package test-alone build
 	test/vuln/vuln.sh ./... || [ $$? -eq 75 ] # what it cannot look up keeps nobody from building
 
 clean: ## remove what was built here (the control plane's cache stays)
