@@ -207,8 +207,8 @@ func (s *Scene) Fencectl(ctx context.Context, args ...string) (Result, error) {
 	return r, nil
 }
 
-// Status, Explain and Timeline ask the daemon as fencectl does. Tests ask again and again until something has happened, and a process for each
-// question would cost more than the daemon.
+// Status asks the daemon as fencectl does; so do Explain and Timeline. Tests ask again and again until something has happened, and a process for
+// each question would cost more than the daemon.
 func (s *Scene) Status(ctx context.Context) (wire.Status, error) {
 	r, err := api.New(s.Socket()).Status(ctx)
 	return r.Value, err
