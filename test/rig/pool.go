@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -224,7 +223,7 @@ func (l *loan) restore(ctx context.Context, store *clientv3.Client) error {
 			}
 			delete(now, key)
 		}
-		for key := range maps.Keys(now) {
+		for key := range now {
 			if _, err := store.Delete(ctx, key); err != nil {
 				return fmt.Errorf("delete %s: %w", key, err)
 			}
