@@ -100,6 +100,7 @@ soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, sear
 	$(MAKE) courses SEED=$(SEED)
 	$(MAKE) live SEED=$(SEED)
 	$(MAKE) load SEED=$(SEED)
+	FENCED_RECIPES=build $(GO) test -count=1 ./test/recipes
 	$(MAKE) rpm
 	packaging/rpm/again.sh $(VERSION) dist
 	$(MAKE) race
@@ -131,10 +132,11 @@ load: controlplane ## 300 hosts remediated at once while fenced is killed with -
 	@echo "load: seed $(SEED); again with: make load SEED=$(SEED)"
 	CGO_ENABLED=0 $(GO) run ./test/load -seed $(SEED)
 
-golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, tables of docs/testing.md, docs/six-steps.md and docs/kubernetes-events.md
+golden: ## rewrite what is compared: the golden parts of the policy corpus, the traces of remediate, the manifests of each mode, tables and the picture of docs/
 	$(GO) test ./internal/policy -run '^TestCorpus$$' -update
 	$(GO) test ./internal/remediate -run '^(TestInterlockTable|TestTraces)$$' -update
-	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable)$$' -update
+	$(GO) test ./internal/k8swatch -run '^TestRightsByMode$$' -update
+	$(GO) test ./docs -run '^(TestShownWhere|TestEventTable|TestRooms)$$' -update
 
 demo: ## fence a hung node for real on a local control plane, and bring it back
 	CGO_ENABLED=0 $(GO) run ./test/demo

@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -60,38 +59,6 @@ func TestEveryDriverHasARow(t *testing.T) {
 	}
 	require.Greater(t, len(known), 3, "the drivers were not found")
 	assert.Equal(t, known, told)
-}
-
-// TestEverySchemeHasARow: the table of addresses says of each scheme in the code
-// what it does.
-func TestEverySchemeHasARow(t *testing.T) {
-	schemes := bmc.Schemes()
-	require.Greater(t, len(schemes), 15, "the schemes were not found")
-	rows := map[string][]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)`( \\(removed\\))? \\|(.*)\\|$").FindAllStringSubmatch(documents(t)["power.md"], -1) {
-		if cells := strings.Split(m[3], " | "); len(cells) == 4 && (strings.TrimSpace(cells[0]) == "yes" || strings.TrimSpace(cells[0]) == "no") {
-			rows[m[1]] = cells
-		}
-	}
-	for _, name := range schemes {
-		row, ok := rows[name]
-		if !assert.True(t, ok, "power.md has no row %s", name) {
-			continue
-		}
-		e, err := bmc.ParseEndpoint(name + "://h/redfish/v1/Systems/1")
-		require.NoError(t, err)
-		port := strconv.Itoa(e.Port)
-		assert.Regexp(t, "(?i)^"+string(e.Protocol)+`\b`, row[1], name)
-		assert.Regexp(t, "^"+port+`\b`, row[2], name)
-		assert.Equal(t, e.System == "", strings.HasPrefix(row[3], "not read"), name)
-		over, err := bmc.ParseEndpoint(name + "+http://h")
-		assert.Equal(t, strings.TrimSpace(row[0]) == "yes", err == nil, name)
-		if err == nil {
-			assert.Contains(t, row[2], "`+http` "+strconv.Itoa(over.Port), name)
-		}
-		delete(rows, name)
-	}
-	assert.Empty(t, rows, "rows of no scheme")
 }
 
 // TestEveryPeerNamesItsTest: each row of the table of what was tried names a test.

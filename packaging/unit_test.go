@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,6 +69,20 @@ func TestUnitLeavesNoCore(t *testing.T) {
 	unit, err := os.ReadFile("systemd/fenced.service")
 	require.NoError(t, err)
 	require.Regexp(t, `(?m)^LimitCORE=0$`, string(unit))
+}
+
+// TestUnitBoundsTheMemory: what others write fills the memory of the daemon, and not that of its host. The document
+// says which figures the bounds come from.
+func TestUnitBoundsTheMemory(t *testing.T) {
+	unit, err := os.ReadFile("systemd/fenced.service")
+	require.NoError(t, err)
+	sizing, err := os.ReadFile("../docs/sizing.md")
+	require.NoError(t, err)
+	bounds := regexp.MustCompile(`(?m)^Memory(High|Max)=\d+G$`).FindAllString(string(unit), -1)
+	require.Len(t, bounds, 2)
+	for _, bound := range bounds {
+		require.Contains(t, string(sizing), "`"+bound+"`")
+	}
 }
 
 // TestLocalIPMIDropIn: it opens the one device and nothing else.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/audit"
 	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // auditOptions are the command line of the audit verbs.
@@ -187,7 +187,7 @@ func (c *cli) auditShow(o *auditOptions, now time.Time) error {
 func (c *cli) printEntry(l audit.Line) error {
 	switch c.output {
 	case "json":
-		_, err := fmt.Fprintf(c.out, "%s\n", api.EscapeJSON(l.Raw))
+		_, err := fmt.Fprintf(c.out, "%s\n", wire.EscapeJSON(l.Raw))
 		return err
 	case "yaml":
 		text, err := toYAML(l.Raw)

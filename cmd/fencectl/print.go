@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // isTable says whether people read the output.
@@ -29,7 +30,7 @@ func (c *cli) isTable() bool { return c.output == "table" || c.output == "wide" 
 func (c *cli) print(body []byte, table func() error) error {
 	switch c.output {
 	case "json":
-		_, err := c.out.Write(api.EscapeJSON(body))
+		_, err := c.out.Write(wire.EscapeJSON(body))
 		return err
 	case "yaml":
 		text, err := toYAML(body)
@@ -358,12 +359,12 @@ func wrap(text string, width int) []string {
 // escapeControl escapes control characters in text from a BMC, a cluster or a person, which a terminal
 // would obey.
 func escapeControl(s string) string {
-	if !strings.ContainsFunc(s, api.Unprintable) {
+	if !strings.ContainsFunc(s, wire.Unprintable) {
 		return s
 	}
 	var b strings.Builder
 	for _, r := range s {
-		if api.Unprintable(r) {
+		if wire.Unprintable(r) {
 			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
 			continue
 		}
@@ -373,7 +374,7 @@ func escapeControl(s string) string {
 }
 
 // toYAML turns one JSON value into YAML that means the same and is as harmless as
-// api.EscapeJSON makes JSON. Keys are sorted.
+// wire.EscapeJSON makes JSON. Keys are sorted.
 func toYAML(body []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
@@ -411,7 +412,7 @@ func yamlNode(value any) *yaml.Node {
 		return n
 	case string:
 		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}
-		if strings.ContainsFunc(v, api.Unprintable) {
+		if strings.ContainsFunc(v, wire.Unprintable) {
 			n.Style = yaml.DoubleQuotedStyle
 		}
 		return n
@@ -428,7 +429,7 @@ func yamlNode(value any) *yaml.Node {
 func escapeYAML(text []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(text) {
-		if r != '\n' && api.Unprintable(r) {
+		if r != '\n' && wire.Unprintable(r) {
 			fmt.Fprintf(&b, `\U%08X`, r)
 			continue
 		}

@@ -22,6 +22,10 @@ cluster nor the daemon:
   kubectl get mhc,machines.machine.openshift.io,nodes -A -o yaml > cluster.yaml
   fencectl simulate --objects cluster.yaml
 
+Add leases and baremetalhosts where the cluster has them: they show more of what forbids
+an action. What only the daemon knows, such as open runs, limits, hosts.d and pins,
+forbids nothing here.
+
 Without --cluster, policies from files for other clusters are evaluated too.
 
 The exit status is 0 if nothing would be done, 2 if something would be done, and 1

@@ -10,11 +10,11 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/stop"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Options configures the admission of one cluster.
@@ -52,7 +52,7 @@ type Options struct {
 	// recorded. // I24
 	Record func(event.Event) error
 	// Pods lists the pods on a Node, for people; nil: nobody is told of them.
-	Pods func(ctx context.Context, node string) (order.Pods, error)
+	Pods func(ctx context.Context, node string) (wire.Pods, error)
 	Emit func(event.Event)
 	Beat func() // called while the deciding goroutine is alive
 	// Saved is called after a run was saved: what its request is to be told may have changed.

@@ -13,13 +13,14 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // ConfirmOff accepts a manual confirmation, in place of a proof, that a Node's host is off
 // and cannot come on: for the Held run on that Node, or for a new run. All gates must pass
 // except those about the BMC. A dry run returns the evidence and the gates, and refuses
 // nothing. // I26
-func (c *Cluster) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (c *Cluster) ConfirmOff(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	if err := c.opt.Lead.Refuse(); err != nil { // a standby reads no BMC
 		return order.Outcome{}, err
 	}

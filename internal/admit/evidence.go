@@ -221,12 +221,12 @@ func (er *evidenceReader) readsOff(ctx context.Context, draft remediate.Run) (of
 			return false, bmc.KindOf(err).RefusesAccount()
 		case r.State != bmc.Off, er.opt.Hosts.Identify(ctx, h, 0, r, draft.Target, false) != guard.IdentityMatches:
 			return false, false
-		case s.Proof().Proven(time.Now()):
+		case s.Proof.Proven(time.Now()):
 			return true, false
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(time.Until(s.Proof().NextRead(time.Now()))):
+		case <-time.After(time.Until(s.Proof.NextRead(time.Now()))):
 		}
 	}
 	return false, false

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/cluster"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Explanation is why a Node is, or is not, fenced.
@@ -25,7 +25,7 @@ type Explanation struct {
 
 // Explain lists every gate of the Node or Machine of an order, in the order in which the
 // daemon evaluates them. It calls the functions that decide.
-func (c *Cluster) Explain(ctx context.Context, o order.Order) (Explanation, error) {
+func (c *Cluster) Explain(ctx context.Context, o wire.Order) (Explanation, error) {
 	a, err := c.model.CandidateForOrder(o)
 	if err != nil {
 		return Explanation{}, err

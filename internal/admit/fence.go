@@ -16,11 +16,12 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Fence starts a run on one Node or Machine. It skips the limit of the check, the waits and the rates,
 // and no other gate. A refusal is a *reason.Refusal.
-func (c *Cluster) Fence(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (c *Cluster) Fence(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	a, err := c.model.CandidateForOrder(o)
 	if err != nil {
 		return order.Outcome{}, err
@@ -71,7 +72,7 @@ func uncertainMachineGates(a cluster.Candidate) []reason.Gate {
 }
 
 // Order passes an order to the worker of a run, and returns when it is durable.
-func (c *Cluster) Order(ctx context.Context, id string, o order.Order, verb string, change func(remediate.Run) (remediate.Run, error)) (order.Outcome, error) {
+func (c *Cluster) Order(ctx context.Context, id string, o wire.Order, verb string, change func(remediate.Run) (remediate.Run, error)) (order.Outcome, error) {
 	r, _ := c.model.Run(id)
 	o.Node, o.Machine, o.Run = r.Target.Node, r.Target.WithoutNode(), id
 	known, err := c.Runner.Order(ctx, id, change, o.Event(verb))
@@ -86,7 +87,7 @@ func (c *Cluster) Order(ctx context.Context, id string, o order.Order, verb stri
 
 // Retry continues a run that is Waiting or Held, or that rests before its next attempt. It refuses the order if
 // a gate would keep the run where it is: otherwise the run would drop the order silently.
-func (c *Cluster) Retry(ctx context.Context, o order.Order, r remediate.Run) (order.Outcome, error) {
+func (c *Cluster) Retry(ctx context.Context, o wire.Order, r remediate.Run) (order.Outcome, error) {
 	if err := c.opt.Lead.Refuse(); err != nil {
 		return order.Outcome{}, err
 	}
@@ -186,7 +187,7 @@ func (h *ByHand) takeLease(ctx context.Context, a cluster.Candidate) (done func(
 
 // dryRun asks every gate about an order to fence, and the BMC, also after a gate has failed, and
 // begins nothing. A refusal comes beside what was found.
-func (h *ByHand) dryRun(ctx context.Context, o order.Order, a cluster.Candidate) (order.Outcome, error) {
+func (h *ByHand) dryRun(ctx context.Context, o wire.Order, a cluster.Candidate) (order.Outcome, error) {
 	c := h.c
 	places := h.dryRuns
 	if o.ByViewer() {
@@ -222,10 +223,10 @@ func forbidsToAsk(g reason.Gate) bool {
 
 // target describes the target of an order to the person who gives it. p is its probe; nil:
 // no BMC was asked.
-func (h *ByHand) target(ctx context.Context, a cluster.Candidate, p *probe) *order.Target {
+func (h *ByHand) target(ctx context.Context, a cluster.Candidate, p *probe) *wire.OrderTarget {
 	of := a.Draft.Target
 	node := a.Node
-	t := &order.Target{Cluster: h.c.opt.Name, Node: of.Node, Machine: of.MachineKey()}
+	t := &wire.OrderTarget{Cluster: h.c.opt.Name, Node: of.Node, Machine: of.MachineKey()}
 	if p != nil {
 		of = p.draft.Target
 		t.BMC = of.Address

@@ -9,12 +9,12 @@ import (
 
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/escalate"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // askedKept is how long a record stays after its end: the limits of a day count it.
@@ -201,7 +201,7 @@ func (h *Handovers) Next(r escalate.Record, live *policy.Request, deleting, now 
 
 // GiveUp ends a record by order of a person: nobody waits for its object any more, and fenced leaves
 // that as it is. A record that cannot be read is deleted. // I24
-func (h *Handovers) GiveUp(ctx context.Context, id string, o order.Order) error {
+func (h *Handovers) GiveUp(ctx context.Context, id string, o wire.Order) error {
 	if err := h.writing.Acquire(ctx, 1); err != nil {
 		return err
 	}

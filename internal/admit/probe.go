@@ -47,6 +47,8 @@ type probe struct {
 	leaseTooLong string
 	// controlPlane: the draft, the fresh Node or the fresh Machine says so.
 	controlPlane bool
+	// takesTurn: other control-plane hosts wait for it.
+	takesTurn    bool
 	quorum       reason.Code // why etcd would lose its quorum; "" if it would not
 	quorumDetail string
 	// attempts is how many power cycles the template of the check allows; 0 leaves that to the configuration.
@@ -56,14 +58,15 @@ type probe struct {
 }
 
 // complete returns the run to start after a probe: the draft with host and address, and as a
-// control-plane run if the fresh objects say so, and with one power cycle for a Machine that never
+// control-plane run, for which others wait, if the fresh objects say so, and with one power cycle for a Machine that never
 // had a Node, or whose Node is gone and was not pinned. The template of the check limits the power cycles. check is
 // nil for an order. // I12
 func (p *probe) complete(d cluster.Drafter, check *policy.Check) remediate.Run {
 	r := p.draft
 	if p.controlPlane && !r.ControlPlane {
-		r.ControlPlane, r.Isolation = true, d.IsolationOf(r.Target, check)
+		r.ControlPlane, r.Isolation, r.TakesNoTurn = true, d.IsolationOf(r.Target, check), true
 	}
+	r.TakesNoTurn = r.TakesNoTurn && !p.takesTurn
 	if p.attempts > 0 {
 		r.Limits.MaxAttempts = min(r.Limits.MaxAttempts, p.attempts)
 	}

@@ -82,6 +82,7 @@ func (ps *probes) probeCluster(ctx context.Context, p *probe) run.Fresh {
 	p.nodeAlive, p.leaseTooLong = now.Before(policy.RenewedUntil(fresh.Node, lease, now)), fresh.Observation.Lease.TooLong()
 	p.controlPlane = p.draft.ControlPlane || fresh.Node != nil && fresh.Node.ControlPlane || fresh.Machine != nil && fresh.Machine.ControlPlane
 	if p.controlPlane {
+		p.takesTurn = ps.opt.Model.Objects().TakesTurn(fresh.Node, fresh.Machine)
 		p.quorum, p.quorumDetail = ps.quorum(p.draft, fresh)
 	}
 	return fresh
@@ -94,9 +95,8 @@ func (ps *probes) quorum(r remediate.Run, f run.Fresh) (reason.Code, string) {
 	if r.Strategy == remediate.DeleteMachine && replacedByOwner(r.Target) {
 		return "", "the Machine's owner keeps the quorum"
 	}
-	rules := ps.opt.Model.Options.Rules
-	code, detail := policy.Quorum(f.Members, r.Target.Node, ps.opt.Model.ControlPlaneSize(), rules)
-	if !f.MembersKnown && code != reason.ControlPlane && !rules.ExternalEtcd {
+	code, detail := ps.opt.Model.Objects().Quorum(f.Members, r.Target.Node)
+	if !f.MembersKnown && code != reason.ControlPlane && !ps.opt.Model.Options.Rules.ExternalEtcd {
 		return reason.QuorumUnknown, "the etcd members cannot be read"
 	}
 	return code, detail

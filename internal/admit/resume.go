@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/cluster"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/times"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // A Waiting run whose pause is over begins step 1 again only if every gate passes that a new run
@@ -79,7 +79,7 @@ func (w *resumer) resume(ctx context.Context, a cluster.Candidate) {
 	counted.Manual = nil // fenced's own order waits for a free slot
 	err := c.takeSlot(ctx, counted)
 	if err == nil {
-		o := order.Order{Cluster: c.opt.Name, Actor: remediate.SelfActor, Reason: "it waited for " + string(r.Reason)}
+		o := wire.Order{Cluster: c.opt.Name, Actor: remediate.SelfActor, Reason: "it waited for " + string(r.Reason)}
 		_, err = c.Order(ctx, r.ID, o, "retries", func(r remediate.Run) (remediate.Run, error) {
 			if r.Step != remediate.Waiting || !r.Wait.Due {
 				return r, &reason.Refusal{Reason: reason.OrderRefused, Message: "the run is not due any more"}

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/fenced/fenced/internal/wire"
@@ -119,42 +117,13 @@ func (c *Client) Names(ctx context.Context, cluster, prefix string) (Reply[wire.
 	return ask[wire.Names](ctx, c, http.MethodGet, "/v1/names", q, nil)
 }
 
-// Unprintable says whether a rune is not visible text: a control character that a
-// terminal obeys (C1 included), or one that changes how the text around it reads
-// (direction marks, zero-width characters, line ends).
-func Unprintable(r rune) bool { return !unicode.IsGraphic(r) }
-
-// EscapeJSON gives equivalent JSON without unprintable characters, except newlines. In
-// strings it writes them as \uXXXX, between strings as a space. Input that is not JSON
-// stays invalid, but becomes harmless too.
-func EscapeJSON(text []byte) []byte {
-	out := make([]byte, 0, len(text))
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		switch {
-		case r == utf8.RuneError && size == 1: // no UTF-8: an old terminal obeys some of these bytes
-			out = append(out, `\ufffd`...)
-		case r == '\n' || !Unprintable(r):
-			out = append(out, text[:size]...)
-		case r == '\t' || r == '\r': // in JSON only between strings
-			out = append(out, ' ')
-		default:
-			for _, unit := range utf16.AppendRune(nil, r) {
-				out = fmt.Appendf(out, `\u%04x`, unit)
-			}
-		}
-		text = text[size:]
-	}
-	return out
-}
-
 // maxReason bounds a reason, in bytes: it stays with the run for good.
 const maxReason = 1000
 
 // CheckReason refuses, with a *Error, a reason that is empty, too long, or not safe to
 // show on a terminal.
 func CheckReason(reason string) error {
-	switch at := strings.IndexFunc(reason, Unprintable); {
+	switch at := strings.IndexFunc(reason, wire.Unprintable); {
 	case reason == "":
 		return BadRequest("an order needs a reason", `say why: --reason "disk fails, ticket 4711"`)
 	case len(reason) > maxReason:

@@ -70,7 +70,7 @@ const (
 // limited returns the entry with every text printable and cut.
 func (e Entry) limited() Entry {
 	for _, s := range []*string{
-		&e.Type, &e.Cluster, &e.Node, &e.Run, &e.Step, &e.Action, &e.Reason, &e.Message, &e.Check, &e.Actor, &e.Why, &e.Inputs,
+		&e.Type, &e.Cluster, &e.Node, &e.Machine, &e.Run, &e.Step, &e.Action, &e.Reason, &e.Message, &e.Check, &e.Actor, &e.Why, &e.Inputs,
 	} {
 		*s = printable(*s, maxText)
 	}

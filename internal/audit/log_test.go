@@ -245,7 +245,7 @@ func TestEntriesAreBoundedAndPrintable(t *testing.T) {
 		gates[i] = Gate{Name: strings.Repeat("g", 5000), Value: "\x1b]0;owned\a\xff<>&\""}
 	}
 	long := strings.Repeat("\u202e\x00", 4000)
-	_, err := l.Append(t.Context(), Entry{Type: "Started", Message: long, Why: long, Inputs: long, Gates: gates})
+	_, err := l.Append(t.Context(), Entry{Type: "Started", Machine: long, Message: long, Why: long, Inputs: long, Gates: gates})
 	require.NoError(t, err)
 	line := lines(t, path)[1]
 	assert.Less(t, len(line), maxLine)

@@ -8,30 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 )
-
-// Printable returns at most limit bytes of a text from a device, without control
-// characters, for people and logs.
-func Printable(s string, limit int) string {
-	if len(s) > 4*limit { // enough, whatever is dropped below
-		s = s[:4*limit]
-	}
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == utf8.RuneError {
-			return ' '
-		}
-		return r
-	}, s)
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit]
-}
 
 // NeedsBody reports whether an answer is worth nothing without its body: that of a
 // read. Of every other answer, the status and the headers say what happened.
@@ -64,15 +41,15 @@ type RepeatedError struct {
 func (e *RepeatedError) Error() string { return fmt.Sprintf("the answer repeats %q", e.Name) }
 
 // readNames are the names from which the drivers take a power state, an identity,
-// an action or a system, as fold writes them. encoding/json fills a struct field
+// an action or a system, as fold writes them (PowerState as powerstate). encoding/json fills a struct field
 // from every name that differs only in case.
-var readNames = foldAll(
-	"PowerState", "power_status",
-	"UUID", "SerialNumber", "SKU", "Manufacturer", "@odata.type", "@odata.id", "@odata.etag",
-	"Actions", "#ComputerSystem.Reset", "target", "@Redfish.ActionInfo", "ResetType@Redfish.AllowableValues",
-	"Parameters", "Name", "AllowableValues",
-	"Systems", "Members", "Members@odata.count", "Members@odata.nextLink",
-)
+var readNames = map[string]bool{
+	"powerstate": true, "power_status": true,
+	"uuid": true, "serialnumber": true, "sku": true, "manufacturer": true, "@odata.type": true, "@odata.id": true, "@odata.etag": true,
+	"actions": true, "#computersystem.reset": true, "target": true, "@redfish.actioninfo": true, "resettype@redfish.allowablevalues": true,
+	"parameters": true, "name": true, "allowablevalues": true,
+	"systems": true, "members": true, "members@odata.count": true, "members@odata.nextlink": true,
+}
 
 // CheckNames returns an error if an answer of a device is not exactly one JSON
 // value, or is nested too deep. It is a *RepeatedError if an object of the answer,
@@ -172,11 +149,3 @@ func noEarlyEnd(err error) error {
 // fold maps all names to one that encoding/json takes for the same field. The
 // long s and the Kelvin sign are an s and a k.
 func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }
-
-func foldAll(list ...string) map[string]bool {
-	all := map[string]bool{}
-	for _, name := range list {
-		all[fold(name)] = true
-	}
-	return all
-}

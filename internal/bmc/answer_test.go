@@ -80,3 +80,10 @@ func TestPrintable(t *testing.T) {
 	assert.Equal(t, "ä", Printable("ää", 3), "no half character")
 	assert.Len(t, Printable(strings.Repeat("x", 1000), 300), 300)
 }
+
+// A name that is not written as fold writes it would never be found.
+func TestReadNamesAreFolded(t *testing.T) {
+	for name := range readNames {
+		assert.Equal(t, fold(name), name)
+	}
+}

@@ -1,7 +1,7 @@
 // Package bmc defines the values of power control: the power state that was read,
 // the commands, the proof that a host is off, and the identity of what answered.
 //
-//	bmc.go       the contract of a driver: Power, and what it reads
+//	bmc.go       the contract of a driver: Power, what it reads, and what two readings prove; pure
 //	error.go     errors, and whether a command may have arrived
 //	describe.go  what a BMC reports about itself, and its weaknesses
 //	host.go      a host, its levels and the devices that switch it
@@ -9,7 +9,6 @@
 //	driver.go    the differences between the drivers
 //	endpoint.go  addresses, in every form that Metal3 has or had
 //	networks.go  where a BMC may be
-//	proof.go     two readings that prove Off; pure
 //	identity.go  the identity of what answered: UUID, serial number, MAC addresses
 //	answer.go    limits and checks of what a device sends
 //

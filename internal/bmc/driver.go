@@ -12,7 +12,7 @@ import (
 // Driver is the name of the code that talks to a device.
 type Driver string
 
-// The drivers. Each declares its Descriptor: these four below, a new one in a file of its own.
+// The drivers. Each has its Descriptor: these four below, a new one in a file of its own.
 const (
 	DriverIPMI       Driver = "ipmi"
 	DriverRedfish    Driver = "redfish"
@@ -76,11 +76,6 @@ type Descriptor struct {
 	replaceable func(Device) bool
 }
 
-var descriptors = map[Driver]Descriptor{}
-
-// declare registers a driver; only init functions call it.
-func declare(d Descriptor) { descriptors[d.Name] = d }
-
 // Drivers lists the drivers, the strict ones first.
 func Drivers() []Descriptor {
 	return slices.SortedFunc(maps.Values(descriptors), func(a, b Descriptor) int {
@@ -139,8 +134,10 @@ func (d Device) NativeCanReplace() bool {
 	return replaceable != nil && replaceable(d)
 }
 
-func init() {
-	declare(Descriptor{
+// descriptors has every driver by its name. The file of a driver that is not one of these four adds
+// its own in an init function.
+var descriptors = map[Driver]Descriptor{
+	DriverIPMI: {
 		Name: DriverIPMI, Assurance: AssuranceStrict, Identifies: true, KeepsSession: true,
 		Protocols: []Protocol{ProtocolIPMI},
 		schemes: map[string]scheme{
@@ -150,11 +147,8 @@ func init() {
 			"irmc": {protocol: ProtocolIPMI, port: 623, portIsOther: true},
 		},
 		DistinguishHint: "correct the address",
-	})
-}
-
-func init() {
-	declare(Descriptor{
+	},
+	DriverRedfish: {
 		Name: DriverRedfish, Assurance: AssuranceStrict, Identifies: true, KeepsSession: true,
 		Protocols: []Protocol{ProtocolRedfish},
 		schemes: map[string]scheme{
@@ -173,14 +167,8 @@ func init() {
 			"https": {protocol: ProtocolRedfish}, "http": {protocol: ProtocolRedfish},
 		},
 		DistinguishHint: correctPath,
-	})
-}
-
-// correctPath is the hint for services that may have several systems.
-const correctPath = "correct the address, or write the path of each one's system, as /redfish/v1/Systems/1"
-
-func init() {
-	declare(Descriptor{
+	},
+	DriverBMCLib: {
 		Name: DriverBMCLib, Assurance: AssuranceLower, KeepsSession: true,
 		Protocols: []Protocol{ProtocolIPMI, ProtocolRedfish},
 		Providers: map[Protocol][]string{
@@ -192,8 +180,20 @@ func init() {
 		text:            func(d Device) string { return "bmclib+" + d.Endpoint.String() },
 		configError:     bmclibConfigError,
 		replaceable:     func(Device) bool { return true },
-	})
+	},
+	DriverFenceAgent: {
+		Name: DriverFenceAgent, Assurance: AssuranceLower,
+		ByParameters: true, AccountOptional: true,
+		DistinguishHint: "correct the address, or write the plug of each in its parameters",
+		text:            agentText,
+		part:            agentPart,
+		configError:     agentConfigError,
+		replaceable:     func(d Device) bool { return agentsOfBMCs.MatchString(d.Agent) },
+	},
 }
+
+// correctPath is the hint for services that may have several systems.
+const correctPath = "correct the address, or write the path of each one's system, as /redfish/v1/Systems/1"
 
 func bmclibConfigError(d Device) (key, why string) {
 	standard := 443
@@ -209,18 +209,6 @@ func bmclibConfigError(d Device) (key, why string) {
 		return "address", fmt.Sprintf("provider openbmc asks only port %d, not %d; use provider gofish or the native driver", standard, d.Endpoint.Port)
 	}
 	return "", ""
-}
-
-func init() {
-	declare(Descriptor{
-		Name: DriverFenceAgent, Assurance: AssuranceLower,
-		ByParameters: true, AccountOptional: true,
-		DistinguishHint: "correct the address, or write the plug of each in its parameters",
-		text:            agentText,
-		part:            agentPart,
-		configError:     agentConfigError,
-		replaceable:     func(d Device) bool { return agentsOfBMCs.MatchString(d.Agent) },
-	})
 }
 
 var agentsOfBMCs = regexp.MustCompile(`^fence_(ipmilan|ipmilanplus|redfish|idrac|ilo.*|imm|drac5)$`)

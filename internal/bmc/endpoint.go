@@ -2,11 +2,9 @@ package bmc
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -155,16 +153,6 @@ type scheme struct {
 	pathIsOther bool
 	// portIsOther: the port is that of another protocol.
 	portIsOther bool
-}
-
-// Schemes lists the address schemes: those of Metal3, including old ones, and
-// those of the drivers.
-func Schemes() (all []string) {
-	for _, d := range descriptors {
-		all = slices.AppendSeq(all, maps.Keys(d.schemes))
-	}
-	slices.Sort(all)
-	return all
 }
 
 // knownScheme finds the scheme before the optional +http or +https.

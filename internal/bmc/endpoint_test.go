@@ -3,6 +3,9 @@ package bmc
 import (
 	"net"
 	"net/url"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -309,4 +312,38 @@ func TestParseAgentAddress(t *testing.T) {
 		_, err := ParseAgentAddress(address)
 		require.ErrorContains(t, err, says, address)
 	}
+}
+
+// TestEverySchemeHasARow: the table of addresses says of each scheme in the code
+// what it does.
+func TestEverySchemeHasARow(t *testing.T) {
+	text, err := os.ReadFile("../../docs/power.md")
+	require.NoError(t, err)
+	rows := map[string][]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)`( \\(removed\\))? \\|(.*)\\|$").FindAllStringSubmatch(string(text), -1) {
+		if cells := strings.Split(m[3], " | "); len(cells) == 4 && (strings.TrimSpace(cells[0]) == "yes" || strings.TrimSpace(cells[0]) == "no") {
+			rows[m[1]] = cells
+		}
+	}
+	for _, d := range descriptors {
+		for name := range d.schemes {
+			row, ok := rows[name]
+			if !assert.True(t, ok, "power.md has no row %s", name) {
+				continue
+			}
+			e, err := ParseEndpoint(name + "://h/redfish/v1/Systems/1")
+			require.NoError(t, err)
+			port := strconv.Itoa(e.Port)
+			assert.Regexp(t, "(?i)^"+string(e.Protocol)+`\b`, row[1], name)
+			assert.Regexp(t, "^"+port+`\b`, row[2], name)
+			assert.Equal(t, e.System == "", strings.HasPrefix(row[3], "not read"), name)
+			over, err := ParseEndpoint(name + "+http://h")
+			assert.Equal(t, strings.TrimSpace(row[0]) == "yes", err == nil, name)
+			if err == nil {
+				assert.Contains(t, row[2], "`+http` "+strconv.Itoa(over.Port), name)
+			}
+			delete(rows, name)
+		}
+	}
+	assert.Empty(t, rows, "rows of no scheme")
 }

@@ -202,6 +202,13 @@ func (d Device) Key() string {
 	return d.Service()
 }
 
+// Overlaps reports whether two devices may switch the same machine: they are of one service, and name the same
+// part of it, or one of them names none. // I9
+func (d Device) Overlaps(o *Device) bool {
+	part, of := d.Part(), o.Part()
+	return d.Service() == o.Service() && (part == of || part == "" || of == "")
+}
+
 // Fingerprint is a digest of everything that selects what this device switches:
 // the driver, the address and each parameter. An enrolment is valid for one
 // fingerprint only. Accounts, secrets and how the BMC is trusted are not part of

@@ -18,9 +18,6 @@ type Identity struct {
 	System string
 }
 
-// Equal reports whether two readings have exactly the same identity.
-func (i Identity) Equal(o Identity) bool { return i == o }
-
 // UUIDsMatch reports whether a and b are the same system UUID. SMBIOS, BMCs and
 // nodeInfo use three byte orders: unchanged, with the first three fields swapped,
 // and fully reversed. Placeholders never match, nor does anything that is not 16
@@ -34,7 +31,8 @@ func UUIDsMatch(a, b string) bool {
 	if !ok || isPlaceholder(y) {
 		return false
 	}
-	return x == y || swapFields(x) == y || reverse(x) == y
+	forms := byteOrders(x)
+	return slices.Contains(forms[:], y)
 }
 
 // UUIDForms returns the texts, in hex, that UUIDsMatch accepts for s, first s
@@ -45,7 +43,7 @@ func UUIDForms(s string) []string {
 		return nil
 	}
 	var forms []string
-	for _, f := range [][16]byte{u, swapFields(u), reverse(u)} {
+	for _, f := range byteOrders(u) {
 		forms = append(forms, hex.EncodeToString(f[:]))
 	}
 	return forms
@@ -73,22 +71,6 @@ func parseUUID(s string) (u [16]byte, ok bool) {
 	return u, err == nil
 }
 
-// swapFields reverses the first three fields of the UUID: the mixed-endian form
-// of SMBIOS 2.6 and later.
-func swapFields(u [16]byte) [16]byte {
-	u[0], u[1], u[2], u[3] = u[3], u[2], u[1], u[0]
-	u[4], u[5] = u[5], u[4]
-	u[6], u[7] = u[7], u[6]
-	return u
-}
-
-func reverse(u [16]byte) [16]byte {
-	for i := range 8 {
-		u[i], u[15-i] = u[15-i], u[i]
-	}
-	return u
-}
-
 // vendorDefaults are UUIDs that boards or images ship with if nobody wrote a real
 // one, as found in inventories and boot loaders.
 var vendorDefaults = parseAll(
@@ -112,30 +94,34 @@ var vendorDefaults = parseAll(
 // more.
 const maxPatternBytes = 3
 
-// isPlaceholder reports whether u is a value that many machines share: a pattern,
-// or a vendor's default, in any byte order. // I8
+// byteOrders are a UUID as it is, with the first three fields reversed (the mixed-endian form of
+// SMBIOS 2.6 and later), and with all bytes reversed.
+func byteOrders(u [16]byte) [3][16]byte {
+	swapped, reversed := u, u
+	slices.Reverse(swapped[:4])
+	slices.Reverse(swapped[4:6])
+	slices.Reverse(swapped[6:8])
+	slices.Reverse(reversed[:])
+	return [3][16]byte{u, swapped, reversed}
+}
+
+// isPlaceholder reports whether u is a value that many machines share, in any byte order: a vendor's
+// default, or a pattern, which has few different bytes, counts up, or has only ff in its last ten
+// bytes. // I8
 func isPlaceholder(u [16]byte) bool {
-	for _, form := range [][16]byte{u, swapFields(u), reverse(u)} {
-		if isPattern(form) || vendorDefaults[form] {
+	for _, form := range byteOrders(u) {
+		different := map[byte]bool{}
+		counts, blank := true, true
+		for i, b := range form {
+			different[b] = true
+			counts = counts && (i == 0 || b == form[i-1]+1)
+			blank = blank && (i < 6 || b == 0xff)
+		}
+		if counts || blank || len(different) <= maxPatternBytes || vendorDefaults[form] {
 			return true
 		}
 	}
 	return false
-}
-
-// isPattern reports whether u has few different bytes, counts up, or has only ff
-// in its last ten bytes.
-func isPattern(u [16]byte) bool {
-	var seen [256]bool
-	different, counts, blank := 0, true, true
-	for i, b := range u {
-		if !seen[b] {
-			seen[b], different = true, different+1
-		}
-		counts = counts && (i == 0 || b == u[i-1]+1)
-		blank = blank && (i < 6 || b == 0xff)
-	}
-	return counts || blank || different <= maxPatternBytes
 }
 
 func parseAll(texts ...string) map[[16]byte]bool {
@@ -154,31 +140,16 @@ func parseAll(texts ...string) map[[16]byte]bool {
 // identity. known is false if either is missing or a placeholder that many
 // machines share; match is then false. // I8
 func SerialsMatch(a, b string) (match, known bool) {
-	x, y := normalSerial(a), normalSerial(b)
-	if !isRealSerial(x) || !isRealSerial(y) {
-		return false, false
-	}
-	return x == y, true
-}
-
-// NormalizeSerial returns a serial number as SerialsMatch compares it. ok is false for a
-// placeholder.
-func NormalizeSerial(s string) (serial string, ok bool) {
-	serial = normalSerial(s)
-	return serial, isRealSerial(serial)
+	x, ok := NormalizeSerial(a)
+	y, both := NormalizeSerial(b)
+	known = ok && both
+	return known && x == y, known
 }
 
 // UsableSerial reports whether s can identify a machine.
-func UsableSerial(s string) bool { return isRealSerial(normalSerial(s)) }
-
-// normalSerial drops case, blanks and unprintable characters.
-func normalSerial(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) || !unicode.IsPrint(r) {
-			return -1
-		}
-		return unicode.ToLower(r)
-	}, s)
+func UsableSerial(s string) bool {
+	_, ok := NormalizeSerial(s)
+	return ok
 }
 
 // sharedSerials are the placeholders of firmware without a serial number, in
@@ -196,22 +167,30 @@ var sharedWords = []string{"tobefilled", "filledbyo", "defaultstring", "default_
 // minSerialLength is the length of the shortest valid serial number.
 const minSerialLength = 4
 
-// isRealSerial reports whether s, already normalized, is a machine's own: not a
-// placeholder, not one repeated character, not a sequence.
-func isRealSerial(s string) bool {
-	if len(s) < minSerialLength || slices.Contains(sharedSerials, s) {
-		return false
+// NormalizeSerial returns a serial number as SerialsMatch compares it: without case, blanks and
+// unprintable characters. ok is false unless it is a machine's own: not a placeholder, not one
+// repeated character, not a sequence.
+func NormalizeSerial(s string) (serial string, ok bool) {
+	serial = strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) || !unicode.IsPrint(r) {
+			return -1
+		}
+		return unicode.ToLower(r)
+	}, s)
+	if len(serial) < minSerialLength || slices.Contains(sharedSerials, serial) {
+		return serial, false
 	}
+	own := serial
 	for _, word := range sharedWords {
-		if strings.Contains(s, word) {
-			return false
+		if strings.Contains(own, word) {
+			return serial, false
 		}
 	}
 	for _, prefix := range []string{"sys-", "sn-", "mb-"} {
-		s = strings.TrimPrefix(s, prefix)
+		own = strings.TrimPrefix(own, prefix)
 	}
-	s = strings.Trim(s, "-_./:*#?")
-	return len(s) >= minSerialLength && strings.Count(s, s[:1]) != len(s) && !isSequence(s)
+	own = strings.Trim(own, "-_./:*#?")
+	return serial, len(own) >= minSerialLength && strings.Count(own, own[:1]) != len(own) && !isSequence(own)
 }
 
 // isSequence reports whether s is a sequence of consecutive digits.

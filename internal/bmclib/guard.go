@@ -315,7 +315,7 @@ const maxIdentity = 64
 // read. A device that reports no identity cannot be compared; it is used only if
 // it was enrolled.
 func identityError(read, answers bmc.Identity) error {
-	if read.Equal(answers) {
+	if read == answers {
 		return nil
 	}
 	return bmc.WithKind(bmc.KindIdentity, fmt.Errorf("system %q (serial %q) was read, but %q (serial %q) answers now; no command was sent",

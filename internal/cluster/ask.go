@@ -181,11 +181,9 @@ func (c *Model) EvaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node)
 		j.NewMachine = m.Key()
 	}
 	if check, _ := checkOf(c.ledger, r); check != nil {
-		name := r.Target.Machine // the name of a target in the check
-		if check.SelectsNodes {
-			name = r.Target.Node
-		}
-		j.Check, j.Context, j.Requests = check, c.ledger.CheckContext(check), c.ledger.Requests(name, m, n)
+		t := r.Target
+		j.Check, j.Context = check, c.ledger.CheckContext(check)
+		j.Requests = c.ledger.Requests(policy.TargetNames{Namespace: t.Namespace, Machine: t.Machine, MachineUID: t.MachineUID, Node: t.Node}, m, n)
 	}
 	return j, true
 }

@@ -64,7 +64,7 @@ func (c *Model) countRuns(a Candidate, f *guard.Facts, releasedAt, now time.Time
 			f.OpenRun = "the remediator of " + asked.Asks()
 		case onHost:
 			f.OpenRun = r.ID
-		case r.ControlPlane && f.ControlPlane:
+		case r.ControlPlane && !r.TakesNoTurn && f.ControlPlane:
 			f.ControlPlaneRun = r.ID // Waiting and Held ones, too
 		}
 		if all.inFlight(r) {

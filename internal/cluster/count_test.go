@@ -11,10 +11,10 @@ import (
 
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // end says that the newest object of a record is gone now, and whether its time was over.
@@ -297,7 +297,7 @@ func TestZoneOfAMachineWhoseNodeIsGone(t *testing.T) {
 			for _, r := range c.records {
 				b.Put(r)
 			}
-			a, err := b.CandidateForOrder(order.Order{Machine: "ns/m-1"})
+			a, err := b.CandidateForOrder(wire.Order{Machine: "ns/m-1"})
 			require.NoError(t, err)
 			f := guard.Facts{NeedsHost: true}
 			b.Count(a, "", &f, time.Time{}, time.Now())

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Candidate is a target that a check or a person wants remediated, and the run that it
@@ -158,6 +158,7 @@ func (c *Model) CandidateForCheck(check *policy.Check, t *policy.TargetReport) (
 		return Candidate{}, false
 	}
 	r := c.Options.Draft.draftForCheck(check, t, targetOf(c.ledger, c.Options.Name, m, n, t.Node))
+	r.TakesNoTurn = r.ControlPlane && !c.ledger.TakesTurn(n, m)
 	r.Origin = c.replacements.originOf(m)
 	r.NodeLabels, r.NodeNames = c.runs.knownNode(r.Target, n)
 	return Candidate{
@@ -167,7 +168,7 @@ func (c *Model) CandidateForCheck(check *policy.Check, t *policy.TargetReport) (
 }
 
 // CandidateForOrder drafts the run that a person ordered. An error is a *reason.Refusal.
-func (c *Model) CandidateForOrder(o order.Order) (Candidate, error) {
+func (c *Model) CandidateForOrder(o wire.Order) (Candidate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.complete {
@@ -184,7 +185,7 @@ func (c *Model) CandidateForOrder(o order.Order) (Candidate, error) {
 	r.NodeLabels, r.NodeNames = c.runs.knownNode(r.Target, n)
 	r.ControlPlane = n != nil && n.ControlPlane || m != nil && m.ControlPlane
 	if r.ControlPlane {
-		r.Isolation = d.IsolationOf(r.Target, nil)
+		r.Isolation, r.TakesNoTurn = d.IsolationOf(r.Target, nil), !c.ledger.TakesTurn(n, m)
 	}
 	r.Manual = &remediate.Order{Actor: o.Actor, Reason: o.Reason, At: time.Now().UTC(), Admin: o.ByAdmin()}
 	r.Trigger = "manual fence by " + o.Actor + ": " + o.Reason
@@ -205,7 +206,7 @@ func doubtOf(l *policy.Ledger, m *policy.Machine, n *policy.Node) policy.Doubt {
 
 // objectsOf returns the Node and the Machine that an order names, each nil if there is none, and
 // the name of the Node, which is "" for a Machine that has none. An error is a *reason.Refusal.
-func objectsOf(l *policy.Ledger, o order.Order) (n *policy.Node, m *policy.Machine, node string, err error) {
+func objectsOf(l *policy.Ledger, o wire.Order) (n *policy.Node, m *policy.Machine, node string, err error) {
 	if o.Machine != "" {
 		if m = machineNamed(l, o.Machine); m == nil {
 			return nil, nil, "", noSuchMachine(o.Machine)

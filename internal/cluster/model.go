@@ -50,7 +50,8 @@ type Model struct {
 
 // New begins a Model with the checks from files.
 func New(opt Options, started time.Time) *Model {
-	opt.Rules.ClusterRequired, opt.Rules.NodesCountAsMembers, opt.Rules.TrustNames = true, false, false // this is a live cluster
+	opt.Rules.ClusterRequired = true // this is a live cluster
+	opt.Rules.NodesCountAsMembers, opt.Rules.TrustNames, opt.Rules.HostsUnpinned = false, false, false
 	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Limits.Guards().ZoneKey)
 	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
 	b := &Model{
@@ -405,13 +406,6 @@ func (c *Model) Coverage() ([]policy.Coverage, error) {
 	}
 	snap := c.ledger.Snapshot()
 	return policy.Cover(c.ledger.Report(time.Now()), snap.Checks, snap.Budgets), nil
-}
-
-// ControlPlaneSize is the number of control-plane members in the view.
-func (c *Model) ControlPlaneSize() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ledger.ControlPlaneSize()
 }
 
 // RenamedTo returns the name of another Node with the system UUID of the run's host: the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -129,6 +130,30 @@ func (o Objects) Names(prefix string) (nodes, machines []string) {
 		}
 	}
 	return nodes, machines
+}
+
+// Quorum says why etcd would lose its quorum without the member on a Node, by members that were just
+// read; "" if it would not. // I12
+func (o Objects) Quorum(members []policy.Member, node string) (reason.Code, string) {
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	return o.model.ledger.Quorum(members, node)
+}
+
+// TakesTurn says whether other control-plane hosts wait for the one with this Node and this Machine,
+// either of which may be nil. // I12
+func (o Objects) TakesTurn(n *policy.Node, m *policy.Machine) bool {
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	return o.model.ledger.TakesTurn(n, m)
+}
+
+// Unlabelled lists the Nodes that only their kubelets make one of the control plane, in a cluster that labels its
+// control plane. // I12
+func (o Objects) Unlabelled() []string {
+	o.model.mu.Lock()
+	defer o.model.mu.Unlock()
+	return o.model.ledger.Unlabelled()
 }
 
 // Crowds lists the namespaces with more checks than are evaluated.

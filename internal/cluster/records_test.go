@@ -15,6 +15,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Nobody knows whether a record that cannot be read is about a control-plane host: while it is there, no
@@ -30,6 +31,39 @@ func TestUnreadableRecordMayBeOfTheControlPlane(t *testing.T) {
 		assert.Equal(t, want, f.ControlPlaneRun, node)
 	}
 	assert.Equal(t, []policy.OpenRun{{ID: "of the remediator of what record 9 asks for, which cannot be read", Node: "cp-2", ControlPlane: true}}, a.b.runs.openTargets())
+}
+
+// A run on a host of which only its kubelet says that it is of the control plane does not make others of it wait, and
+// neither does a request to another remediator. // I12
+func TestRunThatTakesNoTurn(t *testing.T) {
+	a := newAsking(manyLimits())
+	for _, node := range []string{"cp", "worker"} {
+		a.node(node, "Unknown", func(n *policy.Node) {
+			n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""}
+			if n.ControlPlane = true; node == "worker" {
+				n.Labels = map[string]string{"node.kubernetes.io/microk8s-controlplane": ""}
+			}
+		})
+	}
+	for _, node := range []string{"cp", "worker"} {
+		x, err := a.b.CandidateForOrder(wire.Order{Node: node, Actor: "x", Reason: "x"})
+		require.NoError(t, err)
+		r, busy := x.Draft, map[string]string{"cp": "1", "worker": ""}[node]
+		assert.True(t, r.ControlPlane, node)
+		assert.Equal(t, node == "worker", r.TakesNoTurn)
+		r.ID, r.Step = "1", remediate.PowerOff
+		for _, run := range []bool{true, false} {
+			a.b.runs.byID, a.b.runs.asked = map[string]*remediate.Run{}, map[string]escalate.Record{}
+			if run {
+				a.b.runs.byID["1"] = &r
+			} else {
+				a.b.runs.asked["1"] = escalate.Record{ID: "1", Target: r.Target, ControlPlane: true, TakesNoTurn: r.TakesNoTurn, Objects: []escalate.Object{{Kind: "K"}}}
+			}
+			f := guard.Facts{NeedsHost: true, ControlPlane: true}
+			a.b.Count(Candidate{Draft: remediate.Run{Target: remediate.Target{Node: "cp-2"}}}, "", &f, time.Time{}, a.now)
+			assert.Equal(t, busy, f.ControlPlaneRun, node)
+		}
+	}
 }
 
 var (

@@ -23,11 +23,11 @@ func (c *Model) mayBegin(a Candidate, slots int, releasedAt, now time.Time) erro
 	if c.closed {
 		return errRemoved()
 	}
+	if why := c.runs.blocks(a.Draft.Target); why != "" { // first: it says which record to give up
+		return &reason.Refusal{Reason: reason.AlreadyRequested, Message: why}
+	}
 	if g, refused := FirstFailing(c.askGates(a, now)); refused {
 		return reason.RefusalOf(g)
-	}
-	if why := c.runs.blocks(a.Draft.Target); why != "" {
-		return &reason.Refusal{Reason: reason.AlreadyRequested, Message: why}
 	}
 	f := a.Facts()
 	f.InFlightTotal = slots
@@ -95,11 +95,12 @@ func (rs runs) recordOf(a Candidate, now time.Time) escalate.Record {
 	mark := a.Check.Mark()
 	for _, r := range rs.asked {
 		if r.Ended.IsZero() && r.Check == mark && r.Target.Overlaps(a.Draft.Target) {
-			r.Target, r.ControlPlane = a.Draft.Target, a.Draft.ControlPlane
+			r.Target, r.ControlPlane, r.TakesNoTurn = a.Draft.Target, a.Draft.ControlPlane, a.Draft.TakesNoTurn
 			return r
 		}
 	}
-	return escalate.Record{ID: NewRunID(now), Check: mark, Target: a.Draft.Target, ControlPlane: a.Draft.ControlPlane, Started: now.UTC()}
+	return escalate.Record{ID: NewRunID(now), Check: mark, Target: a.Draft.Target, ControlPlane: a.Draft.ControlPlane, TakesNoTurn: a.Draft.TakesNoTurn,
+		Started: now.UTC()}
 }
 
 // Reserved ends the time after reserve in which a record takes its slot itself. // I11

@@ -81,7 +81,7 @@ func (rs runs) all() runs {
 // still exist; it has the ID of the record. // I15
 func asRun(r *escalate.Record, i int) remediate.Run {
 	o, newest := r.Objects[i], i == len(r.Objects)-1
-	run := remediate.Run{ID: r.ID, Version: r.Version, Target: r.Target, ControlPlane: r.ControlPlane, NodeLabels: r.Labels, NodeNames: r.Names,
+	run := remediate.Run{ID: r.ID, Version: r.Version, Target: r.Target, ControlPlane: r.ControlPlane, TakesNoTurn: r.TakesNoTurn, NodeLabels: r.Labels, NodeNames: r.Names,
 		Started: o.Made, Strategy: remediate.PowerCycle, Attempt: 1, Intervened: true, Step: remediate.Aborted, Ended: o.Gone}
 	switch {
 	case !newest:
@@ -165,7 +165,7 @@ func openTarget(r *remediate.Run) policy.OpenRun {
 		node = nodeThatWas(r.Target, r.NodeLabels)
 	}
 	return policy.OpenRun{ID: r.ID, Node: node, Machine: r.Target.MachineKey(), MachineAPI: r.Target.MachineAPI, ControlPlane: r.ControlPlane,
-		NodeLabels: r.NodeLabels, NodeNames: policy.NodeNames(r.NodeNames)}
+		TakesNoTurn: r.TakesNoTurn, SystemUUID: r.Target.SystemUUID, NodeLabels: r.NodeLabels, NodeNames: policy.NodeNames(r.NodeNames)}
 }
 
 // nodeThatWas is the Node of a target whose Machine alone is acted on; "" if only the Machine says that there was one. It
@@ -186,7 +186,7 @@ func (rs runs) askedTargets() (list []policy.OpenRun) {
 				node = nodeThatWas(r.Target, r.Labels)
 			}
 			list = append(list, policy.OpenRun{ID: "of the remediator of " + r.Asks(), Node: node, Machine: r.Target.MachineKey(), MachineAPI: r.Target.MachineAPI,
-				ControlPlane: r.MayBeControlPlane(), NodeLabels: r.Labels, NodeNames: policy.NodeNames(r.Names)})
+				ControlPlane: r.MayBeControlPlane(), TakesNoTurn: r.TakesNoTurn, SystemUUID: r.Target.SystemUUID, NodeLabels: r.Labels, NodeNames: policy.NodeNames(r.Names)})
 		}
 	}
 	return list

@@ -9,6 +9,7 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Arming arms and disarms the clusters in mode observe.
@@ -17,7 +18,7 @@ type Arming struct{ e *Engine }
 // Arm lets fenced act, without orders, in a cluster in mode observe. The quiet period begins then:
 // Outcome.Until is its end. A cluster that is armed, or that is in another mode, stays as it is,
 // and so does every cluster in a dry run. // I16
-func (a Arming) Arm(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (a Arming) Arm(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	c, err := a.cluster(o)
 	if err != nil {
 		return order.Outcome{}, err
@@ -41,7 +42,7 @@ func (a Arming) Arm(ctx context.Context, o order.Order) (order.Outcome, error) {
 
 // Disarm undoes Arm. It stops no other mode than observe, so it is refused there; what Arm stored
 // is removed all the same, so that a later start in mode observe acts on nothing.
-func (a Arming) Disarm(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (a Arming) Disarm(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	c, err := a.cluster(o)
 	if err != nil {
 		return order.Outcome{}, err
@@ -76,7 +77,7 @@ func (a Arming) Plan(ctx context.Context, cluster string) (admit.Plan, error) {
 }
 
 // clusterParts is the cluster of an order that only its owner carries out.
-func (a Arming) cluster(o order.Order) (*clusterParts, error) {
+func (a Arming) cluster(o wire.Order) (*clusterParts, error) {
 	c, err := a.e.cluster(o.Cluster)
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (a Arming) cluster(o order.Order) (*clusterParts, error) {
 	return c, c.lead.Refuse()
 }
 
-func (a Arming) store(ctx context.Context, c *clusterParts, o order.Order, armed bool, at time.Time) error {
+func (a Arming) store(ctx context.Context, c *clusterParts, o wire.Order, armed bool, at time.Time) error {
 	return a.e.stop.Change(ctx, c.opt.Name, func(s *state.Cluster) {
 		s.Armed, s.ArmedBy, s.ArmedReason, s.ArmedAt = armed, o.Actor, o.Reason, at
 	})

@@ -22,7 +22,7 @@ import (
 	"github.com/fenced/fenced/test/law"
 )
 
-// The law of this file gives one namespace to an attacker, as the laws of internal/policy do (attacker_law_test.go), and
+// The law of this file gives one namespace and the kubelet of one Node to an attacker, as the laws of internal/policy do (attacker_law_test.go), and
 // follows what it may write through admission to the BMCs: the hosts of others are switched exactly as without it.
 
 // victims are worlds without the attacker.
@@ -32,7 +32,7 @@ var victims = map[string]func(w *world) func(*engine.Options){
 		return withPolicy(w, nodePolicy())
 	},
 	"a sick control-plane host under a check": func(w *world) func(*engine.Options) {
-		controlPlaneOf(w, true)
+		labelledControlPlane(w)
 		return nil
 	},
 	"a sick Node under a NodeHealthCheck": func(w *world) func(*engine.Options) {
@@ -50,7 +50,7 @@ var victims = map[string]func(w *world) func(*engine.Options){
 		return responding(w)
 	},
 	"a sick control-plane host that a request is for": func(w *world) func(*engine.Options) {
-		controlPlaneOf(w, true)
+		labelledControlPlane(w)
 		ask(w, nil)
 		return responding(w)
 	},
@@ -63,6 +63,16 @@ var victims = map[string]func(w *world) func(*engine.Options){
 		w.Recover()
 		return nil
 	},
+}
+
+// labelledControlPlane is controlPlaneOf with the labels that no kubelet can set.
+func labelledControlPlane(w *world) {
+	controlPlaneOf(w, true)
+	w.Do(func(s *fake.State) {
+		for _, name := range []string{"n-1", "other-0", "other-1"} {
+			s.ChangeNode(name, func(n *fake.Node) { n.Labels = map[string]string{"node-role.kubernetes.io/control-plane": ""} })
+		}
+	})
 }
 
 // writes draw what the attacker may write, by kind.
@@ -90,6 +100,10 @@ var writes = map[string]func(t *rapid.T) policy.Change{
 			q.Owners = []policy.Owner{{Kind: "Machine", Name: "m-1", UID: drawFrom(t, "owner", "m-m-1", "evil")}}
 		}
 		return policy.Change{ID: policy.ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name}, Value: q}
+	},
+	"Pod of a kubelet": func(t *rapid.T) policy.Change {
+		p := &policy.Pod{Namespace: "kube-system", Name: drawFrom(t, "name", "p-1", "p-2"), Node: "other-2", Member: rapid.Bool().Draw(t, "member"), Ready: rapid.Bool().Draw(t, "ready")}
+		return policy.Change{ID: policy.ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name}, Value: p}
 	},
 	"BareMetalHost": func(t *rapid.T) policy.Change {
 		h := &policy.Host{Namespace: "evil", Name: "h-1", UID: "evil", Address: drawFrom(t, "address", "ipmi://192.0.2.1", "ipmi://192.0.2.66"), CredentialsName: "stolen", Online: true,

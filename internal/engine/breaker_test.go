@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -76,7 +75,7 @@ func TestQuarantineIsReleased(t *testing.T) {
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(time.Hour)
 		gate(t, e, reason.Quarantined)
-		_, err := e.ReleaseHold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "new disk"})
+		_, err := e.ReleaseHold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "new disk"})
 		require.NoError(t, err)
 		time.Sleep(10 * time.Second)
 		stop()
@@ -84,7 +83,7 @@ func TestQuarantineIsReleased(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Len(t, e.Runs("c"), 4, "two more")
 		gate(t, e, reason.Quarantined)
-		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"})
+		_, err = e.Fence(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "once more"})
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
 		assert.Len(t, e.Runs("c"), 5)
@@ -98,7 +97,7 @@ func TestQuarantineDoesNotReplaceAHold(t *testing.T) {
 		defer relapsing(t, w)()
 		e, _, stop := start(t, w, store, twiceADay)
 		time.Sleep(3 * time.Minute)
-		_, err := e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: wire.Span(48 * time.Hour)})
+		_, err := e.Hold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: wire.Span(48 * time.Hour)})
 		require.NoError(t, err)
 		time.Sleep(time.Hour)
 		gate(t, e, reason.Hold)

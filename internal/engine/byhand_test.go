@@ -13,7 +13,6 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/wire"
@@ -22,7 +21,7 @@ import (
 func observing(o *engine.Options) { o.Clusters[0].Mode = guard.ModeObserve }
 
 // byAdmin is the order of an administrator.
-func byAdmin() order.Order {
+func byAdmin() wire.Order {
 	o := byHand
 	o.Role = wire.Admin
 	return o
@@ -69,7 +68,7 @@ func TestGatesBindAnAdministratorInModeObserve(t *testing.T) {
 		{reason.NotOwner, func(_ *testing.T, w *world, _ *engine.Engine) { w.failAnnouncements(errForbidden) }},
 		{reason.Contested, func(_ *testing.T, w *world, _ *engine.Engine) { w.setContested(remediate.Yes) }},
 		{reason.Paused, func(t *testing.T, _ *world, e *engine.Engine) {
-			_, err := e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"})
+			_, err := e.Pause(t.Context(), wire.Order{Actor: "ada", Reason: "stop"})
 			require.NoError(t, err)
 		}},
 		{reason.Hold, func(t *testing.T, _ *world, e *engine.Engine) {
@@ -99,8 +98,8 @@ func TestDryRunInModeObserveAsksTheBMC(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
 			observing(o)
-			o.Clusters[0].Pods = func(_ context.Context, node string) (order.Pods, error) {
-				return order.Pods{Names: []string{"default/web-on-" + node}}, nil
+			o.Clusters[0].Pods = func(_ context.Context, node string) (wire.Pods, error) {
+				return wire.Pods{Names: []string{"default/web-on-" + node}}, nil
 			}
 		})
 		time.Sleep(2 * time.Minute)
@@ -173,12 +172,12 @@ func TestOperatorsDryRunWaitsForNoViewer(t *testing.T) {
 		slow := make(chan struct{})
 		var began atomic.Int32
 		e, _, stop := start(t, w, store, func(o *engine.Options) {
-			o.Clusters[0].Pods = func(ctx context.Context, _ string) (order.Pods, error) {
+			o.Clusters[0].Pods = func(ctx context.Context, _ string) (wire.Pods, error) {
 				if ctx.Value(slow) != nil {
 					began.Add(1)
 					<-slow
 				}
-				return order.Pods{}, nil
+				return wire.Pods{}, nil
 			}
 		})
 		time.Sleep(2 * time.Second)

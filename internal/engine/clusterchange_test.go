@@ -14,7 +14,6 @@ import (
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/lead"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
@@ -149,7 +148,7 @@ func TestClusterWithAnOpenRunIsNotRemoved(t *testing.T) {
 		assert.Equal(t, 1, b.offs(), "nobody acts there any more")
 		assert.Equal(t, before, g.announced["b"].Load(), "nor renews the Lease")
 		assert.Equal(t, 1, a.offs(), "the other cluster is guarded as before")
-		_, err = g.Fence(t.Context(), order.Order{Cluster: "b", Node: "b-001", Actor: "ada"})
+		_, err = g.Fence(t.Context(), wire.Order{Cluster: "b", Node: "b-001", Actor: "ada"})
 		refusedFor(t, err, reason.NoSuchCluster)
 		kept, err := state.GetRun(t.Context(), store, run.ID)
 		require.NoError(t, err)
@@ -171,7 +170,7 @@ func TestClusterComesBack(t *testing.T) {
 		require.Len(t, g.Runs("b"), 1)
 		require.NoError(t, g.change(nil, "b"))
 		require.Empty(t, g.Runs("b"))
-		_, err := g.Pause(t.Context(), order.Order{Actor: "ada", Reason: "work", For: wire.Span(8 * time.Minute)})
+		_, err := g.Pause(t.Context(), wire.Order{Actor: "ada", Reason: "work", For: wire.Span(8 * time.Minute)})
 		require.NoError(t, err)
 		b.Handle("b-001").Hang()
 		time.Sleep(3 * time.Minute)

@@ -12,10 +12,10 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -75,7 +75,7 @@ func TestNoRunBeginsInAClusterThatIsBeingRemoved(t *testing.T) {
 		require.NoError(t, err)
 		b.fail(1)
 		time.Sleep(5 * time.Minute)
-		_, err = g.Fence(t.Context(), order.Order{Cluster: "b", Node: "b-001", Actor: "ada", Reason: "r"})
+		_, err = g.Fence(t.Context(), wire.Order{Cluster: "b", Node: "b-001", Actor: "ada", Reason: "r"})
 		refusedFor(t, err, reason.NotOwner)
 		require.ErrorContains(t, err, "is being removed")
 		assert.Empty(t, g.Runs("b"))

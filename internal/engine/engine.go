@@ -15,7 +15,6 @@ import (
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/live"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -24,6 +23,7 @@ import (
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/stop"
 	"github.com/fenced/fenced/internal/suspend"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Kube does the uncached reads and the few writes of one cluster.
@@ -44,7 +44,7 @@ type ClusterOptions struct {
 	Kube         Kube
 	Checks       Checks // nil: no status of checks is written
 	// Pods lists the pods on a Node, for people; nil: nobody is told of them.
-	Pods func(ctx context.Context, node string) (order.Pods, error)
+	Pods func(ctx context.Context, node string) (wire.Pods, error)
 	// Requests writes to the remediation requests; nil: none is carried out.
 	Requests Requests
 	// Handovers makes requests for other remediators; nil: none is made.
@@ -136,7 +136,7 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	}, opt.Store); err != nil {
 		return nil, err
 	}
-	if err := e.stop.NoteUnread(state.KindFreeze, e.hosts.LoadFreezes(ctx, opt.Store)); err != nil {
+	if err := e.stop.NoteUnread(state.KindFreeze, e.hosts.Freezes.Load(ctx, opt.Store)); err != nil {
 		return nil, err
 	}
 	runs, aside, err := state.LoadAllRuns(ctx, opt.Store)

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -39,7 +39,7 @@ func TestForgedMachineFencesNobody(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				assert.Empty(t, e.Runs("c"))
 				assert.Empty(t, w.Commands())
-				_, err := e.Fence(t.Context(), order.Order{Cluster: "c", Machine: "tenant/x", Actor: byHand.Actor, Reason: byHand.Reason})
+				_, err := e.Fence(t.Context(), wire.Order{Cluster: "c", Machine: "tenant/x", Actor: byHand.Actor, Reason: byHand.Reason})
 				refusedFor(t, err, reason.NodeNotOwned)
 				assert.ErrorContains(t, err, "it has not the annotation machine.openshift.io/machine: tenant/x (it names ns/m-1)")
 				w.Do(func(s *fake.State) {

@@ -13,11 +13,11 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/hosts"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // lie lets n-1's BMC say Off while its kubelet lives, until the run is Held.
@@ -97,7 +97,7 @@ func TestMissingFreezeIsMadeFromTheRun(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		_, stop := lie(t, w, store)
 		stop()
-		require.NoError(t, state.NewFreezes(func(state.Freeze) {}).Delete(t.Context(), store, freezesIn(t, store)[0]))
+		require.NoError(t, state.NewTable(state.Freezes, func(state.Freeze) {}).Delete(t.Context(), store, freezesIn(t, store)[0]))
 		_, _, stop = start(t, w, store, nil)
 		time.Sleep(time.Second)
 		assert.Len(t, freezesIn(t, store), 1)
@@ -253,7 +253,7 @@ func TestUnfreezeReportsTheRemainingFreeze(t *testing.T) {
 	})
 }
 
-func unfreeze(t *testing.T, e *engine.Engine, o order.Order) error {
+func unfreeze(t *testing.T, e *engine.Engine, o wire.Order) error {
 	t.Helper()
 	_, err := e.Unfreeze(t.Context(), o)
 	return err

@@ -12,7 +12,6 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -90,13 +89,13 @@ func TestNoRequestWhileAGateRefuses(t *testing.T) {
 		e, _, stop := start(t, w, store, handingOver(w))
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.Contested)
-		_, err := e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r"})
+		_, err := e.Hold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r"})
 		require.NoError(t, err)
 		w.setContested(remediate.No)
 		time.Sleep(2 * time.Minute)
 		gate(t, e, reason.Hold)
 		assert.Empty(t, others(w))
-		_, err = e.ReleaseHold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r"})
+		_, err = e.ReleaseHold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r"})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		assert.Len(t, others(w), 1)
@@ -130,7 +129,7 @@ func TestNoRunWhileARequestIsMade(t *testing.T) {
 		e, _, stop := start(t, w, store, handingOver(w))
 		<-begun
 		require.Empty(t, others(w), "it is being made")
-		_, err := e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
+		_, err := e.Fence(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
 		refusal, is := reason.AsRefusal(err)
 		require.True(t, is, "%v", err)
 		assert.Equal(t, reason.UnderRemediation, refusal.Reason)
@@ -268,7 +267,7 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 		assert.Contains(t, x.Gates[0].Value, "no check asks for it any more, and the remediator of Reboot ns/n-1 has not stopped")
 		told := eventsOf(t, events, func(ev event.Event) bool { return ev.Type == event.Failed && ev.Reason == reason.Contested })
 		assert.Len(t, told, 1, "once")
-		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
+		_, err = e.Fence(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
 		refusal, is := reason.AsRefusal(err)
 		require.True(t, is, "%v", err)
 		assert.Equal(t, reason.UnderRemediation, refusal.Reason)
@@ -276,7 +275,7 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 		answer(w, "False")
 		time.Sleep(2 * time.Minute) // it had only a status
 		assert.Empty(t, others(w))
-		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
+		_, err = e.Fence(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
 		require.NoError(t, err)
 		stop()
 	})

@@ -8,11 +8,12 @@ import (
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // named finds the record of another remediator that an order names in place of a run, and its
 // cluster; nil if there is none.
-func (a *askedRecords) named(o order.Order) (*clusterParts, escalate.Record) {
+func (a *askedRecords) named(o wire.Order) (*clusterParts, escalate.Record) {
 	for _, c := range a.e.clusters.All() {
 		for _, r := range c.admit.Handovers.Records() {
 			if r.ID == o.Run && (o.Cluster == "" || o.Cluster == c.opt.Name) {
@@ -25,7 +26,7 @@ func (a *askedRecords) named(o order.Order) (*clusterParts, escalate.Record) {
 
 // giveUp ends a record by order of a person. While another remediator may be at work, that takes
 // an order that says so. // I22
-func (c *clusterParts) giveUp(ctx context.Context, o order.Order, r escalate.Record) (order.Outcome, error) {
+func (c *clusterParts) giveUp(ctx context.Context, o wire.Order, r escalate.Record) (order.Outcome, error) {
 	if !o.AsIs {
 		return order.Outcome{}, &reason.Refusal{Reason: reason.OrderRefused, Message: "record " + r.ID + " is about another remediator, which fenced cannot stop; to give the record up: fencectl abort " + r.ID + " --as-is"}
 	}

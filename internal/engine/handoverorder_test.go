@@ -10,7 +10,6 @@ import (
 
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
@@ -19,12 +18,12 @@ import (
 )
 
 // giveUp orders to give up a record.
-func giveUp(id string, yes bool) order.Order {
-	return order.Order{Run: id, Actor: "ada", Reason: "the remediator is gone", Role: wire.Admin, AsIs: true, Yes: yes}
+func giveUp(id string, yes bool) wire.Order {
+	return wire.Order{Run: id, Actor: "ada", Reason: "the remediator is gone", Role: wire.Admin, AsIs: true, Yes: yes}
 }
 
 // refuses requires that the order is refused, and that the record stays.
-func refuses(t *testing.T, e *engine.Engine, store state.Store, o order.Order, why string) {
+func refuses(t *testing.T, e *engine.Engine, store state.Store, o wire.Order, why string) {
 	t.Helper()
 	_, err := e.Abort(t.Context(), o)
 	refusal, is := reason.AsRefusal(err)
@@ -78,7 +77,7 @@ func TestPersonGivesUpARecord(t *testing.T) {
 		q := others(w)[0]
 		w.Do(func(s *fake.State) { s.DropOther(&q) })
 		time.Sleep(time.Second)
-		_, err = e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "r", Role: wire.Admin})
+		_, err = e.Fence(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "r", Role: wire.Admin})
 		require.NoError(t, err)
 		stop()
 	})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/escalate"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
@@ -29,7 +28,7 @@ func askedRecord(t *testing.T, store state.Store) escalate.Record {
 // refusesToFence requires that not even a person fences the target.
 func refusesToFence(t *testing.T, e *engine.Engine) {
 	t.Helper()
-	_, err := e.Fence(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
+	_, err := e.Fence(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r", Role: wire.Admin})
 	refusal, is := reason.AsRefusal(err)
 	require.True(t, is, "%v", err)
 	assert.Equal(t, reason.UnderRemediation, refusal.Reason)

@@ -13,18 +13,18 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/escalate"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
 // What people stop stops the writes about a request, too: a pause, a hold, and a cluster that was
 // disarmed. Only what a target that is well does not need any more goes then. // I23
 func TestStopsForbidWritesAboutRequests(t *testing.T) {
-	by := order.Order{Cluster: "c", Actor: "p", Reason: "r"}
-	on := order.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r"}
+	by := wire.Order{Cluster: "c", Actor: "p", Reason: "r"}
+	on := wire.Order{Cluster: "c", Node: "n-1", Actor: "p", Reason: "r"}
 	for name, c := range map[string]struct {
 		stop, end func(*testing.T, *engine.Engine) error
 		tidies    bool
@@ -78,7 +78,7 @@ func TestPauseJustBeforeARequest(t *testing.T) {
 			change(o)
 			o.Record = func(ev event.Event) error {
 				if ev.Type == event.Requested {
-					_, err := running.Load().Pause(t.Context(), order.Order{Cluster: "c", Actor: "p", Reason: "r"})
+					_, err := running.Load().Pause(t.Context(), wire.Order{Cluster: "c", Actor: "p", Reason: "r"})
 					assert.NoError(t, err)
 				}
 				return nil

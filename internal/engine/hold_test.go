@@ -28,7 +28,7 @@ func (s *failingStore) cluster(t *testing.T, name string) state.Cluster {
 	return c
 }
 
-func heldFor(length time.Duration) order.Order {
+func heldFor(length time.Duration) wire.Order {
 	o := byHand
 	o.For = wire.Span(length)
 	return o
@@ -230,7 +230,7 @@ func TestQuarantineAndHold(t *testing.T) {
 // first. One that lasts longer replaces it. // I23
 func TestLongerStopKeepsItsActor(t *testing.T) {
 	for name, c := range map[string]struct {
-		give func(*engine.Engine, context.Context, order.Order) (order.Outcome, error)
+		give func(*engine.Engine, context.Context, wire.Order) (order.Outcome, error)
 		why  func(*engine.Engine) string
 	}{
 		"hold": {
@@ -277,7 +277,7 @@ func TestResumeSaysHowTheOtherPauseEnds(t *testing.T) {
 		time.Sleep(time.Second)
 		all, one := heldFor(0), heldFor(0)
 		all.Cluster, all.Node, one.Node = state.AllClusters, "", ""
-		for _, o := range []order.Order{all, one} {
+		for _, o := range []wire.Order{all, one} {
 			_, err := e.Pause(t.Context(), o)
 			require.NoError(t, err)
 		}

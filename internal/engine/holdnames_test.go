@@ -9,7 +9,6 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -39,7 +38,7 @@ func TestHoldOfTheNodeStopsTheRunOfItsMachine(t *testing.T) {
 			case "hosts.d":
 				w.Do(func(s *fake.State) { s.Entries["n-1"] = bmc.Host{Protected: true} })
 			case "hold":
-				_, err := e.Hold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: wire.Span(48 * time.Hour)})
+				_, err := e.Hold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "disk", For: wire.Span(48 * time.Hour)})
 				require.NoError(t, err)
 			}
 			offs, locked := w.Count(bmc.CommandOff), false
@@ -74,7 +73,7 @@ func TestReleaseOfTheMachineLetsItsRunGoOn(t *testing.T) {
 		offs := w.Count(bmc.CommandOff)
 		require.Equal(t, 1, offs)
 
-		of := order.Order{Cluster: "c", Machine: "ns/m-1", Actor: "ada", Reason: "disk replaced", For: wire.Span(time.Hour)}
+		of := wire.Order{Cluster: "c", Machine: "ns/m-1", Actor: "ada", Reason: "disk replaced", For: wire.Span(time.Hour)}
 		_, err := e.Hold(t.Context(), of)
 		require.NoError(t, err)
 		_, err = e.ReleaseHold(t.Context(), of)

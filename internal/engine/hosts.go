@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Inventory lists every host of every cluster, for the health check of BMCs.
@@ -41,7 +42,7 @@ func (e *Engine) Checked(ctx context.Context, k hosts.Checked) { e.hosts.Checked
 
 // Enroll stores a person's confirmation that the devices of a Node's host, as they are
 // configured now, switch that machine. A refusal is a *reason.Refusal. // I8, I10
-func (e *Engine) Enroll(ctx context.Context, o order.Order) (hosts.Enrollment, error) {
+func (e *Engine) Enroll(ctx context.Context, o wire.Order) (hosts.Enrollment, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return hosts.Enrollment{}, err
@@ -51,7 +52,7 @@ func (e *Engine) Enroll(ctx context.Context, o order.Order) (hosts.Enrollment, e
 
 // Unfreeze ends the freeze of a Node's host, by order of a person who knows why its BMC
 // falsely read Off. Outcome.Still says what else still forbids to power the host off. // I5
-func (e *Engine) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (e *Engine) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return order.Outcome{}, err

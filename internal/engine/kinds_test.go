@@ -285,6 +285,41 @@ func TestHostWithAMemberOfEtcdIsOfTheControlPlane(t *testing.T) {
 	}
 }
 
+// A control-plane Node that has lost its label counts for nobody else. The status names it, and the command that
+// labels it, until it has the label or none has. // I12
+func TestUnlabelledControlPlaneIsToldInTheStatus(t *testing.T) {
+	const label = "node-role.kubernetes.io/control-plane"
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		w.Recover()
+		names := []string{"n-1", "other-0", "other-1"}
+		labelled := func(with bool, names ...string) {
+			w.Do(func(s *fake.State) {
+				for _, name := range names {
+					s.Host(name).ControlPlane = true
+					s.ChangeNode(name, func(n *fake.Node) {
+						n.ControlPlane, n.Labels = with, map[string]string{}
+						if with {
+							n.Labels[label] = ""
+						}
+					})
+				}
+			})
+			time.Sleep(10 * time.Second)
+		}
+		e, _, stop := start(t, w, store, nil)
+		defer stop()
+		labelled(false, names...)
+		assert.Empty(t, e.Status()[0].Hint, "no Node has a label: the Pods count for all")
+		labelled(true, "other-0")
+		assert.Contains(t, e.Status()[0].Hint, "kubectl label node n-1 "+label+"=")
+		assert.Contains(t, e.Status()[0].Hint, ": n-1, other-1. ")
+		labelled(true, "n-1")
+		assert.Contains(t, e.Status()[0].Hint, "kubectl label node other-1 "+label+"=")
+		labelled(true, names...)
+		assert.Empty(t, e.Status()[0].Hint)
+	})
+}
+
 // The result of an uncached read about etcd decides. // I12
 func TestControlPlaneWithoutQuorumIsLeftAlone(t *testing.T) {
 	for _, unknown := range []bool{false, true} {

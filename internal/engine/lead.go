@@ -33,7 +33,7 @@ func (l leadCluster) Load(ctx context.Context, s state.Store) error {
 	if err != nil {
 		return err
 	}
-	if err := e.hosts.CompleteFreezes(ctx, s, l.c.model.RunsOfCluster(runs)); err != nil {
+	if err := e.hosts.Freezes.Complete(ctx, s, l.c.model.RunsOfCluster(runs)); err != nil {
 		return err
 	}
 	if err := l.c.admit.Switch.BeginLeadership(runs); err != nil {

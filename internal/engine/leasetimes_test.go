@@ -9,7 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/times"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -56,9 +56,9 @@ func TestLeaseWrittenAfterTheOffDelaysNoLongerThanTheCap(t *testing.T) {
 			}
 		})
 		e, _, stop := start(t, w, store, nil)
-		time.Sleep(untilOff + remediate.LeaseDurationMax/4)
+		time.Sleep(untilOff + times.LongestLease/4)
 		require.Zero(t, w.Isolations())
-		time.Sleep(remediate.LeaseDurationMax/4 + 20*time.Second)
+		time.Sleep(times.LongestLease/4 + 20*time.Second)
 		assert.Equal(t, 1, w.Isolations(), "%s: %s", only(t, e).Reason, only(t, e).Note)
 		stop()
 	})

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -219,7 +219,7 @@ func TestLimitOfTheCheckIsEvaluatedAgainAtTheStart(t *testing.T) {
 				return
 			}
 			meddled.Store(true) // in the middle of the decision about a-000, whose probe is done
-			_, err := e.Fence(t.Context(), order.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
+			_, err := e.Fence(t.Context(), wire.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
 			assert.NoError(t, err)
 		})
 		one := intstr.FromInt32(1)

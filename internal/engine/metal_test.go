@@ -12,9 +12,9 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/hosts"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -199,7 +199,7 @@ func TestInventory(t *testing.T) {
 		unseen := e.Inventory(t.Context())
 		require.Len(t, unseen, 1, "nobody knows yet whose they are")
 		refusedFor(t, unseen[0].Err, reason.NotSynced)
-		_, err := e.Enroll(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "new"})
+		_, err := e.Enroll(t.Context(), wire.Order{Node: "n-1", Actor: "root", Reason: "new"})
 		refusedFor(t, err, reason.NotSynced)
 		w.setUnsynced(false)
 		time.Sleep(2 * time.Second)

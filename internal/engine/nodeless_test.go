@@ -11,11 +11,11 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -26,7 +26,7 @@ const (
 )
 
 // byMachine is an order about the Machine of the first host.
-var byMachine = order.Order{Machine: "ns/m-1", Actor: "root", Reason: "test"}
+var byMachine = wire.Order{Machine: "ns/m-1", Actor: "root", Reason: "test"}
 
 // neverJoined is a world whose first Machine has had no Node for an hour, with a check
 // that allows ten minutes for that, and with a BareMetalHost that was inspected.
@@ -260,7 +260,7 @@ func TestNodeWithAnotherUUIDThanReported(t *testing.T) {
 // A BMC that reads Off while the kubelet registers is frozen, and released by the name of
 // the Machine, or of the Node that it has by then. // I5
 func TestFreezeOfAMachineWithoutANodeIsReleased(t *testing.T) {
-	for name, o := range map[string]order.Order{"by the Machine": byMachine, "by the Node": byHand} {
+	for name, o := range map[string]wire.Order{"by the Machine": byMachine, "by the Node": byHand} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, w *world, store *failingStore) {
 				neverJoined(w)

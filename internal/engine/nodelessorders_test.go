@@ -13,6 +13,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -66,7 +67,7 @@ func TestBMCIsEnrolledForAMachine(t *testing.T) {
 		told := eventsOf(t, events, func(ev event.Event) bool { return ev.Reason == reason.IdentityUnknown })
 		require.Len(t, told, 1)
 		assert.Contains(t, told[0].Message, "fencectl bmc enroll --machine ns/m-1, or write its uuid into hosts.d")
-		_, err := e.Enroll(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "by the name of the Node"})
+		_, err := e.Enroll(t.Context(), wire.Order{Node: "n-1", Actor: "root", Reason: "by the name of the Node"})
 		refusedFor(t, err, reason.NoSuchNode)
 
 		x, err := e.Enroll(t.Context(), dryRun(byMachine))

@@ -6,11 +6,12 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Fence starts a run on one Node or Machine. It skips the limit of the check, the waits and the rates,
 // and no other gate. A refusal is a *reason.Refusal.
-func (e *Engine) Fence(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (e *Engine) Fence(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return order.Outcome{}, err
@@ -20,7 +21,7 @@ func (e *Engine) Fence(ctx context.Context, o order.Order) (order.Outcome, error
 
 // ConfirmOff accepts a manual confirmation, in place of a proof, that a Node's host is off
 // and cannot come on. // I26
-func (e *Engine) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (e *Engine) ConfirmOff(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return order.Outcome{}, err
@@ -29,7 +30,7 @@ func (e *Engine) ConfirmOff(ctx context.Context, o order.Order) (order.Outcome, 
 }
 
 // Retry continues a run that is Waiting or Held, or that rests before its next attempt.
-func (e *Engine) Retry(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (e *Engine) Retry(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	c, r, err := e.withRun(o)
 	if err != nil {
 		return order.Outcome{}, err
@@ -39,7 +40,7 @@ func (e *Engine) Retry(ctx context.Context, o order.Order) (order.Outcome, error
 
 // Unfence brings the host of an open run back: it aborts the run if the Node is not isolated
 // yet, and powers the host on otherwise. It returns when the order is durable.
-func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (e *Engine) Unfence(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return order.Outcome{}, err
@@ -57,7 +58,7 @@ func (e *Engine) Unfence(ctx context.Context, o order.Order) (order.Outcome, err
 // Abort ends a run. Before the isolation its host is powered on again; after the isolation
 // the run is completed. With AsIs a Waiting or Held run ends, and its host stays as it is.
 // A record of another remediator is given up.
-func (e *Engine) Abort(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (e *Engine) Abort(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	if c, r := e.asked.named(o); c != nil {
 		return c.giveUp(ctx, o, r)
 	}
@@ -79,7 +80,7 @@ func (e *Engine) Abort(ctx context.Context, o order.Order) (order.Outcome, error
 }
 
 // withRun finds the open run that an order names, and its cluster.
-func (e *Engine) withRun(o order.Order) (*clusterParts, remediate.Run, error) {
+func (e *Engine) withRun(o wire.Order) (*clusterParts, remediate.Run, error) {
 	for _, c := range e.clusters.All() {
 		if o.Cluster != "" && o.Cluster != c.opt.Name {
 			continue

@@ -14,12 +14,13 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
-var byHand = order.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
+var byHand = wire.Order{Cluster: "c", Node: "n-1", Actor: "ada (uid 1000)", Reason: "smoke"}
 
 // dryRun is the order that only shows what it would do.
-func dryRun(o order.Order) order.Order {
+func dryRun(o wire.Order) wire.Order {
 	o.DryRun = true
 	return o
 }
@@ -83,7 +84,7 @@ func TestPauseRollsBackBeforeTheIsolation(t *testing.T) {
 		e, _, stop := start(t, w, store, nil)
 		time.Sleep(untilOff)
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
-		_, err := e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"})
+		_, err := e.Pause(t.Context(), wire.Order{Actor: "ada", Reason: "stop"})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		r := only(t, e)

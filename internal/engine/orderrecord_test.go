@@ -13,8 +13,8 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // orders are those on record.
@@ -47,7 +47,7 @@ func TestOrderIsOnRecordBeforeItsEffect(t *testing.T) {
 			if gone {
 				cancel()
 			}
-			_, err := e.Abort(ctx, order.Order{Cluster: "c", Run: e.Runs("c")[0].ID, Actor: "ada", Reason: "wrong host"})
+			_, err := e.Abort(ctx, wire.Order{Cluster: "c", Run: e.Runs("c")[0].ID, Actor: "ada", Reason: "wrong host"})
 			cancel()
 			if !gone {
 				require.NoError(t, err)
@@ -74,7 +74,7 @@ func TestOrderIsCarriedOutWithoutARecord(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		l.set(func(event.Event) bool { return true })
-		_, err := e.Abort(t.Context(), order.Order{Cluster: "c", Run: only(t, e).ID, Actor: "ada", Reason: "wrong host"})
+		_, err := e.Abort(t.Context(), wire.Order{Cluster: "c", Run: only(t, e).ID, Actor: "ada", Reason: "wrong host"})
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, 1, w.Count(bmc.CommandOn))

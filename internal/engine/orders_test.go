@@ -11,9 +11,9 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -30,8 +30,8 @@ func until(t *testing.T, e *engine.Engine, step remediate.Step) remediate.Run {
 	return remediate.Run{}
 }
 
-func ofRun(r remediate.Run) order.Order {
-	return order.Order{Run: r.ID, Actor: "ada", Reason: "enough"}
+func ofRun(r remediate.Run) wire.Order {
+	return wire.Order{Run: r.ID, Actor: "ada", Reason: "enough"}
 }
 
 // An abort rolls back a run before the isolation, and completes it after that. // I20

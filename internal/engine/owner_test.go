@@ -11,11 +11,11 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Without a claim an instance evaluates and explains, and acts on nothing.
@@ -172,7 +172,7 @@ func TestPauseAtAStandbyStopsTheOwner(t *testing.T) {
 		p := newPair(t, w, store, nil)
 		p.give("a")
 		time.Sleep(30 * time.Second)
-		_, err := p.engine["b"].Pause(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "wait"})
+		_, err := p.engine["b"].Pause(t.Context(), wire.Order{Cluster: "c", Actor: "ada", Reason: "wait"})
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		assert.Contains(t, p.engine["a"].Status()[0].Paused, "ada")
@@ -180,7 +180,7 @@ func TestPauseAtAStandbyStopsTheOwner(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
 		assert.Empty(t, w.Commands())
-		_, err = p.engine["a"].Resume(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "go"})
+		_, err = p.engine["a"].Resume(t.Context(), wire.Order{Cluster: "c", Actor: "ada", Reason: "go"})
 		require.NoError(t, err)
 		time.Sleep(time.Minute)
 		assert.Empty(t, w.Commands())

@@ -60,7 +60,7 @@ func (s *stubborn) set(refuse bool) {
 // stopBy is every way in which people stop something.
 var stopBy = map[string]func(t *testing.T, e *engine.Engine, file string) order.Outcome{
 	"pause": func(t *testing.T, e *engine.Engine, _ string) order.Outcome {
-		out, err := e.Pause(t.Context(), order.Order{Actor: "ada", Reason: "stop"})
+		out, err := e.Pause(t.Context(), wire.Order{Actor: "ada", Reason: "stop"})
 		require.NoError(t, err)
 		return out
 	},
@@ -148,7 +148,7 @@ func TestEndOfThePauseFileBeginsAQuietPeriod(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		require.Empty(t, e.Runs("c"))
 		assert.Contains(t, gate(t, e, reason.Paused).Value, "ticket")
-		_, err := e.Resume(t.Context(), order.Order{Actor: "ada", Reason: "go"})
+		_, err := e.Resume(t.Context(), wire.Order{Actor: "ada", Reason: "go"})
 		require.NoError(t, err)
 		assert.False(t, gate(t, e, reason.Paused).Pass, "only who takes the file away ends its pause")
 		require.NoError(t, os.Remove(file))
@@ -172,7 +172,7 @@ func TestResumeWithNothingPausedChangesNothing(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		before := store.cluster(t, state.AllClusters)
 		for _, cluster := range []string{state.AllClusters, "c"} {
-			out, err := e.Resume(t.Context(), order.Order{Cluster: cluster, Actor: "ada", Reason: "go"})
+			out, err := e.Resume(t.Context(), wire.Order{Cluster: cluster, Actor: "ada", Reason: "go"})
 			require.NoError(t, err)
 			assert.NotEmpty(t, out.Unchanged)
 		}
@@ -184,7 +184,7 @@ func TestResumeWithNothingPausedChangesNothing(t *testing.T) {
 
 		_, err = e.Pause(t.Context(), byHand)
 		require.NoError(t, err)
-		out, err := e.Resume(t.Context(), order.Order{Actor: "ada", Reason: "go"})
+		out, err := e.Resume(t.Context(), wire.Order{Actor: "ada", Reason: "go"})
 		require.NoError(t, err)
 		assert.NotEmpty(t, out.Unchanged, "the cluster is paused, and not all clusters")
 		assert.Contains(t, out.Still, "that ends with --cluster c")
@@ -217,7 +217,7 @@ func TestPauseForAWhileEndsByItself(t *testing.T) {
 		quiet := func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute }
 		e, _, stop := start(t, w, store, quiet)
 		time.Sleep(time.Second)
-		o := order.Order{Actor: "ada", Reason: "switch upgrade", For: wire.Span(time.Hour)}
+		o := wire.Order{Actor: "ada", Reason: "switch upgrade", For: wire.Span(time.Hour)}
 		out, err := e.Pause(t.Context(), o)
 		require.NoError(t, err)
 		assert.Equal(t, time.Now().UTC().Add(time.Hour), out.Until)

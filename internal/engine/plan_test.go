@@ -15,10 +15,10 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 func TestPlanNamesWhatLimits(t *testing.T) {
@@ -43,7 +43,7 @@ func TestPlanNamesWhatLimits(t *testing.T) {
 		require.NoError(t, err)
 		assert.Nil(t, armed.Items[0].Gate, "it would be fenced as soon as the cluster is armed")
 		assert.Equal(t, reason.NoHost, armed.Items[1].Gate.Reason)
-		_, err = e.Arming.Arm(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "go"})
+		_, err = e.Arming.Arm(t.Context(), wire.Order{Cluster: "c", Actor: "ada", Reason: "go"})
 		require.NoError(t, err)
 		synctest.Wait()
 		p, err = e.Plan(t.Context(), "c")

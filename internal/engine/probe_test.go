@@ -13,11 +13,11 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/hosts"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -57,7 +57,7 @@ func TestDecidingReadsNoPassword(t *testing.T) {
 		var x *counting
 		e, _, stop := start(t, w, store, func(o *engine.Options) { x = &counting{Inventory: o.Hosts}; o.Hosts = x })
 		time.Sleep(2 * time.Second)
-		_, err := e.Hold(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "test"})
+		_, err := e.Hold(t.Context(), wire.Order{Node: "n-1", Actor: "root", Reason: "test"})
 		require.NoError(t, err)
 		before := x.finds.Load()
 		time.Sleep(5 * time.Minute)

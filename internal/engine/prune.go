@@ -69,7 +69,7 @@ func (e *Engine) pruneOnce(ctx context.Context, now time.Time) bool {
 		_, err = state.PruneRuns(ctx, store, now.Add(-keepRuns))
 	}
 	if err == nil {
-		err = e.hosts.PruneFreezes(ctx, store, func(run string) bool { return known[run] })
+		err = e.hosts.Freezes.Prune(ctx, store, func(run string) bool { return known[run] })
 	}
 	if err == nil {
 		err = e.stop.Prune(ctx, store, now.Add(-keepRuns)) // I23

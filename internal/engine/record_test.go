@@ -13,9 +13,9 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // ledger stands for the audit log: it takes what must be durable, or refuses.
@@ -108,7 +108,7 @@ func TestNoRunStartsWithoutARecord(t *testing.T) {
 		require.Empty(t, w.Commands())
 		assert.Equal(t, 1, auditFailures(t, events), "it is told once")
 		assert.Equal(t, "no space left on device", gate(t, e, reason.AuditFailed).Value)
-		_, err := e.Fence(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "test"})
+		_, err := e.Fence(t.Context(), wire.Order{Node: "n-1", Actor: "root", Reason: "test"})
 		var refusal *reason.Refusal
 		require.ErrorAs(t, err, &refusal)
 		assert.Equal(t, reason.AuditFailed, refusal.Reason)
@@ -129,7 +129,7 @@ func TestHostsComeBackWithoutARecord(t *testing.T) {
 		require.Equal(t, remediate.DeleteNode, only(t, e).Step)
 		l.set(func(event.Event) bool { return true })
 		require.Eventually(t, func() bool { return auditFailures(t, events) == 1 }, time.Minute, time.Second)
-		_, err := e.Unfence(t.Context(), order.Order{Node: "n-1", Actor: "root", Reason: "the disk is full"})
+		_, err := e.Unfence(t.Context(), wire.Order{Node: "n-1", Actor: "root", Reason: "the disk is full"})
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, remediate.Aborted, only(t, e).Step, only(t, e).Note)

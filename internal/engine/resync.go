@@ -97,7 +97,7 @@ func (e *Engine) resync(ctx context.Context) error {
 	defer cancel()
 	return errors.Join(
 		e.stop.Load(ctx),
-		e.stop.NoteUnread(state.KindFreeze, e.hosts.LoadFreezes(ctx, e.opt.Store)),
+		e.stop.NoteUnread(state.KindFreeze, e.hosts.Freezes.Load(ctx, e.opt.Store)),
 	)
 }
 

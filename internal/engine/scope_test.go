@@ -12,10 +12,10 @@ import (
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // atStart is what an engine that is started now says of its scope, and whether it
@@ -107,7 +107,7 @@ func TestScopeIsSavedAfterTheQuietPeriod(t *testing.T) {
 		w.SetReady("True")
 		e, _, stop := start(t, w, store, func(o *engine.Options) { o.Guards.QuietPeriod = 5 * time.Minute })
 		time.Sleep(time.Minute)
-		_, err := e.Pause(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "look"})
+		_, err := e.Pause(t.Context(), wire.Order{Cluster: "c", Actor: "ada", Reason: "look"})
 		require.NoError(t, err)
 		stop()
 		quiet, told := atStart(t, w, store, func(*engine.Options) {})

@@ -11,11 +11,11 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/statetest"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -135,7 +135,7 @@ func TestLastSlotIsTakenInTheStore(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, refusing(x.Gates, reason.TotalInFlight), "explain counts the others', too: %+v", x.Gates)
 
-		out, err := e.Fence(t.Context(), order.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
+		out, err := e.Fence(t.Context(), wire.Order{Cluster: "a", Node: "a-001", Actor: "ada", Reason: "smoke"})
 		require.NoError(t, err, "a person does not wait for a slot")
 		assert.ElementsMatch(t, []string{"theirs", out.Run}, slotsOf(t, store), "but the run has one")
 		time.Sleep(5 * time.Minute)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,10 +10,10 @@ import (
 
 	"github.com/fenced/fenced/internal/admit"
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // ClusterStatus is the state of one cluster now.
@@ -68,7 +69,8 @@ func (c *clusterParts) status() ClusterStatus {
 	}
 	s.ViewBad, s.Aside = c.view.Problem(), c.admit.OwnHost.Aside()
 	s.Checks, s.Nodes = c.model.Counters()
-	s.Hint = c.hint(s.Checks)
+	s.Hint = strings.Join(slices.DeleteFunc([]string{c.escalationHint(s.Checks), labelHint(c.model.Objects().Unlabelled())},
+		func(hint string) bool { return hint == "" }), "; ")
 	inProgress, overdue := c.admit.Deletions.List(time.Now())
 	s.Deleting, s.Overdue, s.Refused = len(inProgress), len(overdue), c.admit.Refused()
 	if !s.Owner && s.Epoch != 0 && s.OwnerName != e.opt.Instance { // a standby refuses nothing by being one
@@ -77,9 +79,25 @@ func (c *clusterParts) status() ClusterStatus {
 	return s
 }
 
-// hint says that a NodeHealthCheck never goes on to its next template: fenced deletes the Node, and the controller
+// labelHint says that control-plane Nodes may have lost their labels: then others do not wait for them, and their members
+// of etcd do not count. A kubelet may also have made up that it is one of them. // I12
+func labelHint(nodes []string) string {
+	if len(nodes) == 0 {
+		return ""
+	}
+	const most = 5
+	named, others := nodes[:min(len(nodes), most)], ""
+	if more := len(nodes) - most; more > 0 {
+		others = fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("Pods of etcd or of an API server, or the label of MicroK8s, say that these Nodes are of the control plane, and no label that a kubelet cannot set does: %s%s. "+
+		"No other control-plane host waits for them, and members of etcd there do not count. A kubelet can make this up, so look at each first; one that is of the control plane gets its label back with "+
+		"kubectl label node %s %s=", strings.Join(named, ", "), others, named[0], policy.ControlPlaneLabels[0])
+}
+
+// escalationHint says that a NodeHealthCheck never goes on to its next template: fenced deletes the Node, and the controller
 // of the check does not count a Node that is gone.
-func (c *clusterParts) hint(checks []policy.CheckReport) string {
+func (c *clusterParts) escalationHint(checks []policy.CheckReport) string {
 	if c.opt.Mode != guard.ModeRespond || c.opt.Isolation != remediate.IsolateDelete {
 		return ""
 	}
@@ -121,7 +139,7 @@ func (e *Engine) Explain(ctx context.Context, cluster, node string) (admit.Expla
 	if err != nil {
 		return admit.Explanation{}, err
 	}
-	return c.admit.Explain(ctx, order.Order{Node: node})
+	return c.admit.Explain(ctx, wire.Order{Node: node})
 }
 
 // ExplainMachine is Explain for a Machine, which may have no Node. machine is its
@@ -131,7 +149,7 @@ func (e *Engine) ExplainMachine(ctx context.Context, cluster, machine string) (a
 	if err != nil {
 		return admit.Explanation{}, err
 	}
-	return c.admit.Explain(ctx, order.Order{Machine: machine})
+	return c.admit.Explain(ctx, wire.Order{Machine: machine})
 }
 
 // Plan is what fenced would do now in one cluster. It reads no BMC: results of a probe are

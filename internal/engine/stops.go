@@ -8,11 +8,12 @@ import (
 
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Pause stops new runs, and open runs that can still be rolled back, in one cluster or, with
 // no name, in all. It takes effect at once, even if the store does not answer. // I23
-func (e *Engine) Pause(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (e *Engine) Pause(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	if err := e.checkClusterName(o.Cluster); err != nil {
 		return order.Outcome{}, err
 	}
@@ -21,7 +22,7 @@ func (e *Engine) Pause(ctx context.Context, o order.Order) (order.Outcome, error
 
 // Resume ends a pause. A quiet period follows. It does not remove the pause file:
 // Outcome.Still says which pauses remain.
-func (e *Engine) Resume(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (e *Engine) Resume(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	if err := e.checkClusterName(o.Cluster); err != nil {
 		return order.Outcome{}, err
 	}
@@ -39,7 +40,7 @@ func (e *Engine) checkClusterName(cluster string) error {
 
 // Hold prevents fencing of one Node or Machine. It takes effect at once, even if the store does
 // not answer. The Node or Machine need not exist, but only so many of those can be held. A hold that lasts longer stays. // I23
-func (e *Engine) Hold(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (e *Engine) Hold(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return order.Outcome{}, err
@@ -80,7 +81,7 @@ func (c *clusterParts) seenNames() func(name string) bool {
 
 // ReleaseHold ends the hold of a Node or, if there is none, its quarantine. It ends only one
 // of them: a person who ends a hold does not end the quarantine unintentionally.
-func (e *Engine) ReleaseHold(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (e *Engine) ReleaseHold(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	c, err := e.cluster(o.Cluster)
 	if err != nil {
 		return order.Outcome{}, err

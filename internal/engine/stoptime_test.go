@@ -8,15 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
-func pausedFor(d time.Duration) order.Order {
-	return order.Order{Cluster: "c", Actor: "ada", Reason: "wait", For: wire.Span(d)}
+func pausedFor(d time.Duration) wire.Order {
+	return wire.Order{Cluster: "c", Actor: "ada", Reason: "wait", For: wire.Span(d)}
 }
 
 // A clock that is ahead, of this host or of the API server, ends no pause. Otherwise the

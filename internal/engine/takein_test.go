@@ -16,10 +16,10 @@ import (
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // listing is a content of hosts.d: entries by the name of their Node.
@@ -206,7 +206,7 @@ func TestLimitsAreTakenInDuringARun(t *testing.T) {
 		assert.Equal(t, 1, w.Count(bmc.CommandOff), "the second fence of the day")
 		opt.Guards.MaxFencesPerDay = 10
 		e.TakeIn.Limits(opt.Guards, opt.Run)
-		_, err := e.ReleaseHold(t.Context(), order.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "repaired"})
+		_, err := e.ReleaseHold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "repaired"})
 		require.NoError(t, err)
 		time.Sleep(20 * time.Minute)
 		var deadlines []time.Duration

@@ -11,8 +11,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -74,7 +74,7 @@ func TestIsolationIsCancelledWithItsProof(t *testing.T) {
 		}, remediate.Done},
 		"the BMC restarts": {func(_ *testing.T, w *world, _ *engine.Engine) { w.SetFault(fake.Restarts) }, remediate.Done},
 		"a person pauses": {func(t *testing.T, _ *world, e *engine.Engine) {
-			_, err := e.Pause(t.Context(), order.Order{Cluster: "c", Actor: "ada", Reason: "look"})
+			_, err := e.Pause(t.Context(), wire.Order{Cluster: "c", Actor: "ada", Reason: "look"})
 			assert.NoError(t, err)
 		}, remediate.Aborted},
 	} {

@@ -11,10 +11,10 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/hosts"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/fake"
 )
 
@@ -46,7 +46,7 @@ func TestPasswordOfAnothersSecretIsNotSent(t *testing.T) {
 		assert.Empty(t, e.Forbidden(t.Context(), subjectOf(t, e, "ns/h-1")))
 		_, err := s.Test(t.Context(), "c", "other-0")
 		refusedFor(t, err, reason.SecretShared)
-		_, err = e.Fence(t.Context(), order.Order{Node: "other-0", Actor: "root", Reason: "test"})
+		_, err = e.Fence(t.Context(), wire.Order{Node: "other-0", Actor: "root", Reason: "test"})
 		refusedFor(t, err, reason.SecretShared)
 		assert.Empty(t, passwords.at(trap))
 		end()

@@ -25,6 +25,8 @@ type Record struct {
 	Check        string           `json:"check"`
 	Target       remediate.Target `json:"target"`
 	ControlPlane bool             `json:"controlPlane,omitempty"`
+	// TakesNoTurn: no other control-plane host waits for it; see remediate.Run. // I12
+	TakesNoTurn bool `json:"takesNoTurn,omitempty"`
 	// Objects are those that were made, the newest last. Only the newest may still exist.
 	Objects []Object  `json:"objects"`
 	Started time.Time `json:"started"`

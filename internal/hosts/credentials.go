@@ -203,10 +203,6 @@ type cachedCredentials struct {
 	until    time.Time
 }
 
-func newSecretCache(source Secrets) *secretCache {
-	return &secretCache{source: source, byKey: map[string]cachedCredentials{}}
-}
-
 // read reads a Secret from the cluster, and caches what it held.
 func (s *secretCache) read(ctx context.Context, key string) (string, bmc.Secret, error) {
 	ns, name, _ := strings.Cut(key, "/")
@@ -276,7 +272,7 @@ func withSecret(ctx context.Context, source string, d *bmc.Device, read readSecr
 	}
 	user, password, err := read(ctx, d.Secret)
 	if err != nil {
-		d.Unusable = &reason.Refusal{Reason: hostErrorReason(err, reason.SecretMissing), Message: source + ": " + reason.Sentence(err)}
+		d.Unusable = &reason.Refusal{Reason: RefusalReason(err, reason.SecretMissing), Message: source + ": " + reason.Sentence(err)}
 		return
 	}
 	d.Username, d.Password = user, password

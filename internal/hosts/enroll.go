@@ -9,11 +9,11 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Enrollment is what a person enrolled, or would enroll without DryRun.
@@ -42,7 +42,7 @@ type EnrolledDevice struct {
 // Enroll stores a person's confirmation that the devices of a Node's host, as they are now, switch
 // that very machine. It reads each device: one that proves its identity must match the machine, and
 // any other must not contradict it. A refusal is a *reason.Refusal. // I8, I10
-func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error) {
+func (c *Cluster) Enroll(ctx context.Context, o wire.Order) (Enrollment, error) {
 	if err := c.opt.Lead.Refuse(); err != nil {
 		return Enrollment{}, err
 	}
@@ -75,7 +75,7 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 	if o.DryRun {
 		return x, nil
 	}
-	if x.Pin, err = c.pins.supersede(ctx, x.Pin); err != nil {
+	if x.Pin, err = c.pins.save(ctx, x.Pin, true); err != nil {
 		return Enrollment{}, err
 	}
 	c.emit(o.Event("enrolls " + s.Host.Address()))
@@ -85,7 +85,7 @@ func (c *Cluster) Enroll(ctx context.Context, o order.Order) (Enrollment, error)
 
 // subjectToEnroll returns the subject of an enrolment, with its host as it is configured now and the
 // present credentials, or refuses it.
-func (c *Cluster) subjectToEnroll(ctx context.Context, t remediate.Target, o order.Order) (Subject, error) {
+func (c *Cluster) subjectToEnroll(ctx context.Context, t remediate.Target, o wire.Order) (Subject, error) {
 	s, err := c.SubjectOf(ctx, o.Of())
 	if err == nil {
 		s.Host, err = c.FindBare(ctx, t)
@@ -121,7 +121,7 @@ func (x *Enrollment) readDevices(ctx context.Context, h *Hosts, s Subject) error
 }
 
 // enrollable refuses a subject if it is not known which machine it is, or if it exists twice.
-func (c *Cluster) enrollable(s Subject, o order.Order) error {
+func (c *Cluster) enrollable(s Subject, o wire.Order) error {
 	if !bmc.UsableUUID(machineUUID(s)) && !c.nodeless.byReport(s, o) {
 		return &reason.Refusal{Reason: reason.IdentityUnknown,
 			Message: "Node " + s.Node + " shows no system UUID, and none is pinned in hosts.d; there is nothing to enroll for"}
@@ -217,7 +217,7 @@ func (h *Hosts) readOnce(ctx context.Context, d bmc.Device) (bmc.Reading, error)
 
 // byReport reports whether an enrolment takes the system UUID from the BMC: a person named the
 // Machine, it has no Node, and nobody wrote its UUID down.
-func (n *nodeless) byReport(s Subject, o order.Order) bool {
+func (n *nodeless) byReport(s Subject, o wire.Order) bool {
 	return o.Machine != "" && n.view.Node(s.Node) == nil && !bmc.UsableUUID(machineUUID(s))
 }
 

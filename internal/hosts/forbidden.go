@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -66,9 +65,26 @@ func (c *Cluster) unenrolled(s Subject) string {
 }
 
 // OwnHost returns why a target is the host that this daemon runs on, "" if it is not. n is its
-// Node, or nil. // I13
+// Node, or nil. The Node may be gone: then the system UUIDs that it showed identify it, and so does
+// its BMC. // I13
 func (c *Cluster) OwnHost(n *policy.Node, t remediate.Target, uuids ...string) string {
-	return c.hosts.own.isTarget(n, t, uuids)
+	o := c.hosts.own
+	if n != nil {
+		if why := o.Is(n); why != "" {
+			return why
+		}
+	}
+	for _, uuid := range append(uuids, t.SystemUUID) {
+		if why := o.isUUID(uuid); why != "" {
+			return why
+		}
+	}
+	for _, host := range names(t.Cluster, t) {
+		if why := o.isEntry(host); why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 // OffLimits returns why this daemon must not switch off the host of an open run, and which gate
@@ -100,7 +116,11 @@ func (c *Cluster) NoteNodes(ctx context.Context, changes []policy.Change) {
 	own := c.hosts.own
 	for i := range changes {
 		if n, ok := changes[i].Value.(*policy.Node); ok && n != nil {
-			own.see(n)
+			if bmc.UsableUUID(n.SystemUUID) && own.Is(n) != "" {
+				own.mu.Lock()
+				own.nodeUUID = n.SystemUUID
+				own.mu.Unlock()
+			}
 			c.pins.compareNode(n)
 		}
 	}
@@ -110,7 +130,7 @@ func (c *Cluster) NoteNodes(ctx context.Context, changes []policy.Change) {
 		return
 	}
 	if p.SystemUUID = uuid; err == nil {
-		_, err = c.pins.put(ctx, p)
+		_, err = c.pins.save(ctx, p, false)
 	}
 	if err != nil {
 		c.emit(event.Event{Type: event.Failed, Message: "remember this host's system UUID: " + err.Error()})
@@ -137,7 +157,7 @@ func (c *Cluster) Duplicate(t remediate.Target) string {
 
 // Protected reports whether an administrator forbids to fence a target automatically.
 func (c *Cluster) Protected(t remediate.Target) bool {
-	return slices.ContainsFunc(t.Names(), func(of string) bool { return c.hosts.listed.inventory().Protected(c.opt.Name, of) })
+	return slices.ContainsFunc(t.Names(), func(of string) bool { return (*c.hosts.listed.Load()).Protected(c.opt.Name, of) })
 }
 
 // Own is what identifies the host that this daemon runs on. It is never fenced.
@@ -209,10 +229,6 @@ type resolvedName struct {
 	next  time.Time // the name is not resolved again before
 }
 
-func newOwnHost(own Own, instance string, c *catalog) *ownHost {
-	return &ownHost{Own: own, catalog: c, record: ownRecord(instance), resolved: map[string]resolvedName{}}
-}
-
 // resolve looks up the name of a device, if its addresses can be compared with this host's.
 func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
 	name := d.Endpoint.Host
@@ -244,21 +260,19 @@ func (o *ownHost) resolve(ctx context.Context, d bmc.Device) {
 	o.mu.Unlock()
 }
 
-// addrs returns the known addresses of a device.
-func (o *ownHost) addrs(host string) []netip.Addr {
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return []netip.Addr{ip}
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.resolved[host].addrs
-}
-
 // isDevice returns why a device is the BMC of this host, "" if it is not. An address of the host
 // itself counts as well, because a BMC may share the interface. Another port there is something
 // else, like a simulator for virtual machines.
 func (o *ownHost) isDevice(p place) string {
-	for _, ip := range o.addrs(p.host) {
+	var addrs []netip.Addr // as far as they are known
+	if ip, err := netip.ParseAddr(p.host); err == nil {
+		addrs = []netip.Addr{ip}
+	} else {
+		o.mu.Lock()
+		addrs = o.resolved[p.host].addrs
+		o.mu.Unlock()
+	}
+	for _, ip := range addrs {
 		switch {
 		case contains(o.BMCAddrs, ip):
 			return p.text + " is this host's own BMC"
@@ -272,29 +286,6 @@ func (o *ownHost) isDevice(p place) string {
 // defaultOwnRecord is the pin that keeps the system UUID of the host of an instance without a
 // name. Instances that share a store have one each.
 const defaultOwnRecord = "this host"
-
-func ownRecord(instance string) string { return strings.TrimSpace(defaultOwnRecord + " " + instance) }
-
-// isTarget returns why a target is this host, "" if it is not. n is its Node, or nil. The Node may
-// be gone: then the system UUIDs that it showed identify it, and so does its BMC. // I13
-func (o *ownHost) isTarget(n *policy.Node, t remediate.Target, uuids []string) string {
-	if n != nil {
-		if why := o.Is(n); why != "" {
-			return why
-		}
-	}
-	for _, uuid := range append(uuids, t.SystemUUID) {
-		if why := o.isUUID(uuid); why != "" {
-			return why
-		}
-	}
-	for _, host := range names(t.Cluster, t) {
-		if why := o.isEntry(host); why != "" {
-			return why
-		}
-	}
-	return ""
-}
 
 // isEntry returns why a host of the inventory is this host, "" if it is not.
 func (o *ownHost) isEntry(host string) string {
@@ -318,36 +309,21 @@ func (o *ownHost) isEntry(host string) string {
 	return ""
 }
 
-// isUUID returns why a system UUID is that of this host, "" if it is not.
+// isUUID returns why a system UUID is that of this host, as it was seen now or before; "" if it is
+// not.
 func (o *ownHost) isUUID(uuid string) string {
-	if why := o.HasUUID(uuid); why != "" || !o.isNodeUUID(uuid) {
+	if why := o.HasUUID(uuid); why != "" {
 		return why
 	}
-	return "the system UUID is that of this host's own Node"
-}
-
-// isNodeUUID reports whether a system UUID is that of this host's own Node, as it was seen now or
-// before.
-func (o *ownHost) isNodeUUID(uuid string) bool {
-	if bmc.UUIDsMatch(o.seenUUID(), uuid) {
-		return true
-	}
+	own := []string{o.seenUUID()}
 	for _, record := range []string{o.record, defaultOwnRecord} {
-		if p, found, _ := o.catalog.pins.get(record); found && bmc.UUIDsMatch(p.SystemUUID, uuid) {
-			return true
-		}
+		p, _, _ := o.catalog.pins.get(record)
+		own = append(own, p.SystemUUID)
 	}
-	return false
-}
-
-// see records the system UUID of a Node if it is this host's.
-func (o *ownHost) see(n *policy.Node) {
-	if !bmc.UsableUUID(n.SystemUUID) || o.Is(n) == "" {
-		return
+	if slices.ContainsFunc(own, func(each string) bool { return bmc.UUIDsMatch(each, uuid) }) {
+		return "the system UUID is that of this host's own Node"
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.nodeUUID = n.SystemUUID
+	return ""
 }
 
 // seenUUID returns the system UUID of this host's Node, "" if it was not seen yet.

@@ -15,37 +15,39 @@ import (
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
-// freezes are the hosts that nothing may switch off until a person releases them: their BMCs
+// Freezes are the hosts that nothing may switch off until a person releases them: their BMCs
 // reported a false Off. As soon as two hosts of one class (model and firmware) are frozen, all
 // hosts of that class are. // I5
-type freezes struct {
+type Freezes struct {
 	writing *semaphore.Weighted        // held during writes to the store; queries do not wait for it
 	table   *state.Table[state.Freeze] // by run; it holds released freezes as well
+	class   func(host string) string   // of a host's BMC; "" if it is not known
 }
 
-func newFreezes() *freezes {
-	return &freezes{writing: semaphore.NewWeighted(1), table: state.NewFreezes(func(state.Freeze) {})}
+func newFreezes(class func(host string) string) *Freezes {
+	return &Freezes{class: class, writing: semaphore.NewWeighted(1), table: state.NewTable(state.Freezes, func(state.Freeze) {})}
 }
 
-// load reads the freezes. After an error, what was known stays.
-func (f *freezes) load(ctx context.Context, s state.Store) error {
+// Load reads the freezes. After an error, what was known stays.
+func (f *Freezes) Load(ctx context.Context, s state.Store) error {
 	if err := f.table.Load(ctx, s); err != nil {
 		return fmt.Errorf("load freezes: %w", err)
 	}
 	return nil
 }
 
-// complete makes the freezes that a crash kept from being stored: every run that is Held for a
-// false Off has one. class returns the class of a host's BMC. A freeze that exists and cannot be
+// Complete makes the freezes that a crash kept from being stored: every run that is Held for a
+// false Off has one. A freeze that exists and cannot be
 // read forbids everything already.
-func (f *freezes) complete(ctx context.Context, s state.Store, runs []remediate.Run, class func(host string) string) error {
+func (f *Freezes) Complete(ctx context.Context, s state.Store, runs []remediate.Run) error {
 	for _, r := range runs {
 		if _, known := f.table.Get(r.ID); known || !IsFalseOff(r) {
 			continue
 		}
-		err := f.add(ctx, s, r, class(r.Target.Host))
+		err := f.add(ctx, s, r, f.class(r.Target.Host))
 		if err != nil && !errors.Is(err, state.ErrExists) && !errors.Is(err, state.ErrConflict) {
 			return err
 		}
@@ -57,7 +59,7 @@ func (f *freezes) complete(ctx context.Context, s state.Store, runs []remediate.
 func IsFalseOff(r remediate.Run) bool { return r.Step == remediate.Held && r.Reason == reason.FalseOff }
 
 // add stores that the host of a run is frozen, even if that freeze was released before.
-func (f *freezes) add(ctx context.Context, s state.Store, r remediate.Run, class string) error {
+func (f *Freezes) add(ctx context.Context, s state.Store, r remediate.Run, class string) error {
 	if r.OffLevel > 0 || r.Level > 0 { // it may be the outlets that reported the false Off, not the BMC
 		class = ""
 	}
@@ -76,7 +78,7 @@ func (f *freezes) add(ctx context.Context, s state.Store, r remediate.Run, class
 
 // on returns why a target must not be switched off. why is "" if it may. class is the class of its
 // BMC, "" if that is not known.
-func (f *freezes) on(t remediate.Target, class string) (code reason.Code, why string) {
+func (f *Freezes) on(t remediate.Target, class string) (code reason.Code, why string) {
 	hosts := map[string]bool{}
 	for _, each := range f.table.All() {
 		switch {
@@ -101,14 +103,9 @@ func isAbout(f state.Freeze, t remediate.Target) bool {
 		t.SharesDevice(remediate.Target{Devices: f.Devices})
 }
 
-// none reports whether nothing is frozen, which is the usual case.
-func (f *freezes) none() bool {
-	return !slices.ContainsFunc(f.table.All(), state.Freeze.Active)
-}
-
 // release ends every freeze of a target's host, and returns those that it ended. A freeze from a
 // run on a Machine without a Node names no Node.
-func (f *freezes) release(ctx context.Context, s state.Store, o order.Order, t remediate.Target) (released []state.Freeze, err error) {
+func (f *Freezes) release(ctx context.Context, s state.Store, o wire.Order, t remediate.Target) (released []state.Freeze, err error) {
 	if err := f.writing.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
@@ -132,9 +129,9 @@ func (f *freezes) release(ctx context.Context, s state.Store, o order.Order, t r
 	return released, err
 }
 
-// prune deletes released freezes whose runs are deleted. It stops at the first error: if the store
+// Prune deletes released freezes whose runs are deleted. It stops at the first error: if the store
 // does not answer, each further attempt would delay a freeze.
-func (f *freezes) prune(ctx context.Context, s state.Store, kept func(run string) bool) error {
+func (f *Freezes) Prune(ctx context.Context, s state.Store, kept func(run string) bool) error {
 	if err := f.writing.Acquire(ctx, 1); err != nil {
 		return err
 	}
@@ -153,7 +150,7 @@ func (f *freezes) prune(ctx context.Context, s state.Store, kept func(run string
 // Freeze stores that the host of a run is frozen, before the run is stored as Held for a false
 // Off: a crash between the two must not lose the freeze. // I5
 func (c *Cluster) Freeze(ctx context.Context, r remediate.Run) error {
-	if err := c.hosts.freezes.add(ctx, c.opt.Lead.Store(), r, c.hosts.catalog.class(r.Target.Host)); err != nil {
+	if err := c.hosts.Freezes.add(ctx, c.opt.Lead.Store(), r, c.hosts.catalog.class(r.Target.Host)); err != nil {
 		return err
 	}
 	c.hosts.wakeAll() // other hosts of the class may be frozen now
@@ -162,7 +159,7 @@ func (c *Cluster) Freeze(ctx context.Context, r remediate.Run) error {
 
 // Frozen returns why a target must not be switched off. why is "" if no freeze forbids it. // I5
 func (c *Cluster) Frozen(t remediate.Target) (code reason.Code, why string) {
-	if c.hosts.freezes.none() {
+	if !slices.ContainsFunc(c.hosts.Freezes.table.All(), state.Freeze.Active) { // the usual case
 		return "", ""
 	}
 	class := ""
@@ -171,7 +168,7 @@ func (c *Cluster) Frozen(t remediate.Target) (code reason.Code, why string) {
 			break
 		}
 	}
-	return c.hosts.freezes.on(t, class)
+	return c.hosts.Freezes.on(t, class)
 }
 
 // hostNames are the names that a target's host may have: the one that was found for its run, or
@@ -185,13 +182,13 @@ func hostNames(t remediate.Target) []string {
 
 // Unfreeze ends the freeze of a Node's host, by order of a person who knows why its BMC reported a
 // false Off. Outcome.Still says why the host must still not be switched off. // I5
-func (c *Cluster) Unfreeze(ctx context.Context, o order.Order) (order.Outcome, error) {
+func (c *Cluster) Unfreeze(ctx context.Context, o wire.Order) (order.Outcome, error) {
 	if err := c.opt.Lead.Refuse(); err != nil {
 		return order.Outcome{}, err
 	}
 	t := c.targetNamed(o.Of())
 	t.Cluster = c.opt.Name
-	released, err := c.hosts.freezes.release(ctx, c.opt.Lead.Store(), o, t)
+	released, err := c.hosts.Freezes.release(ctx, c.opt.Lead.Store(), o, t)
 	for _, f := range released {
 		o.Node, o.Run = f.Node, f.RunID
 		c.emit(o.Event("releases " + f.Host))

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // heldFor is a run that is Held because a BMC reported a false Off.
@@ -22,20 +22,20 @@ func heldFor(id, node string) remediate.Run {
 		Cluster: "c", Node: node, Host: "c/" + node, Devices: "bmc-" + node}}
 }
 
-func openFreezes(t *testing.T, runs ...remediate.Run) (*freezes, state.Store) {
+func openFreezes(t *testing.T, runs ...remediate.Run) (*Freezes, state.Store) {
 	t.Helper()
 	s, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	f := readFreezes(t, s)
-	require.NoError(t, f.complete(t.Context(), s, runs, func(string) string { return "" }))
+	require.NoError(t, f.Complete(t.Context(), s, runs))
 	return f, s
 }
 
-func readFreezes(t *testing.T, s state.Store) *freezes {
+func readFreezes(t *testing.T, s state.Store) *Freezes {
 	t.Helper()
-	f := newFreezes()
-	require.NoError(t, f.load(t.Context(), s))
+	f := newFreezes(func(string) string { return "" })
+	require.NoError(t, f.Load(t.Context(), s))
 	return f
 }
 
@@ -84,7 +84,7 @@ func TestFreezeOfAClassNeedsTwoHosts(t *testing.T) {
 	assert.False(t, frozen("m 2"))
 
 	assert.Equal(t, f.table.All(), readFreezes(t, s).table.All())
-	_, err := f.release(t.Context(), s, order.Order{Node: "e", Actor: "ada"}, remediate.Target{Cluster: "c", Node: "e"})
+	_, err := f.release(t.Context(), s, wire.Order{Node: "e", Actor: "ada"}, remediate.Target{Cluster: "c", Node: "e"})
 	require.NoError(t, err)
 	assert.False(t, frozen("m 1"))
 }
@@ -104,14 +104,14 @@ func (s *unpruned) Delete(context.Context, state.Kind, string, uint64) error {
 func TestReleasedFreezesArePruned(t *testing.T) {
 	f, s := openFreezes(t, heldFor("r1", "a"), heldFor("r2", "b"), heldFor("r3", "c"))
 	for _, node := range []string{"a", "b"} {
-		_, err := f.release(t.Context(), s, order.Order{Node: node, Actor: "ada"}, remediate.Target{Cluster: "c", Node: node})
+		_, err := f.release(t.Context(), s, wire.Order{Node: node, Actor: "ada"}, remediate.Target{Cluster: "c", Node: node})
 		require.NoError(t, err)
 	}
 	silent := &unpruned{Store: s}
-	require.ErrorIs(t, f.prune(t.Context(), silent, func(string) bool { return false }), context.DeadlineExceeded)
+	require.ErrorIs(t, f.Prune(t.Context(), silent, func(string) bool { return false }), context.DeadlineExceeded)
 	assert.Equal(t, 1, silent.asked, "a freeze must not wait for more than one")
 	assert.Len(t, f.table.All(), 3)
-	require.NoError(t, f.prune(t.Context(), s, func(run string) bool { return run == "r2" }))
+	require.NoError(t, f.Prune(t.Context(), s, func(run string) bool { return run == "r2" }))
 	again := readFreezes(t, s)
 	assert.Len(t, again.table.All(), 2)
 	_, known := again.table.Get("r1")
@@ -137,7 +137,7 @@ func (u *unanswered) Put(ctx context.Context, r state.Record) (uint64, error) {
 // succeeds. // I5, L1
 func TestFreezeStoredWithoutAnAnswerCounts(t *testing.T) {
 	f, inner := openFreezes(t)
-	s, r, o := &unanswered{inner, true}, heldFor("r1", "n-1"), order.Order{Node: "n-1", Actor: "ada", Reason: "board replaced"}
+	s, r, o := &unanswered{inner, true}, heldFor("r1", "n-1"), wire.Order{Node: "n-1", Actor: "ada", Reason: "board replaced"}
 	require.Error(t, f.add(t.Context(), s, r, ""))
 	require.NoError(t, f.add(t.Context(), s, r, ""))
 	require.True(t, first(f.table.Get("r1")).Active())

@@ -3,6 +3,7 @@ package hosts
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -88,10 +89,11 @@ type Options struct {
 // Hosts knows the hosts of all clusters. The catalog, the freezes, the own host and the Secrets of
 // each cluster are parts with a lock each. No part calls another one while it holds its lock.
 type Hosts struct {
+	Freezes *Freezes // what nothing may switch off until a person releases it
+
 	opt            Options
-	listed         listed
+	listed         atomic.Pointer[Inventory] // hosts.d: a reload replaces the whole of it at once
 	catalog        *catalog
-	freezes        *freezes
 	contradictions *outletContradictions
 	own            *ownHost
 	clusters       live.Map[*Cluster]
@@ -101,11 +103,11 @@ type Hosts struct {
 func New(ctx context.Context, opt Options, s state.Store) (*Hosts, error) {
 	known := &catalog{index: newIndex(), pins: newPins()}
 	h := &Hosts{
-		opt: opt, catalog: known, freezes: newFreezes(), contradictions: &outletContradictions{first: map[string]contradiction{}},
-		own: newOwnHost(opt.Own, opt.Instance, known),
+		opt: opt, catalog: known, Freezes: newFreezes(known.class), contradictions: &outletContradictions{first: map[string]contradiction{}},
+		own: &ownHost{Own: opt.Own, catalog: known, resolved: map[string]resolvedName{}, record: strings.TrimSpace(defaultOwnRecord + " " + opt.Instance)},
 	}
-	h.listed.now.Store(&opt.Inventory)
-	return h, known.pins.load(ctx, s)
+	h.listed.Store(&opt.Inventory)
+	return h, h.LoadPins(ctx, s)
 }
 
 // ClusterOptions describes one cluster.
@@ -130,7 +132,7 @@ type Cluster struct {
 // NewCluster returns the hosts of a cluster, which Attach adds.
 func (h *Hosts) NewCluster(opt ClusterOptions) *Cluster {
 	c := &Cluster{
-		hosts: h, opt: opt, secrets: newSecretCache(opt.Secrets),
+		hosts: h, opt: opt, secrets: &secretCache{source: opt.Secrets, byKey: map[string]cachedCredentials{}},
 		metal: &metalTrust{cluster: opt.Name, rules: h.opt.Metal, catalog: h.catalog, withAccounts: h.withAccounts},
 	}
 	c.pins = &pinWriter{cluster: opt.Name, lead: opt.Lead, view: opt.View, catalog: h.catalog, emit: c.emit}
@@ -141,7 +143,7 @@ func (h *Hosts) NewCluster(opt ClusterOptions) *Cluster {
 // Attach adds a cluster, whose View can be used now. It indexes the administrator's hosts of it
 // first: nobody can use a host that is not in the index. // I9
 func (h *Hosts) Attach(ctx context.Context, c *Cluster) {
-	h.putEntries(ctx, h.listed.inventory(), c.opt.Name)
+	h.putEntries(ctx, *h.listed.Load(), c.opt.Name)
 	h.clusters.Put(c.opt.Name, c)
 }
 
@@ -153,28 +155,27 @@ func (h *Hosts) Detach(name string) {
 	h.contradictions.dropCluster(name)
 }
 
-// LoadFreezes reads which hosts are frozen. After an error, Hosts keeps what was known.
-func (h *Hosts) LoadFreezes(ctx context.Context, s state.Store) error { return h.freezes.load(ctx, s) }
-
-// LoadPins reads what was pinned and enrolled. An error means that the store could not be read.
-func (h *Hosts) LoadPins(ctx context.Context, s state.Store) error {
-	return h.catalog.pins.load(ctx, s)
-}
-
-// CompleteFreezes freezes the hosts of runs that are Held for a false Off, if a crash kept the
-// freeze from being stored. // I5
-func (h *Hosts) CompleteFreezes(ctx context.Context, s state.Store, runs []remediate.Run) error {
-	return h.freezes.complete(ctx, s, runs, h.catalog.class)
-}
-
-// PruneFreezes deletes released freezes whose runs are deleted.
-func (h *Hosts) PruneFreezes(ctx context.Context, s state.Store, kept func(run string) bool) error {
-	return h.freezes.prune(ctx, s, kept)
-}
-
 // Follow applies changes of the cluster's BareMetalHosts.
 func (c *Cluster) Follow(changes []policy.Change) {
-	c.hosts.catalog.index.follow(c.opt.Name, changes, c.hostOf)
+	index := c.hosts.catalog.index
+	for i := range changes {
+		id := changes[i].ID
+		if id.Kind != "BareMetalHost" || changes[i].Err != nil { // an unreadable one stays as it was
+			continue
+		}
+		name := c.opt.Name + "/" + id.Namespace + "/" + id.Name
+		b, _ := changes[i].Value.(*policy.Host)
+		if b == nil {
+			index.drop(name)
+			continue
+		}
+		h, err := c.hostOf(b)
+		if err != nil { // its address cannot be used
+			h = bmc.Host{Source: "BareMetalHost " + b.Key()}
+		}
+		index.put(hostEntry{name: name, source: h.Source, uid: b.UID, macs: b.MACs, serial: b.Serial,
+			host: h, secrets: secretsOf(c.opt.Name, h), devices: places(h)})
+	}
 }
 
 func (c *Cluster) emit(e event.Event) {
@@ -200,11 +201,6 @@ func errNotSeen() error {
 	return &reason.Refusal{Reason: reason.NotSynced, Message: "the watch of the cluster is not complete yet; try again in a few seconds"}
 }
 
-// listed is the present content of hosts.d: a reload replaces the whole of it at once.
-type listed struct{ now atomic.Pointer[Inventory] }
-
-func (l *listed) inventory() Inventory { return *l.now.Load() }
-
 // ReplaceInventory takes in another content of hosts.d. The index has a new entry before
 // anybody can use it, and loses a removed one after that, so that two hosts on one machine are
 // noticed. A run keeps the devices that it began with, and is refused others. // I9, I10
@@ -215,7 +211,7 @@ func (h *Hosts) ReplaceInventory(ctx context.Context, next Inventory) {
 			delete(gone, name)
 		}
 	}
-	h.listed.now.Store(&next)
+	h.listed.Store(&next)
 	for name := range gone {
 		h.catalog.index.drop(name)
 	}
@@ -226,9 +222,184 @@ func (h *Hosts) ReplaceInventory(ctx context.Context, next Inventory) {
 func (h *Hosts) putEntries(ctx context.Context, from Inventory, cluster string) (names []string) {
 	for _, of := range from.List(cluster) {
 		if entry, found, err := from.Find(ctx, cluster, of); found && err == nil { // another entry is refused when it is used
-			h.catalog.index.put(newEntry(cluster, withoutAccounts(entry), hostEntry{name: entry.Name, source: entry.Source, listed: true}))
+			bare := withoutAccounts(entry)
+			h.catalog.index.put(hostEntry{name: entry.Name, source: entry.Source, listed: true, host: bare, secrets: secretsOf(cluster, bare), devices: places(bare)})
 			names = append(names, entry.Name)
 		}
 	}
 	return names
+}
+
+// FixTarget records in a target where its host is found, for the whole run. // I10
+func (c *Cluster) FixTarget(t *remediate.Target, h bmc.Host) {
+	t.Host, t.Address, t.Devices, t.Choice = h.Name, h.Address(), devicesOf(h), choiceOf(h)
+	t.Secret = strings.Join(secretsOf(c.opt.Name, h), "\n")
+}
+
+// Find returns a target's host with its credentials. It refuses a host that leads elsewhere than
+// when the run began. The error is a *reason.Refusal.
+func (c *Cluster) Find(ctx context.Context, t remediate.Target) (bmc.Host, error) {
+	if t.Address == "" { // FixTarget was not called yet
+		return c.FindNew(ctx, t)
+	}
+	h, err := c.FindBare(ctx, t)
+	if err != nil {
+		return h, err
+	}
+	return withSecrets(ctx, h, c.secrets.read), nil
+}
+
+// FindBare is Find without the credentials. // I10
+func (c *Cluster) FindBare(ctx context.Context, t remediate.Target) (bmc.Host, error) {
+	h, err := c.Entry(ctx, t)
+	if err != nil {
+		return h, err
+	}
+	if t.Address != "" && t.Address != h.Address() {
+		return h, &reason.Refusal{Reason: reason.AddressChanged,
+			Message: fmt.Sprintf("the BMC address of %s changed from %s to %s during the run", h.Source, t.Address, h.Address())}
+	}
+	if t.Choice != "" && t.Choice != choiceOf(h) {
+		return h, &reason.Refusal{Reason: reason.AddressChanged,
+			Message: fmt.Sprintf("what %s switches was changed in %s during the run", h.Address(), h.Source)}
+	}
+	if why := c.metal.otherSecret(h, t); why != "" {
+		return h, &reason.Refusal{Reason: reason.InvalidHost, Message: why}
+	}
+	if t.Choice != "" { // bmcNetworks may be narrower since, but the host must come back
+		for _, l := range h.Levels {
+			for i, d := range l.Devices {
+				if d.Networks.RefuseHost(d.Endpoint.Host) != "" {
+					l.Devices[i].Networks = nil
+				}
+			}
+		}
+	}
+	return h, nil
+}
+
+// FindNew is Find for a target to which nothing was done yet. It sends no password where an
+// unknown BareMetalHost leads. // I10
+func (c *Cluster) FindNew(ctx context.Context, t remediate.Target) (bmc.Host, error) {
+	h, err := c.FindBare(ctx, t)
+	if err != nil {
+		return h, err
+	}
+	if r := c.metal.withheld(h, t); r != nil {
+		return h, r
+	}
+	h = withSecrets(ctx, h, c.secrets.read)
+	if r := c.metal.otherAccount(ctx, h, t); r != nil {
+		return h, r
+	}
+	return h, nil
+}
+
+// Entry returns the administrator's entry for a target, or else the BareMetalHost of its Machine,
+// as they are now.
+func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, error) {
+	h, found, err := c.listed(ctx, t)
+	if err != nil {
+		return h, err
+	}
+	if found {
+		return c.withEnrolled(h), nil
+	}
+	b := bareMetalHost(c.opt.View, t)
+	if b == nil {
+		return bmc.Host{}, &reason.Refusal{Reason: reason.NoHost, Message: noHostText(t)}
+	}
+	if h, err = c.hostOf(b); err != nil {
+		return h, err
+	}
+	return c.withEnrolled(h), nil
+}
+
+// listed returns the entry of hosts.d for a target's Node or its Machine. It refuses two entries:
+// nothing says which of them is right. // I9
+func (c *Cluster) listed(ctx context.Context, t remediate.Target) (entry bmc.Host, found bool, err error) {
+	for _, of := range t.Names() {
+		h, ok, err := (*c.hosts.listed.Load()).Find(ctx, c.opt.Name, of)
+		switch {
+		case err != nil:
+			return h, false, &reason.Refusal{Reason: RefusalReason(err, reason.InvalidHost), Message: reason.Sentence(err)}
+		case ok && found:
+			return h, false, &reason.Refusal{Reason: reason.DuplicateHost, Message: fmt.Sprintf(
+				"%s is the entry of Node %s, and %s that of its Machine %s: keep one of them", entry.Source, t.Node, h.Source, t.MachineKey())}
+		case ok:
+			entry, found = h, true
+		}
+	}
+	return entry, found, nil
+}
+
+// hostOf makes a host of a BareMetalHost, without its credentials.
+func (c *Cluster) hostOf(b *policy.Host) (bmc.Host, error) {
+	ep, err := bmc.ParseEndpoint(b.Address)
+	if err != nil {
+		return bmc.Host{}, &reason.Refusal{Reason: reason.InvalidHost, Message: "BareMetalHost " + b.Key() + ": " + err.Error()}
+	}
+	d := bmc.Device{
+		Driver: bmc.Driver(ep.Protocol), Endpoint: ep, TLS: bmc.TLS{InsecureSkipVerify: b.DisableCertificateVerification},
+		Secret: b.Namespace + "/" + b.CredentialsName, Networks: c.hosts.opt.Metal.Networks,
+	}
+	return bmc.Host{
+		Name: c.opt.Name + "/" + b.Key(), IdentityMode: c.opt.IdentityMode, Source: "BareMetalHost " + b.Key(),
+		Levels: []bmc.Level{{Devices: []bmc.Device{d}}},
+	}, nil
+}
+
+// withAccounts returns an indexed host of any cluster with recent credentials. It returns false if
+// the host's cluster is not configured.
+func (h *Hosts) withAccounts(ctx context.Context, e *hostEntry) (bmc.Host, bool) {
+	cluster, of := bmc.EntryOf(e.name)
+	found := e.host
+	if e.listed {
+		found, _, _ = (*h.listed.Load()).Find(ctx, cluster, of) // an unusable entry has no device to compare
+	}
+	c := h.clusters.Get(cluster)
+	if c == nil {
+		return bmc.Host{}, false
+	}
+	return withSecrets(ctx, found, c.secrets.recent), true
+}
+
+func noHostText(t remediate.Target) string {
+	if t.Node == "" {
+		return fmt.Sprintf("Machine %s has no Node, no entry in hosts.d, and names no BareMetalHost; add an entry with machine: %s", t.MachineKey(), t.MachineKey())
+	}
+	return fmt.Sprintf("no entry in hosts.d for Node %q and no BareMetalHost for Machine %q; add one", t.Node, t.Machine)
+}
+
+func bareMetalHost(v View, t remediate.Target) *policy.Host {
+	ns, name, _ := strings.Cut(t.BareMetalHost, "/")
+	return v.BareMetalHost(ns, name)
+}
+
+// names are the names under which the index has a host. A Node or a Machine may have an entry of
+// hosts.d as well as a BareMetalHost.
+func names(cluster string, t remediate.Target) (list []string) {
+	if t.Node != "" {
+		list = append(list, cluster+"/"+t.Node)
+	}
+	if machine := t.MachineKey(); machine != "" {
+		list = append(list, bmc.EntryName(cluster, machine))
+	}
+	if t.BareMetalHost != "" {
+		list = append(list, cluster+"/"+t.BareMetalHost)
+	}
+	return list
+}
+
+// ReasonOf is the reason code of an error with a host.
+func ReasonOf(err error) reason.Code {
+	return RefusalReason(err, reason.OfBMC(string(bmc.KindOf(err))))
+}
+
+// RefusalReason is the reason code if fenced itself refuses a host or a power level, else fallback.
+func RefusalReason(err error, fallback reason.Code) reason.Code {
+	if r, ok := reason.AsRefusal(err); ok {
+		return r.Reason
+	}
+	return fallback
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/fenced/fenced/internal/bmc"
-	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/state"
 )
 
 // index finds hosts of the inventory that are one machine, in all clusters: by device, by the
@@ -46,12 +46,6 @@ type deviceReport struct {
 
 func newIndex() *index {
 	return &index{byName: map[string]*hostEntry{}, byMark: map[string][]*hostEntry{}}
-}
-
-// newEntry completes the entry e of a host.
-func newEntry(cluster string, h bmc.Host, e hostEntry) hostEntry {
-	e.host, e.secrets, e.devices = h, secretsOf(cluster, h), places(h)
-	return e
 }
 
 // put adds or replaces a host of the inventory. The reports of the devices that it still has stay.
@@ -212,27 +206,6 @@ func (x *index) sameObject(names []string, o *hostEntry) bool {
 	})
 }
 
-// follow applies changes of the BareMetalHosts of a cluster. hostOf makes a host of one.
-func (x *index) follow(cluster string, changes []policy.Change, hostOf func(*policy.Host) (bmc.Host, error)) {
-	for i := range changes {
-		id := changes[i].ID
-		if id.Kind != "BareMetalHost" || changes[i].Err != nil { // an unreadable one stays as it was
-			continue
-		}
-		name := cluster + "/" + id.Namespace + "/" + id.Name
-		b, _ := changes[i].Value.(*policy.Host)
-		if b == nil {
-			x.drop(name)
-			continue
-		}
-		h, err := hostOf(b)
-		if err != nil { // its address cannot be used
-			h = bmc.Host{Source: "BareMetalHost " + b.Key()}
-		}
-		x.put(newEntry(cluster, h, hostEntry{name: name, source: h.Source, uid: b.UID, macs: b.MACs, serial: b.Serial}))
-	}
-}
-
 // class is the model and firmware of the first BMC of a host that reported one. It is "" if none
 // did, or if e is nil.
 func (e *hostEntry) class() string {
@@ -245,14 +218,6 @@ func (e *hostEntry) class() string {
 		}
 	}
 	return ""
-}
-
-// uuids returns what the devices of a host reported as its system UUID.
-func (e *hostEntry) uuids() (list []string) {
-	for _, d := range e.devices {
-		list = append(list, e.reports[d.key].uuid)
-	}
-	return list
 }
 
 // allMACs returns the MAC addresses of a host, from the inventory and from its devices.
@@ -333,9 +298,12 @@ func marksOf(e *hostEntry) []mark {
 		for _, form := range bmc.UUIDForms(r.uuid) {
 			all["uuid "+form] = "system UUID " + r.uuid + " (reported by " + d.text + ")"
 		}
-		addMACs(all, r.macs)
 	}
-	addMACs(all, e.macs)
+	for _, s := range e.allMACs() {
+		if mac, ok := bmc.NormalizeMAC(s); ok {
+			all[markMAC+mac] = "MAC address " + mac
+		}
+	}
 	if serial, ok := bmc.NormalizeSerial(e.serial); ok {
 		all[markSerial+serial] = "serial number " + e.serial
 	}
@@ -347,14 +315,6 @@ func marksOf(e *hostEntry) []mark {
 		marks = append(marks, mark{key, all[key]})
 	}
 	return marks
-}
-
-func addMACs(all map[string]string, macs []string) {
-	for _, s := range macs {
-		if mac, ok := bmc.NormalizeMAC(s); ok {
-			all[markMAC+mac] = "MAC address " + mac
-		}
-	}
 }
 
 // uniqueMarks returns the marks that no other host may have. A service may serve many systems or
@@ -384,4 +344,141 @@ func marksOfKind(kind string) func(*hostEntry) []mark {
 		}
 		return list
 	}
+}
+
+// catalog is what is known about the hosts of all clusters: as the inventory lists them now, and
+// as they were pinned or enrolled.
+type catalog struct {
+	index *index
+	pins  *pins
+}
+
+// duplicate returns which other host leads to the same machine as the named hosts, which are one
+// host. It is "" if none does that counts. Whoever may write a BareMetalHost must not be able to
+// keep another host from being fenced. So an unknown host does not count against a host that
+// proves its identity and is in hosts.d, pinned or enrolled. // I9
+func (c *catalog) duplicate(names []string) string {
+	return c.duplicateUnless(names, c.index.anyOf(names, c.outranksUnknown))
+}
+
+// duplicateUnless is duplicate. unknownDiscounted says whether unknown hosts do not count.
+func (c *catalog) duplicateUnless(names []string, unknownDiscounted bool) string {
+	counts := c.isKnown
+	if !unknownDiscounted {
+		counts = nil
+	}
+	return c.index.other(uniqueMarks, counts, names)
+}
+
+// isKnown reports whether an administrator wrote a host down, or it is where it was pinned or
+// enrolled and does not report another machine now.
+func (c *catalog) isKnown(e *hostEntry) bool { return e.listed || c.isPinned(e) }
+
+// outranksUnknown is isKnown, except for an entry of hosts.d that does not prove its identity and
+// that nobody has enrolled. Only the other host can show that such an entry is wrong. // I8
+func (c *catalog) outranksUnknown(e *hostEntry) bool {
+	return e.listed && allIdentify(e.host) && e.host.IdentityMode != identityOff || c.isPinned(e)
+}
+
+func (c *catalog) isPinned(e *hostEntry) bool {
+	p, found, err := c.pins.get(e.name)
+	if err != nil || !found || !pinnedHere(p, e.host) {
+		return false
+	}
+	for _, r := range e.reports {
+		if contradicts(r.uuid, p.SystemUUID) && contradicts(r.uuid, p.BMCUUID) {
+			return false
+		}
+	}
+	return true
+}
+
+// uuids returns the system UUIDs that the devices of a host reported, and those with which it was pinned: after a start
+// no device has reported anything yet. A pin that is void proves nothing, and may still say which host this is. // I13
+func (c *catalog) uuids(e *hostEntry) []string {
+	var list []string
+	for _, d := range e.devices {
+		list = append(list, e.reports[d.key].uuid)
+	}
+	if c.isPinned(e) {
+		p, _, _ := c.pins.get(e.name)
+		list = append(list, p.SystemUUID, p.BMCUUID)
+	}
+	return list
+}
+
+// sameMACs returns another host with a MAC address of the named hosts. This alone forbids nothing:
+// a MAC address in the status of a BareMetalHost may be out of date.
+func (c *catalog) sameMACs(names []string) string {
+	return c.index.other(marksOfKind(markMAC), nil, names)
+}
+
+// sameHardware returns another host with a serial number or a MAC address of the named hosts: then
+// neither identifies one machine.
+func (c *catalog) sameHardware(names []string) string {
+	if why := c.index.other(marksOfKind(markSerial), nil, names); why != "" {
+		return why
+	}
+	return c.sameMACs(names)
+}
+
+// secretShared returns another host that names a Secret of the named hosts, or that was pinned
+// with one of these Secrets.
+func (c *catalog) secretShared(names, secrets []string) string {
+	if why := c.index.other(marksOfKind(markSecret), nil, names); why != "" {
+		return why
+	}
+	if other := c.pins.withSecret(secrets, names); other != "" {
+		return other + " was pinned with the same Secret " + strings.Join(secrets, ", ")
+	}
+	return ""
+}
+
+// class is the model and firmware of a host's BMC, as a health check found it last, or else as it
+// was pinned. It is "" if neither is known; then a freeze is about this host alone.
+func (c *catalog) class(host string) string {
+	if host == "" {
+		return ""
+	}
+	if class := c.index.get(host).class(); class != "" {
+		return class
+	}
+	p, _, _ := c.pins.get(host) // an unreadable pin is like none
+	return p.Class
+}
+
+// enrolment returns the pin of a host that a person enrolled. found is false if there is none, or
+// if it cannot be read.
+func (c *catalog) enrolment(host string) (p state.Pin, found bool) {
+	p, found, err := c.pins.get(host)
+	return p, err == nil && found && p.EnrolledBy != ""
+}
+
+// withoutAccounts is a host without its accounts.
+func withoutAccounts(h bmc.Host) bmc.Host {
+	levels := make([]bmc.Level, len(h.Levels))
+	for i, l := range h.Levels {
+		for _, d := range l.Devices {
+			d.Username, d.Password, d.BMCKey = "", bmc.Secret{}, bmc.Secret{}
+			d.SecretParameters = maps.Clone(d.SecretParameters)
+			for k := range d.SecretParameters { // the names are part of what chooses the device
+				d.SecretParameters[k] = bmc.Secret{}
+			}
+			levels[i].Devices = append(levels[i].Devices, d)
+		}
+	}
+	h.Levels = levels
+	return h
+}
+
+// secretsOf returns the Secrets that the devices of a host name, each as cluster/namespace/name.
+func secretsOf(cluster string, h bmc.Host) (all []string) {
+	for _, l := range h.Levels {
+		for _, d := range l.Devices {
+			if d.Secret != "" {
+				all = append(all, cluster+"/"+d.Secret)
+			}
+		}
+	}
+	return all
 }

@@ -15,40 +15,51 @@ import (
 	"github.com/fenced/fenced/test/law"
 )
 
-func at(address string) []place {
+func at(address string) []place { return placesOf(bmcAt(address)) }
+
+func plug(n int) []place { return placesOf(outlet(n)) }
+
+func placesOf(d bmc.Device) []place {
+	return places(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{d}}}})
+}
+
+func bmcAt(address string) bmc.Device {
 	ep, err := bmc.ParseEndpoint(address)
 	if err != nil {
 		panic("the test's own address: " + err.Error())
 	}
-	return places(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{{Driver: bmc.Driver(ep.Protocol), Endpoint: ep}}}}})
+	return bmc.Device{Driver: bmc.Driver(ep.Protocol), Endpoint: ep}
 }
 
-func plug(n int) []place {
+func outlet(n int) bmc.Device {
 	d := bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_apc", Endpoint: bmc.Endpoint{Host: "192.0.2.200"}}
 	if n > 0 {
 		d.Parameters = map[string]string{"plug": fmt.Sprint(n)}
 	}
-	return places(bmc.Host{Levels: []bmc.Level{{Devices: []bmc.Device{d}}}})
+	return d
 }
 
+// The index finds by marks what policy, which has only saved objects, compares one by one. // I9
 func TestDevicesThatAreOne(t *testing.T) {
 	for name, c := range map[string]struct {
-		a, b []place
+		a, b bmc.Device
 		one  bool
 	}{
-		"two systems of a chassis":         {at("redfish://192.0.2.1/redfish/v1/Systems/1"), at("redfish://192.0.2.1/redfish/v1/Systems/2"), false},
-		"one system of it":                 {at("redfish://192.0.2.1/redfish/v1/Systems/1"), at("redfish+https://192.0.2.1:443/redfish/v1/Systems/1"), true},
-		"a system, and nobody says which":  {at("redfish://192.0.2.1/redfish/v1/Systems/1"), at("redfish://192.0.2.1"), true},
-		"two outlets":                      {plug(1), plug(2), false},
-		"one outlet":                       {plug(1), plug(1), true},
-		"an outlet, and nobody says which": {plug(1), plug(0), true},
-		"two BMCs":                         {at("ipmi://192.0.2.1"), at("ipmi://192.0.2.2"), false},
-		"a BMC by two protocols":           {at("ipmi://192.0.2.1"), at("redfish://192.0.2.1"), true},
+		"two systems of a chassis":         {bmcAt("redfish://192.0.2.1/redfish/v1/Systems/1"), bmcAt("redfish://192.0.2.1/redfish/v1/Systems/2"), false},
+		"one system of it":                 {bmcAt("redfish://192.0.2.1/redfish/v1/Systems/1"), bmcAt("redfish+https://192.0.2.1:443/redfish/v1/Systems/1"), true},
+		"a system, and nobody says which":  {bmcAt("redfish://192.0.2.1/redfish/v1/Systems/1"), bmcAt("redfish://192.0.2.1"), true},
+		"two outlets":                      {outlet(1), outlet(2), false},
+		"one outlet":                       {outlet(1), outlet(1), true},
+		"an outlet, and nobody says which": {outlet(1), outlet(0), true},
+		"two BMCs":                         {bmcAt("ipmi://192.0.2.1"), bmcAt("ipmi://192.0.2.2"), false},
+		"a BMC by two protocols":           {bmcAt("ipmi://192.0.2.1"), bmcAt("redfish://192.0.2.1"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			assert.Equal(t, c.one, c.a.Overlaps(&c.b))
+			assert.Equal(t, c.one, c.b.Overlaps(&c.a))
 			x := newIndex()
-			x.put(hostEntry{name: "c/a", devices: c.a})
-			x.put(hostEntry{name: "c/b", devices: c.b})
+			x.put(hostEntry{name: "c/a", devices: placesOf(c.a)})
+			x.put(hostEntry{name: "c/b", devices: placesOf(c.b)})
 			assert.Equal(t, c.one, sameMachine(x, "c/a") != "", sameMachine(x, "c/a"))
 			assert.Equal(t, c.one, sameMachine(x, "c/b") != "")
 			assert.Empty(t, sameMachine(x, "c/a", "c/b"), "two names of one host")

@@ -15,7 +15,6 @@ import (
 	"github.com/fenced/fenced/internal/guard"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
-	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
 )
 
@@ -38,40 +37,32 @@ func newPins() *pins {
 	return &pins{byHost: map[string]state.Pin{}, hosts: map[string]map[string]bool{}, unsaved: map[string]string{}}
 }
 
-// load reads the stored pins. It remembers which cannot be read. An error means that the store
-// could not be read at all.
-func (p *pins) load(ctx context.Context, s state.Store) error {
+// LoadPins reads what was pinned and enrolled, and remembers which pins cannot be read. An error
+// means that the store could not be read at all.
+func (h *Hosts) LoadPins(ctx context.Context, s state.Store) error {
+	p := h.catalog.pins
 	list, err := state.LoadPins(ctx, s)
 	if list == nil && err != nil {
 		return fmt.Errorf("load pins: %w", err)
 	}
-	var unreadable map[string]bool
+	unreadable := map[string]bool{}
 	if err != nil {
 		records, failed := s.List(ctx, state.KindPin)
 		if failed != nil {
 			return fmt.Errorf("load pins: %w", failed)
 		}
-		unreadable = hostsWithout(records, list)
+		for _, r := range records {
+			unreadable[r.Key] = true
+		}
 	}
 	for _, each := range list {
+		delete(unreadable, each.Host)
 		p.put(each)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.readError, p.unreadable = err, unreadable
 	return nil
-}
-
-// hostsWithout returns the hosts of the records that are not among the pins.
-func hostsWithout(records []state.Record, pins []state.Pin) map[string]bool {
-	hosts := map[string]bool{}
-	for _, r := range records {
-		hosts[r.Key] = true
-	}
-	for _, each := range pins {
-		delete(hosts, each.Host)
-	}
-	return hosts
 }
 
 // get returns the pin of a host. An error means that there is one, and it cannot be read.
@@ -236,23 +227,17 @@ type pinWriter struct {
 	emit    func(event.Event)
 }
 
-// put stores a pin, and then caches it.
-func (w *pinWriter) put(ctx context.Context, p state.Pin) (state.Pin, error) {
-	return w.save(ctx, p, w.catalog.pins.put)
-}
-
-// supersede is put for a pin that is newer evidence than what contradicted the cached one.
-func (w *pinWriter) supersede(ctx context.Context, p state.Pin) (state.Pin, error) {
-	return w.save(ctx, p, w.catalog.pins.supersede)
-}
-
-// save stores a pin, and caches it as the caller says. If another pin is stored by now, save caches
-// that one: it may be this very pin, from a write that the store did not answer.
-func (w *pinWriter) save(ctx context.Context, p state.Pin, cache func(state.Pin)) (state.Pin, error) {
+// save stores a pin, and then caches it. supersedes says that it is newer evidence than what
+// contradicted the cached one. If another pin is stored by now, save caches that one: it may be this
+// very pin, from a write that the store did not answer.
+func (w *pinWriter) save(ctx context.Context, p state.Pin, supersedes bool) (state.Pin, error) {
 	saved, err := state.SavePin(ctx, w.lead.Store(), p)
-	if err == nil {
-		cache(saved)
-	} else if isConflict(err) {
+	switch {
+	case err == nil && supersedes:
+		w.catalog.pins.supersede(saved)
+	case err == nil:
+		w.catalog.pins.put(saved)
+	case isConflict(err):
 		if stored, readError := state.LoadPin(ctx, w.lead.Store(), p.Host); readError == nil {
 			w.catalog.pins.put(stored)
 		}
@@ -272,11 +257,7 @@ func (w *pinWriter) update(ctx context.Context, old, next state.Pin, at time.Tim
 		return nil
 	}
 	next.At = at.UTC()
-	write := w.put
-	if old.Contradicted != "" {
-		write = w.supersede
-	}
-	if _, err := write(ctx, next); !isConflict(err) {
+	if _, err := w.save(ctx, next, old.Contradicted != ""); !isConflict(err) {
 		return err
 	}
 	return nil
@@ -306,30 +287,6 @@ func (w *pinWriter) healthy(ctx context.Context, k Checked, d bmc.Device, old st
 		next.SystemUUID, next.BMCUUID, next.Secret, next.Contradicted = old.SystemUUID, old.BMCUUID, cmp.Or(old.Secret, next.Secret), old.Contradicted
 	}
 	return w.update(ctx, old, next, k.At)
-}
-
-// proven stores that a run has proven which machine a BMC powers, for a later run without a Node.
-// It leaves an enrolment as it is, the pin of a BareMetalHost that has moved, and one that is
-// contradicted: what the run has read may be older than that.
-func (w *pinWriter) proven(ctx context.Context, t remediate.Target) error {
-	if t.Host == "" || !bmc.UsableUUID(t.SystemUUID) {
-		return nil
-	}
-	old, found, err := w.catalog.pins.get(t.Host)
-	if err != nil {
-		return err
-	}
-	moved := old.Devices != t.Devices || old.Choice != "" && old.Choice != t.Choice
-	if found && (old.EnrolledBy != "" || old.Contradicted != "" || t.BareMetalHost != "" && old.Devices != "" && moved) {
-		return nil
-	}
-	next := old
-	next.Host, next.Node, next.SystemUUID = t.Host, t.Node, t.SystemUUID
-	next.Address, next.Devices, next.Choice, next.Secret = t.Address, t.Devices, t.Choice, t.Secret
-	if moved {
-		next.Serial, next.BMCUUID, next.Reported = "", "", ""
-	}
-	return w.update(ctx, old, next, time.Now())
 }
 
 // A pin or an enrolment says which machine a host is. If its Node is seen on another machine, that
@@ -363,7 +320,7 @@ func (w *pinWriter) compareNode(n *policy.Node) {
 // saveContradictions stores what is void and not stored yet. Each health check tries it again.
 func (w *pinWriter) saveContradictions(ctx context.Context) {
 	for _, p := range w.catalog.pins.unsavedOf(w.cluster) {
-		switch _, err := w.put(ctx, p); {
+		switch _, err := w.save(ctx, p, false); {
 		case isConflict(err), err != nil && ctx.Err() != nil:
 		case err != nil:
 			w.emit(event.Event{Type: event.Failed, Node: p.Node, Message: "store that an identity is contradicted: " + err.Error()})

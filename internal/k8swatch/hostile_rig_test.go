@@ -10,8 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
@@ -97,4 +99,35 @@ func TestHostileObjectsHarmNoOther(t *testing.T) { // I16
 	evil := r
 	evil.Target.Node, evil.Target.Machine = v.machine("hostile").NodeName, "hostile"
 	assert.Error(t, k.Look(ctx, evil, [][]byte{}).Err, "a name that is a path")
+}
+
+// What the API server lets a kubelet say about its role, which is what policy believes of it: the Pods of its own Node and
+// the label of MicroK8s, and no other label of the control plane, whether it makes its Node or changes it. // I12
+func TestKubeletMayNotLabelItsRole(t *testing.T) {
+	c, ctx := rigtest.Own(t, rig.Options{Bare: true, NoManager: true, NodeRestriction: true}), rigtest.Context(t, 2*time.Minute)
+	for _, name := range []string{"w-1", "w-2"} {
+		_, err := c.CreateNode(ctx, rig.Node{Name: name})
+		require.NoError(t, err)
+	}
+	k, err := c.KubeletClient("w-1")
+	require.NoError(t, err)
+	other, err := c.KubeletClient("w-3")
+	require.NoError(t, err)
+	for _, label := range policy.ControlPlaneLabels {
+		mayBeSet := strings.HasPrefix(label, "node.kubernetes.io/")
+		_, err := k.CoreV1().Nodes().Patch(ctx, "w-1", types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{%q:""}}}`, label), metav1.PatchOptions{})
+		assert.Equal(t, !mayBeSet, apierrors.IsForbidden(err), "%s: %v", label, err)
+		_, err = other.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w-3", Labels: map[string]string{label: ""}}}, metav1.CreateOptions{})
+		assert.Equal(t, !mayBeSet, apierrors.IsForbidden(err), "%s: %v", label, err)
+	}
+	n, err := k.CoreV1().Nodes().Get(ctx, "w-1", metav1.GetOptions{})
+	require.NoError(t, err)
+	for node, allowed := range map[string]bool{"w-1": true, "w-2": false} {
+		_, err := k.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "etcd-" + node, Labels: map[string]string{"component": "etcd"}, Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"},
+				OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node, UID: n.UID, Controller: new(true)}}},
+			Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "main", Image: "example.com/none"}}},
+		}, metav1.CreateOptions{})
+		assert.Equal(t, !allowed, apierrors.IsForbidden(err), "%s: %v", node, err)
+	}
 }

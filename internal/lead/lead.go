@@ -105,11 +105,12 @@ func (l *Lead) lead(ctx context.Context, claim state.Claim) {
 // begin reads what the store has about the cluster, and begins a leadership. It returns nil if the
 // claim ended first.
 func (l *Lead) begin(ctx context.Context, claim state.Claim) *Leadership {
-	reported := false
-	for {
-		t, err := l.load(ctx, claim)
+	var t *Leadership
+	for reported := false; ; {
+		t = newLeadership(ctx, claim, l.opt.Awake())
+		err := l.opt.Cluster.Load(ctx, claim.Store)
 		if err == nil {
-			return t
+			break
 		}
 		if !reported && ctx.Err() == nil {
 			reported = true
@@ -121,20 +122,13 @@ func (l *Lead) begin(ctx context.Context, claim state.Claim) *Leadership {
 		case <-time.After(claimRetry):
 		}
 	}
-}
-
-func (l *Lead) load(ctx context.Context, claim state.Claim) (*Leadership, error) {
-	t := newLeadership(ctx, claim, l.opt.Awake())
-	if err := l.opt.Cluster.Load(ctx, claim.Store); err != nil {
-		return nil, err
-	}
 	l.current.Store(t)
-	t.Spawn(func(ctx context.Context) { l.runLease(ctx, t) })
-	t.Spawn(func(ctx context.Context) { l.runSlots(ctx, t) })
+	t.Go(func(ctx context.Context) { l.runLease(ctx, t) })
+	t.Go(func(ctx context.Context) { l.runSlots(ctx, t) })
 	l.opt.Cluster.Resume()
 	l.emit(event.OwnerChanged, "", "owns the cluster"+epochText(claim))
 	l.opt.Cluster.Wake()
-	return t, nil
+	return t
 }
 
 // epochText names the epoch of a claim. It is "" if there can be only one epoch.
@@ -245,23 +239,21 @@ func (l *Lead) Refuse() error {
 
 // WhyNotAct returns why this instance must not begin anything in the cluster. It is "" if it may.
 func (l *Lead) WhyNotAct(now time.Time) string {
-	t := l.current.Load()
-	if t == nil {
-		return l.WhyNot()
-	}
-	if !l.opt.Cluster.MayAct() {
+	if l.Leads() && !l.opt.Cluster.MayAct() {
 		return "" // then another gate forbids it
 	}
-	_, why := t.lease.contested(now)
+	_, why := l.Contested(now)
 	return why
 }
 
 // Contested answers whether another installation acts on the cluster, and which.
 func (l *Lead) Contested(now time.Time) (remediate.Answer, string) {
-	if t := l.current.Load(); t != nil {
-		return t.lease.contested(now)
+	t := l.current.Load()
+	if t == nil {
+		return remediate.CannotTell, l.WhyNot()
 	}
-	return remediate.CannotTell, l.WhyNot()
+	_, answer, why := t.lease.known(now)
+	return answer, why
 }
 
 // ReportOwnerless reports once that this instance cannot read from the store who owns the cluster,
@@ -358,7 +350,7 @@ func (t *Leadership) until(destructive bool, now time.Time) (by time.Time, why s
 	if !destructive {
 		return by, ""
 	}
-	announced, why := t.lease.until(now)
+	announced, _, why := t.lease.known(now)
 	if by.IsZero() || !announced.IsZero() && announced.Before(by) {
 		by = announced
 	}

@@ -30,7 +30,7 @@ func TestLeadershipWaitsForWhatBoundsAnAction(t *testing.T) {
 	})
 }
 
-// While another installation takes the Lease, until never answers that there is no end. // I22
+// While another installation takes the Lease, it is never answered that there is no end. // I22
 func TestLeaseStatusAlwaysHasAnEnd(t *testing.T) {
 	var n leaseStatus
 	var flip sync.WaitGroup
@@ -48,7 +48,7 @@ func TestLeaseStatusAlwaysHasAnEnd(t *testing.T) {
 	})
 	endless := 0
 	for range 300_000 {
-		if end, why := n.until(time.Now()); why == "" && end.IsZero() {
+		if end, _, why := n.known(time.Now()); why == "" && end.IsZero() {
 			endless++
 		}
 	}
@@ -63,13 +63,13 @@ func TestLeaseStatusEndsWhenOthersMayAct(t *testing.T) {
 	var n leaseStatus
 	at := time.Now()
 	n.note(at, 7*time.Second, "", nil)
-	end, why := n.until(at.Add(7*time.Second - 1))
+	end, _, why := n.known(at.Add(7*time.Second - 1))
 	assert.Equal(t, at.Add(7*time.Second), end)
 	assert.Empty(t, why)
-	_, why = n.until(at.Add(7 * time.Second))
+	_, _, why = n.known(at.Add(7 * time.Second))
 	assert.NotEmpty(t, why)
 
 	n.note(at, 0, "", nil) // binds nobody
-	_, why = n.until(at)
+	_, _, why = n.known(at)
 	assert.NotEmpty(t, why)
 }

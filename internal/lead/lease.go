@@ -39,34 +39,20 @@ type leaseStatus struct {
 	problem string    // why it could not be taken
 }
 
-// until returns until when nobody else acts on the cluster, or why somebody may.
-func (n *leaseStatus) until(now time.Time) (end time.Time, why string) {
+// known answers whether another installation acts on the cluster, and which. If none does, why is
+// "", and none will until end. All of it is known at one moment. // I22
+func (n *leaseStatus) known(now time.Time) (end time.Time, answer remediate.Answer, why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if answer, why := n.answer(now); answer != remediate.No { // under the same lock as the end // I22
-		return time.Time{}, why
-	}
-	return n.end, ""
-}
-
-// contested answers whether another installation acts on the cluster, and which.
-func (n *leaseStatus) contested(now time.Time) (remediate.Answer, string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.answer(now)
-}
-
-// answer is contested for a caller that holds n.mu.
-func (n *leaseStatus) answer(now time.Time) (remediate.Answer, string) {
 	switch {
 	case n.foreign != "":
-		return remediate.Yes, n.foreign
+		return end, remediate.Yes, n.foreign
 	case now.Before(n.end):
-		return remediate.No, ""
+		return n.end, remediate.No, ""
 	case n.problem != "":
-		return remediate.CannotTell, "who else acts on the cluster is not known: " + n.problem
+		return end, remediate.CannotTell, "who else acts on the cluster is not known: " + n.problem
 	}
-	return remediate.CannotTell, "who else acts on the cluster was not asked yet"
+	return end, remediate.CannotTell, "who else acts on the cluster was not asked yet"
 }
 
 // note records the result of an announcement that began at a time. Others do not act for as long as
@@ -84,7 +70,7 @@ func (n *leaseStatus) note(at time.Time, binds time.Duration, foreign string, er
 	}
 }
 
-// runLease renews the cluster's Lease, as long as this instance may act.
+// runLease takes and renews the cluster's Lease, as long as this instance may act.
 func (l *Lead) runLease(ctx context.Context, t *Leadership) {
 	tick := time.NewTicker(announceRetry)
 	defer tick.Stop()
@@ -93,7 +79,11 @@ func (l *Lead) runLease(ctx context.Context, t *Leadership) {
 	for {
 		if now := time.Now(); l.opt.Cluster.MayAct() && !now.Before(next) {
 			next = now.Add(announceRetry)
-			if l.announce(ctx, t, now) {
+			asking, cancel := context.WithTimeout(ctx, announceTimeout)
+			binds, foreign, err := l.opt.Announcer.Announce(asking, Announcement{Instance: l.opt.Instance, StoreID: l.opt.StoreID, Epoch: t.claim.Epoch})
+			cancel()
+			t.lease.note(now, binds, foreign, err)
+			if err == nil && foreign == "" { // this instance holds it now
 				next = now.Add(announceEvery)
 			}
 			last = l.reportContested(t, last)
@@ -115,15 +105,6 @@ func (l *Lead) TakeLeaseSoon() {
 	}
 }
 
-// announce takes or renews the Lease. It returns whether this instance holds it now.
-func (l *Lead) announce(ctx context.Context, t *Leadership, now time.Time) bool {
-	ctx, cancel := context.WithTimeout(ctx, announceTimeout)
-	defer cancel()
-	binds, foreign, err := l.opt.Announcer.Announce(ctx, Announcement{Instance: l.opt.Instance, StoreID: l.opt.StoreID, Epoch: t.claim.Epoch})
-	t.lease.note(now, binds, foreign, err)
-	return err == nil && foreign == ""
-}
-
 // contest is what is known about other installations, and whether that was reported as a reason not
 // to act.
 type contest struct {
@@ -134,7 +115,7 @@ type contest struct {
 // reportContested reports when another installation begins or ceases to keep this one from doing
 // anything destructive.
 func (l *Lead) reportContested(t *Leadership, last contest) contest {
-	answer, why := t.lease.contested(time.Now())
+	_, answer, why := t.lease.known(time.Now())
 	bad := answer != remediate.No
 	if answer != last.answer {
 		l.opt.Cluster.Wake()

@@ -85,12 +85,6 @@ type slotQueue struct {
 	waiting []*slotRequest
 }
 
-func (q *slotQueue) add(r *slotRequest) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.waiting = append(q.waiting, r)
-}
-
 // remove withdraws a request. It returns false if somebody is already taking its slot.
 func (q *slotQueue) remove(r *slotRequest) bool {
 	q.mu.Lock()
@@ -102,14 +96,6 @@ func (q *slotQueue) remove(r *slotRequest) bool {
 	return i >= 0
 }
 
-func (q *slotQueue) takeAll() []*slotRequest {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	list := q.waiting
-	q.waiting = nil
-	return list
-}
-
 // TakeSlot takes a slot for a run of the cluster if fewer than limit are taken. ok reports whether
 // the run has one. After an error it may have one. // I11
 func (l *Lead) TakeSlot(ctx context.Context, limit int, run string) (ok bool, err error) {
@@ -118,7 +104,9 @@ func (l *Lead) TakeSlot(ctx context.Context, limit int, run string) (ok bool, er
 		return false, state.ErrNotOwner
 	}
 	r := &slotRequest{run: run, limit: limit}
-	t.slots.add(r)
+	t.slots.mu.Lock()
+	t.slots.waiting = append(t.slots.waiting, r)
+	t.slots.mu.Unlock()
 	s := l.opt.Slots
 	if err := s.io.Acquire(ctx, 1); err != nil {
 		t.slots.remove(r)
@@ -126,13 +114,17 @@ func (l *Lead) TakeSlot(ctx context.Context, limit int, run string) (ok bool, er
 	}
 	defer s.io.Release(1)
 	if !r.done { // nobody has taken it with others
-		s.take(t.ctx, t.claim.Store, l.opt.Name, t.slots.takeAll()) // not ctx, which may end with the order of one person
+		s.take(t.ctx, t.claim.Store, l.opt.Name, &t.slots) // not ctx, which may end with the order of one person
 	}
 	return r.result.Has, r.result.Err
 }
 
-// take takes the slots of runs of one cluster. The caller holds io.
-func (s *Slots) take(ctx context.Context, store state.Store, cluster string, list []*slotRequest) {
+// take takes the slots of all runs of one cluster that wait. The caller holds io.
+func (s *Slots) take(ctx context.Context, store state.Store, cluster string, q *slotQueue) {
+	q.mu.Lock()
+	list := q.waiting
+	q.waiting = nil
+	q.mu.Unlock()
 	asked := make([]state.SlotRequest, len(list))
 	for i, r := range list {
 		asked[i] = state.SlotRequest{Holder: state.Slot{Cluster: cluster, Run: r.run}, Limit: r.limit}
@@ -162,19 +154,6 @@ func (s *Slots) free(ctx context.Context, store state.Store, runs []string) (int
 	return len(freed), err
 }
 
-// of returns the runs of a cluster that have slots.
-func (s *Slots) of(cluster string) map[string]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	runs := map[string]bool{}
-	for run, of := range s.taken {
-		if of == cluster {
-			runs[run] = true
-		}
-	}
-	return runs
-}
-
 // compareSlots frees the slots of runs that need none any more, also those that a crash left behind.
 // It takes one, even above the limit, for each open run that has none: that run is in flight, and
 // counts. It stops at the first error, because each further call would wait as long for a store
@@ -184,7 +163,15 @@ func (l *Lead) compareSlots(ctx context.Context) error {
 	if err := s.refresh(ctx, l.opt.Store); err != nil {
 		return err
 	}
-	lacking, needless := l.opt.Cluster.Unsettled(s.of(l.opt.Name))
+	taken := map[string]bool{}
+	s.mu.Lock()
+	for run, cluster := range s.taken {
+		if cluster == l.opt.Name {
+			taken[run] = true
+		}
+	}
+	s.mu.Unlock()
+	lacking, needless := l.opt.Cluster.Unsettled(taken)
 	for _, run := range lacking {
 		if _, err := l.TakeSlot(ctx, EverySlot, run); err != nil {
 			return err

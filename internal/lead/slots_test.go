@@ -131,7 +131,7 @@ func TestSlotOfARunThatHasGone(t *testing.T) {
 		leave()
 		leaveFirst()
 		g.Wait()
-		assert.Equal(t, map[string]bool{"first": true, "stays": true}, l.opt.Slots.of("c"))
+		assert.Equal(t, map[string]string{"first": "c", "stays": "c"}, l.opt.Slots.taken)
 		assert.Len(t, store.slots, 2)
 	})
 }

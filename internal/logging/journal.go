@@ -16,7 +16,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"golang.org/x/sys/unix"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 const (
@@ -120,7 +120,7 @@ var buffers = buffer.NewPool()
 func printable(text string, limit int) string {
 	text = text[:min(len(text), limit)]
 	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || api.Unprintable(r) {
+		if r == utf8.RuneError || wire.Unprintable(r) {
 			return ' '
 		}
 		return r

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // New makes the logger of the process, and its queue. It writes what has the level or is
@@ -39,7 +39,7 @@ func jsonEncoder() zapcore.Encoder {
 // clusters.
 func writeJSON(f *os.File) func([]byte) {
 	return func(line []byte) {
-		_, _ = f.Write(api.EscapeJSON(line)) // there is nowhere to complain
+		_, _ = f.Write(wire.EscapeJSON(line)) // there is nowhere to complain
 	}
 }
 

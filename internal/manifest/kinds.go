@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fenced/fenced/internal/policy"
 )
@@ -54,8 +55,22 @@ func Pod(fields map[string]any) (p policy.Pod, part bool, err error) {
 func Lease(fields map[string]any) (node string, l policy.Lease, err error) {
 	o := read(fields)
 	_, node, _, _ = identify(o.child("metadata"), true)
-	l.RenewTime = o.child("spec").time("renewTime")
+	spec := o.child("spec")
+	l.RenewTime, l.Duration = spec.time("renewTime"), leaseDuration(spec)
 	return node, l, o.err()
+}
+
+func leaseDuration(spec object) time.Duration {
+	return time.Duration(max(0, spec.whole("leaseDurationSeconds", 0))) * time.Second
+}
+
+// NodeLock decodes a Lease of medik8s on a Node.
+func NodeLock(fields map[string]any) (node string, l policy.NodeLock, err error) {
+	o := read(fields)
+	_, name, _, _ := identify(o.child("metadata"), true)
+	spec := o.child("spec")
+	l = policy.NodeLock{Holder: spec.text("holderIdentity"), RenewTime: spec.time("renewTime"), Duration: leaseDuration(spec)}
+	return strings.TrimPrefix(name, policy.NodeLockPrefix), l, o.err()
 }
 
 // BareMetalHost decodes a metal3.io/v1alpha1 BareMetalHost.

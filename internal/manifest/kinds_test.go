@@ -134,6 +134,15 @@ spec: {renewTime: "2026-01-02T03:04:05.000000Z", leaseDurationSeconds: 40}
 apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {namespace: kube-system, name: n-2}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {namespace: medik8s-leases, name: node-n-1}
+spec: {holderIdentity: NodeHealthCheck-c, renewTime: "2026-01-02T03:04:05.000000Z", leaseDurationSeconds: 600}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {namespace: medik8s-leases, name: leader}
 `)
 	require.Empty(t, s.Errors)
 	assert.Equal(t, map[string]*policy.Node{"n-1": {
@@ -143,7 +152,8 @@ metadata: {namespace: kube-system, name: n-2}
 		Addresses:  []string{"192.0.2.1", "n-1"},
 		Conditions: []policy.Condition{{Type: "Ready", Status: "True", LastTransition: stamp}, {Type: "DiskPressure", Status: "False"}},
 	}}, s.Nodes)
-	assert.Equal(t, map[string]policy.Lease{"n-1": {RenewTime: stamp}}, s.Leases)
+	assert.Equal(t, map[string]policy.Lease{"n-1": {RenewTime: stamp, Duration: 40 * time.Second}}, s.Leases)
+	assert.Equal(t, map[string]policy.NodeLock{"n-1": {Holder: "NodeHealthCheck-c", RenewTime: stamp, Duration: 10 * time.Minute}}, s.NodeLocks)
 }
 
 func TestBareMetalHost(t *testing.T) {

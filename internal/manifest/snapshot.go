@@ -240,6 +240,7 @@ const (
 	unsupportedCheck
 	node
 	lease
+	nodeLock
 	host
 	request
 	pod
@@ -260,6 +261,8 @@ func classify(i id) class {
 		return node
 	case i.apiVersion == leaseVersion && i.kind == "Lease" && i.namespace == leaseSpace:
 		return lease
+	case i.apiVersion == leaseVersion && i.kind == "Lease" && i.namespace == policy.NodeLockNamespace && strings.HasPrefix(i.name, policy.NodeLockPrefix):
+		return nodeLock
 	case i.apiVersion == "v1" && i.kind == "Pod" && policy.HasControlPlanePods(i.namespace):
 		return pod
 	case i.apiVersion == hostVersion && i.kind == "BareMetalHost":
@@ -294,9 +297,10 @@ func (o *Objects) Snapshot() policy.Snapshot {
 	s := policy.Snapshot{
 		Nodes:     map[string]*policy.Node{},
 		Leases:    map[string]policy.Lease{},
+		NodeLocks: map[string]policy.NodeLock{},
 		Errors:    append([]policy.ObjectError{}, o.unreadable...),
 		Undecoded: append([]policy.ObjectKey{}, o.unreadableKeys...),
-		Rules:     policy.Rules{NodesCountAsMembers: true, TrustNames: true},
+		Rules:     policy.Rules{NodesCountAsMembers: true, TrustNames: true, HostsUnpinned: true},
 	}
 	for _, i := range o.order {
 		e := o.found[i.anyVersion()]
@@ -396,6 +400,12 @@ func (e *entry) decode(s *policy.Snapshot, i id) error {
 		name, l, err := Lease(e.fields)
 		if err == nil {
 			s.Leases[name] = l
+		}
+		return err
+	case nodeLock:
+		node, l, err := NodeLock(e.fields)
+		if err == nil {
+			s.NodeLocks[node] = l
 		}
 		return err
 	}

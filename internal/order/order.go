@@ -8,21 +8,13 @@ import (
 	"github.com/fenced/fenced/internal/wire"
 )
 
-// What a person asks for, and what a dry run of a fence tells about its target, is as people
-// write and read it.
-type (
-	Order  = wire.Order
-	Target = wire.OrderTarget
-	Pods   = wire.Pods
-)
-
 // Outcome is what became of an order.
 type Outcome struct {
 	Run    string
 	Joined bool          // an equal run was open already
 	Gates  []reason.Gate // all that were asked, also beside a *Refusal, which the control API gives alone
 	// Target is what a dry run of a fence found about the target; nil for other orders.
-	Target *Target
+	Target *wire.OrderTarget
 	// Asked is what a record of another remediator asks for, which an abort has given up; "" for a
 	// run.
 	Asked string

@@ -97,6 +97,18 @@ var attacks = map[string]func(t *rapid.T, world []Change) Change{
 			}
 		})
 	},
+	"Pod of a kubelet": func(t *rapid.T, _ []Change) Change {
+		return put(&Pod{"kube-system", "forged", attackerNode, rapid.Bool().Draw(t, "member"), rapid.Bool().Draw(t, "ready")})
+	},
+	"label of a kubelet": func(t *rapid.T, world []Change) Change {
+		return kubeletsClaims(world, func(n *Node) {
+			n.Labels = maps.Clone(n.Labels)
+			if n.Labels == nil {
+				n.Labels = map[string]string{}
+			}
+			n.ControlPlane, n.Labels[labelMicroK8s] = true, ""
+		})
+	},
 	"UUID of a kubelet": func(t *rapid.T, world []Change) Change {
 		return kubeletsClaims(world, func(n *Node) { n.SystemUUID = of(t, "uuid", worldUUIDs...) })
 	},
@@ -105,6 +117,28 @@ var attacks = map[string]func(t *rapid.T, world []Change) Change{
 // ofKubelets are the attacks by way of a Node that takes part in what all share. What makes its own case better or worse
 // may change whose turn it is.
 var ofKubelets = []string{"Lease of a kubelet", "Node of a kubelet", "UUID of a kubelet"}
+
+// ofRole are the attacks of a kubelet that says that its Node is of the control plane. They take nobody's turn; only a
+// budget may have room, because the attacker's own case waits for the quorum.
+var ofRole = []string{"Pod of a kubelet", "label of a kubelet"}
+
+// labelledWorld is a world in which the administrator labels the control plane, and the attacker's Node is a worker; ok is
+// false if a Machine says otherwise. What a kubelet says in another one counts.
+func labelledWorld(rules Rules, world []Change) (list []Change, ok bool) {
+	worker := kubeletsClaims(world, func(n *Node) { n.ControlPlane, n.Labels = false, nil })
+	if worker.Value == nil {
+		return nil, false
+	}
+	server := controlPlaneOf(readyNode("server"))
+	server.Labels = map[string]string{labelEtcd: ""}
+	list = append(slices.Clone(world), worker, put(server), member("server"))
+	for _, name := range []string{"e-0", "e-1", "e-2"} { // nor does it have such Pods already
+		list = append(list, Change{ID: ObjectID{APIVersion: "v1", Kind: "Pod", Namespace: "kube-system", Name: name}})
+	}
+	l := NewLedger(rules)
+	l.Apply(ledgerEpoch, list...)
+	return list, !l.w.owners().isOfAll(l.Node(attackerNode))
+}
 
 // kubeletsClaims is the Node of the attacker with other claims about its machine. How healthy it says it is stays as it
 // was: that counts in the limits of all, as it must. So does its providerID, which the API server lets nobody change.
@@ -173,7 +207,7 @@ type decisions map[string][]string
 
 func (d decisions) add(law string, what ...any) { d[law] = append(d[law], fmt.Sprint(what...)) }
 
-func decide(rules Rules, by attacker, turns bool, changes ...[]Change) decisions {
+func decide(rules Rules, by attacker, turns []reason.Code, changes ...[]Change) decisions {
 	l := NewLedger(rules)
 	for _, list := range changes {
 		l.Apply(ledgerEpoch, list...)
@@ -194,7 +228,7 @@ func decide(rules Rules, by attacker, turns bool, changes ...[]Change) decisions
 		d.addTarget("requests", by, turns, by.made(q.Request), q.Request.key(), &q.Target)
 	}
 	d.add("budgets", r.Budgets)
-	d.add("facts", l.ControlPlaneSize(), l.Fleet("z1"))
+	d.add("facts", l.w.controlPlaneSize(), l.Fleet("z1"))
 	for n := range l.Nodes() {
 		if n.Name != attackerNode {
 			m := l.MachineOf(n.Name)
@@ -209,7 +243,7 @@ func decide(rules Rules, by attacker, turns bool, changes ...[]Change) decisions
 
 // addTarget adds what somebody's check or request asks for. What the attacker's own ask for counts only if it acts on a
 // Node of others, and what others decide about the attacker's Machine and Node does not count.
-func (d decisions) addTarget(law string, by attacker, turns, own bool, who any, x *TargetReport) {
+func (d decisions) addTarget(law string, by attacker, turns []reason.Code, own bool, who any, x *TargetReport) {
 	namespace, _ := splitKey(x.Machine)
 	switch {
 	case own:
@@ -217,21 +251,21 @@ func (d decisions) addTarget(law string, by attacker, turns, own bool, who any, 
 			d.add("reach", who, x.Action, x.Node)
 		}
 	case x.Node != attackerNode && !by.may(x.MachineAPIVersion, namespace):
-		refusals := slices.Clone(x.Refusals)
-		if !turns {
-			refusals = slices.DeleteFunc(refusals, isTurn)
-		}
+		refusals := slices.DeleteFunc(slices.Clone(x.Refusals), func(code reason.Code) bool { return slices.Contains(turns, code) })
 		d.add(law, who, x.Machine, x.Node, x.Verdict, x.Reason, x.Action, refusals)
 	}
 }
-
-// isTurn: others have their turn before the target.
-func isTurn(code reason.Code) bool { return code == reason.ControlPlaneBusy || code == reason.Budget }
 
 // attackOf checks the laws that hold already against attacks of these kinds.
 func attackOf(kinds ...string) func(*rapid.T) {
 	return func(t *rapid.T) {
 		rules, world := drawVictims(t)
+		if slices.ContainsFunc(ofRole, func(kind string) bool { return slices.Contains(kinds, kind) }) {
+			var ok bool
+			if world, ok = labelledWorld(rules, world); !ok {
+				return
+			}
+		}
 		var objects []Change
 		used := map[string]bool{}
 		for range rapid.IntRange(1, 4).Draw(t, "objects") {
@@ -239,7 +273,13 @@ func attackOf(kinds ...string) func(*rapid.T) {
 			used[kind] = true
 			objects = append(objects, attacks[kind](t, world))
 		}
-		turns := !slices.ContainsFunc(ofKubelets, func(kind string) bool { return used[kind] })
+		var turns []reason.Code // the refusals that say that others have their turn before the target, where that may change
+		switch {
+		case slices.ContainsFunc(ofKubelets, func(kind string) bool { return used[kind] }):
+			turns = []reason.Code{reason.ControlPlaneBusy, reason.Budget}
+		case slices.ContainsFunc(ofRole, func(kind string) bool { return used[kind] }):
+			turns = []reason.Code{reason.Budget}
+		}
 		before, after := decide(rules, inNamespace, turns, world), decide(rules, inNamespace, turns, world, objects)
 		for _, law := range attackLaws {
 			if !slices.ContainsFunc(kinds, func(kind string) bool { return used[kind] && accepted[kind][law] != "" }) {
@@ -255,7 +295,9 @@ func TestLawsAttackerOfANamespace(t *testing.T) {
 	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) { law.Check(t, attackOf(kind)) })
 	}
-	t.Run("all", func(t *testing.T) { law.Check(t, attackOf(kinds...)) })
+	others := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return slices.Contains(ofRole, kind) }) // in any world
+	t.Run("all", func(t *testing.T) { law.Check(t, attackOf(others...)) })
+	t.Run("all, where the control plane has labels", func(t *testing.T) { law.Check(t, attackOf(kinds...)) })
 }
 
 // FuzzAttackerOfANamespace is the same, in worlds that the coverage chooses.

@@ -11,17 +11,16 @@ import (
 
 // A Node is of the control plane if a label says so, or if a member of etcd or an API server runs on it
 // as a Pod. In doubt it is: then its host has to wait for its turn and for the quorum, it is not isolated by
-// deletion, and its Machine is not replaced. So whoever labels a Node, or makes such a Pod, only makes fencing
-// more careful. // I12
+// deletion, and its Machine is not replaced. What others then have to wait for is in role.go. // I12
 
 // ControlPlaneLabels are the labels of a Node of the control plane, whatever their values.
 var ControlPlaneLabels = []string{
-	"node-role.kubernetes.io/control-plane",    // kubeadm, OpenShift, k3s, RKE2, k0s, Talos
-	"node-role.kubernetes.io/master",           // OpenShift, and kubeadm before Kubernetes 1.24
-	labelEtcd,                                  // servers of k3s, RKE2 and RKE with etcd, also those without anything else
-	"node-role.kubernetes.io/controlplane",     // RKE
-	labelArbiter,                               // OpenShift with two masters and an arbiter
-	"node.kubernetes.io/microk8s-controlplane", // MicroK8s
+	"node-role.kubernetes.io/control-plane", // kubeadm, OpenShift, k3s, RKE2, k0s, Talos
+	"node-role.kubernetes.io/master",        // OpenShift, and kubeadm before Kubernetes 1.24
+	labelEtcd,                               // servers of k3s, RKE2 and RKE with etcd, also those without anything else
+	"node-role.kubernetes.io/controlplane",  // RKE
+	labelArbiter,                            // OpenShift with two masters and an arbiter
+	labelMicroK8s,
 }
 
 // The labels among them of a Node with a member of etcd.
@@ -171,7 +170,8 @@ func mayHaveMember(w *tables) func(name string) bool {
 // so has each one on which a member is seen.
 func labelsMembers(w *tables) bool {
 	for _, p := range w.pods.byName {
-		if n := w.nodes[p.Node]; p.Member && (n == nil || !hasMember(n.Labels)) {
+		n := w.nodes[p.Node]
+		if counts, _ := w.owners().showsMembers(p.Node); p.Member && counts && (n == nil || !hasMember(n.Labels)) {
 			return false
 		}
 	}
@@ -241,6 +241,7 @@ func (w *tables) members() ([]Member, bool) {
 		n := w.nodes[p.Node]
 		list = append(list, Member{Node: p.Node, Healthy: p.Ready && n != nil && n.Ready()})
 	}
+	list = w.owners().counted(list)
 	if len(list) == 0 && w.rules.NodesCountAsMembers {
 		list = w.membersFromNodes()
 	}
@@ -275,7 +276,7 @@ func (w *tables) controlPlaneSize() int {
 		nodes[name] = may(name)
 	}
 	for _, r := range w.runs {
-		if r.ControlPlane && r.Node != "" {
+		if r.takesTurn() && r.Node != "" {
 			nodes[r.Node] = may(r.Node)
 		}
 	}
@@ -287,8 +288,10 @@ func (w *tables) controlPlaneSize() int {
 	return size
 }
 
-// ControlPlaneSize is the known number of control-plane hosts that may have a member of etcd, for Quorum.
-func (l *Ledger) ControlPlaneSize() int { return l.w.controlPlaneSize() }
+// Quorum reports whether etcd keeps its quorum without the member on a Node, by members that were just read.
+func (l *Ledger) Quorum(members []Member, node string) (reason.Code, string) {
+	return Quorum(l.w.owners().counted(members), node, l.w.controlPlaneSize(), l.w.rules)
+}
 
 // membersFromNodes returns the Nodes of control-plane hosts in place of their
 // etcd members.
@@ -307,6 +310,7 @@ func (w *tables) membersFromNodes() []Member {
 // Node or of its Machine.
 func (w *tables) controlPlaneNodes() map[string]*Node {
 	all := maps.Clone(w.nodesWithRole)
+	maps.DeleteFunc(all, func(_ string, n *Node) bool { return !w.owners().isOfAll(n) })
 	for _, m := range w.machinesWithRole {
 		if n := w.nodes[m.NodeName]; n != nil && w.owners().inControlPlane(m) {
 			all[n.Name] = n
@@ -342,7 +346,9 @@ func (w *tables) guardControlPlane(r *Report) {
 	}
 	inFlight := w.controlPlaneInFlight()
 	if len(inFlight) == 0 {
-		if first := firstInLine(waiting); first != "" {
+		if first := firstInLine(slices.DeleteFunc(slices.Clone(waiting), func(t *TargetReport) bool {
+			return !w.owners().takesTurn(w.nodes[t.Node], machineOfTarget(w, t))
+		})); first != "" {
 			inFlight = map[string]bool{first: true}
 		}
 	}
@@ -373,13 +379,13 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 		mark(m)
 	}
 	for _, r := range w.runs {
-		if r.ControlPlane { // a run may itself have deleted its Node
+		if r.takesTurn() { // a run may itself have deleted its Node
 			busy[subjectName(r.Node, r.Machine)] = true
 		}
 		for _, m := range w.machinesOf(r) {
 			mark(m)
 		}
-		if n := w.nodes[r.Node]; n != nil && n.ControlPlane {
+		if n := w.nodes[r.Node]; w.owners().isOfAll(n) {
 			busy[n.Name] = true
 		}
 	}
@@ -389,23 +395,17 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 			if q.Power != nil && !q.Power.FinalizerElsewhere {
 				continue // fenced carries it out, one at a time: its run counts, and not an object that stays behind
 			}
-			if (q.ControlPlane || n != nil && n.ControlPlane) && w.requests.mayBeFor(q, machineBeside(w, q), n) {
+			if at.target == q.targetName() && (q.ControlPlane || w.owners().isOfAll(n)) && w.requests.mayBeFor(q, nil, n) {
 				busy[at.target] = true
+			}
+			for _, m := range w.byKey[at.target] {
+				if q.IsFor(m.names()) && w.requests.mayBeFor(q, m, w.nodes[m.NodeName]) {
+					mark(m)
+				}
 			}
 		}
 	}
 	return busy
-}
-
-// machineBeside returns a Machine of the control plane that a request may be for: it has the
-// name, and is in the namespace, of the request.
-func machineBeside(w *tables, q *Request) *Machine {
-	for _, g := range machineGroups {
-		if m := w.machines[machineID{g, q.Namespace, q.targetName()}]; m != nil && w.isBeside(q, m) && w.owners().inControlPlane(m) {
-			return m
-		}
-	}
-	return nil
 }
 
 // firstInLine returns the first target by name that nothing refuses, or else the

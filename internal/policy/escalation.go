@@ -53,6 +53,12 @@ func (c *Check) Templates() []Template {
 	return list
 }
 
+// IsHandledByFenced reports whether fenced carries out all requests of the check.
+func (c *Check) IsHandledByFenced() bool {
+	all := c.Templates()
+	return len(all) > 0 && !slices.ContainsFunc(all, func(t Template) bool { return !t.IsOwn() })
+}
+
 // IsSourceOf reports whether the request comes from the template of this step.
 func (e *Escalation) IsSourceOf(q *Request) bool {
 	return e.Template.isSourceOf(q.APIVersion, q.Kind, q.TemplateName)

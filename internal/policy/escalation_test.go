@@ -194,3 +194,10 @@ func TestAskedTargetWhoseRemediatorDeletedTheNode(t *testing.T) {
 	got := l.AskedTarget(policy.Asked{Check: check.Mark(), Node: "sick", MachineAPI: m.APIVersion, Namespace: "ns", Machine: "m", MachineUID: "m"}, epoch)
 	assert.True(t, got.Gone || got.Check != nil, "the Node is gone and the Machine is not: else escalate.Next gives up in the midst of the work")
 }
+
+func TestWhoAsksUs(t *testing.T) {
+	fence, other := policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate"}, policy.Template{APIVersion: "example.com/v1"}
+	assert.True(t, (&policy.Check{Template: &fence}).IsHandledByFenced())
+	assert.False(t, (&policy.Check{Escalation: []policy.Escalation{{Template: fence}, {Template: other}}}).IsHandledByFenced())
+	assert.False(t, (&policy.Check{}).IsHandledByFenced(), "a check without templates asks nobody")
+}

@@ -109,6 +109,8 @@ func (t *TargetReport) refusalGates(c *CheckReport, code reason.Code) []reason.G
 		return []reason.Gate{closed("etcd", quorumText[code], "a quorum without it")}
 	case reason.NodeNotOwned:
 		return []reason.Gate{closed("claim", t.Message, "a Node that names the Machine")}
+	case reason.UnderRemediation:
+		return []reason.Gate{closed("openRun", t.Message, "no open run on the host")}
 	case reason.DuplicateUUID:
 		return []reason.Gate{closed("uniqueUUID", t.Message, "no other Node with the system UUID")}
 	case reason.Contested:

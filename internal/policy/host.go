@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Formats in which a Machine names its BareMetalHost. OpenShift's provider writes
@@ -353,6 +354,11 @@ func (hosts hostsByName) areKnownFor(m *Machine) bool {
 // refuseHosts refuses what fenced would do to a host that the objects show must be left alone. The daemon
 // checks again with uncached reads.
 func (w *tables) refuseHosts(r *Report) {
+	runs := w.runs.byUUID()
+	var services hostsByService
+	if w.rules.HostsUnpinned {
+		services = w.hosts.byService()
+	}
 	for i := range r.Checks {
 		c := &r.Checks[i]
 		for j := range c.Targets {
@@ -362,10 +368,15 @@ func (w *tables) refuseHosts(r *Report) {
 			}
 			n, m := w.nodes[t.Node], machineOfTarget(w, t)
 			if n != nil {
+				t.refuseBecause(reason.UnderRemediation, runs.onHostOf(n))                       // I6
 				t.refuseBecause(reason.DuplicateUUID, w.nodesByUUID.other(n.Name, n.SystemUUID)) // I9
 			}
 			if c.powerCycles(t) || t.Action != CreateRequest { // a check that asks others knows its own requests
 				t.refuseBecause(reason.Contested, w.requests.contender(t, m, n)) // I22
+			}
+			t.refuseBecause(reason.Contested, w.nodeLocks[t.Node].contender(t.Node, r.At)) // I22
+			if c.powerCycles(t) {
+				t.refuseBecause(reason.LeaseTooLong, times.LeaseTooLong(w.leases[t.Node].Duration)) // I5
 			}
 			if m == nil {
 				continue
@@ -374,6 +385,7 @@ func (w *tables) refuseHosts(r *Report) {
 			t.refuseBecause(reason.Contested, h.Contender()) // I22
 			if c.powerCycles(t) {
 				w.hosts.refusePowerOwner(t, m, &h, err)
+				services.refuse(t, &h)
 			}
 		}
 	}
@@ -440,6 +452,30 @@ func (x nodesByUUID) others(node, systemUUID string) (twins []*Node) {
 func (x nodesByUUID) other(node, systemUUID string) string {
 	if twins := x.others(node, systemUUID); len(twins) > 0 {
 		return "Node " + twins[0].Name + " has the same system UUID"
+	}
+	return ""
+}
+
+// runsByUUID are the open runs by the system UUID that their Node had. A run may have deleted that Node, and its host
+// may have registered under another name: nobody else acts on it there. // I6, I9
+type runsByUUID map[string]OpenRun
+
+func (o openRuns) byUUID() runsByUUID {
+	x := runsByUUID{}
+	for _, r := range o {
+		if forms := bmc.UUIDForms(r.SystemUUID); len(forms) > 0 && (x[forms[0]].ID == "" || r.ID < x[forms[0]].ID) {
+			x[forms[0]] = r
+		}
+	}
+	return x
+}
+
+// onHostOf says which run on another Node, or on a Machine, is on the host of a Node; "" if none is.
+func (x runsByUUID) onHostOf(n *Node) string {
+	for _, form := range bmc.UUIDForms(n.SystemUUID) {
+		if r := x[form]; r.ID != "" && r.Node != n.Name {
+			return "run " + r.ID + " is open on " + subjectName(r.Node, r.Machine) + ", which has the same system UUID"
+		}
 	}
 	return ""
 }

@@ -53,6 +53,8 @@ type Ledger struct {
 	dirty       []*targetEntry
 	stale, full bool
 	version     uint64
+	// labels: the cluster labelled its control plane at the last evaluation.
+	labels bool
 }
 
 // checkKey identifies a check, whichever version of its API it was read in.
@@ -157,6 +159,10 @@ func (l *Ledger) evaluateDue(now time.Time) time.Time {
 		now = l.now
 	}
 	l.now = now
+	if labels := l.w.labelled.any(); labels != l.labels {
+		l.labels, l.full = labels, true // another answer to which Machines without a Node count
+		l.version++
+	}
 	l.resumeWithinLimit(now)
 	if l.full || l.stale || !l.next.IsZero() && !now.Before(l.next) {
 		for _, c := range l.checks {

@@ -261,7 +261,7 @@ func (l *Ledger) countNodeless(before map[space]spaceCount, node string, by int)
 func (l *Ledger) touchSpaces(before map[space]spaceCount) {
 	for in, was := range before {
 		is := l.w.machineSpaces[in]
-		if (was.nodes > 0) == (is.nodes > 0) && (was.controlPlane > 0) == (is.controlPlane > 0) {
+		if (was.nodes > 0) == (is.nodes > 0) && (was.controlPlane > 0) == (is.controlPlane > 0) && (was.labelled > 0) == (is.labelled > 0) {
 			continue
 		}
 		for _, m := range l.w.nodeless {
@@ -276,7 +276,7 @@ func (l *Ledger) touchSpaces(before map[space]spaceCount) {
 // everything but the health rules.
 func (n *Node) equalsExceptHealth(o *Node) bool {
 	return n.UID == o.UID && n.SystemUUID == o.SystemUUID && n.BootID == o.BootID && n.MachineID == o.MachineID &&
-		n.ProviderID == o.ProviderID && n.OpenShiftMachine == o.OpenShiftMachine && n.ClusterMachine == o.ClusterMachine && n.ControlPlane == o.ControlPlane && n.Deleting == o.Deleting &&
+		n.ProviderID == o.ProviderID && n.OpenShiftMachine == o.OpenShiftMachine && n.ClusterMachine == o.ClusterMachine && n.ControlPlane == o.ControlPlane && n.fromPod == o.fromPod && n.Deleting == o.Deleting &&
 		n.Ready() == o.Ready() && maps.Equal(n.Labels, o.Labels) && slices.Equal(n.Addresses, o.Addresses)
 }
 
@@ -415,8 +415,13 @@ func (l *Ledger) setRequest(id ObjectID, r *Request) {
 
 // touchTargetsOf marks the targets that a request may be for.
 func (l *Ledger) touchTargetsOf(r *Request) {
-	l.touchMachine(r.targetName())
-	l.touchNode(r.targetName())
+	for _, key := range r.keys() {
+		l.touchNode(key)
+		for _, m := range l.w.byKey[key] {
+			l.touchMachine(m.Name)
+			l.touchNode(m.NodeName)
+		}
+	}
 }
 
 // replaceRuns marks the targets of every run that started, ended or changed.
@@ -468,6 +473,7 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 		l.w.machineSpaces.countRun(&l.w.rules, r, 1)
 	}
 	l.runs, l.w.runs = slices.Clone(runs), fresh
+	l.w.labelled.setRuns(fresh)
 	l.touchSpaces(spaces)
 	for name, before := range nodes {
 		l.countNode(l.w.nodes[name], 1)

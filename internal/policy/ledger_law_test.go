@@ -418,7 +418,8 @@ func (w *trial) edit(t *rapid.T) {
 func (w *trial) setRuns(t *rapid.T) {
 	w.runs = nil
 	for i := range rapid.IntRange(0, 3).Draw(t, "runs") {
-		r := OpenRun{ID: fmt.Sprintf("r-%d", i), ControlPlane: odds(t, "role", 4), NodeLabels: of(t, "labels", append(worldLabels, labels.Set{})...)}
+		r := OpenRun{ID: fmt.Sprintf("r-%d", i), ControlPlane: odds(t, "role", 4), TakesNoTurn: odds(t, "no turn", 4), SystemUUID: of(t, "uuid", worldUUIDs...),
+			NodeLabels: of(t, "labels", append(worldLabels, labels.Set{}, labels.Set{labelEtcd: "true"})...)}
 		if odds(t, "a Machine", 2) {
 			r.Machine = key(of(t, "namespace", "a", "b"), of(t, "machine", worldMachines...))
 			r.MachineAPI = of(t, "api", "", OpenShiftMachineAPI, ClusterAPIV1Beta2)

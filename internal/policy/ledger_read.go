@@ -238,10 +238,9 @@ func (l *Ledger) Waiting(id CheckID) []TargetReport {
 	return list
 }
 
-// Requests returns the remediation requests for the Machine or Node of this name, each of
-// which may be nil.
-func (l *Ledger) Requests(target string, m *Machine, n *Node) []*Request {
-	return l.w.requests.of(target, m, n)
+// Requests returns the remediation requests for a target. Its Machine and Node may be nil.
+func (l *Ledger) Requests(t TargetNames, m *Machine, n *Node) []*Request {
+	return l.w.requests.of(t, m, n)
 }
 
 // entry returns the check with this ID, or nil.

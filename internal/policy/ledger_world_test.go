@@ -167,7 +167,7 @@ func drawWorldNode(t *rapid.T, now time.Time) *Node {
 		n.Conditions = append(n.Conditions, Condition{terminating, "True", around(t, "terminating since", now)})
 	}
 	if n.ControlPlane && odds(t, "labelled", 2) {
-		n.Labels = labels.Merge(n.Labels, labels.Set{labelEtcd: "true"})
+		n.Labels = labels.Merge(n.Labels, labels.Set{of(t, "label", labelEtcd, labelMicroK8s): "true"})
 	}
 	if odds(t, "confirmed", 6) {
 		n.Annotations = map[string]string{confirmAnnotation: ""}

@@ -91,12 +91,14 @@ type owners struct {
 	hosts  hostsByName
 	runs   openRuns
 	spaces machineSpaces
+	// labelled: the cluster labels its control plane.
+	labelled bool
 	// undecoded are all objects that could not be decoded, and unread those that may be any Machine.
 	undecoded, unread map[ObjectKey]int
 }
 
 func (w *tables) owners() owners {
-	return owners{&w.rules, w.nodes, w.byNode, w.hosts, w.runs, w.machineSpaces, w.undecoded, w.unreadMachines}
+	return owners{&w.rules, w.nodes, w.byNode, w.hosts, w.runs, w.machineSpaces, w.labelled.any(), w.undecoded, w.unreadMachines}
 }
 
 // NotOwned says why a Machine does not own the Node that it names; the zero value: it does, or
@@ -172,17 +174,21 @@ func (m *Machine) yieldsTo(x *Machine) bool {
 }
 
 // inControlPlane reports whether a Machine counts as one of the control plane: it has the role, or
-// its Node has, and it owns that Node. One without a Node counts where a control-plane Node names
-// its Machine: whoever may write Machines elsewhere could take the turn, and the quorum, of all. // I12
+// its Node has, and it owns that Node. One without a Node, or with one that nobody labelled, counts where a
+// control-plane Node names its Machine: whoever may write Machines elsewhere could take the turn, and the quorum,
+// of all. // I12
 func (o owners) inControlPlane(m *Machine) bool {
 	n := o.nodes[m.NodeName]
 	switch {
-	case !m.ControlPlane && (n == nil || !n.ControlPlane):
+	case !m.ControlPlane && (n == nil || !n.ControlPlane), n != nil && !o.owns(m, n):
 		return false
-	case n != nil:
-		return o.owns(m, n)
+	case n != nil && (n.isLabelled() || !o.labelled):
+		return true
+	case !m.ControlPlane:
+		return false // nobody but the kubelet says so
 	}
-	return o.rules.trusts(m.Group(), m.Namespace) || o.hasRunOn(m) || o.spaces[o.rules.spaceOfMachine(m)].controlPlane > 0
+	return o.rules.trusts(m.Group(), m.Namespace) || o.hasRunOn(m) && !o.runs[runSubject{node: m.NodeName}].TakesNoTurn ||
+		o.spaces[o.rules.spaceOfMachine(m)].isOfControlPlane(o.labelled)
 }
 
 // counts reports whether a Machine counts in what all share: it owns its Node, or has none and is

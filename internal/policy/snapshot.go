@@ -12,7 +12,10 @@ type Snapshot struct {
 	Nodes map[string]*Node
 	// Leases is keyed by Node name.
 	Leases map[string]Lease
-	Hosts  []Host
+	// NodeLocks are medik8s' Leases on Nodes, by the name of the Node. Only for saved objects: the
+	// daemon reads them past the cache.
+	NodeLocks map[string]NodeLock
+	Hosts     []Host
 	// Clusters are the Cluster API's Cluster objects.
 	Clusters []Cluster
 	// Requests are the existing remediation requests.
@@ -76,6 +79,9 @@ type Rules struct {
 	// TrustNames: every Machine owns the Node that it names. Only for saved objects, which
 	// may lack the annotations of the Nodes, never for a live cluster.
 	TrustNames bool
+	// HostsUnpinned: nothing but the BareMetalHosts themselves says which of two that lead to one BMC is
+	// right. Only for saved objects, never for a live cluster, which has hosts.d and pins.
+	HostsUnpinned bool
 	// RequestNamespaces are those whose remediation requests may be for any Node that they
 	// name, whoever made them.
 	RequestNamespaces []string
@@ -93,6 +99,10 @@ type OpenRun struct {
 	// ControlPlane: the run concerns a control-plane host. Its Machine and its Node
 	// may be gone.
 	ControlPlane bool
+	// TakesNoTurn: no other control-plane host waits for the run.
+	TakesNoTurn bool
+	// SystemUUID is that of the Node when the run began; "" if it is not known.
+	SystemUUID string
 	// NodeLabels are those that the Node had when the run began; nil if they are not known.
 	NodeLabels map[string]string
 	// NodeNames are those that the Node named when the run began; empty if they are not known.
@@ -335,6 +345,8 @@ type Lease struct {
 	// Since is when this version of the Lease was first read, and Before when an earlier one was
 	// last read, by the clock of the reader; zero: it is not known.
 	Since, Before time.Time
+	// Duration is leaseDurationSeconds; zero where the Lease does not say.
+	Duration time.Duration
 }
 
 // Host is what policy and the engine need of a BareMetalHost.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -92,8 +93,14 @@ func (s space) text() string {
 	return "namespace " + s.namespace
 }
 
-// spaceCount is how many Nodes, and Nodes of the control plane, name a Machine in a namespace.
-type spaceCount struct{ nodes, controlPlane int }
+// spaceCount is how many Nodes, Nodes of the control plane, and such with a label that no kubelet can set, name a
+// Machine in a namespace.
+type spaceCount struct{ nodes, controlPlane, labelled int }
+
+// isOfControlPlane reports whether Machines of the control plane are there. labelled: the cluster labels it.
+func (c spaceCount) isOfControlPlane(labelled bool) bool {
+	return c.labelled > 0 || c.controlPlane > 0 && !labelled
+}
 
 // machineSpaces are the namespaces in which Nodes name a Machine. An open run counts like the
 // Node on which it is, as that was when the run began: it may have deleted that. // I11
@@ -102,22 +109,25 @@ type machineSpaces map[space]spaceCount
 // count counts a Node in the namespaces that it names, or removes it: by is 1 or -1.
 func (s machineSpaces) count(rules *Rules, n *Node, by int) {
 	for _, in := range rules.spacesOfNode(n) {
-		s.add(in, n.ControlPlane, by)
+		s.add(in, n.ControlPlane, n.isLabelled(), by)
 	}
 }
 
 // countRun does that with an open run.
 func (s machineSpaces) countRun(rules *Rules, r OpenRun, by int) {
 	for _, in := range rules.spacesOfRun(&r) {
-		s.add(in, r.ControlPlane, by)
+		s.add(in, r.ControlPlane, r.takesTurn(), by)
 	}
 }
 
-func (s machineSpaces) add(in space, controlPlane bool, by int) {
+func (s machineSpaces) add(in space, controlPlane, labelled bool, by int) {
 	c := s[in]
 	c.nodes += by
 	if controlPlane {
 		c.controlPlane += by
+	}
+	if labelled {
+		c.labelled += by
 	}
 	s[in] = c
 	if c.nodes == 0 {
@@ -177,8 +187,7 @@ type requestPlace struct {
 	namespace, target string
 }
 
-// requestIndex has the remediation requests by where they are, and by the name of their Machine or
-// Node.
+// requestIndex has the remediation requests by where they are, and by their keys.
 type requestIndex struct {
 	byPlace map[requestPlace][]*Request
 	// spaces are the namespaces whose requests may be for every target.
@@ -191,77 +200,117 @@ func newRequestIndex(rules Rules) requestIndex {
 	return requestIndex{byPlace: map[requestPlace][]*Request{}, spaces: rules.commonSpaces(nil), rules: rules}
 }
 
-func (x *requestIndex) place(r *Request) requestPlace {
-	if x.rules.TrustNames {
-		return requestPlace{target: r.targetName()}
-	}
-	return requestPlace{r.OnManagementAPI, r.Namespace, r.targetName()}
-}
-
-func (x *requestIndex) put(r *Request) {
-	at := x.place(r)
-	x.byPlace[at] = insert(slices.Clone(x.byPlace[at]), r, byRequest)
-}
-
-func (x *requestIndex) drop(r *Request) {
-	drop(x.byPlace, x.place(r), r)
-}
-
-// of lists the requests for a target of this name. Machine and Node may be nil.
-func (x *requestIndex) of(target string, m *Machine, n *Node) []*Request {
-	if x.rules.TrustNames {
-		return x.byPlace[requestPlace{target: target}]
-	}
-	list := x.on(false, target, m, n)
-	if !x.rules.ManagementApart {
-		return list
-	}
-	return slices.Concat(list, x.on(true, target, m, n))
-}
-
-// on lists those on one API.
-func (x *requestIndex) on(apart bool, target string, m *Machine, n *Node) (list []*Request) {
-	for _, namespace := range x.rules.withTarget(x.spaces, apart, m, n) {
-		if in := x.byPlace[requestPlace{apart, namespace, target}]; len(list) == 0 {
-			list = in
+// places are where a request is found: once for each of its keys.
+func (x *requestIndex) places(r *Request) (list []requestPlace) {
+	for _, key := range r.keys() {
+		if x.rules.TrustNames {
+			list = append(list, requestPlace{target: key})
 		} else {
-			list = slices.Concat(list, in)
+			list = append(list, requestPlace{r.OnManagementAPI, r.Namespace, key})
 		}
 	}
 	return list
 }
 
-// IsFor reports whether a request is for a target: for the Node that it names, for the Machine that owns
-// it, or else for what has its name. Names of Machines are of a namespace, and the Nodes of a
-// separate management API are those of another cluster. An empty machine or node: there is none.
-func (r *Request) IsFor(namespace, machine, machineUID, node string) bool {
-	ofMachine := false
-	for _, o := range r.Owners {
-		if o.UID != "" && o.UID == machineUID {
-			return true
+func (x *requestIndex) put(r *Request) {
+	for _, at := range x.places(r) {
+		x.byPlace[at] = insert(slices.Clone(x.byPlace[at]), r, byRequest)
+	}
+}
+
+func (x *requestIndex) drop(r *Request) {
+	for _, at := range x.places(r) {
+		drop(x.byPlace, at, r)
+	}
+}
+
+// of lists the requests for a target, sorted. Its Machine and Node may be nil.
+func (x *requestIndex) of(t TargetNames, m *Machine, n *Node) (list []*Request) {
+	if len(x.byPlace) == 0 {
+		return nil
+	}
+	add := func(at requestPlace) {
+		for _, at.target = range []string{t.Node, t.Machine, t.MachineUID} {
+			for _, q := range x.byPlace[at] {
+				if q.IsFor(t) {
+					list = append(list, q)
+				}
+			}
 		}
-		ofMachine = ofMachine || o.Kind == "Machine"
 	}
-	if r.NodeName != "" && !r.OnManagementAPI {
-		return r.NodeName == node
+	for _, apart := range []bool{false, true} {
+		switch {
+		case apart && !x.rules.ManagementApart:
+		case x.rules.TrustNames:
+			add(requestPlace{})
+		default:
+			for _, namespace := range x.rules.withTarget(x.spaces, apart, m, n) {
+				add(requestPlace{apart: apart, namespace: namespace})
+			}
+		}
 	}
-	if r.Name == machine && r.Namespace == namespace {
-		return machine != "" // also one for the Machine that had the name before: its host may be the same
+	slices.SortStableFunc(list, byRequest)
+	return slices.Compact(list)
+}
+
+// TargetNames are the names of a target. Without a Machine, or a Node, its names are empty.
+type TargetNames struct{ Namespace, Machine, MachineUID, Node string }
+
+// names are those of a Machine and its Node.
+func (m *Machine) names() TargetNames { return TargetNames{m.Namespace, m.Name, m.UID, m.NodeName} }
+
+// names are those of the target.
+func (x *Subject) names() (t TargetNames) {
+	if x.Machine != nil {
+		t = x.Machine.names()
 	}
-	return node != "" && r.Name == node && !ofMachine && !r.OnManagementAPI
+	t.Node = x.nodeName()
+	return t
+}
+
+// IsFor reports whether a request, in a namespace whose requests may be for a target, is for that one: who carries it
+// out would switch the same host. It is if the Machine owns it, if it has the name of the Machine in the namespace of
+// that, also of one that had the name before, or if it names the Node, whatever owns it. Where no Node is known the
+// Machine may be the one of the named Node. The Nodes of a separate management API are those of another cluster. // I22
+func (r *Request) IsFor(t TargetNames) bool {
+	name := r.targetName()
+	switch {
+	case t.MachineUID != "" && slices.ContainsFunc(r.Owners, func(o Owner) bool { return o.UID == t.MachineUID }):
+		return true
+	case name == t.Machine && r.Namespace == t.Namespace:
+		return true
+	case r.OnManagementAPI:
+		return false
+	}
+	return name == t.Node || t.Node == "" && name == t.Machine
+}
+
+// targetName is the name that a request gives its target: of the Node that it names, or its own. What a request on
+// a separate management API names is a Node of another cluster.
+func (r *Request) targetName() string {
+	if r.OnManagementAPI {
+		return r.Name
+	}
+	return cmp.Or(r.NodeName, r.Name)
+}
+
+// keys are what a target has that a request is for: the name, or the UID of an owner.
+func (r *Request) keys() []string {
+	keys := []string{r.targetName()}
+	for _, o := range r.Owners {
+		if o.UID != "" && !slices.Contains(keys, o.UID) {
+			keys = append(keys, o.UID)
+		}
+	}
+	return keys
 }
 
 // contender names a request to another remediator for a target; "" if there is none.
 func (x *requestIndex) contender(t *TargetReport, m *Machine, n *Node) string {
 	namespace, machine := splitKey(t.Machine)
-	for _, name := range []string{t.Node, machine} {
-		if name == "" {
-			continue
-		}
-		for _, q := range x.of(name, m, n) {
-			if q.Power == nil && q.IsFor(namespace, machine, t.MachineUID, t.Node) {
-				return q.Contender()
-			}
+	for _, q := range x.of(TargetNames{namespace, machine, t.MachineUID, t.Node}, m, n) {
+		if q.Power == nil {
+			return q.Contender()
 		}
 	}
 	return ""

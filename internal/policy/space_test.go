@@ -73,12 +73,12 @@ func TestMachinesOfTheOtherAPIDoNotCount(t *testing.T) {
 		l, _, n := apartWorld(managementNamespace)
 		n.ControlPlane = true
 		l.Apply(ledgerEpoch, put(n), put(budget))
-		before, size := l.Report(ledgerEpoch).Budgets, l.ControlPlaneSize()
+		before, size := l.Report(ledgerEpoch).Budgets, l.w.controlPlaneSize()
 		for i := range 3 {
 			l.Apply(ledgerEpoch, put(tenantMachine(func(m *Machine) { m.Name, m.ControlPlane = fmt.Sprint("t-", i), true })))
 		}
 		assert.Equal(t, before, l.Report(ledgerEpoch).Budgets)
-		assert.Equal(t, size, l.ControlPlaneSize())
+		assert.Equal(t, size, l.w.controlPlaneSize())
 		assert.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
 	}
 }
@@ -267,7 +267,7 @@ func attackFromTheOtherAPI(kinds ...string) func(*rapid.T) {
 			used[kind] = true
 			objects = append(objects, attacksFromTheOtherAPI[kind](t))
 		}
-		before, after := decide(rules, inTheOtherAPI, true, world), decide(rules, inTheOtherAPI, true, world, objects)
+		before, after := decide(rules, inTheOtherAPI, nil, world), decide(rules, inTheOtherAPI, nil, world, objects)
 		for _, law := range attackLaws {
 			if accepted["check"][law] == "" || !used["check"] || !slices.ContainsFunc(world, ofMedik8s) {
 				require.Equal(t, before[law], after[law], "%s changed by %v of the namespace of the same name", law, slices.Sorted(maps.Keys(used)))
@@ -284,4 +284,48 @@ func TestLawsAttackerOfTheOtherAPI(t *testing.T) {
 		t.Run(kind, func(t *testing.T) { law.Check(t, attackFromTheOtherAPI(kind)) })
 	}
 	t.Run("all", func(t *testing.T) { law.Check(t, attackFromTheOtherAPI(kinds...)) })
+}
+
+// Whoever looks past the cache asks the same rule as the index: see the cases cross-request-*. Where no Node is known, a
+// request that names the Machine from another namespace may be for the Node of that name.
+func TestWhomARequestIsFor(t *testing.T) { // I22
+	m := TargetNames{Namespace: "ns", Machine: "m-1", MachineUID: "mu1", Node: "n-1"}
+	alone, nodeless := TargetNames{Node: "n-1"}, TargetNames{Namespace: "ns", Machine: "m-1", MachineUID: "mu1"}
+	owned := []Owner{{Kind: "Machine", Name: "m-1", UID: "mu1"}}
+	for name, c := range map[string]struct {
+		of                    Request
+		machine, node, noNode bool
+	}{
+		"owned, of any name":           {Request{Namespace: "ns", Name: "x", Owners: owned}, true, false, true},
+		"owned, names another Node":    {Request{Namespace: "ns", Name: "x", Owners: owned, NodeName: "n-9"}, true, false, true},
+		"of the Machine's name":        {Request{Namespace: "ns", Name: "m-1"}, true, false, true},
+		"of the Machine that was":      {Request{Namespace: "ns", Name: "m-1", Owners: []Owner{{Kind: "Machine", UID: "old"}}}, true, false, true},
+		"of that name elsewhere":       {Request{Namespace: "admins", Name: "m-1"}, false, false, true},
+		"names the Node":               {Request{Namespace: "admins", Name: "x", NodeName: "n-1"}, true, true, false},
+		"has its name, other owner":    {Request{Namespace: "ns", Name: "n-1", Owners: []Owner{{Kind: "Machine", UID: "other"}}}, true, true, false},
+		"names another Node":           {Request{Namespace: "ns", Name: "m-1", NodeName: "n-9"}, false, false, false},
+		"on the management API":        {Request{Namespace: "ns", Name: "m-1", NodeName: "n-9", OnManagementAPI: true}, true, false, true},
+		"for a Node of another one":    {Request{Namespace: "ns", Name: "x", NodeName: "n-1", OnManagementAPI: true}, false, false, false},
+		"of the Node's name, up there": {Request{Namespace: "ns", Name: "n-1", OnManagementAPI: true}, false, false, false},
+	} {
+		assert.Equal(t, c.machine, c.of.IsFor(m), name)
+		assert.Equal(t, c.node, c.of.IsFor(alone), name)
+		assert.Equal(t, c.noNode, c.of.IsFor(nodeless), name)
+	}
+}
+
+// What a ledger has touched is what Decide finds, also for a request that is found by the UID of an owner.
+func TestOwnedRequestIsFoundAsItComesAndGoes(t *testing.T) { // I22
+	l := askedLedgerWith(t, Rules{})
+	m := l.MachineOf("n-1")
+	q := Request{APIVersion: "example.com/v1", Kind: "Reboot", Namespace: m.Namespace, Name: "x", UID: "q", Owners: []Owner{{Kind: "Machine", Name: m.Name, UID: m.UID}}}
+	for _, there := range []bool{true, false} {
+		c := put(&q)
+		if !there {
+			c.Value = nil
+		}
+		l.Apply(requestedAt, c)
+		assert.Equal(t, there, len(l.Requests(m.names(), m, nil)) == 1)
+		assert.Equal(t, Decide(l.Snapshot(), requestedAt), l.Report(requestedAt))
+	}
 }

@@ -30,13 +30,17 @@ type tables struct {
 	// nodesWithRole and machinesWithRole are those with the control-plane role.
 	nodesWithRole    map[string]*Node
 	machinesWithRole map[machineID]*Machine
+	labelled         labelledRoles
 	// nodeless are the Machines whose Node does not exist.
 	nodeless nodelessIndex
 	// byNode lists the Machines that name a Node, sorted.
 	byNode map[string][]*Machine
+	// byKey lists the Machines by their name, and by their UID.
+	byKey map[string][]*Machine
 	// machineSpaces counts by namespace the Nodes that name a Machine there, and the open runs.
 	machineSpaces machineSpaces
 	leases        map[string]Lease
+	nodeLocks     map[string]NodeLock // of others
 	clusters      map[string]*Cluster
 	hosts         hostsByName
 	// disabled says by the mark of a check why nobody carries out its requests.
@@ -65,6 +69,7 @@ func newTables(rules Rules) *tables {
 	return &tables{
 		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{},
 		nodesByUUID: nodesByUUID{}, nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
+		byKey:         map[string][]*Machine{},
 		machineSpaces: machineSpaces{},
 		leases:        map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: hostsByName{}, requests: newRequestIndex(rules),
 		pods: newPodIndex(), runs: openRuns{}, readsOff: map[string]bool{},
@@ -87,6 +92,7 @@ func tablesOf(s *Snapshot) *tables {
 	if s.Leases != nil {
 		w.leases = s.Leases
 	}
+	w.nodeLocks = foreignLocks(s)
 	for i := range s.Machines {
 		w.putMachine(&s.Machines[i])
 	}
@@ -105,6 +111,7 @@ func tablesOf(s *Snapshot) *tables {
 		w.runs.put(r)
 		w.machineSpaces.countRun(&w.rules, r, 1)
 	}
+	w.labelled.setRuns(w.runs)
 	var templates []string
 	for i := range s.Checks {
 		w.putMachineCheck(&s.Checks[i])
@@ -128,6 +135,7 @@ func (w *tables) noteNode(n *Node) {
 	if n.ControlPlane {
 		w.nodesWithRole[n.Name] = n
 	}
+	w.labelled.addNode(n, 1)
 	w.nodesByUUID.note(n, true)
 	w.machineSpaces.count(&w.rules, n, 1)
 	w.nodeless.noteAll(w.byNode[n.Name], true)
@@ -137,6 +145,7 @@ func (w *tables) dropNode(name string) {
 	if n := w.nodes[name]; n != nil {
 		w.nodesByUUID.note(n, false)
 	}
+	w.labelled.addNode(w.nodes[name], -1)
 	w.machineSpaces.count(&w.rules, w.nodes[name], -1)
 	delete(w.nodes, name)
 	delete(w.nodesWithRole, name)
@@ -145,6 +154,9 @@ func (w *tables) dropNode(name string) {
 
 func (w *tables) putMachine(m *Machine) {
 	w.machines[m.id()] = m
+	for _, key := range []string{m.Name, m.UID} {
+		w.byKey[key] = append(w.byKey[key], m)
+	}
 	w.nodeless.note(m, w.nodes[m.NodeName] != nil)
 	if m.ControlPlane {
 		w.machinesWithRole[m.id()] = m
@@ -163,6 +175,8 @@ func (w *tables) dropMachine(m *Machine) {
 	delete(w.machinesWithRole, m.id())
 	delete(w.nodeless, m.id())
 	drop(w.byNode, m.NodeName, m)
+	drop(w.byKey, m.Name, m)
+	drop(w.byKey, m.UID, m)
 }
 
 func (w *tables) putMachineCheck(c *Check) {
@@ -228,10 +242,6 @@ func byRequest(a, b *Request) int {
 		strings.Compare(a.Kind, b.Kind), strings.Compare(a.APIVersion, b.APIVersion))
 }
 
-// targetName is the name of the target that a request is for: its Node if it
-// names one, else the request has the name of its Machine.
-func (r *Request) targetName() string { return cmp.Or(r.NodeName, r.Name) }
-
 // machineGroups are the API groups whose Machines are read.
 var machineGroups = []string{group(OpenShiftMachineAPI), group(ClusterAPIV1Beta2)}
 
@@ -271,7 +281,7 @@ func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
 
 // Equal reports whether two runs are the same to everything that is evaluated.
 func (r OpenRun) Equal(o OpenRun) bool {
-	return r.ID == o.ID && r.Machine == o.Machine && r.MachineAPI == o.MachineAPI && r.Node == o.Node && r.ControlPlane == o.ControlPlane &&
+	return r.ID == o.ID && r.Machine == o.Machine && r.MachineAPI == o.MachineAPI && r.Node == o.Node && r.ControlPlane == o.ControlPlane && r.TakesNoTurn == o.TakesNoTurn && r.SystemUUID == o.SystemUUID &&
 		(r.NodeLabels == nil) == (o.NodeLabels == nil) && maps.Equal(r.NodeLabels, o.NodeLabels) && r.NodeNames == o.NodeNames
 }
 
@@ -407,7 +417,7 @@ func (w *tables) selected(c *Check) []Subject {
 // machineSubject is a target of a check that selects Machines.
 func (w *tables) machineSubject(m *Machine) Subject {
 	x := w.machineAlone(m)
-	x.Requests = w.requests.of(m.Name, m, nil)
+	x.Requests = w.requests.of(x.names(), m, x.Node)
 	return x
 }
 
@@ -426,7 +436,7 @@ func (w *tables) machineAlone(m *Machine) Subject {
 // nodeSubject is a target of a check that selects Nodes.
 func (w *tables) nodeSubject(n *Node) Subject {
 	x := w.nodeAlone(n)
-	x.Requests = w.requests.of(n.Name, nil, n)
+	x.Requests = w.requests.of(x.names(), x.Machine, n)
 	return x
 }
 

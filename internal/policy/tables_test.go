@@ -34,7 +34,8 @@ func TestLawsRemovedNodeCountsAsBefore(t *testing.T) {
 		w := tablesOf(&s).owners()
 		// A Machine that names the Node of another begins to count when it is gone, like one that was just made without a Node.
 		s.Machines = slices.DeleteFunc(slices.Clone(s.Machines), func(m Machine) bool { return m.NodeName == n.Name && !w.owns(&m, n) })
-		r := OpenRun{ID: "r", Node: n.Name, ControlPlane: n.ControlPlane, NodeLabels: labels.Set{}, NodeNames: n.Names()} // those of a Node without labels are known, too
+		r := OpenRun{ID: "r", Node: n.Name, ControlPlane: n.ControlPlane, TakesNoTurn: n.ControlPlane && !tablesOf(&s).owners().takesTurn(n, nil),
+			SystemUUID: n.SystemUUID, NodeLabels: labels.Set{}, NodeNames: n.Names()} // those of a Node without labels are known, too
 		maps.Copy(r.NodeLabels, n.Labels)
 		if m, _ := w.machineOf(n); m != nil {
 			r.Machine, r.MachineAPI = m.Key(), m.APIVersion
@@ -61,6 +62,31 @@ func TestLawsRemovedNodeCountsAsBefore(t *testing.T) {
 		}
 		assert.Empty(t, newlyActing(before, after))
 	})
+}
+
+// A host on which a run is open is refused under every name, in any order of the bytes of its system UUID: before the run
+// has deleted its Node, and after. // I6, I9
+func TestHostOfAnOpenRunIsRefusedUnderAnotherName(t *testing.T) {
+	old, now, other := silentNode("old"), silentNode("new"), silentNode("other")
+	old.SystemUUID, now.SystemUUID = "00112233-4455-6677-8899-aabbccddeeff", "33221100-5544-7766-8899-aabbccddeeff"
+	w := newTrial(Rules{})
+	w.apply(put(nodePolicy()), put(old), put(now), put(other))
+	refusals := func(node string) []reason.Code {
+		t.Helper()
+		w.compare(t)
+		return w.l.ActingOn(w.l.Counters()[0].ID(), node, w.now)[0].Refusals
+	}
+	require.Equal(t, []reason.Code{reason.DuplicateUUID}, refusals("new"))
+	w.runs = []OpenRun{{ID: "r", Node: "old", SystemUUID: old.SystemUUID, NodeLabels: labels.Set{}}}
+	w.l.SetRuns(w.now, w.runs)
+	assert.Equal(t, []reason.Code{reason.UnderRemediation, reason.DuplicateUUID}, refusals("new"), "the first is what ends by itself")
+	w.apply(Change{ID: put(old).ID})
+	assert.Equal(t, []reason.Code{reason.UnderRemediation}, refusals("new"))
+	assert.Empty(t, refusals("other"))
+	assert.Contains(t, w.l.ActingOn(w.l.Counters()[0].ID(), "new", w.now)[0].Message, "run r is open on old, which has the same system UUID")
+	w.runs = nil
+	w.l.SetRuns(w.now, nil)
+	assert.Empty(t, refusals("new"), "the run has ended")
 }
 
 // poolOf makes Nodes of one label; the first are silent.

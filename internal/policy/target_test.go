@@ -20,16 +20,16 @@ func TestRenewedUntil(t *testing.T) {
 		lease  Lease
 		alive  bool
 	}{
-		"Ready is not Unknown":                      {"False", ago(5 * minute), Lease{ago(0), ago(0), ago(minute)}, false},
-		"the only version, renewed since":           {"Unknown", ago(5 * minute), Lease{ago(10), ago(0), never}, true},
-		"the only version, renewed before":          {"Unknown", ago(5 * minute), Lease{ago(6 * minute), ago(0), never}, false},
-		"the year 2999, just read":                  {"Unknown", ago(5 * minute), Lease{year2999, ago(0), never}, true},
-		"the year 2999, unchanged for a minute":     {"Unknown", ago(5 * minute), Lease{year2999, ago(minute), never}, false},
-		"an old time, and it changed since":         {"Unknown", ago(5 * minute), Lease{ago(time.Hour), ago(minute / 2), ago(minute)}, true},
-		"an old time, and the last change is old":   {"Unknown", ago(5 * minute), Lease{ago(time.Hour), ago(minute), ago(2 * minute)}, false},
-		"it changed before or after, nobody knows":  {"Unknown", ago(5 * minute), Lease{ago(time.Hour), ago(0), ago(6 * minute)}, false},
-		"a condition of the year 2999, and changes": {"Unknown", year2999, Lease{ago(time.Hour), ago(0), ago(minute)}, true},
-		"a condition of the year 2999, standing":    {"Unknown", year2999, Lease{year2999, ago(minute), never}, false},
+		"Ready is not Unknown":                      {"False", ago(5 * minute), Lease{RenewTime: ago(0), Since: ago(0), Before: ago(minute)}, false},
+		"the only version, renewed since":           {"Unknown", ago(5 * minute), Lease{RenewTime: ago(10), Since: ago(0), Before: never}, true},
+		"the only version, renewed before":          {"Unknown", ago(5 * minute), Lease{RenewTime: ago(6 * minute), Since: ago(0), Before: never}, false},
+		"the year 2999, just read":                  {"Unknown", ago(5 * minute), Lease{RenewTime: year2999, Since: ago(0), Before: never}, true},
+		"the year 2999, unchanged for a minute":     {"Unknown", ago(5 * minute), Lease{RenewTime: year2999, Since: ago(minute), Before: never}, false},
+		"an old time, and it changed since":         {"Unknown", ago(5 * minute), Lease{RenewTime: ago(time.Hour), Since: ago(minute / 2), Before: ago(minute)}, true},
+		"an old time, and the last change is old":   {"Unknown", ago(5 * minute), Lease{RenewTime: ago(time.Hour), Since: ago(minute), Before: ago(2 * minute)}, false},
+		"it changed before or after, nobody knows":  {"Unknown", ago(5 * minute), Lease{RenewTime: ago(time.Hour), Since: ago(0), Before: ago(6 * minute)}, false},
+		"a condition of the year 2999, and changes": {"Unknown", year2999, Lease{RenewTime: ago(time.Hour), Since: ago(0), Before: ago(minute)}, true},
+		"a condition of the year 2999, standing":    {"Unknown", year2999, Lease{RenewTime: year2999, Since: ago(minute), Before: never}, false},
 		"a saved state":                             {"Unknown", ago(5 * minute), Lease{RenewTime: ago(minute / 2)}, true},
 		"a saved state, old":                        {"Unknown", ago(5 * minute), Lease{RenewTime: ago(minute)}, false},
 	} {

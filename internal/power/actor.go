@@ -138,7 +138,7 @@ func (h *handle) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
 		h.service.actors.mu.Lock()
 		saw := h.lastIdentity
 		h.service.actors.mu.Unlock()
-		if who := h.client.lastIdentity; saw != nil && who != nil && !saw.Equal(*who) {
+		if who := h.client.lastIdentity; saw != nil && who != nil && *saw != *who {
 			return bmc.Receipt{}, op.fail(bmc.KindIdentity, bmc.SentNo, fmt.Errorf("system %q (serial %q) was read, but %q (serial %q) has answered since; no command was sent",
 				saw.UUID, saw.Serial, who.UUID, who.Serial))
 		}

@@ -223,7 +223,7 @@ func TestLevelIdentity(t *testing.T) {
 	b.reading.Identity.UUID = reversed
 	again, err := l.Read(t.Context())
 	require.NoError(t, err)
-	assert.False(t, two.Identity.Equal(again.Identity), "any device's counts")
+	assert.NotEqual(t, two.Identity, again.Identity, "any device's counts")
 }
 
 // TestLevelAge: a reading is as old as its oldest part.

@@ -215,7 +215,9 @@ func ifAllowed[T any](g guarded, ask func() (T, error)) (T, error) {
 		return none, err
 	}
 	answer, err := ask()
-	g.a.record(g.device, err)
+	if err != nil {
+		g.a.record(g.device, err)
+	}
 	return answer, err
 }
 

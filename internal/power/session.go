@@ -47,10 +47,11 @@ type Session struct {
 	Level    int // index into Host.Levels
 	conn     bmc.Power
 	readTime time.Duration
-	SendTime time.Duration // bounds one command
-	proof    bmc.Proof
-	accepted bmc.Acceptance
-	refused  bool // the account, once
+	SendTime time.Duration  // bounds one command
+	Proof    bmc.Proof      // what the readings so far prove, of this session alone // I1
+	Accepted bmc.Acceptance // of an Off, as long as nothing since speaks against it
+	// AccountRefused: the level has refused the account in this session.
+	AccountRefused bool
 }
 
 // Open opens a power level of a host.
@@ -86,7 +87,7 @@ func OpenAndRead(ctx context.Context, open bmc.Opener, h bmc.Host, level int, t 
 }
 
 func newSession(h bmc.Host, level int, p bmc.Power, t ReadTiming) *Session {
-	s := &Session{Host: h, Level: level, conn: p, proof: bmc.Proof{Spacing: t.OffReadSpacing, MaxAge: ProofMaxAge}}
+	s := &Session{Host: h, Level: level, conn: p, Proof: bmc.Proof{Spacing: t.OffReadSpacing, MaxAge: ProofMaxAge}}
 	for _, d := range h.Levels[level].Devices { // they are asked at once
 		own := Timing(d, t.ReadTimeout)
 		s.readTime, s.SendTime = max(s.readTime, own.ReadTimeout), max(s.SendTime, own.SendTimeout)
@@ -102,11 +103,11 @@ func (s *Session) Read(ctx context.Context) (bmc.Reading, error) {
 	r, err := s.conn.Read(ctx)
 	if err != nil {
 		r = bmc.Reading{At: time.Now()}
+		s.AccountRefused = s.AccountRefused || bmc.KindOf(err).RefusesAccount()
 	} else {
-		s.accepted = s.accepted.AddReading(r)
+		s.Accepted = s.Accepted.AddReading(r)
 	}
-	s.proof = s.proof.Add(r)
-	s.refused = s.refused || bmc.KindOf(err).RefusesAccount()
+	s.Proof = s.Proof.Add(r)
 	return r, err
 }
 
@@ -115,9 +116,11 @@ func (s *Session) Send(ctx context.Context, c bmc.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, s.SendTime)
 	defer cancel()
 	_, err := s.conn.Send(ctx, c)
-	s.proof = s.proof.Reset()
-	s.accepted = s.accepted.AddCommand(c, err)
-	s.refused = s.refused || bmc.KindOf(err).RefusesAccount() // the next look shows it
+	s.Proof = s.Proof.Reset()
+	s.Accepted = s.Accepted.AddCommand(c, err)
+	if err != nil {
+		s.AccountRefused = s.AccountRefused || bmc.KindOf(err).RefusesAccount() // the next look shows it
+	}
 	return err
 }
 
@@ -137,9 +140,6 @@ func (s *Session) LowerLevelOn(since time.Time) string {
 	return ""
 }
 
-// Devices are those of the session's level, for people.
-func (s *Session) Devices() string { return LevelText(s.Host, s.Level) }
-
 // LevelText names the devices of a power level, for people.
 func LevelText(h bmc.Host, level int) string {
 	var list []string
@@ -148,19 +148,6 @@ func LevelText(h bmc.Host, level int) string {
 	}
 	return strings.Join(list, " + ")
 }
-
-// Strict reports whether an Off that is read twice here proves by itself whose host is off.
-func (s *Session) Strict() bool { return IsStrict(s.Host.Levels[s.Level]) }
-
-// Proof is what the readings so far prove. It is that of this session alone. // I1
-func (s *Session) Proof() bmc.Proof { return s.proof }
-
-// OffAccepted reports whether the level accepted an Off, and nothing since speaks against
-// that.
-func (s *Session) OffAccepted() bool { return s.accepted.OffAccepted() }
-
-// AccountRefused reports whether the level has refused the account in this session.
-func (s *Session) AccountRefused() bool { return s.refused }
 
 // IsStrict reports whether every device of a level refuses forged answers and tells
 // whose it is.

@@ -23,7 +23,7 @@ func TestOffBeforeARestartOfTheBMCDoesNotCount(t *testing.T) {
 				require.NoError(t, err)
 				time.Sleep(2 * time.Second)
 			}
-			return s.accepted.OffAccepted() && s.proof.Proven(time.Now())
+			return s.Accepted.OffAccepted() && s.Proof.Proven(time.Now())
 		}
 		require.NoError(t, s.Send(t.Context(), bmc.CommandOff))
 		assert.False(t, proven(), "nobody knows in which session it was accepted")

@@ -293,6 +293,3 @@ const (
 	// NodeRenamed: the host registered as another Node.
 	NodeRenamed Code = "NodeRenamed"
 )
-
-// OfBMC is the code of what a BMC refused, by the kind of the error: BMCAuth, for example.
-func OfBMC(kind string) Code { return Code("BMC" + kind) }

@@ -81,6 +81,9 @@ func RefusalOf(g Gate) *Refusal {
 	return &Refusal{Reason: g.Reason, Message: g.Why()}
 }
 
+// OfBMC is the code of what a BMC refused, by the kind of the error: BMCAuth, for example.
+func OfBMC(kind string) Code { return Code("BMC" + kind) }
+
 // AsRefusal returns the Refusal that err is or wraps.
 func AsRefusal(err error) (*Refusal, bool) { return errors.AsType[*Refusal](err) }
 

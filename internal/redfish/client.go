@@ -192,7 +192,7 @@ func (c *Client) resettable(ctx context.Context, api *gofish.APIClient) (*system
 	if s.repeated != nil {
 		return nil, s.repeated
 	}
-	if c.lastIdentity != nil && !c.lastIdentity.Equal(s.identity) {
+	if c.lastIdentity != nil && *c.lastIdentity != s.identity {
 		return nil, failf(bmc.KindIdentity, "system %q (serial %q) was read, but %q (serial %q) answers now; no command was sent",
 			c.lastIdentity.UUID, c.lastIdentity.Serial, s.identity.UUID, s.identity.Serial)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 var update = flag.Bool("update", false, "rewrite the table in six-steps.md and the traces in testdata")
@@ -74,7 +75,7 @@ var facts = map[string]func(r *Run, s *Observation){
 	"another remediator":    func(_ *Run, s *Observation) { s.Contested = Yes },
 	"recovered":             func(_ *Run, s *Observation) { s.Justified = No },
 	"power-off forbidden":   func(_ *Run, s *Observation) { s.PowerForbidden = "frozen" },
-	"Lease too long":        func(_ *Run, s *Observation) { s.Lease.Duration = LeaseDurationMax + sec },
+	"Lease too long":        func(_ *Run, s *Observation) { s.Lease.Duration = times.LongestLease + sec },
 	"target changed":        func(_ *Run, s *Observation) { s.Node.UID = "u9" },
 	"no longer asked for":   func(_ *Run, s *Observation) { s.Withdrawn, s.WithdrawnWhy = Yes, "the check is gone" },
 	"quorum lost":           func(r *Run, s *Observation) { r.ControlPlane, s.Quorum = true, No },

@@ -1,11 +1,11 @@
 package remediate
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // Answer is the answer of a read to a question; the zero value is "could not tell".
@@ -192,24 +192,18 @@ type Lease struct {
 
 // A Lease that was renewed less than recentFor before the Off may be renewed again. It must
 // then stand still for quietFor: by then a kubelet that runs has missed a renewal. Neither is longer
-// than for LeaseDurationMax, whatever is written into the Lease once the host is off. // I5
+// than for times.LongestLease, whatever is written into the Lease once the host is off. // I5
 func (l Lease) recentFor() time.Duration {
-	return max(leaseRecentFor, min(l.Duration, LeaseDurationMax))
+	return max(leaseRecentFor, min(l.Duration, times.LongestLease))
 }
 
 func (l Lease) quietFor() time.Duration {
-	return max(leaseQuietFor, min(l.Duration, LeaseDurationMax)/2)
+	return max(leaseQuietFor, min(l.Duration, times.LongestLease)/2)
 }
 
 // TooLong says why nobody can wait until a kubelet has missed a renewal of this Lease; "" if that is
 // possible. // I5
-func (l Lease) TooLong() string {
-	if l.Duration <= LeaseDurationMax {
-		return ""
-	}
-	return fmt.Sprintf("leaseDurationSeconds of the Node's Lease is %d; more than %d is not waited for",
-		l.Duration/time.Second, LeaseDurationMax/time.Second)
-}
+func (l Lease) TooLong() string { return times.LeaseTooLong(l.Duration) }
 
 // seenAt is the Lease for the record of a run.
 func (l Lease) seenAt(now time.Time) *Lease {

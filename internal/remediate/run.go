@@ -143,7 +143,10 @@ type Run struct {
 	Strategy     Strategy  `json:"strategy"`
 	Isolation    Isolation `json:"isolation"`
 	ControlPlane bool      `json:"controlPlane,omitempty"`
-	Limits       Limits    `json:"limits"`
+	// TakesNoTurn: nobody but its kubelet says that the host is of the control plane, in a cluster where
+	// labels say which are. No other control-plane host waits for the run. // I12
+	TakesNoTurn bool   `json:"takesNoTurn,omitempty"`
+	Limits      Limits `json:"limits"`
 	// NodeLabels are those that the Node had when the run began, for the limits that cover it; see
 	// KnownLabels.
 	NodeLabels map[string]string `json:"nodeLabels,omitzero"`

@@ -106,10 +106,6 @@ const (
 	heldLevelWait  = 5 * time.Minute  // for a level of an idle run that does not answer: BMCs lock accounts
 )
 
-// LeaseDurationMax is the longest duration of a kubelet's Lease that fenced waits for. Kubelets use
-// 40 s; with this one they renew every 75 s. // I5
-const LeaseDurationMax = 5 * time.Minute
-
 // Begin gives the record of a new run its first step.
 func Begin(r Run, now time.Time) Run {
 	r.Attempt, r.Started = 1, now

@@ -73,7 +73,10 @@ func (w *worker) act(ctx context.Context, d decision) {
 	case remediate.RestoreTargetNode:
 		var keys []string
 		keys, err = w.r.opt.Kube.Restore(ctx, w.run, d.backups)
-		w.restored = restored{nodeUID: w.run.NewNodeUID, keys: keys, refusal: refusalText(err)}
+		w.restored = restored{nodeUID: w.run.NewNodeUID, keys: keys}
+		if err != nil { // an admission webhook may have written the text
+			w.restored.refusal = bmc.Printable(err.Error(), maxRefusal)
+		}
 	default:
 		err = w.r.opt.Kube.Act(ctx, w.run, a, d.backups, d.backup)
 	}
@@ -89,15 +92,6 @@ type restored struct {
 	refusal string   // why it failed; "" if it did not
 }
 
-// refusalText is a refusal of the API server as a record keeps it. An admission webhook may have
-// written its text.
-func refusalText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return bmc.Printable(err.Error(), maxRefusal)
-}
-
 // actContext bounds one action. The end of ctx does not interrupt it, unless it is a restore,
 // which can take long and continues at the next start.
 func (w *worker) actContext(ctx context.Context, a remediate.Action) (context.Context, context.CancelFunc) {
@@ -108,7 +102,10 @@ func (w *worker) actContext(ctx context.Context, a remediate.Action) (context.Co
 	case remediate.BackupNode:
 		timeout = actTimeout
 	case remediate.SendOff, remediate.SendOn:
-		timeout = w.power.sendTimeout()
+		timeout = actTimeout
+		if s := w.power.session; s != nil { // one command, and the end of its session
+			timeout = max(actTimeout, s.SendTime+power.CloseTimeout)
+		}
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), timeout)
 }
@@ -155,12 +152,16 @@ func (w *worker) emitNotDone(a remediate.Action, why string) {
 func inputs(r remediate.Run, s remediate.Observation, now time.Time) string {
 	answer := map[remediate.Answer]string{remediate.CannotTell: "unknown", remediate.No: "no", remediate.Yes: "yes"}
 	api := map[remediate.APIState]string{remediate.APIUnreachable: "unreachable", remediate.APIReachable: "reachable", remediate.APIForbidden: "forbidden"}
+	proof := string(s.ProofKind)
+	if r.IsolatesOnConfirmation() { // it is a person who proves the host off // I26
+		proof = fmt.Sprintf("%s by=%q", remediate.ProofHuman, r.Confirmed.Actor)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "level=%d power=%s raw=%q", s.Level, s.Power.State, s.Power.Raw)
 	if s.PowerError != "" {
 		fmt.Fprintf(&b, " powerError=%s", cmp.Or(string(s.LevelRefusal), string(s.PowerError)))
 	}
-	fmt.Fprintf(&b, " proof=%s proven=%t offAccepted=%t identity=%s api=%s", proofOf(r, s), s.Proof.Proven(now), s.OffAccepted, answer[s.Identity], api[s.API])
+	fmt.Fprintf(&b, " proof=%s proven=%t offAccepted=%t identity=%s api=%s", proof, s.Proof.Proven(now), s.OffAccepted, answer[s.Identity], api[s.API])
 	fmt.Fprintf(&b, " node=%s nodeUID=%s bootID=%s ready=%s", answer[s.Node.Exists], s.Node.UID, s.Node.BootID, answer[s.Node.Ready])
 	if s.Lease.Known {
 		fmt.Fprintf(&b, " lease=%q", s.Lease.ResourceVersion)
@@ -173,15 +174,6 @@ func inputs(r remediate.Run, s remediate.Observation, now time.Time) string {
 		}
 	}
 	return b.String()
-}
-
-// proofOf names what proves the host off, for the audit log. It is the person if the run relies
-// on a confirmation alone. // I26
-func proofOf(r remediate.Run, s remediate.Observation) string {
-	if r.IsolatesOnConfirmation() {
-		return fmt.Sprintf("%s by=%q", remediate.ProofHuman, r.Confirmed.Actor)
-	}
-	return string(s.ProofKind)
 }
 
 // actFresh is how old a look may be when a destructive action is done on it. remediate.Next
@@ -200,21 +192,14 @@ type decision struct {
 // forbidden returns why nothing destructive may be done now, whatever was observed. It is "" if
 // it may.
 func (w *worker) forbidden() string {
-	if why := w.stopped(); why != "" { // I23
+	if w.inbox.hasOrders() { // an order of a person binds the very next write // I13, I23
+		return "an order has come"
+	}
+	if _, why := w.stopReason(); why != "" { // I23
 		return why
 	}
 	_, frozen := w.r.opt.Hosts.Frozen(w.run.Target) // I5
 	return frozen
-}
-
-// stopped returns why the run must stop before anything destructive. An order of a person binds
-// the very next write. // I13, I23
-func (w *worker) stopped() string {
-	if w.inbox.hasOrders() {
-		return "an order has come"
-	}
-	_, why := w.stopReason()
-	return why
 }
 
 // stopReason returns why the run must stop before anything destructive. code is "" for a pause
@@ -247,25 +232,18 @@ func (w *worker) lastMoment(ctx context.Context, d decision) (last decision, why
 	if why := w.forbidden(); why != "" {
 		return d, why
 	}
-	if why := w.unasked(d.action); why != "" {
-		return d, why
+	switch d.action {
+	case remediate.SendOff, remediate.SetPowerLock, remediate.DeleteTargetMachine: // they begin something; what isolates a host that is off brings it back // I4
+		if w.run.Confirmed == nil {
+			if why := w.r.opt.Cluster.ModeForbids(w.run); why != "" { // somebody has disarmed the cluster since
+				return d, why
+			}
+		}
 	}
 	if w.isStale(d) {
 		return d, "what it was decided on grew old"
 	}
 	return d, ""
-}
-
-// unasked returns why an action that begins something may not be done although it was decided:
-// somebody has disarmed the cluster since. What isolates a host that is off brings it back. // I4
-func (w *worker) unasked(a remediate.Action) string {
-	switch a {
-	case remediate.SendOff, remediate.SetPowerLock, remediate.DeleteTargetMachine:
-		if w.run.Confirmed == nil {
-			return w.r.opt.Cluster.ModeForbids(w.run)
-		}
-	}
-	return ""
 }
 
 // recheckHost returns why a host must not be switched off although the machine was identified:
@@ -300,22 +278,17 @@ func (w *worker) decideAgain(ctx context.Context, d decision) (again decision, w
 		return again, ""
 	}
 	next, _, _ = remediate.Next(w.run, again.seen, now)
-	w.pending.note(w.run, next) // its reason may not be observed again // I5, I26
+	w.keepHeld(next) // its reason may not be observed again // I5, I26
 	return d, "it took long, and a fresh look asks for something else"
 }
 
 // isStale reports whether what an action was decided on is too old: the proof of off, if the
 // action needs one, and for all but the isolation the look. // I1, I4
 func (w *worker) isStale(d decision) bool {
-	if needsProof(d.action) && !w.power.proven(w.run, d.seen) {
+	if (d.action == remediate.IsolateNode || d.action == remediate.ReleasePods) && !w.power.proven(w.run, d.seen) { // until it is done // I1
 		return true
 	}
 	return d.action != remediate.IsolateNode && time.Since(d.seen.At) > actFresh
-}
-
-// needsProof reports whether the host must be proven off until the action is done. // I1
-func needsProof(a remediate.Action) bool {
-	return a == remediate.IsolateNode || a == remediate.ReleasePods
 }
 
 // sameExceptTime reports whether two records of one decision differ only in its time.

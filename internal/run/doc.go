@@ -3,10 +3,10 @@
 // destructive only if the record is durable, the look is fresh, and nothing forbids it. It
 // checks all of that once more immediately before the action. // I1, I4, I19, I23, I24
 //
-//	runner.go    the runs of one cluster, each with a worker in a goroutine of its own, and what they need of the cluster
-//	worker.go    the loop of one run: look, ask, save, act; between two looks it takes the orders of people
-//	look.go      everything that one look reads, and the queue for the API; failed reads are told once per change
-//	power.go     access to the BMC of the run's host, and the checks of a manual confirmation
-//	act.go       one action, its audit entry, and the checks before and during a destructive one
-//	nodelock.go  the times of the Lease on a Node, where medik8s is installed
+//	runner.go  the runs of one cluster, each with a worker in a goroutine of its own: it looks, asks, saves
+//	           and acts, and takes the orders of people between two looks
+//	look.go    everything that one look reads, the queue for the API, and the Lease on the Node where medik8s is
+//	           installed; failed reads are told once per change
+//	power.go   access to the BMC of the run's host, and the checks of a manual confirmation
+//	act.go     one action, its audit entry, and the checks before and during a destructive one
 package run

@@ -12,8 +12,8 @@ import (
 
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/power"
-	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 )
 
@@ -45,26 +45,29 @@ func (p *powerAccess) look(ctx context.Context, run remediate.Run) (seen remedia
 	if !run.HasConfirmation() {
 		p.contradiction = ""
 	}
-	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused() && !p.lockedOut(ctx, run)) {
+	if s := p.session; s != nil && (s.Level != run.Level || s.AccountRefused && !p.lockedOut(ctx, run)) {
 		p.drop(ctx) // the account may be accepted by now, or is another
 	}
 	if p.session == nil {
 		if err := p.open(ctx, run); err != nil {
-			seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), levelRefusal(err), p.contradicts(ctx, run)
+			seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), hosts.RefusalReason(err, ""), p.contradicts(ctx, run)
 			return seen, err
 		}
 	}
 	s := p.session
-	seen.Devices, seen.ProofKind = s.Devices(), proofKind(s)
+	seen.Devices, seen.ProofKind = power.LevelText(s.Host, s.Level), remediate.ProofDevice
+	if power.IsStrict(s.Host.Levels[s.Level]) {
+		seen.ProofKind = remediate.ProofBMC
+	}
 	r, err := s.Read(ctx)
 	p.readError = err
-	seen.Power, seen.PowerError, seen.LevelRefusal = r, bmc.KindOf(err), levelRefusal(err)
+	seen.Power = r
 	if err != nil {
-		seen.LowerLevelOn = p.contradicts(ctx, run)
+		seen.PowerError, seen.LevelRefusal, seen.LowerLevelOn = bmc.KindOf(err), hosts.RefusalReason(err, ""), p.contradicts(ctx, run)
 	} else {
-		seen.Identity = answer(p.opt.Hosts.Identify(ctx, s.Host, s.Level, r, run.Target, run.Manual != nil))
+		seen.Identity = identityAnswers[p.opt.Hosts.Identify(ctx, s.Host, s.Level, r, run.Target, run.Manual != nil)]
 	}
-	seen.Proof, seen.OffAccepted = s.Proof(), s.OffAccepted()
+	seen.Proof, seen.OffAccepted = s.Proof, s.Accepted.OffAccepted()
 	return seen, nil
 }
 
@@ -107,7 +110,7 @@ func (p *powerAccess) retryAccount(ctx context.Context, run remediate.Run) {
 	if h, err := p.opt.Hosts.Entry(ctx, run.Target); err == nil {
 		p.opt.LockOut.ForgetAccounts(h)
 	}
-	if p.session != nil && p.session.AccountRefused() {
+	if p.session != nil && p.session.AccountRefused {
 		p.drop(ctx)
 	}
 }
@@ -119,14 +122,6 @@ func (p *powerAccess) send(ctx context.Context, run remediate.Run, c bmc.Command
 	return p.session.Send(ctx, c)
 }
 
-// sendTimeout bounds one command, and the end of its session.
-func (p *powerAccess) sendTimeout() time.Duration {
-	if p.session == nil {
-		return actTimeout
-	}
-	return max(actTimeout, p.session.SendTime+power.CloseTimeout)
-}
-
 // proven reports whether the proof of off holds now: saving may have taken time. On a
 // confirmation, it reports whether the look that found no contradiction is as fresh as a proof
 // must be. // I1, I26
@@ -134,18 +129,18 @@ func (p *powerAccess) proven(run remediate.Run, seen remediate.Observation) bool
 	if run.IsolatesOnConfirmation() {
 		return time.Since(seen.At) <= power.ProofMaxAge
 	}
-	return p.session != nil && p.session.Proof().Proven(time.Now())
+	return p.session != nil && p.session.Proof.Proven(time.Now())
 }
 
 // proofLost reads once more, and returns why the host is no longer proven off. It is "" if the
 // host still is. // I1
 func (p *powerAccess) proofLost(ctx context.Context) string {
-	ctx, cancel := context.WithDeadline(ctx, p.session.Proof().Until()) // a longer read would let the write go on with an old proof
+	ctx, cancel := context.WithDeadline(ctx, p.session.Proof.Until()) // a longer read would let the write go on with an old proof
 	defer cancel()
 	if _, err := p.session.Read(ctx); err != nil {
 		return "the power state cannot be read any more: " + err.Error()
 	}
-	if !p.session.OffAccepted() || !p.session.Proof().Proven(time.Now()) {
+	if !p.session.Accepted.OffAccepted() || !p.session.Proof.Proven(time.Now()) {
 		return "the host is no longer proven off"
 	}
 	return ""
@@ -249,29 +244,9 @@ func (p *powerAccess) finalRead(ctx context.Context, run remediate.Run, a remedi
 	return ""
 }
 
-// levelRefusal is the reason code if fenced itself refuses a power level. It is "" if the error
-// is that of the BMC.
-func levelRefusal(err error) reason.Code {
-	if r, ok := reason.AsRefusal(err); ok {
-		return r.Reason
-	}
-	return ""
-}
-
-// proofKind is how much two Off readings of a session prove.
-func proofKind(s *power.Session) remediate.ProofKind {
-	if s.Strict() {
-		return remediate.ProofBMC
-	}
-	return remediate.ProofDevice
-}
-
-func answer(v guard.IdentityVerdict) remediate.Answer {
-	switch v {
-	case guard.IdentityMatches:
-		return remediate.Yes
-	case guard.IdentityDiffers:
-		return remediate.No
-	}
-	return remediate.CannotTell
+// identityAnswers says whether a verdict means that the BMC is the host's. Every other one means
+// that this cannot be told.
+var identityAnswers = map[guard.IdentityVerdict]remediate.Answer{
+	guard.IdentityMatches: remediate.Yes,
+	guard.IdentityDiffers: remediate.No,
 }

@@ -152,7 +152,7 @@ var matters = map[string]string{
 	"who else would act on a Node": "fenced refuses (Contested) while it cannot read that",
 }
 
-const medik8sLeases = "medik8s-leases"
+const medik8sLeases = policy.NodeLockNamespace
 
 // NotSeen is what could not be read, with why it matters. kind is what it is an instance of.
 func NotSeen(what, kind, problem string) Unseen {

@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
+	"unicode"
+
+	"github.com/fenced/fenced/internal/escalate"
+	"github.com/fenced/fenced/internal/remediate"
 )
 
 // Hold stops the fencing of one Node or Machine until it expires or a person releases it. A person
@@ -59,14 +64,12 @@ func (h Hold) Ended() time.Time {
 	return h.Until
 }
 
-var holdRecord = recordType[Hold]{
+// Holds are the records of holds, also of those that have ended. A Node has at most one hold and
+// one quarantine: a new one replaces the old one.
+var Holds = RecordType[Hold]{
 	kind: KindHold, key: Hold.Key, version: func(h *Hold) *uint64 { return &h.Version },
 	name: func(h Hold) string { return "the hold of " + h.Key() },
 }
-
-// NewHolds returns an empty table of holds, for ended ones too. See Table. A Node has at most
-// one hold and one quarantine: a new one replaces the old one.
-func NewHolds(changed func(Hold)) *Table[Hold] { return newTable(holdRecord, changed) }
 
 // Freeze records that a host was alive while its BMC reported Off. Until a person releases
 // the host, fenced powers nothing off there. Each run that notices such a host has one
@@ -93,14 +96,12 @@ type Freeze struct {
 // Active returns whether nobody has released the host yet.
 func (f Freeze) Active() bool { return f.ReleasedBy == "" }
 
-var freezeRecord = recordType[Freeze]{
+// Freezes are the records of freezes, also of released ones.
+var Freezes = RecordType[Freeze]{
 	kind: KindFreeze, key: func(f Freeze) string { return f.RunID }, version: func(f *Freeze) *uint64 { return &f.Version },
 	name:  func(f Freeze) string { return "the freeze of " + f.Host + " by run " + f.RunID },
 	lasts: Freeze.Active, // until a person releases the host // I5
 }
-
-// NewFreezes returns an empty table of freezes, for released ones too. See Table.
-func NewFreezes(changed func(Freeze)) *Table[Freeze] { return newTable(freezeRecord, changed) }
 
 // AllClusters is the cluster name of the record that pauses all clusters.
 const AllClusters = ""
@@ -142,11 +143,22 @@ type Scope struct {
 }
 
 // Key returns the key of the record.
-func (c Cluster) Key() string { return clusterKey(c.Name) }
+func (c Cluster) Key() string {
+	if c.Name == AllClusters {
+		return allClustersKey
+	}
+	return c.Name
+}
 
-var clusterRecord = recordType[Cluster]{
+// Clusters are the records of clusters, and the one of AllClusters.
+var Clusters = RecordType[Cluster]{
 	kind: KindCluster, key: Cluster.Key, version: func(c *Cluster) *uint64 { return &c.Version },
-	name: func(c Cluster) string { return clusterTitle(c.Name) },
+	name: func(c Cluster) string {
+		if c.Name == AllClusters {
+			return "the record of all clusters"
+		}
+		return fmt.Sprintf("cluster %q", c.Name)
+	},
 	check: func(c Cluster) error {
 		if c.Name == allClustersKey {
 			return errors.New("the name is reserved")
@@ -154,24 +166,6 @@ var clusterRecord = recordType[Cluster]{
 		return nil
 	},
 	lasts: func(Cluster) bool { return true }, // a pause, and what was armed // I23
-}
-
-// NewClusters returns an empty table of clusters, for AllClusters too. See Table.
-func NewClusters(changed func(Cluster)) *Table[Cluster] { return newTable(clusterRecord, changed) }
-
-// clusterTitle names the record of a cluster in error messages.
-func clusterTitle(cluster string) string {
-	if cluster == AllClusters {
-		return "the record of all clusters"
-	}
-	return fmt.Sprintf("cluster %q", cluster)
-}
-
-func clusterKey(cluster string) string {
-	if cluster == AllClusters {
-		return allClustersKey
-	}
-	return cluster
 }
 
 // Pin is the identity that a host and its BMC have proven. From then on, a BMC at another
@@ -214,7 +208,7 @@ type Pin struct {
 	Contradicted string `json:"contradicted,omitempty"`
 }
 
-var pinRecord = recordType[Pin]{
+var pinRecord = RecordType[Pin]{
 	kind: KindPin, key: func(p Pin) string { return p.Host }, version: func(p *Pin) *uint64 { return &p.Version },
 	name: func(p Pin) string { return "the pin of " + p.Host },
 }
@@ -256,7 +250,7 @@ type RefusedAccounts struct {
 
 func (r RefusedAccounts) key() string { return "refused accounts " + r.Instance }
 
-var refusedRecord = recordType[RefusedAccounts]{
+var refusedRecord = RecordType[RefusedAccounts]{
 	kind: KindMeta, key: RefusedAccounts.key, version: func(r *RefusedAccounts) *uint64 { return &r.Version },
 	name: func(RefusedAccounts) string { return "the refused accounts" },
 }
@@ -285,4 +279,112 @@ func LoadRefusedAccounts(ctx context.Context, s Store, instance string) (Refused
 		r, r.Version = none, rec.Version
 	}
 	return r, nil
+}
+
+// askedPrefix begins the keys of the records of what other remediators were asked. They are of
+// KindMeta, so that a store of this schema can hold them. The key names also the target, as it was
+// at first: so a record that cannot be read still says on what nobody may act.
+const askedPrefix = "asked "
+
+// askedKey is "asked CLUSTER ID NODE NAMESPACE MACHINE", with - for what there is none of.
+func askedKey(r *escalate.Record) string {
+	if r.Key != "" {
+		return r.Key
+	}
+	t := r.Target
+	key := func(machine string) string {
+		fields := []string{t.Cluster, r.ID, t.Node, t.Namespace, machine}
+		for i, f := range fields {
+			if fields[i] = url.QueryEscape(f); f == "" {
+				fields[i] = "-"
+			}
+		}
+		return askedPrefix + strings.Join(fields, " ")
+	}
+	if full := key(t.Machine); len(full) <= MaxKey || t.Node == "" {
+		return full
+	}
+	return key("") // its Node names the target, too
+}
+
+// askedOf is what a key says of its record.
+func askedOf(key string) (r escalate.Record, err error) {
+	fields := strings.Split(strings.TrimPrefix(key, askedPrefix), " ")
+	if len(fields) != 5 {
+		return r, fmt.Errorf("%s does not name a target", RecordName(KindMeta, key))
+	}
+	for i, f := range fields {
+		if fields[i], err = url.QueryUnescape(f); err != nil {
+			return r, fmt.Errorf("%s: %w", RecordName(KindMeta, key), err)
+		}
+		if strings.ContainsFunc(fields[i], func(c rune) bool { return !unicode.IsPrint(c) }) { // it is shown to people
+			return r, fmt.Errorf("%s: %q is no name", RecordName(KindMeta, key), fields[i])
+		}
+		if f == "-" {
+			fields[i] = ""
+		}
+	}
+	r = escalate.Record{ID: fields[1], Key: key, Target: remediate.Target{Cluster: fields[0], Node: fields[2], Machine: fields[4]}}
+	if r.Target.Machine != "" {
+		r.Target.Namespace = fields[3]
+	}
+	if r.ID == "" || r.Target.Cluster == "" || len(r.Target.Names()) == 0 {
+		return r, fmt.Errorf("%s does not name a target", RecordName(KindMeta, key))
+	}
+	return r, nil
+}
+
+var askedRecord = RecordType[escalate.Record]{
+	kind: KindMeta, key: func(r escalate.Record) string { return askedKey(&r) }, version: func(r *escalate.Record) *uint64 { return &r.Version },
+	name: func(r escalate.Record) string {
+		return "what another remediator was asked about " + strings.Join(r.Target.Names(), ", ")
+	},
+	under: func(r *escalate.Record, key string) error { // the target may have become another since
+		named, err := askedOf(key)
+		if err == nil && (r.ID != named.ID || r.Target.Cluster != named.Target.Cluster) {
+			err = fmt.Errorf("it holds the record of %q in cluster %q", r.ID, r.Target.Cluster)
+		}
+		r.Key = key
+		return err
+	},
+}
+
+// SaveAsked writes the record durably and returns it with its new version. An object is made only
+// after that. For the errors see Store.Put. // I19
+func SaveAsked(ctx context.Context, s Store, r escalate.Record) (escalate.Record, error) {
+	if r.ID == "" || r.Target.Cluster == "" || r.Unreadable != "" {
+		return r, errors.New("save what another remediator was asked: the record has no ID or no cluster, or was not read")
+	}
+	keyed := r
+	keyed.Key = askedKey(&r)
+	saved, err := askedRecord.save(ctx, s, keyed)
+	if err != nil {
+		return r, err
+	}
+	return saved, nil
+}
+
+// LoadAsked returns all records of what other remediators were asked. One that cannot be read says
+// so in Unreadable, and has the ID and the target of its key. The error (ErrUnreadable) names each
+// record whose key names no target. If the store cannot be listed, it returns none. // I20
+func LoadAsked(ctx context.Context, s Store) ([]escalate.Record, error) {
+	return decodeAll(ctx, s, KindMeta, func(rec Record) (escalate.Record, error) {
+		if !strings.HasPrefix(rec.Key, askedPrefix) {
+			return escalate.Record{}, errSetAside
+		}
+		named, err := askedOf(rec.Key)
+		if err != nil {
+			return named, err
+		}
+		r, err := askedRecord.decode(rec)
+		if err != nil {
+			r, r.Version, r.Unreadable = named, rec.Version, err.Error()
+		}
+		return r, nil
+	})
+}
+
+// DeleteAsked deletes a record. For the errors see Store.Delete.
+func DeleteAsked(ctx context.Context, s Store, r escalate.Record) error {
+	return askedRecord.delete(ctx, s, r)
 }

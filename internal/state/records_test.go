@@ -88,7 +88,7 @@ func TestQuarantineStandsBesideAHold(t *testing.T) {
 	all, err := statetest.LoadHolds(t.Context(), s)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []state.Hold{hold, quarantine}, all)
-	require.NoError(t, state.NewHolds(func(state.Hold) {}).Delete(t.Context(), s, hold))
+	require.NoError(t, state.NewTable(state.Holds, func(state.Hold) {}).Delete(t.Context(), s, hold))
 	all, err = statetest.LoadHolds(t.Context(), s)
 	require.NoError(t, err)
 	require.Equal(t, []state.Hold{quarantine}, all)

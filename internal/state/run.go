@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-var runRecord = recordType[remediate.Run]{
+var runRecord = RecordType[remediate.Run]{
 	kind: KindRun, key: func(r remediate.Run) string { return r.ID }, version: func(r *remediate.Run) *uint64 { return &r.Version },
 	name:  func(r remediate.Run) string { return fmt.Sprintf("run %q", r.ID) },
 	check: checkRun,
@@ -135,7 +136,7 @@ func (n *savedNodes) newest() (last Backup) {
 	return last
 }
 
-var backupRecord = recordType[savedNodes]{
+var backupRecord = RecordType[savedNodes]{
 	kind: KindBackup, key: func(n savedNodes) string { return n.run }, version: func(n *savedNodes) *uint64 { return &n.version },
 	name:   func(n savedNodes) string { return fmt.Sprintf("Node %s of run %q", n.newest().NodeUID, n.run) },
 	stored: func(n *savedNodes) any { return &n.list },
@@ -162,7 +163,14 @@ func SaveBackup(ctx context.Context, s Store, b Backup) error {
 	if err != nil {
 		return failed(err)
 	}
-	n.list = addBackup(n.list, b)
+	// At most two of each Node UID are kept, so that a Node that keeps changing does not make the
+	// record grow: the first is the Node that the run found, and the newest the one that is deleted.
+	found := false
+	n.list = append(slices.DeleteFunc(n.list, func(old Backup) bool {
+		again := found && old.NodeUID == b.NodeUID
+		found = found || old.NodeUID == b.NodeUID
+		return again
+	}), b)
 	if _, err := backupRecord.save(ctx, s, n); err != nil {
 		return err
 	}
@@ -173,24 +181,6 @@ func SaveBackup(ctx context.Context, s Store, b Backup) error {
 		return failed(errors.New("the record read back differs from the record written"))
 	}
 	return nil
-}
-
-// addBackup appends b and keeps at most two backups of each Node UID, so that a Node that
-// keeps changing does not make the record grow. The first is the Node that the run found,
-// and the newest is the Node that was deleted.
-func addBackup(list []Backup, b Backup) []Backup {
-	kept := make([]Backup, 0, len(list)+1)
-	first := true
-	for _, old := range list {
-		if old.NodeUID == b.NodeUID {
-			if !first {
-				continue
-			}
-			first = false
-		}
-		kept = append(kept, old)
-	}
-	return append(kept, b)
 }
 
 // Backups returns the Nodes saved for a run, oldest first. A run without backups is no

@@ -22,7 +22,7 @@ type Slot struct {
 	Version uint64 `json:"-"`
 }
 
-var slotRecord = recordType[Slot]{
+var slotRecord = RecordType[Slot]{
 	kind: KindSlot, key: func(s Slot) string { return s.Key }, version: func(s *Slot) *uint64 { return &s.Version },
 	name: func(s Slot) string { return "slot " + s.Key },
 	under: func(s *Slot, key string) error {

@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// recordType describes how values of one type are stored as records of one kind.
-type recordType[T any] struct {
+// RecordType describes how values of one type are stored as records of one kind.
+type RecordType[T any] struct {
 	kind    Kind
 	key     func(T) string
 	version func(*T) *uint64
@@ -33,7 +33,7 @@ type recordType[T any] struct {
 
 // save writes a value durably and returns it with its new version. After an error it
 // returns the value as it was given. For the errors see Store.Put.
-func (t recordType[T]) save(ctx context.Context, s Store, v T) (T, error) {
+func (t RecordType[T]) save(ctx context.Context, s Store, v T) (T, error) {
 	if t.check != nil {
 		if err := t.check(v); err != nil {
 			return v, fmt.Errorf("save %s: %w", t.name(v), err)
@@ -51,7 +51,7 @@ func (t recordType[T]) save(ctx context.Context, s Store, v T) (T, error) {
 	return v, nil
 }
 
-func (t recordType[T]) content(v *T) any {
+func (t RecordType[T]) content(v *T) any {
 	if t.stored == nil {
 		return v
 	}
@@ -60,12 +60,12 @@ func (t recordType[T]) content(v *T) any {
 
 // list returns all values that can be read, and an error (ErrUnreadable) that names each
 // record that cannot.
-func (t recordType[T]) list(ctx context.Context, s Store) ([]T, error) {
+func (t RecordType[T]) list(ctx context.Context, s Store) ([]T, error) {
 	return decodeAll(ctx, s, t.kind, t.decode)
 }
 
 // get returns one value, or ErrNotFound.
-func (t recordType[T]) get(ctx context.Context, s Store, key string) (T, error) {
+func (t RecordType[T]) get(ctx context.Context, s Store, key string) (T, error) {
 	r, err := s.Get(ctx, t.kind, key)
 	if err != nil {
 		var none T
@@ -75,12 +75,12 @@ func (t recordType[T]) get(ctx context.Context, s Store, key string) (T, error) 
 }
 
 // delete removes a value. For the errors see Store.Delete.
-func (t recordType[T]) delete(ctx context.Context, s Store, v T) error {
+func (t RecordType[T]) delete(ctx context.Context, s Store, v T) error {
 	return s.Delete(ctx, t.kind, t.key(v), *t.version(&v))
 }
 
 // decode returns the value of a record with the version of the record.
-func (t recordType[T]) decode(r Record) (T, error) {
+func (t RecordType[T]) decode(r Record) (T, error) {
 	var v, none T
 	err := decode(r.Data, t.content(&v))
 	if err == nil && t.under != nil {
@@ -198,16 +198,16 @@ func decodeStrict(data []byte, value any) error {
 // so that several instances can share the store. Several goroutines may use a table at the
 // same time. It holds no lock while it waits for the store.
 type Table[T any] struct {
-	record  recordType[T]
+	record  RecordType[T]
 	changed func(T)
 
 	mu    sync.Mutex
 	byKey map[string]T
 }
 
-// newTable returns an empty table. The table calls changed with each record that is added,
+// NewTable returns an empty table of Holds, Freezes or Clusters. The table calls changed with each record that is added,
 // changed or removed, and holds no lock then: changed may use the table.
-func newTable[T any](record recordType[T], changed func(T)) *Table[T] {
+func NewTable[T any](record RecordType[T], changed func(T)) *Table[T] {
 	return &Table[T]{record: record, changed: changed, byKey: map[string]T{}}
 }
 

@@ -39,8 +39,8 @@ func openTable(t *testing.T) (s *putHook, one, two *state.Table[state.Hold], cha
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, bolt.Close()) })
 	changes = &[]string{}
-	one = state.NewHolds(func(h state.Hold) { *changes = append(*changes, h.Node+" by "+h.By) })
-	return &putHook{Store: bolt}, one, state.NewHolds(func(state.Hold) {}), changes
+	one = state.NewTable(state.Holds, func(h state.Hold) { *changes = append(*changes, h.Node+" by "+h.By) })
+	return &putHook{Store: bolt}, one, state.NewTable(state.Holds, func(state.Hold) {}), changes
 }
 
 func holdBy(by string) func(state.Hold, bool) (state.Hold, bool) {
@@ -120,8 +120,8 @@ func TestTableLoad(t *testing.T) {
 func TestTableKeepsWhatLasts(t *testing.T) {
 	s, _, _, _ := openTable(t)
 	ctx := t.Context()
-	freezes := state.NewFreezes(func(state.Freeze) {})
-	clusters := state.NewClusters(func(state.Cluster) {})
+	freezes := state.NewTable(state.Freezes, func(state.Freeze) {})
+	clusters := state.NewTable(state.Clusters, func(state.Cluster) {})
 	frozen, err := freezes.Update(ctx, s, "r1", func(state.Freeze, bool) (state.Freeze, bool) {
 		return state.Freeze{RunID: "r1", Host: "c/n", Node: "n", Cluster: "c"}, true
 	})
@@ -154,7 +154,7 @@ func TestTableUpdateAfterARestore(t *testing.T) {
 	s, _, _, _ := openTable(t)
 	ctx := t.Context()
 	older := openOlder(t)
-	clusters := state.NewClusters(func(state.Cluster) {})
+	clusters := state.NewTable(state.Clusters, func(state.Cluster) {})
 	arm := func(c state.Cluster, _ bool) (state.Cluster, bool) {
 		c.Name, c.Armed = "c", !c.Armed
 		return c, true

@@ -44,11 +44,11 @@ func TestHoldsAreForgottenLongAfterTheirEnd(t *testing.T) {
 	one, other := open(), open()
 	require.NoError(t, other.Prune(t.Context(), s, time.Now().Add(-keepRuns)))
 	var left []string
-	for _, h := range other.holds.table.All() {
+	for _, h := range other.holds.All() {
 		left = append(left, h.Key())
 	}
 	assert.ElementsMatch(t, []string{"c/endless", "c/just over", "c/just released", "c/held once more", "c/over long after"}, left)
 	require.NoError(t, one.Load(t.Context()))
-	assert.Equal(t, other.holds.table.All(), one.holds.table.All())
+	assert.Equal(t, other.holds.All(), one.holds.All())
 	require.NoError(t, one.Prune(t.Context(), s, time.Now().Add(-keepRuns)), "another has done it")
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,12 +18,13 @@ import (
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/times"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // pausesOf returns the two pauses that a cluster, or all clusters, can have: the unsaved one
 // and the stored one.
 func (s *Stop) pausesOf(cluster string) []stop {
-	return []stop{s.unsaved.get(key{cluster: cluster}), s.pauses.pause(cluster)}
+	return []stop{s.unsaved.get(key{cluster: cluster}), pauseOf(s.Record(cluster))}
 }
 
 // Paused returns why nothing new may begin in a cluster. It is "" if it may. When a pause ends
@@ -30,7 +33,7 @@ func (s *Stop) pausesOf(cluster string) []stop {
 func (s *Stop) Paused(cluster string) string {
 	why, ended := s.file.look(time.Now())
 	if why == "" {
-		why = s.corrupt.why()
+		why = s.Corrupt()
 	}
 	for _, name := range []string{state.AllClusters, cluster} {
 		for _, p := range s.pausesOf(name) {
@@ -51,24 +54,24 @@ func (s *Stop) Paused(cluster string) string {
 
 // Pause stops everything that is new and everything that can still be taken back, in one
 // cluster or, if the order names none, in all. // I23
-func (s *Stop) Pause(ctx context.Context, o order.Order) order.Outcome {
+func (s *Stop) Pause(ctx context.Context, o wire.Order) order.Outcome {
 	return s.begin(ctx, key{cluster: o.Cluster}, o, "pauses", "paused")
 }
 
 // Resume ends a pause; the quiet period follows. It does not remove the pause file. If there is no
 // such pause, it changes nothing. Outcome.Still says what continues to pause.
-func (s *Stop) Resume(ctx context.Context, o order.Order) (order.Outcome, error) {
-	if err := s.lockForOrder(ctx); err != nil {
+func (s *Stop) Resume(ctx context.Context, o wire.Order) (order.Outcome, error) {
+	if err := s.lock(ctx); err != nil {
 		return order.Outcome{}, fmt.Errorf("resume; it stays as it is: %w", err)
 	}
 	defer s.saving.Release(1)
 	now, k := time.Now().UTC(), key{cluster: o.Cluster}
 	unsaved := s.unsaved.get(k)
-	if end := s.EndBy(o.Cluster); !unsaved.active(end) && !s.stored(k).active(end) && s.corrupt.why() == "" {
+	if end := s.EndBy(o.Cluster); !unsaved.active(end) && !s.stored(k).active(end) && s.Corrupt() == "" {
 		s.opt.Emit(o.Event("resumes, although nothing was paused"))
 		return order.Outcome{Unchanged: "nothing that this order ends was paused", Still: s.stillPaused(o.Cluster)}, nil
 	}
-	err := s.pauses.resume(ctx, o.Cluster, now)
+	err := s.Change(ctx, o.Cluster, func(r *state.Cluster) { clearPause(r, now) })
 	if err != nil && (s.stored(k) != stop{} || unsaved == stop{}) {
 		return order.Outcome{}, fmt.Errorf("save that it is resumed; it stays as it is: %w", err)
 	}
@@ -82,7 +85,7 @@ func (s *Stop) Resume(ctx context.Context, o order.Order) (order.Outcome, error)
 // stillPaused returns why a cluster is paused although it was resumed, or why one of the
 // clusters is if all were resumed. It is "" if none is paused.
 func (s *Stop) stillPaused(resumed string) string {
-	for _, name := range s.clusters.names(resumed) {
+	for _, name := range slices.Sorted(maps.Keys(s.clusters.named(resumed))) {
 		if why := s.Paused(name); why != "" {
 			return why + s.resumeHint(why, resumed, name)
 		}
@@ -160,84 +163,8 @@ func (f *pauseFile) read() string {
 	return why + ": " + cmp.Or(strings.TrimSpace(bmc.Printable(string(text), maxFileReason)), "it gives no reason")
 }
 
-// pauseRecords are the stored records of the clusters, and one of all clusters: their pauses,
-// and what else people ordered for them.
-type pauseRecords struct {
-	store  state.Store
-	clocks *clocks
-	table  *state.Table[state.Cluster]
-}
-
-func (p *pauseRecords) load(ctx context.Context) error { return p.table.Load(ctx, p.store) }
-
-// record returns the record of a cluster, or of all clusters, as it was last stored.
-func (p *pauseRecords) record(cluster string) state.Cluster {
-	if r, known := p.table.Get(state.Cluster{Name: cluster}.Key()); known {
-		return r
-	}
-	return state.Cluster{Name: cluster}
-}
-
-// pause returns the stored pause of a cluster, or of all clusters.
-func (p *pauseRecords) pause(cluster string) stop { return pauseOf(p.record(cluster)) }
-
-// change stores a change of a record, on top of what another instance may have stored. If the
-// store refuses, nothing changes in memory.
-func (p *pauseRecords) change(ctx context.Context, cluster string, change func(*state.Cluster)) error {
-	_, err := p.table.Update(ctx, p.store, state.Cluster{Name: cluster}.Key(), func(r state.Cluster, _ bool) (state.Cluster, bool) {
-		r.Name = cluster
-		change(&r)
-		return r, true
-	})
-	return err
-}
-
-// save stores a pause, unless a longer one is stored.
-func (p *pauseRecords) save(ctx context.Context, cluster string, v stop) error {
-	return p.change(ctx, cluster, func(r *state.Cluster) {
-		v := v.orLonger(pauseOf(*r), p.clocks.endBy(cluster))
-		r.Paused, r.PausedBy, r.PausedReason, r.PausedAt, r.PausedUntil = true, v.by, v.reason, v.at, v.until
-	})
-}
-
-// resume stores that a person ended the pause at a time.
-func (p *pauseRecords) resume(ctx context.Context, cluster string, at time.Time) error {
-	return p.change(ctx, cluster, func(r *state.Cluster) { clearPause(r, at) })
-}
-
-// endOver stores that a pause has ended, if its time is over, and returns it. It returns the
-// zero value if there was no such pause, or if another instance was faster. // I16, I23
-func (p *pauseRecords) endOver(ctx context.Context, cluster string) stop {
-	now := p.clocks.endBy(cluster)
-	over := func(v stop) bool { return (v != stop{}) && !v.active(now) }
-	if !over(p.pause(cluster)) {
-		return stop{}
-	}
-	var ended stop
-	err := p.change(ctx, cluster, func(r *state.Cluster) {
-		ended = stop{}
-		if v := pauseOf(*r); over(v) {
-			ended = v
-			clearPause(r, p.clocks.endedAt(v.until))
-		}
-	})
-	if err != nil {
-		return stop{}
-	}
-	return ended
-}
-
 // clearPause removes the pause from a record.
 func clearPause(r *state.Cluster, at time.Time) {
 	r.Paused, r.PausedBy, r.PausedReason, r.PausedAt, r.PausedUntil = false, "", "", time.Time{}, time.Time{}
 	r.ResumedAt = times.Later(r.ResumedAt, at)
-}
-
-// saveFileEnd stores when the pause file went away, so that the quiet period after it survives
-// a restart. A zero time means that the file never went away.
-func (p *pauseRecords) saveFileEnd(ctx context.Context, ended time.Time) {
-	if ended.IsZero() || !p.record(state.AllClusters).ResumedAt.Before(ended) {
-		return
-	}
-	_ = p.change(ctx, state.AllClusters, func(r *state.Cluster) { r.ResumedAt = times.Later(r.ResumedAt, ended.UTC()) }) // runSync tries again
 }

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fenced/fenced/internal/times"
+
 	"golang.org/x/sync/semaphore"
 
 	"github.com/fenced/fenced/internal/bmc"
@@ -17,6 +19,7 @@ import (
 	"github.com/fenced/fenced/internal/live"
 	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Options is what a Stop is made from.
@@ -29,8 +32,8 @@ type Options struct {
 
 // Stop knows every stop of one daemon. Make it with New, and Attach each cluster.
 //
-// The store's records (pauses, holds), the stops that it has not saved yet, the pause file, the
-// unreadable records and the clocks are parts with a lock each. No part calls another one while
+// The store's records (of clusters with their pauses, and of holds), the stops that it has not saved
+// yet, the pause file, the unreadable records and the clocks are parts with a lock each. No part calls another one while
 // it holds its lock.
 type Stop struct {
 	opt      Options
@@ -38,8 +41,8 @@ type Stop struct {
 	clocks   *clocks
 	file     *pauseFile
 	corrupt  *corruptRecords
-	pauses   *pauseRecords
-	holds    *holdRecords
+	records  *state.Table[state.Cluster]
+	holds    *state.Table[state.Hold] // and quarantines
 	unsaved  *unsavedStops
 	saving   *semaphore.Weighted // one change of a stop at a time; held during I/O
 }
@@ -48,16 +51,16 @@ type Stop struct {
 // records cannot be read, everything is paused instead. // I20
 func New(ctx context.Context, opt Options) (*Stop, error) {
 	s := &Stop{
-		opt: opt, clusters: &clusters{}, file: &pauseFile{path: opt.PauseFile}, corrupt: newCorruptRecords(),
+		opt: opt, clusters: &clusters{}, file: &pauseFile{path: opt.PauseFile}, corrupt: &corruptRecords{errs: map[state.Kind]error{}},
 		unsaved: &unsavedStops{byKey: map[key]stop{}}, saving: semaphore.NewWeighted(1),
 	}
 	s.clocks = &clocks{clusters: s.clusters}
-	s.pauses = &pauseRecords{store: opt.Store, clocks: s.clocks, table: state.NewClusters(s.recordChanged)}
-	s.holds = &holdRecords{store: opt.Store, clocks: s.clocks, table: state.NewHolds(func(h state.Hold) { s.clusters.wake(h.Cluster) })}
-	if err := s.NoteUnread(state.KindCluster, s.pauses.load(ctx)); err != nil {
+	s.records = state.NewTable(state.Clusters, s.recordChanged)
+	s.holds = state.NewTable(state.Holds, func(h state.Hold) { s.clusters.wake(h.Cluster) })
+	if err := s.NoteUnread(state.KindCluster, s.records.Load(ctx, s.opt.Store)); err != nil {
 		return nil, fmt.Errorf("load the state of the clusters: %w", err)
 	}
-	if err := s.NoteUnread(state.KindHold, s.holds.load(ctx)); err != nil {
+	if err := s.NoteUnread(state.KindHold, s.holds.Load(ctx, s.opt.Store)); err != nil {
 		return nil, fmt.Errorf("load holds: %w", err)
 	}
 	return s, nil
@@ -73,8 +76,8 @@ func (s *Stop) Detach(name string) { s.clusters.Delete(name) }
 // error: they pause everything. // I20
 func (s *Stop) Load(ctx context.Context) error {
 	return errors.Join(
-		s.NoteUnread(state.KindCluster, s.pauses.load(ctx)),
-		s.NoteUnread(state.KindHold, s.holds.load(ctx)),
+		s.NoteUnread(state.KindCluster, s.records.Load(ctx, s.opt.Store)),
+		s.NoteUnread(state.KindHold, s.holds.Load(ctx, s.opt.Store)),
 	)
 }
 
@@ -101,12 +104,21 @@ func (s *Stop) OfCluster(cluster string) (list []string) {
 }
 
 // Record returns what people ordered for a cluster, or for all clusters, as it was last stored.
-func (s *Stop) Record(cluster string) state.Cluster { return s.pauses.record(cluster) }
+func (s *Stop) Record(cluster string) state.Cluster {
+	r, _ := s.records.Get(state.Cluster{Name: cluster}.Key())
+	r.Name = cluster
+	return r
+}
 
 // Change stores a change of a cluster's record, on top of what another instance may have
 // stored. If the store refuses, nothing changes in memory.
 func (s *Stop) Change(ctx context.Context, cluster string, change func(*state.Cluster)) error {
-	return s.pauses.change(ctx, cluster, change)
+	_, err := s.records.Update(ctx, s.opt.Store, state.Cluster{Name: cluster}.Key(), func(r state.Cluster, _ bool) (state.Cluster, bool) {
+		r.Name = cluster
+		change(&r)
+		return r, true
+	})
+	return err
 }
 
 // recordChanged applies a cluster's record that was stored: it may have ended a pause, or armed
@@ -118,10 +130,6 @@ func (s *Stop) recordChanged(r state.Cluster) {
 	}
 	s.clusters.wake(r.Name)
 }
-
-// EndBy is the time by which the stops of a cluster, or of all, end, and by which old records
-// are deleted. It is zero, and nothing ends, until the cluster was seen. // I23
-func (s *Stop) EndBy(cluster string) time.Time { return s.clocks.endBy(cluster) }
 
 // Cluster is what a Stop needs from one cluster.
 type Cluster interface {
@@ -162,23 +170,20 @@ func (c *clusters) wake(cluster string) {
 	}
 }
 
-// names returns the names of the clusters that a stop is about, in order.
-func (c *clusters) names(cluster string) []string { return slices.Sorted(maps.Keys(c.named(cluster))) }
-
 const saveTime = 5 * time.Second // bounds the save of a stop, which binds before it is saved
 
 // stored returns the stored stop of a key.
 func (s *Stop) stored(k key) stop {
 	if k.node == "" {
-		return s.pauses.pause(k.cluster)
+		return pauseOf(s.Record(k.cluster))
 	}
-	return s.holds.hold(k)
+	return holdOf(s.holdRecord(k, false))
 }
 
 // begin makes an order a stop. The stop binds at once, whatever the store does, and never
 // shortens one that is there. verb is what the person does, and done what is then true of the
 // cluster or Node; both are for messages. // I23
-func (s *Stop) begin(ctx context.Context, k key, o order.Order, verb, done string) order.Outcome {
+func (s *Stop) begin(ctx context.Context, k key, o wire.Order, verb, done string) order.Outcome {
 	v := stop{by: o.Actor, reason: o.Reason, at: time.Now().UTC(), until: o.Ends(s.clocks.startBy(k.cluster))}
 	length := untilText(v.until)
 	end := s.EndBy(k.cluster)
@@ -200,11 +205,11 @@ func (s *Stop) begin(ctx context.Context, k key, o order.Order, verb, done strin
 	return out
 }
 
-// save stores an unsaved stop, unless it was ended or replaced meanwhile.
+// save stores an unsaved stop, unless it was ended or replaced meanwhile, or a longer one is stored.
 func (s *Stop) save(ctx context.Context, k key, v stop) error {
 	ctx, cancel := context.WithTimeout(ctx, saveTime)
 	defer cancel()
-	if err := s.lockSaving(ctx); err != nil {
+	if err := s.lock(ctx); err != nil {
 		return err
 	}
 	defer s.saving.Release(1)
@@ -213,9 +218,17 @@ func (s *Stop) save(ctx context.Context, k key, v stop) error {
 	}
 	var err error
 	if k.node == "" {
-		err = s.pauses.save(ctx, k.cluster, v)
+		err = s.Change(ctx, k.cluster, func(r *state.Cluster) {
+			v := v.orLonger(pauseOf(*r), s.EndBy(k.cluster))
+			r.Paused, r.PausedBy, r.PausedReason, r.PausedAt, r.PausedUntil = true, v.by, v.reason, v.at, v.until
+		})
 	} else {
-		err = s.holds.save(ctx, k, v)
+		err = s.changeHold(ctx, k, false, func(h *state.Hold) bool {
+			v := v.orLonger(holdOf(*h), s.EndBy(k.cluster))
+			// The time of an earlier release stays: runs before it do not count.
+			*h = state.Hold{Cluster: k.cluster, Node: k.node, By: v.by, Reason: v.reason, At: v.at, Until: v.until, ReleasedAt: h.ReleasedAt}
+			return true
+		})
 	}
 	if err == nil {
 		s.unsaved.drop(k, v)
@@ -223,17 +236,11 @@ func (s *Stop) save(ctx context.Context, k key, v stop) error {
 	return err
 }
 
-// lockForOrder waits until this order may change stops, but no longer than a person should
-// wait.
-func (s *Stop) lockForOrder(ctx context.Context) error {
+// lock waits until the caller may change stops, but no longer than a person should wait. The one
+// who has the lock may be waiting for a store that hangs.
+func (s *Stop) lock(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, saveTime)
 	defer cancel()
-	return s.lockSaving(ctx)
-}
-
-// lockSaving waits until the caller may change stops, as long as ctx lasts. The one who has the
-// lock may be waiting for a store that hangs.
-func (s *Stop) lockSaving(ctx context.Context) error {
 	if err := s.saving.Acquire(ctx, 1); err != nil {
 		return fmt.Errorf("wait until another change is stored: %w", err)
 	}
@@ -290,9 +297,11 @@ func (s *Stop) runSync(ctx context.Context) {
 		}
 		s.syncUnsaved(ctx)
 		s.endPauses(ctx)
-		_, ended := s.file.look(time.Now())
-		s.pauses.saveFileEnd(ctx, ended)
-		s.holds.endOver(ctx, s.emitHoldOver)
+		// When the pause file went away is stored, so that the quiet period survives a restart.
+		if _, ended := s.file.look(time.Now()); s.Record(state.AllClusters).ResumedAt.Before(ended) {
+			_ = s.Change(ctx, state.AllClusters, func(r *state.Cluster) { r.ResumedAt = times.Later(r.ResumedAt, ended.UTC()) })
+		}
+		s.endHolds(ctx)
 	}
 }
 
@@ -315,10 +324,24 @@ func (s *Stop) syncUnsaved(ctx context.Context) {
 	}
 }
 
-// endPauses stores which pauses are over, and begins the quiet period. // I16, I23
+// endPauses stores which pauses are over, and begins the quiet period. Of several instances only
+// the first one reports it. // I16, I23
 func (s *Stop) endPauses(ctx context.Context) {
-	for _, name := range append(s.clusters.names(state.AllClusters), state.AllClusters) {
-		if ended := s.pauses.endOver(ctx, name); (ended != stop{}) {
+	for _, name := range append(slices.Sorted(maps.Keys(s.clusters.All())), state.AllClusters) {
+		now := s.EndBy(name)
+		over := func(v stop) bool { return (v != stop{}) && !v.active(now) }
+		if !over(pauseOf(s.Record(name))) {
+			continue
+		}
+		var ended stop
+		err := s.Change(ctx, name, func(r *state.Cluster) {
+			ended = stop{}
+			if v := pauseOf(*r); over(v) {
+				ended = v
+				clearPause(r, s.clocks.endedAt(v.until))
+			}
+		})
+		if err == nil && (ended != stop{}) {
 			s.opt.Emit(event.Event{Type: event.Ordered, Cluster: name, Message: "the pause by " + ended.by + " is over; the quiet period begins"})
 		}
 	}
@@ -333,8 +356,6 @@ type corruptRecords struct {
 	mu   sync.Mutex
 	errs map[state.Kind]error
 }
-
-func newCorruptRecords() *corruptRecords { return &corruptRecords{errs: map[state.Kind]error{}} }
 
 // note records the result of reading the records of a kind. It reports whether that changed
 // anything. If the store did not answer, nothing changes.
@@ -353,25 +374,11 @@ func (c *corruptRecords) note(kind state.Kind, err error) (changed bool) {
 	return false
 }
 
-// why returns why everything is paused because of such records. It is "" if there are none.
-func (c *corruptRecords) why() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.errs) == 0 {
-		return ""
-	}
-	var texts []string
-	for _, kind := range slices.Sorted(maps.Keys(c.errs)) {
-		texts = append(texts, strings.ReplaceAll(c.errs[kind].Error(), "\n", "; "))
-	}
-	return "everything is paused: what forbids something cannot be read: " + bmc.Printable(strings.Join(texts, "; "), maxUnread)
-}
-
 // NoteUnread records the result of reading the records of a kind. It returns err if the store
 // did not answer at all. When all records can be read again, the quiet period begins. // I16
 func (s *Stop) NoteUnread(kind state.Kind, err error) error {
 	if s.corrupt.note(kind, err) {
-		ev := event.Event{Type: event.Failed, Message: s.corrupt.why()}
+		ev := event.Event{Type: event.Failed, Message: s.Corrupt()}
 		if ev.Message == "" {
 			ev = event.Event{Type: event.Internal, Message: "what forbids something can be read again; the quiet period begins"}
 		}
@@ -387,4 +394,16 @@ func (s *Stop) NoteUnread(kind state.Kind, err error) error {
 
 // Corrupt returns why everything is paused because of unreadable records. It is "" if there
 // are none.
-func (s *Stop) Corrupt() string { return s.corrupt.why() }
+func (s *Stop) Corrupt() string {
+	c := s.corrupt
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.errs) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, kind := range slices.Sorted(maps.Keys(c.errs)) {
+		texts = append(texts, strings.ReplaceAll(c.errs[kind].Error(), "\n", "; "))
+	}
+	return "everything is paused: what forbids something cannot be read: " + bmc.Printable(strings.Join(texts, "; "), maxUnread)
+}

@@ -5,10 +5,12 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/times"
 )
 
 // key names what a stop is about: a Node by its name or a Machine by its "namespace/name", a
@@ -115,4 +117,144 @@ func (u *unsavedStops) all() map[key]stop {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return maps.Clone(u.byKey)
+}
+
+const (
+	// smallStep is by how much a clock may be set forward without becoming doubtful.
+	smallStep = 2 * time.Second
+	// doubtTime is how long a clock that was set forward by more must stay there before it
+	// is believed.
+	doubtTime = 10 * time.Minute
+)
+
+// jumpTolerantClock is this host's clock as people's stops see it. If the clock jumps forward
+// for a moment, no stop ends: until the clock has stayed there for doubtTime, the time
+// continues from before the jump. If the clock is set back, it is believed at once, which only
+// makes stops longer. // I23
+type jumpTolerantClock struct {
+	mu    sync.Mutex
+	start time.Time // the zero of the monotonic clock
+
+	wall time.Time     // the wall clock when it was last believed
+	mono time.Duration // the monotonic clock then
+
+	ahead    bool          // the wall clock is farther ahead than it can be
+	jumpedAt time.Duration // the monotonic clock at the jump
+	jump     time.Duration // the length of the jump
+
+	skippedFrom, skippedTo time.Time // what the last believed jump skipped
+}
+
+func (c *jumpTolerantClock) now() time.Time {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.start.IsZero() {
+		c.start, c.wall = now, now.Round(0)
+	}
+	return c.at(now.Round(0), now.Sub(c.start))
+}
+
+// at returns the time for these readings of the two clocks. The caller holds c.mu.
+func (c *jumpTolerantClock) at(wall time.Time, mono time.Duration) time.Time {
+	expected := c.wall.Add(mono - c.mono)
+	jump := wall.Sub(expected)
+	switch ahead := jump > smallStep; {
+	case ahead && (!c.ahead || jump > c.jump+smallStep): // a second jump starts the doubt again
+		c.ahead, c.jumpedAt, c.jump = true, mono, jump
+		return expected
+	case ahead && mono-c.jumpedAt < doubtTime:
+		return expected
+	}
+	if jump > smallStep {
+		c.skippedFrom, c.skippedTo = expected, wall
+	}
+	c.wall, c.mono, c.ahead = wall, mono, false
+	return wall
+}
+
+// endedAt returns when a stop with this planned end has ended: not before the clock's own time
+// after the jump, if the clock jumped over the planned end.
+func (c *jumpTolerantClock) endedAt(end time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if end.After(c.skippedFrom) && end.Before(c.skippedTo) {
+		return c.skippedTo
+	}
+	return end
+}
+
+// clocks are the clocks that decide when a stop begins and ends: this host's, and those of
+// the API servers. None of them alone can end a stop early. // I23
+type clocks struct {
+	clusters *clusters
+	own      jumpTolerantClock
+	// heldBack is the last time, by this host's clock, at which an API server's clock that
+	// was behind kept a stop from ending.
+	heldBack atomic.Pointer[time.Time]
+}
+
+// EndBy is the time by which the stops of a cluster, or of all, end, and by which old records are
+// deleted. It is the clock that is farthest behind, so that a clock that is ahead ends nothing. It is
+// zero, and nothing ends, until the cluster was seen: before that, nobody knows whether this host's
+// clock is right. // I23
+func (s *Stop) EndBy(cluster string) time.Time {
+	c := s.clocks
+	own, anySeen := c.own.now(), false
+	end := own
+	for _, each := range c.counting(cluster) {
+		skew, seen := each.Clock()
+		anySeen = anySeen || seen
+		if byServer := time.Now().Add(skew); skew != 0 && byServer.Before(end) {
+			end = byServer
+		}
+	}
+	switch {
+	case !anySeen:
+		return time.Time{}
+	case end.Before(own):
+		c.heldBack.Store(&own)
+	}
+	return end
+}
+
+// startBy is the time from which the length of a stop counts. It is the clock that is
+// farthest ahead, so that by no clock the stop ends before its time. // I23
+func (c *clocks) startBy(cluster string) time.Time {
+	now := time.Now()
+	start := now
+	for _, each := range c.counting(cluster) {
+		skew, _ := each.Clock()
+		start = times.Later(start, now.Add(skew))
+	}
+	return start.UTC()
+}
+
+// counting returns the clusters whose clocks count for a stop. If the stop is about a cluster
+// that is not configured, the clocks of all clusters count.
+func (c *clocks) counting(cluster string) map[string]Cluster {
+	if one := c.clusters.named(cluster); len(one) > 0 {
+		return one
+	}
+	return c.clusters.All()
+}
+
+// endedAt returns when a stop that is over has ended. This is its planned end, or later if a
+// clock jumped over the planned end, or if a clock that is behind held it back: what follows
+// the end, the quiet period, could not begin before.
+func (c *clocks) endedAt(end time.Time) time.Time {
+	ended := c.own.endedAt(end)
+	if at := c.heldBack.Load(); at != nil {
+		ended = times.Later(ended, *at)
+	}
+	return ended
+}
+
+// overdueText explains why a stop continues although this host's clock has passed its end. It
+// is "" if the clock has not.
+func (c *clocks) overdueText(until time.Time) string {
+	if until.IsZero() || c.own.now().Before(until) {
+		return ""
+	}
+	return " (it goes on while the API server was not seen, or its clock has not passed the end)"
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/wire"
 )
 
 // Limits of a bundle. The sizes are of what is in it, before it is compressed.
@@ -143,10 +143,10 @@ func oneLine(text string) string {
 
 // printable escapes what is no visible text: people read a bundle on a terminal.
 func printable(text []byte) []byte {
-	if !bytes.ContainsFunc(text, func(r rune) bool { return r != '\n' && api.Unprintable(r) }) {
+	if !bytes.ContainsFunc(text, func(r rune) bool { return r != '\n' && wire.Unprintable(r) }) {
 		return text
 	}
-	return api.EscapeJSON(text)
+	return wire.EscapeJSON(text)
 }
 
 // redacted stands where a secret would.

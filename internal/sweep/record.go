@@ -122,7 +122,7 @@ func (e *entry) recordSuccess(a answer) {
 		if a.describeErr == nil { // an older description is better than none
 			e.description, e.describeDue = a.Description, a.At.Add(describeEvery)
 		}
-	case !e.describedOf.Equal(a.Reading.Identity):
+	case e.describedOf != a.Reading.Identity:
 		e.describeDue = time.Time{} // another device answers: describe it in the next poll
 	}
 }

@@ -1,7 +1,11 @@
-// Package times compares two instants, and says when something is tried again. It is pure.
+// Package times compares two instants, and says when something is tried again, and how long a kubelet's Lease may
+// last. It is pure.
 package times
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Later returns the later of two instants; zero is before all others.
 func Later(a, b time.Time) time.Time {
@@ -42,4 +46,18 @@ func (b Backoff) Failing() bool { return b.pause > 0 }
 func (b Backoff) After(now time.Time, first, most time.Duration) Backoff {
 	pause := min(max(2*b.pause, first), most)
 	return Backoff{Next: now.Add(pause), pause: pause}
+}
+
+// LongestLease is the longest duration of a kubelet's Lease that fenced waits for. Kubelets use
+// 40 s; with this one they renew every 75 s. // I5
+const LongestLease = 5 * time.Minute
+
+// LeaseTooLong says why nobody can wait until a kubelet has missed a renewal of a Lease of this
+// duration; "" if that is possible. // I5
+func LeaseTooLong(d time.Duration) string {
+	if d <= LongestLease {
+		return ""
+	}
+	return fmt.Sprintf("leaseDurationSeconds of the Node's Lease is %d; more than %d is not waited for",
+		d/time.Second, LongestLease/time.Second)
 }

@@ -31,6 +31,8 @@ type Options struct {
 	// NoManager leaves out the controller manager. Then only the caller writes the status of a
 	// Node.
 	NoManager bool
+	// NodeRestriction is the admission plugin with which clusters keep a kubelet to what it may say about itself.
+	NodeRestriction bool
 	// Dir is the directory in which the control plane makes its own one; the system's temporary
 	// directory if empty.
 	Dir string

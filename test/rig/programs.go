@@ -209,7 +209,7 @@ func (c *ControlPlane) etcdArgs() []string {
 }
 
 func (c *ControlPlane) apiServerArgs() []string {
-	return []string{
+	args := []string{
 		"--etcd-servers=http://" + c.etcdPort.address(),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1",
 		fmt.Sprintf("--secure-port=%d", c.apiPort.number), "--permit-port-sharing",
@@ -224,6 +224,10 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--endpoint-reconciler-type=none", // loopback is no valid endpoint, so the reconciler would only log errors
 		"--profiling=false",
 	}
+	if c.opts.NodeRestriction {
+		args = append(args, "--enable-admission-plugins=NodeRestriction")
+	}
+	return args
 }
 
 func (c *ControlPlane) controllerManagerArgs(kubeconfig string, o Options) []string {

@@ -176,7 +176,7 @@ func (w *World) auditBeside(h *host, r remediate.Run) (inFlight, zone int) {
 		if o.Target.Node == node {
 			w.violate("I1", node, "%s was begun beside run %s", r.ID, o.ID)
 		}
-		if o.ControlPlane && r.ControlPlane {
+		if o.ControlPlane && !o.TakesNoTurn && r.ControlPlane {
 			w.violate("I12", node, "run %s on a control-plane host was begun beside %s", r.ID, o.ID)
 		}
 		if o.Step.Idle() || o.Step == remediate.RestoreNode {

@@ -68,8 +68,8 @@ func (w *World) order(c *incarnation, h *host, what int) {
 	e := c.engine
 	r, _ := w.open(h.Name)
 	w.decides(r)
-	o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 1000", Reason: "at random", For: wire.Span(between(w.rng, 20*time.Second, 5*time.Minute))}
-	plain := func(f func(context.Context, order.Order) (order.Outcome, error)) func(context.Context) error {
+	o := wire.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 1000", Reason: "at random", For: wire.Span(between(w.rng, 20*time.Second, 5*time.Minute))}
+	plain := func(f func(context.Context, wire.Order) (order.Outcome, error)) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := f(ctx, o); return err }
 	}
 	switch {
@@ -129,7 +129,7 @@ func (w *World) ask(verb, node string, c *incarnation, f func(context.Context) e
 }
 
 // pause pauses everything for a while. It is effective from its answer on.
-func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o order.Order) error {
+func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o wire.Order) error {
 	o.Cluster, o.Node = "", ""
 	begun := time.Now()
 	if !w.defect.ForgetsStops {
@@ -142,13 +142,13 @@ func (w *World) pause(ctx context.Context, c *incarnation, e *engine.Engine, o o
 }
 
 // byMachine is the same order, which names the Machine of the Node.
-func byMachine(o order.Order) order.Order {
+func byMachine(o wire.Order) wire.Order {
 	o.Node, o.Machine = "", fake.Namespace+"/m-"+o.Node
 	return o
 }
 
 // hold holds one Node for a while, under its name or that of its Machine.
-func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, node string, o order.Order) error {
+func (w *World) hold(ctx context.Context, c *incarnation, e *engine.Engine, node string, o wire.Order) error {
 	begun := time.Now()
 	if !w.defect.ForgetsStops {
 		if _, err := e.Hold(ctx, o); err != nil {
@@ -182,7 +182,7 @@ func (w *World) touch(c *incarnation, d time.Duration) {
 }
 
 // releaseHost releases a host that is frozen, held or in quarantine.
-func (w *World) releaseHost(ctx context.Context, e *engine.Engine, o order.Order) error {
+func (w *World) releaseHost(ctx context.Context, e *engine.Engine, o wire.Order) error {
 	w.do(func() { // from now on it may act
 		delete(w.ledger.frozen, o.Node)
 		w.ledger.forgiven[o.Node] = len(w.ledger.cycles[o.Node])
@@ -192,7 +192,7 @@ func (w *World) releaseHost(ctx context.Context, e *engine.Engine, o order.Order
 			}
 		}
 	})
-	for _, of := range []order.Order{o, byMachine(o)} { // whichever name the hold has
+	for _, of := range []wire.Order{o, byMachine(o)} { // whichever name the hold has
 		_, _ = e.ReleaseHold(ctx, of) // most are not held
 	}
 	_, err := e.Unfreeze(ctx, o)
@@ -249,7 +249,7 @@ func (w *World) help() {
 			_ = os.Remove(i.pauseFile)
 		}
 		w.ask("resume", "", c, func(ctx context.Context) error {
-			_, err := e.Resume(ctx, order.Order{Actor: "uid 0", Reason: "calm"})
+			_, err := e.Resume(ctx, wire.Order{Actor: "uid 0", Reason: "calm"})
 			return err
 		})
 	}
@@ -257,7 +257,7 @@ func (w *World) help() {
 		h.dropStrangersNode()
 		if w.asked(h.Name) && w.crowd.helped[h.Name] < 3 { // a wrong clock may have held it for hours
 			w.crowd.helped[h.Name]++
-			o := order.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}
+			o := wire.Order{Cluster: cluster, Node: h.Name, Actor: "uid 0", Reason: "calm"}
 			w.ask("release-hold", h.Name, c, func(ctx context.Context) error { return w.releaseHost(ctx, e, o) })
 		}
 		r, open := w.open(h.Name)
@@ -267,7 +267,7 @@ func (w *World) help() {
 		}
 		w.crowd.helped[r.ID]++
 		w.decides(r)
-		o := order.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 0", Reason: "calm", AsIs: asIs}
+		o := wire.Order{Cluster: cluster, Node: h.Name, Run: r.ID, Actor: "uid 0", Reason: "calm", AsIs: asIs}
 		if asIs { // its cluster was a copy, or its Machine was made anew: nobody brings that back
 			h.unknown, h.Owned = true, fake.Owned{}
 			w.ask("abort-as-is", h.Name, c, func(ctx context.Context) error { _, err := e.Abort(ctx, o); return err })
@@ -339,6 +339,6 @@ func (w *World) confirmOff(h *host) {
 	if c == nil || w.calm {
 		return
 	}
-	e, o := c.engine, order.Order{Cluster: cluster, Node: h.Name, Actor: "uid 1000", Reason: "its plug is pulled"}
+	e, o := c.engine, wire.Order{Cluster: cluster, Node: h.Name, Actor: "uid 1000", Reason: "its plug is pulled"}
 	w.ask("confirm-off", h.Name, c, func(ctx context.Context) error { _, err := e.ConfirmOff(ctx, o); return err })
 }

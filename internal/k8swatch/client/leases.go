@@ -8,17 +8,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/policy"
 )
 
-// How long a Lease of another controller counts at most once it stands still, whatever duration is
-// written into it. Leaders use up to 270 s (OpenShift on one node). The Node Maintenance Operator
-// takes a Lease on a Node for an hour.
-const (
-	LongestLeadership = 5 * time.Minute
-	LongestNodeHold   = time.Hour
-)
-
-const maxHolder = 300 // bytes of a holder that are shown
+// LongestLeadership is how long a leader Lease of another controller counts at most once it stands still,
+// whatever duration is written into it. Leaders use up to 270 s (OpenShift on one node). For a Lease of medik8s
+// on a Node it is policy.LongestNodeLock.
+const LongestLeadership = 5 * time.Minute
 
 // LeaseClock says which Leases of other controllers are held. What counts is for how long this
 // process has seen a Lease unchanged, by its own clock: whoever may write a Lease may write any time and any
@@ -59,7 +55,7 @@ func (c *LeaseClock) HeldUntil(l *coordinationv1.Lease, longest time.Duration, s
 	if l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || !now.Before(until) { // a leader that stepped down leaves no holder
 		return "", time.Time{}
 	}
-	return bmc.Printable(*l.Spec.HolderIdentity, maxHolder), until
+	return bmc.Printable(*l.Spec.HolderIdentity, policy.MaxHolder), until
 }
 
 // note remembers the version of a Lease.
@@ -69,7 +65,7 @@ func (c *LeaseClock) note(l *coordinationv1.Lease, d time.Duration, renewed, now
 	defer c.mu.Unlock()
 	seen, known := c.byKey[key]
 	if !known {
-		maps.DeleteFunc(c.byKey, func(_ string, other leaseVersion) bool { return now.Sub(other.read) > 2*LongestNodeHold })
+		maps.DeleteFunc(c.byKey, func(_ string, other leaseVersion) bool { return now.Sub(other.read) > 2*policy.LongestNodeLock })
 	}
 	if seen.version != l.ResourceVersion || !known {
 		renewing := known && renewed.After(seen.renewed) && now.Sub(seen.read) <= d

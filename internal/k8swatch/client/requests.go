@@ -1,7 +1,6 @@
 package client
 
 import (
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -40,13 +39,6 @@ func remediates(kind schema.GroupKind) bool {
 		return kind.Kind == policy.FencedRemediationKind
 	}
 	return strings.Contains(kind.Group, ".") && !strings.HasSuffix(kind.Group, ".k8s.io")
-}
-
-// IsHandledByFenced reports whether fenced carries out all requests of a check.
-func IsHandledByFenced(c *policy.Check) bool {
-	all := c.Templates()
-	others := slices.ContainsFunc(all, func(t policy.Template) bool { return !t.IsOwn() })
-	return len(all) > 0 && !others
 }
 
 // HeldFor begins what follows in the annotation: the run for which the request is held, as request.Holder writes it.

@@ -136,7 +136,7 @@ func askedOfController(m *policy.Machine, checks []policy.Check) (deletes, annot
 		switch c := &checks[i]; {
 		case c.Strategy == policy.PowerCycleHosts && m.Phase != "Failed":
 			annotates = true
-		case !client.IsHandledByFenced(c):
+		case !c.IsHandledByFenced():
 			deletes = true
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/fenced/fenced/internal/k8swatch/client"
 	"github.com/fenced/fenced/internal/k8swatch/k8stest"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
@@ -111,13 +110,6 @@ func TestUnreadLeaderIsNoAbsence(t *testing.T) { // I22
 		})
 		assert.Equal(t, c.fails, err != nil, name)
 	}
-}
-
-func TestWhoAsksUs(t *testing.T) {
-	fence, other := policy.Template{APIVersion: policy.FencedAPI, Kind: "FencedRemediationTemplate"}, policy.Template{APIVersion: "example.com/v1"}
-	assert.True(t, client.IsHandledByFenced(&policy.Check{Template: &fence}))
-	assert.False(t, client.IsHandledByFenced(&policy.Check{Escalation: []policy.Escalation{{Template: fence}, {Template: other}}}))
-	assert.False(t, client.IsHandledByFenced(&policy.Check{}), "a check without templates asks nobody")
 }
 
 func TestUnreadMachineHidesNoCheck(t *testing.T) {

@@ -90,9 +90,11 @@ func (l *looker) foreignRequestIn(ctx context.Context, at view.Place) (string, e
 	if err != nil {
 		return "", fmt.Errorf("list the requests of kind %s in namespace %s: %w", at.Kind.Kind, at.Namespace, err)
 	}
+	t := l.run.Target
+	target := policy.TargetNames{Namespace: t.Namespace, Machine: t.Machine, MachineUID: t.MachineUID, Node: t.Node}
 	for i := range list {
 		q := &list[i]
-		if t := l.run.Target; !q.IsFor(t.Namespace, t.Machine, t.MachineUID, t.Node) {
+		if !q.IsFor(target) {
 			continue
 		}
 		if !l.r.View.CarriesOut(at.Kind) {
@@ -111,7 +113,7 @@ func (l *looker) foreignRequestIn(ctx context.Context, at view.Place) (string, e
 func (l *looker) unreadRequests() string {
 	var covering []*policy.Check
 	note := func(c *policy.Check) {
-		if !client.IsHandledByFenced(c) && l.covers(c) {
+		if !c.IsHandledByFenced() && l.covers(c) {
 			covering = append(covering, c)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -138,7 +139,7 @@ func TestRequestOfAnotherMachineOfThatName(t *testing.T) {
 }
 
 func isFor(q *policy.Request, t remediate.Target) bool {
-	return q.IsFor(t.Namespace, t.Machine, t.MachineUID, t.Node)
+	return q.IsFor(policy.TargetNames{Namespace: t.Namespace, Machine: t.Machine, MachineUID: t.MachineUID, Node: t.Node})
 }
 
 // besideRequests is a view with one place of requests.
@@ -178,6 +179,69 @@ func TestRequestOfAnotherRemediatorContests(t *testing.T) { // I22
 			who, err := l.foreignRequest(t.Context())
 			if c.err != nil {
 				assert.ErrorContains(t, err, "list the requests of kind Reboot in namespace admins: there are more than 500")
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.want != "", who != "", who)
+			assert.Contains(t, who, c.want)
+		})
+	}
+}
+
+// CAPM3 carries out each Metal3Remediation that a Machine owns, whoever made it. So one contests its Machine although no
+// check names the kind, in a namespace that may name the Machine. Where the kind is installed and cannot be read, nobody
+// knows. // I22
+func TestMetal3RemediationThatNoCheckNamesContests(t *testing.T) {
+	for name, c := range map[string]struct {
+		namespace string // of the Machine
+		serve     string // what the API server does
+		want      string
+		fails     string
+	}{
+		"for the Machine":              {"ns", "list", "Metal3Remediation ns/m asks another remediator", ""},
+		"in a namespace of others":     {"prod", "list", "", ""},
+		"the kind is not installed":    {"ns", "", "", ""},
+		"fenced may not read the kind": {"ns", "forbid", "", "list the requests of kind Metal3Remediation in namespace ns"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := served(t, func(w http.ResponseWriter, r *http.Request) {
+				const group = "infrastructure.cluster.x-k8s.io"
+				answer := func(text string) {
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = fmt.Fprint(w, text)
+				}
+				switch list := strings.HasSuffix(r.URL.Path, "/metal3remediations"); {
+				case r.URL.Path == "/apis":
+					answer(`{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`)
+				case c.serve != "" && r.URL.Path == "/apis/"+group:
+					answer(`{"kind":"APIGroup","apiVersion":"v1","name":"` + group + `","versions":[{"groupVersion":"` + group + `/v1beta2","version":"v1beta2"}]}`)
+				case c.serve != "" && r.URL.Path == "/apis/"+group+"/v1beta2":
+					answer(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"` + group + `/v1beta2","resources":[{"name":"metal3remediations","kind":"Metal3Remediation","namespaced":true}]}`)
+				case list && c.serve == "forbid":
+					k8stest.Status(w, http.StatusForbidden, "Forbidden", "metal3remediations")
+				case c.serve == "":
+					k8stest.Status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+				case list && strings.Contains(r.URL.Path, "/namespaces/ns/"):
+					answer(`{"kind":"Metal3RemediationList","apiVersion":"` + group + `/v1beta2","metadata":{"resourceVersion":"7"},"items":[{"kind":"Metal3Remediation","apiVersion":"` + group + `/v1beta2",
+						"metadata":{"namespace":"ns","name":"m","uid":"q","resourceVersion":"6","ownerReferences":[{"apiVersion":"` + policy.ClusterAPIV1Beta2 + `","kind":"Machine","name":"m","uid":"u"}]}}]}`)
+				case list && strings.Contains(r.URL.Path, "/namespaces/"):
+					answer(`{"kind":"Metal3RemediationList","apiVersion":"` + group + `/v1beta2","metadata":{"resourceVersion":"7"},"items":[]}`)
+				default:
+					k8stest.Status(w, http.StatusNotFound, "NotFound", path.Base(r.URL.Path))
+				}
+			})
+			cache := r.View.(*view.Cache)
+			ctx, cancel := context.WithCancel(t.Context())
+			var run sync.WaitGroup
+			run.Go(func() { cache.Run(ctx) })
+			defer run.Wait()
+			defer cancel()
+			l := &looker{r: r, run: remediate.Run{Target: remediate.Target{MachineAPI: policy.ClusterAPIV1Beta2, Namespace: c.namespace, Machine: "m", MachineUID: "u", Node: "n"}}}
+			l.look.FreshMachine = &policy.Machine{APIVersion: policy.ClusterAPIV1Beta2, Namespace: c.namespace, Name: "m", UID: "u"}
+			k8stest.Until(t, time.Minute, "the kind is watched", func() bool { return len(cache.RequestPlaces(l.look.FreshMachine, nil)) > 0 })
+			who, err := l.foreignRequest(t.Context())
+			if c.fails != "" {
+				require.ErrorContains(t, err, c.fails)
 				return
 			}
 			require.NoError(t, err)

@@ -114,12 +114,12 @@ func (c *Cache) proven() (oldest time.Time, problem string) {
 	return oldest, problem
 }
 
-// whyUnread is the problem of requests that were never read. That of the kinds that fenced carries
-// out would be told nowhere else: no check has to name them, and a request that is not seen cannot
-// be told that nobody carries it out.
+// whyUnread is the problem of requests that were never read. That of the kinds that are watched although no check
+// names them would be told nowhere else: those that fenced carries out cannot be told that nobody does, and without
+// Metal3's nobody knows whether a target is contested.
 func (s *store) whyUnread(wrong string) string {
-	switch waits := time.Since(s.added); {
-	case !s.side.c.cfg.carriesOut(schema.GroupKind{Group: s.Group, Kind: s.Kind}):
+	switch waits, kind := time.Since(s.added), (schema.GroupKind{Group: s.Group, Kind: s.Kind}); {
+	case kind != client.OwnRequests && kind != client.Metal3Requests:
 		return ""
 	case wrong == "" && waits > outageAfter:
 		return "not read for " + waits.Round(time.Second).String()

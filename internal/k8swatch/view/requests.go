@@ -27,7 +27,7 @@ type requestKind struct {
 	kind schema.GroupKind
 }
 
-// requestKinds are the kinds of remediation requests that checks' templates name.
+// requestKinds are the kinds of remediation requests that checks' templates name, fenced's own and Metal3's.
 // Those of other remediators are watched only while a check names them.
 type requestKinds struct {
 	changed chan struct{} // a check changed, or a store of requests was proven
@@ -88,8 +88,11 @@ func (c *Cache) adjustRequests() (news bool) {
 		if st == nil && chosen[k] {
 			st = &store{convert: c.cfg.convertRequest(k.side.IsApart()), source: source{Resource: client.Resource{Kind: k.kind.Kind, Group: k.kind.Group,
 				Versions: []string{wish.version}, AnyVersion: true}, namespace: c.requestsIn(k.side), request: true}}
-			if k.kind == client.OwnRequests {
-				st.gvr = client.RequestGVR // as of all kinds that are always watched
+			switch k.kind { // as of all kinds that are always watched
+			case client.OwnRequests:
+				st.gvr = client.RequestGVR
+			case client.Metal3Requests:
+				st.gvr = k.kind.WithVersion(wish.version).GroupVersion().WithResource("metal3remediations")
 			}
 			r.stores[k] = st
 			k.side.add(st)
@@ -134,15 +137,19 @@ type wish struct {
 	namespaces map[string]bool
 }
 
-// templates returns fenced's own kind of requests, and those that the checks of the
+// templates returns fenced's own kind of requests and Metal3's, and those that the checks of the
 // view and those from files name, each with the version of a template.
 func (c *Cache) templates() map[requestKind]wish {
 	wanted := map[requestKind]wish{}
 	for _, s := range c.sides() {
 		wanted[requestKind{s, client.OwnRequests}] = wish{version: client.RequestGVR.Version, always: true}
 	}
-	if c.cfg.Metal3Remediations {
-		wanted[requestKind{c.manage, client.Metal3Requests}] = wish{version: "v1beta1", always: true}
+	// Whoever makes a Metal3Remediation needs no check here: CAPM3 carries it out wherever it is. Those that fenced
+	// carries out are on the API of the Cluster API's Machines. // I22
+	for _, s := range c.sides() {
+		if s == c.manage || !c.cfg.Metal3Remediations {
+			wanted[requestKind{s, client.Metal3Requests}] = wish{version: "v1beta1", always: true}
+		}
 	}
 	note := func(check *policy.Check, on *side) {
 		for _, t := range check.Templates() {
@@ -327,16 +334,17 @@ type Place struct {
 
 // RequestPlaces is where requests may be for a target, by the checks as they are now: what is told of the view may
 // follow later. A Machine that is gone counts, too: its remediator may still be at work. Kinds that were never
-// read have no place: Unread says so of the checks that name them. // I22
+// read have no place: Unread says so of the checks that name them. Metal3's, which no check has to name, have one: it
+// cannot be read then, unless the kind is not installed. // I22
 func (c *Cache) RequestPlaces(machine *policy.Machine, node *policy.Node) (places []Place) {
 	var checks []*policy.Check
 	c.EachCheck(func(check *policy.Check) { checks = append(checks, check) })
 	rules, wishes := c.cfg.rules(), c.templates()
 	for _, st := range c.requests.watched() {
-		if at, _ := st.state(); at.IsZero() {
+		k := requestKind{st.side, schema.GroupKind{Group: st.Group, Kind: st.Kind}}
+		if at, _ := st.state(); at.IsZero() && k.kind != client.Metal3Requests {
 			continue
 		}
-		k := requestKind{st.side, schema.GroupKind{Group: st.Group, Kind: st.Kind}}
 		spaces, w := rules.RequestSpaces(checks, k.side.IsApart(), machine, node), wishes[k]
 		// What anybody writes elsewhere is no request for the target, and so many of them that a list has no end delay nothing.
 		if machine == nil || c.sideOf(machine.APIVersion) != k.side || !w.counts(machine.Namespace) {

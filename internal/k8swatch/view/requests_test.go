@@ -79,7 +79,7 @@ func TestTemplateErasesNoMachine(t *testing.T) {
 	apply()
 	assert.NotNil(t, l.MachineIn(policy.OpenShiftMachineAPI, "ns", "m"))
 	for _, st := range c.requests.watched() {
-		assert.Equal(t, client.OwnRequests, schema.GroupKind{Group: st.Group, Kind: st.Kind}, "the only kind that is watched without a template")
+		assert.Contains(t, []schema.GroupKind{client.OwnRequests, client.Metal3Requests}, schema.GroupKind{Group: st.Group, Kind: st.Kind}, "the only kinds that are watched without a template")
 	}
 	k := l.Check(policy.CheckID{Kind: policy.MachineHealthCheckKind, APIVersion: policy.OpenShiftMachineAPI, Namespace: "ns", Name: "k", Source: "cluster"})
 	require.NotNil(t, k)
@@ -112,7 +112,7 @@ func TestLimitOfRequestKinds(t *testing.T) {
 	c.cfg.Checks = []policy.Check{*named("New")} // a check of an administrator: no namespace can use up its place
 	c.adjustRequests()
 	assert.True(t, slices.ContainsFunc(c.requests.watched(), func(st *store) bool { return st.Kind == "New" }))
-	assert.Equal(t, maxRequestKinds+2, len(c.requests.watched()), "with fenced's own")
+	assert.Equal(t, maxRequestKinds+3, len(c.requests.watched()), "with fenced's own and Metal3's")
 }
 
 // Whoever may write checks in one namespace does not take the places of the kinds that those of others name, whoever comes
@@ -132,12 +132,12 @@ func TestKindsOfRequestsAreSharedByNamespace(t *testing.T) {
 		add("evil", fmt.Sprintf("A%d", i))
 	}
 	c.adjustRequests()
-	assert.Len(t, c.requests.watched(), maxRequestKinds+1, "with fenced's own")
+	assert.Len(t, c.requests.watched(), maxRequestKinds+2, "with fenced's own and Metal3's")
 	add("prod", "Zed")
 	c.adjustRequests()
 	assert.Contains(t, invalid("Zed"), "not yet", "it is watched")
 	assert.Contains(t, invalid("A9"), "checks name more than 16 kinds")
-	assert.Len(t, c.requests.watched(), maxRequestKinds+1)
+	assert.Len(t, c.requests.watched(), maxRequestKinds+2)
 	for i := range maxRequestKinds {
 		add(fmt.Sprint("more-", i), fmt.Sprintf("B%d", i))
 	}
@@ -148,32 +148,34 @@ func TestKindsOfRequestsAreSharedByNamespace(t *testing.T) {
 	assert.Contains(t, invalid("Zed"), "not yet", "the administrator names it")
 }
 
-// An operator learns that fenced cannot see the requests that it is to carry out. That ages no view of
-// the Nodes, and whoever fences by checks alone goes on.
+// An operator learns that fenced cannot see the requests that it is to carry out, nor those of Metal3, which no check
+// has to name. That ages no view of the Nodes.
 func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
 	for name, c := range map[string]struct {
+		kind   schema.GroupKind
 		metal3 bool
 		change func(*store)
 		want   string
 	}{
-		"just added":      {true, func(*store) {}, ""},
-		"forbidden":       {true, func(s *store) { s.fail("you may not") }, "watch Metal3Remediation: you may not"},
-		"no answer":       {true, func(s *store) { s.added = s.added.Add(-outageAfter) }, "watch Metal3Remediation: not read for 1m0s"},
-		"not installed":   {true, func(s *store) { s.added = s.added.Add(-time.Hour); s.noteNotInstalled(time.Now()) }, ""},
-		"those of others": {false, func(s *store) { s.added = s.added.Add(-time.Hour); s.fail("you may not") }, ""},
+		"just added":      {client.Metal3Requests, true, func(*store) {}, ""},
+		"forbidden":       {client.Metal3Requests, true, func(s *store) { s.fail("you may not") }, "watch Metal3Remediation: you may not"},
+		"no answer":       {client.Metal3Requests, true, func(s *store) { s.added = s.added.Add(-outageAfter) }, "watch Metal3Remediation: not read for 1m0s"},
+		"not installed":   {client.Metal3Requests, true, func(s *store) { s.added = s.added.Add(-time.Hour); s.noteNotInstalled(time.Now()) }, ""},
+		"Metal3 does":     {client.Metal3Requests, false, func(s *store) { s.fail("you may not") }, "watch Metal3Remediation: you may not"},
+		"those of others": {schema.GroupKind{Group: "example.com", Kind: "Reboot"}, false, func(s *store) { s.added = s.added.Add(-time.Hour); s.fail("you may not") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := offline()
 			k.cfg.Metal3Remediations = c.metal3
-			require.NoError(t, k.storeOf("MachineHealthCheck").Add(checkWith("infrastructure.cluster.x-k8s.io/v1beta1", "Metal3RemediationTemplate")))
+			require.NoError(t, k.storeOf("MachineHealthCheck").Add(checkWith(c.kind.Group+"/v1beta1", c.kind.Kind+"Template")))
 			k.adjustRequests()
 			at := time.Now()
 			for _, s := range k.allStores() {
-				if s.Kind != client.Metal3Requests.Kind {
+				if s.Kind != c.kind.Kind {
 					s.noteNotInstalled(at)
 				}
 			}
-			c.change(k.storeOf(client.Metal3Requests.Kind))
+			c.change(k.storeOf(c.kind.Kind))
 			v := k.View()
 			assert.Equal(t, c.want, v.Problem)
 			assert.True(t, v.Synced)
@@ -265,7 +267,7 @@ func isRequested(t *testing.T, places []Place, target remediate.Target) (found b
 }
 
 func isFor(q *policy.Request, t remediate.Target) bool {
-	return q.IsFor(t.Namespace, t.Machine, t.MachineUID, t.Node)
+	return q.IsFor(policy.TargetNames{Namespace: t.Namespace, Machine: t.Machine, MachineUID: t.MachineUID, Node: t.Node})
 }
 
 // infraMachines are no requests. Every Machine of Metal3 owns one, and a check can name the kind's template.
@@ -369,7 +371,16 @@ func TestKindOfANamespacesChecksContestsOnlyThere(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
 			c := served(t, func(w http.ResponseWriter, r *http.Request) {
-				_, in, _ := strings.Cut(r.URL.Path, "/namespaces/")
+				_, in, listed := strings.Cut(r.URL.Path, "/namespaces/")
+				if strings.HasSuffix(in, "/metal3remediations") { // they are not installed
+					k8stest.Status(w, http.StatusNotFound, "NotFound", "")
+					return
+				}
+				if !listed { // discovery
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = fmt.Fprint(w, `{"kind":"APIGroup","apiVersion":"v1","name":"infrastructure.cluster.x-k8s.io","versions":[]}`)
+					return
+				}
 				namespace, _, _ := strings.Cut(in, "/")
 				asked = append(asked, namespace)
 				owner := "u-" + namespace // of the Machine there

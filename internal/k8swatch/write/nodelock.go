@@ -19,21 +19,15 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// The Lease with which the controllers of medik8s keep each other from remediating or
-// draining one Node at the same time: node-NODE in medik8s-leases. medik8s gives it an
+// medik8sLeases is the namespace of medik8s' Leases on Nodes. medik8s gives such a Lease an
 // ownerReference to the Node. fenced's has none: step 2 deletes the Node, and the
-// garbage collector would delete the Lease with it.
-const (
-	medik8sLeases = "medik8s-leases"
-	nodeLease     = "node-"
-	medik8sHolder = "NodeHealthCheck-"
-	// ownHolder begins the holderIdentity of fenced. All instances with one store are
-	// one holder: each of them continues the runs of the others.
-	ownHolder = "fenced-"
-	// nodeLockDuration is for how long the Lease keeps others away after fenced was
-	// killed, or lost the API server.
-	nodeLockDuration = 5 * time.Minute
-)
+// garbage collector would delete the Lease with it. All instances with one store are
+// one holder: each of them continues the runs of the others.
+const medik8sLeases = policy.NodeLockNamespace
+
+// nodeLockDuration is for how long the Lease keeps others away after fenced was
+// killed, or lost the API server.
+const nodeLockDuration = 5 * time.Minute
 
 // NodeLocks are the Leases on Nodes of the workload API, with the holder that fenced is.
 type NodeLocks struct {
@@ -49,7 +43,7 @@ type NodeLocks struct {
 func NewNodeLocks(work *client.Server, shared *client.SharedReads, leases *client.LeaseClock, storeID string,
 	request func(context.Context, remediate.Request) (*policy.Request, error),
 ) *NodeLocks {
-	return &NodeLocks{work: work, shared: shared, leases: leases, holder: ownHolder + storeID, request: request}
+	return &NodeLocks{work: work, shared: shared, leases: leases, holder: policy.OwnLockHolder + storeID, request: request}
 }
 
 // LockNode takes or renews medik8s' Lease on the Node of a run, as a second interlock
@@ -65,7 +59,7 @@ func (n *NodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time
 	if installed, err := n.Medik8s(ctx); err != nil || !installed {
 		return 0, "", err
 	}
-	api, name := n.work.API(), nodeLease+run.Target.Node
+	api, name := n.work.API(), policy.NodeLockPrefix+run.Target.Node
 	ctx, clock := client.WithClock(ctx)
 	l, err := api.Lease(ctx, medik8sLeases, name)
 	onlyRenew := !run.Step.Destructive()
@@ -92,7 +86,7 @@ func (n *NodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time
 		return 0, foreign, err
 	}
 	own := time.Now()
-	if who, until := n.leases.HeldUntil(l, client.LongestNodeHold, now, own); who != "" && !n.holdsNode(l) { // a check that asks fenced holds it for us
+	if who, until := n.leases.HeldUntil(l, policy.LongestNodeLock, now, own); who != "" && !n.holdsNode(l) { // a check that asks fenced holds it for us
 		return until.Sub(own), "", nil
 	}
 	if onlyRenew && !n.holdsNode(l) {
@@ -110,7 +104,7 @@ func (n *NodeLocks) LockNode(ctx context.Context, run remediate.Run) (binds time
 func (n *NodeLocks) UnlockNode(ctx context.Context, run remediate.Run) error {
 	ctx, cancel := context.WithTimeout(client.WithoutRetry(ctx), client.RequestTimeout)
 	defer cancel()
-	api, name := n.work.API(), nodeLease+run.Target.Node
+	api, name := n.work.API(), policy.NodeLockPrefix+run.Target.Node
 	l, err := api.Lease(ctx, medik8sLeases, name)
 	switch {
 	case client.IsGone(err, name):
@@ -155,11 +149,11 @@ func (n *NodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Leas
 	if n.holdsNode(l) {
 		return "", nil
 	}
-	who := n.leases.HolderOf(l, client.LongestNodeHold, now, time.Now())
+	who := n.leases.HolderOf(l, policy.LongestNodeLock, now, time.Now())
 	if who == "" {
 		return "", nil
 	}
-	name, is := strings.CutPrefix(*l.Spec.HolderIdentity, medik8sHolder)
+	name, is := strings.CutPrefix(*l.Spec.HolderIdentity, policy.NodeCheckHolder)
 	if !is {
 		return who, nil
 	}
@@ -167,7 +161,7 @@ func (n *NodeLocks) foreignNodeLease(ctx context.Context, l *coordinationv1.Leas
 	if err != nil {
 		return who, nil // any holder counts
 	}
-	if check := manifest.NodeHealthCheck(u.Object); client.IsHandledByFenced(&check) {
+	if check := manifest.NodeHealthCheck(u.Object); check.IsHandledByFenced() {
 		return "", nil
 	}
 	return who, nil
@@ -193,7 +187,7 @@ func (n *NodeLocks) unlessAsked(ctx context.Context, run remediate.Run, l *coord
 // Foreign names who else holds the Lease on a Node, by an uncached read; "" if nobody does. // I22
 func (n *NodeLocks) Foreign(ctx context.Context, api *client.Conn, node string) (string, error) {
 	ctx, clock := client.WithClock(ctx)
-	name := nodeLease + node
+	name := policy.NodeLockPrefix + node
 	lease, err := api.Lease(ctx, medik8sLeases, name)
 	if client.IsGone(err, name) {
 		return "", nil
@@ -259,7 +253,7 @@ func (n *NodeLocks) AskedBy(q *policy.Request, who string) bool { return madeBy(
 // madeBy reports whether the holder of medik8s' Lease on a Node is the check that made a
 // request, and whose next remediator may be another one.
 func madeBy(q *policy.Request, holder string) bool {
-	check, is := strings.CutPrefix(holder, medik8sHolder)
+	check, is := strings.CutPrefix(holder, policy.NodeCheckHolder)
 	return is && q != nil && slices.ContainsFunc(q.Owners, func(o policy.Owner) bool {
 		return o.Kind == policy.NodeHealthCheckKind && o.Name == check
 	})

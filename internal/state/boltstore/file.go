@@ -58,7 +58,8 @@ func openFile(path string) (db *bolt.DB, file *os.File, err error) {
 // prepareSchema checks the schema. It creates the buckets that an empty file or an older
 // schema lacks.
 func (s *store) prepareSchema(file *os.File) error {
-	var change func(*bolt.Tx) error
+	stored := 0 // in a new file
+	missing := state.Kinds()
 	err := s.db.View(func(tx *bolt.Tx) error {
 		if fi, err := file.Stat(); err != nil || fi.Size() < tx.Size() {
 			// To read on would be to read mapped memory beyond the end of the file.
@@ -69,7 +70,6 @@ func (s *store) prepareSchema(file *os.File) error {
 			if k, _ := tx.Cursor().First(); k != nil {
 				return errors.New("this is the file of another program")
 			}
-			change = createLayout
 			return nil
 		}
 		n, err := strconv.Atoi(string(b.Get(schemaKey)))
@@ -79,82 +79,60 @@ func (s *store) prepareSchema(file *os.File) error {
 		case n > state.Schema:
 			return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, state.Schema, state.ErrFuture)
 		}
-		if n < state.Schema {
-			change = func(tx *bolt.Tx) error {
-				var add []state.Kind
-				for from := n + 1; from <= state.Schema; from++ {
-					add = append(add, kindsAddedBySchema[from]...)
-				}
-				return addBuckets(tx, add...)
-			}
+		stored, missing = n, nil
+		for n++; n <= state.Schema; n++ {
+			missing = append(missing, kindsAddedBySchema[n]...)
 		}
 		return nil
 	})
-	if err != nil || change == nil {
+	if err != nil || stored == state.Schema {
 		return err
 	}
-	if err := s.db.Update(change); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(file.Name()))
-}
-
-// createLayout creates the buckets of an empty file.
-func createLayout(tx *bolt.Tx) error {
-	if _, err := tx.CreateBucket(metaBucket); err != nil {
-		return err
-	}
-	return addBuckets(tx, state.Kinds()...)
-}
-
-// addBuckets creates the buckets of kinds and writes the present schema.
-func addBuckets(tx *bolt.Tx, add ...state.Kind) error {
-	for _, k := range add {
-		if _, err := tx.CreateBucket([]byte(k)); err != nil {
+	err = s.db.Update(func(tx *bolt.Tx) error {
+		meta, err := tx.CreateBucketIfNotExists(metaBucket)
+		if err != nil {
 			return err
 		}
-	}
-	return tx.Bucket(metaBucket).Put(schemaKey, []byte(strconv.Itoa(state.Schema)))
-}
-
-// syncDir makes the name of a new file durable. bbolt syncs only the content.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
+		for _, k := range missing {
+			if _, err := tx.CreateBucket([]byte(k)); err != nil {
+				return err
+			}
+		}
+		return meta.Put(schemaKey, []byte(strconv.Itoa(state.Schema)))
+	})
 	if err != nil {
 		return err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	dir, err := os.Open(filepath.Dir(file.Name())) // bbolt syncs only the content of a new file, not its name
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // openRegularFile opens or creates a regular file. Users other than the administrator may
 // have write access to the directory of the state. So it follows no symbolic link, does not
-// wait for a pipe, and as root refuses a file with several names.
+// wait for a pipe, and as root, who alone can write to files of other users through a hard
+// link, refuses a file with several names.
 func openRegularFile(path string, flag int, mode os.FileMode) (*os.File, error) {
 	file, err := os.OpenFile(path, flag|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, mode)
 	if err != nil {
 		return nil, explainOpenError(path, err)
 	}
 	fi, err := file.Stat()
-	if err == nil {
-		err = checkRegularFile(fi, os.Geteuid())
+	switch {
+	case err != nil:
+	case !fi.Mode().IsRegular():
+		err = notRegularError(fi)
+	case os.Geteuid() == 0:
+		if is, ok := fi.Sys().(*syscall.Stat_t); ok && is.Nlink != 1 {
+			err = fmt.Errorf("refused, because it has %d names (hard links), and may be another program's file; remove this one", is.Nlink)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
-}
-
-// checkRegularFile refuses a file that may not be the state's own. euid is the effective
-// user ID of the process: only root can write to files of other users through a hard link.
-func checkRegularFile(fi fs.FileInfo, euid int) error {
-	if !fi.Mode().IsRegular() {
-		return notRegularError(fi)
-	}
-	is, ok := fi.Sys().(*syscall.Stat_t)
-	if ok && euid == 0 && is.Nlink != 1 {
-		return fmt.Errorf("refused, because it has %d names (hard links), and may be another program's file; remove this one", is.Nlink)
-	}
-	return nil
 }
 
 // explainOpenError returns an error that says more than the error of the kernel, if the

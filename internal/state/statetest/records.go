@@ -18,35 +18,35 @@ import (
 
 // SaveHold stores a hold, in place of one with the same key.
 func SaveHold(ctx context.Context, s state.Store, h state.Hold) (state.Hold, error) {
-	return save(ctx, s, state.NewHolds, h.Key(), h)
+	return save(ctx, s, state.Holds, h.Key(), h)
 }
 
 // LoadHolds returns all holds, ended ones too, and an error that names each record that cannot be
 // read.
 func LoadHolds(ctx context.Context, s state.Store) ([]state.Hold, error) {
-	return load(ctx, s, state.NewHolds)
+	return load(ctx, s, state.Holds)
 }
 
 // SaveFreeze stores a freeze, in place of one with the same key.
 func SaveFreeze(ctx context.Context, s state.Store, f state.Freeze) (state.Freeze, error) {
-	return save(ctx, s, state.NewFreezes, f.RunID, f)
+	return save(ctx, s, state.Freezes, f.RunID, f)
 }
 
 // LoadFreezes returns all freezes, released ones too, and an error that names each record that
 // cannot be read.
 func LoadFreezes(ctx context.Context, s state.Store) ([]state.Freeze, error) {
-	return load(ctx, s, state.NewFreezes)
+	return load(ctx, s, state.Freezes)
 }
 
 // SaveCluster stores the orders for a cluster, in place of earlier ones.
 func SaveCluster(ctx context.Context, s state.Store, c state.Cluster) (state.Cluster, error) {
-	return save(ctx, s, state.NewClusters, c.Key(), c)
+	return save(ctx, s, state.Clusters, c.Key(), c)
 }
 
 // LoadClusters returns all clusters that have a record, state.AllClusters too, and an error that
 // names each record that cannot be read.
 func LoadClusters(ctx context.Context, s state.Store) ([]state.Cluster, error) {
-	return load(ctx, s, state.NewClusters)
+	return load(ctx, s, state.Clusters)
 }
 
 // LoadCluster returns a cluster. Without a record, only the name is set.
@@ -72,12 +72,12 @@ func FreeSlot(ctx context.Context, s state.Store, run string) error {
 	return err
 }
 
-func save[T any](ctx context.Context, s state.Store, newTable func(changed func(T)) *state.Table[T], key string, v T) (T, error) {
-	return newTable(func(T) {}).Update(ctx, s, key, func(T, bool) (T, bool) { return v, true })
+func save[T any](ctx context.Context, s state.Store, records state.RecordType[T], key string, v T) (T, error) {
+	return state.NewTable(records, func(T) {}).Update(ctx, s, key, func(T, bool) (T, bool) { return v, true })
 }
 
-func load[T any](ctx context.Context, s state.Store, newTable func(changed func(T)) *state.Table[T]) ([]T, error) {
-	t := newTable(func(T) {})
+func load[T any](ctx context.Context, s state.Store, records state.RecordType[T]) ([]T, error) {
+	t := state.NewTable(records, func(T) {})
 	err := t.Load(ctx, s)
 	return t.All(), err
 }

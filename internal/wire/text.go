@@ -1,0 +1,37 @@
+package wire
+
+import (
+	"fmt"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Unprintable says whether a rune is not visible text: a control character that a
+// terminal obeys (C1 included), or one that changes how the text around it reads
+// (direction marks, zero-width characters, line ends).
+func Unprintable(r rune) bool { return !unicode.IsGraphic(r) }
+
+// EscapeJSON gives equivalent JSON without unprintable characters, except newlines. In
+// strings it writes them as \uXXXX, between strings as a space. Input that is not JSON
+// stays invalid, but becomes harmless too.
+func EscapeJSON(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case r == utf8.RuneError && size == 1: // no UTF-8: an old terminal obeys some of these bytes
+			out = append(out, `\ufffd`...)
+		case r == '\n' || !Unprintable(r):
+			out = append(out, text[:size]...)
+		case r == '\t' || r == '\r': // in JSON only between strings
+			out = append(out, ' ')
+		default:
+			for _, unit := range utf16.AppendRune(nil, r) {
+				out = fmt.Appendf(out, `\u%04x`, unit)
+			}
+		}
+		text = text[size:]
+	}
+	return out
+}
