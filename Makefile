@@ -22,7 +22,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-systemd cover lint fmt-check vuln soak race laws courses fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln soak race laws live courses fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -38,24 +38,32 @@ deps: ## install the Debian peers the tests talk to (ipmi_sim, ipmitool, qemu, r
 controlplane: ## build the tests' kube-apiserver, kube-controller-manager, kube-scheduler, etcd, Cluster API manager and kubectl once (about 17 minutes on 2 cores)
 	CGO_ENABLED=0 $(GO) run ./test/rig/warm
 
-# Two halves at once keep two cores busy, the longest packages first. The race detector runs where the product shares a process with
-# the test. It does not where it would see the harness alone (the daemon is a program of its own there), nor in the search over a
-# function without goroutines and the simulations of fenced with a rule broken on purpose; make race, part of the soak, has it nearly
-# everywhere. No result is taken from the cache: go does not see what a test builds or runs as a program. Binaries without debugging
-# tables link in a third of the time; stack traces do not need them.
-ALONE := ^(TestExplore|TestAuditsNoticeMutants)
+# Several parts at once keep two cores busy, the longest packages first. The race detector runs where the product shares a process with
+# the test. It does not where it would see the harness alone (the daemon is a program of its own there), nor in packages without goroutines,
+# nor in what runs alone: simulations of fenced with a rule broken on purpose, and tests of the engine that live through hours of what others
+# show in minutes; make race, part of the soak, has it nearly everywhere. No result is taken from the cache: go does not see what a test
+# builds or runs as a program. Binaries without debugging tables link in a third of the time; stack traces do not need them.
+ALONE := ^(TestExplore|TestAuditsNoticeMutants|TestHostsThatDoNotBoot|TestNobodyAsksForAnotherAttempt|TestRunOfAnOldBackup|TestLawAttackerSwitches|TestHoldOfTheNodeStops|TestTooManyRequestsAreTold)
+PURE := ./internal/policy ./internal/remediate
 LONGEST := ./test/e2e ./internal/engine ./internal/k8swatch ./packaging
-PROGRAMS := ./test/e2e ./packaging ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
+PROGRAMS := ./test/e2e ./test/rig/... ./test/bench/... ./test/vm ./test/monitor ./test/vuln ./docs
 GOTEST := $(GO) test -count=1 -timeout 40m -ldflags='-s -w'
 test: controlplane ## run every test, with the race detector where anything can race; every seed is fixed
-	$(MAKE) --no-print-directory -j2 test-programs test-race
+	$(MAKE) --no-print-directory -j3 test-programs test-race test-package test-alone
 
 test-programs:
 	$(GOTEST) -p 2 $(PROGRAMS)
-	$(GOTEST) -run '$(ALONE)' ./internal/remediate ./test/sim
 
 test-race:
-	$(GOTEST) -race -p 2 -skip '$(ALONE)' ./internal/engine ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS)))
+	$(GOTEST) -race -p 2 -skip '$(ALONE)' ./internal/engine ./internal/k8swatch $$($(GO) list ./... | grep -vxFf <($(GO) list $(PROGRAMS) $(PURE) ./packaging))
+
+# The tests of the package take the RPM that is shipped, if this run of make builds it, too.
+test-package: $(filter rpm,$(MAKECMDGOALS))
+	$(if $^,FENCED_RPM=$(CURDIR)/dist/fenced-$(VERSION)-1.$$(uname -m).rpm) $(GOTEST) ./packaging
+
+test-alone:
+	$(GOTEST) -p 1 -run '$(ALONE)' ./internal/engine ./test/sim
+	$(GOTEST) -p 1 $(PURE)
 
 # The RPM is built first, as CI does for all tests; FENCED_RPM=FILE takes one that is there. The tests mostly wait, the longest for systemd's watchdog.
 test-systemd: controlplane deps ## part of test: the installed package under a real systemd fences over IPMI, survives kill -9 and a hung loop, knows who orders, and stops for good
@@ -65,10 +73,8 @@ cover: controlplane ## the same without the race detector, with coverage of the 
 	$(GO) test -count=1 -timeout 40m -coverpkg=./internal/...,./cmd/... -coverprofile=cover.out ./...
 	$(GO) tool cover -func=cover.out | tail -1
 
-fmt-check:
+lint: ## gofmt, go vet, staticcheck with the checks of staticcheck.conf (all)
 	@out=$$(gofmt -l cmd internal packaging test); if [ -n "$$out" ]; then echo "not gofmt-clean:"; echo "$$out"; exit 1; fi
-
-lint: fmt-check ## gofmt, go vet, staticcheck with the checks of staticcheck.conf (all)
 	$(GO) vet ./...
 	$(GO) vet -tags failpoint ./internal/failpoint ./cmd/fenced
 	$(GO) run $(STATICCHECK) ./...
@@ -92,6 +98,7 @@ soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, sear
 	$(MAKE) sim SIM_FIRST=$(SEED) SIM_SEEDS=$(if $(filter file,$(origin SIM_SEEDS)),500,$(SIM_SEEDS))
 	$(MAKE) fuzz
 	$(MAKE) courses SEED=$(SEED)
+	$(MAKE) live SEED=$(SEED)
 	$(MAKE) load SEED=$(SEED)
 	FENCED_RECIPES=build $(GO) test -count=1 ./test/recipes
 	$(MAKE) rpm
@@ -101,13 +108,16 @@ soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, sear
 # On several processors the race detector of Go 1.26 itself can end a test in virtual time with "CHECK failed"
 # (golang/go#78156); look for DATA RACE.
 race: controlplane ## every test on 1, 2 and 4 processors, with the race detector
-	$(GO) test -race -count=1 -cpu 1,2,4 -p 2 -timeout 2h -skip '$(ALONE)' $(LONGEST) ./...
+	$(GO) test -race -count=1 -cpu 1,2,4 -p 2 -timeout 2h -skip '^(TestExplore|TestAuditsNoticeMutants)' $(LONGEST) ./...
 
 SOAK := FENCED_SOAK=1 FENCED_SEED=$(SEED)
 laws: controlplane ## the packages with laws, histories and crashes: fresh seeds, $(CHECKS) worlds a law (SEED=N repeats)
 	@echo "laws: seed $(SEED); again with: make laws SEED=$(SEED)"
 	$(SOAK) RAPID_CHECKS=$(CHECKS) $(GO) test -count=1 -p 1 -timeout 4h \
 	  $$(grep -rlE --include='*_test.go' '"github.com/fenced/fenced/test/(law|dice)"' cmd internal | xargs -n1 dirname | sort -u | sed 's,^,./,')
+
+live: controlplane deps ## every live test, also those that CI leaves out because a cheaper one shows the same
+	$(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -skip '^TestFencedSurvives' ./test/e2e ./packaging
 
 courses: controlplane ## every failpoint course, the coin tossed anew, and a small crowd (SEED=N repeats)
 	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
@@ -144,8 +154,8 @@ image: ## build an OCI image layout of the static programs as dist/image (IMAGE_
 install: build ## install below DESTDIR with PREFIX
 	packaging/install.sh "$(DESTDIR)" "$(PREFIX)"
 
-ci: lint build deps test ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
-	$(MAKE) rpm
+ci: deps controlplane ## what CI runs: fixed seeds, and the seed corpora instead of fuzzing
+	$(MAKE) --no-print-directory -j3 test-programs lint rpm test-race test-package test-alone build
 	test/vuln/vuln.sh ./... || [ $$? -eq 75 ] # what it cannot look up keeps nobody from building
 
 clean: ## remove what was built here (the control plane's cache stays)

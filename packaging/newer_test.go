@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/dice"
 )
 
 // newerRelease has systemd 257, as RHEL 10 has. Every other test here boots the systemd of
@@ -45,6 +47,7 @@ func TestInstalledUnitsUnderNewerSystemd(t *testing.T) {
 
 // TestInstalledDaemonFencesUnderNewerSystemd is TestInstalledDaemonFences by a newer systemd.
 func TestInstalledDaemonFencesUnderNewerSystemd(t *testing.T) {
+	dice.OnlyInSoak(t)
 	t.Parallel()
 	needBoot(t)
 	fencesInstalled(t, newerTree(t))
@@ -52,6 +55,7 @@ func TestInstalledDaemonFencesUnderNewerSystemd(t *testing.T) {
 
 // TestInstalledDaemonWhoseLoopHangsUnderNewerSystemd is TestInstalledDaemonWhoseLoopHangs by a newer systemd.
 func TestInstalledDaemonWhoseLoopHangsUnderNewerSystemd(t *testing.T) {
+	dice.OnlyInSoak(t)
 	t.Parallel()
 	needBoot(t)
 	hangsInstalled(t, newerTree(t))

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/test/asroot"
+	"github.com/fenced/fenced/test/dice"
 )
 
 // packaged is every path of the RPM but the pages of docs: mode, owner, group, flags (c config, n
@@ -113,10 +114,10 @@ func TestRPMHoldsExactlyTheseFiles(t *testing.T) {
 // pageLine begins the line of a page of docs.
 const pageLine = "-rw-r--r-- root root d /usr/share/doc/fenced/docs/"
 
-// docPages are the pages of docs, by path from here: all of them are shipped.
+// docPages are the pages of docs and their picture, by path from here: all of them are shipped.
 func docPages(t *testing.T) []string {
 	t.Helper()
-	var all []string
+	all := []string{"../docs/rooms.svg"}
 	for _, folder := range []string{".", "adr", "systems", "quickstart"} {
 		pages, err := filepath.Glob(filepath.Join("../docs", folder, "*.md"))
 		require.NoError(t, err)
@@ -180,11 +181,9 @@ func TestDaemonIsNoLargerThanItsParts(t *testing.T) {
 }
 
 // TestRPMIsReproducible builds another checkout, at another path, umask and
-// time zone. It costs a second build, so only CI does it.
+// time zone.
 func TestRPMIsReproducible(t *testing.T) {
-	if os.Getenv("CI") != "true" {
-		t.Skip("a second build; set CI=true to run it")
-	}
+	dice.OnlyInSoak(t) // it costs a second build
 	first := rpmFile(t)
 	checkout := filepath.Join(t.TempDir(), "other")
 	sh(t, `mkdir "$1" && cd .. && git -c safe.directory="$PWD" ls-files -z | xargs -0 cp -P --parents -t "$1" &&
@@ -201,11 +200,9 @@ func TestRPMIsReproducible(t *testing.T) {
 }
 
 // TestSourceRPMIsRebuilt: whoever has the source RPM alone gets the same files out of it, without a network and without modules of Go
-// but those in it. The version is not the one that the spec of this tree says. It costs a build, so only CI does it.
+// but those in it. The version is not the one that the spec of this tree says.
 func TestSourceRPMIsRebuilt(t *testing.T) {
-	if os.Getenv("CI") != "true" {
-		t.Skip("another build; set CI=true to run it")
-	}
+	dice.OnlyInSoak(t) // it costs another build
 	asroot.Need(t, "take the network away")
 	need(t, "unshare", "util-linux")
 	need(t, "rpmbuild", "rpm")

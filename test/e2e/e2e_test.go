@@ -20,6 +20,13 @@ import (
 	"github.com/fenced/fenced/test/scene"
 )
 
+// planes are for the first scene of each test. The address of a second one, which ends before the first, is known
+// to the first one's fenced.
+var (
+	planes   rig.Pool
+	hasScene sync.Map // by name of the test
+)
+
 // builds makes the programs once for all tests of this binary.
 var (
 	programsDir string
@@ -37,6 +44,7 @@ func TestMain(m *testing.M) {
 	programsDir = dir
 	pace.Together(9) // a scene waits far more than it computes; other packages' tests need the cores, too
 	code := m.Run()
+	planes.Stop()
 	_ = os.RemoveAll(dir) // left-overs in the temporary directory harm nobody
 	os.Exit(code)
 }
@@ -55,6 +63,10 @@ func set(t *testing.T, o scene.Options) *scene.Scene {
 		o.GracePeriod = 8 * time.Second // other packages' tests share the two cores
 	}
 	o.Progress = os.Stderr
+	if _, second := hasScene.LoadOrStore(t.Name(), true); !second {
+		o.Pool = &planes
+		t.Cleanup(func() { hasScene.Delete(t.Name()) })
+	}
 	s, err := scene.New(t.Context(), o)
 	require.NoError(t, err)
 	t.Cleanup(func() {

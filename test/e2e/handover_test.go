@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -180,7 +181,9 @@ func TestHandedOverCheckWithAForeignTemplate(t *testing.T) {
 // A NodeHealthCheck whose own controller is not alive, with two templates: the first remediator is
 // told when its time is over, the second is asked only when the first has stopped and its object is
 // gone, and the second goes when the Node is well.
+// CI has this in TestRequestsOutliveTheirOwner, by two instances.
 func TestEscalationOfANodeHealthCheck(t *testing.T) {
+	dice.OnlyInSoak(t)
 	t.Parallel()
 	s := set(t, scene.Options{
 		Machines: scene.NoMachines, CRDs: []rig.CRDs{rig.Medik8s, rig.Medik8sRemediators},

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -26,7 +24,7 @@ type write struct{ verb, resource, subresource, name string }
 // writes are those of fenced to one resource of one API server, in order.
 func writes(t *testing.T, c *rig.ControlPlane, resource string) []write {
 	t.Helper()
-	log, err := os.ReadFile(filepath.Join(c.Dir(), "audit.log"))
+	log, err := c.AuditLog()
 	require.NoError(t, err)
 	var found []write
 	for line := range bytes.Lines(log) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -122,7 +123,9 @@ func TestNodeHealthCheckEscalates(t *testing.T) {
 // The fence-and-boot matrix: the first boot of a host fails, the first two do, or it never boots. With deleteNode the
 // check deletes its request one second after the isolation and forgets the Node; fenced goes on with
 // the retries of the request (retryLimit: 2) all the same. With the taint the Node and the request stay.
+// In CI it is TestHostsThatDoNotBoot of internal/engine that shows this, for each system.
 func TestHostsOfANodeHealthCheckThatDoNotBoot(t *testing.T) {
+	dice.OnlyInSoak(t)
 	for _, isolation := range []string{"deleteNode", "outOfServiceTaint"} {
 		t.Run(isolation, func(t *testing.T) {
 			t.Parallel()

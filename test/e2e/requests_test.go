@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -123,7 +124,10 @@ func held(obj *unstructured.Unstructured) bool {
 // The Cluster API's manager evaluates, on a management API of its own, and fenced executes. The request is
 // deleted in mid-sequence, after the isolation: it stays until the host is On again. One for a Node that
 // is Ready asks for nothing.
+// CI has this in TestClusterAPIManagerAsksFenced, with the real manager, and TestDeletedRequestGoesWhenItsHostIsOn of
+// internal/engine has the deletion.
 func TestFencedRemediationOfTheClusterAPI(t *testing.T) {
+	dice.OnlyInSoak(t)
 	t.Parallel()
 	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
 		Apart: true, Mode: "respond",

@@ -74,9 +74,9 @@ func (c *ControlPlane) AllDeletions(resource string) ([]Deletion, error) {
 }
 
 func (c *ControlPlane) deletions(wanted func(auditEvent) bool) ([]Deletion, error) {
-	log, err := c.auditLog()
+	log, err := c.AuditLog()
 	if err != nil {
-		return nil, fmt.Errorf("read the audit log: %w", err)
+		return nil, err
 	}
 	var found []Deletion
 	for line := range bytes.Lines(log) {
@@ -95,6 +95,19 @@ func (c *ControlPlane) deletions(wanted func(auditEvent) bool) ([]Deletion, erro
 		}
 	}
 	return found, nil
+}
+
+// AuditLog is what the API server has logged since the control plane was started, or lent by a Pool. Its
+// last line may still be being written.
+func (c *ControlPlane) AuditLog() ([]byte, error) {
+	log, err := c.auditLog()
+	if err != nil {
+		return nil, fmt.Errorf("read the audit log: %w", err)
+	}
+	if c.loan != nil {
+		log = log[c.loan.audited:]
+	}
+	return log, nil
 }
 
 // auditLog reads the log from its beginning. Whenever the log has 100 MB, the API server renames the

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 )
 
@@ -44,6 +45,7 @@ type ControlPlane struct {
 	bin  string
 	opts Options
 	ca   *authority
+	loan *loan // nil unless a Pool lends it
 
 	etcdPort, peerPort, apiPort, managerPort, schedulerPort *port
 
@@ -59,6 +61,15 @@ type ControlPlane struct {
 // rights of fenced. After an error everything is stopped, and the error has the end of the log of the
 // program that did not start.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
+	c, err := prepare(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return c.started(ctx, c.startServer, c.furnish)
+}
+
+// prepare fills in the options, and builds the programs if this was never done.
+func prepare(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.GracePeriod == 0 {
 		o.GracePeriod = 4 * time.Second
 	}
@@ -72,24 +83,22 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{bin: bin, opts: o}
-	if err := c.start(ctx); err != nil {
-		logs := c.KeepLogs()
-		c.Stop()
-		return nil, fmt.Errorf("%w\nthe logs are kept in %s", err, logs)
-	}
-	return c, nil
+	return &ControlPlane{bin: bin, opts: o}, nil
 }
 
 // StartAll starts several control planes at the same time, for example a management API and a workload
 // API, and returns them in the order of their options. Each has its own ports, directory and CA, so a
 // certificate of one is invalid for another. After an error all are stopped.
 func StartAll(ctx context.Context, options ...Options) ([]*ControlPlane, error) {
+	return startAll(ctx, Start, options)
+}
+
+func startAll(ctx context.Context, start func(context.Context, Options) (*ControlPlane, error), options []Options) ([]*ControlPlane, error) {
 	planes := make([]*ControlPlane, len(options))
 	g, gctx := errgroup.WithContext(ctx)
 	for i, o := range options {
 		g.Go(func() (err error) {
-			planes[i], err = Start(gctx, o)
+			planes[i], err = start(gctx, o)
 			return err
 		})
 	}
@@ -108,10 +117,23 @@ func StartAll(ctx context.Context, options ...Options) ([]*ControlPlane, error) 
 // startTime bounds a start. A busy machine may take minutes; a start that takes longer hangs.
 const startTime = 10 * time.Minute
 
-func (c *ControlPlane) start(ctx context.Context) error {
+// started takes the steps of a start, and ends the control plane after an error.
+func (c *ControlPlane) started(ctx context.Context, steps ...func(context.Context) error) (*ControlPlane, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	if err := c.prepare(); err != nil {
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			logs := c.KeepLogs()
+			c.end()
+			return nil, fmt.Errorf("%w\nthe logs are kept in %s", err, logs)
+		}
+	}
+	return c, nil
+}
+
+// startServer starts an API server with its etcd.
+func (c *ControlPlane) startServer(ctx context.Context) error {
+	if err := c.writeFiles(); err != nil {
 		return err
 	}
 	if err := c.startEtcd(ctx); err != nil {
@@ -120,9 +142,11 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
 	}
-	if err := c.connect(); err != nil {
-		return err
-	}
+	return c.connect()
+}
+
+// furnish adds to an API server what the options ask for.
+func (c *ControlPlane) furnish(ctx context.Context) error {
 	if !c.opts.NoManager {
 		if err := c.startManager(ctx); err != nil {
 			return err
@@ -140,8 +164,8 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	return c.ApplyRBAC(ctx)
 }
 
-// prepare writes the files that the programs read, and reserves their ports.
-func (c *ControlPlane) prepare() (err error) {
+// writeFiles writes the files that the programs read, and reserves their ports.
+func (c *ControlPlane) writeFiles() (err error) {
 	if err := c.dir.make(c.opts.Dir, "fenced-rig-"); err != nil {
 		return fmt.Errorf("make the control plane's directory: %w", err)
 	}
@@ -165,6 +189,7 @@ func (c *ControlPlane) connect() error {
 	if err != nil {
 		return err
 	}
+	cfg.WarningHandler = rest.NoWarnings{} // of versions that are deprecated
 	if c.client, err = kubernetes.NewForConfig(cfg); err != nil {
 		return fmt.Errorf("make the administrator's client: %w", err)
 	}
@@ -191,9 +216,15 @@ func (c *ControlPlane) Client() kubernetes.Interface { return c.client }
 // Dynamic is the administrator's client for custom resources.
 func (c *ControlPlane) Dynamic() dynamic.Interface { return c.dynamic }
 
-// Stop ends the programs and removes their files, except logs that KeepLogs keeps. It may be
-// called twice, and after a failed start.
+// Stop ends the programs and removes their files, except logs that KeepLogs keeps; a control plane of a
+// Pool goes back there. It may be called twice, and after a failed start.
 func (c *ControlPlane) Stop() {
+	if !c.giveBack() {
+		c.end()
+	}
+}
+
+func (c *ControlPlane) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range []*process{c.scheduler, c.manager, c.api, c.etcd} {

@@ -138,7 +138,7 @@ func (c *ControlPlane) WaitNode(ctx context.Context, name string, ok func(*corev
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for Node %s: %w; last seen: %s", name, ctx.Err(), last)
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(200 * time.Millisecond):
 		}
 	}
 }

@@ -94,6 +94,7 @@ func (c *ControlPlane) StartScheduler(ctx context.Context) (err error) {
 func (c *ControlPlane) StopAPIServer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.keepFromPool()
 	c.api.kill()
 	c.api = nil
 }
@@ -111,6 +112,7 @@ func (c *ControlPlane) withAPIServer(do func(*process) error) error {
 	if c.api == nil {
 		return errNotRunning
 	}
+	c.keepFromPool()
 	return do(c.api)
 }
 

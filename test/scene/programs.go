@@ -20,6 +20,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 )
@@ -58,7 +59,7 @@ func build(ctx context.Context, pkg, out string, tags ...string) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"build", "-trimpath", "-tags", strings.Join(append(tags, "grpcnotrace"), ","), "-o", out, pkg}
+	args := []string{"build", "-trimpath", "-tags", strings.Join(append(tags, "grpcnotrace"), ","), "-ldflags", "-s -w", "-o", out, pkg}
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir, cmd.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
@@ -206,25 +207,28 @@ func (s *Scene) Fencectl(ctx context.Context, args ...string) (Result, error) {
 	return r, nil
 }
 
-// Status is `fencectl status -o json`.
+// Status asks the daemon as fencectl does; so do Explain and Timeline. Tests ask again and again until something has happened, and a process for
+// each question would cost more than the daemon.
 func (s *Scene) Status(ctx context.Context) (wire.Status, error) {
-	return answer[wire.Status](ctx, s, "status")
+	r, err := api.New(s.Socket()).Status(ctx)
+	return r.Value, err
 }
 
-// Explain is `fencectl explain NODE -o json`.
+// Explain asks about a node.
 func (s *Scene) Explain(ctx context.Context, node string) (wire.Explanation, error) {
-	return answer[wire.Explanation](ctx, s, "explain", node)
+	r, err := api.New(s.Socket()).Explain(ctx, "", node)
+	return r.Value, err
+}
+
+// Timeline asks for the runs of a node.
+func (s *Scene) Timeline(ctx context.Context, node string) ([]wire.RunRecord, error) {
+	r, err := api.New(s.Socket()).NodeTimeline(ctx, "", node)
+	return r.Value.Runs, err
 }
 
 // ExplainMachine is `fencectl explain --machine NAMESPACE/NAME -o json`.
 func (s *Scene) ExplainMachine(ctx context.Context, machine string) (wire.Explanation, error) {
 	return answer[wire.Explanation](ctx, s, "explain", "--machine", machine)
-}
-
-// Timeline is `fencectl timeline NODE -o json`.
-func (s *Scene) Timeline(ctx context.Context, node string) ([]wire.RunRecord, error) {
-	t, err := answer[wire.Timeline](ctx, s, "timeline", node)
-	return t.Runs, err
 }
 
 // Plan is `fencectl plan -o json`.

@@ -60,6 +60,9 @@ type Options struct {
 	BMCSessions int
 	// Progress receives the progress of a first build; io.Discard if nil.
 	Progress io.Writer
+	// Pool lends the control planes; the scene starts its own if nil. When Stop is called, no program
+	// outside of the scene may know their addresses.
+	Pool *rig.Pool
 }
 
 // Metal is the check of all bare-metal workers: it asks for a power cycle when
@@ -161,7 +164,11 @@ func (s *Scene) startAPIs(ctx context.Context) error {
 	for i := range wanted {
 		wanted[i].GracePeriod, wanted[i].Progress, wanted[i].Dir = s.opts.GracePeriod, s.opts.Progress, s.dir
 	}
-	planes, err := rig.StartAll(ctx, wanted...)
+	start := rig.StartAll
+	if s.opts.Pool != nil {
+		start = s.opts.Pool.StartAll
+	}
+	planes, err := start(ctx, wanted...)
 	if err != nil {
 		return err
 	}
@@ -197,7 +204,9 @@ func (s *Scene) Worker(name string) *Worker {
 func (s *Scene) KeepLogs() string {
 	s.keep = true
 	for _, c := range s.planes() {
-		c.KeepLogs()
+		if logs := c.KeepLogs(); filepath.Dir(logs) != s.dir { // of a pool
+			_ = os.Symlink(logs, s.path(filepath.Base(logs)))
+		}
 	}
 	return s.dir
 }

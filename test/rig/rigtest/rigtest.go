@@ -21,6 +21,7 @@ import (
 var (
 	mu     sync.Mutex
 	shared = map[string]*rig.ControlPlane{} // by key of its CRDs
+	pool   rig.Pool
 )
 
 // Main is for TestMain: it runs the tests and stops the control planes that they
@@ -32,6 +33,7 @@ func Main(m *testing.M) int {
 		for _, c := range shared {
 			c.Stop()
 		}
+		pool.Stop()
 	}()
 	return m.Run()
 }
@@ -53,7 +55,7 @@ func Apart(t *testing.T, sets ...rig.CRDs) (management, workload *rig.ControlPla
 	return both[0], both[1]
 }
 
-// OwnApart starts two control planes at the same time for one test that stops an API server.
+// OwnApart returns two control planes for one test that stops an API server.
 func OwnApart(t *testing.T, management, workload rig.Options) (*rig.ControlPlane, *rig.ControlPlane) {
 	t.Helper()
 	skipShort(t)
@@ -116,7 +118,8 @@ func skipShort(t *testing.T) {
 	}
 }
 
-// Own starts a control plane for one test that stops the API server, or needs an empty one.
+// Own returns a control plane for one test that stops the API server, or needs an empty one. When the test ends nothing of it may
+// know its address.
 func Own(t *testing.T, o rig.Options) *rig.ControlPlane {
 	t.Helper()
 	skipShort(t)
@@ -140,7 +143,7 @@ func start(t *testing.T, options ...rig.Options) []*rig.ControlPlane {
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-10*time.Second))
 		defer cancel()
 	}
-	planes, err := rig.StartAll(ctx, options...)
+	planes, err := pool.StartAll(ctx, options...)
 	require.NoError(t, err)
 	return planes
 }
