@@ -60,22 +60,24 @@ func (p *Pool) start(ctx context.Context, o Options) (*ControlPlane, error) {
 		return nil, err
 	}
 	begin := c.startServer
-	if idle := p.take(); idle != nil {
+	if idle := p.take(o); idle != nil {
 		idle.opts = c.opts
 		c, begin = idle, func(context.Context) error { return idle.Died() }
 	}
 	return c.started(ctx, begin, func(ctx context.Context) error { return c.lend(ctx, p) }, c.furnish)
 }
 
-func (p *Pool) take() *ControlPlane {
+// take takes an idle control plane whose API server has the arguments that the options ask for.
+func (p *Pool) take(o Options) *ControlPlane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.idle) == 0 {
-		return nil
+	for i, c := range slices.Backward(p.idle) {
+		if c.opts.NodeRestriction == o.NodeRestriction {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			return c
+		}
 	}
-	c := p.idle[len(p.idle)-1]
-	p.idle = p.idle[:len(p.idle)-1]
-	return c
+	return nil
 }
 
 func (p *Pool) put(c *ControlPlane) {
