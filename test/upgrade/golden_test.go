@@ -50,7 +50,7 @@ var goldenNames = remediate.NodeNames{OpenShiftMachine: "ns/machine-1", ClusterM
 var golden = records{
 	Runs: []remediate.Run{{
 		ID: "c2wfqk94-b92936", Target: goldenTarget, Origin: &remediate.Origin{Controller: "machineset-uid", Created: at(3), NeverReady: true},
-		Strategy: remediate.PowerCycle, Isolation: remediate.IsolateTaint, ControlPlane: true,
+		Strategy: remediate.PowerCycle, Isolation: remediate.IsolateTaint, ControlPlane: true, TakesNoTurn: true,
 		Limits: remediate.Limits{OffDeadline: 1, APITimeout: 2, PodsGoneTimeout: 3, OnDeadline: 4, ReadyTimeout: 5, RestoreTimeout: 6, RunTimeout: 7,
 			MinPowerInterval: 8, MaxAttempts: 9, RetryInterval: 10, SessionTimeout: 11, Levels: 12, PowerOnFoundOff: true, ReleasePods: true,
 			Reprovision: true, ReplaceControlPlane: true},
@@ -90,7 +90,7 @@ var golden = records{
 	Holds: []state.Hold{{Cluster: "prod", Node: "worker-1", By: "carol (uid 1002)", Reason: "a fan is changed", At: at(36), Until: at(37), Quarantine: true,
 		ReleasedBy: "dan (uid 1003)", ReleasedReason: "the fan is in", ReleasedAt: at(38)}},
 	Slots: []state.Slot{{Cluster: "prod", Run: "c2wfqk94-b92936"}},
-	Asked: []escalate.Record{{ID: "asked-1", Check: "FencePolicy.fenced.io workers", Target: goldenTarget, ControlPlane: true,
+	Asked: []escalate.Record{{ID: "asked-1", Check: "FencePolicy.fenced.io workers", Target: goldenTarget, ControlPlane: true, TakesNoTurn: true,
 		Objects: []escalate.Object{{APIVersion: "remediation.example/v1", Kind: "Remediation", Namespace: "ns", Name: "worker-1", OnManagementAPI: true,
 			On: "cluster-uid", UID: "object-uid", Template: "template", Mark: "store/prod/asked-1", Made: at(39), TimedOut: at(40), Gone: at(41)}},
 		Started: at(42), Labels: map[string]string{"rack": "b"}, Names: goldenNames, Idle: at(43), Ended: at(44), Recovered: true, GivenUp: order("given up", 45)}},
