@@ -81,15 +81,15 @@ func (w *tables) applyTargetLimit(checks []Check) {
 // targets, and notes who is within the limit again.
 func (l *Ledger) enforceTargetLimit() {
 	for author := range l.resized {
-		switch over := l.w.overTargetLimit[author]; {
-		case l.sizes[author] > l.w.rules.targetLimit(author):
+		switch over := l.tables.overTargetLimit[author]; {
+		case l.sizes[author] > l.tables.rules.targetLimit(author):
 			delete(l.resumes, author)
 			if !over {
-				l.w.overTargetLimit[author], l.stale = true, true
+				l.tables.overTargetLimit[author], l.stale = true, true
 				l.dropTargets(author)
 			}
 		case over && l.resumes[author].IsZero():
-			l.resumes[author] = l.now.Add(l.w.rules.TargetLimitPause)
+			l.resumes[author] = l.now.Add(l.tables.rules.TargetLimitPause)
 		}
 	}
 	clear(l.resized)
@@ -99,11 +99,11 @@ func (l *Ledger) enforceTargetLimit() {
 // as they must. A clock that was set back does not make that longer.
 func (l *Ledger) resumeWithinLimit(now time.Time) {
 	for author, at := range l.resumes {
-		if wait := at.Sub(now); wait > 0 && wait <= l.w.rules.TargetLimitPause {
+		if wait := at.Sub(now); wait > 0 && wait <= l.tables.rules.TargetLimitPause {
 			continue
 		}
 		delete(l.resumes, author)
-		delete(l.w.overTargetLimit, author)
+		delete(l.tables.overTargetLimit, author)
 		l.stale = true
 		for _, c := range l.checksOf(author) {
 			l.resize(c, -c.size)
@@ -116,7 +116,7 @@ func (l *Ledger) resumeWithinLimit(now time.Time) {
 // checksOf lists the checks that count against the target limit of an author.
 func (l *Ledger) checksOf(author space) (list []*checkEntry) {
 	for _, c := range l.checks {
-		if of, limited := l.w.rules.authorOf(c.check); limited && of == author {
+		if of, limited := l.tables.rules.authorOf(c.check); limited && of == author {
 			list = append(list, c)
 		}
 	}
@@ -161,7 +161,7 @@ func dropGone(index map[string][]*targetEntry, names map[string]bool) {
 // resize adds to the number of targets of the check.
 func (l *Ledger) resize(c *checkEntry, by int) {
 	c.size += by
-	if author, limited := l.w.rules.authorOf(c.check); limited && by != 0 {
+	if author, limited := l.tables.rules.authorOf(c.check); limited && by != 0 {
 		l.sizes[author] += by
 		l.resized[author] = true
 	}
@@ -237,7 +237,7 @@ type Crowd struct{ Namespace, Message string }
 // Crowds lists the namespaces with more checks than fenced evaluates.
 func (l *Ledger) Crowds() (list []Crowd) {
 	for _, author := range slices.SortedFunc(maps.Keys(l.crowded), space.compare) {
-		list = append(list, Crowd{author.text(), l.w.rules.checkLimitMessage()})
+		list = append(list, Crowd{author.text(), l.tables.rules.checkLimitMessage()})
 	}
 	return list
 }
@@ -248,12 +248,12 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 	if c != nil {
 		sought.Source = c.Source
 	}
-	author, limited := l.w.rules.takesSeat(sought)
+	author, limited := l.tables.rules.takesSeat(sought)
 	if !limited {
 		l.setSeated(id, c)
 		return
 	}
-	list, most := l.byAuthor[author], l.w.rules.checkLimit()
+	list, most := l.byAuthor[author], l.tables.rules.checkLimit()
 	at, found := slices.BinarySearchFunc(list, sought, byCheckName)
 	switch {
 	case c == nil && (!found || list[at].APIVersion != id.APIVersion):
@@ -282,7 +282,7 @@ func (l *Ledger) noteCrowd(author space, list []*Check) {
 	if l.byAuthor[author] = list; len(list) == 0 {
 		delete(l.byAuthor, author)
 	}
-	if over := len(list) > l.w.rules.checkLimit(); over != l.crowded[author] {
+	if over := len(list) > l.tables.rules.checkLimit(); over != l.crowded[author] {
 		l.version++
 		if l.crowded[author] = over; !over {
 			delete(l.crowded, author)
@@ -293,7 +293,7 @@ func (l *Ledger) noteCrowd(author space, list []*Check) {
 // allChecks lists the checks, with those that are not evaluated.
 func (l *Ledger) allChecks() (list []Check) {
 	for _, e := range l.checks {
-		if _, limited := l.w.rules.takesSeat(e.check); !limited {
+		if _, limited := l.tables.rules.takesSeat(e.check); !limited {
 			list = append(list, *e.check)
 		}
 	}

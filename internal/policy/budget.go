@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/fenced/fenced/internal/reason"
 )
 
@@ -31,7 +33,7 @@ type budgetCount struct{ nodes, unavailable int }
 
 // addNode adds a Node to the counts, or removes it: by is 1 or -1.
 func (n *budgetCount) addNode(w *tables, b *DisruptionBudget, node *Node, by int) {
-	if b.SelectsMachines || !w.targetNodes().selects(b.Selector, node) {
+	if b.SelectsMachines || !w.targetLabels(node).match(b.Selector) {
 		return
 	}
 	n.nodes += by
@@ -186,7 +188,7 @@ func (r *BudgetReport) asGate() reason.Gate {
 // addMachine adds a Machine to the counts of a budget that selects Machines, or
 // removes it: by is 1 or -1.
 func (n *budgetCount) addMachine(w *tables, b *DisruptionBudget, m *Machine, by int) {
-	if !b.SelectsMachines || b.Selector == nil || isLeaving(w, m) || !b.Selector.Matches(set(m.Labels)) || !w.owners().counts(m) {
+	if !b.SelectsMachines || b.Selector == nil || isLeaving(w, m) || !b.Selector.Matches(labels.Set(m.Labels)) || !w.counts(m) {
 		return
 	}
 	n.nodes += by
@@ -204,25 +206,6 @@ func isLeaving(w *tables, m *Machine) bool { return m.Deleting && w.nodes[m.Node
 func machineUnavailable(w *tables, m *Machine) bool {
 	n := w.nodes[m.NodeName]
 	return m.Deleting || n == nil || w.unavailable(n) || w.runs.onMachine(m).ID != ""
-}
-
-// nodelessIndex holds the Machines whose Node does not exist.
-type nodelessIndex map[machineID]*Machine
-
-// note adds or removes a Machine.
-func (x nodelessIndex) note(m *Machine, hasNode bool) {
-	if hasNode {
-		delete(x, m.id())
-	} else {
-		x[m.id()] = m
-	}
-}
-
-// noteAll adds or removes the Machines of one Node.
-func (x nodelessIndex) noteAll(machines []*Machine, hasNode bool) {
-	for _, m := range machines {
-		x.note(m, hasNode)
-	}
 }
 
 // unseen counts what the budget counts as unavailable although it is not in the
@@ -260,8 +243,8 @@ func neverSeenNodes(w *tables) int {
 	counted := unseenNodeNames(w)
 	missing := map[string]bool{}
 	for _, m := range w.nodeless {
-		if !isLeaving(w, m) && w.owners().counts(m) && (m.NodeName == "" || !counted[m.NodeName]) {
-			missing[subjectName(m.NodeName, m.Key())] = true
+		if !isLeaving(w, m) && w.counts(m) && (m.NodeName == "" || !counted[m.NodeName]) {
+			missing[cmp.Or(m.NodeName, m.Key())] = true
 		}
 	}
 	return len(missing)
@@ -272,7 +255,7 @@ func neverSeenNodes(w *tables) int {
 func (b *DisruptionBudget) covers(w *tables, t *TargetReport) (covered, available bool) {
 	n := w.nodes[t.Node]
 	if !b.SelectsMachines {
-		return n == nil || b.Selector == nil || w.targetNodes().selects(b.Selector, n), n != nil && !w.unavailable(n)
+		return n == nil || b.Selector == nil || w.targetLabels(n).match(b.Selector), n != nil && !w.unavailable(n)
 	}
 	m := machineOfTarget(w, t)
 	switch {
@@ -281,14 +264,14 @@ func (b *DisruptionBudget) covers(w *tables, t *TargetReport) (covered, availabl
 	case m == nil:
 		return true, false
 	}
-	return b.Selector == nil || b.Selector.Matches(set(m.Labels)), !machineUnavailable(w, m)
+	return b.Selector == nil || b.Selector.Matches(labels.Set(m.Labels)), !machineUnavailable(w, m)
 }
 
 // leavesOut reports whether the budget would count the Machine of a target that it covers, and does not,
 // because nothing shows that it is of this cluster. Any number of these could be acted on at once. // I11
 func (b *DisruptionBudget) leavesOut(w *tables, t *TargetReport) bool {
 	m := machineOfTarget(w, t)
-	return m != nil && w.nodes[t.Node] == nil && (b.SelectsMachines || b.Selector.Empty()) && !w.owners().counts(m)
+	return m != nil && w.nodes[t.Node] == nil && (b.SelectsMachines || b.Selector.Empty()) && !w.counts(m)
 }
 
 // machineOfTarget returns the Machine of an evaluated target, or nil.

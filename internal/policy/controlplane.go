@@ -107,8 +107,6 @@ type podIndex struct {
 	onNode map[string]int
 }
 
-func newPodIndex() podIndex { return podIndex{map[ObjectKey]*Pod{}, map[string]int{}} }
-
 // set replaces a Pod; nil removes it. It returns the Nodes on which it was and is.
 func (x podIndex) set(k ObjectKey, p *Pod) (nodes []string) {
 	if old := x.byName[k]; old != nil {
@@ -137,17 +135,6 @@ func (x podIndex) withRole(n *Node) *Node {
 	return &other
 }
 
-// withRoles returns the Nodes of a snapshot, each with its role.
-func (x podIndex) withRoles(nodes map[string]*Node) map[string]*Node {
-	all := maps.Clone(nodes)
-	for name := range x.onNode {
-		if n := all[name]; n != nil {
-			all[name] = x.withRole(n)
-		}
-	}
-	return all
-}
-
 func podOrder(a, b *Pod) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
@@ -171,7 +158,7 @@ func mayHaveMember(w *tables) func(name string) bool {
 func labelsMembers(w *tables) bool {
 	for _, p := range w.pods.byName {
 		n := w.nodes[p.Node]
-		if counts, _ := w.owners().showsMembers(p.Node); p.Member && counts && (n == nil || !hasMember(n.Labels)) {
+		if counts, _ := w.showsMembers(p.Node); p.Member && counts && (n == nil || !hasMember(n.Labels)) {
 			return false
 		}
 	}
@@ -241,7 +228,7 @@ func (w *tables) members() ([]Member, bool) {
 		n := w.nodes[p.Node]
 		list = append(list, Member{Node: p.Node, Healthy: p.Ready && n != nil && n.Ready()})
 	}
-	list = w.owners().counted(list)
+	list = w.counted(list)
 	if len(list) == 0 && w.rules.NodesCountAsMembers {
 		list = w.membersFromNodes()
 	}
@@ -254,14 +241,14 @@ func (w *tables) controlPlaneSize() int {
 	may := mayHaveMember(w)
 	machines := map[string]map[string]bool{} // by cluster: the Nodes are of one
 	note := func(m *Machine) {
-		if !w.owners().inControlPlane(m) || !may(m.NodeName) {
+		if !w.inControlPlane(m) || !may(m.NodeName) {
 			return
 		}
 		in := key(m.Namespace, m.ClusterName)
 		if machines[in] == nil {
 			machines[in] = map[string]bool{}
 		}
-		machines[in][subjectName(m.NodeName, m.Key())] = true // both API families may have it
+		machines[in][cmp.Or(m.NodeName, m.Key())] = true // both API families may have it
 	}
 	for _, m := range w.machinesWithRole {
 		note(m)
@@ -290,7 +277,7 @@ func (w *tables) controlPlaneSize() int {
 
 // Quorum reports whether etcd keeps its quorum without the member on a Node, by members that were just read.
 func (l *Ledger) Quorum(members []Member, node string) (reason.Code, string) {
-	return Quorum(l.w.owners().counted(members), node, l.w.controlPlaneSize(), l.w.rules)
+	return Quorum(l.tables.counted(members), node, l.tables.controlPlaneSize(), l.tables.rules)
 }
 
 // membersFromNodes returns the Nodes of control-plane hosts in place of their
@@ -310,9 +297,9 @@ func (w *tables) membersFromNodes() []Member {
 // Node or of its Machine.
 func (w *tables) controlPlaneNodes() map[string]*Node {
 	all := maps.Clone(w.nodesWithRole)
-	maps.DeleteFunc(all, func(_ string, n *Node) bool { return !w.owners().isOfAll(n) })
+	maps.DeleteFunc(all, func(_ string, n *Node) bool { return !w.isOfAll(n) })
 	for _, m := range w.machinesWithRole {
-		if n := w.nodes[m.NodeName]; n != nil && w.owners().inControlPlane(m) {
+		if n := w.nodes[m.NodeName]; n != nil && w.inControlPlane(m) {
 			all[n.Name] = n
 		}
 	}
@@ -347,7 +334,7 @@ func (w *tables) guardControlPlane(r *Report) {
 	inFlight := w.controlPlaneInFlight()
 	if len(inFlight) == 0 {
 		if first := firstInLine(slices.DeleteFunc(slices.Clone(waiting), func(t *TargetReport) bool {
-			return !w.owners().takesTurn(w.nodes[t.Node], machineOfTarget(w, t))
+			return !w.TakesTurn(w.nodes[t.Node], machineOfTarget(w, t))
 		})); first != "" {
 			inFlight = map[string]bool{first: true}
 		}
@@ -371,8 +358,8 @@ func (w *tables) removesEtcdMember(a Action) bool {
 func (w *tables) controlPlaneInFlight() map[string]bool {
 	busy := map[string]bool{}
 	mark := func(m *Machine) {
-		if w.owners().inControlPlane(m) {
-			busy[subjectName(m.NodeName, m.Key())] = true
+		if w.inControlPlane(m) {
+			busy[cmp.Or(m.NodeName, m.Key())] = true
 		}
 	}
 	for _, m := range w.underRemediation {
@@ -380,12 +367,12 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 	}
 	for _, r := range w.runs {
 		if r.takesTurn() { // a run may itself have deleted its Node
-			busy[subjectName(r.Node, r.Machine)] = true
+			busy[cmp.Or(r.Node, r.Machine)] = true
 		}
 		for _, m := range w.machinesOf(r) {
 			mark(m)
 		}
-		if n := w.nodes[r.Node]; w.owners().isOfAll(n) {
+		if n := w.nodes[r.Node]; w.isOfAll(n) {
 			busy[n.Name] = true
 		}
 	}
@@ -395,7 +382,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 			if q.Power != nil && !q.Power.FinalizerElsewhere {
 				continue // fenced carries it out, one at a time: its run counts, and not an object that stays behind
 			}
-			if (q.ControlPlane || w.owners().isOfAll(n)) && w.requests.mayBeFor(q, machineBeside(w, q), n) {
+			if (q.ControlPlane || w.isOfAll(n)) && w.requests.mayBeFor(q, machineBeside(w, q), n) {
 				busy[at.target] = true
 			}
 		}
@@ -407,7 +394,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 // name, and is in the namespace, of the request.
 func machineBeside(w *tables, q *Request) *Machine {
 	for _, g := range machineGroups {
-		if m := w.machines[machineID{g, q.Namespace, q.targetName()}]; m != nil && w.isBeside(q, m) && w.owners().inControlPlane(m) {
+		if m := w.machines[machineID{g, q.Namespace, q.targetName()}]; m != nil && w.isBeside(q, m) && w.inControlPlane(m) {
 			return m
 		}
 	}

@@ -72,7 +72,7 @@ func (r *CheckReport) isDelegated(t *TargetReport) bool {
 
 // decideCheck evaluates one check as if it were the only one in the cluster.
 func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
-	a := w.checkContext(c)
+	a := w.CheckContext(c)
 	st := settingOf(c, a, now)
 	r := newCheckReport(c, a, &st)
 	var n count
@@ -80,7 +80,7 @@ func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 	for i := range subjects {
 		x := &subjects[i]
 		if st.state != StateActive {
-			r.idle[subjectName(x.nodeName(), x.machineKey())] = true
+			r.idle[cmp.Or(x.nodeName(), x.machineKey())] = true
 			continue
 		}
 		t := evaluate(c, a, &st, x, now)

@@ -251,7 +251,7 @@ type AskedTarget struct {
 // AskedTarget evaluates a target for which fenced has asked another remediator.
 func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 	now = l.evaluateDue(now)
-	if a.Node != "" && l.w.nodes[a.Node] == nil && !l.w.gone(a.Node) {
+	if a.Node != "" && l.tables.nodes[a.Node] == nil && !l.tables.gone(a.Node) {
 		return AskedTarget{Unknown: true}
 	}
 	x, found := l.askedSubject(a)
@@ -273,7 +273,7 @@ func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 			continue
 		}
 		r.Check, r.State, r.Gone = c, e.st.state, !found
-		if c.family() != fenced && !c.isEvaluatedBy(l.w.rules.Instance) {
+		if c.family() != fenced && !c.isEvaluatedBy(l.tables.rules.Instance) {
 			r.State = StateDisabled // it names another instance: its remediator goes on, and nobody else is asked
 		}
 		if found && r.State == StateActive {
@@ -289,7 +289,7 @@ func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 func (l *Ledger) askedSubject(a Asked) (x Subject, found bool) {
 	if a.Machine != "" {
 		if m := l.MachineIn(a.MachineAPI, a.Namespace, a.Machine); m != nil && m.UID == a.MachineUID {
-			return l.w.machineSubject(m), true
+			return l.tables.machineSubject(m), true
 		}
 	}
 	return l.askedNode(a)
@@ -297,8 +297,8 @@ func (l *Ledger) askedSubject(a Asked) (x Subject, found bool) {
 
 // askedNode finds the Node of the target.
 func (l *Ledger) askedNode(a Asked) (x Subject, found bool) {
-	if n := l.w.nodes[a.Node]; n != nil {
-		return l.w.nodeSubject(n), true
+	if n := l.tables.nodes[a.Node]; n != nil {
+		return l.tables.nodeSubject(n), true
 	}
 	return x, false
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"container/heap"
 	"maps"
 	"reflect"
@@ -18,7 +19,7 @@ import (
 //
 // It is not safe for concurrent use. It never modifies the values passed to it.
 type Ledger struct {
-	w        *tables
+	*tables
 	checks   map[checkKey]*checkEntry
 	budgets  map[checkKey]*budgetEntry
 	requests map[ObjectID]*Request
@@ -75,7 +76,7 @@ func keyOf(id ObjectID, source string) checkKey {
 // NewLedger returns an empty ledger.
 func NewLedger(rules Rules) *Ledger {
 	return &Ledger{
-		w: newTables(rules), checks: map[checkKey]*checkEntry{}, budgets: map[checkKey]*budgetEntry{},
+		tables: newTables(rules), checks: map[checkKey]*checkEntry{}, budgets: map[checkKey]*budgetEntry{},
 		requests: map[ObjectID]*Request{}, errors: map[ObjectID]ObjectError{},
 		onMachine: map[string][]*targetEntry{}, onNode: map[string][]*targetEntry{},
 		acting: map[*targetEntry]bool{}, zones: map[string]Fleet{},
@@ -102,10 +103,10 @@ func (l *Ledger) SetRuns(now time.Time, runs []OpenRun) {
 
 // SetReadsOff records whether the BMC of a Node has just been read Off twice.
 func (l *Ledger) SetReadsOff(now time.Time, node string, off bool) {
-	if l.w.readsOff[node] != off {
-		delete(l.w.readsOff, node)
+	if l.tables.readsOff[node] != off {
+		delete(l.tables.readsOff, node)
 		if off {
-			l.w.readsOff[node] = true
+			l.tables.readsOff[node] = true
 		}
 		l.touchNode(node)
 	}
@@ -115,10 +116,10 @@ func (l *Ledger) SetReadsOff(now time.Time, node string, off bool) {
 // SetDisabled tells the ledger why nobody carries out the requests of checks, by their
 // mark. Such a check is Disabled.
 func (l *Ledger) SetDisabled(now time.Time, why map[string]string) {
-	if maps.Equal(l.w.disabled, why) {
+	if maps.Equal(l.tables.disabled, why) {
 		return
 	}
-	l.w.disabled, l.stale = maps.Clone(why), true
+	l.tables.disabled, l.stale = maps.Clone(why), true
 	l.version++
 	l.evaluateDue(now)
 }
@@ -126,10 +127,10 @@ func (l *Ledger) SetDisabled(now time.Time, why map[string]string) {
 // SetTried tells the ledger which requests fenced has made and are gone, by the mark of
 // the check and the name of the Node or the Machine.
 func (l *Ledger) SetTried(now time.Time, tried map[string]map[string][]Attempt) {
-	if reflect.DeepEqual(l.w.tried, tried) {
+	if reflect.DeepEqual(l.tables.tried, tried) {
 		return
 	}
-	l.w.tried, l.stale = tried, true
+	l.tables.tried, l.stale = tried, true
 	l.version++
 	l.evaluateDue(now)
 }
@@ -159,7 +160,7 @@ func (l *Ledger) evaluateDue(now time.Time) time.Time {
 		now = l.now
 	}
 	l.now = now
-	if labels := l.w.labelled.any(); labels != l.labels {
+	if labels := l.tables.labelled > 0; labels != l.labels {
 		l.labels, l.full = labels, true // another answer to which Machines without a Node count
 		l.version++
 	}
@@ -243,14 +244,14 @@ func (e *targetEntry) subject() string {
 	if e.machine == nil {
 		return e.node
 	}
-	return subjectName(e.node, e.machine.Key())
+	return cmp.Or(e.node, e.machine.Key())
 }
 
 func (l *Ledger) subjectOf(e *targetEntry) Subject {
 	if e.machine != nil {
-		return l.w.machineSubject(e.machine)
+		return l.tables.machineSubject(e.machine)
 	}
-	return l.w.nodeSubject(l.w.targetNodes().get(e.node))
+	return l.tables.nodeSubject(l.tables.targetNode(e.node))
 }
 
 // touch marks a target for evaluation.

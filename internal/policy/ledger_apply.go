@@ -89,12 +89,12 @@ func (l *Ledger) apply(c Change) {
 	old, had := l.errors[c.ID]
 	if had && err == nil {
 		delete(l.errors, c.ID)
-		l.w.dropUndecoded(c.ID.Key())
+		l.tables.countUndecoded(c.ID.Key(), -1)
 	}
 	if err != nil {
 		l.errors[c.ID] = ObjectError{Object: c.ID.String(), Message: strings.ReplaceAll(err.Error(), "\n", "; ")}
 		if !had {
-			l.w.putUndecoded(c.ID.Key())
+			l.tables.countUndecoded(c.ID.Key(), 1)
 		}
 	}
 	if had != (err != nil) {
@@ -122,13 +122,13 @@ func (l *Ledger) touchUndecoded(k ObjectKey) {
 // touchNodeTargets marks every target that is a Node without a Machine, and whose Machine may be
 // the one of this key.
 func (l *Ledger) touchNodeTargets(k ObjectKey) {
-	ofAny, named := k.Name == "" || l.w.rules.trusts(k.Group, k.Namespace), key(k.Namespace, k.Name)
+	ofAny, named := k.Name == "" || l.tables.rules.trusts(k.Group, k.Namespace), key(k.Namespace, k.Name)
 	for _, c := range l.checks {
 		for _, e := range c.targets {
 			if e.machine != nil {
 				continue
 			}
-			if n := l.w.nodes[e.node]; ofAny || n != nil && n.named(k.Group) == named {
+			if n := l.tables.nodes[e.node]; ofAny || n != nil && n.named(k.Group) == named {
 				l.touch(e)
 			}
 		}
@@ -184,12 +184,12 @@ func dispatch[T any](id ObjectID, value any, set func(ObjectID, *T)) bool {
 }
 
 func (l *Ledger) setNode(id ObjectID, n *Node) {
-	old := l.w.nodes[id.Name]
+	old := l.tables.nodes[id.Name]
 	if old == nil && n == nil || id.Namespace != "" { // a Node has no namespace
 		return
 	}
 	if n != nil {
-		n = l.w.pods.withRole(n)
+		n = l.tables.pods.withRole(n)
 	}
 	same := old != nil && n != nil && old.equalsExceptHealth(n)
 	relabelled := old == nil || n == nil || !maps.Equal(old.Labels, n.Labels)
@@ -204,10 +204,7 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 		l.countMachinesOf(id.Name, -1)
 		l.countNodeless(spaces, id.Name, -1)
 	}
-	l.w.dropNode(id.Name)
-	if n != nil {
-		l.w.putNode(n)
-	}
+	l.tables.setNode(id.Name, n)
 	l.touchNode(id.Name)
 	if same {
 		return
@@ -225,8 +222,8 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 // spacesOf returns the counts of the namespaces that two versions of a Node name.
 func (l *Ledger) spacesOf(old, n *Node) map[space]spaceCount {
 	spaces := map[space]spaceCount{}
-	for _, in := range slices.Concat(l.w.rules.spacesOfNode(old), l.w.rules.spacesOfNode(n)) {
-		spaces[in] = l.w.machineSpaces[in]
+	for _, in := range slices.Concat(l.tables.rules.spacesOfNode(old), l.tables.rules.spacesOfNode(n)) {
+		spaces[in] = l.tables.machineSpaces[in]
 	}
 	return spaces
 }
@@ -235,8 +232,8 @@ func (l *Ledger) spacesOf(old, n *Node) map[space]spaceCount {
 func (l *Ledger) spacesOfRuns(runs []OpenRun) map[space]spaceCount {
 	spaces := map[space]spaceCount{}
 	for _, r := range runs {
-		for _, in := range l.w.rules.spacesOfRun(&r) {
-			spaces[in] = l.w.machineSpaces[in]
+		for _, in := range l.tables.rules.spacesOfRun(&r) {
+			spaces[in] = l.tables.machineSpaces[in]
 		}
 	}
 	return spaces
@@ -249,8 +246,8 @@ func (l *Ledger) countNodeless(before map[space]spaceCount, node string, by int)
 		return
 	}
 	for in, was := range before {
-		for _, m := range l.w.nodeless {
-			if was.nodes <= 1 && l.w.rules.spaceOfMachine(m) == in && m.NodeName != node {
+		for _, m := range l.tables.nodeless {
+			if was.nodes <= 1 && l.tables.rules.spaceOfMachine(m) == in && m.NodeName != node {
 				l.countMachine(m, by)
 			}
 		}
@@ -260,12 +257,12 @@ func (l *Ledger) countNodeless(before map[space]spaceCount, node string, by int)
 // touchSpaces marks the Machines without a Node where another answer is true now.
 func (l *Ledger) touchSpaces(before map[space]spaceCount) {
 	for in, was := range before {
-		is := l.w.machineSpaces[in]
+		is := l.tables.machineSpaces[in]
 		if (was.nodes > 0) == (is.nodes > 0) && (was.controlPlane > 0) == (is.controlPlane > 0) && (was.labelled > 0) == (is.labelled > 0) {
 			continue
 		}
-		for _, m := range l.w.nodeless {
-			if l.w.rules.spaceOfMachine(m) == in {
+		for _, m := range l.tables.nodeless {
+			if l.tables.rules.spaceOfMachine(m) == in {
 				l.touchMachine(m.Name)
 			}
 		}
@@ -281,17 +278,17 @@ func (n *Node) equalsExceptHealth(o *Node) bool {
 }
 
 func (l *Ledger) setMachine(id ObjectID, m *Machine) {
-	old := l.w.machines[machineID{group(id.APIVersion), id.Namespace, id.Name}]
+	old := l.tables.machines[machineID{group(id.APIVersion), id.Namespace, id.Name}]
 	if m == nil && (old == nil || old.APIVersion != id.APIVersion) {
 		return // it does not exist, or still exists in another version of the API
 	}
 	if old != nil {
 		l.countMachine(old, -1)
-		l.w.dropMachine(old)
+		l.tables.dropMachine(old)
 		l.touchNode(old.NodeName)
 	}
 	if m != nil {
-		l.w.putMachine(m)
+		l.tables.putMachine(m)
 		l.countMachine(m, 1)
 	}
 	for _, c := range l.checks {
@@ -307,11 +304,11 @@ func (l *Ledger) setMachine(id ObjectID, m *Machine) {
 			continue
 		}
 		if old == nil || m == nil || !maps.Equal(old.Labels, m.Labels) {
-			was, node := old != nil && c.check.covers(old), ""
+			was, node := old != nil && c.check.Covers(old, nil), ""
 			if m != nil {
 				node = m.NodeName
 			}
-			l.setCovered(c, e, was, m != nil && c.check.covers(m), m, node)
+			l.setCovered(c, e, was, m != nil && c.check.Covers(m, nil), m, node)
 		}
 	}
 	if m != nil {
@@ -334,16 +331,16 @@ func (m *Machine) equalsExceptHealth(o *Machine) bool {
 
 func (l *Ledger) setCluster(id ObjectID, c *Cluster) {
 	name := key(id.Namespace, id.Name)
-	delete(l.w.clusters, name)
+	delete(l.tables.clusters, name)
 	if c != nil {
-		l.w.clusters[name] = c
+		l.tables.clusters[name] = c
 	}
 	l.stale = true
 }
 
 func (l *Ledger) setPod(id ObjectID, p *Pod) {
-	for _, name := range l.w.pods.set(id.Key(), p) {
-		if n := l.w.nodes[name]; n != nil && l.w.pods.withRole(n) != n {
+	for _, name := range l.tables.pods.set(id.Key(), p) {
+		if n := l.tables.nodes[name]; n != nil && l.tables.pods.withRole(n) != n {
 			l.setNode(ObjectID{Kind: "Node", Name: name}, n)
 		}
 	}
@@ -351,25 +348,25 @@ func (l *Ledger) setPod(id ObjectID, p *Pod) {
 }
 
 func (l *Ledger) setLease(id ObjectID, v *Lease) {
-	delete(l.w.leases, id.Name)
+	delete(l.tables.leases, id.Name)
 	if v != nil {
-		l.w.leases[id.Name] = *v
+		l.tables.leases[id.Name] = *v
 	}
 	l.touchNode(id.Name)
 }
 
 func (l *Ledger) setHost(id ObjectID, h *Host) {
 	name := key(id.Namespace, id.Name)
-	old := l.w.hosts[name]
+	old := l.tables.hosts[name]
 	if !reflect.DeepEqual(old, h) {
 		l.version++
 	}
-	delete(l.w.hosts, name)
+	delete(l.tables.hosts, name)
 	if h != nil {
-		l.w.hosts[name] = h
+		l.tables.hosts[name] = h
 	}
 	if !old.sameConsumer(h) {
-		for _, m := range l.w.nodeless { // a BareMetalHost shows whose the Node was
+		for _, m := range l.tables.nodeless { // a BareMetalHost shows whose the Node was
 			if m.NodeName != "" && (m.refersTo(old) || m.refersTo(h)) {
 				l.touchMachine(m.Name)
 				l.touchNode(m.NodeName)
@@ -389,9 +386,9 @@ func (h *Host) sameConsumer(o *Host) bool {
 func (l *Ledger) setUpgrade(id ObjectID, u *Upgrade) {
 	switch {
 	case u != nil:
-		l.upgradeOf, l.w.upgrading = id, u.Why
+		l.upgradeOf, l.tables.upgrading = id, u.Why
 	case l.upgradeOf == id:
-		l.w.upgrading = ""
+		l.tables.upgrading = ""
 	}
 	l.stale = true
 }
@@ -400,12 +397,12 @@ func (l *Ledger) setRequest(id ObjectID, r *Request) {
 	old := l.requests[id]
 	if old != nil {
 		delete(l.requests, id)
-		l.w.requests.drop(old)
+		l.tables.requests.drop(old)
 		l.touchTargetsOf(old)
 	}
 	if r != nil {
 		l.requests[id] = r
-		l.w.requests.put(r)
+		l.tables.requests.put(r)
 		l.touchTargetsOf(r)
 	}
 	if old != nil || r != nil {
@@ -421,7 +418,7 @@ func (l *Ledger) touchTargetsOf(r *Request) {
 
 // replaceRuns marks the targets of every run that started, ended or changed.
 func (l *Ledger) replaceRuns(runs []OpenRun) {
-	old, fresh := l.w.runs, make(openRuns, 2*len(runs))
+	old, fresh := l.tables.runs, make(openRuns, 2*len(runs))
 	for _, r := range runs {
 		fresh.put(r)
 	}
@@ -439,18 +436,18 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 	nodes, machines := map[string]nodeCoverage{}, map[*Machine]bool{}
 	for _, r := range changed {
 		nodes[r.Node] = l.coverageOf(r.Node)
-		for _, m := range l.w.byNode[r.Node] {
+		for _, m := range l.tables.byNode[r.Node] {
 			machines[m] = true
 		}
-		for _, m := range l.w.machinesOf(r) {
+		for _, m := range l.tables.machinesOf(r) {
 			machines[m] = true
 			l.touchMachine(m.Name)
 			l.touchNode(m.NodeName)
 		}
 	}
 	spaces := l.spacesOfRuns(changed)
-	for _, m := range l.w.nodeless { // a run more or less decides whether they count
-		if _, concerned := spaces[l.w.rules.spaceOfMachine(m)]; concerned {
+	for _, m := range l.tables.nodeless { // a run more or less decides whether they count
+		if _, concerned := spaces[l.tables.rules.spaceOfMachine(m)]; concerned {
 			machines[m] = true
 		}
 	}
@@ -459,19 +456,14 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 	}
 	for name := range nodes {
 		l.touchNode(name)
-		l.countNode(l.w.nodes[name], -1)
+		l.countNode(l.tables.nodes[name], -1)
 	}
-	for _, r := range l.runs {
-		l.w.machineSpaces.countRun(&l.w.rules, r, -1)
-	}
-	for _, r := range runs {
-		l.w.machineSpaces.countRun(&l.w.rules, r, 1)
-	}
-	l.runs, l.w.runs = slices.Clone(runs), fresh
-	l.w.labelled.setRuns(fresh)
+	l.tables.countRuns(l.runs, -1)
+	l.tables.countRuns(runs, 1)
+	l.runs, l.tables.runs = slices.Clone(runs), fresh
 	l.touchSpaces(spaces)
 	for name, before := range nodes {
-		l.countNode(l.w.nodes[name], 1)
+		l.countNode(l.tables.nodes[name], 1)
 		l.cover(before)
 	}
 	l.enforceTargetLimit()

@@ -15,7 +15,7 @@ func (l *Ledger) SetFiles(now time.Time, checks []Check, budgets []DisruptionBud
 	}
 	for k, e := range l.checks {
 		if k.source != "" && !keep[k] {
-			delete(l.w.machineChecks, e.check.ID())
+			delete(l.tables.machineChecks, e.check.ID())
 			l.replaceCheck(k, e, nil)
 		}
 	}
@@ -51,10 +51,10 @@ func (l *Ledger) setSeated(id ObjectID, c *Check) {
 	case old != nil && c == nil && old.check.APIVersion != id.APIVersion:
 		return // it still exists in another version of the API
 	case old != nil:
-		delete(l.w.machineChecks, old.check.ID())
+		delete(l.tables.machineChecks, old.check.ID())
 	}
-	if c != nil {
-		l.w.putMachineCheck(c)
+	if c != nil && c.family() == openShift {
+		l.tables.machineChecks[c.ID()] = c
 	}
 	switch {
 	case old != nil && c != nil && old.check.equalsExceptVersion(c):
@@ -82,8 +82,8 @@ func (l *Ledger) findSpaces() {
 	for _, e := range l.checks {
 		templates = append(templates, templateSpaces(e.check)...)
 	}
-	if spaces := l.w.rules.commonSpaces(templates); !slices.Equal(spaces, l.w.requests.spaces) {
-		l.w.requests.spaces, l.full = spaces, true
+	if spaces := l.tables.rules.commonSpaces(templates); !slices.Equal(spaces, l.tables.requests.spaces) {
+		l.tables.requests.spaces, l.full = spaces, true
 	}
 }
 
@@ -131,7 +131,7 @@ func (l *Ledger) setBudget(id ObjectID, b *DisruptionBudget) {
 	delete(l.budgets, k)
 	if b != nil {
 		e := &budgetEntry{budget: b}
-		e.n.addAll(l.w, b)
+		e.n.addAll(l.tables, b)
 		l.budgets[k] = e
 	}
 	l.version++
@@ -141,13 +141,13 @@ func (l *Ledger) setBudget(id ObjectID, b *DisruptionBudget) {
 // or -1.
 func (l *Ledger) countMachine(m *Machine, by int) {
 	for _, b := range l.budgets {
-		b.n.addMachine(l.w, b.budget, m, by)
+		b.n.addMachine(l.tables, b.budget, m, by)
 	}
 }
 
 // countMachinesOf does that with the Machines of a Node.
 func (l *Ledger) countMachinesOf(node string, by int) {
-	for _, m := range l.w.byNode[node] {
+	for _, m := range l.tables.byNode[node] {
 		l.countMachine(m, by)
 	}
 }
@@ -159,10 +159,10 @@ func (l *Ledger) countNode(n *Node, by int) {
 		return
 	}
 	for _, b := range l.budgets {
-		b.n.addNode(l.w, b.budget, n, by)
+		b.n.addNode(l.tables, b.budget, n, by)
 	}
 	l.fleet.addNode(n, by)
-	if zone := n.Labels[l.w.rules.ZoneKey]; zone != "" {
+	if zone := n.Labels[l.tables.rules.ZoneKey]; zone != "" {
 		f := l.zones[zone]
 		f.addNode(n, by)
 		l.zones[zone] = f
@@ -176,7 +176,7 @@ func (l *Ledger) countNode(n *Node, by int) {
 // exceeded.
 func (l *Ledger) add(c *checkEntry, m *Machine, node string) {
 	l.resize(c, 1)
-	if l.w.overTargetLimit.includes(&l.w.rules, c.check) {
+	if l.tables.overTargetLimit.includes(&l.tables.rules, c.check) {
 		return
 	}
 	e := &targetEntry{check: c, machine: m, node: node, at: int32(len(c.targets)), clock: noClock}
@@ -224,7 +224,7 @@ func (l *Ledger) move(e *targetEntry, node string) {
 
 // addTargets finds all targets of a new check.
 func (l *Ledger) addTargets(c *checkEntry) {
-	for m, n := range l.w.covered(c.check) {
+	for m, n := range l.tables.covered(c.check) {
 		if m != nil {
 			l.add(c, m, m.NodeName)
 		} else {
@@ -270,12 +270,11 @@ type nodeCoverage struct {
 // coverageOf returns the checks that cover a Node now.
 func (l *Ledger) coverageOf(node string) nodeCoverage {
 	v := nodeCoverage{node: node, checks: map[*checkEntry]bool{}}
-	nodes := l.w.targetNodes()
-	n := nodes.get(node)
+	n := l.tables.targetNode(node)
 	if n == nil {
 		return v
 	}
-	seen := nodes.labelsOf(n)
+	seen := l.tables.targetLabels(n)
 	for _, c := range l.checks {
 		if c.check.SelectsNodes && seen.match(c.check.Selector) {
 			v.checks[c] = true

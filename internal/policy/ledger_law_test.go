@@ -278,7 +278,7 @@ func unremembered(s Snapshot) func(CheckReport) bool {
 // checkReading compares the look-ups with a search.
 func (w *trial) checkReading(t require.TestingT, s Snapshot) {
 	require.Len(t, s.Nodes, len(slices.Collect(w.l.Nodes())))
-	require.Len(t, s.Hosts, len(w.l.w.hosts))
+	require.Len(t, s.Hosts, len(w.l.tables.hosts))
 	f := Fleet{}
 	for _, n := range s.Nodes {
 		f.addNode(n, 1)

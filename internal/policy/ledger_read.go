@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -126,8 +127,8 @@ func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Repo
 		r.Checks = append(r.Checks, l.checkReport(c, list, now))
 	}
 	budgets := l.reportBudgets(&r)
-	r.Errors = append(slices.AppendSeq(r.Errors, maps.Values(l.errors)), l.w.rules.crowdErrors(l.crowded)...)
-	l.w.finish(&r, budgets)
+	r.Errors = append(slices.AppendSeq(r.Errors, maps.Values(l.errors)), l.tables.rules.crowdErrors(l.crowded)...)
+	l.tables.finish(&r, budgets)
 	return r
 }
 
@@ -136,7 +137,7 @@ func (l *Ledger) reportBudgets(r *Report) []DisruptionBudget {
 	budgets := make([]DisruptionBudget, 0, len(l.budgets))
 	for _, b := range l.budgetList() {
 		budgets = append(budgets, *b.budget)
-		r.Budgets = append(r.Budgets, b.n.report(b.budget, b.budget.unseen(l.w)))
+		r.Budgets = append(r.Budgets, b.n.report(b.budget, b.budget.unseen(l.tables)))
 	}
 	return budgets
 }
@@ -158,7 +159,7 @@ func (l *Ledger) checkReport(c *checkEntry, list []*targetEntry, now time.Time) 
 		x, e := &places[i].Subject, places[i].entry
 		switch {
 		case c.st.state != StateActive:
-			idle[subjectName(x.nodeName(), x.machineKey())] = true
+			idle[cmp.Or(x.nodeName(), x.machineKey())] = true
 		case e.report == nil:
 			targets = append(targets, evaluate(c.check, c.context, &c.st, x, now))
 		default:
@@ -224,11 +225,11 @@ func (l *Ledger) Waiting(id CheckID) []TargetReport {
 	}
 	var list []TargetReport
 	for _, e := range c.clocks {
-		if !e.report.Due.IsZero() && !l.w.readsOff[e.node] {
+		if !e.report.Due.IsZero() && !l.tables.readsOff[e.node] {
 			list = append(list, e.report.asOf(l.now))
 		}
 	}
-	for node := range l.w.readsOff {
+	for node := range l.tables.readsOff {
 		for _, e := range l.onNode[node] {
 			if e.check == c && e.report != nil {
 				list = append(list, e.report.asOf(l.now))
@@ -241,7 +242,7 @@ func (l *Ledger) Waiting(id CheckID) []TargetReport {
 // Requests returns the remediation requests for the Machine or Node of this name, each of
 // which may be nil.
 func (l *Ledger) Requests(target string, m *Machine, n *Node) []*Request {
-	return l.w.requests.of(target, m, n)
+	return l.tables.requests.of(target, m, n)
 }
 
 // entry returns the check with this ID, or nil.
@@ -256,28 +257,28 @@ func (l *Ledger) entry(id CheckID) *checkEntry {
 // MachineIn returns the Machine of this name in the API group of apiVersion, or
 // nil.
 func (l *Ledger) MachineIn(apiVersion, namespace, name string) *Machine {
-	return l.w.machines[machineID{group(apiVersion), namespace, name}]
+	return l.tables.machines[machineID{group(apiVersion), namespace, name}]
 }
 
 // Snapshot returns everything that the ledger holds, as input for Decide. The
 // caller owns its slices and maps; the objects in them are shared.
 func (l *Ledger) Snapshot() Snapshot {
 	s := Snapshot{
-		Nodes: maps.Clone(l.w.nodes), Leases: maps.Clone(l.w.leases), ReadsOff: maps.Clone(l.w.readsOff),
-		Upgrading: l.w.upgrading, OpenRuns: slices.Clone(l.runs), Rules: l.w.rules,
+		Nodes: maps.Clone(l.tables.nodes), Leases: maps.Clone(l.tables.leases), ReadsOff: maps.Clone(l.tables.readsOff),
+		Upgrading: l.tables.upgrading, OpenRuns: slices.Clone(l.runs), Rules: l.tables.rules,
 	}
 	s.Checks = l.allChecks()
 	slices.SortFunc(s.Checks, func(a, b Check) int { return a.ID().compare(b.ID()) })
 	for _, b := range l.budgetList() {
 		s.Budgets = append(s.Budgets, *b.budget)
 	}
-	s.Machines = listOf(l.w.machines, byMachine)
-	s.Hosts = listOf(l.w.hosts, func(a, b *Host) int { return strings.Compare(a.Key(), b.Key()) })
-	s.Clusters = listOf(l.w.clusters, func(a, b *Cluster) int {
+	s.Machines = listOf(l.tables.machines, byMachine)
+	s.Hosts = listOf(l.tables.hosts, func(a, b *Host) int { return strings.Compare(a.Key(), b.Key()) })
+	s.Clusters = listOf(l.tables.clusters, func(a, b *Cluster) int {
 		return strings.Compare(key(a.Namespace, a.Name), key(b.Namespace, b.Name))
 	})
 	s.Requests = listOf(l.requests, byRequest)
-	s.Pods = listOf(l.w.pods.byName, podOrder)
+	s.Pods = listOf(l.tables.pods.byName, podOrder)
 	for id, err := range l.errors {
 		s.Errors = append(s.Errors, err)
 		s.Undecoded = append(s.Undecoded, id.Key())
@@ -300,22 +301,22 @@ func listOf[K comparable, V any](m map[K]*V, order func(a, b *V) int) []V {
 }
 
 // Node returns the Node of this name, or nil.
-func (l *Ledger) Node(name string) *Node { return l.w.nodes[name] }
+func (l *Ledger) Node(name string) *Node { return l.tables.nodes[name] }
 
 // Nodes iterates over the Nodes, in no order.
-func (l *Ledger) Nodes() iter.Seq[*Node] { return maps.Values(l.w.nodes) }
+func (l *Ledger) Nodes() iter.Seq[*Node] { return maps.Values(l.tables.nodes) }
 
 // Machines iterates over the Machines, in no order.
-func (l *Ledger) Machines() iter.Seq[*Machine] { return maps.Values(l.w.machines) }
+func (l *Ledger) Machines() iter.Seq[*Machine] { return maps.Values(l.tables.machines) }
 
 // MachineOf returns the Machine that owns this Node, or nil. If several do, or
 // none, call Doubt.
 func (l *Ledger) MachineOf(node string) *Machine {
-	if n := l.w.nodes[node]; n != nil {
-		m, _ := l.w.owners().machineOf(n)
+	if n := l.tables.nodes[node]; n != nil {
+		m, _ := l.tables.machineOf(n)
 		return m
 	}
-	if list := l.w.owners().of(node, nil); len(list) > 0 {
+	if list := l.tables.of(node, nil); len(list) > 0 {
 		return list[0]
 	}
 	return nil
@@ -340,15 +341,7 @@ func (l *Ledger) MakerOf(q *Request) *Check {
 }
 
 // Host returns the BareMetalHost of this name, or nil.
-func (l *Ledger) Host(namespace, name string) *Host { return l.w.hosts[key(namespace, name)] }
-
-// CheckContext returns the current context of a check. Later changes do not
-// affect it.
-func (l *Ledger) CheckContext(c *Check) CheckContext {
-	a := l.w.checkContext(c)
-	a.MachineChecks = maps.Clone(a.MachineChecks)
-	return a
-}
+func (l *Ledger) Host(namespace, name string) *Host { return l.tables.hosts[key(namespace, name)] }
 
 // Fleet counts the Nodes of the cluster and of one zone, and how many of them are
 // not ready.
@@ -372,13 +365,3 @@ func (l *Ledger) Fleet(zone string) Fleet {
 
 // HasZones reports whether a Node has the zone label.
 func (l *Ledger) HasZones() bool { return len(l.zones) > 0 }
-
-// NodeWithSameUUID says which other Node has the system UUID; "" if none has. // I9
-func (l *Ledger) NodeWithSameUUID(node, systemUUID string) string {
-	return l.w.nodesByUUID.other(node, systemUUID)
-}
-
-// OtherNodesWithUUID returns the other Nodes with the same system UUID, by name.
-func (l *Ledger) OtherNodesWithUUID(node, systemUUID string) []*Node {
-	return l.w.nodesByUUID.others(node, systemUUID)
-}

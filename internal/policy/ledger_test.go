@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"testing"
@@ -66,7 +67,7 @@ func acts(t *testing.T, l *Ledger) (list []string) {
 	for _, c := range l.Acting(ledgerEpoch) {
 		for _, x := range c.Targets {
 			if x.Acts() {
-				list = append(list, subjectName(x.Node, x.Machine)+" "+x.Machine)
+				list = append(list, cmp.Or(x.Node, x.Machine)+" "+x.Machine)
 			}
 		}
 	}
@@ -212,7 +213,7 @@ func TestRequestsReplaceNothing(t *testing.T) {
 			require.Empty(t, acts(t, l), "%s %v", what, id)
 			require.NotNil(t, l.Node("n"), "%s %v", what, id)
 			require.NotNil(t, l.MachineIn(OpenShiftMachineAPI, "ns", "m"), "%s %v", what, id)
-			require.NotNil(t, l.w.clusters["ns/k"], "%s %v", what, id)
+			require.NotNil(t, l.tables.clusters["ns/k"], "%s %v", what, id)
 		}
 		l.Apply(ledgerEpoch, Change{ID: id, Value: &Request{APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name}})
 		require.Len(t, l.Snapshot().Requests, 1)

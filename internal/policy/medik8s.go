@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,7 +31,7 @@ func (medik8sFamily) escalates() bool { return true }
 func (medik8sFamily) waitsForUpgrades() bool { return true }
 
 func (medik8sFamily) addContext(w *tables, _ *Check, a *CheckContext) {
-	a.MachineChecks = w.machineChecks
+	a.MachineChecks = maps.Clone(w.machineChecks)
 }
 
 // setting is what medik8s checks before any Node. A request to pause and an upgrade only refuse the actions; the

@@ -30,7 +30,7 @@ func (w *tables) refuseOverlaps(r *Report) {
 			t := &c.Targets[j]
 			of, m := t.Subject(), machineOfTarget(w, t)
 			switch {
-			case m != nil && t.Node != "" && w.owners().owns(m, w.nodes[t.Node]):
+			case m != nil && t.Node != "" && w.owns(m, w.nodes[t.Node]):
 			case m != nil:
 				of += " of " + w.rules.spaceOfMachine(m).text() + "/" + m.Name
 			}

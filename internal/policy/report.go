@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -212,11 +213,4 @@ func (r *CheckReport) ID() CheckID {
 
 // Subject names the target, the same in every check: the Node, or the Machine
 // "namespace/name" while it has no Node.
-func (t *TargetReport) Subject() string { return subjectName(t.Node, t.Machine) }
-
-func subjectName(node, machine string) string {
-	if node != "" {
-		return node
-	}
-	return machine
-}
+func (t *TargetReport) Subject() string { return cmp.Or(t.Node, t.Machine) }

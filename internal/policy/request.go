@@ -37,7 +37,7 @@ func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
 		}
 	}
 	if annotations {
-		for _, m := range l.w.underRemediation {
+		for _, m := range l.tables.underRemediation {
 			if m.ExternalRemediationRequested {
 				asked = append(asked, AnnotatedRequest(m))
 			}
@@ -49,7 +49,7 @@ func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
 	slices.SortFunc(asked, func(a, b *Request) int { return cmp.Or(a.Created.Compare(b.Created), byRequest(a, b)) })
 	r := Report{At: now}
 	list := make([]Requested, len(asked))
-	w := requestTables{l.w, l}
+	w := requestTables{l.tables, l}
 	places := w.places(asked)
 	for i := range places {
 		p := &places[i]
@@ -73,8 +73,8 @@ func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
 
 // applyShared applies what limits the targets of all requests together.
 func (l *Ledger) applyShared(r *Report) {
-	l.w.refuseBudgets(r, l.reportBudgets(r))
-	l.w.guardControlPlane(r)
+	l.tables.refuseBudgets(r, l.reportBudgets(r))
+	l.tables.guardControlPlane(r)
 }
 
 // AnnotatedRequest is the request that an annotation on a Machine makes. When it
@@ -215,7 +215,7 @@ func (w requestTables) covering(x *Subject) (list []*checkEntry) {
 // RequestTarget finds and evaluates the target of a request as it was just read, by the objects of
 // the ledger. Budgets and the control plane are left out.
 func (l *Ledger) RequestTarget(q *Request, now time.Time) TargetReport {
-	w, p := requestTables{l.w, l}, place{Request: q}
+	w, p := requestTables{l.tables, l}, place{Request: q}
 	p.x, p.refused = w.requestSubject(q)
 	return w.requested(&p, now).Target
 }
@@ -242,15 +242,15 @@ func (w requestTables) requestSubject(q *Request) (x Subject, refused refusal) {
 func (w requestTables) findSubject(q *Request) (x Subject, named bool) {
 	switch m, owned := w.requestMachine(q); {
 	case m != nil:
-		return w.machineAlone(m), false
+		return w.machineSubject(m), false
 	case owned, q.OnManagementAPI:
 		return Subject{}, false
 	}
 	if n := w.nodes[q.targetName()]; n != nil {
-		return w.nodeAlone(n), true
+		return w.nodeSubject(n), true
 	}
-	if owners := w.owners().of(q.targetName(), nil); len(owners) > 0 {
-		x = w.machineAlone(owners[0])
+	if owners := w.of(q.targetName(), nil); len(owners) > 0 {
+		x = w.machineSubject(owners[0])
 	}
 	return x, true
 }

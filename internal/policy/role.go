@@ -26,48 +26,22 @@ func hasRoleOfAdministrator(labels map[string]string) bool {
 // takesTurn reports whether other hosts of the control plane wait for the run.
 func (r OpenRun) takesTurn() bool { return r.ControlPlane && !r.TakesNoTurn }
 
-// labelledRoles is how many Nodes have a label of the control plane that no kubelet can set, and how many open runs
-// began on such a Node.
-type labelledRoles struct{ nodes, runs int }
-
-func (c *labelledRoles) addNode(n *Node, by int) {
-	if n.isLabelled() {
-		c.nodes += by
-	}
-}
-
-func (c *labelledRoles) setRuns(runs openRuns) {
-	c.runs = 0
-	for _, r := range runs {
-		if r.takesTurn() && hasRoleOfAdministrator(r.NodeLabels) {
-			c.runs++
-		}
-	}
-}
-
-// any reports whether the cluster labels its control plane.
-func (c labelledRoles) any() bool { return c.nodes+c.runs > 0 }
-
 // isOfAll reports whether a Node is of the control plane to all others, and not only for itself. It may be nil.
-func (o owners) isOfAll(n *Node) bool {
-	if n == nil || n.isLabelled() || !o.labelled {
+func (o *owners) isOfAll(n *Node) bool {
+	if n == nil || n.isLabelled() || o.labelled == 0 {
 		return n != nil && n.ControlPlane
 	}
 	return slices.ContainsFunc(o.byNode[n.Name], o.inControlPlane)
 }
 
-// TakesTurn reports whether other hosts of the control plane wait for the one with this Node and this Machine, either of
-// which may be nil.
-func (l *Ledger) TakesTurn(n *Node, m *Machine) bool { return l.w.owners().takesTurn(n, m) }
-
-func (o owners) takesTurn(n *Node, m *Machine) bool {
-	return !o.labelled || o.isOfAll(n) || m != nil && o.inControlPlane(m)
+func (o *owners) TakesTurn(n *Node, m *Machine) bool {
+	return o.labelled == 0 || o.isOfAll(n) || m != nil && o.inControlPlane(m)
 }
 
 // Unlabelled lists the Nodes that only their kubelets make one of the control plane, where that counts for nobody else.
 func (l *Ledger) Unlabelled() (names []string) {
-	o := l.w.owners()
-	for name, n := range l.w.nodesWithRole {
+	o := l.tables
+	for name, n := range l.tables.nodesWithRole {
 		if !o.isOfAll(n) {
 			names = append(names, name)
 		}
@@ -77,7 +51,7 @@ func (l *Ledger) Unlabelled() (names []string) {
 }
 
 // counted leaves out the members of etcd that count for nobody.
-func (o owners) counted(members []Member) (list []Member) {
+func (o *owners) counted(members []Member) (list []Member) {
 	for _, m := range members {
 		if counts, mayBeHealthy := o.showsMembers(m.Node); counts {
 			list = append(list, Member{Node: m.Node, Healthy: m.Healthy && mayBeHealthy})
@@ -88,11 +62,11 @@ func (o owners) counted(members []Member) (list []Member) {
 
 // showsMembers reports whether the Pods on a Node count as members of etcd, and whether they may be healthy ones. A
 // Node that is gone, or that could not be decoded, may have had the label; one on which a run is open may have lost it.
-func (o owners) showsMembers(node string) (counts, mayBeHealthy bool) {
+func (o *owners) showsMembers(node string) (counts, mayBeHealthy bool) {
 	n := o.nodes[node]
 	r, open := o.runs[runSubject{node: node}]
 	switch {
-	case !o.labelled, o.isOfAll(n), open && r.takesTurn():
+	case o.labelled == 0, o.isOfAll(n), open && r.takesTurn():
 		return true, true
 	}
 	return n == nil && !open, false

@@ -105,32 +105,20 @@ func (c spaceCount) isOfControlPlane(labelled bool) bool {
 // Node on which it is, as that was when the run began: it may have deleted that. // I11
 type machineSpaces map[space]spaceCount
 
-// count counts a Node in the namespaces that it names, or removes it: by is 1 or -1.
-func (s machineSpaces) count(rules *Rules, n *Node, by int) {
-	for _, in := range rules.spacesOfNode(n) {
-		s.add(in, n.ControlPlane, n.isLabelled(), by)
-	}
-}
-
-// countRun does that with an open run.
-func (s machineSpaces) countRun(rules *Rules, r OpenRun, by int) {
-	for _, in := range rules.spacesOfRun(&r) {
-		s.add(in, r.ControlPlane, r.takesTurn(), by)
-	}
-}
-
-func (s machineSpaces) add(in space, controlPlane, labelled bool, by int) {
-	c := s[in]
-	c.nodes += by
-	if controlPlane {
-		c.controlPlane += by
-	}
-	if labelled {
-		c.labelled += by
-	}
-	s[in] = c
-	if c.nodes == 0 {
-		delete(s, in)
+// count counts a Node, or an open run, in the namespaces that it names, or removes it: by is 1 or -1.
+func (s machineSpaces) count(spaces []space, controlPlane, labelled bool, by int) {
+	for _, in := range spaces {
+		c := s[in]
+		c.nodes += by
+		if controlPlane {
+			c.controlPlane += by
+		}
+		if labelled {
+			c.labelled += by
+		}
+		if s[in] = c; c.nodes == 0 {
+			delete(s, in)
+		}
 	}
 }
 
@@ -194,10 +182,6 @@ type requestIndex struct {
 	spaces []string
 	// rules say whether there is a management API apart, and whether those of all namespaces count.
 	rules Rules
-}
-
-func newRequestIndex(rules Rules) requestIndex {
-	return requestIndex{byPlace: map[requestPlace][]*Request{}, spaces: rules.commonSpaces(nil), rules: rules}
 }
 
 func (x *requestIndex) place(r *Request) requestPlace {
