@@ -95,20 +95,14 @@ func (l *Ledger) enforceTargetLimit() {
 	clear(l.resized)
 }
 
-// resumeWithinLimit evaluates again the checks of the authors who have been within the limit for as long
-// as they must. A clock that was set back does not make that longer.
-func (l *Ledger) resumeWithinLimit(now time.Time) {
-	for author, at := range l.resumes {
-		if wait := at.Sub(now); wait > 0 && wait <= l.tables.rules.TargetLimitPause {
-			continue
-		}
-		delete(l.resumes, author)
-		delete(l.tables.overTargetLimit, author)
-		l.stale = true
-		for _, c := range l.checksOf(author) {
-			l.resize(c, -c.size)
-			l.addTargets(c)
-		}
+// resume evaluates again the checks of an author who has been within the limit for as long as they must.
+func (l *Ledger) resume(author space) {
+	delete(l.resumes, author)
+	delete(l.tables.overTargetLimit, author)
+	l.stale = true
+	for _, c := range l.checksOf(author) {
+		l.resize(c, -c.size)
+		l.addTargets(c)
 	}
 	clear(l.resized) // every sum is as before
 }
@@ -274,15 +268,10 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 			l.setSeated(objectOf(list[most-1]), list[most-1])
 		}
 	}
-	l.noteCrowd(author, list)
-}
-
-// noteCrowd stores the checks of a namespace, and whether there are too many.
-func (l *Ledger) noteCrowd(author space, list []*Check) {
 	if l.byAuthor[author] = list; len(list) == 0 {
 		delete(l.byAuthor, author)
 	}
-	if over := len(list) > l.tables.rules.checkLimit(); over != l.crowded[author] {
+	if over := len(list) > most; over != l.crowded[author] {
 		l.version++
 		if l.crowded[author] = over; !over {
 			delete(l.crowded, author)

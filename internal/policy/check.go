@@ -289,7 +289,11 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 		return setting{state: StateInvalid, message: err.Error()}
 	}
 	st := c.family().setting(c, a, now)
-	if why := cmp.Or(ownTemplateInFront(c), a.Disabled); st.state == StateActive && why != "" {
+	why := a.Disabled
+	if i := goesOnAfter(c); i >= 0 && c.MakesRequests() { // after a Node was deleted, nobody can name it to the next remediator
+		why = fmt.Sprintf("the FencedRemediationTemplate must be the last of the escalation, not that of order %d", c.Escalation[i].Order)
+	}
+	if st.state == StateActive && why != "" {
 		return setting{state: StateDisabled, message: why, due: st.due}
 	}
 	if st.state == StateActive && a.Upgrading != "" {

@@ -47,48 +47,48 @@ func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 	w.refuseHosts(r)
 	w.refuseBudgets(r, budgets)
 	w.guardControlPlane(r)
-	refuseDelegated(r)
-}
-
-// refuseDelegated refuses what fenced leaves to another controller. It comes last,
-// because that controller acts: its targets keep their turn and their place.
-func refuseDelegated(r *Report) {
+	// What fenced leaves to another controller comes last, because that controller acts: its targets keep their
+	// turn and their place.
 	for i := range r.Checks {
 		c := &r.Checks[i]
 		for j := range c.Targets {
-			if t := &c.Targets[j]; c.isDelegated(t) {
+			t := &c.Targets[j]
+			if _, delegated := c.executor(t); delegated {
 				t.refuse(reason.Delegated)
 			}
 		}
 	}
 }
 
-// isDelegated reports whether the check's own controller acts on a target, by a request that fenced does
-// not make.
-func (r *CheckReport) isDelegated(t *TargetReport) bool {
+// executor reports whether fenced itself power-cycles the host for a target: a request from its own template needs
+// no object. delegated: the check's own controller acts, by a request that fenced does not make.
+func (r *CheckReport) executor(t *TargetReport) (powerCycles, delegated bool) {
 	next := cmp.Or(t.Template, r.template)
-	return t.Action == CreateRequest && !r.makesRequests && next != nil && !next.IsOwn()
+	if t.Action != CreateRequest || next == nil {
+		return t.Action == PowerCycle, false
+	}
+	return next.IsOwn(), !next.IsOwn() && !r.makesRequests
 }
 
 // decideCheck evaluates one check as if it were the only one in the cluster.
 func (w *tables) decideCheck(c *Check, now time.Time) CheckReport {
 	a := w.CheckContext(c)
 	st := settingOf(c, a, now)
-	r := newCheckReport(c, a, &st)
 	var n count
+	targets, idle := []TargetReport{}, map[string]bool{}
 	subjects := w.selected(c)
 	for i := range subjects {
 		x := &subjects[i]
 		if st.state != StateActive {
-			r.idle[cmp.Or(x.nodeName(), x.machineKey())] = true
+			idle[cmp.Or(x.nodeName(), x.machineKey())] = true
 			continue
 		}
 		t := evaluate(c, a, &st, x, now)
-		n.add(&t)
-		r.Targets = append(r.Targets, t)
+		n.addVerdict(&t, 1)
+		n.wait(t.RecheckAfterSeconds)
+		targets = append(targets, t)
 	}
-	r.applyLimit(c, &st, n, now)
-	return r
+	return newCheckReport(c, a, &st, targets, idle, n, now)
 }
 
 // recheckCap is the longest time in seconds until an OpenShift check is evaluated
@@ -112,15 +112,14 @@ type count struct {
 	recheck int
 }
 
-// add counts one target.
-func (n *count) add(t *TargetReport) {
-	n.addVerdict(t, 1)
-	n.wait(t.RecheckAfterSeconds)
-}
-
-// addVerdict adds one target to the counts, or removes it: by is 1 or -1.
+// addVerdict adds one target to the counts, or removes it: by is 1 or -1. Nil is healthy and nothing else.
 func (n *count) addVerdict(t *TargetReport, by int) {
-	if t.uncounted {
+	switch {
+	case t == nil:
+		n.expected += by
+		n.healthy += by
+		return
+	case t.uncounted:
 		return
 	}
 	if t.Verdict != Skipped {
@@ -149,28 +148,28 @@ func (n *count) wait(seconds int) {
 	}
 }
 
-func newCheckReport(c *Check, a CheckContext, st *setting) CheckReport {
-	return CheckReport{
+// newCheckReport is the report of a check, once its targets are evaluated: the counters, which cover all of them, the
+// gate and the time of the next evaluation. Every target that is not healthy counts against
+// the limit: also those still inside their timeout, being deleted, or under
+// remediation.
+func newCheckReport(c *Check, a CheckContext, st *setting, targets []TargetReport, idle map[string]bool, n count, now time.Time) CheckReport {
+	r := CheckReport{
 		Kind: c.Kind, APIVersion: c.APIVersion, Namespace: c.Namespace, Name: c.Name,
-		State: st.state, Message: st.message, Conflicting: st.conflicting, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
-		unread: c.Selector == nil || a.OverTargetLimit, idle: map[string]bool{}, countOnly: c.Strategy == CountOnly, Limit: c.family().limitText(c), Due: st.due, Storm: c.Storm,
+		State: st.state, Message: st.message, Conflicting: st.conflicting, Targets: targets, UID: c.UID, Source: c.Source,
+		unread: c.Selector == nil || a.OverTargetLimit, idle: idle, countOnly: c.Strategy == CountOnly, Limit: c.family().limitText(c), Due: st.due, Storm: c.Storm,
 		upgrading: a.Upgrading, template: c.Template, makesRequests: c.MakesRequests(),
 		minHealthy: c.family() == medik8s && c.MaxUnhealthy == nil,
 	}
-}
-
-// applyLimit fills in the counters, the gate and the time of the next evaluation,
-// once the targets are evaluated. Every target that is not healthy counts against
-// the limit: also those still inside their timeout, being deleted, or under
-// remediation.
-func (r *CheckReport) applyLimit(c *Check, st *setting, n count, now time.Time) {
 	if st.state != StateActive {
-		return
+		return r
 	}
 	y := c.family().tally(c, n)
-	if y.invalid != "" {
-		r.invalidate(y.invalid)
-		return
+	if y.invalid != "" { // without verdicts: the limit cannot be applied to these targets
+		for i := range r.Targets {
+			r.idle[r.Targets[i].Subject()] = true
+		}
+		r.State, r.Message, r.Targets = StateInvalid, y.invalid, []TargetReport{}
+		return r
 	}
 	r.Expected, r.Healthy, r.running, r.doubtful = n.expected, n.healthy, n.running, n.doubtful
 	r.MaxUnhealthy, r.MinUnhealthy = y.max, y.min
@@ -180,7 +179,11 @@ func (r *CheckReport) applyLimit(c *Check, st *setting, n count, now time.Time) 
 		r.Message += r.runningText() + r.doubtText()
 	}
 	r.gate = append(r.gate, st.refusals...)
-	r.updateStorm(c, st, y.allowed, n.sick > 0, now)
+	// As in medik8s, the storm does not change while no Node is unhealthy, while the check is paused and
+	// during an upgrade. So a storm whose Nodes all recover delays the next incident.
+	if c.StormCooldown != 0 && n.sick > 0 && len(st.refusals) == 0 {
+		r.updateStorm(c, y.allowed, now)
+	}
 	n.wait(r.RecheckAfterSeconds)
 	r.RecheckAfterSeconds = n.recheck
 	for i := range r.Targets {
@@ -191,15 +194,7 @@ func (r *CheckReport) applyLimit(c *Check, st *setting, n count, now time.Time) 
 	if c.family() == openShift {
 		r.RecheckAfterSeconds = min(r.RecheckAfterSeconds, recheckCap)
 	}
-}
-
-// invalidate discards the verdicts, because the check's limit cannot be applied
-// to the targets that it has.
-func (r *CheckReport) invalidate(why string) {
-	for i := range r.Targets {
-		r.idle[r.Targets[i].Subject()] = true
-	}
-	r.State, r.Message, r.Targets = StateInvalid, why, []TargetReport{}
+	return r
 }
 
 // byName orders checks for display, independent of the input order.

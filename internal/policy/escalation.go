@@ -65,15 +65,6 @@ func (p *Template) isSourceOf(apiVersion, kind, template string) bool {
 		(template == "" || template == p.Name)
 }
 
-// ownTemplateInFront says why an escalation that fenced carries out cannot begin with fenced's
-// own template: after a Node was deleted, nobody can name it to the next remediator.
-func ownTemplateInFront(c *Check) string {
-	if i := goesOnAfter(c); i >= 0 && c.MakesRequests() {
-		return fmt.Sprintf("the FencedRemediationTemplate must be the last of the escalation, not that of order %d", c.Escalation[i].Order)
-	}
-	return ""
-}
-
 // GoesOnAfterFenced reports whether another template of the check follows one of fenced's own.
 func GoesOnAfterFenced(c *Check) bool { return goesOnAfter(c) >= 0 }
 
@@ -250,7 +241,7 @@ type AskedTarget struct {
 
 // AskedTarget evaluates a target for which fenced has asked another remediator.
 func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	if a.Node != "" && l.tables.nodes[a.Node] == nil && !l.tables.gone(a.Node) {
 		return AskedTarget{Unknown: true}
 	}

@@ -350,7 +350,8 @@ func (w *tables) refuseHosts(r *Report) {
 		c := &r.Checks[i]
 		for j := range c.Targets {
 			t := &c.Targets[j]
-			if t.Action == None || c.isDelegated(t) {
+			powerCycles, delegated := c.executor(t)
+			if t.Action == None || delegated {
 				continue
 			}
 			n, m := w.nodes[t.Node], machineOfTarget(w, t)
@@ -358,7 +359,7 @@ func (w *tables) refuseHosts(r *Report) {
 				t.refuseBecause(reason.UnderRemediation, runs.onHostOf(n))                      // I6
 				t.refuseBecause(reason.DuplicateUUID, w.NodeWithSameUUID(n.Name, n.SystemUUID)) // I9
 			}
-			if c.powerCycles(t) || t.Action != CreateRequest { // a check that asks others knows its own requests
+			if powerCycles || t.Action != CreateRequest { // a check that asks others knows its own requests
 				t.refuseBecause(reason.Contested, w.requests.contender(t, m, n)) // I22
 			}
 			if m == nil {
@@ -366,7 +367,7 @@ func (w *tables) refuseHosts(r *Report) {
 			}
 			h, err := w.HostOf(m)
 			t.refuseBecause(reason.Contested, h.Contender()) // I22
-			if c.powerCycles(t) {
+			if powerCycles {
 				w.refusePowerOwner(t, m, &h, err)
 			}
 		}
@@ -392,13 +393,6 @@ func (t *TargetReport) refuseBecause(code reason.Code, why string) {
 		t.refuse(code)
 		t.Message += "; " + why
 	}
-}
-
-// powerCycles reports whether fenced itself power-cycles the host for a target: a request from its
-// own template needs no object.
-func (r *CheckReport) powerCycles(t *TargetReport) bool {
-	next := cmp.Or(t.Template, r.template)
-	return t.Action == PowerCycle || t.Action == CreateRequest && next != nil && next.IsOwn()
 }
 
 // OtherNodesWithUUID returns the other Nodes with the same system UUID, in any order of its bytes, by name.

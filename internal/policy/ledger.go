@@ -85,22 +85,6 @@ func NewLedger(rules Rules) *Ledger {
 	}
 }
 
-// Apply records changes and evaluates what they concern. It is idempotent.
-func (l *Ledger) Apply(now time.Time, changes ...Change) {
-	for i := range changes {
-		l.apply(changes[i])
-	}
-	l.evaluateDue(now)
-}
-
-// SetRuns replaces the list of open runs.
-func (l *Ledger) SetRuns(now time.Time, runs []OpenRun) {
-	if !slices.EqualFunc(runs, l.runs, OpenRun.Equal) {
-		l.replaceRuns(runs)
-	}
-	l.evaluateDue(now)
-}
-
 // SetReadsOff records whether the BMC of a Node has just been read Off twice.
 func (l *Ledger) SetReadsOff(now time.Time, node string, off bool) {
 	if l.tables.readsOff[node] != off {
@@ -110,7 +94,7 @@ func (l *Ledger) SetReadsOff(now time.Time, node string, off bool) {
 		}
 		l.touchNode(node)
 	}
-	l.evaluateDue(now)
+	l.Advance(now)
 }
 
 // SetDisabled tells the ledger why nobody carries out the requests of checks, by their
@@ -121,7 +105,7 @@ func (l *Ledger) SetDisabled(now time.Time, why map[string]string) {
 	}
 	l.tables.disabled, l.stale = maps.Clone(why), true
 	l.version++
-	l.evaluateDue(now)
+	l.Advance(now)
 }
 
 // SetTried tells the ledger which requests fenced has made and are gone, by the mark of
@@ -132,11 +116,8 @@ func (l *Ledger) SetTried(now time.Time, tried map[string]map[string][]Attempt) 
 	}
 	l.tables.tried, l.stale = tried, true
 	l.version++
-	l.evaluateDue(now)
+	l.Advance(now)
 }
-
-// Advance evaluates what the passage of time concerns.
-func (l *Ledger) Advance(now time.Time) { l.evaluateDue(now) }
 
 // Version increases whenever a verdict, action, refusal or gate may have changed.
 func (l *Ledger) Version() uint64 { return l.version }
@@ -149,9 +130,9 @@ func (l *Ledger) Next() (time.Time, bool) { return l.next, !l.next.IsZero() }
 // reads the clock before it locks the ledger.
 const clockSlack = time.Second
 
-// evaluateDue evaluates all marked targets, and all whose time has come, as of
+// Advance evaluates all marked targets, and all whose time has come, as of
 // now. It returns the instant that it used.
-func (l *Ledger) evaluateDue(now time.Time) time.Time {
+func (l *Ledger) Advance(now time.Time) time.Time {
 	now = now.Round(0).UTC() // compare wall clocks, as the API's timestamps do
 	switch {
 	case now.Before(l.now.Add(-clockSlack)):
@@ -164,7 +145,11 @@ func (l *Ledger) evaluateDue(now time.Time) time.Time {
 		l.labels, l.full = labels, true // another answer to which Machines without a Node count
 		l.version++
 	}
-	l.resumeWithinLimit(now)
+	for author, at := range l.resumes { // a clock that was set back does not make their wait longer
+		if wait := at.Sub(now); wait <= 0 || wait > l.tables.rules.TargetLimitPause {
+			l.resume(author)
+		}
+	}
 	if l.full || l.stale || !l.next.IsZero() && !now.Before(l.next) {
 		for _, c := range l.checks {
 			l.refreshCheck(c)
@@ -180,7 +165,13 @@ func (l *Ledger) evaluateDue(now time.Time) time.Time {
 	l.dirty = l.dirty[:0]
 	l.next = time.Time{}
 	for _, c := range l.checks {
-		l.next = times.Sooner(l.next, c.nextDue(now))
+		if c.recount {
+			c.due, c.recount = l.checkReport(c, nil, now).Due, false
+		}
+		l.next = times.Sooner(l.next, c.due)
+		if len(c.clocks) > 0 {
+			l.next = times.Sooner(l.next, c.clocks[0].report.nextChange())
+		}
 	}
 	for _, at := range l.resumes {
 		l.next = times.Sooner(l.next, at)
@@ -227,17 +218,6 @@ type targetEntry struct {
 }
 
 const noClock = -1
-
-// plain is the result of every target that is healthy and nothing else.
-var plain = TargetReport{Verdict: Healthy, Action: None}
-
-// found returns the result of an evaluated target for counting.
-func (e *targetEntry) found() *TargetReport {
-	if e.report == nil {
-		return &plain
-	}
-	return e.report
-}
 
 // subject is the target's name, the same in every check.
 func (e *targetEntry) subject() string {
@@ -309,17 +289,12 @@ func (l *Ledger) evaluate(e *targetEntry) {
 	}
 	x := l.subjectOf(e)
 	t := evaluate(c.check, c.context, &c.st, &x, l.now)
-	if t.isPlain() {
+	if t.Verdict == Healthy && !t.uncounted && t.Reason == "" && t.Message == "" && t.Action == None && t.RecheckAfterSeconds == 0 && t.nextChange().IsZero() {
 		l.setReport(e, true, nil)
 		return
 	}
 	kept := t
 	l.setReport(e, true, &kept)
-}
-
-// isPlain reports whether the result is healthy and nothing else.
-func (t *TargetReport) isPlain() bool {
-	return t.Verdict == Healthy && !t.uncounted && t.Reason == "" && t.Message == "" && t.Action == None && t.RecheckAfterSeconds == 0 && t.nextChange().IsZero()
 }
 
 // setReport replaces the result of a target and updates every counter.
@@ -330,15 +305,22 @@ func (l *Ledger) setReport(e *targetEntry, judged bool, t *TargetReport) {
 		c.recount = true
 	}
 	if e.evaluated {
-		c.n.addVerdict(e.found(), -1)
+		c.n.addVerdict(e.report, -1)
 	}
 	c.wait(e.report, -1)
 	e.evaluated, e.report = judged, t
 	if judged {
-		c.n.addVerdict(e.found(), 1)
+		c.n.addVerdict(t, 1)
 	}
 	c.wait(t, 1)
-	c.setClock(e)
+	switch runs := t != nil && !t.nextChange().IsZero(); {
+	case runs && e.clock == noClock:
+		heap.Push(&c.clocks, e)
+	case runs:
+		heap.Fix(&c.clocks, int(e.clock))
+	case e.clock != noClock:
+		heap.Remove(&c.clocks, int(e.clock))
+	}
 	if t != nil && t.Action != None {
 		l.acting[e] = true
 	} else {
@@ -347,7 +329,7 @@ func (l *Ledger) setReport(e *targetEntry, judged bool, t *TargetReport) {
 }
 
 // same reports whether two results differ in nothing that anybody acts on. Nil is
-// plain.
+// healthy and nothing else.
 func (t *TargetReport) same(o *TargetReport) bool {
 	if t == nil || o == nil {
 		return t == o
@@ -400,19 +382,6 @@ func (h clockHeap) due(at int, found time.Time) time.Time {
 	return h.due(2*at+2, h.due(2*at+1, found))
 }
 
-// setClock inserts a target into the heap, moves it, or removes it.
-func (c *checkEntry) setClock(e *targetEntry) {
-	runs := e.report != nil && !e.report.nextChange().IsZero()
-	switch {
-	case runs && e.clock == noClock:
-		heap.Push(&c.clocks, e)
-	case runs:
-		heap.Fix(&c.clocks, int(e.clock))
-	case e.clock != noClock:
-		heap.Remove(&c.clocks, int(e.clock))
-	}
-}
-
 // wait counts a target that waits without a timeout, or removes it: by is 1 or
 // -1.
 func (c *checkEntry) wait(t *TargetReport, by int) {
@@ -425,29 +394,4 @@ func (c *checkEntry) wait(t *TargetReport, by int) {
 	if c.waits[t.RecheckAfterSeconds] += by; c.waits[t.RecheckAfterSeconds] == 0 {
 		delete(c.waits, t.RecheckAfterSeconds)
 	}
-}
-
-// count returns the counters of the check's targets at an instant.
-func (c *checkEntry) count(now time.Time) count {
-	n := c.n
-	if due := c.clocks.due(0, time.Time{}); !due.IsZero() {
-		n.wait(recheck(due, now))
-	}
-	for seconds := range c.waits {
-		n.wait(seconds)
-	}
-	return n
-}
-
-// nextDue is when the passage of time alone changes the check or its targets;
-// zero means never.
-func (c *checkEntry) nextDue(now time.Time) time.Time {
-	if c.recount {
-		r := c.report(nil, nil, now)
-		c.due, c.recount = r.Due, false
-	}
-	if len(c.clocks) == 0 {
-		return c.due
-	}
-	return times.Sooner(c.due, c.clocks[0].report.nextChange())
 }

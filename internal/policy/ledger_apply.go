@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ObjectID names one object of a cluster.
@@ -81,28 +82,31 @@ type Upgrade struct {
 	Why string
 }
 
-// apply records one change. If an object could not be decoded, its old value is
-// no longer used.
-func (l *Ledger) apply(c Change) {
-	err := l.put(c.ID, c.Value, c.Err)
-	l.enforceTargetLimit()
-	old, had := l.errors[c.ID]
-	if had && err == nil {
-		delete(l.errors, c.ID)
-		l.tables.countUndecoded(c.ID.Key(), -1)
-	}
-	if err != nil {
-		l.errors[c.ID] = ObjectError{Object: c.ID.String(), Message: strings.ReplaceAll(err.Error(), "\n", "; ")}
-		if !had {
-			l.tables.countUndecoded(c.ID.Key(), 1)
+// Apply records changes and evaluates what they concern. It is idempotent. If an object could not be decoded,
+// its old value is no longer used.
+func (l *Ledger) Apply(now time.Time, changes ...Change) {
+	for _, c := range changes {
+		err := l.put(c.ID, c.Value, c.Err)
+		l.enforceTargetLimit()
+		old, had := l.errors[c.ID]
+		if had && err == nil {
+			delete(l.errors, c.ID)
+			l.tables.countUndecoded(c.ID.Key(), -1)
+		}
+		if err != nil {
+			l.errors[c.ID] = ObjectError{Object: c.ID.String(), Message: strings.ReplaceAll(err.Error(), "\n", "; ")}
+			if !had {
+				l.tables.countUndecoded(c.ID.Key(), 1)
+			}
+		}
+		if had != (err != nil) {
+			l.touchUndecoded(c.ID.Key())
+		}
+		if old != l.errors[c.ID] {
+			l.version++
 		}
 	}
-	if had != (err != nil) {
-		l.touchUndecoded(c.ID.Key())
-	}
-	if old != l.errors[c.ID] {
-		l.version++
-	}
+	l.Advance(now)
 }
 
 // touchUndecoded marks what may depend on an object that could not be decoded, or
@@ -199,10 +203,9 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	}
 	var spaces map[space]spaceCount
 	if !same {
-		spaces = l.spacesOf(old, n)
+		spaces = l.spaceCounts(slices.Concat(l.tables.rules.spacesOfNode(old), l.tables.rules.spacesOfNode(n)))
 		l.countNode(old, -1)
-		l.countMachinesOf(id.Name, -1)
-		l.countNodeless(spaces, id.Name, -1)
+		l.countMachinesWith(id.Name, spaces, -1)
 	}
 	l.tables.setNode(id.Name, n)
 	l.touchNode(id.Name)
@@ -210,8 +213,7 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 		return
 	}
 	l.countNode(n, 1)
-	l.countMachinesOf(id.Name, 1)
-	l.countNodeless(spaces, id.Name, 1)
+	l.countMachinesWith(id.Name, spaces, 1)
 	if relabelled {
 		l.cover(before)
 	}
@@ -219,35 +221,27 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	l.version++
 }
 
-// spacesOf returns the counts of the namespaces that two versions of a Node name.
-func (l *Ledger) spacesOf(old, n *Node) map[space]spaceCount {
-	spaces := map[space]spaceCount{}
-	for _, in := range slices.Concat(l.tables.rules.spacesOfNode(old), l.tables.rules.spacesOfNode(n)) {
-		spaces[in] = l.tables.machineSpaces[in]
+// spaceCounts returns the counts of some namespaces.
+func (l *Ledger) spaceCounts(list []space) map[space]spaceCount {
+	counts := map[space]spaceCount{}
+	for _, in := range list {
+		counts[in] = l.tables.machineSpaces[in]
 	}
-	return spaces
+	return counts
 }
 
-// spacesOfRuns returns the counts of the namespaces of the Machines of runs.
-func (l *Ledger) spacesOfRuns(runs []OpenRun) map[space]spaceCount {
-	spaces := map[space]spaceCount{}
-	for _, r := range runs {
-		for _, in := range l.tables.rules.spacesOfRun(&r) {
-			spaces[in] = l.tables.machineSpaces[in]
-		}
-	}
-	return spaces
-}
-
-// countNodeless adds the Machines without a Node, where a Node more or less decides whether they count, to the
-// counts of all budgets, or removes them: by is 1 or -1. Those of the Node itself are counted with it.
-func (l *Ledger) countNodeless(before map[space]spaceCount, node string, by int) {
+// countMachinesWith adds the Machines of a Node to the counts of all budgets, or removes them: by is 1 or -1. So it
+// does with the Machines without a Node where a Node more or less decides whether they count.
+func (l *Ledger) countMachinesWith(node string, before map[space]spaceCount, by int) {
 	if len(l.budgets) == 0 {
 		return
 	}
+	for _, m := range l.tables.byNode[node] {
+		l.countMachine(m, by)
+	}
 	for in, was := range before {
 		for _, m := range l.tables.nodeless {
-			if was.nodes <= 1 && l.tables.rules.spaceOfMachine(m) == in && m.NodeName != node {
+			if was.nodes <= 1 && l.tables.rules.spaceOf(m.Group(), m.Namespace) == in && m.NodeName != node {
 				l.countMachine(m, by)
 			}
 		}
@@ -262,7 +256,7 @@ func (l *Ledger) touchSpaces(before map[space]spaceCount) {
 			continue
 		}
 		for _, m := range l.tables.nodeless {
-			if l.tables.rules.spaceOfMachine(m) == in {
+			if l.tables.rules.spaceOf(m.Group(), m.Namespace) == in {
 				l.touchMachine(m.Name)
 			}
 		}
@@ -294,11 +288,15 @@ func (l *Ledger) setMachine(id ObjectID, m *Machine) {
 	for _, c := range l.checks {
 		var e *targetEntry
 		if old != nil {
-			e = l.machineTarget(c, old)
+			e = find(l.onMachine[old.Name], c, old)
 		}
 		if e != nil && m != nil {
-			e.machine = m
-			l.move(e, m.NodeName)
+			if e.machine = m; e.node != m.NodeName {
+				drop(l.onNode, e.node, e)
+				if e.node = m.NodeName; e.node != "" {
+					l.onNode[e.node] = append(l.onNode[e.node], e)
+				}
+			}
 		}
 		if c.check.SelectsNodes {
 			continue
@@ -416,8 +414,12 @@ func (l *Ledger) touchTargetsOf(r *Request) {
 	l.touchNode(r.targetName())
 }
 
-// replaceRuns marks the targets of every run that started, ended or changed.
-func (l *Ledger) replaceRuns(runs []OpenRun) {
+// SetRuns replaces the list of open runs. It marks the targets of every run that started, ended or changed.
+func (l *Ledger) SetRuns(now time.Time, runs []OpenRun) {
+	if slices.EqualFunc(runs, l.runs, OpenRun.Equal) {
+		l.Advance(now)
+		return
+	}
 	old, fresh := l.tables.runs, make(openRuns, 2*len(runs))
 	for _, r := range runs {
 		fresh.put(r)
@@ -433,8 +435,10 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 			changed = append(changed, r)
 		}
 	}
+	var where []space
 	nodes, machines := map[string]nodeCoverage{}, map[*Machine]bool{}
 	for _, r := range changed {
+		where = append(where, l.tables.rules.spacesOfRun(&r)...)
 		nodes[r.Node] = l.coverageOf(r.Node)
 		for _, m := range l.tables.byNode[r.Node] {
 			machines[m] = true
@@ -445,9 +449,9 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 			l.touchNode(m.NodeName)
 		}
 	}
-	spaces := l.spacesOfRuns(changed)
+	spaces := l.spaceCounts(where)
 	for _, m := range l.tables.nodeless { // a run more or less decides whether they count
-		if _, concerned := spaces[l.tables.rules.spaceOfMachine(m)]; concerned {
+		if _, concerned := spaces[l.tables.rules.spaceOf(m.Group(), m.Namespace)]; concerned {
 			machines[m] = true
 		}
 	}
@@ -471,4 +475,5 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 		l.countMachine(m, 1)
 	}
 	l.version++
+	l.Advance(now)
 }

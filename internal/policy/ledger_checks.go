@@ -34,7 +34,7 @@ func (l *Ledger) SetFiles(now time.Time, checks []Check, budgets []DisruptionBud
 	l.stale = true
 	l.version++
 	l.enforceTargetLimit()
-	l.evaluateDue(now)
+	l.Advance(now)
 }
 
 // setSeated sets or removes a check that is evaluated.
@@ -145,13 +145,6 @@ func (l *Ledger) countMachine(m *Machine, by int) {
 	}
 }
 
-// countMachinesOf does that with the Machines of a Node.
-func (l *Ledger) countMachinesOf(node string, by int) {
-	for _, m := range l.tables.byNode[node] {
-		l.countMachine(m, by)
-	}
-}
-
 // countNode adds a Node to all counters of the cluster, or removes it: by is 1 or
 // -1.
 func (l *Ledger) countNode(n *Node, by int) {
@@ -210,18 +203,6 @@ func (l *Ledger) remove(e *targetEntry) {
 	l.version++
 }
 
-// move changes the Node of a target.
-func (l *Ledger) move(e *targetEntry, node string) {
-	if e.node == node {
-		return
-	}
-	drop(l.onNode, e.node, e)
-	e.node = node
-	if node != "" {
-		l.onNode[node] = append(l.onNode[node], e)
-	}
-}
-
 // addTargets finds all targets of a new check.
 func (l *Ledger) addTargets(c *checkEntry) {
 	for m, n := range l.tables.covered(c.check) {
@@ -246,16 +227,9 @@ func (l *Ledger) setCovered(c *checkEntry, e *targetEntry, was, covered bool, m 
 	}
 }
 
-func (l *Ledger) nodeTarget(c *checkEntry, node string) *targetEntry {
-	return find(l.onNode[node], func(e *targetEntry) bool { return e.check == c && e.machine == nil })
-}
-
-func (l *Ledger) machineTarget(c *checkEntry, m *Machine) *targetEntry {
-	return find(l.onMachine[m.Name], func(e *targetEntry) bool { return e.check == c && e.machine == m })
-}
-
-func find(list []*targetEntry, is func(*targetEntry) bool) *targetEntry {
-	if i := slices.IndexFunc(list, is); i >= 0 {
+// find returns the target of a check in a list: the Machine, or if that is nil the Node.
+func find(list []*targetEntry, c *checkEntry, m *Machine) *targetEntry {
+	if i := slices.IndexFunc(list, func(e *targetEntry) bool { return e.check == c && e.machine == m }); i >= 0 {
 		return list[i]
 	}
 	return nil
@@ -288,9 +262,9 @@ func (l *Ledger) coverageOf(node string) nodeCoverage {
 func (l *Ledger) cover(before nodeCoverage) {
 	after := l.coverageOf(before.node)
 	for c := range before.checks {
-		l.setCovered(c, l.nodeTarget(c, before.node), true, after.checks[c], nil, before.node)
+		l.setCovered(c, find(l.onNode[before.node], c, nil), true, after.checks[c], nil, before.node)
 	}
 	for c := range after.checks {
-		l.setCovered(c, l.nodeTarget(c, before.node), before.checks[c], true, nil, before.node)
+		l.setCovered(c, find(l.onNode[before.node], c, nil), before.checks[c], true, nil, before.node)
 	}
 }

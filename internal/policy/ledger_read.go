@@ -12,7 +12,7 @@ import (
 // Report returns what Decide returns for the Snapshot.
 func (l *Ledger) Report(now time.Time) Report {
 	all := map[*checkEntry][]*targetEntry{}
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	for _, c := range l.checks {
 		all[c] = c.targets
 	}
@@ -22,7 +22,7 @@ func (l *Ledger) Report(now time.Time) Report {
 // Acting returns the checks that ask for an action, only with the targets
 // concerned, refused or not.
 func (l *Ledger) Acting(now time.Time) []CheckReport {
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	r := l.report(l.involved(""), now)
 	for i := range r.Checks {
 		r.Checks[i].Targets = slices.DeleteFunc(r.Checks[i].Targets, func(t TargetReport) bool { return t.Action == None })
@@ -34,7 +34,7 @@ func (l *Ledger) Acting(now time.Time) []CheckReport {
 // cost does not grow with the other targets, unless a budget or the control plane makes them
 // count: nothing else in a report depends on more than the results for one name.
 func (l *Ledger) ActingOn(id CheckID, subject string, now time.Time) []TargetReport {
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	some := map[*checkEntry][]*targetEntry{}
 	for _, e := range l.targetsNamed(subject) {
 		some[e.check] = append(some[e.check], e)
@@ -62,7 +62,7 @@ func (r *Report) anyControlPlane() bool {
 // would if they were active, with that target only. A Machine without a Node has the
 // name "namespace/name".
 func (l *Ledger) OnNode(node string, now time.Time) Report {
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	r := l.report(l.involved(node), now)
 	r.restrict(node)
 	return r
@@ -72,7 +72,7 @@ func (l *Ledger) OnNode(node string, now time.Time) Report {
 func (l *Ledger) Counters() []CheckReport {
 	list := make([]CheckReport, 0, len(l.checks))
 	for _, c := range l.checks {
-		list = append(list, c.report([]TargetReport{}, map[string]bool{}, l.now))
+		list = append(list, l.checkReport(c, nil, l.now))
 	}
 	slices.SortFunc(list, byName)
 	return list
@@ -135,14 +135,14 @@ func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Repo
 // reportBudgets adds the budgets and their use to a report, and returns them in the same order.
 func (l *Ledger) reportBudgets(r *Report) []DisruptionBudget {
 	budgets := make([]DisruptionBudget, 0, len(l.budgets))
-	for _, b := range l.budgetList() {
+	for _, b := range slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int { return byBudget(a.budget, b.budget) }) {
 		budgets = append(budgets, *b.budget)
 		r.Budgets = append(r.Budgets, b.n.report(b.budget, b.budget.unseen(l.tables)))
 	}
 	return budgets
 }
 
-// checkReport is the report of a check with some of its targets.
+// checkReport is the report of a check with some of its targets. Its counters cover all of them.
 func (l *Ledger) checkReport(c *checkEntry, list []*targetEntry, now time.Time) CheckReport {
 	type place struct {
 		Subject
@@ -166,16 +166,14 @@ func (l *Ledger) checkReport(c *checkEntry, list []*targetEntry, now time.Time) 
 			targets = append(targets, e.report.asOf(now))
 		}
 	}
-	return c.report(targets, idle, now)
-}
-
-// report is the report of the check with these targets. Its counters cover all
-// targets.
-func (c *checkEntry) report(targets []TargetReport, idle map[string]bool, now time.Time) CheckReport {
-	r := newCheckReport(c.check, c.context, &c.st)
-	r.Targets, r.idle = targets, idle
-	r.applyLimit(c.check, &c.st, c.count(now), now)
-	return r
+	n := c.n
+	if due := c.clocks.due(0, time.Time{}); !due.IsZero() {
+		n.wait(recheck(due, now))
+	}
+	for seconds := range c.waits {
+		n.wait(seconds)
+	}
+	return newCheckReport(c.check, c.context, &c.st, targets, idle, n, now)
 }
 
 // asOf returns the same result at a later time, before it is due.
@@ -207,7 +205,7 @@ func (r *Report) restrict(node string) {
 // include the refusals by other checks, budgets and the control plane. It returns
 // false if the check is unknown.
 func (l *Ledger) CheckReport(id CheckID, now time.Time) (CheckReport, bool) {
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	c := l.entry(id)
 	if c == nil {
 		return CheckReport{}, false
@@ -269,9 +267,10 @@ func (l *Ledger) Snapshot() Snapshot {
 	}
 	s.Checks = l.allChecks()
 	slices.SortFunc(s.Checks, func(a, b Check) int { return a.ID().compare(b.ID()) })
-	for _, b := range l.budgetList() {
+	for _, b := range l.budgets {
 		s.Budgets = append(s.Budgets, *b.budget)
 	}
+	slices.SortFunc(s.Budgets, func(a, b DisruptionBudget) int { return byBudget(&a, &b) })
 	s.Machines = listOf(l.tables.machines, byMachine)
 	s.Hosts = listOf(l.tables.hosts, func(a, b *Host) int { return strings.Compare(a.Key(), b.Key()) })
 	s.Clusters = listOf(l.tables.clusters, func(a, b *Cluster) int {
@@ -284,11 +283,6 @@ func (l *Ledger) Snapshot() Snapshot {
 		s.Undecoded = append(s.Undecoded, id.Key())
 	}
 	return s
-}
-
-// budgetList lists the budgets by name.
-func (l *Ledger) budgetList() []*budgetEntry {
-	return slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int { return byBudget(a.budget, b.budget) })
 }
 
 // listOf copies the values of a map, sorted.

@@ -278,13 +278,8 @@ func (s Storm) next(allowed bool, cooldown time.Duration, now time.Time) (next S
 	return Storm{}, time.Time{}
 }
 
-// updateStorm applies the storm rule to an evaluated check. As in medik8s, the
-// state does not change while no Node is unhealthy, while the check is paused and
-// during an upgrade. So a storm whose Nodes all recover delays the next incident.
-func (r *CheckReport) updateStorm(c *Check, st *setting, allowed, sick bool, now time.Time) {
-	if c.StormCooldown == 0 || !sick || len(st.refusals) > 0 {
-		return
-	}
+// updateStorm applies the storm rule to an evaluated check.
+func (r *CheckReport) updateStorm(c *Check, allowed bool, now time.Time) {
 	var quiet time.Time
 	r.Storm, quiet = c.Storm.next(allowed, c.StormCooldown, now)
 	if quiet.IsZero() {

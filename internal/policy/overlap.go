@@ -28,13 +28,13 @@ func (w *tables) refuseOverlaps(r *Report) {
 		c := &r.Checks[i]
 		for j := range c.Targets {
 			t := &c.Targets[j]
-			of, m := t.Subject(), machineOfTarget(w, t)
+			of, m, n := t.Subject(), machineOfTarget(w, t), w.nodes[t.Node]
 			switch {
-			case m != nil && t.Node != "" && w.owns(m, w.nodes[t.Node]):
+			case m != nil && t.Node != "" && w.owns(m, n):
 			case m != nil:
-				of += " of " + w.rules.spaceOfMachine(m).text() + "/" + m.Name
+				of += " of " + w.rules.spaceOf(m.Group(), m.Namespace).text() + "/" + m.Name
 			}
-			claims[of] = append(claims[of], claim{c, t, m.isDisproved(w.nodes[t.Node])})
+			claims[of] = append(claims[of], claim{c, t, m != nil && n != nil && n.ProviderID != "" && !sameProvider(m.ProviderID, n.ProviderID)})
 		}
 	}
 	for _, group := range claims {

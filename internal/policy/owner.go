@@ -68,7 +68,7 @@ func (r *Rules) names(n *Node, m *Machine) bool {
 		return false
 	}
 	ref, err := parseProviderID(n.ProviderID)
-	return err == nil && r.spaceOf(groupOfProvider(n.ProviderID), ref.namespace) == r.spaceOfMachine(m)
+	return err == nil && r.spaceOf(groupOfProvider(n.ProviderID), ref.namespace) == r.spaceOf(m.Group(), m.Namespace)
 }
 
 // trusts reports whether the administrator named the namespace of Machines of an API
@@ -127,7 +127,7 @@ func (o *owners) NotOwned(m *Machine, n *Node) NotOwned {
 		return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s with the UID %s, and the Node of this name has %s and does not name the Machine: it has not %s%s; "+
 			"correct the nodeRef, or, if the Node is its, add the annotation", m.Key(), n.Name, m.NodeUID, n.UID, annotationFor(m), n.otherMachine(m))}
 	case n == nil:
-		return NotOwned{SpareNode: o.machineSpaces[o.rules.spaceOfMachine(m)].nodes > 0, Why: fmt.Sprintf("Machine %s names Node %s, which does not exist, and no BareMetalHost names the Machine, "+
+		return NotOwned{SpareNode: o.machineSpaces[o.rules.spaceOf(m.Group(), m.Namespace)].nodes > 0, Why: fmt.Sprintf("Machine %s names Node %s, which does not exist, and no BareMetalHost names the Machine, "+
 			"so nothing shows that the Node was its; if it was, add namespace %s to clusters[].namespaces", m.Key(), m.NodeName, m.Namespace)}
 	}
 	return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s, and the Node does not name it: it has not %s%s; correct the nodeRef, "+
@@ -189,7 +189,7 @@ func (o *owners) inControlPlane(m *Machine) bool {
 		return false // nobody but the kubelet says so
 	}
 	return o.rules.trusts(m.Group(), m.Namespace) || o.hasRunOn(m) && !o.runs[runSubject{node: m.NodeName}].TakesNoTurn ||
-		o.machineSpaces[o.rules.spaceOfMachine(m)].isOfControlPlane(o.labelled > 0)
+		o.machineSpaces[o.rules.spaceOf(m.Group(), m.Namespace)].isOfControlPlane(o.labelled > 0)
 }
 
 // counts reports whether a Machine counts in what all share: it owns its Node, or has none and is
@@ -199,7 +199,7 @@ func (o *owners) counts(m *Machine) bool {
 	if n := o.nodes[m.NodeName]; n != nil {
 		return o.owns(m, n) || o.rules.names(o.runs[runSubject{node: n.Name}].nodeThen(), m)
 	}
-	return o.rules.trusts(m.Group(), m.Namespace) || o.runs.onMachine(m).ID != "" || o.machineSpaces[o.rules.spaceOfMachine(m)].nodes > 0
+	return o.rules.trusts(m.Group(), m.Namespace) || o.runs.onMachine(m).ID != "" || o.machineSpaces[o.rules.spaceOf(m.Group(), m.Namespace)].nodes > 0
 }
 
 // foreign says why a Machine without a Node does not count.
@@ -255,6 +255,9 @@ func (o *owners) of(node string, n *Node) (list []*Machine) {
 		if o.owns(m, n) {
 			list = append(list, m)
 		}
+	}
+	if len(list) < 2 {
+		return list
 	}
 	yields := func(m *Machine) bool { return slices.ContainsFunc(list, m.yieldsTo) }
 	if slices.ContainsFunc(list, yields) {
@@ -376,11 +379,6 @@ func mismatch(m *Machine, n *Node) Doubt {
 		return Doubt{}
 	}
 	return Doubt{reason.NodeMismatch, fmt.Sprintf("Node %s has the providerID %s, its Machine %s has %s", n.Name, n.ProviderID, m.Key(), m.ProviderID)}
-}
-
-// isDisproved reports whether the Node has another providerID than the Machine; either may be nil.
-func (m *Machine) isDisproved(n *Node) bool {
-	return m != nil && n != nil && n.ProviderID != "" && !sameProvider(m.ProviderID, n.ProviderID)
 }
 
 // sameProvider reports whether two providerIDs name the same host. Older versions

@@ -29,7 +29,7 @@ type Requested struct {
 // FencedRemediation objects and, if annotations is set, annotated OpenShift
 // Machines.
 func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	var asked []*Request
 	for _, q := range l.requests {
 		if q.Power != nil {

@@ -18,9 +18,6 @@ func (r *Rules) spaceOf(apiGroup, namespace string) space {
 	return space{r.ManagementApart && apiGroup == group(ClusterAPIV1Beta2), namespace}
 }
 
-// spaceOfMachine returns where a Machine is.
-func (r *Rules) spaceOfMachine(m *Machine) space { return r.spaceOf(m.Group(), m.Namespace) }
-
 // spacesOfNode returns where the Machines are that a Node names, each space once.
 func (r *Rules) spacesOfNode(n *Node) (list []space) {
 	if !r.ManagementApart {
