@@ -95,11 +95,11 @@ func (c *Model) Follow(now time.Time, changes []policy.Change, outageEnd time.Ti
 	c.replacements.noteReady(c.ledger, changes)
 	c.applyOpenRuns(now)
 	c.ledger.Advance(now)
-	if changed = c.ledger.Version() != c.seenVersion || !c.complete; changed {
+	if changed = c.ledger.Version != c.seenVersion || !c.complete; changed {
 		c.storms.update(c.ledger, now)
 	}
-	c.complete, c.seenVersion = true, c.ledger.Version() // other methods advance the ledger, too
-	due, _ = c.ledger.Next()
+	c.complete, c.seenVersion = true, c.ledger.Version // other methods advance the ledger, too
+	due = c.ledger.Next
 	return changed, due
 }
 

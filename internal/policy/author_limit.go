@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -51,14 +52,6 @@ func (r *Rules) targetLimitMessage(c *Check) string {
 	}
 	return fmt.Sprintf("the checks %s select more than %d targets together, so none of them is evaluated: "+
 		"remove checks, or narrow selectors that overlap", whose, r.targetLimit(author))
-}
-
-// crowds are the namespaces whose checks have too many targets together.
-type crowds map[space]bool
-
-func (w crowds) includes(rules *Rules, c *Check) bool {
-	author, limited := rules.authorOf(c)
-	return limited && w[author]
 }
 
 // applyTargetLimit sets overTargetLimit from the number of targets of the checks.
@@ -133,7 +126,7 @@ func (l *Ledger) dropTargets(author space) {
 	}
 	dropGone(l.onMachine, machines)
 	dropGone(l.onNode, nodes)
-	l.version++
+	l.Version++
 }
 
 // dropGone removes the targets that are gone from the lists of these names. The lists are copied,
@@ -167,15 +160,6 @@ func (l *Ledger) resize(c *checkEntry, by int) {
 // select nothing, and limit nothing. Checks without a namespace, and files, are the administrator's, and have no limit. // I18
 const maxChecksOfNamespace = 1000
 
-// checkLimit is how many checks of a namespace are evaluated.
-func (r *Rules) checkLimit() int { return cmp.Or(r.MaxChecks, maxChecksOfNamespace) }
-
-// takesSeat reports whether a check is one of those of whose namespace only so many are evaluated.
-func (r *Rules) takesSeat(c *Check) (author space, limited bool) {
-	author, limited = r.authorOf(c)
-	return author, limited && author.namespace != ""
-}
-
 // byCheckName orders the checks of a namespace. A check keeps its place in another version of its API.
 func byCheckName(a, b *Check) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind), strings.Compare(group(a.APIVersion), group(b.APIVersion)))
@@ -183,21 +167,21 @@ func byCheckName(a, b *Check) int {
 
 // seated returns the checks that are evaluated, in their order, and the namespaces that have more.
 func (r *Rules) seated(checks []Check) (list []Check, crowded map[space]bool) {
-	byAuthor := map[space][]*Check{}
+	byAuthor, most := map[space][]*Check{}, cmp.Or(r.MaxChecks, maxChecksOfNamespace)
 	for i := range checks {
-		if author, limited := r.takesSeat(&checks[i]); limited {
+		if author, limited := r.authorOf(&checks[i]); limited && author.namespace != "" {
 			byAuthor[author] = append(byAuthor[author], &checks[i])
 		}
 	}
 	over := map[*Check]bool{}
 	crowded = map[space]bool{}
 	for author, all := range byAuthor {
-		if len(all) <= r.checkLimit() {
+		if len(all) <= most {
 			continue
 		}
 		crowded[author] = true
 		slices.SortFunc(all, byCheckName)
-		for _, c := range all[r.checkLimit():] {
+		for _, c := range all[most:] {
 			over[c] = true
 		}
 	}
@@ -221,8 +205,8 @@ func (r *Rules) crowdErrors(crowded map[space]bool) (list []ObjectError) {
 }
 
 func (r *Rules) checkLimitMessage() string {
-	return fmt.Sprintf("it has more than %d checks, and fenced evaluates the first %d by name: the others select nothing and limit nothing; delete those that are not needed",
-		r.checkLimit(), r.checkLimit())
+	most := cmp.Or(r.MaxChecks, maxChecksOfNamespace)
+	return fmt.Sprintf("it has more than %d checks, and fenced evaluates the first %d by name: the others select nothing and limit nothing; delete those that are not needed", most, most)
 }
 
 // Crowd is a namespace with more checks than fenced evaluates.
@@ -242,12 +226,12 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 	if c != nil {
 		sought.Source = c.Source
 	}
-	author, limited := l.tables.rules.takesSeat(sought)
-	if !limited {
+	author, limited := l.tables.rules.authorOf(sought)
+	if !limited || author.namespace == "" {
 		l.setSeated(id, c)
 		return
 	}
-	list, most := l.byAuthor[author], l.tables.rules.checkLimit()
+	list, most := l.byAuthor[author], cmp.Or(l.tables.rules.MaxChecks, maxChecksOfNamespace)
 	at, found := slices.BinarySearchFunc(list, sought, byCheckName)
 	switch {
 	case c == nil && (!found || list[at].APIVersion != id.APIVersion):
@@ -272,7 +256,7 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 		delete(l.byAuthor, author)
 	}
 	if over := len(list) > most; over != l.crowded[author] {
-		l.version++
+		l.Version++
 		if l.crowded[author] = over; !over {
 			delete(l.crowded, author)
 		}
@@ -282,7 +266,7 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 // allChecks lists the checks, with those that are not evaluated.
 func (l *Ledger) allChecks() (list []Check) {
 	for _, e := range l.checks {
-		if _, limited := l.tables.rules.takesSeat(e.check); !limited {
+		if author, limited := l.tables.rules.authorOf(e.check); !limited || author.namespace == "" {
 			list = append(list, *e.check)
 		}
 	}
@@ -292,4 +276,115 @@ func (l *Ledger) allChecks() (list []Check) {
 		}
 	}
 	return list
+}
+
+// SetFiles replaces the checks and budgets that come from files, whose Source names the file.
+// Those of the cluster stay.
+func (l *Ledger) SetFiles(now time.Time, checks []Check, budgets []DisruptionBudget) {
+	keep := map[checkKey]bool{}
+	for i := range checks {
+		keep[keyOf(objectOf(&checks[i]), checks[i].Source)] = true
+	}
+	for k, e := range l.checks {
+		if k.source != "" && !keep[k] {
+			delete(l.tables.machineChecks, e.check.ID())
+			l.replaceCheck(k, e, nil)
+		}
+	}
+	for k := range l.budgets {
+		if k.source != "" {
+			delete(l.budgets, k)
+		}
+	}
+	for i := range checks {
+		l.setCheck(objectOf(&checks[i]), &checks[i])
+	}
+	for i := range budgets {
+		l.setBudget(ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: budgets[i].Name}, &budgets[i])
+	}
+	l.findSpaces() // a check that went may have had the only template of a namespace
+	l.stale = true
+	l.Version++
+	l.enforceTargetLimit()
+	l.Advance(now)
+}
+
+// setSeated sets or removes a check that is evaluated.
+func (l *Ledger) setSeated(id ObjectID, c *Check) {
+	k := keyOf(id, "")
+	if c != nil {
+		k = keyOf(id, c.Source)
+	}
+	old := l.checks[k]
+	hadTemplates := old != nil && len(templateSpaces(old.check)) > 0
+	switch {
+	case old == nil && c == nil:
+		return
+	case old != nil && c == nil && old.check.APIVersion != id.APIVersion:
+		return // it still exists in another version of the API
+	case old != nil:
+		delete(l.tables.machineChecks, old.check.ID())
+	}
+	if c != nil && c.family() == openShift {
+		l.tables.machineChecks[c.ID()] = c
+	}
+	switch {
+	case old != nil && c != nil && old.check.equalsExceptVersion(c):
+		old.check = c
+		return
+	case old != nil && c != nil && old.check.selectsSame(c):
+		old.check, old.fresh = c, true
+	default:
+		l.replaceCheck(k, old, c)
+	}
+	if hadTemplates || c != nil && len(templateSpaces(c)) > 0 {
+		l.findSpaces()
+	}
+	l.stale = true
+	l.Version++
+}
+
+func objectOf(c *Check) ObjectID {
+	return ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
+}
+
+// findSpaces determines where the requests for every target are, after a change of the templates.
+func (l *Ledger) findSpaces() {
+	var templates []string
+	for _, e := range l.checks {
+		templates = append(templates, templateSpaces(e.check)...)
+	}
+	if spaces := l.tables.rules.commonSpaces(templates); !slices.Equal(spaces, l.tables.requests.spaces) {
+		l.tables.requests.spaces, l.full = spaces, true
+	}
+}
+
+// replaceCheck removes old and adds c, each of which may be nil.
+func (l *Ledger) replaceCheck(k checkKey, old *checkEntry, c *Check) {
+	if old != nil {
+		for len(old.targets) > 0 {
+			l.remove(old.targets[len(old.targets)-1])
+		}
+		l.resize(old, -old.size) // those over the target limit
+		delete(l.checks, k)
+	}
+	if c != nil {
+		e := &checkEntry{check: c, fresh: true}
+		l.checks[k] = e
+		l.addTargets(e)
+	}
+}
+
+// equalsExceptVersion reports whether two versions of a check differ only in what
+// is not evaluated. fenced's own writes of its status must not cause an
+// evaluation of all its targets.
+func (c *Check) equalsExceptVersion(o *Check) bool {
+	a, b := *c, *o
+	a.ResourceVersion, b.ResourceVersion = "", ""
+	return reflect.DeepEqual(a, b)
+}
+
+// selectsSame reports whether two versions of a check have the same selector.
+func (c *Check) selectsSame(o *Check) bool {
+	return c.SelectsNodes == o.SelectsNodes && c.family() == o.family() && reflect.DeepEqual(c.Selector, o.Selector)
 }

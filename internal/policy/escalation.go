@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,40 +8,6 @@ import (
 
 	"github.com/fenced/fenced/internal/reason"
 )
-
-// IsOwn reports whether fenced itself carries out the requests that are made from
-// the template.
-func (p *Template) IsOwn() bool {
-	return group(p.APIVersion) == group(FencedAPI) && p.Kind == FencedRemediationKind+"Template"
-}
-
-// MakesRequests reports whether fenced makes the remediation requests of the check,
-// in place of a controller of its own. The check must be Active.
-func (c *Check) MakesRequests() bool {
-	return c.Strategy == CreateRequests && (c.family() == fenced || c.Evaluator != "" && (c.Paused || c.family() == medik8s))
-}
-
-// AsksOthers reports whether fenced makes requests of the check that another remediator carries
-// out. For those from its own template it makes no object.
-func (c *Check) AsksOthers() bool {
-	return c.MakesRequests() && slices.ContainsFunc(c.rungs(), func(e Escalation) bool { return !e.Template.IsOwn() })
-}
-
-// HandsOver reports whether an action of the check is done by a request that fenced
-// makes. fenced's own template needs no request: fenced fences at once.
-func (c *Check) HandsOver(t *TargetReport) bool {
-	next := cmp.Or(t.Template, c.Template)
-	return t.Action == CreateRequest && next != nil && c.MakesRequests() && !next.IsOwn()
-}
-
-// rungs are the templates of the check in the order in which they are tried. A
-// check with a single template has one step that never times out.
-func (c *Check) rungs() []Escalation {
-	if c.Template != nil {
-		return []Escalation{{Template: *c.Template}}
-	}
-	return c.Escalation
-}
 
 // Templates lists the templates of the check, in the order in which they are tried.
 func (c *Check) Templates() []Template {
@@ -63,14 +28,6 @@ func (e *Escalation) IsSourceOf(q *Request) bool {
 func (p *Template) isSourceOf(apiVersion, kind, template string) bool {
 	return group(apiVersion) == group(p.APIVersion) && kind == strings.TrimSuffix(p.Kind, "Template") &&
 		(template == "" || template == p.Name)
-}
-
-// GoesOnAfterFenced reports whether another template of the check follows one of fenced's own.
-func GoesOnAfterFenced(c *Check) bool { return goesOnAfter(c) >= 0 }
-
-// goesOnAfter is the first template of fenced's own in the escalation that another one follows; -1: none.
-func goesOnAfter(c *Check) int {
-	return slices.IndexFunc(c.Escalation[:max(0, len(c.Escalation)-1)], func(e Escalation) bool { return e.Template.IsOwn() })
 }
 
 // escalate selects the template for the request of an unhealthy Node. It refuses

@@ -20,6 +20,11 @@ import (
 // It is not safe for concurrent use. It never modifies the values passed to it.
 type Ledger struct {
 	*tables
+	// Version increases whenever a verdict, action, refusal or gate may have changed.
+	Version uint64
+	// Next is the first instant at which a result changes by the passage of time alone; zero: no timeout runs.
+	Next time.Time
+
 	checks   map[checkKey]*checkEntry
 	budgets  map[checkKey]*budgetEntry
 	requests map[ObjectID]*Request
@@ -47,13 +52,11 @@ type Ledger struct {
 	resized map[space]bool
 	resumes map[space]time.Time
 
-	now  time.Time // the instant of the last evaluation
-	next time.Time // when a result changes by the passage of time alone; zero is never
+	now time.Time // the instant of the last evaluation
 	// dirty are the targets to evaluate again. stale: also evaluate the contexts of
 	// the checks again. full: evaluate everything again.
 	dirty       []*targetEntry
 	stale, full bool
-	version     uint64
 	// labels: the cluster labelled its control plane at the last evaluation.
 	labels bool
 }
@@ -104,7 +107,7 @@ func (l *Ledger) SetDisabled(now time.Time, why map[string]string) {
 		return
 	}
 	l.tables.disabled, l.stale = maps.Clone(why), true
-	l.version++
+	l.Version++
 	l.Advance(now)
 }
 
@@ -115,16 +118,9 @@ func (l *Ledger) SetTried(now time.Time, tried map[string]map[string][]Attempt) 
 		return
 	}
 	l.tables.tried, l.stale = tried, true
-	l.version++
+	l.Version++
 	l.Advance(now)
 }
-
-// Version increases whenever a verdict, action, refusal or gate may have changed.
-func (l *Ledger) Version() uint64 { return l.version }
-
-// Next is the first instant at which a result changes by the passage of time
-// alone; false if no timeout runs.
-func (l *Ledger) Next() (time.Time, bool) { return l.next, !l.next.IsZero() }
 
 // clockSlack is how far a caller's clock may be behind the ledger's. A caller
 // reads the clock before it locks the ledger.
@@ -143,14 +139,14 @@ func (l *Ledger) Advance(now time.Time) time.Time {
 	l.now = now
 	if labels := l.tables.labelled > 0; labels != l.labels {
 		l.labels, l.full = labels, true // another answer to which Machines without a Node count
-		l.version++
+		l.Version++
 	}
 	for author, at := range l.resumes { // a clock that was set back does not make their wait longer
 		if wait := at.Sub(now); wait <= 0 || wait > l.tables.rules.TargetLimitPause {
 			l.resume(author)
 		}
 	}
-	if l.full || l.stale || !l.next.IsZero() && !now.Before(l.next) {
+	if l.full || l.stale || !l.Next.IsZero() && !now.Before(l.Next) {
 		for _, c := range l.checks {
 			l.refreshCheck(c)
 		}
@@ -163,18 +159,18 @@ func (l *Ledger) Advance(now time.Time) time.Time {
 		}
 	}
 	l.dirty = l.dirty[:0]
-	l.next = time.Time{}
+	l.Next = time.Time{}
 	for _, c := range l.checks {
 		if c.recount {
 			c.due, c.recount = l.checkReport(c, nil, now).Due, false
 		}
-		l.next = times.Sooner(l.next, c.due)
+		l.Next = times.Sooner(l.Next, c.due)
 		if len(c.clocks) > 0 {
-			l.next = times.Sooner(l.next, c.clocks[0].report.nextChange())
+			l.Next = times.Sooner(l.Next, c.clocks[0].report.nextChange())
 		}
 	}
 	for _, at := range l.resumes {
-		l.next = times.Sooner(l.next, at)
+		l.Next = times.Sooner(l.Next, at)
 	}
 	return now
 }
@@ -268,12 +264,12 @@ func (l *Ledger) refreshCheck(c *checkEntry) {
 			for _, e := range c.targets {
 				l.touch(e)
 			}
-			l.version++
+			l.Version++
 		}
 		c.recount, c.fresh = true, false
 	}
 	if due {
-		l.version++
+		l.Version++
 	}
 	for len(c.clocks) > 0 && !l.now.Before(c.clocks[0].report.nextChange()) {
 		l.touch(heap.Pop(&c.clocks).(*targetEntry))
@@ -301,7 +297,7 @@ func (l *Ledger) evaluate(e *targetEntry) {
 func (l *Ledger) setReport(e *targetEntry, judged bool, t *TargetReport) {
 	c := e.check
 	if e.evaluated != judged || !e.report.same(t) {
-		l.version++
+		l.Version++
 		c.recount = true
 	}
 	if e.evaluated {
@@ -393,5 +389,162 @@ func (c *checkEntry) wait(t *TargetReport, by int) {
 	}
 	if c.waits[t.RecheckAfterSeconds] += by; c.waits[t.RecheckAfterSeconds] == 0 {
 		delete(c.waits, t.RecheckAfterSeconds)
+	}
+}
+
+// budgetEntry is a budget with the counts of its Nodes or Machines.
+type budgetEntry struct {
+	budget *DisruptionBudget
+	n      budgetCount
+}
+
+func (l *Ledger) setBudget(id ObjectID, b *DisruptionBudget) {
+	k := keyOf(id, "")
+	if b != nil {
+		k = keyOf(id, b.Source)
+	}
+	delete(l.budgets, k)
+	if b != nil {
+		e := &budgetEntry{budget: b}
+		e.n.addAll(l.tables, b)
+		l.budgets[k] = e
+	}
+	l.Version++
+}
+
+// countMachine adds a Machine to the counts of all budgets, or removes it: by is 1
+// or -1.
+func (l *Ledger) countMachine(m *Machine, by int) {
+	for _, b := range l.budgets {
+		b.n.addMachine(l.tables, b.budget, m, by)
+	}
+}
+
+// countNode adds a Node to all counters of the cluster, or removes it: by is 1 or
+// -1.
+func (l *Ledger) countNode(n *Node, by int) {
+	if n == nil {
+		return
+	}
+	for _, b := range l.budgets {
+		b.n.addNode(l.tables, b.budget, n, by)
+	}
+	notReady := by
+	if n.Ready() {
+		notReady = 0
+	}
+	l.fleet.Nodes += by
+	l.fleet.NotReady += notReady
+	if zone := n.Labels[l.tables.rules.ZoneKey]; zone != "" {
+		f := l.zones[zone]
+		f.Nodes += by
+		f.NotReady += notReady
+		if l.zones[zone] = f; f == (Fleet{}) {
+			delete(l.zones, zone)
+		}
+	}
+}
+
+// add makes a Machine or a Node a target of the check, unless the target limit is
+// exceeded.
+func (l *Ledger) add(c *checkEntry, m *Machine, node string) {
+	l.resize(c, 1)
+	if author, limited := l.tables.rules.authorOf(c.check); limited && l.tables.overTargetLimit[author] {
+		return
+	}
+	e := &targetEntry{check: c, machine: m, node: node, at: int32(len(c.targets)), clock: noClock}
+	c.targets = append(c.targets, e)
+	if m != nil {
+		l.onMachine[m.Name] = append(l.onMachine[m.Name], e)
+	}
+	if node != "" {
+		l.onNode[node] = append(l.onNode[node], e)
+	}
+	l.touch(e)
+	c.recount = true
+	l.Version++
+}
+
+// remove removes a target from its check.
+func (l *Ledger) remove(e *targetEntry) {
+	l.setReport(e, false, nil)
+	c := e.check
+	l.resize(c, -1)
+	last := c.targets[len(c.targets)-1]
+	c.targets[e.at], last.at = last, e.at
+	c.targets[len(c.targets)-1] = nil
+	c.targets = c.targets[:len(c.targets)-1]
+	if e.machine != nil {
+		drop(l.onMachine, e.machine.Name, e)
+	}
+	drop(l.onNode, e.node, e)
+	e.gone = true
+	c.recount = true
+	l.Version++
+}
+
+// addTargets finds all targets of a new check.
+func (l *Ledger) addTargets(c *checkEntry) {
+	for m, n := range l.tables.covered(c.check) {
+		if m != nil {
+			l.add(c, m, m.NodeName)
+		} else {
+			l.add(c, nil, n.Name)
+		}
+	}
+}
+
+// setCovered adds or removes a target after a change of coverage. e is the
+// existing target, nil if it was not kept.
+func (l *Ledger) setCovered(c *checkEntry, e *targetEntry, was, covered bool, m *Machine, node string) {
+	switch {
+	case !was && covered:
+		l.add(c, m, node)
+	case was && !covered && e != nil:
+		l.remove(e)
+	case was && !covered:
+		l.resize(c, -1)
+	}
+}
+
+// find returns the target of a check in a list: the Machine, or if that is nil the Node.
+func find(list []*targetEntry, c *checkEntry, m *Machine) *targetEntry {
+	if i := slices.IndexFunc(list, func(e *targetEntry) bool { return e.check == c && e.machine == m }); i >= 0 {
+		return list[i]
+	}
+	return nil
+}
+
+// nodeCoverage says which checks cover a Node.
+type nodeCoverage struct {
+	node   string
+	checks map[*checkEntry]bool
+}
+
+// coverageOf returns the checks that cover a Node now.
+func (l *Ledger) coverageOf(node string) nodeCoverage {
+	v := nodeCoverage{node: node, checks: map[*checkEntry]bool{}}
+	n := l.tables.targetNode(node)
+	if n == nil {
+		return v
+	}
+	seen := l.tables.targetLabels(n)
+	for _, c := range l.checks {
+		if c.check.SelectsNodes && seen.match(c.check.Selector) {
+			v.checks[c] = true
+		}
+	}
+	return v
+}
+
+// cover adds and removes targets after a change of a Node, or of the run on it. before is its
+// coverage before the change.
+func (l *Ledger) cover(before nodeCoverage) {
+	after := l.coverageOf(before.node)
+	for c := range before.checks {
+		l.setCovered(c, find(l.onNode[before.node], c, nil), true, after.checks[c], nil, before.node)
+	}
+	for c := range after.checks {
+		l.setCovered(c, find(l.onNode[before.node], c, nil), before.checks[c], true, nil, before.node)
 	}
 }

@@ -103,7 +103,7 @@ func (l *Ledger) Apply(now time.Time, changes ...Change) {
 			l.touchUndecoded(c.ID.Key())
 		}
 		if old != l.errors[c.ID] {
-			l.version++
+			l.Version++
 		}
 	}
 	l.Advance(now)
@@ -218,7 +218,7 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 		l.cover(before)
 	}
 	l.touchSpaces(spaces)
-	l.version++
+	l.Version++
 }
 
 // spaceCounts returns the counts of some namespaces.
@@ -314,7 +314,7 @@ func (l *Ledger) setMachine(id ObjectID, m *Machine) {
 		l.touchNode(m.NodeName)
 	}
 	if old == nil || m == nil || !old.equalsExceptHealth(m) {
-		l.version++
+		l.Version++
 	}
 }
 
@@ -342,7 +342,7 @@ func (l *Ledger) setPod(id ObjectID, p *Pod) {
 			l.setNode(ObjectID{Kind: "Node", Name: name}, n)
 		}
 	}
-	l.version++
+	l.Version++
 }
 
 func (l *Ledger) setLease(id ObjectID, v *Lease) {
@@ -357,7 +357,7 @@ func (l *Ledger) setHost(id ObjectID, h *Host) {
 	name := key(id.Namespace, id.Name)
 	old := l.tables.hosts[name]
 	if !reflect.DeepEqual(old, h) {
-		l.version++
+		l.Version++
 	}
 	delete(l.tables.hosts, name)
 	if h != nil {
@@ -404,7 +404,7 @@ func (l *Ledger) setRequest(id ObjectID, r *Request) {
 		l.touchTargetsOf(r)
 	}
 	if old != nil || r != nil {
-		l.version++
+		l.Version++
 	}
 }
 
@@ -474,6 +474,6 @@ func (l *Ledger) SetRuns(now time.Time, runs []OpenRun) {
 	for m := range machines {
 		l.countMachine(m, 1)
 	}
-	l.version++
+	l.Version++
 	l.Advance(now)
 }

@@ -40,7 +40,9 @@ func (l *Ledger) ActingOn(id CheckID, subject string, now time.Time) []TargetRep
 		some[e.check] = append(some[e.check], e)
 	}
 	r := l.report(some, now)
-	if len(l.budgets) > 0 || r.anyControlPlane() {
+	if len(l.budgets) > 0 || slices.ContainsFunc(r.Checks, func(c CheckReport) bool {
+		return slices.ContainsFunc(c.Targets, func(t TargetReport) bool { return t.ControlPlane })
+	}) {
 		r = l.report(l.involved(""), now)
 	}
 	for i := range r.Checks {
@@ -49,13 +51,6 @@ func (l *Ledger) ActingOn(id CheckID, subject string, now time.Time) []TargetRep
 		}
 	}
 	return nil
-}
-
-// anyControlPlane says whether a target is of the control plane.
-func (r *Report) anyControlPlane() bool {
-	return slices.ContainsFunc(r.Checks, func(c CheckReport) bool {
-		return slices.ContainsFunc(c.Targets, func(t TargetReport) bool { return t.ControlPlane })
-	})
 }
 
 // OnNode is the report restricted to one Node: the checks that evaluate it, or
@@ -342,20 +337,12 @@ func (l *Ledger) Host(namespace, name string) *Host { return l.tables.hosts[key(
 type Fleet struct {
 	Nodes, NotReady         int
 	ZoneNodes, ZoneNotReady int
-}
-
-func (f *Fleet) addNode(n *Node, by int) {
-	f.Nodes += by
-	if !n.Ready() {
-		f.NotReady += by
-	}
+	// HasZones: some Node has the zone label.
+	HasZones bool
 }
 
 // Fleet counts the Nodes of the cluster, and those of one zone.
 func (l *Ledger) Fleet(zone string) Fleet {
 	in := l.zones[zone]
-	return Fleet{l.fleet.Nodes, l.fleet.NotReady, in.Nodes, in.NotReady}
+	return Fleet{l.fleet.Nodes, l.fleet.NotReady, in.Nodes, in.NotReady, len(l.zones) > 0}
 }
-
-// HasZones reports whether a Node has the zone label.
-func (l *Ledger) HasZones() bool { return len(l.zones) > 0 }

@@ -137,7 +137,7 @@ func (o *owners) NotOwned(m *Machine, n *Node) NotOwned {
 // owns reports whether a Machine owns the Node that it names.
 func (o *owners) owns(m *Machine, n *Node) bool {
 	switch {
-	case n != nil && o.rules.names(n, m), o.hasRunOn(m) && (n == nil || n.named(m.Group()) == ""):
+	case n != nil && o.rules.names(n, m), o.runs[runSubject{node: m.NodeName}].isOf(m) && (n == nil || n.named(m.Group()) == ""):
 		return true
 	case m.namesOther(n):
 		return false
@@ -188,7 +188,8 @@ func (o *owners) inControlPlane(m *Machine) bool {
 	case !m.ControlPlane:
 		return false // nobody but the kubelet says so
 	}
-	return o.rules.trusts(m.Group(), m.Namespace) || o.hasRunOn(m) && !o.runs[runSubject{node: m.NodeName}].TakesNoTurn ||
+	run := o.runs[runSubject{node: m.NodeName}]
+	return o.rules.trusts(m.Group(), m.Namespace) || run.isOf(m) && !run.TakesNoTurn ||
 		o.machineSpaces[o.rules.spaceOf(m.Group(), m.Namespace)].isOfControlPlane(o.labelled > 0)
 }
 
@@ -211,11 +212,6 @@ func (m *Machine) foreign() string {
 // nodeThen is the Node of the run with what it named when the run began.
 func (r OpenRun) nodeThen() *Node {
 	return &Node{OpenShiftMachine: r.NodeNames.OpenShiftMachine, ClusterMachine: r.NodeNames.ClusterMachine, ProviderID: r.NodeNames.ProviderID}
-}
-
-// hasRunOn reports whether an open run is on the Machine and on the Node that it names.
-func (o *owners) hasRunOn(m *Machine) bool {
-	return m.NodeName != "" && o.runs[runSubject{node: m.NodeName}].isOf(m)
 }
 
 // isOf reports whether the run is on the Machine, and not on one of its name of another API, which

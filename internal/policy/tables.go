@@ -50,7 +50,7 @@ type tables struct {
 	unreadAny     int // how many undecoded objects may be any Node
 	unreadPods    int // how many may be the Pod of a member of etcd
 	// overTargetLimit are the namespaces whose checks select more targets than fenced evaluates.
-	overTargetLimit crowds
+	overTargetLimit map[space]bool
 }
 
 func newTables(rules Rules) *tables {
@@ -63,7 +63,7 @@ func newTables(rules Rules) *tables {
 		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: map[machineID]*Machine{},
 		leases: map[string]Lease{}, clusters: map[string]*Cluster{}, readsOff: map[string]bool{},
 		requests: requestIndex{byPlace: map[requestPlace][]*Request{}, spaces: rules.commonSpaces(nil), rules: rules},
-		pods:     podIndex{map[ObjectKey]*Pod{}, map[string]int{}}, machineChecks: map[CheckID]*Check{}, overTargetLimit: crowds{},
+		pods:     podIndex{map[ObjectKey]*Pod{}, map[string]int{}}, machineChecks: map[CheckID]*Check{}, overTargetLimit: map[space]bool{},
 	}
 }
 
@@ -381,9 +381,6 @@ func (w *tables) covered(c *Check) iter.Seq2[*Machine, *Node] {
 // selected lists the targets that a check covers, by Machine and Node.
 func (w *tables) selected(c *Check) []Subject {
 	var list []Subject
-	if w.overTargetLimit.includes(&w.rules, c) {
-		return nil
-	}
 	for m, n := range w.covered(c) {
 		if m != nil {
 			list = append(list, w.machineSubject(m))
@@ -400,7 +397,8 @@ func (w *tables) machineSubject(m *Machine) Subject {
 	x := Subject{Machine: m, Run: w.runs.onMachine(m).ID, Requests: w.requests.of(m.Name, m, nil)}
 	if m.NodeName != "" {
 		x.Node, x.Gone = w.nodes[m.NodeName], w.gone(m.NodeName)
-		w.addNode(&x, m.NodeName)
+		x.Run = cmp.Or(x.Run, w.runs[runSubject{node: m.NodeName}].ID)
+		x.Lease, x.ReadsOff = w.leases[m.NodeName], w.readsOff[m.NodeName]
 		x.Doubt = w.doubt(m)
 	}
 	x.NotOwned, x.Foreign = w.NotOwned(m, x.Node), !w.counts(m)
@@ -409,22 +407,18 @@ func (w *tables) machineSubject(m *Machine) Subject {
 
 // nodeSubject is a target that is a Node.
 func (w *tables) nodeSubject(n *Node) Subject {
-	x := Subject{Node: n, Requests: w.requests.of(n.Name, nil, n)}
+	x := Subject{Node: n, Requests: w.requests.of(n.Name, nil, n), Lease: w.leases[n.Name], ReadsOff: w.readsOff[n.Name]}
 	if x.Machine, x.Doubt = w.machineOf(n); x.Machine != nil {
 		x.Run = w.runs.onMachine(x.Machine).ID
 	}
-	w.addNode(&x, n.Name)
+	x.Run = cmp.Or(x.Run, w.runs[runSubject{node: n.Name}].ID)
 	return x
-}
-
-func (w *tables) addNode(x *Subject, node string) {
-	x.Run = cmp.Or(x.Run, w.runs[runSubject{node: node}].ID)
-	x.Lease, x.ReadsOff = w.leases[node], w.readsOff[node]
 }
 
 // CheckContext returns the context in which a check is evaluated. Later changes do not affect it.
 func (w *tables) CheckContext(c *Check) CheckContext {
-	a := CheckContext{Rules: w.rules, OverTargetLimit: w.overTargetLimit.includes(&w.rules, c)}
+	author, limited := w.rules.authorOf(c)
+	a := CheckContext{Rules: w.rules, OverTargetLimit: limited && w.overTargetLimit[author]}
 	c.family().addContext(w, c, &a)
 	if c.AsksOthers() {
 		a.Disabled, a.Tried = w.disabled[c.Mark()], w.tried[c.Mark()]
