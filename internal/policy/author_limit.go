@@ -332,7 +332,7 @@ func (l *Ledger) setSeated(id ObjectID, c *Check) {
 	case old != nil && c != nil && old.check.equalsExceptVersion(c):
 		old.check = c
 		return
-	case old != nil && c != nil && old.check.selectsSame(c):
+	case old != nil && c != nil && old.check.SelectsNodes == c.SelectsNodes && old.check.family() == c.family() && reflect.DeepEqual(old.check.Selector, c.Selector):
 		old.check, old.fresh = c, true
 	default:
 		l.replaceCheck(k, old, c)
@@ -382,9 +382,4 @@ func (c *Check) equalsExceptVersion(o *Check) bool {
 	a, b := *c, *o
 	a.ResourceVersion, b.ResourceVersion = "", ""
 	return reflect.DeepEqual(a, b)
-}
-
-// selectsSame reports whether two versions of a check have the same selector.
-func (c *Check) selectsSame(o *Check) bool {
-	return c.SelectsNodes == o.SelectsNodes && c.family() == o.family() && reflect.DeepEqual(c.Selector, o.Selector)
 }

@@ -135,10 +135,6 @@ func (x podIndex) withRole(n *Node) *Node {
 	return &other
 }
 
-func podOrder(a, b *Pod) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
 // mayHaveMember returns which Nodes of the control plane may have a member of etcd: all, or in a cluster that
 // labels those that have one, as k3s, RKE2 and RKE do, only these. A Node that is gone, or that an open run may
 // have taken its labels from, counts as it was. // I12
@@ -230,7 +226,12 @@ func (w *tables) members() ([]Member, bool) {
 	}
 	list = w.counted(list)
 	if len(list) == 0 && w.rules.NodesCountAsMembers {
-		list = w.membersFromNodes()
+		may := mayHaveMember(w)
+		for _, n := range w.controlPlaneNodes() {
+			if may(n.Name) {
+				list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
+			}
+		}
 	}
 	return list, true
 }
@@ -280,19 +281,6 @@ func (l *Ledger) Quorum(members []Member, node string) (reason.Code, string) {
 	return Quorum(l.tables.counted(members), node, l.tables.controlPlaneSize(), l.tables.rules)
 }
 
-// membersFromNodes returns the Nodes of control-plane hosts in place of their
-// etcd members.
-func (w *tables) membersFromNodes() []Member {
-	var list []Member
-	may := mayHaveMember(w)
-	for _, n := range w.controlPlaneNodes() {
-		if may(n.Name) {
-			list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
-		}
-	}
-	return list
-}
-
 // controlPlaneNodes returns the Nodes of control-plane hosts, by the role of the
 // Node or of its Machine.
 func (w *tables) controlPlaneNodes() map[string]*Node {
@@ -312,7 +300,10 @@ func (w *tables) guardControlPlane(r *Report) {
 	var waiting []*TargetReport
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
-			if t := &r.Checks[i].Targets[j]; t.ControlPlane && w.removesEtcdMember(t.Action) {
+			// What removes a member of etcd, where no other controller protects the quorum. The deletion of a
+			// control-plane Machine is refused elsewhere unless the administrator allowed it.
+			t := &r.Checks[i].Targets[j]
+			if t.ControlPlane && (t.Action == PowerCycle || t.Action == CreateRequest || t.Action == DeleteMachine && w.rules.DeleteControlPlaneMachines) {
 				waiting = append(waiting, t)
 			}
 		}
@@ -344,13 +335,6 @@ func (w *tables) guardControlPlane(r *Report) {
 			t.refuse(reason.ControlPlaneBusy)
 		}
 	}
-}
-
-// removesEtcdMember reports whether the action removes an etcd member and no
-// other controller protects the quorum. Deleting a control-plane Machine is
-// refused elsewhere unless the administrator allowed it.
-func (w *tables) removesEtcdMember(a Action) bool {
-	return a == PowerCycle || a == CreateRequest || a == DeleteMachine && w.rules.DeleteControlPlaneMachines
 }
 
 // controlPlaneInFlight lists the control-plane targets that are under remediation

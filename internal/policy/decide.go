@@ -31,7 +31,9 @@ func Decide(s Snapshot, now time.Time) Report {
 		r.Checks = append(r.Checks, w.decideCheck(&s.Checks[i], now))
 	}
 	for i := range s.Budgets {
-		r.Budgets = append(r.Budgets, w.countBudget(&s.Budgets[i]))
+		b, n := &s.Budgets[i], budgetCount{}
+		n.addAll(w, b)
+		r.Budgets = append(r.Budgets, n.report(b, b.unseen(w)))
 	}
 	r.Errors = append(append(r.Errors, s.Errors...), s.Rules.crowdErrors(crowded)...)
 	w.finish(&r, s.Budgets)

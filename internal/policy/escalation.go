@@ -95,7 +95,8 @@ func (e *Escalation) isExhausted(made *Request, tried []Attempt, now time.Time) 
 	if made == nil {
 		return time.Time{}, false
 	}
-	if !made.TimedOut.IsZero() || made.hasFailed() {
+	failed := func(c Condition) bool { return c.Type == succeededCondition && c.Status == "False" } // its remediator gave up
+	if !made.TimedOut.IsZero() || slices.ContainsFunc(made.Conditions, failed) {
 		return time.Time{}, true
 	}
 	if !made.Created.IsZero() {
@@ -105,11 +106,6 @@ func (e *Escalation) isExhausted(made *Request, tried []Attempt, now time.Time) 
 		return time.Time{}, false // without a start time it never times out
 	}
 	return deadline(started, e.Timeout), expired(started, e.Timeout, now)
-}
-
-// hasFailed reports whether the remediator gave up and asks for the next one.
-func (r *Request) hasFailed() bool {
-	return slices.ContainsFunc(r.Conditions, func(c Condition) bool { return c.Type == succeededCondition && c.Status == "False" })
 }
 
 // latest returns the newest of the requests that come from the template.
@@ -227,7 +223,8 @@ func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 		if found && r.State == StateActive {
 			x.Run = ""
 			r.Target = evaluate(c, e.context, &e.st, &x, now)
-			r.Recovered = hasRecovered(c, &r.Target)
+			// Only its requests keep a target from being healthy; the Cluster API and OpenShift do not count them.
+			r.Recovered = r.Target.Verdict == Healthy || c.family().escalates() && r.Target.Verdict == Indeterminate && r.Target.Reason == reason.UnderRemediation
 		}
 	}
 	return r
@@ -249,10 +246,4 @@ func (l *Ledger) askedNode(a Asked) (x Subject, found bool) {
 		return l.tables.nodeSubject(n), true
 	}
 	return x, false
-}
-
-// hasRecovered reports whether only the requests of a check keep a target from being
-// healthy. The Cluster API and OpenShift do not count them.
-func hasRecovered(c *Check, t *TargetReport) bool {
-	return t.Verdict == Healthy || c.family().escalates() && t.Verdict == Indeterminate && t.Reason == reason.UnderRemediation
 }

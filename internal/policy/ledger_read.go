@@ -272,7 +272,9 @@ func (l *Ledger) Snapshot() Snapshot {
 		return strings.Compare(key(a.Namespace, a.Name), key(b.Namespace, b.Name))
 	})
 	s.Requests = listOf(l.requests, byRequest)
-	s.Pods = listOf(l.tables.pods.byName, podOrder)
+	s.Pods = listOf(l.tables.pods.byName, func(a, b *Pod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	for id, err := range l.errors {
 		s.Errors = append(s.Errors, err)
 		s.Undecoded = append(s.Undecoded, id.Key())
@@ -305,7 +307,7 @@ func (l *Ledger) MachineOf(node string) *Machine {
 		m, _ := l.tables.machineOf(n)
 		return m
 	}
-	if list := l.tables.of(node, nil); len(list) > 0 {
+	if list := l.tables.ownersOf(node, nil); len(list) > 0 {
 		return list[0]
 	}
 	return nil

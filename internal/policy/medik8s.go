@@ -101,7 +101,9 @@ func (medik8sFamily) evaluate(t *TargetReport, c *Check, _ CheckContext, st *set
 			return // also while its request exists: only the cause may have changed
 		}
 		if _, other := n.condition(st.exempt); st.exempt == "" || !other {
-			t.exclude(n)
+			if n.Labels[excludeLabel] == "true" { // it still counts; medik8s ignores an empty value, too
+				t.set(Indeterminate, reason.Excluded, t.Message+"; the Node's label excludes it from remediation")
+			}
 			return
 		}
 		t.Since, t.Timeout, t.reasonChangesAt = time.Time{}, 0, time.Time{} // the MachineHealthCheck handles it
@@ -111,14 +113,6 @@ func (medik8sFamily) evaluate(t *TargetReport, c *Check, _ CheckContext, st *set
 		return
 	}
 	t.set(Healthy, "", "")
-}
-
-// exclude leaves out an unhealthy Node with the exclusion label. The Node still
-// counts. Only the exact value excludes; medik8s ignores an empty one.
-func (t *TargetReport) exclude(n *Node) {
-	if n.Labels[excludeLabel] == "true" {
-		t.set(Indeterminate, reason.Excluded, t.Message+"; the Node's label excludes it from remediation")
-	}
 }
 
 // evaluateRecovered evaluates a Node without an unhealthy condition while
@@ -154,21 +148,17 @@ func latestDelay(own []*Request, delay time.Duration) (until time.Time, known bo
 	return until, true
 }
 
-// isConfigRolling reports whether OpenShift is replacing the Node's configuration.
-// The ClusterVersion does not show that in a hosted cluster, nor while a
-// MachineConfigPool rolls out a configuration outside of an upgrade.
-func (n *Node) isConfigRolling() bool {
-	return n.Annotations[currentConfig] != n.Annotations[desiredConfig]
-}
-
 // refuseRollingConfig refuses the action while OpenShift replaces the
-// configuration of the Node: it reboots the Node for that.
+// configuration of the Node: it reboots the Node for that. The ClusterVersion does not show that in a hosted
+// cluster, nor while a MachineConfigPool rolls out a configuration outside of an upgrade.
 func (t *TargetReport) refuseRollingConfig(x *Subject) {
-	if x.Node == nil || t.Action == None || !x.Node.isConfigRolling() || slices.Contains(t.Refusals, reason.ClusterUpgrading) {
+	if x.Node == nil || t.Action == None || slices.Contains(t.Refusals, reason.ClusterUpgrading) {
 		return
 	}
-	t.refuse(reason.ClusterUpgrading)
-	t.Message = bounded(t.Message + fmt.Sprintf("; its machine-config changes from %q to %q", x.Node.Annotations[currentConfig], x.Node.Annotations[desiredConfig]))
+	if is, will := x.Node.Annotations[currentConfig], x.Node.Annotations[desiredConfig]; is != will {
+		t.refuse(reason.ClusterUpgrading)
+		t.Message = bounded(t.Message + fmt.Sprintf("; its machine-config changes from %q to %q", is, will))
+	}
 }
 
 // quota is the limit of a NodeHealthCheck: how many Nodes must be healthy, or how

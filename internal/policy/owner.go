@@ -188,9 +188,9 @@ func (o *owners) inControlPlane(m *Machine) bool {
 	case !m.ControlPlane:
 		return false // nobody but the kubelet says so
 	}
-	run := o.runs[runSubject{node: m.NodeName}]
+	run, in := o.runs[runSubject{node: m.NodeName}], o.machineSpaces[o.rules.spaceOf(m.Group(), m.Namespace)]
 	return o.rules.trusts(m.Group(), m.Namespace) || run.isOf(m) && !run.TakesNoTurn ||
-		o.machineSpaces[o.rules.spaceOf(m.Group(), m.Namespace)].isOfControlPlane(o.labelled > 0)
+		in.labelled > 0 || in.controlPlane > 0 && o.labelled == 0
 }
 
 // counts reports whether a Machine counts in what all share: it owns its Node, or has none and is
@@ -244,9 +244,9 @@ type Doubt struct {
 	Message string
 }
 
-// of lists the Machines that own a Node, sorted, without those that yield to another one. n is
+// ownersOf lists the Machines that own a Node, sorted, without those that yield to another one. n is
 // nil if it does not exist.
-func (o *owners) of(node string, n *Node) (list []*Machine) {
+func (o *owners) ownersOf(node string, n *Node) (list []*Machine) {
 	for _, m := range o.byNode[node] {
 		if o.owns(m, n) {
 			list = append(list, m)
@@ -266,7 +266,7 @@ func (o *owners) of(node string, n *Node) (list []*Machine) {
 // Node's providerID decides. A nil Machine with a zero Doubt means that the Node
 // has none.
 func (o *owners) machineOf(n *Node) (*Machine, Doubt) {
-	list := o.of(n.Name, n)
+	list := o.ownersOf(n.Name, n)
 	switch len(list) {
 	case 0:
 		return nil, o.unreadMachineOf(n)
@@ -302,8 +302,9 @@ func (o *owners) unreadMachineOf(n *Node) Doubt {
 	case n == nil:
 		return Doubt{}
 	default:
-		for _, k := range n.namedKeys() {
-			if o.undecoded[k] > 0 {
+		for _, apiGroup := range machineGroups {
+			namespace, name := splitKey(n.named(apiGroup))
+			if k := (ObjectKey{"Machine", namespace, name, apiGroup}); name != "" && o.undecoded[k] > 0 {
 				found = k
 			}
 		}
@@ -312,16 +313,6 @@ func (o *owners) unreadMachineOf(n *Node) Doubt {
 		}
 	}
 	return Doubt{reason.Undecodable, found.text() + " could not be decoded, and it may be " + whose}
-}
-
-// namedKeys are the keys of the Machines that the Node names, if these could not be decoded.
-func (n *Node) namedKeys() (list []ObjectKey) {
-	for _, apiGroup := range machineGroups {
-		if namespace, name := splitKey(n.named(apiGroup)); name != "" {
-			list = append(list, ObjectKey{"Machine", namespace, name, apiGroup})
-		}
-	}
-	return list
 }
 
 // text names the object in a sentence.
@@ -347,7 +338,7 @@ func (o *owners) doubt(m *Machine) Doubt {
 	if m.NodeName == "" || len(o.byNode[m.NodeName]) < 2 {
 		return Doubt{}
 	}
-	list := o.of(m.NodeName, n)
+	list := o.ownersOf(m.NodeName, n)
 	if !o.owns(m, n) || slices.ContainsFunc(list, m.yieldsTo) {
 		return Doubt{}
 	}

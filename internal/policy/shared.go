@@ -184,13 +184,6 @@ func (g claim) overlapReason(t *TargetReport) string {
 	return ""
 }
 
-// countBudget counts the Nodes or Machines of a DisruptionBudget.
-func (w *tables) countBudget(b *DisruptionBudget) BudgetReport {
-	var n budgetCount
-	n.addAll(w, b)
-	return n.report(b, b.unseen(w))
-}
-
 func (n *budgetCount) addAll(w *tables, b *DisruptionBudget) {
 	for _, node := range w.nodes {
 		n.addNode(w, b, node, 1)
@@ -215,29 +208,22 @@ func (n *budgetCount) addNode(w *tables, b *DisruptionBudget, node *Node, by int
 	}
 }
 
-// report is the budget's report with these counts. unseen is that of DisruptionBudget.
+// report is the budget's report with these counts. Whether one of the unseen matches the selector is
+// unknown, so every budget counts it as unavailable.
 func (n *budgetCount) report(b *DisruptionBudget, unseen int) BudgetReport {
 	r := BudgetReport{Name: b.Name, State: StateActive, Limit: b.MaxUnavailable.String()}
 	if b.Invalid != "" || b.Selector == nil {
 		r.State, r.Message = StateInvalid, b.Invalid
 		return r
 	}
-	r.Nodes, r.Unavailable = n.nodes, n.unavailable
-	r.applyLimit(b, unseen)
-	return r
-}
-
-// applyLimit computes the limit as a number of Nodes. Whether an unseen Node
-// matches the selector is unknown, so every budget counts it as unavailable.
-func (r *BudgetReport) applyLimit(b *DisruptionBudget, unseen int) {
-	r.Nodes += unseen
-	r.Unavailable += unseen
+	r.Nodes, r.Unavailable = n.nodes+unseen, n.unavailable+unseen
 	l, err := parseLimit(&b.MaxUnavailable)
 	if err != nil {
 		r.State, r.Message = StateInvalid, fmt.Sprintf("spec.maxUnavailable: %q is neither a whole number nor a percentage", r.Limit)
-		return
+		return r
 	}
 	r.MaxUnavailable = l.of(r.Nodes)
+	return r
 }
 
 // unavailable reports whether a Node is not Ready or under remediation.
@@ -245,10 +231,7 @@ func (w *tables) unavailable(n *Node) bool {
 	return !n.Ready() || w.runs[runSubject{node: n.Name}].ID != ""
 }
 
-// unseenNodes counts the Nodes that an open run has deleted, and those that could
-// not be decoded.
-func (w *tables) unseenNodes() int { return len(unseenNodeNames(w)) + w.unreadAny }
-
+// unseenNodeNames are the Nodes that an open run has deleted, and those that could not be decoded.
 func unseenNodeNames(w *tables) map[string]bool {
 	unseen := map[string]bool{}
 	for _, r := range w.runs {
@@ -384,13 +367,14 @@ func machineUnavailable(w *tables, m *Machine) bool {
 // unseen counts what the budget counts as unavailable although it is not in the
 // counts: whether it is selected is unknown.
 func (b *DisruptionBudget) unseen(w *tables) int {
-	switch {
-	case b.SelectsMachines:
+	if b.SelectsMachines {
 		return unseenMachines(w)
-	case b.Selector != nil && b.Selector.Empty():
-		return w.unseenNodes() + neverSeenNodes(w)
 	}
-	return w.unseenNodes()
+	unseen := len(unseenNodeNames(w)) + w.unreadAny
+	if b.Selector != nil && b.Selector.Empty() {
+		unseen += neverSeenNodes(w)
+	}
+	return unseen
 }
 
 // unseenMachines counts the Machines of open runs that do not exist any more, and
@@ -410,7 +394,7 @@ func unseenMachines(w *tables) int {
 }
 
 // neverSeenNodes counts the Machines whose Node has not joined or is gone, without
-// the Nodes that unseenNodes counts. Both API families may have one of the same
+// those in unseenNodeNames. Both API families may have one of the same
 // name.
 func neverSeenNodes(w *tables) int {
 	counted := unseenNodeNames(w)

@@ -93,11 +93,6 @@ func (s space) text() string {
 // Machine in a namespace.
 type spaceCount struct{ nodes, controlPlane, labelled int }
 
-// isOfControlPlane reports whether Machines of the control plane are there. labelled: the cluster labels it.
-func (c spaceCount) isOfControlPlane(labelled bool) bool {
-	return c.labelled > 0 || c.controlPlane > 0 && !labelled
-}
-
 // machineSpaces are the namespaces in which Nodes name a Machine. An open run counts like the
 // Node on which it is, as that was when the run began: it may have deleted that. // I11
 type machineSpaces map[space]spaceCount
