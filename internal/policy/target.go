@@ -129,9 +129,9 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		}
 	}
 	if d := x.doubt(); d != (Doubt{}) && !skip {
-		handedOver := t.isHandedOver()
+		handedOver, changes := t.isHandedOver(), t.nextChange()
 		t = t.leftIndeterminate(d.Reason, d.Message)
-		t.handedOver = handedOver
+		t.handedOver, t.reasonChangesAt = handedOver, changes // time may show that it was handed over
 	}
 	return t
 }
