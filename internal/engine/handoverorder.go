@@ -43,7 +43,7 @@ func (c *clusterParts) giveUp(ctx context.Context, o wire.Order, r escalate.Reco
 	return order.Outcome{Asked: asks}, nil
 }
 
-// whyNotGiveUp says why another remediator may be at work on the target of a record. Of a record
+// whyNotGiveUp returns the reason why another remediator may be at work on the target of a record, or an empty string. Of a record
 // that cannot be read nobody knows it.
 func (c *clusterParts) whyNotGiveUp(ctx context.Context, r escalate.Record) string {
 	object := r.Newest()

@@ -364,7 +364,7 @@ func (w *tables) refuseHosts(r *Report) {
 			if n != nil {
 				t.refuseBecause(reason.DuplicateUUID, w.nodesByUUID.other(n.Name, n.SystemUUID)) // I9
 			}
-			if c.powerCycles(t) || t.Action != CreateRequest { // a check that asks others knows its own requests
+			if t.powerCycles(c.template) || t.Action != CreateRequest { // a check that asks others knows its own requests
 				t.refuseBecause(reason.Contested, w.requests.contender(t, m, n)) // I22
 			}
 			if m == nil {
@@ -372,7 +372,7 @@ func (w *tables) refuseHosts(r *Report) {
 			}
 			h, err := w.hosts.of(m)
 			t.refuseBecause(reason.Contested, h.Contender()) // I22
-			if c.powerCycles(t) {
+			if t.powerCycles(c.template) {
 				w.hosts.refusePowerOwner(t, m, &h, err)
 			}
 		}
@@ -401,9 +401,9 @@ func (t *TargetReport) refuseBecause(code reason.Code, why string) {
 }
 
 // powerCycles reports whether fenced itself power-cycles the host for a target: a request from its
-// own template needs no object.
-func (r *CheckReport) powerCycles(t *TargetReport) bool {
-	next := cmp.Or(t.Template, r.template)
+// own template needs no object. template is that of the check.
+func (t *TargetReport) powerCycles(template *Template) bool {
+	next := cmp.Or(t.Template, template)
 	return t.Action == PowerCycle || t.Action == CreateRequest && next != nil && next.IsOwn()
 }
 

@@ -16,9 +16,6 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// kindsAddedBySchema has the kinds that each schema after the first one added.
-var kindsAddedBySchema = map[int][]state.Kind{2: {state.KindFreeze}, 3: {state.KindHold, state.KindSlot}}
-
 // The file has one bucket for each kind, and metaBucket. The sequence of metaBucket is the
 // last version that a record got.
 var (
@@ -55,10 +52,9 @@ func openFile(path string) (db *bolt.DB, file *os.File, err error) {
 	return db, file, nil
 }
 
-// prepareSchema checks the schema. It creates the buckets that an empty file or an older
-// schema lacks.
+// prepareSchema checks the schema. It creates the buckets of an empty file.
 func (s *store) prepareSchema(file *os.File) error {
-	var change func(*bolt.Tx) error
+	empty := false
 	err := s.db.View(func(tx *bolt.Tx) error {
 		if fi, err := file.Stat(); err != nil || fi.Size() < tx.Size() {
 			// To read on would be to read mapped memory beyond the end of the file.
@@ -69,47 +65,33 @@ func (s *store) prepareSchema(file *os.File) error {
 			if k, _ := tx.Cursor().First(); k != nil {
 				return errors.New("this is the file of another program")
 			}
-			change = createLayout
+			empty = true
 			return nil
 		}
 		n, err := strconv.Atoi(string(b.Get(schemaKey)))
 		switch {
-		case err != nil || n < 1:
-			return fmt.Errorf("the schema %q is not a number", b.Get(schemaKey))
+		case err != nil || n < state.Schema:
+			return fmt.Errorf("no fenced has written the schema %q", b.Get(schemaKey))
 		case n > state.Schema:
 			return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, state.Schema, state.ErrFuture)
 		}
-		if n < state.Schema {
-			change = func(tx *bolt.Tx) error {
-				var add []state.Kind
-				for from := n + 1; from <= state.Schema; from++ {
-					add = append(add, kindsAddedBySchema[from]...)
-				}
-				return addBuckets(tx, add...)
-			}
-		}
 		return nil
 	})
-	if err != nil || change == nil {
+	if err != nil || !empty {
 		return err
 	}
-	if err := s.db.Update(change); err != nil {
+	if err := s.db.Update(createLayout); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(file.Name()))
 }
 
-// createLayout creates the buckets of an empty file.
+// createLayout creates the buckets of an empty file, and writes the schema.
 func createLayout(tx *bolt.Tx) error {
 	if _, err := tx.CreateBucket(metaBucket); err != nil {
 		return err
 	}
-	return addBuckets(tx, state.Kinds()...)
-}
-
-// addBuckets creates the buckets of kinds and writes the present schema.
-func addBuckets(tx *bolt.Tx, add ...state.Kind) error {
-	for _, k := range add {
+	for _, k := range state.Kinds() {
 		if _, err := tx.CreateBucket([]byte(k)); err != nil {
 			return err
 		}
