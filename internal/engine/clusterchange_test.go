@@ -62,7 +62,7 @@ func (g *growing) change(added []string, removed ...string) error {
 	for _, name := range added {
 		options = append(options, g.options[name])
 	}
-	change, err := g.TakeIn.Clusters(g.t.Context(), options, removed)
+	change, err := g.ApplyConfig.Clusters(g.t.Context(), options, removed)
 	if err == nil {
 		change.Apply(g.t.Context())
 	}

@@ -106,15 +106,15 @@ type Engine struct {
 	pulse    *pulse
 	asked    *askedRecords
 
-	Arming Arming
-	TakeIn TakeIn
+	Arming      Arming
+	ApplyConfig ApplyConfig
 }
 
 // New loads the records of the store and prepares every cluster. It connects to no cluster
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, pulse: newPulse(), limits: cluster.NewLimits(opt.Guards, opt.Run)}
-	e.Arming, e.TakeIn, e.asked = Arming{e}, TakeIn{e}, &askedRecords{e: e}
+	e.Arming, e.ApplyConfig, e.asked = Arming{e}, ApplyConfig{e}, &askedRecords{e: e}
 	var err error
 	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ func (w *handoverWriter) follow(ctx context.Context, r escalate.Record) error {
 		return fmt.Errorf("read %s: %w", o, err)
 	}
 	now := time.Now()
-	seen := w.noteSeen(r.ID, o, live, now)
+	seen := w.recordSeen(r.ID, o, live, now)
 	if live == nil {
 		delete(w.ignored, r.ID)
 		if o.IsGone(seen.missing, seen.letGo && served, now) {
@@ -128,8 +128,8 @@ func (w *handoverWriter) write(ctx context.Context, o escalate.Object, live *pol
 	return false, nil
 }
 
-// noteSeen updates what is known of the object of a record.
-func (w *handoverWriter) noteSeen(id string, o escalate.Object, live *policy.Request, now time.Time) seenObject {
+// recordSeen updates what is known of the object of a record.
+func (w *handoverWriter) recordSeen(id string, o escalate.Object, live *policy.Request, now time.Time) seenObject {
 	seen := w.seen[id]
 	switch {
 	case live != nil:

@@ -218,8 +218,8 @@ func (x nodelessIndex) note(m *Machine, hasNode bool) {
 	}
 }
 
-// noteAll adds or removes the Machines of one Node.
-func (x nodelessIndex) noteAll(machines []*Machine, hasNode bool) {
+// recordAll adds or removes the Machines of one Node.
+func (x nodelessIndex) recordAll(machines []*Machine, hasNode bool) {
 	for _, m := range machines {
 		x.note(m, hasNode)
 	}

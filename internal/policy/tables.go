@@ -86,7 +86,7 @@ func tablesOf(s *Snapshot) *tables {
 	}
 	w.nodes = w.pods.withRoles(s.Nodes)
 	for _, n := range w.nodes {
-		w.noteNode(n)
+		w.recordNode(n)
 	}
 	if s.Leases != nil {
 		w.leases = s.Leases
@@ -125,18 +125,18 @@ func tablesOf(s *Snapshot) *tables {
 
 func (w *tables) putNode(n *Node) {
 	w.nodes[n.Name] = n
-	w.noteNode(n)
+	w.recordNode(n)
 }
 
-// noteNode updates the indexes of Nodes.
-func (w *tables) noteNode(n *Node) {
+// recordNode adds a Node to the indexes.
+func (w *tables) recordNode(n *Node) {
 	if n.ControlPlane {
 		w.nodesWithRole[n.Name] = n
 	}
 	w.labelled.addNode(n, 1)
 	w.nodesByUUID.note(n, true)
 	w.machineSpaces.count(&w.rules, n, 1)
-	w.nodeless.noteAll(w.byNode[n.Name], true)
+	w.nodeless.recordAll(w.byNode[n.Name], true)
 }
 
 func (w *tables) dropNode(name string) {
@@ -147,7 +147,7 @@ func (w *tables) dropNode(name string) {
 	w.machineSpaces.count(&w.rules, w.nodes[name], -1)
 	delete(w.nodes, name)
 	delete(w.nodesWithRole, name)
-	w.nodeless.noteAll(w.byNode[name], false)
+	w.nodeless.recordAll(w.byNode[name], false)
 }
 
 func (w *tables) putMachine(m *Machine) {

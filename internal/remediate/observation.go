@@ -18,8 +18,8 @@ const (
 	Yes
 )
 
-// Ask makes an Answer of a bool that was read.
-func Ask(b bool) Answer {
+// AnswerOf makes an Answer of a bool that was read.
+func AnswerOf(b bool) Answer {
 	if b {
 		return Yes
 	}

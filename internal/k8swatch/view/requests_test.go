@@ -159,7 +159,7 @@ func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
 		"just added":      {true, func(*store) {}, ""},
 		"forbidden":       {true, func(s *store) { s.fail("you may not") }, "watch Metal3Remediation: you may not"},
 		"no answer":       {true, func(s *store) { s.added = s.added.Add(-outageAfter) }, "watch Metal3Remediation: not read for 1m0s"},
-		"not installed":   {true, func(s *store) { s.added = s.added.Add(-time.Hour); s.noteNotInstalled(time.Now()) }, ""},
+		"not installed":   {true, func(s *store) { s.added = s.added.Add(-time.Hour); s.recordNotInstalled(time.Now()) }, ""},
 		"those of others": {false, func(s *store) { s.added = s.added.Add(-time.Hour); s.fail("you may not") }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
 			at := time.Now()
 			for _, s := range k.allStores() {
 				if s.Kind != client.Metal3Requests.Kind {
-					s.noteNotInstalled(at)
+					s.recordNotInstalled(at)
 				}
 			}
 			c.change(k.storeOf(client.Metal3Requests.Kind))

@@ -120,10 +120,10 @@ func TestKindThatIsNotInstalledIsEmpty(t *testing.T) {
 	require.NoError(t, s.Replace([]any{apiObject("BareMetalHost", "h", "1", nil)}, "3"))
 	require.Len(t, seen(c).hosts(), 1)
 	told(c)
-	s.noteNotInstalled(time.Now())
+	s.recordNotInstalled(time.Now())
 	assert.True(t, told(c))
 	assert.Empty(t, seen(c).hosts())
-	s.noteNotInstalled(time.Now())
+	s.recordNotInstalled(time.Now())
 	assert.False(t, told(c), "still not installed")
 }
 
