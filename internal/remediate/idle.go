@@ -165,7 +165,7 @@ type Wait struct {
 	Due bool `json:"due,omitempty"`
 }
 
-// mayWait says whether a run that stops for a reason goes on by itself. A run of an older record
+// mayWait says whether a run that stops for a reason goes on by itself. One without a pause to retry
 // does not. Nor does one whose host a person left off.
 func mayWait(r Run, code reason.Code) bool {
 	switch class := reason.ClassOf(code); {
