@@ -71,8 +71,8 @@ func (p *Template) isSourceOf(apiVersion, kind, template string) bool {
 		(template == "" || template == p.Name)
 }
 
-// ownTemplateInFront says why an escalation that fenced carries out cannot begin with fenced's
-// own template: after a Node was deleted, nobody can name it to the next remediator.
+// ownTemplateInFront returns the reason why an escalation that fenced carries out cannot begin with fenced's
+// own template, or an empty string: after a Node was deleted, nobody can name it to the next remediator.
 func ownTemplateInFront(c *Check) string {
 	if i := goesOnAfter(c); i >= 0 && c.MakesRequests() {
 		return fmt.Sprintf("the FencedRemediationTemplate must be the last of the escalation, not that of order %d", c.Escalation[i].Order)

@@ -192,7 +192,7 @@ func (s *side) readFresh(ctx context.Context, st *store) (back bool) {
 	if at < before {
 		return true
 	}
-	st.noteRead(freshRead{sent, at})
+	st.recordRead(freshRead{sent, at})
 	st.notifyProgress()
 	return false
 }
@@ -251,8 +251,8 @@ type freshRead struct {
 // are kept, because they are proven first.
 const maxFreshReads = 32
 
-// noteRead records a read that the view must reach.
-func (s *store) noteRead(a freshRead) {
+// recordRead records a read that the view must reach.
+func (s *store) recordRead(a freshRead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.asked) < maxFreshReads {
@@ -310,10 +310,10 @@ func (s *store) state() (proven time.Time, problem string) {
 	return s.proven, s.problem
 }
 
-// noteNotInstalled records that the cluster did not have this kind at that time:
+// recordNotInstalled records that the cluster did not have this kind at that time:
 // an answer as fresh as any. If the kind was served until then, a quiet period
 // starts, because somebody may be changing the API. // I16
-func (s *store) noteNotInstalled(asked time.Time) {
+func (s *store) recordNotInstalled(asked time.Time) {
 	s.mu.Lock()
 	if s.reached > 0 || len(s.items) > 0 {
 		s.side.c.fresh.markOutage(time.Now()) // before the removals are journaled

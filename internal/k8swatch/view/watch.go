@@ -141,10 +141,10 @@ func (s *store) note(ctx context.Context, err error, asked time.Time) {
 	case err == nil, ctx.Err() == context.Canceled:
 		return
 	case errors.Is(err, client.ErrNotInstalled):
-		s.noteNotInstalled(asked)
+		s.recordNotInstalled(asked)
 		return
 	case !s.builtIn() && apierrors.IsForbidden(err) && s.side.IsNotServed(ctx, s.Resource):
-		s.noteNotInstalled(asked)
+		s.recordNotInstalled(asked)
 		return
 	case s.builtIn() || !apierrors.IsNotFound(err):
 		s.fail(err.Error())
@@ -154,7 +154,7 @@ func (s *store) note(ctx context.Context, err error, asked time.Time) {
 	now, find := s.side.Find(ctx, s.Resource)
 	switch {
 	case errors.Is(find, client.ErrNotInstalled):
-		s.noteNotInstalled(asked)
+		s.recordNotInstalled(asked)
 	case find != nil && ctx.Err() != context.Canceled:
 		s.fail(find.Error())
 	case find == nil && now == was:
