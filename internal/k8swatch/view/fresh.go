@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -339,12 +340,14 @@ func (s *store) rewind() {
 }
 
 // fail records why a request failed; it is logged once.
-func (s *store) fail(problem string) {
+func (s *store) fail(problem string) { s.failAt(zapcore.WarnLevel, problem) }
+
+func (s *store) failAt(level zapcore.Level, problem string) {
 	s.mu.Lock()
 	news := s.problem == ""
 	s.problem = problem
 	s.mu.Unlock()
 	if news {
-		s.log.Warn("the view of the cluster cannot be refreshed", zap.String("kind", s.Kind), zap.String("problem", problem))
+		s.log.Log(level, "the view of the cluster cannot be refreshed", zap.String("kind", s.Kind), zap.String("problem", problem))
 	}
 }
