@@ -43,7 +43,7 @@ func (r *Rules) authorOf(c *Check) (author space, limited bool) {
 	return r.spaceOf(group(c.APIVersion), c.Namespace), fromCluster(c.Source)
 }
 
-// targetLimitMessage says why a check is not evaluated.
+// targetLimitMessage returns the reason why a check is not evaluated.
 func (r *Rules) targetLimitMessage(c *Check) string {
 	author, _ := r.authorOf(c)
 	whose := "of " + author.text()

@@ -63,14 +63,19 @@ func (w *tables) finish(r *Report, budgets []DisruptionBudget) {
 	}
 }
 
-// executor reports whether fenced itself power-cycles the host for a target: a request from its own template needs
-// no object. delegated: the check's own controller acts, by a request that fenced does not make.
+// powerCycles reports whether fenced itself power-cycles the host for a target: a request from its
+// own template needs no object. template is that of the check.
+func (t *TargetReport) powerCycles(template *Template) bool {
+	next := cmp.Or(t.Template, template)
+	return t.Action == PowerCycle || t.Action == CreateRequest && next != nil && next.IsOwn()
+}
+
+// executor reports whether fenced itself power-cycles the host for a target. delegated: the check's own controller
+// acts, by a request that fenced does not make.
 func (r *CheckReport) executor(t *TargetReport) (powerCycles, delegated bool) {
-	next := cmp.Or(t.Template, r.template)
-	if t.Action != CreateRequest || next == nil {
-		return t.Action == PowerCycle, false
-	}
-	return next.IsOwn(), !next.IsOwn() && !r.makesRequests
+	powerCycles = t.powerCycles(r.template)
+	asks := t.Action == CreateRequest && cmp.Or(t.Template, r.template) != nil
+	return powerCycles, asks && !powerCycles && !r.makesRequests
 }
 
 // decideCheck evaluates one check as if it were the only one in the cluster.
@@ -164,6 +169,7 @@ func newCheckReport(c *Check, a CheckContext, st *setting, targets []TargetRepor
 		State: st.state, Message: st.message, Conflicting: st.conflicting, Targets: targets, UID: c.UID, Source: c.Source,
 		unread: c.Selector == nil || a.OverTargetLimit, idle: idle, countOnly: c.Strategy == CountOnly, Limit: c.family().limitText(c), Due: st.due, Storm: c.Storm,
 		upgrading: a.Upgrading, template: c.Template, makesRequests: c.MakesRequests(),
+		NeedsHosts: c.Strategy == PowerCycleHosts || c.firstIsOwn(),
 		minHealthy: c.family() == medik8s && c.MaxUnhealthy == nil,
 	}
 	if st.state != StateActive {
@@ -313,6 +319,9 @@ type CheckReport struct {
 	Conflicting bool `json:"-"`
 	// Due is when the passage of time alone changes the check as a whole.
 	Due time.Time `json:"-"`
+	// NeedsHosts: fenced itself carries out the check's first remedy, and for that each target needs a
+	// host whose power it can switch.
+	NeedsHosts bool `json:"-"`
 	// makesRequests: fenced makes the requests of the check.
 	makesRequests bool
 	// template is that of the check.
@@ -334,6 +343,16 @@ type CheckReport struct {
 	// exceeded.
 	idle   map[string]bool
 	unread bool
+}
+
+// Protects reports whether the check has something remediated: it is active, and does not only count.
+func (r *CheckReport) Protects() bool { return r.State == StateActive && !r.countOnly }
+
+// SelectsNothing reports whether the check is active and has no target. The check that OpenShift's
+// machine-api-operator makes for the termination of spot instances has none in most clusters, as it
+// should.
+func (r *CheckReport) SelectsNothing() bool {
+	return r.State == StateActive && r.Expected == 0 && len(r.Targets) == 0 && r.Name != "machine-api-termination-handler"
 }
 
 // PauseRequested reports whether pauseRequests of the check forbid all actions.

@@ -24,6 +24,12 @@ func (c *Check) IsHandledByFenced() bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(t Template) bool { return !t.IsOwn() })
 }
 
+// firstIsOwn reports whether fenced carries out the first request of the check.
+func (c *Check) firstIsOwn() bool {
+	all := c.rungs()
+	return c.Strategy == CreateRequests && len(all) > 0 && all[0].Template.IsOwn()
+}
+
 // IsSourceOf reports whether the request comes from the template of this step.
 func (e *Escalation) IsSourceOf(q *Request) bool {
 	return e.Template.isSourceOf(q.APIVersion, q.Kind, q.TemplateName)

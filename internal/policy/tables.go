@@ -266,23 +266,15 @@ func (o openRuns) put(r OpenRun) {
 	}
 }
 
-// onMachine returns the run on a Machine. The record of an older run does not store the API family.
+// onMachine returns the run on a Machine.
 func (o openRuns) onMachine(m *Machine) OpenRun {
-	if r, open := o[runSubject{group: m.Group(), machine: m.Key()}]; open {
-		return r
-	}
-	return o[runSubject{machine: m.Key()}]
+	return o[runSubject{group: m.Group(), machine: m.Key()}]
 }
 
-// machinesOf lists the Machines that a run may be for.
-func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
+// machineOf returns the Machine of the run, or nil.
+func (r OpenRun) machineOf(w *tables) *Machine {
 	namespace, name := splitKey(r.Machine)
-	for _, g := range machineGroups {
-		if m := w.machines[machineID{g, namespace, name}]; m != nil && r.isOf(m) {
-			list = append(list, m)
-		}
-	}
-	return list
+	return w.machines[machineID{group(r.MachineAPI), namespace, name}]
 }
 
 // Equal reports whether two runs are the same to everything that is evaluated.

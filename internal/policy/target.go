@@ -117,8 +117,8 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		t.Action = c.action(x)
 		t.refuseTarget(c, a.Rules, x)
 		t.refuseNotOwned(x)
-		switch t.Reason { // what a Node or its Machine reports or fails to report, not somebody's order
-		case reason.NodeCondition, reason.MachineCondition, reason.NodeStartupTimeout:
+		switch { // what a Node or its Machine reports or fails to report; of an order only the power cycle // I4
+		case t.Reason == reason.NodeCondition, t.Reason == reason.MachineCondition, t.Reason == reason.NodeStartupTimeout, t.powerCycles(c.Template):
 			t.refuseWhileRenewed(x, now)
 		}
 		if a.Rules.WaitForUpgrade {
