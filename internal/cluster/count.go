@@ -199,7 +199,7 @@ func (c *zoneCount) inFlight(zone string, unknown bool) int {
 // anyZone says whether a Node has the zone label key. The ledger knows that of its own, ledgerKey.
 func anyZone(l *policy.Ledger, ledgerKey, key string) bool {
 	if key == ledgerKey {
-		return l.HasZones()
+		return l.Fleet("").HasZones
 	}
 	for n := range l.Nodes() {
 		if n.Labels[key] != "" {

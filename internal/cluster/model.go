@@ -91,11 +91,11 @@ func (c *Model) Follow(now time.Time, changes []policy.Change, outageEnd time.Ti
 	c.Objects.replacements.noteReady(c.Objects.ledger, changes)
 	c.applyOpenRuns(now)
 	c.Objects.ledger.Advance(now)
-	if changed = c.Objects.ledger.Version() != c.Objects.seenVersion || !c.Objects.complete; changed {
+	if changed = c.Objects.ledger.Version != c.Objects.seenVersion || !c.Objects.complete; changed {
 		c.Objects.storms.update(c.Objects.ledger, now)
 	}
-	c.Objects.complete, c.Objects.seenVersion = true, c.Objects.ledger.Version() // other methods advance the ledger, too
-	due, _ = c.Objects.ledger.Next()
+	c.Objects.complete, c.Objects.seenVersion = true, c.Objects.ledger.Version // other methods advance the ledger, too
+	due = c.Objects.ledger.Next
 	return changed, due
 }
 

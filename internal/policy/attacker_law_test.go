@@ -137,7 +137,7 @@ func labelledWorld(rules Rules, world []Change) (list []Change, ok bool) {
 	}
 	l := NewLedger(rules)
 	l.Apply(ledgerEpoch, list...)
-	return list, !l.w.owners().isOfAll(l.Node(attackerNode))
+	return list, !l.tables.isOfAll(l.Node(attackerNode))
 }
 
 // kubeletsClaims is the Node of the attacker with other claims about its machine. How healthy it says it is stays as it
@@ -228,7 +228,7 @@ func decide(rules Rules, by attacker, turns []reason.Code, changes ...[]Change) 
 		d.addTarget("requests", by, turns, by.made(q.Request), q.Request.key(), &q.Target)
 	}
 	d.add("budgets", r.Budgets)
-	d.add("facts", l.w.controlPlaneSize(), l.Fleet("z1"))
+	d.add("facts", l.tables.controlPlaneSize(), l.Fleet("z1"))
 	for n := range l.Nodes() {
 		if n.Name != attackerNode {
 			m := l.MachineOf(n.Name)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -53,14 +54,6 @@ func (r *Rules) targetLimitMessage(c *Check) string {
 		"remove checks, or narrow selectors that overlap", whose, r.targetLimit(author))
 }
 
-// crowds are the namespaces whose checks have too many targets together.
-type crowds map[space]bool
-
-func (w crowds) includes(rules *Rules, c *Check) bool {
-	author, limited := rules.authorOf(c)
-	return limited && w[author]
-}
-
 // applyTargetLimit sets overTargetLimit from the number of targets of the checks.
 func (w *tables) applyTargetLimit(checks []Check) {
 	if len(checks)*max(len(w.nodes)+len(w.runs), len(w.machines)) <= cmp.Or(w.rules.MaxTargets, min(maxTargets, maxTargetsOfNamespace)) {
@@ -81,34 +74,28 @@ func (w *tables) applyTargetLimit(checks []Check) {
 // targets, and notes who is within the limit again.
 func (l *Ledger) enforceTargetLimit() {
 	for author := range l.resized {
-		switch over := l.w.overTargetLimit[author]; {
-		case l.sizes[author] > l.w.rules.targetLimit(author):
+		switch over := l.tables.overTargetLimit[author]; {
+		case l.sizes[author] > l.tables.rules.targetLimit(author):
 			delete(l.resumes, author)
 			if !over {
-				l.w.overTargetLimit[author], l.stale = true, true
+				l.tables.overTargetLimit[author], l.stale = true, true
 				l.dropTargets(author)
 			}
 		case over && l.resumes[author].IsZero():
-			l.resumes[author] = l.now.Add(l.w.rules.TargetLimitPause)
+			l.resumes[author] = l.now.Add(l.tables.rules.TargetLimitPause)
 		}
 	}
 	clear(l.resized)
 }
 
-// resumeWithinLimit evaluates again the checks of the authors who have been within the limit for as long
-// as they must. A clock that was set back does not make that longer.
-func (l *Ledger) resumeWithinLimit(now time.Time) {
-	for author, at := range l.resumes {
-		if wait := at.Sub(now); wait > 0 && wait <= l.w.rules.TargetLimitPause {
-			continue
-		}
-		delete(l.resumes, author)
-		delete(l.w.overTargetLimit, author)
-		l.stale = true
-		for _, c := range l.checksOf(author) {
-			l.resize(c, -c.size)
-			l.addTargets(c)
-		}
+// resume evaluates again the checks of an author who has been within the limit for as long as they must.
+func (l *Ledger) resume(author space) {
+	delete(l.resumes, author)
+	delete(l.tables.overTargetLimit, author)
+	l.stale = true
+	for _, c := range l.checksOf(author) {
+		l.resize(c, -c.size)
+		l.addTargets(c)
 	}
 	clear(l.resized) // every sum is as before
 }
@@ -116,7 +103,7 @@ func (l *Ledger) resumeWithinLimit(now time.Time) {
 // checksOf lists the checks that count against the target limit of an author.
 func (l *Ledger) checksOf(author space) (list []*checkEntry) {
 	for _, c := range l.checks {
-		if of, limited := l.w.rules.authorOf(c.check); limited && of == author {
+		if of, limited := l.tables.rules.authorOf(c.check); limited && of == author {
 			list = append(list, c)
 		}
 	}
@@ -139,7 +126,7 @@ func (l *Ledger) dropTargets(author space) {
 	}
 	dropGone(l.onMachine, machines)
 	dropGone(l.onNode, nodes)
-	l.version++
+	l.Version++
 }
 
 // dropGone removes the targets that are gone from the lists of these names. The lists are copied,
@@ -161,7 +148,7 @@ func dropGone(index map[string][]*targetEntry, names map[string]bool) {
 // resize adds to the number of targets of the check.
 func (l *Ledger) resize(c *checkEntry, by int) {
 	c.size += by
-	if author, limited := l.w.rules.authorOf(c.check); limited && by != 0 {
+	if author, limited := l.tables.rules.authorOf(c.check); limited && by != 0 {
 		l.sizes[author] += by
 		l.resized[author] = true
 	}
@@ -173,15 +160,6 @@ func (l *Ledger) resize(c *checkEntry, by int) {
 // select nothing, and limit nothing. Checks without a namespace, and files, are the administrator's, and have no limit. // I18
 const maxChecksOfNamespace = 1000
 
-// checkLimit is how many checks of a namespace are evaluated.
-func (r *Rules) checkLimit() int { return cmp.Or(r.MaxChecks, maxChecksOfNamespace) }
-
-// takesSeat reports whether a check is one of those of whose namespace only so many are evaluated.
-func (r *Rules) takesSeat(c *Check) (author space, limited bool) {
-	author, limited = r.authorOf(c)
-	return author, limited && author.namespace != ""
-}
-
 // byCheckName orders the checks of a namespace. A check keeps its place in another version of its API.
 func byCheckName(a, b *Check) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), strings.Compare(a.Kind, b.Kind), strings.Compare(group(a.APIVersion), group(b.APIVersion)))
@@ -189,21 +167,21 @@ func byCheckName(a, b *Check) int {
 
 // seated returns the checks that are evaluated, in their order, and the namespaces that have more.
 func (r *Rules) seated(checks []Check) (list []Check, crowded map[space]bool) {
-	byAuthor := map[space][]*Check{}
+	byAuthor, most := map[space][]*Check{}, cmp.Or(r.MaxChecks, maxChecksOfNamespace)
 	for i := range checks {
-		if author, limited := r.takesSeat(&checks[i]); limited {
+		if author, limited := r.authorOf(&checks[i]); limited && author.namespace != "" {
 			byAuthor[author] = append(byAuthor[author], &checks[i])
 		}
 	}
 	over := map[*Check]bool{}
 	crowded = map[space]bool{}
 	for author, all := range byAuthor {
-		if len(all) <= r.checkLimit() {
+		if len(all) <= most {
 			continue
 		}
 		crowded[author] = true
 		slices.SortFunc(all, byCheckName)
-		for _, c := range all[r.checkLimit():] {
+		for _, c := range all[most:] {
 			over[c] = true
 		}
 	}
@@ -227,8 +205,8 @@ func (r *Rules) crowdErrors(crowded map[space]bool) (list []ObjectError) {
 }
 
 func (r *Rules) checkLimitMessage() string {
-	return fmt.Sprintf("it has more than %d checks, and fenced evaluates the first %d by name: the others select nothing and limit nothing; delete those that are not needed",
-		r.checkLimit(), r.checkLimit())
+	most := cmp.Or(r.MaxChecks, maxChecksOfNamespace)
+	return fmt.Sprintf("it has more than %d checks, and fenced evaluates the first %d by name: the others select nothing and limit nothing; delete those that are not needed", most, most)
 }
 
 // Crowd is a namespace with more checks than fenced evaluates.
@@ -237,7 +215,7 @@ type Crowd struct{ Namespace, Message string }
 // Crowds lists the namespaces with more checks than fenced evaluates.
 func (l *Ledger) Crowds() (list []Crowd) {
 	for _, author := range slices.SortedFunc(maps.Keys(l.crowded), space.compare) {
-		list = append(list, Crowd{author.text(), l.w.rules.checkLimitMessage()})
+		list = append(list, Crowd{author.text(), l.tables.rules.checkLimitMessage()})
 	}
 	return list
 }
@@ -248,12 +226,12 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 	if c != nil {
 		sought.Source = c.Source
 	}
-	author, limited := l.w.rules.takesSeat(sought)
-	if !limited {
+	author, limited := l.tables.rules.authorOf(sought)
+	if !limited || author.namespace == "" {
 		l.setSeated(id, c)
 		return
 	}
-	list, most := l.byAuthor[author], l.w.rules.checkLimit()
+	list, most := l.byAuthor[author], cmp.Or(l.tables.rules.MaxChecks, maxChecksOfNamespace)
 	at, found := slices.BinarySearchFunc(list, sought, byCheckName)
 	switch {
 	case c == nil && (!found || list[at].APIVersion != id.APIVersion):
@@ -274,16 +252,11 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 			l.setSeated(objectOf(list[most-1]), list[most-1])
 		}
 	}
-	l.recordCrowd(author, list)
-}
-
-// recordCrowd stores the checks of a namespace, and whether there are too many.
-func (l *Ledger) recordCrowd(author space, list []*Check) {
 	if l.byAuthor[author] = list; len(list) == 0 {
 		delete(l.byAuthor, author)
 	}
-	if over := len(list) > l.w.rules.checkLimit(); over != l.crowded[author] {
-		l.version++
+	if over := len(list) > most; over != l.crowded[author] {
+		l.Version++
 		if l.crowded[author] = over; !over {
 			delete(l.crowded, author)
 		}
@@ -293,7 +266,7 @@ func (l *Ledger) recordCrowd(author space, list []*Check) {
 // allChecks lists the checks, with those that are not evaluated.
 func (l *Ledger) allChecks() (list []Check) {
 	for _, e := range l.checks {
-		if _, limited := l.w.rules.takesSeat(e.check); !limited {
+		if author, limited := l.tables.rules.authorOf(e.check); !limited || author.namespace == "" {
 			list = append(list, *e.check)
 		}
 	}
@@ -303,4 +276,110 @@ func (l *Ledger) allChecks() (list []Check) {
 		}
 	}
 	return list
+}
+
+// SetFiles replaces the checks and budgets that come from files, whose Source names the file.
+// Those of the cluster stay.
+func (l *Ledger) SetFiles(now time.Time, checks []Check, budgets []DisruptionBudget) {
+	keep := map[checkKey]bool{}
+	for i := range checks {
+		keep[keyOf(objectOf(&checks[i]), checks[i].Source)] = true
+	}
+	for k, e := range l.checks {
+		if k.source != "" && !keep[k] {
+			delete(l.tables.machineChecks, e.check.ID())
+			l.replaceCheck(k, e, nil)
+		}
+	}
+	for k := range l.budgets {
+		if k.source != "" {
+			delete(l.budgets, k)
+		}
+	}
+	for i := range checks {
+		l.setCheck(objectOf(&checks[i]), &checks[i])
+	}
+	for i := range budgets {
+		l.setBudget(ObjectID{APIVersion: FencedAPI, Kind: DisruptionBudgetKind, Name: budgets[i].Name}, &budgets[i])
+	}
+	l.findSpaces() // a check that went may have had the only template of a namespace
+	l.stale = true
+	l.Version++
+	l.enforceTargetLimit()
+	l.Advance(now)
+}
+
+// setSeated sets or removes a check that is evaluated.
+func (l *Ledger) setSeated(id ObjectID, c *Check) {
+	k := keyOf(id, "")
+	if c != nil {
+		k = keyOf(id, c.Source)
+	}
+	old := l.checks[k]
+	hadTemplates := old != nil && len(templateSpaces(old.check)) > 0
+	switch {
+	case old == nil && c == nil:
+		return
+	case old != nil && c == nil && old.check.APIVersion != id.APIVersion:
+		return // it still exists in another version of the API
+	case old != nil:
+		delete(l.tables.machineChecks, old.check.ID())
+	}
+	if c != nil && c.family() == openShift {
+		l.tables.machineChecks[c.ID()] = c
+	}
+	switch {
+	case old != nil && c != nil && old.check.equalsExceptVersion(c):
+		old.check = c
+		return
+	case old != nil && c != nil && old.check.SelectsNodes == c.SelectsNodes && old.check.family() == c.family() && reflect.DeepEqual(old.check.Selector, c.Selector):
+		old.check, old.fresh = c, true
+	default:
+		l.replaceCheck(k, old, c)
+	}
+	if hadTemplates || c != nil && len(templateSpaces(c)) > 0 {
+		l.findSpaces()
+	}
+	l.stale = true
+	l.Version++
+}
+
+func objectOf(c *Check) ObjectID {
+	return ObjectID{APIVersion: c.APIVersion, Kind: c.Kind, Namespace: c.Namespace, Name: c.Name}
+}
+
+// findSpaces determines where the requests for every target are, after a change of the templates.
+func (l *Ledger) findSpaces() {
+	var templates []string
+	for _, e := range l.checks {
+		templates = append(templates, templateSpaces(e.check)...)
+	}
+	if spaces := l.tables.rules.commonSpaces(templates); !slices.Equal(spaces, l.tables.requests.spaces) {
+		l.tables.requests.spaces, l.full = spaces, true
+	}
+}
+
+// replaceCheck removes old and adds c, each of which may be nil.
+func (l *Ledger) replaceCheck(k checkKey, old *checkEntry, c *Check) {
+	if old != nil {
+		for len(old.targets) > 0 {
+			l.remove(old.targets[len(old.targets)-1])
+		}
+		l.resize(old, -old.size) // those over the target limit
+		delete(l.checks, k)
+	}
+	if c != nil {
+		e := &checkEntry{check: c, fresh: true}
+		l.checks[k] = e
+		l.addTargets(e)
+	}
+}
+
+// equalsExceptVersion reports whether two versions of a check differ only in what
+// is not evaluated. fenced's own writes of its status must not cause an
+// evaluation of all its targets.
+func (c *Check) equalsExceptVersion(o *Check) bool {
+	a, b := *c, *o
+	a.ResourceVersion, b.ResourceVersion = "", ""
+	return reflect.DeepEqual(a, b)
 }

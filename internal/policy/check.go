@@ -289,7 +289,11 @@ func settingOf(c *Check, a CheckContext, now time.Time) setting {
 		return setting{state: StateInvalid, message: err.Error()}
 	}
 	st := c.family().setting(c, a, now)
-	if why := cmp.Or(ownTemplateInFront(c), a.Disabled); st.state == StateActive && why != "" {
+	why := a.Disabled
+	if i := goesOnAfter(c); i >= 0 && c.MakesRequests() { // after a Node was deleted, nobody can name it to the next remediator
+		why = fmt.Sprintf("the FencedRemediationTemplate must be the last of the escalation, not that of order %d", c.Escalation[i].Order)
+	}
+	if st.state == StateActive && why != "" {
 		return setting{state: StateDisabled, message: why, due: st.due}
 	}
 	if st.state == StateActive && a.Upgrading != "" {
@@ -326,4 +330,46 @@ func (c *Check) isEvaluatedBy(instance string) bool {
 func (c *Check) State() (State, string) {
 	s := settingOf(c, CheckContext{}, time.Time{})
 	return s.state, s.message
+}
+
+// IsOwn reports whether fenced itself carries out the requests that are made from
+// the template.
+func (p *Template) IsOwn() bool {
+	return group(p.APIVersion) == group(FencedAPI) && p.Kind == FencedRemediationKind+"Template"
+}
+
+// MakesRequests reports whether fenced makes the remediation requests of the check,
+// in place of a controller of its own. The check must be Active.
+func (c *Check) MakesRequests() bool {
+	return c.Strategy == CreateRequests && (c.family() == fenced || c.Evaluator != "" && (c.Paused || c.family() == medik8s))
+}
+
+// AsksOthers reports whether fenced makes requests of the check that another remediator carries
+// out. For those from its own template it makes no object.
+func (c *Check) AsksOthers() bool {
+	return c.MakesRequests() && slices.ContainsFunc(c.rungs(), func(e Escalation) bool { return !e.Template.IsOwn() })
+}
+
+// HandsOver reports whether an action of the check is done by a request that fenced
+// makes. fenced's own template needs no request: fenced fences at once.
+func (c *Check) HandsOver(t *TargetReport) bool {
+	next := cmp.Or(t.Template, c.Template)
+	return t.Action == CreateRequest && next != nil && c.MakesRequests() && !next.IsOwn()
+}
+
+// rungs are the templates of the check in the order in which they are tried. A
+// check with a single template has one step that never times out.
+func (c *Check) rungs() []Escalation {
+	if c.Template != nil {
+		return []Escalation{{Template: *c.Template}}
+	}
+	return c.Escalation
+}
+
+// GoesOnAfterFenced reports whether another template of the check follows one of fenced's own.
+func GoesOnAfterFenced(c *Check) bool { return goesOnAfter(c) >= 0 }
+
+// goesOnAfter is the first template of fenced's own in the escalation that another one follows; -1: none.
+func goesOnAfter(c *Check) int {
+	return slices.IndexFunc(c.Escalation[:max(0, len(c.Escalation)-1)], func(e Escalation) bool { return e.Template.IsOwn() })
 }

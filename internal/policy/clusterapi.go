@@ -54,7 +54,7 @@ func (clusterAPIFamily) setting(c *Check, a CheckContext, now time.Time) setting
 // evaluate applies the Cluster API's health rules to one target. docs/policy.md has a row for each.
 func (clusterAPIFamily) evaluate(t *TargetReport, c *Check, a CheckContext, _ *setting, x *Subject, now time.Time) {
 	m := x.Machine
-	p := phaseOf(a.Cluster)
+	p := clusterPhase{a.Cluster, a.Cluster == nil || a.Cluster.ControlPlaneInitialized, a.Cluster == nil || a.Cluster.InfrastructureReady}
 	switch {
 	case m.Paused:
 		t.set(Skipped, reason.Paused, "the Machine is paused")
@@ -92,12 +92,6 @@ type clusterPhase struct {
 	initialized bool
 	// ready: the infrastructure is ready.
 	ready bool
-}
-
-func phaseOf(cluster *Cluster) clusterPhase {
-	return clusterPhase{cluster,
-		cluster == nil || cluster.ControlPlaneInitialized,
-		cluster == nil || cluster.InfrastructureReady}
 }
 
 func (p clusterPhase) noNode() string {
@@ -222,14 +216,6 @@ func (t *TargetReport) refuseHandOver(m *Machine) {
 	}
 }
 
-// clusterAPIFields are the names of a check's limit fields in its API version.
-func (c *Check) clusterAPIFields() (limit, unhealthyRange string) {
-	if c.APIVersion == ClusterAPIV1Beta1 {
-		return "spec.maxUnhealthy", "spec.unhealthyRange"
-	}
-	return "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", "spec.remediation.triggerIf.unhealthyInRange"
-}
-
 func (clusterAPIFamily) parseLimits(c *Check) error {
 	_, _, err := c.parseClusterAPILimits()
 	return err
@@ -238,7 +224,10 @@ func (clusterAPIFamily) parseLimits(c *Check) error {
 // parseClusterAPILimits parses the range and the limit. Both must be valid, even
 // though the range overrides the limit.
 func (c *Check) parseClusterAPILimits() (span [2]int, l limit, err error) {
-	limitField, rangeField := c.clusterAPIFields()
+	limitField, rangeField := "spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", "spec.remediation.triggerIf.unhealthyInRange"
+	if c.APIVersion == ClusterAPIV1Beta1 {
+		limitField, rangeField = "spec.maxUnhealthy", "spec.unhealthyRange"
+	}
 	if c.UnhealthyRange != "" {
 		if span, err = parseRange(c.UnhealthyRange); err != nil {
 			return span, l, fmt.Errorf("%s: %w", rangeField, err)

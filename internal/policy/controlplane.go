@@ -11,7 +11,7 @@ import (
 
 // A Node is of the control plane if a label says so, or if a member of etcd or an API server runs on it
 // as a Pod. In doubt it is: then its host has to wait for its turn and for the quorum, it is not isolated by
-// deletion, and its Machine is not replaced. What others then have to wait for is in role.go. // I12
+// deletion, and its Machine is not replaced. What others then have to wait for is told below. // I12
 
 // ControlPlaneLabels are the labels of a Node of the control plane, whatever their values.
 var ControlPlaneLabels = []string{
@@ -107,8 +107,6 @@ type podIndex struct {
 	onNode map[string]int
 }
 
-func newPodIndex() podIndex { return podIndex{map[ObjectKey]*Pod{}, map[string]int{}} }
-
 // set replaces a Pod; nil removes it. It returns the Nodes on which it was and is.
 func (x podIndex) set(k ObjectKey, p *Pod) (nodes []string) {
 	if old := x.byName[k]; old != nil {
@@ -137,21 +135,6 @@ func (x podIndex) withRole(n *Node) *Node {
 	return &other
 }
 
-// withRoles returns the Nodes of a snapshot, each with its role.
-func (x podIndex) withRoles(nodes map[string]*Node) map[string]*Node {
-	all := maps.Clone(nodes)
-	for name := range x.onNode {
-		if n := all[name]; n != nil {
-			all[name] = x.withRole(n)
-		}
-	}
-	return all
-}
-
-func podOrder(a, b *Pod) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
 // mayHaveMember returns which Nodes of the control plane may have a member of etcd: all, or in a cluster that
 // labels those that have one, as k3s, RKE2 and RKE do, only these. A Node that is gone, or that an open run may
 // have taken its labels from, counts as it was. // I12
@@ -171,7 +154,7 @@ func mayHaveMember(w *tables) func(name string) bool {
 func labelsMembers(w *tables) bool {
 	for _, p := range w.pods.byName {
 		n := w.nodes[p.Node]
-		if counts, _ := w.owners().showsMembers(p.Node); p.Member && counts && (n == nil || !hasMember(n.Labels)) {
+		if counts, _ := w.showsMembers(p.Node); p.Member && counts && (n == nil || !hasMember(n.Labels)) {
 			return false
 		}
 	}
@@ -241,9 +224,14 @@ func (w *tables) members() ([]Member, bool) {
 		n := w.nodes[p.Node]
 		list = append(list, Member{Node: p.Node, Healthy: p.Ready && n != nil && n.Ready()})
 	}
-	list = w.owners().counted(list)
+	list = w.counted(list)
 	if len(list) == 0 && w.rules.NodesCountAsMembers {
-		list = w.membersFromNodes()
+		may := mayHaveMember(w)
+		for _, n := range w.controlPlaneNodes() {
+			if may(n.Name) {
+				list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
+			}
+		}
 	}
 	return list, true
 }
@@ -254,14 +242,14 @@ func (w *tables) controlPlaneSize() int {
 	may := mayHaveMember(w)
 	machines := map[string]map[string]bool{} // by cluster: the Nodes are of one
 	note := func(m *Machine) {
-		if !w.owners().inControlPlane(m) || !may(m.NodeName) {
+		if !w.inControlPlane(m) || !may(m.NodeName) {
 			return
 		}
 		in := key(m.Namespace, m.ClusterName)
 		if machines[in] == nil {
 			machines[in] = map[string]bool{}
 		}
-		machines[in][subjectName(m.NodeName, m.Key())] = true // both API families may have it
+		machines[in][cmp.Or(m.NodeName, m.Key())] = true // both API families may have it
 	}
 	for _, m := range w.machinesWithRole {
 		note(m)
@@ -290,29 +278,16 @@ func (w *tables) controlPlaneSize() int {
 
 // Quorum reports whether etcd keeps its quorum without the member on a Node, by members that were just read.
 func (l *Ledger) Quorum(members []Member, node string) (reason.Code, string) {
-	return Quorum(l.w.owners().counted(members), node, l.w.controlPlaneSize(), l.w.rules)
-}
-
-// membersFromNodes returns the Nodes of control-plane hosts in place of their
-// etcd members.
-func (w *tables) membersFromNodes() []Member {
-	var list []Member
-	may := mayHaveMember(w)
-	for _, n := range w.controlPlaneNodes() {
-		if may(n.Name) {
-			list = append(list, Member{Node: n.Name, Healthy: n.Ready()})
-		}
-	}
-	return list
+	return Quorum(l.tables.counted(members), node, l.tables.controlPlaneSize(), l.tables.rules)
 }
 
 // controlPlaneNodes returns the Nodes of control-plane hosts, by the role of the
 // Node or of its Machine.
 func (w *tables) controlPlaneNodes() map[string]*Node {
 	all := maps.Clone(w.nodesWithRole)
-	maps.DeleteFunc(all, func(_ string, n *Node) bool { return !w.owners().isOfAll(n) })
+	maps.DeleteFunc(all, func(_ string, n *Node) bool { return !w.isOfAll(n) })
 	for _, m := range w.machinesWithRole {
-		if n := w.nodes[m.NodeName]; n != nil && w.owners().inControlPlane(m) {
+		if n := w.nodes[m.NodeName]; n != nil && w.inControlPlane(m) {
 			all[n.Name] = n
 		}
 	}
@@ -325,7 +300,10 @@ func (w *tables) guardControlPlane(r *Report) {
 	var waiting []*TargetReport
 	for i := range r.Checks {
 		for j := range r.Checks[i].Targets {
-			if t := &r.Checks[i].Targets[j]; t.ControlPlane && w.removesEtcdMember(t.Action) {
+			// What removes a member of etcd, where no other controller protects the quorum. The deletion of a
+			// control-plane Machine is refused elsewhere unless the administrator allowed it.
+			t := &r.Checks[i].Targets[j]
+			if t.ControlPlane && (t.Action == PowerCycle || t.Action == CreateRequest || t.Action == DeleteMachine && w.rules.DeleteControlPlaneMachines) {
 				waiting = append(waiting, t)
 			}
 		}
@@ -347,7 +325,7 @@ func (w *tables) guardControlPlane(r *Report) {
 	inFlight := w.controlPlaneInFlight()
 	if len(inFlight) == 0 {
 		if first := firstInLine(slices.DeleteFunc(slices.Clone(waiting), func(t *TargetReport) bool {
-			return !w.owners().takesTurn(w.nodes[t.Node], machineOfTarget(w, t))
+			return !w.TakesTurn(w.nodes[t.Node], machineOfTarget(w, t))
 		})); first != "" {
 			inFlight = map[string]bool{first: true}
 		}
@@ -359,20 +337,13 @@ func (w *tables) guardControlPlane(r *Report) {
 	}
 }
 
-// removesEtcdMember reports whether the action removes an etcd member and no
-// other controller protects the quorum. Deleting a control-plane Machine is
-// refused elsewhere unless the administrator allowed it.
-func (w *tables) removesEtcdMember(a Action) bool {
-	return a == PowerCycle || a == CreateRequest || a == DeleteMachine && w.rules.DeleteControlPlaneMachines
-}
-
 // controlPlaneInFlight lists the control-plane targets that are under remediation
 // or being replaced, or whose remediation has been requested.
 func (w *tables) controlPlaneInFlight() map[string]bool {
 	busy := map[string]bool{}
 	mark := func(m *Machine) {
-		if w.owners().inControlPlane(m) {
-			busy[subjectName(m.NodeName, m.Key())] = true
+		if w.inControlPlane(m) {
+			busy[cmp.Or(m.NodeName, m.Key())] = true
 		}
 	}
 	for _, m := range w.underRemediation {
@@ -380,12 +351,12 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 	}
 	for _, r := range w.runs {
 		if r.takesTurn() { // a run may itself have deleted its Node
-			busy[subjectName(r.Node, r.Machine)] = true
+			busy[cmp.Or(r.Node, r.Machine)] = true
 		}
 		if m := r.machineOf(w); m != nil {
 			mark(m)
 		}
-		if n := w.nodes[r.Node]; w.owners().isOfAll(n) {
+		if n := w.nodes[r.Node]; w.isOfAll(n) {
 			busy[n.Name] = true
 		}
 	}
@@ -395,7 +366,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 			if q.Power != nil && !q.Power.FinalizerElsewhere {
 				continue // fenced carries it out, one at a time: its run counts, and not an object that stays behind
 			}
-			if at.target == q.targetName() && (q.ControlPlane || w.owners().isOfAll(n)) && w.requests.mayBeFor(q, nil, n) {
+			if at.target == q.targetName() && (q.ControlPlane || w.isOfAll(n)) && w.requests.mayBeFor(q, nil, n) {
 				busy[at.target] = true
 			}
 			for _, m := range w.byKey[at.target] {
@@ -421,4 +392,74 @@ func firstInLine(waiting []*TargetReport) string {
 		}
 	}
 	return first
+}
+
+// A kubelet writes the mirror Pods on its Node, and the labels of its Node below node.kubernetes.io/. So in a cluster
+// that labels its control plane they make that Node only more careful for itself: it waits for its turn and for the
+// quorum, is not isolated by deletion, and its Machine is not replaced. No other host waits for it, and what looks like
+// a member of etcd there is none to others: neither a healthy one, which could make fencing less careful, nor one more,
+// which could forbid it for ever. The administrator's word are the other labels, which NodeRestriction lets no kubelet
+// set, and the role of a Machine that counts. A cluster is one that labels its control plane if a Node has such a label,
+// or had it when an open run began. In any other, what kubelets say counts. // I2, I12
+
+// labelMicroK8s is of the nodes of MicroK8s with a control plane. Kubelets can set it.
+const labelMicroK8s = "node.kubernetes.io/microk8s-controlplane"
+
+// isLabelled reports whether a label that no kubelet can set says that the Node is of the control plane.
+func (n *Node) isLabelled() bool {
+	return n != nil && hasRoleOfAdministrator(n.Labels)
+}
+
+// hasRoleOfAdministrator reports whether one of these labels of a Node is one of the control plane that no kubelet can set.
+func hasRoleOfAdministrator(labels map[string]string) bool {
+	return slices.ContainsFunc(ControlPlaneLabels, func(key string) bool { return key != labelMicroK8s && has(labels, key) })
+}
+
+// takesTurn reports whether other hosts of the control plane wait for the run.
+func (r OpenRun) takesTurn() bool { return r.ControlPlane && !r.TakesNoTurn }
+
+// isOfAll reports whether a Node is of the control plane to all others, and not only for itself. It may be nil.
+func (o *owners) isOfAll(n *Node) bool {
+	if n == nil || n.isLabelled() || o.labelled == 0 {
+		return n != nil && n.ControlPlane
+	}
+	return slices.ContainsFunc(o.byNode[n.Name], o.inControlPlane)
+}
+
+func (o *owners) TakesTurn(n *Node, m *Machine) bool {
+	return o.labelled == 0 || o.isOfAll(n) || m != nil && o.inControlPlane(m)
+}
+
+// Unlabelled lists the Nodes that only their kubelets make one of the control plane, where that counts for nobody else.
+func (l *Ledger) Unlabelled() (names []string) {
+	o := l.tables
+	for name, n := range l.tables.nodesWithRole {
+		if !o.isOfAll(n) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// counted leaves out the members of etcd that count for nobody.
+func (o *owners) counted(members []Member) (list []Member) {
+	for _, m := range members {
+		if counts, mayBeHealthy := o.showsMembers(m.Node); counts {
+			list = append(list, Member{Node: m.Node, Healthy: m.Healthy && mayBeHealthy})
+		}
+	}
+	return list
+}
+
+// showsMembers reports whether the Pods on a Node count as members of etcd, and whether they may be healthy ones. A
+// Node that is gone, or that could not be decoded, may have had the label; one on which a run is open may have lost it.
+func (o *owners) showsMembers(node string) (counts, mayBeHealthy bool) {
+	n := o.nodes[node]
+	r, open := o.runs[runSubject{node: node}]
+	switch {
+	case o.labelled == 0, o.isOfAll(n), open && r.takesTurn():
+		return true, true
+	}
+	return n == nil && !open, false
 }

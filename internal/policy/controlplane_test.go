@@ -77,7 +77,7 @@ func TestRoleFollowsThePods(t *testing.T) {
 	b.Labels = map[string]string{labelEtcd: ""}
 	l.Apply(ledgerEpoch, put(nodePolicy()), put(silentNode("a")), apiServer, put(b), member("b"))
 	assert.Equal(t, []bool{true, true}, role())
-	assert.Equal(t, 1, l.w.controlPlaneSize(), "to others only the Node that has a label")
+	assert.Equal(t, 1, l.tables.controlPlaneSize(), "to others only the Node that has a label")
 	assert.Equal(t, l.Report(ledgerEpoch), Decide(l.Snapshot(), ledgerEpoch))
 
 	l.Apply(ledgerEpoch, member("a"), gone(apiServer), gone(member("b")))
@@ -86,7 +86,7 @@ func TestRoleFollowsThePods(t *testing.T) {
 	assert.Equal(t, []bool{true, true}, role(), "a new version of the Node")
 	l.Apply(ledgerEpoch, gone(member("a")))
 	assert.Equal(t, []bool{false, true}, role())
-	assert.Equal(t, 1, l.w.controlPlaneSize())
+	assert.Equal(t, 1, l.tables.controlPlaneSize())
 
 	l.Apply(ledgerEpoch, apiServer, Change{ID: apiServer.ID, Value: &Pod{"kube-system", "api", "", false, true}})
 	assert.Equal(t, []bool{false, true}, role(), "it is on no Node")
@@ -125,9 +125,9 @@ func TestServersWithoutAMember(t *testing.T) {
 		l.Apply(ledgerEpoch, put(server(name, labelEtcd)), member(name))
 	}
 	l.Apply(ledgerEpoch, put(server("s-1", "node-role.kubernetes.io/control-plane")), put(server("s-2", "node-role.kubernetes.io/control-plane")))
-	assert.Equal(t, 3, l.w.controlPlaneSize())
+	assert.Equal(t, 3, l.tables.controlPlaneSize())
 	l.Apply(ledgerEpoch, put(server("x", labelArbiter)))
-	assert.Equal(t, 4, l.w.controlPlaneSize(), "an arbiter has one")
+	assert.Equal(t, 4, l.tables.controlPlaneSize(), "an arbiter has one")
 	l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "x"}})
 
 	run := func(node string, labels map[string]string) {
@@ -135,19 +135,19 @@ func TestServersWithoutAMember(t *testing.T) {
 	}
 	l.Apply(ledgerEpoch, put(server("e-3")), Change{ID: member("e-3").ID})
 	run("e-3", map[string]string{labelEtcd: "true"})
-	assert.Equal(t, 3, l.w.controlPlaneSize(), "it has registered anew, and has no labels yet")
+	assert.Equal(t, 3, l.tables.controlPlaneSize(), "it has registered anew, and has no labels yet")
 	run("e-3", nil)
-	assert.Equal(t, 3, l.w.controlPlaneSize(), "nobody knows which it had")
+	assert.Equal(t, 3, l.tables.controlPlaneSize(), "nobody knows which it had")
 	run("s-1", map[string]string{})
-	assert.Equal(t, 2, l.w.controlPlaneSize())
+	assert.Equal(t, 2, l.tables.controlPlaneSize())
 	l.SetRuns(ledgerEpoch, nil)
 
 	l.Apply(ledgerEpoch, put(server("e-3")), member("e-3"))
-	assert.Equal(t, 2, l.w.controlPlaneSize(), "a kubelet may have made that Pod")
+	assert.Equal(t, 2, l.tables.controlPlaneSize(), "a kubelet may have made that Pod")
 	l.Apply(ledgerEpoch, put(server("e-3", "node-role.kubernetes.io/control-plane")))
-	assert.Equal(t, 5, l.w.controlPlaneSize(), "a member is on a Node without the label")
+	assert.Equal(t, 5, l.tables.controlPlaneSize(), "a member is on a Node without the label")
 	l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: "v1", Kind: "Node", Name: "e-3"}})
-	assert.Equal(t, 4, l.w.controlPlaneSize(), "or on one that is gone")
+	assert.Equal(t, 4, l.tables.controlPlaneSize(), "or on one that is gone")
 }
 
 func controlPlaneOf(node *Node) *Node {
@@ -185,17 +185,17 @@ func TestControlPlaneSize(t *testing.T) {
 		return &Machine{APIVersion: api, Namespace: "ns", Name: name, NodeName: node, ClusterName: cluster, ControlPlane: true}
 	}
 	l := NewLedger(Rules{Namespaces: []string{"ns"}})
-	require.Zero(t, l.w.controlPlaneSize())
+	require.Zero(t, l.tables.controlPlaneSize())
 	l.Apply(ledgerEpoch, put(controlPlaneOf(readyNode("a"))), put(readyNode("worker")))
-	assert.Equal(t, 1, l.w.controlPlaneSize(), "by the Node's role")
+	assert.Equal(t, 1, l.tables.controlPlaneSize(), "by the Node's role")
 	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "b", ControlPlane: true}, {ID: "s", Node: "gone"}})
-	assert.Equal(t, 2, l.w.controlPlaneSize(), "our run has taken b's Node away")
+	assert.Equal(t, 2, l.tables.controlPlaneSize(), "our run has taken b's Node away")
 	l.Apply(ledgerEpoch, put(of(OpenShiftMachineAPI, "m-a", "a", "")), put(of(OpenShiftMachineAPI, "m-b", "b", "")), put(of(OpenShiftMachineAPI, "m-c", "", "")))
-	assert.Equal(t, 3, l.w.controlPlaneSize(), "by the Machines")
+	assert.Equal(t, 3, l.tables.controlPlaneSize(), "by the Machines")
 	l.Apply(ledgerEpoch, put(of(ClusterAPIV1Beta2, "m-a", "a", "")))
-	assert.Equal(t, 3, l.w.controlPlaneSize(), "both API families show one Machine")
+	assert.Equal(t, 3, l.tables.controlPlaneSize(), "both API families show one Machine")
 	l.Apply(ledgerEpoch, put(of(ClusterAPIV1Beta2, "o", "", "other")))
-	assert.Equal(t, 3, l.w.controlPlaneSize(), "another cluster's")
+	assert.Equal(t, 3, l.tables.controlPlaneSize(), "another cluster's")
 }
 
 // Two members were lost with their Nodes; their Machines are still there.

@@ -16,14 +16,15 @@
 //
 // Read decide.go first: it is the order of the rules from top to bottom.
 //
-//	snapshot.go, check.go, report.go   what goes in, what a check is, what comes out
+//	snapshot.go, check.go, decide.go   what goes in, what a check is, what comes out
 //	target.go        one target: its verdict, then action and refusals
-//	family.go         the API families of checks; openshift.go, clusterapi.go, medik8s.go, fencepolicy.go: one each
+//	family.go         the API families of checks, and that of OpenShift; clusterapi.go, medik8s.go, fencepolicy.go: one each
 //	escalation.go, request.go   how a check asks another remediator; the requests that fenced carries out
 //	host.go          which BareMetalHost a Machine has, and which hosts must be left alone
 //	owner.go         whether a Machine owns the Node that it names, and when that is in doubt
 //	space.go         in which namespaces Machines and requests count
-//	overlap.go, budget.go, controlplane.go, author_limit.go   across checks
+//	shared.go, controlplane.go   across checks: overlaps and budgets, the control plane
+//	author_limit.go  how many checks and targets of one author count; the checks of the ledger
 //	tables.go        the objects by what is asked of them; what a check covers
 //	ledger.go        the incremental form, for the daemon; ledger_*.go: what changes it, what it answers
 //	explain.go       the same for people

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,40 +8,6 @@ import (
 
 	"github.com/fenced/fenced/internal/reason"
 )
-
-// IsOwn reports whether fenced itself carries out the requests that are made from
-// the template.
-func (p *Template) IsOwn() bool {
-	return group(p.APIVersion) == group(FencedAPI) && p.Kind == FencedRemediationKind+"Template"
-}
-
-// MakesRequests reports whether fenced makes the remediation requests of the check,
-// in place of a controller of its own. The check must be Active.
-func (c *Check) MakesRequests() bool {
-	return c.Strategy == CreateRequests && (c.family() == fenced || c.Evaluator != "" && (c.Paused || c.family() == medik8s))
-}
-
-// AsksOthers reports whether fenced makes requests of the check that another remediator carries
-// out. For those from its own template it makes no object.
-func (c *Check) AsksOthers() bool {
-	return c.MakesRequests() && slices.ContainsFunc(c.rungs(), func(e Escalation) bool { return !e.Template.IsOwn() })
-}
-
-// HandsOver reports whether an action of the check is done by a request that fenced
-// makes. fenced's own template needs no request: fenced fences at once.
-func (c *Check) HandsOver(t *TargetReport) bool {
-	next := cmp.Or(t.Template, c.Template)
-	return t.Action == CreateRequest && next != nil && c.MakesRequests() && !next.IsOwn()
-}
-
-// rungs are the templates of the check in the order in which they are tried. A
-// check with a single template has one step that never times out.
-func (c *Check) rungs() []Escalation {
-	if c.Template != nil {
-		return []Escalation{{Template: *c.Template}}
-	}
-	return c.Escalation
-}
 
 // Templates lists the templates of the check, in the order in which they are tried.
 func (c *Check) Templates() []Template {
@@ -75,23 +40,6 @@ func (e *Escalation) IsSourceOf(q *Request) bool {
 func (p *Template) isSourceOf(apiVersion, kind, template string) bool {
 	return group(apiVersion) == group(p.APIVersion) && kind == strings.TrimSuffix(p.Kind, "Template") &&
 		(template == "" || template == p.Name)
-}
-
-// ownTemplateInFront returns the reason why an escalation that fenced carries out cannot begin with fenced's
-// own template, or an empty string: after a Node was deleted, nobody can name it to the next remediator.
-func ownTemplateInFront(c *Check) string {
-	if i := goesOnAfter(c); i >= 0 && c.MakesRequests() {
-		return fmt.Sprintf("the FencedRemediationTemplate must be the last of the escalation, not that of order %d", c.Escalation[i].Order)
-	}
-	return ""
-}
-
-// GoesOnAfterFenced reports whether another template of the check follows one of fenced's own.
-func GoesOnAfterFenced(c *Check) bool { return goesOnAfter(c) >= 0 }
-
-// goesOnAfter is the first template of fenced's own in the escalation that another one follows; -1: none.
-func goesOnAfter(c *Check) int {
-	return slices.IndexFunc(c.Escalation[:max(0, len(c.Escalation)-1)], func(e Escalation) bool { return e.Template.IsOwn() })
 }
 
 // escalate selects the template for the request of an unhealthy Node. It refuses
@@ -159,7 +107,8 @@ func (e *Escalation) isExhausted(made *Request, tried []Attempt, now time.Time) 
 	if made == nil {
 		return time.Time{}, false
 	}
-	if !made.TimedOut.IsZero() || made.hasFailed() {
+	failed := func(c Condition) bool { return c.Type == succeededCondition && c.Status == "False" } // its remediator gave up
+	if !made.TimedOut.IsZero() || slices.ContainsFunc(made.Conditions, failed) {
 		return time.Time{}, true
 	}
 	if !made.Created.IsZero() {
@@ -169,11 +118,6 @@ func (e *Escalation) isExhausted(made *Request, tried []Attempt, now time.Time) 
 		return time.Time{}, false // without a start time it never times out
 	}
 	return deadline(started, e.Timeout), expired(started, e.Timeout, now)
-}
-
-// hasFailed reports whether the remediator gave up and asks for the next one.
-func (r *Request) hasFailed() bool {
-	return slices.ContainsFunc(r.Conditions, func(c Condition) bool { return c.Type == succeededCondition && c.Status == "False" })
 }
 
 // latest returns the newest of the requests that come from the template.
@@ -262,8 +206,8 @@ type AskedTarget struct {
 
 // AskedTarget evaluates a target for which fenced has asked another remediator.
 func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
-	now = l.evaluateDue(now)
-	if a.Node != "" && l.w.nodes[a.Node] == nil && !l.w.gone(a.Node) {
+	now = l.Advance(now)
+	if a.Node != "" && l.tables.nodes[a.Node] == nil && !l.tables.gone(a.Node) {
 		return AskedTarget{Unknown: true}
 	}
 	x, found := l.askedSubject(a)
@@ -285,13 +229,14 @@ func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 			continue
 		}
 		r.Check, r.State, r.Gone = c, e.st.state, !found
-		if c.family() != fenced && !c.isEvaluatedBy(l.w.rules.Instance) {
+		if c.family() != fenced && !c.isEvaluatedBy(l.tables.rules.Instance) {
 			r.State = StateDisabled // it names another instance: its remediator goes on, and nobody else is asked
 		}
 		if found && r.State == StateActive {
 			x.Run = ""
 			r.Target = evaluate(c, e.context, &e.st, &x, now)
-			r.Recovered = hasRecovered(c, &r.Target)
+			// Only its requests keep a target from being healthy; the Cluster API and OpenShift do not count them.
+			r.Recovered = r.Target.Verdict == Healthy || c.family().escalates() && r.Target.Verdict == Indeterminate && r.Target.Reason == reason.UnderRemediation
 		}
 	}
 	return r
@@ -301,7 +246,7 @@ func (l *Ledger) AskedTarget(a Asked, now time.Time) AskedTarget {
 func (l *Ledger) askedSubject(a Asked) (x Subject, found bool) {
 	if a.Machine != "" {
 		if m := l.MachineIn(a.MachineAPI, a.Namespace, a.Machine); m != nil && m.UID == a.MachineUID {
-			return l.w.machineSubject(m), true
+			return l.withRequests(l.machineSubject(m)), true
 		}
 	}
 	return l.askedNode(a)
@@ -309,14 +254,8 @@ func (l *Ledger) askedSubject(a Asked) (x Subject, found bool) {
 
 // askedNode finds the Node of the target.
 func (l *Ledger) askedNode(a Asked) (x Subject, found bool) {
-	if n := l.w.nodes[a.Node]; n != nil {
-		return l.w.nodeSubject(n), true
+	if n := l.tables.nodes[a.Node]; n != nil {
+		return l.withRequests(l.nodeSubject(n)), true
 	}
 	return x, false
-}
-
-// hasRecovered reports whether only the requests of a check keep a target from being
-// healthy. The Cluster API and OpenShift do not count them.
-func hasRecovered(c *Check, t *TargetReport) bool {
-	return t.Verdict == Healthy || c.family().escalates() && t.Verdict == Indeterminate && t.Reason == reason.UnderRemediation
 }

@@ -25,10 +25,16 @@ func Explain(r Report, node string) []reason.Gate {
 // ExplainTarget turns the result of one check for one of its targets into gates,
 // the check's own gates first.
 func ExplainTarget(c *CheckReport, t *TargetReport) []reason.Gate {
-	source := c.source()
+	source, verdict, until := c.source(), string(t.Verdict), time.Time{}
+	if t.Message != "" {
+		verdict += ": " + t.Message
+	}
+	if t.Verdict == Pending {
+		until = t.Due
+	}
 	gates := []reason.Gate{
 		reason.NewGate("check", true, "", string(c.State), string(StateActive), source),
-		reason.NewGate("verdict", t.Verdict == Unhealthy, reason.NotUnhealthy, verdictText(t), string(Unhealthy), source).PassesFrom(t.pendingUntil()),
+		reason.NewGate("verdict", t.Verdict == Unhealthy, reason.NotUnhealthy, verdict, string(Unhealthy), source).PassesFrom(until),
 		c.LimitGate(),
 	}
 	for _, code := range t.Refusals {
@@ -42,7 +48,11 @@ func (r *CheckReport) StateReason() reason.Code { return stateReason(r.State) }
 
 // LimitGate is the check's own limit on unhealthy targets.
 func (r *CheckReport) LimitGate() reason.Gate {
-	code, threshold := reason.ShortCircuit, fmt.Sprintf("at most %d (%s)", r.MaxUnhealthy, r.limitName())
+	code, name := reason.ShortCircuit, r.Limit
+	if r.minHealthy { // a percentage alone would be ambiguous: minHealthy counts the healthy ones
+		name = "minHealthy " + name
+	}
+	threshold := fmt.Sprintf("at most %d (%s)", r.MaxUnhealthy, name)
 	if slices.Contains(r.gate, reason.OutOfRange) {
 		code = reason.OutOfRange
 	}
@@ -69,15 +79,6 @@ func (r *CheckReport) doubtText() string {
 	return fmt.Sprintf("; %d of them in doubt, so that they do not count for the minimum", r.doubtful)
 }
 
-// limitName is the limit, with the name of its field where a percentage alone
-// would be ambiguous: minHealthy counts the healthy ones.
-func (r *CheckReport) limitName() string {
-	if r.minHealthy {
-		return "minHealthy " + r.Limit
-	}
-	return r.Limit
-}
-
 // refusalGates are the gates of one refusal, with the numbers or names behind it.
 func (t *TargetReport) refusalGates(c *CheckReport, code reason.Code) []reason.Gate {
 	closed := func(name, value, threshold string) reason.Gate {
@@ -100,7 +101,7 @@ func (t *TargetReport) refusalGates(c *CheckReport, code reason.Code) []reason.G
 	case reason.StormCooldown:
 		return []reason.Gate{closed("storm", "too many targets were unhealthy until a short while ago", "the cooldown is over").PassesFrom(c.Due)}
 	case reason.ClusterUpgrading:
-		return []reason.Gate{closed("upgrade", c.upgradeText(t), "no upgrade")}
+		return []reason.Gate{closed("upgrade", cmp.Or(c.upgrading, t.Message), "no upgrade")}
 	case reason.PauseRequested:
 		return []reason.Gate{closed("pauseRequests", cmp.Or(c.Message, "none"), "none")}
 	case reason.Delegated:
@@ -124,14 +125,6 @@ func (t *TargetReport) refusalGates(c *CheckReport, code reason.Code) []reason.G
 		return []reason.Gate{closed(text.gate, text.value, text.threshold).PassesFrom(t.Due)}
 	}
 	return []reason.Gate{closed("target", t.Message, string(t.Action)).PassesFrom(t.Due)}
-}
-
-// upgradeText says what is being upgraded: the cluster, or the target's Node.
-func (r *CheckReport) upgradeText(t *TargetReport) string {
-	if r.upgrading != "" {
-		return r.upgrading
-	}
-	return t.Message
 }
 
 // targetText describes the refusals that depend on one target alone.
@@ -197,21 +190,6 @@ func (t *TargetReport) closerThan(o *TargetReport) bool {
 }
 
 var nearness = map[Verdict]int{Unhealthy: 4, Pending: 3, Indeterminate: 2, Healthy: 1}
-
-func verdictText(t *TargetReport) string {
-	if t.Message == "" {
-		return string(t.Verdict)
-	}
-	return fmt.Sprintf("%s: %s", t.Verdict, t.Message)
-}
-
-// pendingUntil is when the running timeout ends; zero if none runs.
-func (t *TargetReport) pendingUntil() time.Time {
-	if t.Verdict != Pending {
-		return time.Time{}
-	}
-	return t.Due
-}
 
 // Coverage is what one check, or one DisruptionBudget, covers on the cluster as
 // it is now. It shows the author whether the check does what was meant.

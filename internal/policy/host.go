@@ -86,24 +86,18 @@ func (m *Machine) Consumer() string {
 	return key(m.Namespace, m.Infrastructure.Name)
 }
 
-// HostOf finds the BareMetalHost of a Machine among those of the ledger.
-func (l *Ledger) HostOf(m *Machine) (Host, error) { return l.w.hosts.of(m) }
-
-// hostsByName are BareMetalHosts by "namespace/name".
-type hostsByName map[string]*Host
-
-// of finds the BareMetalHost of a Machine.
-func (hosts hostsByName) of(m *Machine) (Host, error) {
+// HostOf finds the BareMetalHost of a Machine among those of the cluster.
+func (o *owners) HostOf(m *Machine) (Host, error) {
 	ref, err := hostRefOf(*m)
 	if err != nil {
 		return Host{}, err
 	}
 	var found []Host
-	if h := hosts[key(ref.namespace, ref.name)]; h != nil {
+	if h := o.hosts[key(ref.namespace, ref.name)]; h != nil {
 		found = append(found, *h)
 	}
 	if ref.name == "" {
-		for _, h := range hosts {
+		for _, h := range o.hosts {
 			if h.UID == ref.uid || m.isConsumerOf(h) {
 				found = append(found, *h)
 			}
@@ -157,35 +151,33 @@ func (r hostRef) String() string {
 	return r.namespace + "/" + r.name
 }
 
-func hostRefOf(m Machine) (hostRef, error) {
-	ref, err := namedHost(m)
-	if err == nil && m.Group() == group(ClusterAPIV1Beta2) {
-		// Reject other namespaces: the Cluster API keeps Machine and host in one. The
-		// author of such a Machine may not be trusted with the hosts of other
-		// namespaces.
-		if ref.namespace == "" {
-			ref.namespace = m.Namespace
-		}
-		if ref.namespace != m.Namespace {
-			return hostRef{}, fmt.Errorf("BareMetalHost %s is in another namespace than its Machine", ref)
-		}
-	}
-	return ref, err
-}
-
-func namedHost(m Machine) (hostRef, error) {
+// hostRefOf returns which BareMetalHost a Machine names.
+func hostRefOf(m Machine) (ref hostRef, err error) {
 	if m.ProviderID != "" {
-		return parseProviderID(m.ProviderID)
+		ref, err = parseProviderID(m.ProviderID)
+	} else {
+		text := m.Annotations[HostAnnotation]
+		namespace, name, ok := strings.Cut(text, "/")
+		switch ref = (hostRef{namespace: namespace, name: name}); {
+		case text == "":
+			err = fmt.Errorf("the Machine has neither a providerID nor the annotation %s", HostAnnotation)
+		case !ok || namespace == "" || name == "" || strings.Contains(name, "/"):
+			err = fmt.Errorf("the annotation %s: %q is not namespace/name", HostAnnotation, text)
+		}
 	}
-	ref := m.Annotations[HostAnnotation]
-	if ref == "" {
-		return hostRef{}, fmt.Errorf("the Machine has neither a providerID nor the annotation %s", HostAnnotation)
+	switch {
+	case err != nil:
+		return hostRef{}, err
+	case m.Group() != group(ClusterAPIV1Beta2):
+		return ref, nil
 	}
-	namespace, name, ok := strings.Cut(ref, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return hostRef{}, fmt.Errorf("the annotation %s: %q is not namespace/name", HostAnnotation, ref)
+	// Reject other namespaces: the Cluster API keeps Machine and host in one. The
+	// author of such a Machine may not be trusted with the hosts of other
+	// namespaces.
+	if ref.namespace = cmp.Or(ref.namespace, m.Namespace); ref.namespace != m.Namespace {
+		return hostRef{}, fmt.Errorf("BareMetalHost %s is in another namespace than its Machine", ref)
 	}
-	return hostRef{namespace: namespace, name: name}, nil
+	return ref, nil
 }
 
 func parseProviderID(id string) (hostRef, error) {
@@ -339,11 +331,11 @@ func (h *Host) Contender() string {
 	return ""
 }
 
-// areKnownFor reports whether any BareMetalHost is known where a Machine names one. Saved objects may
+// hasHostsFor reports whether any BareMetalHost is known where a Machine names one. Saved objects may
 // lack them all.
-func (hosts hostsByName) areKnownFor(m *Machine) bool {
+func (o *owners) hasHostsFor(m *Machine) bool {
 	ref, err := hostRefOf(*m)
-	for _, h := range hosts {
+	for _, h := range o.hosts {
 		if err == nil && (ref.namespace == "" || h.Namespace == ref.namespace) {
 			return true
 		}
@@ -357,34 +349,35 @@ func (w *tables) refuseHosts(r *Report) {
 	runs := w.runs.byUUID()
 	var services hostsByService
 	if w.rules.HostsUnpinned {
-		services = w.hosts.byService()
+		services = w.hostsByService()
 	}
 	for i := range r.Checks {
 		c := &r.Checks[i]
 		for j := range c.Targets {
 			t := &c.Targets[j]
-			if t.Action == None || c.isDelegated(t) {
+			powerCycles, delegated := c.executor(t)
+			if t.Action == None || delegated {
 				continue
 			}
 			n, m := w.nodes[t.Node], machineOfTarget(w, t)
 			if n != nil {
-				t.refuseBecause(reason.UnderRemediation, runs.onHostOf(n))                       // I6
-				t.refuseBecause(reason.DuplicateUUID, w.nodesByUUID.other(n.Name, n.SystemUUID)) // I9
+				t.refuseBecause(reason.UnderRemediation, runs.onHostOf(n))                      // I6
+				t.refuseBecause(reason.DuplicateUUID, w.NodeWithSameUUID(n.Name, n.SystemUUID)) // I9
 			}
-			if t.powerCycles(c.template) || t.Action != CreateRequest { // a check that asks others knows its own requests
+			if powerCycles || t.Action != CreateRequest { // a check that asks others knows its own requests
 				t.refuseBecause(reason.Contested, w.requests.contender(t, m, n)) // I22
 			}
 			t.refuseBecause(reason.Contested, w.nodeLocks[t.Node].contender(t.Node, r.At)) // I22
-			if t.powerCycles(c.template) {
+			if powerCycles {
 				t.refuseBecause(reason.LeaseTooLong, times.LeaseTooLong(w.leases[t.Node].Duration)) // I5
 			}
 			if m == nil {
 				continue
 			}
-			h, err := w.hosts.of(m)
+			h, err := w.HostOf(m)
 			t.refuseBecause(reason.Contested, h.Contender()) // I22
-			if t.powerCycles(c.template) {
-				w.hosts.refusePowerOwner(t, m, &h, err)
+			if powerCycles {
+				w.refusePowerOwner(t, m, &h, err)
 				services.refuse(t, &h)
 			}
 		}
@@ -393,10 +386,10 @@ func (w *tables) refuseHosts(r *Report) {
 
 // refusePowerOwner refuses to power-cycle a host whose owner forbids it, or that is not the Machine's. err is
 // why h was not found.
-func (hosts hostsByName) refusePowerOwner(t *TargetReport, m *Machine, h *Host, err error) {
+func (o *owners) refusePowerOwner(t *TargetReport, m *Machine, h *Host, err error) {
 	consumer := cmp.Or(m.Consumer(), h.ConsumerRef) // saved objects may lack the reference
 	switch {
-	case errors.Is(err, errNoSuchHost) && !hosts.areKnownFor(m), err != nil && !m.NamesHost():
+	case errors.Is(err, errNoSuchHost) && !o.hasHostsFor(m), err != nil && !m.NamesHost():
 	case err != nil: // hosts.d may name a host, but not who else owns its power // I22
 		t.refuseBecause(reason.InvalidHost, err.Error())
 	case h.PowerForbidden(t.Machine, consumer, t.Node != "", false) != "":
@@ -412,32 +405,10 @@ func (t *TargetReport) refuseBecause(code reason.Code, why string) {
 	}
 }
 
-// powerCycles reports whether fenced itself power-cycles the host for a target: a request from its
-// own template needs no object. template is that of the check.
-func (t *TargetReport) powerCycles(template *Template) bool {
-	next := cmp.Or(t.Template, template)
-	return t.Action == PowerCycle || t.Action == CreateRequest && next != nil && next.IsOwn()
-}
-
-// nodesByUUID are the Nodes by system UUID. One whose UUID identifies no machine is not there.
-type nodesByUUID map[string][]*Node
-
-// note adds a Node, or removes it.
-func (x nodesByUUID) note(n *Node, known bool) {
-	forms := bmc.UUIDForms(n.SystemUUID)
-	switch {
-	case len(forms) == 0:
-	case known:
-		x[forms[0]] = append(x[forms[0]], n)
-	default:
-		drop(x, forms[0], n)
-	}
-}
-
-// others returns the other Nodes with the system UUID, in any order of its bytes, by name.
-func (x nodesByUUID) others(node, systemUUID string) (twins []*Node) {
+// OtherNodesWithUUID returns the other Nodes with the same system UUID, in any order of its bytes, by name.
+func (w *tables) OtherNodesWithUUID(node, systemUUID string) (twins []*Node) {
 	for _, form := range bmc.UUIDForms(systemUUID) {
-		for _, n := range x[form] {
+		for _, n := range w.nodesByUUID[form] {
 			if n.Name != node {
 				twins = append(twins, n)
 			}
@@ -447,10 +418,10 @@ func (x nodesByUUID) others(node, systemUUID string) (twins []*Node) {
 	return slices.Compact(twins)
 }
 
-// other says which other Node has the system UUID: a host that has registered under a second name. It is
+// NodeWithSameUUID says which other Node has the system UUID: a host that has registered under a second name. It is
 // "" if none has, and for a UUID that identifies no machine. // I9
-func (x nodesByUUID) other(node, systemUUID string) string {
-	if twins := x.others(node, systemUUID); len(twins) > 0 {
+func (w *tables) NodeWithSameUUID(node, systemUUID string) string {
+	if twins := w.OtherNodesWithUUID(node, systemUUID); len(twins) > 0 {
 		return "Node " + twins[0].Name + " has the same system UUID"
 	}
 	return ""
@@ -474,7 +445,7 @@ func (o openRuns) byUUID() runsByUUID {
 func (x runsByUUID) onHostOf(n *Node) string {
 	for _, form := range bmc.UUIDForms(n.SystemUUID) {
 		if r := x[form]; r.ID != "" && r.Node != n.Name {
-			return "run " + r.ID + " is open on " + subjectName(r.Node, r.Machine) + ", which has the same system UUID"
+			return "run " + r.ID + " is open on " + cmp.Or(r.Node, r.Machine) + ", which has the same system UUID"
 		}
 	}
 	return ""

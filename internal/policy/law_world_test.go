@@ -104,9 +104,17 @@ func TestLawsNextCheckIsExact(t *testing.T) {
 			return // no clock runs, or a storm has to be remembered first
 		}
 		require.True(t, next.After(ledgerEpoch))
+		if slices.ContainsFunc(r.Checks, func(c CheckReport) bool { return slices.ContainsFunc(c.Targets, hidesClock) }) {
+			return // time may change only whether the check in doubt has handed the target over
+		}
 		require.NotEqual(t, visible(t, r), visible(t, Decide(s, next)), "nothing changed at %s", next)
 		ran = true
 	})
+}
+
+// hidesClock reports whether time changes a target that is in doubt.
+func hidesClock(t TargetReport) bool {
+	return t.Verdict == Indeterminate && !t.reasonChangesAt.IsZero()
 }
 
 // newlyActing lists the targets of the checks of before that act only after. A

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"container/heap"
 	"maps"
 	"reflect"
@@ -18,7 +19,12 @@ import (
 //
 // It is not safe for concurrent use. It never modifies the values passed to it.
 type Ledger struct {
-	w        *tables
+	*tables
+	// Version increases whenever a verdict, action, refusal or gate may have changed.
+	Version uint64
+	// Next is the first instant at which a result changes by the passage of time alone; zero: no timeout runs.
+	Next time.Time
+
 	checks   map[checkKey]*checkEntry
 	budgets  map[checkKey]*budgetEntry
 	requests map[ObjectID]*Request
@@ -46,13 +52,11 @@ type Ledger struct {
 	resized map[space]bool
 	resumes map[space]time.Time
 
-	now  time.Time // the instant of the last evaluation
-	next time.Time // when a result changes by the passage of time alone; zero is never
+	now time.Time // the instant of the last evaluation
 	// dirty are the targets to evaluate again. stale: also evaluate the contexts of
 	// the checks again. full: evaluate everything again.
 	dirty       []*targetEntry
 	stale, full bool
-	version     uint64
 	// labels: the cluster labelled its control plane at the last evaluation.
 	labels bool
 }
@@ -75,7 +79,7 @@ func keyOf(id ObjectID, source string) checkKey {
 // NewLedger returns an empty ledger.
 func NewLedger(rules Rules) *Ledger {
 	return &Ledger{
-		w: newTables(rules), checks: map[checkKey]*checkEntry{}, budgets: map[checkKey]*budgetEntry{},
+		tables: newTables(rules), checks: map[checkKey]*checkEntry{}, budgets: map[checkKey]*budgetEntry{},
 		requests: map[ObjectID]*Request{}, errors: map[ObjectID]ObjectError{},
 		onMachine: map[string][]*targetEntry{}, onNode: map[string][]*targetEntry{},
 		acting: map[*targetEntry]bool{}, zones: map[string]Fleet{},
@@ -84,73 +88,47 @@ func NewLedger(rules Rules) *Ledger {
 	}
 }
 
-// Apply records changes and evaluates what they concern. It is idempotent.
-func (l *Ledger) Apply(now time.Time, changes ...Change) {
-	for i := range changes {
-		l.apply(changes[i])
-	}
-	l.evaluateDue(now)
-}
-
-// SetRuns replaces the list of open runs.
-func (l *Ledger) SetRuns(now time.Time, runs []OpenRun) {
-	if !slices.EqualFunc(runs, l.runs, OpenRun.Equal) {
-		l.replaceRuns(runs)
-	}
-	l.evaluateDue(now)
-}
-
 // SetReadsOff records whether the BMC of a Node has just been read Off twice.
 func (l *Ledger) SetReadsOff(now time.Time, node string, off bool) {
-	if l.w.readsOff[node] != off {
-		delete(l.w.readsOff, node)
+	if l.tables.readsOff[node] != off {
+		delete(l.tables.readsOff, node)
 		if off {
-			l.w.readsOff[node] = true
+			l.tables.readsOff[node] = true
 		}
 		l.touchNode(node)
 	}
-	l.evaluateDue(now)
+	l.Advance(now)
 }
 
 // SetDisabled tells the ledger why nobody carries out the requests of checks, by their
 // mark. Such a check is Disabled.
 func (l *Ledger) SetDisabled(now time.Time, why map[string]string) {
-	if maps.Equal(l.w.disabled, why) {
+	if maps.Equal(l.tables.disabled, why) {
 		return
 	}
-	l.w.disabled, l.stale = maps.Clone(why), true
-	l.version++
-	l.evaluateDue(now)
+	l.tables.disabled, l.stale = maps.Clone(why), true
+	l.Version++
+	l.Advance(now)
 }
 
 // SetTried tells the ledger which requests fenced has made and are gone, by the mark of
 // the check and the name of the Node or the Machine.
 func (l *Ledger) SetTried(now time.Time, tried map[string]map[string][]Attempt) {
-	if reflect.DeepEqual(l.w.tried, tried) {
+	if reflect.DeepEqual(l.tables.tried, tried) {
 		return
 	}
-	l.w.tried, l.stale = tried, true
-	l.version++
-	l.evaluateDue(now)
+	l.tables.tried, l.stale = tried, true
+	l.Version++
+	l.Advance(now)
 }
-
-// Advance evaluates what the passage of time concerns.
-func (l *Ledger) Advance(now time.Time) { l.evaluateDue(now) }
-
-// Version increases whenever a verdict, action, refusal or gate may have changed.
-func (l *Ledger) Version() uint64 { return l.version }
-
-// Next is the first instant at which a result changes by the passage of time
-// alone; false if no timeout runs.
-func (l *Ledger) Next() (time.Time, bool) { return l.next, !l.next.IsZero() }
 
 // clockSlack is how far a caller's clock may be behind the ledger's. A caller
 // reads the clock before it locks the ledger.
 const clockSlack = time.Second
 
-// evaluateDue evaluates all marked targets, and all whose time has come, as of
+// Advance evaluates all marked targets, and all whose time has come, as of
 // now. It returns the instant that it used.
-func (l *Ledger) evaluateDue(now time.Time) time.Time {
+func (l *Ledger) Advance(now time.Time) time.Time {
 	now = now.Round(0).UTC() // compare wall clocks, as the API's timestamps do
 	switch {
 	case now.Before(l.now.Add(-clockSlack)):
@@ -159,12 +137,16 @@ func (l *Ledger) evaluateDue(now time.Time) time.Time {
 		now = l.now
 	}
 	l.now = now
-	if labels := l.w.labelled.any(); labels != l.labels {
+	if labels := l.tables.labelled > 0; labels != l.labels {
 		l.labels, l.full = labels, true // another answer to which Machines without a Node count
-		l.version++
+		l.Version++
 	}
-	l.resumeWithinLimit(now)
-	if l.full || l.stale || !l.next.IsZero() && !now.Before(l.next) {
+	for author, at := range l.resumes { // a clock that was set back does not make their wait longer
+		if wait := at.Sub(now); wait <= 0 || wait > l.tables.rules.TargetLimitPause {
+			l.resume(author)
+		}
+	}
+	if l.full || l.stale || !l.Next.IsZero() && !now.Before(l.Next) {
 		for _, c := range l.checks {
 			l.refreshCheck(c)
 		}
@@ -177,12 +159,18 @@ func (l *Ledger) evaluateDue(now time.Time) time.Time {
 		}
 	}
 	l.dirty = l.dirty[:0]
-	l.next = time.Time{}
+	l.Next = time.Time{}
 	for _, c := range l.checks {
-		l.next = times.Sooner(l.next, c.nextDue(now))
+		if c.recount {
+			c.due, c.recount = l.checkReport(c, nil, now).Due, false
+		}
+		l.Next = times.Sooner(l.Next, c.due)
+		if len(c.clocks) > 0 {
+			l.Next = times.Sooner(l.Next, c.clocks[0].report.nextChange())
+		}
 	}
 	for _, at := range l.resumes {
-		l.next = times.Sooner(l.next, at)
+		l.Next = times.Sooner(l.Next, at)
 	}
 	return now
 }
@@ -227,30 +215,19 @@ type targetEntry struct {
 
 const noClock = -1
 
-// plain is the result of every target that is healthy and nothing else.
-var plain = TargetReport{Verdict: Healthy, Action: None}
-
-// found returns the result of an evaluated target for counting.
-func (e *targetEntry) found() *TargetReport {
-	if e.report == nil {
-		return &plain
-	}
-	return e.report
-}
-
 // subject is the target's name, the same in every check.
 func (e *targetEntry) subject() string {
 	if e.machine == nil {
 		return e.node
 	}
-	return subjectName(e.node, e.machine.Key())
+	return cmp.Or(e.node, e.machine.Key())
 }
 
 func (l *Ledger) subjectOf(e *targetEntry) Subject {
 	if e.machine != nil {
-		return l.w.machineSubject(e.machine)
+		return l.withRequests(l.machineSubject(e.machine))
 	}
-	return l.w.nodeSubject(l.w.targetNodes().get(e.node))
+	return l.withRequests(l.nodeSubject(l.targetNode(e.node)))
 }
 
 // touch marks a target for evaluation.
@@ -287,12 +264,12 @@ func (l *Ledger) refreshCheck(c *checkEntry) {
 			for _, e := range c.targets {
 				l.touch(e)
 			}
-			l.version++
+			l.Version++
 		}
 		c.recount, c.fresh = true, false
 	}
 	if due {
-		l.version++
+		l.Version++
 	}
 	for len(c.clocks) > 0 && !l.now.Before(c.clocks[0].report.nextChange()) {
 		l.touch(heap.Pop(&c.clocks).(*targetEntry))
@@ -308,7 +285,7 @@ func (l *Ledger) evaluate(e *targetEntry) {
 	}
 	x := l.subjectOf(e)
 	t := evaluate(c.check, c.context, &c.st, &x, l.now)
-	if t.isPlain() {
+	if t.Verdict == Healthy && !t.uncounted && t.Reason == "" && t.Message == "" && t.Action == None && t.RecheckAfterSeconds == 0 && t.nextChange().IsZero() {
 		l.setReport(e, true, nil)
 		return
 	}
@@ -316,28 +293,30 @@ func (l *Ledger) evaluate(e *targetEntry) {
 	l.setReport(e, true, &kept)
 }
 
-// isPlain reports whether the result is healthy and nothing else.
-func (t *TargetReport) isPlain() bool {
-	return t.Verdict == Healthy && !t.uncounted && t.Reason == "" && t.Message == "" && t.Action == None && t.RecheckAfterSeconds == 0 && t.nextChange().IsZero()
-}
-
 // setReport replaces the result of a target and updates every counter.
 func (l *Ledger) setReport(e *targetEntry, judged bool, t *TargetReport) {
 	c := e.check
 	if e.evaluated != judged || !e.report.same(t) {
-		l.version++
+		l.Version++
 		c.recount = true
 	}
 	if e.evaluated {
-		c.n.addVerdict(e.found(), -1)
+		c.n.addVerdict(e.report, -1)
 	}
 	c.wait(e.report, -1)
 	e.evaluated, e.report = judged, t
 	if judged {
-		c.n.addVerdict(e.found(), 1)
+		c.n.addVerdict(t, 1)
 	}
 	c.wait(t, 1)
-	c.setClock(e)
+	switch runs := t != nil && !t.nextChange().IsZero(); {
+	case runs && e.clock == noClock:
+		heap.Push(&c.clocks, e)
+	case runs:
+		heap.Fix(&c.clocks, int(e.clock))
+	case e.clock != noClock:
+		heap.Remove(&c.clocks, int(e.clock))
+	}
 	if t != nil && t.Action != None {
 		l.acting[e] = true
 	} else {
@@ -346,7 +325,7 @@ func (l *Ledger) setReport(e *targetEntry, judged bool, t *TargetReport) {
 }
 
 // same reports whether two results differ in nothing that anybody acts on. Nil is
-// plain.
+// healthy and nothing else.
 func (t *TargetReport) same(o *TargetReport) bool {
 	if t == nil || o == nil {
 		return t == o
@@ -399,19 +378,6 @@ func (h clockHeap) due(at int, found time.Time) time.Time {
 	return h.due(2*at+2, h.due(2*at+1, found))
 }
 
-// setClock inserts a target into the heap, moves it, or removes it.
-func (c *checkEntry) setClock(e *targetEntry) {
-	runs := e.report != nil && !e.report.nextChange().IsZero()
-	switch {
-	case runs && e.clock == noClock:
-		heap.Push(&c.clocks, e)
-	case runs:
-		heap.Fix(&c.clocks, int(e.clock))
-	case e.clock != noClock:
-		heap.Remove(&c.clocks, int(e.clock))
-	}
-}
-
 // wait counts a target that waits without a timeout, or removes it: by is 1 or
 // -1.
 func (c *checkEntry) wait(t *TargetReport, by int) {
@@ -426,27 +392,159 @@ func (c *checkEntry) wait(t *TargetReport, by int) {
 	}
 }
 
-// count returns the counters of the check's targets at an instant.
-func (c *checkEntry) count(now time.Time) count {
-	n := c.n
-	if due := c.clocks.due(0, time.Time{}); !due.IsZero() {
-		n.wait(recheck(due, now))
-	}
-	for seconds := range c.waits {
-		n.wait(seconds)
-	}
-	return n
+// budgetEntry is a budget with the counts of its Nodes or Machines.
+type budgetEntry struct {
+	budget *DisruptionBudget
+	n      budgetCount
 }
 
-// nextDue is when the passage of time alone changes the check or its targets;
-// zero means never.
-func (c *checkEntry) nextDue(now time.Time) time.Time {
-	if c.recount {
-		r := c.report(nil, nil, now)
-		c.due, c.recount = r.Due, false
+func (l *Ledger) setBudget(id ObjectID, b *DisruptionBudget) {
+	k := keyOf(id, "")
+	if b != nil {
+		k = keyOf(id, b.Source)
 	}
-	if len(c.clocks) == 0 {
-		return c.due
+	delete(l.budgets, k)
+	if b != nil {
+		e := &budgetEntry{budget: b}
+		e.n.addAll(l.tables, b)
+		l.budgets[k] = e
 	}
-	return times.Sooner(c.due, c.clocks[0].report.nextChange())
+	l.Version++
+}
+
+// countMachine adds a Machine to the counts of all budgets, or removes it: by is 1
+// or -1.
+func (l *Ledger) countMachine(m *Machine, by int) {
+	for _, b := range l.budgets {
+		b.n.addMachine(l.tables, b.budget, m, by)
+	}
+}
+
+// countNode adds a Node to all counters of the cluster, or removes it: by is 1 or
+// -1.
+func (l *Ledger) countNode(n *Node, by int) {
+	if n == nil {
+		return
+	}
+	for _, b := range l.budgets {
+		b.n.addNode(l.tables, b.budget, n, by)
+	}
+	notReady := by
+	if n.Ready() {
+		notReady = 0
+	}
+	l.fleet.Nodes += by
+	l.fleet.NotReady += notReady
+	if zone := n.Labels[l.tables.rules.ZoneKey]; zone != "" {
+		f := l.zones[zone]
+		f.Nodes += by
+		f.NotReady += notReady
+		if l.zones[zone] = f; f == (Fleet{}) {
+			delete(l.zones, zone)
+		}
+	}
+}
+
+// add makes a Machine or a Node a target of the check, unless the target limit is
+// exceeded.
+func (l *Ledger) add(c *checkEntry, m *Machine, node string) {
+	l.resize(c, 1)
+	if author, limited := l.tables.rules.authorOf(c.check); limited && l.tables.overTargetLimit[author] {
+		return
+	}
+	e := &targetEntry{check: c, machine: m, node: node, at: int32(len(c.targets)), clock: noClock}
+	c.targets = append(c.targets, e)
+	if m != nil {
+		l.onMachine[m.Name] = append(l.onMachine[m.Name], e)
+	}
+	if node != "" {
+		l.onNode[node] = append(l.onNode[node], e)
+	}
+	l.touch(e)
+	c.recount = true
+	l.Version++
+}
+
+// remove removes a target from its check.
+func (l *Ledger) remove(e *targetEntry) {
+	l.setReport(e, false, nil)
+	c := e.check
+	l.resize(c, -1)
+	last := c.targets[len(c.targets)-1]
+	c.targets[e.at], last.at = last, e.at
+	c.targets[len(c.targets)-1] = nil
+	c.targets = c.targets[:len(c.targets)-1]
+	if e.machine != nil {
+		drop(l.onMachine, e.machine.Name, e)
+	}
+	drop(l.onNode, e.node, e)
+	e.gone = true
+	c.recount = true
+	l.Version++
+}
+
+// addTargets finds all targets of a new check.
+func (l *Ledger) addTargets(c *checkEntry) {
+	for m, n := range l.tables.covered(c.check) {
+		if m != nil {
+			l.add(c, m, m.NodeName)
+		} else {
+			l.add(c, nil, n.Name)
+		}
+	}
+}
+
+// setCovered adds or removes a target after a change of coverage. e is the
+// existing target, nil if it was not kept.
+func (l *Ledger) setCovered(c *checkEntry, e *targetEntry, was, covered bool, m *Machine, node string) {
+	switch {
+	case !was && covered:
+		l.add(c, m, node)
+	case was && !covered && e != nil:
+		l.remove(e)
+	case was && !covered:
+		l.resize(c, -1)
+	}
+}
+
+// find returns the target of a check in a list: the Machine, or if that is nil the Node.
+func find(list []*targetEntry, c *checkEntry, m *Machine) *targetEntry {
+	if i := slices.IndexFunc(list, func(e *targetEntry) bool { return e.check == c && e.machine == m }); i >= 0 {
+		return list[i]
+	}
+	return nil
+}
+
+// nodeCoverage says which checks cover a Node.
+type nodeCoverage struct {
+	node   string
+	checks map[*checkEntry]bool
+}
+
+// coverageOf returns the checks that cover a Node now.
+func (l *Ledger) coverageOf(node string) nodeCoverage {
+	v := nodeCoverage{node: node, checks: map[*checkEntry]bool{}}
+	n := l.tables.targetNode(node)
+	if n == nil {
+		return v
+	}
+	seen := l.tables.targetLabels(n)
+	for _, c := range l.checks {
+		if c.check.SelectsNodes && seen.match(c.check.Selector) {
+			v.checks[c] = true
+		}
+	}
+	return v
+}
+
+// cover adds and removes targets after a change of a Node, or of the run on it. before is its
+// coverage before the change.
+func (l *Ledger) cover(before nodeCoverage) {
+	after := l.coverageOf(before.node)
+	for c := range before.checks {
+		l.setCovered(c, find(l.onNode[before.node], c, nil), true, after.checks[c], nil, before.node)
+	}
+	for c := range after.checks {
+		l.setCovered(c, find(l.onNode[before.node], c, nil), before.checks[c], true, nil, before.node)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ObjectID names one object of a cluster.
@@ -81,28 +82,31 @@ type Upgrade struct {
 	Why string
 }
 
-// apply records one change. If an object could not be decoded, its old value is
-// no longer used.
-func (l *Ledger) apply(c Change) {
-	err := l.put(c.ID, c.Value, c.Err)
-	l.enforceTargetLimit()
-	old, had := l.errors[c.ID]
-	if had && err == nil {
-		delete(l.errors, c.ID)
-		l.w.dropUndecoded(c.ID.Key())
-	}
-	if err != nil {
-		l.errors[c.ID] = ObjectError{Object: c.ID.String(), Message: strings.ReplaceAll(err.Error(), "\n", "; ")}
-		if !had {
-			l.w.putUndecoded(c.ID.Key())
+// Apply records changes and evaluates what they concern. It is idempotent. If an object could not be decoded,
+// its old value is no longer used.
+func (l *Ledger) Apply(now time.Time, changes ...Change) {
+	for _, c := range changes {
+		err := l.put(c.ID, c.Value, c.Err)
+		l.enforceTargetLimit()
+		old, had := l.errors[c.ID]
+		if had && err == nil {
+			delete(l.errors, c.ID)
+			l.tables.countUndecoded(c.ID.Key(), -1)
+		}
+		if err != nil {
+			l.errors[c.ID] = ObjectError{Object: c.ID.String(), Message: strings.ReplaceAll(err.Error(), "\n", "; ")}
+			if !had {
+				l.tables.countUndecoded(c.ID.Key(), 1)
+			}
+		}
+		if had != (err != nil) {
+			l.touchUndecoded(c.ID.Key())
+		}
+		if old != l.errors[c.ID] {
+			l.Version++
 		}
 	}
-	if had != (err != nil) {
-		l.touchUndecoded(c.ID.Key())
-	}
-	if old != l.errors[c.ID] {
-		l.version++
-	}
+	l.Advance(now)
 }
 
 // touchUndecoded marks what may depend on an object that could not be decoded, or
@@ -122,13 +126,13 @@ func (l *Ledger) touchUndecoded(k ObjectKey) {
 // touchNodeTargets marks every target that is a Node without a Machine, and whose Machine may be
 // the one of this key.
 func (l *Ledger) touchNodeTargets(k ObjectKey) {
-	ofAny, named := k.Name == "" || l.w.rules.trusts(k.Group, k.Namespace), key(k.Namespace, k.Name)
+	ofAny, named := k.Name == "" || l.tables.rules.trusts(k.Group, k.Namespace), key(k.Namespace, k.Name)
 	for _, c := range l.checks {
 		for _, e := range c.targets {
 			if e.machine != nil {
 				continue
 			}
-			if n := l.w.nodes[e.node]; ofAny || n != nil && n.named(k.Group) == named {
+			if n := l.tables.nodes[e.node]; ofAny || n != nil && n.named(k.Group) == named {
 				l.touch(e)
 			}
 		}
@@ -184,12 +188,12 @@ func dispatch[T any](id ObjectID, value any, set func(ObjectID, *T)) bool {
 }
 
 func (l *Ledger) setNode(id ObjectID, n *Node) {
-	old := l.w.nodes[id.Name]
+	old := l.tables.nodes[id.Name]
 	if old == nil && n == nil || id.Namespace != "" { // a Node has no namespace
 		return
 	}
 	if n != nil {
-		n = l.w.pods.withRole(n)
+		n = l.tables.pods.withRole(n)
 	}
 	same := old != nil && n != nil && old.equalsExceptHealth(n)
 	relabelled := old == nil || n == nil || !maps.Equal(old.Labels, n.Labels)
@@ -199,58 +203,45 @@ func (l *Ledger) setNode(id ObjectID, n *Node) {
 	}
 	var spaces map[space]spaceCount
 	if !same {
-		spaces = l.spacesOf(old, n)
+		spaces = l.spaceCounts(slices.Concat(l.tables.rules.spacesOfNode(old), l.tables.rules.spacesOfNode(n)))
 		l.countNode(old, -1)
-		l.countMachinesOf(id.Name, -1)
-		l.countNodeless(spaces, id.Name, -1)
+		l.countMachinesWith(id.Name, spaces, -1)
 	}
-	l.w.dropNode(id.Name)
-	if n != nil {
-		l.w.putNode(n)
-	}
+	l.tables.setNode(id.Name, n)
 	l.touchNode(id.Name)
 	if same {
 		return
 	}
 	l.countNode(n, 1)
-	l.countMachinesOf(id.Name, 1)
-	l.countNodeless(spaces, id.Name, 1)
+	l.countMachinesWith(id.Name, spaces, 1)
 	if relabelled {
 		l.cover(before)
 	}
 	l.touchSpaces(spaces)
-	l.version++
+	l.Version++
 }
 
-// spacesOf returns the counts of the namespaces that two versions of a Node name.
-func (l *Ledger) spacesOf(old, n *Node) map[space]spaceCount {
-	spaces := map[space]spaceCount{}
-	for _, in := range slices.Concat(l.w.rules.spacesOfNode(old), l.w.rules.spacesOfNode(n)) {
-		spaces[in] = l.w.machineSpaces[in]
+// spaceCounts returns the counts of some namespaces.
+func (l *Ledger) spaceCounts(list []space) map[space]spaceCount {
+	counts := map[space]spaceCount{}
+	for _, in := range list {
+		counts[in] = l.tables.machineSpaces[in]
 	}
-	return spaces
+	return counts
 }
 
-// spacesOfRuns returns the counts of the namespaces of the Machines of runs.
-func (l *Ledger) spacesOfRuns(runs []OpenRun) map[space]spaceCount {
-	spaces := map[space]spaceCount{}
-	for _, r := range runs {
-		for _, in := range l.w.rules.spacesOfRun(&r) {
-			spaces[in] = l.w.machineSpaces[in]
-		}
-	}
-	return spaces
-}
-
-// countNodeless adds the Machines without a Node, where a Node more or less decides whether they count, to the
-// counts of all budgets, or removes them: by is 1 or -1. Those of the Node itself are counted with it.
-func (l *Ledger) countNodeless(before map[space]spaceCount, node string, by int) {
+// countMachinesWith adds the Machines of a Node to the counts of all budgets, or removes them: by is 1 or -1. So it
+// does with the Machines without a Node where a Node more or less decides whether they count.
+func (l *Ledger) countMachinesWith(node string, before map[space]spaceCount, by int) {
 	if len(l.budgets) == 0 {
 		return
 	}
+	for _, m := range l.tables.byNode[node] {
+		l.countMachine(m, by)
+	}
 	for in, was := range before {
-		for _, m := range l.w.nodeless {
-			if was.nodes <= 1 && l.w.rules.spaceOfMachine(m) == in && m.NodeName != node {
+		for _, m := range l.tables.nodeless {
+			if was.nodes <= 1 && l.tables.rules.spaceOf(m.Group(), m.Namespace) == in && m.NodeName != node {
 				l.countMachine(m, by)
 			}
 		}
@@ -260,12 +251,12 @@ func (l *Ledger) countNodeless(before map[space]spaceCount, node string, by int)
 // touchSpaces marks the Machines without a Node where another answer is true now.
 func (l *Ledger) touchSpaces(before map[space]spaceCount) {
 	for in, was := range before {
-		is := l.w.machineSpaces[in]
+		is := l.tables.machineSpaces[in]
 		if (was.nodes > 0) == (is.nodes > 0) && (was.controlPlane > 0) == (is.controlPlane > 0) && (was.labelled > 0) == (is.labelled > 0) {
 			continue
 		}
-		for _, m := range l.w.nodeless {
-			if l.w.rules.spaceOfMachine(m) == in {
+		for _, m := range l.tables.nodeless {
+			if l.tables.rules.spaceOf(m.Group(), m.Namespace) == in {
 				l.touchMachine(m.Name)
 			}
 		}
@@ -281,37 +272,41 @@ func (n *Node) equalsExceptHealth(o *Node) bool {
 }
 
 func (l *Ledger) setMachine(id ObjectID, m *Machine) {
-	old := l.w.machines[machineID{group(id.APIVersion), id.Namespace, id.Name}]
+	old := l.tables.machines[machineID{group(id.APIVersion), id.Namespace, id.Name}]
 	if m == nil && (old == nil || old.APIVersion != id.APIVersion) {
 		return // it does not exist, or still exists in another version of the API
 	}
 	if old != nil {
 		l.countMachine(old, -1)
-		l.w.dropMachine(old)
+		l.tables.dropMachine(old)
 		l.touchNode(old.NodeName)
 	}
 	if m != nil {
-		l.w.putMachine(m)
+		l.tables.putMachine(m)
 		l.countMachine(m, 1)
 	}
 	for _, c := range l.checks {
 		var e *targetEntry
 		if old != nil {
-			e = l.machineTarget(c, old)
+			e = find(l.onMachine[old.Name], c, old)
 		}
 		if e != nil && m != nil {
-			e.machine = m
-			l.move(e, m.NodeName)
+			if e.machine = m; e.node != m.NodeName {
+				drop(l.onNode, e.node, e)
+				if e.node = m.NodeName; e.node != "" {
+					l.onNode[e.node] = append(l.onNode[e.node], e)
+				}
+			}
 		}
 		if c.check.SelectsNodes {
 			continue
 		}
 		if old == nil || m == nil || !maps.Equal(old.Labels, m.Labels) {
-			was, node := old != nil && c.check.covers(old), ""
+			was, node := old != nil && c.check.Covers(old, nil), ""
 			if m != nil {
 				node = m.NodeName
 			}
-			l.setCovered(c, e, was, m != nil && c.check.covers(m), m, node)
+			l.setCovered(c, e, was, m != nil && c.check.Covers(m, nil), m, node)
 		}
 	}
 	if m != nil {
@@ -319,7 +314,7 @@ func (l *Ledger) setMachine(id ObjectID, m *Machine) {
 		l.touchNode(m.NodeName)
 	}
 	if old == nil || m == nil || !old.equalsExceptHealth(m) {
-		l.version++
+		l.Version++
 	}
 }
 
@@ -334,42 +329,42 @@ func (m *Machine) equalsExceptHealth(o *Machine) bool {
 
 func (l *Ledger) setCluster(id ObjectID, c *Cluster) {
 	name := key(id.Namespace, id.Name)
-	delete(l.w.clusters, name)
+	delete(l.tables.clusters, name)
 	if c != nil {
-		l.w.clusters[name] = c
+		l.tables.clusters[name] = c
 	}
 	l.stale = true
 }
 
 func (l *Ledger) setPod(id ObjectID, p *Pod) {
-	for _, name := range l.w.pods.set(id.Key(), p) {
-		if n := l.w.nodes[name]; n != nil && l.w.pods.withRole(n) != n {
+	for _, name := range l.tables.pods.set(id.Key(), p) {
+		if n := l.tables.nodes[name]; n != nil && l.tables.pods.withRole(n) != n {
 			l.setNode(ObjectID{Kind: "Node", Name: name}, n)
 		}
 	}
-	l.version++
+	l.Version++
 }
 
 func (l *Ledger) setLease(id ObjectID, v *Lease) {
-	delete(l.w.leases, id.Name)
+	delete(l.tables.leases, id.Name)
 	if v != nil {
-		l.w.leases[id.Name] = *v
+		l.tables.leases[id.Name] = *v
 	}
 	l.touchNode(id.Name)
 }
 
 func (l *Ledger) setHost(id ObjectID, h *Host) {
 	name := key(id.Namespace, id.Name)
-	old := l.w.hosts[name]
+	old := l.tables.hosts[name]
 	if !reflect.DeepEqual(old, h) {
-		l.version++
+		l.Version++
 	}
-	delete(l.w.hosts, name)
+	delete(l.tables.hosts, name)
 	if h != nil {
-		l.w.hosts[name] = h
+		l.tables.hosts[name] = h
 	}
 	if !old.sameConsumer(h) {
-		for _, m := range l.w.nodeless { // a BareMetalHost shows whose the Node was
+		for _, m := range l.tables.nodeless { // a BareMetalHost shows whose the Node was
 			if m.NodeName != "" && (m.refersTo(old) || m.refersTo(h)) {
 				l.touchMachine(m.Name)
 				l.touchNode(m.NodeName)
@@ -389,9 +384,9 @@ func (h *Host) sameConsumer(o *Host) bool {
 func (l *Ledger) setUpgrade(id ObjectID, u *Upgrade) {
 	switch {
 	case u != nil:
-		l.upgradeOf, l.w.upgrading = id, u.Why
+		l.upgradeOf, l.tables.upgrading = id, u.Why
 	case l.upgradeOf == id:
-		l.w.upgrading = ""
+		l.tables.upgrading = ""
 	}
 	l.stale = true
 }
@@ -400,16 +395,16 @@ func (l *Ledger) setRequest(id ObjectID, r *Request) {
 	old := l.requests[id]
 	if old != nil {
 		delete(l.requests, id)
-		l.w.requests.drop(old)
+		l.tables.requests.drop(old)
 		l.touchTargetsOf(old)
 	}
 	if r != nil {
 		l.requests[id] = r
-		l.w.requests.put(r)
+		l.tables.requests.put(r)
 		l.touchTargetsOf(r)
 	}
 	if old != nil || r != nil {
-		l.version++
+		l.Version++
 	}
 }
 
@@ -417,16 +412,20 @@ func (l *Ledger) setRequest(id ObjectID, r *Request) {
 func (l *Ledger) touchTargetsOf(r *Request) {
 	for _, key := range r.keys() {
 		l.touchNode(key)
-		for _, m := range l.w.byKey[key] {
+		for _, m := range l.byKey[key] {
 			l.touchMachine(m.Name)
 			l.touchNode(m.NodeName)
 		}
 	}
 }
 
-// replaceRuns marks the targets of every run that started, ended or changed.
-func (l *Ledger) replaceRuns(runs []OpenRun) {
-	old, fresh := l.w.runs, make(openRuns, 2*len(runs))
+// SetRuns replaces the list of open runs. It marks the targets of every run that started, ended or changed.
+func (l *Ledger) SetRuns(now time.Time, runs []OpenRun) {
+	if slices.EqualFunc(runs, l.runs, OpenRun.Equal) {
+		l.Advance(now)
+		return
+	}
+	old, fresh := l.tables.runs, make(openRuns, 2*len(runs))
 	for _, r := range runs {
 		fresh.put(r)
 	}
@@ -441,21 +440,23 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 			changed = append(changed, r)
 		}
 	}
+	var where []space
 	nodes, machines := map[string]nodeCoverage{}, map[*Machine]bool{}
 	for _, r := range changed {
+		where = append(where, l.tables.rules.spacesOfRun(&r)...)
 		nodes[r.Node] = l.coverageOf(r.Node)
-		for _, m := range l.w.byNode[r.Node] {
+		for _, m := range l.tables.byNode[r.Node] {
 			machines[m] = true
 		}
-		if m := r.machineOf(l.w); m != nil {
+		if m := r.machineOf(l.tables); m != nil {
 			machines[m] = true
 			l.touchMachine(m.Name)
 			l.touchNode(m.NodeName)
 		}
 	}
-	spaces := l.spacesOfRuns(changed)
-	for _, m := range l.w.nodeless { // a run more or less decides whether they count
-		if _, concerned := spaces[l.w.rules.spaceOfMachine(m)]; concerned {
+	spaces := l.spaceCounts(where)
+	for _, m := range l.tables.nodeless { // a run more or less decides whether they count
+		if _, concerned := spaces[l.tables.rules.spaceOf(m.Group(), m.Namespace)]; concerned {
 			machines[m] = true
 		}
 	}
@@ -464,24 +465,20 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 	}
 	for name := range nodes {
 		l.touchNode(name)
-		l.countNode(l.w.nodes[name], -1)
+		l.countNode(l.tables.nodes[name], -1)
 	}
-	for _, r := range l.runs {
-		l.w.machineSpaces.countRun(&l.w.rules, r, -1)
-	}
-	for _, r := range runs {
-		l.w.machineSpaces.countRun(&l.w.rules, r, 1)
-	}
-	l.runs, l.w.runs = slices.Clone(runs), fresh
-	l.w.labelled.setRuns(fresh)
+	l.tables.countRuns(l.runs, -1)
+	l.tables.countRuns(runs, 1)
+	l.runs, l.tables.runs = slices.Clone(runs), fresh
 	l.touchSpaces(spaces)
 	for name, before := range nodes {
-		l.countNode(l.w.nodes[name], 1)
+		l.countNode(l.tables.nodes[name], 1)
 		l.cover(before)
 	}
 	l.enforceTargetLimit()
 	for m := range machines {
 		l.countMachine(m, 1)
 	}
-	l.version++
+	l.Version++
+	l.Advance(now)
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"iter"
 	"maps"
 	"slices"
@@ -11,7 +12,7 @@ import (
 // Report returns what Decide returns for the Snapshot.
 func (l *Ledger) Report(now time.Time) Report {
 	all := map[*checkEntry][]*targetEntry{}
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	for _, c := range l.checks {
 		all[c] = c.targets
 	}
@@ -21,7 +22,7 @@ func (l *Ledger) Report(now time.Time) Report {
 // Acting returns the checks that ask for an action, only with the targets
 // concerned, refused or not.
 func (l *Ledger) Acting(now time.Time) []CheckReport {
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	r := l.report(l.involved(""), now)
 	for i := range r.Checks {
 		r.Checks[i].Targets = slices.DeleteFunc(r.Checks[i].Targets, func(t TargetReport) bool { return t.Action == None })
@@ -33,13 +34,15 @@ func (l *Ledger) Acting(now time.Time) []CheckReport {
 // cost does not grow with the other targets, unless a budget or the control plane makes them
 // count: nothing else in a report depends on more than the results for one name.
 func (l *Ledger) ActingOn(id CheckID, subject string, now time.Time) []TargetReport {
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	some := map[*checkEntry][]*targetEntry{}
 	for _, e := range l.targetsNamed(subject) {
 		some[e.check] = append(some[e.check], e)
 	}
 	r := l.report(some, now)
-	if len(l.budgets) > 0 || r.anyControlPlane() {
+	if len(l.budgets) > 0 || slices.ContainsFunc(r.Checks, func(c CheckReport) bool {
+		return slices.ContainsFunc(c.Targets, func(t TargetReport) bool { return t.ControlPlane })
+	}) {
 		r = l.report(l.involved(""), now)
 	}
 	for i := range r.Checks {
@@ -50,18 +53,11 @@ func (l *Ledger) ActingOn(id CheckID, subject string, now time.Time) []TargetRep
 	return nil
 }
 
-// anyControlPlane says whether a target is of the control plane.
-func (r *Report) anyControlPlane() bool {
-	return slices.ContainsFunc(r.Checks, func(c CheckReport) bool {
-		return slices.ContainsFunc(c.Targets, func(t TargetReport) bool { return t.ControlPlane })
-	})
-}
-
 // OnNode is the report restricted to one Node: the checks that evaluate it, or
 // would if they were active, with that target only. A Machine without a Node has the
 // name "namespace/name".
 func (l *Ledger) OnNode(node string, now time.Time) Report {
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	r := l.report(l.involved(node), now)
 	r.restrict(node)
 	return r
@@ -71,7 +67,7 @@ func (l *Ledger) OnNode(node string, now time.Time) Report {
 func (l *Ledger) Counters() []CheckReport {
 	list := make([]CheckReport, 0, len(l.checks))
 	for _, c := range l.checks {
-		list = append(list, c.report([]TargetReport{}, map[string]bool{}, l.now))
+		list = append(list, l.checkReport(c, nil, l.now))
 	}
 	slices.SortFunc(list, byName)
 	return list
@@ -126,22 +122,22 @@ func (l *Ledger) report(some map[*checkEntry][]*targetEntry, now time.Time) Repo
 		r.Checks = append(r.Checks, l.checkReport(c, list, now))
 	}
 	budgets := l.reportBudgets(&r)
-	r.Errors = append(slices.AppendSeq(r.Errors, maps.Values(l.errors)), l.w.rules.crowdErrors(l.crowded)...)
-	l.w.finish(&r, budgets)
+	r.Errors = append(slices.AppendSeq(r.Errors, maps.Values(l.errors)), l.tables.rules.crowdErrors(l.crowded)...)
+	l.tables.finish(&r, budgets)
 	return r
 }
 
 // reportBudgets adds the budgets and their use to a report, and returns them in the same order.
 func (l *Ledger) reportBudgets(r *Report) []DisruptionBudget {
 	budgets := make([]DisruptionBudget, 0, len(l.budgets))
-	for _, b := range l.budgetList() {
+	for _, b := range slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int { return byBudget(a.budget, b.budget) }) {
 		budgets = append(budgets, *b.budget)
-		r.Budgets = append(r.Budgets, b.n.report(b.budget, b.budget.unseen(l.w)))
+		r.Budgets = append(r.Budgets, b.n.report(b.budget, b.budget.unseen(l.tables)))
 	}
 	return budgets
 }
 
-// checkReport is the report of a check with some of its targets.
+// checkReport is the report of a check with some of its targets. Its counters cover all of them.
 func (l *Ledger) checkReport(c *checkEntry, list []*targetEntry, now time.Time) CheckReport {
 	type place struct {
 		Subject
@@ -158,23 +154,21 @@ func (l *Ledger) checkReport(c *checkEntry, list []*targetEntry, now time.Time) 
 		x, e := &places[i].Subject, places[i].entry
 		switch {
 		case c.st.state != StateActive:
-			idle[subjectName(x.nodeName(), x.machineKey())] = true
+			idle[cmp.Or(x.nodeName(), x.machineKey())] = true
 		case e.report == nil:
 			targets = append(targets, evaluate(c.check, c.context, &c.st, x, now))
 		default:
 			targets = append(targets, e.report.asOf(now))
 		}
 	}
-	return c.report(targets, idle, now)
-}
-
-// report is the report of the check with these targets. Its counters cover all
-// targets.
-func (c *checkEntry) report(targets []TargetReport, idle map[string]bool, now time.Time) CheckReport {
-	r := newCheckReport(c.check, c.context, &c.st)
-	r.Targets, r.idle = targets, idle
-	r.applyLimit(c.check, &c.st, c.count(now), now)
-	return r
+	n := c.n
+	if due := c.clocks.due(0, time.Time{}); !due.IsZero() {
+		n.wait(recheck(due, now))
+	}
+	for seconds := range c.waits {
+		n.wait(seconds)
+	}
+	return newCheckReport(c.check, c.context, &c.st, targets, idle, n, now)
 }
 
 // asOf returns the same result at a later time, before it is due.
@@ -206,7 +200,7 @@ func (r *Report) restrict(node string) {
 // include the refusals by other checks, budgets and the control plane. It returns
 // false if the check is unknown.
 func (l *Ledger) CheckReport(id CheckID, now time.Time) (CheckReport, bool) {
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	c := l.entry(id)
 	if c == nil {
 		return CheckReport{}, false
@@ -224,11 +218,11 @@ func (l *Ledger) Waiting(id CheckID) []TargetReport {
 	}
 	var list []TargetReport
 	for _, e := range c.clocks {
-		if !e.report.Due.IsZero() && !l.w.readsOff[e.node] {
+		if !e.report.Due.IsZero() && !l.tables.readsOff[e.node] {
 			list = append(list, e.report.asOf(l.now))
 		}
 	}
-	for node := range l.w.readsOff {
+	for node := range l.tables.readsOff {
 		for _, e := range l.onNode[node] {
 			if e.check == c && e.report != nil {
 				list = append(list, e.report.asOf(l.now))
@@ -240,7 +234,7 @@ func (l *Ledger) Waiting(id CheckID) []TargetReport {
 
 // Requests returns the remediation requests for a target. Its Machine and Node may be nil.
 func (l *Ledger) Requests(t TargetNames, m *Machine, n *Node) []*Request {
-	return l.w.requests.of(t, m, n)
+	return l.tables.requests.of(t, m, n)
 }
 
 // entry returns the check with this ID, or nil.
@@ -255,38 +249,36 @@ func (l *Ledger) entry(id CheckID) *checkEntry {
 // MachineIn returns the Machine of this name in the API group of apiVersion, or
 // nil.
 func (l *Ledger) MachineIn(apiVersion, namespace, name string) *Machine {
-	return l.w.machines[machineID{group(apiVersion), namespace, name}]
+	return l.tables.machines[machineID{group(apiVersion), namespace, name}]
 }
 
 // Snapshot returns everything that the ledger holds, as input for Decide. The
 // caller owns its slices and maps; the objects in them are shared.
 func (l *Ledger) Snapshot() Snapshot {
 	s := Snapshot{
-		Nodes: maps.Clone(l.w.nodes), Leases: maps.Clone(l.w.leases), ReadsOff: maps.Clone(l.w.readsOff),
-		Upgrading: l.w.upgrading, OpenRuns: slices.Clone(l.runs), Rules: l.w.rules,
+		Nodes: maps.Clone(l.tables.nodes), Leases: maps.Clone(l.tables.leases), ReadsOff: maps.Clone(l.tables.readsOff),
+		Upgrading: l.tables.upgrading, OpenRuns: slices.Clone(l.runs), Rules: l.tables.rules,
 	}
 	s.Checks = l.allChecks()
 	slices.SortFunc(s.Checks, func(a, b Check) int { return a.ID().compare(b.ID()) })
-	for _, b := range l.budgetList() {
+	for _, b := range l.budgets {
 		s.Budgets = append(s.Budgets, *b.budget)
 	}
-	s.Machines = listOf(l.w.machines, byMachine)
-	s.Hosts = listOf(l.w.hosts, func(a, b *Host) int { return strings.Compare(a.Key(), b.Key()) })
-	s.Clusters = listOf(l.w.clusters, func(a, b *Cluster) int {
+	slices.SortFunc(s.Budgets, func(a, b DisruptionBudget) int { return byBudget(&a, &b) })
+	s.Machines = listOf(l.tables.machines, byMachine)
+	s.Hosts = listOf(l.tables.hosts, func(a, b *Host) int { return strings.Compare(a.Key(), b.Key()) })
+	s.Clusters = listOf(l.tables.clusters, func(a, b *Cluster) int {
 		return strings.Compare(key(a.Namespace, a.Name), key(b.Namespace, b.Name))
 	})
 	s.Requests = listOf(l.requests, byRequest)
-	s.Pods = listOf(l.w.pods.byName, podOrder)
+	s.Pods = listOf(l.tables.pods.byName, func(a, b *Pod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
 	for id, err := range l.errors {
 		s.Errors = append(s.Errors, err)
 		s.Undecoded = append(s.Undecoded, id.Key())
 	}
 	return s
-}
-
-// budgetList lists the budgets by name.
-func (l *Ledger) budgetList() []*budgetEntry {
-	return slices.SortedFunc(maps.Values(l.budgets), func(a, b *budgetEntry) int { return byBudget(a.budget, b.budget) })
 }
 
 // listOf copies the values of a map, sorted.
@@ -299,22 +291,22 @@ func listOf[K comparable, V any](m map[K]*V, order func(a, b *V) int) []V {
 }
 
 // Node returns the Node of this name, or nil.
-func (l *Ledger) Node(name string) *Node { return l.w.nodes[name] }
+func (l *Ledger) Node(name string) *Node { return l.tables.nodes[name] }
 
 // Nodes iterates over the Nodes, in no order.
-func (l *Ledger) Nodes() iter.Seq[*Node] { return maps.Values(l.w.nodes) }
+func (l *Ledger) Nodes() iter.Seq[*Node] { return maps.Values(l.tables.nodes) }
 
 // Machines iterates over the Machines, in no order.
-func (l *Ledger) Machines() iter.Seq[*Machine] { return maps.Values(l.w.machines) }
+func (l *Ledger) Machines() iter.Seq[*Machine] { return maps.Values(l.tables.machines) }
 
 // MachineOf returns the Machine that owns this Node, or nil. If several do, or
 // none, call Doubt.
 func (l *Ledger) MachineOf(node string) *Machine {
-	if n := l.w.nodes[node]; n != nil {
-		m, _ := l.w.owners().machineOf(n)
+	if n := l.tables.nodes[node]; n != nil {
+		m, _ := l.tables.machineOf(n)
 		return m
 	}
-	if list := l.w.owners().of(node, nil); len(list) > 0 {
+	if list := l.tables.ownersOf(node, nil); len(list) > 0 {
 		return list[0]
 	}
 	return nil
@@ -339,45 +331,19 @@ func (l *Ledger) MakerOf(q *Request) *Check {
 }
 
 // Host returns the BareMetalHost of this name, or nil.
-func (l *Ledger) Host(namespace, name string) *Host { return l.w.hosts[key(namespace, name)] }
-
-// CheckContext returns the current context of a check. Later changes do not
-// affect it.
-func (l *Ledger) CheckContext(c *Check) CheckContext {
-	a := l.w.checkContext(c)
-	a.MachineChecks = maps.Clone(a.MachineChecks)
-	return a
-}
+func (l *Ledger) Host(namespace, name string) *Host { return l.tables.hosts[key(namespace, name)] }
 
 // Fleet counts the Nodes of the cluster and of one zone, and how many of them are
 // not ready.
 type Fleet struct {
 	Nodes, NotReady         int
 	ZoneNodes, ZoneNotReady int
-}
-
-func (f *Fleet) addNode(n *Node, by int) {
-	f.Nodes += by
-	if !n.Ready() {
-		f.NotReady += by
-	}
+	// HasZones: some Node has the zone label.
+	HasZones bool
 }
 
 // Fleet counts the Nodes of the cluster, and those of one zone.
 func (l *Ledger) Fleet(zone string) Fleet {
 	in := l.zones[zone]
-	return Fleet{l.fleet.Nodes, l.fleet.NotReady, in.Nodes, in.NotReady}
-}
-
-// HasZones reports whether a Node has the zone label.
-func (l *Ledger) HasZones() bool { return len(l.zones) > 0 }
-
-// NodeWithSameUUID says which other Node has the system UUID; "" if none has. // I9
-func (l *Ledger) NodeWithSameUUID(node, systemUUID string) string {
-	return l.w.nodesByUUID.other(node, systemUUID)
-}
-
-// OtherNodesWithUUID returns the other Nodes with the same system UUID, by name.
-func (l *Ledger) OtherNodesWithUUID(node, systemUUID string) []*Node {
-	return l.w.nodesByUUID.others(node, systemUUID)
+	return Fleet{l.fleet.Nodes, l.fleet.NotReady, in.Nodes, in.NotReady, len(l.zones) > 0}
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -30,7 +31,7 @@ func (medik8sFamily) escalates() bool { return true }
 func (medik8sFamily) waitsForUpgrades() bool { return true }
 
 func (medik8sFamily) addContext(w *tables, _ *Check, a *CheckContext) {
-	a.MachineChecks = w.machineChecks
+	a.MachineChecks = maps.Clone(w.machineChecks)
 }
 
 // setting is what medik8s checks before any Node. A request to pause and an upgrade only refuse the actions; the
@@ -100,7 +101,9 @@ func (medik8sFamily) evaluate(t *TargetReport, c *Check, _ CheckContext, st *set
 			return // also while its request exists: only the cause may have changed
 		}
 		if _, other := n.condition(st.exempt); st.exempt == "" || !other {
-			t.exclude(n)
+			if n.Labels[excludeLabel] == "true" { // it still counts; medik8s ignores an empty value, too
+				t.set(Indeterminate, reason.Excluded, t.Message+"; the Node's label excludes it from remediation")
+			}
 			return
 		}
 		t.Since, t.Timeout, t.reasonChangesAt = time.Time{}, 0, time.Time{} // the MachineHealthCheck handles it
@@ -110,14 +113,6 @@ func (medik8sFamily) evaluate(t *TargetReport, c *Check, _ CheckContext, st *set
 		return
 	}
 	t.set(Healthy, "", "")
-}
-
-// exclude leaves out an unhealthy Node with the exclusion label. The Node still
-// counts. Only the exact value excludes; medik8s ignores an empty one.
-func (t *TargetReport) exclude(n *Node) {
-	if n.Labels[excludeLabel] == "true" {
-		t.set(Indeterminate, reason.Excluded, t.Message+"; the Node's label excludes it from remediation")
-	}
 }
 
 // evaluateRecovered evaluates a Node without an unhealthy condition while
@@ -153,21 +148,17 @@ func latestDelay(own []*Request, delay time.Duration) (until time.Time, known bo
 	return until, true
 }
 
-// isConfigRolling reports whether OpenShift is replacing the Node's configuration.
-// The ClusterVersion does not show that in a hosted cluster, nor while a
-// MachineConfigPool rolls out a configuration outside of an upgrade.
-func (n *Node) isConfigRolling() bool {
-	return n.Annotations[currentConfig] != n.Annotations[desiredConfig]
-}
-
 // refuseRollingConfig refuses the action while OpenShift replaces the
-// configuration of the Node: it reboots the Node for that.
+// configuration of the Node: it reboots the Node for that. The ClusterVersion does not show that in a hosted
+// cluster, nor while a MachineConfigPool rolls out a configuration outside of an upgrade.
 func (t *TargetReport) refuseRollingConfig(x *Subject) {
-	if x.Node == nil || t.Action == None || !x.Node.isConfigRolling() || slices.Contains(t.Refusals, reason.ClusterUpgrading) {
+	if x.Node == nil || t.Action == None || slices.Contains(t.Refusals, reason.ClusterUpgrading) {
 		return
 	}
-	t.refuse(reason.ClusterUpgrading)
-	t.Message = bounded(t.Message + fmt.Sprintf("; its machine-config changes from %q to %q", x.Node.Annotations[currentConfig], x.Node.Annotations[desiredConfig]))
+	if is, will := x.Node.Annotations[currentConfig], x.Node.Annotations[desiredConfig]; is != will {
+		t.refuse(reason.ClusterUpgrading)
+		t.Message = bounded(t.Message + fmt.Sprintf("; its machine-config changes from %q to %q", is, will))
+	}
 }
 
 // quota is the limit of a NodeHealthCheck: how many Nodes must be healthy, or how
@@ -277,13 +268,8 @@ func (s Storm) next(allowed bool, cooldown time.Duration, now time.Time) (next S
 	return Storm{}, time.Time{}
 }
 
-// updateStorm applies the storm rule to an evaluated check. As in medik8s, the
-// state does not change while no Node is unhealthy, while the check is paused and
-// during an upgrade. So a storm whose Nodes all recover delays the next incident.
-func (r *CheckReport) updateStorm(c *Check, st *setting, allowed, sick bool, now time.Time) {
-	if c.StormCooldown == 0 || !sick || len(st.refusals) > 0 {
-		return
-	}
+// updateStorm applies the storm rule to an evaluated check.
+func (r *CheckReport) updateStorm(c *Check, allowed bool, now time.Time) {
 	var quiet time.Time
 	r.Storm, quiet = c.Storm.next(allowed, c.StormCooldown, now)
 	if quiet.IsZero() {

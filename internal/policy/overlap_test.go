@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -71,6 +72,24 @@ func TestOneMoreDoubtKeepsTheOverlap(t *testing.T) {
 			assert.Equal(t, "check p", x.overlaps[0].Source)
 		})
 	}
+}
+
+// TestDoubtKeepsTheClock: a check in doubt has handed its target over from the moment on at which it would say so
+// without the doubt. The ledger evaluates it then. // I22
+func TestDoubtKeepsTheClock(t *testing.T) {
+	c := &Check{Kind: MachineHealthCheckKind, APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "c", Selector: labels.Everything(), Strategy: MarkOwners,
+		MachineConditions: []UnhealthyCondition{{Type: "Sound", Status: "False", Timeout: time.Minute}}}
+	m := &Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m", NodeName: "n", ProviderID: "p://1", OwnerRemediated: "False",
+		Conditions: []Condition{{Type: "Sound", Status: "False", LastTransition: ledgerEpoch}}}
+	n := silentNode("n")
+	n.ProviderID = "p://2"
+	l := ledgerWith(Rules{}, put(c), put(m), put(n))
+	target := func(r Report) *TargetReport { return &r.Checks[0].Targets[0] }
+	require.Equal(t, reason.NodeMismatch, target(l.Report(ledgerEpoch)).Reason)
+	require.False(t, target(l.Report(ledgerEpoch)).isHandedOver())
+	require.Equal(t, ledgerEpoch.Add(time.Minute+1), l.Next)
+	require.True(t, target(Decide(l.Snapshot(), l.Next)).isHandedOver())
+	assert.True(t, target(l.Report(l.Next)).isHandedOver())
 }
 
 // TestDisprovedMachineFreezesNobody: the Node shows that it is not the Machine's, so the doubt about that Machine

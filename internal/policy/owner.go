@@ -68,7 +68,7 @@ func (r *Rules) names(n *Node, m *Machine) bool {
 		return false
 	}
 	ref, err := parseProviderID(n.ProviderID)
-	return err == nil && r.spaceOf(groupOfProvider(n.ProviderID), ref.namespace) == r.spaceOfMachine(m)
+	return err == nil && r.spaceOf(groupOfProvider(n.ProviderID), ref.namespace) == r.spaceOf(m.Group(), m.Namespace)
 }
 
 // trusts reports whether the administrator named the namespace of Machines of an API
@@ -85,20 +85,21 @@ func (r *Rules) trusts(apiGroup, namespace string) bool {
 
 // owners are the objects that show which Machine owns which Node.
 type owners struct {
-	rules  *Rules
-	nodes  map[string]*Node
+	rules Rules
+	nodes map[string]*Node
+	// byNode lists the Machines that name a Node, sorted.
 	byNode map[string][]*Machine
-	hosts  hostsByName
+	hosts  map[string]*Host // by "namespace/name"
 	runs   openRuns
-	spaces machineSpaces
-	// labelled: the cluster labels its control plane.
-	labelled bool
-	// undecoded are all objects that could not be decoded, and unread those that may be any Machine.
-	undecoded, unread map[ObjectKey]int
-}
-
-func (w *tables) owners() owners {
-	return owners{&w.rules, w.nodes, w.byNode, w.hosts, w.runs, w.machineSpaces, w.labelled.any(), w.undecoded, w.unreadMachines}
+	// machineSpaces counts by namespace the Nodes that name a Machine there, and the open runs.
+	machineSpaces machineSpaces
+	// labelled is how many Nodes have a label of the control plane that no kubelet can set, and how many open runs
+	// began on such a Node: the cluster labels its control plane if any does.
+	labelled  int
+	undecoded map[ObjectKey]int // how many objects with this key
+	// unreadMachines are the undecoded objects that may be the Machine of any Node, and how many have this
+	// key: those where the administrator says that Machines are, and those without a name or a kind.
+	unreadMachines map[ObjectKey]int
 }
 
 // NotOwned says why a Machine does not own the Node that it names; the zero value: it does, or
@@ -110,10 +111,10 @@ type NotOwned struct {
 	SpareNode bool
 }
 
-// notOwned compares a Machine with the Node that it names; n is nil if that does not exist. Such
+// NotOwned returns why the Machine does not own the Node that it names; n is nil if that does not exist. Such
 // a Node cannot name the Machine. The BareMetalHost of the Machine can do so in its place, or an
 // open run that began when the Node did.
-func (o owners) notOwned(m *Machine, n *Node) NotOwned {
+func (o *owners) NotOwned(m *Machine, n *Node) NotOwned {
 	switch {
 	case m == nil:
 		return NotOwned{}
@@ -126,7 +127,7 @@ func (o owners) notOwned(m *Machine, n *Node) NotOwned {
 		return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s with the UID %s, and the Node of this name has %s and does not name the Machine: it has not %s%s; "+
 			"correct the nodeRef, or, if the Node is its, add the annotation", m.Key(), n.Name, m.NodeUID, n.UID, annotationFor(m), n.otherMachine(m))}
 	case n == nil:
-		return NotOwned{SpareNode: o.spaces[o.rules.spaceOfMachine(m)].nodes > 0, Why: fmt.Sprintf("Machine %s names Node %s, which does not exist, and no BareMetalHost names the Machine, "+
+		return NotOwned{SpareNode: o.machineSpaces[o.rules.spaceOf(m.Group(), m.Namespace)].nodes > 0, Why: fmt.Sprintf("Machine %s names Node %s, which does not exist, and no BareMetalHost names the Machine, "+
 			"so nothing shows that the Node was its; if it was, add namespace %s to clusters[].namespaces", m.Key(), m.NodeName, m.Namespace)}
 	}
 	return NotOwned{Why: fmt.Sprintf("Machine %s names Node %s, and the Node does not name it: it has not %s%s; correct the nodeRef, "+
@@ -134,9 +135,9 @@ func (o owners) notOwned(m *Machine, n *Node) NotOwned {
 }
 
 // owns reports whether a Machine owns the Node that it names.
-func (o owners) owns(m *Machine, n *Node) bool {
+func (o *owners) owns(m *Machine, n *Node) bool {
 	switch {
-	case n != nil && o.rules.names(n, m), o.hasRunOn(m) && (n == nil || n.named(m.Group()) == ""):
+	case n != nil && o.rules.names(n, m), o.runs[runSubject{node: m.NodeName}].isOf(m) && (n == nil || n.named(m.Group()) == ""):
 		return true
 	case m.namesOther(n):
 		return false
@@ -145,7 +146,7 @@ func (o owners) owns(m *Machine, n *Node) bool {
 	case n != nil:
 		return false
 	}
-	h, err := o.hosts.of(m)
+	h, err := o.HostOf(m)
 	return err == nil && NotLinked(m, &h) == ""
 }
 
@@ -177,28 +178,29 @@ func (m *Machine) yieldsTo(x *Machine) bool {
 // its Node has, and it owns that Node. One without a Node, or with one that nobody labelled, counts where a
 // control-plane Node names its Machine: whoever may write Machines elsewhere could take the turn, and the quorum,
 // of all. // I12
-func (o owners) inControlPlane(m *Machine) bool {
+func (o *owners) inControlPlane(m *Machine) bool {
 	n := o.nodes[m.NodeName]
 	switch {
 	case !m.ControlPlane && (n == nil || !n.ControlPlane), n != nil && !o.owns(m, n):
 		return false
-	case n != nil && (n.isLabelled() || !o.labelled):
+	case n != nil && (n.isLabelled() || o.labelled == 0):
 		return true
 	case !m.ControlPlane:
 		return false // nobody but the kubelet says so
 	}
-	return o.rules.trusts(m.Group(), m.Namespace) || o.hasRunOn(m) && !o.runs[runSubject{node: m.NodeName}].TakesNoTurn ||
-		o.spaces[o.rules.spaceOfMachine(m)].isOfControlPlane(o.labelled)
+	run, in := o.runs[runSubject{node: m.NodeName}], o.machineSpaces[o.rules.spaceOf(m.Group(), m.Namespace)]
+	return o.rules.trusts(m.Group(), m.Namespace) || run.isOf(m) && !run.TakesNoTurn ||
+		in.labelled > 0 || in.controlPlane > 0 && o.labelled == 0
 }
 
 // counts reports whether a Machine counts in what all share: it owns its Node, or has none and is
 // where Nodes of the cluster name their Machines, or under remediation. A Node that a run deleted
 // registers again without the names that it had. // I11
-func (o owners) counts(m *Machine) bool {
+func (o *owners) counts(m *Machine) bool {
 	if n := o.nodes[m.NodeName]; n != nil {
 		return o.owns(m, n) || o.rules.names(o.runs[runSubject{node: n.Name}].nodeThen(), m)
 	}
-	return o.rules.trusts(m.Group(), m.Namespace) || o.runs.onMachine(m).ID != "" || o.spaces[o.rules.spaceOfMachine(m)].nodes > 0
+	return o.rules.trusts(m.Group(), m.Namespace) || o.runs.onMachine(m).ID != "" || o.machineSpaces[o.rules.spaceOf(m.Group(), m.Namespace)].nodes > 0
 }
 
 // foreign returns the reason why a Machine without a Node does not count.
@@ -210,11 +212,6 @@ func (m *Machine) foreign() string {
 // nodeThen is the Node of the run with what it named when the run began.
 func (r OpenRun) nodeThen() *Node {
 	return &Node{OpenShiftMachine: r.NodeNames.OpenShiftMachine, ClusterMachine: r.NodeNames.ClusterMachine, ProviderID: r.NodeNames.ProviderID}
-}
-
-// hasRunOn reports whether an open run is on the Machine and on the Node that it names.
-func (o owners) hasRunOn(m *Machine) bool {
-	return m.NodeName != "" && o.runs[runSubject{node: m.NodeName}].isOf(m)
 }
 
 // isOf reports whether the run is on the Machine, and not on one of its name of another API, which
@@ -239,10 +236,6 @@ func (n *Node) otherMachine(m *Machine) string {
 	return ""
 }
 
-// NotOwned returns why the Machine does not own the Node that it names. n is nil if that
-// Node does not exist.
-func (l *Ledger) NotOwned(m *Machine, n *Node) NotOwned { return l.w.owners().notOwned(m, n) }
-
 // Doubt says why it is unclear which Machine a Node belongs to; the zero value is
 // no doubt. An action in spite of it may hit another host than the unhealthy one,
 // or a host whose owner was not asked. // I4
@@ -251,13 +244,16 @@ type Doubt struct {
 	Message string
 }
 
-// of lists the Machines that own a Node, sorted, without those that yield to another one. n is
+// ownersOf lists the Machines that own a Node, sorted, without those that yield to another one. n is
 // nil if it does not exist.
-func (o owners) of(node string, n *Node) (list []*Machine) {
+func (o *owners) ownersOf(node string, n *Node) (list []*Machine) {
 	for _, m := range o.byNode[node] {
 		if o.owns(m, n) {
 			list = append(list, m)
 		}
+	}
+	if len(list) < 2 {
+		return list
 	}
 	yields := func(m *Machine) bool { return slices.ContainsFunc(list, m.yieldsTo) }
 	if slices.ContainsFunc(list, yields) {
@@ -269,8 +265,8 @@ func (o owners) of(node string, n *Node) (list []*Machine) {
 // machineOf returns the Machine of a Node. If several Machines own the Node, the
 // Node's providerID decides. A nil Machine with a zero Doubt means that the Node
 // has none.
-func (o owners) machineOf(n *Node) (*Machine, Doubt) {
-	list := o.of(n.Name, n)
+func (o *owners) machineOf(n *Node) (*Machine, Doubt) {
+	list := o.ownersOf(n.Name, n)
 	switch len(list) {
 	case 0:
 		return nil, o.unreadMachineOf(n)
@@ -295,19 +291,20 @@ func (o owners) machineOf(n *Node) (*Machine, Doubt) {
 
 // unreadMachineOf returns the doubt about a Node without a Machine: one that could not be
 // decoded may be its. n is nil if nothing is known of the Node.
-func (o owners) unreadMachineOf(n *Node) Doubt {
+func (o *owners) unreadMachineOf(n *Node) Doubt {
 	found, whose := ObjectKey{}, "this Node's"
 	if n == nil {
 		whose = "the target's"
 	}
 	switch {
-	case len(o.unread) > 0:
-		found = slices.MinFunc(slices.Collect(maps.Keys(o.unread)), byKey)
+	case len(o.unreadMachines) > 0:
+		found = slices.MinFunc(slices.Collect(maps.Keys(o.unreadMachines)), byKey)
 	case n == nil:
 		return Doubt{}
 	default:
-		for _, k := range n.namedKeys() {
-			if o.undecoded[k] > 0 {
+		for _, apiGroup := range machineGroups {
+			namespace, name := splitKey(n.named(apiGroup))
+			if k := (ObjectKey{"Machine", namespace, name, apiGroup}); name != "" && o.undecoded[k] > 0 {
 				found = k
 			}
 		}
@@ -316,16 +313,6 @@ func (o owners) unreadMachineOf(n *Node) Doubt {
 		}
 	}
 	return Doubt{reason.Undecodable, found.text() + " could not be decoded, and it may be " + whose}
-}
-
-// namedKeys are the keys of the Machines that the Node names, if these could not be decoded.
-func (n *Node) namedKeys() (list []ObjectKey) {
-	for _, apiGroup := range machineGroups {
-		if namespace, name := splitKey(n.named(apiGroup)); name != "" {
-			list = append(list, ObjectKey{"Machine", namespace, name, apiGroup})
-		}
-	}
-	return list
 }
 
 // text names the object in a sentence.
@@ -346,12 +333,12 @@ func byKey(a, b ObjectKey) int {
 // doubt returns why a Machine's reference to its Node is in doubt: another
 // Machine owns the same Node, and no providerID decides between them. One that does
 // not own the Node itself is refused for that, and one that yields asks for nothing.
-func (o owners) doubt(m *Machine) Doubt {
+func (o *owners) doubt(m *Machine) Doubt {
 	n := o.nodes[m.NodeName]
 	if m.NodeName == "" || len(o.byNode[m.NodeName]) < 2 {
 		return Doubt{}
 	}
-	list := o.of(m.NodeName, n)
+	list := o.ownersOf(m.NodeName, n)
 	if !o.owns(m, n) || slices.ContainsFunc(list, m.yieldsTo) {
 		return Doubt{}
 	}
@@ -381,11 +368,6 @@ func mismatch(m *Machine, n *Node) Doubt {
 	return Doubt{reason.NodeMismatch, fmt.Sprintf("Node %s has the providerID %s, its Machine %s has %s", n.Name, n.ProviderID, m.Key(), m.ProviderID)}
 }
 
-// isDisproved reports whether the Node has another providerID than the Machine; either may be nil.
-func (m *Machine) isDisproved(n *Node) bool {
-	return m != nil && n != nil && n.ProviderID != "" && !sameProvider(m.ProviderID, n.ProviderID)
-}
-
 // sameProvider reports whether two providerIDs name the same host. Older versions
 // of OpenShift's provider wrote them without the BareMetalHost's UID.
 func sameProvider(a, b string) bool {
@@ -397,16 +379,16 @@ func sameProvider(a, b string) bool {
 
 // Doubt returns why it is in doubt that the Machine belongs to the Node, or, if m
 // is nil, that the Node has no Machine.
-func (l *Ledger) Doubt(m *Machine, n *Node) Doubt {
+func (o *owners) Doubt(m *Machine, n *Node) Doubt {
 	switch {
 	case m == nil && n == nil:
-		return l.w.owners().unreadMachineOf(nil)
+		return o.unreadMachineOf(nil)
 	case m == nil:
-		_, d := l.w.owners().machineOf(n)
+		_, d := o.machineOf(n)
 		return d
 	}
 	if d := mismatch(m, n); d != (Doubt{}) {
 		return d
 	}
-	return l.w.owners().doubt(m)
+	return o.doubt(m)
 }

@@ -225,7 +225,7 @@ func TestForgedControlPlane(t *testing.T) {
 	} {
 		l := ledgerWith(Rules{}, append(cluster, attack...)...)
 		assert.Equal(t, []string{"cp-2 prod/cp-2"}, acts(t, l), name)
-		assert.Equal(t, 3, l.w.controlPlaneSize(), name)
+		assert.Equal(t, 3, l.tables.controlPlaneSize(), name)
 	}
 }
 

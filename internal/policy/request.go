@@ -29,7 +29,7 @@ type Requested struct {
 // FencedRemediation objects and, if annotations is set, annotated OpenShift
 // Machines.
 func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
-	now = l.evaluateDue(now)
+	now = l.Advance(now)
 	var asked []*Request
 	for _, q := range l.requests {
 		if q.Power != nil {
@@ -37,7 +37,7 @@ func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
 		}
 	}
 	if annotations {
-		for _, m := range l.w.underRemediation {
+		for _, m := range l.tables.underRemediation {
 			if m.ExternalRemediationRequested {
 				asked = append(asked, AnnotatedRequest(m))
 			}
@@ -49,32 +49,28 @@ func (l *Ledger) Requested(annotations bool, now time.Time) []Requested {
 	slices.SortFunc(asked, func(a, b *Request) int { return cmp.Or(a.Created.Compare(b.Created), byRequest(a, b)) })
 	r := Report{At: now}
 	list := make([]Requested, len(asked))
-	w := requestTables{l.w, l}
-	places := w.places(asked)
+	places := l.places(asked)
 	for i := range places {
 		p := &places[i]
 		if p.over != "" {
-			list[i] = p.overLimit()
+			list[i] = Requested{Request: p.Request, Check: RuleOf(p.Request)}
+			list[i].Target = newTarget(&list[i].Check, &p.x)
+			list[i].Target.set(Indeterminate, reason.RequestLimit, p.over)
 		} else {
-			list[i] = w.requested(p, now)
+			list[i] = l.requested(p, now)
 		}
 		if r.Checks = append(r.Checks, CheckReport{}); p.seated { // only these share anything with others
 			r.Checks[i].Targets = []TargetReport{list[i].Target}
 		}
 	}
-	l.applyShared(&r)
+	l.tables.refuseBudgets(&r, l.reportBudgets(&r)) // what limits the targets of all requests together
+	l.tables.guardControlPlane(&r)
 	for i := range list {
 		if places[i].seated {
 			list[i].Target = r.Checks[i].Targets[0]
 		}
 	}
 	return list
-}
-
-// applyShared applies what limits the targets of all requests together.
-func (l *Ledger) applyShared(r *Report) {
-	l.w.refuseBudgets(r, l.reportBudgets(r))
-	l.w.guardControlPlane(r)
 }
 
 // AnnotatedRequest is the request that an annotation on a Machine makes. When it
@@ -148,12 +144,6 @@ func (t *TargetReport) refuseRequest(q *Request, x *Subject, cluster *Cluster) {
 	t.refuseNotOwned(x)
 }
 
-// requestTables finds the targets of requests in the tables of a ledger, and the checks that made them.
-type requestTables struct {
-	*tables
-	l *Ledger
-}
-
 // refusal says why a request is not carried out.
 type refusal struct {
 	code    reason.Code
@@ -161,14 +151,14 @@ type refusal struct {
 }
 
 // requested evaluates the target of a request.
-func (w requestTables) requested(p *place, now time.Time) Requested {
+func (l *Ledger) requested(p *place, now time.Time) Requested {
 	var cluster *Cluster
 	if m := p.x.Machine; m != nil {
-		cluster = w.clusters[key(m.Namespace, m.ClusterName)]
+		cluster = l.clusters[key(m.Namespace, m.ClusterName)]
 	}
 	r, refused := Requested{Request: p.Request, Check: RuleOf(p.Request), Target: EvaluateRequest(p.Request, p.x, cluster, now)}, p.refused
 	if refused == (refusal{}) && !p.countsNowhere() {
-		refused = w.fromChecks(&r.Target, &p.x)
+		refused = l.fromChecks(&r.Target, &p.x)
 	}
 	if refused != (refusal{}) && r.Target.Action != None {
 		r.Target.refuse(refused.code)
@@ -180,8 +170,8 @@ func (w requestTables) requested(p *place, now time.Time) Requested {
 // fromChecks applies the checks that cover the target of a request: the longest of their start-up
 // timeouts is how long its Node may take to register, and one that only counts forbids every
 // action.
-func (w requestTables) fromChecks(t *TargetReport, x *Subject) (refused refusal) {
-	for _, e := range w.covering(x) {
+func (l *Ledger) fromChecks(t *TargetReport, x *Subject) (refused refusal) {
+	for _, e := range l.covering(x) {
 		if e.st.state != StateActive {
 			continue
 		}
@@ -194,16 +184,16 @@ func (w requestTables) fromChecks(t *TargetReport, x *Subject) (refused refusal)
 }
 
 // covering lists the checks that cover a target. To ask every check about each of many requests takes long.
-func (w requestTables) covering(x *Subject) (list []*checkEntry) {
+func (l *Ledger) covering(x *Subject) (list []*checkEntry) {
 	if m := x.Machine; m != nil {
-		for _, e := range w.l.onMachine[m.Name] {
+		for _, e := range l.onMachine[m.Name] {
 			if e.machine == m {
 				list = append(list, e.check)
 			}
 		}
 	}
 	if n := x.Node; n != nil {
-		for _, e := range w.l.onNode[n.Name] {
+		for _, e := range l.onNode[n.Name] {
 			if e.machine == nil && e.check.check.Covers(nil, n) { // not only because a run is open
 				list = append(list, e.check)
 			}
@@ -215,19 +205,19 @@ func (w requestTables) covering(x *Subject) (list []*checkEntry) {
 // RequestTarget finds and evaluates the target of a request as it was just read, by the objects of
 // the ledger. Budgets and the control plane are left out.
 func (l *Ledger) RequestTarget(q *Request, now time.Time) TargetReport {
-	w, p := requestTables{l.w, l}, place{Request: q}
-	p.x, p.refused = w.requestSubject(q)
-	return w.requested(&p, now).Target
+	p := place{Request: q}
+	p.x, p.refused = l.requestSubject(q)
+	return l.requested(&p, now).Target
 }
 
 // requestSubject finds the target of a request: the Machine that owns it, the
 // Node that it names, or what has its name. A request that a Machine owns is for
 // no other one. One on a separate management API is never for a Node by name:
 // the Nodes there are those of another cluster.
-func (w requestTables) requestSubject(q *Request) (x Subject, refused refusal) {
-	x, named := w.findSubject(q)
+func (l *Ledger) requestSubject(q *Request) (x Subject, refused refusal) {
+	x, named := l.findSubject(q)
 	switch m := x.Machine; {
-	case named && !w.mayName(q, &x):
+	case named && !l.mayName(q, &x):
 		refused = refusal{reason.RequestNotTrusted, fmt.Sprintf("no NodeHealthCheck made the request for Node %s from a template in namespace %s; "+
 			"let one do that, or add the namespace to clusters[].requestNamespaces", q.targetName(), q.Namespace)}
 	case !named && m != nil && m.Suspended != "":
@@ -239,18 +229,18 @@ func (w requestTables) requestSubject(q *Request) (x Subject, refused refusal) {
 }
 
 // findSubject finds the target of a request. named: only the name of its Node says so.
-func (w requestTables) findSubject(q *Request) (x Subject, named bool) {
-	switch m, owned := w.requestMachine(q); {
+func (l *Ledger) findSubject(q *Request) (x Subject, named bool) {
+	switch m, owned := l.requestMachine(q); {
 	case m != nil:
-		return w.machineAlone(m), false
+		return l.machineSubject(m), false
 	case owned, q.OnManagementAPI:
 		return Subject{}, false
 	}
-	if n := w.nodes[q.targetName()]; n != nil {
-		return w.nodeAlone(n), true
+	if n := l.nodes[q.targetName()]; n != nil {
+		return l.nodeSubject(n), true
 	}
-	if owners := w.owners().of(q.targetName(), nil); len(owners) > 0 {
-		x = w.machineAlone(owners[0])
+	if owners := l.ownersOf(q.targetName(), nil); len(owners) > 0 {
+		x = l.machineSubject(owners[0])
 	}
 	return x, true
 }
@@ -261,14 +251,14 @@ func (w requestTables) findSubject(q *Request) (x Subject, named bool) {
 // Node made it in the namespace of one of its templates, or if the administrator lists its
 // namespace. A NodeHealthCheck asks for no Node that is gone, and deletes what it has made for one;
 // nobody could tell whether it covers that Node.
-func (w requestTables) mayName(q *Request, x *Subject) bool {
+func (l *Ledger) mayName(q *Request, x *Subject) bool {
 	switch {
-	case x.Machine != nil && w.isBeside(q, x.Machine) || slices.Contains(w.rules.RequestNamespaces, q.Namespace):
+	case x.Machine != nil && l.isBeside(q, x.Machine) || slices.Contains(l.rules.RequestNamespaces, q.Namespace):
 		return true
-	case !slices.Contains(w.requests.spaces, q.Namespace): // no such template is there
+	case !slices.Contains(l.tables.requests.spaces, q.Namespace): // no such template is there
 		return false
 	}
-	for _, e := range w.l.checks {
+	for _, e := range l.checks {
 		if e.check.madeRequestIn(q) && x.Node != nil && e.check.Covers(nil, x.Node) {
 			return true
 		}
@@ -293,7 +283,7 @@ func (w *tables) isBeside(q *Request, m *Machine) bool {
 
 // requestMachine finds the Machine that owns a request, or, if the request names
 // neither an owner nor a Node, the Machine of its name. owned: a Machine owns it.
-func (w requestTables) requestMachine(q *Request) (found *Machine, owned bool) {
+func (l *Ledger) requestMachine(q *Request) (found *Machine, owned bool) {
 	name, uid := q.Name, q.UID
 	if q.Kind != MachineRequestKind {
 		at := slices.IndexFunc(q.Owners, func(o Owner) bool { return o.Kind == "Machine" })
@@ -308,10 +298,10 @@ func (w requestTables) requestMachine(q *Request) (found *Machine, owned bool) {
 		}
 	}
 	for _, g := range machineGroups {
-		m := w.machines[machineID{g, q.Namespace, name}]
+		m := l.machines[machineID{g, q.Namespace, name}]
 		switch {
 		case m == nil, uid != "" && m.UID != uid, q.Kind == MachineRequestKind && m.Group() != group(q.APIVersion):
-		case q.Kind != MachineRequestKind && !w.isBeside(q, m):
+		case q.Kind != MachineRequestKind && !l.isBeside(q, m):
 		case found != nil:
 			return nil, true // one of each API family
 		default:
@@ -340,12 +330,12 @@ type place struct {
 }
 
 // places finds the targets of requests, and gives out the seats; asked is sorted by age.
-func (w requestTables) places(asked []*Request) []place {
+func (l *Ledger) places(asked []*Request) []place {
 	list, in := make([]place, len(asked)), map[space][]*place{}
 	for i, q := range asked {
 		p := &list[i]
 		p.Request = q
-		p.x, p.refused = w.requestSubject(q)
+		p.x, p.refused = l.requestSubject(q)
 		switch {
 		case p.countsNowhere():
 		case q.Kind == MachineRequestKind: // there are no more than Machines
@@ -356,7 +346,7 @@ func (w requestTables) places(asked []*Request) []place {
 		}
 	}
 	giveSeats(in, func(from space) bool {
-		return w.rules.TrustNames || slices.Contains(w.rules.withTarget(w.requests.spaces, from.apart, nil, nil), from.namespace) || w.machineSpaces[from].nodes > 0
+		return l.rules.TrustNames || slices.Contains(l.rules.withTarget(l.tables.requests.spaces, from.apart, nil, nil), from.namespace) || l.machineSpaces[from].nodes > 0
 	})
 	return list
 }
@@ -406,12 +396,4 @@ func (p *place) rank() int {
 		return 2
 	}
 	return 1
-}
-
-// overLimit is what becomes of a request that is not looked at.
-func (p *place) overLimit() Requested {
-	r := Requested{Request: p.Request, Check: RuleOf(p.Request)}
-	r.Target = newTarget(&r.Check, &p.x)
-	r.Target.set(Indeterminate, reason.RequestLimit, p.over)
-	return r
 }

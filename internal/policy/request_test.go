@@ -270,7 +270,7 @@ func TestRequestsObeyWhatIsShared(t *testing.T) {
 	// One that was answered, or that a budget refuses, does not keep the other waiting.
 	for name, spoil := range map[string]func(){
 		"answered": func() {
-			q := *l.w.requests.of(TargetNames{Node: "n-1"}, nil, l.Node("n-1"))[0]
+			q := *l.tables.requests.of(TargetNames{Node: "n-1"}, nil, l.Node("n-1"))[0]
 			q.Power = &PowerRequest{Phase: PhaseSucceeded}
 			l.Apply(requestedAt, put(&q))
 		},
@@ -296,7 +296,7 @@ func TestBudgetsCountTheSameForRequests(t *testing.T) {
 	l := askedLedgerWith(t, Rules{RequestNamespaces: []string{"ns"}}, Request{Name: "n-2"})
 	n := *l.Node("n-2")
 	n.Conditions = []Condition{{Type: "Ready", Status: "True"}}
-	q := *l.w.requests.of(TargetNames{Node: "n-2"}, nil, l.Node("n-2"))[0]
+	q := *l.tables.requests.of(TargetNames{Node: "n-2"}, nil, l.Node("n-2"))[0]
 	q.Power = &PowerRequest{ReadyNodes: true}
 	m := Machine{APIVersion: ClusterAPIV1Beta2, Namespace: "ns", Name: "m-9", UID: "mu9"}
 	b := &DisruptionBudget{Name: "all", Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(2)}
@@ -383,10 +383,10 @@ func TestForgedRequestsInANamespaceOfTheManagementAPI(t *testing.T) {
 			q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: "prod", Name: "w-2", ControlPlane: true, OnManagementAPI: there}
 			l.Apply(ledgerEpoch, Change{ID: ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, OnManagementAPI: there}, Value: q})
 			assert.Equal(t, !there, assert.ObjectsAreEqual(before, resultsOf(t, l)), "%t %q", there, name)
-			assert.Equal(t, there, slices.Contains(l.w.rules.RequestSpaces([]*Check{check}, there, m, n), "prod"), "%t %q: what a look reads", there, name)
-			assert.NotContains(t, l.w.rules.RequestSpaces([]*Check{check}, false, m, n), "prod")
+			assert.Equal(t, there, slices.Contains(l.tables.rules.RequestSpaces([]*Check{check}, there, m, n), "prod"), "%t %q: what a look reads", there, name)
+			assert.NotContains(t, l.tables.rules.RequestSpaces([]*Check{check}, false, m, n), "prod")
 			if !there {
-				assert.Empty(t, l.w.controlPlaneInFlight())
+				assert.Empty(t, l.tables.controlPlaneInFlight())
 			}
 		}
 	}

@@ -125,7 +125,7 @@ func TestKubeletWithAForgedMachine(t *testing.T) {
 		l.Apply(ledgerEpoch, put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "evil", Name: name, ControlPlane: true}))
 	}
 	assert.Equal(t, []string{"s-1 "}, acts(t, l))
-	assert.Equal(t, 3, l.w.controlPlaneSize())
+	assert.Equal(t, 3, l.tables.controlPlaneSize())
 	l = ledgerWith(Rules{Namespaces: []string{"evil"}}, put(nodePolicy()))
 	l.Apply(ledgerEpoch, put(n), put(&Machine{APIVersion: OpenShiftMachineAPI, Namespace: "evil", Name: "m", NodeName: "a-worker", ControlPlane: true}))
 	assert.True(t, l.TakesTurn(l.Node("a-worker"), nil), "the administrator named the namespace")

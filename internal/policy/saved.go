@@ -67,12 +67,12 @@ func foreignLocks(s *Snapshot) map[string]NodeLock {
 // of a host is. One whose address cannot be used is not there.
 type hostsByService map[string][]*Host
 
-// byService indexes the hosts, each list by name.
-func (hosts hostsByName) byService() hostsByService {
+// hostsByService indexes the hosts, each list by name.
+func (o *owners) hostsByService() hostsByService {
 	x := hostsByService{}
-	for _, name := range slices.Sorted(maps.Keys(hosts)) {
-		if d, err := hosts[name].device(); err == nil {
-			x[d.Service()] = append(x[d.Service()], hosts[name])
+	for _, name := range slices.Sorted(maps.Keys(o.hosts)) {
+		if d, err := o.hosts[name].device(); err == nil {
+			x[d.Service()] = append(x[d.Service()], o.hosts[name])
 		}
 	}
 	return x

@@ -283,7 +283,7 @@ type Node struct {
 	Addresses                        []string
 	// ControlPlane: its labels say so or, in the view, the Pods on it. fromPod: only those do.
 	ControlPlane, fromPod bool
-	// unlabelled: it does not exist, and nobody knows its labels; see targetNodes.get.
+	// unlabelled: it does not exist, and nobody knows its labels; see targetNode.
 	unlabelled bool
 }
 

@@ -19,9 +19,6 @@ func (r *Rules) spaceOf(apiGroup, namespace string) space {
 	return space{r.ManagementApart && apiGroup == group(ClusterAPIV1Beta2), namespace}
 }
 
-// spaceOfMachine returns where a Machine is.
-func (r *Rules) spaceOfMachine(m *Machine) space { return r.spaceOf(m.Group(), m.Namespace) }
-
 // spacesOfNode returns where the Machines are that a Node names, each space once.
 func (r *Rules) spacesOfNode(n *Node) (list []space) {
 	if !r.ManagementApart {
@@ -94,41 +91,24 @@ func (s space) text() string {
 // Machine in a namespace.
 type spaceCount struct{ nodes, controlPlane, labelled int }
 
-// isOfControlPlane reports whether Machines of the control plane are there. labelled: the cluster labels it.
-func (c spaceCount) isOfControlPlane(labelled bool) bool {
-	return c.labelled > 0 || c.controlPlane > 0 && !labelled
-}
-
 // machineSpaces are the namespaces in which Nodes name a Machine. An open run counts like the
 // Node on which it is, as that was when the run began: it may have deleted that. // I11
 type machineSpaces map[space]spaceCount
 
-// count counts a Node in the namespaces that it names, or removes it: by is 1 or -1.
-func (s machineSpaces) count(rules *Rules, n *Node, by int) {
-	for _, in := range rules.spacesOfNode(n) {
-		s.add(in, n.ControlPlane, n.isLabelled(), by)
-	}
-}
-
-// countRun does that with an open run.
-func (s machineSpaces) countRun(rules *Rules, r OpenRun, by int) {
-	for _, in := range rules.spacesOfRun(&r) {
-		s.add(in, r.ControlPlane, r.takesTurn(), by)
-	}
-}
-
-func (s machineSpaces) add(in space, controlPlane, labelled bool, by int) {
-	c := s[in]
-	c.nodes += by
-	if controlPlane {
-		c.controlPlane += by
-	}
-	if labelled {
-		c.labelled += by
-	}
-	s[in] = c
-	if c.nodes == 0 {
-		delete(s, in)
+// count counts a Node, or an open run, in the namespaces that it names, or removes it: by is 1 or -1.
+func (s machineSpaces) count(spaces []space, controlPlane, labelled bool, by int) {
+	for _, in := range spaces {
+		c := s[in]
+		c.nodes += by
+		if controlPlane {
+			c.controlPlane += by
+		}
+		if labelled {
+			c.labelled += by
+		}
+		if s[in] = c; c.nodes == 0 {
+			delete(s, in)
+		}
 	}
 }
 
@@ -191,10 +171,6 @@ type requestIndex struct {
 	spaces []string
 	// rules say whether there is a management API apart, and whether those of all namespaces count.
 	rules Rules
-}
-
-func newRequestIndex(rules Rules) requestIndex {
-	return requestIndex{byPlace: map[requestPlace][]*Request{}, spaces: rules.commonSpaces(nil), rules: rules}
 }
 
 // places are where a request is found: once for each of its keys.

@@ -73,12 +73,12 @@ func TestMachinesOfTheOtherAPIDoNotCount(t *testing.T) {
 		l, _, n := apartWorld(managementNamespace)
 		n.ControlPlane = true
 		l.Apply(ledgerEpoch, put(n), put(budget))
-		before, size := l.Report(ledgerEpoch).Budgets, l.w.controlPlaneSize()
+		before, size := l.Report(ledgerEpoch).Budgets, l.tables.controlPlaneSize()
 		for i := range 3 {
 			l.Apply(ledgerEpoch, put(tenantMachine(func(m *Machine) { m.Name, m.ControlPlane = fmt.Sprint("t-", i), true })))
 		}
 		assert.Equal(t, before, l.Report(ledgerEpoch).Budgets)
-		assert.Equal(t, size, l.w.controlPlaneSize())
+		assert.Equal(t, size, l.tables.controlPlaneSize())
 		assert.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
 	}
 }
@@ -125,8 +125,8 @@ func TestRequestsOfTheOtherAPIStandInNobodysWay(t *testing.T) {
 			id := ObjectID{APIVersion: q.APIVersion, Kind: q.Kind, Namespace: q.Namespace, Name: q.Name, OnManagementAPI: there}
 			l.Apply(ledgerEpoch, Change{ID: id, Value: q})
 			assert.Equal(t, there, assert.ObjectsAreEqual(before, resultsOf(t, l)), "%t %s", there, namespace)
-			assert.Equal(t, there, len(l.w.controlPlaneInFlight()) == 0, "%t %s", there, namespace)
-			assert.Equal(t, !there, assert.ObjectsAreEqual([]string{"a", "admins"}, l.w.rules.RequestSpaces([]*Check{check}, there, nil, nil)), "%t: what a look reads", there)
+			assert.Equal(t, there, len(l.tables.controlPlaneInFlight()) == 0, "%t %s", there, namespace)
+			assert.Equal(t, !there, assert.ObjectsAreEqual([]string{"a", "admins"}, l.tables.rules.RequestSpaces([]*Check{check}, there, nil, nil)), "%t: what a look reads", there)
 			l.Apply(ledgerEpoch, Change{ID: id})
 		}
 	}
@@ -176,11 +176,11 @@ func TestRequestsWhereATemplateOfAFileWas(t *testing.T) {
 	l := ledgerWith(Rules{}, put(other), put(silentNode("w-2")))
 	q := &Request{APIVersion: "remediation.example/v1", Kind: "Fix", Namespace: worldTemplate.Namespace, Name: "w-2", ControlPlane: true}
 	l.Apply(ledgerEpoch, put(q))
-	require.Empty(t, l.w.controlPlaneInFlight())
+	require.Empty(t, l.tables.controlPlaneInFlight())
 	l.SetFiles(ledgerEpoch, []Check{*check}, nil)
-	require.NotEmpty(t, l.w.controlPlaneInFlight())
+	require.NotEmpty(t, l.tables.controlPlaneInFlight())
 	l.SetFiles(ledgerEpoch, nil, nil)
-	assert.Empty(t, l.w.controlPlaneInFlight())
+	assert.Empty(t, l.tables.controlPlaneInFlight())
 	assert.Equal(t, Decide(l.Snapshot(), ledgerEpoch), l.Report(ledgerEpoch))
 }
 

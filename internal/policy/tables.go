@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // machineID identifies a Machine. Both API families may have one of the same
@@ -19,30 +21,24 @@ func (m *Machine) id() machineID { return machineID{m.Group(), m.Namespace, m.Na
 // tables are the objects of a cluster with the indexes for the evaluation. Decide
 // fills them once; the Ledger keeps them up to date.
 type tables struct {
-	rules     Rules
+	owners
 	upgrading string
-	nodes     map[string]*Node
 	machines  map[machineID]*Machine
 	// underRemediation are the Machines whose remediation has been requested, and
 	// those that are being deleted.
 	underRemediation map[machineID]*Machine
-	nodesByUUID      nodesByUUID
+	// nodesByUUID are the Nodes by system UUID. One whose UUID identifies no machine is not there.
+	nodesByUUID map[string][]*Node
 	// nodesWithRole and machinesWithRole are those with the control-plane role.
 	nodesWithRole    map[string]*Node
 	machinesWithRole map[machineID]*Machine
-	labelled         labelledRoles
 	// nodeless are the Machines whose Node does not exist.
-	nodeless nodelessIndex
-	// byNode lists the Machines that name a Node, sorted.
-	byNode map[string][]*Machine
+	nodeless map[machineID]*Machine
 	// byKey lists the Machines by their name, and by their UID.
-	byKey map[string][]*Machine
-	// machineSpaces counts by namespace the Nodes that name a Machine there, and the open runs.
-	machineSpaces machineSpaces
-	leases        map[string]Lease
-	nodeLocks     map[string]NodeLock // of others
-	clusters      map[string]*Cluster
-	hosts         hostsByName
+	byKey     map[string][]*Machine
+	leases    map[string]Lease
+	nodeLocks map[string]NodeLock // of others
+	clusters  map[string]*Cluster
 	// disabled says by the mark of a check why nobody carries out its requests.
 	disabled map[string]string
 	// tried lists by the mark of a check and the name of a Node or Machine the requests that
@@ -50,30 +46,27 @@ type tables struct {
 	tried    map[string]map[string][]Attempt
 	requests requestIndex
 	pods     podIndex
-	runs     openRuns
 	readsOff map[string]bool
 	// machineChecks are the OpenShift checks, which conflict with a
 	// NodeHealthCheck.
 	machineChecks map[CheckID]*Check
-	undecoded     map[ObjectKey]int // how many objects with this key
-	unreadAny     int               // how many undecoded objects may be any Node
-	// unreadMachines are the undecoded objects that may be the Machine of any Node, and how many have this
-	// key: those where the administrator says that Machines are, and those without a name or a kind.
-	unreadMachines map[ObjectKey]int
-	unreadPods     int // how many may be the Pod of a member of etcd
+	unreadAny     int // how many undecoded objects may be any Node
+	unreadPods    int // how many may be the Pod of a member of etcd
 	// overTargetLimit are the namespaces whose checks select more targets than fenced evaluates.
-	overTargetLimit crowds
+	overTargetLimit map[space]bool
 }
 
 func newTables(rules Rules) *tables {
 	return &tables{
-		rules: rules, nodes: map[string]*Node{}, machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{},
-		nodesByUUID: nodesByUUID{}, nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: nodelessIndex{}, byNode: map[string][]*Machine{},
-		byKey:         map[string][]*Machine{},
-		machineSpaces: machineSpaces{},
-		leases:        map[string]Lease{}, clusters: map[string]*Cluster{}, hosts: hostsByName{}, requests: newRequestIndex(rules),
-		pods: newPodIndex(), runs: openRuns{}, readsOff: map[string]bool{},
-		machineChecks: map[CheckID]*Check{}, undecoded: map[ObjectKey]int{}, unreadMachines: map[ObjectKey]int{}, overTargetLimit: crowds{},
+		owners: owners{
+			rules: rules, nodes: map[string]*Node{}, byNode: map[string][]*Machine{}, hosts: map[string]*Host{}, runs: openRuns{},
+			machineSpaces: machineSpaces{}, undecoded: map[ObjectKey]int{}, unreadMachines: map[ObjectKey]int{},
+		},
+		machines: map[machineID]*Machine{}, underRemediation: map[machineID]*Machine{}, nodesByUUID: map[string][]*Node{},
+		nodesWithRole: map[string]*Node{}, machinesWithRole: map[machineID]*Machine{}, nodeless: map[machineID]*Machine{},
+		byKey: map[string][]*Machine{}, leases: map[string]Lease{}, clusters: map[string]*Cluster{}, readsOff: map[string]bool{},
+		requests: requestIndex{byPlace: map[requestPlace][]*Request{}, spaces: rules.commonSpaces(nil), rules: rules},
+		pods:     podIndex{map[ObjectKey]*Pod{}, map[string]int{}}, machineChecks: map[CheckID]*Check{}, overTargetLimit: map[space]bool{},
 	}
 }
 
@@ -85,9 +78,8 @@ func tablesOf(s *Snapshot) *tables {
 		p := &s.Pods[i]
 		w.pods.set(ObjectKey{Kind: "Pod", Namespace: p.Namespace, Name: p.Name}, p)
 	}
-	w.nodes = w.pods.withRoles(s.Nodes)
-	for _, n := range w.nodes {
-		w.recordNode(n)
+	for name, n := range s.Nodes {
+		w.setNode(name, w.pods.withRole(n))
 	}
 	if s.Leases != nil {
 		w.leases = s.Leases
@@ -109,47 +101,68 @@ func tablesOf(s *Snapshot) *tables {
 	}
 	for _, r := range s.OpenRuns {
 		w.runs.put(r)
-		w.machineSpaces.countRun(&w.rules, r, 1)
 	}
-	w.labelled.setRuns(w.runs)
+	w.countRuns(s.OpenRuns, 1)
 	var templates []string
 	for i := range s.Checks {
-		w.putMachineCheck(&s.Checks[i])
-		templates = append(templates, templateSpaces(&s.Checks[i])...)
+		c := &s.Checks[i]
+		if c.family() == openShift {
+			w.machineChecks[c.ID()] = c
+		}
+		templates = append(templates, templateSpaces(c)...)
 	}
 	w.requests.spaces = w.rules.commonSpaces(templates)
 	for _, k := range s.Undecoded {
-		w.putUndecoded(k)
+		w.countUndecoded(k, 1)
 	}
 	w.applyTargetLimit(s.Checks)
 	return w
 }
 
-func (w *tables) putNode(n *Node) {
-	w.nodes[n.Name] = n
-	w.recordNode(n)
+// setNode replaces a Node; nil removes it.
+func (w *tables) setNode(name string, n *Node) {
+	if old := w.nodes[name]; old != nil {
+		delete(w.nodes, name)
+		delete(w.nodesWithRole, name)
+		w.countNode(old, -1)
+	}
+	if n != nil {
+		w.nodes[name] = n
+		if n.ControlPlane {
+			w.nodesWithRole[name] = n
+		}
+		w.countNode(n, 1)
+	}
+	for _, m := range w.byNode[name] {
+		if n == nil {
+			w.nodeless[m.id()] = m
+		} else {
+			delete(w.nodeless, m.id())
+		}
+	}
 }
 
-// recordNode adds a Node to the indexes.
-func (w *tables) recordNode(n *Node) {
-	if n.ControlPlane {
-		w.nodesWithRole[n.Name] = n
+// countNode adds a Node to what counts Nodes, or removes it: by is 1 or -1.
+func (w *tables) countNode(n *Node, by int) {
+	if n.isLabelled() {
+		w.labelled += by
 	}
-	w.labelled.addNode(n, 1)
-	w.nodesByUUID.note(n, true)
-	w.machineSpaces.count(&w.rules, n, 1)
-	w.nodeless.recordAll(w.byNode[n.Name], true)
+	if forms := bmc.UUIDForms(n.SystemUUID); len(forms) > 0 && by > 0 {
+		w.nodesByUUID[forms[0]] = append(w.nodesByUUID[forms[0]], n)
+	} else if len(forms) > 0 {
+		drop(w.nodesByUUID, forms[0], n)
+	}
+	w.machineSpaces.count(w.rules.spacesOfNode(n), n.ControlPlane, n.isLabelled(), by)
 }
 
-func (w *tables) dropNode(name string) {
-	if n := w.nodes[name]; n != nil {
-		w.nodesByUUID.note(n, false)
+// countRuns does that with open runs.
+func (w *tables) countRuns(runs []OpenRun, by int) {
+	for _, r := range runs {
+		if r.takesTurn() && hasRoleOfAdministrator(r.NodeLabels) {
+			w.labelled += by
+		}
+		w.machineSpaces.count(w.rules.spacesOfRun(&r), r.ControlPlane, r.takesTurn(), by)
 	}
-	w.labelled.addNode(w.nodes[name], -1)
-	w.machineSpaces.count(&w.rules, w.nodes[name], -1)
-	delete(w.nodes, name)
-	delete(w.nodesWithRole, name)
-	w.nodeless.recordAll(w.byNode[name], false)
 }
 
 func (w *tables) putMachine(m *Machine) {
@@ -157,7 +170,9 @@ func (w *tables) putMachine(m *Machine) {
 	for _, key := range []string{m.Name, m.UID} {
 		w.byKey[key] = append(w.byKey[key], m)
 	}
-	w.nodeless.note(m, w.nodes[m.NodeName] != nil)
+	if w.nodes[m.NodeName] == nil {
+		w.nodeless[m.id()] = m
+	}
 	if m.ControlPlane {
 		w.machinesWithRole[m.id()] = m
 	}
@@ -179,16 +194,7 @@ func (w *tables) dropMachine(m *Machine) {
 	drop(w.byKey, m.UID, m)
 }
 
-func (w *tables) putMachineCheck(c *Check) {
-	if c.family() == openShift {
-		w.machineChecks[c.ID()] = c
-	}
-}
-
-func (w *tables) putUndecoded(k ObjectKey) { w.countUndecoded(k, 1) }
-
-func (w *tables) dropUndecoded(k ObjectKey) { w.countUndecoded(k, -1) }
-
+// countUndecoded adds the key of an object that could not be decoded, or removes it: by is 1 or -1.
 func (w *tables) countUndecoded(k ObjectKey, by int) {
 	if w.undecoded[k] += by; w.undecoded[k] == 0 {
 		delete(w.undecoded, k)
@@ -284,49 +290,33 @@ func (r OpenRun) Equal(o OpenRun) bool {
 // percentage would shrink with them. Such a Node is a target like any other. It is under
 // remediation, so no check asks for anything there. // I11
 
-// targetNodes are the Nodes as the checks and budgets see them.
-type targetNodes struct {
-	nodes map[string]*Node
-	runs  openRuns
-}
-
-func (w *tables) targetNodes() targetNodes { return targetNodes{w.nodes, w.runs} }
-
-// get returns the Node of this name. A Node that does not exist and that an open run names has the
+// targetNode returns the Node of this name, as the checks and budgets see it. A Node that does not exist and that an open run names has the
 // labels that the run knows. It is nil if there is neither.
-func (x targetNodes) get(name string) *Node {
-	if n := x.nodes[name]; n != nil {
+func (o *owners) targetNode(name string) *Node {
+	if n := o.nodes[name]; n != nil {
 		return n
 	}
-	if r, open := x.runs[runSubject{node: name}]; open {
+	if r, open := o.runs[runSubject{node: name}]; open {
 		return &Node{Name: name, Labels: r.NodeLabels, ControlPlane: r.ControlPlane, unlabelled: r.NodeLabels == nil}
 	}
 	return nil
 }
 
-// all iterates over the Nodes, in no order.
-func (x targetNodes) all() iter.Seq[*Node] {
+// targetNodes iterates over the Nodes as the checks see them, in no order.
+func (o *owners) targetNodes() iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
-		for _, n := range x.nodes {
+		for _, n := range o.nodes {
 			if !yield(n) {
 				return
 			}
 		}
-		for on := range x.runs {
-			if on.node != "" && x.nodes[on.node] == nil && !yield(x.get(on.node)) {
+		for on := range o.runs {
+			if on.node != "" && o.nodes[on.node] == nil && !yield(o.targetNode(on.node)) {
 				return
 			}
 		}
 	}
 }
-
-// covers reports whether a check that selects Nodes covers this one.
-func (x targetNodes) covers(c *Check, n *Node) bool {
-	return c.SelectsNodes && x.labelsOf(n).match(c.Selector)
-}
-
-// selects reports whether a selector matches a Node.
-func (x targetNodes) selects(s labels.Selector, n *Node) bool { return x.labelsOf(n).match(s) }
 
 // targetLabels are the labels of a Node as selectors see them. While a run is open on it, a selector
 // that matched it when the run began matches, too: the Node may lack its labels now, or another
@@ -338,10 +328,10 @@ type targetLabels struct {
 	unknown bool
 }
 
-func (x targetNodes) labelsOf(n *Node) targetLabels {
+func (o *owners) targetLabels(n *Node) targetLabels {
 	v := targetLabels{own: n.Labels}
-	if r, open := x.runs[runSubject{node: n.Name}]; open {
-		v.begun, v.unknown = r.NodeLabels, r.NodeLabels == nil && x.nodes[n.Name] == nil
+	if r, open := o.runs[runSubject{node: n.Name}]; open {
+		v.begun, v.unknown = r.NodeLabels, r.NodeLabels == nil && o.nodes[n.Name] == nil
 	}
 	return v
 }
@@ -350,39 +340,35 @@ func (v targetLabels) match(s labels.Selector) bool {
 	return s != nil && (v.unknown || s.Matches(v.own) || v.begun != nil && s.Matches(v.begun))
 }
 
-// covers reports whether a check that selects Machines covers this one.
-func (c *Check) covers(m *Machine) bool {
-	switch {
-	case c.Selector == nil || c.SelectsNodes:
-		return false
-	case c.family() == fenced: // any namespace, either API family
-		return c.Selector.Matches(set(m.Labels))
-	}
-	return m.Namespace == c.Namespace && m.Group() == group(c.APIVersion) && c.Selector.Matches(set(m.Labels))
-}
-
 // Covers reports whether the check selects a target with this Machine and this
 // Node, either of which may be nil.
 func (c *Check) Covers(m *Machine, n *Node) bool {
-	if c.SelectsNodes {
-		return n != nil && c.Selector != nil && c.Selector.Matches(set(n.Labels))
+	switch {
+	case c.Selector == nil:
+		return false
+	case c.SelectsNodes:
+		return n != nil && c.Selector.Matches(labels.Set(n.Labels))
+	case m == nil:
+		return false
+	case c.family() == fenced: // any namespace, either API family
+		return c.Selector.Matches(labels.Set(m.Labels))
 	}
-	return m != nil && c.covers(m)
+	return m.Namespace == c.Namespace && m.Group() == group(c.APIVersion) && c.Selector.Matches(labels.Set(m.Labels))
 }
 
 // covered iterates over what a check covers, in no order: Machines, or else Nodes.
 func (w *tables) covered(c *Check) iter.Seq2[*Machine, *Node] {
 	return func(yield func(*Machine, *Node) bool) {
 		if c.SelectsNodes {
-			for n := range w.targetNodes().all() {
-				if w.targetNodes().covers(c, n) && !yield(nil, n) {
+			for n := range w.targetNodes() {
+				if w.targetLabels(n).match(c.Selector) && !yield(nil, n) {
 					return
 				}
 			}
 			return
 		}
 		for _, m := range w.machines {
-			if c.covers(m) && !yield(m, nil) {
+			if c.Covers(m, nil) && !yield(m, nil) {
 				return
 			}
 		}
@@ -392,64 +378,51 @@ func (w *tables) covered(c *Check) iter.Seq2[*Machine, *Node] {
 // selected lists the targets that a check covers, by Machine and Node.
 func (w *tables) selected(c *Check) []Subject {
 	var list []Subject
-	if w.overTargetLimit.includes(&w.rules, c) {
-		return nil
-	}
 	for m, n := range w.covered(c) {
 		if m != nil {
-			list = append(list, w.machineSubject(m))
+			list = append(list, w.withRequests(w.machineSubject(m)))
 		} else {
-			list = append(list, w.nodeSubject(n))
+			list = append(list, w.withRequests(w.nodeSubject(n)))
 		}
 	}
 	slices.SortFunc(list, bySubject)
 	return list
 }
 
-// machineSubject is a target of a check that selects Machines.
+// machineSubject is a target that is a Machine.
 func (w *tables) machineSubject(m *Machine) Subject {
-	x := w.machineAlone(m)
-	x.Requests = w.requests.of(x.names(), m, x.Node)
-	return x
-}
-
-// machineAlone is a target that is a Machine, without its requests.
-func (w *tables) machineAlone(m *Machine) Subject {
 	x := Subject{Machine: m, Run: w.runs.onMachine(m).ID}
 	if m.NodeName != "" {
 		x.Node, x.Gone = w.nodes[m.NodeName], w.gone(m.NodeName)
-		w.addNode(&x, m.NodeName)
-		x.Doubt = w.owners().doubt(m)
+		x.Run = cmp.Or(x.Run, w.runs[runSubject{node: m.NodeName}].ID)
+		x.Lease, x.ReadsOff = w.leases[m.NodeName], w.readsOff[m.NodeName]
+		x.Doubt = w.doubt(m)
 	}
-	x.NotOwned, x.Foreign = w.owners().notOwned(m, x.Node), !w.owners().counts(m)
+	x.NotOwned, x.Foreign = w.NotOwned(m, x.Node), !w.counts(m)
 	return x
 }
 
-// nodeSubject is a target of a check that selects Nodes.
+// nodeSubject is a target that is a Node.
 func (w *tables) nodeSubject(n *Node) Subject {
-	x := w.nodeAlone(n)
-	x.Requests = w.requests.of(x.names(), x.Machine, n)
-	return x
-}
-
-// nodeAlone is a target that is a Node, without its requests.
-func (w *tables) nodeAlone(n *Node) Subject {
-	x := Subject{Node: n}
-	if x.Machine, x.Doubt = w.owners().machineOf(n); x.Machine != nil {
+	x := Subject{Node: n, Lease: w.leases[n.Name], ReadsOff: w.readsOff[n.Name]}
+	if x.Machine, x.Doubt = w.machineOf(n); x.Machine != nil {
 		x.Run = w.runs.onMachine(x.Machine).ID
 	}
-	w.addNode(&x, n.Name)
+	x.Run = cmp.Or(x.Run, w.runs[runSubject{node: n.Name}].ID)
 	return x
 }
 
-func (w *tables) addNode(x *Subject, node string) {
-	x.Run = cmp.Or(x.Run, w.runs[runSubject{node: node}].ID)
-	x.Lease, x.ReadsOff = w.leases[node], w.readsOff[node]
+// withRequests is a target with its requests. The target of a request comes without: of many requests for one
+// target, each would list all.
+func (w *tables) withRequests(x Subject) Subject {
+	x.Requests = w.requests.of(x.names(), x.Machine, x.Node)
+	return x
 }
 
-// checkContext returns the context in which a check is evaluated.
-func (w *tables) checkContext(c *Check) CheckContext {
-	a := CheckContext{Rules: w.rules, OverTargetLimit: w.overTargetLimit.includes(&w.rules, c)}
+// CheckContext returns the context in which a check is evaluated. Later changes do not affect it.
+func (w *tables) CheckContext(c *Check) CheckContext {
+	author, limited := w.rules.authorOf(c)
+	a := CheckContext{Rules: w.rules, OverTargetLimit: limited && w.overTargetLimit[author]}
 	c.family().addContext(w, c, &a)
 	if c.AsksOthers() {
 		a.Disabled, a.Tried = w.disabled[c.Mark()], w.tried[c.Mark()]

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/times"
 )
@@ -54,10 +52,6 @@ func (x *Subject) machineKey() string {
 	return x.Machine.Key()
 }
 
-func (x *Subject) controlPlane() bool {
-	return x.Machine != nil && x.Machine.ControlPlane || x.Node != nil && x.Node.ControlPlane
-}
-
 // doubt compares the Machine and the Node at hand first. They may be newer than
 // Doubt.
 func (x *Subject) doubt() Doubt {
@@ -66,8 +60,6 @@ func (x *Subject) doubt() Doubt {
 	}
 	return x.Doubt
 }
-
-func (x *Subject) deleting() bool { return x.Machine != nil && x.Machine.Deleting }
 
 // bySubject orders targets for display, independent of the input order.
 func bySubject(a, b Subject) int {
@@ -99,14 +91,13 @@ func Evaluate(c *Check, a CheckContext, x Subject, now time.Time) TargetReport {
 func newTarget(c *Check, x *Subject) TargetReport {
 	t := TargetReport{
 		Machine: x.machineKey(), Node: x.nodeName(), Action: None, Refusals: []reason.Code{},
-		ControlPlane: x.controlPlane(), StartupTimeout: c.StartupTimeout,
+		StartupTimeout: c.StartupTimeout, uncounted: x.Foreign && c.family() == fenced,
 	}
 	if m := x.Machine; m != nil {
-		t.MachineAPIVersion, t.MachineUID = m.APIVersion, m.UID
+		t.MachineAPIVersion, t.MachineUID, t.ControlPlane = m.APIVersion, m.UID, m.ControlPlane
 	}
-	t.uncounted = x.Foreign && c.family() == fenced
-	if x.Node != nil {
-		t.NodeUID, t.unlabelled = x.Node.UID, x.Node.unlabelled
+	if n := x.Node; n != nil {
+		t.NodeUID, t.unlabelled, t.ControlPlane = n.UID, n.unlabelled, t.ControlPlane || n.ControlPlane
 	}
 	return t
 }
@@ -126,8 +117,8 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		t.Action = c.action(x)
 		t.refuseTarget(c, a.Rules, x)
 		t.refuseNotOwned(x)
-		t.refuseUncounted(x)
-		if isHealthReason(t.Reason) || t.powerCycles(c.Template) { // also a Machine whose remediation was ordered // I4
+		switch { // what a Node or its Machine reports or fails to report; of an order only the power cycle // I4
+		case t.Reason == reason.NodeCondition, t.Reason == reason.MachineCondition, t.Reason == reason.NodeStartupTimeout, t.powerCycles(c.Template):
 			t.refuseWhileRenewed(x, now)
 		}
 		if a.Rules.WaitForUpgrade {
@@ -138,9 +129,9 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		}
 	}
 	if d := x.doubt(); d != (Doubt{}) && !skip {
-		handedOver := t.isHandedOver()
+		handedOver, changes := t.isHandedOver(), t.nextChange()
 		t = t.leftIndeterminate(d.Reason, d.Message)
-		t.handedOver = handedOver
+		t.handedOver, t.reasonChangesAt = handedOver, changes // time may show that it was handed over
 	}
 	return t
 }
@@ -166,7 +157,7 @@ func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 	if t.Action == None {
 		return
 	}
-	if x.deleting() {
+	if x.Machine != nil && x.Machine.Deleting {
 		t.refuse(reason.Deleting)
 	}
 	switch t.Action {
@@ -189,23 +180,16 @@ func (t *TargetReport) refuseTarget(c *Check, rules Rules, x *Subject) {
 }
 
 // refuseNotOwned refuses what would be done to a Node that its Machine does not own, or to its
-// host. Controllers that delete a Machine also delete its Node. // I4, I8
+// host: controllers that delete a Machine also delete its Node. // I4, I8
+// It refuses what no limit would count, too: any number of such targets could be acted on at once. // I11
 func (t *TargetReport) refuseNotOwned(x *Subject) {
-	if t.Action == None || x.NotOwned.Why == "" || x.NotOwned.SpareNode && t.Action != PowerCycle {
-		return
+	switch {
+	case t.Action == None:
+	case x.NotOwned.Why != "" && !(x.NotOwned.SpareNode && t.Action != PowerCycle):
+		t.refuseBecause(reason.NodeNotOwned, x.NotOwned.Why)
+	case t.uncounted:
+		t.refuseBecause(reason.NodeNotOwned, x.Machine.foreign())
 	}
-	t.refuse(reason.NodeNotOwned)
-	t.Message += "; " + x.NotOwned.Why
-}
-
-// refuseUncounted refuses what no limit would count: any number of such targets could be acted on
-// at once. // I11
-func (t *TargetReport) refuseUncounted(x *Subject) {
-	if t.Action == None || !t.uncounted || slices.Contains(t.Refusals, reason.NodeNotOwned) {
-		return
-	}
-	t.refuse(reason.NodeNotOwned)
-	t.Message += "; " + x.Machine.foreign()
 }
 
 // refuseDeletion refuses the deletion of a Machine that no controller recreates,
@@ -296,8 +280,6 @@ func stateReason(s State) reason.Code {
 	return reason.InvalidCheck
 }
 
-func set(l map[string]string) labels.Labels { return labels.Set(l) }
-
 func (t *TargetReport) set(v Verdict, r reason.Code, message string) {
 	t.Verdict, t.Reason, t.Message = v, r, bounded(message)
 }
@@ -312,12 +294,6 @@ func bounded(message string) string {
 		return message
 	}
 	return strings.Clone(strings.ToValidUTF8(message[:maxMessage], "")) + "..."
-}
-
-// isHealthReason reports whether the reason is what a Node or its Machine reports
-// or fails to report, not somebody's order.
-func isHealthReason(r reason.Code) bool {
-	return r == reason.NodeCondition || r == reason.MachineCondition || r == reason.NodeStartupTimeout
 }
 
 // wait records the running timeout: exact for the daemon's timer, and rounded as

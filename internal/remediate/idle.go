@@ -316,15 +316,6 @@ func ownRetryHolds(r Run, o Order, now time.Time) bool {
 	return r.Step == Waiting && r.Wait.Due && now.Sub(o.At).Abs() <= ownRetryFor
 }
 
-// recordSwitchedOff notes that an Off was accepted: the try then counts, if the run begins again by
-// itself.
-func recordSwitchedOff(r Run, s Observation) Run {
-	if r.Limits.RetryInterval > 0 && r.Step == PowerOff && r.Intervened && s.OffAccepted {
-		r.SwitchedOff = true
-	}
-	return r
-}
-
 // triesKept is how long the start of a try stays in the record: longer than the day that it counts
 // for, whatever clocks differ.
 const triesKept = 7 * 24 * time.Hour

@@ -106,6 +106,15 @@ func switchOff(r Run, s Observation, now time.Time) (Run, Action, time.Duration)
 	return r, Nothing, untilRead(s, now)
 }
 
+// recordSwitchedOff notes that an Off was accepted: the try then counts, if the run begins again by
+// itself.
+func recordSwitchedOff(r Run, s Observation) Run {
+	if r.Limits.RetryInterval > 0 && r.Step == PowerOff && r.Intervened && s.OffAccepted {
+		r.SwitchedOff = true
+	}
+	return r
+}
+
 // recordBusy keeps the time of step 1 from running while the BMC has no session free or asks to be
 // tried later. Where there is another power level, that is used instead of waiting.
 func recordBusy(r Run, s Observation, now time.Time) Run {

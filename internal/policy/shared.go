@@ -6,14 +6,182 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/fenced/fenced/internal/reason"
 )
 
-// countBudget counts the Nodes or Machines of a DisruptionBudget.
-func (w *tables) countBudget(b *DisruptionBudget) BudgetReport {
-	var n budgetCount
-	n.addAll(w, b)
-	return n.report(b, b.unseen(w))
+// claim is the result of one check for a target.
+type claim struct {
+	check  *CheckReport
+	target *TargetReport
+	// disproved: the providerID of the Node is not that of the Machine.
+	disproved bool
+}
+
+// refuseOverlaps resolves conflicts where several checks cover one target: the
+// most restrictive check wins. A closed gate of one check closes it for all. A
+// check that only counts forbids every action. Of two actions the gentler one is
+// allowed. A check in doubt might have asked for the gentlest action, or asks another
+// remediator already.
+// A Machine that does not own its Node is a target of its own, and so is one on a management API apart that
+// has the name of another.
+func (w *tables) refuseOverlaps(r *Report) {
+	claims := map[string][]claim{}
+	for i := range r.Checks {
+		c := &r.Checks[i]
+		for j := range c.Targets {
+			t := &c.Targets[j]
+			of, m, n := t.Subject(), machineOfTarget(w, t), w.nodes[t.Node]
+			switch {
+			case m != nil && t.Node != "" && w.owns(m, n):
+			case m != nil:
+				of += " of " + w.rules.spaceOf(m.Group(), m.Namespace).text() + "/" + m.Name
+			}
+			claims[of] = append(claims[of], claim{c, t, m != nil && n != nil && n.ProviderID != "" && !sameProvider(m.ProviderID, n.ProviderID)})
+		}
+	}
+	for _, group := range claims {
+		if len(group) > 1 {
+			refuseConflicting(group)
+		}
+	}
+}
+
+func refuseConflicting(group []claim) {
+	gentlest, closed, countOnly, handedOver := severity[DeleteMachine], false, false, false
+	doubts := firstOfEach(group, 1, func(g claim) (*CheckReport, bool) { return g.check, g.isDoubtful() })
+	for _, g := range group {
+		closed = closed || !g.check.Allowed
+		countOnly = countOnly || g.check.countOnly
+		handedOver = handedOver || g.target.isHandedOver()
+		if g.target.Action != None {
+			gentlest = min(gentlest, severity[g.target.Action])
+		}
+	}
+	for _, g := range group {
+		if g.target.Action == None {
+			continue
+		}
+		if countOnly || closed && g.check.Allowed || handedOver && !g.target.isHandedOver() || severity[g.target.Action] > gentlest || g.doubtedBy(doubts) {
+			g.target.refuse(reason.Overlap)
+		}
+	}
+	oneRequest(group)
+	stricter := firstOfEach(group, maxOverlapGates+1, claim.strictness)
+	for _, g := range group {
+		if slices.Contains(g.target.Refusals, reason.Overlap) {
+			g.target.overlaps = g.overlapGates(stricter)
+		}
+	}
+}
+
+// maxOverlapGates is how many checks a refusal names. One target may have as many checks as the
+// target limit allows, and each of them could name all others.
+const maxOverlapGates = 4
+
+// firstOfEach returns the first claims of each kind, in their order.
+func firstOfEach[K comparable](group []claim, most int, kind func(claim) (K, bool)) (list []claim) {
+	found := map[K]int{}
+	for _, g := range group {
+		if k, ok := kind(g); ok && found[k] < most {
+			found[k]++
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+type strictness struct {
+	countOnly, allowed, handedOver, doubtful bool
+	action                                   Action
+}
+
+// strictness says what of a claim may refuse the actions of others; claims that have the same refuse the same.
+func (g claim) strictness() (kind strictness, ok bool) {
+	kind = strictness{g.check.countOnly, g.check.Allowed, g.target.isHandedOver(), g.isDoubtful(), g.target.Action}
+	return kind, kind.countOnly || !kind.allowed || kind.handedOver || kind.doubtful || kind.action != None
+}
+
+// overlapGates names checks of a group that refuse the action of one of them.
+func (g claim) overlapGates(stricter []claim) (gates []reason.Gate) {
+	for _, o := range stricter {
+		if o.check == g.check {
+			continue
+		}
+		if len(gates) == maxOverlapGates {
+			break
+		}
+		if why := o.overlapReason(g.target); why != "" {
+			gates = append(gates, reason.NewGate("overlap", false, reason.Overlap, why, "no stricter check", o.check.source()))
+		}
+	}
+	return gates
+}
+
+// isDoubtful: the check cannot determine the Node of the target, or its Machine.
+func (t *TargetReport) isDoubtful() bool {
+	return t.Verdict == Indeterminate && (t.Reason == reason.Undecodable || t.Reason == reason.NodeMismatch)
+}
+
+// isDoubtful: the check is in doubt, and the Node does not show that it is another Machine's.
+func (g claim) isDoubtful() bool { return g.target.isDoubtful() && !g.disproved }
+
+// doubtedBy: another check is in doubt about the same host, maybe under the name of another Machine. It might
+// have asked for a power cycle, so nothing more severe is done.
+func (g claim) doubtedBy(doubts []claim) bool {
+	return g.target.Action != PowerCycle && slices.ContainsFunc(doubts, func(o claim) bool { return o.check != g.check })
+}
+
+// isHandedOver: the check has already handed the target to another remediator,
+// which may be at work, also where the check is in doubt now. // I22
+func (t *TargetReport) isHandedOver() bool {
+	return t.handedOver || t.Action != PowerCycle && slices.Contains(t.Refusals, reason.AlreadyRequested)
+}
+
+// oneRequest lets only the first of several NodeHealthChecks request the
+// remediation of a Node: two remediators must not work on it at the same time.
+// The other API families name a request after its Machine, so a second check
+// finds the first request.
+func oneRequest(group []claim) {
+	requested := false
+	for _, g := range group {
+		if g.check.Kind != NodeHealthCheckKind || g.target.Action != CreateRequest || len(g.target.Refusals) > 0 {
+			continue
+		}
+		if requested {
+			g.target.refuse(reason.Overlap)
+		}
+		requested = true
+	}
+}
+
+// severity orders the actions. A power cycle keeps the disks. A request leaves
+// the choice to another controller. An owner applies limits of its own. A
+// deletion is final.
+var severity = map[Action]int{PowerCycle: 1, CreateRequest: 2, MarkOwner: 3, DeleteMachine: 4}
+
+// overlapReason returns why the result of a check for a target refuses the action
+// of another check, "" if it does not.
+func (g claim) overlapReason(t *TargetReport) string {
+	r, o := g.check, g.target
+	switch {
+	case o.Subject() != t.Subject():
+		return ""
+	case r.countOnly:
+		return "this check only counts"
+	case !r.Allowed:
+		return "the limit of this check is exceeded"
+	case o.isHandedOver():
+		return "this check has asked another remediator already"
+	case g.isDoubtful() && t.Action != PowerCycle:
+		return "this check is in doubt, and might ask for a power cycle: " + o.Message
+	case o.Action != None && severity[o.Action] < severity[t.Action]:
+		return fmt.Sprintf("this check asks for %s, which is gentler than %s", o.Action, t.Action)
+	case o.Action == CreateRequest && t.Action == CreateRequest:
+		return "this check asks first"
+	}
+	return ""
 }
 
 func (n *budgetCount) addAll(w *tables, b *DisruptionBudget) {
@@ -31,7 +199,7 @@ type budgetCount struct{ nodes, unavailable int }
 
 // addNode adds a Node to the counts, or removes it: by is 1 or -1.
 func (n *budgetCount) addNode(w *tables, b *DisruptionBudget, node *Node, by int) {
-	if b.SelectsMachines || !w.targetNodes().selects(b.Selector, node) {
+	if b.SelectsMachines || !w.targetLabels(node).match(b.Selector) {
 		return
 	}
 	n.nodes += by
@@ -40,29 +208,22 @@ func (n *budgetCount) addNode(w *tables, b *DisruptionBudget, node *Node, by int
 	}
 }
 
-// report is the budget's report with these counts. unseen is that of DisruptionBudget.
+// report is the budget's report with these counts. Whether one of the unseen matches the selector is
+// unknown, so every budget counts it as unavailable.
 func (n *budgetCount) report(b *DisruptionBudget, unseen int) BudgetReport {
 	r := BudgetReport{Name: b.Name, State: StateActive, Limit: b.MaxUnavailable.String()}
 	if b.Invalid != "" || b.Selector == nil {
 		r.State, r.Message = StateInvalid, b.Invalid
 		return r
 	}
-	r.Nodes, r.Unavailable = n.nodes, n.unavailable
-	r.applyLimit(b, unseen)
-	return r
-}
-
-// applyLimit computes the limit as a number of Nodes. Whether an unseen Node
-// matches the selector is unknown, so every budget counts it as unavailable.
-func (r *BudgetReport) applyLimit(b *DisruptionBudget, unseen int) {
-	r.Nodes += unseen
-	r.Unavailable += unseen
+	r.Nodes, r.Unavailable = n.nodes+unseen, n.unavailable+unseen
 	l, err := parseLimit(&b.MaxUnavailable)
 	if err != nil {
 		r.State, r.Message = StateInvalid, fmt.Sprintf("spec.maxUnavailable: %q is neither a whole number nor a percentage", r.Limit)
-		return
+		return r
 	}
 	r.MaxUnavailable = l.of(r.Nodes)
+	return r
 }
 
 // unavailable reports whether a Node is not Ready or under remediation.
@@ -70,10 +231,7 @@ func (w *tables) unavailable(n *Node) bool {
 	return !n.Ready() || w.runs[runSubject{node: n.Name}].ID != ""
 }
 
-// unseenNodes counts the Nodes that an open run has deleted, and those that could
-// not be decoded.
-func (w *tables) unseenNodes() int { return len(unseenNodeNames(w)) + w.unreadAny }
-
+// unseenNodeNames are the Nodes that an open run has deleted, and those that could not be decoded.
 func unseenNodeNames(w *tables) map[string]bool {
 	unseen := map[string]bool{}
 	for _, r := range w.runs {
@@ -186,7 +344,7 @@ func (r *BudgetReport) asGate() reason.Gate {
 // addMachine adds a Machine to the counts of a budget that selects Machines, or
 // removes it: by is 1 or -1.
 func (n *budgetCount) addMachine(w *tables, b *DisruptionBudget, m *Machine, by int) {
-	if !b.SelectsMachines || b.Selector == nil || isLeaving(w, m) || !b.Selector.Matches(set(m.Labels)) || !w.owners().counts(m) {
+	if !b.SelectsMachines || b.Selector == nil || isLeaving(w, m) || !b.Selector.Matches(labels.Set(m.Labels)) || !w.counts(m) {
 		return
 	}
 	n.nodes += by
@@ -206,35 +364,17 @@ func machineUnavailable(w *tables, m *Machine) bool {
 	return m.Deleting || n == nil || w.unavailable(n) || w.runs.onMachine(m).ID != ""
 }
 
-// nodelessIndex holds the Machines whose Node does not exist.
-type nodelessIndex map[machineID]*Machine
-
-// note adds or removes a Machine.
-func (x nodelessIndex) note(m *Machine, hasNode bool) {
-	if hasNode {
-		delete(x, m.id())
-	} else {
-		x[m.id()] = m
-	}
-}
-
-// recordAll adds or removes the Machines of one Node.
-func (x nodelessIndex) recordAll(machines []*Machine, hasNode bool) {
-	for _, m := range machines {
-		x.note(m, hasNode)
-	}
-}
-
 // unseen counts what the budget counts as unavailable although it is not in the
 // counts: whether it is selected is unknown.
 func (b *DisruptionBudget) unseen(w *tables) int {
-	switch {
-	case b.SelectsMachines:
+	if b.SelectsMachines {
 		return unseenMachines(w)
-	case b.Selector != nil && b.Selector.Empty():
-		return w.unseenNodes() + neverSeenNodes(w)
 	}
-	return w.unseenNodes()
+	unseen := len(unseenNodeNames(w)) + w.unreadAny
+	if b.Selector != nil && b.Selector.Empty() {
+		unseen += neverSeenNodes(w)
+	}
+	return unseen
 }
 
 // unseenMachines counts the Machines of open runs that do not exist any more, and
@@ -254,14 +394,14 @@ func unseenMachines(w *tables) int {
 }
 
 // neverSeenNodes counts the Machines whose Node has not joined or is gone, without
-// the Nodes that unseenNodes counts. Both API families may have one of the same
+// those in unseenNodeNames. Both API families may have one of the same
 // name.
 func neverSeenNodes(w *tables) int {
 	counted := unseenNodeNames(w)
 	missing := map[string]bool{}
 	for _, m := range w.nodeless {
-		if !isLeaving(w, m) && w.owners().counts(m) && (m.NodeName == "" || !counted[m.NodeName]) {
-			missing[subjectName(m.NodeName, m.Key())] = true
+		if !isLeaving(w, m) && w.counts(m) && (m.NodeName == "" || !counted[m.NodeName]) {
+			missing[cmp.Or(m.NodeName, m.Key())] = true
 		}
 	}
 	return len(missing)
@@ -272,7 +412,7 @@ func neverSeenNodes(w *tables) int {
 func (b *DisruptionBudget) covers(w *tables, t *TargetReport) (covered, available bool) {
 	n := w.nodes[t.Node]
 	if !b.SelectsMachines {
-		return n == nil || b.Selector == nil || w.targetNodes().selects(b.Selector, n), n != nil && !w.unavailable(n)
+		return n == nil || b.Selector == nil || w.targetLabels(n).match(b.Selector), n != nil && !w.unavailable(n)
 	}
 	m := machineOfTarget(w, t)
 	switch {
@@ -281,14 +421,14 @@ func (b *DisruptionBudget) covers(w *tables, t *TargetReport) (covered, availabl
 	case m == nil:
 		return true, false
 	}
-	return b.Selector == nil || b.Selector.Matches(set(m.Labels)), !machineUnavailable(w, m)
+	return b.Selector == nil || b.Selector.Matches(labels.Set(m.Labels)), !machineUnavailable(w, m)
 }
 
 // leavesOut reports whether the budget would count the Machine of a target that it covers, and does not,
 // because nothing shows that it is of this cluster. Any number of these could be acted on at once. // I11
 func (b *DisruptionBudget) leavesOut(w *tables, t *TargetReport) bool {
 	m := machineOfTarget(w, t)
-	return m != nil && w.nodes[t.Node] == nil && (b.SelectsMachines || b.Selector.Empty()) && !w.owners().counts(m)
+	return m != nil && w.nodes[t.Node] == nil && (b.SelectsMachines || b.Selector.Empty()) && !w.counts(m)
 }
 
 // machineOfTarget returns the Machine of an evaluated target, or nil.
