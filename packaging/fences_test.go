@@ -27,15 +27,10 @@ const patience = 8 * time.Minute
 // and its proof, and the next one ends the same run.
 func TestInstalledDaemonFences(t *testing.T) {
 	t.Parallel()
-	fencesInstalled(t)
-}
-
-func fencesInstalled(t *testing.T, env ...string) {
-	t.Helper()
 	dir := shareInstalled(t, "fences.sh")
 	s := hungScene(t)
 	configure(t, s, dir)
-	booted := bootAsync(t, dir, env...)
+	booted := bootAsync(t, dir)
 	hangWhenStarted(t, s, dir, booted)
 	awaitFile(t, filepath.Join(dir, "killed"), booted)
 	s.Worker(hungNode).Answer()
@@ -110,13 +105,13 @@ type end struct {
 }
 
 // bootAsync boots with this machine's network, where the control plane and the BMCs are.
-func bootAsync(t *testing.T, dir string, env ...string) *end {
+func bootAsync(t *testing.T, dir string) *end {
 	t.Helper()
 	over := make(chan struct{})
 	e := &end{over: over}
 	go func() {
 		defer close(over)
-		e.console, e.err = boot(t, dir, "administrator.service", append(env, hostNet)...)
+		e.console, e.err = boot(t, dir, "administrator.service", hostNet)
 	}()
 	t.Cleanup(func() { <-over }) // the test's context ends it
 	return e

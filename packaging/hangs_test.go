@@ -15,18 +15,13 @@ import (
 // ends the same run. The daemon is the package's but for the failpoint that hangs the loop.
 func TestInstalledDaemonWhoseLoopHangs(t *testing.T) {
 	t.Parallel()
-	hangsInstalled(t)
-}
-
-func hangsInstalled(t *testing.T, env ...string) {
-	t.Helper()
 	dir := shareInstalled(t, "hangs.sh")
 	daemon := filepath.Join(dir, "tree/usr/libexec/fenced/fenced")
 	require.NoError(t, scene.BuildFailpoints(t.Context(), daemon))
 	require.NoError(t, os.Chmod(daemon, 0o755))
 	s := hungScene(t)
 	configure(t, s, dir)
-	booted := bootAsync(t, dir, env...)
+	booted := bootAsync(t, dir)
 	hangWhenStarted(t, s, dir, booted)
 	awaitFile(t, filepath.Join(dir, "killed"), booted)
 	s.Worker(hungNode).Answer()

@@ -9,8 +9,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/fenced/fenced/test/dice"
 )
 
 // newerRelease has systemd 257, as RHEL 10 has. Every other test here boots the systemd of
@@ -43,22 +41,6 @@ func TestInstalledUnitsUnderNewerSystemd(t *testing.T) {
 		"ok checked as the user of the daemon", "ok enabled and ready", "ok it knows the addresses of its host, in its sandbox", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
 		"ok back after a hang", "ok paused from the start", "ok reloaded", "ok a bad file fails the reload, and changes nothing", "ok down with a bad configuration",
 	}, lines(said), "%s%s", complained, console)
-}
-
-// TestInstalledDaemonFencesUnderNewerSystemd is TestInstalledDaemonFences by a newer systemd.
-func TestInstalledDaemonFencesUnderNewerSystemd(t *testing.T) {
-	dice.OnlyInSoak(t)
-	t.Parallel()
-	needBoot(t)
-	fencesInstalled(t, newerTree(t))
-}
-
-// TestInstalledDaemonWhoseLoopHangsUnderNewerSystemd is TestInstalledDaemonWhoseLoopHangs by a newer systemd.
-func TestInstalledDaemonWhoseLoopHangsUnderNewerSystemd(t *testing.T) {
-	dice.OnlyInSoak(t)
-	t.Parallel()
-	needBoot(t)
-	hangsInstalled(t, newerTree(t))
 }
 
 // TestLifeOfThePackageUnderNewerSystemd lets rpm install, upgrade and erase the package. The upgrade in mid-run and the downgrade are those of TestLifeOfThePackage.

@@ -76,7 +76,7 @@ func awaitMachine(ctx context.Context, t *testing.T, s *scene.Scene, node string
 func awaitCondition(ctx context.Context, t *testing.T, s *scene.Scene, plural, name, kind, status string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		return conditionIn(ofClusterAPI(ctx, t, s, "v1beta2", plural, name), kind, "status", "conditions") == status
+		return conditionIn(ofClusterAPI(ctx, t, s, plural, name), kind, "status", "conditions") == status
 	}, patience, 100*time.Millisecond, "%s %s has %s=%s", plural, name, kind, status)
 }
 

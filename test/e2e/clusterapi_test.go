@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fenced/fenced/internal/wire"
-	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -41,19 +40,7 @@ func unhanded(pool string) rig.CAPICheck {
 // deletes none.
 func TestClusterAPIOnTwoAPIs(t *testing.T) {
 	t.Parallel()
-	for version, set := range map[string]rig.CRDs{"v1beta1": rig.CAPIv1beta1, "v1beta2": rig.CAPIv1beta2} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			if version == "v1beta1" {
-				dice.OnlyInSoak(t) // in CI internal/k8swatch reads and marks both versions
-			}
-			clusterAPI(t, version, set)
-		})
-	}
-}
-
-func clusterAPI(t *testing.T, version string, set rig.CRDs) {
-	s := clusterAPIScene(t, set, scene.Options{
+	s := clusterAPIScene(t, scene.Options{
 		Apart: true, ClusterChecks: []rig.CAPICheck{handedOver(), unhanded("cloud"), unhanded("control-plane")},
 		Workers: []scene.Spec{
 			{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.Redfish, Metal3: true},
@@ -97,41 +84,36 @@ func clusterAPI(t *testing.T, version string, set rig.CRDs) {
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) { // each where the object is
 		assert.Equal(c, nodeCourse, ofRuns(describedNode(ctx, t, s.Cluster, w.Name)))
-		assert.Equal(c, nodeCourse, ofRuns(described(ctx, t, s.Management, ofClusterAPI(ctx, t, s, version, "machines", w.Name))))
-		assert.Empty(c, marksOf(ofClusterAPI(ctx, t, s, version, "machines", w.Name).GetAnnotations())[0])
+		assert.Equal(c, nodeCourse, ofRuns(described(ctx, t, s.Management, ofClusterAPI(ctx, t, s, "machines", w.Name))))
+		assert.Empty(c, marksOf(ofClusterAPI(ctx, t, s, "machines", w.Name).GetAnnotations())[0])
 	}, patience, 200*time.Millisecond)
 	patch := write{"patch", "machines", "", w.Name}
 	require.Contains(t, writes(t, s.Management, "machines"), patch, "the Machine was marked while the run lasted")
-	requireCounters(ctx, t, s, version)
+	requireCounters(ctx, t, s)
 
 	manager.Renewed = time.Now().Add(-time.Hour)
 	require.NoError(t, s.Management.PutLease(ctx, manager))
 	for _, name := range []string{"cloud-1", "master-1"} {
-		awaitMarked(ctx, t, s, version, name)
+		awaitMarked(ctx, t, s, name)
 		awaitRefusal(ctx, t, s, name, "AlreadyRequested")
 	}
 	time.Sleep(3 * time.Second) // what should not happen again has time to
 	requireMarkedOnce(t, s)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		assert.Contains(c, described(ctx, t, s.Management, ofClusterAPI(ctx, t, s, version, "machines", "cloud-1")), "Normal MachineMarkedUnhealthy")
+		assert.Contains(c, described(ctx, t, s.Management, ofClusterAPI(ctx, t, s, "machines", "cloud-1")), "Normal MachineMarkedUnhealthy")
 		assert.Contains(c, describedNode(ctx, t, s.Cluster, "cloud-1"), "Normal MachineMarkedUnhealthy")
 	}, patience, 200*time.Millisecond)
 }
 
 // clusterAPIScene is set for a scene of the Cluster API.
-func clusterAPIScene(t *testing.T, version rig.CRDs, o scene.Options) *scene.Scene {
+func clusterAPIScene(t *testing.T, o scene.Options) *scene.Scene {
 	t.Helper()
-	o.Machines, o.CRDs = scene.ClusterAPI, []rig.CRDs{version, rig.Metal3}
+	o.Machines, o.CRDs = scene.ClusterAPI, []rig.CRDs{rig.CAPIv1beta2, rig.Metal3}
 	return set(t, o)
 }
 
-// lists are where a version keeps its two lists of conditions.
-func lists(version string) [][]string {
-	if version == "v1beta1" {
-		return [][]string{{"status", "conditions"}, {"status", "v1beta2", "conditions"}}
-	}
-	return [][]string{{"status", "deprecated", "v1beta1", "conditions"}, {"status", "conditions"}}
-}
+// deprecated is where the list of conditions of v1beta1 is kept beside the one that counts.
+var deprecated = []string{"status", "deprecated", "v1beta1", "conditions"}
 
 // conditionIn is the status of a condition in one list; empty is none.
 func conditionIn(obj *unstructured.Unstructured, kind string, path ...string) string {
@@ -145,19 +127,19 @@ func conditionIn(obj *unstructured.Unstructured, kind string, path ...string) st
 	return ""
 }
 
-func ofClusterAPI(ctx context.Context, t *testing.T, s *scene.Scene, version, plural, name string) *unstructured.Unstructured {
+func ofClusterAPI(ctx context.Context, t *testing.T, s *scene.Scene, plural, name string) *unstructured.Unstructured {
 	t.Helper()
-	obj, err := s.Management.Dynamic().Resource(rig.CAPIResource(version, plural)).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+	obj, err := s.Management.Dynamic().Resource(rig.CAPIResource("v1beta2", plural)).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
 	require.NoError(t, err)
 	return obj
 }
 
 // awaitMarked waits until a Machine asks its owner to replace it, in both lists.
-func awaitMarked(ctx context.Context, t *testing.T, s *scene.Scene, version, name string) {
+func awaitMarked(ctx context.Context, t *testing.T, s *scene.Scene, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		m := ofClusterAPI(ctx, t, s, version, "machines", name)
-		for _, path := range lists(version) {
+		m := ofClusterAPI(ctx, t, s, "machines", name)
+		for _, path := range [][]string{deprecated, {"status", "conditions"}} {
 			if conditionIn(m, "HealthCheckSucceeded", path...) != "False" || conditionIn(m, "OwnerRemediated", path...) != "False" {
 				return false
 			}
@@ -188,17 +170,17 @@ func requireMarkedOnce(t *testing.T, s *scene.Scene) {
 
 // requireCounters checks that only the check that was handed over has a status
 // while the manager lives, and that it is right.
-func requireCounters(ctx context.Context, t *testing.T, s *scene.Scene, version string) {
+func requireCounters(ctx context.Context, t *testing.T, s *scene.Scene) {
 	t.Helper()
 	require.Eventually(t, func() bool {
-		k := ofClusterAPI(ctx, t, s, version, "machinehealthchecks", "metal")
+		k := ofClusterAPI(ctx, t, s, "machinehealthchecks", "metal")
 		expected, _, _ := unstructured.NestedInt64(k.Object, "status", "expectedMachines")
 		healthy, _, _ := unstructured.NestedInt64(k.Object, "status", "currentHealthy")
 		targets, _, _ := unstructured.NestedStringSlice(k.Object, "status", "targets")
 		return expected == 2 && healthy == 2 && assert.ObjectsAreEqual([]string{"healthy", "hung"}, targets) &&
 			conditionIn(k, "RemediationAllowed", "status", "conditions") == "True"
 	}, patience, 200*time.Millisecond, "the status of the check that was handed over")
-	k := ofClusterAPI(ctx, t, s, version, "machinehealthchecks", "cloud")
+	k := ofClusterAPI(ctx, t, s, "machinehealthchecks", "cloud")
 	assert.NotContains(t, k.Object, "status", "that of a check that the manager judges")
 }
 
@@ -207,7 +189,7 @@ func requireCounters(ctx context.Context, t *testing.T, s *scene.Scene, version 
 // all of them.
 func TestNodesOfAnotherCluster(t *testing.T) {
 	t.Parallel()
-	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
+	s := clusterAPIScene(t, scene.Options{
 		ClusterChecks: []rig.CAPICheck{handedOver(), unhanded("cloud")},
 		Workers: []scene.Spec{
 			{Name: "elsewhere-1", Protocol: scene.IPMI, Metal3: true, NoNode: true},

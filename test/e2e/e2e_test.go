@@ -16,6 +16,7 @@ import (
 
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/pace"
+	"github.com/fenced/fenced/test/redfishsim"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -157,3 +158,8 @@ func untouched(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worke
 }
 
 func unknown(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionUnknown }
+
+// ignoreOn makes a BMC accept a power on and do nothing, or obey again.
+func ignoreOn(w *scene.Worker, ignore bool) {
+	w.Service.System(0).Quirks(func(q *redfishsim.Quirks) { q.IgnoreOn = ignore })
+}

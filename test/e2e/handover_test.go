@@ -18,7 +18,6 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/wire"
-	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -143,7 +142,7 @@ func TestHandedOverCheckWithAForeignTemplate(t *testing.T) {
 	t.Parallel()
 	check := handedOver()
 	check.Template = rig.RemediationTemplate("other")
-	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
+	s := clusterAPIScene(t, scene.Options{
 		ClusterChecks: []rig.CAPICheck{check},
 		Workers:       []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.IPMI, Metal3: true}},
 	})
@@ -176,52 +175,6 @@ func TestHandedOverCheckWithAForeignTemplate(t *testing.T) {
 	requireNoDeletion(t, s, w)
 	assert.Nil(t, p.get(ctx, t, "healthy"))
 	requireNotAsked(ctx, t, s, w.Name, "healthy")
-}
-
-// A NodeHealthCheck whose own controller is not alive, with two templates: the first remediator is
-// told when its time is over, the second is asked only when the first has stopped and its object is
-// gone, and the second goes when the Node is well.
-// CI has this in TestRequestsOutliveTheirOwner, by two instances.
-func TestEscalationOfANodeHealthCheck(t *testing.T) {
-	dice.OnlyInSoak(t)
-	t.Parallel()
-	s := set(t, scene.Options{
-		Machines: scene.NoMachines, CRDs: []rig.CRDs{rig.Medik8s, rig.Medik8sRemediators},
-		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI}, {Name: "well", Protocol: scene.IPMI}},
-	})
-	ctx := within(t)
-	require.NoError(t, s.Cluster.ApplyConfig(ctx, "kubernetes/templates.yaml"))
-	first := template(ctx, t, s.Cluster, rebootRequests.GroupVersion().String(), "SelfNodeRemediationTemplate", "reboot")
-	second := template(ctx, t, s.Cluster, deleteRequests.GroupVersion().String(), "MachineDeletionRemediationTemplate", "delete")
-	check, err := s.Cluster.CreateNodeCheck(ctx, rig.NodeCheck{
-		Name: "metal", Match: scene.Pool(scene.MetalPool), Conditions: rig.NotReadyFor("2s"), MinHealthy: int64(0),
-		Annotations: map[string]string{"fenced.io/evaluator": scene.Instance},
-		Escalating:  []rig.Escalation{{Order: 1, Template: first, Timeout: "60s"}, {Order: 2, Template: second, Timeout: "10m"}},
-	})
-	require.NoError(t, err)
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
-
-	w, a, b := s.Worker("hung"), provider{on: s.Cluster, kind: rebootRequests}, provider{on: s.Cluster, kind: deleteRequests}
-	w.Kubelet.Hang()
-	obj := a.await(ctx, t, w.Name, "exists", exists)
-	assert.Equal(t, []string{"hung", "reboot"}, []string{obj.GetAnnotations()["remediation.medik8s.io/node-name"],
-		obj.GetAnnotations()["remediation.medik8s.io/template-name"]})
-	assert.Equal(t, []metav1.OwnerReference{{APIVersion: check.GetAPIVersion(), Kind: "NodeHealthCheck", Name: "metal", UID: check.GetUID()}}, obj.GetOwnerReferences())
-	a.say(ctx, t, w.Name, "True")
-
-	a.await(ctx, t, w.Name, "is given up", timedOut)
-	awaitRefusal(ctx, t, s, w.Name, "Contested") // its remediator is still at work
-	require.Nil(t, b.get(ctx, t, w.Name))
-	a.say(ctx, t, w.Name, "False")
-	b.await(ctx, t, w.Name, "exists", exists)
-	require.Nil(t, a.get(ctx, t, w.Name), "it is gone before the second is asked")
-
-	b.say(ctx, t, w.Name, "True")
-	reboot(ctx, t, s, w)
-	b.awaitGone(ctx, t, w.Name)
-	requireNoDeletion(t, s, w)
-	requireNotAsked(ctx, t, s, w.Name, "well")
 }
 
 // A FencePolicy that asks other remediators, as documented. A foreign object of the same name is left

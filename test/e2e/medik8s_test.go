@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fenced/fenced/internal/wire"
-	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -118,54 +117,4 @@ func TestNodeHealthCheckEscalates(t *testing.T) {
 	assert.Equal(t, scene.MachineDeletionUser, d[0].User)
 	requireNoDeletion(t, s, dead)
 	requireNotAsked(ctx, t, s, "well", "healthy")
-}
-
-// The fence-and-boot matrix: the first boot of a host fails, the first two do, or it never boots. With deleteNode the
-// check deletes its request one second after the isolation and forgets the Node; fenced goes on with
-// the retries of the request (retryLimit: 2) all the same. With the taint the Node and the request stay.
-// In CI it is TestHostsThatDoNotBoot of internal/engine that shows this, for each system.
-func TestHostsOfANodeHealthCheckThatDoNotBoot(t *testing.T) {
-	dice.OnlyInSoak(t)
-	for _, isolation := range []string{"deleteNode", "outOfServiceTaint"} {
-		t.Run(isolation, func(t *testing.T) {
-			t.Parallel()
-			o := scene.Options{
-				Machines: scene.NoMachines, Mode: "respond", CRDs: []rig.CRDs{rig.Medik8s, rig.Fenced},
-				Set: []string{"isolation=" + isolation, "power.nodeReadyTimeout=40s"},
-			}
-			for _, name := range []string{"first", "second", "never", "well", "healthy", "fine", "sound"} { // minHealthy is 51%
-				o.Workers = append(o.Workers, scene.Spec{Name: name, Protocol: scene.IPMI})
-			}
-			s := set(t, o)
-			ctx := within(t)
-			require.NoError(t, s.Cluster.InstallMedik8s(ctx))
-			installRequests(ctx, t, s.Cluster, aggregateRequests)
-			require.NoError(t, s.Cluster.Apply(ctx, soon(t, "node-health-check")))
-			require.NoError(t, s.RunNodeHealthChecks(requesters))
-			_, err := s.StartDaemon(ctx)
-			require.NoError(t, err)
-			for name, failing := range map[string]int{"first": 1, "second": 2, "never": 1000} {
-				s.Worker(name).Kubelet.FailBoots(failing)
-				s.Worker(name).Kubelet.Hang()
-			}
-			for name, cycles := range map[string]int{"first": 2, "second": 3, "never": 3} {
-				want, reason := wire.ResultDone, ""
-				if name == "never" {
-					want, reason = wire.ResultWaiting, "AttemptsExhausted"
-				}
-				r := awaitRun(ctx, t, s, name, result(want))
-				assert.Equal(t, reason, r.Reason, name)
-				assert.Equal(t, cycles, r.Steps[len(r.Steps)-1].Attempt, "%s: %v", name, stepsOf(r))
-				assert.True(t, s.Worker(name).BMC.Power(), name)
-			}
-			if isolation == "deleteNode" {
-				assert.Empty(t, requestsFor(ctx, t, s, "never"), "the check has forgotten the Node")
-				requireOneDeletion(t, s, s.Worker("never"))
-			} else {
-				assert.Len(t, requestsFor(ctx, t, s, "never"), 1, "the check counts the Node")
-				requireNoDeletion(t, s, s.Worker("never"))
-			}
-			requireNotAsked(ctx, t, s, "well", "healthy", "fine", "sound")
-		})
-	}
 }

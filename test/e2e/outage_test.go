@@ -31,7 +31,7 @@ func TestAPIServerLostWhileOff(t *testing.T) {
 		s, w := outageScene(t)
 		programs, err := builds()
 		require.NoError(t, err)
-		d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+points(t, "after-save-run-DeleteNode"))
+		d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+killedAt(t, "after-save-run-DeleteNode"))
 		require.NoError(t, err)
 		w.Kubelet.Hang()
 		_, err = d.Wait(within(t))

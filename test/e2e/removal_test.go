@@ -24,7 +24,7 @@ import (
 // no object carries a finalizer, an annotation, a taint or a lock of fenced. Its Lease is left.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
-	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
+	s := clusterAPIScene(t, scene.Options{
 		Apart: true, Mode: "respond",
 		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.Redfish, Metal3: true},
 			{Name: "healthy-2", Protocol: scene.IPMI, Metal3: true}},

@@ -14,8 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/fenced/fenced/internal/wire"
-	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -119,55 +117,4 @@ func (q requester) awaitTold(ctx context.Context, t *testing.T, name, phase, pro
 
 func held(obj *unstructured.Unstructured) bool {
 	return slices.Contains(obj.GetFinalizers(), "fenced.io/power")
-}
-
-// The Cluster API's manager evaluates, on a management API of its own, and fenced executes. The request is
-// deleted in mid-sequence, after the isolation: it stays until the host is On again. One for a Node that
-// is Ready asks for nothing.
-// CI has this in TestClusterAPIManagerAsksFenced, with the real manager, and TestDeletedRequestGoesWhenItsHostIsOn of
-// internal/engine has the deletion.
-func TestFencedRemediationOfTheClusterAPI(t *testing.T) {
-	dice.OnlyInSoak(t)
-	t.Parallel()
-	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
-		Apart: true, Mode: "respond",
-		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.Redfish, Metal3: true}},
-	})
-	ctx := within(t)
-	q := newRequester(ctx, t, s.Management)
-	require.NoError(t, s.Management.Apply(ctx, documented(t, "cluster-api")))
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
-	w := s.Worker("hung")
-	w.Kubelet.Hang()
-	_, err = s.Cluster.WaitNode(ctx, w.Name, unknown)
-	require.NoError(t, err)
-	q.ofMachine(ctx, t, "healthy")
-	q.awaitTold(ctx, t, "healthy", "Succeeded", "False", "True")
-	requireNotAsked(ctx, t, s, w.Name, "healthy")
-
-	q.ofMachine(ctx, t, w.Name)
-	awaitOff(t, w)
-	request := q.get(ctx, t, w.Name)
-	assert.True(t, held(request), "held before the first power command")
-	require.Eventually(t, func() bool { // from now on the run goes on without its request
-		d, err := s.Cluster.NodeDeletions(w.Name)
-		return err == nil && len(d) == 1
-	}, patience, 20*time.Millisecond, "Node %s is deleted", w.Name)
-	q.remove(ctx, t, w.Name)
-	for obj := q.get(ctx, t, w.Name); obj != nil; obj = q.get(ctx, t, w.Name) {
-		require.True(t, held(obj))
-		time.Sleep(20 * time.Millisecond)
-	}
-	assert.True(t, w.BMC.Power(), "the host is on again before the request goes")
-	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
-	assert.Equal(t, stages, stepsOf(r))
-	assert.Equal(t, "requested by FencedRemediation "+rig.Namespace+"/hung", r.Trigger)
-	requireBack(ctx, t, s, w)
-	requireOneDeletion(t, s, w)
-	requireNotAsked(ctx, t, s, "healthy")
-	require.Eventually(t, func() bool { // on the API that has the object
-		return slices.Equal([]string{"Normal RemediationStarted", "Normal RemediationFinished"}, described(ctx, t, s.Management, request))
-	}, patience, 200*time.Millisecond)
-	assert.Empty(t, described(ctx, t, s.Cluster, request))
 }

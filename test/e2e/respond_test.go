@@ -116,7 +116,7 @@ func TestRespondBesideALivingActuator(t *testing.T) {
 // While the provider is alive, they are its business.
 func TestRespondToMetal3Remediation(t *testing.T) {
 	t.Parallel()
-	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
+	s := clusterAPIScene(t, scene.Options{
 		Mode: "respond", Metal3Requests: true, Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}},
 	})
 	ctx := within(t)
