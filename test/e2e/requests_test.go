@@ -101,20 +101,6 @@ func (q requester) awaitGone(ctx context.Context, t *testing.T, name string) {
 	require.Eventually(t, func() bool { return q.get(ctx, t, name) == nil }, patience, 50*time.Millisecond, "request %s is gone", name)
 }
 
-// awaitTold waits until the request is told phase, Processing and Succeeded.
-func (q requester) awaitTold(ctx context.Context, t *testing.T, name, phase, processing, succeeded string) *unstructured.Unstructured {
-	t.Helper()
-	var last *unstructured.Unstructured
-	ok := assert.Eventually(t, func() bool {
-		last = q.get(ctx, t, name)
-		got, _, _ := unstructured.NestedString(last.Object, "status", "phase")
-		return got == phase && conditionIn(last, "Processing", "status", "conditions") == processing &&
-			conditionIn(last, "Succeeded", "status", "conditions") == succeeded
-	}, patience, 50*time.Millisecond)
-	require.True(t, ok, "the request is told %s, Processing=%s, Succeeded=%s; last: %v", phase, processing, succeeded, last)
-	return last
-}
-
 func held(obj *unstructured.Unstructured) bool {
 	return slices.Contains(obj.GetFinalizers(), "fenced.io/power")
 }
