@@ -84,59 +84,6 @@ func TestAPIServerGoesAndReturns(t *testing.T) {
 	require.NoError(t, err)
 }
 
-func TestManagementAndWorkloadAreApart(t *testing.T) {
-	management, workload := rigtest.Apart(t, rig.CAPIv1beta2, rig.Metal3Remediation)
-	ctx := rigtest.Context(t, 3*time.Minute)
-	assert.NotEqual(t, management.URL(), workload.URL())
-	assert.NotEqual(t, management.Dir(), workload.Dir())
-	node := rigtest.Name("node")
-	_, err := workload.CreateNode(ctx, rig.Node{Name: node})
-	require.NoError(t, err)
-
-	for c, wants := range map[*rig.ControlPlane]bool{management: false, workload: true} {
-		path, err := c.Kubeconfig(rig.FencedUser)
-		require.NoError(t, err)
-		cfg, err := clientcmd.BuildConfigFromFlags("", path)
-		require.NoError(t, err)
-		fenced, err := kubernetes.NewForConfig(cfg)
-		require.NoError(t, err)
-		_, err = fenced.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-		if wants {
-			assert.NoError(t, err, "fenced has its rights on the workload API")
-		} else {
-			assert.True(t, apierrors.IsNotFound(err), "it may look there, and there is no such Node: %v", err)
-		}
-		_, err = fenced.CoreV1().Secrets(rig.Namespace).List(ctx, metav1.ListOptions{})
-		assert.True(t, apierrors.IsForbidden(err), "and has its role on either, and no more: %v", err)
-	}
-
-	machines := rig.CAPIResource("v1beta2", "machines")
-	_, err = workload.Dynamic().Resource(machines).List(ctx, metav1.ListOptions{})
-	assert.True(t, apierrors.IsNotFound(err), "a workload API knows no Machines: %v", err)
-	mixed, err := management.RESTConfig(rig.FencedUser)
-	require.NoError(t, err)
-	mixed.Host = workload.URL()
-	stranger, err := kubernetes.NewForConfig(mixed)
-	require.NoError(t, err)
-	_, err = stranger.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	require.ErrorContains(t, err, "certificate signed by unknown authority")
-	mixed.TLSClientConfig.CAData, mixed.TLSClientConfig.Insecure = nil, true
-	stranger, err = kubernetes.NewForConfig(mixed)
-	require.NoError(t, err)
-	_, err = stranger.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
-	assert.True(t, apierrors.IsUnauthorized(err), "got %v", err)
-}
-
-func TestOneSideGoesAway(t *testing.T) {
-	management, workload := rigtest.OwnApart(t, rig.Options{CRDs: []rig.CRDs{rig.CAPIv1beta2}}, rig.Options{Bare: true})
-	ctx := rigtest.Context(t, 3*time.Minute)
-	workload.StopAPIServer()
-	_, err := workload.CreateNode(ctx, rig.Node{Name: "node"})
-	require.ErrorContains(t, err, "connection refused")
-	_, err = management.CreateCAPICluster(ctx, rig.CAPICluster{Name: "blue"})
-	require.NoError(t, err, "the other side does not notice")
-}
-
 func TestOneThatDoesNotStartStopsTheOthers(t *testing.T) {
 	before := children(t)
 	_, err := rig.StartAll(t.Context(), rig.Options{Bare: true}, rig.Options{CRDs: []rig.CRDs{"nothing"}})

@@ -9,74 +9,29 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
 )
 
-// An object's own endpoint never changes its status and the status endpoint
-// never its spec: what fenced writes back must go to the right one.
-func TestStatusIsASubresource(t *testing.T) {
-	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, version string) {
-		ctx := rigtest.Context(t, 3*time.Minute)
-		check, err := c.CreateCAPICheck(ctx, rig.CAPICheck{Name: rigtest.Name("status"), Cluster: "blue", MaxUnhealthy: "40%"})
-		require.NoError(t, err)
-		statusApart(t, capiClient(c, version, "machinehealthchecks"), check, map[string]any{"expectedMachines": int64(3)})
-		machine, err := c.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: rigtest.Name("status"), Cluster: "blue"})
-		require.NoError(t, err)
-		statusApart(t, capiClient(c, version, "machines"), machine, map[string]any{"phase": "Failed"})
-		remediation, err := c.CreateRemediation(ctx, machine, "reboot")
-		require.NoError(t, err)
-		statusApart(t, c.Dynamic().Resource(rig.RemediationResource).Namespace(rig.Namespace), remediation,
-			map[string]any{"phase": "Running"})
-	})
-	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
-	check, err := c.CreateNodeCheck(ctx, rig.NodeCheck{Name: rigtest.Name("status")})
-	require.NoError(t, err)
-	statusApart(t, c.Dynamic().Resource(rig.NodeCheckResource), check, map[string]any{"phase": "Enabled"})
-}
-
-func statusApart(t *testing.T, client dynamic.ResourceInterface, obj *unstructured.Unstructured, status map[string]any) {
-	t.Helper()
-	ctx, kind := t.Context(), obj.GetKind()
-	before, generation := obj.Object["status"], obj.GetGeneration()
-	obj.Object["status"] = status
-	obj, err := client.Update(ctx, obj, metav1.UpdateOptions{})
-	require.NoError(t, err, kind)
-	assert.Equal(t, before, obj.Object["status"], kind)
-
-	obj.Object["status"] = status
-	obj.Object["spec"].(map[string]any)["clusterName"] = "other"
-	obj, err = client.UpdateStatus(ctx, obj, metav1.UpdateOptions{})
-	require.NoError(t, err, kind)
-	assert.Equal(t, status, obj.Object["status"], kind)
-	assert.NotEqual(t, "other", field(obj, "spec", "clusterName"), kind)
-	assert.Equal(t, generation, obj.GetGeneration(), kind)
-}
-
 func TestDefinitionsComeAndGo(t *testing.T) {
 	c, ctx := rigtest.Own(t, rig.Options{Bare: true, NoManager: true}), rigtest.Context(t, 3*time.Minute)
 	require.NoError(t, c.CreateNamespace(ctx, rig.Namespace))
-	_, err := c.CreateCAPICluster(ctx, rig.CAPICluster{Name: "blue"})
+	_, err := c.CreateCAPICluster(ctx, "blue")
 	require.ErrorContains(t, err, "find the version of Cluster API")
 
 	require.NoError(t, c.InstallCRDs(ctx, rig.CAPIv1beta1))
-	_, err = c.CreateCAPICluster(ctx, rig.CAPICluster{Name: "blue"})
+	_, err = c.CreateCAPICluster(ctx, "blue")
 	require.NoError(t, err)
-	_, err = capiClient(c, "v1beta1", "clusters").List(ctx, metav1.ListOptions{})
+	clusters := c.Dynamic().Resource(rig.CAPIResource("v1beta1", "clusters")).Namespace(rig.Namespace)
+	_, err = clusters.List(ctx, metav1.ListOptions{})
 	require.NoError(t, err)
 	require.NoError(t, c.RemoveCRDs(ctx, rig.CAPIv1beta1))
 	require.Eventually(t, func() bool {
-		_, err := capiClient(c, "v1beta1", "clusters").Get(ctx, "blue", metav1.GetOptions{})
+		_, err := clusters.Get(ctx, "blue", metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	}, time.Minute, 50*time.Millisecond, "the objects go with their definition")
 	require.NoError(t, c.RemoveCRDs(ctx, rig.CAPIv1beta1), "what goes, or has gone, is removed")
-}
-
-func TestSetThatDoesNotExist(t *testing.T) {
-	_, err := rig.Start(t.Context(), rig.Options{CRDs: []rig.CRDs{"nothing"}})
-	require.EqualError(t, err, `there is no set of CRDs "nothing"`)
 }
 
 // The holes in the schema are those of real clusters, and fenced must live with
@@ -113,57 +68,9 @@ func TestCheckSchemaHasTheHolesOfRealClusters(t *testing.T) {
 	}
 }
 
-func TestCheckDefaultsAreThoseOfTheAPI(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
-	made, err := c.CreateCheck(ctx, rig.Check{Name: rigtest.Name("defaults"), Strategy: rig.BareMetalStrategy})
-	require.NoError(t, err)
-	assert.Equal(t, "10m", field(made, "spec", "nodeStartupTimeout"))
-	assert.Equal(t, "100%", field(made, "spec", "maxUnhealthy"))
-	assert.Equal(t, rig.BareMetalStrategy, made.GetAnnotations()[rig.StrategyAnnotation])
-}
-
 func field(obj *unstructured.Unstructured, path ...string) any {
 	v, _, _ := unstructured.NestedFieldNoCopy(obj.Object, path...)
 	return v
-}
-
-func TestMachineWithHostAndOwner(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
-	pool, machine, host := rigtest.Name("pool"), rigtest.Name("machine"), rigtest.Name("host")
-	set, err := c.CreateMachineSet(ctx, pool)
-	require.NoError(t, err)
-	m, err := c.CreateMachine(ctx, rig.Machine{
-		Name: machine, MachineSet: pool, Host: host, NodeName: "node-1", Labels: map[string]string{"pool": "metal"},
-	})
-	require.NoError(t, err)
-	require.Len(t, m.GetOwnerReferences(), 1)
-	assert.Equal(t, set.GetUID(), m.GetOwnerReferences()[0].UID)
-	assert.True(t, *m.GetOwnerReferences()[0].Controller)
-	assert.Equal(t, "Running", field(m, "status", "phase"))
-	assert.Equal(t, "node-1", field(m, "status", "nodeRef", "name"))
-	assert.Equal(t, "baremetalhost:///openshift-machine-api/"+host, field(m, "spec", "providerID"))
-	assert.Equal(t, "worker", m.GetLabels()["machine.openshift.io/cluster-api-machine-role"])
-	assert.Equal(t, "metal", m.GetLabels()["pool"])
-
-	h, err := c.CreateHost(ctx, rig.Host{
-		Name: host, Address: "ipmi://192.0.2.9", User: "admin", Password: "secret", Machine: machine, DisablePowerOff: true,
-	})
-	require.NoError(t, err)
-	assert.Equal(t, true, field(h, "status", "poweredOn"))
-	assert.Equal(t, "provisioned", field(h, "status", "provisioning", "state"))
-	assert.Equal(t, true, field(h, "spec", "disablePowerOff"), "an unknown field would have been pruned")
-	assert.Equal(t, machine, field(h, "spec", "consumerRef", "name"))
-
-	require.NoError(t, c.SetStatus(ctx, rig.HostResource, host, map[string]any{"poweredOn": false}))
-	value := ""
-	require.NoError(t, c.Annotate(ctx, rig.MachineResource, machine, "host.metal3.io/external-remediation", &value))
-	h, err = c.Dynamic().Resource(rig.HostResource).Namespace(rig.Namespace).Get(ctx, host, metav1.GetOptions{})
-	require.NoError(t, err)
-	assert.Equal(t, false, field(h, "status", "poweredOn"))
-	m, err = c.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, machine, metav1.GetOptions{})
-	require.NoError(t, err)
-	assert.Contains(t, m.GetAnnotations(), "host.metal3.io/external-remediation")
-	require.NoError(t, c.Annotate(ctx, rig.MachineResource, machine, "host.metal3.io/external-remediation", nil))
 }
 
 func TestNodeCheckKeepsWhatItIsGiven(t *testing.T) {
@@ -248,35 +155,4 @@ func TestNodeCheckSchemaHasTheHolesOfRealClusters(t *testing.T) {
 			require.True(t, apierrors.IsInvalid(err), "got %v", err)
 		})
 	}
-}
-
-func TestUpgradeOfOpenShift(t *testing.T) {
-	c, ctx := rigtest.Shared(t, rig.Medik8s, rig.ClusterVersions), rigtest.Context(t, 3*time.Minute)
-	for _, progressing := range []bool{true, false} {
-		require.NoError(t, c.PutClusterVersion(ctx, progressing))
-		got, err := c.Dynamic().Resource(rig.ClusterVersionResource).Get(ctx, "version", metav1.GetOptions{})
-		require.NoError(t, err)
-		want := map[bool]string{true: "True", false: "False"}[progressing]
-		assert.Equal(t, want, listed(t, got, "Progressing", "status", "conditions")["status"])
-	}
-}
-
-func TestRemediationAsTheManagerMakesIt(t *testing.T) {
-	bothVersions(t, func(t *testing.T, c *rig.ControlPlane, version string) {
-		ctx, name := rigtest.Context(t, 3*time.Minute), rigtest.Name("machine")
-		template, err := c.CreateTemplate(ctx, rigtest.Name("reboot"))
-		require.NoError(t, err)
-		assert.Equal(t, "Reboot", field(template, "spec", "template", "spec", "strategy", "type"))
-		machine, err := c.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: name, Cluster: "blue"})
-		require.NoError(t, err)
-		got, err := c.CreateRemediation(ctx, machine, template.GetName())
-		require.NoError(t, err)
-		assert.Equal(t, name, got.GetName())
-		assert.Equal(t, template.GetName(), got.GetAnnotations()["cluster.x-k8s.io/cloned-from-name"])
-		assert.Equal(t, "Reboot", field(got, "spec", "strategy", "type"), "an unknown field would have been pruned")
-		require.Len(t, got.GetOwnerReferences(), 1)
-		assert.Equal(t, machine.GetUID(), got.GetOwnerReferences()[0].UID)
-		assert.Equal(t, "cluster.x-k8s.io/"+version, got.GetOwnerReferences()[0].APIVersion)
-		assert.Nil(t, got.GetOwnerReferences()[0].Controller)
-	})
 }

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/rig/rigtest"
@@ -71,65 +70,6 @@ func TestOnlyTheControllerManagerSetsUnknown(t *testing.T) {
 		}
 	}
 	assert.Equal(t, before.UID, node.UID)
-}
-
-func TestNodeDeletedWhileOffComesBackAsAnother(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
-	name := rigtest.Name("cycled")
-	p := switchedOn()
-	k := rigtest.RunKubelet(t, c, options(name, p))
-	before, err := c.WaitNode(ctx, name, ready)
-	require.NoError(t, err)
-
-	k.Hang()
-	p.on.Store(false)
-	require.Eventually(t, func() bool { return k.BootID() == "" }, time.Minute, 20*time.Millisecond)
-	rv := before.ResourceVersion
-	stale := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr(types.UID("another"))}}
-	require.True(t, apierrors.IsConflict(c.Client().CoreV1().Nodes().Delete(ctx, name, stale)))
-	require.NoError(t, c.Client().CoreV1().Nodes().Delete(ctx, name,
-		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &before.UID}}))
-	p.on.Store(true)
-
-	after, err := c.WaitNode(ctx, name, ready)
-	require.NoError(t, err)
-	assert.NotEqual(t, before.UID, after.UID)
-	assert.NotEqual(t, rv, after.ResourceVersion)
-	assert.NotEqual(t, before.Status.NodeInfo.BootID, after.Status.NodeInfo.BootID)
-	assert.Equal(t, before.Status.NodeInfo.SystemUUID, after.Status.NodeInfo.SystemUUID)
-	assert.Equal(t, before.Status.NodeInfo.MachineID, after.Status.NodeInfo.MachineID)
-
-	deletions, err := c.NodeDeletions(name)
-	require.NoError(t, err)
-	require.Len(t, deletions, 1, "the refused deletion does not count, and nobody else deleted it")
-	assert.Equal(t, "rig", deletions[0].User)
-	assert.Equal(t, string(before.UID), deletions[0].UID)
-	assert.WithinDuration(t, time.Now(), deletions[0].Done, time.Minute)
-}
-
-func ptr[T any](v T) *T { return &v }
-
-func TestRebootKeepsTheNodeAndItsCordon(t *testing.T) {
-	c, ctx := rigtest.Shared(t), rigtest.Context(t, 3*time.Minute)
-	name := rigtest.Name("reboots")
-	p := switchedOn()
-	k := rigtest.RunKubelet(t, c, options(name, p))
-	before, err := c.WaitNode(ctx, name, ready)
-	require.NoError(t, err)
-	cordon := []byte(`{"spec":{"unschedulable":true},"metadata":{"labels":{"zone":"b"}}}`)
-	_, err = c.Client().CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, cordon, metav1.PatchOptions{})
-	require.NoError(t, err)
-
-	p.on.Store(false)
-	require.Eventually(t, func() bool { return k.BootID() == "" }, time.Minute, 20*time.Millisecond)
-	p.on.Store(true)
-	after, err := c.WaitNode(ctx, name, func(n *corev1.Node) bool {
-		return ready(n) && n.Status.NodeInfo.BootID != before.Status.NodeInfo.BootID
-	})
-	require.NoError(t, err)
-	assert.Equal(t, before.UID, after.UID)
-	assert.True(t, after.Spec.Unschedulable)
-	assert.Equal(t, "b", after.Labels["zone"], "--node-labels are for the creation only")
 }
 
 func TestRunningKubeletNeverRegistersAgain(t *testing.T) {
