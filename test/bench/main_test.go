@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/test/dice"
 )
 
 // TestMain lets this binary be the peer that Measure starts.
@@ -25,13 +27,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A small fleet shows that the measurement measures; whether a figure is good is
-// for `make bench` on an idle machine. Measure itself fails when a Node or a
+// A small fleet shows that the measurement measures, which make bench shows on a large one; whether a figure
+// is good is for `make bench` on an idle machine. Measure itself fails when a Node or a
 // Machine that is no target is touched, or the BMC of a healthy host is asked.
 func TestMeasure(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane, which -short leaves out")
-	}
+	dice.OnlyInSoak(t)
 	r, err := Measure(t.Context(), Options{
 		Nodes: 200, Rate: 20, Window: 3 * time.Second, Samples: 3, Together: 10, Settle: time.Second, Progress: t.Output(),
 	})
