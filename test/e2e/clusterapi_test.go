@@ -186,46 +186,6 @@ func requireCounters(ctx context.Context, t *testing.T, s *scene.Scene) {
 	assert.NotContains(t, k.Object, "status", "that of a check that the manager judges")
 }
 
-// Where the kubeconfig of the workload API leads to another cluster, one that has
-// Nodes, none of the Machines has one there. That is not taken for the loss of
-// all of them.
-func TestNodesOfAnotherCluster(t *testing.T) {
-	t.Parallel()
-	s := clusterAPIScene(t, scene.Options{
-		ClusterChecks: []rig.CAPICheck{handedOver(), unhanded("cloud")},
-		Workers: []scene.Spec{
-			{Name: "elsewhere-1", Protocol: scene.IPMI, Metal3: true, NoNode: true},
-			{Name: "elsewhere-2", Protocol: scene.Redfish, Metal3: true, NoNode: true},
-			{Name: "elsewhere-3", Pool: "cloud", NoNode: true},
-			{Name: "stranger", Protocol: scene.IPMI, Stranger: true}, {Name: "stranger-2", Stranger: true},
-		},
-	})
-	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
-	for _, w := range s.Workers[:3] {
-		x := awaitRefusal(ctx, t, s, w.Name, "NoNodesVisible")
-		assert.Equal(t, "Unhealthy", x.Verdict)
-		name, value, _, _ := gateOf(t, x, "NoNodesVisible")
-		assert.Equal(t, "nodesVisible", name)
-		assert.Contains(t, value, "2 Nodes")
-		planned(ctx, t, s, w.Name, "NoNodesVisible", 0)
-	}
-	refused := fencectl(ctx, t, s, 3, "fence", "elsewhere-1", "--yes", "--reason", "test")
-	assert.Contains(t, refused.Stderr, "NoNodesVisible", "for people, too")
-	time.Sleep(3 * time.Second) // what should not happen has time to
-
-	for _, name := range []string{"elsewhere-1", "elsewhere-2"} {
-		assert.True(t, s.Worker(name).BMC.Power(), "%s is on", name)
-		assert.Zero(t, s.Worker(name).FirstAsked(), "the BMC of %s was asked", name)
-	}
-	requireNotAsked(ctx, t, s, "stranger")
-	untouched(ctx, t, s, s.Worker("stranger-2"))
-	for _, resource := range []string{"nodes", "machines", "baremetalhosts"} {
-		assert.Empty(t, writes(t, s.Management, resource))
-	}
-}
-
 // clusterAPIManager is the account of the manager.
 const clusterAPIManager = "system:serviceaccount:capi-system:capi-manager"
 

@@ -146,31 +146,6 @@ func requirePetSpared(ctx context.Context, t *testing.T, s *scene.Scene) {
 	planned(ctx, t, s, "pet", "Overlap", 0)
 }
 
-// A plan says what would be done, before it is done: a BMC that does not answer
-// gives the time to ask for it.
-func TestPlanBeforeItIsDone(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "mute", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
-	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
-	requireGoodStatus(ctx, t, s)
-	r := fencectl(ctx, t, s, 0, "plan")
-	assert.Contains(t, r.Stdout, "no check asks for anything")
-	w := s.Worker("mute")
-	w.Silence()
-	w.Kubelet.Hang()
-	a := planned(ctx, t, s, w.Name, "", 2)
-	assert.Equal(t, wire.PlannedAction{
-		Order: 1, Check: "MachineHealthCheck " + rig.Namespace + "/workers", Machine: rig.Namespace + "/mute", Node: "mute", Action: "PowerCycle",
-		Message: a.Message,
-	}, a)
-	assert.Contains(t, a.Message, "Ready is Unknown")
-	awaitRefusal(ctx, t, s, w.Name, "BMCUnreachable")
-	assert.True(t, w.BMC.Power())
-	untouched(ctx, t, s, w)
-}
-
 // A NodeHealthCheck over Nodes that no Machine claims: nothing is done while the
 // cluster is upgraded, then one host is fenced, and the next one only when the
 // first is back, because minHealthy asks for that.

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"net/http"
 	"regexp"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -101,112 +99,6 @@ func TestStatusTellsWhatIsWrong(t *testing.T) {
 	awaitRun(ctx, t, s, dead.Name, result(wire.ResultDone))
 	awaitText(ctx, t, s, 0, `^BMCs: 4, 0 not dependable`, "status")
 	untouched(ctx, t, s, s.Worker("well-1"))
-}
-
-// logged are the events of the journal that are kept, each as its type, what it is about and its
-// reason.
-func logged(t *testing.T, s *scene.Scene, keep func(kind, text string) bool) (list []string) {
-	t.Helper()
-	for line := range strings.Lines(s.LogTail(100000)) {
-		var e struct{ Event, Node, Reason, Msg string }
-		if json.Unmarshal([]byte(line), &e) == nil && e.Event != "" && keep(e.Event, e.Node+e.Msg) {
-			list = append(list, strings.Join(strings.Fields(e.Event+" "+e.Node+" "+e.Reason), " "))
-		}
-	}
-	return list
-}
-
-// What the checks refuse is told once, in the journal and as a metric: the limit that is found
-// closed at the start, and two checks that refuse one host for different reasons. The changes of
-// a check are told, too.
-func TestRefusalsAreToldOnce(t *testing.T) {
-	t.Parallel()
-	metrics := freeAddress(t)
-	closed, second := scene.Metal("2s"), scene.Metal("2s")
-	closed.MaxUnhealthy, second.Name = "0", "second"
-	s := set(t, scene.Options{
-		Workers: []scene.Spec{{Name: "sick", Protocol: scene.IPMI}, {Name: "well-1", Protocol: scene.IPMI}, {Name: "well-2", Protocol: scene.IPMI}},
-		Checks:  []rig.Check{closed, second},
-		Set:     []string{"metrics.listen=" + metrics},
-	})
-	ctx := within(t)
-	s.Worker("sick").Kubelet.Hang()
-	_, err := s.Cluster.WaitNode(ctx, "sick", unknown)
-	require.NoError(t, err)
-	time.Sleep(3 * time.Second) // the timeout of the checks is over at the start
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
-	const gauge = `fenced_targets_refused{cluster="scene",reason=`
-	require.Eventually(t, func() bool {
-		return metric(ctx, t, metrics, gauge+`"ShortCircuit"}`) == "1" && metric(ctx, t, metrics, gauge+`"Overlap"}`) == "1"
-	}, patience, 200*time.Millisecond)
-	awaitText(ctx, t, s, 2, `^degraded: sick in scene is not remediated \(MachineHealthCheck .*/second\): Overlap: overlap: the limit of this check is exceeded`, "status")
-	time.Sleep(16 * time.Second) // three more evaluations
-	ofSick := func(kind, text string) bool { return kind == "Refused" && strings.HasPrefix(text, "sick") }
-	ofChecks := func(kind, _ string) bool {
-		return kind == "CheckChanged" || kind == "LimitClosed" || kind == "LimitOpened"
-	}
-	var reasons []string
-	for _, told := range logged(t, s, ofSick) {
-		if told == "Refused sick ShortCircuit" || told == "Refused sick Overlap" {
-			reasons = append(reasons, told)
-		}
-	}
-	assert.ElementsMatch(t, []string{"Refused sick ShortCircuit", "Refused sick Overlap"}, reasons, "once each")
-	assert.Equal(t, []string{"LimitClosed ShortCircuit"}, logged(t, s, ofChecks), "as it was at the start")
-
-	changeCheck := func(name, patch string) {
-		t.Helper()
-		gvr := schema.GroupVersionResource{Group: "machine.openshift.io", Version: "v1beta1", Resource: "machinehealthchecks"}
-		_, err := s.Management.Dynamic().Resource(gvr).Namespace(rig.Namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		require.NoError(t, err)
-	}
-	awaitTold := func(want ...string) {
-		t.Helper()
-		require.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, logged(t, s, ofChecks)) }, patience, 200*time.Millisecond,
-			"the changes of the checks: %v", want)
-	}
-	changeCheck("second", `{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}`)
-	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused")
-	changeCheck("workers", `{"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"Bogus"}]}}}`)
-	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused", "CheckChanged InvalidCheck")
-	awaitText(ctx, t, s, 2, `^degraded: check .*/workers in scene is invalid and protects no target: `, "status")
-	changeCheck("workers", `{"spec":{"selector":{"matchExpressions":null},"maxUnhealthy":"100%"}}`)
-	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused", "CheckChanged InvalidCheck", "CheckChanged", "LimitOpened")
-	awaitRun(ctx, t, s, "sick", result(wire.ResultDone))
-	awaitText(ctx, t, s, 0, `armed`, "status")
-	assert.Empty(t, metric(ctx, t, metrics, gauge+`"ShortCircuit"}`))
-}
-
-// explain and bmc list say the same of a BMC: that it was not checked yet, that it refuses the
-// account, and that it is good again.
-func TestExplainAgreesWithBMCList(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{
-		{Name: "locked", Protocol: scene.Redfish, Metal3: true, WrongPassword: true}, {Name: "well", Protocol: scene.IPMI},
-	}})
-	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
-	requireGoodStatus(ctx, t, s)
-	awaitText(ctx, t, s, 2, `^locked .* not checked yet +- `, "bmc", "list", "-o", "wide")
-	text := fencectl(ctx, t, s, 0, "explain", "locked", "-o", "wide").Stdout
-	assert.Regexp(t, `(?m)^not checked yet: .*host.*identity`, text)
-	assert.Regexp(t, `(?m)^host +not yet +- +\S+: the BMC is not checked yet; `, text)
-
-	fencectl(ctx, t, s, 2, "bmc", "test", "locked")
-	awaitText(ctx, t, s, 2, `^locked .* BMCAuth: `, "bmc", "list", "-o", "wide")
-	text = awaitText(ctx, t, s, 0, `^host +no +BMCAuth +`, "explain", "locked", "-o", "wide")
-	assert.NotContains(t, text, "not checked yet: host")
-	awaitText(ctx, t, s, 2, `^degraded: 1 of 2 BMCs are not dependable: `, "status")
-
-	setPassword(ctx, t, s, s.Worker("locked"), scene.Password)
-	awaitText(ctx, t, s, 0, `^locked .* match +\S+ +20\S+Z +- `, "bmc", "test", "locked", "-o", "wide")
-	awaitText(ctx, t, s, 2, `^locked .* match +\S+ +20\S+Z +- `, "bmc", "list", "-o", "wide") // the other one is not checked yet
-	awaitText(ctx, t, s, 0, `^host +yes +- +\S+: read On by the BMC health check at 20\S+Z `, "explain", "locked", "-o", "wide")
-	awaitText(ctx, t, s, 0, `^identity +yes +- +match `, "explain", "locked", "-o", "wide")
-	fencectl(ctx, t, s, 0, "bmc", "test", "well")
-	fencectl(ctx, t, s, 0, "bmc", "list")
 }
 
 // A BMC that dies while its host is well is known before it is needed: by the
@@ -433,56 +325,4 @@ func TestFenceWithoutTheRightToTell(t *testing.T) {
 // marksOf are fenced's marks among annotations: run, step and instance.
 func marksOf(annotations map[string]string) [3]string {
 	return [3]string{annotations["fenced.io/run"], annotations["fenced.io/step"], annotations["fenced.io/instance"]}
-}
-
-func nodeMarks(ctx context.Context, s *scene.Scene, name string) [3]string {
-	n, err := s.Cluster.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return [3]string{"unread"}
-	}
-	return marksOf(n.Annotations)
-}
-
-// While a run lasts, its Node and its Machine say so, also after fenced was killed in the
-// middle; then nothing of it is left, and neither is what an earlier fenced left behind.
-func TestMarksOfARun(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
-	ctx := within(t)
-	left := []byte(`{"metadata":{"annotations":{"fenced.io/run":"left-behind","fenced.io/step":"PowerOn"}}}`)
-	_, err := s.Cluster.Client().CoreV1().Nodes().Patch(ctx, "healthy", types.MergePatchType, left, metav1.PatchOptions{})
-	require.NoError(t, err)
-	_, err = s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Patch(ctx, "healthy", types.MergePatchType, left, metav1.PatchOptions{})
-	require.NoError(t, err)
-	first, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
-	none := [3]string{}
-	require.Eventually(t, func() bool {
-		return nodeMarks(ctx, s, "healthy") == none && marksOf(machineObject(ctx, t, s, "healthy").GetAnnotations()) == none
-	}, patience, 100*time.Millisecond, "what was left behind is removed")
-
-	w := s.Worker("hung")
-	w.Kubelet.Hang()
-	var onNode [3]string
-	require.Eventually(t, func() bool { onNode = nodeMarks(ctx, s, w.Name); return onNode[0] != "" && onNode[0] != "unread" }, patience, 20*time.Millisecond)
-	assert.Equal(t, [2]string{"PowerOff", scene.Instance}, [2]string(onNode[1:]))
-	var onMachine [3]string
-	require.Eventually(t, func() bool {
-		onMachine = marksOf(machineObject(ctx, t, s, w.Name).GetAnnotations())
-		return onMachine[0] != ""
-	}, patience, 20*time.Millisecond)
-	assert.Equal(t, [2]string{onNode[0], scene.Instance}, [2]string{onMachine[0], onMachine[2]})
-	awaitOff(t, w)
-	first.Kill()
-	assert.Equal(t, onNode[0], marksOf(machineObject(ctx, t, s, w.Name).GetAnnotations())[0], "it outlasts the daemon")
-
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
-	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
-	assert.Equal(t, onNode[0], r.ID)
-	requireBack(ctx, t, s, w)
-	requireOneDeletion(t, s, w)
-	require.Eventually(t, func() bool {
-		return nodeMarks(ctx, s, w.Name) == none && marksOf(machineObject(ctx, t, s, w.Name).GetAnnotations()) == none
-	}, patience, 100*time.Millisecond, "the marks go with the run")
 }
