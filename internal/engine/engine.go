@@ -105,15 +105,15 @@ type Engine struct {
 	stop     *stop.Stop
 	pulse    *pulse
 
-	Arming Arming
-	TakeIn TakeIn
+	Arming      Arming
+	ApplyConfig ApplyConfig
 }
 
 // New loads the records of the store and prepares every cluster. It connects to no cluster
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, pulse: newPulse(), limits: cluster.NewLimits(opt.Guards, opt.Run)}
-	e.Arming, e.TakeIn = Arming{e}, TakeIn{e}
+	e.Arming, e.ApplyConfig = Arming{e}, ApplyConfig{e}
 	if opt.Escalation == nil {
 		e.opt.Escalation = noEscalation{}
 	}
