@@ -3,13 +3,18 @@
 package docs_test
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -176,5 +181,243 @@ func TestManPageTellsTheRoles(t *testing.T) {
 		line := regexp.MustCompile(`(?m)^\.It ` + role + `\n\.Cm (.*?),?$`).FindStringSubmatch(string(page))
 		require.NotNil(t, line, "no line of %s", role)
 		assert.ElementsMatch(t, verbs, strings.Split(strings.TrimSuffix(line[1], " "), " , "), role)
+	}
+}
+
+// inPlace are words that people replace, each with what can stand there.
+var inPlace = strings.NewReplacer(
+	"NAMESPACE/NAME", "openshift-machine-api/worker-3", "NODE", "worker-3", "RUN", "mi42k0z1-4f9a1c", "RECORD", "mi42k0z1-4f9a1c", "FILE", "state.ndjson", "CLUSTER", "prod", "SEQ:HASH", "4711:5a0c5ef7d4f1f2c3b0a19283746556473829100abcdef0123456789abcdef012",
+)
+
+// asks are the orders that ask a person for a name.
+var asks = regexp.MustCompile(`^(fence|arm|confirm-off|bmc enroll) `)
+
+// wrongUsage is the exit status of a command line that the program does not understand.
+const wrongUsage = 64
+
+// TestDocumentedCommandsAreUnderstood runs each line of fencectl that stands in a block of a document,
+// without a daemon: whatever else is missing, it is no wrong usage.
+func TestDocumentedCommandsAreUnderstood(t *testing.T) {
+	fencectlVerbs(t)
+	program, err := fencectl()
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for file, text := range documents(t) {
+		for _, line := range blockLines(text) {
+			for _, m := range regexp.MustCompile(`(?:^|[;&|]) *(?:sudo )?fencectl ([^#;&|>]*)`).FindAllStringSubmatch(line, -1) {
+				command := inPlace.Replace(strings.TrimSpace(m[1]))
+				if asks.MatchString(command) && !strings.Contains(command, "--dry-run") && !strings.Contains(command, "--yes") {
+					command += " --yes" // there is no terminal to ask at
+				}
+				if seen[command] || strings.Contains(command, "...") && !strings.Contains(command, "--reason ...") {
+					continue // a hash that is cut, or a list
+				}
+				seen[command] = true
+				assert.NotEqual(t, wrongUsage, status(t, program, words(strings.ReplaceAll(command, "--reason ...", "--reason x"))), "%s: fencectl %s", file, command)
+			}
+		}
+	}
+	require.Greater(t, len(seen), 25, "the commands were not found")
+	require.Equal(t, wrongUsage, status(t, program, []string{"hold"}), "wrong usage is noticed")
+}
+
+// blockLines are the lines of all blocks of code of a document.
+func blockLines(text string) (lines []string) {
+	for _, block := range fencedBlock.FindAllString(text, -1) {
+		lines = append(lines, strings.Split(block, "\n")...)
+	}
+	for _, line := range listBlock.FindAllString(fencedBlock.ReplaceAllString(text, ""), -1) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return lines
+}
+
+// words splits a command line as a shell does, which has both kinds of quotes.
+func words(line string) (all []string) {
+	for _, m := range regexp.MustCompile(`"([^"]*)"|'([^']*)'|(\S+)`).FindAllStringSubmatch(line, -1) {
+		all = append(all, m[1]+m[2]+m[3])
+	}
+	return all
+}
+
+// status runs fencectl where there is nothing: no daemon, no other program, no file.
+func status(t *testing.T, program string, args []string) int {
+	t.Helper()
+	cmd := exec.Command(program, append([]string{"--socket", "none"}, args...)...)
+	cmd.Dir, cmd.Env = t.TempDir(), []string{"PATH=" + t.TempDir(), "HOME=" + os.TempDir()}
+	err := cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode()
+	}
+	require.NoError(t, err, "fencectl %v", args)
+	return 0
+}
+
+var (
+	fencedBlock = regexp.MustCompile("(?ms)^```.*?^```$")
+	inlineCode  = regexp.MustCompile("`([^`]+)`")
+	listBlock   = regexp.MustCompile(`(?m)^ {4,}\S.*$`)
+)
+
+// snippets are the pieces of code in a Markdown text: each line of its blocks, and what
+// stands in back quotes.
+func snippets(text string) (all []string) {
+	for _, block := range fencedBlock.FindAllString(text, -1) {
+		all = append(all, strings.Split(block, "\n")...)
+	}
+	text = fencedBlock.ReplaceAllString(text, "")
+	for _, line := range listBlock.FindAllString(text, -1) {
+		all = append(all, strings.TrimSpace(line))
+	}
+	for _, m := range inlineCode.FindAllStringSubmatch(listBlock.ReplaceAllString(text, ""), -1) {
+		all = append(all, strings.Join(strings.Fields(m[1]), " "))
+	}
+	return all
+}
+
+// commandLines splits a snippet where a shell ends a command, and cuts comments off.
+func commandLines(snippet string) (all [][]string) {
+	snippet, _, _ = strings.Cut(snippet+" ", " # ")
+	for _, part := range regexp.MustCompile(`&&|\|\||[|;>]`).Split(snippet, -1) {
+		words := strings.Fields(part)
+		if len(words) > 1 && words[0] == "sudo" && flagOf(words[1]) == "" {
+			words = words[1:]
+		}
+		if len(words) > 0 {
+			all = append(all, words)
+		}
+	}
+	return all
+}
+
+// entries are the items of a man page's lists: for each `.It` line the lines up to the next.
+func entries(page string) map[string][]string {
+	found := map[string][]string{}
+	item := ""
+	for line := range strings.Lines(page) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, ".It "):
+			item = strings.TrimPrefix(line, ".It ")
+			found[item] = nil
+		case strings.HasPrefix(line, ".Sh "), strings.HasPrefix(line, ".Ss "):
+			item = ""
+		case item != "":
+			found[item] = append(found[item], line)
+		}
+	}
+	return found
+}
+
+// arguments are the words that a macro of mdoc marks in a line, like Ic or Fl.
+func arguments(macro string, line string) (found []string) {
+	marked := false
+	for _, word := range strings.Fields(strings.TrimPrefix(line, ".")) {
+		switch {
+		case regexp.MustCompile(`^[A-Z][a-z]$`).MatchString(word):
+			marked = word == macro
+		case marked && regexp.MustCompile(`^[\w-]`).MatchString(word):
+			found = append(found, word)
+		}
+	}
+	return found
+}
+
+// TestNamedPathsExist: a recipe that sends somebody to a file which was moved helps
+// nobody.
+func TestNamedPathsExist(t *testing.T) {
+	named := 0
+	for _, m := range regexp.MustCompile("`([^` ]+)`").FindAllStringSubmatch(documents(t)["../CONTRIBUTING.md"], -1) {
+		path := m[1]
+		top, _, nested := strings.Cut(path, "/")
+		if !nested && !strings.HasSuffix(path, ".md") && path != "go.mod" {
+			continue
+		}
+		if nested && !slices.Contains([]string{"cmd", "configs", "docs", "internal", "packaging", "test"}, top) {
+			continue
+		}
+		named++
+		found, err := filepath.Glob("../" + path)
+		require.NoError(t, err)
+		assert.NotEmpty(t, found, "CONTRIBUTING.md names %s", path)
+	}
+	require.Greater(t, named, 40, "the paths were not found")
+}
+
+// TestNamedTestsOfTheMakefileExist: go test runs nothing for a name that no test has, and says nothing.
+func TestNamedTestsOfTheMakefileExist(t *testing.T) {
+	all := slices.Collect(maps.Keys(testNames(t)))
+	text, err := os.ReadFile("../Makefile")
+	require.NoError(t, err)
+	named := 0
+	for _, m := range regexp.MustCompile(`(?m)(?:-run '|^ALONE := )(.*?)(?:'|$)`).FindAllStringSubmatch(string(text), -1) {
+		pattern := strings.ReplaceAll(m[1], "$$", "$")
+		if pattern == "^$" || pattern == "$(ALONE)" { // no test at all, or a line of its own
+			continue
+		}
+		parsed, err := syntax.Parse(pattern, syntax.Perl)
+		require.NoError(t, err, pattern)
+		whole := strings.HasSuffix(pattern, "$")
+		for _, name := range alternatives(t, parsed) {
+			named++
+			assert.True(t, slices.ContainsFunc(all, func(test string) bool { return test == name || !whole && strings.HasPrefix(test, name) }),
+				"the Makefile runs %s, which is no test", name)
+		}
+	}
+	require.Greater(t, named, 10, "the names of tests were not found")
+}
+
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
+	exists := map[string]bool{}
+	walk(t, isTestFile, func(_ string, f *ast.File) {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				exists[fn.Name.Name] = true
+			}
+		}
+	})
+	return exists
+}
+
+// alternatives are all that a pattern of alternatives matches.
+func alternatives(t *testing.T, re *syntax.Regexp) []string {
+	t.Helper()
+	switch re.Op {
+	case syntax.OpBeginText, syntax.OpBeginLine, syntax.OpEndText, syntax.OpEndLine, syntax.OpEmptyMatch:
+		return []string{""}
+	case syntax.OpLiteral:
+		return []string{string(re.Rune)}
+	case syntax.OpCharClass: // what the parser makes of A|B
+		var all []string
+		for i := 0; i < len(re.Rune); i += 2 {
+			for r := re.Rune[i]; r <= re.Rune[i+1]; r++ {
+				all = append(all, string(r))
+			}
+		}
+		return all
+	case syntax.OpCapture:
+		return alternatives(t, re.Sub[0])
+	case syntax.OpAlternate:
+		var all []string
+		for _, sub := range re.Sub {
+			all = append(all, alternatives(t, sub)...)
+		}
+		return all
+	case syntax.OpConcat:
+		all := []string{""}
+		for _, sub := range re.Sub {
+			var longer []string
+			for _, begin := range all {
+				for _, end := range alternatives(t, sub) {
+					longer = append(longer, begin+end)
+				}
+			}
+			all = longer
+		}
+		return all
+	default:
+		require.FailNow(t, "a pattern of the Makefile is not a list of names", "%s", re)
+		return nil
 	}
 }

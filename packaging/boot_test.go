@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fenced/fenced/internal/config"
 	"github.com/fenced/fenced/test/asroot"
 )
 
@@ -128,4 +130,288 @@ func removeCgroup(t *testing.T, dir string) {
 	}
 	require.NoError(t, err)
 	sh(t, `find "$1" -depth -type d -exec rmdir {} + && if mountpoint -q "$2/v2"; then umount "$2/v2"; fi`, strings.TrimSpace(string(name)), dir)
+}
+
+// newerRelease has systemd 257, as RHEL 10 has. Every other test here boots the systemd of
+// this machine, in CI 252 as in RHEL 9.
+const newerRelease = "trixie"
+
+// newerTree is what boot takes to boot that release.
+func newerTree(t *testing.T) string {
+	t.Helper()
+	need(t, "debootstrap", "debootstrap")
+	tree, err := exec.Command("testdata/tree.sh", newerRelease).Output()
+	require.NoError(t, err, "make a tree of Debian %s", newerRelease)
+	return treeOf + strings.TrimSpace(string(tree))
+}
+
+// TestInstalledUnitsUnderNewerSystemd: the newer systemd has nothing to say against the
+// units, and runs the installed daemon as the older one does.
+func TestInstalledUnitsUnderNewerSystemd(t *testing.T) {
+	t.Parallel()
+	needBoot(t)
+	tree := newerTree(t)
+	dir := shareInstalled(t, "newer.sh")
+	sh(t, `cp testdata/administrator.sh "$1/"; mkdir "$1/$2/fenced.service.d" && printf '[Service]\nWatchdogSec=4s\n' >"$1/$2/fenced.service.d/soon.conf"`, dir, unitDir)
+	require.NoError(t, os.Chmod(filepath.Join(dir, "administrator.sh"), 0o755))
+	console, err := boot(t, dir, "administrator.service", tree)
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, []string{
+		"ok it is systemd 257", "ok the units are understood", "ok the units are confined",
+		"ok checked as the user of the daemon", "ok enabled and ready", "ok it knows the addresses of its host, in its sandbox", "ok paused by the unit", "ok resumed by the unit", "ok back after kill -9",
+		"ok back after a hang", "ok paused from the start", "ok reloaded", "ok a bad file fails the reload, and changes nothing", "ok down with a bad configuration",
+	}, lines(said), "%s%s", complained, console)
+}
+
+// TestLifeOfThePackageUnderNewerSystemd lets rpm install, upgrade and erase the package. The upgrade in mid-run and the downgrade are those of TestLifeOfThePackage.
+func TestLifeOfThePackageUnderNewerSystemd(t *testing.T) {
+	t.Parallel()
+	needBoot(t)
+	tree := newerTree(t)
+	dir := shareScript(t, "rpm.sh")
+	older := rpmFile(t)
+	newer, err := builtNewVersion()
+	require.NoError(t, err)
+	sh(t, `umask 022; cp "$2" "$3"/*.rpm testdata/fenced.yaml testdata/nowhere.kubeconfig "$1/"; rm "$1"/*.src.rpm`, dir, older, newer)
+	console, err := boot(t, dir, "administrator.service", tree)
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, []string{
+		"ok it is systemd 257 and rpm 4.20", "ok installed: nothing enabled, nothing started", "ok started", "ok upgraded: restarted, and the configuration kept",
+		"ok erased: stopped, state and changed configuration kept",
+	}, lines(said), "%s%s", complained, console)
+}
+
+// TestInstalledDaemonInTheJournal: `journalctl -p warning -u fenced` shows what is wrong,
+// the fields find everything, and a journald that takes nothing holds up no decision: the
+// watchdog of the unit would end the daemon.
+func TestInstalledDaemonInTheJournal(t *testing.T) {
+	dir := shareInstalled(t, "journal.sh")
+	need(t, "journalctl", "systemd")
+	sh(t, `mkdir "$1/fenced.service.d" && printf '[Service]\nWatchdogSec=20s\n' >"$1/fenced.service.d/soon.conf"`, dir+"/"+unitDir)
+	console, err := boot(t, dir, "administrator.service")
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, []string{
+		"ok what is wrong has a priority", "ok what people do is found by its field",
+		"ok a journald that hangs holds up nothing", "ok it is all there when journald goes on",
+	}, lines(said), "%s%s", complained, console)
+}
+
+// TestDaemonsUserLeavesLinksForRoot lets a real systemd and a real root work in the
+// directory of the daemon's user, who left links, pipes and other directories there:
+// nothing that is root's changes its owner, its mode or a byte, each refusal says what
+// it found, and what is asked for in good faith works. // I23
+func TestDaemonsUserLeavesLinksForRoot(t *testing.T) {
+	need(t, "runuser", "util-linux")
+	dir := shareInstalled(t, "links.sh")
+	// One pause begins with the boot, before there is a daemon or its directory. What the units say goes where the script
+	// can read it: no journal runs there.
+	sh(t, `umask 022; cd "$1"; rm -r ../../../../var/lib/fenced; mkdir fenced-pause.service.d sysinit.target.wants
+		printf '[Unit]\nBefore=sysinit.target\n[Service]\nStandardError=append:/share/unit-said\n' >fenced-pause.service.d/early.conf
+		ln -s ../fenced-pause.service sysinit.target.wants/`, filepath.Join(dir, unitDir))
+
+	console, err := boot(t, dir, "administrator.service")
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, []string{
+		"ok paused early in the boot, before the daemon ever ran",
+		"ok resumed",
+		"ok paused while the daemon hangs",
+		"ok pause: a link to nothing", "ok pause: a link to root's file", "ok pause: a pipe", "ok pause: a hard link",
+		"ok import: a link to nothing", "ok import: a link to root's file", "ok import: a hard link", "ok import: a pipe", "ok import: another directory",
+		"ok export: a link to root's file",
+		"ok imported, and the daemon runs with it",
+		"ok exported",
+	}, lines(said), "%s%s%s", complained, read(t, dir, "unit-said"), console)
+}
+
+// people are users of the host.
+const people = "u anna 4003\nu bert 4004\n"
+
+// TestInstalledDaemonKnowsWhoUsedSudo: in the sandbox of the shipped unit, under a real
+// systemd, the daemon knows the login of whoever connects, though it sees no process of
+// others. Two persons are then two people, whichever users they have become. When the
+// login cannot be told, such an order is refused, and no other waits. // I26
+func TestInstalledDaemonKnowsWhoUsedSudo(t *testing.T) {
+	t.Parallel()
+	knowsPersons(t)
+}
+
+// TestInstalledDaemonKnowsWhoUsedSudoUnderNewerSystemd is the same by a newer systemd. // I26
+func TestInstalledDaemonKnowsWhoUsedSudoUnderNewerSystemd(t *testing.T) {
+	t.Parallel()
+	needBoot(t)
+	knowsPersons(t, newerTree(t))
+}
+
+func knowsPersons(t *testing.T, env ...string) {
+	t.Helper()
+	needBoot(t)
+	if exec.Command("sh", "-c", "echo 4003 >/proc/self/loginuid").Run() != nil {
+		t.Skip("no process can log in here")
+	}
+	dir := shareInstalled(t, "persons.sh")
+	sh(t, `cp "$2/persons.yaml" "$1/etc/fenced/fenced.yaml"; printf "$3" >"$1/usr/lib/sysusers.d/people.conf"`,
+		filepath.Join(dir, "tree"), absolute(t, "testdata"), people)
+
+	console, err := boot(t, dir, "administrator.service", env...)
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, []string{
+		"ok nobody knows who is root, or the daemon", "ok a service is nobody", "ok sudo makes no second person", "ok two people are two persons",
+		"ok the daemon sees no process of others, and who does is nobody", "ok the daemon cannot lead systemd to another file",
+		"ok who is not told of counts as nobody: it hangs", "ok who is not told of counts as nobody: it is stopped", "ok it comes and goes with the daemon",
+	}, lines(said), "%s%s", complained, console)
+}
+
+// replaced is what of the unit is another for the test: the program, and how its
+// end is taken. Every line of the sandbox stays.
+const replaced = `[Unit]
+SuccessAction=exit-force
+FailureAction=exit-force
+[Service]
+Type=exec
+ExecStart=
+ExecStart=/share/sandbox
+Restart=no
+WatchdogSec=0
+StandardOutput=file:/share/said
+StandardError=file:/share/complained
+`
+
+// TestUnitLetsEveryDriverWork runs a program in the sandbox of the shipped unit,
+// under a real systemd, that switches hosts through each kind of driver:
+// ipmitool, Python with its own HTTP, and agents that talk on a terminal.
+func TestUnitLetsEveryDriverWork(t *testing.T) {
+	needBoot(t)
+	need(t, "ipmitool", "ipmitool")
+	need(t, "ipmi_sim", "openipmi")
+	need(t, "fence_ipmilan", "fence-agents")
+	dir := t.TempDir()
+	sh(t, `umask 022; chmod 755 "$1"; cd "$1"; mkdir -p tree/usr/lib/{sysusers.d,systemd/system/fenced.service.d}
+		cp "$2/fenced.sysusers" tree/usr/lib/sysusers.d/fenced.conf
+		cp "$2/fenced.service" tree/usr/lib/systemd/system/`, dir, absolute(t, "systemd"))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tree/usr/lib/systemd/system/fenced.service.d/sandbox.conf"), []byte(replaced), 0o644))
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, "sandbox"), "./sandbox")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false")
+	text, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+
+	console, err := boot(t, dir, "fenced.service")
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, []string{
+		"ok confined", "ok simulators", "ok ipmi", "ok redfish", "ok bmclib ipmitool", "ok bmclib gofish",
+		"ok fence_ipmilan", "ok fence_redfish", "ok fence_alom on a terminal",
+		"ok a hung agent is ended", "ok nothing is left behind",
+	}, lines(said), "%s%s", complained, console)
+}
+
+// TestSocketActivation: with fenced.socket under a real systemd a call starts the daemon,
+// no call fails while the daemon restarts, who may use the socket stays the same, and both
+// units can be stopped for good.
+func TestSocketActivation(t *testing.T) {
+	t.Parallel()
+	dir := shareInstalled(t, "socket.sh")
+	console, err := boot(t, dir, "administrator.service")
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, []string{
+		"ok disabled as installed", "ok a call starts the daemon", "ok a call is answered after kill -9", "ok no call fails while the daemon restarts",
+		"ok the daemon cannot lead systemd to another file",
+		"ok the group and nobody else has the socket", "ok another path is told", "ok stopped means stopped",
+		"ok without the unit the daemon makes its socket again",
+	}, lines(said), "%s%s", complained, console)
+}
+
+// TestSocketsOfSystemdAreInDirectoriesOfRoot: systemd, as root, gives a socket to its user and group by the path, and follows links.
+// Whoever owned the directory could have any file.
+func TestSocketsOfSystemdAreInDirectoriesOfRoot(t *testing.T) {
+	units, err := filepath.Glob("systemd/*.socket")
+	require.NoError(t, err)
+	require.Len(t, units, 2)
+	for _, name := range units {
+		unit := readFile(t, name)
+		listens := regexp.MustCompile(`(?m)^Listen\w+=(.*)/[^/]+$`).FindAllStringSubmatch(unit, -1)
+		require.Len(t, listens, 1, name)
+		if dir := listens[0][1]; dir != "/run" {
+			require.Contains(t, unit, "\nExecStartPre=/usr/bin/install -d -o root -g root -m 00755 "+dir+"\n", name)
+			require.Regexp(t, `(?m)^ExecStartPre=\+/bin/sh -c 'systemctl --quiet is-active `+filepath.Base(name)+` \|\| install -d -o fenced \S+ \S+ -m 2755 `+dir+` `,
+				readFile(t, "systemd/fenced.service"), "the daemon's unit must leave it so")
+		}
+	}
+}
+
+// TestSocketUnitIsWhereFencectlLooks: a socket elsewhere would be answered and never called.
+func TestSocketUnitIsWhereFencectlLooks(t *testing.T) {
+	unit, err := os.ReadFile("systemd/fenced.socket")
+	require.NoError(t, err)
+	require.Regexp(t, `(?m)^ListenStream=`+config.Default().Control.Socket+`$`, string(unit))
+	require.Regexp(t, `(?m)^SocketGroup=`+config.ViewGroup+`$`, string(unit))
+	require.Regexp(t, `(?m)^SocketMode=0660$`, string(unit))
+}
+
+// TestViewersReadNoPassword: who may look connects to the socket and reads nothing that the
+// daemon does, takes no connection of an admin, and an installation whose viewers were in the daemon's own group goes on.
+func TestViewersReadNoPassword(t *testing.T) {
+	need(t, "python3", "python3")
+	dir := shareInstalled(t, "viewers.sh")
+	sh(t, `rpm -qp --qf '%{PREIN}' "$2" >"$1/../prein"; printf 'u vera 4005\nm vera fenced-view\nu nina 4006\nu otto 4007\n' >"$1/usr/lib/sysusers.d/people.conf"`, filepath.Join(dir, "tree"), rpmFile(t))
+	console, err := boot(t, dir, "administrator.service")
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, []string{
+		"ok who is in fenced-view looks, and reads no password", "ok others cannot connect", "ok viewers take no seat of an admin",
+		"ok an installation from before goes on, and is told what to change", "ok it is as it should be once that is done",
+		"ok without the group root looks, and the daemon goes on",
+	}, lines(said), "%s%s", complained, console)
+}
+
+// TestPauseUnits runs what the two units run, below another directory: the file that
+// pauses everything comes, keeps its reason, and goes. A link of that name pauses as it
+// is. // I23
+func TestPauseUnits(t *testing.T) {
+	dir := t.TempDir()
+	start := func(unit string) {
+		t.Helper()
+		text, err := os.ReadFile("systemd/" + unit)
+		require.NoError(t, err)
+		lines := regexp.MustCompile(`(?m)^ExecStart=(-?)(.*)$`).FindAllStringSubmatch(string(text), -1)
+		require.Len(t, lines, 2)
+		require.Regexp(t, `(?m)^User=fenced$`, string(text), "the directory is the daemon's")
+		for _, line := range lines {
+			command := strings.ReplaceAll(line[2], "/var/lib", dir)
+			if line[1] == "-" { // may fail
+				command += " || :"
+			}
+			sh(t, command)
+		}
+	}
+	file, other := filepath.Join(dir, "fenced/paused"), filepath.Join(dir, "other")
+	require.NoError(t, os.Mkdir(filepath.Dir(file), 0o700)) // systemd does
+	require.Equal(t, config.Default().Control.PauseFile, "/var/lib/fenced/paused", "the units know only that path")
+
+	start("fenced-pause.service")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "systemctl start fenced-pause\n", string(text))
+
+	require.NoError(t, os.WriteFile(file, []byte("ticket 4711\n"), 0o644))
+	start("fenced-pause.service")
+	text, err = os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "ticket 4711\n", string(text))
+
+	start("fenced-resume.service")
+	require.NoFileExists(t, file)
+	start("fenced-resume.service")
+
+	require.NoError(t, os.Symlink(other, file))
+	start("fenced-pause.service")
+	require.NoFileExists(t, other)
+	start("fenced-resume.service")
+	_, err = os.Lstat(file)
+	require.ErrorIs(t, err, os.ErrNotExist)
 }

@@ -6,14 +6,18 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	bolt "go.etcd.io/bbolt"
 
 	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/test/quickstart"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -27,15 +31,10 @@ const patience = 8 * time.Minute
 // and its proof, and the next one ends the same run.
 func TestInstalledDaemonFences(t *testing.T) {
 	t.Parallel()
-	fencesInstalled(t)
-}
-
-func fencesInstalled(t *testing.T, env ...string) {
-	t.Helper()
 	dir := shareInstalled(t, "fences.sh")
 	s := hungScene(t)
 	configure(t, s, dir)
-	booted := bootAsync(t, dir, env...)
+	booted := bootAsync(t, dir)
 	hangWhenStarted(t, s, dir, booted)
 	awaitFile(t, filepath.Join(dir, "killed"), booted)
 	s.Worker(hungNode).Answer()
@@ -110,13 +109,13 @@ type end struct {
 }
 
 // bootAsync boots with this machine's network, where the control plane and the BMCs are.
-func bootAsync(t *testing.T, dir string, env ...string) *end {
+func bootAsync(t *testing.T, dir string) *end {
 	t.Helper()
 	over := make(chan struct{})
 	e := &end{over: over}
 	go func() {
 		defer close(over)
-		e.console, e.err = boot(t, dir, "administrator.service", append(env, hostNet)...)
+		e.console, e.err = boot(t, dir, "administrator.service", hostNet)
 	}()
 	t.Cleanup(func() { <-over }) // the test's context ends it
 	return e
@@ -194,4 +193,137 @@ func readFile(t *testing.T, path string) string {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	return string(text)
+}
+
+// TestInstalledDaemonWhoseLoopHangs: under a real systemd, with the unit's own WatchdogSec=, the deciding loop hangs while a run is
+// open, and all other goroutines live: the daemon answers people. systemd's watchdog kills it, and the next one
+// ends the same run. The daemon is the package's but for the failpoint that hangs the loop.
+func TestInstalledDaemonWhoseLoopHangs(t *testing.T) {
+	t.Parallel()
+	dir := shareInstalled(t, "hangs.sh")
+	daemon := filepath.Join(dir, "tree/usr/libexec/fenced/fenced")
+	require.NoError(t, scene.BuildFailpoints(t.Context(), daemon))
+	require.NoError(t, os.Chmod(daemon, 0o755))
+	s := hungScene(t)
+	configure(t, s, dir)
+	booted := bootAsync(t, dir)
+	hangWhenStarted(t, s, dir, booted)
+	awaitFile(t, filepath.Join(dir, "killed"), booted)
+	s.Worker(hungNode).Answer()
+
+	requireBooted(t, dir, booted,
+		"ok the run is open", "ok the loop hangs, and the daemon answers", "ok systemd has killed it, and the next one has the run", "ok the same run is done")
+	requireFencedOnce(t, s)
+}
+
+// TestLifeOfThePackage lets dnf install, upgrade, downgrade and erase the package from a
+// repository, under a real systemd. The upgrade comes while a host is off and not proven off:
+// the new daemon ends the same run. The downgrade meets a state of a newer schema: the old
+// daemon refuses it and leaves it as it is.
+func TestLifeOfThePackage(t *testing.T) {
+	needBoot(t)
+	need(t, "dnf", "dnf")
+	need(t, "createrepo_c", "createrepo-c")
+	dir := shareScript(t, "life.sh")
+	repo := filepath.Join(dir, "repo")
+	older := rpmFile(t)
+	newer, err := builtNewVersion()
+	require.NoError(t, err)
+	sh(t, `mkdir -m 0755 "$3" && cp "$1" "$2"/*.rpm "$3/" && rm "$3"/*.src.rpm && createrepo_c --quiet "$3" && chmod -R a+rX "$3"`, older, newer, repo)
+
+	s := hungScene(t)
+	sh(t, `umask 022; mkdir -p "$1/tree/etc/fenced/hosts.d"`, dir)
+	configure(t, s, dir)
+	// Not before the package is installed, which makes the directory.
+	sh(t, `mv "$1/tree/etc/fenced" "$1/etc"`, dir)
+	booted := bootAsync(t, dir)
+	hangWhenStarted(t, s, dir, booted)
+	awaitFile(t, filepath.Join(dir, "killed"), booted)
+	s.Worker(hungNode).Answer()
+	awaitFile(t, filepath.Join(dir, "stopped"), booted)
+	if !t.Failed() {
+		ofNewerSchema(t, filepath.Join(dir, "state.db"))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "newer"), nil, 0o644))
+
+	requireBooted(t, dir, booted,
+		"ok installed: nothing enabled, nothing started", "ok the run is open", "ok upgraded in mid-run: the new daemon has the run", "ok the same run is done",
+		"ok downgraded onto a newer state: refused, and the state untouched", "ok the newer state is left, and the old one taken up", "ok erased: stopped, state and changed configuration kept")
+	requireFencedOnce(t, s)
+}
+
+// ofNewerSchema makes a state as a fenced after this one would leave it.
+func ofNewerSchema(t *testing.T, path string) {
+	t.Helper()
+	db, err := bolt.Open(path, 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bolt.Tx) error {
+		return tx.Bucket([]byte("fenced")).Put([]byte("schema"), []byte(strconv.Itoa(state.Schema+1)))
+	}))
+	require.NoError(t, db.Close())
+}
+
+// TestQuickStartFromThePackage follows the quick start of a plain cluster as a new user does, from the
+// RPM to the first dry run: dnf, systemd, kubectl, the control plane and the BMC are real. It takes less than ten minutes, and less than
+// two of them are typing.
+func TestQuickStartFromThePackage(t *testing.T) {
+	needBoot(t)
+	need(t, "dnf", "dnf")
+	need(t, "rpmbuild", "rpm")
+	kubectl, err := rig.Kubectl(t.Context(), os.Stderr)
+	require.NoError(t, err)
+	s, err := scene.New(t.Context(), scene.Options{
+		Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Workers: []scene.Spec{{Name: "worker-1", Protocol: scene.IPMI}, {Name: "worker-2"}}, Progress: os.Stderr,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the logs are kept in %s", s.KeepLogs())
+		}
+		s.Stop()
+	})
+	dir := shareScript(t, "quickstart.sh")
+	admin, err := s.Cluster.Kubeconfig("an-administrator", "system:masters")
+	require.NoError(t, err)
+	commands, err := quickstart.Commands("plain")
+	require.NoError(t, err)
+	at := strings.NewReplacer("192.0.2.11", s.Worker("worker-1").IPMIAddress()).Replace(strings.Join(commands, "\n")) + "\n"
+	require.NotEqual(t, strings.Join(commands, "\n")+"\n", at)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "commands"), []byte(at), 0o644))
+	sh(t, `umask 022; cp "$1" "$2/"; cp "$3" "$2/admin.conf"; cp "$4/kubectl" "$2/"; printf '%s\n' "$5" >"$2/password"`, rpmFile(t), dir, admin, kubectl, scene.Password)
+
+	booted := bootAsync(t, dir)
+	<-booted.over
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, booted.err, "%s%s%s", said, complained, booted.console)
+	require.Len(t, lines(said), len(commands), "%s%s", said, complained)
+	assert.Contains(t, read(t, dir, "last"), "worker-1 would be fenced")
+	assert.Equal(t, []string{
+		"root fenced 640 /etc/fenced/fenced.yaml", "root fenced 640 /etc/fenced/prod.kubeconfig", "root fenced 740 /etc/fenced/prod-kubeconfig.sh",
+		"root fenced 640 /etc/fenced/hosts.d/prod.yaml", "root fenced 640 /etc/fenced/credentials/bmc",
+	}, lines(read(t, dir, "modes")))
+	requireQuick(t, commands, lines(said))
+}
+
+const (
+	perMinute  = 200 // characters that somebody types who reads them from a page
+	maxTyping  = 2   // minutes
+	maxMachine = 8 * time.Minute
+)
+
+// requireQuick prints one row for each command: its characters with Enter, and its time. docs/results.md has one run.
+func requireQuick(t *testing.T, commands, said []string) {
+	t.Helper()
+	t.Log("| command | typed characters | machine, s |")
+	t.Log("|---|---|---|")
+	characters, total := len(scene.Password)+1, 0
+	for i, c := range commands {
+		ms, err := strconv.Atoi(strings.Fields(said[i])[0])
+		require.NoError(t, err)
+		t.Logf("| `%s` | %d | %.1f |", c, len(c)+1, float64(ms)/1000)
+		characters, total = characters+len(c)+1, total+ms
+	}
+	t.Logf("| %d commands, and the password | %d | %.1f |", len(commands), characters, float64(total)/1000)
+	assert.Less(t, characters, maxTyping*perMinute, "what the quick start has typed takes too long")
+	assert.Less(t, time.Duration(total)*time.Millisecond, maxMachine, "the machine takes too long")
 }

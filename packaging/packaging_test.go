@@ -60,11 +60,11 @@ func output(t *testing.T, name string, args ...string) string {
 	return stdout.String()
 }
 
-// buildRPM runs a checkout's build script.
-func buildRPM(checkout, out string) error { return buildVersion(checkout, "0.1.0", out) }
+// buildRPM builds the RPMs of this tree.
+func buildRPM(out string) error { return buildVersion("0.1.0", out) }
 
-func buildVersion(checkout, version, out string) error {
-	cmd := exec.Command(filepath.Join(checkout, "packaging/rpm/build.sh"), version, out)
+func buildVersion(version, out string) error {
+	cmd := exec.Command("./rpm/build.sh", version, out)
 	cmd.Env = append(os.Environ(), "RPM_PAYLOAD=w0.xzdio")
 	text, err := cmd.CombinedOutput()
 	return wrapOutput(err, text)
@@ -97,7 +97,7 @@ var builtRPM = sync.OnceValues(func() (string, error) {
 		return filepath.Abs(path)
 	}
 	dist := filepath.Join(scratch, "dist")
-	if err := buildRPM("..", dist); err != nil {
+	if err := buildRPM(dist); err != nil {
 		return "", err
 	}
 	return binaryRPM(dist)
@@ -109,7 +109,7 @@ const newVersion = "0.2.0"
 // builtNewVersion is a directory with the RPM and the source RPM of that version, built once.
 var builtNewVersion = sync.OnceValues(func() (string, error) {
 	dist := filepath.Join(scratch, newVersion)
-	return dist, buildVersion("..", newVersion, dist)
+	return dist, buildVersion(newVersion, dist)
 })
 
 // rpmFile is the path of that RPM.

@@ -3,14 +3,18 @@ package packaging_test
 import (
 	"crypto/sha256"
 	"debug/elf"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fenced/fenced/test/asroot"
@@ -180,25 +184,6 @@ func TestDaemonIsNoLargerThanItsParts(t *testing.T) {
 	require.Less(t, info.Size(), int64(maxDaemon))
 }
 
-// TestRPMIsReproducible builds another checkout, at another path, umask and
-// time zone.
-func TestRPMIsReproducible(t *testing.T) {
-	dice.OnlyInSoak(t) // it costs a second build
-	first := rpmFile(t)
-	checkout := filepath.Join(t.TempDir(), "other")
-	sh(t, `mkdir "$1" && cd .. && git -c safe.directory="$PWD" ls-files -z | xargs -0 cp -P --parents -t "$1" &&
-		cd "$1" && git init -q && git add -A`, checkout)
-	t.Setenv("TZ", "Asia/Kathmandu")
-	dist := filepath.Join(t.TempDir(), "dist")
-	require.NoError(t, buildRPM(checkout, dist))
-	files, err := os.ReadDir(dist)
-	require.NoError(t, err)
-	require.Len(t, files, 2, "a binary and a source RPM")
-	for _, f := range files {
-		require.Equal(t, sum(t, filepath.Join(filepath.Dir(first), f.Name())), sum(t, filepath.Join(dist, f.Name())), "two builds of %s differ", f.Name())
-	}
-}
-
 // TestSourceRPMIsRebuilt: whoever has the source RPM alone gets the same files out of it, without a network and without modules of Go
 // but those in it. The version is not the one that the spec of this tree says.
 func TestSourceRPMIsRebuilt(t *testing.T) {
@@ -221,15 +206,13 @@ func TestSourceRPMIsRebuilt(t *testing.T) {
 	require.Equal(t, what(filepath.Join(dist, filepath.Base(rebuilt[0]))), what(rebuilt[0]))
 }
 
-// TestRPMForARM builds for another kind of machine than this one. It costs a build, so only CI does it.
+// TestRPMForARM builds for another kind of machine than this one.
 func TestRPMForARM(t *testing.T) {
-	if os.Getenv("CI") != "true" {
-		t.Skip("another build; set CI=true to run it")
-	}
+	dice.OnlyInSoak(t) // it costs another build
 	built := rpmFile(t)
 	t.Setenv("RPM_TARGET", "aarch64")
 	dist := filepath.Join(t.TempDir(), "dist")
-	require.NoError(t, buildRPM("..", dist))
+	require.NoError(t, buildRPM(dist))
 	arm, err := binaryRPM(dist)
 	require.NoError(t, err)
 	require.Equal(t, "aarch64", output(t, "rpm", "-qp", "--qf", "%{ARCH}", arm))
@@ -258,4 +241,212 @@ func sum(t *testing.T, file string) string {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	return fmt.Sprintf("%x", sha256.Sum256(data))
+}
+
+const docDir = "usr/share/doc/fenced"
+
+// TestLinkedDocumentsAreInThePackage: a host with the package alone has every page that its
+// pages, man pages, examples and units lead to.
+func TestLinkedDocumentsAreInThePackage(t *testing.T) {
+	root := rpmRoot(t)
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	path := regexp.MustCompile(`/usr/share/doc/fenced/[\w./-]*[\w/]`)
+	followed := 0
+	for _, dir := range []string{docDir, "usr/share/man", "usr/lib/systemd", "etc/fenced"} {
+		require.NoError(t, filepath.WalkDir(filepath.Join(root, dir), func(file string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			for _, p := range path.FindAllString(string(text), -1) {
+				followed++
+				_, err := os.Stat(filepath.Join(root, p))
+				assert.NoError(t, err, "%s names it", file)
+			}
+			if !strings.HasSuffix(file, ".md") {
+				return nil
+			}
+			for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+				target, _, _ := strings.Cut(m[1], "#")
+				if target == "" || strings.Contains(target, "://") {
+					continue
+				}
+				followed++
+				_, err := os.Stat(filepath.Join(filepath.Dir(file), target))
+				assert.NoError(t, err, "%s links to it", file)
+			}
+			return nil
+		}))
+	}
+	require.Greater(t, followed, 100, "the links were not found")
+}
+
+// TestPackageListsWhatIsInIt: the bill of materials has each module that Go says is in the
+// shipped programs, with its version, and nothing else.
+func TestPackageListsWhatIsInIt(t *testing.T) {
+	root := rpmRoot(t)
+	var bom struct {
+		BOMFormat  string
+		Components []struct{ Type, Name, Version, PURL string }
+	}
+	text, err := os.ReadFile(filepath.Join(root, docDir, "sbom.cdx.json"))
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &bom))
+	require.Equal(t, "CycloneDX", bom.BOMFormat)
+	listed := map[string]bool{}
+	for _, c := range bom.Components {
+		if c.Type == "library" && c.Name != "std" {
+			require.Equal(t, "pkg:golang/"+c.Name+"@"+c.Version, c.PURL)
+			listed[c.PURL] = true
+		}
+	}
+	built := map[string]bool{}
+	for _, program := range []string{"usr/libexec/fenced/fenced", "usr/libexec/fenced/fenced-login", "usr/bin/fencectl"} {
+		out, err := exec.Command("go", "version", "-m", "-json", filepath.Join(root, program)).Output()
+		require.NoError(t, err)
+		var info struct {
+			Deps []struct{ Path, Version string }
+		}
+		require.NoError(t, json.Unmarshal(out, &info))
+		require.NotEmpty(t, info.Deps)
+		for _, m := range info.Deps {
+			built["pkg:golang/"+m.Path+"@"+m.Version] = true
+		}
+	}
+	require.Equal(t, built, listed)
+}
+
+// TestRPMLint: what rpmlint says of the package and of the source, but for what the committed filter explains.
+func TestRPMLint(t *testing.T) {
+	rpm := rpmFile(t)
+	need(t, "rpmlint", "rpmlint")
+	source, err := filepath.Glob(filepath.Join(filepath.Dir(rpm), "fenced-*.src.rpm"))
+	require.NoError(t, err)
+	if os.Getenv("FENCED_RPM") == "" {
+		require.Len(t, source, 1)
+	}
+	text, err := exec.Command("rpmlint", append([]string{"--config", "rpm/rpmlint.toml", "rpm/fenced.spec", rpm}, source...)...).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Contains(t, string(text), "0 errors, 0 warnings")
+}
+
+// TestManPagesAreUnderstood: man shows nothing of what it does not understand.
+func TestManPagesAreUnderstood(t *testing.T) {
+	need(t, "mandoc", "mandoc")
+	pages, err := filepath.Glob("../docs/man/*.[58]")
+	require.NoError(t, err)
+	require.Len(t, pages, 4)
+	text, err := exec.Command("mandoc", append([]string{"-Tlint", "-Wwarning"}, pages...)...).CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	require.Empty(t, string(text))
+}
+
+// TestRPMIsSigned signs a copy with a throw-away key: where signatures are required, rpm takes
+// it, and neither the unsigned one nor one with another byte.
+func TestRPMIsSigned(t *testing.T) {
+	built := rpmFile(t)
+	need(t, "gpg", "gnupg")
+	need(t, "rpmsign", "rpm")
+	dir := t.TempDir()
+	t.Setenv("GNUPGHOME", filepath.Join(dir, "gnupg"))
+	signed := filepath.Join(dir, "signed.rpm")
+	sh(t, `mkdir -m 0700 "$GNUPGHOME" "$1/keys" && cp "$2" "$1/signed.rpm" && cp "$2" "$1/plain.rpm"
+		gpg --batch --quiet --passphrase "" --quick-generate-key "Test <test@fenced.invalid>" rsa2048 sign never
+		gpg --batch --export --armor test@fenced.invalid >"$1/key" && rpm --dbpath "$1/keys" --import "$1/key"
+		rpm/sign.sh test@fenced.invalid "$1/signed.rpm"`, dir, built)
+	t.Cleanup(func() { _ = exec.Command("gpgconf", "--kill", "gpg-agent").Run() }) // it would outlive the test
+	verify := func(file string) (string, error) {
+		text, err := exec.Command("rpm", "--dbpath", filepath.Join(dir, "keys"), "-D", "_pkgverify_level all", "-Kv", file).CombinedOutput()
+		return string(text), err
+	}
+	text, err := verify(signed)
+	require.NoError(t, err, text)
+	require.Regexp(t, `Header V4 RSA/SHA\d+ Signature, key ID \w+: OK`, text)
+	text, err = verify(filepath.Join(dir, "plain.rpm"))
+	require.Error(t, err, text)
+	require.Contains(t, text, "Header RSA signature: NOTFOUND")
+
+	sh(t, `printf x | dd of="$1" bs=1 seek=$(($(stat -c %s "$1") - 100)) conv=notrunc status=none`, signed)
+	text, err = verify(signed)
+	require.Error(t, err, text)
+
+	text2, err := exec.Command("rpm/sign.sh", "nobody@fenced.invalid", filepath.Join(dir, "plain.rpm")).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(text2), "gpg has no secret key 'nobody@fenced.invalid'")
+}
+
+func buildDeb(out string) (string, error) {
+	cmd := exec.Command("deb/build.sh", "0.1.0", out)
+	cmd.Env = append(os.Environ(), "DEB_COMPRESS=none", "DEB_TARGET=amd64")
+	text, err := cmd.CombinedOutput()
+	return filepath.Join(out, "fenced_0.1.0_amd64.deb"), wrapOutput(err, text)
+}
+
+// builtDeb is the Debian package of this tree, built once.
+var builtDeb = sync.OnceValues(func() (string, error) { return buildDeb(filepath.Join(scratch, "deb")) })
+
+func debFile(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("building a package is not short")
+	}
+	need(t, "dpkg-deb", "dpkg")
+	path, err := builtDeb()
+	require.NoError(t, err)
+	return path
+}
+
+// TestDebHoldsWhatTheRPMHolds: one script installs both.
+func TestDebHoldsWhatTheRPMHolds(t *testing.T) {
+	deb := debFile(t)
+	var got, packagedPages []string
+	for _, line := range lines(output(t, "sh", "-c", `dpkg-deb --fsys-tarfile "$1" | tar -tf -`, "sh", deb)) {
+		if path := strings.TrimSuffix(strings.TrimPrefix(line, "."), "/"); path != "" {
+			got = append(got, path)
+		}
+	}
+	for _, page := range docPages(t) {
+		packagedPages = append(packagedPages, "/usr/share/doc/fenced/"+strings.TrimPrefix(page, "../"))
+	}
+	for _, line := range append(lines(packaged), packagedPages...) {
+		path := line[strings.LastIndex(line, " ")+1:]
+		assert.Contains(t, got, path)
+		got = slices.DeleteFunc(got, func(p string) bool { return p == path || strings.HasPrefix(path, p+"/") })
+	}
+	assert.Equal(t, []string{"/usr/share/doc/fenced/copyright"}, got, "files that the RPM has not")
+	assert.Equal(t, "/etc/fenced/fenced.yaml\n", output(t, "dpkg-deb", "--info", deb, "conffiles"))
+	assert.Regexp(t, `(?m)^Depends: systemd \(>= 252\)$`, output(t, "dpkg-deb", "--info", deb, "control"))
+}
+
+func TestDebIsReproducible(t *testing.T) {
+	first := debFile(t)
+	t.Setenv("TZ", "Asia/Kathmandu")
+	second, err := buildDeb(filepath.Join(t.TempDir(), "deb"))
+	require.NoError(t, err)
+	require.Equal(t, sum(t, first), sum(t, second))
+}
+
+func TestDebScriptsStartNothing(t *testing.T) {
+	for _, name := range []string{"postinst", "prerm", "postrm"} {
+		script, err := os.ReadFile("deb/" + name)
+		require.NoError(t, err)
+		require.NotRegexp(t, regexp.MustCompile(`systemctl (--now )?(enable|start|restart)`), string(script), "%s starts what no administrator started", name)
+		output(t, "sh", "-n", "deb/"+name)
+	}
+}
+
+// TestLifeOfTheDeb lets dpkg install, upgrade, remove and purge it under a real systemd.
+func TestLifeOfTheDeb(t *testing.T) {
+	needBoot(t)
+	dir := shareScript(t, "deb.sh")
+	sh(t, `umask 022; cp "$2" "$1/fenced.deb"; cp testdata/fenced.yaml testdata/nowhere.kubeconfig "$1/"`, dir, debFile(t))
+	console, err := boot(t, dir, "administrator.service")
+	said, complained := read(t, dir, "said"), read(t, dir, "complained")
+	require.NoError(t, err, "%s%s%s", said, complained, console)
+	assert.Equal(t, []string{
+		"ok installed, and nothing is started", "ok started", "ok again: restarted, and the configuration kept", "ok removed: stopped, state and configuration kept", "ok purged: state kept",
+	}, lines(said), "%s%s", complained, console)
 }

@@ -1,8 +1,11 @@
 package fenceagent
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/bmc/bmctest"
 	"github.com/fenced/fenced/test/ipmisim"
+	"github.com/fenced/fenced/test/pace"
 	"github.com/fenced/fenced/test/redfishsim"
 )
 
@@ -190,3 +194,233 @@ func pollFast(d bmc.Device, ignoreOff func(bool) error) func(bool) error {
 }
 
 func opens(d bmc.Device) (bmc.Power, error) { return New(d, timing) }
+
+// gone says whether no process runs with this word in its command line.
+func gone(t *testing.T, word string) func() bool {
+	t.Helper()
+	return func() bool {
+		lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+		require.NoError(t, err)
+		for _, path := range lines {
+			if text, err := os.ReadFile(path); err == nil && strings.Contains(string(text), word) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// whenThere is the time of a caller who goes when a file is there.
+func whenThere(t *testing.T, file string) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		for ctx.Err() == nil {
+			if _, err := os.Stat(file); err == nil {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	return ctx
+}
+
+// Neither a hanging agent nor its children outlive the context.
+func TestHangingAgentIsKilledWhole(t *testing.T) {
+	t.Parallel()
+	started := filepath.Join(t.TempDir(), "started")
+	c := client(t, agent(t, `sleep 3141.5 & : >`+started+`; sleep 3141.5`), device())
+	_, err := c.Describe(t.Context())
+	require.NoError(t, err)
+	begin := time.Now()
+	_, err = c.Send(whenThere(t, started), bmc.CommandOff)
+	assert.Equal(t, bmc.SentMaybe, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Less(t, time.Since(begin), pace.Hang)
+	assert.Eventually(t, gone(t, "3141.5"), time.Minute, 10*time.Millisecond)
+}
+
+// What an agent leaves running in its group ends with it.
+func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	c := client(t, agent(t, `sleep 2718.2 & echo Status: OFF; exit 2`), device())
+	begin := time.Now()
+	assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
+	assert.Less(t, time.Since(begin), pace.Hang)
+	assert.Eventually(t, gone(t, "2718.2"), time.Minute, 10*time.Millisecond)
+}
+
+// Somebody who left the process group and holds the output keeps nobody waiting.
+func TestOutputHeldByAnotherSession(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pid")
+	c := client(t, agent(t, `setsid sleep 300 & echo $! >`+file+`; echo Status: ON`), device())
+	t.Cleanup(func() { // nobody else ends it
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		require.NoError(t, err)
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	})
+	begin := time.Now()
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
+	assert.Less(t, time.Since(begin), pace.Hang)
+}
+
+func TestFloodIsKilled(t *testing.T) {
+	t.Parallel()
+	for _, to := range []string{"", " >&2"} {
+		c := client(t, agent(t, `while :; do echo Status: OFF; done`+to), device())
+		begin := time.Now()
+		_, err := c.Read(t.Context())
+		assert.Contains(t, bmctest.Failed(t, err, bmc.KindProtocol).Error(), "too much output")
+		assert.Less(t, time.Since(begin), pace.Hang)
+	}
+}
+
+func TestAgentThatReadsNothing(t *testing.T) {
+	t.Parallel()
+	d := device()
+	d.Parameters["community"] = strings.Repeat("x", 200<<10) // more than a pipe holds
+	c := client(t, raw(t, header+"echo Status: ON\n"), d)
+	assert.Equal(t, bmc.On, bmctest.Read(t, c).State)
+}
+
+func TestAgentEndedBySignal(t *testing.T) {
+	t.Parallel()
+	c := client(t, agent(t, `echo Status: OFF; kill -9 $$`), device())
+	_, err := c.Read(t.Context())
+	assert.Contains(t, bmctest.Failed(t, err, bmc.KindProtocol).Error(), "signal")
+}
+
+// The secrets are on stdin, and in nothing that others could see.
+func TestSecretsOnlyOnStdin(t *testing.T) {
+	t.Setenv("FENCED_CANARY", "of-the-daemon")
+	out := t.TempDir()
+	c := client(t, agent(t, `echo "$input" >`+out+`/stdin; cat /proc/$$/environ >`+out+`/environ; cat /proc/$$/cmdline >`+out+`/cmdline; exit 0`), device())
+	require.Equal(t, bmc.On, bmctest.Read(t, c).State)
+	file := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(out, name))
+		require.NoError(t, err)
+		return string(text)
+	}
+	assert.Equal(t, "action=status\nip=192.0.2.1\npassword=c4nary-secret\nplug=7\nusername=admin\n", file("stdin"))
+	assert.NotContains(t, file("environ")+file("cmdline"), "c4nary")
+	assert.Equal(t, "PATH=/usr/sbin:/usr/bin:/sbin:/bin\x00LANG=C\x00", file("environ"))
+}
+
+func TestNotStartedIsNotSent(t *testing.T) {
+	t.Parallel()
+	p := agent(t, `exit 0`)
+	c := client(t, p, device())
+	_, err := c.Describe(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = c.Send(ctx, bmc.CommandOff)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindUnreachable).Sent)
+
+	require.NoError(t, os.Remove(filepath.Join(p.dirs[0], "fence_test")))
+	_, err = c.Send(t.Context(), bmc.CommandOff)
+	assert.Equal(t, bmc.SentNo, bmctest.Failed(t, err, bmc.KindUnsupported).Sent)
+}
+
+// agentSays asks an installed agent for what the suite of all drivers does not ask.
+func agentSays(t *testing.T, d bmc.Device) {
+	t.Helper()
+	c := client(t, systemPath, d)
+	assert.Equal(t, "STATUS: ON", bmctest.Read(t, c).Raw)
+	assert.False(t, bmctest.Send(t, c, bmc.CommandOff).Already)
+	described, err := c.Describe(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, d.Agent, described.Model)
+	assert.NotEmpty(t, described.Firmware)
+}
+
+func TestFenceIPMILAN(t *testing.T) {
+	t.Parallel()
+	sim, err := ipmisim.StartGo(t.Context(), ipmisim.Options{Suites: []int{17}})
+	require.NoError(t, err)
+	t.Cleanup(sim.Stop)
+	d := installed(t, "fence_ipmilan", sim.Addr(), map[string]string{"lanplus": "1", "cipher": "17", "power_wait": "0"})
+	agentSays(t, d)
+
+	d.Password = bmc.NewSecret("wrong-secret")
+	_, err = client(t, systemPath, d).Read(t.Context())
+	bmctest.Failed(t, err, bmc.KindUnreachable)
+}
+
+func TestFenceRedfish(t *testing.T) {
+	t.Parallel()
+	sim, err := redfishsim.Start(redfishsim.Options{})
+	require.NoError(t, err)
+	t.Cleanup(sim.Stop)
+	d := installed(t, "fence_redfish", sim.Addr(), map[string]string{"ssl_insecure": "1", "systems_uri": sim.System(0).URI()})
+	agentSays(t, d)
+}
+
+// fence_redfish that is not told takes the last system of the service.
+func TestFenceRedfishWithoutSystemIsRefused(t *testing.T) {
+	_, err := New(bmc.Device{Driver: bmc.DriverFenceAgent, Agent: "fence_redfish"}, timing)
+	bmctest.Failed(t, err, bmc.KindUnsupported)
+}
+
+// The agents that cut off switches and disks, and those that tell no state, are
+// refused by what they say about themselves.
+func TestAgentsThatDoNotSwitchPower(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"fence_brocade", "fence_scsi", "fence_mpath", "fence_ifmib", "fence_kdump", "fence_heuristics_ping"} {
+		d := installed(t, name, "", nil)
+		_, err := client(t, systemPath, d).Read(t.Context())
+		bmctest.Failed(t, err, bmc.KindUnsupported)
+	}
+}
+
+// pdu writes SNMP tools for a PDU with one outlet, number 4, that feeds worker-5.
+func pdu(t *testing.T) map[string]string {
+	t.Helper()
+	dir := t.TempDir()
+	tools := map[string]string{
+		"snmpget": `case "$*" in *12.3.5.1.1.4.4*) echo .1.3.6.1.4.1.318.1.1.12.3.5.1.1.4.4 "$(cat ` + dir + `/state)";;
+*) echo ".1.3.6.1.4.1.318.1.1.12.3.5.1.1.4.9 No Such Instance currently exists at this OID";; esac`,
+		"snmpset": `case "$*" in *12.3.3.1.1.4.4*) for word; do :; done; echo $word >` + dir + `/state;; esac`,
+		"snmpwalk": `case "$*" in *.1.3.6.1.2.1.1.2.0*) echo .1.3.6.1.2.1.1.2.0 .1.3.6.1.4.1.318.1.3.4.5;;
+*12.3.5.1.1.2*) echo '.1.3.6.1.4.1.318.1.1.12.3.5.1.1.2.4 "worker-5"';; esac`,
+	}
+	p := map[string]string{"snmp_version": "2c", "power_wait": "0"}
+	for tool, body := range tools {
+		p[tool+"_path"] = filepath.Join(dir, tool)
+		executable(t, p[tool+"_path"], "#!/bin/sh\n"+body+"\n")
+	}
+	executable(t, filepath.Join(dir, "state"), "1\n")
+	return p
+}
+
+// fence_apc_snmp says off of an outlet that the PDU does not have. // I1
+func TestFenceAPCSNMP(t *testing.T) {
+	t.Parallel()
+	parameters := pdu(t)
+	power := func(plug string) *Client {
+		d := installed(t, "fence_apc_snmp", "", map[string]string{"plug": plug})
+		for name, value := range parameters {
+			d.Parameters[name] = value
+		}
+		d.Endpoint.Host = "192.0.2.9"
+		return client(t, systemPath, d)
+	}
+	c := power("9")
+	receipt := bmctest.Send(t, c, bmc.CommandOff)
+	assert.True(t, receipt.Already, "the agent takes the outlet for off, and sends nothing")
+	r := bmctest.Read(t, c)
+	assert.Equal(t, bmc.Unknown, r.State)
+	assert.Equal(t, "outlet 9 is not listed", r.Raw)
+
+	for _, plug := range []string{"4", "worker-5"} {
+		c := power(plug)
+		bmctest.Send(t, c, bmc.CommandOn)
+		require.Equal(t, bmc.On, bmctest.Read(t, c).State)
+		bmctest.Send(t, c, bmc.CommandOff)
+		assert.Equal(t, bmc.Off, bmctest.Read(t, c).State)
+	}
+}

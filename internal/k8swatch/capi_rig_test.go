@@ -66,7 +66,7 @@ func (b *blue) create(t *testing.T) {
 	ctx := rigtest.Context(t, 3*time.Minute)
 	b.cluster, b.machine, b.node, b.host = rigtest.Name("blue"), rigtest.Name("capi-machine"), rigtest.Name("capi-node"), rigtest.Name("capi-host")
 	set := rigtest.Name("capi-set")
-	must.Do(b.manage.CreateCAPICluster(ctx, rig.CAPICluster{Name: b.cluster}))(t)
+	must.Do(b.manage.CreateCAPICluster(ctx, b.cluster))(t)
 	must.Do(b.manage.CreateCAPIMachineSet(ctx, b.cluster, set))(t)
 	must.Do(b.manage.CreateHost(ctx, rig.Host{Name: b.host, Address: "ipmi://192.0.2.1", User: "u", Password: "hush", Machine: b.machine}))(t)
 	m := must.Do(b.manage.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: b.machine, Cluster: b.cluster, MachineSet: set, Host: b.host, NodeName: b.node}))(t)
@@ -106,7 +106,7 @@ func TestClusterAPIApart(t *testing.T) {
 	inBothVersions(t, func(t *testing.T, b *blue) {
 		ctx := rigtest.Context(t, 3*time.Minute)
 		other, stranger, check, foreign := rigtest.Name("green"), rigtest.Name("green-machine"), rigtest.Name("blue-check"), rigtest.Name("green-check")
-		must.Do(b.manage.CreateCAPICluster(ctx, rig.CAPICluster{Name: other}))(t)
+		must.Do(b.manage.CreateCAPICluster(ctx, other))(t)
 		must.Do(b.manage.CreateCAPIMachine(ctx, rig.CAPIMachine{Name: stranger, Cluster: other}))(t)
 		for name, of := range map[string]string{check: b.cluster, foreign: other} {
 			must.Do(b.manage.CreateCAPICheck(ctx, rig.CAPICheck{Name: name, Cluster: of, Conditions: rig.NotReadyFor("300s"), MaxUnhealthy: "40%"}))(t)

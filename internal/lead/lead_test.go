@@ -2,6 +2,9 @@ package lead
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -72,4 +75,130 @@ func TestLeaseStatusEndsWhenOthersMayAct(t *testing.T) {
 	n.note(at, 0, "", nil) // binds nobody
 	_, _, why = n.known(at)
 	assert.NotEmpty(t, why)
+}
+
+// silent is a store whose calls fail after a while.
+type silent struct{ state.Store }
+
+func (silent) List(context.Context, state.Kind) ([]state.Record, error) {
+	time.Sleep(6 * time.Second)
+	return nil, errors.New("no answer")
+}
+
+// If the store does not answer, only one of all clusters waits for it: a run that starts would have
+// to wait behind them.
+func TestOnlyOneClusterWaitsForTheSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, began := NewSlots(func(string) {}), time.Now()
+		var clusters sync.WaitGroup
+		for range 4 {
+			clusters.Go(func() { assert.ErrorContains(t, s.refresh(t.Context(), silent{}), "no answer") })
+		}
+		clusters.Wait()
+		assert.Equal(t, 6*time.Second, time.Since(began))
+		time.Sleep(slotsFresh)
+		assert.Error(t, s.refresh(t.Context(), silent{}))
+		assert.Equal(t, 12*time.Second+slotsFresh, time.Since(began), "then the store is asked again")
+	})
+}
+
+// held is a store in memory for slots alone, which counts its lists.
+type held struct {
+	state.Store
+	mu      sync.Mutex
+	slots   []state.Record
+	lists   int
+	putting func() // called before each Put
+}
+
+func (h *held) List(context.Context, state.Kind) ([]state.Record, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lists++
+	return slices.Clone(h.slots), nil
+}
+
+func (h *held) Put(_ context.Context, r state.Record) (uint64, error) {
+	h.putting()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if slices.ContainsFunc(h.slots, func(o state.Record) bool { return o.Key == r.Key }) {
+		return 0, state.ErrExists
+	}
+	h.slots = append(h.slots, r)
+	return 1, nil
+}
+
+// leading is the Lead of a cluster in a leadership with a store.
+func leading(ctx context.Context, s state.Store) *Lead {
+	l := New(Options{Name: "c", Slots: NewSlots(func(string) {})})
+	l.current.Store(newLeadership(ctx, state.Claim{Store: s}, suspend.Awake{}))
+	return l
+}
+
+// Runs that start while others take their slots take theirs together, within the limit. // I11
+func TestSlotsAreTakenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &held{putting: func() { time.Sleep(time.Second) }}
+		l := leading(t.Context(), store)
+		var mu sync.Mutex
+		has := 0
+		var g sync.WaitGroup
+		began := time.Now()
+		for i := range 50 {
+			g.Go(func() {
+				ok, err := l.TakeSlot(t.Context(), 40, fmt.Sprint(i))
+				assert.NoError(t, err)
+				mu.Lock()
+				defer mu.Unlock()
+				if ok {
+					has++
+				}
+			})
+			synctest.Wait() // the first one takes its slot while the others come
+		}
+		g.Wait()
+		assert.Equal(t, 40, has)
+		assert.Equal(t, 2*time.Second, time.Since(began), "that of the first, and those of all others")
+		assert.Equal(t, 4, store.lists, "before and after each")
+		assert.Equal(t, 40, l.opt.Slots.Count())
+	})
+}
+
+// Who has gone takes no slot, and the others get theirs. // I11
+func TestSlotOfARunThatHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &held{putting: func() { time.Sleep(time.Second) }}
+		l := leading(t.Context(), store)
+		first, leaveFirst := context.WithCancel(t.Context())
+		gone, leave := context.WithCancel(t.Context())
+		var g sync.WaitGroup
+		g.Go(func() {
+			ok, err := l.TakeSlot(first, 40, "first")
+			assert.NoError(t, err)
+			assert.True(t, ok, "who takes the slots for others finishes that")
+		})
+		synctest.Wait()
+		g.Go(func() {
+			_, err := l.TakeSlot(gone, 40, "gone")
+			assert.ErrorIs(t, err, context.Canceled)
+		})
+		g.Go(func() {
+			ok, err := l.TakeSlot(t.Context(), 40, "stays")
+			assert.NoError(t, err)
+			assert.True(t, ok)
+		})
+		synctest.Wait()
+		leave()
+		leaveFirst()
+		g.Wait()
+		assert.Equal(t, map[string]string{"first": "c", "stays": "c"}, l.opt.Slots.taken)
+		assert.Len(t, store.slots, 2)
+	})
+}
+
+func TestNoSlotWithoutALeadership(t *testing.T) {
+	l := New(Options{Name: "c", Slots: NewSlots(func(string) {})})
+	_, err := l.TakeSlot(t.Context(), 40, "run")
+	assert.ErrorIs(t, err, state.ErrNotOwner)
 }

@@ -3,9 +3,13 @@ package localbmc
 import (
 	"context"
 	"encoding/binary"
+	"errors"
+	"io/fs"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
 	"time"
 
@@ -182,3 +186,132 @@ func (d *fakeDevice) downAt() (at time.Time) {
 	d.do(func() { at = d.down })
 	return at
 }
+
+const (
+	askID   = "\x06\x01"
+	askGUID = "\x06\x37"
+)
+
+// lanAsk is the request for a LAN parameter.
+func lanAsk(channel, param, set byte) string {
+	return string([]byte{0x0c, 0x02, channel, param, set, 0})
+}
+
+func replies() map[string][]byte {
+	v6 := netip.MustParseAddr("2001:db8::7").As16()
+	return map[string][]byte{
+		askID:            {0x20, 1, 0x89, 0x08, 2},
+		askGUID:          []byte("\x4c\x4c\x45\x44\x00\x10\x00\x11\x80\x00\x00\x00\x00\x00\xca\xfe"),
+		lanAsk(1, 3, 0):  {0x11, 192, 0, 2, 9},
+		lanAsk(1, 5, 0):  {0x11, 0x3c, 0xec, 0xef, 1, 2, 3},
+		lanAsk(1, 56, 0): append(append([]byte{0x11, 0, 0x80}, v6[:]...), 64, 0),
+		lanAsk(1, 56, 1): append(append([]byte{0x11, 1, 0x00}, v6[:]...), 64, 0), // not enabled
+		lanAsk(8, 3, 0):  {0x11, 0, 0, 0, 0},
+		lanAsk(8, 5, 0):  {0x11, 0, 0, 0, 0, 0, 0},
+	}
+}
+
+func TestFacts(t *testing.T) {
+	f, err := newBMC(&fakeDevice{replies: replies()}, "fake").Facts(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, Facts{
+		GUID: "4c4c454400100011800000000000cafe", Firmware: "9.08",
+		Addrs: []netip.Addr{netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("2001:db8::7")},
+		MACs:  []string{"3c:ec:ef:01:02:03"},
+	}, f)
+}
+
+// TestFactsOfAPoorBMC: one that has neither a GUID nor a LAN is no error.
+func TestFactsOfAPoorBMC(t *testing.T) {
+	f, err := newBMC(&fakeDevice{replies: map[string][]byte{askID: {0x20, 1, 9, 8, 2}}}, "fake").Facts(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, Facts{Firmware: "9.08"}, f)
+}
+
+// TestFactsDeviceGUID: a BMC without a System GUID still has its own.
+func TestFactsDeviceGUID(t *testing.T) {
+	r := replies()
+	delete(r, askGUID)
+	r["\x06\x08"] = []byte("0123456789abcdef")
+	f, err := newBMC(&fakeDevice{replies: r}, "fake").Facts(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "30313233343536373839616263646566", f.GUID)
+}
+
+// TestFactsShort: a reply that is too short is an error, never a panic nor a fact,
+// and what is right beside it is kept.
+func TestFactsShort(t *testing.T) {
+	for request, want := range replies() {
+		for n := range len(want) {
+			r := replies()
+			if n == 20 {
+				continue // the status after an IPv6 address is not needed
+			}
+			r[request] = want[:n]
+			f, err := newBMC(&fakeDevice{replies: r}, "fake").Facts(t.Context())
+			switch request {
+			case askID:
+				if n < 4 {
+					require.Error(t, err)
+					require.Equal(t, Facts{}, f)
+				}
+			case askGUID:
+				require.ErrorContains(t, err, "Get System GUID")
+				require.Empty(t, f.GUID)
+				require.Len(t, f.MACs, 1, "the LAN is asked all the same")
+			default:
+				require.ErrorContains(t, err, "bytes instead of", "%x with %d bytes", request, n)
+				require.NotEmpty(t, f.GUID)
+			}
+		}
+	}
+}
+
+// TestFactsOfAnEmptyAnswer: the kernel gave not even a completion code.
+func TestFactsOfAnEmptyAnswer(t *testing.T) {
+	_, err := newBMC(anyDevice{}, "fake").Facts(t.Context())
+	require.ErrorContains(t, err, "the reply has 0 bytes instead of 5")
+}
+
+func TestFactsOfADeadBMC(t *testing.T) {
+	_, err := newBMC(&fakeDevice{err: errors.New("i/o timeout")}, "/dev/ipmi7").Facts(t.Context())
+	require.ErrorContains(t, err, "Get Device ID of /dev/ipmi7: i/o timeout")
+}
+
+func TestOpenWithoutDevice(t *testing.T) {
+	_, err := Open(4711)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestSystemUUID(t *testing.T) {
+	root := fstest.MapFS{"sys/class/dmi/id/product_uuid": {Data: []byte("44454c4c-1000-1100-8000-00000000cafe\n")}}
+	uuid, err := SystemUUID(root)
+	require.NoError(t, err)
+	require.Equal(t, "44454c4c-1000-1100-8000-00000000cafe", uuid)
+	_, err = SystemUUID(fstest.MapFS{})
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, "open /sys/class/dmi/id/product_uuid", "as people know it")
+}
+
+func FuzzFacts(f *testing.F) {
+	f.Add([]byte{0, 0x20, 1, 9, 8, 2}, []byte{0, 1, 2, 3, 4})
+	f.Add([]byte{}, []byte{0})
+	f.Fuzz(func(t *testing.T, id, rest []byte) {
+		facts, _ := newBMC(anyDevice{id, rest}, "fake").Facts(context.Background())
+		for _, a := range facts.Addrs {
+			require.False(t, a.IsUnspecified() || a.IsLoopback())
+		}
+		require.Contains(t, []int{0, 32}, len(facts.GUID))
+	})
+}
+
+// anyDevice answers anything.
+type anyDevice struct{ id, rest []byte }
+
+func (d anyDevice) RawCmd(r []byte) ([]byte, error) {
+	if string(r) == askID {
+		return d.id, nil
+	}
+	return d.rest, nil
+}
+func (anyDevice) Close() error { return nil }

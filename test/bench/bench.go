@@ -5,12 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -186,3 +194,259 @@ func perSecond(moved int64, in time.Duration) float64 { return float64(moved) / 
 
 // counter is read by others while it moves.
 type counter = atomic.Int64
+
+// The account of every BMC.
+const (
+	user     = "fence"
+	password = "not-a-secret"
+)
+
+const (
+	startTime   = 5 * time.Minute       // from the start of a program until it has judged
+	startPoll   = 20 * time.Millisecond // also how exactly the start is known
+	clusterName = "bench"
+)
+
+// What is not here has its default: also the guards that nothing here meets.
+const configuration = `clusters:
+  - {name: %[1]s, kubeconfig: %[2]s, mode: evaluate}
+hosts: hosts.d
+policies: policies.d
+state: {path: state.db}
+control: {socket: %[3]s}
+metrics: {listen: ""}
+sweep: {interval: 0s} # what is asked of a BMC here is asked by a run
+guards:
+  quietPeriod: 0s
+  maxInFlight: %[4]d
+  maxInFlightTotal: %[4]d
+  maxInFlightPercent: 100
+  startsPerHour: 0
+  maxDeletions: %[4]d
+  deletionsPerHour: 0
+`
+
+// daemon is the fenced under test.
+type daemon struct {
+	*process
+	took time.Duration // until all Nodes were judged
+}
+
+func (b *bench) path(name string) string { return filepath.Join(b.dir, name) }
+
+// startDaemon starts the fenced that ships, and waits until it has judged the
+// whole fleet.
+func (b *bench) startDaemon(ctx context.Context) (*daemon, error) {
+	if err := b.writeConfig(); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	p, err := startProcess(b.dir, "fenced", b.programs.Fenced, "--config", b.path("fenced.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{process: p}
+	if err := d.await(ctx, b); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("%w\nthe end of fenced's log:\n%s", err, p.logTail())
+	}
+	d.took = time.Since(began)
+	return d, nil
+}
+
+// await polls the control socket until every Node is counted by a check.
+func (d *daemon) await(ctx context.Context, b *bench) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	client := api.New(b.path("fenced.sock"))
+	var last error
+	for sleep(ctx, startPoll) {
+		if d.ended() {
+			return errors.New("start fenced: it ended")
+		}
+		reply, err := client.Status(ctx)
+		if err != nil {
+			last = err
+			continue
+		}
+		if last = b.judged(reply.Value); last == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("wait until fenced has judged %d Nodes: %w", b.Nodes, last)
+}
+
+// judged is nil when fenced is armed, sees the cluster and counts all targets.
+func (b *bench) judged(s wire.Status) error {
+	if !s.Armed || len(s.Clusters) != 1 || s.Clusters[0].Problem != "" {
+		return fmt.Errorf("not armed and watching: %+v", s)
+	}
+	healthy := 0
+	for _, c := range s.Clusters[0].Checks {
+		healthy += c.Healthy
+	}
+	if nodes := s.Clusters[0].Nodes; nodes != b.Nodes || healthy != b.Nodes {
+		return fmt.Errorf("%d Nodes seen, %d of %d targets healthy", nodes, healthy, b.Nodes)
+	}
+	return nil
+}
+
+// writeConfig writes fenced.yaml, hosts.d with a BMC for every metal host, and
+// an empty policies.d.
+func (b *bench) writeConfig() error {
+	kubeconfig, err := b.cluster.Kubeconfig(rig.FencedUser)
+	if err != nil {
+		return err
+	}
+	hosts, err := yaml.Marshal(map[string]any{"hosts": b.hosts()})
+	if err != nil {
+		return fmt.Errorf("encode hosts.d: %w", err)
+	}
+	text := fmt.Sprintf(configuration, clusterName, kubeconfig, b.path("fenced.sock"), 2*b.Samples+b.Together+1)
+	files := map[string][]byte{"fenced.yaml": []byte(text), "hosts.d/hosts.yaml": hosts, "password": []byte(password)}
+	for _, dir := range []string{"hosts.d", "policies.d"} {
+		if err := os.Mkdir(b.path(dir), 0o700); err != nil {
+			return fmt.Errorf("make %s: %w", dir, err)
+		}
+	}
+	for name, data := range files {
+		if err := os.WriteFile(b.path(name), data, 0o600); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) hosts() []any {
+	var hosts []any
+	add := func(node, address string) {
+		hosts = append(hosts, map[string]any{
+			"node": node, "bmc": map[string]any{"address": address, "username": user, "passwordFile": b.path("password")},
+		})
+	}
+	for i, n := range b.fleet.metal {
+		add(n.Name, "ipmi://"+b.metal.targets[i].relay.Addr())
+	}
+	for i, name := range b.fleet.others {
+		add(name, b.metal.decoy.address(i))
+	}
+	return hosts
+}
+
+// The test has longer times, for a machine that others keep busy.
+var (
+	// Half a second apart, because conditions begin at whole seconds: so two
+	// decisions of one round do not meet.
+	metalTimeout = 3 * time.Second
+	cloudTimeout = 3500 * time.Millisecond
+	// patience is how long after its deadline a target may be waited for.
+	patience = 20 * time.Second
+)
+
+const (
+	// warning is how long before its deadline a failure must be in the cluster.
+	warning = 500 * time.Millisecond
+	// stride is from one failure to the next.
+	stride = 2 * time.Second
+)
+
+// failure is a target that was made to fail.
+type failure struct {
+	name     string
+	deadline time.Time // when its check's timeout was over
+}
+
+// latencies fails one host and one cloud Machine after the other, and measures
+// from their deadlines to what fenced did.
+func (b *bench) latencies(ctx context.Context) error {
+	var hosts, machines []failure
+	next := time.Now().Truncate(time.Second).Add(stride)
+	for i := range b.Samples {
+		if !sleep(ctx, time.Until(next)) {
+			return ctx.Err()
+		}
+		host, err := b.fail(ctx, b.fleet.metal[i], metalTimeout)
+		if err != nil {
+			return err
+		}
+		machine, err := b.fail(ctx, b.fleet.cloud[i], cloudTimeout)
+		if err != nil {
+			return err
+		}
+		hosts, machines = append(hosts, host), append(machines, machine)
+		next = next.Add(stride)
+	}
+	for i, f := range hosts {
+		d, err := b.firstByte(ctx, b.metal.targets[i], f)
+		if err != nil {
+			return err
+		}
+		b.result.Metal = append(b.result.Metal, d)
+	}
+	for _, f := range machines {
+		d, err := b.deletion(ctx, f)
+		if err != nil {
+			return err
+		}
+		b.result.Cloud = append(b.result.Cloud, d)
+	}
+	return nil
+}
+
+// fail makes a Node's Ready Unknown since the second that runs.
+func (b *bench) fail(ctx context.Context, n *corev1.Node, timeout time.Duration) (failure, error) {
+	since := time.Now().Truncate(time.Second) // a condition has no fractions of a second
+	fail(n, since)
+	if _, err := b.fleet.client.CoreV1().Nodes().UpdateStatus(ctx, n, metav1.UpdateOptions{}); err != nil {
+		return failure{}, fmt.Errorf("make Node %s fail: %w", n.Name, err)
+	}
+	if late := time.Since(since); late > timeout-warning {
+		return failure{}, fmt.Errorf("make Node %s fail: that took until %s after its second began, too near to its deadline", n.Name, late)
+	}
+	return failure{name: n.Name, deadline: since.Add(timeout)}, nil
+}
+
+// firstByte is from the deadline to the first datagram at the host's BMC.
+func (b *bench) firstByte(ctx context.Context, t *target, f failure) (time.Duration, error) {
+	ctx, cancel := context.WithDeadline(ctx, later(f.deadline, time.Now()).Add(patience))
+	defer cancel()
+	select {
+	case at := <-t.asked:
+		return at.Sub(f.deadline), nil
+	case <-ctx.Done():
+		return 0, fmt.Errorf("wait until the BMC of %s is asked: %w", f.name, ctx.Err())
+	}
+}
+
+// deletion is from the deadline to the arrival of the Machine's DELETE, by the
+// API server's own audit log.
+func (b *bench) deletion(ctx context.Context, f failure) (time.Duration, error) {
+	ctx, cancel := context.WithDeadline(ctx, later(f.deadline, time.Now()).Add(patience))
+	defer cancel()
+	for {
+		found, err := b.cluster.Deletions("machines", f.name)
+		if err != nil {
+			return 0, err
+		}
+		if len(found) > 0 {
+			return found[0].Received.Sub(f.deadline), nil
+		}
+		if !sleep(ctx, stride/4) {
+			return 0, fmt.Errorf("wait for the deletion of Machine %s: %w", f.name, ctx.Err())
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// quantile is the smallest sample that the share q of all does not exceed.
+func quantile(samples []time.Duration, q float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(samples))
+	rank := int(math.Ceil(q * float64(len(sorted))))
+	return sorted[max(0, rank-1)]
+}

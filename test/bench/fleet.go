@@ -2,13 +2,28 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 
+	"github.com/fenced/fenced/test/ipmisim"
 	"github.com/fenced/fenced/test/rig"
 )
 
@@ -161,3 +176,316 @@ func (f *fleet) createMachine(ctx context.Context, c *rig.ControlPlane, name, po
 }
 
 func pool(name string) map[string]string { return map[string]string{poolLabel: name} }
+
+// newMachine is a worker's Machine that a MachineSet would replace, with a
+// providerSpec of the usual size.
+func newMachine(name, poolName string, owner metav1.OwnerReference) *unstructured.Unstructured {
+	m := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "machine.openshift.io/v1beta1", "kind": "Machine",
+		"spec": map[string]any{
+			"metadata":     map[string]any{"labels": map[string]any{"node-role.kubernetes.io/worker": ""}},
+			"providerSpec": map[string]any{"value": providerSpec()},
+		},
+	}}
+	m.SetName(name)
+	m.SetNamespace(rig.Namespace)
+	m.SetOwnerReferences([]metav1.OwnerReference{owner})
+	m.SetLabels(map[string]string{
+		poolLabel: poolName,
+		"machine.openshift.io/cluster-api-machine-role": "worker",
+		"machine.openshift.io/cluster-api-machine-type": "worker",
+		"machine.openshift.io/cluster-api-machineset":   owner.Name,
+	})
+	return m
+}
+
+func providerSpec() map[string]any {
+	var disks []any
+	for i := range 8 {
+		disks = append(disks, map[string]any{
+			"deviceName": fmt.Sprintf("/dev/disk/by-path/pci-0000:00:1f.2-ata-%d", i), "sizeGigabytes": int64(960), "wwn": fmt.Sprintf("0x%016x", i),
+		})
+	}
+	return map[string]any{
+		"apiVersion": "baremetal.cluster.k8s.io/v1alpha1", "kind": "BareMetalMachineProviderSpec", "disks": disks,
+		"image":    map[string]any{"url": "http://images.example.com/rhcos.qcow2", "checksum": "http://images.example.com/rhcos.qcow2.md5sum"},
+		"userData": map[string]any{"name": "worker-user-data-managed", "namespace": rig.Namespace},
+	}
+}
+
+func machineStatus(node string) map[string]any {
+	now := time.Now().UTC().Format(time.RFC3339)
+	return map[string]any{
+		"phase": "Running", "lastUpdated": now,
+		"nodeRef":   map[string]any{"kind": "Node", "name": node},
+		"addresses": []any{map[string]any{"type": "Hostname", "address": node}},
+		"conditions": []any{map[string]any{
+			"type": "InstanceExists", "status": "True", "lastTransitionTime": now,
+		}},
+	}
+}
+
+// target is a host behind a BMC that notes when it is first asked something.
+type target struct {
+	uuid  string
+	bmc   *ipmisim.GoBMC
+	relay *ipmisim.Relay
+	once  sync.Once
+	asked chan time.Time // the arrival of the first datagram
+}
+
+// metal is every BMC: those of the targets, and one address each for all other
+// hosts, behind which a decoy counts what should never come.
+type metal struct {
+	targets []*target
+	decoy   *decoy
+}
+
+func startMetal(ctx context.Context, targets int) (_ *metal, err error) {
+	m := &metal{}
+	if m.decoy, err = startDecoy(ctx); err != nil {
+		return nil, err
+	}
+	for range targets {
+		t := &target{uuid: newUUID(), asked: make(chan time.Time, 1)}
+		if err := t.start(ctx); err != nil {
+			m.stop()
+			return nil, err
+		}
+		m.targets = append(m.targets, t)
+	}
+	return m, nil
+}
+
+func (m *metal) stop() {
+	m.decoy.stop()
+	for _, t := range m.targets {
+		t.relay.Stop()
+		t.bmc.Stop()
+	}
+}
+
+func (t *target) start(ctx context.Context) (err error) {
+	if t.bmc, err = ipmisim.StartGo(ctx, ipmisim.Options{User: user, Password: password, UUID: t.uuid}); err != nil {
+		return err
+	}
+	if t.relay, err = ipmisim.StartRelay(t.bmc.Addr()); err != nil {
+		t.bmc.Stop()
+		return err
+	}
+	t.relay.Filter(func(d ipmisim.Datagram) []ipmisim.Datagram {
+		if !d.FromBMC {
+			t.once.Do(func() { t.asked <- time.Now() })
+		}
+		return []ipmisim.Datagram{d}
+	})
+	return nil
+}
+
+// decoy listens on every loopback address, 127.0.0.0/8, at one port.
+type decoy struct {
+	conn  net.PacketConn
+	port  int
+	asked atomic.Int64
+	done  chan struct{}
+}
+
+func startDecoy(ctx context.Context) (*decoy, error) {
+	// All addresses, but only of the loopback device: nobody outside can reach it.
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var bound error
+		err := c.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), "lo") })
+		if err != nil {
+			return err
+		}
+		return bound
+	}}
+	conn, err := lc.ListenPacket(ctx, "udp4", "0.0.0.0:0")
+	if err != nil {
+		return nil, fmt.Errorf("listen for whoever asks a healthy host: %w", err)
+	}
+	d := &decoy{conn: conn, port: conn.LocalAddr().(*net.UDPAddr).Port, done: make(chan struct{})}
+	go d.count()
+	return d, nil
+}
+
+func (d *decoy) count() {
+	defer close(d.done)
+	var buf [2048]byte
+	for {
+		if _, _, err := d.conn.ReadFrom(buf[:]); err != nil {
+			return // closed
+		}
+		d.asked.Add(1)
+	}
+}
+
+// address is that of one host; every number has its own.
+func (d *decoy) address(number int) string {
+	return fmt.Sprintf("ipmi://127.%d.%d.%d:%d", 1+number>>16&0x7f, number>>8&0xff, number&0xff, d.port)
+}
+
+func (d *decoy) stop() {
+	_ = d.conn.Close() // nothing is lost with it
+	<-d.done
+}
+
+// images is what makes up most of a Node: a kubelet reports 50.
+const images = 50
+
+// newNode is a Node as large as a real one, about 12 KB as JSON before the API
+// server adds its own. Its addresses are from the range for benchmarks: never
+// those of this machine, which fenced would refuse to fence.
+func newNode(name, uuid string, number int) *corev1.Node {
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: nodeLabels(name), Annotations: map[string]string{
+			"volumes.kubernetes.io/controller-managed-attach-detach": "true",
+			"machine.openshift.io/machine":                           "openshift-machine-api/" + name,
+			"machineconfiguration.openshift.io/currentConfig":        "rendered-worker-0123456789abcdef0123456789abcdef",
+			"machineconfiguration.openshift.io/desiredConfig":        "rendered-worker-0123456789abcdef0123456789abcdef",
+			"machineconfiguration.openshift.io/state":                "Done",
+		}},
+		Status: corev1.NodeStatus{
+			Capacity: capacity(), Allocatable: capacity(),
+			Addresses: []corev1.NodeAddress{
+				{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("198.18.%d.%d", number/250, 1+number%250)},
+				{Type: corev1.NodeHostName, Address: name},
+			},
+			NodeInfo: corev1.NodeSystemInfo{
+				MachineID: uuid, SystemUUID: uuid, BootID: newUUID(),
+				KernelVersion: "6.12.0", OSImage: "Simulated Linux", ContainerRuntimeVersion: "cri-o://1.36.0",
+				KubeletVersion: "v1.36.3", OperatingSystem: "linux", Architecture: "amd64",
+			},
+		},
+	}
+	since := metav1.NewTime(time.Now().Add(-time.Hour))
+	for _, kind := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure} {
+		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: kind, Status: corev1.ConditionFalse,
+			Reason: "KubeletHasSufficient", Message: "kubelet has enough of it", LastHeartbeatTime: since, LastTransitionTime: since})
+	}
+	n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+		Reason: "KubeletReady", Message: "kubelet is posting ready status", LastHeartbeatTime: since, LastTransitionTime: since})
+	for i := range images {
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{SizeBytes: int64(i+1) << 20, Names: []string{
+			fmt.Sprintf("registry.example.com/platform/component-%02d@sha256:%064x", i, i),
+			fmt.Sprintf("registry.example.com/platform/component-%02d:v4.20.%d", i, i),
+		}})
+	}
+	return n
+}
+
+func nodeLabels(name string) map[string]string {
+	return map[string]string{
+		corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
+		"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "amd64",
+		"node-role.kubernetes.io/worker": "", "node.openshift.io/os_id": "rhel",
+	}
+}
+
+func capacity() corev1.ResourceList {
+	return corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi"),
+		corev1.ResourcePods: resource.MustParse("250"), corev1.ResourceEphemeralStorage: resource.MustParse("900Gi"),
+	}
+}
+
+// heartbeat is the update that says nothing but that the kubelet lives.
+func heartbeat(n *corev1.Node, now time.Time) {
+	for i := range n.Status.Conditions {
+		n.Status.Conditions[i].LastHeartbeatTime = metav1.NewTime(now)
+	}
+}
+
+// turn changes a condition that no check lists: its status, its clock and its
+// message. It reaches whoever judges and changes no verdict.
+func turn(n *corev1.Node, now time.Time) {
+	heartbeat(n, now)
+	for i := range n.Status.Conditions {
+		c := &n.Status.Conditions[i]
+		if c.Type != corev1.NodeMemoryPressure {
+			continue
+		}
+		if c.Status == corev1.ConditionTrue {
+			c.Status, c.Reason, c.Message = corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has enough memory"
+		} else {
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, "KubeletHasInsufficientMemory", "kubelet has little memory left"
+		}
+		c.LastTransitionTime = metav1.NewTime(now)
+	}
+}
+
+// fail makes a Node's Ready Unknown since a whole second, as the controller
+// manager does when heartbeats stop.
+func fail(n *corev1.Node, since time.Time) {
+	for i := range n.Status.Conditions {
+		c := &n.Status.Conditions[i]
+		if c.Type == corev1.NodeReady {
+			c.Status, c.Reason, c.Message = corev1.ConditionUnknown, "NodeStatusUnknown", "Kubelet stopped posting node status."
+			c.LastTransitionTime = metav1.NewTime(since)
+		}
+	}
+}
+
+func newUUID() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails, by its documentation
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// untouched is an error when fenced acted on anything but the targets: a fast
+// answer to the wrong question is worth nothing.
+func (b *bench) untouched(ctx context.Context) error {
+	nodes, err := b.uids(ctx, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "")
+	if err != nil {
+		return err
+	}
+	machines, err := b.uids(ctx, rig.MachineResource, rig.Namespace)
+	if err != nil {
+		return err
+	}
+	kept := maps.Clone(b.fleet.machines)
+	for _, n := range slices.Concat(b.fleet.cloud, b.fleet.together) {
+		delete(kept, n.Name)
+	}
+	errs := []error{replaced("Node", b.fleet.others, b.fleet.nodes, nodes), replaced("Machine", slices.Sorted(maps.Keys(kept)), kept, machines)}
+	if asked := b.metal.decoy.asked.Load(); asked > 0 {
+		errs = append(errs, fmt.Errorf("BMCs of healthy hosts were sent %d datagrams", asked))
+	}
+	return errors.Join(errs...)
+}
+
+// replaced names the objects that are not any more what they were.
+func replaced(kind string, names []string, before, now map[string]string) error {
+	var gone []string
+	for _, name := range names {
+		if now[name] != before[name] {
+			gone = append(gone, name)
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d objects of kind %s that nothing was wrong with are gone, %s first", len(gone), kind, gone[0])
+}
+
+// uids lists a resource.
+func (b *bench) uids(ctx context.Context, r schema.GroupVersionResource, namespace string) (map[string]string, error) {
+	cfg, err := b.cluster.RESTConfig("bench", rig.AdminGroup)
+	if err != nil {
+		return nil, err
+	}
+	client, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	list, err := client.Resource(r).Namespace(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list the %s: %w", r.Resource, err)
+	}
+	all := make(map[string]string, len(list.Items))
+	for _, o := range list.Items {
+		all[o.Name] = string(o.UID)
+	}
+	return all, nil
+}

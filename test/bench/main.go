@@ -17,12 +17,18 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
+	"text/tabwriter"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -94,4 +100,162 @@ func measurePower(ctx context.Context, args []string) error {
 		return err
 	}
 	return r.Check()
+}
+
+// The bounds that the figures are held against; docs/performance.md has them all.
+const (
+	boundLatency = 50 * time.Millisecond // median, at 5,000 Nodes and 100 updates/s
+	boundCPU     = 0.05                  // of a core, the same
+	boundRSS     = 80 << 20              // the same
+)
+
+// Print writes the tables.
+func (r *Result) Print(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\n%d Nodes and Machines, %.0f Node status updates/s (asked for: %d), real kube-apiserver and etcd on the same machine\n",
+		r.Nodes, r.Fenced.Updates, r.Rate)
+	fmt.Fprintf(w, "%s\n\n", machine())
+	fmt.Fprintln(w, "decision latency\tsamples\tmedian\tp95\tmax\tbound (median)\tmedian / bound")
+	r.latencyRow(w, "timeout over -> first byte at the BMC", r.Metal)
+	r.latencyRow(w, "timeout over -> DELETE of a Machine at the API server", r.Cloud)
+	fmt.Fprintln(w)
+	r.manyRows(w)
+	fmt.Fprintln(w)
+	fmt.Fprintln(w, "cost\tfenced\tre-judge everything per event\tpeer / fenced\tbound\tfenced / bound")
+	fmt.Fprintf(w, "CPU over %s, of one core\t%.2f %%\t%.2f %%\t%.1f\t%.0f %%\t%.2f\n", r.Window,
+		100*r.Fenced.CPU, 100*r.Peer.CPU, r.Peer.CPU/r.Fenced.CPU, 100*boundCPU, r.Fenced.CPU/boundCPU)
+	fmt.Fprintf(w, "resident memory\t%s\t%s\t%.1f\t%s\t%.2f\n", mebi(r.Fenced.RSS), mebi(r.Peer.RSS),
+		float64(r.Peer.RSS)/float64(r.Fenced.RSS), mebi(boundRSS), float64(r.Fenced.RSS)/boundRSS)
+	fmt.Fprintf(w, "of it no pages of the program\t%s\t%s\t%.1f\t-\t-\n", mebi(r.Fenced.Own), mebi(r.Peer.Own), float64(r.Peer.Own)/float64(r.Fenced.Own))
+	fmt.Fprintf(w, "most memory ever\t%s\t%s\t%.1f\t-\t-\n", mebi(r.Fenced.Peak), mebi(r.Peer.Peak), float64(r.Peer.Peak)/float64(r.Fenced.Peak))
+	fmt.Fprintf(w, "updates/s during its window\t%.1f\t%.1f\t-\t-\t-\n", r.Fenced.Updates, r.Peer.Updates)
+	fmt.Fprintf(w, "full judgements/s\t-\t%.1f\t-\t-\t-\n", r.Judgements)
+	fmt.Fprintf(w, "start -> armed, all Nodes judged\t%s\t-\t-\t-\t-\n", milli(r.Start))
+	return w.Flush()
+}
+
+func (r *Result) latencyRow(w io.Writer, what string, samples []time.Duration) {
+	median := quantile(samples, 0.5)
+	fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%.2f\n", what, len(samples), milli(median), milli(quantile(samples, 0.95)),
+		milli(quantile(samples, 1)), milli(boundLatency), median.Seconds()/boundLatency.Seconds())
+}
+
+func milli(d time.Duration) string { return fmt.Sprintf("%.1f ms", d.Seconds()*1000) }
+
+func mebi(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
+
+// machine says on what was measured.
+func machine() string {
+	model := "unknown CPU"
+	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(info)) {
+			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%d x %s, %s", runtime.NumCPU(), model, runtime.Version())
+}
+
+// table prints the output of `go test -bench -benchmem` as one table per
+// package. Every other line (a failure among them) is passed on as it is.
+func table(in io.Reader, out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	rows := 0
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		line := lines.Text()
+		pkg, isPkg := strings.CutPrefix(line, "pkg: ")
+		b, isRow := parseBenchmark(line)
+		switch {
+		case isPkg:
+			fmt.Fprintf(w, "\n%s\ttimes run\ttime/op\tmemory/op\tallocations/op\tother\n", pkg)
+		case isRow:
+			rows++
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", b.name, b.runs, b.metric("ns/op", short), b.metric("B/op", size),
+				b.metric("allocs/op", plain), b.others())
+		case !noise(line):
+			fmt.Fprintln(w, line)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read the benchmarks: %w", err)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	if rows == 0 {
+		return fmt.Errorf("read the benchmarks: there is none")
+	}
+	return nil
+}
+
+// noise is what go test says about itself and the machine.
+func noise(line string) bool {
+	for _, p := range []string{"goos: ", "goarch: ", "cpu: ", "PASS", "ok  \t", "?   \t", "      \t"} {
+		if strings.HasPrefix(line, p) {
+			return true
+		}
+	}
+	return line == ""
+}
+
+// benchmark is one line of results; metrics are value and unit in turn.
+type benchmark struct {
+	name, runs string
+	metrics    []string
+}
+
+func parseBenchmark(line string) (b benchmark, ok bool) {
+	f := strings.Fields(line)
+	if len(f) < 4 || len(f)%2 != 0 || !strings.HasPrefix(f[0], "Benchmark") {
+		return b, false
+	}
+	return benchmark{name: strings.TrimPrefix(f[0], "Benchmark"), runs: f[1], metrics: f[2:]}, true
+}
+
+func (b benchmark) metric(unit string, show func(float64) string) string {
+	for i := 0; i < len(b.metrics); i += 2 {
+		if b.metrics[i+1] != unit {
+			continue
+		}
+		v, err := strconv.ParseFloat(b.metrics[i], 64)
+		if err != nil {
+			return b.metrics[i] // shown as it came
+		}
+		return show(v)
+	}
+	return "-"
+}
+
+func plain(v float64) string { return fmt.Sprintf("%.0f", v) }
+
+func short(ns float64) string {
+	if ns < 1000 {
+		return fmt.Sprintf("%.1f ns", ns)
+	}
+	return scaled(ns/1000, 1000, "us", "ms", "s")
+}
+
+func size(n float64) string { return scaled(n, 1024, "B", "KiB", "MiB", "GiB") }
+
+func scaled(v, step float64, units ...string) string {
+	for len(units) > 1 && v >= step {
+		v, units = v/step, units[1:]
+	}
+	return fmt.Sprintf("%.4g %s", v, units[0])
+}
+
+// others are the metrics that a benchmark reports of its own.
+func (b benchmark) others() string {
+	var all []string
+	for i := 0; i < len(b.metrics); i += 2 {
+		switch unit := b.metrics[i+1]; unit {
+		case "ns/op", "B/op", "allocs/op":
+		default:
+			all = append(all, b.metrics[i]+" "+unit)
+		}
+	}
+	return strings.Join(all, ", ")
 }

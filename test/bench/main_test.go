@@ -4,12 +4,19 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/fenced/fenced/test/dice"
+	"github.com/fenced/fenced/test/pace"
+	"github.com/fenced/fenced/test/rig"
 )
 
 // TestMain lets this binary be the peer that Measure starts.
@@ -25,13 +32,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A small fleet shows that the measurement measures; whether a figure is good is
-// for `make bench` on an idle machine. Measure itself fails when a Node or a
+// A small fleet shows that the measurement measures, which make bench shows on a large one; whether a figure
+// is good is for `make bench` on an idle machine. Measure itself fails when a Node or a
 // Machine that is no target is touched, or the BMC of a healthy host is asked.
 func TestMeasure(t *testing.T) {
-	if testing.Short() {
-		t.Skip("needs a control plane, which -short leaves out")
-	}
+	dice.OnlyInSoak(t)
 	r, err := Measure(t.Context(), Options{
 		Nodes: 200, Rate: 20, Window: 3 * time.Second, Samples: 3, Together: 10, Settle: time.Second, Progress: t.Output(),
 	})
@@ -85,4 +90,176 @@ func TestMeasureRefusesTooSmall(t *testing.T) {
 func TestRunRefusesArguments(t *testing.T) {
 	assert.ErrorContains(t, run(t.Context(), []string{"-nodes", "10", "what"}), `"what"`)
 	assert.ErrorContains(t, run(t.Context(), []string{rejudgeWord}), "kubeconfig")
+}
+
+func TestQuantile(t *testing.T) {
+	var twenty []time.Duration
+	for i := 20; i > 0; i-- {
+		twenty = append(twenty, time.Duration(i))
+	}
+	assert.EqualValues(t, 10, quantile(twenty, 0.5))
+	assert.EqualValues(t, 19, quantile(twenty, 0.95))
+	assert.EqualValues(t, 20, quantile(twenty, 1))
+	assert.EqualValues(t, 20, twenty[0], "the samples keep their order")
+	assert.EqualValues(t, 7, quantile([]time.Duration{7}, 0.5))
+}
+
+func TestParseCPU(t *testing.T) {
+	d, err := parseCPU("42 (a) b (c)) S 1 42 42 0 -1 4194560 1 0 0 0 150 50 7 7 20 0 8 0 1 1 1")
+	require.NoError(t, err)
+	assert.Equal(t, 2*time.Second, d, "user and kernel time, not that of children")
+	_, err = parseCPU("42 (fenced) S 1")
+	assert.Error(t, err)
+	_, err = parseCPU("42 (fenced) S 1 42 42 0 -1 4194560 1 0 0 0 x 50 7")
+	assert.Error(t, err)
+}
+
+func TestParseMemory(t *testing.T) {
+	status := []byte("Name:\tfenced\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
+	n, err := parseMemory(status, "VmRSS")
+	require.NoError(t, err)
+	assert.EqualValues(t, 1<<20, n)
+	_, err = parseMemory(status, "VmSwap")
+	assert.ErrorContains(t, err, "VmSwap")
+}
+
+func TestOwnUsage(t *testing.T) {
+	p, err := startProcess(t.TempDir(), "busy", "/bin/sh", "-c", "while :; do :; done")
+	require.NoError(t, err)
+	defer p.stop()
+	var updates counter
+	updates.Store(7)
+	pace.Until(t, "CPU time of a busy loop, on a machine that others use, too", func() bool {
+		u, err := p.usage(t.Context(), time.Second, &updates)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, u.CPU, 1.5)
+		assert.Zero(t, u.Updates, "only those within the window count")
+		return u.CPU > 0
+	})
+	p.stop()
+	_, err = p.cpuTime()
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// What is used between two instants is the difference of the last readings before them.
+func TestSharesBetweenTwoInstants(t *testing.T) {
+	began := time.Now()
+	s := &shares{stop: func() {}}
+	for i := range 5 {
+		s.at = append(s.at, began.Add(time.Duration(i)*shareEvery))
+		s.times = append(s.times, cpuShares{time.Duration(i), time.Duration(10 * i), time.Duration(100 * i)})
+	}
+	used, err := s.measure(began.Add(shareEvery), began.Add(4*shareEvery-1))
+	require.NoError(t, err)
+	assert.Equal(t, cpuShares{2, 20, 200}, used)
+	used, err = s.measure(began.Add(-time.Hour), began.Add(time.Hour))
+	require.NoError(t, err)
+	assert.Equal(t, cpuShares{4, 40, 400}, used)
+}
+
+func TestSharesOfAProcessThatEnds(t *testing.T) {
+	_, err := startShares(t.Context(), os.Getpid(), os.Getpid(), 1<<30).measure(time.Now(), time.Now())
+	assert.ErrorContains(t, err, "read the CPU time of etcd")
+}
+
+func TestReplaced(t *testing.T) {
+	before := map[string]string{"a": "1", "b": "2", "c": "3"}
+	assert.NoError(t, replaced("Node", []string{"a", "b"}, before, map[string]string{"a": "1", "b": "2"}), "c was a target")
+	assert.ErrorContains(t, replaced("Node", []string{"a", "b"}, before, map[string]string{"a": "1"}), "b first")
+	assert.ErrorContains(t, replaced("Node", []string{"a"}, before, map[string]string{"a": "9"}), "a first", "another object of the same name")
+}
+
+// An update is what it is called: the measurement rests on that.
+func TestUpdates(t *testing.T) {
+	n := newNode("n", newUUID(), 7)
+	now := time.Now().Truncate(time.Second)
+	before := n.DeepCopy()
+	heartbeat(n, now)
+	for i, c := range n.Status.Conditions {
+		assert.True(t, c.LastHeartbeatTime.Time.Equal(now))
+		c.LastHeartbeatTime = before.Status.Conditions[i].LastHeartbeatTime
+		assert.Equal(t, before.Status.Conditions[i], c, "a heartbeat says nothing else")
+	}
+	for range 2 {
+		was := n.DeepCopy()
+		turn(n, now)
+		assert.NotEqual(t, was.Status.Conditions[0].Status, n.Status.Conditions[0].Status)
+		assert.NotEqual(t, was.Status.Conditions[0].Message, n.Status.Conditions[0].Message)
+		assert.Equal(t, corev1.ConditionTrue, rig.ReadyStatus(n))
+	}
+	fail(n, now)
+	assert.Equal(t, corev1.ConditionUnknown, rig.ReadyStatus(n))
+}
+
+func TestDecoyAddresses(t *testing.T) {
+	d := &decoy{port: 1}
+	seen := map[string]bool{}
+	for i := range 70_000 {
+		a := d.address(i)
+		require.False(t, seen[a], a)
+		require.True(t, strings.HasPrefix(a, "ipmi://127."), a)
+		seen[a] = true
+	}
+}
+
+// What asks any healthy host's BMC is counted, and makes Measure fail.
+func TestDecoyCounts(t *testing.T) {
+	d, err := startDecoy(t.Context())
+	require.NoError(t, err)
+	defer d.stop()
+	for _, number := range []int{0, 4999} {
+		conn, err := net.Dial("udp", strings.TrimPrefix(d.address(number), "ipmi://"))
+		require.NoError(t, err)
+		_, err = conn.Write([]byte("are you on?"))
+		require.NoError(t, err)
+		require.NoError(t, conn.Close())
+	}
+	require.Eventually(t, func() bool { return d.asked.Load() == 2 }, time.Minute, 10*time.Millisecond)
+}
+
+const benchOutput = `goos: linux
+goarch: amd64
+pkg: github.com/fenced/fenced/internal/policy
+cpu: some
+BenchmarkLedger/1000-2  	  100	   12345 ns/op	  2048 B/op	  12 allocs/op
+BenchmarkLedger/5000-2  	  100	   999.5 ns/op	  3.000 things/op	  5242880 B/op	  0 allocs/op
+--- FAIL: BenchmarkBroken
+PASS
+ok  	github.com/fenced/fenced/internal/policy	1.2s
+`
+
+func TestTable(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, table(strings.NewReader(benchOutput), &out))
+	var got []string
+	for line := range strings.Lines(out.String()) {
+		got = append(got, strings.Join(strings.Fields(line), " "))
+	}
+	assert.Equal(t, []string{
+		"",
+		"github.com/fenced/fenced/internal/policy times run time/op memory/op allocations/op other",
+		"Ledger/1000-2 100 12.35 us 2 KiB 12",
+		"Ledger/5000-2 100 999.5 ns 5 MiB 0 3.000 things/op",
+		"--- FAIL: BenchmarkBroken",
+	}, got)
+	assert.Error(t, table(strings.NewReader("PASS\n"), &out), "no benchmark ran")
+}
+
+func TestPrint(t *testing.T) {
+	r := Result{Options: Options{Nodes: 5000, Rate: 100, Window: 30 * time.Second}, Start: time.Second}
+	r.Metal = []time.Duration{25 * time.Millisecond}
+	r.Cloud = []time.Duration{100 * time.Millisecond}
+	r.Many = Many{Fenced: []time.Duration{80 * time.Millisecond, 200 * time.Millisecond}, Baseline: []time.Duration{160 * time.Millisecond, 400 * time.Millisecond},
+		UntilLast: cpuShares{0, 7 * time.Millisecond, 0}}
+	r.Fenced = Usage{CPU: 0.01, RSS: 40 << 20, Own: 12 << 20, Peak: 50 << 20, Updates: 99.8}
+	r.Peer = Usage{CPU: 0.5, RSS: 400 << 20, Own: 360 << 20, Peak: 400 << 20, Updates: 99.9}
+	var out bytes.Buffer
+	require.NoError(t, r.Print(&out))
+	for _, want := range []string{"25.0 ms", "0.50\n", "2.00\n", "50.00 %", "0.20\n", "40.0 MiB", "12.0 MiB", "10.0", fmt.Sprintf("%s\n", machine())} {
+		assert.Contains(t, out.String(), want)
+	}
+	for _, want := range []string{"first 80.0 ms 160.0 ms 0.50 100.0 ms 0.80", "last 200.0 ms 400.0 ms 0.50 800.0 ms 0.25",
+		"CPU time of the API server, from the timeout until the last 7.0 ms"} {
+		assert.Contains(t, strings.Join(strings.Fields(out.String()), " "), want)
+	}
 }

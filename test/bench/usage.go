@@ -3,11 +3,22 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
 // Usage is what a process cost while the load ran.
@@ -119,3 +130,208 @@ func parseMemory(status []byte, key string) (int64, error) {
 }
 
 func procFile(pid int, name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }
+
+// shareEvery is between two readings of CPU times. Their unit is not finer.
+const shareEvery = time.Second / userHz
+
+// sharers are the programs whose CPU time is compared while many Machines fail.
+var sharers = [...]string{"fenced", "the API server", "etcd"}
+
+// cpuShares are the CPU times of the sharers. On a wall clock alone, nobody can tell what other
+// programs of the machine took.
+type cpuShares [len(sharers)]time.Duration
+
+// shares reads CPU times again and again, so that those of any time between can be told.
+type shares struct {
+	pids  [len(sharers)]int
+	stop  context.CancelFunc
+	g     sync.WaitGroup
+	at    []time.Time
+	times []cpuShares
+	err   error
+}
+
+// startShares begins to read, until measure is called.
+func startShares(ctx context.Context, fenced, apiServer, etcd int) *shares {
+	s := &shares{pids: [...]int{fenced, apiServer, etcd}}
+	ctx, s.stop = context.WithCancel(ctx)
+	s.g.Go(func() {
+		for s.read() && sleep(ctx, shareEvery) {
+		}
+	})
+	return s
+}
+
+// read returns false after an error.
+func (s *shares) read() bool {
+	var all cpuShares
+	for i, pid := range s.pids {
+		if all[i], s.err = cpuTimeOf(pid, sharers[i]); s.err != nil {
+			return false
+		}
+	}
+	s.at, s.times = append(s.at, time.Now()), append(s.times, all)
+	return true
+}
+
+// measure ends the reading, and returns the CPU times between two instants.
+func (s *shares) measure(from, to time.Time) (used cpuShares, err error) {
+	s.stop()
+	if s.g.Wait(); s.err != nil {
+		return used, s.err
+	}
+	before, after := s.last(from), s.last(to)
+	for i := range used {
+		used[i] = after[i] - before[i]
+	}
+	return used, nil
+}
+
+// last is the last reading not after an instant, or else the first.
+func (s *shares) last(t time.Time) cpuShares {
+	found := s.times[0]
+	for i, at := range s.at {
+		if !at.After(t) {
+			found = s.times[i]
+		}
+	}
+	return found
+}
+
+// process is a program that is measured, alone, by the kernel's account.
+type process struct {
+	name string
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{} // closed when it ended
+}
+
+// startProcess starts a program that says all it has to say in a log.
+func startProcess(dir, name, program string, args ...string) (*process, error) {
+	p := newProcess(dir, name, program, args...)
+	return p, p.start()
+}
+
+// newProcess prepares one; its standard output goes to the log, too, unless the
+// caller wants it.
+func newProcess(dir, name, program string, args ...string) *process {
+	return &process{name: name, cmd: exec.Command(program, args...), log: filepath.Join(dir, name+".log"), done: make(chan struct{})}
+}
+
+func (p *process) start() error {
+	log, err := os.Create(p.log)
+	if err != nil {
+		return fmt.Errorf("make the log of %s: %w", p.name, err)
+	}
+	defer log.Close() // the child has its own copy
+	p.cmd.Stderr = log
+	if p.cmd.Stdout == nil {
+		p.cmd.Stdout = log
+	}
+	// A killed measurement must not leave a fencer behind. Setpgid keeps Ctrl-C for us.
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	if err := p.cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", p.name, err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // how it ended is in its log; that it ended is what we need
+		close(p.done)
+	}()
+	return nil
+}
+
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// stop ends the program as systemd does, and kills one that does not end.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // an error says only that it is gone already
+	select {
+	case <-p.done:
+	case <-time.After(5 * time.Second):
+		p.kill()
+		<-p.done
+	}
+}
+
+func (p *process) kill() { _ = p.cmd.Process.Kill() } // an error says only that it is gone already
+
+// logTail is the end of the log, to go behind an error.
+func (p *process) logTail() string {
+	f, err := os.Open(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if _, err := f.Seek(-4<<10, io.SeekEnd); err != nil && !errors.Is(err, syscall.EINVAL) {
+		return err.Error() // EINVAL: it is shorter
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return err.Error()
+	}
+	return string(bytes.TrimSpace(text))
+}
+
+// kubelets is how many goroutines post for all Nodes.
+const kubelets = 8
+
+// load posts Node status updates at a steady rate, one Node after the other:
+// half of them heartbeats, half turn a condition that no check lists. Nobody
+// else writes these Nodes, so each update starts from the answer to the last.
+type load struct {
+	client kubernetes.Interface
+	nodes  []*corev1.Node
+	rate   int // per second
+	done   counter
+}
+
+// run posts until ctx ends. A cluster that answers too slowly lowers the rate,
+// which is why the rate is measured.
+func (l *load) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for k := range kubelets {
+		g.Go(func() error { return l.post(ctx, k) })
+	}
+	return g.Wait()
+}
+
+// post updates every kubelets-th Node, beginning with the first-th.
+func (l *load) post(ctx context.Context, first int) error {
+	interval := kubelets * time.Second / time.Duration(l.rate)
+	if !sleep(ctx, interval*time.Duration(first)/kubelets) { // spreads the kubelets over the interval
+		return nil
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for i, round := first, 0; ; i += kubelets {
+		if i >= len(l.nodes) {
+			i, round = first, round+1
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		change := heartbeat
+		if (i/kubelets+round)%2 == 1 {
+			change = turn
+		}
+		change(l.nodes[i], time.Now())
+		updated, err := l.client.CoreV1().Nodes().UpdateStatus(ctx, l.nodes[i], metav1.UpdateOptions{})
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("update the status of a Node: %w", err)
+		}
+		l.nodes[i] = updated
+		l.done.Add(1)
+	}
+}

@@ -3,9 +3,18 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
+	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,9 +22,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/pace"
+	"github.com/fenced/fenced/test/redfishsim"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -157,3 +168,318 @@ func untouched(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worke
 }
 
 func unknown(n *corev1.Node) bool { return rig.ReadyStatus(n) == corev1.ConditionUnknown }
+
+// ignoreOn makes a BMC accept a power on and do nothing, or obey again.
+func ignoreOn(w *scene.Worker, ignore bool) {
+	w.Service.System(0).Quirks(func(q *redfishsim.Quirks) { q.IgnoreOn = ignore })
+}
+
+const witnessEvery = 150 * time.Millisecond
+
+// testimony is one answer of a BMC to a client that has nothing in common with
+// fenced's own.
+type testimony struct {
+	asked, answered time.Time
+	state           string // as that client said it
+}
+
+// witness asks a BMC again and again.
+type witness struct {
+	mu   sync.Mutex
+	seen []testimony
+}
+
+// watchBMC asks a worker's BMC until the test ends: with ipmitool, or by plain
+// HTTPS.
+func watchBMC(t *testing.T, w *scene.Worker) *witness {
+	t.Helper()
+	ask := askIPMI(t, w)
+	if w.Service != nil {
+		ask = askRedfish(t, w)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	wit := &witness{}
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			asked := time.Now()
+			if state, err := ask(ctx); err == nil { // no answer is no testimony
+				wit.add(testimony{asked, time.Now(), state})
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(witnessEvery):
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); done.Wait() })
+	return wit
+}
+
+func (w *witness) add(t testimony) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = append(w.seen, t)
+}
+
+// requireOffAt checks that the BMC said off in the last answer before at, in
+// every one that was under way then, and in the first one after.
+func (w *witness) requireOffAt(t *testing.T, at time.Time) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before, after := testimony{}, testimony{}
+	for _, s := range w.seen {
+		switch {
+		case !s.answered.After(at):
+			before = s
+		case after.asked.Before(at): // also the one that was under way
+			require.Equal(t, "off", s.state, "asked %s, answered %s, the Node was deleted %s", s.asked, s.answered, at)
+			after = s
+		}
+	}
+	require.Equal(t, "off", before.state, "answered %s, the Node was deleted %s", before.answered, at)
+	require.WithinDuration(t, at, before.answered, pace.Tries, "the last answer before the deletion")
+	require.Equal(t, "off", after.state, "the first answer after the deletion")
+}
+
+// saidOn says whether this witness ever saw the host on: else its "off" proves
+// nothing.
+func (w *witness) saidOn() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.seen {
+		if s.state == "on" {
+			return true
+		}
+	}
+	return false
+}
+
+func askIPMI(t *testing.T, w *scene.Worker) func(context.Context) (string, error) {
+	t.Helper()
+	if w.Service != nil {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(w.BMC.Addr())
+	require.NoError(t, err)
+	return func(ctx context.Context) (string, error) {
+		cmd := exec.CommandContext(ctx, "ipmitool", "-I", "lanplus", "-C", "3", "-H", host, "-p", port,
+			"-U", scene.User, "-P", scene.Password, "-N", "1", "-R", "1", "chassis", "power", "status")
+		out, err := cmd.Output()
+		if err != nil {
+			return "", err
+		}
+		return strings.TrimSpace(strings.TrimPrefix(string(out), "Chassis Power is ")), nil
+	}
+}
+
+func askRedfish(t *testing.T, w *scene.Worker) func(context.Context) (string, error) {
+	t.Helper()
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(w.Service.CAPEM()))
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}, Timeout: 2 * time.Second}
+	url := w.Service.URL() + w.Service.System(0).URI()
+	return func(ctx context.Context) (string, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return "", err
+		}
+		req.SetBasicAuth(scene.User, scene.Password)
+		resp, err := client.Do(req)
+		if err != nil {
+			return "", err
+		}
+		defer resp.Body.Close()
+		var system struct{ PowerState string }
+		if err := json.NewDecoder(resp.Body).Decode(&system); err != nil {
+			return "", err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return "", fmt.Errorf("%s", resp.Status)
+		}
+		return strings.ToLower(system.PowerState), nil
+	}
+}
+
+// needDebian skips without the Debian peers, which CI must have.
+func needDebian(t *testing.T, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err == nil {
+			continue
+		}
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("%s is not installed; `make deps` does it", p)
+		}
+		t.Skipf("%s is not installed; `make deps` does it", p)
+	}
+}
+
+// write is a write of fenced that an API server did, by its own audit log.
+type write struct{ verb, resource, subresource, name string }
+
+// writes are those of fenced to one resource of one API server, in order.
+func writes(t *testing.T, c *rig.ControlPlane, resource string) []write {
+	t.Helper()
+	log, err := c.AuditLog()
+	require.NoError(t, err)
+	var found []write
+	for line := range bytes.Lines(log) {
+		var e struct {
+			Verb           string
+			User           struct{ Username string }
+			ObjectRef      struct{ Resource, Subresource, Name string }
+			ResponseStatus struct{ Code int }
+		}
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // being written
+		}
+		require.NoError(t, json.Unmarshal(line, &e))
+		if e.User.Username == rig.FencedUser && e.ObjectRef.Resource == resource && e.ResponseStatus.Code < 300 {
+			found = append(found, write{e.Verb, resource, e.ObjectRef.Subresource, e.ObjectRef.Name})
+		}
+	}
+	return found
+}
+
+// writesBut are the writes to all objects but one.
+func writesBut(t *testing.T, c *rig.ControlPlane, resource, name string) []write {
+	t.Helper()
+	return slices.DeleteFunc(writes(t, c, resource), func(w write) bool { return w.name == name })
+}
+
+// planned asks for the plan until it says about a node what is wanted, and
+// checks the exit status that belongs to such a plan.
+func planned(ctx context.Context, t *testing.T, s *scene.Scene, node, refused string, exit int) wire.PlannedAction {
+	t.Helper()
+	var last scene.Result
+	for ctx.Err() == nil {
+		r, err := s.Fencectl(ctx, "plan", "-o", "json")
+		require.NoError(t, err)
+		last = r
+		var p wire.Plan
+		if r.Exit == 0 || r.Exit == 2 {
+			require.NoError(t, json.Unmarshal([]byte(r.Stdout), &p))
+		}
+		for _, c := range p.Clusters {
+			for _, a := range c.Actions {
+				if a.Node == node && a.Refused == refused {
+					require.Equal(t, exit, r.Exit, "fencectl plan: %s", r.Stdout)
+					require.Equal(t, refused == "", a.Gate == nil, "the gate that limits: %s", r.Stdout)
+					return a
+				}
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	require.Failf(t, "no such plan", "%q for %s; the last one, exit status %d: %s%s", refused, node, last.Exit, last.Stdout, last.Stderr)
+	return wire.PlannedAction{}
+}
+
+// covered asks what the checks cover, once the view is whole, by their names.
+func covered(ctx context.Context, t *testing.T, s *scene.Scene, exit int) map[string]wire.CheckCoverage {
+	t.Helper()
+	var v wire.Coverage
+	require.Eventually(t, func() bool {
+		var err error
+		v, err = s.Coverage(ctx)
+		if err != nil || len(v.Clusters) != 1 || v.Clusters[0].Problem != "" {
+			return false
+		}
+		invalid := slices.ContainsFunc(v.Clusters[0].Checks, func(k wire.CheckCoverage) bool { return k.State == "Invalid" })
+		return exit != 0 || !invalid // until its template is read, a check is
+	}, patience, 100*time.Millisecond, "the view is whole")
+	fencectl(ctx, t, s, exit, "check-config")
+	checks := map[string]wire.CheckCoverage{}
+	for _, k := range v.Clusters[0].Checks {
+		checks[k.Name] = k
+	}
+	return checks
+}
+
+// gateOf is the first gate of an explanation that is closed for a reason.
+func gateOf(t *testing.T, x wire.Explanation, code string) (name, value, threshold, source string) {
+	t.Helper()
+	for _, g := range x.Gates {
+		if !g.Pass && string(g.Reason) == code {
+			return g.Name, g.Value, g.Threshold, g.Source
+		}
+	}
+	require.Failf(t, "no such gate", "%s is not closed: %+v", code, x.Gates)
+	return "", "", "", ""
+}
+
+// taintWatch notes when a Node carries the out-of-service taint.
+type taintWatch struct{ seen chan time.Time }
+
+// watchTaint watches a Node until the test ends.
+func watchTaint(t *testing.T, s *scene.Scene, w *scene.Worker) *taintWatch {
+	t.Helper()
+	events, err := s.Cluster.Client().CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + w.Name})
+	require.NoError(t, err)
+	tw := &taintWatch{seen: make(chan time.Time, 1)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for e := range events.ResultChan() {
+			if n, ok := e.Object.(*corev1.Node); ok && outOfService(n) {
+				select {
+				case tw.seen <- time.Now():
+				default: // the first is what counts
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { events.Stop(); <-done })
+	return tw
+}
+
+// first is when the taint was first seen; the run must be over.
+func (w *taintWatch) first(t *testing.T) time.Time {
+	t.Helper()
+	select {
+	case at := <-w.seen:
+		return at
+	default:
+		require.Fail(t, "the Node was never tainted")
+		return time.Time{}
+	}
+}
+
+func outOfService(n *corev1.Node) bool {
+	for _, taint := range n.Spec.Taints {
+		if taint.Key == corev1.TaintNodeOutOfService {
+			return true
+		}
+	}
+	return false
+}
+
+// requireRebooted checks that a Node is the same as before after another boot,
+// with all it wore and without the taint that fenced it.
+func requireRebooted(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
+	t.Helper()
+	n, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
+	require.NoError(t, err)
+	assert.Equal(t, w.Registered.UID, n.UID, "the same Node")
+	assert.NotEqual(t, w.Registered.Status.NodeInfo.BootID, n.Status.NodeInfo.BootID)
+	assert.Empty(t, w.Undressed(n), "all that the Node wore is there")
+	assert.False(t, outOfService(n), "the out-of-service taint is gone")
+	requireNoDeletion(t, s, w)
+}
+
+// requireNotAsked checks that nobody said anything to the BMCs of workers, and
+// that nothing happened to their Nodes.
+func requireNotAsked(ctx context.Context, t *testing.T, s *scene.Scene, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		w := s.Worker(name)
+		assert.True(t, w.BMC.Power(), "%s is on", name)
+		assert.Zero(t, w.FirstAsked(), "the BMC of %s was asked", name)
+		untouched(ctx, t, s, w)
+	}
+}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/wire"
-	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -90,37 +89,6 @@ func TestRackWithoutPower(t *testing.T) {
 	for _, name := range []string{"healthy-1", "healthy-2"} {
 		untouched(ctx, t, s, s.Worker(name))
 	}
-}
-
-// The BMC's password is changed while the host is off. The run waits, and the Secret that is
-// mended is all that it needs. CI has this in TestWhatHealsEndsByItself, where the password is mended before the Off.
-func TestPasswordMendedWhileARunWaits(t *testing.T) {
-	dice.OnlyInSoak(t)
-	t.Parallel()
-	s := set(t, scene.Options{
-		Workers: []scene.Spec{{Name: "rotated", Protocol: scene.Redfish, Metal3: true}, {Name: "healthy", Protocol: scene.IPMI}},
-		Checks:  []rig.Check{scene.Metal("2s")},
-		Set:     []string{"power.retryInterval=5s"},
-		// The run brings the host back while it waits. It goes on before the host has booted.
-		BootDelay: 60 * time.Second,
-	})
-	ctx := within(t)
-	_, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
-	w := s.Worker("rotated")
-	w.Kubelet.Hang()
-	awaitOff(t, w)
-	w.Service.SetPassword("another-one")
-	w.Service.ExpireSessions()
-	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultWaiting))
-	assert.Equal(t, "BMCAuth", r.Reason)
-	assert.Equal(t, "mended", r.Class)
-
-	setPassword(ctx, t, s, w, "another-one")
-	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
-	requireBack(ctx, t, s, w)
-	requireOneDeletion(t, s, w)
-	untouched(ctx, t, s, s.Worker("healthy"))
 }
 
 // A host that no power cycle has helped is repaired days later: its Node gets back what it had.

@@ -205,7 +205,7 @@ func TestOwnerWantsTheHostOffMidRun(t *testing.T) { // I20, I22
 // Metal3Remediation exists fenced begins nothing more: CAPM3 tries again, deletes the Node itself, and gives up.
 func TestMetal3sOwnRemediationMidRun(t *testing.T) { // I20, I22
 	t.Parallel()
-	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{ // no check names the requests of that kind
+	s := clusterAPIScene(t, scene.Options{ // no check names the requests of that kind
 		ClusterChecks: []rig.CAPICheck{handedOver()}, Set: []string{"power.retryInterval=5s"},
 		Workers: []scene.Spec{
 			{Name: "taken", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
@@ -221,14 +221,14 @@ func TestMetal3sOwnRemediationMidRun(t *testing.T) { // I20, I22
 	require.NoError(t, s.RunMetal3Remediations(ctx))
 	programs, err := builds()
 	require.NoError(t, err)
-	d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+points(t, "after-save-run-PowerOn")) // the Node is deleted
+	d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+killedAt(t, "after-save-run-PowerOn")) // the Node is deleted
 	require.NoError(t, err)
 	w := s.Worker("taken")
 	w.Kubelet.Hang()
 	_, err = d.Wait(ctx)
 	require.NoError(t, err)
 	require.True(t, d.Killed())
-	request, err := s.Management.CreateRemediation(ctx, ofClusterAPI(ctx, t, s, "v1beta2", "machines", w.Name), "reboot")
+	request, err := s.Management.CreateRemediation(ctx, ofClusterAPI(ctx, t, s, "machines", w.Name), "reboot")
 	require.NoError(t, err)
 	asked := func() bool { return hasNote(ctx, t, s, w.Name, scene.Metal3PowerRequest+string(request.GetUID())) }
 	require.Eventually(t, asked, patience, 100*time.Millisecond, "CAPM3 requests that the host is off")
@@ -286,7 +286,7 @@ func fencedLeavesItToMetal3(ctx context.Context, t *testing.T, s *scene.Scene, o
 	assert.Contains(t, contested(), "Metal3Remediation "+rig.Namespace+"/"+w.Name, "nobody wants the host off now")
 	late()
 	capm3.await(ctx, t, w.Name, "has failed", func(obj *unstructured.Unstructured) bool { return phaseOf(obj) == "Deleting machine" })
-	assert.Equal(t, "False", conditionIn(ofClusterAPI(ctx, t, s, "v1beta2", "machines", w.Name), "OwnerRemediated", lists("v1beta2")[0]...))
+	assert.Equal(t, "False", conditionIn(ofClusterAPI(ctx, t, s, "machines", w.Name), "OwnerRemediated", deprecated...))
 	assert.True(t, hasNote(ctx, t, s, w.Name, scene.Metal3Unhealthy))
 	assert.Equal(t, sent, sentTo(t, w), "fenced sent nothing more")
 	runs, err := s.Timeline(ctx, w.Name)

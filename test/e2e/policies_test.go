@@ -7,6 +7,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
@@ -143,27 +146,241 @@ func requirePetSpared(ctx context.Context, t *testing.T, s *scene.Scene) {
 	planned(ctx, t, s, "pet", "Overlap", 0)
 }
 
-// A plan says what would be done, before it is done: a BMC that does not answer
-// gives the time to ask for it.
-func TestPlanBeforeItIsDone(t *testing.T) {
+// A NodeHealthCheck over Nodes that no Machine claims: nothing is done while the
+// cluster is upgraded, then one host is fenced, and the next one only when the
+// first is back, because minHealthy asks for that.
+func TestNodeHealthCheck(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "mute", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
+	s := set(t, scene.Options{
+		Machines: scene.NoMachines, CRDs: []rig.CRDs{rig.Medik8s, rig.ClusterVersions},
+		NodeChecks: []rig.NodeCheck{{
+			Name: "metal", Match: scene.Pool(scene.MetalPool), Conditions: rig.NotReadyFor("2s"), MinHealthy: "51%", Template: ownTemplate,
+		}},
+		Workers: []scene.Spec{
+			{Name: "first", Protocol: scene.Redfish}, {Name: "second", Protocol: scene.IPMI}, {Name: "third", Protocol: scene.IPMI},
+		},
+	})
 	ctx := within(t)
+	require.NoError(t, s.Cluster.PutClusterVersion(ctx, true))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	k := covered(ctx, t, s, 0)["metal"]
+	assert.Equal(t, []any{"NodeHealthCheck", "", "cluster", "Active", 3, 1},
+		[]any{k.Kind, k.Namespace, k.Source, k.State, k.Targets, k.MaxUnhealthy})
+
+	first, second := s.Worker("first"), s.Worker("second")
+	ignoreOn(first, true) // it stays away until the second one was seen to wait
+	first.Kubelet.Hang()
+	requireUpgradeStops(ctx, t, s, first)
+	require.NoError(t, s.Cluster.PutClusterVersion(ctx, false))
+	awaitOff(t, first)
+	second.Kubelet.Hang()
+	x := awaitRefusal(ctx, t, s, second.Name, "ShortCircuit")
+	assert.Equal(t, "Unhealthy", x.Verdict)
+	requireNotAsked(ctx, t, s, second.Name)
+
+	ignoreOn(first, false)
+	r := awaitRun(ctx, t, s, first.Name, result(wire.ResultDone))
+	assert.Equal(t, stages, stepsOf(r))
+	assert.Empty(t, r.Machine)
+	requireBack(ctx, t, s, first)
+	requireOneDeletion(t, s, first)
+	awaitOff(t, second) // there are enough healthy ones again
+	assert.True(t, second.FirstAsked().After(r.Ended), "the second host waited for the first")
+	requireNotAsked(ctx, t, s, "third")
+}
+
+// requireUpgradeStops checks that a sick Node is left alone, and that everybody
+// is told why.
+func requireUpgradeStops(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
+	t.Helper()
+	x := awaitRefusal(ctx, t, s, w.Name, "ClusterUpgrading")
+	assert.Equal(t, "Unhealthy", x.Verdict)
+	name, value, _, source := gateOf(t, x, "ClusterUpgrading")
+	assert.Equal(t, "upgrade", name)
+	assert.Contains(t, value, "Progressing")
+	assert.Equal(t, "check metal", source)
+	a := planned(ctx, t, s, w.Name, "ClusterUpgrading", 0)
+	assert.Equal(t, "NodeHealthCheck metal", a.Check)
+	assert.Equal(t, 1, a.Order)
+	assert.Empty(t, a.Machine)
+	time.Sleep(2 * time.Second) // what should not happen has time to
+	requireNotAsked(ctx, t, s, w.Name)
+}
+
+const controlPlanePolicy = `apiVersion: fenced.io/v1alpha1
+kind: FencePolicy
+metadata: {name: control-plane}
+spec:
+  nodeSelector: {matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: Exists}]}
+  unhealthyConditions: [{type: Ready, status: Unknown, timeout: 2s}]
+  strategy: PowerCycle
+`
+
+// Three control-plane hosts with an etcd member each, as kubeadm has them: one
+// that is lost is fenced, by the taint, so that its Node stays; of two that are
+// lost neither is touched, because etcd has no quorum to spare.
+func TestControlPlaneKeepsItsQuorum(t *testing.T) {
+	t.Parallel()
+	member := func(name string, p scene.Protocol) scene.Spec {
+		return scene.Spec{Name: name, Pool: "masters", Role: scene.ControlPlane, Etcd: true, Protocol: p}
+	}
+	s := set(t, scene.Options{
+		Machines: scene.NoMachines, CRDs: []rig.CRDs{}, Policies: map[string]string{"control-plane.yaml": controlPlanePolicy},
+		Workers: []scene.Spec{
+			member("master-1", scene.Redfish), member("master-2", scene.IPMI), member("master-3", scene.IPMI),
+			{Name: "worker", Protocol: scene.IPMI},
+		},
+	})
+	ctx := within(t)
+	d, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("master-1")
+	taint, wit := watchTaint(t, s, w), watchBMC(t, w)
+	w.Kubelet.Hang()
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
+	assert.Equal(t, stages, stepsOf(r))
+	requireRebooted(ctx, t, s, w)
+	require.True(t, wit.saidOn())
+	wit.requireOffAt(t, taint.first(t))
+
+	code, err := d.Terminate(ctx)
+	require.NoError(t, err)
+	require.Zero(t, code)
+	lost := []string{"master-2", "master-3"}
+	for _, name := range lost {
+		s.Worker(name).Kubelet.Hang()
+	}
+	for _, name := range lost { // fenced comes back last, so that it never sees only one of them lost
+		_, err := s.Cluster.WaitNode(ctx, name, unknown)
+		require.NoError(t, err)
+	}
+	_, err = s.StartDaemon(ctx)
+	require.NoError(t, err)
+	for _, name := range lost {
+		x := awaitRefusal(ctx, t, s, name, "QuorumLost")
+		assert.Equal(t, "Unhealthy", x.Verdict)
+		planned(ctx, t, s, name, "QuorumLost", 0)
+	}
+	time.Sleep(3 * time.Second) // what should not happen has time to
+	requireNotAsked(ctx, t, s, append(lost, "worker")...)
+	requireRebooted(ctx, t, s, w)
+}
+
+// What fenced finds is written into the status of an OpenShift check as its own
+// controller would, with an event when the limit is passed, unless that
+// controller is alive, and never twice the same.
+func TestStatusIsWrittenBack(t *testing.T) {
+	t.Parallel()
+	k := scene.Metal("2s")
+	k.MaxUnhealthy = "40%"
+	s := set(t, scene.Options{Checks: []rig.Check{k}, Workers: []scene.Spec{
+		{Name: "a", Protocol: scene.IPMI}, {Name: "b", Protocol: scene.IPMI}, {Name: "c", Protocol: scene.IPMI},
+	}})
+	ctx := within(t)
+	judge := rig.Lease{Namespace: rig.Namespace, Name: "cluster-api-provider-healthcheck-leader", Holder: "judge-0", Duration: 10 * time.Minute}
+	require.NoError(t, s.Cluster.PutLease(ctx, judge))
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
 	requireGoodStatus(ctx, t, s)
-	r := fencectl(ctx, t, s, 0, "plan")
-	assert.Contains(t, r.Stdout, "no check asks for anything")
-	w := s.Worker("mute")
-	w.Silence()
+	time.Sleep(3 * time.Second) // what should not happen has time to
+	require.Empty(t, writes(t, s.Cluster, "machinehealthchecks"), "the judge is alive")
+
+	judge.Renewed = time.Now().Add(-time.Hour)
+	require.NoError(t, s.Cluster.PutLease(ctx, judge))
+	written := awaitStatus(ctx, t, s, 3, 3, 1, "True")
+	time.Sleep(4 * time.Second) // what should not happen has time to
+	require.Equal(t, written.GetResourceVersion(), checkObject(ctx, t, s).GetResourceVersion(), "nothing changed")
+	require.Empty(t, eventsOn(ctx, t, s))
+
+	nothing := []byte(`{"spec":{"maxUnhealthy":0}}`)
+	_, err = s.Cluster.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).
+		Patch(ctx, "workers", types.MergePatchType, nothing, metav1.PatchOptions{})
+	require.NoError(t, err)
+	awaitStatus(ctx, t, s, 3, 3, 0, "True")
+
+	w := s.Worker("a")
 	w.Kubelet.Hang()
-	a := planned(ctx, t, s, w.Name, "", 2)
-	assert.Equal(t, wire.PlannedAction{
-		Order: 1, Check: "MachineHealthCheck " + rig.Namespace + "/workers", Machine: rig.Namespace + "/mute", Node: "mute", Action: "PowerCycle",
-		Message: a.Message,
-	}, a)
-	assert.Contains(t, a.Message, "Ready is Unknown")
-	awaitRefusal(ctx, t, s, w.Name, "BMCUnreachable")
-	assert.True(t, w.BMC.Power())
-	untouched(ctx, t, s, w)
+	restricted := awaitStatus(ctx, t, s, 3, 2, 0, "False")
+	c := allowedCondition(t, restricted)
+	assert.Equal(t, []any{"TooManyUnhealthy", "Warning"}, []any{c["reason"], c["severity"]})
+	awaitEvents(ctx, t, s, "Warning RemediationRestricted")
+	awaitRefusal(ctx, t, s, w.Name, "ShortCircuit")
+	rebootByHand(ctx, t, s, w)
+	awaitStatus(ctx, t, s, 3, 3, 0, "True")
+	awaitEvents(ctx, t, s, "Warning RemediationRestricted", "Normal RemediationAllowed")
+
+	time.Sleep(2 * time.Second) // what should not happen has time to
+	patch := write{"patch", "machinehealthchecks", "status", "workers"}
+	assert.Equal(t, []write{patch, patch, patch, patch}, writes(t, s.Cluster, "machinehealthchecks"), "one write for each change")
+	awaitEvents(ctx, t, s, "Warning RemediationRestricted", "Normal RemediationAllowed")
+	requireNotAsked(ctx, t, s, "a", "b", "c")
+}
+
+// rebootByHand switches a host off and on again, behind the back of everybody.
+func rebootByHand(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
+	t.Helper()
+	require.NoError(t, w.BMC.SetPower(false))
+	require.Eventually(t, func() bool { return w.Kubelet.BootID() == "" }, patience, 20*time.Millisecond, "the host stopped")
+	require.NoError(t, w.BMC.SetPower(true))
+	_, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
+	require.NoError(t, err)
+}
+
+func checkObject(ctx context.Context, t *testing.T, s *scene.Scene) *unstructured.Unstructured {
+	t.Helper()
+	obj, err := s.Cluster.Dynamic().Resource(rig.CheckResource).Namespace(rig.Namespace).Get(ctx, "workers", metav1.GetOptions{})
+	require.NoError(t, err)
+	return obj
+}
+
+// awaitStatus waits for the counters and the condition of the check.
+func awaitStatus(ctx context.Context, t *testing.T, s *scene.Scene, expected, healthy, more int, allowed string) *unstructured.Unstructured {
+	t.Helper()
+	want := map[string]any{"expectedMachines": int64(expected), "currentHealthy": int64(healthy), "remediationsAllowed": int64(more)}
+	var obj *unstructured.Unstructured
+	require.Eventually(t, func() bool {
+		obj = checkObject(ctx, t, s)
+		status, _, _ := unstructured.NestedMap(obj.Object, "status")
+		for key, value := range want {
+			if status[key] != value {
+				return false
+			}
+		}
+		return conditionIn(obj, "RemediationAllowed", "status", "conditions") == allowed
+	}, patience, 100*time.Millisecond, "status %v with RemediationAllowed %s", want, allowed)
+	return obj
+}
+
+func allowedCondition(t *testing.T, obj *unstructured.Unstructured) map[string]any {
+	t.Helper()
+	list, _, err := unstructured.NestedSlice(obj.Object, "status", "conditions")
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	c, _ := list[0].(map[string]any)
+	return c
+}
+
+// eventsOn are the Kubernetes Events about the check.
+func eventsOn(ctx context.Context, t *testing.T, s *scene.Scene) []string {
+	t.Helper()
+	list, err := s.Cluster.Client().CoreV1().Events(rig.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: "involvedObject.kind=MachineHealthCheck,involvedObject.name=workers",
+	})
+	require.NoError(t, err)
+	var found []string
+	for i := range list.Items {
+		e := &list.Items[i]
+		assert.Equal(t, "fenced", e.Source.Component)
+		found = append(found, e.Type+" "+e.Reason)
+	}
+	return found
+}
+
+// awaitEvents waits until there are exactly these Events, in any order.
+func awaitEvents(ctx context.Context, t *testing.T, s *scene.Scene, want ...string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.ElementsMatch(c, want, eventsOn(ctx, t, s))
+	}, patience, 100*time.Millisecond)
 }

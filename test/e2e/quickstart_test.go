@@ -32,7 +32,7 @@ import (
 //   - /etc/fenced is a directory of the test, and init and the daemon get it on their command lines;
 //   - install and chgrp leave the group fenced away;
 //   - systemctl enable --now fenced starts the daemon, with its state and socket in the same directory, and waits for
-//     the socket, as systemd waits until the daemon is ready. packaging/quickstart_test.go has the real ones;
+//     the socket, as systemd waits until the daemon is ready. packaging/fences_test.go has the real ones;
 //   - ssh and scp reach a directory in place of another host, and k3s has no other command than kubectl.
 type beginner struct {
 	t      *testing.T

@@ -1,8 +1,11 @@
 package e2e
 
 import (
+	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -10,8 +13,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
 
@@ -79,4 +87,219 @@ spec:
 		t.Error("the daemon ended")
 	default:
 	}
+}
+
+// fleetFiles are the files of one daemon for the clusters of several scenes.
+type fleetFiles struct {
+	t      *testing.T
+	first  *scene.Scene // whose files they are
+	text   string       // of fenced.yaml
+	scenes map[string]*scene.Scene
+}
+
+// write writes fenced.yaml and hosts.d for these clusters. The first scene's cluster keeps the line
+// that it has.
+func (f *fleetFiles) write(clusters ...string) {
+	f.t.Helper()
+	dir, text := filepath.Dir(f.first.Config()), ""
+	for line := range strings.Lines(f.text) {
+		isFirst := strings.HasPrefix(line, "  - {name: "+scene.ClusterName+",")
+		for _, name := range clusters {
+			switch {
+			case isFirst && name == scene.ClusterName:
+				text += line
+			case isFirst:
+				kubeconfig, err := f.scenes[name].Cluster.Kubeconfig(rig.FencedUser)
+				require.NoError(f.t, err)
+				text += "  - {name: " + name + ", kubeconfig: " + kubeconfig + ", mode: evaluate}\n"
+			}
+		}
+		if !isFirst {
+			text += line
+		}
+	}
+	require.NoError(f.t, os.WriteFile(f.first.Config(), []byte(text), 0o600))
+	for name, s := range f.scenes {
+		file := filepath.Join(dir, "hosts.d", name+".yaml")
+		_ = os.Remove(file)
+		for _, wanted := range clusters {
+			if wanted == name {
+				require.NoError(f.t, os.WriteFile(file, f.hosts(s, name), 0o600))
+			}
+		}
+	}
+}
+
+// hosts is hosts.d of a scene, with the cluster in each entry.
+func (f *fleetFiles) hosts(s *scene.Scene, cluster string) []byte {
+	f.t.Helper()
+	data, err := os.ReadFile(filepath.Join(filepath.Dir(s.Config()), "hosts.all"))
+	require.NoError(f.t, err)
+	var list struct {
+		Hosts []map[string]any `yaml:"hosts"`
+	}
+	require.NoError(f.t, yaml.Unmarshal(data, &list))
+	for _, h := range list.Hosts {
+		h["cluster"] = cluster
+	}
+	data, err = yaml.Marshal(map[string]any{"hosts": list.Hosts})
+	require.NoError(f.t, err)
+	return data
+}
+
+// One daemon, which never restarts: with a run open in its cluster, a reload adds a second control
+// plane, a node of which is fenced. The first cluster is removed only when its run has ended.
+func TestClustersComeAndGoInAReload(t *testing.T) {
+	t.Parallel()
+	const second = "second"
+	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "open", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}}})
+	other := set(t, scene.Options{Workers: []scene.Spec{{Name: "added", Protocol: scene.Redfish}, {Name: "added-healthy", Protocol: scene.IPMI}}})
+	ctx := within(t)
+	config, err := os.ReadFile(s.Config())
+	require.NoError(t, err)
+	files := &fleetFiles{t: t, first: s, text: string(config), scenes: map[string]*scene.Scene{scene.ClusterName: s, second: other}}
+	for _, each := range files.scenes {
+		dir := filepath.Dir(each.Config())
+		require.NoError(t, os.Rename(filepath.Join(dir, "hosts.d", "hosts.yaml"), filepath.Join(dir, "hosts.all")))
+	}
+	files.write(scene.ClusterName)
+	d, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	reload := func(says string) {
+		t.Helper()
+		require.NoError(t, syscall.Kill(d.PID(), syscall.SIGHUP))
+		require.Eventually(t, func() bool { return strings.Contains(s.LogTail(2000), says) }, 5*time.Minute, 50*time.Millisecond, says)
+	}
+	clusters := func() (names []string) {
+		st, err := api.New(s.Socket()).Status(ctx)
+		require.NoError(t, err)
+		for _, c := range st.Value.Clusters {
+			names = append(names, c.Name)
+		}
+		return names
+	}
+	w, added := s.Worker("open"), other.Worker("added")
+	ignoreOn(w, true) // the run stays open
+	w.Kubelet.Hang()
+	awaitOff(t, w)
+
+	files.write(scene.ClusterName, second)
+	reload("reloaded: took in clusters (added second), hosts.d (added second/added second/added-healthy)")
+	assert.Equal(t, []string{scene.ClusterName, second}, clusters())
+	added.Kubelet.Hang()
+	awaitRun(ctx, t, s, added.Name, result(wire.ResultDone))
+	requireBack(ctx, t, other, added)
+	requireOneDeletion(t, other, added)
+
+	files.write(second)
+	open := awaitRun(ctx, t, s, w.Name, result(wire.ResultRunning))
+	reload("cluster scene cannot be removed while a run is open in it (" + open.ID + " on open)")
+	assert.Equal(t, []string{scene.ClusterName, second}, clusters())
+	ignoreOn(w, false)
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	reload("reloaded: took in clusters (removed scene), hosts.d (removed scene/healthy scene/open)")
+	assert.Equal(t, []string{second}, clusters())
+
+	added.Kubelet.Hang()
+	require.Eventually(t, func() bool {
+		deleted, err := other.Cluster.NodeDeletions(added.Name)
+		return err == nil && len(deleted) == 2
+	}, patience, time.Second, "the cluster that stays is guarded as before")
+	untouched(ctx, t, s, s.Worker("healthy"))
+	untouched(ctx, t, other, other.Worker("added-healthy"))
+	select {
+	case <-d.Done():
+		t.Error("the daemon ended")
+	default:
+	}
+}
+
+// TestNothingIsLeftBehind takes the steps of docs/upgrade.md with which fenced is removed: after them
+// no object carries a finalizer, an annotation, a taint or a lock of fenced. Its Lease is left.
+func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	s := clusterAPIScene(t, scene.Options{
+		Apart: true, Mode: "respond",
+		Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}, {Name: "healthy", Protocol: scene.Redfish, Metal3: true},
+			{Name: "healthy-2", Protocol: scene.IPMI, Metal3: true}},
+	})
+	ctx := within(t)
+	q := newRequester(ctx, t, s.Management)
+	require.NoError(t, s.Management.Apply(ctx, documented(t, "cluster-api")))
+	d, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("hung")
+	w.Kubelet.Hang()
+	_, err = s.Cluster.WaitNode(ctx, w.Name, unknown)
+	require.NoError(t, err)
+	q.ofMachine(ctx, t, w.Name)
+	awaitOff(t, w)
+	during := marks(ctx, t, s)
+	require.NotEmpty(t, during, "what is searched for is found in mid-run")
+	root, err := rig.Root()
+	require.NoError(t, err)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "upgrade.md"))
+	require.NoError(t, err)
+	for _, mark := range during {
+		assert.Contains(t, string(page), "`"+mark+"`", "what a stop in mid-run leaves behind")
+	}
+
+	q.remove(ctx, t, w.Name) // before the pause: a paused fenced writes nothing to requests
+	q.awaitGone(ctx, t, w.Name)
+	fencectl(ctx, t, s, 0, "pause", "--reason", "fenced is removed")
+	require.Eventually(t, func() bool {
+		st, err := s.Status(ctx)
+		return err == nil && len(st.Runs) == 0
+	}, patience, 100*time.Millisecond, "no run is open")
+	over := awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return !r.Ended.IsZero() })
+	assert.Contains(t, []string{wire.ResultDone, wire.ResultAborted}, over.Result)
+	assert.True(t, w.BMC.Power())
+	require.Eventually(t, func() bool { return len(marks(ctx, t, s)) == 0 }, patience, 100*time.Millisecond, "fenced cleans up after the run")
+	_, err = d.Terminate(ctx)
+	require.NoError(t, err)
+
+	assert.Empty(t, marks(ctx, t, s), "and writes nothing when it stops")
+	leases, err := s.Cluster.Client().CoordinationV1().Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	require.NoError(t, err)
+	var left []string
+	for i := range leases.Items {
+		if l := &leases.Items[i]; strings.Contains(text(t, l.ObjectMeta)+text(t, l.Spec), "fenced") {
+			left = append(left, l.Namespace+"/"+l.Name)
+		}
+	}
+	assert.Equal(t, []string{"kube-system/fenced"}, left)
+}
+
+// mark is what fenced writes on an object.
+var mark = regexp.MustCompile(`\b(fenced\.io/[\w-]+|reboot\.metal3\.io/fenced|node\.kubernetes\.io/out-of-service)`)
+
+// marks are what of fenced is on any object.
+func marks(ctx context.Context, t *testing.T, s *scene.Scene) (found []string) {
+	t.Helper()
+	for _, in := range []struct {
+		on   *rig.ControlPlane
+		what schema.GroupVersionResource
+	}{
+		{s.Cluster, schema.GroupVersionResource{Version: "v1", Resource: "nodes"}},
+		{s.Management, rig.CAPIResource("v1beta2", "machines")},
+		{s.Management, rig.HostResource},
+		{s.Management, requestResource},
+	} {
+		list, err := in.on.Dynamic().Resource(in.what).List(ctx, metav1.ListOptions{})
+		require.NoError(t, err)
+		for _, o := range list.Items {
+			carried := text(t, o.GetAnnotations()) + text(t, o.GetFinalizers()) + text(t, o.Object["spec"])
+			found = append(found, mark.FindAllString(carried, -1)...)
+		}
+	}
+	return found
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	data, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(data)
 }

@@ -2,15 +2,21 @@ package e2e
 
 import (
 	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/rig"
@@ -116,7 +122,7 @@ func TestRespondBesideALivingActuator(t *testing.T) {
 // While the provider is alive, they are its business.
 func TestRespondToMetal3Remediation(t *testing.T) {
 	t.Parallel()
-	s := clusterAPIScene(t, rig.CAPIv1beta2, scene.Options{
+	s := clusterAPIScene(t, scene.Options{
 		Mode: "respond", Metal3Requests: true, Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI, Metal3: true}},
 	})
 	ctx := within(t)
@@ -155,4 +161,280 @@ func TestRespondToMetal3Remediation(t *testing.T) {
 		phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
 		return err == nil && phase == "Waiting" && obj.GetAnnotations()["fenced.io/power-phase"] == "Succeeded" && !held(obj)
 	}, patience, 100*time.Millisecond, "the request is told, in the words of the provider, and let go")
+}
+
+var (
+	requestResource  = schema.GroupVersionResource{Group: "fenced.io", Version: "v1alpha1", Resource: "fencedremediations"}
+	templateResource = schema.GroupVersionResource{Group: "fenced.io", Version: "v1alpha1", Resource: "fencedremediationtemplates"}
+)
+
+// requester is a stand-in for the manager of the Cluster API. It makes and deletes
+// FencedRemediation objects as its contract says, with the rights that it has.
+type requester struct {
+	on *rig.ControlPlane
+}
+
+// newRequester installs the kinds, the documented template, and the rights of the stand-in.
+func newRequester(ctx context.Context, t *testing.T, on *rig.ControlPlane) requester {
+	t.Helper()
+	installRequests(ctx, t, on, grantRequests)
+	return requester{on}
+}
+
+// client is the stand-in's own one.
+func (q requester) client(t *testing.T) dynamic.Interface {
+	t.Helper()
+	config, err := q.on.RESTConfig("stand-in-cluster-api", requesters)
+	require.NoError(t, err)
+	client, err := dynamic.NewForConfig(config)
+	require.NoError(t, err)
+	return client
+}
+
+// make clones the template into a request with this metadata.
+func (q requester) make(ctx context.Context, t *testing.T, name string, annotations, labels map[string]string, owner metav1.OwnerReference) {
+	t.Helper()
+	client := q.client(t)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // the API server learns of new rights a moment later
+		template, err := client.Resource(templateResource).Namespace(rig.Namespace).Get(ctx, "power", metav1.GetOptions{})
+		if !assert.NoError(c, err) {
+			return
+		}
+		spec, _, err := unstructured.NestedMap(template.Object, "spec", "template", "spec")
+		assert.NoError(c, err)
+		obj := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "fenced.io/v1alpha1", "kind": "FencedRemediation", "spec": spec}}
+		obj.SetName(name)
+		obj.SetAnnotations(annotations)
+		obj.SetLabels(labels)
+		obj.SetOwnerReferences([]metav1.OwnerReference{owner})
+		_, err = client.Resource(requestResource).Namespace(rig.Namespace).Create(ctx, obj, metav1.CreateOptions{})
+		assert.NoError(c, err)
+	}, patience, 100*time.Millisecond)
+}
+
+// ofMachine makes the request of the Cluster API's manager: it has the Machine's name, and the
+// Machine is its owner, but not its controller.
+func (q requester) ofMachine(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	m, err := q.on.Dynamic().Resource(rig.CAPIResource("v1beta2", "machines")).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+	require.NoError(t, err)
+	q.make(ctx, t, name, map[string]string{
+		"cluster.x-k8s.io/cloned-from-name": "power", "cluster.x-k8s.io/cloned-from-groupkind": "FencedRemediationTemplate.fenced.io",
+	}, map[string]string{"cluster.x-k8s.io/cluster-name": scene.ClusterName},
+		metav1.OwnerReference{APIVersion: m.GetAPIVersion(), Kind: "Machine", Name: name, UID: m.GetUID()})
+}
+
+// get is the request now; nil if it is gone.
+func (q requester) get(ctx context.Context, t *testing.T, name string) *unstructured.Unstructured {
+	t.Helper()
+	obj, err := q.on.Dynamic().Resource(requestResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return obj
+}
+
+func (q requester) remove(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, q.client(t).Resource(requestResource).Namespace(rig.Namespace).Delete(ctx, name, metav1.DeleteOptions{}))
+}
+
+// awaitGone waits until the request is gone.
+func (q requester) awaitGone(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return q.get(ctx, t, name) == nil }, patience, 50*time.Millisecond, "request %s is gone", name)
+}
+
+func held(obj *unstructured.Unstructured) bool {
+	return slices.Contains(obj.GetFinalizers(), "fenced.io/power")
+}
+
+// requestsFor are the requests of fenced's kind for a Node.
+func requestsFor(ctx context.Context, t *testing.T, s *scene.Scene, node string) (all []unstructured.Unstructured) {
+	t.Helper()
+	l, err := s.Cluster.Dynamic().Resource(requestResource).Namespace(rig.Namespace).List(ctx, metav1.ListOptions{})
+	require.NoError(t, err)
+	for _, r := range l.Items {
+		if r.GetAnnotations()["remediation.medik8s.io/node-name"] == node {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// awaitPhase waits until the one request for a Node has this phase, Processing and Succeeded.
+func awaitPhase(ctx context.Context, t *testing.T, s *scene.Scene, node, phase, processing, succeeded string) unstructured.Unstructured {
+	t.Helper()
+	var last []unstructured.Unstructured
+	ok := assert.Eventually(t, func() bool {
+		if last = requestsFor(ctx, t, s, node); len(last) != 1 {
+			return false
+		}
+		got, _, _ := unstructured.NestedString(last[0].Object, "status", "phase")
+		return got == phase && conditionIn(&last[0], "Processing", "status", "conditions") == processing &&
+			conditionIn(&last[0], "Succeeded", "status", "conditions") == succeeded
+	}, patience, 50*time.Millisecond)
+	require.True(t, ok, "the request for %s is %s, Processing=%s, Succeeded=%s; last: %v", node, phase, processing, succeeded, last)
+	return last[0]
+}
+
+// NodeHealthCheck evaluates, and fenced executes. The Node is deleted after the proof, so the check
+// deletes its request in mid-run: fenced's finalizer keeps it until the host is On. A stand-in for the
+// check's controller evaluates the documented check, takes medik8s' Lease, and makes the request with
+// the rights of configs/crds/rbac.yaml.
+func TestNodeHealthCheckAsksFenced(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{
+		Machines: scene.NoMachines, Mode: "respond", CRDs: []rig.CRDs{rig.Medik8s, rig.Fenced},
+		Workers: []scene.Spec{{Name: "hung", Protocol: scene.Redfish}, {Name: "well", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}},
+	})
+	ctx := within(t)
+	require.NoError(t, s.Cluster.InstallMedik8s(ctx))
+	installRequests(ctx, t, s.Cluster, aggregateRequests)
+	require.NoError(t, s.Cluster.Apply(ctx, soon(t, "node-health-check")))
+	require.NoError(t, s.RunNodeHealthChecks(requesters))
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("hung")
+	ignoreOn(w, true) // it stays off until it was looked at
+	w.Kubelet.Hang()
+	awaitOff(t, w)
+	require.Eventually(t, func() bool {
+		made := requestsFor(ctx, t, s, w.Name)
+		return len(made) == 1 && made[0].GetDeletionTimestamp() != nil
+	}, patience, 50*time.Millisecond, "the check deletes its request once the Node is gone")
+	obj := awaitPhase(ctx, t, s, w.Name, "Running", "True", "Unknown")
+	assert.True(t, held(&obj), "the host is off")
+	assert.Equal(t, "False", conditionIn(&obj, "PermanentNodeDeletionExpected", "status", "conditions"))
+
+	ignoreOn(w, false)
+	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
+	assert.Equal(t, stages, stepsOf(r))
+	assert.Contains(t, r.Trigger, "requested by FencedRemediation "+rig.Namespace+"/hung-")
+	requester{s.Cluster}.awaitGone(ctx, t, obj.GetName())
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	requireNotAsked(ctx, t, s, "well", "healthy")
+}
+
+// A host that fenced cannot reach: its request waits, and after the template's time the check marks it.
+// fenced says that it failed, and the check goes on to MachineDeletionRemediation, which deletes the
+// Machine. fenced deletes neither Machine nor Node. Stand-ins are the check's controller, with the
+// rights of configs/crds/rbac.yaml, and MachineDeletionRemediation.
+func TestNodeHealthCheckEscalates(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{
+		Mode: "respond", CRDs: []rig.CRDs{rig.OpenShift, rig.Metal3, rig.Medik8s, rig.Fenced}, Checks: []rig.Check{},
+		Workers: []scene.Spec{{Name: "dead", Protocol: scene.IPMI}, {Name: "well", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}},
+	})
+	ctx := within(t)
+	require.NoError(t, s.Cluster.InstallMedik8s(ctx))
+	installRequests(ctx, t, s.Cluster, aggregateRequests)
+	require.NoError(t, s.Cluster.Apply(ctx, soon(t, "node-health-check-escalating")))
+	require.NoError(t, s.RunNodeHealthChecks(requesters))
+	require.NoError(t, s.RunMachineDeletions())
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	dead := s.Worker("dead")
+	dead.KillBMC()
+	dead.Kubelet.Hang()
+	awaitPhase(ctx, t, s, dead.Name, "Pending", "Unknown", "Unknown")
+	awaitPhase(ctx, t, s, dead.Name, "Failed", "False", "False")
+	require.Eventually(t, func() bool {
+		d, err := s.Cluster.Deletions("machines", dead.Name)
+		return err == nil && len(d) > 0
+	}, patience, 100*time.Millisecond, "the Machine is deleted")
+	time.Sleep(3 * time.Second) // what should not happen has time to
+	d, err := s.Cluster.Deletions("machines", dead.Name)
+	require.NoError(t, err)
+	require.Len(t, d, 1)
+	assert.Equal(t, scene.MachineDeletionUser, d[0].User)
+	requireNoDeletion(t, s, dead)
+	requireNotAsked(ctx, t, s, "well", "healthy")
+}
+
+// forScene are the names of a scene in the place of those in the documents.
+var forScene = strings.NewReplacer(
+	"CLUSTER", scene.ClusterName, "NAMESPACE", rig.Namespace, "INSTANCE", scene.Instance, "pool: ", "scene/pool: ", "key: pool", "key: scene/pool",
+)
+
+// documented is a manifest of docs/systems.md or docs/systems/, by the name in the comment before it,
+// for a scene.
+func documented(t *testing.T, name string) []byte {
+	t.Helper()
+	root, err := rig.Root()
+	require.NoError(t, err)
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "systems", "*.md"))
+	require.NoError(t, err)
+	var found [][]string
+	for _, page := range append(pages, filepath.Join(root, "docs", "systems.md")) {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		found = append(found, regexp.MustCompile("(?s)( *)<!-- test: "+name+" -->\n *```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1)...)
+	}
+	require.Len(t, found, 1, "manifests %q in the documents", name)
+	return []byte(forScene.Replace(regexp.MustCompile("(?m)^"+found[0][1]).ReplaceAllString(found[0][2], "")))
+}
+
+// soon is documented for a scene whose Nodes need not be unhealthy for minutes.
+func soon(t *testing.T, name string) []byte {
+	t.Helper()
+	text := string(documented(t, name))
+	require.Regexp(t, "300s|timeoutSeconds: 300}", text)
+	return []byte(strings.NewReplacer("300s", "2s", "timeoutSeconds: 300}", "timeoutSeconds: 2}", "timeout: 30m", "timeout: 60s").Replace(text))
+}
+
+// requesters is the group of the stand-ins that make requests. It has the rights of configs/crds/rbac.yaml
+// and no others on them.
+const requesters = "stand-in-requesters"
+
+// aggregateRequests gives requesters their rights as the operator of medik8s gets its own: its role
+// collects all roles with a label. The second role is what MachineDeletionRemediation adds there.
+const aggregateRequests = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: stand-in-external-remediation}
+aggregationRule:
+  clusterRoleSelectors: [{matchLabels: {rbac.ext-remediation/aggregate-to-ext-remediation: "true"}}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: stand-in-machine-deletion, labels: {rbac.ext-remediation/aggregate-to-ext-remediation: "true"}}
+rules:
+- apiGroups: [machine-deletion-remediation.medik8s.io]
+  resources: [machinedeletionremediations, machinedeletionremediationtemplates]
+  verbs: [get, list, watch, create, update, patch, delete]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: stand-in-external-remediation}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: stand-in-external-remediation}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: stand-in-requesters}]
+`
+
+// grantRequests gives requesters their rights where no controller manager aggregates roles.
+const grantRequests = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: stand-in-external-remediation}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: fenced-external-remediation}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: stand-in-requesters}]
+`
+
+// installRequests installs what docs/systems.md installs for FencedRemediations: the kinds, the role for
+// those who make them, and the template. rights are those of requesters.
+func installRequests(ctx context.Context, t *testing.T, on *rig.ControlPlane, rights string) {
+	t.Helper()
+	require.NoError(t, on.InstallCRDs(ctx, rig.Fenced))
+	require.NoError(t, on.ApplyConfig(ctx, "crds/rbac.yaml"))
+	require.NoError(t, on.Apply(ctx, []byte(rights)))
+	require.NoError(t, on.Apply(ctx, documented(t, "template")))
+}
+
+// awaitVerdict waits until explain gives a node this verdict.
+func awaitVerdict(ctx context.Context, t *testing.T, s *scene.Scene, node, verdict string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		x, err := s.Explain(ctx, node)
+		return err == nil && x.Verdict == verdict
+	}, patience, 100*time.Millisecond, "%s is %s", node, verdict)
 }

@@ -1,20 +1,27 @@
 package e2e
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
+	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/fenced/fenced/internal/wire"
+	"github.com/fenced/fenced/test/port"
 	"github.com/fenced/fenced/test/rig"
 	"github.com/fenced/fenced/test/scene"
 )
@@ -94,108 +101,228 @@ func TestStatusTellsWhatIsWrong(t *testing.T) {
 	untouched(ctx, t, s, s.Worker("well-1"))
 }
 
-// logged are the events of the journal that are kept, each as its type, what it is about and its
-// reason.
-func logged(t *testing.T, s *scene.Scene, keep func(kind, text string) bool) (list []string) {
-	t.Helper()
-	for line := range strings.Lines(s.LogTail(100000)) {
-		var e struct{ Event, Node, Reason, Msg string }
-		if json.Unmarshal([]byte(line), &e) == nil && e.Event != "" && keep(e.Event, e.Node+e.Msg) {
-			list = append(list, strings.Join(strings.Fields(e.Event+" "+e.Node+" "+e.Reason), " "))
-		}
+// A BMC that dies while its host is well is known before it is needed: by the
+// list, by a metric, and once in the journal. Looking at BMCs switches nothing.
+func TestSweepFindsTheDeadBMC(t *testing.T) {
+	t.Parallel()
+	needDebian(t, "ipmi_sim")
+	metrics := freeAddress(t)
+	s := set(t, scene.Options{
+		Set: []string{"sweep.interval=10s", "power.readTimeout=5s", "metrics.listen=" + metrics},
+		Workers: []scene.Spec{
+			{Name: "dies", Protocol: scene.IPMI}, {Name: "open-to-all", Protocol: scene.IPMISim},
+			{Name: "unverified", Protocol: scene.Redfish, Metal3: true}, {Name: "verified", Protocol: scene.Redfish},
+		},
+	})
+	ctx := within(t)
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	awaitAll(ctx, t, s, func(b wire.BMC) bool {
+		return b.State == "ok" && b.Dependable && b.Identity == "match" && b.Power == "On"
+	})
+	fencectl(ctx, t, s, 0, "bmc", "list")
+	assert.Equal(t, "0", metric(ctx, t, metrics, `fenced_bmc_not_dependable{cluster="scene"}`))
+
+	w := s.Worker("dies")
+	w.KillBMC()
+	now := fencectl(ctx, t, s, 2, "bmc", "test", w.Name)
+	assert.Contains(t, now.Stdout, "BMCUnreachable")
+	awaitListed(ctx, t, s, w.Name, "BMCUnreachable")
+	list := awaitAll(ctx, t, s, func(b wire.BMC) bool { return b.Dependable == (b.Node != w.Name) })
+	assert.Len(t, list, 4)
+	assert.Equal(t, "1", metric(ctx, t, metrics, `fenced_bmc_not_dependable{cluster="scene"}`))
+	time.Sleep(15 * time.Second) // another look or two
+	assert.Equal(t, 1, strings.Count(s.LogTail(10000), "of scene/dies is not dependable"), "told once")
+
+	w.ReviveBMC()
+	fencectl(ctx, t, s, 0, "bmc", "test", w.Name)
+	fencectl(ctx, t, s, 0, "bmc", "list")
+	assert.Equal(t, "0", metric(ctx, t, metrics, `fenced_bmc_not_dependable{cluster="scene"}`))
+	assert.Equal(t, 1, strings.Count(s.LogTail(10000), "of scene/dies is dependable again"))
+
+	for node, want := range map[string]string{"open-to-all": "CipherZero", "unverified": "CertificateTrust"} {
+		r := fencectl(ctx, t, s, 2, "bmc", "audit", node)
+		assert.Contains(t, r.Stdout, want)
 	}
+	verified := fencectl(ctx, t, s, 2, "bmc", "audit", "verified")
+	assert.NotContains(t, verified.Stdout, "CertificateTrust")
+	everything := fencectl(ctx, t, s, 2, "bmc", "audit")
+	assert.Contains(t, everything.Stdout, "CipherZero", "what was found is kept")
+
+	assert.Zero(t, goBMC(t, w).Counts().Off+goBMC(t, w).Counts().On, "commands to the BMC of %s", w.Name)
+	for _, name := range []string{"unverified", "verified"} {
+		sim := s.Worker(name).Service
+		assert.Empty(t, sim.System(0).Commands(), "commands to the BMC of %s", name)
+		assert.Eventually(t, func() bool { return sim.OpenSessions() <= 1 }, patience, 100*time.Millisecond, "sessions are ended")
+	}
+	for _, w := range s.Workers {
+		assert.True(t, w.On(), w.Name)
+		untouched(ctx, t, s, w)
+	}
+}
+
+// awaitAll waits until bmc list says of each device what is wanted.
+func awaitAll(ctx context.Context, t *testing.T, s *scene.Scene, ok func(wire.BMC) bool) []wire.BMC {
+	t.Helper()
+	var list []wire.BMC
+	require.Eventually(t, func() bool {
+		var err error
+		if list, err = s.BMCs(ctx, "list"); err != nil || len(list) != len(s.Workers) {
+			return false
+		}
+		for i := range list {
+			if !ok(list[i]) {
+				return false
+			}
+		}
+		return true
+	}, patience, 200*time.Millisecond, "the devices are %+v", list)
 	return list
 }
 
-// What the checks refuse is told once, in the journal and as a metric: the limit that is found
-// closed at the start, and two checks that refuse one host for different reasons. The changes of
-// a check are told, too.
-func TestRefusalsAreToldOnce(t *testing.T) {
-	t.Parallel()
-	metrics := freeAddress(t)
-	closed, second := scene.Metal("2s"), scene.Metal("2s")
-	closed.MaxUnhealthy, second.Name = "0", "second"
-	s := set(t, scene.Options{
-		Workers: []scene.Spec{{Name: "sick", Protocol: scene.IPMI}, {Name: "well-1", Protocol: scene.IPMI}, {Name: "well-2", Protocol: scene.IPMI}},
-		Checks:  []rig.Check{closed, second},
-		Set:     []string{"metrics.listen=" + metrics},
-	})
-	ctx := within(t)
-	s.Worker("sick").Kubelet.Hang()
-	_, err := s.Cluster.WaitNode(ctx, "sick", unknown)
+// freeAddress is one that nobody listens at now.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	addr, err := port.Free("tcp", "127.0.0.1")
 	require.NoError(t, err)
-	time.Sleep(3 * time.Second) // the timeout of the checks is over at the start
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
-	const gauge = `fenced_targets_refused{cluster="scene",reason=`
-	require.Eventually(t, func() bool {
-		return metric(ctx, t, metrics, gauge+`"ShortCircuit"}`) == "1" && metric(ctx, t, metrics, gauge+`"Overlap"}`) == "1"
-	}, patience, 200*time.Millisecond)
-	awaitText(ctx, t, s, 2, `^degraded: sick in scene is not remediated \(MachineHealthCheck .*/second\): Overlap: overlap: the limit of this check is exceeded`, "status")
-	time.Sleep(16 * time.Second) // three more evaluations
-	ofSick := func(kind, text string) bool { return kind == "Refused" && strings.HasPrefix(text, "sick") }
-	ofChecks := func(kind, _ string) bool {
-		return kind == "CheckChanged" || kind == "LimitClosed" || kind == "LimitOpened"
-	}
-	var reasons []string
-	for _, told := range logged(t, s, ofSick) {
-		if told == "Refused sick ShortCircuit" || told == "Refused sick Overlap" {
-			reasons = append(reasons, told)
-		}
-	}
-	assert.ElementsMatch(t, []string{"Refused sick ShortCircuit", "Refused sick Overlap"}, reasons, "once each")
-	assert.Equal(t, []string{"LimitClosed ShortCircuit"}, logged(t, s, ofChecks), "as it was at the start")
-
-	changeCheck := func(name, patch string) {
-		t.Helper()
-		gvr := schema.GroupVersionResource{Group: "machine.openshift.io", Version: "v1beta1", Resource: "machinehealthchecks"}
-		_, err := s.Management.Dynamic().Resource(gvr).Namespace(rig.Namespace).Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-		require.NoError(t, err)
-	}
-	awaitTold := func(want ...string) {
-		t.Helper()
-		require.Eventually(t, func() bool { return assert.ObjectsAreEqual(want, logged(t, s, ofChecks)) }, patience, 200*time.Millisecond,
-			"the changes of the checks: %v", want)
-	}
-	changeCheck("second", `{"metadata":{"annotations":{"cluster.x-k8s.io/paused":""}}}`)
-	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused")
-	changeCheck("workers", `{"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"Bogus"}]}}}`)
-	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused", "CheckChanged InvalidCheck")
-	awaitText(ctx, t, s, 2, `^degraded: check .*/workers in scene is invalid and protects no target: `, "status")
-	changeCheck("workers", `{"spec":{"selector":{"matchExpressions":null},"maxUnhealthy":"100%"}}`)
-	awaitTold("LimitClosed ShortCircuit", "CheckChanged Paused", "CheckChanged InvalidCheck", "CheckChanged", "LimitOpened")
-	awaitRun(ctx, t, s, "sick", result(wire.ResultDone))
-	awaitText(ctx, t, s, 0, `armed`, "status")
-	assert.Empty(t, metric(ctx, t, metrics, gauge+`"ShortCircuit"}`))
+	return addr
 }
 
-// explain and bmc list say the same of a BMC: that it was not checked yet, that it refuses the
-// account, and that it is good again.
-func TestExplainAgreesWithBMCList(t *testing.T) {
+// metric is the value of one line of the daemon's metrics; empty if there is none, or while the
+// daemon does not listen yet.
+func metric(ctx context.Context, t *testing.T, addr, name string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
+	require.NoError(t, err)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Logf("read the metrics: %v", err)
+		return ""
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if value, found := strings.CutPrefix(lines.Text(), name+" "); found {
+			return value
+		}
+	}
+	require.NoError(t, lines.Err())
+	return ""
+}
+
+// described are the Events that `kubectl describe` shows about an object, of fenced alone,
+// the first first. About a Node it searches twice: with its UID and with its name. What was
+// tried again is left out: a controller may change a Node just when it is restored.
+func described(ctx context.Context, t *testing.T, c *rig.ControlPlane, objects ...runtime.Object) []string {
+	t.Helper()
+	var found []corev1.Event
+	for _, o := range objects {
+		list, err := c.Client().CoreV1().Events(metav1.NamespaceAll).SearchWithContext(ctx, scheme.Scheme, o)
+		require.NoError(t, err)
+		found = append(found, list.Items...)
+	}
+	found = slices.DeleteFunc(found, func(e corev1.Event) bool { return e.Source.Component != "fenced" || e.Reason == "ActionFailed" })
+	slices.SortStableFunc(found, func(a, b corev1.Event) int {
+		return strings.Compare(a.Name[strings.LastIndex(a.Name, ".")+1:], b.Name[strings.LastIndex(b.Name, ".")+1:]) // when it happened, in nanoseconds
+	})
+	var texts []string
+	for i := range found {
+		texts = append(texts, found[i].Type+" "+found[i].Reason)
+	}
+	return texts
+}
+
+// ofRuns are the Events about runs. Before a run begins, a gate may refuse it for a moment.
+func ofRuns(events []string) []string {
+	return slices.DeleteFunc(events, func(e string) bool { return e == "Warning RemediationSkipped" })
+}
+
+// describedNode is what `kubectl describe node` shows of fenced.
+func describedNode(ctx context.Context, t *testing.T, c *rig.ControlPlane, name string) []string {
+	t.Helper()
+	n, err := c.Client().CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	require.NoError(t, err)
+	byName := n.DeepCopy()
+	byName.UID = types.UID(name)
+	return described(ctx, t, c, n, byName)
+}
+
+func machineObject(ctx context.Context, t *testing.T, s *scene.Scene, name string) *unstructured.Unstructured {
+	t.Helper()
+	obj, err := s.Cluster.Dynamic().Resource(rig.MachineResource).Namespace(rig.Namespace).Get(ctx, name, metav1.GetOptions{})
+	require.NoError(t, err)
+	return obj
+}
+
+// nodeCourse is what is reported on a Node of a run without an accident.
+var nodeCourse = []string{"Normal RemediationStarted", "Normal HostPoweredOff", "Normal NodeDeleted", "Normal HostPoweredOn", "Normal NodeRegistered", "Normal RemediationFinished"}
+
+// Who describes the Node, its Machine or the check sees the whole course of a fence, and why
+// a held Node is not fenced.
+func TestEventsTellOfAFence(t *testing.T) {
 	t.Parallel()
 	s := set(t, scene.Options{Workers: []scene.Spec{
-		{Name: "locked", Protocol: scene.Redfish, Metal3: true, WrongPassword: true}, {Name: "well", Protocol: scene.IPMI},
+		{Name: "hung", Protocol: scene.IPMI}, {Name: "held", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI},
 	}})
 	ctx := within(t)
 	_, err := s.StartDaemon(ctx)
 	require.NoError(t, err)
-	requireGoodStatus(ctx, t, s)
-	awaitText(ctx, t, s, 2, `^locked .* not checked yet +- `, "bmc", "list", "-o", "wide")
-	text := fencectl(ctx, t, s, 0, "explain", "locked", "-o", "wide").Stdout
-	assert.Regexp(t, `(?m)^not checked yet: .*host.*identity`, text)
-	assert.Regexp(t, `(?m)^host +not yet +- +\S+: the BMC is not checked yet; `, text)
+	fencectl(ctx, t, s, 0, "hold", "held", "--reason", "its disk is being replaced")
+	s.Worker("held").Kubelet.Hang()
+	awaitRefusal(ctx, t, s, "held", "Hold")
+	s.Worker("hung").Kubelet.Hang()
+	awaitRun(ctx, t, s, "hung", result(wire.ResultDone))
+	requireBack(ctx, t, s, s.Worker("hung"))
 
-	fencectl(ctx, t, s, 2, "bmc", "test", "locked")
-	awaitText(ctx, t, s, 2, `^locked .* BMCAuth: `, "bmc", "list", "-o", "wide")
-	text = awaitText(ctx, t, s, 0, `^host +no +BMCAuth +`, "explain", "locked", "-o", "wide")
-	assert.NotContains(t, text, "not checked yet: host")
-	awaitText(ctx, t, s, 2, `^degraded: 1 of 2 BMCs are not dependable: `, "status")
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		assert.Equal(c, nodeCourse, ofRuns(describedNode(ctx, t, s.Cluster, "hung")))
+		onMachine := append([]string{"Normal ExternalAnnotationAdded"}, nodeCourse[1:]...)
+		assert.Equal(c, onMachine, ofRuns(described(ctx, t, s.Cluster, machineObject(ctx, t, s, "hung"))))
+		assert.Equal(c, []string{nodeCourse[0], nodeCourse[5]}, described(ctx, t, s.Cluster, checkObject(ctx, t, s)))
+		assert.Contains(c, describedNode(ctx, t, s.Cluster, "held"), "Warning RemediationSkipped")
+		assert.Contains(c, described(ctx, t, s.Cluster, machineObject(ctx, t, s, "held")), "Warning RemediationSkipped")
+	}, patience, 200*time.Millisecond)
+	assert.Empty(t, describedNode(ctx, t, s.Cluster, "healthy"))
+	list, err := s.Cluster.Client().CoreV1().Events(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{FieldSelector: "reason=RemediationSkipped,involvedObject.name=held"})
+	require.NoError(t, err)
+	require.NotEmpty(t, list.Items)
+	assert.Contains(t, list.Items[0].Message, "Hold: ")
+	assert.Contains(t, list.Items[0].Message, "its disk is being replaced")
+}
 
-	setPassword(ctx, t, s, s.Worker("locked"), scene.Password)
-	awaitText(ctx, t, s, 0, `^locked .* match +\S+ +20\S+Z +- `, "bmc", "test", "locked", "-o", "wide")
-	awaitText(ctx, t, s, 2, `^locked .* match +\S+ +20\S+Z +- `, "bmc", "list", "-o", "wide") // the other one is not checked yet
-	awaitText(ctx, t, s, 0, `^host +yes +- +\S+: read On by the BMC health check at 20\S+Z `, "explain", "locked", "-o", "wide")
-	awaitText(ctx, t, s, 0, `^identity +yes +- +match `, "explain", "locked", "-o", "wide")
-	fencectl(ctx, t, s, 0, "bmc", "test", "well")
-	fencectl(ctx, t, s, 0, "bmc", "list")
+// Without the right to write Events, and the right to mark, everything is fenced as before,
+// and the journal names what is missing, once.
+func TestFenceWithoutTheRightToTell(t *testing.T) {
+	t.Parallel()
+	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "hung", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
+	ctx := within(t)
+	roles := s.Cluster.Client().RbacV1().ClusterRoles()
+	for _, name := range []string{"fenced", "fenced-management"} {
+		role, err := roles.Get(ctx, name, metav1.GetOptions{})
+		require.NoError(t, err)
+		for i, r := range role.Rules {
+			if slices.Contains(r.Resources, "machines") {
+				role.Rules[i].Verbs = slices.DeleteFunc(r.Verbs, func(v string) bool { return v == "patch" })
+			}
+		}
+		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") || len(r.Verbs) == 0 })
+		_, err = roles.Update(ctx, role, metav1.UpdateOptions{})
+		require.NoError(t, err)
+	}
+	_, err := s.StartDaemon(ctx)
+	require.NoError(t, err)
+	w := s.Worker("hung")
+	w.Kubelet.Hang()
+	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
+	requireBack(ctx, t, s, w)
+	requireOneDeletion(t, s, w)
+	assert.Empty(t, describedNode(ctx, t, s.Cluster, w.Name))
+	for _, once := range []string{"Kubernetes Events cannot be written", "mark what is being remediated"} {
+		assert.Equal(t, 1, strings.Count(s.LogTail(100000), once), once)
+	}
+}
+
+// marksOf are fenced's marks among annotations: run, step and instance.
+func marksOf(annotations map[string]string) [3]string {
+	return [3]string{annotations["fenced.io/run"], annotations["fenced.io/step"], annotations["fenced.io/instance"]}
 }

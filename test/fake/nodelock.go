@@ -31,21 +31,19 @@ func (s *State) foreignLock(node string) string {
 
 // LockNode takes or renews the Lease on the Node of a run, as the API server would
 // let fenced do it.
-func (s *State) LockNode(r remediate.Run) (binds time.Duration, foreign string, err error) {
+func (s *State) LockNode(r remediate.Run) (binds time.Duration, foreign string) {
 	node := r.Target.Node
 	held, ok := s.NodeLocks[node]
 	switch foreign := s.foreignLock(node); {
-	case s.LockFails != nil:
-		return 0, "", s.LockFails
 	case !s.Medik8s:
-		return 0, "", nil
+		return 0, ""
 	case foreign != "":
-		return 0, foreign, nil
+		return 0, foreign
 	case !r.Step.Destructive() && (!ok || held.Holder != s.LocksAs):
-		return 0, "", nil
+		return 0, ""
 	}
 	s.NodeLocks[node] = NodeLock{s.LocksAs, r.ID, time.Now()}
-	return LockDuration, "", nil
+	return LockDuration, ""
 }
 
 // UnlockNode gives back what LockNode took for a run.
@@ -59,7 +57,7 @@ func (s *State) UnlockNode(r remediate.Run) {
 func (c *Cluster) LockNode(_ context.Context, r remediate.Run) (binds time.Duration, foreign string, err error) {
 	c.Do(func(s *State) {
 		if err = s.apiError(); err == nil {
-			binds, foreign, err = s.LockNode(r)
+			binds, foreign = s.LockNode(r)
 		}
 	})
 	return binds, foreign, err

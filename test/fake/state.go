@@ -51,7 +51,6 @@ type State struct {
 	Medik8s   bool
 	NodeLocks map[string]NodeLock // by Node
 	LocksAs   string              // fenced as a holder
-	LockFails error               // of each LockNode; nil: none
 
 	// How the control plane behaves.
 	PodsOfANode int                   // number of pods that start on a Ready Node

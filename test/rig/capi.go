@@ -3,13 +3,12 @@ package rig
 import (
 	"context"
 	"fmt"
-	"slices"
+	"maps"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/retry"
 )
 
 const (
@@ -52,74 +51,45 @@ func (v capi) ref(group, kind, name string) map[string]any {
 	return map[string]any{"apiGroup": group, "kind": kind, "name": name}
 }
 
-// createCAPI creates obj with its status and the conditions in both lists.
-func (c *ControlPlane) createCAPI(ctx context.Context, v capi, obj *unstructured.Unstructured, status map[string]any,
-	conditions []CAPICondition,
+// createCAPI creates obj with its status, in which conditions of some types are True, in both lists.
+func (c *ControlPlane) createCAPI(ctx context.Context, v capi, obj *unstructured.Unstructured, status map[string]any, types ...string,
 ) (*unstructured.Unstructured, error) {
-	obj.Object["status"] = status
-	if err := v.setConditions(obj, conditions); err != nil {
-		return nil, err
+	var old, standard []any // only the standard list has messages, also empty ones
+	for _, t := range types {
+		cond := map[string]any{"type": t, "status": "True", "reason": "Rig", "lastTransitionTime": time.Now().UTC().Format(time.RFC3339)}
+		old = append(old, cond)
+		cond = maps.Clone(cond)
+		cond["message"] = ""
+		standard = append(standard, cond)
+	}
+	if v == "v1beta1" {
+		status["conditions"], status["v1beta2"] = old, map[string]any{"conditions": standard}
+	} else {
+		status["conditions"], status["deprecated"] = standard, map[string]any{"v1beta1": map[string]any{"conditions": old}}
 	}
 	return c.createWithStatus(ctx, obj, status)
 }
 
-// CAPICluster is a Cluster of Cluster API to create.
-type CAPICluster struct {
-	Name   string
-	Paused bool
-	// Conditions are added to ControlPlaneInitialized and InfrastructureReady, which become True
-	// now if they are not in the list.
-	Conditions  []CAPICondition
-	Annotations map[string]string
-}
-
 // CreateCAPICluster creates a Cluster in the state in which the controllers of Cluster API leave a
 // running one, in the shape of the served version.
-func (c *ControlPlane) CreateCAPICluster(ctx context.Context, k CAPICluster) (*unstructured.Unstructured, error) {
+func (c *ControlPlane) CreateCAPICluster(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	v, err := c.capi()
 	if err != nil {
 		return nil, err
 	}
-	obj := v.object("Cluster", k.Name, nil, k.Annotations)
-	spec := map[string]any{
+	obj := v.object("Cluster", name, nil, nil)
+	obj.Object["spec"] = map[string]any{
 		"controlPlaneEndpoint": map[string]any{"host": "192.0.2.1", "port": int64(6443)},
-		"infrastructureRef":    v.ref(capiInfraGroup, "Metal3Cluster", k.Name),
-		"controlPlaneRef":      v.ref(capiControlPlane, "KubeadmControlPlane", k.Name),
+		"infrastructureRef":    v.ref(capiInfraGroup, "Metal3Cluster", name),
+		"controlPlaneRef":      v.ref(capiControlPlane, "KubeadmControlPlane", name),
 	}
-	if k.Paused {
-		spec["paused"] = true
-	}
-	obj.Object["spec"] = spec
-	conditions := withDefaults(k.Conditions, "ControlPlaneInitialized", "InfrastructureReady")
 	status := map[string]any{"phase": "Provisioned"}
-	ready, initialized := isTrue(conditions, "InfrastructureReady"), isTrue(conditions, "ControlPlaneInitialized")
 	if v == "v1beta1" {
-		status["infrastructureReady"], status["controlPlaneReady"] = ready, initialized
+		status["infrastructureReady"], status["controlPlaneReady"] = true, true
 	} else {
-		status["initialization"] = map[string]any{
-			"infrastructureProvisioned": ready, "controlPlaneInitialized": initialized,
-		}
+		status["initialization"] = map[string]any{"infrastructureProvisioned": true, "controlPlaneInitialized": true}
 	}
-	return c.createCAPI(ctx, v, obj, status, conditions)
-}
-
-// withDefaults puts the types that are True by default before the conditions.
-func withDefaults(conditions []CAPICondition, types ...string) []CAPICondition {
-	var all []CAPICondition
-	for _, t := range types {
-		all = append(all, CAPICondition{Type: t, Status: "True"})
-	}
-	return append(all, conditions...) // the last one of a type counts
-}
-
-func isTrue(conditions []CAPICondition, kind string) bool {
-	status := ""
-	for _, cond := range conditions {
-		if cond.Type == kind {
-			status = cond.Status
-		}
-	}
-	return status == "True"
+	return c.createCAPI(ctx, v, obj, status, "ControlPlaneInitialized", "InfrastructureReady")
 }
 
 // CreateCAPIMachineSet creates a MachineSet without Machines. It replaces nothing, because no
@@ -178,17 +148,10 @@ type CAPIMachine struct {
 	MachineSet, ControlPlane string
 	// Host is the BareMetalHost that providerID names.
 	Host string
-	// ProviderID is for a Machine without Host.
-	ProviderID string
 	// NodeName is the Node in status.nodeRef. It need not exist. If it does, it is in the workload
 	// cluster.
 	NodeName string
-	// Phase is status.phase. If empty, it is "Running", or "Provisioned" without a Node.
-	Phase string
-	// Conditions are added to InfrastructureReady and, with a Node, to Ready and NodeHealthy.
-	// Those become True now if they are not in the list.
-	Conditions          []CAPICondition
-	Labels, Annotations map[string]string
+	Labels   map[string]string
 }
 
 // NamesCAPIMachine are the annotations with which the Cluster API writes into a Node which Machine is its.
@@ -203,7 +166,7 @@ func (c *ControlPlane) CreateCAPIMachine(ctx context.Context, m CAPIMachine) (*u
 	if err != nil {
 		return nil, err
 	}
-	obj := v.object("Machine", m.Name, m.Labels, m.Annotations)
+	obj := v.object("Machine", m.Name, m.Labels, nil)
 	setDefault(obj, capiClusterLabel, m.Cluster)
 	if err := c.own(ctx, v, obj, m); err != nil {
 		return nil, err
@@ -217,12 +180,9 @@ func (c *ControlPlane) CreateCAPIMachine(ctx context.Context, m CAPIMachine) (*u
 	if m.Host != "" {
 		spec["providerID"] = "metal3://" + Namespace + "/" + m.Host + "/" + m.Name
 	}
-	if m.ProviderID != "" {
-		spec["providerID"] = m.ProviderID
-	}
 	obj.Object["spec"] = spec
-	status, conditions := m.status(v)
-	return c.createCAPI(ctx, v, obj, status, conditions)
+	status, types := m.status(v)
+	return c.createCAPI(ctx, v, obj, status, types...)
 }
 
 // own gives obj its owner, and the labels by which the owner selects it.
@@ -249,130 +209,22 @@ func (c *ControlPlane) own(ctx context.Context, v capi, obj *unstructured.Unstru
 	return nil
 }
 
-func (m CAPIMachine) status(v capi) (map[string]any, []CAPICondition) {
-	phase, types := "Provisioned", []string{"InfrastructureReady"}
-	status := map[string]any{"lastUpdated": time.Now().UTC().Format(time.RFC3339)}
+// status returns the status, and the types of the conditions that are True.
+func (m CAPIMachine) status(v capi) (map[string]any, []string) {
+	types := []string{"InfrastructureReady"}
+	status := map[string]any{"lastUpdated": time.Now().UTC().Format(time.RFC3339), "phase": "Provisioned"}
 	if m.NodeName != "" {
-		phase, types = "Running", append(types, "Ready", "NodeHealthy")
+		status["phase"], types = "Running", append(types, "Ready", "NodeHealthy")
 		ref := map[string]any{"name": m.NodeName}
 		if v == "v1beta1" {
 			ref["apiVersion"], ref["kind"] = "v1", "Node"
 		}
 		status["nodeRef"] = ref
 	}
-	status["phase"] = orElse(m.Phase, phase)
-	conditions := withDefaults(m.Conditions, types...)
-	ready := isTrue(conditions, "InfrastructureReady")
 	if v == "v1beta1" {
-		status["infrastructureReady"], status["bootstrapReady"] = ready, true
+		status["infrastructureReady"], status["bootstrapReady"] = true, true
 	} else {
-		status["initialization"] = map[string]any{"infrastructureProvisioned": ready, "bootstrapDataSecretCreated": true}
+		status["initialization"] = map[string]any{"infrastructureProvisioned": true, "bootstrapDataSecretCreated": true}
 	}
-	return status, conditions
-}
-
-// CAPICondition is a condition of a Cluster or of a Machine. The rig writes it into both lists of such
-// an object, as the controllers of Cluster API do.
-type CAPICondition struct {
-	Type string
-	// Status is True, False or Unknown; empty removes the condition.
-	Status          string
-	Since           time.Time // now if zero
-	Reason, Message string
-}
-
-// lists returns the paths of the two lists of conditions: the old one of Cluster API, with a severity,
-// and the standard one of Kubernetes.
-func (v capi) lists() (old, standard []string) {
-	if v == "v1beta1" {
-		return []string{"status", "conditions"}, []string{"status", "v1beta2", "conditions"}
-	}
-	return []string{"status", "deprecated", "v1beta1", "conditions"}, []string{"status", "conditions"}
-}
-
-// setConditions puts conditions into both lists of obj. Each replaces the condition of its type.
-func (v capi) setConditions(obj *unstructured.Unstructured, conditions []CAPICondition) error {
-	old, standard := v.lists()
-	for _, cond := range conditions {
-		if err := setInList(obj, old, cond.Type, cond.old()); err != nil {
-			return err
-		}
-		if err := setInList(obj, standard, cond.Type, cond.standard()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func setInList(obj *unstructured.Unstructured, path []string, kind string, cond map[string]any) error {
-	list, _, err := unstructured.NestedSlice(obj.Object, path...)
-	if err != nil {
-		return fmt.Errorf("read the conditions of %s: %w", obj.GetName(), err)
-	}
-	list = slices.DeleteFunc(list, func(c any) bool {
-		m, _ := c.(map[string]any)
-		return m["type"] == kind
-	})
-	if cond != nil {
-		list = append(list, cond)
-	}
-	if err := unstructured.SetNestedSlice(obj.Object, list, path...); err != nil {
-		return fmt.Errorf("set the conditions of %s: %w", obj.GetName(), err)
-	}
-	return nil
-}
-
-func (k CAPICondition) standard() map[string]any {
-	if k.Status == "" {
-		return nil
-	}
-	since := k.Since
-	if since.IsZero() {
-		since = time.Now()
-	}
-	return map[string]any{
-		"type": k.Type, "status": k.Status, "lastTransitionTime": since.UTC().Format(time.RFC3339),
-		"reason": orElse(k.Reason, "Rig"), "message": k.Message,
-	}
-}
-
-// old is the condition in the form of the old list: without an empty message, and with a severity if
-// it is False.
-func (k CAPICondition) old() map[string]any {
-	m := k.standard()
-	if m == nil {
-		return nil
-	}
-	if k.Message == "" {
-		delete(m, "message")
-	}
-	if k.Status == "False" {
-		m["severity"] = "Warning"
-	}
-	return m
-}
-
-// SetCAPIConditions puts conditions into both lists of an object in Namespace. It leaves the other
-// conditions as they are. The plural is "machines" or "clusters".
-func (c *ControlPlane) SetCAPIConditions(ctx context.Context, plural, name string, conditions ...CAPICondition) error {
-	v, err := c.capi()
-	if err != nil {
-		return err
-	}
-	client := c.dynamic.Resource(CAPIResource(string(v), plural)).Namespace(Namespace)
-	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error { // a fenced under test writes conditions as well
-		obj, err := client.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if err := v.setConditions(obj, conditions); err != nil {
-			return err
-		}
-		_, err = client.UpdateStatus(ctx, obj, metav1.UpdateOptions{})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("set conditions of %s %s: %w", plural, name, err)
-	}
-	return nil
+	return status, types
 }

@@ -16,12 +16,10 @@ type CAPICheck struct {
 	Name, Cluster string
 	// Match selects the Machines by label; nil selects those of the cluster.
 	Match map[string]string
-	// Conditions are about Nodes, MachineConditions about Machines.
-	Conditions, MachineConditions []UnhealthyCondition
-	NodeStartupTimeout            string
+	// Conditions are about Nodes.
+	Conditions []UnhealthyCondition
 	// MaxUnhealthy is a string ("40%") or an int64 number.
-	MaxUnhealthy   any
-	UnhealthyRange string
+	MaxUnhealthy any
 	// Template names the template of an external remediation.
 	Template    TemplateRef
 	Annotations map[string]string
@@ -70,17 +68,8 @@ func (k CAPICheck) v1beta1(spec map[string]any) {
 	if len(k.Conditions) > 0 {
 		spec["unhealthyConditions"] = unhealthyConditions(k.Conditions, "timeout")
 	}
-	if len(k.MachineConditions) > 0 {
-		spec["unhealthyMachineConditions"] = unhealthyConditions(k.MachineConditions, "timeout")
-	}
-	if k.NodeStartupTimeout != "" {
-		spec["nodeStartupTimeout"] = k.NodeStartupTimeout
-	}
 	if k.MaxUnhealthy != nil {
 		spec["maxUnhealthy"] = k.MaxUnhealthy
-	}
-	if k.UnhealthyRange != "" {
-		spec["unhealthyRange"] = k.UnhealthyRange
 	}
 	if k.Template != (TemplateRef{}) {
 		spec["remediationTemplate"] = k.Template.object()
@@ -106,21 +95,8 @@ func (k CAPICheck) v1beta2(spec map[string]any) error {
 			return err
 		}
 	}
-	if len(k.MachineConditions) > 0 {
-		if checks["unhealthyMachineConditions"], err = inSeconds(k.MachineConditions); err != nil {
-			return err
-		}
-	}
-	if k.NodeStartupTimeout != "" {
-		if checks["nodeStartupTimeoutSeconds"], err = wholeSeconds(k.NodeStartupTimeout); err != nil {
-			return err
-		}
-	}
 	if k.MaxUnhealthy != nil {
 		trigger["unhealthyLessThanOrEqualTo"] = k.MaxUnhealthy
-	}
-	if k.UnhealthyRange != "" {
-		trigger["unhealthyInRange"] = k.UnhealthyRange
 	}
 	if k.Template != (TemplateRef{}) {
 		ref := k.Template.object()
@@ -142,21 +118,13 @@ func put(into map[string]any, key string, value map[string]any) {
 func inSeconds(conditions []UnhealthyCondition) ([]any, error) {
 	var list []any
 	for _, u := range conditions {
-		seconds, err := wholeSeconds(u.Timeout)
+		d, err := time.ParseDuration(u.Timeout)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("write %q in seconds: %w", u.Timeout, err)
 		}
-		list = append(list, map[string]any{"type": u.Type, "status": u.Status, "timeoutSeconds": seconds})
+		list = append(list, map[string]any{"type": u.Type, "status": u.Status, "timeoutSeconds": int64(d / time.Second)})
 	}
 	return list, nil
-}
-
-func wholeSeconds(duration string) (int64, error) {
-	d, err := time.ParseDuration(duration)
-	if err != nil {
-		return 0, fmt.Errorf("write %q in seconds: %w", duration, err)
-	}
-	return int64(d / time.Second), nil
 }
 
 // RemediationResource is the resource of the requests that checks create from a template.

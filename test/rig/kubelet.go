@@ -52,13 +52,9 @@ type Kubelet struct {
 	mu     sync.Mutex
 	zombie bool
 	boot   *boot // nil while there is no power
-	fails  int   // so many boots never come to the kubelet
 }
 
-const (
-	powerPoll  = 100 * time.Millisecond
-	neverBoots = 1000 * time.Hour
-)
+const powerPoll = 100 * time.Millisecond
 
 // NewKubelet creates a host; Run starts it. The client should come from
 // ControlPlane.KubeletClient.
@@ -99,12 +95,7 @@ func (k *Kubelet) follow(ctx context.Context, on bool) {
 	defer k.mu.Unlock()
 	switch on = on || k.zombie; {
 	case on && k.boot == nil:
-		o := k.opts
-		if k.fails > 0 {
-			k.fails--
-			o.BootDelay = neverBoots
-		}
-		k.boot = startBoot(ctx, k.client, o)
+		k.boot = startBoot(ctx, k.client, k.opts)
 	case !on && k.boot != nil:
 		k.boot.stop()
 		k.boot = nil
@@ -128,13 +119,6 @@ func (k *Kubelet) Hang() {
 	if k.boot != nil {
 		k.boot.stop() // k.boot stays set, so the host does not boot while the power is on
 	}
-}
-
-// FailBoots lets the next boots fail: the power comes on, and no kubelet.
-func (k *Kubelet) FailBoots(n int) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.fails = n
 }
 
 // SetZombie makes the host ignore that its power is off, as with a BMC that

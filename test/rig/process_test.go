@@ -12,10 +12,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	_ "github.com/fenced/fenced/test/oneproc" // it plays in virtual time
 )
 
 // orphanMaker makes this test binary the parent in TestChildrenDieWithUs.
@@ -106,4 +111,87 @@ func TestAuditLogInTheMiddleOfALine(t *testing.T) {
 	got, err := c.NodeDeletions("a")
 	require.NoError(t, err)
 	assert.Equal(t, []Deletion{{User: "u", Name: "a", UID: "1", ResourceVersion: "7"}}, got)
+}
+
+var (
+	secrets  = schema.GroupResource{Resource: "secrets"}
+	timedOut = apierrors.NewTimeoutError("request did not complete", 0)
+	exists   = apierrors.NewAlreadyExists(secrets, "a")
+)
+
+func TestBusyServerIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, row := range map[string]struct {
+			answers  []error // to create
+			requests int
+			want     error
+			read     bool // by get
+		}{
+			"at once":                           {answers: []error{nil}, requests: 1},
+			"when it has time":                  {answers: []error{timedOut, timedOut, nil}, requests: 3},
+			"what the first request has made":   {answers: []error{timedOut, exists}, requests: 2, read: true},
+			"what was there before":             {answers: []error{exists}, requests: 1, want: exists},
+			"a refusal is not waited for":       {answers: []error{apierrors.NewForbidden(secrets, "a", nil)}, requests: 1, want: apierrors.NewForbidden(secrets, "a", nil)},
+			"a refusal after a time-out, too":   {answers: []error{timedOut, apierrors.NewBadRequest("no")}, requests: 2, want: apierrors.NewBadRequest("no")},
+			"what hangs is not waited for long": {want: timedOut, requests: 300},
+		} {
+			requests := 0
+			create := func() (string, error) {
+				if requests++; requests > len(row.answers) {
+					return "", timedOut
+				}
+				return "created", row.answers[requests-1]
+			}
+			got, err := createWhileBusy(t.Context(), create, func() (string, error) { return "read", nil })
+			assert.InDelta(t, row.requests, requests, float64(row.requests/100), name) // the last second may be either
+			assert.Equal(t, row.want, err, name)
+			assert.Equal(t, row.read, got == "read", name)
+		}
+	})
+}
+
+func TestBusyServerIsNotWaitedForAfterTheEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	requests := 0
+	err := WhileBusy(ctx, func() error { requests++; return timedOut })
+	require.ErrorIs(t, err, timedOut)
+	assert.Equal(t, 1, requests)
+}
+
+// The programs are kept by a version that is written twice.
+func TestVersionIsThatOfTheModule(t *testing.T) {
+	root, err := Root()
+	require.NoError(t, err)
+	for module, line := range map[string]string{
+		"clusterapi":   "require " + clusterAPIModule + " " + clusterAPIVersion + "\n",
+		"controlplane": "k8s.io/kubernetes " + kubernetesVersion + " ",
+	} {
+		text, err := os.ReadFile(filepath.Join(root, "test", module, "go.mod"))
+		require.NoError(t, err)
+		assert.Contains(t, string(text), line)
+	}
+}
+
+// A version of the Cluster API whose main.go is another one is not built: its webhooks could listen on
+// all addresses.
+func TestUnknownMainIsNotBuilt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "main.go")
+	known := clusterAPIEdits[0].from + "\n" + clusterAPIEdits[1].from
+	for text, want := range map[string]string{
+		known:                                  clusterAPIEdits[0].to + "\n" + clusterAPIEdits[1].to,
+		clusterAPIEdits[1].from:                "",
+		known + "\n" + clusterAPIEdits[0].from: "",
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		err := editMain(path)
+		if want == "" {
+			assert.ErrorContains(t, err, "times, not once")
+			continue
+		}
+		require.NoError(t, err)
+		edited, err := os.ReadFile(path)
+		require.NoError(t, err)
+		assert.Equal(t, want, string(edited))
+	}
 }

@@ -44,7 +44,7 @@ func (s *Scene) createOwners(ctx context.Context) error {
 		_, err := s.Management.CreateMachineSet(ctx, machineSet)
 		return err
 	case ClusterAPI:
-		if _, err := s.Management.CreateCAPICluster(ctx, rig.CAPICluster{Name: ClusterName}); err != nil {
+		if _, err := s.Management.CreateCAPICluster(ctx, ClusterName); err != nil {
 			return err
 		}
 		if _, err := s.Management.CreateCAPIMachineSet(ctx, ClusterName, machineSet); err != nil {

@@ -58,8 +58,6 @@ type Spec struct {
 	Etcd bool
 	// Stranger: no Machine names the Node.
 	Stranger bool
-	// NoNode: the Node of the host is in a cluster outside of the scene.
-	NoNode bool
 }
 
 func (s Spec) pool() string { return cmp.Or(s.Pool, MetalPool) }
@@ -98,9 +96,6 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 		w.stopBMC()
 		return nil, err
 	}
-	if spec.NoNode {
-		return w, nil
-	}
 	client, err := s.Cluster.KubeletClient(spec.Name)
 	if err != nil {
 		w.stopBMC()
@@ -137,13 +132,11 @@ func (s *Scene) start(life context.Context, spec Spec, number int) (*Worker, err
 
 // enrol waits for the Node, dresses it and creates its objects.
 func (s *Scene) enrol(ctx context.Context, w *Worker) error {
-	if !w.NoNode {
-		if _, err := s.Cluster.WaitNode(ctx, w.Name, IsReady); err != nil {
-			return err
-		}
-		if err := s.dress(ctx, w); err != nil {
-			return err
-		}
+	if _, err := s.Cluster.WaitNode(ctx, w.Name, IsReady); err != nil {
+		return err
+	}
+	if err := s.dress(ctx, w); err != nil {
+		return err
 	}
 	if w.Metal3 {
 		if err := s.createHost(ctx, w); err != nil {

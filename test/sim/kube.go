@@ -211,12 +211,12 @@ func (k kube) LockNode(ctx context.Context, r remediate.Run) (binds time.Duratio
 			binds = fake.LockDuration
 			return
 		}
-		binds, foreign, err = w.api.LockNode(r)
+		binds, foreign = w.api.LockNode(r)
 	})
 	if lost := k.answer(ctx, "lock"); lost != nil {
 		return 0, "", lost
 	}
-	return binds, foreign, err
+	return binds, foreign, nil
 }
 
 // UnlockNode implements engine.Kube.

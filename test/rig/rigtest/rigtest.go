@@ -55,18 +55,6 @@ func Apart(t *testing.T, sets ...rig.CRDs) (management, workload *rig.ControlPla
 	return both[0], both[1]
 }
 
-// OwnApart returns two control planes for one test that stops an API server.
-func OwnApart(t *testing.T, management, workload rig.Options) (*rig.ControlPlane, *rig.ControlPlane) {
-	t.Helper()
-	skipShort(t)
-	both := start(t, management, workload)
-	for _, c := range both {
-		t.Cleanup(c.Stop)
-		keepLogs(t, c)
-	}
-	return both[0], both[1]
-}
-
 // several returns the shared control planes with these options. It starts those that do not run yet at
 // the same time.
 func several(t *testing.T, options ...rig.Options) []*rig.ControlPlane {
