@@ -22,7 +22,7 @@ export GORACE ?= atexit_sleep_ms=10
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln soak race laws once fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
+.PHONY: help build test test-programs test-race test-package test-alone test-systemd cover lint vuln soak race laws once courses fuzz sim load bench demo rpm deb image install controlplane deps golden ci clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
@@ -93,11 +93,12 @@ sim: ## thousands of worlds that go wrong by a seed, in virtual time; then the s
 	FENCED_SEARCH=wide $(GO) test -run '^TestExplore$$' -v -count=1 -timeout 60m ./internal/remediate
 
 # CI runs none of this: there every seed is fixed, so that a test fails only for a defect.
-soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, search, fuzzing, load (hours; SEED=N repeats)
+soak: controlplane deps ## all that rolls dice or needs long: laws, worlds, search, fuzzing, failpoints, load (hours; SEED=N repeats)
 	@echo "soak: seed $(SEED); again with: make soak SEED=$(SEED)"
 	$(MAKE) laws SEED=$(SEED)
 	$(MAKE) sim SIM_FIRST=$(SEED) SIM_SEEDS=$(if $(filter file,$(origin SIM_SEEDS)),500,$(SIM_SEEDS))
 	$(MAKE) fuzz
+	$(MAKE) courses SEED=$(SEED)
 	$(MAKE) once SEED=$(SEED)
 	$(MAKE) load SEED=$(SEED)
 	FENCED_RECIPES=build $(GO) test -count=1 ./test/recipes
@@ -119,6 +120,10 @@ laws: controlplane ## the packages with laws, histories and crashes: fresh seeds
 once: controlplane deps ## what CI leaves out because it takes long: a small crowd, a small benchmark, the RPM out of its source RPM, and the RPM for ARM (SEED=N repeats)
 	@echo "once: seed $(SEED); again with: make once SEED=$(SEED)"
 	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^Test(ManyHostsSurviveKills|Measure|SourceRPMIsRebuilt|RPMForARM)$$' -v ./test/load ./test/bench ./packaging | grep -Ev '^ *=== '
+
+courses: controlplane ## every failpoint course, with the coin tossed anew (SEED=N repeats)
+	@echo "courses: seed $(SEED); again with: make courses SEED=$(SEED)"
+	set -o pipefail; $(SOAK) $(GO) test -count=1 -p 1 -timeout 2h -run '^TestFencedSurvives' -v ./test/e2e | grep -Ev '^ *=== '
 
 bench: controlplane deps ## Go benchmarks, power against other clients, fenced under load on a real API server (10 minutes or more)
 	set -o pipefail; $(GO) test -run '^$$' -bench . -benchmem ./internal/... | $(GO) run ./test/bench table

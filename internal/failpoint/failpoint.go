@@ -4,9 +4,11 @@ package failpoint
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +24,17 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/state"
+)
+
+// Files of the directory that configure the points.
+const (
+	// onlyPoints contains patterns, one per line: a point that matches none does
+	// not kill.
+	onlyPoints = "only"
+	// eachNode makes the points of each Node separate points, each of which kills
+	// with a chance of one half. The file contains the seed: the same seed chooses
+	// the same points.
+	eachNode = "each"
 )
 
 // Wrap adds a point before and after every effect of the engine: each save, each
@@ -60,6 +73,9 @@ func WrapCluster(o engine.ClusterOptions) engine.ClusterOptions {
 	if o.Checks != nil {
 		o.Checks = failingChecks{o.Checks}
 	}
+	if o.Requests != nil {
+		o.Requests = failingRequests{o.Requests}
+	}
 	return o
 }
 
@@ -67,16 +83,18 @@ func WrapCluster(o engine.ClusterOptions) engine.ClusterOptions {
 // that kills, so that no two points claim the same kill.
 var marking sync.Mutex
 
-// onlyPoint is the file of the directory that names the one point that kills; without it all do.
-const onlyPoint = "only"
-
 // reach kills this process with SIGKILL when a point is reached for the first
 // time in the directory FENCED_FAILPOINTS; a marker file per point records that.
 // Only tests build with this tag.
-func reach(name ...string) {
+func reach(node string, name ...string) {
 	dir, point := os.Getenv("FENCED_FAILPOINTS"), strings.Join(slices.DeleteFunc(name, func(s string) bool { return s == "" }), "-")
-	if only, err := os.ReadFile(filepath.Join(dir, onlyPoint)); err == nil && strings.TrimSpace(string(only)) != point {
+	if !chosen(dir, point) {
 		return
+	}
+	spared := false
+	if seed, err := os.ReadFile(filepath.Join(dir, eachNode)); err == nil {
+		point += "@" + node
+		spared = sha256.Sum256(append(seed, point...))[0]%2 == 0
 	}
 	marking.Lock()
 	defer marking.Unlock()
@@ -84,15 +102,34 @@ func reach(name ...string) {
 	if err != nil {
 		return
 	}
+	if spared {
+		_, _ = f.WriteString("spared") // otherwise the marker is empty
+	}
 	_ = f.Close()
-	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {}
+	if !spared {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
 }
 
 // around reaches the point before an effect. The function that it returns reaches the one after it.
-func around(name ...string) (after func()) {
-	reach(append([]string{"before"}, name...)...)
-	return func() { reach(append([]string{"after"}, name...)...) }
+func around(node string, name ...string) (after func()) {
+	reach(node, append([]string{"before"}, name...)...)
+	return func() { reach(node, append([]string{"after"}, name...)...) }
+}
+
+// chosen reports whether a point may kill.
+func chosen(dir, point string) bool {
+	text, err := os.ReadFile(filepath.Join(dir, onlyPoints))
+	if err != nil { // there is no such list
+		return true
+	}
+	for pattern := range strings.FieldsSeq(string(text)) {
+		if ok, _ := path.Match(pattern, point); ok {
+			return true
+		}
+	}
+	return false
 }
 
 // Files of the directory that make a deciding loop hang.
@@ -122,22 +159,23 @@ type failingPower struct {
 }
 
 func (p failingPower) Send(ctx context.Context, c bmc.Command) (bmc.Receipt, error) {
-	defer around("command", c.String(), p.book.commanding(p.device))()
+	node, name := p.book.commanding(p.device)
+	defer around(node, "command", c.String(), name)()
 	return p.Power.Send(ctx, c)
 }
 
-// commanding returns the step of the open run on a device, and which of the host's
-// devices it is: deviceN of Devices.
-func (b *logbook) commanding(device string) string {
+// commanding returns the Node and the step of the open run on a device, and which
+// of the host's devices it is: deviceN of Devices.
+func (b *logbook) commanding(device string) (node, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.runs {
 		at := slices.Index(strings.Split(r.Target.Devices, "\n"), device)
 		if r.Open() && at >= 0 {
-			return fmt.Sprintf("%s-device%d", r.Step, at)
+			return r.Target.Node, fmt.Sprintf("%s-device%d", r.Step, at)
 		}
 	}
-	return unasked
+	return "", unasked
 }
 
 // unasked replaces the step of a command that no saved run explains. // I19
@@ -148,31 +186,54 @@ const unasked = "unsaved"
 type failingKube struct{ engine.Kube }
 
 func (k failingKube) Act(ctx context.Context, r remediate.Run, a remediate.Action, backups [][]byte, b remediate.Backup) error {
-	defer around("write", string(r.Step), string(a))()
+	defer around(r.Target.Node, "write", string(r.Step), string(a))()
 	return k.Kube.Act(ctx, r, a, backups, b)
 }
 
 func (k failingKube) Restore(ctx context.Context, r remediate.Run, backups [][]byte) ([]string, error) {
-	defer around("write", string(r.Step), string(remediate.RestoreTargetNode))()
+	defer around(r.Target.Node, "write", string(r.Step), string(remediate.RestoreTargetNode))()
 	return k.Kube.Restore(ctx, r, backups)
 }
 
+func (k failingKube) LockNode(ctx context.Context, r remediate.Run) (time.Duration, string, error) {
+	defer around(r.Target.Node, "write", string(r.Step), "LockNode")()
+	return k.Kube.LockNode(ctx, r)
+}
+
+func (k failingKube) UnlockNode(ctx context.Context, r remediate.Run) error {
+	defer around(r.Target.Node, "write", string(r.Step), "UnlockNode")()
+	return k.Kube.UnlockNode(ctx, r)
+}
+
 func (k failingKube) Announce(ctx context.Context, a lead.Announcement) (time.Duration, string, error) {
-	defer around("write", "Lease")()
+	defer around("", "write", "Lease")()
 	return k.Kube.Announce(ctx, a)
+}
+
+// failingRequests kills around what is written to a remediation request.
+type failingRequests struct{ engine.Requests }
+
+func (k failingRequests) SetFinalizer(ctx context.Context, q remediate.Request, run string) error {
+	defer around("", "write", "finalizer")()
+	return k.Requests.SetFinalizer(ctx, q, run)
+}
+
+func (k failingRequests) RemoveFinalizer(ctx context.Context, q remediate.Request, heldBy string) error {
+	defer around("", "write", "release")()
+	return k.Requests.RemoveFinalizer(ctx, q, heldBy)
 }
 
 // failingChecks has a point before and after every write to a check.
 type failingChecks struct{ engine.Checks }
 
 func (k failingChecks) WriteStatus(ctx context.Context, r policy.CheckReport) error {
-	defer around("write", "status")()
+	defer around("", "write", "status")()
 	return k.Checks.WriteStatus(ctx, r)
 }
 
 // failingRecord has a point before and after a record becomes durable.
 func failingRecord(record func(event.Event) error, ev event.Event) error {
-	defer around("record", string(ev.Step), string(ev.Action))()
+	defer around(ev.Node, "record", string(ev.Step), string(ev.Action))()
 	return record(ev)
 }
 
@@ -204,20 +265,35 @@ func (b *logbook) note(r state.Record) {
 	b.runs[r.Key] = run
 }
 
-// saving returns the name of the point of a record. The name of a run's point
-// contains its step, and the action that follows the save.
-func (b *logbook) saving(r state.Record) []string {
+// saving returns the Node and the name of the point of a record. The name of a
+// run's point contains its step, and the action that follows the save, or that a
+// person ordered something.
+func (b *logbook) saving(r state.Record) (node string, name []string) {
 	run, ok := decodeSaved(r)
-	if !ok {
-		return []string{string(r.Kind)}
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	last := b.runs[r.Key] // also for a backup, which has the run's key
+	if !ok {
+		return last.Target.Node, []string{string(r.Kind)}
+	}
 	why := ""
-	if run.Intent != b.runs[r.Key].Intent {
+	switch {
+	case ordered(run) > ordered(last):
+		why = "ordered"
+	case run.Intent != last.Intent:
 		why = string(run.Intent.Action)
 	}
-	return []string{string(r.Kind), string(run.Step), why}
+	return run.Target.Node, []string{string(r.Kind), string(run.Step), why}
+}
+
+// ordered counts the orders of people in a run.
+func ordered(r remediate.Run) (n int) {
+	for _, o := range []*remediate.Order{r.Unfence, r.Abort, r.Retry, r.Confirmed} {
+		if o != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // failingStore has a point before and after every change in a store.
@@ -227,17 +303,18 @@ type failingStore struct {
 }
 
 func (s failingStore) Put(ctx context.Context, r state.Record) (uint64, error) {
-	after := around(append([]string{"save"}, s.book.saving(r)...)...)
+	node, name := s.book.saving(r)
+	reach(node, append([]string{"before", "save"}, name...)...)
 	version, err := s.Store.Put(ctx, r)
 	if err == nil {
 		s.book.note(r)
-		after()
+		reach(node, append([]string{"after", "save"}, name...)...)
 	}
 	return version, err
 }
 
 func (s failingStore) Delete(ctx context.Context, kind state.Kind, key string, version uint64) error {
-	defer around("drop", string(kind))()
+	defer around("", "drop", string(kind))()
 	return s.Store.Delete(ctx, kind, key, version)
 }
 

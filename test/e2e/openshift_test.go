@@ -221,7 +221,7 @@ func TestMetal3sOwnRemediationMidRun(t *testing.T) { // I20, I22
 	require.NoError(t, s.RunMetal3Remediations(ctx))
 	programs, err := builds()
 	require.NoError(t, err)
-	d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+killedAt(t, "after-save-run-PowerOn")) // the Node is deleted
+	d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+points(t, "after-save-run-PowerOn")) // the Node is deleted
 	require.NoError(t, err)
 	w := s.Worker("taken")
 	w.Kubelet.Hang()

@@ -4,11 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,53 +22,101 @@ import (
 
 	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/wire"
-	"github.com/fenced/fenced/test/must"
+	"github.com/fenced/fenced/test/dice"
 	"github.com/fenced/fenced/test/scene"
 )
 
-// everyPoint are points that a run passes.
-var everyPoint = []string{
-	"before-write-PowerOff-SetHold", "after-write-PowerOn-ReleaseHold",
-	"before-save-run-PowerOff", "before-save-run-PowerOff-SendOff", "before-command-off-PowerOff-device0", "before-save-run-DeleteNode",
-	"before-save-backup", "before-save-pin", "before-write-DeleteNode-IsolateNode", "before-save-run-PowerOn", "before-command-on-PowerOn-device0",
-	"before-save-run-AwaitNode", "before-save-run-RestoreNode", "before-write-RestoreNode-RestoreNode", "before-save-run-Done",
-	"after-save-run-PowerOff-SendOff", "after-command-off-PowerOff-device0", "after-save-backup", "after-write-DeleteNode-IsolateNode",
-	"after-command-on-PowerOn-device0", "after-write-RestoreNode-RestoreNode", "after-save-run-Done",
+// course is one way that runs take, while fenced dies at each of its points.
+type course struct {
+	name  string
+	scene scene.Options
+	// only are patterns of the points that this course is about; all if there are none.
+	only []string
+	// each is a course of several runs at once.
+	each bool
+	// passed are points which the course must have come by.
+	passed []string
+	// ci marks the one course that CI takes; make soak takes all.
+	ci bool
+	// play makes it happen, and requires the end of a run that nothing disturbed.
+	play func(*trial) (end string)
 }
 
-// A fenced that dies by SIGKILL before and after each of its saves, commands to BMCs and
-// writes to the cluster ends where one ends that lives: one deletion of the Node, by the
-// API server's own account, never while the BMC tells anybody that the host is on, and no
-// host off without an open run. TestSimulation kills at any call of every way that a run can take.
+// trial is a course being played.
+type trial struct {
+	*testing.T
+	ctx context.Context
+	s   *scene.Scene
+	// fenced starts the one that dies.
+	fenced func()
+}
+
+// Whatever a run comes to, a fenced that dies by SIGKILL before and after each of its
+// saves, commands to BMCs and writes to the cluster ends where one ends that lives:
+// at most one deletion of a Node, by the API server's own account, never while the BMC
+// tells anybody that the host is on, and no host off without an open run. The courses that
+// CI leaves out go through the same code as TestSimulation, which kills at any call.
 func TestFencedSurvives(t *testing.T) {
 	t.Parallel()
-	s := set(t, scene.Options{
-		Workers: []scene.Spec{{Name: "dies", Protocol: scene.Redfish, Metal3: true}, {Name: "healthy", Protocol: scene.IPMI}},
-		// Each death voids what was proven, and a command is not repeated at once. The next session is not waited for.
-		Set: []string{"power.sessionTimeout=0s", "power.offReadSpacing=1s", "power.offDeadline=3m", "power.onDeadline=2m", "power.podsGoneTimeout=0s"},
-	})
-	ctx, w, markers := within(t), s.Worker("dies"), t.TempDir()
-	wit := watchBMC(t, w)
-	watchRecord(t, s, w)
-	deaths := keepAlive(ctx, t, s, markers)
-	hang(ctx, t, s, w)
-	r := awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
-	assert.Empty(t, r.Reason)
-	assert.Equal(t, "RestoreNode", r.Steps[len(r.Steps)-1].Step)
-	requireBack(ctx, t, s, w)
-	assert.True(t, w.BMC.Power())
-	require.True(t, wit.saidOn())
-	wit.requireOffAt(t, requireOneDeletion(t, s, w).Received)
-	untouched(ctx, t, s, s.Worker("healthy"))
+	m := &matrix{}
+	t.Cleanup(func() { t.Log("\n" + m.table()) })
+	for _, c := range slices.Concat(courses(), lockCourses(), refusedCourses()) {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if !c.ci {
+				dice.OnlyInSoak(t)
+			}
+			for _, w := range c.scene.Workers {
+				if w.Protocol == scene.IPMISim {
+					needDebian(t, "ipmi_sim", "ipmitool")
+				}
+			}
+			m.add(survive(t, c))
+		})
+	}
+}
 
+func survive(t *testing.T, c course) column {
+	began := time.Now()
+	// Each death voids what was proven, and a command is not repeated at once. The next session is not waited for.
+	c.scene.Set = append([]string{"power.sessionTimeout=0s", "power.offReadSpacing=1s", "power.offDeadline=3m", "power.onDeadline=2m", "power.podsGoneTimeout=0s"}, c.scene.Set...)
+	s := set(t, c.scene)
+	ctx := within(t)
+	markers, deaths := points(t, c.only...), func() int { return 0 }
+	if c.each {
+		forEachNode(t, markers)
+	}
+	start := func() { deaths = keepAlive(ctx, t, s, markers) }
+	end := c.play(&trial{T: t, ctx: ctx, s: s, fenced: start})
 	n, at := deaths(), died(t, markers)
 	assert.Len(t, at, n, "a death for each point")
 	assert.False(t, has(at, "before-command-on-unsaved"), "a command that no saved run asks for")
 	assert.False(t, has(at, "before-command-off-unsaved"), "a command that no saved run asks for")
-	for _, p := range everyPoint {
+	for _, p := range c.passed {
 		assert.True(t, has(at, p), "death at %s; there were %v", p, at)
 	}
-	t.Logf("%d deaths in %s", n, r.Ended.Sub(r.Started).Round(time.Second))
+	deletions := 0
+	for _, w := range s.Workers {
+		d, err := s.Cluster.NodeDeletions(w.Name)
+		require.NoError(t, err)
+		deletions += len(d)
+	}
+	t.Logf("%d deaths in %s, %s", n, time.Since(began).Round(time.Second), end)
+	return column{course: c.name, points: at, deaths: n, deletions: deletions, end: end}
+}
+
+func TestShippedBinaryHasNoFailpoints(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds the programs, which -short leaves out")
+	}
+	programs, err := builds()
+	require.NoError(t, err)
+	for program, want := range map[string]bool{programs.Fenced: false, programs.Failpoints: true} {
+		code, err := os.ReadFile(program)
+		require.NoError(t, err)
+		assert.Equal(t, want, bytes.Contains(code, []byte("FENCED_FAILPOINTS")), filepath.Base(program))
+	}
 }
 
 // keepAlive runs the fenced with failpoints and starts it again whenever it has
@@ -121,19 +170,37 @@ func keepAlive(ctx context.Context, t *testing.T, s *scene.Scene, markers string
 	return stop
 }
 
-// killedAt is a directory for FENCED_FAILPOINTS in which only one point kills.
-func killedAt(t *testing.T, point string) string {
+// points is a directory of markers; only points that match one of the patterns kill,
+// all of them if there is none.
+func points(t *testing.T, only ...string) string {
 	t.Helper()
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "only"), []byte(point), 0o600))
+	if len(only) > 0 {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "only"), []byte(strings.Join(only, "\n")), 0o600))
+	}
 	return dir
 }
 
-// died lists the points at which fenced killed itself.
-func died(t *testing.T, markers string) (names []string) {
+// forEachNode lets a coin decide at the points of each Node; the seed decides how it
+// falls.
+func forEachNode(t *testing.T, markers string) {
 	t.Helper()
-	for _, e := range must.Do(os.ReadDir(markers))(t) {
-		names = append(names, e.Name())
+	dice.Say(t)
+	require.NoError(t, os.WriteFile(filepath.Join(markers, "each"), fmt.Append(nil, dice.Seed()), 0o600))
+}
+
+// died lists the points at which fenced killed itself.
+func died(t *testing.T, markers string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(markers)
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(markers, e.Name()))
+		require.NoError(t, err)
+		if len(text) == 0 && e.Name() != "each" {
+			names = append(names, e.Name())
+		}
 	}
 	return names
 }
@@ -153,9 +220,23 @@ func hang(ctx context.Context, t *testing.T, s *scene.Scene, w *scene.Worker) {
 	require.NoError(t, err)
 }
 
+// insist repeats an order until a fenced that lives long enough has taken it.
+func insist(ctx context.Context, t *testing.T, s *scene.Scene, args ...string) {
+	t.Helper()
+	var last scene.Result
+	for ctx.Err() == nil {
+		r, err := s.Fencectl(ctx, args...)
+		if last = r; err == nil && r.Exit == 0 {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	require.Failf(t, "the order was not taken", "fencectl %v: %+v", args, last)
+}
+
 // watchRecord checks until the test ends that a host which is off has a run that is
-// not over, whenever fenced lives to tell. // I20
-func watchRecord(t *testing.T, s *scene.Scene, w *scene.Worker) {
+// not over, whenever fenced lives to tell; finished ends the watch. // I20
+func watchRecord(t *testing.T, s *scene.Scene, w *scene.Worker) (finished func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done, looks := make(chan struct{}), new(atomic.Int64)
@@ -176,194 +257,95 @@ func watchRecord(t *testing.T, s *scene.Scene, w *scene.Worker) {
 			}
 		}
 	}()
+	finished = func() { cancel(); <-done }
 	t.Cleanup(func() {
-		cancel()
-		<-done
+		finished()
 		assert.Positive(t, looks.Load(), "nobody looked while %s was off", w.Name)
 	})
+	return finished
 }
 
-func TestShippedBinaryHasNoFailpoints(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("builds the programs, which -short leaves out")
+// matrix is what docs/results.md shows: the points, and the courses in which fenced
+// died there.
+type matrix struct {
+	mu      sync.Mutex
+	columns []column
+}
+
+// column is one course.
+type column struct {
+	course            string
+	points            []string
+	deaths, deletions int
+	end               string
+}
+
+func (m *matrix) add(c column) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.columns = append(m.columns, c)
+}
+
+// table is the matrix in Markdown, the points in the order of their names.
+func (m *matrix) table() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slices.SortFunc(m.columns, func(a, b column) int { return strings.Compare(a.course, b.course) })
+	rows, head, rule := map[string]bool{}, []string{"killed at"}, []string{"---"}
+	for _, c := range m.columns {
+		head, rule = append(head, c.course), append(rule, "---")
+		for _, p := range c.points {
+			rows[pointOf(p)] = true
+		}
 	}
-	programs, err := builds()
-	require.NoError(t, err)
-	for program, want := range map[string]bool{programs.Fenced: false, programs.Failpoints: true} {
-		code, err := os.ReadFile(program)
-		require.NoError(t, err)
-		assert.Equal(t, want, bytes.Contains(code, []byte("FENCED_FAILPOINTS")), filepath.Base(program))
+	lines := [][]string{head, rule}
+	for _, point := range slices.Sorted(maps.Keys(rows)) {
+		line := []string{point}
+		for _, c := range m.columns {
+			line = append(line, c.cell(point))
+		}
+		lines = append(lines, line)
 	}
-}
-
-// TERM in the middle of a run ends fenced with status 0 and leaves the run to
-// the next start; meanwhile no second fenced can take the state.
-func TestTermInMidRun(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{Workers: []scene.Spec{{Name: "halfway", Protocol: scene.IPMI}, {Name: "healthy", Protocol: scene.IPMI}}})
-	ctx := within(t)
-	first, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
-
-	programs, err := builds()
-	require.NoError(t, err)
-	second, err := s.Launch(programs.Fenced)
-	require.NoError(t, err)
-	code, err := second.Wait(ctx)
-	require.NoError(t, err)
-	assert.Equal(t, 1, code, "the state is locked")
-	assert.Contains(t, s.LogTail(20), "state.db")
-	_, err = s.Status(ctx)
-	require.NoError(t, err, "the first one still answers")
-
-	w := s.Worker("halfway")
-	w.Kubelet.Hang()
-	awaitOff(t, w)
-	code, err = first.Terminate(ctx)
-	require.NoError(t, err)
-	assert.Zero(t, code)
-	requireNoDeletion(t, s, w)
-	require.False(t, w.BMC.Power(), "the run was in step 1")
-
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
-	awaitRun(ctx, t, s, w.Name, result(wire.ResultDone))
-	requireBack(ctx, t, s, w)
-	requireOneDeletion(t, s, w)
-	untouched(ctx, t, s, s.Worker("healthy"))
-}
-
-// The API server goes away while the host is off and the Node still stands. The
-// host is powered on again without it, and nothing is deleted when it is back.
-func TestAPIServerLostWhileOff(t *testing.T) {
-	t.Parallel()
-	t.Run("during step 1", func(t *testing.T) {
-		t.Parallel()
-		s, w := outageScene(t)
-		_, err := s.StartDaemon(t.Context())
-		require.NoError(t, err)
-		w.Kubelet.Hang()
-		awaitOff(t, w)
-		s.Cluster.StopAPIServer()
-		requireAbortedOnceBack(t, s, w)
-	})
-	// Here fenced itself dies too, right after it saved that step 2 begins.
-	t.Run("between steps 1 and 2", func(t *testing.T) {
-		t.Parallel()
-		s, w := outageScene(t)
-		programs, err := builds()
-		require.NoError(t, err)
-		d, err := s.Launch(programs.Failpoints, "FENCED_FAILPOINTS="+killedAt(t, "after-save-run-DeleteNode"))
-		require.NoError(t, err)
-		w.Kubelet.Hang()
-		_, err = d.Wait(within(t))
-		require.NoError(t, err)
-		require.True(t, d.Killed())
-		require.False(t, w.BMC.Power())
-		s.Cluster.StopAPIServer()
-		_, err = s.StartDaemon(t.Context())
-		require.NoError(t, err)
-		requireAbortedOnceBack(t, s, w)
-	})
-}
-
-func outageScene(t *testing.T) (*scene.Scene, *scene.Worker) {
-	t.Helper()
-	s := set(t, scene.Options{
-		Set:     []string{"power.apiTimeout=10s", "power.offDeadline=20s"},
-		Workers: []scene.Spec{{Name: "cut-off", Protocol: scene.Redfish}, {Name: "healthy", Protocol: scene.IPMI}},
-	})
-	return s, s.Worker("cut-off")
-}
-
-func awaitOff(t *testing.T, w *scene.Worker) {
-	t.Helper()
-	require.Eventually(t, func() bool { return !w.BMC.Power() }, patience, 20*time.Millisecond, "%s is off", w.Name)
-}
-
-func requireAbortedOnceBack(t *testing.T, s *scene.Scene, w *scene.Worker) {
-	t.Helper()
-	ctx := within(t)
-	require.Eventually(t, w.BMC.Power, patience, 50*time.Millisecond, "the host is powered on while the API server is away")
-	r := awaitRun(ctx, t, s, w.Name, func(wire.RunRecord) bool { return true })
-	assert.Equal(t, wire.ResultRunning, r.Result, "open until the Node was read again")
-
-	require.NoError(t, s.Cluster.StartAPIServer(ctx))
-	r = awaitRun(ctx, t, s, w.Name, func(r wire.RunRecord) bool { return !r.Ended.IsZero() })
-	assert.Equal(t, wire.ResultAborted, r.Result)
-	assert.Equal(t, "APIUnreachable", r.Reason)
-	_, err := s.Cluster.WaitNode(ctx, w.Name, scene.IsReady)
-	require.NoError(t, err)
-	untouched(ctx, t, s, w)
-	untouched(ctx, t, s, s.Worker("healthy"))
-}
-
-// TestRestoredState: a daemon with an imported backup of its state takes up the runs that were open
-// when the backup was made. The one that is still open brings its host back: it is finished, or rolled
-// back while the Lease of the store before still forbids to act. The one that had ended since looks,
-// and neither cuts the power of its healthy host nor deletes its Node again.
-func TestRestoredState(t *testing.T) {
-	t.Parallel()
-	s := set(t, scene.Options{
-		Set: []string{"power.offDeadline=20m", "power.readTimeout=1s"},
-		Workers: []scene.Spec{
-			{Name: "open", Protocol: scene.IPMI}, {Name: "ended", Protocol: scene.IPMI}, {Name: "healthy-1", Protocol: scene.IPMI}, {Name: "healthy-2", Protocol: scene.IPMI},
-		},
-	})
-	ctx := within(t)
-	d, err := s.StartDaemon(ctx)
-	require.NoError(t, err)
-	open, ended := s.Worker("open"), s.Worker("ended")
-	runs := map[*scene.Worker]string{}
-	for _, w := range []*scene.Worker{open, ended} {
-		w.Kubelet.Hang()
-		awaitOff(t, w)
-		require.NoError(t, goBMC(t, w).Hang(true)) // before its off is proven
-		runs[w] = awaitRun(ctx, t, s, w.Name, result(wire.ResultRunning)).ID
+	for name, of := range map[string]func(column) string{
+		"**deaths**":          func(c column) string { return fmt.Sprint(c.deaths) },
+		"**Nodes deleted**":   func(c column) string { return fmt.Sprint(c.deletions) },
+		"**end of each run**": func(c column) string { return c.end },
+	} {
+		line := []string{name}
+		for _, c := range m.columns {
+			line = append(line, of(c))
+		}
+		lines = append(lines, line)
 	}
-	backup := filepath.Join(t.TempDir(), "state.ndjson")
-	fencectl(ctx, t, s, 0, "export", backup)
+	slices.SortStableFunc(lines[2+len(rows):], func(a, b []string) int { return strings.Compare(a[0], b[0]) })
+	var text strings.Builder
+	for _, line := range lines {
+		fmt.Fprintf(&text, "| %s |\n", strings.Join(line, " | "))
+	}
+	return text.String()
+}
 
-	require.NoError(t, goBMC(t, ended).Hang(false))
-	awaitRun(ctx, t, s, ended.Name, result(wire.ResultDone))
-	requireBack(ctx, t, s, ended)
-	back, err := s.Cluster.WaitNode(ctx, ended.Name, scene.IsReady)
-	require.NoError(t, err)
-	require.Equal(t, wire.ResultRunning, awaitRun(ctx, t, s, open.Name, result(wire.ResultRunning)).Result)
-	d.Kill()
+// pointOf is a point without whether it is before or after, and on which Node.
+func pointOf(marker string) string {
+	marker, _, _ = strings.Cut(marker, "@")
+	_, point, _ := strings.Cut(marker, "-")
+	return strings.ReplaceAll(point, "-", " ")
+}
 
-	programs, err := builds()
-	require.NoError(t, err)
-	require.NoError(t, os.Remove(filepath.Join(filepath.Dir(s.Config()), "state.db")))
-	said, err := exec.CommandContext(ctx, programs.Fenced, "--config", s.Config(), "--import", backup).CombinedOutput()
-	require.NoError(t, err, "%s", said)
-	_, err = s.StartDaemon(ctx)
-	require.NoError(t, err)
-	require.NoError(t, goBMC(t, open).Hang(false))
-
-	over := func(r wire.RunRecord) bool { return !r.Ended.IsZero() }
-	deletions := map[string]int{wire.ResultDone: 1, wire.ResultAborted: 0}
-	first := awaitRun(ctx, t, s, open.Name, over)
-	assert.Equal(t, runs[open], first.ID)
-	require.Contains(t, deletions, first.Result, first.Reason)
-	_, err = s.Cluster.WaitNode(ctx, open.Name, scene.IsReady)
-	require.NoError(t, err)
-	deleted, err := s.Cluster.NodeDeletions(open.Name)
-	require.NoError(t, err)
-	assert.Len(t, deleted, deletions[first.Result], "a run that is %s", first.Result)
-	again := awaitRun(ctx, t, s, ended.Name, over)
-	assert.Equal(t, runs[ended], again.ID)
-	requireOneDeletion(t, s, ended)
-	require.Eventually(t, func() bool {
-		st, err := s.Status(ctx)
-		return err == nil && len(st.Runs) == 0
-	}, patience, 100*time.Millisecond, "no run is open")
-	n, err := s.Cluster.WaitNode(ctx, ended.Name, scene.IsReady)
-	require.NoError(t, err)
-	assert.Equal(t, back.UID, n.UID)
-	assert.Equal(t, back.Status.NodeInfo.BootID, n.Status.NodeInfo.BootID, "the host was not switched off again")
-	assert.True(t, ended.BMC.Power())
-	assert.True(t, open.BMC.Power())
-	t.Logf("the run that was open: %s %s; the one that had ended: %s %s %s", first.Result, first.Reason, again.Result, again.Reason, again.Note)
+// cell says how often fenced died before and after a point.
+func (c column) cell(point string) string {
+	before, after := 0, 0
+	for _, p := range c.points {
+		switch {
+		case pointOf(p) != point:
+		case strings.HasPrefix(p, "before-"):
+			before++
+		default:
+			after++
+		}
+	}
+	if before+after == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d+%d", before, after)
 }
