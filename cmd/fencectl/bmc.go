@@ -341,6 +341,5 @@ func (c *cli) confirmEnroll(ctx context.Context, o wire.Order) error {
 	if err := c.preview(c.errs, rep.Value); err != nil {
 		return err
 	}
-	_, err = c.typeName(ctx, "type "+nameOf(o)+" to enroll them: ", o.Of(), "nothing was stored")
-	return err
+	return c.typeName(ctx, "type "+nameOf(o)+" to enroll them: ", o.Of(), "nothing was stored")
 }

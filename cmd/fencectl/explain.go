@@ -20,7 +20,7 @@ import (
 func newExplainCommand(c *cli) *cobra.Command {
 	var a about
 	cmd := &cobra.Command{
-		Use:   "explain NODE|--machine NAMESPACE/NAME",
+		Use:   "explain NODE|RUN|--machine NAMESPACE/NAME",
 		Short: "show every gate that must pass before a node is fenced",
 		Long: `Show every gate that must pass before a node is fenced, in the order in which fenced
 asks them: the present value, the value that is needed, and where that is set. It
@@ -44,7 +44,11 @@ func (c *cli) explain(ctx context.Context, of string) error {
 
 func (c *cli) printExplanation(e wire.Explanation, now time.Time) error {
 	p := c.painter(c.out)
-	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(cmp.Or(e.Machine, e.Node)), escapeControl(e.Cluster), cmp.Or(escapeControl(e.Verdict), "no check covers it"), note(e.Message))
+	verdict := cmp.Or(escapeControl(e.Verdict), "no check covers it")
+	if e.Verdict == "" && e.Run != nil && e.Next != "" { // its Node may be deleted
+		verdict = "under remediation"
+	}
+	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(cmp.Or(e.Machine, e.Node)), escapeControl(e.Cluster), verdict, note(e.Message))
 	if e.Refused != "" {
 		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), escapeControl(e.Refused)+classNote(e.Class))
 	}
@@ -53,6 +57,9 @@ func (c *cli) printExplanation(e wire.Explanation, now time.Time) error {
 	}
 	if e.Run != nil {
 		fmt.Fprintf(c.out, "run: %s %s%s\n", escapeControl(e.Run.ID), escapeControl(e.Run.Result), note(e.Run.Reason))
+	}
+	if e.Next != "" {
+		fmt.Fprintf(c.out, "next: %s\n", escapeControl(e.Next))
 	}
 	if names := unchecked(e.Gates); len(names) > 0 {
 		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "not checked yet:"), strings.Join(names, ", "))

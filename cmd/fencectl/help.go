@@ -88,11 +88,14 @@ func allRuns(n wire.Names) []string { return n.Runs }
 
 // argumentNames are the names that a verb takes, by the word for it in the usage line.
 var argumentNames = map[string][]named{
-	"NODE": {nodes}, "NODE|--machine": {nodes}, "RUN": {openRuns}, "NODE|RUN": {nodes, allRuns}, "CHECK": {checks},
+	"NODE": {nodes}, "NODE|--machine": {nodes}, "NODE|RUN|--machine": {nodes, openRuns}, "RUN|NODE|--machine": {openRuns, nodes}, "CHECK": {checks},
 }
 
 // argumentOf returns the names that a verb takes; nil if it takes none that fenced knows.
 func argumentOf(cmd *cobra.Command) []named {
+	if cmd.Name() == "timeline" { // an ended run has one, too
+		return []named{nodes, allRuns}
+	}
 	words := append(strings.Fields(cmd.Use), "", "")
 	return argumentNames[strings.Trim(words[1], "[]")]
 }

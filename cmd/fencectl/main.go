@@ -174,6 +174,12 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		if len(args) == len(names) {
 			return checkArguments(names, args)
 		}
+		names := slices.Clone(names)
+		for i := range names {
+			if names[i] == "TARGET" { // one word for what the usage line has in full
+				names[i] = "NODE|RUN|NAMESPACE/NAME"
+			}
+		}
 		what := "no argument"
 		if len(names) > 0 {
 			what = strings.Join(names, " ")
@@ -184,11 +190,11 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 
 // checkArguments refuses a name that nothing can have, before the daemon is asked.
 func checkArguments(names, args []string) error {
-	checks := map[string]func(string) error{"NODE": api.CheckNode, "RUN": api.CheckRun, "NODE|RUN": func(name string) error {
-		if api.CheckRun(name) == nil {
-			return nil
+	checks := map[string]func(string) error{"NODE": api.CheckNode, "TARGET": func(name string) error {
+		if strings.Contains(name, "/") {
+			return api.CheckMachine(name)
 		}
-		return api.CheckNode(name)
+		return api.CheckTarget(name)
 	}}
 	for i, name := range names {
 		if check := checks[name]; check != nil {

@@ -5,31 +5,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/wire"
 )
 
 func newTimelineCommand(c *cli) *cobra.Command {
-	return &cobra.Command{
-		Use:   "timeline NODE|RUN",
+	var a about
+	cmd := &cobra.Command{
+		Use:   "timeline NODE|RUN|--machine NAMESPACE/NAME",
 		Short: "show the runs of a node, or one run, step by step",
 		Long: `Show the runs of a node, or one run, step by step, with what forbids a remediation
 now, the last error of an open run, and NOTES: the orders of people, the refusals and
 the failures. The daemon keeps the newest notes of each node; the audit log has all.`,
-		Args: exactArgs("NODE|RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.timeline(cmd.Context(), args[0]) },
+		Args: a.args,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.timeline(cmd.Context(), a.name(args)) },
 	}
+	a.flags(cmd)
+	return cmd
 }
 
-// timeline takes the name for a run's and, when there is no such run, for a
-// node's.
 func (c *cli) timeline(ctx context.Context, name string) error {
-	rep, err := c.runs(ctx, name)
+	rep, err := c.client().NodeTimeline(ctx, c.cluster, name)
 	if err != nil {
 		return requestError("read the timeline of "+name, err)
 	}
@@ -47,17 +46,6 @@ func (c *cli) timeline(ctx context.Context, name string) error {
 		}
 		return c.printNotes(rep.Value, time.Now())
 	})
-}
-
-// runs asks for the run of a name, or for those of a node.
-func (c *cli) runs(ctx context.Context, name string) (api.Reply[wire.Timeline], error) {
-	if api.CheckRun(name) == nil {
-		rep, err := c.client().Run(ctx, name)
-		if e, ok := errors.AsType[*api.Error](err); !ok || e.Status != http.StatusNotFound {
-			return rep, err
-		}
-	}
-	return c.client().NodeTimeline(ctx, c.cluster, name)
 }
 
 func (c *cli) printRun(r wire.RunRecord, now time.Time) error {

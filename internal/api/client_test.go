@@ -139,7 +139,7 @@ func TestOrderBodyHidesRoute(t *testing.T) {
 	body, err := json.Marshal(wire.Order{Verb: wire.Fence, Cluster: "c", Node: "n", Actor: "a", Reason: "r"})
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"reason":"r"}`, string(body))
-	assert.True(t, strings.HasPrefix(nodePath("a/b", "fence"), "/v1/nodes/a%2Fb/"))
+	assert.True(t, strings.HasPrefix(pathOf(wire.Order{Verb: wire.Fence, Node: "a/b"}), "/v1/nodes/a%2Fb/"))
 }
 
 // A fenced that accepts connections and answers nothing, because it is stopped or hangs, is told

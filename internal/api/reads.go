@@ -29,13 +29,29 @@ func (s *Server) status(ctx context.Context, _ *http.Request) (wire.Status, erro
 }
 
 func (s *Server) explain(ctx context.Context, r *http.Request) (wire.Explanation, error) {
-	e, err := s.daemon.Explain(ctx, r.URL.Query().Get("cluster"), cmp.Or(machineInPath(r), r.PathValue("node")))
+	n, err := s.resolve(wire.WantHost, nameIn(r))
+	if err != nil {
+		return wire.Explanation{}, err
+	}
+	e, err := s.daemon.Explain(ctx, n.Cluster, cmp.Or(n.Machine, n.Node))
 	e.Gates = orEmpty(e.Gates)
 	return e, err
 }
 
-func (s *Server) nodeTimeline(ctx context.Context, r *http.Request) (wire.Timeline, error) {
-	return s.timeline(ctx, wire.RunFilter{Cluster: r.URL.Query().Get("cluster"), Node: r.PathValue("node")})
+// nameIn is what the path of a request names.
+func nameIn(r *http.Request) wire.Named {
+	return wire.Named{Cluster: r.URL.Query().Get("cluster"), Node: r.PathValue("node"), Machine: machineInPath(r), Run: r.PathValue("id")}
+}
+
+func (s *Server) timelineOf(ctx context.Context, r *http.Request) (wire.Timeline, error) {
+	n, err := s.resolve(wire.WantAny, nameIn(r))
+	if err != nil {
+		return wire.Timeline{}, err
+	}
+	if n.Run != "" {
+		return s.timelineOfRun(ctx, n.Run)
+	}
+	return s.timeline(ctx, wire.RunFilter{Cluster: n.Cluster, Node: n.Node, Machine: n.Machine})
 }
 
 func (s *Server) runs(ctx context.Context, r *http.Request) (wire.Timeline, error) {
@@ -51,7 +67,10 @@ func (s *Server) runs(ctx context.Context, r *http.Request) (wire.Timeline, erro
 }
 
 func (s *Server) run(ctx context.Context, r *http.Request) (wire.Timeline, error) {
-	id := r.PathValue("id")
+	return s.timelineOfRun(ctx, r.PathValue("id"))
+}
+
+func (s *Server) timelineOfRun(ctx context.Context, id string) (wire.Timeline, error) {
 	t, err := s.timeline(ctx, wire.RunFilter{ID: id})
 	if err == nil && len(t.Runs) == 0 {
 		err = NotFound(CodeNoSuchRun, fmt.Sprintf("no run %q", id), "fencectl history lists the runs")

@@ -29,6 +29,9 @@ type Daemon interface {
 	Plan(ctx context.Context, cluster string) (wire.Plan, error)
 	// Coverage gives what each check covers; an empty cluster means all.
 	Coverage(ctx context.Context, cluster string) (wire.Coverage, error)
+	// Resolve says what a name means now. A name that it does not know stays as it is; a name that means
+	// more than one thing is an error.
+	Resolve(want wire.Wanted, n wire.Named) (wire.Named, error)
 	// Names lists what can be named that begins with prefix; an empty cluster means all.
 	Names(ctx context.Context, cluster, prefix string) (wire.Names, error)
 	// Runs gives the selected runs, open and ended, oldest first.
@@ -208,7 +211,8 @@ var reads = []route{
 	get("/v1/status", (*Server).status),
 	get("/v1/nodes/{node}/explain", (*Server).explain),
 	get("/v1/machines/{namespace}/{machine}/explain", (*Server).explain),
-	get("/v1/nodes/{node}/timeline", (*Server).nodeTimeline),
+	get("/v1/nodes/{node}/timeline", (*Server).timelineOf),
+	get("/v1/machines/{namespace}/{machine}/timeline", (*Server).timelineOf),
 	get("/v1/names", (*Server).names), // ?prefix=TEXT
 	get("/v1/plan", (*Server).plan),
 	get("/v1/check-config", (*Server).coverage),

@@ -153,7 +153,7 @@ func TestOrderAboutAMachine(t *testing.T) {
 		assert.Empty(t, d.orders[0].Node, v)
 	}
 	d.orders = nil
-	for _, v := range []wire.Verb{wire.ConfirmOff, wire.TestBMC, wire.Abort, wire.Pause} {
+	for _, v := range []wire.Verb{wire.ConfirmOff, wire.TestBMC, wire.Abort, wire.Pause} { // confirm-off and abort need what the Machine means
 		_, err := c.Do(t.Context(), wire.Order{Verb: v, Machine: "ns/m-1", Reason: "test"})
 		require.Error(t, err, v)
 	}
