@@ -212,11 +212,15 @@ func standing(r *remediate.Run) (message, next string) {
 	default:
 		message = "run " + r.ID + " is open on " + o.Of()
 	}
+	since := r.StepStarted.UTC().Format(time.RFC3339)
+	if n := len(r.Steps); n > 0 && r.Steps[n-1].Step == r.Step { // StepStarted moves when a step begins its time anew
+		since = r.Steps[n-1].Started.UTC().Format(time.RFC3339)
+	}
 	if r.Step.Idle() {
-		message += fmt.Sprintf(", %s: %s since %s", r.Step, r.Reason, r.StepStarted.UTC().Format(time.RFC3339))
+		message += fmt.Sprintf(", %s: %s since %s", r.Step, r.Reason, since)
 		next = withReason(commandOn(o, "unfence"))
 	} else {
-		message += fmt.Sprintf(", step %d/6 %s since %s", wire.StepNumber(string(r.Step)), r.Step, r.StepStarted.UTC().Format(time.RFC3339))
+		message += fmt.Sprintf(", step %d/6 %s since %s", wire.StepNumber(string(r.Step)), r.Step, since)
 		next = commandOn(o, "timeline")
 	}
 	if r.Note != "" {

@@ -115,7 +115,7 @@ func TestDeletedNodeIsExplainedByItsRun(t *testing.T) {
 	defer store.Close()
 	at := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
 	held := remediate.Run{ID: "a-1", Step: remediate.Held, Reason: reason.ConfirmedOff, Started: at, StepStarted: at, Isolated: at, Isolation: remediate.IsolateDelete,
-		Note: "the host stays off", LeaveOff: true, Target: remediate.Target{Cluster: "prod", Node: "worker-3"}}
+		Steps: []remediate.Visit{{Step: remediate.Held, Started: at}}, Note: "the host stays off", LeaveOff: true, Target: remediate.Target{Cluster: "prod", Node: "worker-3"}}
 	_, err = state.SaveRun(t.Context(), store, held)
 	require.NoError(t, err)
 	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
