@@ -9,7 +9,6 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
@@ -216,7 +215,7 @@ func (c *cli) showFailing(gates []reason.Gate, of string) error {
 		}
 		lines := wrapUnder("  ", g.Why(), promptWidth)
 		first := "  " + mark + " " + cut(strings.TrimSpace(lines[0]), promptWidth-len("  does not pass: ")-3)
-		if len(lines) > 1 || utf8.RuneCountInString(lines[0]) > promptWidth-len("  does not pass: ") {
+		if len(lines) > 1 || widthOf(lines[0]) > promptWidth-len("  does not pass: ") {
 			first += "..."
 		}
 		if _, err := fmt.Fprintln(c.errs, first); err != nil {
@@ -233,7 +232,7 @@ func (c *cli) showFailing(gates []reason.Gate, of string) error {
 // wrapUnder escapes text and breaks it into lines (width 0: one line), of which the first begins
 // with a mark and the others stand under its text.
 func wrapUnder(mark, text string, width int) []string {
-	indent := utf8.RuneCountInString(mark)
+	indent := widthOf(mark)
 	lines := wrap(escapeControl(text), max(0, width-indent))
 	for i := range lines {
 		if i == 0 {

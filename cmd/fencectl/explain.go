@@ -138,6 +138,7 @@ func (c *cli) plan(ctx context.Context) error {
 func (c *cli) printPlan(plan wire.Plan) error {
 	p, now := c.painter(c.out), time.Now()
 	t := newTable("CLUSTER", "#", "NODE", "MACHINE", "ACTION", "CHECK", "LIMITED BY", "VALUE", "THRESHOLD", "EARLIEST", "WHY")
+	t.spare = []string{"THRESHOLD", "VALUE"}
 	for _, cl := range plan.Clusters {
 		if cl.Problem != "" {
 			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "not evaluated:"), escapeControl(cl.Cluster), escapeControl(cl.Problem))

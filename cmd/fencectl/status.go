@@ -129,6 +129,7 @@ func headline(st wire.Status, p painter) string {
 
 func clusterTable(st wire.Status) *table {
 	t := newTable("CLUSTER", "MODE", "OWNER", "EPOCH", "VIEW AGE", "NODES", "DEVIATING")
+	t.spare = []string{"EPOCH"}
 	for _, k := range st.Clusters {
 		t.add(k.Name, mode(k), owner(k), k.Epoch, span(time.Duration(k.ViewAgeSeconds*float64(time.Second))), k.Nodes, len(k.Deviating)+k.DeviatingMore)
 	}
@@ -213,6 +214,7 @@ func (c *cli) holdTable(st wire.Status, now time.Time) *table {
 
 func (c *cli) runTable(st wire.Status, now time.Time) *table {
 	t := newTable("RUN", "CLUSTER", "NODE", "STEP", "ATTEMPT", c.head("AGE", "STARTED"), c.head("LEFT", "UNTIL"), "REASON", "LAST ERROR")
+	t.spare = []string{"LAST ERROR", "ATTEMPT", "AGE"} // the lines above the tables have the error
 	if c.output == "wide" {
 		t.head = append(t.head, "MACHINE", "NOTE")
 	}

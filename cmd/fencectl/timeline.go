@@ -156,6 +156,7 @@ func sinceText(from time.Time) string {
 // runsTable lists runs with the time at which each began: people compare these with other logs.
 func runsTable(tl wire.Timeline, now time.Time) *table {
 	t := newTable("STARTED", "AGE", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "BY")
+	t.spare = []string{"AGE", "TOOK"}
 	for _, r := range tl.Runs {
 		t.add(clock(r.Started), span(now.Sub(r.Started)), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},
 			span(cmp.Or(r.Ended, now).Sub(r.Started)), orDash(r.Reason), cmp.Or(r.Actor, "fenced"))
