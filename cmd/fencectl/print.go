@@ -25,8 +25,9 @@ import (
 func (c *cli) isTable() bool { return c.output == "table" || c.output == "wide" }
 
 // print writes an answer in the form that was asked for: JSON is the body as it is,
-// so that scripts see what fenced said, but for what a terminal would obey.
-func (c *cli) print(body []byte, table func() error) error {
+// so that scripts see what fenced said, but for what a terminal would obey. names are what -o name prints,
+// one a line.
+func (c *cli) print(body []byte, table func() error, names ...string) error {
 	switch c.output {
 	case "json":
 		_, err := c.out.Write(wire.EscapeJSON(body))
@@ -38,6 +39,18 @@ func (c *cli) print(body []byte, table func() error) error {
 		}
 		_, err = c.out.Write(text)
 		return err
+	case "name":
+		seen := map[string]bool{}
+		for _, name := range names {
+			if name == "" || seen[name] {
+				continue
+			}
+			seen[name] = true
+			if _, err := fmt.Fprintln(c.out, escapeControl(name)); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	return table()
 }
@@ -169,12 +182,12 @@ func orDash(s string) string {
 }
 
 // printValue prints an answer that the program made itself.
-func (c *cli) printValue(v any, table func() error) error {
+func (c *cli) printValue(v any, table func() error, names ...string) error {
 	body, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("print the answer: %w", err)
 	}
-	return c.print(append(body, '\n'), table)
+	return c.print(append(body, '\n'), table, names...)
 }
 
 func terminalWidth(w io.Writer) int {

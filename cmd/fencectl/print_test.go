@@ -176,7 +176,7 @@ func poison(v reflect.Value) {
 func hostileDaemon(t *testing.T, fails bool) (socket string) {
 	t.Helper()
 	var d scripted
-	for _, answer := range []any{&d.StatusIs, &d.ExplainIs, &d.PlanIs, &d.CoversIs, &d.BMCsAre, &d.LookIs, &d.History, &d.Frames, &d.Result, &d.DryRun, &d.NamesAre} {
+	for _, answer := range []any{&d.StatusIs, &d.ExplainIs, &d.PlanIs, &d.CoversIs, &d.BMCsAre, &d.LookIs, &d.History, &d.Frames, &d.Result, &d.DryRun, &d.NamesAre, &d.EventsAre} {
 		poison(reflect.ValueOf(answer).Elem())
 	}
 	d.History[0].ID, d.History[0].Node, d.Frames[0].ID, d.Result.Run = "r-1", "n-1", "r-1", "r-1" // by these it is asked
@@ -207,7 +207,7 @@ func TestOutputIsHarmless(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		socket := hostileDaemon(t, fails)
 		for _, verb := range []string{
-			"status", "status -w", "explain n-1", "plan", "timeline n-1", "timeline r-1", "history", "check-config",
+			"status", "status -w", "explain n-1", "plan", "timeline n-1", "timeline r-1", "history", "history n-1", "status n-1", "check-config", "events",
 			"fence n-1 --reason x --yes", "fence n-1 --reason x --dry-run", "fence n-1 --reason x --yes --wait", "unfence n-1 --reason x --wait",
 			"hold n-1 --reason x", "release n-1 --reason x", "abort r-1 --reason x --wait", "retry r-1 --reason x",
 			"confirm-off n-1 --reason x --yes", "confirm-off n-1 --reason x --dry-run",

@@ -113,6 +113,7 @@ type scripted struct {
 	BMCsAre   wire.BMCs        `json:"bmcs"`
 	LookIs    wire.BMCs        `json:"look"`
 	ExportIs  string           `json:"export"`
+	EventsAre []wire.Event     `json:"events"`
 	History   []wire.RunRecord `json:"history"`
 	// Notes and Blocked are those of any timeline of one node.
 	Notes   []wire.Note    `json:"notes"`
@@ -243,9 +244,14 @@ func (d *scripted) Export(_ context.Context, w io.Writer) error {
 	return errors.Join(err, d.fault())
 }
 
-// Events tells that a frame was read.
+// Events gives those of the fixture, then tells that a frame was read.
 func (d *scripted) Events(ctx context.Context, _ uint64) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
+		for _, e := range d.EventsAre {
+			if !yield(e, nil) {
+				return
+			}
+		}
 		for {
 			select {
 			case <-ctx.Done():

@@ -3,17 +3,22 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fenced/fenced/internal/api"
 	"github.com/fenced/fenced/internal/wire"
 )
 
 func newTimelineCommand(c *cli) *cobra.Command {
 	var a about
+	var w watchFlag
 	cmd := &cobra.Command{
 		Use:   "timeline NODE|RUN|--machine NAMESPACE/NAME",
 		Short: "show the runs of a node, or one run, step by step",
@@ -21,9 +26,12 @@ func newTimelineCommand(c *cli) *cobra.Command {
 now, the last error of an open run, and NOTES: the orders of people, the refusals and
 the failures. The daemon keeps the newest notes of each node; the audit log has all.`,
 		Args: a.args,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.timeline(cmd.Context(), a.name(args)) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.run(cmd.Context(), c, func(ctx context.Context) error { return c.timeline(ctx, a.name(args)) })
+		},
 	}
 	a.flags(cmd)
+	w.flags(cmd)
 	return cmd
 }
 
@@ -45,7 +53,15 @@ func (c *cli) timeline(ctx context.Context, name string) error {
 			}
 		}
 		return c.printNotes(rep.Value, time.Now())
-	})
+	}, runIDs(rep.Value)...)
+}
+
+// runIDs names the runs of a timeline, for -o name.
+func runIDs(tl wire.Timeline) (names []string) {
+	for i := range tl.Runs {
+		names = append(names, tl.Runs[i].ID)
+	}
+	return names
 }
 
 func (c *cli) printRun(r wire.RunRecord, now time.Time) error {
@@ -113,17 +129,23 @@ func (c *cli) printNotes(tl wire.Timeline, now time.Time) error {
 
 func newHistoryCommand(c *cli) *cobra.Command {
 	var since time.Duration
+	var w watchFlag
 	cmd := &cobra.Command{
-		Use:   "history",
+		Use:   "history [NODE]",
 		Short: "list runs, oldest first",
-		Args:  exactArgs(),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return c.history(cmd.Context(), since) },
+		Long: `List the runs, oldest first: all, or those of NODE, which may be NAMESPACE/NAME of a
+Machine. fencectl timeline shows the steps of a run.`,
+		Args: atMostOneTarget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.run(cmd.Context(), c, func(ctx context.Context) error { return c.history(ctx, strings.Join(args, ""), since) })
+		},
 	}
+	w.flags(cmd)
 	daysVar(cmd.Flags(), &since, "since", "only runs that started in this last time, like 7d or 24h; 0 means all")
 	return cmd
 }
 
-func (c *cli) history(ctx context.Context, since time.Duration) error {
+func (c *cli) history(ctx context.Context, of string, since time.Duration) error {
 	if since < 0 {
 		return usageError(errors.New("--since is a time back from now"), "fencectl history --since 24h")
 	}
@@ -132,7 +154,7 @@ func (c *cli) history(ctx context.Context, since time.Duration) error {
 	if since > 0 {
 		from = now.Add(-since)
 	}
-	rep, err := c.client().Runs(ctx, c.cluster, from)
+	rep, err := c.readHistory(ctx, of, from)
 	if err != nil {
 		return requestError("read the history", err)
 	}
@@ -142,7 +164,25 @@ func (c *cli) history(ctx context.Context, since time.Duration) error {
 			return err
 		}
 		return runsTable(rep.Value, now).write(c.out, c.painter(c.out), "")
-	})
+	}, runIDs(rep.Value)...)
+}
+
+// readHistory asks for all runs since a time, or for those of one target.
+func (c *cli) readHistory(ctx context.Context, of string, from time.Time) (api.Reply[wire.Timeline], error) {
+	if of == "" {
+		return c.client().Runs(ctx, c.cluster, from)
+	}
+	rep, err := c.client().NodeTimeline(ctx, c.cluster, of)
+	if err != nil {
+		return rep, err
+	}
+	runs := slices.DeleteFunc(rep.Value.Runs, func(r wire.RunRecord) bool { return r.Started.Before(from) })
+	rep.Value = wire.Timeline{Runs: append([]wire.RunRecord{}, runs...)} // as the list of all runs has them
+	if rep.Body, err = json.Marshal(rep.Value); err != nil {
+		return rep, fmt.Errorf("print the answer: %w", err)
+	}
+	rep.Body = append(rep.Body, '\n')
+	return rep, nil
 }
 
 // sinceText returns from which time on runs are listed, or an empty string if all are.

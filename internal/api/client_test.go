@@ -77,6 +77,20 @@ func TestEventsArriveAsTheyHappen(t *testing.T) {
 	assert.Equal(t, []uint64{2, 3}, got)
 }
 
+// The events that are kept can be read without waiting for the next one.
+func TestKeptEventsEnd(t *testing.T) {
+	c := New(serve(t, &fake{events: []wire.Event{{Seq: 1}, {Seq: 2}}}, Roles{}))
+	var got []uint64
+	for e, err := range c.KeptEvents(t.Context()) {
+		require.NoError(t, err)
+		got = append(got, e.Seq)
+	}
+	assert.Equal(t, []uint64{1, 2}, got)
+	for _, err := range New(filepath.Join(t.TempDir(), "none")).KeptEvents(t.Context()) {
+		require.ErrorIs(t, err, ErrUnreachable)
+	}
+}
+
 func TestEventStreamEndsWithTheServer(t *testing.T) {
 	path := filepath.Join(shortDir(t), "s")
 	ln, err := Listen(path)

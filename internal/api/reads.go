@@ -98,6 +98,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		}
 		after = n
 	}
+	ctx := r.Context()
+	if r.URL.Query().Get("follow") == "false" { // only those that are kept: nothing new is waited for
+		ended, end := context.WithCancel(ctx)
+		end()
+		ctx = ended
+	}
 	ctl := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	enc := json.NewEncoder(w)
@@ -107,7 +113,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if ctl.Flush() != nil || ctl.SetWriteDeadline(time.Time{}) != nil {
 		return
 	}
-	for e, err := range s.daemon.Events(r.Context(), after) {
+	for e, err := range s.daemon.Events(ctx, after) {
 		if err != nil {
 			s.log.Printf("control socket: end an event stream: %v", err)
 			return
@@ -133,8 +139,16 @@ const maxEventBytes = 1 << 20
 // Events follows the daemon's events after the given sequence number until ctx
 // is done or the stream breaks; a break is yielded as the last error.
 func (c *Client) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error] {
+	return c.readEvents(ctx, url.Values{"after": {strconv.FormatUint(after, 10)}})
+}
+
+// KeptEvents reads the events that the daemon keeps, and ends.
+func (c *Client) KeptEvents(ctx context.Context) iter.Seq2[wire.Event, error] {
+	return c.readEvents(ctx, url.Values{"follow": {"false"}})
+}
+
+func (c *Client) readEvents(ctx context.Context, q url.Values) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
-		q := url.Values{"after": {strconv.FormatUint(after, 10)}}
 		resp, err := c.open(ctx, http.MethodGet, "/v1/events", q, nil)
 		if err != nil {
 			yield(wire.Event{}, err)
@@ -161,7 +175,7 @@ func (c *Client) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event,
 				return
 			}
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && (lines.Err() != nil || !q.Has("follow")) {
 			yield(wire.Event{}, fmt.Errorf("%w: the event stream ended: %w", ErrUnreachable, cmp.Or(lines.Err(), io.EOF)))
 		}
 	}

@@ -219,7 +219,7 @@ var reads = []route{
 	get("/v1/bmcs", (*Server).bmcs),
 	get("/v1/runs", (*Server).runs),                     // ?since=RFC3339
 	get("/v1/runs/{id}", (*Server).run),                 // a timeline of one run
-	stream("/v1/events", wire.Viewer, (*Server).events), // ?after=SEQ; NDJSON, never ends
+	stream("/v1/events", wire.Viewer, (*Server).events), // ?after=SEQ; NDJSON, never ends but with ?follow=false
 	stream("/v1/export", wire.Admin, (*Server).export),  // NDJSON, the whole state
 }
 
