@@ -242,7 +242,7 @@ func only(rep *api.Reply[wire.Coverage], check string) (err error) {
 		return &exitError{code: exitFailure, err: fmt.Errorf("no check is called %s", check), hint: []string{"fencectl check-config lists them"}}
 	}
 	rep.Body, err = json.Marshal(rep.Value)
-	rep.Body = append(rep.Body, '\n')
+	rep.Body = append(wire.Versioned(rep.Body), '\n')
 	return err
 }
 

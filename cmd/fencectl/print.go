@@ -187,7 +187,7 @@ func (c *cli) printValue(v any, table func() error, names ...string) error {
 	if err != nil {
 		return fmt.Errorf("print the answer: %w", err)
 	}
-	return c.print(append(body, '\n'), table, names...)
+	return c.print(append(wire.Versioned(body), '\n'), table, names...)
 }
 
 func terminalWidth(w io.Writer) int {

@@ -181,7 +181,7 @@ func (c *cli) readHistory(ctx context.Context, of string, from time.Time) (api.R
 	if rep.Body, err = json.Marshal(rep.Value); err != nil {
 		return rep, fmt.Errorf("print the answer: %w", err)
 	}
-	rep.Body = append(rep.Body, '\n')
+	rep.Body = append(wire.Versioned(rep.Body), '\n')
 	return rep, nil
 }
 

@@ -24,14 +24,14 @@ func TestEmptyListsAreNotNull(t *testing.T) {
 	c := New(path)
 	st, err := c.Status(t.Context())
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"version":"","armed":false,"paused":false,"pausedReason":"","runs":[],"blocked":[],"bmcs":{"total":0,"notDependable":0,"notChecked":0},
+	assert.JSONEq(t, `{"apiVersion":"v1","version":"","armed":false,"paused":false,"pausedReason":"","runs":[],"blocked":[],"bmcs":{"total":0,"notDependable":0,"notChecked":0},
 		"clusters":[{"name":"prod","mode":"","armed":false,"owner":false,"epoch":0,"viewAgeSeconds":0,"nodes":0,"checks":[],"deviating":[]}]}`, string(st.Body))
 	tl, err := c.NodeTimeline(t.Context(), "", "n-1")
 	require.NoError(t, err)
-	assert.Equal(t, "{\"runs\":[]}\n", string(tl.Body))
+	assert.Equal(t, `{"apiVersion":"v1","runs":[]}`+"\n", string(tl.Body))
 	names, err := c.Names(t.Context(), "prod", "n-")
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"clusters":["prod"],"nodes":["n-1"],"machines":[],"checks":[],"runs":[],"openRuns":[]}`, string(names.Body))
+	assert.JSONEq(t, `{"apiVersion":"v1","clusters":["prod"],"nodes":["n-1"],"machines":[],"checks":[],"runs":[],"openRuns":[]}`, string(names.Body))
 	ex, err := c.Explain(t.Context(), "prod", "n-1")
 	require.NoError(t, err)
 	assert.Equal(t, "prod", ex.Value.Cluster)
@@ -59,7 +59,7 @@ func TestErrorsArriveTyped(t *testing.T) {
 	var e *Error
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, Error{Status: http.StatusUnprocessableEntity, Code: "NoHost", Message: "n-1 has no BMC", Hint: "add it to hosts.d",
-		Body: []byte(`{"code":"NoHost","message":"n-1 has no BMC","hint":"add it to hosts.d"}` + "\n")}, *e)
+		Body: []byte(`{"apiVersion":"v1","code":"NoHost","message":"n-1 has no BMC","hint":"add it to hosts.d"}` + "\n")}, *e)
 }
 
 func TestEventsArriveAsTheyHappen(t *testing.T) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -188,10 +189,12 @@ func writeError(w http.ResponseWriter, e *Error) { writeJSON(w, e.Status, e) }
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	enc := json.NewEncoder(w)
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)
 	// The types always encode; what fails is a caller that has gone away.
 	_ = enc.Encode(v)
+	_, _ = w.Write(wire.Versioned(body.Bytes()))
 }
 
 // answer is the work of one route: a value to send as JSON, or an error.
