@@ -136,7 +136,7 @@ func (c control) Explain(ctx context.Context, cluster, of string) (wire.Explanat
 		x, err = admit.Explanation{Cluster: gone.Target.Cluster, Node: gone.Target.Node, Machine: asked.Machine, Run: gone}, nil
 	}
 	if err != nil {
-		return wire.Explanation{}, apiError(asked, err)
+		return wire.Explanation{}, c.absence(asked, err)
 	}
 	out := explanationOf(x)
 	out.Class = string(reason.ClassOf(reason.Code(out.Refused)))

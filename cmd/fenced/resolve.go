@@ -184,14 +184,22 @@ func (c control) openOn(o wire.Order) (found *remediate.Run) {
 	return found
 }
 
-// absence puts in the place of "no such Node" that fenced has deleted the Node, if that is why.
+// absence is apiError, but puts in the place of "no such Node" that fenced has deleted the Node, if that is
+// why, and names the last run of one that is gone.
 func (c control) absence(o wire.Order, err error) error {
-	r := c.openOn(o)
-	if r == nil || !isAbsent(err) {
+	if !isAbsent(err) {
 		return apiError(o, err)
 	}
-	message, next := standing(r)
-	return api.Conflict(string(reason.UnderRemediation), message, next)
+	if r := c.openOn(o); r != nil {
+		message, next := standing(r)
+		return api.Conflict(string(reason.UnderRemediation), message, next)
+	}
+	err = apiError(o, err)
+	known := slices.ContainsFunc(c.engine.Runs(o.Cluster), func(r remediate.Run) bool { return cluster.IsOn(&r, o.Of()) })
+	if e, ok := errors.AsType[*api.Error](err); ok && known {
+		e.Hint = commandOn(o, "timeline") + " shows its last run; " + e.Hint
+	}
+	return err
 }
 
 // isAbsent says whether an order is refused because its Node or its Machine is not there.
