@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/law"
 )
 
@@ -112,4 +114,31 @@ func TestNarrowTableDropsColumnsThenStacks(t *testing.T) {
 	assert.Equal(t, []string{"a b", "ccccc"}, wrap("a b   ccccc", 4))
 	assert.Equal(t, []string{"a b   ccccc"}, wrap("a b   ccccc", 0))
 	assert.Equal(t, []string{"  abcd", "e"}, wrap("  abcd e", 4), "an indent is no line of its own")
+}
+
+// The tables of status fit on 80 columns, and have each name whole.
+func TestStatusFitsOnASmallTerminal(t *testing.T) {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	node := "worker-3.rack-17.datacentre.example.com"
+	st := wire.Status{
+		Clusters: []wire.ClusterStatus{{Name: "prod", Mode: "evaluate", Owner: true, Epoch: 7, Nodes: 50,
+			Deviating: []wire.TargetStatus{{Node: node, Check: "MachineHealthCheck ns/workers", Verdict: "Unhealthy", Reason: "NodeCondition", Since: at}}}},
+		Runs: []wire.RunStatus{{ID: "mi42k0z1-4f9a1c", Cluster: "prod", Node: node, Step: "PowerOff", Attempt: 1, Started: at, Reason: "PowerOffFailed",
+			LastError: &wire.RunError{At: at, Reason: "BMCUnreachable", Message: "no answer"}}},
+		Blocked: []wire.Blocked{{Cluster: "prod", Node: node, Check: "MachineHealthCheck ns/workers", Reason: "BMCUnreachable", Class: "transient", Since: at}},
+	}
+	c := &cli{output: "table"}
+	for _, tab := range []*table{clusterTable(st), c.targetTable(st, at), c.runTable(st, at)} {
+		var b bytes.Buffer
+		require.NoError(t, tab.write(&b, painter{width: 80}, ""))
+		for line := range strings.Lines(b.String()) {
+			assert.LessOrEqual(t, widthOf(strings.TrimRight(line, "\n")), 80, line)
+		}
+		if tab.head[0] != "CLUSTER" || tab.head[1] == "NODE" {
+			assert.Contains(t, b.String(), node)
+		}
+		if tab.head[0] == "RUN" {
+			assert.Contains(t, b.String(), "mi42k0z1-4f9a1c")
+		}
+	}
 }
