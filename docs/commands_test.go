@@ -70,7 +70,9 @@ func fencectlVerbs(t *testing.T) verbs {
 
 var (
 	helpFlag = regexp.MustCompile(`(?m)^ +(?:(-\w), )?(--[\w-]+)`)
-	helpVerb = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) +\S`)
+	// helpVerbs are the lists of verbs, each under its heading.
+	helpVerbs = regexp.MustCompile(`(?m)^(?:Available Commands|Additional Commands|Look|Act|Stop, and go on|Set up):\n(?:  .*\n)+`)
+	helpVerb  = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) +\S`)
 )
 
 func (v verbs) read(program string, path ...string) error {
@@ -88,8 +90,10 @@ func (v verbs) read(program string, path ...string) error {
 	v[strings.Join(path, " ")] = flags
 	_, usage, _ := strings.Cut(string(help), "Usage:\n")
 	usageLines[strings.Join(path, " ")], _, _ = strings.Cut(strings.TrimSpace(usage), "\n")
-	_, below, _ := strings.Cut(string(help), "Available Commands:")
-	below, _, _ = strings.Cut(below, "Flags:")
+	below := ""
+	for _, list := range helpVerbs.FindAllString(string(help), -1) {
+		below += list
+	}
 	for _, m := range helpVerb.FindAllStringSubmatch(below, -1) {
 		if m[1] == "help" { // cobra's own
 			continue

@@ -173,7 +173,7 @@ type bundleOptions struct {
 func newSupportBundleCommand(c *cli) *cobra.Command {
 	o := bundleOptions{out: bundleOutput{cli: c}}
 	cmd := &cobra.Command{
-		Use:   "support-bundle [-o FILE]",
+		Use:   "support-bundle [--file FILE]",
 		Short: "write what a problem report needs to a new file, without secrets",
 		Long: `Write what somebody needs to know who looks into a problem to a new file, a tar.gz:
 versions, the configuration, status, runs, what forbids to fence the nodes that are
@@ -189,7 +189,8 @@ read it before you send it to somebody.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return c.supportBundle(cmd.Context(), o) },
 	}
 	flags := cmd.Flags()
-	flags.VarP(&o.out, "output", "o", "the new `FILE` (default: fenced-support-TIME.tar.gz); json or yaml as for every verb")
+	flags.StringVar(&o.out.file, "file", "", "the new `FILE` (default: fenced-support-TIME.tar.gz)")
+	flags.VarP(&o.out, "output", "o", "json or yaml as for every verb; another text is the FILE, as with --file")
 	flags.StringVar(&o.config, "config", config.DefaultFile, "configuration of fenced")
 	flags.BoolVar(&o.force, "force", false, "replace FILE if it exists")
 	return cmd
@@ -256,7 +257,7 @@ func writeBundle(path string, force bool, write func(*os.File) (support.Result, 
 	if err != nil {
 		exit := &exitError{code: exitFailure, err: fmt.Errorf("make the file: %w", err)}
 		if errors.Is(err, fs.ErrExist) {
-			exit.hint = []string{"name another file with -o, or replace it with --force"}
+			exit.hint = []string{"name another file with --file, or replace it with --force"}
 		}
 		return r, exit
 	}

@@ -85,7 +85,11 @@ func (c *cli) bmcTest(ctx context.Context, node string) error {
 
 // showBMCs prints devices. It exits with 2 if one is not dependable, or not checked yet.
 func (c *cli) showBMCs(rep api.Reply[wire.BMCs]) error {
-	if err := c.print(rep.Body, func() error { return c.printBMCs(rep.Value) }); err != nil {
+	var names []string
+	for i := range rep.Value.BMCs {
+		names = append(names, rep.Value.BMCs[i].Node)
+	}
+	if err := c.print(rep.Body, func() error { return c.printBMCs(rep.Value) }, names...); err != nil {
 		return err
 	}
 	if n := rep.Value.Count(); rep.Value.Undependable() > 0 || n.NotChecked > 0 {
@@ -154,6 +158,7 @@ func (c *cli) printBMCs(b wire.BMCs) error {
 		head = append(head, "MODEL", "FIRMWARE", "FINDINGS")
 	}
 	t := newTable(head...)
+	t.spare = []string{"ASSURANCE", "LATENCY", "CHECKED"}
 	for i := range b.BMCs {
 		d := &b.BMCs[i]
 		row := []any{
@@ -341,6 +346,5 @@ func (c *cli) confirmEnroll(ctx context.Context, o wire.Order) error {
 	if err := c.preview(c.errs, rep.Value); err != nil {
 		return err
 	}
-	_, err = c.typeName(ctx, "type "+nameOf(o)+" to enroll them: ", o.Of(), "nothing was stored")
-	return err
+	return c.typeName(ctx, "type "+nameOf(o)+" to enroll them: ", o.Of(), "nothing was stored")
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/wire"
@@ -35,36 +34,40 @@ func (c *cli) dryRun(ctx context.Context, o wire.Order) error {
 }
 
 // confirmName shows what the order would do and has the name typed: most wrong fences
-// are right orders for the wrong name.
-func (c *cli) confirmName(ctx context.Context, o wire.Order, prompt string) (name string, err error) {
+// are right orders for the wrong name. The order that it returns is about what was shown.
+func (c *cli) confirmName(ctx context.Context, o wire.Order, to string) (wire.Order, error) {
 	o.DryRun = true
 	rep, err := c.client().Do(ctx, o)
 	if err != nil {
-		return "", requestError(string(o.Verb)+" "+o.Of(), err)
+		return o, requestError(string(o.Verb)+" "+o.Of(), err)
+	}
+	if rep.Value.Named != nil {
+		o = o.About(*rep.Value.Named)
 	}
 	if err := c.preview(c.errs, rep.Value); err != nil {
-		return "", err
+		return o, err
 	}
 	if err := c.showFailing(rep.Value.Gates, asTyped(o)); err != nil {
-		return "", err
+		return o, err
 	}
 	if err := refusedBy(o, rep.Value.Gates); err != nil {
-		return "", err
+		return o, err
 	}
-	return c.typeName(ctx, prompt, o.Of(), "nothing was done")
+	o.DryRun = false
+	return o, c.typeName(ctx, "type "+nameOf(o)+" "+to+": ", o.Of(), "nothing was done")
 }
 
-// typeName has the name typed, and returns it. undone is what did not happen after another one.
-func (c *cli) typeName(ctx context.Context, prompt, name, undone string) (string, error) {
+// typeName has the name typed. undone is what did not happen after another one.
+func (c *cli) typeName(ctx context.Context, prompt, name, undone string) error {
 	fmt.Fprint(c.errs, prompt)
 	typed, err := c.readLine(ctx)
 	if err != nil {
-		return "", fmt.Errorf("read the confirmation: %w", err)
+		return fmt.Errorf("read the confirmation: %w", err)
 	}
-	if typed = strings.TrimSpace(typed); typed != name {
-		return "", errors.New("not confirmed: " + undone)
+	if strings.TrimSpace(typed) != name {
+		return errors.New("not confirmed: " + undone)
 	}
-	return typed, nil
+	return nil
 }
 
 // readLine reads what is typed, until the line or ctx ends. A read of a
@@ -212,7 +215,7 @@ func (c *cli) showFailing(gates []reason.Gate, of string) error {
 		}
 		lines := wrapUnder("  ", g.Why(), promptWidth)
 		first := "  " + mark + " " + cut(strings.TrimSpace(lines[0]), promptWidth-len("  does not pass: ")-3)
-		if len(lines) > 1 || utf8.RuneCountInString(lines[0]) > promptWidth-len("  does not pass: ") {
+		if len(lines) > 1 || widthOf(lines[0]) > promptWidth-len("  does not pass: ") {
 			first += "..."
 		}
 		if _, err := fmt.Fprintln(c.errs, first); err != nil {
@@ -229,7 +232,7 @@ func (c *cli) showFailing(gates []reason.Gate, of string) error {
 // wrapUnder escapes text and breaks it into lines (width 0: one line), of which the first begins
 // with a mark and the others stand under its text.
 func wrapUnder(mark, text string, width int) []string {
-	indent := utf8.RuneCountInString(mark)
+	indent := widthOf(mark)
 	lines := wrap(escapeControl(text), max(0, width-indent))
 	for i := range lines {
 		if i == 0 {

@@ -19,8 +19,9 @@ import (
 
 func newExplainCommand(c *cli) *cobra.Command {
 	var a about
+	var w watchFlag
 	cmd := &cobra.Command{
-		Use:   "explain NODE|--machine NAMESPACE/NAME",
+		Use:   "explain NODE|RUN|--machine NAMESPACE/NAME",
 		Short: "show every gate that must pass before a node is fenced",
 		Long: `Show every gate that must pass before a node is fenced, in the order in which fenced
 asks them: the present value, the value that is needed, and where that is set. It
@@ -28,9 +29,12 @@ changes nothing, and reads no BMC: the gates host and identity show what a probe
 the last BMC health check found. PASS is "not yet" for what was not read yet; fenced
 reads that before a run starts. The exit status is 0 whatever the verdict.`,
 		Args: a.args,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.explain(cmd.Context(), a.name(args)) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.run(cmd.Context(), c, func(ctx context.Context) error { return c.explain(ctx, a.name(args)) })
+		},
 	}
 	a.flags(cmd)
+	w.flags(cmd)
 	return cmd
 }
 
@@ -39,12 +43,28 @@ func (c *cli) explain(ctx context.Context, of string) error {
 	if err != nil {
 		return requestError("explain "+of, err)
 	}
-	return c.print(rep.Body, func() error { return c.printExplanation(rep.Value, time.Now()) })
+	return c.print(rep.Body, func() error { return c.printExplanation(rep.Value, time.Now()) }, cmp.Or(rep.Value.Node, rep.Value.Machine))
 }
 
 func (c *cli) printExplanation(e wire.Explanation, now time.Time) error {
+	if err := c.printVerdict(e, now); err != nil {
+		return err
+	}
 	p := c.painter(c.out)
-	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(cmp.Or(e.Machine, e.Node)), escapeControl(e.Cluster), cmp.Or(escapeControl(e.Verdict), "no check covers it"), note(e.Message))
+	if names := unchecked(e.Gates); len(names) > 0 {
+		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "not checked yet:"), strings.Join(names, ", "))
+	}
+	return c.gateTable(e.Gates, now).write(c.out, p, "GATES")
+}
+
+// printVerdict prints what the gates come to.
+func (c *cli) printVerdict(e wire.Explanation, now time.Time) error {
+	p := c.painter(c.out)
+	verdict := cmp.Or(escapeControl(e.Verdict), "no check covers it")
+	if e.Verdict == "" && e.Run != nil && e.Next != "" { // its Node may be deleted
+		verdict = "under remediation"
+	}
+	fmt.Fprintf(c.out, "%s in %s: %s%s\n", escapeControl(cmp.Or(e.Machine, e.Node)), escapeControl(e.Cluster), verdict, note(e.Message))
 	if e.Refused != "" {
 		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "refused:"), escapeControl(e.Refused)+classNote(e.Class))
 	}
@@ -54,10 +74,11 @@ func (c *cli) printExplanation(e wire.Explanation, now time.Time) error {
 	if e.Run != nil {
 		fmt.Fprintf(c.out, "run: %s %s%s\n", escapeControl(e.Run.ID), escapeControl(e.Run.Result), note(e.Run.Reason))
 	}
-	if names := unchecked(e.Gates); len(names) > 0 {
-		fmt.Fprintf(c.out, "%s %s\n", p.paint(yellow, "not checked yet:"), strings.Join(names, ", "))
+	if e.Next != "" {
+		_, err := fmt.Fprintf(c.out, "next: %s\n", escapeControl(e.Next))
+		return err
 	}
-	return c.gateTable(e.Gates, now).write(c.out, p, "GATES")
+	return nil
 }
 
 // unchecked names the gates that pass only because nothing has been read for them yet.
@@ -101,7 +122,8 @@ func (c *cli) gateTable(gates []reason.Gate, now time.Time) *table {
 }
 
 func newPlanCommand(c *cli) *cobra.Command {
-	return &cobra.Command{
+	var w watchFlag
+	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "show what fenced would do now, and what blocks the rest",
 		Long: `Show what the checks ask for, in the order in which fenced would do it, each with
@@ -110,8 +132,10 @@ the gate that blocks it, if any. It changes nothing.
 The exit status is 2 if fenced would do something now or cannot evaluate a cluster,
 else 0.`,
 		Args: exactArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error { return c.plan(cmd.Context()) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return w.run(cmd.Context(), c, c.plan) },
 	}
+	w.flags(cmd)
+	return cmd
 }
 
 func (c *cli) plan(ctx context.Context) error {
@@ -119,7 +143,7 @@ func (c *cli) plan(ctx context.Context) error {
 	if err != nil {
 		return requestError("read the plan", err)
 	}
-	if err := c.print(rep.Body, func() error { return c.printPlan(rep.Value) }); err != nil {
+	if err := c.print(rep.Body, func() error { return c.printPlan(rep.Value) }, planned(rep.Value)...); err != nil {
 		return err
 	}
 	if rep.Value.Acts() || rep.Value.Problems() > 0 {
@@ -128,9 +152,20 @@ func (c *cli) plan(ctx context.Context) error {
 	return nil
 }
 
+// planned names the targets of a plan, for -o name.
+func planned(plan wire.Plan) (names []string) {
+	for _, cl := range plan.Clusters {
+		for _, a := range cl.Actions {
+			names = append(names, cmp.Or(a.Node, a.Machine))
+		}
+	}
+	return names
+}
+
 func (c *cli) printPlan(plan wire.Plan) error {
 	p, now := c.painter(c.out), time.Now()
 	t := newTable("CLUSTER", "#", "NODE", "MACHINE", "ACTION", "CHECK", "LIMITED BY", "VALUE", "THRESHOLD", "EARLIEST", "WHY")
+	t.spare = []string{"THRESHOLD", "VALUE"}
 	for _, cl := range plan.Clusters {
 		if cl.Problem != "" {
 			fmt.Fprintf(c.out, "%s cluster %s: %s\n", p.paint(yellow, "not evaluated:"), escapeControl(cl.Cluster), escapeControl(cl.Problem))
@@ -207,7 +242,7 @@ func only(rep *api.Reply[wire.Coverage], check string) (err error) {
 		return &exitError{code: exitFailure, err: fmt.Errorf("no check is called %s", check), hint: []string{"fencectl check-config lists them"}}
 	}
 	rep.Body, err = json.Marshal(rep.Value)
-	rep.Body = append(rep.Body, '\n')
+	rep.Body = append(wire.Versioned(rep.Body), '\n')
 	return err
 }
 

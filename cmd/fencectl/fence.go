@@ -25,7 +25,7 @@ type fenceOptions struct {
 func newFenceCommand(c *cli) *cobra.Command {
 	var o fenceOptions
 	cmd := &cobra.Command{
-		Use:   "fence NODE|--machine NAMESPACE/NAME --reason WHY",
+		Use:   "fence NODE|RUN|--machine NAMESPACE/NAME --reason WHY",
 		Short: "power a node's host off, isolate its Node, and bring both back",
 		Long: `Power a node's host off, isolate its Node and bring both back: the six steps.
 
@@ -72,7 +72,8 @@ func (c *cli) fence(ctx context.Context, args []string, o fenceOptions) error {
 		if !isTerminal(c.in) {
 			return usageError(errors.New("fence asks for "+nameOf(order)+" on a terminal, and there is none"), line+" --yes   (role admin)")
 		}
-		if _, err := c.confirmName(ctx, order, "type "+nameOf(order)+" to fence it: "); err != nil {
+		var err error
+		if order, err = c.confirmName(ctx, order, "to fence it"); err != nil {
 			return err
 		}
 	}
@@ -86,6 +87,7 @@ func (c *cli) fence(ctx context.Context, args []string, o fenceOptions) error {
 
 type confirmOptions struct {
 	waitFlags
+	about
 	reason string
 	yes    bool
 	dryRun bool
@@ -94,7 +96,7 @@ type confirmOptions struct {
 func newConfirmOffCommand(c *cli) *cobra.Command {
 	var o confirmOptions
 	cmd := &cobra.Command{
-		Use:   "confirm-off NODE --reason WHY",
+		Use:   "confirm-off NODE|RUN|--machine NAMESPACE/NAME --reason WHY",
 		Short: "confirm that a host is off when no BMC can prove it (admin)",
 		Long: `Confirm that the host of NODE is off and cannot start. Your confirmation replaces
 the proof: fenced isolates the Node, so that its pods and volumes can move to other
@@ -103,50 +105,52 @@ Disconnect its power first.
 
 The command shows what is known about the host (the readings of its BMCs, its Node,
 its Lease) and what happens next, then asks for the node's name; --yes skips the
-prompt. fenced refuses while any BMC reads On, while the Node is Ready, while its
-Lease is renewed, and while any gate that is not about the BMC fails. The record
-shows for good that a person confirmed the power-off.
+prompt, and then NODE must be the name of the Node itself. fenced refuses while any BMC
+reads On, while the Node is Ready, while its Lease is renewed, and while any gate that
+is not about the BMC fails. The record shows for good that a person confirmed the
+power-off.
 
 Afterwards the run is Held (ConfirmedOff) and the host stays off until fencectl
 unfence, or until the Node registers again after another boot of the same machine.`,
-		Args: exactArgs("NODE"),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.confirmOff(cmd.Context(), args[0], o) },
+		Args: o.args,
+		RunE: func(cmd *cobra.Command, args []string) error { return c.confirmOff(cmd.Context(), args, o) },
 	}
+	o.about.flags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&o.reason, "reason", "", "why, for the records (mandatory)")
 	flags.BoolVar(&o.yes, "yes", false, "do not ask for the node's name (admin)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "show what is known and what forbids it (exit 3), then stop")
-	o.flags(cmd)
+	o.waitFlags.flags(cmd)
 	return cmd
 }
 
-func (c *cli) confirmOff(ctx context.Context, node string, o confirmOptions) error {
-	line := "fencectl confirm-off " + node + inCluster(c.cluster)
+func (c *cli) confirmOff(ctx context.Context, args []string, o confirmOptions) error {
+	line := "fencectl confirm-off " + o.typed(args) + inCluster(c.cluster)
 	if err := needReason(o.reason, line); err != nil {
 		return err
 	}
 	if err := o.validate(); err != nil {
 		return err
 	}
-	order := wire.Order{Verb: wire.ConfirmOff, Cluster: c.cluster, Node: node, Reason: o.reason}
+	order := o.of(wire.Order{Verb: wire.ConfirmOff, Cluster: c.cluster, Reason: o.reason}, args)
 	switch {
 	case o.dryRun:
 		return c.dryRun(ctx, order)
 	case o.yes:
-		order.Typed = node
+		order.Typed = order.Of() // which is refused if that is not the Node's own name
 	case !isTerminal(c.in):
 		return usageError(errors.New("confirm-off asks for the node's name on a terminal, and there is none"), fmt.Sprintf("%s --reason %q --yes   (role admin)", line, o.reason))
 	default:
-		typed, err := c.confirmName(ctx, order, "type the node's name to confirm that its host is off and cannot start: ")
-		if err != nil {
+		var err error
+		if order, err = c.confirmName(ctx, order, "to confirm that its host is off and cannot start"); err != nil {
 			return err
 		}
-		order.Typed = typed
+		order.Typed = order.Of() // as it was typed
 	}
 	order.Yes = o.yes
 	rep, err := c.client().Do(ctx, order)
 	if err != nil {
-		return requestError("confirm-off "+node, err)
+		return requestError("confirm-off "+order.Of(), err)
 	}
 	return c.showAndWait(ctx, o.waitFlags, rep, &goal{confirmed: true, fromHeld: true})
 }
@@ -201,7 +205,7 @@ func (c *cli) arm(ctx context.Context, reason string, yes bool) error {
 	}
 	if !yes {
 		prompt := fmt.Sprintf("type the cluster's name (%s) to arm it: ", escapeControl(plan.Cluster))
-		if _, err := c.typeName(ctx, prompt, plan.Cluster, "nothing was done"); err != nil {
+		if err := c.typeName(ctx, prompt, plan.Cluster, "nothing was done"); err != nil {
 			return err
 		}
 	}

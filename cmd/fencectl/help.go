@@ -13,12 +13,13 @@ import (
 // examples are command lines for each verb, by its path: what people copy. Orders have theirs in their
 // row. A test runs each through the parser.
 var examples = map[string][]string{
-	"status":       {"fencectl status", "fencectl status -w -o wide"},
+	"status":       {"fencectl status", "fencectl status worker-3", "fencectl status -w -o wide"},
 	"explain":      {"fencectl explain worker-3", "fencectl explain --machine openshift-machine-api/worker-3-abcde"},
 	"nodes":        {"fencectl nodes", "fencectl nodes --cluster prod -o json"},
-	"plan":         {"fencectl plan", "fencectl plan --cluster prod -o json"},
+	"plan":         {"fencectl plan", "fencectl plan -w", "fencectl plan --cluster prod -o json"},
 	"timeline":     {"fencectl timeline worker-3", "fencectl timeline mi42k0z1-4f9a1c -o wide"},
-	"history":      {"fencectl history --since 7d", "fencectl history --cluster prod -o json"},
+	"history":      {"fencectl history --since 7d", "fencectl history worker-3", "fencectl history --cluster prod -o json"},
+	"events":       {"fencectl events", "fencectl events --follow -o json"},
 	"check-config": {"fencectl check-config", "fencectl check-config openshift-machine-api/workers"},
 	"fence": {
 		`fencectl fence worker-3 --dry-run --reason "is it safe?"`,
@@ -43,7 +44,7 @@ var examples = map[string][]string{
 	},
 	"export":         {"fencectl export state.ndjson", "fencectl export /root/fenced-state.ndjson"},
 	"import":         {"fencectl import state.ndjson", "fencectl import state.ndjson --config /etc/fenced/fenced.yaml"},
-	"support-bundle": {"fencectl support-bundle", "fencectl support-bundle -o /root/fenced-4711.tar.gz --cluster prod"},
+	"support-bundle": {"fencectl support-bundle", "fencectl support-bundle --file /root/fenced-4711.tar.gz --cluster prod"},
 	"simulate": {
 		"fencectl simulate --objects must-gather.yaml",
 		"fencectl simulate --objects nodes.yaml --objects checks.yaml --at 2026-01-01T12:00:00Z -o json",
@@ -53,6 +54,31 @@ var examples = map[string][]string{
 		"fencectl init --kubeconfig workload.conf --management-kubeconfig management.conf --dry-run",
 	},
 	"version": {"fencectl version", "fencectl version -o json"},
+}
+
+// verbGroups are the headings of the help, with the verbs below each.
+var verbGroups = []struct {
+	title string
+	verbs []string
+}{
+	{"Look", []string{"status", "explain", "plan", "timeline", "history", "events", "check-config", "bmc", "audit", "simulate"}},
+	{"Act", []string{"fence", "unfence", "retry", "confirm-off"}},
+	{"Stop, and go on", []string{"pause", "resume", "hold", "release", "abort"}},
+	{"Set up", []string{"init", "arm", "disarm", "log-level", "export", "import", "support-bundle", "version"}},
+}
+
+// groupVerbs puts each verb below its heading; the rest is cobra's own.
+func groupVerbs(root *cobra.Command) {
+	for _, g := range verbGroups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, name := range g.verbs {
+			cmd, _, err := root.Find([]string{name})
+			must(err)
+			cmd.GroupID = g.title
+		}
+	}
+	root.SetHelpCommandGroupID("Set up")
+	root.SetCompletionCommandGroupID("Set up")
 }
 
 // addExamples gives each verb its examples.
@@ -89,11 +115,14 @@ func allRuns(n wire.Names) []string { return n.Runs }
 
 // argumentNames are the names that a verb takes, by the word for it in the usage line.
 var argumentNames = map[string][]named{
-	"NODE": {nodes}, "NODE|--machine": {nodes}, "RUN": {openRuns}, "NODE|RUN": {nodes, allRuns}, "CHECK": {checks},
+	"NODE": {nodes}, "NODE|--machine": {nodes}, "NODE|RUN|--machine": {nodes, openRuns}, "RUN|NODE|--machine": {openRuns, nodes}, "CHECK": {checks},
 }
 
 // argumentOf returns the names that a verb takes; nil if it takes none that fenced knows.
 func argumentOf(cmd *cobra.Command) []named {
+	if cmd.Name() == "timeline" { // an ended run has one, too
+		return []named{nodes, allRuns}
+	}
 	words := append(strings.Fields(cmd.Use), "", "")
 	return argumentNames[strings.Trim(words[1], "[]")]
 }

@@ -8,6 +8,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,7 @@ func (c *cli) client() *api.Client { return api.New(c.socket) }
 // verbs are those that do more than send an order; those that only do that are the rows of
 // orderVerbs.
 var verbs = []func(*cli) *cobra.Command{
-	newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newCheckConfigCommand,
+	newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newEventsCommand, newCheckConfigCommand,
 	newFenceCommand, newConfirmOffCommand, newArmCommand, newNodesCommand, newBMCCommand,
 	newAuditCommand, newExportCommand, newImportCommand, newSupportBundleCommand, newLogLevelCommand, newSimulateCommand, newInitCommand, newVersionCommand,
 }
@@ -81,9 +82,9 @@ func newRoot(c *cli) *cobra.Command {
 	root.SetVersionTemplate("fencectl {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2 // cobra sets it only where it names the unknown verb
 	flags := root.PersistentFlags()
-	flags.StringVar(&c.socket, "socket", api.DefaultSocket, "control socket of fenced")
-	flags.StringVar(&c.cluster, "cluster", "", "cluster of the node, when fenced serves several")
-	flags.StringVarP(&c.output, "output", "o", "table", "table, wide, json or yaml; wide has whole times and any width")
+	flags.StringVar(&c.socket, "socket", cmp.Or(os.Getenv("FENCED_SOCKET"), api.DefaultSocket), "control socket of fenced, or FENCED_SOCKET")
+	flags.StringVar(&c.cluster, "cluster", os.Getenv("FENCED_CLUSTER"), "cluster of the node, or FENCED_CLUSTER, when fenced serves several")
+	flags.StringVarP(&c.output, "output", "o", "table", "table, wide, json, yaml or name; wide has whole times and any width")
 	flags.BoolVar(&c.noColor, "no-color", false, "no colours, as with NO_COLOR set")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(err, cmd.CommandPath()+" --help")
@@ -100,6 +101,7 @@ func newRoot(c *cli) *cobra.Command {
 		root.AddCommand(verb(c))
 	}
 	addOrderVerbs(c, root)
+	groupVerbs(root)
 	addExamples(root)
 	addCompletions(c, root)
 	root.InitDefaultCompletionCmd()
@@ -158,11 +160,17 @@ func noVerb(cmd *cobra.Command, args []string) error {
 }
 
 // outputs are the forms of -o.
-var outputs = []string{"table", "wide", "json", "yaml"}
+var outputs = []string{"table", "wide", "json", "yaml", "name"}
+
+// unnamed are the verbs that list nothing with a name.
+var unnamed = []string{"check-config", "audit", "export", "import", "support-bundle", "log-level", "simulate", "init", "version", "events", "enroll",
+	"arm", "disarm", "pause", "resume", "hold", "release"}
 
 // checkOutput refuses an output form that no verb has.
 func (c *cli) checkOutput(cmd *cobra.Command) error {
-	if slices.Contains(outputs, c.output) {
+	words := strings.Fields(cmd.CommandPath())
+	none := c.output == "name" && slices.ContainsFunc(words, func(word string) bool { return slices.Contains(unnamed, word) })
+	if slices.Contains(outputs, c.output) && !none {
 		return nil
 	}
 	return usageError(fmt.Errorf("%s has no output form %q", cmd.CommandPath(), c.output), "-o table, -o wide, -o json or -o yaml")
@@ -174,6 +182,12 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		if len(args) == len(names) {
 			return checkArguments(names, args)
 		}
+		names := slices.Clone(names)
+		for i := range names {
+			if names[i] == "TARGET" { // one word for what the usage line has in full
+				names[i] = "NODE|RUN|NAMESPACE/NAME"
+			}
+		}
 		what := "no argument"
 		if len(names) > 0 {
 			what = strings.Join(names, " ")
@@ -182,13 +196,21 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// atMostOneTarget makes a verb take the name of a Node, a run or a Machine, or nothing.
+func atMostOneTarget(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return usageError(fmt.Errorf("%s takes one NODE, or none", cmd.Name()), cmd.CommandPath()+" NODE")
+	}
+	return checkArguments([]string{"TARGET"}[:len(args)], args)
+}
+
 // checkArguments refuses a name that nothing can have, before the daemon is asked.
 func checkArguments(names, args []string) error {
-	checks := map[string]func(string) error{"NODE": api.CheckNode, "RUN": api.CheckRun, "NODE|RUN": func(name string) error {
-		if api.CheckRun(name) == nil {
-			return nil
+	checks := map[string]func(string) error{"NODE": api.CheckNode, "TARGET": func(name string) error {
+		if strings.Contains(name, "/") {
+			return api.CheckMachine(name)
 		}
-		return api.CheckNode(name)
+		return api.CheckTarget(name)
 	}}
 	for i, name := range names {
 		if check := checks[name]; check != nil {

@@ -19,17 +19,19 @@ import (
 // do, without asking it: nothing listens on this socket.
 func TestWrongWordsAreNotSent(t *testing.T) {
 	for line, want := range map[string]string{
-		"hold Worker_3 --reason x":                  `"Worker_3" is not the name of a Node`,
-		"fence n-1\u202e --reason x --yes":          `"n-1\u202e" is not the name of a Node`,
-		"explain a/b":                               "is not the name of a Node",
+		"hold Worker_3 --reason x":                  `"Worker_3" is not the name of a Node or a run`,
+		"fence n-1\u202e --reason x --yes":          `"n-1\u202e" is not the name of a Node or a run`,
+		"explain a/b/c":                             "is not the name of a Machine",
+		"abort NS/m --reason x":                     "is not the name of a Machine",
 		"bmc audit N":                               "is not the name of a Node",
 		"hold n-1 --reason a\u009bb":                "cannot be seen: U+009B",
 		"pause --reason a\u2067b":                   "cannot be seen: U+2067",
 		"pause --reason a\nb":                       "control characters",
 		"arm --reason " + strings.Repeat("x", 1001): "longer than 1000 bytes",
-		"abort Run --reason x":                      "is not the name of a run",
-		"retry  --reason x":                         `"" is not the name of a run`,
-		"timeline N?":                               "is not the name of a Node",
+		"abort Run --reason x":                      "is not the name of a Node or a run",
+		"retry  --reason x":                         `"" is not the name of a Node or a run`,
+		"bmc test a/b":                              "is not the name of a Node",
+		"timeline N?":                               "is not the name of a Node or a run",
 		"status --cluster a\nb":                     `"a\nb" is not the name of a cluster`,
 	} {
 		t.Run(line, func(t *testing.T) {

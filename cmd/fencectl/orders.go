@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,7 +35,7 @@ type orderVerb struct {
 func orderVerbs() []orderVerb {
 	return []orderVerb{
 		{verb: wire.Hold, arg: "NODE", machine: true, forHelp: "end by itself after this time", command: &cobra.Command{
-			Use: "hold NODE|--machine NAMESPACE/NAME --reason WHY [--for 4h]",
+			Use: "hold NODE|RUN|--machine NAMESPACE/NAME --reason WHY [--for 4h]",
 			Example: lines(
 				`fencectl hold worker-3 --reason "firmware update" --for 4h`,
 				`fencectl hold worker-3 --reason "on loan to the lab" --for 2d`,
@@ -49,7 +50,7 @@ The hold takes effect at once. If fenced cannot save it, the answer says so, and
 fenced tries again. A new hold never shortens an existing one; release that first.`,
 		}},
 		{verb: wire.Release, arg: "NODE", machine: true, command: &cobra.Command{
-			Use: "release NODE|--machine NAMESPACE/NAME --reason WHY",
+			Use: "release NODE|RUN|--machine NAMESPACE/NAME --reason WHY",
 			Example: lines(
 				`fencectl release worker-3 --reason "firmware updated"`,
 				`fencectl release --machine openshift-machine-api/worker-3-abcde --reason "back from the lab"`,
@@ -60,7 +61,7 @@ earlier runs no longer count. To end the freeze of a BMC that reported a false O
 use fencectl bmc release.`,
 		}},
 		{verb: wire.Unfence, arg: "NODE", machine: true, goal: &goal{unfence: true}, command: &cobra.Command{
-			Use: "unfence NODE|--machine NAMESPACE/NAME --reason WHY",
+			Use: "unfence NODE|RUN|--machine NAMESPACE/NAME --reason WHY",
 			Example: lines(
 				`fencectl unfence worker-3 --reason "disk replaced"`,
 				`fencectl unfence worker-3 --reason "disk replaced" --wait --timeout 20m`,
@@ -73,10 +74,10 @@ isolated yet, the run stops.
 With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
 --timeout. A Waiting run is waited for: give --timeout.`,
 		}},
-		{verb: wire.Abort, arg: "RUN", asIs: true, goal: &goal{unfence: true}, command: &cobra.Command{
-			Use: "abort RUN --reason WHY",
+		{verb: wire.Abort, arg: "RUN", machine: true, asIs: true, goal: &goal{unfence: true}, command: &cobra.Command{
+			Use: "abort RUN|NODE|--machine NAMESPACE/NAME --reason WHY",
 			Example: lines(
-				`fencectl abort mi42k0z1-4f9a1c --reason "wrong node" --wait`,
+				`fencectl abort worker-3 --reason "wrong node" --wait`,
 				`fencectl abort mi42k0z1-4f9a1c --as-is --reason "the host is scrapped"`,
 			),
 			Short: "stop a run and bring its host back",
@@ -96,10 +97,10 @@ first that the other remediator does not switch the host any more.
 With --wait the exit status is 0 if the run ended, 1 if it is Held, and 6 after
 --timeout. A Waiting run is waited for: give --timeout.`,
 		}},
-		{verb: wire.Retry, arg: "RUN", goal: &goal{fromHeld: true}, command: &cobra.Command{
-			Use: "retry RUN --reason WHY",
+		{verb: wire.Retry, arg: "RUN", machine: true, goal: &goal{fromHeld: true}, command: &cobra.Command{
+			Use: "retry RUN|NODE|--machine NAMESPACE/NAME --reason WHY",
 			Example: lines(
-				`fencectl retry mi42k0z1-4f9a1c --reason "BMC password corrected"`,
+				`fencectl retry worker-3 --reason "BMC password corrected"`,
 				`fencectl retry mi42k0z1-4f9a1c --reason "power supply replaced" --wait`,
 			),
 			Short: "continue a run that is Waiting or Held, or that rests before its next attempt",
@@ -229,8 +230,10 @@ func (v orderVerb) run(cmd *cobra.Command, c *cli, args []string, f orderFlags) 
 	switch v.arg {
 	case "NODE":
 		o = f.of(o, args)
-	case "RUN":
-		o.Run = args[0]
+	case "RUN": // or what it is on, which the daemon finds
+		if o = f.of(o, args); o.Machine == "" {
+			o.Node, o.Run = "", o.Node
+		}
 	}
 	what := strings.Join(append([]string{cmd.Name()}, shown...), " ")
 	return c.sendOrder(cmd.Context(), o, what, f.waitFlags, v.goal)
@@ -253,8 +256,8 @@ func checkFor(length time.Duration, given bool, line string) error {
 	return nil
 }
 
-// about is what an order is about: a NODE, or with --machine a Machine, which may have no
-// Node.
+// about is what an order is about: a name that the daemon resolves, of a Node or a run, or a Machine, which
+// may have no Node: NAMESPACE/NAME, also with --machine.
 type about struct{ machine string }
 
 func (a *about) flags(cmd *cobra.Command) {
@@ -264,7 +267,7 @@ func (a *about) flags(cmd *cobra.Command) {
 // args takes NODE, or nothing beside --machine.
 func (a *about) args(cmd *cobra.Command, args []string) error {
 	if !cmd.Flags().Changed("machine") {
-		return exactArgs("NODE")(cmd, args)
+		return exactArgs("TARGET")(cmd, args)
 	}
 	if len(args) > 0 {
 		return usageError(errors.New(cmd.Name()+" takes NODE or --machine, not both"), cmd.CommandPath()+" --machine NAMESPACE/NAME")
@@ -277,10 +280,15 @@ func (a *about) args(cmd *cobra.Command, args []string) error {
 
 // name is the NODE, or the NAMESPACE/NAME of the Machine.
 func (a about) name(args []string) string {
-	if a.machine != "" {
-		return a.machine
+	return cmp.Or(a.machineIn(args), strings.Join(args, ""))
+}
+
+// machineIn is the Machine that the command line names, "" for a Node or a run.
+func (a about) machineIn(args []string) string {
+	if a.machine == "" && strings.Contains(args[0], "/") {
+		return args[0]
 	}
-	return args[0]
+	return a.machine
 }
 
 // typed is the name as it was typed on the command line.
@@ -293,7 +301,7 @@ func (a about) typed(args []string) string {
 
 // of fills in what the order is about.
 func (a about) of(o wire.Order, args []string) wire.Order {
-	if o.Machine = a.machine; a.machine == "" {
+	if o.Machine = a.machineIn(args); o.Machine == "" {
 		o.Node = args[0]
 	}
 	return o

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,21 +22,6 @@ import (
 	"github.com/fenced/fenced/internal/wire"
 	"github.com/fenced/fenced/test/law"
 )
-
-func TestTableAlignsColouredCells(t *testing.T) {
-	tab := newTable("NODE", "PASS", "X")
-	tab.add("n-1", cell{text: "no", color: red}, "é")
-	tab.add("a-longer-one", "yes", "")
-	var b bytes.Buffer
-	require.NoError(t, tab.write(&b, painter{}, "T"))
-	assert.Equal(t, "\nT\nNODE          PASS  X\nn-1           no    é\na-longer-one  yes\n", b.String())
-	b.Reset()
-	require.NoError(t, tab.write(&b, painter{color: true}, ""))
-	assert.Equal(t, "NODE          PASS  X\nn-1           \x1b[31mno\x1b[0m    é\na-longer-one  yes\n", b.String())
-	b.Reset()
-	require.NoError(t, newTable("NODE").write(&b, painter{color: true}, "T"))
-	assert.Empty(t, b.String())
-}
 
 func TestSpan(t *testing.T) {
 	for d, want := range map[time.Duration]string{
@@ -53,12 +37,6 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-func TestCutCountsLetters(t *testing.T) {
-	assert.Equal(t, "éé", cut("éééé", 3))
-	assert.Equal(t, "éé", cut("éé", 3))
-	assert.Equal(t, "éééé", cut("éééé", 0), "no terminal, no width")
-}
-
 func TestWhenIsRelativeButForWide(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	c := &cli{output: "table"}
@@ -66,27 +44,6 @@ func TestWhenIsRelativeButForWide(t *testing.T) {
 	c.output = "wide"
 	assert.Equal(t, "2026-01-01T11:55:00Z", c.when(now.Add(-5*time.Minute), now))
 	assert.Equal(t, "2026-01-01T11:55:00Z", c.age(now.Add(-5*time.Minute), now))
-}
-
-// A table is never wider than its painter allows, and loses no letter.
-func TestTableFitsTheWidth(t *testing.T) {
-	long := strings.Repeat("the BMC did not answer; ", 20)
-	name := strings.Repeat("n", 90)
-	for _, width := range []int{60, 80, 120} {
-		tab := newTable("NODE", "MESSAGE", "X")
-		tab.add(name, cell{text: long, color: red}, "é")
-		tab.add("n-1", "-", "x")
-		var b bytes.Buffer
-		require.NoError(t, tab.write(&b, painter{width: width}, ""))
-		for line := range strings.Lines(b.String()) {
-			assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(line, "\n")), width, line)
-		}
-		letters := func(text string) int { return strings.Count(text, "n") + strings.Count(text, "B") }
-		assert.Equal(t, letters(name+long+"n-1"), letters(b.String()))
-	}
-	assert.Equal(t, []string{"a b", "cccc", "c"}, wrap("a b   ccccc", 4))
-	assert.Equal(t, []string{"a b   ccccc"}, wrap("a b   ccccc", 0))
-	assert.Equal(t, []string{"  ab", "cd e"}, wrap("  abcd e", 4), "an indent is no line of its own")
 }
 
 func TestCleanIsHarmlessAndKeepsText(t *testing.T) {
@@ -219,7 +176,7 @@ func poison(v reflect.Value) {
 func hostileDaemon(t *testing.T, fails bool) (socket string) {
 	t.Helper()
 	var d scripted
-	for _, answer := range []any{&d.StatusIs, &d.ExplainIs, &d.PlanIs, &d.CoversIs, &d.BMCsAre, &d.LookIs, &d.History, &d.Frames, &d.Result, &d.DryRun, &d.NamesAre} {
+	for _, answer := range []any{&d.StatusIs, &d.ExplainIs, &d.PlanIs, &d.CoversIs, &d.BMCsAre, &d.LookIs, &d.History, &d.Frames, &d.Result, &d.DryRun, &d.NamesAre, &d.EventsAre} {
 		poison(reflect.ValueOf(answer).Elem())
 	}
 	d.History[0].ID, d.History[0].Node, d.Frames[0].ID, d.Result.Run = "r-1", "n-1", "r-1", "r-1" // by these it is asked
@@ -250,7 +207,7 @@ func TestOutputIsHarmless(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		socket := hostileDaemon(t, fails)
 		for _, verb := range []string{
-			"status", "status -w", "explain n-1", "plan", "timeline n-1", "timeline r-1", "history", "check-config",
+			"status", "status -w", "explain n-1", "plan", "timeline n-1", "timeline r-1", "history", "history n-1", "status n-1", "check-config", "events",
 			"fence n-1 --reason x --yes", "fence n-1 --reason x --dry-run", "fence n-1 --reason x --yes --wait", "unfence n-1 --reason x --wait",
 			"hold n-1 --reason x", "release n-1 --reason x", "abort r-1 --reason x --wait", "retry r-1 --reason x",
 			"confirm-off n-1 --reason x --yes", "confirm-off n-1 --reason x --dry-run",

@@ -114,6 +114,7 @@ type scripted struct {
 	NodesAre  wire.Nodes       `json:"nodes"`
 	LookIs    wire.BMCs        `json:"look"`
 	ExportIs  string           `json:"export"`
+	EventsAre []wire.Event     `json:"events"`
 	History   []wire.RunRecord `json:"history"`
 	// Notes and Blocked are those of any timeline of one node.
 	Notes   []wire.Note    `json:"notes"`
@@ -158,6 +159,21 @@ func (d *scripted) Coverage(context.Context, string) (wire.Coverage, error) {
 	return d.CoversIs, d.fault()
 }
 
+// Resolve knows the runs of the history.
+func (d *scripted) Resolve(want wire.Wanted, n wire.Named) (wire.Named, error) {
+	for _, r := range d.History {
+		switch {
+		case want == wire.WantRun && n.Run == r.Node:
+			return wire.Named{Cluster: r.Cluster, Run: r.ID}, nil
+		case want == wire.WantAny && n.Node == r.ID:
+			return wire.Named{Cluster: r.Cluster, Run: r.ID}, nil
+		case n.Node == r.ID, want == wire.WantNode && n.Machine == r.Machine && n.Machine != "":
+			return wire.Named{Cluster: r.Cluster, Node: r.Node}, nil
+		}
+	}
+	return n, nil
+}
+
 // Names gives the fixture's names, whatever they begin with.
 func (d *scripted) Names(context.Context, string, string) (wire.Names, error) {
 	return d.NamesAre, d.fault()
@@ -190,7 +206,7 @@ func (d *scripted) Runs(_ context.Context, f wire.RunFilter) (wire.Timeline, err
 	}
 	var tl wire.Timeline
 	for _, r := range d.History {
-		if (f.ID == "" || f.ID == r.ID) && (f.Node == "" || f.Node == r.Node) && !r.Started.Before(f.Since) {
+		if (f.ID == "" || f.ID == r.ID) && (f.Node == "" || f.Node == r.Node) && (f.Machine == "" || f.Machine == r.Machine) && !r.Started.Before(f.Since) {
 			tl.Runs = append(tl.Runs, r)
 		}
 	}
@@ -232,9 +248,14 @@ func (d *scripted) Export(_ context.Context, w io.Writer) error {
 	return errors.Join(err, d.fault())
 }
 
-// Events tells that a frame was read.
+// Events gives those of the fixture, then tells that a frame was read.
 func (d *scripted) Events(ctx context.Context, _ uint64) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
+		for _, e := range d.EventsAre {
+			if !yield(e, nil) {
+				return
+			}
+		}
 		for {
 			select {
 			case <-ctx.Done():

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,13 +13,10 @@ import (
 	"github.com/fenced/fenced/internal/wire"
 )
 
-// statusInterval is how often `status -w` looks when nothing happens.
-const statusInterval = 2 * time.Second
-
 func newStatusCommand(c *cli) *cobra.Command {
-	var watch bool
+	var w watchFlag
 	cmd := &cobra.Command{
-		Use:   "status",
+		Use:   "status [NODE]",
 		Short: "show whether fenced is armed, which targets are not healthy, and the open runs",
 		Long: `Show whether fenced is armed, which targets are not healthy, and the open runs.
 
@@ -32,16 +28,22 @@ remediation, no check covers any node, or a node that a check covers could not b
 does not disappear, fenced must leave a cluster to another instance because its own
 host is to be fenced, a target that a check wants remediated is blocked, a run is
 Waiting or Held or had an error in its step, or a BMC is not dependable. With -o wide
-it also lists the checks.`,
-		Args: exactArgs(),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if watch {
-				return c.watchStatus(cmd.Context())
-			}
-			return c.status(cmd.Context())
+it also lists the checks.
+
+With NODE, which may be a run or NAMESPACE/NAME of a Machine, it shows that target alone:
+the verdict, its holds, its BMCs and its newest runs. The exit status is then 2 if it is
+not healthy, has an open run or is in quarantine, or if a BMC of it is not dependable.`,
+		Args: atMostOneTarget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.run(cmd.Context(), c, func(ctx context.Context) error {
+				if len(args) > 0 {
+					return c.statusOf(ctx, args[0])
+				}
+				return c.status(ctx)
+			})
 		},
 	}
-	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "show it again whenever something happens")
+	w.flags(cmd)
 	return cmd
 }
 
@@ -51,7 +53,7 @@ func (c *cli) status(ctx context.Context) error {
 		return requestError("read the status", err)
 	}
 	st := rep.Value
-	if err := c.print(rep.Body, func() error { return c.printStatus(st, time.Now()) }); err != nil {
+	if err := c.print(rep.Body, func() error { return c.printStatus(st, time.Now()) }, deviating(st)...); err != nil {
 		return err
 	}
 	if len(st.Degraded()) > 0 {
@@ -60,21 +62,14 @@ func (c *cli) status(ctx context.Context) error {
 	return nil
 }
 
-// watchStatus ends with the exit status of what it showed last.
-func (c *cli) watchStatus(ctx context.Context) error {
-	wake := changes(ctx, c.client(), func(wire.Event) bool { return true })
-	for {
-		if c.output != "json" && c.output != "yaml" && isTerminal(c.out) {
-			fmt.Fprint(c.out, "\x1b[H\x1b[2J")
-		}
-		last := c.status(context.WithoutCancel(ctx))
-		if exit, ok := errors.AsType[*exitError](last); last != nil && (!ok || exit.code != exitDegraded) {
-			return last
-		}
-		if !await(ctx, wake, statusInterval) {
-			return last
+// deviating names the targets that are not healthy, for -o name.
+func deviating(st wire.Status) (names []string) {
+	for _, k := range st.Clusters {
+		for _, d := range k.Deviating {
+			names = append(names, cmp.Or(d.Node, d.Machine))
 		}
 	}
+	return names
 }
 
 func (c *cli) printStatus(st wire.Status, now time.Time) error {
@@ -130,6 +125,7 @@ func headline(st wire.Status, p painter) string {
 
 func clusterTable(st wire.Status) *table {
 	t := newTable("CLUSTER", "MODE", "OWNER", "EPOCH", "VIEW AGE", "NODES", "DEVIATING")
+	t.spare = []string{"EPOCH"}
 	for _, k := range st.Clusters {
 		t.add(k.Name, mode(k), owner(k), k.Epoch, span(time.Duration(k.ViewAgeSeconds*float64(time.Second))), k.Nodes, len(k.Deviating)+k.DeviatingMore)
 	}
@@ -214,6 +210,7 @@ func (c *cli) holdTable(st wire.Status, now time.Time) *table {
 
 func (c *cli) runTable(st wire.Status, now time.Time) *table {
 	t := newTable("RUN", "CLUSTER", "NODE", "STEP", "ATTEMPT", c.head("AGE", "STARTED"), c.head("LEFT", "UNTIL"), "REASON", "LAST ERROR")
+	t.spare = []string{"LAST ERROR", "ATTEMPT", "AGE"} // the lines above the tables have the error
 	if c.output == "wide" {
 		t.head = append(t.head, "MACHINE", "NOTE")
 	}

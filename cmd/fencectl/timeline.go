@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,21 +17,26 @@ import (
 )
 
 func newTimelineCommand(c *cli) *cobra.Command {
-	return &cobra.Command{
-		Use:   "timeline NODE|RUN",
+	var a about
+	var w watchFlag
+	cmd := &cobra.Command{
+		Use:   "timeline NODE|RUN|--machine NAMESPACE/NAME",
 		Short: "show the runs of a node, or one run, step by step",
 		Long: `Show the runs of a node, or one run, step by step, with what forbids a remediation
 now, the last error of an open run, and NOTES: the orders of people, the refusals and
 the failures. The daemon keeps the newest notes of each node; the audit log has all.`,
-		Args: exactArgs("NODE|RUN"),
-		RunE: func(cmd *cobra.Command, args []string) error { return c.timeline(cmd.Context(), args[0]) },
+		Args: a.args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.run(cmd.Context(), c, func(ctx context.Context) error { return c.timeline(ctx, a.name(args)) })
+		},
 	}
+	a.flags(cmd)
+	w.flags(cmd)
+	return cmd
 }
 
-// timeline takes the name for a run's and, when there is no such run, for a
-// node's.
 func (c *cli) timeline(ctx context.Context, name string) error {
-	rep, err := c.runs(ctx, name)
+	rep, err := c.client().NodeTimeline(ctx, c.cluster, name)
 	if err != nil {
 		return requestError("read the timeline of "+name, err)
 	}
@@ -46,18 +53,15 @@ func (c *cli) timeline(ctx context.Context, name string) error {
 			}
 		}
 		return c.printNotes(rep.Value, time.Now())
-	})
+	}, runIDs(rep.Value)...)
 }
 
-// runs asks for the run of a name, or for those of a node.
-func (c *cli) runs(ctx context.Context, name string) (api.Reply[wire.Timeline], error) {
-	if api.CheckRun(name) == nil {
-		rep, err := c.client().Run(ctx, name)
-		if e, ok := errors.AsType[*api.Error](err); !ok || e.Status != http.StatusNotFound {
-			return rep, err
-		}
+// runIDs names the runs of a timeline, for -o name.
+func runIDs(tl wire.Timeline) (names []string) {
+	for i := range tl.Runs {
+		names = append(names, tl.Runs[i].ID)
 	}
-	return c.client().NodeTimeline(ctx, c.cluster, name)
+	return names
 }
 
 func (c *cli) printRun(r wire.RunRecord, now time.Time) error {
@@ -125,17 +129,23 @@ func (c *cli) printNotes(tl wire.Timeline, now time.Time) error {
 
 func newHistoryCommand(c *cli) *cobra.Command {
 	var since time.Duration
+	var w watchFlag
 	cmd := &cobra.Command{
-		Use:   "history",
+		Use:   "history [NODE]",
 		Short: "list runs, oldest first",
-		Args:  exactArgs(),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return c.history(cmd.Context(), since) },
+		Long: `List the runs, oldest first: all, or those of NODE, which may be NAMESPACE/NAME of a
+Machine. fencectl timeline shows the steps of a run.`,
+		Args: atMostOneTarget,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.run(cmd.Context(), c, func(ctx context.Context) error { return c.history(ctx, strings.Join(args, ""), since) })
+		},
 	}
+	w.flags(cmd)
 	daysVar(cmd.Flags(), &since, "since", "only runs that started in this last time, like 7d or 24h; 0 means all")
 	return cmd
 }
 
-func (c *cli) history(ctx context.Context, since time.Duration) error {
+func (c *cli) history(ctx context.Context, of string, since time.Duration) error {
 	if since < 0 {
 		return usageError(errors.New("--since is a time back from now"), "fencectl history --since 24h")
 	}
@@ -144,7 +154,7 @@ func (c *cli) history(ctx context.Context, since time.Duration) error {
 	if since > 0 {
 		from = now.Add(-since)
 	}
-	rep, err := c.client().Runs(ctx, c.cluster, from)
+	rep, err := c.readHistory(ctx, of, from)
 	if err != nil {
 		return requestError("read the history", err)
 	}
@@ -154,7 +164,25 @@ func (c *cli) history(ctx context.Context, since time.Duration) error {
 			return err
 		}
 		return runsTable(rep.Value, now).write(c.out, c.painter(c.out), "")
-	})
+	}, runIDs(rep.Value)...)
+}
+
+// readHistory asks for all runs since a time, or for those of one target.
+func (c *cli) readHistory(ctx context.Context, of string, from time.Time) (api.Reply[wire.Timeline], error) {
+	if of == "" {
+		return c.client().Runs(ctx, c.cluster, from)
+	}
+	rep, err := c.client().NodeTimeline(ctx, c.cluster, of)
+	if err != nil {
+		return rep, err
+	}
+	runs := slices.DeleteFunc(rep.Value.Runs, func(r wire.RunRecord) bool { return r.Started.Before(from) })
+	rep.Value = wire.Timeline{Runs: append([]wire.RunRecord{}, runs...)} // as the list of all runs has them
+	if rep.Body, err = json.Marshal(rep.Value); err != nil {
+		return rep, fmt.Errorf("print the answer: %w", err)
+	}
+	rep.Body = append(wire.Versioned(rep.Body), '\n')
+	return rep, nil
 }
 
 // sinceText returns from which time on runs are listed, or an empty string if all are.
@@ -168,6 +196,7 @@ func sinceText(from time.Time) string {
 // runsTable lists runs with the time at which each began: people compare these with other logs.
 func runsTable(tl wire.Timeline, now time.Time) *table {
 	t := newTable("STARTED", "AGE", "RUN", "CLUSTER", "NODE", "RESULT", "TOOK", "REASON", "BY")
+	t.spare = []string{"AGE", "TOOK"}
 	for _, r := range tl.Runs {
 		t.add(clock(r.Started), span(now.Sub(r.Started)), r.ID, r.Cluster, cmp.Or(r.Node, r.Machine), cell{text: r.Result, color: resultColor(r.Result)},
 			span(cmp.Or(r.Ended, now).Sub(r.Started)), orDash(r.Reason), cmp.Or(r.Actor, "fenced"))

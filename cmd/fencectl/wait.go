@@ -46,7 +46,7 @@ func (w *waitFlags) validate() error {
 // showAndWait shows an order's result and, if asked, waits for the run.
 func (c *cli) showAndWait(ctx context.Context, w waitFlags, rep api.Reply[wire.OrderResult], g *goal) error {
 	if !w.wait || rep.Value.Run == "" {
-		return c.print(rep.Body, func() error { return c.printResult(rep.Value) })
+		return c.print(rep.Body, func() error { return c.printResult(rep.Value) }, rep.Value.Run)
 	}
 	quiet := !c.isTable() // only the body of the ended run
 	if !quiet {
@@ -70,7 +70,7 @@ func (c *cli) showAndWait(ctx context.Context, w waitFlags, rep api.Reply[wire.O
 		return err
 	}
 	run := end.Value.Runs[0]
-	if err := c.print(end.Body, func() error { return c.printEnd(run) }); err != nil {
+	if err := c.print(end.Body, func() error { return c.printEnd(run) }, run.ID); err != nil {
 		return err
 	}
 	return g.exit(run)

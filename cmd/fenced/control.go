@@ -135,13 +135,16 @@ func (c control) Explain(ctx context.Context, cluster, of string) (wire.Explanat
 	if strings.Contains(of, "/") {
 		explain = c.engine.ExplainMachine
 	}
+	asked := wire.Order{Cluster: cluster, Node: of}
+	if strings.Contains(of, "/") {
+		asked.Node, asked.Machine = "", of
+	}
 	x, err := explain(ctx, cluster, of)
+	if gone := c.openOn(asked); gone != nil && isAbsent(err) {
+		x, err = admit.Explanation{Cluster: gone.Target.Cluster, Node: gone.Target.Node, Machine: asked.Machine, Run: gone}, nil
+	}
 	if err != nil {
-		asked := wire.Order{Cluster: cluster, Node: of}
-		if strings.Contains(of, "/") {
-			asked.Node, asked.Machine = "", of
-		}
-		return wire.Explanation{}, apiError(asked, err)
+		return wire.Explanation{}, c.absence(asked, err)
 	}
 	out := explanationOf(x)
 	out.Class = string(reason.ClassOf(reason.Code(out.Refused)))
@@ -166,7 +169,7 @@ func explanationOf(x admit.Explanation) wire.Explanation {
 	out.Run = &rec
 	if x.Run.Open() {
 		out.Refused = string(reason.UnderRemediation)
-		out.Message = strings.TrimSuffix("run "+x.Run.ID+" is open, step "+string(x.Run.Step)+": "+x.Run.Note, ": ")
+		out.Message, out.Next = standing(x.Run)
 	}
 	if x.Run.Step.Idle() { // what keeps the node is why the run stopped
 		out.Refused = string(x.Run.Reason)
@@ -174,22 +177,27 @@ func explanationOf(x admit.Explanation) wire.Explanation {
 	return out
 }
 
-// Runs implements api.Daemon. Of a Node without runs it tells whether there is one at all.
+// Runs implements api.Daemon. Of a Node or a Machine without runs it tells whether there is one at all.
 func (c control) Runs(ctx context.Context, f wire.RunFilter) (wire.Timeline, error) {
 	t := wire.Timeline{Runs: []wire.RunRecord{}}
 	runs := c.engine.Runs(f.Cluster)
 	slices.SortFunc(runs, func(a, b remediate.Run) int { return cmp.Or(a.Began().Compare(b.Began()), cmp.Compare(a.ID, b.ID)) })
 	for _, r := range runs {
-		if (f.ID == "" || r.ID == f.ID) && (f.Node == "" || r.Target.Node == f.Node) && !r.Began().Before(f.Since) {
+		if (f.ID == "" || r.ID == f.ID) && (f.Node == "" || r.Target.Node == f.Node) && (f.Machine == "" || r.Target.MachineKey() == f.Machine) && !r.Began().Before(f.Since) {
 			t.Runs = append(t.Runs, wire.FromRun(r))
 		}
 	}
 	c.addNotes(&t, f)
-	if f.Node != "" && len(t.Runs) == 0 {
-		_, err := c.engine.Explain(ctx, f.Cluster, f.Node)
-		if r, ok := errors.AsType[*reason.Refusal](err); ok && (r.Reason == reason.NoSuchNode || r.Reason == reason.NoSuchCluster) {
-			return t, apiError(wire.Order{Cluster: f.Cluster, Node: f.Node}, err)
-		}
+	if f.Node+f.Machine == "" || len(t.Runs) > 0 {
+		return t, nil
+	}
+	explain, name := c.engine.Explain, f.Node
+	if f.Machine != "" {
+		explain, name = c.engine.ExplainMachine, f.Machine
+	}
+	_, err := explain(ctx, f.Cluster, name)
+	if r, ok := errors.AsType[*reason.Refusal](err); isAbsent(err) || ok && r.Reason == reason.NoSuchCluster {
+		return t, apiError(wire.Order{Cluster: f.Cluster, Node: f.Node, Machine: f.Machine}, err)
 	}
 	return t, nil
 }
@@ -420,10 +428,10 @@ func (c control) addNotes(t *wire.Timeline, f wire.RunFilter) {
 			t.Runs[i].LastError = c.notes.LastError(t.Runs[i].ID)
 		}
 	}
-	if f.Node == "" && f.ID == "" {
+	if f.Node == "" && f.Machine == "" && f.ID == "" {
 		return
 	}
-	names, cluster := []string{f.Node}, f.Cluster
+	names, cluster := []string{f.Node, f.Machine}, f.Cluster
 	for _, r := range t.Runs {
 		names = append(names, r.Node, r.Machine)
 		cluster = cmp.Or(cluster, r.Cluster)

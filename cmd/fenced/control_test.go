@@ -113,6 +113,12 @@ func TestRunsAreInTheOrderOfTheirBegin(t *testing.T) {
 	require.Eventually(t, func() bool { return len(ids(wire.RunFilter{})) == 2 }, time.Minute, time.Millisecond)
 	assert.Equal(t, []string{"b", "a"}, ids(wire.RunFilter{Node: "gone"}))
 	assert.Equal(t, []string{"a"}, ids(wire.RunFilter{Since: hours(6)}))
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		_, err := control{engine: e, notes: timeline.New()}.Explain(ctx, "prod", "gone")
+		var got *api.Error
+		require.ErrorAs(t, err, &got)
+		assert.Contains(t, got.Hint, "fencectl timeline gone --cluster prod shows its last run; kubectl get nodes")
+	}, time.Minute, time.Millisecond)
 	for f, code := range map[wire.RunFilter]string{{Node: "nosuch"}: "NoSuchNode", {Node: "gone", Cluster: "nosuch"}: "NoSuchCluster"} {
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
 			_, err := control{engine: e, notes: timeline.New()}.Runs(ctx, f)

@@ -84,7 +84,7 @@ func (c control) Do(ctx context.Context, o wire.Order) (wire.OrderResult, error)
 		return dryRunRefused(o, out, r), nil
 	}
 	if err != nil {
-		return wire.OrderResult{}, apiError(o, err)
+		return wire.OrderResult{}, c.absence(o, err)
 	}
 	res := wire.OrderResult{
 		Run: out.Run, Joined: out.Joined, Message: row.outcome(o, out), Gates: out.Gates, Target: out.Target,
@@ -337,7 +337,7 @@ func apiError(o wire.Order, err error) error {
 	switch r.Reason {
 	case reason.NoSuchNode, reason.NoSuchMachine, reason.NoSuchCluster, reason.NoSuchRun:
 		return api.NotFound(code, r.Message, hint)
-	case reason.ClusterRequired:
+	case reason.ClusterRequired, reason.AmbiguousName:
 		return &api.Error{Status: http.StatusBadRequest, Code: code, Message: r.Message, Hint: hint}
 	case reason.NoHold, reason.NoRun, reason.UnderRemediation, reason.NotFrozen:
 		return api.Conflict(code, r.Message, hint)
@@ -362,6 +362,8 @@ func refusalHint(o wire.Order, code reason.Code) string {
 		return "fencectl history lists the runs"
 	case reason.ClusterRequired:
 		return "add --cluster NAME"
+	case reason.AmbiguousName:
+		return "give another of its names: the Node, the run, or --machine NAMESPACE/NAME; with several clusters add --cluster NAME"
 	case reason.NoHold, reason.TooManyHolds:
 		return "fencectl status lists the holds"
 	case reason.NoRun:

@@ -24,7 +24,7 @@ func TestBMCsOnTheWire(t *testing.T) {
 	rep, err := c.BMCs(t.Context(), "prod")
 	require.NoError(t, err)
 	assert.Equal(t, "prod", d.filter.Cluster)
-	assert.JSONEq(t, `{"bmcs":[
+	assert.JSONEq(t, `{"apiVersion":"v1","bmcs":[
 	  {"cluster":"prod","node":"n-1","host":"prod/n-1","source":"hosts.d/a.yaml:3","level":1,"device":"ipmi://192.0.2.1:623","driver":"ipmi",
 	   "assurance":"strict","state":"ok","dependable":true,"power":"On","powerRaw":"01","identity":"match","uuid":"4c4c","serial":"S1",
 	   "latencySeconds":0.25,"latencyP95Seconds":0.5,"checked":"2026-01-01T00:00:00Z","lastGood":"2026-01-01T00:00:00Z","next":"2026-01-01T00:00:00Z",
@@ -45,7 +45,7 @@ func TestLooksCarryRouteAndPeer(t *testing.T) {
 	c := New(serve(t, d, Roles{}))
 	rep, err := c.LookAtBMCs(t.Context(), wire.Order{Verb: wire.TestBMC, Cluster: "prod", Node: "n-1.example", Reason: "new cable"})
 	require.NoError(t, err)
-	assert.Equal(t, "{\"bmcs\":[]}\n", string(rep.Body))
+	assert.Equal(t, `{"apiVersion":"v1","bmcs":[]}`+"\n", string(rep.Body))
 	_, err = c.LookAtBMCs(t.Context(), wire.Order{Verb: wire.AuditBMC, Node: "n-2"})
 	require.NoError(t, err)
 	_, err = c.Do(t.Context(), wire.Order{Verb: wire.EnrollBMC, Node: "n-2", Reason: "new board", DryRun: true})

@@ -60,16 +60,12 @@ func (c *Client) Status(ctx context.Context) (Reply[wire.Status], error) {
 // Explain asks why a node, or the Machine "namespace/name", is or is not fenced. An empty
 // cluster means the only one.
 func (c *Client) Explain(ctx context.Context, cluster, of string) (Reply[wire.Explanation], error) {
-	path := nodePath(of, "explain")
-	if namespace, name, isMachine := strings.Cut(of, "/"); isMachine {
-		path = "/v1/machines/" + url.PathEscape(namespace) + "/" + url.PathEscape(name) + "/explain"
-	}
-	return ask[wire.Explanation](ctx, c, http.MethodGet, path, inCluster(cluster), nil)
+	return ask[wire.Explanation](ctx, c, http.MethodGet, targetPath(of, "explain"), inCluster(cluster), nil)
 }
 
-// NodeTimeline asks for the runs of a node.
-func (c *Client) NodeTimeline(ctx context.Context, cluster, node string) (Reply[wire.Timeline], error) {
-	return ask[wire.Timeline](ctx, c, http.MethodGet, nodePath(node, "timeline"), inCluster(cluster), nil)
+// NodeTimeline asks for the runs of a node or of the Machine "namespace/name", or for one run.
+func (c *Client) NodeTimeline(ctx context.Context, cluster, of string) (Reply[wire.Timeline], error) {
+	return ask[wire.Timeline](ctx, c, http.MethodGet, targetPath(of, "timeline"), inCluster(cluster), nil)
 }
 
 // Runs asks for all runs that started at since or later; the zero time means
@@ -100,7 +96,13 @@ func (c *Client) Do(ctx context.Context, o wire.Order) (Reply[wire.OrderResult],
 	return ask[wire.OrderResult](ctx, c, http.MethodPost, pathOf(o), inCluster(o.Cluster), body)
 }
 
-func nodePath(node, verb string) string { return "/v1/nodes/" + url.PathEscape(node) + "/" + verb }
+// targetPath is the path of what is read about one name. Only a Machine's has a slash.
+func targetPath(of, verb string) string {
+	if namespace, name, isMachine := strings.Cut(of, "/"); isMachine {
+		return "/v1/machines/" + url.PathEscape(namespace) + "/" + url.PathEscape(name) + "/" + verb
+	}
+	return "/v1/nodes/" + url.PathEscape(of) + "/" + verb
+}
 
 func inCluster(cluster string) url.Values {
 	q := url.Values{}

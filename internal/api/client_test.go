@@ -24,14 +24,14 @@ func TestEmptyListsAreNotNull(t *testing.T) {
 	c := New(path)
 	st, err := c.Status(t.Context())
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"version":"","armed":false,"paused":false,"pausedReason":"","runs":[],"blocked":[],"bmcs":{"total":0,"notDependable":0,"notChecked":0},
+	assert.JSONEq(t, `{"apiVersion":"v1","version":"","armed":false,"paused":false,"pausedReason":"","runs":[],"blocked":[],"bmcs":{"total":0,"notDependable":0,"notChecked":0},
 		"clusters":[{"name":"prod","mode":"","armed":false,"owner":false,"epoch":0,"viewAgeSeconds":0,"nodes":0,"checks":[],"deviating":[]}]}`, string(st.Body))
 	tl, err := c.NodeTimeline(t.Context(), "", "n-1")
 	require.NoError(t, err)
-	assert.Equal(t, "{\"runs\":[]}\n", string(tl.Body))
+	assert.Equal(t, `{"apiVersion":"v1","runs":[]}`+"\n", string(tl.Body))
 	names, err := c.Names(t.Context(), "prod", "n-")
 	require.NoError(t, err)
-	assert.JSONEq(t, `{"clusters":["prod"],"nodes":["n-1"],"machines":[],"checks":[],"runs":[],"openRuns":[]}`, string(names.Body))
+	assert.JSONEq(t, `{"apiVersion":"v1","clusters":["prod"],"nodes":["n-1"],"machines":[],"checks":[],"runs":[],"openRuns":[]}`, string(names.Body))
 	ex, err := c.Explain(t.Context(), "prod", "n-1")
 	require.NoError(t, err)
 	assert.Equal(t, "prod", ex.Value.Cluster)
@@ -59,7 +59,7 @@ func TestErrorsArriveTyped(t *testing.T) {
 	var e *Error
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, Error{Status: http.StatusUnprocessableEntity, Code: "NoHost", Message: "n-1 has no BMC", Hint: "add it to hosts.d",
-		Body: []byte(`{"code":"NoHost","message":"n-1 has no BMC","hint":"add it to hosts.d"}` + "\n")}, *e)
+		Body: []byte(`{"apiVersion":"v1","code":"NoHost","message":"n-1 has no BMC","hint":"add it to hosts.d"}` + "\n")}, *e)
 }
 
 func TestEventsArriveAsTheyHappen(t *testing.T) {
@@ -75,6 +75,20 @@ func TestEventsArriveAsTheyHappen(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []uint64{2, 3}, got)
+}
+
+// The events that are kept can be read without waiting for the next one.
+func TestKeptEventsEnd(t *testing.T) {
+	c := New(serve(t, &fake{events: []wire.Event{{Seq: 1}, {Seq: 2}}}, Roles{}))
+	var got []uint64
+	for e, err := range c.KeptEvents(t.Context()) {
+		require.NoError(t, err)
+		got = append(got, e.Seq)
+	}
+	assert.Equal(t, []uint64{1, 2}, got)
+	for _, err := range New(filepath.Join(t.TempDir(), "none")).KeptEvents(t.Context()) {
+		require.ErrorIs(t, err, ErrUnreachable)
+	}
 }
 
 func TestEventStreamEndsWithTheServer(t *testing.T) {
@@ -139,7 +153,7 @@ func TestOrderBodyHidesRoute(t *testing.T) {
 	body, err := json.Marshal(wire.Order{Verb: wire.Fence, Cluster: "c", Node: "n", Actor: "a", Reason: "r"})
 	require.NoError(t, err)
 	assert.JSONEq(t, `{"reason":"r"}`, string(body))
-	assert.True(t, strings.HasPrefix(nodePath("a/b", "fence"), "/v1/nodes/a%2Fb/"))
+	assert.True(t, strings.HasPrefix(pathOf(wire.Order{Verb: wire.Fence, Node: "a/b"}), "/v1/nodes/a%2Fb/"))
 }
 
 // A fenced that accepts connections and answers nothing, because it is stopped or hangs, is told

@@ -30,6 +30,7 @@ type fake struct {
 	events  []wire.Event
 	result  wire.OrderResult
 	export  string
+	means   map[wire.Named]wire.Named // what names mean that do not mean themselves
 	err     error
 
 	filter wire.RunFilter
@@ -51,6 +52,13 @@ func (f *fake) Explain(_ context.Context, cluster, node string) (wire.Explanatio
 }
 
 func (f *fake) Plan(context.Context, string) (wire.Plan, error) { return f.plan, f.err }
+
+func (f *fake) Resolve(_ wire.Wanted, n wire.Named) (wire.Named, error) {
+	if means, ok := f.means[n]; ok {
+		return means, f.err
+	}
+	return n, nil
+}
 
 func (f *fake) Names(_ context.Context, cluster, prefix string) (wire.Names, error) {
 	return wire.Names{Clusters: []string{cluster}, Nodes: []string{prefix + "1"}}, f.err

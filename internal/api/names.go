@@ -69,6 +69,15 @@ func CheckRun(name string) error {
 	return badName(name, "run", "fencectl status shows the open runs, fencectl history all")
 }
 
+// CheckTarget refuses, with a *Error, a text that can be neither the name of a Node nor that of a run: a
+// run's is a Node's, too.
+func CheckTarget(name string) error {
+	if CheckNode(name) == nil {
+		return nil
+	}
+	return badName(name, "Node or a run", "fencectl status shows the open runs, and with -o wide the Nodes; fencectl history lists all runs")
+}
+
 // maxQuoted bounds how much of a wrong name is quoted, in bytes.
 const maxQuoted = 64
 
@@ -88,7 +97,7 @@ func checkNames(h http.Handler) http.Handler {
 			name  string
 			check func(string) error
 		}{
-			{r.PathValue("node"), CheckNode}, {machineInPath(r), CheckMachine}, {r.PathValue("id"), CheckRun}, {r.URL.Query().Get("cluster"), CheckCluster},
+			{r.PathValue("node"), CheckNode}, {machineInPath(r), CheckMachine}, {r.PathValue("id"), CheckTarget}, {r.URL.Query().Get("cluster"), CheckCluster},
 		} {
 			if n.name == "" { // the route has no such name, or none was given
 				continue

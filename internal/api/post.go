@@ -33,13 +33,41 @@ func (s *Server) order(v wire.Verb) answer {
 		if unread != nil {
 			return nil, unread
 		}
-		res, err := s.carryOut(ctx, r, o, p)
+		res, err := s.resolveAndCarryOut(ctx, r, &o, p)
 		if err != nil {
 			s.recordRefusal(o, p, errorOf(err))
 			return nil, err
 		}
 		return res, nil
 	}
+}
+
+// resolveAndCarryOut puts what the name in the order means in its place, before anything looks at the
+// target: the rule of two persons, the daemon and the audit log see what the order is about.
+func (s *Server) resolveAndCarryOut(ctx context.Context, r *http.Request, o *wire.Order, p Peer) (wire.OrderResult, error) {
+	given := o.Named()
+	means, err := s.resolve(o.Verb.Row().Wants(), given)
+	if err != nil {
+		return wire.OrderResult{}, err
+	}
+	*o = o.About(means)
+	res, err := s.carryOut(ctx, r, *o, p)
+	if err == nil && means != given {
+		res.Named = &means
+	}
+	return res, err
+}
+
+// resolve asks the daemon what a name means. What names no target means itself.
+func (s *Server) resolve(want wire.Wanted, n wire.Named) (wire.Named, error) {
+	if want == wire.WantItself || n == (wire.Named{Cluster: n.Cluster}) {
+		return n, nil
+	}
+	means, err := s.daemon.Resolve(want, n)
+	if err == nil && (want == wire.WantNode && means.Node == "" || want == wire.WantRun && means.Run == "") {
+		return n, NotFound(CodeNotFound, "the daemon does not know what the name means", "fencectl status shows the Nodes and the open runs")
+	}
+	return means, err
 }
 
 // carryOut gives the daemon an order of somebody who may give such orders.
@@ -53,7 +81,7 @@ func (s *Server) carryOut(ctx context.Context, r *http.Request, o wire.Order, p 
 		}
 	}
 	if o.Verb == wire.ConfirmOff && !o.DryRun && o.Typed != o.Node {
-		return wire.OrderResult{}, BadRequest(fmt.Sprintf("typed is %q, not the node's name", o.Typed), "")
+		return wire.OrderResult{}, BadRequest(fmt.Sprintf("typed is %q, not the node's name, which is %q", o.Typed, o.Node), "give the order for the node by its name")
 	}
 	o, failed, err := s.twoPersons.check(o, p, time.Now())
 	if err != nil {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"log"
@@ -194,4 +195,58 @@ func TestDeniedIsToldAgainLater(t *testing.T) {
 	assert.True(t, d.first(other, wire.Pause, now))
 	assert.True(t, d.first(other, wire.Fence, now.Add(deniedEvery)))
 	assert.Len(t, d.recorded, 1)
+}
+
+// What a name means is found before anything looks at the target: the daemon, the rule of two persons and
+// the audit log see the Node and not the name that was given.
+func TestOrderIsAboutWhatItsNameMeans(t *testing.T) {
+	node := wire.Named{Cluster: "prod", Node: "worker-3"}
+	d := &fake{means: map[wire.Named]wire.Named{
+		{Node: "r-1"}: node, {Run: "worker-3"}: {Cluster: "prod", Run: "r-1"}, {Machine: "ns/m"}: node, {Cluster: "prod", Run: "r-1"}: {Cluster: "prod", Run: "r-1"},
+	}}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	for path, want := range map[string]wire.Named{
+		"/v1/nodes/r-1/fence": node, "/v1/nodes/r-1/hold": node, "/v1/machines/ns/m/unfence": node, "/v1/nodes/worker-3/hold": {Node: "worker-3"},
+		"/v1/runs/worker-3/abort": {Cluster: "prod", Run: "r-1"}, "/v1/runs/r-1/retry?cluster=prod": {Cluster: "prod", Run: "r-1"},
+		"/v1/nodes/r-1/bmc/enroll": {Node: "r-1"}, // is about the devices of the host that it names
+	} {
+		d.orders = nil
+		code, body := requestOf(t, s, admin, http.MethodPost, path, `{"reason":"x"}`)
+		require.Equal(t, http.StatusOK, code, body)
+		require.Len(t, d.orders, 1, path)
+		assert.Equal(t, want, d.orders[0].Named(), path)
+		var res wire.OrderResult
+		require.NoError(t, json.Unmarshal([]byte(body), &res))
+		if given := strings.Contains(path, "r-1/retry") || strings.Contains(path, "worker-3/hold") || strings.Contains(path, "bmc"); given {
+			assert.Nil(t, res.Named, path)
+		} else {
+			assert.Equal(t, &want, res.Named, path)
+		}
+	}
+	code, body := requestOf(t, s, admin, http.MethodPost, "/v1/nodes/r-1/confirm-off", `{"reason":"x","typed":"r-1","yes":true}`)
+	assert.Equal(t, http.StatusBadRequest, code, "only the name of the Node confirms")
+	assert.Contains(t, body, "worker-3")
+
+	d.err, d.orders = Refused("AmbiguousName", "r-1 means more than one thing", ""), nil
+	code, _ = requestOf(t, s, admin, http.MethodPost, "/v1/nodes/r-1/fence", `{"reason":"x"}`)
+	assert.Equal(t, http.StatusUnprocessableEntity, code)
+	assert.Empty(t, d.orders)
+	assert.Equal(t, []string{"AmbiguousName"}, d.codes, "it is on record")
+}
+
+// explain and timeline resolve names as orders do; a run has a timeline of its own.
+func TestReadIsAboutWhatItsNameMeans(t *testing.T) {
+	d := &fake{runs: wire.Timeline{Runs: []wire.RunRecord{{ID: "r-1"}}}, means: map[wire.Named]wire.Named{
+		{Node: "r-1", Cluster: "prod"}: {Cluster: "prod", Run: "r-1"}, {Node: "r-1"}: {Cluster: "prod", Node: "worker-3"},
+	}}
+	s := NewServer(d, roles, log.New(t.Output(), "", 0))
+	_, body := requestOf(t, s, admin, http.MethodGet, "/v1/nodes/r-1/explain", "")
+	assert.Contains(t, body, `"node":"worker-3"`)
+	for path, want := range map[string]wire.RunFilter{
+		"/v1/nodes/r-1/timeline?cluster=prod": {ID: "r-1"}, "/v1/nodes/n-1/timeline": {Node: "n-1"}, "/v1/machines/ns/m/timeline": {Machine: "ns/m"},
+	} {
+		code, body := requestOf(t, s, admin, http.MethodGet, path, "")
+		assert.Equal(t, http.StatusOK, code, body)
+		assert.Equal(t, want, d.filter, path)
+	}
 }

@@ -29,13 +29,29 @@ func (s *Server) status(ctx context.Context, _ *http.Request) (wire.Status, erro
 }
 
 func (s *Server) explain(ctx context.Context, r *http.Request) (wire.Explanation, error) {
-	e, err := s.daemon.Explain(ctx, r.URL.Query().Get("cluster"), cmp.Or(machineInPath(r), r.PathValue("node")))
+	n, err := s.resolve(wire.WantHost, nameIn(r))
+	if err != nil {
+		return wire.Explanation{}, err
+	}
+	e, err := s.daemon.Explain(ctx, n.Cluster, cmp.Or(n.Machine, n.Node))
 	e.Gates = orEmpty(e.Gates)
 	return e, err
 }
 
-func (s *Server) nodeTimeline(ctx context.Context, r *http.Request) (wire.Timeline, error) {
-	return s.timeline(ctx, wire.RunFilter{Cluster: r.URL.Query().Get("cluster"), Node: r.PathValue("node")})
+// nameIn is what the path of a request names.
+func nameIn(r *http.Request) wire.Named {
+	return wire.Named{Cluster: r.URL.Query().Get("cluster"), Node: r.PathValue("node"), Machine: machineInPath(r), Run: r.PathValue("id")}
+}
+
+func (s *Server) timelineOf(ctx context.Context, r *http.Request) (wire.Timeline, error) {
+	n, err := s.resolve(wire.WantAny, nameIn(r))
+	if err != nil {
+		return wire.Timeline{}, err
+	}
+	if n.Run != "" {
+		return s.timelineOfRun(ctx, n.Run)
+	}
+	return s.timeline(ctx, wire.RunFilter{Cluster: n.Cluster, Node: n.Node, Machine: n.Machine})
 }
 
 func (s *Server) runs(ctx context.Context, r *http.Request) (wire.Timeline, error) {
@@ -51,7 +67,10 @@ func (s *Server) runs(ctx context.Context, r *http.Request) (wire.Timeline, erro
 }
 
 func (s *Server) run(ctx context.Context, r *http.Request) (wire.Timeline, error) {
-	id := r.PathValue("id")
+	return s.timelineOfRun(ctx, r.PathValue("id"))
+}
+
+func (s *Server) timelineOfRun(ctx context.Context, id string) (wire.Timeline, error) {
 	t, err := s.timeline(ctx, wire.RunFilter{ID: id})
 	if err == nil && len(t.Runs) == 0 {
 		err = NotFound(CodeNoSuchRun, fmt.Sprintf("no run %q", id), "fencectl history lists the runs")
@@ -79,6 +98,12 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 		}
 		after = n
 	}
+	ctx := r.Context()
+	if r.URL.Query().Get("follow") == "false" { // only those that are kept: nothing new is waited for
+		ended, end := context.WithCancel(ctx)
+		end()
+		ctx = ended
+	}
 	ctl := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	enc := json.NewEncoder(w)
@@ -88,7 +113,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if ctl.Flush() != nil || ctl.SetWriteDeadline(time.Time{}) != nil {
 		return
 	}
-	for e, err := range s.daemon.Events(r.Context(), after) {
+	for e, err := range s.daemon.Events(ctx, after) {
 		if err != nil {
 			s.log.Printf("control socket: end an event stream: %v", err)
 			return
@@ -114,8 +139,16 @@ const maxEventBytes = 1 << 20
 // Events follows the daemon's events after the given sequence number until ctx
 // is done or the stream breaks; a break is yielded as the last error.
 func (c *Client) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event, error] {
+	return c.readEvents(ctx, url.Values{"after": {strconv.FormatUint(after, 10)}})
+}
+
+// KeptEvents reads the events that the daemon keeps, and ends.
+func (c *Client) KeptEvents(ctx context.Context) iter.Seq2[wire.Event, error] {
+	return c.readEvents(ctx, url.Values{"follow": {"false"}})
+}
+
+func (c *Client) readEvents(ctx context.Context, q url.Values) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
-		q := url.Values{"after": {strconv.FormatUint(after, 10)}}
 		resp, err := c.open(ctx, http.MethodGet, "/v1/events", q, nil)
 		if err != nil {
 			yield(wire.Event{}, err)
@@ -142,7 +175,7 @@ func (c *Client) Events(ctx context.Context, after uint64) iter.Seq2[wire.Event,
 				return
 			}
 		}
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && (lines.Err() != nil || !q.Has("follow")) {
 			yield(wire.Event{}, fmt.Errorf("%w: the event stream ended: %w", ErrUnreachable, cmp.Or(lines.Err(), io.EOF)))
 		}
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,6 +30,9 @@ type Daemon interface {
 	Plan(ctx context.Context, cluster string) (wire.Plan, error)
 	// Coverage gives what each check covers; an empty cluster means all.
 	Coverage(ctx context.Context, cluster string) (wire.Coverage, error)
+	// Resolve says what a name means now. A name that it does not know stays as it is; a name that means
+	// more than one thing is an error.
+	Resolve(want wire.Wanted, n wire.Named) (wire.Named, error)
 	// Names lists what can be named that begins with prefix; an empty cluster means all.
 	Names(ctx context.Context, cluster, prefix string) (wire.Names, error)
 	// Runs gives the selected runs, open and ended, oldest first.
@@ -187,10 +191,12 @@ func writeError(w http.ResponseWriter, e *Error) { writeJSON(w, e.Status, e) }
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	enc := json.NewEncoder(w)
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
 	enc.SetEscapeHTML(false)
 	// The types always encode; what fails is a caller that has gone away.
 	_ = enc.Encode(v)
+	_, _ = w.Write(wire.Versioned(body.Bytes()))
 }
 
 // answer is the work of one route: a value to send as JSON, or an error.
@@ -211,14 +217,15 @@ var reads = []route{
 	get("/v1/nodes", (*Server).nodes),
 	get("/v1/nodes/{node}/explain", (*Server).explain),
 	get("/v1/machines/{namespace}/{machine}/explain", (*Server).explain),
-	get("/v1/nodes/{node}/timeline", (*Server).nodeTimeline),
+	get("/v1/nodes/{node}/timeline", (*Server).timelineOf),
+	get("/v1/machines/{namespace}/{machine}/timeline", (*Server).timelineOf),
 	get("/v1/names", (*Server).names), // ?prefix=TEXT
 	get("/v1/plan", (*Server).plan),
 	get("/v1/check-config", (*Server).coverage),
 	get("/v1/bmcs", (*Server).bmcs),
 	get("/v1/runs", (*Server).runs),                     // ?since=RFC3339
 	get("/v1/runs/{id}", (*Server).run),                 // a timeline of one run
-	stream("/v1/events", wire.Viewer, (*Server).events), // ?after=SEQ; NDJSON, never ends
+	stream("/v1/events", wire.Viewer, (*Server).events), // ?after=SEQ; NDJSON, never ends but with ?follow=false
 	stream("/v1/export", wire.Admin, (*Server).export),  // NDJSON, the whole state
 }
 

@@ -135,7 +135,7 @@ func TestOrderCarriesRouteAndPeer(t *testing.T) {
 	d := &fake{result: wire.OrderResult{Run: "r-7", Joined: true, Message: "joined"}}
 	code, body := request(t, d, roles, oper, "POST", "/v1/nodes/n%2d1/fence?cluster=prod", `{"reason":" disk \n","offOnly":true}`)
 	assert.Equal(t, http.StatusOK, code)
-	assert.JSONEq(t, `{"run":"r-7","joined":true,"message":"joined"}`, body)
+	assert.JSONEq(t, `{"apiVersion":"v1","run":"r-7","joined":true,"message":"joined"}`, body)
 	assert.Equal(t, []wire.Order{{Verb: wire.Fence, Cluster: "prod", Node: "n-1", Actor: "olaf (uid 4002)", Role: wire.Operator, Reason: "disk", OffOnly: true}}, d.orders)
 }
 
@@ -153,7 +153,7 @@ func TestOrderAboutAMachine(t *testing.T) {
 		assert.Empty(t, d.orders[0].Node, v)
 	}
 	d.orders = nil
-	for _, v := range []wire.Verb{wire.ConfirmOff, wire.TestBMC, wire.Abort, wire.Pause} {
+	for _, v := range []wire.Verb{wire.ConfirmOff, wire.TestBMC, wire.Abort, wire.Pause} { // confirm-off and abort need what the Machine means
 		_, err := c.Do(t.Context(), wire.Order{Verb: v, Machine: "ns/m-1", Reason: "test"})
 		require.Error(t, err, v)
 	}
@@ -230,10 +230,10 @@ func TestErrorsOfTheDaemon(t *testing.T) {
 		status int
 		body   string
 	}{
-		{Refused("ZoneBreaker", "zone a is down", "wait"), 422, `{"code":"ZoneBreaker","message":"zone a is down","hint":"wait"}`},
-		{fmt.Errorf("judge: %w", Conflict("NoRun", "busy", "")), 409, `{"code":"NoRun","message":"busy","hint":""}`},
-		{fmt.Errorf("read BMC: %w", context.DeadlineExceeded), 504, `{"code":"Timeout","message":"read BMC: context deadline exceeded","hint":""}`},
-		{errors.New("disk full"), 500, `{"code":"Internal","message":"disk full","hint":"see the journal: journalctl -u fenced"}`},
+		{Refused("ZoneBreaker", "zone a is down", "wait"), 422, `{"apiVersion":"v1","code":"ZoneBreaker","message":"zone a is down","hint":"wait"}`},
+		{fmt.Errorf("judge: %w", Conflict("NoRun", "busy", "")), 409, `{"apiVersion":"v1","code":"NoRun","message":"busy","hint":""}`},
+		{fmt.Errorf("read BMC: %w", context.DeadlineExceeded), 504, `{"apiVersion":"v1","code":"Timeout","message":"read BMC: context deadline exceeded","hint":""}`},
+		{errors.New("disk full"), 500, `{"apiVersion":"v1","code":"Internal","message":"disk full","hint":"see the journal: journalctl -u fenced"}`},
 	} {
 		code, body := request(t, &fake{err: tc.err}, roles, root, "POST", "/v1/pause", `{"reason":"a"}`)
 		assert.Equal(t, tc.status, code)

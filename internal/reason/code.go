@@ -225,6 +225,8 @@ const (
 	// NoSuchMachine: an order names a Machine that is unknown, or a name that several
 	// Machines have.
 	NoSuchMachine Code = "NoSuchMachine"
+	// AmbiguousName: a name means more than one Node, Machine or run.
+	AmbiguousName Code = "AmbiguousName"
 	// NoSuchCluster: an order names a cluster that is not configured.
 	NoSuchCluster Code = "NoSuchCluster"
 	// ClusterRequired: several clusters are configured and none was named.

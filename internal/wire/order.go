@@ -117,6 +117,9 @@ type OrderResult struct {
 	Target *OrderTarget `json:"target,omitempty"`
 	// Plan is what would be fenced after a dry run of arm, as soon as the quiet period is over.
 	Plan *ClusterPlan `json:"plan,omitempty"`
+	// Named is what the name in the order means, if that is not what the name says: the Node of a run,
+	// or the run on a Node or a Machine.
+	Named *Named `json:"named,omitempty"`
 	// Unchanged: there was nothing to change, and nothing was changed.
 	Unchanged bool `json:"unchanged,omitempty"`
 	// Until is when a pause or a hold ends by itself, or the quiet period after arm.

@@ -137,9 +137,11 @@ type Explanation struct {
 	Class   string `json:"class,omitempty"` // of Refused: transient, mended or person
 	Message string `json:"message"`
 	// Earliest is when it could be fenced if nothing else changes.
-	Earliest time.Time     `json:"earliest,omitzero"`
-	Run      *RunRecord    `json:"run,omitempty"` // the open run, if there is one
-	Gates    []reason.Gate `json:"gates"`
+	Earliest time.Time  `json:"earliest,omitzero"`
+	Run      *RunRecord `json:"run,omitempty"` // the open run, if there is one
+	// Next is the command that brings the host back, while a run keeps it off.
+	Next  string        `json:"next,omitempty"`
+	Gates []reason.Gate `json:"gates"`
 }
 
 // MaxNames bounds each list of a Names.

@@ -185,6 +185,7 @@ type RunFilter struct {
 	ID      string
 	Cluster string
 	Node    string
+	Machine string    // namespace/name
 	Since   time.Time // runs that started then or later
 }
 

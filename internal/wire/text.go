@@ -1,11 +1,29 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
+
+// APIVersion is the version of the JSON that programs read. Fields are added within a version; one is renamed
+// or removed only with a new version.
+const APIVersion = "v1"
+
+// Versioned is a JSON object with its version, as the first field.
+func Versioned(object []byte) []byte {
+	rest, isObject := bytes.CutPrefix(object, []byte("{"))
+	if !isObject {
+		return object
+	}
+	head := `{"apiVersion":"` + APIVersion + `"`
+	if !bytes.HasPrefix(bytes.TrimSpace(rest), []byte("}")) {
+		head += ","
+	}
+	return append([]byte(head), rest...)
+}
 
 // Unprintable says whether a rune is not visible text: a control character that a
 // terminal obeys (C1 included), or one that changes how the text around it reads

@@ -222,3 +222,12 @@ func TestDegraded(t *testing.T) {
 		})
 	}
 }
+
+// The version is the first field of any object, and of nothing else.
+func TestVersioned(t *testing.T) {
+	for in, want := range map[string]string{
+		"{}": `{"apiVersion":"v1"}`, "{\n}": "{\"apiVersion\":\"v1\"\n}", `{"a":1}`: `{"apiVersion":"v1","a":1}`, "[1]": "[1]", "": "",
+	} {
+		assert.Equal(t, want, string(Versioned([]byte(in))))
+	}
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/engine"
+	"github.com/fenced/fenced/internal/event"
+	"github.com/fenced/fenced/internal/guard"
+	"github.com/fenced/fenced/internal/lead"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/run"
+	"github.com/fenced/fenced/internal/state"
+	"github.com/fenced/fenced/internal/state/boltstore"
+	"github.com/fenced/fenced/internal/timeline"
+	"github.com/fenced/fenced/internal/wire"
+)
+
+// A name means one host, or is refused: never another host than the one that it names.
+func TestResolve(t *testing.T) {
+	record := func(id, node, machine string, step remediate.Step) remediate.Run {
+		r := remediate.Run{ID: id, Step: step, Target: remediate.Target{Cluster: "prod", Node: node}}
+		if machine != "" {
+			r.Target.Namespace, r.Target.Machine = "ns", machine
+		}
+		return r
+	}
+	r := resolver{
+		runs: []remediate.Run{
+			record("a-1", "worker-1", "m-1", remediate.Held), record("a-2", "worker-2", "", remediate.Done), record("a-3", "", "m-3", remediate.PowerOff),
+			record("a-4", "worker-4", "", remediate.Waiting), record("a-5", "a-4", "", remediate.Held), record("a-6", "worker-6", "", remediate.PowerOn),
+		},
+		seen: func(node string) []string {
+			return map[string][]string{"a-6": {"prod"}, "worker-2": {"prod"}, "worker-9": {"prod"}}[node]
+		},
+		nodeOf: func(machine string) (string, error) { return map[string]string{"ns/m-9": "worker-9"}[machine], nil },
+	}
+	node := func(name string) wire.Named { return wire.Named{Cluster: "prod", Node: name} }
+	of := func(id string) wire.Named { return wire.Named{Cluster: "prod", Run: id} }
+	for _, tc := range []struct {
+		want  wire.Wanted
+		given wire.Named
+		means wire.Named
+		code  reason.Code
+	}{
+		{want: wire.WantHost, given: wire.Named{Node: "worker-1"}, means: wire.Named{Node: "worker-1"}}, // seen or deleted
+		{want: wire.WantHost, given: wire.Named{Node: "nosuch"}, means: wire.Named{Node: "nosuch"}},     // the engine refuses it
+		{want: wire.WantHost, given: wire.Named{Machine: "ns/m-1"}, means: wire.Named{Machine: "ns/m-1"}},
+		{want: wire.WantHost, given: wire.Named{Node: "a-1"}, means: node("worker-1")},
+		{want: wire.WantHost, given: wire.Named{Node: "a-3"}, means: wire.Named{Cluster: "prod", Machine: "ns/m-3"}},
+		{want: wire.WantHost, given: wire.Named{Node: "a-2"}, code: reason.NoRun}, // its Node may be another host by now
+		{want: wire.WantHost, given: wire.Named{Node: "a-6"}, code: reason.AmbiguousName},
+		{want: wire.WantHost, given: wire.Named{Node: "a-4"}, code: reason.AmbiguousName},
+		{want: wire.WantAny, given: wire.Named{Node: "a-2"}, means: of("a-2")},
+		{want: wire.WantAny, given: wire.Named{Node: "a-6"}, code: reason.AmbiguousName},
+		{want: wire.WantAny, given: wire.Named{Node: "worker-2"}, means: wire.Named{Node: "worker-2"}},
+		{want: wire.WantRun, given: wire.Named{Run: "a-1"}, means: of("a-1")},
+		{want: wire.WantRun, given: wire.Named{Run: "worker-1"}, means: of("a-1")},
+		{want: wire.WantRun, given: wire.Named{Machine: "ns/m-3"}, means: of("a-3")},
+		{want: wire.WantRun, given: wire.Named{Run: "a-4"}, code: reason.AmbiguousName},
+		{want: wire.WantRun, given: wire.Named{Run: "worker-2"}, code: reason.NoRun},
+		{want: wire.WantRun, given: wire.Named{Run: "worker-9"}, code: reason.NoRun},
+		{want: wire.WantRun, given: wire.Named{Machine: "ns/nosuch"}, code: reason.NoRun},
+		{want: wire.WantRun, given: wire.Named{Run: "z-1"}, means: wire.Named{Run: "z-1"}}, // perhaps the record of another remediator
+		{want: wire.WantNode, given: wire.Named{Node: "a-1"}, means: node("worker-1")},
+		{want: wire.WantNode, given: wire.Named{Node: "a-3"}, code: reason.NoSuchNode},
+		{want: wire.WantNode, given: wire.Named{Machine: "ns/m-1"}, means: node("worker-1")},
+		{want: wire.WantNode, given: wire.Named{Machine: "ns/m-3"}, code: reason.NoSuchNode},
+		{want: wire.WantNode, given: wire.Named{Machine: "ns/m-9"}, means: wire.Named{Node: "worker-9"}},
+		{want: wire.WantNode, given: wire.Named{Machine: "ns/nosuch"}, code: reason.NoSuchNode},
+	} {
+		means, err := r.resolve(tc.want, tc.given)
+		if tc.code == "" {
+			require.NoError(t, err, "%+v", tc)
+			assert.Equal(t, tc.means, means, "%+v", tc)
+			continue
+		}
+		var refusal *reason.Refusal
+		require.ErrorAs(t, err, &refusal, "%+v", tc)
+		assert.Equal(t, tc.code, refusal.Reason, "%+v", tc)
+	}
+	_, err := r.resolve(wire.WantRun, wire.Named{Run: "a-4"})
+	require.EqualError(t, err, (&reason.Refusal{Reason: reason.AmbiguousName,
+		Message: "a-4 means more than one thing: run a-4 on worker-4 in prod; run a-5 on a-4 in prod"}).Error())
+}
+
+// away is an API server that does not answer.
+type away struct{ engine.Kube }
+
+func (away) Announce(context.Context, lead.Announcement) (time.Duration, string, error) {
+	return 0, "", errors.New("no answer")
+}
+
+func (away) Look(context.Context, remediate.Run, [][]byte) run.Fresh {
+	return run.Fresh{Err: errors.New("no answer")}
+}
+
+func (away) LockNode(context.Context, remediate.Run) (time.Duration, string, error) {
+	return 0, "", errors.New("no answer")
+}
+
+// A Node that fenced has deleted is explained by its run, with the command that brings it back; an order
+// that needs the Node says the same.
+func TestDeletedNodeIsExplainedByItsRun(t *testing.T) {
+	store, err := boltstore.Open(filepath.Join(t.TempDir(), "state.db"))
+	require.NoError(t, err)
+	defer store.Close()
+	at := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
+	held := remediate.Run{ID: "a-1", Step: remediate.Held, Reason: reason.ConfirmedOff, Started: at, StepStarted: at, Isolated: at, Isolation: remediate.IsolateDelete,
+		Steps: []remediate.Visit{{Step: remediate.Held, Started: at}}, Note: "the host stays off", LeaveOff: true, Target: remediate.Target{Cluster: "prod", Node: "worker-3"}}
+	_, err = state.SaveRun(t.Context(), store, held)
+	require.NoError(t, err)
+	e, err := engine.New(t.Context(), engine.Options{Store: store, Events: event.NewStream(), Hosts: inventory{}, Instance: "one",
+		Clusters: []engine.ClusterOptions{{Name: "prod", Mode: guard.ModeObserve, Watch: blind{}, Kube: away{}}}})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx, func() {}) }()
+	c := control{engine: e, notes: timeline.New()}
+	const says = "worker-3 was deleted by run a-1, Held: ConfirmedOff since "
+	for _, name := range []string{"worker-3", "a-1"} {
+		require.EventuallyWithT(t, func(t *assert.CollectT) {
+			n, err := c.Resolve(wire.WantHost, wire.Named{Node: name})
+			require.NoError(t, err)
+			x, err := c.Explain(ctx, n.Cluster, n.Node)
+			require.NoError(t, err)
+			assert.Equal(t, says+at.Format(time.RFC3339)+": the host stays off", x.Message)
+			assert.Equal(t, "fencectl unfence worker-3 --cluster prod --reason WHY", x.Next)
+			assert.Equal(t, "ConfirmedOff", x.Refused)
+		}, time.Minute, time.Millisecond)
+	}
+	_, err = c.Do(ctx, wire.Order{Verb: wire.Fence, Node: "worker-3", Reason: "x", Actor: "ada", Role: wire.Admin, DryRun: true})
+	var refused *api.Error
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, "UnderRemediation", refused.Code)
+	assert.Contains(t, refused.Message, says)
+	assert.Contains(t, refused.Hint, "fencectl unfence worker-3")
+	cancel()
+	require.NoError(t, <-ended)
+}
