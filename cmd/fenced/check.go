@@ -30,8 +30,10 @@ import (
 
 // checkPolicies finds what is wrong in policies.d.
 func checkPolicies(cfg config.Config) (warnings []string, err error) {
-	_, err = loadPolicies(cfg)
-	return nil, err
+	if _, err = loadPolicies(cfg); err != nil {
+		return nil, config.InPart{Err: err}
+	}
+	return nil, nil
 }
 
 // checkRestart adds what only --check-config checks, because the daemon notices it by itself when it

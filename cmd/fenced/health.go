@@ -162,6 +162,8 @@ func statusWords(clusters []engine.ClusterStatus) string {
 			trouble = "; " + c.Name + ": " + c.ViewBad
 		case c.Idle != "":
 			trouble = "; " + c.Name + ": " + c.Idle
+		case c.FilesRefused != "":
+			trouble = "; " + c.Name + ": nothing begins, because a file has an error: " + c.FilesRefused
 		case c.Paused != "":
 			trouble = "; " + c.Paused
 		case !c.Armed:

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/typo"
 )
 
 // Check finds everything that is wrong with the files, all at once and without a side
@@ -30,20 +31,44 @@ func Check(file string, more func(Config) (warnings []string, err error), overri
 	if len(c.Clusters) == 0 { // they say what hosts and policies are for
 		return warnings, errors.Join(errs...)
 	}
-	hosts, ofHosts, err := loadHosts(c, true)
+	hosts, ofHosts, hostErrs := loadHosts(c, true)
 	others, moreErr := more(c)
-	errs = append(errs, err, moreErr)
+	for _, err := range hostErrs {
+		errs = append(errs, InPart{err})
+	}
+	errs = append(errs, moreErr)
 	// Only a start of the daemon can read what systemd gives: ExecReload= has the variable, too,
 	// but may not look into the directory. The daemon itself checks again.
 	if _, err := os.ReadDir(os.Getenv("CREDENTIALS_DIRECTORY")); err == nil {
-		errs = append(errs, CheckCredentials(hosts))
+		errs = append(errs, CheckCredentials(hosts.Entries)...)
 	}
 	return slices.Concat(warnings, ofHosts, others), errors.Join(errs...)
 }
 
+// InPart is an error that concerns some hosts or some clusters: the daemon starts, and does not fence these.
+type InPart struct{ Err error }
+
+func (e InPart) Error() string { return e.Err.Error() }
+func (e InPart) Unwrap() error { return e.Err }
+
+// Whole returns those errors of Check with which the daemon cannot start: all but the ones InPart.
+func Whole(err error) error {
+	if _, some := errors.AsType[InPart](err); !some {
+		return err
+	}
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		var whole []error
+		for _, err := range list.Unwrap() {
+			whole = append(whole, Whole(err))
+		}
+		return errors.Join(whole...)
+	}
+	return nil
+}
+
 // ReadPolicies gives the files of c.Policies to decode, in name order. Its error joins
-// those of reading and decoding.
-func ReadPolicies(c Config, decode func(file string, data []byte) error) error {
+// those of reading them.
+func ReadPolicies(c Config, decode func(file string, data []byte)) error {
 	files, err := listFiles(c.Policies)
 	if err != nil {
 		return fmt.Errorf("load policies: %w", err)
@@ -55,7 +80,7 @@ func ReadPolicies(c Config, decode func(file string, data []byte) error) error {
 			errs = append(errs, fmt.Errorf("load policies: %w", err))
 			continue
 		}
-		errs = append(errs, decode(file, data))
+		decode(file, data)
 	}
 	return errors.Join(errs...)
 }
@@ -278,7 +303,7 @@ func warnEnvironment() (warnings []string) {
 		if !strings.HasPrefix(name, envName("")) || slices.Contains(names, name) {
 			continue
 		}
-		meant := didYouMean(name, names)
+		meant := typo.Hint(name, names)
 		if meant != "" || slices.ContainsFunc(sections, func(s string) bool { return strings.HasPrefix(name, s) }) {
 			warnings = append(warnings, "environment "+name+" is ignored: there is no such key, or only a file can set it"+meant)
 		}

@@ -74,6 +74,14 @@ var policyRefusals = map[reason.Code]func(*world, *engine.Options){
 			c.Template = &policy.Template{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Namespace: "ns", Name: "t"}
 		})
 	},
+	reason.FilesRefused: func(_ *world, o *engine.Options) {
+		o.Clusters[0].FilesRefused = "policies.d/a.yaml:4: spec.limt: unknown key"
+	},
+	reason.InvalidHost: func(w *world, _ *engine.Options) {
+		w.Do(func(s *fake.State) {
+			s.RefusedEntries = map[string]string{"n-1": "hosts.d/a.yaml:2: hosts[0].bmcs: unknown key"}
+		})
+	},
 	reason.DuplicateUUID: func(w *world, _ *engine.Options) { w.duplicateUUID() },
 	reason.Contested: func(w *world, _ *engine.Options) {
 		m := newMetal(w)
