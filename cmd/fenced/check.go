@@ -57,7 +57,7 @@ func checkKubeconfigs(cfg config.Config) (warnings []string, err error) {
 		errs = append(errs, err)
 		for _, file := range secrets {
 			if fi, err := os.Stat(file); err == nil && fi.Mode()&0o004 != 0 {
-				warnings = append(warnings, fmt.Sprintf("%[1]s, which %[2]s names: everybody may read it (mode %04[3]o), and it is a secret; run: chmod o= %[1]s", file, path, fi.Mode().Perm()))
+				warnings = append(warnings, fmt.Sprintf("%s, which %s names: everybody may read it (mode %04o), and it is a secret; run: %s", file, path, fi.Mode().Perm(), config.HideSecret(file)))
 			}
 		}
 	}

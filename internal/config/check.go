@@ -208,10 +208,9 @@ func openRegular(path string) (*os.File, error) {
 
 // warnModes warns of files that more people may read or write than need to.
 func warnModes(c Config) (warnings []string) {
-	confs, _ := listFiles(c.ConfDir()) // who reads them reports the error
-	for _, path := range slices.Concat([]string{c.File, c.State.Etcd.Key}, confs, Kubeconfigs(c)) {
+	for _, path := range append([]string{c.State.Etcd.Key}, Kubeconfigs(c)...) { // the other files name secrets, and hold none
 		if mode, _, ok := modeOf(path); ok && mode&0o004 != 0 {
-			warnings = append(warnings, fmt.Sprintf("%[1]s: everybody may read it (mode %04[2]o), and it tells secrets, or where they are; run: chmod o= %[1]s", path, mode))
+			warnings = append(warnings, fmt.Sprintf("%s: everybody may read it (mode %04o), and it holds a secret; run: %s", path, mode, HideSecret(path)))
 		}
 	}
 	for _, path := range append(OwnFiles(c), Kubeconfigs(c)...) {
@@ -220,6 +219,15 @@ func warnModes(c Config) (warnings []string) {
 		}
 	}
 	return warnings
+}
+
+// serviceGroup is the group of the daemon's user, which may read the secrets.
+const serviceGroup = "fenced"
+
+// HideSecret is the command that keeps a secret from everybody but root and the daemon. Without the group, the daemon could
+// not read the file any more if root owns it.
+func HideSecret(path string) string {
+	return fmt.Sprintf("chgrp %s %[2]s && chmod 0640 %[2]s", serviceGroup, path)
 }
 
 // Kubeconfigs are all that c names, each once.

@@ -115,7 +115,7 @@ func readSecret(path string) (bmc.Secret, error) {
 		return bmc.Secret{}, hidePath(err)
 	}
 	if fi.Mode().Perm()&0o007 != 0 {
-		return bmc.Secret{}, fmt.Errorf("%s is open to everyone (mode %04o); run: chmod o= %s", path, fi.Mode().Perm(), path)
+		return bmc.Secret{}, fmt.Errorf("%s is open to everyone (mode %04o); run: %s", path, fi.Mode().Perm(), HideSecret(path))
 	}
 	data, err := readBounded(path, maxPassword)
 	if err != nil {
