@@ -47,6 +47,8 @@ func notReady(clusters []engine.ClusterStatus) string {
 			all = append(all, c.Name+": the view of the cluster is not good; fencectl status says why")
 		case c.Idle != "":
 			all = append(all, c.Name+": no instance may act here; fencectl status says why")
+		case c.FilesRefused != "":
+			all = append(all, c.Name+": nothing begins here, because a file has an error; fencectl status says why")
 		}
 	}
 	return strings.Join(all, "\n")
