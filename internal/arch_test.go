@@ -31,14 +31,15 @@ type rule struct {
 var table = map[string]rule{
 	"internal/reason":     {nil, nil},
 	"internal/times":      {nil, nil},
+	"internal/typo":       {nil, nil},
 	"internal/guard":      {[]string{"reason", "times"}, nil},
-	"internal/policy":     {[]string{"reason", "bmc", "times"}, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
+	"internal/policy":     {[]string{"reason", "bmc", "times", "typo"}, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
 	"internal/remediate":  {[]string{"bmc", "reason", "times"}, nil},
 	"internal/bmc":        {nil, nil},
 	"internal/power":      {[]string{"bmc", "state"}, nil},
 	"internal/request":    {[]string{"reason", "policy", "remediate"}, nil},
 	"internal/escalate":   {[]string{"admit", "bmc", "cluster", "event", "live", "order", "wire", "policy", "reason", "remediate", "run", "state", "times"}, []string{"golang.org/x/sync/"}},
-	"internal/manifest":   {[]string{"policy"}, []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "go.yaml.in/yaml/", "github.com/robfig/cron/"}},
+	"internal/manifest":   {[]string{"policy", "typo"}, []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "go.yaml.in/yaml/", "github.com/robfig/cron/"}},
 	"internal/ipmi":       {[]string{"bmc"}, nil},
 	"internal/redfish":    {[]string{"bmc"}, []string{"github.com/stmcginnis/gofish"}},
 	"internal/bmclib":     {[]string{"bmc"}, []string{"github.com/bmc-toolbox/bmclib/", "github.com/go-logr/logr"}},
@@ -49,8 +50,8 @@ var table = map[string]rule{
 	"internal/live":       {nil, []string{"golang.org/x/sync/errgroup"}},
 	"internal/state":      {[]string{"remediate", "live"}, nil},
 	"internal/k8swatch":   {[]string{"k8swatch/client", "k8swatch/view", "k8swatch/look", "k8swatch/write", "policy", "remediate"}, []string{"go.uber.org/zap"}},
-	"internal/config":     {[]string{"bmc"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
-	"internal/setup":      {[]string{"policy"}, []string{"go.yaml.in/yaml/", "github.com/fenced/fenced/configs"}},
+	"internal/config":     {[]string{"bmc", "typo"}, []string{"github.com/spf13/viper", "go.yaml.in/yaml/"}},
+	"internal/setup":      {[]string{"bmc", "policy"}, []string{"go.yaml.in/yaml/", "github.com/fenced/fenced/configs"}},
 	"internal/event":      {[]string{"reason", "remediate"}, nil},
 	"internal/order":      {[]string{"reason", "wire"}, nil},
 	"internal/stop":       {[]string{"bmc", "event", "order", "wire", "reason", "state", "live", "times"}, []string{"golang.org/x/sync/semaphore"}},
@@ -135,7 +136,7 @@ func (r rule) allows(path string) bool {
 }
 
 // pure are packages, and files of a package that is not as a whole.
-var pure = []string{"internal/policy", "internal/request", "internal/escalate/record.go", "internal/escalate/records.go", "internal/escalate/step.go", "internal/remediate", "internal/bmc", "internal/reason", "internal/times", "internal/guard"}
+var pure = []string{"internal/policy", "internal/request", "internal/escalate/record.go", "internal/escalate/records.go", "internal/escalate/step.go", "internal/remediate", "internal/bmc", "internal/reason", "internal/times", "internal/typo", "internal/guard"}
 
 // TestPurity: these start no goroutine and read no clock, so that the exhaustive search and the simulation run the shipped code.
 func TestPurity(t *testing.T) {

@@ -98,6 +98,9 @@ func (c *cli) initialize(ctx context.Context, o *initOptions) error {
 		return err
 	}
 	s.Cluster = o.Request.Cluster // it names files
+	if err := o.checkVerified(&s); err != nil {
+		return err
+	}
 	if err := o.chooseCluster(&s); err != nil {
 		return err
 	}
@@ -110,6 +113,9 @@ func (c *cli) initialize(ctx context.Context, o *initOptions) error {
 	files, err := s.Files(&o.Options)
 	if err != nil {
 		return fmt.Errorf("init: %w", err)
+	}
+	if err := checkFiles(o.Dir, files); err != nil {
+		return err
 	}
 	if !o.dryRun {
 		if err := writeFiles(o.Dir, files, o.force); err != nil {
@@ -191,6 +197,27 @@ func (o *initOptions) readBMCs() error {
 			return usageError(fmt.Errorf("init: --bmc names %s twice", node), "name several BMCs of a host in hosts.d, as levels")
 		}
 		o.BMCs[node] = address
+	}
+	return nil
+}
+
+// checkVerified refuses an administrator's kubeconfig without a certificate of the API server: the one that the script
+// writes for fenced takes it from there, and fenced gives its token to no server that it cannot recognise.
+func (o *initOptions) checkVerified(s *setup.Survey) error {
+	for i, server := range s.Servers {
+		if !server.Unverified {
+			continue
+		}
+		path := o.Request.Kubeconfig
+		if i > 0 {
+			path = o.Request.Management.Kubeconfig
+		}
+		return &exitError{code: exitFailure, hint: []string{
+			"get the certificate of the authority from a control-plane host: /etc/kubernetes/pki/ca.crt (kubeadm), /var/lib/rancher/k3s/server/tls/server-ca.crt (k3s), " +
+				"/var/lib/rancher/rke2/server/tls/server-ca.crt (RKE2)",
+			"put it in the place of insecure-skip-tls-verify, and run init again: kubectl config --kubeconfig " + path +
+				" set-cluster CLUSTER --embed-certs --certificate-authority ca.crt, where CLUSTER is what kubectl config --kubeconfig " + path + " get-clusters lists"},
+			err: fmt.Errorf("init: nothing was written: kubeconfig %s says insecure-skip-tls-verify, so nothing shows that %s is your API server, and fenced would have no certificate to recognise it by", path, server.URL)}
 	}
 	return nil
 }

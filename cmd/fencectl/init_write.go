@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/fenced/fenced/configs"
+	"github.com/fenced/fenced/internal/config"
+	"github.com/fenced/fenced/internal/manifest"
 	"github.com/fenced/fenced/internal/setup"
 )
 
@@ -60,6 +62,36 @@ func writeFiles(dir string, files []setup.File, force bool) error {
 		if err := w.put(path, f, replace[path]); err != nil {
 			return fmt.Errorf("init: write %s: %w", path, err)
 		}
+	}
+	return nil
+}
+
+// checkFiles reads the configuration as the daemon will, before it is written: what --check-config would refuse is told
+// now. The kubeconfig and the passwords are not there yet, and need not be. Errors name the files as they will be.
+func checkFiles(dir string, files []setup.File) (err error) {
+	tmp, err := os.MkdirTemp("", "fencectl-init-")
+	if err != nil {
+		return fmt.Errorf("init: check the files before they are written: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
+	w := writer{dir: tmp, gid: -1}
+	for _, f := range files {
+		if err := w.put(filepath.Join(tmp, f.Path), f, false); err != nil {
+			return fmt.Errorf("init: check the files before they are written: %w", err)
+		}
+	}
+	main := filepath.Join(tmp, "fenced.yaml")
+	policies := func(c config.Config) ([]string, error) {
+		var errs []error
+		err := config.ReadPolicies(c, func(file string, data []byte) {
+			_, err := manifest.DecodePolicies(file, data)
+			errs = append(errs, err)
+		})
+		return nil, errors.Join(append(errs, err)...)
+	}
+	if _, err := config.Check(main, policies); err != nil {
+		return usageError(fmt.Errorf("init: nothing was written, because fenced would refuse it: %s", strings.ReplaceAll(err.Error(), tmp, dir)),
+			"--bmc, --bmc-username and --cluster say what stands there: correct them, and run init again")
 	}
 	return nil
 }

@@ -30,8 +30,10 @@ import (
 
 // checkPolicies finds what is wrong in policies.d.
 func checkPolicies(cfg config.Config) (warnings []string, err error) {
-	_, err = loadPolicies(cfg)
-	return nil, err
+	if _, err = loadPolicies(cfg); err != nil {
+		return nil, config.InPart{Err: err}
+	}
+	return nil, nil
 }
 
 // checkRestart adds what only --check-config checks, because the daemon notices it by itself when it
@@ -55,7 +57,7 @@ func checkKubeconfigs(cfg config.Config) (warnings []string, err error) {
 		errs = append(errs, err)
 		for _, file := range secrets {
 			if fi, err := os.Stat(file); err == nil && fi.Mode()&0o004 != 0 {
-				warnings = append(warnings, fmt.Sprintf("%[1]s, which %[2]s names: everybody may read it (mode %04[3]o), and it is a secret; run: chmod o= %[1]s", file, path, fi.Mode().Perm()))
+				warnings = append(warnings, fmt.Sprintf("%s, which %s names: everybody may read it (mode %04o), and it is a secret; run: %s", file, path, fi.Mode().Perm(), config.HideSecret(file)))
 			}
 		}
 	}

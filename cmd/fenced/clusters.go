@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -19,6 +20,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/report"
+	"github.com/fenced/fenced/internal/typo"
 )
 
 // clusters are the views of the clusters, which run beside the engine. A reload adds and removes
@@ -40,7 +42,8 @@ type builtCluster struct {
 }
 
 // build makes one cluster of a configuration. It reads the kubeconfigs, and talks to nobody.
-func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.Policies) (builtCluster, error) {
+// refused says why nothing may begin there; "" if nothing forbids it.
+func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.Policies, refused string) (builtCluster, error) {
 	g, checks := cfg.Guards, checksOf(policies.Checks, c.Name, len(cfg.Clusters))
 	view, err := k8swatch.New(k8swatch.Config{
 		Config: view.Config{
@@ -56,7 +59,7 @@ func (k *clusters) build(cfg config.Config, c config.Cluster, policies manifest.
 	return builtCluster{view, failpoint.WrapCluster(engine.ClusterOptions{
 		Name: c.Name, Mode: c.Mode, Reprovision: c.Reprovision, Isolation: remediate.Isolation(cfg.Isolation),
 		IdentityMode: g.Identity, Watch: watch{view}, Kube: kube{view}, Pods: kube{view}.Pods, Checks: view, Requests: view.Requests(), RequestScope: c.RequestScope(),
-		FileChecks: checks, FileBudgets: budgetsOf(policies.Budgets, c.Name, len(cfg.Clusters)),
+		FileChecks: checks, FileBudgets: budgetsOf(policies.Budgets, c.Name, len(cfg.Clusters)), FilesRefused: refused,
 		Rules: policy.Rules{
 			ControlPlaneNever: g.ControlPlane == config.ControlPlaneNever, ExternalEtcd: g.ExternalEtcd,
 			DeleteControlPlaneMachines: g.DeleteControlPlaneMachines, Instance: k.instance, ZoneKey: g.ZoneKey, TargetLimitPause: policy.TargetLimitPause,
@@ -96,32 +99,89 @@ func (k *clusters) eventsDropped() uint64 {
 // loadPolicies reads the checks and budgets of policies.d; a missing directory, or an
 // empty path, holds none.
 func loadPolicies(cfg config.Config) (manifest.Policies, error) {
-	var all manifest.Policies
-	errs := []error{config.ReadPolicies(cfg, func(file string, data []byte) error {
-		found, err := manifest.DecodePolicies(file, data)
-		all.Checks = append(all.Checks, found.Checks...)
-		all.Budgets = append(all.Budgets, found.Budgets...)
-		return err
-	})}
-	first := map[policy.CheckID]string{}
-	examine := func(id policy.CheckID, clusters []string) {
-		errs = append(errs, placed(cfg, id.Source, clusters))
-		source := id.Source
-		id.Source = ""
-		if before := first[id]; before != "" {
-			errs = append(errs, fmt.Errorf("%s: %s %s is in %s already", source, id.Kind, id.Name, before))
-			return
-		}
-		first[id] = source
-	}
-	for i := range all.Checks {
-		examine(all.Checks[i].ID(), all.Checks[i].Clusters)
-	}
-	for i := range all.Budgets {
-		b := &all.Budgets[i]
-		examine(policy.CheckID{Kind: policy.DisruptionBudgetKind, Name: b.Name, Source: b.Source}, b.Clusters)
+	all, refused := readPolicies(cfg)
+	var errs []error
+	for _, f := range refused {
+		errs = append(errs, f.errs...)
 	}
 	return all, errors.Join(errs...)
+}
+
+// policyFile is a file of policies.d.
+type policyFile struct {
+	found manifest.Policies // all that it names, also what is wrong
+	errs  []error
+}
+
+// readPolicies reads what is good in policies.d, and lists the files in which something is not.
+func readPolicies(cfg config.Config) (all manifest.Policies, refused []*policyFile) {
+	var files []*policyFile
+	byName := map[string]*policyFile{}
+	err := config.ReadPolicies(cfg, func(file string, data []byte) {
+		found, err := manifest.DecodePolicies(file, data)
+		f := &policyFile{found: found}
+		if err != nil {
+			f.errs = []error{err}
+		}
+		files, byName[file] = append(files, f), f
+	})
+	first := map[policy.CheckID]string{}
+	examine := func(f *policyFile, id policy.CheckID, clusters []string) (good bool) {
+		source := id.Source
+		id.Source = ""
+		if err := placed(cfg, source, clusters); err != nil {
+			f.errs = append(f.errs, err)
+		}
+		if before := first[id]; before != "" {
+			f.errs = append(f.errs, fmt.Errorf("%s: %s %s is in %s already", source, id.Kind, id.Name, before))
+			other := byName[before[:strings.LastIndexByte(before, ':')]]
+			f.found.Clusters, f.found.AnyCluster = append(f.found.Clusters, other.found.Clusters...), f.found.AnyCluster || other.found.AnyCluster
+			return false
+		}
+		first[id] = source
+		return true
+	}
+	for _, f := range files {
+		for _, c := range f.found.Checks {
+			if examine(f, c.ID(), c.Clusters) {
+				all.Checks = append(all.Checks, c)
+			}
+		}
+		for _, b := range f.found.Budgets {
+			if examine(f, policy.CheckID{Kind: policy.DisruptionBudgetKind, Name: b.Name, Source: b.Source}, b.Clusters) {
+				all.Budgets = append(all.Budgets, b)
+			}
+		}
+	}
+	refused = slices.DeleteFunc(files, func(f *policyFile) bool { return len(f.errs) == 0 })
+	if err != nil { // nobody knows what is in there
+		refused = append([]*policyFile{{manifest.Policies{AnyCluster: true}, []error{err}}}, refused...)
+	}
+	return all, refused
+}
+
+// concerns says whether a file with an error may hold something for a cluster. A name that no cluster has may be a slip.
+func (f *policyFile) concerns(cfg config.Config, cluster string) bool {
+	return f.found.AnyCluster || slices.Contains(f.found.Clusters, cluster) ||
+		slices.ContainsFunc(f.found.Clusters, func(name string) bool { return !slices.Contains(cfg.ClusterNames(), name) })
+}
+
+// correctFiles is what to do about a file that was refused when the daemon started.
+const correctFiles = "correct it, run fenced --check-config, then systemctl reload fenced"
+
+// filesRefused says why nothing may begin in a cluster: what is wrong in the files that may hold a protection, a budget or an
+// entry for it; "" if nothing is. // I18
+func filesRefused(cfg config.Config, cluster string, policies []*policyFile, hosts config.Hosts) string {
+	var errs []error
+	for _, f := range policies {
+		if f.concerns(cfg, cluster) {
+			errs = append(errs, f.errs...)
+		}
+	}
+	if err := errors.Join(append(errs, hosts.Unread)...); err != nil {
+		return strings.ReplaceAll(err.Error(), "\n", "; ") + ": " + correctFiles
+	}
+	return ""
 }
 
 // placed says what is wrong with the clusters that a document of policies.d is
@@ -130,7 +190,7 @@ func placed(cfg config.Config, source string, clusters []string) error {
 	var errs []error
 	for _, cluster := range clusters {
 		if !slices.Contains(cfg.ClusterNames(), cluster) {
-			errs = append(errs, fmt.Errorf("%s: no cluster %q is configured", source, cluster))
+			errs = append(errs, fmt.Errorf("%s: no cluster %q is configured%s", source, cluster, typo.Hint(cluster, cfg.ClusterNames())))
 		}
 	}
 	if len(clusters) == 0 && len(cfg.Clusters) > 1 {

@@ -97,7 +97,7 @@ func (c control) auditStatus() *wire.AuditStatus {
 func clusterStatus(cs engine.ClusterStatus, found policy.Report) wire.ClusterStatus {
 	out := wire.ClusterStatus{
 		Name: cs.Name, Mode: cs.Mode, Armed: cs.Armed, Owner: cs.Owner, OwnerName: cs.OwnerName, Epoch: cs.Epoch,
-		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle), Aside: cs.Aside,
+		ViewAgeSeconds: cs.View.Age.Seconds(), Problem: cmp.Or(cs.ViewBad, cs.Idle), Aside: cs.Aside, FilesRefused: cs.FilesRefused,
 		Paused: cs.Paused != "", PausedReason: cs.Paused, Nodes: cs.Nodes,
 		DeletionsInProgress: cs.Deleting, DeletionsOverdue: cs.Overdue, Hint: shown(cs.Hint),
 		Checks: []wire.CheckStatus{}, Deviating: []wire.TargetStatus{},

@@ -47,6 +47,8 @@ func notReady(clusters []engine.ClusterStatus) string {
 			all = append(all, c.Name+": the view of the cluster is not good; fencectl status says why")
 		case c.Idle != "":
 			all = append(all, c.Name+": no instance may act here; fencectl status says why")
+		case c.FilesRefused != "":
+			all = append(all, c.Name+": nothing begins here, because a file has an error; fencectl status says why")
 		}
 	}
 	return strings.Join(all, "\n")
@@ -162,6 +164,8 @@ func statusWords(clusters []engine.ClusterStatus) string {
 			trouble = "; " + c.Name + ": " + c.ViewBad
 		case c.Idle != "":
 			trouble = "; " + c.Name + ": " + c.Idle
+		case c.FilesRefused != "":
+			trouble = "; " + c.Name + ": nothing begins, because a file has an error: " + c.FilesRefused
 		case c.Paused != "":
 			trouble = "; " + c.Paused
 		case !c.Armed:

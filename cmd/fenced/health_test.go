@@ -53,8 +53,8 @@ func TestHealthAndReadiness(t *testing.T) {
 
 func TestNotReadyNamesEachCluster(t *testing.T) {
 	assert.Empty(t, notReady([]engine.ClusterStatus{{Name: "a"}}))
-	assert.Equal(t, "a: the view of the cluster is not good; fencectl status says why\nb: no instance may act here; fencectl status says why",
-		notReady([]engine.ClusterStatus{{Name: "a", ViewBad: "secret.example: refused"}, {Name: "b", Idle: "nobody owns it"}, {Name: "c"}}))
+	assert.Equal(t, "a: the view of the cluster is not good; fencectl status says why\nb: no instance may act here; fencectl status says why\nd: nothing begins here, because a file has an error; fencectl status says why",
+		notReady([]engine.ClusterStatus{{Name: "a", ViewBad: "secret.example: refused"}, {Name: "b", Idle: "nobody owns it"}, {Name: "c"}, {Name: "d", FilesRefused: "secret.yaml:1"}}))
 }
 
 // TestWatchdogInAContainer: there NOTIFY_SOCKET and WATCHDOG_USEC are set, and WATCHDOG_PID, which is of another process, is

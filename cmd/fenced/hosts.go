@@ -23,24 +23,27 @@ import (
 )
 
 // inventory is the administrator's inventory, with passwords read at each use.
-type inventory map[hostKey]*config.HostEntry
+type inventory struct {
+	entries map[hostKey]*config.HostEntry
+	unread  error
+}
 
 // hostKey names an entry: of is the name of a Node, or the "namespace/name" of a Machine.
 type hostKey struct{ cluster, of string }
 
-// newInventory makes the inventory of a list, whose entries it keeps.
-func newInventory(list []config.HostEntry) inventory {
-	h := make(inventory, len(list))
-	for i := range list {
-		e := &list[i]
-		h[hostKey{e.Cluster, e.Of()}] = e
+// newInventory makes the inventory of what hosts.d holds, whose entries it keeps.
+func newInventory(h config.Hosts) inventory {
+	all := inventory{make(map[hostKey]*config.HostEntry, len(h.Entries)), h.Unread}
+	for i := range h.Entries {
+		e := &h.Entries[i]
+		all.entries[hostKey{e.Cluster, e.Of()}] = e
 	}
-	return h
+	return all
 }
 
 // List implements hosts.Inventory, in name order.
 func (h inventory) List(cluster string) (names []string) {
-	for k := range h {
+	for k := range h.entries {
 		if k.cluster == cluster {
 			names = append(names, k.of)
 		}
@@ -51,16 +54,35 @@ func (h inventory) List(cluster string) (names []string) {
 
 // Protected implements hosts.Inventory.
 func (h inventory) Protected(cluster, of string) bool {
-	e := h[hostKey{cluster, of}]
+	e := h.entries[hostKey{cluster, of}]
 	return e != nil && e.Protected
+}
+
+// Refused implements hosts.Inventory.
+func (h inventory) Refused(cluster, of string) string {
+	if e := h.entries[hostKey{cluster, of}]; e != nil && e.Refused != nil {
+		return strings.ReplaceAll(e.Refused.Error(), "\n", "; ") + ": " + correctFiles
+	}
+	return ""
+}
+
+// Unread implements hosts.Inventory.
+func (h inventory) Unread() string {
+	if h.unread == nil {
+		return ""
+	}
+	return strings.ReplaceAll(h.unread.Error(), "\n", "; ") + ": " + correctFiles
 }
 
 // Find implements hosts.Inventory. A password that only the cluster's API can give
 // is left to the engine.
 func (h inventory) Find(_ context.Context, cluster, of string) (bmc.Host, bool, error) {
-	e, ok := h[hostKey{cluster, of}]
+	e, ok := h.entries[hostKey{cluster, of}]
 	if !ok {
 		return bmc.Host{}, false, nil
+	}
+	if why := h.Refused(cluster, of); why != "" {
+		return e.Host, true, &reason.Refusal{Reason: reason.InvalidHost, Message: why}
 	}
 	host := e.ReadPasswords()
 	for _, l := range host.Levels {

@@ -78,14 +78,14 @@ func TestHosts(t *testing.T) {
 `), 0o600))
 	c := config.Default()
 	c.Hosts, c.Clusters = dir, []config.Cluster{{Name: "prod"}, {Name: "lab"}}
-	entries, err := config.LoadHosts(c)
-	require.NoError(t, err)
-	var h hosts.Inventory = newInventory(entries)
+	var h hosts.Inventory = newInventory(config.ReadHosts(c))
 
 	require.Equal(t, []string{"a", "b"}, h.List("prod"))
 	require.Equal(t, []string{"a"}, h.List("lab"))
 	require.Empty(t, h.List("other"))
 
+	require.Empty(t, h.Unread())
+	require.Empty(t, h.Refused("prod", "a"))
 	_, found, err := h.Find(t.Context(), "other", "a")
 	require.NoError(t, err)
 	require.False(t, found)

@@ -88,6 +88,9 @@ func runDaemon(args []string, stdout, stderr io.Writer) int {
 			fmt.Fprintln(stderr, "warning:", w)
 		}
 	}
+	if !*check { // else the daemon says itself what it does without
+		err = config.Whole(err)
+	}
 	if err != nil {
 		fmt.Fprintf(stderr, "fenced: %v\n", err)
 		return exitConfig

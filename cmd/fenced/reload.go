@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,7 +35,7 @@ type reloader struct {
 	// each reload since.
 	running config.Config
 	// hosts and policies are what hosts.d and policies.d held then.
-	hosts    []config.HostEntry
+	hosts    config.Hosts
 	policies manifest.Policies
 	// built are the checks of policies.d with which each cluster was built.
 	built map[string][]policy.Check
@@ -59,7 +61,7 @@ func (r *reloader) keep(ctx context.Context, signals <-chan os.Signal) error {
 }
 
 // reload takes in what the files say now, and tells what became of it. Files with an error
-// change nothing.
+// change nothing; only an entry of hosts.d with an error is taken in, as one that is refused.
 func (r *reloader) reload(ctx context.Context, e event.Event) event.Event {
 	taken, err := r.takeIn(ctx)
 	e.Type, e.Message = event.Reloaded, taken.String()
@@ -76,6 +78,7 @@ func (r *reloader) reload(ctx context.Context, e event.Event) event.Event {
 // takenIn is what a reload did.
 type takenIn struct {
 	live, restart []string // the keys that changed
+	refused       []string // what is wrong in entries of hosts.d
 }
 
 // String says what was taken in, and what needs a restart.
@@ -86,6 +89,9 @@ func (t takenIn) String() string {
 	}
 	if len(t.restart) > 0 {
 		text += "; these need a restart, and stay as they were until then: " + strings.Join(t.restart, ", ")
+	}
+	if len(t.refused) > 0 {
+		text += "; these hosts are not fenced, because something is wrong in their entries: " + strings.Join(t.refused, "; ") + ": " + correctFiles
 	}
 	return text
 }
@@ -99,9 +105,9 @@ func (t *takenIn) add(dir, changes string) {
 
 // takeIn checks and reads everything first, and then switches, which cannot fail.
 func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
-	warnings, err := config.Check(r.file, checkPolicies, r.set...)
-	if err != nil {
-		return t, err
+	warnings, wrong := config.Check(r.file, checkPolicies, r.set...)
+	if config.Whole(wrong) != nil {
+		return t, wrong
 	}
 	wanted, err := config.Load(r.file, r.set...)
 	if err != nil {
@@ -118,16 +124,17 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	if err := config.CheckDeadlines(next); err != nil {
 		return t, fmt.Errorf("the files are right for a restart, but not beside the keys that the daemon keeps until then: restart it instead (%w)", err)
 	}
-	entries, err := config.LoadHosts(next)
-	if err != nil {
-		return t, err
+	entries := config.ReadHosts(next)
+	if entries.Unread != nil { // what was read before is safer than nothing: it may say that a host is protected
+		return t, entries.Unread
 	}
-	if err := config.CheckCredentials(entries); err != nil {
-		return t, err
+	if errs := config.CheckCredentials(entries.Entries); len(errs) > 0 { // only a restart brings one: until then the entry of before serves
+		return t, errors.Join(errs...)
 	}
+	t.refused = refusedEntries(entries.Entries)
 	policies, err := loadPolicies(next)
-	if err != nil {
-		return t, err
+	if err != nil { // a protection or a budget may be in the file that was not read
+		return t, cmp.Or(wrong, err)
 	}
 	if err := r.unwatchedTemplates(next, policies); err != nil {
 		return t, err
@@ -145,7 +152,7 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 		r.d.log.Warn(w)
 	}
 	t.add("clusters", clusters.text())
-	t.add("hosts.d", config.HostChanges(r.hosts, entries))
+	t.add("hosts.d", config.HostChanges(r.hosts.Entries, entries.Entries))
 	r.d.engine.ApplyConfig.Hosts(ctx, newInventory(entries)) // also if only their lines changed, which messages name
 	r.d.engine.ApplyConfig.Limits(guardLimits(next.Guards), runLimits(next))
 	t.add("policies.d", policyChanges(r.policies, policies))
@@ -164,6 +171,21 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 		delete(r.built, name)
 	}
 	return t, nil
+}
+
+// refusedEntries are what is wrong in the entries that nobody may use, each once.
+func refusedEntries(entries []config.HostEntry) (list []string) {
+	for _, e := range entries {
+		if e.Refused == nil {
+			continue
+		}
+		for line := range strings.SplitSeq(e.Refused.Error(), "\n") {
+			if !slices.Contains(list, line) {
+				list = append(list, line)
+			}
+		}
+	}
+	return list
 }
 
 // recordBuilt records with which checks a cluster was built just now.
@@ -202,7 +224,7 @@ func (d *fenced) prepareClusters(ctx context.Context, running, next config.Confi
 	ch := &clusterChange{d: d, removed: removed}
 	var options []engine.ClusterOptions
 	for _, c := range added {
-		built, err := d.clusters.build(next, c, policies)
+		built, err := d.clusters.build(next, c, policies, "")
 		if err != nil {
 			return nil, err
 		}

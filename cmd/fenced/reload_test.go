@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/fenced/fenced/internal/api"
+	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/event"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -218,8 +219,8 @@ func hostsFile(nodes map[string]string) string {
 	return text
 }
 
-// A reload takes in hosts.d as a whole, and names the hosts; with an error in one file, no
-// file is taken in.
+// A reload takes in hosts.d as a whole, and names the hosts. An entry with an error is taken in as one that is refused, and the
+// reload says so. If a file does not tell whose entries it holds, no file is taken in.
 func TestReloadTakesInHosts(t *testing.T) {
 	r := startReloadable(t)
 	r.write("password", "hush")
@@ -235,17 +236,80 @@ func TestReloadTakesInHosts(t *testing.T) {
 	assert.Equal(t, "reloaded: nothing has changed", r.reload().Message)
 
 	r.write("hosts.d/a.yaml", hostsFile(map[string]string{"n-1": "192.0.2.9", "n-3": "192.0.2.3"}))
-	r.write("hosts.d/b.yaml", "hosts: [{node: n-4}]\n")
+	for _, unread := range []string{"hosts:\n\t- {node: n-4}\n", "host: []\n", "hosts: [{nod: n-4}]\n"} {
+		r.write("hosts.d/b.yaml", unread)
+		e := r.reload()
+		assert.Equal(t, reason.ReloadRefused, e.Reason, unread)
+		assert.Contains(t, e.Message, "hosts.d/b.yaml:")
+		assert.True(t, known("n-2"))
+		assert.False(t, known("n-3"))
+	}
+
+	r.write("hosts.d/b.yaml", "hosts: [{node: n-4}, {node: n-5, bmc: {address: \"ipmi://192.0.2.9\", username: fence, passwordFile: ../password}}]\n")
 	e := r.reload()
-	assert.Equal(t, reason.ReloadRefused, e.Reason)
-	assert.Contains(t, e.Message, "hosts.d/b.yaml:1")
-	assert.True(t, known("n-2"))
-	assert.False(t, known("n-3"))
+	assert.Empty(t, e.Reason)
+	assert.Contains(t, e.Message, "hosts.d (added prod/n-3 prod/n-4 prod/n-5, removed prod/n-2, changed prod/n-1); these hosts are not fenced, because something is wrong in their entries: ")
+	assert.Contains(t, e.Message, "hosts.d/b.yaml:1: hosts[0]: bmc is missing")
+	assert.Contains(t, e.Message, "of node n-5 is also at ")
+	assert.Contains(t, e.Message, ": correct it, run fenced --check-config, then systemctl reload fenced")
+	inventory := newInventory(r.reloader.hosts)
+	for node, refused := range map[string]bool{"n-1": true, "n-3": false, "n-4": true, "n-5": true} {
+		_, found, err := inventory.Find(t.Context(), "prod", node)
+		assert.True(t, found, node)
+		got, _ := reason.AsRefusal(err)
+		assert.Equal(t, refused, got != nil && got.Reason == reason.InvalidHost, node)
+		assert.Equal(t, refused, inventory.Refused("prod", node) != "", node)
+	}
 
 	require.NoError(t, os.Remove(filepath.Join(r.dir, "hosts.d/b.yaml")))
-	assert.Equal(t, "reloaded: took in hosts.d (added prod/n-3, removed prod/n-2, changed prod/n-1)", r.reload().Message)
-	assert.True(t, known("n-3"))
+	assert.Equal(t, "reloaded: took in hosts.d (removed prod/n-4 prod/n-5, changed prod/n-1)", r.reload().Message)
 	assert.False(t, known("n-2"))
+}
+
+// A bad file of hosts.d or policies.d does not keep the daemon down. Nothing begins in the clusters that it may concern, and the
+// status says so with the file, the line and what to do. A reload of the corrected file ends that.
+func TestDaemonStartsWithABadFile(t *testing.T) {
+	const bad = "apiVersion: fenced.io/v1alpha1\nkind: DisruptionBudget\nmetadata: {name: b}\nspec: {clusters: [lab], nodeSelector: {}, maxUnavailabel: 1}\n"
+	for name, c := range map[string]struct {
+		file, text, want string
+		lab, prod        bool // is nothing begun there?
+	}{
+		"a budget of one cluster":    {"policies.d/a.yaml", bad, "policies.d/a.yaml:4: spec.maxUnavailabel: unknown key (did you mean maxUnavailable?)", true, false},
+		"a cluster with a slip":      {"policies.d/a.yaml", strings.Replace(bad, "lab", "lap", 1), "policies.d/a.yaml:4: spec.maxUnavailabel", true, true},
+		"no cluster":                 {"policies.d/a.yaml", strings.Replace(bad, "clusters: [lab], ", "", 1), "policies.d/a.yaml:4: spec.maxUnavailabel", true, true},
+		"a tab":                      {"policies.d/a.yaml", "kind: FencePolicy\nspec:\n\tclusters: [lab]\n", "policies.d/a.yaml:3: a tab indents this line", true, true},
+		"a file that is no file":     {"policies.d/a.yaml/x", "", "policies.d/a.yaml", true, true},
+		"hosts that nobody can tell": {"hosts.d/a.yaml", "hosts:\n- {nod: n-1}\n", "hosts.d/a.yaml:2: hosts[0].nod: unknown key (did you mean node?)", true, true},
+		"one host":                   {"hosts.d/a.yaml", "hosts:\n- {node: n-1, cluster: lab, bmcs: {}}\n", "", false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := prepareReloadable(t)
+			r.writeClusters(both, "")
+			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(r.dir, c.file)), 0o755))
+			r.write(c.file, c.text)
+			status, _, stderr := r.checked()
+			assert.Equal(t, exitConfig, status)
+			assert.Contains(t, stderr, c.want)
+			r.start()
+			rep, err := api.New(filepath.Join(r.dir, "s.sock")).Status(t.Context())
+			require.NoError(t, err)
+			degraded := strings.Join(rep.Value.Degraded(), "\n")
+			for _, k := range rep.Value.Clusters {
+				refused := map[string]bool{"lab": c.lab, "prod": c.prod}[k.Name]
+				assert.Equal(t, refused, k.FilesRefused != "", k.Name)
+				if refused {
+					assert.Contains(t, k.FilesRefused, c.want)
+					assert.Contains(t, degraded, "cluster "+k.Name+": nothing begins there, because a protection or a budget may be missing; open runs go on. ")
+					assert.Contains(t, degraded, ": correct it, run fenced --check-config, then systemctl reload fenced")
+				}
+			}
+			require.NoError(t, os.RemoveAll(filepath.Join(r.dir, strings.Join(strings.Split(c.file, "/")[:2], "/"))))
+			require.Empty(t, r.reload().Reason)
+			require.Eventually(t, func() bool {
+				return !slices.ContainsFunc(r.engine.Status(), func(k engine.ClusterStatus) bool { return k.FilesRefused != "" })
+			}, time.Minute, 10*time.Millisecond)
+		})
+	}
 }
 
 // A reload takes in policies.d for each cluster; a file with an error keeps them all.
@@ -305,6 +369,13 @@ func TestReloadRefusesACredentialThatOnlyARestartBrings(t *testing.T) {
 	assert.Equal(t, reason.ReloadRefused, e.Reason)
 	assert.Contains(t, e.Message, "b.yaml:1: hosts[0].bmc.credential: systemd gave this process no credential n-2")
 	assert.Contains(t, e.Message, "restart")
+}
+
+// checked is fenced --check-config.
+func (r *reloadable) checked() (status int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	status = runDaemon([]string{"--config", filepath.Join(r.dir, "fenced.yaml"), "--check-config"}, &out, &errs)
+	return status, out.String(), errs.String()
 }
 
 // askedReload is fenced --reload, as systemctl reload runs it.

@@ -63,7 +63,7 @@ func survey(ctx context.Context, in io.Reader, out io.Writer) error {
 func surveyed(ctx context.Context, c *k8swatch.Cluster, cluster string, seen k8swatch.Survey) (setup.Survey, error) {
 	s := setup.Survey{Cluster: cluster, Medik8sLeases: seen.Medik8s, Nodes: []setup.Node{}, Controllers: []setup.Controller{}, Clusters: []string{}, HostNamespaces: []string{}, Unseen: []setup.Unseen{}}
 	for _, v := range seen.Servers {
-		s.Servers = append(s.Servers, setup.Server{URL: v.URL, Version: v.Version, Groups: v.Groups, Namespace: v.NamespaceUID})
+		s.Servers = append(s.Servers, setup.Server{URL: v.URL, Version: v.Version, Groups: v.Groups, Namespace: v.NamespaceUID, Unverified: v.Unverified})
 		if v.NamespaceErr != nil {
 			s.Unseen = append(s.Unseen, setup.NotSeen("Namespace "+setup.Account, "Namespace "+setup.Account, v.NamespaceErr.Error()))
 		}

@@ -84,17 +84,14 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	for _, w := range warnings {
 		d.log.Warn(w)
 	}
-	entries, err := config.LoadHosts(cfg)
-	if err != nil {
-		return nil, err
+	entries := config.ReadHosts(cfg)
+	for _, why := range refusedEntries(entries.Entries) {
+		d.log.Error("a host is not fenced, because something is wrong in its entry of hosts.d: " + why + ": " + correctFiles)
 	}
-	if err := config.CheckCredentials(entries); err != nil {
-		return nil, configError{err}
+	for _, err := range config.CheckCredentials(entries.Entries) {
+		d.log.Error("a host is not fenced, because it has no credential, which only a restart brings", zap.Error(err))
 	}
-	policies, err := loadPolicies(cfg)
-	if err != nil {
-		return nil, err
-	}
+	policies, refused := readPolicies(cfg)
 	if err := d.useStore(ctx); err != nil {
 		return nil, err
 	}
@@ -105,7 +102,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	}
 	d.notes = recalledNotes(cfg.AuditPath(), d.log)
 	d.events = event.NewStream(logEvents(d.log), d.metrics.observe, d.audit.observe, d.notes.Observe)
-	if err := d.buildEngine(ctx, entries, policies); err != nil {
+	if err := d.buildEngine(ctx, entries, policies, refused); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
 	if err := d.listen(); err != nil {
@@ -116,11 +113,11 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 		d.reloader.recordBuilt(c.Name)
 	}
 	d.log.Info("configured", zap.String("version", version), zap.String("config", file),
-		zap.Strings("clusters", cfg.ClusterNames()), zap.String("hosts", describeHosts(entries)))
+		zap.Strings("clusters", cfg.ClusterNames()), zap.String("hosts", describeHosts(entries.Entries)))
 	return d, nil
 }
 
-func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, policies manifest.Policies) error {
+func (d *fenced) buildEngine(ctx context.Context, entries config.Hosts, policies manifest.Policies, refused []*policyFile) error {
 	p := d.cfg.Power
 	actors := power.NewActors(opener(p.ReadTimeout))
 	w := d.cfg.Watchdog
@@ -139,7 +136,11 @@ func (d *fenced) buildEngine(ctx context.Context, entries []config.HostEntry, po
 	d.clusters = &clusters{storeID: opt.StoreID, instance: instance, log: d.log}
 	var built []builtCluster
 	for _, c := range d.cfg.Clusters {
-		b, err := d.clusters.build(d.cfg, c, policies)
+		why := filesRefused(d.cfg, c.Name, refused, entries)
+		if why != "" {
+			d.log.Error("nothing begins in a cluster, because of its files", zap.String("cluster", c.Name), zap.String("why", why))
+		}
+		b, err := d.clusters.build(d.cfg, c, policies, why)
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ func (c *Cluster) facts(a cluster.Candidate, p *probe, now time.Time) guard.Fact
 	f := a.Facts()
 	f.Mode, f.ForeignOwner, f.OwnerSource = c.opt.Mode, c.opt.Lead.WhyNotAct(now), c.ownerSource()
 	f.Paused, f.Held, f.Armed = c.opt.Stop.Paused(name), c.opt.Stop.Held(name, names...), c.opt.Stop.Record(name).Armed
+	f.FilesRefused, f.EntryRefused = c.model.Objects.FilesRefused(), c.opt.Hosts.EntryRefused(a.Draft.Target)
 	f.ViewSynced, f.ViewAge, f.ClockSkew, f.QuietUntil = v.Synced, v.Age, v.Skew, c.view.QuietUntil()
 	f.QuorumHolds, f.QuorumDetail = true, "etcd is checked just before the run starts"
 	f.Host, f.HostUnread, f.ClusterUnread = cmp.Or(a.Draft.Target.BareMetalHost, "not looked up yet"), p == nil, p == nil

@@ -1,6 +1,7 @@
 package bmc
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -71,28 +72,31 @@ func parseUUID(s string) (u [16]byte, ok bool) {
 	return u, err == nil
 }
 
-// vendorDefaults are UUIDs that boards or images ship with if nobody wrote a real
-// one, as found in inventories and boot loaders.
-var vendorDefaults = parseAll(
+// placeholders are the known UUIDs that identify no machine: what boards and images ship with if nobody
+// wrote a real one, as found in inventories and boot loaders, and what people type in its place. A value is
+// added here once it was seen on several machines. No pattern decides: server-profile pools number from zero,
+// and 00000000-0000-00A0-0000-000000000001 is a machine's own.
+var placeholders = parseAll(
 	"03000200-0400-0500-0006-000700080009", // AMI
 	"07090201-0103-0301-0807-060504030201",
+	"00000000-0000-0000-0000-000000000001",
+	"00010203-0405-0607-0809-0a0b0c0d0e0f",
+	"01020304-0506-0708-090a-0b0c0d0e0f10",
 	"12345678-1234-1234-1234-123456789abc",
 	"12345678-1234-5678-9012-345678901234",
 	"12345678-1234-5678-90ab-cddeefaabbcc", // Insyde
 	"11111111-2222-3333-4444-555555555555",
 	"4c4c4544-0000-2010-8020-80c04f202020", // Dell, without a service tag
 	"4c4c4544-0020-2010-8020-a0c04f202020", // the same
+	"4c4c4544-00c1-ffff-ffff-ffffffffffff",
 	"6ab5b300-538d-1014-9fb5-b0684d007b53",
+	"88888888-8888-8888-8888-878888888888",
 	"890e2d14-cacd-45d1-ae66-bc80e8bfeb0f",
 	"8a95d198-7f46-11e5-bf8b-08002704d48e", // ARM reference firmware
 	"8e275844-178f-44a8-aceb-a7d7e5178c63",
 	"dc698397-fa54-4cf2-82c8-b1b5307a6a7f",
+	"ffffffff-0000-0000-ffff-ffff00000000",
 )
-
-// maxPatternBytes is the greatest number of different bytes in a made-up UUID. A
-// random UUID practically never has so few; one of zeros and a MAC address has
-// more.
-const maxPatternBytes = 3
 
 // byteOrders are a UUID as it is, with the first three fields reversed (the mixed-endian form of
 // SMBIOS 2.6 and later), and with all bytes reversed.
@@ -105,23 +109,15 @@ func byteOrders(u [16]byte) [3][16]byte {
 	return [3][16]byte{u, swapped, reversed}
 }
 
-// isPlaceholder reports whether u is a value that many machines share, in any byte order: a vendor's
-// default, or a pattern, which has few different bytes, counts up, or has only ff in its last ten
-// bytes. // I8
+// isPlaceholder reports whether u is a value that many machines share: a known one, in any byte order, or
+// sixteen equal bytes. // I8
 func isPlaceholder(u [16]byte) bool {
 	for _, form := range byteOrders(u) {
-		different := map[byte]bool{}
-		counts, blank := true, true
-		for i, b := range form {
-			different[b] = true
-			counts = counts && (i == 0 || b == form[i-1]+1)
-			blank = blank && (i < 6 || b == 0xff)
-		}
-		if counts || blank || len(different) <= maxPatternBytes || vendorDefaults[form] {
+		if placeholders[form] {
 			return true
 		}
 	}
-	return false
+	return bytes.Count(u[:], u[:1]) == len(u)
 }
 
 func parseAll(texts ...string) map[[16]byte]bool {

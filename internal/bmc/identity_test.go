@@ -73,6 +73,9 @@ func TestPlaceholdersIdentifyNothing(t *testing.T) {
 		asIs,
 		"00000000-0000-0000-0000-002590c7c0ab", // Supermicro: zeros and the MAC address
 		"76006b9c-c49c-0000-0000-000000000000", // ASRock: the MAC address and zeros
+		"00000000-0000-00A0-0000-000000000001", // server profiles, numbered from a pool
+		"00000000-0000-00A0-0000-000000000010",
+		"00000000-0000-0000-0000-00000000000a",
 	} {
 		assert.True(t, UsableUUID(s), s)
 	}

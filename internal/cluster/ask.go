@@ -169,7 +169,7 @@ type Evaluation struct {
 
 // EvaluationOf finds the run's check and what it needs to evaluate the fresh Machine m and
 // Node n, each of which may be nil. ok is false before the view is complete: after a start
-// the ledger knows only the checks from files.
+// the ledger knows only the checks from files. It is also false while the check may be in a file that was refused.
 func (o *Objects) EvaluationOf(r remediate.Run, m *policy.Machine, n *policy.Node) (j Evaluation, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -180,7 +180,11 @@ func (o *Objects) EvaluationOf(r remediate.Run, m *policy.Machine, n *policy.Nod
 	if m := o.ledger.MachineOf(r.Target.Node); m != nil && r.Target.Machine == "" {
 		j.NewMachine = m.Key()
 	}
-	if check, _ := checkOf(o.ledger, r); check != nil {
+	check, _ := checkOf(o.ledger, r)
+	if check == nil && r.Request == nil && o.filesRefused != "" { // it may be in a file that was not read
+		return Evaluation{}, false
+	}
+	if check != nil {
 		t := r.Target
 		j.Check, j.Context = check, o.ledger.CheckContext(check)
 		j.Requests = o.ledger.Requests(policy.TargetNames{Namespace: t.Namespace, Machine: t.Machine, MachineUID: t.MachineUID, Node: t.Node}, m, n)
@@ -196,6 +200,8 @@ func (o *Objects) Withdrawn(r remediate.Run) (remediate.Answer, string) {
 		return remediate.CannotTell, ""
 	}
 	switch check, counters := checkOf(o.ledger, r); {
+	case check == nil && o.filesRefused != "": // it may be in a file that was not read
+		return remediate.CannotTell, ""
 	case check == nil:
 		return remediate.Yes, "the check is gone"
 	case counters.State == policy.StateInvalid: // it may only be unreadable for now

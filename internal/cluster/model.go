@@ -22,6 +22,8 @@ type Options struct {
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget
+	// FilesRefused says which files were not read; see Files.
+	FilesRefused string
 }
 
 // Model joins the Objects and the Runs of one cluster. Each has its own lock. What concerns both takes both, that of the
@@ -41,7 +43,7 @@ func New(opt Options, started time.Time) *Model {
 	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Limits.Guards().ZoneKey)
 	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
 	c := &Model{Options: opt, Started: started,
-		Objects: &Objects{cluster: opt.Name, ledger: policy.NewLedger(opt.Rules), storms: storms{}, stableUntil: stableUntil{}, replacements: newReplacements()},
+		Objects: &Objects{cluster: opt.Name, filesRefused: opt.FilesRefused, ledger: policy.NewLedger(opt.Rules), storms: storms{}, stableUntil: stableUntil{}, replacements: newReplacements()},
 		Runs:    &Runs{cluster: opt.Name, runs: newRuns(), changed: true},
 	}
 	c.Objects.ledger.Apply(started, fromFiles(opt)...)

@@ -22,6 +22,7 @@ type Objects struct {
 	stableUntil stableUntil
 	// replacements says which Machines were never Ready.
 	replacements replacements
+	filesRefused string // why checks and budgets from files may be missing
 	seenVersion  uint64 // version of the ledger at the last Follow
 	complete     bool   // the ledger has the complete view of the cluster
 }
@@ -55,6 +56,13 @@ func (o *Objects) DraftPending(known map[string]bool) (wanted map[string]remedia
 		}
 	}
 	return wanted, anyShortens
+}
+
+// FilesRefused says why checks and budgets from files may be missing; "" if none is.
+func (o *Objects) FilesRefused() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.filesRefused
 }
 
 // Seen says whether the ledger has the complete view of the cluster.
@@ -136,7 +144,7 @@ func (o *Objects) Coverage() ([]policy.Coverage, error) {
 		return nil, ErrNotSeen()
 	}
 	snap := o.ledger.Snapshot()
-	return policy.Cover(o.ledger.Report(time.Now()), snap.Checks, snap.Budgets), nil
+	return policy.Cover(o.ledger.Report(time.Now()), snap.Checks, snap.Budgets, snap.Nodes), nil
 }
 
 // Quorum says why etcd would lose its quorum without the member on a Node, by members that were just

@@ -140,7 +140,10 @@ func (c *Model) RepairTarget(asked policy.Asked, now time.Time) (t policy.AskedT
 		return t, false
 	}
 	c.applyOpenRuns(now)
-	return c.Objects.ledger.AskedTarget(asked, now), true
+	if t = c.Objects.ledger.AskedTarget(asked, now); t.Check == nil && c.Objects.filesRefused != "" { // it may be in a file that was not read
+		t = policy.AskedTarget{Unknown: true}
+	}
+	return t, true
 }
 
 // Makers lists the checks by which fenced asks other remediators.

@@ -73,6 +73,9 @@ func (s storms) update(l *policy.Ledger, now time.Time) {
 type Files struct {
 	Checks  []policy.Check
 	Budgets []policy.DisruptionBudget
+	// Refused says which files could not be taken in although they may be for the cluster: a check or a budget of them may
+	// be missing. "" if there are none.
+	Refused string
 }
 
 // ReplaceFiles replaces the checks and budgets from files. A check of the same name keeps the
@@ -95,6 +98,7 @@ func (o *Objects) ReplaceFiles(f Files, now time.Time) {
 		}
 	}
 	o.ledger.SetFiles(now, checks, f.Budgets)
+	o.filesRefused = f.Refused
 }
 
 func isFromFile(id policy.CheckID) bool { return id.Source != "" && id.Source != "cluster" }

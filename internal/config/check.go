@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/typo"
 )
 
 // Check finds everything that is wrong with the files, all at once and without a side
@@ -30,20 +31,44 @@ func Check(file string, more func(Config) (warnings []string, err error), overri
 	if len(c.Clusters) == 0 { // they say what hosts and policies are for
 		return warnings, errors.Join(errs...)
 	}
-	hosts, ofHosts, err := loadHosts(c, true)
+	hosts, ofHosts, hostErrs := loadHosts(c, true)
 	others, moreErr := more(c)
-	errs = append(errs, err, moreErr)
+	for _, err := range hostErrs {
+		errs = append(errs, InPart{err})
+	}
+	errs = append(errs, moreErr)
 	// Only a start of the daemon can read what systemd gives: ExecReload= has the variable, too,
 	// but may not look into the directory. The daemon itself checks again.
 	if _, err := os.ReadDir(os.Getenv("CREDENTIALS_DIRECTORY")); err == nil {
-		errs = append(errs, CheckCredentials(hosts))
+		errs = append(errs, CheckCredentials(hosts.Entries)...)
 	}
 	return slices.Concat(warnings, ofHosts, others), errors.Join(errs...)
 }
 
+// InPart is an error that concerns some hosts or some clusters: the daemon starts, and does not fence these.
+type InPart struct{ Err error }
+
+func (e InPart) Error() string { return e.Err.Error() }
+func (e InPart) Unwrap() error { return e.Err }
+
+// Whole returns those errors of Check with which the daemon cannot start: all but the ones InPart.
+func Whole(err error) error {
+	if _, some := errors.AsType[InPart](err); !some {
+		return err
+	}
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		var whole []error
+		for _, err := range list.Unwrap() {
+			whole = append(whole, Whole(err))
+		}
+		return errors.Join(whole...)
+	}
+	return nil
+}
+
 // ReadPolicies gives the files of c.Policies to decode, in name order. Its error joins
-// those of reading and decoding.
-func ReadPolicies(c Config, decode func(file string, data []byte) error) error {
+// those of reading them.
+func ReadPolicies(c Config, decode func(file string, data []byte)) error {
 	files, err := listFiles(c.Policies)
 	if err != nil {
 		return fmt.Errorf("load policies: %w", err)
@@ -55,7 +80,7 @@ func ReadPolicies(c Config, decode func(file string, data []byte) error) error {
 			errs = append(errs, fmt.Errorf("load policies: %w", err))
 			continue
 		}
-		errs = append(errs, decode(file, data))
+		decode(file, data)
 	}
 	return errors.Join(errs...)
 }
@@ -183,10 +208,9 @@ func openRegular(path string) (*os.File, error) {
 
 // warnModes warns of files that more people may read or write than need to.
 func warnModes(c Config) (warnings []string) {
-	confs, _ := listFiles(c.ConfDir()) // who reads them reports the error
-	for _, path := range slices.Concat([]string{c.File, c.State.Etcd.Key}, confs, Kubeconfigs(c)) {
+	for _, path := range append([]string{c.State.Etcd.Key}, Kubeconfigs(c)...) { // the other files name secrets, and hold none
 		if mode, _, ok := modeOf(path); ok && mode&0o004 != 0 {
-			warnings = append(warnings, fmt.Sprintf("%[1]s: everybody may read it (mode %04[2]o), and it tells secrets, or where they are; run: chmod o= %[1]s", path, mode))
+			warnings = append(warnings, fmt.Sprintf("%s: everybody may read it (mode %04o), and it holds a secret; run: %s", path, mode, HideSecret(path)))
 		}
 	}
 	for _, path := range append(OwnFiles(c), Kubeconfigs(c)...) {
@@ -195,6 +219,15 @@ func warnModes(c Config) (warnings []string) {
 		}
 	}
 	return warnings
+}
+
+// serviceGroup is the group of the daemon's user, which may read the secrets.
+const serviceGroup = "fenced"
+
+// HideSecret is the command that keeps a secret from everybody but root and the daemon. Without the group, the daemon could
+// not read the file any more if root owns it.
+func HideSecret(path string) string {
+	return fmt.Sprintf("chgrp %s %[2]s && chmod 0640 %[2]s", serviceGroup, path)
 }
 
 // Kubeconfigs are all that c names, each once.
@@ -278,7 +311,7 @@ func warnEnvironment() (warnings []string) {
 		if !strings.HasPrefix(name, envName("")) || slices.Contains(names, name) {
 			continue
 		}
-		meant := didYouMean(name, names)
+		meant := typo.Hint(name, names)
 		if meant != "" || slices.ContainsFunc(sections, func(s string) bool { return strings.HasPrefix(name, s) }) {
 			warnings = append(warnings, "environment "+name+" is ignored: there is no such key, or only a file can set it"+meant)
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/typo"
 )
 
 // maxIPMIUser is the longest user name that IPMI 2.0 carries, in bytes.
@@ -111,7 +112,7 @@ func (r *reader) provider(key string, d deviceYAML, device *bmc.Device) {
 	}
 	if !slices.Contains(known, device.Provider) {
 		r.refuse(d.Line, key+".provider", "%q cannot drive the address %s; use %s%s", d.Provider, device.Endpoint,
-			strings.Join(known, ", "), didYouMean(d.Provider, known))
+			strings.Join(known, ", "), typo.Hint(d.Provider, known))
 	}
 }
 

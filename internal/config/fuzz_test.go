@@ -74,7 +74,12 @@ func FuzzReadHosts(f *testing.F) {
 	c.Clusters = []Cluster{{Name: "prod"}}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r := newReader("/etc/fenced/hosts.d/a.yaml")
-		hosts := r.hosts(c, data)
+		hosts, unread := r.hosts(c, data)
+		require.LessOrEqual(t, len(unread), len(r.errs))
+		for _, e := range hosts { // whatever is wrong: it is known whose entry it is, and that nobody may use it
+			require.Equal(t, bmc.EntryName("prod", e.Of()), e.Name)
+			require.True(t, len(r.errs) > 0 || e.Refused == nil)
+		}
 		if len(r.errs) > 0 {
 			return
 		}

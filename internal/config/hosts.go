@@ -9,7 +9,10 @@ import (
 	"slices"
 	"strings"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/typo"
 )
 
 // HostEntry is one host of hosts.d: the ways to its power without the passwords,
@@ -21,6 +24,9 @@ type HostEntry struct {
 	Cluster string
 	// Passwords stand beside Levels, one for each device.
 	Passwords [][]PasswordSource
+	// Refused says why nobody may use the entry: something in it is wrong. It then only says whose it is, and which
+	// devices it names as far as they could be read.
+	Refused error
 
 	// FILE:LINE: KEY of the entry and of each device, for errors.
 	place  string
@@ -97,19 +103,38 @@ type tlsYAML struct {
 	RSAKeyExchange     bool   `yaml:"rsaKeyExchange"` // driver redfish
 }
 
+// Hosts is what hosts.d holds, in spite of what is wrong there.
+type Hosts struct {
+	// Entries are those of which it is known whose they are, also if they are Refused.
+	Entries []HostEntry
+	// Unread is the error of the files and entries of which that is not known: they could be anybody's. nil: there are none.
+	Unread error
+}
+
 // LoadHosts reads the files of c.Hosts in name order. Its error joins every
 // problem, each naming file and line; two entries that could mean one host are
 // among them. // I9
 func LoadHosts(c Config) ([]HostEntry, error) {
-	hosts, _, err := loadHosts(c, false)
-	return hosts, err
+	hosts, _, errs := loadHosts(c, false)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return hosts.Entries, nil
+}
+
+// ReadHosts is LoadHosts for a daemon that starts with what is good.
+func ReadHosts(c Config) Hosts {
+	hosts, _, _ := loadHosts(c, false)
+	return hosts
 }
 
 // HostFiles are the files of passwords, keys and certificates that the hosts of c name, each
 // once; none of a host with an error. The daemon reads them at each use.
 func HostFiles(c Config) (paths []string) {
-	hosts, _, _ := loadHosts(c, false) // who checks the hosts reports the error
-	for _, h := range hosts {
+	for _, h := range ReadHosts(c).Entries {
+		if h.Refused != nil {
+			continue
+		}
 		for i, l := range h.Levels {
 			for j, d := range l.Devices {
 				p := h.Passwords[i][j]
@@ -122,53 +147,126 @@ func HostFiles(c Config) (paths []string) {
 	return slices.DeleteFunc(slices.Compact(paths), func(p string) bool { return p == "" })
 }
 
-// loadHosts is LoadHosts, which warns of the hosts' files if it is to look.
-func loadHosts(c Config, look bool) (hosts []HostEntry, warnings []string, err error) {
+// loadHosts reads what there is, lists all that is wrong, and warns of the hosts' files if it is to look.
+func loadHosts(c Config, look bool) (h Hosts, warnings []string, errs []error) {
 	files, err := listFiles(c.Hosts)
 	if err != nil {
-		return nil, nil, fmt.Errorf("load hosts: %w", err)
+		err = fmt.Errorf("load hosts: %w", err)
+		return Hosts{Unread: err}, nil, []error{err}
 	}
-	var errs []error
+	var unread []error
 	for _, file := range files {
 		data, err := readBounded(file, maxFile)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("load hosts: %w", err))
+			err = fmt.Errorf("load hosts: %w", err)
+			unread, errs = append(unread, err), append(errs, err)
 			continue
 		}
 		r := newReader(file)
 		r.checksFiles = look
-		hosts = append(hosts, r.hosts(c, data)...)
+		entries, lost := r.hosts(c, data)
+		h.Entries, unread = append(h.Entries, entries...), append(unread, lost...)
 		warnings, errs = append(warnings, r.warnings...), append(errs, r.errs...)
 	}
-	errs = append(errs, duplicates(hosts)...)
-	if len(errs) > 0 {
-		return nil, warnings, errors.Join(errs...)
-	}
-	return hosts, warnings, nil
+	errs = append(errs, refuseDuplicates(h.Entries)...)
+	h.Unread = errors.Join(unread...)
+	return h, warnings, errs
 }
 
-// hosts reads the file; entries with an error are left out.
-func (r *reader) hosts(c Config, data []byte) (hosts []HostEntry) {
+// hosts reads the file. unread is what is wrong where it is not known whose entry that is.
+func (r *reader) hosts(c Config, data []byte) (entries []HostEntry, unread []error) {
 	root, err := parseYAML(r.file, data)
 	if err != nil {
 		r.errs = append(r.errs, err)
 	}
 	if root == nil {
-		return nil
+		return nil, r.errs
 	}
 	var f hostsFile
 	r.mapping(root, "", reflect.ValueOf(&f).Elem())
-	if len(r.errs) > 0 {
-		return nil
-	}
+	outside := slices.Clone(r.errs) // of all entries: then entries may be missing
 	for i, y := range f.Hosts {
-		before := len(r.errs)
-		e := r.host(c, fmt.Sprintf("hosts[%d]", i), y)
-		if len(r.errs) == before {
-			hosts = append(hosts, e)
+		key := fmt.Sprintf("hosts[%d]", i)
+		failed := r.failed[key]
+		outside = slices.DeleteFunc(outside, func(err error) bool { return slices.Contains(failed.errs, err) })
+		e, errs := r.entry(c, key, y, failed)
+		switch {
+		case len(errs) == 0:
+			entries = append(entries, e)
+		case failed.node != nil && !isTold(failed.node, y), y.Node == "" && y.Machine == "":
+			unread = append(unread, errs...)
+		default:
+			e.Refused = errors.Join(errs...)
+			e.dropUnread()
+			entries = append(entries, e.ofEach(c, y)...)
 		}
 	}
-	return hosts
+	return entries, append(unread, outside...)
+}
+
+// entry turns one entry of the file into a HostEntry, and lists what is wrong in it. What follows from the errors of
+// reading it is none of that.
+func (r *reader) entry(c Config, key string, y hostYAML, failed failedElement) (HostEntry, []error) {
+	before, warned := len(r.errs), len(r.warnings)
+	e := r.host(c, key, y)
+	if failed.node == nil {
+		return e, slices.Clone(r.errs[before:])
+	}
+	r.errs, r.warnings = r.errs[:before], r.warnings[:warned]
+	return e, failed.errs
+}
+
+// isTold says whether an entry in which something is wrong still says whose it is: each of the keys that say so stands
+// there at most once, with a value that was read.
+func isTold(n *yaml.Node, y hostYAML) bool {
+	read := map[string]string{"node": y.Node, "machine": y.Machine, "cluster": y.Cluster}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name := n.Content[i].Value
+		value, is := read[name]
+		if is && (value == "" || value != n.Content[i+1].Value) {
+			return false
+		}
+		if is {
+			read[name] = "" // a second one is too many
+		}
+	}
+	return n.Kind == yaml.MappingNode
+}
+
+// dropUnread drops the devices of a refused entry that cannot be compared with others, because it is not known where they are,
+// or which part of a service they are: a slip there must not refuse all outlets of a PDU.
+func (e *HostEntry) dropUnread() {
+	levels, passwords, places := e.Levels, e.Passwords, e.places
+	e.Levels, e.Passwords, e.places = nil, nil, nil
+	for l := range levels {
+		for i, d := range levels[l].Devices {
+			byParameters := d.Driver.Descriptor().ByParameters
+			if known := d.Endpoint.Host != "" && !byParameters || byParameters && d.Part() != ""; known {
+				e.Levels = append(e.Levels, bmc.Level{Devices: []bmc.Device{d}})
+				e.Passwords, e.places = append(e.Passwords, passwords[l][i:i+1]), append(e.places, places[l][i:i+1])
+			}
+		}
+	}
+}
+
+// ofEach is a refused entry once for each name that it gives its host, and, if it names no cluster that there is, for
+// each cluster: it may be meant in any.
+func (e HostEntry) ofEach(c Config, y hostYAML) (all []HostEntry) {
+	clusters := c.ClusterNames()
+	if slices.Contains(clusters, e.Cluster) {
+		clusters = []string{e.Cluster}
+	}
+	for _, e.Cluster = range clusters {
+		for _, of := range []HostEntry{{Node: y.Node}, {Machine: y.Machine}} {
+			if of.Of() == "" {
+				continue
+			}
+			e.Node, e.Machine = of.Node, of.Machine
+			e.Name = bmc.EntryName(e.Cluster, e.Of())
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // host turns one entry of the file into a HostEntry.
@@ -187,7 +285,7 @@ func (r *reader) host(c Config, key string, y hostYAML) HostEntry {
 	case y.Cluster == "":
 		r.refuse(y.Line, key, "cluster is missing; there are several: %s", strings.Join(names, ", "))
 	case !slices.Contains(names, y.Cluster):
-		r.refuse(y.Line, key+".cluster", "there is no cluster %q in %s%s", y.Cluster, c.File, didYouMean(y.Cluster, names))
+		r.refuse(y.Line, key+".cluster", "there is no cluster %q in %s%s", y.Cluster, c.File, typo.Hint(y.Cluster, names))
 	}
 	e.Host = bmc.Host{
 		Name:         bmc.EntryName(e.Cluster, e.Of()),
@@ -279,26 +377,33 @@ func (seen earlierDevices) add(level int, d bmc.Device) (first int) {
 	return first
 }
 
-// duplicates finds entries that name one Node, one BMC or one UUID twice:
+// refuseDuplicates refuses all entries that name one Node, one BMC or one UUID:
 // fencing either would switch off the wrong host for one of them. // I9
-func duplicates(hosts []HostEntry) (errs []error) {
-	names, uuids, devices := map[string]string{}, map[string]string{}, devices{}
+func refuseDuplicates(hosts []HostEntry) (errs []error) {
+	names, uuids, devices := map[string]int{}, map[string]int{}, devices{}
+	refuse := func(err error, entries ...int) {
+		errs = append(errs, err)
+		for _, i := range entries {
+			hosts[i].Refused = errors.Join(hosts[i].Refused, err)
+		}
+	}
 	for i, e := range hosts {
 		if first, ok := names[e.Name]; ok {
-			errs = append(errs, fmt.Errorf("%s.%s of cluster %s is also at %s; keep one of the entries", e.place, e.keyAndName(), e.Cluster, first))
+			refuse(fmt.Errorf("%s.%s of cluster %s is also at %s; keep one of the entries", e.place, e.keyAndName(), e.Cluster, hosts[first].Source), first, i)
 		}
-		names[e.Name] = e.Source
+		names[e.Name] = i
 		for l := range e.Levels {
 			for j, d := range e.Levels[l].Devices {
-				if first, ok := devices.taken(i, d); ok {
-					errs = append(errs, fmt.Errorf("%s: %s of %s is also at %s; %s",
-						e.places[l][j], describe(d), e.kindAndName(), hosts[first].Source, d.Driver.Descriptor().DistinguishHint))
+				others := slices.DeleteFunc(devices.taken(i, d), func(o int) bool { return hosts[o].place == e.place }) // one entry in several clusters
+				if len(others) > 0 {
+					refuse(fmt.Errorf("%s: %s of %s is also at %s; %s",
+						e.places[l][j], describe(d), e.kindAndName(), hosts[others[0]].Source, d.Driver.Descriptor().DistinguishHint), append(others, i)...)
 				}
 			}
 		}
-		if first, ok := sameUUID(uuids, e); ok {
-			errs = append(errs, fmt.Errorf("%s.uuid: the UUID %s of %s is also at %s; write what /sys/class/dmi/id/product_uuid of each node says",
-				e.place, e.PinnedUUID, e.kindAndName(), first))
+		if first, ok := sameUUID(uuids, e, i); ok && hosts[first].place != e.place {
+			refuse(fmt.Errorf("%s.uuid: the UUID %s of %s is also at %s; write what /sys/class/dmi/id/product_uuid of each node says",
+				e.place, e.PinnedUUID, e.kindAndName(), hosts[first].Source), first, i)
 		}
 	}
 	return errs
@@ -335,27 +440,23 @@ type devices map[string]map[string]int
 // taken looks a device of an entry up and notes it. One service may serve
 // several systems or outlets, but then every entry must say which; one entry may
 // reach a device in several ways.
-func (seen devices) taken(entry int, d bmc.Device) (first int, ok bool) {
+func (seen devices) taken(entry int, d bmc.Device) (others []int) {
 	where, which := d.Service(), d.Part()
 	parts := seen[where]
 	if parts == nil {
 		parts = map[string]int{}
 		seen[where] = parts
 	}
-	for _, p := range []string{which, ""} {
-		if first, ok = parts[p]; ok && first != entry {
-			return first, true
+	for part, first := range parts {
+		if first != entry && (part == which || part == "" || which == "") {
+			others = append(others, first)
 		}
 	}
-	if which == "" {
-		for _, first = range parts {
-			if first != entry {
-				return first, true
-			}
-		}
+	if len(others) == 0 {
+		parts[which] = entry
 	}
-	parts[which] = entry
-	return 0, false
+	slices.Sort(others)
+	return slices.Compact(others)
 }
 
 // overlap returns whether two devices may switch the same thing.
@@ -364,12 +465,12 @@ func overlap(a, b bmc.Device) bool {
 }
 
 // sameUUID looks the pinned UUID up in the byte orders in which it would match.
-func sameUUID(seen map[string]string, e HostEntry) (first string, ok bool) {
+func sameUUID(seen map[string]int, e HostEntry, entry int) (first int, ok bool) {
 	for i, form := range bmc.UUIDForms(e.PinnedUUID) {
 		if i == 0 {
 			first, ok = seen[form]
 		}
-		seen[form] = e.Source
+		seen[form] = entry
 	}
 	return first, ok
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/viper"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fenced/fenced/internal/typo"
 )
 
 // Load reads the main file and the conf.d beside it, lays environment
@@ -202,7 +204,7 @@ func (l *layers) addOverride(text string) error {
 		}
 		keys = append(keys, leaf.key)
 	}
-	return fmt.Errorf("command line: %s: unknown key, or one that only a file can set%s", key, didYouMean(key, keys))
+	return fmt.Errorf("command line: %s: unknown key, or one that only a file can set%s", key, typo.Hint(key, keys))
 }
 
 // merge gives the configuration that all layers make together.

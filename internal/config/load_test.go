@@ -188,7 +188,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"a key of many words", oneCluster + "? [a, b]\n: c\n", `:2: : a key must be one word`},
 		{"a second document", oneCluster + "---\nhosts: x\n", `:2: a second document begins here`},
 		{"no YAML", oneCluster + "hosts: \"x\n", `:2: found unexpected end of stream`},
-		{"a tab", oneCluster + "log:\n\tlevel: info\n", `:3: found character that cannot start any token`},
+		{"a tab", oneCluster + "log:\n\tlevel: info\n", `:3: a tab indents this line, and YAML takes only spaces there`},
 
 		{"a management API without a cluster", "clusters:\n- {name: a, kubeconfig: k, management: {kubeconfig: m}}\n", `:2: clusters[0].management: clusterName is missing`},
 		{"an instance with a space", oneCluster + "instance: a b\n", `:2: instance: "a b" must be letters`},

@@ -41,10 +41,9 @@ func (e HostEntry) ReadPasswords() bmc.Host {
 	return h
 }
 
-// CheckCredentials finds the systemd credentials that are missing, empty or too long. Other
-// than a file, nobody can correct one while the daemon runs: so it fails the start.
-func CheckCredentials(hosts []HostEntry) error {
-	var errs []error
+// CheckCredentials finds the systemd credentials that are missing, empty or too long: the hosts that need them cannot be
+// fenced. Other than a file, nobody can correct one while the daemon runs.
+func CheckCredentials(hosts []HostEntry) (errs []error) {
 	for _, e := range hosts {
 		for i, l := range e.Passwords {
 			for j, s := range l {
@@ -53,12 +52,12 @@ func CheckCredentials(hosts []HostEntry) error {
 				}
 				d := e.Levels[i].Devices[j]
 				if err := (PasswordSource{Credential: s.Credential}).into(&d); err != nil {
-					errs = append(errs, fmt.Errorf("%s.credential: %w", e.places[i][j], err))
+					errs = append(errs, InPart{fmt.Errorf("%s.credential: %w", e.places[i][j], err)})
 				}
 			}
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }
 
 // into reads what the device needs. A Secret only the cluster's API can give.
@@ -116,7 +115,7 @@ func readSecret(path string) (bmc.Secret, error) {
 		return bmc.Secret{}, hidePath(err)
 	}
 	if fi.Mode().Perm()&0o007 != 0 {
-		return bmc.Secret{}, fmt.Errorf("%s is open to everyone (mode %04o); run: chmod o= %s", path, fi.Mode().Perm(), path)
+		return bmc.Secret{}, fmt.Errorf("%s is open to everyone (mode %04o); run: %s", path, fi.Mode().Perm(), HideSecret(path))
 	}
 	data, err := readBounded(path, maxPassword)
 	if err != nil {

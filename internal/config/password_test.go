@@ -41,7 +41,7 @@ func TestReadPasswordRefuses(t *testing.T) {
 	inOpenDirectory := passwordFile(t, "canary", 0o600)
 	require.NoError(t, os.Chmod(filepath.Dir(inOpenDirectory), 0o777))
 	for _, c := range []struct{ name, path, want string }{
-		{"open to everyone", passwordFile(t, "canary", 0o644), "chmod o= "},
+		{"open to everyone", passwordFile(t, "canary", 0o644), "; run: chgrp fenced "},
 		{"written by everyone", passwordFile(t, "canary", 0o602), "is open to everyone (mode 0602)"},
 		{"in a directory that is", inOpenDirectory, "everybody may write " + filepath.Dir(inOpenDirectory)},
 		{"empty", passwordFile(t, " \n\t", 0o600), "is empty"},

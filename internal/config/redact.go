@@ -166,7 +166,7 @@ func redactPolicies(file string, data []byte) ([]byte, error) {
 			return out.Bytes(), nil
 		}
 		if err != nil {
-			return nil, yamlError(file, err)
+			return nil, yamlError(file, data, err)
 		}
 		if root := doc.Content[0]; slices.Contains(policyKinds, kindOf(root)) {
 			withoutComments(&doc)

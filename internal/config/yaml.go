@@ -10,10 +10,13 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fenced/fenced/internal/typo"
 )
 
 // reader walks one file's YAML against a struct and collects every error.
@@ -23,13 +26,21 @@ type reader struct {
 	// lines is where each key stands that occurs.
 	lines map[string]int
 	errs  []error
+	// failed are the elements of lists in which something is wrong.
+	failed map[string]failedElement
 	// checksFiles asks for warnings of what the daemon can start with; see look.
 	checksFiles bool
 	warnings    []string
 }
 
+// failedElement is an element of a list, and what is wrong in it.
+type failedElement struct {
+	node *yaml.Node
+	errs []error
+}
+
 func newReader(file string) *reader {
-	return &reader{file: file, dir: filepath.Dir(file), lines: map[string]int{}}
+	return &reader{file: file, dir: filepath.Dir(file), lines: map[string]int{}, failed: map[string]failedElement{}}
 }
 
 func (r *reader) at(line int) string { return fmt.Sprintf("%s:%d", r.file, line) }
@@ -72,7 +83,7 @@ func (r *reader) mapping(n *yaml.Node, key string, v reflect.Value) {
 		first[name.Value] = name.Line
 		field, ok := fieldOf(v.Type(), name.Value)
 		if !ok {
-			r.fail(name.Line, full, "unknown key%s", didYouMean(name.Value, keysOf(v.Type())))
+			r.fail(name.Line, full, "unknown key%s", typo.Hint(name.Value, keysOf(v.Type())))
 			continue
 		}
 		r.lines[full] = name.Line
@@ -107,16 +118,19 @@ func (r *reader) list(n *yaml.Node, key string, v reflect.Value, tag reflect.Str
 	}
 	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 	for i, item := range n.Content {
-		element, full := list.Index(i), fmt.Sprintf("%s[%d]", key, i)
+		element, full, before := list.Index(i), fmt.Sprintf("%s[%d]", key, i), len(r.errs)
 		if d, ok := element.Addr().Interface().(interface{ setDefaults() }); ok {
 			d.setDefaults()
 		}
 		if item.ShortTag() == "!!null" {
 			r.fail(item.Line, full, "the element is empty")
-			continue
+		} else {
+			r.lines[full] = item.Line
+			r.value(item, full, element, tag)
 		}
-		r.lines[full] = item.Line
-		r.value(item, full, element, tag)
+		if errs := r.errs[before:]; len(errs) > 0 {
+			r.failed[full] = failedElement{item, slices.Clone(errs)}
+		}
 	}
 	v.Set(list)
 }
@@ -272,13 +286,13 @@ func parseYAML(file string, data []byte) (*yaml.Node, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, yamlError(file, err)
+		return nil, yamlError(file, data, err)
 	}
 	switch err := d.Decode(&more); {
 	case err == nil:
 		return nil, fmt.Errorf("%s:%d: a second document begins here; one per file is read", file, more.Line)
 	case !errors.Is(err, io.EOF):
-		return nil, yamlError(file, err)
+		return nil, yamlError(file, data, err)
 	}
 	root := doc.Content[0]
 	if root.ShortTag() == "!!null" {
@@ -289,53 +303,19 @@ func parseYAML(file string, data []byte) (*yaml.Node, error) {
 
 // yamlError puts the line that the parser's text begins with where editors
 // find it.
-func yamlError(file string, err error) error {
+func yamlError(file string, data []byte, err error) error {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if strings.HasPrefix(text, "unknown anchor") { // the word may be a password that begins with a star // I25
 		text = "aliases are not supported; quote a text that begins with *"
 	}
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
 		if line, msg, ok := strings.Cut(rest, ": "); ok {
+			n, _ := strconv.Atoi(line) // digits only
+			if at := typo.TabNear(data, n); at > 0 {
+				return fmt.Errorf("%s:%d: %s", file, at, typo.TabText)
+			}
 			return fmt.Errorf("%s:%s: %s", file, line, msg)
 		}
 	}
 	return fmt.Errorf("%s: %s", file, text)
-}
-
-// didYouMean ends an error with the known key that was probably meant.
-func didYouMean(wrong string, known []string) string {
-	best, distance := "", 3
-	if len(wrong) > 64 {
-		return "" // not a typing error, and not worth the time
-	}
-	for _, k := range known {
-		if d := editDistance(strings.ToLower(wrong), strings.ToLower(k)); d < distance && d < len(k) {
-			best, distance = k, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf(" (did you mean %s?)", best)
-}
-
-// editDistance counts the letters to insert, drop or change (Levenshtein).
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -31,6 +31,9 @@ type listing map[string]bmc.Host
 
 func (l listing) List(string) []string        { return slices.Sorted(maps.Keys(l)) }
 func (l listing) Protected(_, of string) bool { return l[of].Protected }
+
+func (listing) Refused(string, string) string { return "" }
+func (listing) Unread() string                { return "" }
 func (l listing) Find(_ context.Context, _, of string) (bmc.Host, bool, error) {
 	h, found := l[of]
 	return h, found, nil

@@ -39,7 +39,7 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 		Watch: o.Watch, Limits: e.limits, Awake: e.stayAwake,
 	})
 	c.model = cluster.New(cluster.Options{
-		Name: o.Name, Limits: e.limits, Rules: o.Rules, FileChecks: o.FileChecks, FileBudgets: o.FileBudgets, AnnotatedMachines: o.Mode == guard.ModeRespond,
+		Name: o.Name, Limits: e.limits, Rules: o.Rules, FileChecks: o.FileChecks, FileBudgets: o.FileBudgets, FilesRefused: o.FilesRefused, AnnotatedMachines: o.Mode == guard.ModeRespond,
 		Draft: cluster.Drafter{
 			Isolation: o.Isolation, ControlPlaneIsolation: o.ControlPlaneIsolation, Reprovision: o.Reprovision, Limits: e.limits,
 		},

@@ -50,6 +50,8 @@ type ClusterOptions struct {
 	// FileChecks and FileBudgets are from policies.d.
 	FileChecks  []policy.Check
 	FileBudgets []policy.DisruptionBudget
+	// FilesRefused says which of these files were not read, so that nothing begins; "" if all were.
+	FilesRefused string
 	// RequestScope is what the configuration allows remediation requests beyond the default.
 	RequestScope []string
 	// Rules are the administrator's settings for all checks.

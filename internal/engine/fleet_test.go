@@ -74,6 +74,9 @@ func (all fleets) List(cluster string) []string {
 
 func (fleets) Protected(string, string) bool { return false }
 
+func (fleets) Refused(string, string) string { return "" }
+func (fleets) Unread() string                { return "" }
+
 func (all fleets) Find(ctx context.Context, cluster, node string) (h bmc.Host, found bool, err error) {
 	for _, f := range all {
 		if f.name == cluster {

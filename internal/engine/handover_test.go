@@ -280,6 +280,22 @@ func TestRequestOfACheckThatIsGone(t *testing.T) {
 	})
 }
 
+// A check that may be in a refused file is not gone: the remediator that was asked goes on, and nobody else is asked.
+func TestRequestOfACheckInARefusedFile(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		_, _, stop := start(t, w, store, escalating(w, otherTemplate, thirdTemplate))
+		askedAndBegun(t, w)
+		stop()
+		running(t, w, store, func(o *engine.Options) {
+			o.StoreID, o.Escalation = "store", asks(o, w.Handovers())
+			o.Clusters[0].FilesRefused = "policies.d/a.yaml:4: spec.limt: unknown key"
+		})
+		time.Sleep(time.Minute)
+		require.Len(t, others(w), 1)
+		assert.True(t, others(w)[0].TimedOut.IsZero(), "it was not told to stop")
+	})
+}
+
 // A cluster with such a request cannot leave the configuration unnoticed.
 func TestRequestOfAClusterThatIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {

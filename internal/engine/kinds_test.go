@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
@@ -101,6 +102,29 @@ func TestOlderRecordMatchesNoOtherKind(t *testing.T) {
 		assert.Equal(t, remediate.Aborted, only(t, e).Step)
 		assert.Contains(t, only(t, e).Note, "the check is gone")
 		assert.Empty(t, w.Commands())
+	})
+}
+
+// While a file of policies.d is refused nothing begins, and a run goes on whose check may be in that file: it is not withdrawn, and
+// switches nothing before the check is known again.
+func TestRunWhoseCheckIsInARefusedFileWaits(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		p := nodePolicy()
+		w.pauseCheck()
+		w.dropMachines()
+		open := remediate.Begin(remediate.Run{ID: "r1", Check: p.Key(), CheckID: cluster.CheckID(p.ID()), Strategy: remediate.PowerCycle, Isolation: remediate.IsolateDelete,
+			Target: remediate.Target{Cluster: "c", Node: "n-1", NodeUID: "uid-1", BootID: "n-1-boot-1", SystemUUID: hostUUID, Host: "c/n-1"},
+			Limits: remediate.Limits{OffDeadline: time.Hour, RunTimeout: 2 * time.Hour, APITimeout: time.Hour}}, time.Now())
+		must.Do(state.SaveRun(t.Context(), store, open))(t)
+		w.SetReadySince("Unknown", time.Now().Add(-time.Hour))
+		e := running(t, w, store, func(o *engine.Options) { o.Clusters[0].FilesRefused = "policies.d/a.yaml:4: spec.limt: unknown key" })
+		time.Sleep(time.Minute)
+		require.True(t, only(t, e).Open())
+		assert.Equal(t, remediate.PowerOff, only(t, e).Step)
+		assert.Empty(t, w.Commands())
+		e.ApplyConfig.Policies("c", cluster.Files{Checks: []policy.Check{p}})
+		time.Sleep(time.Minute)
+		assert.NotEmpty(t, w.Commands())
 	})
 }
 

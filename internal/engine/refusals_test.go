@@ -74,6 +74,14 @@ var policyRefusals = map[reason.Code]func(*world, *engine.Options){
 			c.Template = &policy.Template{APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Namespace: "ns", Name: "t"}
 		})
 	},
+	reason.FilesRefused: func(_ *world, o *engine.Options) {
+		o.Clusters[0].FilesRefused = "policies.d/a.yaml:4: spec.limt: unknown key"
+	},
+	reason.InvalidHost: func(w *world, _ *engine.Options) {
+		w.Do(func(s *fake.State) {
+			s.RefusedEntries = map[string]string{"n-1": "hosts.d/a.yaml:2: hosts[0].bmcs: unknown key"}
+		})
+	},
 	reason.DuplicateUUID: func(w *world, _ *engine.Options) { w.duplicateUUID() },
 	reason.Contested: func(w *world, _ *engine.Options) {
 		m := newMetal(w)
@@ -109,6 +117,25 @@ func TestRefusalOfACheckIsToldOnce(t *testing.T) {
 			assert.Equal(t, code, told[1].Reason)
 		})
 	}
+}
+
+// A host without an entry of hosts.d is refused while a file there does not tell whose its entries are: one may say that the host is
+// protected, or lead to another BMC than its BareMetalHost.
+func TestHostThatMayHaveAnUnreadEntryIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world, store *failingStore) {
+		m := newMetal(w)
+		m.Do(func(s *fake.State) { s.UnreadEntries = "hosts.d/a.yaml:2: hosts[0].nod: unknown key" })
+		e := running(t, w, store, nil)
+		time.Sleep(2 * time.Minute)
+		require.Empty(t, e.Runs("c"))
+		now := refusedNow(e)
+		require.Len(t, now, 1)
+		assert.Equal(t, reason.InvalidHost, now[0].Gate.Reason)
+		assert.Contains(t, now[0].Gate.Value, "hosts.d/a.yaml:2")
+		m.Do(func(s *fake.State) { s.UnreadEntries = "" })
+		time.Sleep(time.Minute)
+		assert.NotEmpty(t, e.Runs("c"))
+	})
 }
 
 // Two checks that refuse one host for different reasons are each told once, not in turn.

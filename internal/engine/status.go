@@ -40,6 +40,8 @@ type ClusterStatus struct {
 	// Deleting and Overdue count the Machines whose deletion fenced asked for and that still
 	// exist, or whose Nodes do: within guards.deletionTimeout, and for longer.
 	Deleting, Overdue int
+	// FilesRefused says why nothing begins: a file of policies.d or hosts.d has an error; "" if none has.
+	FilesRefused string
 	// Hint is what a person should change in the configuration, "" for nothing.
 	Hint string
 	// Refused are the targets that a check wants remediated, and the Waiting runs, that something
@@ -67,7 +69,7 @@ func (c *clusterParts) status() ClusterStatus {
 	if s.Owner || s.Epoch == 0 || s.OwnerName == e.opt.Instance {
 		s.Idle = c.lead.WhyNotAct(time.Now())
 	}
-	s.ViewBad, s.Aside = c.view.Problem(), c.admit.OwnHost.Aside()
+	s.ViewBad, s.Aside, s.FilesRefused = c.view.Problem(), c.admit.OwnHost.Aside(), c.model.Objects.FilesRefused()
 	s.Checks, s.Nodes = c.model.Objects.Counters()
 	s.Hint = strings.Join(slices.DeleteFunc([]string{c.escalationHint(s.Checks), labelHint(c.model.Objects.Unlabelled())},
 		func(hint string) bool { return hint == "" }), "; ")

@@ -81,6 +81,10 @@ type Facts struct {
 	OwnerSource  string
 	Paused       string
 	Held         string
+	// FilesRefused says which file of policies.d or hosts.d has an error and may concern the cluster, EntryRefused what is
+	// wrong in the entry of the host. // I18
+	FilesRefused string
+	EntryRefused string
 	// Quarantined says why the daemon does not fence a host that was fenced too
 	// often, QuarantinedUntil when that ends. It does not bind people. // I15
 	Quarantined      string

@@ -87,6 +87,7 @@ func viewGuards(l Limits, f Facts, now time.Time) []reason.Gate {
 		modeGuard(f),
 		reason.NoneOf("owner", reason.NotOwner, f.ForeignOwner, cmp.Or(f.OwnerSource, "Lease fenced")),
 		reason.NoneOf("pause", reason.Paused, f.Paused, "fencectl pause"),
+		reason.NoneOf("files", reason.FilesRefused, f.FilesRefused, "policies.d and hosts.d"), // I18
 		reason.NewGate("viewSynced", f.ViewSynced, reason.NotSynced, strconv.FormatBool(f.ViewSynced), "true", "watch"),
 		reason.NewGate("viewAge", f.ViewAge <= l.ViewMaxAge, reason.ViewStale, f.ViewAge.Round(roundTo).String(), l.ViewMaxAge.String(), "guards.viewMaxAge"),
 		reason.NewGate("clockSkew", f.ClockSkew.Abs() <= l.ClockSkewMax, reason.ClockSkew, f.ClockSkew.Round(roundTo).String(), l.ClockSkewMax.String(), "guards.clockSkewMax"),
@@ -148,6 +149,7 @@ func targetGuards(f Facts) []reason.Gate {
 		reason.NoneOf("hold", reason.Hold, f.Held, "fencectl hold"),
 		reason.NoneOf("quarantine", reason.Quarantined, f.Quarantined, "guards.maxFencesPerDay").PassesFrom(f.QuarantinedUntil), // I15
 		openRunGuard(f),
+		reason.NoneOf("hostEntry", reason.InvalidHost, f.EntryRefused, "hosts.d"),
 		reason.NoneOf("protected", reason.Protected, protected, "hosts.d"),
 		reason.NoneOf("ownHost", reason.OwnHost, f.OwnHost, "this host"),                        // I13
 		reason.NoneOf("uniqueUUID", reason.DuplicateUUID, f.NodeWithSameUUID, "Nodes"),          // I9

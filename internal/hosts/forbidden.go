@@ -95,6 +95,9 @@ func (c *Cluster) OffLimits(r remediate.Run) (code reason.Code, why string) {
 	if why := c.OwnHost(c.opt.View.Node(t.Node), t); why != "" {
 		return reason.OwnHost, "it is the host that this daemon runs on: " + why
 	}
+	if why := c.EntryRefused(t); why != "" {
+		return reason.InvalidHost, "the entry of hosts.d is refused by now: " + why
+	}
 	if r.Manual == nil && c.Protected(t) {
 		return reason.Protected, "hosts.d says by now that it is protected"
 	}
@@ -153,6 +156,17 @@ func (c *Cluster) DuplicateOf(r remediate.Run) string {
 // does that counts. // I9
 func (c *Cluster) Duplicate(t remediate.Target) string {
 	return c.hosts.catalog.duplicate(names(c.opt.Name, t))
+}
+
+// EntryRefused says why nobody may use the entry of a target; "" if there is none, or if nothing is wrong in it. It may
+// say that the host is protected, so it binds also what switches no power.
+func (c *Cluster) EntryRefused(t remediate.Target) string {
+	for _, of := range t.Names() {
+		if why := (*c.hosts.listed.Load()).Refused(c.opt.Name, of); why != "" {
+			return why
+		}
+	}
+	return ""
 }
 
 // Protected reports whether an administrator forbids to fence a target automatically.

@@ -24,8 +24,14 @@ type Inventory interface {
 	// Protected reports whether the entry of a Node or Machine forbids to fence it
 	// automatically. It reads no file, because the deciding loop calls it.
 	Protected(cluster, of string) bool
+	// Refused says why nobody may use the entry of a Node or Machine, whatever it is for: something in it is wrong, and
+	// what it should say is not known. It is "" if there is none, or if nothing is wrong. It reads no file either.
+	Refused(cluster, of string) string
+	// Unread says why entries may be missing: a file cannot be read, or does not tell whose its entries are; "" if none
+	// can be missing.
+	Unread() string
 	// Find returns the entry of a Node or Machine with its credentials. found is false if there
-	// is none. An error means that the entry cannot be used.
+	// is none. An error means that the entry cannot be used; the host then only has the devices that it names.
 	Find(ctx context.Context, cluster, of string) (h bmc.Host, found bool, err error)
 }
 
@@ -221,7 +227,7 @@ func (h *Hosts) ReplaceInventory(ctx context.Context, next Inventory) {
 // putEntries indexes the administrator's hosts of one cluster, and returns their names there.
 func (h *Hosts) putEntries(ctx context.Context, from Inventory, cluster string) (names []string) {
 	for _, of := range from.List(cluster) {
-		if entry, found, err := from.Find(ctx, cluster, of); found && err == nil { // another entry is refused when it is used
+		if entry, found, _ := from.Find(ctx, cluster, of); found { // one that cannot be used is refused when it is used, and shares its devices with nobody // I9
 			bare := withoutAccounts(entry)
 			h.catalog.index.put(hostEntry{name: entry.Name, source: entry.Source, listed: true, host: bare, secrets: secretsOf(cluster, bare), devices: places(bare)})
 			names = append(names, entry.Name)
@@ -304,6 +310,9 @@ func (c *Cluster) Entry(ctx context.Context, t remediate.Target) (bmc.Host, erro
 	}
 	if found {
 		return c.withEnrolled(h), nil
+	}
+	if why := (*c.hosts.listed.Load()).Unread(); why != "" && t.Host == "" { // a run keeps the host that it began with
+		return bmc.Host{}, &reason.Refusal{Reason: reason.InvalidHost, Message: "hosts.d may have an entry for it that cannot be read: " + why}
 	}
 	b := bareMetalHost(c.opt.View, t)
 	if b == nil {

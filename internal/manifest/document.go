@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/fenced/fenced/internal/typo"
 )
 
 // Limits of one input: enough for a cluster of thousands of Nodes, and too small
@@ -175,6 +177,9 @@ var parserError = regexp.MustCompile(`^yaml: line (\d+): (.*)$`)
 func (p part) inputError(err error) error {
 	if m := parserError.FindStringSubmatch(err.Error()); m != nil {
 		line, _ := strconv.Atoi(m[1]) // digits only
+		if at := typo.TabNear(p.text, line); at > 0 {
+			return &lineError{p.line - 1 + at, typo.TabText}
+		}
 		return &lineError{p.line - 1 + line, m[2]}
 	}
 	return &lineError{p.line, strings.TrimPrefix(err.Error(), "yaml: ")}

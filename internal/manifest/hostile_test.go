@@ -254,8 +254,7 @@ func FuzzDecodePolicies(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		found, err := manifest.DecodePolicies("in", data)
 		if err != nil {
-			assert.Empty(t, found)
-			return
+			assert.True(t, found.AnyCluster || len(found.Clusters) > 0, "which clusters it concerns")
 		}
 		for _, b := range found.Budgets {
 			assert.Empty(t, b.Invalid)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/typo"
 )
 
 // object reads the fields of one JSON object. A field that is absent or null
@@ -367,7 +368,7 @@ func (o object) allowKeys(names ...string) {
 	for _, name := range slices.Sorted(maps.Keys(o.fields)) {
 		switch {
 		case !slices.Contains(names, name):
-			o.fail(o.at(name), "unknown key")
+			o.fail(o.at(name), "unknown key%s", typo.Hint(name, names))
 		case o.fields[name] == nil:
 			o.fail(o.at(name), "has no value")
 		}
@@ -390,7 +391,7 @@ func (o object) choice(name string, choices ...string) string {
 	}
 	s, ok := get[string](o, name, "a text")
 	if ok && !slices.Contains(choices, s) {
-		o.fail(o.at(name), "%q is none of %s", s, strings.Join(choices, ", "))
+		o.fail(o.at(name), "%q is none of %s%s", s, strings.Join(choices, ", "), typo.Hint(s, choices))
 	}
 	return s
 }

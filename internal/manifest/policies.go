@@ -3,24 +3,31 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/typo"
 )
 
 // Policies is the content of a file in policies.d.
 type Policies struct {
 	Checks  []policy.Check
 	Budgets []policy.DisruptionBudget
+	// Clusters are those that its documents name, also the documents with an error. AnyCluster: one of them names none,
+	// or cannot be read.
+	Clusters   []string
+	AnyCluster bool
 }
 
 // DecodePolicies decodes one file of policies.d. An unknown key, a bad value or
 // an unsupported kind is an error with file, line and field. All errors of the
-// file are reported at once.
+// file are reported at once; what is good in it is returned with them.
 func DecodePolicies(file string, data []byte) (Policies, error) {
 	f := policyFile{name: file, first: map[id]int{}}
 	for _, p := range split(data) {
@@ -32,10 +39,7 @@ func DecodePolicies(file string, data []byte) (Policies, error) {
 			f.parseFailed(err)
 		}
 	}
-	if err := errors.Join(f.errs...); err != nil {
-		return Policies{}, err
-	}
-	return f.found, nil
+	return f.found, errors.Join(f.errs...)
 }
 
 // policyFile collects the content of one file.
@@ -52,6 +56,7 @@ func (f *policyFile) fail(line int, format string, args ...any) {
 
 // parseFailed records an error of the parser, which is always a *lineError.
 func (f *policyFile) parseFailed(err error) {
+	f.found.AnyCluster = true
 	e, _ := errors.AsType[*lineError](err)
 	f.fail(e.line, "%s", e.text)
 }
@@ -67,6 +72,7 @@ func (f *policyFile) document(n *yaml.Node, before int) {
 	}
 	fields, ok := value.(map[string]any)
 	if !ok {
+		f.found.AnyCluster = true
 		f.fail(n.Line+before, "%s is not a policy", describeValue(value))
 		return
 	}
@@ -79,16 +85,33 @@ func (f *policyFile) document(n *yaml.Node, before int) {
 		}
 		return
 	}
+	f.noteClusters(fields)
 	switch classify(i) {
 	case check:
 		f.check(n, before, i, fields)
 	case budget:
 		f.budget(n, before, i, fields)
 	case unsupportedCheck:
-		f.fail(n.Line+before, "%s %s is not supported by this version", i.apiVersion, i.kind)
+		f.fail(n.Line+before, "%s %s is not supported by this version%s", i.apiVersion, i.kind, typo.Hint(i.apiVersion+" "+i.kind, policyKinds()))
 	default:
-		f.fail(n.Line+before, "%s %s is not a policy", orMissing(i.apiVersion), orMissing(i.kind))
+		f.fail(n.Line+before, "%s %s is not a policy%s", orMissing(i.apiVersion), orMissing(i.kind), typo.Hint(i.apiVersion+" "+i.kind, policyKinds()))
 	}
+}
+
+// noteClusters notes which clusters a document names, whatever else is wrong with it.
+func (f *policyFile) noteClusters(fields map[string]any) {
+	var named []string
+	meta, _ := fields["metadata"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	spec, _ := fields["spec"].(map[string]any)
+	list, _ := spec["clusters"].([]any)
+	for _, v := range append(list, annotations[clusterAnnotation]) {
+		if name, ok := v.(string); ok && name != "" {
+			named = append(named, name)
+		}
+	}
+	f.found.Clusters = append(f.found.Clusters, named...)
+	f.found.AnyCluster = f.found.AnyCluster || len(named) == 0
 }
 
 func (f *policyFile) check(n *yaml.Node, before int, i id, fields map[string]any) {
@@ -144,6 +167,16 @@ func (f *policyFile) source(n *yaml.Node, before int) string {
 	return fmt.Sprintf("%s:%d", f.name, n.Line+before)
 }
 
+// policyKinds are the API versions and kinds that a file of policies.d may have.
+func policyKinds() []string {
+	all := []string{policy.FencedAPI + " " + policy.DisruptionBudgetKind}
+	for k := range checkKinds {
+		all = append(all, k[0]+" "+k[1])
+	}
+	slices.Sort(all)
+	return all
+}
+
 func orMissing(s string) string {
 	if s == "" {
 		return "(missing)"
@@ -169,7 +202,7 @@ func (s schema) unknownKeys(n *yaml.Node, path string, report func(line int, pat
 			at := strings.TrimPrefix(path+"."+name.Value, ".")
 			below, ok := s[name.Value]
 			if !ok {
-				report(name.Line, at, "unknown key")
+				report(name.Line, at, "unknown key"+typo.Hint(name.Value, slices.Sorted(maps.Keys(s))))
 				continue
 			}
 			if below != nil {

@@ -71,29 +71,36 @@ func TestDecodePoliciesRefuses(t *testing.T) {
 		text string
 		want []string
 	}{
-		"typing error":      {head + "spec:\n  maxUnhealhty: 1\n", []string{"f.yaml:5: spec.maxUnhealhty: unknown key"}},
-		"unknown on top":    {head + "specs: {}\n", []string{"f.yaml:4: specs: unknown key"}},
-		"unknown in a list": {head + "spec:\n  unhealthyConditions:\n  - type: Ready\n    status: Unknown\n    timeout: 5m\n    grace: 1m\n", []string{"f.yaml:9: spec.unhealthyConditions[0].grace: unknown key"}},
-		"bad duration":      {head + "spec:\n  selector: {}\n  nodeStartupTimeout: foo10m\n", []string{`f.yaml:6: spec.nodeStartupTimeout: "foo10m" is not a duration`}},
-		"bad limit":         {head + "spec:\n  maxUnhealthy: abc\n", []string{`f.yaml:5: spec.maxUnhealthy: "abc" is neither`}},
-		"missing timeout":   {head + "spec:\n  unhealthyConditions:\n  - type: Ready\n    status: Unknown\n", []string{"f.yaml:6: spec.unhealthyConditions[0].timeout: is missing"}},
-		"all at once":       {head + "spec:\n  maxUnhealhty: 1\n  nodeStartupTimeout: -5m\n---\n{}\n", []string{"f.yaml:5: ", `f.yaml:6: spec.nodeStartupTimeout: "-5m" is negative`, "f.yaml:8: (missing) (missing) is not a policy"}},
-		"no name":           {"apiVersion: machine.openshift.io/v1beta1\nkind: MachineHealthCheck\nmetadata:\n  namespace: ns\n", []string{"f.yaml:3: metadata.name: is missing"}},
-		"no template":       {head + "spec:\n  remediationTemplate: {kind: XTemplate}\n", []string{"f.yaml:4: spec.remediationTemplate names no template"}},
-		"twice":             {head + "---\n" + head, []string{"f.yaml:5: MachineHealthCheck ns/c is also on line 1"}},
-		"twice a key":       {head + "spec: {}\nspec: {}\n", []string{"f.yaml:5: key spec occurs twice"}},
-		"no YAML":           {"a: b: c\n", []string{"f.yaml:1: mapping values are not allowed"}},
-		"second is no YAML": {head + "---\na: b: c\n", []string{"f.yaml:5: mapping values are not allowed"}},
-		"a word":            {"hello\n", []string{`f.yaml:1: "hello" is not a policy`}},
-		"another kind":      {"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", []string{"f.yaml:1: v1 Node is not a policy"}},
-		"FencePolicy to be": {"\napiVersion: fenced.io/v1\nkind: FencePolicy\nmetadata: {name: x}\n", []string{"f.yaml:2: fenced.io/v1 FencePolicy is not supported by this version"}},
-		"NodeHealthCheck":   {"apiVersion: remediation.medik8s.io/v1beta1\nkind: NodeHealthCheck\nmetadata: {name: x}\n", []string{"NodeHealthCheck is not supported by this version"}},
-		"Cluster API":       {"apiVersion: cluster.x-k8s.io/v1alpha4\nkind: MachineHealthCheck\nmetadata: {name: x}\n", []string{"f.yaml:1: cluster.x-k8s.io/v1alpha4 MachineHealthCheck is not supported by this version"}},
+		"typing error":       {head + "spec:\n  maxUnhealhty: 1\n", []string{"f.yaml:5: spec.maxUnhealhty: unknown key (did you mean maxUnhealthy?)"}},
+		"unknown on top":     {head + "specs: {}\n", []string{"f.yaml:4: specs: unknown key (did you mean spec?)"}},
+		"unknown in a list":  {head + "spec:\n  unhealthyConditions:\n  - type: Ready\n    status: Unknown\n    timeout: 5m\n    grace: 1m\n", []string{"f.yaml:9: spec.unhealthyConditions[0].grace: unknown key"}},
+		"bad duration":       {head + "spec:\n  selector: {}\n  nodeStartupTimeout: foo10m\n", []string{`f.yaml:6: spec.nodeStartupTimeout: "foo10m" is not a duration`}},
+		"bad limit":          {head + "spec:\n  maxUnhealthy: abc\n", []string{`f.yaml:5: spec.maxUnhealthy: "abc" is neither`}},
+		"missing timeout":    {head + "spec:\n  unhealthyConditions:\n  - type: Ready\n    status: Unknown\n", []string{"f.yaml:6: spec.unhealthyConditions[0].timeout: is missing"}},
+		"all at once":        {head + "spec:\n  maxUnhealhty: 1\n  nodeStartupTimeout: -5m\n---\n{}\n", []string{"f.yaml:5: ", `f.yaml:6: spec.nodeStartupTimeout: "-5m" is negative`, "f.yaml:8: (missing) (missing) is not a policy"}},
+		"no name":            {"apiVersion: machine.openshift.io/v1beta1\nkind: MachineHealthCheck\nmetadata:\n  namespace: ns\n", []string{"f.yaml:3: metadata.name: is missing"}},
+		"no template":        {head + "spec:\n  remediationTemplate: {kind: XTemplate}\n", []string{"f.yaml:4: spec.remediationTemplate names no template"}},
+		"twice":              {head + "---\n" + head, []string{"f.yaml:5: MachineHealthCheck ns/c is also on line 1"}},
+		"twice a key":        {head + "spec: {}\nspec: {}\n", []string{"f.yaml:5: key spec occurs twice"}},
+		"no YAML":            {"a: b: c\n", []string{"f.yaml:1: mapping values are not allowed"}},
+		"second is no YAML":  {head + "---\na: b: c\n", []string{"f.yaml:5: mapping values are not allowed"}},
+		"a tab":              {head + "spec:\n\tmaxUnhealthy: 1\n", []string{"f.yaml:5: a tab indents this line, and YAML takes only spaces there"}},
+		"a kind with a slip": {"apiVersion: fenced.io/v1alpha1\nkind: FencePolcy\nmetadata: {name: x}\n", []string{"fenced.io/v1alpha1 FencePolcy is not supported by this version (did you mean fenced.io/v1alpha1 FencePolicy?)"}},
+		"a word":             {"hello\n", []string{`f.yaml:1: "hello" is not a policy`}},
+		"another kind":       {"apiVersion: v1\nkind: Node\nmetadata: {name: n}\n", []string{"f.yaml:1: v1 Node is not a policy"}},
+		"FencePolicy to be":  {"\napiVersion: fenced.io/v1\nkind: FencePolicy\nmetadata: {name: x}\n", []string{"f.yaml:2: fenced.io/v1 FencePolicy is not supported by this version"}},
+		"NodeHealthCheck":    {"apiVersion: remediation.medik8s.io/v1beta1\nkind: NodeHealthCheck\nmetadata: {name: x}\n", []string{"NodeHealthCheck is not supported by this version"}},
+		"Cluster API":        {"apiVersion: cluster.x-k8s.io/v1alpha4\nkind: MachineHealthCheck\nmetadata: {name: x}\n", []string{"f.yaml:1: cluster.x-k8s.io/v1alpha4 MachineHealthCheck is not supported by this version"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := manifest.DecodePolicies("f.yaml", []byte(c.text))
 			require.Error(t, err)
-			assert.Empty(t, found, "a file with an error gives nothing")
+			for _, k := range found.Checks { // what is good stays
+				assert.Empty(t, k.Invalid)
+				assert.Contains(t, []string{"twice", "second is no YAML"}, name)
+			}
+			assert.Empty(t, found.Budgets)
+			assert.True(t, found.AnyCluster, "none of them says for which cluster it is")
 			for _, want := range c.want {
 				assert.ErrorContains(t, err, want)
 			}

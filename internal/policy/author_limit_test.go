@@ -113,7 +113,7 @@ func TestManyChecksOfOneTarget(t *testing.T) { // I18
 		}
 	}
 	assert.Equal(t, []string{"check ns/c-000", "check ns/c-002", "check ns/c-004", "check ns/c-006"}, names)
-	for _, v := range policy.Cover(r, checks, nil) {
+	for _, v := range policy.Cover(r, checks, nil, nil) {
 		assert.Len(t, v.Overlaps, 50)
 	}
 }

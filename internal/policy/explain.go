@@ -3,11 +3,13 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/typo"
 )
 
 // Explain turns the results of the checks for one Node, or for the Machine
@@ -225,11 +227,14 @@ const (
 	FoundSelectsNothing  = "SelectsNothing"
 	FoundLimitIsZero     = "LimitIsZero"
 	FoundUnreachableRule = "UnreachableRule"
+	// FoundUnknownCondition: no Node has a condition of the type that a rule names. Warning: it is nearly one that some have.
+	FoundUnknownCondition = "UnknownCondition"
 )
 
 // Cover describes what each check and budget of a report covers, in the report's
-// order, budgets last.
-func Cover(r Report, checks []Check, budgets []DisruptionBudget) []Coverage {
+// order, budgets last. nodes are those of the cluster.
+func Cover(r Report, checks []Check, budgets []DisruptionBudget, nodes map[string]*Node) []Coverage {
+	types := conditionTypes(nodes)
 	written := map[CheckID]*Check{}
 	for i := range checks {
 		written[checks[i].ID()] = &checks[i]
@@ -251,6 +256,9 @@ func Cover(r Report, checks []Check, budgets []DisruptionBudget) []Coverage {
 		slices.SortFunc(v.Overlaps, func(a, b Shared) int { return a.Check.compare(b.Check) })
 		v.Overlaps = v.Overlaps[:min(len(v.Overlaps), maxOverlaps)]
 		v.examine(written[v.Check])
+		if c := written[v.Check]; c != nil && len(nodes) > 0 {
+			v.examineTypes(c.Conditions, types)
+		}
 		all = append(all, v)
 	}
 	for i := range budgets {
@@ -322,6 +330,34 @@ func (v *Coverage) examineRules(field string, rules []UnhealthyCondition) {
 				field, i, u.Type, u.Status, u.Timeout, j, o.Timeout)
 			break
 		}
+	}
+}
+
+// conditionTypes are the types of conditions that any Node has, in order.
+func conditionTypes(nodes map[string]*Node) []string {
+	types := map[string]bool{}
+	for _, n := range nodes {
+		for _, c := range n.Conditions {
+			types[c.Type] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(types))
+}
+
+// examineTypes finds the conditions that no Node has, each type once. Another program may set one later; a slip never
+// takes effect.
+func (v *Coverage) examineTypes(rules []UnhealthyCondition, types []string) {
+	told := map[string]bool{}
+	for _, u := range rules {
+		if slices.Contains(types, u.Type) || told[u.Type] {
+			continue
+		}
+		told[u.Type] = true
+		if meant := typo.Nearest(u.Type, types); meant != "" {
+			v.find(true, FoundUnknownCondition, "no Node has the condition %s; did you mean %s?", u.Type, meant)
+			continue
+		}
+		v.find(false, FoundUnknownCondition, "no Node has the condition %s now; does the program run that sets it?", u.Type)
 	}
 }
 

@@ -190,7 +190,7 @@ func TestMessagesAreBounded(t *testing.T) {
 }
 
 func cover(s policy.Snapshot) []policy.Coverage {
-	return policy.Cover(policy.Decide(s, epoch), s.Checks, s.Budgets)
+	return policy.Cover(policy.Decide(s, epoch), s.Checks, s.Budgets, s.Nodes)
 }
 
 func codes(c policy.Coverage) []string {
@@ -231,6 +231,24 @@ func TestCoverFindsWhatHasNoEffect(t *testing.T) {
 	zero := intstr.FromString("0%")
 	c.MaxUnhealthy, c.Conditions = &zero, c.Conditions[1:2]
 	assert.Empty(t, codes(cover(sickWorld(time.Hour, c))[0]), "an explicit zero is meant")
+}
+
+// A condition that no Node has is named, with the one that was probably meant.
+func TestCoverFindsConditionsThatNoNodeHas(t *testing.T) {
+	c := powerCheck("c")
+	c.Conditions = []policy.UnhealthyCondition{
+		{Type: "Ready", Status: "Unknown", Timeout: time.Minute},
+		{Type: "ready", Status: "False", Timeout: time.Minute},
+		{Type: "ready", Status: "Unknown", Timeout: time.Minute},
+		{Type: "KernelDeadlock", Status: "True", Timeout: time.Minute},
+	}
+	s := sickWorld(time.Hour, c)
+	assert.Equal(t, []policy.Finding{
+		{Warning: true, Code: policy.FoundUnknownCondition, Message: "no Node has the condition ready; did you mean Ready?"},
+		{Code: policy.FoundUnknownCondition, Message: "no Node has the condition KernelDeadlock now; does the program run that sets it?"},
+	}, cover(s)[0].Findings)
+	s.Nodes = nil
+	assert.NotContains(t, codes(cover(s)[0]), policy.FoundUnknownCondition, "without Nodes nothing is known of their conditions")
 }
 
 func TestCoverTellsOfChecksThatAreNotEvaluated(t *testing.T) {

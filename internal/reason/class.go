@@ -76,6 +76,7 @@ var classes = map[Code]Class{
 	NodeMismatch:         Mended,
 	NodeNotOwned:         Mended,
 	Paused:               Mended,
+	FilesRefused:         Mended,
 	PauseRequested:       Mended,
 	Withdrawn:            Mended,
 	Hold:                 Mended,

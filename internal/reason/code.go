@@ -204,6 +204,8 @@ const (
 	DeletionOverdue Code = "DeletionOverdue"
 	// ReloadRefused: the files have an error, so a reload changed nothing.
 	ReloadRefused Code = "ReloadRefused"
+	// FilesRefused: a file of policies.d or hosts.d has an error, so a protection or a budget may be missing.
+	FilesRefused Code = "FilesRefused"
 	// FencesPerDay: too many runs on this host within a day.
 	FencesPerDay Code = "FencesPerDay"
 )

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/policy"
 )
 
@@ -138,6 +139,7 @@ policies: policies.d
 // comment to be completed.
 func (s *Survey) hostsYAML(o *Options) []byte {
 	var known, open strings.Builder
+	with := s.nodesWithUUID()
 	for _, n := range s.Nodes {
 		address, named := o.BMCs[n.Name]
 		if n.BMC != "" && !named {
@@ -148,8 +150,11 @@ func (s *Survey) hostsYAML(o *Options) []byte {
 			into, prefix, address = &open, "# ", placeholder
 		}
 		fmt.Fprintf(into, "%[1]s  - node: %[2]s\n", prefix, quote(n.Name))
-		if n.UUID != "" {
-			fmt.Fprintf(into, "%[1]s    uuid: %[2]s\n", prefix, quote(n.UUID))
+		switch why := whyNoUUID(n, with); {
+		case why != "":
+			fmt.Fprintf(into, "%s    # without uuid: %s\n", prefix, why)
+		case n.UUID != "":
+			fmt.Fprintf(into, "%s    uuid: %s\n", prefix, quote(n.UUID))
 		}
 		fmt.Fprintf(into, "%[1]s    bmc: {address: %[2]s, username: %[3]s, passwordFile: %[4]s}\n", prefix,
 			quote(BMCAddress(address)), quote(o.User), "../credentials/bmc")
@@ -170,6 +175,37 @@ func (s *Survey) hostsYAML(o *Options) []byte {
 		out.WriteString(".\n" + open.String())
 	}
 	return []byte(out.String())
+}
+
+// whyNoUUID says why the entry of a Node does not pin the UUID that the Node reports, and what to do; "" if it can, or
+// if the Node reports none. internal/config refuses a UUID that identifies no machine, or that two entries have. // I8, I9
+func whyNoUUID(n Node, with map[string]int) string {
+	switch {
+	case n.UUID == "":
+		return ""
+	case !bmc.UsableUUID(n.UUID):
+		return fmt.Sprintf("%s is what a firmware reports that knows none; enroll the host: fencectl bmc enroll %s --reason WHY", comment(n.UUID), comment(n.Name))
+	}
+	sharers, forms := 0, bmc.UUIDForms(n.UUID)
+	slices.Sort(forms)
+	for _, form := range slices.Compact(forms) {
+		sharers += with[form]
+	}
+	if sharers > 1 {
+		return fmt.Sprintf("another Node has %s, too, so fenced fences neither; give each machine its own UUID in the firmware", comment(n.UUID))
+	}
+	return ""
+}
+
+// nodesWithUUID counts the Nodes that report a usable UUID, by its text in hex.
+func (s *Survey) nodesWithUUID() map[string]int {
+	count := map[string]int{}
+	for _, n := range s.Nodes {
+		if forms := bmc.UUIDForms(n.UUID); len(forms) > 0 {
+			count[forms[0]]++
+		}
+	}
+	return count
 }
 
 // placeholder is where a person fills in the address of a BMC.

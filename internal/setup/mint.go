@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/fenced/fenced/internal/bmc"
 )
 
 // claimFunction makes the Namespace of the ServiceAccount. One that exists was perhaps made by somebody who
@@ -170,12 +172,17 @@ func (s *Survey) Next(o *Options) []Step {
 	if s.needsPassword(o) {
 		steps = append(steps, Step{"Store the password of the BMCs: type it, then Ctrl-D", "sudo install -g fenced -m 0640 /dev/stdin " + dir + "/credentials/bmc"})
 	}
+	enroll := s.toEnroll(o)
 	check, start := "sudo fenced --check-config", "sudo systemctl enable --now fenced"
 	if dir != "/etc/fenced" {
 		check += " --config " + dir + "/fenced.yaml"
 		start = "sudo cp -RT " + dir + " /etc/fenced && " + start
 	}
 	steps = append(steps, Step{"Check the files", check}, Step{"Start fenced; it looks, and begins nothing", start})
+	if len(enroll) > 0 {
+		steps = append(steps, Step{"The firmware of " + strings.Join(enroll, ", ") + " has no UUID of its own, so nothing shows which BMC is whose: check it on site, then enroll each",
+			"sudo fencectl bmc enroll " + enroll[0] + ` --reason "checked in the rack"`})
+	}
 	if o.Rights == RightsObserve {
 		return append(steps, Step{"See what fenced sees. With these rights it can fence nothing: before you arm it, run init with --rights evaluate --force, and step 1 again",
 			"sudo fencectl status -o wide"})
@@ -199,6 +206,16 @@ func (s *Survey) firstNode(o *Options) string {
 		}
 	}
 	return found
+}
+
+// toEnroll are the Nodes with a BMC whose UUID cannot identify their machine.
+func (s *Survey) toEnroll(o *Options) (names []string) {
+	for _, n := range s.Nodes {
+		if _, named := o.BMCs[n.Name]; (named || n.BMC != "") && n.UUID != "" && !bmc.UsableUUID(n.UUID) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 // withoutBMC counts the hosts that fenced could not fence.

@@ -51,6 +51,8 @@ type Server struct {
 	Groups  []string `json:"groups"`
 	// Namespace is the UID of the Namespace with the name of fenced's; "" if there is none, or that is not known.
 	Namespace string `json:"namespace"`
+	// Unverified: the administrator's kubeconfig asks for no look at the certificate of the server.
+	Unverified bool `json:"unverified,omitempty"`
 }
 
 // serves reports whether the API server serves an API group.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -192,10 +193,11 @@ func TestFilesFollowTheCluster(t *testing.T) {
 
 	hosts := map[string]any{}
 	require.NoError(t, yaml.Unmarshal(s.hostsYAML(o), &hosts))
-	assert.Equal(t, map[string]any{"hosts": []any{map[string]any{"node": "worker-1", "uuid": hostile,
+	assert.Equal(t, map[string]any{"hosts": []any{map[string]any{"node": "worker-1",
 		"bmc": map[string]any{"address": "ipmi://" + hostile, "username": hostile, "passwordFile": "../credentials/bmc"}}}}, hosts, "worker-2 has a BareMetalHost, and the others nobody named")
 
-	completed := strings.NewReplacer("# ", "", "ADDRESS", "ipmi://192.0.2.13").Replace(string(s.hostsYAML(&Options{User: "fence"})))
+	completed := regexp.MustCompile("(?m)^# ").ReplaceAllString(string(s.hostsYAML(&Options{User: "fence"})), "")
+	completed = strings.ReplaceAll(completed, "ADDRESS", "ipmi://192.0.2.13")
 	_, completed, _ = strings.Cut(completed, " above.\n")
 	require.NoError(t, yaml.Unmarshal([]byte("hosts:\n"+completed), &hosts), "what a person completes:\n%s", completed)
 	assert.Len(t, hosts["hosts"], 3)
@@ -216,6 +218,38 @@ func TestFilesFollowTheCluster(t *testing.T) {
 	}
 	assert.Equal(t, RKE2, seen("v1.33.1+rke2r1").Distribution())
 	assert.Equal(t, OpenShift, seen("v1.33.1", "config.openshift.io").Distribution())
+}
+
+// An entry pins no UUID that fenced refuses: one that identifies no machine, or that two entries have. It says what to do.
+func TestHostsOfMachinesWithoutAUUIDOfTheirOwn(t *testing.T) {
+	const own, pool, both = "4c4c4544-0051-4d10-8059-b4c04f563733", "00000000-0000-00A0-0000-000000000001", "5c4c4544-0051-4d10-8059-b4c04f563733"
+	s := seen("v1.36.3")
+	s.Nodes = []Node{{Name: "own", UUID: own}, {Name: "pool", UUID: pool}, {Name: "ami", UUID: "03000200-0400-0500-0006-000700080009"},
+		{Name: "one", UUID: both}, {Name: "two", UUID: "44454c5c-5100-104d-8059-b4c04f563733"}, {Name: "none"}}
+	o := &Options{Dir: "/etc/fenced", User: "fence", BMCs: map[string]string{}}
+	for _, n := range s.Nodes {
+		o.BMCs[n.Name] = "redfish://" + n.Name
+	}
+	text := s.hostsYAML(o)
+	var file struct{ Hosts []struct{ Node, UUID string } }
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	got := map[string]string{}
+	for _, h := range file.Hosts {
+		got[h.Node] = h.UUID
+	}
+	assert.Equal(t, map[string]string{"own": own, "pool": pool, "ami": "", "one": "", "two": "", "none": ""}, got)
+	assert.Contains(t, string(text), "    # without uuid: 03000200-0400-0500-0006-000700080009 is what a firmware reports that knows none; enroll the host: fencectl bmc enroll ami --reason WHY\n")
+	assert.Equal(t, 2, strings.Count(string(text), "# without uuid: another Node has "))
+
+	var enroll []Step
+	for _, step := range s.Next(o) {
+		if strings.Contains(step.Command, "enroll") {
+			enroll = append(enroll, step)
+		}
+	}
+	require.Len(t, enroll, 1)
+	assert.Equal(t, `sudo fencectl bmc enroll ami --reason "checked in the rack"`, enroll[0].Command)
+	assert.Contains(t, enroll[0].Do, "The firmware of ami has no UUID of its own")
 }
 
 // The policy for a cluster without checks is one that the daemon reads; a cluster with checks, or with

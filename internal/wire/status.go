@@ -49,9 +49,11 @@ type ClusterStatus struct {
 	Problem string `json:"problem,omitempty"`
 	// Aside is why this instance leaves the cluster to the others, and to whom: its own host is
 	// to be fenced. Empty means that it does not.
-	Aside        string        `json:"aside,omitempty"`
-	Paused       bool          `json:"paused,omitempty"`
-	PausedReason string        `json:"pausedReason,omitempty"`
+	Aside        string `json:"aside,omitempty"`
+	Paused       bool   `json:"paused,omitempty"`
+	PausedReason string `json:"pausedReason,omitempty"`
+	// FilesRefused says why nothing begins: a file of policies.d or hosts.d has an error. It names the file and the line.
+	FilesRefused string        `json:"filesRefused,omitempty"`
 	Nodes        int           `json:"nodes"`
 	Checks       []CheckStatus `json:"checks"`
 	ChecksMore   int           `json:"checksMore,omitempty"` // how many more there are
@@ -214,6 +216,9 @@ func (s Status) Degraded() []string {
 		}
 		if c.Problem != "" {
 			add("cluster %s: %s", c.Name, c.Problem)
+		}
+		if c.FilesRefused != "" {
+			add("cluster %s: nothing begins there, because a protection or a budget may be missing; open runs go on. %s", c.Name, c.FilesRefused)
 		}
 		if c.Aside != "" {
 			add("cluster %s is left to other instances: %s", c.Name, c.Aside)

@@ -51,7 +51,7 @@ func TestReloadInMidRun(t *testing.T) {
 		return strings.TrimSpace(r.Stdout)
 	}
 	write("conf.d/level.yaml", "log: {level: debug}\n")
-	write("hosts.d/spare.yaml", "hosts: [{node: spare, bmc: {address: \"ipmi://127.0.0.1:1\", username: fence, passwordFile: password}, power: wrong}]\n")
+	write("hosts.d/spare.yaml", "hosts: [{nod: spare, bmc: {address: \"ipmi://127.0.0.1:1\", username: fence, passwordFile: password}}]\n")
 	reload("the reload is refused")
 	assert.Contains(t, s.LogTail(1000), "spare.yaml:1")
 	assert.Equal(t, "info", level())

@@ -12,6 +12,7 @@ import (
 	"github.com/fenced/fenced/internal/bmc"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
 	"github.com/fenced/fenced/internal/run"
 )
@@ -162,9 +163,24 @@ func (c *Cluster) Protected(_, node string) (is bool) {
 	return is
 }
 
+// Refused implements hosts.Inventory.
+func (c *Cluster) Refused(_, of string) (why string) {
+	c.Do(func(s *State) { why = s.RefusedEntries[of] })
+	return why
+}
+
+// Unread implements hosts.Inventory.
+func (c *Cluster) Unread() (why string) {
+	c.Do(func(s *State) { why = s.UnreadEntries })
+	return why
+}
+
 // Find implements hosts.Inventory.
 func (c *Cluster) Find(_ context.Context, _, node string) (h bmc.Host, found bool, err error) {
 	c.Do(func(s *State) { h, found = s.Entries[node] })
+	if why := c.Refused("", node); why != "" {
+		return h, true, &reason.Refusal{Reason: reason.InvalidHost, Message: why}
+	}
 	return h, found, nil
 }
 

@@ -43,9 +43,12 @@ type State struct {
 	Others   map[policy.ObjectID]*policy.Request // requests for other remediators
 	Secrets  map[string]Account                  // by name
 	Entries  map[string]bmc.Host                 // of hosts.d, by Node
-	History  []Change                            // for watches
-	latest   map[policy.ObjectID]any             // what History comes to
-	Fenced   FencedLease
+	// RefusedEntries says why an entry is refused, by Node, and UnreadEntries why entries may be missing.
+	RefusedEntries map[string]string
+	UnreadEntries  string
+	History        []Change                // for watches
+	latest         map[policy.ObjectID]any // what History comes to
+	Fenced         FencedLease
 
 	// Medik8s: its controllers are installed, so each remediator takes the Lease on a Node.
 	Medik8s   bool

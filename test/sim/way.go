@@ -135,6 +135,10 @@ func (v inventory) Protected(_, node string) (is bool) {
 	return is
 }
 
+// Refused and Unread implement hosts.Inventory: nothing is wrong with the files of a world.
+func (inventory) Refused(string, string) string { return "" }
+func (inventory) Unread() string                { return "" }
+
 // Find implements hosts.Inventory.
 func (v inventory) Find(_ context.Context, _, node string) (e bmc.Host, found bool, err error) {
 	v.inc.i.w.do(func() {

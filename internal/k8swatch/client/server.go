@@ -55,6 +55,15 @@ func (s *Server) Address() (string, error) {
 	return base.Host, nil
 }
 
+// Unverified says whether the kubeconfig asks for no look at the certificate of its server.
+func (s *Server) Unverified() (bool, error) {
+	base, err := load(s.Kubeconfig)
+	if err != nil {
+		return false, err
+	}
+	return base.Insecure, nil
+}
+
 // Connect makes clients from the current kubeconfig.
 func (s *Server) Connect() error {
 	if s.guard != nil {

@@ -27,6 +27,8 @@ type SurveyedServer struct {
 	// NamespaceUID is that of the Namespace which was asked for; "" if it does not exist. NamespaceErr: that could not be read.
 	NamespaceUID string
 	NamespaceErr error
+	// Unverified: the kubeconfig asks for no look at the certificate of the server.
+	Unverified bool
 }
 
 // SurveyedController is another remediation controller, by its leader Lease. Holder is empty if
@@ -44,6 +46,9 @@ func Identify(ctx context.Context, s *client.Server, namespace string) (Surveyed
 		return SurveyedServer{}, err
 	}
 	server := SurveyedServer{URL: bmc.RedactAddress(host)} // it may hold a password // I25
+	if server.Unverified, err = s.Unverified(); err != nil {
+		return server, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, client.RequestTimeout)
 	defer cancel()
 	raw, err := s.API().Typed.Core.Get().AbsPath("/version").Do(ctx).Raw()
