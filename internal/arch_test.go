@@ -35,7 +35,7 @@ var table = map[string]rule{
 	"internal/policy":     {[]string{"reason", "bmc", "times"}, []string{"k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/util/intstr"}},
 	"internal/remediate":  {[]string{"bmc", "reason", "times"}, nil},
 	"internal/bmc":        {nil, nil},
-	"internal/power":      {[]string{"bmc", "state"}, nil},
+	"internal/power":      {[]string{"bmc", "state", "times"}, nil},
 	"internal/request":    {[]string{"reason", "policy", "remediate"}, nil},
 	"internal/escalate":   {[]string{"admit", "bmc", "cluster", "event", "live", "order", "wire", "policy", "reason", "remediate", "run", "state", "times"}, []string{"golang.org/x/sync/"}},
 	"internal/manifest":   {[]string{"policy"}, []string{"k8s.io/apimachinery/", "sigs.k8s.io/yaml", "go.yaml.in/yaml/", "github.com/robfig/cron/"}},

@@ -51,7 +51,7 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.model.Objects, c}, Lead: c.lead, Secrets: o.Kube})
 	c.admit = admit.New(admit.Options{
 		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Model: c.model, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
-		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.lockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
+		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.LockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
 		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.pulse.beat(o.Name) },
 		Saved: c.notifyRequestWriter, TellRequests: c.tellRequests,
 		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter(); c.admit.Escalation.Changed() },

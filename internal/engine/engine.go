@@ -99,7 +99,6 @@ type Engine struct {
 	clusters live.Map[*clusterParts]
 	tasks    live.Tasks // what each cluster runs
 	hosts    *hosts.Hosts
-	lockOut  *power.LockOut
 	slots    *lead.Slots
 	limits   *cluster.Limits
 	stop     *stop.Stop
@@ -107,6 +106,8 @@ type Engine struct {
 
 	Arming Arming
 	TakeIn TakeIn
+	// LockOut knows which accounts a BMC has refused.
+	LockOut *power.LockOut
 }
 
 // New loads the records of the store and prepares every cluster. It connects to no cluster
@@ -118,10 +119,10 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 		e.opt.Escalation = noEscalation{}
 	}
 	var err error
-	if e.lockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
+	if e.LockOut, err = power.NewLockOut(ctx, opt.Store, opt.Instance); err != nil {
 		return nil, err
 	}
-	e.opt.Open = e.lockOut.Guard(opt.Open)
+	e.opt.Open = e.LockOut.Guard(opt.Open)
 	if opt.Owners == nil {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance)
 	}
@@ -134,7 +135,7 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	}
 	if e.hosts, err = hosts.New(ctx, hosts.Options{
 		Inventory: opt.Hosts, Metal: opt.Metal, Own: opt.Own, Instance: opt.Instance, Open: e.opt.Open, Timing: opt.Power,
-		LockOut: e.lockOut, Emit: opt.Events.Emit,
+		LockOut: e.LockOut, Emit: opt.Events.Emit,
 	}, opt.Store); err != nil {
 		return nil, err
 	}
@@ -191,8 +192,13 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	g.Go(func() error { return e.runResync(ctx) })
 	g.Go(func() error { return e.runReread(ctx) })
 	g.Go(func() error { return e.runPrune(ctx) })
+	var unsaved event.Told[bool]
 	g.Go(func() error {
-		return e.lockOut.Run(ctx, func(err error) { e.opt.Events.Emit(event.Event{Type: event.Internal, Message: err.Error()}) })
+		return e.LockOut.Run(ctx, func(err error) {
+			if unsaved.News(err != nil) {
+				e.opt.Events.Emit(event.Event{Type: event.Internal, Message: err.Error()})
+			}
+		})
 	})
 	g.Go(func() error { return e.stop.Run(ctx) })
 	return g.Wait()
