@@ -169,9 +169,9 @@ func aboutCheck(id policy.CheckID, uid string) event.Check {
 	return event.Check{APIVersion: id.APIVersion, Kind: id.Kind, Namespace: id.Namespace, Name: id.Name, UID: uid}
 }
 
-// tellCrowds says once of each namespace that it has more checks than fenced evaluates, and once that it has
+// reportCrowds says once of each namespace that it has more checks than fenced evaluates, and once that it has
 // no longer. It returns when to call it again; zero: after a change.
-func (cs *checkStates) tellCrowds(found []policy.Crowd, emit func(event.Event), now time.Time) (due time.Time) {
+func (cs *checkStates) reportCrowds(found []policy.Crowd, emit func(event.Event), now time.Time) (due time.Time) {
 	crowded := map[string]bool{}
 	for _, c := range found {
 		crowded[c.Namespace] = true

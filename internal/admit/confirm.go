@@ -40,7 +40,7 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o wire.Order) (order.Outcome, 
 		a.Draft.Manual.Admin = false
 	}
 	p, evidence, against := c.probes.gatherEvidence(ctx, a.Draft)
-	out := order.Outcome{Run: open.ID, Evidence: evidence, Gates: append(uncertainMachineGates(a), c.confirmationGates(a, p, against, held)...)}
+	out := order.Outcome{Run: open.ID, Evidence: evidence, Gates: append(uncertainMachineGates(a), confirmationGates(c.gates(a, p, time.Now()), p, against, held)...)}
 	g, refused := cluster.FirstFailing(out.Gates)
 	switch {
 	case o.DryRun:
@@ -68,19 +68,17 @@ func (c *Cluster) ConfirmOff(ctx context.Context, o wire.Order) (order.Outcome, 
 	return out, err
 }
 
-// confirmationGates are all gates except those that a manual confirmation replaces, and one
+// confirmationGates are all of the gates except those that a manual confirmation replaces, and one
 // for evidence against the confirmation. The gate "host" stays if the host has a BMC to which no
 // password may be sent: that BMC could contradict the confirmation, once hosts.d or an enrolment
 // allows fenced to read it. // I26
-func (c *Cluster) confirmationGates(a cluster.Candidate, p *probe, against string, held bool) []reason.Gate {
+func confirmationGates(gates []reason.Gate, p *probe, against string, held bool) []reason.Gate {
 	confirmation := reason.Gate{Name: "confirmation", Pass: against == "", Value: against, Threshold: "none", Source: "BMCs and Node"}
 	if !confirmation.Pass {
 		confirmation.Reason = reason.ConfirmedOffContradicted
 	} else {
 		confirmation.Value = "nothing contradicts the confirmation"
 	}
-	now := time.Now()
-	gates := c.gates(a, p, now)
 	gates = slices.DeleteFunc(gates, func(g reason.Gate) bool {
 		return g.Name == "host" && !p.passwordWithheld || g.Name == "identity" || held && g.Name == "openRun"
 	})

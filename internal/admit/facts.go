@@ -25,7 +25,10 @@ func (c *Cluster) facts(a cluster.Candidate, p *probe, now time.Time) guard.Fact
 	}
 	name, names := c.opt.Name, c.runs.Names(a.Draft.Target, fresh) // I23
 	f := a.Facts()
-	f.Mode, f.ForeignOwner, f.OwnerSource = c.opt.Mode, c.opt.Lead.WhyNotAct(now), c.ownerSource()
+	f.Mode, f.ForeignOwner = c.opt.Mode, c.opt.Lead.WhyNotAct(now)
+	if !c.opt.Lead.Leads() { // else the Lease says who owns the cluster
+		f.OwnerSource = "store"
+	}
 	f.Paused, f.Held, f.Armed = c.opt.Stop.Paused(name), c.opt.Stop.Held(name, names...), c.opt.Stop.Record(name).Armed
 	f.ViewSynced, f.ViewAge, f.ClockSkew, f.QuietUntil = v.Synced, v.Age, v.Skew, c.view.QuietUntil()
 	f.QuorumHolds, f.QuorumDetail = true, "etcd is checked just before the run starts"
@@ -59,12 +62,4 @@ func (p *probe) addTo(f *guard.Facts) {
 	f.LeaseTooLong = p.leaseTooLong
 	f.ControlPlane = f.ControlPlane || p.controlPlane
 	f.QuorumHolds, f.QuorumReason, f.QuorumDetail = p.quorum == "", p.quorum, p.quorumDetail
-}
-
-// ownerSource names the source that says which instance owns the cluster; "" for the Lease.
-func (c *Cluster) ownerSource() string {
-	if !c.opt.Lead.Leads() {
-		return "store"
-	}
-	return ""
 }

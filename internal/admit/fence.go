@@ -97,7 +97,7 @@ func (c *Cluster) Retry(ctx context.Context, o wire.Order, r remediate.Run) (ord
 			return r, &reason.Refusal{Reason: reason.OrderRefused, Message: why}
 		}
 		now := time.Now()
-		if g, refused := cluster.FirstFailing(c.retryGates(r, p, now)); refused {
+		if g, refused := cluster.FirstFailing(retryGates(c.gates(cluster.Candidate{Draft: r}, p, now))); refused {
 			return r, reason.RefusalOf(g)
 		}
 		if why := c.runs.whyNotAsked(r, p, now); why != "" {
@@ -108,9 +108,8 @@ func (c *Cluster) Retry(ctx context.Context, o wire.Order, r remediate.Run) (ord
 	})
 }
 
-// retryGates are the gates that prevent a run from continuing. // I5, I22, I23
-func (c *Cluster) retryGates(r remediate.Run, p *probe, now time.Time) []reason.Gate {
-	gates := c.gates(cluster.Candidate{Draft: r}, p, now)
+// retryGates selects the gates that prevent a run from continuing. // I5, I22, I23
+func retryGates(gates []reason.Gate) []reason.Gate {
 	return slices.DeleteFunc(gates, func(g reason.Gate) bool {
 		switch g.Name {
 		case "owner", "pause", "hold", "frozen", "target", "contested", "powerOwner", "nodeLease":

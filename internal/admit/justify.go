@@ -56,6 +56,11 @@ func (rc *runCluster) Names(t remediate.Target, f run.Fresh) []string {
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
 }
 
+// releasedAt is when a person last released the host of a target.
+func (rc *runCluster) releasedAt(t remediate.Target, f run.Fresh) time.Time {
+	return rc.opt.Stop.ReleasedAt(rc.opt.Name, rc.Names(t, f)...)
+}
+
 // Justified implements run.Cluster: it evaluates the fresh objects by the rules of the run's
 // check. A person's order needs no check. // I4
 func (rc *runCluster) Justified(r remediate.Run, f run.Fresh, observed remediate.Observation, now time.Time) (remediate.Answer, string) {

@@ -17,6 +17,7 @@ import (
 type recorder struct {
 	mu     sync.Mutex
 	failed map[string]string
+	told   event.ToldOf[string, bool]
 }
 
 // update stores the result of the last record about a Node, and says whether it is the first
@@ -24,13 +25,10 @@ type recorder struct {
 func (r *recorder) update(node string, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
-		delete(r.failed, node)
-		return false
+	if delete(r.failed, node); err != nil {
+		r.failed[node] = err.Error()
 	}
-	_, known := r.failed[node]
-	r.failed[node] = err.Error()
-	return !known
+	return r.told.News(node, err != nil)
 }
 
 // gates returns a failing gate for a Node whose last record failed, else nil. // L4

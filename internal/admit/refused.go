@@ -32,15 +32,15 @@ type Refused struct {
 // Refused lists what is refused now, by Node and Machine: targets, then Waiting runs.
 func (c *Cluster) Refused() []Refused { return append(c.refused.list(), c.resumer.refused.list()...) }
 
-// noteRefusal stores that a gate refuses a candidate. next is when fenced asks again.
-func (c *Cluster) noteRefusal(a cluster.Candidate, g reason.Gate, next, now time.Time) {
+// recordRefusal stores that a gate refuses a candidate. next is when fenced asks again.
+func (c *Cluster) recordRefusal(a cluster.Candidate, g reason.Gate, next, now time.Time) {
 	r := Refused{CheckID: a.Draft.CheckID, Node: a.Draft.Target.Node, Machine: a.Draft.Target.MachineKey(), Gate: g, NextTry: next}
 	c.refused.note(pair{r.CheckID, a.Key}, r.of(a.Check), now)
 }
 
-// noteCheckRefusal stores why the checks refuse a target of one of them, or that another
+// recordCheckRefusal stores why the checks refuse a target of one of them, or that another
 // controller remediates it.
-func (c *Cluster) noteCheckRefusal(report *policy.CheckReport, check *policy.Check, t *policy.TargetReport, now time.Time) {
+func (c *Cluster) recordCheckRefusal(report *policy.CheckReport, check *policy.Check, t *policy.TargetReport, now time.Time) {
 	g, refused := cluster.FirstFailing(policy.ExplainTarget(report, t))
 	if refused {
 		r := Refused{CheckID: cluster.CheckID(check.ID()), Node: t.Node, Machine: t.Machine, Gate: g, NextTry: g.Until}
@@ -194,7 +194,7 @@ func (rs *refusals) end(k pair, on func(Refused) progress, at time.Time) {
 func (rs *refusals) tell(at time.Time) (due time.Time) {
 	rs.mu.Lock()
 	var news []event.Event
-	for _, k := range rs.owed() {
+	for _, k := range rs.pending() {
 		r := rs.byPair[k]
 		if again := mayTell(at, r.pace, rs.pace); !again.IsZero() {
 			due = times.Sooner(due, again)
@@ -210,8 +210,8 @@ func (rs *refusals) tell(at time.Time) (due time.Time) {
 	return due
 }
 
-// owed lists the pairs with a change that was not told yet. rs.mu is held.
-func (rs *refusals) owed() (list []pair) {
+// pending lists the pairs with a change that was not told yet. rs.mu is held.
+func (rs *refusals) pending() (list []pair) {
 	for k, r := range rs.byPair {
 		if r.told != r.Gate.Reason {
 			list = append(list, k)

@@ -39,7 +39,7 @@ type RequestedRuns struct {
 	unknown   map[string]time.Time // since when a run that nobody knows may have set the finalizer, by UID; zero: none has. See recordHolds
 	read      time.Time            // the ledger has all that was read of the cluster until then
 
-	overLimit bool // there were too many requests; only the deciding loop uses it
+	overLimit event.Told[bool] // there are too many requests; only the deciding loop uses it
 }
 
 // holdAgain is how long a request that could not be held leaves its target to the checks.
@@ -65,7 +65,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 	list := w.model.Requested(now)
 	w.recordHolds(list, now)
 	due = w.forgetLost(ctx, list, now)
-	w.noteLimit(list)
+	w.reportLimit(list)
 	for _, q := range list {
 		t := &q.Target
 		if _, considered := alone[cluster.TargetKey(t)]; considered || t.Action == policy.None || q.IsCarriedOut() || q.HasOpenRun() {
@@ -74,7 +74,7 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 		k := pair{cluster.CheckID(q.Check.ID()), cluster.TargetKey(t)}
 		pairs[k] = true
 		if !t.Acts() {
-			w.noteRefusal(&q, now)
+			w.recordRefusal(&q, now)
 			due = times.Sooner(due, t.Due)
 			continue
 		}
@@ -98,17 +98,16 @@ func (w *RequestedRuns) consider(ctx context.Context, pairs map[pair]bool, now t
 	return alone, due
 }
 
-// noteLimit says once that there are too many requests. Each of the others is told in its status.
-func (w *RequestedRuns) noteLimit(list []cluster.RequestWithRun) {
+// reportLimit says once that there are too many requests. Each of the others is told in its status.
+func (w *RequestedRuns) reportLimit(list []cluster.RequestWithRun) {
 	at := slices.IndexFunc(list, func(q cluster.RequestWithRun) bool { return q.Target.Reason == reason.RequestLimit })
-	if at >= 0 && !w.overLimit {
+	if w.overLimit.News(at >= 0) {
 		w.c.emit(event.Event{Type: event.Failed, Reason: reason.RequestLimit, Message: "there are " + strconv.Itoa(len(list)) + " remediation requests, and not all are looked at: " + list[at].Target.Message})
 	}
-	w.overLimit = at >= 0
 }
 
-// noteRefusal stores why the policy refuses the target of a request.
-func (w *RequestedRuns) noteRefusal(q *cluster.RequestWithRun, now time.Time) {
+// recordRefusal stores why the policy refuses the target of a request.
+func (w *RequestedRuns) recordRefusal(q *cluster.RequestWithRun, now time.Time) {
 	g, t := w.requestGate(q), &q.Target
 	r := Refused{CheckID: cluster.CheckID(q.Check.ID()), Node: t.Node, Machine: t.Machine, Gate: g, NextTry: g.Until}
 	w.c.refused.note(pair{r.CheckID, cluster.TargetKey(t)}, r.of(&q.Check), now)

@@ -75,8 +75,8 @@ func isOverByTime(q cluster.RequestWithRun) bool {
 	return q.Target.Reason == reason.RequestTimeout && q.Request.TimedOut.IsZero()
 }
 
-// noteRead notes until when the ledger has all that was read of the cluster.
-func (w *RequestedRuns) noteRead(read time.Time) {
+// recordRead records until when the ledger has all that was read of the cluster.
+func (w *RequestedRuns) recordRead(read time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.read = read

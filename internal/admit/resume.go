@@ -70,13 +70,13 @@ func (w *resumer) resume(ctx context.Context, a cluster.Candidate) {
 		return
 	}
 	slots := c.opt.Slots.Count()
-	if err := c.model.ReserveRetry(a, slots, c.opt.Stop.ReleasedAt(c.opt.Name, c.runs.Names(r.Target, p.look.Fresh)...), now); err != nil {
+	if err := c.model.ReserveRetry(a, slots, c.runs.releasedAt(r.Target, p.look.Fresh), now); err != nil {
 		w.reportError(a, err)
 		return
 	}
 	counted := r
 	counted.Manual = nil // fenced's own order waits for a free slot
-	err := c.takeSlot(ctx, counted)
+	err := c.TakeSlot(ctx, counted)
 	if err == nil {
 		o := wire.Order{Cluster: c.opt.Name, Actor: remediate.SelfActor, Reason: "it waited for " + string(r.Reason)}
 		_, err = c.Order(ctx, r.ID, o, "retries", func(r remediate.Run) (remediate.Run, error) {

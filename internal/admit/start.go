@@ -64,7 +64,7 @@ func (c *Cluster) startAsync(ctx context.Context, a cluster.Candidate, draft rem
 func (c *Cluster) reportNotStarted(ctx context.Context, a cluster.Candidate, s *power.Session, err error) {
 	if r, ok := reason.AsRefusal(err); ok { // other errors were reported where they occurred
 		now := time.Now()
-		c.noteRefusal(a, startGate(r), now.Add(gateRetry), now)
+		c.recordRefusal(a, startGate(r), now.Add(gateRetry), now)
 		c.refused.tell(now)
 	}
 	if s != nil {
@@ -89,7 +89,7 @@ func (c *Cluster) reservePlace(a cluster.Candidate, draft remediate.Run) (*lead.
 		why := cmp.Or(c.opt.Lead.WhyNot(), "this instance is releasing ownership of the cluster; send the order to the next owner")
 		return nil, r, &reason.Refusal{Reason: reason.NotOwner, Message: why}
 	}
-	if err := c.model.Reserve(a, r, c.opt.Slots.Count(), Asking{c}.ReleasedAt(r.Target), now); err != nil {
+	if err := c.model.Reserve(a, r, c.opt.Slots.Count(), c.runs.releasedAt(r.Target, run.Fresh{}), now); err != nil {
 		leadership.Leave()
 		return nil, r, err
 	}
@@ -114,9 +114,10 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Run: r.ID, Message: "not started: the start may be in the audit log all the same: " + err.Error()})
 		}
 		err = &reason.Refusal{Reason: reason.AuditFailed, Message: "write the start of the run to the audit log: " + err.Error()}
-	} else {
-		if err = c.takeSlot(ctx, r); err == nil {
-			saved, err = c.saveNew(ctx, r)
+	} else if err = c.TakeSlot(ctx, r); err == nil {
+		if saved, err = c.runs.Save(ctx, r); err != nil {
+			c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
+			err = asUncertain(err)
 		}
 	}
 	if _, uncertain := errors.AsType[uncertainSave](err); uncertain && leadership.Spawn(func(ctx context.Context) { c.abortUncertain(ctx, r) }) {
@@ -131,9 +132,9 @@ func (c *Cluster) saveAndStart(ctx context.Context, leadership *lead.Leadership,
 	return saved, nil
 }
 
-// takeSlot takes a slot for a power cycle; a deletion needs none. An order from a person takes a
+// TakeSlot takes a slot for a power cycle, also by another remediator; a deletion needs none. An order from a person takes a
 // slot even when none is free.
-func (c *Cluster) takeSlot(ctx context.Context, r remediate.Run) error {
+func (c *Cluster) TakeSlot(ctx context.Context, r remediate.Run) error {
 	if cluster.DeletesOnly(&r) {
 		return nil
 	}
@@ -150,16 +151,6 @@ func (c *Cluster) takeSlot(ctx context.Context, r remediate.Run) error {
 		return &reason.Refusal{Reason: reason.TotalInFlight, Message: "as many runs are in flight over all clusters as guards.maxInFlightTotal allows"}
 	}
 	return nil
-}
-
-// saveNew saves a run for the first time.
-func (c *Cluster) saveNew(ctx context.Context, r remediate.Run) (remediate.Run, error) {
-	saved, err := c.runs.Save(ctx, r)
-	if err != nil {
-		c.emit(event.Event{Type: event.Failed, Node: r.Target.Node, Message: "save a new run: " + err.Error()})
-		return r, asUncertain(err)
-	}
-	return saved, nil
 }
 
 // uncertainSave is the error of a first save that the store may have done all the same: its

@@ -132,9 +132,9 @@ func newReplacements() replacements {
 	return replacements{neverReady: map[string]bool{}, lastGood: map[string]time.Time{}}
 }
 
-// noteNew records the Machines that are seen for the first time. Call it before the ledger
-// applies the changes, and noteReady after that.
-func (s replacements) noteNew(l *policy.Ledger, changes []policy.Change) {
+// recordNew records the Machines that are seen for the first time. Call it before the ledger
+// applies the changes, and recordReady after that.
+func (s replacements) recordNew(l *policy.Ledger, changes []policy.Change) {
 	for i := range changes {
 		m, ok := changes[i].Value.(*policy.Machine)
 		if !ok || m == nil || m.UID == "" {
@@ -146,8 +146,8 @@ func (s replacements) noteNew(l *policy.Ledger, changes []policy.Change) {
 	}
 }
 
-// noteReady records the Machines whose Nodes are Ready.
-func (s replacements) noteReady(l *policy.Ledger, changes []policy.Change) {
+// recordReady records the Machines whose Nodes are Ready.
+func (s replacements) recordReady(l *policy.Ledger, changes []policy.Change) {
 	for i := range changes {
 		switch v := changes[i].Value.(type) {
 		case *policy.Node:

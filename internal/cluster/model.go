@@ -86,9 +86,9 @@ func (c *Model) Follow(now time.Time, changes []policy.Change, outageEnd time.Ti
 		c.Objects.storms.applyTo(&changes[i], times.Later(c.Started, outageEnd))
 	}
 	c.Objects.stableUntil.recordTransitions(c.Objects.ledger, now, changes)
-	c.Objects.replacements.noteNew(c.Objects.ledger, changes)
+	c.Objects.replacements.recordNew(c.Objects.ledger, changes)
 	c.Objects.ledger.Apply(now, changes...)
-	c.Objects.replacements.noteReady(c.Objects.ledger, changes)
+	c.Objects.replacements.recordReady(c.Objects.ledger, changes)
 	c.applyOpenRuns(now)
 	c.Objects.ledger.Advance(now)
 	if changed = c.Objects.ledger.Version() != c.Objects.seenVersion || !c.Objects.complete; changed {

@@ -19,7 +19,7 @@ import (
 // and the caller lists the candidate as open before they are released. // I11, I12, I22
 func (c *Model) mayBegin(a Candidate, slots int, releasedAt, now time.Time) error {
 	if c.Runs.closed {
-		return errRemoved()
+		return errBeingRemoved()
 	}
 	if why := c.Runs.blocks(a.Draft.Target); why != "" { // first: it says which record to give up
 		return &reason.Refusal{Reason: reason.AlreadyRequested, Message: why}

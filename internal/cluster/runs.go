@@ -60,8 +60,8 @@ func (rs *Runs) OpenAdmission() {
 	rs.closed = false
 }
 
-// errRemoved refuses what would begin while the admission is closed.
-func errRemoved() error {
+// errBeingRemoved refuses what would begin while the admission is closed.
+func errBeingRemoved() error {
 	return &reason.Refusal{Reason: reason.NotOwner, Message: "the cluster is being removed from the configuration of this instance"}
 }
 
@@ -72,7 +72,7 @@ func (rs *Runs) BeginLeadership(all []remediate.Run) error {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if rs.closed {
-		return errRemoved()
+		return errBeingRemoved()
 	}
 	rs.leads = true
 	rs.byID, rs.seenEnd, rs.changed = mine, map[string]bool{}, true
@@ -157,12 +157,17 @@ func (rs *Runs) Open() []remediate.Run {
 	return rs.open()
 }
 
-// AnyOpen says whether a run is open.
+// AnyOpen says whether a run is open, or another remediator may be at work.
 func (rs *Runs) AnyOpen() bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	for _, r := range rs.byID {
 		if r.Open() {
+			return true
+		}
+	}
+	for _, p := range rs.repairs {
+		if p.By != "" {
 			return true
 		}
 	}

@@ -53,8 +53,8 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Model: c.model, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
 		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.LockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
 		Record: e.opt.Record, Pods: o.Pods, Emit: e.opt.Events.Emit, Beat: func() { e.pulse.beat(o.Name) },
-		Saved: c.notifyRequestWriter, TellRequests: c.tellRequests,
-		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter(); c.admit.Escalation.Changed() },
+		Saved: c.notifyRequestWriter, TellRequests: c.reportRequests,
+		Decided: func() { c.notifyStatusWriter(); c.notifyRequestWriter() },
 	})
 	return c
 }
@@ -63,7 +63,9 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 func (c *clusterParts) attach(ctx context.Context, runs []remediate.Run) {
 	name := c.opt.Name
 	c.model.Runs.Update(runs)
-	c.admit.Escalation = c.e.opt.Escalation.Add(admit.AskingIn(c.admit), c.controllerAlive)
+	c.admit.Escalation = c.e.opt.Escalation.Add(c.admit, func(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
+		return c.opt.Checks.ControllerAlive(ctx, id)
+	})
 	c.e.stop.Attach(name, stopCluster{c}) // before the first decision // I23
 	c.e.hosts.Attach(ctx, c.hosts)
 	c.e.clusters.Put(name, c)
@@ -99,11 +101,6 @@ func (c *clusterParts) run(ctx context.Context) error {
 	}
 	g.Go(func() error { return c.admit.Escalation.Run(ctx) })
 	return g.Wait()
-}
-
-// controllerAlive says whether the controller of checks of a kind is alive.
-func (c *clusterParts) controllerAlive(ctx context.Context, id policy.CheckID) (remediate.Answer, error) {
-	return c.opt.Checks.ControllerAlive(ctx, id)
 }
 
 func (c *clusterParts) emit(ev event.Event) {

@@ -14,7 +14,7 @@ import (
 // one cluster, and cluster.Repair, by which the limits count what was asked.
 type Escalation interface {
 	// Add joins a cluster. controllerAlive says whether the controller of checks of a kind is alive.
-	Add(c admit.Asking, controllerAlive func(context.Context, policy.CheckID) (remediate.Answer, error)) admit.Escalation
+	Add(c *admit.Cluster, controllerAlive func(context.Context, policy.CheckID) (remediate.Answer, error)) admit.Escalation
 	Remove(cluster string)
 	// Load reads the records of all clusters, for those that this instance does not lead. begin lets a leadership begin
 	// with them.
@@ -30,7 +30,7 @@ type Escalation interface {
 // noEscalation asks nobody.
 type noEscalation struct{}
 
-func (noEscalation) Add(_ admit.Asking, _ func(context.Context, policy.CheckID) (remediate.Answer, error)) admit.Escalation {
+func (noEscalation) Add(_ *admit.Cluster, _ func(context.Context, policy.CheckID) (remediate.Answer, error)) admit.Escalation {
 	return admit.NoEscalation{}
 }
 func (noEscalation) Remove(string) {}

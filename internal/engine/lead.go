@@ -58,7 +58,7 @@ func (l leadCluster) End() { l.c.model.Runs.EndLeadership() }
 
 // MayAct implements lead.Cluster.
 func (l leadCluster) MayAct() bool {
-	return l.c.admit.MayBegin() || l.c.model.Runs.AnyOpen() || l.c.admit.Escalation.Any() || l.c.admit.ByHand.Acts()
+	return l.c.admit.MayBegin() || l.c.model.Runs.AnyOpen() || l.c.admit.ByHand.Acts()
 }
 
 // Unsettled implements lead.Cluster. // I11

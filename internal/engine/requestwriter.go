@@ -75,8 +75,8 @@ type runToTell struct {
 // as it is because a status cannot be written: nobody begins for a status that is missing.
 const tellTimeout = 3 * time.Second
 
-// tellRequests has the writer tell the requests of a run, and waits for that. // I22
-func (c *clusterParts) tellRequests(ctx context.Context, run string) {
+// reportRequests has the writer tell the requests of a run, and waits for that. // I22
+func (c *clusterParts) reportRequests(ctx context.Context, run string) {
 	if c.opt.Requests == nil {
 		return
 	}

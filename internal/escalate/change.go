@@ -7,9 +7,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/state"
 	"github.com/fenced/fenced/internal/wire"
 )
@@ -17,32 +19,27 @@ import (
 // kept is how long a record stays after its end: the limits of a day count it.
 const kept = 24 * time.Hour
 
-// Any implements admit.Escalation: whether an object that fenced made may exist.
-func (c *Cluster) Any() bool {
-	return slices.ContainsFunc(c.records.All(), func(r Record) bool { return r.Blocking() })
-}
-
 // reserve makes it durable that an object is about to be made for a target, with the mark that it
 // gets. The gates are evaluated once more. From then on nobody else acts on the target until the
 // object is known to be gone. An error is a *reason.Refusal, or an error of the store. // I19, I22
-func (c *Cluster) reserve(ctx context.Context, o Ask, object Object) (Record, error) {
+func (c *Cluster) reserve(ctx context.Context, a cluster.Candidate, object request.Object) (Record, error) {
 	now := time.Now()
-	if err := c.admit.Refusal(o.candidate, now); err != nil {
+	releasedAt, err := c.admit.MayReserve(a, now)
+	if err != nil {
 		return Record{}, err
 	}
-	releasedAt := c.admit.ReleasedAt(o.Run.Target)
 	if err := c.writing.Acquire(ctx, 1); err != nil {
 		return Record{}, err
 	}
 	defer c.writing.Release(1)
 	object.Mark = c.opt.StoreID + "/" + c.opt.Name + "/" // and the ID of the record
-	r, err := c.records.Reserve(o.candidate, object, c.opt.Slots.Count(), releasedAt, now)
+	r, err := c.records.Reserve(a, object, c.opt.Slots.Count(), releasedAt, now)
 	if err != nil {
 		return r, err
 	}
 	defer c.records.Reserved(r.ID)
 	c.mu.Lock()
-	delete(c.wanted, keyOf(o.candidate))
+	delete(c.wanted, keyOf(a))
 	c.mu.Unlock()
 	slotted := remediate.Run{ID: r.ID, Target: r.Target, Strategy: remediate.PowerCycle}
 	if err := c.admit.TakeSlot(ctx, slotted); err != nil {
@@ -109,7 +106,7 @@ func (c *Cluster) removeNewest(ctx context.Context, r Record) error {
 }
 
 // change stores a change of the newest object of a record.
-func (c *Cluster) change(ctx context.Context, id string, change func(*Object)) error {
+func (c *Cluster) change(ctx context.Context, id string, change func(*request.Object)) error {
 	if err := c.writing.Acquire(ctx, 1); err != nil {
 		return err
 	}

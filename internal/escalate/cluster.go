@@ -19,17 +19,10 @@ import (
 	"github.com/fenced/fenced/internal/remediate"
 )
 
-// Ask is one target for which another remediator is to be asked.
-type Ask struct {
-	Check  *policy.Check
-	Target policy.TargetReport
-	// Run is the run that it would be if fenced carried it out itself: it names the target.
-	Run remediate.Run
-	// Template is what the object is made from.
-	Template policy.Template
-
-	candidate cluster.Candidate
-	at        time.Time // when its gates last passed
+// ask is one target for which another remediator is to be asked.
+type ask struct {
+	cluster.Candidate
+	at time.Time // when its gates last passed
 }
 
 // key tells the asks of two checks for one target apart.
@@ -41,7 +34,7 @@ func keyOf(a cluster.Candidate) key { return key{a.Draft.CheckID, a.Key} }
 // gates of each target, and the loop does the I/O. It implements admit.Escalation.
 type Cluster struct {
 	opt   admit.Options
-	admit admit.Asking
+	admit *admit.Cluster
 	// objects writes in the cluster; nil: nothing is written.
 	objects func() Objects
 	// controllerAlive says whether the controller of checks of a kind is alive.
@@ -55,7 +48,7 @@ type Cluster struct {
 
 	mu sync.Mutex
 	// wanted are the targets whose gates have passed.
-	wanted map[key]Ask
+	wanted map[key]ask
 	// problems are why the last step for a Node or Machine was not done, until when they are told.
 	problems map[string]problem
 	// missing and ignored say by the mark of a check why nobody carries out its requests; disabled
@@ -72,14 +65,14 @@ type problem struct {
 const wantedFor = 10 * time.Second
 
 // Consider implements admit.Escalation.
-func (c *Cluster) Consider(a cluster.Candidate, t *policy.TargetReport, passed bool, now time.Time) (waits reason.Gate) {
+func (c *Cluster) Consider(a cluster.Candidate, passed bool, now time.Time) (waits reason.Gate) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.wanted, keyOf(a))
 	if !passed {
 		return waits
 	}
-	c.wanted[keyOf(a)] = Ask{Check: a.Check, Target: *t, Run: a.Draft, Template: *a.Template, candidate: a, at: now}
+	c.wanted[keyOf(a)] = ask{a, now}
 	if p := c.problems[cluster.SubjectOf(a.Draft.Target)]; now.Before(p.until) {
 		waits = p.gate
 	}
@@ -90,7 +83,11 @@ func (c *Cluster) Consider(a cluster.Candidate, t *policy.TargetReport, passed b
 func (c *Cluster) KeepOnly(considered func(check, target string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.wanted, func(k key, _ Ask) bool { return !considered(k.check, k.target) })
+	maps.DeleteFunc(c.wanted, func(k key, _ ask) bool { return !considered(k.check, k.target) })
+	select {
+	case c.changed <- struct{}{}:
+	default:
+	}
 }
 
 // Gates implements admit.Escalation.
@@ -106,7 +103,7 @@ func (c *Cluster) Gates(t remediate.Target, now time.Time) []reason.Gate {
 }
 
 // asks lists the targets whose gates have just passed.
-func (c *Cluster) asks(now time.Time) (list []Ask) {
+func (c *Cluster) asks(now time.Time) (list []ask) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, o := range c.wanted {
@@ -116,8 +113,8 @@ func (c *Cluster) asks(now time.Time) (list []Ask) {
 		}
 		list = append(list, o)
 	}
-	slices.SortFunc(list, func(a, b Ask) int {
-		return cmp.Or(strings.Compare(a.Check.Mark(), b.Check.Mark()), strings.Compare(a.Target.Subject(), b.Target.Subject()))
+	slices.SortFunc(list, func(a, b ask) int {
+		return cmp.Or(strings.Compare(a.Check.Mark(), b.Check.Mark()), strings.Compare(cluster.SubjectOf(a.Draft.Target), cluster.SubjectOf(b.Draft.Target)))
 	})
 	return list
 }

@@ -40,10 +40,10 @@ func New(store state.Store, emit func(event.Event), objects func(cluster string)
 }
 
 // Add implements engine.Escalation: it joins a cluster, with the records that were read last.
-func (e *Escalation) Add(a admit.Asking, controllerAlive func(context.Context, policy.CheckID) (remediate.Answer, error)) admit.Escalation {
+func (e *Escalation) Add(a *admit.Cluster, controllerAlive func(context.Context, policy.CheckID) (remediate.Answer, error)) admit.Escalation {
 	o := a.Options()
 	c := &Cluster{opt: o, admit: a, objects: func() Objects { return e.Objects(o.Name) }, controllerAlive: controllerAlive, records: NewRecords(o.Model),
-		changed: make(chan struct{}, 1), writing: semaphore.NewWeighted(1), wanted: map[key]Ask{}, problems: map[string]problem{}}
+		changed: make(chan struct{}, 1), writing: semaphore.NewWeighted(1), wanted: map[key]ask{}, problems: map[string]problem{}}
 	e.mu.Lock()
 	c.records.Load(e.stored, false)
 	e.mu.Unlock()
@@ -133,14 +133,6 @@ func (c *Cluster) Run(ctx context.Context) error {
 	g.Go(func() error { return w.run(ctx) })
 	g.Go(func() error { return templates.run(ctx) })
 	return g.Wait()
-}
-
-// Changed implements admit.Escalation.
-func (c *Cluster) Changed() {
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
 }
 
 func (c *Cluster) emit(ev event.Event) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // followAll reads the object of every record, and does its next step, whatever became of the check.
@@ -59,7 +60,7 @@ func (w *writer) follow(ctx context.Context, r Record) error {
 		return err
 	}
 	live, err := w.objects.Read(ctx, o)
-	served := !errors.Is(err, ErrNotServed)
+	served := !errors.Is(err, request.ErrNotServed)
 	if err != nil && served {
 		if seen, was := w.seen[r.ID]; was { // it may have been there meanwhile
 			seen.missing = time.Time{}
@@ -72,13 +73,13 @@ func (w *writer) follow(ctx context.Context, r Record) error {
 	if live == nil {
 		delete(w.ignored, r.ID)
 		if o.IsGone(seen.missing, seen.letGo && served, now) {
-			return h.change(ctx, r.ID, func(o *Object) { o.Gone = now.UTC() })
+			return h.change(ctx, r.ID, func(o *request.Object) { o.Gone = now.UTC() })
 		}
 		return nil
 	}
 	if o.UID == "" && live.MadeBy == o.Mark {
 		o.UID = live.UID
-		if err := h.change(ctx, r.ID, func(o *Object) { o.UID = live.UID }); err != nil {
+		if err := h.change(ctx, r.ID, func(o *request.Object) { o.UID = live.UID }); err != nil {
 			return err
 		}
 	}
@@ -98,7 +99,7 @@ func (w *writer) follow(ctx context.Context, r Record) error {
 		return &reason.Refusal{Reason: reason.Contested, Message: step.Why}
 	}
 	if step.Over && o.TimedOut.IsZero() { // before the object is gone: else its template would be tried again
-		if err := h.change(ctx, r.ID, func(o *Object) { o.TimedOut = now.UTC() }); err != nil {
+		if err := h.change(ctx, r.ID, func(o *request.Object) { o.TimedOut = now.UTC() }); err != nil {
 			return err
 		}
 	}
@@ -115,7 +116,7 @@ func (w *writer) follow(ctx context.Context, r Record) error {
 }
 
 // write makes one change in the cluster. It returns false if nothing was written.
-func (w *writer) write(ctx context.Context, o Object, live *policy.Request, step Step) (bool, error) {
+func (w *writer) write(ctx context.Context, o request.Object, live *policy.Request, step Step) (bool, error) {
 	switch step.Do {
 	case TimeOut:
 		return w.objects.TimeOut(ctx, o)
@@ -128,7 +129,7 @@ func (w *writer) write(ctx context.Context, o Object, live *policy.Request, step
 }
 
 // noteSeen updates what is known of the object of a record.
-func (w *writer) noteSeen(id string, o Object, live *policy.Request, now time.Time) seenObject {
+func (w *writer) noteSeen(id string, o request.Object, live *policy.Request, now time.Time) seenObject {
 	seen := w.seen[id]
 	switch {
 	case live != nil:

@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/times"
 )
 
@@ -22,25 +23,16 @@ type Objects interface {
 	Missing(ctx context.Context, check *policy.Check, t policy.Template) (why string, err error)
 	// Prepare reads what a request is made from, past every cache. An error is a *reason.Refusal
 	// where a rule forbids it.
-	Prepare(ctx context.Context, check *policy.Check, t remediate.Target, template policy.Template, controlPlane bool) (Draft, error)
+	Prepare(ctx context.Context, check *policy.Check, t remediate.Target, template policy.Template, controlPlane bool) (request.Draft, error)
 	// Read reads what may be the object of a record (Object.MayBe), past every cache; nil if it
-	// does not exist. The error is an ErrNotServed if its kind is not served.
-	Read(ctx context.Context, o Object) (*policy.Request, error)
+	// does not exist. The error is an request.ErrNotServed if its kind is not served.
+	Read(ctx context.Context, o request.Object) (*policy.Request, error)
 	// TimeOut tells the remediator of an object to stop, and Delay notes on it that its target has
 	// recovered now. Both, and Delete, return false if nothing was written, because the object has changed.
-	TimeOut(ctx context.Context, o Object) (wrote bool, err error)
-	Delay(ctx context.Context, o Object) (wrote bool, err error)
+	TimeOut(ctx context.Context, o request.Object) (wrote bool, err error)
+	Delay(ctx context.Context, o request.Object) (wrote bool, err error)
 	// Delete deletes an object, if it has not changed since it was read.
-	Delete(ctx context.Context, o Object, live *policy.Request) (wrote bool, err error)
-}
-
-// Draft is a request before it is made.
-type Draft interface {
-	// Object says what will be made.
-	Object() Object
-	// Create makes it with the mark of the object, and returns its UID. The error is an
-	// ErrNotMade if it was certainly not made.
-	Create(ctx context.Context, o Object, check string) (uid string, err error)
+	Delete(ctx context.Context, o request.Object, live *policy.Request) (wrote bool, err error)
 }
 
 const (
@@ -126,8 +118,8 @@ func (w *writer) round(ctx context.Context, reads bool) {
 		if i == maxRequests || ctx.Err() != nil {
 			return
 		}
-		key := o.Check.Mark() + "|" + o.Target.Subject()
-		w.try(ctx, key, o.Run.Target, o.Check.Key(), "ask another remediator, by an object from "+o.Template.Kind+" "+o.Template.Name, func() error { return w.ask(ctx, o) })
+		key := o.Check.Mark() + "|" + cluster.SubjectOf(o.Draft.Target)
+		w.try(ctx, key, o.Draft.Target, o.Check.Key(), "ask another remediator, by an object from "+o.Template.Kind+" "+o.Template.Name, func() error { return w.ask(ctx, o.Candidate) })
 	}
 }
 
@@ -165,27 +157,27 @@ func (w *writer) try(ctx context.Context, key string, t remediate.Target, check,
 
 // ask asks another remediator. The record is stored, and the audit log has it, before the object is
 // made. // I19, I24
-func (w *writer) ask(ctx context.Context, o Ask) error {
+func (w *writer) ask(ctx context.Context, o cluster.Candidate) error {
 	h := w.c
 	if err := w.refuseBesideController(ctx, o.Check); err != nil {
 		return err
 	}
-	draft, err := w.objects.Prepare(ctx, o.Check, o.Run.Target, o.Template, o.Run.ControlPlane)
+	draft, err := w.objects.Prepare(ctx, o.Check, o.Draft.Target, *o.Template, o.Draft.ControlPlane)
 	if err != nil {
 		return err
 	}
 	confirmed := time.Now()
-	if err := w.c.admit.Confirm(ctx, o.candidate); err != nil {
+	if err := w.c.admit.Confirm(ctx, o); err != nil {
 		return err
 	}
-	r, err := h.reserve(ctx, o, draft.Object())
+	r, err := h.reserve(ctx, o, draft.Object)
 	if err != nil {
 		return err
 	}
 	if err := w.locks.take(ctx, r); err != nil {
 		return errors.Join(err, h.notMade(ctx, r))
 	}
-	ev, err := w.c.admit.Record(w.event(r, cluster.CheckID(o.Check.ID()), "ask another remediator, by "+r.Newest().String()+" from "+o.Template.Kind+" "+o.Template.Name+": "+o.Target.Trigger))
+	ev, err := w.c.admit.Record(w.event(r, cluster.CheckID(o.Check.ID()), "ask another remediator, by "+r.Newest().String()+" from "+o.Template.Kind+" "+o.Template.Name+": "+o.Draft.Trigger))
 	if err != nil {
 		return errors.Join(fmt.Errorf("write the request to the audit log before it is made: %w", err), h.notMade(ctx, r))
 	}
@@ -198,12 +190,12 @@ func (w *writer) ask(ctx context.Context, o Ask) error {
 	w.c.emit(ev)
 	uid, err := draft.Create(ctx, r.Newest(), r.Check)
 	switch {
-	case errors.Is(err, ErrNotMade):
+	case errors.Is(err, request.ErrNotMade):
 		return errors.Join(err, h.notMade(ctx, r))
 	case err != nil:
 		return err // perhaps it was made: the record stays until that is known
 	}
-	return h.change(ctx, r.ID, func(o *Object) { o.UID = uid })
+	return h.change(ctx, r.ID, func(o *request.Object) { o.UID = uid })
 }
 
 // refuseBesideController refuses to make the requests of a NodeHealthCheck while its own

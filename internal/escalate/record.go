@@ -1,14 +1,13 @@
 package escalate
 
 import (
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/remediate"
+	"github.com/fenced/fenced/internal/request"
 	"github.com/fenced/fenced/internal/times"
 )
 
@@ -30,8 +29,8 @@ type Record struct {
 	// TakesNoTurn: no other control-plane host waits for it; see remediate.Run. // I12
 	TakesNoTurn bool `json:"takesNoTurn,omitempty"`
 	// Objects are those that were made, the newest last. Only the newest may still exist.
-	Objects []Object  `json:"objects"`
-	Started time.Time `json:"started"`
+	Objects []request.Object `json:"objects"`
+	Started time.Time        `json:"started"`
 	// Labels are those of the Node when the newest object was made, for the limits that cover it; see
 	// remediate.KnownLabels. // I11
 	Labels map[string]string `json:"labels,omitzero"`
@@ -50,40 +49,10 @@ type Record struct {
 	GivenUp *remediate.Order `json:"givenUp,omitempty"`
 }
 
-// Object is one object that fenced made, or was about to make.
-type Object struct {
-	APIVersion      string `json:"apiVersion"`
-	Kind            string `json:"kind"`
-	Namespace       string `json:"namespace"`
-	Name            string `json:"name"`
-	OnManagementAPI bool   `json:"onManagementAPI,omitempty"`
-	// On is the identity of the cluster in which it was made. Another one knows nothing of it.
-	On string `json:"on"`
-	// UID is empty while it is not known whether the object was created.
-	UID      string `json:"uid,omitempty"`
-	Template string `json:"template"`
-	// Mark is the annotation fenced.io/made-by of the object. fenced changes and deletes an
-	// object only if it has exactly this mark.
-	Mark string `json:"mark"`
-	// Made is before the object was created.
-	Made time.Time `json:"made"`
-	// TimedOut is when its remediator was told to stop. Gone is since when it is known that the
-	// object does not exist.
-	TimedOut time.Time `json:"timedOut,omitzero"`
-	Gone     time.Time `json:"gone,omitzero"`
-}
-
-// ErrNotServed is the error of a read from an API server that does not serve the kind of the object
-// now. No object of it exists then, and nothing says what became of it.
-var ErrNotServed = errors.New("the kind is not served")
-
-// ErrNotMade is the error of a creation that certainly did not make the object.
-var ErrNotMade = errors.New("it was not made")
-
 // Newest is the newest object; the zero value if there is none.
-func (r *Record) Newest() Object {
+func (r *Record) Newest() request.Object {
 	if len(r.Objects) == 0 {
-		return Object{}
+		return request.Object{}
 	}
 	return r.Objects[len(r.Objects)-1]
 }
@@ -107,9 +76,9 @@ const MaxObjects = 50
 // Trim drops the objects that no rule needs any more: they went a day ago, and their template was
 // used again since.
 func (r *Record) Trim(now time.Time) {
-	var kept []Object
+	var kept []request.Object
 	for i, o := range r.Objects {
-		again := slices.ContainsFunc(r.Objects[i+1:], func(p Object) bool {
+		again := slices.ContainsFunc(r.Objects[i+1:], func(p request.Object) bool {
 			return p.APIVersion == o.APIVersion && p.Kind == o.Kind && p.Template == o.Template
 		})
 		if !again || o.Gone.IsZero() || now.Sub(o.Gone) < 24*time.Hour {
@@ -142,45 +111,4 @@ func (r *Record) repair() cluster.Repair {
 		p.Tries = append(p.Tries, t)
 	}
 	return p
-}
-
-// MayAppear says whether the creation of an object may still be under way.
-func (o Object) MayAppear(now time.Time) bool { return o.UID == "" && now.Sub(o.Made) < uncertainFor }
-
-// MayBe says whether an object of its name may be it: the one with its UID. While that is not known, it is one with
-// its mark, or one without any: a person may have removed the mark. // I22
-func (o Object) MayBe(uid, mark string) bool {
-	if o.UID != "" {
-		return uid == o.UID
-	}
-	return mark == o.Mark || mark == ""
-}
-
-// IsFrom says whether the object may have been made from a template.
-func (o Object) IsFrom(t policy.Template) bool {
-	return (&policy.Escalation{Template: t}).IsSourceOf(&policy.Request{APIVersion: o.APIVersion, Kind: o.Kind, TemplateName: o.Template})
-}
-
-// String names the object.
-func (o Object) String() string { return fmt.Sprintf("%s %s/%s", o.Kind, o.Namespace, o.Name) }
-
-const (
-	// uncertainFor is how long after an object may have been created it may still appear.
-	uncertainFor = 2 * time.Minute
-	// silentFor is how long a remediator that has not let an object go may still act on what it saw
-	// before the object was gone.
-	silentFor = time.Minute
-)
-
-// IsGone says whether an object is gone for good that has not existed since a time. letGo: its
-// remediator had a finalizer on it at last, and so has let it go. A status alone says nothing of what
-// the remediator does now.
-func (o Object) IsGone(since time.Time, letGo bool, now time.Time) bool {
-	switch {
-	case o.UID == "":
-		return now.Sub(o.Made) >= uncertainFor && now.Sub(since) >= silentFor
-	case letGo:
-		return true
-	}
-	return now.Sub(since) >= silentFor
 }

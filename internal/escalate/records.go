@@ -11,6 +11,7 @@ import (
 	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // Records are those of one cluster. The Model of the cluster has what the limits count of each: it is changed under
@@ -99,7 +100,7 @@ func (rs *Records) All() (list []Record) {
 
 // Reserve adds a new object to the record of a target. o.Mark lacks the ID of the record. From then on nobody
 // else acts on the target, and the record takes its slot itself until Reserved. An error is a *reason.Refusal. // I22
-func (rs *Records) Reserve(a cluster.Candidate, o Object, slots int, releasedAt, now time.Time) (r Record, err error) {
+func (rs *Records) Reserve(a cluster.Candidate, o request.Object, slots int, releasedAt, now time.Time) (r Record, err error) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r = rs.recordOf(a, now)

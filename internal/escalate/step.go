@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/request"
 )
 
 // Do is what is to be done next with an object.
@@ -57,7 +58,7 @@ type Step struct {
 type Situation struct {
 	policy.AskedTarget
 	// Object is what the record says, Live the object as it was just read.
-	Object Object
+	Object request.Object
 	Live   *policy.Request
 	// DeletingSince is since when the object is known to be deleted, while a finalizer keeps it.
 	DeletingSince time.Time
