@@ -76,9 +76,8 @@ func TestTwoChecksOnOneHostStartOneRun(t *testing.T) {
 		w.Do(func(s *fake.State) { first = *s.Check })
 		other := first.Key()
 		first.Name = "all" // it is asked before the other
-		looks := 0
-		w.OnLook(func(n int) {
-			switch looks = n; n {
+		w.OnLook(func(looks int) {
+			switch looks {
 			case 1:
 				w.Do(func(s *fake.State) { s.ShowCheck(&first) })
 			case 20:
@@ -88,7 +87,7 @@ func TestTwoChecksOnOneHostStartOneRun(t *testing.T) {
 		e := running(t, w, store, nil)
 		time.Sleep(untilOff)
 		assert.Contains(t, []string{first.Key(), other}, only(t, e).Check, "the one whose probe has just ended")
-		assert.Less(t, looks, 20)
+		assert.Less(t, w.Looks(), 20)
 	})
 }
 

@@ -136,9 +136,9 @@ func TestDroppedRunAfterALostOneReleasesNothing(t *testing.T) {
 		lostRun(t, w, store)
 		e := running(t, w, &failingStore{Store: openStore(t, t.TempDir())}, func(o *engine.Options) {
 			responding(w)(o)
-			looks := 0
-			w.OnLook(func(int) {
-				if looks++; looks == 2 { // the first of the run, after that of the probe
+			before := w.Looks()
+			w.OnLook(func(looks int) {
+				if looks == before+2 { // the first of the run, after that of the probe
 					w.Do(func(s *fake.State) { s.Withdraw("m-1") })
 				}
 			})

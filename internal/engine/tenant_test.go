@@ -417,11 +417,10 @@ func TestTooLongLeaseIsRefusedBeforeTheFirstOff(t *testing.T) {
 // fenced waits for, and no more. // I5, L1
 func TestLeaseWrittenAfterTheOffDelaysNoLongerThanTheCap(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		written := false
+		write := sync.OnceFunc(func() { writeLease(w, time.Now(), longestLease) })
 		w.OnLook(func(int) { // the first look after the Off
-			if !written && w.Count(bmc.CommandOff) > 0 {
-				written = true
-				writeLease(w, time.Now(), longestLease)
+			if w.Count(bmc.CommandOff) > 0 {
+				write()
 			}
 		})
 		e := running(t, w, store, nil)
