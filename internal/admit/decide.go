@@ -37,7 +37,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 		case <-beat.C:
 			c.opt.Beat()
 			c.checkView()
-			c.Deletions.reportOverdue(time.Now())
+			c.deletions.reportOverdue(time.Now())
 			c.OwnHost.check(time.Now())
 			c.opt.Lead.CompareSlots()
 			c.opt.Lead.ReportOwnerless()
@@ -243,30 +243,22 @@ func (c *Cluster) quarantineIfOverLimit(ctx context.Context, a cluster.Candidate
 // overdueEvery is how often the deciding goroutine looks for deletions that are overdue.
 const overdueEvery = 5 * time.Second
 
-// Deletions are those of Machines which, or the Nodes of which, still exist.
-type Deletions struct {
-	opt  Options
-	wake func()
-
-	// Only the deciding goroutine uses what follows.
+// deletions are those of Machines which, or the Nodes of which, still exist. Only the deciding goroutine uses it.
+type deletions struct {
+	opt      Options
+	wake     func()
 	next     time.Time
 	reported map[string]bool // the overdue ones, by run ID
 }
 
-// List lists the runs that asked for such a deletion: those that count against
-// guards.maxDeletions, and those that have exceeded guards.deletionTimeout and count no more.
-func (d *Deletions) List(now time.Time) (inProgress, overdue []remediate.Run) {
-	return d.opt.Model.Disappearing(now)
-}
-
 // reportOverdue reports each deletion once that has become overdue. Its place is free from
 // now on.
-func (d *Deletions) reportOverdue(now time.Time) {
+func (d *deletions) reportOverdue(now time.Time) {
 	if now.Before(d.next) || !d.opt.Lead.Leads() {
 		return
 	}
 	d.next = now.Add(overdueEvery)
-	_, list := d.List(now)
+	_, list := d.opt.Model.Disappearing(now)
 	slices.SortFunc(list, func(a, b remediate.Run) int { return strings.Compare(a.ID, b.ID) })
 	reported := map[string]bool{}
 	for _, r := range list {

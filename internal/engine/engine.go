@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,6 +17,7 @@ import (
 	"github.com/fenced/fenced/internal/hosts"
 	"github.com/fenced/fenced/internal/lead"
 	"github.com/fenced/fenced/internal/live"
+	"github.com/fenced/fenced/internal/order"
 	"github.com/fenced/fenced/internal/policy"
 	"github.com/fenced/fenced/internal/power"
 	"github.com/fenced/fenced/internal/reason"
@@ -113,7 +116,7 @@ type Engine struct {
 // New loads the records of the store and prepares every cluster. It connects to no cluster
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
-	e := &Engine{opt: opt, pulse: newPulse(), limits: cluster.NewLimits(opt.Guards, opt.Run)}
+	e := &Engine{opt: opt, pulse: &pulse{pass: func() {}, due: map[string]bool{}, each: map[string]bool{}}, limits: cluster.NewLimits(opt.Guards, opt.Run)}
 	e.Arming, e.TakeIn = Arming{e}, TakeIn{e}
 	if opt.Escalation == nil {
 		e.opt.Escalation = noEscalation{}
@@ -126,7 +129,13 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	if opt.Owners == nil {
 		e.opt.Owners = state.Sole(opt.Store, opt.Instance)
 	}
-	e.slots = lead.NewSlots(e.slotsFreed)
+	e.slots = lead.NewSlots(func(freedBy string) { // the other clusters may be waiting for a slot
+		for name, c := range e.clusters.All() {
+			if name != freedBy {
+				c.admit.Wake()
+			}
+		}
+	})
 	if opt.Suspended == nil {
 		e.opt.Suspended = suspend.Total
 	}
@@ -169,15 +178,6 @@ func New(ctx context.Context, opt Options) (*Engine, error) {
 	return e, nil
 }
 
-// slotsFreed wakes the other clusters, which may be waiting for a slot.
-func (e *Engine) slotsFreed(by string) {
-	for name, c := range e.clusters.All() {
-		if name != by {
-			c.admit.Wake()
-		}
-	}
-}
-
 func (e *Engine) stayAwake() suspend.Awake { return suspend.StayAwake(e.opt.Suspended) }
 
 // Run evaluates all clusters, and continues open runs and acts in the clusters that this
@@ -188,7 +188,13 @@ func (e *Engine) Run(ctx context.Context, beat func()) error {
 	e.pulse.pass = beat
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.tasks.Run(ctx) })
-	g.Go(func() error { return e.opt.Owners.Run(ctx, e.guard) })
+	g.Go(func() error {
+		return e.opt.Owners.Run(ctx, func(ctx context.Context, claim state.Claim) { // acts until the claim ends
+			if c := e.clusters.Get(claim.Cluster); c != nil {
+				c.lead.Serve(ctx, claim)
+			}
+		})
+	})
 	g.Go(func() error { return e.runResync(ctx) })
 	g.Go(func() error { return e.runReread(ctx) })
 	g.Go(func() error { return e.runPrune(ctx) })
@@ -218,4 +224,76 @@ func (e *Engine) cluster(name string) (*clusterParts, error) {
 		return nil, &reason.Refusal{Reason: reason.ClusterRequired, Message: "several clusters are configured; name one with --cluster"}
 	}
 	return nil, &reason.Refusal{Reason: reason.NoSuchCluster, Message: fmt.Sprintf("no cluster %q is configured", name)}
+}
+
+// Escalation asks other remediators in all clusters; package escalate does. Its parts beside this are admit.Escalation, for
+// one cluster, and cluster.Repair, by which the limits count what was asked.
+type Escalation interface {
+	// Add joins a cluster. controllerAlive says whether the controller of checks of a kind is alive.
+	Add(c *admit.Cluster, controllerAlive func(context.Context, policy.CheckID) (remediate.Answer, error)) admit.Escalation
+	Remove(cluster string)
+	// Load reads the records of all clusters, for those that this instance does not lead. begin lets a leadership begin
+	// with them.
+	Load(ctx context.Context) (begin func(cluster string), err error)
+	// WhyNotStart refuses a configuration without a cluster in which an object that fenced made may exist, as one without
+	// a cluster in which a run is open is refused; and WhyNotRemove to remove such a cluster.
+	WhyNotStart(missing func(cluster string) bool) error
+	WhyNotRemove(cluster string) error
+	// Abort gives up the record that an order names in place of a run. known: there is such a record.
+	Abort(ctx context.Context, o wire.Order) (out order.Outcome, known bool, err error)
+}
+
+// noEscalation asks nobody.
+type noEscalation struct{}
+
+func (noEscalation) Add(_ *admit.Cluster, _ func(context.Context, policy.CheckID) (remediate.Answer, error)) admit.Escalation {
+	return admit.NoEscalation{}
+}
+func (noEscalation) Remove(string) {}
+func (noEscalation) Load(context.Context) (begin func(string), err error) {
+	return func(string) {}, nil
+}
+func (noEscalation) WhyNotStart(func(string) bool) error { return nil }
+func (noEscalation) WhyNotRemove(string) error           { return nil }
+func (noEscalation) Abort(context.Context, wire.Order) (out order.Outcome, known bool, err error) {
+	return out, false, nil
+}
+
+// pulse joins the beats of the deciding loops, one for each cluster: it passes one on when each loop has beaten since the
+// one before. So a loop that hangs is noticed, whatever the loops of other clusters do.
+type pulse struct {
+	pass func() // resets the watchdogs: decisions are being made in every cluster
+
+	mu   sync.Mutex
+	due  map[string]bool // the clusters whose loops have not beaten since
+	each map[string]bool
+}
+
+// add expects the beats of a cluster from now on.
+func (p *pulse) add(cluster string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.each[cluster], p.due[cluster] = true, true
+}
+
+// remove expects them no more.
+func (p *pulse) remove(cluster string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.each, cluster)
+	delete(p.due, cluster)
+}
+
+// beat is called by the deciding loop of a cluster.
+func (p *pulse) beat(cluster string) {
+	p.mu.Lock()
+	delete(p.due, cluster)
+	last := len(p.due) == 0
+	if last {
+		p.due = maps.Clone(p.each)
+	}
+	p.mu.Unlock()
+	if last {
+		p.pass()
+	}
 }
