@@ -81,11 +81,15 @@ func (er *evidenceReader) startReads(mayAct bool, now time.Time) (due time.Time)
 		return again
 	}
 	var wanted map[string]remediate.Run
+	known := er.knownNodes()
 	if mayAct {
 		var anyShortens bool
-		if wanted, anyShortens = er.opt.Model.Objects.DraftPending(er.knownNodes()); anyShortens {
+		if wanted, anyShortens = er.opt.Model.Objects.DraftPending(known); anyShortens {
 			er.lastSearch = now
 		}
+	}
+	if len(wanted) == 0 && len(known) == 0 {
+		return time.Time{} // no check waits for a host that reads Off
 	}
 	er.dropAllBut(wanted, now)
 	nodes, due := er.choose(wanted, now)

@@ -172,7 +172,7 @@ func (ps *probes) probe(ctx context.Context, draft remediate.Run, before *probe)
 			p.contested = "cannot read whether another controller acts on the target: " + err.Error() // nothing was read
 			return p
 		}
-		defer ps.looks.leave()
+		defer ps.looks.leave(1)
 	}
 	ps.probeCluster(ctx, p)
 	return p

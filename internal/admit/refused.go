@@ -289,18 +289,9 @@ func (cs *checkStates) author(id policy.CheckID) *authorState {
 	return a
 }
 
-// tell emits what has changed of the checks. It returns when to call it again; zero: after a change.
+// tell emits each change of a check that may be told now. It returns when to call it again for the others; zero: there
+// are none. A change that is taken back before is not told.
 func (cs *checkStates) tell(found []policy.CheckReport, emit func(event.Event), now time.Time) (due time.Time) {
-	news, due := cs.changes(found, now)
-	for _, ev := range news {
-		emit(ev)
-	}
-	return due
-}
-
-// changes returns an event for each change of a check that may be told now, and when to ask
-// again for the others; zero: there are none. A change that is taken back before is not told.
-func (cs *checkStates) changes(found []policy.CheckReport, now time.Time) (news []event.Event, due time.Time) {
 	for i := range found {
 		r := &found[i]
 		id := cluster.CheckID(r.ID())
@@ -320,16 +311,15 @@ func (cs *checkStates) changes(found []policy.CheckReport, now time.Time) (news 
 			if ev.Type != event.CheckChanged {
 				k.allowed = r.Allowed
 			}
-			news = append(news, k.event(id, ev))
+			emit(k.event(id, ev))
 		}
 	}
-	gone, later := cs.gone(now)
-	return append(news, gone...), times.Sooner(due, later)
+	return times.Sooner(due, cs.tellGone(emit, now))
 }
 
-// gone returns an event for each check that is no longer there, and forgets it. Those that may not be told now are
+// tellGone emits an event for each check that is no longer there, and forgets it. Those that may not be told now are
 // counted, and told as one later: nothing is kept of a check that is gone. It returns when to ask again.
-func (cs *checkStates) gone(now time.Time) (news []event.Event, due time.Time) {
+func (cs *checkStates) tellGone(emit func(event.Event), now time.Time) (due time.Time) {
 	var left []string
 	for id, k := range cs.byID {
 		if !k.seen {
@@ -342,7 +332,7 @@ func (cs *checkStates) gone(now time.Time) (news []event.Event, due time.Time) {
 		k := cs.byID[id]
 		delete(cs.byID, id)
 		if a := cs.author(k.id); a.untold == 0 && mayTell(now, a.pace, cs.pace).IsZero() {
-			news = append(news, k.event(id, event.Event{Type: event.CheckChanged, Reason: reason.NotCovered, Message: "is gone: it protects no target any more"}))
+			emit(k.event(id, event.Event{Type: event.CheckChanged, Reason: reason.NotCovered, Message: "is gone: it protects no target any more"}))
 		} else {
 			a.untold++
 		}
@@ -351,14 +341,14 @@ func (cs *checkStates) gone(now time.Time) (news []event.Event, due time.Time) {
 		if a.untold > 0 {
 			at := mayTell(now, a.pace, cs.pace)
 			if due = times.Sooner(due, at); at.IsZero() {
-				news = append(news, event.Event{Type: event.CheckChanged, Reason: reason.NotCovered, Message: fmt.Sprintf("%s of %s: %d more are gone: they protect no target any more", id.Kind, cmp.Or(id.Namespace, "no namespace"), a.untold)})
+				emit(event.Event{Type: event.CheckChanged, Reason: reason.NotCovered, Message: fmt.Sprintf("%s of %s: %d more are gone: they protect no target any more", id.Kind, cmp.Or(id.Namespace, "no namespace"), a.untold)})
 				a.untold = 0
 			}
 		} else if a.pace.TokensAt(now) >= authorBurst { // as a new one
 			delete(cs.authors, id)
 		}
 	}
-	return news, due
+	return due
 }
 
 // differences are the changes since what was told: the state before the limit. The limit of a

@@ -119,7 +119,11 @@ func (c *Model) Forget(ended, recent time.Time) {
 		return !r.Open() && r.Ended.Before(ended)
 	})
 	maps.DeleteFunc(c.Runs.seenEnd, func(id string, _ bool) bool { return c.Runs.byID[id] == nil })
-	c.Objects.replacements.forget(c.Objects.ledger)
+	machines := map[string]bool{}
+	for m := range c.Objects.ledger.Machines() {
+		machines[m.UID] = true
+	}
+	maps.DeleteFunc(c.Objects.replacements.neverReady, func(uid string, _ bool) bool { return !machines[uid] })
 	maps.DeleteFunc(c.Objects.stableUntil, func(_ string, until time.Time) bool { return until.Before(recent) })
 }
 

@@ -104,18 +104,6 @@ func (s replacements) setReady(m *policy.Machine, n *policy.Node) {
 	}
 }
 
-// forget drops the Machines that are gone.
-func (s replacements) forget(l *policy.Ledger) {
-	if len(s.neverReady) == 0 {
-		return
-	}
-	live := map[string]bool{}
-	for m := range l.Machines() {
-		live[m.UID] = true
-	}
-	maps.DeleteFunc(s.neverReady, func(uid string, _ bool) bool { return !live[uid] })
-}
-
 // originOf returns what a run records about its Machine; nil without a Machine.
 func (s replacements) originOf(m *policy.Machine) *remediate.Origin {
 	if m == nil {

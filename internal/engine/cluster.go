@@ -53,7 +53,7 @@ func newCluster(e *Engine, o ClusterOptions, added bool) *clusterParts {
 		Name: o.Name, Instance: e.opt.Instance, StoreID: e.opt.StoreID, Cluster: leadCluster{c}, Owners: e.opt.Owners, Store: e.opt.Store,
 		Slots: e.slots, Announcer: o.Kube, Awake: e.stayAwake, Emit: e.opt.Events.Emit,
 	})
-	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.model.Objects, c}, Lead: c.lead, Secrets: o.Kube})
+	c.hosts = e.hosts.NewCluster(hosts.ClusterOptions{Name: o.Name, IdentityMode: o.IdentityMode, View: hostsView{c.model, c.model.Objects, c}, Lead: c.lead, Secrets: o.Kube})
 	c.admit = admit.New(admit.Options{
 		Name: o.Name, Mode: o.Mode, Limits: e.limits, Files: o.FileChecks, RequestScope: o.RequestScope, Added: added, Model: c.model, View: c.view, Kube: o.Kube, Requests: o.Requests, Hosts: c.hosts,
 		StoreID: e.opt.StoreID, Lead: c.lead, Slots: e.slots, Stop: e.stop, LockOut: e.LockOut, Open: e.opt.Open, Timing: e.opt.Power, LastChecks: e.opt.LastChecks,
@@ -177,6 +177,7 @@ func (l leadCluster) Wake() { l.c.admit.Wake() }
 
 // hostsView implements hosts.View: the state of the cluster for package hosts.
 type hostsView struct {
+	*cluster.Model
 	*cluster.Objects
 	c *clusterParts
 }
@@ -191,9 +192,6 @@ func (v hostsView) Alive(ctx context.Context, t remediate.Target, systemUUID str
 	}
 	return f.Observation.Lease.ResourceVersion, true
 }
-
-// Healthy implements hosts.View.
-func (v hostsView) Healthy(t remediate.Target) bool { return v.c.model.Healthy(t) }
 
 // Wake implements hosts.View.
 func (v hostsView) Wake() { v.c.admit.Wake() }
