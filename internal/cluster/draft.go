@@ -59,7 +59,6 @@ type Drafter struct {
 	Reprovision           bool
 	Limits                *Limits
 
-	cluster            string
 	deleteControlPlane bool // control-plane Machines may be deleted
 }
 

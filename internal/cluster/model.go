@@ -41,7 +41,7 @@ func New(opt Options, started time.Time) *Model {
 	opt.Rules.ClusterRequired = true // this is a live cluster
 	opt.Rules.NodesCountAsMembers, opt.Rules.TrustNames, opt.Rules.HostsUnpinned = false, false, false
 	opt.Rules.ZoneKey = cmp.Or(opt.Rules.ZoneKey, opt.Limits.Guards().ZoneKey)
-	opt.Draft.cluster, opt.Draft.deleteControlPlane = opt.Name, opt.Rules.DeleteControlPlaneMachines
+	opt.Draft.deleteControlPlane = opt.Rules.DeleteControlPlaneMachines
 	c := &Model{Options: opt, Started: started,
 		Objects: &Objects{cluster: opt.Name, ledger: policy.NewLedger(opt.Rules), storms: storms{}, stableUntil: stableUntil{}, replacements: replacements{neverReady: map[string]bool{}, lastGood: map[string]time.Time{}}},
 		Runs:    &Runs{cluster: opt.Name, runs: newRuns(), changed: true},

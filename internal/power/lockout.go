@@ -381,9 +381,9 @@ type probeBackoff struct {
 
 // failing is a power level that did not answer.
 type failing struct {
-	times int // in a row
+	times.Backoff
+	inRow int
 	err   error
-	until time.Time
 }
 
 // levelKey names a power level by what it switches.
@@ -394,7 +394,7 @@ func (p *probeBackoff) wait(l bmc.Level) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, ok := p.failing[levelKey(l)]
-	if !ok || !time.Now().Before(f.until) {
+	if !ok || !time.Now().Before(f.Next) {
 		return nil
 	}
 	return f.err
@@ -409,14 +409,15 @@ func (p *probeBackoff) record(l bmc.Level, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, key := time.Now(), levelKey(l)
-	maps.DeleteFunc(p.failing, func(_ string, f failing) bool { return now.Sub(f.until) > backoffKept })
+	maps.DeleteFunc(p.failing, func(_ string, f failing) bool { return now.Sub(f.Next) > backoffKept })
 	if err == nil {
 		delete(p.failing, key)
 		return
 	}
-	f := failing{times: p.failing[key].times + 1, err: err, until: now}
-	if f.times >= FailedTwice { // before that the next level is not tried
-		f.until = now.Add(min(ProbeRetry<<min(f.times-FailedTwice, 8), backoffMost))
+	f := p.failing[key]
+	f.inRow, f.err, f.Next = f.inRow+1, err, now
+	if f.inRow >= FailedTwice { // before that the next level is not tried
+		f.Backoff = f.After(now, ProbeRetry, backoffMost)
 	}
 	p.failing[key] = f
 }
