@@ -159,7 +159,7 @@ func fencedFlags(t *testing.T) (flags []string) {
 }
 
 // othersFlags are the flags of other programs that the documents name alone.
-var othersFlags = []string{"--client-cert-auth", "--bump-revision", "--mark-compacted"}
+var othersFlags = []string{"--client-cert-auth", "--bump-revision", "--mark-compacted", "--node-monitor-grace-period", "--event-ttl"}
 
 // TestNamedCommandsExist: each verb and each flag that a document names is one of fencectl
 // or of fenced.

@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -48,5 +49,22 @@ func TestQuickStartsAreFollowed(t *testing.T) {
 	require.Greater(t, len(pages), 3, "the quick starts were not found")
 	for _, page := range pages {
 		assert.Contains(t, string(code), `follow(ctx, "`+strings.TrimSuffix(filepath.Base(page), ".md")+`")`, "no live test follows %s", page)
+	}
+}
+
+// TestTestedVersionsAreNamed: systems.md names the version of Kubernetes that the tests run, that of the client, and that of
+// the Cluster API.
+func TestTestedVersionsAreNamed(t *testing.T) {
+	versions := section(documents(t)["systems.md"], "kubernetes-versions")
+	for _, in := range []struct{ file, version, row string }{
+		{"../test/rig/build.go", `(?m)^const kubernetesVersion = "v([\d.]+)"$`, "| tested | %s |"},
+		{"../go.mod", `(?m)^\tk8s\.io/client-go v0\.(\d+)\.`, "| the client of fenced | 1.%s |"},
+		{"../test/clusterapi/go.mod", `(?m)^require sigs\.k8s\.io/cluster-api v([\d.]+)$`, "the manager %s "},
+	} {
+		text, err := os.ReadFile(in.file)
+		require.NoError(t, err)
+		m := regexp.MustCompile(in.version).FindSubmatch(text)
+		require.NotNil(t, m, "%s: the version was not found", in.file)
+		assert.Contains(t, versions, fmt.Sprintf(in.row, m[1]), "%s", in.file)
 	}
 }

@@ -15,6 +15,7 @@ import (
 var examples = map[string][]string{
 	"status":       {"fencectl status", "fencectl status -w -o wide"},
 	"explain":      {"fencectl explain worker-3", "fencectl explain --machine openshift-machine-api/worker-3-abcde"},
+	"nodes":        {"fencectl nodes", "fencectl nodes --cluster prod -o json"},
 	"plan":         {"fencectl plan", "fencectl plan --cluster prod -o json"},
 	"timeline":     {"fencectl timeline worker-3", "fencectl timeline mi42k0z1-4f9a1c -o wide"},
 	"history":      {"fencectl history --since 7d", "fencectl history --cluster prod -o json"},

@@ -64,7 +64,7 @@ func (c *cli) client() *api.Client { return api.New(c.socket) }
 // orderVerbs.
 var verbs = []func(*cli) *cobra.Command{
 	newStatusCommand, newExplainCommand, newPlanCommand, newTimelineCommand, newHistoryCommand, newCheckConfigCommand,
-	newFenceCommand, newConfirmOffCommand, newArmCommand, newBMCCommand,
+	newFenceCommand, newConfirmOffCommand, newArmCommand, newNodesCommand, newBMCCommand,
 	newAuditCommand, newExportCommand, newImportCommand, newSupportBundleCommand, newLogLevelCommand, newSimulateCommand, newInitCommand, newVersionCommand,
 }
 

@@ -111,6 +111,7 @@ type scripted struct {
 	CoversIs  wire.Coverage    `json:"coverage"`
 	NamesAre  wire.Names       `json:"names"`
 	BMCsAre   wire.BMCs        `json:"bmcs"`
+	NodesAre  wire.Nodes       `json:"nodes"`
 	LookIs    wire.BMCs        `json:"look"`
 	ExportIs  string           `json:"export"`
 	History   []wire.RunRecord `json:"history"`
@@ -164,6 +165,9 @@ func (d *scripted) Names(context.Context, string, string) (wire.Names, error) {
 
 // BMCs gives the fixture's devices.
 func (d *scripted) BMCs(context.Context, string) (wire.BMCs, error) { return d.BMCsAre, d.fault() }
+
+// Nodes gives the fixture's Nodes.
+func (d *scripted) Nodes(context.Context, string) (wire.Nodes, error) { return d.NodesAre, d.fault() }
 
 // LookAtBMCs notes the order and gives what the fixture's look finds.
 func (d *scripted) LookAtBMCs(_ context.Context, o wire.Order) (wire.BMCs, error) {

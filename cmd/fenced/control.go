@@ -38,7 +38,9 @@ type control struct {
 }
 
 func (c control) Status(ctx context.Context) (wire.Status, error) {
-	s := wire.Status{Version: c.version, LogLevel: c.level.String(), Armed: true, Clusters: []wire.ClusterStatus{}, Runs: []wire.RunStatus{}, Audit: c.auditStatus(), BMCs: c.countBMCs(ctx)}
+	s := wire.Status{Version: c.version, LogLevel: c.level.String(), Armed: true, Clusters: []wire.ClusterStatus{}, Runs: []wire.RunStatus{}, Audit: c.auditStatus()}
+	devices, unread := c.BMCs(ctx, "")
+	s.BMCs = devices.Count()
 	paused := 0
 	for _, cs := range c.engine.Status() {
 		s.Armed = s.Armed && cs.Armed
@@ -51,6 +53,11 @@ func (c control) Status(ctx context.Context) (wire.Status, error) {
 			found = policy.Report{}
 		}
 		cluster := clusterStatus(cs, found)
+		if err == nil && unread == nil {
+			nodes, _ := c.engine.Names(cs.Name, "")
+			cover := wire.Nodes{Nodes: nodesOf(cs.Name, nodes, found, devices.BMCs)}.Cover()
+			cluster.Cover = &cover
+		}
 		for _, h := range c.engine.Holds(cs.Name) {
 			cluster.Holds = append(cluster.Holds, holdStatus(h))
 		}
@@ -115,6 +122,7 @@ func checkStatus(k *policy.CheckReport) wire.CheckStatus {
 	out := wire.CheckStatus{
 		Kind: k.Kind, Namespace: k.Namespace, Name: k.Name, State: string(k.State), Message: shown(k.Message),
 		Expected: k.Expected, Healthy: k.Healthy, Allowed: k.Allowed, RemediationsAllowed: k.RemediationsAllowed,
+		SelectsNothing: k.SelectsNothing(),
 	}
 	if g := k.LimitGate(); k.State == policy.StateActive && !g.Pass {
 		out.Reason, out.Limit = string(g.Reason), g.Threshold
@@ -328,10 +336,22 @@ func blockedIn(cs engine.ClusterStatus) []wire.Blocked {
 		r := &cs.Refused[i]
 		list = append(list, wire.Blocked{
 			Cluster: cs.Name, Node: r.Node, Machine: r.Machine, Check: checkOf(r), Run: r.Run, Reason: string(r.Gate.Reason),
-			Class: string(reason.ClassOf(r.Gate.Reason)), Message: shown(r.Gate.Why()), Since: r.Since.UTC(), NextTry: r.NextTry.UTC(),
+			Class: string(reason.ClassOf(r.Gate.Reason)), Message: shown(r.Gate.Why()), Next: nextOf(cs.Name, r), Since: r.Since.UTC(), NextTry: r.NextTry.UTC(),
 		})
 	}
 	return list
+}
+
+// nextOf is what a person can do about a refusal. What passes by itself needs nobody.
+func nextOf(cluster string, r *admit.Refused) string {
+	if reason.ClassOf(r.Gate.Reason) == reason.Transient && !r.NextTry.IsZero() {
+		return ""
+	}
+	o := wire.Order{Cluster: cluster, Node: r.Node, Run: r.Run}
+	if o.Node == "" {
+		o.Machine = r.Machine
+	}
+	return refusalHint(o, r.Gate.Reason)
 }
 
 // checkOf is the kind and name of the check behind a refusal.
@@ -370,8 +390,26 @@ func recalledNotes(path string, log *zap.Logger) *timeline.Notes {
 // runStatus is the line of an open run, with its last error.
 func (c control) runStatus(r remediate.Run) wire.RunStatus {
 	s := wire.StatusOfRun(r)
-	s.LastError = c.notes.LastError(r.ID)
+	s.LastError, s.Next = c.notes.LastError(r.ID), nextOfRun(&r)
 	return s
+}
+
+// nextOfRun is the verb with which a person gets a run that rests going again; "" if it is on its way.
+func nextOfRun(r *remediate.Run) string {
+	if !r.Step.Idle() {
+		return ""
+	}
+	o := wire.Order{Cluster: r.Target.Cluster, Node: r.Target.Node, Machine: r.Target.WithoutNode()}
+	var all []string
+	if may, _ := remediate.CanRetry(*r); may {
+		all = append(all, "mend the cause, then "+withReason("fencectl retry "+r.ID))
+	} else {
+		all = append(all, "bring the host back with "+withReason(commandOn(o, "unfence")))
+	}
+	if may, _ := remediate.CanConfirm(*r); may {
+		all = append(all, "or go there, cut its mains, then "+withReason(commandOn(o, "confirm-off")))
+	}
+	return strings.Join(all, "; ")
 }
 
 // addNotes adds to the timeline of a Node or a run what happened beside the steps, and what forbids

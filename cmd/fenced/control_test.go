@@ -140,8 +140,10 @@ func TestBlockedIsWhatIsRefused(t *testing.T) {
 	list := blockedIn(refusedStatus())
 	require.Len(t, list, 4)
 	assert.Equal(t, wire.Blocked{Cluster: "prod", Node: "n-1", Machine: "ns/m-1", Check: "MachineHealthCheck ns/workers", Reason: "ShortCircuit", Class: "transient",
-		Message: "limit: 3 of 5 not healthy (needed: at most 2 (40%))", Since: noon}, list[0])
+		Message: "limit: 3 of 5 not healthy (needed: at most 2 (40%))", Next: "fencectl explain n-1 --cluster prod shows every gate", Since: noon}, list[0])
 	assert.Equal(t, noon.Add(time.Minute), list[1].NextTry)
+	assert.Empty(t, list[1].Next, "time heals it")
+	assert.Equal(t, "fencectl release n-3 --cluster prod --reason WHY", list[3].Next)
 	assert.Equal(t, "FencePolicy all", list[3].Check, "of the record of a run")
 	assert.Equal(t, "r-1", list[3].Run)
 }
@@ -255,4 +257,20 @@ func TestPlanOfACrowdedNamespace(t *testing.T) {
 	assert.Equal(t, 1, more)
 	assert.Equal(t, "w-1", actions[maxTargetsShown-1].Node)
 	assert.LessOrEqual(t, len(actions[0].Message), maxShownText+len("..."))
+}
+
+// TestNextOfARunThatRests: a run that is Waiting or Held says which verb brings it on; one that is on
+// its way says nothing.
+func TestNextOfARunThatRests(t *testing.T) {
+	at := func(step remediate.Step, change func(*remediate.Run)) string {
+		r := remediate.Run{ID: "r-1", Target: remediate.Target{Cluster: "c", Node: "n-1"}, Strategy: remediate.PowerCycle, Step: step}
+		if change != nil {
+			change(&r)
+		}
+		return nextOfRun(&r)
+	}
+	assert.Empty(t, at(remediate.PowerOff, nil))
+	assert.Equal(t, "mend the cause, then fencectl retry r-1 --reason WHY; or go there, cut its mains, then fencectl confirm-off n-1 --cluster c --reason WHY", at(remediate.Waiting, nil))
+	off := func(r *remediate.Run) { r.LeaveOff, r.Isolated = true, noon }
+	assert.Equal(t, "bring the host back with fencectl unfence n-1 --cluster c --reason WHY", at(remediate.Held, off))
 }

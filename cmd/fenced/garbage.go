@@ -45,13 +45,13 @@ func newGarbage() *garbage {
 func (g *garbage) record(next func(event.Event) error) func(event.Event) error {
 	return func(e event.Event) error {
 		if e.Type == event.Started {
-			g.noteStart(time.Now())
+			g.recordStart(time.Now())
 		}
 		return next(e)
 	}
 }
 
-func (g *garbage) noteStart(now time.Time) {
+func (g *garbage) recordStart(now time.Time) {
 	g.mu.Lock()
 	g.recent = append(g.recent[max(0, len(g.recent)+1-manyStarts):], now)
 	many := len(g.recent) == manyStarts && now.Sub(g.recent[0]) <= manyWithin

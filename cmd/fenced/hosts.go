@@ -126,15 +126,6 @@ func (c control) LookAtBMCs(ctx context.Context, o wire.Order) (wire.BMCs, error
 	return wireBMCs(found), nil
 }
 
-// countBMCs counts the devices as bmc list does; nothing before the inventory was read.
-func (c control) countBMCs(ctx context.Context) wire.BMCCount {
-	found, err := c.sweep.Results(ctx, "")
-	if err != nil {
-		return wire.BMCCount{}
-	}
-	return wireBMCs(found).Count()
-}
-
 func wireBMCs(found []sweep.Result) wire.BMCs {
 	out := wire.BMCs{BMCs: make([]wire.BMC, 0, len(found))}
 	for i := range found {
@@ -146,7 +137,7 @@ func wireBMCs(found []sweep.Result) wire.BMCs {
 func wireBMC(r *sweep.Result) wire.BMC {
 	t := &r.Description
 	b := wire.BMC{
-		Cluster: r.Cluster, Node: r.Node, Host: r.Host, Source: r.Source, Device: r.Address, Driver: string(r.Driver), Assurance: string(r.Assurance),
+		Cluster: r.Cluster, Node: r.Node, Machine: r.Machine, Host: r.Host, Source: r.Source, Device: r.Address, Driver: string(r.Driver), Assurance: string(r.Assurance),
 		State: string(r.State), Dependable: r.Dependable, Reason: string(r.Reason), Problem: r.Problem,
 		Power: r.Power.String(), PowerRaw: r.Raw, Identity: string(r.Identity), UUID: r.UUID, Serial: r.Serial,
 		LatencySeconds: r.Latency.Seconds(), LatencyP95Seconds: r.LatencyP95.Seconds(), Checked: r.Checked.UTC(), LastGood: r.LastGood.UTC(),

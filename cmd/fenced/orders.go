@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -387,7 +388,7 @@ func refusalHint(o wire.Order, code reason.Code) string {
 	switch code {
 	case reason.Hold:
 		return withReason(commandOn(o, "release"))
-	case reason.NotEnrolled, reason.AddressChanged:
+	case reason.NotEnrolled, reason.AddressChanged, reason.IdentityUnknown:
 		return "check the cabling, then run " + withReason(commandOn(o, "bmc enroll"))
 	case reason.Contested:
 		return "hand the check over, or let the other remediator finish (install.md, section 6); " + commandOn(o, "explain") + " shows who"
@@ -397,6 +398,9 @@ func refusalHint(o wire.Order, code reason.Code) string {
 		return "the BareMetalHost's owner switches the power: install.md, section 6, Beside Metal3; " + commandOn(o, "explain") + " shows the field"
 	case reason.Frozen, reason.ClassFrozen:
 		return "repair the BMC, then run " + withReason(commandOn(o, "bmc release"))
+	}
+	if strings.HasPrefix(string(code), "BMC") && code != reason.BMCShared {
+		return commandOn(o, "bmc test") + " asks its BMC again; to fence it without the BMC: go there, cut its mains, then run " + withReason(commandOn(o, "confirm-off"))
 	}
 	return commandOn(o, "explain") + " shows every gate"
 }

@@ -146,11 +146,11 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	}
 	t.add("clusters", clusters.text())
 	t.add("hosts.d", config.HostChanges(r.hosts, entries))
-	r.d.engine.TakeIn.Hosts(ctx, newInventory(entries)) // also if only their lines changed, which messages name
-	r.d.engine.TakeIn.Limits(guardLimits(next.Guards), runLimits(next))
+	r.d.engine.ApplyConfig.Hosts(ctx, newInventory(entries)) // also if only their lines changed, which messages name
+	r.d.engine.ApplyConfig.Limits(guardLimits(next.Guards), runLimits(next))
 	t.add("policies.d", policyChanges(r.policies, policies))
 	for _, c := range next.Clusters {
-		r.d.engine.TakeIn.Policies(c.Name, cluster.Files{
+		r.d.engine.ApplyConfig.Policies(c.Name, cluster.Files{
 			Checks: checksOf(policies.Checks, c.Name, len(next.Clusters)), Budgets: budgetsOf(policies.Budgets, c.Name, len(next.Clusters)),
 		})
 	}
@@ -158,7 +158,7 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	r.d.sweep.ReadInventory()
 	r.running, r.hosts, r.policies = next, entries, policies
 	for _, built := range clusters.added {
-		r.noteBuilt(built.options.Name)
+		r.recordBuilt(built.options.Name)
 	}
 	for _, name := range clusters.removed {
 		delete(r.built, name)
@@ -166,8 +166,8 @@ func (r *reloader) takeIn(ctx context.Context) (t takenIn, err error) {
 	return t, nil
 }
 
-// noteBuilt notes with which checks a cluster was built just now.
-func (r *reloader) noteBuilt(cluster string) {
+// recordBuilt records with which checks a cluster was built just now.
+func (r *reloader) recordBuilt(cluster string) {
 	if r.built == nil {
 		r.built = map[string][]policy.Check{}
 	}
@@ -209,7 +209,7 @@ func (d *fenced) prepareClusters(ctx context.Context, running, next config.Confi
 		ch.added, options = append(ch.added, built), append(options, built.options)
 	}
 	var err error
-	ch.engine, err = d.engine.TakeIn.Clusters(ctx, options, removed)
+	ch.engine, err = d.engine.ApplyConfig.Clusters(ctx, options, removed)
 	return ch, err
 }
 
@@ -221,7 +221,7 @@ const maxNamedStops = 3
 func (d *fenced) lostByRenaming(running, next config.Config) error {
 	var errs []error
 	for old, name := range config.Renamed(running, next) {
-		stops := d.engine.TakeIn.Stops(old)
+		stops := d.engine.ApplyConfig.Stops(old)
 		if len(stops) == 0 {
 			continue
 		}

@@ -113,7 +113,7 @@ func build(ctx context.Context, file string, set, warnings []string) (_ *fenced,
 	}
 	d.reloader = &reloader{d: d, file: file, set: set, running: cfg, hosts: entries, policies: policies, orders: make(chan reloadOrder)}
 	for _, c := range cfg.Clusters {
-		d.reloader.noteBuilt(c.Name)
+		d.reloader.recordBuilt(c.Name)
 	}
 	d.log.Info("configured", zap.String("version", version), zap.String("config", file),
 		zap.Strings("clusters", cfg.ClusterNames()), zap.String("hosts", describeHosts(entries)))

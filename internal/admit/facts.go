@@ -210,7 +210,7 @@ func (f *Freshness) Clock() (agrees remediate.Answer, wrong string) {
 	if !v.SkewKnown {
 		return remediate.CannotTell, wrong
 	}
-	return remediate.Ask(wrong == ""), wrong
+	return remediate.AnswerOf(wrong == ""), wrong
 }
 
 // Skew is the API server's clock minus this host's, 0 if the difference is within the limit.

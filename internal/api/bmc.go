@@ -14,6 +14,15 @@ func (s *Server) bmcs(ctx context.Context, r *http.Request) (wire.BMCs, error) {
 	return tidyBMCs(b), err
 }
 
+func (s *Server) nodes(ctx context.Context, r *http.Request) (wire.Nodes, error) {
+	n, err := s.daemon.Nodes(ctx, r.URL.Query().Get("cluster"))
+	n.Nodes = orEmpty(n.Nodes)
+	for i := range n.Nodes {
+		n.Nodes[i].Checks, n.Nodes[i].BMCs = orEmpty(n.Nodes[i].Checks), orEmpty(n.Nodes[i].BMCs)
+	}
+	return n, err
+}
+
 // look gives the route of a look that a person orders. It needs no reason: it
 // changes nothing. It ends with its caller.
 func (s *Server) look(v wire.Verb) answer {
@@ -42,6 +51,11 @@ func tidyBMCs(b wire.BMCs) wire.BMCs {
 		b.BMCs[i].Findings = orEmpty(b.BMCs[i].Findings)
 	}
 	return b
+}
+
+// Nodes asks which Nodes could be fenced. An empty cluster means all.
+func (c *Client) Nodes(ctx context.Context, cluster string) (Reply[wire.Nodes], error) {
+	return ask[wire.Nodes](ctx, c, http.MethodGet, "/v1/nodes", inCluster(cluster), nil)
 }
 
 // BMCs asks what is known about all devices. An empty cluster means all.

@@ -33,6 +33,8 @@ type Daemon interface {
 	Names(ctx context.Context, cluster, prefix string) (wire.Names, error)
 	// Runs gives the selected runs, open and ended, oldest first.
 	Runs(ctx context.Context, f wire.RunFilter) (wire.Timeline, error)
+	// Nodes says of each Node whether it could be fenced; an empty cluster means all.
+	Nodes(ctx context.Context, cluster string) (wire.Nodes, error)
 	// BMCs gives what is known about the devices that switch power; an empty cluster
 	// means all.
 	BMCs(ctx context.Context, cluster string) (wire.BMCs, error)
@@ -206,6 +208,7 @@ type route struct {
 // takes ?cluster=NAME, where the daemon serves several; a higher role may use it too.
 var reads = []route{
 	get("/v1/status", (*Server).status),
+	get("/v1/nodes", (*Server).nodes),
 	get("/v1/nodes/{node}/explain", (*Server).explain),
 	get("/v1/machines/{namespace}/{machine}/explain", (*Server).explain),
 	get("/v1/nodes/{node}/timeline", (*Server).nodeTimeline),

@@ -28,7 +28,7 @@ type ClusterChange struct {
 // cannot be removed, whichever instance carries the run out. Without an error, no run begins any
 // more in a cluster that is to be removed, and the caller must call Apply; after an error, nothing has
 // changed. // I19
-func (t TakeIn) Clusters(ctx context.Context, added []ClusterOptions, removed []string) (*ClusterChange, error) {
+func (t ApplyConfig) Clusters(ctx context.Context, added []ClusterOptions, removed []string) (*ClusterChange, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeTime)
 	defer cancel()
 	ch := &ClusterChange{e: t.e, added: added}

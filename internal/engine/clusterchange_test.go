@@ -64,7 +64,7 @@ func (g *growing) change(added []string, removed ...string) error {
 	for _, name := range added {
 		options = append(options, g.options[name])
 	}
-	change, err := g.TakeIn.Clusters(g.t.Context(), options, removed)
+	change, err := g.ApplyConfig.Clusters(g.t.Context(), options, removed)
 	if err == nil {
 		change.Apply(g.t.Context())
 	}
@@ -270,11 +270,11 @@ func TestStandbyKeepsAClusterWithAnOpenRun(t *testing.T) {
 		time.Sleep(untilOff)
 		require.True(t, only(t, p.engine["a"]).Open())
 		require.Empty(t, p.engine["b"].Runs("c"))
-		_, err := p.engine["b"].TakeIn.Clusters(t.Context(), nil, []string{"c"})
+		_, err := p.engine["b"].ApplyConfig.Clusters(t.Context(), nil, []string{"c"})
 		require.ErrorContains(t, err, "while a run is open in it")
 		time.Sleep(20 * time.Minute)
 		require.Equal(t, remediate.Done, only(t, p.engine["a"]).Step)
-		change := must.Do(p.engine["b"].TakeIn.Clusters(t.Context(), nil, []string{"c"}))(t)
+		change := must.Do(p.engine["b"].ApplyConfig.Clusters(t.Context(), nil, []string{"c"}))(t)
 		change.Apply(t.Context())
 		assert.Empty(t, p.engine["b"].Status())
 	})
@@ -288,7 +288,7 @@ func TestRemovedClusterIsHandedOver(t *testing.T) {
 		p := newPair(t, w, store, nil)
 		p.give("a")
 		time.Sleep(time.Minute)
-		change := must.Do(p.engine["a"].TakeIn.Clusters(t.Context(), nil, []string{"c"}))(t)
+		change := must.Do(p.engine["a"].ApplyConfig.Clusters(t.Context(), nil, []string{"c"}))(t)
 		change.Apply(t.Context())
 		assert.Contains(t, p.told(t, "a", event.OwnerChanged), "releases ownership of the cluster in epoch 1")
 		p.give("b")
@@ -307,7 +307,7 @@ func TestNoRunBeginsInAClusterThatIsBeingRemoved(t *testing.T) {
 		g := startGrowing(t, store, 0, a, b)
 		require.NoError(t, g.change([]string{"b"}))
 		time.Sleep(time.Minute)
-		change := must.Do(g.TakeIn.Clusters(t.Context(), nil, []string{"b"}))(t)
+		change := must.Do(g.ApplyConfig.Clusters(t.Context(), nil, []string{"b"}))(t)
 		b.fail(1)
 		time.Sleep(5 * time.Minute)
 		why := refused(t, reason.NotOwner)(g.Fence(t.Context(), wire.Order{Cluster: "b", Node: "b-001", Actor: "ada", Reason: "r"}))
@@ -344,11 +344,11 @@ func TestClusterWithAFinalizerIsNotRemoved(t *testing.T) {
 		ask(w, nil)
 		time.Sleep(20 * time.Minute)
 		require.Equal(t, remediate.Done, only(t, e).Step)
-		_, err := e.TakeIn.Clusters(t.Context(), nil, []string{"c"})
+		_, err := e.ApplyConfig.Clusters(t.Context(), nil, []string{"c"})
 		require.ErrorContains(t, err, "cluster c cannot be removed yet: fenced's finalizer is still on the FencedRemediation ns/m-1")
 		stuck.Store(false)
 		time.Sleep(10 * time.Minute)
-		change := must.Do(e.TakeIn.Clusters(t.Context(), nil, []string{"c"}))(t)
+		change := must.Do(e.ApplyConfig.Clusters(t.Context(), nil, []string{"c"}))(t)
 		change.Apply(t.Context())
 		assert.Empty(t, e.Status())
 	})
@@ -445,7 +445,7 @@ func TestClusterWithASlotIsNotRemoved(t *testing.T) {
 func TestNoLeadershipBeginsInAClusterThatIsBeingRemoved(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		p := newPair(t, w, store, nil)
-		change := must.Do(p.engine["b"].TakeIn.Clusters(t.Context(), nil, []string{"c"}))(t)
+		change := must.Do(p.engine["b"].ApplyConfig.Clusters(t.Context(), nil, []string{"c"}))(t)
 		p.give("b")
 		time.Sleep(5 * time.Minute)
 		assert.False(t, p.engine["b"].Status()[0].Owner)

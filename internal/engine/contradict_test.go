@@ -246,31 +246,6 @@ func TestEnrolmentEndsWithTheParameters(t *testing.T) {
 	})
 }
 
-// An enrolment from before parameters were stored does not count for a device that reports
-// no identity. It still counts for one that does.
-func TestOldEnrolmentWithoutParameters(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world, store *failingStore) {
-		w.SetReady("True")
-		host := w.Entry()
-		_, levels := withLPAR(w)
-		e, _ := enrolled(t, w, store, levels)
-		older := func() {
-			p := pinOf(t, store, "c/n-1")
-			p.Choice = ""
-			must.Do(state.SavePin(t.Context(), store, p))(t)
-			store.syncChanges()
-		}
-		older()
-		s := subject(t, e)
-		assert.Equal(t, guard.IdentityNotEnrolled, e.Identify(t.Context(), s, 1, 0, bmc.Reading{}))
-		host.IdentityMode = "pinned"
-		w.ChangeEntry(func(h *bmc.Host) { *h = host })
-		enroll(t, e)
-		older()
-		assert.Equal(t, guard.IdentityMatches, checked(t, e, hostUUID, "").Identity)
-	})
-}
-
 // A run continues with the parameters with which it started, and with no others, even if
 // others are enrolled meanwhile. // I10
 func TestRunDoesNotFollowOtherParameters(t *testing.T) {

@@ -107,8 +107,8 @@ type Engine struct {
 	stop     *stop.Stop
 	pulse    *pulse
 
-	Arming Arming
-	TakeIn TakeIn
+	Arming      Arming
+	ApplyConfig ApplyConfig
 	// LockOut knows which accounts a BMC has refused.
 	LockOut *power.LockOut
 }
@@ -117,7 +117,7 @@ type Engine struct {
 // and no BMC.
 func New(ctx context.Context, opt Options) (*Engine, error) {
 	e := &Engine{opt: opt, pulse: &pulse{pass: func() {}, due: map[string]bool{}, each: map[string]bool{}}, limits: cluster.NewLimits(opt.Guards, opt.Run)}
-	e.Arming, e.TakeIn = Arming{e}, TakeIn{e}
+	e.Arming, e.ApplyConfig = Arming{e}, ApplyConfig{e}
 	if opt.Escalation == nil {
 		e.opt.Escalation = noEscalation{}
 	}

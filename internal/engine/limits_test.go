@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/fenced/fenced/internal/bmc"
+	"github.com/fenced/fenced/internal/cluster"
 	"github.com/fenced/fenced/internal/engine"
 	"github.com/fenced/fenced/internal/reason"
 	"github.com/fenced/fenced/internal/remediate"
@@ -23,10 +24,11 @@ import (
 	"github.com/fenced/fenced/test/must"
 )
 
-// flying counts the runs that hold a place, and those whose host may be off.
+// flying counts the runs that hold a place, and those whose host may be off. A run that is not stored yet counts in
+// neither: the store may still refuse it the last slot, because another cluster took it at the same moment.
 func flying(runs []remediate.Run) (flying, off int) {
 	for _, r := range runs {
-		if !r.Open() || r.Step == remediate.Held || r.Step == remediate.RestoreNode {
+		if cluster.IsUnsaved(r) || !r.Open() || r.Step == remediate.Held || r.Step == remediate.RestoreNode {
 			continue
 		}
 		flying++

@@ -63,16 +63,16 @@ type runToTell struct {
 	done chan struct{}
 }
 
-// tellTimeout is how long a run waits at most until its requests are told that they are processed. A host is not left
+// reportTimeout is how long a run waits at most until its requests are told that they are processed. A host is not left
 // as it is because a status cannot be written: nobody begins for a status that is missing.
-const tellTimeout = 3 * time.Second
+const reportTimeout = 3 * time.Second
 
 // reportRequests has the writer tell the requests of a run, and waits for that. // I22
 func (c *clusterParts) reportRequests(ctx context.Context, run string) {
 	if c.opt.Requests == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
 	r := runToTell{run: run, done: make(chan struct{})}
 	select {

@@ -274,7 +274,7 @@ func (c *Cluster) abort(ctx context.Context, o wire.Order, r Record) (order.Outc
 	return order.Outcome{Asked: asks}, nil
 }
 
-// whyNotGiveUp returns the reason why another remediator may be at work on the target of a record. Of a record
+// whyNotGiveUp returns the reason why another remediator may be at work on the target of a record, or an empty string. Of a record
 // that cannot be read nobody knows it.
 func (c *Cluster) whyNotGiveUp(ctx context.Context, r Record) string {
 	object, objects := r.Newest(), c.objects()

@@ -279,7 +279,7 @@ func (w *writer) follow(ctx context.Context, r Record) error {
 		return fmt.Errorf("read %s: %w", o, err)
 	}
 	now := time.Now()
-	seen := w.noteSeen(r.ID, o, live, now)
+	seen := w.recordSeen(r.ID, o, live, now)
 	if live == nil {
 		delete(w.ignored, r.ID)
 		if o.IsGone(seen.missing, seen.letGo && served, now) {
@@ -338,8 +338,8 @@ func (w *writer) write(ctx context.Context, o request.Object, live *policy.Reque
 	return false, nil
 }
 
-// noteSeen updates what is known of the object of a record.
-func (w *writer) noteSeen(id string, o request.Object, live *policy.Request, now time.Time) seenObject {
+// recordSeen updates what is known of the object of a record.
+func (w *writer) recordSeen(id string, o request.Object, live *policy.Request, now time.Time) seenObject {
 	seen := w.seen[id]
 	switch {
 	case live != nil:

@@ -79,7 +79,7 @@ func (w *templateWatch) set(mark, why string) {
 
 type kindOfTemplate struct{ apiVersion, kind string }
 
-// missingOf says why nobody can carry out the requests of a check. silent are the kinds about which
+// missingOf returns the reason why nobody can carry out the requests of a check, or an empty string. silent are the kinds about which
 // nothing could be read in this round: they are not asked about again, so each costs one timeout.
 func (w *templateWatch) missingOf(ctx context.Context, check *policy.Check, silent map[kindOfTemplate]bool) string {
 	for _, t := range check.Templates() {

@@ -250,7 +250,7 @@ func (c *Cluster) IdentifyNew(ctx context.Context, h bmc.Host, level int, r bmc.
 	return x
 }
 
-// explain says why the BMC of a target without a Node is not identified, and what to do.
+// explain returns the reason why the BMC of a target without a Node is not identified, and what to do.
 func (n *nodeless) explain(h bmc.Host, t remediate.Target, why string) string {
 	action := "check which machine answers there, then run fencectl bmc enroll --machine " + t.MachineKey()
 	if !n.metal.isMetal(h, t) {

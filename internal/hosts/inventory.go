@@ -303,8 +303,8 @@ func (c *Cluster) PinProven(ctx context.Context, r remediate.Run) {
 		return
 	}
 	old, found, err := c.hosts.catalog.pins.get(t.Host)
-	moved := old.Devices != t.Devices || old.Choice != "" && old.Choice != t.Choice
-	if err == nil && found && (old.EnrolledBy != "" || old.Contradicted != "" || t.BareMetalHost != "" && old.Devices != "" && moved) {
+	moved := old.Devices != t.Devices || old.Choice != t.Choice
+	if err == nil && found && (old.EnrolledBy != "" || old.Contradicted != "" || t.BareMetalHost != "" && moved) {
 		return
 	}
 	if err == nil {

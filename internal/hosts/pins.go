@@ -194,26 +194,13 @@ func (p *pins) underAnotherName(h bmc.Host, uuid string) (other state.Pin, found
 	return other, found
 }
 
-// pinnedHere reports whether a pin is about the very devices that the host has now. An older
-// record lacks part of what chooses the devices. It is enough only if each device proves its
-// identity. // I8
+// pinnedHere reports whether a pin is about the very devices that the host has now. // I8
 func pinnedHere(p state.Pin, h bmc.Host) bool {
-	switch {
-	case p.Choice != "":
-		return p.Devices == devicesOf(h) && p.Choice == choiceOf(h)
-	case !allIdentify(h):
-		return false
-	case p.Devices == "":
-		return p.Address == h.Address()
-	}
-	return p.Devices == devicesOf(h)
+	return p.Devices == devicesOf(h) && p.Choice == choiceOf(h)
 }
 
 // pinnedAmong reports whether all devices of a host are among those of a pin.
 func pinnedAmong(p state.Pin, h bmc.Host) bool {
-	if p.Devices == "" { // an older record
-		return p.Address == h.Address()
-	}
 	known := strings.Split(p.Devices, "\n")
 	return !slices.ContainsFunc(h.Keys(), func(key string) bool { return !slices.Contains(known, key) })
 }

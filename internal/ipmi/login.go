@@ -154,12 +154,22 @@ func (l *login) anySilent() bool {
 	return false
 }
 
+func (l *login) allSilent() bool {
+	for _, err := range l.suiteErrs {
+		if !errors.Is(err, errSilent) {
+			return false
+		}
+	}
+	return true
+}
+
 // withSuites adds to err what became of each cipher suite, and the key that says
-// which are asked for, if another suite could help.
+// which are asked for, if another suite could help. Where nothing answered at all and
+// no suite was left out, the BMC is away, whatever the suite.
 func (l *login) withSuites(err error) error {
 	var refusal *statusError
 	unsupported := errors.As(err, &refusal) && refusal.kind() == bmc.KindUnsupported
-	if !unsupported && !errors.Is(err, errSilent) && !errors.Is(err, errOtherAlgorithms) {
+	if !unsupported && !errors.Is(err, errSilent) && !errors.Is(err, errOtherAlgorithms) || l.allSilent() && len(l.client.suites) == len(suites) {
 		return err
 	}
 	var list []string

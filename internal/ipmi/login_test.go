@@ -169,7 +169,8 @@ func TestSuiteAfterARefusedOne(t *testing.T) {
 	assert.Equal(t, 17, c.suites[0].id)
 }
 
-// TestNoSuiteIsAnswered names the key, and what became of each suite.
+// TestNoSuiteIsAnswered names the key, and what became of each suite, where a suite was left out. A BMC
+// that answers to none is away, and nothing is said about suites.
 func TestNoSuiteIsAnswered(t *testing.T) {
 	t.Parallel()
 	b := startGo(t, ipmisim.Options{})
@@ -179,9 +180,9 @@ func TestNoSuiteIsAnswered(t *testing.T) {
 		kind            bmc.Kind
 		want            string
 	}{
-		"both are dropped":     {nil, []int{17, 3}, 5 * time.Second, bmc.KindUnreachable, "cipher suite 17: not answered, 3: not answered; the key cipherSuites"},
+		"both are dropped":     {nil, []int{17, 3}, 5 * time.Second, bmc.KindUnreachable, ""},
 		"the only one":         {[]int{17}, []int{17}, time.Second, bmc.KindUnreachable, "cipher suite 17: not answered; the key cipherSuites"},
-		"no time for a second": {nil, []int{17, 3}, 500 * time.Millisecond, bmc.KindUnreachable, "cipher suite 17: not answered, 3: not asked for; the key cipherSuites"},
+		"no time for a second": {nil, []int{17, 3}, 500 * time.Millisecond, bmc.KindUnreachable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -194,7 +195,9 @@ func TestNoSuiteIsAnswered(t *testing.T) {
 			pace.Until(t, c.want, func() bool { // a busy machine may have asked for none
 				_, err := New(h, bmc.Timing{ReadTimeout: c.timeout, SendTimeout: time.Second}).Read(t.Context())
 				assert.Equal(t, c.kind, bmc.KindOf(err), "%v", err)
-				t.Log(err)
+				if c.want == "" { // no other suite could help
+					assert.NotContains(t, err.Error(), "cipher")
+				}
 				return strings.Contains(err.Error(), c.want)
 			})
 		})

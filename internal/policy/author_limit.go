@@ -42,7 +42,7 @@ func (r *Rules) authorOf(c *Check) (author space, limited bool) {
 	return r.spaceOf(group(c.APIVersion), c.Namespace), fromCluster(c.Source)
 }
 
-// targetLimitMessage says why a check is not evaluated.
+// targetLimitMessage returns the reason why a check is not evaluated.
 func (r *Rules) targetLimitMessage(c *Check) string {
 	author, _ := r.authorOf(c)
 	whose := "of " + author.text()
@@ -274,11 +274,11 @@ func (l *Ledger) setCheck(id ObjectID, c *Check) {
 			l.setSeated(objectOf(list[most-1]), list[most-1])
 		}
 	}
-	l.noteCrowd(author, list)
+	l.recordCrowd(author, list)
 }
 
-// noteCrowd stores the checks of a namespace, and whether there are too many.
-func (l *Ledger) noteCrowd(author space, list []*Check) {
+// recordCrowd stores the checks of a namespace, and whether there are too many.
+func (l *Ledger) recordCrowd(author space, list []*Check) {
 	if l.byAuthor[author] = list; len(list) == 0 {
 		delete(l.byAuthor, author)
 	}

@@ -218,8 +218,8 @@ func (x nodelessIndex) note(m *Machine, hasNode bool) {
 	}
 }
 
-// noteAll adds or removes the Machines of one Node.
-func (x nodelessIndex) noteAll(machines []*Machine, hasNode bool) {
+// recordAll adds or removes the Machines of one Node.
+func (x nodelessIndex) recordAll(machines []*Machine, hasNode bool) {
 	for _, m := range machines {
 		x.note(m, hasNode)
 	}
@@ -242,7 +242,7 @@ func (b *DisruptionBudget) unseen(w *tables) int {
 func unseenMachines(w *tables) int {
 	gone := map[string]bool{}
 	for _, r := range w.runs {
-		if r.Machine != "" && len(w.machinesOf(r)) == 0 {
+		if r.Machine != "" && r.machineOf(w) == nil {
 			gone[r.Machine] = true
 		}
 	}

@@ -169,7 +169,7 @@ func TestClusterAPIOpenRun(t *testing.T) {
 	law.Check(t, func(t *rapid.T) {
 		s := drawClusterWorld(t)
 		for i, m := range s.Machines {
-			s.OpenRuns = append(s.OpenRuns, policy.OpenRun{ID: fmt.Sprint("r", i), Machine: m.Key()})
+			s.OpenRuns = append(s.OpenRuns, policy.OpenRun{ID: fmt.Sprint("r", i), Machine: m.Key(), MachineAPI: m.APIVersion})
 		}
 		for _, c := range policy.Decide(s, epoch).Checks {
 			for _, target := range c.Targets {

@@ -382,7 +382,7 @@ func (w *tables) controlPlaneInFlight() map[string]bool {
 		if r.takesTurn() { // a run may itself have deleted its Node
 			busy[subjectName(r.Node, r.Machine)] = true
 		}
-		for _, m := range w.machinesOf(r) {
+		if m := r.machineOf(w); m != nil {
 			mark(m)
 		}
 		if n := w.nodes[r.Node]; w.owners().isOfAll(n) {

@@ -155,6 +155,7 @@ func newCheckReport(c *Check, a CheckContext, st *setting) CheckReport {
 		State: st.state, Message: st.message, Conflicting: st.conflicting, Targets: []TargetReport{}, UID: c.UID, Source: c.Source,
 		unread: c.Selector == nil || a.OverTargetLimit, idle: map[string]bool{}, countOnly: c.Strategy == CountOnly, Limit: c.family().limitText(c), Due: st.due, Storm: c.Storm,
 		upgrading: a.Upgrading, template: c.Template, makesRequests: c.MakesRequests(),
+		NeedsHosts: c.Strategy == PowerCycleHosts || c.firstIsOwn(),
 		minHealthy: c.family() == medik8s && c.MaxUnhealthy == nil,
 	}
 }

@@ -59,6 +59,12 @@ func (c *Check) IsHandledByFenced() bool {
 	return len(all) > 0 && !slices.ContainsFunc(all, func(t Template) bool { return !t.IsOwn() })
 }
 
+// firstIsOwn reports whether fenced carries out the first request of the check.
+func (c *Check) firstIsOwn() bool {
+	all := c.rungs()
+	return c.Strategy == CreateRequests && len(all) > 0 && all[0].Template.IsOwn()
+}
+
 // IsSourceOf reports whether the request comes from the template of this step.
 func (e *Escalation) IsSourceOf(q *Request) bool {
 	return e.Template.isSourceOf(q.APIVersion, q.Kind, q.TemplateName)
@@ -71,8 +77,8 @@ func (p *Template) isSourceOf(apiVersion, kind, template string) bool {
 		(template == "" || template == p.Name)
 }
 
-// ownTemplateInFront says why an escalation that fenced carries out cannot begin with fenced's
-// own template: after a Node was deleted, nobody can name it to the next remediator.
+// ownTemplateInFront returns the reason why an escalation that fenced carries out cannot begin with fenced's
+// own template, or an empty string: after a Node was deleted, nobody can name it to the next remediator.
 func ownTemplateInFront(c *Check) string {
 	if i := goesOnAfter(c); i >= 0 && c.MakesRequests() {
 		return fmt.Sprintf("the FencedRemediationTemplate must be the last of the escalation, not that of order %d", c.Escalation[i].Order)

@@ -152,7 +152,7 @@ var quorumText = map[reason.Code]string{
 // source is the check's name in a gate.
 func (r *CheckReport) source() string { return "check " + key(r.Namespace, r.Name) }
 
-// explainUncovered says why no check evaluates the Node: none covers it, or the
+// explainUncovered returns the gates that say why no check evaluates the Node: none covers it, or the
 // check is paused, disabled or invalid.
 func explainUncovered(r *Report, node string) []reason.Gate {
 	var gates []reason.Gate

@@ -131,7 +131,7 @@ func TestJudgeDetail(t *testing.T) {
 
 func TestOpenRun(t *testing.T) {
 	s := sickWorld(time.Hour, powerCheck("c"))
-	s.OpenRuns = []policy.OpenRun{{ID: "r1", Machine: "ns/m-1", Node: "n-1"}}
+	s.OpenRuns = []policy.OpenRun{{ID: "r1", Machine: "ns/m-1", MachineAPI: s.Machines[0].APIVersion, Node: "n-1"}}
 	assert.Equal(t, []reason.Code{reason.NotUnhealthy}, explain(s, "n-1"), "a run is open on it")
 }
 

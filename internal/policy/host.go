@@ -371,11 +371,11 @@ func (w *tables) refuseHosts(r *Report) {
 				t.refuseBecause(reason.UnderRemediation, runs.onHostOf(n))                       // I6
 				t.refuseBecause(reason.DuplicateUUID, w.nodesByUUID.other(n.Name, n.SystemUUID)) // I9
 			}
-			if c.powerCycles(t) || t.Action != CreateRequest { // a check that asks others knows its own requests
+			if t.powerCycles(c.template) || t.Action != CreateRequest { // a check that asks others knows its own requests
 				t.refuseBecause(reason.Contested, w.requests.contender(t, m, n)) // I22
 			}
 			t.refuseBecause(reason.Contested, w.nodeLocks[t.Node].contender(t.Node, r.At)) // I22
-			if c.powerCycles(t) {
+			if t.powerCycles(c.template) {
 				t.refuseBecause(reason.LeaseTooLong, times.LeaseTooLong(w.leases[t.Node].Duration)) // I5
 			}
 			if m == nil {
@@ -383,7 +383,7 @@ func (w *tables) refuseHosts(r *Report) {
 			}
 			h, err := w.hosts.of(m)
 			t.refuseBecause(reason.Contested, h.Contender()) // I22
-			if c.powerCycles(t) {
+			if t.powerCycles(c.template) {
 				w.hosts.refusePowerOwner(t, m, &h, err)
 				services.refuse(t, &h)
 			}
@@ -413,9 +413,9 @@ func (t *TargetReport) refuseBecause(code reason.Code, why string) {
 }
 
 // powerCycles reports whether fenced itself power-cycles the host for a target: a request from its
-// own template needs no object.
-func (r *CheckReport) powerCycles(t *TargetReport) bool {
-	next := cmp.Or(t.Template, r.template)
+// own template needs no object. template is that of the check.
+func (t *TargetReport) powerCycles(template *Template) bool {
+	next := cmp.Or(t.Template, template)
 	return t.Action == PowerCycle || t.Action == CreateRequest && next != nil && next.IsOwn()
 }
 

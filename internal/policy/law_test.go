@@ -33,7 +33,7 @@ func drawSnapshot(t *rapid.T) policy.Snapshot {
 			s.Nodes[n.Name] = &n
 		}
 		if rapid.IntRange(0, 9).Draw(t, "run") == 0 {
-			s.OpenRuns = append(s.OpenRuns, policy.OpenRun{ID: "r1", Machine: m.Key(), Node: m.NodeName})
+			s.OpenRuns = append(s.OpenRuns, policy.OpenRun{ID: "r1", Machine: m.Key(), MachineAPI: m.APIVersion, Node: m.NodeName})
 		}
 		if rapid.Bool().Draw(t, "lease") {
 			s.Leases[m.NodeName] = policy.Lease{RenewTime: drawTime(t, "renew")}

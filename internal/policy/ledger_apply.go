@@ -447,7 +447,7 @@ func (l *Ledger) replaceRuns(runs []OpenRun) {
 		for _, m := range l.w.byNode[r.Node] {
 			machines[m] = true
 		}
-		for _, m := range l.w.machinesOf(r) {
+		if m := r.machineOf(l.w); m != nil {
 			machines[m] = true
 			l.touchMachine(m.Name)
 			l.touchNode(m.NodeName)

@@ -201,7 +201,7 @@ func (o owners) counts(m *Machine) bool {
 	return o.rules.trusts(m.Group(), m.Namespace) || o.runs.onMachine(m).ID != "" || o.spaces[o.rules.spaceOfMachine(m)].nodes > 0
 }
 
-// foreign says why a Machine without a Node does not count.
+// foreign returns the reason why a Machine without a Node does not count.
 func (m *Machine) foreign() string {
 	return fmt.Sprintf("no Node of the cluster names a Machine in namespace %s, so Machine %s counts in no limit; if it is of this cluster, add the namespace to clusters[].namespaces",
 		m.Namespace, m.Key())
@@ -220,7 +220,7 @@ func (o owners) hasRunOn(m *Machine) bool {
 // isOf reports whether the run is on the Machine, and not on one of its name of another API, which
 // may be in a namespace of other people.
 func (r OpenRun) isOf(m *Machine) bool {
-	return r.Machine == m.Key() && (r.MachineAPI == "" || group(r.MachineAPI) == m.Group())
+	return r.Machine == m.Key() && group(r.MachineAPI) == m.Group()
 }
 
 // annotationFor is the annotation with which a Node names the Machine.

@@ -86,7 +86,7 @@ func TestMachineOfANodeThatIsGone(t *testing.T) {
 	m, n, forged := prod()
 	l := ledgerWith(Rules{}, put(checkIn("prod", PowerCycleHosts)), put(checkIn("tenant", PowerCycleHosts)), put(n), put(m), put(forged))
 	require.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l))
-	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2"}})
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2", MachineAPI: m.APIVersion}})
 	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
 	assert.Empty(t, l.NotOwned(m, nil).Why, "the run of this Machine has deleted the Node")
 	assert.NotEmpty(t, l.NotOwned(forged, nil).Why)
@@ -288,7 +288,7 @@ func TestRunKeepsItsNamespaceCounted(t *testing.T) {
 		StartupTimeout: time.Minute, MaxUnhealthy: new(intstr.FromInt32(1)), Conditions: nodePolicy().Conditions}
 	b := &DisruptionBudget{Name: "b", SelectsMachines: true, Selector: labels.Everything(), MaxUnavailable: intstr.FromInt32(1)}
 	l := ledgerWith(Rules{}, put(c), put(n), put(m), put(never), put(b))
-	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2"}})
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2", MachineAPI: m.APIVersion}})
 	before := l.Report(ledgerEpoch)
 	l.Apply(ledgerEpoch, Change{ID: put(n).ID})
 	after := l.Report(ledgerEpoch)
@@ -322,7 +322,7 @@ func TestNodeOfARunRegistersWithoutItsAnnotation(t *testing.T) {
 func TestRunOwnsNoNodeThatNamesAnother(t *testing.T) {
 	m, n, forged := prod()
 	l := NewLedger(Rules{})
-	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "tenant/x"}})
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "tenant/x", MachineAPI: forged.APIVersion}})
 	l.Apply(ledgerEpoch, put(n), put(m), put(forged))
 	assert.NotEmpty(t, l.NotOwned(forged, n).Why)
 	assert.Same(t, m, l.MachineOf("w-2"))
@@ -453,7 +453,7 @@ func TestNodeRefOfAnotherNode(t *testing.T) { // I2
 	assert.Equal(t, []string{"w-2 prod/w-2"}, acts(t, l), "the Node names the Machine")
 
 	l.Apply(ledgerEpoch, put(n))
-	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2"}})
+	l.SetRuns(ledgerEpoch, []OpenRun{{ID: "r", Node: "w-2", Machine: "prod/w-2", MachineAPI: m.APIVersion}})
 	assert.Same(t, m, l.MachineOf("w-2"), "the run of this Machine had the Node register anew")
 
 	next := *m

@@ -70,6 +70,9 @@ type CheckReport struct {
 	Conflicting bool `json:"-"`
 	// Due is when the passage of time alone changes the check as a whole.
 	Due time.Time `json:"-"`
+	// NeedsHosts: fenced itself carries out the check's first remedy, and for that each target needs a
+	// host whose power it can switch.
+	NeedsHosts bool `json:"-"`
 	// makesRequests: fenced makes the requests of the check.
 	makesRequests bool
 	// template is that of the check.
@@ -91,6 +94,16 @@ type CheckReport struct {
 	// exceeded.
 	idle   map[string]bool
 	unread bool
+}
+
+// Protects reports whether the check has something remediated: it is active, and does not only count.
+func (r *CheckReport) Protects() bool { return r.State == StateActive && !r.countOnly }
+
+// SelectsNothing reports whether the check is active and has no target. The check that OpenShift's
+// machine-api-operator makes for the termination of spot instances has none in most clusters, as it
+// should.
+func (r *CheckReport) SelectsNothing() bool {
+	return r.State == StateActive && r.Expected == 0 && len(r.Targets) == 0 && r.Name != "machine-api-termination-handler"
 }
 
 // PauseRequested reports whether pauseRequests of the check forbid all actions.

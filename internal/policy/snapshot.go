@@ -93,7 +93,7 @@ type Rules struct {
 type OpenRun struct {
 	ID      string
 	Machine string // "namespace/name"
-	// MachineAPI is the apiVersion of the Machine; "" if it is not known.
+	// MachineAPI is the apiVersion of the Machine.
 	MachineAPI string
 	Node       string
 	// ControlPlane: the run concerns a control-plane host. Its Machine and its Node

@@ -87,7 +87,7 @@ func tablesOf(s *Snapshot) *tables {
 	}
 	w.nodes = w.pods.withRoles(s.Nodes)
 	for _, n := range w.nodes {
-		w.noteNode(n)
+		w.recordNode(n)
 	}
 	if s.Leases != nil {
 		w.leases = s.Leases
@@ -127,18 +127,18 @@ func tablesOf(s *Snapshot) *tables {
 
 func (w *tables) putNode(n *Node) {
 	w.nodes[n.Name] = n
-	w.noteNode(n)
+	w.recordNode(n)
 }
 
-// noteNode updates the indexes of Nodes.
-func (w *tables) noteNode(n *Node) {
+// recordNode adds a Node to the indexes.
+func (w *tables) recordNode(n *Node) {
 	if n.ControlPlane {
 		w.nodesWithRole[n.Name] = n
 	}
 	w.labelled.addNode(n, 1)
 	w.nodesByUUID.note(n, true)
 	w.machineSpaces.count(&w.rules, n, 1)
-	w.nodeless.noteAll(w.byNode[n.Name], true)
+	w.nodeless.recordAll(w.byNode[n.Name], true)
 }
 
 func (w *tables) dropNode(name string) {
@@ -149,7 +149,7 @@ func (w *tables) dropNode(name string) {
 	w.machineSpaces.count(&w.rules, w.nodes[name], -1)
 	delete(w.nodes, name)
 	delete(w.nodesWithRole, name)
-	w.nodeless.noteAll(w.byNode[name], false)
+	w.nodeless.recordAll(w.byNode[name], false)
 }
 
 func (w *tables) putMachine(m *Machine) {
@@ -260,23 +260,15 @@ func (o openRuns) put(r OpenRun) {
 	}
 }
 
-// onMachine returns the run on a Machine. The record of an older run does not store the API family.
+// onMachine returns the run on a Machine.
 func (o openRuns) onMachine(m *Machine) OpenRun {
-	if r, open := o[runSubject{group: m.Group(), machine: m.Key()}]; open {
-		return r
-	}
-	return o[runSubject{machine: m.Key()}]
+	return o[runSubject{group: m.Group(), machine: m.Key()}]
 }
 
-// machinesOf lists the Machines that a run may be for.
-func (w *tables) machinesOf(r OpenRun) (list []*Machine) {
+// machineOf returns the Machine of the run, or nil.
+func (r OpenRun) machineOf(w *tables) *Machine {
 	namespace, name := splitKey(r.Machine)
-	for _, g := range machineGroups {
-		if m := w.machines[machineID{g, namespace, name}]; m != nil && r.isOf(m) {
-			list = append(list, m)
-		}
-	}
-	return list
+	return w.machines[machineID{group(r.MachineAPI), namespace, name}]
 }
 
 // Equal reports whether two runs are the same to everything that is evaluated.

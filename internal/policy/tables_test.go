@@ -166,15 +166,17 @@ func TestMachineWhoseNodeARunDeletedCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newTrial(Rules{Namespaces: []string{"a"}})
 			w.apply(poolOf("n", 3, 0)...)
+			api := OpenShiftMachineAPI
 			for i := range 4 {
 				m := caseMachine(fmt.Sprint("m-", i), fmt.Sprint("n-", i))
 				if c.APIVersion == ClusterAPIV1Beta2 {
+					api = ClusterAPIV1Beta2
 					m.APIVersion, m.ClusterName, m.InfrastructureReadySince = ClusterAPIV1Beta2, "k", ledgerEpoch.Add(-time.Hour)
 				}
 				w.apply(put(m))
 			}
 			w.apply(put(c))
-			w.runs = []OpenRun{{ID: "r", Node: "n-3", Machine: "a/m-3", NodeLabels: labels.Set{}}}
+			w.runs = []OpenRun{{ID: "r", Node: "n-3", Machine: "a/m-3", MachineAPI: api, NodeLabels: labels.Set{}}}
 			w.l.SetRuns(w.now, w.runs)
 			w.compare(t)
 			r := w.l.Report(w.now).Checks[0]

@@ -127,7 +127,9 @@ func evaluate(c *Check, a CheckContext, st *setting, x *Subject, now time.Time) 
 		t.refuseTarget(c, a.Rules, x)
 		t.refuseNotOwned(x)
 		t.refuseUncounted(x)
-		t.refuseAlive(x, now)
+		if isHealthReason(t.Reason) || t.powerCycles(c.Template) { // also a Machine whose remediation was ordered // I4
+			t.refuseWhileRenewed(x, now)
+		}
 		if a.Rules.WaitForUpgrade {
 			t.refuseRollingConfig(x)
 		}
@@ -271,16 +273,9 @@ func RenewedUntil(n *Node, l Lease, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// refuseAlive refuses a Node whose Ready is Unknown while its kubelet still
+// refuseWhileRenewed refuses a Node whose Ready is Unknown while its kubelet still
 // renews the Lease. Such a host runs; only its status does not reach the API
 // server. // I4
-func (t *TargetReport) refuseAlive(x *Subject, now time.Time) {
-	if isHealthReason(t.Reason) {
-		t.refuseWhileRenewed(x, now)
-	}
-}
-
-// refuseWhileRenewed is refuseAlive whatever the reason is.
 func (t *TargetReport) refuseWhileRenewed(x *Subject, now time.Time) {
 	if t.Action == None {
 		return

@@ -174,7 +174,7 @@ func (w *world) agrees(answered bool) Answer {
 	if w.compared = w.compared || answered; !w.compared {
 		return CannotTell
 	}
-	return Ask(w.ahead == 0)
+	return AnswerOf(w.ahead == 0)
 }
 
 // proofNow is the proof as a process has it whose clock was set since: its age is monotonic.

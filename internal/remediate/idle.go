@@ -88,9 +88,9 @@ func isHealthy(r Run, s Observation) bool {
 // cannot switch on come first. // I20
 func replacedByOwner(r Run, s Observation, now time.Time) bool {
 	outlets := r.OffLevel > 0 && (s.Level != r.Level || s.Power.State != bmc.On)
-	owed := outlets || r.Isolated.IsZero() && (r.Attempt == 1 || r.Intervened && !isBackOn(r, s, now))
+	pending := outlets || r.Isolated.IsZero() && (r.Attempt == 1 || r.Intervened && !isBackOn(r, s, now))
 	tainted := r.Isolation == IsolateTaint && (s.Node.Exists == CannotTell || s.Node.OutOfService)
-	return machineReplaced(r, s) && !owed && !tainted && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
+	return machineReplaced(r, s) && !pending && !tainted && !r.LeaveOff && powerLockFree(r, s) && !anyOnPending(r)
 }
 
 // isBackOn says whether the host of an idle run is On for good.
@@ -139,7 +139,7 @@ func runTimedOut(r Run, now time.Time) (Run, Action, time.Duration) {
 }
 
 // A run that stops for a reason that time or a change may heal is Waiting. It holds no slot. Its
-// host is brought back where that is owed, as for a Held run. Then it goes on by itself: after the
+// host is brought back where that is pending, as for a Held run. Then it goes on by itself: after the
 // isolation at step 3; before it, and where the attempts are used up, at step 1. Nothing
 // destructive begins here: for step 1 the run is only marked as due, and package admit orders the
 // retry when every gate passes.
@@ -165,7 +165,7 @@ type Wait struct {
 	Due bool `json:"due,omitempty"`
 }
 
-// mayWait says whether a run that stops for a reason goes on by itself. A run of an older record
+// mayWait says whether a run that stops for a reason goes on by itself. One without a pause to retry
 // does not. Nor does one whose host a person left off.
 func mayWait(r Run, code reason.Code) bool {
 	switch class := reason.ClassOf(code); {

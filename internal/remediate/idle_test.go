@@ -301,7 +301,7 @@ func TestIdleRunThatNobodyAsksForEnds(t *testing.T) { // L1
 }
 
 // The isolation of a run may have been done without an answer or a record: it has saved the Node, which is
-// not as it was. Its labels are still owed when nobody asks for the run any more. // I20, I21
+// not as it was. Its labels are still pending when nobody asks for the run any more. // I20, I21
 func TestIdleRunThatMayHaveIsolatedWaitsForItsNode(t *testing.T) {
 	gone := func(r *Run, s *Observation) { restingAtOn(r, s); s.Node = Node{Exists: No} }
 	play(t, []scene{

@@ -156,7 +156,7 @@ func (r Run) OutlivesRequest(n Node) Answer {
 	case n.Exists == CannotTell:
 		return CannotTell
 	}
-	return Ask(!n.registered())
+	return AnswerOf(!n.registered())
 }
 
 // endOutliving notes that a run needs a request again: nobody asks for it, and not only because of a pause, which

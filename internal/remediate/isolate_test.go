@@ -147,7 +147,7 @@ func (w *world) drop() {
 // asksNoMore is what package admit makes of it.
 func (w *world) asksNoMore(r Run, n Node) Answer {
 	if !w.dropped || w.withdrawn {
-		return Ask(w.withdrawn)
+		return AnswerOf(w.withdrawn)
 	}
 	return map[Answer]Answer{Yes: No, No: Yes}[r.OutlivesRequest(n)]
 }

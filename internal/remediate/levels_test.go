@@ -349,7 +349,7 @@ func TestContradictedLevelIsBroughtBack(t *testing.T) {
 		{scene{"not in time: a human, never step 6", PowerOn, 375 * sec, func(r *Run, s *Observation) { since(minute, r, s); told(r); late(r) }, Held, Nothing, "OutletContradicted"}, 1},
 		{scene{"not in time, no answer: a human", PowerOn, 375 * sec, func(r *Run, s *Observation) { back(r, s); late(r); unread(s, bmc.KindUnreachable) }, Held, Nothing, "OutletContradicted"}, 1},
 		{scene{"reads On: down", PowerOn, 100 * sec, back, PowerOn, Nothing, ""}, 0},
-		{scene{"no end while it is owed", RestoreNode, minute, func(r *Run, s *Observation) { back(r, s); at(r, s, 0, 1); on(s) }, Held, Nothing, "OutletContradicted"}, 1},
+		{scene{"no end while it is pending", RestoreNode, minute, func(r *Run, s *Observation) { back(r, s); at(r, s, 0, 1); on(s) }, Held, Nothing, "OutletContradicted"}, 1},
 		{scene{"no step 6 either", Reprovision, sec, func(r *Run, s *Observation) { back(r, s) }, Held, Nothing, "OutletContradicted"}, 1},
 		{scene{"Held: On each minute", Held, time.Hour, func(r *Run, s *Observation) { since(minute, r, s); r.Intent = Intent{SendOn, ago(minute)} }, Held, SendOn, "PowerOffFailed"}, 1},
 		{scene{"Held: not more often", Held, time.Hour, func(r *Run, s *Observation) { since(minute, r, s); r.Intent = Intent{SendOn, ago(minute - 1)} }, Held, Nothing, "PowerOffFailed"}, 1},
@@ -364,12 +364,12 @@ func TestContradictedLevelIsBroughtBack(t *testing.T) {
 		}, Held, SendOn, "PowerOffFailed"}, 1},
 		{scene{"Held: one of two outlets is on, On", Held, time.Hour, func(r *Run, s *Observation) { back(r, s); r.Intent = Intent{}; s.Power.Partial = true }, Held, SendOn, "PowerOffFailed"}, 1},
 		{scene{"Held: reads On, down", Held, time.Hour, back, Held, Nothing, "PowerOffFailed"}, 0},
-		{scene{"Held: all well, but owed", Held, time.Hour, func(r *Run, s *Observation) { back(r, s); at(r, s, 0, 1); r.HealthySince = ago(time.Hour) }, Held, Nothing, "PowerOffFailed"}, 0},
+		{scene{"Held: all well, but pending", Held, time.Hour, func(r *Run, s *Observation) { back(r, s); at(r, s, 0, 1); r.HealthySince = ago(time.Hour) }, Held, Nothing, "PowerOffFailed"}, 0},
 	})
 	r, s := begin(PowerOn, 100*sec)
 	back(&r, &s)
 	got, _, _ := Next(r, s, noon)
-	assert.Equal(t, []Contradiction{{Level: 1, Since: ago(minute)}}, got.Contradicted, "remembered, and owed no more")
+	assert.Equal(t, []Contradiction{{Level: 1, Since: ago(minute)}}, got.Contradicted, "remembered, and pending no more")
 	r.Step = Held
 	got, _, _ = Next(r, s, noon)
 	assert.False(t, got.Contradicted[0].OnPending)

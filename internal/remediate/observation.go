@@ -18,8 +18,8 @@ const (
 	Yes
 )
 
-// Ask makes an Answer of a bool that was read.
-func Ask(b bool) Answer {
+// AnswerOf makes an Answer of a bool that was read.
+func AnswerOf(b bool) Answer {
 	if b {
 		return Yes
 	}
@@ -190,6 +190,11 @@ type Lease struct {
 	KubeletReporting bool `json:"heard,omitempty"`
 }
 
+// renewedSince reports whether a kubelet has written the Lease since it was as before. A Lease that is gone shows none. // I5
+func (l Lease) renewedSince(before Lease) bool {
+	return l.Known && l.ResourceVersion != "" && l.ResourceVersion != before.ResourceVersion
+}
+
 // A Lease that was renewed less than recentFor before the Off may be renewed again. It must
 // then stand still for quietFor: by then a kubelet that runs has missed a renewal. Neither is longer
 // than for times.LongestLease, whatever is written into the Lease once the host is off. // I5
@@ -201,8 +206,8 @@ func (l Lease) quietFor() time.Duration {
 	return max(leaseQuietFor, min(l.Duration, times.LongestLease)/2)
 }
 
-// TooLong says why nobody can wait until a kubelet has missed a renewal of this Lease; "" if that is
-// possible. // I5
+// TooLong returns the reason why nobody can wait until a kubelet has missed a renewal of this Lease, or an
+// empty string. // I5
 func (l Lease) TooLong() string { return times.LeaseTooLong(l.Duration) }
 
 // seenAt is the Lease for the record of a run.

@@ -300,7 +300,7 @@ func expireConfirmation(r Run) Run {
 	return r
 }
 
-// confirmationContradicted is what contradicts an active confirmation; "" when nothing does.
+// confirmationContradicted returns what contradicts an active confirmation, or an empty string.
 func confirmationContradicted(r Run, s Observation) string {
 	switch w := r.Confirmation; {
 	case !confirmationActive(r):
@@ -308,7 +308,7 @@ func confirmationContradicted(r Run, s Observation) string {
 		return levelName(r, s) + " reads " + powerReadText(s)
 	case s.LowerLevelOn != "":
 		return s.LowerLevelOn
-	case !w.Since.IsZero() && s.Lease.Known && s.Lease.ResourceVersion != "" && s.Lease.ResourceVersion != w.Lease.ResourceVersion:
+	case !w.Since.IsZero() && s.Lease.renewedSince(w.Lease):
 		return "the Node's Lease was renewed since"
 	case s.Node.Ready == Yes:
 		return "the Node is Ready"
@@ -316,8 +316,8 @@ func confirmationContradicted(r Run, s Observation) string {
 	return ""
 }
 
-// ContradictsConfirmation is what in a look contradicts an active confirmation; "" when nothing
-// does. // I26
+// ContradictsConfirmation returns what in a look contradicts an active confirmation, or an empty
+// string. // I26
 func ContradictsConfirmation(r Run, s Observation) string {
 	return confirmationContradicted(r, withoutOtherLevels(r, s))
 }

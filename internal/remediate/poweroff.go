@@ -279,8 +279,7 @@ func falseOffReason(r Run, s Observation) string {
 // leaseAdvanced says whether the Lease advanced since the one that the record keeps: what was proven then
 // must be proven again. // I5
 func leaseAdvanced(r Run, s Observation) bool {
-	return r.OffLease != nil && s.Lease.Known && s.Lease.ResourceVersion != "" &&
-		s.Lease.ResourceVersion != r.OffLease.ResourceVersion
+	return r.OffLease != nil && s.Lease.renewedSince(*r.OffLease)
 }
 
 // powerLockHeld says whether no other power owner may switch the host on: our power lock is set,

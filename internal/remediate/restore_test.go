@@ -250,7 +250,7 @@ func TestReadyNodeOfAHostThatReadsOffIsNotDoneAtOnce(t *testing.T) {
 				require.Equal(t, []any{RestoreNode, Nothing}, []any{got.Step, action}, "%s", at)
 			}
 			s.Machine.Requested = false
-			s.Node.Ready = Ask(c.ready)
+			s.Node.Ready = AnswerOf(c.ready)
 			got, _, _ := Next(r, s, noon.Add(91*time.Second))
 			assert.Equal(t, c.want, got.Step)
 		})
@@ -283,7 +283,7 @@ func restoredOn(r Run, node int8) bool { return node != 0 && r.Restored[wornKeys
 
 // lookAtLabels is what a look says about the saved label.
 func (w *world) lookAtLabels(r Run, s *Observation) {
-	s.Restored = Ask(w.labels || restoredOn(r, w.uid))
+	s.Restored = AnswerOf(w.labels || restoredOn(r, w.uid))
 	if w.labels && !restoredOn(r, w.uid) || w.worn.answer {
 		s.ReadBack = wornKeys
 	}
@@ -355,7 +355,7 @@ func TestOwnerIsFasterThanTheNextLook(t *testing.T) {
 	s.ReadBack = []string{key} // as the write was answered
 	var actions []Action
 	for now := noon.Add(sec / 2); r.Open() && now.Before(noon.Add(minute)); now = now.Add(sec / 2) {
-		s.Restored = Ask(r.Restored[key] == "u2")
+		s.Restored = AnswerOf(r.Restored[key] == "u2")
 		r, action, _ = Next(r, s, now)
 		actions = append(actions, action)
 	}

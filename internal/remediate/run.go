@@ -82,7 +82,7 @@ type Limits struct {
 	RetryInterval time.Duration `json:"retryInterval,omitempty"`
 	// SessionTimeout is how long a BMC keeps a session that nobody ends; 0: it is not waited for.
 	SessionTimeout  time.Duration `json:"sessionTimeout,omitempty"`
-	Levels          int           `json:"levels,omitempty"` // power levels of the host; 0 in older records is 1
+	Levels          int           `json:"levels,omitempty"` // power levels of the host
 	PowerOnFoundOff bool          `json:"powerOnFoundOff"`
 	// ReleasePods: once the Node is isolated, its pods and VolumeAttachments are deleted
 	// at once.
@@ -139,7 +139,7 @@ type Run struct {
 	Version uint64 `json:"-"` // compare-and-set version, kept by the store
 
 	Target       Target    `json:"target"`
-	Origin       *Origin   `json:"machineOrigin,omitempty"` // of the Machine; nil in older records and without a Machine
+	Origin       *Origin   `json:"machineOrigin,omitempty"` // of the Machine; nil without one
 	Strategy     Strategy  `json:"strategy"`
 	Isolation    Isolation `json:"isolation"`
 	ControlPlane bool      `json:"controlPlane,omitempty"`
@@ -150,12 +150,12 @@ type Run struct {
 	// NodeLabels are those that the Node had when the run began, for the limits that cover it; see
 	// KnownLabels.
 	NodeLabels map[string]string `json:"nodeLabels,omitzero"`
-	// NodeNames is how the Node named its Machines then; see KnownNames. Older records have none.
+	// NodeNames is how the Node named its Machines then; see KnownNames.
 	NodeNames NodeNames `json:"nodeNames,omitzero"`
 
 	Trigger string `json:"trigger"`           // why it began, for people
 	Check   string `json:"check,omitempty"`   // namespace/name of the check; "" for a manual fence
-	CheckID string `json:"checkID,omitempty"` // tells checks of all kinds apart; "" in older records
+	CheckID string `json:"checkID,omitempty"` // tells checks of all kinds apart
 	Manual  *Order `json:"manual,omitempty"`  // who fenced by hand
 	// Request is the remediation request that the run carries out; nil: a check or a person
 	// wants it.
@@ -305,10 +305,9 @@ func (r Run) longLeaseExtra() (more time.Duration) {
 type Target struct {
 	Cluster string `json:"cluster"`
 	// ClusterUID is the UID of the cluster's Namespace kube-system: a kubeconfig may lead to another
-	// cluster later, with equal names. Empty in older records.
+	// cluster later, with equal names.
 	ClusterUID string `json:"clusterUID,omitempty"`
-	// ManagementUID is the same of a separate management cluster, which has the Machines; empty without one, and in
-	// older records.
+	// ManagementUID is the same of a separate management cluster, which has the Machines; empty without one.
 	ManagementUID string `json:"managementUID,omitempty"`
 	Node          string `json:"node"`
 	NodeUID       string `json:"nodeUID,omitempty"`
@@ -317,18 +316,17 @@ type Target struct {
 	Namespace     string `json:"machineNamespace,omitempty"`
 	Machine       string `json:"machine,omitempty"`
 	MachineUID    string `json:"machineUID,omitempty"`
-	// MachineAPI is the apiVersion of the Machine; "" in older records, which only
-	// knew one. It decides how step 6 has the owner replace the Machine.
+	// MachineAPI is the apiVersion of the Machine. It decides how step 6 has the owner replace the Machine.
 	MachineAPI string `json:"machineAPI,omitempty"`
 	Host       string `json:"host,omitempty"` // bmc.Host.Name, "" for DeleteMachine
 	// Address is the BMC's address at the start. A run never follows a host whose
 	// address is changed later. // I10
 	Address string `json:"address,omitempty"`
 	// Devices names every device that can switch the host, one to a line
-	// (bmc.Host.Keys); empty in older records, which have Address alone.
+	// (bmc.Host.Keys).
 	Devices string `json:"devices,omitempty"`
 	// Choice is what selects the machine behind each device at the start
-	// (bmc.Device.Fingerprint); empty in older records. // I10
+	// (bmc.Device.Fingerprint). // I10
 	Choice string `json:"choice,omitempty"`
 	// ReportedUUID is the system UUID that the BMC reported when the run began without a
 	// Node, or with one that told none. Only a Node with this UUID is one of the same machine. // I6
@@ -336,13 +334,13 @@ type Target struct {
 	// ByHardware: without a Node, the BMC was identified by the serial number or the MAC
 	// addresses of the BareMetalHost, and by nothing else. // I8
 	ByHardware bool `json:"byHardware,omitempty"`
-	// Secret names the Secrets of the devices at the start, one to a line; empty in older
-	// records, and where none comes from a Secret.
+	// Secret names the Secrets of the devices at the start, one to a line; empty
+	// where none comes from a Secret.
 	Secret string `json:"secret,omitempty"`
 	// BareMetalHost is namespace/name when Metal3 also owns this host's power. Our
 	// power lock must then be on it before the host is switched off.
 	BareMetalHost    string `json:"bareMetalHost,omitempty"`
-	BareMetalHostUID string `json:"bareMetalHostUID,omitempty"` // of that object; empty in older records
+	BareMetalHostUID string `json:"bareMetalHostUID,omitempty"` // of that object
 }
 
 // MachineKey is the "namespace/name" of the Machine; "" if the target has none.
@@ -407,7 +405,7 @@ type Request struct {
 	UID       string `json:"uid"` // tells it from a later one of the same name
 	// OnManagementAPI: the object is on a separate management API.
 	OnManagementAPI bool `json:"onManagementAPI,omitempty"`
-	// Check is the ID of the check that made it; "" in older records, and if no check did. Once the
+	// Check is the ID of the check that made it; "" if no check did. Once the
 	// object is gone, this check says whether the run is still wanted.
 	Check string `json:"check,omitempty"`
 }

@@ -244,14 +244,14 @@ func (x *trace) change(t *testing.T, key, value string) {
 	case "request":
 		s.Machine.Requested = value == "yes"
 	case "machine":
-		s.Machine.Exists, s.Machine.Deleting = Ask(value != "gone"), value == "deleting"
+		s.Machine.Exists, s.Machine.Deleting = AnswerOf(value != "gone"), value == "deleting"
 		if value == "kept" {
 			s.Machine.Replaceable, s.Machine.Why = No, "its host is externally provisioned"
 		}
 	case "justified":
 		s.Justified, s.Why = yes[value], "the Node is Ready"
 	case "asked":
-		s.Withdrawn, s.WithdrawnWhy = Ask(value != "yes"), value
+		s.Withdrawn, s.WithdrawnWhy = AnswerOf(value != "yes"), value
 	case "deleted":
 		require.Equal(t, "request", value)
 		x.deleted = true

@@ -247,21 +247,21 @@ func (w *world) look(v variant, r Run, lostPower, lostAPI bool) Observation {
 	if v.forbidden && r.Step != PowerOff {
 		s.API = APIForbidden
 	}
-	s.Justified, s.Contested = Ask((w.uid == 0 || !w.ready) && !w.withdrawn && !w.dropped), No
+	s.Justified, s.Contested = AnswerOf((w.uid == 0 || !w.ready) && !w.withdrawn && !w.dropped), No
 	if v.control {
-		s.Quorum = Ask(!w.noQuorum)
+		s.Quorum = AnswerOf(!w.noQuorum)
 	}
 	if w.otherLock {
 		s.Contested, s.Contender, s.OtherPowerLock = Yes, "another remediator", "reboot.metal3.io/another"
 	}
-	s.PowerLock, s.PodsGone, s.PodsReleased, s.VolumesReleased = Ask(w.hold), Ask(w.podsGone(v)), Ask(w.podsGone(v)), Ask(w.released)
+	s.PowerLock, s.PodsGone, s.PodsReleased, s.VolumesReleased = AnswerOf(w.hold), AnswerOf(w.podsGone(v)), AnswerOf(w.podsGone(v)), AnswerOf(w.released)
 	s.Lease = Lease{Known: true, ResourceVersion: versions[w.leaseRV], RenewTime: clock(w.renewed),
 		Duration: time.Duration(v.duration()) * time.Second}
-	s.Machine = Machine{Exists: Ask(!w.machineGone), UID: "mu", Requested: w.requested, Marked: w.marked, Replaceable: Ask(!v.noReplace)}
-	s.Node.Exists = Ask(w.uid != 0)
+	s.Machine = Machine{Exists: AnswerOf(!w.machineGone), UID: "mu", Requested: w.requested, Marked: w.marked, Replaceable: AnswerOf(!v.noReplace)}
+	s.Node.Exists = AnswerOf(w.uid != 0)
 	if w.uid != 0 {
 		s.Node = Node{Exists: Yes, UID: uid(w.uid), ResourceVersion: versions[w.rv], BootID: boot(w.bootID),
-			SystemUUID: w.systemUUID(v), Created: clock(w.created), Deleting: w.deleting > 0, Ready: Ask(w.ready), OutOfService: w.oos}
+			SystemUUID: w.systemUUID(v), Created: clock(w.created), Deleting: w.deleting > 0, Ready: AnswerOf(w.ready), OutOfService: w.oos}
 		w.lookAtLabels(r, &s)
 	}
 	s.Withdrawn = w.asksNoMore(r, s.Node)

@@ -101,6 +101,11 @@ func (s *Survey) whyKeepNodes() string {
 	case slices.ContainsFunc(s.Kinds, func(k Kind) bool { return k.Kind == policy.NodeHealthCheckKind && k.Objects > 0 }):
 		return "# A NodeHealthCheck forgets a Node that is deleted: it does not count it any more, and never goes on to its next template.\n" +
 			"# So the Node is tainted, and stays.\n"
+	case s.Servers[0].serves("ceph.rook.io"):
+		return "# Rook blocks the clients of a lost node in Ceph (NetworkFence) when its Node has the out-of-service taint, not when the\n" +
+			"# Node is deleted. So the Node is tainted, and stays.\n"
+	case s.Servers[0].serves("longhorn.io"):
+		return "# Longhorn may delete its own record of a node, with disks and tags, when the Node is deleted. So the Node is tainted, and stays.\n"
 	}
 	return ""
 }

@@ -53,6 +53,9 @@ type Server struct {
 	Namespace string `json:"namespace"`
 }
 
+// serves reports whether the API server serves an API group.
+func (v Server) serves(group string) bool { return slices.Contains(v.Groups, group) }
+
 // Kind is one kind of object.
 type Kind struct {
 	Management bool   `json:"management"` // it is on the management API
@@ -110,7 +113,7 @@ const (
 // Distribution says which Kubernetes it is.
 func (s *Survey) Distribution() string {
 	switch version := s.Servers[0].Version; {
-	case slices.Contains(s.Servers[0].Groups, "config.openshift.io"):
+	case s.Servers[0].serves("config.openshift.io"):
 		return OpenShift
 	case strings.Contains(version, "+k3s"):
 		return K3s

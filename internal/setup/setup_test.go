@@ -207,6 +207,13 @@ func TestFilesFollowTheCluster(t *testing.T) {
 	assert.Equal(t, "outOfServiceTaint", config["isolation"], "a NodeHealthCheck forgets a Node that is deleted")
 	asks.Kinds[0].Objects = 0
 	assert.NotContains(t, string(asks.fencedYAML(o)), "isolation:")
+	for group, why := range map[string]string{"ceph.rook.io": "NetworkFence", "longhorn.io": "Longhorn"} {
+		config = map[string]any{}
+		text := seen("v1.36.3", "apps", group).fencedYAML(o)
+		require.NoError(t, yaml.Unmarshal(text, &config))
+		assert.Equal(t, "outOfServiceTaint", config["isolation"], group)
+		assert.Contains(t, string(text), why)
+	}
 	assert.Equal(t, RKE2, seen("v1.33.1+rke2r1").Distribution())
 	assert.Equal(t, OpenShift, seen("v1.33.1", "config.openshift.io").Distribution())
 }

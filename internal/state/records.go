@@ -168,20 +168,19 @@ var Clusters = RecordType[Cluster]{
 type Pin struct {
 	Host    string `json:"host"` // bmc.Host.Name
 	Version uint64 `json:"-"`
-	Node    string `json:"node,omitempty"` // the Node on the host; empty in older records
+	Node    string `json:"node,omitempty"` // the Node on the host
 	// MachineUID is that of the Machine on the host of an entry for a Machine: another
 	// Machine of the same name may be on another host. Empty for all other hosts.
 	MachineUID string `json:"machineUID,omitempty"`
 
 	Address string `json:"address"`
 	// Devices names every device that can switch the host, one per line (bmc.Host.Keys).
-	// It is empty in older records, which have only Address.
 	Devices string `json:"devices,omitempty"`
 	// Choice has for each device a digest of the parameters that choose the machine, one
-	// per line (bmc.Device.Fingerprint). It is empty in older records.
+	// per line (bmc.Device.Fingerprint).
 	Choice string `json:"choice,omitempty"`
-	// Secret names the Secrets of the devices, one per line. It is empty in older records,
-	// and if no device has a Secret.
+	// Secret names the Secrets of the devices, one per line. It is empty
+	// if no device has a Secret.
 	Secret     string    `json:"secret,omitempty"`
 	SystemUUID string    `json:"systemUUID"`
 	BMCUUID    string    `json:"bmcUUID"` // as the BMC wrote it; the byte order may differ

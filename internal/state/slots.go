@@ -141,7 +141,7 @@ func (t *slotTaker) round(ctx context.Context, open []int) (again []int) {
 		g.Go(func() { plans[i].slot, plans[i].err = slotRecord.Save(ctx, t.store, plans[i].slot) })
 	}
 	g.Wait()
-	var took []*slotPlan
+	var accepted []*slotPlan
 	for i := range plans {
 		p := &plans[i]
 		switch {
@@ -151,10 +151,10 @@ func (t *slotTaker) round(ctx context.Context, open []int) (again []int) {
 			t.results[p.request].Err = p.err
 		default:
 			t.results[p.request].Has = true
-			took = append(took, p)
+			accepted = append(accepted, p)
 		}
 	}
-	t.freeExcess(ctx, took)
+	t.freeExcess(ctx, accepted)
 	slices.Sort(again)
 	return again
 }
@@ -197,13 +197,13 @@ func (t *slotTaker) plan(records []Record, open []int) (plans []slotPlan, again 
 }
 
 // freeExcess counts again, and frees what was taken above the limits.
-func (t *slotTaker) freeExcess(ctx context.Context, took []*slotPlan) {
-	if len(took) == 0 {
+func (t *slotTaker) freeExcess(ctx context.Context, accepted []*slotPlan) {
+	if len(accepted) == 0 {
 		return
 	}
 	records, err := t.store.List(ctx, KindSlot)
 	count := len(records)
-	for _, p := range slices.Backward(took) {
+	for _, p := range slices.Backward(accepted) {
 		switch {
 		case err != nil:
 			t.results[p.request] = SlotResult{Err: err}

@@ -35,9 +35,8 @@ var kinds = []Kind{KindRun, KindBackup, KindCluster, KindPin, KindFreeze, KindHo
 func Kinds() []Kind { return slices.Clone(kinds) }
 
 // Schema is the version of the kinds that a store can hold and of how an engine lays them
-// out. Every store and every export records its schema. Schema 1 had no freezes, and
-// schema 2 had no holds. A fenced that does not know freezes or holds would act on such
-// hosts, so an engine refuses a store with a larger schema (ErrFuture). // I20
+// out. Every store and every export records its schema. A fenced that does not know a kind of
+// record, as a hold, would act on such hosts, so an engine refuses a store with a larger schema (ErrFuture). // I20
 const Schema = 3
 
 // Limits of a record, in bytes. An object of Kubernetes is at most 1.5 MiB in etcd. A run

@@ -29,6 +29,7 @@ const (
 type Result struct {
 	Cluster string
 	Node    string // empty for a host that no Node uses
+	Machine string // "namespace/name"; empty for a host that no Machine uses
 	Host    string // empty if the inventory entry cannot be used
 	Source  string // file and line, or object, of its entry
 
@@ -137,7 +138,7 @@ func (s *Sweep) refused(ctx context.Context, list []Result) {
 }
 
 func unusable(u hosts.Subject) Result {
-	r := Result{Cluster: u.Cluster, Node: u.Node, Source: u.BareMetalHost, State: StateFailed, Reason: reasonOf(u.Err), Problem: reason.Sentence(u.Err)}
+	r := Result{Cluster: u.Cluster, Node: u.Node, Machine: u.Machine, Source: u.BareMetalHost, State: StateFailed, Reason: reasonOf(u.Err), Problem: reason.Sentence(u.Err)}
 	if isUnsyncedCluster(u) {
 		r.State = StateUnchecked
 	}
@@ -147,7 +148,7 @@ func unusable(u hosts.Subject) Result {
 func (e *entry) result(now time.Time) Result {
 	h, d := e.subject.Host, e.device()
 	r := Result{
-		Cluster: e.subject.Cluster, Node: e.subject.Node, Host: h.Name, Source: h.Source,
+		Cluster: e.subject.Cluster, Node: e.subject.Node, Machine: e.subject.Machine, Host: h.Name, Source: h.Source,
 		Level: e.id.level, Device: e.id.device, Address: d.String(), Driver: d.Driver, Assurance: d.Assurance(),
 		State: e.state(), Dependable: e.isDependable(),
 		Power: e.last.Reading.State, Raw: e.last.Reading.Raw, Identity: e.last.Identity,

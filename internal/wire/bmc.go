@@ -15,11 +15,12 @@ type BMCs struct {
 // BMC is one device: a BMC, or an outlet.
 type BMC struct {
 	Cluster string `json:"cluster"`
-	Node    string `json:"node"`             // empty for a host that no Node uses
-	Host    string `json:"host,omitempty"`   // its key in the inventory; empty when the entry cannot be used
-	Source  string `json:"source,omitempty"` // where the entry stands
-	Level   int    `json:"level"`            // from 1; 0 when the entry cannot be used
-	Device  string `json:"device,omitempty"` // its address, without any secret
+	Node    string `json:"node"`              // empty for a host that no Node uses
+	Machine string `json:"machine,omitempty"` // namespace/name
+	Host    string `json:"host,omitempty"`    // its key in the inventory; empty when the entry cannot be used
+	Source  string `json:"source,omitempty"`  // where the entry stands
+	Level   int    `json:"level"`             // from 1; 0 when the entry cannot be used
+	Device  string `json:"device,omitempty"`  // its address, without any secret
 	Driver  string `json:"driver,omitempty"`
 	// Assurance is strict, or lower for a driver that cannot refuse forged answers.
 	Assurance string `json:"assurance,omitempty"`

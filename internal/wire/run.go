@@ -23,6 +23,7 @@ type RunStatus struct {
 	// lasts.
 	NextTry time.Time `json:"nextTry,omitzero"`
 	Note    string    `json:"note,omitempty"` // the sentence to Reason
+	Next    string    `json:"next,omitempty"` // what a person can do about a run that is Waiting or Held
 	// LastError is the newest failure since the run entered its step.
 	LastError *RunError `json:"lastError,omitempty"`
 }

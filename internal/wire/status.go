@@ -3,6 +3,7 @@ package wire
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -58,6 +59,9 @@ type ClusterStatus struct {
 	// still exist, or whose Nodes do: within guards.deletionTimeout, and for longer.
 	DeletionsInProgress int `json:"deletionsInProgress,omitempty"`
 	DeletionsOverdue    int `json:"deletionsOverdue,omitempty"`
+	// Cover counts the Nodes that checks cover, and says which of them could not be fenced. It is absent
+	// while the Nodes, or the BMCs, are not known.
+	Cover *NodeCover `json:"cover,omitempty"`
 	// Hint is what a person should change in the configuration. Empty means nothing.
 	Hint string `json:"hint,omitempty"`
 	// Deviating are the targets that are not plainly healthy; DeviatingMore is how many more there are.
@@ -84,6 +88,8 @@ type CheckStatus struct {
 	Healthy             int    `json:"healthy"`
 	Allowed             bool   `json:"allowed"`
 	RemediationsAllowed int    `json:"remediationsAllowed"`
+	// SelectsNothing: it is active, and no target matches its selector.
+	SelectsNothing bool `json:"selectsNothing,omitempty"`
 	// Reason and Limit say why the limit forbids remediation, while it does: ShortCircuit or
 	// OutOfRange, and how many may be unhealthy.
 	Reason string `json:"reason,omitempty"`
@@ -139,6 +145,7 @@ type Blocked struct {
 	Reason  string `json:"reason"`
 	Class   string `json:"class,omitempty"` // of the reason: transient, mended or person
 	Message string `json:"message"`
+	Next    string `json:"next,omitempty"` // what a person can do about it
 	// Since is since when that is the reason.
 	Since time.Time `json:"since,omitzero"`
 	// NextTry is when fenced asks again; absent: when what forbids it has changed.
@@ -177,6 +184,9 @@ func (b Blocked) cause() string {
 	text := fmt.Sprintf("%s: %s; since %s", b.Reason, b.Message, b.Since.UTC().Format(time.RFC3339))
 	if !b.NextTry.IsZero() {
 		text += ", next try " + b.NextTry.UTC().Format(time.RFC3339)
+	}
+	if b.Next != "" {
+		text += ". Next: " + b.Next
 	}
 	return text
 }
@@ -224,6 +234,9 @@ func (s Status) Degraded() []string {
 				add("%s in %s %s", c.Checks[i].title(), c.Name, text)
 			}
 		}
+		if c.Cover != nil {
+			why = append(why, c.Cover.sentences(c.Name, slices.ContainsFunc(c.Checks, func(k CheckStatus) bool { return k.State == "Paused" }))...)
+		}
 	}
 	why = append(why, blockedSentences(s.Blocked)...)
 	for i := range s.Runs {
@@ -245,6 +258,8 @@ func (k *CheckStatus) trouble() string {
 		return fmt.Sprintf("is invalid and protects no target: %s. fencectl check-config shows it", k.Message)
 	case k.State == "Disabled":
 		return fmt.Sprintf("is disabled and protects no target: %s. fencectl check-config shows it", k.Message)
+	case k.SelectsNothing:
+		return "selects nothing, so it protects no target. fencectl check-config shows it"
 	case k.Allowed || k.State != "" && k.State != "Active":
 		return ""
 	}
@@ -280,6 +295,9 @@ func (r *RunStatus) trouble() string {
 		text += "is held: " + r.Reason
 	case r.Step == ResultWaiting:
 		text += "waits: " + r.Reason
+		if !r.NextTry.IsZero() {
+			text += ", next try " + r.NextTry.UTC().Format(time.RFC3339)
+		}
 	case r.LastError == nil:
 		return ""
 	default:
@@ -287,6 +305,9 @@ func (r *RunStatus) trouble() string {
 	}
 	if e := r.LastError; e != nil {
 		text += fmt.Sprintf("; last error at %s: %s", e.At.UTC().Format(time.RFC3339), e.Text())
+	}
+	if r.Next != "" {
+		text += ". Next: " + r.Next
 	}
 	return text
 }

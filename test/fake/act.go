@@ -43,10 +43,10 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 		f.Node = s.policyNode(n)
 		f.Observation.Lease.KubeletReporting = f.Node.KubeletReporting()
 		f.Observation.Node = remediate.Node{Exists: remediate.Yes, UID: n.UID, ResourceVersion: fmt.Sprint(n.ResourceVersion), BootID: n.BootID,
-			SystemUUID: n.SystemUUID, Created: n.Created, Ready: remediate.Ask(n.Ready == "True"), OutOfService: n.OutOfService()}
+			SystemUUID: n.SystemUUID, Created: n.Created, Ready: remediate.AnswerOf(n.Ready == "True"), OutOfService: n.OutOfService()}
 		if backups != nil {
 			want := n.wanted(r, backups)
-			f.Observation.Restored = remediate.Ask(len(n.lacks(want)) == 0 && !(r.Isolation == remediate.IsolateTaint && n.OutOfService()))
+			f.Observation.Restored = remediate.AnswerOf(len(n.lacks(want)) == 0 && !(r.Isolation == remediate.IsolateTaint && n.OutOfService()))
 			f.Observation.ReadBack = n.has(want)
 		}
 	}
@@ -56,7 +56,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	}
 	if h := s.metalOf(t); h != nil {
 		f.Observation.BareMetalHostUID = h.UID
-		if f.Observation.PowerLock = remediate.Ask(Held(h)); !h.Online {
+		if f.Observation.PowerLock = remediate.AnswerOf(Held(h)); !h.Online {
 			f.Observation.PowerForbidden, f.Observation.OwnerWantsOff = "its owner wants it off", true
 		}
 		if other := h.OtherPowerLock(); other != "" {
@@ -68,7 +68,7 @@ func (s *State) Look(r remediate.Run, backups [][]byte) run.Fresh {
 	}
 	s.lookAtRequest(r, &f)
 	if r.Step == remediate.PowerOn && r.Abandon == "" {
-		f.Observation.PodsGone = remediate.Ask(s.Pods[t.Node] == 0)
+		f.Observation.PodsGone = remediate.AnswerOf(s.Pods[t.Node] == 0)
 		f.Observation.PodsReleased = f.Observation.PodsGone
 	}
 	return f

@@ -233,7 +233,7 @@ type checks struct{ kube }
 func (k checks) ControllerAlive(ctx context.Context, _ policy.CheckID) (alive remediate.Answer, err error) {
 	w := k.inc.i.w
 	err = k.exchange(ctx, "controller", func(*fake.State) error {
-		alive = remediate.Ask(!w.defect.SeesNoController && time.Now().Before(w.others.aliveTo))
+		alive = remediate.AnswerOf(!w.defect.SeesNoController && time.Now().Before(w.others.aliveTo))
 		return nil
 	})
 	return alive, err

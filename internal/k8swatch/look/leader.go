@@ -203,20 +203,20 @@ func (c *Leaders) in(ctx context.Context, cl *client.Conn, name string) (string,
 	if i := slices.IndexFunc(found, func(who string) bool { return who != "" }); i >= 0 {
 		return found[i], nil
 	}
-	c.tellElsewhere(ctx, cl, name)
+	c.reportElsewhere(ctx, cl, name)
 	return "", errors.Join(errs...)
 }
 
 const (
-	tellElsewhereEvery = time.Hour
-	elsewhereShown     = 3 // namespaces
+	reportElsewhereEvery = time.Hour
+	elsewhereShown       = 3 // namespaces
 )
 
-// tellElsewhere logs now and then where a Lease is held that does not count: a manager that its administrator installed
+// reportElsewhere logs now and then where a Lease is held that does not count: a manager that its administrator installed
 // there acts beside fenced until the namespace is named.
-func (c *Leaders) tellElsewhere(ctx context.Context, cl *client.Conn, name string) {
+func (c *Leaders) reportElsewhere(ctx context.Context, cl *client.Conn, name string) {
 	now := time.Now()
-	if last, told := c.told.Swap(name, now); told && now.Sub(last.(time.Time)) < tellElsewhereEvery {
+	if last, told := c.told.Swap(name, now); told && now.Sub(last.(time.Time)) < reportElsewhereEvery {
 		c.told.Store(name, last)
 		return
 	}
@@ -288,5 +288,5 @@ func (r *Reader) ControllerAlive(ctx context.Context, id policy.CheckID) (remedi
 	if err != nil {
 		return remediate.CannotTell, err
 	}
-	return remediate.Ask(who != ""), nil
+	return remediate.AnswerOf(who != ""), nil
 }

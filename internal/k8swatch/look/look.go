@@ -191,7 +191,7 @@ func (l *looker) node(ctx context.Context) error {
 	l.look.Seen.Node = client.ObservedNode(n)
 	skew, _ := l.r.Servers.Work.Skew(time.Now())
 	l.look.Seen.Node.Created = n.CreationTimestamp.Add(-skew)
-	l.look.Seen.Node.Ready = remediate.Ask(l.look.FreshNode.Ready())
+	l.look.Seen.Node.Ready = remediate.AnswerOf(l.look.FreshNode.Ready())
 	return nil
 }
 
@@ -252,10 +252,10 @@ func (l *looker) pods(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.look.Seen.PodsGone = remediate.Ask(len(bound) == 0 && !more)
+	l.look.Seen.PodsGone = remediate.AnswerOf(len(bound) == 0 && !more)
 	if isReleasing(&l.run) {
 		left := slices.ContainsFunc(bound, func(p corev1.Pod) bool { return client.IsReleasable(&p, l.run.Isolation) })
-		l.look.Seen.PodsReleased = remediate.Ask(!left && !more)
+		l.look.Seen.PodsReleased = remediate.AnswerOf(!left && !more)
 	}
 	return nil
 }
@@ -270,7 +270,7 @@ func (l *looker) restored(backups [][]byte) error {
 	if err != nil {
 		return err
 	}
-	l.look.Seen.ReadBack, l.look.Seen.Restored = readBack, remediate.Ask(all)
+	l.look.Seen.ReadBack, l.look.Seen.Restored = readBack, remediate.AnswerOf(all)
 	return nil
 }
 
@@ -282,7 +282,7 @@ func (l *looker) volumes(ctx context.Context) error {
 		return nil
 	}
 	if left, err := l.work.AttachmentsOf(ctx, l.run.Target.Node); err == nil {
-		l.look.Seen.VolumesReleased = remediate.Ask(len(left) == 0)
+		l.look.Seen.VolumesReleased = remediate.AnswerOf(len(left) == 0)
 	}
 	return nil
 }

@@ -55,7 +55,7 @@ func (l *looker) replaceable() {
 	case m.ControllerOwner == policy.Owner{}:
 		s.Why = "no controller owns it, so nothing would replace it"
 	}
-	s.Replaceable = remediate.Ask(s.Why == "")
+	s.Replaceable = remediate.AnswerOf(s.Why == "")
 	if l.run.Target.BareMetalHost != "" && l.look.Seen.PowerLock == remediate.CannotTell {
 		s.Replaceable = remediate.CannotTell
 	}
@@ -95,7 +95,7 @@ func (l *looker) host(ctx context.Context) error {
 		return fmt.Errorf("read BareMetalHost %s: %w", key, err)
 	}
 	_, held := h.Annotations[policy.PowerLockAnnotation]
-	l.look.Seen.PowerLock, l.look.Seen.BareMetalHostUID = remediate.Ask(held), h.UID
+	l.look.Seen.PowerLock, l.look.Seen.BareMetalHostUID = remediate.AnswerOf(held), h.UID
 	l.owned = &h
 	if why := h.Contender(); why != "" {
 		l.look.Seen.OtherPowerLock = h.OtherPowerLock()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -192,7 +193,7 @@ func (s *side) readFresh(ctx context.Context, st *store) (back bool) {
 	if at < before {
 		return true
 	}
-	st.noteRead(freshRead{sent, at})
+	st.recordRead(freshRead{sent, at})
 	st.notifyProgress()
 	return false
 }
@@ -251,8 +252,8 @@ type freshRead struct {
 // are kept, because they are proven first.
 const maxFreshReads = 32
 
-// noteRead records a read that the view must reach.
-func (s *store) noteRead(a freshRead) {
+// recordRead records a read that the view must reach.
+func (s *store) recordRead(a freshRead) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.asked) < maxFreshReads {
@@ -310,10 +311,10 @@ func (s *store) state() (proven time.Time, problem string) {
 	return s.proven, s.problem
 }
 
-// noteNotInstalled records that the cluster did not have this kind at that time:
+// recordNotInstalled records that the cluster did not have this kind at that time:
 // an answer as fresh as any. If the kind was served until then, a quiet period
 // starts, because somebody may be changing the API. // I16
-func (s *store) noteNotInstalled(asked time.Time) {
+func (s *store) recordNotInstalled(asked time.Time) {
 	s.mu.Lock()
 	if s.reached > 0 || len(s.items) > 0 {
 		s.side.c.fresh.markOutage(time.Now()) // before the removals are journaled
@@ -339,12 +340,14 @@ func (s *store) rewind() {
 }
 
 // fail records why a request failed; it is logged once.
-func (s *store) fail(problem string) {
+func (s *store) fail(problem string) { s.failAt(zapcore.WarnLevel, problem) }
+
+func (s *store) failAt(level zapcore.Level, problem string) {
 	s.mu.Lock()
 	news := s.problem == ""
 	s.problem = problem
 	s.mu.Unlock()
 	if news {
-		s.log.Warn("the view of the cluster cannot be refreshed", zap.String("kind", s.Kind), zap.String("problem", problem))
+		s.log.Log(level, "the view of the cluster cannot be refreshed", zap.String("kind", s.Kind), zap.String("problem", problem))
 	}
 }

@@ -20,7 +20,7 @@ import (
 func listAll(t require.TestingT, c *Cache, version uint64, at time.Time) {
 	for _, s := range c.allStores() {
 		require.NoError(t, s.Replace(nil, strconv.FormatUint(version, 10)))
-		s.noteRead(freshRead{at, version})
+		s.recordRead(freshRead{at, version})
 	}
 	c.updateFreshness(at)
 }
@@ -32,7 +32,7 @@ func TestViewIsProvenByReachingWhatWasRead(t *testing.T) { // I16
 	require.True(t, c.View().Synced)
 
 	nodes := c.storeOf("Node")
-	nodes.noteRead(freshRead{now.Add(time.Second), 12})
+	nodes.recordRead(freshRead{now.Add(time.Second), 12})
 	at, _ := nodes.state()
 	assert.Equal(t, now, at, "the API is at 12, the view still at 10")
 	nodes.UpdateResourceVersion("11")
@@ -47,7 +47,7 @@ func TestOneStuckKindMakesTheViewOld(t *testing.T) { // I16
 	c, long := offline(), time.Now().Add(-40*time.Second)
 	listAll(t, c, 10, long)
 	for _, s := range c.allStores() {
-		s.noteRead(freshRead{time.Now(), 50})
+		s.recordRead(freshRead{time.Now(), 50})
 		if s.Kind != "Machine" {
 			s.UpdateResourceVersion("50")
 		}
@@ -73,7 +73,7 @@ func TestEitherAPIMakesTheViewOld(t *testing.T) { // I16
 		listAll(t, c, 10, time.Now().Add(-40*time.Second))
 		for _, side := range c.sides() {
 			for _, s := range side.watched() {
-				s.noteRead(freshRead{time.Now(), 50})
+				s.recordRead(freshRead{time.Now(), 50})
 				if side.Name != stuck {
 					s.UpdateResourceVersion("50")
 				}
@@ -152,16 +152,16 @@ func TestKindThatVanishesIsFollowedByQuiet(t *testing.T) { // I16
 		if had {
 			require.NoError(t, machines.Add(apiObject("Machine", "m", "11", nil)))
 		}
-		c.storeOf("BareMetalHost").noteNotInstalled(at) // with its last object gone
+		c.storeOf("BareMetalHost").recordNotInstalled(at) // with its last object gone
 		require.False(t, c.View().Since.IsZero(), "before anybody is told")
 		listAll(t, c, 12, at.Add(time.Second))
 		before := c.View().Since
 		require.Equal(t, at.Add(time.Second), before, "until the view is whole again")
 
-		machines.noteNotInstalled(at.Add(time.Second))
+		machines.recordNotInstalled(at.Add(time.Second))
 		after := c.View().Since
 		assert.True(t, after.After(at), had)
-		machines.noteNotInstalled(at.Add(2 * time.Second))
+		machines.recordNotInstalled(at.Add(2 * time.Second))
 		assert.Equal(t, after, c.View().Since, "what stays away disturbs once")
 	}
 }
@@ -170,7 +170,7 @@ func TestKindThatNeverWasIsNotMissed(t *testing.T) {
 	c, at := offline(), time.Now()
 	c.fresh.markStart(at)
 	for _, s := range c.allStores() {
-		s.noteNotInstalled(at)
+		s.recordNotInstalled(at)
 	}
 	assert.True(t, c.View().Synced)
 	assert.True(t, c.View().Since.IsZero())
@@ -181,7 +181,7 @@ func TestProblemEndsWithTheNextProof(t *testing.T) {
 	listAll(t, c, 10, at)
 	c.storeOf("Node").fail("connection refused")
 	assert.Contains(t, c.View().Problem, "watch Node: connection refused")
-	c.storeOf("Node").noteRead(freshRead{at.Add(time.Second), 10})
+	c.storeOf("Node").recordRead(freshRead{at.Add(time.Second), 10})
 	assert.Empty(t, c.View().Problem)
 }
 
@@ -201,7 +201,7 @@ func TestProofLaw(t *testing.T) {
 				api++
 			case "read":
 				reads = append(reads, read{i + 1, api})
-				s.noteRead(freshRead{start.Add(time.Duration(i+1) * time.Second), api})
+				s.recordRead(freshRead{start.Add(time.Duration(i+1) * time.Second), api})
 			case "event":
 				have = rapid.Uint64Range(have, api).Draw(t, "version")
 				s.UpdateResourceVersion(strconv.FormatUint(have, 10))

@@ -204,7 +204,7 @@ func foreignTemplate(c *policy.Check) *policy.Template {
 // Gate makes a check Invalid while its requests cannot be read.
 func (c *Cache) Gate(check *policy.Check) *policy.Check { return c.requests.gateCheck(check) }
 
-// Unread says why the requests of a check cannot be read; "" if they are.
+// Unread returns the reason why the requests of a check cannot be read, or an empty string.
 func (c *Cache) Unread(check *policy.Check) string { return c.requests.unread(check) }
 
 // gateCheck makes a check Invalid while its requests cannot be read: a target
@@ -222,7 +222,7 @@ func (r *requestKinds) gateCheck(check *policy.Check) *policy.Check {
 	return &gated
 }
 
-// unread says why the requests of a check cannot be read; "" if they are. It does not ask whether
+// unread returns the reason why the requests of a check cannot be read, or an empty string. It does not ask whether
 // the check is Invalid: its own controller may act on a check that only fenced rejects. // I22
 func (r *requestKinds) unread(check *policy.Check) string {
 	if t := foreignTemplate(check); t != nil {
@@ -238,7 +238,7 @@ func (r *requestKinds) unread(check *policy.Check) string {
 	return ""
 }
 
-// why says why a kind cannot be read; r.mu is held.
+// why returns the reason why a kind cannot be read; r.mu is held.
 func (r *requestKinds) why(kind schema.GroupKind) string {
 	why := "not yet"
 	if r.full {

@@ -159,7 +159,7 @@ func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
 		"just added":      {client.Metal3Requests, true, func(*store) {}, ""},
 		"forbidden":       {client.Metal3Requests, true, func(s *store) { s.fail("you may not") }, "watch Metal3Remediation: you may not"},
 		"no answer":       {client.Metal3Requests, true, func(s *store) { s.added = s.added.Add(-outageAfter) }, "watch Metal3Remediation: not read for 1m0s"},
-		"not installed":   {client.Metal3Requests, true, func(s *store) { s.added = s.added.Add(-time.Hour); s.noteNotInstalled(time.Now()) }, ""},
+		"not installed":   {client.Metal3Requests, true, func(s *store) { s.added = s.added.Add(-time.Hour); s.recordNotInstalled(time.Now()) }, ""},
 		"Metal3 does":     {client.Metal3Requests, false, func(s *store) { s.fail("you may not") }, "watch Metal3Remediation: you may not"},
 		"those of others": {schema.GroupKind{Group: "example.com", Kind: "Reboot"}, false, func(s *store) { s.added = s.added.Add(-time.Hour); s.fail("you may not") }, ""},
 	} {
@@ -171,7 +171,7 @@ func TestUnreadRequestsOfOurOwnAreAProblem(t *testing.T) {
 			at := time.Now()
 			for _, s := range k.allStores() {
 				if s.Kind != c.kind.Kind {
-					s.noteNotInstalled(at)
+					s.recordNotInstalled(at)
 				}
 			}
 			c.change(k.storeOf(c.kind.Kind))

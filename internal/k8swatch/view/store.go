@@ -149,7 +149,7 @@ func (s *store) put(name objectName, e entry) (news bool) {
 	if s.closed {
 		return false
 	}
-	s.noteMark(name, e.mark)
+	s.recordMark(name, e.mark)
 	e.mark = nil
 	if had && old.id == e.id && isUnchanged(old, e) {
 		return false
@@ -329,8 +329,8 @@ func markOn(id policy.ObjectID, m metav1.Object) *event.RunMark {
 	}
 }
 
-// noteMark keeps the mark of an object; s.mu is held.
-func (s *store) noteMark(name objectName, m *event.RunMark) {
+// recordMark records the mark of an object; s.mu is held.
+func (s *store) recordMark(name objectName, m *event.RunMark) {
 	if m == nil {
 		delete(s.marks, name)
 		return

@@ -126,10 +126,10 @@ func TestKindThatIsNotInstalledIsEmpty(t *testing.T) {
 	require.NoError(t, s.Replace([]any{apiObject("BareMetalHost", "h", "1", nil)}, "3"))
 	require.Len(t, k8stest.Seen(c).Hosts(), 1)
 	told(c)
-	s.noteNotInstalled(time.Now())
+	s.recordNotInstalled(time.Now())
 	assert.True(t, told(c))
 	assert.Empty(t, k8stest.Seen(c).Hosts())
-	s.noteNotInstalled(time.Now())
+	s.recordNotInstalled(time.Now())
 	assert.False(t, told(c), "still not installed")
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,20 +142,20 @@ func (s *store) note(ctx context.Context, err error, asked time.Time) {
 	case err == nil, ctx.Err() == context.Canceled:
 		return
 	case errors.Is(err, client.ErrNotInstalled):
-		s.noteNotInstalled(asked)
+		s.recordNotInstalled(asked)
 		return
 	case !s.builtIn() && apierrors.IsForbidden(err) && s.side.IsNotServed(ctx, s.Resource):
-		s.noteNotInstalled(asked)
+		s.recordNotInstalled(asked)
 		return
 	case s.builtIn() || !apierrors.IsNotFound(err):
-		s.fail(err.Error())
+		s.failAt(s.levelOf(ctx, err), err.Error())
 		return
 	}
 	was, _ := s.at(ctx)
 	now, find := s.side.Find(ctx, s.Resource)
 	switch {
 	case errors.Is(find, client.ErrNotInstalled):
-		s.noteNotInstalled(asked)
+		s.recordNotInstalled(asked)
 	case find != nil && ctx.Err() != context.Canceled:
 		s.fail(find.Error())
 	case find == nil && now == was:
@@ -165,6 +166,19 @@ func (s *store) note(ctx context.Context, err error, asked time.Time) {
 		s.mu.Unlock()
 		s.fail("the kind has moved from " + was.Version + " to " + now.Version)
 	}
+}
+
+// levelOf returns how loud a failure is logged. While the API server is away, the warning about the
+// Nodes tells it, and nobody knows which other kinds it serves: no kind warns that may not exist.
+func (s *store) levelOf(ctx context.Context, err error) zapcore.Level {
+	if s.builtIn() {
+		return zapcore.WarnLevel
+	}
+	var answer apierrors.APIStatus
+	if _, find := s.side.Find(ctx, s.Resource); find != nil || !errors.As(err, &answer) {
+		return zapcore.InfoLevel
+	}
+	return zapcore.WarnLevel
 }
 
 // streamed records the watch that streams a list.

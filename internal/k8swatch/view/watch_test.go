@@ -11,6 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -141,6 +144,43 @@ func TestForbiddenKindThatIsNotInstalledIsAbsent(t *testing.T) {
 		proven, problem := listed(t, forbid(then))
 		assert.True(t, proven.IsZero(), why)
 		assert.NotEmpty(t, problem, why)
+	}
+}
+
+// While the API server is away, or does not let fenced see what it serves, only the kinds that every
+// cluster has are warned about: a kind that may not exist would be a false alarm.
+func TestKindThatMayNotExistIsNoWarning(t *testing.T) {
+	forbidden := func(w http.ResponseWriter, _ *http.Request) { k8stest.Status(w, 403, "Forbidden", "") }
+	away := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	unreadable := func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/machines") {
+			forbidden(w, r)
+			return
+		}
+		machinesAt("v1beta2", "v1beta2")(w, r)
+	}
+	for _, k := range []struct {
+		kind  string
+		api   http.HandlerFunc
+		level zapcore.Level
+	}{
+		{"Node", forbidden, zapcore.WarnLevel},
+		{"Node", away, zapcore.WarnLevel},
+		{"Machine", unreadable, zapcore.WarnLevel}, // it exists, and may not be read
+		{"Machine", forbidden, zapcore.InfoLevel},
+		{"Machine", away, zapcore.InfoLevel},
+	} {
+		c := served(t, k.api)
+		s := c.storeOf("Node")
+		if k.kind == "Machine" {
+			s = clusterMachines(c)
+		}
+		core, logs := observer.New(zapcore.DebugLevel)
+		s.log = zap.New(core)
+		_, err := s.list(t.Context(), s.side.API(), metav1.ListOptions{Limit: 1})
+		require.Error(t, err)
+		require.Equal(t, 1, logs.Len())
+		assert.Equal(t, k.level, logs.All()[0].Level, k.kind)
 	}
 }
 

@@ -204,8 +204,8 @@ func (st *ownerStory) round(t *testing.T, o owned, now time.Time, ready bool) {
 	s := must.Do(mergeBackups(st.backups, st.run.Restored, st.live.UID, nil))(t)
 	var seen remediate.Observation
 	seen.API, seen.Power.State = remediate.APIReachable, bmc.On
-	seen.Node = remediate.Node{Exists: remediate.Yes, UID: "u2", SystemUUID: st.run.Target.SystemUUID, BootID: "b2", Ready: remediate.Ask(ready)}
-	seen.Restored, seen.ReadBack = remediate.Ask(missing(s, st.live, st.run.Isolation).empty()), slices.Concat(s.on(st.live), st.answer)
+	seen.Node = remediate.Node{Exists: remediate.Yes, UID: "u2", SystemUUID: st.run.Target.SystemUUID, BootID: "b2", Ready: remediate.AnswerOf(ready)}
+	seen.Restored, seen.ReadBack = remediate.AnswerOf(missing(s, st.live, st.run.Isolation).empty()), slices.Concat(s.on(st.live), st.answer)
 	next, action, _ := remediate.Next(st.run, seen, now)
 	record := must.Do(json.Marshal(next))(t)
 	st.run = remediate.Run{}

@@ -16,9 +16,6 @@ import (
 	"github.com/fenced/fenced/internal/state"
 )
 
-// kindsAddedBySchema has the kinds that each schema after the first one added.
-var kindsAddedBySchema = map[int][]state.Kind{2: {state.KindFreeze}, 3: {state.KindHold, state.KindSlot}}
-
 // The file has one bucket for each kind, and metaBucket. The sequence of metaBucket is the
 // last version that a record got.
 var (
@@ -55,11 +52,9 @@ func openFile(path string) (db *bolt.DB, file *os.File, err error) {
 	return db, file, nil
 }
 
-// prepareSchema checks the schema. It creates the buckets that an empty file or an older
-// schema lacks.
+// prepareSchema checks the schema. It creates the buckets of an empty file.
 func (s *store) prepareSchema(file *os.File) error {
-	stored := 0 // in a new file
-	missing := state.Kinds()
+	empty := false
 	err := s.db.View(func(tx *bolt.Tx) error {
 		if fi, err := file.Stat(); err != nil || fi.Size() < tx.Size() {
 			// To read on would be to read mapped memory beyond the end of the file.
@@ -70,37 +65,22 @@ func (s *store) prepareSchema(file *os.File) error {
 			if k, _ := tx.Cursor().First(); k != nil {
 				return errors.New("this is the file of another program")
 			}
+			empty = true
 			return nil
 		}
 		n, err := strconv.Atoi(string(b.Get(schemaKey)))
 		switch {
-		case err != nil || n < 1:
-			return fmt.Errorf("the schema %q is not a number", b.Get(schemaKey))
+		case err != nil || n < state.Schema:
+			return fmt.Errorf("no fenced has written the schema %q", b.Get(schemaKey))
 		case n > state.Schema:
 			return fmt.Errorf("schema %d, this program knows %d: %w; install that version again", n, state.Schema, state.ErrFuture)
 		}
-		stored, missing = n, nil
-		for n++; n <= state.Schema; n++ {
-			missing = append(missing, kindsAddedBySchema[n]...)
-		}
 		return nil
 	})
-	if err != nil || stored == state.Schema {
+	if err != nil || !empty {
 		return err
 	}
-	err = s.db.Update(func(tx *bolt.Tx) error {
-		meta, err := tx.CreateBucketIfNotExists(metaBucket)
-		if err != nil {
-			return err
-		}
-		for _, k := range missing {
-			if _, err := tx.CreateBucket([]byte(k)); err != nil {
-				return err
-			}
-		}
-		return meta.Put(schemaKey, []byte(strconv.Itoa(state.Schema)))
-	})
-	if err != nil {
+	if err := s.db.Update(createLayout); err != nil {
 		return err
 	}
 	dir, err := os.Open(filepath.Dir(file.Name())) // bbolt syncs only the content of a new file, not its name
@@ -108,6 +88,20 @@ func (s *store) prepareSchema(file *os.File) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// createLayout creates the buckets of an empty file, and writes the schema.
+func createLayout(tx *bolt.Tx) error {
+	meta, err := tx.CreateBucket(metaBucket)
+	if err != nil {
+		return err
+	}
+	for _, k := range state.Kinds() {
+		if _, err := tx.CreateBucket([]byte(k)); err != nil {
+			return err
+		}
+	}
+	return meta.Put(schemaKey, []byte(strconv.Itoa(state.Schema)))
 }
 
 // openRegularFile opens or creates a regular file. Users other than the administrator may

@@ -80,7 +80,7 @@ func TestBoltRefusesOtherFiles(t *testing.T) {
 		require.ErrorContains(t, err, "schema 4, this program knows 3")
 	})
 	t.Run("no number", func(t *testing.T) { require.ErrorContains(t, refused(t, setSchema("x")), "schema") })
-	t.Run("zero", func(t *testing.T) { require.ErrorContains(t, refused(t, setSchema("0")), "schema") })
+	t.Run("none that was released", func(t *testing.T) { require.ErrorContains(t, refused(t, setSchema("2")), "schema") })
 	t.Run("another program's", func(t *testing.T) {
 		err := refused(t, func(tx *bolt.Tx) error {
 			if _, err := tx.CreateBucket([]byte("photos")); err != nil {
@@ -93,34 +93,6 @@ func TestBoltRefusesOtherFiles(t *testing.T) {
 	t.Run("a kind is missing", func(t *testing.T) {
 		require.Error(t, refused(t, func(tx *bolt.Tx) error { return tx.DeleteBucket([]byte("meta")) }))
 	})
-}
-
-// A file from before there were freezes is opened with all its records.
-func TestBoltTakesOverAnOlderSchema(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "state.db")
-	s, err := boltstore.Open(path)
-	require.NoError(t, err)
-	pin, err := state.SavePin(t.Context(), s, state.Pin{Host: "prod/n"})
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
-	edit(t, path, func(tx *bolt.Tx) error {
-		for _, newer := range []string{"freeze", "hold", "slot"} {
-			if err := tx.DeleteBucket([]byte(newer)); err != nil {
-				return err
-			}
-		}
-		return tx.Bucket([]byte("fenced")).Put([]byte("schema"), []byte("1"))
-	})
-	for range 2 {
-		s, err = boltstore.Open(path)
-		require.NoError(t, err)
-		got, err := state.LoadPin(t.Context(), s, "prod/n")
-		require.NoError(t, err)
-		require.Equal(t, pin, got)
-		_, err = statetest.LoadFreezes(t.Context(), s)
-		require.NoError(t, err)
-		require.NoError(t, s.Close())
-	}
 }
 
 // refused creates a state file, edits it, and returns the error of Open. It checks that Open

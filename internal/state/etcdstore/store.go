@@ -152,8 +152,8 @@ func (s *store) prepareSchema(ctx context.Context) error {
 	})
 }
 
-// checkSchema refuses every schema but the present one. Schema 3 was the first in etcd, so
-// another schema is newer or damaged.
+// checkSchema refuses every schema but the present one: another
+// one is newer or damaged.
 func checkSchema(value []byte) error {
 	n, err := strconv.Atoi(string(value))
 	switch {

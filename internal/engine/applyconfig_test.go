@@ -51,7 +51,7 @@ func TestHostsAreTakenInDuringARun(t *testing.T) {
 		})
 		time.Sleep(untilOff)
 		require.True(t, only(t, e).Open())
-		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1"), "other-1": at("other-1", "192.0.2.3")})
+		e.ApplyConfig.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1"), "other-1": at("other-1", "192.0.2.3")})
 		_, err := e.SubjectOf(t.Context(), "c", "other-0")
 		refusedFor(t, err, reason.NoHost)
 		s := must.Do(e.SubjectOf(t.Context(), "c", "other-1"))(t)
@@ -81,7 +81,7 @@ func TestRunKeepsItsBMCInAReload(t *testing.T) {
 		})
 		time.Sleep(untilOff)
 		require.True(t, only(t, e).Open())
-		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.66")})
+		e.ApplyConfig.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.66")})
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff))
@@ -98,12 +98,12 @@ func TestReloadedEntriesOfOneBMCAreNotSwitched(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world, store *failingStore) {
 		e := running(t, w, store, func(o *engine.Options) { o.Hosts = listing{"n-1": at("n-1", "192.0.2.1")} })
 		time.Sleep(30 * time.Second)
-		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1"), "other-1": at("other-1", "192.0.2.1")})
+		e.ApplyConfig.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1"), "other-1": at("other-1", "192.0.2.1")})
 		time.Sleep(5 * time.Minute)
 		assert.Zero(t, w.Count(bmc.CommandOff))
 		assert.False(t, gate(t, e, reason.DuplicateHost).Pass)
 
-		e.TakeIn.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1")})
+		e.ApplyConfig.Hosts(t.Context(), listing{"n-1": at("n-1", "192.0.2.1")})
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, remediate.Done, only(t, e).Step)
 	})
@@ -129,13 +129,13 @@ func TestReloadedPolicyBeginsTheQuietPeriod(t *testing.T) {
 		before := told()
 		moved := a
 		moved.Source = "policies.d/a.yaml:9"
-		e.TakeIn.Policies("c", cluster.Files{Checks: []policy.Check{moved}})
+		e.ApplyConfig.Policies("c", cluster.Files{Checks: []policy.Check{moved}})
 		w.Hang()
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, before, told())
 		require.Empty(t, e.Runs("c"))
 
-		e.TakeIn.Policies("c", cluster.Files{Checks: []policy.Check{moved, b}})
+		e.ApplyConfig.Policies("c", cluster.Files{Checks: []policy.Check{moved, b}})
 		time.Sleep(4*time.Minute + 50*time.Second)
 		assert.Equal(t, before+1, told())
 		assert.False(t, gate(t, e, reason.QuietPeriod).Pass)
@@ -159,7 +159,7 @@ func TestQuietPeriodOfAReloadOutlivesARestart(t *testing.T) {
 		}
 		e, _, stop := start(t, w, store, with())
 		time.Sleep(10 * time.Minute)
-		e.TakeIn.Policies("c", cluster.Files{Checks: []policy.Check{nodePolicy()}})
+		e.ApplyConfig.Policies("c", cluster.Files{Checks: []policy.Check{nodePolicy()}})
 		time.Sleep(2 * time.Minute)
 		stop()
 		quiet, told := atStart(t, w, store, with(nodePolicy()))
@@ -176,7 +176,7 @@ func TestRemovedPolicyStartsNothing(t *testing.T) {
 		time.Sleep(untilOff)
 		require.True(t, only(t, e).Open())
 		require.Equal(t, 1, w.Count(bmc.CommandOff))
-		e.TakeIn.Policies("c", cluster.Files{})
+		e.ApplyConfig.Policies("c", cluster.Files{})
 		time.Sleep(20 * time.Minute)
 		assert.False(t, only(t, e).Open(), "%s", only(t, e).Note)
 		assert.True(t, w.On())
@@ -195,7 +195,7 @@ func TestLimitsAreTakenInDuringARun(t *testing.T) {
 		time.Sleep(untilOff)
 		require.Equal(t, 4*time.Minute, only(t, e).Limits.OnDeadline)
 		opt.Run.OnDeadline, opt.Guards.MaxFencesPerDay = 9*time.Minute, 1
-		e.TakeIn.Limits(opt.Guards, opt.Run)
+		e.ApplyConfig.Limits(opt.Guards, opt.Run)
 		time.Sleep(20 * time.Minute)
 		require.Equal(t, remediate.Done, only(t, e).Step)
 		assert.Equal(t, 4*time.Minute, only(t, e).Limits.OnDeadline)
@@ -204,7 +204,7 @@ func TestLimitsAreTakenInDuringARun(t *testing.T) {
 		time.Sleep(20 * time.Minute)
 		assert.Equal(t, 1, w.Count(bmc.CommandOff), "the second fence of the day")
 		opt.Guards.MaxFencesPerDay = 10
-		e.TakeIn.Limits(opt.Guards, opt.Run)
+		e.ApplyConfig.Limits(opt.Guards, opt.Run)
 		accepted(t)(e.ReleaseHold(t.Context(), wire.Order{Cluster: "c", Node: "n-1", Actor: "ada", Reason: "repaired"}))
 		time.Sleep(20 * time.Minute)
 		var deadlines []time.Duration
@@ -223,7 +223,7 @@ func TestReloadCutsNoQuietPeriodShort(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		require.False(t, gate(t, e, reason.QuietPeriod).Pass)
 		opt.Guards.QuietPeriod = 0
-		e.TakeIn.Limits(opt.Guards, opt.Run)
+		e.ApplyConfig.Limits(opt.Guards, opt.Run)
 		time.Sleep(7 * time.Minute)
 		require.Empty(t, e.Runs("c"))
 		time.Sleep(2 * time.Minute)

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenced/fenced/internal/wire"
+)
+
+func newNodesCommand(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "nodes",
+		Short: "list every node: which check covers it, by which BMC it would be fenced, and whether it could be",
+		Long: `List every Node: which checks cover it, which BMC switches its power, and whether
+fenced could fence it now. Machines without a Node are listed if a check covers them or
+if they have a host.
+
+FENCEABLE is yes, no, unknown (its BMC was not checked since the daemon started), or
+"not asked" (its checks ask for something else than its power).
+
+The exit status is 2 if a check covers a node that could not be fenced, or if no check
+covers any node of a cluster.`,
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return c.nodes(cmd.Context()) },
+	}
+}
+
+func (c *cli) nodes(ctx context.Context) error {
+	rep, err := c.client().Nodes(ctx, c.cluster)
+	if err != nil {
+		return requestError("list the nodes", err)
+	}
+	list := rep.Value.Nodes
+	if err := c.print(rep.Body, func() error { return c.nodeTable(list) }); err != nil {
+		return err
+	}
+	covered := map[string]bool{} // clusters
+	for i := range list {
+		covered[list[i].Cluster] = covered[list[i].Cluster] || len(list[i].Checks) > 0
+	}
+	if slices.ContainsFunc(list, func(n wire.Node) bool { return n.IsGap() || !covered[n.Cluster] }) {
+		return &exitError{code: exitDegraded}
+	}
+	return nil
+}
+
+func (c *cli) nodeTable(list []wire.Node) error {
+	t := newTable("CLUSTER", "NODE", "FENCEABLE", "CHECK", "BMC", "WHY NOT")
+	if c.output == "wide" {
+		t.head = append(t.head, "NEXT")
+	}
+	for i := range list {
+		n := &list[i]
+		row := []any{n.Cluster, n.Name(), fenceable(n), orDash(strings.Join(n.Checks, ", ")), orDash(strings.Join(n.BMCs, ", ")), whyNot(n)}
+		if c.output == "wide" {
+			row = append(row, orDash(n.Next))
+		}
+		t.add(row...)
+	}
+	return t.write(c.out, c.painter(c.out), "")
+}
+
+func fenceable(n *wire.Node) cell {
+	switch {
+	case n.IsGap():
+		return cell{text: n.Fenceable, color: red}
+	case n.Fenceable == wire.FenceableUnknown || len(n.Checks) == 0:
+		return cell{text: n.Fenceable, color: yellow}
+	}
+	return cell{text: n.Fenceable}
+}
+
+// whyNot is why the Node could not be fenced, the reason code first.
+func whyNot(n *wire.Node) string {
+	if n.Fenceable != wire.FenceableNo {
+		return "-"
+	}
+	return n.Reason + ": " + n.Message
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fenced/fenced/internal/policy"
+	"github.com/fenced/fenced/internal/reason"
+	"github.com/fenced/fenced/internal/wire"
+)
+
+// TestNodeIsFenceableOnlyByADependableLevel: a Node that a check covers could be fenced if every
+// device of one of its power levels can be relied on and nothing forbids its host.
+func TestNodeIsFenceableOnlyByADependableLevel(t *testing.T) {
+	good := func(level int) wire.BMC {
+		return wire.BMC{Cluster: "c", Node: "n", Host: "c/n", Level: level, Device: "ipmi://b", State: "ok", Dependable: true}
+	}
+	dead := func(level int) wire.BMC {
+		d := good(level)
+		d.State, d.Dependable, d.Reason, d.Problem = "failed", false, "BMCUnreachable", "no answer"
+		return d
+	}
+	unchecked, refused, own := good(1), good(1), good(1)
+	unchecked.State = "unchecked"
+	refused.Refused = []wire.BMCFinding{{Code: string(reason.NotEnrolled), Message: "nobody has enrolled it"}}
+	own.Refused = []wire.BMCFinding{{Code: string(reason.OwnHost), Message: "this daemon runs on it"}}
+	unusable := wire.BMC{Cluster: "c", Node: "n", Source: "hosts.d/a.yaml:3", State: "failed", Reason: string(reason.InvalidHost), Problem: "no scheme"}
+	other := good(1)
+	other.Cluster = "another"
+	for name, k := range map[string]struct {
+		devices         []wire.BMC
+		fenceable, code string
+		gap             bool
+		next            string
+	}{
+		"no entry":                  {nil, wire.FenceableNo, "NoHost", true, "hosts.d"},
+		"only in another cluster":   {[]wire.BMC{other}, wire.FenceableNo, "NoHost", true, "hosts.d"},
+		"a good BMC":                {[]wire.BMC{good(1)}, wire.FenceableYes, "", false, ""},
+		"a dead BMC":                {[]wire.BMC{dead(1)}, wire.FenceableNo, "BMCUnreachable", true, "fencectl bmc test n --cluster c"},
+		"a dead BMC, a good outlet": {[]wire.BMC{dead(1), good(2)}, wire.FenceableYes, "", false, ""},
+		"one of two feeds is dead":  {[]wire.BMC{good(1), dead(1)}, wire.FenceableNo, "BMCUnreachable", true, "fencectl bmc test n"},
+		"not checked":               {[]wire.BMC{unchecked}, wire.FenceableUnknown, "", false, ""},
+		"dead, then not checked":    {[]wire.BMC{dead(2), unchecked}, wire.FenceableUnknown, "", false, ""},
+		"not enrolled":              {[]wire.BMC{refused}, wire.FenceableNo, "NotEnrolled", true, "fencectl bmc enroll n"},
+		"its own host":              {[]wire.BMC{own}, wire.FenceableNo, "OwnHost", false, "fencectl explain n"},
+		"an entry nobody can read":  {[]wire.BMC{unusable}, wire.FenceableNo, "InvalidHost", true, "fencectl explain n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := nodesOf("c", []string{"n"}, covering("n", true), k.devices)
+			require.Len(t, list, 1)
+			n := list[0]
+			assert.Equal(t, []string{k.fenceable, k.code}, []string{n.Fenceable, n.Reason}, n.Message)
+			assert.Equal(t, k.gap, n.IsGap())
+			assert.Contains(t, n.Next, k.next)
+			cover := wire.Nodes{Nodes: list}.Cover()
+			assert.Equal(t, 1, cover.Covered)
+			assert.Equal(t, k.gap, len(cover.Gaps) == 1)
+		})
+	}
+}
+
+// covering is a report with one check that covers the Node.
+func covering(node string, needsHosts bool) policy.Report {
+	return policy.Report{Checks: []policy.CheckReport{{
+		Kind: policy.FencePolicyKind, Name: "workers", State: policy.StateActive, NeedsHosts: needsHosts,
+		Targets: []policy.TargetReport{{Node: node, Verdict: policy.Healthy}},
+	}}}
+}
+
+// TestNodeWithoutACheckIsListed: a Node that no check covers, and one whose check deletes Machines,
+// is listed, and is no gap. One that its check skips is not covered.
+func TestNodeWithoutACheckIsListed(t *testing.T) {
+	list := nodesOf("c", []string{"n", "other"}, covering("n", false), []wire.BMC{{Cluster: "c", Node: "", Machine: "ns/m", Level: 1, Dependable: true, Host: "c/ns/m", State: "ok"}})
+	require.Len(t, list, 3)
+	assert.Equal(t, []string{"n", "other", "ns/m"}, []string{list[0].Name(), list[1].Name(), list[2].Name()})
+	assert.Equal(t, []string{"FencePolicy workers"}, list[0].Checks)
+	assert.Equal(t, wire.FenceableNotAsked, list[0].Fenceable)
+	assert.Empty(t, list[1].Checks)
+	assert.Equal(t, wire.FenceableYes, list[2].Fenceable)
+
+	skips := covering("n", true)
+	skips.Checks[0].Targets[0].Verdict = policy.Skipped
+	assert.Zero(t, wire.Nodes{Nodes: nodesOf("c", []string{"n"}, skips, nil)}.Cover().Covered)
+	paused := covering("n", true)
+	paused.Checks[0].State = policy.StatePaused
+	assert.Zero(t, wire.Nodes{Nodes: nodesOf("c", []string{"n"}, paused, nil)}.Cover().Covered)
+}
+
+// TestStatusNamesWhatIsNotProtected: status is degraded while no check covers any Node, while a check
+// selects nothing, and while a covered Node could not be fenced.
+func TestStatusNamesWhatIsNotProtected(t *testing.T) {
+	status := func(found policy.Report, devices ...wire.BMC) wire.Status {
+		c := wire.ClusterStatus{Name: "c", Armed: true, Mode: "evaluate"}
+		for i := range found.Checks {
+			c.Checks = append(c.Checks, checkStatus(&found.Checks[i]))
+		}
+		cover := wire.Nodes{Nodes: nodesOf("c", []string{"n"}, found, devices)}.Cover()
+		c.Cover = &cover
+		return wire.Status{Armed: true, Clusters: []wire.ClusterStatus{c}}
+	}
+	good := wire.BMC{Cluster: "c", Node: "n", Host: "c/n", Level: 1, State: "ok", Dependable: true}
+	fine := covering("n", true)
+	fine.Checks[0].Allowed, fine.Checks[0].Expected = true, 1
+	assert.Empty(t, status(fine, good).Degraded())
+
+	one := func(s wire.Status) string {
+		why := s.Degraded()
+		require.Len(t, why, 1)
+		return why[0]
+	}
+	assert.Contains(t, one(status(policy.Report{})), "no check covers any Node of cluster c: fenced fences nothing there by itself. See which checks it knows: fencectl check-config --cluster c")
+	assert.Contains(t, one(status(fine)), "n in c is covered by a check, and could not be fenced: NoHost: neither hosts.d nor a BareMetalHost names its BMC. ")
+
+	idle := fine
+	idle.Checks = append(idle.Checks[:1:1], policy.CheckReport{Kind: policy.FencePolicyKind, Name: "typo", State: policy.StateActive, Allowed: true})
+	assert.Contains(t, one(status(idle, good)), "check typo in c selects nothing")
+	idle.Checks[1].Name = "machine-api-termination-handler" // OpenShift's own, for spot instances
+	assert.Empty(t, status(idle, good).Degraded())
+
+	paused := covering("n", true) // as somebody wants it
+	paused.Checks[0].State = policy.StatePaused
+	assert.Empty(t, status(paused, good).Degraded())
+	respond := status(policy.Report{}) // others decide whom to fence
+	respond.Clusters[0].Mode = "respond"
+	assert.Empty(t, respond.Degraded())
+}

@@ -1,0 +1,106 @@
+package wire
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/fenced/fenced/internal/reason"
+)
+
+// Nodes says of each Node, and of each Machine without one that a check covers or that has a host,
+// which checks cover it and whether its power could be switched.
+type Nodes struct {
+	Nodes []Node `json:"nodes"`
+}
+
+// Whether a Node could be fenced.
+const (
+	FenceableYes      = "yes"
+	FenceableNo       = "no"
+	FenceableUnknown  = "unknown"   // its BMC was not checked since the daemon started
+	FenceableNotAsked = "not asked" // its checks ask for something else than its power
+)
+
+// Node is one Node, or a Machine without a Node.
+type Node struct {
+	Cluster string   `json:"cluster"`
+	Node    string   `json:"node"`
+	Machine string   `json:"machine,omitempty"` // namespace/name; only of one without a Node
+	Checks  []string `json:"checks"`            // kind and name of those that cover it
+	BMCs    []string `json:"bmcs"`              // the addresses of its devices, the first power level first
+	// Fenceable is yes, no, unknown or "not asked". Reason, Message and Next are why it is no, and what
+	// to do next.
+	Fenceable string `json:"fenceable"`
+	Reason    string `json:"reason,omitempty"`
+	Message   string `json:"message,omitempty"`
+	Next      string `json:"next,omitempty"`
+}
+
+// Name returns the name of the Node, or of a Machine without one.
+func (n *Node) Name() string { return cmp.Or(n.Node, n.Machine) }
+
+// IsGap reports whether a check protects the Node in vain: fenced would have to switch its power and
+// could not. A daemon never fences the host that it runs on, so that is no gap.
+func (n *Node) IsGap() bool {
+	return n.Fenceable == FenceableNo && len(n.Checks) > 0 && n.Reason != string(reason.OwnHost)
+}
+
+// NodeCover counts the Nodes of a cluster that checks cover, and says which of them could not be
+// fenced.
+type NodeCover struct {
+	Covered int `json:"covered"`
+	// Unknown is how many of them have a BMC that was not checked since the start of the daemon.
+	Unknown int       `json:"unknown,omitempty"`
+	Gaps    []NodeGap `json:"gaps,omitempty"`
+}
+
+// NodeGap is how many Nodes are covered and could not be fenced for one reason, and the first of them.
+type NodeGap struct {
+	Reason  string `json:"reason"`
+	Count   int    `json:"count"`
+	Node    string `json:"node"`
+	Message string `json:"message"`
+	Next    string `json:"next"`
+}
+
+// Cover counts the Nodes.
+func (n Nodes) Cover() (c NodeCover) {
+	at := map[string]int{} // in Gaps, by reason
+	for i := range n.Nodes {
+		x := &n.Nodes[i]
+		if len(x.Checks) == 0 {
+			continue
+		}
+		c.Covered++
+		if x.Fenceable == FenceableUnknown {
+			c.Unknown++
+		}
+		if !x.IsGap() {
+			continue
+		}
+		g, seen := at[x.Reason]
+		if !seen {
+			g, at[x.Reason] = len(c.Gaps), len(c.Gaps)
+			c.Gaps = append(c.Gaps, NodeGap{Reason: x.Reason, Node: x.Name(), Message: x.Message, Next: x.Next})
+		}
+		c.Gaps[g].Count++
+	}
+	return c
+}
+
+// sentences says what of the cluster is not protected, and what to do next. paused: a check is, which
+// is as somebody wants it.
+func (c NodeCover) sentences(cluster string, paused bool) (why []string) {
+	if c.Covered == 0 && !paused {
+		return []string{"no check covers any Node of cluster " + cluster + ": fenced fences nothing there by itself. See which checks it knows: fencectl check-config --cluster " + cluster}
+	}
+	for _, g := range c.Gaps {
+		who := g.Node + " in " + cluster + " is covered by a check, and could not be fenced"
+		if g.Count > 1 {
+			who = fmt.Sprintf("%d Nodes in %s are covered by checks, and could not be fenced, %s among them", g.Count, cluster, g.Node)
+		}
+		why = append(why, fmt.Sprintf("%s: %s: %s. %s", who, g.Reason, strings.TrimSuffix(g.Message, "."), g.Next))
+	}
+	return why
+}
